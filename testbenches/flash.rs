@@ -320,3 +320,75 @@ impl Places for Learners {
         true
     }
 }
+
+fn ndp(line: &str) -> Result<std::process::Output, Box<dyn Error>> {
+    Ok(std::process::Command::new(env!("CARGO_BIN_EXE_ndp")).args(line.split_whitespace()).output()?)
+}
+
+#[test]
+fn the_tool_reports_what_came_from_the_ssd() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let html = dir.path().join("report.html");
+    let line = "generate --config tiny --dimms 2 --backend cycles --load backdoor --tokens 5 --activity oracle \
+                --policy partition --flash-resident 50 --ssd nvme-pcie4";
+    let output = ndp(&format!("{line} --json --html {}", html.display()))?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!((&report["text_identical"], &report["logits_identical"]), (&true.into(), &true.into()));
+    let flash = &report["flash"];
+    let number = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
+    let sum = |key: &str| {
+        flash["tokens"].as_array().into_iter().flatten().map(|token| number(&token[key])).sum::<u64>()
+    };
+    let [needed, loaded, ns] = ["needed", "loaded", "ssd_ns"].map(sum);
+    assert!(0 < loaded && loaded < needed, "{flash}");
+    assert_eq!(flash["hit_rate"], 1.0 - loaded as f64 / needed as f64);
+    assert_eq!(flash["bundles_per_token"], loaded as f64 / 4.0);
+    assert_eq!(number(&report["bytes"]["ssd_bundles"]), loaded * number(&flash["bundle_bytes"]));
+    let operations = report["operations"].as_array().into_iter().flatten();
+    assert_eq!(operations.map(|operation| number(&operation["ssd_ns"])).sum::<u64>(), ns);
+    let on_path: u64 = report["time"]["critical_path_ns"]["SSD"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(_, ns)| number(ns))
+        .sum();
+    assert_eq!(flash["ssd_critical_share"], on_path as f64 / number(&report["time"]["ns"]) as f64);
+    assert!(
+        report["rerun"]
+            .as_str()
+            .is_some_and(|rerun| rerun.contains("--flash-resident 50 --flash-window 5 --ssd nvme-pcie4"))
+    );
+    let text = std::fs::read_to_string(html)?;
+    assert!(text.contains("Bundles read") && text.contains("ns of SSD"));
+    let output = ndp(line)?;
+    let text = String::from_utf8(output.stdout)?;
+    assert!(
+        text.contains("\nflash              slots for 5") && text.contains("\nSSD                "),
+        "{text}"
+    );
+    for (line, named) in [
+        ("generate --flash-resident 50 --tokens 2", "--flash-resident needs --dimms"),
+        ("generate --dimms 2 --flash-window 3 --tokens 2", "--flash-resident"),
+        ("generate --dimms 2 --flash-resident 101 --tokens 2", "101 is not in 1..=100"),
+        ("generate --dimms 2 --flash-resident 50 --ssd disk --tokens 2", "unknown SSD 'disk'"),
+        (
+            "generate --config tiny --dimms 2 --backend cycles --flash-resident 50 --tokens 2",
+            "the activity is causal",
+        ),
+        (
+            "generate --config tiny --dimms 2 --backend cycles --activity oracle --flash-resident 50 --tokens 2",
+            "the policy is one that moves neurons",
+        ),
+        (
+            "generate --config tiny --dimms 2 --backend cycles --load backdoor --activity predicted --predictor low-rank \
+             --policy partition --flash-resident 50 --tokens 2",
+            "the predictor is low-rank",
+        ),
+    ] {
+        let output = ndp(line)?;
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && error.contains(named), "{line}: {error}");
+    }
+    Ok(())
+}
