@@ -273,12 +273,12 @@ impl<P: Places> SystemBackend<P> {
         }
         self.books.advance(ready);
         self.count(token, moves, port_cycles);
-        if self.fault == Some(Fault::Bundles) {
-            if let Some((neuron, _)) = loaded.first().and_then(|(_, neurons)| neurons.first()) {
-                let cores = (self.cores.as_mut_slice(), self.links.as_mut());
-                flip_weights(cores, &self.residence, (block, *neuron), 14)?;
-                self.fault = None;
-            }
+        if self.fault == Some(Fault::Bundles)
+            && let Some((neuron, _)) = loaded.first().and_then(|(_, neurons)| neurons.first())
+        {
+            let cores = (self.cores.as_mut_slice(), self.links.as_mut());
+            flip_weights(cores, &self.residence, (block, *neuron), 14)?;
+            self.fault = None;
         }
         Ok(())
     }

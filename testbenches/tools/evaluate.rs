@@ -254,7 +254,7 @@ fn a_model_that_exceeds_the_dimms_runs_with_an_ssd() {
         for policy in result["policies"].as_array().unwrap() {
             let flash = &policy["flash"];
             let share = flash["resident_share"].as_f64().unwrap();
-            assert!((0.5..0.6).contains(&share), "{share}");
+            assert!((0.5..0.65).contains(&share), "{share}");
             assert_eq!(flash["tokens"].as_array().unwrap().len(), 14);
             assert_eq!(policy["time"]["unexplained_ns"], 0);
             hit_rates.push(flash["hit_rate"].as_f64().unwrap());
