@@ -233,7 +233,7 @@ impl Residence {
         self.image.tiles(block, matrix)
     }
 
-    /// Where a neuron lives. With a flash tier one of the MLP may have no slot; then nobody asks for it, and it is the last number.
+    /// Where a neuron lives. A neuron of the MLP that has no slot, with a flash tier, gets the largest number for one.
     pub fn home(&self, (block, neuron): Neuron) -> Home {
         let home = self.slots.home(block, neuron);
         match self.windows.get(block / 2) {

@@ -229,7 +229,7 @@ fn a_model_that_exceeds_the_dimms_runs_with_an_ssd() {
     let dir = TempDir::new().unwrap();
     let trace = write_trace(dir.path(), 30, 16);
     let trace = trace.to_str().unwrap();
-    // 1.08 MB of weights of neurons, 0.79 of them of the MLPs; DIMMs of 2 MB have 0.43 MB each beside keys and values of 2,048 tokens.
+    // 1.08 MB of weights of neurons, 0.79 of them of the MLPs; DIMMs of 2 MB have 0.43 MB each once keys and values of 2,048 tokens have their place.
     let text = include_str!("../../rust/contract/config/presets/systems/small.toml");
     let system = dir.path().join("small.toml");
     std::fs::write(&system, text.replace("capacity_gb = 32.0", "capacity_gb = 0.002")).unwrap();
