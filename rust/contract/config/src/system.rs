@@ -296,6 +296,13 @@ impl SystemConfig {
         Ok(self)
     }
 
+    /// The same system with DIMMs that are larger by so many bytes each.
+    #[must_use]
+    pub fn with_more_dimm_bytes(mut self, bytes: u64) -> Self {
+        self.dimms.capacity_gb += bytes as f64 / GB;
+        self
+    }
+
     /// The same system with a GPU that has room for all of a model but its neurons, and for so many percent of these.
     ///
     /// # Errors
@@ -457,7 +464,8 @@ mod tests {
         let text = include_str!("../presets/systems/hermes.toml");
         let own = include_str!("../presets/ssds/flash-m1.toml");
         let same = SystemConfig::from_toml(&format!("{text}\n[ssd]\n{own}")).unwrap();
-        assert_eq!(same, system.with_ssd(ssd));
+        assert_eq!(same, system.clone().with_ssd(ssd));
+        assert_eq!(system.with_more_dimm_bytes(500_000_000).dimm_bytes(), 32_500_000_000);
         let error =
             SystemConfig::from_toml(&format!("{text}\n[ssd]\n{}", own.replace("32 ", "0 "))).unwrap_err();
         assert!(error.to_string().contains("ssd.threads = 0"), "{error}");

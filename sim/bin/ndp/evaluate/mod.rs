@@ -5,7 +5,7 @@ mod table;
 
 use crate::args::{check_weights, weight_format};
 use crate::energy::EnergyArgs;
-use crate::system::args::{LinksChoice, PlacementArg, PolicyChoice};
+use crate::system::args::{FlashArgs, LinksChoice, PlacementArg, PolicyChoice};
 use crate::tools::traced_model;
 use anyhow::{Context, Result, ensure};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
@@ -92,6 +92,9 @@ pub struct Args {
     /// Write a report with charts, a single file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Neurons on an SSD.
+    #[command(flatten)]
+    flash: FlashArgs,
     /// Energy.
     #[command(flatten)]
     energy: EnergyArgs,
@@ -105,10 +108,10 @@ pub fn run(args: &Args) -> Result<()> {
     let files = FileSet::new().input("the trace", &args.trace).configuration("the system", &args.system);
     let files = files.configuration("the configuration", &args.config);
     let files = args.llm.iter().fold(files, |files, model| files.configuration("the model", model));
-    let files = args.placement.files(args.energy.files(files));
+    let files = args.placement.files(args.energy.files(args.flash.files(files)));
     files.optional("--html", args.html.as_ref()).check()?;
     let design = DesignConfig::load(&args.config)?;
-    let mut system = SystemConfig::load(&args.system)?.having_dimms()?;
+    let mut system = args.flash.with_ssd(SystemConfig::load(&args.system)?.having_dimms()?)?;
     if let Some(dimms) = args.dimms {
         system = system.with_dimms(dimms)?;
     }
@@ -145,6 +148,7 @@ pub fn run(args: &Args) -> Result<()> {
         positions: args.positions.map(|positions| positions as usize),
         tokens: args.tokens,
         fast: args.fast,
+        flash: args.flash.options(),
         energy: Some(args.energy.constants(&design, system.name())?),
         placement: args.placement.load(&NeuronShape::of(&model), dimms)?,
         ..EvaluateOptions::default()
