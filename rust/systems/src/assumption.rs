@@ -140,6 +140,18 @@ keys! {
     SsdChunks "ssd_chunks" = 0.0 in 0.0, 4.0 "";
     /// Rate at which rows that were read from flash are copied within memory, deletions included: 400 GB/s of an M1 Max, each byte read and written.
     NeuronCopy "neuron_copy" = 200.0 in 0.5, 500.0 "GB/s";
+    /// Share of their peak that the NPU's arrays reach with full tiles.
+    NpuCompute "npu_compute" = 1.0 in 0.1, 1.0 "of the peak";
+    /// Rows of weights that an array of the NPU loads in a clock.
+    NpuLoad "npu_load" = 1.0 in 1.0, 64.0 "rows/clock";
+    /// Rate at which the NPU reads the HBM: 64 channels with a column of 32 bytes each tCCD_S = 1 of the paper's simulator; it is 2 in this project's RTL.
+    PimBuses "pim_buses" = 2.048 in 0.256, 2.048 "TB/s";
+    /// PIM commands that NPU+AiM and AttAcc issue to all channels together; 64 if each channel has a stream of its own.
+    PimIssue "pim_issue" = 64.0 in 0.25, 64.0 "commands/ns";
+    /// Rate at which AttAcc's banks multiply the weights of co-processed FFNs.
+    AttAccFfn "attacc_ffn" = 1.0 in 0.01, 1.0 "of the peak";
+    /// Share of the reads that NeuPIMs does while its banks compute.
+    NeuPimsOverlap "neupims_overlap" = 1.0 in 0.0, 1.0 "of the reads";
 }
 
 /// A named set of assumptions.
@@ -165,6 +177,8 @@ ndp_config::presets!(
     "hermes" => "../presets/hermes.toml",
     "powerinfer" => "../presets/powerinfer.toml",
     "flash" => "../presets/flash.toml",
+    "librapim" => "../presets/librapim.toml",
+    "librapim-published" => "../presets/librapim-published.toml",
 );
 
 impl Assumptions {

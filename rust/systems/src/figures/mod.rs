@@ -6,6 +6,7 @@
 
 mod flash;
 mod hermes;
+pub mod librapim;
 mod measured;
 mod powerinfer;
 mod study;
@@ -31,11 +32,14 @@ pub enum Paper {
     PowerInfer,
     /// LLM in a flash (arXiv 2312.11514, version 1).
     Flash,
+    /// LibraPIM.
+    #[cfg_attr(feature = "clap", value(name = "librapim"))]
+    LibraPim,
 }
 
 impl Paper {
     /// All.
-    pub const ALL: [Self; 3] = [Self::Hermes, Self::PowerInfer, Self::Flash];
+    pub const ALL: [Self; 4] = [Self::Hermes, Self::PowerInfer, Self::Flash, Self::LibraPim];
 
     /// As on the command line, and the name of its set of assumptions.
     pub fn name(self) -> &'static str {
@@ -43,6 +47,7 @@ impl Paper {
             Self::Hermes => "hermes",
             Self::PowerInfer => "powerinfer",
             Self::Flash => "flash",
+            Self::LibraPim => "librapim",
         }
     }
 
@@ -52,6 +57,7 @@ impl Paper {
             Self::Hermes => hermes::ITEMS,
             Self::PowerInfer => powerinfer::ITEMS,
             Self::Flash => flash::ITEMS,
+            Self::LibraPim => librapim::ITEMS,
         }
     }
 }
