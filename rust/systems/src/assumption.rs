@@ -120,6 +120,18 @@ keys! {
     Gpu3090 "gpu_3090" = 1.0 in 0.1, 1.0 "";
     /// Bytes of Deja Vu's predictors over those of the model: 2 GB for LLaMA-7B (Hermes, section III-B).
     DejaVuPredictor "deja_vu_predictor" = 0.148 in 0.0, 0.5 "of the weights";
+    /// Share of their peak that the NPU's arrays reach with full tiles.
+    NpuCompute "npu_compute" = 1.0 in 0.1, 1.0 "of the peak";
+    /// Rows of weights that an array of the NPU loads in a clock.
+    NpuLoad "npu_load" = 1.0 in 1.0, 64.0 "rows/clock";
+    /// Rate at which the NPU reads the HBM: 64 channels with a column of 32 bytes each tCCD_S = 1 of the paper's simulator; it is 2 in this project's RTL.
+    PimBuses "pim_buses" = 2.048 in 0.256, 2.048 "TB/s";
+    /// PIM commands that NPU+AiM and AttAcc issue to all channels together; 64 if each channel has a stream of its own.
+    PimIssue "pim_issue" = 64.0 in 0.25, 64.0 "commands/ns";
+    /// Rate at which AttAcc's banks multiply the weights of co-processed FFNs.
+    AttAccFfn "attacc_ffn" = 1.0 in 0.01, 1.0 "of the peak";
+    /// Share of the reads that NeuPIMs does while its banks compute.
+    NeuPimsOverlap "neupims_overlap" = 1.0 in 0.0, 1.0 "of the reads";
 }
 
 /// A named set of assumptions.
@@ -143,6 +155,8 @@ ndp_config::presets!(
     "set of assumptions",
     "stated" => "../presets/stated.toml",
     "hermes" => "../presets/hermes.toml",
+    "librapim" => "../presets/librapim.toml",
+    "librapim-published" => "../presets/librapim-published.toml",
 );
 
 impl Assumptions {

@@ -1,6 +1,7 @@
 //! Why something has no time.
 
 use ndp_config::ConfigError;
+use ndp_offloading::OffloadError;
 use ndp_scheduler::SchedulerError;
 use thiserror::Error;
 
@@ -48,4 +49,7 @@ pub enum SystemsError {
         /// The greatest that is accepted.
         max: u32,
     },
+    /// A batch or times that the planner of an NPU with HBM-PIM refuses.
+    #[error(transparent)]
+    Offload(#[from] OffloadError),
 }

@@ -1,19 +1,25 @@
-//! `ndp pim-times`: a table of times for `ndp offload --times`, with attention in memory measured on a channel, clock by clock.
+//! `ndp pim-times`: how long work in memory takes, by the formulas of `ndp offload`, on a channel of the device model and in RTL; and a table of
+//! times for `ndp offload --times`.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use ndp_config::{HbmConfig, LlmShape};
 use ndp_files::{FileSet, OutputFile, Progress, say};
-use ndp_offloading::pim::PimTimes;
-use ndp_offloading::{Hardware, MeasuredTimes, Model, Pim, TableFile};
-use ndp_pim::measure::MeasuredAttention;
+use ndp_offloading::{AnalyticTimes, DeviceTimes, Hardware, MeasuredTimes, Model, TableFile};
+use ndp_pim::measure::{MeasuredMemory, head_clocks_on};
+use ndp_sim::ffi::OpenOptions;
+use ndp_sim::hbm::Lockstep;
 use std::path::PathBuf;
 
-/// Measure attention in the banks of an HBM-PIM and write a table of times
+/// Batches of the comparison.
+const BATCHES: [u32; 4] = [16, 64, 128, 384];
+
+/// Measure work in the banks of an HBM-PIM, compare with the formulas and write a table of times
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ndp pim-times --llm gpt3-175b --out times.json\n  \
+    ndp pim-times --llm llama3-70b --sequences 16,64,256 --rtl\n  \
     ndp offload --llm gpt3-175b --times times.json\n\n\
-    Prints clocks of a head, measured and by the formula of docs/offloading.md.")]
+    Prints the time of a head, of attention of a layer and of an offloaded FFN: measured and by the formulas of docs/offloading.md.")]
 pub struct Args {
     /// Model: gpt3-175b, llama3-70b or another preset
     #[arg(long, default_value = "gpt3-175b")]
@@ -24,6 +30,9 @@ pub struct Args {
     /// Tokens in K and V, separated by commas, rising
     #[arg(long, value_delimiter = ',', default_values_t = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096], value_parser = clap::value_parser!(u32).range(1..=65_536))]
     sequences: Vec<u32>,
+    /// Measure each head in RTL too, every clock compared with the device model
+    #[arg(long)]
+    rtl: bool,
     /// Largest batch of the table
     #[arg(long, default_value_t = 384, value_parser = clap::value_parser!(u32).range(1..=4096))]
     batch: u32,
@@ -38,23 +47,63 @@ pub fn run(args: &Args) -> Result<()> {
     files.optional("--out", args.out.as_ref()).check()?;
     let model = Model::of(&LlmShape::preset(&args.llm)?);
     let config = HbmConfig::load(&args.memory)?;
-    let hardware = Hardware::from(Pim {
-        channels: config.channels(),
-        banks: config.banks(),
-        t_faw: config.t_faw(),
-        ..Pim::default()
-    });
+    let hardware = Hardware::default().on(&config);
     let file = args.out.as_deref().map(OutputFile::create).transpose()?;
     let progress = Progress::new(args.sequences.len() as u64, "sequences");
-    let times = MeasuredAttention::new(&model, &hardware, &config, &args.sequences, |done| {
+    let times = MeasuredMemory::new(&model, &hardware, &config, &args.sequences, |done| {
         progress.set(done as u64);
     })?;
     drop(progress);
-    let formula = PimTimes::new(&hardware, config.slicing());
-    say!("{:>8} {:>12} {:>12} {:>8}", "tokens", "measured us", "formula us", "ratio");
+    let formula = AnalyticTimes::new(&model, &hardware, config.slicing());
+    let group = u64::from(model.group());
+    say!(
+        "a head of K and V, {group} of Q, in one channel; attention of a layer in {} channels",
+        config.channels()
+    );
+    let batches: Vec<String> =
+        BATCHES.iter().map(|batch| format!("{:>17}", format!("batch {batch}"))).collect();
+    say!(
+        "{:>8} {:>12} {:>12} {:>12} {:>8} |{}",
+        "tokens",
+        "RTL us",
+        "model us",
+        "formula us",
+        "ratio",
+        batches.concat()
+    );
     for &context in &args.sequences {
-        let (measured, computed) = (times.head(context).us(), formula.head(&model, context).us());
-        say!("{context:>8} {measured:>12.3} {computed:>12.3} {:>8.3}", measured / computed);
+        let (measured, computed) = (times.head(context).us(), formula.head(context).us());
+        let mut rtl = "-".to_owned();
+        if args.rtl {
+            let channel = Lockstep::open(&config, &OpenOptions::default())?;
+            let clocks = head_clocks_on(&config, channel, model.head_width as usize, context as usize)?;
+            let own = times.heads().get(&context).copied().unwrap_or(0);
+            ensure!(clocks == own, "RTL takes {clocks} clocks for {context} tokens, the device model {own}");
+            rtl = format!("{:.3}", (clocks * group) as f64 / 1e3);
+        }
+        let layers: Vec<String> = BATCHES
+            .iter()
+            .map(|&batch| {
+                let [measured, computed] = [times.mha_pim(batch, context), formula.mha_pim(batch, context)];
+                format!("{:>11.1} {:>5.2}", measured.us(), measured.us() / computed.us())
+            })
+            .collect();
+        say!(
+            "{context:>8} {rtl:>12} {measured:>12.3} {computed:>12.3} {:>8.3} |{}",
+            measured / computed,
+            layers.concat()
+        );
+    }
+    say!(
+        "\nan FFN whose weights are broadcast, of a layer\n{:>8} {:>12} {:>12} {:>8}",
+        "vectors",
+        "model us",
+        "formula us",
+        "ratio"
+    );
+    for vectors in [1, 4, 8, 16, 64] {
+        let [measured, computed] = [times.ffn_pim(vectors), formula.ffn_pim(vectors)].map(|time| time.us());
+        say!("{vectors:>8} {measured:>12.1} {computed:>12.1} {:>8.3}", measured / computed);
     }
     let requests: Vec<u32> = (1..=args.batch).collect();
     let table = TableFile::sample(&times, &requests, &args.sequences);

@@ -134,6 +134,13 @@ presets!(
     "newton-aim" => "../presets/hbm/newton-aim.toml",
 );
 
+/// The memory of the paper, as the preset `librapim`.
+impl Default for HbmConfig {
+    fn default() -> Self {
+        Self { name: "librapim".to_owned(), device: RawDevice::default(), timing: RawTiming::default() }
+    }
+}
+
 impl HbmConfig {
     /// Clocks in which the 256 bits of a column are on the bus: four transfers of 64 bits.
     pub const T_BL: u32 = 2;

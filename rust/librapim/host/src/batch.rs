@@ -93,7 +93,7 @@ pub fn groups_of(mode: Mode) -> Result<usize, PimError> {
     match mode {
         Mode::Serial => Ok(1),
         Mode::Pipelined | Mode::Dex | Mode::DexDbo => Ok(2),
-        Mode::Shortest => Err(PimError::Group(format!(
+        Mode::AttAcc | Mode::NeuPims | Mode::Dbo | Mode::Shortest => Err(PimError::Group(format!(
             "mode {} is not one of serial, pipelined, dex and dex+dbo",
             mode.name()
         ))),

@@ -1,14 +1,18 @@
-//! How long attention in memory takes, measured on a channel clock by clock, for models that no text can be generated with here.
+//! How long work in memory takes, measured on a channel clock by clock, for models that no text can be generated with here.
 //!
-//! One head of one request in one channel: the query into the buffer, MACs on the keys, the scores out, the probabilities in, MACs on
-//! the values, the results out, refresh included. Heads of a channel follow one another, so attention of a batch is that time
+//! **Attention**: one head of one request in one channel: the query into the buffer, MACs on the keys, the scores out, the probabilities in,
+//! MACs on the values, the results out, refresh included. Heads of a channel follow one another, so attention of a batch is that time
 //! times the heads of the fullest channel, or softmax on the NPU if that is longer: as `ndp_offloading::pim` has it, whose head is a
-//! formula. So is an FFN whose weights are broadcast. Keys and values of several heads of Q are read anew for each of them.
+//! formula. Keys and values of several heads of Q are read anew for each of them.
+//!
+//! **Matrices whose weights are broadcast**: two numbers of outputs in one channel, with 1 to 16 vectors. What an output more takes is what
+//! each of a channel's outputs takes; between numbers of vectors it is linear, for each vector adds a SUM to each output.
 
 use crate::PimError;
 use crate::attention::{HeadQuery, Progress};
 use crate::controller::{Controller, Returned};
 use crate::memory::{CacheShape, Memory};
+use crate::pins::Pins;
 use crate::shared::{Product, channel_work};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
@@ -21,14 +25,27 @@ use std::collections::BTreeMap;
 /// Clocks after which a measurement is given up.
 const PATIENCE: u64 = 10_000_000;
 
-/// Clocks of one head of Q over so many tokens, alone in a channel of `config`.
+/// Clocks of one head of Q over so many tokens, alone in a channel of `config`: its device model.
+///
+/// # Errors
+/// As [`head_clocks_on`].
+pub fn head_clocks(config: &HbmConfig, head_width: usize, context: usize) -> Result<u64, PimError> {
+    head_clocks_on(config, PseudoChannel::new(config)?, head_width, context)
+}
+
+/// The same with whatever is behind the pins of the channel.
 ///
 /// # Errors
 /// As [`Memory::new`] and [`Controller::step`]; [`PimError::Stuck`].
-pub fn head_clocks(config: &HbmConfig, head_width: usize, context: usize) -> Result<u64, PimError> {
+pub fn head_clocks_on<P: Pins>(
+    config: &HbmConfig,
+    channel: P,
+    head_width: usize,
+    context: usize,
+) -> Result<u64, PimError> {
     let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width, positions: context };
     let memory = Memory::new(config, shape)?;
-    let mut controller = Controller::new(config, 0, PseudoChannel::new(config)?)?;
+    let mut controller = Controller::new(config, 0, channel)?;
     let banks = config.banks() as usize;
     let query = HeadQuery { head: 0, query: vec![f16::ONE; head_width], visible: context, at: 0 };
     let mut progress = Progress::new(query);
@@ -90,21 +107,69 @@ pub fn shared_clocks(config: &HbmConfig, matrix: Matrix, vectors: usize) -> Resu
     Ok(controller.clock() - start)
 }
 
-/// Computed times, but for attention in memory, which is measured.
-pub struct MeasuredAttention {
+/// Vectors that a broadcast is measured with.
+const VECTORS: [u32; 6] = [1, 2, 4, 8, 12, 16];
+/// Weights of the smaller number of outputs that it is measured with, in a channel; the larger one is [`SPREAD`] as many. Long enough for refreshes
+/// to be as frequent as they are on average.
+const WEIGHTS: u32 = 1 << 17;
+/// Least number of outputs.
+const OUTPUTS: u32 = 8;
+/// The larger number of outputs over the smaller one.
+const SPREAD: u32 = 3;
+
+/// Clocks of a broadcast to some number of vectors, in a channel: `fixed`, and `more` for each `outputs`.
+#[derive(Clone, Copy, Debug)]
+struct Broadcast {
+    vectors: u32,
+    outputs: u32,
+    fixed: u64,
+    more: u64,
+}
+
+impl Broadcast {
+    /// Clocks with so many outputs in the channel, rounded up.
+    fn clocks(self, outputs: u64) -> u64 {
+        self.fixed + (self.more * outputs).div_ceil(self.outputs.into())
+    }
+}
+
+/// Measures broadcasts of vectors of so many elements, by number of vectors.
+fn broadcasts(config: &HbmConfig, inputs: u32) -> Result<Vec<Broadcast>, PimError> {
+    let alone = config.clone().with_channels(1)?;
+    let mut all: Vec<Broadcast> = Vec::new();
+    for vectors in VECTORS.into_iter().filter(|&vectors| vectors <= config.banks()) {
+        let clocks = |outputs| shared_clocks(&alone, Matrix { inputs, outputs }, vectors as usize);
+        let outputs = (WEIGHTS / inputs.max(1)).max(OUTPUTS);
+        let [few, many] = [clocks(outputs)?, clocks(SPREAD * outputs)?];
+        let mut more = many.saturating_sub(few) / u64::from(SPREAD - 1);
+        let mut fixed = few.saturating_sub(more);
+        // More vectors never take less time; the balance relies on it.
+        if let Some(last) = all.last() {
+            (fixed, more) = (fixed.max(last.fixed), more.max(last.more));
+        }
+        all.push(Broadcast { vectors, outputs, fixed, more });
+    }
+    Ok(all)
+}
+
+/// The NPU's times are computed; attention and matrices in memory are measured on a channel of the device model.
+#[derive(Clone)]
+pub struct MeasuredMemory {
     model: Model,
     hardware: Hardware,
     computed: AnalyticTimes,
     npu: NpuTimes,
     /// Clocks of a head by context.
     heads: BTreeMap<u32, u64>,
+    /// Broadcasts by number of inputs.
+    broadcasts: BTreeMap<u32, Vec<Broadcast>>,
 }
 
-impl MeasuredAttention {
+impl MeasuredMemory {
     /// Measures at these contexts; `progress` is told how many are done. In between the next longer one counts.
     ///
     /// # Errors
-    /// As [`head_clocks`]; [`PimError::Range`] for no context.
+    /// As [`head_clocks`] and [`shared_clocks`]; [`PimError::Range`] for no context.
     pub fn new(
         model: &Model,
         hardware: &Hardware,
@@ -120,13 +185,35 @@ impl MeasuredAttention {
         if heads.is_empty() {
             return Err(PimError::Range { what: "contexts", value: 0, min: 1, max: u64::MAX });
         }
+        // A longer context never takes less; the balance relies on it.
+        let mut longest = 0;
+        for clocks in heads.values_mut() {
+            longest = longest.max(*clocks);
+            *clocks = longest;
+        }
+        let mut of_inputs = BTreeMap::new();
+        for matrix in model.ffn_parts().chain([model.qkv(), model.projection()]) {
+            if !of_inputs.contains_key(&matrix.inputs) {
+                of_inputs.insert(matrix.inputs, broadcasts(config, matrix.inputs)?);
+            }
+        }
         Ok(Self {
             model: model.clone(),
             hardware: *hardware,
             computed: AnalyticTimes::new(model, hardware, config.slicing()),
             npu: NpuTimes::new(hardware, config.slicing()),
             heads,
+            broadcasts: of_inputs,
         })
+    }
+
+    /// The same of banks that are `sliced` or not. In the memory that changes the length of the clock only, which is left out; it changes the pace
+    /// of the NPU's reads.
+    #[must_use]
+    pub fn with_slicing(mut self, sliced: bool) -> Self {
+        self.computed = AnalyticTimes::new(&self.model, &self.hardware, sliced);
+        self.npu = NpuTimes::new(&self.hardware, sliced);
+        self
     }
 
     /// Clocks of a head of Q by context.
@@ -134,16 +221,44 @@ impl MeasuredAttention {
         &self.heads
     }
 
+    fn time(&self, clocks: u64) -> Picos {
+        Picos(self.hardware.pim.clock_ps.into()) * clocks
+    }
+
     /// One head of K and V with the heads of Q on it. The 2 % that slicing adds to tCCD belong to the clock's length and are left
     /// out.
     pub fn head(&self, context: u32) -> Picos {
         let longer = self.heads.range(context..).next().or(self.heads.last_key_value());
         let clocks = longer.map_or(0, |(_, &clocks)| clocks);
-        Picos(self.hardware.pim.clock_ps.into()) * (clocks * u64::from(self.model.group()))
+        self.time(clocks * u64::from(self.model.group()))
+    }
+
+    /// A matrix whose weights are broadcast to the vectors of `requests`, as many at once as there are banks.
+    pub fn broadcast(&self, matrix: Matrix, requests: u32) -> Picos {
+        let outputs = u64::from(matrix.outputs).div_ceil(self.hardware.pim.channels.into());
+        let of = |vectors: u32| {
+            let measured = self.broadcasts.get(&matrix.inputs).map_or(&[][..], Vec::as_slice);
+            let at = measured.partition_point(|broadcast| broadcast.vectors < vectors);
+            let (Some(above), true) = (measured.get(at).or(measured.last()), vectors > 0) else { return 0 };
+            let high = above.clocks(outputs);
+            let Some(below) = at.checked_sub(1).map(|below| measured[below]) else { return high };
+            if vectors >= above.vectors {
+                return high;
+            }
+            let low = below.clocks(outputs);
+            let [part, whole] = [vectors - below.vectors, above.vectors - below.vectors].map(u64::from);
+            low + ((high - low) * part).div_ceil(whole)
+        };
+        let banks = self.hardware.pim.banks;
+        self.time(u64::from(requests / banks) * of(banks) + of(requests % banks))
     }
 }
 
-impl DeviceTimes for MeasuredAttention {
+impl DeviceTimes for MeasuredMemory {
+    fn limits(&self) -> (u32, u32) {
+        (u32::MAX, self.heads.last_key_value().map_or(0, |(&context, _)| context))
+    }
+
     fn qkv_npu(&self, requests: u32) -> NpuTime {
         self.computed.qkv_npu(requests)
     }
@@ -167,7 +282,7 @@ impl DeviceTimes for MeasuredAttention {
     fn mha_pim(&self, requests: u32, context: u32) -> Picos {
         let channels = u64::from(self.hardware.pim.channels);
         let (requests, heads) = (u64::from(requests), u64::from(self.model.kv_heads));
-        let in_channel = match self.hardware.pim.kv_mapping {
+        let in_channel = match self.hardware.pim.usage.kv_mapping {
             KvMapping::Heads => (requests * heads).div_ceil(channels),
             KvMapping::Requests => requests.div_ceil(channels) * heads,
         };
@@ -176,14 +291,55 @@ impl DeviceTimes for MeasuredAttention {
     }
 
     fn qkv_pim(&self, requests: u32) -> Picos {
-        self.computed.qkv_pim(requests)
+        self.broadcast(self.model.qkv(), requests)
     }
 
     fn projection_pim(&self, requests: u32) -> Picos {
-        self.computed.projection_pim(requests)
+        self.broadcast(self.model.projection(), requests)
     }
 
     fn ffn_pim(&self, requests: u32) -> Picos {
-        self.computed.ffn_pim(requests)
+        self.model.ffn_parts().map(|matrix| self.broadcast(matrix, requests)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ndp_config::LlmShape;
+
+    #[test]
+    fn times_that_offloading_is_planned_with_are_those_of_the_device_model() {
+        let config = HbmConfig::default();
+        let model = Model {
+            hidden: 1024,
+            heads: 8,
+            kv_heads: 8,
+            ffn: 1536,
+            ffn_matrices: 2,
+            ..Model::of(&LlmShape::preset("gpt3-175b").unwrap())
+        };
+        let times = MeasuredMemory::new(&model, &Hardware::default(), &config, &[16, 700], |_| ()).unwrap();
+        for context in [16, 700] {
+            let clocks = head_clocks(&config, 128, context as usize).unwrap();
+            // 8 heads of 16 requests, two to a channel.
+            assert_eq!(times.mha_pim(16, context), Picos(1000 * 2 * clocks));
+        }
+        // In one channel of 64: all its outputs, with numbers of vectors that were measured, and some between.
+        let alone = config.with_channels(1).unwrap();
+        for (matrix, vectors) in
+            [(model.qkv(), 16), (model.qkv(), 3), (model.ffn_parts().last().unwrap(), 11)]
+        {
+            let outputs = matrix.outputs.div_ceil(64);
+            let all = shared_clocks(&alone, Matrix { outputs, ..matrix }, vectors).unwrap();
+            let ratio = times.broadcast(matrix, vectors as u32).0 as f64 / (1000 * all) as f64;
+            assert!((ratio - 1.0).abs() < 0.02, "{matrix:?} {vectors} {ratio}");
+        }
+        let [once, twice] = [16, 32].map(|requests| times.ffn_pim(requests));
+        assert_eq!(twice, once * 2);
+        assert_eq!(times.ffn_pim(0), Picos::ZERO);
+        for requests in 0..40 {
+            assert!(times.ffn_pim(requests) <= times.ffn_pim(requests + 1));
+        }
     }
 }

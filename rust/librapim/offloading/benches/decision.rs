@@ -60,7 +60,7 @@ fn ragged_step(bencher: Bencher, (batch, context): (u32, u32)) {
     let (model, hardware) = (model(), Hardware::default());
     let plain = AnalyticTimes::new(&model, &hardware, false);
     let sliced = AnalyticTimes::new(&model, &hardware, true);
-    let planner = Planner::new(&model, &plain, &sliced, hardware.pim.channels);
+    let planner = Planner::new(&model, &hardware, &plain, &sliced);
     let requests: Vec<_> =
         (0..batch).map(|request| Request { context: context + request, remaining: 1 }).collect();
     let Ok(batch) = Batch::new(&requests) else { panic!("it has requests") };

@@ -2,6 +2,7 @@
 //! the rules within one are.
 
 use crate::algorithm::{Choice, Decision, Stage};
+use crate::hardware::Baselines;
 use crate::step::{Job, Layout, Mode, Step};
 use crate::time::Picos;
 use crate::timeline::{Device, Event, Timeline, Work};
@@ -31,6 +32,8 @@ pub(crate) struct Builder<'a> {
     times: &'a dyn DeviceTimes,
     mode: Mode,
     layout: Layout,
+    /// Reads that NeuPIMs does while banks compute, in thousandths.
+    overlap_permille: u64,
     now: Picos,
     npu_macs: u64,
     pim_macs: u64,
@@ -41,10 +44,18 @@ pub(crate) struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    pub fn new(model: &'a Model, times: &'a dyn DeviceTimes, mode: Mode, layout: Layout) -> Self {
+    pub fn new(
+        model: &'a Model,
+        times: &'a dyn DeviceTimes,
+        baselines: &Baselines,
+        mode: Mode,
+        layout: Layout,
+    ) -> Self {
+        let overlap_permille = baselines.overlap_permille.into();
         let timeline = Timeline::default();
         let (now, ragged, jobs) = (Picos::ZERO, Vec::new(), Vec::new());
-        Self { model, times, mode, layout, now, npu_macs: 0, pim_macs: 0, jobs, timeline, ragged }
+        let (npu_macs, pim_macs) = (0, 0);
+        Self { model, times, mode, layout, overlap_permille, now, npu_macs, pim_macs, jobs, timeline, ragged }
     }
 
     pub fn finish(mut self, choice: Option<Choice>) -> Step {
@@ -93,6 +104,15 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// How long banks wait for reads of a slot that they cannot do at the same time.
+    fn excluded(&self, read: Picos) -> Picos {
+        match self.mode {
+            Mode::Pipelined | Mode::Dbo => read,
+            Mode::NeuPims => Picos(read.0 / 1000 * (1000 - self.overlap_permille)),
+            _ => Picos::ZERO,
+        }
+    }
+
     /// One slot: the NPU's stage and the other group's attention at once.
     pub fn slot(&mut self, on_npu: Option<OnNpu>, in_mha: Option<InMha<'_>>, decision: Decision) {
         let start = self.now;
@@ -101,8 +121,23 @@ impl<'a> Builder<'a> {
             Decision::Ffn(m) => (m, 0),
             Decision::Mha(n) => (0, n as usize),
         };
+        // All that the NPU reads in the slot; in some modes the banks wait for it.
+        let reads = on_npu.map_or(Picos::ZERO, |OnNpu { stage, requests, .. }| {
+            let times = self.times;
+            let before = if stage == Stage::First {
+                Picos::ZERO
+            } else {
+                times.projection_npu(requests).read + times.ffn_npu(requests - m).read
+            };
+            let last = match stage {
+                Stage::Last => times.head_npu(requests),
+                _ => times.qkv_npu(requests),
+            };
+            before + last.read
+        });
+        let pim_free = start + self.excluded(reads);
         // What the NPU does: projection, its share of the FFN, then Q, K, V or logits once both shares are done.
-        let (mut npu_end, mut read, mut ffn_pim) = (start, Picos::ZERO, None);
+        let (mut npu_end, mut ffn_pim) = (start, None);
         if let Some(OnNpu { group, stage, layer, requests }) = on_npu {
             let times = self.times;
             let before = layer.saturating_sub(1);
@@ -118,16 +153,18 @@ impl<'a> Builder<'a> {
             if stage != Stage::First {
                 let projection = times.projection_npu(requests);
                 let ffn = times.ffn_npu(requests - m);
-                read += projection.read + ffn.read;
                 let ready = npu_end + projection.total();
                 self.timeline.add(event(Work::Projection, before, requests, npu_end, ready));
                 npu_end =
                     self.timeline.add(event(Work::Ffn, before, requests - m, ready, ready + ffn.total()));
+                let begins = ready.max(pim_free);
                 let share = Event {
                     device: Device::Pim,
-                    ..event(Work::Ffn, before, m, ready, ready + times.ffn_pim(m))
+                    ..event(Work::Ffn, before, m, begins, begins + times.ffn_pim(m))
                 };
-                npu_end = npu_end.max(share.end);
+                if m > 0 {
+                    npu_end = npu_end.max(share.end);
+                }
                 ffn_pim = Some(share);
                 self.matrix(Work::Projection, requests, 0);
                 self.matrix(Work::Ffn, requests - m, m);
@@ -139,7 +176,6 @@ impl<'a> Builder<'a> {
                 Stage::First | Stage::Middle | Stage::Idle => (Work::Qkv, times.qkv_npu(requests), layer),
                 Stage::Last => (Work::Head, times.head_npu(requests), before),
             };
-            read += last.read;
             self.matrix(work, requests, 0);
             npu_end = self.timeline.add(event(work, layer, requests, npu_end, npu_end + last.total()));
             self.npu_macs += u64::from(requests) * self.other_macs(stage);
@@ -169,9 +205,9 @@ impl<'a> Builder<'a> {
                 self.attention(Device::Npu, offloaded);
             }
             let time = self.mha_pim(kept);
-            let start = if self.mode == Mode::Pipelined { start + read } else { start };
+            let start = pim_free;
             // Before the offloaded FFN, and the rest behind it.
-            let first = share.map_or(time, |share| time.min(share.start - start));
+            let first = share.map_or(time, |share| time.min(share.start.saturating_sub(start)));
             pim_end = self.timeline.add(event(Device::Pim, kept.len(), start, start + first));
             if let Some(share) = share {
                 pim_end = self.timeline.add(share);
@@ -235,5 +271,58 @@ impl<'a> Builder<'a> {
             self.pim_macs += u64::from(in_memory) * self.other_macs(stage);
         }
         self.now = npu.max(pim);
+    }
+
+    /// AttAcc's attention of a layer, one group: Q, K and V of a head, its attention, its part of the projection, while other heads are at another
+    /// of the three. Heads go one after the other, so the first and the last of them have nothing beside them.
+    pub fn by_heads(&mut self, layer: u32, contexts: &[u32]) {
+        let (start, requests, times) = (self.now, contexts.len() as u32, self.times);
+        let heads = u64::from(self.model.kv_heads.max(1));
+        let [qkv, projection] = [times.qkv_npu(requests).total(), times.projection_npu(requests).total()];
+        let mha = self.mha_pim(contexts);
+        let of_head = |time: Picos| Picos(time.0.div_ceil(heads));
+        let event = |device, work, start, end| Event { device, work, group: 0, layer, requests, start, end };
+        let qkv_end = self.timeline.add(event(Device::Npu, Work::Qkv, start, start + qkv));
+        let mha_end = (start + of_head(qkv) + mha).max(qkv_end + of_head(mha));
+        self.timeline.add(event(Device::Pim, Work::Mha, mha_end - mha, mha_end));
+        let end = (mha_end + of_head(projection)).max(qkv_end + projection);
+        self.now = self.timeline.add(event(Device::Npu, Work::Projection, end - projection, end));
+        self.matrix(Work::Qkv, requests, 0);
+        self.matrix(Work::Projection, requests, 0);
+        self.attention(Device::Pim, contexts);
+        self.npu_macs += u64::from(requests) * self.other_macs(Stage::Middle);
+        self.pim_macs += self.mha_macs(contexts);
+    }
+
+    /// AttAcc's FFN of a layer: both devices multiply their part of the weights, so that both are done at the same time.
+    pub fn coprocessed(&mut self, layer: u32, requests: u32) {
+        let (start, times) = (self.now, self.times);
+        let (npu, pim) = (times.ffn_npu(requests).total(), times.ffn_coprocessed(requests));
+        let all = u64::from(requests) * self.model.ffn_weights();
+        let (npu_wide, sum) = (u128::from(npu.0), u128::from(npu.0) + u128::from(pim.0));
+        let part = |of: u64| (u128::from(of) * npu_wide).checked_div(sum).unwrap_or(0) as u64;
+        let pim_macs = part(all);
+        let npu_macs = all - pim_macs;
+        let end = start + Picos(part(pim.0));
+        for (device, macs) in [(Device::Npu, npu_macs), (Device::Pim, pim_macs)] {
+            if macs > 0 {
+                let event = Event { device, work: Work::Ffn, group: 0, layer, requests, start, end };
+                self.timeline.add(event);
+            }
+        }
+        self.now = end;
+        self.job(Job::Coprocessed { requests, npu_macs, pim_macs });
+        self.npu_macs += npu_macs;
+        self.pim_macs += pim_macs;
+    }
+
+    /// Logits, by themselves.
+    pub fn logits(&mut self, requests: u32) {
+        let layer = self.model.layers.saturating_sub(1);
+        let (start, end) = (self.now, self.now + self.times.head_npu(requests).total());
+        let (device, work) = (Device::Npu, Work::Head);
+        self.now = self.timeline.add(Event { device, work, group: 0, layer, requests, start, end });
+        self.matrix(Work::Head, requests, 0);
+        self.npu_macs += u64::from(requests) * self.model.head().weights();
     }
 }

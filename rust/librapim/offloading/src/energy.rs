@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | weights for the NPU alone | a RD for each column, a row for each 32 of them |
 //! | weights that the banks get too, `b` requests in memory | `ceil(b / banks)` passes; in each a RDG and a MAC for every column, rows as above, a row of inputs in each bank for every piece of a row, RES for each output and piece. Before that WR of all inputs in every channel |
+//! | an FFN that AttAcc shares | of the banks' part: a row for each row of weights, in which a MAC for each column and vector, a RES for each row and vector; GBW of all vectors in every channel |
 //! | attention in the banks | rows, MACs, GBW and RES of [`crate::pim`] |
 //! | attention on the NPU | a RD for each column of keys and values |
 //! | all the time | a row is open in every channel, REF at its interval, the NPU's standby |
@@ -156,6 +157,20 @@ impl StepCosts {
                 };
                 matrices.into_iter().for_each(|matrix| self.count_matrix(matrix, *npu, *pim, add));
             }
+            Job::Coprocessed { requests, npu_macs, pim_macs } => {
+                let requests = u64::from(*requests);
+                let columns = |macs: u64| self.columns(2 * macs.div_ceil(requests.max(1)));
+                self.count_read(Purpose::Weights, HbmEvent::Read, columns(*npu_macs), add);
+                let (banks, channels) =
+                    (u64::from(self.hardware.pim.banks), u64::from(self.hardware.pim.channels));
+                let rows = self.rows(columns(*pim_macs));
+                let mut add = |event, count| add(Purpose::MatricesInMemory, event, count);
+                add(HbmEvent::Row, rows);
+                add(HbmEvent::Mac, columns(*pim_macs).div_ceil(banks) * requests);
+                add(HbmEvent::Result, rows.div_ceil(banks) * requests);
+                let inputs: u64 = self.model.ffn_parts().map(|matrix| u64::from(matrix.inputs)).sum();
+                add(HbmEvent::BufferWrite, self.columns(2 * inputs) * requests * channels);
+            }
             Job::Attention { device: Device::Npu, contexts } => {
                 let bytes = contexts.iter().map(|&context| self.model.kv_bytes(context)).sum();
                 self.count_read(Purpose::AttentionOnNpu, HbmEvent::Read, self.columns(bytes), add);
@@ -165,7 +180,8 @@ impl StepCosts {
                 for &context in contexts {
                     let head = self.pim.head_work(&self.model, context);
                     let mut add = |event, count| add(Purpose::Attention, event, count * heads);
-                    add(HbmEvent::Row, (self.rows(head.key_columns) + self.rows(head.value_columns)) * banks);
+                    let rows = self.rows(head.key_columns) + self.rows(head.value_columns);
+                    add(HbmEvent::Row, rows * banks * head.openings);
                     add(HbmEvent::Mac, head.group * (head.key_columns + head.value_columns));
                     add(HbmEvent::BufferWrite, head.group * head.loads);
                     add(HbmEvent::Result, head.group * head.results);

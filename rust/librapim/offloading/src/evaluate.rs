@@ -118,8 +118,7 @@ pub fn evaluate(
     batch: u32,
 ) -> Result<Cell, OffloadError> {
     let requests = Batch::uniform(batch, sequence)?;
-    let planner =
-        Planner::new(model, plain, sliced, hardware.pim.channels).with_rule(rule).with_ffn(given)?;
+    let planner = Planner::new(model, hardware, plain, sliced).with_rule(rule).with_ffn(given)?;
     let [first, second] = requests.groups().map(|group| group.len() as u32);
     let slot = Slot { stage: Stage::Middle, requests: first, mha_requests: second, context: sequence };
     let mut modes = Vec::new();

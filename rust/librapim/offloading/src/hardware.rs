@@ -1,22 +1,25 @@
-//! Sizes and clocks of NPU and PIM memory (LibraPIM, table 2), and what the paper does not give.
+//! NPU and PIM memory as the time models see them.
+//!
+//! The memory is an [`HbmConfig`], the description that RTL and device model are made of: [`Hardware::on`] takes sizes and times from it. A
+//! hardware file has what is not in it: the NPU, how the host uses the memory, and what the paper's simulator does to the baselines.
 //!
 //! | number | value | source |
 //! | --- | --- | --- |
 //! | systolic arrays, vector units | 8 of 64 x 64, 8 of 128 | LibraPIM, table 2 |
-//! | HBM2 channels, bank groups x banks | 64, 4 x 4 | LibraPIM, table 2 |
-//! | row, column access, MAC units per bank | 1 KB, 256 bit, 16 | LibraPIM, section 2.2 and table 2 |
-//! | tCL-tRCD-tRP | 14-14-14 | LibraPIM, table 2 |
 //! | slicing | tCCD 2 % longer | LibraPIM, section 5.1, worst case |
-//! | tCK 1 ns; tRAS 34, tRTP_L 6, tFAW 30, tCCD_S 1, tCCD_L 2 | clocks | assumed: the HBM2 8 Gb x128 configuration that DRAMsim3 comes with; the paper simulates with DRAMsim3 (section 6.1) and its table 2 has that file's tCL-tRCD-tRP |
 //! | loading a tile of weights | a row per clock and array | assumed: weight-stationary arrays as in ONNXim |
 //! | NPU clock | 1 GHz | assumed: the configuration of the published NeuPIMs simulator, on which the paper builds |
+//! | on-chip memory | 128 MiB, two halves | assumed: the same configuration's `sram_size` |
 //!
-//! A channel moves 32 bytes per tCCD_S, so 64 of them have 2.048 TB/s. A MAC command reads one column of each of the 16 banks
+//! A channel moves 32 bytes per tCCD_S = 2 clocks, so 64 of them have 1.024 TB/s. A MAC command reads one column of each of the 16 banks
 //! and the next one to the same banks is tCCD_L later: 256 MACs per 2 ns and channel, 16.4 TFLOPS in all. The NPU has 65.5.
 
 use crate::time::Picos;
-use ndp_config::{ConfigError, in_ranges, require};
+use ndp_config::{ConfigError, HbmConfig, in_ranges};
 use serde::{Deserialize, Serialize};
+
+/// Clock of the memory in picoseconds: the times of an [`HbmConfig`] are clocks of 1 ns.
+const MEMORY_CLOCK_PS: u32 = 1000;
 
 /// What of K and V goes to a channel as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,23 +43,41 @@ pub struct Npu {
     pub array_side: u32,
     /// Rows of weights that an array takes in per clock.
     pub load_rows: u32,
+    /// Vectors that a loaded tile is used for at most, before it is loaded again for the next ones. ONNXim: `array_side`.
+    pub pass_vectors: u32,
     /// Vector units.
     pub vector_units: u32,
     /// Lanes of a vector unit, an operation per clock each.
     pub vector_lanes: u32,
+    /// On-chip memory for vectors and weights in KiB.
+    pub sram_kib: u32,
+    /// Whether weights are read into one half of it while the other half is used.
+    pub double_buffer: bool,
+    /// Share of their peak that the arrays reach with full tiles, in thousandths.
+    pub efficiency_permille: u32,
     /// Period of the clock, in picoseconds.
     pub clock_ps: u32,
 }
 
 impl Default for Npu {
     fn default() -> Self {
-        Self { arrays: 8, array_side: 64, load_rows: 1, vector_units: 8, vector_lanes: 128, clock_ps: 1000 }
+        Self {
+            arrays: 8,
+            array_side: 64,
+            load_rows: 1,
+            pass_vectors: 1 << 16,
+            vector_units: 8,
+            vector_lanes: 128,
+            sram_kib: 128 << 10,
+            double_buffer: true,
+            efficiency_permille: 1000,
+            clock_ps: 1000,
+        }
     }
 }
 
-/// The PIM memory: the `[pim]` table of a hardware file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+/// The PIM memory: sizes and times of an [`HbmConfig`], and what the host makes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Pim {
     /// Channels.
     pub channels: u32,
@@ -82,44 +103,115 @@ pub struct Pim {
     pub t_rtp: u32,
     /// Window of four ACTs, in clocks.
     pub t_faw: u32,
-    /// Banks that may be activated within tFAW: 4 by the standard.
+    /// Banks that may be activated within tFAW: 4 by the standard, all if one command activates them.
     pub acts_per_window: u32,
+    /// The `[pim]` table of a hardware file.
+    #[serde(flatten)]
+    pub usage: Usage,
+}
+
+/// How the host uses the memory: the `[pim]` table of a hardware file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Usage {
     /// What slicing adds to tCCD, in thousandths.
     pub slicing_permille: u32,
+    /// Rate of the NPU's reads over a column per tCCD_S in every channel, in thousandths.
+    pub bus_permille: u32,
+    /// Whether a row of K or V that several heads of Q share is opened once for all of them. The host reads it anew for each.
+    pub shared_rows: bool,
     /// What of K and V goes to a channel.
     pub kv_mapping: KvMapping,
 }
 
-impl Default for Pim {
+impl Default for Usage {
     fn default() -> Self {
+        Self { slicing_permille: 20, bus_permille: 1000, shared_rows: false, kv_mapping: KvMapping::Heads }
+    }
+}
+
+impl Pim {
+    /// A memory, used as by default.
+    pub fn of(memory: &HbmConfig) -> Self {
         Self {
-            channels: 64,
-            banks: 16,
-            row_bytes: 1024,
-            column_bytes: 32,
-            clock_ps: 1000,
-            t_ccd_s: 1,
-            t_ccd_l: 2,
-            t_rcd: 14,
-            t_rp: 14,
-            t_ras: 34,
-            t_rtp: 6,
-            t_faw: 30,
-            acts_per_window: 4,
-            slicing_permille: 20,
-            kv_mapping: KvMapping::Heads,
+            channels: memory.channels(),
+            banks: memory.banks(),
+            row_bytes: HbmConfig::COLUMNS * HbmConfig::COLUMN_BYTES,
+            column_bytes: HbmConfig::COLUMN_BYTES,
+            clock_ps: MEMORY_CLOCK_PS,
+            t_ccd_s: memory.t_ccd_s(),
+            t_ccd_l: memory.t_ccd_l(),
+            t_rcd: memory.t_rcd(),
+            t_rp: memory.t_rp(),
+            t_ras: memory.t_ras(),
+            t_rtp: memory.t_rtp(),
+            t_faw: memory.t_faw(),
+            acts_per_window: if memory.all_bank_activate() { memory.banks() } else { 4 },
+            usage: Usage::default(),
         }
     }
 }
 
-/// An NPU and its PIM memory. Keys that a file leaves out have the values of the table above.
+impl Default for Pim {
+    fn default() -> Self {
+        Self::of(&HbmConfig::default())
+    }
+}
+
+/// Who gives PIM commands to the channels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Dispatch {
+    /// Each channel has a stream of its own, a command per clock.
+    #[default]
+    Channel,
+    /// One stream of `commands_per_us` for all channels.
+    Shared,
+}
+
+/// What holds back the baselines: the `[baselines]` table of a hardware file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
+pub struct Baselines {
+    /// Who gives NPU+AiM and AttAcc their commands (header, COMP, READRES).
+    pub dispatch: Dispatch,
+    /// PIM commands per microsecond of a shared stream.
+    pub commands_per_us: u32,
+    /// Rate at which AttAcc's banks multiply the weights of co-processed FFNs, over their peak, in thousandths.
+    pub coprocessing_permille: u32,
+    /// Share of its reads that NeuPIMs does while its banks compute, in thousandths.
+    pub overlap_permille: u32,
+}
+
+impl Default for Baselines {
+    fn default() -> Self {
+        Self {
+            dispatch: Dispatch::Channel,
+            commands_per_us: 1000,
+            coprocessing_permille: 1000,
+            overlap_permille: 1000,
+        }
+    }
+}
+
+/// An NPU and its PIM memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Hardware {
     /// The NPU.
     pub npu: Npu,
     /// Its memory.
     pub pim: Pim,
+    /// What holds back the baselines.
+    pub baselines: Baselines,
+}
+
+/// What a hardware file holds; keys that it leaves out have the default's value.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct RawHardware {
+    npu: Npu,
+    pim: Usage,
+    baselines: Baselines,
 }
 
 impl From<Npu> for Hardware {
@@ -138,69 +230,66 @@ ndp_config::presets!(
     Hardware,
     "hardware",
     "librapim" => "../presets/librapim.toml",
+    "librapim-published" => "../presets/librapim-published.toml",
     "librapim-small-npu" => "../presets/librapim-small-npu.toml",
 );
 
 impl Hardware {
-    /// Parses and checks hardware in TOML.
+    /// Parses and checks hardware in TOML, on the default memory.
     ///
     /// # Errors
     /// [`ConfigError::Syntax`] for text that is no such file (unknown keys included), or as [`Hardware::validate`].
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let hardware: Self = ndp_config::parse(text)?;
+        let RawHardware { npu, pim: usage, baselines } = ndp_config::parse(text)?;
+        let hardware = Self { npu, pim: Pim { usage, ..Pim::default() }, baselines };
         hardware.validate()?;
         Ok(hardware)
     }
 
-    /// Checks all numbers.
+    /// The same with another memory, used in the same way.
+    #[must_use]
+    pub fn on(mut self, memory: &HbmConfig) -> Self {
+        self.pim = Pim { usage: self.pim.usage, ..Pim::of(memory) };
+        self
+    }
+
+    /// Checks all numbers that a hardware file has.
     ///
     /// # Errors
-    /// [`ConfigError::Range`] for a size of 0 or too large, [`ConfigError::Mismatch`] if columns do not divide a row.
+    /// [`ConfigError::Range`] for a number of 0 or too large.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        let Self { npu, pim } = self;
+        let Self { npu, pim, baselines } = self;
         in_ranges(&[
             ("npu.arrays", npu.arrays, 1, 4096),
             ("npu.array_side", npu.array_side, 1, 4096),
             ("npu.load_rows", npu.load_rows, 1, 4096),
+            ("npu.pass_vectors", npu.pass_vectors, 1, 1 << 16),
             ("npu.vector_units", npu.vector_units, 1, 4096),
             ("npu.vector_lanes", npu.vector_lanes, 1, 4096),
+            ("npu.sram_kib", npu.sram_kib, 1, 1 << 22),
+            ("npu.efficiency_permille", npu.efficiency_permille, 1, 1000),
             ("npu.clock_ps", npu.clock_ps, 1, 1_000_000),
-            ("pim.channels", pim.channels, 1, 4096),
-            ("pim.banks", pim.banks, 1, 256),
-            ("pim.row_bytes", pim.row_bytes, 2, 1 << 16),
-            ("pim.column_bytes", pim.column_bytes, 2, 1 << 10),
-            ("pim.clock_ps", pim.clock_ps, 1, 1_000_000),
-            ("pim.t_ccd_s", pim.t_ccd_s, 1, 1000),
-            ("pim.t_ccd_l", pim.t_ccd_l, pim.t_ccd_s, 1000),
-            ("pim.t_rcd", pim.t_rcd, 0, 1000),
-            ("pim.t_rp", pim.t_rp, 0, 1000),
-            ("pim.t_ras", pim.t_ras, 0, 1000),
-            ("pim.t_rtp", pim.t_rtp, 0, 1000),
-            ("pim.t_faw", pim.t_faw, 0, 1000),
-            ("pim.acts_per_window", pim.acts_per_window, 1, 256),
-            ("pim.slicing_permille", pim.slicing_permille, 0, 1000),
-        ])?;
-        require(
-            pim.row_bytes.is_multiple_of(pim.column_bytes) && pim.column_bytes.is_multiple_of(2),
-            "pim.column_bytes",
-            pim.column_bytes,
-            format!("be even and divide pim.row_bytes = {}", pim.row_bytes),
-        )
+            ("pim.slicing_permille", pim.usage.slicing_permille, 0, 1000),
+            ("pim.bus_permille", pim.usage.bus_permille, 1, 4000),
+            ("baselines.commands_per_us", baselines.commands_per_us, 1, 1_000_000),
+            ("baselines.coprocessing_permille", baselines.coprocessing_permille, 1, 1000),
+            ("baselines.overlap_permille", baselines.overlap_permille, 0, 1000),
+        ])
     }
 
-    fn ccd(&self, clocks: u32, sliced: bool) -> Picos {
-        let permille = 1000 + if sliced { u64::from(self.pim.slicing_permille) } else { 0 };
-        Picos((u64::from(clocks) * u64::from(self.pim.clock_ps) * permille).div_ceil(1000))
+    fn ccd(&self, clocks: u32, sliced: bool) -> u64 {
+        let permille = 1000 + if sliced { u64::from(self.pim.usage.slicing_permille) } else { 0 };
+        u64::from(clocks) * u64::from(self.pim.clock_ps) * permille
     }
 
     /// From column to column on a channel's bus.
     pub fn bus_column(&self, sliced: bool) -> Picos {
-        self.ccd(self.pim.t_ccd_s, sliced)
+        Picos(self.ccd(self.pim.t_ccd_s, sliced).div_ceil(self.pim.usage.bus_permille.into()))
     }
 
     /// From MAC command to MAC command.
     pub fn mac_column(&self, sliced: bool) -> Picos {
-        self.ccd(self.pim.t_ccd_l, sliced)
+        Picos(self.ccd(self.pim.t_ccd_l, sliced).div_ceil(1000))
     }
 
     /// FP16 numbers of a column.
@@ -238,34 +327,66 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_has_the_papers_rates() {
+    fn the_default_has_the_papers_arithmetic_and_the_buses_of_the_rtl() {
         let hardware = Hardware::default();
         hardware.validate().unwrap();
         assert_eq!(hardware.npu_macs_per_second() * 2.0, 65.536e12);
         assert_eq!(hardware.pim_macs_per_second(false) * 2.0, 16.384e12);
-        assert_eq!(hardware.bus_bytes_per_second(false), 2.048e12);
+        assert_eq!(hardware.bus_bytes_per_second(false), 1.024e12);
         assert_eq!((hardware.mac_column(false), hardware.mac_column(true)), (Picos(2000), Picos(2040)));
+        let wide = Usage { bus_permille: 2000, ..Usage::default() };
+        let wide = Hardware::from(Pim { usage: wide, ..Pim::default() });
+        assert_eq!((wide.bus_column(false), wide.bus_column(true)), (Picos(1000), Picos(1020)));
+    }
+
+    #[test]
+    fn the_memory_is_that_of_the_rtl_key_by_key() {
+        let memory = HbmConfig::from_toml(
+            "name = 'x'\n[device]\nchannels = 2\nbank_groups = 2\nall_bank_activate = true\n\
+            [timing]\nt_ccd_s = 3\nt_ccd_l = 4\nt_rcd = 15\nt_rp = 16\nt_ras = 35\nt_rc = 51\nt_rtp = 7\nt_faw = 31",
+        )
+        .unwrap();
+        let usage = Usage { kv_mapping: KvMapping::Requests, ..Usage::default() };
+        let on = Hardware::from(Pim { usage, ..Pim::default() }).on(&memory);
+        let expected = Pim {
+            channels: 2,
+            banks: 8,
+            row_bytes: 1024,
+            column_bytes: 32,
+            clock_ps: 1000,
+            t_ccd_s: 3,
+            t_ccd_l: 4,
+            t_rcd: 15,
+            t_rp: 16,
+            t_ras: 35,
+            t_rtp: 7,
+            t_faw: 31,
+            acts_per_window: 8,
+            usage,
+        };
+        assert_eq!(on, Hardware { pim: expected, ..Hardware::default() });
+        assert_eq!(HbmConfig::default(), HbmConfig::preset("librapim").unwrap());
     }
 
     #[test]
     fn a_file_changes_what_it_names_and_nothing_else() {
         let read = Hardware::from_toml("[npu]\narrays = 2\n[pim]\nkv_mapping = \"requests\"").unwrap();
-        let pim = Pim { kv_mapping: KvMapping::Requests, ..Pim::default() };
-        assert_eq!(read, Hardware { npu: Npu { arrays: 2, ..Npu::default() }, pim });
+        let usage = Usage { kv_mapping: KvMapping::Requests, ..Usage::default() };
+        let pim = Pim { usage, ..Pim::default() };
+        assert_eq!(
+            read,
+            Hardware { npu: Npu { arrays: 2, ..Npu::default() }, pim, baselines: Baselines::default() }
+        );
         assert_eq!(Hardware::from_toml("").unwrap(), Hardware::default());
+        assert_eq!(Hardware::preset("librapim").unwrap(), Hardware::default());
         let refused = |text| Hardware::from_toml(text).unwrap_err().to_string();
         assert!(refused("[npu]\nsides = 4").contains("unknown field `sides`"));
-        assert_eq!(refused("[pim]\nbanks = 0"), "pim.banks = 0 must be in 1..=256");
-    }
-
-    #[test]
-    fn sizes_that_do_not_fit_are_refused_by_name() {
-        let refused = |pim: Pim| Hardware::from(pim).validate().unwrap_err().to_string();
-        assert_eq!(refused(Pim { channels: 0, ..Pim::default() }), "pim.channels = 0 must be in 1..=4096");
-        assert!(refused(Pim { column_bytes: 48, ..Pim::default() }).contains("pim.row_bytes = 1024"));
-        assert!(
-            refused(Pim { t_ccd_l: 1, t_ccd_s: 2, ..Pim::default() })
-                .contains("pim.t_ccd_l = 1 must be in 2..=1000")
+        assert!(refused("[pim]\nchannels = 4").contains("unknown field `channels`"));
+        assert_eq!(refused("[npu]\narrays = 0"), "npu.arrays = 0 must be in 1..=4096");
+        assert_eq!(
+            refused("[baselines]\ncommands_per_us = 0"),
+            "baselines.commands_per_us = 0 must be in 1..=1000000"
         );
+        assert!(refused("[baselines]\ndispatch = \"bank\"").contains("unknown variant `bank`"));
     }
 }

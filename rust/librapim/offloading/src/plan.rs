@@ -2,10 +2,13 @@
 //!
 //! | mode | groups | devices at the same time | memory |
 //! | --- | --- | --- | --- |
-//! | serial | one | no (Fig. 5a) | ordinary |
+//! | serial: NPU+AiM | one | no (Fig. 5a) | ordinary |
+//! | attacc | one | heads of attention and of Q, K, V and projection; parts of an FFN | ordinary |
 //! | pipelined | two | yes (Fig. 5b) | reads for the NPU and PIM exclude each other (Fig. 8b) |
+//! | neupims | two | yes | two row buffers: a part of the reads beside PIM |
 //! | dex | two | yes | sliced: reads and PIM at once, tCCD 2 % longer |
-//! | dex+dbo | two | yes, with offloading by algorithm 1 | sliced |
+//! | dbo | two | as pipelined, with offloading by algorithm 1 | ordinary |
+//! | dex+dbo: LibraPIM | two | yes, with offloading by algorithm 1 | sliced |
 //! | shortest | one or two | the shortest [`Layout`], each with offloading | sliced |
 //!
 //! `shortest` is not the paper's. Two groups load all weights twice, which is more than overlapping gives back if groups are
@@ -15,7 +18,10 @@
 //! change places. The NPU's stages are Q, K, V of layer 1; then projection, FFN and Q, K, V of the next layer; at the end
 //! projection, FFN and logits. `2 (layers + 1)` slots make a step; the next one starts when it is done. A slot lasts until both
 //! are through. In `pipelined` the weights of a slot are read first, the PIM works behind; with ideal turns in place of blocks the
-//! slot would take as long.
+//! slot would take as long. NeuPIMs differs from that by the share of reads that its second row buffer takes from the banks' way. Both deal
+//! requests to channels longest first, to the one that is free first.
+//!
+//! **NPU+AiM and AttAcc** are given their PIM commands as [`Baselines`] says: by one stream for all channels, if it is `shared`.
 //!
 //! **FFN offload.** Weights are broadcast while the NPU reads them, so the memory does its share of the FFN when the NPU does its
 //! own, and attention before and after. Q, K and V wait for both shares. **MHA offload**: the requests with the longest contexts, on
@@ -26,8 +32,9 @@ use crate::algorithm::{Choice, Decision, Rule, Scheduler, Slot, Stage};
 use crate::batch::Batch;
 use crate::builder::{Builder, InMha, OnNpu};
 use crate::error::{OffloadError, in_range};
+use crate::hardware::{Baselines, Hardware};
 use crate::step::{Layout, Mode, Step};
-use crate::times::DeviceTimes;
+use crate::times::{BaselineTimes, DeviceTimes};
 use crate::work::Model;
 
 /// Plans steps of one model on one system.
@@ -35,6 +42,9 @@ pub struct Planner<'a> {
     model: Model,
     plain: &'a dyn DeviceTimes,
     sliced: &'a dyn DeviceTimes,
+    /// Times of NPU+AiM and AttAcc.
+    issued: BaselineTimes<'a>,
+    baselines: Baselines,
     channels: u32,
     rule: Rule,
     /// Requests whose FFN is offloaded, in place of what algorithm 1 decides.
@@ -42,15 +52,16 @@ pub struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    /// For `model` with times of ordinary (`plain`) and of sliced banks.
+    /// For `model` with times of ordinary (`plain`) and of sliced banks of that hardware.
     pub fn new(
         model: &Model,
+        hardware: &Hardware,
         plain: &'a dyn DeviceTimes,
         sliced: &'a dyn DeviceTimes,
-        channels: u32,
     ) -> Self {
-        let model = model.clone();
-        Self { model, plain, sliced, channels, rule: Rule::default(), given: None }
+        let issued = BaselineTimes::new(model, hardware, plain);
+        let (model, baselines, channels) = (model.clone(), hardware.baselines, hardware.pim.channels);
+        Self { model, plain, sliced, issued, baselines, channels, rule: Rule::default(), given: None }
     }
 
     /// With another rule.
@@ -60,7 +71,7 @@ impl<'a> Planner<'a> {
         self
     }
 
-    /// In `dex+dbo`, the FFN of so many requests of each group goes to the memory, in place of what algorithm 1 decides, small groups included.
+    /// In `dbo` and `dex+dbo`, the FFN of so many requests of each group goes to the memory, in place of what algorithm 1 decides, small groups included.
     ///
     /// # Errors
     /// [`OffloadError::Range`] for more than there are channels.
@@ -76,8 +87,16 @@ impl<'a> Planner<'a> {
         Scheduler::new(self.sliced, self.channels, self.rule)
     }
 
-    fn times(&self, mode: Mode) -> &'a dyn DeviceTimes {
-        if mode.sliced() { self.sliced } else { self.plain }
+    fn times(&self, mode: Mode) -> &dyn DeviceTimes {
+        match mode {
+            Mode::Serial | Mode::AttAcc => &self.issued,
+            _ if mode.sliced() => self.sliced,
+            _ => self.plain,
+        }
+    }
+
+    fn builder(&self, mode: Mode, layout: Layout) -> Builder<'_> {
+        Builder::new(&self.model, self.times(mode), &self.baselines, mode, layout)
     }
 
     /// A step of the batch.
@@ -101,7 +120,8 @@ impl<'a> Planner<'a> {
         let groups = batch.groups();
         let step = match mode {
             Mode::Serial => self.one_group(mode, &contexts),
-            Mode::Pipelined | Mode::Dex => self.slots(mode, &groups),
+            Mode::AttAcc => self.attacc(&contexts),
+            Mode::Pipelined | Mode::NeuPims | Mode::Dex | Mode::Dbo => self.slots(mode, &groups),
             Mode::DexDbo if self.given.is_none() && self.is_small(&groups) => self.whole_group(mode, &groups),
             Mode::DexDbo => self.slots(mode, &groups),
             Mode::Shortest => self.shortest(&contexts, &groups),
@@ -145,7 +165,7 @@ impl<'a> Planner<'a> {
     }
 
     fn one_group(&self, mode: Mode, contexts: &[u32]) -> Step {
-        let mut step = Builder::new(&self.model, self.times(mode), mode, Layout::OneGroup);
+        let mut step = self.builder(mode, Layout::OneGroup);
         let requests = contexts.len() as u32;
         let context = contexts.first().copied().unwrap_or(1);
         let decide = |slot| match mode {
@@ -166,6 +186,17 @@ impl<'a> Planner<'a> {
         step.finish(None)
     }
 
+    fn attacc(&self, contexts: &[u32]) -> Step {
+        let mut step = self.builder(Mode::AttAcc, Layout::OneGroup);
+        let requests = contexts.len() as u32;
+        for layer in 0..self.model.layers {
+            step.by_heads(layer, contexts);
+            step.coprocessed(layer, requests);
+        }
+        step.logits(requests);
+        step.finish(None)
+    }
+
     fn stage(&self, layer: u32) -> Stage {
         match layer {
             0 => Stage::First,
@@ -175,7 +206,7 @@ impl<'a> Planner<'a> {
     }
 
     fn slots(&self, mode: Mode, groups: &[Vec<u32>; 2]) -> Step {
-        let mut step = Builder::new(&self.model, self.times(mode), mode, Layout::TwoGroups);
+        let mut step = self.builder(mode, Layout::TwoGroups);
         let mut decided: Vec<(Slot, Choice)> = Vec::new();
         let mut shown = None;
         // Slot k: the NPU has stage k / 2 of group k mod 2; in attention is what it had before.
@@ -194,7 +225,7 @@ impl<'a> Planner<'a> {
                     contexts: &groups[(before % 2) as usize],
                 });
             let mut decision = Decision::None;
-            if let (Mode::DexDbo | Mode::Shortest, Some(npu), Some(mha)) = (mode, on_npu, in_mha)
+            if let (true, Some(npu), Some(mha)) = (mode.offloads(), on_npu, in_mha)
                 && let Some(&context) = mha.contexts.first()
             {
                 let mha_requests = mha.contexts.len() as u32;
@@ -202,9 +233,10 @@ impl<'a> Planner<'a> {
                 let choice = match decided.iter().find(|(slot, _)| *slot == key) {
                     Some(&(_, choice)) => choice,
                     None => {
-                        let choice = match self.given.filter(|_| mode == Mode::DexDbo) {
-                            Some(requests) => self.scheduler().give(key, requests),
-                            None => self.scheduler().decide(key),
+                        let scheduler = Scheduler::new(self.times(mode), self.channels, self.rule);
+                        let choice = match self.given.filter(|_| mode != Mode::Shortest) {
+                            Some(requests) => scheduler.give(key, requests),
+                            None => scheduler.decide(key),
                         };
                         decided.push((key, choice));
                         choice
@@ -221,7 +253,7 @@ impl<'a> Planner<'a> {
     }
 
     fn whole_group(&self, mode: Mode, groups: &[Vec<u32>; 2]) -> Step {
-        let mut step = Builder::new(&self.model, self.sliced, mode, Layout::WholeGroup);
+        let mut step = self.builder(mode, Layout::WholeGroup);
         let mut both: Vec<u32> = groups.concat();
         both.sort_unstable_by_key(|&context| std::cmp::Reverse(context));
         let [first, second] = [groups[0].len() as u32, groups[1].len() as u32];

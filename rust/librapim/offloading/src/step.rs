@@ -9,14 +9,23 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// One group of requests: the devices take turns
+    /// NPU+AiM: one group of requests, the devices take turns
+    #[cfg_attr(feature = "clap", value(alias = "npu-aim"))]
     Serial,
+    /// AttAcc: one group; heads of attention beside Q, K, V and projection of others, FFNs shared
+    #[cfg_attr(feature = "clap", value(name = "attacc"))]
+    AttAcc,
     /// Two groups, banks not sliced: rows are open for reads or for MACs
     Pipelined,
+    /// NeuPIMs: two groups, two row buffers
+    #[cfg_attr(feature = "clap", value(name = "neupims"))]
+    NeuPims,
     /// Two groups, sliced banks: reads and MACs at the same time
     Dex,
-    /// As dex; parts of FFN or attention move to the other device
-    #[cfg_attr(feature = "clap", value(name = "dex+dbo"))]
+    /// As pipelined; parts of FFN or attention move to the other device
+    Dbo,
+    /// LibraPIM: as dex; parts of FFN or attention move to the other device
+    #[cfg_attr(feature = "clap", value(name = "dex+dbo", alias = "librapim"))]
     #[serde(rename = "dex+dbo")]
     DexDbo,
     /// As dex+dbo, with one group or two, whichever is shorter; not from the paper
@@ -36,23 +45,54 @@ pub enum Layout {
 }
 
 impl Mode {
-    /// All of them, each adding something.
-    pub const ALL: [Self; 5] = [Self::Serial, Self::Pipelined, Self::Dex, Self::DexDbo, Self::Shortest];
+    /// All of them.
+    pub const ALL: [Self; 8] = [
+        Self::Serial,
+        Self::AttAcc,
+        Self::Pipelined,
+        Self::NeuPims,
+        Self::Dex,
+        Self::Dbo,
+        Self::DexDbo,
+        Self::Shortest,
+    ];
 
     /// Name, as in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Serial => "serial",
+            Self::AttAcc => "attacc",
             Self::Pipelined => "pipelined",
+            Self::NeuPims => "neupims",
             Self::Dex => "dex",
+            Self::Dbo => "dbo",
             Self::DexDbo => "dex+dbo",
+            Self::Shortest => "shortest",
+        }
+    }
+
+    /// The system of the paper that works so, if there is one.
+    pub fn system(self) -> &'static str {
+        match self {
+            Self::Serial => "NPU+AiM",
+            Self::AttAcc => "AttAcc",
+            Self::Pipelined => "pipelined",
+            Self::NeuPims => "NeuPIMs",
+            Self::Dex => "DEX alone",
+            Self::Dbo => "DBO alone",
+            Self::DexDbo => "LibraPIM",
             Self::Shortest => "shortest",
         }
     }
 
     /// Whether banks are sliced.
     pub fn sliced(self) -> bool {
-        !matches!(self, Self::Serial | Self::Pipelined)
+        matches!(self, Self::Dex | Self::DexDbo | Self::Shortest)
+    }
+
+    /// Whether work moves to the other device.
+    pub fn offloads(self) -> bool {
+        matches!(self, Self::Dbo | Self::DexDbo | Self::Shortest)
     }
 }
 
@@ -68,6 +108,15 @@ pub enum Job {
         npu: u32,
         /// Requests in memory.
         pim: u32,
+    },
+    /// An FFN that the banks multiply a part of: of so many weights all vectors, each weight read by one device.
+    Coprocessed {
+        /// Requests, whose vectors both devices have.
+        requests: u32,
+        /// MACs of the NPU.
+        npu_macs: u64,
+        /// MACs of the banks.
+        pim_macs: u64,
     },
     /// Attention of requests with those contexts.
     Attention {

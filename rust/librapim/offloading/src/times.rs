@@ -37,6 +37,11 @@ pub trait DeviceTimes {
     /// The FFN in memory (FFN offload, or whole group).
     fn ffn_pim(&self, requests: u32) -> Picos;
 
+    /// The FFN in AttAcc's banks, all of it.
+    fn ffn_coprocessed(&self, requests: u32) -> Picos {
+        self.ffn_pim(requests)
+    }
+
     /// Attention on the NPU of requests of several lengths; if nothing better is known, all are taken to be as long as the
     /// longest.
     fn mha_npu_ragged(&self, contexts: &[u32]) -> NpuTime {
@@ -63,23 +68,34 @@ impl AnalyticTimes {
         let npu = NpuTimes::new(hardware, sliced);
         Self { model: model.clone(), npu, pim: PimTimes::new(hardware, sliced) }
     }
+
+    /// One head of K and V with the heads of Q on it, in one channel.
+    pub fn head(&self, context: u32) -> Picos {
+        self.pim.head(&self.model, context)
+    }
 }
 
 impl DeviceTimes for AnalyticTimes {
     fn qkv_npu(&self, requests: u32) -> NpuTime {
-        self.npu.gemm(self.model.qkv(), requests)
+        let vector = self.npu.normalised(self.model.hidden, requests);
+        self.npu.gemm(self.model.qkv(), requests).and_then(vector)
     }
 
     fn projection_npu(&self, requests: u32) -> NpuTime {
-        self.npu.gemm(self.model.projection(), requests)
+        let vector = self.npu.mapped(self.model.hidden, requests);
+        self.npu.gemm(self.model.projection(), requests).and_then(vector)
     }
 
     fn ffn_npu(&self, requests: u32) -> NpuTime {
-        self.npu.gemms(self.model.ffn_parts(), requests)
+        let activations = self.model.ffn * (self.model.ffn_matrices - 1);
+        let vector = self.npu.normalised(self.model.hidden, requests)
+            + self.npu.mapped(activations + self.model.hidden, requests);
+        self.npu.gemms(self.model.ffn_parts(), requests).and_then(vector)
     }
 
     fn head_npu(&self, requests: u32) -> NpuTime {
-        self.npu.gemm(self.model.head(), requests)
+        let vector = self.npu.normalised(self.model.hidden, requests);
+        self.npu.gemm(self.model.head(), requests).and_then(vector)
     }
 
     fn mha_npu(&self, requests: u32, context: u32) -> NpuTime {
@@ -108,5 +124,85 @@ impl DeviceTimes for AnalyticTimes {
 
     fn mha_pim_ragged(&self, contexts: &[u32]) -> Picos {
         self.pim.attention_ragged(&self.model, contexts)
+    }
+}
+
+/// Times of ordinary banks that are given their commands as NPU+AiM's and AttAcc's: attention takes at least as long as the stream of
+/// commands.
+pub struct BaselineTimes<'a> {
+    inner: &'a dyn DeviceTimes,
+    model: Model,
+    pim: PimTimes,
+}
+
+impl<'a> BaselineTimes<'a> {
+    /// On times of ordinary banks.
+    pub fn new(model: &Model, hardware: &Hardware, inner: &'a dyn DeviceTimes) -> Self {
+        Self { inner, model: model.clone(), pim: PimTimes::new(hardware, false) }
+    }
+
+    fn commands(&self, context: u32) -> u64 {
+        u64::from(self.model.kv_heads) * self.pim.head_commands(&self.model, context)
+    }
+}
+
+impl DeviceTimes for BaselineTimes<'_> {
+    fn limits(&self) -> (u32, u32) {
+        self.inner.limits()
+    }
+
+    fn qkv_npu(&self, requests: u32) -> NpuTime {
+        self.inner.qkv_npu(requests)
+    }
+
+    fn projection_npu(&self, requests: u32) -> NpuTime {
+        self.inner.projection_npu(requests)
+    }
+
+    fn ffn_npu(&self, requests: u32) -> NpuTime {
+        self.inner.ffn_npu(requests)
+    }
+
+    fn head_npu(&self, requests: u32) -> NpuTime {
+        self.inner.head_npu(requests)
+    }
+
+    fn mha_npu(&self, requests: u32, context: u32) -> NpuTime {
+        self.inner.mha_npu(requests, context)
+    }
+
+    fn mha_pim(&self, requests: u32, context: u32) -> Picos {
+        let issue = self.pim.issue(u64::from(requests) * self.commands(context));
+        self.inner.mha_pim(requests, context).max(issue)
+    }
+
+    fn qkv_pim(&self, requests: u32) -> Picos {
+        self.inner.qkv_pim(requests)
+    }
+
+    fn projection_pim(&self, requests: u32) -> Picos {
+        self.inner.projection_pim(requests)
+    }
+
+    fn ffn_pim(&self, requests: u32) -> Picos {
+        self.inner.ffn_pim(requests)
+    }
+
+    fn ffn_coprocessed(&self, requests: u32) -> Picos {
+        self.model.ffn_parts().map(|matrix| self.pim.coprocessed(matrix, requests)).sum()
+    }
+
+    fn mha_npu_ragged(&self, contexts: &[u32]) -> NpuTime {
+        self.inner.mha_npu_ragged(contexts)
+    }
+
+    fn mha_pim_ragged(&self, contexts: &[u32]) -> Picos {
+        let commands = match contexts {
+            [first, rest @ ..] if rest.iter().all(|context| context == first) => {
+                contexts.len() as u64 * self.commands(*first)
+            }
+            _ => contexts.iter().map(|&context| self.commands(context)).sum(),
+        };
+        self.inner.mha_pim_ragged(contexts).max(self.pim.issue(commands))
     }
 }

@@ -7,7 +7,7 @@ use ndp_offloading::balance::PaperTimes;
 use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
 use ndp_offloading::{
     AnalyticTimes, Decision, DeviceTimes, Hardware, KvMapping, Linear, MeasuredTimes, Model, Npu, Picos, Pim,
-    Rule, Scheduler, TableFile, balance, exhaustive,
+    Rule, Scheduler, TableFile, Usage, balance, exhaustive,
 };
 
 fn below(rng: &mut SplitMix64, end: u64) -> u64 {
@@ -114,7 +114,10 @@ fn every_point_of_the_papers_grid_is_decided_as_exhaustive_search_does() {
     // As it is, with multipliers at an eighth of the pace, and with arrays that load tiles faster than HBM delivers them.
     let slow = Hardware::from(Pim { t_ccd_l: 16, ..Pim::default() });
     let wide = Hardware::from(Npu { load_rows: 4, ..Npu::default() });
-    let by_request = Hardware { pim: Pim { kv_mapping: KvMapping::Requests, ..slow.pim }, ..slow };
+    let by_request = Hardware {
+        pim: Pim { usage: Usage { kv_mapping: KvMapping::Requests, ..Usage::default() }, ..slow.pim },
+        ..slow
+    };
     for hardware in [Hardware::default(), slow, wide, by_request] {
         for name in ["gpt3-175b", "llama3-70b"] {
             for model in [model(name), model(name).with_all_kv_heads()] {
@@ -165,7 +168,8 @@ fn every_point_of_the_papers_grid_is_decided_as_exhaustive_search_does() {
 fn more_work_never_takes_less_time() {
     for name in ["gpt3-175b", "llama3-70b"] {
         for kv_mapping in [KvMapping::Heads, KvMapping::Requests] {
-            let hardware = Hardware::from(Pim { kv_mapping, ..Pim::default() });
+            let hardware =
+                Hardware::from(Pim { usage: Usage { kv_mapping, ..Usage::default() }, ..Pim::default() });
             let times = AnalyticTimes::new(&model(name), &hardware, true);
             let of = |b: u32| {
                 let npu = [times.qkv_npu(b), times.projection_npu(b), times.ffn_npu(b), times.head_npu(b)];

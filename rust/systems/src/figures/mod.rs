@@ -5,6 +5,7 @@
 //! by itself makes it agree, or two numbers of the paper that exclude each other.
 
 mod hermes;
+pub mod librapim;
 mod study;
 
 pub use study::{Designs, Study, TraceSetting};
@@ -23,16 +24,19 @@ pub const BAND: f64 = 0.15;
 pub enum Paper {
     /// Hermes (HPCA 2025).
     Hermes,
+    /// LibraPIM.
+    LibraPim,
 }
 
 impl Paper {
     /// All.
-    pub const ALL: [Self; 1] = [Self::Hermes];
+    pub const ALL: [Self; 2] = [Self::Hermes, Self::LibraPim];
 
     /// As on the command line, and the name of its set of assumptions.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hermes => "hermes",
+            Self::LibraPim => "librapim",
         }
     }
 
@@ -40,6 +44,7 @@ impl Paper {
     pub fn items(self) -> &'static [Item] {
         match self {
             Self::Hermes => hermes::ITEMS,
+            Self::LibraPim => librapim::ITEMS,
         }
     }
 }

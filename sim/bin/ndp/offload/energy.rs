@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 /// What the paper says (section 6.5, Fig. 22: Llama3-70B, batch 128, against NeuPIMs).
 const PAPER: &str = "paper, Fig. 22, Llama3-70B, batch 128, LibraPIM over NeuPIMs: without offloading similar; with it more for short\n\
-    sequences, less and less of it for longer ones, +20 % on average. There is no NeuPIMs here: dex stands for it.";
+    sequences, less and less of it for longer ones, +20 % on average.";
 
 /// The columns of the table behind the sums.
 const SHOWN: [(&str, Purpose); 7] = [
@@ -29,13 +29,13 @@ fn quotient(one: &StepEnergy, other: &StepEnergy, with_npu: bool) -> String {
         .map_or_else(|| "-".to_owned(), |[low, value, high]| format!("{value:.3} ({low:.3} to {high:.3})"))
 }
 
-/// The table: a line with dex, and one with dex+dbo over it.
+/// The table: a line with NeuPIMs, and those with dex and dex+dbo over it.
 pub fn text(model: &Model, cells: &[Cell]) -> String {
     let mut out = String::new();
     // Writing to a string does not fail.
     let _ = writeln!(
         out,
-        "\nenergy of a decode step in J; quotients of dex+dbo and dex, with the range over all constants (the same in both);\n\
+        "\nenergy of a decode step in J; quotients over NeuPIMs, with the range over all constants (the same in both);\n\
         a token's with the range of all constants at their least and at their greatest\n"
     );
     let _ = write!(out, "batch   seq  mode    middle");
@@ -45,46 +45,53 @@ pub fn text(model: &Model, cells: &[Cell]) -> String {
     let _ = writeln!(
         out,
         "  {:>8} {:>8}  {:<26} {:<26} a token",
-        "memory", "all", "memory, over dex", "all, over dex"
+        "memory", "all", "memory, over NeuPIMs", "all, over NeuPIMs"
     );
-    let mut logs: Vec<(u32, [f64; 2])> = Vec::new();
+    let mut logs: Vec<(u32, Mode, [f64; 2])> = Vec::new();
     for cell in cells {
-        let [Some(dex), Some(dbo)] = [Mode::Dex, Mode::DexDbo].map(|mode| cell.mode(mode)) else { continue };
-        for result in [dex, dbo] {
+        let all = [Mode::NeuPims, Mode::Dex, Mode::DexDbo].map(|mode| cell.mode(mode));
+        let [Some(neupims), Some(dex), Some(dbo)] = all else { continue };
+        for result in [neupims, dex, dbo] {
             let energy = &result.energy;
-            let moved = if result.mode == Mode::Dex { "-".to_owned() } else { layout(result) };
+            let moved = if result.mode == Mode::DexDbo { layout(result) } else { "-".to_owned() };
             let _ = write!(out, "{:5} {:5}  {:<7} {moved:>6}", cell.batch, cell.sequence, result.mode.name());
             for (_, purpose) in SHOWN {
                 let _ = write!(out, " {:>9}", joules(energy.of(purpose)));
             }
-            let [memory, all] = if result.mode == Mode::Dex {
+            let [memory, all] = if result.mode == Mode::NeuPims {
                 [String::new(), String::new()]
             } else {
-                [false, true].map(|with_npu| quotient(energy, &dex.energy, with_npu))
+                [false, true].map(|with_npu| quotient(energy, &neupims.energy, with_npu))
             };
             let token = energy.total.per(cell.batch.into());
             let sums = [energy.memory, energy.total].map(joules);
             let _ = writeln!(out, "  {:>8} {:>8}  {memory:<26} {all:<26} {token}", sums[0], sums[1]);
         }
-        let values = [false, true].map(|with_npu| dbo.energy.over(&dex.energy, with_npu));
-        if let [Some(memory), Some(all)] = values {
-            logs.push((cell.batch, [memory[1].ln(), all[1].ln()]));
+        for result in [dex, dbo] {
+            let values = [false, true].map(|with_npu| result.energy.over(&neupims.energy, with_npu));
+            if let [Some(memory), Some(all)] = values {
+                logs.push((cell.batch, result.mode, [memory[1].ln(), all[1].ln()]));
+            }
         }
     }
-    let mut batches: Vec<u32> = logs.iter().map(|(batch, _)| *batch).collect();
+    let mut batches: Vec<u32> = logs.iter().map(|(batch, ..)| *batch).collect();
     batches.dedup();
     let _ = writeln!(out);
     for batch in batches {
-        let own = || logs.iter().filter(|(of, _)| *of == batch);
-        let mean =
-            |which: usize| (own().map(|(_, logs)| logs[which]).sum::<f64>() / own().count() as f64).exp();
-        let _ = writeln!(
-            out,
-            "batch {batch}: dex+dbo over dex, geometric mean of {} sequences: memory {:.3}, with the NPU {:.3}",
-            own().count(),
-            mean(0),
-            mean(1)
-        );
+        for mode in [Mode::Dex, Mode::DexDbo] {
+            let own = || logs.iter().filter(|(of, which, _)| (*of, *which) == (batch, mode));
+            let mean = |which: usize| {
+                (own().map(|(.., logs)| logs[which]).sum::<f64>() / own().count() as f64).exp()
+            };
+            let _ = writeln!(
+                out,
+                "batch {batch}: {} over NeuPIMs, geometric mean of {} sequences: memory {:.3}, with the NPU {:.3}",
+                mode.name(),
+                own().count(),
+                mean(0),
+                mean(1)
+            );
+        }
     }
     if model.name == "llama3-70b" && cells.iter().any(|cell| cell.batch == 128) {
         let _ = writeln!(out, "{PAPER}");

@@ -1,17 +1,20 @@
 //! `ndp offload`: what dynamic batch offloading does over a grid of sequence lengths and batches.
 
 mod energy;
+mod systems;
 mod table;
 
+use crate::pim::mode_parser;
 use anyhow::{Context, Result, ensure};
-use ndp_config::LlmShape;
+use ndp_config::{HbmConfig, LlmShape};
 use ndp_energy::{HbmConstants, NpuConstants};
-use ndp_files::{FileSet, OutputFile};
+use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
 use ndp_offloading::{
     AnalyticTimes, Batch, Cell, DeviceTimes, Hardware, KvMapping, MeasuredTimes, Mode, Model, Planner, Rule,
     StepCosts, TableFile, evaluate,
 };
+use ndp_pim::measure::MeasuredMemory;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -19,10 +22,12 @@ use std::path::{Path, PathBuf};
 ///
 /// For each point: how many requests are offloaded in a middle layer and whether trying all numbers gives the same; the decode
 /// step in all modes, the idle time of both devices without (dex) and with offloading (dex+dbo), both utilisations. docs/offloading.md
-/// says how times are computed and what is assumed.
+/// says how times are computed and what is assumed. Work in memory is measured on one channel of the device model, clock by clock.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ndp offload --llm llama3-70b\n  \
+    ndp offload --llm llama3-70b --system npu-aim --system attacc --system neupims --system librapim\n  \
+    ndp offload --llm llama3-70b --formula --hardware librapim-published --batches 128\n  \
     ndp offload --llm gpt3-175b --sequences 512,4096 --batches 128,384 --json > grid.json\n  \
     ndp offload --llm gpt3-175b --sequences 4096 --batches 384 --step step.json --mode dex+dbo\n  \
     ndp offload --llm llama3-70b --batches 128,256 --energy\n  \
@@ -50,13 +55,24 @@ pub struct Args {
     /// K and V for every head, as algorithm 1 counts them, whatever the model shares.
     #[arg(long)]
     no_gqa: bool,
-    /// NPU and PIM memory: preset (librapim, librapim-small-npu) or TOML file with tables [npu] and [pim].
+    /// Print these systems, each beside the first one, in place of the modes: npu-aim, attacc, neupims, dex, dbo, librapim or a mode; may be given several
+    /// times.
+    #[arg(long, value_parser = mode_parser(&Mode::ALL), value_name = "SYSTEM", conflicts_with_all = ["energy", "step", "sample_times"])]
+    system: Vec<Mode>,
+    /// Memory, as RTL and device model have it: preset (librapim, ...) or path of a TOML file.
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
+    memory: String,
+    /// Work in memory by the formulas of docs/offloading.md, in place of times measured on a channel.
+    #[arg(long)]
+    formula: bool,
+    /// NPU, how the host uses the memory, and what holds back the baselines: preset (librapim, librapim-published, librapim-small-npu) or TOML
+    /// file with tables [npu], [pim] and [baselines].
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
     hardware: String,
-    /// Times of a layer on sliced banks, JSON as --sample-times writes it, in place of the computed ones.
+    /// Times of a layer on sliced banks, JSON as --sample-times writes it, in place of those measured or computed here.
     #[arg(long, value_name = "FILE")]
     times: Option<PathBuf>,
-    /// Write the computed times of sliced banks at all sequences, and for 1 to the largest batch, as a table; nothing else is done.
+    /// Write the times of sliced banks at all sequences, and for 1 to the largest batch, as a table; nothing else is done.
     #[arg(long, value_name = "FILE", conflicts_with = "times")]
     sample_times: Option<PathBuf>,
     /// Write the events of one step, JSON; needs a single sequence and batch.
@@ -80,10 +96,53 @@ pub struct Args {
 }
 
 impl Args {
-    fn hardware(&self) -> Result<Hardware> {
-        let mut hardware = Hardware::load(&self.hardware).context("--hardware")?;
-        hardware.pim.kv_mapping = self.kv_mapping.unwrap_or(hardware.pim.kv_mapping);
+    fn hardware(&self, memory: &HbmConfig) -> Result<Hardware> {
+        let mut hardware = Hardware::load(&self.hardware).context("--hardware")?.on(memory);
+        let mapping = &mut hardware.pim.usage.kv_mapping;
+        *mapping = self.kv_mapping.unwrap_or(*mapping);
         Ok(hardware)
+    }
+
+    /// Times of ordinary and of sliced banks.
+    fn times(
+        &self,
+        model: &Model,
+        hardware: &Hardware,
+        memory: &HbmConfig,
+    ) -> Result<[Box<dyn DeviceTimes>; 2]> {
+        let table = self.times.as_deref().map(measured).transpose()?;
+        let [plain, sliced] = self.own_times(model, hardware, memory)?;
+        Ok([plain, table.map_or(sliced, |table| Box::new(table))])
+    }
+
+    /// Those that are measured or computed here.
+    fn own_times(
+        &self,
+        model: &Model,
+        hardware: &Hardware,
+        memory: &HbmConfig,
+    ) -> Result<[Box<dyn DeviceTimes>; 2]> {
+        if self.formula {
+            let times =
+                |sliced| Box::new(AnalyticTimes::new(model, hardware, sliced)) as Box<dyn DeviceTimes>;
+            return Ok([times(false), times(true)]);
+        }
+        ensure!(
+            !hardware.pim.usage.shared_rows,
+            "--hardware {}: shared_rows needs --formula; the device model opens a row for each head of Q",
+            self.hardware
+        );
+        let mut contexts = self.sequences.clone();
+        contexts.sort_unstable();
+        contexts.dedup();
+        for &context in &contexts {
+            // The range is that of batches.
+            Batch::uniform(1, context)?;
+        }
+        let progress = Progress::new(contexts.len() as u64, "sequences");
+        let times =
+            MeasuredMemory::new(model, hardware, memory, &contexts, |done| progress.set(done as u64))?;
+        Ok([Box::new(times.clone().with_slicing(false)), Box::new(times.with_slicing(true))])
     }
 }
 
@@ -91,12 +150,14 @@ impl Args {
 #[derive(Serialize)]
 struct Report<'a> {
     model: &'a Model,
+    memory: &'a HbmConfig,
     hardware: &'a Hardware,
     energy_memory: &'a HbmConstants,
     energy_npu: &'a NpuConstants,
     rule: Rule,
     offload_ffn: Option<u32>,
-    measured_times: bool,
+    /// Where times of work in memory come from.
+    times: &'static str,
     cells: &'a [Cell],
 }
 
@@ -118,6 +179,7 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
 /// Runs the job.
 pub fn run(args: &Args) -> Result<()> {
     let files = FileSet::new().configuration("the hardware", &args.hardware);
+    let files = files.configuration("the memory", &args.memory);
     let files = files.configuration("the memory's energy", &args.energy_memory);
     let files = files.configuration("the NPU's energy", &args.energy_npu);
     let files = args.times.iter().fold(files, |files, path| files.input("the table of times", path));
@@ -127,23 +189,21 @@ pub fn run(args: &Args) -> Result<()> {
     if args.no_gqa {
         model = model.with_all_kv_heads();
     }
-    let hardware = args.hardware()?;
+    let config = HbmConfig::load(&args.memory).context("--memory")?;
+    let hardware = args.hardware(&config)?;
     let memory = HbmConstants::load(&args.energy_memory).context("--energy-memory")?;
     let npu = NpuConstants::load(&args.energy_npu).context("--energy-npu")?;
     let costs = StepCosts::new(&model, &hardware, &memory, &npu);
-    let plain = AnalyticTimes::new(&model, &hardware, false);
-    let computed = AnalyticTimes::new(&model, &hardware, true);
+    let [plain, sliced] = args.times(&model, &hardware, &config)?;
     if let Some(path) = &args.sample_times {
-        return sample(args, path, &computed);
+        return sample(args, path, sliced.as_ref());
     }
-    let measured = args.times.as_deref().map(measured).transpose()?;
-    let sliced: &dyn DeviceTimes = measured.as_ref().map_or(&computed, |times| times);
     let rule = args.rule;
     if let Some(path) = &args.step {
         let (&[sequence], &[batch]) = (&*args.sequences, &*args.batches) else {
             anyhow::bail!("--step needs one sequence and one batch: --sequences 4096 --batches 384");
         };
-        let planner = Planner::new(&model, &plain, sliced, hardware.pim.channels).with_rule(rule);
+        let planner = Planner::new(&model, &hardware, plain.as_ref(), sliced.as_ref()).with_rule(rule);
         let planner = planner.with_ffn(args.offload_ffn)?;
         let step = planner.step(&Batch::uniform(batch, sequence)?, args.mode)?;
         write_json(OutputFile::create(path)?, &step)?;
@@ -155,7 +215,7 @@ pub fn run(args: &Args) -> Result<()> {
                 &model,
                 &hardware,
                 &costs,
-                [&plain, sliced],
+                [plain.as_ref(), sliced.as_ref()],
                 (rule, args.offload_ffn),
                 sequence,
                 batch,
@@ -164,18 +224,25 @@ pub fn run(args: &Args) -> Result<()> {
         }
     }
     if args.json {
-        let measured_times = measured.is_some();
+        let times = match (&args.times, args.formula) {
+            (Some(_), _) => "table",
+            (None, true) => "formula",
+            (None, false) => "device model",
+        };
         let report = Report {
             model: &model,
+            memory: &config,
             hardware: &hardware,
             energy_memory: &memory,
             energy_npu: &npu,
             rule,
             offload_ffn: args.offload_ffn,
-            measured_times,
+            times,
             cells: &cells,
         };
         ndp_files::say!("{}", serde_json::to_string_pretty(&report)?);
+    } else if !args.system.is_empty() {
+        ndp_files::print(&systems::text(&model, &hardware, &cells, &args.system));
     } else {
         ndp_files::print(&table::text(&model, &cells));
         if args.energy {
@@ -190,7 +257,7 @@ fn measured(path: &Path) -> Result<MeasuredTimes> {
     MeasuredTimes::new(file).with_context(|| format!("in '{}'", path.display()))
 }
 
-fn sample(args: &Args, path: &Path, times: &AnalyticTimes) -> Result<()> {
+fn sample(args: &Args, path: &Path, times: &dyn DeviceTimes) -> Result<()> {
     let most = args.batches.iter().copied().max().unwrap_or(0);
     ensure!((1..=4096).contains(&most), "the largest batch = {most} must be in 1..=4096");
     let requests: Vec<u32> = (1..=most).collect();

@@ -40,7 +40,8 @@ pub fn text(model: &Model, cells: &[Cell]) -> String {
             let wrong = if chosen.chosen == chosen.exhaustive { "" } else { "!" };
             format!("{}{wrong}", decision(&chosen.chosen))
         };
-        let modes = Mode::ALL.map(|mode| cell.mode(mode));
+        let modes = [Mode::Serial, Mode::Pipelined, Mode::Dex, Mode::DexDbo, Mode::Shortest]
+            .map(|mode| cell.mode(mode));
         let [Some(serial), Some(pipelined), Some(dex), Some(dbo), Some(shortest)] = modes else { continue };
         let ms = |us: f64| us / 1e3;
         let step = |r: &ModeResult| {

@@ -22,7 +22,7 @@ use ndp_energy::HbmConstants;
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_model::weights::Layer;
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
-use ndp_offloading::{Hardware, Mode, Pim, Rule};
+use ndp_offloading::{Hardware, Mode, Rule};
 use ndp_pim::{Arrangement, Offloading, Outcome, PimError, Pins, Prompt, Recorded, run_arranged};
 use ndp_sim::ffi::{OpenOptions, WaveOptions};
 use ndp_sim::hbm::{ControlledWaves, Hosted, Lockstep, RESET_CLOCKS};
@@ -293,21 +293,7 @@ fn modes(args: &Args) -> anyhow::Result<Vec<Mode>> {
 
 /// NPU and memory as the scheduler sees them.
 fn hardware(args: &Args, config: &HbmConfig) -> anyhow::Result<Hardware> {
-    let Hardware { npu, pim } = Hardware::load(&args.hardware).context("--hardware")?;
-    ensure!(
-        pim == Pim::default(),
-        "--hardware {}: a table [pim] has no meaning here, --memory is the memory",
-        args.hardware
-    );
-    let pim = Pim {
-        channels: config.channels(),
-        banks: config.banks(),
-        t_faw: config.t_faw(),
-        t_ccd_s: config.t_ccd_s(),
-        t_ccd_l: config.t_ccd_l(),
-        ..pim
-    };
-    Ok(Hardware { npu, pim })
+    Ok(Hardware::load(&args.hardware).context("--hardware")?.on(config))
 }
 
 fn arrangement(args: &Args, mode: Mode) -> Arrangement {
