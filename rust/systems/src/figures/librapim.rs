@@ -279,7 +279,7 @@ const fn item(
     paper: f64,
     value: fn(&Study<'_>) -> Value,
 ) -> Item {
-    Item { figure, item, unit, paper, value, contradiction: None }
+    Item { figure, item, unit, paper, value, contradiction: None, known: None, tried: None }
 }
 
 const fn contradicted(item: Item, why: &'static str) -> Item {
