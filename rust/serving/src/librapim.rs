@@ -92,15 +92,15 @@ impl<'a> LibraPimSteps<'a> {
         })
     }
 
-    /// Attention of one prompt in one layer, on the NPU.
-    fn prompt_attention(&self, tokens: u32) -> Picos {
-        let (width, group) = (self.part.head_width, self.part.group());
-        let scores = Matrix { inputs: width, outputs: tokens };
-        let values = Matrix { inputs: tokens, outputs: width };
-        let vectors = tokens.saturating_mul(group);
-        let head = self.npu.gemm(scores, vectors).total() + self.npu.gemm(values, vectors).total();
-        let all = u64::from(self.part.heads) * u64::from(tokens).pow(2);
-        head * u64::from(self.part.kv_heads) + self.npu.softmax(all)
+    /// Attention in one layer, on the NPU, of `tokens` of a prompt over `keys`, themselves included.
+    pub(crate) fn attention_of_chunk(npu: &NpuTimes, model: &Model, tokens: u32, keys: u32) -> Picos {
+        let width = model.head_width;
+        let scores = Matrix { inputs: width, outputs: keys };
+        let values = Matrix { inputs: keys, outputs: width };
+        let vectors = tokens.saturating_mul(model.group());
+        let head = npu.gemm(scores, vectors).total() + npu.gemm(values, vectors).total();
+        let all = u64::from(model.heads) * u64::from(tokens) * u64::from(keys);
+        head * u64::from(model.kv_heads) + npu.softmax(all)
     }
 
     /// Prompts on a stage's chip.
@@ -112,7 +112,8 @@ impl<'a> LibraPimSteps<'a> {
         let matrices = self.prompts.qkv_npu(tokens).total()
             + self.prompts.projection_npu(tokens).total()
             + self.prompts.ffn_npu(tokens).total();
-        let attention: Picos = prompts.iter().map(|&prompt| self.prompt_attention(prompt)).sum();
+        let of_prompt = |&prompt: &u32| Self::attention_of_chunk(&self.npu, model, prompt, prompt);
+        let attention: Picos = prompts.iter().map(of_prompt).sum();
         let head = self.prompts.head_npu(count).total();
         let span = (matrices + attention) * layers + head;
         let weights = model.qkv().weights() + model.projection().weights() + model.ffn_weights();
