@@ -211,7 +211,8 @@ impl Tables<'_> {
         let pim = &self.hardware.pim;
         // A channel carries a column in tCCD_S over 64 lines.
         let bus_bits = 64;
-        let mega = f64::from(pim.column_bytes) * 8e6 / f64::from(bus_bits)
+        let mega = f64::from(pim.column_bytes) * 8e6
+            / f64::from(bus_bits)
             / (f64::from(pim.t_ccd_s) * f64::from(pim.clock_ps));
         let columns = pim.row_bytes * 8 / bus_bits;
         let rows = self.memory.rows();
@@ -243,7 +244,12 @@ impl Tables<'_> {
         for batch in DECODING.into_iter().filter(|batch| *batch > 0) {
             let parts = [
                 ("qkv", Work::Qkv, self.times.qkv_npu(batch), model.qkv().weights()),
-                ("projection", Work::Projection, self.times.projection_npu(batch), model.projection().weights()),
+                (
+                    "projection",
+                    Work::Projection,
+                    self.times.projection_npu(batch),
+                    model.projection().weights(),
+                ),
                 ("ffn", Work::Ffn, self.times.ffn_npu(batch), model.ffn_weights()),
                 ("head", Work::Head, self.times.head_npu(batch), model.head().weights()),
             ];
@@ -283,9 +289,16 @@ mod tests {
         let part = Model::of(&LlmShape::preset("llama2-7b").unwrap());
         let times = AnalyticTimes::new(&part, &hardware, true);
         let constants = HbmConstants::load("hbm2-8gb").unwrap();
-        let costs = StepCosts::new(&part, &hardware, &constants, &NpuConstants::load("npu-65tflops").unwrap());
-        let tables =
-            Tables { part: &part, hardware: &hardware, memory: &memory, times: &times, costs: &costs, mode: Mode::DexDbo };
+        let costs =
+            StepCosts::new(&part, &hardware, &constants, &NpuConstants::load("npu-65tflops").unwrap());
+        let tables = Tables {
+            part: &part,
+            hardware: &hardware,
+            memory: &memory,
+            times: &times,
+            costs: &costs,
+            mode: Mode::DexDbo,
+        };
         tables.check().unwrap();
         let value = |text: &str, key: &str| -> f64 {
             let line = text.lines().find(|line| line.starts_with(key)).unwrap();
@@ -295,7 +308,12 @@ mod tests {
         let (dense, attention) = (tables.dense(), tables.attention());
         // What LLMServingSim adds up for a layer is what the time model has, but for the order of two additions.
         let of = |name: &str| value(&dense, &format!("{name},64,"));
-        let layer = 2.0 * of("layernorm") + of("qkv_proj") + of("o_proj") + of("gate_up_proj") + of("act_fn") + of("down_proj");
+        let layer = 2.0 * of("layernorm")
+            + of("qkv_proj")
+            + of("o_proj")
+            + of("gate_up_proj")
+            + of("act_fn")
+            + of("down_proj");
         let model = [times.qkv_npu(64), times.projection_npu(64), times.ffn_npu(64)];
         let expected: f64 = model.iter().map(|time| time.total().us()).sum();
         assert!((layer / expected - 1.0).abs() < 1e-3, "{layer} {expected}");
@@ -313,7 +331,13 @@ mod tests {
         let [idle, busy] = tables.milliwatts();
         assert!(0.0 < idle && idle < busy, "{idle} {busy}");
         let ini = tables.pim_ini();
-        for expected in ["bankgroups = 4\n", "columns = 128\n", "channel_size = 256\n", "data_rate = 2000 # MT/s\n", "CL = 14\n"] {
+        for expected in [
+            "bankgroups = 4\n",
+            "columns = 128\n",
+            "channel_size = 256\n",
+            "data_rate = 2000 # MT/s\n",
+            "CL = 14\n",
+        ] {
             assert!(ini.contains(expected), "{ini}");
         }
     }

@@ -132,7 +132,8 @@ impl StepTimes for HermesSteps<'_> {
             add(self.prompt_cost(tokens)?);
         }
         if !contexts.is_empty() {
-            let (sum, count) = (contexts.iter().map(|&one| u64::from(one)).sum::<u64>(), contexts.len() as u64);
+            let (sum, count) =
+                (contexts.iter().map(|&one| u64::from(one)).sum::<u64>(), contexts.len() as u64);
             // To the nearest half; a prompt has a token at least.
             let twice_mean = ((2 * sum + count / 2) / count).max(3);
             add(self.token_cost(contexts.len() as u32, twice_mean)?);

@@ -118,8 +118,7 @@ impl<'a> LibraPimSteps<'a> {
         let span = (matrices + attention) * layers + head;
         let weights = model.qkv().weights() + model.projection().weights() + model.ffn_weights();
         let of_attention = |&prompt: &u32| model.attention_macs(prompt) * u64::from(prompt);
-        let macs = layers
-            * (weights * u64::from(tokens) + prompts.iter().map(of_attention).sum::<u64>())
+        let macs = layers * (weights * u64::from(tokens) + prompts.iter().map(of_attention).sum::<u64>())
             + model.head().weights() * u64::from(count);
         let matrix = |work, npu| Job::Matrix { work, npu, pim: 0 };
         let contexts = prompts.to_vec();

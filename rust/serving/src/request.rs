@@ -61,8 +61,11 @@ impl Request {
 /// # Errors
 /// [`ServingError::Line`] names line and value; [`ServingError::NoRequests`].
 pub fn parse(text: &str) -> Result<Vec<Request>, ServingError> {
-    let lines =
-        text.lines().enumerate().map(|(index, line)| (index + 1, line)).filter(|(_, line)| !line.trim().is_empty());
+    let lines = text
+        .lines()
+        .enumerate()
+        .map(|(index, line)| (index + 1, line))
+        .filter(|(_, line)| !line.trim().is_empty());
     let mut lines = lines.peekable();
     let Some(&(line, first)) = lines.peek() else { return Err(ServingError::NoRequests) };
     let requests: Vec<Request> = if first.trim_start().starts_with('{') {
@@ -182,7 +185,10 @@ mod tests {
             "line 1: expected a line of JSON or the columns input_toks, output_toks, arrival_time_ns, found 'input,output'"
         );
         let head = "input_toks\toutput_toks\tarrival_time_ns";
-        assert_eq!(refused(&format!("{head}\n1\t2")), "line 2: expected 3 columns between tabs, found 2: '1\t2'");
+        assert_eq!(
+            refused(&format!("{head}\n1\t2")),
+            "line 2: expected 3 columns between tabs, found 2: '1\t2'"
+        );
         assert_eq!(
             refused(&format!("{head}\n1\t2\t3\n1\t-2\t3")),
             "line 3: output_toks = '-2' is not a whole number of 0 or more"
@@ -196,10 +202,19 @@ mod tests {
             refused(&line("1048576", "1", "0")),
             "line 1: input_toks + output_toks = 1048577 must be in 2..=1048576"
         );
-        assert_eq!(refused(&line("1", "1.5", "0")), "line 1: output_toks = 1.5 is not a whole number of 0 or more");
-        assert!(refused(&line("1", "1", "2000000000000000000")).contains("arrival_time_ns = 2000000000000000000"));
+        assert_eq!(
+            refused(&line("1", "1.5", "0")),
+            "line 1: output_toks = 1.5 is not a whole number of 0 or more"
+        );
+        assert!(
+            refused(&line("1", "1", "2000000000000000000")).contains("arrival_time_ns = 2000000000000000000")
+        );
         assert_eq!(refused("{\"input_toks\": 1, \"output_toks\": 2}"), "line 1: arrival_time_ns is missing");
-        assert!(refused("{\"input_toks\": 1,").starts_with("line 1: not JSON: EOF while parsing"), "{}", refused("{"));
+        assert!(
+            refused("{\"input_toks\": 1,").starts_with("line 1: not JSON: EOF while parsing"),
+            "{}",
+            refused("{")
+        );
         assert!(refused("{\"session_id\": 1, \"sub_requests\": []}").contains("session (sub_requests)"));
         let ids = "{\"input_toks\": 2, \"output_toks\": 2, \"arrival_time_ns\": 0, \"input_tok_ids\": [7]}";
         assert_eq!(refused(ids), "line 1: input_tok_ids has 1 of them, and input_toks = 2");

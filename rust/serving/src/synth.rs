@@ -122,7 +122,8 @@ mod tests {
         assert_eq!(requests, alpaca(100_000, 20.0, 3));
         assert_ne!(requests, alpaca(100_000, 20.0, 4));
         assert!(requests.is_sorted_by_key(|request| request.arrival_ns));
-        let near = |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 0.02, "{found} {expected}");
+        let near =
+            |found: f64, expected: f64| assert!((found / expected - 1.0).abs() < 0.02, "{found} {expected}");
         let of = |length: fn(&Request) -> u32, lengths: Lengths| {
             let mut all: Vec<f64> = requests.iter().map(|request| length(request).into()).collect();
             all.sort_by(f64::total_cmp);

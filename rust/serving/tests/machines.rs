@@ -112,9 +112,7 @@ fn chips_that_share_a_model_take_their_part_of_it() {
     let [single, both] = [&[64][..], &[64, 64]].map(|prompts| ns(&stages, prompts, &[]) as f64);
     assert!((both / single - 1.5).abs() < 1e-3, "{both} {single}");
     // All chips' energy is about that of one chip with the whole model, and standby.
-    let joules = |chip: &Chip| {
-        chip.steps(Mode::Dex).step(&[], &contexts).unwrap().energy.unwrap().joules()
-    };
+    let joules = |chip: &Chip| chip.steps(Mode::Dex).step(&[], &contexts).unwrap().energy.unwrap().joules();
     let ratio = joules(&tensor) / joules(&one);
     assert!((0.95..1.3).contains(&ratio), "{ratio}");
 }
@@ -129,7 +127,9 @@ fn keys_and_values_have_what_weights_leave() {
     let error = kv_memory(&llama, &Parallel::default(), memory, None).unwrap_err().to_string();
     assert_eq!(
         error,
-        format!("weights of {weights} bytes leave no room for keys and values in the {memory} bytes of 1 chips")
+        format!(
+            "weights of {weights} bytes leave no room for keys and values in the {memory} bytes of 1 chips"
+        )
     );
     assert_eq!(kv_memory(&llama, &Parallel::default(), memory, Some(5)).unwrap().bytes, 5);
 }

@@ -127,7 +127,10 @@ fn check(requests: &[Request], rules: &Rules, machine: &Formula, outcome: &Outco
         assert!(batch.iter().all(|&place| requests[place].arrival_ns <= *start));
         // What the machine was asked is what these have.
         let of = |&place: &usize| requests[place].input + done[place];
-        assert_eq!((prefilled.iter().map(of).collect(), decoded.iter().map(of).collect()), (prompts.clone(), contexts.clone()));
+        assert_eq!(
+            (prefilled.iter().map(of).collect(), decoded.iter().map(of).collect()),
+            (prompts.clone(), contexts.clone())
+        );
         assert!(prompts.len() == 1 || prompts.iter().sum::<u32>() <= rules.max_prefill);
         let stored: u64 = batch.iter().map(|place| blocks_of(of(place))).sum();
         assert!(stored <= *blocks && *blocks <= total, "{stored} {blocks} {total}");
@@ -247,6 +250,9 @@ fn what_can_never_fit_is_refused_before_anything_runs() {
         refused(40, &Rules { max_batch: 0, ..rules }, &requests),
         "max batch = 0 must be in 1..=65536"
     );
-    assert_eq!(refused(40, &Rules { block_tokens: 0, ..rules }, &requests), "block = 0 must be in 1..=1048576");
+    assert_eq!(
+        refused(40, &Rules { block_tokens: 0, ..rules }, &requests),
+        "block = 0 must be in 1..=1048576"
+    );
     assert_eq!(refused(40, &rules, &[]), "the trace has no requests");
 }
