@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::path::PathBuf;
 
 /// Longest trace.
-const MAX_BYTES: u64 = 4 << 30;
+const MAX_BYTES: u64 = 1 << 30;
 
 #[derive(clap::Args, Debug)]
 pub struct Args {
