@@ -85,7 +85,7 @@ fn both_machines_serve_and_say_what_they_lack() {
     // Four chips: the model does not fit one, and is refused before any time is measured.
     program.refused(
         &format!("{trace} --llm llama2-13b"),
-        "leave no room for keys and values in the 17179869184 bytes of 1 chips",
+        "leave no room for keys and values in the 17179869184 bytes of one chip",
     );
     program.refused(&format!("{trace} --llm llama2-13b"), "--kv-gb, which leaves weights out");
     let one = json(&program, &format!("{trace} --llm llama2-13b --kv-gb 4 --formula"));

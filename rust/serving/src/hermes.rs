@@ -33,29 +33,33 @@ pub struct HermesSteps<'a> {
     prompts: HashMap<u32, StepCost>,
 }
 
-/// Where a policy has its keys and values, and what weights leave of that memory.
+/// Room for keys and values: as many tokens as the policy takes, up to 2^20. Those that copy weights from the host's memory do not ask for room;
+/// they have what the weights that the GPU lacks leave of that memory.
 fn kv_memory(machine: &Machine<'_>, policy: Policy, model: &LlmShape) -> Result<KvMemory, ServingError> {
-    let system = machine.system;
-    let all = (model.neurons_bytes() + model.resident_bytes()) as f64;
-    let gpu = machine.gpu_bytes();
-    let (memory, bytes, weights) = match policy {
-        Policy::Hermes | Policy::HermesBase => {
-            let dimms = system.dimms();
-            ("the DIMMs", f64::from(dimms.count) * dimms.capacity_gb * GB, model.neurons_bytes() as f64)
-        }
-        Policy::HermesHost => ("the host's memory", system.host().memory_gb * GB, all),
-        Policy::TensorRtLlm => ("the GPUs", gpu, all),
-        _ => ("the host's memory", system.host().memory_gb * GB, (all - gpu).max(0.0)),
-    };
-    if bytes <= weights {
-        let memory = format!("{memory} of '{}'", system.name());
-        return Err(ServingError::Weights { needed: weights as u64, bytes: bytes as u64, memory });
+    let runs = |tokens| policy.run(machine, &Workload::new(model, tokens, 1, 1)?);
+    // What even one token lacks is the policy's to say.
+    runs(1)?;
+    let (mut fits, mut too_many) = (1, Workload::MAX_TOKENS + 1);
+    while too_many - fits > 1 {
+        let middle = fits.midpoint(too_many);
+        if runs(middle).is_ok() { fits = middle } else { too_many = middle }
     }
-    Ok(KvMemory { bytes: (bytes - weights) as u64, bytes_per_token: model.kv_bytes_per_token() })
+    let bytes_per_token = model.kv_bytes_per_token();
+    let mut bytes = u64::from(fits) * bytes_per_token;
+    if matches!(policy, Policy::Accelerate | Policy::FlexGen | Policy::DejaVu) {
+        let all = (model.neurons_bytes() + model.resident_bytes()) as f64;
+        let [has, weights] = [machine.system.host().memory_gb * GB, (all - machine.gpu_bytes()).max(0.0)];
+        if has <= weights {
+            let memory = format!("the host's memory of '{}'", machine.system.name());
+            return Err(ServingError::Weights { needed: weights as u64, bytes: has as u64, memory });
+        }
+        bytes = bytes.min((has - weights) as u64);
+    }
+    Ok(KvMemory { bytes, bytes_per_token })
 }
 
 impl<'a> HermesSteps<'a> {
-    /// A policy on a machine. K and V have what the weights leave of the memory that the policy has them in, or `given` bytes.
+    /// A policy on a machine. K and V have as much room as the policy finds, or `given` bytes.
     ///
     /// # Errors
     /// [`ServingError::Weights`], and what the policy says of the machine and the model.
@@ -66,7 +70,6 @@ impl<'a> HermesSteps<'a> {
         costs: &RunCosts,
         given: Option<u64>,
     ) -> Result<Self, ServingError> {
-        policy.run(&machine, &Workload::new(model, 1, 1, 1)?)?;
         let mut kv = kv_memory(&machine, policy, model)?;
         kv.bytes = given.unwrap_or(kv.bytes);
         let (tokens, prompts) = (HashMap::new(), HashMap::new());

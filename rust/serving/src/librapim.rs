@@ -54,7 +54,10 @@ pub fn kv_memory(
         Some(given) => given,
         None if weights < bytes => bytes - weights,
         None => {
-            let memory = format!("{} chips", parallel.chips());
+            let memory = match parallel.chips() {
+                1 => "one chip".to_owned(),
+                count => format!("{count} chips"),
+            };
             return Err(ServingError::Weights { needed: weights, bytes, memory });
         }
     };

@@ -128,7 +128,7 @@ fn keys_and_values_have_what_weights_leave() {
     assert_eq!(
         error,
         format!(
-            "weights of {weights} bytes leave no room for keys and values in the {memory} bytes of 1 chips"
+            "weights of {weights} bytes leave no room for keys and values in the {memory} bytes of one chip"
         )
     );
     assert_eq!(kv_memory(&llama, &Parallel::default(), memory, Some(5)).unwrap().bytes, 5);
@@ -161,8 +161,14 @@ fn iterations_of_a_policy_are_its_prefill_and_its_token() {
         assert_eq!(steps.step(&[100, 200], &[100, 200]).unwrap().ns, prefill + cost.ns);
     }
     let dimms = f64::from(system.dimms().count) * system.dimms().capacity_gb * 1e9;
-    let kv = HermesSteps::new(machine, Policy::Hermes, &model, &costs, None).unwrap().kv();
-    assert_eq!(kv.bytes, dimms as u64 - model.neurons_bytes());
+    let room = |policy| HermesSteps::new(machine, policy, &model, &costs, None).unwrap().kv().bytes;
+    // The policy counts a token of the prompt and half of one that is generated.
+    let left = dimms as u64 - model.neurons_bytes();
+    let token = model.kv_bytes_per_token();
+    assert_eq!(room(Policy::Hermes) / token, (left - token / 2) / token);
+    let host = system.host().memory_gb * 1e9;
+    let missing = (model.neurons_bytes() + model.resident_bytes()) as f64 - machine.gpu_bytes();
+    assert_eq!(room(Policy::FlexGen), (host - missing.max(0.0)) as u64);
     let large = LlmShape::preset("gpt3-175b").unwrap();
     let error = HermesSteps::new(machine, Policy::TensorRtLlm, &large, &costs, None).err().unwrap();
     assert!(error.to_string().contains("GPU memory"), "{error}");

@@ -1,14 +1,14 @@
 //! The machines that serve, from their options.
 
 use crate::offload::memory_times;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::ValueEnum;
 use ndp_config::{HbmConfig, LlmShape};
 use ndp_energy::{HbmConstants, NpuConstants};
 use ndp_files::FileSet;
 use ndp_offloading::{DeviceTimes, Hardware, Mode, Model, Rule, StepCosts};
 use ndp_serving::librapim::kv_memory;
-use ndp_serving::{KvMemory, LibraPimSteps, Parallel};
+use ndp_serving::{KvMemory, LibraPimSteps, Parallel, ServingError};
 use serde::Serialize;
 
 /// Which machine.
@@ -113,8 +113,12 @@ impl LibraPimArgs {
         let parallel = Parallel { tp, pp, link_gbps, link_ns };
         let part = parallel.part(&model)?;
         let kv = match kv_bytes {
-            Some(given) => kv_memory(shape, &parallel, memory.bytes(), given)
-                .context("more chips (--tp, --pp), another --memory, or --kv-gb, which leaves weights out")?,
+            Some(given) => kv_memory(shape, &parallel, memory.bytes(), given).map_err(|error| match error {
+                ServingError::Weights { .. } => anyhow!(
+                    "{error}; give more chips (--tp, --pp), another --memory, or --kv-gb, which leaves weights out"
+                ),
+                error => error.into(),
+            })?,
             None => KvMemory { bytes: 0, bytes_per_token: shape.kv_bytes_per_token() },
         };
         let measured = (!self.formula).then_some(&contexts);
