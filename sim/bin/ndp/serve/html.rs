@@ -11,8 +11,7 @@ pub fn page(outcome: &Outcome) -> Result<String> {
     let rows: Vec<Vec<String>> = entries.iter().map(cells).collect();
     let mut report = Report::new(&format!("Serving {}", outcome.model))
         .paragraph(&format!("{}.", title(outcome)))
-        .table(&HEAD, &rows)
-        .section("Latencies");
+        .table(&HEAD, &rows);
     for (name, unit, latency) in [
         ("Time to first token", "ms", Latency::FirstToken),
         ("Time per output token behind the first", "ms", Latency::PerToken),
@@ -25,15 +24,14 @@ pub fn page(outcome: &Outcome) -> Result<String> {
                 chart = chart.series(Series { name: entry.name.to_owned(), points });
             }
         }
-        report = report.chart(&chart.draw()?);
+        report = report.section(name).chart(&chart.draw()?);
     }
-    let mut chart =
-        LineChart::new("Generated tokens over time", "seconds behind the first arrival", "tokens/s")
-            .from_zero();
+    let over_time = "Generated tokens over time";
+    let mut chart = LineChart::new(over_time, "seconds behind the first arrival", "tokens/s").from_zero();
     for Entry { name, summary, .. } in entries {
         chart = chart.series(Series { name: (*name).to_owned(), points: summary.throughput.clone() });
     }
-    report = report.section("Throughput").chart(&chart.draw()?).section("Devices and memory");
+    report = report.section(over_time).chart(&chart.draw()?).section("Devices and memory");
     for entry in entries {
         report = report.paragraph(&format!("{}.", remarks(entry)));
     }
