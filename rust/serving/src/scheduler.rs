@@ -5,8 +5,9 @@
 //! 1. **Room for what runs.** Each running request, the earliest first, is given the blocks of its next token. If none is free, the *latest* running
 //!    one gives way: its blocks are free, and it is the first of those that wait. It will be prefilled again, with what it has generated
 //!    (vLLM, section 4.5, recomputation).
-//! 2. **Admission**, unless somebody gave way: those that wait, first come, first served, as long as there are fewer than `max_batch`, there are
-//!    blocks for prompt and first token, and the iteration's prompts have at most `max_prefill` tokens; a longer one goes alone. Nobody is passed over.
+//! 2. **Admission**: those that wait, first come, first served, as long as there are fewer than `max_batch`, there are blocks for prompt and first
+//!    token, and the iteration's prompts have at most `max_prefill` tokens; a longer one goes alone. Nobody is passed over. So nobody is admitted
+//!    while somebody gives way: who did is the first of all that wait, and lacks a block still.
 //! 3. The iteration: the admitted prompts are prefilled whole, all others generate a token. Both yield their token at its end.
 //!
 //! So the running requests are always the first of the unfinished ones in the order of arrival, first tokens come in that order, and the
@@ -220,9 +221,9 @@ struct State {
 }
 
 impl State {
-    /// Rule 1: blocks for the next token of all that go on running; true if nobody gave way.
-    fn make_room(&mut self) -> bool {
-        let (mut index, mut all) = (0, true);
+    /// Rule 1: blocks for the next token of all that go on running.
+    fn make_room(&mut self) {
+        let mut index = 0;
         while index < self.running.len() {
             let one = &self.running[index];
             let missing = self.pool.needed(one.context()) - one.blocks;
@@ -230,7 +231,6 @@ impl State {
                 self.running[index].blocks += missing;
                 index += 1;
             } else if let Some(mut last) = self.running.pop() {
-                all = false;
                 self.pool.give_back(last.blocks);
                 last.blocks = 0;
                 last.preemptions += 1;
@@ -238,7 +238,6 @@ impl State {
                 self.waiting.push_front(last);
             }
         }
-        all
     }
 
     /// Rule 2: those that begin, in order.
@@ -267,7 +266,8 @@ impl State {
         machine: &mut dyn StepTimes,
         observe: &mut dyn FnMut(&Iteration<'_>),
     ) -> Result<(), ServingError> {
-        let admitted = if self.make_room() { self.admit() } else { Vec::new() };
+        self.make_room();
+        let admitted = self.admit();
         let prompts: Vec<u32> = admitted.iter().map(Active::context).collect();
         let contexts: Vec<u32> = self.running.iter().map(Active::context).collect();
         let cost = machine.step(&prompts, &contexts)?;

@@ -132,8 +132,10 @@ fn check(requests: &[Request], rules: &Rules, machine: &Formula, outcome: &Outco
             (prompts.clone(), contexts.clone())
         );
         assert!(prompts.len() == 1 || prompts.iter().sum::<u32>() <= rules.max_prefill);
-        let stored: u64 = batch.iter().map(|place| blocks_of(of(place))).sum();
-        assert!(stored <= *blocks && *blocks <= total, "{stored} {blocks} {total}");
+        // Prompts have blocks for their first token too, if it is not the last one.
+        let after = |&place: &usize| (of(&place) + 1).min(requests[place].most_kv_tokens());
+        let stored = prefilled.iter().map(after).chain(decoded.iter().map(of)).map(blocks_of).sum::<u64>();
+        assert!(stored == *blocks && *blocks <= total, "{stored} {blocks} {total}");
         for &place in &batch {
             done[place] += 1;
             first[place].get_or_insert(clock);
