@@ -108,6 +108,10 @@ fn chips_that_share_a_model_take_their_part_of_it() {
     let micro = planner.step(&Batch::uniform(4, 512).unwrap(), Mode::Dex).unwrap();
     let expected = 2.0 * micro.timeline.span.0 as f64 / 1e3;
     assert!((ns(&stages, &[], &contexts) as f64 - expected).abs() < 3.0);
+    // A single request keeps one stage busy, the other waits: two stage times as well.
+    let single = planner.step(&Batch::uniform(1, 512).unwrap(), Mode::Dex).unwrap();
+    let expected = 2.0 * single.timeline.span.0 as f64 / 1e3;
+    assert!((ns(&stages, &[], &[512]) as f64 - expected).abs() < 3.0);
     // One prompt goes through both stages, two take three stage times.
     let [single, both] = [&[64][..], &[64, 64]].map(|prompts| ns(&stages, prompts, &[]) as f64);
     assert!((both / single - 1.5).abs() < 1e-3, "{both} {single}");
