@@ -32,8 +32,8 @@ demo:
 	mkdir -p target/demo
 	$(CARGO) run --release --bin ndp -- generate --model golden/model-llama --dimms 4 --tokens 32 \
 		--html target/demo/report.html --timeline target/demo/timeline.json
-	$(CARGO) run --release --bin ndp -- pim --mode pipelined --mode dex --prompt "It was a" --prompt "Mr. Darcy" \
-		--tokens 2,2 --html target/demo/pim.html --timeline target/demo/pim.json
+	$(CARGO) run --release --bin ndp -- pim --mode serial --mode dex --mode dex+dbo --tokens 2 \
+		--html target/demo/pim.html --timeline target/demo/pim.json
 
 # Testbenches that also run on Verilated models; without those whose mutants are Verilated anyway.
 REFERENCE_TESTS := gemv_unit::every ndp_core::random_programs_do_what_they_say ndp_core::random_programs_do_so_beside rank_port::random \

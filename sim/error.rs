@@ -36,6 +36,28 @@ pub enum SimError {
         /// What is supported.
         expected: String,
     },
+    /// Options of a system that do not fit together.
+    #[error("with a flash tier the {what} is {found}: expected {expected}")]
+    Unfit {
+        /// What of it.
+        what: &'static str,
+        /// What was asked for.
+        found: String,
+        /// What would fit.
+        expected: String,
+    },
+    /// A token needs more neurons of a DIMM than it has slots for.
+    #[error(
+        "MLP of layer {layer}, DIMM {dimm}: {error}; with a larger share of resident neurons there are more"
+    )]
+    Flash {
+        /// The layer.
+        layer: u32,
+        /// The DIMM.
+        dimm: usize,
+        /// How many, and how many slots.
+        error: ndp_flash::FlashError,
+    },
     /// A model that cannot be built.
     #[error("the model of `{design}` cannot be built: {reason}")]
     Build {

@@ -15,6 +15,7 @@ mod compile;
 mod cycle_model;
 mod dimm_link;
 mod energy;
+mod flash;
 mod fp16_rounder;
 mod full_width;
 mod function_unit;

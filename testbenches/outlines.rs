@@ -1,18 +1,19 @@
 //! Does a system without data take exactly the time of one with data? The same activity goes through both: cycles of every program, bytes, times.
 
 use crate::common::energy;
-use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
+use ndp_config::{DesignConfig, LlmShape, Ssd, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Model, generate};
 use ndp_scheduler::Policy;
 use ndp_sim::core::Backend;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
-    ActivitySource, Breakdown, Cause, LinkOptions, LivePredictor, Load, Place, Setup, SystemBackend,
-    SystemFigures, SystemOptions, TracedText,
+    ActivitySource, Breakdown, Cause, FlashOptions, LinkOptions, LivePredictor, Load, Place, Setup,
+    SystemBackend, SystemFigures, SystemOptions, TracedText,
 };
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{Activity, NeuronShape};
 use std::error::Error;
+use std::num::NonZeroU32;
 use std::path::Path;
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -31,6 +32,8 @@ struct Case {
     merge: MergeFormat,
     weights: WeightFormat,
     tokens: usize,
+    /// Percent of the MLPs' neurons that the DIMMs have slots for, if an SSD has the others. Then none moves to another device.
+    flash: Option<u32>,
     /// Cores of the host, and picoseconds of one for each neuron that it predicts.
     host: (u32, u64),
 }
@@ -45,6 +48,7 @@ const CASE: Case = Case {
     merge: MergeFormat::Exact,
     weights: WeightFormat::Fp16,
     tokens: 8,
+    flash: None,
     host: (1, 217),
 };
 
@@ -65,16 +69,19 @@ fn both(case: Case) -> Result<([SystemFigures; 2], Breakdown), Box<dyn Error>> {
     let text = GenerateOptions { tokens: 24, temperature_percent: 0, seed: 3 };
     let setup = Setup::profile(&model, PROMPT.as_bytes(), &text)?;
     let system = system_of(case)?.with_dimms(case.dimms)?.with_gpu_percent(&setup.shape, 20)?;
+    let system = system.with_ssd(Ssd::preset("nvme-pcie4")?);
     let options = SystemOptions {
         prompt_on_gpu: prompt_tokens,
         merge: case.merge,
         load: Load::Backdoor,
         activity: case.activity,
+        flash: case.flash.map(|resident_percent| FlashOptions { resident_percent, window: NonZeroU32::MIN }),
         ..SystemOptions::new(&system)
     };
     let unit = GemvOptions { backend: case.backend, ..GemvOptions::default() };
     let shape = shape_of(&model.config);
-    let online = || setup.online(&config, &system, Policy::Hermes, (prompt_tokens, 1));
+    let policy = if case.flash.is_some() { Policy::Partition } else { Policy::Hermes };
+    let online = || setup.online(&config, &system, policy, (prompt_tokens, 1));
     let complete = |mut system: SystemBackend<_>| -> Result<_, Box<dyn Error>> {
         if case.linked {
             system = system.with_links(&LinkOptions::default())?;
@@ -164,6 +171,22 @@ fn a_system_without_data_takes_the_time_of_one_with_data() -> Outcome {
     same_times(Case { dimms: 1, linked: false, ..CASE })?;
     same_times(Case { activity: ActivitySource::Oracle, ..CASE })?;
     same_times(Case { merge: MergeFormat::Fp16, ..CASE })?;
+    Ok(())
+}
+
+#[test]
+fn neurons_from_an_ssd_take_the_time_that_they_take_with_data() -> Outcome {
+    let flash = Case { activity: ActivitySource::Oracle, flash: Some(60), ..CASE };
+    for case in [
+        flash,
+        Case { dimms: 1, linked: false, weights: WeightFormat::Int4, ..flash },
+        Case { activity: ActivitySource::Predicted, ..flash },
+        Case { model: "golden/model-llama", tokens: 4, ..flash },
+        Case { backend: Backend::Rtl, dimms: 2, tokens: 2, ..flash },
+    ] {
+        let found = same_times(case)?.flash.ok_or("no figures of the SSD")?;
+        assert!(found.sum(|token| token.loaded) > 10 && found.port_cycles > 0, "{found:?}");
+    }
     Ok(())
 }
 

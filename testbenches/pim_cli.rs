@@ -10,13 +10,14 @@ use std::path::PathBuf;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// A slow NPU: one array of 4 x 4.
-const SLOW: &str = "--hardware librapim-small-npu";
-const SHORT: &str =
+/// With the default's slow NPU: one array of 4 x 4.
+const SLOW_SHORT: &str =
     "pim --channel model --prompt It --prompt Mr --prompt A --prompt Sh --tokens 4,2 --temperature 0";
+/// With the paper's.
+const SHORT: &str = "pim --channel model --hardware librapim --prompt It --prompt Mr --prompt A --prompt Sh --tokens 4,2 \
+    --temperature 0";
 /// As short as it can be with tokens that are decided about.
-const SHORTEST: &str =
-    "pim --channel model --prompt I --prompt M --prompt A --prompt S --tokens 2 --temperature 0";
+const SHORTEST: &str = "pim --channel model --hardware librapim --prompt I --prompt M --prompt A --prompt S --tokens 2 --temperature 0";
 
 fn file(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("ndp-pim-cli-{}-{name}", std::process::id()))
@@ -80,7 +81,7 @@ fn number(value: &Value, key: &str) -> Result<u64, Box<dyn Error>> {
 
 #[test]
 fn all_modes_are_in_one_table_and_the_scheduler_moves_both() -> Outcome {
-    let report = json(&format!("{SHORT} {SLOW} --json"))?;
+    let report = json(&format!("{SLOW_SHORT} --json"))?;
     let modes = report["modes"].as_array().ok_or("modes")?;
     let names: Vec<_> = modes.iter().map(|mode| mode["mode"].as_str().unwrap_or_default()).collect();
     assert_eq!(names, ["serial", "pipelined", "dex", "dex+dbo"]);
@@ -190,7 +191,7 @@ fn the_controller_in_rtl_offloads_as_the_scheduler_says() -> Outcome {
     }
     // The same work is done, whoever gives the commands.
     assert_eq!(shares[0], shares[1]);
-    let live = json(&format!("{SHORT} {SLOW} --mode dex+dbo --controller rtl --json"))?;
+    let live = json(&format!("{SLOW_SHORT} --mode dex+dbo --controller rtl --json"))?;
     let mode = &live["modes"][0];
     assert_eq!((number(mode, "texts_differ")?, number(mode, "protocol_violations")?), (0, 0));
     assert!(number(mode, "ffn_requests")? > 0 && number(mode, "mha_requests")? > 0, "{}", mode["decisions"]);
@@ -275,6 +276,26 @@ fn numbers_can_be_given_and_files_show_what_was_done() -> Outcome {
     Ok(())
 }
 
+/// The demo's workload, and the one in which overlapping and offloading have nothing to gain.
+#[test]
+fn slicing_and_offloading_pay_if_the_npu_computes_for_longer_than_it_reads_and_the_report_says_so() -> Outcome
+{
+    let clocks = |report: &Value| -> Result<Vec<u64>, Box<dyn Error>> {
+        report["modes"].as_array().ok_or("modes")?.iter().map(|mode| number(mode, "clocks")).collect()
+    };
+    let slow = json("pim --channel model --json")?;
+    let of_slow = clocks(&slow)?;
+    assert!(of_slow.windows(2).all(|pair| pair[1] < pair[0]), "{of_slow:?}");
+    assert!(of_slow[0] * 10 > of_slow[3] * 12, "{of_slow:?}");
+    let reason = slow["reason"].as_str().ok_or("reason")?;
+    assert!(reason.starts_with("Fastest: dex+dbo, 1.") && reason.contains("shorten them"), "{reason}");
+    let text = stdout(&ndp(SHORT)?);
+    let line = text.lines().find(|line| line.starts_with("Fastest: ")).ok_or("no reason")?;
+    assert!(line.starts_with("Fastest: serial, 1.") && line.contains("save nothing"), "{line}");
+    assert!(!stdout(&ndp(&format!("{SHORT} --mode dex"))?).contains("Fastest"));
+    Ok(())
+}
+
 #[test]
 fn what_cannot_be_offloaded_or_shown_is_explained() -> Outcome {
     let says = |options: &str, message: &str| refused(&format!("{SHORT} {options}"), message);
@@ -290,7 +311,7 @@ fn what_cannot_be_offloaded_or_shown_is_explained() -> Outcome {
         "columns of weights in a channel: 4608 needed, 3072 there",
     )?;
     says("--channels 3", "device.channels = 3 must be a power of two")?;
-    says("--hardware librapim-smal", "did you mean 'librapim-small-npu'?")?;
+    refused(&format!("{SLOW_SHORT} --hardware librapim-smal"), "did you mean 'librapim-small-npu'?")?;
     says("--mode dbo+dex", "[possible values: serial, pipelined, dex, dex+dbo]")?;
     says("--commands x.txt", "--commands shows one mode, and these are 4")?;
     says(

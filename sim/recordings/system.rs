@@ -23,6 +23,7 @@ const CHANNELS: u32 = 5;
 const FIRST_DIMM: u32 = 6;
 /// The host, if it does anything that takes time: behind all DIMMs.
 const HOST: u32 = 1000;
+const SSD: u32 = 1001;
 /// Tracks of the bus and the links for what the scheduler moves.
 const UPLOADS: u32 = 2;
 const MIGRATIONS: u32 = 0;
@@ -77,6 +78,10 @@ pub fn write_system_timeline(system: &SystemTimeline<'_>, out: &mut dyn Write) -
     if system.events.iter().any(|event| event.place == Place::Host) {
         timeline.process(HOST, "host");
         timeline.track((HOST, 0), "predictor");
+    }
+    if system.events.iter().any(|event| event.place == Place::Ssd) {
+        timeline.process(SSD, "SSD");
+        timeline.track((SSD, 0), "reads");
     }
     timeline.process(PATH, "critical path");
     timeline.track((PATH, 0), "what the token waits for");
@@ -145,6 +150,7 @@ fn track_of(place: Place) -> (u32, u32) {
         Place::LinkOut(dimm) => (LINKS, 2 * dimm + 2),
         Place::Dimm(dimm) => (FIRST_DIMM + dimm, 0),
         Place::Host => (HOST, 0),
+        Place::Ssd => (SSD, 0),
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::books::{Books, Event, Operation, Step};
 use super::figures::{Differences, DimmFigures, MergeFigures, SystemFigures};
+use super::flash::{self, Flash, FlashOptions};
 use super::gpu::{Gpu, GpuNumerics};
 use super::links::{LinkOptions, Links, MovedNeurons};
 use super::live::{LivePredictor, layer_of, masked};
@@ -45,6 +46,8 @@ pub struct SystemOptions {
     pub load: Load,
     /// From what it is known which neurons of FC1 are computed.
     pub activity: ActivitySource,
+    /// If the DIMMs have slots for a part of the neurons of the MLP: how many, and for how long. The others are on the system's SSD.
+    pub flash: Option<FlashOptions>,
     /// The DIMM of which waves are dumped and programs recorded, if the unit's options ask for them.
     pub observed_dimm: usize,
 }
@@ -60,6 +63,7 @@ impl SystemOptions {
             merge: MergeFormat::Exact,
             load: Load::Port,
             activity: ActivitySource::Causal,
+            flash: None,
             observed_dimm: 0,
         }
     }
@@ -102,6 +106,8 @@ pub enum Fault {
     Moves,
     /// Of what a monitor says the next time that the host asks.
     Activity,
+    /// Of the weights of the next neuron that comes from the SSD, in its slot.
+    Bundles,
     /// Of the first weight of the low-rank predictor with which a DIMM predicts next.
     Prediction,
 }
@@ -134,6 +140,8 @@ pub struct SystemBackend<P> {
     pub(super) links: Option<Links>,
     /// Where neurons are, and their weights.
     pub(super) residence: Residence,
+    /// What is on the SSD, if the DIMMs do not hold all neurons.
+    pub(super) flash: Option<Flash>,
     /// Sizes of the model.
     pub(super) shape: LlmShape,
     /// What the DIMMs get before the first token.
@@ -171,6 +179,9 @@ impl<P: Places> SystemBackend<P> {
     ) -> Result<Self, SimError> {
         let (mut system, backdoors) = Self::new(config, unit, options, places, shape)?;
         system.image = Some(Image { layers: layers.to_vec(), backdoors });
+        if let Some(flash) = &mut system.flash {
+            flash.layers = layers.to_vec();
+        }
         Ok(system)
     }
 
@@ -209,7 +220,8 @@ impl<P: Places> SystemBackend<P> {
                 return Err(SimError::Range { key, value, min, max });
             }
         }
-        let (residence, map) = Residence::new(config, shape, dimms as u32, &places)?;
+        flash::check(options, &places)?;
+        let (residence, map) = Residence::new(config, shape, dimms as u32, &places, options.flash)?;
         let open = |index: usize| {
             let mut unit = GemvOptions { seed: unit.seed.wrapping_add(index as u64), ..unit.clone() };
             if index != options.observed_dimm {
@@ -221,8 +233,13 @@ impl<P: Places> SystemBackend<P> {
         };
         let (cores, backdoors) = (0..dimms).map(open).collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         let merge = MergeFigures { format: options.merge, ..MergeFigures::default() };
-        let figures =
-            SystemFigures { dimms: vec![DimmFigures::default(); dimms], merge, ..SystemFigures::default() };
+        let flash = options.flash.map(|_| Flash { layers: Vec::new(), known_ns: 0, idle_ns: 0 });
+        let figures = SystemFigures {
+            dimms: vec![DimmFigures::default(); dimms],
+            merge,
+            flash: options.flash.map(|_| residence.flash_figures()),
+            ..SystemFigures::default()
+        };
         let system = Self {
             config: config.clone(),
             cores,
@@ -241,6 +258,7 @@ impl<P: Places> SystemBackend<P> {
             open_gates: None,
             links: None,
             residence,
+            flash,
             shape: shape.clone(),
             image: None,
             loading_accesses: 0,
@@ -290,6 +308,11 @@ impl<P: Places> SystemBackend<P> {
     /// [`SimError::Layout`] for low-rank predictors that do not fit; [`SimError::Unsupported`] for those of a system without data.
     pub fn with_predictor(mut self, live: LivePredictor) -> Result<Self, SimError> {
         if let Some(low_rank) = live.low_rank() {
+            if self.flash.is_some() {
+                let found =
+                    "low-rank, which runs on the cores and reads a row of each of their neurons".to_owned();
+                return Err(SimError::Unfit { what: "predictor", found, expected: "hermes".to_owned() });
+            }
             let Some(image) = &self.image else {
                 let (found, expected) =
                     ("low-rank".to_owned(), "hermes, in a system without data".to_owned());
@@ -396,7 +419,7 @@ impl<P: Places> SystemBackend<P> {
             now = end;
             if self.fault == Some(Fault::Moves) {
                 for neuron in arrived {
-                    flip_weight((&mut self.cores, links), &self.residence, neuron, 14)?;
+                    flip_weights((&mut self.cores, Some(&mut *links)), &self.residence, neuron, 14)?;
                 }
             }
             if is_over {
@@ -537,6 +560,12 @@ impl<P: Places> SystemBackend<P> {
         }
         if self.books.step.operation == Operation::Q {
             self.predict_on_host(product.cols(), self.predicted.is_some());
+            // Which neurons of the MLP are active follows from what is known now.
+            let known_ns = match self.options.flash {
+                Some(_) if self.predicted.is_some() => self.books.host_predicts(self.shape.ffn() as usize),
+                _ => self.books.now,
+            };
+            self.flash_knows(known_ns);
         }
         let Some(bits) = self.predicted.clone() else {
             let neurons = active_inputs(product);
@@ -589,15 +618,19 @@ impl<P: Places> SystemBackend<P> {
             live.observe(layer, BlockKind::Mlp, &exact, predicted.as_deref())?;
         }
         if self.on_gpu() {
+            self.flash_remembers(layer, &exact, rows);
             return Ok(self.linear_on_gpu("prompt", op));
         }
-        self.predict_on_host(rows, predicted.is_some() && self.residence.low_rank().is_none());
+        if self.flash.is_none() {
+            self.predict_on_host(rows, predicted.is_some() && self.residence.low_rank().is_none());
+        }
         match predicted {
             None => {
                 let neurons = match self.options.activity {
                     ActivitySource::Oracle => active_columns(&exact, rows),
                     _ => (0..rows as u32).collect(),
                 };
+                self.bring(layer, &neurons)?;
                 self.by_neuron(op, layer, (&neurons, None), &exact)
             }
             Some(bits) => {
@@ -605,6 +638,7 @@ impl<P: Places> SystemBackend<P> {
                 let neurons: Vec<u32> =
                     if on_cores { (0..rows as u32).collect() } else { ones(&bits).collect() };
                 let predicted = on_cores.then_some(bits.as_slice());
+                self.bring(layer, &neurons)?;
                 self.by_neuron(op, layer, (&neurons, predicted), &masked(&exact, rows, &bits))
             }
         }
@@ -734,6 +768,9 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
             _ => {
                 let what = if self.on_gpu() { "prompt" } else { "projection" };
                 let begin = self.books.now;
+                if let Some(flash) = &mut self.flash {
+                    flash.idle_ns = begin;
+                }
                 let values = self.linear_on_gpu(what, op);
                 if !self.on_gpu() {
                     self.move_neurons(begin)?;
@@ -764,15 +801,15 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
 }
 
 /// Flips a bit of the first weight of each matrix of a neuron, in its slot.
-fn flip_weight(
-    (cores, links): (&mut [GemvUnit], &mut Links),
+pub(super) fn flip_weights(
+    (cores, links): (&mut [GemvUnit], Option<&mut Links>),
     residence: &Residence,
     neuron: Neuron,
     bit: u32,
 ) -> Result<(), SimError> {
     let rows: Vec<_> = residence.rows_of(neuron).map(|(layout, slot)| (layout.clone(), slot)).collect();
     let jobs = vec![(residence.home(neuron).dimm as usize, rows)];
-    together((cores, Some(links)), 1, jobs, async |core: &mut GemvUnit, rows: Vec<_>| {
+    together((cores, links), 1, jobs, async |core: &mut GemvUnit, rows: Vec<_>| {
         for (layout, slot) in rows {
             core.flip(&layout, (slot, 0, bit)).await?;
         }

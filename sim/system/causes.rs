@@ -17,13 +17,13 @@ use std::collections::BTreeMap;
 pub enum Cause {
     /// A DIMM: products whose weights are there, rounding, element-wise operations. The GPU: all but synchronisation.
     Compute,
-    /// A DIMM: products that wait for weights; loads and stores between DRAM and buffer.
+    /// A DIMM: products that wait for weights; loads and stores between DRAM and buffer; the host writes neurons into slots.
     Dram,
     /// A DIMM: instructions on their way, lists, zeroing; products that begin, end, or wait for a row.
     SetUp,
     /// A DIMM: messages over links, and nothing else.
     Messages,
-    /// Bus, channel or link: data.
+    /// Bus, channel, link or SSD: data.
     Transfer,
     /// A channel: instructions and status.
     Control,

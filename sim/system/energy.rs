@@ -8,7 +8,7 @@
 //! - **DRAM, between programs**: closed banks and a refresh in every interval for the rest of the time.
 //! - **Cores**: cycles by what the logic does, times the power that was measured for such work.
 //! - **Links, channels, bus**: bytes of the payload times the energy of a bit. Flits that are repeated are left out.
-//! - **GPU, host**: idle and busy power times their times in the books. Synchronisation counts as idle.
+//! - **GPU, host, SSD**: idle and busy power times their times in the books. Synchronisation counts as idle.
 //!
 //! Whatever no operation is responsible for, idle times and refreshes between programs, is the row without an operation.
 
@@ -104,7 +104,7 @@ pub struct EnergyCosts {
     model_bytes: Option<u64>,
 }
 
-/// What a device draws from a time on: a DIMM with its core, the GPU or the host.
+/// What a device draws from a time on: a DIMM with its core, the GPU, the host or the SSD.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Power {
     /// The device.
@@ -243,8 +243,9 @@ impl EnergyTally {
                         }
                     }
                 }
-                Place::Gpu | Place::Host => {
-                    let ns = event.shares.get(Cause::Compute) + event.shares.get(Cause::Prediction);
+                Place::Gpu | Place::Host | Place::Ssd => {
+                    let causes = [Cause::Compute, Cause::Prediction, Cause::Transfer];
+                    let ns = causes.into_iter().map(|cause| event.shares.get(cause)).sum();
                     let [_, busy] = costs.device(place, 0, ns);
                     add(place, EnergyPart::Busy, busy);
                     *busy_ns.entry(place).or_default() += ns;
@@ -252,7 +253,7 @@ impl EnergyTally {
             }
         }
         self.gpu_ns += busy_ns.get(&Place::Gpu).copied().unwrap_or(0);
-        for place in (0..costs.machine.dimms().count).map(Place::Dimm).chain([Place::Gpu, Place::Host]) {
+        for place in costs.devices() {
             let busy = busy_ns.get(&place).copied().unwrap_or(0);
             *self.idle_ns.entry(place).or_default() += (end - begin).saturating_sub(busy);
         }
@@ -358,7 +359,7 @@ impl EnergyBreakdown {
 }
 
 impl EnergyCosts {
-    /// What DIMMs, GPU and host draw while events happen. The host's accesses to the DRAM, and bits on their way, are left out.
+    /// What DIMMs, GPU, host and SSD draw while events happen. The host's accesses to the DRAM, and bits on their way, are left out.
     pub fn power(&self, events: &[Event]) -> Vec<Power> {
         // fJ in a ns are uW.
         let watts = |energy: Energy, ns: u64| energy.value as f64 / ns.max(1) as f64 / 1e6;
@@ -379,9 +380,11 @@ impl EnergyCosts {
             (_, None) => watts(self.device(place, 1_000, 0)[0], 1_000),
         };
         let mut power = Vec::new();
-        for place in (0..self.machine.dimms().count).map(Place::Dimm).chain([Place::Gpu, Place::Host]) {
+        for place in self.devices() {
             power.push(Power { place, from_ns: 0, watts: of(place, None) });
-            for event in events.iter().filter(|event| event.place == place && event.begin_ns < event.end_ns) {
+            let works = |event: &&Event| event.program.is_some() || !matches!(place, Place::Dimm(_));
+            let own = events.iter().filter(|event| event.place == place && event.begin_ns < event.end_ns);
+            for event in own.filter(works) {
                 power.push(Power { place, from_ns: event.begin_ns, watts: of(place, Some(event)) });
                 power.push(Power { place, from_ns: event.end_ns, watts: of(place, None) });
             }
@@ -391,12 +394,18 @@ impl EnergyCosts {
         power
     }
 
-    /// The GPU or the host, so many nanoseconds idle and busy.
+    /// What draws power whatever it does.
+    fn devices(&self) -> impl Iterator<Item = Place> {
+        let ssd = self.machine.ssd().map(|_| Place::Ssd);
+        (0..self.machine.dimms().count).map(Place::Dimm).chain([Place::Gpu, Place::Host]).chain(ssd)
+    }
+
+    /// The GPU, the host or the SSD, so many nanoseconds idle and busy.
     fn device(&self, place: Place, idle_ns: u64, busy_ns: u64) -> [Energy; 2] {
-        if place == Place::Gpu {
-            self.system.gpu(idle_ns, busy_ns)
-        } else {
-            self.system.host(idle_ns, busy_ns)
+        match place {
+            Place::Gpu => self.system.gpu(idle_ns, busy_ns),
+            Place::Ssd => self.system.ssd(idle_ns, busy_ns),
+            _ => self.system.host(idle_ns, busy_ns),
         }
     }
 }

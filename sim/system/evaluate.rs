@@ -12,6 +12,7 @@ use super::books::Operation;
 use super::causes::Breakdown;
 use super::energy::{EnergyBreakdown, EnergyCosts};
 use super::figures::TokenFigures;
+use super::flash::{FlashOptions, FlashSummary};
 use super::links::LinkOptions;
 use super::live::LivePredictor;
 use super::online::{Known, Online, OnlineStart};
@@ -60,6 +61,8 @@ pub struct EvaluateOptions {
     pub tokens: Option<u64>,
     /// Programs like those that ran before need not run: their cycles are estimates.
     pub fast: bool,
+    /// If the DIMMs have slots for a part of the neurons of the MLP.
+    pub flash: Option<FlashOptions>,
     /// What energy follows from; none is counted without.
     pub energy: Option<EnergyConstants>,
     /// Where neurons are at first under all policies but the random one; the offline method places them if nothing is said.
@@ -81,6 +84,7 @@ impl Default for EvaluateOptions {
             positions: None,
             tokens: None,
             fast: false,
+            flash: None,
             energy: None,
             placement: None,
         }
@@ -143,6 +147,9 @@ pub struct PolicyResult {
     pub estimated: Option<Estimated>,
     /// Where the time went.
     pub time: Breakdown,
+    /// What came from the SSD, if the DIMMs do not hold all neurons.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub flash: Option<FlashSummary>,
     /// Where the energy went, if it was counted.
     pub energy: Option<EnergyBreakdown>,
     /// Every token: what it took.
@@ -313,6 +320,7 @@ impl Run {
         let gpu: u64 = figures.tokens.iter().map(|token| token.gpu_neurons).sum();
         let cold: u64 = figures.tokens.iter().flat_map(|token| &token.dimm_neurons).sum();
         let token_us = per_token(ns);
+        let time = self.text.breakdown().cloned().unwrap_or_default();
         Ok(PolicyResult {
             policy: self.policy,
             token_us,
@@ -327,7 +335,8 @@ impl Run {
             migration_bytes_per_token: mean(|token| token.migration_bytes as f64),
             migrations_dropped: self.online.migrations_dropped(),
             estimated: self.text.system().estimated(),
-            time: self.text.breakdown().cloned().unwrap_or_default(),
+            flash: FlashSummary::new(figures.flash.as_ref(), &time),
+            time,
             energy: self.text.energy(),
             tokens: figures.tokens.clone(),
             records,
@@ -365,8 +374,9 @@ pub fn evaluate<R: Read>(
     let all = all.min(options.tokens.unwrap_or(u64::MAX)).max(1);
 
     let frequencies = prepared.known.frequencies();
+    let placed = options.flash.map_or_else(|| system.clone(), |flash| flash.for_placement(system, model));
     let instance =
-        Instance::new(model, system, &frequencies, &Options::default()).map_err(SchedulerError::from)?;
+        Instance::new(model, &placed, &frequencies, &Options::default()).map_err(SchedulerError::from)?;
     let (placement, certificate) = match &options.placement {
         Some(given) => Certificate::of(&instance, given).map(|certificate| (given.clone(), certificate)),
         None => place_structured(&instance),
@@ -376,7 +386,8 @@ pub fn evaluate<R: Read>(
     let positions = options.positions.unwrap_or((prompt_tokens + all) as usize);
     let mut runs = Vec::new();
     for &policy in &options.policies {
-        runs.push(begin(&prepared, (design, model, system), (policy, positions, &placement), options)?);
+        let devices = (design, model, [system, &placed]);
+        runs.push(begin(&prepared, devices, (policy, positions, &placement), options)?);
     }
     let mut judges = judges(&prepared, &shape, options)?;
     let mut similarity = Similarity::default();
@@ -428,7 +439,7 @@ pub fn evaluate<R: Read>(
 /// A policy's system behind the prompt.
 fn begin(
     prepared: &Prepared,
-    (design, model, system): (&DesignConfig, &LlmShape, &SystemConfig),
+    (design, model, [system, placed]): (&DesignConfig, &LlmShape, [&SystemConfig; 2]),
     (policy, positions, placement): (Policy, usize, &Placement),
     options: &EvaluateOptions,
 ) -> Result<Run, EvaluateError> {
@@ -436,7 +447,7 @@ fn begin(
     let online = Online::new(&OnlineStart {
         design,
         model,
-        system,
+        system: placed,
         policy,
         known,
         placement: Some(placement),
@@ -450,6 +461,7 @@ fn begin(
         prompt_on_gpu: prompt.len(),
         merge: options.merge,
         activity: options.activity,
+        flash: options.flash,
         ..SystemOptions::new(system)
     };
     let unit = GemvOptions { estimate: options.fast, ..GemvOptions::default() };

@@ -1,6 +1,7 @@
 //! What a run on several devices comes to.
 
 use super::books::Operation;
+use super::flash::FlashFigures;
 use crate::gemv::{MergeFormat, ProgramFigures};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -34,7 +35,7 @@ pub struct PathBytes {
     /// Bus, to the GPU: contexts of attention, outputs of FC2.
     pub bus_results: u64,
     /// Memory channels: what the bus carries, FC1's input for each DIMM, lists, 4 bytes for each neuron, outputs of FC1 that the host reads, inputs of
-    /// FC2 that it sends, and masks of the monitors.
+    /// FC2 that it sends, masks of the monitors, and neurons from the SSD.
     pub channel_data: u64,
     /// Memory channels: instructions, a burst for four, and a read of the status for each program.
     pub channel_control: u64,
@@ -42,6 +43,8 @@ pub struct PathBytes {
     pub link_sums: u64,
     /// Links: Q, K and V on their way to the cores of their heads.
     pub link_qkv: u64,
+    /// SSD: bundles of neurons that no slot had.
+    pub ssd_bundles: u64,
 }
 
 impl PathBytes {
@@ -205,6 +208,8 @@ pub struct SystemFigures {
     pub merge: MergeFigures,
     /// What went over links, if they are simulated.
     pub links: Option<LinkFigures>,
+    /// What came from the SSD, if the DIMMs do not hold all neurons.
+    pub flash: Option<FlashFigures>,
     /// Results of cores that were compared with the reference.
     pub outputs_checked: u64,
     /// Results that differed from it.

@@ -16,6 +16,7 @@ mod causes;
 mod energy;
 mod evaluate;
 mod figures;
+mod flash;
 mod gpu;
 mod heads;
 mod links;
@@ -40,6 +41,7 @@ pub use figures::{
     Differences, DimmFigures, LinkCounters, LinkFigures, MergeFigures, PathBytes, SystemFigures,
     TokenFigures, imbalance,
 };
+pub use flash::{FlashFigures, FlashOptions, FlashSummary, FlashToken};
 pub use gpu::{Gpu, GpuNumerics, sum_f32};
 pub use links::{FaultKind, LinkFault, LinkOptions};
 pub use live::{Knowledge, LivePredictor, PredictedError, PredictedSoftware};

@@ -22,11 +22,13 @@ pub enum Place {
     Dimm(u32),
     /// The host's processor.
     Host,
+    /// The SSD.
+    Ssd,
 }
 
 impl Place {
     /// The kinds of places.
-    pub const GROUPS: [&str; 6] = ["GPU", "DIMMs", "links", "channels", "bus", "host"];
+    pub const GROUPS: [&str; 7] = ["GPU", "DIMMs", "links", "channels", "bus", "host", "SSD"];
 
     /// Its kind.
     pub fn group(self) -> &'static str {
@@ -37,6 +39,7 @@ impl Place {
             Self::Channel(_) => "channels",
             Self::BusDown | Self::BusUp => "bus",
             Self::Host => "host",
+            Self::Ssd => "SSD",
         }
     }
 }
@@ -52,6 +55,7 @@ impl std::fmt::Display for Place {
             Self::LinkOut(dimm) => write!(f, "link from DIMM {dimm}"),
             Self::Dimm(dimm) => write!(f, "DIMM {dimm}"),
             Self::Host => f.write_str("host"),
+            Self::Ssd => f.write_str("SSD"),
         }
     }
 }

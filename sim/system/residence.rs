@@ -4,13 +4,14 @@
 //! compared with that, and what differs is put on its way, some neurons at a time. The tables change when all weights have arrived. A DIMM
 //! computes with what is in its slots; the GPU with the model's weights, which it got before, or with what the host has read of a slot.
 
+use super::flash::{BlockWindow, FlashFigures, FlashOptions};
 use super::places::{Device, Places};
 use crate::error::SimError;
-use ndp_config::{BlockKind, DesignConfig, LlmShape};
+use ndp_config::{BlockKind, DesignConfig, LlmShape, WeightFormat};
 use ndp_layout::{DimmMap, MatrixLayout, PackedBurst, RowRange, VectorBlock};
 use ndp_model::Matrix;
 use ndp_model::weights::Layer;
-use ndp_numerics::f16;
+use ndp_numerics::{QuantisedRow, f16};
 use ndp_planner::{Home, ModelImage, Prediction, Slots, Tile, WeightMatrix};
 use ndp_predictor::LowRank;
 use serde::Serialize;
@@ -100,12 +101,15 @@ pub(super) struct Residence {
     pending: Vec<Neuron>,
     /// Weights that the GPU has got from a DIMM: matrix by matrix. None of outlines.
     uploaded: BTreeMap<Neuron, Vec<f16>>,
+    /// Of each MLP and DIMM, which neurons have a slot, if not all do.
+    pub windows: Vec<Vec<BlockWindow>>,
     /// Places of queries, keys and values of a token, the same on all DIMMs.
     pub qkv: [VectorBlock; 3],
 }
 
 impl Residence {
-    /// Gives each neuron of a model a slot on the DIMM where it shall be, and divides a DIMM accordingly.
+    /// Gives each neuron of a model a slot on the DIMM where it shall be, and divides a DIMM accordingly. With a flash tier neurons of the MLP get
+    /// theirs when they are needed.
     ///
     /// # Errors
     /// [`SimError::Layout`] for a model that does not fit.
@@ -114,6 +118,7 @@ impl Residence {
         shape: &LlmShape,
         dimms: u32,
         places: &impl Places,
+        flash: Option<FlashOptions>,
     ) -> Result<(Self, DimmMap), SimError> {
         let size = |block| shape.block_neurons(BlockKind::of_block(block)) as usize;
         let sizes: Vec<usize> = (0..2 * shape.layers() as usize).map(size).collect();
@@ -122,13 +127,26 @@ impl Residence {
             wanted.iter().map(|block| block.iter().map(|(dimm, _)| *dimm).collect()).collect();
         let slots = Slots::new(config, dimms, &homes);
         let mut map = DimmMap::new(config);
-        let image = ModelImage::place(&mut map, config, shape, &slots.sizes(), 1)?;
+        let mut sizes = slots.sizes();
+        if let Some(flash) = flash {
+            for (size, homes) in sizes.iter_mut().zip(&homes).skip(1).step_by(2) {
+                *size = slots_of(homes, dimms, flash.resident_percent, config.gemv().ranks());
+            }
+        }
+        let image = ModelImage::place(&mut map, config, shape, &sizes, 1)?;
         let mut vector = |name, width| map.add_vectors(name, width, 1);
         let (hidden, kv) = (shape.hidden(), shape.kv_width());
         let qkv = [vector("queries", hidden)?, vector("keys", kv)?, vector("values", kv)?];
         let on_gpu = wanted.iter().map(|block| block.iter().map(|(_, gpu)| *gpu).collect()).collect();
         let (pending, uploaded) = (Vec::new(), BTreeMap::new());
-        Ok((Self { image, slots, on_gpu, low_rank: None, wanted, pending, uploaded, qkv }, map))
+        let windows = Vec::new();
+        let mut own = Self { image, slots, on_gpu, low_rank: None, wanted, pending, uploaded, windows, qkv };
+        if let Some(FlashOptions { window, .. }) = flash {
+            let of = |block| BlockWindow::new(own.image.slots(block), window, own.bytes(block));
+            let blocks = (0..shape.layers()).map(|layer| BlockKind::Mlp.block(layer));
+            own.windows = blocks.map(|block| vec![of(block); dimms as usize]).collect();
+        }
+        Ok((own, map))
     }
 
     /// Gives low-rank predictors their places in what is free; what the first MLP layer adds to its results too, if it adds anything.
@@ -159,6 +177,17 @@ impl Residence {
         let matrix = |matrix| self.tiles(block, matrix).first().map(|(_, layout)| layout);
         let input = self.image.predictor(layer as usize)?;
         Some(Prediction { input, rows: matrix(WeightMatrix::Predictor)?, bias: matrix(WeightMatrix::Bias) })
+    }
+
+    /// What there is of a flash tier.
+    pub fn flash_figures(&self) -> FlashFigures {
+        let blocks = (1..self.image.blocks()).step_by(2);
+        FlashFigures {
+            neurons: blocks.clone().map(|block| self.slots.neurons(block) as u64).sum(),
+            slots: self.windows.iter().flatten().map(BlockWindow::slots).sum(),
+            bundle_bytes: self.bytes(1),
+            ..FlashFigures::default()
+        }
     }
 
     /// Where everything is.
@@ -204,9 +233,16 @@ impl Residence {
         self.image.tiles(block, matrix)
     }
 
-    /// Where a neuron lives.
+    /// Where a neuron lives. A neuron of the MLP that has no slot, with a flash tier, gets the largest number for one.
     pub fn home(&self, (block, neuron): Neuron) -> Home {
-        self.slots.home(block, neuron)
+        let home = self.slots.home(block, neuron);
+        match self.windows.get(block / 2) {
+            Some(windows) if BlockKind::of_block(block) == BlockKind::Mlp => {
+                let slot = windows[home.dimm as usize].slot(neuron);
+                Home { slot: slot.unwrap_or(u32::MAX), ..home }
+            }
+            _ => home,
+        }
     }
 
     /// Where a neuron is computed.
@@ -230,38 +266,45 @@ impl Residence {
         }
         for block in 0..self.image.blocks() {
             for neuron in 0..self.slots.neurons(block) as u32 {
-                let home = self.slots.home(block, neuron);
-                if home.dimm != dimm {
-                    continue;
-                }
-                for (matrix, tiles) in self.image.matrices(block) {
-                    let layer = &layers[block / 2];
-                    let weights = weights_of(layer, *matrix);
-                    if let Some((_, stored)) = weights.and_then(Matrix::stored) {
-                        let row = &stored.rows[neuron as usize];
-                        rows.extend(
-                            tiles.iter().flat_map(|(first, layout)| layout.pack_tile(home.slot, row, *first)),
-                        );
-                        continue;
-                    }
-                    let values = match weights {
-                        Some(weights) => row_of(weights, *matrix, neuron),
-                        None => self.added(layer, block, *matrix, neuron),
-                    };
-                    for (first, layout) in tiles {
-                        let own = &values[*first as usize..][..layout.cols() as usize];
-                        rows.extend(layout.pack_row(home.slot, own));
-                    }
+                let home = self.home((block, neuron));
+                if home.dimm == dimm && home.slot != u32::MAX {
+                    rows.append(&mut self.packed(layers, (block, neuron), home.slot));
                 }
             }
         }
         rows
     }
 
+    /// The weights of a neuron as they lie in a slot; zeros, if there are no layers.
+    pub fn packed(&self, layers: &[Layer], (block, neuron): Neuron, slot: u32) -> Vec<PackedBurst> {
+        let mut rows = Vec::new();
+        for (matrix, tiles) in self.image.matrices(block) {
+            let Some(layer) = layers.get(block / 2) else {
+                rows.extend(tiles.iter().flat_map(|(_, layout)| zeros(layout, slot)));
+                continue;
+            };
+            let weights = weights_of(layer, *matrix);
+            if let Some((_, stored)) = weights.and_then(Matrix::stored) {
+                let row = &stored.rows[neuron as usize];
+                rows.extend(tiles.iter().flat_map(|(first, layout)| layout.pack_tile(slot, row, *first)));
+                continue;
+            }
+            let values = match weights {
+                Some(weights) => row_of(weights, *matrix, neuron),
+                None => self.added(layer, block, *matrix, neuron),
+            };
+            for (first, layout) in tiles {
+                let own = &values[*first as usize..][..layout.cols() as usize];
+                rows.extend(layout.pack_row(slot, own));
+            }
+        }
+        rows
+    }
+
     /// The rows that hold the weights of a neuron, matrix by matrix.
-    pub fn rows_of(&self, (block, neuron): Neuron) -> impl Iterator<Item = (&MatrixLayout, u32)> {
-        let slot = self.slots.home(block, neuron).slot;
-        let tiles = self.image.matrices(block).iter().flat_map(|(_, tiles)| tiles);
+    pub fn rows_of(&self, neuron: Neuron) -> impl Iterator<Item = (&MatrixLayout, u32)> {
+        let slot = self.home(neuron).slot;
+        let tiles = self.image.matrices(neuron.0).iter().flat_map(|(_, tiles)| tiles);
         tiles.map(move |(_, layout)| (layout, slot))
     }
 
@@ -428,6 +471,24 @@ fn plan(sizes: &[usize], dimms: u32, places: &impl Places) -> Vec<Vec<(u32, bool
         .enumerate()
         .map(|(block, &neurons)| (0..neurons as u32).map(|neuron| of(block, neuron)).collect())
         .collect()
+}
+
+/// Slots for so many percent of the neurons of the fullest DIMM.
+fn slots_of(homes: &[u32], dimms: u32, percent: u32, ranks: u32) -> u32 {
+    let of = |dimm: u32| homes.iter().filter(|home| **home == dimm).count();
+    let most = (0..dimms).map(of).max().unwrap_or(0) as u64;
+    let slots = (most * u64::from(percent)).div_ceil(100) as u32;
+    slots.next_multiple_of(ranks).max(ranks)
+}
+
+/// A row of zeros.
+fn zeros(layout: &MatrixLayout, slot: u32) -> Vec<PackedBurst> {
+    if layout.weights() == WeightFormat::Fp16 {
+        return layout.pack_row(slot, &[]).collect();
+    }
+    let cols = layout.cols() as usize;
+    let row = QuantisedRow { numbers: vec![0; cols], scales: vec![f16::ZERO; cols.div_ceil(32)] };
+    layout.pack_tile(slot, &row, 0)
 }
 
 /// One of the matrices of a layer, `[out x in]`; none if the layer has no such matrix, or it is no matrix of the model's.

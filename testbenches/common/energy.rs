@@ -1,6 +1,6 @@
 //! Whether all energy of a generation has a use, and events of RTL and models beside each other.
 
-use ndp_config::{DesignConfig, SystemConfig};
+use ndp_config::{DesignConfig, Ssd, SystemConfig};
 use ndp_energy::{
     CoreCosts, CorePart, CoreUse, DramCosts, DramEnergy, DramPart, DramUse, Energy, EnergyConstants,
     SystemCosts,
@@ -19,7 +19,7 @@ pub fn without_bus(events: &[Event]) -> Vec<Event> {
 
 /// What events of a design cost.
 pub fn costs(design: &DesignConfig, dimms: u32) -> Result<EnergyCosts, Box<dyn Error>> {
-    let system = SystemConfig::preset("hermes")?.with_dimms(dimms)?;
+    let system = SystemConfig::preset("hermes")?.with_dimms(dimms)?.with_ssd(Ssd::preset("flash-m1")?);
     Ok(EnergyCosts::new(design, &system, &EnergyConstants::load(design, "hermes", [None; 3])?))
 }
 
@@ -71,8 +71,10 @@ pub fn all_energy_has_a_use(
     let (_, _, ns) = figures.generated();
     let (mut waiting, mut idle) = (DramEnergy::default(), core.idle(cycles.other));
     for dimm in (0..dimms).map(Place::Dimm) {
-        let busy: u64 =
-            events().filter(|event| event.place == dimm).map(|event| event.end_ns - event.begin_ns).sum();
+        let busy: u64 = events()
+            .filter(|event| event.place == dimm && event.program.is_some())
+            .map(|event| event.end_ns - event.begin_ns)
+            .sum();
         let ps = (ns - busy) * 1_000;
         idle += core.idle(ps / design.core().clock_ps());
         waiting += dram.idle(ps / design.dram().clock_ps() * u64::from(design.gemv().ranks()));
@@ -106,5 +108,10 @@ pub fn all_energy_has_a_use(
     let [idle, busy] = system.gpu(ns - gpu, gpu);
     assert_eq!(place(|place| place == Place::Gpu, EnergyPart::Idle), idle);
     assert_eq!(place(|place| place == Place::Gpu, EnergyPart::Busy), busy);
+    let reads = events().filter(|event| event.place == Place::Ssd);
+    let read: u64 = reads.map(|event| event.end_ns - event.begin_ns).sum();
+    let [idle, busy] = system.ssd(ns - read, read);
+    assert_eq!(place(|place| place == Place::Ssd, EnergyPart::Idle), idle);
+    assert_eq!(place(|place| place == Place::Ssd, EnergyPart::Busy), busy);
     Ok(found)
 }

@@ -223,3 +223,44 @@ fn traces_that_do_not_serve_and_systems_that_are_too_small_are_refused() {
         assert!(message.contains(named) && message.contains("bytes"), "{message}");
     }
 }
+
+#[test]
+fn a_model_that_exceeds_the_dimms_runs_with_an_ssd() {
+    let dir = TempDir::new().unwrap();
+    let trace = write_trace(dir.path(), 30, 16);
+    let trace = trace.to_str().unwrap();
+    // 1.08 MB of weights of neurons, 0.79 of them of the MLPs; DIMMs of 2 MB have 0.43 MB each once keys and values of 2,048 tokens have their place.
+    let text = include_str!("../../rust/contract/config/presets/systems/small.toml");
+    let system = dir.path().join("small.toml");
+    std::fs::write(&system, text.replace("capacity_gb = 32.0", "capacity_gb = 0.002")).unwrap();
+    let html = dir.path().join("report.html");
+    let mut arguments = vec!["--trace", trace, "--config", "tiny", "--dimms", "2", "--gpu-percent", "10"];
+    arguments.extend([
+        "--system",
+        system.to_str().unwrap(),
+        "--policy",
+        "partition,random",
+        "--links",
+        "bandwidth",
+    ]);
+    let error = refused(&arguments);
+    assert!(error.contains("DIMM"), "{error}");
+    arguments.extend(["--flash-resident", "50"]);
+    assert!(refused(&arguments).contains("the activity is causal"));
+    arguments.extend(["--activity", "oracle", "--html", html.to_str().unwrap()]);
+    let mut hit_rates = Vec::new();
+    for window in ["1", "5"] {
+        let result = json(&[&arguments[..], &["--flash-window", window, "--json"]].concat());
+        for policy in result["policies"].as_array().unwrap() {
+            let flash = &policy["flash"];
+            let share = flash["resident_share"].as_f64().unwrap();
+            assert!((0.5..0.65).contains(&share), "{share}");
+            assert_eq!(flash["tokens"].as_array().unwrap().len(), 14);
+            assert_eq!(policy["time"]["unexplained_ns"], 0);
+            hit_rates.push(flash["hit_rate"].as_f64().unwrap());
+        }
+    }
+    // A longer window keeps more.
+    assert!(hit_rates[0] < hit_rates[2] && hit_rates[1] < hit_rates[3], "{hit_rates:?}");
+    assert!(std::fs::read_to_string(html).unwrap().contains("Bundles read"));
+}

@@ -79,6 +79,18 @@ fn systems_of_the_paper_are_beside_each_other() {
             assert!(limited || after == before, "{free} {shared}");
         }
     }
+    let page = directory.path().join("systems.html");
+    let name = page.to_str().unwrap();
+    text(&[&grid[..], &["--html", name, "--system", "npu-aim", "--system", "librapim"]].concat());
+    let page = std::fs::read_to_string(&page).unwrap();
+    for shown in
+        ["NPU+AiM", "LibraPIM", "128 requests of 4096 tokens", "a stream of commands for each channel"]
+    {
+        assert!(page.contains(shown), "{shown}");
+    }
+    assert!(!page.contains("NeuPIMs"));
+    text(&[&grid[..], &["--html", name]].concat());
+    assert!(std::fs::read_to_string(name).unwrap().contains("NeuPIMs"));
     assert!(refused(&["--system", "libra"]).contains("dex+dbo"));
     assert!(refused(&["--system", "dex", "--energy"]).contains("cannot be used with"));
 }
@@ -96,8 +108,8 @@ fn work_in_memory_takes_what_a_channel_of_the_device_model_takes() {
     let measured = String::from_utf8(output.stdout).unwrap();
     for cell in json["cells"].as_array().unwrap() {
         let tokens = cell["sequence"].as_u64().unwrap().to_string();
-        let line = measured.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-        let line = line.filter(|words| words.first() == Some(&tokens.as_str())).next().unwrap();
+        let mut lines = measured.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let line = lines.find(|words| words.first() == Some(&tokens.as_str())).unwrap();
         // tokens, RTL, model, formula, ratio, |, batch 16 with its ratio, batch 64.
         let layer: f64 = line[8].parse().unwrap();
         // A serial step has attention of all requests once a layer, and the memory has nothing else to do.

@@ -43,9 +43,34 @@ pub struct SystemConstants {
     pub gpu: Power,
     /// The host's processor; busy while it predicts or computes.
     pub host: Power,
-    /// The storage below the host's memory, if there is one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ssd: Option<Power>,
+    /// The SSD, of systems that have one; busy while it reads. That of the preset `hermes`, if a file names none.
+    #[serde(default = "known_ssd")]
+    pub ssd: Power,
+}
+
+/// The SSD of all presets, by the data sheet of a Samsung 980 PRO.
+fn known_ssd() -> Power {
+    let constant = |value, low, high, source: &str| Constant {
+        value,
+        low: Some(low),
+        high: Some(high),
+        source: source.to_owned(),
+    };
+    Power {
+        name: "NVMe, PCIe 4.0 x4".to_owned(),
+        idle_w: constant(
+            0.035,
+            0.005,
+            1.0,
+            "Samsung 980 PRO 1 TB, data sheet; low: sleep; high: without power states, a guess",
+        ),
+        busy_w: constant(
+            6.2,
+            4.0,
+            8.9,
+            "Samsung 980 PRO 1 TB, data sheet: average; high: burst mode; low: a guess",
+        ),
+    }
 }
 
 ndp_config::presets!(
@@ -57,6 +82,8 @@ ndp_config::presets!(
     "pc-high" => "../presets/pc-high.toml",
     "pc-low" => "../presets/pc-low.toml",
     "a100x5" => "../presets/a100x5.toml",
+    "a100-80gb" => "../presets/a100-80gb.toml",
+    "m1-max" => "../presets/m1-max.toml",
 );
 
 impl SystemConstants {
@@ -67,11 +94,6 @@ impl SystemConstants {
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let constants: Self = ndp_config::parse(text)?;
         let Self { wires, gpu, host, ssd, .. } = &constants;
-        for (key, constant) in
-            ssd.iter().flat_map(|ssd| [("ssd.idle_w", &ssd.idle_w), ("ssd.busy_w", &ssd.busy_w)])
-        {
-            constant.check(key, 1e5)?;
-        }
         for (key, constant, max) in [
             ("wires.link_pj_per_bit", &wires.link_pj_per_bit, 1e3),
             ("wires.channel_pj_per_bit", &wires.channel_pj_per_bit, 1e3),
@@ -80,6 +102,8 @@ impl SystemConstants {
             ("gpu.busy_w", &gpu.busy_w, 1e5),
             ("host.idle_w", &host.idle_w, 1e5),
             ("host.busy_w", &host.busy_w, 1e5),
+            ("ssd.idle_w", &ssd.idle_w, 1e5),
+            ("ssd.busy_w", &ssd.busy_w, 1e5),
         ] {
             constant.check(key, max)?;
         }
@@ -140,7 +164,7 @@ impl SystemCosts {
             bus_byte: byte(&constants.wires.bus_pj_per_bit),
             gpu_w: power(&constants.gpu),
             host_w: power(&constants.host),
-            ssd_w: constants.ssd.as_ref().map(power).unwrap_or_default(),
+            ssd_w: power(&constants.ssd),
         }
     }
 
@@ -169,7 +193,7 @@ impl SystemCosts {
         Self::power(&self.host_w, idle_ns, busy_ns)
     }
 
-    /// The storage, so many nanoseconds idle and busy; nothing in a system that has none.
+    /// The SSD, so many nanoseconds idle and busy.
     pub fn ssd(&self, idle_ns: u64, busy_ns: u64) -> [Energy; 2] {
         Self::power(&self.ssd_w, idle_ns, busy_ns)
     }

@@ -1,6 +1,9 @@
 //! How often the neurons of a block are active: what hot neurons do, and how many a batch needs.
 
 use ndp_traces::Profile;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// Parts of a block that have a frequency each.
 const PARTS: usize = 400;
@@ -11,7 +14,12 @@ const HALVINGS: usize = 40;
 /// Frequencies of the neurons of a block, hottest first, each of an equal part of the block.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frequencies {
-    parts: Vec<f64>,
+    parts: Rc<[f64]>,
+}
+
+thread_local! {
+    /// Power laws that were asked for, by the bits of what they were asked for with.
+    static LAWS: RefCell<BTreeMap<[u64; 3], Frequencies>> = const { RefCell::new(BTreeMap::new()) };
 }
 
 /// The value in `low..high` at which `rises(value)` turns true.
@@ -27,7 +35,16 @@ impl Frequencies {
     /// A power law of the rank, capped at 1, with `active` as its mean, of which the hottest `hot` of the neurons have `work` of the
     /// activations. Where these three exclude each other (`active * work > hot`), hot neurons are as active as they can be.
     pub fn power_law(active: f64, hot: f64, work: f64) -> Self {
-        let active = active.clamp(0.0, 1.0);
+        let asked = [active, hot, work].map(f64::to_bits);
+        if let Some(found) = LAWS.with_borrow(|laws| laws.get(&asked).cloned()) {
+            return found;
+        }
+        let made = Self::fitted(active.clamp(0.0, 1.0), hot, work);
+        LAWS.with_borrow_mut(|laws| laws.insert(asked, made.clone()));
+        made
+    }
+
+    fn fitted(active: f64, hot: f64, work: f64) -> Self {
         let rank = |part: usize| (part as f64 + 0.5) / PARTS as f64;
         let of = |exponent: f64| {
             let weights: Vec<f64> = (0..PARTS).map(|part| rank(part).powf(-exponent)).collect();
@@ -47,7 +64,7 @@ impl Frequencies {
         let mut all: Vec<f64> =
             (0..profile.counts(block).len()).map(|neuron| profile.frequency(block, neuron as u32)).collect();
         all.sort_by(|a, b| b.total_cmp(a));
-        Self { parts: all }
+        Self { parts: all.into() }
     }
 
     fn mean(&self, value: impl Fn(f64) -> f64) -> f64 {
@@ -70,6 +87,11 @@ impl Frequencies {
     /// Active share of the neurons.
     pub fn active(&self) -> f64 {
         self.mean(|frequency| frequency)
+    }
+
+    /// Share of the neurons that are active more often than that.
+    pub fn share_above(&self, frequency: f64) -> f64 {
+        self.mean(|of| if of > frequency { 1.0 } else { 0.0 })
     }
 
     /// Share of the activations that the hottest `share` of the neurons has.
@@ -115,7 +137,44 @@ mod tests {
         for batch in [2, 4, 16] {
             assert!(union(batch / 2) < union(batch) && union(batch) < f64::from(batch) * 0.1);
         }
-        let even = Frequencies { parts: vec![0.5; 8] };
+        let even = Frequencies { parts: vec![0.5; 8].into() };
         assert_eq!(even.union_by(0.25, 2), [0.1875, 0.5625]);
+    }
+
+    #[test]
+    fn the_union_of_joint_traces_is_that_of_the_frequencies() {
+        use ndp_traces::Activity;
+        use ndp_traces::synth::{SynthOptions, Synthesizer};
+        let model = ndp_config::LlmShape::opt_like("small", 2, 512, 4, 4096, 256).unwrap();
+        const TEXTS: usize = 256;
+        // Each token is the first of a text of its own.
+        let options = SynthOptions { sequence_tokens: 1, ..SynthOptions::default() };
+        let mut texts = Synthesizer::new(&model, options);
+        let shape = texts.shape().clone();
+        let mut profile = Profile::new(&shape);
+        let mut active = vec![Activity::new(&shape); TEXTS];
+        for activity in &mut active {
+            texts.next(activity);
+            profile.add(activity);
+        }
+        for block in 0..shape.blocks().len() {
+            let law = Frequencies::measured(&profile, block);
+            let neurons = f64::from(shape.blocks()[block].neurons);
+            for batch in [1, 4, 16] {
+                let unions = active.chunks(batch).map(|together| {
+                    let words = together[0].block(&shape, block).len();
+                    let union = |word: usize| {
+                        together.iter().fold(0, |all, one| all | one.block(&shape, block)[word])
+                    };
+                    (0..words).map(|word| f64::from(union(word).count_ones())).sum::<f64>() / neurons
+                });
+                let found = unions.sum::<f64>() / (TEXTS / batch) as f64;
+                let expected: f64 = law.union_by(0.2, batch as u32).iter().sum();
+                assert!(
+                    (found / expected - 1.0).abs() < 0.03,
+                    "block {block}, batch {batch}: {found} {expected}"
+                );
+            }
+        }
     }
 }

@@ -120,6 +120,26 @@ keys! {
     Gpu3090 "gpu_3090" = 1.0 in 0.1, 1.0 "";
     /// Bytes of Deja Vu's predictors over those of the model: 2 GB for LLaMA-7B (Hermes, section III-B).
     DejaVuPredictor "deja_vu_predictor" = 0.148 in 0.0, 0.5 "of the weights";
+    /// Share of the host's memory bandwidth that its processor reaches with whole matrices.
+    HostDense "host_dense" = 1.0 in 0.01, 1.0 "of the peak";
+    /// Share of the host's memory bandwidth that its processor reaches with listed neurons of quantised weights.
+    HostQuantised "host_quantised" = 1.0 in 0.05, 1.0 "of the peak";
+    /// Share of the attention heads that a token needs: "nearly half" contribute little (PowerInfer, section 2.1).
+    HeadsActive "heads_active" = 0.5 in 0.05, 1.0 "of the heads";
+    /// Share of the inactive neurons that PowerInfer's predictors take to be active.
+    FalsePositives "false_positives" = 0.0 in 0.0, 0.2 "of the inactive neurons";
+    /// Parameters of PowerInfer's predictors over those of a model that its Table 6 does not have (section 5.1).
+    Predictor "predictor" = 0.06 in 0.0, 0.3 "of the weights";
+    /// Share of the neurons on PowerInfer's GPU that are not the most frequent ones of the text at hand, but any (Fig. 5b: less than 10 %).
+    ProfileShift "profile_shift" = 0.1 in 0.0, 1.0 "of the neurons";
+    /// Time that launches of sparse operators and predictors add to each layer of PowerInfer.
+    GpuLayer "gpu_layer" = 0.0 in 0.0, 5000.0 "us";
+    /// Tokens that SpecInfer gains from each pass over the model.
+    VerifiedTokens "verified_tokens" = 1.0 in 1.0, 16.0 "tokens";
+    /// Time of reading chunks from flash over what the SSD's latency and streams give; its bandwidth is a limit of its own.
+    SsdChunks "ssd_chunks" = 0.0 in 0.0, 4.0 "";
+    /// Rate at which rows that were read from flash are copied within memory, deletions included: 400 GB/s of an M1 Max, each byte read and written.
+    NeuronCopy "neuron_copy" = 200.0 in 0.5, 500.0 "GB/s";
     /// Share of their peak that the NPU's arrays reach with full tiles.
     NpuCompute "npu_compute" = 1.0 in 0.1, 1.0 "of the peak";
     /// Rows of weights that an array of the NPU loads in a clock.
@@ -155,6 +175,8 @@ ndp_config::presets!(
     "set of assumptions",
     "stated" => "../presets/stated.toml",
     "hermes" => "../presets/hermes.toml",
+    "powerinfer" => "../presets/powerinfer.toml",
+    "flash" => "../presets/flash.toml",
     "librapim" => "../presets/librapim.toml",
     "librapim-published" => "../presets/librapim-published.toml",
 );

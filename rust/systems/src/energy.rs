@@ -68,7 +68,8 @@ impl RunCosts {
             + self.dram.idle(clocks).total() * host_ranks;
         let bus = self.system.bus(carried.ceil() as u64);
         let (idle, busy) = states(Device::Ssd);
-        let ssd = sum(self.system.ssd(idle, busy));
+        let ssd =
+            if machine.system.ssd().is_some() { sum(self.system.ssd(idle, busy)) } else { Energy::default() };
         let count = u64::from(machine.system.dimms().count);
         let (idle, busy) = states(Device::Dimms);
         let busy_cycles = CoreUse { dot: busy * 1000 / self.clock_ps, ..CoreUse::default() };

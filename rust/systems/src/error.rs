@@ -39,6 +39,9 @@ pub enum SystemsError {
         /// The system.
         system: String,
     },
+    /// A number that the papers state and nothing here computes.
+    #[error("nothing here computes it")]
+    NotComputed,
     /// A workload that is none.
     #[error("{key} = {value} must be in 1..={max}")]
     Workload {

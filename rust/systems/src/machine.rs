@@ -4,7 +4,7 @@ use crate::activity::Frequencies;
 use crate::assumption::{Assumptions, Key};
 use crate::dimms::DimmModel;
 use crate::error::SystemsError;
-use ndp_config::{BlockKind, LlmShape, SystemConfig};
+use ndp_config::{BlockKind, LlmShape, SystemConfig, WeightFormat};
 
 /// Bytes of a GB.
 pub(crate) const GB: f64 = 1e9;
@@ -53,6 +53,16 @@ impl Workload {
         (self.model.neurons_bytes() + self.model.resident_bytes()) as f64
     }
 
+    /// Bytes of a weight of the layers, its part of a scale included.
+    pub fn element_bytes(&self) -> f64 {
+        self.model.weight_bytes(1 << 20) as f64 / f64::from(1 << 20)
+    }
+
+    /// Bytes of all layers, without embeddings.
+    pub fn layer_bytes(&self) -> f64 {
+        self.block_bytes(BlockKind::Attention) + self.block_bytes(BlockKind::Mlp) + self.projection_bytes()
+    }
+
     /// Bytes of the neurons of a kind, in all layers.
     pub fn block_bytes(&self, kind: BlockKind) -> f64 {
         let of_layer = u64::from(self.model.block_neurons(kind)) * self.model.neuron_bytes(kind);
@@ -77,12 +87,8 @@ impl Workload {
 
     /// Floating-point operations of the prompts: two for each weight and token; logits of the last token alone.
     pub fn prefill_flop(&self) -> f64 {
-        let weights = self.block_bytes(BlockKind::Attention)
-            + self.block_bytes(BlockKind::Mlp)
-            + self.projection_bytes();
-        // Two operations for two bytes.
-        let elements = self.model.weight_bytes(1 << 20) as f64 / f64::from(1 << 20);
-        2.0 * weights / elements * f64::from(self.prompt) * f64::from(self.batch)
+        let elements = self.layer_bytes() / self.element_bytes();
+        2.0 * elements * f64::from(self.prompt) * f64::from(self.batch)
     }
 }
 
@@ -126,8 +132,8 @@ impl Machine<'_> {
 
     /// Weights of so many bytes times the vectors of a batch, on the GPU.
     pub fn gpu_product_ns(&self, work: &Workload, bytes: f64) -> f64 {
-        let elements = work.model.weight_bytes(1 << 20) as f64 / f64::from(1 << 20);
-        self.gpu_read_ns(bytes).max(self.gpu_flop_ns(2.0 * bytes / elements * f64::from(work.batch)))
+        let flop = 2.0 * bytes / work.element_bytes() * f64::from(work.batch);
+        self.gpu_read_ns(bytes).max(self.gpu_flop_ns(flop))
     }
 
     /// The bus carries so many bytes, at a share of its bandwidth.
@@ -143,6 +149,27 @@ impl Machine<'_> {
     /// The host's processor does so many floating-point operations.
     pub fn host_flop_ns(&self, flop: f64) -> f64 {
         flop / (self.system.host().tflops * 1e3 * self.assumed(Key::HostCompute))
+    }
+
+    /// The host's processor reads so many bytes of whole matrices.
+    pub fn host_dense_read_ns(&self, bytes: f64) -> f64 {
+        bytes / (self.system.host().bandwidth_gbps * self.assumed(Key::HostDense))
+    }
+
+    /// Whole matrices of so many bytes times the vectors of a batch, on the host.
+    pub fn host_dense_ns(&self, work: &Workload, bytes: f64) -> f64 {
+        let flop = 2.0 * bytes / work.element_bytes() * f64::from(work.batch);
+        self.host_dense_read_ns(bytes).max(self.host_flop_ns(flop))
+    }
+
+    /// Listed neurons on the host: `bytes` are needed by any sequence of the batch, `pairs` bytes by each on average.
+    pub fn host_neurons_ns(&self, work: &Workload, bytes: f64, pairs: f64) -> f64 {
+        let read = if work.model.weights() == WeightFormat::Fp16 {
+            self.host_read_ns(bytes)
+        } else {
+            bytes / (self.system.host().bandwidth_gbps * self.assumed(Key::HostQuantised))
+        };
+        read.max(self.host_flop_ns(2.0 * pairs / work.element_bytes() * f64::from(work.batch)))
     }
 
     /// How often neurons of a kind are active.

@@ -119,6 +119,13 @@ impl Steps {
         self.uses(device).map(|(times, one)| times * one.bytes).sum()
     }
 
+    /// Bytes of a device in the steps of a name.
+    pub fn bytes_of(&self, name: &str, device: Device) -> f64 {
+        let steps = self.steps.iter().filter(|(_, step)| step.name == name);
+        let uses = steps.flat_map(|(times, step)| step.uses.iter().map(move |one| (times, one)));
+        uses.filter(|(_, one)| one.device == device).map(|(times, one)| times * one.bytes).sum()
+    }
+
     fn uses(&self, device: Device) -> impl Iterator<Item = (f64, &Use)> {
         let all = self.steps.iter().flat_map(|(times, step)| step.uses.iter().map(move |one| (*times, one)));
         all.filter(move |(_, one)| one.device == device)

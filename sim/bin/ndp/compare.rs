@@ -25,7 +25,7 @@ pub struct Args {
     /// What the matrices of the layers are made of; FP16, or what the model's file says, if left out.
     #[arg(long, value_name = "FORMAT", value_parser = |name: &str| WeightFormat::named(name).ok_or("expected fp16, int8 or int4"))]
     weights: Option<WeightFormat>,
-    /// System: hermes, hermes-3090, hermes-t4, pc-high, pc-low, a100x5 or a path ending in .toml.
+    /// System: hermes, hermes-3090, hermes-t4, pc-high, pc-low, a100x5, a100-80gb, m1-max or a path ending in .toml.
     #[arg(long, default_value = "hermes")]
     system: String,
     /// Core of the DIMMs: a preset or a path ending in .toml.
@@ -247,7 +247,7 @@ fn print(outcome: &Outcome<'_>) {
         assumptions.name
     );
     say!(
-        "{:<14}{:>6}{:>10}{:>10}{:>12}{:>11}{:>10}{:>13}   waits for",
+        "{:<21}{:>6}{:>10}{:>10}{:>12}{:>11}{:>10}{:>13}   waits for",
         "policy",
         "batch",
         "tokens/s",
@@ -260,7 +260,7 @@ fn print(outcome: &Outcome<'_>) {
     for entry in &outcome.entries {
         let c = cells(entry);
         say!(
-            "{:<14}{:>6}{:>10}{:>10}{:>12}{:>11}{:>10}{:>13}   {}",
+            "{:<21}{:>6}{:>10}{:>10}{:>12}{:>11}{:>10}{:>13}   {}",
             c[0],
             c[1],
             c[2],

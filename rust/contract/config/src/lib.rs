@@ -21,6 +21,7 @@ mod llm;
 mod presets;
 mod shape;
 mod speed;
+mod ssd;
 mod system;
 
 pub use core::CoreConfig;
@@ -33,6 +34,7 @@ pub use link::LinkConfig;
 pub use llm::{BlockKind, LlmFamily, LlmShape};
 pub use presets::{from_file, parse};
 pub use shape::{GemvShape, RowLayout};
+pub use ssd::Ssd;
 pub use system::{Bus, Channel, Dimms, Gpu, SystemConfig};
 
 use serde::{Deserialize, Serialize};

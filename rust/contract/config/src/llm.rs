@@ -79,9 +79,10 @@ pub struct LlmFamily {
 type Row = (&'static str, u32, u32, u32, u32, u32, u32, u32, bool, bool, bool);
 
 /// Sizes from the models' published configurations (OPT: arXiv 2205.01068, table 1; LLaMA2: arXiv 2307.09288; Falcon:
-/// arXiv 2311.16867; GPT3: arXiv 2005.14165, table 2.1; Llama3: arXiv 2407.21783, table 3), the widths of the first seven also in the
-/// Hermes paper's section V-A3, layers and heads of the last two in the LibraPIM paper's table 2.
-const PRESETS: [Row; 9] = [
+/// arXiv 2311.16867; GPT3: arXiv 2005.14165, table 2.1; Llama3: arXiv 2407.21783, table 3; Bamboo, which has those of Mistral:
+/// arXiv 2310.06825, table 1; Yi: arXiv 2403.04652, table 1; Qwen1.5: its configuration file), the widths of the first seven also in the
+/// Hermes paper's section V-A3, layers and heads of the next two in the LibraPIM paper's table 2.
+const PRESETS: [Row; 15] = [
     ("opt-13b", 40, 5120, 40, 40, 20480, 2, 50272, true, true, false),
     ("opt-30b", 48, 7168, 56, 56, 28672, 2, 50272, true, true, false),
     ("opt-66b", 64, 9216, 72, 72, 36864, 2, 50272, true, true, false),
@@ -91,6 +92,12 @@ const PRESETS: [Row; 9] = [
     ("falcon-40b", 60, 8192, 128, 8, 32768, 2, 65024, true, false, true),
     ("gpt3-175b", 96, 12288, 96, 96, 49152, 2, 50257, true, true, false),
     ("llama3-70b", 80, 8192, 64, 8, 28672, 3, 128256, false, false, true),
+    ("opt-6.7b", 32, 4096, 32, 32, 16384, 2, 50272, true, true, false),
+    ("opt-175b", 96, 12288, 96, 96, 49152, 2, 50272, true, true, false),
+    ("falcon-7b", 32, 4544, 71, 1, 18176, 2, 65024, true, false, true),
+    ("bamboo-7b", 32, 4096, 32, 8, 14336, 3, 32000, false, false, true),
+    ("qwen1.5-4b", 40, 2560, 20, 20, 6912, 3, 151936, false, false, true),
+    ("yi-34b", 60, 7168, 56, 8, 20480, 3, 64000, false, false, true),
 ];
 
 impl LlmShape {
@@ -348,7 +355,8 @@ mod tests {
     #[test]
     fn every_preset_has_its_published_size() {
         // Parameters in billions, biases and norms left out.
-        let billions = [12.9, 29.9, 65.7, 6.7, 13.0, 69.0, 41.3, 174.6, 70.6];
+        let billions =
+            [12.9, 29.9, 65.7, 6.7, 13.0, 69.0, 41.3, 174.6, 70.6, 6.6, 174.6, 6.9, 7.2, 3.9, 34.4];
         for (name, expected) in LlmShape::preset_names().zip(billions) {
             let model = LlmShape::preset(name).unwrap();
             let found = (model.neurons_bytes() + model.resident_bytes()) as f64 / 2e9;

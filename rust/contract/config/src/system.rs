@@ -3,7 +3,7 @@
 //! Read from TOML or a preset, validated once, immutable afterwards. Placement and the time model take their bandwidths and
 //! capacities from here. Bytes are decimal (1 GB = 10^9 bytes) where the sources give decimal figures.
 
-use crate::{ConfigError, LlmShape, parse, presets};
+use crate::{ConfigError, LlmShape, Ssd, parse, presets};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a GB.
@@ -22,6 +22,7 @@ struct RawSystem {
     host: Host,
     dimms: Option<Dimms>,
     price: Option<Price>,
+    ssd: Option<Ssd>,
 }
 
 /// The GPU, or several that share each product.
@@ -155,10 +156,13 @@ pub struct SystemConfig {
     host: Host,
     dimms: Dimms,
     price: Option<Price>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ssd: Option<Ssd>,
 }
 
 // Hermes' system, the same with the other GPUs of its Fig. 15, one for a model that a GPU computes in less time than a synchronisation
-// takes, and systems without NDP-DIMMs: those of PowerInfer's section 8.1, and the five A100 of Hermes' Fig. 17.
+// takes, and systems without NDP-DIMMs: those of PowerInfer's section 8.1, the five A100 of Hermes' Fig. 17, the one of PowerInfer's Fig. 18, and
+// the M1 Max of "LLM in a flash".
 presets!(
     SystemConfig,
     "system",
@@ -169,6 +173,8 @@ presets!(
     "pc-high" => "../presets/systems/pc-high.toml",
     "pc-low" => "../presets/systems/pc-low.toml",
     "a100x5" => "../presets/systems/a100x5.toml",
+    "a100-80gb" => "../presets/systems/a100-80gb.toml",
+    "m1-max" => "../presets/systems/m1-max.toml",
 );
 
 impl SystemConfig {
@@ -181,7 +187,8 @@ impl SystemConfig {
     /// [`ConfigError::Syntax`] for text that is not such a file (unknown keys included), [`ConfigError::OutOfRange`] for a
     /// value that no machine has.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        let RawSystem { name, gpu, bus, channel, host, dimms, price } = parse(text)?;
+        let RawSystem { name, gpu, bus, channel, host, dimms, price, ssd } = parse(text)?;
+        ssd.iter().try_for_each(Ssd::validate)?;
         let some_dimms = if dimms.is_some() { 1.0 } else { 0.0 };
         let dimms = dimms.unwrap_or_default();
         for (key, value, min, max) in [
@@ -231,7 +238,7 @@ impl SystemConfig {
                 ));
             }
         }
-        Ok(Self { name, gpu, bus, channel, host, dimms, price })
+        Ok(Self { name, gpu, bus, channel, host, dimms, price, ssd })
     }
 
     /// The same system, which must have NDP-DIMMs.
@@ -254,6 +261,12 @@ impl SystemConfig {
         }
         self.dimms.count = count;
         Ok(self)
+    }
+
+    /// The same system with this SSD.
+    #[must_use]
+    pub fn with_ssd(self, ssd: Ssd) -> Self {
+        Self { ssd: Some(ssd), ..self }
     }
 
     /// The same system with another time of a synchronisation, in microseconds.
@@ -281,6 +294,13 @@ impl SystemConfig {
         }
         self.bus.bandwidth_gbps = gbps;
         Ok(self)
+    }
+
+    /// The same system with DIMMs that are larger by so many bytes each.
+    #[must_use]
+    pub fn with_more_dimm_bytes(mut self, bytes: u64) -> Self {
+        self.dimms.capacity_gb += bytes as f64 / GB;
+        self
     }
 
     /// The same system with a GPU that has room for all of a model but its neurons, and for so many percent of these.
@@ -350,6 +370,11 @@ impl SystemConfig {
     /// The DIMMs.
     pub fn dimms(&self) -> &Dimms {
         &self.dimms
+    }
+
+    /// The SSD below the DIMMs, if there is one.
+    pub fn ssd(&self) -> Option<&Ssd> {
+        self.ssd.as_ref()
     }
 
     /// Bytes of the memory of all GPUs that weights can take: memory without workspace.
@@ -429,6 +454,21 @@ mod tests {
         let hermes = SystemConfig::preset("hermes").unwrap().having_dimms().unwrap();
         assert_eq!(hermes.usd(), Some(2495.0), "the paper: about $2,500");
         assert_eq!(SystemConfig::preset("a100x5").unwrap().usd(), Some(50_000.0));
+    }
+
+    #[test]
+    fn a_system_may_have_an_ssd() {
+        let system = SystemConfig::preset("hermes").unwrap();
+        assert_eq!(system.ssd(), None);
+        let ssd = Ssd::preset("flash-m1").unwrap();
+        let text = include_str!("../presets/systems/hermes.toml");
+        let own = include_str!("../presets/ssds/flash-m1.toml");
+        let same = SystemConfig::from_toml(&format!("{text}\n[ssd]\n{own}")).unwrap();
+        assert_eq!(same, system.clone().with_ssd(ssd));
+        assert_eq!(system.with_more_dimm_bytes(500_000_000).dimm_bytes(), 32_500_000_000);
+        let error =
+            SystemConfig::from_toml(&format!("{text}\n[ssd]\n{}", own.replace("32 ", "0 "))).unwrap_err();
+        assert!(error.to_string().contains("ssd.threads = 0"), "{error}");
     }
 
     #[test]

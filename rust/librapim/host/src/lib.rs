@@ -40,7 +40,7 @@ pub mod shared;
 pub mod times;
 pub mod timing;
 
-pub use batch::{Arrangement, Outcome, Prompt, Text, groups_of, run_arranged, run_batch};
+pub use batch::{Arrangement, Outcome, Prompt, Text, groups_of, run_arranged, run_batch, sizes_of};
 pub use error::PimError;
 pub use machine::Machine;
 pub use pins::Pins;

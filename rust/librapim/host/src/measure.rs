@@ -21,6 +21,7 @@ use ndp_offloading::npu::{NpuTime, NpuTimes};
 use ndp_offloading::work::Matrix;
 use ndp_offloading::{AnalyticTimes, DeviceTimes, Hardware, KvMapping, Model, Picos};
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// Clocks after which a measurement is given up.
 const PATIENCE: u64 = 10_000_000;
@@ -193,8 +194,8 @@ impl MeasuredMemory {
         }
         let mut of_inputs = BTreeMap::new();
         for matrix in model.ffn_parts().chain([model.qkv(), model.projection()]) {
-            if !of_inputs.contains_key(&matrix.inputs) {
-                of_inputs.insert(matrix.inputs, broadcasts(config, matrix.inputs)?);
+            if let Entry::Vacant(vacant) = of_inputs.entry(matrix.inputs) {
+                vacant.insert(broadcasts(config, matrix.inputs)?);
             }
         }
         Ok(Self {

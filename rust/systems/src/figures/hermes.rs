@@ -1,7 +1,7 @@
 //! What the evaluation of Hermes states (section V).
 
 use super::study::mean;
-use super::{Item, Study};
+use super::{Item, Study, contradicted, item, known};
 use crate::assumption::Key;
 use crate::error::SystemsError;
 use crate::machine::Workload;
@@ -119,24 +119,6 @@ fn deja_vu_bus(study: &Study<'_>) -> Value {
 /// A system's price.
 fn usd(system: &str) -> Value {
     Ok(SystemConfig::preset(system)?.usd().unwrap_or(f64::NAN))
-}
-
-const fn item(
-    figure: &'static str,
-    item: &'static str,
-    unit: &'static str,
-    paper: f64,
-    value: fn(&Study<'_>) -> Value,
-) -> Item {
-    Item { figure, item, unit, paper, value, contradiction: None, known: None, tried: None }
-}
-
-const fn contradicted(item: Item, why: &'static str) -> Item {
-    Item { contradiction: Some(why), ..item }
-}
-
-const fn known(item: Item, why: &'static str) -> Item {
-    Item { known: Some(why), ..item }
 }
 
 /// What the scheduler's numbers are tried with.

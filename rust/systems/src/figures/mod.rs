@@ -4,8 +4,11 @@
 //! one value for all figures of a paper. What differs by more than [`BAND`] gets a cause: the one assumption whose change
 //! by itself makes it agree, or two numbers of the paper that exclude each other.
 
+mod flash;
 mod hermes;
 pub mod librapim;
+mod measured;
+mod powerinfer;
 mod study;
 
 pub use study::{Designs, Study, TraceSetting};
@@ -24,18 +27,26 @@ pub const BAND: f64 = 0.15;
 pub enum Paper {
     /// Hermes (HPCA 2025).
     Hermes,
+    /// PowerInfer (SOSP 2024).
+    #[cfg_attr(feature = "clap", value(name = "powerinfer"))]
+    PowerInfer,
+    /// LLM in a flash (arXiv 2312.11514, version 1).
+    Flash,
     /// LibraPIM.
+    #[cfg_attr(feature = "clap", value(name = "librapim"))]
     LibraPim,
 }
 
 impl Paper {
     /// All.
-    pub const ALL: [Self; 2] = [Self::Hermes, Self::LibraPim];
+    pub const ALL: [Self; 4] = [Self::Hermes, Self::PowerInfer, Self::Flash, Self::LibraPim];
 
     /// As on the command line, and the name of its set of assumptions.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hermes => "hermes",
+            Self::PowerInfer => "powerinfer",
+            Self::Flash => "flash",
             Self::LibraPim => "librapim",
         }
     }
@@ -44,8 +55,30 @@ impl Paper {
     pub fn items(self) -> &'static [Item] {
         match self {
             Self::Hermes => hermes::ITEMS,
+            Self::PowerInfer => powerinfer::ITEMS,
+            Self::Flash => flash::ITEMS,
             Self::LibraPim => librapim::ITEMS,
         }
+    }
+}
+
+/// What the number of a paper is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Bound {
+    /// The number itself.
+    Exact,
+    /// No more than it.
+    AtMost,
+    /// No less than it.
+    AtLeast,
+}
+
+impl Bound {
+    /// Whether ours over the paper's is within [`BAND`].
+    fn agrees(self, ratio: f64) -> bool {
+        let slack = BAND + 1e-9;
+        (self == Self::AtMost || ratio >= 1.0 - slack) && (self == Self::AtLeast || ratio <= 1.0 + slack)
     }
 }
 
@@ -60,14 +93,55 @@ pub struct Item {
     pub unit: &'static str,
     /// The paper's number.
     pub paper: f64,
-    /// Ours.
+    /// Whether it is a bound.
+    pub bound: Bound,
+    /// Ours, or [`SystemsError::NotComputed`].
     pub value: fn(&Study<'_>) -> Result<f64, SystemsError>,
     /// Two numbers of the paper that exclude each other, if it is that.
     pub contradiction: Option<&'static str>,
-    /// Why it differs, if that is known; no assumption is looked for then.
+    /// Why it differs or is not computed, if that is known; no assumption is looked for then.
     pub known: Option<&'static str>,
     /// Values of assumptions that are tried in search of a cause, for a number that takes long; a fine grid of all assumptions for others.
     pub tried: Option<&'static [(Key, &'static [f64])]>,
+}
+
+/// An item that is computed.
+const fn item(
+    figure: &'static str,
+    item: &'static str,
+    unit: &'static str,
+    paper: f64,
+    value: fn(&Study<'_>) -> Result<f64, SystemsError>,
+) -> Item {
+    let bound = Bound::Exact;
+    Item { figure, item, unit, paper, bound, value, contradiction: None, known: None, tried: None }
+}
+
+/// An item that nothing here computes, and why.
+const fn missing(
+    figure: &'static str,
+    what: &'static str,
+    unit: &'static str,
+    paper: f64,
+    why: &'static str,
+) -> Item {
+    Item { known: Some(why), ..item(figure, what, unit, paper, |_| Err(SystemsError::NotComputed)) }
+}
+
+const fn at_most(item: Item) -> Item {
+    Item { bound: Bound::AtMost, ..item }
+}
+
+const fn at_least(item: Item) -> Item {
+    Item { bound: Bound::AtLeast, ..item }
+}
+
+const fn contradicted(item: Item, why: &'static str) -> Item {
+    Item { contradiction: Some(why), ..item }
+}
+
+const fn known(item: Item, why: &'static str) -> Item {
+    Item { known: Some(why), ..item }
 }
 
 /// One row of the table.
@@ -83,41 +157,50 @@ pub struct Row {
     pub unit: &'static str,
     /// The paper's number.
     pub paper: f64,
-    /// What follows from stated parameters alone.
+    /// Whether it is a bound.
+    pub bound: Bound,
+    /// What follows from stated parameters alone; not a number (`null` in JSON) if nothing here computes it.
     pub stated: f64,
-    /// What follows from the paper's set of assumptions.
+    /// What follows from the paper's set of assumptions, or not a number.
     pub fitted: f64,
-    /// Ours, fitted, over the paper's.
+    /// Ours, fitted, over the paper's, or not a number.
     pub ratio: f64,
-    /// Why it differs by more than [`BAND`]; empty if it does not.
+    /// Why it differs by more than [`BAND`], or is not computed; empty if it agrees.
     pub cause: String,
 }
 
 impl Row {
     /// The row of an item, of which the two values and the cause are known.
     pub fn new(paper: Paper, item: &Item, (stated, fitted, cause): (f64, f64, String)) -> Self {
-        let Item { figure, item, unit, paper: number, .. } = *item;
+        let Item { figure, item, unit, paper: number, bound, .. } = *item;
         Self {
             paper_name: paper.name(),
             figure,
             item,
             unit,
             paper: number,
+            bound,
             stated,
             fitted,
-            ratio: fitted / number,
+            ratio: ratio(fitted, number),
             cause,
         }
     }
 
     /// Whether it is within [`BAND`].
     pub fn agrees(&self) -> bool {
-        within(self.ratio)
+        self.bound.agrees(self.ratio)
+    }
+
+    /// Whether there is a number of ours.
+    pub fn computed(&self) -> bool {
+        !self.fitted.is_nan()
     }
 }
 
-fn within(ratio: f64) -> bool {
-    (ratio - 1.0).abs() <= BAND + 1e-9
+/// Ours over the paper's; nothing agrees with nothing.
+fn ratio(ours: f64, paper: f64) -> f64 {
+    if ours == paper { 1.0 } else { ours / paper }
 }
 
 /// The row of an item.
@@ -127,14 +210,20 @@ fn within(ratio: f64) -> bool {
 pub fn row(paper: Paper, item: &Item, designs: &Designs) -> Result<Row, SystemsError> {
     let sets = [Assumptions::preset("stated")?, Assumptions::preset(paper.name())?];
     let value = |set: &Assumptions| (item.value)(&Study::new(set, designs));
-    let [stated, fitted] = [value(&sets[0])?, value(&sets[1])?];
-    let ratio = fitted / item.paper;
-    let cause = if within(ratio) {
+    let fitted = match value(&sets[1]) {
+        Err(SystemsError::NotComputed) => {
+            let cause = format!("Not computed: {}.", item.known.unwrap_or("no reason is given"));
+            return Ok(Row::new(paper, item, (f64::NAN, f64::NAN, cause)));
+        }
+        other => other?,
+    };
+    let stated = value(&sets[0])?;
+    let cause = if item.bound.agrees(ratio(fitted, item.paper)) {
         String::new()
     } else {
         let found = match item.known {
             Some(why) => format!("{why}."),
-            None => remedy(item, &sets[1], designs)?,
+            None => remedy(item, &sets[1], designs)?.in_words(&sets[1]),
         };
         match item.contradiction {
             Some(why) => format!("{found} The paper contradicts itself: {why}."),
@@ -164,8 +253,53 @@ fn distance(key: Key, a: f64, b: f64) -> f64 {
     if low > 0.0 { (a / b).ln().abs() / (high / low).ln() } else { (a - b).abs() / (high - low) }
 }
 
-/// The assumption that has to change least, relative to its range, to make an item agree; in a sentence.
-fn remedy(item: &Item, set: &Assumptions, designs: &Designs) -> Result<String, SystemsError> {
+/// Halvings of the interval between two points.
+const HALVINGS: usize = 30;
+
+/// The value between `low` and `high` at which `is` changes from what it is at `low`.
+fn crossing(mut low: f64, mut high: f64, at_low: bool, is: impl Fn(f64) -> Option<bool>) -> Option<f64> {
+    for _ in 0..HALVINGS {
+        let middle = low.midpoint(high);
+        if is(middle)? == at_low { low = middle } else { high = middle }
+    }
+    Some(low.midpoint(high))
+}
+
+/// What would make an item agree.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Remedy {
+    /// An assumption with this value.
+    Agrees(Key, f64),
+    /// An assumption with this value, and what follows from it, which is within [`BAND`].
+    Near(Key, f64, f64),
+    /// No assumption; this one comes nearest, and what follows from it.
+    Far(Key, f64, f64),
+    /// It depends on none.
+    None,
+}
+
+impl Remedy {
+    /// As a sentence.
+    fn in_words(self, set: &Assumptions) -> String {
+        let change = |key: Key, value: f64| {
+            let unit = if key.unit().is_empty() { String::new() } else { format!(" {}", key.unit()) };
+            format!("{} = {}{unit} in place of {}", key.name(), short(value), short(set.get(key)))
+        };
+        match self {
+            Self::Agrees(key, value) => format!("Agrees with {}.", change(key, value)),
+            Self::Near(key, value, found) => format!("With {} it is {}.", change(key, value), short(found)),
+            Self::Far(key, value, found) => format!(
+                "No single assumption makes it agree; {} comes nearest, with {}.",
+                change(key, value),
+                short(found)
+            ),
+            Self::None => "It depends on no assumption.".to_owned(),
+        }
+    }
+}
+
+/// The assumption that has to change least, relative to its range, to make an item agree.
+fn remedy(item: &Item, set: &Assumptions, designs: &Designs) -> Result<Remedy, SystemsError> {
     let all: Vec<(Key, Vec<f64>)> = match item.tried {
         Some(tried) => tried.iter().map(|(key, values)| (*key, values.to_vec())).collect(),
         None => Key::ALL.into_iter().map(|key| (key, grid(key))).collect(),
@@ -198,29 +332,26 @@ fn remedy(item: &Item, set: &Assumptions, designs: &Designs) -> Result<String, S
             if (below < 0.0) == (above < 0.0) || key.is_switch() {
                 continue;
             }
-            let value = a + (b - a) * below / (below - above);
-            // Between two of few values nobody has looked; the item has to agree there.
-            let agrees = within(ours(key, value)? / item.paper);
+            // A number that takes long is looked at once between two values; the item has to agree there.
+            let value = if item.tried.is_some() {
+                Some(a + (b - a) * below / (below - above))
+            } else {
+                crossing(a, b, below < 0.0, |value| Some(ours(key, value).ok()? < item.paper))
+            };
+            let Some(value) = value else { continue };
+            let agrees = item.bound.agrees(ratio(ours(key, value)?, item.paper));
             if agrees && best.is_none_or(|(least, ..)| distance(key, value, now) < least) {
                 best = Some((distance(key, value, now), key, value));
             }
         }
     }
-    let say = |key: Key, value: f64| {
-        let unit = if key.unit().is_empty() { String::new() } else { format!(" {}", key.unit()) };
-        format!("{} = {}{unit} in place of {}", key.name(), short(value), short(set.get(key)))
-    };
     Ok(match (best, nearest) {
-        (Some((_, key, value)), _) => format!("Agrees with {}.", say(key, value)),
-        (None, Some((off, key, value, found))) if within(1.0 + off / item.paper) => {
-            format!("With {} it is {}.", say(key, value), short(found))
+        (Some((_, key, value)), _) => Remedy::Agrees(key, value),
+        (None, Some((_, key, value, found))) if item.bound.agrees(ratio(found, item.paper)) => {
+            Remedy::Near(key, value, found)
         }
-        (None, Some((_, key, value, found))) => format!(
-            "No single assumption makes it agree; {} comes nearest, with {}.",
-            say(key, value),
-            short(found)
-        ),
-        (None, None) => "It depends on no assumption.".to_owned(),
+        (None, Some((_, key, value, found))) => Remedy::Far(key, value, found),
+        (None, None) => Remedy::None,
     })
 }
 
@@ -286,4 +417,52 @@ pub fn sensitivity(setting: Option<(Key, f64)>, designs: &Designs) -> Result<Sen
 fn short(value: f64) -> String {
     let digits = (2 - value.abs().max(1e-9).log10().floor() as i32).clamp(0, 6) as usize;
     format!("{value:.digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_remedy_makes_its_item_agree() {
+        let designs = Designs::default();
+        let mut agreeing = 0;
+        for paper in [Paper::PowerInfer, Paper::Flash] {
+            let set = Assumptions::preset(paper.name()).unwrap();
+            let ours = |item: &Item, set: &Assumptions| (item.value)(&Study::new(set, &designs));
+            for item in paper.items() {
+                let Ok(now) = ours(item, &set) else { continue };
+                let agrees = |value: f64| item.bound.agrees(ratio(value, item.paper));
+                if agrees(now) {
+                    continue;
+                }
+                match remedy(item, &set, &designs).unwrap() {
+                    Remedy::Agrees(key, value) => {
+                        assert!(key.range()[0] <= value && value <= key.range()[1]);
+                        let found = ours(item, &set.with(key, value)).unwrap();
+                        assert!(agrees(found), "{}: {} {value}: {found}", item.item, key.name());
+                        agreeing += 1;
+                    }
+                    Remedy::Near(key, value, found) => {
+                        assert!(agrees(found) && found == ours(item, &set.with(key, value)).unwrap());
+                    }
+                    Remedy::Far(key, value, found) => {
+                        assert!(!agrees(found) && found == ours(item, &set.with(key, value)).unwrap());
+                    }
+                    Remedy::None => {}
+                }
+            }
+        }
+        assert!(agreeing > 15, "{agreeing}");
+    }
+
+    #[test]
+    fn bounds_hold_on_one_side() {
+        let agrees = |bound: Bound| [0.5, 0.86, 1.14, 2.0].map(|ratio| bound.agrees(ratio));
+        assert_eq!(agrees(Bound::Exact), [false, true, true, false]);
+        assert_eq!(agrees(Bound::AtMost), [true, true, true, false]);
+        assert_eq!(agrees(Bound::AtLeast), [false, true, true, true]);
+        assert!(!Bound::Exact.agrees(f64::NAN));
+        assert_eq!((ratio(0.0, 0.0), ratio(3.0, 2.0)), (1.0, 1.5));
+    }
 }

@@ -13,10 +13,11 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// Cores of the DIMMs by name, and what traces show; each is computed once.
+/// Cores of the DIMMs and systems by name, and what traces show; each is computed once.
 #[derive(Default)]
 pub struct Designs {
     all: RefCell<BTreeMap<String, Rc<DimmModel>>>,
+    systems: RefCell<BTreeMap<String, Rc<SystemConfig>>>,
     traces: RefCell<BTreeMap<String, Rc<TraceStudy>>>,
 }
 
@@ -38,6 +39,19 @@ impl Designs {
         }
         let made = Rc::new(DimmModel::new(&DesignConfig::preset(name)?));
         self.all.borrow_mut().insert(name.to_owned(), made.clone());
+        Ok(made)
+    }
+
+    /// A system.
+    ///
+    /// # Errors
+    /// [`SystemsError::Config`] for a name that there is not.
+    pub fn system(&self, name: &str) -> Result<Rc<SystemConfig>, SystemsError> {
+        if let Some(found) = self.systems.borrow().get(name) {
+            return Ok(found.clone());
+        }
+        let made = Rc::new(SystemConfig::preset(name)?);
+        self.systems.borrow_mut().insert(name.to_owned(), made.clone());
         Ok(made)
     }
 }
@@ -118,8 +132,21 @@ impl<'a> Study<'a> {
         policy: Policy,
         work: &Workload,
     ) -> Result<Run, SystemsError> {
+        self.on(system, design, |machine| policy.run(machine, work))
+    }
+
+    /// Whatever is computed on a system whose DIMMs have the core `design`.
+    ///
+    /// # Errors
+    /// Those of `value`, and as [`Designs::get`].
+    pub fn on<T>(
+        &self,
+        system: &SystemConfig,
+        design: &str,
+        value: impl FnOnce(&Machine<'_>) -> Result<T, SystemsError>,
+    ) -> Result<T, SystemsError> {
         let dimms = self.designs.get(design)?;
-        policy.run(&Machine { system, assumptions: self.assumptions, dimms: &dimms }, work)
+        value(&Machine { system, assumptions: self.assumptions, dimms: &dimms })
     }
 
     /// Hermes' scheduler on a synthetic trace of a model.
@@ -141,7 +168,28 @@ impl<'a> Study<'a> {
     /// As [`Policy::run`].
     pub fn run(&self, system: &str, policy: Policy, model: &str, batch: u32) -> Result<Run, SystemsError> {
         let work = Workload::new(&LlmShape::preset(model)?, 128, 128, batch)?;
-        self.run_on(&SystemConfig::preset(system)?, "hermes", policy, &work)
+        self.run_on(&*self.designs.system(system)?, "hermes", policy, &work)
+    }
+
+    /// A system by name.
+    ///
+    /// # Errors
+    /// As [`Designs::system`].
+    pub fn system(&self, name: &str) -> Result<Rc<SystemConfig>, SystemsError> {
+        self.designs.system(name)
+    }
+
+    /// What an item gives with another value of an assumption.
+    ///
+    /// # Errors
+    /// Those of `value`.
+    pub fn with<T>(
+        &self,
+        key: Key,
+        value: f64,
+        item: impl FnOnce(&Study<'_>) -> Result<T, SystemsError>,
+    ) -> Result<T, SystemsError> {
+        item(&Study::new(&self.assumptions.with(key, value), self.designs))
     }
 }
 

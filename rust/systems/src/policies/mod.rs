@@ -1,7 +1,10 @@
 //! Who computes what: each policy from its own paper's description.
 
+pub(crate) mod flash;
 mod hermes;
+mod llama_cpp;
 mod offload;
+mod powerinfer;
 mod tensor_rt;
 
 pub use hermes::hot_share;
@@ -63,6 +66,28 @@ policies! {
     Hermes "hermes" hermes::hermes;
     /// All weights in the memory of several GPUs, each product shared by all of them (TensorRT-LLM).
     TensorRtLlm "tensorrt-llm" tensor_rt::tensor_rt;
+    /// All weights in the memory of one GPU (vLLM).
+    VLlm "vllm" tensor_rt::vllm;
+    /// Whole layers on the GPU, the others on the host's processor, one after the other (llama.cpp).
+    LlamaCpp "llama-cpp" llama_cpp::llama_cpp;
+    /// A small model proposes tokens, the large one verifies several at once and streams over the bus for it (SpecInfer).
+    SpecInfer "specinfer" llama_cpp::spec_infer;
+    /// As llama-cpp, but only predicted heads and neurons are computed (PowerInfer, "+PO").
+    PowerInferOperators "powerinfer-operators" powerinfer::operators;
+    /// Attention and neurons at random on the GPU, the others on the host's processor, both at the same time (PowerInfer, "+Engine").
+    PowerInferEngine "powerinfer-engine" powerinfer::engine;
+    /// The most frequent heads and neurons on the GPU, the others on the host's processor, both at the same time (PowerInfer).
+    PowerInfer "powerinfer" powerinfer::powerinfer;
+    /// All weights are read from flash for each token (LLM in a flash, "naive").
+    FlashNaive "flash-naive" flash::naive;
+    /// Half of the weights are in memory, the others are read from flash for each token.
+    FlashHalf "flash-half" flash::half;
+    /// Attention is in memory, rows of the MLP are read from flash if they are predicted to be active.
+    FlashPredictor "flash-predictor" flash::predictor;
+    /// As flash-predictor, but rows stay in memory for some tokens.
+    FlashWindow "flash-window" flash::window;
+    /// As flash-window, with the weights of a neuron in one chunk (LLM in a flash).
+    FlashBundles "flash-bundles" flash::bundles;
 }
 
 /// Refuses a machine that has less memory than is needed, in bytes.

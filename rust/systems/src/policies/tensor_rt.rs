@@ -1,4 +1,4 @@
-//! TensorRT-LLM on several GPUs with tensor parallelism (Hermes, section V-F).
+//! All weights in the memory of GPUs: TensorRT-LLM on several with tensor parallelism (Hermes, section V-F), vLLM on one (PowerInfer, section 8.3.5).
 
 use super::fits;
 use crate::assumption::Key;
@@ -6,16 +6,31 @@ use crate::error::SystemsError;
 use crate::machine::{Machine, Workload};
 use crate::run::{Device, Run, Step, Steps};
 
-/// All weights on the GPUs.
-pub fn tensor_rt(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+/// All weights on the GPUs, of whose bandwidth products reach such a share.
+fn on_gpus(
+    policy: &'static str,
+    machine: &Machine<'_>,
+    work: &Workload,
+    share: f64,
+) -> Result<Run, SystemsError> {
     let bytes = work.weight_bytes();
-    fits("tensorrt-llm", "GPU memory", bytes + work.kv_bytes(), machine.gpu_bytes(), machine)?;
+    fits(policy, "GPU memory", bytes + work.kv_bytes(), machine.gpu_bytes(), machine)?;
     let mut prefill = Steps::default();
     let flop = machine.gpu_flop_ns(work.prefill_flop());
     prefill.add(1.0, Step::new("prefill").with(Device::Gpu, flop.max(machine.gpu_read_ns(bytes)), bytes));
     let mut token = Steps::default();
     let read = bytes + work.kv_bytes();
-    let ns = machine.gpu_product_ns(work, read) / machine.assumed(Key::TensorParallel);
+    let ns = machine.gpu_product_ns(work, read) / share;
     token.add(1.0, Step::new("layers").with(Device::Gpu, ns, read));
     Ok(Run { batch: work.batch, output: work.output, prefill, token, resident: 1.0 })
+}
+
+/// TensorRT-LLM.
+pub fn tensor_rt(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+    on_gpus("tensorrt-llm", machine, work, machine.assumed(Key::TensorParallel))
+}
+
+/// vLLM.
+pub fn vllm(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+    on_gpus("vllm", machine, work, 1.0)
 }

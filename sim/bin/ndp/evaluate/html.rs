@@ -3,7 +3,7 @@
 use crate::energy;
 use ndp_report::{BarChart, LineChart, Report, ReportError, Series};
 use ndp_scheduler::Policy;
-use ndp_sim::system::{Evaluation, Operation, PolicyResult, TokenFigures};
+use ndp_sim::system::{Evaluation, FlashSummary, Operation, PolicyResult, TokenFigures};
 
 /// The operations of a token, as the bars name them.
 const OPERATIONS: [(&str, &[Operation]); 5] = [
@@ -44,6 +44,11 @@ pub fn html(result: &Evaluation) -> Result<String, ReportError> {
             let title = format!("Where a token's energy goes, policy {}", policy.policy);
             report = energy::section(report, &title, found)?;
         }
+    }
+    let flash: Vec<(&str, &FlashSummary)> =
+        result.policies.iter().filter_map(|p| Some((p.policy.name(), p.flash.as_ref()?))).collect();
+    if !flash.is_empty() {
+        report = crate::system::flash::section(report, &flash)?;
     }
     if !result.ablation.is_empty() {
         let labels = result.ablation.iter().map(|a| format!("{} -> {}", a.from, a.to));

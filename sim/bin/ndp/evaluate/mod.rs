@@ -5,7 +5,7 @@ mod table;
 
 use crate::args::{check_weights, weight_format};
 use crate::energy::EnergyArgs;
-use crate::system::args::{LinksChoice, PlacementArg, PolicyChoice};
+use crate::system::args::{FlashArgs, LinksChoice, PlacementArg, PolicyChoice};
 use crate::tools::traced_model;
 use anyhow::{Context, Result, ensure};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
@@ -30,7 +30,8 @@ use std::path::PathBuf;
     ndp generate --config tiny --dimms 4 --system small --backend cycles --load backdoor --trace t.trace\n  \
     ndp evaluate --config tiny --dimms 4 --system small --gpu-percent 20 --trace t.trace --policy hermes --positions 256")]
 pub struct Args {
-    /// Model of the trace: opt-13b, opt-30b, opt-66b, llama2-7b, llama2-13b, llama2-70b, falcon-40b, llama3-70b, gpt3-175b or a path ending in .toml.
+    /// Model of the trace: opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, llama2-7b, llama2-13b, llama2-70b, falcon-7b, falcon-40b, llama3-70b,
+    /// gpt3-175b, bamboo-7b, qwen1.5-4b, yi-34b or a path ending in .toml.
     /// The one that the trace names if left out; a name that is none of these stands for a small OPT of the trace's sizes.
     #[arg(long)]
     llm: Option<String>,
@@ -91,6 +92,9 @@ pub struct Args {
     /// Write a report with charts, a single file.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+    /// Neurons on an SSD.
+    #[command(flatten)]
+    flash: FlashArgs,
     /// Energy.
     #[command(flatten)]
     energy: EnergyArgs,
@@ -104,10 +108,10 @@ pub fn run(args: &Args) -> Result<()> {
     let files = FileSet::new().input("the trace", &args.trace).configuration("the system", &args.system);
     let files = files.configuration("the configuration", &args.config);
     let files = args.llm.iter().fold(files, |files, model| files.configuration("the model", model));
-    let files = args.placement.files(args.energy.files(files));
+    let files = args.placement.files(args.energy.files(args.flash.files(files)));
     files.optional("--html", args.html.as_ref()).check()?;
     let design = DesignConfig::load(&args.config)?;
-    let mut system = SystemConfig::load(&args.system)?.having_dimms()?;
+    let mut system = args.flash.with_ssd(SystemConfig::load(&args.system)?.having_dimms()?)?;
     if let Some(dimms) = args.dimms {
         system = system.with_dimms(dimms)?;
     }
@@ -144,6 +148,7 @@ pub fn run(args: &Args) -> Result<()> {
         positions: args.positions.map(|positions| positions as usize),
         tokens: args.tokens,
         fast: args.fast,
+        flash: args.flash.options(),
         energy: Some(args.energy.constants(&design, system.name())?),
         placement: args.placement.load(&NeuronShape::of(&model), dimms)?,
         ..EvaluateOptions::default()

@@ -3,7 +3,7 @@
 use ndp_sim::system::Evaluation;
 
 use crate::energy;
-use crate::system::time;
+use crate::system::{flash, time};
 
 /// Prints tables, those of energy if they are asked for.
 pub fn print(result: &Evaluation, with_energy: bool) {
@@ -64,6 +64,7 @@ pub fn print(result: &Evaluation, with_energy: bool) {
     for p in &result.policies {
         say!("\n{}", p.policy.name());
         time::print(&p.time);
+        p.flash.iter().for_each(flash::print);
         if let Some(found) = p.energy.as_ref().filter(|_| with_energy) {
             energy::print(found);
         }

@@ -2,7 +2,9 @@
 
 use crate::args::{RecordArgs, UnitArgs, weight_format};
 use crate::golden;
-use crate::system::args::{LinksChoice, PlacementArg, PolicyChoice, PredictorChoice, bit_error_rate};
+use crate::system::args::{
+    FlashArgs, LinksChoice, PlacementArg, PolicyChoice, PredictorChoice, bit_error_rate,
+};
 use crate::temperature::temperature_percent;
 use crate::tools::workspace_path;
 use anyhow::Context;
@@ -123,6 +125,9 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = 20, requires = "dimms",
         value_parser = clap::value_parser!(u32).range(0..=100))]
     pub gpu_percent: u32,
+    /// Neurons on an SSD.
+    #[command(flatten)]
+    pub flash: FlashArgs,
     /// Chart of where the time goes, as SVG
     #[arg(long, value_name = "FILE.svg")]
     pub chart: Option<PathBuf>,

@@ -23,7 +23,7 @@ use crate::stream::TextStream;
 use crate::system;
 use crate::tools::{Tools, grouped, load_model, quantisation_text, workspace_path};
 use crate::verdict::Verdict;
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_files::{OutputFile, Progress};
 use ndp_model::{Generation, LayerSparsity, QuantisationError, generate};
@@ -77,7 +77,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let files = args.records.files(unit.files()).optional("--chart", args.chart.as_ref());
     let own = workspace_path("golden/model");
     let files = files.optional("--html", args.html.as_ref()).optional("--trace", args.trace.as_ref());
-    let files = args.placement.files(files.configuration("the system", &args.system));
+    let files = args.placement.files(args.flash.files(files.configuration("the system", &args.system)));
     let files = files.input_folder("part of the model", args.model.as_ref().unwrap_or(&own));
     files.input_folder("a stored text", workspace_path("golden/generate")).check()?;
     let config = DesignConfig::load(&unit.config)?;
@@ -93,6 +93,10 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     } else {
         return system::run(args, &job, (&model, &config));
     }
+    ensure!(
+        args.flash.flash_resident.is_none(),
+        "--flash-resident needs --dimms: a single core holds all neurons"
+    );
     let recorded_products = if args.records.is_asked() { args.timeline_products } else { 0 };
     let backend = CoreBackend::open(&config, &GemvOptions { recorded_products, ..unit.options(seed) })?;
     let mut backend = backend.with_neurons(args.neurons);

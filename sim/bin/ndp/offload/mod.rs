@@ -26,6 +26,7 @@ use std::path::{Path, PathBuf};
 #[command(after_help = "Examples:\n  \
     ndp offload --llm llama3-70b\n  \
     ndp offload --llm llama3-70b --system npu-aim --system attacc --system neupims --system librapim\n  \
+    ndp offload --llm llama3-70b --batches 128,256 --sequences 512,4096 --html systems.html\n  \
     ndp offload --llm llama3-70b --formula --hardware librapim-published --batches 128\n  \
     ndp offload --llm gpt3-175b --sequences 512,4096 --batches 128,384 --json > grid.json\n  \
     ndp offload --llm gpt3-175b --sequences 4096 --batches 384 --step step.json --mode dex+dbo\n  \
@@ -89,6 +90,9 @@ pub struct Args {
     /// Constants of the NPU's energy: npu-65tflops or a path ending in .toml.
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "npu-65tflops")]
     energy_npu: String,
+    /// Write a report with charts: the systems of --system, or the paper's.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
@@ -190,7 +194,7 @@ pub fn run(args: &Args) -> Result<()> {
     let files = files.configuration("the memory's energy", &args.energy_memory);
     let files = files.configuration("the NPU's energy", &args.energy_npu);
     let files = args.times.iter().fold(files, |files, path| files.input("the table of times", path));
-    let files = files.optional("--step", args.step.as_ref());
+    let files = files.optional("--step", args.step.as_ref()).optional("--html", args.html.as_ref());
     files.optional("--sample-times", args.sample_times.as_ref()).check()?;
     let mut model = Model::of(&LlmShape::preset(&args.llm)?);
     if args.no_gqa {
@@ -230,12 +234,19 @@ pub fn run(args: &Args) -> Result<()> {
             cells.push(cell.with_context(|| format!("sequence {sequence}, batch {batch}"))?);
         }
     }
+    let times = match (&args.times, args.formula) {
+        (Some(_), _) => "table",
+        (None, true) => "formula",
+        (None, false) => "device model",
+    };
+    if let Some(path) = &args.html {
+        let systems = if args.system.is_empty() { &systems::PAPER[..] } else { &args.system };
+        let file = OutputFile::create(path)?;
+        let page =
+            systems::html(&model, &hardware, &cells, systems, times).context("cannot draw the report")?;
+        file.finish(|out| out.write_all(page.as_bytes()))?;
+    }
     if args.json {
-        let times = match (&args.times, args.formula) {
-            (Some(_), _) => "table",
-            (None, true) => "formula",
-            (None, false) => "device model",
-        };
         let report = Report {
             model: &model,
             memory: &config,

@@ -123,7 +123,8 @@ pub fn page(outcome: &Outcome) -> Result<Page> {
         for figure in in_order {
             let of_figure: Vec<&Row> = rows.iter().copied().filter(|row| row.figure == figure).collect();
             report = report.section(&format!("{paper}, {figure}"));
-            for (index, group) in groups(&of_figure).iter().enumerate() {
+            let computed: Vec<&Row> = of_figure.iter().copied().filter(|row| row.computed()).collect();
+            for (index, group) in groups(&computed).iter().enumerate() {
                 let svg = chart(&format!("{paper}, {figure}"), group)?;
                 report = report.chart(&svg);
                 charts.push((file_name(paper, figure, index), svg));

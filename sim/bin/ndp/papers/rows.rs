@@ -91,8 +91,11 @@ fn name(paper: Paper, item: &Item) -> String {
     format!("{} {} {}", paper.name(), item.figure, item.item)
 }
 
-/// Four significant digits.
+/// Four significant digits; a dash for what is not computed.
 pub fn number(value: f64) -> String {
+    if value.is_nan() {
+        return "-".to_owned();
+    }
     if value == 0.0 || !value.is_finite() {
         return format!("{value}");
     }
@@ -124,7 +127,9 @@ pub fn csv(rows: &[&Row]) -> String {
 /// How many agree.
 pub fn agreeing(rows: &[&Row]) -> String {
     let count = rows.iter().filter(|row| row.agrees()).count();
-    format!("{count} of {} within {:.0} %", rows.len(), 100.0 * BAND)
+    let computed = rows.iter().filter(|row| row.computed()).count();
+    let text = format!("{count} of {computed} within {:.0} %", 100.0 * BAND);
+    if computed == rows.len() { text } else { format!("{text}, {} not computed", rows.len() - computed) }
 }
 
 /// Rows as a Markdown table.
@@ -161,16 +166,12 @@ pub fn markdown(rows: &[&Row], sensitivity: &[Sensitivity]) -> String {
 pub fn print(outcome: &Outcome) {
     for (name, rows) in outcome.by_paper() {
         say!("{name}: {}\n", agreeing(&rows));
-        say!("{:<13}{:<62}{:>10}{:>10}{:>10}{:>8}", "figure", "what", "paper", "stated", "fitted", "ratio");
+        say!("{:<14}{:<62}{:>10}{:>10}{:>10}{:>8}", "figure", "what", "paper", "stated", "fitted", "ratio");
         for row in &rows {
             let [paper, stated, fitted] = [row.paper, row.stated, row.fitted].map(number);
+            let ratio = if row.computed() { format!("{:.2}", row.ratio) } else { number(row.ratio) };
             let mark = if row.agrees() { ' ' } else { '*' };
-            say!(
-                "{:<13}{:<62}{paper:>10}{stated:>10}{fitted:>10}{:>7.2}{mark}",
-                row.figure,
-                row.item,
-                row.ratio
-            );
+            say!("{:<14}{:<62}{paper:>10}{stated:>10}{fitted:>10}{ratio:>7}{mark}", row.figure, row.item);
         }
         for row in rows.iter().filter(|row| !row.cause.is_empty()) {
             say!("\n* {}, {}: {}", row.figure, row.item, row.cause);

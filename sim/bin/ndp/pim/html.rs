@@ -19,6 +19,7 @@ pub fn html(
     figures: &[Figures],
     runs: &[(Mode, Ran)],
     alone: &[Generation],
+    reason: Option<&str>,
 ) -> Result<String, ReportError> {
     let channels = figures.first().map_or(0, |f| f.channels.len());
     let title = format!("{} requests, {channels} channels of {}", args.prompt.len(), args.memory);
@@ -40,6 +41,9 @@ pub fn html(
         report = report.paragraph(&format!("\u{201c}{prompt}\u{2009}|\u{2009}{}\u{201d}", generation.text));
     }
     report = summary(report, figures)?;
+    if let Some(reason) = reason {
+        report = report.paragraph(reason);
+    }
     report = bytes(report, figures)?;
     report = energy(report, figures)?;
     report = each_channel(report, figures);

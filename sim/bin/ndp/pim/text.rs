@@ -6,7 +6,7 @@ use crate::tools::grouped;
 use ndp_model::Generation;
 
 /// Prints everything.
-pub fn print(args: &Args, figures: &[Figures], alone: &[Generation]) {
+pub fn print(args: &Args, figures: &[Figures], alone: &[Generation], reason: Option<&str>) {
     for (prompt, generation) in args.prompt.iter().zip(alone) {
         say!("{prompt}|{}", generation.text);
     }
@@ -45,6 +45,9 @@ pub fn print(args: &Args, figures: &[Figures], alone: &[Generation]) {
             grouped(f.columns_checked + f.copies_checked),
             f.protocol_violations
         );
+    }
+    if let Some(reason) = reason {
+        say!("{reason}");
     }
     say!("");
     say!(

@@ -18,7 +18,8 @@ use std::path::PathBuf;
         ndp place --llm llama2-70b --synthetic-seed 1 --method powerinfer --predictor-percent 8.08 --lp-out powerinfer.lp\n  \
         ndp place --table --synthetic-seed 1")]
 pub struct Args {
-    /// Model: llama2-7b, llama2-13b, llama2-70b, opt-13b, opt-30b, opt-66b, falcon-40b, llama3-70b, gpt3-175b or a path ending in .toml.
+    /// Model: llama2-7b, llama2-13b, llama2-70b, opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, falcon-7b, falcon-40b, llama3-70b, gpt3-175b,
+    /// bamboo-7b, qwen1.5-4b, yi-34b or a path ending in .toml.
     /// The one that the trace names if left out; a name that is none of these stands for a small OPT of the trace's sizes
     #[arg(long, required_unless_present_any = ["table", "trace"])]
     pub llm: Option<String>,

@@ -1,11 +1,58 @@
 //! Values of the arguments of several DIMMs.
 
 use anyhow::{Context, ensure};
+use ndp_config::{ConfigError, Ssd, SystemConfig};
 use ndp_files::{FileSet, read_text};
 use ndp_placement::{Placement, PlacementFile};
 use ndp_scheduler::Policy;
+use ndp_sim::system::FlashOptions;
 use ndp_traces::NeuronShape;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
+
+/// The SSD of systems that name none.
+const SSD: &str = "flash-m1";
+
+/// Neurons on an SSD.
+#[derive(clap::Args, Clone, Debug)]
+pub struct FlashArgs {
+    /// The DIMMs have slots for so many percent of the neurons of the MLPs, an SSD has all of them (docs/flash.md). Needs --activity oracle
+    /// or predicted, and --policy random or partition
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub flash_resident: Option<u32>,
+    /// With --flash-resident: neurons keep their slots that so many tokens have needed, the present one included
+    #[arg(long, value_name = "TOKENS", default_value = "5", requires = "flash_resident")]
+    pub flash_window: NonZeroU32,
+    /// With --flash-resident: the SSD: flash-m1, flash-linux, nvme-pcie4 or a path ending in .toml [default: that of the system, or
+    /// flash-m1]
+    #[arg(long, value_name = "PRESET|FILE.toml", requires = "flash_resident")]
+    pub ssd: Option<String>,
+}
+
+impl FlashArgs {
+    /// What is asked for, if anything is.
+    pub fn options(&self) -> Option<FlashOptions> {
+        let of = |resident_percent| FlashOptions { resident_percent, window: self.flash_window };
+        self.flash_resident.map(of)
+    }
+
+    /// The files that are read.
+    pub fn files(&self, files: FileSet) -> FileSet {
+        self.ssd.iter().fold(files, |files, ssd| files.configuration("the SSD", ssd))
+    }
+
+    /// The system with the SSD that is asked for.
+    ///
+    /// # Errors
+    /// As [`Ssd::load`].
+    pub fn with_ssd(&self, system: SystemConfig) -> Result<SystemConfig, ConfigError> {
+        let known = system.ssd().is_some() && self.ssd.is_none();
+        if known || self.flash_resident.is_none() {
+            return Ok(system);
+        }
+        Ok(system.with_ssd(Ssd::load(self.ssd.as_deref().unwrap_or(SSD))?))
+    }
+}
 
 /// Whose live predictor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, clap::ValueEnum)]

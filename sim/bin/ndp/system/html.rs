@@ -79,6 +79,9 @@ pub fn html(host: &Host<'_>, outcome: &Outcome) -> Result<String, ReportError> {
         );
     report = bytes(report, outcome)?;
     report = links(report, host, outcome)?;
+    if let Some(found) = outcome.flash() {
+        report = super::flash::section(report, &[("this run", &found)])?;
+    }
     report = phases(report, outcome)?;
     report = predictor(report, outcome)?;
     Ok(programs(report, host, outcome).finish())
@@ -176,10 +179,13 @@ fn phases(report: Report, outcome: &Outcome) -> Result<Report, ReportError> {
             channel_ns,
             link_ns,
             host_ns,
+            ssd_ns,
             ..
         } = *row;
         let mut cells = vec![operation.name().to_owned()];
-        cells.extend([programs, dimm_cycles, gpu_ns, bus_ns, channel_ns, link_ns, host_ns].map(grouped));
+        cells.extend(
+            [programs, dimm_cycles, gpu_ns, bus_ns, channel_ns, link_ns, host_ns, ssd_ns].map(grouped),
+        );
         cells
     };
     let rows: Vec<Vec<String>> = all.iter().map(row).collect();
@@ -191,6 +197,7 @@ fn phases(report: Report, outcome: &Outcome) -> Result<Report, ReportError> {
         .bars("channels", us(|row| row.channel_ns))
         .bars("links", us(|row| row.link_ns))
         .bars("host", us(|row| row.host_ns))
+        .bars("SSD", us(|row| row.ssd_ns))
         .stacked()
         .draw()?;
     let head = [
@@ -202,10 +209,11 @@ fn phases(report: Report, outcome: &Outcome) -> Result<Report, ReportError> {
         "ns of channels",
         "ns of links",
         "ns of host",
+        "ns of SSD",
     ];
     Ok(report
         .section("Phases")
-        .paragraph("Behind the prompt, all layers and tokens added up. DIMMs, GPU, bus, channels, links and host work concurrently in part.")
+        .paragraph("Behind the prompt, all layers and tokens added up. DIMMs, GPU, bus, channels, links, host and SSD work concurrently in part.")
         .table(&head, &rows)
         .chart(&chart))
 }

@@ -4,6 +4,7 @@
 //! prompt is the GPU's. What is run is in `run`, what is said about it in `report` (one run) and `table` (several), and `html`.
 
 pub mod args;
+pub mod flash;
 mod html;
 mod report;
 mod run;
@@ -35,7 +36,7 @@ pub fn run(args: &Args, job: &Job, (model, config): (&Model, &DesignConfig)) -> 
         "--neurons all has no meaning with --dimms: only active or predicted neurons are computed there"
     );
     run::check_links(args)?;
-    let system = SystemConfig::load(&args.system)?.having_dimms()?;
+    let system = args.flash.with_ssd(SystemConfig::load(&args.system)?.having_dimms()?)?;
     let policies = PolicyChoice::policies(&args.policy);
     args.placement.check(&policies)?;
     let (mut choices, mut placement) = (Vec::new(), None);

@@ -10,8 +10,8 @@ use ndp_scheduler::TokenRecord;
 use ndp_sim::core::Backend;
 use ndp_sim::error::Mismatch;
 use ndp_sim::system::{
-    ActivitySource, Breakdown, Differences, DimmFigures, EnergyBreakdown, Event, GpuNumerics, LinkFigures,
-    MergeFigures, Operation, PathBytes, Place, TokenFigures,
+    ActivitySource, Breakdown, Differences, DimmFigures, EnergyBreakdown, Event, FlashSummary, GpuNumerics,
+    LinkFigures, MergeFigures, Operation, PathBytes, Place, TokenFigures,
 };
 use serde::Serialize;
 
@@ -30,6 +30,8 @@ pub struct OperationFigures {
     pub link_ns: u64,
     /// Time of the host's predictor.
     pub host_ns: u64,
+    /// Time of the SSD.
+    pub ssd_ns: u64,
 }
 
 /// In the order of a layer; `behind` leaves out what came before that time.
@@ -56,6 +58,7 @@ pub fn operations(events: &[Event], behind: u64) -> Vec<OperationFigures> {
             channel_ns: 0,
             link_ns: 0,
             host_ns: 0,
+            ssd_ns: 0,
         };
         let mut any = false;
         for event in events.iter().filter(|e| e.operation == operation && e.begin_ns >= behind) {
@@ -64,11 +67,12 @@ pub fn operations(events: &[Event], behind: u64) -> Vec<OperationFigures> {
             match event.place {
                 Place::Gpu => sum.gpu_ns += ns,
                 Place::Host => sum.host_ns += ns,
+                Place::Ssd => sum.ssd_ns += ns,
                 Place::BusDown | Place::BusUp => sum.bus_ns += ns,
                 Place::Channel(_) => sum.channel_ns += ns,
                 Place::LinkIn(_) | Place::LinkOut(_) => sum.link_ns += ns,
                 Place::Dimm(_) => {
-                    sum.programs += 1;
+                    sum.programs += u64::from(event.program.is_some());
                     sum.dimm_cycles += event.program.as_ref().map_or(0, |program| program.cycles);
                     sum.dimm_ns += ns;
                 }
@@ -149,6 +153,9 @@ pub struct Report<'a> {
     migration_bytes: u64,
     /// What went over links in RTL, and their bit error rate; none if they were not simulated.
     links: Option<&'a LinkFigures>,
+    /// What came from the SSD; none if the DIMMs hold all neurons.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flash: Option<FlashSummary>,
     bit_error_rate: f64,
     faults: Vec<String>,
     predictor: Predictor<'a>,
@@ -207,6 +214,7 @@ impl<'a> Report<'a> {
             migrations: outcome.sum(|record| record.migrations),
             migration_bytes: outcome.sum(|record| record.migration_bytes),
             links: figures.links.as_ref(),
+            flash: outcome.flash(),
             bit_error_rate: host.args.ber,
             faults: host.args.faults.iter().map(ToString::to_string).collect(),
             predictor: Predictor { text: outcome.predictions.as_ref(), perplexity: outcome.quality.as_ref() },
@@ -241,6 +249,7 @@ pub fn paths(outcome: &Outcome) -> Vec<(&'static str, &'static str, u64)> {
         channel_control,
         link_sums,
         link_qkv,
+        ssd_bundles,
     } = outcome.figures.bytes;
     let of = |value: fn(&TokenRecord) -> u64| outcome.sum(value);
     let [uploads, migrations] = match &outcome.figures.links {
@@ -258,6 +267,7 @@ pub fn paths(outcome: &Outcome) -> Vec<(&'static str, &'static str, u64)> {
         ("links", "partial sums", link_sums),
         ("links", "q, k, v", link_qkv),
         ("links", "neurons that migrate", migrations),
+        ("SSD", "bundles of neurons", ssd_bundles),
     ]
 }
 
@@ -349,6 +359,9 @@ pub fn print(host: &Host<'_>, outcome: &Outcome) {
     );
     if let Some(links) = &figures.links {
         print_links(links, args.ber);
+    }
+    if let Some(flash) = outcome.flash() {
+        super::flash::print(&flash);
     }
     say!(
         "operation    programs   cycles of DIMMs      ns of GPU      ns of bus ns of channels    ns of links     ns of host"

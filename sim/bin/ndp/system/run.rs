@@ -16,9 +16,9 @@ use ndp_sim::error::Mismatch;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::recordings::{Moves, SystemTimeline};
 use ndp_sim::system::{
-    ActivitySource, Breakdown, EnergyBreakdown, EnergyCosts, Event, GpuNumerics, Knowledge, LinkOptions,
-    LivePredictor, Perplexity, Power, PredictedSoftware, Setup, SystemBackend, SystemFigures, SystemOptions,
-    perplexity,
+    ActivitySource, Breakdown, EnergyBreakdown, EnergyCosts, Event, FlashSummary, GpuNumerics, Knowledge,
+    LinkOptions, LivePredictor, Perplexity, Power, PredictedSoftware, Setup, SystemBackend, SystemFigures,
+    SystemOptions, perplexity,
 };
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{Activity, TokenInfo, TraceFileWriter, TraceHeader};
@@ -195,6 +195,11 @@ impl Outcome {
             && self.golden.as_ref().is_none_or(|golden| !self.must_be_exact() || golden.agrees())
     }
 
+    /// What came from the SSD, if the DIMMs do not hold all neurons.
+    pub fn flash(&self) -> Option<FlashSummary> {
+        FlashSummary::new(self.figures.flash.as_ref(), &self.breakdown)
+    }
+
     /// Whether every core takes the cycles that the cycle model says.
     pub fn is_on_time(&self) -> bool {
         !self.predicted || self.figures.dimms.iter().all(|dimm| dimm.cycles == dimm.model_cycles)
@@ -329,6 +334,11 @@ pub fn rerun(host: &Host<'_>, choice: Choice) -> String {
     if args.activity == ActivitySource::Predicted {
         rerun.option("predictor", name(args.predictor));
     }
+    if let Some(percent) = args.flash.flash_resident {
+        rerun.option("flash-resident", percent);
+        rerun.option("flash-window", args.flash.flash_window);
+        args.flash.ssd.iter().for_each(|ssd| rerun.option("ssd", ssd));
+    }
     rerun.option("gpu-numerics", name(args.gpu_numerics));
     rerun.option("merge", name(choice.merge));
     rerun.option("links", name(args.links));
@@ -375,8 +385,10 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u32)) -> a
     let begin = Instant::now();
     let system =
         host.system.clone().with_dimms(choice.dimms)?.with_gpu_percent(&setup.shape, args.gpu_percent)?;
+    let flash = args.flash.options();
+    let placed = flash.map_or_else(|| system.clone(), |flash| flash.for_placement(&system, &setup.shape));
     let online = setup
-        .online(config, &system, choice.policy, (prompt_tokens, options.seed))
+        .online(config, &placed, choice.policy, (prompt_tokens, options.seed))
         .with_context(|| format!("cannot place the neurons{}", args.placement.context()))?;
     let recorded_products = if args.records.commands.is_some() { args.timeline_products } else { 0 };
     let linked = args.links == LinksChoice::Rtl && choice.dimms > 1;
@@ -394,6 +406,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u32)) -> a
         merge: choice.merge,
         load: args.load,
         activity: args.activity,
+        flash,
         observed_dimm: args.shown_dimm as usize,
         ..SystemOptions::new(&system)
     };

@@ -19,8 +19,8 @@ use std::time::Instant;
   ndp trace synth --llm opt-30b --tokens 256 --prompt-tokens 128 --first-sequence 8 --out other-text.trace
   ndp trace synth --llm 4x256x1024 --tokens 64 --out small.trace")]
 pub struct Args {
-    /// opt-13b, opt-30b, opt-66b, llama2-7b, llama2-13b, llama2-70b, falcon-40b, llama3-70b (fitted like LLaMA2), gpt3-175b (like
-    /// OPT); a path ending in .toml; or layers x hidden x FFN, which is fitted like OPT
+    /// opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, llama2-7b, llama2-13b, llama2-70b, falcon-7b, falcon-40b, llama3-70b (fitted like LLaMA2),
+    /// gpt3-175b, bamboo-7b, qwen1.5-4b, yi-34b (these four like OPT); a path ending in .toml; or layers x hidden x FFN, which is fitted like OPT
     #[arg(long)]
     llm: String,
     /// Tokens of each sequence, its prompt included

@@ -1,0 +1,126 @@
+//! What synthetic traces show of numbers that are measured on models in the papers.
+//!
+//! Traces are small, but their statistics are shares, and are fitted to shares (`ndp_traces::synth::targets`). They are generated once.
+
+use ndp_config::{BlockKind, LlmShape};
+use ndp_traces::synth::{SynthOptions, Synthesizer, targets::Targets};
+use ndp_traces::{Activity, Profile};
+use std::sync::OnceLock;
+
+/// Layers of a trace.
+const LAYERS: u32 = 24;
+/// Neurons of an MLP.
+const NEURONS: u32 = 256;
+/// Texts of one token each, for shares that are means over texts.
+const TEXTS: u32 = 1500;
+/// Tokens of one text.
+const TOKENS: usize = 300;
+/// Tokens of the longest window.
+const WINDOW: usize = 8;
+/// The part of the activations whose smallest set of neurons is looked at.
+const PART: f64 = 0.8;
+
+fn generator(targets: Targets, sequence_tokens: u64) -> Option<Synthesizer> {
+    let shape = LlmShape::opt_like("trace", LAYERS, 64, 8, NEURONS, 256).ok()?;
+    let options = SynthOptions { targets: Some(targets), sequence_tokens, ..SynthOptions::default() };
+    Some(Synthesizer::new(&shape, options))
+}
+
+fn blocks() -> impl Iterator<Item = usize> {
+    (0..LAYERS).map(|layer| BlockKind::Mlp.block(layer))
+}
+
+/// Activity of MLPs over many texts.
+#[derive(Clone, Copy, Debug)]
+pub struct Skew {
+    /// Smallest share of the neurons of a block of mean density that has 80 % of its activations.
+    pub block: f64,
+    /// The same over all blocks.
+    pub model: f64,
+    /// Active share of the neurons in the first half of the layers.
+    pub first_half: f64,
+}
+
+/// Models of PowerInfer's Fig. 4.
+#[derive(Clone, Copy, Debug)]
+pub enum Skewed {
+    /// OPT-30B.
+    Opt,
+    /// LLaMA2(ReGLU)-70B.
+    ReGlu,
+    /// LLaMA2(SwiGLU)-70B.
+    SwiGlu,
+}
+
+impl Skewed {
+    /// Those of its family, with the density of PowerInfer's Tables 1 and 3. No paper has what SwiGLU's other figures are: as ReGLU's.
+    fn targets(self) -> Targets {
+        match self {
+            Self::Opt => Targets { density: 0.03, ..Targets::of("opt") },
+            Self::ReGlu => Targets { density: 0.18, ..Targets::of("llama") },
+            Self::SwiGlu => {
+                Targets { density: 0.5, block_share: 0.69, model_share: 0.75, ..Targets::of("llama") }
+            }
+        }
+    }
+
+    /// Measured on its trace; nothing (NaN) if there are no activations.
+    pub fn skew(self) -> Skew {
+        static ALL: [OnceLock<Skew>; 3] = [const { OnceLock::new() }; 3];
+        *ALL[self as usize].get_or_init(|| self.measure())
+    }
+
+    fn measure(self) -> Skew {
+        let nothing = Skew { block: f64::NAN, model: f64::NAN, first_half: f64::NAN };
+        let Some(mut synthesizer) = generator(self.targets(), 1) else { return nothing };
+        let mut activity = Activity::new(synthesizer.shape());
+        let mut profile = Profile::new(synthesizer.shape());
+        for _ in 0..TEXTS {
+            synthesizer.next(&mut activity);
+            profile.add(&activity);
+        }
+        let tokens = f64::from(profile.tokens());
+        let density = |block: usize| {
+            profile.counts(block).iter().map(|&count| f64::from(count)).sum::<f64>()
+                / (f64::from(NEURONS) * tokens)
+        };
+        let mean = blocks().map(density).sum::<f64>() / f64::from(LAYERS);
+        let distance = |block: usize| (density(block) - mean).abs();
+        let typical = blocks().min_by(|&a, &b| distance(a).total_cmp(&distance(b)));
+        let half = LAYERS / 2;
+        Skew {
+            block: typical.and_then(|block| profile.block_share(block, PART)).unwrap_or(f64::NAN),
+            model: profile.model_share(PART).unwrap_or(f64::NAN),
+            first_half: blocks().take(half as usize).map(density).sum::<f64>() / f64::from(half),
+        }
+    }
+}
+
+/// Mean share of the MLP's neurons that `tokens` tokens in a row need together, of a text with the statistics that other papers have of OPT.
+pub fn aggregated(tokens: usize) -> f64 {
+    static ALL: OnceLock<[f64; WINDOW]> = OnceLock::new();
+    let all = ALL.get_or_init(|| {
+        let Some(mut synthesizer) = generator(Targets::of("opt"), u64::MAX) else {
+            return [f64::NAN; WINDOW];
+        };
+        let mut activity = Activity::new(synthesizer.shape());
+        let mut last: Vec<Vec<u64>> = Vec::new();
+        let mut sums = [0.0; WINDOW];
+        for _ in 0..TOKENS {
+            synthesizer.next(&mut activity);
+            let shape = synthesizer.shape();
+            last.insert(0, blocks().flat_map(|block| activity.block(shape, block).to_vec()).collect());
+            last.truncate(WINDOW);
+            let mut union = vec![0; last[0].len()];
+            for (sum, token) in sums.iter_mut().zip(&last).take(last.len()) {
+                for (all, one) in union.iter_mut().zip(token) {
+                    *all |= one;
+                }
+                *sum += union.iter().map(|word| f64::from(word.count_ones())).sum::<f64>();
+            }
+        }
+        let counted = |window: usize| (TOKENS - window) as f64 * f64::from(LAYERS * NEURONS);
+        std::array::from_fn(|window| sums[window] / counted(window))
+    });
+    all[tokens.clamp(1, WINDOW) - 1]
+}

@@ -1,0 +1,124 @@
+//! Whole layers on the GPU or on the host's processor (llama.cpp), and speculation with a draft of the model (SpecInfer), as PowerInfer's
+//! sections 2.2 and 8.1 describe them.
+
+use super::fits;
+use super::offload::resident;
+use crate::assumption::Key;
+use crate::error::SystemsError;
+use crate::machine::{GB, Machine, Workload};
+use crate::run::{Device, Run, Step, Steps};
+
+/// Prompts of so many tokens are computed by the GPU, to which missing weights are copied; shorter ones where the weights are.
+const OFFLOADED_FROM: u32 = 32;
+
+/// Bytes of SpecInfer's draft: OPT-125M, the smaller one of its own paper's.
+const DRAFT_BYTES: f64 = 0.25 * GB;
+
+/// Layers that fit into `room` bytes of the GPU, if each takes as much as the others, as a share of all.
+pub fn whole_layers(work: &Workload, room: f64, bytes: f64) -> f64 {
+    let layers = f64::from(work.model.layers());
+    (room.max(0.0) / (bytes / layers)).floor().min(layers) / layers
+}
+
+/// A prompt: `copied` bytes of the weights are not on the GPU. Short prompts take as long as a token of as many sequences, with `token`.
+pub fn prompt(
+    machine: &Machine<'_>,
+    work: &Workload,
+    copied: f64,
+    token: impl Fn(&Workload) -> Steps,
+) -> Steps {
+    if work.prompt < OFFLOADED_FROM {
+        let batch = work.batch * work.prompt;
+        return token(&Workload { batch, prompt: 1, output: 1, model: work.model.clone() });
+    }
+    copied_prompt(machine, work, copied)
+}
+
+/// A prompt on the GPU, behind copies of the weights that it does not have.
+fn copied_prompt(machine: &Machine<'_>, work: &Workload, copied: f64) -> Steps {
+    let mut steps = Steps::default();
+    let bus = machine.bus_ns(copied, Key::BusStream);
+    steps.add(1.0, Step::new("copy for the prompt").with(Device::Bus, bus, copied));
+    let compute = machine.gpu_flop_ns(work.prefill_flop()).max(machine.gpu_read_ns(work.weight_bytes()));
+    steps.add(1.0, Step::new("prompt").with(Device::Gpu, compute, work.weight_bytes()));
+    steps
+}
+
+/// Refuses a host that cannot hold `bytes` of weights with keys and values.
+pub fn host_fits(
+    policy: &'static str,
+    machine: &Machine<'_>,
+    work: &Workload,
+    bytes: f64,
+) -> Result<(), SystemsError> {
+    let memory = machine.system.host().memory_gb * GB;
+    fits(policy, "host memory", bytes + work.kv_bytes(), memory, machine)
+}
+
+/// Refuses a GPU that cannot hold `bytes` of what has to be there.
+pub fn gpu_fits(policy: &'static str, machine: &Machine<'_>, bytes: f64) -> Result<(), SystemsError> {
+    fits(policy, "GPU memory", bytes, machine.gpu_bytes(), machine)
+}
+
+/// A token of each sequence, if the GPU has the share `on_gpu` of the layers: the host computes its own first, then the GPU.
+fn token(machine: &Machine<'_>, work: &Workload, on_gpu: f64) -> Steps {
+    let head = work.head_bytes();
+    let layers = work.layer_bytes();
+    let mut steps = Steps::default();
+    let [gpu, host] = [on_gpu * layers, (1.0 - on_gpu) * layers];
+    let ns = machine.host_dense_ns(work, host);
+    steps.add(1.0, Step::new("layers of the host").with(Device::Host, ns, host));
+    let ns = machine.gpu_product_ns(work, gpu);
+    steps.add(1.0, Step::new("layers of the GPU").with(Device::Gpu, ns, gpu));
+    keys_and_values(machine, work, &mut steps);
+    steps.add(1.0, Step::new("logits").with(Device::Gpu, machine.gpu_product_ns(work, head), head));
+    steps
+}
+
+/// Keys and values stay in the host's memory (section 7).
+pub fn keys_and_values(machine: &Machine<'_>, work: &Workload, steps: &mut Steps) {
+    let bytes = work.kv_bytes();
+    let ns = machine.host_dense_read_ns(bytes);
+    steps.add(1.0, Step::new("keys and values").with(Device::Host, ns, bytes));
+}
+
+/// llama.cpp.
+pub fn llama_cpp(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+    let (head, layers) = (work.head_bytes(), work.layer_bytes());
+    let on_gpu = whole_layers(work, machine.gpu_bytes() - head, layers);
+    let copied = (1.0 - on_gpu) * layers;
+    gpu_fits("llama-cpp", machine, head)?;
+    host_fits("llama-cpp", machine, work, copied)?;
+    Ok(Run {
+        batch: work.batch,
+        output: work.output,
+        prefill: prompt(machine, work, copied, |work| token(machine, work, on_gpu)),
+        token: token(machine, work, on_gpu),
+        resident: (on_gpu * layers + head) / work.weight_bytes(),
+    })
+}
+
+/// SpecInfer: a draft on the GPU proposes tokens, the model verifies all of them in one pass, for which missing weights are copied.
+pub fn spec_infer(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+    let [resident, copied] = resident(machine, work);
+    gpu_fits("specinfer", machine, DRAFT_BYTES)?;
+    host_fits("specinfer", machine, work, copied)?;
+    let verified = machine.assumed(Key::VerifiedTokens);
+    let mut token = Steps::default();
+    let stream = Step::new("verify").with(Device::Bus, machine.bus_ns(copied, Key::BusStream), copied);
+    let all = work.weight_bytes();
+    let tree = Workload { batch: (f64::from(work.batch) * verified).ceil() as u32, ..work.clone() };
+    token.add(1.0 / verified, stream.with(Device::Gpu, machine.gpu_product_ns(&tree, all), all));
+    token.add(
+        1.0,
+        Step::new("draft").with(Device::Gpu, machine.gpu_product_ns(work, DRAFT_BYTES), DRAFT_BYTES),
+    );
+    keys_and_values(machine, work, &mut token);
+    Ok(Run {
+        batch: work.batch,
+        output: work.output,
+        prefill: copied_prompt(machine, work, copied),
+        token,
+        resident: resident / all,
+    })
+}
