@@ -17,6 +17,7 @@ mod place_edges;
 #[cfg(feature = "rtl")]
 mod placement_files;
 mod power;
+mod serve;
 mod synth;
 mod synth_edges;
 mod trace;

@@ -46,8 +46,8 @@ impl RunCosts {
             + self.dram.activate * bursts.div_ceil(ROW_BURSTS)
     }
 
-    /// Energy of each device over steps that take `ns` in all.
-    fn of(&self, machine: &Machine<'_>, steps: &Steps) -> Vec<(Device, Energy)> {
+    /// Energy of each device over steps.
+    pub fn of(&self, machine: &Machine<'_>, steps: &Steps) -> Vec<(Device, Energy)> {
         let ns = steps.ns().round() as u64;
         let states = |device| {
             let busy = (steps.busy_ns(device).round() as u64).min(ns);

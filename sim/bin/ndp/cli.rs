@@ -11,7 +11,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Simulate HBM-PIM", &["pim", "pim-diagram", "pim-times"]),
     (
         "Model and schedule, without RTL",
-        &["compile", "cycles", "trace", "place", "evaluate", "compare", "figures", "offload"],
+        &["compile", "cycles", "trace", "place", "evaluate", "compare", "figures", "offload", "serve"],
     ),
     ("Synthesise; this tool", &["synth", "power", "completions", "help"]),
 ];
@@ -67,6 +67,7 @@ pub enum Command {
     Compare(crate::compare::Args),
     Figures(crate::papers::Args),
     Offload(crate::offload::Args),
+    Serve(Box<crate::serve::Args>),
     Synth(crate::synth::Args),
     Power(crate::power::Args),
     Completions(Completions),
@@ -111,6 +112,7 @@ impl Command {
             Self::Compare(args) => crate::compare::run(args),
             Self::Figures(args) => crate::papers::run(args),
             Self::Offload(args) => crate::offload::run(args),
+            Self::Serve(args) => crate::serve::run(args),
             Self::Synth(args) => crate::synth::run(args),
             Self::Power(args) => crate::power::run(args),
             Self::Completions(args) => completions(args),

@@ -4,7 +4,6 @@ mod energy;
 mod systems;
 mod table;
 
-use crate::pim::mode_parser;
 use anyhow::{Context, Result, ensure};
 use ndp_config::{HbmConfig, LlmShape};
 use ndp_energy::{HbmConstants, NpuConstants};
@@ -58,7 +57,7 @@ pub struct Args {
     no_gqa: bool,
     /// Print these systems, each beside the first one, in place of the modes: npu-aim, attacc, neupims, dex, dbo, librapim or a mode; may be given several
     /// times.
-    #[arg(long, value_parser = mode_parser(&Mode::ALL), value_name = "SYSTEM", conflicts_with_all = ["energy", "step", "sample_times"])]
+    #[arg(long, value_enum, value_name = "SYSTEM", conflicts_with_all = ["energy", "step", "sample_times"])]
     system: Vec<Mode>,
     /// Memory, as RTL and device model have it: preset (librapim, ...) or path of a TOML file.
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
@@ -126,28 +125,36 @@ impl Args {
         hardware: &Hardware,
         memory: &HbmConfig,
     ) -> Result<[Box<dyn DeviceTimes>; 2]> {
-        if self.formula {
-            let times =
-                |sliced| Box::new(AnalyticTimes::new(model, hardware, sliced)) as Box<dyn DeviceTimes>;
-            return Ok([times(false), times(true)]);
-        }
-        ensure!(
-            !hardware.pim.usage.shared_rows,
-            "--hardware {}: shared_rows needs --formula; the device model opens a row for each head of Q",
-            self.hardware
-        );
-        let mut contexts = self.sequences.clone();
-        contexts.sort_unstable();
-        contexts.dedup();
-        for &context in &contexts {
-            // The range is that of batches.
-            Batch::uniform(1, context)?;
-        }
-        let progress = Progress::new(contexts.len() as u64, "sequences");
-        let times =
-            MeasuredMemory::new(model, hardware, memory, &contexts, |done| progress.set(done as u64))?;
-        Ok([Box::new(times.clone().with_slicing(false)), Box::new(times.with_slicing(true))])
+        let contexts = &self.sequences;
+        memory_times(model, (hardware, &self.hardware), memory, (!self.formula).then_some(contexts))
     }
+}
+
+/// Times of ordinary and of sliced banks: measured with contexts up to each of `measured`, or by formulas. `named` is what the user calls the hardware.
+pub fn memory_times(
+    model: &Model,
+    (hardware, named): (&Hardware, &str),
+    memory: &HbmConfig,
+    measured: Option<&Vec<u32>>,
+) -> Result<[Box<dyn DeviceTimes>; 2]> {
+    let Some(contexts) = measured else {
+        let times = |sliced| Box::new(AnalyticTimes::new(model, hardware, sliced)) as Box<dyn DeviceTimes>;
+        return Ok([times(false), times(true)]);
+    };
+    ensure!(
+        !hardware.pim.usage.shared_rows,
+        "--hardware {named}: shared_rows needs --formula; the device model opens a row for each head of Q"
+    );
+    let mut contexts = contexts.clone();
+    contexts.sort_unstable();
+    contexts.dedup();
+    for &context in &contexts {
+        // The range is that of batches.
+        Batch::uniform(1, context)?;
+    }
+    let progress = Progress::new(contexts.len() as u64, "sequences");
+    let times = MeasuredMemory::new(model, hardware, memory, &contexts, |done| progress.set(done as u64))?;
+    Ok([Box::new(times.clone().with_slicing(false)), Box::new(times.with_slicing(true))])
 }
 
 /// What `--json` prints.

@@ -1,0 +1,74 @@
+//! Paged keys and values: blocks of a fixed number of tokens, as in vLLM (SOSP 2023, section 4.2).
+
+/// Blocks of a memory. Each is given to one request at most; which one does not matter here, so they are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockPool {
+    tokens: u32,
+    total: u64,
+    used: u64,
+}
+
+impl BlockPool {
+    /// Blocks of so many tokens, as many as `bytes` hold at `bytes_per_token`.
+    pub fn new(tokens: u32, bytes: u64, bytes_per_token: u64) -> Self {
+        let of_block = u64::from(tokens).saturating_mul(bytes_per_token);
+        Self { tokens, total: bytes.checked_div(of_block).unwrap_or(0), used: 0 }
+    }
+
+    /// Tokens of a block.
+    pub fn block_tokens(&self) -> u32 {
+        self.tokens
+    }
+
+    /// All blocks.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Blocks that requests have.
+    pub fn used(&self) -> u64 {
+        self.used
+    }
+
+    /// Blocks that nobody has.
+    pub fn free(&self) -> u64 {
+        self.total - self.used
+    }
+
+    /// Blocks for so many tokens.
+    pub fn needed(&self, tokens: u32) -> u64 {
+        tokens.div_ceil(self.tokens).into()
+    }
+
+    /// Takes blocks; false, and nothing is taken, if there are not as many.
+    #[must_use]
+    pub fn take(&mut self, blocks: u64) -> bool {
+        let enough = blocks <= self.free();
+        if enough {
+            self.used += blocks;
+        }
+        enough
+    }
+
+    /// Takes back what was given.
+    pub fn give_back(&mut self, blocks: u64) {
+        debug_assert!(blocks <= self.used, "{blocks} of {}", self.used);
+        self.used -= blocks;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_whole_and_never_more_than_there_are() {
+        let mut pool = BlockPool::new(16, 1000, 10);
+        assert_eq!((pool.total(), pool.needed(1), pool.needed(16), pool.needed(17)), (6, 1, 1, 2));
+        assert!(pool.take(4) && !pool.take(3) && pool.take(2));
+        assert_eq!((pool.used(), pool.free()), (6, 0));
+        pool.give_back(6);
+        assert_eq!(pool.free(), 6);
+        assert_eq!(BlockPool::new(16, 159, 10).total(), 0);
+    }
+}

@@ -1,0 +1,146 @@
+//! Iterations on Hermes' machine: the policies of `ndp-systems`.
+//!
+//! A policy gives a prefill and a token for requests of one length. Here:
+//!
+//! - **Tokens**: a step with that many requests and the *mean* of their contexts, rounded to half a token. Keys and values are read in proportion to
+//!   the sum of contexts, so nothing else is lost; the times of neurons depend on the number of requests alone.
+//! - **Prompts** of an iteration are one prefill of a prompt of all their tokens: weights cross the bus once. Logits beyond the first prompt's, and
+//!   attention within prompts, are left out, as the policies leave out the latter. Each prefill brings the hot neurons back to the GPU.
+//! - Prompts come before the tokens of the same iteration; they do not overlap.
+//!
+//! The union of active neurons is that of independent sequences, as `ndp compare` has it.
+
+use crate::error::ServingError;
+use crate::step::{KvMemory, StepCost, StepTimes, Use};
+use ndp_config::LlmShape;
+use ndp_energy::Energy;
+use ndp_systems::{Device, Machine, Policy, RunCosts, Steps, Workload};
+use std::collections::HashMap;
+
+/// Bytes of a GB.
+const GB: f64 = 1e9;
+
+/// A system that serves with one policy.
+pub struct HermesSteps<'a> {
+    machine: Machine<'a>,
+    policy: Policy,
+    model: LlmShape,
+    costs: RunCosts,
+    kv: KvMemory,
+    /// Steps of tokens by requests and twice the mean context, which is all that they depend on.
+    tokens: HashMap<(u32, u64), StepCost>,
+    /// Prefills by tokens.
+    prompts: HashMap<u32, StepCost>,
+}
+
+/// Room for keys and values: as many tokens as the policy takes, up to 2^20. Those that copy weights from the host's memory do not ask for room;
+/// they have what the weights that the GPU lacks leave of that memory.
+fn kv_memory(machine: &Machine<'_>, policy: Policy, model: &LlmShape) -> Result<KvMemory, ServingError> {
+    let runs = |tokens| policy.run(machine, &Workload::new(model, tokens, 1, 1)?);
+    // What even one token lacks is the policy's to say.
+    runs(1)?;
+    let (mut fits, mut too_many) = (1, Workload::MAX_TOKENS + 1);
+    while too_many - fits > 1 {
+        let middle = fits.midpoint(too_many);
+        if runs(middle).is_ok() { fits = middle } else { too_many = middle }
+    }
+    let bytes_per_token = model.kv_bytes_per_token();
+    let mut bytes = u64::from(fits) * bytes_per_token;
+    if matches!(policy, Policy::Accelerate | Policy::FlexGen | Policy::DejaVu) {
+        let all = (model.neurons_bytes() + model.resident_bytes()) as f64;
+        let [has, weights] = [machine.system.host().memory_gb * GB, (all - machine.gpu_bytes()).max(0.0)];
+        if has <= weights {
+            let memory = format!("the host's memory of '{}'", machine.system.name());
+            return Err(ServingError::Weights { needed: weights as u64, bytes: has as u64, memory });
+        }
+        bytes = bytes.min((has - weights) as u64);
+    }
+    Ok(KvMemory { bytes, bytes_per_token })
+}
+
+impl<'a> HermesSteps<'a> {
+    /// A policy on a machine. K and V have as much room as the policy finds, or `given` bytes.
+    ///
+    /// # Errors
+    /// [`ServingError::Weights`], and what the policy says of the machine and the model.
+    pub fn new(
+        machine: Machine<'a>,
+        policy: Policy,
+        model: &LlmShape,
+        costs: &RunCosts,
+        given: Option<u64>,
+    ) -> Result<Self, ServingError> {
+        let mut kv = kv_memory(&machine, policy, model)?;
+        kv.bytes = given.unwrap_or(kv.bytes);
+        let (tokens, prompts) = (HashMap::new(), HashMap::new());
+        Ok(Self { machine, policy, model: model.clone(), costs: costs.clone(), kv, tokens, prompts })
+    }
+
+    fn cost(&self, steps: &Steps) -> StepCost {
+        let energy = self.costs.of(&self.machine, steps).into_iter().map(|(_, energy)| energy);
+        let busy = |device| Use { busy_ns: steps.busy_ns(device), macs_ns: 0.0 };
+        StepCost {
+            ns: steps.ns().ceil() as u64,
+            energy: Some(energy.sum::<Energy>()),
+            uses: Device::ALL.map(busy).to_vec(),
+        }
+    }
+
+    fn prompt_cost(&mut self, tokens: u32) -> Result<StepCost, ServingError> {
+        if let Some(known) = self.prompts.get(&tokens) {
+            return Ok(known.clone());
+        }
+        let work = Workload::new(&self.model, tokens, 1, 1)?;
+        let cost = self.cost(&self.policy.run(&self.machine, &work)?.prefill);
+        self.prompts.insert(tokens, cost.clone());
+        Ok(cost)
+    }
+
+    fn token_cost(&mut self, batch: u32, twice_mean: u64) -> Result<StepCost, ServingError> {
+        if let Some(known) = self.tokens.get(&(batch, twice_mean)) {
+            return Ok(known.clone());
+        }
+        // A token in the middle of `output` tokens has `prompt + output / 2` positions.
+        let output = if twice_mean % 2 == 1 { 1 } else { 2 };
+        let prompt = (twice_mean - output) / 2;
+        let work = Workload::new(&self.model, prompt as u32, output as u32, batch)?;
+        let cost = self.cost(&self.policy.run(&self.machine, &work)?.token);
+        self.tokens.insert((batch, twice_mean), cost.clone());
+        Ok(cost)
+    }
+}
+
+impl StepTimes for HermesSteps<'_> {
+    fn devices(&self) -> Vec<&'static str> {
+        Device::ALL.map(Device::name).to_vec()
+    }
+
+    fn kv(&self) -> KvMemory {
+        self.kv
+    }
+
+    fn most_requests(&self) -> u32 {
+        Workload::MAX_BATCH
+    }
+
+    fn step(&mut self, prompts: &[u32], contexts: &[u32]) -> Result<StepCost, ServingError> {
+        let mut cost = StepCost { uses: vec![Use::default(); Device::ALL.len()], ..StepCost::default() };
+        let mut add = |one: StepCost| {
+            cost.ns = cost.ns.saturating_add(one.ns);
+            cost.uses.iter_mut().zip(&one.uses).for_each(|(sum, one)| sum.add(*one));
+            cost.energy = Some(cost.energy.unwrap_or_default() + one.energy.unwrap_or_default());
+        };
+        if !prompts.is_empty() {
+            let tokens = prompts.iter().fold(0u32, |sum, &prompt| sum.saturating_add(prompt));
+            add(self.prompt_cost(tokens)?);
+        }
+        if !contexts.is_empty() {
+            let (sum, count) =
+                (contexts.iter().map(|&one| u64::from(one)).sum::<u64>(), contexts.len() as u64);
+            // To the nearest half; a prompt has a token at least.
+            let twice_mean = ((2 * sum + count / 2) / count).max(3);
+            add(self.token_cost(contexts.len() as u32, twice_mean)?);
+        }
+        Ok(cost)
+    }
+}

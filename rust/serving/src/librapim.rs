@@ -1,0 +1,247 @@
+//! Iterations on an NPU with HBM-PIM: LibraPIM, its baselines, and several such chips.
+//!
+//! **Tokens** are steps of `ndp-offloading`'s planner, with all contexts as they are; nothing is rounded or averaged, and no step is kept.
+//!
+//! **Prompts** are the NPU's alone, as in the paper, which says nothing more of them: all prompts of an iteration are one matrix product each with Q,
+//! K and V, projection and FFN; then attention prompt by prompt and head by head, `QK^T` and the weighted values as products of the arrays, without
+//! leaving out what a causal mask makes 0; logits of the last token of each prompt. Prompts come before the tokens of the same iteration, they do
+//! not overlap. Their new keys and values are not written, as in the time model of tokens.
+//!
+//! **Energy** is that of the steps, of all chips, with standby of chips that wait for others; links are left out.
+
+use crate::error::ServingError;
+use crate::parallel::Parallel;
+use crate::step::{KvMemory, StepCost, StepTimes, Use};
+use ndp_config::LlmShape;
+use ndp_energy::Energy;
+use ndp_offloading::npu::NpuTimes;
+use ndp_offloading::step::{Job, Layout};
+use ndp_offloading::timeline::{Device, Event, Timeline, Work};
+use ndp_offloading::work::Matrix;
+use ndp_offloading::{
+    AnalyticTimes, Batch, DeviceTimes, Hardware, Mode, Model, Picos, Planner, Request, Rule, Step, StepCosts,
+};
+
+/// Chips that serve in one mode.
+pub struct LibraPimSteps<'a> {
+    part: Model,
+    mode: Mode,
+    parallel: Parallel,
+    hardware: Hardware,
+    planner: Planner<'a>,
+    costs: StepCosts,
+    npu: NpuTimes,
+    prompts: AnalyticTimes,
+    vocabulary: u32,
+    kv: KvMemory,
+    most_requests: u32,
+}
+
+/// Room for keys and values: what the weights leave of the memory of all chips, or `given`.
+///
+/// # Errors
+/// [`ServingError::Weights`] if nothing is left.
+pub fn kv_memory(
+    model: &LlmShape,
+    parallel: &Parallel,
+    memory_bytes: u64,
+    given: Option<u64>,
+) -> Result<KvMemory, ServingError> {
+    let bytes_per_token = model.kv_bytes_per_token();
+    let weights = model.neurons_bytes() + model.resident_bytes();
+    let bytes = memory_bytes * u64::from(parallel.chips());
+    let left = match given {
+        Some(given) => given,
+        None if weights < bytes => bytes - weights,
+        None => {
+            let memory = match parallel.chips() {
+                1 => "one chip".to_owned(),
+                count => format!("{count} chips"),
+            };
+            return Err(ServingError::Weights { needed: weights, bytes, memory });
+        }
+    };
+    Ok(KvMemory { bytes: left, bytes_per_token })
+}
+
+impl<'a> LibraPimSteps<'a> {
+    /// Chips that have `part` of a model each ([`Parallel::part`]), with times of it on ordinary and on sliced banks.
+    ///
+    /// # Errors
+    /// [`ServingError::Divided`] and others of [`Parallel::part`].
+    pub fn new(
+        model: &Model,
+        (parallel, kv): (Parallel, KvMemory),
+        hardware: &Hardware,
+        costs: impl Fn(&Model) -> StepCosts,
+        [plain, sliced]: [&'a dyn DeviceTimes; 2],
+        (mode, rule): (Mode, Rule),
+    ) -> Result<Self, ServingError> {
+        let part = parallel.part(model)?;
+        let is_sliced = mode.sliced();
+        let limits = if is_sliced { sliced.limits() } else { plain.limits() };
+        Ok(Self {
+            planner: Planner::new(&part, hardware, plain, sliced).with_rule(rule),
+            costs: costs(&part),
+            npu: NpuTimes::new(hardware, is_sliced),
+            prompts: AnalyticTimes::new(&part, hardware, is_sliced),
+            vocabulary: model.vocabulary,
+            hardware: *hardware,
+            most_requests: limits.0.min(1 << 16),
+            part,
+            mode,
+            parallel,
+            kv,
+        })
+    }
+
+    /// Attention in one layer, on the NPU, of `tokens` of a prompt over `keys`, themselves included.
+    pub(crate) fn attention_of_chunk(npu: &NpuTimes, model: &Model, tokens: u32, keys: u32) -> Picos {
+        let width = model.head_width;
+        let scores = Matrix { inputs: width, outputs: keys };
+        let values = Matrix { inputs: keys, outputs: width };
+        let vectors = tokens.saturating_mul(model.group());
+        let head = npu.gemm(scores, vectors).total() + npu.gemm(values, vectors).total();
+        let all = u64::from(model.heads) * u64::from(tokens) * u64::from(keys);
+        head * u64::from(model.kv_heads) + npu.softmax(all)
+    }
+
+    /// Prompts on a stage's chip.
+    fn prompt_step(&self, prompts: &[u32]) -> Step {
+        let model = &self.part;
+        let tokens: u32 = prompts.iter().fold(0, |sum, &prompt| sum.saturating_add(prompt));
+        let count = prompts.len() as u32;
+        let layers = u64::from(model.layers);
+        let matrices = self.prompts.qkv_npu(tokens).total()
+            + self.prompts.projection_npu(tokens).total()
+            + self.prompts.ffn_npu(tokens).total();
+        let of_prompt = |&prompt: &u32| Self::attention_of_chunk(&self.npu, model, prompt, prompt);
+        let attention: Picos = prompts.iter().map(of_prompt).sum();
+        let head = self.prompts.head_npu(count).total();
+        let span = (matrices + attention) * layers + head;
+        let weights = model.qkv().weights() + model.projection().weights() + model.ffn_weights();
+        let of_attention = |&prompt: &u32| model.attention_macs(prompt) * u64::from(prompt);
+        let macs = layers * (weights * u64::from(tokens) + prompts.iter().map(of_attention).sum::<u64>())
+            + model.head().weights() * u64::from(count);
+        let matrix = |work, npu| Job::Matrix { work, npu, pim: 0 };
+        let contexts = prompts.to_vec();
+        let event = Event {
+            device: Device::Npu,
+            work: Work::Ffn,
+            group: 0,
+            layer: 0,
+            requests: count,
+            start: Picos::ZERO,
+            end: span,
+        };
+        Step {
+            jobs: vec![
+                (matrix(Work::Qkv, tokens), layers),
+                (matrix(Work::Projection, tokens), layers),
+                (matrix(Work::Ffn, tokens), layers),
+                (Job::Attention { device: Device::Npu, contexts }, layers),
+                (matrix(Work::Head, count), 1),
+            ],
+            timeline: Timeline { span, events: vec![event] },
+            npu_macs: macs,
+            ..self.idle(span)
+        }
+    }
+
+    /// Nothing, for so long.
+    fn idle(&self, span: Picos) -> Step {
+        Step {
+            mode: self.mode,
+            layout: Layout::OneGroup,
+            choice: None,
+            npu_macs: 0,
+            pim_macs: 0,
+            jobs: Vec::new(),
+            timeline: Timeline { span, events: Vec::new() },
+        }
+    }
+
+    /// Micro-batches that go through all stages; `tokens` and `logits` of each are what its vectors and logits are. Prompts find the pipeline empty.
+    fn through_stages(&self, steps: &[(Step, u64, u64)], begins_empty: bool) -> StepCost {
+        let mut cost = StepCost { uses: vec![Use::default(); 2], ..StepCost::default() };
+        let Some(longest) = steps
+            .iter()
+            .map(|(step, vectors, logits)| {
+                let logits = (*logits, self.vocabulary);
+                let messages = self.parallel.stage_ns(self.part.hidden, self.part.layers, *vectors, logits);
+                step.timeline.span.0 as f64 / 1e3 + messages
+            })
+            .reduce(f64::max)
+        else {
+            return cost;
+        };
+        let (pp, micro) = (u64::from(self.parallel.pp), steps.len() as u64);
+        let times = if begins_empty { pp + micro - 1 } else { pp.max(micro) };
+        cost.ns = (times as f64 * longest).ceil() as u64;
+        let (mut energy, mut worked) = (Energy::default(), Picos::ZERO);
+        for (step, ..) in steps {
+            energy += self.costs.of(step).total;
+            worked += step.timeline.span;
+            let rates = [
+                (Device::Npu, step.npu_macs, self.hardware.npu_macs_per_second()),
+                (Device::Pim, step.pim_macs, self.hardware.pim_macs_per_second(self.mode.sliced())),
+            ];
+            for (sum, (device, macs, rate)) in cost.uses.iter_mut().zip(rates) {
+                let busy_ns = step.timeline.busy(device).0 as f64 / 1e3;
+                sum.add(Use { busy_ns, macs_ns: macs as f64 / rate * 1e9 });
+            }
+        }
+        let waits = Picos(cost.ns.saturating_mul(1000)).saturating_sub(worked);
+        energy += self.costs.of(&self.idle(waits)).total;
+        cost.energy = Some(energy * u64::from(self.parallel.chips()));
+        cost
+    }
+}
+
+impl StepTimes for LibraPimSteps<'_> {
+    fn devices(&self) -> Vec<&'static str> {
+        vec!["NPU", "PIM"]
+    }
+
+    fn counts_macs(&self) -> bool {
+        true
+    }
+
+    fn kv(&self) -> KvMemory {
+        self.kv
+    }
+
+    fn most_requests(&self) -> u32 {
+        self.most_requests
+    }
+
+    fn step(&mut self, prompts: &[u32], contexts: &[u32]) -> Result<StepCost, ServingError> {
+        let prefills: Vec<_> = self
+            .parallel
+            .micro_batches(prompts)
+            .iter()
+            .map(|micro| {
+                let tokens = micro.iter().map(|&prompt| u64::from(prompt)).sum();
+                (self.prompt_step(micro), tokens, micro.len() as u64)
+            })
+            .collect();
+        let mut longest_first = contexts.to_vec();
+        longest_first.sort_unstable_by_key(|&context| std::cmp::Reverse(context));
+        let mut decodes = Vec::new();
+        for micro in self.parallel.micro_batches(&longest_first) {
+            let requests: Vec<Request> =
+                micro.iter().map(|&context| Request { context, remaining: 1 }).collect();
+            let count = micro.len() as u64;
+            decodes.push((self.planner.step(&Batch::new(&requests)?, self.mode)?, count, count));
+        }
+        let mut cost = self.through_stages(&prefills, true);
+        let tokens = self.through_stages(&decodes, false);
+        cost.ns = cost.ns.saturating_add(tokens.ns);
+        cost.uses.iter_mut().zip(&tokens.uses).for_each(|(sum, one)| sum.add(*one));
+        cost.energy = match (cost.energy, tokens.energy) {
+            (Some(one), Some(other)) => Some(one + other),
+            (one, other) => one.or(other),
+        };
+        Ok(cost)
+    }
+}

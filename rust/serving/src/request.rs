@@ -1,0 +1,222 @@
+//! Traces of requests, in the forms that LLMServingSim reads.
+//!
+//! A line of JSON for each request, with `input_toks`, `output_toks` and `arrival_time_ns` (`docs/docs/workloads/jsonl-format.md` of
+//! LLMServingSim), or the older form: columns of the same names between tabs, below a line of names (`dataset/*.tsv` of its first version).
+//! Requests may be in any order. Keys that say nothing about length or time are ignored; the numbers of `input_tok_ids` and `output_tok_ids`
+//! have to agree. Sessions (`sub_requests`), whose requests wait for each other, are refused.
+
+use crate::error::ServingError;
+use serde::Serialize;
+use serde_json::Value;
+use std::fmt::Write;
+
+/// Most tokens of a request, prompt and output.
+pub const MOST_TOKENS: u32 = 1 << 20;
+/// Latest arrival: 31 years.
+pub const LATEST_NS: u64 = 1_000_000_000_000_000_000;
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Request {
+    /// When it arrives, in nanoseconds.
+    pub arrival_ns: u64,
+    /// Tokens of its prompt.
+    pub input: u32,
+    /// Tokens to generate.
+    pub output: u32,
+}
+
+const COLUMNS: [&str; 3] = ["input_toks", "output_toks", "arrival_time_ns"];
+
+impl Request {
+    /// Checks all three numbers.
+    fn checked(line: usize, [input, output, arrival_ns]: [u64; 3]) -> Result<Self, ServingError> {
+        let most = u64::from(MOST_TOKENS);
+        let error = |what: &str, value: u64, min: u64, max: u64| {
+            let what = format!("{what} = {value} must be in {min}..={max}");
+            Err(ServingError::Line { line, what })
+        };
+        for (what, value) in COLUMNS.into_iter().zip([input, output]) {
+            if !(1..=most).contains(&value) {
+                return error(what, value, 1, most);
+            }
+        }
+        if input + output > most {
+            return error("input_toks + output_toks", input + output, 2, most);
+        }
+        if arrival_ns > LATEST_NS {
+            return error(COLUMNS[2], arrival_ns, 0, LATEST_NS);
+        }
+        Ok(Self { arrival_ns, input: input as u32, output: output as u32 })
+    }
+
+    /// Tokens in K and V when the last one is generated, which itself is not stored.
+    pub fn most_kv_tokens(&self) -> u32 {
+        self.input + self.output - 1
+    }
+}
+
+/// Reads a trace: JSON by lines, or columns if the first line does not begin with `{`.
+///
+/// # Errors
+/// [`ServingError::Line`] names line and value; [`ServingError::NoRequests`].
+pub fn parse(text: &str) -> Result<Vec<Request>, ServingError> {
+    let lines = text
+        .lines()
+        .enumerate()
+        .map(|(index, line)| (index + 1, line))
+        .filter(|(_, line)| !line.trim().is_empty());
+    let mut lines = lines.peekable();
+    let Some(&(line, first)) = lines.peek() else { return Err(ServingError::NoRequests) };
+    let requests: Vec<Request> = if first.trim_start().starts_with('{') {
+        lines.map(|(line, text)| from_json(line, text)).collect::<Result<_, _>>()?
+    } else {
+        lines.next();
+        let names: Vec<&str> = first.split('\t').map(str::trim).collect();
+        if names != COLUMNS {
+            let what = format!(
+                "expected a line of JSON or the columns {}, found '{}'",
+                COLUMNS.join(", "),
+                shortened(first)
+            );
+            return Err(ServingError::Line { line, what });
+        }
+        lines.map(|(line, text)| from_columns(line, text)).collect::<Result<_, _>>()?
+    };
+    if requests.is_empty() { Err(ServingError::NoRequests) } else { Ok(requests) }
+}
+
+/// The beginning of a text, for a message.
+fn shortened(text: &str) -> String {
+    let short: String = text.trim().chars().take(40).collect();
+    if short.len() < text.trim().len() { short + "..." } else { short }
+}
+
+fn from_columns(line: usize, text: &str) -> Result<Request, ServingError> {
+    let values: Vec<&str> = text.split('\t').map(str::trim).collect();
+    let [input, output, arrival] = values[..] else {
+        let what = format!("expected 3 columns between tabs, found {}: '{}'", values.len(), shortened(text));
+        return Err(ServingError::Line { line, what });
+    };
+    let mut numbers = [0; 3];
+    for (number, (name, value)) in numbers.iter_mut().zip(COLUMNS.into_iter().zip([input, output, arrival])) {
+        *number = value.parse().map_err(|_| ServingError::Line {
+            line,
+            what: format!("{name} = '{}' is not a whole number of 0 or more", shortened(value)),
+        })?;
+    }
+    Request::checked(line, numbers)
+}
+
+fn from_json(line: usize, text: &str) -> Result<Request, ServingError> {
+    let error = |what: String| ServingError::Line { line, what };
+    let value: Value = serde_json::from_str(text).map_err(|reason| {
+        // The line that it counts is the one here.
+        let reason = reason.to_string().replace("line 1 column", "column");
+        error(format!("not JSON: {reason}, in '{}'", shortened(text)))
+    })?;
+    let Value::Object(fields) = value else {
+        return Err(error(format!("expected an object, found '{}'", shortened(text))));
+    };
+    if fields.contains_key("sub_requests") {
+        let what = "a session (sub_requests) is not served; give its requests one by one";
+        return Err(error(what.to_owned()));
+    }
+    let mut numbers = [0; 3];
+    for (number, name) in numbers.iter_mut().zip(COLUMNS) {
+        let found = fields.get(name).ok_or_else(|| error(format!("{name} is missing")))?;
+        *number = found.as_u64().ok_or_else(|| {
+            error(format!("{name} = {} is not a whole number of 0 or more", shortened(&found.to_string())))
+        })?;
+    }
+    for (name, of, length) in
+        [("input_tok_ids", COLUMNS[0], numbers[0]), ("output_tok_ids", COLUMNS[1], numbers[1])]
+    {
+        let Some(ids) = fields.get(name) else { continue };
+        let found = ids.as_array().map(|ids| ids.len() as u64);
+        if found != Some(length) {
+            let found = found.map_or("no list".to_owned(), |found| format!("{found} of them"));
+            return Err(error(format!("{name} has {found}, and {of} = {length}")));
+        }
+    }
+    Request::checked(line, numbers)
+}
+
+/// The trace as JSON by lines.
+pub fn to_jsonl(requests: &[Request]) -> String {
+    let mut text = String::new();
+    for Request { arrival_ns, input, output } in requests {
+        let _ = writeln!(
+            text,
+            "{{\"input_toks\": {input}, \"output_toks\": {output}, \"arrival_time_ns\": {arrival_ns}}}"
+        );
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        parse(text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn both_forms_are_read_and_one_is_written() {
+        let expected = [
+            Request { arrival_ns: 4_059_740, input: 3, output: 133 },
+            Request { arrival_ns: 0, input: 1, output: 1 },
+        ];
+        let json = "\n{\"input_toks\": 3, \"output_toks\": 133, \"arrival_time_ns\": 4059740, \"input_tok_ids\": [1, 2, 3]}\n\
+                    {\"session_id\": \"x\", \"arrival_time_ns\": 0, \"output_toks\": 1, \"input_toks\": 1}";
+        assert_eq!(parse(json).unwrap(), expected);
+        assert_eq!(parse(&to_jsonl(&expected)).unwrap(), expected);
+        let columns = "input_toks\toutput_toks\tarrival_time_ns\r\n3\t133\t4059740\r\n1\t1\t0\r\n";
+        assert_eq!(parse(columns).unwrap(), expected);
+    }
+
+    #[test]
+    fn errors_name_line_and_value() {
+        assert_eq!(refused(""), "the trace has no requests");
+        assert_eq!(refused("input_toks\toutput_toks\tarrival_time_ns\n"), "the trace has no requests");
+        assert_eq!(
+            refused("input,output\n1,2"),
+            "line 1: expected a line of JSON or the columns input_toks, output_toks, arrival_time_ns, found 'input,output'"
+        );
+        let head = "input_toks\toutput_toks\tarrival_time_ns";
+        assert_eq!(
+            refused(&format!("{head}\n1\t2")),
+            "line 2: expected 3 columns between tabs, found 2: '1\t2'"
+        );
+        assert_eq!(
+            refused(&format!("{head}\n1\t2\t3\n1\t-2\t3")),
+            "line 3: output_toks = '-2' is not a whole number of 0 or more"
+        );
+        let line = |input: &str, output: &str, arrival: &str| {
+            format!("{{\"input_toks\": {input}, \"output_toks\": {output}, \"arrival_time_ns\": {arrival}}}")
+        };
+        assert_eq!(refused(&line("0", "1", "0")), "line 1: input_toks = 0 must be in 1..=1048576");
+        assert_eq!(refused(&line("1", "0", "0")), "line 1: output_toks = 0 must be in 1..=1048576");
+        assert_eq!(
+            refused(&line("1048576", "1", "0")),
+            "line 1: input_toks + output_toks = 1048577 must be in 2..=1048576"
+        );
+        assert_eq!(
+            refused(&line("1", "1.5", "0")),
+            "line 1: output_toks = 1.5 is not a whole number of 0 or more"
+        );
+        assert!(
+            refused(&line("1", "1", "2000000000000000000")).contains("arrival_time_ns = 2000000000000000000")
+        );
+        assert_eq!(refused("{\"input_toks\": 1, \"output_toks\": 2}"), "line 1: arrival_time_ns is missing");
+        assert!(
+            refused("{\"input_toks\": 1,").starts_with("line 1: not JSON: EOF while parsing"),
+            "{}",
+            refused("{")
+        );
+        assert!(refused("{\"session_id\": 1, \"sub_requests\": []}").contains("session (sub_requests)"));
+        let ids = "{\"input_toks\": 2, \"output_toks\": 2, \"arrival_time_ns\": 0, \"input_tok_ids\": [7]}";
+        assert_eq!(refused(ids), "line 1: input_tok_ids has 1 of them, and input_toks = 2");
+    }
+}

@@ -1,0 +1,68 @@
+//! What an iteration takes on a machine: the one question that the scheduler asks.
+
+use crate::error::ServingError;
+use ndp_energy::Energy;
+use serde::Serialize;
+
+/// Memory for keys and values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct KvMemory {
+    /// All of it.
+    pub bytes: u64,
+    /// Of one token, in all layers.
+    pub bytes_per_token: u64,
+}
+
+/// How much of an iteration a device works.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Use {
+    /// Nanoseconds for which it has work, be it waiting for its memory.
+    pub busy_ns: f64,
+    /// Nanoseconds in which it would do its MACs at its peak; 0 where they are not counted.
+    pub macs_ns: f64,
+}
+
+impl Use {
+    /// Adds another piece of work.
+    pub fn add(&mut self, other: Self) {
+        self.busy_ns += other.busy_ns;
+        self.macs_ns += other.macs_ns;
+    }
+}
+
+/// What an iteration takes.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StepCost {
+    /// Time.
+    pub ns: u64,
+    /// Energy, if the machine knows it.
+    pub energy: Option<Energy>,
+    /// Of each of [`StepTimes::devices`].
+    pub uses: Vec<Use>,
+}
+
+/// A machine, as the scheduler sees it.
+pub trait StepTimes {
+    /// Its devices, for utilisations.
+    fn devices(&self) -> Vec<&'static str>;
+
+    /// Whether [`Use::macs_ns`] is counted.
+    fn counts_macs(&self) -> bool {
+        false
+    }
+
+    /// Room for keys and values.
+    fn kv(&self) -> KvMemory;
+
+    /// Most requests of an iteration that it knows times for.
+    fn most_requests(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// An iteration: whole prompts of `prompts` tokens, which yield a token each, and a token of each request with `contexts` tokens in K and V, the
+    /// new one's included. One of the two may be empty.
+    ///
+    /// # Errors
+    /// What the machine's planner refuses.
+    fn step(&mut self, prompts: &[u32], contexts: &[u32]) -> Result<StepCost, ServingError>;
+}

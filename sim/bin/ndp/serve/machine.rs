@@ -1,0 +1,178 @@
+//! The machines that serve, from their options.
+
+use crate::offload::memory_times;
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::ValueEnum;
+use ndp_config::{HbmConfig, LlmShape};
+use ndp_energy::{HbmConstants, NpuConstants};
+use ndp_files::FileSet;
+use ndp_offloading::{DeviceTimes, Hardware, Mode, Model, Rule, StepCosts};
+use ndp_serving::librapim::kv_memory;
+use ndp_serving::{KvMemory, LibraPimSteps, Parallel, ServingError};
+use serde::Serialize;
+
+/// Which machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// An NPU with HBM-PIM (LibraPIM and its baselines)
+    Librapim,
+    /// A GPU, a host and NDP-DIMMs (Hermes and its baselines)
+    Hermes,
+}
+
+/// An NPU with HBM-PIM.
+#[derive(clap::Args, Debug)]
+pub struct LibraPimArgs {
+    /// NPU and how the host uses the memory: preset (librapim, librapim-published, librapim-small-npu) or TOML file
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
+    hardware: String,
+    /// Memory of a chip: preset (librapim, ...) or TOML file
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
+    memory: String,
+    /// Work in memory by the formulas of docs/offloading.md, in place of times measured on a channel
+    #[arg(long)]
+    formula: bool,
+    /// The memory's side of equation 1
+    #[arg(long, value_enum, default_value = "slot")]
+    rule: Rule,
+    /// Chips that share each layer (tensor parallelism)
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    tp: u32,
+    /// Stages of layers (pipeline parallelism)
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pp: u32,
+    /// GB/s of a chip's link, each way; assumed
+    #[arg(long, value_name = "GB/S", default_value_t = Parallel::default().link_gbps)]
+    link_gbps: f64,
+    /// Nanoseconds from chip to chip; assumed
+    #[arg(long, value_name = "NS", default_value_t = Parallel::default().link_ns)]
+    link_ns: f64,
+    /// Constants of the memory's energy: hbm2-8gb or a path ending in .toml
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hbm2-8gb")]
+    energy_memory: String,
+    /// Constants of the NPU's energy: npu-65tflops or a path ending in .toml
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "npu-65tflops")]
+    energy_npu: String,
+}
+
+/// Chips with their times, for any mode.
+pub struct Chips {
+    /// The whole model.
+    pub model: Model,
+    /// A chip's part of it.
+    pub part: Model,
+    /// How many there are.
+    pub parallel: Parallel,
+    /// The devices.
+    pub hardware: Hardware,
+    /// Their memory.
+    pub memory: HbmConfig,
+    /// Equation 1.
+    pub rule: Rule,
+    /// Of ordinary and of sliced banks.
+    pub times: [Box<dyn DeviceTimes>; 2],
+    energy: (HbmConstants, NpuConstants),
+}
+
+impl LibraPimArgs {
+    /// Adds the files that these options name.
+    pub fn files(&self, files: FileSet) -> FileSet {
+        files
+            .configuration("the hardware", &self.hardware)
+            .configuration("the memory", &self.memory)
+            .configuration("the memory's energy", &self.energy_memory)
+            .configuration("the NPU's energy", &self.energy_npu)
+    }
+
+    /// Whether times in memory are measured.
+    pub fn is_measured(&self) -> bool {
+        !self.formula
+    }
+
+    /// The hardware as it was named.
+    pub fn hardware(&self) -> &str {
+        &self.hardware
+    }
+
+    /// The chips, with times of contexts up to each of `contexts`. Room for keys and values first: whoever lacks it does not wait for times.
+    pub fn chips(
+        &self,
+        shape: &LlmShape,
+        kv_bytes: Option<Option<u64>>,
+        contexts: Vec<u32>,
+    ) -> Result<(Chips, KvMemory)> {
+        let model = Model::of(shape);
+        let memory = HbmConfig::load(&self.memory).context("--memory")?;
+        let hardware = Hardware::load(&self.hardware).context("--hardware")?.on(&memory);
+        let energy = (
+            HbmConstants::load(&self.energy_memory).context("--energy-memory")?,
+            NpuConstants::load(&self.energy_npu).context("--energy-npu")?,
+        );
+        let Self { tp, pp, link_gbps, link_ns, rule, .. } = *self;
+        let parallel = Parallel { tp, pp, link_gbps, link_ns };
+        let part = parallel.part(&model)?;
+        let kv = match kv_bytes {
+            Some(given) => kv_memory(shape, &parallel, memory.bytes(), given).map_err(|error| match error {
+                ServingError::Weights { .. } => anyhow!(
+                    "{error}; give more chips (--tp, --pp), another --memory, or --kv-gb, which leaves weights out"
+                ),
+                error => error.into(),
+            })?,
+            None => KvMemory { bytes: 0, bytes_per_token: shape.kv_bytes_per_token() },
+        };
+        let measured = (!self.formula).then_some(&contexts);
+        let times = memory_times(&part, (&hardware, &self.hardware), &memory, measured)?;
+        Ok((Chips { model, part, parallel, hardware, memory, rule, times, energy }, kv))
+    }
+}
+
+impl Chips {
+    /// What work of a model costs.
+    pub fn costs(&self, model: &Model) -> StepCosts {
+        StepCosts::new(model, &self.hardware, &self.energy.0, &self.energy.1)
+    }
+
+    /// Chips that serve in a mode.
+    pub fn serving(&self, mode: Mode, kv: KvMemory) -> Result<LibraPimSteps<'_>> {
+        let [plain, sliced] = &self.times;
+        let times = [plain.as_ref(), sliced.as_ref()];
+        let costs = |part: &Model| self.costs(part);
+        let (scale, rule) = ((self.parallel, kv), (mode, self.rule));
+        Ok(LibraPimSteps::new(&self.model, scale, &self.hardware, costs, times, rule)?)
+    }
+}
+
+/// Contexts that are measured for requests of up to `longest` tokens. A bank has a key of every 16th token, so time hardly changes between multiples of 16;
+/// above 4096 every 16th part of a power of two is measured. A context between two of them takes as long as the longer one.
+pub fn measured_contexts(longest: u32) -> Result<Vec<u32>> {
+    const MOST: u32 = 65_536;
+    ensure!(
+        longest <= MOST,
+        "the longest request has {longest} tokens, and times are measured up to {MOST}; --formula has no such limit"
+    );
+    let mut contexts = Vec::new();
+    let mut context = 0;
+    while context < longest {
+        context += if context < 4096 { 16 } else { 1 << (context.ilog2() - 4) };
+        contexts.push(context);
+    }
+    Ok(contexts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contexts_are_multiples_of_16_and_reach_the_longest() {
+        assert_eq!(measured_contexts(1).unwrap(), [16]);
+        assert_eq!(measured_contexts(33).unwrap(), [16, 32, 48]);
+        let all = measured_contexts(65_536).unwrap();
+        assert_eq!(all.last(), Some(&65_536));
+        assert!(all.windows(2).all(|pair| pair[1] > pair[0] && (pair[1] - pair[0]) * 16 <= pair[1].max(256)));
+        assert!(all.iter().all(|context| context % 16 == 0));
+        assert!(all.contains(&4080) && all.len() < 350, "{}", all.len());
+        assert!(measured_contexts(65_537).unwrap_err().to_string().contains("65537 tokens"));
+    }
+}

@@ -1,0 +1,55 @@
+//! `ndp serve`: many requests that arrive over time, on both papers' machines.
+//!
+//! One file for each command; the machines' options are in `machine`, the page is in `html`.
+
+mod export;
+mod html;
+mod machine;
+mod run;
+mod synth;
+
+use anyhow::Result;
+use clap::Subcommand;
+use ndp_files::OutputFile;
+use std::path::Path;
+
+/// Serve a trace of requests with continuous batching: rates, latencies, utilisation, energy
+///
+/// Requests are JSON by lines, or columns, as LLMServingSim reads them. The batch is decided anew for each iteration; keys and values are paged, and have what
+/// weights leave of the machine's memory. docs/serving.md says how times are computed and what is assumed.
+#[derive(clap::Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[command(after_help = "Examples:\n  \
+    ndp serve synth --requests 1000 --rate 20 --out alpaca.jsonl\n  \
+    ndp serve alpaca.jsonl --llm llama2-7b\n  \
+    ndp serve alpaca.jsonl --llm llama3-70b --tp 8 --pp 2 --modes serial,neupims,dex+dbo --html serve.html\n  \
+    ndp serve alpaca.jsonl --machine hermes --llm llama2-70b --policies hermes,flexgen --max-batch 16\n  \
+    ndp serve export --llm llama2-7b --out tables")]
+pub struct Args {
+    #[command(flatten)]
+    run: run::Args,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Draw a trace: Poisson arrivals, lengths like those of Alpaca
+    Synth(synth::Args),
+    /// Write latencies and energies of an NPU with HBM-PIM as tables, in the form that LLMServingSim reads
+    Export(export::Args),
+}
+
+/// Runs the job.
+pub fn run(args: &Args) -> Result<()> {
+    match &args.command {
+        Some(Command::Synth(args)) => synth::run(args),
+        Some(Command::Export(args)) => export::run(args),
+        None => run::run(&args.run),
+    }
+}
+
+/// Writes a file that is complete or absent.
+fn write(path: &Path, text: &str) -> Result<()> {
+    Ok(OutputFile::create(path)?.finish(|out| out.write_all(text.as_bytes()))?)
+}

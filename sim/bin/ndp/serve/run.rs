@@ -1,0 +1,342 @@
+//! Serving a trace in several modes or with several policies, one after the other.
+
+use super::html;
+use super::machine::{Kind, LibraPimArgs, measured_contexts};
+use anyhow::{Context, Result, bail, ensure};
+use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
+use ndp_energy::EnergyConstants;
+use ndp_files::{FileSet, OutputFile, Progress};
+use ndp_offloading::Mode;
+use ndp_serving::{HermesSteps, KvMemory, Request, Rules, Served, StepTimes, Summary, request, serve};
+use ndp_systems::{Assumptions, DimmModel, Machine, Policy, RunCosts};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Longest trace.
+const MAX_BYTES: u64 = 1 << 30;
+
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Requests: JSON by lines or columns between tabs, with input_toks, output_toks and arrival_time_ns
+    #[arg(required = true, value_name = "TRACE")]
+    trace: Option<PathBuf>,
+    /// Which machine serves
+    #[arg(long, value_enum, default_value = "librapim")]
+    machine: Kind,
+    /// Model: a preset such as llama2-7b, or a path ending in .toml
+    #[arg(long, required = true)]
+    llm: Option<String>,
+    /// Requests of an iteration at most
+    #[arg(long, value_name = "N", default_value_t = Rules::default().max_batch)]
+    max_batch: u32,
+    /// Tokens of a block of keys and values
+    #[arg(long, value_name = "TOKENS", default_value_t = Rules::default().block_tokens)]
+    block: u32,
+    /// Tokens of the prompts of an iteration at most; a longer prompt goes alone
+    #[arg(long, value_name = "TOKENS", default_value_t = Rules::default().max_prefill)]
+    max_prefill: u32,
+    /// GB for keys and values, in place of what the weights leave
+    #[arg(long, value_name = "GB")]
+    kv_gb: Option<f64>,
+    /// Of librapim: modes, separated by commas [default: dex+dbo]
+    #[arg(long, value_enum, value_name = "MODE,...", value_delimiter = ',')]
+    modes: Vec<Mode>,
+    #[command(flatten, next_help_heading = "Options of --machine librapim")]
+    chips: LibraPimArgs,
+    /// Of hermes: policies, separated by commas [default: hermes]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "POLICY,...",
+        value_delimiter = ',',
+        help_heading = "Options of --machine hermes"
+    )]
+    policies: Vec<Policy>,
+    /// System: hermes, hermes-3090, hermes-t4, pc-high, pc-low, a100x5 or a path ending in .toml
+    #[arg(long, default_value = "hermes", help_heading = "Options of --machine hermes")]
+    system: String,
+    /// Core of the DIMMs: a preset or a path ending in .toml
+    #[arg(long, default_value = "hermes", help_heading = "Options of --machine hermes")]
+    config: String,
+    /// What is assumed beyond the system's file: a paper's set, stated (nothing), or a path ending in .toml
+    #[arg(
+        long,
+        value_name = "SET|FILE.toml",
+        default_value = "hermes",
+        help_heading = "Options of --machine hermes"
+    )]
+    assume: String,
+    /// What the matrices of the layers are made of; FP16, or what the model's file says, if left out
+    #[arg(long, value_name = "FORMAT", help_heading = "Options of --machine hermes",
+        value_parser = |name: &str| WeightFormat::named(name).ok_or("expected fp16, int8 or int4"))]
+    weights: Option<WeightFormat>,
+    /// Write a page with charts
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print JSON instead of tables, with each request
+    #[arg(long)]
+    json: bool,
+}
+
+/// A mode or a policy on the trace.
+#[derive(Serialize)]
+pub struct Entry {
+    /// As on the command line.
+    pub name: &'static str,
+    /// Memory for keys and values.
+    pub kv: KvMemory,
+    /// Figures.
+    #[serde(flatten)]
+    pub summary: Summary,
+    /// Each request.
+    pub served: Vec<Served>,
+}
+
+/// What a machine cannot do.
+#[derive(Serialize)]
+pub struct Refusal {
+    /// The policy.
+    pub name: &'static str,
+    /// Why.
+    pub reason: String,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+pub struct Outcome {
+    command: &'static str,
+    /// The machine.
+    pub machine: Kind,
+    /// The model's name.
+    pub model: String,
+    /// Chips or system.
+    pub on: String,
+    /// What limits a batch.
+    pub rules: Rules,
+    /// By mode or policy.
+    pub entries: Vec<Entry>,
+    /// Policies that the machine cannot run.
+    pub refused: Vec<Refusal>,
+}
+
+/// Runs the job.
+pub fn run(args: &Args) -> Result<()> {
+    // clap has seen to both.
+    let (Some(path), Some(llm)) = (&args.trace, &args.llm) else { bail!("a trace and --llm are needed") };
+    let files = FileSet::new()
+        .input("the trace", path)
+        .configuration("the model", llm)
+        .configuration("the system", &args.system)
+        .configuration("the configuration", &args.config)
+        .configuration("the assumptions", &args.assume);
+    args.chips.files(files).optional("--html", args.html.as_ref()).check()?;
+    let (of_other, machine) = match args.machine {
+        Kind::Librapim => (!args.policies.is_empty() || args.weights.is_some(), "hermes"),
+        Kind::Hermes => (!args.modes.is_empty(), "librapim"),
+    };
+    ensure!(
+        !of_other,
+        "--policies, --weights and --modes belong to one machine each; these need --machine {machine}"
+    );
+    let text =
+        ndp_files::read_text(path, MAX_BYTES).with_context(|| format!("cannot read '{}'", path.display()))?;
+    let requests = request::parse(&text).with_context(|| format!("in '{}'", path.display()))?;
+    let model = LlmShape::load(llm)?;
+    let kv_bytes = args.kv_gb.map(|gb| {
+        ensure!((1e-6..=1e9).contains(&gb), "--kv-gb {gb} must be in 0.000001..=1000000000");
+        Ok((gb * 1e9) as u64)
+    });
+    let kv_bytes = kv_bytes.transpose()?;
+    let rules = Rules { max_batch: args.max_batch, block_tokens: args.block, max_prefill: args.max_prefill };
+    let html = args.html.as_deref().map(OutputFile::create).transpose()?;
+    let outcome = match args.machine {
+        Kind::Librapim => librapim(args, &model, &requests, rules, kv_bytes)?,
+        Kind::Hermes => hermes(args, &model, &requests, rules, kv_bytes)?,
+    };
+    if let Some(file) = html {
+        let page = html::page(&outcome)?;
+        file.finish(|out| out.write_all(page.as_bytes()))?;
+    }
+    if args.json {
+        say!("{}", serde_json::to_string_pretty(&outcome)?);
+    } else {
+        print(&outcome);
+    }
+    Ok(())
+}
+
+fn entry(
+    name: &'static str,
+    requests: &[Request],
+    rules: &Rules,
+    machine: &mut dyn StepTimes,
+    finished: &dyn Fn(usize),
+) -> Result<Entry> {
+    let outcome = serve(requests, rules, machine, &mut |iteration| finished(iteration.finished))?;
+    let summary = Summary::of(&outcome, machine);
+    Ok(Entry { name, kv: machine.kv(), summary, served: outcome.served })
+}
+
+fn librapim(
+    args: &Args,
+    shape: &LlmShape,
+    requests: &[Request],
+    rules: Rules,
+    kv_bytes: Option<u64>,
+) -> Result<Outcome> {
+    let longest = requests.iter().map(Request::most_kv_tokens).max().unwrap_or(1);
+    let contexts = if args.chips.is_measured() { measured_contexts(longest)? } else { Vec::new() };
+    let (chips, kv) = args.chips.chips(shape, Some(kv_bytes), contexts)?;
+    let modes = if args.modes.is_empty() { vec![Mode::DexDbo] } else { args.modes.clone() };
+    let progress = Progress::new((modes.len() * requests.len()) as u64, "requests");
+    let mut entries = Vec::new();
+    for (index, mode) in modes.into_iter().enumerate() {
+        let mut machine = chips.serving(mode, kv)?;
+        let finished = |count: usize| progress.set((index * requests.len() + count) as u64);
+        entries.push(entry(mode.name(), requests, &rules, &mut machine, &finished)?);
+    }
+    drop(progress);
+    let parallel = chips.parallel;
+    let on = match parallel.chips() {
+        1 => "one NPU with HBM-PIM".to_owned(),
+        count => format!(
+            "{count} NPUs with HBM-PIM, tp {} x pp {}, {} GB/s links",
+            parallel.tp, parallel.pp, parallel.link_gbps
+        ),
+    };
+    let (command, machine) = ("serve", args.machine);
+    Ok(Outcome { command, machine, model: shape.name().to_owned(), on, rules, entries, refused: Vec::new() })
+}
+
+fn hermes(
+    args: &Args,
+    shape: &LlmShape,
+    requests: &[Request],
+    rules: Rules,
+    kv_bytes: Option<u64>,
+) -> Result<Outcome> {
+    let model = args.weights.map_or(shape.clone(), |weights| shape.clone().with_weights(weights));
+    let system = SystemConfig::load(&args.system)?;
+    let design = DesignConfig::load(&args.config)?;
+    let assumptions = Assumptions::load(&args.assume).context("--assume")?;
+    let costs = RunCosts::new(&design, &EnergyConstants::load(&design, system.name(), [None; 3])?);
+    let dimms = DimmModel::new(&design);
+    let machine = Machine { system: &system, assumptions: &assumptions, dimms: &dimms };
+    let policies = if args.policies.is_empty() { vec![Policy::Hermes] } else { args.policies.clone() };
+    let progress = Progress::new((policies.len() * requests.len()) as u64, "requests");
+    let (mut entries, mut refused) = (Vec::new(), Vec::new());
+    for (index, policy) in policies.into_iter().enumerate() {
+        let name = policy.name();
+        let mut steps = match HermesSteps::new(machine, policy, &model, &costs, kv_bytes) {
+            Ok(steps) => steps,
+            Err(error) => {
+                refused.push(Refusal { name, reason: error.to_string() });
+                continue;
+            }
+        };
+        let finished = |count: usize| progress.set((index * requests.len() + count) as u64);
+        entries.push(entry(name, requests, &rules, &mut steps, &finished)?);
+    }
+    drop(progress);
+    if let Some(Refusal { name, reason }) = refused.first().filter(|_| entries.is_empty()) {
+        bail!("{name} does not serve {} on '{}': {reason}", model.name(), system.name());
+    }
+    let on = format!("{}, {} weights", system.name(), model.weights());
+    let (command, machine) = ("serve", args.machine);
+    Ok(Outcome { command, machine, model: model.name().to_owned(), on, rules, entries, refused })
+}
+
+/// Titles of [`cells`].
+pub const HEAD: [&str; 12] = [
+    "served by",
+    "tokens/s",
+    "requests/s",
+    "TTFT ms, mean",
+    "TTFT P50",
+    "TTFT P99",
+    "TPOT ms, mean",
+    "TPOT P50",
+    "TPOT P99",
+    "latency s, P99",
+    "J/token",
+    "batch",
+];
+
+/// The columns of [`HEAD`].
+pub fn cells(entry: &Entry) -> Vec<String> {
+    let of = &entry.summary;
+    let joules =
+        of.joules_per_token.map_or_else(|| "-".to_owned(), |energy| format!("{:.3}", energy.joules()));
+    vec![
+        entry.name.to_owned(),
+        format!("{:.1}", of.tokens_per_second),
+        format!("{:.2}", of.requests_per_second),
+        format!("{:.1}", of.ttft.mean_ms),
+        format!("{:.1}", of.ttft.p50_ms),
+        format!("{:.1}", of.ttft.p99_ms),
+        format!("{:.2}", of.tpot.mean_ms),
+        format!("{:.2}", of.tpot.p50_ms),
+        format!("{:.2}", of.tpot.p99_ms),
+        format!("{:.2}", of.latency.p99_ms / 1e3),
+        joules,
+        format!("{:.1}", of.mean_batch),
+    ]
+}
+
+/// Utilisation, memory and preemption, in words.
+pub fn remarks(entry: &Entry) -> String {
+    let of = &entry.summary;
+    let devices: Vec<String> = of
+        .utilisation
+        .iter()
+        .map(|device| {
+            let macs =
+                device.macs.map_or_else(String::new, |macs| format!(", {:.0} % of its MACs", 100.0 * macs));
+            format!("{} busy {:.0} %{macs}", device.device, 100.0 * device.busy)
+        })
+        .collect();
+    format!(
+        "{}: {}; waits for arrivals {:.0} %; K, V: {} blocks, {:.0} % used on average, {:.0} % at most; {} preemptions, {} tokens prefilled again",
+        entry.name,
+        devices.join("; "),
+        100.0 * of.waiting,
+        of.kv_blocks,
+        100.0 * of.kv_mean,
+        100.0 * of.kv_most,
+        of.preemptions,
+        of.recomputed_tokens
+    )
+}
+
+/// What was served, and on what.
+pub fn title(outcome: &Outcome) -> String {
+    let requests = outcome.entries.first().map_or(0, |entry| entry.summary.requests);
+    let Rules { max_batch, block_tokens, max_prefill } = outcome.rules;
+    format!(
+        "{requests} requests to {} on {}; at most {max_batch} at once, {max_prefill} prompt tokens in an iteration, blocks of {block_tokens} tokens",
+        outcome.model, outcome.on
+    )
+}
+
+fn print(outcome: &Outcome) {
+    say!("{}\n", title(outcome));
+    let line = |cells: &[String]| {
+        let rest: Vec<String> = cells[1..]
+            .iter()
+            .zip(HEAD[1..].iter())
+            .map(|(cell, head)| format!("{cell:>0$}", head.len().max(9)))
+            .collect();
+        format!("{:<14}{}", cells[0], rest.join(" "))
+    };
+    say!("{}", line(&HEAD.map(str::to_owned)));
+    for entry in &outcome.entries {
+        say!("{}", line(&cells(entry)));
+    }
+    say!("");
+    for entry in &outcome.entries {
+        say!("{}", remarks(entry));
+    }
+    for Refusal { name, reason } in &outcome.refused {
+        say!("\n{name}: {reason}");
+    }
+}

@@ -1,0 +1,53 @@
+//! `ndp serve synth`: a trace that is drawn.
+
+use anyhow::Result;
+use ndp_files::FileSet;
+use ndp_serving::{Lengths, Synth, request};
+use std::path::PathBuf;
+
+/// Lengths are log-normal. Their means and medians are those of Alpaca as far as they are published; rust/serving/src/synth.rs has sources and
+/// what is assumed. Equal arguments give equal bytes.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    ndp serve synth --requests 1000 --rate 20 --out alpaca.jsonl\n  \
+    ndp serve synth --requests 64 --rate inf --input 512 --output 128 --seed 3 --out burst.jsonl")]
+pub struct Args {
+    /// Number of requests
+    #[arg(long, value_name = "N")]
+    requests: u32,
+    /// Mean arrivals per second (Poisson); inf: all at once
+    #[arg(long, value_name = "R")]
+    rate: f64,
+    /// Mean tokens of a prompt
+    #[arg(long, value_name = "TOKENS", default_value_t = Lengths::ALPACA_INPUT.mean)]
+    input: f64,
+    /// Mean tokens that are generated
+    #[arg(long, value_name = "TOKENS", default_value_t = Lengths::ALPACA_OUTPUT.mean)]
+    output: f64,
+    /// Seed
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// File for the trace, JSON by lines
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// Runs the command.
+pub fn run(args: &Args) -> Result<()> {
+    FileSet::new().output("--out", &args.out).check()?;
+    let Args { requests, rate, seed, .. } = *args;
+    let input = Lengths::ALPACA_INPUT.scaled_to(args.input);
+    let output = Lengths::ALPACA_OUTPUT.scaled_to(args.output);
+    let drawn = Synth { requests, rate, input, output, seed }.draw()?;
+    super::write(&args.out, &request::to_jsonl(&drawn))?;
+    let mean = |of: fn(&request::Request) -> u32| {
+        drawn.iter().map(|request| f64::from(of(request))).sum::<f64>() / f64::from(requests)
+    };
+    let seconds = drawn.last().map_or(0.0, |last| last.arrival_ns as f64 / 1e9);
+    say!(
+        "{requests} requests in {seconds:.1} s; means: {:.1} tokens in, {:.1} out",
+        mean(|request| request.input),
+        mean(|request| request.output)
+    );
+    Ok(())
+}
