@@ -288,6 +288,9 @@ const CELLS: &str = "needs an area of DRAM cells; in transistors, decoder and IO
 
 /// All of them.
 pub const ITEMS: &[Item] = &[
+    at_least(item("Fig. 7", "NPU+AiM's PIM idle, GPT3-175B, 32 requests of 16 tokens", "%", 80.0, |s| {
+        Ok(100.0 - 100.0 * at(s, Mode::Serial, GPT, 32, 16)?.pim_busy)
+    })),
     item(
         "Fig. 7",
         "NPU+AiM's PIM idle for more than 80 %, GPT3-175B, 32 and 64 requests of 16 to 128 tokens",
@@ -314,9 +317,6 @@ pub const ITEMS: &[Item] = &[
         512.0,
         |s| exclusive_until(s, 256),
     ),
-    at_least(item("Fig. 7", "NPU+AiM's PIM idle, GPT3-175B, 32 requests of 16 tokens", "%", 80.0, |s| {
-        Ok(100.0 - 100.0 * at(s, Mode::Serial, GPT, 32, 16)?.pim_busy)
-    })),
     item("Fig. 20b", "LibraPIM's NPU, Llama3-70B, 128 requests of 4096 tokens", "% of its MACs", 77.0, |s| {
         Ok(100.0 * pinned(s, Mode::DexDbo)?.npu)
     }),
