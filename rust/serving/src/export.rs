@@ -216,7 +216,7 @@ impl Tables<'_> {
             / (f64::from(pim.t_ccd_s) * f64::from(pim.clock_ps));
         let columns = pim.row_bytes * 8 / bus_bits;
         let rows = self.memory.rows();
-        let megabytes = self.memory.bytes() / u64::from(pim.channels) >> 20;
+        let megabytes = (self.memory.bytes() / u64::from(pim.channels)) >> 20;
         let [idle, peak] = self.milliwatts();
         format!(
             "[dram_structure]\nprotocol = HBM\nbankgroups = {}\nbanks_per_group = {}\nrows = {rows}\ncolumns = {columns}\n\

@@ -2,8 +2,8 @@
 //!
 //! | number | value | source |
 //! | --- | --- | --- |
-//! | mean prompt | 19.31 tokens | vLLM (SOSP 2023), Fig. 11b |
-//! | mean output | 58.45 tokens | the same; its section 6.1 says 8.4 and 5.8 times less than ShareGPT's 161.31 and 337.99 |
+//! | mean prompt | 19.31 tokens | vLLM (SOSP 2023), Fig. 11b, which was not at hand |
+//! | mean output | 58.45 tokens | the same; the text of section 6.1 agrees: 8.4 and 5.8 times less than ShareGPT's 161.31 and 337.99 |
 //! | median output | 44 tokens | both `dataset/alpaca-bs256-*` files of LLMServingSim's first version that were looked at: medians 44, means 58.1 and 59.0 |
 //! | median prompt | 17 tokens | **assumed** |
 //! | log-normal lengths, prompt and output independent | | **assumed** |

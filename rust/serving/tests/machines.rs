@@ -57,7 +57,7 @@ fn tokens_of_one_chip_are_steps_of_the_planner_in_every_mode() {
         let step = planner.step(&batch, mode).unwrap();
         let cost = chip.steps(mode).step(&[], &CONTEXTS).unwrap();
         assert_eq!(cost.ns, step.timeline.span.0.div_ceil(1000), "{mode:?}");
-        // Beside the step there is less than a nanosecond of standby, of less than 1 kW.
+        // Besides the step there is less than a nanosecond of standby, of less than 1 kW.
         let (found, expected) = (cost.energy.unwrap(), chip.costs(&chip.model).of(&step).total);
         assert!(found.value >= expected.value && found.value - expected.value < 1_000_000_000, "{mode:?}");
         let busy = step.timeline.busy(ndp_offloading::Device::Npu).0 as f64 / 1e3;

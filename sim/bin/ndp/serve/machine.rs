@@ -161,6 +161,7 @@ pub fn measured_contexts(longest: u32) -> Result<Vec<u32>> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 
