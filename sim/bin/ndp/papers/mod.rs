@@ -164,7 +164,7 @@ pub fn run(args: &Args) -> Result<()> {
     }
     for (name, rows) in outcome.by_paper() {
         write(&args.out, &format!("{name}.csv"), &rows::csv(&rows))?;
-        write(&args.out, &format!("{name}.md"), &rows::markdown(&rows, &outcome.sensitivity))?;
+        write(&args.out, &format!("{name}.md"), &rows::markdown(name, &rows, &outcome.sensitivity))?;
     }
     let page = html::page(&outcome)?;
     for (name, chart) in &page.charts {

@@ -133,8 +133,11 @@ pub fn agreeing(rows: &[&Row]) -> String {
 }
 
 /// Rows as a Markdown table.
-pub fn markdown(rows: &[&Row], sensitivity: &[Sensitivity]) -> String {
-    let mut text = format!("{}.\n\n", agreeing(rows));
+pub fn markdown(name: &str, rows: &[&Row], sensitivity: &[Sensitivity]) -> String {
+    let mut text = format!(
+        "# Numbers of {name}\n\nWritten by `ndp figures --paper {name}`; docs/papers.md says how they are computed. {}.\n\n",
+        agreeing(rows)
+    );
     text.push_str("| figure | what | unit | paper | stated | fitted | ratio | cause |\n");
     text.push_str("| --- | --- | --- | ---: | ---: | ---: | ---: | --- |\n");
     for row in rows {
@@ -145,8 +148,8 @@ pub fn markdown(rows: &[&Row], sensitivity: &[Sensitivity]) -> String {
             "| {figure} | {item} | {unit} | {paper} | {stated} | {fitted} | {ratio} | {cause} |"
         );
     }
-    if rows.iter().any(|row| row.figure == "Fig. 13") && !sensitivity.is_empty() {
-        text.push_str("\n| assumption | value | random to partition | partition to adjustment | adjustment to Hermes | most loaded DIMM |\n");
+    if name == Paper::Hermes.name() && !sensitivity.is_empty() {
+        text.push_str("\nFig. 13 under other assumptions; the paper has 1.63, 1.33 and 1.29.\n\n| assumption | value | random to partition | partition to adjustment | adjustment to Hermes | most loaded DIMM |\n");
         text.push_str("| --- | ---: | ---: | ---: | ---: | ---: |\n");
         for one in sensitivity {
             let value = one.value.map(number).unwrap_or_default();
