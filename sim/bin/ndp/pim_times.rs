@@ -1,13 +1,11 @@
 //! `ndp pim-times`: how long work in memory takes, by the formulas of `ndp offload`, on a channel of the device model and in RTL; and a table of
 //! times for `ndp offload --times`.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use ndp_config::{HbmConfig, LlmShape};
 use ndp_files::{FileSet, OutputFile, Progress, say};
 use ndp_offloading::{AnalyticTimes, DeviceTimes, Hardware, MeasuredTimes, Model, TableFile};
-use ndp_pim::measure::{MeasuredMemory, head_clocks_on};
-use ndp_sim::ffi::OpenOptions;
-use ndp_sim::hbm::Lockstep;
+use ndp_pim::measure::MeasuredMemory;
 use std::path::PathBuf;
 
 /// Batches of the comparison.
@@ -31,6 +29,7 @@ pub struct Args {
     #[arg(long, value_delimiter = ',', default_values_t = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096], value_parser = clap::value_parser!(u32).range(1..=65_536))]
     sequences: Vec<u32>,
     /// Measure each head in RTL too, every clock compared with the device model
+    #[cfg(feature = "rtl")]
     #[arg(long)]
     rtl: bool,
     /// Largest batch of the table
@@ -39,6 +38,32 @@ pub struct Args {
     /// File for the table, JSON
     #[arg(long)]
     out: Option<PathBuf>,
+}
+
+/// Microseconds of a head in RTL, which are those of the device model; nothing if nobody asks.
+#[cfg(feature = "rtl")]
+fn rtl_us(
+    args: &Args,
+    config: &HbmConfig,
+    model: &Model,
+    times: &MeasuredMemory,
+    context: u32,
+) -> Result<Option<f64>> {
+    if !args.rtl {
+        return Ok(None);
+    }
+    let channel = ndp_sim::hbm::Lockstep::open(config, &ndp_sim::ffi::OpenOptions::default())?;
+    let width = model.head_width as usize;
+    let clocks = ndp_pim::measure::head_clocks_on(config, channel, width, context as usize)?;
+    let own = times.heads().get(&context).copied().unwrap_or(0);
+    anyhow::ensure!(clocks == own, "RTL takes {clocks} clocks for {context} tokens, the device model {own}");
+    Ok(Some((clocks * u64::from(model.group())) as f64 / 1e3))
+}
+
+/// The tool without RTL has nobody to ask.
+#[cfg(not(feature = "rtl"))]
+fn rtl_us(_: &Args, _: &HbmConfig, _: &Model, _: &MeasuredMemory, _: u32) -> Result<Option<f64>> {
+    Ok(None)
 }
 
 /// Runs the job.
@@ -73,14 +98,8 @@ pub fn run(args: &Args) -> Result<()> {
     );
     for &context in &args.sequences {
         let (measured, computed) = (times.head(context).us(), formula.head(context).us());
-        let mut rtl = "-".to_owned();
-        if args.rtl {
-            let channel = Lockstep::open(&config, &OpenOptions::default())?;
-            let clocks = head_clocks_on(&config, channel, model.head_width as usize, context as usize)?;
-            let own = times.heads().get(&context).copied().unwrap_or(0);
-            ensure!(clocks == own, "RTL takes {clocks} clocks for {context} tokens, the device model {own}");
-            rtl = format!("{:.3}", (clocks * group) as f64 / 1e3);
-        }
+        let rtl = rtl_us(args, &config, &model, &times, context)?;
+        let rtl = rtl.map_or_else(|| "-".to_owned(), |us| format!("{us:.3}"));
         let layers: Vec<String> = BATCHES
             .iter()
             .map(|&batch| {

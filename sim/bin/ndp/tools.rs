@@ -1,8 +1,8 @@
 //! Versions, and numbers in text.
 
 use anyhow::Context;
-use ndp_config::{LlmShape, WeightFormat};
-use ndp_model::{Model, QuantisationError, RoundedWeights};
+use ndp_config::LlmShape;
+use ndp_model::{Model, RoundedWeights};
 use ndp_traces::TraceHeader;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -86,7 +86,8 @@ pub fn traced_model(header: &TraceHeader) -> anyhow::Result<LlmShape> {
 }
 
 /// What quantising has done to weights.
-pub fn quantisation_text(weights: WeightFormat, error: &QuantisationError) -> String {
+#[cfg(feature = "rtl")]
+pub fn quantisation_text(weights: ndp_config::WeightFormat, error: &ndp_model::QuantisationError) -> String {
     format!(
         "weights: {weights}, {} bits each; off by {:.3e} at most ({:.2} % of the largest weight), by {:.3e} in the mean ({:.2} % of the mean \
          magnitude)",
