@@ -50,7 +50,7 @@ fn what_a_system_lacks_is_listed_and_an_answer_without_any_policy_is_an_error() 
     let reasons: Vec<&str> =
         result["refused"].as_array().unwrap().iter().map(|one| one["reason"].as_str().unwrap()).collect();
     assert!(reasons[0].contains("NDP-DIMMs") && reasons[0].contains("pc-high"), "{reasons:?}");
-    assert!(reasons[1].contains("138.0 GB of GPU memory") && reasons[1].contains("20.5 GB"), "{reasons:?}");
+    assert!(reasons[1].contains("138.0 GB of GPU memory") && reasons[1].contains("22.3 GB"), "{reasons:?}");
     let program = program();
     program.refused(
         "--llm llama2-70b --system pc-high --policies hermes",
