@@ -27,7 +27,9 @@ fn random_pins_from(
     seed: u64,
     random_contents: Option<u32>,
 ) -> Result<u64, Box<dyn Error>> {
-    let options = OpenOptions { form: Form::Both, random_contents, ..OpenOptions::default() };
+    // Most of what is on the pins breaks what blocks assume, in both models alike.
+    let options =
+        OpenOptions { form: Form::Both, random_contents, count_failures: true, ..OpenOptions::default() };
     let mut model = Model::open(rtl, &options)?;
     let mut random = SplitMix64::new(seed);
     let of = |wanted| model.ports().iter().filter(move |port| port.direction == wanted);

@@ -31,6 +31,9 @@ struct NdpModel {
     std::vector<NdpPort> ports;
     NdpTrace* tracer = nullptr;
     std::vector<NdpShare> shares;
+    /* Properties that did not hold, each edge counted, and the first of them. */
+    uint64_t failures = 0;
+    std::string failure;
 
     explicit NdpModel(const NdpOpenOptions& options) {
         context.traceEverOn(options.waves);
@@ -49,6 +52,10 @@ struct NdpModel {
     virtual void set_clock(bool dram, bool level) = 0;
     virtual void tick(uint64_t cycles) = 0;
     virtual void trace(VerilatedVcdC* sink) = 0;
+    /* Takes down that a property did not hold: the instances from the top down, each with a dot behind it, and its name with the reason. */
+    void fail(const char* instance, const char* property) {
+        if (failures++ == 0) failure = std::string(instance) + property;
+    }
     /* Where the time went; nothing unless the model was built for that. */
     virtual void profile(std::vector<NdpShare>& rows) { rows.clear(); }
 };

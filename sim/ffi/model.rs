@@ -74,6 +74,9 @@ pub struct OpenOptions {
     pub random_contents: Option<u32>,
     /// Periods of the clocks, and where their edges lie.
     pub clocks: Clocks,
+    /// Properties that do not hold are counted ([`Model::property_failures`]) and do no harm: for inputs that break what a design assumes, and
+    /// for mutants, of which they are counted in any case.
+    pub count_failures: bool,
 }
 
 /// What a module took of a model's time, all of its instances together.
@@ -112,6 +115,10 @@ pub struct Model {
     /// What was dumped last of a model with two clocks.
     last_dump_ps: Option<u64>,
     waves: Option<WaveSink>,
+    /// The model's count of properties that did not hold.
+    failures: NonNull<u64>,
+    /// Nothing else is done with it.
+    counts_failures: bool,
     /// The Verilated model that runs in lockstep.
     reference: Option<Box<Model>>,
 }
@@ -188,6 +195,8 @@ impl Model {
             Some(unsafe { Slot::new(data, port.bytes, port.width) })
         });
         let slots = slots.collect();
+        // SAFETY: the count is a field of the model, which lives until `drop`.
+        let failures = unsafe { NonNull::new_unchecked(library.shim.ndp_failures(raw.as_ptr()).cast_mut()) };
         let reset = |name| {
             let port = ports::find(&ports, (library.number, &rtl.name), name, Direction::Input, Some(1));
             port.ok().map(InputPort)
@@ -211,6 +220,8 @@ impl Model {
             falls: Vec::new(),
             last_dump_ps: None,
             waves,
+            failures,
+            counts_failures: options.count_failures || rtl.mutant != 0,
             reference,
         };
         if let Some(waves) = &model.waves {
@@ -364,6 +375,19 @@ impl Model {
 
     #[cold]
     fn compare(&self, other: &Self) {
+        let failures = [self, other].map(Self::property_failures);
+        assert!(
+            failures[0] == failures[1],
+            "{}: after {} cycles ({} of the DRAM) properties have not held {} times in the native model, first {:?}, and {} times in the \
+             Verilated one, first {:?}",
+            self.name,
+            self.cycle,
+            self.dram_cycle,
+            failures[0],
+            self.failed_property(),
+            failures[1],
+            other.failed_property()
+        );
         for (index, port) in
             self.ports.iter().enumerate().filter(|(_, port)| port.direction == Direction::Output)
         {
@@ -422,6 +446,7 @@ impl Model {
             self.set_clock(edge, false);
         }
         Schedule { core: self.cycle, dram: self.dram_cycle } = self.schedule().after(edge);
+        self.check_properties();
         edge
     }
 
@@ -454,7 +479,8 @@ impl Model {
             return (0..cycles).for_each(|_| while self.step() != Edge::Core {});
         }
         if self.waves.is_some() {
-            return (0..cycles).for_each(|_| self.tick_with_waves());
+            (0..cycles).for_each(|_| self.tick_with_waves());
+            return self.check_properties();
         }
         if self.reference.is_some() && cycles > 1 {
             return (0..cycles).for_each(|_| self.ticks(1));
@@ -463,6 +489,41 @@ impl Model {
         unsafe { self.library.shim.ndp_tick(self.raw.as_ptr(), cycles) };
         self.cycle += cycles;
         self.follow(|other| other.ticks(cycles));
+        self.check_properties();
+    }
+
+    /// How often a property of the design did not hold at an edge, all instances counted.
+    #[inline]
+    pub fn property_failures(&self) -> u64 {
+        // SAFETY: the count lives as long as the model, which changes it only in calls that borrow `self` mutably.
+        unsafe { *self.failures.as_ptr() }
+    }
+
+    /// The first property that did not hold: its name from the top down, and what it says.
+    pub fn failed_property(&self) -> Option<String> {
+        // SAFETY: `raw` is of this library, and open until `drop`; the text lives until the next call that changes the model.
+        let failure = unsafe { CStr::from_ptr(self.library.shim.ndp_failure(self.raw.as_ptr())) };
+        Some(failure.to_string_lossy().into_owned()).filter(|failure| !failure.is_empty())
+    }
+
+    /// # Panics
+    /// If a property did not hold: the design, or what drives its inputs, is wrong.
+    #[inline]
+    fn check_properties(&self) {
+        if self.property_failures() != 0 && !self.counts_failures {
+            self.property_failed();
+        }
+    }
+
+    #[cold]
+    fn property_failed(&self) -> ! {
+        panic!(
+            "{}: in cycle {} ({} of the DRAM) this does not hold: {}",
+            self.name,
+            self.cycle.saturating_sub(1),
+            self.dram_cycle.saturating_sub(1),
+            self.failed_property().unwrap_or_default()
+        );
     }
 
     /// Drives `rst_ni` and `dram_rst_ni` low for `cycles` cycles and high again. A block without reset only spends the

@@ -79,6 +79,13 @@ NDP_ALONE bool any(const Word* from, unsigned count) {
     return sum != 0;
 }
 
+// Reports the instances, of `count` that are left of the array, in which a property does not hold.
+template <class V>
+NDP_ALONE void failed(NdpModel* model, V holds, const char* const* instances, unsigned count, const char* property) {
+    for (unsigned lane = 0; lane != sizeof holds / sizeof(Word) && lane != count; ++lane)
+        if (!holds[lane]) model->fail(instances[lane], property);
+}
+
 #ifdef NDP_PROFILE
 NDP_INLINE uint64_t ticks() {
 #ifdef __x86_64__

@@ -58,6 +58,10 @@ void ndp_tick(NdpModel* model, uint64_t cycles) { model->tick(cycles); }
 
 void ndp_set_clock(NdpModel* model, bool dram, bool level) { model->set_clock(dram, level); }
 
+const uint64_t* ndp_failures(const NdpModel* model) { return &model->failures; }
+
+const char* ndp_failure(const NdpModel* model) { return model->failure.c_str(); }
+
 void ndp_trace_begin(NdpModel* model, uint32_t depth) {
     model->tracer = new NdpTrace;
     VerilatedVcdC& vcd = model->tracer->vcd;

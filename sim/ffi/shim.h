@@ -56,6 +56,11 @@ void ndp_tick(NdpModel* model, uint64_t cycles);
 /* Sets a clock, `clk_i` or with `dram` `dram_clk_i`, and lets it settle; nothing happens to a model without it. */
 void ndp_set_clock(NdpModel* model, bool dram, bool level);
 
+/* The number of properties of the design that did not hold, each edge counted; it changes in the calls above. */
+const uint64_t* ndp_failures(const NdpModel* model);
+/* Name of the first of them and what it says, empty if there is none. */
+const char* ndp_failure(const NdpModel* model);
+
 /* Starts a VCD in memory with `depth` levels of modules (0: all). The model must have been opened with waves. */
 void ndp_trace_begin(NdpModel* model, uint32_t depth);
 /* Appends the present values, or what changed since the last call, at `time_ps`. */

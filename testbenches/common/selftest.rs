@@ -6,7 +6,7 @@
 
 use ndp_hdl::designs::BuildError;
 use ndp_hdl_language::{
-    Bits, Design, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat,
+    Bits, Design, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
 };
 use ndp_sim::ffi::{Hardware, Model, OpenOptions, SimError, rtl};
 use std::rc::Rc;
@@ -139,6 +139,7 @@ fn element() -> Result<Rc<Module>, HdlError> {
     // A constant that differs from instance to instance, and passes through.
     let number = m.input("number_i", 8, "number of the instance");
     m.output("number_o", &number, "the same");
+    m.assert("number_known", number.ne(&zeros(8)) | !&choose, "the first instance has no choice");
     for width in OPERANDS {
         let (a, b) = (
             m.input(format!("a{width}_i"), width, "operand"),

@@ -8,10 +8,16 @@ use std::rc::Rc;
 
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    Input { doc: String },
-    Output { doc: String },
+    Input {
+        doc: String,
+    },
+    Output {
+        doc: String,
+    },
     Wire,
     Reg,
+    /// A register that only properties read.
+    Ghost,
     InstanceOutput,
 }
 
@@ -20,6 +26,26 @@ pub(crate) struct Declaration {
     pub name: String,
     pub width: u32,
     pub kind: Kind,
+}
+
+/// What a property asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PropertyKind {
+    /// The module keeps it.
+    Assert,
+    /// Those who drive the inputs keep it.
+    Assume,
+    /// It happens at some time.
+    Cover,
+}
+
+/// A statement on the values before each rising edge of `clk_i` at which `rst_ni` is 1.
+#[derive(Clone, Debug)]
+pub(crate) struct PropertyBody {
+    pub name: String,
+    pub kind: PropertyKind,
+    pub holds: Bits,
+    pub why: String,
 }
 
 #[derive(Debug)]
@@ -69,6 +95,7 @@ pub(crate) struct Inner {
     pub instances: Vec<InstanceBody>,
     /// Signals that are deliberately not read, with the reason.
     pub unused: Vec<(Bits, String)>,
+    pub properties: Vec<PropertyBody>,
     /// All instances run the same code in simulation.
     pub shares_code: bool,
     /// Instances in one parent can be simulated as an array.
@@ -79,6 +106,16 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
+    /// Whether only properties read a signal.
+    pub fn is_ghost(&self, id: usize) -> bool {
+        matches!(self.declarations[id].kind, Kind::Ghost)
+    }
+
+    /// The registers but for ghosts.
+    pub fn hardware_regs(&self) -> impl Iterator<Item = &RegBody> {
+        self.regs.iter().filter(|reg| !self.is_ghost(reg.id))
+    }
+
     /// Name of the module.
     pub fn name(&self) -> &str {
         &self.owner.module

@@ -4,7 +4,7 @@
 //! block descriptions free of `?` on every line.
 
 use crate::bits::{Node, Owner, Signal};
-use crate::body::{Declaration, Inner, InstanceBody, Kind, MemoryBody, RegBody};
+use crate::body::{Declaration, Inner, InstanceBody, Kind, MemoryBody, PropertyBody, PropertyKind, RegBody};
 use crate::domain::implicit_names;
 use crate::module::{Direction, MemoryInfo, Module, Port, hashed_name};
 use crate::{Bits, Domain, HdlError, check, lower};
@@ -43,11 +43,12 @@ impl ModuleBuilder {
         self.declare(name, width, Kind::Input { doc: doc.into() }).1
     }
 
-    /// An output port driven by `value`.
-    pub fn output(&self, name: impl Into<String>, value: impl Into<Bits>, doc: impl Into<String>) {
+    /// An output port driven by `value`. Returns the value, for properties that speak of the port.
+    pub fn output(&self, name: impl Into<String>, value: impl Into<Bits>, doc: impl Into<String>) -> Bits {
         let value = value.into();
         let (id, _) = self.declare(name, value.width(), Kind::Output { doc: doc.into() });
-        self.inner.borrow_mut().drives.push((id, value));
+        self.inner.borrow_mut().drives.push((id, value.clone()));
+        value
     }
 
     /// A named wire driven by `value`.
@@ -66,10 +67,72 @@ impl ModuleBuilder {
 
     /// A register of `width` bits on `clk_i`; without [`Reg::reset`] its first value is undefined.
     pub fn reg(&self, name: impl Into<String>, width: u32) -> Reg {
-        let (id, bits) = self.declare(name, width, Kind::Reg);
+        self.register(name, width, Kind::Reg)
+    }
+
+    /// A register that only properties and other ghosts read. It is emitted with the properties, and is no part of the hardware.
+    pub fn ghost(&self, name: impl Into<String>, width: u32) -> Reg {
+        self.register(name, width, Kind::Ghost)
+    }
+
+    fn register(&self, name: impl Into<String>, width: u32, kind: Kind) -> Reg {
+        let (id, bits) = self.declare(name, width, kind);
         let mut inner = self.inner.borrow_mut();
         inner.regs.push(RegBody { id, next: Vec::new(), enable: Vec::new(), reset: None });
         Reg { bits, index: inner.regs.len() - 1, inner: self.inner.clone() }
+    }
+
+    /// The module keeps `holds`, a bit, before every rising edge of `clk_i` at which `rst_ni` is 1. `why` says in words what is kept. Simulation
+    /// models report the first edge at which it is 0; with `FORMAL` defined the Verilog has an `assert` statement.
+    pub fn assert(&self, name: impl Into<String>, holds: impl Into<Bits>, why: impl Into<String>) {
+        self.property(PropertyKind::Assert, name, holds, why);
+    }
+
+    /// Those who drive the inputs keep `holds`. Simulation models check it like an assertion; with `FORMAL` defined the Verilog has an
+    /// `assume` statement.
+    pub fn assume(&self, name: impl Into<String>, holds: impl Into<Bits>, why: impl Into<String>) {
+        self.property(PropertyKind::Assume, name, holds, why);
+    }
+
+    /// `holds` becomes 1 in some run: a `cover` statement with `FORMAL` defined, and nothing in simulation models.
+    pub fn cover(&self, name: impl Into<String>, holds: impl Into<Bits>, why: impl Into<String>) {
+        self.property(PropertyKind::Cover, name, holds, why);
+    }
+
+    fn property(
+        &self,
+        kind: PropertyKind,
+        name: impl Into<String>,
+        holds: impl Into<Bits>,
+        why: impl Into<String>,
+    ) {
+        let property = PropertyBody { name: name.into(), kind, holds: holds.into(), why: why.into() };
+        self.inner.borrow_mut().properties.push(property);
+    }
+
+    /// A valid/ready input: what is offered stays offered, with the same payload, until it is taken. `name` is the stem of the
+    /// property's name.
+    pub fn assume_held(&self, name: &str, valid: &Bits, ready: &Bits, payload: &[&Bits]) {
+        let holds = self.held(name, valid, ready, payload);
+        self.assume(format!("{name}_held"), holds, "what is offered stays until it is taken");
+    }
+
+    /// A valid/ready output: the same of what the module offers.
+    pub fn assert_held(&self, name: &str, valid: &Bits, ready: &Bits, payload: &[&Bits]) {
+        let holds = self.held(name, valid, ready, payload);
+        self.assert(format!("{name}_held"), holds, "what is offered stays until it is taken");
+    }
+
+    fn held(&self, name: &str, valid: &Bits, ready: &Bits, payload: &[&Bits]) -> Bits {
+        let waits = self.ghost(format!("{name}_waits_q"), 1).reset(0);
+        waits.next(valid & !ready);
+        let same = payload.iter().enumerate().map(|(number, part)| {
+            let before = self.ghost(format!("{name}_payload{number}_q"), part.width());
+            before.next(*part);
+            before.q().eq(*part)
+        });
+        let same = same.fold(valid.clone(), |all, same| all & same);
+        !waits.q() | same
     }
 
     /// A memory of `depth` words of `width` bits.

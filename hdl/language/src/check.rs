@@ -1,7 +1,7 @@
 //! The rules a module has to keep before it is emitted.
 
 use crate::bits::{Node, Signal};
-use crate::body::{Inner, InstanceBody, Kind};
+use crate::body::{Declaration, Inner, InstanceBody, Kind, RegBody};
 use crate::domain::{PortDomains, implicit_names};
 use crate::domains;
 use crate::module::Direction;
@@ -23,8 +23,8 @@ pub(crate) fn check(inner: &Inner) -> Result<Report, HdlError> {
     check_sizes(inner)?;
     check_instances(inner)?;
     domains::check_connections(inner)?;
-    let expressions = expressions(inner);
-    for (signal, width, expression) in &expressions {
+    let (expressions, properties) = (expressions(inner), of_properties(inner));
+    for (signal, width, expression) in expressions.iter().chain(&properties) {
         check_expression(inner, signal, expression)?;
         if let Some(width) = width
             && *width != expression.width()
@@ -41,13 +41,24 @@ pub(crate) fn check(inner: &Inner) -> Result<Report, HdlError> {
     check_resets(inner)?;
     check_drivers(inner)?;
     check_memories(inner)?;
-    check_readers(inner, &expressions)?;
+    check_readers(inner, &expressions, |kind| !matches!(kind, Kind::Ghost))?;
+    check_readers(inner, &properties, |kind| matches!(kind, Kind::Ghost))?;
+    check_ghosts(inner, &expressions)?;
     let comb_paths = check_loops(inner)?;
     let needed = domains::needed_ports(inner);
-    let clocked = !inner.regs.is_empty()
+    let clocked = inner.hardware_regs().next().is_some()
         || inner.memories.iter().any(|m| !m.writes.is_empty())
         || needed.contains("clk_i");
-    let resettable = inner.regs.iter().any(|r| r.reset.is_some()) || needed.contains("rst_ni");
+    let resettable = inner.hardware_regs().any(|r| r.reset.is_some()) || needed.contains("rst_ni");
+    if let Some(property) = inner.properties.first()
+        && !(clocked && resettable)
+    {
+        return Err(HdlError::Expression {
+            module: inner.name().to_owned(),
+            signal: property.name.clone(),
+            what: "a property needs a module with clk_i and rst_ni".into(),
+        });
+    }
     let port_domains = domains::check_crossings(inner, clocked)?;
     Ok(Report { clocked, resettable, comb_paths, domain_resets: needed, port_domains })
 }
@@ -65,11 +76,7 @@ fn expressions(inner: &Inner) -> Vec<(String, Option<u32>, &Bits)> {
         let (name, width) = target(*id);
         all.push((name, width, value));
     }
-    for reg in &inner.regs {
-        let (name, width) = target(reg.id);
-        all.extend(reg.next.iter().map(|next| (name.clone(), width, next)));
-        all.extend(reg.enable.iter().map(|enable| (format!("{name} (enable)"), Some(1), enable)));
-    }
+    all.extend(inner.hardware_regs().flat_map(|reg| of_reg(inner, reg)));
     for memory in &inner.memories {
         let addr_bits = Some(memory.depth.next_power_of_two().trailing_zeros().max(1));
         for (enable, addr, data) in &memory.writes {
@@ -92,6 +99,21 @@ fn expressions(inner: &Inner) -> Vec<(String, Option<u32>, &Bits)> {
     all
 }
 
+/// What a register is driven by.
+fn of_reg<'a>(inner: &Inner, reg: &'a RegBody) -> impl Iterator<Item = (String, Option<u32>, &'a Bits)> {
+    let Declaration { name, width, .. } = inner.declarations[reg.id].clone();
+    let enable = format!("{name} (enable)");
+    let next = reg.next.iter().map(move |next| (name.clone(), Some(width), next));
+    next.chain(reg.enable.iter().map(move |value| (enable.clone(), Some(1), value)))
+}
+
+/// The same of properties and ghosts.
+fn of_properties(inner: &Inner) -> Vec<(String, Option<u32>, &Bits)> {
+    let ghosts = inner.regs.iter().filter(|reg| inner.is_ghost(reg.id));
+    let properties = inner.properties.iter().map(|p| (p.name.clone(), Some(1), &p.holds));
+    ghosts.flat_map(|reg| of_reg(inner, reg)).chain(properties).collect()
+}
+
 fn check_names(inner: &Inner) -> Result<(), HdlError> {
     let legal = |name: &str| {
         name.starts_with(|c: char| c.is_ascii_lowercase())
@@ -101,6 +123,7 @@ fn check_names(inner: &Inner) -> Result<(), HdlError> {
     let names = inner.declarations.iter().map(|d| &d.name);
     let names = names.chain(inner.memories.iter().map(|m| &m.name));
     let names = names.chain(inner.instances.iter().map(|i| &i.name));
+    let names = names.chain(inner.properties.iter().map(|p| &p.name));
     let mut seen = BTreeSet::from(["clk_i", "rst_ni"]);
     for name in std::iter::once(&inner.owner.module).chain(&inner.domains).chain(names.clone()) {
         if !legal(name) {
@@ -261,7 +284,12 @@ fn check_drivers(inner: &Inner) -> Result<(), HdlError> {
     Ok(())
 }
 
-fn check_readers(inner: &Inner, expressions: &[(String, Option<u32>, &Bits)]) -> Result<(), HdlError> {
+/// Every signal of the given kinds is read by some of the expressions.
+fn check_readers(
+    inner: &Inner,
+    expressions: &[(String, Option<u32>, &Bits)],
+    asked: impl Fn(&Kind) -> bool,
+) -> Result<(), HdlError> {
     let mut read = vec![false; inner.declarations.len()];
     for (target, _, expression) in expressions {
         expression.visit(&mut |bits| {
@@ -274,10 +302,27 @@ fn check_readers(inner: &Inner, expressions: &[(String, Option<u32>, &Bits)]) ->
         });
     }
     for (declaration, read) in inner.declarations.iter().zip(read) {
-        if !read && !matches!(declaration.kind, Kind::Output { .. }) {
+        if !read && asked(&declaration.kind) && !matches!(declaration.kind, Kind::Output { .. }) {
             return Err(HdlError::Unread {
                 module: inner.name().to_owned(),
                 signal: declaration.name.clone(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The hardware reads no register that is there for properties alone.
+fn check_ghosts(inner: &Inner, expressions: &[(String, Option<u32>, &Bits)]) -> Result<(), HdlError> {
+    for (target, _, expression) in expressions {
+        if let Some(ghost) = expression.signals().into_iter().find(|id| inner.is_ghost(*id)) {
+            return Err(HdlError::Expression {
+                module: inner.name().to_owned(),
+                signal: target.clone(),
+                what: format!(
+                    "reads {}, a ghost, which only properties may read",
+                    inner.declarations[ghost].name
+                ),
             });
         }
     }

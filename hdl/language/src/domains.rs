@@ -161,6 +161,7 @@ fn sinks(inner: &Inner) -> Vec<(String, Option<usize>, &Bits)> {
         let name = &inner.declarations[reg.id].name;
         all.extend(reg.next.iter().chain(&reg.enable).map(|value| (name.clone(), None, value)));
     }
+    all.extend(inner.properties.iter().map(|property| (property.name.clone(), None, &property.holds)));
     for memory in &inner.memories {
         for (enable, addr, data) in &memory.writes {
             all.extend([enable, addr, data].map(|value| (memory.name.clone(), None, value)));
@@ -207,7 +208,7 @@ impl Search<'_> {
             Kind::Input { .. } => {
                 found.insert(Source::Input(id));
             }
-            Kind::Reg => {
+            Kind::Reg | Kind::Ghost => {
                 found.insert(Source::Domain(None));
             }
             Kind::Wire | Kind::Output { .. } => {

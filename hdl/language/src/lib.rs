@@ -32,4 +32,4 @@ pub use design::Design;
 pub use domain::Domain;
 pub use error::HdlError;
 pub use module::{Direction, MemoryInfo, Module, Port};
-pub use netlist::{Binary, Graph, Id, MemoryArray, Netlist, Node, Op, Register, limb_bits, limbs};
+pub use netlist::{Binary, Check, Graph, Id, MemoryArray, Netlist, Node, Op, Register, limb_bits, limbs};

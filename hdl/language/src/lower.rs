@@ -5,7 +5,7 @@
 //! and enter the AST as placeholder signals that are replaced after printing.
 
 use crate::bits::{BinaryOp, Node, UnaryOp};
-use crate::body::{Inner, InstanceBody, Kind};
+use crate::body::{Inner, InstanceBody, Kind, PropertyBody, PropertyKind};
 use crate::check::Report;
 use crate::domain::implicit_names;
 use crate::{Bits, Direction};
@@ -37,15 +37,17 @@ pub(crate) fn lower(inner: &Inner, report: &Report) -> String {
             nets.push(Net::new(&reset, 1, AtomKind::InputParameter));
         }
     }
-    nets.extend(inner.declarations.iter().map(|declaration| {
+    nets.extend(inner.declarations.iter().filter_map(|declaration| {
         let kind = match declaration.kind {
             Kind::Input { .. } => AtomKind::InputParameter,
             Kind::Output { .. } => AtomKind::OutputPassthrough,
             // rust-hdl declares stub outputs as wires and local signals as regs.
             Kind::Wire | Kind::InstanceOutput => AtomKind::StubOutputSignal,
             Kind::Reg => AtomKind::LocalSignal,
+            // It is declared where it is emitted.
+            Kind::Ghost => return None,
         };
-        Net::new(&declaration.name, declaration.width, kind)
+        Some(Net::new(&declaration.name, declaration.width, kind))
     }));
     nets.extend(
         printer.hoisted.iter().map(|(name, width, _)| Net::new(name, *width, AtomKind::StubOutputSignal)),
@@ -148,12 +150,48 @@ impl Printer {
             let _ = writeln!(assigns, "assign {name} = {value};");
         }
         let instances: String = inner.instances.iter().map(|i| self.instance(inner, i)).collect();
-        let clocked = self.clocked(inner);
+        let clocked = self.registers(inner, false) + &self.memories(inner);
         let unused = self.unused(inner);
         for (name, _, value) in &self.hoisted {
             let _ = writeln!(text, "assign {name} = {value};");
         }
-        text + &assigns + &instances + &clocked + &unused
+        text + &assigns + &instances + &clocked + &unused + &self.properties(inner)
+    }
+
+    /// Properties with their ghosts. `NDP_PROPERTIES` has to be defined; then either `FORMAL`, or `NDP_ASSERT`, a macro that takes the text to be
+    /// reported, such as `$error`.
+    fn properties(&mut self, inner: &Inner) -> String {
+        if inner.properties.is_empty() {
+            return String::new();
+        }
+        let wires = std::mem::take(&mut self.hoisted);
+        let ghosts = self.registers(inner, true);
+        let (mut holds, mut formal, mut simulated) = (String::new(), String::new(), String::new());
+        for PropertyBody { name, kind, holds: value, why } in &inner.properties {
+            let value = self.text(name, value);
+            if *kind == PropertyKind::Cover {
+                let _ = writeln!(formal, "always @(posedge clk_i) if (rst_ni) {name}: cover ({value});");
+                continue;
+            }
+            let stem = format!("{name}_holds");
+            let wire = if self.taken.insert(stem.clone()) { stem } else { self.free_name(&stem, 0) };
+            let _ = writeln!(holds, "wire {wire} = {value};");
+            let statement = if *kind == PropertyKind::Assert { "assert" } else { "assume" };
+            let _ = writeln!(formal, "always @(posedge clk_i) if (rst_ni) {name}: {statement} ({wire});");
+            let _ = writeln!(
+                simulated,
+                "always @(posedge clk_i) if (rst_ni && !{wire}) `NDP_ASSERT(\"%m.{name}: {}\");",
+                one_line(why)
+            );
+        }
+        let mut text = "`ifdef NDP_PROPERTIES\n".to_owned();
+        for declaration in inner.declarations.iter().filter(|d| matches!(d.kind, Kind::Ghost)) {
+            let _ = writeln!(text, "reg {}{};", range(declaration.width), declaration.name);
+        }
+        for (name, width, value) in std::mem::replace(&mut self.hoisted, wires) {
+            let _ = writeln!(text, "wire {}{name} = {value};", range(width));
+        }
+        format!("{text}{holds}{ghosts}`ifdef FORMAL\n{formal}`else\n{simulated}`endif\n`endif\n")
     }
 
     fn instance(&mut self, inner: &Inner, body: &InstanceBody) -> String {
@@ -170,21 +208,19 @@ impl Printer {
             };
             connections.push(format!("    .{}({value})", port.name));
         }
-        // A line break in the reason would end the comment.
         let reasons = body.crossings.iter().map(|(port, reason)| {
-            let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
-            format!("// {port} comes from another clock domain: {reason}\n")
+            format!("// {port} comes from another clock domain: {}\n", one_line(reason))
         });
         let reasons: String = reasons.collect();
         format!("{reasons}{} {} (\n{}\n);\n", body.module.name(), body.name, connections.join(",\n"))
     }
 
     /// Registers that share enable and reset share an `always` block: simulators then skip them together.
-    fn clocked(&mut self, inner: &Inner) -> String {
+    fn registers(&mut self, inner: &Inner, ghosts: bool) -> String {
         let mut groups: BTreeMap<(usize, Option<String>, bool), Vec<String>> = BTreeMap::new();
         let mut resets: BTreeMap<(usize, Option<String>, bool), Vec<String>> = BTreeMap::new();
         let mut order: BTreeMap<Option<String>, usize> = BTreeMap::new();
-        for reg in &inner.regs {
+        for reg in inner.regs.iter().filter(|reg| inner.is_ghost(reg.id) == ghosts) {
             let declaration = &inner.declarations[reg.id];
             let enable = reg.enable.first().map(|e| self.text(&format!("{}_enable", declaration.name), e));
             let count = order.len();
@@ -219,6 +255,11 @@ impl Printer {
                 }
             };
         }
+        text
+    }
+
+    fn memories(&mut self, inner: &Inner) -> String {
+        let mut text = String::new();
         for memory in &inner.memories {
             for (enable, addr, data) in &memory.writes {
                 let lane_bits = memory.width / enable.width();
@@ -247,9 +288,7 @@ impl Printer {
         for (index, (value, reason)) in inner.unused.iter().enumerate() {
             let value = self.text("unused", value);
             let name = self.free_name("unused_", index);
-            // A line break in the reason would end the comment.
-            let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
-            let _ = writeln!(text, "wire {name} = &{{1'b0, {value}}}; // {reason}");
+            let _ = writeln!(text, "wire {name} = &{{1'b0, {value}}}; // {}", one_line(reason));
         }
         if !self.hoisted.is_empty() {
             let name = self.free_name("unused_", inner.unused.len());
@@ -387,6 +426,11 @@ impl Printer {
         self.hoisted.push((name.clone(), expression.width(), text));
         name
     }
+}
+
+/// A line break would end a comment.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn range(width: u32) -> String {

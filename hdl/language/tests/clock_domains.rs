@@ -188,7 +188,7 @@ fn domains_that_are_missing_unknown_unused_or_foreign_are_refused() {
                     "y_o",
                     m.instance("f", &far_delay()).input("a_i", m.input("a_i", 8, "")).output("y_o"),
                     "",
-                )
+                );
             },
             "port far_clk_i (1 bits) of instance f (far_delay) is not connected",
         ),

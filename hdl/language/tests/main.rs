@@ -6,5 +6,6 @@ mod clock_domains;
 mod common;
 mod emission;
 mod netlist;
+mod properties;
 mod refusals;
 mod semantics;

@@ -9,7 +9,7 @@ use ndp_hdl_language::{
 use std::rc::Rc;
 
 /// Builds module `dut` and returns what it was refused for.
-fn refused(describe: impl FnOnce(&ModuleBuilder)) -> HdlError {
+fn refused<R>(describe: impl FnOnce(&ModuleBuilder) -> R) -> HdlError {
     let m = ModuleBuilder::new("dut", "To be refused.");
     describe(&m);
     m.finish().expect_err("the module must be refused")
@@ -448,7 +448,7 @@ fn illegal_names_are_refused() {
 
 #[test]
 fn names_used_twice_are_refused() {
-    let twice = |describe: fn(&ModuleBuilder, Bits)| {
+    let twice = |describe: fn(&ModuleBuilder, Bits) -> Bits| {
         let error = refused(|m| {
             let a = m.input("a_i", 4, "operand");
             describe(m, a);
@@ -464,7 +464,7 @@ fn names_used_twice_are_refused() {
     // An instance's output wire against a wire of that name.
     let message = twice(|m, a| {
         let y = m.wire("inv_y", &a);
-        m.output("y_o", m.instance("inv", &inverter(4)).input("a_i", y).output("y_o"), "result");
+        m.output("y_o", m.instance("inv", &inverter(4)).input("a_i", y).output("y_o"), "result")
     });
     assert_eq!(message, expected("inv_y"));
 }

@@ -37,6 +37,12 @@ fn flags(variant: Variant, tools: &Tools) -> Vec<&'static str> {
     FLAGS.iter().chain(newer).chain(trace).copied().collect()
 }
 
+/// What properties that do not hold call, which is in the class of the model (`shims`).
+const PROPERTIES: &str = "`define NDP_PROPERTIES
+`define NDP_ASSERT(property) property_failed($sformatf(property))
+import \"DPI-C\" function void property_failed(input string property);
+";
+
 /// Name of the Verilated class.
 const PREFIX: &str = "Vmodel";
 
@@ -81,8 +87,11 @@ impl Unit {
             (Variant::Waves | Variant::Alike, _) => (variant, shims::model(rtl, variant, PREFIX)),
             _ => (Variant::Verilated, shims::model(rtl, Variant::Verilated, PREFIX)),
         };
-        let verilog =
-            if variant == Variant::Alike { contents::given(&rtl.verilog) } else { rtl.verilog.clone() };
+        let verilog = match variant {
+            Variant::Native | Variant::Profiled => rtl.verilog.clone(),
+            Variant::Alike => format!("{PROPERTIES}{}", contents::given(&rtl.verilog)),
+            Variant::Verilated | Variant::Waves => format!("{PROPERTIES}{}", rtl.verilog),
+        };
         let parts = [
             &verilog,
             &shim,

@@ -2,9 +2,9 @@
 
 use super::graph::{Graph, Id};
 use super::value::Value;
-use super::{MemoryArray, Netlist, Register, limb_bits, limbs};
+use super::{Check, MemoryArray, Netlist, Register, limb_bits, limbs};
 use crate::bits::{BinaryOp, Node, UnaryOp};
-use crate::body::Inner;
+use crate::body::{Inner, PropertyKind};
 use crate::{Bits, Direction, HdlError, Module};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
@@ -41,6 +41,8 @@ struct Scope {
     /// Scope of each instance, and the lane if it is an array that begins there.
     children: Vec<(usize, Option<u32>)>,
     memories: HashMap<String, u32>,
+    /// Number of its first property.
+    checks: usize,
     expressions: HashMap<*const Node, Value>,
 }
 
@@ -49,6 +51,7 @@ struct Elaboration {
     scopes: Vec<Scope>,
     registers: Vec<Register>,
     memories: Vec<MemoryArray>,
+    checks: Vec<Check>,
     instances: Vec<Vec<String>>,
     ports: HashMap<String, u32>,
     modules: Vec<String>,
@@ -66,6 +69,7 @@ pub(super) fn elaborate(top: &Rc<Module>) -> Result<Netlist, HdlError> {
             scopes: Vec::new(),
             registers: Vec::new(),
             memories: Vec::new(),
+            checks: Vec::new(),
             instances: Vec::new(),
             ports: top.ports().iter().zip(0..).map(|(port, index)| (port.name.clone(), index)).collect(),
             modules: Vec::new(),
@@ -86,6 +90,7 @@ pub(super) fn elaborate(top: &Rc<Module>) -> Result<Netlist, HdlError> {
                     outputs,
                     registers: elaboration.registers,
                     memories: elaboration.memories,
+                    checks: elaboration.checks,
                     instances: elaboration.instances,
                     modules: elaboration.modules,
                 });
@@ -129,6 +134,17 @@ impl Elaboration {
                 }),
             });
         }
+        let checks = self.checks.len();
+        for property in body.properties.iter().filter(|property| property.kind != PropertyKind::Cover) {
+            self.checks.push(Check {
+                name: format!("{path}{}", property.name),
+                why: property.why.clone(),
+                group,
+                clock: clock(),
+                reset: clocks.get("rst_ni").cloned().unwrap_or_default(),
+                holds: 0,
+            });
+        }
         let mut memories = HashMap::new();
         for memory in &body.memories {
             memories.insert(memory.name.clone(), self.memories.len() as u32);
@@ -166,6 +182,7 @@ impl Elaboration {
             open: BTreeSet::new(),
             children: Vec::new(),
             memories,
+            checks,
             expressions: HashMap::new(),
         });
         let mut children = vec![None; body.instances.len()];
@@ -229,6 +246,10 @@ impl Elaboration {
                 let next = self.bits(scope, &reg.next[0]).limbs.to_vec();
                 let register = &mut self.registers[register as usize];
                 (register.enable, register.next) = (enable, next);
+            }
+            let checked = body.properties.iter().filter(|property| property.kind != PropertyKind::Cover);
+            for (number, property) in (self.scopes[scope].checks..).zip(checked) {
+                self.checks[number].holds = self.bits(scope, &property.holds).limbs[0];
             }
             for memory in &body.memories {
                 let number = self.scopes[scope].memories[&memory.name];

@@ -58,6 +58,23 @@ pub struct MemoryArray {
     pub data: Vec<Id>,
 }
 
+/// A property that simulation checks: assertions and assumptions.
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// Instances from the top down and the property's name, with dots between them; those of its first instance if an array has it.
+    pub name: String,
+    /// What is kept.
+    pub why: String,
+    /// The array whose instances have one each.
+    pub group: Option<u32>,
+    /// Name of the clock.
+    pub clock: String,
+    /// Name of the reset, active low, under which nothing is checked.
+    pub reset: String,
+    /// A bit that is set before each edge.
+    pub holds: Id,
+}
+
 /// A design without modules.
 #[derive(Debug)]
 pub struct Netlist {
@@ -71,6 +88,8 @@ pub struct Netlist {
     pub registers: Vec<Register>,
     /// Memories, alike.
     pub memories: Vec<MemoryArray>,
+    /// Properties.
+    pub checks: Vec<Check>,
     /// The instances of each array: their names from the top down, each with a dot behind it.
     pub instances: Vec<Vec<String>>,
     /// Titles of the modules.

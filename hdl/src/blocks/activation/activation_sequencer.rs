@@ -195,7 +195,8 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
         .ignore("last_o", "their number is that of the elements")
         .ignore("ends_o", "marks come with them")
         .ignore("counts_o", "all ranks write");
-    m.output("idle_o", !running.q(), "a command can be taken, all results are written");
+    let idle = m.output("idle_o", !running.q(), "a command can be taken, all results are written");
+    m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
     m.output("advance_o", &advance, "the lanes move on");
     m.output("path_o", &path, "way of their elements");
     m.output("two_o", &two & !&function, "the operation's second operand comes from the slices");

@@ -146,6 +146,7 @@ pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         "lane to write in all slices, one-hot or nothing",
     );
     m.output("write_addr_o", sequencer.output("write_addr_o"), "word to write");
-    m.output("busy_o", started.q() | !sequencer.output("idle_o"), "a command is in work");
+    let busy = m.output("busy_o", started.q() | !sequencer.output("idle_o"), "a command is in work");
+    m.assume("started_when_idle", !(&start & &busy), "a command is given only while not busy");
     m.finish()
 }

@@ -145,7 +145,8 @@ pub fn combiner(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     reserved.next(mux(&change, &mux(&begins, &reserved.plus_one(), &reserved.minus_one()), &reserved));
     room.drive(reserved.ne(&lit(QUEUED_RESULTS.into(), count_bits)));
 
-    m.output("idle_o", !(active.q() | reserved.any()), "all results are taken, a command can be");
+    let idle = m.output("idle_o", !(active.q() | reserved.any()), "all results are taken, a command can be");
+    m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
     for g in 0..ranks {
         m.output(format!("sum{g}_pop_o"), pops.bit(g), format!("take a digit of rank {g}"));
         m.output(format!("sum{g}_release_o"), pops.bit(g) & &is_last, "it is the last one of its sum");

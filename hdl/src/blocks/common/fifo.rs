@@ -1,7 +1,7 @@
 //! Synchronous FIFO in flip-flops.
 
 use super::encoding::bits_for;
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder, mux};
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder, lit, mux};
 use std::rc::Rc;
 
 /// `depth` words (a power of two) of `width` bits. `valid_o` and `ready_o` depend on state alone; the head is on `data_o`
@@ -18,7 +18,7 @@ pub fn fifo(width: u32, depth: u32) -> Result<Rc<Module>, HdlError> {
     let addr_bits = bits_for(depth - 1);
     let count = m.reg("count_q", bits_for(depth)).reset(0);
     let valid = m.wire("valid", count.any());
-    let ready = m.wire("ready", count.ne(&ndp_hdl_language::lit(depth.into(), bits_for(depth))));
+    let ready = m.wire("ready", count.ne(&lit(depth.into(), bits_for(depth))));
     let pushes = m.wire("pushes", &push & &ready);
     let pops = m.wire("pops", &pop & &valid);
     let head = m.reg("head_q", addr_bits).reset(0).enable(&pops);
@@ -26,6 +26,11 @@ pub fn fifo(width: u32, depth: u32) -> Result<Rc<Module>, HdlError> {
     let tail = m.reg("tail_q", addr_bits).reset(0).enable(&pushes);
     tail.next(tail.plus_one());
     count.next(mux(&(&pushes ^ &pops), &mux(&pushes, &count.plus_one(), &count.minus_one()), &count));
+    m.assert(
+        "counts",
+        lit(depth.into(), bits_for(depth)).ge(&count) & count.low(addr_bits).eq(&(tail.q() - head.q())),
+        "the pointers are as far from each other as there are words, at most all places",
+    );
     let words = m.memory("words", width, depth);
     words.write(&pushes, &tail, &data);
     m.output("valid_o", valid, "there is a head");

@@ -30,6 +30,11 @@ pub fn sram_fifo(width: u32, depth: u32) -> Result<Rc<Module>, HdlError> {
     let tail = m.reg("tail_q", addr_bits).reset(0).enable(&pushes);
     tail.next(tail.plus_one());
     count.next(mux(&(&pushes ^ &reads), &mux(&pushes, &count.plus_one(), &count.minus_one()), &count));
+    m.assert(
+        "counts",
+        lit(depth.into(), bits_for(depth)).ge(&count) & count.low(addr_bits).eq(&(tail.q() - head.q())),
+        "the pointers are as far from each other as there are words, at most all places",
+    );
     let words = m
         .instance("storage", &sram(depth, width, 1)?)
         .input("raddr_i", &head)

@@ -116,7 +116,8 @@ pub fn dma_reader(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     rank.next(mux(&start, &first_rank, &onward));
     m.unused(any_of(&asking), "the last beat tells the end");
 
-    m.output("idle_o", left.is_zero(), "all beats are taken, a command can be");
+    let idle = m.output("idle_o", left.is_zero(), "all beats are taken, a command can be");
+    m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
     m.output("beat_valid_o", valid, "a beat is offered, in order");
     m.output("beat_data_o", one_hot_mux(&at, &beats), "the beat");
     m.finish()

@@ -155,7 +155,8 @@ pub fn row_generator(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     if gemv.ranks() == 1 {
         m.unused(&tail, "a single rank has no tail");
     }
-    m.output("idle_o", !active.q(), "a command can be taken");
+    let idle = m.output("idle_o", !active.q(), "a command can be taken");
+    m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
     m.output("list_re_o", &begins_listed, "read the list memory");
     m.output("list_addr_o", entry.high(list_bits - entry_low), "word to read");
     m.output("entry_o", &chosen, "the row in an entry of the word read last");

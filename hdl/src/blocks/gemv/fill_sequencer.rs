@@ -141,7 +141,12 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         ("stripe_row_o", stripe("row", &plan_row), "number of its row, counted from 0"),
     ];
 
-    m.output("idle_o", !(active.q() | plan_valid.q() | full.q()), "a command can be taken, no stripe waits");
+    let idle = m.output(
+        "idle_o",
+        !(active.q() | plan_valid.q() | full.q()),
+        "a command can be taken, no stripe waits",
+    );
+    m.assume("started_when_idle", !&start_command | &idle, "a command is given only while idle");
     m.output("rowless_o", active.q() & !plan_valid.q() & !&row_valid, "waiting for a row");
     m.output("row_pop_o", row_done, "the row is planned");
     let here = position.eq(&layout.last_beat);

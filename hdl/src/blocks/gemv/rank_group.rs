@@ -553,6 +553,9 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let fill_idle = fill.output("idle_o");
     let idle = m.wire("idle", &fill_idle & windows.output("idle_o"));
     m.output("idle_o", &idle, "a command can be taken; the sums of the last AXPY are written");
+    m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
+    let moves = any_of(&[sums_read.clone(), round_write.clone()]);
+    m.assume("rounded_when_idle", !moves | &idle, "sums are read and rounded ones written only while idle");
     m.output("row_room_o", row_queue.output("ready_o") & &slot_room, "a row or a scalar can be taken");
     m.output("weight_ready_o", beats.output("ready_o"), "the beat of weights is taken");
     m.output("read_free_o", &read_free, "the buffer can be read in this cycle");

@@ -175,7 +175,9 @@ pub fn round_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let write_tile = result("write_tile", &tile_of(&writing.element));
     let write_lane = result("write_lane", &one_hot(&writing.element.low(lane_bits), lanes));
 
-    m.output("idle_o", !any_of(&[active.q(), writes.q(), write_now.clone()]), "everything is written");
+    let idle =
+        m.output("idle_o", !any_of(&[active.q(), writes.q(), write_now.clone()]), "everything is written");
+    m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
     m.output("sums_re_o", &read_now, "read sums");
     m.output("sums_raddr_o", &read_addr, "their word");
     m.output("sums_tile_o", &tile, "tile of each position to take, one-hot; with `sums_load_o`");

@@ -173,7 +173,8 @@ pub fn row_distributor(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     rows_left.next(mux(&start, &rows, &mux(&row_taken, &rows_left.minus_one(), &rows_left)));
 
     no_rows.drive(rows_left.is_zero());
-    m.output("idle_o", reader.output("idle_o") & &*no_rows, "all rows were taken");
+    let idle = m.output("idle_o", reader.output("idle_o") & &*no_rows, "all rows were taken");
+    m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
     m.output("row_ready_o", &possible & &last, "the row is taken");
     m.output("push_o", &push, "a row or scalar for every group");
     m.output("push_start_o", &row_start, "rank at which the row's tail starts");

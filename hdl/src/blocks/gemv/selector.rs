@@ -143,7 +143,8 @@ pub fn selector(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let place = m.reg("place_q", element_bits(config) - within_bits);
     place.next(mux(&stepped, &place.plus_one(), &place).gated(&!&start));
 
-    m.output("idle_o", !(active.q() | places.any()), "all values were taken, a command can be");
+    let idle = m.output("idle_o", !(active.q() | places.any()), "all values were taken, a command can be");
+    m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
     m.output("read_valid_o", &asks, "a request is offered");
     m.output("read_rank_o", walker.output("rank_o"), "rank to read");
     m.output("read_position_o", walker.output("position_o"), "position of the beat among the tiles");

@@ -39,7 +39,8 @@ pub fn vector_reader(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     vector.next(next_vector.gated(&!(&start | &place_done)));
     let end = walker.output("last_o");
     active.next(any_of(&[start.clone(), active.q() & !((&place_done & &end) | stop)]));
-    m.output("idle_o", !active.q(), "a command can be taken");
+    let idle = m.output("idle_o", !active.q(), "a command can be taken");
+    m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
     m.output("read_valid_o", &active, "a request is offered");
     m.output("read_rank_o", walker.output("rank_o"), "rank to read");
     m.output("read_position_o", walker.output("position_o"), "position of the beat among the tiles");

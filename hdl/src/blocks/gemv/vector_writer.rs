@@ -176,7 +176,9 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Result<Rc<Module>, HdlE
     if item == Item::Value {
         m.output("vector_o", vector.low(log2(config.max_vectors())), "the item's vector");
     }
-    m.output("idle_o", !(active.q() | staged.q()), "everything is written, a command can be taken");
+    let idle =
+        m.output("idle_o", !(active.q() | staged.q()), "everything is written, a command can be taken");
+    m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
     m.unused(walker.output("rank_o"), "all holders are written");
     m.finish()
 }

@@ -83,12 +83,13 @@ pub fn transfer_receiver(config: &DesignConfig) -> Result<Rc<Module>, HdlError> 
     let complete = m.wire("complete", cat([passed.clone(), ends.clone(), left.eq_lit(1)]).all());
     let late = patience(&m, link, &any_of(&[start.clone(), passed.clone()]), &active.q());
     let gives_up = m.wire("gives_up", cat([active.q(), !&valid, &fault | &late]).all());
-    active.next(any_of(&[start, active.q() & !any_of(&[ends.clone(), gives_up.clone()])]));
+    active.next(any_of(&[start.clone(), active.q() & !any_of(&[ends.clone(), gives_up.clone()])]));
     let pending = m.reg("pending_q", PENDING_BITS).reset(0);
     let back = (0..ranks).fold(zeros(PENDING_BITS), |sum, g| sum + written.bit(g).zext(PENDING_BITS));
     pending.next(pending.q() + passed.zext(PENDING_BITS) - back);
 
-    m.output("busy_o", any_of(&[active.q(), pending.any()]), "a message is waited for or in work");
+    let busy = m.output("busy_o", any_of(&[active.q(), pending.any()]), "a message is waited for or in work");
+    m.assume("started_when_idle", !(&start & &busy), "a command is given only while not busy");
     m.output("rx_ready_o", takes, "link: the beat is taken");
     m.output("req_valid_o", wants, "the beat is to be written");
     m.output("req_rank_o", walker.output("rank_o"), "its rank, one-hot");

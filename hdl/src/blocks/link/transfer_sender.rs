@@ -120,7 +120,8 @@ pub fn transfer_sender(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let returned = m.wire("returned", cat(empty).all());
     flushes.next(any_of(&[stops.q(), flushes.q() & !returned]));
 
-    m.output("busy_o", any_of(&[runs, flushes.q()]), "a message is in work");
+    let busy = m.output("busy_o", any_of(&[runs, flushes.q()]), "a message is in work");
+    m.assume("started_when_idle", !(&start & &busy), "a command is given only while not busy");
     m.output("req_valid_o", wants, "a burst is to be read");
     m.output("req_rank_o", rank, "its rank, one-hot");
     m.output("req_addr_o", burst, "the burst of the rank");

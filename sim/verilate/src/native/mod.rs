@@ -35,6 +35,7 @@ namespace {{
 
     explicit Model(const NdpOpenOptions& options) : NdpModel(options) {{
         std::memset(&s, 0, sizeof s);
+        s.model = this;
         if (options.random) randomise(s, Random{{static_cast<uint64_t>(options.seed)}});
         ports = {{
 {rows}        }};

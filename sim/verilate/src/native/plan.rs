@@ -26,6 +26,8 @@ pub enum Target {
     Memory(u32),
     /// An output, by its number among them.
     Output(usize),
+    /// The verdict on a property.
+    Check(u32),
 }
 
 /// Where a node is computed.
@@ -117,6 +119,7 @@ pub fn inputs_of(netlist: &Netlist, target: Target) -> (Vec<Id>, Option<Id>) {
             (nodes, Some(*enable))
         }
         Target::Output(number) => (netlist.outputs[number].1.clone(), None),
+        Target::Check(number) => (vec![netlist.checks[number as usize].holds], None),
     }
 }
 
@@ -125,6 +128,7 @@ fn group_of(netlist: &Netlist, target: Target) -> Option<u32> {
         Target::Register(number) => netlist.registers[number as usize].group,
         Target::Memory(number) => netlist.memories[number as usize].group,
         Target::Output(_) => None,
+        Target::Check(number) => netlist.checks[number as usize].group,
     }
 }
 
@@ -151,8 +155,10 @@ fn targets(netlist: &Netlist, event: &Event) -> Vec<Target> {
         Event::Edge(clock) => {
             let registers = (0..).zip(&netlist.registers).filter(|(_, register)| register.clock == *clock);
             let memories = (0..).zip(&netlist.memories).filter(|(_, memory)| memory.clock == *clock);
+            let checks = (0..).zip(&netlist.checks).filter(|(_, check)| check.clock == *clock);
             let registers = registers.map(|(number, _)| Target::Register(number));
-            registers.chain(memories.map(|(number, _)| Target::Memory(number))).collect()
+            let checks = checks.map(|(number, _)| Target::Check(number));
+            registers.chain(memories.map(|(number, _)| Target::Memory(number))).chain(checks).collect()
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The C++ of a native model: one structure with all that it holds, and functions over it.
 
 use super::plan::{Block, Event, Plan, Step, Target, Update, inputs_of};
-use ndp_hdl_language::{Binary, Direction, Id, Netlist, Node, Op, Port, limbs};
+use ndp_hdl_language::{Binary, Check, Direction, Id, Netlist, Node, Op, Port, limbs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -619,6 +619,14 @@ impl<'a> Text<'a> {
                         .try_for_each(|(limb, word)| writeln!(text, "    s.p_{name}[{limb}] = {word};")),
                 };
             }
+            Target::Check(number) => {
+                let Check { name, why, reset, holds, .. } = &self.netlist.checks[number as usize];
+                let holds = self.operand(*holds);
+                let _ = writeln!(
+                    text,
+                    "    if (!{holds} && s.p_{reset}) s.model->fail(\"\", \"{name}: {why}\");"
+                );
+            }
         }
         text
     }
@@ -673,6 +681,16 @@ impl<'a> Text<'a> {
                     };
                 }
             }
+            Target::Check(number) => {
+                let Check { name, why, reset, holds, group, .. } = &self.netlist.checks[number as usize];
+                let (load, holds) = self.spread(*holds, known);
+                let (instances, own) = self.place(*group, name);
+                let lanes = self.extent(*group).0;
+                let _ = writeln!(
+                    text,
+                    "{load}    if (any(~{holds}) && s.p_{reset}) failed(s.model, {holds}, {instances} + l, {lanes} - l, \"{own}: {why}\");"
+                );
+            }
             Target::Output(_) => {}
         }
         text
@@ -680,7 +698,7 @@ impl<'a> Text<'a> {
 
     /// All of the source but its head and the class.
     pub fn source(&self) -> String {
-        let mut text = String::from("struct State {\n");
+        let mut text = String::from("struct State {\n    NdpModel* model;\n");
         for port in &self.netlist.ports {
             let Port { name, width, .. } = port;
             let _ = match width {
@@ -735,10 +753,11 @@ impl<'a> Text<'a> {
             self.counted.max(1),
             self.shares
         );
-        text += &self.functions;
         for (group, instances) in self.netlist.instances.iter().enumerate() {
             let _ = writeln!(text, "const char* const I{group}[] = {{\"{}\"}};", instances.join("\", \""));
         }
+        text.push('\n');
+        text += &self.functions;
         let _ = writeln!(text, "\nvoid randomise(State& s, Random random) {{\n{fill}}}\n");
         text
     }
