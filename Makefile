@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint synth exhaustive bench clean
+.PHONY: help demo test lint synth formal exhaustive bench clean
 
 CARGO ?= cargo
 # Python with numpy: the one in PATH, else Debian's.
@@ -85,6 +85,11 @@ synth:
 	target/release/ndp synth --config hermes --block link_bridge "$${libraries[@]}"
 	target/release/ndp synth --config hermes --block transfer_unit "$${libraries[@]}"
 	target/release/ndp synth --config hermes --block ndp_core --recipe needed --timeout-s 3600 "$${libraries[@]}"
+
+## formal: prove the properties of the hardware, and find the mutant of each proof; verdicts stay in target/proofs
+formal:
+	@.ci/install formal
+	$(CARGO) run --release --no-default-features --bin ndp -- prove --out target/proofs.md
 
 ## exhaustive: the long tests too (more than an hour on two cores)
 exhaustive:

@@ -44,6 +44,7 @@ mod pim_controller;
 mod pim_host;
 mod place_scaler;
 mod power;
+mod properties;
 mod quantised;
 mod random_configs;
 mod rank_port;

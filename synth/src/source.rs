@@ -168,7 +168,9 @@ mod tests {
             let q = m.reg("a_q", 8);
             q.next(&a);
             match ram {
-                None => m.output("y_o", q.q(), "y"),
+                None => {
+                    m.output("y_o", q.q(), "y");
+                }
                 Some(ram) => {
                     let instance = m
                         .instance("ram", ram)

@@ -48,6 +48,20 @@ pub fn sta(given: Option<String>, limit: Duration) -> Result<Tool, SynthError> {
     Ok(Tool { version: format!("OpenSTA {version}"), program })
 }
 
+/// A program that comes with Yosys, such as `abc`.
+///
+/// # Errors
+/// [`SynthError::MissingTool`] with the package to install.
+pub fn companion(yosys: &Tool, name: &str) -> Result<Tool, SynthError> {
+    // It lies beside Yosys, under the name that the package gives it.
+    let program = format!("{}-{name}", yosys.program);
+    // It says no version of its own; it comes with Yosys.
+    let fail = |reason| missing(&program, YOSYS_HINT, reason);
+    let folder = TemporaryFolder::create("synth-").map_err(fail)?;
+    command(&program, folder.path()).arg("-h").stdin(std::process::Stdio::null()).output().map_err(fail)?;
+    Ok(Tool { version: format!("{name} of {}", yosys.version), program })
+}
+
 /// A path with a directory part still has to work when the child runs in another directory.
 pub fn command(program: &str, folder: &Path) -> Command {
     let absolute = Path::new(program).components().nth(1).and_then(|_| std::path::absolute(program).ok());

@@ -4,4 +4,5 @@
 
 mod common;
 mod flow;
+mod formal;
 mod power;

@@ -28,6 +28,7 @@ impl Hardware for SelfTest {
             "adder" => adder()?,
             "clocks" => clocks()?,
             "operators" => operators()?,
+            "limits" => limits()?,
             "chain" => chain()?,
             _ => accumulator()?,
         })?)
@@ -117,6 +118,31 @@ fn channel(width: u32) -> Result<Rc<Module>, HdlError> {
     sum.next(mux(&enable, &(&sum.q() + &x_q.q()), &sum.q()));
     module.output("y_o", &sum, "sum");
     module.finish()
+}
+
+/// Counters in an array, each of which must stay below the number that it is given.
+fn limits() -> Result<Rc<Module>, HdlError> {
+    let counter = {
+        let m = ModuleBuilder::new("selftest_limit", "steps since reset");
+        m.replicated();
+        let (step, limit) = (m.input("step_i", 1, "count"), m.input("limit_i", 8, "what is not reached"));
+        let count = m.reg("count_q", 8).reset(0).enable(&step);
+        count.next(count.plus_one());
+        m.assert("below", count.lt(&limit), "the count is below the limit");
+        m.output("reached_o", count.eq(&limit), "the limit is reached");
+        m.finish()?
+    };
+    let m = ModuleBuilder::new("selftest_limits", "an array of counters with limits");
+    let step = m.input("step_i", INSTANCES, "count, one bit for each");
+    m.assume("some", step.any(), "some counter counts");
+    let reached: Vec<Bits> = (0..INSTANCES)
+        .map(|lane| {
+            let counter = m.instance(format!("counter{lane}"), &counter).input("step_i", step.bit(lane));
+            counter.input("limit_i", lit(u128::from(lane) + 2, 8)).output("reached_o")
+        })
+        .collect();
+    m.output("reached_o", cat(reached.into_iter().rev()), "which limits are reached");
+    m.finish()
 }
 
 /// Widths within, at and beyond the words of a native model.

@@ -18,6 +18,10 @@ pub(crate) enum Kind {
     Reg,
     /// A register that only properties read.
     Ghost,
+    /// A value that only properties read, chosen by a solver: one for the whole run or another one in each cycle.
+    Free {
+        constant: bool,
+    },
     InstanceOutput,
 }
 
@@ -108,7 +112,17 @@ pub(crate) struct Inner {
 impl Inner {
     /// Whether only properties read a signal.
     pub fn is_ghost(&self, id: usize) -> bool {
-        matches!(self.declarations[id].kind, Kind::Ghost)
+        matches!(self.declarations[id].kind, Kind::Ghost | Kind::Free { .. })
+    }
+
+    /// The ghosts that an expression reads.
+    pub fn ghosts_in(&self, expression: &Bits) -> impl Iterator<Item = usize> {
+        expression.signals().into_iter().filter(|id| self.is_ghost(*id))
+    }
+
+    /// Whether there are any.
+    pub fn reads_ghost(&self, expression: &Bits) -> bool {
+        self.ghosts_in(expression).next().is_some()
     }
 
     /// The registers but for ghosts.

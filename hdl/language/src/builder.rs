@@ -75,6 +75,16 @@ impl ModuleBuilder {
         self.register(name, width, Kind::Ghost)
     }
 
+    /// A value that only properties and ghosts read: in a proof a solver chooses it anew in each cycle, in simulation it is 0.
+    pub fn any_sequence(&self, name: impl Into<String>, width: u32) -> Bits {
+        self.declare(name, width, Kind::Free { constant: false }).1
+    }
+
+    /// The same with one value for the whole run.
+    pub fn any_constant(&self, name: impl Into<String>, width: u32) -> Bits {
+        self.declare(name, width, Kind::Free { constant: true }).1
+    }
+
     fn register(&self, name: impl Into<String>, width: u32, kind: Kind) -> Reg {
         let (id, bits) = self.declare(name, width, kind);
         let mut inner = self.inner.borrow_mut();

@@ -1,7 +1,7 @@
 //! The rules a module has to keep before it is emitted.
 
 use crate::bits::{Node, Signal};
-use crate::body::{Declaration, Inner, InstanceBody, Kind, RegBody};
+use crate::body::{Declaration, Inner, InstanceBody, Kind, MemoryBody, RegBody};
 use crate::domain::{PortDomains, implicit_names};
 use crate::domains;
 use crate::module::Direction;
@@ -41,8 +41,8 @@ pub(crate) fn check(inner: &Inner) -> Result<Report, HdlError> {
     check_resets(inner)?;
     check_drivers(inner)?;
     check_memories(inner)?;
-    check_readers(inner, &expressions, |kind| !matches!(kind, Kind::Ghost))?;
-    check_readers(inner, &properties, |kind| matches!(kind, Kind::Ghost))?;
+    check_readers(inner, &expressions, |id| !inner.is_ghost(id))?;
+    check_readers(inner, &properties, |id| inner.is_ghost(id))?;
     check_ghosts(inner, &expressions)?;
     let comb_paths = check_loops(inner)?;
     let needed = domains::needed_ports(inner);
@@ -78,16 +78,14 @@ fn expressions(inner: &Inner) -> Vec<(String, Option<u32>, &Bits)> {
     }
     all.extend(inner.hardware_regs().flat_map(|reg| of_reg(inner, reg)));
     for memory in &inner.memories {
-        let addr_bits = Some(memory.depth.next_power_of_two().trailing_zeros().max(1));
+        let addr_bits = addr_bits(memory);
         for (enable, addr, data) in &memory.writes {
             let lanes = if enable.width() > 1 { lanes_of(memory.width, enable.width()) } else { 1 };
             all.push((format!("{} (write enable)", memory.name), Some(lanes), enable));
             all.push((format!("{} (write address)", memory.name), addr_bits, addr));
             all.push((format!("{} (write data)", memory.name), Some(memory.width), data));
         }
-        for addr in &memory.read_addrs {
-            all.push((format!("{} (read address)", memory.name), addr_bits, addr));
-        }
+        all.extend(of_reads(memory).filter(|(.., addr)| !inner.reads_ghost(addr)));
     }
     for instance in &inner.instances {
         for (port, value) in &instance.inputs {
@@ -97,6 +95,16 @@ fn expressions(inner: &Inner) -> Vec<(String, Option<u32>, &Bits)> {
     }
     all.extend(inner.unused.iter().map(|(value, _)| ("unused".to_owned(), None, value)));
     all
+}
+
+fn addr_bits(memory: &MemoryBody) -> Option<u32> {
+    Some(memory.depth.next_power_of_two().trailing_zeros().max(1))
+}
+
+/// The addresses at which a memory is read.
+fn of_reads(memory: &MemoryBody) -> impl Iterator<Item = (String, Option<u32>, &Bits)> {
+    let (name, bits) = (format!("{} (read address)", memory.name), addr_bits(memory));
+    memory.read_addrs.iter().map(move |addr| (name.clone(), bits, addr))
 }
 
 /// What a register is driven by.
@@ -111,7 +119,8 @@ fn of_reg<'a>(inner: &Inner, reg: &'a RegBody) -> impl Iterator<Item = (String, 
 fn of_properties(inner: &Inner) -> Vec<(String, Option<u32>, &Bits)> {
     let ghosts = inner.regs.iter().filter(|reg| inner.is_ghost(reg.id));
     let properties = inner.properties.iter().map(|p| (p.name.clone(), Some(1), &p.holds));
-    ghosts.flat_map(|reg| of_reg(inner, reg)).chain(properties).collect()
+    let reads = inner.memories.iter().flat_map(of_reads).filter(|(.., addr)| inner.reads_ghost(addr));
+    ghosts.flat_map(|reg| of_reg(inner, reg)).chain(properties).chain(reads).collect()
 }
 
 fn check_names(inner: &Inner) -> Result<(), HdlError> {
@@ -249,7 +258,7 @@ fn check_memories(inner: &Inner) -> Result<(), HdlError> {
             1 => {}
             drivers => return Err(HdlError::MultipleDrivers { module, signal, drivers }),
         }
-        if memory.read_addrs.is_empty() {
+        if memory.read_addrs.iter().all(|addr| inner.reads_ghost(addr)) {
             return Err(HdlError::Unread { module, signal });
         }
     }
@@ -272,8 +281,8 @@ fn check_drivers(inner: &Inner) -> Result<(), HdlError> {
     for (declaration, drivers) in inner.declarations.iter().zip(drivers) {
         let (module, signal) = (inner.name().to_owned(), declaration.name.clone());
         match declaration.kind {
-            Kind::Input { .. } | Kind::InstanceOutput if drivers == 0 => {}
-            Kind::Input { .. } | Kind::InstanceOutput => {
+            Kind::Input { .. } | Kind::InstanceOutput | Kind::Free { .. } if drivers == 0 => {}
+            Kind::Input { .. } | Kind::InstanceOutput | Kind::Free { .. } => {
                 return Err(HdlError::MultipleDrivers { module, signal, drivers: drivers + 1 });
             }
             _ if drivers == 0 => return Err(HdlError::Undriven { module, signal }),
@@ -288,7 +297,7 @@ fn check_drivers(inner: &Inner) -> Result<(), HdlError> {
 fn check_readers(
     inner: &Inner,
     expressions: &[(String, Option<u32>, &Bits)],
-    asked: impl Fn(&Kind) -> bool,
+    asked: impl Fn(usize) -> bool,
 ) -> Result<(), HdlError> {
     let mut read = vec![false; inner.declarations.len()];
     for (target, _, expression) in expressions {
@@ -301,8 +310,8 @@ fn check_readers(
             }
         });
     }
-    for (declaration, read) in inner.declarations.iter().zip(read) {
-        if !read && asked(&declaration.kind) && !matches!(declaration.kind, Kind::Output { .. }) {
+    for (id, (declaration, read)) in inner.declarations.iter().zip(read).enumerate() {
+        if !read && asked(id) && !matches!(declaration.kind, Kind::Output { .. }) {
             return Err(HdlError::Unread {
                 module: inner.name().to_owned(),
                 signal: declaration.name.clone(),
@@ -315,7 +324,7 @@ fn check_readers(
 /// The hardware reads no register that is there for properties alone.
 fn check_ghosts(inner: &Inner, expressions: &[(String, Option<u32>, &Bits)]) -> Result<(), HdlError> {
     for (target, _, expression) in expressions {
-        if let Some(ghost) = expression.signals().into_iter().find(|id| inner.is_ghost(*id)) {
+        if let Some(ghost) = inner.ghosts_in(expression).next() {
             return Err(HdlError::Expression {
                 module: inner.name().to_owned(),
                 signal: target.clone(),

@@ -208,6 +208,7 @@ impl Search<'_> {
             Kind::Input { .. } => {
                 found.insert(Source::Input(id));
             }
+            Kind::Free { .. } => {}
             Kind::Reg | Kind::Ghost => {
                 found.insert(Source::Domain(None));
             }

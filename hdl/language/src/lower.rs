@@ -5,7 +5,7 @@
 //! and enter the AST as placeholder signals that are replaced after printing.
 
 use crate::bits::{BinaryOp, Node, UnaryOp};
-use crate::body::{Inner, InstanceBody, Kind, PropertyBody, PropertyKind};
+use crate::body::{Declaration, Inner, InstanceBody, Kind, PropertyBody, PropertyKind};
 use crate::check::Report;
 use crate::domain::implicit_names;
 use crate::{Bits, Direction};
@@ -45,7 +45,7 @@ pub(crate) fn lower(inner: &Inner, report: &Report) -> String {
             Kind::Wire | Kind::InstanceOutput => AtomKind::StubOutputSignal,
             Kind::Reg => AtomKind::LocalSignal,
             // It is declared where it is emitted.
-            Kind::Ghost => return None,
+            Kind::Ghost | Kind::Free { .. } => return None,
         };
         Some(Net::new(&declaration.name, declaration.width, kind))
     }));
@@ -185,8 +185,23 @@ impl Printer {
             );
         }
         let mut text = "`ifdef NDP_PROPERTIES\n".to_owned();
-        for declaration in inner.declarations.iter().filter(|d| matches!(d.kind, Kind::Ghost)) {
-            let _ = writeln!(text, "reg {}{};", range(declaration.width), declaration.name);
+        let mut chosen = [String::new(), String::new()];
+        for Declaration { name, width, kind } in &inner.declarations {
+            let range = range(*width);
+            match kind {
+                Kind::Ghost => text += &format!("reg {range}{name};\n"),
+                Kind::Free { constant } => {
+                    let choice = if *constant { "anyconst" } else { "anyseq" };
+                    chosen[0] += &format!("(* {choice} *) wire {range}{name};\n");
+                    chosen[1] += &format!("wire {range}{name} = {width}'h0;\n");
+                }
+                _ => {}
+            }
+        }
+        if let [formal, simulated] = chosen
+            && !formal.is_empty()
+        {
+            text += &format!("`ifdef FORMAL\n{formal}`else\n{simulated}`endif\n");
         }
         for (name, width, value) in std::mem::replace(&mut self.hoisted, wires) {
             let _ = writeln!(text, "wire {}{name} = {value};", range(width));

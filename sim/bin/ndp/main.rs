@@ -18,6 +18,7 @@ mod pim_times;
 mod place;
 mod power;
 mod program;
+mod prove;
 mod serve;
 mod synth;
 mod temperature;

@@ -223,8 +223,6 @@ fn flow(args: &Args) -> Result<Flow> {
         })?),
         _ => None,
     };
-    // Empty is as good as unset.
-    let from_env = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     Ok(Flow {
         yosys: tools::yosys(from_env("YOSYS"), limit)?,
         sta: if args.sta { Some(tools::sta(from_env("STA"), limit)?) } else { None },
@@ -236,6 +234,11 @@ fn flow(args: &Args) -> Result<Flow> {
         jobs: args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get())),
         limit,
     })
+}
+
+/// A program that the environment names. Empty is as good as unset.
+pub fn from_env(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
 fn sram(args: &Args, library: Option<&Library>) -> SramAssumption {

@@ -4,7 +4,7 @@ use super::graph::{Graph, Id};
 use super::value::Value;
 use super::{Check, MemoryArray, Netlist, Register, limb_bits, limbs};
 use crate::bits::{BinaryOp, Node, UnaryOp};
-use crate::body::{Inner, PropertyKind};
+use crate::body::{Declaration, Inner, Kind, PropertyKind};
 use crate::{Bits, Direction, HdlError, Module};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
@@ -22,6 +22,8 @@ struct Parent {
 /// What of a module's body is found by a signal's number.
 enum Source {
     Input,
+    /// What a solver would choose is 0.
+    Free,
     Expression(Bits),
     Register(u32),
     Child(usize, String),
@@ -111,7 +113,9 @@ impl Elaboration {
     ) -> usize {
         let body = module.body();
         let index = self.scopes.len();
-        let mut sources: Vec<Source> = body.declarations.iter().map(|_| Source::Input).collect();
+        let free = |kind: &Kind| matches!(kind, Kind::Free { .. });
+        let source = |d: &Declaration| if free(&d.kind) { Source::Free } else { Source::Input };
+        let mut sources: Vec<Source> = body.declarations.iter().map(source).collect();
         for (id, value) in &body.drives {
             sources[*id] = Source::Expression(value.clone());
         }
@@ -314,6 +318,7 @@ impl Elaboration {
                     None => value,
                 }
             }
+            Source::Free => self.graph.literal(0, declaration.width),
             Source::Input => self.outside(scope, &declaration.name, declaration.width),
         };
         self.scopes[scope].open.remove(&id);

@@ -1,8 +1,31 @@
 //! Synchronous FIFO in flip-flops.
 
 use super::encoding::bits_for;
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder, lit, mux};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, lit, mux};
 use std::rc::Rc;
+
+/// Properties of a queue in a ring of places: a word that is pushed, any one, stays in its place until it is popped, and is popped in its turn.
+/// `stored` reads a place.
+fn remembers(
+    m: &ModuleBuilder,
+    [pushes, tail, data]: [&Bits; 3],
+    [pops, head]: [&Bits; 2],
+    count: &Bits,
+    stored: impl Fn(&Bits) -> Bits,
+) {
+    let chosen = m.any_sequence("chosen", 1);
+    let watched = m.ghost("watched_q", 1).reset(0);
+    let begins = pushes & &chosen & !watched.q();
+    let place = m.ghost("watched_place_q", tail.width()).enable(&begins);
+    place.next(tail);
+    let word = m.ghost("watched_word_q", data.width()).enable(&begins);
+    word.next(data);
+    let ends = watched.q() & pops & place.q().eq(head);
+    watched.next((watched.q() & !ends) | begins);
+    let ahead = (place.q() - head).zext(count.width());
+    let kept = ahead.lt(count) & stored(&place.q()).eq(&word.q());
+    m.assert("keeps", !watched.q() | kept, "a word that was pushed is in its place until its turn has come");
+}
 
 /// `depth` words (a power of two) of `width` bits. `valid_o` and `ready_o` depend on state alone; the head is on `data_o`
 /// while `valid_o` is set. Pushing when not ready or popping when not valid is refused (nothing happens).
@@ -33,6 +56,7 @@ pub fn fifo(width: u32, depth: u32) -> Result<Rc<Module>, HdlError> {
     );
     let words = m.memory("words", width, depth);
     words.write(&pushes, &tail, &data);
+    remembers(&m, [&pushes, &tail, &data], [&pops, &head], &count, |place| words.read(place));
     m.output("valid_o", valid, "there is a head");
     m.output("data_o", words.read(&head), "the head");
     m.output("ready_o", ready, "there is room");

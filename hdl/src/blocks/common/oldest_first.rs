@@ -3,11 +3,11 @@
 //! The order changes with turns only, never with time, so nobody starves whatever rhythm the others have: who wants is passed over
 //! by each of the others at most once.
 
-use ndp_hdl_language::{Bits, ModuleBuilder, cat};
+use ndp_hdl_language::{Bits, ModuleBuilder, cat, lit};
 
 /// Who gets its turn in a cycle, one bit each: exactly one of those in `wants` if there are any. After reset the first one is the
 /// oldest.
-pub(crate) fn oldest_first(m: &ModuleBuilder, name: &str, wants: &[Bits]) -> Vec<Bits> {
+pub fn oldest_first(m: &ModuleBuilder, name: &str, wants: &[Bits]) -> Vec<Bits> {
     let count = wants.len();
     // Whether the first of a pair is older than the second.
     let older: Vec<Vec<_>> = (0..count)
@@ -20,6 +20,26 @@ pub(crate) fn oldest_first(m: &ModuleBuilder, name: &str, wants: &[Bits]) -> Vec
             m.wire(format!("{name}{i}"), cat(clear.chain([wants[i].clone()])).all())
         })
         .collect();
+    for (i, j) in (0..count).flat_map(|i| (0..count).map(move |j| (i, j))).filter(|(i, j)| i != j) {
+        // Since `i` began to want its turn, `j` had one.
+        let passed = m.ghost(format!("{name}_passed{i}_{j}_q"), 1).reset(0);
+        passed.next(&wants[i] & !&turns[i] & (passed.q() | &turns[j]));
+        m.assert(
+            format!("{name}_once{i}_{j}"),
+            !(passed.q() & &wants[i]) | (before(i, j) & !&turns[j]),
+            "whoever passed another one over waits for it",
+        );
+    }
+    for (i, j, k) in triples(count) {
+        let circle = |a: usize, b: usize, c: usize| before(a, b) & before(b, c) & before(c, a);
+        let circles = circle(i, j, k) | circle(i, k, j);
+        m.assert(format!("{name}_order{i}_{j}_{k}"), !circles, "of three, one is the oldest");
+    }
+    m.assert(
+        format!("{name}_one"),
+        cat(turns.clone()).any().eq(&cat(wants.to_vec()).any()) & at_most_one(&turns),
+        "exactly one gets its turn if any wants it",
+    );
     for (i, row) in older.iter().enumerate() {
         for (j, reg) in (i + 1..).zip(row) {
             // The one that had its turn is younger than all others.
@@ -27,4 +47,15 @@ pub(crate) fn oldest_first(m: &ModuleBuilder, name: &str, wants: &[Bits]) -> Vec
         }
     }
     turns
+}
+
+/// Three different ones of `count`, in order.
+fn triples(count: usize) -> impl Iterator<Item = (usize, usize, usize)> {
+    (0..count).flat_map(move |i| (i + 1..count).flat_map(move |j| (j + 1..count).map(move |k| (i, j, k))))
+}
+
+/// No two bits are set.
+fn at_most_one(bits: &[Bits]) -> Bits {
+    let pairs = (0..bits.len()).flat_map(|i| (i + 1..bits.len()).map(move |j| (i, j)));
+    pairs.fold(lit(1, 1), |all, (i, j)| all & !(&bits[i] & &bits[j]))
 }

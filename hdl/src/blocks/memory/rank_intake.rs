@@ -51,7 +51,7 @@ impl RankPorts {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub(super) fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, HdlError> {
+pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, HdlError> {
     let layout = EntryLayout::new(dram, ports.tag_bits());
     let m = ModuleBuilder::new(
         format!("rank_intake_{}", ports.name(dram)),
@@ -81,6 +81,19 @@ pub(super) fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Mod
         let reserved = m.reg(format!("{name}_reserved_q"), bits).reset(0).enable(chosen);
         reserved.next(&reserved.q() + more.zext(bits) + lit(1, bits));
         let used = piped(&m, format!("{name}_used_q"), &(&reserved.q() - &taken));
+        let before = m.ghost(format!("{name}_before_q"), bits).reset(0);
+        before.next(&taken);
+        let kept = reserved.q() - before.q();
+        m.assume(
+            format!("{name}_taken_was_there"),
+            kept.ge(&(&taken - before.q())),
+            "only what has a place is taken, and nothing is put back",
+        );
+        m.assert(
+            format!("{name}_has_places"),
+            lit(depth.into(), bits).ge(&(&reserved.q() - &taken)),
+            "no more places are reserved than there are",
+        );
         let wide = bits + 1;
         let sum = m.reg(format!("{name}_sum_q"), wide).enable(&add);
         sum.next(used.zext(wide) + more.zext(wide));

@@ -1,0 +1,93 @@
+//! What is proved of which block, and with which mutant it has to fail.
+
+use super::{Method, Proof, rank};
+use ndp_hdl::blocks::common::fifo::fifo;
+use ndp_hdl::blocks::common::oldest_first::oldest_first;
+use ndp_hdl::blocks::common::sram_fifo::sram_fifo;
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder, cat, mux};
+use std::rc::Rc;
+
+/// All proofs.
+pub const PROOFS: &[Proof] = &[
+    Proof {
+        name: "fifo",
+        says: "loses, repeats and reorders no word, and takes none when it is full",
+        module: || fifo(4, 4),
+        method: Method::AnyLength,
+        mutant: ("count_q != 3'h4", "count_q != 3'h5"),
+    },
+    Proof {
+        name: "oldest_first",
+        says: "gives a turn to one of those that want it, and passes each over at most once by each of the others",
+        module: || arbiter(4),
+        method: Method::AnyLength,
+        mutant: ("(turn_older0_1_q | turn1) & ~turn0", "(turn_older0_1_q | turn1) & ~turn2"),
+    },
+    Proof {
+        name: "sram_fifo",
+        says: "loses, repeats and reorders no word, and takes none when it is full",
+        module: || queue(&sram_fifo(2, 4)?),
+        method: Method::AnyLength,
+        mutant: ("pop_i | ~valid_q", "1'h1"),
+    },
+    Proof {
+        name: "rank_intake",
+        says: "reserves no more places for beats and responses than there are",
+        module: rank::intake,
+        method: Method::AnyLength,
+        mutant: ("rsp_sum_q < 3'h2", "rsp_sum_q < 3'h3"),
+    },
+    Proof {
+        name: "rank_timing",
+        says: "gives no command earlier than JESD79-4 allows, and each to a bank in the right state",
+        module: rank::timing,
+        method: Method::Cycles(100),
+        mutant: ("act_count_q + 3'h1", "act_count_q"),
+    },
+];
+
+/// A queue with a view of its ports: one word, any one, is followed from its push to its pop.
+fn queue(queue: &Rc<Module>) -> Result<Rc<Module>, HdlError> {
+    let m =
+        ModuleBuilder::new(format!("{}_followed", queue.title()), "A queue, of which one word is followed.");
+    let (push, pop) = (m.input("push_i", 1, "append `data_i`"), m.input("pop_i", 1, "remove the head"));
+    let width = queue.ports().iter().find(|port| port.name == "data_i").map_or(1, |port| port.width);
+    let data = m.input("data_i", width, "word to append");
+    let mut instance =
+        m.instance("queue", queue).input("push_i", &push).input("pop_i", &pop).input("data_i", &data);
+    let [valid, ready, head] = ["valid_o", "ready_o", "data_o"].map(|port| instance.output(port));
+    if queue.ports().iter().any(|port| port.name == "count_o") {
+        instance = instance.ignore("count_o", "counted here once more");
+    }
+    drop(instance);
+    m.output("valid_o", &valid, "there is a head");
+    m.output("ready_o", &ready, "there is room");
+    m.output("data_o", &head, "the head");
+    let (pushes, pops) = (&push & &ready, &pop & &valid);
+    // Words in the queue, and those before the one that is followed.
+    const BITS: u32 = 5;
+    let inside = m.ghost("inside_q", BITS).reset(0);
+    let more = inside.q() + pushes.zext(BITS);
+    inside.next(&more - &pops.zext(BITS));
+    let follows = m.ghost("follows_q", 1).reset(0);
+    let begins = m.any_sequence("chosen", 1) & &pushes & !follows.q();
+    let before = m.ghost("before_q", BITS).reset(0);
+    let word = m.ghost("word_q", width).enable(&begins);
+    word.next(&data);
+    let left = inside.q() - pops.zext(BITS);
+    before.next(mux(&begins, &left, &(before.q() - (&pops & before.any()).zext(BITS))));
+    let turn = follows.q() & before.is_zero();
+    follows.next(&begins | (follows.q() & !(&turn & &pops)));
+    m.assert("in_turn", !(&turn & &valid) | head.eq(&word.q()), "a word comes out in its turn");
+    m.assert("counted", !&valid | inside.any(), "there is a head only if a word is inside");
+    m.finish()
+}
+
+/// The arbiter as a module of its own.
+fn arbiter(count: u32) -> Result<Rc<Module>, HdlError> {
+    let m = ModuleBuilder::new(format!("arbiter_{count}"), "Arbitration among a few.");
+    let wants = m.input("wants_i", count, "who wants a turn");
+    let turns = oldest_first(&m, "turn", &(0..count).map(|i| wants.bit(i)).collect::<Vec<_>>());
+    m.output("turns_o", cat(turns.into_iter().rev()), "who gets it");
+    m.finish()
+}

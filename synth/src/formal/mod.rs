@@ -1,0 +1,267 @@
+//! Proofs of the hardware's properties.
+//!
+//! A [`Proof`] takes a block at small parameters with the properties that its modules carry. Yosys makes an and-inverter graph of it, ABC
+//! looks for a run that breaks a property. The first cycle is a reset, and resets may come at any time after it. Assumptions of
+//! the top are taken for granted, those of modules below it are proved. Each proof has a mutant, a change of the hardware for which there has to be
+//! such a run: a proof that cannot fail proves nothing. A run that is found is simulated again by Yosys, which names the property and writes
+//! waves.
+//!
+//! Verdicts stay in a folder and are taken from there as long as the Verilog, the method and the tools are the same.
+
+mod list;
+mod rank;
+
+pub use list::PROOFS;
+
+use crate::tools::{self, Tool};
+use crate::{SynthError, process};
+use ndp_hdl_language::{Design, HdlError, Module};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// Which runs are looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Runs of any length: ABC's `pdr` finds a set of states that no run leaves (A. Bradley, VMCAI 2011).
+    AnyLength,
+    /// Runs of so many cycles, the reset's among them: ABC's `bmc3`.
+    Cycles(u32),
+}
+
+/// One proof.
+#[derive(Clone, Copy, Debug)]
+pub struct Proof {
+    /// Its name: the block, or the block and what of it.
+    pub name: &'static str,
+    /// What is proved.
+    pub says: &'static str,
+    /// The module, with small parameters.
+    pub module: fn() -> Result<Rc<Module>, HdlError>,
+    /// How.
+    pub method: Method,
+    /// A change of the Verilog: what is replaced, which is there once, and by what.
+    pub mutant: (&'static str, &'static str),
+}
+
+/// What ABC finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// The properties hold.
+    Proved,
+    /// There is a run that breaks one.
+    Refuted,
+    /// Neither was found within the limit.
+    Open,
+}
+
+/// What came of a proof or of its mutant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The properties that the run breaks.
+    pub properties: Vec<String>,
+    /// Seconds that the tools took, when they ran.
+    pub seconds: f64,
+}
+
+/// A verdict that is kept, with all that it follows from.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    from: String,
+    outcome: Outcome,
+}
+
+/// The programs.
+#[derive(Clone, Debug)]
+pub struct Prover {
+    /// Yosys.
+    pub yosys: Tool,
+    /// The ABC that comes with it.
+    pub abc: Tool,
+    /// Limit of one run of a tool.
+    pub limit: Duration,
+}
+
+impl Proof {
+    /// The Verilog that is proved, and name of its top.
+    ///
+    /// # Errors
+    /// What the language says.
+    pub fn verilog(&self) -> Result<(String, String), SynthError> {
+        let error = |e: HdlError| self.unfit(e.to_string());
+        let module = (self.module)().map_err(error)?;
+        let design = Design::new(&module).map_err(error)?;
+        let definitions = design.definitions(|module| module.title().to_owned());
+        let text: Vec<String> = definitions.into_iter().map(|(_, text)| text).collect();
+        Ok((text.join("\n"), module.title().to_owned()))
+    }
+
+    /// The same with the mutant in it.
+    ///
+    /// # Errors
+    /// What is replaced is not there exactly once.
+    pub fn mutated(&self) -> Result<(String, String), SynthError> {
+        let (text, top) = self.verilog()?;
+        let (from, to) = self.mutant;
+        match text.matches(from).count() {
+            1 => Ok((text.replace(from, to), top)),
+            count => {
+                Err(self
+                    .unfit(format!("the mutant replaces `{from}`, which is there {count} times, not once")))
+            }
+        }
+    }
+
+    fn unfit(&self, reason: String) -> SynthError {
+        SynthError::Design { block: self.name.to_owned(), reason }
+    }
+}
+
+impl Prover {
+    /// Proves, or takes the verdict from `folder`, which also gets the run that breaks a property, as `counterexample.vcd`.
+    ///
+    /// # Errors
+    /// As [`Proof::verilog`]; a tool that fails or takes too long; a file that cannot be written.
+    pub fn prove(&self, proof: &Proof, folder: &Path) -> Result<Outcome, SynthError> {
+        self.verdict(proof, &proof.verilog()?, folder)
+    }
+
+    /// Does the same with the mutant.
+    ///
+    /// # Errors
+    /// As [`Prover::prove`], and [`Proof::mutated`].
+    pub fn refute(&self, proof: &Proof, folder: &Path) -> Result<Outcome, SynthError> {
+        self.verdict(proof, &proof.mutated()?, folder)
+    }
+
+    fn verdict(
+        &self,
+        proof: &Proof,
+        (verilog, top): &(String, String),
+        folder: &Path,
+    ) -> Result<Outcome, SynthError> {
+        let write = |path: &Path, text: &str| {
+            std::fs::write(path, text).map_err(|reason| SynthError::Write { path: path.to_owned(), reason })
+        };
+        let (file, script, search) = (folder.join("verdict.json"), script(top), self.search(proof));
+        let from = format!("{}; {}\n{search}\n{script}\n{verilog}", self.yosys.version, self.abc.version);
+        let kept = std::fs::read_to_string(&file).ok();
+        let kept = kept.and_then(|text| serde_json::from_str::<Kept>(&text).ok());
+        if let Some(kept) = kept.filter(|kept| kept.from == from) {
+            return Ok(kept.outcome);
+        }
+        std::fs::create_dir_all(folder)
+            .map_err(|reason| SynthError::Write { path: folder.to_owned(), reason })?;
+        write(&folder.join("design.v"), &reset_first(verilog, top))?;
+        write(&folder.join("model.ys"), &script)?;
+        let start = Instant::now();
+        self.tool("Yosys", &self.yosys, (proof, folder), &["-q", "model.ys"], "model.log")?;
+        let text = self.tool("ABC", &self.abc, (proof, folder), &["-c", &search], "abc.log")?;
+        let (verdict, properties) = if text.contains("was asserted in frame") {
+            (Verdict::Refuted, self.replayed(proof, folder)?)
+        } else if text.contains("Property proved") || text.contains("No output asserted in") {
+            (Verdict::Proved, Vec::new())
+        } else {
+            (Verdict::Open, Vec::new())
+        };
+        let outcome = Outcome { verdict, properties, seconds: start.elapsed().as_secs_f64() };
+        if verdict != Verdict::Open {
+            let kept = serde_json::to_string(&Kept { from, outcome: outcome.clone() });
+            write(&file, &kept.map_err(|e| SynthError::Write { path: file.clone(), reason: e.into() })?)?;
+        }
+        Ok(outcome)
+    }
+
+    /// What ABC is told. It keeps its own time, so that it can say that it found nothing.
+    fn search(&self, proof: &Proof) -> String {
+        let seconds = self.limit.as_secs().saturating_sub(1).max(1);
+        let search = match proof.method {
+            Method::AnyLength => format!("pdr -T {seconds}"),
+            Method::Cycles(cycles) => format!("bmc3 -T {seconds} -F {cycles}"),
+        };
+        format!("read_aiger model.aig; fold; strash; {search}; write_cex -a run.aiw")
+    }
+
+    /// Simulates the run that was found, and names the properties that it breaks.
+    fn replayed(&self, proof: &Proof, folder: &Path) -> Result<Vec<String>, SynthError> {
+        let script = "read_rtlil flat.il; sim -map model.aim -r run.aiw -clock clk_i -vcd counterexample.vcd";
+        let text = self.tool("Yosys", &self.yosys, (proof, folder), &["-p", script], "replay.log")?;
+        let broken = |line: &str| {
+            let name = line.strip_prefix("Warning: Assert ")?.split(' ').next()?;
+            Some(name.split_once('.').map_or(name, |(_, below)| below).replace('\\', ""))
+        };
+        let mut properties: Vec<String> = text.lines().filter_map(broken).collect();
+        properties.sort();
+        properties.dedup();
+        if properties.is_empty() {
+            let reason = "the run that ABC found breaks no property".to_owned();
+            return Err(SynthError::Output { tool: "ABC", module: proof.name.to_owned(), reason });
+        }
+        Ok(properties)
+    }
+
+    /// Runs a program and returns what it printed.
+    fn tool(
+        &self,
+        name: &'static str,
+        tool: &Tool,
+        (proof, folder): (&Proof, &Path),
+        arguments: &[&str],
+        log: &str,
+    ) -> Result<String, SynthError> {
+        let log = folder.join(log);
+        let mut command = tools::command(&tool.program, folder);
+        let status = process::run(command.args(arguments), &log, self.limit)
+            .map_err(|reason| SynthError::Write { path: log.clone(), reason })?;
+        let module = proof.name.to_owned();
+        match status {
+            None => Err(SynthError::Timeout { tool: name, module, seconds: self.limit.as_secs() }),
+            Some(status) if status.success() => std::fs::read(&log)
+                .map(|text| String::from_utf8_lossy(&text).into_owned())
+                .map_err(|reason| SynthError::Read { path: log, reason }),
+            Some(status) => Err(SynthError::ToolFailed {
+                tool: name,
+                module,
+                status: status.to_string(),
+                tail: process::tail(&log, 15),
+            }),
+        }
+    }
+}
+
+/// What Yosys is told. Below the top, what a module assumes is for its parent to keep.
+fn script(top: &str) -> String {
+    format!(
+        "read_verilog -formal -DNDP_PROPERTIES design.v\n\
+         prep -top {top} -nordff\n\
+         chformal -assume2assert * {top} %d\n\
+         chformal -cover -remove\n\
+         flatten\n\
+         memory_map\n\
+         async2sync\n\
+         opt -full\n\
+         write_rtlil flat.il\n\
+         techmap\n\
+         opt -fast\n\
+         dffunmap\n\
+         abc -g AND -fast\n\
+         delete -output\n\
+         opt_clean\n\
+         write_aiger -I -B -zinit -no-startoffset -map model.aim model.aig\n"
+    )
+}
+
+/// The Verilog with a top whose first cycle is a reset.
+fn reset_first(verilog: &str, top: &str) -> String {
+    let at = verilog.find(&format!("module {top} (")).unwrap_or_default();
+    let end = verilog[at..].find("endmodule").map_or(verilog.len(), |end| at + end);
+    let (head, tail) = verilog.split_at(end);
+    format!(
+        "{head}    reg proof_started = 1'b0;\n    always @(posedge clk_i) proof_started <= 1'b1;\n    \
+         always @* assume (proof_started | ~rst_ni);\n{tail}"
+    )
+}

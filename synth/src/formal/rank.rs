@@ -1,0 +1,200 @@
+//! What a DDR4 device wants of its controller (JESD79-4), as properties of the controller's pins.
+//!
+//! The pairs of commands and their distances are written from the standard, in clocks; slots, roundings and states of the controller are not
+//! known here. One command of a run, any one, is remembered with its age, so that a single counter stands for all pairs of commands.
+
+use ndp_config::{ConfigError, DesignConfig, DramConfig};
+use ndp_hdl::blocks::memory::rank_controller::rank_controller;
+use ndp_hdl::blocks::memory::rank_intake::{RankPorts, rank_intake};
+use ndp_hdl_language::{Bits, Direction, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
+use std::rc::Rc;
+
+/// Commands in the order of the bits that stand for them.
+#[derive(Clone, Copy)]
+enum Command {
+    Activate,
+    Precharge,
+    PrechargeAll,
+    Read,
+    Write,
+    Refresh,
+}
+
+use Command::{Activate, Precharge, PrechargeAll, Read, Refresh, Write};
+
+const COMMANDS: usize = 6;
+
+/// How the bank of the later command lies to that of the earlier one.
+#[derive(Clone, Copy)]
+enum Banks {
+    Any,
+    Same,
+    /// Another bank of the same group.
+    SameGroup,
+    OtherGroup,
+}
+
+use Banks::{Any, OtherGroup, Same, SameGroup};
+
+/// Least distances in clocks from one command to a later one.
+fn distances(dram: &DramConfig) -> Vec<(Command, Command, Banks, u32)> {
+    let written = dram.t_cwl() + DramConfig::T_BL;
+    let mut rules = vec![
+        (Activate, Activate, Same, dram.t_rc()),
+        (Activate, Activate, SameGroup, dram.t_rrd_l()),
+        (Activate, Activate, OtherGroup, dram.t_rrd_s()),
+        (Precharge, Activate, Same, dram.t_rp()),
+        (PrechargeAll, Activate, Any, dram.t_rp()),
+        (Precharge, Refresh, Any, dram.t_rp()),
+        (PrechargeAll, Refresh, Any, dram.t_rp()),
+        (Read, Write, Any, dram.t_rtw()),
+    ];
+    for column in [Read, Write] {
+        rules.push((Activate, column, Same, dram.t_rcd()));
+        rules.push((column, column, OtherGroup, dram.t_ccd_s()));
+        rules.extend([Same, SameGroup].map(|banks| (column, column, banks, dram.t_ccd_l())));
+    }
+    for (later, banks) in [(Precharge, Same), (PrechargeAll, Any)] {
+        rules.push((Activate, later, banks, dram.t_ras()));
+        rules.push((Read, later, banks, dram.t_rtp()));
+        rules.push((Write, later, banks, written + dram.t_wr()));
+    }
+    rules.push((Write, Read, OtherGroup, written + dram.t_wtr_s()));
+    rules.extend([Same, SameGroup].map(|banks| (Write, Read, banks, written + dram.t_wtr_l())));
+    let all = [Activate, Precharge, PrechargeAll, Read, Write, Refresh];
+    rules.extend(all.map(|later| (Refresh, later, Any, dram.t_rfc())));
+    rules
+}
+
+/// A configuration whose times are short, so that few slots lie between commands, and all different where the limits allow.
+fn short() -> Result<DesignConfig, ConfigError> {
+    DesignConfig::from_toml(
+        "name = \"short\"\n[dram]\njedec = false\nrow_bits = 8\nt_rc = 15\nt_rcd = 5\nt_cl = 8\nt_rp = 5\nt_ccd_s = 4\nt_ccd_l = 5\n\
+         t_rrd_s = 4\nt_rrd_l = 6\nt_faw = 22\nt_ras = 9\nt_cwl = 8\nt_wr = 4\nt_wtr_s = 1\nt_wtr_l = 5\nt_rtp = 4\nt_rfc = 16\nt_refi = 512\n",
+    )
+}
+
+/// Widths and depths that are small.
+const PORTS: RankPorts = RankPorts { segment_tag_bits: 1, request_tag_bits: 1, beats: 16, responses: 2 };
+
+fn config() -> Result<DesignConfig, HdlError> {
+    short().map_err(|e| HdlError::Expression {
+        module: "rank_timing".into(),
+        signal: "configuration".into(),
+        what: e.to_string(),
+    })
+}
+
+/// What chooses the next entry of a controller.
+pub(super) fn intake() -> Result<Rc<Module>, HdlError> {
+    rank_intake(config()?.dram(), &PORTS)
+}
+
+/// The controller with a device's view of its pins.
+pub(super) fn timing() -> Result<Rc<Module>, HdlError> {
+    let config = config()?;
+    let dram = config.dram();
+    let controller = rank_controller(dram, &PORTS)?;
+    let m = ModuleBuilder::new("rank_timing", "A rank controller and what a device wants of it.");
+    let mut instance = m.instance("controller", &controller);
+    // What comes back is taken at any time after it has come.
+    let takers = ["beat", "rsp"].map(|name| {
+        let takes = m.input(format!("{name}_takes_i"), 1, "one is taken if one is there");
+        (name, m.forward(format!("{name}_pushed"), 1), takes)
+    });
+    for (name, pushed, takes) in &takers {
+        let port = format!("{name}_taken_i");
+        let bits = controller.ports().iter().find(|other| other.name == port).map_or(1, |port| port.width);
+        let [came, went] = ["came", "went"].map(|what| m.reg(format!("{name}_{what}_q"), bits).reset(0));
+        came.next(came.q() + pushed.zext(bits));
+        went.next(went.q() + (takes & came.ne(&went.q())).zext(bits));
+        instance = instance.input(port, &went);
+    }
+    for port in controller.ports().iter().filter(|port| port.direction == Direction::Input) {
+        if !controller.is_clock_or_reset(&port.name) && !port.name.ends_with("_taken_i") {
+            instance = instance.input(&port.name, m.input(&port.name, port.width, &port.doc));
+        }
+    }
+    const PINS: [&str; 5] = ["cs_n_o", "act_n_o", "bg_o", "ba_o", "a_o"];
+    let pins = PINS.map(|port| instance.output(port));
+    for (name, pushed, _) in &takers {
+        pushed.drive(instance.output(&format!("{name}_push_o")));
+    }
+    for port in controller.ports().iter().filter(|port| port.direction == Direction::Output) {
+        if !PINS.contains(&port.name.as_str()) && !port.name.ends_with("_push_o") {
+            instance = instance.ignore(&port.name, "no command");
+        }
+    }
+    let [cs_n, act_n, group, bank, address] = pins;
+    m.output(
+        "command_o",
+        cat([cs_n.clone(), act_n.clone(), group.clone(), bank.clone(), address.clone()]),
+        "the command bus",
+    );
+
+    // A16, A15, A14 are RAS_n, CAS_n, WE_n where ACT_n is high; A10 of a PRE closes all banks.
+    let selected = !cs_n;
+    let other = &selected & &act_n;
+    let code = |bits: u128| &other & address.slice(14, 3).eq_lit(bits);
+    let closes = code(0b010);
+    let now: [Bits; COMMANDS] = [
+        &selected & !&act_n,
+        &closes & !address.bit(10),
+        &closes & address.bit(10),
+        code(0b101),
+        code(0b100),
+        code(0b001),
+    ];
+    m.assert("known", !&selected | any_of(&now), "a command is one that is known");
+
+    // One command of the run, and how long ago it was; the counter stays at its end.
+    let longest = distances(dram).iter().map(|rule| rule.3).max().unwrap_or(0).max(dram.t_faw());
+    let age_bits = 32 - longest.leading_zeros();
+    let begins = m.any_sequence("chosen", 1) & &selected;
+    let age = m.ghost("age_q", age_bits).reset(0);
+    let first = m.ghost("first_q", COMMANDS as u32).reset(0);
+    let ended = age.all();
+    age.next(mux(&begins, &lit(1, age_bits), &mux(&ended, &age, &age.plus_one())));
+    first.next(mux(&begins, &cat(now.iter().rev().cloned()), &first));
+    let place = m.ghost("place_q", group.width() + bank.width());
+    let here = cat([group.clone(), bank.clone()]);
+    place.next(mux(&begins, &here, &place));
+    let same = place.q().eq(&here);
+    let same_group = place.q().high(group.width()).eq(&group);
+    for (number, (earlier, later, banks, clocks)) in distances(dram).into_iter().enumerate() {
+        let concerned = match banks {
+            Any => lit(1, 1),
+            Same => same.clone(),
+            SameGroup => &same_group & !&same,
+            OtherGroup => !&same_group,
+        };
+        let early = age.q().lt(&lit(clocks.into(), age_bits));
+        let broken = cat([first.bit(earlier as u32), now[later as usize].clone(), concerned, early]).all();
+        m.assert(format!("distance{number}"), !broken, "commands keep the distances of JESD79-4");
+    }
+    // At most four ACTs in tFAW: the fourth one after the one that is remembered.
+    let acts = m.ghost("acts_q", 3).reset(0);
+    let counts = &now[Activate as usize] & !acts.q().eq_lit(4);
+    acts.next(mux(&begins, &zeros(3), &mux(&counts, &acts.plus_one(), &acts)));
+    let fifth = cat([first.bit(Activate as u32), now[Activate as usize].clone(), acts.q().eq_lit(3)]).all();
+    m.assert(
+        "four_acts",
+        !fifth | age.q().ge(&lit(dram.t_faw().into(), age_bits)),
+        "at most four ACTs in tFAW",
+    );
+
+    // One bank, any one: commands fit its state. After a reset it is unknown until it is closed.
+    let watched = m.any_constant("watched", here.width());
+    let mine = here.eq(&watched);
+    let [known, open] = ["known_q", "open_q"].map(|name| m.ghost(name, 1).reset(0));
+    let opens = &now[Activate as usize] & &mine;
+    let shuts = any_of(&[&now[Precharge as usize] & &mine, now[PrechargeAll as usize].clone()]);
+    known.next(any_of(&[known.q(), shuts.clone()]));
+    open.next(any_of(&[opens.clone(), open.q() & !&shuts]));
+    let closed = &known.q() & !open.q();
+    m.assert("opens_closed", !opens | &closed, "ACT opens a bank that is closed");
+    m.assert("refreshes_closed", !&now[Refresh as usize] | &closed, "REF comes when all banks are closed");
+    let column = any_of(&[now[Read as usize].clone(), now[Write as usize].clone()]) & &mine;
+    m.assert("uses_open", !column | (known.q() & open.q()), "RD and WR are for a bank that is open");
+    m.finish()
+}
