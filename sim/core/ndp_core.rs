@@ -527,7 +527,9 @@ impl NdpCore {
         match &mut self.engine {
             Engine::Rtl(rtl) => {
                 self.recorder = Some(recorder);
-                rtl.dimm.ranks.iter_mut().filter(|_| commands).for_each(Rank::record_commands);
+                if commands {
+                    rtl.dimm.record();
+                }
             }
             Engine::Cycles(model) => model.record(),
         }
@@ -552,8 +554,8 @@ impl NdpCore {
     pub fn take_recording(&mut self) -> Option<Recording> {
         let (config, end) = (self.config.clone(), self.cycle());
         let rtl = self.rtl_mut()?;
-        let (clocks, commands) = ((rtl.model.clocks(), rtl.dram_origin), rtl.dimm.take_commands());
-        Some(self.recorder.take()?.finish(config, end, clocks, commands))
+        let (clocks, dram) = ((rtl.model.clocks(), rtl.dram_origin), rtl.dimm.take_recording());
+        Some(self.recorder.take()?.finish(config, end, clocks, dram))
     }
 
     /// Whether the cycle model runs beside the core.

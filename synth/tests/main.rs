@@ -5,3 +5,4 @@
 mod common;
 mod flow;
 mod power;
+mod test_enable;
