@@ -136,6 +136,8 @@ fn run_and_count(
             model.run_to_end(&mut host);
         }
     }
+    // Of the last cycle of a product the causes are known only to a host that asks, and in the cycle after it.
+    model.step(&mut host);
     // This brings the ranks up to the last cycle too.
     let counters = model.counters();
     let record = model.take_record();
