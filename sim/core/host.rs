@@ -110,8 +110,13 @@ impl Host {
 
     /// Whether it offers nothing and waits for no answer until it is told to.
     pub(super) fn rests(&self) -> bool {
+        self.only_offers(0)
+    }
+
+    /// Whether it has so many requests to offer, as soon as it can, and nothing else to do.
+    pub(super) fn only_offers(&self, requests: usize) -> bool {
         let never_stalls = self.stalls == HostStalls::default();
-        never_stalls && self.waiting.is_empty() && self.streams.iter().all(VecDeque::is_empty)
+        never_stalls && self.waiting.len() == requests && self.streams.iter().all(VecDeque::is_empty)
     }
 
     fn stalled(&mut self, percent: u32) -> bool {
@@ -152,6 +157,15 @@ impl Host {
     /// Whether a response is taken in this cycle.
     pub(super) fn ready(&mut self) -> bool {
         !self.stalled(self.stalls.response)
+    }
+
+    /// So many cycles pass in which it does nothing but to draw whether a response would be taken.
+    pub(super) fn idle(&mut self, cycles: u64) {
+        if self.stalls.response != 0 {
+            for _ in 0..cycles {
+                self.ready();
+            }
+        }
     }
 
     /// A response came.
