@@ -1,6 +1,11 @@
 //! Energy from outside: JSON of every run, text on request, files of constants, reports and timelines.
 
 use crate::common::tool::{json, ndp, refused, stderr, stdout};
+use ndp_config::DesignConfig;
+use ndp_dram::Command;
+use ndp_energy::{DramUse, RankCounts};
+use ndp_sim::core::{CoreOptions, NdpCore, SAMPLE_CLOCKS};
+use ndp_testkit::RandomPrograms;
 use serde_json::Value;
 use std::error::Error;
 
@@ -171,5 +176,110 @@ fn systems_show_it_in_text_reports_and_timelines() -> Outcome {
     let own = fj(&alternatives[0]["moving"]) + fj(&alternatives[0]["devices"]);
     assert_eq!((own, energy["tokens"].as_u64()), (fj(&energy["total"]), Some(1)));
     assert_eq!(alternatives[0]["bytes"], alternatives[1]["bytes"]);
+    Ok(())
+}
+
+#[test]
+fn counters_of_a_timeline_add_up_to_the_energy_of_each_rank() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("timeline.json");
+    let ffn = "testbenches/programs/ffn.asm";
+    let constants = "--energy-dram ddr4-3200-x8";
+    let files = format!("--timeline {}", path.display());
+    let report = json(&format!("run {ffn} --config tiny --stalls 20 --json {constants} {files}"))?;
+    let clock_ps = DesignConfig::preset("tiny")?.dram().clock_ps();
+    let timeline: Value = serde_json::from_str(&std::fs::read_to_string(path)?)?;
+    let events = timeline["traceEvents"].as_array().ok_or("events")?;
+    for (rank, of_rank) in report["energy"]["ranks"].as_array().ok_or("ranks")?.iter().enumerate() {
+        let is_name = |event: &&Value| {
+            event["name"] == "process_name" && event["args"]["name"] == format!("rank {rank}")
+        };
+        let process = &events.iter().find(is_name).ok_or("no process of the rank")?["pid"];
+        let cycles = of_rank["counted"]["counts"]["cycles"].as_u64().ok_or("cycles")?;
+        assert!(cycles > 2 * SAMPLE_CLOCKS, "{cycles}");
+        for (name, parts) in [
+            ("activate, W", &["activate"][..]),
+            ("read, W", &["read", "read_bus"]),
+            ("write, W", &["write", "write_bus"]),
+            ("refresh, W", &["refresh"]),
+            ("background, W", &["active_standby", "precharged_standby"]),
+        ] {
+            let counters = events
+                .iter()
+                .filter(|event| event["ph"] == "C" && event["pid"] == *process && event["name"] == name);
+            let values: Vec<f64> = counters.filter_map(|event| event["args"]["value"].as_f64()).collect();
+            assert_eq!(values.len() as u64, cycles.div_ceil(SAMPLE_CLOCKS));
+            // Each value is whole fJ over the time of its sample, the last of which is shorter.
+            let clocks = |index: usize| SAMPLE_CLOCKS.min(cycles - index as u64 * SAMPLE_CLOCKS);
+            let joules = values
+                .iter()
+                .enumerate()
+                .map(|(index, watts)| (watts * 1e3 * (clocks(index) * clock_ps) as f64).round() as u64);
+            let expected: u64 = parts.iter().map(|part| fj(&of_rank["parts"][part])).sum();
+            assert_eq!(joules.sum::<u64>(), expected, "rank {rank}, {name}");
+        }
+    }
+    Ok(())
+}
+
+/// What a rank does from one clock to another, by its recorded commands.
+fn by_commands(commands: &[(u64, Command)], (from, until): (u64, u64)) -> RankCounts {
+    let mut counts = RankCounts { cycles: until - from, ..RankCounts::default() };
+    let (mut open, mut since) = (std::collections::BTreeSet::new(), 0);
+    for (clock, command) in commands.iter().filter(|(clock, _)| *clock < until) {
+        let within = u64::from(*clock >= from);
+        let was_open = !open.is_empty();
+        match command {
+            Command::Activate { .. } => {
+                counts.commands.activates += within;
+                open.insert(command.bank());
+            }
+            Command::Read { .. } => counts.commands.reads += within,
+            Command::Write { .. } => counts.commands.writes += within,
+            Command::Refresh => counts.refreshes += within,
+            Command::Precharge { .. } => drop(open.remove(&command.bank())),
+            Command::PrechargeAll => open.clear(),
+            Command::Deselect => {}
+        }
+        if was_open && open.is_empty() {
+            counts.active_cycles += clock.saturating_sub(from.max(since));
+        } else if !was_open && !open.is_empty() {
+            since = *clock;
+        }
+    }
+    if !open.is_empty() {
+        counts.active_cycles += until - from.max(since);
+    }
+    counts
+}
+
+#[test]
+fn samples_of_a_recording_are_what_its_commands_say() -> Outcome {
+    let config = DesignConfig::preset("tiny")?;
+    let mut core = NdpCore::open(&config, &CoreOptions { record: true, ..CoreOptions::default() })?;
+    // A warm reset begins the recording again.
+    core.reset()?;
+    for program in RandomPrograms::new(&config, 3).take(8) {
+        core.place(&program)?;
+        core.run_words(&program.words(), |_| {})?;
+    }
+    let total = core.activity();
+    let recording = core.take_recording().ok_or("nothing was recorded")?;
+    let (samples, last) = (&recording.samples, recording.samples.len() - 1);
+    assert!(last > 4, "{last}");
+    assert_eq!(samples[last].1, total);
+    for (rank, commands) in recording.commands.iter().enumerate() {
+        let mut sum = DramUse::default();
+        for (index, pair) in samples.windows(2).enumerate() {
+            let ((from, before), (until, now)) = (&pair[0], &pair[1]);
+            assert_eq!(*from, index as u64 * SAMPLE_CLOCKS);
+            assert!(until - from == SAMPLE_CLOCKS || index + 1 == last);
+            let sample = now[rank].since(&before[rank]).dram_use();
+            assert_eq!(sample.counts, by_commands(commands, (*from, *until)), "rank {rank}, {index}");
+            sum += sample;
+        }
+        assert_eq!(sum, total[rank].since(&samples[0].1[rank]).dram_use());
+        assert!(sum.counts.refreshes > 0 && sum.counts.active_cycles > 0 && sum.counts.commands.writes > 0);
+    }
     Ok(())
 }

@@ -8,7 +8,7 @@ use ndp_config::DesignConfig;
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{Model, OpenOptions, WaveOptions, rtl};
 use ndp_synth::flow::{Flow, Library};
-use ndp_synth::liberty::Liberty;
+use ndp_synth::liberty::{ClockGate, Liberty};
 use ndp_synth::power::{self, Request, Window};
 use ndp_synth::script::Recipe;
 use ndp_synth::{source, tools};
@@ -51,7 +51,7 @@ fn lane(clock_gate: Option<&str>, waves: &Path) -> Result<[f64; 2], Box<dyn Erro
         library: Some(library()?),
         recipes: vec![Recipe::Balanced],
         fallback: Vec::new(),
-        clock_gate: clock_gate.map(str::to_owned),
+        clock_gate: clock_gate.map(|gate| ClockGate { verilog: gate.into(), test_enable: false }),
         period_ps: 1000.0,
         jobs: 1,
         limit: LIMIT,

@@ -105,8 +105,13 @@ fn timeline(path: &Path) -> Result<BTreeMap<String, Vec<String>>, Box<dyn Error>
     let mut end = BTreeMap::new();
     for event in root["traceEvents"].as_array().ok_or("traceEvents")? {
         let pid = event["pid"].as_u64().ok_or("pid")?;
-        let tid = event["tid"].as_u64().ok_or("tid")?;
         let name = event["name"].as_str().ok_or("name")?.to_owned();
+        if event["ph"] == "C" {
+            let process = processes.get(&pid).and_then(Value::as_str).ok_or("process without a name")?;
+            tracks.entry(format!("{process}/{name}")).or_default().push(event["args"]["value"].to_string());
+            continue;
+        }
+        let tid = event["tid"].as_u64().ok_or("tid")?;
         match (event["ph"].as_str(), name.as_str()) {
             (Some("M"), "process_name") => drop(processes.insert(pid, event["args"]["name"].clone())),
             (Some("M"), "thread_name") => {
@@ -155,6 +160,8 @@ fn timelines_have_a_track_for_everything() -> Outcome {
         let bus = &tracks[&format!("{rank}/data bus")];
         assert!(bus.contains(&"read".to_owned()) && bus.contains(&"write".to_owned()), "{bus:?}");
         assert!(tracks.keys().any(|track| track.starts_with(&format!("{rank}/bank group"))));
+        let counters = tracks.keys().filter(|track| track.starts_with(rank) && track.ends_with(", W"));
+        assert_eq!(counters.count(), 5);
     }
     assert!(tracks["host/requests 0"].contains(&"write status and queue".to_owned()));
     Ok(())

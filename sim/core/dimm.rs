@@ -6,6 +6,13 @@ use crate::error::SimError;
 use crate::ffi::Model;
 use ndp_config::DesignConfig;
 use ndp_dram::{Command, Rank, Violation};
+use ndp_energy::RankActivity;
+
+/// Clocks of the DRAM from one sample of a recording to the next: 500 ns of DDR4-3200.
+pub const SAMPLE_CLOCKS: u64 = 800;
+
+/// What each rank was used for since the last reset, and in how many clocks.
+pub type Sample = (u64, Vec<RankActivity>);
 
 /// The ranks of a DIMM.
 #[derive(Debug)]
@@ -13,18 +20,40 @@ pub(crate) struct Dimm {
     pub ranks: Vec<Rank>,
     /// Clock of the ranks at the first edge after the last reset.
     origin: u64,
+    /// Samples of the present recording, if there is one.
+    samples: Option<Vec<Sample>>,
+    /// Clock of the ranks before which the next one is taken.
+    next_sample: u64,
 }
 
 impl Dimm {
     pub(super) fn new(config: &DesignConfig, record: bool) -> Self {
-        let rank = |_| {
-            let mut rank = Rank::new(config.dram());
-            if record {
-                rank.record_commands();
-            }
-            rank
-        };
-        Self { ranks: (0..config.gemv().ranks()).map(rank).collect(), origin: 0 }
+        let ranks = (0..config.gemv().ranks()).map(|_| Rank::new(config.dram())).collect();
+        let mut dimm = Self { ranks, origin: 0, samples: None, next_sample: u64::MAX };
+        if record {
+            dimm.record();
+        }
+        dimm
+    }
+
+    fn cycle(&self) -> u64 {
+        self.ranks.first().map_or(0, Rank::cycle)
+    }
+
+    /// Begins a recording of commands and samples.
+    pub(super) fn record(&mut self) {
+        self.ranks.iter_mut().for_each(Rank::record_commands);
+        self.samples = Some(Vec::new());
+        self.sample();
+    }
+
+    /// Takes a sample, if there is a recording.
+    fn sample(&mut self) {
+        let (cycle, activity) = (self.cycle(), self.activity());
+        if let Some(samples) = &mut self.samples {
+            samples.push((cycle - self.origin, activity));
+            self.next_sample = cycle + SAMPLE_CLOCKS;
+        }
     }
 
     /// Clock of the ranks at the first edge after the last reset.
@@ -32,23 +61,31 @@ impl Dimm {
         self.origin
     }
 
-    /// Ends the recording of commands and hands it out, in clocks since the last reset.
-    pub(super) fn take_commands(&mut self) -> Vec<Vec<(u64, Command)>> {
+    /// Ends the recording and hands it out, in clocks since the last reset.
+    pub(super) fn take_recording(&mut self) -> (Vec<Vec<(u64, Command)>>, Vec<Sample>) {
+        self.sample();
+        self.next_sample = u64::MAX;
         let since_reset = |commands: Vec<(u64, Command)>| {
             commands.into_iter().map(|(clock, command)| (clock - self.origin, command)).collect()
         };
-        self.ranks.iter_mut().map(Rank::take_commands).map(since_reset).collect()
+        let commands = self.ranks.iter_mut().map(Rank::take_commands).map(since_reset).collect();
+        (commands, self.samples.take().unwrap_or_default())
     }
 
-    /// The core's reset ends: clocks of recorded commands count from here.
+    /// The core's reset ends: clocks of a recording count from here.
     pub(super) fn leave_reset(&mut self) {
-        self.origin = self.ranks.first().map_or(0, Rank::cycle);
-        self.ranks.iter_mut().for_each(Rank::forget_commands);
+        self.origin = self.cycle();
+        if self.samples.is_some() {
+            self.record();
+        }
     }
 
     /// One clock of the DRAM: before its rising edge.
     #[inline]
     pub(super) fn clock(&mut self, model: &mut Model, pins: &CorePins) {
+        if self.cycle() == self.next_sample {
+            self.sample();
+        }
         for (index, rank) in self.ranks.iter_mut().enumerate() {
             let (command, write) = pins.rank(model, index);
             if let Some(data) = rank.clock(&command, write) {

@@ -50,9 +50,6 @@ pub struct HostStalls {
 struct Pending {
     request: HostRequest,
     taken: u64,
-    /// Ranks answer in order, the registers too.
-    stream: u64,
-    order: u64,
 }
 
 /// A response with its request.
@@ -78,8 +75,9 @@ pub(super) struct Host {
     waiting: VecDeque<HostRequest>,
     offered: bool,
     pending: Vec<Option<Pending>>,
+    /// Tags of those on their way to each rank and, the last one, to the registers: each answers in order.
+    streams: Vec<VecDeque<u8>>,
     next_tag: u8,
-    next_order: u64,
     /// Answers nobody has fetched yet.
     pub answers: VecDeque<Answer>,
 }
@@ -94,8 +92,8 @@ impl Host {
             waiting: VecDeque::new(),
             offered: false,
             pending: vec![None; 256],
+            streams: vec![VecDeque::new(); ranks as usize + 1],
             next_tag: 0,
-            next_order: 0,
             answers: VecDeque::new(),
         }
     }
@@ -107,13 +105,18 @@ impl Host {
     /// Whether no request to the core's registers is waiting or on its way.
     pub(super) fn core_is_answered(&self) -> bool {
         let for_core = |request: &HostRequest| request.address & self.core_bit != 0;
-        !self.waiting.iter().any(for_core) && !self.pending.iter().flatten().any(|p| for_core(&p.request))
+        !self.waiting.iter().any(for_core) && self.streams.last().is_none_or(VecDeque::is_empty)
     }
 
     /// Whether it offers nothing and waits for no answer until it is told to.
     pub(super) fn rests(&self) -> bool {
+        self.only_offers(0)
+    }
+
+    /// Whether it has so many requests to offer, as soon as it can, and nothing else to do.
+    pub(super) fn only_offers(&self, requests: usize) -> bool {
         let never_stalls = self.stalls == HostStalls::default();
-        never_stalls && self.waiting.is_empty() && self.pending.iter().all(Option::is_none)
+        never_stalls && self.waiting.len() == requests && self.streams.iter().all(VecDeque::is_empty)
     }
 
     fn stalled(&mut self, percent: u32) -> bool {
@@ -135,15 +138,19 @@ impl Host {
         Some(self.waiting[0])
     }
 
+    /// The rank that a request is for, or the registers behind all ranks.
+    fn stream(&self, request: &HostRequest) -> usize {
+        let for_core = request.address & self.core_bit != 0;
+        (if for_core { self.ranks } else { request.address % self.ranks }) as usize
+    }
+
     /// The offered request was taken.
     pub(super) fn taken(&mut self, cycle: u64) {
         let Some(request) = self.waiting.pop_front() else { return };
         self.offered = false;
-        let for_core = request.address & self.core_bit != 0;
-        let stream = if for_core { self.ranks } else { request.address % self.ranks };
-        let order = self.next_order;
-        self.next_order += 1;
-        self.pending[request.tag as usize] = Some(Pending { request, taken: cycle, stream, order });
+        let stream = self.stream(&request);
+        self.streams[stream].push_back(request.tag);
+        self.pending[request.tag as usize] = Some(Pending { request, taken: cycle });
         self.next_tag = self.next_tag.wrapping_add(1);
     }
 
@@ -152,17 +159,27 @@ impl Host {
         !self.stalled(self.stalls.response)
     }
 
+    /// So many cycles pass in which it does nothing but to draw whether a response would be taken.
+    pub(super) fn idle(&mut self, cycles: u64) {
+        if self.stalls.response != 0 {
+            for _ in 0..cycles {
+                self.ready();
+            }
+        }
+    }
+
     /// A response came.
     pub(super) fn answered(&mut self, cycle: u64, response: HostResponse) -> Result<(), SimError> {
         let wrong = |what: String| SimError::Host { cycle, what };
-        let Some(pending) = self.pending[response.tag as usize].take() else {
+        let Some(Pending { request, taken }) = self.pending[response.tag as usize].take() else {
             return Err(wrong(format!("a response with tag {}, which no request has", response.tag)));
         };
-        let Pending { request, taken, stream, order } = pending;
         if request.write.is_none() != response.read.is_some() {
             return Err(wrong(format!("the response to {request:x?} is {response:x?}")));
         }
-        if let Some(older) = self.pending.iter().flatten().find(|p| p.stream == stream && p.order < order) {
+        let stream = self.stream(&request);
+        let oldest = self.streams[stream].pop_front();
+        if let Some(older) = oldest.and_then(|tag| self.pending[tag as usize]) {
             return Err(wrong(format!("{request:x?} was answered before {:x?}", older.request)));
         }
         self.answers.push_back(Answer { request, response, taken, answered: cycle });

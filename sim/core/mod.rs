@@ -27,6 +27,7 @@ mod wire;
 pub use burst::Burst;
 pub use compare::{Difference, ProgramCheck};
 pub(crate) use compare::{MONITOR, MONITOR_BYTES};
+pub use dimm::{SAMPLE_CLOCKS, Sample};
 pub use host::{Answer, HostRequest, HostResponse, HostStalls};
 pub use link_status::LinkStatus;
 pub(crate) use ndp_core::Happened;

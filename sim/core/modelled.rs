@@ -177,6 +177,20 @@ impl Modelled {
         seen
     }
 
+    /// Cycles of a core without others in which its host offers what waits and takes every response, until all is answered or up to a limit.
+    pub fn serve(&mut self, host: &mut super::host::Host, limit: u64) -> Result<(), SimError> {
+        let Self::Alone(alone) = self else { return Ok(()) };
+        let Alone { cycles, node } = &mut **alone;
+        node.begin(cycles.is_busy());
+        let mut desk = Desk { port: Port::new(node, None), host, outcome: Ok(()) };
+        while !desk.host.rests() && desk.outcome.is_ok() && cycles.cycle() + RESET_CYCLES < limit {
+            cycles.step(&mut desk);
+        }
+        let outcome = desk.outcome;
+        node.finish();
+        outcome
+    }
+
     /// Its place in a hub, if it has one.
     pub fn linked(&self) -> Option<&Linked> {
         match self {
@@ -356,5 +370,44 @@ impl Host for Port<'_> {
         let mask = data.mask(reads.masks - 1);
         self.seen.strobes = Strobes { mask, ..self.seen.strobes };
         mask.unwrap_or(0)
+    }
+}
+
+/// A host at the port of a core that goes through its requests by itself.
+struct Desk<'a> {
+    port: Port<'a>,
+    host: &'a mut super::host::Host,
+    outcome: Result<(), SimError>,
+}
+
+impl Host for Desk<'_> {
+    fn offer(&mut self, cycle: u64) -> Option<Request> {
+        self.port.offered = Some(self.host.offer()?);
+        self.host.taken(cycle + RESET_CYCLES);
+        self.port.offer(cycle)
+    }
+
+    fn ready(&mut self, _cycle: u64) -> bool {
+        self.host.ready()
+    }
+
+    fn answered(&mut self, cycle: u64, answer: Answer) {
+        self.port.answered(cycle, answer);
+        if let Some(response) = self.port.seen.response.take() {
+            let answered = self.host.answered(cycle + RESET_CYCLES, response);
+            self.outcome = std::mem::replace(&mut self.outcome, Ok(())).and(answered);
+        }
+    }
+
+    fn idle_until(&self, cycle: u64) -> u64 {
+        cycle
+    }
+
+    fn entries(&mut self, cycle: u64, burst: u32) -> [u32; 16] {
+        self.port.entries(cycle, burst)
+    }
+
+    fn mask(&mut self, cycle: u64) -> u32 {
+        self.port.mask(cycle)
     }
 }

@@ -419,9 +419,7 @@ impl NdpCore {
     fn ask(&mut self) -> Ask {
         // A modelled core idles without its host, which draws whether it is ready in every cycle.
         let next = self.port.cycle.max(RESET_CYCLES - 1) + 1;
-        (next..self.cycle()).for_each(|_| {
-            self.host.ready();
-        });
+        self.host.idle(self.cycle().saturating_sub(next));
         Ask { offered: self.host.offer(), ready: self.host.ready(), limit: self.cycle() + 1 }
     }
 
@@ -483,6 +481,23 @@ impl NdpCore {
         Ok(())
     }
 
+    /// Whether the host of a modelled core has to do with nothing but so many requests to the DRAM until all are answered.
+    pub(super) fn serves_alone(&self, requests: usize) -> bool {
+        let alone = matches!(&self.engine, Engine::Cycles(model) if model.linked().is_none());
+        alone && !self.is_busy() && self.recorder.is_none() && self.host.only_offers(requests)
+    }
+
+    /// The cycles in which these requests are taken and answered, all at once, or those up to a limit: the same as by [`Self::step`].
+    pub(super) fn serve(&mut self, limit: u64) -> Result<(), SimError> {
+        let before = self.cycle();
+        let Engine::Cycles(model) = &mut self.engine else { return Ok(()) };
+        let served = model.serve(&mut self.host, limit);
+        let cycle = self.cycle();
+        self.port = PortCycle { cycle: cycle - 1, ready: true, ..PortCycle::default() };
+        crate::progress::count_cycles(cycle - before);
+        served
+    }
+
     fn is_modelled_on_links(&self) -> bool {
         matches!(&self.engine, Engine::Cycles(model) if model.linked().is_some())
     }
@@ -527,7 +542,9 @@ impl NdpCore {
         match &mut self.engine {
             Engine::Rtl(rtl) => {
                 self.recorder = Some(recorder);
-                rtl.dimm.ranks.iter_mut().filter(|_| commands).for_each(Rank::record_commands);
+                if commands {
+                    rtl.dimm.record();
+                }
             }
             Engine::Cycles(model) => model.record(),
         }
@@ -552,8 +569,8 @@ impl NdpCore {
     pub fn take_recording(&mut self) -> Option<Recording> {
         let (config, end) = (self.config.clone(), self.cycle());
         let rtl = self.rtl_mut()?;
-        let (clocks, commands) = ((rtl.model.clocks(), rtl.dram_origin), rtl.dimm.take_commands());
-        Some(self.recorder.take()?.finish(config, end, clocks, commands))
+        let (clocks, dram) = ((rtl.model.clocks(), rtl.dram_origin), rtl.dimm.take_recording());
+        Some(self.recorder.take()?.finish(config, end, clocks, dram))
     }
 
     /// Whether the cycle model runs beside the core.

@@ -169,15 +169,20 @@ impl NdpCore {
     ) -> Result<(), SimError> {
         let registers = 1 << self.config().dimm_burst_bits();
         let mut progress = self.cycle();
+        let alone = self.serves_alone(left);
         while left > 0 {
-            self.tick().await?;
+            if alone {
+                self.serve(progress + self.options.watchdog_cycles + 1)?;
+            } else {
+                self.tick().await?;
+            }
             let cycle = self.cycle();
             self.host.answers.retain(|answer| {
                 if answer.request.address >= registers || !wanted(answer) {
                     return true;
                 }
                 take(answer);
-                (left, progress) = (left - 1, cycle);
+                (left, progress) = (left - 1, answer.answered + 1);
                 false
             });
             if cycle - progress > self.options.watchdog_cycles {

@@ -4,6 +4,7 @@
 //! happened. How it is shown is `trace`'s business.
 
 use super::burst::Burst;
+use super::dimm::Sample;
 use super::host::{Answer, HostRequest};
 use crate::ffi::Clocks;
 use ndp_config::DesignConfig;
@@ -101,6 +102,8 @@ pub struct Recording {
     pub masks: Vec<u32>,
     /// Of each rank: commands with their clocks since `dram_origin`.
     pub commands: Vec<Vec<(u64, Command)>>,
+    /// What the ranks were used for: at the beginning of the recording, every [`super::SAMPLE_CLOCKS`] clocks from then on, and at its end.
+    pub samples: Vec<Sample>,
 }
 
 impl Recording {
@@ -249,7 +252,7 @@ impl Recorder {
         config: DesignConfig,
         end: u64,
         (clocks, dram_origin): (Clocks, u64),
-        commands: Vec<Vec<(u64, Command)>>,
+        (commands, samples): (Vec<Vec<(u64, Command)>>, Vec<Sample>),
     ) -> Recording {
         let Self { origin, instructions, requests, unready, masks, .. } = self;
         Recording {
@@ -263,6 +266,7 @@ impl Recorder {
             unready,
             masks,
             commands,
+            samples,
         }
     }
 }

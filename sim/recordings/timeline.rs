@@ -2,12 +2,13 @@
 //!
 //! Processes: the core with a track for the front end and one per part, the host with as many tracks as it had requests
 //! on their way at once, and each rank with a track for its data bus, one for refreshes, and one per bank for the rows
-//! that it had open.
+//! that it had open. Each rank has counters of the power that it draws, from one sample of what it was used for to the next.
 
 use super::commands::Rows;
 use crate::core::{InstructionRecord, PARTS, Recording, part_of};
 use ndp_config::DramConfig;
 use ndp_dram::Command;
+use ndp_energy::{DramCosts, DramPart, Energy};
 use ndp_isa::{Code, Opcode, fields};
 use ndp_report::Timeline;
 use serde_json::{Map, Value, json};
@@ -22,16 +23,26 @@ const CORE: u32 = 1;
 const HOST: u32 = 2;
 const FIRST_RANK: u32 = 3;
 
-/// Writes the timeline.
+/// Counters of a rank's power, which add up to all of it. A command counts in the sample in which it is given.
+const POWERS: [(&str, &[DramPart]); 5] = [
+    ("activate, W", &[DramPart::Activate]),
+    ("read, W", &[DramPart::Read, DramPart::ReadBus]),
+    ("write, W", &[DramPart::Write, DramPart::WriteBus]),
+    ("refresh, W", &[DramPart::Refresh]),
+    ("background, W", &[DramPart::ActiveStandby, DramPart::PrechargedStandby]),
+];
+
+/// Writes the timeline, with power by what commands and clocks of a rank cost.
 ///
 /// # Errors
 /// What `out` says.
-pub fn write_timeline(recording: &Recording, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_timeline(recording: &Recording, costs: &DramCosts, out: &mut dyn Write) -> io::Result<()> {
     let mut timeline = Timeline::default();
     add_core(recording, &mut timeline);
     add_host(recording, &mut timeline);
     for rank in 0..recording.commands.len() {
         add_rank(recording, rank, &mut timeline);
+        add_power(recording, rank, costs, &mut timeline);
     }
     timeline.write(out)
 }
@@ -154,5 +165,21 @@ fn add_rank(recording: &Recording, rank: usize, timeline: &mut Timeline) {
         let span = (recording.dram_ps(row.from), recording.dram_ps(row.until));
         let args = json!({ "row": row.row, "accesses": row.accesses });
         timeline.event((process, 2 + row.bank as u32), format!("row {:#x}", row.row), span, args);
+    }
+}
+
+fn add_power(recording: &Recording, rank: usize, costs: &DramCosts, timeline: &mut Timeline) {
+    for pair in recording.samples.windows(2) {
+        let [(from, before), (until, now)] = pair else { continue };
+        let ps = (until - from) * recording.config.dram().clock_ps();
+        if ps == 0 {
+            continue;
+        }
+        let energy = costs.of(&now[rank].since(&before[rank]).dram_use());
+        for (name, parts) in POWERS {
+            let sum: Energy = parts.iter().map(|part| energy.get(*part)).sum();
+            let at_ps = recording.dram_ps(*from);
+            timeline.counter(FIRST_RANK + rank as u32, name, at_ps, sum.watts(ps));
+        }
     }
 }

@@ -362,7 +362,7 @@ impl EnergyCosts {
     /// What DIMMs, GPU, host and SSD draw while events happen. The host's accesses to the DRAM, and bits on their way, are left out.
     pub fn power(&self, events: &[Event]) -> Vec<Power> {
         // fJ in a ns are uW.
-        let watts = |energy: Energy, ns: u64| energy.value as f64 / ns.max(1) as f64 / 1e6;
+        let watts = |energy: Energy, ns: u64| energy.watts(1_000 * ns);
         let of = |place, busy: Option<&Event>| match (place, busy) {
             (Place::Dimm(_), Some(event)) => {
                 let energy = event.program.as_ref().map(|program| {

@@ -3,7 +3,7 @@
 //! Each module has a directory of its own in the working directory, because ABC writes a file of a fixed name. The libraries
 //! are linked into it: the WebAssembly build of Yosys opens relative paths only and follows no symbolic links out.
 
-use crate::liberty::{Family, Liberty};
+use crate::liberty::{ClockGate, Family, Liberty};
 use crate::parse::{self, AbcDelay, CellCounts};
 use crate::script::{self, Mapping, Recipe};
 use crate::source::{Hierarchy, Unit};
@@ -79,8 +79,8 @@ pub struct Flow {
     pub recipes: Vec<Recipe>,
     /// Recipes to try beside these for modules that miss it; each of them takes its time again.
     pub fallback: Vec<Recipe>,
-    /// Verilog of a clock gate in the library's cells, as [`Family::clock_gate`] has some, if registers with an enable are to have one.
-    pub clock_gate: Option<String>,
+    /// A clock gate in the library's cells, as [`Family::clock_gate`] has some, if registers with an enable are to have one.
+    pub clock_gate: Option<ClockGate>,
     /// Clock period.
     pub period_ps: f64,
     /// Modules synthesised at the same time.
@@ -211,18 +211,25 @@ impl Flow {
         }
         // ABC appends to it.
         let _ = std::fs::remove_file(own.join(script::ABC_STATS));
-        let stubs =
-            unit.children.keys().filter_map(|name| hierarchy.unit(name)).map(|child| child.stub.as_str());
-        let verilog: String = stubs.chain([unit.verilog.as_str()]).collect::<Vec<_>>().join("\n");
+        let test_enable = self.clock_gate.as_ref().is_some_and(|gate| gate.test_enable);
+        let stubs = unit.children.keys().filter_map(|name| hierarchy.unit(name)).map(|child| {
+            if test_enable && child.has_registers() {
+                child.stub_with_input(script::TEST_ENABLE)
+            } else {
+                child.stub.clone()
+            }
+        });
+        let verilog: String = stubs.chain([unit.verilog.clone()]).collect::<Vec<_>>().join("\n");
         write(&own.join(script::VERILOG), &verilog)?;
         let mapping = self.library.is_some().then(|| Mapping {
             recipes: recipes.to_vec(),
             target_ps: self.target_ps(),
             clock_gating: self.clock_gate.is_some(),
+            test_enable,
         });
         if let Some(gate) = &self.clock_gate {
-            write(&own.join(script::CLOCK_GATE), gate)?;
-            write(&own.join(script::GATED), script::CLOCK_GATE_STUB)?;
+            write(&own.join(script::CLOCK_GATE), &gate.verilog)?;
+            write(&own.join(script::GATED), &script::clock_gate_stub(gate.test_enable))?;
             write(&own.join(script::GATED_MAP), &script::gated_registers())?;
         }
         write(&own.join(script::SCRIPT), &script::yosys_script(unit, mapping.as_ref()))?;

@@ -44,6 +44,15 @@ pub enum Family {
     Other,
 }
 
+/// A clock gate: Verilog of a module `clock_gate` that passes `clk_i` on to `clk_o` in the cycles at whose beginning `en_i` is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClockGate {
+    /// The module, out of the library's cells.
+    pub verilog: String,
+    /// Has an input `test_enable_i`, which passes the clock as `en_i` does.
+    pub test_enable: bool,
+}
+
 impl Family {
     /// The cell that drives every input, and the load on every output in fF.
     ///
@@ -56,24 +65,33 @@ impl Family {
         }
     }
 
-    /// A clock gate out of the library's cells: a module `clock_gate` that passes `clk_i` on to `clk_o` in the cycles at whose
-    /// beginning `en_i` is set. What holds the enable changes while the clock is down.
-    pub fn clock_gate(self) -> Option<&'static str> {
-        match self {
+    /// A clock gate out of the library's cells. What holds the enable changes while the clock is down; a test enable comes before it.
+    pub fn clock_gate(self, test_enable: bool) -> Option<ClockGate> {
+        let (or, gate) = match self {
             // The library has neither latches nor clock gates: a flip-flop that takes the enable when the clock falls.
-            Self::Asap7 => Some(
-                "module clock_gate(input clk_i, input en_i, output clk_o);\n    wire off, on;\n    \
-                 DFFLQNx1_ASAP7_75t_R hold(.CLK(clk_i), .D(en_i), .QN(off));\n    \
+            Self::Asap7 => (
+                "OR2x2_ASAP7_75t_R either(.A(en_i), .B(test_enable_i), .Y(enable))",
+                "wire off, on;\n    \
+                 DFFLQNx1_ASAP7_75t_R hold(.CLK(clk_i), .D(enable), .QN(off));\n    \
                  INVx1_ASAP7_75t_R invert(.A(off), .Y(on));\n    \
-                 AND2x2_ASAP7_75t_R pass(.A(clk_i), .B(on), .Y(clk_o));\nendmodule\n",
+                 AND2x2_ASAP7_75t_R pass(.A(clk_i), .B(on), .Y(clk_o));",
             ),
-            Self::Sky130 => Some(
-                "module clock_gate(input clk_i, input en_i, output clk_o);\n    wire on;\n    \
-                 sky130_fd_sc_hd__dlxtn_1 hold(.GATE_N(clk_i), .D(en_i), .Q(on));\n    \
-                 sky130_fd_sc_hd__and2_1 pass(.A(clk_i), .B(on), .X(clk_o));\nendmodule\n",
+            Self::Sky130 => (
+                "sky130_fd_sc_hd__or2_1 either(.A(en_i), .B(test_enable_i), .X(enable))",
+                "wire on;\n    \
+                 sky130_fd_sc_hd__dlxtn_1 hold(.GATE_N(clk_i), .D(enable), .Q(on));\n    \
+                 sky130_fd_sc_hd__and2_1 pass(.A(clk_i), .B(on), .X(clk_o));",
             ),
-            Self::Other => None,
-        }
+            Self::Other => return None,
+        };
+        let (port, enable) = match test_enable {
+            true => (", input test_enable_i", or),
+            false => ("", "assign enable = en_i"),
+        };
+        let verilog = format!(
+            "module clock_gate(input clk_i, input en_i{port}, output clk_o);\n    wire enable;\n    {enable};\n    {gate}\nendmodule\n"
+        );
+        Some(ClockGate { verilog, test_enable })
     }
 
     /// Parts of the names of cells that are no ordinary logic: level shifters, isolation cells, probes.

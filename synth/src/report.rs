@@ -5,6 +5,7 @@
 
 use crate::flow::Mapped;
 use crate::hierarchy::{Rollup, Row};
+use crate::liberty::ClockGate;
 use crate::script::{ABC_SHARE, Recipe};
 use std::fmt::Write;
 
@@ -88,16 +89,16 @@ impl Report {
         serde_json::to_string_pretty(self).map(|text| text + "\n")
     }
 
-    /// The default file name: `<config>-<block>[-flat][-<library>].md`.
+    /// The default file name: `<config>-<block>[-flat][-gated[-test]][-<library>].md`.
     pub fn file_name(
         config: &str,
         block: &str,
         flattened: bool,
-        clock_gating: bool,
+        gate: Option<&ClockGate>,
         library: Option<&str>,
     ) -> String {
         let flat = if flattened { "-flat" } else { "" };
-        let gated = if clock_gating { "-gated" } else { "" };
+        let gated = gate.map_or("", |gate| if gate.test_enable { "-gated-test" } else { "-gated" });
         let library = library.map_or(String::new(), |library| format!("-{}", plain(library)));
         format!("{config}-{block}{flat}{gated}{library}.md")
     }

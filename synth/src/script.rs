@@ -110,9 +110,14 @@ pub const GATED_MAP: &str = "gated_registers.v";
 /// Narrower registers keep their clock: a gate's flip-flop takes as much as one of theirs.
 const GATED_BITS: u32 = 8;
 
+/// The input by which a scan chain's shift clocks every register: of clock gates, and of all modules that have a clock.
+pub const TEST_ENABLE: &str = "test_enable_i";
+
 /// A clock gate as a black box.
-pub const CLOCK_GATE_STUB: &str =
-    "(* blackbox *) module clock_gate(input clk_i, input en_i, output clk_o); endmodule\n";
+pub fn clock_gate_stub(test_enable: bool) -> String {
+    let port = if test_enable { format!(", input {TEST_ENABLE}") } else { String::new() };
+    format!("(* blackbox *) module clock_gate(input clk_i, input en_i{port}, output clk_o); endmodule\n")
+}
 
 /// Registers with an enable as registers whose clock passes a gate. A reset beside the enable opens the gate too.
 pub fn gated_registers() -> String {
@@ -152,6 +157,8 @@ pub struct Mapping {
     pub target_ps: f64,
     /// Registers with an enable get a clock that passes a gate.
     pub clock_gating: bool,
+    /// The gates have a test enable. It comes from an input of the module, as that of its children.
+    pub test_enable: bool,
 }
 
 /// The script for `unit`; without `mapping` only generic gates.
@@ -164,8 +171,17 @@ pub fn yosys_script(unit: &Unit, mapping: Option<&Mapping>) -> String {
         let _ = write!(
             text,
             "read_verilog {GATED}\n{synth} -top {top} -run begin:fine\nopt -fast -full\nmemory_map\nopt -full\n\
-             techmap -map {GATED_MAP}\nopt_merge\nopt_merge -share_all t:clock_gate\nopt_clean\n{synth} -run fine:\n"
+             techmap -map {GATED_MAP}\nopt_merge\nopt_merge -share_all t:clock_gate\nopt_clean\n"
         );
+        if mapping.is_some_and(|mapping| mapping.test_enable) && unit.has_registers() {
+            // As `.*` in an instance: a port that is not connected takes the net of its name.
+            let boxes: String = unit.children.keys().map(|name| format!(" t:{name}")).collect();
+            let _ = write!(
+                text,
+                "add -input {TEST_ENABLE} 1\nsetattr -set wildcard_port_conns 1 t:clock_gate{boxes}\nhierarchy\n"
+            );
+        }
+        let _ = writeln!(text, "{synth} -run fine:");
     } else {
         let _ = writeln!(text, "{synth} -top {top}");
     }
@@ -230,7 +246,12 @@ mod tests {
 
     #[test]
     fn paths_are_relative_and_every_recipe_has_its_own_files() {
-        let mapping = Mapping { recipes: Recipe::ALL.to_vec(), target_ps: 900.0, clock_gating: false };
+        let mapping = Mapping {
+            recipes: Recipe::ALL.to_vec(),
+            target_ps: 900.0,
+            clock_gating: false,
+            test_enable: false,
+        };
         let text = yosys_script(&unit(&["a", "b"]), Some(&mapping));
         assert!(!text.contains(" /"), "{text}");
         assert_eq!(text.matches("abc -D 900 ").count(), 4);

@@ -42,6 +42,18 @@ pub struct Unit {
     pub clocks: Vec<String>,
 }
 
+impl Unit {
+    /// Can hold registers: has a clock and is no memory macro.
+    pub fn has_registers(&self) -> bool {
+        self.memory.is_none() && !self.clocks.is_empty()
+    }
+
+    /// The stub with one more input of one bit.
+    pub fn stub_with_input(&self, name: &str) -> String {
+        self.stub.replacen("(\n", &format!("(\n    input {name},\n"), 1)
+    }
+}
+
 /// Every distinct module of a design, children before parents, the top last.
 #[derive(Clone, Debug)]
 pub struct Hierarchy {

@@ -6,3 +6,4 @@ mod common;
 mod flow;
 mod formal;
 mod power;
+mod test_enable;

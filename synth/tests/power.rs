@@ -6,6 +6,7 @@ use crate::common;
 use crate::flow::{chain, flow, library};
 use ndp_hdl_language::{Design, ModuleBuilder, mux};
 use ndp_synth::flow::Flow;
+use ndp_synth::liberty::ClockGate;
 use ndp_synth::power::replay::Energy;
 use ndp_synth::power::report::WindowReport;
 use ndp_synth::power::{self, Activity, Request, Window};
@@ -125,13 +126,16 @@ fn twice_the_changes_are_twice_the_dynamic_power_but_for_the_clock() {
     assert!(fast.internal > 0.0 && fast.switching > 0.0);
 }
 
-/// Runs Icarus Verilog on texts; the bench writes `waves.vcd` there.
-fn icarus(folder: &Path, verilog: &str) {
+/// Runs Icarus Verilog on texts; the bench writes `waves.vcd` there. What it prints.
+pub fn icarus(folder: &Path, verilog: &str) -> String {
     std::fs::write(folder.join("all.v"), verilog).unwrap();
+    let mut printed = String::new();
     for command in [&["iverilog", "-g2005", "-o", "all.vvp", "all.v"][..], &["vvp", "-n", "all.vvp"]] {
         let run = Command::new(command[0]).args(&command[1..]).current_dir(folder).output().unwrap();
         assert!(run.status.success(), "{command:?}: {}", String::from_utf8_lossy(&run.stderr));
+        printed = String::from_utf8(run.stdout).unwrap();
     }
+    printed
 }
 
 /// A bench that gives a module random inputs before each of 200 edges: `ports` are connections to `clk`, `x` (the inputs) and
@@ -145,7 +149,8 @@ fn bench(module: &str, ports: &str) -> String {
     )
 }
 
-const CELLS: &str = "module INV(A, Y); input A; output Y; assign Y = !A; endmodule\n\
+/// The library's cells as Verilog.
+pub const CELLS: &str = "module INV(A, Y); input A; output Y; assign Y = !A; endmodule\n\
     module BUF(A, Y); input A; output Y; assign Y = A; endmodule\n\
     module NAND2(A, B, Y); input A, B; output Y; assign Y = !(A & B); endmodule\n\
     module NOR2(A, B, Y); input A, B; output Y; assign Y = !(A | B); endmodule\n\
@@ -153,7 +158,8 @@ const CELLS: &str = "module INV(A, Y); input A; output Y; assign Y = !A; endmodu
     module OR2(A, B, Y); input A, B; output Y; assign Y = A | B; endmodule\n\
     module XOR2(A, B, Y); input A, B; output Y; assign Y = A ^ B; endmodule\n\
     module MUX2(A, B, S, Y); input A, B, S; output Y; assign Y = S ? B : A; endmodule\n\
-    module DFF(CK, D, Q); input CK, D; output reg Q; initial Q = 0; always @(posedge CK) Q <= D; endmodule\n";
+    module DFF(CK, D, Q); input CK, D; output reg Q; initial Q = 0; always @(posedge CK) Q <= D; endmodule\n\
+    module LATN(G, D, Q); input G, D; output reg Q; always @* if (!G) Q = D; endmodule\n";
 
 /// Energies from the pins of all cells of a simulated netlist, from each of some edges to the next.
 fn expected(waves: &Path, edges: std::ops::Range<u64>) -> Energy {
@@ -242,11 +248,31 @@ fn a_replay_counts_what_a_simulation_of_the_netlist_counts() {
 const GATE: &str = "module clock_gate(input clk_i, input en_i, output clk_o); wire on;\n\
     LATN hold(.G(clk_i), .D(en_i), .Q(on)); AND2 pass(.A(clk_i), .B(on), .Y(clk_o)); endmodule\n";
 
+/// The same with a test enable.
+const GATE_WITH_TEST: &str = "module clock_gate(input clk_i, input en_i, input test_enable_i, output clk_o); wire on, any;\n\
+    OR2 either(.A(en_i), .B(test_enable_i), .Y(any)); LATN hold(.G(clk_i), .D(any), .Q(on));\n\
+    AND2 pass(.A(clk_i), .B(on), .Y(clk_o)); endmodule\n";
+
+/// The flow with clock gates.
+pub fn gated(test_enable: bool) -> Flow {
+    let verilog = if test_enable { GATE_WITH_TEST } else { GATE }.into();
+    let clock_gate = Some(ClockGate { verilog, test_enable });
+    Flow { clock_gate, ..flow(Some(library(&common::liberty())), false) }
+}
+
 #[test]
 fn a_gated_clock_takes_energy_in_the_cycles_that_it_passes() {
+    gated_clock(false);
+}
+
+#[test]
+fn a_test_enable_is_low_in_a_replay() {
+    gated_clock(true);
+}
+
+fn gated_clock(test_enable: bool) {
     let folder = tempfile::tempdir().unwrap();
-    let gated = Flow { clock_gate: Some(GATE.into()), ..flow(Some(library(&common::liberty())), false) };
-    gated.run(&accumulator(), folder.path(), &|_| ()).unwrap();
+    gated(test_enable).run(&accumulator(), folder.path(), &|_| ()).unwrap();
     simulate_rtl(&accumulator(), ".clk_i(clk), .a_i(x[7:0]), .b_i(x[15:8]), .en_i(x[16])", folder.path());
     let waves = folder.path().join("waves.vcd");
     let (start, stop) = (3, 190);

@@ -35,17 +35,40 @@ fn a_quick_run_writes_every_file_and_keeps_what_it_has_computed() {
     let html = fs::read_to_string(format!("{out}/figures.html")).unwrap();
     assert!(html.matches("<svg").count() >= rows.len() / 2 && html.contains("What is assumed"));
     assert!(fs::read_to_string(format!("{out}/hermes-fig-17-1.svg")).unwrap().starts_with("<svg"));
-    // The page of the documents has what is computed today.
-    let page = include_str!("../../docs/figures-hermes.md");
-    let table = fs::read_to_string(format!("{out}/hermes.md")).unwrap();
-    let computed: Vec<&str> = table.lines().filter(|line| line.starts_with("| Fig.")).collect();
-    assert!(computed.len() >= 6);
-    for line in computed {
-        assert!(
-            page.contains(line),
-            "docs/figures-hermes.md lacks\n{line}\nwrite it anew with `ndp figures --paper hermes`"
-        );
+    // The pages of the documents have what is computed today.
+    for (name, page, least) in [
+        ("hermes", include_str!("../../docs/figures-hermes.md"), 6),
+        ("energy", include_str!("../../docs/figures-energy.md"), 3),
+    ] {
+        let table = fs::read_to_string(format!("{out}/{name}.md")).unwrap();
+        let computed: Vec<&str> = table.lines().filter(|line| line.starts_with("| Fig.")).collect();
+        assert!(computed.len() >= least, "{table}");
+        for line in computed {
+            assert!(
+                page.contains(line),
+                "docs/figures-{name}.md lacks\n{line}\nwrite it anew with `ndp figures`"
+            );
+        }
     }
+    // A system's token costs what `ndp compare` says.
+    let bar = &json["energy"][0];
+    assert_eq!(
+        (&bar["figure"], &bar["system"], &bar["model"]),
+        (&"Fig. 9".into(), &"accelerate on hermes".into(), &"opt-13b".into())
+    );
+    let compare = Program::new(env!("CARGO_BIN_EXE_ndp")).subcommand("compare");
+    for set in ["stated", "fitted"] {
+        let assumed = if set == "fitted" { "hermes" } else { set };
+        let line = format!("--llm opt-13b --policies accelerate --assume {assumed} --json");
+        let compared: Value = serde_json::from_str(&text(&compare, &line)).unwrap();
+        for key in ["tokens_per_second", "joules_per_token"] {
+            assert_eq!(bar[set][key], compared["entries"][0][key], "{set} {key}");
+        }
+    }
+    let energy = fs::read_to_string(format!("{out}/energy.csv")).unwrap();
+    let columns = |line: &str| line.split(',').count();
+    assert_eq!(energy.lines().count(), 1 + json["energy"].as_array().unwrap().len());
+    assert!(energy.lines().all(|line| columns(line) == columns(energy.lines().next().unwrap())), "{energy}");
 
     // A kept number is taken as it is, also one that somebody has changed; `--fresh` computes it again.
     let kept: Vec<_> =

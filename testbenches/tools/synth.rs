@@ -160,6 +160,9 @@ fn flags_that_need_a_library_are_refused_without_one() {
         let message = refused(folder.path(), &[], &[&LANE[..], flags].concat());
         contains(&message, &["--liberty <LIBERTY>"]);
     }
+    let library = file(folder.path(), "cells.lib", common::liberty());
+    let alone = [&LANE[..], &["--liberty", &library, "--test-enable"]].concat();
+    contains(&refused(folder.path(), &[], &alone), &["--clock-gating"]);
 }
 
 #[test]

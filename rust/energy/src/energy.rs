@@ -46,9 +46,19 @@ impl Energy {
         Self::from_fj(watts.map(|watts| watts * 1e6 * ns as f64))
     }
 
-    /// In joules.
+    /// In joules, without the range.
     pub fn joules(&self) -> f64 {
-        self.value as f64 / FJ_PER_J
+        self.in_joules()[0]
+    }
+
+    /// In joules: the value, and the ends of its range.
+    pub fn in_joules(&self) -> [f64; 3] {
+        [self.value, self.low, self.high].map(|fj| fj as f64 / FJ_PER_J)
+    }
+
+    /// Mean power in W over some time, without the range.
+    pub fn watts(&self, ps: u64) -> f64 {
+        self.value as f64 / 1e3 / ps.max(1) as f64
     }
 
     /// Without the range.

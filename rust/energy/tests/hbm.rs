@@ -160,26 +160,7 @@ fn the_page_has_every_constant_with_its_range_and_source() {
 }
 
 #[test]
-fn wrong_constants_are_refused_by_name() {
-    let text = include_str!("../presets/hbm2-8gb.toml");
-    for (from, to, named) in [
-        (
-            "value = 909.0, low = 414.0",
-            "value = 909.0, low = 910.0",
-            "activate_pj = { low = 910, value = 909",
-        ),
-        ("value = 3900.0", "value = 0.5", "refresh_interval_ns = 0.5 must be in 1..=1000000"),
-        ("tsv = { value = 0.5", "tsv = { value = nan", "pj_per_bit.tsv"),
-        ("buffer = {", "bufer = {", "bufer"),
-        ("value = 0.32, low = 0.25", "value = -0.32, low = 0.25", "arithmetic.pj_per_op"),
-    ] {
-        assert!(text.contains(from), "{from}");
-        let error = HbmConstants::from_toml(&text.replace(from, to)).unwrap_err().to_string();
-        assert!(error.contains(named), "{error}");
-    }
-    let text = include_str!("../presets/npu-65tflops.toml");
-    let error = NpuConstants::from_toml(&text.replace("low = 0.0", "low = 22.0")).unwrap_err().to_string();
-    assert!(error.contains("standby_w = { low = 22, value = 21.4"), "{error}");
+fn presets_have_their_names() {
     for name in HbmConstants::PRESETS {
         assert_eq!(HbmConstants::preset(name).unwrap().name, name);
     }

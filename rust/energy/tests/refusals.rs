@@ -1,51 +1,87 @@
 //! Files that are refused, and what is said of them.
 
-use ndp_energy::{CoreConstants, DramConstants, SystemConstants};
+use ndp_config::ConfigError;
+use ndp_energy::{CoreConstants, DramConstants, HbmConstants, NpuConstants, SystemConstants};
+
+/// Each change of a file, one part for another, is refused with these words.
+fn refused<T: std::fmt::Debug>(
+    text: &str,
+    read: fn(&str) -> Result<T, ConfigError>,
+    changes: &[(&str, &str, &str)],
+) {
+    assert!(read(text).is_ok());
+    for (from, to, named) in changes {
+        assert!(text.contains(from), "{from}");
+        let error = read(&text.replace(from, to)).unwrap_err().to_string();
+        assert!(error.contains(named), "{error}");
+    }
+}
 
 #[test]
 fn constants_that_no_device_has_are_refused_by_name() {
-    let text = include_str!("../presets/ddr4-3200-x8.toml");
-    for (from, to, named) in [
-        ("device_pins = 8", "device_pins = 5", "device_pins = 5 must be in 4..=16"),
-        ("idd3n = 52.0", "idd3n = 36.0", "currents_ma.idd3n = 36 must be in 37..=10000"),
-        ("idd4r = 168.0", "idd4r = nan", "currents_ma.idd4r = NaN"),
-        ("t_rc_ns = 46.25", "t_rc_ns = 30.0", "currents_ma.t_rc_ns = 30 must be in 32.5..=10000"),
-        ("read = [0.55, 1.0]", "read = [1.5, 2.0]", "range.read = 1.5 must be in 0..=1"),
-        ("read = [0.55, 1.0]", "read = [0.5, 0.9]", "range.read = 0.9 must be in 1..=100"),
-        (
-            "value = 5.47, low = 1.64",
-            "value = 5.47, low = 9.0",
-            "interface.read_zero_pj = { low = 9, value = 5.47",
-        ),
-        (
-            "vdd = { value = 1.2, source = \"JESD79-4\" }",
-            "vdd = { value = 1.2, source = \" \" }",
-            "vdd must have a source",
-        ),
-        ("vdd = { value = 1.2,", "vdd = { value = -1.2,", "vdd = { low = -1.2"),
-        ("idd5b", "idd5c", "idd5c"),
-    ] {
-        assert!(text.contains(from), "{from}");
-        let error = DramConstants::from_toml(&text.replace(from, to)).unwrap_err().to_string();
-        assert!(error.contains(named), "{error}");
-    }
-    let text = include_str!("../presets/hermes.toml");
-    for (from, to, named) in [
-        ("value = 1.17, low = 0.54", "value = 1.17, low = 2.0", "wires.link_pj_per_bit = { low = 2"),
-        ("busy_w = { value = 270.0", "busy_w = { value = inf", "gpu.busy_w"),
-        ("[host]", "[hosts]", "hosts"),
-    ] {
-        assert!(text.contains(from), "{from}");
-        let error = SystemConstants::from_toml(&text.replace(from, to)).unwrap_err().to_string();
-        assert!(error.contains(named), "{error}");
-    }
-    let text = include_str!("../presets/hermes-asap7.toml");
-    for (from, to, named) in [
-        ("clock_mhz = 1000", "clock_mhz = 0", "clock_mhz = 0 must be in 1..=100000"),
-        ("idle_mw = { value = 127.4", "idle_mw = { value = 27.4", "idle_mw = { low = 101.4, value = 27.4"),
-    ] {
-        assert!(text.contains(from), "{from}");
-        let error = CoreConstants::from_toml(&text.replace(from, to)).unwrap_err().to_string();
-        assert!(error.contains(named), "{error}");
-    }
+    refused(
+        include_str!("../presets/ddr4-3200-x8.toml"),
+        DramConstants::from_toml,
+        &[
+            ("device_pins = 8", "device_pins = 5", "device_pins = 5 must be in 4..=16"),
+            ("idd3n = 52.0", "idd3n = 36.0", "currents_ma.idd3n = 36 must be in 37..=10000"),
+            ("idd4r = 168.0", "idd4r = nan", "currents_ma.idd4r = NaN"),
+            ("t_rc_ns = 46.25", "t_rc_ns = 30.0", "currents_ma.t_rc_ns = 30 must be in 32.5..=10000"),
+            ("read = [0.55, 1.0]", "read = [1.5, 2.0]", "range.read = 1.5 must be in 0..=1"),
+            ("read = [0.55, 1.0]", "read = [0.5, 0.9]", "range.read = 0.9 must be in 1..=100"),
+            (
+                "value = 5.47, low = 1.64",
+                "value = 5.47, low = 9.0",
+                "interface.read_zero_pj = { low = 9, value = 5.47",
+            ),
+            (
+                "vdd = { value = 1.2, source = \"JESD79-4\" }",
+                "vdd = { value = 1.2, source = \" \" }",
+                "vdd must have a source",
+            ),
+            ("vdd = { value = 1.2,", "vdd = { value = -1.2,", "vdd = { low = -1.2"),
+            ("idd5b", "idd5c", "idd5c"),
+        ],
+    );
+    refused(
+        include_str!("../presets/hermes.toml"),
+        SystemConstants::from_toml,
+        &[
+            ("value = 1.17, low = 0.54", "value = 1.17, low = 2.0", "wires.link_pj_per_bit = { low = 2"),
+            ("busy_w = { value = 270.0", "busy_w = { value = inf", "gpu.busy_w"),
+            ("[host]", "[hosts]", "hosts"),
+        ],
+    );
+    refused(
+        include_str!("../presets/hermes-asap7.toml"),
+        CoreConstants::from_toml,
+        &[
+            ("clock_mhz = 1000", "clock_mhz = 0", "clock_mhz = 0 must be in 1..=100000"),
+            (
+                "idle_mw = { value = 127.4",
+                "idle_mw = { value = 27.4",
+                "idle_mw = { low = 101.4, value = 27.4",
+            ),
+        ],
+    );
+    refused(
+        include_str!("../presets/hbm2-8gb.toml"),
+        HbmConstants::from_toml,
+        &[
+            (
+                "value = 909.0, low = 414.0",
+                "value = 909.0, low = 910.0",
+                "activate_pj = { low = 910, value = 909",
+            ),
+            ("value = 3900.0", "value = 0.5", "refresh_interval_ns = 0.5 must be in 1..=1000000"),
+            ("tsv = { value = 0.5", "tsv = { value = nan", "pj_per_bit.tsv"),
+            ("buffer = {", "bufer = {", "bufer"),
+            ("value = 0.32, low = 0.25", "value = -0.32, low = 0.25", "arithmetic.pj_per_op"),
+        ],
+    );
+    refused(
+        include_str!("../presets/npu-65tflops.toml"),
+        NpuConstants::from_toml,
+        &[("low = 0.0", "low = 22.0", "standby_w = { low = 22, value = 21.4")],
+    );
 }

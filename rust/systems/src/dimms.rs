@@ -24,6 +24,11 @@ impl DimmModel {
         Self { design: design.clone(), times: RefCell::default() }
     }
 
+    /// Their core.
+    pub fn design(&self) -> &DesignConfig {
+        &self.design
+    }
+
     /// Nanoseconds in which each of `dimms` DIMMs takes `active` of its neurons of a block, each with `batch` vectors.
     ///
     /// # Errors

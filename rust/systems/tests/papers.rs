@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used)]
 
 use ndp_config::{DesignConfig, LlmShape, Ssd, SystemConfig, WeightFormat};
-use ndp_systems::figures::{Designs, Paper, Row, row};
+use ndp_offloading::Mode;
+use ndp_systems::figures::{BarRow, Designs, Paper, Row, bar_row, librapim, row};
 use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, Run, SystemsError, Workload};
 
 fn rows(paper: Paper) -> Vec<Row> {
@@ -192,4 +193,74 @@ fn each_technique_of_llm_in_a_flash_reads_less_or_faster() {
     assert!(times.is_sorted_by(|a, b| a > b), "{times:?}");
     // Bundles are the same bytes in half as many chunks.
     assert_eq!(runs[3].bytes(Device::Ssd), runs[4].bytes(Device::Ssd));
+}
+
+/// The bars of a paper.
+fn bars(paper: Paper) -> Vec<BarRow> {
+    let designs = Designs::default();
+    paper.bars().into_iter().map(|bar| bar_row(paper, bar, &designs).unwrap()).collect()
+}
+
+/// Rates of bars, with stated parameters and fitted.
+fn rates(bars: &[BarRow], system: &str, model: &str, batch: u32) -> [f64; 2] {
+    let found: Vec<&BarRow> = bars
+        .iter()
+        .filter(|bar| (&bar.system[..], &bar.model[..], bar.batch) == (system, model, batch))
+        .collect();
+    assert_eq!(found.len(), 1, "{system}, {model}, {batch}");
+    [found[0].stated.tokens_per_second, found[0].fitted.tokens_per_second]
+}
+
+/// The numbers of an item, likewise.
+fn numbers(paper: Paper, item: &str) -> [f64; 2] {
+    let item = paper.items().iter().find(|found| found.item == item).unwrap();
+    let row = row(paper, item, &Designs::default()).unwrap();
+    [row.stated, row.fitted]
+}
+
+#[test]
+fn bars_have_the_rates_of_the_numbers_and_an_energy_with_a_range() {
+    let all = Paper::ALL.map(bars);
+    for bars in &all {
+        let mut names: Vec<String> = bars
+            .iter()
+            .map(|bar| format!("{} {} {} {} {}", bar.system, bar.model, bar.prompt, bar.output, bar.batch))
+            .collect();
+        names.sort();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count, "a bar is there twice");
+        for bar in bars {
+            for cost in [bar.stated, bar.fitted] {
+                let [value, low, high] = cost.joules_per_token.in_joules();
+                assert!(0.0 < low && low < value && value < high, "{bar:?}");
+                // Between what one GPU draws at rest and what five with a host and DIMMs draw at most.
+                let watts = value * cost.tokens_per_second;
+                assert!((5.0..3000.0).contains(&watts), "{watts} W: {bar:?}");
+            }
+        }
+    }
+    let [hermes, powerinfer, flash, offloading] = &all;
+    assert_eq!(
+        rates(hermes, "hermes on hermes", "opt-66b", 1),
+        numbers(Paper::Hermes, "Hermes, OPT-66B, batch 1")
+    );
+    let over = |above: [f64; 2], below: [f64; 2]| [above[0] / below[0], above[1] / below[1]];
+    let hermes_16 = rates(hermes, "hermes on hermes", "llama2-70b", 16);
+    assert_eq!(
+        over(hermes_16, rates(hermes, "tensorrt-llm on a100x5", "llama2-70b", 16)),
+        numbers(Paper::Hermes, "Hermes over TensorRT-LLM, batch 16")
+    );
+    assert_eq!(
+        rates(powerinfer, "powerinfer on pc-high", "opt-175b, INT4", 1),
+        numbers(Paper::PowerInfer, "PowerInfer, OPT-175B, INT4, PC-High")
+    );
+    assert!(flash.len() >= 10);
+    for (index, set) in ["stated", "librapim"].into_iter().enumerate() {
+        let hardware = librapim::hardware(&Assumptions::preset(set).unwrap());
+        for mode in [Mode::NeuPims, Mode::DexDbo] {
+            let ms = librapim::point(&hardware, mode, "llama3-70b", 128, 4096).unwrap().ms;
+            assert_eq!(rates(offloading, mode.system(), "llama3-70b", 128)[index], 1e3 * 128.0 / ms);
+        }
+    }
 }

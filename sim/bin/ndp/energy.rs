@@ -49,6 +49,11 @@ impl EnergyArgs {
         let asked = [&self.energy_dram, &self.energy_core, &self.energy_system].map(Option::as_deref);
         Ok(EnergyConstants::load(design, system, asked)?)
     }
+
+    /// What the DRAM of a design costs.
+    pub fn dram_costs(&self, design: &DesignConfig) -> anyhow::Result<DramCosts> {
+        Ok(DramCosts::new(&self.constants(design, "hermes")?.dram, design.dram()))
+    }
 }
 
 /// An operation of a core: what it was given and what that took.

@@ -221,7 +221,7 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
     let progress = Progress::watch(cycles as u64, "cycles", ndp_sim::progress::cycles);
     let run = backend.product(&product, &op);
     drop(progress);
-    let written = records.write(backend.unit_mut().take_recording().as_ref());
+    let written = records.write(backend.unit_mut().take_recording().as_ref(), &unit.energy);
     let run = match run {
         Ok(run) => Some(run),
         Err(SimError::Mismatch { .. }) => None,

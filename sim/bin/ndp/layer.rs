@@ -202,7 +202,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let progress = Progress::watch(expected.work(), "cycles at the roofline", progress::work);
     let result = step.run(&mut backend);
     drop(progress);
-    let written = records.write(backend.unit_mut().take_recording().as_ref());
+    let written = records.write(backend.unit_mut().take_recording().as_ref(), &unit.energy);
     backend.unit_mut().close_waves()?;
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
     summary.print_mismatches(*seed, rerun.line());

@@ -1,6 +1,7 @@
 //! The files that show a recording.
 
 use crate::args::RecordArgs;
+use crate::energy::EnergyArgs;
 use ndp_files::OutputFile;
 use ndp_sim::core::Recording;
 use ndp_sim::recordings::{write_text, write_timeline};
@@ -21,14 +22,15 @@ impl Records {
         Ok(Self { text: create(commands)?, timeline: create(timeline)? })
     }
 
-    /// Writes and completes them.
-    pub fn write(self, recording: Option<&Recording>) -> anyhow::Result<()> {
+    /// Writes and completes them; the timeline has power by these constants.
+    pub fn write(self, recording: Option<&Recording>, energy: &EnergyArgs) -> anyhow::Result<()> {
         let Some(recording) = recording else { return Ok(()) };
         if let Some(file) = self.text {
             file.finish(|out| write_text(recording, out))?;
         }
         if let Some(file) = self.timeline {
-            file.finish(|out| write_timeline(recording, out))?;
+            let costs = energy.dram_costs(&recording.config)?;
+            file.finish(|out| write_timeline(recording, &costs, out))?;
         }
         Ok(())
     }

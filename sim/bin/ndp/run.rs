@@ -143,7 +143,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let progress = Progress::watch(predicted, "cycles", ndp_sim::progress::cycles);
     let result = simulate(&mut core, &programs, unit.flip);
     drop(progress);
-    let written = records.write(core.take_recording().as_ref());
+    let written = records.write(core.take_recording().as_ref(), &unit.energy);
     let closed = core.close_waves();
     let (checks, counters) = result.with_context(|| format!("seed {seed}, rerun: {rerun}"))?;
     let row = |(program, check): (&String, &ProgramCheck)| ProgramRow {

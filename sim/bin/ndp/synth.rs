@@ -55,6 +55,9 @@ pub struct Args {
     /// Give registers of 8 bits or more that have an enable a clock that passes a gate made of the library's cells
     #[arg(long, requires = "liberty")]
     clock_gating: bool,
+    /// Give the clock gates a test enable: an input `test_enable_i` of the block that clocks every register, for scan
+    #[arg(long, requires = "clock_gating")]
+    test_enable: bool,
     /// Time the mapped netlists with OpenSTA
     #[arg(long, requires = "liberty")]
     sta: bool,
@@ -70,7 +73,7 @@ pub struct Args {
     /// Limit of one tool run in seconds
     #[arg(long, default_value_t = 900)]
     timeout_s: u64,
-    /// Where the Markdown goes [default: synth/reports/<config>-<block>[-flat][-gated][-<library>].md]
+    /// Where the Markdown goes [default: synth/reports/<config>-<block>[-flat][-gated[-test]][-<library>].md]
     #[arg(long)]
     report: Option<PathBuf>,
     /// Print JSON instead of the table
@@ -154,7 +157,7 @@ fn synthesise(args: &Args) -> Result<(Report, OutputFile)> {
     }
     let flow = flow(args)?;
     // Rather now than after minutes of synthesis.
-    let file = report_file(args, &config, flow.library.as_ref())?;
+    let file = report_file(args, &config, &flow)?;
     let temporary = TemporaryFolder::create("synth-").context("no temporary directory")?;
     let folder = args.keep.as_deref().unwrap_or(temporary.path());
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create '{}'", folder.display()))?;
@@ -188,9 +191,9 @@ fn synthesise(args: &Args) -> Result<(Report, OutputFile)> {
 }
 
 /// The file for the report, in a folder that is created; it is none of those that are read.
-fn report_file(args: &Args, config: &str, library: Option<&Library>) -> Result<OutputFile> {
-    let library = library.map(|library| library.comb.name.as_str());
-    let name = Report::file_name(config, &args.block, args.flatten, args.clock_gating, library);
+fn report_file(args: &Args, config: &str, flow: &Flow) -> Result<OutputFile> {
+    let library = flow.library.as_ref().map(|library| library.comb.name.as_str());
+    let name = Report::file_name(config, &args.block, args.flatten, flow.clock_gate.as_ref(), library);
     let path = args.report.clone().unwrap_or_else(|| Path::new(REPORTS).join(name));
     let mut files = FileSet::new().configuration("the configuration", &args.config);
     for library in args.liberty.iter().chain(&args.liberty_seq) {
@@ -215,18 +218,20 @@ fn flow(args: &Args) -> Result<Flow> {
         }
     };
     let clock_gate = match &library {
-        Some(library) if args.clock_gating => Some(library.family().clock_gate().with_context(|| {
-            format!(
-                "--clock-gating: no clock gate is known for the library '{}', but for ASAP7 and sky130",
-                library.comb.name
-            )
-        })?),
+        Some(library) if args.clock_gating => {
+            Some(library.family().clock_gate(args.test_enable).with_context(|| {
+                format!(
+                    "--clock-gating: no clock gate is known for the library '{}', but for ASAP7 and sky130",
+                    library.comb.name
+                )
+            })?)
+        }
         _ => None,
     };
     Ok(Flow {
         yosys: tools::yosys(from_env("YOSYS"), limit)?,
         sta: if args.sta { Some(tools::sta(from_env("STA"), limit)?) } else { None },
-        clock_gate: clock_gate.map(str::to_owned),
+        clock_gate,
         library,
         recipes: args.recipe.recipes(),
         fallback: args.recipe.fallback(),
@@ -288,7 +293,12 @@ fn command(args: &Args) -> String {
     add("--recipe", recipe.filter(|name| name != "balanced"));
     add("--sram-um2-per-bit", args.sram_um2_per_bit.map(|area| area.to_string()));
     add("--sram-efficiency", Some(args.sram_efficiency.to_string()).filter(|text| text != "0.5"));
-    let flags = [(args.flatten, " --flatten"), (args.clock_gating, " --clock-gating"), (args.sta, " --sta")];
+    let flags = [
+        (args.flatten, " --flatten"),
+        (args.clock_gating, " --clock-gating"),
+        (args.test_enable, " --test-enable"),
+        (args.sta, " --sta"),
+    ];
     text + &flags.iter().filter(|(set, _)| *set).map(|(_, flag)| *flag).collect::<String>()
 }
 

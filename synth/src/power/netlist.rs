@@ -1,6 +1,7 @@
 //! A mapped netlist of one module, as Yosys writes it, in an order in which it can be evaluated.
 
 use super::cells::CellPower;
+use crate::script::TEST_ENABLE;
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashMap};
 
@@ -119,7 +120,7 @@ pub struct Child {
 pub struct Netlist {
     /// Name.
     pub name: String,
-    /// Ports.
+    /// Ports; a test enable is none of them, so its net stays 0.
     pub ports: Vec<Port>,
     /// Names of the cells that occur.
     pub kinds: Vec<String>,
@@ -147,7 +148,7 @@ impl Netlist {
         };
         let mut all = Self {
             name,
-            ports: module.ports.iter().map(port).collect(),
+            ports: module.ports.iter().filter(|(name, _)| *name != TEST_ENABLE).map(port).collect(),
             kinds: Vec::new(),
             registers: Vec::new(),
             gates: Vec::new(),

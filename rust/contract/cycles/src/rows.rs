@@ -24,6 +24,11 @@ impl Rows {
         Self { matrix, cut, count: product.count, list: product.list }
     }
 
+    /// Every rank has the same part of every row.
+    pub fn are_even(&self, shape: &Shape) -> bool {
+        self.cut.is_even(shape)
+    }
+
     /// The rank at which the tail of a row begins.
     #[inline]
     pub fn tail_start(&self, row: u32, ranks: u32) -> u32 {
@@ -136,6 +141,20 @@ impl Feeder {
         Self { rank, waiting: Ring::new(QUEUED_ROWS), from: 0, address: 0, left: 0, mask }
     }
 
+    /// In cycle `cycle` the same comes of both.
+    pub fn is_alike(&self, other: &Self, cycle: u64) -> bool {
+        let state = |feeder: &Self| {
+            (feeder.left, if feeder.left > 0 { feeder.address } else { 0 }, feeder.from.max(cycle))
+        };
+        state(self) == state(other) && self.waiting == other.waiting
+    }
+
+    /// Has done what `other` has.
+    pub fn follow(&mut self, other: &Self) {
+        let rank = self.rank;
+        *self = Self { rank, ..other.clone() };
+    }
+
     /// A row can be taken.
     #[inline]
     pub fn has_room(&self) -> bool {
@@ -212,7 +231,7 @@ const PASSED: u32 = 7;
 const BLOCK_BURSTS: u32 = 256;
 
 /// Whose segment a rank takes, the reader's or the feeder's.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Turn {
     /// Blocks whose rows can be open at the same time.
     open_blocks: u32,

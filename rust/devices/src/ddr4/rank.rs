@@ -163,11 +163,6 @@ impl Rank {
         self.trace = Some(Vec::new());
     }
 
-    /// Drops what was recorded so far.
-    pub fn forget_commands(&mut self) {
-        self.trace.iter_mut().for_each(Vec::clear);
-    }
-
     /// Ends the recording and hands out what it has.
     pub fn take_commands(&mut self) -> Vec<(u64, Command)> {
         self.trace.take().unwrap_or_default()

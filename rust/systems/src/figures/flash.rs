@@ -4,9 +4,9 @@
 //! four 33 and 3.1 % of Falcon-7B (4.2). Version 1 does not have the tables of latencies that later ones have.
 
 use super::measured::Text;
-use super::{Item, Study, at_least, at_most, contradicted, item, known, missing};
+use super::{Bar, Item, Study, TokenCost, at_least, at_most, contradicted, item, known, missing};
 use crate::error::SystemsError;
-use crate::machine::Workload;
+use crate::machine::{Machine, Workload};
 use crate::policies::flash::{Technique, chunks, fixed_bytes, memory_bytes, run_with, statement};
 use crate::run::{Device, Run};
 use ndp_config::{BlockKind, LlmShape, Ssd, SystemConfig};
@@ -37,10 +37,43 @@ impl Case {
         Workload::new(&LlmShape::preset(self.model)?, 128, 128, 1)
     }
 
-    fn run(self, study: &Study<'_>, technique: Technique) -> Result<Run, SystemsError> {
+    /// Whatever follows from a run.
+    fn on<T>(
+        self,
+        study: &Study<'_>,
+        technique: Technique,
+        value: impl FnOnce(&Machine<'_>, Run) -> Result<T, SystemsError>,
+    ) -> Result<T, SystemsError> {
         let system = SystemConfig::clone(&*study.system(self.system)?).with_ssd(Ssd::preset(self.ssd)?);
-        study
-            .on(&system, "hermes", |machine| run_with("flash", machine, &self.work()?, technique, self.width))
+        study.on(&system, "hermes", |machine| {
+            value(machine, run_with("flash", machine, &self.work()?, technique, self.width)?)
+        })
+    }
+
+    fn run(self, study: &Study<'_>, technique: Technique) -> Result<Run, SystemsError> {
+        self.on(study, technique, |_, run| Ok(run))
+    }
+
+    fn bar(self, figure: &'static str, technique: Technique) -> Bar {
+        let name = match technique {
+            Technique::Naive => "all read",
+            Technique::Half => "half in memory",
+            Technique::Predictor => "predictor",
+            Technique::Window => "window",
+            Technique::Bundles => "bundles",
+        };
+        let computes = if self.system == "pc-high" { "GPU of pc-high" } else { self.system };
+        Bar {
+            figure,
+            system: format!("{name} on {computes}, SSD {}", self.ssd),
+            model: format!("{}, {} bits", self.model, 16.0 * self.width),
+            prompt: 128,
+            output: 128,
+            batch: 1,
+            cost: Box::new(move |study| {
+                self.on(study, technique, |machine, run| TokenCost::of(machine, &run))
+            }),
+        }
     }
 
     /// Milliseconds of reading from flash for a token.
@@ -264,3 +297,14 @@ pub const ITEMS: &[Item] = &[
         OPT_GPU.speed_up(s, Technique::Naive)
     }),
 ];
+
+/// The bars of Table 2, of section 4 and of the abstract.
+pub fn bars() -> Vec<Bar> {
+    use Technique::{Bundles, Half, Naive, Predictor, Window};
+    let mut all: Vec<Bar> =
+        [Naive, Half, Predictor, Window, Bundles].map(|t| OPT_16.bar("Table 2", t)).into();
+    all.extend([Half, Bundles].map(|technique| OPT_32.bar("section 4.1", technique)));
+    all.extend([Naive, Bundles].map(|technique| OPT_GPU.bar("section 4.1", technique)));
+    all.extend([Half, Bundles].map(|technique| FALCON_32.bar("section 4.2", technique)));
+    all
+}

@@ -1,7 +1,7 @@
 //! What the evaluation of Hermes states (section V).
 
 use super::study::mean;
-use super::{Item, Study, contradicted, item, known};
+use super::{Bar, Item, Study, contradicted, item, known};
 use crate::assumption::Key;
 use crate::error::SystemsError;
 use crate::machine::Workload;
@@ -70,18 +70,30 @@ fn least_gain(study: &Study<'_>) -> Value {
     Ok(f64::from(least.1))
 }
 
+/// The system with so many DIMMs.
+fn of_dimms(dimms: u32) -> Result<SystemConfig, SystemsError> {
+    Ok(SystemConfig::preset("hermes")?.with_dimms(dimms)?)
+}
+
 /// Hermes with `dimms` DIMMs.
 fn with_dimms(study: &Study<'_>, model: &str, dimms: u32) -> Result<Run, SystemsError> {
     let work = Workload::new(&LlmShape::preset(model)?, 128, 128, 1)?;
-    study.run_on(&SystemConfig::preset("hermes")?.with_dimms(dimms)?, "hermes", Policy::Hermes, &work)
+    study.run_on(&of_dimms(dimms)?, "hermes", Policy::Hermes, &work)
+}
+
+/// Models of Fig. 15.
+const SMALL: [&str; 2] = ["opt-13b", "opt-30b"];
+
+/// The system with another GPU. The paper has PCIe 4.0 with all GPUs (section V-A1), though a T4 has PCIe 3.0.
+fn of_gpu(system: &str) -> Result<SystemConfig, SystemsError> {
+    let hermes = SystemConfig::preset("hermes")?;
+    Ok(SystemConfig::preset(system)?.with_bus_gbps(hermes.bus().bandwidth_gbps)?)
 }
 
 /// The 4090's rate over another GPU's.
 fn over_gpu(study: &Study<'_>, system: &str) -> Value {
-    mean(&["opt-13b", "opt-30b"], |model| {
-        // The paper has PCIe 4.0 with all GPUs (section V-A1), though a T4 has PCIe 3.0.
-        let hermes = SystemConfig::preset("hermes")?;
-        let system = SystemConfig::preset(system)?.with_bus_gbps(hermes.bus().bandwidth_gbps)?;
+    mean(&SMALL, |model| {
+        let system = of_gpu(system)?;
         let work = Workload::new(&LlmShape::preset(model)?, 128, 128, 1)?;
         let other = study.run_on(&system, "hermes", Policy::Hermes, &work)?.tokens_per_second();
         Ok(rate(study, Policy::Hermes, model, 1)? / other)
@@ -316,3 +328,65 @@ pub const ITEMS: &[Item] = &[
     item("section V-F", "price of Hermes", "USD", 2500.0, |_| usd("hermes")),
     item("section V-F", "price of five A100", "USD", 50_000.0, |_| usd("a100x5")),
 ];
+
+/// A bar of `policy` with a model, on a system and a core.
+fn bar(
+    (figure, policy, model, batch): (&'static str, Policy, &'static str, u32),
+    (name, system): (String, impl Fn() -> Result<SystemConfig, SystemsError> + 'static),
+    design: &'static str,
+) -> Bar {
+    let work = move || Workload::new(&LlmShape::preset(model)?, 128, 128, batch);
+    Bar {
+        figure,
+        system: format!("{} on {name}", policy.name()),
+        model: model.to_owned(),
+        prompt: 128,
+        output: 128,
+        batch,
+        cost: Box::new(move |study| study.token_cost(&system()?, design, policy, &work()?)),
+    }
+}
+
+/// The bars of Fig. 9 to 17.
+pub fn bars() -> Vec<Bar> {
+    use Policy::{Accelerate, DejaVu, FlexGen, Hermes, HermesBase, HermesHost, TensorRtLlm};
+    let preset = |name: &'static str| (name.to_owned(), move || Ok(SystemConfig::preset(name)?));
+    let of = |figure, policy, model, batch| bar((figure, policy, model, batch), preset("hermes"), "hermes");
+    let mut all = Vec::new();
+    for (batch, figures) in [(1, ["Fig. 9", "Fig. 10"]), (16, ["Fig. 11", "Fig. 11"])] {
+        for model in ALL {
+            let is_opt = OPT.contains(&model);
+            let figure = figures[usize::from(!is_opt)];
+            for policy in [Accelerate, FlexGen, DejaVu, HermesHost, HermesBase, Hermes] {
+                // FlexGen and Deja Vu run OPT only; Accelerate has a batch of 1.
+                let shown = match policy {
+                    FlexGen | DejaVu => is_opt,
+                    Accelerate => batch == 1,
+                    _ => true,
+                };
+                if shown {
+                    all.push(of(figure, policy, model, batch));
+                }
+            }
+        }
+    }
+    for (model, dimms) in [("llama2-70b", 16), ("falcon-40b", 4)] {
+        let system = (format!("hermes, {dimms} DIMMs"), move || of_dimms(dimms));
+        all.push(bar(("Fig. 14", Hermes, model, 1), system, "hermes"));
+    }
+    for name in ["hermes-t4", "hermes-3090"] {
+        let system = || (name.to_owned(), move || of_gpu(name));
+        all.extend(SMALL.map(|model| bar(("Fig. 15", Hermes, model, 1), system(), "hermes")));
+    }
+    for batch in [1, 16] {
+        for (multipliers, design) in UNITS.into_iter().filter(|(_, design)| *design != "hermes") {
+            let system =
+                (format!("hermes, {multipliers} multipliers"), || Ok(SystemConfig::preset("hermes")?));
+            all.push(bar(("Fig. 16", Hermes, "opt-13b", batch), system, design));
+        }
+    }
+    for batch in [1, 16] {
+        all.push(bar(("Fig. 17", TensorRtLlm, "llama2-70b", batch), preset("a100x5"), "hermes"));
+    }
+    all
+}

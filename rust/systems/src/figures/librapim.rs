@@ -4,11 +4,11 @@
 //! layers, since every layer but the first and the last takes the same time. Attention has a row of K and V for each head of Q, as table 2 counts.
 
 use super::study::mean;
-use super::{Item, Study, at_least, contradicted, item, known, missing};
+use super::{Bar, Item, Study, TokenCost, at_least, contradicted, item, known, missing};
 use crate::assumption::{Assumptions, Key};
 use crate::error::SystemsError;
 use ndp_config::{HbmConfig, LlmShape};
-use ndp_energy::{HbmConstants, NpuConstants};
+use ndp_energy::{Energy, HbmConstants, NpuConstants};
 use ndp_offloading::algorithm::Decision;
 use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
 use ndp_offloading::{
@@ -177,17 +177,54 @@ fn sides_that_gain(study: &Study<'_>, batch: u32) -> Value {
     Ok(count)
 }
 
-/// Energy of a system over that of NeuPIMs, memory and NPU, mean over sequences at batch 128.
-fn energy(study: &Study<'_>, mode: Mode) -> Value {
-    let (hardware, model) = (hardware(study.assumptions()), model(LLAMA)?);
+/// Energy of a step, memory and NPU.
+fn step_energy(
+    study: &Study<'_>,
+    mode: Mode,
+    model: &str,
+    batch: u32,
+    sequence: u32,
+) -> Result<Energy, SystemsError> {
+    let (hardware, model) = (hardware(study.assumptions()), self::model(model)?);
     let (memory, npu) = (HbmConstants::preset("hbm2-8gb")?, NpuConstants::preset("npu-65tflops")?);
     let costs = StepCosts::new(&model, &hardware, &memory, &npu);
-    let joules = |mode, sequence| -> Value {
-        let [three, four] =
-            steps(&hardware, mode, &model, 128, sequence)?.map(|step| costs.of(&step).total.joules());
-        Ok(three + (f64::from(model.layers) - 3.0) * (four - three))
+    let [three, four] = steps(&hardware, mode, &model, batch, sequence)?.map(|step| costs.of(&step).total);
+    let more = u128::from(model.layers) - 3;
+    let all = |three: u128, four: u128| three + more * (four - three);
+    Ok(Energy {
+        low: all(three.low, four.low),
+        value: all(three.value, four.value),
+        high: all(three.high, four.high),
+    })
+}
+
+/// Energy of a system over that of NeuPIMs, mean over sequences at batch 128.
+fn energy(study: &Study<'_>, mode: Mode) -> Value {
+    mean(&SEQUENCES, |sequence| {
+        let [own, neupims] = [mode, Mode::NeuPims].map(|mode| step_energy(study, mode, LLAMA, 128, sequence));
+        Ok(own?.joules() / neupims?.joules())
+    })
+}
+
+/// The systems of section 6.1 at 128 requests of 4096 tokens, a step of each.
+pub fn bars() -> Vec<Bar> {
+    let [batch, sequence] = [128, 4096];
+    let of = |model: &'static str, mode: Mode| Bar {
+        figure: "Fig. 19",
+        system: mode.system().to_owned(),
+        model: model.to_owned(),
+        prompt: sequence,
+        output: 1,
+        batch,
+        cost: Box::new(move |study| {
+            Ok(TokenCost {
+                tokens_per_second: 1e3 * f64::from(batch) / at(study, mode, model, batch, sequence)?.ms,
+                joules_per_token: step_energy(study, mode, model, batch, sequence)?.per(batch.into()),
+            })
+        }),
     };
-    mean(&SEQUENCES, |sequence| Ok(joules(mode, sequence)? / joules(Mode::NeuPims, sequence)?))
+    let modes = [Mode::Serial, Mode::AttAcc, Mode::NeuPims, Mode::DexDbo];
+    MODELS.into_iter().flat_map(|model| modes.map(|mode| of(model, mode))).collect()
 }
 
 /// How many of these points hold.

@@ -4,6 +4,7 @@
 //! one value for all figures of a paper. What differs by more than [`BAND`] gets a cause: the one assumption whose change
 //! by itself makes it agree, or two numbers of the paper that exclude each other.
 
+mod bars;
 mod flash;
 mod hermes;
 pub mod librapim;
@@ -11,6 +12,7 @@ mod measured;
 mod powerinfer;
 mod study;
 
+pub use bars::{Bar, BarRow, TokenCost, bar_row};
 pub use study::{Designs, Study, TraceSetting};
 
 use crate::assumption::{Assumptions, Key};

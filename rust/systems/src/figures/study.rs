@@ -1,5 +1,6 @@
 //! What the computations of items have in common: systems, models, traces, means.
 
+use super::TokenCost;
 use crate::ablation::{TraceOptions, TraceStudy, study};
 use crate::assumption::{Assumptions, Key};
 use crate::dimms::DimmModel;
@@ -147,6 +148,20 @@ impl<'a> Study<'a> {
     ) -> Result<T, SystemsError> {
         let dimms = self.designs.get(design)?;
         value(&Machine { system, assumptions: self.assumptions, dimms: &dimms })
+    }
+
+    /// Rate and energy of a policy on a system, with DIMMs that have the core `design`.
+    ///
+    /// # Errors
+    /// As [`Policy::run`].
+    pub fn token_cost(
+        &self,
+        system: &SystemConfig,
+        design: &str,
+        policy: Policy,
+        work: &Workload,
+    ) -> Result<TokenCost, SystemsError> {
+        self.on(system, design, |machine| TokenCost::of(machine, &policy.run(machine, work)?))
     }
 
     /// Hermes' scheduler on a synthetic trace of a model.

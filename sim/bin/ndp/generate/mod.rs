@@ -128,7 +128,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         stream.push(token.token);
     });
     let shown = stream.finish();
-    let written = records.write(backend.unit_mut().take_recording().as_ref());
+    let written = records.write(backend.unit_mut().take_recording().as_ref(), &unit.energy);
     backend.unit_mut().close_waves()?;
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
     summary.print_mismatches(seed, rerun.line());

@@ -1,7 +1,7 @@
 //! The page: a chart and a table for each figure, and what was assumed.
 
-use super::Outcome;
 use super::rows::{agreeing, number};
+use super::{Outcome, energy};
 use anyhow::Result;
 use ndp_report::{BarChart, Report};
 use ndp_systems::figures::{Row, Sensitivity};
@@ -138,6 +138,13 @@ pub fn page(outcome: &Outcome) -> Result<Page> {
             for row in of_figure.iter().filter(|row| !row.cause.is_empty()) {
                 report = report.paragraph(&format!("{}: {}", row.item, row.cause));
             }
+        }
+    }
+    for (paper, bars) in outcome.by_paper().into_keys().map(|paper| (paper, outcome.bars_of(paper))) {
+        if !bars.is_empty() {
+            let rows: Vec<Vec<String>> = bars.into_iter().map(energy::cells).collect();
+            report = report.section(&format!("{paper}: energy of a token")).paragraph(energy::NOTE);
+            report = report.table(&energy::HEAD, &rows);
         }
     }
     if !outcome.sensitivity.is_empty() {

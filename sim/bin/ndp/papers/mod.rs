@@ -1,5 +1,6 @@
 //! `ndp figures`: every number that the papers' evaluations state beside what follows here, as CSV, SVG and one HTML page.
 
+mod energy;
 mod html;
 mod rows;
 
@@ -7,7 +8,8 @@ use anyhow::{Context, Result};
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_systems::ablation::TraceStudy;
 use ndp_systems::figures::{
-    Designs, Item, Paper, Row, Sensitivity, TraceSetting, sensitivity, sensitivity_settings, trace_settings,
+    Bar, BarRow, Designs, Item, Paper, Row, Sensitivity, TraceSetting, bar_row, sensitivity,
+    sensitivity_settings, trace_settings,
 };
 use rows::Kept;
 use std::collections::BTreeMap;
@@ -24,7 +26,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
     ndp figures --out figures\n  \
     ndp figures --paper hermes --figure 9 --out figures\n  \
     ndp figures --quick --out figures\n\n\
-    The folder gets PAPER.csv, an SVG for each chart, figures.html, PAPER.md and figures.json.")]
+    The folder gets PAPER.csv, an SVG for each chart, figures.html, PAPER.md and figures.json; rates and energy of the systems that are \
+    compared are in energy.csv and energy.md too.")]
 pub struct Args {
     /// Papers, separated by commas. All if left out.
     #[arg(long, value_enum, value_name = "PAPER,...", value_delimiter = ',')]
@@ -46,26 +49,43 @@ pub struct Args {
     json: bool,
 }
 
-/// Whether an item is of a figure that was asked for: `12` has 12, 12a and 12b.
-fn is_of(item: &Item, asked: &[String]) -> bool {
-    let parts = || item.figure.split([' ', ',']).filter(|part| !part.is_empty());
+/// Whether a figure was asked for: `12` has 12, 12a and 12b.
+fn is_of(figure: &str, asked: &[String]) -> bool {
+    let parts = || figure.split([' ', ',']).filter(|part| !part.is_empty());
     let number = |part: &str| part.trim_end_matches(|c: char| c.is_ascii_lowercase()).to_owned();
     asked.is_empty()
         || asked.iter().any(|asked| {
             let asked = asked.trim();
-            item.figure.eq_ignore_ascii_case(asked)
+            figure.eq_ignore_ascii_case(asked)
                 || parts()
                     .any(|part| part.eq_ignore_ascii_case(asked) || number(part).eq_ignore_ascii_case(asked))
         })
 }
 
+/// The papers that were asked for.
+fn papers(args: &Args) -> Vec<Paper> {
+    if args.paper.is_empty() { Paper::ALL.to_vec() } else { args.paper.clone() }
+}
+
+/// The bars that were asked for; of a quick run the first one of each figure.
+fn bars(args: &Args) -> Vec<(Paper, Bar)> {
+    let mut all: Vec<(Paper, Bar)> = papers(args)
+        .into_iter()
+        .flat_map(|paper| paper.bars().into_iter().map(move |bar| (paper, bar)))
+        .collect();
+    all.retain(|(_, bar)| is_of(bar.figure, &args.figure));
+    if args.quick {
+        all.dedup_by_key(|(paper, bar)| (*paper, bar.figure));
+    }
+    all
+}
+
 /// The items that were asked for.
 fn chosen(args: &Args) -> Result<Vec<(Paper, &'static Item)>> {
-    let papers = if args.paper.is_empty() { Paper::ALL.to_vec() } else { args.paper.clone() };
     let mut all = Vec::new();
-    for paper in papers {
+    for paper in papers(args) {
         let mut before = "";
-        for item in paper.items().iter().filter(|item| is_of(item, &args.figure)) {
+        for item in paper.items().iter().filter(|item| is_of(item.figure, &args.figure)) {
             let skipped = args.quick && (item.figure == before || item.tried.is_some());
             if !skipped {
                 before = item.figure;
@@ -123,9 +143,16 @@ pub struct Outcome {
     pub rows: Vec<Row>,
     /// The study of Hermes' Fig. 13; empty if it was not asked for.
     pub sensitivity: Vec<Sensitivity>,
+    /// Rate and energy of the systems that figures compare.
+    pub energy: Vec<BarRow>,
 }
 
 impl Outcome {
+    /// The bars of a paper.
+    pub fn bars_of(&self, paper: &str) -> Vec<&BarRow> {
+        self.energy.iter().filter(|bar| bar.paper_name == paper).collect()
+    }
+
     /// Rows by paper.
     pub fn by_paper(&self) -> BTreeMap<&'static str, Vec<&Row>> {
         let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
@@ -151,11 +178,17 @@ pub fn run(args: &Args) -> Result<()> {
             designs.add_trace(&setting, found);
         }
     }
-    let progress = Progress::new(items.len() as u64, "numbers");
-    let mut outcome = Outcome { rows: Vec::new(), sensitivity: Vec::new() };
+    let bars = bars(args);
+    let progress = Progress::new((items.len() + bars.len()) as u64, "numbers");
+    let mut outcome = Outcome { rows: Vec::new(), sensitivity: Vec::new(), energy: Vec::new() };
     for (paper, item) in items {
         let row = kept.row(paper, item, &designs);
         outcome.rows.push(row.with_context(|| format!("{}, {}: {}", paper.name(), item.figure, item.item))?);
+        progress.add(1);
+    }
+    for (paper, bar) in bars {
+        let name = format!("{}, {}: {}, {}", paper.name(), bar.figure, bar.system, bar.model);
+        outcome.energy.push(bar_row(paper, bar, &designs).context(name)?);
         progress.add(1);
     }
     drop(progress);
@@ -165,6 +198,10 @@ pub fn run(args: &Args) -> Result<()> {
     for (name, rows) in outcome.by_paper() {
         write(&args.out, &format!("{name}.csv"), &rows::csv(&rows))?;
         write(&args.out, &format!("{name}.md"), &rows::markdown(name, &rows, &outcome.sensitivity))?;
+    }
+    if !outcome.energy.is_empty() {
+        write(&args.out, "energy.csv", &energy::csv(&outcome.energy))?;
+        write(&args.out, "energy.md", &energy::markdown(&outcome))?;
     }
     let page = html::page(&outcome)?;
     for (name, chart) in &page.charts {
@@ -177,6 +214,7 @@ pub fn run(args: &Args) -> Result<()> {
         say!("{json}");
     } else {
         rows::print(&outcome);
+        energy::print(&outcome.energy);
         say!("\nWritten: {}", args.out.join("figures.html").display());
     }
     Ok(())
@@ -194,7 +232,7 @@ mod tests {
             let mut all: Vec<&str> = Paper::Hermes
                 .items()
                 .iter()
-                .filter(|item| is_of(item, &asked))
+                .filter(|item| is_of(item.figure, &asked))
                 .map(|item| item.figure)
                 .collect();
             all.dedup();

@@ -104,7 +104,7 @@ pub fn number(value: f64) -> String {
 }
 
 /// A field of CSV (RFC 4180).
-fn field(text: &str) -> String {
+pub fn field(text: &str) -> String {
     if text.contains([',', '"', '\n']) {
         format!("\"{}\"", text.replace('"', "\"\""))
     } else {

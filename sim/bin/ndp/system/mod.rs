@@ -94,7 +94,7 @@ fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Verdict> {
             args.shown_dimm
         );
     }
-    records.write(outcome.recording.as_ref())?;
+    records.write(outcome.recording.as_ref(), &args.unit.energy)?;
     if let Some(file) = timeline {
         let moves = outcome.moves();
         let shown = outcome.timeline(host, &moves);

@@ -13,7 +13,7 @@ pub(super) enum Choice {
 }
 
 /// Whose turn it is.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Turns {
     segments: bool,
     /// Of the turn so far.

@@ -29,7 +29,7 @@ pub(super) enum Step {
 }
 
 /// The refreshes of one rank.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Refresh {
     state: State,
     /// First slot in which the next one is due.

@@ -20,7 +20,7 @@ fn index(half: usize, pair: u8) -> usize {
 }
 
 /// What is read or written: a segment, or a request of one burst.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Entry {
     /// Next burst of the row pair; bit 0 is that of the bank group.
     pub burst: u8,
@@ -94,7 +94,7 @@ pub struct ColumnCommand {
 }
 
 /// A bank: its row, and from which slots on it may get a command.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Bank {
     row: Option<u32>,
     column: u64,
@@ -144,6 +144,26 @@ impl Scheduler {
 
     pub fn is_full(&self) -> bool {
         self.count == ENTRIES
+    }
+
+    /// From slot `slot` on the same comes of both.
+    pub fn is_alike(&self, other: &Self, slot: u64) -> bool {
+        let times = |times: [u64; GROUPS]| times.map(|from| max(from, slot));
+        let bank = |bank: &Bank| {
+            let [column, pre, act] = [bank.column, bank.pre, bank.act].map(|from| max(from, slot));
+            Bank { row: bank.row, column, pre, act }
+        };
+        self.entries[..self.count] == other.entries[..other.count]
+            && self.banks.iter().map(bank).eq(other.banks.iter().map(bank))
+            && times(self.read) == times(other.read)
+            && times(self.write) == times(other.write)
+            && times(self.act) == times(other.act)
+            && times(self.recent_acts) == times(other.recent_acts)
+    }
+
+    /// No entry is a request.
+    pub fn has_segments_only(&self) -> bool {
+        !self.entries[..self.count].iter().any(|entry| entry.request)
     }
 
     /// The first slot in which PRE is allowed for every bank.

@@ -111,8 +111,10 @@ impl Combiner {
             let (start, _) = rows.get(self.rows_taken);
             self.rows_taken += 1;
             let takes_part = |group: &Group| u32::from(group.takes_part(start, product, shape));
-            let members = groups.iter().enumerate().fold(0, |all, (g, group)| all | takes_part(group) << g);
-            self.members = Some(members);
+            let members =
+                || groups.iter().enumerate().fold(0, |all, (g, group)| all | takes_part(group) << g);
+            // Of groups that stand for others too each one takes part.
+            self.members = Some(if product.cut.waves > 0 { shape.all_ranks } else { members() });
         }
     }
 

@@ -1,6 +1,7 @@
 //! The GEMV unit: parts that share the ports of the slices (docs/timing.md, "GEMV unit").
 
 mod activation;
+mod alike;
 mod combiner;
 mod distributor;
 mod fill;
@@ -108,7 +109,9 @@ pub(crate) struct Outputs {
 pub(crate) struct Unit {
     shape: Shape,
     product: Product,
+    /// One for each rank; only the first, if the others are put aside.
     groups: Vec<Group>,
+    aside: Vec<Group>,
     combiner: Combiner,
     heads: HeadResults,
     distributor: Distributor,
@@ -143,6 +146,7 @@ impl Unit {
             shape,
             product: Product::default(),
             groups: (0..shape.ranks).map(|rank| Group::new(rank, &shape)).collect(),
+            aside: Vec::new(),
             combiner: Combiner::new(),
             heads: HeadResults::default(),
             distributor: Distributor::default(),
@@ -495,9 +499,11 @@ impl Unit {
         } else {
             (Port::Load, self.load_writer.offers()?)
         };
+        // A group that stands for all is every rank's.
+        let shared = self.groups.len() == 1;
         let kind = self.product.kind;
         let free = |(g, group): (usize, &Group)| {
-            ranks >> g & 1 == 0 || group.write_free(self.window, phase, kind, &self.shape)
+            !shared && ranks >> g & 1 == 0 || group.write_free(self.window, phase, kind, &self.shape)
         };
         let writes_sums = self.product_active && kind.adds();
         let free = !writes_sums || self.groups.iter().enumerate().all(free);
@@ -534,7 +540,8 @@ impl Unit {
             return (false, false);
         }
         let rank = if scalars { self.distributor.reader.rank() } else { self.store_reader.rank() };
-        let group = &self.groups[rank as usize];
+        // A group that stands for all is every rank's.
+        let group = self.groups.get(rank as usize).unwrap_or(&self.groups[0]);
         let free = !self.round.reads(cycle)
             && (!self.product_active || group.read_free(self.window, phase, self.product.kind, &self.shape));
         (free && scalars, free && !scalars)

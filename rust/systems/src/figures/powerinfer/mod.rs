@@ -7,8 +7,8 @@ mod items;
 
 pub use items::ITEMS;
 
-use super::Study;
 use super::study::mean;
+use super::{Bar, Study};
 use crate::error::SystemsError;
 use crate::machine::Workload;
 use crate::policies::Policy;
@@ -228,4 +228,50 @@ fn dense_token_ms(study: &Study<'_>) -> Value {
 /// Price of a system's GPU.
 fn price(system: &str) -> Value {
     Ok(SystemConfig::preset(system)?.price().map_or(f64::NAN, |price| price.gpu_usd))
+}
+
+/// The bars of Fig. 10 to 18 and of Table 8.
+pub fn bars() -> Vec<Bar> {
+    use Policy::{LlamaCpp, PowerInfer, PowerInferEngine, PowerInferOperators, SpecInfer, VLlm};
+    let mut all = Vec::new();
+    let mut add = |figure, case: Case, policies: &[Policy]| {
+        let format = if case.weights == WeightFormat::Fp16 { "" } else { ", INT4" };
+        all.extend(policies.iter().map(|&policy| Bar {
+            figure,
+            system: format!("{} on {}", policy.name(), case.system),
+            model: format!("{}{format}", case.model),
+            prompt: case.length.0,
+            output: case.length.1,
+            batch: case.batch,
+            cost: Box::new(move |study| {
+                study.token_cost(&*study.system(case.system)?, "hermes", policy, &case.work()?)
+            }),
+        }));
+    };
+    let both = [LlamaCpp, PowerInfer];
+    for model in HIGH {
+        add("Fig. 10", case("pc-high", model), &[LlamaCpp, SpecInfer, PowerInfer]);
+    }
+    for model in LOW {
+        add("Fig. 11", case("pc-low", model), &[LlamaCpp, SpecInfer, PowerInfer]);
+    }
+    for (system, models) in [("pc-high", HIGH_INT4), ("pc-low", LOW_INT4)] {
+        for model in models {
+            add("Fig. 13", case(system, model).int4(), &both);
+        }
+    }
+    add("Fig. 14", Case { batch: 32, ..FALCON }, &both);
+    for case in [FALCON, BAMBOO] {
+        add("Fig. 15", case, &[PowerInferOperators, PowerInferEngine]);
+    }
+    for model in ["opt-30b", "falcon-40b"] {
+        add("Fig. 18a", generation(model), &both);
+        add("Fig. 18a", Case { system: "a100-80gb", ..generation(model) }, &[VLlm]);
+    }
+    for model in ["opt-30b", "falcon-40b"] {
+        add("Fig. 18b", case("a100-80gb", model), &[VLlm]);
+    }
+    add("Table 8", case("pc-high", "yi-34b"), &both);
+    add("Table 8", case("pc-low", "llama2-13b-swiglu"), &both);
+    all
 }

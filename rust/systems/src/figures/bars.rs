@@ -1,0 +1,103 @@
+//! The systems that the papers' figures compare, one bar each, with the rate and the energy of a token.
+//!
+//! Papers state few of these rates in numbers, and no energy of a system but LibraPIM's, so nothing here is compared: the table goes beside
+//! that of the [`Item`](super::Item)s and counts in none of its sums.
+
+use super::{Designs, Paper, Study, flash, hermes, librapim, powerinfer};
+use crate::assumption::Assumptions;
+use crate::energy::RunCosts;
+use crate::error::SystemsError;
+use crate::machine::Machine;
+use crate::run::Run;
+use ndp_energy::{Energy, EnergyConstants};
+use serde::Serialize;
+
+/// What a token takes, its share of the prompt included.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct TokenCost {
+    /// Tokens of all sequences in a second.
+    pub tokens_per_second: f64,
+    /// Energy of one token.
+    pub joules_per_token: Energy,
+}
+
+impl TokenCost {
+    /// Of a run on a machine, with the presets of the constants that belong to its system.
+    ///
+    /// # Errors
+    /// [`SystemsError::Config`], which presets do not have.
+    pub fn of(machine: &Machine<'_>, run: &Run) -> Result<Self, SystemsError> {
+        let design = machine.dimms.design();
+        let costs = RunCosts::new(design, &EnergyConstants::load(design, machine.system.name(), [None; 3])?);
+        let joules_per_token = costs.per_token(machine, run).into_iter().map(|(_, energy)| energy).sum();
+        Ok(Self { tokens_per_second: run.tokens_per_second(), joules_per_token })
+    }
+}
+
+/// What a bar shows.
+pub type Cost = Box<dyn Fn(&Study<'_>) -> Result<TokenCost, SystemsError>>;
+
+/// One bar.
+pub struct Bar {
+    /// Figure, table or section.
+    pub figure: &'static str,
+    /// Who computes: a policy and its system.
+    pub system: String,
+    /// The model, and the format of its weights if that is not FP16.
+    pub model: String,
+    /// Tokens of each prompt, or in K and V of each request.
+    pub prompt: u32,
+    /// Tokens that are generated for each.
+    pub output: u32,
+    /// Sequences at the same time.
+    pub batch: u32,
+    /// Its rate and energy.
+    pub cost: Cost,
+}
+
+/// A bar with what follows for it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BarRow {
+    /// The paper.
+    pub paper_name: &'static str,
+    /// As [`Bar::figure`].
+    pub figure: &'static str,
+    /// As [`Bar::system`].
+    pub system: String,
+    /// As [`Bar::model`].
+    pub model: String,
+    /// As [`Bar::prompt`].
+    pub prompt: u32,
+    /// As [`Bar::output`].
+    pub output: u32,
+    /// As [`Bar::batch`].
+    pub batch: u32,
+    /// With stated parameters alone.
+    pub stated: TokenCost,
+    /// With the paper's set of assumptions.
+    pub fitted: TokenCost,
+}
+
+impl Paper {
+    /// The bars of its figures, each in the first figure that has it. Of grids there are the largest batch (Hermes, Fig. 11), the longest texts
+    /// (PowerInfer, Fig. 10 to 15) and the point of section 6.3 (LibraPIM).
+    pub fn bars(self) -> Vec<Bar> {
+        match self {
+            Self::Hermes => hermes::bars(),
+            Self::PowerInfer => powerinfer::bars(),
+            Self::Flash => flash::bars(),
+            Self::LibraPim => librapim::bars(),
+        }
+    }
+}
+
+/// The row of a bar.
+///
+/// # Errors
+/// As its computation.
+pub fn bar_row(paper: Paper, bar: Bar, designs: &Designs) -> Result<BarRow, SystemsError> {
+    let cost = |set: &str| (bar.cost)(&Study::new(&Assumptions::preset(set)?, designs));
+    let (stated, fitted) = (cost("stated")?, cost(paper.name())?);
+    let Bar { figure, system, model, prompt, output, batch, .. } = bar;
+    Ok(BarRow { paper_name: paper.name(), figure, system, model, prompt, output, batch, stated, fitted })
+}

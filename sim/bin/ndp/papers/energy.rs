@@ -1,0 +1,93 @@
+//! Rate and energy of the systems that figures compare: as CSV, as Markdown, as text.
+
+use super::Outcome;
+use super::rows::{field, number};
+use ndp_systems::figures::{BarRow, TokenCost};
+use std::fmt::Write;
+
+/// What the tables have.
+pub const NOTE: &str = "Tokens a second and joules of a token, its share of the prompt included, with stated parameters alone and with the paper's \
+    set of assumptions. In brackets what the ranges of the energy constants allow. No paper states these energies, so they are in no count of what agrees.";
+
+/// Columns of tables.
+pub const HEAD: [&str; 8] = [
+    "figure",
+    "system",
+    "model",
+    "in, out, batch",
+    "tokens/s, stated",
+    "J/token, stated",
+    "tokens/s, fitted",
+    "J/token, fitted",
+];
+
+/// The columns of [`HEAD`].
+pub fn cells(bar: &BarRow) -> Vec<String> {
+    let BarRow { figure, system, model, prompt, output, batch, stated, fitted, .. } = bar;
+    let cost = |cost: &TokenCost| [number(cost.tokens_per_second), cost.joules_per_token.to_string()];
+    let names = [(*figure).to_owned(), system.clone(), model.clone(), format!("{prompt}, {output}, {batch}")];
+    [&names[..], &cost(stated), &cost(fitted)].concat()
+}
+
+/// Bars as CSV.
+pub fn csv(bars: &[BarRow]) -> String {
+    let mut text = "paper,figure,system,model,prompt,output,batch".to_owned();
+    for set in ["stated", "fitted"] {
+        let _ = write!(text, ",{set} tokens/s,{set} J/token,{set} J/token low,{set} J/token high");
+    }
+    text.push('\n');
+    for bar in bars {
+        let BarRow { paper_name, figure, system, model, prompt, output, batch, stated, fitted } = bar;
+        let names = [paper_name, figure, &system[..], model].map(field);
+        let sizes = [prompt, output, batch].map(u32::to_string);
+        let numbers = [stated, fitted].into_iter().flat_map(|cost| {
+            let [value, low, high] = cost.joules_per_token.in_joules();
+            [cost.tokens_per_second, value, low, high].map(number)
+        });
+        let fields: Vec<String> = names.into_iter().chain(sizes).chain(numbers).collect();
+        let _ = writeln!(text, "{}", fields.join(","));
+    }
+    text
+}
+
+/// Bars as a Markdown table for each paper.
+pub fn markdown(outcome: &Outcome) -> String {
+    let mut text = format!(
+        "# Energy of a token\n\nWritten by `ndp figures`; docs/papers.md says how times and energies are computed. {NOTE}\n"
+    );
+    for paper in outcome.by_paper().into_keys() {
+        let bars = outcome.bars_of(paper);
+        if bars.is_empty() {
+            continue;
+        }
+        let _ = writeln!(text, "\n## {paper}\n\n| {} |", HEAD.join(" | "));
+        text.push_str("| --- | --- | --- | --- | ---: | ---: | ---: | ---: |\n");
+        for bar in bars {
+            let _ = writeln!(text, "| {} |", cells(bar).join(" | "));
+        }
+    }
+    text
+}
+
+/// Bars as text: those of the papers' sets.
+pub fn print(bars: &[BarRow]) {
+    if bars.is_empty() {
+        return;
+    }
+    say!(
+        "{:<12}{:<12}{:<44}{:<22}{:>6}{:>10}   J/token",
+        "energy",
+        "figure",
+        "system",
+        "model",
+        "batch",
+        "tokens/s"
+    );
+    for BarRow { paper_name, figure, system, model, batch, fitted, .. } in bars {
+        let TokenCost { tokens_per_second, joules_per_token } = fitted;
+        say!(
+            "{paper_name:<12}{figure:<12}{system:<44}{model:<22}{batch:>6}{:>10}   {joules_per_token}",
+            number(*tokens_per_second)
+        );
+    }
+}
