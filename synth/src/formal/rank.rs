@@ -110,10 +110,24 @@ pub(super) fn timing() -> Result<Rc<Module>, HdlError> {
         went.next(went.q() + (takes & came.ne(&went.q())).zext(bits));
         instance = instance.input(port, &went);
     }
+    let mut offered = [Vec::new(), Vec::new()];
     for port in controller.ports().iter().filter(|port| port.direction == Direction::Input) {
         if !controller.is_clock_or_reset(&port.name) && !port.name.ends_with("_taken_i") {
-            instance = instance.input(&port.name, m.input(&port.name, port.width, &port.doc));
+            let value = m.input(&port.name, port.width, &port.doc);
+            for (source, parts) in ["seg_", "req_"].iter().zip(&mut offered) {
+                if port.name.starts_with(source) {
+                    parts.push((port.name.clone(), value.clone()));
+                }
+            }
+            instance = instance.input(&port.name, value);
         }
+    }
+    for (source, parts) in ["seg", "req"].iter().zip(&offered) {
+        let pop = instance.output(&format!("{source}_pop_o"));
+        let valid = parts.iter().find(|(name, _)| name.ends_with("valid_i"));
+        let payload: Vec<&Bits> = parts.iter().map(|(_, value)| value).collect();
+        m.assume_held(source, valid.map_or(&pop, |(_, valid)| valid), &pop, &payload);
+        m.output(format!("{source}_pop_o"), &pop, "it is taken");
     }
     const PINS: [&str; 5] = ["cs_n_o", "act_n_o", "bg_o", "ba_o", "a_o"];
     let pins = PINS.map(|port| instance.output(port));
@@ -121,7 +135,10 @@ pub(super) fn timing() -> Result<Rc<Module>, HdlError> {
         pushed.drive(instance.output(&format!("{name}_push_o")));
     }
     for port in controller.ports().iter().filter(|port| port.direction == Direction::Output) {
-        if !PINS.contains(&port.name.as_str()) && !port.name.ends_with("_push_o") {
+        if !PINS.contains(&port.name.as_str())
+            && !port.name.ends_with("_push_o")
+            && !["seg_pop_o", "req_pop_o"].contains(&port.name.as_str())
+        {
             instance = instance.ignore(&port.name, "no command");
         }
     }

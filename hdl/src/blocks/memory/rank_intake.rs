@@ -129,11 +129,13 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, H
     let tags = |tag: &Bits| tag.zext(ports.tag_bits());
     let from_segment = layout.entry(&segment_address, length.clone(), zeros(1), zeros(1), tags(&segment_tag));
     let from_request =
-        layout.entry(&request_address, zeros(LENGTH_BITS), write, lit(1, 1), tags(&request_tag));
+        layout.entry(&request_address, zeros(LENGTH_BITS), write.clone(), lit(1, 1), tags(&request_tag));
     entry.next(mux(&segment_first, &from_segment.pack(), &from_request.pack()));
     let arrives = any_of(&[segment.q(), request.q()]);
     staged.next(any_of(&[arrives, staged.q() & !&take]));
 
+    m.assume_held("seg", &segment_valid, &segment, &[&segment_address, &length, &segment_tag]);
+    m.assume_held("req", &request_valid, &request, &[&request_address, &write, &request_tag]);
     m.output("seg_pop_o", &segment, "the segment is taken");
     m.output("req_pop_o", &request, "the request is taken");
     m.output("valid_o", &staged, "there is an entry");
