@@ -71,6 +71,14 @@ impl Case {
     }
 
     fn open(&self, model: &Model) -> Result<SystemBackend<StaticPlaces>, Box<dyn Error>> {
+        self.open_with(&self.options(model)?, model)
+    }
+
+    fn open_with(
+        &self,
+        options: &SystemOptions,
+        model: &Model,
+    ) -> Result<SystemBackend<StaticPlaces>, Box<dyn Error>> {
         let unit = GemvOptions {
             predict: true,
             log_instructions: true,
@@ -80,7 +88,7 @@ impl Case {
         };
         let config = DesignConfig::preset("tiny")?;
         let places = StaticPlaces::new(self.dimms, 20, 7);
-        let system = SystemBackend::open(&config, &unit, &self.options(model)?, places, model)?;
+        let system = SystemBackend::open(&config, &unit, options, places, model)?;
         if self.linked {
             return Ok(system.with_links(&LinkOptions { seed: 5, ..LinkOptions::default() })?);
         }
@@ -127,10 +135,19 @@ fn accounts_agree(figures: &SystemFigures, events: &[Event]) -> Outcome {
     assert_eq!(writes().map(|event| event.end_ns - event.begin_ns).sum::<u64>(), flash.port_cycles);
     for write in writes() {
         let same = |event: &&Event| (event.position, event.layer) == (write.position, write.layer);
-        let read = reads().find(same).ok_or("nothing was read")?;
-        assert!(read.end_ns <= write.begin_ns);
-        let (place, layer) = (write.place, events.iter().filter(|event| event.place == write.place));
-        for event in layer.filter(|event| event.program.is_some()) {
+        // No more has been written by any time than the SSD had read: all bundles of a layer take as many bytes of a channel.
+        let over = |event: &&Event| same(event) && event.what == "bundles" && event.access.is_some();
+        let written = |by: u64| -> u64 {
+            events.iter().filter(over).filter(|event| event.begin_ns <= by).map(|event| event.bytes).sum()
+        };
+        let read = |by: u64| -> u64 {
+            reads().filter(same).filter(|event| event.end_ns <= by).map(|event| event.bytes).sum()
+        };
+        let now = write.begin_ns;
+        assert!(written(now) * read(u64::MAX) <= read(now) * written(u64::MAX), "{write:?}");
+        let place = write.place;
+        let others = events.iter().filter(|event| event.place == place && *event != write);
+        for event in others.filter(|event| event.program.is_some() || event.what == "bundles") {
             let in_turn = event.end_ns <= write.begin_ns || write.end_ns <= event.begin_ns;
             assert!(in_turn, "{place} computes while it is written to: {event:?} {write:?}");
         }
@@ -244,6 +261,26 @@ fn predicted_neurons_are_read_before_they_are_computed() -> Outcome {
     let host = events.iter().filter(same).filter(|event| event.place == Place::Host);
     assert_eq!(host.map(|event| event.end_ns).max(), Some(read.asked_ns));
     assert!(figures.flash.is_some_and(|flash| flash.sum(|token| token.loaded) > 0));
+    Ok(())
+}
+
+#[test]
+fn bundles_are_written_while_the_ssd_reads_the_next_ones() -> Outcome {
+    let model = model("golden/model")?;
+    // Bundles of 768 bytes arrive one by one at 1 GB/s, long after the projection has begun.
+    let slow = "name = \"slow\"\nbandwidth_gbps = 0.1\nlatency_us = 20.0\nstream_gbps = 1.0\nthreads = 16\nqueue_depth = 4\n";
+    let options = CASE.options(&model)?;
+    let options = SystemOptions { system: options.system.with_ssd(Ssd::from_toml(slow)?), ..options };
+    let (_, figures, events) = CASE.complete(CASE.open_with(&options, &model)?, &model)?;
+    let mut overlaps = 0;
+    for write in
+        events.iter().filter(|event| event.what == "bundles" && matches!(event.place, Place::Dimm(_)))
+    {
+        let reads = |event: &&Event| event.place == Place::Ssd && event.layer == write.layer;
+        let own = events.iter().filter(reads).filter(|event| event.position == write.position);
+        overlaps += own.filter(|read| read.begin_ns < write.end_ns && write.begin_ns < read.end_ns).count();
+    }
+    assert!(overlaps > 5 * 4 * figures.tokens.len(), "{overlaps}");
     Ok(())
 }
 

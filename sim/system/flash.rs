@@ -2,8 +2,9 @@
 //!
 //! Each DIMM has slots for a part of its neurons of a block; a [`Window`] for each block and DIMM says which have one. The host knows which neurons are
 //! active before the MLP runs: from when the layer begins, or from when its predictor has said so. The SSD reads the bundles that are missing from then
-//! on. While the GPU computes the projection no core runs a program: then the host writes them into slots, through the ports of the DIMMs. The MLP
-//! begins when all are there. The GPU computes the prompt; the neurons of its last tokens are what the image of the DIMMs begins with.
+//! on, in turn one for each DIMM. While the GPU computes the projection no core runs a program: from then on the host writes them into slots, through the
+//! ports of the DIMMs, each while the SSD reads the next ones. The MLP begins when all are there. The GPU computes the prompt; the neurons of its last
+//! tokens are what the image of the DIMMs begins with.
 
 use super::backend::{ActivitySource, Fault, SystemBackend, SystemOptions, flip_weights};
 use super::causes::{Breakdown, Shares};
@@ -18,6 +19,7 @@ use ndp_model::weights::Layer;
 use ndp_numerics::{f16, fp16};
 use serde::Serialize;
 use std::num::NonZeroU32;
+use std::ops::Range;
 
 /// Slots for a part of the neurons of the MLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -176,6 +178,15 @@ pub(super) struct Flash {
     pub idle_ns: u64,
 }
 
+/// Bundles that the host has at a time, of which each DIMM has those of some rows: its first one, its second one.
+struct Chunk {
+    rows: Range<usize>,
+    bundles: u64,
+    /// When, and how long the SSD has read.
+    end: u64,
+    ns: u64,
+}
+
 /// Refuses options with which the host does not know before an MLP which neurons it needs, or neurons move by other ways.
 pub(super) fn check(options: &SystemOptions, places: &impl Places) -> Result<(), SimError> {
     if options.flash.is_none() {
@@ -248,28 +259,41 @@ impl<P: Places> SystemBackend<P> {
             loaded.push((dimm, change.loaded));
         }
         loaded.retain(|(_, neurons)| !neurons.is_empty());
-        let [begin, read] =
-            self.books.ssd_reads(("bundles", known_ns), token.loaded, self.residence.bytes(block));
-        token.ssd_ns = read - begin;
+        let chunks = self.read(&loaded, self.residence.bytes(block), (known_ns, idle_ns));
+        token.ssd_ns = chunks.iter().map(|chunk| chunk.ns).sum();
         let layers = self.flash.as_ref().map_or(&[][..], |flash| &flash.layers);
         let rows = |neurons: &[(u32, u32)]| {
             let packed =
                 neurons.iter().map(|&(neuron, slot)| self.residence.packed(layers, (block, neuron), slot));
             packed.flatten().collect::<Vec<_>>()
         };
-        let jobs: Vec<_> = loaded.iter().map(|(dimm, neurons)| (*dimm, rows(neurons))).collect();
+        let parts = |neurons: &[(u32, u32)]| {
+            let own = |chunk: &Chunk| chunk.rows.start.min(neurons.len())..chunk.rows.end.min(neurons.len());
+            chunks.iter().map(|chunk| rows(&neurons[own(chunk)])).collect::<Vec<_>>()
+        };
+        let jobs: Vec<_> = loaded.iter().map(|(dimm, neurons)| (*dimm, parts(neurons))).collect();
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
-        let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, rows: Vec<_>| {
-            let (before, bytes) = (core.core().cycle(), 64 * rows.len() as u64);
-            core.write_packed(rows);
-            core.flush().await?;
-            Ok((bytes, core.core().cycle() - before))
-        })?;
+        let done =
+            together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, parts: Vec<_>| {
+                let mut written = Vec::with_capacity(parts.len());
+                for rows in parts {
+                    let (before, bytes) = (core.core().cycle(), 64 * rows.len() as u64);
+                    core.write_packed(rows);
+                    core.flush().await?;
+                    written.push((bytes, core.core().cycle() - before));
+                }
+                Ok(written)
+            })?;
         self.learn();
         let (mut ready, mut port_cycles) = (self.books.now.max(known_ns), 0);
-        for (dimm, (bytes, cycles)) in done {
-            port_cycles += cycles;
-            ready = ready.max(self.books.host_writes(dimm, ("bundles", read.max(idle_ns)), bytes, cycles));
+        for (dimm, written) in done {
+            let mut free = 0;
+            for (chunk, (bytes, cycles)) in chunks.iter().zip(written).filter(|(_, (bytes, _))| *bytes > 0) {
+                port_cycles += cycles;
+                let what = ("bundles", chunk.end.max(idle_ns), free);
+                let [end, there] = self.books.host_writes(dimm, what, bytes, cycles);
+                (free, ready) = (end, ready.max(there));
+            }
         }
         self.books.advance(ready);
         self.count(token, moves, port_cycles);
@@ -281,6 +305,38 @@ impl<P: Places> SystemBackend<P> {
             self.fault = None;
         }
         Ok(())
+    }
+
+    /// The SSD reads the neurons of all DIMMs, in turn one for each. What it has read when no core runs a program is one chunk, and then what arrives
+    /// together.
+    fn read(
+        &mut self,
+        loaded: &[(usize, Vec<(u32, u32)>)],
+        bytes: u64,
+        (asked, idle): (u64, u64),
+    ) -> Vec<Chunk> {
+        let of_row = |row: usize| loaded.iter().filter(|(_, neurons)| neurons.len() > row).count() as u64;
+        let ssd = self.options.system.ssd();
+        let ns = |bundles| ssd.map_or(0, |ssd| ssd.read_ns(bundles, bytes));
+        let begin = self.books.ssd_begins(asked, ns(loaded.iter().map(|(_, own)| own.len() as u64).sum()));
+        let (mut chunks, mut bundles): (Vec<Chunk>, u64) = (Vec::new(), 0);
+        for row in 0..loaded.iter().map(|(_, neurons)| neurons.len()).max().unwrap_or(0) {
+            bundles += of_row(row);
+            let end = begin + ns(bundles);
+            let from = chunks.last().map_or(begin, |chunk| chunk.end);
+            if chunks.last().is_none_or(|chunk| end > chunk.end.max(idle)) {
+                chunks.push(Chunk { rows: row..row, bundles: 0, end, ns: 0 });
+            }
+            if let Some(Chunk { rows, bundles, end: until, ns }) = chunks.last_mut() {
+                (rows.end, *bundles, *until, *ns) = (row + 1, *bundles + of_row(row), end, *ns + end - from);
+            }
+        }
+        let mut asked = asked;
+        for Chunk { bundles, end, ns, .. } in &chunks {
+            self.books.ssd_has_read("bundles", asked, [end - ns, *end], bundles * bytes);
+            asked = *end;
+        }
+        chunks
     }
 
     fn count(&mut self, token: FlashToken, moves: u64, port_cycles: u64) {
