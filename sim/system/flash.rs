@@ -11,6 +11,7 @@ use super::causes::{Breakdown, Shares};
 use super::place::Place;
 use super::places::{Device, Places};
 use super::pool::together;
+use super::rounds::Rounds;
 use crate::error::SimError;
 use crate::gemv::GemvUnit;
 use ndp_config::{BlockKind, LlmShape, SystemConfig};
@@ -60,6 +61,8 @@ pub struct FlashToken {
     pub deleted: u64,
     /// Time of the SSD.
     pub ssd_ns: u64,
+    /// Rounds of MLPs behind their first one.
+    pub further_rounds: u64,
 }
 
 impl FlashFigures {
@@ -155,27 +158,31 @@ impl BlockWindow {
         self.slots.capacity() as u64
     }
 
-    /// A token needs these neurons: what changes, and how many move without holes.
-    pub fn token(&mut self, needed: &[u32]) -> Result<(Change, u64), ndp_flash::FlashError> {
-        let change = self.slots.token(needed)?;
-        Ok((change, self.without_holes.token(needed)?.moved.len() as u64))
+    /// A token, or a further round of the last one, needs these neurons: what changes, and how many move without holes.
+    pub fn needs(&mut self, needed: &[u32], further: bool) -> Result<(Change, u64), ndp_flash::FlashError> {
+        let of = if further { Window::round } else { Window::token };
+        let change = of(&mut self.slots, needed)?;
+        Ok((change, of(&mut self.without_holes, needed)?.moved.len() as u64))
     }
 
     /// The same of a token that the GPU has computed: as many as there are slots.
     pub fn remember(&mut self, active: &[u32]) {
         let active = &active[..active.len().min(self.slots.capacity())];
         // No more than there are slots.
-        let _ = self.token(active);
+        let _ = self.needs(active, false);
     }
 }
 
 /// What an SSD holds, and when.
+#[derive(Default)]
 pub(super) struct Flash {
     /// Its bundles; none without data.
     pub layers: Vec<Layer>,
     /// When it is known which neurons the MLP needs, and from when on no core runs a program.
     pub known_ns: u64,
     pub idle_ns: u64,
+    /// The MLP that waits for its rounds.
+    pub rounds: Option<Rounds>,
 }
 
 /// Bundles that the host has at a time, of which each DIMM has those of some rows: its first one, its second one.
@@ -242,15 +249,30 @@ impl<P: Places> SystemBackend<P> {
         cold
     }
 
-    /// The MLP of a layer needs these neurons: those without a slot are read and written into one.
-    pub(super) fn bring(&mut self, layer: u32, neurons: &[u32]) -> Result<(), SimError> {
-        let Some(Flash { known_ns, idle_ns, .. }) = self.flash else { return Ok(()) };
+    /// The rounds in which an MLP computes these neurons: those of the DIMMs, round by round. One if there is no flash tier.
+    pub(super) fn rounds(&self, layer: u32, neurons: &[u32]) -> Result<Vec<Vec<u32>>, SimError> {
+        let mut rounds = vec![Vec::new()];
+        let windows = self.residence.windows.get(layer as usize).into_iter().flatten();
+        for ((dimm, needed), window) in self.cold(layer, neurons).into_iter().enumerate().zip(windows) {
+            let own = window.slots.rounds(&needed).map_err(|error| SimError::Flash { layer, dimm, error })?;
+            rounds.resize(rounds.len().max(own.len()), Vec::new());
+            rounds.iter_mut().zip(own).for_each(|(round, mut own)| round.append(&mut own));
+        }
+        rounds.iter_mut().for_each(|round| round.sort_unstable());
+        Ok(rounds)
+    }
+
+    /// The MLP of a layer needs these neurons, perhaps in a further round: those without a slot are read and written into one.
+    pub(super) fn bring(&mut self, layer: u32, neurons: &[u32], further: bool) -> Result<(), SimError> {
+        let Some(&Flash { known_ns, idle_ns, .. }) = self.flash.as_ref() else { return Ok(()) };
         let block = BlockKind::Mlp.block(layer);
-        let mut token = FlashToken { position: self.books.step.position, ..FlashToken::default() };
+        let further_rounds = u64::from(further);
+        let mut token =
+            FlashToken { position: self.books.step.position, further_rounds, ..FlashToken::default() };
         let (mut loaded, mut moves) = (Vec::new(), 0);
         for (dimm, needed) in self.cold(layer, neurons).into_iter().enumerate() {
             let window = &mut self.residence.windows[layer as usize][dimm];
-            let changed = window.token(&needed);
+            let changed = window.needs(&needed, further);
             let (change, moved) = changed.map_err(|error| SimError::Flash { layer, dimm, error })?;
             token.needed += needed.len() as u64;
             token.loaded += change.loaded.len() as u64;
@@ -349,6 +371,7 @@ impl<P: Places> SystemBackend<P> {
                 last.loaded += token.loaded;
                 last.deleted += token.deleted;
                 last.ssd_ns += token.ssd_ns;
+                last.further_rounds += token.further_rounds;
             }
             None => figures.tokens.push(token),
         }
