@@ -21,6 +21,8 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 const PROMPT: &str = "Elizabeth was";
 
+const SMALL: &str = include_str!("../rust/contract/config/presets/systems/small.toml");
+
 fn model(path: &str) -> Result<Model, Box<dyn Error>> {
     Ok(Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join(path))?)
 }
@@ -404,6 +406,105 @@ impl Places for Learners {
     fn learns(&self) -> bool {
         true
     }
+}
+
+/// Dealt out at random, with two of three neurons of an MLP in the DIMMs at first.
+struct Tiers(StaticPlaces);
+
+impl Places for Tiers {
+    fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device {
+        self.0.device(layer, kind, neuron)
+    }
+
+    fn resident(&self, _: u32, neuron: u32) -> Option<bool> {
+        Some(neuron % 3 > 0)
+    }
+}
+
+#[test]
+fn a_placement_says_what_is_in_the_dimms_at_first() -> Outcome {
+    let model = model("golden/model")?;
+    let (config, unit, shape) =
+        (DesignConfig::preset("tiny")?, GemvOptions::default(), shape_of(&model.config));
+    let unit = GemvOptions { backend: Backend::Cycles, ..unit };
+    let places = || Tiers(StaticPlaces::new(2, 20, 7));
+    // Slots for a tenth of the neurons are fewer than the placement has residents.
+    let case = Case { percent: 10, ..CASE };
+    let options = case.options(&model)?;
+    let mut activities: Vec<Activity> = Vec::new();
+    let system = SystemBackend::open(&config, &unit, &options, places(), &model)?;
+    let mut system = Capture::new(system, shape.clone(), |activity| {
+        activities.push(activity.clone());
+        Ok(())
+    });
+    let found = generate(&model, &mut system, PROMPT.as_bytes(), &text(3), |_| {})?;
+    let flash = system.into_inner().figures().flash.clone().ok_or("no figures of the SSD")?;
+    let expected = generate(&model, &mut SoftwareBackend::new(), PROMPT.as_bytes(), &text(3), |_| {})?;
+    assert_eq!((&found.text, &found.logits_digests), (&expected.text, &expected.logits_digests));
+    assert!(flash.resident_share() > 0.6, "{flash:?}");
+    let first = flash.tokens[0];
+    let (mut needed, mut loaded) = (0, 0);
+    for layer in 0..4 {
+        let bits = activities[first.position].block(&shape, BlockKind::Mlp.block(layer));
+        for neuron in (0..768).filter(|n| bits[*n as usize / 64] >> (n % 64) & 1 == 1) {
+            let cold = places().device(layer, BlockKind::Mlp, neuron) != Device::Gpu;
+            needed += u64::from(cold);
+            loaded += u64::from(cold && neuron % 3 == 0);
+        }
+    }
+    assert_eq!((first.needed, first.loaded), (needed, loaded));
+    assert!(loaded > 20, "{loaded}");
+    let without = SystemOptions { flash: None, ..options };
+    let refused = SystemBackend::open(&config, &unit, &without, places(), &model);
+    let error = refused.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains("the placement is one with neurons on an SSD"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn the_tool_places_on_three_tiers_and_runs_it() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let [trace, system, placement] = ["t.trace", "s.toml", "p.json"].map(|name| dir.path().join(name));
+    let [trace, system, placement] = [&trace, &system, &placement].map(|path| path.display().to_string());
+    // Two DIMMs with room for keys and values and 1.5 MB of the model's 3.5 MB of neurons.
+    let small = SMALL.replace("capacity_gb = 32.0", "capacity_gb = 0.00075");
+    std::fs::write(&system, small)?;
+    let run = |line: String| -> Result<std::process::Output, Box<dyn Error>> {
+        let output = ndp(&line)?;
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(output)
+    };
+    run(format!(
+        "generate --config tiny --dimms 2 --backend cycles --load backdoor --tokens 8 --trace {trace}"
+    ))?;
+    let place =
+        format!("place --trace {trace} --profile --system {system} --dimms 2 --kv-tokens 1 --gpu-percent 20");
+    let refused = ndp(&place)?;
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && error.contains("do not fit 2 DIMMs"), "{error}");
+    let placed = run(format!("{place} --ssd nvme-pcie4 --out {placement} --json"))?;
+    let placed: serde_json::Value = serde_json::from_slice(&placed.stdout)?;
+    let ssd = placed["tiers"]["ssd_bytes"].as_u64().unwrap_or_default();
+    assert!(ssd > 500_000, "{placed}");
+    let generate = format!(
+        "generate --config tiny --dimms 2 --backend cycles --load backdoor --tokens 8 --activity oracle --policy partition \
+         --gpu-percent 20 --placement {placement}"
+    );
+    let output = run(format!("{generate} --flash-resident 10 --ssd nvme-pcie4 --json"))?;
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!((&report["text_identical"], &report["logits_identical"]), (&true.into(), &true.into()));
+    assert!(
+        report["flash"]["resident_share"].as_f64().is_some_and(|share| share > 0.2),
+        "{}",
+        report["flash"]
+    );
+    let refused = ndp(&generate)?;
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && error.contains("on an SSD"), "{error}");
+    let refused = ndp(&format!("{place} --ssd nvme-pcie4 --method greedy"))?;
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && error.contains("--ssd needs --method structured"), "{error}");
+    Ok(())
 }
 
 fn ndp(line: &str) -> Result<std::process::Output, Box<dyn Error>> {

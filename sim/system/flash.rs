@@ -165,7 +165,7 @@ impl BlockWindow {
         Ok((change, of(&mut self.without_holes, needed)?.moved.len() as u64))
     }
 
-    /// The same of a token that the GPU has computed: as many as there are slots.
+    /// The same of a token that the GPU has computed, or of neurons that are there from the beginning: as many as there are slots.
     pub fn remember(&mut self, active: &[u32]) {
         let active = &active[..active.len().min(self.slots.capacity())];
         // No more than there are slots.
@@ -196,12 +196,19 @@ struct Chunk {
 
 /// Refuses options with which the host does not know before an MLP which neurons it needs, or neurons move by other ways.
 pub(super) fn check(options: &SystemOptions, places: &impl Places) -> Result<(), SimError> {
-    if options.flash.is_none() {
-        return Ok(());
-    }
     let unfit = |what, found: &str, expected: &str| {
         Err(SimError::Unfit { what, found: found.into(), expected: expected.into() })
     };
+    if options.flash.is_none() {
+        return match places.resident(0, 0) {
+            Some(_) => unfit(
+                "placement",
+                "one with neurons on an SSD",
+                "one for DIMMs alone, or slots (--flash-resident)",
+            ),
+            None => Ok(()),
+        };
+    }
     if options.activity == ActivitySource::Causal {
         return unfit(
             "activity",
@@ -229,7 +236,8 @@ impl<P: Places> SystemBackend<P> {
 
     /// The neurons of a block that the GPU has found active in the prompt, `[batch x neurons]`, are those that were needed last.
     pub(super) fn flash_remembers(&mut self, layer: u32, values: &[f16], neurons: usize) {
-        for values in values.chunks(neurons).filter(|_| self.flash.is_some()) {
+        let begins = self.flash.is_some() && self.places.resident(layer, 0).is_none();
+        for values in values.chunks(neurons).filter(|_| begins) {
             let active: Vec<u32> =
                 (0..).zip(values).filter(|(_, value)| !fp16::is_zero(**value)).map(|(n, _)| n).collect();
             for (window, active) in self.cold(layer, &active).into_iter().enumerate() {
