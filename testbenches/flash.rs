@@ -441,7 +441,8 @@ fn a_placement_says_what_is_in_the_dimms_at_first() -> Outcome {
     let flash = system.into_inner().figures().flash.clone().ok_or("no figures of the SSD")?;
     let expected = generate(&model, &mut SoftwareBackend::new(), PROMPT.as_bytes(), &text(3), |_| {})?;
     assert_eq!((&found.text, &found.logits_digests), (&expected.text, &expected.logits_digests));
-    assert!(flash.resident_share() > 0.6, "{flash:?}");
+    // Two thirds of what is not on the GPU, which has a fifth.
+    assert!(flash.resident_share() > 0.5, "{flash:?}");
     let first = flash.tokens[0];
     let (mut needed, mut loaded) = (0, 0);
     for layer in 0..4 {
