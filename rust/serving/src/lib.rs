@@ -28,5 +28,5 @@ pub use metrics::Summary;
 pub use parallel::Parallel;
 pub use request::Request;
 pub use scheduler::{Iteration, Outcome, Rules, Served, serve};
-pub use step::{KvMemory, StepCost, StepTimes, Use};
+pub use step::{Chunk, KvMemory, StepCost, StepTimes, Use};
 pub use synth::{Lengths, Synth};

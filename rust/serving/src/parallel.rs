@@ -92,7 +92,7 @@ impl Parallel {
     }
 
     /// Requests dealt to micro-batches by turns; each has one at least.
-    pub fn micro_batches(&self, of: &[u32]) -> Vec<Vec<u32>> {
+    pub fn micro_batches<T: Copy>(&self, of: &[T]) -> Vec<Vec<T>> {
         let count = (self.pp as usize).min(of.len());
         (0..count).map(|first| of.iter().copied().skip(first).step_by(count).collect()).collect()
     }
@@ -137,6 +137,6 @@ mod tests {
         assert_eq!(stages.stage_ns(1000, 2, 3, (2, 500)), 700.0);
         assert_eq!(stages.micro_batches(&[5, 4, 3]), [vec![5, 3], vec![4]]);
         assert_eq!(stages.micro_batches(&[5]), [vec![5]]);
-        assert!(stages.micro_batches(&[]).is_empty());
+        assert!(stages.micro_batches::<u32>(&[]).is_empty());
     }
 }

@@ -35,6 +35,9 @@ pub struct Args {
     /// Tokens of the prompts of an iteration at most; a longer prompt goes alone
     #[arg(long, value_name = "TOKENS", default_value_t = Rules::default().max_prefill)]
     max_prefill: u32,
+    /// Cut prompts, so that those of an iteration have at most so many tokens in all, in place of --max-prefill (chunked prefill)
+    #[arg(long, value_name = "TOKENS", conflicts_with = "max_prefill")]
+    prefill_chunk: Option<u32>,
     /// GB for keys and values, in place of what the weights leave
     #[arg(long, value_name = "GB")]
     kv_gb: Option<f64>,
@@ -147,7 +150,8 @@ pub fn run(args: &Args) -> Result<()> {
         Ok((gb * 1e9) as u64)
     });
     let kv_bytes = kv_bytes.transpose()?;
-    let rules = Rules { max_batch: args.max_batch, block_tokens: args.block, max_prefill: args.max_prefill };
+    let Args { max_batch, block: block_tokens, max_prefill, prefill_chunk, .. } = *args;
+    let rules = Rules { max_batch, block_tokens, max_prefill, prefill_chunk };
     let html = args.html.as_deref().map(OutputFile::create).transpose()?;
     let outcome = match args.machine {
         Kind::Librapim => librapim(args, &model, &requests, rules, kv_bytes)?,
@@ -170,11 +174,16 @@ fn entry(
     requests: &[Request],
     rules: &Rules,
     machine: &mut dyn StepTimes,
-    finished: &dyn Fn(usize),
+    done: &dyn Fn(u64),
 ) -> Result<Entry> {
-    let outcome = serve(requests, rules, machine, &mut |iteration| finished(iteration.finished))?;
+    let outcome = serve(requests, rules, machine, &mut |iteration| done(iteration.done))?;
     let summary = Summary::of(&outcome, machine);
     Ok(Entry { name, kv: machine.kv(), summary, served: outcome.served })
+}
+
+/// Tokens of all requests: prompts, and what is generated. Progress is counted in them, which take about the same time each; requests end late and together.
+fn tokens(requests: &[Request]) -> u64 {
+    requests.iter().map(|request| u64::from(request.input + request.output)).sum()
 }
 
 fn librapim(
@@ -188,12 +197,12 @@ fn librapim(
     let contexts = if args.chips.is_measured() { measured_contexts(longest)? } else { Vec::new() };
     let (chips, kv) = args.chips.chips(shape, Some(kv_bytes), contexts)?;
     let modes = if args.modes.is_empty() { vec![Mode::DexDbo] } else { args.modes.clone() };
-    let progress = Progress::new((modes.len() * requests.len()) as u64, "requests");
+    let progress = Progress::new(modes.len() as u64 * tokens(requests), "tokens");
     let mut entries = Vec::new();
     for (index, mode) in modes.into_iter().enumerate() {
         let mut machine = chips.serving(mode, kv)?;
-        let finished = |count: usize| progress.set((index * requests.len() + count) as u64);
-        entries.push(entry(mode.name(), requests, &rules, &mut machine, &finished)?);
+        let done = |count| progress.set(index as u64 * tokens(requests) + count);
+        entries.push(entry(mode.name(), requests, &rules, &mut machine, &done)?);
     }
     drop(progress);
     let parallel = chips.parallel;
@@ -223,7 +232,7 @@ fn hermes(
     let dimms = DimmModel::new(&design);
     let machine = Machine { system: &system, assumptions: &assumptions, dimms: &dimms };
     let policies = if args.policies.is_empty() { vec![Policy::Hermes] } else { args.policies.clone() };
-    let progress = Progress::new((policies.len() * requests.len()) as u64, "requests");
+    let progress = Progress::new(policies.len() as u64 * tokens(requests), "tokens");
     let (mut entries, mut refused) = (Vec::new(), Vec::new());
     for (index, policy) in policies.into_iter().enumerate() {
         let name = policy.name();
@@ -234,8 +243,8 @@ fn hermes(
                 continue;
             }
         };
-        let finished = |count: usize| progress.set((index * requests.len() + count) as u64);
-        entries.push(entry(name, requests, &rules, &mut steps, &finished)?);
+        let done = |count| progress.set(index as u64 * tokens(requests) + count);
+        entries.push(entry(name, requests, &rules, &mut steps, &done)?);
     }
     drop(progress);
     if let Some(Refusal { name, reason }) = refused.first().filter(|_| entries.is_empty()) {
@@ -311,9 +320,13 @@ pub fn remarks(entry: &Entry) -> String {
 /// What was served, and on what.
 pub fn title(outcome: &Outcome) -> String {
     let requests = outcome.entries.first().map_or(0, |entry| entry.summary.requests);
-    let Rules { max_batch, block_tokens, max_prefill } = outcome.rules;
+    let Rules { max_batch, block_tokens, max_prefill, prefill_chunk } = outcome.rules;
+    let prompts = match prefill_chunk {
+        Some(most) => format!("prompts cut to {most} tokens"),
+        None => format!("{max_prefill} prompt tokens"),
+    };
     format!(
-        "{requests} requests to {} on {}; at most {max_batch} at once, {max_prefill} prompt tokens in an iteration, blocks of {block_tokens} tokens",
+        "{requests} requests to {} on {}; at most {max_batch} at once, {prompts} in an iteration, blocks of {block_tokens} tokens",
         outcome.model, outcome.on
     )
 }
