@@ -2,6 +2,7 @@
 
 use ndp_config::ConfigError;
 use ndp_offloading::OffloadError;
+use ndp_pim::PimError;
 use ndp_systems::SystemsError;
 use thiserror::Error;
 
@@ -93,6 +94,9 @@ pub enum ServingError {
     /// A step that cannot be planned.
     #[error(transparent)]
     Offload(#[from] OffloadError),
+    /// Texts that a machine cannot generate.
+    #[error(transparent)]
+    Pim(#[from] PimError),
     /// A file or a preset.
     #[error(transparent)]
     Config(#[from] ConfigError),

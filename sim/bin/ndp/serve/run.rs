@@ -24,8 +24,14 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "librapim")]
     machine: Kind,
     /// Model: a preset such as llama2-7b, or a path ending in .toml
-    #[arg(long, required = true)]
+    #[cfg_attr(feature = "rtl", arg(long, required_unless_present = "rtl"))]
+    #[cfg_attr(not(feature = "rtl"), arg(long, required = true))]
     llm: Option<String>,
+    /// Serve the repository's small model: its texts are generated with channels in RTL, whose clocks are the time, and compared with software;
+    /// what iterations take is compared with device models and with the time model
+    #[cfg(feature = "rtl")]
+    #[arg(long, conflicts_with_all = ["llm", "html"])]
+    rtl: bool,
     /// Requests of an iteration at most
     #[arg(long, value_name = "N", default_value_t = Rules::default().max_batch)]
     max_batch: u32,
@@ -43,9 +49,9 @@ pub struct Args {
     kv_gb: Option<f64>,
     /// Of librapim: modes, separated by commas [default: dex+dbo]
     #[arg(long, value_enum, value_name = "MODE,...", value_delimiter = ',')]
-    modes: Vec<Mode>,
+    pub modes: Vec<Mode>,
     #[command(flatten, next_help_heading = "Options of --machine librapim")]
-    chips: LibraPimArgs,
+    pub chips: LibraPimArgs,
     /// Of hermes: policies, separated by commas [default: hermes]
     #[arg(
         long,
@@ -78,7 +84,7 @@ pub struct Args {
     html: Option<PathBuf>,
     /// Print JSON instead of tables, with each request
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 /// A mode or a policy on the trace.
@@ -107,7 +113,8 @@ pub struct Refusal {
 /// What `--json` prints.
 #[derive(Serialize)]
 pub struct Outcome {
-    command: &'static str,
+    /// The command.
+    pub command: &'static str,
     /// The machine.
     pub machine: Kind,
     /// The model's name.
@@ -125,10 +132,12 @@ pub struct Outcome {
 /// Runs the job.
 pub fn run(args: &Args) -> Result<()> {
     // clap has seen to both.
-    let (Some(path), Some(llm)) = (&args.trace, &args.llm) else { bail!("a trace and --llm are needed") };
-    let files = FileSet::new()
-        .input("the trace", path)
-        .configuration("the model", llm)
+    let Some(path) = &args.trace else { bail!("a trace is needed") };
+    let files = FileSet::new().input("the trace", path);
+    let files = args
+        .llm
+        .iter()
+        .fold(files, |files, llm| files.configuration("the model", llm))
         .configuration("the system", &args.system)
         .configuration("the configuration", &args.config)
         .configuration("the assumptions", &args.assume);
@@ -144,7 +153,6 @@ pub fn run(args: &Args) -> Result<()> {
     let text =
         ndp_files::read_text(path, MAX_BYTES).with_context(|| format!("cannot read '{}'", path.display()))?;
     let requests = request::parse(&text).with_context(|| format!("in '{}'", path.display()))?;
-    let model = LlmShape::load(llm)?;
     let kv_bytes = args.kv_gb.map(|gb| {
         ensure!((1e-6..=1e9).contains(&gb), "--kv-gb {gb} must be in 0.000001..=1000000000");
         Ok((gb * 1e9) as u64)
@@ -152,6 +160,13 @@ pub fn run(args: &Args) -> Result<()> {
     let kv_bytes = kv_bytes.transpose()?;
     let Args { max_batch, block: block_tokens, max_prefill, prefill_chunk, .. } = *args;
     let rules = Rules { max_batch, block_tokens, max_prefill, prefill_chunk };
+    #[cfg(feature = "rtl")]
+    if args.rtl {
+        ensure!(args.machine == Kind::Librapim, "--rtl needs --machine librapim");
+        return super::texts::run(args, &requests, rules, kv_bytes);
+    }
+    let Some(llm) = &args.llm else { bail!("--llm is needed") };
+    let model = LlmShape::load(llm)?;
     let html = args.html.as_deref().map(OutputFile::create).transpose()?;
     let outcome = match args.machine {
         Kind::Librapim => librapim(args, &model, &requests, rules, kv_bytes)?,
@@ -181,8 +196,13 @@ fn entry(
     Ok(Entry { name, kv: machine.kv(), summary, served: outcome.served })
 }
 
+/// The modes that are asked for.
+pub fn modes(args: &Args) -> Vec<Mode> {
+    if args.modes.is_empty() { vec![Mode::DexDbo] } else { args.modes.clone() }
+}
+
 /// Tokens of all requests: prompts, and what is generated. Progress is counted in them, which take about the same time each; requests end late and together.
-fn tokens(requests: &[Request]) -> u64 {
+pub fn tokens(requests: &[Request]) -> u64 {
     requests.iter().map(|request| u64::from(request.input + request.output)).sum()
 }
 
@@ -196,7 +216,7 @@ fn librapim(
     let longest = requests.iter().map(Request::most_kv_tokens).max().unwrap_or(1);
     let contexts = if args.chips.is_measured() { measured_contexts(longest)? } else { Vec::new() };
     let (chips, kv) = args.chips.chips(shape, Some(kv_bytes), contexts)?;
-    let modes = if args.modes.is_empty() { vec![Mode::DexDbo] } else { args.modes.clone() };
+    let modes = modes(args);
     let progress = Progress::new(modes.len() as u64 * tokens(requests), "tokens");
     let mut entries = Vec::new();
     for (index, mode) in modes.into_iter().enumerate() {
@@ -331,7 +351,7 @@ pub fn title(outcome: &Outcome) -> String {
     )
 }
 
-fn print(outcome: &Outcome) {
+pub fn print(outcome: &Outcome) {
     say!("{}\n", title(outcome));
     let line = |cells: &[String]| {
         let rest: Vec<String> = cells[1..]
