@@ -15,8 +15,8 @@ use crate::step::{Chunk, KvMemory, StepCost, StepTimes, Use, tokens_of};
 use ndp_config::LlmShape;
 use ndp_energy::Energy;
 use ndp_offloading::npu::NpuTimes;
-use ndp_offloading::step::{Job, Layout};
-use ndp_offloading::timeline::{Device, Event, Timeline, Work};
+use ndp_offloading::step::Job;
+use ndp_offloading::timeline::{Device, Event, Work};
 use ndp_offloading::work::Matrix;
 use ndp_offloading::{
     AnalyticTimes, Batch, DeviceTimes, Hardware, Mode, Model, Picos, Planner, Request, Rule, Step, StepCosts,
@@ -140,31 +140,16 @@ impl<'a> LibraPimSteps<'a> {
             start: Picos::ZERO,
             end: span,
         };
-        Step {
-            jobs: vec![
-                (matrix(Work::Qkv, tokens), layers),
-                (matrix(Work::Projection, tokens), layers),
-                (matrix(Work::Ffn, tokens), layers),
-                (Job::Attention { device: Device::Npu, contexts }, layers),
-                (matrix(Work::Head, count), u64::from(count > 0)),
-            ],
-            timeline: Timeline { span, events: vec![event] },
-            npu_macs: macs,
-            ..self.idle(span)
-        }
-    }
-
-    /// Nothing, for so long.
-    fn idle(&self, span: Picos) -> Step {
-        Step {
-            mode: self.mode,
-            layout: Layout::OneGroup,
-            choice: None,
-            npu_macs: 0,
-            pim_macs: 0,
-            jobs: Vec::new(),
-            timeline: Timeline { span, events: Vec::new() },
-        }
+        let jobs = vec![
+            (matrix(Work::Qkv, tokens), layers),
+            (matrix(Work::Projection, tokens), layers),
+            (matrix(Work::Ffn, tokens), layers),
+            (Job::Attention { device: Device::Npu, contexts }, layers),
+            (matrix(Work::Head, count), u64::from(count > 0)),
+        ];
+        let mut step = Step { npu_macs: macs, ..Step::alone(self.mode, span, jobs) };
+        step.timeline.events.push(event);
+        step
     }
 
     /// Micro-batches that go through all stages; `tokens` and `logits` of each are what its vectors and logits are. Prompts find the pipeline empty.
@@ -198,7 +183,7 @@ impl<'a> LibraPimSteps<'a> {
             }
         }
         let waits = Picos(cost.ns.saturating_mul(1000)).saturating_sub(worked);
-        energy += self.costs.of(&self.idle(waits)).total;
+        energy += self.costs.of(&Step::alone(self.mode, waits, Vec::new())).total;
         cost.energy = Some(energy * u64::from(self.parallel.chips()));
         cost
     }

@@ -8,8 +8,8 @@
 //! as the longest micro-batch does, logits included. Token after token the pipeline stays full: a step takes `pp` stage times, whatever the number
 //! of micro-batches is. Prompts find it empty: `pp + micro-batches - 1` stage times. Between stages go vectors of the hidden state, FP16.
 
-use crate::error::{ServingError, in_range};
-use ndp_offloading::Model;
+use crate::error::ServingError;
+use ndp_offloading::{Model, in_range};
 use serde::Serialize;
 
 /// How many chips, and what joins them.
@@ -41,7 +41,7 @@ impl Parallel {
     /// What a chip has of the model: parts of the layers of its stage.
     ///
     /// # Errors
-    /// [`ServingError::Range`], [`ServingError::Number`], and [`ServingError::Divided`] for a model that `tp` does not divide.
+    /// [`ServingError::Offload`], [`ServingError::Number`], and [`ServingError::Divided`] for a model that `tp` does not divide.
     pub fn part(&self, model: &Model) -> Result<Model, ServingError> {
         in_range("tp", self.tp.into(), 1, 1024)?;
         in_range("pp", self.pp.into(), 1, model.layers.into())?;

@@ -10,7 +10,7 @@
 //!    while somebody gives way: who did is the first of all that wait, and lacks a block still.
 //! 3. The iteration: the admitted prompts are prefilled whole, all others generate a token. Both yield their token at its end.
 //!
-//! **Chunked prefill** (Sarathi, OSDI 2024), if `prefill_chunk` is given: prompts of an iteration have at most so many tokens in all. What is begun goes
+//! **Chunked prefill** (Sarathi-Serve, OSDI 2024), if `prefill_chunk` is given: prompts of an iteration have at most so many tokens in all. What is begun goes
 //! on first, then others are admitted while there is a token left; a prompt that is longer is cut, and yields its token when its last part is done. Its
 //! blocks are those of the whole prompt from the beginning, so room for K and V is as without chunks.
 //!
@@ -18,10 +18,11 @@
 //! earliest one gives way to nobody: everything ends. A request that has no room even alone is refused before anything runs.
 
 use crate::blocks::BlockPool;
-use crate::error::{ServingError, in_range};
+use crate::error::ServingError;
 use crate::request::Request;
 use crate::step::{Chunk, StepTimes, Use, tokens_of};
 use ndp_energy::Energy;
+use ndp_offloading::{OffloadError, in_range};
 use serde::Serialize;
 use std::collections::VecDeque;
 
@@ -45,7 +46,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    fn check(&self) -> Result<(), ServingError> {
+    fn check(&self) -> Result<(), OffloadError> {
         in_range("max batch", self.max_batch.into(), 1, 1 << 16)?;
         in_range("block", self.block_tokens.into(), 1, 1 << 20)?;
         in_range("max prefill", self.max_prefill.into(), 1, 1 << 20)?;
@@ -163,7 +164,7 @@ impl Active {
 /// Serves all requests, whatever order they are given in. `observe` is told each iteration.
 ///
 /// # Errors
-/// [`ServingError::NeverFits`], [`ServingError::Range`], [`ServingError::NoRequests`], and what the machine refuses.
+/// [`ServingError::NeverFits`], [`ServingError::Offload`], [`ServingError::NoRequests`], and what the machine refuses.
 pub fn serve(
     requests: &[Request],
     rules: &Rules,
