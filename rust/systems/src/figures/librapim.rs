@@ -180,7 +180,8 @@ fn sides_that_gain(study: &Study<'_>, batch: u32) -> Value {
 /// Energy of a system over that of NeuPIMs, memory and NPU, mean over sequences at batch 128.
 fn energy(study: &Study<'_>, mode: Mode) -> Value {
     let (hardware, model) = (hardware(study.assumptions()), model(LLAMA)?);
-    let (memory, npu) = (HbmConstants::preset("hbm2-8gb")?, NpuConstants::preset("npu-65tflops")?);
+    let (mut memory, npu) = (HbmConstants::preset("hbm2-8gb")?, NpuConstants::preset("npu-65tflops")?);
+    memory.pj_per_bit.broadcast.value = study.assumptions().get(Key::PimBroadcast);
     let costs = StepCosts::new(&model, &hardware, &memory, &npu);
     let joules = |mode, sequence| -> Value {
         let [three, four] =
@@ -308,7 +309,7 @@ fn of_cells(um2: f64) -> f64 {
     100.0 * um2 * (paper / report).powi(2) / cells_um2
 }
 
-const DECODER: &str = "the RTL's decoder has 64 columns to select from an address that is there, and no predecoder, no drivers of lines across a bank, \
+const DECODER: &str = "the RTL's decoder has 32 columns to select from an address that is there, and no predecoder, no drivers of lines across a bank, \
     which need large transistors; a share of the bank's cells alone, which are about half of a bank";
 
 const FLIP_FLOPS: &str = "256 flip-flops of a cell library in place of sense amplifiers that fit the pitch of the I/O lines: 0.5 um2 each at 7 nm; \
@@ -617,6 +618,11 @@ mod tests {
         let tool = Hardware::default();
         assert_eq!(stated.bus_bytes_per_second(true), tool.bus_bytes_per_second(true));
         assert_eq!(Hardware { baselines: tool.baselines, ..stated }, tool);
+        let constants = HbmConstants::preset("hbm2-8gb").unwrap();
+        assert_eq!(
+            Assumptions::preset("stated").unwrap().get(Key::PimBroadcast),
+            constants.pj_per_bit.broadcast.value
+        );
     }
 
     #[test]
@@ -639,6 +645,8 @@ mod tests {
         let row = |item| row(Paper::LibraPim, found(item), &Designs::default()).unwrap();
         let k = row("K of GPT3's FFN, FLOPs of a request over d_model d_ff");
         assert!(!k.agrees() && k.cause.contains("contradicts itself"), "{k:?}");
+        let energy = row("LibraPIM's energy over NeuPIMs', Llama3-70B, 128 requests, mean");
+        assert!(energy.cause.starts_with("Agrees with pim_broadcast = "), "{energy:?}");
         let large = row("NPU+AiM's NPU active, GPT3-175B, 384 requests of 4096 tokens, 10 to 20");
         assert!(large.cause.starts_with("Agrees with pim_issue = 1."), "{large:?}");
     }

@@ -7,9 +7,12 @@ use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::EnergyConstants;
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_offloading::Mode;
-use ndp_serving::{HermesSteps, KvMemory, Request, Rules, Served, StepTimes, Summary, request, serve};
+use ndp_serving::{
+    HermesSteps, Iteration, KvMemory, Request, Rules, Served, StepTimes, Summary, request, serve,
+};
 use ndp_systems::{Assumptions, DimmModel, Machine, Policy, RunCosts};
 use serde::Serialize;
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// Longest trace.
@@ -189,9 +192,10 @@ fn entry(
     requests: &[Request],
     rules: &Rules,
     machine: &mut dyn StepTimes,
-    done: &dyn Fn(u64),
+    shown: &mut Shown,
 ) -> Result<Entry> {
-    let outcome = serve(requests, rules, machine, &mut |iteration| done(iteration.done))?;
+    shown.begin();
+    let outcome = serve(requests, rules, machine, &mut |iteration| shown.iterated(iteration))?;
     let summary = Summary::of(&outcome, machine);
     Ok(Entry { name, kv: machine.kv(), summary, served: outcome.served })
 }
@@ -201,9 +205,44 @@ pub fn modes(args: &Args) -> Vec<Mode> {
     if args.modes.is_empty() { vec![Mode::DexDbo] } else { args.modes.clone() }
 }
 
-/// Tokens of all requests: prompts, and what is generated. Progress is counted in them, which take about the same time each; requests end late and together.
-pub fn tokens(requests: &[Request]) -> u64 {
-    requests.iter().map(|request| u64::from(request.input + request.output)).sum()
+/// Progress in tokens of all machines: prompts, and what is generated. Requests end late and together, and would not do. The first step of a number of requests may
+/// take a machine longer than thousands of others (a cycle model runs then), so the measurement of the speed begins anew behind it.
+pub struct Shown {
+    progress: Progress,
+    of_one: u64,
+    total: u64,
+    /// Tokens of machines before this one.
+    before: u64,
+    /// Tokens until the measurement began.
+    begun: u64,
+    /// Numbers of requests that there have been.
+    sizes: HashSet<usize>,
+}
+
+impl Shown {
+    /// So many machines serve these requests.
+    pub fn new(requests: &[Request], machines: usize) -> Self {
+        let of_one = requests.iter().map(|request| u64::from(request.input + request.output)).sum();
+        let total = of_one * machines as u64;
+        let progress = Progress::new(total, "tokens");
+        Self { progress, of_one, total, before: 0, begun: 0, sizes: HashSet::new() }
+    }
+
+    /// The next machine begins.
+    pub fn begin(&mut self) {
+        self.before += if self.sizes.is_empty() { 0 } else { self.of_one };
+        self.sizes.clear();
+    }
+
+    /// An iteration is done.
+    pub fn iterated(&mut self, one: &Iteration<'_>) {
+        let done = self.before + one.done;
+        if self.sizes.insert(one.decoded.len()) {
+            self.begun = done;
+            self.progress = Progress::new(self.total.saturating_sub(done), "tokens");
+        }
+        self.progress.set(done - self.begun);
+    }
 }
 
 fn librapim(
@@ -217,14 +256,13 @@ fn librapim(
     let contexts = if args.chips.is_measured() { measured_contexts(longest)? } else { Vec::new() };
     let (chips, kv) = args.chips.chips(shape, Some(kv_bytes), contexts)?;
     let modes = modes(args);
-    let progress = Progress::new(modes.len() as u64 * tokens(requests), "tokens");
+    let mut shown = Shown::new(requests, modes.len());
     let mut entries = Vec::new();
-    for (index, mode) in modes.into_iter().enumerate() {
+    for mode in modes {
         let mut machine = chips.serving(mode, kv)?;
-        let done = |count| progress.set(index as u64 * tokens(requests) + count);
-        entries.push(entry(mode.name(), requests, &rules, &mut machine, &done)?);
+        entries.push(entry(mode.name(), requests, &rules, &mut machine, &mut shown)?);
     }
-    drop(progress);
+    drop(shown);
     let parallel = chips.parallel;
     let on = match parallel.chips() {
         1 => "one NPU with HBM-PIM".to_owned(),
@@ -252,9 +290,9 @@ fn hermes(
     let dimms = DimmModel::new(&design);
     let machine = Machine { system: &system, assumptions: &assumptions, dimms: &dimms };
     let policies = if args.policies.is_empty() { vec![Policy::Hermes] } else { args.policies.clone() };
-    let progress = Progress::new(policies.len() as u64 * tokens(requests), "tokens");
+    let mut shown = Shown::new(requests, policies.len());
     let (mut entries, mut refused) = (Vec::new(), Vec::new());
-    for (index, policy) in policies.into_iter().enumerate() {
+    for policy in policies {
         let name = policy.name();
         let mut steps = match HermesSteps::new(machine, policy, &model, &costs, kv_bytes) {
             Ok(steps) => steps,
@@ -263,10 +301,9 @@ fn hermes(
                 continue;
             }
         };
-        let done = |count| progress.set(index as u64 * tokens(requests) + count);
-        entries.push(entry(name, requests, &rules, &mut steps, &done)?);
+        entries.push(entry(name, requests, &rules, &mut steps, &mut shown)?);
     }
-    drop(progress);
+    drop(shown);
     if let Some(Refusal { name, reason }) = refused.first().filter(|_| entries.is_empty()) {
         bail!("{name} does not serve {} on '{}': {reason}", model.name(), system.name());
     }

@@ -4,12 +4,11 @@
 //! models. The first two have to agree in every iteration, to the clock; the third is compared.
 
 use super::machine::{Chips, measured_contexts};
-use super::run::{self, Args, Entry, Outcome};
+use super::run::{self, Args, Entry, Outcome, Shown};
 use crate::tools::{load_model, workspace_path};
 use anyhow::{Context, Result, ensure};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
-use ndp_files::Progress;
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate_tokens};
 use ndp_offloading::Mode;
 use ndp_pim::{Arrangement, Offloading, PimError, Pins, Prompt, Text, groups_of, sizes_of};
@@ -69,7 +68,7 @@ impl Job<'_> {
         mode: Mode,
         channels: Vec<P>,
         alone: &[Text],
-        done: &dyn Fn(u64),
+        mut shown: Option<&mut Shown>,
     ) -> Result<(Entry, Asked)> {
         let Self { model, chips, requests, prompts, rules, kv_bytes } = *self;
         let offloading = if mode.offloads() { Offloading::Live(chips.rule) } else { Offloading::None };
@@ -86,7 +85,9 @@ impl Job<'_> {
         let mut asked = Vec::new();
         let outcome = serve(requests, &rules, &mut machine, &mut |one| {
             asked.push((one.prefilled.to_vec(), one.decoded.to_vec(), one.end_ns - one.start_ns));
-            done(one.done);
+            if let Some(shown) = &mut shown {
+                shown.iterated(one);
+            }
         })
         .map_err(pim)?;
         for (number, (found, expected)) in machine.session().texts().zip(alone).enumerate() {
@@ -136,18 +137,18 @@ pub fn run(args: &Args, requests: &[Request], rules: Rules, kv_bytes: Option<u64
     let prompts = texts::prompts(requests, SAMPLER.0, SAMPLER.1);
     let alone = alone(&model, &prompts)?;
     let job = Job { model: &model, chips: &chips, requests, prompts: &prompts, rules, kv_bytes };
-    let of_all = run::tokens(requests);
-    let progress = Progress::new(modes.len() as u64 * of_all, "tokens");
+    let mut shown = Shown::new(requests, modes.len());
     let (mut entries, mut served) = (Vec::new(), Vec::new());
-    for (index, &mode) in modes.iter().enumerate() {
+    for mode in modes {
         let config = memory(&chips, mode);
         let rtl = (0..config.channels()).map(|_| Lockstep::open(&config, &OpenOptions::default()));
-        let done = |count| progress.set(index as u64 * of_all + count);
-        let (entry, asked) =
-            job.serve(mode, rtl.collect::<Result<Vec<_>, _>>()?, &alone, &done).context(mode.name())?;
+        shown.begin();
+        let (entry, asked) = job
+            .serve(mode, rtl.collect::<Result<Vec<_>, _>>()?, &alone, Some(&mut shown))
+            .context(mode.name())?;
         let models = (0..config.channels()).map(|_| PseudoChannel::new(&config));
         let (_, expected) =
-            job.serve(mode, models.collect::<Result<Vec<_>, _>>()?, &alone, &|_| ()).context(mode.name())?;
+            job.serve(mode, models.collect::<Result<Vec<_>, _>>()?, &alone, None).context(mode.name())?;
         let differs = asked.iter().zip(&expected).position(|(one, other)| one != other);
         ensure!(
             differs.is_none() && asked.len() == expected.len(),
@@ -170,7 +171,7 @@ pub fn run(args: &Args, requests: &[Request], rules: Rules, kv_bytes: Option<u64
         entries.push(entry);
         served.push(Served { mode: mode.name(), iterations });
     }
-    drop(progress);
+    drop(shown);
     let outcome = Outcome {
         command: "serve",
         machine: super::machine::Kind::Librapim,
