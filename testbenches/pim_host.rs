@@ -255,7 +255,7 @@ fn iterations<P: Pins>(
     let request = |arrival_ns, input, output| Request { arrival_ns, input, output };
     let requests = [request(0, 2, 3), request(0, 3, 2), request(120_000, 2, 2)];
     let prompts = texts::prompts(&requests, 60, 1);
-    // Room for eight tokens: the second request gives way.
+    // Room for eight tokens: the third request waits for it.
     let rules = Rules { max_batch: 3, block_tokens: 1, max_prefill: 64, prefill_chunk: Some(3) };
     let bytes = 8 * sizes_of(&model).kv_bytes(1) * model.layers.len() as u64;
     let offloading = if mode.offloads() { Offloading::Live(Rule::Slot) } else { Offloading::None };
