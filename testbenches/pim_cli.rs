@@ -350,8 +350,9 @@ fn requests_are_served_in_rtl_with_the_texts_of_the_software() -> Outcome {
     assert_eq!((iterations.len(), number(&served["entries"][0], "tokens")?), (2, 3));
     for one in iterations {
         let (ns, model) = (number(one, "ns")? as f64, number(one, "model_ns")? as f64);
-        // The time model leaves out refresh, the first row of each matrix, and the writing of keys and values.
-        assert!((0.5..1.0).contains(&(model / ns)), "{one}");
+        // The time model leaves out refresh, the first row of each matrix, and the writing of keys and values; the host reads weights for each prompt.
+        let is_prompt = one["prompts"] != Value::Array(Vec::new());
+        assert!((if is_prompt { 0.4 } else { 0.8 }..1.0).contains(&(model / ns)), "{one}");
     }
     refused(&format!("serve {path} {options} --tp 2"), "one chip")?;
     refused(

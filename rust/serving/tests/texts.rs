@@ -89,13 +89,14 @@ fn served_texts_are_those_of_each_prompt_by_itself() {
         assert_eq!(outcome.busy_ns, asked.iter().map(|(.., ns)| ns).sum::<u64>());
         let is_cut = |one: &Chunk| !one.yields;
         assert_eq!(asked.iter().any(|(prompts, ..)| prompts.iter().any(is_cut)), rules == cut);
-        println!("{}: {} iterations, {} ns", mode.name(), outcome.iterations, outcome.busy_ns);
-        compare(&model, mode, &asked);
+        if !mode.offloads() {
+            the_time_model_is_near(&model, mode, &asked);
+        }
     }
 }
 
-/// What the time model says of the same iterations.
-fn compare(model: &Model, mode: Mode, asked: &Asked) {
+/// The time model leaves out refresh, the first row of each matrix, and new keys and values; here that is less than an eighth of an iteration.
+fn the_time_model_is_near(model: &Model, mode: Mode, asked: &Asked) {
     let config = memory(mode);
     let hardware = Hardware::preset("librapim-small-npu").unwrap().on(&config);
     let sizes = sizes_of(model);
@@ -122,12 +123,7 @@ fn compare(model: &Model, mode: Mode, asked: &Asked) {
     )
     .unwrap();
     for (prompts, tokens, ns) in asked {
-        let said = steps.step(prompts, tokens).unwrap().ns;
-        let contexts: Vec<u32> = tokens.iter().map(Chunk::context).collect();
-        println!(
-            "{:?} {contexts:?}: {ns}, model {said}, {:.3}",
-            prompts.iter().map(|p| (p.history, p.tokens)).collect::<Vec<_>>(),
-            said as f64 / *ns as f64
-        );
+        let ratio = steps.step(prompts, tokens).unwrap().ns as f64 / *ns as f64;
+        assert!((0.875..1.0).contains(&ratio), "{prompts:?} {tokens:?}: {ratio}");
     }
 }

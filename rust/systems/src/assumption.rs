@@ -153,8 +153,8 @@ keys! {
     AttAccFfn "attacc_ffn" = 1.0 in 0.01, 1.0 "of the peak";
     /// Share of the reads that NeuPIMs does while its banks compute.
     NeuPimsOverlap "neupims_overlap" = 1.0 in 0.0, 1.0 "of the reads";
-    /// Energy of a bit on its way from the global buffer to all banks, which each MAC takes: that of the constants of energy, where it is a guess.
-    PimBroadcast "pim_broadcast" = 2.24 in 0.5, 21.08 "pJ/bit";
+    /// Least part of a step that FFNs have to take off to move to LibraPIM's banks: algorithm 1 moves them for any gain.
+    FfnGain "ffn_gain" = 0.0 in 0.0, 0.01 "of the step";
 }
 
 /// A named set of assumptions.
