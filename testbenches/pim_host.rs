@@ -242,12 +242,15 @@ fn four_channels_in_rtl_share_the_work() -> Outcome {
     Ok(())
 }
 
-/// Requests that come and go, a prompt that is cut, one that gives way: what each iteration takes with these channels.
+/// Prompts and tokens of an iteration, and its nanoseconds.
+type Asked = (Vec<Chunk>, Vec<Chunk>, u64);
+
+/// Requests that come and go, a prompt that is cut, one that waits for room: what each iteration takes with these channels.
 fn iterations<P: Pins>(
     mode: Mode,
     hardware: &str,
     channels: impl Fn(&HbmConfig) -> Result<Vec<P>, Box<dyn Error>>,
-) -> Result<Vec<(Vec<Chunk>, Vec<Chunk>, u64)>, Box<dyn Error>> {
+) -> Result<Vec<Asked>, Box<dyn Error>> {
     let sliced = HbmConfig::preset("librapim-small")?;
     let config = if mode.sliced() { sliced } else { sliced.unsliced() };
     let model = Model::load(Path::new("golden/model"))?;
