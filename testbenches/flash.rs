@@ -417,7 +417,7 @@ impl Places for Tiers {
     }
 
     fn resident(&self, _: u32, neuron: u32) -> Option<bool> {
-        Some(neuron % 3 > 0)
+        Some(!neuron.is_multiple_of(3))
     }
 }
 

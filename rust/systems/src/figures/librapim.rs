@@ -199,7 +199,8 @@ fn step_energy(
     let (memory, npu) = (HbmConstants::preset("hbm2-8gb")?, NpuConstants::preset("npu-65tflops")?);
     let costs = StepCosts::new(&model, &hardware, &memory, &npu);
     let least_gain = study.assumptions().get(Key::FfnGain);
-    let [three, four] = steps(&hardware, mode, &model, batch, sequence, least_gain)?.map(|step| costs.of(&step).total);
+    let [three, four] =
+        steps(&hardware, mode, &model, batch, sequence, least_gain)?.map(|step| costs.of(&step).total);
     let more = u128::from(model.layers) - 3;
     let all = |three: u128, four: u128| three + more * (four - three);
     Ok(Energy {
