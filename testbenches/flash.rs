@@ -6,7 +6,7 @@ use ndp_config::{BlockKind, DesignConfig, Ssd, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
 use ndp_sim::core::Backend;
 use ndp_sim::error::SimError;
-use ndp_sim::gemv::GemvOptions;
+use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
     ActivitySource, Device, Event, Fault, FlashOptions, LinkOptions, LivePredictor, Load, Place, Places,
     PredictedSoftware, Setup, StaticPlaces, SystemBackend, SystemFigures, SystemOptions,
@@ -20,6 +20,8 @@ use std::path::Path;
 type Outcome = Result<(), Box<dyn Error>>;
 
 const PROMPT: &str = "Elizabeth was";
+
+const SMALL: &str = include_str!("../rust/contract/config/presets/systems/small.toml");
 
 fn model(path: &str) -> Result<Model, Box<dyn Error>> {
     Ok(Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join(path))?)
@@ -71,6 +73,14 @@ impl Case {
     }
 
     fn open(&self, model: &Model) -> Result<SystemBackend<StaticPlaces>, Box<dyn Error>> {
+        self.open_with(&self.options(model)?, model)
+    }
+
+    fn open_with(
+        &self,
+        options: &SystemOptions,
+        model: &Model,
+    ) -> Result<SystemBackend<StaticPlaces>, Box<dyn Error>> {
         let unit = GemvOptions {
             predict: true,
             log_instructions: true,
@@ -80,7 +90,7 @@ impl Case {
         };
         let config = DesignConfig::preset("tiny")?;
         let places = StaticPlaces::new(self.dimms, 20, 7);
-        let system = SystemBackend::open(&config, &unit, &self.options(model)?, places, model)?;
+        let system = SystemBackend::open(&config, &unit, options, places, model)?;
         if self.linked {
             return Ok(system.with_links(&LinkOptions { seed: 5, ..LinkOptions::default() })?);
         }
@@ -127,10 +137,19 @@ fn accounts_agree(figures: &SystemFigures, events: &[Event]) -> Outcome {
     assert_eq!(writes().map(|event| event.end_ns - event.begin_ns).sum::<u64>(), flash.port_cycles);
     for write in writes() {
         let same = |event: &&Event| (event.position, event.layer) == (write.position, write.layer);
-        let read = reads().find(same).ok_or("nothing was read")?;
-        assert!(read.end_ns <= write.begin_ns);
-        let (place, layer) = (write.place, events.iter().filter(|event| event.place == write.place));
-        for event in layer.filter(|event| event.program.is_some()) {
+        // No more has been written by any time than the SSD had read: all bundles of a layer take as many bytes of a channel.
+        let over = |event: &&Event| same(event) && event.what == "bundles" && event.access.is_some();
+        let written = |by: u64| -> u64 {
+            events.iter().filter(over).filter(|event| event.begin_ns <= by).map(|event| event.bytes).sum()
+        };
+        let read = |by: u64| -> u64 {
+            reads().filter(same).filter(|event| event.end_ns <= by).map(|event| event.bytes).sum()
+        };
+        let now = write.begin_ns;
+        assert!(written(now) * read(u64::MAX) <= read(now) * written(u64::MAX), "{write:?}");
+        let place = write.place;
+        let others = events.iter().filter(|event| event.place == place && *event != write);
+        for event in others.filter(|event| event.program.is_some() || event.what == "bundles") {
             let in_turn = event.end_ns <= write.begin_ns || write.end_ns <= event.begin_ns;
             assert!(in_turn, "{place} computes while it is written to: {event:?} {write:?}");
         }
@@ -163,6 +182,59 @@ fn a_text_is_the_same_with_half_of_the_neurons_in_memory() -> Outcome {
             }
             assert!(runs[0] == runs[1], "the number of threads shows");
         }
+    }
+    Ok(())
+}
+
+#[test]
+fn an_mlp_that_exceeds_its_slots_is_computed_in_rounds() -> Outcome {
+    for path in ["golden/model", "golden/model-llama"] {
+        for weights in [WeightFormat::Fp16, WeightFormat::Int8] {
+            let (model, _) = model(path)?.quantised(weights)?;
+            let expected =
+                generate(&model, &mut SoftwareBackend::new(), PROMPT.as_bytes(), &text(5), |_| {})?;
+            for (percent, dimms, merge) in
+                [(2, 2, MergeFormat::Exact), (1, 1, MergeFormat::Exact), (2, 3, MergeFormat::Fp16)]
+            {
+                let case = Case { percent, dimms, tokens: 5, ..CASE };
+                let options = SystemOptions { merge, ..case.options(&model)? };
+                let (found, figures, events) = case.complete(case.open_with(&options, &model)?, &model)?;
+                if merge == MergeFormat::Exact {
+                    let same = (&found.text, &found.logits_digests);
+                    assert_eq!(
+                        same,
+                        (&expected.text, &expected.logits_digests),
+                        "{path} {weights} {percent}"
+                    );
+                }
+                let flash = figures.flash.ok_or("no figures of the SSD")?;
+                let (rounds, mlps) = (flash.sum(|token| token.further_rounds), 4 * flash.tokens.len() as u64);
+                assert!(rounds > mlps / 2, "{rounds} further rounds of {mlps} MLPs");
+                // Nothing is read that has a slot when the token begins, and nothing twice.
+                assert!(flash.tokens.iter().all(|token| token.loaded <= token.needed), "{flash:?}");
+                // A round's sums are over before bundles come into the slots of its neurons.
+                let waits = events
+                    .iter()
+                    .filter(|event| event.place == Place::Ssd && event.asked_ns < event.begin_ns);
+                assert!(waits.count() > 0, "no round has been read behind another one");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn rounds_take_the_cycles_of_rtl() -> Outcome {
+    for (path, linked) in [("golden/model", true), ("golden/model-llama", false)] {
+        let model = model(path)?;
+        let expected = generate(&model, &mut SoftwareBackend::new(), PROMPT.as_bytes(), &text(2), |_| {})?;
+        let case = Case { linked, tokens: 2, percent: 2, ..CASE };
+        let (rtl, modelled) = (Case { backend: Backend::Rtl, ..case }.run(&model)?, case.run(&model)?);
+        for (found, ..) in [&rtl, &modelled] {
+            assert_eq!((&found.text, &found.logits_digests), (&expected.text, &expected.logits_digests));
+        }
+        assert_eq!((&rtl.1, &rtl.2), (&modelled.1, &modelled.2));
+        assert!(rtl.1.flash.is_some_and(|flash| flash.sum(|token| token.further_rounds) > 2));
     }
     Ok(())
 }
@@ -248,6 +320,26 @@ fn predicted_neurons_are_read_before_they_are_computed() -> Outcome {
 }
 
 #[test]
+fn bundles_are_written_while_the_ssd_reads_the_next_ones() -> Outcome {
+    let model = model("golden/model")?;
+    // Bundles of 768 bytes arrive one by one at 1 GB/s, long after the projection has begun.
+    let slow = "name = \"slow\"\nbandwidth_gbps = 0.1\nlatency_us = 20.0\nstream_gbps = 1.0\nthreads = 16\nqueue_depth = 4\n";
+    let options = CASE.options(&model)?;
+    let options = SystemOptions { system: options.system.with_ssd(Ssd::from_toml(slow)?), ..options };
+    let (_, figures, events) = CASE.complete(CASE.open_with(&options, &model)?, &model)?;
+    let mut overlaps = 0;
+    for write in
+        events.iter().filter(|event| event.what == "bundles" && matches!(event.place, Place::Dimm(_)))
+    {
+        let reads = |event: &&Event| event.place == Place::Ssd && event.layer == write.layer;
+        let own = events.iter().filter(reads).filter(|event| event.position == write.position);
+        overlaps += own.filter(|read| read.begin_ns < write.end_ns && write.begin_ns < read.end_ns).count();
+    }
+    assert!(overlaps > 5 * 4 * figures.tokens.len(), "{overlaps}");
+    Ok(())
+}
+
+#[test]
 fn what_the_ssd_takes_may_hide_behind_the_projection() -> Outcome {
     let model = model("golden/model")?;
     let ns = |ssd| -> Result<(u64, u64), Box<dyn Error>> {
@@ -266,8 +358,8 @@ fn what_the_ssd_takes_may_hide_behind_the_projection() -> Outcome {
 #[test]
 fn a_wrong_bit_in_a_bundle_ends_the_generation() -> Outcome {
     let model = model("golden/model")?;
-    for backend in [Backend::Cycles, Backend::Rtl] {
-        let case = Case { backend, tokens: 2, ..CASE };
+    for (backend, percent) in [(Backend::Cycles, 50), (Backend::Cycles, 2), (Backend::Rtl, 50)] {
+        let case = Case { backend, percent, tokens: 2, ..CASE };
         let mut system = case.open(&model)?.with_fault(Fault::Bundles);
         let generation = generate(&model, &mut system, PROMPT.as_bytes(), &text(case.tokens), |_| {});
         let Err(ModelError::Backend { source, .. }) = generation else {
@@ -300,8 +392,6 @@ fn what_cannot_be_is_refused() -> Outcome {
     assert!(causal.contains("the activity is causal") && causal.contains("oracle or predicted"), "{causal}");
     let policy = refused(CASE, true)?;
     assert!(policy.contains("moves neurons") && policy.contains("random or partition"), "{policy}");
-    let few = refused(Case { percent: 2, ..CASE }, false)?;
-    assert!(few.contains("MLP of layer 0, DIMM 0") && few.contains("no more than 10"), "{few}");
     Ok(())
 }
 
@@ -316,6 +406,106 @@ impl Places for Learners {
     fn learns(&self) -> bool {
         true
     }
+}
+
+/// Dealt out at random, with two of three neurons of an MLP in the DIMMs at first.
+struct Tiers(StaticPlaces);
+
+impl Places for Tiers {
+    fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device {
+        self.0.device(layer, kind, neuron)
+    }
+
+    fn resident(&self, _: u32, neuron: u32) -> Option<bool> {
+        Some(!neuron.is_multiple_of(3))
+    }
+}
+
+#[test]
+fn a_placement_says_what_is_in_the_dimms_at_first() -> Outcome {
+    let model = model("golden/model")?;
+    let (config, unit, shape) =
+        (DesignConfig::preset("tiny")?, GemvOptions::default(), shape_of(&model.config));
+    let unit = GemvOptions { backend: Backend::Cycles, ..unit };
+    let places = || Tiers(StaticPlaces::new(2, 20, 7));
+    // Slots for a tenth of the neurons are fewer than the placement has residents.
+    let case = Case { percent: 10, ..CASE };
+    let options = case.options(&model)?;
+    let mut activities: Vec<Activity> = Vec::new();
+    let system = SystemBackend::open(&config, &unit, &options, places(), &model)?;
+    let mut system = Capture::new(system, shape.clone(), |activity| {
+        activities.push(activity.clone());
+        Ok(())
+    });
+    let found = generate(&model, &mut system, PROMPT.as_bytes(), &text(3), |_| {})?;
+    let flash = system.into_inner().figures().flash.clone().ok_or("no figures of the SSD")?;
+    let expected = generate(&model, &mut SoftwareBackend::new(), PROMPT.as_bytes(), &text(3), |_| {})?;
+    assert_eq!((&found.text, &found.logits_digests), (&expected.text, &expected.logits_digests));
+    // Two thirds of what is not on the GPU, which has a fifth.
+    assert!(flash.resident_share() > 0.5, "{flash:?}");
+    let first = flash.tokens[0];
+    let (mut needed, mut loaded) = (0, 0);
+    for layer in 0..4 {
+        let bits = activities[first.position].block(&shape, BlockKind::Mlp.block(layer));
+        for neuron in (0..768).filter(|n| bits[*n as usize / 64] >> (n % 64) & 1 == 1) {
+            let cold = places().device(layer, BlockKind::Mlp, neuron) != Device::Gpu;
+            needed += u64::from(cold);
+            loaded += u64::from(cold && neuron % 3 == 0);
+        }
+    }
+    assert_eq!((first.needed, first.loaded), (needed, loaded));
+    assert!(loaded > 20, "{loaded}");
+    let without = SystemOptions { flash: None, ..options };
+    let refused = SystemBackend::open(&config, &unit, &without, places(), &model);
+    let error = refused.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains("the placement is one with neurons on an SSD"), "{error}");
+    Ok(())
+}
+
+#[test]
+fn the_tool_places_on_three_tiers_and_runs_it() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let [trace, system, placement] = ["t.trace", "s.toml", "p.json"].map(|name| dir.path().join(name));
+    let [trace, system, placement] = [&trace, &system, &placement].map(|path| path.display().to_string());
+    // Two DIMMs with room for keys and values and 1.5 MB of the model's 3.5 MB of neurons.
+    let small = SMALL.replace("capacity_gb = 32.0", "capacity_gb = 0.00075");
+    std::fs::write(&system, small)?;
+    let run = |line: String| -> Result<std::process::Output, Box<dyn Error>> {
+        let output = ndp(&line)?;
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(output)
+    };
+    run(format!(
+        "generate --config tiny --dimms 2 --backend cycles --load backdoor --tokens 8 --trace {trace}"
+    ))?;
+    let place =
+        format!("place --trace {trace} --profile --system {system} --dimms 2 --kv-tokens 1 --gpu-percent 20");
+    let refused = ndp(&place)?;
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && error.contains("do not fit 2 DIMMs"), "{error}");
+    let placed = run(format!("{place} --ssd nvme-pcie4 --out {placement} --json"))?;
+    let placed: serde_json::Value = serde_json::from_slice(&placed.stdout)?;
+    let ssd = placed["tiers"]["ssd_bytes"].as_u64().unwrap_or_default();
+    assert!(ssd > 500_000, "{placed}");
+    let generate = format!(
+        "generate --config tiny --dimms 2 --backend cycles --load backdoor --tokens 8 --activity oracle --policy partition \
+         --gpu-percent 20 --placement {placement}"
+    );
+    let output = run(format!("{generate} --flash-resident 10 --ssd nvme-pcie4 --json"))?;
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!((&report["text_identical"], &report["logits_identical"]), (&true.into(), &true.into()));
+    assert!(
+        report["flash"]["resident_share"].as_f64().is_some_and(|share| share > 0.2),
+        "{}",
+        report["flash"]
+    );
+    let refused = ndp(&generate)?;
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && error.contains("on an SSD"), "{error}");
+    let refused = ndp(&format!("{place} --ssd nvme-pcie4 --method greedy"))?;
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert!(refused.status.code() == Some(2) && error.contains("--ssd needs --method structured"), "{error}");
+    Ok(())
 }
 
 fn ndp(line: &str) -> Result<std::process::Output, Box<dyn Error>> {

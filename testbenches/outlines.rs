@@ -181,6 +181,7 @@ fn neurons_from_an_ssd_take_the_time_that_they_take_with_data() -> Outcome {
         flash,
         Case { dimms: 1, linked: false, weights: WeightFormat::Int4, ..flash },
         Case { activity: ActivitySource::Predicted, ..flash },
+        Case { flash: Some(2), ..flash },
         Case { model: "golden/model-llama", tokens: 4, ..flash },
         Case { backend: Backend::Rtl, dimms: 2, tokens: 2, ..flash },
     ] {

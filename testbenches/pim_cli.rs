@@ -335,3 +335,32 @@ fn what_cannot_be_offloaded_or_shown_is_explained() -> Outcome {
     assert!(!path.exists());
     Ok(())
 }
+
+#[test]
+fn requests_are_served_in_rtl_with_the_texts_of_the_software() -> Outcome {
+    let trace = file("few.jsonl");
+    let line = |input: u32, output: u32, ns: u32| {
+        format!("{{\"input_toks\": {input}, \"output_toks\": {output}, \"arrival_time_ns\": {ns}}}\n")
+    };
+    std::fs::write(&trace, line(2, 2, 0) + &line(3, 1, 0))?;
+    let path = trace.display();
+    let options = "--rtl --memory librapim-small --modes serial";
+    let served = json(&format!("serve {path} {options} --json"))?;
+    let iterations = served["modes"][0]["iterations"].as_array().ok_or("no iterations")?;
+    assert_eq!((iterations.len(), number(&served["entries"][0], "tokens")?), (2, 3));
+    for one in iterations {
+        let (ns, model) = (number(one, "ns")? as f64, number(one, "model_ns")? as f64);
+        // The time model leaves out refresh, the first row of each matrix, and the writing of keys and values; the host reads weights for each prompt.
+        let is_prompt = one["prompts"] != Value::Array(Vec::new());
+        assert!((if is_prompt { 0.4 } else { 0.8 }..1.0).contains(&(model / ns)), "{one}");
+    }
+    refused(&format!("serve {path} {options} --tp 2"), "one chip")?;
+    refused(
+        &format!("serve {path} --rtl --memory librapim-small --modes neupims"),
+        "mode neupims is not one of",
+    )?;
+    refused(&format!("serve {path} --rtl --machine hermes"), "--rtl needs --machine librapim")?;
+    refused(&format!("serve {path} --rtl --llm llama2-7b"), "--llm")?;
+    std::fs::remove_file(trace)?;
+    Ok(())
+}

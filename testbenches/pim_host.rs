@@ -6,14 +6,18 @@
 
 use crate::common::rtl::hbm_design;
 use ndp_config::HbmConfig;
-use ndp_dram::hbm::{HbmActivity, HbmOutputs, HbmStatistics};
+use ndp_dram::hbm::{HbmActivity, HbmOutputs, HbmStatistics, PseudoChannel};
 use ndp_model::Model;
 use ndp_numerics::{SplitMix64, dot, f16};
-use ndp_offloading::{Hardware, Pim, Rule};
+use ndp_offloading::{Hardware, Mode, Pim, Rule};
 use ndp_pim::machine::Done;
 use ndp_pim::memory::CacheShape;
 use ndp_pim::shared::Product;
-use ndp_pim::{Arrangement, Commands, Machine, Offloading, PimError, Pins, Prompt, run_arranged, run_batch};
+use ndp_pim::{
+    Arrangement, Commands, Machine, Offloading, PimError, Pins, Prompt, groups_of, run_arranged, run_batch,
+    sizes_of,
+};
+use ndp_serving::{Chunk, Iteration, Request, Rules, TextSteps, serve, texts};
 use ndp_sim::ffi::{OpenOptions, Rtl, rtl};
 use ndp_sim::hbm::{Controlled, ControlledWaves, Hosted, Lockstep, PimChannel};
 use std::error::Error;
@@ -235,6 +239,78 @@ fn four_channels_in_rtl_share_the_work() -> Outcome {
         assert_eq!(machine.channels().count(), config.channels() as usize);
     }
     assert_eq!(columns[0], columns[1]);
+    Ok(())
+}
+
+/// Prompts and tokens of an iteration, and its nanoseconds.
+type Asked = (Vec<Chunk>, Vec<Chunk>, u64);
+
+/// Requests that come and go, a prompt that is cut, one that waits for room: what each iteration takes with these channels.
+fn iterations<P: Pins>(
+    mode: Mode,
+    hardware: &str,
+    channels: impl Fn(&HbmConfig) -> Result<Vec<P>, Box<dyn Error>>,
+) -> Result<Vec<Asked>, Box<dyn Error>> {
+    let sliced = HbmConfig::preset("librapim-small")?;
+    let config = if mode.sliced() { sliced } else { sliced.unsliced() };
+    let model = Model::load(Path::new("golden/model"))?;
+    let hardware = Hardware::preset(hardware)?.on(&config);
+    let request = |arrival_ns, input, output| Request { arrival_ns, input, output };
+    let requests = [request(0, 2, 3), request(0, 3, 2), request(120_000, 2, 2)];
+    let prompts = texts::prompts(&requests, 60, 1);
+    // Room for eight tokens: the third request waits for it.
+    let rules = Rules { max_batch: 3, block_tokens: 1, max_prefill: 64, prefill_chunk: Some(3) };
+    let bytes = 8 * sizes_of(&model).kv_bytes(1) * model.layers.len() as u64;
+    let offloading = if mode.offloads() { Offloading::Live(Rule::Slot) } else { Offloading::None };
+    let arrangement = Arrangement { groups: groups_of(mode)?, offloading, record: 0..0 };
+    let mut machine = TextSteps::new(
+        &model,
+        &config,
+        &hardware,
+        &arrangement,
+        &prompts,
+        (channels(&config)?, Some(bytes)),
+    )?;
+    let mut all = Vec::new();
+    let mut keep = |one: &Iteration<'_>| {
+        all.push((one.prefilled.to_vec(), one.decoded.to_vec(), one.end_ns - one.start_ns));
+    };
+    let outcome = serve(&requests, &rules, &mut machine, &mut keep)?;
+    assert!(all.iter().any(|(prompts, ..)| prompts.iter().any(|chunk| !chunk.yields)));
+    println!(
+        "{} {:?}, {} gave way",
+        mode.name(),
+        all.iter().map(|one| one.2).collect::<Vec<_>>(),
+        outcome.preemptions
+    );
+    for (prompt, text) in prompts.iter().zip(machine.session().texts()) {
+        common::assert_text(&model, prompt, text);
+    }
+    assert_eq!(machine.session().machine().channels().map(Pins::violations).sum::<u64>(), 0);
+    Ok(all)
+}
+
+#[test]
+fn served_requests_take_the_clocks_of_the_device_model_in_rtl() -> Outcome {
+    let models = |config: &HbmConfig| -> Result<Vec<PseudoChannel>, Box<dyn Error>> {
+        (0..config.channels()).map(|_| Ok(PseudoChannel::new(config)?)).collect()
+    };
+    for (mode, hardware) in
+        [(Mode::Serial, "librapim"), (Mode::Dex, "librapim"), (Mode::DexDbo, "librapim-small-npu")]
+    {
+        let rtl = iterations(mode, hardware, |config| channels(config, config))?;
+        assert_eq!(rtl, iterations(mode, hardware, models)?, "{}", mode.name());
+    }
+    // With the controller in RTL they take other clocks, in front of either kind of channel the same.
+    let open = |rtl| {
+        move |config: &HbmConfig| -> Result<Vec<Hosted>, Box<dyn Error>> {
+            let open = |_| Ok(Hosted::open(config, rtl, ControlledWaves::default())?);
+            (0..config.channels()).map(open).collect()
+        }
+    };
+    let (mode, hardware) = (Mode::Dex, "librapim");
+    let [rtl, model] = [true, false].map(|rtl| iterations(mode, hardware, open(rtl)));
+    assert_eq!(rtl?, model?);
     Ok(())
 }
 

@@ -512,7 +512,8 @@ impl GemvUnit {
         self.alone(async |unit| unit.export_async(cols, batch).await)
     }
 
-    async fn export_async(
+    /// The same in a future.
+    pub(crate) async fn export_async(
         &mut self,
         cols: u32,
         batch: u32,

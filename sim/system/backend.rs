@@ -233,7 +233,7 @@ impl<P: Places> SystemBackend<P> {
         };
         let (cores, backdoors) = (0..dimms).map(open).collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         let merge = MergeFigures { format: options.merge, ..MergeFigures::default() };
-        let flash = options.flash.map(|_| Flash { layers: Vec::new(), known_ns: 0, idle_ns: 0 });
+        let flash = options.flash.map(|_| Flash::default());
         let figures = SystemFigures {
             dimms: vec![DimmFigures::default(); dimms],
             merge,
@@ -630,16 +630,14 @@ impl<P: Places> SystemBackend<P> {
                     ActivitySource::Oracle => active_columns(&exact, rows),
                     _ => (0..rows as u32).collect(),
                 };
-                self.bring(layer, &neurons)?;
-                self.by_neuron(op, layer, (&neurons, None), &exact)
+                self.fc1_of(op, layer, (&neurons, None), &exact)
             }
             Some(bits) => {
                 let on_cores = self.residence.low_rank().is_some();
                 let neurons: Vec<u32> =
                     if on_cores { (0..rows as u32).collect() } else { ones(&bits).collect() };
                 let predicted = on_cores.then_some(bits.as_slice());
-                self.bring(layer, &neurons)?;
-                self.by_neuron(op, layer, (&neurons, predicted), &masked(&exact, rows, &bits))
+                self.fc1_of(op, layer, (&neurons, predicted), &masked(&exact, rows, &bits))
             }
         }
     }
@@ -655,6 +653,9 @@ impl<P: Places> SystemBackend<P> {
         let open = active_columns(values, op.product().rows());
         self.open_gates = Some(open.clone());
         let exact = self.reference.linear(op);
+        if self.in_rounds() {
+            return self.wait(op, layer, &open, &exact);
+        }
         if self.cores.iter().any(|core| core.kept_outputs().is_some()) {
             return Ok(exact);
         }

@@ -343,46 +343,35 @@ impl Books {
         end
     }
 
-    /// The SSD reads chunks of so many bytes, one list of them after the other; returns when it begins and when the host has them.
-    pub fn ssd_reads(
-        &mut self,
-        (what, asked): (&'static str, u64),
-        chunks: u64,
-        chunk_bytes: u64,
-    ) -> [u64; 2] {
-        let ns = self.system.ssd().map_or(0, |ssd| ssd.read_ns(chunks, chunk_bytes));
-        if ns == 0 {
-            return [asked; 2];
-        }
-        let begin = self.reserve(Place::Ssd, asked, ns, (false, 0));
-        let span = Span { asked, begin, end: begin + ns, seen: begin + ns };
-        let bytes = chunks * chunk_bytes;
-        self.figures.bytes.ssd_bundles += bytes;
-        self.push(Place::Ssd, what, (span, Shares::of(Cause::Transfer, ns)), (bytes, &[]), None);
-        [begin, begin + ns]
+    /// The SSD will read for so many nanoseconds, one list of chunks after the other; returns when it begins.
+    pub fn ssd_begins(&mut self, asked: u64, ns: u64) -> u64 {
+        if ns == 0 { asked } else { self.reserve(Place::Ssd, asked, ns, (false, 0)) }
     }
 
-    /// The host writes bytes into the DRAM of a DIMM whose core runs no program: over the channel, while the DIMM's port takes them in so many cycles.
-    /// Returns when all are there.
+    /// What it has read between two times of that.
+    pub fn ssd_has_read(&mut self, what: &'static str, asked: u64, [begin, end]: [u64; 2], bytes: u64) {
+        let span = Span { asked, begin, end, seen: end };
+        self.figures.bytes.ssd_bundles += bytes;
+        self.push(Place::Ssd, what, (span, Shares::of(Cause::Transfer, end - begin)), (bytes, &[]), None);
+    }
+
+    /// The host writes bytes into the DRAM of a DIMM whose core runs no program: over the channel, while the DIMM's port takes them in so many cycles,
+    /// from `free` on. Returns when the port is free again, and when all are there.
     pub fn host_writes(
         &mut self,
         dimm: usize,
-        (what, asked): (&'static str, u64),
+        (what, asked, free): (&'static str, u64, u64),
         bytes: u64,
         cycles: u64,
-    ) -> u64 {
+    ) -> [u64; 2] {
         let there = self.exchange(dimm, (what, asked), bytes, Way::FromHost);
-        let begin = self.events.last().map_or(asked, |event| event.begin_ns) + self.latency();
+        let arrives = self.events.last().map_or(asked, |event| event.begin_ns) + self.latency();
+        let begin = arrives.max(free);
         let end = begin + self.core.cycles_to_ns(cycles);
         let span = Span { asked, begin, end, seen: end };
-        self.push(
-            Place::Dimm(dimm as u32),
-            what,
-            (span, Shares::of(Cause::Dram, end - begin)),
-            (0, &[]),
-            None,
-        );
-        there.max(end)
+        let shares = Shares::of(Cause::Dram, end - begin);
+        self.push(Place::Dimm(dimm as u32), what, (span, shares), (0, &[]), None);
+        [end, there.max(end)]
     }
 
     /// Bytes between GPU or host and a DIMM; returns when they have arrived. Bus and channel carry them at the same time.

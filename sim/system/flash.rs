@@ -2,14 +2,16 @@
 //!
 //! Each DIMM has slots for a part of its neurons of a block; a [`Window`] for each block and DIMM says which have one. The host knows which neurons are
 //! active before the MLP runs: from when the layer begins, or from when its predictor has said so. The SSD reads the bundles that are missing from then
-//! on. While the GPU computes the projection no core runs a program: then the host writes them into slots, through the ports of the DIMMs. The MLP
-//! begins when all are there. The GPU computes the prompt; the neurons of its last tokens are what the image of the DIMMs begins with.
+//! on, in turn one for each DIMM. While the GPU computes the projection no core runs a program: from then on the host writes them into slots, through the
+//! ports of the DIMMs, each while the SSD reads the next ones. The MLP begins when all are there. The GPU computes the prompt; the neurons of its last
+//! tokens are what the image of the DIMMs begins with.
 
 use super::backend::{ActivitySource, Fault, SystemBackend, SystemOptions, flip_weights};
 use super::causes::{Breakdown, Shares};
 use super::place::Place;
 use super::places::{Device, Places};
 use super::pool::together;
+use super::rounds::Rounds;
 use crate::error::SimError;
 use crate::gemv::GemvUnit;
 use ndp_config::{BlockKind, LlmShape, SystemConfig};
@@ -18,6 +20,7 @@ use ndp_model::weights::Layer;
 use ndp_numerics::{f16, fp16};
 use serde::Serialize;
 use std::num::NonZeroU32;
+use std::ops::Range;
 
 /// Slots for a part of the neurons of the MLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -58,6 +61,8 @@ pub struct FlashToken {
     pub deleted: u64,
     /// Time of the SSD.
     pub ssd_ns: u64,
+    /// Rounds of MLPs behind their first one.
+    pub further_rounds: u64,
 }
 
 impl FlashFigures {
@@ -153,37 +158,57 @@ impl BlockWindow {
         self.slots.capacity() as u64
     }
 
-    /// A token needs these neurons: what changes, and how many move without holes.
-    pub fn token(&mut self, needed: &[u32]) -> Result<(Change, u64), ndp_flash::FlashError> {
-        let change = self.slots.token(needed)?;
-        Ok((change, self.without_holes.token(needed)?.moved.len() as u64))
+    /// A token, or a further round of the last one, needs these neurons: what changes, and how many move without holes.
+    pub fn needs(&mut self, needed: &[u32], further: bool) -> Result<(Change, u64), ndp_flash::FlashError> {
+        let of = if further { Window::round } else { Window::token };
+        let change = of(&mut self.slots, needed)?;
+        Ok((change, of(&mut self.without_holes, needed)?.moved.len() as u64))
     }
 
-    /// The same of a token that the GPU has computed: as many as there are slots.
+    /// The same of a token that the GPU has computed, or of neurons that are there from the beginning: as many as there are slots.
     pub fn remember(&mut self, active: &[u32]) {
         let active = &active[..active.len().min(self.slots.capacity())];
         // No more than there are slots.
-        let _ = self.token(active);
+        let _ = self.needs(active, false);
     }
 }
 
 /// What an SSD holds, and when.
+#[derive(Default)]
 pub(super) struct Flash {
     /// Its bundles; none without data.
     pub layers: Vec<Layer>,
     /// When it is known which neurons the MLP needs, and from when on no core runs a program.
     pub known_ns: u64,
     pub idle_ns: u64,
+    /// The MLP that waits for its rounds.
+    pub rounds: Option<Rounds>,
+}
+
+/// Bundles that the host has at a time, of which each DIMM has those of some rows: its first one, its second one.
+struct Chunk {
+    rows: Range<usize>,
+    bundles: u64,
+    /// When, and how long the SSD has read.
+    end: u64,
+    ns: u64,
 }
 
 /// Refuses options with which the host does not know before an MLP which neurons it needs, or neurons move by other ways.
 pub(super) fn check(options: &SystemOptions, places: &impl Places) -> Result<(), SimError> {
-    if options.flash.is_none() {
-        return Ok(());
-    }
     let unfit = |what, found: &str, expected: &str| {
         Err(SimError::Unfit { what, found: found.into(), expected: expected.into() })
     };
+    if options.flash.is_none() {
+        return match places.resident(0, 0) {
+            Some(_) => unfit(
+                "placement",
+                "one with neurons on an SSD",
+                "one for DIMMs alone, or slots (--flash-resident)",
+            ),
+            None => Ok(()),
+        };
+    }
     if options.activity == ActivitySource::Causal {
         return unfit(
             "activity",
@@ -211,7 +236,8 @@ impl<P: Places> SystemBackend<P> {
 
     /// The neurons of a block that the GPU has found active in the prompt, `[batch x neurons]`, are those that were needed last.
     pub(super) fn flash_remembers(&mut self, layer: u32, values: &[f16], neurons: usize) {
-        for values in values.chunks(neurons).filter(|_| self.flash.is_some()) {
+        let begins = self.flash.is_some() && self.places.resident(layer, 0).is_none();
+        for values in values.chunks(neurons).filter(|_| begins) {
             let active: Vec<u32> =
                 (0..).zip(values).filter(|(_, value)| !fp16::is_zero(**value)).map(|(n, _)| n).collect();
             for (window, active) in self.cold(layer, &active).into_iter().enumerate() {
@@ -231,15 +257,30 @@ impl<P: Places> SystemBackend<P> {
         cold
     }
 
-    /// The MLP of a layer needs these neurons: those without a slot are read and written into one.
-    pub(super) fn bring(&mut self, layer: u32, neurons: &[u32]) -> Result<(), SimError> {
-        let Some(Flash { known_ns, idle_ns, .. }) = self.flash else { return Ok(()) };
+    /// The rounds in which an MLP computes these neurons: those of the DIMMs, round by round. One if there is no flash tier.
+    pub(super) fn rounds(&self, layer: u32, neurons: &[u32]) -> Result<Vec<Vec<u32>>, SimError> {
+        let mut rounds = vec![Vec::new()];
+        let windows = self.residence.windows.get(layer as usize).into_iter().flatten();
+        for ((dimm, needed), window) in self.cold(layer, neurons).into_iter().enumerate().zip(windows) {
+            let own = window.slots.rounds(&needed).map_err(|error| SimError::Flash { layer, dimm, error })?;
+            rounds.resize(rounds.len().max(own.len()), Vec::new());
+            rounds.iter_mut().zip(own).for_each(|(round, mut own)| round.append(&mut own));
+        }
+        rounds.iter_mut().for_each(|round| round.sort_unstable());
+        Ok(rounds)
+    }
+
+    /// The MLP of a layer needs these neurons, perhaps in a further round: those without a slot are read and written into one.
+    pub(super) fn bring(&mut self, layer: u32, neurons: &[u32], further: bool) -> Result<(), SimError> {
+        let Some(&Flash { known_ns, idle_ns, .. }) = self.flash.as_ref() else { return Ok(()) };
         let block = BlockKind::Mlp.block(layer);
-        let mut token = FlashToken { position: self.books.step.position, ..FlashToken::default() };
+        let further_rounds = u64::from(further);
+        let mut token =
+            FlashToken { position: self.books.step.position, further_rounds, ..FlashToken::default() };
         let (mut loaded, mut moves) = (Vec::new(), 0);
         for (dimm, needed) in self.cold(layer, neurons).into_iter().enumerate() {
             let window = &mut self.residence.windows[layer as usize][dimm];
-            let changed = window.token(&needed);
+            let changed = window.needs(&needed, further);
             let (change, moved) = changed.map_err(|error| SimError::Flash { layer, dimm, error })?;
             token.needed += needed.len() as u64;
             token.loaded += change.loaded.len() as u64;
@@ -248,28 +289,41 @@ impl<P: Places> SystemBackend<P> {
             loaded.push((dimm, change.loaded));
         }
         loaded.retain(|(_, neurons)| !neurons.is_empty());
-        let [begin, read] =
-            self.books.ssd_reads(("bundles", known_ns), token.loaded, self.residence.bytes(block));
-        token.ssd_ns = read - begin;
+        let chunks = self.read(&loaded, self.residence.bytes(block), (known_ns, idle_ns));
+        token.ssd_ns = chunks.iter().map(|chunk| chunk.ns).sum();
         let layers = self.flash.as_ref().map_or(&[][..], |flash| &flash.layers);
         let rows = |neurons: &[(u32, u32)]| {
             let packed =
                 neurons.iter().map(|&(neuron, slot)| self.residence.packed(layers, (block, neuron), slot));
             packed.flatten().collect::<Vec<_>>()
         };
-        let jobs: Vec<_> = loaded.iter().map(|(dimm, neurons)| (*dimm, rows(neurons))).collect();
+        let parts = |neurons: &[(u32, u32)]| {
+            let own = |chunk: &Chunk| chunk.rows.start.min(neurons.len())..chunk.rows.end.min(neurons.len());
+            chunks.iter().map(|chunk| rows(&neurons[own(chunk)])).collect::<Vec<_>>()
+        };
+        let jobs: Vec<_> = loaded.iter().map(|(dimm, neurons)| (*dimm, parts(neurons))).collect();
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
-        let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, rows: Vec<_>| {
-            let (before, bytes) = (core.core().cycle(), 64 * rows.len() as u64);
-            core.write_packed(rows);
-            core.flush().await?;
-            Ok((bytes, core.core().cycle() - before))
-        })?;
+        let done =
+            together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, parts: Vec<_>| {
+                let mut written = Vec::with_capacity(parts.len());
+                for rows in parts {
+                    let (before, bytes) = (core.core().cycle(), 64 * rows.len() as u64);
+                    core.write_packed(rows);
+                    core.flush().await?;
+                    written.push((bytes, core.core().cycle() - before));
+                }
+                Ok(written)
+            })?;
         self.learn();
         let (mut ready, mut port_cycles) = (self.books.now.max(known_ns), 0);
-        for (dimm, (bytes, cycles)) in done {
-            port_cycles += cycles;
-            ready = ready.max(self.books.host_writes(dimm, ("bundles", read.max(idle_ns)), bytes, cycles));
+        for (dimm, written) in done {
+            let mut free = 0;
+            for (chunk, (bytes, cycles)) in chunks.iter().zip(written).filter(|(_, (bytes, _))| *bytes > 0) {
+                port_cycles += cycles;
+                let what = ("bundles", chunk.end.max(idle_ns), free);
+                let [end, there] = self.books.host_writes(dimm, what, bytes, cycles);
+                (free, ready) = (end, ready.max(there));
+            }
         }
         self.books.advance(ready);
         self.count(token, moves, port_cycles);
@@ -283,6 +337,38 @@ impl<P: Places> SystemBackend<P> {
         Ok(())
     }
 
+    /// The SSD reads the neurons of all DIMMs, in turn one for each. What it has read when no core runs a program is one chunk, and then what arrives
+    /// together.
+    fn read(
+        &mut self,
+        loaded: &[(usize, Vec<(u32, u32)>)],
+        bytes: u64,
+        (asked, idle): (u64, u64),
+    ) -> Vec<Chunk> {
+        let of_row = |row: usize| loaded.iter().filter(|(_, neurons)| neurons.len() > row).count() as u64;
+        let ssd = self.options.system.ssd();
+        let ns = |bundles| ssd.map_or(0, |ssd| ssd.read_ns(bundles, bytes));
+        let begin = self.books.ssd_begins(asked, ns(loaded.iter().map(|(_, own)| own.len() as u64).sum()));
+        let (mut chunks, mut bundles): (Vec<Chunk>, u64) = (Vec::new(), 0);
+        for row in 0..loaded.iter().map(|(_, neurons)| neurons.len()).max().unwrap_or(0) {
+            bundles += of_row(row);
+            let end = begin + ns(bundles);
+            let from = chunks.last().map_or(begin, |chunk| chunk.end);
+            if chunks.last().is_none_or(|chunk| end > chunk.end.max(idle)) {
+                chunks.push(Chunk { rows: row..row, bundles: 0, end, ns: 0 });
+            }
+            if let Some(Chunk { rows, bundles, end: until, ns }) = chunks.last_mut() {
+                (rows.end, *bundles, *until, *ns) = (row + 1, *bundles + of_row(row), end, *ns + end - from);
+            }
+        }
+        let mut asked = asked;
+        for Chunk { bundles, end, ns, .. } in &chunks {
+            self.books.ssd_has_read("bundles", asked, [end - ns, *end], bundles * bytes);
+            asked = *end;
+        }
+        chunks
+    }
+
     fn count(&mut self, token: FlashToken, moves: u64, port_cycles: u64) {
         let Some(figures) = &mut self.books.figures.flash else { return };
         figures.moves_without_holes += moves;
@@ -293,6 +379,7 @@ impl<P: Places> SystemBackend<P> {
                 last.loaded += token.loaded;
                 last.deleted += token.deleted;
                 last.ssd_ns += token.ssd_ns;
+                last.further_rounds += token.further_rounds;
             }
             None => figures.tokens.push(token),
         }

@@ -7,6 +7,7 @@ use super::links::{Message, Round};
 use super::place::Place;
 use super::places::{Device, Places, split};
 use super::pool::together;
+use super::rounds::{Early, Parts};
 use crate::error::SimError;
 use crate::gemv::{Cut, Epilogue, GemvUnit, Handed, Mode, Part, Product, Selected, Weights, columns_of};
 use ndp_config::BlockKind;
@@ -18,10 +19,10 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Some outputs of some vectors of a product.
-struct Piece<'a> {
+pub(super) struct Piece<'a> {
     op: &'a GemvOp<'a>,
-    outputs: Range<usize>,
-    vectors: Range<usize>,
+    pub outputs: Range<usize>,
+    pub vectors: Range<usize>,
 }
 
 impl Piece<'_> {
@@ -32,7 +33,7 @@ impl Piece<'_> {
     }
 
     /// The values of some inputs, `[vectors x neurons]`.
-    fn values_of(&self, neurons: &[u32]) -> Vec<f16> {
+    pub fn values_of(&self, neurons: &[u32]) -> Vec<f16> {
         let values = |b: usize| neurons.iter().map(move |&n| self.op.activation(b)[n as usize]);
         self.vectors.clone().flat_map(values).collect()
     }
@@ -110,29 +111,49 @@ impl<P: Places> SystemBackend<P> {
         for (dimm, _) in (0..).zip(&self.cores).filter(|(_, core)| core.kept_outputs().is_some()) {
             parts.entry(Device::Dimm(dimm)).or_default();
         }
-        let longest = parts.values().map(Vec::len).max().unwrap_or(0).max(1) as u32;
+        let turns = self.turns(parts);
+        let longest = turns.iter().flat_map(BTreeMap::values).map(Vec::len).max().unwrap_or(0).max(1) as u32;
         let (rows, cols, batch) = (op.cols() as u32, op.rows() as u32, op.batch() as u32);
         let sizes = Sizes { rows, cols, count: longest, batch, listed: true };
         let matrix = self.matrix();
         let tiles = self.residence.tiles(block, matrix);
         let mut tiling = Plan::passes(&self.config, tiles, &sizes)?;
-        if self.cores.iter().any(|core| core.kept_outputs().is_some()) {
+        let is_kept = self.cores.iter().any(|core| core.kept_outputs().is_some());
+        if is_kept {
             // They are kept only if all sums have room beside them.
             tiling.passes = vec![batch];
-        } else {
-            self.send_inputs(&parts, op.batch());
         }
         let epilogue = epilogue_of(linear);
         let (mut bits, mut merged) = (vec![0; op.batch() * op.rows()], Vec::new());
+        let mut pieces: Vec<(usize, Piece<'_>, Vec<Early>)> = Vec::new();
         let mut first = 0;
         for &count in &tiling.passes {
             let vectors = first..first + count as usize;
             for (tile, cut) in tiling.tiles.iter().enumerate() {
                 let outputs = cut.first as usize..(cut.first + cut.cols) as usize;
-                let piece = Piece { op, outputs: outputs.clone(), vectors: vectors.clone() };
-                let (results, sums) = self.meet_piece(&piece, (block, matrix, tile), &parts, &epilogue)?;
+                pieces.push((tile, Piece { op, outputs, vectors: vectors.clone() }, Vec::new()));
+            }
+            first = vectors.end;
+        }
+        for (round, parts) in turns.iter().enumerate() {
+            self.begin_round(round)?;
+            if !is_kept {
+                self.send_inputs(parts, op.batch());
+            }
+            for (device, neurons) in parts {
+                let dimm = if let Device::Dimm(dimm) = device { Some(*dimm as usize) } else { None };
+                self.books.figures.neurons(dimm, neurons.len());
+            }
+            for (tile, piece, early) in &mut pieces {
+                let of = (block, matrix, *tile);
+                if round + 1 < turns.len() {
+                    early.append(&mut self.leave_sums(piece, of, parts)?);
+                    continue;
+                }
+                let (results, sums) = self.meet_piece(piece, of, (parts, early), &epilogue)?;
                 merged.resize(if sums.is_empty() { 0 } else { bits.len() }, f16::from_bits(0));
-                for (index, vector) in vectors.clone().enumerate() {
+                let outputs = &piece.outputs;
+                for (index, vector) in piece.vectors.clone().enumerate() {
                     let (from, to) = (index * outputs.len(), vector * op.rows() + outputs.start);
                     bits[to..][..outputs.len()].copy_from_slice(&results[from..][..outputs.len()]);
                     if let Some(sums) = sums.get(from..from + outputs.len()) {
@@ -140,11 +161,6 @@ impl<P: Places> SystemBackend<P> {
                     }
                 }
             }
-            first = vectors.end;
-        }
-        for (device, neurons) in &parts {
-            let dimm = if let Device::Dimm(dimm) = device { Some(*dimm as usize) } else { None };
-            self.books.figures.neurons(dimm, neurons.len());
         }
         let exact = self.reference.linear(linear);
         if self.is_exact() || self.reference.is_outline() {
@@ -180,7 +196,7 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// What the cores have to be told: the values of their neurons and which they are. K and V have those of Q; what FC1 has computed the host has.
-    fn send_inputs(&mut self, parts: &BTreeMap<Device, Vec<u32>>, batch: usize) {
+    fn send_inputs(&mut self, parts: &Parts, batch: usize) {
         if matches!(self.books.step.operation, Operation::K | Operation::V) {
             return;
         }
@@ -197,13 +213,13 @@ impl<P: Places> SystemBackend<P> {
         self.books.advance(end);
     }
 
-    /// A piece of a product, `[vectors x outputs]`: what the core says, and, unless all sums are exact, the sums as they have to be
-    /// rounded in the end given what each device rounds on the way.
+    /// A piece of a product, `[vectors x outputs]`, with the sums of earlier rounds: what the core says, and, unless all sums are exact, the sums
+    /// as they have to be rounded in the end given what each device rounds on the way.
     fn meet_piece(
         &mut self,
         piece: &Piece<'_>,
         (block, matrix, tile): (usize, WeightMatrix, usize),
-        parts: &BTreeMap<Device, Vec<u32>>,
+        (parts, early): (&Parts, &[Early]),
         epilogue: &Epilogue<'_>,
     ) -> Result<(Vec<u16>, Vec<f16>), SimError> {
         let (cols, batch) = (piece.outputs.len() as u32, piece.vectors.len() as u32);
@@ -306,6 +322,14 @@ impl<P: Places> SystemBackend<P> {
                 parts.push(part);
             }
         }
+        for Finish { meeting, parts, .. } in &mut finishes {
+            for Early { part, .. } in early {
+                let part = part.slice(&self.config, (cols, batch), &meeting.cut)?;
+                let sums = ("partial sums", begin);
+                ready = ready.max(self.books.exchange(meeting.core, sums, part.bytes(), Way::FromHost));
+                parts.push(part);
+            }
+        }
         let (mut waiting, mut computed_by) = (Vec::new(), begin);
         for (dimm, (computed, selected, left, neurons)) in done {
             let cycles = computed.cycles;
@@ -347,7 +371,7 @@ impl<P: Places> SystemBackend<P> {
         let merged = if self.is_exact() || is_outline {
             Vec::new()
         } else {
-            self.merged(piece, (&cold, &meetings), gpu_sums.as_deref(), &empty)?
+            self.merged(piece, (&cold, &meetings), (gpu_sums.as_deref(), early), &empty)?
         };
         if self.fault == Some(Fault::Sums)
             && let Some(finish) = finishes.iter_mut().find(|finish| !finish.parts.is_empty())
@@ -517,7 +541,7 @@ impl<P: Places> SystemBackend<P> {
         &self,
         piece: &Piece<'_>,
         (cold, meetings): (&[(usize, &Vec<u32>)], &[Meeting]),
-        gpu: Option<&[ExactSum]>,
+        (gpu, early): (Option<&[ExactSum]>, &[Early]),
         empty: &ExactSum,
     ) -> Result<Vec<f16>, SimError> {
         use crate::gemv::MergeFormat;
@@ -537,13 +561,17 @@ impl<P: Places> SystemBackend<P> {
         if let Some(gpu) = gpu {
             add(gpu, None)?;
         }
+        let exact = |products: &mut dyn Iterator<Item = (f16, f16)>| {
+            let mut sum = empty.clone();
+            products.for_each(|(w, x)| sum.mul_add(w, x));
+            sum
+        };
         for &(dimm, neurons) in cold {
-            let exact = |products: &mut dyn Iterator<Item = (f16, f16)>| {
-                let mut sum = empty.clone();
-                products.for_each(|(w, x)| sum.mul_add(w, x));
-                sum
-            };
             add(&piece.sums(neurons, |_| None, exact), Some(dimm))?;
+        }
+        for Early { neurons, .. } in early {
+            let sums = piece.sums(neurons, |_| None, exact);
+            totals.iter_mut().zip(&sums).for_each(|(total, sum)| total.add(sum));
         }
         totals.iter().map(|sum| Ok(sum.try_round()?)).collect()
     }

@@ -28,6 +28,7 @@ mod places;
 mod pool;
 mod reference;
 mod residence;
+mod rounds;
 mod rows;
 mod setup;
 mod text;

@@ -78,6 +78,8 @@ struct State {
     model: LlmShape,
     shape: NeuronShape,
     residency: Residency,
+    /// With neurons on an SSD: which, by block.
+    ssd: Option<Vec<Vec<u64>>>,
     table: Rc<LayerTable>,
     window: u32,
     rules: PredictorRules,
@@ -116,6 +118,9 @@ impl Online {
         Ok(Self(Rc::new(RefCell::new(State {
             policy,
             model: model.clone(),
+            ssd: placement
+                .has_ssd()
+                .then(|| (0..shape.blocks().len()).map(|block| placement.ssd_bits(block).to_vec()).collect()),
             residency: Residency::new(model, system, placement.gpu().clone(), dimms)?,
             table: Rc::clone(&known.table),
             window,
@@ -193,6 +198,12 @@ impl Places for Online {
         let state = self.0.borrow();
         let residency = state.session.as_ref().map_or(&state.residency, Session::residency);
         residency.dimms(2 * layer as usize + kind as usize)[neuron as usize].into()
+    }
+
+    fn resident(&self, layer: u32, neuron: u32) -> Option<bool> {
+        let state = self.0.borrow();
+        let bits = &state.ssd.as_ref()?[BlockKind::Mlp.block(layer)];
+        Some(bits[neuron as usize / 64] >> (neuron % 64) & 1 == 0)
     }
 
     fn learns(&self) -> bool {

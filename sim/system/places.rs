@@ -26,6 +26,12 @@ pub trait Places {
         }
     }
 
+    /// With an SSD below the DIMMs: whether a neuron of an MLP is in its DIMM at first. None if the neurons of the prompt's last tokens are.
+    fn resident(&self, layer: u32, neuron: u32) -> Option<bool> {
+        let _ = (layer, neuron);
+        None
+    }
+
     /// Whether places follow from what was active: then the host asks the cores, and predicts what is active next.
     fn learns(&self) -> bool {
         false

@@ -129,8 +129,12 @@ impl Residence {
         let mut map = DimmMap::new(config);
         let mut sizes = slots.sizes();
         if let Some(flash) = flash {
-            for (size, homes) in sizes.iter_mut().zip(&homes).skip(1).step_by(2) {
+            for (layer, (size, homes)) in (0..).zip(sizes.iter_mut().zip(&homes).skip(1).step_by(2)) {
                 *size = slots_of(homes, dimms, flash.resident_percent, config.gemv().ranks());
+                // A placement's residents all have slots.
+                let residents = (0..dimms).map(|dimm| residents(places, layer, &wanted, dimm).len() as u32);
+                let most = residents.max().unwrap_or(0).next_multiple_of(config.gemv().ranks());
+                *size = (*size).max(most.min(homes.len() as u32));
             }
         }
         let image = ModelImage::place(&mut map, config, shape, &sizes, 1)?;
@@ -145,6 +149,11 @@ impl Residence {
             let of = |block| BlockWindow::new(own.image.slots(block), window, own.bytes(block));
             let blocks = (0..shape.layers()).map(|layer| BlockKind::Mlp.block(layer));
             own.windows = blocks.map(|block| vec![of(block); dimms as usize]).collect();
+            for (layer, windows) in (0..).zip(&mut own.windows) {
+                for (dimm, window) in (0..).zip(windows) {
+                    window.remember(&residents(places, layer, &own.wanted, dimm));
+                }
+            }
         }
         Ok((own, map))
     }
@@ -471,6 +480,13 @@ fn plan(sizes: &[usize], dimms: u32, places: &impl Places) -> Vec<Vec<(u32, bool
         .enumerate()
         .map(|(block, &neurons)| (0..neurons as u32).map(|neuron| of(block, neuron)).collect())
         .collect()
+}
+
+/// Neurons of an MLP that a DIMM has from the beginning and computes, if the placement says which.
+fn residents(places: &impl Places, layer: u32, wanted: &[Vec<(u32, bool)>], dimm: u32) -> Vec<u32> {
+    let neurons = (0..).zip(&wanted[BlockKind::Mlp.block(layer)]);
+    let own = neurons.filter(|(_, (home, on_gpu))| *home == dimm && !on_gpu).map(|(neuron, _)| neuron);
+    own.filter(|neuron| places.resident(layer, *neuron) == Some(true)).collect()
 }
 
 /// Slots for so many percent of the neurons of the fullest DIMM.

@@ -100,7 +100,7 @@ impl<P: Places> SystemBackend<P> {
         // FC2 takes the outputs from where they are, if they have room there beside its sums.
         let most = jobs.iter().map(|(_, (neurons, ..))| neurons.len()).max().unwrap_or(0) as u32;
         let next = match self.residence.tiles(block, WeightMatrix::Fc2) {
-            [(0, layout)] if is_first => Some(layout.clone()),
+            [(0, layout)] if is_first && !self.in_rounds() => Some(layout.clone()),
             _ => None,
         };
         let prediction = self.residence.prediction(layer).filter(|_| low_rank.is_some());

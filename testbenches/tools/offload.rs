@@ -243,3 +243,24 @@ fn wrong_arguments_are_named() {
         assert!(text(&["--help"]).contains(option));
     }
 }
+
+#[test]
+fn a_boundary_limits_the_batch_from_one_side_and_copies_from_the_other() {
+    let of = |boundary: &str| -> Value {
+        let grid = ["--llm", "bamboo-7b", "--formula", "--sequences", "4096", "--batches", "8,128", "--json"];
+        serde_json::from_str(&text(&[&grid[..], &["--boundary", boundary]].concat())).unwrap()
+    };
+    let points = of("27,30");
+    let number = |at: usize, key: &str| points[at][key].as_u64().unwrap();
+    // 2 GiB of 16 for each 4 subarrays of 32, half a GiB for a request.
+    let room: Vec<[u64; 4]> =
+        (0..4).map(|at| ["weights", "kv", "requests", "batch"].map(|key| number(at, key))).collect();
+    assert_eq!(room, [[27, 5, 5, 5], [27, 5, 5, 5], [30, 2, 2, 2], [30, 2, 2, 2]]);
+    assert!(number(0, "copies") < number(2, "copies"));
+    let rate = |at: usize| points[at]["modes"][0]["tokens_per_second"].as_f64().unwrap();
+    assert!(rate(0) > rate(2), "a larger batch: {points}");
+    let few = refused(&["--llm", "bamboo-7b", "--formula", "--boundary", "20"]);
+    assert!(few.contains("--boundary 20") && few.contains("need 27 of the 32 subarrays"), "{few}");
+    let all = refused(&["--llm", "bamboo-7b", "--formula", "--boundary", "32"]);
+    assert!(all.contains("--boundary 32 must be in 1..=31"), "{all}");
+}

@@ -182,6 +182,35 @@ fn scarce_memory_preempts_and_serves_all_the_same() {
 }
 
 #[test]
+fn prompts_that_are_cut_let_others_generate_meanwhile() {
+    let program = program();
+    // Somebody generates while a long prompt comes.
+    let lines = [
+        "8, \"output_toks\": 40, \"arrival_time_ns\": 0",
+        "1500, \"output_toks\": 4, \"arrival_time_ns\": 30000000",
+    ];
+    let trace =
+        program.file("long.jsonl", lines.map(|line| format!("{{\"input_toks\": {line}}}")).join("\n"));
+    let of = |options: &str| {
+        json(&program, &format!("{trace} --llm llama2-7b --formula --modes serial {options}"))["entries"][0]
+            .clone()
+    };
+    let (whole, cut) = (of(""), of("--prefill-chunk 100"));
+    for key in ["tokens", "prompt_tokens"] {
+        assert_eq!(whole[key], cut[key]);
+    }
+    assert!(number(&cut["iterations"]) >= number(&whole["iterations"]));
+    let finish = |entry: &Value, place: usize, key: &str| entry["served"][place][key].as_u64().unwrap();
+    assert!(finish(&cut, 0, "finish_ns") < finish(&whole, 0, "finish_ns"), "it does not wait for the prompt");
+    assert!(finish(&cut, 1, "first_ns") > finish(&whole, 1, "first_ns"), "weights are read for each part");
+    program.refused(
+        &format!("{trace} --llm llama2-7b --formula --prefill-chunk 0"),
+        "prefill chunk = 0 must be in",
+    );
+    program.refused(&format!("{trace} --llm llama2-7b --prefill-chunk 8 --max-prefill 9"), "--max-prefill");
+}
+
+#[test]
 fn tables_for_another_simulator_are_complete() {
     let program = program();
     let out = program.path("tables");

@@ -72,6 +72,16 @@ impl<'m> Decoder<'m> {
         backend: &mut B,
         tokens: &[u32],
     ) -> Result<Vec<f16>, ModelError> {
+        let last = self.extend(backend, tokens)?;
+        self.logits(backend, &last)
+    }
+
+    /// As [`Decoder::prefill`], but returns the last token's hidden state `[d]`, which logits follow from: no head is computed.
+    pub fn extend<B: GemvBackend + ?Sized>(
+        &mut self,
+        backend: &mut B,
+        tokens: &[u32],
+    ) -> Result<Vec<f16>, ModelError> {
         self.check(tokens)?;
         let d = self.model.config.hidden_size();
         let mut last = Vec::new();
@@ -79,7 +89,7 @@ impl<'m> Decoder<'m> {
             let hidden = self.run_batch(backend, batch)?;
             last = hidden[hidden.len() - d..].to_vec();
         }
-        self.logits(backend, &last)
+        Ok(last)
     }
 
     /// As [`Decoder::prefill`], but returns the logits after every token: `[tokens x V]`, row-major.

@@ -2,6 +2,7 @@
 
 use ndp_config::ConfigError;
 use ndp_offloading::OffloadError;
+use ndp_pim::PimError;
 use ndp_systems::SystemsError;
 use thiserror::Error;
 
@@ -20,18 +21,6 @@ pub enum ServingError {
     /// A trace without requests.
     #[error("the trace has no requests")]
     NoRequests,
-    /// A number outside its range.
-    #[error("{what} = {value} must be in {min}..={max}")]
-    Range {
-        /// What it is.
-        what: &'static str,
-        /// What was given.
-        value: u64,
-        /// The least.
-        min: u64,
-        /// The most.
-        max: u64,
-    },
     /// A number that is none, or not in its range.
     #[error("{what} = {value} must be {expected}")]
     Number {
@@ -90,15 +79,13 @@ pub enum ServingError {
     /// A policy that does not run the model.
     #[error(transparent)]
     Systems(#[from] SystemsError),
-    /// A step that cannot be planned.
+    /// A number outside its range, or a step that cannot be planned.
     #[error(transparent)]
     Offload(#[from] OffloadError),
+    /// Texts that a machine cannot generate.
+    #[error(transparent)]
+    Pim(#[from] PimError),
     /// A file or a preset.
     #[error(transparent)]
     Config(#[from] ConfigError),
-}
-
-/// Checks a range.
-pub(crate) fn in_range(what: &'static str, value: u64, min: u64, max: u64) -> Result<(), ServingError> {
-    if (min..=max).contains(&value) { Ok(()) } else { Err(ServingError::Range { what, value, min, max }) }
 }

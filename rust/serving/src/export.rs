@@ -7,13 +7,12 @@
 //!
 //! The layers are those of its catalogue for Llama. What our time model does not have is 0: embedding, rotary embedding, sampler.
 
-use crate::error::ServingError;
 use crate::librapim::LibraPimSteps;
 use ndp_config::HbmConfig;
 use ndp_offloading::npu::NpuTimes;
-use ndp_offloading::step::{Job, Layout};
-use ndp_offloading::timeline::{Device, Timeline, Work};
-use ndp_offloading::{DeviceTimes, Hardware, Mode, Model, Picos, Step, StepCosts};
+use ndp_offloading::step::Job;
+use ndp_offloading::timeline::{Device, Work};
+use ndp_offloading::{DeviceTimes, Hardware, Mode, Model, OffloadError, Picos, Step, StepCosts, in_range};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -182,18 +181,6 @@ impl Tables<'_> {
         )
     }
 
-    fn step(&self, span: Picos, job: Option<Job>) -> Step {
-        Step {
-            mode: self.mode,
-            layout: Layout::OneGroup,
-            choice: None,
-            npu_macs: 0,
-            pim_macs: 0,
-            jobs: job.into_iter().map(|job| (job, 1)).collect(),
-            timeline: Timeline { span, events: Vec::new() },
-        }
-    }
-
     /// Milliwatts of a channel without work, and in attention with a request in each channel.
     pub fn milliwatts(&self) -> [f64; 2] {
         let channels = self.hardware.pim.channels;
@@ -203,7 +190,8 @@ impl Tables<'_> {
         };
         let time = self.times.mha_pim(channels, FIT_END);
         let job = Job::Attention { device: Device::Pim, contexts: vec![FIT_END; channels as usize] };
-        [of(&self.step(Picos(1_000_000_000), None)), of(&self.step(time, Some(job)))]
+        let step = |span, jobs| Step::alone(self.mode, span, jobs);
+        [of(&step(Picos(1_000_000_000), Vec::new())), of(&step(time, vec![(job, 1)]))]
     }
 
     /// The INI file of a memory, with the twelve keys that are used.
@@ -236,7 +224,7 @@ impl Tables<'_> {
     pub fn energies(&self) -> String {
         let mut text = "layer,batch,context,latency_ns,energy_pj\n".to_owned();
         let mut row = |name: &str, batch: u32, context: u32, time: Picos, job: Job, macs: u64| {
-            let step = Step { npu_macs: macs, ..self.step(time, Some(job)) };
+            let step = Step { npu_macs: macs, ..Step::alone(self.mode, time, vec![(job, 1)]) };
             let (ns, pj) = (time.0 as f64 / 1e3, self.costs.of(&step).total.pj());
             let _ = writeln!(text, "{name},{batch},{context},{ns:.3},{pj:.0}");
         };
@@ -268,11 +256,11 @@ impl Tables<'_> {
     /// Refuses times that end before the tables do.
     ///
     /// # Errors
-    /// [`ServingError::Range`].
-    pub fn check(&self) -> Result<(), ServingError> {
+    /// [`OffloadError::Range`].
+    pub fn check(&self) -> Result<(), OffloadError> {
         let (requests, context) = self.times.limits();
-        crate::error::in_range("requests of the tables", DECODING[9].into(), 1, requests.into())?;
-        crate::error::in_range("context of the tables", FIT_END.into(), 1, context.into())
+        in_range("requests of the tables", DECODING[9].into(), 1, requests.into())?;
+        in_range("context of the tables", FIT_END.into(), 1, context.into())
     }
 }
 

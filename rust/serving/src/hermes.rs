@@ -4,14 +4,14 @@
 //!
 //! - **Tokens**: a step with that many requests and the *mean* of their contexts, rounded to half a token. Keys and values are read in proportion to
 //!   the sum of contexts, so nothing else is lost; the times of neurons depend on the number of requests alone.
-//! - **Prompts** of an iteration are one prefill of a prompt of all their tokens: weights cross the bus once. Logits beyond the first prompt's, and
+//! - **Prompts** of an iteration, or their parts, are one prefill of a prompt of all their tokens: weights cross the bus once in each iteration. Logits beyond the first prompt's, and
 //!   attention within prompts, are left out, as the policies leave out the latter. Each prefill brings the hot neurons back to the GPU.
 //! - Prompts come before the tokens of the same iteration; they do not overlap.
 //!
 //! The union of active neurons is that of independent sequences, as `ndp compare` has it.
 
 use crate::error::ServingError;
-use crate::step::{KvMemory, StepCost, StepTimes, Use};
+use crate::step::{Chunk, KvMemory, StepCost, StepTimes, Use, tokens_of};
 use ndp_config::LlmShape;
 use ndp_energy::Energy;
 use ndp_systems::{Device, Machine, Policy, RunCosts, Steps, Workload};
@@ -123,7 +123,7 @@ impl StepTimes for HermesSteps<'_> {
         Workload::MAX_BATCH
     }
 
-    fn step(&mut self, prompts: &[u32], contexts: &[u32]) -> Result<StepCost, ServingError> {
+    fn step(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> Result<StepCost, ServingError> {
         let mut cost = StepCost { uses: vec![Use::default(); Device::ALL.len()], ..StepCost::default() };
         let mut add = |one: StepCost| {
             cost.ns = cost.ns.saturating_add(one.ns);
@@ -131,15 +131,14 @@ impl StepTimes for HermesSteps<'_> {
             cost.energy = Some(cost.energy.unwrap_or_default() + one.energy.unwrap_or_default());
         };
         if !prompts.is_empty() {
-            let tokens = prompts.iter().fold(0u32, |sum, &prompt| sum.saturating_add(prompt));
-            add(self.prompt_cost(tokens)?);
+            add(self.prompt_cost(tokens_of(prompts))?);
         }
-        if !contexts.is_empty() {
-            let (sum, count) =
-                (contexts.iter().map(|&one| u64::from(one)).sum::<u64>(), contexts.len() as u64);
+        if !tokens.is_empty() {
+            let count = tokens.len() as u64;
+            let sum = tokens.iter().map(|one| u64::from(one.context())).sum::<u64>();
             // To the nearest half; a prompt has a token at least.
             let twice_mean = ((2 * sum + count / 2) / count).max(3);
-            add(self.token_cost(contexts.len() as u32, twice_mean)?);
+            add(self.token_cost(tokens.len() as u32, twice_mean)?);
         }
         Ok(cost)
     }

@@ -11,12 +11,12 @@
 
 use crate::error::ServingError;
 use crate::parallel::Parallel;
-use crate::step::{KvMemory, StepCost, StepTimes, Use};
+use crate::step::{Chunk, KvMemory, StepCost, StepTimes, Use, tokens_of};
 use ndp_config::LlmShape;
 use ndp_energy::Energy;
 use ndp_offloading::npu::NpuTimes;
-use ndp_offloading::step::{Job, Layout};
-use ndp_offloading::timeline::{Device, Event, Timeline, Work};
+use ndp_offloading::step::Job;
+use ndp_offloading::timeline::{Device, Event, Work};
 use ndp_offloading::work::Matrix;
 use ndp_offloading::{
     AnalyticTimes, Batch, DeviceTimes, Hardware, Mode, Model, Picos, Planner, Request, Rule, Step, StepCosts,
@@ -35,6 +35,11 @@ pub struct LibraPimSteps<'a> {
     vocabulary: u32,
     kv: KvMemory,
     most_requests: u32,
+}
+
+/// Chunks that logits follow.
+fn yielding(chunks: &[Chunk]) -> u32 {
+    chunks.iter().filter(|chunk| chunk.yields).count() as u32
 }
 
 /// Room for keys and values: what the weights leave of the memory of all chips, or `given`.
@@ -107,58 +112,44 @@ impl<'a> LibraPimSteps<'a> {
     }
 
     /// Prompts on a stage's chip.
-    fn prompt_step(&self, prompts: &[u32]) -> Step {
+    fn prompt_step(&self, prompts: &[Chunk]) -> Step {
         let model = &self.part;
-        let tokens: u32 = prompts.iter().fold(0, |sum, &prompt| sum.saturating_add(prompt));
-        let count = prompts.len() as u32;
+        let tokens = tokens_of(prompts);
+        let count = yielding(prompts);
         let layers = u64::from(model.layers);
         let matrices = self.prompts.qkv_npu(tokens).total()
             + self.prompts.projection_npu(tokens).total()
             + self.prompts.ffn_npu(tokens).total();
-        let of_prompt = |&prompt: &u32| Self::attention_of_chunk(&self.npu, model, prompt, prompt);
+        let of_prompt =
+            |chunk: &Chunk| Self::attention_of_chunk(&self.npu, model, chunk.tokens, chunk.context());
         let attention: Picos = prompts.iter().map(of_prompt).sum();
-        let head = self.prompts.head_npu(count).total();
+        let head = if count > 0 { self.prompts.head_npu(count).total() } else { Picos::ZERO };
         let span = (matrices + attention) * layers + head;
         let weights = model.qkv().weights() + model.projection().weights() + model.ffn_weights();
-        let of_attention = |&prompt: &u32| model.attention_macs(prompt) * u64::from(prompt);
+        let of_attention = |chunk: &Chunk| model.attention_macs(chunk.context()) * u64::from(chunk.tokens);
         let macs = layers * (weights * u64::from(tokens) + prompts.iter().map(of_attention).sum::<u64>())
             + model.head().weights() * u64::from(count);
         let matrix = |work, npu| Job::Matrix { work, npu, pim: 0 };
-        let contexts = prompts.to_vec();
+        let contexts = prompts.iter().map(Chunk::context).collect();
         let event = Event {
             device: Device::Npu,
             work: Work::Ffn,
             group: 0,
             layer: 0,
-            requests: count,
+            requests: prompts.len() as u32,
             start: Picos::ZERO,
             end: span,
         };
-        Step {
-            jobs: vec![
-                (matrix(Work::Qkv, tokens), layers),
-                (matrix(Work::Projection, tokens), layers),
-                (matrix(Work::Ffn, tokens), layers),
-                (Job::Attention { device: Device::Npu, contexts }, layers),
-                (matrix(Work::Head, count), 1),
-            ],
-            timeline: Timeline { span, events: vec![event] },
-            npu_macs: macs,
-            ..self.idle(span)
-        }
-    }
-
-    /// Nothing, for so long.
-    fn idle(&self, span: Picos) -> Step {
-        Step {
-            mode: self.mode,
-            layout: Layout::OneGroup,
-            choice: None,
-            npu_macs: 0,
-            pim_macs: 0,
-            jobs: Vec::new(),
-            timeline: Timeline { span, events: Vec::new() },
-        }
+        let jobs = vec![
+            (matrix(Work::Qkv, tokens), layers),
+            (matrix(Work::Projection, tokens), layers),
+            (matrix(Work::Ffn, tokens), layers),
+            (Job::Attention { device: Device::Npu, contexts }, layers),
+            (matrix(Work::Head, count), u64::from(count > 0)),
+        ];
+        let mut step = Step { npu_macs: macs, ..Step::alone(self.mode, span, jobs) };
+        step.timeline.events.push(event);
+        step
     }
 
     /// Micro-batches that go through all stages; `tokens` and `logits` of each are what its vectors and logits are. Prompts find the pipeline empty.
@@ -192,7 +183,7 @@ impl<'a> LibraPimSteps<'a> {
             }
         }
         let waits = Picos(cost.ns.saturating_mul(1000)).saturating_sub(worked);
-        energy += self.costs.of(&self.idle(waits)).total;
+        energy += self.costs.of(&Step::alone(self.mode, waits, Vec::new())).total;
         cost.energy = Some(energy * u64::from(self.parallel.chips()));
         cost
     }
@@ -215,17 +206,14 @@ impl StepTimes for LibraPimSteps<'_> {
         self.most_requests
     }
 
-    fn step(&mut self, prompts: &[u32], contexts: &[u32]) -> Result<StepCost, ServingError> {
+    fn step(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> Result<StepCost, ServingError> {
         let prefills: Vec<_> = self
             .parallel
             .micro_batches(prompts)
             .iter()
-            .map(|micro| {
-                let tokens = micro.iter().map(|&prompt| u64::from(prompt)).sum();
-                (self.prompt_step(micro), tokens, micro.len() as u64)
-            })
+            .map(|micro| (self.prompt_step(micro), u64::from(tokens_of(micro)), yielding(micro).into()))
             .collect();
-        let mut longest_first = contexts.to_vec();
+        let mut longest_first: Vec<u32> = tokens.iter().map(Chunk::context).collect();
         longest_first.sort_unstable_by_key(|&context| std::cmp::Reverse(context));
         let mut decodes = Vec::new();
         for micro in self.parallel.micro_batches(&longest_first) {

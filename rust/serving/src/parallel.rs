@@ -8,8 +8,8 @@
 //! as the longest micro-batch does, logits included. Token after token the pipeline stays full: a step takes `pp` stage times, whatever the number
 //! of micro-batches is. Prompts find it empty: `pp + micro-batches - 1` stage times. Between stages go vectors of the hidden state, FP16.
 
-use crate::error::{ServingError, in_range};
-use ndp_offloading::Model;
+use crate::error::ServingError;
+use ndp_offloading::{Model, in_range};
 use serde::Serialize;
 
 /// How many chips, and what joins them.
@@ -41,7 +41,7 @@ impl Parallel {
     /// What a chip has of the model: parts of the layers of its stage.
     ///
     /// # Errors
-    /// [`ServingError::Range`], [`ServingError::Number`], and [`ServingError::Divided`] for a model that `tp` does not divide.
+    /// [`ServingError::Offload`], [`ServingError::Number`], and [`ServingError::Divided`] for a model that `tp` does not divide.
     pub fn part(&self, model: &Model) -> Result<Model, ServingError> {
         in_range("tp", self.tp.into(), 1, 1024)?;
         in_range("pp", self.pp.into(), 1, model.layers.into())?;
@@ -92,7 +92,7 @@ impl Parallel {
     }
 
     /// Requests dealt to micro-batches by turns; each has one at least.
-    pub fn micro_batches(&self, of: &[u32]) -> Vec<Vec<u32>> {
+    pub fn micro_batches<T: Copy>(&self, of: &[T]) -> Vec<Vec<T>> {
         let count = (self.pp as usize).min(of.len());
         (0..count).map(|first| of.iter().copied().skip(first).step_by(count).collect()).collect()
     }
@@ -137,6 +137,6 @@ mod tests {
         assert_eq!(stages.stage_ns(1000, 2, 3, (2, 500)), 700.0);
         assert_eq!(stages.micro_batches(&[5, 4, 3]), [vec![5, 3], vec![4]]);
         assert_eq!(stages.micro_batches(&[5]), [vec![5]]);
-        assert!(stages.micro_batches(&[]).is_empty());
+        assert!(stages.micro_batches::<u32>(&[]).is_empty());
     }
 }

@@ -10,14 +10,19 @@
 //!    while somebody gives way: who did is the first of all that wait, and lacks a block still.
 //! 3. The iteration: the admitted prompts are prefilled whole, all others generate a token. Both yield their token at its end.
 //!
+//! **Chunked prefill** (Sarathi-Serve, OSDI 2024), if `prefill_chunk` is given: prompts of an iteration have at most so many tokens in all. What is begun goes
+//! on first, then others are admitted while there is a token left; a prompt that is longer is cut, and yields its token when its last part is done. Its
+//! blocks are those of the whole prompt from the beginning, so room for K and V is as without chunks.
+//!
 //! So the running requests are always the first of the unfinished ones in the order of arrival, first tokens come in that order, and the
 //! earliest one gives way to nobody: everything ends. A request that has no room even alone is refused before anything runs.
 
 use crate::blocks::BlockPool;
-use crate::error::{ServingError, in_range};
+use crate::error::ServingError;
 use crate::request::Request;
-use crate::step::{StepTimes, Use};
+use crate::step::{Chunk, StepTimes, Use, tokens_of};
 use ndp_energy::Energy;
+use ndp_offloading::{OffloadError, in_range};
 use serde::Serialize;
 use std::collections::VecDeque;
 
@@ -28,21 +33,24 @@ pub struct Rules {
     pub max_batch: u32,
     /// Tokens of a block of keys and values.
     pub block_tokens: u32,
-    /// Tokens of the prompts of an iteration.
+    /// Tokens of the prompts of an iteration; a longer prompt goes alone. Of whole prompts.
     pub max_prefill: u32,
+    /// Tokens of the prompts of an iteration, which are cut to have no more, in place of `max_prefill`.
+    pub prefill_chunk: Option<u32>,
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { max_batch: 128, block_tokens: 16, max_prefill: 2048 }
+        Self { max_batch: 128, block_tokens: 16, max_prefill: 2048, prefill_chunk: None }
     }
 }
 
 impl Rules {
-    fn check(&self) -> Result<(), ServingError> {
+    fn check(&self) -> Result<(), OffloadError> {
         in_range("max batch", self.max_batch.into(), 1, 1 << 16)?;
         in_range("block", self.block_tokens.into(), 1, 1 << 20)?;
-        in_range("max prefill", self.max_prefill.into(), 1, 1 << 20)
+        in_range("max prefill", self.max_prefill.into(), 1, 1 << 20)?;
+        in_range("prefill chunk", self.prefill_chunk.unwrap_or(1).into(), 1, 1 << 20)
     }
 }
 
@@ -67,14 +75,14 @@ pub struct Iteration<'a> {
     pub start_ns: u64,
     /// When it ended.
     pub end_ns: u64,
-    /// Requests that were prefilled, by their place in the trace.
-    pub prefilled: &'a [usize],
-    /// Requests that generated a token, by their place in the trace.
-    pub decoded: &'a [usize],
+    /// Prompts, or parts of them, that were prefilled.
+    pub prefilled: &'a [Chunk],
+    /// Tokens of those that generated one.
+    pub decoded: &'a [Chunk],
     /// Blocks that were in use.
     pub blocks: u64,
-    /// Requests that are finished now, all together.
-    pub finished: usize,
+    /// Tokens that were prefilled or generated until now, without those that were prefilled again.
+    pub done: u64,
 }
 
 /// What serving took.
@@ -114,6 +122,12 @@ struct Active {
     request: Request,
     /// Tokens that it has generated.
     done: u32,
+    /// Whether it has a prompt to do, with what it had generated when it gave way.
+    prefilling: bool,
+    /// Tokens in K and V.
+    stored: u32,
+    /// Tokens of its prompt that have ever been prefilled.
+    seen: u32,
     blocks: u64,
     first_ns: Option<u64>,
     preemptions: u32,
@@ -121,19 +135,36 @@ struct Active {
 
 impl Active {
     fn new(place: usize, request: Request) -> Self {
-        Self { place, request, done: 0, blocks: 0, first_ns: None, preemptions: 0 }
+        Self {
+            place,
+            request,
+            done: 0,
+            prefilling: true,
+            stored: 0,
+            seen: 0,
+            blocks: 0,
+            first_ns: None,
+            preemptions: 0,
+        }
     }
 
     /// Tokens in K and V when its next token is computed.
     fn context(&self) -> u32 {
         self.request.input + self.done
     }
+
+    /// What it does in an iteration that has so many tokens for its prompt.
+    fn chunk(&self, most: u32) -> Chunk {
+        let left = self.context() - self.stored;
+        let Self { place, stored: history, .. } = *self;
+        Chunk { place, history, tokens: left.min(most), yields: left <= most }
+    }
 }
 
 /// Serves all requests, whatever order they are given in. `observe` is told each iteration.
 ///
 /// # Errors
-/// [`ServingError::NeverFits`], [`ServingError::Range`], [`ServingError::NoRequests`], and what the machine refuses.
+/// [`ServingError::NeverFits`], [`ServingError::Offload`], [`ServingError::NoRequests`], and what the machine refuses.
 pub fn serve(
     requests: &[Request],
     rules: &Rules,
@@ -173,7 +204,7 @@ pub fn serve(
         running: Vec::new(),
         now: 0,
         finished: vec![None; requests.len()],
-        count: 0,
+        generated: 0,
         outcome: Outcome {
             served: Vec::new(),
             iterations: 0,
@@ -216,7 +247,7 @@ struct State {
     now: u64,
     /// By place in the trace.
     finished: Vec<Option<Served>>,
-    count: usize,
+    generated: u64,
     outcome: Outcome,
 }
 
@@ -226,13 +257,14 @@ impl State {
         let mut index = 0;
         while index < self.running.len() {
             let one = &self.running[index];
-            let missing = self.pool.needed(one.context()) - one.blocks;
+            // Prompts have theirs, and those of their first token, since they were admitted.
+            let missing = self.pool.needed(one.context()).saturating_sub(one.blocks);
             if self.pool.take(missing) {
                 self.running[index].blocks += missing;
                 index += 1;
             } else if let Some(mut last) = self.running.pop() {
                 self.pool.give_back(last.blocks);
-                last.blocks = 0;
+                (last.blocks, last.stored, last.prefilling) = (0, 0, true);
                 last.preemptions += 1;
                 self.outcome.preemptions += 1;
                 self.waiting.push_front(last);
@@ -240,14 +272,16 @@ impl State {
         }
     }
 
-    /// Rule 2: those that begin, in order.
-    fn admit(&mut self) -> Vec<Active> {
-        let (mut admitted, mut tokens) = (Vec::new(), 0);
+    /// Rule 2: those that begin, in order, when the iteration has `tokens` of prompts already. Appends their chunks.
+    fn admit(&mut self, prompts: &mut Vec<Chunk>) {
         while let Some(head) = self.waiting.front() {
-            let prompt = head.context();
-            if self.running.len() + admitted.len() >= self.rules.max_batch as usize
-                || (tokens > 0 && tokens + prompt > self.rules.max_prefill)
-            {
+            let (prompt, tokens) = (head.context(), tokens_of(prompts));
+            let chunk = head.chunk(self.rules.prefill_chunk.map_or(u32::MAX, |most| most - tokens));
+            let is_full = match self.rules.prefill_chunk {
+                Some(_) => chunk.tokens == 0,
+                None => tokens > 0 && tokens + prompt > self.rules.max_prefill,
+            };
+            if self.running.len() >= self.rules.max_batch as usize || is_full {
                 break;
             }
             // Of the last token nothing is stored.
@@ -255,10 +289,9 @@ impl State {
             if !self.pool.take(blocks) {
                 break;
             }
-            tokens += prompt;
-            admitted.extend(self.waiting.pop_front().map(|head| Active { blocks, ..head }));
+            prompts.push(chunk);
+            self.running.extend(self.waiting.pop_front().map(|head| Active { blocks, ..head }));
         }
-        admitted
     }
 
     fn iterate(
@@ -267,46 +300,61 @@ impl State {
         observe: &mut dyn FnMut(&Iteration<'_>),
     ) -> Result<(), ServingError> {
         self.make_room();
-        let admitted = self.admit();
-        let prompts: Vec<u32> = admitted.iter().map(Active::context).collect();
-        let contexts: Vec<u32> = self.running.iter().map(Active::context).collect();
-        let cost = machine.step(&prompts, &contexts)?;
+        let (mut prompts, mut tokens) = (Vec::new(), Vec::new());
+        for one in &self.running {
+            if one.prefilling {
+                let most = self.rules.prefill_chunk.unwrap_or(u32::MAX);
+                prompts.push(one.chunk(most - tokens_of(&prompts)));
+            } else {
+                tokens.push(one.chunk(1));
+            }
+        }
+        self.admit(&mut prompts);
+        let cost = machine.step(&prompts, &tokens)?;
         let start_ns = self.now;
         self.now = self.now.saturating_add(cost.ns);
-        let places = |active: &[Active]| active.iter().map(|one| one.place).collect::<Vec<usize>>();
-        let (prefilled, decoded) = (places(&admitted), places(&self.running));
         let blocks = self.pool.used();
         let out = &mut self.outcome;
         out.iterations += 1;
         out.busy_ns += cost.ns;
-        out.prefilled += prompts.iter().map(|&prompt| u64::from(prompt)).sum::<u64>();
-        let again = admitted.iter().filter(|one| one.done > 0).map(|one| u64::from(one.context()));
-        out.recomputed += again.sum::<u64>();
         if let Some(energy) = cost.energy {
             out.energy = Some(out.energy.map_or(energy, |sum| sum + energy));
         }
         out.uses.iter_mut().zip(&cost.uses).for_each(|(sum, one)| sum.add(*one));
         out.most_blocks = out.most_blocks.max(blocks);
         out.block_ns += u128::from(blocks) * u128::from(cost.ns);
-        let count = prefilled.len() + decoded.len();
+        let count = prompts.len() + tokens.len();
         out.request_ns += count as u128 * u128::from(cost.ns);
-        out.tokens.push((self.now, count as u32));
-        self.running.extend(admitted);
+        // Whoever generates came before whoever has a prompt to do.
+        let chunks: Vec<Chunk> = tokens.iter().chain(&prompts).copied().collect();
+        let yielded = chunks.iter().filter(|chunk| chunk.yields).count() as u32;
+        out.tokens.push((self.now, yielded));
+        self.generated += u64::from(yielded);
         let all = std::mem::take(&mut self.running);
-        for mut one in all {
-            one.done += 1;
-            let first_ns = *one.first_ns.get_or_insert(self.now);
+        for (mut one, chunk) in all.into_iter().zip(chunks) {
+            if one.prefilling {
+                let seen = one.seen.max(chunk.context().min(one.request.input));
+                out.prefilled += u64::from(chunk.tokens);
+                out.recomputed += u64::from(chunk.tokens - (seen - one.seen));
+                one.seen = seen;
+            }
+            one.stored = chunk.context();
+            if chunk.yields {
+                one.done += 1;
+                one.prefilling = false;
+                one.first_ns.get_or_insert(self.now);
+            }
             if one.done < one.request.output {
                 self.running.push(one);
                 continue;
             }
             self.pool.give_back(one.blocks);
-            let Active { place, request, preemptions, .. } = one;
-            self.finished[place] = Some(Served { request, first_ns, finish_ns: self.now, preemptions });
-            self.count += 1;
+            let Active { place, request, preemptions, first_ns, .. } = one;
+            let (first_ns, finish_ns) = (first_ns.unwrap_or(self.now), self.now);
+            self.finished[place] = Some(Served { request, first_ns, finish_ns, preemptions });
         }
-        let (end_ns, finished) = (self.now, self.count);
-        observe(&Iteration { start_ns, end_ns, prefilled: &prefilled, decoded: &decoded, blocks, finished });
+        let (end_ns, done) = (self.now, out.prefilled - out.recomputed + self.generated);
+        observe(&Iteration { start_ns, end_ns, prefilled: &prompts, decoded: &tokens, blocks, done });
         Ok(())
     }
 }

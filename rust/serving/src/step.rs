@@ -13,6 +13,31 @@ pub struct KvMemory {
     pub bytes_per_token: u64,
 }
 
+/// Tokens of a request that an iteration computes: its prompt, a part of that, or one that it has generated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Chunk {
+    /// The request's place in the trace.
+    pub place: usize,
+    /// Its tokens in K and V before.
+    pub history: u32,
+    /// How many tokens these are.
+    pub tokens: u32,
+    /// Whether the request's next token follows them.
+    pub yields: bool,
+}
+
+impl Chunk {
+    /// Tokens in K and V with these.
+    pub fn context(&self) -> u32 {
+        self.history + self.tokens
+    }
+}
+
+/// Tokens of all chunks.
+pub(crate) fn tokens_of(chunks: &[Chunk]) -> u32 {
+    chunks.iter().fold(0, |sum, chunk| sum.saturating_add(chunk.tokens))
+}
+
 /// How much of an iteration a device works.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Use {
@@ -59,10 +84,9 @@ pub trait StepTimes {
         u32::MAX
     }
 
-    /// An iteration: whole prompts of `prompts` tokens, which yield a token each, and a token of each request with `contexts` tokens in K and V, the
-    /// new one's included. One of the two may be empty.
+    /// An iteration: prompts, whole or in part, and one token of each of some other requests. One of the two may be empty.
     ///
     /// # Errors
     /// What the machine's planner refuses.
-    fn step(&mut self, prompts: &[u32], contexts: &[u32]) -> Result<StepCost, ServingError>;
+    fn step(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> Result<StepCost, ServingError>;
 }

@@ -4,7 +4,9 @@ use ndp_config::{DesignConfig, HbmConfig, LlmShape, SystemConfig};
 use ndp_energy::{EnergyConstants, HbmConstants, NpuConstants};
 use ndp_offloading::{AnalyticTimes, Batch, Hardware, Mode, Model, Planner, Request, Rule, StepCosts};
 use ndp_serving::librapim::kv_memory;
-use ndp_serving::{HermesSteps, KvMemory, LibraPimSteps, Parallel, StepTimes, Summary, Synth, serve};
+use ndp_serving::{
+    Chunk, HermesSteps, KvMemory, LibraPimSteps, Parallel, StepCost, StepTimes, Summary, Synth, serve,
+};
 use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, RunCosts, Workload};
 
 struct Chip {
@@ -44,6 +46,14 @@ impl Chip {
     }
 }
 
+/// A step of whole prompts and of tokens with these contexts.
+fn cost_of(machine: &mut dyn StepTimes, prompts: &[u32], contexts: &[u32]) -> StepCost {
+    let chunk = |history, tokens| Chunk { place: 0, history, tokens, yields: true };
+    let prompts: Vec<Chunk> = prompts.iter().map(|&tokens| chunk(0, tokens)).collect();
+    let tokens: Vec<Chunk> = contexts.iter().map(|&context| chunk(context - 1, 1)).collect();
+    machine.step(&prompts, &tokens).unwrap()
+}
+
 const CONTEXTS: [u32; 6] = [90, 17, 400, 33, 34, 1025];
 
 #[test]
@@ -55,7 +65,7 @@ fn tokens_of_one_chip_are_steps_of_the_planner_in_every_mode() {
     let planner = Planner::new(&chip.model, &chip.hardware, plain, sliced);
     for mode in Mode::ALL {
         let step = planner.step(&batch, mode).unwrap();
-        let cost = chip.steps(mode).step(&[], &CONTEXTS).unwrap();
+        let cost = cost_of(&mut chip.steps(mode), &[], &CONTEXTS);
         assert_eq!(cost.ns, step.timeline.span.0.div_ceil(1000), "{mode:?}");
         // Besides the step there is less than a nanosecond of standby, of less than 1 kW.
         let (found, expected) = (cost.energy.unwrap(), chip.costs(&chip.model).of(&step).total);
@@ -66,7 +76,7 @@ fn tokens_of_one_chip_are_steps_of_the_planner_in_every_mode() {
         // The order of requests is none of the machine's business.
         let mut turned = CONTEXTS;
         turned.reverse();
-        assert_eq!(cost, chip.steps(mode).step(&[], &turned).unwrap());
+        assert_eq!(cost, cost_of(&mut chip.steps(mode), &[], &turned));
     }
 }
 
@@ -74,15 +84,35 @@ fn tokens_of_one_chip_are_steps_of_the_planner_in_every_mode() {
 fn prompts_add_to_tokens_and_longer_ones_take_longer() {
     let chip = Chip::new("llama2-7b", Parallel::default());
     let mut steps = chip.steps(Mode::DexDbo);
-    let mut ns = |prompts: &[u32], contexts: &[u32]| steps.step(prompts, contexts).unwrap().ns;
+    let mut ns = |prompts: &[u32], contexts: &[u32]| cost_of(&mut steps, prompts, contexts).ns;
     let (prompts, tokens) = (ns(&[100, 30], &[]), ns(&[], &CONTEXTS));
     assert_eq!(ns(&[100, 30], &CONTEXTS), prompts + tokens);
     assert!(ns(&[100], &[]) < prompts && prompts < ns(&[100, 1000], &[]));
     assert!(ns(&[4000], &[]) > ns(&[2000, 2000], &[]), "attention grows faster than the prompt");
     // A prompt of many tokens keeps the arrays busy: MACs over their rate, and no more than a quarter more.
-    let cost = steps.step(&[4096], &[]).unwrap();
+    let cost = cost_of(&mut steps, &[4096], &[]);
     let macs = cost.uses[0].macs_ns / cost.ns as f64;
     assert!((0.75..=1.0).contains(&macs), "{macs}");
+}
+
+#[test]
+fn parts_of_a_prompt_see_what_came_before_and_add_up_to_the_macs_of_the_whole() {
+    let chip = Chip::new("llama2-7b", Parallel::default());
+    let mut steps = chip.steps(Mode::DexDbo);
+    let mut part =
+        |history, tokens, yields| steps.step(&[Chunk { place: 0, history, tokens, yields }], &[]).unwrap();
+    let (first, second) = (part(0, 512, false), part(512, 512, true));
+    let again = part(0, 512, true);
+    assert!(again.ns > first.ns, "logits follow the last part only");
+    assert!(second.ns > again.ns, "the second part sees the first one");
+    let whole = part(0, 1024, true);
+    // 256 vectors more or less keep the arrays busy; 16 wait for weights.
+    assert!(8 * part(0, 16, false).ns > 2 * part(0, 128, false).ns, "weights are read for each part");
+    // Each part has its tokens' products, and attention over all before: 512 and 1024 keys in place of 1024 for all.
+    let macs = |cost: &StepCost| cost.uses[0].macs_ns;
+    let missing = chip.model.attention_macs(512) * 512 * u64::from(chip.model.layers);
+    let ns = missing as f64 / chip.hardware.npu_macs_per_second() * 1e9;
+    assert!((macs(&whole) - macs(&first) - macs(&second) - ns).abs() < 1.0);
 }
 
 #[test]
@@ -90,7 +120,7 @@ fn chips_that_share_a_model_take_their_part_of_it() {
     let one = Chip::new("llama2-7b", Parallel::default());
     let free = Parallel { link_gbps: 1e9, link_ns: 0.0, ..Parallel::default() };
     let ns = |chip: &Chip, prompts: &[u32], contexts: &[u32]| {
-        chip.steps(Mode::Dex).step(prompts, contexts).unwrap().ns
+        cost_of(&mut chip.steps(Mode::Dex), prompts, contexts).ns
     };
     let contexts = [512; 8];
     let whole = ns(&one, &[], &contexts) as f64;
@@ -116,7 +146,7 @@ fn chips_that_share_a_model_take_their_part_of_it() {
     let [single, both] = [&[64][..], &[64, 64]].map(|prompts| ns(&stages, prompts, &[]) as f64);
     assert!((both / single - 1.5).abs() < 1e-3, "{both} {single}");
     // All chips' energy is about that of one chip with the whole model, and standby.
-    let joules = |chip: &Chip| chip.steps(Mode::Dex).step(&[], &contexts).unwrap().energy.unwrap().joules();
+    let joules = |chip: &Chip| cost_of(&mut chip.steps(Mode::Dex), &[], &contexts).energy.unwrap().joules();
     let ratio = joules(&tensor) / joules(&one);
     assert!((0.95..1.3).contains(&ratio), "{ratio}");
 }
@@ -153,16 +183,16 @@ fn iterations_of_a_policy_are_its_prefill_and_its_token() {
             policy.run(&machine, &Workload::new(&model, prompt, output, batch).unwrap()).unwrap()
         };
         let token = run(149, 2, 2).token;
-        let cost = steps.step(&[], &[100, 200]).unwrap();
+        let cost = cost_of(&mut steps, &[], &[100, 200]);
         assert_eq!(cost.ns, token.ns().ceil() as u64, "{policy:?}");
         let joules: u128 = costs.of(&machine, &token).iter().map(|(_, energy)| energy.value).sum();
         assert_eq!(cost.energy.unwrap().value, joules);
         assert_eq!(cost.uses[0].busy_ns, token.busy_ns(Device::Gpu));
         // A mean of 150.5.
-        assert_eq!(steps.step(&[], &[100, 201]).unwrap().ns, run(150, 1, 2).token.ns().ceil() as u64);
+        assert_eq!(cost_of(&mut steps, &[], &[100, 201]).ns, run(150, 1, 2).token.ns().ceil() as u64);
         let prefill = run(300, 1, 1).prefill.ns().ceil() as u64;
-        assert_eq!(steps.step(&[100, 200], &[]).unwrap().ns, prefill);
-        assert_eq!(steps.step(&[100, 200], &[100, 200]).unwrap().ns, prefill + cost.ns);
+        assert_eq!(cost_of(&mut steps, &[100, 200], &[]).ns, prefill);
+        assert_eq!(cost_of(&mut steps, &[100, 200], &[100, 200]).ns, prefill + cost.ns);
     }
     let dimms = f64::from(system.dimms().count) * system.dimms().capacity_gb * 1e9;
     let room = |policy| HermesSteps::new(machine, policy, &model, &costs, None).unwrap().kv().bytes;

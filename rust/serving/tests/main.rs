@@ -4,3 +4,4 @@
 
 mod machines;
 mod scheduling;
+mod texts;

@@ -2,13 +2,14 @@
 
 use ndp_numerics::SplitMix64;
 use ndp_serving::{
-    Iteration, KvMemory, Outcome, Request, Rules, Served, ServingError, StepCost, StepTimes, Use, serve,
+    Chunk, Iteration, KvMemory, Outcome, Request, Rules, Served, ServingError, StepCost, StepTimes, Use,
+    serve,
 };
 
 /// Times that depend on everything that an iteration has, and a record of what was asked.
 struct Formula {
     kv: KvMemory,
-    asked: Vec<(Vec<u32>, Vec<u32>)>,
+    asked: Vec<(Vec<Chunk>, Vec<Chunk>)>,
 }
 
 impl Formula {
@@ -16,9 +17,9 @@ impl Formula {
         Self { kv: KvMemory { bytes: 3 * tokens, bytes_per_token: 3 }, asked: Vec::new() }
     }
 
-    fn ns(prompts: &[u32], contexts: &[u32]) -> u64 {
-        let sum = |of: &[u32]| of.iter().map(|&one| u64::from(one)).sum::<u64>();
-        100 + 7 * sum(prompts) + 50 * contexts.len() as u64 + sum(contexts)
+    fn ns(prompts: u32, contexts: &[u32]) -> u64 {
+        let sum = contexts.iter().map(|&one| u64::from(one)).sum::<u64>();
+        100 + 7 * u64::from(prompts) + 50 * contexts.len() as u64 + sum
     }
 }
 
@@ -31,10 +32,12 @@ impl StepTimes for Formula {
         self.kv
     }
 
-    fn step(&mut self, prompts: &[u32], contexts: &[u32]) -> Result<StepCost, ServingError> {
-        self.asked.push((prompts.to_vec(), contexts.to_vec()));
+    fn step(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> Result<StepCost, ServingError> {
+        self.asked.push((prompts.to_vec(), tokens.to_vec()));
         let uses = vec![Use { busy_ns: 1.0, macs_ns: 0.0 }];
-        Ok(StepCost { ns: Self::ns(prompts, contexts), energy: None, uses })
+        let contexts: Vec<u32> = tokens.iter().map(Chunk::context).collect();
+        let ns = Self::ns(prompts.iter().map(|one| one.tokens).sum(), &contexts);
+        Ok(StepCost { ns, energy: None, uses })
     }
 }
 
@@ -60,6 +63,7 @@ fn rules(rng: &mut SplitMix64) -> Rules {
         max_batch: 1 + below(rng, 20) as u32,
         block_tokens: 1 + below(rng, 20) as u32,
         max_prefill: 1 + below(rng, 300) as u32,
+        prefill_chunk: (below(rng, 2) > 0).then(|| 1 + below(rng, 60) as u32),
     }
 }
 
@@ -73,9 +77,10 @@ fn order(requests: &[Request]) -> Vec<usize> {
 /// One iteration, as a test keeps it.
 struct Seen {
     span: (u64, u64),
-    prefilled: Vec<usize>,
-    decoded: Vec<usize>,
+    prefilled: Vec<Chunk>,
+    decoded: Vec<Chunk>,
     blocks: u64,
+    done: u64,
 }
 
 fn run(requests: &[Request], rules: &Rules, machine: &mut Formula) -> (Outcome, Vec<Seen>) {
@@ -86,6 +91,7 @@ fn run(requests: &[Request], rules: &Rules, machine: &mut Formula) -> (Outcome, 
             prefilled: one.prefilled.to_vec(),
             decoded: one.decoded.to_vec(),
             blocks: one.blocks,
+            done: one.done,
         });
     };
     let outcome = serve(requests, rules, machine, &mut keep).unwrap();
@@ -101,11 +107,13 @@ fn check(requests: &[Request], rules: &Rules, machine: &Formula, outcome: &Outco
     let mut first = vec![None; requests.len()];
     let mut finish = vec![None; requests.len()];
     let mut gave_way = vec![0u32; requests.len()];
+    // Tokens in K and V.
+    let mut stored = vec![0u32; requests.len()];
     let mut running: Vec<usize> = Vec::new();
     let mut clock = 0;
-    for (Seen { span: (start, end), prefilled, decoded, blocks }, (prompts, contexts)) in
-        seen.iter().zip(&machine.asked)
-    {
+    let mut before = 0;
+    for (one, asked) in seen.iter().zip(&machine.asked) {
+        let Seen { span: (start, end), prefilled, decoded, blocks, done: all_done } = one;
         assert!(*start >= clock && end > start, "the clock goes on");
         if *start > clock {
             assert!(running.is_empty(), "waits only if there is nothing to do");
@@ -113,38 +121,64 @@ fn check(requests: &[Request], rules: &Rules, machine: &Formula, outcome: &Outco
             assert!(!order.iter().any(waits), "waits only for arrivals");
         }
         clock = *end;
-        // Who ran and is not there any more gave way.
-        for &place in running.iter().filter(|place| !decoded.contains(place)) {
+        assert_eq!((prefilled, decoded), (&asked.0, &asked.1));
+        let chunks: Vec<Chunk> = decoded.iter().chain(prefilled).copied().collect();
+        let batch: Vec<usize> = chunks.iter().map(|chunk| chunk.place).collect();
+        // Who ran and is not there any more gave way; who is there with nothing stored has given way and is back.
+        let admitted = |place: &usize| !running.contains(place);
+        for &place in running.iter().filter(|place| !batch.contains(place)) {
             gave_way[place] += 1;
-            assert!(prefilled.is_empty(), "nobody is admitted while somebody gives way");
+            stored[place] = 0;
+            assert!(!batch.iter().any(admitted), "nobody is admitted while somebody gives way");
         }
-        assert!(decoded.iter().all(|place| running.contains(place)));
-        let batch: Vec<usize> = decoded.iter().chain(prefilled).copied().collect();
         assert!(!batch.is_empty() && batch.len() <= rules.max_batch as usize);
         // The first of the unfinished ones, in the order of arrival.
         let unfinished = order.iter().copied().filter(|&place| finish[place].is_none());
         assert_eq!(batch, unfinished.take(batch.len()).collect::<Vec<_>>(), "first come, first served");
         assert!(batch.iter().all(|&place| requests[place].arrival_ns <= *start));
         // What the machine was asked is what these have.
-        let of = |&place: &usize| requests[place].input + done[place];
-        assert_eq!(
-            (prefilled.iter().map(of).collect(), decoded.iter().map(of).collect()),
-            (prompts.clone(), contexts.clone())
-        );
-        assert!(prompts.len() == 1 || prompts.iter().sum::<u32>() <= rules.max_prefill);
+        let context = |place: usize| requests[place].input + done[place];
+        for chunk in &chunks {
+            assert_eq!(chunk.history, stored[chunk.place]);
+            assert!(chunk.tokens > 0 && chunk.context() <= context(chunk.place));
+            assert_eq!(chunk.yields, chunk.context() == context(chunk.place));
+        }
+        assert!(decoded.iter().all(|chunk| chunk.tokens == 1 && chunk.yields && done[chunk.place] > 0));
+        let prompts: u32 = prefilled.iter().map(|chunk| chunk.tokens).sum();
+        match rules.prefill_chunk {
+            // One prompt at most is cut: the last one, and only where there are no tokens left.
+            Some(most) => {
+                let cut = prefilled.iter().position(|chunk| !chunk.yields);
+                assert!(prompts <= most && cut.is_none_or(|at| at + 1 == prefilled.len() && prompts == most));
+            }
+            None => {
+                assert!(prefilled.iter().all(|chunk| chunk.yields && chunk.history == 0));
+                assert!(prefilled.len() == 1 || prompts <= rules.max_prefill);
+            }
+        }
         // Prompts have blocks for their first token too, if it is not the last one.
-        let after = |&place: &usize| (of(&place) + 1).min(requests[place].most_kv_tokens());
-        let stored = prefilled.iter().map(after).chain(decoded.iter().map(of)).map(blocks_of).sum::<u64>();
-        assert!(stored == *blocks && *blocks <= total, "{stored} {blocks} {total}");
-        for &place in &batch {
+        let after = |chunk: &Chunk| (context(chunk.place) + 1).min(requests[chunk.place].most_kv_tokens());
+        let of = |chunk: &Chunk| context(chunk.place);
+        let needed = prefilled.iter().map(after).chain(decoded.iter().map(of)).map(blocks_of).sum::<u64>();
+        assert!(needed == *blocks && *blocks <= total, "{needed} {blocks} {total}");
+        for chunk in &chunks {
+            let place = chunk.place;
+            stored[place] = chunk.context();
+            if !chunk.yields {
+                continue;
+            }
             done[place] += 1;
             first[place].get_or_insert(clock);
             if done[place] == requests[place].output {
                 assert!(finish[place].replace(clock).is_none());
             }
         }
+        assert!(*all_done >= before);
+        before = *all_done;
         running = batch.into_iter().filter(|&place| finish[place].is_none()).collect();
     }
+    let all: u32 = requests.iter().map(|request| request.input + request.output).sum();
+    assert_eq!(before, u64::from(all));
     assert_eq!(seen.len(), machine.asked.len());
     assert_eq!(outcome.iterations, seen.len() as u64);
     // Each request once, with all its tokens.
@@ -210,10 +244,10 @@ fn naive(requests: &[Request]) -> Vec<Served> {
     let mut clock = 0;
     for place in order(requests) {
         let request = requests[place];
-        clock = request.arrival_ns.max(clock) + Formula::ns(&[request.input], &[]);
+        clock = request.arrival_ns.max(clock) + Formula::ns(request.input, &[]);
         let first_ns = clock;
         for generated in 1..request.output {
-            clock += Formula::ns(&[], &[request.input + generated]);
+            clock += Formula::ns(0, &[request.input + generated]);
         }
         served[place] = Some(Served { request, first_ns, finish_ns: clock, preemptions: 0 });
     }
@@ -225,7 +259,7 @@ fn a_batch_of_one_is_one_request_at_a_time() {
     let mut rng = SplitMix64::new(13);
     for _ in 0..2000 {
         let requests = trace(&mut rng);
-        let rules = Rules { max_batch: 1, ..rules(&mut rng) };
+        let rules = Rules { max_batch: 1, prefill_chunk: None, ..rules(&mut rng) };
         let (outcome, _) = run(&requests, &rules, &mut Formula::with_tokens(1000));
         assert_eq!(outcome.served, naive(&requests));
         assert_eq!(outcome.preemptions, 0);
@@ -235,7 +269,7 @@ fn a_batch_of_one_is_one_request_at_a_time() {
 #[test]
 fn what_can_never_fit_is_refused_before_anything_runs() {
     let requests = [10, 21].map(|output| Request { arrival_ns: 0, input: 20, output });
-    let rules = Rules { max_batch: 4, block_tokens: 8, max_prefill: 100 };
+    let rules = Rules { max_batch: 4, block_tokens: 8, max_prefill: 100, prefill_chunk: None };
     let refused = |tokens, rules: &Rules, requests: &[Request]| {
         let mut machine = Formula::with_tokens(tokens);
         let error = serve(requests, rules, &mut machine, &mut |_| {}).unwrap_err().to_string();
@@ -255,6 +289,10 @@ fn what_can_never_fit_is_refused_before_anything_runs() {
     assert_eq!(
         refused(40, &Rules { block_tokens: 0, ..rules }, &requests),
         "block = 0 must be in 1..=1048576"
+    );
+    assert_eq!(
+        refused(40, &Rules { prefill_chunk: Some(0), ..rules }, &requests),
+        "prefill chunk = 0 must be in 1..=1048576"
     );
     assert_eq!(refused(40, &rules, &[]), "the trace has no requests");
 }

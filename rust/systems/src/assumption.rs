@@ -144,14 +144,17 @@ keys! {
     NpuCompute "npu_compute" = 1.0 in 0.1, 1.0 "of the peak";
     /// Rows of weights that an array of the NPU loads in a clock.
     NpuLoad "npu_load" = 1.0 in 1.0, 64.0 "rows/clock";
-    /// Rate at which the NPU reads the HBM: 64 channels with a column of 32 bytes each tCCD_S = 1 of the paper's simulator; it is 2 in this project's RTL.
-    PimBuses "pim_buses" = 2.048 in 0.256, 2.048 "TB/s";
+    /// Rate at which the NPU reads the HBM: 64 channels with a column of 32 bytes each tCCD_S = 2 clocks of the memory's description. The paper's simulator has
+    /// tCCD_S = 1, which would be 2.048.
+    PimBuses "pim_buses" = 1.024 in 0.256, 2.048 "TB/s";
     /// PIM commands that NPU+AiM and AttAcc issue to all channels together; 64 if each channel has a stream of its own.
     PimIssue "pim_issue" = 64.0 in 0.25, 64.0 "commands/ns";
     /// Rate at which AttAcc's banks multiply the weights of co-processed FFNs.
     AttAccFfn "attacc_ffn" = 1.0 in 0.01, 1.0 "of the peak";
     /// Share of the reads that NeuPIMs does while its banks compute.
     NeuPimsOverlap "neupims_overlap" = 1.0 in 0.0, 1.0 "of the reads";
+    /// Least part of a step that FFNs have to take off to move to LibraPIM's banks: algorithm 1 moves them for any gain.
+    FfnGain "ffn_gain" = 0.0 in 0.0, 0.01 "of the step";
 }
 
 /// A named set of assumptions.

@@ -4,7 +4,7 @@
 use anyhow::{Context, Result};
 use ndp_config::{HbmConfig, LlmShape};
 use ndp_files::{FileSet, OutputFile, Progress, say};
-use ndp_offloading::{AnalyticTimes, DeviceTimes, Hardware, MeasuredTimes, Model, TableFile};
+use ndp_offloading::{AnalyticTimes, DeviceTimes, Hardware, MeasuredTimes, Model, Picos, TableFile};
 use ndp_pim::measure::MeasuredMemory;
 use std::path::PathBuf;
 
@@ -40,15 +40,15 @@ pub struct Args {
     out: Option<PathBuf>,
 }
 
-/// Microseconds of a head in RTL, which are those of the device model; nothing if nobody asks.
+/// Time of a head in RTL, which is that of the device model; nothing if nobody asks.
 #[cfg(feature = "rtl")]
-fn rtl_us(
+fn rtl_time(
     args: &Args,
     config: &HbmConfig,
     model: &Model,
     times: &MeasuredMemory,
     context: u32,
-) -> Result<Option<f64>> {
+) -> Result<Option<Picos>> {
     if !args.rtl {
         return Ok(None);
     }
@@ -57,12 +57,12 @@ fn rtl_us(
     let clocks = ndp_pim::measure::head_clocks_on(config, channel, width, context as usize)?;
     let own = times.heads().get(&context).copied().unwrap_or(0);
     anyhow::ensure!(clocks == own, "RTL takes {clocks} clocks for {context} tokens, the device model {own}");
-    Ok(Some((clocks * u64::from(model.group())) as f64 / 1e3))
+    Ok(Some(times.time(clocks) * u64::from(model.group())))
 }
 
 /// The tool without RTL has nobody to ask.
 #[cfg(not(feature = "rtl"))]
-fn rtl_us(_: &Args, _: &HbmConfig, _: &Model, _: &MeasuredMemory, _: u32) -> Result<Option<f64>> {
+fn rtl_time(_: &Args, _: &HbmConfig, _: &Model, _: &MeasuredMemory, _: u32) -> Result<Option<Picos>> {
     Ok(None)
 }
 
@@ -98,8 +98,8 @@ pub fn run(args: &Args) -> Result<()> {
     );
     for &context in &args.sequences {
         let (measured, computed) = (times.head(context).us(), formula.head(context).us());
-        let rtl = rtl_us(args, &config, &model, &times, context)?;
-        let rtl = rtl.map_or_else(|| "-".to_owned(), |us| format!("{us:.3}"));
+        let rtl = rtl_time(args, &config, &model, &times, context)?;
+        let rtl = rtl.map_or_else(|| "-".to_owned(), |time| format!("{:.3}", time.us()));
         let layers: Vec<String> = BATCHES
             .iter()
             .map(|&batch| {

@@ -122,16 +122,55 @@ impl Window {
         self.counts
     }
 
-    /// A token needs these neurons: afterwards all of them are in memory. Whichever comes twice counts once.
+    /// The neurons that a token needs, in rounds of no more than there are slots, each ascending: first those that are in memory, with as many of the
+    /// others as there is room for. Whichever comes twice counts once. There is always a first round.
+    ///
+    /// ```
+    /// use ndp_flash::{Manager, Window};
+    /// let mut window = Window::new(2, 2.try_into().unwrap(), 16_384, Manager::FreeSlots);
+    /// window.token(&[5]).unwrap();
+    /// assert_eq!(window.rounds(&[1, 3, 5, 7]).unwrap(), [vec![1, 5], vec![3, 7]]);
+    /// ```
+    ///
+    /// # Errors
+    /// [`FlashError::Capacity`] if there are no slots for the neurons.
+    pub fn rounds(&self, needed: &[u32]) -> Result<Vec<Vec<u32>>, FlashError> {
+        let needed: BTreeSet<u32> = needed.iter().copied().collect();
+        if self.capacity == 0 && !needed.is_empty() {
+            return Err(FlashError::Capacity { needed: needed.len(), capacity: 0 });
+        }
+        let (mut all, missing): (Vec<u32>, Vec<u32>) =
+            needed.into_iter().partition(|neuron| self.residents.contains_key(neuron));
+        all.extend(missing);
+        let mut rounds: Vec<Vec<u32>> = all.chunks(self.capacity.max(1)).map(<[u32]>::to_vec).collect();
+        rounds.iter_mut().for_each(|round| round.sort_unstable());
+        rounds.resize(rounds.len().max(1), Vec::new());
+        Ok(rounds)
+    }
+
+    /// A token needs these neurons, or its first round does: afterwards all of them are in memory. Whichever comes twice counts once.
     ///
     /// # Errors
     /// [`FlashError::Capacity`] for more neurons than slots; nothing has changed then.
     pub fn token(&mut self, needed: &[u32]) -> Result<Change, FlashError> {
+        self.needs(needed, 1)
+    }
+
+    /// The same of a further round of the last token, which no longer needs the neurons of the rounds before.
+    ///
+    /// # Errors
+    /// As [`Window::token`].
+    pub fn round(&mut self, needed: &[u32]) -> Result<Change, FlashError> {
+        self.needs(needed, 0)
+    }
+
+    /// What a token needs that comes so many tokens behind the last one.
+    fn needs(&mut self, needed: &[u32], behind: u64) -> Result<Change, FlashError> {
         let needed: BTreeSet<u32> = needed.iter().copied().collect();
         if needed.len() > self.capacity {
             return Err(FlashError::Capacity { needed: needed.len(), capacity: self.capacity });
         }
-        self.now += 1;
+        self.now += behind;
         let missing: Vec<u32> =
             needed.iter().copied().filter(|neuron| !self.residents.contains_key(neuron)).collect();
         // By age; those whose last token is no longer one of the last have to leave, the oldest of the others if there is no room.

@@ -123,6 +123,54 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rounds_read_what_is_not_there_once(
+        capacity in 1u32..12,
+        tokens in 1u32..4,
+        texts in proptest::collection::vec(proptest::collection::btree_set(0u32..40, 0..40), 1..20),
+        is_contiguous in any::<bool>(),
+    ) {
+        let manager = if is_contiguous { Manager::Contiguous } else { Manager::FreeSlots };
+        let mut window = Window::new(capacity, tokens.try_into().unwrap(), BYTES, manager);
+        let mut memory: Vec<Option<u32>> = vec![None; capacity as usize];
+        for needed in texts {
+            let list: Vec<u32> = needed.iter().rev().chain(&needed).copied().collect();
+            let before: BTreeSet<u32> = memory.iter().flatten().copied().collect();
+            let rounds = window.rounds(&list).unwrap();
+            prop_assert_eq!(rounds.len(), needed.len().div_ceil(capacity as usize).max(1));
+            let mut computed = BTreeSet::new();
+            let mut loaded = Vec::new();
+            for (index, round) in rounds.iter().enumerate() {
+                let change = if index == 0 { window.token(round) } else { window.round(round) }.unwrap();
+                for slot in &mut memory {
+                    *slot = slot.filter(|neuron| !change.deleted.contains(neuron));
+                }
+                for &(from, to) in &change.moved {
+                    let neuron = memory[from as usize].take();
+                    prop_assert_eq!(memory[to as usize].replace(neuron.unwrap()), None);
+                }
+                for &(neuron, slot) in &change.loaded {
+                    prop_assert_eq!(memory[slot as usize].replace(neuron), None);
+                    loaded.push(neuron);
+                }
+                prop_assert_eq!(window.slots(), &memory[..]);
+                for neuron in round {
+                    prop_assert!(memory.contains(&Some(*neuron)) && computed.insert(*neuron));
+                }
+            }
+            prop_assert_eq!(&computed, &needed);
+            loaded.sort_unstable();
+            prop_assert_eq!(loaded, needed.difference(&before).copied().collect::<Vec<_>>());
+        }
+        let none = Window::new(0, tokens.try_into().unwrap(), BYTES, manager);
+        prop_assert_eq!(none.rounds(&[]).unwrap(), vec![Vec::<u32>::new()]);
+        prop_assert_eq!(none.rounds(&[1, 1]), Err(FlashError::Capacity { needed: 1, capacity: 0 }));
+    }
+}
+
 #[test]
 fn the_last_rows_move_into_the_holes() {
     let mut window = Window::new(8, 1.try_into().unwrap(), BYTES, Manager::Contiguous);

@@ -1,12 +1,22 @@
 //! Which DIMM holds which neurons: the loads of a term are made equal, group by group and then with parts of groups.
 
-use crate::{Instance, Placement, PlacementError};
+use crate::{Group, Instance, Placement, PlacementError};
+use ndp_config::BlockKind;
+use std::ops::Range;
 
 /// The slowest DIMM of a term may exceed the mean by this part of it.
 const TOLERANCE: f64 = 5e-5;
 
 /// A group with more than the mean load of a DIMM divided by this is cut before it is put anywhere.
 const COARSENESS: u64 = 4;
+
+/// Which neurons have a place in their DIMM.
+pub(crate) enum Stored<'a> {
+    /// All of them.
+    All,
+    /// Of attention all; of the MLP those that are not on the GPU, up to a position in each block's order.
+    Until(&'a [u32]),
+}
 
 /// Neighbours in a block's order of frequency that are on one DIMM.
 #[derive(Clone, Copy, Debug)]
@@ -16,16 +26,23 @@ struct Piece {
     len: u32,
     work: u64,
     dimm: usize,
+    /// It takes room there.
+    stored: bool,
 }
 
 impl Piece {
     fn bytes(&self, instance: &Instance) -> u64 {
-        u64::from(self.len) * instance.blocks()[self.block as usize].neuron_bytes
+        if self.stored {
+            u64::from(self.len) * instance.blocks()[self.block as usize].neuron_bytes
+        } else {
+            0
+        }
     }
 
     /// Takes neurons off the front until the next one would exceed `most` work or `free` bytes, and returns them.
     fn cut(&mut self, instance: &Instance, most: u64, free: u64) -> Option<Piece> {
         let positions = self.start..self.start + self.len;
+        let free = if self.stored { free } else { u64::MAX };
         let (len, work) = instance.leading(self.block as usize, positions, most, free);
         let front = Piece { len, work, ..*self };
         self.start += len;
@@ -38,16 +55,17 @@ impl Piece {
 /// Puts neurons on DIMMs and keeps account of the room there.
 pub(crate) struct Dimms<'a> {
     instance: &'a Instance,
+    stored: &'a Stored<'a>,
     free: Vec<u64>,
     pieces: Vec<Piece>,
     loads: Vec<u64>,
 }
 
 impl<'a> Dimms<'a> {
-    pub(crate) fn new(instance: &'a Instance) -> Self {
+    pub(crate) fn new(instance: &'a Instance, stored: &'a Stored<'a>) -> Self {
         let dimms = instance.machine().dimms as usize;
         let free = vec![instance.machine().dimm_bytes; dimms];
-        Self { instance, free, pieces: Vec::new(), loads: vec![0; dimms] }
+        Self { instance, stored, free, pieces: Vec::new(), loads: vec![0; dimms] }
     }
 
     /// Spreads neurons of one term so that the DIMMs are evenly loaded by them: those of each group behind the first `taken[group]`, or
@@ -64,20 +82,34 @@ impl<'a> Dimms<'a> {
     ) -> Result<(), PlacementError> {
         self.pieces.clear();
         self.loads.fill(0);
-        let piece = |index: usize| {
-            let (group, taken) = (&self.instance.groups()[index], taken[index]);
-            let positions = if front { 0..taken } else { taken..group.len };
-            let (start, len) = (group.start + positions.start, positions.len() as u32);
+        let part = |group: &Group, positions: Range<u32>, stored: bool| {
+            let (start, len) = (positions.start, positions.len() as u32);
             let work = match len == group.len {
                 true => group.work,
-                false => {
-                    self.instance.leading(group.block as usize, start..start + len, u64::MAX, u64::MAX).1
-                }
+                false => self.instance.leading(group.block as usize, positions, u64::MAX, u64::MAX).1,
             };
-            Piece { block: group.block, start, len, work, dimm: 0 }
+            Piece { block: group.block, start, len, work, dimm: 0, stored }
+        };
+        let pieces = |index: usize| {
+            let group = &self.instance.groups()[index];
+            let (first, last) = (group.start + taken[index], group.start + group.len);
+            let positions = if front { group.start..first } else { first..last };
+            // In front of this position neurons have places.
+            let until = match self.stored {
+                Stored::Until(until) if self.is_mlp(group.block as usize) => {
+                    if front {
+                        positions.start
+                    } else {
+                        until[group.block as usize]
+                    }
+                }
+                _ => positions.end,
+            };
+            let until = until.clamp(positions.start, positions.end);
+            [part(group, positions.start..until, true), part(group, until..positions.end, false)]
         };
         let groups = self.instance.term_groups(term);
-        let mut groups: Vec<Piece> = groups.map(piece).filter(|piece| piece.len > 0).collect();
+        let mut groups: Vec<Piece> = groups.flat_map(pieces).filter(|piece| piece.len > 0).collect();
         let most =
             groups.iter().map(|piece| piece.work).sum::<u64>() / (self.loads.len() as u64 * COARSENESS);
         for index in 0..groups.len() {
@@ -96,12 +128,20 @@ impl<'a> Dimms<'a> {
         }
         for piece in &self.pieces {
             let order = &self.instance.blocks()[piece.block as usize].order;
+            let order = &order[piece.start as usize..(piece.start + piece.len) as usize];
             let dimms = placement.dimms_mut(piece.block as usize);
-            for &neuron in &order[piece.start as usize..(piece.start + piece.len) as usize] {
+            for &neuron in order {
                 dimms[neuron as usize] = piece.dimm as u8;
+            }
+            for &neuron in order.iter().filter(|_| !piece.stored) {
+                placement.set_ssd(piece.block as usize, neuron as usize, true);
             }
         }
         Ok(())
+    }
+
+    fn is_mlp(&self, block: usize) -> bool {
+        self.instance.shape().blocks()[block].kind == BlockKind::Mlp
     }
 
     /// Puts a group on the least loaded DIMM that has room, or its neurons where there is some.
@@ -112,7 +152,7 @@ impl<'a> Dimms<'a> {
         let bytes = group.bytes(self.instance);
         let fitting = (0..self.free.len()).filter(|&dimm| self.free[dimm] >= bytes);
         let chosen = match group.work {
-            0 => fitting.max_by_key(|&dimm| self.free[dimm]),
+            0 if group.stored => fitting.max_by_key(|&dimm| self.free[dimm]),
             _ => fitting.min_by_key(|&dimm| (self.loads[dimm], self.free[dimm])),
         };
         if let Some(dimm) = chosen {

@@ -136,8 +136,14 @@ pub enum PlacementError {
         /// Number of DIMMs.
         dimms: u32,
     },
+    /// Neurons on an SSD that cannot be there.
+    #[error("neurons of block {block} are on an SSD: expected neurons of an MLP, and a machine with an SSD")]
+    NoSsd {
+        /// The block.
+        block: usize,
+    },
     /// Bits of neurons that do not exist.
-    #[error("the GPU bits of block {block} go on behind its last neuron, number {last}")]
+    #[error("the bits of block {block} go on behind its last neuron, number {last}")]
     StrayBits {
         /// The block.
         block: usize,

@@ -117,7 +117,7 @@ impl Instance {
     ///
     /// # Errors
     /// Frequencies of other shape or outside 0..=1; group sizes of 0; machines that [`Machine::check`] refuses; neurons that
-    /// exceed the DIMMs together ([`PlacementError::DimmsTooSmall`]).
+    /// exceed the DIMMs together ([`PlacementError::DimmsTooSmall`]); with an SSD those of attention.
     pub fn with_machine(
         shape: NeuronShape,
         neuron_bytes: [u64; 2],
@@ -143,16 +143,9 @@ impl Instance {
             .map(|b| u128::from(b.neurons) * u128::from(neuron_bytes[b.kind as usize]))
             .sum();
         range("bytes of all neurons", u64::try_from(all).unwrap_or(u64::MAX), MAX_BYTES)?;
-        let available = machine.dimm_bytes.saturating_mul(machine.dimms.into());
-        if all as u64 > available {
-            return Err(PlacementError::DimmsTooSmall {
-                needed: all as u64,
-                available,
-                each: machine.dimm_bytes,
-                dimms: machine.dimms,
-                kv_bytes: machine.kv_bytes,
-            });
-        }
+        let of_attention = shape.blocks().iter().filter(|block| block.kind == BlockKind::Attention);
+        let attention = of_attention.map(|b| u64::from(b.neurons) * neuron_bytes[b.kind as usize]).sum();
+        fit_dimms(&machine, if machine.ssd_gbps.is_some() { attention } else { all as u64 })?;
         let mut instance = Self {
             machine,
             blocks: Vec::new(),
@@ -271,6 +264,14 @@ impl Instance {
         (len, sum)
     }
 
+    /// Whether the DIMMs hold all neurons.
+    ///
+    /// # Errors
+    /// [`PlacementError::DimmsTooSmall`].
+    pub(crate) fn fits_dimms(&self) -> Result<(), PlacementError> {
+        fit_dimms(&self.machine, self.bytes())
+    }
+
     /// Bytes of all neurons.
     pub fn bytes(&self) -> u64 {
         self.groups.iter().map(|group| group.bytes).sum()
@@ -290,6 +291,16 @@ impl Instance {
         let cold = self.term_work(term) as f64 - gpu_work;
         let dimms = self.machine.dimm_us(cold) / f64::from(self.machine.dimms);
         dimms.max(self.machine.gpu_side_us(gpu_work))
+    }
+}
+
+/// Whether the DIMMs hold so many bytes.
+fn fit_dimms(machine: &Machine, needed: u64) -> Result<(), PlacementError> {
+    let &Machine { dimms, dimm_bytes: each, kv_bytes, .. } = machine;
+    let available = each.saturating_mul(dimms.into());
+    match needed <= available {
+        true => Ok(()),
+        false => Err(PlacementError::DimmsTooSmall { needed, available, each, dimms, kv_bytes }),
     }
 }
 

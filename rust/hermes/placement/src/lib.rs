@@ -4,7 +4,7 @@
 //! generated. `docs/placement.md` has the reasoning and the measurements; reading traces and writing files is left to the binary `place`.
 //!
 //! Reading order: [`Machine`] and [`Instance`] (the problem), [`Placement`] (a solution and what it costs), [`neuron_bound`] (what no
-//! solution can go below), [`place_structured`] (the method) with its parts `gpu` and `balance`. To compare with:
+//! solution can go below), [`place_structured`] (the method) with its parts `gpu` and `balance`, [`place_tiers`] with an SSD below the DIMMs. To compare with:
 //! [`place_powerinfer`], [`place_greedy`], [`place_random`], [`place_milp`], and [`write_lp`] and [`write_powerinfer_lp`] for solvers elsewhere.
 
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -24,6 +24,7 @@ mod powerinfer;
 mod sort;
 mod structured;
 mod synthetic;
+mod tiers;
 
 pub use baselines::{place_greedy, place_random};
 pub use bound::{Bound, group_bound, neuron_bound};
@@ -40,3 +41,4 @@ pub use powerinfer::{
 };
 pub use structured::{Certificate, CertifiedTerm, place_structured};
 pub use synthetic::synthetic_frequencies;
+pub use tiers::{TierCertificate, place_tiers};

@@ -1,7 +1,7 @@
 //! The machine as the mapping problem sees it: capacities, bandwidths and the synchronisation.
 
 use crate::{ONE, PlacementError};
-use ndp_config::{LlmShape, SystemConfig};
+use ndp_config::{BlockKind, LlmShape, SystemConfig};
 use serde::Serialize;
 
 /// Capacities in bytes, bandwidths in GB/s (10^9 bytes), times in microseconds.
@@ -21,7 +21,12 @@ pub struct Machine {
     pub dimm_gbps: f64,
     /// Bytes of each DIMM that are kept for keys and values, beside `dimm_bytes`.
     pub kv_bytes: u64,
+    /// Rate at which an SSD below the DIMMs reads neurons of the MLP that lie anywhere, many at a time; none if there is no SSD.
+    pub ssd_gbps: Option<f64>,
 }
+
+/// Neurons of which the rate of an SSD is taken.
+const MANY: u64 = 1 << 20;
 
 impl Machine {
     /// What a system leaves to the neurons of a model: the GPU without projections and embeddings, the DIMMs without the
@@ -52,6 +57,10 @@ impl Machine {
             dimm_bytes,
             dimm_gbps: system.dimms().bandwidth_gbps,
             kv_bytes,
+            ssd_gbps: system.ssd().map(|ssd| {
+                let bytes = model.neuron_bytes(BlockKind::Mlp);
+                (MANY * bytes) as f64 / ssd.read_ns(MANY, bytes) as f64
+            }),
         })
     }
 
@@ -70,7 +79,12 @@ impl Machine {
                 max: max.into(),
             });
         }
-        for (what, value) in [("GPU bandwidth", self.gpu_gbps), ("DIMM bandwidth", self.dimm_gbps)] {
+        let ssd_gbps = self.ssd_gbps.unwrap_or(1.0);
+        for (what, value) in [
+            ("GPU bandwidth", self.gpu_gbps),
+            ("DIMM bandwidth", self.dimm_gbps),
+            ("SSD bandwidth", ssd_gbps),
+        ] {
             if !(value > 0.0 && value.is_finite()) {
                 return Err(PlacementError::Quantity { what, value, rule: "a positive number of GB/s" });
             }
@@ -90,6 +104,11 @@ impl Machine {
     /// The same with both synchronisations: equation 3, which adds them whether anything is on the GPU or not.
     pub fn gpu_side_us(&self, work: f64) -> f64 {
         self.gpu_us(work) + 2.0 * self.sync_us
+    }
+
+    /// Time in which the SSD reads so much work.
+    pub fn ssd_us(&self, work: f64) -> f64 {
+        self.ssd_gbps.map_or(0.0, |gbps| work / (f64::from(ONE) * 1e3 * gbps))
     }
 
     /// Time in which one DIMM reads so much work.

@@ -3,14 +3,18 @@
 //! A plain value: whoever adjusts a placement while tokens are generated changes a clone of it.
 
 use crate::{Instance, PlacementError};
+use ndp_config::BlockKind;
 use ndp_traces::{Activity, NeuronShape};
 use serde::Serialize;
 
-/// The place of every neuron of a [`NeuronShape`]. DIMMs keep all weights (Hermes, section IV-C2), so what is on the GPU is a copy.
+/// The place of every neuron of a [`NeuronShape`]. DIMMs keep all weights (Hermes, section IV-C2), so what is on the GPU is a copy. With an SSD below them
+/// neurons of the MLP may have no place in their DIMM, until they are needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
     shape: NeuronShape,
     gpu: Activity,
+    /// Neurons without a place in their DIMM.
+    ssd: Activity,
     /// DIMM of each neuron; a block begins at 64 times its first word.
     dimms: Vec<u8>,
 }
@@ -19,7 +23,7 @@ impl Placement {
     /// Everything on DIMM 0 and nothing on the GPU.
     pub fn new(shape: &NeuronShape) -> Self {
         let dimms = vec![0; shape.words_per_token() * 64];
-        Self { shape: shape.clone(), gpu: Activity::new(shape), dimms }
+        Self { shape: shape.clone(), gpu: Activity::new(shape), ssd: Activity::new(shape), dimms }
     }
 
     /// The neurons.
@@ -74,6 +78,38 @@ impl Placement {
         *word = *word & !(1 << (neuron % 64)) | u64::from(on) << (neuron % 64);
     }
 
+    /// Bit `i % 64` of word `i / 64` says whether neuron `i` of the block has no place in its DIMM: the SSD has it.
+    pub fn ssd_bits(&self, block: usize) -> &[u64] {
+        self.ssd.block(&self.shape, block)
+    }
+
+    /// The same, to be changed. Bits behind the last neuron have to stay 0.
+    pub fn ssd_bits_mut(&mut self, block: usize) -> &mut [u64] {
+        self.ssd.block_mut(&self.shape, block)
+    }
+
+    /// Whether a neuron has no place in its DIMM.
+    ///
+    /// # Panics
+    /// For a block or neuron that does not exist.
+    pub fn on_ssd(&self, block: usize, neuron: usize) -> bool {
+        self.ssd_bits(block)[neuron / 64] >> (neuron % 64) & 1 == 1
+    }
+
+    /// Takes a neuron's place in its DIMM away, or gives it one.
+    ///
+    /// # Panics
+    /// For a block or neuron that does not exist.
+    pub fn set_ssd(&mut self, block: usize, neuron: usize, on: bool) {
+        let word = &mut self.ssd_bits_mut(block)[neuron / 64];
+        *word = *word & !(1 << (neuron % 64)) | u64::from(on) << (neuron % 64);
+    }
+
+    /// Whether any neuron has no place in its DIMM.
+    pub fn has_ssd(&self) -> bool {
+        (0..self.shape.blocks().len()).any(|block| self.ssd_bits(block).iter().any(|word| *word != 0))
+    }
+
     /// All bits of the GPU, as an [`Activity`]: those that are active too are what the GPU computes for a token.
     pub fn gpu(&self) -> &Activity {
         &self.gpu
@@ -98,7 +134,11 @@ impl Placement {
         let dimms = instance.machine().dimms;
         for (block, of) in self.shape.blocks().iter().enumerate() {
             let stray = |bits: &[u64]| of.neurons % 64 != 0 && bits[bits.len() - 1] >> (of.neurons % 64) != 0;
-            if stray(self.gpu_bits(block)) {
+            let no_ssd = of.kind == BlockKind::Attention || instance.machine().ssd_gbps.is_none();
+            if no_ssd && self.ssd_bits(block).iter().any(|word| *word != 0) {
+                return Err(PlacementError::NoSsd { block });
+            }
+            if stray(self.gpu_bits(block)) || stray(self.ssd_bits(block)) {
                 return Err(PlacementError::StrayBits { block, last: of.neurons - 1 });
             }
             let highest = self.dimms(block).iter().copied().fold(0, u8::max);
@@ -128,7 +168,10 @@ impl Placement {
             let on_gpu: u32 = self.gpu_bits(block).iter().map(|word| word.count_ones()).sum();
             usage.gpu_bytes += u64::from(on_gpu) * of.neuron_bytes;
             let mut counts = [0u64; 256];
-            self.dimms(block).iter().for_each(|&dimm| counts[usize::from(dimm)] += 1);
+            let ssd = self.ssd_bits(block);
+            for (neuron, &dimm) in self.dimms(block).iter().enumerate() {
+                counts[usize::from(dimm)] += 1 - (ssd[neuron / 64] >> (neuron % 64) & 1);
+            }
             for (bytes, count) in usage.dimm_bytes.iter_mut().zip(counts) {
                 *bytes += count * of.neuron_bytes;
             }
@@ -146,16 +189,17 @@ impl Placement {
         let mut terms = Vec::with_capacity(instance.terms().len());
         let mut loads = [0u64; 256];
         for blocks in instance.terms() {
-            let mut gpu_work = 0;
+            let (mut gpu_work, mut ssd_work) = (0, 0);
             loads.fill(0);
             for block in blocks.clone() {
                 let of = &instance.blocks()[block];
-                let (gpu, dimms) = (self.gpu_bits(block), self.dimms(block));
+                let (gpu, ssd, dimms) = (self.gpu_bits(block), self.ssd_bits(block), self.dimms(block));
                 for (&neuron, &frequency) in of.order.iter().zip(&of.frequencies) {
                     let work = u64::from(frequency) * of.neuron_bytes;
                     let on_gpu = gpu[neuron as usize / 64] >> (neuron % 64) & 1;
                     gpu_work += work * on_gpu;
                     loads[usize::from(dimms[neuron as usize])] += work * (1 - on_gpu);
+                    ssd_work += work * (ssd[neuron as usize / 64] >> (neuron % 64) & 1 & (1 - on_gpu));
                 }
             }
             let loads = &loads[..machine.dimms as usize];
@@ -165,6 +209,7 @@ impl Placement {
                 gpu_us: machine.gpu_side_us(gpu_work as f64),
                 dimm_us: machine.dimm_us(slowest as f64),
                 dimm_mean_us: machine.dimm_us(mean),
+                ssd_us: machine.ssd_us(ssd_work as f64),
             });
         }
         let objective_us = terms.iter().map(TermTime::us).sum();
@@ -186,12 +231,19 @@ pub struct TermTime {
     pub dimm_us: f64,
     /// What each DIMM would take if they were evenly loaded.
     pub dimm_mean_us: f64,
+    /// What the SSD takes for neurons that neither the GPU nor a DIMM has, before the DIMMs begin.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub ssd_us: f64,
+}
+
+fn is_zero(value: &f64) -> bool {
+    *value == 0.0
 }
 
 impl TermTime {
-    /// The slower side.
+    /// The slower side, behind the SSD.
     pub fn us(&self) -> f64 {
-        self.gpu_us.max(self.dimm_us)
+        self.gpu_us.max(self.dimm_us) + self.ssd_us
     }
 }
 

@@ -29,6 +29,9 @@ struct BlockText {
     gpu: String,
     /// A digit to base 64 for each neuron.
     dimms: String,
+    /// As `gpu`: neurons without a place in their DIMM, which an SSD has. Left out if there are none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    ssd: String,
 }
 
 fn kind_name(kind: BlockKind) -> &'static str {
@@ -47,12 +50,16 @@ impl PlacementFile {
     pub fn new(model: &str, dimms: u32, placement: &Placement) -> Self {
         let shape = placement.shape();
         let text = |(block, of): (usize, &ndp_traces::Block)| {
-            let bits = placement.gpu_bits(block);
-            let nibble = |i: usize| DIGITS[(bits[i / 16] >> (i % 16 * 4) & 15) as usize] as char;
+            let digits = |bits: &[u64]| -> String {
+                let nibble = |i: usize| DIGITS[(bits[i / 16] >> (i % 16 * 4) & 15) as usize] as char;
+                (0..of.neurons.div_ceil(4) as usize).map(nibble).collect()
+            };
+            let ssd = placement.ssd_bits(block);
             BlockText {
                 layer: of.layer,
                 kind: kind_name(of.kind).to_owned(),
-                gpu: (0..of.neurons.div_ceil(4) as usize).map(nibble).collect(),
+                gpu: digits(placement.gpu_bits(block)),
+                ssd: if ssd.iter().any(|word| *word != 0) { digits(ssd) } else { String::new() },
                 dimms: placement.dimms(block).iter().map(|&d| DIGITS[usize::from(d % 64)] as char).collect(),
             }
         };
@@ -88,10 +95,12 @@ impl PlacementFile {
                     text.kind, text.layer
                 )));
             }
-            for (name, digits, expected) in
-                [("dimms", &text.dimms, of.neurons), ("gpu", &text.gpu, of.neurons.div_ceil(4))]
-            {
-                if digits.len() != expected as usize {
+            for (name, digits, expected) in [
+                ("dimms", &text.dimms, of.neurons),
+                ("gpu", &text.gpu, of.neurons.div_ceil(4)),
+                ("ssd", &text.ssd, of.neurons.div_ceil(4)),
+            ] {
+                if digits.len() != expected as usize && (name != "ssd" || !digits.is_empty()) {
                     let found = digits.len();
                     let neurons = of.neurons;
                     return Err(wrong(format!(
@@ -105,16 +114,23 @@ impl PlacementFile {
                     wrong(format!("'{}' is none of {} DIMMs", character.escape_ascii(), self.dimms))
                 })?;
             }
-            let bits = placement.gpu_bits_mut(block);
-            for (i, character) in text.gpu.bytes().enumerate() {
-                let nibble = digit_of(character).filter(|&digit| digit < 16);
-                let nibble = nibble.ok_or_else(|| {
-                    wrong(format!("'{}' is no hexadecimal digit", character.escape_ascii()))
-                })?;
-                bits[i / 16] |= u64::from(nibble) << (i % 16 * 4);
-            }
-            if of.neurons % 64 != 0 && bits[bits.len() - 1] >> (of.neurons % 64) != 0 {
-                return Err(PlacementError::StrayBits { block, last: of.neurons - 1 });
+            let read = |digits: &str, bits: &mut [u64]| {
+                for (i, character) in digits.bytes().enumerate() {
+                    let nibble = digit_of(character).filter(|&digit| digit < 16);
+                    let nibble = nibble.ok_or_else(|| {
+                        wrong(format!("'{}' is no hexadecimal digit", character.escape_ascii()))
+                    })?;
+                    bits[i / 16] |= u64::from(nibble) << (i % 16 * 4);
+                }
+                if of.neurons % 64 != 0 && bits[bits.len() - 1] >> (of.neurons % 64) != 0 {
+                    return Err(PlacementError::StrayBits { block, last: of.neurons - 1 });
+                }
+                Ok(())
+            };
+            read(&text.gpu, placement.gpu_bits_mut(block))?;
+            read(&text.ssd, placement.ssd_bits_mut(block))?;
+            if of.kind == BlockKind::Attention && placement.ssd_bits(block).iter().any(|word| *word != 0) {
+                return Err(wrong("neurons of attention cannot be on an SSD".to_owned()));
             }
         }
         Ok(placement)
@@ -133,6 +149,7 @@ mod tests {
             for i in 0..neurons {
                 placement.dimms_mut(block)[i] = ((i * 7 + block) % 40) as u8;
                 placement.set_gpu(block, i, i % 3 == block % 3);
+                placement.set_ssd(block, i, block == 3 && i % 5 == 1);
             }
         }
         placement
@@ -151,7 +168,10 @@ mod tests {
     fn damaged_text_is_refused_with_its_block() {
         let good = PlacementFile::new("some", 40, &placement());
         let shape = NeuronShape::new(2, 70, 33);
-        let damages: [Damage; 9] = [
+        let damages: [Damage; 12] = [
+            (|f| f.blocks[2].ssd.push_str("000000000000000001"), "block 2: neurons of attention cannot be"),
+            (|f| f.blocks[3].ssd.push('0'), "block 3: ssd has 10 digits instead of 9 for 33 neurons"),
+            (|f| f.blocks[3].ssd.replace_range(8..9, "2"), "block 3 go on behind its last neuron, number 32"),
             (|f| f.dimms = 39, "block 0: 'D' is none of 39 DIMMs"),
             (|f| f.blocks[1].dimms.replace_range(0..1, "!"), "block 1: '!'"),
             (|f| f.blocks[2].gpu.replace_range(3..4, "g"), "'g' is no hexadecimal digit"),

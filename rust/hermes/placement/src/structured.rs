@@ -1,6 +1,6 @@
 //! The placement method of this crate, with a certificate of how good its result is.
 
-use crate::balance::Dimms;
+use crate::balance::{Dimms, Stored};
 use crate::bound::{group_bound, neuron_bound};
 use crate::{Evaluation, Instance, Placement, PlacementError, TermTime, gpu};
 use serde::Serialize;
@@ -73,8 +73,18 @@ pub fn place_structured(instance: &Instance) -> Result<(Placement, Certificate),
 ///
 /// The copies' originals load no DIMM. They are spread evenly too, so that a copy that is dropped later does little harm.
 pub(crate) fn with_gpu_neurons(instance: &Instance, taken: &[u32]) -> Result<Placement, PlacementError> {
+    instance.fits_dimms()?;
+    spread(instance, taken, &Stored::All)
+}
+
+/// The same if not all neurons have a place in their DIMM.
+pub(crate) fn spread(
+    instance: &Instance,
+    taken: &[u32],
+    stored: &Stored<'_>,
+) -> Result<Placement, PlacementError> {
     let mut placement = Placement::new(instance.shape());
-    let mut dimms = Dimms::new(instance);
+    let mut dimms = Dimms::new(instance, stored);
     for front in [false, true] {
         for term in 0..instance.terms().len() {
             dimms.spread(term, taken, front, &mut placement)?;

@@ -5,3 +5,4 @@
 mod common;
 mod optimum;
 mod rules;
+mod tiers;

@@ -21,6 +21,7 @@ fn machine() -> Machine {
         dimm_bytes: 2000,
         dimm_gbps: 1.0,
         kv_bytes: 0,
+        ssd_gbps: None,
     }
 }
 

@@ -46,7 +46,7 @@ pub struct Checked {
 
 /// Up to which position keys and values of a sequence and layer are at their homes.
 #[derive(Clone, Copy, Debug, Default)]
-struct Homes {
+pub(crate) struct Homes {
     pim: usize,
     npu: usize,
 }
@@ -59,7 +59,8 @@ pub struct GroupBackend<'a> {
     share: Share,
     /// Sequences whose attention is the NPU's in this step.
     on_npu: Vec<u32>,
-    homes: HashMap<(u32, usize), Homes>,
+    /// By sequence and layer.
+    pub(crate) homes: HashMap<(u32, usize), Homes>,
     checked: Checked,
 }
 

@@ -77,12 +77,19 @@ pub struct Arrangement {
     pub record: std::ops::Range<u64>,
 }
 
-struct Sequence<'a> {
-    number: u32,
-    prompt: &'a Prompt,
-    decoder: Decoder<'a>,
+pub(crate) struct Sequence<'a> {
+    pub number: u32,
+    pub prompt: &'a Prompt,
+    pub decoder: Decoder<'a>,
     rng: SplitMix64,
-    text: Text,
+    pub text: Text,
+}
+
+/// A machine with a model's weights in memory, and what groups need to know of it.
+pub(crate) struct Loaded<P> {
+    pub machine: Machine<P>,
+    pub plan: Plan,
+    pub policy: Policy,
 }
 
 /// Number of groups of a mode.
@@ -168,42 +175,11 @@ pub fn run_arranged<P: Pins>(
     prompts: &[Prompt],
     pins: Vec<P>,
 ) -> Result<(Outcome, Machine<P>), PimError> {
-    let Arrangement { groups, offloading, record } = arrangement;
-    in_range("groups", groups, 1, 1 << 16)?;
+    let groups = arrangement.groups;
     in_range("prompts", prompts.len(), groups, 1 << 16)?;
-    if model.config.architecture() != Architecture::Opt {
-        let found = format!("{:?}", model.config.architecture());
-        return Err(PimError::Unsupported { what: "architecture", found, expected: "Opt" });
-    }
-    if offloading != Offloading::None && !config.slicing() {
-        return Err(PimError::Unsliced { memory: config.name().to_owned() });
-    }
-    let most = model.config.max_position_embeddings();
-    for prompt in prompts {
-        in_range("tokens of a prompt", prompt.tokens.len(), 1, most)?;
-        in_range("tokens of a prompt and behind it", prompt.tokens.len() + prompt.generate, 1, most)?;
-        let vocabulary = model.config.vocab_size();
-        let largest = prompt.tokens.iter().copied().max().unwrap_or(0) as usize;
-        in_range("token", largest, 0, vocabulary - 1)?;
-    }
-    let positions = prompts.iter().map(|p| p.tokens.len() + p.generate).max().unwrap_or(1);
-    let sizes = sizes_of(model);
-    let largest = prompts.len().div_ceil(groups) as u32;
-    let policy = Policy::new(offloading, config.banks(), largest, || {
-        HostTimes::new(&sizes, hardware, config, largest, positions as u32)
-    })?;
-    let [ffn, mha] = policy.may_offload();
-    let widest = if ffn { sizes.hidden.max(sizes.ffn) as usize } else { 0 };
-    let shape = cache_shape(model, prompts.len(), positions);
-    let mut machine = Machine::with_inputs(config, hardware, shape, widest, pins)?;
-    machine.record(record);
-    load(&mut machine, model)?;
-    if mha {
-        machine.add_copies()?;
-    }
+    let Loaded { mut machine, plan, policy } = prepare(model, config, hardware, &arrangement, prompts, pins)?;
     let loading_clocks = machine.clock();
     let loading = machine.channels().map(Pins::activity).collect();
-    let plan = Plan { memory: machine.memory().clone(), npu: machine.npu().clone(), sizes };
     let of_group = |group| prompts.iter().enumerate().filter(move |(number, _)| number % groups == group);
     let contexts = (0..groups).map(|group| {
         let own = of_group(group).filter(|(_, prompt)| prompt.generate > 0);
@@ -238,7 +214,53 @@ pub fn run_arranged<P: Pins>(
     Ok((outcome, machine))
 }
 
-fn in_range(what: &'static str, value: usize, min: usize, max: usize) -> Result<(), PimError> {
+/// Checks the request and writes the weights.
+pub(crate) fn prepare<P: Pins>(
+    model: &Model,
+    config: &HbmConfig,
+    hardware: &Hardware,
+    arrangement: &Arrangement,
+    prompts: &[Prompt],
+    pins: Vec<P>,
+) -> Result<Loaded<P>, PimError> {
+    let Arrangement { groups, offloading, ref record } = *arrangement;
+    in_range("groups", groups, 1, 1 << 16)?;
+    in_range("prompts", prompts.len(), 1, 1 << 16)?;
+    if model.config.architecture() != Architecture::Opt {
+        let found = format!("{:?}", model.config.architecture());
+        return Err(PimError::Unsupported { what: "architecture", found, expected: "Opt" });
+    }
+    if offloading != Offloading::None && !config.slicing() {
+        return Err(PimError::Unsliced { memory: config.name().to_owned() });
+    }
+    let most = model.config.max_position_embeddings();
+    for prompt in prompts {
+        in_range("tokens of a prompt", prompt.tokens.len(), 1, most)?;
+        in_range("tokens of a prompt and behind it", prompt.tokens.len() + prompt.generate, 1, most)?;
+        let vocabulary = model.config.vocab_size();
+        let largest = prompt.tokens.iter().copied().max().unwrap_or(0) as usize;
+        in_range("token", largest, 0, vocabulary - 1)?;
+    }
+    let positions = prompts.iter().map(|p| p.tokens.len() + p.generate).max().unwrap_or(1);
+    let sizes = sizes_of(model);
+    let largest = prompts.len().div_ceil(groups) as u32;
+    let policy = Policy::new(offloading, config.banks(), largest, || {
+        HostTimes::new(&sizes, hardware, config, largest, positions as u32)
+    })?;
+    let [ffn, mha] = policy.may_offload();
+    let widest = if ffn { sizes.hidden.max(sizes.ffn) as usize } else { 0 };
+    let shape = cache_shape(model, prompts.len(), positions);
+    let mut machine = Machine::with_inputs(config, hardware, shape, widest, pins)?;
+    machine.record(record.clone());
+    load(&mut machine, model)?;
+    if mha {
+        machine.add_copies()?;
+    }
+    let plan = Plan { memory: machine.memory().clone(), npu: machine.npu().clone(), sizes };
+    Ok(Loaded { machine, plan, policy })
+}
+
+pub(crate) fn in_range(what: &'static str, value: usize, min: usize, max: usize) -> Result<(), PimError> {
     let [value, min, max] = [value, min, max].map(|v| v as u64);
     if (min..=max).contains(&value) { Ok(()) } else { Err(PimError::Range { what, value, min, max }) }
 }
@@ -264,7 +286,7 @@ fn load<P: Pins>(machine: &mut Machine<P>, model: &Model) -> Result<(), PimError
 }
 
 impl<'a> Sequence<'a> {
-    fn new(model: &'a Model, number: u32, prompt: &'a Prompt) -> Self {
+    pub fn new(model: &'a Model, number: u32, prompt: &'a Prompt) -> Self {
         Self {
             number,
             prompt,
@@ -278,7 +300,7 @@ impl<'a> Sequence<'a> {
         self.text.tokens.len() == self.prompt.generate
     }
 
-    fn draw(&mut self, logits: &[f16]) -> Result<(), PimError> {
+    pub fn draw(&mut self, logits: &[f16]) -> Result<(), PimError> {
         let token = sample(logits, self.prompt.temperature_percent, &mut self.rng)?;
         self.text.tokens.push(token as u32);
         self.text.logits_digests.push(logits_digest(logits));
@@ -301,21 +323,30 @@ fn generate(
         if running.is_empty() {
             break;
         }
-        let tokens: Vec<u32> =
-            running.iter().filter_map(|sequence| sequence.text.tokens.last().copied()).collect();
-        // Positions behind this step.
-        let contexts = running.iter().map(|sequence| {
-            let positions = sequence.prompt.tokens.len() + sequence.text.tokens.len();
-            (sequence.number, positions as u32)
-        });
-        backend.begin_step(&contexts.collect::<Vec<_>>())?;
-        let mut decoders: Vec<&mut Decoder<'_>> =
-            running.iter_mut().map(|sequence| &mut sequence.decoder).collect();
-        let all = Decoder::step_together(&mut decoders, backend, &tokens)?;
-        let vocabulary = all.len() / running.len();
-        for (sequence, logits) in running.into_iter().zip(all.chunks(vocabulary)) {
-            sequence.draw(logits)?;
-        }
+        step(backend, &mut running)?;
     }
     Ok(sequences.into_iter().map(|sequence| (sequence.number, sequence.text)).collect())
+}
+
+/// A token of each of these sequences, which all have one already.
+pub(crate) fn step(
+    backend: &mut GroupBackend<'_>,
+    running: &mut [&mut Sequence<'_>],
+) -> Result<(), PimError> {
+    let tokens: Vec<u32> =
+        running.iter().filter_map(|sequence| sequence.text.tokens.last().copied()).collect();
+    // Positions behind this step.
+    let contexts = running.iter().map(|sequence| {
+        let positions = sequence.prompt.tokens.len() + sequence.text.tokens.len();
+        (sequence.number, positions as u32)
+    });
+    backend.begin_step(&contexts.collect::<Vec<_>>())?;
+    let mut decoders: Vec<&mut Decoder<'_>> =
+        running.iter_mut().map(|sequence| &mut sequence.decoder).collect();
+    let all = Decoder::step_together(&mut decoders, backend, &tokens)?;
+    let vocabulary = all.len() / running.len().max(1);
+    for (sequence, logits) in running.iter_mut().zip(all.chunks(vocabulary.max(1))) {
+        sequence.draw(logits)?;
+    }
+    Ok(())
 }

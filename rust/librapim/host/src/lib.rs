@@ -14,7 +14,7 @@
 //! Reading order: [`timing`] (when a command may be given), [`queues`] and [`controller`] (which one is), [`scheduler`] (or the channel
 //! says which), [`memory`] (what lies where), [`attention`] (operations of a head), [`shared`] (a product of both devices), [`machine`]
 //! (channels and NPU), [`record`] (its books), [`groups`] (who is served), [`backend`] (the decoder's operations), [`times`] and [`policy`]
-//! (what is offloaded), [`batch`] (texts); [`measure`] (times, also for larger models).
+//! (what is offloaded), [`batch`] (texts), [`session`] (texts whose requests come and go); [`measure`] (times, also for larger models).
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -36,6 +36,7 @@ pub mod queues;
 pub mod record;
 mod scheduled;
 pub mod scheduler;
+pub mod session;
 pub mod shared;
 pub mod times;
 pub mod timing;
@@ -47,3 +48,4 @@ pub use pins::Pins;
 pub use policy::{Decided, Offloading, Share};
 pub use record::{ChannelSpan, Commands, Event, Recorded, Work};
 pub use scheduler::Scheduler;
+pub use session::Session;

@@ -222,7 +222,8 @@ impl MeasuredMemory {
         &self.heads
     }
 
-    fn time(&self, clocks: u64) -> Picos {
+    /// So many clocks of the memory.
+    pub fn time(&self, clocks: u64) -> Picos {
         Picos(self.hardware.pim.clock_ps.into()) * clocks
     }
 

@@ -144,13 +144,21 @@ pub struct Scheduler<'a> {
     times: &'a dyn DeviceTimes,
     channels: u32,
     rule: Rule,
+    copies: u32,
 }
 
 impl<'a> Scheduler<'a> {
     /// For a memory of so many channels, which is also the most requests whose FFN is offloaded ("up to 64 batches - the number of
     /// available PIM channels", section 6.2).
     pub fn new(times: &'a dyn DeviceTimes, channels: u32, rule: Rule) -> Self {
-        Self { times, channels, rule }
+        Self { times, channels, rule, copies: u32::MAX }
+    }
+
+    /// Where attention of no more requests of a group can move, since no more keys and values have room for a copy.
+    #[must_use]
+    pub fn with_copies(mut self, requests: u32) -> Self {
+        self.copies = requests;
+        self
     }
 
     /// Line 10: are there fewer requests than channels?
@@ -210,7 +218,8 @@ impl<'a> Scheduler<'a> {
                 return Choice { decision, npu: best.falling, pim: best.rising, ..none };
             }
         } else if npu_before < pim_before {
-            let best = solve(slot.mha_requests, &|n| sides.pim_without(n), &|n| sides.npu_with(n));
+            let best =
+                solve(slot.mha_requests.min(self.copies), &|n| sides.pim_without(n), &|n| sides.npu_with(n));
             if best.count > 0 {
                 let decision = Decision::Mha(best.count);
                 return Choice { decision, npu: best.rising, pim: best.falling, ..none };

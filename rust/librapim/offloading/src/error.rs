@@ -72,6 +72,9 @@ pub enum OffloadError {
 }
 
 /// Checks a range.
-pub(crate) fn in_range(what: &'static str, value: u64, min: u64, max: u64) -> Result<(), OffloadError> {
+///
+/// # Errors
+/// [`OffloadError::Range`].
+pub fn in_range(what: &'static str, value: u64, min: u64, max: u64) -> Result<(), OffloadError> {
     if (min..=max).contains(&value) { Ok(()) } else { Err(OffloadError::Range { what, value, min, max }) }
 }

@@ -17,6 +17,7 @@
 pub mod algorithm;
 pub mod balance;
 pub mod batch;
+pub mod boundary;
 mod builder;
 pub mod energy;
 mod error;
@@ -35,8 +36,9 @@ pub mod work;
 pub use algorithm::{Decision, Rule, Scheduler, Slot, Stage};
 pub use balance::{Balance, Linear, balance, exhaustive};
 pub use batch::{Batch, Request};
+pub use boundary::Room;
 pub use energy::{Purpose, StepCosts, StepEnergy};
-pub use error::OffloadError;
+pub use error::{OffloadError, in_range};
 pub use evaluate::{Cell, ModeResult, evaluate};
 pub use hardware::{Baselines, Dispatch, Hardware, KvMapping, Npu, Pim, Usage};
 pub use plan::Planner;

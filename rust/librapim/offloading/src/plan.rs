@@ -49,6 +49,8 @@ pub struct Planner<'a> {
     rule: Rule,
     /// Requests whose FFN is offloaded, in place of what algorithm 1 decides.
     given: Option<u32>,
+    /// Requests of both groups with room for a copy of their keys and values.
+    copies: u32,
 }
 
 impl<'a> Planner<'a> {
@@ -61,7 +63,17 @@ impl<'a> Planner<'a> {
     ) -> Self {
         let issued = BaselineTimes::new(model, hardware, plain);
         let (model, baselines, channels) = (model.clone(), hardware.baselines, hardware.pim.channels);
-        Self { model, plain, sliced, issued, baselines, channels, rule: Rule::default(), given: None }
+        Self {
+            model,
+            plain,
+            sliced,
+            issued,
+            baselines,
+            channels,
+            rule: Rule::default(),
+            given: None,
+            copies: u32::MAX,
+        }
     }
 
     /// With another rule.
@@ -82,9 +94,16 @@ impl<'a> Planner<'a> {
         Ok(self)
     }
 
-    /// The scheduler of sliced banks.
+    /// Where attention of no more requests moves than have room for a copy of their keys and values ([`crate::Room`]); two groups have half each.
+    #[must_use]
+    pub fn with_copies(mut self, requests: u32) -> Self {
+        self.copies = requests;
+        self
+    }
+
+    /// The scheduler of sliced banks, for one group.
     pub fn scheduler(&self) -> Scheduler<'a> {
-        Scheduler::new(self.sliced, self.channels, self.rule)
+        Scheduler::new(self.sliced, self.channels, self.rule).with_copies(self.copies)
     }
 
     fn times(&self, mode: Mode) -> &dyn DeviceTimes {
@@ -234,6 +253,7 @@ impl<'a> Planner<'a> {
                     Some(&(_, choice)) => choice,
                     None => {
                         let scheduler = Scheduler::new(self.times(mode), self.channels, self.rule);
+                        let scheduler = scheduler.with_copies(self.copies / 2);
                         let choice = match self.given.filter(|_| mode != Mode::Shortest) {
                             Some(requests) => scheduler.give(key, requests),
                             None => scheduler.decide(key),

@@ -1,6 +1,7 @@
 //! A decode step: its mode, how requests are spread over groups and devices, and what came of it.
 
 use crate::algorithm::Choice;
+use crate::time::Picos;
 use crate::timeline::{Device, Timeline, Work};
 use serde::{Deserialize, Serialize};
 
@@ -146,4 +147,12 @@ pub struct Step {
     pub jobs: Vec<(Job, u64)>,
     /// Who is busy when.
     pub timeline: Timeline,
+}
+
+impl Step {
+    /// Work of one group that takes so long, without MACs or events.
+    pub fn alone(mode: Mode, span: Picos, jobs: Vec<(Job, u64)>) -> Self {
+        let timeline = Timeline { span, events: Vec::new() };
+        Self { mode, layout: Layout::OneGroup, choice: None, npu_macs: 0, pim_macs: 0, jobs, timeline }
+    }
 }

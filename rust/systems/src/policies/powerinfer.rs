@@ -3,7 +3,8 @@
 //!
 //! There are two kinds of neurons: attention heads, all equally often active, and those of the MLP, whose frequencies are a power law. The
 //! solver of section 6.3 maximises the sum of frequencies on the GPU; as a neuron's work is its bytes, it takes the most frequent neurons first.
-//! Layers are alike here; the least number of neurons of a layer (inequality 4) is not applied: where fewer fit, the solver fills fewer layers.
+//! Layers are alike here, so all of them get the same part of a kind, unless that is less than the least number of a block (inequalities 4, 7
+//! and 8): then as many layers as can have the least number get equal parts, and the others nothing. `+Engine` leaves the inequality out.
 //! Predictors are on the GPU (section 8.3.4), in the format of the weights; keys and values are in the host's memory (section 7).
 //! A block takes `max(GPU, host)`, attention before MLP, and each layer the host's software on top.
 
@@ -53,13 +54,41 @@ fn frequencies(machine: &Machine<'_>, model: &LlmShape) -> Frequencies {
     Frequencies::power_law(predicted, hot, 0.8)
 }
 
-/// Where weights are, as shares of their kind.
+/// What the GPU has of a kind of blocks. Layers that have some of it have equal parts.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Part {
+    /// Layers that have some of it there, as a share of all.
+    layers: f64,
+    /// Share of such a layer's block that is there.
+    share: f64,
+}
+
+impl Part {
+    /// So many bytes of the block's `all`, evenly over the layers; over fewer if each of them has to have `least` bytes at least.
+    fn of(bytes: f64, all: f64, layers: f64, least: f64) -> Self {
+        if bytes <= 0.0 || least > all / layers {
+            return Self::default();
+        }
+        let filled = if least * layers <= bytes { layers } else { (bytes / least).floor() };
+        if filled == 0.0 {
+            return Self::default();
+        }
+        Self { layers: filled / layers, share: (bytes / (all * filled / layers)).min(1.0) }
+    }
+
+    /// Share of all blocks of the kind.
+    fn all(self) -> f64 {
+        self.layers * self.share
+    }
+}
+
+/// Where weights are.
 #[derive(Clone, Copy)]
 struct Layout {
     /// Attention on the GPU, projection included.
-    heads: f64,
+    heads: Part,
     /// Neurons of the MLP on the GPU.
-    neurons: f64,
+    neurons: Part,
     /// Of these, how many are chosen at random; the others are the most frequent ones.
     random: f64,
 }
@@ -89,39 +118,74 @@ impl Bytes {
     }
 }
 
+/// Bytes of the least number of neurons of a block, of `neuron` bytes each: `C T_GPU + T_sync <= C T_CPU` (inequality 4), with bytes through
+/// bandwidth (equation 5). A layer takes two synchronisations.
+fn least(machine: &Machine<'_>, work: &Workload, neuron: f64) -> f64 {
+    let one = Workload { batch: 1, ..work.clone() };
+    let saved = machine.host_neurons_ns(&one, neuron, 0.0) - machine.gpu_read_ns(neuron);
+    let sync = machine.assumed(Key::HostLayer) * US / 2.0;
+    match (sync > 0.0, saved > 0.0) {
+        (false, _) => 0.0,
+        (true, true) => (sync / saved).ceil() * neuron,
+        (true, false) => f64::INFINITY,
+    }
+}
+
 impl Layout {
     /// The most frequent neurons first.
     fn by_frequency(machine: &Machine<'_>, work: &Workload, bytes: &Bytes) -> Self {
+        let layers = f64::from(work.model.layers());
         let room = bytes.room(machine);
-        let above = frequencies(machine, &work.model).share_above(machine.assumed(Key::HeadsActive));
-        let first = (above * bytes.mlp).min(room);
-        let attention = bytes.attention.min(room - first);
-        let mlp = (room - attention).min(bytes.mlp);
+        let least_of = |all, count| least(machine, work, all / layers / f64::from(count));
+        let (of_heads, of_mlp) =
+            (least_of(bytes.attention, work.model.heads()), least_of(bytes.mlp, work.model.ffn()));
+        // The least number of a block comes as a whole, so what counts against heads is its mean.
+        let (frequencies, head) = (frequencies(machine, &work.model), machine.assumed(Key::HeadsActive));
+        let bundle = (of_mlp * layers / bytes.mlp).min(1.0);
+        let hot = match frequencies.active_by(bundle)[0] > head * bundle || bundle == 0.0 {
+            true => frequencies.share_above(head).max(bundle),
+            false => 0.0,
+        };
+        let first = Part::of((hot * bytes.mlp).min(room), bytes.mlp, layers, of_mlp);
+        let free = room - first.all() * bytes.mlp;
+        let heads = Part::of(free.min(bytes.attention), bytes.attention, layers, of_heads);
+        let free = room - heads.all() * bytes.attention;
         Self {
-            heads: attention / bytes.attention,
-            neurons: mlp / bytes.mlp,
+            heads,
+            neurons: Part::of(free.min(bytes.mlp), bytes.mlp, layers, of_mlp),
             random: machine.assumed(Key::ProfileShift),
         }
     }
 
     /// Attention first, then any neurons.
-    fn at_random(machine: &Machine<'_>, bytes: &Bytes) -> Self {
+    fn at_random(machine: &Machine<'_>, work: &Workload, bytes: &Bytes) -> Self {
+        let layers = f64::from(work.model.layers());
         let room = bytes.room(machine);
         let attention = bytes.attention.min(room);
-        let mlp = (room - attention).min(bytes.mlp);
-        Self { heads: attention / bytes.attention, neurons: mlp / bytes.mlp, random: 1.0 }
+        Self {
+            heads: Part::of(attention, bytes.attention, layers, 0.0),
+            neurons: Part::of((room - attention).min(bytes.mlp), bytes.mlp, layers, 0.0),
+            random: 1.0,
+        }
     }
 
-    /// Of all neurons, those on the GPU and on the host that one of the sequences needs; `split` is for the most frequent ones on the GPU.
+    /// Share of the layers in which GPU and host both have neurons, and wait for each other.
+    fn split(&self) -> f64 {
+        let whole = |part: Part| if part.share >= 1.0 { part.layers } else { 0.0 };
+        self.heads.layers.max(self.neurons.layers) - whole(self.heads).min(whole(self.neurons))
+    }
+
+    /// Of a layer's neurons with some on the GPU, those there and on the host that one of the sequences needs; `split` is for the most frequent
+    /// ones on the GPU.
     fn needed(&self, split: [f64; 2]) -> [f64; 2] {
         let all = split[0] + split[1];
-        let gpu = (1.0 - self.random) * split[0] + self.random * self.neurons * all;
+        let gpu = (1.0 - self.random) * split[0] + self.random * self.neurons.share * all;
         [gpu, all - gpu]
     }
 
     /// Bytes on the host.
     fn on_host(&self, bytes: &Bytes) -> f64 {
-        (1.0 - self.heads) * bytes.attention + (1.0 - self.neurons) * bytes.mlp
+        (1.0 - self.heads.all()) * bytes.attention + (1.0 - self.neurons.all()) * bytes.mlp
     }
 }
 
@@ -130,24 +194,35 @@ fn heads(machine: &Machine<'_>, batch: u32) -> f64 {
     1.0 - (1.0 - machine.assumed(Key::HeadsActive)).powi(batch as i32)
 }
 
-/// A block of a layer, `[GPU, host]`: bytes that are needed by any sequence and, on the host, bytes that each needs on average.
-fn block(machine: &Machine<'_>, work: &Workload, name: &'static str, bytes: [f64; 2], pairs: f64) -> Step {
+/// Blocks of a kind, of which each layer has `bytes` on `[GPU, host]` that any sequence needs and, on the host, `pairs` bytes that each needs on
+/// average, if the GPU has a part of them; in the other layers the host has all.
+fn blocks(
+    machine: &Machine<'_>,
+    work: &Workload,
+    (name, part): (&'static str, Part),
+    [bytes, [gpu_pairs, host_pairs]]: [[f64; 2]; 2],
+    steps: &mut Steps,
+) {
     let layers = f64::from(work.model.layers());
-    let [gpu, host] = bytes.map(|all| all / layers);
-    Step::new(name).with(Device::Gpu, machine.gpu_product_ns(work, gpu), gpu).with(
-        Device::Host,
-        machine.host_neurons_ns(work, host, pairs / layers),
-        host,
-    )
+    let mut add = |share: f64, [gpu, host]: [f64; 2], pairs: f64| {
+        if share > 0.0 {
+            let on_gpu = Step::new(name).with(Device::Gpu, machine.gpu_product_ns(work, gpu), gpu);
+            steps.add(
+                share * layers,
+                on_gpu.with(Device::Host, machine.host_neurons_ns(work, host, pairs), host),
+            );
+        }
+    };
+    add(part.layers, bytes, host_pairs);
+    add(1.0 - part.layers, [0.0, bytes[0] + bytes[1]], gpu_pairs + host_pairs);
 }
 
-/// Predictors, and the software of a layer. `split` says whether GPU and host wait for each other in a layer.
-fn predict(machine: &Machine<'_>, work: &Workload, bytes: &Bytes, split: bool, steps: &mut Steps) {
+/// Predictors, and the software of a layer. GPU and host wait for each other in `split` of the layers.
+fn predict(machine: &Machine<'_>, work: &Workload, bytes: &Bytes, split: f64, steps: &mut Steps) {
     let layers = f64::from(work.model.layers());
     let ns = machine.gpu_product_ns(work, bytes.predictor);
     steps.add(1.0, Step::new("predictor").with(Device::Gpu, ns, bytes.predictor));
-    let host = if split { machine.assumed(Key::HostLayer) } else { 0.0 };
-    let software = (machine.assumed(Key::GpuLayer) + host) * US;
+    let software = (machine.assumed(Key::GpuLayer) + split * machine.assumed(Key::HostLayer)) * US;
     steps.add(layers, Step::new("software").with(Device::Software, software, 0.0));
 }
 
@@ -155,17 +230,19 @@ fn predict(machine: &Machine<'_>, work: &Workload, bytes: &Bytes, split: bool, s
 fn token(machine: &Machine<'_>, work: &Workload, bytes: &Bytes, layout: Layout) -> Steps {
     let layers = f64::from(work.model.layers());
     let mut steps = Steps::default();
-    predict(machine, work, bytes, layout.on_host(bytes) > 0.0, &mut steps);
-    let needed = heads(machine, work.batch) * bytes.attention;
-    let split = [layout.heads * needed, (1.0 - layout.heads) * needed];
-    let pairs = heads(machine, 1) * (1.0 - layout.heads) * bytes.attention;
-    steps.add(layers, block(machine, work, "attention", split, pairs));
+    predict(machine, work, bytes, layout.split(), &mut steps);
+    let on_gpu = layout.heads.share;
+    let attention = [work.batch, 1].map(|batch| {
+        let needed = heads(machine, batch) * bytes.attention / layers;
+        [on_gpu * needed, (1.0 - on_gpu) * needed]
+    });
+    blocks(machine, work, ("attention", layout.heads), attention, &mut steps);
     keys_and_values(machine, work, &mut steps);
     let frequencies = frequencies(machine, &work.model);
-    let union = layout.needed(frequencies.union_by(layout.neurons, work.batch));
-    let [_, pairs] = layout.needed(frequencies.active_by(layout.neurons));
-    let split = union.map(|share| share * bytes.mlp);
-    steps.add(layers, block(machine, work, "MLP", split, pairs * bytes.mlp));
+    let on_gpu = layout.neurons.share;
+    let mlp = [frequencies.union_by(on_gpu, work.batch), frequencies.active_by(on_gpu)]
+        .map(|needed| layout.needed(needed).map(|share| share * bytes.mlp / layers));
+    blocks(machine, work, ("MLP", layout.neurons), mlp, &mut steps);
     let ns = machine.gpu_product_ns(work, bytes.head);
     steps.add(1.0, Step::new("logits").with(Device::Gpu, ns, bytes.head));
     steps
@@ -199,7 +276,7 @@ pub fn powerinfer(machine: &Machine<'_>, work: &Workload) -> Result<Run, Systems
 /// "+Engine": neurons of the MLP are on the GPU at random, behind all attention.
 pub fn engine(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
     let bytes = Bytes::of(machine, work);
-    hybrid("powerinfer-engine", machine, work, &bytes, Layout::at_random(machine, &bytes))
+    hybrid("powerinfer-engine", machine, work, &bytes, Layout::at_random(machine, work, &bytes))
 }
 
 /// "+PO": predictors and sparse operators, but each layer is the GPU's or the host's.
@@ -215,7 +292,7 @@ pub fn operators(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsE
         let needed = heads(machine, work.batch) * bytes.attention + union * bytes.mlp;
         let pairs = heads(machine, 1) * bytes.attention + frequencies.active() * bytes.mlp;
         let mut steps = Steps::default();
-        predict(machine, work, &bytes, false, &mut steps);
+        predict(machine, work, &bytes, 0.0, &mut steps);
         let [gpu, host] = [on_gpu * needed, (1.0 - on_gpu) * needed];
         let ns = machine.host_neurons_ns(work, host, (1.0 - on_gpu) * pairs);
         steps.add(1.0, Step::new("layers of the host").with(Device::Host, ns, host));
@@ -233,4 +310,70 @@ pub fn operators(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsE
         token: token(work),
         resident: (on_gpu * layers + bytes.head) / work.weight_bytes(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::assumption::Assumptions;
+    use crate::dimms::DimmModel;
+    use ndp_config::{DesignConfig, SystemConfig};
+
+    /// OPT-30B on PC-Low with so many GB of GPU memory, if a layer's synchronisations take so many us.
+    fn layout(gpu_gb: f64, host_layer: f64) -> (Layout, Bytes, [f64; 2]) {
+        let system = include_str!("../../../contract/config/presets/systems/pc-low.toml")
+            .replace("memory_gb = 11.81", &format!("memory_gb = {gpu_gb:?}"));
+        let system = SystemConfig::from_toml(&system).unwrap();
+        let set = format!("name = 'own'\n[host_layer]\nvalue = {host_layer:?}\nreason = 'test'");
+        let assumptions = Assumptions::from_toml(&set).unwrap();
+        let dimms = DimmModel::new(&DesignConfig::preset("hermes").unwrap());
+        let machine = Machine { system: &system, assumptions: &assumptions, dimms: &dimms };
+        let work = Workload::new(&LlmShape::preset("opt-30b").unwrap(), 64, 128, 1).unwrap();
+        let bytes = Bytes::of(&machine, &work);
+        let rates =
+            [system.gpu().bandwidth_gbps * system.gpu().bandwidth_efficiency, system.host().bandwidth_gbps];
+        (Layout::by_frequency(&machine, &work, &bytes), bytes, rates)
+    }
+
+    #[test]
+    fn a_block_has_the_least_number_of_neurons_on_the_gpu_or_none() {
+        let (layers, heads, ffn) = (48.0, 56.0, 28_672.0);
+        let mut fewer = 0;
+        for gpu_gb in [4.75, 4.8, 5.0, 6.0, 9.0, 11.81] {
+            for host_layer in [0.0, 30.0, 240.0, 1000.0, 5000.0] {
+                let (layout, bytes, [gpu, host]) = layout(gpu_gb, host_layer);
+                for (part, all, count) in
+                    [(layout.heads, bytes.attention, heads), (layout.neurons, bytes.mlp, ffn)]
+                {
+                    let filled = part.layers * layers;
+                    assert!((filled - filled.round()).abs() < 1e-9 && filled <= layers, "{part:?}");
+                    assert!((0.0..=1.0).contains(&part.share), "{part:?}");
+                    fewer += u32::from(filled > 0.0 && filled < layers);
+                    if filled > 0.0 {
+                        let (here, bytes) = (part.share * count, all / layers / count);
+                        let (on_gpu, on_host) = (here * bytes / gpu, here * bytes / host);
+                        assert!(
+                            on_gpu + host_layer * 500.0 <= on_host + 1e-3,
+                            "{gpu_gb} {host_layer} {part:?}"
+                        );
+                    }
+                }
+            }
+        }
+        assert!(fewer > 10, "{fewer}");
+    }
+
+    #[test]
+    fn layers_that_are_left_out_are_the_host_s_and_wait_for_nobody() {
+        let (few, bytes, [gpu, host]) = layout(4.8, 1000.0);
+        let (all, _, _) = layout(4.8, 0.0);
+        assert!(few.neurons.layers < 1.0 && all.neurons.layers == 1.0, "{:?} {:?}", few.neurons, all.neurons);
+        assert_eq!((few.split(), all.split()), (few.neurons.layers.max(few.heads.layers), 1.0));
+        // The GPU has all it has room for, but for less than a block of either kind needs. A head has 7.3 MB.
+        let left = few.on_host(&bytes) - all.on_host(&bytes);
+        let least = 500e3 / (1.0 / host - 1.0 / gpu);
+        assert!((0.0..2.0 * least + 8e6).contains(&left), "{left} {least}");
+    }
 }

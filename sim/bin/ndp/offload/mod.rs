@@ -1,5 +1,6 @@
 //! `ndp offload`: what dynamic batch offloading does over a grid of sequence lengths and batches.
 
+mod boundary;
 mod energy;
 mod systems;
 mod table;
@@ -31,10 +32,11 @@ use std::path::{Path, PathBuf};
     ndp offload --llm gpt3-175b --sequences 512,4096 --batches 128,384 --json > grid.json\n  \
     ndp offload --llm gpt3-175b --sequences 4096 --batches 384 --step step.json --mode dex+dbo\n  \
     ndp offload --llm llama3-70b --batches 128,256 --energy\n  \
+    ndp offload --llm llama2-7b --boundary 26,28,30 --sequences 128,512 --batches 32,128\n  \
     ndp offload --llm llama3-70b --sample-times times.json\n  \
     ndp offload --llm llama3-70b --times times.json")]
 pub struct Args {
-    /// Model: gpt3-175b, llama3-70b or another preset.
+    /// Model: gpt3-175b, llama3-70b or another preset, or a path ending in .toml.
     #[arg(long, default_value = "gpt3-175b")]
     llm: String,
     /// Tokens in K and V of each request, separated by commas.
@@ -49,6 +51,10 @@ pub struct Args {
     /// In dex+dbo, give the memory the FFN of so many requests of each group, in place of what algorithm 1 decides.
     #[arg(long, value_name = "M")]
     offload_ffn: Option<u32>,
+    /// Throughput with so many of a bank's subarrays for weights and the rest for keys and values, separated by commas: what they hold limits batch and
+    /// MHA offload.
+    #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with_all = ["energy", "step", "sample_times", "system", "html"])]
+    boundary: Vec<u32>,
     /// What of K and V goes to a channel as a whole, in place of the hardware's kv_mapping.
     #[arg(long, value_enum)]
     kv_mapping: Option<KvMapping>,
@@ -190,13 +196,14 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
 /// Runs the job.
 pub fn run(args: &Args) -> Result<()> {
     let files = FileSet::new().configuration("the hardware", &args.hardware);
+    let files = files.configuration("the model", &args.llm);
     let files = files.configuration("the memory", &args.memory);
     let files = files.configuration("the memory's energy", &args.energy_memory);
     let files = files.configuration("the NPU's energy", &args.energy_npu);
     let files = args.times.iter().fold(files, |files, path| files.input("the table of times", path));
     let files = files.optional("--step", args.step.as_ref()).optional("--html", args.html.as_ref());
     files.optional("--sample-times", args.sample_times.as_ref()).check()?;
-    let mut model = Model::of(&LlmShape::preset(&args.llm)?);
+    let mut model = Model::of(&LlmShape::load(&args.llm)?);
     if args.no_gqa {
         model = model.with_all_kv_heads();
     }
@@ -210,6 +217,14 @@ pub fn run(args: &Args) -> Result<()> {
         return sample(args, path, sliced.as_ref());
     }
     let rule = args.rule;
+    if !args.boundary.is_empty() {
+        let step = |copies, batch: &Batch, mode| {
+            let planner = Planner::new(&model, &hardware, plain.as_ref(), sliced.as_ref()).with_rule(rule);
+            Ok(planner.with_ffn(args.offload_ffn)?.with_copies(copies).step(batch, mode)?)
+        };
+        let grid = (&*args.boundary, &*args.sequences, &*args.batches);
+        return boundary::run((&model, &config), step, grid, args.json);
+    }
     if let Some(path) = &args.step {
         let (&[sequence], &[batch]) = (&*args.sequences, &*args.batches) else {
             anyhow::bail!("--step needs one sequence and one batch: --sequences 4096 --batches 384");

@@ -16,6 +16,7 @@ use std::path::PathBuf;
         ndp place --llm llama2-70b --synthetic-seed 1 --method milp --time-limit 30\n  \
         ndp place --llm llama2-7b --synthetic-seed 1 --lp-out full.lp --lp-form full\n  \
         ndp place --llm llama2-70b --synthetic-seed 1 --method powerinfer --predictor-percent 8.08 --lp-out powerinfer.lp\n  \
+        ndp place --llm opt-66b --dimms 2 --ssd nvme-pcie4 --synthetic-seed 1 --out tiers.json\n  \
         ndp place --table --synthetic-seed 1")]
 pub struct Args {
     /// Model: llama2-7b, llama2-13b, llama2-70b, opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, falcon-7b, falcon-40b, llama3-70b, gpt3-175b,
@@ -47,6 +48,10 @@ pub struct Args {
     /// System: hermes, hermes-3090, hermes-t4, small, or a file ending in .toml
     #[arg(long, default_value = "hermes")]
     pub system: String,
+    /// An SSD below the DIMMs, for a model that exceeds them: flash-m1, flash-linux, nvme-pcie4 or a path ending in .toml. Neurons of the MLPs
+    /// may be there alone [default: that of the system, if it has one]
+    #[arg(long, value_name = "PRESET|FILE.toml")]
+    pub ssd: Option<String>,
     /// How many percent of the neurons the GPU has room for [default: as many as its memory holds]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(0..=100))]
     pub gpu_percent: Option<u32>,
@@ -100,7 +105,7 @@ pub struct Args {
     #[arg(
         long,
         requires = "synthetic_seed",
-        conflicts_with_all = ["llm", "dimms", "gpu_percent", "method", "lp_out", "out", "json"]
+        conflicts_with_all = ["llm", "dimms", "ssd", "gpu_percent", "method", "lp_out", "out", "json"]
     )]
     pub table: bool,
 }
@@ -108,7 +113,7 @@ pub struct Args {
 /// Ways to place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Method {
-    /// In order of frequency, with even DIMMs
+    /// In order of frequency, with even DIMMs; on three tiers with an SSD
     Structured,
     /// PowerInfer's integer program (equations 1-8): as much activity on the GPU as possible
     Powerinfer,

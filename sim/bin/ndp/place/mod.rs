@@ -10,12 +10,13 @@ use anyhow::{Context, Result, bail, ensure};
 pub use args::Args;
 use args::{LpFormArg, Method};
 use indicatif::ProgressBar;
-use ndp_config::{LlmShape, SystemConfig};
+use ndp_config::{LlmShape, Ssd, SystemConfig};
 use ndp_files::{FileSet, OutputFile};
 use ndp_placement::{
     Certificate, HostMemory, Instance, LpForm, MilpOptions, MilpReport, Options, Placement, PlacementFile,
-    PowerInferProgram, PowerInferReport, least_neurons, place_greedy, place_milp, place_powerinfer,
-    place_random, place_structured, synthetic_frequencies, write_lp, write_powerinfer_lp,
+    PowerInferProgram, PowerInferReport, TierCertificate, least_neurons, place_greedy, place_milp,
+    place_powerinfer, place_random, place_structured, place_tiers, synthetic_frequencies, write_lp,
+    write_powerinfer_lp,
 };
 
 use ndp_traces::{Counted, NeuronShape, Profile, TraceReader};
@@ -33,6 +34,9 @@ fn report(args: &Args) -> Result<String> {
     let files = FileSet::new().configuration("the system", &args.system);
     let files = args.llm.iter().fold(files, |files, model| files.configuration("the model", model));
     let files = args.trace.iter().fold(files, |files, trace| files.input("the trace", trace));
+    let files = args.ssd.iter().fold(files, |files, ssd| files.configuration("the SSD", ssd));
+    let three_tiers = args.ssd.is_none() || args.method == Method::Structured;
+    ensure!(three_tiers, "--ssd needs --method structured: the other methods place on GPU and DIMMs alone");
     files.optional("--out", args.out.as_ref()).optional("--lp-out", args.lp_out.as_ref()).check()?;
     if args.table {
         return table(args);
@@ -92,6 +96,7 @@ fn report(args: &Args) -> Result<String> {
     let mut report = Report::new(&model, &instance, placed.certificate, origin);
     report.powerinfer = placed.powerinfer;
     report.milp = placed.milp;
+    report.tiers = placed.tiers;
     Ok(if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { report.to_string() })
 }
 
@@ -105,8 +110,12 @@ fn model(args: &Args) -> Result<LlmShape> {
 
 fn system(args: &Args, dimms: Option<u32>) -> Result<SystemConfig> {
     let system = SystemConfig::load(&args.system)?.having_dimms()?;
-    Ok(match dimms {
+    let system = match dimms {
         Some(dimms) => system.with_dimms(dimms)?,
+        None => system,
+    };
+    Ok(match &args.ssd {
+        Some(ssd) => system.with_ssd(Ssd::load(ssd)?),
         None => system,
     })
 }
@@ -184,6 +193,7 @@ struct Placed {
     certificate: Certificate,
     powerinfer: Option<PowerInferReport>,
     milp: Option<MilpReport>,
+    tiers: Option<TierCertificate>,
 }
 
 /// PowerInfer's program.
@@ -203,9 +213,18 @@ fn powerinfer_program<'a>(
 fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<Placed> {
     let (mut powerinfer, mut milp) = (None, None);
     let placement = match args.method {
+        Method::Structured if instance.machine().ssd_gbps.is_some() => {
+            let waiting = waiting("placing on three tiers");
+            let (placement, tiers) = place_tiers(instance)?;
+            waiting.finish_and_clear();
+            // The bound of two tiers is one of three, too.
+            let certificate = Certificate::of(instance, &placement)?;
+            let certificate = Certificate { bound_us: tiers.bound_us, gap: tiers.gap, ..certificate };
+            return Ok(Placed { placement, certificate, powerinfer, milp, tiers: Some(tiers) });
+        }
         Method::Structured => {
             let (placement, certificate) = place_structured(instance)?;
-            return Ok(Placed { placement, certificate, powerinfer, milp });
+            return Ok(Placed { placement, certificate, powerinfer, milp, tiers: None });
         }
         Method::Greedy => place_greedy(instance)?,
         Method::Random => place_random(instance, args.seed)?,
@@ -228,7 +247,7 @@ fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<Placed> {
         }
     };
     let certificate = Certificate::of(instance, &placement)?;
-    Ok(Placed { placement, certificate, powerinfer, milp })
+    Ok(Placed { placement, certificate, powerinfer, milp, tiers: None })
 }
 
 /// A sign of life with the time that has passed; only on terminals.

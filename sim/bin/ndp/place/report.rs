@@ -1,7 +1,9 @@
 //! What `place` says of a placement: JSON, or a few lines.
 
 use ndp_config::LlmShape;
-use ndp_placement::{Certificate, CertifiedTerm, Instance, MilpReport, PowerInferReport, Terms};
+use ndp_placement::{
+    Certificate, CertifiedTerm, Instance, MilpReport, PowerInferReport, Terms, TierCertificate,
+};
 use serde::Serialize;
 use std::fmt;
 
@@ -39,6 +41,9 @@ pub struct Report {
     pub powerinfer: Option<PowerInferReport>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub milp: Option<MilpReport>,
+    /// With an SSD: the certificate (docs/placement.md).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tiers: Option<TierCertificate>,
     /// Each term of the sum in order.
     pub layers: Vec<LayerReport>,
 }
@@ -91,6 +96,7 @@ impl Report {
             kv_bytes_per_dimm: machine.kv_bytes,
             powerinfer: None,
             milp: None,
+            tiers: None,
             layers: layers.map(|(block, term)| LayerReport { layer: block.layer, term }).collect(),
         }
     }
@@ -128,6 +134,14 @@ impl fmt::Display for Report {
             gb(self.dimm_capacity_bytes),
             gb(self.kv_bytes_per_dimm)
         )?;
+        if let Some(own) = &self.tiers {
+            let us: f64 = own.terms.iter().map(|term| term.ssd_us).sum();
+            writeln!(
+                f,
+                "SSD        {:.2} GB of neurons that nothing else has, {us:.2} us to read what is needed of them",
+                gb(own.ssd_bytes)
+            )?;
+        }
         if let Some(own) = &self.powerinfer {
             let least = own.least_neurons.iter().flatten();
             writeln!(

@@ -102,28 +102,46 @@ impl LibraPimArgs {
         kv_bytes: Option<Option<u64>>,
         contexts: Vec<u32>,
     ) -> Result<(Chips, KvMemory)> {
-        let model = Model::of(shape);
-        let memory = HbmConfig::load(&self.memory).context("--memory")?;
+        let parallel = self.parallel();
+        parallel.part(&Model::of(shape))?;
+        let kv = match kv_bytes {
+            Some(given) => {
+                let memory = self.memory()?;
+                kv_memory(shape, &parallel, memory.bytes(), given).map_err(|error| match error {
+                    ServingError::Weights { .. } => anyhow!(
+                        "{error}; give more chips (--tp, --pp), another --memory, or --kv-gb, which leaves weights out"
+                    ),
+                    error => error.into(),
+                })?
+            }
+            None => KvMemory { bytes: 0, bytes_per_token: shape.kv_bytes_per_token() },
+        };
+        Ok((self.of_model(Model::of(shape), contexts)?, kv))
+    }
+
+    fn parallel(&self) -> Parallel {
+        let Self { tp, pp, link_gbps, link_ns, .. } = *self;
+        Parallel { tp, pp, link_gbps, link_ns }
+    }
+
+    /// The memory of a chip.
+    pub fn memory(&self) -> Result<HbmConfig> {
+        HbmConfig::load(&self.memory).context("--memory")
+    }
+
+    /// Chips with a model of any sizes.
+    pub fn of_model(&self, model: Model, contexts: Vec<u32>) -> Result<Chips> {
+        let memory = self.memory()?;
         let hardware = Hardware::load(&self.hardware).context("--hardware")?.on(&memory);
         let energy = (
             HbmConstants::load(&self.energy_memory).context("--energy-memory")?,
             NpuConstants::load(&self.energy_npu).context("--energy-npu")?,
         );
-        let Self { tp, pp, link_gbps, link_ns, rule, .. } = *self;
-        let parallel = Parallel { tp, pp, link_gbps, link_ns };
+        let (parallel, rule) = (self.parallel(), self.rule);
         let part = parallel.part(&model)?;
-        let kv = match kv_bytes {
-            Some(given) => kv_memory(shape, &parallel, memory.bytes(), given).map_err(|error| match error {
-                ServingError::Weights { .. } => anyhow!(
-                    "{error}; give more chips (--tp, --pp), another --memory, or --kv-gb, which leaves weights out"
-                ),
-                error => error.into(),
-            })?,
-            None => KvMemory { bytes: 0, bytes_per_token: shape.kv_bytes_per_token() },
-        };
         let measured = (!self.formula).then_some(&contexts);
         let times = memory_times(&part, (&hardware, &self.hardware), &memory, measured)?;
-        Ok((Chips { model, part, parallel, hardware, memory, rule, times, energy }, kv))
+        Ok(Chips { model, part, parallel, hardware, memory, rule, times, energy })
     }
 }
 

@@ -1,12 +1,14 @@
 //! `ndp serve`: many requests that arrive over time, on both papers' machines.
 //!
-//! One file for each command; the machines' options are in `machine`, the page is in `html`.
+//! One file for each command; the machines' options are in `machine`, the page is in `html`, texts in RTL in `texts`.
 
 mod export;
 mod html;
 mod machine;
 mod run;
 mod synth;
+#[cfg(feature = "rtl")]
+mod texts;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -23,6 +25,7 @@ use std::path::Path;
     ndp serve synth --requests 1000 --rate 20 --out alpaca.jsonl\n  \
     ndp serve alpaca.jsonl --llm llama2-7b\n  \
     ndp serve alpaca.jsonl --llm llama3-70b --tp 8 --pp 2 --modes serial,neupims,dex+dbo --html serve.html\n  \
+    ndp serve few.jsonl --rtl --memory librapim-small --hardware librapim-small-npu --modes serial,dex\n  \
     ndp serve alpaca.jsonl --machine hermes --llm llama2-70b --policies hermes,flexgen --max-batch 16\n  \
     ndp serve export --llm llama2-7b --out tables")]
 pub struct Args {

@@ -7,9 +7,12 @@ use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::EnergyConstants;
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_offloading::Mode;
-use ndp_serving::{HermesSteps, KvMemory, Request, Rules, Served, StepTimes, Summary, request, serve};
+use ndp_serving::{
+    HermesSteps, Iteration, KvMemory, Request, Rules, Served, StepTimes, Summary, request, serve,
+};
 use ndp_systems::{Assumptions, DimmModel, Machine, Policy, RunCosts};
 use serde::Serialize;
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// Longest trace.
@@ -24,8 +27,14 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "librapim")]
     machine: Kind,
     /// Model: a preset such as llama2-7b, or a path ending in .toml
-    #[arg(long, required = true)]
+    #[cfg_attr(feature = "rtl", arg(long, required_unless_present = "rtl"))]
+    #[cfg_attr(not(feature = "rtl"), arg(long, required = true))]
     llm: Option<String>,
+    /// Serve the repository's small model: its texts are generated with channels in RTL, whose clocks are the time, and compared with software;
+    /// what iterations take is compared with device models and with the time model
+    #[cfg(feature = "rtl")]
+    #[arg(long, conflicts_with_all = ["llm", "html"])]
+    rtl: bool,
     /// Requests of an iteration at most
     #[arg(long, value_name = "N", default_value_t = Rules::default().max_batch)]
     max_batch: u32,
@@ -35,14 +44,17 @@ pub struct Args {
     /// Tokens of the prompts of an iteration at most; a longer prompt goes alone
     #[arg(long, value_name = "TOKENS", default_value_t = Rules::default().max_prefill)]
     max_prefill: u32,
+    /// Cut prompts, so that those of an iteration have at most so many tokens in all, in place of --max-prefill (chunked prefill)
+    #[arg(long, value_name = "TOKENS", conflicts_with = "max_prefill")]
+    prefill_chunk: Option<u32>,
     /// GB for keys and values, in place of what the weights leave
     #[arg(long, value_name = "GB")]
     kv_gb: Option<f64>,
     /// Of librapim: modes, separated by commas [default: dex+dbo]
     #[arg(long, value_enum, value_name = "MODE,...", value_delimiter = ',')]
-    modes: Vec<Mode>,
+    pub modes: Vec<Mode>,
     #[command(flatten, next_help_heading = "Options of --machine librapim")]
-    chips: LibraPimArgs,
+    pub chips: LibraPimArgs,
     /// Of hermes: policies, separated by commas [default: hermes]
     #[arg(
         long,
@@ -75,7 +87,7 @@ pub struct Args {
     html: Option<PathBuf>,
     /// Print JSON instead of tables, with each request
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 /// A mode or a policy on the trace.
@@ -104,7 +116,8 @@ pub struct Refusal {
 /// What `--json` prints.
 #[derive(Serialize)]
 pub struct Outcome {
-    command: &'static str,
+    /// The command.
+    pub command: &'static str,
     /// The machine.
     pub machine: Kind,
     /// The model's name.
@@ -122,10 +135,12 @@ pub struct Outcome {
 /// Runs the job.
 pub fn run(args: &Args) -> Result<()> {
     // clap has seen to both.
-    let (Some(path), Some(llm)) = (&args.trace, &args.llm) else { bail!("a trace and --llm are needed") };
-    let files = FileSet::new()
-        .input("the trace", path)
-        .configuration("the model", llm)
+    let Some(path) = &args.trace else { bail!("a trace is needed") };
+    let files = FileSet::new().input("the trace", path);
+    let files = args
+        .llm
+        .iter()
+        .fold(files, |files, llm| files.configuration("the model", llm))
         .configuration("the system", &args.system)
         .configuration("the configuration", &args.config)
         .configuration("the assumptions", &args.assume);
@@ -141,13 +156,20 @@ pub fn run(args: &Args) -> Result<()> {
     let text =
         ndp_files::read_text(path, MAX_BYTES).with_context(|| format!("cannot read '{}'", path.display()))?;
     let requests = request::parse(&text).with_context(|| format!("in '{}'", path.display()))?;
-    let model = LlmShape::load(llm)?;
     let kv_bytes = args.kv_gb.map(|gb| {
         ensure!((1e-6..=1e9).contains(&gb), "--kv-gb {gb} must be in 0.000001..=1000000000");
         Ok((gb * 1e9) as u64)
     });
     let kv_bytes = kv_bytes.transpose()?;
-    let rules = Rules { max_batch: args.max_batch, block_tokens: args.block, max_prefill: args.max_prefill };
+    let Args { max_batch, block: block_tokens, max_prefill, prefill_chunk, .. } = *args;
+    let rules = Rules { max_batch, block_tokens, max_prefill, prefill_chunk };
+    #[cfg(feature = "rtl")]
+    if args.rtl {
+        ensure!(args.machine == Kind::Librapim, "--rtl needs --machine librapim");
+        return super::texts::run(args, &requests, rules, kv_bytes);
+    }
+    let Some(llm) = &args.llm else { bail!("--llm is needed") };
+    let model = LlmShape::load(llm)?;
     let html = args.html.as_deref().map(OutputFile::create).transpose()?;
     let outcome = match args.machine {
         Kind::Librapim => librapim(args, &model, &requests, rules, kv_bytes)?,
@@ -170,11 +192,57 @@ fn entry(
     requests: &[Request],
     rules: &Rules,
     machine: &mut dyn StepTimes,
-    finished: &dyn Fn(usize),
+    shown: &mut Shown,
 ) -> Result<Entry> {
-    let outcome = serve(requests, rules, machine, &mut |iteration| finished(iteration.finished))?;
+    shown.begin();
+    let outcome = serve(requests, rules, machine, &mut |iteration| shown.iterated(iteration))?;
     let summary = Summary::of(&outcome, machine);
     Ok(Entry { name, kv: machine.kv(), summary, served: outcome.served })
+}
+
+/// The modes that are asked for.
+pub fn modes(args: &Args) -> Vec<Mode> {
+    if args.modes.is_empty() { vec![Mode::DexDbo] } else { args.modes.clone() }
+}
+
+/// Progress in tokens of all machines: prompts, and what is generated. Requests end late and together, and would not do. The first step of a number of requests may
+/// take a machine longer than thousands of others (a cycle model runs then), so the measurement of the speed begins anew behind it.
+pub struct Shown {
+    progress: Progress,
+    of_one: u64,
+    total: u64,
+    /// Tokens of machines before this one.
+    before: u64,
+    /// Tokens until the measurement began.
+    begun: u64,
+    /// Numbers of requests that there have been.
+    sizes: HashSet<usize>,
+}
+
+impl Shown {
+    /// So many machines serve these requests.
+    pub fn new(requests: &[Request], machines: usize) -> Self {
+        let of_one = requests.iter().map(|request| u64::from(request.input + request.output)).sum();
+        let total = of_one * machines as u64;
+        let progress = Progress::new(total, "tokens");
+        Self { progress, of_one, total, before: 0, begun: 0, sizes: HashSet::new() }
+    }
+
+    /// The next machine begins.
+    pub fn begin(&mut self) {
+        self.before += if self.sizes.is_empty() { 0 } else { self.of_one };
+        self.sizes.clear();
+    }
+
+    /// An iteration is done.
+    pub fn iterated(&mut self, one: &Iteration<'_>) {
+        let done = self.before + one.done;
+        if self.sizes.insert(one.decoded.len()) {
+            self.begun = done;
+            self.progress = Progress::new(self.total.saturating_sub(done), "tokens");
+        }
+        self.progress.set(done - self.begun);
+    }
 }
 
 fn librapim(
@@ -187,15 +255,14 @@ fn librapim(
     let longest = requests.iter().map(Request::most_kv_tokens).max().unwrap_or(1);
     let contexts = if args.chips.is_measured() { measured_contexts(longest)? } else { Vec::new() };
     let (chips, kv) = args.chips.chips(shape, Some(kv_bytes), contexts)?;
-    let modes = if args.modes.is_empty() { vec![Mode::DexDbo] } else { args.modes.clone() };
-    let progress = Progress::new((modes.len() * requests.len()) as u64, "requests");
+    let modes = modes(args);
+    let mut shown = Shown::new(requests, modes.len());
     let mut entries = Vec::new();
-    for (index, mode) in modes.into_iter().enumerate() {
+    for mode in modes {
         let mut machine = chips.serving(mode, kv)?;
-        let finished = |count: usize| progress.set((index * requests.len() + count) as u64);
-        entries.push(entry(mode.name(), requests, &rules, &mut machine, &finished)?);
+        entries.push(entry(mode.name(), requests, &rules, &mut machine, &mut shown)?);
     }
-    drop(progress);
+    drop(shown);
     let parallel = chips.parallel;
     let on = match parallel.chips() {
         1 => "one NPU with HBM-PIM".to_owned(),
@@ -223,9 +290,9 @@ fn hermes(
     let dimms = DimmModel::new(&design);
     let machine = Machine { system: &system, assumptions: &assumptions, dimms: &dimms };
     let policies = if args.policies.is_empty() { vec![Policy::Hermes] } else { args.policies.clone() };
-    let progress = Progress::new((policies.len() * requests.len()) as u64, "requests");
+    let mut shown = Shown::new(requests, policies.len());
     let (mut entries, mut refused) = (Vec::new(), Vec::new());
-    for (index, policy) in policies.into_iter().enumerate() {
+    for policy in policies {
         let name = policy.name();
         let mut steps = match HermesSteps::new(machine, policy, &model, &costs, kv_bytes) {
             Ok(steps) => steps,
@@ -234,10 +301,9 @@ fn hermes(
                 continue;
             }
         };
-        let finished = |count: usize| progress.set((index * requests.len() + count) as u64);
-        entries.push(entry(name, requests, &rules, &mut steps, &finished)?);
+        entries.push(entry(name, requests, &rules, &mut steps, &mut shown)?);
     }
-    drop(progress);
+    drop(shown);
     if let Some(Refusal { name, reason }) = refused.first().filter(|_| entries.is_empty()) {
         bail!("{name} does not serve {} on '{}': {reason}", model.name(), system.name());
     }
@@ -311,14 +377,18 @@ pub fn remarks(entry: &Entry) -> String {
 /// What was served, and on what.
 pub fn title(outcome: &Outcome) -> String {
     let requests = outcome.entries.first().map_or(0, |entry| entry.summary.requests);
-    let Rules { max_batch, block_tokens, max_prefill } = outcome.rules;
+    let Rules { max_batch, block_tokens, max_prefill, prefill_chunk } = outcome.rules;
+    let prompts = match prefill_chunk {
+        Some(most) => format!("prompts cut to {most} tokens"),
+        None => format!("{max_prefill} prompt tokens"),
+    };
     format!(
-        "{requests} requests to {} on {}; at most {max_batch} at once, {max_prefill} prompt tokens in an iteration, blocks of {block_tokens} tokens",
+        "{requests} requests to {} on {}; at most {max_batch} at once, {prompts} in an iteration, blocks of {block_tokens} tokens",
         outcome.model, outcome.on
     )
 }
 
-fn print(outcome: &Outcome) {
+pub fn print(outcome: &Outcome) {
     say!("{}\n", title(outcome));
     let line = |cells: &[String]| {
         let rest: Vec<String> = cells[1..]

@@ -45,6 +45,7 @@ pub fn problem(seed: u64, sizes: Sizes, spare: f64) -> (Instance, Vec<Vec<f32>>)
         dimm_bytes: (all as f64 * spare / f64::from(sizes.dimms)).ceil() as u64 + 3000,
         dimm_gbps: 1.0,
         kv_bytes: 0,
+        ssd_gbps: None,
     };
     let frequencies = frequencies(&mut rng, &shape);
     let terms = if below(&mut rng, 2) == 0 { Terms::Layer } else { Terms::Block };

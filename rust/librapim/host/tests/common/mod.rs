@@ -4,7 +4,7 @@
 use ndp_config::HbmConfig;
 use ndp_model::{DecoderConfig, GenerateOptions, Model, SoftwareBackend, generate_tokens};
 use ndp_numerics::{SplitMix64, f16};
-use ndp_pim::{Outcome, Prompt};
+use ndp_pim::{Outcome, Prompt, Text};
 use std::path::Path;
 
 /// A model whose weights are few against its keys and values, so that attention can be the longer side.
@@ -41,17 +41,20 @@ pub fn prompts(lengths: &[(usize, usize)], vocabulary: u32) -> Vec<Prompt> {
 
 /// That each text is what its prompt gives by itself, logits included.
 pub fn assert_texts(model: &Model, prompts: &[Prompt], outcome: &Outcome) {
-    for (prompt, text) in prompts.iter().zip(&outcome.texts) {
-        let options = GenerateOptions {
-            tokens: prompt.generate,
-            temperature_percent: prompt.temperature_percent,
-            seed: prompt.seed,
-        };
-        let alone =
-            generate_tokens(model, &mut SoftwareBackend::new(), &prompt.tokens, &options, |_| {}).unwrap();
-        assert_eq!((&text.tokens, &text.logits_digests), (&alone.tokens, &alone.logits_digests));
-    }
+    prompts.iter().zip(&outcome.texts).for_each(|(prompt, text)| assert_text(model, prompt, text));
     assert_eq!(outcome.texts.len(), prompts.len());
+}
+
+/// The same of one.
+pub fn assert_text(model: &Model, prompt: &Prompt, text: &Text) {
+    let options = GenerateOptions {
+        tokens: prompt.generate,
+        temperature_percent: prompt.temperature_percent,
+        seed: prompt.seed,
+    };
+    let alone =
+        generate_tokens(model, &mut SoftwareBackend::new(), &prompt.tokens, &options, |_| {}).unwrap();
+    assert_eq!((&text.tokens, &text.logits_digests), (&alone.tokens, &alone.logits_digests));
 }
 
 /// `librapim-small` with so many channels.

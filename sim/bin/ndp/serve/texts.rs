@@ -1,0 +1,209 @@
+//! `ndp serve --rtl`: the small model's texts, generated with channels in RTL while they are served.
+//!
+//! The same trace is served three times over: with channels in RTL, with device models, and each iteration of the first by the time model of larger
+//! models. The first two have to agree in every iteration, to the clock; the third is compared.
+
+use super::machine::{Chips, measured_contexts};
+use super::run::{self, Args, Entry, Outcome, Shown};
+use crate::tools::{load_model, workspace_path};
+use anyhow::{Context, Result, ensure};
+use ndp_config::HbmConfig;
+use ndp_dram::hbm::PseudoChannel;
+use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate_tokens};
+use ndp_offloading::Mode;
+use ndp_pim::{Arrangement, Offloading, PimError, Pins, Prompt, Text, groups_of, sizes_of};
+use ndp_serving::{
+    Chunk, KvMemory, Request, Rules, ServingError, StepTimes, Summary, TextSteps, serve, texts,
+};
+use ndp_sim::ffi::OpenOptions;
+use ndp_sim::hbm::Lockstep;
+use serde::Serialize;
+
+/// Temperature of the sampler in hundredths, and its seed.
+const SAMPLER: (u32, u64) = (50, 4);
+
+/// What an iteration took.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Iteration {
+    /// Of each prompt: tokens before, and tokens of it in this iteration.
+    prompts: Vec<(u32, u32)>,
+    /// Of each request that generated a token.
+    contexts: Vec<u32>,
+    /// With channels in RTL, and with device models.
+    ns: u64,
+    /// By the time model.
+    model_ns: u64,
+}
+
+/// A mode.
+#[derive(Serialize)]
+struct Served {
+    mode: &'static str,
+    iterations: Vec<Iteration>,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+    modes: &'a [Served],
+}
+
+/// A trace and what serves it.
+struct Job<'a> {
+    model: &'a Model,
+    chips: &'a Chips,
+    requests: &'a [Request],
+    prompts: &'a [Prompt],
+    rules: Rules,
+    kv_bytes: Option<u64>,
+}
+
+type Asked = Vec<(Vec<Chunk>, Vec<Chunk>, u64)>;
+
+impl Job<'_> {
+    /// Serves with these channels, and compares all texts. Also what each iteration was and took.
+    fn serve<P: Pins>(
+        &self,
+        mode: Mode,
+        channels: Vec<P>,
+        alone: &[Text],
+        mut shown: Option<&mut Shown>,
+    ) -> Result<(Entry, Asked)> {
+        let Self { model, chips, requests, prompts, rules, kv_bytes } = *self;
+        let offloading = if mode.offloads() { Offloading::Live(chips.rule) } else { Offloading::None };
+        let arrangement = Arrangement { groups: groups_of(mode)?, offloading, record: 0..0 };
+        let memory = memory(chips, mode);
+        let pim = |error| match error {
+            // So that who asks for the cause finds it.
+            ServingError::Pim(error) => anyhow::Error::from(error),
+            error => error.into(),
+        };
+        let mut machine =
+            TextSteps::new(model, &memory, &chips.hardware, &arrangement, prompts, (channels, kv_bytes))
+                .map_err(pim)?;
+        let mut asked = Vec::new();
+        let outcome = serve(requests, &rules, &mut machine, &mut |one| {
+            asked.push((one.prefilled.to_vec(), one.decoded.to_vec(), one.end_ns - one.start_ns));
+            if let Some(shown) = &mut shown {
+                shown.iterated(one);
+            }
+        })
+        .map_err(pim)?;
+        for (number, (found, expected)) in machine.session().texts().zip(alone).enumerate() {
+            ensure!(
+                found == expected,
+                PimError::Channel(format!("the text of request {} is not that of the software", number + 1))
+            );
+        }
+        let violations: u64 = machine.session().machine().channels().map(Pins::violations).sum();
+        ensure!(
+            violations == 0,
+            PimError::Channel(format!("{violations} violations of the memory's protocol"))
+        );
+        let summary = Summary::of(&outcome, &machine);
+        Ok((Entry { name: mode.name(), kv: machine.kv(), summary, served: outcome.served }, asked))
+    }
+}
+
+fn memory(chips: &Chips, mode: Mode) -> HbmConfig {
+    if mode.sliced() { chips.memory.clone() } else { chips.memory.clone().unsliced() }
+}
+
+/// Each prompt's text by itself, in software.
+fn alone(model: &Model, prompts: &[Prompt]) -> Result<Vec<Text>> {
+    let text = |(number, prompt): (usize, &Prompt)| {
+        let Prompt { generate: tokens, temperature_percent, seed, .. } = *prompt;
+        let options = GenerateOptions { tokens, temperature_percent, seed };
+        let software = &mut SoftwareBackend::new();
+        let text = generate_tokens(model, software, &prompt.tokens, &options, |_| {})
+            .with_context(|| format!("request {}", number + 1))?;
+        Ok(Text { tokens: text.tokens, logits_digests: text.logits_digests })
+    };
+    prompts.iter().enumerate().map(text).collect()
+}
+
+/// Runs the job.
+pub fn run(args: &Args, requests: &[Request], rules: Rules, kv_bytes: Option<u64>) -> Result<()> {
+    let model = load_model(&workspace_path("golden/model"))?;
+    let longest = requests.iter().map(Request::most_kv_tokens).max().unwrap_or(1);
+    let contexts = if args.chips.is_measured() { measured_contexts(longest)? } else { Vec::new() };
+    let chips = args.chips.of_model(sizes_of(&model), contexts)?;
+    ensure!(chips.parallel.chips() == 1, "--rtl has one chip: leave --tp and --pp out");
+    let modes = run::modes(args);
+    for &mode in &modes {
+        groups_of(mode).context("--rtl")?;
+    }
+    let prompts = texts::prompts(requests, SAMPLER.0, SAMPLER.1);
+    let alone = alone(&model, &prompts)?;
+    let job = Job { model: &model, chips: &chips, requests, prompts: &prompts, rules, kv_bytes };
+    let mut shown = Shown::new(requests, modes.len());
+    let (mut entries, mut served) = (Vec::new(), Vec::new());
+    for mode in modes {
+        let config = memory(&chips, mode);
+        let rtl = (0..config.channels()).map(|_| Lockstep::open(&config, &OpenOptions::default()));
+        shown.begin();
+        let (entry, asked) = job
+            .serve(mode, rtl.collect::<Result<Vec<_>, _>>()?, &alone, Some(&mut shown))
+            .context(mode.name())?;
+        let models = (0..config.channels()).map(|_| PseudoChannel::new(&config));
+        let (_, expected) =
+            job.serve(mode, models.collect::<Result<Vec<_>, _>>()?, &alone, None).context(mode.name())?;
+        let differs = asked.iter().zip(&expected).position(|(one, other)| one != other);
+        ensure!(
+            differs.is_none() && asked.len() == expected.len(),
+            PimError::Channel(format!(
+                "{}: iteration {} is another one in RTL than on device models",
+                mode.name(),
+                differs.unwrap_or(asked.len().min(expected.len()))
+            ))
+        );
+        let mut steps = chips.serving(mode, KvMemory { bytes: u64::MAX, bytes_per_token: 1 })?;
+        let mut iterations = Vec::new();
+        for (prompts, tokens, ns) in asked {
+            iterations.push(Iteration {
+                prompts: prompts.iter().map(|chunk| (chunk.history, chunk.tokens)).collect(),
+                contexts: tokens.iter().map(Chunk::context).collect(),
+                ns,
+                model_ns: steps.step(&prompts, &tokens)?.ns,
+            });
+        }
+        entries.push(entry);
+        served.push(Served { mode: mode.name(), iterations });
+    }
+    drop(shown);
+    let outcome = Outcome {
+        command: "serve",
+        machine: super::machine::Kind::Librapim,
+        model: "the small model".to_owned(),
+        on: format!("an NPU with {} channels in RTL", chips.memory.channels()),
+        rules,
+        entries,
+        refused: Vec::new(),
+    };
+    if args.json {
+        say!("{}", serde_json::to_string_pretty(&Report { outcome: &outcome, modes: &served })?);
+        return Ok(());
+    }
+    run::print(&outcome);
+    say!("\nTexts and logits are the software's; every iteration takes the clocks of the device models.");
+    for Served { mode, iterations } in &served {
+        for (what, with_prompts) in [("tokens alone", false), ("with prompts", true)] {
+            let of: Vec<&Iteration> =
+                iterations.iter().filter(|one| one.prompts.is_empty() != with_prompts).collect();
+            let sum = |ns: fn(&Iteration) -> u64| of.iter().map(|&one| ns(one)).sum::<u64>();
+            let ratios = of.iter().map(|one| one.model_ns as f64 / one.ns as f64);
+            let (least, most) = ratios
+                .fold((f64::INFINITY, 0f64), |(least, most), ratio| (least.min(ratio), most.max(ratio)));
+            let (ns, model) = (sum(|one| one.ns), sum(|one| one.model_ns));
+            if !of.is_empty() {
+                say!(
+                    "{mode}, {} iterations {what}: {ns} ns, {model} by the time model, {:.3} times as many ({least:.3} to {most:.3})",
+                    of.len(),
+                    model as f64 / ns as f64
+                );
+            }
+        }
+    }
+    Ok(())
+}

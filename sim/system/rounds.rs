@@ -1,0 +1,223 @@
+//! An MLP of which a DIMM needs more neurons than it has slots, in rounds.
+//!
+//! A round's neurons are read and written into slots; the cores compute their outputs of FC1, and the sums of FC2 over them. All but the last round's
+//! sums are exact when the host reads them, and are added where the columns meet, so no bit changes. What FC1 has to give is therefore computed when
+//! FC2 is asked for. The GPU's neurons need no slots: they are computed before, and their sums with those of the last round.
+
+use super::backend::SystemBackend;
+use super::books::{Operation, Way};
+use super::meet::Piece;
+use super::places::{Device, Places, split};
+use super::pool::together;
+use crate::error::SimError;
+use crate::gemv::{GemvUnit, Mode, Part, Product, Weights};
+use ndp_config::BlockKind;
+use ndp_model::{Activation, Finish, GemvClass, GemvOp, LinearOp};
+use ndp_numerics::f16;
+use ndp_planner::WeightMatrix;
+use std::collections::BTreeMap;
+
+/// Neurons by device.
+pub(super) type Parts = BTreeMap<Device, Vec<u32>>;
+
+/// An MLP that is computed in rounds.
+#[derive(Clone)]
+pub(super) struct Rounds {
+    layer: u32,
+    /// Neurons of the DIMMs, round by round.
+    neurons: Vec<Vec<u32>>,
+    /// What each round begins with: FC1, and what its gate is multiplied with.
+    products: Vec<Waiting>,
+}
+
+/// A product by neuron that waits for its neurons.
+#[derive(Clone)]
+struct Waiting {
+    label: String,
+    class: GemvClass,
+    rows: usize,
+    inputs: Vec<f16>,
+    bias: Option<Vec<f16>>,
+    gate: Option<(Vec<f16>, Activation)>,
+    neurons: Vec<u32>,
+    exact: Vec<f16>,
+}
+
+/// Sums of a piece that a core has left in a round before the last.
+pub(super) struct Early {
+    pub neurons: Vec<u32>,
+    pub part: Part,
+}
+
+impl Waiting {
+    fn new(op: &LinearOp<'_>, neurons: &[u32], exact: &[f16]) -> Self {
+        let product = op.product();
+        let gate = match op.finish() {
+            Finish::Gate { values, activation } => Some((values.to_vec(), activation)),
+            _ => None,
+        };
+        Self {
+            label: product.label().to_owned(),
+            class: product.class(),
+            rows: product.rows(),
+            inputs: product.activations().to_vec(),
+            bias: op.bias().map(<[f16]>::to_vec),
+            gate,
+            neurons: neurons.to_vec(),
+            exact: exact.to_vec(),
+        }
+    }
+}
+
+/// The values of some neurons, `[batch x rows]`; all others +0.
+fn only(values: &[f16], rows: usize, neurons: &[u32]) -> Vec<f16> {
+    let mut own = vec![f16::from_bits(0); values.len()];
+    for (own, values) in own.chunks_mut(rows).zip(values.chunks(rows)) {
+        neurons.iter().for_each(|&neuron| own[neuron as usize] = values[neuron as usize]);
+    }
+    own
+}
+
+impl<P: Places> SystemBackend<P> {
+    /// FC1 of these neurons. Where they exceed the slots of a DIMM, the DIMMs compute theirs when FC2 is asked for.
+    pub(super) fn fc1_of(
+        &mut self,
+        op: &LinearOp<'_>,
+        layer: u32,
+        (neurons, predicted): (&[u32], Option<&[u64]>),
+        exact: &[f16],
+    ) -> Result<Vec<f16>, SimError> {
+        let rounds = self.rounds(layer, neurons)?;
+        if rounds.len() < 2 {
+            self.bring(layer, neurons, false)?;
+            return self.by_neuron(op, layer, (neurons, predicted), exact);
+        }
+        if let Some(flash) = &mut self.flash {
+            flash.rounds = Some(Rounds { layer, neurons: rounds, products: Vec::new() });
+        }
+        self.wait(op, layer, neurons, exact)
+    }
+
+    /// Whether the MLP is computed in rounds.
+    pub(super) fn in_rounds(&self) -> bool {
+        self.flash.as_ref().is_some_and(|flash| flash.rounds.is_some())
+    }
+
+    /// What of a product is the GPU's; the DIMMs' neurons wait for their rounds.
+    pub(super) fn wait(
+        &mut self,
+        op: &LinearOp<'_>,
+        layer: u32,
+        neurons: &[u32],
+        exact: &[f16],
+    ) -> Result<Vec<f16>, SimError> {
+        let rows = op.product().rows();
+        if let Some(rounds) = self.flash.as_mut().and_then(|flash| flash.rounds.as_mut()) {
+            rounds.products.push(Waiting::new(op, neurons, exact));
+        }
+        let parts = split(|neuron| self.residence.device((BlockKind::Mlp.block(layer), neuron)), neurons);
+        let Some(own) = parts.get(&Device::Gpu) else { return Ok(exact.to_vec()) };
+        let values = self.by_neuron(op, layer, (own, None), &only(exact, rows, own))?;
+        let mut all = exact.to_vec();
+        for (all, values) in all.chunks_mut(rows).zip(values.chunks(rows)) {
+            own.iter().for_each(|&neuron| all[neuron as usize] = values[neuron as usize]);
+        }
+        Ok(all)
+    }
+
+    /// Neurons of FC2 by device, round by round: one round, unless the MLP is computed in several. The GPU has its own in the last one.
+    pub(super) fn turns(&self, parts: Parts) -> Vec<Parts> {
+        let Some(rounds) = self.flash.as_ref().and_then(|flash| flash.rounds.as_ref()) else {
+            return vec![parts];
+        };
+        let of_round = |neurons: &Vec<u32>| {
+            let own =
+                |of: &Vec<u32>| of.iter().copied().filter(|n| neurons.binary_search(n).is_ok()).collect();
+            let dimms = parts.iter().filter(|(device, _)| **device != Device::Gpu);
+            let own = dimms.map(|(device, of)| (*device, own(of)));
+            own.filter(|(_, of): &(_, Vec<u32>)| !of.is_empty()).collect::<Parts>()
+        };
+        let mut turns: Vec<Parts> = rounds.neurons.iter().map(of_round).collect();
+        if let (Some(last), Some(gpu)) = (turns.last_mut(), parts.get(&Device::Gpu)) {
+            last.insert(Device::Gpu, gpu.clone());
+        }
+        turns
+    }
+
+    /// A round of an MLP: its neurons come, and what has waited for them is computed. Nothing, if the MLP has but one.
+    pub(super) fn begin_round(&mut self, round: usize) -> Result<(), SimError> {
+        let Some(rounds) = self.flash.as_ref().and_then(|flash| flash.rounds.clone()) else { return Ok(()) };
+        let operation = std::mem::replace(&mut self.books.step.operation, Operation::Fc1);
+        if let Some(flash) = self.flash.as_mut().filter(|_| round > 0) {
+            flash.idle_ns = self.books.now;
+        }
+        let here = &rounds.neurons[round];
+        self.bring(rounds.layer, here, round > 0)?;
+        for Waiting { label, class, rows, inputs, bias, gate, neurons, exact } in &rounds.products {
+            let own: Vec<u32> =
+                here.iter().copied().filter(|neuron| neurons.binary_search(neuron).is_ok()).collect();
+            if own.is_empty() {
+                continue;
+            }
+            let cols = self.shape.hidden() as usize;
+            let product = GemvOp::outline(label, *class, (*rows, cols), inputs)?;
+            let finish = match gate {
+                Some((values, activation)) => Finish::Gate { values, activation: *activation },
+                None => Finish::Activate(Activation::Relu),
+            };
+            let op = LinearOp::new(product, bias.as_deref(), finish)?;
+            self.by_neuron(&op, rounds.layer, (&own, None), &only(exact, *rows, &own))?;
+        }
+        if round + 1 == rounds.neurons.len()
+            && let Some(flash) = &mut self.flash
+        {
+            flash.rounds = None;
+        }
+        self.books.step.operation = operation;
+        Ok(())
+    }
+
+    /// The sums of a piece over a round's neurons, which the host reads.
+    pub(super) fn leave_sums(
+        &mut self,
+        piece: &Piece<'_>,
+        (block, matrix, tile): (usize, WeightMatrix, usize),
+        parts: &Parts,
+    ) -> Result<Vec<Early>, SimError> {
+        let (cols, batch) = (piece.outputs.len() as u32, piece.vectors.len() as u32);
+        let cold = parts.iter().filter_map(|(device, neurons)| match device {
+            Device::Dimm(dimm) => Some((*dimm as usize, neurons)),
+            Device::Gpu => None,
+        });
+        let slot = |neuron: &u32| self.residence.home((block, *neuron)).slot;
+        let job = |(dimm, neurons): (usize, &Vec<u32>)| {
+            let slots: Vec<u32> = neurons.iter().map(slot).collect();
+            (dimm, (slots, piece.values_of(neurons), neurons.clone()))
+        };
+        let jobs: Vec<_> = cold.map(job).collect();
+        let weights = [(0, self.residence.tiles(block, matrix)[tile].1.clone())];
+        let cores = (self.cores.as_mut_slice(), self.links.as_mut());
+        let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, job| {
+            let (slots, vectors, neurons) = job;
+            let (rows, active) = (weights[0].1.rows(), Some(slots.as_slice()));
+            let weights = Weights::Resident(&weights);
+            let product = Product { mode: Mode::Axpy, rows, cols, active, weights, vectors: &vectors };
+            core.begin_partial(&product).await?;
+            let (sums, figures) = core.export_async(cols, batch).await?;
+            Ok((neurons, sums, figures))
+        })?;
+        self.learn();
+        let (begin, mut ready, mut slowest) = (self.books.now, self.books.now, 0);
+        let mut early = Vec::new();
+        for (dimm, (neurons, sums, figures)) in done {
+            slowest = figures.cycles.max(slowest);
+            let end = self.books.program(dimm, ("partial sums", begin), figures, &neurons);
+            let part = Part::Sums(sums);
+            ready = ready.max(self.books.exchange(dimm, ("partial sums", end), part.bytes(), Way::ToHost));
+            early.push(Early { neurons, part });
+        }
+        self.books.critical(slowest);
+        self.books.advance(ready);
+        Ok(early)
+    }
+}
