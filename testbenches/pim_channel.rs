@@ -18,6 +18,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 const TINY: &str = "librapim-tiny";
 const AIM: &str = "aim-tiny";
+const GROUPS: &str = "hbm2-tiny";
 const PAPER: &str = "librapim";
 /// Clocks of a quiet wait after which nothing binds any more.
 const APART: u64 = 300;
@@ -215,6 +216,12 @@ fn random_streams_without_slicing() -> Outcome {
 }
 
 #[test]
+fn random_streams_with_a_longer_tccd_l() -> Outcome {
+    let rows: Vec<u32> = (0..config(GROUPS)?.rows()).collect();
+    run_streams(GROUPS, 4, 500, 400, &rows)
+}
+
+#[test]
 fn random_streams_on_the_papers_channel() -> Outcome {
     let c = config(PAPER)?;
     let edges = [0, c.subarray_rows() - 1, c.subarray_rows(), c.weight_rows(), c.rows() - 1];
@@ -409,7 +416,7 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
 
 #[test]
 fn every_distance_is_refused_one_clock_early_and_taken_in_time() -> Outcome {
-    for design in [TINY, AIM, PAPER] {
+    for design in [TINY, GROUPS, AIM, PAPER] {
         let c = config(design)?;
         let mut sides = open(design, None)?;
         let mut codes = BTreeMap::new();

@@ -20,8 +20,10 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 const TINY: &str = "librapim-tiny";
 const AIM: &str = "aim-tiny";
+const GROUPS: &str = "hbm2-tiny";
 const PAPER: &str = "librapim";
 const NEWTON: &str = "newton-aim";
+const HBM2: &str = "hbm2";
 
 fn config(name: &str) -> Result<HbmConfig, Box<dyn Error>> {
     Ok(hbm_config(name)?)
@@ -331,9 +333,13 @@ fn work(bench: &mut Bench, design: &str, boundary: u16, seed: u64) -> Outcome {
 
 #[test]
 fn nothing_is_refused_and_everything_is_right() -> Outcome {
-    for (design, boundaries, seeds) in
-        [(TINY, &[0, 3, 7][..], 12), (AIM, &[0], 12), (PAPER, &[0, 16], 2), (NEWTON, &[0], 2)]
-    {
+    for (design, boundaries, seeds) in [
+        (TINY, &[0, 3, 7][..], 12),
+        (GROUPS, &[0, 3], 12),
+        (AIM, &[0], 12),
+        (PAPER, &[0, 16], 2),
+        (NEWTON, &[0], 2),
+    ] {
         let of = config(design)?;
         for boundary in boundaries {
             for seed in 0..seeds {
@@ -375,7 +381,7 @@ fn a_reset_in_the_middle_leaves_nothing_behind() -> Outcome {
 
 #[test]
 fn the_verilated_channel_takes_it_as_well() -> Outcome {
-    for (design, boundary) in [(TINY, 3), (TINY, 0), (AIM, 0), (PAPER, 16)] {
+    for (design, boundary) in [(TINY, 3), (TINY, 0), (GROUPS, 3), (AIM, 0), (PAPER, 16)] {
         random_work(design, &config(design)?, boundary, true, 50)?;
     }
     Ok(())
@@ -477,8 +483,8 @@ fn cut_banks_do_both_at_once_and_joined_ones_one_after_the_other() -> Outcome {
     let measured = |cases: &[(&'static str, u16)]| -> Result<Vec<_>, Box<dyn Error>> {
         cases.iter().map(|(design, boundary)| Ok((*design, rates(design, *boundary)?))).collect()
     };
-    let cut = measured(&[(TINY, 3), (PAPER, 16)])?;
-    let joined = measured(&[(NEWTON, 0), (PAPER, 0), (AIM, 0)])?;
+    let cut = measured(&[(TINY, 3), (PAPER, 16), (HBM2, 16)])?;
+    let joined = measured(&[(NEWTON, 0), (PAPER, 0), (HBM2, 0), (AIM, 0)])?;
     for (design, [reads, macs, both]) in cut {
         // The same work in a time in which each had 95 % of its rate.
         assert!(both <= reads / 0.95, "{design}: reads have {:.3} of their rate", reads / both);
@@ -546,6 +552,7 @@ fn every_distance_is_kept_and_none_is_longer_than_it_must_be() -> Outcome {
     for (design, boundary, times) in [
         (TINY, 3, &["t_rcd", "t_rp", "t_rc", "t_ras", "t_rrd_s", "t_faw", "t_wr", "t_wtr_s", "t_rtp"][..]),
         (TINY, 3, &["t_wtr_l", "t_rfc", "t_mac", "t_ccd_s", "t_ccd_l"]),
+        (GROUPS, 3, &["t_ccd_s", "t_ccd_l", "t_rrd_s", "t_faw", "t_wtr_s", "t_wtr_l"]),
         (AIM, 0, &["t_rcd", "t_rp", "t_wr", "t_rtp", "t_wtr_s", "t_mac", "t_ccd_l", "t_rfc"]),
     ] {
         let of = config(design)?;

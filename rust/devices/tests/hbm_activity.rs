@@ -116,7 +116,7 @@ fn count(c: &HbmConfig, steps: &[Step], end: u64) -> HbmActivity {
 fn commands_banks_and_open_clocks_are_counted_as_defined() {
     for (seed, c) in hbm_configs().iter().enumerate() {
         let mut traffic = HbmTraffic::new(c, 170 + seed as u64);
-        let steps: Vec<Step> = (0..4000).map(|_| traffic.next()).collect();
+        let steps: Vec<Step> = (0..8000).map(|_| traffic.next()).collect();
         let end = steps.last().unwrap().at + 50;
         let found = play(c, &steps, end).activity();
         assert_eq!(found, count(c, &steps, end), "{}", c.name());

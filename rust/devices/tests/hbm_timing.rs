@@ -285,7 +285,9 @@ fn t_faw_allows_four_rows_in_any_window() {
         let (l, faw) = (u64::from(c.t_rrd_l()), u64::from(c.t_faw()));
         let row = c.rows() - 1;
         let four: Vec<_> = (0..4).map(|i| (u64::from(i) * l, act(0, i, 0, 0))).collect();
-        expect_from(c, &four, act(1, 0, 0, 0), faw.max(3 * l + u64::from(c.t_rrd_s())), Rule::Faw);
+        let spaced = 3 * l + u64::from(c.t_rrd_s());
+        let binds = if faw > spaced { Rule::Faw } else { Rule::RrdS };
+        expect_from(c, &four, act(1, 0, 0, 0), faw.max(spaced), binds);
         // An activation of a bank group is four rows: nothing else fits its window.
         let group = [(0, PimActivate { bank_group: 0, row })];
         expect_from(c, &group, PimActivate { bank_group: 1, row }, faw, Rule::Faw);

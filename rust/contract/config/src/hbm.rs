@@ -124,10 +124,14 @@ macro_rules! fields {
     };
 }
 
-// The paper's memory, two channels of it that hold a small model, a small one for tests, and the paper's baseline without slicing.
+// The paper's memory, two channels of it that hold a small model, a small one for tests, and the paper's baseline without slicing; the first
+// three with other times, in which columns of the same bank group are further from each other.
 presets!(
     HbmConfig,
     "HBM memory",
+    "hbm2" => "../presets/hbm/hbm2.toml",
+    "hbm2-small" => "../presets/hbm/hbm2-small.toml",
+    "hbm2-tiny" => "../presets/hbm/hbm2-tiny.toml",
     "librapim" => "../presets/hbm/librapim.toml",
     "librapim-small" => "../presets/hbm/librapim-small.toml",
     "librapim-tiny" => "../presets/hbm/librapim-tiny.toml",

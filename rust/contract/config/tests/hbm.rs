@@ -35,6 +35,27 @@ fn the_baseline_differs_in_slicing_only() {
     assert_eq!(HbmConfig::from_toml(sliced).unwrap(), libra);
 }
 
+/// gem5's `HBM_2000_4H_1x64`, in ns: one clock each.
+#[test]
+fn hbm2_has_bank_groups_with_a_pace_of_their_own() {
+    let [whole, small, tiny] =
+        ["hbm2", "hbm2-small", "hbm2-tiny"].map(|name| HbmConfig::preset(name).unwrap());
+    for c in [&whole, &small] {
+        assert_eq!((c.t_cl(), c.t_cwl(), c.t_rcd(), c.t_rp(), c.t_ras(), c.t_rc()), (18, 7, 12, 14, 28, 42));
+        assert_eq!((c.t_ccd_s(), c.t_ccd_l(), c.t_rrd_s(), c.t_rrd_l(), c.t_faw()), (2, 3, 4, 6, 16));
+        assert_eq!(
+            (c.t_wr(), c.t_wtr_s(), c.t_wtr_l(), c.t_rtp(), c.t_rfc(), c.t_refi()),
+            (14, 4, 9, 5, 220, 3900)
+        );
+    }
+    let libra = HbmConfig::preset("librapim").unwrap();
+    assert_eq!(
+        (whole.bytes(), whole.banks(), whole.weight_rows()),
+        (libra.bytes(), libra.banks(), libra.weight_rows())
+    );
+    assert_eq!((small.channels(), small.rows(), tiny.banks(), tiny.t_ccd_l()), (2, 512, 4, 4));
+}
+
 #[test]
 fn values_out_of_range_are_refused_by_name() {
     for (line, named) in [

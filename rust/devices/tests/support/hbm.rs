@@ -5,13 +5,14 @@ use ndp_config::HbmConfig;
 use ndp_dram::Rule;
 use ndp_dram::hbm::HbmCommand::{self, *};
 
-/// The paper's memory, the small one, one with all numbers odd or different, and one without slicing.
+/// The paper's memory, small ones, those with other times, one with all numbers odd or different, and one without slicing.
 pub fn hbm_configs() -> Vec<HbmConfig> {
     let odd = "name = \"odd\"\n[device]\nrow_bits = 7\nsubarray_rows = 16\nweight_subarrays = 3\nall_bank_activate = true\n\
                [timing]\nt_cl = 15\nt_rcd = 13\nt_rp = 11\nt_ras = 29\nt_rc = 47\nt_cwl = 7\nt_ccd_s = 3\nt_ccd_l = 5\n\
                t_rrd_s = 4\nt_rrd_l = 7\nt_faw = 37\nt_wr = 17\nt_wtr_s = 5\nt_wtr_l = 9\nt_rtp = 8\nt_rfc = 101\n\
                t_refi = 1003\nt_slice = 19\nt_mac = 23";
-    let mut all: Vec<_> = ["librapim", "librapim-tiny"].map(|name| HbmConfig::preset(name).unwrap()).into();
+    let presets = ["librapim", "librapim-tiny", "hbm2", "hbm2-tiny"];
+    let mut all: Vec<_> = presets.map(|name| HbmConfig::preset(name).unwrap()).into();
     all.push(HbmConfig::from_toml(odd).unwrap());
     all.push(HbmConfig::preset("newton-aim").unwrap());
     all
