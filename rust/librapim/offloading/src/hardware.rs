@@ -340,6 +340,17 @@ mod tests {
     }
 
     #[test]
+    fn reads_go_round_the_bank_groups_and_keep_their_pace() {
+        let on = |groups: u32, t_ccd_l: u32| {
+            let text = format!("name = 'x'\n[device]\nbank_groups = {groups}\n[timing]\nt_ccd_l = {t_ccd_l}");
+            Hardware::default().on(&HbmConfig::from_toml(&text).unwrap()).bus_column(false)
+        };
+        // Two clocks at least; a group every tCCD_L.
+        assert_eq!([on(4, 2), on(4, 8), on(2, 4)], [Picos(2000); 3]);
+        assert_eq!([on(1, 3), on(1, 4), on(2, 5), on(4, 9)], [3000, 4000, 2500, 2250].map(Picos));
+    }
+
+    #[test]
     fn the_memory_is_that_of_the_rtl_key_by_key() {
         let memory = HbmConfig::from_toml(
             "name = 'x'\n[device]\nchannels = 2\nbank_groups = 2\nall_bank_activate = true\n\
