@@ -83,6 +83,8 @@ pub struct Pim {
     pub channels: u32,
     /// Banks of a channel.
     pub banks: u32,
+    /// Bank groups of a channel.
+    pub bank_groups: u32,
     /// Bytes of a row of a bank.
     pub row_bytes: u32,
     /// Bytes of a column access: what the MAC units of a bank take at once.
@@ -136,6 +138,7 @@ impl Pim {
         Self {
             channels: memory.channels(),
             banks: memory.banks(),
+            bank_groups: memory.bank_groups(),
             row_bytes: HbmConfig::COLUMNS * HbmConfig::COLUMN_BYTES,
             column_bytes: HbmConfig::COLUMN_BYTES,
             clock_ps: MEMORY_CLOCK_PS,
@@ -282,9 +285,11 @@ impl Hardware {
         u64::from(clocks) * u64::from(self.pim.clock_ps) * permille
     }
 
-    /// From column to column on a channel's bus.
+    /// From column to column on a channel's bus. Reads go round the bank groups: a column per tCCD_S, and of each group one per tCCD_L.
     pub fn bus_column(&self, sliced: bool) -> Picos {
-        Picos(self.ccd(self.pim.t_ccd_s, sliced).div_ceil(self.pim.usage.bus_permille.into()))
+        let groups = self.pim.bank_groups;
+        let round = self.ccd((self.pim.t_ccd_s * groups).max(self.pim.t_ccd_l), sliced);
+        Picos(round.div_ceil(u64::from(groups) * u64::from(self.pim.usage.bus_permille)))
     }
 
     /// From MAC command to MAC command.
@@ -362,6 +367,7 @@ mod tests {
         let expected = Pim {
             channels: 2,
             banks: 8,
+            bank_groups: 2,
             row_bytes: 1024,
             column_bytes: 32,
             clock_ps: 1000,
