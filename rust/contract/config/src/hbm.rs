@@ -371,11 +371,11 @@ fn check_timing(raw: &RawTiming) -> Result<(), ConfigError> {
     row_and_refresh_fit("timing", [raw.t_ras, raw.t_rp, raw.t_rc, raw.t_rfc, raw.t_refi])
 }
 
-/// With refreshes of single banks each bank can be used between two of its own, whatever the others do.
+/// A refresh of a single bank, with the row cycle that it may have to wait for, ends before the next one begins.
 fn check_refresh(device: &RawDevice, timing: &RawTiming) -> Result<(), ConfigError> {
     let banks = device.bank_groups * device.banks_per_group;
-    let least = banks * timing.t_rfc_pb + 2 * timing.t_rc;
-    let rule = format!("be at least banks * t_rfc_pb + 2 * t_rc = {least} to refresh single banks");
+    let least = banks * (timing.t_rfc_pb + timing.t_rc);
+    let rule = format!("be at least banks * (t_rfc_pb + t_rc) = {least} to refresh single banks");
     let fits = device.refresh == HbmRefresh::All || timing.t_refi >= least;
     require(fits, "timing.t_refi", timing.t_refi, rule)
 }

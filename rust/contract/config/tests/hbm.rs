@@ -81,8 +81,8 @@ fn values_out_of_range_are_refused_by_name() {
         ("[timing]\nt_rfc_pb = 15", "timing.t_rfc_pb = 15 must be in 16..=4000"),
         ("[timing]\nt_rrefd = 161", "timing.t_rrefd = 161 must be in 2..=160"),
         (
-            "[device]\nrefresh = \"bank\"\n[timing]\nt_rfc_pb = 238",
-            "timing.t_refi = 3900 must be at least banks * t_rfc_pb + 2 * t_rc = 3904 to refresh single banks",
+            "[device]\nrefresh = \"bank\"\n[timing]\nt_rfc_pb = 196",
+            "timing.t_refi = 3900 must be at least banks * (t_rfc_pb + t_rc) = 3904 to refresh single banks",
         ),
         ("[timing]\nt_ccd_s = 1", "timing.t_ccd_s = 1 must be in 2..=32"),
         ("[timing]\nt_ccd_s = 4", "timing.t_ccd_l = 2 must be in 4..=32"),
