@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::support::DISTANCES;
 use crate::support::hbm::{hbm_configs, is_row};
-use ndp_config::HbmConfig;
+use ndp_config::{HbmConfig, HbmRefresh};
 use ndp_dram::hbm::HbmCommand::{self, *};
 use ndp_dram::hbm::{Answer, HbmPlace, HbmStorage, PseudoChannel, decode_column, decode_row};
 use ndp_dram::{CommandSet, DramError, Rule};
@@ -170,8 +170,21 @@ fn the_rest_of_the_states_has_statuses_too() {
     for c in hbm_configs() {
         refused(&c, &[], rd(1, 0, 0), Rule::AccessClosedBank);
         refused(&c, &[], wr(1, 0, 0), Rule::AccessClosedBank);
-        refused(&c, &[act(1, 1, 0, 0)], Refresh, Rule::RefreshOpenBank);
-        refused(&c, &[PimActivate { bank_group: 0, row: 0 }], Refresh, Rule::RefreshOpenBank);
+        let refb = |bank_group, bank| RefreshBank { bank_group, bank };
+        if c.refresh() == HbmRefresh::All {
+            refused(&c, &[act(1, 1, 0, 0)], Refresh, Rule::RefreshOpenBank);
+            refused(&c, &[PimActivate { bank_group: 0, row: 0 }], Refresh, Rule::RefreshOpenBank);
+            refused(&c, &[], refb(0, 0), Rule::RefreshAbsent);
+        } else {
+            refused(&c, &[act(0, 0, 0, 0)], refb(0, 0), Rule::RefreshOpenBank);
+            refused(&c, &[PimActivate { bank_group: 0, row: 0 }], refb(0, 0), Rule::RefreshOpenBank);
+            refused(&c, &[refb(0, 0)], refb(0, 0), Rule::RefreshTurn);
+            refused(&c, &[], refb(0, 1), Rule::RefreshTurn);
+            refused(&c, &[], Refresh, Rule::RefreshAbsent);
+            if c.slicing() {
+                refused(&c, &[slice(1), act(0, 0, 1, c.rows() - 1)], refb(0, 0), Rule::RefreshOpenBank);
+            }
+        }
         refused(&c, &compute(&c), MAC, Rule::BufferEmpty);
         if !c.all_bank_activate() {
             refused(&c, &[], PimActivateAll { row: 0 }, Rule::AllBankActivateAbsent);
@@ -218,6 +231,10 @@ fn every_rule_has_a_status_of_its_own() {
         Rule::RowBus,
         Rule::SliceRecovery,
         Rule::MacLatency,
+        Rule::RfcBank,
+        Rule::RrefD,
+        Rule::RefreshAbsent,
+        Rule::RefreshTurn,
         Rule::BufferNotReady,
         Rule::BusCollision,
         Rule::Refi,
@@ -258,8 +275,8 @@ fn every_command_survives_its_word() {
 
 #[test]
 fn words_that_are_no_command_are_refused_with_their_bits() {
-    let opcode = DramError::Opcode { bus: "row", opcode: 9, opcodes: 9 };
-    assert_eq!(decode_row(9), Err(opcode));
+    let opcode = DramError::Opcode { bus: "row", opcode: 10, opcodes: 10 };
+    assert_eq!(decode_row(10), Err(opcode));
     assert_eq!(decode_column(8), Err(DramError::Opcode { bus: "column", opcode: 8, opcodes: 8 }));
     let unused = DramError::UnusedBits { bus: "row", word: 3 | 1 << 4, bits: 1 << 4 };
     assert_eq!(decode_row(3 | 1 << 4), Err(unused));
@@ -269,7 +286,7 @@ fn words_that_are_no_command_are_refused_with_their_bits() {
     );
     let c = HbmConfig::preset("librapim").unwrap();
     let mut device = PseudoChannel::new(&c).unwrap();
-    let outputs = device.clock(9, 1 << 31, None);
+    let outputs = device.clock(10, 1 << 31, None);
     assert_eq!(outputs.row_status.code(), 1);
     assert_eq!(outputs.column_status.code(), 1);
 }

@@ -4,15 +4,21 @@
 //! ([`super::pim_bank_state`]). In a clock the row command comes first, so a REF binds the column command beside it.
 
 use super::pim_bank_state::View;
-use super::pim_decoder::{COLUMN_COMMANDS, ROW_COMMANDS};
+use super::pim_decoder::{COLUMN_COMMANDS, row_commands};
 use super::pim_timer::{any_or_none, bus, suffix, timer};
 use crate::blocks::common::encoding::bits_for;
-use ndp_config::HbmConfig;
+use ndp_config::{HbmConfig, HbmRefresh};
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
-/// What is wrong with a row command, from bit 0.
-pub(super) const ROW_FLAGS: [&str; 5] = ["rrd_s", "rrd_l", "rfc", "bus", "faw"];
+const ROW_FLAGS: [&str; 6] = ["rrd_s", "rrd_l", "rfc", "bus", "faw", "rrefd"];
+/// What is wrong with a row command, from bit 0: the last one if there are refreshes of single banks.
+pub(super) fn row_flags(config: &HbmConfig) -> &'static [&'static str] {
+    match config.refresh() {
+        HbmRefresh::All => &ROW_FLAGS[..5],
+        HbmRefresh::Bank => &ROW_FLAGS,
+    }
+}
 /// What is wrong with a column command, from bit 0.
 pub(super) const COLUMN_FLAGS: [&str; 8] =
     ["ccd_s", "ccd_l", "wtr_s", "wtr_l", "rtw", "rfc", "mac", "collision"];
@@ -56,9 +62,9 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Result<Rc<Module>, 
         "Rules between the banks of a PIM channel.",
     );
     m.share_code();
-    let used = ["act", "pre", "prea", "ref", "slice", "pact", "pacta", "ppre"];
-    debug_assert_eq!(used, ROW_COMMANDS);
-    let row: Vec<Bits> = used.map(|op| m.input(format!("{op}_i"), 1, op.to_uppercase())).into();
+    let row: Vec<Bits> =
+        row_commands(c).iter().map(|op| m.input(format!("{op}_i"), 1, op.to_uppercase())).collect();
+    // In the order of the opcodes.
     let [act, pre, prea, refresh, slice, pact, pacta, ppre] = [0, 1, 2, 3, 4, 5, 6, 7].map(|i| &row[i]);
     let row_group = m.input("row_group_i", groups, "bank group of the row command, one-hot");
     let row_go = m.input("row_go_i", 1, "the row command is carried out");
@@ -84,6 +90,11 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Result<Rc<Module>, 
         (0..groups).map(|g| m.wire(format!("row_group{g}"), row_group.bit(g) | pacta)).collect();
     let rrd = distances("rrd", &activated, &row_groups, [c.t_rrd_s(), c.t_rrd_l()]);
     let [rrd_s, rrd_l] = rrd.broken(&row_groups);
+    let opens = match row.get(8) {
+        Some(refb) => m.wire("opens", &activates | refb),
+        None => activates.clone(),
+    };
+    let rrefd = row.get(8).map(|refb| timer(&m, "rrefd", &(refb & &row_go), c.t_rrefd()).any());
 
     // The window: the last four activations, the newest first. PACT counts as many as its banks, PACTA nothing.
     let weight = c.banks_per_group();
@@ -110,11 +121,12 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Result<Rc<Module>, 
     let refreshes = m.wire("refreshes", refresh & &row_go);
     let rfc = timer(&m, "rfc", &refreshes, c.t_rfc()).any();
     let any_row = any_of(&row);
-    let row_flags = [&activates & rrd_s, &activates & rrd_l, &any_row & &rfc, narrow & row_bus, faw];
+    let mut flags = vec![&opens & rrd_s, &opens & rrd_l, &any_row & &rfc, narrow & row_bus, faw];
+    flags.extend(rrefd.map(|early| &opens & early));
     m.output(
         "row_flags_o",
-        bus(&row_flags),
-        ROW_FLAGS.join(", ") + ", from bit 0: wrong with the row command",
+        bus(&flags),
+        row_flags(c).join(", ") + ", from bit 0: wrong with the row command",
     );
 
     // Column commands.

@@ -1,6 +1,6 @@
 //! Do the HBM presets have the numbers of the paper, and is a memory that cannot exist refused by name?
 
-use ndp_config::{ConfigError, HbmConfig};
+use ndp_config::{ConfigError, HbmConfig, HbmRefresh};
 
 #[test]
 fn every_preset_loads_under_its_own_name() {
@@ -57,6 +57,16 @@ fn hbm2_has_bank_groups_with_a_pace_of_their_own() {
 }
 
 #[test]
+fn refreshes_of_single_banks_come_as_often_as_there_are_banks() {
+    let [all, bank, tiny] =
+        ["hbm2-small", "hbm2-refpb", "hbm2-tiny"].map(|name| HbmConfig::preset(name).unwrap());
+    assert_eq!((all.refresh(), all.refresh_interval()), (HbmRefresh::All, 3900));
+    assert_eq!((bank.refresh(), bank.refresh_interval()), (HbmRefresh::Bank, 243));
+    assert_eq!((bank.t_rfc_pb(), bank.t_rrefd()), (160, 8));
+    assert_eq!((tiny.refresh(), tiny.refresh_interval()), (HbmRefresh::Bank, 100));
+}
+
+#[test]
 fn values_out_of_range_are_refused_by_name() {
     for (line, named) in [
         ("[device]\nbank_groups = 8", "device.bank_groups = 8 must be in 1..=4"),
@@ -67,6 +77,13 @@ fn values_out_of_range_are_refused_by_name() {
         ("[device]\nbuffer_slots = 33", "device.buffer_slots = 33 must be in 1..=32"),
         ("[device]\nrow_bits = 16", "device.row_bits = 16 must be in 2..=15"),
         ("[device]\nacc_bits = 121", "device.acc_bits = 121 must be in 97..=120"),
+        ("[device]\nrefresh = \"none\"", "unknown variant `none`, expected `all` or `bank`"),
+        ("[timing]\nt_rfc_pb = 15", "timing.t_rfc_pb = 15 must be in 16..=4000"),
+        ("[timing]\nt_rrefd = 161", "timing.t_rrefd = 161 must be in 2..=160"),
+        (
+            "[device]\nrefresh = \"bank\"\n[timing]\nt_rfc_pb = 196",
+            "timing.t_refi = 3900 must be at least banks * (t_rfc_pb + t_rc) = 3904 to refresh single banks",
+        ),
         ("[timing]\nt_ccd_s = 1", "timing.t_ccd_s = 1 must be in 2..=32"),
         ("[timing]\nt_ccd_s = 4", "timing.t_ccd_l = 2 must be in 4..=32"),
         ("[timing]\nt_cwl = 15", "timing.t_cwl = 15 must be in 1..=14"),

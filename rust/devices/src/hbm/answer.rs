@@ -32,6 +32,8 @@ impl Answer {
             Rule::Boundary => 12,
             Rule::SlicingAbsent => 13,
             Rule::AllBankActivateAbsent => 14,
+            Rule::RefreshAbsent => 15,
+            Rule::RefreshTurn => 16,
             Rule::Rc => 32,
             Rule::Ras => 33,
             Rule::Rcd => 34,
@@ -52,6 +54,8 @@ impl Answer {
             Rule::MacLatency => 49,
             Rule::BufferNotReady => 50,
             Rule::BusCollision => 51,
+            Rule::RfcBank => 52,
+            Rule::RrefD => 53,
             // Reported, but no answer to a command.
             Rule::Refi => 64,
             Rule::WriteDataMissing => 65,
