@@ -213,7 +213,14 @@ fn a_command_one_clock_early_is_refused_and_leaves_no_trace() {
         assert_eq!(mutated.device.pim(), plain.device.pim());
         mutated.violated.iter().for_each(|(rule, count)| *violated.entry(*rule).or_insert(0) += count);
     }
-    let own = [Rule::SliceRecovery, Rule::MacLatency, Rule::BufferNotReady, Rule::RfcBank, Rule::RrefD];
+    let own = [
+        Rule::SliceRecovery,
+        Rule::MacLatency,
+        Rule::BufferNotReady,
+        Rule::RfcBank,
+        Rule::RrefD,
+        Rule::CommandBus,
+    ];
     for rule in DISTANCES.into_iter().chain(own) {
         assert!(violated.contains_key(&rule), "{rule} has not come up");
     }

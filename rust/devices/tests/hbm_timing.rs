@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::support::hbm::{first_refresh, hbm_configs};
-use ndp_config::{HbmConfig, HbmRefresh};
+use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::hbm::HbmCommand::{self, *};
 use ndp_dram::hbm::HbmKind;
 use ndp_dram::{Checker, CommandSet, Rule, RuleSet, Scope};
@@ -96,6 +96,7 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
         Slice { .. } => c.slicing(),
         Refresh => c.refresh() == HbmRefresh::All,
         RefreshBank { .. } => c.refresh() == HbmRefresh::Bank,
+        ReadToBuffer { .. } | ReadSum { .. } => c.command_set() == HbmCommandSet::LibraPim,
         _ => true,
     };
     let acts: Vec<HbmCommand> = [act(0, 0, 0, row), pact(0), pacta].into_iter().filter(can).collect();
@@ -141,7 +142,9 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
     }
     let kinds = [act(0, 0, 0, row), pact(0), pacta, pre(0, 0, 0), PrechargeAll, PimPrecharge, Refresh, slice];
     for first in [Refresh].into_iter().filter(can) {
-        for later in kinds.into_iter().filter(can).chain([GBW, ReadResults, SUM]) {
+        for later in
+            kinds.into_iter().filter(can).chain([GBW, ReadResults]).chain([SUM].into_iter().filter(can))
+        {
             all.add(&[], first, later, (Rule::Rfc, Rank, c.t_rfc()), true);
         }
         for later in [rd(0, 0), wr(0, 0), MAC] {
@@ -196,15 +199,17 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
         }
     }
     // Accesses to open rows.
-    for later in [rd(0, 0), rdg(0, 0), wr(0, 0)] {
+    for later in [rd(0, 0), rdg(0, 0), wr(0, 0)].into_iter().filter(can) {
         all.add(&[], act(0, 0, 0, row), later, (Rule::Rcd, SameBank, c.t_rcd()), true);
     }
     let open = [act(0, 0, 0, row), act(1, 0, 0, row), act(0, 1, 0, row)];
     let written = c.t_cwl() + 2;
-    for read in [rd(0, 0), rdg(0, 0)] {
+    for read in [rd(0, 0), rdg(0, 0)].into_iter().filter(can) {
         all.add(&open, read, rd(1, 0), (Rule::CcdS, OtherGroup, c.t_ccd_s()), true);
         all.add(&open, read, rd(0, 1), (Rule::CcdL, SameGroup, c.t_ccd_l()), true);
-        all.add(&open, read, rdg(0, 0), (Rule::CcdL, SameGroup, c.t_ccd_l()), true);
+        if can(&rdg(0, 0)) {
+            all.add(&open, read, rdg(0, 0), (Rule::CcdL, SameGroup, c.t_ccd_l()), true);
+        }
         all.add(&open, read, ReadResults, (Rule::CcdS, Rank, c.t_ccd_s()), true);
         for write in [wr(0, 0), wr(1, 0), GBW] {
             all.add(&open, read, write, (Rule::Rtw, Rank, c.t_rtw()), true);
@@ -218,7 +223,7 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
     all.add(&open, wr(0, 0), rd(1, 0), (Rule::WtrS, OtherGroup, written + c.t_wtr_s()), true);
     all.add(&open, wr(0, 0), rd(0, 1), (Rule::WtrL, SameGroup, written + c.t_wtr_l()), true);
     all.add(&open, wr(0, 0), pre(0, 0, 0), (Rule::Wr, SameBank, written + c.t_wr()), true);
-    for result in [ReadResults, SUM] {
+    for result in [ReadResults, SUM].into_iter().filter(can) {
         all.add(&open, result, rd(0, 0), (Rule::CcdS, Rank, c.t_ccd_s()), true);
         all.add(&open, result, ReadResults, (Rule::CcdS, Rank, c.t_ccd_s()), true);
         all.add(&open, result, wr(0, 0), (Rule::Rtw, Rank, c.t_rtw()), true);
@@ -243,7 +248,9 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
         ready.extend(all.open_to_compute(0));
         all.add(&ready, MAC, MAC, (Rule::CcdL, SameBank, c.t_ccd_l()), true);
         all.add(&ready, MAC, ReadResults, (Rule::MacLatency, Rank, c.t_mac()), true);
-        all.add(&ready, MAC, SUM, (Rule::MacLatency, Rank, c.t_mac()), true);
+        if can(&SUM) {
+            all.add(&ready, MAC, SUM, (Rule::MacLatency, Rank, c.t_mac()), true);
+        }
         for later in [PimPrecharge, PrechargeAll, pre(1, 1, u8::from(sliced))] {
             all.add(&ready, MAC, later, (Rule::Rtp, SameBank, c.t_rtp()), true);
         }
@@ -267,6 +274,27 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
             all.add(&[], slice, Refresh, (Rule::SliceRecovery, Rank, c.t_slice()), true);
         }
     }
+    if c.command_set() == HbmCommandSet::Aim {
+        // Whatever they are.
+        let ready = [vec![GBW], all.open_to_compute(0)].concat();
+        let row_open = vec![act(0, 0, 0, row)];
+        let each = [
+            (vec![], act(0, 0, 0, row)),
+            (vec![], pact(0)),
+            (vec![], PrechargeAll),
+            (vec![], Refresh),
+            (row_open.clone(), rd(0, 0)),
+            (row_open, wr(0, 0)),
+            (vec![], GBW),
+            (ready, MAC),
+            (vec![], ReadResults),
+        ];
+        for (before, earlier) in &each {
+            for (_, later) in &each {
+                all.add(before, *earlier, *later, (Rule::CommandBus, Rank, c.t_cmd()), false);
+            }
+        }
+    }
     all.list
 }
 
@@ -280,6 +308,8 @@ fn every_line_of_the_table_holds_one_clock_early_and_ends_in_time() {
         let mut tried = BTreeSet::new();
         for case in cases(&c) {
             let Case { before, earlier, between, later, rule, scope, cycles, clean } = case;
+            let one_at_a_time = c.command_set() == HbmCommandSet::Aim;
+            let clean = clean && !(one_at_a_time && cycles < c.t_cmd().into());
             let mut checker = Checker::new(RuleSet::hbm2(&c));
             let mut cycle = 0;
             for &command in &before {
@@ -394,7 +424,7 @@ fn a_column_of_the_buffer_is_there_when_its_data_have_passed() {
 
 #[test]
 fn auto_precharge_begins_after_t_rtp_or_t_wr() {
-    for c in hbm_configs() {
+    for c in hbm_configs().into_iter().filter(|c| c.command_set() == HbmCommandSet::LibraPim) {
         let written = c.t_cwl() + 2 + c.t_wr();
         let at = |write, recovery| {
             let access = if write {

@@ -31,6 +31,17 @@ pub enum HbmRefresh {
     Bank,
 }
 
+/// What commands a memory takes, and over what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HbmCommandSet {
+    /// All of `docs/hbm-pim.md`, a row and a column command per clock.
+    #[default]
+    LibraPim,
+    /// Those that Newton and GDDR6-AiM have too, one at a time.
+    Aim,
+}
+
 /// The `[device]` table: the paper's values are the defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -44,6 +55,7 @@ struct RawDevice {
     weight_subarrays: u32,
     all_bank_activate: bool,
     refresh: HbmRefresh,
+    command_set: HbmCommandSet,
     buffer_slots: u32,
     acc_bits: u32,
 }
@@ -60,6 +72,7 @@ impl Default for RawDevice {
             weight_subarrays: 16,
             all_bank_activate: false,
             refresh: HbmRefresh::All,
+            command_set: HbmCommandSet::LibraPim,
             buffer_slots: 32,
             acc_bits: 104,
         }
@@ -91,6 +104,7 @@ struct RawTiming {
     t_refi: u32,
     t_slice: u32,
     t_mac: u32,
+    t_cmd: u32,
 }
 
 impl Default for RawTiming {
@@ -117,6 +131,7 @@ impl Default for RawTiming {
             t_refi: 3900,
             t_slice: 15,
             t_mac: 16,
+            t_cmd: 1,
         }
     }
 }
@@ -141,11 +156,12 @@ macro_rules! fields {
     };
 }
 
-// The paper's memory, two channels of it that hold a small model, a small one for tests, and the paper's baseline without slicing; the first
-// four with other times, in which columns of the same bank group are further from each other.
+// The paper's memory, two channels of it that hold a small model, a small one for tests, and the paper's baseline without slicing, also with a
+// command set of its own; the first three with other times, in which columns of the same bank group are further from each other.
 presets!(
     HbmConfig,
     "HBM memory",
+    "aim" => "../presets/hbm/aim.toml",
     "hbm2" => "../presets/hbm/hbm2.toml",
     "hbm2-refpb" => "../presets/hbm/hbm2-refpb.toml",
     "hbm2-small" => "../presets/hbm/hbm2-small.toml",
@@ -200,6 +216,16 @@ impl HbmConfig {
         self
     }
 
+    /// The same memory with another distance from command to command.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a number that is not in 1..=4096.
+    pub fn with_t_cmd(mut self, t_cmd: u32) -> Result<Self, ConfigError> {
+        self.timing.t_cmd = t_cmd;
+        check_timing(&self.timing)?;
+        Ok(self)
+    }
+
     /// The same memory with another number of channels, all alike.
     ///
     /// # Errors
@@ -236,6 +262,8 @@ impl HbmConfig {
         all_bank_activate: bool,
         /// How banks are refreshed.
         refresh: HbmRefresh,
+        /// What commands it takes.
+        command_set: HbmCommandSet,
         /// Columns that the channel's global buffer holds.
         buffer_slots: u32,
         /// Bits of a bank's exact accumulator.
@@ -285,6 +313,8 @@ impl HbmConfig {
         t_slice: u32,
         /// MAC to a reading of its result.
         t_mac: u32,
+        /// Command to command, with [`HbmCommandSet::Aim`].
+        t_cmd: u32,
     }
 
     /// RD to WR, any bank: `tCL + tBL + 2 - tCWL`, the read's data and two clocks for the bus to turn around.
@@ -341,7 +371,15 @@ fn check_device(raw: &RawDevice) -> Result<(), ConfigError> {
     // A sum with its flags fits half a column.
     in_range("device.acc_bits", raw.acc_bits, 97, 120)?;
     let subarrays = (1 << raw.row_bits) / raw.subarray_rows;
-    in_range("device.weight_subarrays", raw.weight_subarrays, 1, subarrays - 1)
+    in_range("device.weight_subarrays", raw.weight_subarrays, 1, subarrays - 1)?;
+    let fits = raw.command_set == HbmCommandSet::LibraPim || !raw.slicing && !raw.all_bank_activate;
+    let rule = "be 0: the command set \"aim\" has no slicing and no activation of all banks";
+    require(
+        fits,
+        "device.slicing + device.all_bank_activate",
+        u32::from(raw.slicing) + u32::from(raw.all_bank_activate),
+        rule,
+    )
 }
 
 fn check_timing(raw: &RawTiming) -> Result<(), ConfigError> {
@@ -367,6 +405,7 @@ fn check_timing(raw: &RawTiming) -> Result<(), ConfigError> {
         ("timing.t_refi", raw.t_refi, 128, 65532),
         ("timing.t_slice", raw.t_slice, 1, 240),
         ("timing.t_mac", raw.t_mac, 1, 240),
+        ("timing.t_cmd", raw.t_cmd, 1, 4096),
     ])?;
     row_and_refresh_fit("timing", [raw.t_ras, raw.t_rp, raw.t_rc, raw.t_rfc, raw.t_refi])
 }

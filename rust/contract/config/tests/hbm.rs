@@ -1,6 +1,6 @@
 //! Do the HBM presets have the numbers of the paper, and is a memory that cannot exist refused by name?
 
-use ndp_config::{ConfigError, HbmConfig, HbmRefresh};
+use ndp_config::{ConfigError, HbmCommandSet, HbmConfig, HbmRefresh};
 
 #[test]
 fn every_preset_loads_under_its_own_name() {
@@ -24,6 +24,13 @@ fn librapim_has_the_paper_s_numbers() {
     assert_eq!(HbmConfig::COLUMNS * HbmConfig::COLUMN_BYTES, 1024);
     assert_eq!((HbmConfig::LANES * 16, c.t_rtw()), (256, 14));
     assert!(c.slicing() && !c.all_bank_activate());
+}
+
+#[test]
+fn aim_is_the_baseline_with_a_command_at_a_time() {
+    let aim = HbmConfig::preset("aim").unwrap();
+    assert_eq!((aim.command_set(), aim.t_cmd(), aim.slicing()), (HbmCommandSet::Aim, 1, false));
+    assert_eq!(aim.with_t_cmd(64).unwrap().t_cmd(), 64);
 }
 
 #[test]
@@ -78,6 +85,11 @@ fn values_out_of_range_are_refused_by_name() {
         ("[device]\nrow_bits = 16", "device.row_bits = 16 must be in 2..=15"),
         ("[device]\nacc_bits = 121", "device.acc_bits = 121 must be in 97..=120"),
         ("[device]\nrefresh = \"none\"", "unknown variant `none`, expected `all` or `bank`"),
+        (
+            "[device]\ncommand_set = \"aim\"",
+            "device.slicing + device.all_bank_activate = 1 must be 0: the command set \"aim\" has no slicing",
+        ),
+        ("[timing]\nt_cmd = 0", "timing.t_cmd = 0 must be in 1..=4096"),
         ("[timing]\nt_rfc_pb = 15", "timing.t_rfc_pb = 15 must be in 16..=4000"),
         ("[timing]\nt_rrefd = 161", "timing.t_rrefd = 161 must be in 2..=160"),
         (

@@ -34,6 +34,7 @@ impl Answer {
             Rule::AllBankActivateAbsent => 14,
             Rule::RefreshAbsent => 15,
             Rule::RefreshTurn => 16,
+            Rule::CommandAbsent => 17,
             Rule::Rc => 32,
             Rule::Ras => 33,
             Rule::Rcd => 34,
@@ -56,6 +57,7 @@ impl Answer {
             Rule::BusCollision => 51,
             Rule::RfcBank => 52,
             Rule::RrefD => 53,
+            Rule::CommandBus => 54,
             // Reported, but no answer to a command.
             Rule::Refi => 64,
             Rule::WriteDataMissing => 65,

@@ -5,7 +5,7 @@
 //! A row is open for the host (ACT) or to compute (PACT), never for both: the path from a row buffer leads either to the
 //! data bus or to the multipliers. That alone makes reads and computing exclude each other in a joined bank.
 
-use ndp_config::{HbmConfig, HbmRefresh};
+use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 
 use crate::hbm::command::{HbmCommand, HbmKind};
 use crate::rules::command_set::{Breach, CommandSet, Direction, RowState, Target};
@@ -20,6 +20,8 @@ pub struct Features {
     pub all_bank_activate: bool,
     /// How banks are refreshed.
     pub refresh: HbmRefresh,
+    /// What commands it takes.
+    pub command_set: HbmCommandSet,
     /// Rows of a bank.
     pub rows: u32,
     /// Rows of a subarray.
@@ -39,6 +41,7 @@ impl Features {
             slicing: config.slicing(),
             all_bank_activate: config.all_bank_activate(),
             refresh: config.refresh(),
+            command_set: config.command_set(),
             rows: config.rows(),
             subarray_rows: config.subarray_rows(),
             buffer_slots: config.buffer_slots() as usize,
@@ -268,6 +271,11 @@ impl RowState<HbmCommand> for Partitions {
 
     fn breach(&self, cycle: u64, command: &HbmCommand) -> Option<Breach<HbmCommand>> {
         let alone = |rule| Some(Breach::alone(rule));
+        // A precharge of its own would be no command on the bus either.
+        let extra = matches!(command, HbmCommand::ReadToBuffer { .. } | HbmCommand::ReadSum { .. });
+        if self.features.command_set == HbmCommandSet::Aim && (extra || command.auto_precharge()) {
+            return alone(Rule::CommandAbsent);
+        }
         match *command {
             HbmCommand::Activate { bank_group, bank, partition, row } => {
                 let bank = self.bank_index(bank_group, bank);

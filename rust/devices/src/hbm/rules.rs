@@ -3,7 +3,7 @@
 //! `docs/hbm-pim.md` has the same table with the source of each number. RDG is a RD. RES, SUM and GBW have no bank; for
 //! the data bus they count as accesses in another bank group. RD and MAC of different partitions know no distance.
 
-use ndp_config::{HbmConfig, HbmRefresh};
+use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 
 use crate::hbm::command::{HbmCommand, HbmKind};
 use crate::hbm::partitions::Features;
@@ -89,6 +89,11 @@ impl RuleSet<HbmCommand> {
         for later in activations.into_iter().chain([RefreshBank]) {
             table.push((Rule::RfcBank, RefreshBank, later, SameBank, c.t_rfc_pb()));
             table.push((Rule::RrefD, RefreshBank, later, Rank, c.t_rrefd()));
+        }
+        if c.command_set() == HbmCommandSet::Aim {
+            let pairs =
+                HbmKind::ALL.into_iter().flat_map(|earlier| HbmKind::ALL.map(|later| (earlier, later)));
+            table.extend(pairs.map(|(earlier, later)| (Rule::CommandBus, earlier, later, Rank, c.t_cmd())));
         }
         let timing = table
             .into_iter()

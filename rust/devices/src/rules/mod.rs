@@ -78,6 +78,8 @@ pub enum Rule {
     RfcBank,
     /// tRREFD: REFB to ACT or REFB of another bank (HBM2).
     RrefD,
+    /// tCMD: from command to command where only one at a time can be given (HBM2).
+    CommandBus,
     /// A column of the global buffer that is still on its way (HBM2).
     BufferNotReady,
     /// A column of the global buffer that was never written (HBM2).
@@ -106,6 +108,8 @@ pub enum Rule {
     RefreshAbsent,
     /// REFB of a bank that is not the next one (HBM2).
     RefreshTurn,
+    /// A command that the memory's command set leaves out (HBM2).
+    CommandAbsent,
 }
 
 impl Rule {
@@ -130,6 +134,7 @@ impl Rule {
                 | Self::AllBankActivateAbsent
                 | Self::RefreshAbsent
                 | Self::RefreshTurn
+                | Self::CommandAbsent
         )
     }
 }
@@ -165,6 +170,7 @@ impl std::fmt::Display for Rule {
             Self::MacLatency => "tMAC",
             Self::RfcBank => "tRFCpb",
             Self::RrefD => "tRREFD",
+            Self::CommandBus => "tCMD",
             Self::BufferNotReady => "buffer not ready",
             Self::BufferEmpty => "buffer never written",
             Self::ActivateOpenPartition => "two rows of one partition",
@@ -179,6 +185,7 @@ impl std::fmt::Display for Rule {
             Self::AllBankActivateAbsent => "no activation of all banks",
             Self::RefreshAbsent => "no such refresh",
             Self::RefreshTurn => "refresh out of turn",
+            Self::CommandAbsent => "not in the command set",
         })
     }
 }

@@ -1,7 +1,7 @@
 //! A second opinion on HBM2: every rule written out pair by pair over the whole history. It shares nothing with the
 //! checker but `HbmConfig` and the names of commands and rules.
 
-use ndp_config::{HbmConfig, HbmRefresh};
+use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::Rule;
 use ndp_dram::hbm::HbmCommand::{self, *};
 
@@ -18,6 +18,8 @@ pub fn hbm_configs() -> Vec<HbmConfig> {
     let mut all: Vec<_> = presets.map(|name| HbmConfig::preset(name).unwrap()).into();
     all.extend([odd, banks].map(|text| HbmConfig::from_toml(&text).unwrap()));
     all.push(HbmConfig::preset("newton-aim").unwrap());
+    let aim = HbmConfig::preset("aim").unwrap();
+    all.extend([aim.clone(), aim.with_t_cmd(3).unwrap()]);
     all
 }
 
@@ -166,6 +168,9 @@ impl Oracle {
         let group = first.groups & groups != 0;
         let written = c.t_cwl() + 2;
         let mut need: Vec<(Rule, u32)> = Vec::new();
+        if c.command_set() == HbmCommandSet::Aim {
+            need.push((Rule::CommandBus, c.t_cmd()));
+        }
         if a == Refresh {
             need.push((Rule::Rfc, c.t_rfc()));
         }
@@ -248,6 +253,11 @@ impl Oracle {
 
     /// The rule that the state breaks, if any.
     pub fn state_rule(&self, command: HbmCommand) -> Option<Rule> {
+        if self.c.command_set() == HbmCommandSet::Aim
+            && (matches!(command, ReadToBuffer { .. } | ReadSum { .. }) || command.auto_precharge())
+        {
+            return Some(Rule::CommandAbsent);
+        }
         let host = |group: u8, bank: u8, part: u8| {
             let bank = self.bank(group, bank);
             (bank, usize::from(part), part == 1 && self.boundary[bank] == 0)

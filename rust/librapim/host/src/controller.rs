@@ -16,7 +16,7 @@ pub use crate::queues::{Access, Operation, Place};
 use crate::queues::{Accesses, Need, ROWS_AHEAD};
 use crate::scheduler::Given;
 use crate::timing::{Timing, User};
-use ndp_config::{HbmConfig, HbmRefresh};
+use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::hbm::{Column, HbmCommand};
 use std::collections::VecDeque;
 
@@ -84,6 +84,8 @@ pub struct Controller<P> {
     /// With refreshes of single banks: the next one, and whether refreshes are given until none is owed.
     bank_to_refresh: u32,
     refreshing: bool,
+    /// Where one command at a time is given: the clock of the next one.
+    next_command: u64,
     pub(crate) given: Given,
     /// By bus: whether this clock's command is for inputs of a product.
     input_given: [bool; 2],
@@ -122,6 +124,7 @@ impl<P: Pins> Controller<P> {
             next_refresh: config.refresh_interval().into(),
             bank_to_refresh: 0,
             refreshing: false,
+            next_command: 0,
             given: Given::default(),
             input_given: [false; 2],
         };
@@ -253,13 +256,22 @@ impl<P: Pins> Controller<P> {
         }
         self.forget_waits();
         self.input_given = [false; 2];
+        let one_at_a_time = self.config.command_set() == HbmCommandSet::Aim;
+        if one_at_a_time && self.clock < self.next_command {
+            return self.exchange(None, None);
+        }
         let due = self.refresh_is_due();
-        let (row, column) = match (due, self.config.refresh()) {
-            (false, _) => (self.row_command(), self.column_command()),
-            (true, HbmRefresh::All) => (self.towards_refresh(), None),
-            // The other banks are used meanwhile.
-            (true, HbmRefresh::Bank) => (self.towards_bank_refresh(), self.column_command()),
+        let row = match (due, self.config.refresh()) {
+            (false, _) => self.row_command(),
+            (true, HbmRefresh::All) => self.towards_refresh(),
+            (true, HbmRefresh::Bank) => self.towards_bank_refresh(),
         };
+        // While single banks are refreshed the others are used.
+        let stops = due && self.config.refresh() == HbmRefresh::All || one_at_a_time && row.is_some();
+        let column = if stops { None } else { self.column_command() };
+        if row.is_some() || column.is_some() {
+            self.next_command = self.clock + u64::from(self.config.t_cmd());
+        }
         self.exchange(row, column)
     }
 
