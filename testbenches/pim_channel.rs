@@ -6,7 +6,7 @@
 
 use crate::common::pim_streams::Stream;
 use crate::common::rtl::{Mutant, hbm_config, hbm_design};
-use ndp_config::{HbmConfig, HbmRefresh};
+use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::hbm::HbmCommand::{self, *};
 use ndp_sim::ffi::{Mutation, OpenOptions, Rtl};
 use ndp_sim::hbm::{Lockstep, LockstepError, PimChannel};
@@ -19,6 +19,7 @@ type Outcome = Result<(), Box<dyn Error>>;
 const TINY: &str = "librapim-tiny";
 const AIM: &str = "aim-tiny";
 const GROUPS: &str = "hbm2-tiny";
+const SERIAL: &str = "aim-commands";
 const PAPER: &str = "librapim";
 /// Clocks of a quiet wait after which nothing binds any more.
 const APART: u64 = 300;
@@ -184,6 +185,7 @@ fn expect_codes(design: &str, seen: &BTreeMap<u8, u64>) -> Outcome {
         6 | 11 | 12 | 48 => !c.slicing(),
         13 => c.slicing(),
         14 => c.all_bank_activate(),
+        17 | 54 => c.command_set() == HbmCommandSet::LibraPim,
         // Refresh of single banks, or of all.
         16 | 52 | 53 => c.refresh() == HbmRefresh::All,
         46 => c.refresh() == HbmRefresh::Bank,
@@ -191,7 +193,7 @@ fn expect_codes(design: &str, seen: &BTreeMap<u8, u64>) -> Outcome {
         51 => true,
         _ => false,
     };
-    let codes = (0..=16).chain(32..=53).chain(64..=66);
+    let codes = (0..=17).chain(32..=54).chain(64..=66);
     for code in codes.filter(|code| !absent(*code)) {
         assert!(
             seen.get(&code).is_some_and(|count| *count > 0),
@@ -228,6 +230,32 @@ fn random_streams_without_slicing() -> Outcome {
 fn random_streams_with_refreshes_of_single_banks() -> Outcome {
     let rows: Vec<u32> = (0..config(GROUPS)?.rows()).collect();
     run_streams(GROUPS, 4, 500, 400, &rows)
+}
+
+#[test]
+fn random_streams_with_a_command_at_a_time() -> Outcome {
+    let rows: Vec<u32> = (0..config(SERIAL)?.rows()).collect();
+    run_streams(SERIAL, 5, 500, 500, &rows)
+}
+
+/// Memories that nobody chose.
+#[test]
+fn random_streams_on_memories_drawn_at_random() -> Outcome {
+    for seed in 20..24 {
+        let c = ndp_testkit::random_memory(seed);
+        let mut sides = Lockstep::open(&c, &OpenOptions::default())?;
+        let mut stream = Stream::new(&c, seed);
+        for n in 0..60 {
+            for _ in 0..300 {
+                stream.step(&mut sides).map_err(|e| format!("{c:?}, stream {n}: {e}"))?;
+            }
+            sides.reset(1)?;
+            stream.restart();
+        }
+        report(&format!("memory {seed}: {} commands carried out; {:?}", stream.done, stream.seen))?;
+        assert!(stream.done > 500);
+    }
+    Ok(())
 }
 
 #[test]
@@ -335,7 +363,14 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
     let sum = ReadSum { bank_group: 0, bank: 0 };
     let rdg = ReadToBuffer { bank_group: 0, bank: 0, partition: 0, column: 0, slot: 1 };
     let mut cases = Vec::new();
+    let absent = |command: &HbmCommand| {
+        c.command_set() == HbmCommandSet::Aim
+            && (command.auto_precharge() || matches!(command, ReadToBuffer { .. } | ReadSum { .. }))
+    };
     let mut add = |before: &[HbmCommand], timeline: &[(u32, HbmCommand)], last, at, code| {
+        if absent(&last) || timeline.iter().any(|(_, command)| absent(command)) {
+            return;
+        }
         cases.push(Case { before: before.to_vec(), timeline: timeline.to_vec(), last, at, code });
     };
     add(&[], &[(0, a), (c.t_ras(), pre(0, 0, 0))], a, c.t_rc(), 32);
@@ -418,6 +453,12 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
     add(&[b], &[(0, far)], pre(0, 1, 0), 2, 47);
     add(&with(&[GBW]), &[(0, MAC)], RES, c.t_mac(), 49);
     add(&with(&[]), &[(0, GBW)], MAC, written, 50);
+    if c.command_set() == HbmCommandSet::Aim {
+        // One after the other, on whichever bus.
+        for (first, last) in [(GBW, PrechargeAll), (PrechargeAll, GBW), (PrechargeAll, PimPrecharge)] {
+            add(&[], &[(0, first)], last, c.t_cmd(), 54);
+        }
+    }
     if c.slicing() {
         let cut = c.subarray_rows();
         let (low, high) = (act(0, 0, 0, 0), act(0, 0, 1, cut));
@@ -456,7 +497,7 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
 
 #[test]
 fn every_distance_is_refused_one_clock_early_and_taken_in_time() -> Outcome {
-    for design in [TINY, GROUPS, AIM, PAPER] {
+    for design in [TINY, GROUPS, AIM, SERIAL, PAPER] {
         let c = config(design)?;
         let mut sides = open(design, None)?;
         let mut codes = BTreeMap::new();
@@ -662,7 +703,7 @@ fn sums_are_those_of_integers() -> Outcome {
 }
 
 /// Mutants, each of which the device model has to catch.
-pub const MUTANTS: [Mutant; 13] = [
+pub const MUTANTS: [Mutant; 14] = [
     // Any number of rows in a window.
     (TINY, Mutation::new("mutant-window", "act_i & (|window3_q)", "act_i & 1'h0")),
     // A precharge right after the activation, of partition 1.
@@ -697,6 +738,8 @@ pub const MUTANTS: [Mutant; 13] = [
     (GROUPS, Mutation::new("mutant-refreshing", "(activates | (slice_i | refb_i)) & (|rfc_pb_q)", "1'h0")),
     // Any bank may be refreshed.
     (GROUPS, Mutation::new("mutant-turn", "{2{~(turn_q == 2'h3)}}", "2'h0")),
+    // A row and a column command in the same clock.
+    (SERIAL, Mutation::new("mutant-two", "(cmd_q | row_go_i)", "cmd_q")),
     // Refreshes of two banks at once.
     (GROUPS, Mutation::new("mutant-spacing", "opens & (|rrefd_q)", "1'h0")),
 ];

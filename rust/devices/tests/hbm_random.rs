@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use crate::support::hbm::{Oracle, hbm_configs, is_row};
 use crate::support::hbm_traffic::{HbmTraffic, Step};
 use crate::support::{DISTANCES, Random};
-use ndp_config::{HbmConfig, HbmRefresh};
+use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::CommandSet;
 use ndp_dram::Rule;
 use ndp_dram::hbm::pim::{column_of, lane};
@@ -224,6 +224,21 @@ fn a_command_one_clock_early_is_refused_and_leaves_no_trace() {
     for rule in DISTANCES.into_iter().chain(own) {
         assert!(violated.contains_key(&rule), "{rule} has not come up");
     }
+}
+
+/// Memories that nobody chose: refreshed in either way, with either command set, with all times of their own.
+#[test]
+fn memories_drawn_at_random_refuse_what_comes_a_clock_early_and_nothing_else() {
+    let (mut banks, mut one_at_a_time) = (0, 0);
+    let aim = |seed: &u64| ndp_testkit::random_memory(*seed).command_set() == HbmCommandSet::Aim;
+    for seed in (0..10).chain((10..500).filter(aim).take(3)) {
+        let config = ndp_testkit::random_memory(seed);
+        let run = run(&config, 300 + seed, true);
+        assert_eq!(run.device.statistics().commands.refused, run.injected, "{config:?}");
+        banks += u32::from(config.refresh() == HbmRefresh::Bank);
+        one_at_a_time += u32::from(config.command_set() == HbmCommandSet::Aim);
+    }
+    assert!(banks > 2 && one_at_a_time > 0, "{banks} {one_at_a_time}");
 }
 
 /// Any command at all, most of them illegal; a REFB often of the bank whose turn it is.

@@ -216,7 +216,7 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         named(&flags, name)
     };
     let by_bank = |name: &str| found(&row_wrong, bank_state::row_flags(c), name);
-    let between = |name: &str| found(&between_rows, timing::row_flags(c), name);
+    let between = |name: &str| found(&between_rows, &timing::row_flags(c), name);
     let open = by_bank("open");
     let never = zeros(1);
     let (cannot_slice, cannot_open_all) = (
@@ -262,12 +262,17 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         (by_bank("slice"), 48),
     ]);
     row_codes.extend(of_bank);
+    let one_at_a_time = timing::one_at_a_time(c);
+    row_codes.extend(one_at_a_time.then(|| (between("cmd"), 54)));
     row_codes.push((between("faw"), 38));
     let by_bank = |name: &str| found(&column_wrong, &bank_state::COLUMN_FLAGS, name);
-    let between = |name: &str| found(&between_columns, &timing::COLUMN_FLAGS, name);
+    let between = |name: &str| found(&between_columns, &timing::column_flags(c), name);
     let (closed, owner) = (by_bank("closed"), by_bank("owner"));
-    let column_codes = [
-        (column_undefined, 1),
+    let mut column_codes = vec![(column_undefined, 1)];
+    if one_at_a_time {
+        column_codes.push((any_of(&[rdg.clone(), sum.clone(), auto.clone()]), 17));
+    }
+    column_codes.extend([
         (by_bank("absent"), 5),
         (mac & &closed, 8),
         (closed, 3),
@@ -283,8 +288,9 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         (between("rtw"), 45),
         (between("rfc"), 46),
         (between("mac"), 49),
-        (between("collision"), 51),
-    ];
+    ]);
+    column_codes.extend(one_at_a_time.then(|| (between("cmd"), 54)));
+    column_codes.push((between("collision"), 51));
     let [row_status, column_status] = [("row_status", &row_codes[..]), ("column_status", &column_codes[..])]
         .map(|(name, codes)| m.wire(name, first_code(STATUS, codes)));
     // Without a command there is nothing to be carried out.

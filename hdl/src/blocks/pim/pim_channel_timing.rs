@@ -7,21 +7,25 @@ use super::pim_bank_state::View;
 use super::pim_decoder::{COLUMN_COMMANDS, row_commands};
 use super::pim_timer::{any_or_none, bus, suffix, timer};
 use crate::blocks::common::encoding::bits_for;
-use ndp_config::{HbmConfig, HbmRefresh};
+use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
-const ROW_FLAGS: [&str; 6] = ["rrd_s", "rrd_l", "rfc", "bus", "faw", "rrefd"];
-/// What is wrong with a row command, from bit 0: the last one if there are refreshes of single banks.
-pub(super) fn row_flags(config: &HbmConfig) -> &'static [&'static str] {
-    match config.refresh() {
-        HbmRefresh::All => &ROW_FLAGS[..5],
-        HbmRefresh::Bank => &ROW_FLAGS,
-    }
+/// What is wrong with a row command, from bit 0.
+pub(super) fn row_flags(config: &HbmConfig) -> Vec<&'static str> {
+    let of_bank = (config.refresh() == HbmRefresh::Bank).then_some("rrefd");
+    let one = one_at_a_time(config).then_some("cmd");
+    ["rrd_s", "rrd_l", "rfc", "bus", "faw"].into_iter().chain(of_bank).chain(one).collect()
 }
 /// What is wrong with a column command, from bit 0.
-pub(super) const COLUMN_FLAGS: [&str; 8] =
-    ["ccd_s", "ccd_l", "wtr_s", "wtr_l", "rtw", "rfc", "mac", "collision"];
+pub(super) fn column_flags(config: &HbmConfig) -> Vec<&'static str> {
+    let all = ["ccd_s", "ccd_l", "wtr_s", "wtr_l", "rtw", "rfc", "mac", "collision"];
+    all.into_iter().chain(one_at_a_time(config).then_some("cmd")).collect()
+}
+/// Whether only one command can be given at a time.
+pub(super) fn one_at_a_time(config: &HbmConfig) -> bool {
+    config.command_set() == HbmCommandSet::Aim
+}
 /// Rows that may be activated in a window of tFAW.
 const WINDOW: u32 = 4;
 
@@ -116,6 +120,10 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Result<Rc<Module>, 
     let binding = |weight: u32| window[(WINDOW - weight) as usize].any();
     let faw = (act & binding(1)) | (pact & binding(weight));
 
+    let given = one_at_a_time(c).then(|| {
+        let given = m.wire("given", &row_go | &column_go);
+        timer(&m, "cmd", &given, c.t_cmd()).any()
+    });
     let row_bus = timer(&m, "row_bus", &activated, HbmConfig::ACTIVATE_CLOCKS).any();
     let narrow = any_of(&[pre, prea, ppre, refresh, slice].map(Bits::clone));
     let refreshes = m.wire("refreshes", refresh & &row_go);
@@ -123,6 +131,7 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Result<Rc<Module>, 
     let any_row = any_of(&row);
     let mut flags = vec![&opens & rrd_s, &opens & rrd_l, &any_row & &rfc, narrow & row_bus, faw];
     flags.extend(rrefd.map(|early| &opens & early));
+    flags.extend(given.as_ref().map(|early| &any_row & early));
     m.output(
         "row_flags_o",
         bus(&flags),
@@ -179,20 +188,21 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Result<Rc<Module>, 
     m.unused(occupied.bit(0), "the present clock is over then");
     taken.next(cat([zeros(1), occupied.high(length - 1)]));
 
-    let column_flags = [
+    let mut flags = vec![
         ccd_s,
         ccd_l,
         wtr_s,
         &reads & wtr_l,
         &ins & rtw,
-        any_column & (rfc | if view == View::Record { refresh.clone() } else { refreshes }),
+        &any_column & (rfc | if view == View::Record { refresh.clone() } else { refreshes }),
         &results & mac_left,
         collision,
     ];
+    flags.extend(given.map(|early| &any_column & (early | &row_go)));
     m.output(
         "column_flags_o",
-        bus(&column_flags),
-        COLUMN_FLAGS.join(", ") + ", from bit 0: wrong with the column command",
+        bus(&flags),
+        column_flags(c).join(", ") + ", from bit 0: wrong with the column command",
     );
     m.finish()
 }
