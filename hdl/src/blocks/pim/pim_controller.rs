@@ -254,6 +254,9 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         normal.drive(!(&slicing | &busy));
         refresh_place = Some((busy, unit.output("bank_o"), unit.output("partition_o")));
     }
+    if !all_banks && !c.slicing() {
+        m.unused(&forced, "banks are not cut, and a refresh says when it is done");
+    }
     // Columns of open rows are read and computed with while single banks are refreshed.
     let accesses = if all_banks { normal.q() } else { m.wire("accesses", !&slicing) };
 
