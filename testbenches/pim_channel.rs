@@ -6,7 +6,7 @@
 
 use crate::common::pim_streams::Stream;
 use crate::common::rtl::{Mutant, hbm_config, hbm_design};
-use ndp_config::HbmConfig;
+use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::hbm::HbmCommand::{self, *};
 use ndp_sim::ffi::{Mutation, OpenOptions, Rtl};
 use ndp_sim::hbm::{Lockstep, LockstepError, PimChannel};
@@ -18,6 +18,8 @@ type Outcome = Result<(), Box<dyn Error>>;
 
 const TINY: &str = "librapim-tiny";
 const AIM: &str = "aim-tiny";
+const GROUPS: &str = "hbm2-tiny";
+const SERIAL: &str = "aim-commands";
 const PAPER: &str = "librapim";
 /// Clocks of a quiet wait after which nothing binds any more.
 const APART: u64 = 300;
@@ -130,6 +132,12 @@ fn row_of(sides: &mut Lockstep, at: (u8, u8, u32), fill: Option<&mut Stream>) ->
     Ok(())
 }
 
+/// The last clock in which a refresh is in time if there was none: eight of each bank are outstanding, and the next one.
+fn overdue(c: &HbmConfig) -> u64 {
+    let outstanding = if c.refresh() == HbmRefresh::All { 8 } else { 8 * c.banks() };
+    u64::from((outstanding + 1) * c.refresh_interval())
+}
+
 /// Random streams, each broken off by a reset; `rows` of each bank are written before and read at the end.
 fn streams(design: &str, seed: u64, count: u64, clocks: u64, rows: &[u32]) -> Result<Stream, Box<dyn Error>> {
     let c = config(design)?;
@@ -152,8 +160,7 @@ fn streams(design: &str, seed: u64, count: u64, clocks: u64, rows: &[u32]) -> Re
         }
         // Every now and then for so long that a refresh is overdue.
         if n % 100 == 99 {
-            wait(&mut sides, 9 * u64::from(c.t_refi()))
-                .map_err(|e| format!("{design}, seed {seed}, stream {n}: {e}"))?;
+            wait(&mut sides, overdue(&c)).map_err(|e| format!("{design}, seed {seed}, stream {n}: {e}"))?;
             stream.restart();
             for _ in 0..clocks {
                 stream.step(&mut sides).map_err(|e| format!("{design}, seed {seed}, stream {n}: {e}"))?;
@@ -178,11 +185,15 @@ fn expect_codes(design: &str, seen: &BTreeMap<u8, u64>) -> Outcome {
         6 | 11 | 12 | 48 => !c.slicing(),
         13 => c.slicing(),
         14 => c.all_bank_activate(),
+        17 | 54 => c.command_set() == HbmCommandSet::LibraPim,
+        // Refresh of single banks, or of all.
+        16 | 52 | 53 => c.refresh() == HbmRefresh::All,
+        46 => c.refresh() == HbmRefresh::Bank,
         // The distances keep bursts apart.
         51 => true,
         _ => false,
     };
-    let codes = (0..=14).chain(32..=51).chain(64..=66);
+    let codes = (0..=17).chain(32..=54).chain(64..=66);
     for code in codes.filter(|code| !absent(*code)) {
         assert!(
             seen.get(&code).is_some_and(|count| *count > 0),
@@ -212,6 +223,39 @@ fn random_streams_on_sliced_banks() -> Outcome {
 fn random_streams_without_slicing() -> Outcome {
     let rows: Vec<u32> = (0..config(AIM)?.rows()).collect();
     run_streams(AIM, 2, 500, 600, &rows)
+}
+
+/// With a longer tCCD_L.
+#[test]
+fn random_streams_with_refreshes_of_single_banks() -> Outcome {
+    let rows: Vec<u32> = (0..config(GROUPS)?.rows()).collect();
+    run_streams(GROUPS, 4, 500, 400, &rows)
+}
+
+#[test]
+fn random_streams_with_a_command_at_a_time() -> Outcome {
+    let rows: Vec<u32> = (0..config(SERIAL)?.rows()).collect();
+    run_streams(SERIAL, 5, 500, 500, &rows)
+}
+
+/// Memories that nobody chose.
+#[test]
+fn random_streams_on_memories_drawn_at_random() -> Outcome {
+    for seed in 20..24 {
+        let c = ndp_testkit::random_memory(seed);
+        let mut sides = Lockstep::open(&c, &OpenOptions::default())?;
+        let mut stream = Stream::new(&c, seed);
+        for n in 0..60 {
+            for _ in 0..300 {
+                stream.step(&mut sides).map_err(|e| format!("{c:?}, stream {n}: {e}"))?;
+            }
+            sides.reset(1)?;
+            stream.restart();
+        }
+        report(&format!("memory {seed}: {} commands carried out; {:?}", stream.done, stream.seen))?;
+        assert!(stream.done > 500);
+    }
+    Ok(())
 }
 
 #[test]
@@ -247,6 +291,15 @@ const GBW: HbmCommand = BufferWrite { slot: 1 };
 const MAC: HbmCommand = Mac { column: 2, slot: 1, first: false };
 const RES: HbmCommand = ReadResults;
 const REF: HbmCommand = Refresh;
+
+/// A refresh, of the first bank if it is of one.
+fn refresh(c: &HbmConfig) -> HbmCommand {
+    match c.refresh() {
+        HbmRefresh::All => REF,
+        HbmRefresh::Bank => RefreshBank { bank_group: 0, bank: 0 },
+    }
+}
+
 const DATA: [[u64; 2]; 2] =
     [[0x3C00_4000_4200_4400, 0xBC00_3800_3400_0001], [0x7BFF_0400_C500_0000, 0x1234_5678_1357_2468]];
 
@@ -310,7 +363,14 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
     let sum = ReadSum { bank_group: 0, bank: 0 };
     let rdg = ReadToBuffer { bank_group: 0, bank: 0, partition: 0, column: 0, slot: 1 };
     let mut cases = Vec::new();
+    let absent = |command: &HbmCommand| {
+        c.command_set() == HbmCommandSet::Aim
+            && (command.auto_precharge() || matches!(command, ReadToBuffer { .. } | ReadSum { .. }))
+    };
     let mut add = |before: &[HbmCommand], timeline: &[(u32, HbmCommand)], last, at, code| {
+        if absent(&last) || timeline.iter().any(|(_, command)| absent(command)) {
+            return;
+        }
         cases.push(Case { before: before.to_vec(), timeline: timeline.to_vec(), last, at, code });
     };
     add(&[], &[(0, a), (c.t_ras(), pre(0, 0, 0))], a, c.t_rc(), 32);
@@ -321,14 +381,18 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
         add(&[], &[(0, a)], access, c.t_rcd(), 34);
     }
     add(&[[GBW].as_slice(), &compute[1..]].concat(), &[(0, pact(0))], MAC, c.t_rcd(), 34);
-    for last in [a, pact(0), REF] {
+    let refreshes = refresh(c);
+    for last in [a, pact(0), refreshes] {
         add(&[a], &[(0, pre(0, 0, 0))], last, c.t_rp(), 35);
     }
     // The precharge of an access begins when a PRE would be legal.
     add(&[a], &[(0, rda)], a, c.t_rtp() + c.t_rp(), 35);
-    add(&[a], &[(0, wra)], REF, written + c.t_wr() + c.t_rp(), 35);
+    add(&[a], &[(0, wra)], refreshes, written + c.t_wr() + c.t_rp(), 35);
     let late = c.t_ras().max(c.t_rcd() + c.t_rtp());
-    add(&[], &[(0, a), (c.t_rcd(), rda)], REF, late + c.t_rp(), 35);
+    let row_cycle = if c.refresh() == HbmRefresh::Bank { c.t_rc() } else { 0 };
+    if late + c.t_rp() > row_cycle {
+        add(&[], &[(0, a), (c.t_rcd(), rda)], refreshes, late + c.t_rp(), 35);
+    }
     add(&[], &[(0, a)], far, c.t_rrd_s(), 36);
     // A whole group of four banks fills the window.
     let small = c.banks_per_group() < 4;
@@ -368,19 +432,43 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
     for (first, last) in [(rd(0, 0), wr(0, 0)), (rd(0, 0), GBW), (RES, wr(0, 0)), (sum, GBW)] {
         add(&[a], &[(0, first)], last, cl + 4 - c.t_cwl(), 45);
     }
-    for last in [a, REF, GBW, RES, PrechargeAll, PimPrecharge] {
-        add(&[], &[(0, REF)], last, c.t_rfc(), 46);
+    if c.refresh() == HbmRefresh::All {
+        for last in [a, REF, GBW, RES, PrechargeAll, PimPrecharge] {
+            add(&[], &[(0, REF)], last, c.t_rfc(), 46);
+        }
+    } else {
+        let next = RefreshBank { bank_group: 0, bank: 1 };
+        add(&[], &[(0, a), (c.t_ras(), PrechargeAll)], refreshes, c.t_rc(), 32);
+        add(&[], &[(0, far)], refreshes, c.t_rrd_s(), 36);
+        add(&[], &[(0, b)], refreshes, c.t_rrd_l(), 37);
+        for last in [a, pact(0)] {
+            add(&[], &[(0, refreshes)], last, c.t_rfc_pb(), 52);
+        }
+        for last in [b, far, pact(1), next] {
+            add(&[], &[(0, refreshes)], last, c.t_rrefd(), 53);
+        }
+        // The others are read meanwhile.
+        add(&[far], &[(0, refreshes)], rd(1, 0), 1, 0);
     }
     add(&[b], &[(0, far)], pre(0, 1, 0), 2, 47);
     add(&with(&[GBW]), &[(0, MAC)], RES, c.t_mac(), 49);
     add(&with(&[]), &[(0, GBW)], MAC, written, 50);
+    if c.command_set() == HbmCommandSet::Aim {
+        // One after the other, on whichever bus.
+        for (first, last) in [(GBW, PrechargeAll), (PrechargeAll, GBW), (PrechargeAll, PimPrecharge)] {
+            add(&[], &[(0, first)], last, c.t_cmd(), 54);
+        }
+    }
     if c.slicing() {
         let cut = c.subarray_rows();
         let (low, high) = (act(0, 0, 0, 0), act(0, 0, 1, cut));
         add(&[], &[(0, slice(0, 0, 1))], low, c.t_slice(), 48);
         add(&[], &[(0, slice(0, 0, 1))], high, c.t_slice(), 48);
         add(&[], &[(0, slice(0, 0, 1))], slice(0, 0, 2), c.t_slice(), 48);
-        add(&[], &[(0, slice(0, 0, 1))], REF, c.t_slice(), 48);
+        add(&[], &[(0, slice(0, 0, 1))], refreshes, c.t_slice(), 48);
+        if c.refresh() == HbmRefresh::Bank {
+            add(&[], &[(0, refreshes)], slice(0, 0, 1), c.t_rfc_pb(), 52);
+        }
         add(&[a], &[(0, pre(0, 0, 0))], slice(0, 0, 1), c.t_rp(), 35);
         add(&[], &[(0, a)], slice(1, 0, 1), 2, 47);
         // Partitions of a bank keep tRRD_L and nothing else.
@@ -409,7 +497,7 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
 
 #[test]
 fn every_distance_is_refused_one_clock_early_and_taken_in_time() -> Outcome {
-    for design in [TINY, AIM, PAPER] {
+    for design in [TINY, GROUPS, AIM, SERIAL, PAPER] {
         let c = config(design)?;
         let mut sides = open(design, None)?;
         let mut codes = BTreeMap::new();
@@ -517,9 +605,9 @@ fn the_five_refusals_leave_everything_as_it_was() -> Outcome {
 /// A refresh is overdue in the first clock after nine intervals, beside a command, and said once.
 #[test]
 fn an_overdue_refresh_is_reported_in_the_right_clock() -> Outcome {
-    for design in [TINY, AIM] {
+    for design in [TINY, GROUPS, AIM] {
         let c = config(design)?;
-        let deadline = 9 * u64::from(c.t_refi());
+        let deadline = overdue(&c);
         for (at, late) in [(deadline, false), (deadline + 1, true)] {
             let mut sides = open(design, None)?;
             wait(&mut sides, at)?;
@@ -615,7 +703,7 @@ fn sums_are_those_of_integers() -> Outcome {
 }
 
 /// Mutants, each of which the device model has to catch.
-pub const MUTANTS: [Mutant; 10] = [
+pub const MUTANTS: [Mutant; 14] = [
     // Any number of rows in a window.
     (TINY, Mutation::new("mutant-window", "act_i & (|window3_q)", "act_i & 1'h0")),
     // A precharge right after the activation, of partition 1.
@@ -646,16 +734,24 @@ pub const MUTANTS: [Mutant; 10] = [
     (TINY, Mutation::new("mutant-nan", "special_q & ~nonzero}", "1'h0}")),
     // The second half of a column is lost on its way into the buffer.
     (TINY, Mutation::new("mutant-half", "{passes & last_half0_q,", "{1'h0,")),
+    // A bank is opened while it is refreshed.
+    (GROUPS, Mutation::new("mutant-refreshing", "(activates | (slice_i | refb_i)) & (|rfc_pb_q)", "1'h0")),
+    // Any bank may be refreshed.
+    (GROUPS, Mutation::new("mutant-turn", "{2{~(turn_q == 2'h3)}}", "2'h0")),
+    // A row and a column command in the same clock.
+    (SERIAL, Mutation::new("mutant-two", "(cmd_q | row_go_i)", "cmd_q")),
+    // Refreshes of two banks at once.
+    (GROUPS, Mutation::new("mutant-spacing", "opens & (|rrefd_q)", "1'h0")),
 ];
 
 #[test]
 fn mutants_are_caught() -> Outcome {
     let rows = [0, 1, 8, 63];
-    for name in MUTANTS.map(|(_, mutation)| mutation.name) {
-        let message = outcome_of(name, &rows)?.expect_err(&format!("{name} must be noticed"));
+    for (of, name) in MUTANTS.map(|(of, mutation)| (of, mutation.name)) {
+        let message = outcome_of(of, name, &rows)?.expect_err(&format!("{name} must be noticed"));
         report(&format!("{name}: {message}"))?;
     }
-    assert_eq!(outcome_of(TINY, &rows)?, Ok(()));
+    assert_eq!(outcome_of(TINY, TINY, &rows)?, Ok(()));
     // Without the distance from a read to a write the data bus itself is what objects.
     let mut channel = PimChannel::open(&self::channel("mutant-turn-around")?, &OpenOptions::default())?;
     let mut give = |command: HbmCommand, pause: u32| {
@@ -672,9 +768,9 @@ fn mutants_are_caught() -> Outcome {
     Ok(())
 }
 
-/// The streams of the small memory on a design: the first mismatch, if any.
-fn outcome_of(design: &str, rows: &[u32]) -> Result<Result<(), String>, Box<dyn Error>> {
-    let c = config(TINY)?;
+/// The streams of a small memory on a design: the first mismatch, if any.
+fn outcome_of(of: &str, design: &str, rows: &[u32]) -> Result<Result<(), String>, Box<dyn Error>> {
+    let c = config(of)?;
     let mut sides = Lockstep::of_rtl(&channel(design)?, &c, &OpenOptions::default())?;
     let mut stream = Stream::new(&c, 77);
     for row in rows {

@@ -81,8 +81,9 @@ fn texts_agree<P: Pins>(config: &HbmConfig, channels: Vec<P>) -> Outcome {
 
 #[test]
 fn texts_by_the_controller_in_rtl_are_those_of_the_software() -> Outcome {
-    let sliced = HbmConfig::preset("librapim-small")?;
-    for config in [sliced.clone(), sliced.unsliced()] {
+    let [sliced, banks] = ["librapim-small", "hbm2-refpb"].map(HbmConfig::preset);
+    let (sliced, banks) = (sliced?, banks?);
+    for config in [sliced.clone(), sliced.unsliced(), banks.clone(), banks.unsliced()] {
         texts_agree(&config, hosted(&config)?)?;
     }
     Ok(())

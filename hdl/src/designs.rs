@@ -100,7 +100,8 @@ const MEMORY: &[(&str, Elaborate<HbmConfig>)] = &[
     ("pim_buffer", pim::pim_buffer::pim_buffer),
     ("pim_io", pim::pim_io::pim_io),
     ("pim_decoder", pim::pim_decoder::pim_decoder),
-    ("pim_refresh_watch", |c| pim::pim_refresh_watch::pim_refresh_watch(c.t_refi())),
+    ("pim_refresh_watch", pim::pim_refresh_watch::pim_refresh_watch),
+    ("pim_bank_refreshes", pim::pim_bank_refreshes::pim_bank_refreshes),
 ];
 
 /// Names of the blocks of a core, the largest first.

@@ -96,12 +96,15 @@ fn random_memory(draw: &mut Draw) -> HbmConfig {
         let mut one_of = |from: &[u32]| draw.one_of(from);
         let slicing = one_of(&[0, 1]) == 1;
         let all = one_of(&[0, 1]) == 1;
+        let refresh = ["all", "bank"][one_of(&[0, 1]) as usize];
+        let command_set =
+            if slicing || all { "librapim" } else { ["librapim", "aim"][one_of(&[0, 1]) as usize] };
         let text = format!(
-            "name = \"Random 1\"\n[device]\nbank_groups = {}\nbanks_per_group = {}\nrow_bits = {}\nsubarray_rows = {}\n\
+            "name = \"Random 1\"\n[device]\nrefresh = \"{refresh}\"\ncommand_set = \"{command_set}\"\nbank_groups = {}\nbanks_per_group = {}\nrow_bits = {}\nsubarray_rows = {}\n\
              slicing = {slicing}\nweight_subarrays = 1\nall_bank_activate = {all}\nbuffer_slots = {}\nacc_bits = {}\n\
              [timing]\nt_cl = {}\nt_cwl = {}\nt_rcd = {}\nt_rp = {}\nt_ras = {}\nt_rc = {}\nt_ccd_s = {}\nt_ccd_l = {}\n\
              t_rrd_s = {}\nt_rrd_l = {}\nt_faw = {}\nt_wr = {}\nt_wtr_s = {}\nt_wtr_l = {}\nt_rtp = {}\nt_rfc = {}\n\
-             t_refi = {}\nt_slice = {}\nt_mac = {}\n",
+             t_refi = {}\nt_slice = {}\nt_mac = {}\nt_rfc_pb = {}\nt_rrefd = {}\nt_cmd = {}\n",
             one_of(&[1, 2, 4]),
             one_of(&[1, 2, 4]),
             one_of(&[2, 3, 10, 15]),
@@ -127,6 +130,9 @@ fn random_memory(draw: &mut Draw) -> HbmConfig {
             one_of(&[128, 3900, 65_532]),
             one_of(&[1, 15, 240]),
             one_of(&[6, 16, 240]),
+            one_of(&[16, 160, 4000]),
+            one_of(&[2, 8]),
+            one_of(&[1, 2, 64]),
         );
         if let Ok(config) = HbmConfig::from_toml(&text) {
             return config;

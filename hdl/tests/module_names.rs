@@ -56,8 +56,8 @@ fn variants(
             .map(Value::Integer)
             .into(),
         Value::Boolean(b) => vec![Value::Boolean(!b)],
-        // The one key that is a name.
-        Value::String(_) => ["fp16", "all"].map(|name| Value::String(name.to_owned())).into(),
+        // The keys that are a name.
+        Value::String(_) => ["fp16", "all", "bank"].map(|name| Value::String(name.to_owned())).into(),
         other => panic!("{path:?} = {other}: no other value is known"),
     };
     let candidates =
@@ -115,8 +115,18 @@ fn modules_of_a_pim_memory_do_so_too() {
     let mut base = Table::try_from(HbmConfig::preset("librapim-tiny").unwrap()).unwrap();
     // So that tCCD_S can be another one.
     base["timing"].as_table_mut().unwrap().insert("t_ccd_l".into(), Value::Integer(4));
-    let mut all = vec![("librapim-tiny".to_owned(), base.clone())];
-    for key in keys(&base) {
+    // And so that single banks can be refreshed.
+    base["timing"].as_table_mut().unwrap().insert("t_rfc_pb".into(), Value::Integer(30));
+    let mut aim = base.clone();
+    for (key, value) in [
+        ("slicing", Value::Boolean(false)),
+        ("all_bank_activate", Value::Boolean(false)),
+        ("command_set", Value::String("aim".into())),
+    ] {
+        aim["device"].as_table_mut().unwrap().insert(key.into(), value);
+    }
+    let mut all = vec![("librapim-tiny".to_owned(), base.clone()), ("aim".to_owned(), aim)];
+    for key in keys(&base).into_iter().filter(|key| key[1] != "command_set") {
         let variants = variants(&base, &key, 1, |table| elaborate(table).iter().all(Option::is_some));
         assert!(!variants.is_empty(), "{key:?} has no other value");
         all.extend(

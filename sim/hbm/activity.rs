@@ -5,7 +5,8 @@ use ndp_energy::{HbmBank, HbmChannelEnergy, HbmCosts, HbmCounts, HbmEvent};
 
 /// Events of a channel, and those inside of its banks.
 pub fn counts(activity: &HbmActivity) -> (HbmCounts, Vec<HbmBank>) {
-    let HbmActivity { cycles, active_cycles, refreshes, buffer_writes, macs, results, banks } = activity;
+    let HbmActivity { cycles, active_cycles, refreshes, bank_refreshes, buffer_writes, macs, results, banks } =
+        activity;
     let sum = |of: fn(&HbmBankCounts) -> u64| banks.iter().map(of).sum::<u64>();
     let mut counts = HbmCounts::default();
     for (event, count) in [
@@ -18,6 +19,7 @@ pub fn counts(activity: &HbmActivity) -> (HbmCounts, Vec<HbmBank>) {
         (HbmEvent::Result, *results),
         (HbmEvent::Sum, sum(|bank| bank.sums)),
         (HbmEvent::Refresh, *refreshes),
+        (HbmEvent::BankRefresh, *bank_refreshes),
         (HbmEvent::ActiveClock, *active_cycles),
         (HbmEvent::PrechargedClock, cycles - active_cycles),
     ] {

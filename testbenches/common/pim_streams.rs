@@ -3,7 +3,7 @@
 //! A goal is repeated clock after clock until it is carried out, so that each rule is met one clock too early and in time; some
 //! are given once, whatever comes of it. Campaigns of several goals see to it that there is something to compute with.
 
-use ndp_config::HbmConfig;
+use ndp_config::{HbmConfig, HbmRefresh};
 use ndp_dram::hbm::{HbmCommand, Owner, Partitions};
 use ndp_numerics::SplitMix64;
 use ndp_sim::hbm::{Lockstep, LockstepError};
@@ -137,11 +137,27 @@ impl Stream {
         let partition = if sliced || self.one_in(20) { self.below(2) as u8 } else { 0 };
         let open = state.open_row(index, partition).is_some();
         let precharge = HbmCommand::Precharge { bank_group, bank, partition };
+        let per_group = self.config.banks_per_group() as usize;
+        let turn = state.next_refresh();
+        let turn =
+            HbmCommand::RefreshBank { bank_group: (turn / per_group) as u8, bank: (turn % per_group) as u8 };
+        let (own, other) = match self.config.refresh() {
+            HbmRefresh::All => (HbmCommand::Refresh, turn),
+            HbmRefresh::Bank => (turn, HbmCommand::Refresh),
+        };
         let command = match self.below(40) {
             0 => HbmCommand::PrechargeAll,
-            1 => HbmCommand::Refresh,
+            1 if self.one_in(8) => other,
+            1 if self.one_in(8) => HbmCommand::RefreshBank { bank_group, bank },
+            1 => own,
             2 => {
-                self.campaign.push_back(HbmCommand::Refresh.encode());
+                self.campaign.push_back(own.encode());
+                // The next bank too early, and then in time.
+                if let (HbmRefresh::Bank, true) = (self.config.refresh(), self.one_in(2)) {
+                    let next = (state.next_refresh() + 1) % state.banks();
+                    let (bank_group, bank) = ((next / per_group) as u8, (next % per_group) as u8);
+                    self.campaign.push_back(HbmCommand::RefreshBank { bank_group, bank }.encode());
+                }
                 HbmCommand::PrechargeAll
             }
             3 | 4 => HbmCommand::PimPrecharge,

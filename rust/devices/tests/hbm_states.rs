@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::support::DISTANCES;
 use crate::support::hbm::{hbm_configs, is_row};
-use ndp_config::HbmConfig;
+use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::hbm::HbmCommand::{self, *};
 use ndp_dram::hbm::{Answer, HbmPlace, HbmStorage, PseudoChannel, decode_column, decode_row};
 use ndp_dram::{CommandSet, DramError, Rule};
@@ -150,12 +150,11 @@ fn a_boundary_moves_in_a_closed_bank_and_to_where_it_can_be() {
 #[test]
 fn without_slicing_reads_and_computing_exclude_each_other() {
     for c in hbm_configs() {
-        for command in [
-            rd(0, 0, 0),
-            wr(0, 0, 0),
-            ReadToBuffer { bank_group: 0, bank: 0, partition: 0, column: 0, slot: 0 },
-        ] {
-            refused(&c, &compute(&c), command, Rule::AccessDuringPim);
+        let rdg = ReadToBuffer { bank_group: 0, bank: 0, partition: 0, column: 0, slot: 0 };
+        for command in [rd(0, 0, 0), wr(0, 0, 0), rdg] {
+            let absent = command == rdg && c.command_set() == HbmCommandSet::Aim;
+            let rule = if absent { Rule::CommandAbsent } else { Rule::AccessDuringPim };
+            refused(&c, &compute(&c), command, rule);
         }
         let mut before = compute(&c)[1..].to_vec();
         before.push(GBW);
@@ -170,8 +169,21 @@ fn the_rest_of_the_states_has_statuses_too() {
     for c in hbm_configs() {
         refused(&c, &[], rd(1, 0, 0), Rule::AccessClosedBank);
         refused(&c, &[], wr(1, 0, 0), Rule::AccessClosedBank);
-        refused(&c, &[act(1, 1, 0, 0)], Refresh, Rule::RefreshOpenBank);
-        refused(&c, &[PimActivate { bank_group: 0, row: 0 }], Refresh, Rule::RefreshOpenBank);
+        let refb = |bank_group, bank| RefreshBank { bank_group, bank };
+        if c.refresh() == HbmRefresh::All {
+            refused(&c, &[act(1, 1, 0, 0)], Refresh, Rule::RefreshOpenBank);
+            refused(&c, &[PimActivate { bank_group: 0, row: 0 }], Refresh, Rule::RefreshOpenBank);
+            refused(&c, &[], refb(0, 0), Rule::RefreshAbsent);
+        } else {
+            refused(&c, &[act(0, 0, 0, 0)], refb(0, 0), Rule::RefreshOpenBank);
+            refused(&c, &[PimActivate { bank_group: 0, row: 0 }], refb(0, 0), Rule::RefreshOpenBank);
+            refused(&c, &[refb(0, 0)], refb(0, 0), Rule::RefreshTurn);
+            refused(&c, &[], refb(0, 1), Rule::RefreshTurn);
+            refused(&c, &[], Refresh, Rule::RefreshAbsent);
+            if c.slicing() {
+                refused(&c, &[slice(1), act(0, 0, 1, c.rows() - 1)], refb(0, 0), Rule::RefreshOpenBank);
+            }
+        }
         refused(&c, &compute(&c), MAC, Rule::BufferEmpty);
         if !c.all_bank_activate() {
             refused(&c, &[], PimActivateAll { row: 0 }, Rule::AllBankActivateAbsent);
@@ -183,6 +195,28 @@ fn the_rest_of_the_states_has_statuses_too() {
     refused(&tiny, &[], rd(0, 3, 0), width("bank", 3, 1));
     refused(&tiny, &[], BufferWrite { slot: 8 }, width("slot", 8, 7));
     refused(&tiny, &[], act(0, 0, 0, 64), Rule::Undefined(DramError::Row { row: 64, rows: 64 }));
+}
+
+/// What Newton and GDDR6-AiM do not have; their other commands come one at a time, whichever bus they are on.
+#[test]
+fn a_smaller_command_set_takes_a_command_at_a_time() {
+    let c = HbmConfig::preset("aim").unwrap();
+    let access = |column| Read { bank_group: 0, bank: 0, partition: 0, column, auto_precharge: true };
+    let write = Write { bank_group: 0, bank: 0, partition: 0, column: 0, auto_precharge: true };
+    let rdg = ReadToBuffer { bank_group: 0, bank: 0, partition: 0, column: 0, slot: 0 };
+    for command in [access(0), write, rdg, ReadSum { bank_group: 0, bank: 0 }] {
+        refused(&c, &[act(0, 0, 0, 0)], command, Rule::CommandAbsent);
+    }
+    for (t_cmd, aim) in [(1, c.clone()), (3, c.with_t_cmd(3).unwrap())] {
+        let mut device = PseudoChannel::new(&aim).unwrap();
+        assert_eq!(give(&mut device, act(0, 0, 0, 0)), Answer::OK);
+        let both = device.clock(act(1, 0, 0, 0).encode(), rd(0, 0, 0).encode(), None);
+        assert_eq!((both.row_status, both.column_status), (Answer::OK, Answer::of(Rule::CommandBus)));
+        for after in 1..=t_cmd {
+            let out = device.clock(0, rd(0, 0, 0).encode(), None);
+            assert_eq!(out.column_status.is_ok(), after == t_cmd, "{after} clocks behind");
+        }
+    }
 }
 
 #[test]
@@ -218,6 +252,12 @@ fn every_rule_has_a_status_of_its_own() {
         Rule::RowBus,
         Rule::SliceRecovery,
         Rule::MacLatency,
+        Rule::RfcBank,
+        Rule::RrefD,
+        Rule::RefreshAbsent,
+        Rule::RefreshTurn,
+        Rule::CommandAbsent,
+        Rule::CommandBus,
         Rule::BufferNotReady,
         Rule::BusCollision,
         Rule::Refi,
@@ -258,8 +298,8 @@ fn every_command_survives_its_word() {
 
 #[test]
 fn words_that_are_no_command_are_refused_with_their_bits() {
-    let opcode = DramError::Opcode { bus: "row", opcode: 9, opcodes: 9 };
-    assert_eq!(decode_row(9), Err(opcode));
+    let opcode = DramError::Opcode { bus: "row", opcode: 10, opcodes: 10 };
+    assert_eq!(decode_row(10), Err(opcode));
     assert_eq!(decode_column(8), Err(DramError::Opcode { bus: "column", opcode: 8, opcodes: 8 }));
     let unused = DramError::UnusedBits { bus: "row", word: 3 | 1 << 4, bits: 1 << 4 };
     assert_eq!(decode_row(3 | 1 << 4), Err(unused));
@@ -269,7 +309,7 @@ fn words_that_are_no_command_are_refused_with_their_bits() {
     );
     let c = HbmConfig::preset("librapim").unwrap();
     let mut device = PseudoChannel::new(&c).unwrap();
-    let outputs = device.clock(9, 1 << 31, None);
+    let outputs = device.clock(10, 1 << 31, None);
     assert_eq!(outputs.row_status.code(), 1);
     assert_eq!(outputs.column_status.code(), 1);
 }

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::support::hbm::hbm_configs;
-use ndp_config::HbmConfig;
+use crate::support::hbm::{first_refresh, hbm_configs};
+use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::hbm::HbmCommand::{self, *};
 use ndp_dram::hbm::HbmKind;
 use ndp_dram::{Checker, CommandSet, Rule, RuleSet, Scope};
@@ -32,6 +32,7 @@ fn wr(bank_group: u8, bank: u8) -> HbmCommand {
     Write { bank_group, bank, partition: 0, column: 5, auto_precharge: false }
 }
 
+const REFB: HbmCommand = RefreshBank { bank_group: 0, bank: 0 };
 const GBW: HbmCommand = BufferWrite { slot: 0 };
 const MAC: HbmCommand = Mac { column: 3, slot: 0, first: false };
 const SUM: HbmCommand = ReadSum { bank_group: 0, bank: 1 };
@@ -93,6 +94,9 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
     let can = |command: &HbmCommand| match command {
         PimActivateAll { .. } => c.all_bank_activate(),
         Slice { .. } => c.slicing(),
+        Refresh => c.refresh() == HbmRefresh::All,
+        RefreshBank { .. } => c.refresh() == HbmRefresh::Bank,
+        ReadToBuffer { .. } | ReadSum { .. } => c.command_set() == HbmCommandSet::LibraPim,
         _ => true,
     };
     let acts: Vec<HbmCommand> = [act(0, 0, 0, row), pact(0), pacta].into_iter().filter(can).collect();
@@ -129,28 +133,83 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
     all.add(&[], act(0, 0, 0, row), act(0, 1, 0, row), (Rule::RrdL, SameGroup, c.t_rrd_l()), true);
     for closing in [pre(0, 0, 0), PrechargeAll] {
         let before = [act(0, 0, 0, row)];
-        all.add(&before, closing, Refresh, (Rule::Rp, Rank, c.t_rp()), true);
-        for later in [act(0, 0, 0, 1), pact(0), pacta, slice].into_iter().filter(can) {
+        if can(&Refresh) {
+            all.add(&before, closing, Refresh, (Rule::Rp, Rank, c.t_rp()), true);
+        }
+        for later in [act(0, 0, 0, 1), pact(0), pacta, slice, REFB].into_iter().filter(can) {
             all.add(&before, closing, later, (Rule::Rp, SameBank, c.t_rp()), true);
         }
     }
     let kinds = [act(0, 0, 0, row), pact(0), pacta, pre(0, 0, 0), PrechargeAll, PimPrecharge, Refresh, slice];
-    for later in kinds.into_iter().filter(can).chain([GBW, ReadResults, SUM]) {
-        all.add(&[], Refresh, later, (Rule::Rfc, Rank, c.t_rfc()), true);
+    for first in [Refresh].into_iter().filter(can) {
+        for later in
+            kinds.into_iter().filter(can).chain([GBW, ReadResults]).chain([SUM].into_iter().filter(can))
+        {
+            all.add(&[], first, later, (Rule::Rfc, Rank, c.t_rfc()), true);
+        }
+        for later in [rd(0, 0), wr(0, 0), MAC] {
+            all.add(&[], first, later, (Rule::Rfc, Rank, c.t_rfc()), false);
+        }
     }
-    for later in [rd(0, 0), wr(0, 0), MAC] {
-        all.add(&[], Refresh, later, (Rule::Rfc, Rank, c.t_rfc()), false);
+    // Refreshes of single banks.
+    for refb in [REFB].into_iter().filter(can) {
+        let next = RefreshBank { bank_group: 0, bank: 1 };
+        for &earlier in &acts {
+            let closing = Some((c.t_ras().into(), PrechargeAll));
+            let (rule, scope, cycles) = (Rule::Rc, SameBank, c.t_rc().into());
+            let (before, later) = (vec![], refb);
+            all.list.push(Case {
+                before,
+                earlier,
+                between: closing,
+                later,
+                rule,
+                scope,
+                cycles,
+                clean: true,
+            });
+            all.add(&[], earlier, refb, (Rule::RrdL, SameGroup, c.t_rrd_l()), false);
+            let of_all = matches!(earlier, PimActivateAll { .. });
+            let other = match earlier {
+                Activate { .. } => act(1, 0, 0, row),
+                PimActivate { .. } => pact(1),
+                _ => earlier,
+            };
+            all.add(&[], other, refb, (Rule::RrdS, OtherGroup, c.t_rrd_s()), !of_all);
+        }
+        all.add(&[], act(0, 1, 0, row), refb, (Rule::RrdL, SameGroup, c.t_rrd_l()), true);
+        for later in [act(0, 0, 0, row), pact(0), pacta, slice].into_iter().filter(can) {
+            all.add(&[], refb, later, (Rule::RfcBank, SameBank, c.t_rfc_pb()), true);
+        }
+        // Out of turn, but too early as well.
+        all.add(&[], refb, refb, (Rule::RfcBank, SameBank, c.t_rfc_pb()), false);
+        for (later, clean) in [
+            (act(1, 0, 0, row), true),
+            (act(0, 1, 0, row), true),
+            (pact(1), true),
+            (pacta, false),
+            (next, true),
+        ] {
+            if can(&later) {
+                all.add(&[], refb, later, (Rule::RrefD, Rank, c.t_rrefd()), clean);
+            }
+        }
+        if c.slicing() {
+            all.add(&[], slice, refb, (Rule::SliceRecovery, SameBank, c.t_slice()), true);
+        }
     }
     // Accesses to open rows.
-    for later in [rd(0, 0), rdg(0, 0), wr(0, 0)] {
+    for later in [rd(0, 0), rdg(0, 0), wr(0, 0)].into_iter().filter(can) {
         all.add(&[], act(0, 0, 0, row), later, (Rule::Rcd, SameBank, c.t_rcd()), true);
     }
     let open = [act(0, 0, 0, row), act(1, 0, 0, row), act(0, 1, 0, row)];
     let written = c.t_cwl() + 2;
-    for read in [rd(0, 0), rdg(0, 0)] {
+    for read in [rd(0, 0), rdg(0, 0)].into_iter().filter(can) {
         all.add(&open, read, rd(1, 0), (Rule::CcdS, OtherGroup, c.t_ccd_s()), true);
         all.add(&open, read, rd(0, 1), (Rule::CcdL, SameGroup, c.t_ccd_l()), true);
-        all.add(&open, read, rdg(0, 0), (Rule::CcdL, SameGroup, c.t_ccd_l()), true);
+        if can(&rdg(0, 0)) {
+            all.add(&open, read, rdg(0, 0), (Rule::CcdL, SameGroup, c.t_ccd_l()), true);
+        }
         all.add(&open, read, ReadResults, (Rule::CcdS, Rank, c.t_ccd_s()), true);
         for write in [wr(0, 0), wr(1, 0), GBW] {
             all.add(&open, read, write, (Rule::Rtw, Rank, c.t_rtw()), true);
@@ -164,7 +223,7 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
     all.add(&open, wr(0, 0), rd(1, 0), (Rule::WtrS, OtherGroup, written + c.t_wtr_s()), true);
     all.add(&open, wr(0, 0), rd(0, 1), (Rule::WtrL, SameGroup, written + c.t_wtr_l()), true);
     all.add(&open, wr(0, 0), pre(0, 0, 0), (Rule::Wr, SameBank, written + c.t_wr()), true);
-    for result in [ReadResults, SUM] {
+    for result in [ReadResults, SUM].into_iter().filter(can) {
         all.add(&open, result, rd(0, 0), (Rule::CcdS, Rank, c.t_ccd_s()), true);
         all.add(&open, result, ReadResults, (Rule::CcdS, Rank, c.t_ccd_s()), true);
         all.add(&open, result, wr(0, 0), (Rule::Rtw, Rank, c.t_rtw()), true);
@@ -189,7 +248,9 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
         ready.extend(all.open_to_compute(0));
         all.add(&ready, MAC, MAC, (Rule::CcdL, SameBank, c.t_ccd_l()), true);
         all.add(&ready, MAC, ReadResults, (Rule::MacLatency, Rank, c.t_mac()), true);
-        all.add(&ready, MAC, SUM, (Rule::MacLatency, Rank, c.t_mac()), true);
+        if can(&SUM) {
+            all.add(&ready, MAC, SUM, (Rule::MacLatency, Rank, c.t_mac()), true);
+        }
         for later in [PimPrecharge, PrechargeAll, pre(1, 1, u8::from(sliced))] {
             all.add(&ready, MAC, later, (Rule::Rtp, SameBank, c.t_rtp()), true);
         }
@@ -209,7 +270,30 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
         for later in [act(0, 0, 0, 0), act(0, 0, 1, row), pact(0), pacta, slice].into_iter().filter(can) {
             all.add(&[], slice, later, (Rule::SliceRecovery, SameBank, c.t_slice()), true);
         }
-        all.add(&[], slice, Refresh, (Rule::SliceRecovery, Rank, c.t_slice()), true);
+        if can(&Refresh) {
+            all.add(&[], slice, Refresh, (Rule::SliceRecovery, Rank, c.t_slice()), true);
+        }
+    }
+    if c.command_set() == HbmCommandSet::Aim {
+        // Whatever they are.
+        let ready = [vec![GBW], all.open_to_compute(0)].concat();
+        let row_open = vec![act(0, 0, 0, row)];
+        let each = [
+            (vec![], act(0, 0, 0, row)),
+            (vec![], pact(0)),
+            (vec![], PrechargeAll),
+            (vec![], Refresh),
+            (row_open.clone(), rd(0, 0)),
+            (row_open, wr(0, 0)),
+            (vec![], GBW),
+            (ready, MAC),
+            (vec![], ReadResults),
+        ];
+        for (before, earlier) in &each {
+            for (_, later) in &each {
+                all.add(before, *earlier, *later, (Rule::CommandBus, Rank, c.t_cmd()), false);
+            }
+        }
     }
     all.list
 }
@@ -224,6 +308,8 @@ fn every_line_of_the_table_holds_one_clock_early_and_ends_in_time() {
         let mut tried = BTreeSet::new();
         for case in cases(&c) {
             let Case { before, earlier, between, later, rule, scope, cycles, clean } = case;
+            let one_at_a_time = c.command_set() == HbmCommandSet::Aim;
+            let clean = clean && !(one_at_a_time && cycles < c.t_cmd().into());
             let mut checker = Checker::new(RuleSet::hbm2(&c));
             let mut cycle = 0;
             for &command in &before {
@@ -257,7 +343,9 @@ fn every_line_of_the_table_holds_one_clock_early_and_ends_in_time() {
             .iter()
             .filter(|line| {
                 let has = |kind| {
-                    (c.slicing() || kind != HbmKind::Slice)
+                    (c.refresh() == HbmRefresh::All || kind != HbmKind::Refresh)
+                        && (c.refresh() == HbmRefresh::Bank || kind != HbmKind::RefreshBank)
+                        && (c.slicing() || kind != HbmKind::Slice)
                         && (c.all_bank_activate() || kind != HbmKind::PimActivateAll)
                 };
                 has(line.earlier) && has(line.later)
@@ -285,7 +373,9 @@ fn t_faw_allows_four_rows_in_any_window() {
         let (l, faw) = (u64::from(c.t_rrd_l()), u64::from(c.t_faw()));
         let row = c.rows() - 1;
         let four: Vec<_> = (0..4).map(|i| (u64::from(i) * l, act(0, i, 0, 0))).collect();
-        expect_from(c, &four, act(1, 0, 0, 0), faw.max(3 * l + u64::from(c.t_rrd_s())), Rule::Faw);
+        let spaced = 3 * l + u64::from(c.t_rrd_s());
+        let binds = if faw > spaced { Rule::Faw } else { Rule::RrdS };
+        expect_from(c, &four, act(1, 0, 0, 0), faw.max(spaced), binds);
         // An activation of a bank group is four rows: nothing else fits its window.
         let group = [(0, PimActivate { bank_group: 0, row })];
         expect_from(c, &group, PimActivate { bank_group: 1, row }, faw, Rule::Faw);
@@ -334,7 +424,7 @@ fn a_column_of_the_buffer_is_there_when_its_data_have_passed() {
 
 #[test]
 fn auto_precharge_begins_after_t_rtp_or_t_wr() {
-    for c in hbm_configs() {
+    for c in hbm_configs().into_iter().filter(|c| c.command_set() == HbmCommandSet::LibraPim) {
         let written = c.t_cwl() + 2 + c.t_wr();
         let at = |write, recovery| {
             let access = if write {
@@ -347,7 +437,7 @@ fn auto_precharge_begins_after_t_rtp_or_t_wr() {
         for (access, ready) in [at(false, c.t_rtp()), at(true, written)] {
             let before = [(0, act(0, 0, 0, 0)), (APART, access)];
             expect_from(&c, &before, act(0, 0, 0, 1), ready, Rule::Rp);
-            expect_from(&c, &before, Refresh, ready, Rule::Rp);
+            expect_from(&c, &before, first_refresh(&c), ready, Rule::Rp);
         }
     }
 }
@@ -376,14 +466,54 @@ fn partitions_of_a_bank_have_times_of_their_own() {
     }
 }
 
+/// Two rounds, as near to each other as tRREFD and tRFCpb allow; the other banks are read meanwhile.
+#[test]
+fn banks_are_refreshed_in_turn_while_the_others_are_used() {
+    let mut tried = 0;
+    for c in hbm_configs().iter().filter(|c| c.refresh() == HbmRefresh::Bank) {
+        let mut checker = Checker::new(RuleSet::hbm2(c));
+        let last = (c.bank_groups() as u8 - 1, c.banks_per_group() as u8 - 1);
+        assert_eq!(checker.admit(0, act(last.0, last.1, 0, 0)), Ok(()));
+        let (mut at, first) = (APART, APART);
+        for bank in 0..c.banks() - 1 {
+            let of = |bank: u32| RefreshBank {
+                bank_group: (bank / c.banks_per_group()) as u8,
+                bank: (bank % c.banks_per_group()) as u8,
+            };
+            let mut other = checker.clone();
+            assert_eq!(other.admit(at, of(bank + 1)), Err(Rule::RefreshTurn));
+            if bank > 0 {
+                assert_eq!(other.admit(at - 1, of(bank)), Err(Rule::RrefD));
+            }
+            assert_eq!(checker.admit(at, of(bank)), Ok(()));
+            assert_eq!(checker.admit(at, rd(last.0, last.1)), Ok(()));
+            at += u64::from(c.t_rrefd());
+        }
+        assert_eq!(
+            checker.admit(at, RefreshBank { bank_group: last.0, bank: last.1 }),
+            Err(Rule::RefreshOpenBank)
+        );
+        // The first one is ready again whatever the others are.
+        let ready = first + u64::from(c.t_rfc_pb());
+        if ready >= at {
+            assert_eq!(checker.admit(ready - 1, act(0, 0, 0, 0)), Err(Rule::RfcBank));
+            assert_eq!(checker.admit(ready, act(0, 0, 0, 0)), Ok(()));
+        }
+        tried += 1;
+    }
+    assert!(tried > 1);
+}
+
 #[test]
 fn an_overdue_refresh_is_reported_and_refuses_nothing() {
     for c in hbm_configs() {
-        let t_refi = u64::from(c.t_refi());
+        // Eight of each bank are outstanding, and the next one.
+        let outstanding = if c.refresh() == HbmRefresh::All { 8 } else { 8 * u64::from(c.banks()) };
+        let deadline = (outstanding + 1) * u64::from(c.refresh_interval());
         let mut checker = Checker::new(RuleSet::hbm2(&c));
-        checker.finish(9 * t_refi);
+        checker.finish(deadline);
         assert_eq!(checker.violation_count(), 0);
-        assert_eq!(checker.admit(9 * t_refi + 1, Refresh), Ok(()));
+        assert_eq!(checker.admit(deadline + 1, first_refresh(&c)), Ok(()));
         assert_eq!(checker.violations().iter().map(|v| v.rule).collect::<Vec<_>>(), [Rule::Refi]);
     }
 }

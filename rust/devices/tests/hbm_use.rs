@@ -50,6 +50,7 @@ fn classify(c: &HbmConfig, steps: &[Step], end: u64) -> (HbmBusCycles, PimCycles
             Write { .. } => paint(2, start_write, 2),
             BufferWrite { .. } => paint(3, start_write, 2),
             Refresh => paint(4, t, c.t_rfc()),
+            RefreshBank { .. } => paint(10, t, c.t_rfc_pb()),
             Activate { .. } => paint(5, t, c.t_rcd()),
             Precharge { .. } | PrechargeAll => paint(5, t, c.t_rp()),
             PimActivate { .. } | PimActivateAll { .. } => paint(6, t, c.t_rcd()),
@@ -111,12 +112,13 @@ fn classify(c: &HbmConfig, steps: &[Step], end: u64) -> (HbmBusCycles, PimCycles
             [_, _, _, _, _, true, ..] => &mut bus.row_cycle,
             _ if s[9] => &mut bus.turnaround,
             _ if joined => &mut bus.pim,
+            _ if s[10] => &mut bus.refresh,
             _ => &mut bus.idle,
         };
         *class += 1;
         let class = if s[7] {
             &mut pim.mac
-        } else if s[4] {
+        } else if s[4] || s[10] {
             &mut pim.refresh
         } else if s[6] || open > 0 && !all {
             &mut pim.row_cycle

@@ -220,6 +220,8 @@ table! {
         Sum = "SUM",
         /// REF.
         Refresh = "REF",
+        /// REFB.
+        BankRefresh = "REFB",
         /// A clock with a row open.
         ActiveClock = "standby with a row open",
         /// A clock without.
@@ -352,6 +354,10 @@ impl HbmCosts {
                 HbmEvent::Mac => [&mac[..], &buffer].concat(),
                 HbmEvent::Result | HbmEvent::Sum => [inner, outer].concat(),
                 HbmEvent::Refresh => vec![(HbmPart::Refresh, times(&constants.refresh_nj, 1e3))],
+                // Each of the banks a part of it.
+                HbmEvent::BankRefresh => {
+                    vec![(HbmPart::Refresh, times(&constants.refresh_nj, 1e3 / f64::from(banks)))]
+                }
                 HbmEvent::ActiveClock => {
                     vec![(HbmPart::ActiveStandby, clock(&constants.active_standby_mw))]
                 }

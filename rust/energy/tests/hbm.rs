@@ -32,6 +32,7 @@ fn each_command_pays_for_the_way_that_its_column_goes() {
     assert_eq!(of(HbmEvent::Result), group + mux + tsv + io);
     assert_eq!(of(HbmEvent::Sum), of(HbmEvent::Result));
     assert_eq!(of(HbmEvent::Refresh), 22_000_000);
+    assert_eq!(of(HbmEvent::BankRefresh), 22_000_000 / 16);
     assert_eq!((of(HbmEvent::ActiveClock), of(HbmEvent::PrechargedClock)), (33_000, 24_000));
     // A MAC leaves nothing on the I/O, a RD nothing in the multipliers.
     let mac = costs.event(HbmEvent::Mac);
@@ -77,6 +78,7 @@ fn channel(costs: &HbmCosts, seed: u64) -> HbmChannelEnergy {
         (HbmEvent::Result, 33),
         (HbmEvent::Sum, 44),
         (HbmEvent::Refresh, 9),
+        (HbmEvent::BankRefresh, 13),
         (HbmEvent::ActiveClock, 20_001),
         (HbmEvent::PrechargedClock, 3_003),
     ] {

@@ -2,8 +2,9 @@
 //! times for `ndp offload --times`.
 
 use anyhow::{Context, Result};
-use ndp_config::{HbmConfig, LlmShape};
+use ndp_config::{HbmCommandSet, HbmConfig, LlmShape};
 use ndp_files::{FileSet, OutputFile, Progress, say};
+use ndp_offloading::pim::PimTimes;
 use ndp_offloading::{AnalyticTimes, DeviceTimes, Hardware, MeasuredTimes, Model, Picos, TableFile};
 use ndp_pim::measure::MeasuredMemory;
 use std::path::PathBuf;
@@ -97,13 +98,17 @@ pub fn run(args: &Args) -> Result<()> {
         batches.concat()
     );
     for &context in &args.sequences {
-        let (measured, computed) = (times.head(context).us(), formula.head(context).us());
+        let commands = issue(&config, &hardware, &model, context);
+        let (measured, computed) = (times.head(context).us(), formula.head(context).max(commands).us());
         let rtl = rtl_time(args, &config, &model, &times, context)?;
         let rtl = rtl.map_or_else(|| "-".to_owned(), |time| format!("{:.3}", time.us()));
         let layers: Vec<String> = BATCHES
             .iter()
             .map(|&batch| {
-                let [measured, computed] = [times.mha_pim(batch, context), formula.mha_pim(batch, context)];
+                let heads = (u64::from(batch) * u64::from(model.kv_heads)).div_ceil(config.channels().into());
+                let issued = commands * heads;
+                let [measured, computed] =
+                    [times.mha_pim(batch, context), formula.mha_pim(batch, context).max(issued)];
                 format!("{:>11.1} {:>5.2}", measured.us(), measured.us() / computed.us())
             })
             .collect();
@@ -113,6 +118,31 @@ pub fn run(args: &Args) -> Result<()> {
             layers.concat()
         );
     }
+    if config.command_set() == HbmCommandSet::LibraPim {
+        broadcasts(&times, &formula);
+    }
+    let requests: Vec<u32> = (1..=args.batch).collect();
+    let table = TableFile::sample(&times, &requests, &args.sequences);
+    // What cannot be read again is not written.
+    MeasuredTimes::new(table.clone()).context("the measured times")?;
+    if let Some(file) = file {
+        file.finish(|out| serde_json::to_writer_pretty(out, &table).map_err(Into::into))?;
+    }
+    Ok(())
+}
+
+/// How long the commands of a head take if the memory takes one at a time; otherwise none.
+fn issue(config: &HbmConfig, hardware: &Hardware, model: &Model, context: u32) -> Picos {
+    match config.command_set() {
+        HbmCommandSet::LibraPim => Picos::ZERO,
+        HbmCommandSet::Aim => {
+            let commands = PimTimes::new(hardware, config.slicing()).head_commands(model, context);
+            Picos(hardware.pim.clock_ps.into()) * (commands * u64::from(config.t_cmd()))
+        }
+    }
+}
+
+fn broadcasts(times: &MeasuredMemory, formula: &AnalyticTimes) {
     say!(
         "\nan FFN whose weights are broadcast, of a layer\n{:>8} {:>12} {:>12} {:>8}",
         "vectors",
@@ -124,12 +154,4 @@ pub fn run(args: &Args) -> Result<()> {
         let [measured, computed] = [times.ffn_pim(vectors), formula.ffn_pim(vectors)].map(|time| time.us());
         say!("{vectors:>8} {measured:>12.1} {computed:>12.1} {:>8.3}", measured / computed);
     }
-    let requests: Vec<u32> = (1..=args.batch).collect();
-    let table = TableFile::sample(&times, &requests, &args.sequences);
-    // What cannot be read again is not written.
-    MeasuredTimes::new(table.clone()).context("the measured times")?;
-    if let Some(file) = file {
-        file.finish(|out| serde_json::to_writer_pretty(out, &table).map_err(Into::into))?;
-    }
-    Ok(())
 }

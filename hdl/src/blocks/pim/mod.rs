@@ -2,10 +2,11 @@
 //!
 //! Reading order: `pim_timer`, [`pim_decoder`], [`pim_lane`], [`pim_mac`], [`pim_column_path`], [`pim_bank_state`],
 //! [`pim_bank`], [`pim_array`] (its cells), [`pim_buffer`], [`pim_io`], [`pim_channel_timing`], [`pim_refresh_watch`],
-//! [`pim_channel`]. The controller: [`pim_shadow`], [`pim_sharing`], [`pim_requests`], [`pim_operations`], [`pim_controller`].
+//! [`pim_channel`]. The controller: [`pim_shadow`], [`pim_sharing`], [`pim_requests`], [`pim_operations`], [`pim_bank_refreshes`], [`pim_controller`].
 
 pub mod pim_array;
 pub mod pim_bank;
+pub mod pim_bank_refreshes;
 pub mod pim_bank_state;
 pub mod pim_buffer;
 pub mod pim_channel;

@@ -5,14 +5,14 @@
 //! slicing, has one for both. Commands are decoded and admitted outside ([`super::pim_channel`]); what a bank knows of rules it
 //! says in `*_flags_o`.
 
-use super::pim_bank_state::{COLUMN_FLAGS, ROW_FLAGS, View, pim_bank_state};
+use super::pim_bank_state::{COLUMN_FLAGS, View, pim_bank_state, row_flags};
 use super::pim_column_path::pim_column_path;
 use super::pim_decoder::COLUMN;
 use super::pim_mac::{COLUMN_BITS, pim_mac};
 use super::pim_timer::suffix;
 use crate::blocks::arithmetic::number_format::{FLAG_BITS, FP16_BITS};
 use crate::blocks::common::encoding::{bits_for, log2};
-use ndp_config::HbmConfig;
+use ndp_config::{HbmConfig, HbmRefresh};
 use ndp_hdl_language::{HdlError, Module, ModuleBuilder, any_of, cat, lit, mux};
 use std::rc::Rc;
 
@@ -48,6 +48,9 @@ pub fn pim_bank(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         ("auto_i", 1, "the access ends with a precharge"),
     ] {
         state = state.input(port, m.input(port, width, doc));
+    }
+    if config.refresh() == HbmRefresh::Bank {
+        state = state.input("refb_i", m.input("refb_i", 1, "REFB for this bank"));
     }
     if config.slicing() {
         let boundary = m.input("boundary_i", bits_for(config.subarrays() - 1), "boundary of SLICE");
@@ -122,7 +125,7 @@ pub fn pim_bank(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     };
     m.output("data_o", host_data, "the host's column, one clock after RD");
     m.output("path_o", &path, "path of the access that is being given");
-    m.output("row_flags_o", state.output("row_flags_o"), ROW_FLAGS.join(", ") + ", from bit 0");
+    m.output("row_flags_o", state.output("row_flags_o"), row_flags(config).join(", ") + ", from bit 0");
     m.output("column_flags_o", state.output("column_flags_o"), COLUMN_FLAGS.join(", ") + ", from bit 0");
     let unit = m
         .instance("mac", &pim_mac(config)?)

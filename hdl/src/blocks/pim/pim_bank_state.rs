@@ -14,13 +14,19 @@
 use super::pim_decoder::ROW_COMMANDS;
 use super::pim_timer::{bus, counted, larger, suffix, timer};
 use crate::blocks::common::encoding::{bits_for, log2};
-use ndp_config::HbmConfig;
+use ndp_config::{HbmConfig, HbmRefresh};
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
-/// What is wrong with a row command, from bit 0.
-pub(super) const ROW_FLAGS: [&str; 9] =
-    ["absent", "outside", "open", "rc", "ras", "rp", "rtp", "wr", "slice"];
+const ROW_FLAGS: [&str; 10] =
+    ["absent", "outside", "open", "rc", "ras", "rp", "rtp", "wr", "slice", "rfc_pb"];
+/// What is wrong with a row command, from bit 0: the last one if there are refreshes of single banks.
+pub(super) fn row_flags(config: &HbmConfig) -> &'static [&'static str] {
+    match config.refresh() {
+        HbmRefresh::All => &ROW_FLAGS[..9],
+        HbmRefresh::Bank => &ROW_FLAGS,
+    }
+}
 /// What is wrong with a column command, from bit 0.
 pub(super) const COLUMN_FLAGS: [&str; 4] = ["absent", "closed", "owner", "rcd"];
 
@@ -71,6 +77,9 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlE
     let [act, pre, prea, refresh, slice, pact, ppre] = ["act", "pre", "prea", "ref", "slice", "pact", "ppre"]
         .map(|name| m.input(format!("{name}_i"), 1, format!("{} for this bank", name.to_uppercase())));
     debug_assert!(ROW_COMMANDS.contains(&"ppre"));
+    // With a bit more where a REFB does something.
+    let refb = (c.refresh() == HbmRefresh::Bank).then(|| m.input("refb_i", 1, "REFB for this bank"));
+    let and_refb = |kinds: &[&Bits]| any_of(&kinds.iter().copied().chain(&refb).cloned().collect::<Vec<_>>());
     let partition = m.input("row_partition_i", 1, "partition of the row command");
     let row = m.input("row_i", row_bits, "row");
     let row_go = m.input("row_go_i", 1, "the row command is carried out");
@@ -119,7 +128,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlE
     let precharges = m.wire("precharges", any_of(&[pre.clone(), prea.clone(), ppre.clone()]));
     let one_bank = m.wire("one_bank", &act | &pre);
     let for_pim = m.wire("for_pim", &pact | &ppre);
-    let everything = m.wire("everything", &prea | &slice);
+    let everything = m.wire("everything", and_refb(&[&prea, &slice]));
     let touches: Vec<Bits> = (0..count)
         .map(|u| {
             let parts = [&one_bank & &host_touches[u], &for_pim & &pim_touches[u], everything.clone()];
@@ -205,6 +214,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlE
             },
         ));
     }
+    let refreshing_left = refb.as_ref().map(|refb| timer(&m, "rfc_pb", &(refb & &row_go), c.t_rfc_pb()));
     let slicing_left = if slicing { Some(timer(&m, "slice", &moves, c.t_slice())) } else { None };
 
     if let Some(auto_left) = auto_left {
@@ -257,24 +267,25 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlE
         None => lit(0, 1),
     };
     let moving = match &slicing_left {
-        Some(left) => any_of(&[activates.clone(), slice.clone(), refresh.clone()]) & left.any(),
+        Some(left) => and_refb(&[&activates, &slice, &refresh]) & left.any(),
         None => lit(0, 1),
     };
-    let row_flags = [
+    let mut flags = vec![
         absent,
         outside,
-        any_of(&opening) | ((&slice | &refresh) & any_open),
-        &activates & early(&|p| p.rc.clone()),
+        any_of(&opening) | (and_refb(&[&slice, &refresh]) & any_open),
+        and_refb(&[&activates]) & early(&|p| p.rc.clone()),
         &precharges & early(&|p| p.ras.clone()),
-        ((&activates | &slice) & early(&|p| p.rp.clone())) | (&refresh & any_rp),
+        (and_refb(&[&activates, &slice]) & early(&|p| p.rp.clone())) | (&refresh & any_rp),
         &precharges & early(&|p| p.rtp.clone()),
         &precharges & early(&|p| p.wr.clone()),
         moving,
     ];
+    flags.extend(refreshing_left.map(|left| and_refb(&[&activates, &slice]) & left.any()));
     m.output(
         "row_flags_o",
-        bus(&row_flags),
-        ROW_FLAGS.join(", ") + ", from bit 0: wrong with the row command",
+        bus(&flags),
+        row_flags(c).join(", ") + ", from bit 0: wrong with the row command",
     );
 
     // And with the column command.

@@ -12,13 +12,14 @@ use super::pim_bank::{paths, pim_bank};
 use super::pim_bank_state::{self as bank_state, View};
 use super::pim_buffer::pim_buffer;
 use super::pim_channel_timing::{self as timing, pim_channel_timing};
-use super::pim_decoder::{COLUMN_COMMANDS, ROW_COMMANDS, WORD, pim_decoder};
+use super::pim_decoder::{COLUMN_COMMANDS, ROW_COMMANDS, WORD, pim_decoder, row_commands};
 use super::pim_io::{BUS, LEAST_CL, pim_io};
 use super::pim_mac::{COLUMN_BITS, SUM_LATENCY};
 use super::pim_refresh_watch::pim_refresh_watch;
 use super::pim_timer::{bus, first_code, suffix};
 use crate::blocks::arithmetic::number_format::{FLAG_BITS, FP16_BITS};
-use ndp_config::HbmConfig;
+use crate::blocks::common::encoding::bits_for;
+use ndp_config::{HbmConfig, HbmRefresh};
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, named, zeros};
 use std::rc::Rc;
 
@@ -62,7 +63,7 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         m.instance("decoder", &pim_decoder(c)?).input("row_i", &row_word).input("column_i", &column_word);
     let row_ops = ROW_COMMANDS.map(|op| decoder.output(&format!("{op}_o")));
     let column_ops = COLUMN_COMMANDS.map(|op| decoder.output(&format!("{op}_o")));
-    let [act, pre, prea, refresh, slice, pact, pacta, ppre] = &row_ops;
+    let [act, pre, prea, refresh, slice, pact, pacta, ppre, refb] = &row_ops;
     let [rd, wr, rdg, gbw, mac, res, sum] = &column_ops;
     let (row_group, row_bank) = (decoder.output("row_group_o"), decoder.output("row_bank_o"));
     let (column_group, column_bank) = (decoder.output("column_group_o"), decoder.output("column_bank_o"));
@@ -87,7 +88,7 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         .input("row_go_i", &row_go)
         .input("column_group_i", &column_group)
         .input("column_go_i", &column_go);
-    let ops = ROW_COMMANDS.iter().zip(&row_ops).chain(COLUMN_COMMANDS.iter().zip(&column_ops));
+    let ops = row_commands(c).iter().zip(&row_ops).chain(COLUMN_COMMANDS.iter().zip(&column_ops));
     for (op, bits) in ops {
         rules = rules.input(format!("{op}_i"), bits);
     }
@@ -145,6 +146,9 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
             .input("mac_load_i", &mac_load)
             .input("mac_first_i", &mac_first)
             .input("round_i", &res_go);
+        if c.refresh() == HbmRefresh::Bank {
+            instance = instance.input("refb_i", refb & &named);
+        }
         if c.slicing() {
             instance = instance.input("boundary_i", &boundary);
         }
@@ -211,20 +215,37 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
             names.iter().zip(0..).map(|(name, bit)| (*name, flags.bit(bit))).collect();
         named(&flags, name)
     };
-    let by_bank = |name: &str| found(&row_wrong, &bank_state::ROW_FLAGS, name);
-    let between = |name: &str| found(&between_rows, &timing::ROW_FLAGS, name);
+    let by_bank = |name: &str| found(&row_wrong, bank_state::row_flags(c), name);
+    let between = |name: &str| found(&between_rows, &timing::row_flags(c), name);
     let open = by_bank("open");
     let never = zeros(1);
     let (cannot_slice, cannot_open_all) = (
         if c.slicing() { never.clone() } else { slice.clone() },
         if c.all_bank_activate() { never } else { pacta.clone() },
     );
-    let row_codes = [
+    let refreshes = m.wire("refreshes", refresh | refb);
+    // REFB is for the bank whose turn it is.
+    let (no_refresh, turn, of_bank) = match c.refresh() {
+        HbmRefresh::All => (refb.clone(), None, Vec::new()),
+        HbmRefresh::Bank => {
+            let turn = m.reg("turn_q", bits_for(banks - 1)).reset(0).enable(&(refb & row_go.q()));
+            let last = turn.eq_lit((banks - 1).into());
+            turn.next(turn.plus_one().gated(&!&last));
+            let due = bus(&(0..banks).map(|b| turn.eq_lit(b.into())).collect::<Vec<_>>());
+            let of_bank = vec![(by_bank("rfc_pb"), 52), (between("rrefd"), 53)];
+            (refresh.clone(), Some((refb & !(due & &row_bank).any(), 16)), of_bank)
+        }
+    };
+    let mut row_codes = vec![
         (row_undefined, 1),
         (cannot_slice, 13),
         (if c.slicing() { slice & &outside } else { zeros(1) }, 12),
         (slice & &open, 11),
-        (refresh & &open, 4),
+        (no_refresh, 15),
+    ];
+    row_codes.extend(turn);
+    row_codes.extend([
+        (&refreshes & &open, 4),
         (cannot_open_all, 14),
         (by_bank("absent"), 5),
         (by_bank("outside"), 6),
@@ -239,13 +260,19 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         (between("rfc"), 46),
         (between("bus"), 47),
         (by_bank("slice"), 48),
-        (between("faw"), 38),
-    ];
+    ]);
+    row_codes.extend(of_bank);
+    let one_at_a_time = timing::one_at_a_time(c);
+    row_codes.extend(one_at_a_time.then(|| (between("cmd"), 54)));
+    row_codes.push((between("faw"), 38));
     let by_bank = |name: &str| found(&column_wrong, &bank_state::COLUMN_FLAGS, name);
-    let between = |name: &str| found(&between_columns, &timing::COLUMN_FLAGS, name);
+    let between = |name: &str| found(&between_columns, &timing::column_flags(c), name);
     let (closed, owner) = (by_bank("closed"), by_bank("owner"));
-    let column_codes = [
-        (column_undefined, 1),
+    let mut column_codes = vec![(column_undefined, 1)];
+    if one_at_a_time {
+        column_codes.push((any_of(&[rdg.clone(), sum.clone(), auto.clone()]), 17));
+    }
+    column_codes.extend([
         (by_bank("absent"), 5),
         (mac & &closed, 8),
         (closed, 3),
@@ -261,8 +288,9 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         (between("rtw"), 45),
         (between("rfc"), 46),
         (between("mac"), 49),
-        (between("collision"), 51),
-    ];
+    ]);
+    column_codes.extend(one_at_a_time.then(|| (between("cmd"), 54)));
+    column_codes.push((between("collision"), 51));
     let [row_status, column_status] = [("row_status", &row_codes[..]), ("column_status", &column_codes[..])]
         .map(|(name, codes)| m.wire(name, first_code(STATUS, codes)));
     // Without a command there is nothing to be carried out.
@@ -272,8 +300,8 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     column_go.drive(&any_column & column_status.is_zero());
 
     let watch = m
-        .instance("watch", &pim_refresh_watch(c.t_refi())?)
-        .input("refresh_i", refresh & row_go.q())
+        .instance("watch", &pim_refresh_watch(c)?)
+        .input("refresh_i", &refreshes & row_go.q())
         .input("row_command_i", any_row)
         .input("column_command_i", any_column);
     m.output("row_status_o", row_status, "answer to the row command of this clock; 0: done, or no command");

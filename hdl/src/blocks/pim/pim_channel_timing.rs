@@ -4,18 +4,28 @@
 //! ([`super::pim_bank_state`]). In a clock the row command comes first, so a REF binds the column command beside it.
 
 use super::pim_bank_state::View;
-use super::pim_decoder::{COLUMN_COMMANDS, ROW_COMMANDS};
+use super::pim_decoder::{COLUMN_COMMANDS, row_commands};
 use super::pim_timer::{any_or_none, bus, suffix, timer};
 use crate::blocks::common::encoding::bits_for;
-use ndp_config::HbmConfig;
+use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
 /// What is wrong with a row command, from bit 0.
-pub(super) const ROW_FLAGS: [&str; 5] = ["rrd_s", "rrd_l", "rfc", "bus", "faw"];
+pub(super) fn row_flags(config: &HbmConfig) -> Vec<&'static str> {
+    let of_bank = (config.refresh() == HbmRefresh::Bank).then_some("rrefd");
+    let one = one_at_a_time(config).then_some("cmd");
+    ["rrd_s", "rrd_l", "rfc", "bus", "faw"].into_iter().chain(of_bank).chain(one).collect()
+}
 /// What is wrong with a column command, from bit 0.
-pub(super) const COLUMN_FLAGS: [&str; 8] =
-    ["ccd_s", "ccd_l", "wtr_s", "wtr_l", "rtw", "rfc", "mac", "collision"];
+pub(super) fn column_flags(config: &HbmConfig) -> Vec<&'static str> {
+    let all = ["ccd_s", "ccd_l", "wtr_s", "wtr_l", "rtw", "rfc", "mac", "collision"];
+    all.into_iter().chain(one_at_a_time(config).then_some("cmd")).collect()
+}
+/// Whether only one command can be given at a time.
+pub(super) fn one_at_a_time(config: &HbmConfig) -> bool {
+    config.command_set() == HbmCommandSet::Aim
+}
 /// Rows that may be activated in a window of tFAW.
 const WINDOW: u32 = 4;
 
@@ -56,9 +66,9 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Result<Rc<Module>, 
         "Rules between the banks of a PIM channel.",
     );
     m.share_code();
-    let used = ["act", "pre", "prea", "ref", "slice", "pact", "pacta", "ppre"];
-    debug_assert_eq!(used, ROW_COMMANDS);
-    let row: Vec<Bits> = used.map(|op| m.input(format!("{op}_i"), 1, op.to_uppercase())).into();
+    let row: Vec<Bits> =
+        row_commands(c).iter().map(|op| m.input(format!("{op}_i"), 1, op.to_uppercase())).collect();
+    // In the order of the opcodes.
     let [act, pre, prea, refresh, slice, pact, pacta, ppre] = [0, 1, 2, 3, 4, 5, 6, 7].map(|i| &row[i]);
     let row_group = m.input("row_group_i", groups, "bank group of the row command, one-hot");
     let row_go = m.input("row_go_i", 1, "the row command is carried out");
@@ -84,6 +94,11 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Result<Rc<Module>, 
         (0..groups).map(|g| m.wire(format!("row_group{g}"), row_group.bit(g) | pacta)).collect();
     let rrd = distances("rrd", &activated, &row_groups, [c.t_rrd_s(), c.t_rrd_l()]);
     let [rrd_s, rrd_l] = rrd.broken(&row_groups);
+    let opens = match row.get(8) {
+        Some(refb) => m.wire("opens", &activates | refb),
+        None => activates.clone(),
+    };
+    let rrefd = row.get(8).map(|refb| timer(&m, "rrefd", &(refb & &row_go), c.t_rrefd()).any());
 
     // The window: the last four activations, the newest first. PACT counts as many as its banks, PACTA nothing.
     let weight = c.banks_per_group();
@@ -105,16 +120,22 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Result<Rc<Module>, 
     let binding = |weight: u32| window[(WINDOW - weight) as usize].any();
     let faw = (act & binding(1)) | (pact & binding(weight));
 
+    let given = one_at_a_time(c).then(|| {
+        let given = m.wire("given", &row_go | &column_go);
+        timer(&m, "cmd", &given, c.t_cmd()).any()
+    });
     let row_bus = timer(&m, "row_bus", &activated, HbmConfig::ACTIVATE_CLOCKS).any();
     let narrow = any_of(&[pre, prea, ppre, refresh, slice].map(Bits::clone));
     let refreshes = m.wire("refreshes", refresh & &row_go);
     let rfc = timer(&m, "rfc", &refreshes, c.t_rfc()).any();
     let any_row = any_of(&row);
-    let row_flags = [&activates & rrd_s, &activates & rrd_l, &any_row & &rfc, narrow & row_bus, faw];
+    let mut flags = vec![&opens & rrd_s, &opens & rrd_l, &any_row & &rfc, narrow & row_bus, faw];
+    flags.extend(rrefd.map(|early| &opens & early));
+    flags.extend(given.as_ref().map(|early| &any_row & early));
     m.output(
         "row_flags_o",
-        bus(&row_flags),
-        ROW_FLAGS.join(", ") + ", from bit 0: wrong with the row command",
+        bus(&flags),
+        row_flags(c).join(", ") + ", from bit 0: wrong with the row command",
     );
 
     // Column commands.
@@ -167,20 +188,21 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Result<Rc<Module>, 
     m.unused(occupied.bit(0), "the present clock is over then");
     taken.next(cat([zeros(1), occupied.high(length - 1)]));
 
-    let column_flags = [
+    let mut flags = vec![
         ccd_s,
         ccd_l,
         wtr_s,
         &reads & wtr_l,
         &ins & rtw,
-        any_column & (rfc | if view == View::Record { refresh.clone() } else { refreshes }),
+        &any_column & (rfc | if view == View::Record { refresh.clone() } else { refreshes }),
         &results & mac_left,
         collision,
     ];
+    flags.extend(given.map(|early| &any_column & (early | &row_go)));
     m.output(
         "column_flags_o",
-        bus(&column_flags),
-        COLUMN_FLAGS.join(", ") + ", from bit 0: wrong with the column command",
+        bus(&flags),
+        column_flags(c).join(", ") + ", from bit 0: wrong with the column command",
     );
     m.finish()
 }

@@ -8,14 +8,15 @@
 //! a time.
 //!
 //! After reset all banks are cut at `boundary_i`. Every tREFI both queues stop, all rows are closed and refreshed; then each opens again what it
-//! needs.
+//! needs. With refreshes of single banks ([`super::pim_bank_refreshes`]) only the row bus is kept, until the bank is closed and refreshed.
 //!
 //! A command's way, a clock each, so that a clock is 1 ns: what a row needs is compared; the row command is chosen; the record says
 //! whether it is legal; it is on the pins. Column commands have no first step of their own. What was chosen before a row command was given
 //! may be out of date in the clock behind it and is dropped then, so row commands are three clocks apart; a queue's column command is
 //! chosen anew two clocks after the last one, and the other queue's goes in between.
 
-use super::pim_decoder::{COLUMN_COMMANDS, ROW, ROW_COMMANDS, SLOT, WORD};
+use super::pim_bank_refreshes::pim_bank_refreshes;
+use super::pim_decoder::{COLUMN_COMMANDS, ROW, SLOT, WORD, row_commands};
 use super::pim_io::BUS;
 use super::pim_mac::COLUMN_BITS;
 use super::pim_operations::{OperationLayout, pim_operations};
@@ -25,7 +26,7 @@ use super::pim_sharing::pim_sharing;
 use super::pim_timer::{bus, suffix, timer};
 use crate::blocks::common::encoding::{bits_for, log2};
 use crate::blocks::common::fifo::fifo;
-use ndp_config::HbmConfig;
+use ndp_config::{HbmConfig, HbmRefresh};
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
@@ -148,7 +149,8 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         .input("closed_i", &closed_rows)
         .input("column_go_i", !asked_host.q() & column_go.q());
 
-    let row_ops: Vec<_> = ROW_COMMANDS.iter().map(|op| m.forward(format!("{op}_asked"), 1)).collect();
+    let row_names = row_commands(c);
+    let row_ops: Vec<_> = row_names.iter().map(|op| m.forward(format!("{op}_asked"), 1)).collect();
     let column_ops: Vec<_> = COLUMN_COMMANDS.iter().map(|op| m.forward(format!("{op}_asked"), 1)).collect();
     let row_bank = m.forward("row_bank", c.banks());
     let row_group = m.forward("row_group", groups);
@@ -167,14 +169,16 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         .input("column_bank_i", &column_bank)
         .input("column_partition_i", &column_partition)
         .input("boundary_i", &boundary);
-    let ops = ROW_COMMANDS.iter().zip(&row_ops).chain(COLUMN_COMMANDS.iter().zip(&column_ops));
+    let ops = row_names.iter().zip(&row_ops).chain(COLUMN_COMMANDS.iter().zip(&column_ops));
     for (op, wire) in ops {
         shadow = shadow.input(format!("{op}_i"), wire);
     }
     row_go.drive(shadow.output("row_go_o"));
     column_go.drive(shadow.output("column_go_o"));
+    let mut states = Vec::new();
     for b in 0..c.banks() {
         let [open, pim] = ["open", "pim"].map(|part| shadow.output(&format!("{part}{b}_o")));
+        states.push([open.clone(), pim.clone()]);
         requests = requests.input(format!("open{b}_i"), &open).input(format!("pim{b}_i"), &pim);
         operations = operations.input(format!("open{b}_i"), open.msb()).input(format!("pim{b}_i"), pim.msb());
         for p in 0..parts {
@@ -216,16 +220,45 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     } else {
         (zeros(1), zeros(c.banks()))
     };
-    let interval_bits = bits_for(c.t_refi() - 1);
+    let interval_bits = bits_for(c.refresh_interval() - 1);
     let interval = m.reg("interval_q", interval_bits).reset(0);
-    let elapsed = m.wire("elapsed", interval.eq_lit((c.t_refi() - 1).into()));
+    let elapsed = m.wire("elapsed", interval.eq_lit((c.refresh_interval() - 1).into()));
     interval.next(interval.plus_one().gated(&!&elapsed));
-    let due = m.reg("due_q", 1).reset(0);
-    let closed = m.reg("closed_q", 1).reset(0);
-    let refreshed = m.wire("refreshed", cat([forced.clone(), closed.q(), !&slicing]).all());
-    due.next(&elapsed | (due.q() & !&refreshed));
-    closed.next(cat([due.q(), !&slicing, &forced | closed.q(), !&refreshed]).all());
-    normal.drive(!(&slicing | due.q()));
+    // Which command is chosen towards a refresh; of single banks also where.
+    let all_banks = c.refresh() == HbmRefresh::All;
+    let (mut refresh_rows, mut refresh_place) = (vec![zeros(1); row_names.len()], None);
+    if all_banks {
+        let due = m.reg("due_q", 1).reset(0);
+        let closed = m.reg("closed_q", 1).reset(0);
+        let refreshed = m.wire("refreshed", cat([forced.clone(), closed.q(), !&slicing]).all());
+        due.next(&elapsed | (due.q() & !&refreshed));
+        closed.next(cat([due.q(), !&slicing, &forced | closed.q(), !&refreshed]).all());
+        normal.drive(!(&slicing | due.q()));
+        let refreshing = m.wire("refreshing", due.q() & !&slicing);
+        (refresh_rows[2], refresh_rows[3]) = (&refreshing & !closed.q(), &refreshing & closed.q());
+    } else {
+        let mut unit = m
+            .instance("bank_refreshes", &pim_bank_refreshes(c)?)
+            .input("elapsed_i", &elapsed)
+            .input("ready_i", !&slicing)
+            .input("computes_i", computes.q())
+            .input("joined_i", boundary.is_zero())
+            .input("done_i", row_go.q() & row_ops[8].q());
+        for (b, [open, pim]) in states.iter().enumerate() {
+            unit = unit.input(format!("open{b}_i"), open).input(format!("pim{b}_i"), pim);
+        }
+        for (op, port) in [(1, "pre_o"), (7, "ppre_o"), (8, "refb_o")] {
+            refresh_rows[op] = unit.output(port);
+        }
+        let busy = m.wire("refreshing", unit.output("busy_o"));
+        normal.drive(!(&slicing | &busy));
+        refresh_place = Some((busy, unit.output("bank_o"), unit.output("partition_o")));
+    }
+    if !all_banks && !c.slicing() {
+        m.unused(&forced, "banks are not cut, and a refresh says when it is done");
+    }
+    // Columns of open rows are read and computed with while single banks are refreshed.
+    let accesses = if all_banks { normal.q() } else { m.wire("accesses", !&slicing) };
 
     // The row command to be asked for next.
     let [host_act, host_pre] = ["act_o", "pre_o"].map(|port| requests.output(port));
@@ -242,17 +275,20 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     host_row.drive(cat([normal.q(), host_wants, !&pim_wants | host_next.q()]).all());
     host_next.next(!host_row.q());
     let pim_row = m.wire("pim_row", normal.q() & !host_row.q());
-    let refreshing = m.wire("refreshing", due.q() & !&slicing);
-    let values = [
+    let mut values = vec![
         &host_row.q() & host_act,
         &host_row.q() & host_pre,
-        &refreshing & !closed.q(),
-        &refreshing & closed.q(),
+        refresh_rows[2].clone(),
+        refresh_rows[3].clone(),
         slicing.clone(),
         &pim_row & pact,
         &pim_row & pacta,
         &pim_row & ppre,
     ];
+    if !all_banks {
+        values =
+            values.iter().chain([&zeros(1)]).zip(&refresh_rows).map(|(own, forced)| own | forced).collect();
+    }
     let spread = |group: &Bits, bank: &Bits| {
         let bank_is: Vec<Bits> = (0..per_group).map(|i| bank.eq_lit(i.into())).collect();
         let banks: Vec<Bits> = (0..groups)
@@ -271,19 +307,27 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         reg.next(value);
         reg.q()
     };
-    for ((wire, value), op) in row_ops.iter().zip(values).zip(ROW_COMMANDS) {
+    for ((wire, value), op) in row_ops.iter().zip(values).zip(row_names) {
         // What was chosen before the last command may be out of date.
         wire.drive(later(&format!("{op}_q"), value) & !given.q());
     }
     let host_group = requests.output("row_group_o");
     let host_bank = spread(&host_group, &requests.output("row_bank_o"));
-    let slice_group =
-        bus(&(0..groups).map(|g| slice_bank.slice(g * per_group, per_group).any()).collect::<Vec<_>>());
-    row_bank.drive(kept("row_bank_q", mux(&slicing, &slice_bank, &host_bank)));
+    let mut chosen_bank = mux(&slicing, &slice_bank, &host_bank);
+    let mut chosen_partition = requests.output("row_partition_o");
+    let group_of = |bank: &Bits| {
+        bus(&(0..groups).map(|g| bank.slice(g * per_group, per_group).any()).collect::<Vec<_>>())
+    };
     let pim_group = operations.output("row_group_o");
-    let group = mux(&slicing, &slice_group, &mux(&host_row, &host_group, &pim_group));
+    let mut group = mux(&slicing, &group_of(&slice_bank), &mux(&host_row, &host_group, &pim_group));
+    if let Some((busy, bank, partition)) = refresh_place {
+        group = mux(&busy, &group_of(&bank), &group);
+        chosen_bank = mux(&busy, &bank, &chosen_bank);
+        chosen_partition = mux(&busy, &partition, &chosen_partition);
+    }
+    row_bank.drive(kept("row_bank_q", chosen_bank));
     row_group.drive(kept("row_group_q", group));
-    row_partition.drive(kept("row_partition_q", requests.output("row_partition_o")));
+    row_partition.drive(kept("row_partition_q", chosen_partition));
     let chosen_row = mux(&host_row, &requests.output("row_o"), &operations.output("row_o"));
     row.drive(kept("row_q", chosen_row));
     let row_choice = Choice {
@@ -304,9 +348,9 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let host_rests = timer(&m, "host_rests", &host_served, c.t_ccd_s() - 1).any();
     let host_wants =
         m.wire("host_wants_column", any_of(&[rd.clone(), wr.clone(), rdg.clone()]) & !host_rests);
-    let chosen = cat([normal.q(), host_wants, !&pim_bus, !&mac | !asked_host.q()]).all();
+    let chosen = cat([accesses.clone(), host_wants, !&pim_bus, !&mac | !asked_host.q()]).all();
     host_column.drive(chosen);
-    let pim_column = m.wire("pim_column", normal.q() & !host_column.q());
+    let pim_column = m.wire("pim_column", &accesses & !host_column.q());
     let values = [
         &host_column.q() & rd,
         &host_column.q() & wr,
@@ -340,9 +384,7 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let sum_bank = operations.output("bank_o");
     let sum_bank = bus(&(0..c.banks()).map(|b| sum_bank.eq_lit(b.into())).collect::<Vec<_>>());
     column_bank.drive(kept("column_bank_q", mux(&host_column, &host_bank, &sum_bank)));
-    let sum_group =
-        bus(&(0..groups).map(|g| sum_bank.slice(g * per_group, per_group).any()).collect::<Vec<_>>());
-    column_group.drive(kept("column_group_q", mux(&host_column, &host_group, &sum_group)));
+    column_group.drive(kept("column_group_q", mux(&host_column, &host_group, &group_of(&sum_bank))));
     column_partition.drive(kept("column_partition_q", requests.output("column_partition_o")));
     let of_queue = |name: &str, request: &Bits, operation: &str| {
         kept(name, mux(&host_column, request, &operations.output(operation)))
@@ -385,11 +427,13 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         encoded(&bus(&within))
     };
     let target = mux(&slicing, &boundary.zext(ROW), &row.zext(ROW));
+    let (with_group, with_bank): (&[usize], &[usize]) =
+        if all_banks { (&[1, 2, 5, 6], &[1, 2, 5]) } else { (&[1, 2, 5, 6, 9], &[1, 2, 5, 9]) };
     let row_word = cat([
         zeros(WORD - 9 - ROW),
         field(&row_choice, &[1, 5, 6, 7], target),
-        field(&row_choice, &[1, 2, 5, 6], encoded(&row_choice.group)),
-        field(&row_choice, &[1, 2, 5], bank_of(&row_choice)),
+        field(&row_choice, with_group, encoded(&row_choice.group)),
+        field(&row_choice, with_bank, bank_of(&row_choice)),
         field(&row_choice, &[1, 2], row_choice.partition.clone()),
         opcode(&row_choice),
     ]);

@@ -5,7 +5,7 @@
 
 use super::pim_timer::{any_or_none, bus};
 use crate::blocks::common::encoding::{bits_for, log2};
-use ndp_config::HbmConfig;
+use ndp_config::{HbmConfig, HbmRefresh};
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, zeros};
 use std::rc::Rc;
 
@@ -21,9 +21,18 @@ pub(super) const SLOT: u32 = 5;
 const BANK: u32 = 2;
 
 /// Row commands by opcode, from 1.
-pub(super) const ROW_COMMANDS: [&str; 8] = ["act", "pre", "prea", "ref", "slice", "pact", "pacta", "ppre"];
+pub(super) const ROW_COMMANDS: [&str; 9] =
+    ["act", "pre", "prea", "ref", "slice", "pact", "pacta", "ppre", "refb"];
 /// Column commands by opcode, from 1.
 pub(super) const COLUMN_COMMANDS: [&str; 7] = ["rd", "wr", "rdg", "gbw", "mac", "res", "sum"];
+
+/// Row commands that what knows of rules has to know: all but a REFB that the memory does not have.
+pub(super) fn row_commands(config: &HbmConfig) -> &'static [&'static str] {
+    match config.refresh() {
+        HbmRefresh::All => &ROW_COMMANDS[..8],
+        HbmRefresh::Bank => &ROW_COMMANDS,
+    }
+}
 
 /// Whether a field of two bits is below `count`, which is 1, 2 or 4.
 fn below(field: &Bits, count: u32) -> Bits {
@@ -73,8 +82,8 @@ pub fn pim_decoder(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let ops = named(&row, "row", &ROW_COMMANDS);
     let (bank_exists, group_exists) = targets("row", &row);
     let uses: [(u32, u32, &[usize]); 4] =
-        [(4, 1, &[1, 2]), (5, BANK, &[1, 2, 5]), (7, BANK, &[1, 2, 5, 6]), (9, ROW, &[1, 5, 6, 7])];
-    let place = any_of(&[ops[0].clone(), ops[1].clone(), ops[4].clone()]);
+        [(4, 1, &[1, 2]), (5, BANK, &[1, 2, 5, 9]), (7, BANK, &[1, 2, 5, 6, 9]), (9, ROW, &[1, 5, 6, 7])];
+    let place = any_of(&[0, 1, 4, 8].map(|op: usize| ops[op].clone()));
     let mut wrong = vec![
         row.low(4).ge(&lit(ROW_COMMANDS.len() as u128 + 1, 4)),
         excess(&row, &ops, &uses, 9 + ROW),

@@ -1,42 +1,48 @@
-//! Tells when a refresh is overdue: JEDEC's postponement of up to eight REFs, and up to eight ahead of time.
+//! Tells when a refresh is overdue: JEDEC's postponement of up to eight of a bank, and up to eight ahead of time.
 //!
-//! REF number `k` (from 1) is due at `k * tREFI`. The next one is late more than nine intervals after the last one, or when nine are
-//! missing. Lateness is told once, beside the first command that finds it, until a REF comes. It refuses nothing.
+//! Refresh number `k` (from 1), of all banks or of one, is due at `k` intervals. With an allowance of `a` refreshes the next one is late more
+//! than `a + 1` intervals after the last one, or when `a + 1` are missing. Lateness is told once, beside the first command that finds it, until a REF comes. It refuses nothing.
 
 use crate::blocks::common::encoding::bits_for;
+use ndp_config::{HbmConfig, HbmRefresh};
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux};
 use std::rc::Rc;
 
-/// REFs that may be postponed, and ahead of time.
+/// Refreshes of a bank that may be postponed, and ahead of time.
 const ALLOWANCE: u32 = 8;
-/// Bits of the number of REFs that are missing; more than that is as good as none.
+/// Bits of the number of refreshes that are missing; more than that is as good as none.
 const DEBT: u32 = 16;
 
 /// The watch.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn pim_refresh_watch(t_refi: u32) -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(format!("pim_refresh_watch_{t_refi}"), "Tells when a refresh is overdue.");
+pub fn pim_refresh_watch(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+    let interval = config.refresh_interval();
+    let parts = if config.refresh() == HbmRefresh::Bank { config.banks() } else { 1 };
+    let of_parts = if parts == 1 { String::new() } else { format!("_{parts}") };
+    let name = format!("pim_refresh_watch_{interval}{of_parts}");
+    let m = ModuleBuilder::new(name, "Tells when a refresh is overdue.");
     m.share_code();
-    let refresh = m.input("refresh_i", 1, "REF is carried out");
+    let allowance = ALLOWANCE * parts;
+    let refresh = m.input("refresh_i", 1, "a refresh is carried out");
     let row = m.input("row_command_i", 1, "there is a row command");
     let column = m.input("column_command_i", 1, "there is a column command; it comes after the row command");
-    let phase = m.reg("phase_q", bits_for(t_refi - 1)).reset(0);
-    let wraps = m.wire("wraps", phase.eq_lit((t_refi - 1).into()));
+    let phase = m.reg("phase_q", bits_for(interval - 1)).reset(0);
+    let wraps = m.wire("wraps", phase.eq_lit((interval - 1).into()));
     phase.next(phase.plus_one().gated(&!&wraps));
 
-    // Intervals that are over less REFs that count, plus the eight that may be ahead.
-    let debt = m.reg("debt_q", DEBT).reset(ALLOWANCE.into());
+    // Intervals that are over less refreshes that count, plus those that may be ahead.
+    let debt = m.reg("debt_q", DEBT).reset(allowance.into());
     let paid = m.wire("paid", debt.q() - (&refresh & debt.any()).zext(DEBT));
     debt.next(mux(&paid.all(), &paid, &(&paid + wraps.zext(DEBT))));
-    let most = lit((2 * ALLOWANCE + 1).into(), DEBT);
+    let most = lit((2 * allowance + 1).into(), DEBT);
     let is_behind = |debt: &Bits| most.lt(debt) | (debt.eq(&most) & phase.any());
     let behind = m.wire("behind", is_behind(&debt));
-    // One REF may not be enough.
+    // One refresh may not be enough.
     let still_behind = m.wire("still_behind", cat([refresh.clone(), column.clone(), is_behind(&paid)]).all());
 
-    let intervals = (ALLOWANCE + 1) * t_refi;
+    let intervals = (allowance + 1) * interval;
     let since_bits = bits_for(intervals + 1);
     let since = m.reg("since_q", since_bits).reset(0);
     let over = m.wire("over", since.eq_lit((intervals + 1).into()));

@@ -7,7 +7,7 @@
 use super::pim_bank::paths;
 use super::pim_bank_state::{View, pim_bank_state};
 use super::pim_channel_timing::pim_channel_timing;
-use super::pim_decoder::{COLUMN_COMMANDS, ROW_COMMANDS};
+use super::pim_decoder::{COLUMN_COMMANDS, row_commands};
 use super::pim_timer::suffix;
 use crate::blocks::common::encoding::{bits_for, log2};
 use ndp_config::HbmConfig;
@@ -22,7 +22,8 @@ pub fn pim_shadow(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let c = config;
     let (banks, groups, row_bits) = (c.banks(), c.bank_groups(), log2(c.rows()));
     let m = ModuleBuilder::new(format!("pim_shadow_{}", suffix(c)), "A controller's record of its channel.");
-    let row_ops = ROW_COMMANDS.map(|op| m.input(format!("{op}_i"), 1, op.to_uppercase()));
+    let row_ops: Vec<Bits> =
+        row_commands(c).iter().map(|op| m.input(format!("{op}_i"), 1, op.to_uppercase())).collect();
     let column_ops = COLUMN_COMMANDS.map(|op| m.input(format!("{op}_i"), 1, op.to_uppercase()));
     let row_group = m.input("row_group_i", groups, "bank group of the row command, one-hot");
     let row_bank = m.input("row_bank_i", banks, "bank of the row command, one-hot over the channel");
@@ -33,7 +34,7 @@ pub fn pim_shadow(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let column_partition = m.input("column_partition_i", 1, "partition of the column command");
     let boundary_bits = bits_for(c.subarrays() - 1);
     let boundary = m.input("boundary_i", boundary_bits, "boundary of SLICE");
-    let [act, pre, prea, refresh, slice, pact, pacta, ppre] = &row_ops;
+    let [act, pre, prea, refresh, slice, pact, pacta, ppre] = [0, 1, 2, 3, 4, 5, 6, 7].map(|op| &row_ops[op]);
     let [rd, wr, rdg, _, mac, _, _] = &column_ops;
     if !c.slicing() {
         m.unused(&boundary, "there is no boundary");
@@ -46,7 +47,7 @@ pub fn pim_shadow(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         .input("row_go_i", &row_go)
         .input("column_group_i", &column_group)
         .input("column_go_i", &column_go);
-    let ops = ROW_COMMANDS.iter().zip(&row_ops).chain(COLUMN_COMMANDS.iter().zip(&column_ops));
+    let ops = row_commands(c).iter().zip(&row_ops).chain(COLUMN_COMMANDS.iter().zip(&column_ops));
     for (op, bits) in ops {
         rules = rules.input(format!("{op}_i"), bits);
     }
@@ -72,6 +73,9 @@ pub fn pim_shadow(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
             .input("mac_i", mac)
             .input("column_partition_i", &column_partition)
             .input("column_go_i", &column_go);
+        if let Some(refb) = row_ops.get(8) {
+            instance = instance.input("refb_i", refb & &named);
+        }
         if c.slicing() {
             instance =
                 instance.input("boundary_i", &boundary).ignore("path_o", "the controller knows the boundary");

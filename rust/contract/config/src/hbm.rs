@@ -5,7 +5,7 @@
 //! and 256 bits per column access, which in HBM2 is a pseudo channel. Times are clocks of the memory (tCK = 1 ns),
 //! from command to command. `docs/hbm-pim.md` has the rules and the source of each default.
 
-use crate::limits::{in_range, in_ranges, power_of_two, row_and_refresh_fit};
+use crate::limits::{in_range, in_ranges, power_of_two, require, row_and_refresh_fit};
 use crate::{ConfigError, parse, presets};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,28 @@ struct RawHbm {
     timing: RawTiming,
 }
 
+/// How a memory is refreshed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HbmRefresh {
+    /// All banks at once, every tREFI.
+    #[default]
+    All,
+    /// One bank after the other, each every tREFI.
+    Bank,
+}
+
+/// What commands a memory takes, and over what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HbmCommandSet {
+    /// All of `docs/hbm-pim.md`, a row and a column command per clock.
+    #[default]
+    LibraPim,
+    /// Those that Newton and GDDR6-AiM have too, one at a time.
+    Aim,
+}
+
 /// The `[device]` table: the paper's values are the defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -32,6 +54,8 @@ struct RawDevice {
     slicing: bool,
     weight_subarrays: u32,
     all_bank_activate: bool,
+    refresh: HbmRefresh,
+    command_set: HbmCommandSet,
     buffer_slots: u32,
     acc_bits: u32,
 }
@@ -47,6 +71,8 @@ impl Default for RawDevice {
             slicing: true,
             weight_subarrays: 16,
             all_bank_activate: false,
+            refresh: HbmRefresh::All,
+            command_set: HbmCommandSet::LibraPim,
             buffer_slots: 32,
             acc_bits: 104,
         }
@@ -73,9 +99,12 @@ struct RawTiming {
     t_wtr_l: u32,
     t_rtp: u32,
     t_rfc: u32,
+    t_rfc_pb: u32,
+    t_rrefd: u32,
     t_refi: u32,
     t_slice: u32,
     t_mac: u32,
+    t_cmd: u32,
 }
 
 impl Default for RawTiming {
@@ -97,9 +126,12 @@ impl Default for RawTiming {
             t_wtr_l: 8,
             t_rtp: 6,
             t_rfc: 260,
+            t_rfc_pb: 160,
+            t_rrefd: 8,
             t_refi: 3900,
             t_slice: 15,
             t_mac: 16,
+            t_cmd: 1,
         }
     }
 }
@@ -124,10 +156,16 @@ macro_rules! fields {
     };
 }
 
-// The paper's memory, two channels of it that hold a small model, a small one for tests, and the paper's baseline without slicing.
+// The paper's memory, two channels of it that hold a small model, a small one for tests, and the paper's baseline without slicing, also with a
+// command set of its own; the first three with other times, in which columns of the same bank group are further from each other.
 presets!(
     HbmConfig,
     "HBM memory",
+    "aim" => "../presets/hbm/aim.toml",
+    "hbm2" => "../presets/hbm/hbm2.toml",
+    "hbm2-refpb" => "../presets/hbm/hbm2-refpb.toml",
+    "hbm2-small" => "../presets/hbm/hbm2-small.toml",
+    "hbm2-tiny" => "../presets/hbm/hbm2-tiny.toml",
     "librapim" => "../presets/hbm/librapim.toml",
     "librapim-small" => "../presets/hbm/librapim-small.toml",
     "librapim-tiny" => "../presets/hbm/librapim-tiny.toml",
@@ -164,6 +202,7 @@ impl HbmConfig {
         let RawHbm { name, device, timing } = parse(text)?;
         check_device(&device)?;
         check_timing(&timing)?;
+        check_refresh(&device, &timing)?;
         Ok(Self { name, device, timing })
     }
 
@@ -175,6 +214,16 @@ impl HbmConfig {
             self.device.slicing = false;
         }
         self
+    }
+
+    /// The same memory with another distance from command to command.
+    ///
+    /// # Errors
+    /// [`ConfigError`] for a number that is not in 1..=4096.
+    pub fn with_t_cmd(mut self, t_cmd: u32) -> Result<Self, ConfigError> {
+        self.timing.t_cmd = t_cmd;
+        check_timing(&self.timing)?;
+        Ok(self)
     }
 
     /// The same memory with another number of channels, all alike.
@@ -211,6 +260,10 @@ impl HbmConfig {
         /// Whether one command may activate a row in all banks, beside tFAW: banks with charge of their own, as LibraPIM
         /// section 5.2 expects of products.
         all_bank_activate: bool,
+        /// How banks are refreshed.
+        refresh: HbmRefresh,
+        /// What commands it takes.
+        command_set: HbmCommandSet,
         /// Columns that the channel's global buffer holds.
         buffer_slots: u32,
         /// Bits of a bank's exact accumulator.
@@ -250,17 +303,31 @@ impl HbmConfig {
         t_rtp: u32,
         /// REF to any other command.
         t_rfc: u32,
-        /// Mean interval of REFs.
+        /// REFB to ACT, PIM ACT, SLICE or REFB of the same bank.
+        t_rfc_pb: u32,
+        /// REFB to ACT, PIM ACT or REFB of another bank.
+        t_rrefd: u32,
+        /// Mean interval of a bank's refreshes.
         t_refi: u32,
         /// SLICE to ACT or SLICE of the same bank, SLICE of any bank to REF.
         t_slice: u32,
         /// MAC to a reading of its result.
         t_mac: u32,
+        /// Command to command, with [`HbmCommandSet::Aim`].
+        t_cmd: u32,
     }
 
     /// RD to WR, any bank: `tCL + tBL + 2 - tCWL`, the read's data and two clocks for the bus to turn around.
     pub fn t_rtw(&self) -> u32 {
         self.timing.t_cl + Self::T_BL + 2 - self.timing.t_cwl
+    }
+
+    /// Mean interval of refreshes, REF or REFB: tREFI, or `tREFI / banks` if each is of one bank, rounded down.
+    pub fn refresh_interval(&self) -> u32 {
+        match self.device.refresh {
+            HbmRefresh::All => self.timing.t_refi,
+            HbmRefresh::Bank => self.timing.t_refi / self.banks(),
+        }
     }
 
     /// Banks of a channel.
@@ -304,7 +371,15 @@ fn check_device(raw: &RawDevice) -> Result<(), ConfigError> {
     // A sum with its flags fits half a column.
     in_range("device.acc_bits", raw.acc_bits, 97, 120)?;
     let subarrays = (1 << raw.row_bits) / raw.subarray_rows;
-    in_range("device.weight_subarrays", raw.weight_subarrays, 1, subarrays - 1)
+    in_range("device.weight_subarrays", raw.weight_subarrays, 1, subarrays - 1)?;
+    let fits = raw.command_set == HbmCommandSet::LibraPim || !raw.slicing && !raw.all_bank_activate;
+    let rule = "be 0: the command set \"aim\" has no slicing and no activation of all banks";
+    require(
+        fits,
+        "device.slicing + device.all_bank_activate",
+        u32::from(raw.slicing) + u32::from(raw.all_bank_activate),
+        rule,
+    )
 }
 
 fn check_timing(raw: &RawTiming) -> Result<(), ConfigError> {
@@ -325,9 +400,21 @@ fn check_timing(raw: &RawTiming) -> Result<(), ConfigError> {
         ("timing.t_wtr_l", raw.t_wtr_l, raw.t_wtr_s, 60),
         ("timing.t_rtp", raw.t_rtp, HbmConfig::ACTIVATE_CLOCKS, 60),
         ("timing.t_rfc", raw.t_rfc, 16, 4000),
+        ("timing.t_rfc_pb", raw.t_rfc_pb, 16, 4000),
+        ("timing.t_rrefd", raw.t_rrefd, HbmConfig::ACTIVATE_CLOCKS, raw.t_rfc_pb),
         ("timing.t_refi", raw.t_refi, 128, 65532),
         ("timing.t_slice", raw.t_slice, 1, 240),
         ("timing.t_mac", raw.t_mac, 1, 240),
+        ("timing.t_cmd", raw.t_cmd, 1, 4096),
     ])?;
     row_and_refresh_fit("timing", [raw.t_ras, raw.t_rp, raw.t_rc, raw.t_rfc, raw.t_refi])
+}
+
+/// A refresh of a single bank, with the row cycle that it may have to wait for, ends before the next one begins.
+fn check_refresh(device: &RawDevice, timing: &RawTiming) -> Result<(), ConfigError> {
+    let banks = device.bank_groups * device.banks_per_group;
+    let least = banks * (timing.t_rfc_pb + timing.t_rc);
+    let rule = format!("be at least banks * (t_rfc_pb + t_rc) = {least} to refresh single banks");
+    let fits = device.refresh == HbmRefresh::All || timing.t_refi >= least;
+    require(fits, "timing.t_refi", timing.t_refi, rule)
 }

@@ -11,7 +11,6 @@ impl CommandSet for Command {
 
     const KINDS: usize = CommandKind::ALL.len();
     const DESELECT: Self = Self::Deselect;
-    const REFRESH: Self = Self::Refresh;
     const PRECHARGE: CommandKind = CommandKind::Precharge;
     const WRITES: &'static [CommandKind] = &[CommandKind::Write];
 
@@ -35,6 +34,10 @@ impl CommandSet for Command {
 
     fn precharges_itself(&self) -> bool {
         self.auto_precharge()
+    }
+
+    fn refreshes(&self) -> bool {
+        *self == Self::Refresh
     }
 }
 

@@ -37,6 +37,8 @@ pub struct HbmActivity {
     pub active_cycles: u64,
     /// REF.
     pub refreshes: u64,
+    /// REFB.
+    pub bank_refreshes: u64,
     /// GBW.
     pub buffer_writes: u64,
     /// MAC: as many columns in every bank.
@@ -61,6 +63,7 @@ impl HbmActivity {
             cycles: self.cycles - before.cycles,
             active_cycles: self.active_cycles - before.active_cycles,
             refreshes: self.refreshes - before.refreshes,
+            bank_refreshes: self.bank_refreshes - before.bank_refreshes,
             buffer_writes: self.buffer_writes - before.buffer_writes,
             macs: self.macs - before.macs,
             results: self.results - before.results,
@@ -128,6 +131,7 @@ impl Meter {
             (HbmCommand::Mac { .. }, _) => activity.macs += 1,
             (HbmCommand::ReadResults, _) => activity.results += 1,
             (HbmCommand::Refresh, _) => activity.refreshes += 1,
+            (HbmCommand::RefreshBank { .. }, _) => activity.bank_refreshes += 1,
             _ => {}
         }
         let on_row_bus = command.kind().is_some_and(HbmKind::is_row);

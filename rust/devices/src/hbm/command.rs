@@ -38,6 +38,13 @@ pub enum HbmCommand {
     PrechargeAll,
     /// REF: refreshes some rows of every bank.
     Refresh,
+    /// REFB: refreshes some rows of a bank, the one whose turn it is.
+    RefreshBank {
+        /// Bank group.
+        bank_group: u8,
+        /// Bank of the bank group.
+        bank: u8,
+    },
     /// SLICE: moves the boundary of a bank.
     Slice {
         /// Bank group.
@@ -138,6 +145,8 @@ pub enum HbmKind {
     Precharge,
     /// REF.
     Refresh,
+    /// REFB.
+    RefreshBank,
     /// SLICE.
     Slice,
     /// RD, RDA and RDG.
@@ -153,13 +162,14 @@ pub enum HbmKind {
 }
 
 impl HbmKind {
-    /// All kinds, in the order of their index; the first six are row commands.
-    pub const ALL: [Self; 11] = [
+    /// All kinds, in the order of their index; the first seven are row commands.
+    pub const ALL: [Self; 12] = [
         Self::Activate,
         Self::PimActivate,
         Self::PimActivateAll,
         Self::Precharge,
         Self::Refresh,
+        Self::RefreshBank,
         Self::Slice,
         Self::Read,
         Self::Write,
@@ -181,7 +191,7 @@ const ROW: u32 = 9;
 const COLUMN: u32 = 9;
 const FLAG: u32 = 14;
 const SLOT: u32 = 15;
-const ROW_OPCODES: u32 = 9;
+const ROW_OPCODES: u32 = 10;
 const COLUMN_OPCODES: u32 = 8;
 
 /// A word that is taken apart, and which of its bits have been used.
@@ -263,7 +273,8 @@ pub fn decode_row(word: u32) -> Result<HbmCommand, DramError> {
         5 => HbmCommand::Slice { bank_group: f.group(), bank: f.bank(), boundary: f.row() as u16 },
         6 => HbmCommand::PimActivate { bank_group: f.group(), row: f.row() },
         7 => HbmCommand::PimActivateAll { row: f.row() },
-        _ => HbmCommand::PimPrecharge,
+        8 => HbmCommand::PimPrecharge,
+        _ => HbmCommand::RefreshBank { bank_group: f.group(), bank: f.bank() },
     };
     f.finish(command)
 }
@@ -324,6 +335,7 @@ impl HbmCommand {
             Self::PimActivate { bank_group, row } => 6 | place(bank_group, 0, 0) | at(row, ROW, 15),
             Self::PimActivateAll { row } => 7 | at(row, ROW, 15),
             Self::PimPrecharge => 8,
+            Self::RefreshBank { bank_group, bank } => 9 | place(bank_group, bank, 0),
             Self::Read { bank_group, bank, partition, column: c, auto_precharge } => {
                 1 | place(bank_group, bank, partition) | column(c, auto_precharge, 0)
             }
@@ -346,6 +358,7 @@ impl HbmCommand {
             Self::Activate { bank_group, bank, .. }
             | Self::Precharge { bank_group, bank, .. }
             | Self::Slice { bank_group, bank, .. }
+            | Self::RefreshBank { bank_group, bank }
             | Self::Read { bank_group, bank, .. }
             | Self::ReadToBuffer { bank_group, bank, .. }
             | Self::Write { bank_group, bank, .. }
@@ -388,6 +401,7 @@ impl std::fmt::Display for HbmCommand {
             Self::Precharge { .. } => "PRE",
             Self::PrechargeAll => "PREA",
             Self::Refresh => "REF",
+            Self::RefreshBank { .. } => "REFB",
             Self::Slice { .. } => "SLICE",
             Self::PimActivate { .. } => "PACT",
             Self::PimActivateAll { .. } => "PACTA",

@@ -9,7 +9,7 @@
 //! they allow), [`storage`], [`pim`] (buffer and accumulators), [`statistics`] (where clocks go), [`activity`] (where energy goes), [`answer`],
 //! [`pseudo_channel`].
 //!
-//! Left to others: the checker itself, which is that of DDR4 with another table; refresh of single banks, ECC, power-down
+//! Left to others: the checker itself, which is that of DDR4 with another table; ECC, power-down
 //! and mode registers; two pseudo channels that share command buses (each has its own here); signal timing below a
 //! clock, so also the 2 % that slicing adds to tCCD.
 

@@ -5,7 +5,7 @@
 //! A row is open for the host (ACT) or to compute (PACT), never for both: the path from a row buffer leads either to the
 //! data bus or to the multipliers. That alone makes reads and computing exclude each other in a joined bank.
 
-use ndp_config::HbmConfig;
+use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 
 use crate::hbm::command::{HbmCommand, HbmKind};
 use crate::rules::command_set::{Breach, CommandSet, Direction, RowState, Target};
@@ -18,6 +18,10 @@ pub struct Features {
     pub slicing: bool,
     /// Whether there is PACTA.
     pub all_bank_activate: bool,
+    /// How banks are refreshed.
+    pub refresh: HbmRefresh,
+    /// What commands it takes.
+    pub command_set: HbmCommandSet,
     /// Rows of a bank.
     pub rows: u32,
     /// Rows of a subarray.
@@ -36,6 +40,8 @@ impl Features {
         Self {
             slicing: config.slicing(),
             all_bank_activate: config.all_bank_activate(),
+            refresh: config.refresh(),
+            command_set: config.command_set(),
             rows: config.rows(),
             subarray_rows: config.subarray_rows(),
             buffer_slots: config.buffer_slots() as usize,
@@ -67,6 +73,8 @@ pub struct Partitions {
     /// Open rows at `2 * bank + partition`; those of a joined bank in both places.
     open: Vec<Option<(u32, Owner)>>,
     slots: Vec<Filling>,
+    /// Bank that REFB refreshes next.
+    next_refresh: usize,
 }
 
 impl Partitions {
@@ -88,6 +96,11 @@ impl Partitions {
     /// The partition of a bank whose rows can be computed with.
     pub fn pim_partition(&self, bank: usize) -> u8 {
         u8::from(self.boundaries[bank] > 0)
+    }
+
+    /// The bank whose turn it is to be refreshed.
+    pub fn next_refresh(&self) -> usize {
+        self.next_refresh
     }
 
     /// Banks of the channel.
@@ -172,7 +185,6 @@ impl CommandSet for HbmCommand {
 
     const KINDS: usize = HbmKind::ALL.len();
     const DESELECT: Self = Self::Nop;
-    const REFRESH: Self = Self::Refresh;
     const PRECHARGE: HbmKind = HbmKind::Precharge;
     const WRITES: &'static [HbmKind] = &[HbmKind::Write, HbmKind::BufferWrite];
 
@@ -182,6 +194,7 @@ impl CommandSet for HbmCommand {
             Self::Activate { .. } => HbmKind::Activate,
             Self::Precharge { .. } | Self::PrechargeAll | Self::PimPrecharge => HbmKind::Precharge,
             Self::Refresh => HbmKind::Refresh,
+            Self::RefreshBank { .. } => HbmKind::RefreshBank,
             Self::Slice { .. } => HbmKind::Slice,
             Self::PimActivate { .. } => HbmKind::PimActivate,
             Self::PimActivateAll { .. } => HbmKind::PimActivateAll,
@@ -208,6 +221,10 @@ impl CommandSet for HbmCommand {
     fn precharges_itself(&self) -> bool {
         self.auto_precharge()
     }
+
+    fn refreshes(&self) -> bool {
+        matches!(self, Self::Refresh | Self::RefreshBank { .. })
+    }
 }
 
 impl RowState<HbmCommand> for Partitions {
@@ -219,6 +236,7 @@ impl RowState<HbmCommand> for Partitions {
             boundaries: vec![0; bank_groups * banks_per_group],
             open: vec![None; rules.units()],
             slots: vec![None; features.buffer_slots],
+            next_refresh: 0,
             features,
         }
     }
@@ -232,10 +250,12 @@ impl RowState<HbmCommand> for Partitions {
             | HbmCommand::Write { bank_group, bank, partition, .. } => {
                 self.target_of(self.bank_index(bank_group, bank), partition)
             }
-            HbmCommand::Slice { bank_group, bank, .. } => Target::Set {
-                groups: 1 << bank_group,
-                units: 0b11 << (2 * self.bank_index(bank_group, bank)),
-            },
+            HbmCommand::Slice { bank_group, bank, .. } | HbmCommand::RefreshBank { bank_group, bank } => {
+                Target::Set {
+                    groups: 1 << bank_group,
+                    units: 0b11 << (2 * self.bank_index(bank_group, bank)),
+                }
+            }
             HbmCommand::PimActivate { .. }
             | HbmCommand::PimActivateAll { .. }
             | HbmCommand::PimPrecharge
@@ -251,6 +271,11 @@ impl RowState<HbmCommand> for Partitions {
 
     fn breach(&self, cycle: u64, command: &HbmCommand) -> Option<Breach<HbmCommand>> {
         let alone = |rule| Some(Breach::alone(rule));
+        // A precharge of its own would be no command on the bus either.
+        let extra = matches!(command, HbmCommand::ReadToBuffer { .. } | HbmCommand::ReadSum { .. });
+        if self.features.command_set == HbmCommandSet::Aim && (extra || command.auto_precharge()) {
+            return alone(Rule::CommandAbsent);
+        }
         match *command {
             HbmCommand::Activate { bank_group, bank, partition, row } => {
                 let bank = self.bank_index(bank_group, bank);
@@ -275,6 +300,19 @@ impl RowState<HbmCommand> for Partitions {
                     Some((_, Owner::Pim)) => Some(Breach::after(Rule::AccessDuringPim, HbmKind::PimActivate)),
                     Some((_, Owner::Host)) => None,
                 }
+            }
+            HbmCommand::Refresh | HbmCommand::RefreshBank { .. }
+                if (*command == HbmCommand::Refresh) != (self.features.refresh == HbmRefresh::All) =>
+            {
+                alone(Rule::RefreshAbsent)
+            }
+            HbmCommand::RefreshBank { bank_group, bank } => {
+                let bank = self.bank_index(bank_group, bank);
+                if bank != self.next_refresh {
+                    return alone(Rule::RefreshTurn);
+                }
+                let (_, owner) = self.open_row(bank, 0).or(self.open_row(bank, 1))?;
+                Some(Breach::after(Rule::RefreshOpenBank, activation(owner)))
             }
             HbmCommand::Refresh => {
                 let &(_, owner) = self.open.iter().flatten().next()?;
@@ -347,6 +385,7 @@ impl RowState<HbmCommand> for Partitions {
                 let bank = self.bank_index(bank_group, bank);
                 self.boundaries[bank] = boundary;
             }
+            HbmCommand::RefreshBank { .. } => self.next_refresh = (self.next_refresh + 1) % self.banks(),
             HbmCommand::ReadToBuffer { slot, .. } => {
                 let ready = cycle + self.features.read_to_mac;
                 self.slots[usize::from(slot)] = Some((cycle, *command, ready));

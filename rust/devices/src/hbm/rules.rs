@@ -3,7 +3,7 @@
 //! `docs/hbm-pim.md` has the same table with the source of each number. RDG is a RD. RES, SUM and GBW have no bank; for
 //! the data bus they count as accesses in another bank group. RD and MAC of different partitions know no distance.
 
-use ndp_config::HbmConfig;
+use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 
 use crate::hbm::command::{HbmCommand, HbmKind};
 use crate::hbm::partitions::Features;
@@ -12,12 +12,12 @@ use crate::rules::{Rule, RuleSet, Scope, TimingRule, WindowRule};
 impl RuleSet<HbmCommand> {
     /// The rules of a channel with the numbers of `config`.
     ///
-    /// Rules from a WR or GBW count from the end of its data, `tCWL + tBL` after the command. Up to eight REFs may be
-    /// postponed and up to eight may be issued ahead of time.
+    /// Rules from a WR or GBW count from the end of its data, `tCWL + tBL` after the command. Up to eight REFs, or eight REFBs of each
+    /// bank, may be postponed and up to eight may be issued ahead of time.
     pub fn hbm2(config: &HbmConfig) -> Self {
         use HbmKind::{
-            Activate, BufferWrite, Mac, PimActivate, PimActivateAll, Precharge, Read, Refresh, ResultRead,
-            Slice, Write,
+            Activate, BufferWrite, Mac, PimActivate, PimActivateAll, Precharge, Read, Refresh, RefreshBank,
+            ResultRead, Slice, Write,
         };
         use Scope::{OtherGroup, Rank, SameBank, SameGroup};
 
@@ -78,6 +78,23 @@ impl RuleSet<HbmCommand> {
             table.push((Rule::SliceRecovery, Slice, later, SameBank, c.t_slice()));
         }
         table.extend(HbmKind::ALL.map(|later| (Rule::Rfc, Refresh, later, Rank, c.t_rfc())));
+        table.push((Rule::Rp, Precharge, RefreshBank, SameBank, c.t_rp()));
+        table.push((Rule::SliceRecovery, Slice, RefreshBank, SameBank, c.t_slice()));
+        table.push((Rule::RfcBank, RefreshBank, Slice, SameBank, c.t_rfc_pb()));
+        for earlier in activations {
+            table.push((Rule::Rc, earlier, RefreshBank, SameBank, c.t_rc()));
+            table.push((Rule::RrdS, earlier, RefreshBank, OtherGroup, c.t_rrd_s()));
+            table.push((Rule::RrdL, earlier, RefreshBank, SameGroup, c.t_rrd_l()));
+        }
+        for later in activations.into_iter().chain([RefreshBank]) {
+            table.push((Rule::RfcBank, RefreshBank, later, SameBank, c.t_rfc_pb()));
+            table.push((Rule::RrefD, RefreshBank, later, Rank, c.t_rrefd()));
+        }
+        if c.command_set() == HbmCommandSet::Aim {
+            let pairs =
+                HbmKind::ALL.into_iter().flat_map(|earlier| HbmKind::ALL.map(|later| (earlier, later)));
+            table.extend(pairs.map(|(earlier, later)| (Rule::CommandBus, earlier, later, Rank, c.t_cmd())));
+        }
         let timing = table
             .into_iter()
             .map(|(rule, earlier, later, scope, cycles)| TimingRule {
@@ -102,8 +119,12 @@ impl RuleSet<HbmCommand> {
             read_latency: c.t_cl().into(),
             write_latency: c.t_cwl().into(),
             burst_cycles: HbmConfig::T_BL.into(),
-            refresh_interval: c.t_refi().into(),
-            refresh_postponed: 8,
+            refresh_interval: c.refresh_interval().into(),
+            // As many of each bank.
+            refresh_postponed: match c.refresh() {
+                HbmRefresh::All => 8,
+                HbmRefresh::Bank => 8 * u64::from(c.banks()),
+            },
             features: Features::new(c),
         }
     }

@@ -8,12 +8,13 @@
 //! 4. `turnaround`: data are to come for a command already given; or a write's data ended less than
 //!    `max(tWR, tWTR_L)` ago.
 //! 5. `pim`: a joined bank has a row open to compute with, which keeps the host from it.
-//! 6. `idle`: none of it.
+//! 6. `refresh` again: in `REFB .. REFB + tRFCpb`, which keeps the host from one bank only.
+//! 7. `idle`: none of it.
 //!
 //! and to exactly one class of [`PimCycles`]:
 //!
 //! 1. `mac`: in `MAC .. MAC + tCCD_L`.
-//! 2. `refresh`: in `REF .. REF + tRFC`.
+//! 2. `refresh`: in `REF .. REF + tRFC` or `REFB .. REFB + tRFCpb`.
 //! 3. `row_cycle`: in `PACT .. PACT + tRCD` (PACTA likewise) or `PPRE .. PPRE + tRP`; or some banks have a row open to
 //!    compute with and others have not: PACTs at a distance of tFAW.
 //! 4. `drain`: in `MAC .. MAC + tMAC`, the result is on its way.
@@ -39,7 +40,7 @@ pub struct HbmCommandCounts {
     pub pim_activate: u64,
     /// PRE, PREA and PPRE.
     pub precharge: u64,
-    /// REF.
+    /// REF and REFB.
     pub refresh: u64,
     /// SLICE.
     pub slice: u64,
@@ -171,6 +172,7 @@ pub(crate) struct Accountant {
     statistics: HbmStatistics,
     /// Ends of the spans named in the module documentation, each one clock behind the last of it.
     refresh_until: u64,
+    bank_refresh_until: u64,
     row_until: u64,
     data_until: u64,
     mac_until: u64,
@@ -191,6 +193,7 @@ impl Accountant {
             config: config.clone(),
             statistics: HbmStatistics::default(),
             refresh_until: 0,
+            bank_refresh_until: 0,
             row_until: 0,
             data_until: 0,
             mac_until: 0,
@@ -247,6 +250,10 @@ impl Accountant {
             HbmKind::Refresh => {
                 counts.refresh += 1;
                 raise(&mut self.refresh_until, after(c.t_rfc()));
+            }
+            HbmKind::RefreshBank => {
+                counts.refresh += 1;
+                raise(&mut self.bank_refresh_until, after(c.t_rfc_pb()));
             }
             HbmKind::Slice => counts.slice += 1,
             HbmKind::Read | HbmKind::ResultRead => {
@@ -308,6 +315,7 @@ impl Accountant {
             None if cycle < self.row_until => &mut bus.row_cycle,
             None if cycle < self.data_until => &mut bus.turnaround,
             None if self.joined_pim => &mut bus.pim,
+            None if cycle < self.bank_refresh_until => &mut bus.refresh,
             None => &mut bus.idle,
         };
         *class += 1;
@@ -316,7 +324,7 @@ impl Accountant {
         let all_open = self.open_for_pim == self.banks;
         let class = if cycle < self.mac_until {
             &mut pim.mac
-        } else if cycle < self.refresh_until {
+        } else if cycle < self.refresh_until.max(self.bank_refresh_until) {
             &mut pim.refresh
         } else if cycle < self.pim_row_until || some_open && !all_open {
             &mut pim.row_cycle

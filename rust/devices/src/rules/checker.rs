@@ -29,10 +29,10 @@ struct Burst<C> {
     event: Event<C>,
 }
 
-/// REFs done and owed. REF number `k` (from 1) is due at `k * tREFI`.
-#[derive(Clone, Copy, Debug, Default)]
-struct RefreshState {
-    last: Option<u64>,
+/// Refreshes done and owed. Number `k` (from 1) is due at `k * refresh_interval`.
+#[derive(Clone, Copy, Debug)]
+struct RefreshState<C> {
+    last: Option<(u64, C)>,
     /// REFs that count: those more than the allowance ahead of time do not.
     credited: u64,
     reported: bool,
@@ -56,7 +56,7 @@ pub struct Checker<C: CommandSet> {
     state: C::State,
     /// Bursts that are not over, in the order of their commands.
     bursts: VecDeque<Burst<C>>,
-    refresh: RefreshState,
+    refresh: RefreshState<C>,
     log: ViolationLog<C>,
 }
 
@@ -75,7 +75,7 @@ impl<C: CommandSet> Checker<C> {
                 .collect(),
             state: C::State::new(&rules),
             bursts: VecDeque::new(),
-            refresh: RefreshState::default(),
+            refresh: RefreshState { last: None, credited: 0, reported: false },
             log: ViolationLog::new(DEFAULT_KEPT),
             rules,
         }
@@ -257,7 +257,7 @@ impl<C: CommandSet> Checker<C> {
     fn check_refresh_interval(&mut self, cycle: u64, command: C) {
         let RefreshState { last, credited, reported } = self.refresh;
         let intervals = self.rules.refresh_postponed + 1;
-        let since = last.unwrap_or(0);
+        let since = last.map_or(0, |(cycle, _)| cycle);
         let deadline = (since + intervals * self.rules.refresh_interval)
             .min((credited + intervals) * self.rules.refresh_interval);
         if cycle <= deadline || reported {
@@ -268,7 +268,7 @@ impl<C: CommandSet> Checker<C> {
             cycle,
             rule: Rule::Refi,
             command,
-            earlier: last.map(|last| (last, C::REFRESH)),
+            earlier: last,
             // A deadline that passed before the last REF leaves nothing.
             required: deadline.saturating_sub(since),
             actual: cycle - since,
@@ -325,7 +325,7 @@ impl<C: CommandSet> Checker<C> {
         if command.refreshes() {
             let ahead = cycle / self.rules.refresh_interval + self.rules.refresh_postponed;
             let credited = (self.refresh.credited + 1).min(ahead);
-            self.refresh = RefreshState { last: Some(cycle), credited, reported: false };
+            self.refresh = RefreshState { last: Some((cycle, command)), credited, reported: false };
         }
     }
 }

@@ -74,8 +74,6 @@ pub trait CommandSet: Copy + Debug + Display + PartialEq + 'static {
     const KINDS: usize;
     /// No command.
     const DESELECT: Self;
-    /// REF.
-    const REFRESH: Self;
     /// Kind of a precharge, which also ends accesses with auto precharge.
     const PRECHARGE: Self::Kind;
     /// Kinds whose data the controller drives.
@@ -89,10 +87,8 @@ pub trait CommandSet: Copy + Debug + Display + PartialEq + 'static {
     fn transfer(kind: Self::Kind) -> Option<Direction>;
     /// Whether the unit precharges itself afterwards.
     fn precharges_itself(&self) -> bool;
-    /// Whether it is REF.
-    fn refreshes(&self) -> bool {
-        *self == Self::REFRESH
-    }
+    /// Whether it is a refresh.
+    fn refreshes(&self) -> bool;
 }
 
 /// Row buffers of a memory, as far as they decide what is legal.

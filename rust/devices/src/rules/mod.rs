@@ -74,6 +74,12 @@ pub enum Rule {
     SliceRecovery,
     /// MAC to a reading of its result (HBM2).
     MacLatency,
+    /// tRFCpb: REFB to ACT, SLICE or REFB of the same bank (HBM2).
+    RfcBank,
+    /// tRREFD: REFB to ACT or REFB of another bank (HBM2).
+    RrefD,
+    /// tCMD: from command to command where only one at a time can be given (HBM2).
+    CommandBus,
     /// A column of the global buffer that is still on its way (HBM2).
     BufferNotReady,
     /// A column of the global buffer that was never written (HBM2).
@@ -98,6 +104,12 @@ pub enum Rule {
     SlicingAbsent,
     /// Activation of all banks in a memory that cannot do it (HBM2).
     AllBankActivateAbsent,
+    /// REF in a memory that refreshes single banks, REFB in one that does not (HBM2).
+    RefreshAbsent,
+    /// REFB of a bank that is not the next one (HBM2).
+    RefreshTurn,
+    /// A command that the memory's command set leaves out (HBM2).
+    CommandAbsent,
 }
 
 impl Rule {
@@ -120,6 +132,9 @@ impl Rule {
                 | Self::Boundary
                 | Self::SlicingAbsent
                 | Self::AllBankActivateAbsent
+                | Self::RefreshAbsent
+                | Self::RefreshTurn
+                | Self::CommandAbsent
         )
     }
 }
@@ -153,6 +168,9 @@ impl std::fmt::Display for Rule {
             Self::RowBus => "row command bus",
             Self::SliceRecovery => "tSLICE",
             Self::MacLatency => "tMAC",
+            Self::RfcBank => "tRFCpb",
+            Self::RrefD => "tRREFD",
+            Self::CommandBus => "tCMD",
             Self::BufferNotReady => "buffer not ready",
             Self::BufferEmpty => "buffer never written",
             Self::ActivateOpenPartition => "two rows of one partition",
@@ -165,6 +183,9 @@ impl std::fmt::Display for Rule {
             Self::Boundary => "boundary outside of the bank",
             Self::SlicingAbsent => "no slicing",
             Self::AllBankActivateAbsent => "no activation of all banks",
+            Self::RefreshAbsent => "no such refresh",
+            Self::RefreshTurn => "refresh out of turn",
+            Self::CommandAbsent => "not in the command set",
         })
     }
 }

@@ -1,19 +1,25 @@
 //! A second opinion on HBM2: every rule written out pair by pair over the whole history. It shares nothing with the
 //! checker but `HbmConfig` and the names of commands and rules.
 
-use ndp_config::HbmConfig;
+use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::Rule;
 use ndp_dram::hbm::HbmCommand::{self, *};
 
-/// The paper's memory, the small one, one with all numbers odd or different, and one without slicing.
+/// The paper's memory, small ones, those with other times, two with all numbers odd or different, and one without slicing.
 pub fn hbm_configs() -> Vec<HbmConfig> {
-    let odd = "name = \"odd\"\n[device]\nrow_bits = 7\nsubarray_rows = 16\nweight_subarrays = 3\nall_bank_activate = true\n\
-               [timing]\nt_cl = 15\nt_rcd = 13\nt_rp = 11\nt_ras = 29\nt_rc = 47\nt_cwl = 7\nt_ccd_s = 3\nt_ccd_l = 5\n\
+    let device = "row_bits = 7\nsubarray_rows = 16\nweight_subarrays = 3\nall_bank_activate = true";
+    let times = "[timing]\nt_cl = 15\nt_rcd = 13\nt_rp = 11\nt_ras = 29\nt_rc = 47\nt_cwl = 7\nt_ccd_s = 3\nt_ccd_l = 5\n\
                t_rrd_s = 4\nt_rrd_l = 7\nt_faw = 37\nt_wr = 17\nt_wtr_s = 5\nt_wtr_l = 9\nt_rtp = 8\nt_rfc = 101\n\
-               t_refi = 1003\nt_slice = 19\nt_mac = 23";
-    let mut all: Vec<_> = ["librapim", "librapim-tiny"].map(|name| HbmConfig::preset(name).unwrap()).into();
-    all.push(HbmConfig::from_toml(odd).unwrap());
+               t_refi = 1003\nt_slice = 19\nt_mac = 23\nt_rfc_pb = 37\nt_rrefd = 5";
+    let odd = format!("name = \"odd\"\n[device]\n{device}\n{times}");
+    let banks =
+        format!("name = \"odd-banks\"\n[device]\nbank_groups = 2\nrefresh = \"bank\"\n{device}\n{times}");
+    let presets = ["librapim", "librapim-tiny", "hbm2", "hbm2-tiny"];
+    let mut all: Vec<_> = presets.map(|name| HbmConfig::preset(name).unwrap()).into();
+    all.extend([odd, banks].map(|text| HbmConfig::from_toml(&text).unwrap()));
     all.push(HbmConfig::preset("newton-aim").unwrap());
+    let aim = HbmConfig::preset("aim").unwrap();
+    all.extend([aim.clone(), aim.with_t_cmd(3).unwrap()]);
     all
 }
 
@@ -37,6 +43,16 @@ pub struct Oracle {
     /// Open row and whether it is to compute with, at `[bank][partition]`; of a joined bank at partition 0.
     pub open: Vec<[Option<(u32, bool)>; 2]>,
     slot_ready: Vec<Option<u64>>,
+    /// Bank of the next REFB.
+    pub next_refresh: usize,
+}
+
+/// The refresh that the memory has, of the bank whose turn it is at the start.
+pub fn first_refresh(c: &HbmConfig) -> HbmCommand {
+    match c.refresh() {
+        HbmRefresh::All => Refresh,
+        HbmRefresh::Bank => RefreshBank { bank_group: 0, bank: 0 },
+    }
 }
 
 pub fn is_row(command: HbmCommand) -> bool {
@@ -46,6 +62,7 @@ pub fn is_row(command: HbmCommand) -> bool {
             | Precharge { .. }
             | PrechargeAll
             | Refresh
+            | RefreshBank { .. }
             | Slice { .. }
             | PimActivate { .. }
             | PimActivateAll { .. }
@@ -85,6 +102,7 @@ impl Oracle {
             boundary: vec![0; c.banks() as usize],
             open: vec![[None; 2]; c.banks() as usize],
             slot_ready: vec![None; c.buffer_slots() as usize],
+            next_refresh: 0,
         }
     }
 
@@ -131,7 +149,9 @@ impl Oracle {
             | Write { bank_group, bank, partition, .. } => {
                 of(self.bank(bank_group, bank), usize::from(partition))
             }
-            Slice { bank_group, bank, .. } => (0b11 << (2 * self.bank(bank_group, bank)), 1 << bank_group),
+            Slice { bank_group, bank, .. } | RefreshBank { bank_group, bank } => {
+                (0b11 << (2 * self.bank(bank_group, bank)), 1 << bank_group)
+            }
             PimActivate { .. } | PimActivateAll { .. } | PimPrecharge | Mac { .. } => {
                 let all = self.pim_banks(command).into_iter().map(|bank| of(bank, self.pim_part(bank)));
                 all.fold((0, 0), |sum, one| (sum.0 | one.0, sum.1 | one.1))
@@ -148,11 +168,25 @@ impl Oracle {
         let group = first.groups & groups != 0;
         let written = c.t_cwl() + 2;
         let mut need: Vec<(Rule, u32)> = Vec::new();
+        if c.command_set() == HbmCommandSet::Aim {
+            need.push((Rule::CommandBus, c.t_cmd()));
+        }
         if a == Refresh {
             need.push((Rule::Rfc, c.t_rfc()));
         }
+        let of_bank = matches!(later, RefreshBank { .. });
+        // What needs a closed bank that is ready.
+        let begins = activates(later) || of_bank || matches!(later, Slice { .. });
+        if matches!(a, RefreshBank { .. }) {
+            if share && begins {
+                need.push((Rule::RfcBank, c.t_rfc_pb()));
+            }
+            if activates(later) || of_bank {
+                need.push((Rule::RrefD, c.t_rrefd()));
+            }
+        }
         if activates(a) {
-            if activates(later) {
+            if activates(later) || of_bank {
                 if share {
                     need.push((Rule::Rc, c.t_rc()));
                 }
@@ -171,8 +205,7 @@ impl Oracle {
                 need.push((Rule::RowBus, 2));
             }
         }
-        if precharges(a) && (share && (activates(later) || matches!(later, Slice { .. })) || later == Refresh)
-        {
+        if precharges(a) && (share && begins || later == Refresh) {
             need.push((Rule::Rp, c.t_rp()));
         }
         let ccd = if group { (Rule::CcdL, c.t_ccd_l()) } else { (Rule::CcdS, c.t_ccd_s()) };
@@ -207,16 +240,12 @@ impl Oracle {
         if matches!(a, Mac { .. }) && results(later) {
             need.push((Rule::MacLatency, c.t_mac()));
         }
-        if matches!(a, Slice { .. })
-            && (share && (activates(later) || matches!(later, Slice { .. })) || later == Refresh)
-        {
+        if matches!(a, Slice { .. }) && (share && begins || later == Refresh) {
             need.push((Rule::SliceRecovery, c.t_slice()));
         }
         let mut bounds: Vec<(Rule, u64)> =
             need.into_iter().map(|(rule, cycles)| (rule, first.at + u64::from(cycles))).collect();
-        if a.auto_precharge()
-            && (share && (activates(later) || matches!(later, Slice { .. })) || later == Refresh)
-        {
+        if a.auto_precharge() && (share && begins || later == Refresh) {
             bounds.push((Rule::Rp, first.precharge + u64::from(c.t_rp())));
         }
         bounds
@@ -224,6 +253,11 @@ impl Oracle {
 
     /// The rule that the state breaks, if any.
     pub fn state_rule(&self, command: HbmCommand) -> Option<Rule> {
+        if self.c.command_set() == HbmCommandSet::Aim
+            && (matches!(command, ReadToBuffer { .. } | ReadSum { .. }) || command.auto_precharge())
+        {
+            return Some(Rule::CommandAbsent);
+        }
         let host = |group: u8, bank: u8, part: u8| {
             let bank = self.bank(group, bank);
             (bank, usize::from(part), part == 1 && self.boundary[bank] == 0)
@@ -251,6 +285,17 @@ impl Oracle {
                     None => Some(Rule::AccessClosedBank),
                     Some((_, true)) => Some(Rule::AccessDuringPim),
                     Some((_, false)) => None,
+                }
+            }
+            Refresh | RefreshBank { .. } if (command == Refresh) != (self.c.refresh() == HbmRefresh::All) => {
+                Some(Rule::RefreshAbsent)
+            }
+            RefreshBank { bank_group, bank } => {
+                let bank = self.bank(bank_group, bank);
+                if bank == self.next_refresh {
+                    self.open[bank].iter().flatten().next().map(|_| Rule::RefreshOpenBank)
+                } else {
+                    Some(Rule::RefreshTurn)
                 }
             }
             Refresh => self.open.iter().flatten().flatten().next().map(|_| Rule::RefreshOpenBank),
@@ -390,6 +435,7 @@ impl Oracle {
                 let bank = self.bank(bank_group, bank);
                 self.boundary[bank] = boundary.into();
             }
+            RefreshBank { .. } => self.next_refresh = (self.next_refresh + 1) % self.open.len(),
             ReadToBuffer { slot, .. } => {
                 self.slot_ready[usize::from(slot)] = Some(at + u64::from(self.c.t_cl()) + 2);
             }
@@ -399,7 +445,7 @@ impl Oracle {
             _ => {}
         }
         self.done.push(Done { at, precharge, command, units, groups });
-        // What is longer ago than any distance binds nothing; 150 clocks are more than all but tRFC.
+        // What is longer ago than any distance binds nothing; 150 clocks are more than all but tRFC, in these memories.
         if self.done.len().is_multiple_of(64) {
             let t_rfc = u64::from(self.c.t_rfc());
             self.done

@@ -1,6 +1,6 @@
 //! Random legal commands for HBM2, each as early as the second opinion allows, with the data that belong to them.
 
-use ndp_config::HbmConfig;
+use ndp_config::{HbmConfig, HbmRefresh};
 use ndp_dram::hbm::HbmCommand;
 
 use super::Random;
@@ -67,14 +67,21 @@ impl HbmTraffic {
         let tight = at > from && !self.oracle.rules(at - 1, command).is_empty();
         self.oracle.apply(at, command);
         (self.now, self.row_last) = (at, is_row(command));
-        self.refreshes += u64::from(command == HbmCommand::Refresh);
+        let refreshes = matches!(command, HbmCommand::Refresh | HbmCommand::RefreshBank { .. });
+        self.refreshes += u64::from(refreshes);
         Step { at, command, tight }
     }
 
     fn choose(&mut self) -> HbmCommand {
-        if self.now >= (self.refreshes + 1) * u64::from(self.config.t_refi()) {
-            let open = self.oracle.open.iter().flatten().any(Option::is_some);
-            return if open { HbmCommand::PrechargeAll } else { HbmCommand::Refresh };
+        if self.now >= (self.refreshes + 1) * u64::from(self.config.refresh_interval()) {
+            let is_open = |bank: &[_; 2]| bank.iter().any(Option::is_some);
+            let (open, refresh) = match self.config.refresh() {
+                HbmRefresh::All => (self.oracle.open.iter().any(is_open), HbmCommand::Refresh),
+                HbmRefresh::Bank => {
+                    (is_open(&self.oracle.open[self.oracle.next_refresh]), self.refresh_of_bank())
+                }
+            };
+            return if open { HbmCommand::PrechargeAll } else { refresh };
         }
         // The earliest of a few that are legal.
         let mut best: Option<(u64, HbmCommand)> = None;
@@ -91,9 +98,16 @@ impl HbmTraffic {
         best.unwrap().1
     }
 
+    fn refresh_of_bank(&self) -> HbmCommand {
+        let per_group = self.config.banks_per_group() as usize;
+        let bank = self.oracle.next_refresh;
+        HbmCommand::RefreshBank { bank_group: (bank / per_group) as u8, bank: (bank % per_group) as u8 }
+    }
+
     fn candidate(&mut self) -> HbmCommand {
         let c = self.config.clone();
         let rows = self.rows();
+        let early_refresh = self.refresh_of_bank();
         let r = &mut self.random;
         let bank_group = r.below(c.bank_groups().into()) as u8;
         let bank = r.below(c.banks_per_group().into()) as u8;
@@ -125,6 +139,7 @@ impl HbmTraffic {
             17..=20 => HbmCommand::Mac { column, slot, first: r.one_in(6) },
             21 if r.one_in(3) => HbmCommand::ReadResults,
             22 if r.one_in(3) => HbmCommand::ReadSum { bank_group, bank },
+            22 if c.refresh() == HbmRefresh::Bank && r.one_in(4) => early_refresh,
             23 if r.one_in(4) => {
                 let boundary = if r.one_in(4) { 0 } else { c.weight_subarrays() as u16 };
                 HbmCommand::Slice { bank_group, bank, boundary }

@@ -16,7 +16,7 @@ pub use crate::queues::{Access, Operation, Place};
 use crate::queues::{Accesses, Need, ROWS_AHEAD};
 use crate::scheduler::Given;
 use crate::timing::{Timing, User};
-use ndp_config::HbmConfig;
+use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::hbm::{Column, HbmCommand};
 use std::collections::VecDeque;
 
@@ -81,6 +81,11 @@ pub struct Controller<P> {
     half: Option<[u64; 2]>,
     pub(crate) returned: VecDeque<Returned>,
     next_refresh: u64,
+    /// With refreshes of single banks: the next one, and whether refreshes are given until none is owed.
+    bank_to_refresh: u32,
+    refreshing: bool,
+    /// Where one command at a time is given: the clock of the next one.
+    next_command: u64,
     pub(crate) given: Given,
     /// By bus: whether this clock's command is for inputs of a product.
     input_given: [bool; 2],
@@ -116,7 +121,10 @@ impl<P: Pins> Controller<P> {
             writing: VecDeque::new(),
             half: None,
             returned: VecDeque::new(),
-            next_refresh: config.t_refi().into(),
+            next_refresh: config.refresh_interval().into(),
+            bank_to_refresh: 0,
+            refreshing: false,
+            next_command: 0,
             given: Given::default(),
             input_given: [false; 2],
         };
@@ -248,11 +256,22 @@ impl<P: Pins> Controller<P> {
         }
         self.forget_waits();
         self.input_given = [false; 2];
-        let (row, column) = if self.clock >= self.next_refresh {
-            (self.towards_refresh(), None)
-        } else {
-            (self.row_command(), self.column_command())
+        let one_at_a_time = self.config.command_set() == HbmCommandSet::Aim;
+        if one_at_a_time && self.clock < self.next_command {
+            return self.exchange(None, None);
+        }
+        let due = self.refresh_is_due();
+        let row = match (due, self.config.refresh()) {
+            (false, _) => self.row_command(),
+            (true, HbmRefresh::All) => self.towards_refresh(),
+            (true, HbmRefresh::Bank) => self.towards_bank_refresh(),
         };
+        // While single banks are refreshed the others are used.
+        let stops = due && self.config.refresh() == HbmRefresh::All || one_at_a_time && row.is_some();
+        let column = if stops { None } else { self.column_command() };
+        if row.is_some() || column.is_some() {
+            self.next_command = self.clock + u64::from(self.config.t_cmd());
+        }
         self.exchange(row, column)
     }
 
@@ -331,6 +350,44 @@ impl<P: Pins> Controller<P> {
             return Some(HbmCommand::PrechargeAll);
         }
         None
+    }
+
+    /// Whether the row bus is needed to refresh. Multipliers need all banks: while they have work refreshes of single banks are owed until
+    /// there is one for each, and all of them are given in a row.
+    fn refresh_is_due(&mut self) -> bool {
+        let owed = self.clock >= self.next_refresh;
+        if self.config.refresh() == HbmRefresh::All {
+            return owed;
+        }
+        let round = u64::from(self.config.refresh_interval() * (self.config.banks() - 1));
+        let computes = self.next_operation().is_some() || self.wanted.is_some();
+        self.refreshing = owed && (self.refreshing || !computes || self.clock >= self.next_refresh + round);
+        self.refreshing
+    }
+
+    /// REFB of the next bank, or what closes it.
+    fn towards_bank_refresh(&mut self) -> Option<HbmCommand> {
+        let (now, bank) = (self.clock, self.bank_to_refresh);
+        let (bank_group, of_group) = self.names(bank);
+        if self.timing.can_refresh_bank(now, bank) {
+            self.timing.refresh_bank(now, bank);
+            self.next_refresh += u64::from(self.config.refresh_interval());
+            self.bank_to_refresh = (bank + 1) % self.config.banks();
+            return Some(HbmCommand::RefreshBank { bank_group, bank: of_group });
+        }
+        if self.timing.pim_open(bank).is_some_and(|(_, user)| user == User::Pim) {
+            if !self.timing.can_precharge_pim(now) {
+                return None;
+            }
+            self.timing.precharge_pim(now);
+            return Some(HbmCommand::PimPrecharge);
+        }
+        let open = (0..2).find(|&partition| self.timing.open(bank, partition).is_some())?;
+        if !self.timing.can_precharge(now, bank, open) {
+            return None;
+        }
+        self.timing.precharge(now, bank, open);
+        Some(HbmCommand::Precharge { bank_group, bank: of_group, partition: open as u8 })
     }
 
     fn row_command(&mut self) -> Option<HbmCommand> {

@@ -14,7 +14,7 @@ use crate::controller::{Controller, Returned};
 use crate::memory::{CacheShape, Memory};
 use crate::pins::Pins;
 use crate::shared::{Product, channel_work};
-use ndp_config::HbmConfig;
+use ndp_config::{HbmCommandSet, HbmConfig};
 use ndp_dram::hbm::PseudoChannel;
 use ndp_numerics::f16;
 use ndp_offloading::npu::{NpuTime, NpuTimes};
@@ -153,7 +153,8 @@ fn broadcasts(config: &HbmConfig, inputs: u32) -> Result<Vec<Broadcast>, PimErro
     Ok(all)
 }
 
-/// The NPU's times are computed; attention and matrices in memory are measured on a channel of the device model.
+/// The NPU's times are computed; attention and matrices in memory are measured on a channel of the device model. Of a memory with the
+/// commands of AiM only attention is measured: it has none for the rest.
 #[derive(Clone)]
 pub struct MeasuredMemory {
     model: Model,
@@ -193,7 +194,9 @@ impl MeasuredMemory {
             *clocks = longest;
         }
         let mut of_inputs = BTreeMap::new();
-        for matrix in model.ffn_parts().chain([model.qkv(), model.projection()]) {
+        // A memory with the commands of AiM has no RDG to broadcast with.
+        let shares = config.command_set() == HbmCommandSet::LibraPim;
+        for matrix in model.ffn_parts().chain([model.qkv(), model.projection()]).filter(|_| shares) {
             if let Entry::Vacant(vacant) = of_inputs.entry(matrix.inputs) {
                 vacant.insert(broadcasts(config, matrix.inputs)?);
             }
@@ -293,14 +296,23 @@ impl DeviceTimes for MeasuredMemory {
     }
 
     fn qkv_pim(&self, requests: u32) -> Picos {
+        if self.broadcasts.is_empty() {
+            return self.computed.qkv_pim(requests);
+        }
         self.broadcast(self.model.qkv(), requests)
     }
 
     fn projection_pim(&self, requests: u32) -> Picos {
+        if self.broadcasts.is_empty() {
+            return self.computed.projection_pim(requests);
+        }
         self.broadcast(self.model.projection(), requests)
     }
 
     fn ffn_pim(&self, requests: u32) -> Picos {
+        if self.broadcasts.is_empty() {
+            return self.computed.ffn_pim(requests);
+        }
         self.model.ffn_parts().map(|matrix| self.broadcast(matrix, requests)).sum()
     }
 }
@@ -309,6 +321,31 @@ impl DeviceTimes for MeasuredMemory {
 mod tests {
     use super::*;
     use ndp_config::LlmShape;
+    use ndp_offloading::pim::PimTimes;
+
+    /// The formula of NPU+AiM's attention (`ndp_offloading::BaselineTimes`) and what a channel takes that is given a command every `t_cmd`
+    /// clocks: as if 64 channels had one stream, or one for each. The formula of a stream leaves out buffer loads, activations and precharges.
+    #[test]
+    fn a_head_with_the_commands_of_aim_takes_longer_than_the_formula_by_what_it_leaves_out() {
+        let model = Model::of(&LlmShape::preset("gpt3-175b").unwrap());
+        let aim = HbmConfig::preset("aim").unwrap();
+        for (t_cmd, limits) in [(1, [1.0, 4.2]), (64, [1.0, 3.3])] {
+            let config = aim.clone().with_t_cmd(t_cmd).unwrap();
+            let hardware = Hardware::default().on(&config);
+            let formula = PimTimes::new(&hardware, false);
+            for context in [16, 64, 512, 4096] {
+                let clocks = head_clocks(&config, 128, context as usize).unwrap();
+                let commands = formula.head_commands(&model, context) * u64::from(t_cmd);
+                let computed = formula.head(&model, context).max(Picos(commands * 1000));
+                let ratio = Picos(clocks * 1000).us() / computed.us();
+                println!(
+                    "tCMD {t_cmd}, {context} tokens: {clocks} clocks, formula {}, {ratio:.3}",
+                    computed.us()
+                );
+                assert!((limits[0]..limits[1]).contains(&ratio), "{context} {t_cmd} {ratio}");
+            }
+        }
+    }
 
     #[test]
     fn times_that_offloading_is_planned_with_are_those_of_the_device_model() {

@@ -110,7 +110,11 @@ impl Commands {
             HbmCommand::Mac { .. } => &mut self.mac,
             HbmCommand::ReadResults => &mut self.result,
             HbmCommand::ReadSum { .. } => &mut self.sum,
-            HbmCommand::Nop | HbmCommand::PrechargeAll | HbmCommand::Refresh | HbmCommand::Slice { .. } => {
+            HbmCommand::Nop
+            | HbmCommand::PrechargeAll
+            | HbmCommand::Refresh
+            | HbmCommand::RefreshBank { .. }
+            | HbmCommand::Slice { .. } => {
                 return;
             }
         };
@@ -203,7 +207,11 @@ impl Tally {
 /// Whose work a command is; nobody's if it is for all.
 pub(crate) fn device_of(command: &HbmCommand) -> Option<Device> {
     match command {
-        HbmCommand::Nop | HbmCommand::PrechargeAll | HbmCommand::Refresh | HbmCommand::Slice { .. } => None,
+        HbmCommand::Nop
+        | HbmCommand::PrechargeAll
+        | HbmCommand::Refresh
+        | HbmCommand::RefreshBank { .. }
+        | HbmCommand::Slice { .. } => None,
         HbmCommand::PimActivate { .. }
         | HbmCommand::PimActivateAll { .. }
         | HbmCommand::PimPrecharge

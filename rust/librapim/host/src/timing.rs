@@ -48,6 +48,8 @@ pub struct Timing {
     refresh: u64,
     /// Behind a REF: everything.
     all: u64,
+    /// Behind a REFB: activations, and the next REFB.
+    bank_refresh: u64,
     /// Clocks of the last activations, one entry a row.
     window: VecDeque<u64>,
 }
@@ -72,6 +74,7 @@ impl Timing {
             row_bus: 0,
             refresh: 0,
             all: 0,
+            bank_refresh: 0,
             window: VecDeque::new(),
             config: config.clone(),
         }
@@ -154,6 +157,7 @@ impl Timing {
             && now >= buffer.activate
             && now >= self.activate
             && now >= self.activate_group[self.group(bank)]
+            && now >= self.bank_refresh
             && now >= self.all
             && self.in_window(now) < 4
     }
@@ -176,6 +180,7 @@ impl Timing {
         (group * per_group..(group + 1) * per_group).all(free)
             && now >= self.activate
             && now >= self.activate_group[group as usize]
+            && now >= self.bank_refresh
             && now >= self.all
             && self.in_window(now) + per_group as usize <= 4
     }
@@ -199,6 +204,7 @@ impl Timing {
         (0..self.config.banks()).all(free)
             && now >= self.activate
             && self.activate_group.iter().all(|&clock| now >= clock)
+            && now >= self.bank_refresh
             && now >= self.all
     }
 
@@ -266,6 +272,26 @@ impl Timing {
     /// Takes note of a REF.
     pub fn refresh(&mut self, now: u64) {
         self.all = now + u64::from(self.config.t_rfc());
+    }
+
+    /// REFB of a closed bank.
+    pub fn can_refresh_bank(&self, now: u64, bank: u32) -> bool {
+        let both = 2 * bank as usize..2 * bank as usize + 2;
+        let free = |buffer: &Buffer| buffer.open.is_none() && now >= buffer.activate;
+        self.buffers[both].iter().all(free)
+            && now >= self.activate
+            && now >= self.activate_group[self.group(bank)]
+            && now >= self.bank_refresh
+            && now >= self.all
+    }
+
+    /// Takes note of a REFB.
+    pub fn refresh_bank(&mut self, now: u64, bank: u32) {
+        let ready = now + u64::from(self.config.t_rfc_pb());
+        for buffer in &mut self.buffers[2 * bank as usize..2 * bank as usize + 2] {
+            buffer.activate = buffer.activate.max(ready);
+        }
+        self.bank_refresh = now + u64::from(self.config.t_rrefd());
     }
 
     fn row_is_open(&self, now: u64, bank: u32, row: u32) -> bool {

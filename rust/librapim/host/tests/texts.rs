@@ -33,6 +33,25 @@ fn run(
     run_batch(model, config, &hardware, groups, prompts, channels)
 }
 
+/// Bank groups with a pace of their own, refreshes of single banks, a command at a time.
+#[test]
+fn texts_do_not_depend_on_the_memory() {
+    let model = model();
+    let prompts = prompts(&[3, 2, 3]);
+    let [hbm2, banks] = ["hbm2-small", "hbm2-refpb"].map(|name| HbmConfig::preset(name).unwrap());
+    let aim = "name = \"aim-small\"\n[device]\nchannels = 2\nrow_bits = 9\nsubarray_rows = 32\nweight_subarrays = 8\n\
+               slicing = false\ncommand_set = \"aim\"";
+    let aim = HbmConfig::from_toml(aim).unwrap();
+    let slow = aim.clone().with_t_cmd(5).unwrap();
+    let joined = [hbm2.clone().unsliced(), banks.clone().unsliced(), aim, slow];
+    for (config, groups) in joined.into_iter().map(|config| (config, 1)).chain([(hbm2, 2), (banks, 2)]) {
+        let (outcome, machine) = run(&model, &config, groups, &prompts).unwrap();
+        crate::common::assert_texts(&model, &prompts, &outcome);
+        assert_eq!(machine.channels().map(Pins::violations).sum::<u64>(), 0, "{}", config.name());
+        println!("{} {groups}: {} clocks", config.name(), outcome.clocks);
+    }
+}
+
 #[test]
 fn texts_do_not_depend_on_the_mode_and_overlap_saves_time() {
     let model = model();

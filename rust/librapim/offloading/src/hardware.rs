@@ -83,6 +83,8 @@ pub struct Pim {
     pub channels: u32,
     /// Banks of a channel.
     pub banks: u32,
+    /// Bank groups of a channel.
+    pub bank_groups: u32,
     /// Bytes of a row of a bank.
     pub row_bytes: u32,
     /// Bytes of a column access: what the MAC units of a bank take at once.
@@ -136,6 +138,7 @@ impl Pim {
         Self {
             channels: memory.channels(),
             banks: memory.banks(),
+            bank_groups: memory.bank_groups(),
             row_bytes: HbmConfig::COLUMNS * HbmConfig::COLUMN_BYTES,
             column_bytes: HbmConfig::COLUMN_BYTES,
             clock_ps: MEMORY_CLOCK_PS,
@@ -282,9 +285,11 @@ impl Hardware {
         u64::from(clocks) * u64::from(self.pim.clock_ps) * permille
     }
 
-    /// From column to column on a channel's bus.
+    /// From column to column on a channel's bus. Reads go round the bank groups: a column per tCCD_S, and of each group one per tCCD_L.
     pub fn bus_column(&self, sliced: bool) -> Picos {
-        Picos(self.ccd(self.pim.t_ccd_s, sliced).div_ceil(self.pim.usage.bus_permille.into()))
+        let groups = self.pim.bank_groups;
+        let round = self.ccd((self.pim.t_ccd_s * groups).max(self.pim.t_ccd_l), sliced);
+        Picos(round.div_ceil(u64::from(groups) * u64::from(self.pim.usage.bus_permille)))
     }
 
     /// From MAC command to MAC command.
@@ -340,6 +345,17 @@ mod tests {
     }
 
     #[test]
+    fn reads_go_round_the_bank_groups_and_keep_their_pace() {
+        let on = |groups: u32, t_ccd_l: u32| {
+            let text = format!("name = 'x'\n[device]\nbank_groups = {groups}\n[timing]\nt_ccd_l = {t_ccd_l}");
+            Hardware::default().on(&HbmConfig::from_toml(&text).unwrap()).bus_column(false)
+        };
+        // Two clocks at least; a group every tCCD_L.
+        assert_eq!([on(4, 2), on(4, 8), on(2, 4)], [Picos(2000); 3]);
+        assert_eq!([on(1, 3), on(1, 4), on(2, 5), on(4, 9)], [3000, 4000, 2500, 2250].map(Picos));
+    }
+
+    #[test]
     fn the_memory_is_that_of_the_rtl_key_by_key() {
         let memory = HbmConfig::from_toml(
             "name = 'x'\n[device]\nchannels = 2\nbank_groups = 2\nall_bank_activate = true\n\
@@ -351,6 +367,7 @@ mod tests {
         let expected = Pim {
             channels: 2,
             banks: 8,
+            bank_groups: 2,
             row_bytes: 1024,
             column_bytes: 32,
             clock_ps: 1000,

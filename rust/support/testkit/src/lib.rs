@@ -9,11 +9,13 @@
 
 pub mod malform;
 mod program_writer;
+mod random_memories;
 mod random_merges;
 pub mod random_programs;
 mod random_selections;
 
 pub use malform::malformed_word;
+pub use random_memories::random_memory;
 pub use random_programs::{ProgramOptions, RandomPrograms};
 
 use ndp_config::DesignConfig;

@@ -177,7 +177,7 @@ fn operations(ran: &Ran, all: &HbmCounts) -> BTreeMap<Operation, HbmCounts> {
     }
     for (event, count) in all.since(&given).iter() {
         let operation = match event {
-            HbmEvent::Refresh | HbmEvent::ActiveClock | HbmEvent::PrechargedClock => {
+            HbmEvent::Refresh | HbmEvent::BankRefresh | HbmEvent::ActiveClock | HbmEvent::PrechargedClock => {
                 Operation::RefreshAndStandby
             }
             _ => Operation::Between,
