@@ -354,7 +354,7 @@ fn requests_are_served_in_rtl_with_the_texts_of_the_software() -> Outcome {
         let is_prompt = one["prompts"] != Value::Array(Vec::new());
         assert!((if is_prompt { 0.4 } else { 0.8 }..1.0).contains(&(model / ns)), "{one}");
     }
-    refused(&format!("serve {path} {options} --tp 2"), "one chip")?;
+    refused(&format!("serve {path} {options} --pp 2"), "one chip")?;
     refused(
         &format!("serve {path} --rtl --memory librapim-small --modes neupims"),
         "mode neupims is not one of",

@@ -77,7 +77,7 @@ fn nothing_is_checked_during_reset_and_failures_can_be_counted() -> Outcome {
 
 #[test]
 fn of_a_mutant_failures_are_counted() -> Outcome {
-    let mutations = [Mutation::new("mutant-counts-twice", "(count_q + 8'h1)", "(count_q + 8'h2)")];
+    let mutations = [Mutation::new("mutant-counts-twice", "count_q + 8'h1", "count_q + 8'h2")];
     let mutant =
         rtl(&SelfTest, "limits")?.mutated(&mutations, "mutant-counts-twice").map_err(|e| e.join("\n"))?;
     let mut model = Model::open(&mutant, &OpenOptions::default())?;

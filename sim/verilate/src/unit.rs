@@ -39,8 +39,8 @@ fn flags(variant: Variant, tools: &Tools) -> Vec<&'static str> {
 
 /// What properties that do not hold call, which is in the class of the model (`shims`).
 const PROPERTIES: &str = "`define NDP_PROPERTIES
-`define NDP_ASSERT(property) property_failed($sformatf(property))
-import \"DPI-C\" function void property_failed(input string property);
+`define NDP_ASSERT(text) property_failed($sformatf(text))
+import \"DPI-C\" function void property_failed(input string text);
 ";
 
 /// Name of the Verilated class.

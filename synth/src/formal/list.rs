@@ -41,7 +41,7 @@ pub const PROOFS: &[Proof] = &[
         name: "rank_timing",
         says: "gives no command earlier than JESD79-4 allows, and each to a bank in the right state",
         module: rank::timing,
-        method: Method::Cycles(100),
+        method: Method::Cycles(76),
         mutant: ("act_count_q + 3'h1", "act_count_q"),
     },
 ];

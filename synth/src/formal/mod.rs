@@ -156,7 +156,7 @@ impl Prover {
         }
         std::fs::create_dir_all(folder)
             .map_err(|reason| SynthError::Write { path: folder.to_owned(), reason })?;
-        write(&folder.join("design.v"), &reset_first(verilog, top))?;
+        write(&folder.join("design.v"), &prepared(verilog, top))?;
         write(&folder.join("model.ys"), &script)?;
         let start = Instant::now();
         self.tool("Yosys", &self.yosys, (proof, folder), &["-q", "model.ys"], "model.log")?;
@@ -241,6 +241,7 @@ fn script(top: &str) -> String {
          chformal -assume2assert * {top} %d\n\
          chformal -cover -remove\n\
          flatten\n\
+         setundef -undriven -expose\n\
          memory_map\n\
          async2sync\n\
          opt -full\n\
@@ -255,11 +256,13 @@ fn script(top: &str) -> String {
     )
 }
 
-/// The Verilog with a top whose first cycle is a reset.
-fn reset_first(verilog: &str, top: &str) -> String {
+/// The Verilog with a top whose first cycle is a reset, and with signals that a prover chooses in each cycle undriven: Yosys makes inputs of
+/// the top of them, so that their values are in the run that is simulated again.
+fn prepared(verilog: &str, top: &str) -> String {
     let at = verilog.find(&format!("module {top} (")).unwrap_or_default();
     let end = verilog[at..].find("endmodule").map_or(verilog.len(), |end| at + end);
     let (head, tail) = verilog.split_at(end);
+    let [head, tail] = [head, tail].map(|text| text.replace("(* anyseq *) wire", "wire"));
     format!(
         "{head}    reg proof_started = 1'b0;\n    always @(posedge clk_i) proof_started <= 1'b1;\n    \
          always @* assume (proof_started | ~rst_ni);\n{tail}"
