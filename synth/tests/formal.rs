@@ -9,7 +9,7 @@ use std::time::Duration;
 fn prover() -> Prover {
     let limit = Duration::from_secs(600);
     let yosys = tools::yosys(std::env::var("YOSYS").ok(), limit).unwrap();
-    Prover { abc: tools::companion(&yosys, "abc").unwrap(), yosys, limit }
+    Prover { abc: tools::abc(None, &yosys, limit).unwrap(), yosys, limit }
 }
 
 fn proof(name: &str) -> &'static Proof {

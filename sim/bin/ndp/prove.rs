@@ -101,7 +101,7 @@ pub fn run(args: &Args) -> Result<Verdict> {
     let limit = Duration::from_secs(args.timeout_s);
     let out = args.out.as_deref().map(OutputFile::create).transpose()?;
     let yosys = tools::yosys(from_env("YOSYS"), limit)?;
-    let abc = tools::companion(&yosys, "abc")?;
+    let abc = tools::abc(from_env("ABC"), &yosys, limit)?;
     let prover = Prover { yosys, abc, limit };
     let mut rows = Vec::new();
     for (number, proof) in proofs.iter().enumerate() {
