@@ -139,7 +139,7 @@ impl ModuleBuilder {
         let same = payload.iter().enumerate().map(|(number, part)| {
             let before = self.ghost(format!("{name}_payload{number}_q"), part.width());
             before.next(*part);
-            before.q().eq(*part)
+            before.q().eq(part)
         });
         let same = same.fold(valid.clone(), |all, same| all & same);
         !waits.q() | same
