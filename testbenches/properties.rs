@@ -1,6 +1,6 @@
 //! Do simulation models check the properties of a design? In each form of model, at the edge at which it happens, in arrays too.
 //!
-//! What the language prints and refuses is the business of `hdl/language/tests/properties.rs`.
+//! `hdl/language/tests/properties.rs` tests what the language prints and refuses.
 
 use crate::common::selftest::{SelfTest, open_with};
 use ndp_sim::ffi::{Form, Model, Mutation, OpenOptions, WaveOptions, rtl};

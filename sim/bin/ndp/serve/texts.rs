@@ -75,7 +75,7 @@ impl Job<'_> {
         let arrangement = Arrangement { groups: groups_of(mode)?, offloading, record: 0..0 };
         let memory = memory(chips, mode);
         let pim = |error| match error {
-            // So that who asks for the cause finds it.
+            // The source of the error keeps its cause.
             ServingError::Pim(error) => anyhow::Error::from(error),
             error => error.into(),
         };
