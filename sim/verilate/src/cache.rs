@@ -324,4 +324,19 @@ mod tests {
         });
         assert_eq!(times.into_inner(), 1);
     }
+
+    #[test]
+    fn a_cache_that_was_moved_still_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let tools = crate::tools::find(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH)).unwrap();
+        let [old, new] = ["old", "new"].map(|name| dir.path().join(name));
+        std::fs::create_dir(&old).unwrap();
+        drop(Cache::new(&old).common(&tools, 1).unwrap());
+        std::fs::rename(&old, &new).unwrap();
+        let common = Cache::new(&new).common(&tools, 1).unwrap();
+        assert!(!common.objects.is_empty());
+        for object in common.objects {
+            assert!(object.is_file(), "{} is not there", object.display());
+        }
+    }
 }
