@@ -138,13 +138,16 @@ impl Cache {
                 write_if_changed(&dir.join(name), text.as_bytes())?;
             }
             let jobs = compile::run_time_objects(&dir, tools, |objects| {
-                let lines: Vec<String> = objects.iter().map(|path| path.display().to_string()).collect();
+                let names = objects.iter().filter_map(|path| path.file_name());
+                let lines: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
                 write_whole(&list.path, lines.join("\n").as_bytes())
             })?;
             pool::run(workers, jobs)?;
         }
         let text = std::fs::read_to_string(&list.path).map_err(|e| file_failure("read", &list.path, &e))?;
-        Ok(Common { dir, objects: text.lines().map(PathBuf::from).collect() })
+        // Names only, as the cache may have been moved.
+        let objects = text.lines().filter_map(|line| Some(dir.join(Path::new(line).file_name()?))).collect();
+        Ok(Common { dir, objects })
     }
 
     /// Removes what was not used for longest until the rest keeps the limit; what somebody uses stays.
