@@ -2,8 +2,8 @@
 """Runs the tutorial on a copy of the repository: writes its files, applies its changes, runs its commands, compares what they print.
 
 Blocks of the pages: `file=PATH` is a file; `diff apply` is a change, found by its context; `sh` is commands; `console` is
-commands behind `$ ` with what they print, where a line `...` stands for any lines. Cargo's output goes to CARGO_TARGET_DIR, or to
-`target` of the copy.
+commands behind `$ ` with what they print, where a line `...` stands for any lines. The copy is `target/tutorial/ndp-cosim`; what
+it builds stays in `target/tutorial/target`, or CARGO_TARGET_DIR.
 """
 
 import os
@@ -12,7 +12,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 
 PAGES = pathlib.Path(__file__).resolve().parent
@@ -29,7 +28,7 @@ def blocks(page):
             info, start, text = line[3:], number, []
         else:
             found.append((start, info, text))
-            info = None
+            info, text = None, []
     return found
 
 
@@ -68,14 +67,16 @@ def matches(expected, printed):
 
 
 def main():
-    folder = tempfile.TemporaryDirectory()
-    root = pathlib.Path(folder.name) / "ndp-cosim"
-    files = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=ROOT, stdout=subprocess.PIPE, check=True)
+    folder = ROOT / "target/tutorial"
+    root = folder / "ndp-cosim"
+    shutil.rmtree(root, ignore_errors=True)
+    list_files = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    files = subprocess.run(list_files, cwd=ROOT, stdout=subprocess.PIPE, check=True)
     for name in filter(None, files.stdout.decode().split("\0")):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, root / name)
-    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", root / "target"))
-    environment = {**os.environ, "NDP": str(target / "release/ndp")}
+    target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", folder / "target"))
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(target), "NDP": str(target / "release/ndp")}
     ran = 0
     for page in sorted(PAGES.glob("[0-9]-*.md")):
         for line, info, text in blocks(page):
