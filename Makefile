@@ -96,6 +96,7 @@ exhaustive:
 	@.ci/install build test
 	$(call cargo_test,--workspace -- --include-ignored)
 	$(call cargo_test,--workspace --test testbenches -- $(REFERENCE_SERIES),NDP_FORM=verilated)
+	python3 docs/tutorial/run.py
 
 ## bench: speed of the generator, the software model and the simulation, each against a roofline or a peer
 bench:

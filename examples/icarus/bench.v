@@ -25,6 +25,8 @@ module bench;
     wire [7:0] response_tag;
     wire [511:0] response_data;
 
+    wire take, start, refuse, busy;
+
     wire [1:0] cs_n, act_n, bg, dq_oe;
     wire [3:0] ba;
     wire [35:0] a;
@@ -42,7 +44,7 @@ module bench;
         .r1_dq_o(dq_to_rank[255:128]), .r1_dq_oe_o(dq_oe[1]), .r1_dq_i(dq_from_rank[255:128]),
         // No link: nothing comes, and the number does not matter.
         .link_lanes_i({LINK_WORD_BITS{1'b0}}), .link_node_i(4'd0), .link_lanes_o(),
-        .parts_busy_o(), .take_o(), .start_o(), .refuse_o(), .busy_o()
+        .parts_busy_o(), .take_o(take), .start_o(start), .refuse_o(refuse), .busy_o(busy)
     );
 
     genvar g;
@@ -57,6 +59,37 @@ module bench;
     endgenerate
 
     integer errors = 0;
+
+    // Registers, memories and the DRAM begin with X. None of it may come to an output that somebody looks at.
+    task known(input [8 * 24 - 1:0] what, input bits);
+        if (bits === 1'bx) begin
+            errors = errors + 1;
+            if (errors <= 10) $display("%0s is unknown at %0t", what, $time);
+        end
+    endtask
+
+    always @(posedge clk)
+        if (rst_n) begin
+            known("host_ready_o", host_ready);
+            known("response_valid_o", response_valid);
+            known("a status output", ^{take, start, refuse, busy});
+            if (response_valid === 1'b1) begin
+                known("response_tag_o", ^{response_tag, response_write});
+                // All that is read here has been written before.
+                if (!response_write) known("response_data_o", ^response_data);
+            end
+        end
+
+    integer rank_number;
+    always @(posedge dram_clk)
+        if (rst_n) begin
+            known("cs_n or dq_oe", ^{cs_n, dq_oe});
+            for (rank_number = 0; rank_number < 2; rank_number = rank_number + 1) begin
+                if (cs_n[rank_number] === 1'b0)
+                    known("a command", ^{act_n[rank_number], bg[rank_number], ba[2 * rank_number +: 2], a[18 * rank_number +: 18]});
+                if (dq_oe[rank_number] === 1'b1) known("data of a WR", ^dq_to_rank[128 * rank_number +: 128]);
+            end
+        end
 
     // Responses: as many as requests, in any order among the ranks; what was read is kept by tag.
     integer asked = 0, answered = 0;
@@ -81,6 +114,10 @@ module bench;
             while (!host_ready) @(posedge clk);
             @(negedge clk);
             host_valid = 0;
+            // Without a request nobody looks at what goes with one.
+            host_write = 1'bx;
+            host_addr = {ADDRESS{1'bx}};
+            host_data = {512{1'bx}};
         end
     endtask
 

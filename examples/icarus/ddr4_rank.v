@@ -2,7 +2,7 @@
 // of every timing rule of docs/configuration.md. It is written from the documents and knows nothing of the hardware.
 //
 // It is initialised from the start, with all banks closed, and stays so: a reset of the core is nothing that it sees.
-// Two bank groups of four banks. Only the lowest 2^STORED bursts have a place; an access to another one is an error.
+// What nobody has written is X. Two bank groups of four banks. Only the lowest 2^STORED bursts have a place; an access to another one is an error.
 `timescale 1ns/100fs
 
 module ddr4_rank #(
@@ -186,7 +186,6 @@ module ddr4_rank #(
             reads_due[i] = 0;
             writes_due[i] = 0;
         end
-        for (i = 0; i < (1 << STORED); i = i + 1) bursts[i] = 0;
     end
 
     // Pins have been X until the core's first clocks in reset; no chip select is no command.

@@ -1,4 +1,4 @@
-//! Documents: every path that they name exists.
+//! Documents: every path and section that they name exists, no page is too long, and they use the field's words.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,50 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
 }
 
-/// `README.md`, those of folders, and what lies in `docs`.
+/// Markdown files of a folder of the repository.
+fn pages_of(folder: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.extension().is_some_and(|e| e == "md")).collect()
+}
+
+/// Those in the root, those of folders, and what lies in `docs`.
 fn documents() -> Vec<PathBuf> {
-    let entries = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
-    let mut pages: Vec<PathBuf> =
-        entries.filter(|path| path.extension().is_some_and(|e| e == "md")).collect();
-    pages.extend(["README.md", "synth/README.md"].map(|name| root().join(name)));
+    let folders = ["", "docs", "docs/tutorial", "docs/generated", "synth", "golden"];
+    let mut pages: Vec<PathBuf> = folders.into_iter().flat_map(pages_of).collect();
     pages.sort();
     pages
+}
+
+/// A path in the repository, as it is written.
+fn name_of(page: &Path) -> String {
+    page.strip_prefix(root()).unwrap().display().to_string()
+}
+
+/// Lines of a page outside of blocks of code, with their numbers.
+fn prose(page: &Path) -> Vec<(usize, String)> {
+    let mut in_block = false;
+    let text = fs::read_to_string(page).unwrap();
+    let outside = text.lines().enumerate().filter(|(_, line)| {
+        let fence = line.trim_start().starts_with("```");
+        in_block ^= fence;
+        !fence && !in_block
+    });
+    outside.map(|(number, line)| (number + 1, line.to_owned())).collect()
+}
+
+/// The name of a section in a link, as GitHub makes it of its heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+/// The second one of a name has `-1` behind it, and so on.
+fn has_section(page: &Path, section: &str) -> bool {
+    let headings = prose(page).into_iter().filter(|(_, line)| line.starts_with('#'));
+    let names: Vec<String> = headings.map(|(_, line)| anchor(line.trim_start_matches('#'))).collect();
+    let count = |name: &str| names.iter().filter(|other| *other == name).count();
+    let numbered = section.rsplit_once('-').and_then(|(name, n)| Some((name, n.parse::<usize>().ok()?)));
+    count(section) > 0 || numbered.is_some_and(|(name, n)| count(name) > n)
 }
 
 /// What stands between backticks, and the text without it.
@@ -44,21 +80,12 @@ fn paths(span: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_path_in_the_documents_exists() {
+fn every_path_and_section_in_the_documents_exists() {
     let (mut missing, mut found) = (Vec::new(), 0);
     for page in documents() {
-        let name = page.strip_prefix(root()).unwrap().display().to_string();
-        let mut in_block = false;
-        for (number, line) in fs::read_to_string(&page).unwrap().lines().enumerate() {
-            let mut complain = |path: &str| missing.push(format!("{name}:{}: {path}", number + 1));
-            if line.trim_start().starts_with("```") {
-                in_block = !in_block;
-                continue;
-            }
-            if in_block {
-                continue;
-            }
-            let (spans, text) = code_spans(line);
+        for (number, line) in prose(&page) {
+            let mut complain = |what: &str| missing.push(format!("{}:{number}: {what}", name_of(&page)));
+            let (spans, text) = code_spans(&line);
             for path in spans.iter().flat_map(|span| paths(span)) {
                 found += 1;
                 let [plain, module] = [root().join(&path), root().join(format!("{path}.rs"))];
@@ -66,17 +93,100 @@ fn every_path_in_the_documents_exists() {
                     complain(&path);
                 }
             }
-            // Links: what follows `](`, without a section.
-            for target in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
-                if !target.is_empty() && !target.contains("://") {
-                    found += 1;
-                    if !page.parent().unwrap().join(target).exists() {
-                        complain(target);
-                    }
+            for target in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+                if target.contains("://") {
+                    continue;
+                }
+                found += 1;
+                let (file, section) = target.split_once('#').unwrap_or((target, ""));
+                let file = if file.is_empty() { page.clone() } else { page.parent().unwrap().join(file) };
+                if !file.exists() || !section.is_empty() && !has_section(&file, section) {
+                    complain(target);
                 }
             }
         }
     }
     assert!(found > 200, "only {found} paths were found");
     assert!(missing.is_empty(), "{missing:#?}");
+}
+
+/// Lines of a page that a reader can take in, and bytes of the one that is read first.
+const MOST_LINES: usize = 350;
+const MOST_BYTES: u64 = 7000;
+/// Mean words of a sentence where a reader begins.
+const MOST_WORDS: f64 = 18.0;
+
+#[test]
+fn no_page_is_too_long() {
+    let long: Vec<String> = documents()
+        .iter()
+        .filter(|page| !page.starts_with(root().join("docs/generated")))
+        .map(|page| (fs::read_to_string(page).unwrap().lines().count(), page))
+        .filter(|(lines, _)| *lines > MOST_LINES)
+        .map(|(lines, page)| format!("{}: {lines} lines", name_of(page)))
+        .collect();
+    assert!(long.is_empty(), "{long:#?}");
+    let bytes = fs::metadata(root().join("README.md")).unwrap().len();
+    assert!(bytes <= MOST_BYTES, "README.md has {bytes} bytes");
+}
+
+/// Words of each sentence of the running text: no tables, no headings; what a link leads to does not count.
+fn sentences(page: &Path) -> Vec<usize> {
+    let mut text = String::new();
+    for (_, line) in prose(page) {
+        let line = line.trim().to_owned();
+        if line.starts_with(['|', '#', '!']) || line.is_empty() {
+            text += "\n";
+            continue;
+        }
+        // Items of a list are sentences of their own.
+        let item =
+            line.starts_with("- ") || line.split_once(". ").is_some_and(|(n, _)| n.parse::<u32>().is_ok());
+        text += if item { "\n" } else { " " };
+        text += line.trim_start_matches(|c: char| c == '-' || c == '.' || c.is_ascii_digit());
+    }
+    let ends = |text: &str| text.replace(". ", "\n").replace("? ", "\n");
+    ends(&text)
+        .lines()
+        .map(|sentence| sentence.split_whitespace().count())
+        .filter(|words| *words > 0)
+        .collect()
+}
+
+#[test]
+fn sentences_are_short_where_a_reader_begins() {
+    let mut pages = pages_of("docs/tutorial");
+    pages.push(root().join("README.md"));
+    for page in pages {
+        let words = sentences(&page);
+        let mean = words.iter().sum::<usize>() as f64 / words.len() as f64;
+        assert!(words.len() > 5 && mean <= MOST_WORDS, "{}: {mean:.1} words a sentence", name_of(&page));
+    }
+}
+
+/// Words of this project's past that nobody else uses.
+const PRIVATE: [&str; 5] =
+    ["planted", "memory that computes", "memories that compute", "in no time", "apart"];
+
+#[test]
+fn documents_use_the_words_of_the_field() {
+    let mut found = Vec::new();
+    for page in documents() {
+        for (number, line) in prose(&page) {
+            let line = line.to_lowercase();
+            let words = PRIVATE.iter().filter(|word| line.contains(**word));
+            found.extend(words.map(|word| format!("{}:{number}: {word}", name_of(&page))));
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn every_page_is_in_the_table_of_contents() {
+    let summary = fs::read_to_string(root().join("docs/SUMMARY.md")).unwrap();
+    let pages = ["docs", "docs/tutorial", "docs/generated"].into_iter().flat_map(pages_of);
+    for page in pages.filter(|page| !page.ends_with("SUMMARY.md")) {
+        let name = page.strip_prefix(root().join("docs")).unwrap().display().to_string();
+        assert_eq!(summary.matches(&format!("]({name})")).count(), 1, "{name} in docs/SUMMARY.md");
+    }
 }

@@ -254,11 +254,11 @@ fn the_documented_ports_are_those_of_the_hardware() {
         let folder = tempfile::tempdir().unwrap();
         let arguments = ["--config", config, "--block", block, "--out", folder.path().to_str().unwrap()];
         assert!(gen_rtl(&arguments).status.success());
-        let documented = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(page);
+        let documented = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/generated").join(page);
         let expected = fs::read_to_string(folder.path().join("ports.md")).unwrap();
         assert!(
             fs::read_to_string(&documented).unwrap() == expected,
-            "docs/{page} is out of date: gen-rtl --config {config} --block {block} --out /tmp/rtl, and copy ports.md"
+            "docs/generated/{page} is out of date: gen-rtl --config {config} --block {block} --out /tmp/rtl, and copy ports.md"
         );
     }
 }

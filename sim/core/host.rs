@@ -110,13 +110,8 @@ impl Host {
 
     /// Whether it offers nothing and waits for no answer until it is told to.
     pub(super) fn rests(&self) -> bool {
-        self.only_offers(0)
-    }
-
-    /// Whether it has so many requests to offer, as soon as it can, and nothing else to do.
-    pub(super) fn only_offers(&self, requests: usize) -> bool {
         let never_stalls = self.stalls == HostStalls::default();
-        never_stalls && self.waiting.len() == requests && self.streams.iter().all(VecDeque::is_empty)
+        never_stalls && self.waiting.is_empty() && self.streams.iter().all(VecDeque::is_empty)
     }
 
     fn stalled(&mut self, percent: u32) -> bool {

@@ -54,6 +54,15 @@ pub(super) struct Node {
     recorded: Option<Vec<u128>>,
 }
 
+/// Bursts that a host reads or writes, one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Access<'a> {
+    /// Reads them.
+    Read(&'a [u64]),
+    /// Writes them.
+    Write(&'a [(u64, Burst)]),
+}
+
 /// How much of its data the cycle model has seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reads {
@@ -177,18 +186,25 @@ impl Modelled {
         seen
     }
 
-    /// Cycles of a core without others in which its host offers what waits and takes every response, until all is answered or up to a limit.
-    pub fn serve(&mut self, host: &mut super::host::Host, limit: u64) -> Result<(), SimError> {
-        let Self::Alone(alone) = self else { return Ok(()) };
+    /// Cycles in which the host of a core without others, which is not busy, reads these bursts, each given to `seen`, or writes them.
+    pub fn serve(&mut self, access: Access<'_>, mut seen: impl FnMut(u64, Burst)) {
+        let Self::Alone(alone) = self else { return };
         let Alone { cycles, node } = &mut **alone;
-        node.begin(cycles.is_busy());
-        let mut desk = Desk { port: Port::new(node, None), host, outcome: Ok(()) };
-        while !desk.host.rests() && desk.outcome.is_ok() && cycles.cycle() + RESET_CYCLES < limit {
-            cycles.step(&mut desk);
+        node.begin(false);
+        // Nothing else reads or writes, so it makes no difference when in these cycles the data move.
+        match access {
+            Access::Read(addresses) => {
+                cycles.serve(addresses.iter().map(|address| (*address as u32, false)));
+                if let Data::Machine(_) = node.data {
+                    addresses.iter().for_each(|address| seen(*address, node.burst(*address)));
+                }
+            }
+            Access::Write(bursts) => {
+                cycles.serve(bursts.iter().map(|(address, _)| (*address as u32, true)));
+                bursts.iter().for_each(|(address, burst)| node.data.write(*address, *burst));
+            }
         }
-        let outcome = desk.outcome;
         node.finish();
-        outcome
     }
 
     /// Its place in a hub, if it has one.
@@ -370,44 +386,5 @@ impl Host for Port<'_> {
         let mask = data.mask(reads.masks - 1);
         self.seen.strobes = Strobes { mask, ..self.seen.strobes };
         mask.unwrap_or(0)
-    }
-}
-
-/// A host at the port of a core that goes through its requests by itself.
-struct Desk<'a> {
-    port: Port<'a>,
-    host: &'a mut super::host::Host,
-    outcome: Result<(), SimError>,
-}
-
-impl Host for Desk<'_> {
-    fn offer(&mut self, cycle: u64) -> Option<Request> {
-        self.port.offered = Some(self.host.offer()?);
-        self.host.taken(cycle + RESET_CYCLES);
-        self.port.offer(cycle)
-    }
-
-    fn ready(&mut self, _cycle: u64) -> bool {
-        self.host.ready()
-    }
-
-    fn answered(&mut self, cycle: u64, answer: Answer) {
-        self.port.answered(cycle, answer);
-        if let Some(response) = self.port.seen.response.take() {
-            let answered = self.host.answered(cycle + RESET_CYCLES, response);
-            self.outcome = std::mem::replace(&mut self.outcome, Ok(())).and(answered);
-        }
-    }
-
-    fn idle_until(&self, cycle: u64) -> u64 {
-        cycle
-    }
-
-    fn entries(&mut self, cycle: u64, burst: u32) -> [u32; 16] {
-        self.port.entries(cycle, burst)
-    }
-
-    fn mask(&mut self, cycle: u64) -> u32 {
-        self.port.mask(cycle)
     }
 }

@@ -4,7 +4,7 @@ use super::burst::Burst;
 use super::dimm::Dimm;
 use super::host::{Answer, Host, HostStalls};
 use super::hub::{Ask, Hub};
-use super::modelled::Modelled;
+use super::modelled::{Access, Modelled};
 use super::prediction::PortCycle;
 use super::recording::{InstructionRecord, Recorder, Recording};
 use super::simulated::{Seen, Simulated};
@@ -481,21 +481,21 @@ impl NdpCore {
         Ok(())
     }
 
-    /// Whether the host of a modelled core has to do with nothing but so many requests to the DRAM until all are answered.
-    pub(super) fn serves_alone(&self, requests: usize) -> bool {
-        let alone = matches!(&self.engine, Engine::Cycles(model) if model.linked().is_none());
-        alone && !self.is_busy() && self.recorder.is_none() && self.host.only_offers(requests)
-    }
-
-    /// The cycles in which these requests are taken and answered, all at once, or those up to a limit: the same as by [`Self::step`].
-    pub(super) fn serve(&mut self, limit: u64) -> Result<(), SimError> {
+    /// The cycles in which the host reads or writes bursts of a modelled core and does nothing else, all at once: the same as by [`Self::step`].
+    /// What is read of a core with data is given to `seen`. Returns `false`, without a cycle, if somebody else may do something meanwhile.
+    pub(super) fn serve(&mut self, access: Access<'_>, seen: impl FnMut(u64, Burst)) -> bool {
+        if self.is_busy() || self.recorder.is_some() || !self.host.rests() {
+            return false;
+        }
         let before = self.cycle();
-        let Engine::Cycles(model) = &mut self.engine else { return Ok(()) };
-        let served = model.serve(&mut self.host, limit);
+        match &mut self.engine {
+            Engine::Cycles(model) if model.linked().is_none() => model.serve(access, seen),
+            _ => return false,
+        }
         let cycle = self.cycle();
         self.port = PortCycle { cycle: cycle - 1, ready: true, ..PortCycle::default() };
         crate::progress::count_cycles(cycle - before);
-        served
+        true
     }
 
     fn is_modelled_on_links(&self) -> bool {

@@ -3,7 +3,7 @@
 //! What it should have done is `compare`'s business.
 
 use super::burst::Burst;
-use super::modelled::Modelled;
+use super::modelled::{Access, Modelled};
 use super::ndp_core::NdpCore;
 use super::recording::{PARTS, part_of};
 use super::{Answer, PartCycles};
@@ -141,17 +141,23 @@ impl NdpCore {
     /// # Errors
     /// As [`NdpCore::step`]; [`SimError::Hang`] if an acknowledgement does not come.
     pub(crate) async fn write_async(&mut self, bursts: &[(u64, Burst)]) -> Result<(), SimError> {
+        if self.serve(Access::Write(bursts), |_, _| {}) {
+            return Ok(());
+        }
         bursts.iter().for_each(|(address, burst)| self.submit(*address, Some(*burst)));
         self.collect_async(bursts.len(), |answer| answer.request.write.is_some(), |_| {}).await
     }
 
-    /// Reads bursts of the DIMM by way of the host's port: by address, as several answers may be on their way.
+    /// Reads bursts of the DIMM by way of the host's port: by address, as several answers may be on their way. Of a core without data there are none.
     ///
     /// # Errors
     /// As [`NdpCore::step`]; [`SimError::Hang`] if an answer does not come.
     pub(crate) async fn read_async(&mut self, addresses: &[u64]) -> Result<HashMap<u64, Burst>, SimError> {
+        let mut read = HashMap::with_capacity(if self.is_outline() { 0 } else { addresses.len() });
+        if self.serve(Access::Read(addresses), |address, burst| _ = read.insert(address, burst)) {
+            return Ok(read);
+        }
         addresses.iter().for_each(|address| self.submit(*address, None));
-        let mut read = HashMap::with_capacity(addresses.len());
         let wanted = |answer: &Answer| answer.request.write.is_none();
         let keep = |answer: &Answer| {
             read.insert(answer.request.address, answer.response.read.unwrap_or_default());
@@ -169,20 +175,15 @@ impl NdpCore {
     ) -> Result<(), SimError> {
         let registers = 1 << self.config().dimm_burst_bits();
         let mut progress = self.cycle();
-        let alone = self.serves_alone(left);
         while left > 0 {
-            if alone {
-                self.serve(progress + self.options.watchdog_cycles + 1)?;
-            } else {
-                self.tick().await?;
-            }
+            self.tick().await?;
             let cycle = self.cycle();
             self.host.answers.retain(|answer| {
                 if answer.request.address >= registers || !wanted(answer) {
                     return true;
                 }
                 take(answer);
-                (left, progress) = (left - 1, answer.answered + 1);
+                (left, progress) = (left - 1, cycle);
                 false
             });
             if cycle - progress > self.options.watchdog_cycles {

@@ -37,8 +37,8 @@ fn a_quick_run_writes_every_file_and_keeps_what_it_has_computed() {
     assert!(fs::read_to_string(format!("{out}/hermes-fig-17-1.svg")).unwrap().starts_with("<svg"));
     // The pages of the documents have what is computed today.
     for (name, page, least) in [
-        ("hermes", include_str!("../../docs/figures-hermes.md"), 6),
-        ("energy", include_str!("../../docs/figures-energy.md"), 3),
+        ("hermes", include_str!("../../docs/generated/figures-hermes.md"), 6),
+        ("energy", include_str!("../../docs/generated/figures-energy.md"), 3),
     ] {
         let table = fs::read_to_string(format!("{out}/{name}.md")).unwrap();
         let computed: Vec<&str> = table.lines().filter(|line| line.starts_with("| Fig.")).collect();
@@ -46,7 +46,7 @@ fn a_quick_run_writes_every_file_and_keeps_what_it_has_computed() {
         for line in computed {
             assert!(
                 page.contains(line),
-                "docs/figures-{name}.md lacks\n{line}\nwrite it anew with `ndp figures`"
+                "docs/generated/figures-{name}.md lacks\n{line}\nwrite it anew with `ndp figures`"
             );
         }
     }

@@ -141,7 +141,7 @@ pub enum ModelError {
     },
     /// Text was asked of a model whose tokens nobody describes.
     #[error(
-        "text needs a tokenizer.json beside the weights, or bytes as tokens: vocab_size = {vocab_size}, expected 256"
+        "text needs a tokenizer.json in the folder of the weights, or bytes as tokens: vocab_size = {vocab_size}, expected 256"
     )]
     NoVocabulary {
         /// Size of the vocabulary.

@@ -59,7 +59,7 @@ pub struct Args {
     /// Print one JSON object on standard output instead of a table
     #[arg(long)]
     pub json: bool,
-    /// Measure the simulation instead of the hardware: native models beside Verilated ones, whatever is simulated
+    /// Measure the simulation instead of the hardware: native models against Verilated ones, whatever is simulated
     #[arg(long, conflicts_with_all = ["rows", "cols", "modes", "weights", "batches", "densities", "seed", "profile", "backend"])]
     pub speed: bool,
     /// Say which modules the simulation's time goes to, for one product of each mode

@@ -26,7 +26,7 @@ use ndp_sim::gemv::BitFlip;
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Run programs in the text form of docs/isa.md and compare DRAM, status and monitor with the functional model
+/// Run programs in the text form of docs/isa-text.md and compare DRAM, status and monitor with the functional model
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
         ndp run testbenches/programs/ffn.asm --config tiny --dump\n  \

@@ -49,7 +49,7 @@ pub struct Args {
     /// is `balanced`, and `best` for modules that miss it
     #[arg(long, default_value = "balanced")]
     recipe: RecipeArg,
-    /// Synthesise the block as a whole, memories apart: shows paths that cross modules
+    /// Synthesise the block as a whole, memories as black boxes: shows paths that cross modules
     #[arg(long)]
     flatten: bool,
     /// Give registers of 8 bits or more that have an enable a clock that passes a gate made of the library's cells

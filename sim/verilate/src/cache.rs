@@ -138,13 +138,16 @@ impl Cache {
                 write_if_changed(&dir.join(name), text.as_bytes())?;
             }
             let jobs = compile::run_time_objects(&dir, tools, |objects| {
-                let lines: Vec<String> = objects.iter().map(|path| path.display().to_string()).collect();
+                let names = objects.iter().filter_map(|path| path.file_name());
+                let lines: Vec<String> = names.map(|name| name.to_string_lossy().into_owned()).collect();
                 write_whole(&list.path, lines.join("\n").as_bytes())
             })?;
             pool::run(workers, jobs)?;
         }
         let text = std::fs::read_to_string(&list.path).map_err(|e| file_failure("read", &list.path, &e))?;
-        Ok(Common { dir, objects: text.lines().map(PathBuf::from).collect() })
+        // Names only, as the cache may have been moved.
+        let objects = text.lines().filter_map(|line| Some(dir.join(Path::new(line).file_name()?))).collect();
+        Ok(Common { dir, objects })
     }
 
     /// Removes what was not used for longest until the rest keeps the limit; what somebody uses stays.
@@ -323,5 +326,20 @@ mod tests {
             }
         });
         assert_eq!(times.into_inner(), 1);
+    }
+
+    #[test]
+    fn a_cache_that_was_moved_still_links() {
+        let dir = tempfile::tempdir().unwrap();
+        let tools = crate::tools::find(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH)).unwrap();
+        let [old, new] = ["old", "new"].map(|name| dir.path().join(name));
+        std::fs::create_dir(&old).unwrap();
+        drop(Cache::new(&old).common(&tools, 1).unwrap());
+        std::fs::rename(&old, &new).unwrap();
+        let common = Cache::new(&new).common(&tools, 1).unwrap();
+        assert!(!common.objects.is_empty());
+        for object in common.objects {
+            assert!(object.is_file(), "{} is not there", object.display());
+        }
     }
 }

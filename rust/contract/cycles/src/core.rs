@@ -3,6 +3,7 @@
 
 mod alike;
 mod linked;
+mod serve;
 mod skip;
 
 use crate::clock::ClockRelation;

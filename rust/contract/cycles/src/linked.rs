@@ -1,4 +1,4 @@
-//! Several cores with links between them: two on a cable, or one at each link of a bridge (docs/timing.md, "Links").
+//! Several cores with links between them: two on a cable, or one at each link of a bridge (docs/timing-links.md, "Links").
 //!
 //! A flit that is chosen in a cycle is noticed at the other end many cycles later, so the parts are stepped one after the other for so many
 //! cycles. A core to which its link does not matter goes on alone, as fast as it can; links on which nothing is said are left

@@ -242,3 +242,111 @@ fn ranks_that_are_alike_do_what_each_would_do_by_itself() -> Result<(), Box<dyn 
     }
     Ok(())
 }
+
+/// A host that offers one access to the DIMM after the other, and takes every answer.
+struct Accesses {
+    left: VecDeque<(u32, bool)>,
+    tag: u8,
+    under_way: Vec<u8>,
+}
+
+impl Host for Accesses {
+    fn offer(&mut self, _cycle: u64) -> Option<Request> {
+        if self.under_way.contains(&self.tag) {
+            return None;
+        }
+        let (address, write) = self.left.pop_front()?;
+        let tag = self.tag;
+        self.under_way.push(tag);
+        self.tag = tag.wrapping_add(1);
+        Some(Request { kind: RequestKind::Dram { address, write }, tag })
+    }
+
+    fn ready(&mut self, _cycle: u64) -> bool {
+        true
+    }
+
+    fn answered(&mut self, _cycle: u64, answer: Answer) {
+        self.under_way.retain(|tag| *tag != answer.tag);
+    }
+
+    fn idle_until(&self, cycle: u64) -> u64 {
+        cycle
+    }
+
+    fn entries(&mut self, _cycle: u64, _burst: u32) -> [u32; 16] {
+        [0; 16]
+    }
+
+    fn mask(&mut self, _cycle: u64) -> u32 {
+        0
+    }
+}
+
+/// Accesses in their order, at random, of one rank, to rows in conflict; pauses and a product between them.
+#[test]
+fn accesses_of_a_host_that_does_nothing_else_take_the_same_cycles() -> Result<(), Box<dyn Error>> {
+    for (preset, seeds) in [("tiny", 60), ("hermes", 20), ("hermes-x8", 10)] {
+        let config = DesignConfig::preset(preset)?;
+        let program =
+            ndp_isa::parse("dot src=0, dst=24, cols=512, batch=1, count=20, address=0x100")?.words();
+        let words = std::array::from_fn(|i| program.get(i).copied().unwrap_or(0));
+        let (core_ps, dram_ps) = PERIODS[seeds as usize % PERIODS.len()];
+        for seed in 0..seeds {
+            let clocks = ClockRelation::new(core_ps, dram_ps, (seed * 377 % 4000) as i64 - 2000);
+            let outcome = |at_once: bool| {
+                let mut model = CycleModel::new(&config, clocks);
+                model.record();
+                let mut cycles = Vec::new();
+                for part in 0..6 {
+                    let any = |salt: u64, most: u64| mix(mix(seed, part), salt) % most;
+                    let (first, writes, count) = (any(0, 1 << 20) as u32, any(1, 4), 1 + any(2, 900));
+                    let access = |n: u64| {
+                        let address = match any(3, 4) {
+                            0 => first + any(4 + n, 1 << 16) as u32,
+                            1 => first + 4 * n as u32,
+                            2 => first + ((n % 2) << 15) as u32 + n as u32,
+                            _ => first + n as u32,
+                        };
+                        let write = writes == 1 || writes > 1 && any(5000 + n, writes) == 0;
+                        (address % (1 << config.dimm_burst_bits()), write)
+                    };
+                    let mut host = Accesses { left: VecDeque::new(), tag: 0, under_way: Vec::new() };
+                    if any(9, 2) == 0 {
+                        model.run_until(model.cycle() + any(10, 9000), &mut host);
+                    }
+                    let accesses = (0..count).map(access);
+                    if at_once {
+                        model.serve(accesses);
+                    } else {
+                        host.left = accesses.collect();
+                        while !host.left.is_empty() || !host.under_way.is_empty() {
+                            model.step(&mut host);
+                        }
+                    }
+                    cycles.push(model.cycle());
+                    let mut host = Traffic {
+                        seed,
+                        bursts: VecDeque::from([words]),
+                        next: 0,
+                        every: 1,
+                        own: 0,
+                        outstanding: 0,
+                        answers: Vec::new(),
+                        masks: 0,
+                    };
+                    while !host.bursts.is_empty() || host.outstanding > 0 || model.is_busy() {
+                        model.step(&mut host);
+                    }
+                    cycles.push(model.cycle());
+                }
+                model.step(&mut Accesses { left: VecDeque::new(), tag: 0, under_way: Vec::new() });
+                let counters = model.counters();
+                let record = model.take_record();
+                (cycles, counters, model.activity(), record.instructions, record.commands)
+            };
+            assert!(outcome(true) == outcome(false), "{preset}, seed {seed}");
+        }
+    }
+    Ok(())
+}

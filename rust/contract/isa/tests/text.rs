@@ -46,7 +46,7 @@ fn what_is_printed_is_read_back() {
 
 #[test]
 fn the_example_of_the_document_is_a_program() {
-    let document = include_str!("../../../../docs/isa.md");
+    let document = include_str!("../../../../docs/isa-text.md");
     let section = document.split("## Text form").nth(1).unwrap();
     let text = section.split("```").nth(1).unwrap();
     let program = parse(text).unwrap();

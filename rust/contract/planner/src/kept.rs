@@ -95,7 +95,7 @@ impl KeptOutputs {
         for (what, value, expected) in [
             ("columns of the matrix", layout.cols(), self.cols),
             ("lists of the results", lists.map_or(1, <[_]>::len) as u32, self.chunks.len() as u32),
-            ("matrices beside the gate", up.is_some().into(), self.products.is_some().into()),
+            ("matrices besides the gate's", up.is_some().into(), self.products.is_some().into()),
         ] {
             if value != expected {
                 let rule = format!("be {expected}, as for the results that were kept");

@@ -106,7 +106,7 @@ fn what_has_no_room_is_not_kept() {
     let error = kept.axpy(&config, (&own, None), Some(&[])).unwrap_err().to_string();
     assert!(error.contains("lists of the results = 0 must be 1"), "{error}");
     let error = kept.axpy(&config, (&own, Some(&own)), Some(&[(0, 32, 0)])).unwrap_err().to_string();
-    assert!(error.contains("matrices beside the gate = 1 must be 0"), "{error}");
+    assert!(error.contains("matrices besides the gate's = 1 must be 0"), "{error}");
 }
 
 /// Plans a DOT of rows that the core predicts. The first words of what it loads, and of its results.

@@ -13,7 +13,7 @@ pub enum Mode {
     /// NPU+AiM: one group of requests, the devices take turns
     #[cfg_attr(feature = "clap", value(alias = "npu-aim"))]
     Serial,
-    /// AttAcc: one group; heads of attention beside Q, K, V and projection of others, FFNs shared
+    /// AttAcc: one group; attention of some heads while Q, K, V and projection of others are computed, FFNs shared
     #[cfg_attr(feature = "clap", value(name = "attacc"))]
     AttAcc,
     /// Two groups, banks not sliced: rows are open for reads or for MACs

@@ -61,7 +61,7 @@ pub struct Args {
     /// K and V for every head, as algorithm 1 counts them, whatever the model shares.
     #[arg(long)]
     no_gqa: bool,
-    /// Print these systems, each beside the first one, in place of the modes: npu-aim, attacc, neupims, dex, dbo, librapim or a mode; may be given several
+    /// Print these systems, each compared with the first one, in place of the modes: npu-aim, attacc, neupims, dex, dbo, librapim or a mode; may be given several
     /// times.
     #[arg(long, value_enum, value_name = "SYSTEM", conflicts_with_all = ["energy", "step", "sample_times"])]
     system: Vec<Mode>,

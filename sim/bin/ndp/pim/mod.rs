@@ -299,7 +299,7 @@ fn reason(model: &Model, hardware: &Hardware, requests: usize, figures: &[Figure
         compute += time.compute;
     }
     let why = if compute > read {
-        "so two groups may read the weights twice, attention goes on beside the matrices, and FFNs that move to the banks shorten them"
+        "so two groups may read the weights twice, attention runs concurrently with the matrices, and FFNs that move to the banks shorten them"
     } else {
         "so what counts is how often weights are read: two groups read them twice, and FFNs that move to the banks save nothing"
     };

@@ -60,7 +60,7 @@ impl FlashArgs {
 pub enum PredictorChoice {
     /// Hermes': states and parents
     Hermes,
-    /// Low-rank matrices, predictor.safetensors beside the model's weights
+    /// Low-rank matrices, predictor.safetensors in the model's folder
     LowRank,
 }
 

@@ -1,4 +1,4 @@
-//! A bridge: an end for each of its links, and a crossbar that moves flits between them (docs/timing.md, "Links").
+//! A bridge: an end for each of its links, and a crossbar that moves flits between them (docs/timing-links.md, "Links").
 
 use super::end::End;
 use super::receiver::Arrived;

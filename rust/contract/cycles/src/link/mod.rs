@@ -1,5 +1,5 @@
 //! DIMM-links, flit by flit: an end with its transmitter, receiver and session, the line that it hears, a bridge, and two ends by
-//! themselves (docs/timing.md, "Links").
+//! themselves (docs/timing-links.md, "Links").
 //!
 //! No payload moves. What is on a lane in a cycle is known by the cycle in which it was sent; what the channel did to it comes from
 //! outside ([`Disturbance`]).

@@ -1,4 +1,4 @@
-//! The receiving side of an end: lanes in step, flits that are checked, kept and handed out (docs/timing.md, "Links").
+//! The receiving side of an end: lanes in step, flits that are checked, kept and handed out (docs/timing-links.md, "Links").
 
 use super::frame::{Header, Kind, Tag, is_ahead};
 use super::lane::{Before, LOOK, Lane};

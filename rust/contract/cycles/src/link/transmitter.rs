@@ -1,4 +1,4 @@
-//! The sending side of an end: flits that wait, are sent, and are sent again (docs/timing.md, "Links").
+//! The sending side of an end: flits that wait, are sent, and are sent again (docs/timing-links.md, "Links").
 
 use super::frame::{Frame, Header, Kind, Place, Tag, is_ahead};
 use super::line::CHOSEN;
