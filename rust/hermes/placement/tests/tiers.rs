@@ -50,7 +50,8 @@ impl Problem {
             gpu_gbps: [1.0, 5.0, 50.0][below(&mut rng, 3) as usize],
             sync_us: [0.0, 0.01, 0.3][below(&mut rng, 3) as usize],
             dimms: sizes.dimms,
-            dimm_bytes: (attention + below(&mut rng, mlp + 1)).div_ceil(sizes.dimms.into()) + 3000,
+            dimm_bytes: (attention + below(&mut rng, mlp + 1)).div_ceil(sizes.dimms.into())
+                + 3000 * u64::from(sizes.layers),
             dimm_gbps: 1.0,
             kv_bytes: 0,
             ssd_gbps: Some([0.05, 0.5, 3.0][below(&mut rng, 3) as usize]),
@@ -82,16 +83,18 @@ impl Problem {
         terms
     }
 
-    /// What a placement takes; nothing if it exceeds a memory or has attention on the SSD.
+    /// What a placement takes; nothing if it exceeds a memory or has attention on the SSD. DIMMs are divided alike: each has as many slots of a block as
+    /// the fullest one needs.
     fn objective(&self, placement: &Placement) -> Option<f64> {
         let machine = &self.machine;
-        let (mut on_gpu, mut in_dimms) = (0, vec![0; machine.dimms as usize]);
+        let (mut on_gpu, mut slots) = (0, 0);
         let mut us = 0.0;
         for blocks in self.terms() {
             let (mut gpu, mut dimms, mut ssd) = (0.0, vec![0.0; machine.dimms as usize], 0.0);
             for block in blocks {
                 let kind = self.shape.blocks()[block].kind;
                 let bytes = self.bytes[kind as usize];
+                let mut in_dimms = vec![0; machine.dimms as usize];
                 for neuron in 0..self.frequencies[block].len() {
                     let work = self.frequency(block, neuron) * bytes as f64 / 1e3;
                     let dimm = usize::from(placement.dimm(block, neuron));
@@ -112,11 +115,11 @@ impl Problem {
                         }
                     }
                 }
+                slots += in_dimms.into_iter().max().unwrap_or(0);
             }
             us += dimms.into_iter().fold(gpu + 2.0 * machine.sync_us, f64::max) + ssd;
         }
-        let fits = on_gpu <= machine.gpu_bytes && in_dimms.iter().all(|&bytes| bytes <= machine.dimm_bytes);
-        fits.then_some(us)
+        (on_gpu <= machine.gpu_bytes && slots <= machine.dimm_bytes).then_some(us)
     }
 
     /// The formula of the certificate, with any prices and weights.
