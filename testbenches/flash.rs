@@ -532,7 +532,7 @@ fn a_placement_that_fills_the_dimms_is_run() -> Outcome {
     let common = format!(
         "--llm {model} --trace {trace} --system {system} --dimms 2 --gpu-percent 10 --ssd nvme-pcie4"
     );
-    let placed = run(format!("place {common} --profile --kv-tokens 20 --out {placement} --json"))?;
+    let placed = run(format!("place {common} --profile --kv-tokens 256 --out {placement} --json"))?;
     let bytes = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
     let fullest = placed["dimm_bytes"].as_array().into_iter().flatten().map(bytes).max();
     let capacity = bytes(&placed["dimm_capacity_bytes"]);

@@ -125,7 +125,7 @@ impl Residence {
         let wanted = plan(&sizes, dimms, places);
         let homes: Vec<Vec<u32>> =
             wanted.iter().map(|block| block.iter().map(|(dimm, _)| *dimm).collect()).collect();
-        let slots = Slots::new(config, dimms, &homes);
+        let slots = Slots::new(config, dimms, &homes, flash.is_none());
         let mut map = DimmMap::new(config);
         let mut sizes = slots.sizes();
         if let Some(flash) = flash {
