@@ -254,6 +254,11 @@ impl Residence {
         }
     }
 
+    /// The slots of neurons: what a core is given as a list of rows.
+    pub fn list(&self, block: usize, neurons: &[u32]) -> Vec<u32> {
+        neurons.iter().map(|&neuron| self.home((block, neuron)).slot).collect()
+    }
+
     /// Where a neuron is computed.
     pub fn device(&self, (block, neuron): Neuron) -> Device {
         if self.on_gpu[block][neuron as usize] {

@@ -16,8 +16,8 @@ const SSD: &str = "flash-m1";
 /// Neurons on an SSD.
 #[derive(clap::Args, Clone, Debug)]
 pub struct FlashArgs {
-    /// The DIMMs have slots for so many percent of the neurons of the MLPs, an SSD has all of them (docs/flash.md). Needs --activity oracle
-    /// or predicted, and --policy random or partition
+    /// The DIMMs have slots for so many percent of the neurons of the MLPs, an SSD has all of them (docs/flash.md); at least for those that a
+    /// --placement with an SSD has in the DIMMs. Needs --activity oracle or predicted, and --policy random or partition
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub flash_resident: Option<u32>,
     /// With --flash-resident: neurons keep their slots that so many tokens have needed, the present one included
