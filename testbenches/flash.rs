@@ -499,9 +499,15 @@ fn the_tool_places_on_three_tiers_and_runs_it() -> Outcome {
         "{}",
         report["flash"]
     );
-    let refused = ndp(&generate)?;
-    let error = String::from_utf8_lossy(&refused.stderr);
-    assert!(refused.status.code() == Some(2) && error.contains("on an SSD"), "{error}");
+    let evaluate = format!(
+        "evaluate --trace {trace} --config tiny --system {system} --dimms 2 --policy partition --placement {placement}"
+    );
+    for line in [generate, evaluate] {
+        let refused = ndp(&line)?;
+        let error = String::from_utf8_lossy(&refused.stderr);
+        let advice = format!("--placement {placement} has neurons on an SSD: it needs --flash-resident");
+        assert!(refused.status.code() == Some(2) && error.contains(&advice), "{error}");
+    }
     let refused = ndp(&format!("{place} --ssd nvme-pcie4 --method greedy"))?;
     let error = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(2) && error.contains("--ssd needs --method structured"), "{error}");
