@@ -499,12 +499,61 @@ fn the_tool_places_on_three_tiers_and_runs_it() -> Outcome {
         "{}",
         report["flash"]
     );
-    let refused = ndp(&generate)?;
-    let error = String::from_utf8_lossy(&refused.stderr);
-    assert!(refused.status.code() == Some(2) && error.contains("on an SSD"), "{error}");
+    let evaluate = format!(
+        "evaluate --trace {trace} --config tiny --system {system} --dimms 2 --policy partition --placement {placement}"
+    );
+    for line in [generate, evaluate] {
+        let refused = ndp(&line)?;
+        let error = String::from_utf8_lossy(&refused.stderr);
+        let advice = format!("--placement {placement} has neurons on an SSD: it needs --flash-resident");
+        assert!(refused.status.code() == Some(2) && error.contains(&advice), "{error}");
+    }
     let refused = ndp(&format!("{place} --ssd nvme-pcie4 --method greedy"))?;
     let error = String::from_utf8_lossy(&refused.stderr);
     assert!(refused.status.code() == Some(2) && error.contains("--ssd needs --method structured"), "{error}");
+    Ok(())
+}
+
+/// 84 MB of neurons in MLPs and 6 MB in attention.
+const WIDE: &str = "name = \"wide\"\nlayers = 4\nhidden = 512\nheads = 8\nkv_heads = 8\nffn = 10240\nmlp_matrices = 2\nvocabulary = 256\n\
+                    tied_embeddings = true\nbiased = true\n";
+
+#[test]
+fn a_placement_that_fills_the_dimms_is_run() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let [model, design, system, trace, placement] =
+        ["m.toml", "d.toml", "s.toml", "t.trace", "p.json"].map(path);
+    std::fs::write(&model, WIDE)?;
+    // A DIMM has two ranks of 16.8 MB, the smallest that there are.
+    let tiny = include_str!("../rust/contract/config/presets/tiny.toml");
+    std::fs::write(&design, format!("{tiny}\n[dram]\nrow_bits = 8\n"))?;
+    std::fs::write(&system, SMALL.replace("capacity_gb = 32.0", "capacity_gb = 0.0333"))?;
+    let run = |line: String| -> Result<serde_json::Value, Box<dyn Error>> {
+        let output = ndp(&line)?;
+        assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(serde_json::from_slice(&output.stdout).unwrap_or_default())
+    };
+    run(format!("trace synth --llm {model} --tokens 20 --prompt-tokens 16 --sequences 3 --out {trace}"))?;
+    let common = format!(
+        "--llm {model} --trace {trace} --system {system} --dimms 2 --gpu-percent 10 --ssd nvme-pcie4"
+    );
+    let placed = run(format!("place {common} --profile --kv-tokens 256 --out {placement} --json"))?;
+    let bytes = |value: &serde_json::Value| value.as_u64().unwrap_or_default();
+    let fullest = placed["dimm_bytes"].as_array().into_iter().flatten().map(bytes).max();
+    let capacity = bytes(&placed["dimm_capacity_bytes"]);
+    assert!(fullest.is_some_and(|fullest| fullest * 1000 > capacity * 995), "{fullest:?} of {capacity}");
+    assert!(bytes(&placed["tiers"]["ssd_bytes"]) > 10_000_000, "{placed}");
+    let report = run(format!(
+        "evaluate {common} --config {design} --activity oracle --policy partition --flash-resident 1 --placement {placement} \
+         --fast --links bandwidth --tokens 2 --json"
+    ))?;
+    assert!(report["policies"][0]["tokens_per_second"].as_f64().is_some_and(|rate| rate > 0.0));
+    // As many slots as there are residents, but for a row of all ranks in each MLP.
+    let flash = &report["policies"][0]["flash"];
+    let [slots, bundle] = ["slots", "bundle_bytes"].map(|key| bytes(&flash[key]));
+    let attention = 4 * 512 * 3 * 512 * 2;
+    assert!(slots * bundle + attention <= 2 * capacity + 4 * 2 * 2 * bundle, "{flash}");
     Ok(())
 }
 

@@ -25,7 +25,8 @@ use std::ops::Range;
 /// Slots for a part of the neurons of the MLP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct FlashOptions {
-    /// Slots of a block in percent of the neurons of the fullest DIMM, rounded up to a row of all ranks.
+    /// Slots of a block in percent of the neurons of the fullest DIMM, rounded up to a row of all ranks; at least as many as a placement with an SSD has
+    /// neurons there.
     pub resident_percent: u32,
     /// Neurons stay that so many tokens have needed, the present one included.
     pub window: NonZeroU32,

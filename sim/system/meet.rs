@@ -5,9 +5,9 @@ use super::backend::{Fault, SystemBackend};
 use super::books::{Operation, Way};
 use super::links::{Message, Round};
 use super::place::Place;
-use super::places::{Device, Places, split};
+use super::places::{Device, Parts, Places, cold, split};
 use super::pool::together;
-use super::rounds::{Early, Parts};
+use super::rounds::Early;
 use crate::error::SimError;
 use crate::gemv::{Cut, Epilogue, GemvUnit, Handed, Mode, Part, Product, Selected, Weights, columns_of};
 use ndp_config::BlockKind;
@@ -180,8 +180,7 @@ impl<P: Places> SystemBackend<P> {
         neurons: &[u32],
         selected: &[u32],
     ) -> Result<(), SimError> {
-        let slot = |neuron: &u32| self.residence.home((block, *neuron)).slot;
-        let mut expected: Vec<u32> = neurons.iter().map(slot).collect();
+        let mut expected = self.residence.list(block, neurons);
         expected.sort_unstable();
         if self.reference.is_outline() || expected == selected {
             return Ok(());
@@ -189,7 +188,8 @@ impl<P: Places> SystemBackend<P> {
         let here = |neuron: u32| self.residence.device((block, neuron)) == Device::Dimm(dimm as u32);
         let all = 0..op.cols() as u32;
         let active = all.clone().map(|neuron| f16::from_f32(f32::from(u8::from(neurons.contains(&neuron)))));
-        let said = |neuron: u32| here(neuron) && selected.contains(&slot(&neuron));
+        let slot = |neuron| self.residence.home((block, neuron)).slot;
+        let said = |neuron: u32| here(neuron) && selected.contains(&slot(neuron));
         let said: Vec<u16> = all.map(|neuron| if said(neuron) { f16::ONE.to_bits() } else { 0 }).collect();
         let (label, active) = (format!("activity of {}", op.label()), active.collect::<Vec<f16>>());
         self.verdict(&label, op.cols(), &active, &said).map(|_| ())
@@ -201,9 +201,8 @@ impl<P: Places> SystemBackend<P> {
             return;
         }
         let (begin, mut end) = (self.books.now, self.books.now);
-        for (device, neurons) in parts {
-            let Device::Dimm(dimm) = device else { continue };
-            let (dimm, values) = (*dimm as usize, (2 * batch * neurons.len()) as u64);
+        for (dimm, neurons) in cold(parts) {
+            let values = (2 * batch * neurons.len()) as u64;
             let way = if self.books.step.operation == Operation::Fc2 { Way::FromHost } else { Way::Down };
             self.books.figures.bytes.bus_inputs += if way == Way::Down { values } else { 0 };
             end = end.max(self.books.exchange(dimm, ("inputs", begin), values, way));
@@ -236,11 +235,7 @@ impl<P: Places> SystemBackend<P> {
             let came = |neuron| self.residence.uploaded((block, neuron), matrix);
             piece.sums(neurons, came, |products| self.gpu.sum(&empty, products))
         });
-        let cold = parts.iter().filter_map(|(device, neurons)| match device {
-            Device::Dimm(dimm) => Some((*dimm as usize, neurons)),
-            Device::Gpu => None,
-        });
-        let cold: Vec<(usize, &Vec<u32>)> = cold.collect();
+        let cold: Vec<(usize, &Vec<u32>)> = cold(parts).collect();
         // The core with most neurons is the last to be ready.
         let known =
             |dimm: usize, neurons: &Vec<u32>| self.cores[dimm].kept_outputs().unwrap_or(neurons.len());
@@ -248,7 +243,7 @@ impl<P: Places> SystemBackend<P> {
             cold.iter().max_by_key(|(dimm, neurons)| (known(*dimm, neurons), std::cmp::Reverse(*dimm)));
         let (meetings, met_at) = self.meetings(piece, matrix, most.map_or(0, |(dimm, _)| *dimm));
         let jobs = cold.iter().map(|&(dimm, neurons)| {
-            let slots = neurons.iter().map(|&neuron| self.residence.home((block, neuron)).slot).collect();
+            let slots = self.residence.list(block, neurons);
             let vectors = piece.values_of(neurons);
             let leaves = meetings.iter().any(|of| of.core != dimm);
             let asks = self.asks_monitor(dimm, piece.vectors.len());

@@ -70,13 +70,24 @@ impl Places for StaticPlaces {
     }
 }
 
+/// Neurons by device.
+pub(super) type Parts = BTreeMap<Device, Vec<u32>>;
+
 /// Neurons by their device, each list in the given order.
-pub(super) fn split(device: impl Fn(u32) -> Device, neurons: &[u32]) -> BTreeMap<Device, Vec<u32>> {
-    let mut parts: BTreeMap<Device, Vec<u32>> = BTreeMap::new();
+pub(super) fn split(device: impl Fn(u32) -> Device, neurons: &[u32]) -> Parts {
+    let mut parts = Parts::new();
     for &neuron in neurons {
         parts.entry(device(neuron)).or_default().push(neuron);
     }
     parts
+}
+
+/// Those of the DIMMs.
+pub(super) fn cold(parts: &Parts) -> impl Iterator<Item = (usize, &Vec<u32>)> {
+    parts.iter().filter_map(|(device, neurons)| match device {
+        Device::Dimm(dimm) => Some((*dimm as usize, neurons)),
+        Device::Gpu => None,
+    })
 }
 
 #[cfg(test)]

@@ -125,7 +125,7 @@ impl Residence {
         let wanted = plan(&sizes, dimms, places);
         let homes: Vec<Vec<u32>> =
             wanted.iter().map(|block| block.iter().map(|(dimm, _)| *dimm).collect()).collect();
-        let slots = Slots::new(config, dimms, &homes);
+        let slots = Slots::new(config, dimms, &homes, flash.is_none());
         let mut map = DimmMap::new(config);
         let mut sizes = slots.sizes();
         if let Some(flash) = flash {
@@ -252,6 +252,11 @@ impl Residence {
             }
             _ => home,
         }
+    }
+
+    /// The slots of neurons: what a core is given as a list of rows.
+    pub fn list(&self, block: usize, neurons: &[u32]) -> Vec<u32> {
+        neurons.iter().map(|&neuron| self.home((block, neuron)).slot).collect()
     }
 
     /// Where a neuron is computed.

@@ -7,7 +7,7 @@
 use super::backend::SystemBackend;
 use super::books::{Operation, Way};
 use super::meet::Piece;
-use super::places::{Device, Places, split};
+use super::places::{Device, Parts, Places, cold, split};
 use super::pool::together;
 use crate::error::SimError;
 use crate::gemv::{GemvUnit, Mode, Part, Product, Weights};
@@ -15,10 +15,6 @@ use ndp_config::BlockKind;
 use ndp_model::{Activation, Finish, GemvClass, GemvOp, LinearOp};
 use ndp_numerics::f16;
 use ndp_planner::WeightMatrix;
-use std::collections::BTreeMap;
-
-/// Neurons by device.
-pub(super) type Parts = BTreeMap<Device, Vec<u32>>;
 
 /// An MLP that is computed in rounds.
 #[derive(Clone)]
@@ -185,16 +181,10 @@ impl<P: Places> SystemBackend<P> {
         parts: &Parts,
     ) -> Result<Vec<Early>, SimError> {
         let (cols, batch) = (piece.outputs.len() as u32, piece.vectors.len() as u32);
-        let cold = parts.iter().filter_map(|(device, neurons)| match device {
-            Device::Dimm(dimm) => Some((*dimm as usize, neurons)),
-            Device::Gpu => None,
-        });
-        let slot = |neuron: &u32| self.residence.home((block, *neuron)).slot;
         let job = |(dimm, neurons): (usize, &Vec<u32>)| {
-            let slots: Vec<u32> = neurons.iter().map(slot).collect();
-            (dimm, (slots, piece.values_of(neurons), neurons.clone()))
+            (dimm, (self.residence.list(block, neurons), piece.values_of(neurons), neurons.clone()))
         };
-        let jobs: Vec<_> = cold.map(job).collect();
+        let jobs: Vec<_> = cold(parts).map(job).collect();
         let weights = [(0, self.residence.tiles(block, matrix)[tile].1.clone())];
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
         let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, job| {

@@ -3,7 +3,7 @@
 use super::backend::{Fault, SystemBackend};
 use super::books::Way;
 use super::gpu::GpuNumerics;
-use super::places::{Device, Places, split};
+use super::places::{Device, Places, cold, split};
 use super::pool::together;
 use crate::error::SimError;
 use crate::gemv::{Epilogue, GemvUnit, Mode, Product, Weights};
@@ -71,18 +71,13 @@ impl<P: Places> SystemBackend<P> {
                 self.books.figures.neurons(None, neurons.len());
             }
         }
-        let cold = parts.iter().filter_map(|(device, neurons)| match device {
-            Device::Dimm(dimm) => Some((*dimm as usize, neurons)),
-            Device::Gpu => None,
-        });
         let job = |(dimm, neurons): (usize, &'_ Vec<u32>)| {
-            let slots: Vec<u32> =
-                neurons.iter().map(|&neuron| self.residence.home((block, neuron)).slot).collect();
+            let slots = self.residence.list(block, neurons);
             let of_neurons = |bias: &[f16]| neurons.iter().map(|&row| bias[row as usize]).collect();
             let bias: Option<Vec<f16>> = low_rank.map(LowRankLayer::bias).or(op.bias()).map(of_neurons);
             (dimm, (neurons.clone(), slots, bias))
         };
-        let jobs: Vec<_> = cold.map(job).collect();
+        let jobs: Vec<_> = cold(&parts).map(job).collect();
         // Every core needs the whole input, and has to be told which neurons are wanted.
         let dimms: Vec<usize> = jobs.iter().map(|(dimm, _)| *dimm).collect();
         let bytes = 2 * product.activations().len() as u64;

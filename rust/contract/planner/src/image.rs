@@ -241,8 +241,8 @@ pub struct Home {
 
 /// The host's table of neurons and slots, of all DIMMs.
 ///
-/// Slots are dealt out in the order of the neurons. Each DIMM has as many of a block as the fullest one needs, and an eighth more for
-/// neurons that migrate, two rows of all ranks at least.
+/// Slots are dealt out in the order of the neurons. Each DIMM has as many of a block as the fullest one needs, and if neurons migrate an eighth more,
+/// two rows of all ranks at least.
 #[derive(Clone, Debug)]
 pub struct Slots {
     ranks: u32,
@@ -253,11 +253,11 @@ pub struct Slots {
 }
 
 impl Slots {
-    /// Slots for neurons that live on the DIMMs `homes[block][neuron]`, all below `dimms`.
+    /// Slots for neurons that live on the DIMMs `homes[block][neuron]`, all below `dimms`, and perhaps migrate.
     ///
     /// # Panics
     /// If a neuron lives on a DIMM that there is not.
-    pub fn new(config: &DesignConfig, dimms: u32, homes: &[Vec<u32>]) -> Self {
+    pub fn new(config: &DesignConfig, dimms: u32, homes: &[Vec<u32>], migrate: bool) -> Self {
         let ranks = config.gemv().ranks();
         let mut taken = vec![Vec::with_capacity(homes.len()); dimms as usize];
         let mut table = Vec::with_capacity(homes.len());
@@ -270,7 +270,7 @@ impl Slots {
                 slots.push(Some(neuron));
             }
             let most = of_block.iter().map(Vec::len).max().unwrap_or(0) as u32;
-            let spare = if dimms > 1 { (most / 8).max(2 * ranks) } else { 0 };
+            let spare = if migrate && dimms > 1 { (most / 8).max(2 * ranks) } else { 0 };
             let slots = (most + spare).next_multiple_of(ranks).max(ranks);
             for (dimm, mut own) in of_block.into_iter().enumerate() {
                 own.resize(slots as usize, None);

@@ -20,7 +20,7 @@ fn slots(config: &DesignConfig, shape: &LlmShape) -> Slots {
     let homes: Vec<Vec<u32>> = (0..2 * shape.layers() as usize)
         .map(|block| (0..shape.block_neurons(BlockKind::of_block(block))).map(|n| n * n % 7 % 3).collect())
         .collect();
-    Slots::new(config, 3, &homes)
+    Slots::new(config, 3, &homes, true)
 }
 
 #[test]

@@ -18,6 +18,27 @@ pub(crate) enum Stored<'a> {
     Until(&'a [u32]),
 }
 
+impl Stored<'_> {
+    /// How many of a block.
+    fn neurons(&self, instance: &Instance, taken: &[u32], block: usize) -> u32 {
+        match self {
+            Self::Until(until) if instance.shape().blocks()[block].kind == BlockKind::Mlp => {
+                cold(instance, taken, block, until[block])
+            }
+            _ => instance.blocks()[block].order.len() as u32,
+        }
+    }
+}
+
+/// Neurons of a block that are not on the GPU, up to a position in its order.
+pub(crate) fn cold(instance: &Instance, taken: &[u32], block: usize, until: u32) -> u32 {
+    let groups = instance.blocks()[block].groups.clone();
+    let of_group = |(group, taken): (&Group, &u32)| {
+        (group.start + group.len).min(until).saturating_sub(group.start + taken)
+    };
+    instance.groups()[groups.clone()].iter().zip(&taken[groups]).map(of_group).sum()
+}
+
 /// Neighbours in a block's order of frequency that are on one DIMM.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
@@ -56,27 +77,43 @@ impl Piece {
 pub(crate) struct Dimms<'a> {
     instance: &'a Instance,
     stored: &'a Stored<'a>,
-    free: Vec<u64>,
+    taken: &'a [u32],
+    /// Bytes that are free in each DIMM: of the slots of each block if DIMMs are divided alike, else one number.
+    free: Vec<Vec<u64>>,
     pieces: Vec<Piece>,
     loads: Vec<u64>,
 }
 
 impl<'a> Dimms<'a> {
-    pub(crate) fn new(instance: &'a Instance, stored: &'a Stored<'a>) -> Self {
+    /// Of each group the first `taken[group]` neurons are on the GPU.
+    pub(crate) fn new(instance: &'a Instance, taken: &'a [u32], stored: &'a Stored<'a>) -> Self {
         let dimms = instance.machine().dimms as usize;
-        let free = vec![instance.machine().dimm_bytes; dimms];
-        Self { instance, stored, free, pieces: Vec::new(), loads: vec![0; dimms] }
+        let slots = |block| instance.slot_bytes(block, stored.neurons(instance, taken, block));
+        let free = match instance.has_equal_slots() {
+            true => (0..instance.blocks().len()).map(slots).collect(),
+            false => vec![instance.machine().dimm_bytes],
+        };
+        Self { instance, stored, taken, free: vec![free; dimms], pieces: Vec::new(), loads: vec![0; dimms] }
     }
 
-    /// Spreads neurons of one term so that the DIMMs are evenly loaded by them: those of each group behind the first `taken[group]`, or
-    /// those in front. Only the ones behind, which load the DIMMs, are worth cutting groups for.
+    /// Which of the numbers of a DIMM's free bytes is a block's.
+    fn account(&self, block: u32) -> usize {
+        if self.instance.has_equal_slots() { block as usize } else { 0 }
+    }
+
+    /// Bytes that neurons of a block still can take in a DIMM.
+    fn room(&self, dimm: usize, block: u32) -> u64 {
+        self.free[dimm][self.account(block)]
+    }
+
+    /// Spreads neurons of one term so that the DIMMs are evenly loaded by them: those of each group that are not on the GPU, or those that
+    /// are. Only the first ones, which load the DIMMs, are worth cutting groups for.
     ///
     /// # Errors
     /// [`PlacementError::Fragmented`] if a neuron finds no room.
     pub(crate) fn spread(
         &mut self,
         term: usize,
-        taken: &[u32],
         front: bool,
         placement: &mut Placement,
     ) -> Result<(), PlacementError> {
@@ -92,7 +129,7 @@ impl<'a> Dimms<'a> {
         };
         let pieces = |index: usize| {
             let group = &self.instance.groups()[index];
-            let (first, last) = (group.start + taken[index], group.start + group.len);
+            let (first, last) = (group.start + self.taken[index], group.start + group.len);
             let positions = if front { group.start..first } else { first..last };
             // In front of this position neurons have places.
             let until = match self.stored {
@@ -150,18 +187,20 @@ impl<'a> Dimms<'a> {
     /// fewest bytes; groups that are never active go where most room is.
     fn put(&mut self, mut group: Piece) -> Result<(), PlacementError> {
         let bytes = group.bytes(self.instance);
-        let fitting = (0..self.free.len()).filter(|&dimm| self.free[dimm] >= bytes);
+        let room = |dimm: &usize| self.room(*dimm, group.block);
+        let fitting = (0..self.free.len()).filter(|dimm| room(dimm) >= bytes);
         let chosen = match group.work {
-            0 if group.stored => fitting.max_by_key(|&dimm| self.free[dimm]),
-            _ => fitting.min_by_key(|&dimm| (self.loads[dimm], self.free[dimm])),
+            0 if group.stored => fitting.max_by_key(room),
+            _ => fitting.min_by_key(|dimm| (self.loads[*dimm], room(dimm))),
         };
         if let Some(dimm) = chosen {
             self.add(Piece { dimm, ..group });
             return Ok(());
         }
         while group.len > 0 {
-            let roomiest = (0..self.free.len()).max_by_key(|&dimm| self.free[dimm]).unwrap_or(0);
-            let free = self.free[roomiest];
+            let room = |dimm: &usize| self.room(*dimm, group.block);
+            let roomiest = (0..self.free.len()).max_by_key(room).unwrap_or(0);
+            let free = room(&roomiest);
             let Some(part) = group.cut(self.instance, u64::MAX, free) else {
                 let block = group.block as usize;
                 let needed = self.instance.blocks()[block].neuron_bytes;
@@ -172,21 +211,46 @@ impl<'a> Dimms<'a> {
         Ok(())
     }
 
-    fn add(&mut self, piece: Piece) {
+    /// Takes room and work for a piece in its DIMM.
+    fn occupy(&mut self, piece: &Piece) {
+        let account = self.account(piece.block);
         self.loads[piece.dimm] += piece.work;
-        self.free[piece.dimm] -= piece.bytes(self.instance);
+        self.free[piece.dimm][account] -= piece.bytes(self.instance);
+    }
+
+    /// Gives both back.
+    fn leave(&mut self, piece: &Piece) {
+        let account = self.account(piece.block);
+        self.loads[piece.dimm] -= piece.work;
+        self.free[piece.dimm][account] += piece.bytes(self.instance);
+    }
+
+    fn add(&mut self, piece: Piece) {
+        self.occupy(&piece);
         self.pieces.push(piece);
     }
 
-    /// Moves a piece to another DIMM.
-    fn shift(&mut self, index: usize, to: usize) {
-        let piece = self.pieces[index];
-        let bytes = piece.bytes(self.instance);
-        self.loads[piece.dimm] -= piece.work;
-        self.loads[to] += piece.work;
-        self.free[piece.dimm] += bytes;
-        self.free[to] -= bytes;
-        self.pieces[index].dimm = to;
+    /// Cuts neurons off the front of a piece, at most so much work and bytes, which are a piece of the same DIMM then.
+    fn split(&mut self, index: usize, most: u64, free: u64) -> Option<usize> {
+        if self.pieces[index].work <= most && self.pieces[index].bytes(self.instance) <= free {
+            return Some(index);
+        }
+        let front = self.pieces[index].cut(self.instance, most, free)?;
+        self.pieces.push(front);
+        Some(self.pieces.len() - 1)
+    }
+
+    /// Moves pieces to other DIMMs, all at once.
+    fn shift(&mut self, moves: &[(usize, usize)]) {
+        for &(index, _) in moves {
+            let piece = self.pieces[index];
+            self.leave(&piece);
+        }
+        for &(index, to) in moves {
+            self.pieces[index].dimm = to;
+            let piece = self.pieces[index];
+            self.occupy(&piece);
+        }
     }
 
     /// Moves work from the most to the least loaded DIMM until the most loaded one is close to the mean or nothing helps.
@@ -199,7 +263,7 @@ impl<'a> Dimms<'a> {
             let all = 0..self.loads.len();
             let (Some(from), Some(to)) = (
                 all.clone().max_by_key(|&dimm| self.loads[dimm]),
-                all.min_by_key(|&dimm| (self.loads[dimm], u64::MAX - self.free[dimm])),
+                all.min_by_key(|&dimm| (self.loads[dimm], u64::MAX - self.free[dimm].iter().sum::<u64>())),
             ) else {
                 return;
             };
@@ -215,64 +279,110 @@ impl<'a> Dimms<'a> {
 
     /// Moves a part of the smallest piece that is too large, or else the largest of the others; at most `most` work.
     fn transfer(&mut self, from: usize, to: usize, most: u64) -> bool {
-        let free = self.free[to];
         let (mut larger, mut smaller): (Option<usize>, Option<usize>) = (None, None);
         for (index, piece) in self.pieces.iter().enumerate() {
             if piece.dimm != from || piece.work == 0 {
                 continue;
             }
             let work = |other: Option<usize>| other.map(|other| self.pieces[other].work);
+            let room = self.room(to, piece.block);
             if piece.work > most {
-                if work(larger).is_none_or(|least| piece.work < least) {
+                let is_full =
+                    piece.stored && room < self.instance.blocks()[piece.block as usize].neuron_bytes;
+                if !is_full && work(larger).is_none_or(|least| piece.work < least) {
                     larger = Some(index);
                 }
-            } else if work(smaller).is_none_or(|best| piece.work > best) && piece.bytes(self.instance) <= free
+            } else if work(smaller).is_none_or(|best| piece.work > best) && piece.bytes(self.instance) <= room
             {
                 smaller = Some(index);
             }
         }
-        if let Some(index) = larger
-            && let Some(part) = self.pieces[index].cut(self.instance, most, free)
-        {
-            self.loads[from] -= part.work;
-            self.free[from] += part.bytes(self.instance);
-            self.add(Piece { dimm: to, ..part });
-            return true;
-        }
-        let Some(index) = smaller else { return false };
-        self.shift(index, to);
+        let part = larger.and_then(|index| {
+            let room = self.room(to, self.pieces[index].block);
+            self.split(index, most, room)
+        });
+        let Some(index) = part.or(smaller) else { return false };
+        self.shift(&[(index, to)]);
         true
     }
 
-    /// Moves a piece, or exchanges two, so that the difference shrinks most.
+    /// Moves a piece, or exchanges two, so that the difference shrinks most. With equal slots two of a block are made equally long before.
     fn exchange(&mut self, from: usize, to: usize) -> bool {
         let difference = self.loads[from] - self.loads[to];
+        let mut best = Exchange { left: difference, out: 0, back: None, len: 0 };
         let on = |dimm| self.pieces.iter().enumerate().filter(move |(_, piece)| piece.dimm == dimm);
-        let mut best: Option<(u64, usize, Option<usize>)> = None;
-        for (a, out) in on(from) {
-            let back = on(to).map(|(b, back)| (Some(b), back.work, back.bytes(self.instance)));
-            for (b, work, up) in back.chain([(None, 0, 0)]).filter(|&(_, work, _)| work < out.work) {
-                let left = difference.abs_diff(2 * (out.work - work));
-                let down = out.bytes(self.instance);
-                let fits = self.free[from] + down >= up && self.free[to] + up >= down;
-                if fits && left < difference && best.is_none_or(|(least, ..)| left < least) {
-                    best = Some((left, a, b));
+        for (out, piece) in on(from) {
+            for back in on(to).map(Some).chain([None]) {
+                let other = back.map(|(_, other)| other);
+                let work = other.map_or(0, |other| other.work);
+                let (left, len) = match other {
+                    Some(other) if self.is_exchanged_in_parts(piece, other) => {
+                        parts(difference, piece, other)
+                    }
+                    _ if work < piece.work && self.fit((piece, to), (other, from)) => {
+                        (difference.abs_diff(2 * (piece.work - work)), u32::MAX)
+                    }
+                    _ => continue,
+                };
+                if left < best.left {
+                    best = Exchange { left, out, back: back.map(|(index, _)| index), len };
                 }
             }
         }
-        let Some((_, a, b)) = best else { return false };
-        // Room is made before it is taken.
-        for index in b.into_iter().chain([a]) {
-            let bytes = self.pieces[index].bytes(self.instance);
-            self.free[self.pieces[index].dimm] += bytes;
+        let Exchange { left, out, back, len } = best;
+        if left == difference {
+            return false;
         }
-        for (index, dimm) in b.map(|b| (b, from)).into_iter().chain([(a, to)]) {
-            let piece = &mut self.pieces[index];
-            self.loads[piece.dimm] -= piece.work;
-            piece.dimm = dimm;
-            self.loads[dimm] += piece.work;
-            self.free[dimm] -= self.pieces[index].bytes(self.instance);
+        let Some(back) = back else {
+            self.shift(&[(out, to)]);
+            return true;
+        };
+        let front = |own: &mut Self, index: usize| {
+            let bytes = own.instance.blocks()[own.pieces[index].block as usize].neuron_bytes;
+            own.split(index, u64::MAX, u64::from(len).saturating_mul(bytes))
+        };
+        let (Some(out), Some(back)) = (front(self, out), front(self, back)) else { return false };
+        // What was taken for the mean of a piece is now what it is.
+        let work = [out, back].map(|index| self.pieces[index].work);
+        let is_better = work[1] < work[0] && difference.abs_diff(2 * (work[0] - work[1])) < difference;
+        if is_better {
+            self.shift(&[(out, to), (back, from)]);
         }
-        true
+        is_better
     }
+
+    /// Whether two pieces of different length are exchanged as far as they are equally long.
+    fn is_exchanged_in_parts(&self, out: &Piece, back: &Piece) -> bool {
+        self.instance.has_equal_slots() && out.block == back.block && out.stored && back.stored
+    }
+
+    /// Whether a piece has room in `to` when another one has left it for `from`, and that one there.
+    fn fit(&self, (out, to): (&Piece, usize), (back, from): (Option<&Piece>, usize)) -> bool {
+        let down = out.bytes(self.instance);
+        let Some(back) = back else { return self.room(to, out.block) >= down };
+        let up = back.bytes(self.instance);
+        let same = self.account(out.block) == self.account(back.block);
+        let [freed_here, freed_there] = if same { [down, up] } else { [0, 0] };
+        self.room(from, back.block) + freed_here >= up && self.room(to, out.block) + freed_there >= down
+    }
+}
+
+/// Two pieces that change DIMMs, or one: so many neurons of them, and the difference that is left.
+struct Exchange {
+    left: u64,
+    out: usize,
+    back: Option<usize>,
+    len: u32,
+}
+
+/// How many neurons of two pieces are best exchanged, and what difference that leaves, if neurons of a piece work equally much.
+fn parts(difference: u64, out: &Piece, back: &Piece) -> (u64, u32) {
+    let len = out.len.min(back.len);
+    let mean = |piece: &Piece| piece.work as f64 / f64::from(piece.len);
+    let each = 2.0 * (mean(out) - mean(back));
+    if each <= 0.0 {
+        return (difference, 0);
+    }
+    let len = ((difference as f64 / each) as u32).clamp(1, len);
+    ((difference as f64 - each * f64::from(len)).abs() as u64, len)
 }

@@ -124,6 +124,16 @@ pub enum PlacementError {
         /// Bytes that neurons can take there.
         capacity: u64,
     },
+    /// A placement with an SSD that needs more slots than fit a DIMM.
+    #[error(
+        "slots for {used} bytes of neurons in each DIMM, {capacity} fit: with an SSD all DIMMs have as many slots of a block as the fullest one needs"
+    )]
+    SlotsFull {
+        /// Bytes of the slots of a DIMM.
+        used: u64,
+        /// Bytes that neurons can take there.
+        capacity: u64,
+    },
     /// A placement on a DIMM that does not exist.
     #[error("neuron {neuron} of block {block} is on DIMM {dimm}, there are {dimms}")]
     NoSuchDimm {

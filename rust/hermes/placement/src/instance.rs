@@ -143,9 +143,6 @@ impl Instance {
             .map(|b| u128::from(b.neurons) * u128::from(neuron_bytes[b.kind as usize]))
             .sum();
         range("bytes of all neurons", u64::try_from(all).unwrap_or(u64::MAX), MAX_BYTES)?;
-        let of_attention = shape.blocks().iter().filter(|block| block.kind == BlockKind::Attention);
-        let attention = of_attention.map(|b| u64::from(b.neurons) * neuron_bytes[b.kind as usize]).sum();
-        fit_dimms(&machine, if machine.ssd_gbps.is_some() { attention } else { all as u64 })?;
         let mut instance = Self {
             machine,
             blocks: Vec::new(),
@@ -155,6 +152,11 @@ impl Instance {
             shape,
         };
         instance.sort_blocks(neuron_bytes, frequencies, options)?;
+        let needed = match instance.has_equal_slots() {
+            true => instance.attention_bytes(),
+            false => instance.bytes(),
+        };
+        fit_dimms(&instance.machine, needed)?;
         instance.hottest = (0..instance.groups.len() as u32).collect();
         let means: Vec<f64> = instance.groups.iter().map(Group::mean).collect();
         instance.hottest.sort_by(|&a, &b| means[b as usize].total_cmp(&means[a as usize]));
@@ -269,7 +271,31 @@ impl Instance {
     /// # Errors
     /// [`PlacementError::DimmsTooSmall`].
     pub(crate) fn fits_dimms(&self) -> Result<(), PlacementError> {
-        fit_dimms(&self.machine, self.bytes())
+        let slots = |block: usize| self.slot_bytes(block, self.blocks[block].order.len() as u32);
+        let needed = match self.has_equal_slots() {
+            true => (0..self.blocks.len()).map(slots).sum::<u64>() * u64::from(self.machine.dimms),
+            false => self.bytes(),
+        };
+        fit_dimms(&self.machine, needed)
+    }
+
+    /// Whether all DIMMs have as many slots of a block as the fullest one needs. With an SSD below them they have: neurons come and go in slots, and the
+    /// DIMMs are divided alike.
+    pub fn has_equal_slots(&self) -> bool {
+        self.machine.ssd_gbps.is_some()
+    }
+
+    /// Bytes of the slots of a block in each DIMM, if so many of its neurons are there, evenly.
+    pub(crate) fn slot_bytes(&self, block: usize, neurons: u32) -> u64 {
+        u64::from(neurons.div_ceil(self.machine.dimms)) * self.blocks[block].neuron_bytes
+    }
+
+    /// Bytes of the slots of attention in all DIMMs.
+    pub(crate) fn attention_bytes(&self) -> u64 {
+        let blocks =
+            (0..self.blocks.len()).filter(|&block| self.shape.blocks()[block].kind == BlockKind::Attention);
+        let slots = blocks.map(|block| self.slot_bytes(block, self.blocks[block].order.len() as u32));
+        slots.sum::<u64>() * u64::from(self.machine.dimms)
     }
 
     /// Bytes of all neurons.

@@ -155,6 +155,9 @@ impl Placement {
             return Err(PlacementError::GpuFull { used, capacity });
         }
         let capacity = instance.machine().dimm_bytes;
+        if instance.has_equal_slots() && usage.slot_bytes > capacity {
+            return Err(PlacementError::SlotsFull { used: usage.slot_bytes, capacity });
+        }
         match usage.dimm_bytes.iter().position(|&used| used > capacity) {
             Some(dimm) => Err(PlacementError::DimmFull { dimm, used: usage.dimm_bytes[dimm], capacity }),
             None => Ok(usage),
@@ -163,7 +166,8 @@ impl Placement {
 
     /// Bytes in use.
     fn usage(&self, instance: &Instance) -> Usage {
-        let mut usage = Usage { gpu_bytes: 0, dimm_bytes: vec![0; instance.machine().dimms as usize] };
+        let dimms = instance.machine().dimms as usize;
+        let mut usage = Usage { gpu_bytes: 0, dimm_bytes: vec![0; dimms], slot_bytes: 0 };
         for (block, of) in instance.blocks().iter().enumerate() {
             let on_gpu: u32 = self.gpu_bits(block).iter().map(|word| word.count_ones()).sum();
             usage.gpu_bytes += u64::from(on_gpu) * of.neuron_bytes;
@@ -175,6 +179,7 @@ impl Placement {
             for (bytes, count) in usage.dimm_bytes.iter_mut().zip(counts) {
                 *bytes += count * of.neuron_bytes;
             }
+            usage.slot_bytes += counts.iter().max().unwrap_or(&0) * of.neuron_bytes;
         }
         usage
     }
@@ -184,7 +189,7 @@ impl Placement {
     /// # Errors
     /// As [`Placement::check`].
     pub fn evaluate(&self, instance: &Instance) -> Result<Evaluation, PlacementError> {
-        let Usage { gpu_bytes, dimm_bytes } = self.checked_usage(instance)?;
+        let Usage { gpu_bytes, dimm_bytes, .. } = self.checked_usage(instance)?;
         let machine = instance.machine();
         let mut terms = Vec::with_capacity(instance.terms().len());
         let mut loads = [0u64; 256];
@@ -220,6 +225,8 @@ impl Placement {
 struct Usage {
     gpu_bytes: u64,
     dimm_bytes: Vec<u64>,
+    /// Of a DIMM that has as many slots of each block as the fullest one needs.
+    slot_bytes: u64,
 }
 
 /// The two sides of one term of equation 1, in microseconds.

@@ -84,10 +84,10 @@ pub(crate) fn spread(
     stored: &Stored<'_>,
 ) -> Result<Placement, PlacementError> {
     let mut placement = Placement::new(instance.shape());
-    let mut dimms = Dimms::new(instance, stored);
+    let mut dimms = Dimms::new(instance, taken, stored);
     for front in [false, true] {
         for term in 0..instance.terms().len() {
-            dimms.spread(term, taken, front, &mut placement)?;
+            dimms.spread(term, front, &mut placement)?;
         }
     }
     for (group, &taken) in instance.groups().iter().zip(taken) {

@@ -13,11 +13,14 @@
 //! certificate; who checks it needs them, the frequencies and this formula. Both prices and all weights are found by bisection, as the bound is
 //! concave in them.
 //!
+//! DIMMs are divided alike: a placement keeps their capacity if one DIMM has room for as many slots of each block as the fullest one needs. That is no less
+//! than the mean, so the bound is one of these placements.
+//!
 //! **Placement.** Groups go to the GPU by what the bound gains from each byte of them, as long as there is room and, where it gains nothing, as long
 //! as the GPU is not the slower side. Of the others of the MLP the coldest are on the SSD; the DIMMs are evenly loaded by all. If there are few enough
 //! placements, all are tried.
 
-use crate::balance::Stored;
+use crate::balance::{Stored, cold};
 use crate::structured::spread;
 use crate::{Instance, ONE, Placement, PlacementError, TermTime, gpu};
 use ndp_config::BlockKind;
@@ -332,25 +335,19 @@ impl<'a> Dual<'a> {
         let instance = self.instance;
         let machine = instance.machine();
         let mlps = || (0..instance.blocks().len()).filter(|&block| self.kinds[block] == BlockKind::Mlp);
-        let mut until: Vec<u32> = instance.blocks().iter().map(|block| block.order.len() as u32).collect();
-        // Each DIMM may lack a part of a neuron.
-        let largest = instance.blocks().iter().map(|block| block.neuron_bytes).max().unwrap_or(0);
-        let lost = if machine.dimms > 1 { largest * u64::from(machine.dimms) } else { 0 };
-        let room = (self.rates.dimm_bytes as u64).saturating_sub(lost);
-        let bytes = |block: usize, from: u32, to: u32| {
-            let groups = &instance.groups()[instance.blocks()[block].groups.clone()];
-            let taken = &taken[instance.blocks()[block].groups.clone()];
-            let cold = groups.iter().zip(taken).map(|(group, taken)| {
-                let first = (group.start + taken).clamp(from, to);
-                u64::from((group.start + group.len).clamp(first, to) - first)
-            });
-            cold.sum::<u64>() * instance.blocks()[block].neuron_bytes
+        let len: Vec<u32> = instance.blocks().iter().map(|block| block.order.len() as u32).collect();
+        let mut until = len.clone();
+        let all = machine.dimm_bytes.saturating_mul(machine.dimms.into());
+        let room = all.saturating_sub(instance.attention_bytes());
+        // Slots of all DIMMs for those in front of a position.
+        let bytes = |block: usize, until: u32| {
+            instance.slot_bytes(block, cold(instance, taken, block, until)) * u64::from(machine.dimms)
         };
         let above = |block: usize, frequency: u32| {
             instance.blocks()[block].frequencies.partition_point(|&f| f > frequency) as u32
         };
         let all_above =
-            |frequency: u32| mlps().map(|block| bytes(block, 0, above(block, frequency))).sum::<u64>();
+            |frequency: u32| mlps().map(|block| bytes(block, above(block, frequency))).sum::<u64>();
         // The least frequency above which all have room; 0 stands for all that are ever active.
         let (mut low, mut high) = (0, ONE);
         while low < high {
@@ -360,15 +357,20 @@ impl<'a> Dual<'a> {
         let mut free = room.saturating_sub(all_above(low));
         for block in mlps() {
             let first = above(block, low);
-            let last = if low == 0 { until[block] } else { above(block, low - 1) };
-            until[block] = first;
+            let last = if low == 0 { len[block] } else { above(block, low - 1) };
             // Of those that have just this frequency, as many as still have room.
+            let before = bytes(block, first);
+            let fits = |until: u32| bytes(block, until) - before <= free;
             let (mut some, mut most) = (first, last);
             while some < most {
                 let middle = (some + most).div_ceil(2);
-                if bytes(block, first, middle) <= free { some = middle } else { most = middle - 1 }
+                if fits(middle) { some = middle } else { most = middle - 1 }
             }
-            free -= bytes(block, first, some);
+            free -= bytes(block, some) - before;
+            // And what there are slots for.
+            while some < len[block] && bytes(block, some + 1) == bytes(block, some) {
+                some += 1;
+            }
             until[block] = some;
         }
         until
@@ -378,8 +380,7 @@ impl<'a> Dual<'a> {
 /// Places neurons on three tiers.
 ///
 /// # Errors
-/// [`PlacementError::Quantity`] for a machine without an SSD; [`PlacementError::Fragmented`] as
-/// [`place_structured`](crate::place_structured).
+/// [`PlacementError::Quantity`] for a machine without an SSD.
 pub fn place_tiers(instance: &Instance) -> Result<(Placement, TierCertificate), PlacementError> {
     let missing = PlacementError::Quantity { what: "SSD bandwidth", value: 0.0, rule: "that of an SSD" };
     let dual = Dual::new(instance, instance.machine().ssd_gbps.ok_or(missing.clone())?);

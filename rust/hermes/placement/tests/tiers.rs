@@ -50,7 +50,8 @@ impl Problem {
             gpu_gbps: [1.0, 5.0, 50.0][below(&mut rng, 3) as usize],
             sync_us: [0.0, 0.01, 0.3][below(&mut rng, 3) as usize],
             dimms: sizes.dimms,
-            dimm_bytes: (attention + below(&mut rng, mlp + 1)).div_ceil(sizes.dimms.into()) + 3000,
+            dimm_bytes: (attention + below(&mut rng, mlp + 1)).div_ceil(sizes.dimms.into())
+                + 3000 * u64::from(sizes.layers),
             dimm_gbps: 1.0,
             kv_bytes: 0,
             ssd_gbps: Some([0.05, 0.5, 3.0][below(&mut rng, 3) as usize]),
@@ -82,16 +83,18 @@ impl Problem {
         terms
     }
 
-    /// What a placement takes; nothing if it exceeds a memory or has attention on the SSD.
+    /// What a placement takes; nothing if it exceeds a memory or has attention on the SSD. DIMMs are divided alike: each has as many slots of a block as
+    /// the fullest one needs.
     fn objective(&self, placement: &Placement) -> Option<f64> {
         let machine = &self.machine;
-        let (mut on_gpu, mut in_dimms) = (0, vec![0; machine.dimms as usize]);
+        let (mut on_gpu, mut slots) = (0, 0);
         let mut us = 0.0;
         for blocks in self.terms() {
             let (mut gpu, mut dimms, mut ssd) = (0.0, vec![0.0; machine.dimms as usize], 0.0);
             for block in blocks {
                 let kind = self.shape.blocks()[block].kind;
                 let bytes = self.bytes[kind as usize];
+                let mut in_dimms = vec![0; machine.dimms as usize];
                 for neuron in 0..self.frequencies[block].len() {
                     let work = self.frequency(block, neuron) * bytes as f64 / 1e3;
                     let dimm = usize::from(placement.dimm(block, neuron));
@@ -112,11 +115,11 @@ impl Problem {
                         }
                     }
                 }
+                slots += in_dimms.into_iter().max().unwrap_or(0);
             }
             us += dimms.into_iter().fold(gpu + 2.0 * machine.sync_us, f64::max) + ssd;
         }
-        let fits = on_gpu <= machine.gpu_bytes && in_dimms.iter().all(|&bytes| bytes <= machine.dimm_bytes);
-        fits.then_some(us)
+        (on_gpu <= machine.gpu_bytes && slots <= machine.dimm_bytes).then_some(us)
     }
 
     /// The formula of the certificate, with any prices and weights.
@@ -234,7 +237,7 @@ fn placements_of_some_hundred_neurons_are_near_their_bounds() {
     }
     gaps.sort_by(f64::total_cmp);
     // Where nearly all neurons of a block are equally often active, only parts of them attain the bound.
-    assert!(gaps[30] < 0.02 && gaps[48] < 0.06, "{gaps:?}");
+    assert!(gaps[30] < 0.01 && gaps[48] < 0.03, "{gaps:?}");
     assert!(on_ssd > 20, "{on_ssd}");
 }
 
@@ -282,6 +285,34 @@ fn a_model_that_exceeds_the_dimms_is_placed_and_written() {
     let text = serde_json::to_string(&PlacementFile::new("opt-66b", 2, placement)).unwrap();
     let read: PlacementFile = serde_json::from_str(&text).unwrap();
     assert_eq!(&read.placement(&shape, 2).unwrap(), placement);
+}
+
+#[test]
+fn dimms_have_as_many_slots_as_the_fullest_one_needs() {
+    let sizes = Sizes { layers: 2, attention: 60, mlp: 240, dimms: 3, group: 8 };
+    let drawn = Problem::drawn(2, sizes);
+    let attention = 2 * 20 * drawn.bytes[0];
+    // Slots for 50 neurons of each MLP, of which there are 80 a DIMM.
+    let capacity = attention + 100 * drawn.bytes[1];
+    let machine = Machine { dimm_bytes: capacity, gpu_bytes: 0, ..drawn.machine };
+    let problem = Problem::new(drawn.shape, drawn.bytes, machine, drawn.frequencies, (drawn.terms, 8));
+    let placed = place_tiers(&problem.instance).unwrap();
+    problem.verify(&placed);
+    let (placement, certificate) = placed;
+    // All slots are used but what is too little for one more neuron of every DIMM.
+    assert!(
+        certificate.dimm_bytes.iter().all(|&bytes| bytes + 3 * drawn.bytes[1] > capacity),
+        "{certificate:?}"
+    );
+    // A neuron of each MLP to another DIMM: one is lighter, another heavier than before in the first, and the other way round in the second.
+    let mut moved = placement;
+    for (block, from, to) in [(1, 0, 1), (3, 1, 0)] {
+        let neuron = (0..240).find(|&n| moved.dimm(block, n) == from && !moved.on_ssd(block, n)).unwrap();
+        moved.dimms_mut(block)[neuron] = to;
+    }
+    let error = moved.check(&problem.instance).unwrap_err();
+    let PlacementError::SlotsFull { used, .. } = error else { panic!("{error}") };
+    assert!(used > capacity && problem.objective(&moved).is_none(), "{used} {capacity}");
 }
 
 #[test]

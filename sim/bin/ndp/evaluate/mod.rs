@@ -150,7 +150,7 @@ pub fn run(args: &Args) -> Result<()> {
         fast: args.fast,
         flash: args.flash.options(),
         energy: Some(args.energy.constants(&design, system.name())?),
-        placement: args.placement.load(&NeuronShape::of(&model), dimms)?,
+        placement: args.placement.load(&NeuronShape::of(&model), dimms, &args.flash)?,
         ..EvaluateOptions::default()
     };
     // How long the text is the trace says behind its profile.

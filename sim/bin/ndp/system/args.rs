@@ -16,8 +16,8 @@ const SSD: &str = "flash-m1";
 /// Neurons on an SSD.
 #[derive(clap::Args, Clone, Debug)]
 pub struct FlashArgs {
-    /// The DIMMs have slots for so many percent of the neurons of the MLPs, an SSD has all of them (docs/flash.md). Needs --activity oracle
-    /// or predicted, and --policy random or partition
+    /// The DIMMs have slots for so many percent of the neurons of the MLPs, an SSD has all of them (docs/flash.md); at least for those that a
+    /// --placement with an SSD has in the DIMMs. Needs --activity oracle or predicted, and --policy random or partition
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(1..=100))]
     pub flash_resident: Option<u32>,
     /// With --flash-resident: neurons keep their slots that so many tokens have needed, the present one included
@@ -144,14 +144,25 @@ impl PlacementArg {
     }
 
     /// Reads the file, if there is one.
-    pub fn load(&self, shape: &NeuronShape, dimms: u32) -> anyhow::Result<Option<Placement>> {
+    pub fn load(
+        &self,
+        shape: &NeuronShape,
+        dimms: u32,
+        flash: &FlashArgs,
+    ) -> anyhow::Result<Option<Placement>> {
         let Some(path) = &self.placement else { return Ok(None) };
         let read = || -> anyhow::Result<Placement> {
             let file: PlacementFile = serde_json::from_str(&read_text(path, MOST_BYTES)?)?;
             let fitting = file.placement(shape, dimms);
             fitting.with_context(|| format!("it is of the model '{}' on {} DIMMs", file.model, file.dimms))
         };
-        read().with_context(|| format!("cannot use the placement '{}'", path.display())).map(Some)
+        let placement = read().with_context(|| format!("cannot use the placement '{}'", path.display()))?;
+        ensure!(
+            !placement.has_ssd() || flash.flash_resident.is_some(),
+            "--placement {} has neurons on an SSD: it needs --flash-resident",
+            path.display()
+        );
+        Ok(Some(placement))
     }
 
     /// What an error says of the file, if there is one.

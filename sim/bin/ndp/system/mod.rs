@@ -41,7 +41,7 @@ pub fn run(args: &Args, job: &Job, (model, config): (&Model, &DesignConfig)) -> 
     args.placement.check(&policies)?;
     let (mut choices, mut placement) = (Vec::new(), None);
     for &dimms in &args.dimms {
-        placement = args.placement.load(&shape_of(&model.config), dimms)?;
+        placement = args.placement.load(&shape_of(&model.config), dimms, &args.flash)?;
         for &policy in &policies {
             choices.extend(args.merge.iter().map(|&merge| Choice { dimms, policy, merge }));
         }
