@@ -100,7 +100,6 @@ impl<'m, P: Pins> TextSteps<'m, P> {
         let session = Session::new(model, config, hardware, arrangement, prompts, pins)?;
         Ok(Self { session, kv, clock_ps: hardware.pim.clock_ps.into() })
     }
-
 }
 
 impl<P, S> SessionSteps<P, S> {

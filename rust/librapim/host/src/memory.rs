@@ -234,9 +234,9 @@ impl Memory {
         (0..count).map(place).collect()
     }
 
-    /// Number of a head of the caches.
+    /// Number of a head of the caches. Layers beyond those of the caches have the rows of the first ones.
     pub fn head(&self, sequence: u32, layer: usize, head: usize) -> u64 {
-        let before = sequence as usize * self.shape.layers + layer;
+        let before = sequence as usize * self.shape.layers + layer % self.shape.layers;
         (before * self.shape.heads + head) as u64
     }
 

@@ -30,30 +30,42 @@ pub struct Sizes {
     heads: [usize; 2],
     /// Every so many requests have a head there.
     every: usize,
+    /// Layers whose matrices have places of their own.
+    placed: u32,
 }
 
 impl Sizes {
     /// Those of a whole model, on all channels.
     pub fn new(model: &Model) -> Self {
         let heads = [model.heads, model.kv_heads].map(|heads| heads as usize);
-        Self { model: model.clone(), channels: 1, heads, every: 1 }
+        Self { model: model.clone(), channels: 1, heads, every: 1, placed: model.layers }
     }
 
-    /// What one of so many channels has.
+    /// What one of the channels of a memory has. If it has no room for all weights (LibraPIM leaves capacity out), all layers are where the first one is.
     ///
     /// # Errors
-    /// [`PimError::Range`] unless channels divide heads of K and V, or these the channels.
-    pub fn of_channel(model: &Model, channels: u32) -> Result<Self, PimError> {
-        let Model { heads, kv_heads, .. } = *model;
-        if channels == 0 || !kv_heads.is_multiple_of(channels) && !channels.is_multiple_of(kv_heads) {
-            let [value, min] = [kv_heads, channels].map(u64::from);
-            let what = "heads of K and V, which have to be a multiple or a divisor of the channels that one stands for:";
-            return Err(PimError::Range { what, value, min, max: min });
+    /// [`PimError::Unsupported`] unless channels divide heads of K and V, or these the channels.
+    pub fn of_channel(model: &Model, config: &HbmConfig) -> Result<Self, PimError> {
+        let (channels, &Model { heads, kv_heads, .. }) = (config.channels(), model);
+        if !kv_heads.is_multiple_of(channels) && !channels.is_multiple_of(kv_heads) {
+            let (what, found) = ("heads of K and V", kv_heads.to_string());
+            let expected = "a multiple or a divisor of the channels that one stands for";
+            return Err(PimError::Unsupported { what, found, expected });
         }
         let own = (kv_heads / channels).max(1) as usize;
         let heads = [own * (heads / kv_heads) as usize, own];
         let every = (channels / kv_heads).max(1) as usize;
-        Ok(Self { model: model.clone(), channels, heads, every })
+        let mut sizes = Self { model: model.clone(), channels, heads, every, placed: model.layers };
+        let mut needed = 0;
+        sizes.each(|_, (rows, cols)| {
+            needed += (rows * cols.div_ceil(HbmConfig::LANES as usize)) as u64;
+            Ok(())
+        })?;
+        let rows = config.weight_rows().min(config.rows() / 2);
+        if needed > u64::from(rows * config.banks() * HbmConfig::COLUMNS) {
+            sizes.placed = 1;
+        }
+        Ok(sizes)
     }
 
     /// Channels that one stands for.
@@ -96,7 +108,7 @@ impl Sizes {
         mut add: impl FnMut(&str, (usize, usize)) -> Result<(), PimError>,
     ) -> Result<(), PimError> {
         let matrices = self.matrices();
-        for layer in 0..self.model.layers {
+        for layer in 0..self.placed {
             for (name, _, shape) in &matrices {
                 add(&format!("layers.{layer}.{name}"), *shape)?;
             }
@@ -120,8 +132,9 @@ impl Sizes {
                 if name == "out_proj" {
                     self.attend(backend, outlines, layer)?;
                 }
-                let (label, inputs) = (format!("layers.{layer}.{name}"), (zeros(batch * inputs), inputs));
-                let product = GemvOp::outline(&label, class, (rows, inputs.1), &inputs.0)?;
+                let label = format!("layers.{}.{name}", layer % self.placed as usize);
+                let vectors = zeros(batch * inputs);
+                let product = GemvOp::outline(&label, class, (rows, inputs), &vectors)?;
                 backend.linear(&LinearOp::new(product, None, Finish::Plain)?)?;
             }
         }
@@ -245,7 +258,11 @@ impl<'a, P: Pins> Session<P, Outline<'a>> {
         }
         let [_, heads] = sizes.heads;
         let positions = requests.iter().map(|of| of.prompt + of.generate).max().unwrap_or(1);
-        let caches = CacheShape { heads, ..CacheShape::of(&sizes.model, requests.len(), positions) };
+        let mut caches = CacheShape { heads, ..CacheShape::of(&sizes.model, requests.len(), positions) };
+        if sizes.channels > 1 {
+            // Rows are closed at the end of a layer's attention; the next one may have the same.
+            caches.layers = 1;
+        }
         let load = |machine: &mut Machine<P>| {
             machine.stand_for(sizes.channels);
             sizes.each(|label, shape| match is_loaded {

@@ -93,7 +93,8 @@ impl DeviceTimes for HostTimes {
     /// Three matrices here, one after the other. The host's normalisations take no time, so products alone count.
     fn qkv_npu(&self, requests: u32) -> NpuTime {
         let Model { hidden: inputs, heads, kv_heads, head_width, .. } = self.model;
-        let matrices = [heads, kv_heads, kv_heads].map(|heads| Matrix { inputs, outputs: heads * head_width });
+        let matrices =
+            [heads, kv_heads, kv_heads].map(|heads| Matrix { inputs, outputs: heads * head_width });
         self.npu.gemms(matrices.into_iter(), requests)
     }
 

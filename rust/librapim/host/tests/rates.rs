@@ -181,7 +181,8 @@ fn a_group_that_panics_ends_the_run() {
     let channels = (0..2).map(|_| PseudoChannel::new(&config).unwrap()).collect();
     let mut machine: Machine<PseudoChannel> = Machine::new(&config, &hardware, shape, channels).unwrap();
     let sizes = sizes_of(&model());
-    let plan = Plan { memory: machine.memory().clone(), npu: machine.npu().clone(), sizes, is_outline: false };
+    let plan =
+        Plan { memory: machine.memory().clone(), npu: machine.npu().clone(), sizes, is_outline: false };
     let contexts = vec![Vec::new(); 2];
     let result = run_groups(&mut machine, contexts, &plan, &Policy::none(), |group, _| {
         assert!(group == 0, "group 1 fails");
