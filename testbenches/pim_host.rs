@@ -297,7 +297,7 @@ fn iterations<P: Pins>(
 #[test]
 fn served_requests_take_in_rtl_the_clocks_of_requests_without_data() -> Outcome {
     let models = |config: &HbmConfig| -> Result<Vec<PseudoChannel>, Box<dyn Error>> {
-        (0..config.channels()).map(|_| Ok(PseudoChannel::new(config)?)).collect()
+        Ok(PseudoChannel::all(config)?)
     };
     for (mode, hardware) in
         [(Mode::Serial, "librapim"), (Mode::Dex, "librapim"), (Mode::DexDbo, "librapim-small-npu")]

@@ -63,7 +63,7 @@ fn machine(mode: Mode) -> (HbmConfig, Hardware, Arrangement) {
 }
 
 fn channels(config: &HbmConfig) -> Vec<PseudoChannel> {
-    (0..config.channels()).map(|_| PseudoChannel::new(config).unwrap()).collect()
+    PseudoChannel::all(config).unwrap()
 }
 
 fn iterations(requests: &[Request], rules: &Rules, machine: &mut dyn StepTimes) -> (Outcome, Asked) {

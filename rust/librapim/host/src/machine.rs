@@ -8,12 +8,12 @@
 
 use crate::PimError;
 use crate::attention::{Append, HeadQuery, Progress};
-use crate::controller::{Access, Controller, Operation, Place, Returned};
+use crate::controller::{Access, Controller, Operation, Place, Returned, step_pair};
 use crate::memory::{CacheShape, Memory};
 use crate::pins::Pins;
 use crate::record::{ChannelSpan, Event, Recorded, Tally, Work, device_of};
 use crate::shared::{self, Partial, Product};
-use ndp_config::HbmConfig;
+use ndp_config::{HbmCommandBuses, HbmConfig};
 use ndp_dram::hbm::{Column, HbmCommand};
 use ndp_numerics::f16;
 use ndp_offloading::npu::NpuTimes;
@@ -496,8 +496,11 @@ impl<P: Pins> Machine<P> {
     }
 
     fn tick(&mut self) -> Result<(), PimError> {
+        match self.config.command_buses() {
+            HbmCommandBuses::Own => self.controllers.iter_mut().try_for_each(Controller::step)?,
+            HbmCommandBuses::Shared => self.controllers.chunks_exact_mut(2).try_for_each(step_pair)?,
+        }
         for channel in 0..self.controllers.len() {
-            self.controllers[channel].step()?;
             let given = self.controllers[channel].given();
             if given.column.is_some() {
                 self.progress = self.clock();

@@ -446,10 +446,7 @@ impl Job<'_> {
                 }
                 ran
             }
-            ChannelKind::Model => {
-                let channels = numbers.map(|_| PseudoChannel::new(memory)).collect::<Result<Vec<_>, _>>()?;
-                self.run(channels)?.0
-            }
+            ChannelKind::Model => self.run(PseudoChannel::all(memory)?)?.0,
             ChannelKind::Rtl => {
                 let open = |channel| {
                     let waves = waves(args, channel, WaveBlock::Channel);

@@ -172,7 +172,7 @@ impl Chips {
     ) -> Result<OutlineSteps<'s, PseudoChannel>> {
         let channels = self.memory.channels() / sizes.channels();
         let memory = self.memory(mode).with_channels(channels)?;
-        let pins = (0..channels).map(|_| PseudoChannel::new(&memory)).collect::<Result<_, _>>()?;
+        let pins = PseudoChannel::all(&memory)?;
         let (devices, arrangement) = ((&memory, &self.hardware), self.arrangement(mode)?);
         Ok(OutlineSteps::outlined(sizes, devices, &arrangement, requests, (pins, kv_bytes)).map_err(cause)?)
     }
