@@ -3,7 +3,7 @@
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
 use ndp_energy::{HbmConstants, NpuConstants};
-use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate_tokens};
+use ndp_model::Model;
 use ndp_offloading::{Hardware, Mode, Rule, StepCosts};
 use ndp_pim::measure::MeasuredMemory;
 use ndp_pim::{Arrangement, Offloading, Pins, Prompt, Sizes, groups_of, sizes_of};
@@ -79,16 +79,7 @@ fn assert_alone<P: Pins>(model: &Model, prompts: &[Prompt], machine: &TextSteps<
     let session = machine.session();
     assert_eq!(session.machine().channels().map(Pins::violations).sum::<u64>(), 0);
     assert!(session.checked().attention > 0);
-    for (prompt, text) in prompts.iter().zip(session.texts()) {
-        let options = GenerateOptions {
-            tokens: prompt.generate,
-            temperature_percent: prompt.temperature_percent,
-            seed: prompt.seed,
-        };
-        let alone =
-            generate_tokens(model, &mut SoftwareBackend::new(), &prompt.tokens, &options, |_| {}).unwrap();
-        assert_eq!((&text.tokens, &text.logits_digests), (&alone.tokens, &alone.logits_digests));
-    }
+    prompts.iter().zip(session.texts()).for_each(|(prompt, text)| crate::common::assert_text(model, prompt, text));
     assert_eq!(session.texts().count(), prompts.len());
 }
 
@@ -111,13 +102,13 @@ fn served_texts_are_those_of_each_prompt_by_itself() {
         let is_cut = |one: &Chunk| !one.yields;
         assert_eq!(asked.iter().any(|(prompts, ..)| prompts.iter().any(is_cut)), rules == cut);
         if !mode.offloads() {
-            the_time_model_is_near(&model, mode, &asked);
+            tables_are_near(&model, mode, &asked);
         }
     }
 }
 
-/// The time model leaves out refresh, the first row of each matrix, and new keys and values; here that is less than an eighth of an iteration.
-fn the_time_model_is_near(model: &Model, mode: Mode, asked: &Asked) {
+/// Tables leave out refresh, the first row of each matrix, and new keys and values; here that is less than an eighth of an iteration.
+fn tables_are_near(model: &Model, mode: Mode, asked: &Asked) {
     let config = memory(mode);
     let hardware = Hardware::preset("librapim-small-npu").unwrap().on(&config);
     let sizes = sizes_of(model);

@@ -19,32 +19,15 @@ use super::pim_refresh_watch::pim_refresh_watch;
 use super::pim_timer::{bus, first_code, suffix};
 use crate::blocks::arithmetic::number_format::{FLAG_BITS, FP16_BITS};
 use crate::blocks::common::encoding::bits_for;
-use ndp_config::{HbmCommandBuses, HbmConfig, HbmRefresh};
+use ndp_config::{HbmConfig, HbmRefresh};
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, named, zeros};
 use std::rc::Rc;
 
 /// Bits of a status.
 pub const STATUS: u32 = 7;
 
-/// A channel here has command buses of its own.
-///
-/// # Errors
-/// [`HdlError::Expression`] for a memory in which two share them.
-pub(super) fn has_own_buses(config: &HbmConfig, module: &str) -> Result<(), HdlError> {
-    match config.command_buses() {
-        HbmCommandBuses::Own => Ok(()),
-        HbmCommandBuses::Shared => Err(HdlError::Expression {
-            module: module.to_owned(),
-            signal: "device.command_buses".to_owned(),
-            what: "\"shared\", but a channel in RTL has buses of its own; the device model shares them"
-                .to_owned(),
-        }),
-    }
-}
-
 /// What the multipliers' pipeline and the rounding need; a memory that is faster than that cannot be built.
 fn check(config: &HbmConfig, module: &str) -> Result<(), HdlError> {
-    has_own_buses(config, module)?;
     // A sum is there one clock after the operands have been loaded and SUM_LATENCY more.
     for (signal, value, least) in
         [("timing.t_cl", config.t_cl(), LEAST_CL), ("timing.t_mac", config.t_mac(), SUM_LATENCY + 1)]
@@ -63,7 +46,7 @@ fn check(config: &HbmConfig, module: &str) -> Result<(), HdlError> {
 /// The channel. Answers are combinational, data are registered.
 ///
 /// # Errors
-/// [`HdlError::Expression`] if tCL or tMAC are shorter than the banks' pipelines (7 and 6 clocks), or command buses are shared; others only if the
+/// [`HdlError::Expression`] if tCL or tMAC are shorter than the banks' pipelines (7 and 6 clocks); others only if the
 /// description breaks a rule of the language.
 pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let c = config;

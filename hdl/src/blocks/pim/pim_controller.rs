@@ -16,7 +16,6 @@
 //! chosen anew two clocks after the last one, and the other queue's goes in between.
 
 use super::pim_bank_refreshes::pim_bank_refreshes;
-use super::pim_channel::has_own_buses;
 use super::pim_decoder::{COLUMN_COMMANDS, ROW, SLOT, WORD, row_commands};
 use super::pim_io::BUS;
 use super::pim_mac::COLUMN_BITS;
@@ -63,16 +62,14 @@ fn encoded(one_hot: &Bits) -> Bits {
 /// The controller. What is read comes without a way to stop it: who asks has a place for it.
 ///
 /// # Errors
-/// [`HdlError::Expression`] if command buses are shared; others only if the description breaks a rule of the language.
+/// [`HdlError`] if the description breaks a rule of the language.
 pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let c = config;
     let (groups, per_group, row_bits) = (c.bank_groups(), c.banks_per_group(), log2(c.rows()));
     let (request_layout, operation_layout) = (RequestLayout::new(c), OperationLayout::new(c));
     let parts = super::pim_bank::paths(c);
     let boundary_bits = bits_for(c.subarrays() - 1);
-    let name = format!("pim_controller_{}", suffix(c));
-    has_own_buses(c, &name)?;
-    let m = ModuleBuilder::new(name, "Controller of a PIM channel.");
+    let m = ModuleBuilder::new(format!("pim_controller_{}", suffix(c)), "Controller of a PIM channel.");
     let request_valid = m.input("request_valid_i", 1, "there is a request");
     let request = m.input(
         "request_i",

@@ -2,7 +2,7 @@
 
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
-use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate_tokens};
+use ndp_model::Model;
 use ndp_offloading::{Device, Hardware, Pim};
 use ndp_pim::{Machine, Outcome, PimError, Pins, Prompt, run_batch};
 use std::path::Path;
@@ -62,17 +62,7 @@ fn texts_do_not_depend_on_the_mode_and_overlap_saves_time() {
     let mut clocks = Vec::new();
     for (config, groups) in [(config.clone().unsliced(), 1), (config.clone().unsliced(), 2), (config, 2)] {
         let (outcome, machine) = run(&model, &config, groups, &prompts).unwrap();
-        for (prompt, text) in prompts.iter().zip(&outcome.texts) {
-            let options = GenerateOptions {
-                tokens: prompt.generate,
-                temperature_percent: prompt.temperature_percent,
-                seed: prompt.seed,
-            };
-            let alone =
-                generate_tokens(&model, &mut SoftwareBackend::new(), &prompt.tokens, &options, |_| {})
-                    .unwrap();
-            assert_eq!((&text.tokens, &text.logits_digests), (&alone.tokens, &alone.logits_digests));
-        }
+        crate::common::assert_texts(&model, &prompts, &outcome);
         assert_eq!(machine.channels().map(Pins::violations).sum::<u64>(), 0);
         let busy = |device| -> u64 {
             outcome.events.iter().filter(|e| e.device == device).map(|e| e.end - e.start).sum()

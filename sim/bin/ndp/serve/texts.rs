@@ -138,10 +138,9 @@ pub fn run(args: &Args, requests: &[Request], rules: Rules, kv_bytes: Option<u64
     let (mut entries, mut served) = (Vec::new(), Vec::new());
     for mode in modes {
         let config = chips.memory(mode);
-        let rtl = (0..config.channels()).map(|_| Lockstep::open(&config, &OpenOptions::default()));
+        let rtl = Lockstep::all(&config, |_| OpenOptions::default())?;
         shown.begin();
-        let (entry, asked) =
-            job.serve(mode, rtl.collect::<Result<Vec<_>, _>>()?, &alone, &mut shown).context(mode.name())?;
+        let (entry, asked) = job.serve(mode, rtl, &alone, &mut shown).context(mode.name())?;
         shown.begin();
         let mut outlines = chips.clocked(mode, &sizes, (&extents, false), kv_bytes)?;
         let (_, expected) = iterations(requests, &rules, &mut outlines, &mut shown).context(mode.name())?;
