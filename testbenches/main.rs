@@ -42,6 +42,7 @@ mod pim_channel;
 mod pim_cli;
 mod pim_controller;
 mod pim_host;
+mod pim_pair;
 mod place_scaler;
 mod power;
 mod properties;

@@ -349,10 +349,10 @@ fn requests_are_served_in_rtl_with_the_texts_of_the_software() -> Outcome {
     let iterations = served["modes"][0]["iterations"].as_array().ok_or("no iterations")?;
     assert_eq!((iterations.len(), number(&served["entries"][0], "tokens")?), (2, 3));
     for one in iterations {
-        let (ns, model) = (number(one, "ns")? as f64, number(one, "model_ns")? as f64);
-        // The time model leaves out refresh, the first row of each matrix, and the writing of keys and values; the host reads weights for each prompt.
+        let (ns, table) = (number(one, "ns")? as f64, number(one, "table_ns")? as f64);
+        // Tables leave out refresh, the first row of each matrix, and the writing of keys and values; the host reads weights for each prompt.
         let is_prompt = one["prompts"] != Value::Array(Vec::new());
-        assert!((if is_prompt { 0.4 } else { 0.8 }..1.0).contains(&(model / ns)), "{one}");
+        assert!((if is_prompt { 0.4 } else { 0.8 }..1.0).contains(&(table / ns)), "{one}");
     }
     refused(&format!("serve {path} {options} --pp 2"), "one chip")?;
     refused(
@@ -361,6 +361,9 @@ fn requests_are_served_in_rtl_with_the_texts_of_the_software() -> Outcome {
     )?;
     refused(&format!("serve {path} --rtl --machine hermes"), "--rtl needs --machine librapim")?;
     refused(&format!("serve {path} --rtl --llm llama2-7b"), "--llm")?;
+    refused(&format!("serve {path} --clocked --llm llama2-7b"), "mode dex+dbo needs tables")?;
+    let options = "--clocked --kv-gb 20 --modes dex";
+    refused(&format!("serve {path} {options} --llm llama2-13b"), "heads of K and V = 40")?;
     std::fs::remove_file(trace)?;
     Ok(())
 }

@@ -14,10 +14,10 @@ use ndp_pim::machine::Done;
 use ndp_pim::memory::CacheShape;
 use ndp_pim::shared::Product;
 use ndp_pim::{
-    Arrangement, Commands, Machine, Offloading, PimError, Pins, Prompt, groups_of, run_arranged, run_batch,
-    sizes_of,
+    Arrangement, Commands, Machine, Offloading, PimError, Pins, Prompt, Sizes, groups_of, run_arranged,
+    run_batch, sizes_of,
 };
-use ndp_serving::{Chunk, Iteration, Request, Rules, TextSteps, serve, texts};
+use ndp_serving::{Chunk, Iteration, OutlineSteps, Request, Rules, TextSteps, serve, texts};
 use ndp_sim::ffi::{OpenOptions, Rtl, rtl};
 use ndp_sim::hbm::{Controlled, ControlledWaves, Hosted, Lockstep, PimChannel};
 use std::error::Error;
@@ -246,10 +246,12 @@ fn four_channels_in_rtl_share_the_work() -> Outcome {
 /// Prompts and tokens of an iteration, and its nanoseconds.
 type Asked = (Vec<Chunk>, Vec<Chunk>, u64);
 
-/// Requests that come and go, a prompt that is cut, one that waits for room: what each iteration takes with these channels.
+/// Requests that come and go, a prompt that is cut, one that waits for room: what each iteration takes with these channels. Without `is_text` nothing
+/// but their lengths is known.
 fn iterations<P: Pins>(
     mode: Mode,
     hardware: &str,
+    is_text: bool,
     channels: impl Fn(&HbmConfig) -> Result<Vec<P>, Box<dyn Error>>,
 ) -> Result<Vec<Asked>, Box<dyn Error>> {
     let sliced = HbmConfig::preset("librapim-small")?;
@@ -264,18 +266,19 @@ fn iterations<P: Pins>(
     let bytes = 8 * sizes_of(&model).kv_bytes(1) * model.layers.len() as u64;
     let offloading = if mode.offloads() { Offloading::Live(Rule::Slot) } else { Offloading::None };
     let arrangement = Arrangement { groups: groups_of(mode)?, offloading, record: 0..0 };
-    let mut machine = TextSteps::new(
-        &model,
-        &config,
-        &hardware,
-        &arrangement,
-        &prompts,
-        (channels(&config)?, Some(bytes)),
-    )?;
+    let channels = (channels(&config)?, Some(bytes));
     let mut all = Vec::new();
     let mut keep = |one: &Iteration<'_>| {
         all.push((one.prefilled.to_vec(), one.decoded.to_vec(), one.end_ns - one.start_ns));
     };
+    if !is_text {
+        let (sizes, extents) = (Sizes::new(&sizes_of(&model)), texts::extents(&requests));
+        let (devices, extents) = ((&config, &hardware), (&extents[..], false));
+        let mut machine = OutlineSteps::outlined(&sizes, devices, &arrangement, extents, channels)?;
+        serve(&requests, &rules, &mut machine, &mut keep)?;
+        return Ok(all);
+    }
+    let mut machine = TextSteps::new(&model, &config, &hardware, &arrangement, &prompts, channels)?;
     let outcome = serve(&requests, &rules, &mut machine, &mut keep)?;
     assert!(all.iter().any(|(prompts, ..)| prompts.iter().any(|chunk| !chunk.yields)));
     println!(
@@ -292,15 +295,16 @@ fn iterations<P: Pins>(
 }
 
 #[test]
-fn served_requests_take_the_clocks_of_the_device_model_in_rtl() -> Outcome {
+fn served_requests_take_in_rtl_the_clocks_of_requests_without_data() -> Outcome {
     let models = |config: &HbmConfig| -> Result<Vec<PseudoChannel>, Box<dyn Error>> {
-        (0..config.channels()).map(|_| Ok(PseudoChannel::new(config)?)).collect()
+        Ok(PseudoChannel::all(config)?)
     };
     for (mode, hardware) in
         [(Mode::Serial, "librapim"), (Mode::Dex, "librapim"), (Mode::DexDbo, "librapim-small-npu")]
     {
-        let rtl = iterations(mode, hardware, |config| channels(config, config))?;
-        assert_eq!(rtl, iterations(mode, hardware, models)?, "{}", mode.name());
+        let rtl = iterations(mode, hardware, true, |config| channels(config, config))?;
+        // Those of texts on device models are the same (`rust/serving/tests/texts.rs`).
+        assert_eq!(rtl, iterations(mode, hardware, false, models)?, "{}", mode.name());
     }
     // With the controller in RTL they take other clocks, in front of either kind of channel the same.
     let open = |rtl| {
@@ -310,7 +314,7 @@ fn served_requests_take_the_clocks_of_the_device_model_in_rtl() -> Outcome {
         }
     };
     let (mode, hardware) = (Mode::Dex, "librapim");
-    let [rtl, model] = [true, false].map(|rtl| iterations(mode, hardware, open(rtl)));
+    let [rtl, model] = [true, false].map(|rtl| iterations(mode, hardware, true, open(rtl)));
     assert_eq!(rtl?, model?);
     Ok(())
 }

@@ -85,6 +85,7 @@ const CORE: &[(&str, Elaborate<DesignConfig>)] = &[
 
 /// The same for HBM-PIM.
 const MEMORY: &[(&str, Elaborate<HbmConfig>)] = &[
+    ("pim_pair", pim::pim_pair::pim_pair),
     ("pim_channel", pim::pim_channel::pim_channel),
     ("pim_controller", pim::pim_controller::pim_controller),
     ("pim_shadow", pim::pim_shadow::pim_shadow),

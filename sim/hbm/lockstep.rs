@@ -65,6 +65,21 @@ impl Lockstep {
         Ok(Self { device, rtl: PimChannel::open(rtl, options)?, seen: 0 })
     }
 
+    /// All channels of a memory. Each is one in RTL; that pairs keep apart on command buses which they share is for the device models to see.
+    ///
+    /// # Errors
+    /// As [`Lockstep::open`].
+    pub fn all(
+        config: &HbmConfig,
+        options: impl Fn(usize) -> OpenOptions,
+    ) -> Result<Vec<Self>, LockstepError> {
+        let open = |(channel, mut device): (usize, PseudoChannel)| {
+            device.keep_violations(usize::MAX);
+            Ok(Self { device, ..Self::open(config, &options(channel))? })
+        };
+        PseudoChannel::all(config)?.into_iter().enumerate().map(open).collect()
+    }
+
     /// One clock of both sides.
     ///
     /// # Errors

@@ -4,9 +4,9 @@
 //! are given once, whatever comes of it. Campaigns of several goals see to it that there is something to compute with.
 
 use ndp_config::{HbmConfig, HbmRefresh};
-use ndp_dram::hbm::{HbmCommand, Owner, Partitions};
+use ndp_dram::hbm::{HbmCommand, Owner, Partitions, PseudoChannel};
 use ndp_numerics::SplitMix64;
-use ndp_sim::hbm::{Lockstep, LockstepError};
+use ndp_sim::hbm::{ChannelOutputs, Lockstep, LockstepError};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A goal on a bus: its word, and how many clocks it may still be tried.
@@ -224,6 +224,15 @@ impl Stream {
     /// One clock of both sides.
     pub fn step(&mut self, sides: &mut Lockstep) -> Result<(), LockstepError> {
         let clock = sides.device.cycle();
+        let (words, write) = self.draw(&sides.device);
+        let out = sides.clock(words[0], words[1], write)?;
+        self.answered(clock, words, &out);
+        Ok(())
+    }
+
+    /// The words of a clock on both buses, and what is on the data bus.
+    pub fn draw(&mut self, device: &PseudoChannel) -> ([u32; 2], Option<[u64; 2]>) {
+        let clock = device.cycle();
         let mut words = [0; 2];
         for (bus, word) in words.iter_mut().enumerate() {
             if self.pause[bus] > 0 {
@@ -233,7 +242,7 @@ impl Stream {
             let goal = match self.goals[bus] {
                 Some(goal) => goal,
                 None => {
-                    let state = sides.device.partitions().clone();
+                    let state = device.partitions().clone();
                     let wanted = if bus == 0 { self.row_goal(&state) } else { self.column_goal(&state) };
                     let wanted = if self.one_in(40) { self.malformed(wanted) } else { wanted };
                     let longest = if self.one_in(10) { u64::from(self.config.t_rfc()) } else { 60 };
@@ -248,7 +257,11 @@ impl Stream {
         if self.one_in(300) {
             write = if write.is_some() { None } else { Some(self.data()) };
         }
-        let out = sides.clock(words[0], words[1], write)?;
+        (words, write)
+    }
+
+    /// What the words of a clock have come to.
+    pub fn answered(&mut self, clock: u64, words: [u32; 2], out: &ChannelOutputs) {
         for (report, code) in out.reports.into_iter().zip(64..) {
             *self.seen.entry(code).or_insert(0) += u64::from(report);
         }
@@ -275,6 +288,5 @@ impl Stream {
                 }
             }
         }
-        Ok(())
     }
 }

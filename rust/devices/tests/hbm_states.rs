@@ -257,6 +257,7 @@ fn every_rule_has_a_status_of_its_own() {
         Rule::RefreshAbsent,
         Rule::RefreshTurn,
         Rule::CommandAbsent,
+        Rule::BusTaken,
         Rule::CommandBus,
         Rule::BufferNotReady,
         Rule::BusCollision,

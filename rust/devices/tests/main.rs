@@ -5,6 +5,7 @@
 mod bank_and_bus;
 mod brute_force;
 mod hbm_activity;
+mod hbm_buses;
 mod hbm_random;
 mod hbm_states;
 mod hbm_timing;

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`request`] (traces), [`synth`] (traces that are drawn), [`blocks`] (paged keys and values), [`step`] (what an iteration takes,
 //! whoever knows it), [`scheduler`] (continuous batching), [`metrics`] (latencies and rates); then the machines: [`librapim`] with [`parallel`]
-//! (several chips), [`hermes`], and [`texts`] (a small model's, clock by clock); [`export`] (tables for another simulator).
+//! (several chips), [`hermes`], and [`texts`] (clock by clock, with data or without); [`export`] (tables for another simulator).
 //!
 //! Time is in whole nanoseconds. Nothing here knows how long a product takes: machines do.
 
@@ -31,4 +31,4 @@ pub use request::Request;
 pub use scheduler::{Iteration, Outcome, Rules, Served, serve};
 pub use step::{Chunk, KvMemory, StepCost, StepTimes, Use};
 pub use synth::{Lengths, Synth};
-pub use texts::TextSteps;
+pub use texts::{OutlineSteps, SessionSteps, TextSteps};

@@ -1,7 +1,8 @@
-//! Iterations that are run: a small model's texts on the host of HBM-PIM channels, which may be device models or RTL.
+//! Iterations that are run clock by clock on the host of HBM-PIM channels, which may be device models or RTL: a small model's texts, or outlines of texts
+//! of any model, which take the same clocks without data.
 //!
 //! What an iteration takes is what the memory's clock says. Tokens are in the batch as `ndp-pim`'s [`Session`] has them, prompts have their attention
-//! in the banks too, and new keys and values are written: it is the host of `ndp pim`, and not the time model of [`crate::librapim`]. While nothing
+//! in the banks too, and new keys and values are written: it is the host of `ndp pim`, and not the tables of [`crate::librapim`]. While nothing
 //! arrives the memory's clock stands still, so refreshes of that time are left out.
 
 use crate::error::ServingError;
@@ -11,14 +12,19 @@ use ndp_config::HbmConfig;
 use ndp_model::Model;
 use ndp_offloading::Hardware;
 use ndp_pim::session::{Part, Took};
-use ndp_pim::{Arrangement, Pins, Prompt, Session};
+use ndp_pim::{Arrangement, Extent, Generates, Outline, Pins, Prompt, Sequence, Session, Sizes};
 
-/// A machine that generates the texts it serves.
-pub struct TextSteps<'m, P> {
-    session: Session<'m, P>,
+/// A machine that runs what it serves.
+pub struct SessionSteps<P, S> {
+    session: Session<P, S>,
     kv: KvMemory,
     clock_ps: u64,
 }
+
+/// A machine that generates the texts it serves.
+pub type TextSteps<'m, P> = SessionSteps<P, Sequence<'m>>;
+/// A machine that serves requests of which only the lengths are known.
+pub type OutlineSteps<'a, P> = SessionSteps<P, Outline<'a>>;
 
 /// Text that prompts are cut from; longer ones go round.
 const TEXT: &[u8] = b"It was a truth universally acknowledged, that she had never been so well pleased. ";
@@ -40,6 +46,41 @@ pub fn prompts(requests: &[Request], temperature_percent: u32, seed: u64) -> Vec
     requests.iter().enumerate().map(prompt).collect()
 }
 
+/// Lengths of requests that come to a machine which has nothing of them.
+pub fn extents(requests: &[Request]) -> Vec<Extent> {
+    let extent = |request: &Request| Extent {
+        prompt: request.input as usize,
+        generate: request.output as usize,
+        is_prefilled: false,
+    };
+    requests.iter().map(extent).collect()
+}
+
+/// Room for keys and values of requests of up to `longest` tokens, with a place for each.
+fn places(count: usize, longest: usize, given: Option<u64>, bytes_per_token: u64) -> KvMemory {
+    let bytes = count as u64 * (longest as u64).next_multiple_of(16) * bytes_per_token;
+    KvMemory { bytes: given.unwrap_or(bytes), bytes_per_token }
+}
+
+impl<'a, P: Pins> OutlineSteps<'a, P> {
+    /// As [`TextSteps::new`]; `is_loaded` leaves out the writing of the weights.
+    ///
+    /// # Errors
+    /// As [`Session::outlined`].
+    pub fn outlined(
+        sizes: &'a Sizes,
+        devices: (&HbmConfig, &Hardware),
+        arrangement: &Arrangement,
+        requests: (&[Extent], bool),
+        (pins, kv_bytes): (Vec<P>, Option<u64>),
+    ) -> Result<Self, ServingError> {
+        let longest = requests.0.iter().map(|of| of.prompt + of.generate).max().unwrap_or(0);
+        let kv = places(requests.0.len(), longest, kv_bytes, sizes.kv_bytes_per_token());
+        let session = Session::outlined(sizes, devices, arrangement, requests, pins)?;
+        Ok(Self { session, kv, clock_ps: devices.1.pim.clock_ps.into() })
+    }
+}
+
 impl<'m, P: Pins> TextSteps<'m, P> {
     /// Writes the weights. Each prompt has a place for its keys and values, so there is room for all of them, or for `kv_bytes`.
     ///
@@ -55,19 +96,20 @@ impl<'m, P: Pins> TextSteps<'m, P> {
     ) -> Result<Self, ServingError> {
         let bytes_per_token = ndp_pim::sizes_of(model).kv_bytes(1) * model.layers.len() as u64;
         let longest = prompts.iter().map(|prompt| prompt.tokens.len() + prompt.generate).max().unwrap_or(0);
-        let places = prompts.len() as u64 * (longest as u64).next_multiple_of(16) * bytes_per_token;
-        let kv = KvMemory { bytes: kv_bytes.unwrap_or(places), bytes_per_token };
+        let kv = places(prompts.len(), longest, kv_bytes, bytes_per_token);
         let session = Session::new(model, config, hardware, arrangement, prompts, pins)?;
         Ok(Self { session, kv, clock_ps: hardware.pim.clock_ps.into() })
     }
+}
 
-    /// Texts and machine.
-    pub fn session(&self) -> &Session<'m, P> {
+impl<P, S> SessionSteps<P, S> {
+    /// What is served, and the machine.
+    pub fn session(&self) -> &Session<P, S> {
         &self.session
     }
 }
 
-impl<P: Pins> StepTimes for TextSteps<'_, P> {
+impl<P: Pins, S: Generates> StepTimes for SessionSteps<P, S> {
     fn devices(&self) -> Vec<&'static str> {
         vec!["NPU", "PIM"]
     }

@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+// Texts are compared in one place.
+#[path = "../../librapim/host/tests/common/mod.rs"]
+#[allow(dead_code)]
+mod common;
 mod machines;
 mod scheduling;
 mod texts;

@@ -3,12 +3,13 @@
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
 use ndp_energy::{HbmConstants, NpuConstants};
-use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate_tokens};
+use ndp_model::Model;
 use ndp_offloading::{Hardware, Mode, Rule, StepCosts};
 use ndp_pim::measure::MeasuredMemory;
-use ndp_pim::{Arrangement, Offloading, Pins, Prompt, groups_of, sizes_of};
+use ndp_pim::{Arrangement, Offloading, Pins, Prompt, Sizes, groups_of, sizes_of};
 use ndp_serving::{
-    Chunk, KvMemory, LibraPimSteps, Outcome, Parallel, Request, Rules, StepTimes, TextSteps, serve, texts,
+    Chunk, KvMemory, LibraPimSteps, Outcome, OutlineSteps, Parallel, Request, Rules, StepTimes, TextSteps,
+    serve, texts,
 };
 use std::path::Path;
 
@@ -35,23 +36,42 @@ fn served(
     rules: Rules,
     kv_tokens: Option<u64>,
 ) -> (Outcome, Asked) {
-    let config = memory(mode);
-    let hardware = Hardware::preset("librapim-small-npu").unwrap().on(&config);
-    let offloading = if mode.offloads() { Offloading::Live(Rule::Slot) } else { Offloading::None };
-    let arrangement = Arrangement { groups: groups_of(mode).unwrap(), offloading, record: 0..0 };
+    let (config, hardware, arrangement) = machine(mode);
     let prompts = texts::prompts(requests, 60, 1);
-    let channels = (0..config.channels()).map(|_| PseudoChannel::new(&config).unwrap()).collect();
+    let channels = channels(&config);
     let bytes = sizes_of(model).kv_bytes(1) * model.layers.len() as u64;
     let kv = kv_tokens.map(|tokens| tokens * bytes);
     let mut machine =
         TextSteps::new(model, &config, &hardware, &arrangement, &prompts, (channels, kv)).unwrap();
-    let mut asked = Vec::new();
-    let outcome = serve(requests, &rules, &mut machine, &mut |one| {
-        asked.push((one.prefilled.to_vec(), one.decoded.to_vec(), one.end_ns - one.start_ns));
-    })
-    .unwrap();
+    let (outcome, asked) = iterations(requests, &rules, &mut machine);
     assert_alone(model, &prompts, &machine);
+    let sizes = Sizes::new(&sizes_of(model));
+    let channels = self::channels(&config);
+    let extents = (&texts::extents(requests)[..], false);
+    let devices = (&config, &hardware);
+    let mut outlines =
+        OutlineSteps::outlined(&sizes, devices, &arrangement, extents, (channels, kv)).unwrap();
+    assert_eq!((outcome.clone(), asked.clone()), iterations(requests, &rules, &mut outlines), "{mode:?}");
     (outcome, asked)
+}
+
+fn machine(mode: Mode) -> (HbmConfig, Hardware, Arrangement) {
+    let config = memory(mode);
+    let hardware = Hardware::preset("librapim-small-npu").unwrap().on(&config);
+    let offloading = if mode.offloads() { Offloading::Live(Rule::Slot) } else { Offloading::None };
+    (config, hardware, Arrangement { groups: groups_of(mode).unwrap(), offloading, record: 0..0 })
+}
+
+fn channels(config: &HbmConfig) -> Vec<PseudoChannel> {
+    PseudoChannel::all(config).unwrap()
+}
+
+fn iterations(requests: &[Request], rules: &Rules, machine: &mut dyn StepTimes) -> (Outcome, Asked) {
+    let mut asked = Vec::new();
+    let outcome = serve(requests, rules, machine, &mut |one| {
+        asked.push((one.prefilled.to_vec(), one.decoded.to_vec(), one.end_ns - one.start_ns));
+    });
+    (outcome.unwrap(), asked)
 }
 
 /// That texts and logits are those of each prompt by itself.
@@ -59,16 +79,7 @@ fn assert_alone<P: Pins>(model: &Model, prompts: &[Prompt], machine: &TextSteps<
     let session = machine.session();
     assert_eq!(session.machine().channels().map(Pins::violations).sum::<u64>(), 0);
     assert!(session.checked().attention > 0);
-    for (prompt, text) in prompts.iter().zip(session.texts()) {
-        let options = GenerateOptions {
-            tokens: prompt.generate,
-            temperature_percent: prompt.temperature_percent,
-            seed: prompt.seed,
-        };
-        let alone =
-            generate_tokens(model, &mut SoftwareBackend::new(), &prompt.tokens, &options, |_| {}).unwrap();
-        assert_eq!((&text.tokens, &text.logits_digests), (&alone.tokens, &alone.logits_digests));
-    }
+    prompts.iter().zip(session.texts()).for_each(|(prompt, text)| crate::common::assert_text(model, prompt, text));
     assert_eq!(session.texts().count(), prompts.len());
 }
 
@@ -80,6 +91,7 @@ fn served_texts_are_those_of_each_prompt_by_itself() {
     let cut = Rules { prefill_chunk: Some(9), ..whole };
     for (mode, rules, kv) in [
         (Mode::Serial, whole, None),
+        (Mode::Pipelined, whole, None),
         (Mode::Dex, cut, None),
         // 35 tokens are the longest request's.
         (Mode::DexDbo, cut, Some(36)),
@@ -90,13 +102,13 @@ fn served_texts_are_those_of_each_prompt_by_itself() {
         let is_cut = |one: &Chunk| !one.yields;
         assert_eq!(asked.iter().any(|(prompts, ..)| prompts.iter().any(is_cut)), rules == cut);
         if !mode.offloads() {
-            the_time_model_is_near(&model, mode, &asked);
+            tables_are_near(&model, mode, &asked);
         }
     }
 }
 
-/// The time model leaves out refresh, the first row of each matrix, and new keys and values; here that is less than an eighth of an iteration.
-fn the_time_model_is_near(model: &Model, mode: Mode, asked: &Asked) {
+/// Tables leave out refresh, the first row of each matrix, and new keys and values; here that is less than an eighth of an iteration.
+fn tables_are_near(model: &Model, mode: Mode, asked: &Asked) {
     let config = memory(mode);
     let hardware = Hardware::preset("librapim-small-npu").unwrap().on(&config);
     let sizes = sizes_of(model);

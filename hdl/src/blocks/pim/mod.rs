@@ -2,7 +2,7 @@
 //!
 //! Reading order: `pim_timer`, [`pim_decoder`], [`pim_lane`], [`pim_mac`], [`pim_column_path`], [`pim_bank_state`],
 //! [`pim_bank`], [`pim_array`] (its cells), [`pim_buffer`], [`pim_io`], [`pim_channel_timing`], [`pim_refresh_watch`],
-//! [`pim_channel`]. The controller: [`pim_shadow`], [`pim_sharing`], [`pim_requests`], [`pim_operations`], [`pim_bank_refreshes`], [`pim_controller`].
+//! [`pim_channel`], [`pim_pair`]. The controller: [`pim_shadow`], [`pim_sharing`], [`pim_requests`], [`pim_operations`], [`pim_bank_refreshes`], [`pim_controller`].
 
 pub mod pim_array;
 pub mod pim_bank;
@@ -18,6 +18,7 @@ pub mod pim_io;
 pub mod pim_lane;
 pub mod pim_mac;
 pub mod pim_operations;
+pub mod pim_pair;
 pub mod pim_refresh_watch;
 pub mod pim_requests;
 pub mod pim_shadow;

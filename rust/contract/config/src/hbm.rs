@@ -42,6 +42,17 @@ pub enum HbmCommandSet {
     Aim,
 }
 
+/// Whose the command buses are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum HbmCommandBuses {
+    /// Each channel has its own.
+    #[default]
+    Own,
+    /// Channels `2 k` and `2 k + 1` share them: pseudo channels of a channel of HBM2.
+    Shared,
+}
+
 /// The `[device]` table: the paper's values are the defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -56,6 +67,7 @@ struct RawDevice {
     all_bank_activate: bool,
     refresh: HbmRefresh,
     command_set: HbmCommandSet,
+    command_buses: HbmCommandBuses,
     buffer_slots: u32,
     acc_bits: u32,
 }
@@ -73,6 +85,7 @@ impl Default for RawDevice {
             all_bank_activate: false,
             refresh: HbmRefresh::All,
             command_set: HbmCommandSet::LibraPim,
+            command_buses: HbmCommandBuses::Own,
             buffer_slots: 32,
             acc_bits: 104,
         }
@@ -163,6 +176,7 @@ presets!(
     "HBM memory",
     "aim" => "../presets/hbm/aim.toml",
     "hbm2" => "../presets/hbm/hbm2.toml",
+    "hbm2-pseudo" => "../presets/hbm/hbm2-pseudo.toml",
     "hbm2-refpb" => "../presets/hbm/hbm2-refpb.toml",
     "hbm2-small" => "../presets/hbm/hbm2-small.toml",
     "hbm2-tiny" => "../presets/hbm/hbm2-tiny.toml",
@@ -242,7 +256,7 @@ impl HbmConfig {
     }
 
     fields! { device:
-        /// Channels of the memory, each with its own command and data buses.
+        /// Channels of the memory, each with a data bus of its own.
         channels: u32,
         /// Bank groups of a channel.
         bank_groups: u32,
@@ -264,6 +278,8 @@ impl HbmConfig {
         refresh: HbmRefresh,
         /// What commands it takes.
         command_set: HbmCommandSet,
+        /// Whose the command buses are.
+        command_buses: HbmCommandBuses,
         /// Columns that the channel's global buffer holds.
         buffer_slots: u32,
         /// Bits of a bank's exact accumulator.
@@ -372,6 +388,10 @@ fn check_device(raw: &RawDevice) -> Result<(), ConfigError> {
     in_range("device.acc_bits", raw.acc_bits, 97, 120)?;
     let subarrays = (1 << raw.row_bits) / raw.subarray_rows;
     in_range("device.weight_subarrays", raw.weight_subarrays, 1, subarrays - 1)?;
+    let paired = raw.command_buses == HbmCommandBuses::Own || raw.channels > 1;
+    require(paired, "device.channels", raw.channels, "be even: two share command buses")?;
+    let own = raw.command_buses == HbmCommandBuses::Own || raw.command_set == HbmCommandSet::LibraPim;
+    require(own, "device.command_buses", 2, "be \"own\" with the command set \"aim\"")?;
     let fits = raw.command_set == HbmCommandSet::LibraPim || !raw.slicing && !raw.all_bank_activate;
     let rule = "be 0: the command set \"aim\" has no slicing and no activation of all banks";
     require(

@@ -28,7 +28,7 @@ pub use core::CoreConfig;
 pub use dram::DramConfig;
 pub use error::ConfigError;
 pub use gemv::{GemvConfig, WeightFormat};
-pub use hbm::{HbmCommandSet, HbmConfig, HbmRefresh};
+pub use hbm::{HbmCommandBuses, HbmCommandSet, HbmConfig, HbmRefresh};
 pub use limits::{in_range, in_ranges, require};
 pub use link::LinkConfig;
 pub use llm::{BlockKind, LlmFamily, LlmShape};

@@ -1,6 +1,6 @@
 //! Do the HBM presets have the numbers of the paper, and is a memory that cannot exist refused by name?
 
-use ndp_config::{ConfigError, HbmCommandSet, HbmConfig, HbmRefresh};
+use ndp_config::{ConfigError, HbmCommandBuses, HbmCommandSet, HbmConfig, HbmRefresh};
 
 #[test]
 fn every_preset_loads_under_its_own_name() {
@@ -64,6 +64,15 @@ fn hbm2_has_bank_groups_with_a_pace_of_their_own() {
 }
 
 #[test]
+fn pseudo_channels_differ_in_their_command_buses_only() {
+    let [own, shared] = ["hbm2-small", "hbm2-pseudo"].map(|name| HbmConfig::preset(name).unwrap());
+    assert_eq!((own.command_buses(), shared.command_buses()), (HbmCommandBuses::Own, HbmCommandBuses::Shared));
+    let text = include_str!("../presets/hbm/hbm2-small.toml");
+    let text = text.replace("[device]", "[device]\ncommand_buses = \"shared\"").replace("hbm2-small", "hbm2-pseudo");
+    assert_eq!(HbmConfig::from_toml(&text).unwrap(), shared);
+}
+
+#[test]
 fn refreshes_of_single_banks_come_as_often_as_there_are_banks() {
     let [all, bank, tiny] =
         ["hbm2-small", "hbm2-refpb", "hbm2-tiny"].map(|name| HbmConfig::preset(name).unwrap());
@@ -88,6 +97,11 @@ fn values_out_of_range_are_refused_by_name() {
         (
             "[device]\ncommand_set = \"aim\"",
             "device.slicing + device.all_bank_activate = 1 must be 0: the command set \"aim\" has no slicing",
+        ),
+        ("[device]\nchannels = 1\ncommand_buses = \"shared\"", "device.channels = 1 must be even"),
+        (
+            "[device]\nslicing = false\ncommand_set = \"aim\"\ncommand_buses = \"shared\"",
+            "device.command_buses = 2 must be \"own\"",
         ),
         ("[timing]\nt_cmd = 0", "timing.t_cmd = 0 must be in 1..=4096"),
         ("[timing]\nt_rfc_pb = 15", "timing.t_rfc_pb = 15 must be in 16..=4000"),

@@ -58,6 +58,7 @@ impl Answer {
             Rule::RfcBank => 52,
             Rule::RrefD => 53,
             Rule::CommandBus => 54,
+            Rule::BusTaken => 55,
             // Reported, but no answer to a command.
             Rule::Refi => 64,
             Rule::WriteDataMissing => 65,

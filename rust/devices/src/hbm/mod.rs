@@ -7,14 +7,14 @@
 //!
 //! Reading order: [`command`] (commands and words), [`rules`] (timing), [`partitions`] (row buffers, boundaries and what
 //! they allow), [`storage`], [`pim`] (buffer and accumulators), [`statistics`] (where clocks go), [`activity`] (where energy goes), [`answer`],
-//! [`pseudo_channel`].
+//! `buses` (those that two share), [`pseudo_channel`].
 //!
 //! Left to others: the checker itself, which is that of DDR4 with another table; ECC, power-down
-//! and mode registers; two pseudo channels that share command buses (each has its own here); signal timing below a
-//! clock, so also the 2 % that slicing adds to tCCD.
+//! and mode registers; signal timing below a clock, so also the 2 % that slicing adds to tCCD.
 
 pub mod activity;
 pub mod answer;
+mod buses;
 pub mod command;
 pub mod partitions;
 pub mod pim;

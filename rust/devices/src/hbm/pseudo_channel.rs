@@ -5,18 +5,19 @@
 //! refused changes nothing. The rest is defined so that a faulty controller gives the same result every time: data that
 //! are not due are ignored; without data in a clock in which they are due, those words keep their value.
 
-use ndp_config::HbmConfig;
+use ndp_config::{HbmCommandBuses, HbmConfig};
 use ndp_numerics::NumericsError;
 
 use crate::DramError;
 use crate::hbm::activity::{HbmActivity, Meter};
 use crate::hbm::answer::Answer;
-use crate::hbm::command::{HbmCommand, decode_column, decode_row};
+use crate::hbm::buses::SharedBuses;
+use crate::hbm::command::{HbmCommand, HbmKind, decode_column, decode_row};
 use crate::hbm::partitions::Partitions;
 use crate::hbm::pim::PimUnits;
 use crate::hbm::statistics::{Accountant, HbmStatistics, Traffic};
 use crate::hbm::storage::{Column, HbmStorage};
-use crate::rules::{Checker, Rule, RuleSet, Violation};
+use crate::rules::{Checker, CommandSet, Rule, RuleSet, Violation};
 
 const BURST_CLOCKS: usize = HbmConfig::T_BL as usize;
 
@@ -79,6 +80,8 @@ pub struct PseudoChannel {
     writes: Box<[Option<WriteBeat>]>,
     accountant: Accountant,
     meter: Meter,
+    /// Those that it shares with another one.
+    buses: Option<SharedBuses>,
 }
 
 impl PseudoChannel {
@@ -107,7 +110,26 @@ impl PseudoChannel {
             writes: vec![None; clocks].into(),
             accountant: Accountant::new(config),
             meter: Meter::new(config),
+            buses: None,
         })
+    }
+
+    /// The channels of a memory. Where pairs share command buses a clock of all of them is to be given before the next one; of two words in one clock
+    /// the one that is given first has the bus. A copy has the buses of the channel that it was made of.
+    ///
+    /// # Errors
+    /// As [`PimUnits::new`].
+    pub fn all(config: &HbmConfig) -> Result<Vec<Self>, NumericsError> {
+        let mut all =
+            (0..config.channels()).map(|_| Self::new(config)).collect::<Result<Vec<_>, NumericsError>>()?;
+        if config.command_buses() == HbmCommandBuses::Shared {
+            for pair in all.chunks_exact_mut(2) {
+                for (channel, buses) in pair.iter_mut().zip(SharedBuses::pair()) {
+                    channel.buses = Some(buses);
+                }
+            }
+        }
+        Ok(all)
     }
 
     /// One clock. `row` and `column` are the words on the command buses, `write` is what the controller drives on the
@@ -118,8 +140,8 @@ impl PseudoChannel {
     pub fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> HbmOutputs {
         let cycle = self.cycle;
         self.cycle += 1;
-        let row_status = self.take(cycle, decode_row(row));
-        let column_status = self.take(cycle, decode_column(column));
+        let row_status = self.take(cycle, (0, row), decode_row(row));
+        let column_status = self.take(cycle, (1, column), decode_column(column));
         let slot = self.slot(cycle);
         let read = self.reads[slot].take();
         let due = self.writes[slot].take();
@@ -209,7 +231,17 @@ impl PseudoChannel {
         self.storage.read(place.bank, place.row, place.column)
     }
 
-    fn take(&mut self, cycle: u64, decoded: Result<HbmCommand, DramError>) -> Answer {
+    fn take(
+        &mut self,
+        cycle: u64,
+        (bus, word): (usize, u32),
+        decoded: Result<HbmCommand, DramError>,
+    ) -> Answer {
+        if word != 0 && self.buses.as_ref().is_some_and(|buses| !buses.take(cycle, bus)) {
+            self.checker.refuse(cycle, decoded.unwrap_or(HbmCommand::DESELECT), Rule::BusTaken);
+            self.accountant.refused();
+            return Answer::of(Rule::BusTaken);
+        }
         let command = match decoded.and_then(|command| self.fits(command)) {
             Ok(command) => command,
             Err(error) => {
@@ -222,6 +254,13 @@ impl PseudoChannel {
         let place = self.open_place(&command);
         match self.checker.admit(cycle, command) {
             Ok(()) => {
+                let activates = matches!(
+                    command.kind(),
+                    Some(HbmKind::Activate | HbmKind::PimActivate | HbmKind::PimActivateAll)
+                );
+                if let Some(buses) = self.buses.as_ref().filter(|_| activates) {
+                    buses.activated(cycle);
+                }
                 self.execute(cycle, command, place);
                 Answer::OK
             }

@@ -173,16 +173,14 @@ impl<C: CommandSet> Checker<C> {
         });
     }
 
+    /// Reports that `command` is refused for something that is not seen here.
+    pub(crate) fn refuse(&mut self, cycle: u64, command: C, rule: Rule) {
+        self.log.push(Violation { cycle, rule, command, earlier: None, required: 0, actual: cycle });
+    }
+
     /// Reports pins that are no command of this memory.
     pub(crate) fn undefined(&mut self, cycle: u64, error: crate::DramError) {
-        self.log.push(Violation {
-            cycle,
-            rule: Rule::Undefined(error),
-            command: C::DESELECT,
-            earlier: None,
-            required: 0,
-            actual: cycle,
-        });
+        self.refuse(cycle, C::DESELECT, Rule::Undefined(error));
     }
 
     /// Reports all rules that `command` breaks. Returns the most telling one that is a reason to refuse it: of the state,

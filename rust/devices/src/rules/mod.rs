@@ -110,10 +110,12 @@ pub enum Rule {
     RefreshTurn,
     /// A command that the memory's command set leaves out (HBM2).
     CommandAbsent,
+    /// A command while the other pseudo channel has the command bus (HBM2).
+    BusTaken,
 }
 
 impl Rule {
-    /// Whether it depends on the state of row buffers alone, and not on a distance.
+    /// Whether it depends on the state of row buffers or on who has the bus, and not on a distance.
     pub(crate) fn is_of_state(self) -> bool {
         matches!(
             self,
@@ -135,6 +137,7 @@ impl Rule {
                 | Self::RefreshAbsent
                 | Self::RefreshTurn
                 | Self::CommandAbsent
+                | Self::BusTaken
         )
     }
 }
@@ -186,6 +189,7 @@ impl std::fmt::Display for Rule {
             Self::RefreshAbsent => "no such refresh",
             Self::RefreshTurn => "refresh out of turn",
             Self::CommandAbsent => "not in the command set",
+            Self::BusTaken => "command bus of the other pseudo channel",
         })
     }
 }

@@ -33,6 +33,8 @@ pub struct Plan {
     pub npu: NpuTimes,
     /// The model's sizes.
     pub sizes: Sizes,
+    /// Whether there are no data: nothing is computed, and results are zeros.
+    pub is_outline: bool,
 }
 
 /// What was compared, bit for bit.
@@ -49,6 +51,13 @@ pub struct Checked {
 pub(crate) struct Homes {
     pim: usize,
     npu: usize,
+}
+
+impl Homes {
+    /// In the multipliers' partition.
+    pub(crate) fn written(positions: usize) -> Self {
+        Self { pim: positions, npu: 0 }
+    }
 }
 
 /// The decoder's operations of one group on the shared machine.
@@ -122,7 +131,7 @@ impl<'a> GroupBackend<'a> {
             others: op.batch() - vectors,
         };
         let mut result = self.work(Asked { both: Some(Both::Product(product)), ..Asked::default() })?;
-        let Ok(all) = self.software.gemv(op);
+        let all = self.reference(op);
         let own = vectors * op.rows();
         if result.len() != own {
             let (found, expected) = (result.len(), own);
@@ -132,6 +141,15 @@ impl<'a> GroupBackend<'a> {
         self.checked.products += own as u64;
         result.extend_from_slice(&all[own..]);
         Ok(result)
+    }
+
+    /// What software gets for a product.
+    fn reference(&mut self, op: &GemvOp<'_>) -> Vec<f16> {
+        if self.plan.is_outline {
+            return vec![f16::ZERO; op.batch() * op.rows()];
+        }
+        let Ok(result) = self.software.gemv(op);
+        result
     }
 
     fn head(&self, span: &AttentionSpan<'_>, layer: usize, head: usize) -> u64 {
@@ -144,7 +162,7 @@ impl<'a> GroupBackend<'a> {
         let mut stream = Stream::new(Work::Move, format!("{}.move", op.label()));
         for span in op.spans() {
             let homes = self.homes_of(span, op.layer());
-            for head in 0..op.heads() {
+            for head in 0..op.kv_heads() {
                 let number = self.head(span, op.layer(), head);
                 let before = stream.reads.len();
                 if self.on_npu.contains(&span.sequence) && homes.npu < span.position {
@@ -175,7 +193,7 @@ impl<'a> GroupBackend<'a> {
             let visible = span.position + span.tokens;
             let mut homes = self.homes_of(span, layer);
             let on_npu = self.on_npu.contains(&span.sequence);
-            for head in 0..op.heads() {
+            for head in 0..op.kv_heads() {
                 let number = self.head(span, layer, head);
                 if on_npu {
                     let memory = &self.plan.memory;
@@ -199,7 +217,7 @@ impl<'a> GroupBackend<'a> {
             }
             for (head, query) in query.chunks(width).enumerate() {
                 let at = token * op.width() + head * width;
-                let head = self.head(span, layer, head);
+                let head = self.head(span, layer, head / op.sharing());
                 queries.push(HeadQuery { head, query: query.to_vec(), visible, at });
             }
         }
@@ -268,8 +286,7 @@ impl GemvBackend for GroupBackend<'_> {
     fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, PimError> {
         self.npu(op)?;
         count_weights(op.weights().len());
-        let Ok(result) = self.software.gemv(op);
-        Ok(result)
+        Ok(self.reference(op))
     }
 
     fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, PimError> {
@@ -281,12 +298,17 @@ impl GemvBackend for GroupBackend<'_> {
         if vectors == 0 {
             self.npu(product)?;
             count_weights(product.weights().len());
+            if self.plan.is_outline {
+                return Ok(self.reference(product));
+            }
             let Ok(result) = self.software.linear(op);
             return Ok(result);
         }
         let mut result = self.shared(product, vectors)?;
         count_weights(product.weights().len());
-        op.complete(&mut result);
+        if !self.plan.is_outline {
+            op.complete(&mut result);
+        }
         Ok(result)
     }
 
@@ -297,6 +319,9 @@ impl GemvBackend for GroupBackend<'_> {
         }
         let (pim, npu) = self.split(op)?;
         let mut result = self.work(Asked { pim, npu: npu.map(NpuWork::Stream), both: None })?;
+        if self.plan.is_outline {
+            return Ok(vec![f16::ZERO; op.queries().len()]);
+        }
         let Ok(expected) = self.software.attend(op);
         result.resize(expected.len(), f16::ZERO);
         let mut compared = 0;

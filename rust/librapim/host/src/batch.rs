@@ -11,6 +11,7 @@ use crate::memory::CacheShape;
 use crate::pins::Pins;
 use crate::policy::{Decided, Offloading, Policy};
 use crate::record::{ChannelSpan, Event};
+use crate::session::Generates;
 use crate::times::HostTimes;
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::HbmActivity;
@@ -77,12 +78,14 @@ pub struct Arrangement {
     pub record: std::ops::Range<u64>,
 }
 
-pub(crate) struct Sequence<'a> {
-    pub number: u32,
-    pub prompt: &'a Prompt,
-    pub decoder: Decoder<'a>,
+/// A text on its way.
+pub struct Sequence<'a> {
+    number: u32,
+    prompt: &'a Prompt,
+    model: &'a Model,
+    decoder: Decoder<'a>,
     rng: SplitMix64,
-    pub text: Text,
+    pub(crate) text: Text,
 }
 
 /// A machine with a model's weights in memory, and what groups need to know of it.
@@ -104,18 +107,6 @@ pub fn groups_of(mode: Mode) -> Result<usize, PimError> {
             "mode {} is not one of serial, pipelined, dex and dex+dbo",
             mode.name()
         ))),
-    }
-}
-
-/// The sizes of the caches of so many sequences of a model.
-pub fn cache_shape(model: &Model, sequences: usize, positions: usize) -> CacheShape {
-    let config = &model.config;
-    CacheShape {
-        sequences,
-        layers: config.num_hidden_layers(),
-        heads: config.num_attention_heads(),
-        head_width: config.head_width(),
-        positions,
     }
 }
 
@@ -177,7 +168,8 @@ pub fn run_arranged<P: Pins>(
 ) -> Result<(Outcome, Machine<P>), PimError> {
     let groups = arrangement.groups;
     in_range("prompts", prompts.len(), groups, 1 << 16)?;
-    let Loaded { mut machine, plan, policy } = prepare(model, config, hardware, &arrangement, prompts, pins)?;
+    let Loaded { mut machine, plan, policy } =
+        prepare_texts(model, (config, hardware), &arrangement, prompts, pins)?;
     let loading_clocks = machine.clock();
     let loading = machine.channels().map(Pins::activity).collect();
     let of_group = |group| prompts.iter().enumerate().filter(move |(number, _)| number % groups == group);
@@ -214,24 +206,17 @@ pub fn run_arranged<P: Pins>(
     Ok((outcome, machine))
 }
 
-/// Checks the request and writes the weights.
-pub(crate) fn prepare<P: Pins>(
+/// Checks the prompts and writes the weights.
+pub(crate) fn prepare_texts<P: Pins>(
     model: &Model,
-    config: &HbmConfig,
-    hardware: &Hardware,
+    devices: (&HbmConfig, &Hardware),
     arrangement: &Arrangement,
     prompts: &[Prompt],
     pins: Vec<P>,
 ) -> Result<Loaded<P>, PimError> {
-    let Arrangement { groups, offloading, ref record } = *arrangement;
-    in_range("groups", groups, 1, 1 << 16)?;
-    in_range("prompts", prompts.len(), 1, 1 << 16)?;
     if model.config.architecture() != Architecture::Opt {
         let found = format!("{:?}", model.config.architecture());
         return Err(PimError::Unsupported { what: "architecture", found, expected: "Opt" });
-    }
-    if offloading != Offloading::None && !config.slicing() {
-        return Err(PimError::Unsliced { memory: config.name().to_owned() });
     }
     let most = model.config.max_position_embeddings();
     for prompt in prompts {
@@ -242,21 +227,39 @@ pub(crate) fn prepare<P: Pins>(
         in_range("token", largest, 0, vocabulary - 1)?;
     }
     let positions = prompts.iter().map(|p| p.tokens.len() + p.generate).max().unwrap_or(1);
-    let sizes = sizes_of(model);
-    let largest = prompts.len().div_ceil(groups) as u32;
+    let caches = CacheShape::of(&sizes_of(model), prompts.len(), positions);
+    prepare(&sizes_of(model), devices, arrangement, caches, pins, |machine| load(machine, model))
+}
+
+/// A machine with the weights that `load` writes, and room for these caches.
+pub(crate) fn prepare<P: Pins>(
+    sizes: &Sizes,
+    (config, hardware): (&HbmConfig, &Hardware),
+    arrangement: &Arrangement,
+    caches: CacheShape,
+    pins: Vec<P>,
+    load: impl FnOnce(&mut Machine<P>) -> Result<(), PimError>,
+) -> Result<Loaded<P>, PimError> {
+    let Arrangement { groups, offloading, ref record } = *arrangement;
+    in_range("groups", groups, 1, 1 << 16)?;
+    in_range("prompts", caches.sequences, 1, 1 << 16)?;
+    if offloading != Offloading::None && !config.slicing() {
+        return Err(PimError::Unsliced { memory: config.name().to_owned() });
+    }
+    let largest = caches.sequences.div_ceil(groups) as u32;
     let policy = Policy::new(offloading, config.banks(), largest, || {
-        HostTimes::new(&sizes, hardware, config, largest, positions as u32)
+        HostTimes::new(sizes, hardware, config, largest, caches.positions as u32)
     })?;
     let [ffn, mha] = policy.may_offload();
     let widest = if ffn { sizes.hidden.max(sizes.ffn) as usize } else { 0 };
-    let shape = cache_shape(model, prompts.len(), positions);
-    let mut machine = Machine::with_inputs(config, hardware, shape, widest, pins)?;
+    let mut machine = Machine::with_inputs(config, hardware, caches, widest, pins)?;
     machine.record(record.clone());
-    load(&mut machine, model)?;
+    load(&mut machine)?;
     if mha {
         machine.add_copies()?;
     }
-    let plan = Plan { memory: machine.memory().clone(), npu: machine.npu().clone(), sizes };
+    let (memory, npu) = (machine.memory().clone(), machine.npu().clone());
+    let plan = Plan { memory, npu, sizes: sizes.clone(), is_outline: false };
     Ok(Loaded { machine, plan, policy })
 }
 
@@ -286,10 +289,11 @@ fn load<P: Pins>(machine: &mut Machine<P>, model: &Model) -> Result<(), PimError
 }
 
 impl<'a> Sequence<'a> {
-    pub fn new(model: &'a Model, number: u32, prompt: &'a Prompt) -> Self {
+    pub(crate) fn new(model: &'a Model, number: u32, prompt: &'a Prompt) -> Self {
         Self {
             number,
             prompt,
+            model,
             decoder: Decoder::new(model).with_sequence(number),
             rng: SplitMix64::new(prompt.seed),
             text: Text { tokens: Vec::new(), logits_digests: Vec::new() },
@@ -300,7 +304,7 @@ impl<'a> Sequence<'a> {
         self.text.tokens.len() == self.prompt.generate
     }
 
-    pub fn draw(&mut self, logits: &[f16]) -> Result<(), PimError> {
+    fn draw(&mut self, logits: &[f16]) -> Result<(), PimError> {
         let token = sample(logits, self.prompt.temperature_percent, &mut self.rng)?;
         self.text.tokens.push(token as u32);
         self.text.logits_digests.push(logits_digest(logits));
@@ -323,30 +327,57 @@ fn generate(
         if running.is_empty() {
             break;
         }
-        step(backend, &mut running)?;
+        Sequence::step(backend, &mut running)?;
     }
     Ok(sequences.into_iter().map(|sequence| (sequence.number, sequence.text)).collect())
 }
 
-/// A token of each of these sequences, which all have one already.
-pub(crate) fn step(
-    backend: &mut GroupBackend<'_>,
-    running: &mut [&mut Sequence<'_>],
-) -> Result<(), PimError> {
-    let tokens: Vec<u32> =
-        running.iter().filter_map(|sequence| sequence.text.tokens.last().copied()).collect();
-    // Positions behind this step.
-    let contexts = running.iter().map(|sequence| {
-        let positions = sequence.prompt.tokens.len() + sequence.text.tokens.len();
-        (sequence.number, positions as u32)
-    });
-    backend.begin_step(&contexts.collect::<Vec<_>>())?;
-    let mut decoders: Vec<&mut Decoder<'_>> =
-        running.iter_mut().map(|sequence| &mut sequence.decoder).collect();
-    let all = Decoder::step_together(&mut decoders, backend, &tokens)?;
-    let vocabulary = all.len() / running.len().max(1);
-    for (sequence, logits) in running.iter_mut().zip(all.chunks(vocabulary.max(1))) {
-        sequence.draw(logits)?;
+impl Generates for Sequence<'_> {
+    fn number(&self) -> u32 {
+        self.number
     }
-    Ok(())
+
+    fn stored(&self) -> usize {
+        self.decoder.position()
+    }
+
+    fn known(&self) -> usize {
+        self.prompt.tokens.len() + self.text.tokens.len()
+    }
+
+    fn restart(&mut self) {
+        self.decoder = Decoder::new(self.model).with_sequence(self.number);
+    }
+
+    fn prefill(
+        &mut self,
+        backend: &mut GroupBackend<'_>,
+        tokens: usize,
+        yields: bool,
+    ) -> Result<(), PimError> {
+        let all = self.prompt.tokens.iter().chain(&self.text.tokens).copied();
+        let own: Vec<u32> = all.skip(self.stored()).take(tokens).collect();
+        if yields {
+            let logits = self.decoder.prefill(backend, &own)?;
+            return self.draw(&logits);
+        }
+        self.decoder.extend(backend, &own)?;
+        Ok(())
+    }
+
+    fn step(backend: &mut GroupBackend<'_>, running: &mut [&mut Self]) -> Result<(), PimError> {
+        let tokens: Vec<u32> =
+            running.iter().filter_map(|sequence| sequence.text.tokens.last().copied()).collect();
+        // Positions behind this step.
+        let contexts = running.iter().map(|sequence| (sequence.number, sequence.known() as u32));
+        backend.begin_step(&contexts.collect::<Vec<_>>())?;
+        let mut decoders: Vec<&mut Decoder<'_>> =
+            running.iter_mut().map(|sequence| &mut sequence.decoder).collect();
+        let all = Decoder::step_together(&mut decoders, backend, &tokens)?;
+        let vocabulary = all.len() / running.len().max(1);
+        for (sequence, logits) in running.iter_mut().zip(all.chunks(vocabulary.max(1))) {
+            sequence.draw(logits)?;
+        }
+        Ok(())
+    }
 }

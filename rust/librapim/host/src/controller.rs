@@ -16,8 +16,9 @@ pub use crate::queues::{Access, Operation, Place};
 use crate::queues::{Accesses, Need, ROWS_AHEAD};
 use crate::scheduler::Given;
 use crate::timing::{Timing, User};
-use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
-use ndp_dram::hbm::{Column, HbmCommand};
+use ndp_config::{HbmCommandBuses, HbmCommandSet, HbmConfig, HbmRefresh};
+use ndp_dram::CommandSet;
+use ndp_dram::hbm::{Column, HbmCommand, HbmKind};
 use std::collections::VecDeque;
 
 /// What comes back on the data bus.
@@ -129,6 +130,15 @@ impl<P: Pins> Controller<P> {
             input_given: [false; 2],
         };
         if config.slicing() && controller.pins.scheduler().is_none() {
+            // Those that share command buses cut their banks one after the other.
+            let [before, after] = match config.command_buses() {
+                HbmCommandBuses::Own => [0, 0],
+                HbmCommandBuses::Shared if channel.is_multiple_of(2) => [0, config.banks()],
+                HbmCommandBuses::Shared => [config.banks(), 0],
+            };
+            for _ in 0..before {
+                controller.exchange(None, None)?;
+            }
             for bank in 0..config.banks() {
                 while !controller.timing.can_slice(controller.clock, bank) {
                     controller.exchange(None, None)?;
@@ -138,6 +148,9 @@ impl<P: Pins> Controller<P> {
                 controller.exchange(Some(HbmCommand::Slice { bank_group, bank, boundary }), None)?;
             }
             controller.timing.sliced(controller.clock - 1);
+            for _ in 0..after {
+                controller.exchange(None, None)?;
+            }
         }
         Ok(controller)
     }
@@ -251,6 +264,14 @@ impl<P: Pins> Controller<P> {
     /// # Errors
     /// As [`Pins::clock`], and [`PimError::Refused`].
     pub fn step(&mut self) -> Result<(), PimError> {
+        self.step_on([true; 2])
+    }
+
+    /// One clock in which the row bus, and the column bus, are this channel's or not.
+    ///
+    /// # Errors
+    /// As [`Controller::step`].
+    pub fn step_on(&mut self, buses: [bool; 2]) -> Result<(), PimError> {
         if self.pins.scheduler().is_some() {
             return self.step_scheduled();
         }
@@ -262,13 +283,14 @@ impl<P: Pins> Controller<P> {
         }
         let due = self.refresh_is_due();
         let row = match (due, self.config.refresh()) {
+            _ if !buses[0] => None,
             (false, _) => self.row_command(),
             (true, HbmRefresh::All) => self.towards_refresh(),
             (true, HbmRefresh::Bank) => self.towards_bank_refresh(),
         };
         // While single banks are refreshed the others are used.
         let stops = due && self.config.refresh() == HbmRefresh::All || one_at_a_time && row.is_some();
-        let column = if stops { None } else { self.column_command() };
+        let column = if stops || !buses[1] { None } else { self.column_command() };
         if row.is_some() || column.is_some() {
             self.next_command = self.clock + u64::from(self.config.t_cmd());
         }
@@ -626,6 +648,28 @@ impl<P: Pins> Controller<P> {
             }
         }
     }
+}
+
+/// One clock of two channels on shared command buses. They take turns at being asked first; what the first one leaves is the other's, but for the clock
+/// behind an activation, in which the row bus is still taken.
+///
+/// # Errors
+/// As [`Controller::step`].
+pub fn step_pair<P: Pins>(pair: &mut [Controller<P>]) -> Result<(), PimError> {
+    let activates = |controller: &Controller<P>| {
+        let row = controller.given.row.and_then(|command| command.kind());
+        matches!(row, Some(HbmKind::Activate | HbmKind::PimActivate | HbmKind::PimActivateAll))
+    };
+    let activated: Vec<bool> = pair.iter().map(activates).collect();
+    let first = (pair[0].clock % 2) as usize;
+    let mut free = [true; 2];
+    for at in [first, 1 - first] {
+        let other_activates = activated[1 - at];
+        pair[at].step_on([free[0] && !other_activates, free[1]])?;
+        let Given { row, column, .. } = pair[at].given;
+        free = [row.is_none(), column.is_none()];
+    }
+    Ok(())
 }
 
 /// Whether a command is for the multipliers and nobody else.

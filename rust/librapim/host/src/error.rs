@@ -88,6 +88,12 @@ pub enum PimError {
         /// Its name.
         memory: String,
     },
+    /// Times of a channel that has not its buses to itself.
+    #[error("times are measured in one channel, and those of '{memory}' share command buses")]
+    SharedBuses {
+        /// The memory's name.
+        memory: String,
+    },
     /// A group's part of the work ended early.
     #[error("a group stopped: {0}")]
     Group(String),

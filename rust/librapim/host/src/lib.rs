@@ -14,7 +14,8 @@
 //! Reading order: [`timing`] (when a command may be given), [`queues`] and [`controller`] (which one is), [`scheduler`] (or the channel
 //! says which), [`memory`] (what lies where), [`attention`] (operations of a head), [`shared`] (a product of both devices), [`machine`]
 //! (channels and NPU), [`record`] (its books), [`groups`] (who is served), [`backend`] (the decoder's operations), [`times`] and [`policy`]
-//! (what is offloaded), [`batch`] (texts), [`session`] (texts whose requests come and go); [`measure`] (times, also for larger models).
+//! (what is offloaded), [`batch`] (texts), [`session`] (texts whose requests come and go), [`outline`] (the same without data); [`measure`] (times,
+//! also for larger models).
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -29,6 +30,7 @@ pub mod groups;
 pub mod machine;
 pub mod measure;
 pub mod memory;
+pub mod outline;
 pub mod pins;
 pub mod policy;
 pub mod progress;
@@ -41,11 +43,12 @@ pub mod shared;
 pub mod times;
 pub mod timing;
 
-pub use batch::{Arrangement, Outcome, Prompt, Text, groups_of, run_arranged, run_batch, sizes_of};
+pub use batch::{Arrangement, Outcome, Prompt, Sequence, Text, groups_of, run_arranged, run_batch, sizes_of};
 pub use error::PimError;
 pub use machine::Machine;
+pub use outline::{Extent, Outline, Sizes};
 pub use pins::Pins;
 pub use policy::{Decided, Offloading, Share};
 pub use record::{ChannelSpan, Commands, Event, Recorded, Work};
 pub use scheduler::Scheduler;
-pub use session::Session;
+pub use session::{Generates, Session};

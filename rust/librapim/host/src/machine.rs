@@ -8,12 +8,12 @@
 
 use crate::PimError;
 use crate::attention::{Append, HeadQuery, Progress};
-use crate::controller::{Access, Controller, Operation, Place, Returned};
+use crate::controller::{Access, Controller, Operation, Place, Returned, step_pair};
 use crate::memory::{CacheShape, Memory};
 use crate::pins::Pins;
 use crate::record::{ChannelSpan, Event, Recorded, Tally, Work, device_of};
 use crate::shared::{self, Partial, Product};
-use ndp_config::HbmConfig;
+use ndp_config::{HbmCommandBuses, HbmConfig};
 use ndp_dram::hbm::{Column, HbmCommand};
 use ndp_numerics::f16;
 use ndp_offloading::npu::NpuTimes;
@@ -129,6 +129,8 @@ pub struct Machine<P> {
     controllers: Vec<Controller<P>>,
     memory: Memory,
     npu: NpuTimes,
+    /// Channels that each of these stands for.
+    stands_for: u32,
     clock_ps: u64,
     npu_job: Option<NpuJob>,
     pim_job: Option<PimJob>,
@@ -183,6 +185,7 @@ impl<P: Pins> Machine<P> {
             controllers: controllers.collect::<Result<_, _>>()?,
             memory,
             npu: NpuTimes::new(hardware, config.slicing()),
+            stands_for: 1,
             clock_ps: hardware.pim.clock_ps.into(),
             npu_job: None,
             pim_job: None,
@@ -290,6 +293,19 @@ impl<P: Pins> Machine<P> {
         Ok(())
     }
 
+    /// A matrix of zeros that is there without being written.
+    ///
+    /// # Errors
+    /// As [`Memory::add`].
+    pub fn place(&mut self, label: &str, (rows, cols): (usize, usize)) -> Result<(), PimError> {
+        self.memory.add(label, (rows, cols), &vec![f16::ZERO; rows * cols])
+    }
+
+    /// Each channel stands for so many that do the same at the same time: arrays and vector units have the work of all.
+    pub(crate) fn stand_for(&mut self, channels: u32) {
+        self.stands_for = channels;
+    }
+
     /// Whether the NPU has a job.
     pub fn npu_is_busy(&self) -> bool {
         self.npu_job.is_some()
@@ -322,7 +338,7 @@ impl<P: Pins> Machine<P> {
     /// Clocks of the arrays for a matrix and so many vectors.
     fn gemm_clocks(&self, label: &str, vectors: usize) -> Result<u64, PimError> {
         let (outputs, inputs) = self.memory.weights(label)?.shape;
-        let matrix = Matrix { inputs: inputs as u32, outputs: outputs as u32 };
+        let matrix = Matrix { inputs: inputs as u32, outputs: outputs as u32 * self.stands_for };
         Ok(self.clocks(self.npu.gemm(matrix, vectors as u32).compute))
     }
 
@@ -480,8 +496,11 @@ impl<P: Pins> Machine<P> {
     }
 
     fn tick(&mut self) -> Result<(), PimError> {
+        match self.config.command_buses() {
+            HbmCommandBuses::Own => self.controllers.iter_mut().try_for_each(Controller::step)?,
+            HbmCommandBuses::Shared => self.controllers.chunks_exact_mut(2).try_for_each(step_pair)?,
+        }
         for channel in 0..self.controllers.len() {
-            self.controllers[channel].step()?;
             let given = self.controllers[channel].given();
             if given.column.is_some() {
                 self.progress = self.clock();
@@ -559,7 +578,8 @@ impl<P: Pins> Machine<P> {
                 let progress = &mut job.queries[channel][number];
                 if progress.take_scores(column, banks) {
                     let softmax = self.npu.softmax(progress.query.visible as u64);
-                    job.softmax_free = job.softmax_free.max(now) + softmax.0.div_ceil(self.clock_ps);
+                    job.softmax_free = job.softmax_free.max(now)
+                        + softmax.0.div_ceil(self.clock_ps) * u64::from(self.stands_for);
                     let operations = progress.value_operations(&self.memory, &self.config)?;
                     let results = progress.query.query.len().div_ceil(banks);
                     job.awaited[channel].extend(std::iter::repeat_n(Awaited::Values(number), results));

@@ -14,7 +14,7 @@ use crate::controller::{Controller, Returned};
 use crate::memory::{CacheShape, Memory};
 use crate::pins::Pins;
 use crate::shared::{Product, channel_work};
-use ndp_config::{HbmCommandSet, HbmConfig};
+use ndp_config::{HbmCommandBuses, HbmCommandSet, HbmConfig};
 use ndp_dram::hbm::PseudoChannel;
 use ndp_numerics::f16;
 use ndp_offloading::npu::{NpuTime, NpuTimes};
@@ -171,7 +171,8 @@ impl MeasuredMemory {
     /// Measures at these contexts; `progress` is told how many are done. In between the next longer one counts.
     ///
     /// # Errors
-    /// As [`head_clocks`] and [`shared_clocks`]; [`PimError::Range`] for no context.
+    /// As [`head_clocks`] and [`shared_clocks`]; [`PimError::Range`] for no context, [`PimError::Unsliced`] and [`PimError::SharedBuses`] for memories in
+    /// which a channel by itself says nothing of an offloaded matrix, or of its times.
     pub fn new(
         model: &Model,
         hardware: &Hardware,
@@ -179,6 +180,15 @@ impl MeasuredMemory {
         contexts: &[u32],
         mut progress: impl FnMut(usize),
     ) -> Result<Self, PimError> {
+        // A memory with the commands of AiM has no RDG to broadcast with.
+        let shares = config.command_set() == HbmCommandSet::LibraPim;
+        let memory = config.name().to_owned();
+        if config.command_buses() == HbmCommandBuses::Shared {
+            return Err(PimError::SharedBuses { memory });
+        }
+        if shares && !config.slicing() {
+            return Err(PimError::Unsliced { memory });
+        }
         let mut heads = BTreeMap::new();
         for (done, &context) in contexts.iter().enumerate() {
             heads.insert(context, head_clocks(config, model.head_width as usize, context as usize)?);
@@ -194,8 +204,6 @@ impl MeasuredMemory {
             *clocks = longest;
         }
         let mut of_inputs = BTreeMap::new();
-        // A memory with the commands of AiM has no RDG to broadcast with.
-        let shares = config.command_set() == HbmCommandSet::LibraPim;
         for matrix in model.ffn_parts().chain([model.qkv(), model.projection()]).filter(|_| shares) {
             if let Entry::Vacant(vacant) = of_inputs.entry(matrix.inputs) {
                 vacant.insert(broadcasts(config, matrix.inputs)?);
@@ -344,6 +352,19 @@ mod tests {
                 );
                 assert!((limits[0]..limits[1]).contains(&ratio), "{context} {t_cmd} {ratio}");
             }
+        }
+    }
+
+    #[test]
+    fn memories_whose_channels_cannot_be_measured_alone_are_refused_at_once() {
+        let model = Model::of(&LlmShape::preset("gpt3-175b").unwrap());
+        for (name, words) in [("newton-aim", "cut in two"), ("hbm2-pseudo", "share command buses")] {
+            let config = HbmConfig::preset(name).unwrap();
+            let hardware = Hardware::default().on(&config);
+            let progress = |_| panic!("{name} was measured");
+            let times = MeasuredMemory::new(&model, &hardware, &config, &[16], progress);
+            let error = times.map(drop).unwrap_err().to_string();
+            assert!(error.contains(words) && error.contains(name), "{error}");
         }
     }
 

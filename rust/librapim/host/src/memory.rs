@@ -13,6 +13,7 @@ use ndp_config::HbmConfig;
 use ndp_dram::hbm::{Column, pim::column_of};
 use ndp_layout::hbm::{CacheElement, HbmAddress, Interleaved, KvMap};
 use ndp_numerics::f16;
+use ndp_offloading::Model;
 use std::collections::HashMap;
 
 const LANES: usize = HbmConfig::LANES as usize;
@@ -43,6 +44,15 @@ pub struct CacheShape {
     pub head_width: usize,
     /// Most positions.
     pub positions: usize,
+}
+
+impl CacheShape {
+    /// The caches of so many sequences of a model.
+    pub fn of(model: &Model, sequences: usize, positions: usize) -> Self {
+        let [layers, heads, head_width] =
+            [model.layers, model.kv_heads, model.head_width].map(|size| size as usize);
+        Self { sequences, layers, heads, head_width, positions }
+    }
 }
 
 /// Where everything is.
@@ -224,9 +234,9 @@ impl Memory {
         (0..count).map(place).collect()
     }
 
-    /// Number of a head of the caches.
+    /// Number of a head of the caches. Layers beyond those of the caches have the rows of the first ones.
     pub fn head(&self, sequence: u32, layer: usize, head: usize) -> u64 {
-        let before = sequence as usize * self.shape.layers + layer;
+        let before = sequence as usize * self.shape.layers + layer % self.shape.layers;
         (before * self.shape.heads + head) as u64
     }
 

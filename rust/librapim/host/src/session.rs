@@ -5,18 +5,50 @@
 //! Requests that generate are dealt to the groups longest first by turns, prompts as they come.
 
 use crate::PimError;
-use crate::backend::{Checked, Homes};
-use crate::batch::{Arrangement, Loaded, Prompt, Sequence, Text, in_range, prepare, step};
+use crate::backend::{Checked, GroupBackend, Homes};
+use crate::batch::{Arrangement, Loaded, Prompt, Sequence, Text, in_range, prepare_texts};
 use crate::groups::run_groups;
 use crate::machine::Machine;
 use crate::pins::Pins;
 use crate::record::Event;
 use ndp_config::HbmConfig;
-use ndp_model::{Decoder, Model};
+use ndp_model::Model;
 use ndp_offloading::{Device, Hardware};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::sync::Mutex;
+
+/// What a session serves: a text, or the [outline](crate::outline) of one.
+pub trait Generates: Send {
+    /// Its number among all.
+    fn number(&self) -> u32;
+
+    /// Tokens in K and V.
+    fn stored(&self) -> usize;
+
+    /// Tokens of the prompt, and those that were generated.
+    fn known(&self) -> usize;
+
+    /// Nothing is in K and V any more.
+    fn restart(&mut self);
+
+    /// Computes the next tokens that are known; the one behind them is drawn if this `yields` it.
+    ///
+    /// # Errors
+    /// Of the decoder, and of what runs its operations.
+    fn prefill(
+        &mut self,
+        backend: &mut GroupBackend<'_>,
+        tokens: usize,
+        yields: bool,
+    ) -> Result<(), PimError>;
+
+    /// A token of each of these, one or more.
+    ///
+    /// # Errors
+    /// As [`Generates::prefill`].
+    fn step(backend: &mut GroupBackend<'_>, running: &mut [&mut Self]) -> Result<(), PimError>;
+}
 
 /// A part of a prompt, or all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,25 +75,23 @@ pub struct Took {
 }
 
 /// A group's part of an iteration.
-#[derive(Default)]
-struct Turn<'m> {
-    prompts: Vec<(Part, Sequence<'m>)>,
-    tokens: Vec<Sequence<'m>>,
+struct Turn<S> {
+    prompts: Vec<(Part, S)>,
+    tokens: Vec<S>,
 }
 
-/// A machine with a model that serves these prompts.
-pub struct Session<'m, P> {
-    model: &'m Model,
+/// A machine with a model that serves these requests.
+pub struct Session<P, S> {
     groups: usize,
     loaded: Loaded<P>,
-    /// By prompt; nothing while it is on its way.
-    sequences: Vec<Option<Sequence<'m>>>,
-    homes: HashMap<(u32, usize), Homes>,
+    /// By number; nothing while it is on its way.
+    sequences: Vec<Option<S>>,
+    pub(crate) homes: HashMap<(u32, usize), Homes>,
     checked: Checked,
 }
 
-impl<'m, P: Pins> Session<'m, P> {
-    /// Writes the weights.
+impl<'m, P: Pins> Session<P, Sequence<'m>> {
+    /// Writes the weights of a model that continues these prompts.
     ///
     /// # Errors
     /// As [`crate::run_arranged`]; fewer prompts than groups are fine.
@@ -73,10 +103,21 @@ impl<'m, P: Pins> Session<'m, P> {
         prompts: &'m [Prompt],
         pins: Vec<P>,
     ) -> Result<Self, PimError> {
-        let loaded = prepare(model, config, hardware, arrangement, prompts, pins)?;
-        let sequences = (0..).zip(prompts).map(|(number, prompt)| Some(Sequence::new(model, number, prompt)));
+        let loaded = prepare_texts(model, (config, hardware), arrangement, prompts, pins)?;
+        let sequences = (0..).zip(prompts).map(|(number, prompt)| Sequence::new(model, number, prompt));
+        Ok(Self::of(arrangement.groups, loaded, sequences))
+    }
+
+    /// What there is of each text.
+    pub fn texts(&self) -> impl Iterator<Item = &Text> {
+        self.sequences.iter().flatten().map(|sequence| &sequence.text)
+    }
+}
+
+impl<P: Pins, S: Generates> Session<P, S> {
+    pub(crate) fn of(groups: usize, loaded: Loaded<P>, sequences: impl Iterator<Item = S>) -> Self {
         let (homes, checked) = (HashMap::new(), Checked::default());
-        Ok(Self { model, groups: arrangement.groups, loaded, sequences: sequences.collect(), homes, checked })
+        Self { groups, loaded, sequences: sequences.map(Some).collect(), homes, checked }
     }
 
     /// The machine.
@@ -89,12 +130,7 @@ impl<'m, P: Pins> Session<'m, P> {
         self.checked
     }
 
-    /// What there is of each text.
-    pub fn texts(&self) -> impl Iterator<Item = &Text> {
-        self.sequences.iter().flatten().map(|sequence| &sequence.text)
-    }
-
-    fn take(&mut self, number: usize) -> Result<Sequence<'m>, PimError> {
+    fn take(&mut self, number: usize) -> Result<S, PimError> {
         let most = self.sequences.len().saturating_sub(1);
         in_range("request", number, 0, most)?;
         let gone = || PimError::Group(format!("request {number} is there twice in an iteration"));
@@ -106,47 +142,41 @@ impl<'m, P: Pins> Session<'m, P> {
     /// # Errors
     /// [`PimError::Range`] for a part that does not begin where the one before ended, and as [`crate::run_arranged`].
     pub fn iterate(&mut self, prompts: &[Part], tokens: &[usize]) -> Result<Took, PimError> {
-        let mut turns: Vec<Turn<'m>> = (0..self.groups).map(|_| Turn::default()).collect();
+        let idle = || Turn { prompts: Vec::new(), tokens: Vec::new() };
+        let mut turns: Vec<Turn<S>> = (0..self.groups).map(|_| idle()).collect();
         for (at, part) in prompts.iter().enumerate() {
             let mut sequence = self.take(part.number)?;
             if part.history == 0 {
-                sequence.decoder = Decoder::new(self.model).with_sequence(sequence.number);
-                self.homes.retain(|(number, _), _| *number != sequence.number);
+                sequence.restart();
+                self.homes.retain(|(number, _), _| *number != sequence.number());
             }
-            let stored = sequence.decoder.position();
+            let stored = sequence.stored();
             in_range("tokens before a part of a prompt", part.history, stored, stored)?;
-            let left = sequence.prompt.tokens.len() + sequence.text.tokens.len() - stored;
-            in_range("tokens of a part of a prompt", part.tokens, 1, left)?;
+            in_range("tokens of a part of a prompt", part.tokens, 1, sequence.known() - stored)?;
             turns[at % self.groups].prompts.push((*part, sequence));
         }
         let mut longest =
             tokens.iter().map(|&number| self.take(number)).collect::<Result<Vec<_>, PimError>>()?;
-        longest.sort_by_key(|sequence| (Reverse(sequence.decoder.position()), sequence.number));
+        longest.sort_by_key(|sequence| (Reverse(sequence.stored()), sequence.number()));
         for (at, sequence) in longest.into_iter().enumerate() {
             turns[at % self.groups].tokens.push(sequence);
         }
-        let context = |sequence: &Sequence<'_>| sequence.decoder.position() as u32 + 1;
+        let context = |sequence: &S| sequence.stored() as u32 + 1;
         let contexts = turns.iter().map(|turn| turn.tokens.iter().map(context).collect()).collect();
-        let turns: Vec<Mutex<Turn<'m>>> = turns.into_iter().map(Mutex::new).collect();
+        let turns: Vec<Mutex<Option<Turn<S>>>> =
+            turns.into_iter().map(|turn| Mutex::new(Some(turn))).collect();
         let Loaded { machine, plan, policy } = &mut self.loaded;
         let (start, events) = (machine.clock(), machine.events().len());
         let homes = &self.homes;
         let (results, _) = run_groups(machine, contexts, plan, policy, |group, backend| {
             let poisoned = |_| PimError::Group("it panicked".to_owned());
-            let mut turn = std::mem::take(&mut *turns[group].lock().map_err(poisoned)?);
+            let mut turn = turns[group].lock().map_err(poisoned)?.take().unwrap_or_else(idle);
             backend.homes.clone_from(homes);
             for (part, sequence) in &mut turn.prompts {
-                let all = sequence.prompt.tokens.iter().chain(&sequence.text.tokens).copied();
-                let own: Vec<u32> = all.skip(part.history).take(part.tokens).collect();
-                if part.yields {
-                    let logits = sequence.decoder.prefill(backend, &own)?;
-                    sequence.draw(&logits)?;
-                } else {
-                    sequence.decoder.extend(backend, &own)?;
-                }
+                sequence.prefill(backend, part.tokens, part.yields)?;
             }
             if !turn.tokens.is_empty() {
-                step(backend, &mut turn.tokens.iter_mut().collect::<Vec<_>>())?;
+                S::step(backend, &mut turn.tokens.iter_mut().collect::<Vec<_>>())?;
             }
             Ok((turn, std::mem::take(&mut backend.homes), backend.checked()))
         })?;
@@ -155,9 +185,9 @@ impl<'m, P: Pins> Session<'m, P> {
             self.checked.products += checked.products;
             let Turn { prompts, tokens } = turn;
             for sequence in prompts.into_iter().map(|(_, sequence)| sequence).chain(tokens) {
-                let own = homes.iter().filter(|((number, _), _)| *number == sequence.number);
+                let own = homes.iter().filter(|((number, _), _)| *number == sequence.number());
                 self.homes.extend(own.map(|(key, at)| (*key, *at)));
-                let number = sequence.number as usize;
+                let number = sequence.number() as usize;
                 self.sequences[number] = Some(sequence);
             }
         }

@@ -92,9 +92,10 @@ impl DeviceTimes for HostTimes {
 
     /// Three matrices here, one after the other. The host's normalisations take no time, so products alone count.
     fn qkv_npu(&self, requests: u32) -> NpuTime {
-        let [hidden, width] = [self.model.hidden, self.model.heads * self.model.head_width];
-        let matrix = Matrix { inputs: hidden, outputs: width };
-        self.npu.gemms(std::iter::repeat_n(matrix, 3), requests)
+        let Model { hidden: inputs, heads, kv_heads, head_width, .. } = self.model;
+        let matrices =
+            [heads, kv_heads, kv_heads].map(|heads| Matrix { inputs, outputs: heads * head_width });
+        self.npu.gemms(matrices.into_iter(), requests)
     }
 
     fn projection_npu(&self, requests: u32) -> NpuTime {

@@ -4,5 +4,6 @@
 
 mod common;
 mod offloading;
+mod outlines;
 mod rates;
 mod texts;

@@ -8,7 +8,7 @@ use ndp_numerics::f16;
 use ndp_offloading::{Hardware, Pim};
 use ndp_pim::backend::Plan;
 use ndp_pim::batch::sizes_of;
-use ndp_pim::controller::{Access, Controller, Operation, Place};
+use ndp_pim::controller::{Access, Controller, Operation, Place, step_pair};
 use ndp_pim::groups::run_groups;
 use ndp_pim::machine::Done;
 use ndp_pim::memory::CacheShape;
@@ -19,7 +19,32 @@ use std::path::Path;
 /// Reads of so many columns in the order of weights, and so many rows of MACs; returns the clocks until the reads, and the MACs, are
 /// done.
 fn clocks(config: &HbmConfig, columns: u64, rows: u32) -> [u64; 2] {
-    let mut controller = Controller::new(config, 0, PseudoChannel::new(config).unwrap()).unwrap();
+    let mut controller = busy(config, 0, PseudoChannel::new(config).unwrap(), (columns, rows));
+    let start = controller.clock();
+    let mut ends = [0; 2];
+    while !controller.is_idle() {
+        controller.step().unwrap();
+        while controller.take().is_some() {}
+        for (end, busy) in ends.iter_mut().zip([controller.accesses() > 0, !controller.operations_done()]) {
+            if busy {
+                *end = controller.clock() - start;
+            }
+        }
+    }
+    let pins: &PseudoChannel = controller.pins();
+    assert_eq!(pins.violation_count(), 0, "{:?}", pins.violations());
+    assert_eq!(pins.statistics().commands.mac, 32 * u64::from(rows));
+    ends
+}
+
+/// A controller with that to do.
+fn busy(
+    config: &HbmConfig,
+    channel: u32,
+    pins: PseudoChannel,
+    (columns, rows): (u64, u32),
+) -> Controller<PseudoChannel> {
+    let mut controller = Controller::new(config, channel, pins).unwrap();
     let region = Interleaved::new(config, 0, config.rows() / 4).unwrap();
     for index in 0..columns {
         let at = region.place(index * u64::from(config.channels())).unwrap();
@@ -37,21 +62,41 @@ fn clocks(config: &HbmConfig, columns: u64, rows: u32) -> [u64; 2] {
         }
     }
     controller.operate(Operation::Close);
-    let start = controller.clock();
-    let mut ends = [0; 2];
-    while !controller.is_idle() {
-        controller.step().unwrap();
-        while controller.take().is_some() {}
-        for (end, busy) in ends.iter_mut().zip([controller.accesses() > 0, !controller.operations_done()]) {
-            if busy {
-                *end = controller.clock() - start;
-            }
-        }
+    controller
+}
+
+/// Clocks until both of a pair are done, each with that to do.
+fn pair_clocks(config: &HbmConfig, columns: u64, rows: u32) -> u64 {
+    let mut pair: Vec<_> = (0..)
+        .zip(PseudoChannel::all(config).unwrap())
+        .map(|(channel, pins)| busy(config, channel, pins, (columns, rows)))
+        .collect();
+    let start = pair[0].clock();
+    while !pair.iter().all(Controller::is_idle) {
+        step_pair(&mut pair).unwrap();
+        pair.iter_mut().for_each(|controller| while controller.take().is_some() {});
     }
-    let pins: &PseudoChannel = controller.pins();
-    assert_eq!(pins.violation_count(), 0, "{:?}", pins.violations());
-    assert_eq!(pins.statistics().pim.mac, 2 * 32 * u64::from(rows));
-    ends
+    for controller in &pair {
+        assert_eq!(controller.pins().violation_count(), 0, "{:?}", controller.pins().violations());
+    }
+    pair[0].clock() - start
+}
+
+#[test]
+fn shared_column_buses_carry_all_reads_or_all_macs_but_not_both() {
+    let own = HbmConfig::preset("hbm2-small").unwrap();
+    let shared = HbmConfig::preset("hbm2-pseudo").unwrap();
+    let (columns, rows) = (16_000, 180);
+    let longest = |columns, rows| clocks(&own, columns, rows).into_iter().max().unwrap();
+    for (columns, rows) in [(columns, 0), (0, rows), (columns, rows)] {
+        let (alone, both) = (longest(columns, rows), pair_clocks(&shared, columns, rows));
+        println!("{columns} reads, {rows} rows of MACs: {alone} clocks with buses of its own, {both} shared");
+        // A command of either kind in a clock of the column bus; the rest of a refresh interval is for refresh.
+        let commands = 2 * (columns + 32 * u64::from(rows));
+        let bound = commands.max(alone);
+        assert!(both >= commands && both < bound * 115 / 100, "{both} {bound}");
+        assert_eq!(both * 100 > alone * 105, columns > 0 && rows > 0, "{alone} {both}");
+    }
 }
 
 #[test]
@@ -181,7 +226,8 @@ fn a_group_that_panics_ends_the_run() {
     let channels = (0..2).map(|_| PseudoChannel::new(&config).unwrap()).collect();
     let mut machine: Machine<PseudoChannel> = Machine::new(&config, &hardware, shape, channels).unwrap();
     let sizes = sizes_of(&model());
-    let plan = Plan { memory: machine.memory().clone(), npu: machine.npu().clone(), sizes };
+    let plan =
+        Plan { memory: machine.memory().clone(), npu: machine.npu().clone(), sizes, is_outline: false };
     let contexts = vec![Vec::new(); 2];
     let result = run_groups(&mut machine, contexts, &plan, &Policy::none(), |group, _| {
         assert!(group == 0, "group 1 fails");

@@ -2,7 +2,7 @@
 
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
-use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate_tokens};
+use ndp_model::Model;
 use ndp_offloading::{Device, Hardware, Pim};
 use ndp_pim::{Machine, Outcome, PimError, Pins, Prompt, run_batch};
 use std::path::Path;
@@ -28,23 +28,25 @@ fn run(
     groups: usize,
     prompts: &[Prompt],
 ) -> Result<(Outcome, Machine<PseudoChannel>), PimError> {
-    let channels = (0..config.channels()).map(|_| PseudoChannel::new(config)).collect::<Result<_, _>>()?;
+    let channels = PseudoChannel::all(config)?;
     let hardware = Hardware::from(Pim { channels: config.channels(), ..Pim::default() });
     run_batch(model, config, &hardware, groups, prompts, channels)
 }
 
-/// Bank groups with a pace of their own, refreshes of single banks, a command at a time.
+/// Bank groups with a pace of their own, refreshes of single banks, shared command buses, a command at a time.
 #[test]
 fn texts_do_not_depend_on_the_memory() {
     let model = model();
     let prompts = prompts(&[3, 2, 3]);
-    let [hbm2, banks] = ["hbm2-small", "hbm2-refpb"].map(|name| HbmConfig::preset(name).unwrap());
+    let [hbm2, banks, pseudo] =
+        ["hbm2-small", "hbm2-refpb", "hbm2-pseudo"].map(|name| HbmConfig::preset(name).unwrap());
     let aim = "name = \"aim-small\"\n[device]\nchannels = 2\nrow_bits = 9\nsubarray_rows = 32\nweight_subarrays = 8\n\
                slicing = false\ncommand_set = \"aim\"";
     let aim = HbmConfig::from_toml(aim).unwrap();
     let slow = aim.clone().with_t_cmd(5).unwrap();
-    let joined = [hbm2.clone().unsliced(), banks.clone().unsliced(), aim, slow];
-    for (config, groups) in joined.into_iter().map(|config| (config, 1)).chain([(hbm2, 2), (banks, 2)]) {
+    let joined = [hbm2.clone().unsliced(), banks.clone().unsliced(), pseudo.clone().unsliced(), aim, slow];
+    let sliced = [hbm2, banks, pseudo].map(|config| (config, 2));
+    for (config, groups) in joined.into_iter().map(|config| (config, 1)).chain(sliced) {
         let (outcome, machine) = run(&model, &config, groups, &prompts).unwrap();
         crate::common::assert_texts(&model, &prompts, &outcome);
         assert_eq!(machine.channels().map(Pins::violations).sum::<u64>(), 0, "{}", config.name());
@@ -60,17 +62,7 @@ fn texts_do_not_depend_on_the_mode_and_overlap_saves_time() {
     let mut clocks = Vec::new();
     for (config, groups) in [(config.clone().unsliced(), 1), (config.clone().unsliced(), 2), (config, 2)] {
         let (outcome, machine) = run(&model, &config, groups, &prompts).unwrap();
-        for (prompt, text) in prompts.iter().zip(&outcome.texts) {
-            let options = GenerateOptions {
-                tokens: prompt.generate,
-                temperature_percent: prompt.temperature_percent,
-                seed: prompt.seed,
-            };
-            let alone =
-                generate_tokens(&model, &mut SoftwareBackend::new(), &prompt.tokens, &options, |_| {})
-                    .unwrap();
-            assert_eq!((&text.tokens, &text.logits_digests), (&alone.tokens, &alone.logits_digests));
-        }
+        crate::common::assert_texts(&model, &prompts, &outcome);
         assert_eq!(machine.channels().map(Pins::violations).sum::<u64>(), 0);
         let busy = |device| -> u64 {
             outcome.events.iter().filter(|e| e.device == device).map(|e| e.end - e.start).sum()

@@ -16,7 +16,7 @@ use anyhow::{Context, ensure};
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use figures::Figures;
-use ndp_config::HbmConfig;
+use ndp_config::{HbmCommandBuses, HbmConfig};
 use ndp_dram::hbm::{HbmActivity, HbmStatistics, PseudoChannel};
 use ndp_energy::HbmConstants;
 use ndp_files::{FileSet, OutputFile, Progress};
@@ -433,6 +433,11 @@ impl Job<'_> {
         let numbers = 0..memory.channels();
         Ok(match args.channel {
             kind if args.controller == ControllerKind::Rtl => {
+                ensure!(
+                    memory.command_buses() == HbmCommandBuses::Own,
+                    "--controller rtl: channels of '{}' share command buses, which the controller in RTL cannot; leave it out",
+                    memory.name()
+                );
                 let open = |channel| {
                     let waves = ControlledWaves {
                         controller: waves(args, channel, WaveBlock::Controller),
@@ -446,18 +451,13 @@ impl Job<'_> {
                 }
                 ran
             }
-            ChannelKind::Model => {
-                let channels = numbers.map(|_| PseudoChannel::new(memory)).collect::<Result<Vec<_>, _>>()?;
-                self.run(channels)?.0
-            }
+            ChannelKind::Model => self.run(PseudoChannel::all(memory)?)?.0,
             ChannelKind::Rtl => {
-                let open = |channel| {
-                    let waves = waves(args, channel, WaveBlock::Channel);
-                    let options = OpenOptions { waves, ..OpenOptions::default() };
-                    Ok(Lockstep::open(memory, &options)?)
+                let options = |channel| OpenOptions {
+                    waves: waves(args, channel as u32, WaveBlock::Channel),
+                    ..OpenOptions::default()
                 };
-                let channels = numbers.map(open).collect::<anyhow::Result<Vec<_>>>()?;
-                let (ran, channels) = self.run(channels)?;
+                let (ran, channels) = self.run(Lockstep::all(memory, options)?)?;
                 for mut channel in channels {
                     channel.rtl.model.close_waves()?;
                 }

@@ -4,11 +4,13 @@ use crate::offload::memory_times;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::ValueEnum;
 use ndp_config::{HbmConfig, LlmShape};
+use ndp_dram::hbm::PseudoChannel;
 use ndp_energy::{HbmConstants, NpuConstants};
 use ndp_files::FileSet;
 use ndp_offloading::{DeviceTimes, Hardware, Mode, Model, Rule, StepCosts};
+use ndp_pim::{Arrangement, Extent, Offloading, Sizes, groups_of};
 use ndp_serving::librapim::kv_memory;
-use ndp_serving::{KvMemory, LibraPimSteps, Parallel, ServingError};
+use ndp_serving::{KvMemory, LibraPimSteps, OutlineSteps, Parallel, ServingError};
 use serde::Serialize;
 
 /// Which machine.
@@ -33,6 +35,9 @@ pub struct LibraPimArgs {
     /// Work in memory by the formulas of docs/offloading.md, in place of times measured on a channel
     #[arg(long)]
     formula: bool,
+    /// Run each iteration clock by clock, without data, on the device model of one channel that stands for all, as the host of `ndp pim` does
+    #[arg(long, conflicts_with_all = ["formula", "tp", "pp"])]
+    clocked: bool,
     /// The memory's side of equation 1
     #[arg(long, value_enum, default_value = "slot")]
     rule: Rule,
@@ -85,9 +90,14 @@ impl LibraPimArgs {
             .configuration("the NPU's energy", &self.energy_npu)
     }
 
+    /// Whether iterations are run clock by clock.
+    pub fn is_clocked(&self) -> bool {
+        self.clocked
+    }
+
     /// Whether times in memory are measured.
     pub fn is_measured(&self) -> bool {
-        !self.formula
+        !(self.formula || self.clocked)
     }
 
     /// The hardware as it was named.
@@ -139,7 +149,7 @@ impl LibraPimArgs {
         );
         let (parallel, rule) = (self.parallel(), self.rule);
         let part = parallel.part(&model)?;
-        let measured = (!self.formula).then_some(&contexts);
+        let measured = self.is_measured().then_some(&contexts);
         let times = memory_times(&part, (&hardware, &self.hardware), &memory, measured)?;
         Ok(Chips { model, part, parallel, hardware, memory, rule, times, energy })
     }
@@ -151,13 +161,48 @@ impl Chips {
         StepCosts::new(model, &self.hardware, &self.energy.0, &self.energy.1)
     }
 
-    /// Chips that serve in a mode.
-    pub fn serving(&self, mode: Mode, kv: KvMemory) -> Result<LibraPimSteps<'_>> {
+    /// A chip that runs the outlines of these requests in a mode, with `sizes` of one channel or of all; `is_loaded` leaves out the writing of
+    /// weights.
+    pub fn clocked<'s>(
+        &self,
+        mode: Mode,
+        sizes: &'s Sizes,
+        requests: (&[Extent], bool),
+        kv_bytes: Option<u64>,
+    ) -> Result<OutlineSteps<'s, PseudoChannel>> {
+        let channels = self.memory.channels() / sizes.channels();
+        let memory = self.memory(mode).with_channels(channels)?;
+        let pins = PseudoChannel::all(&memory)?;
+        let (devices, arrangement) = ((&memory, &self.hardware), self.arrangement(mode)?);
+        Ok(OutlineSteps::outlined(sizes, devices, &arrangement, requests, (pins, kv_bytes)).map_err(cause)?)
+    }
+
+    /// The memory as a mode has it.
+    pub fn memory(&self, mode: Mode) -> HbmConfig {
+        if mode.sliced() { self.memory.clone() } else { self.memory.clone().unsliced() }
+    }
+
+    /// How the host of `ndp pim` runs a mode.
+    pub fn arrangement(&self, mode: Mode) -> Result<Arrangement> {
+        let offloading = if mode.offloads() { Offloading::Live(self.rule) } else { Offloading::None };
+        Ok(Arrangement { groups: groups_of(mode)?, offloading, record: 0..0 })
+    }
+
+    /// Chips that serve in a mode, the whole model or one with some of its layers.
+    pub fn serving(&self, model: &Model, mode: Mode, kv: KvMemory) -> Result<LibraPimSteps<'_>> {
         let [plain, sliced] = &self.times;
         let times = [plain.as_ref(), sliced.as_ref()];
         let costs = |part: &Model| self.costs(part);
         let (scale, rule) = ((self.parallel, kv), (mode, self.rule));
-        Ok(LibraPimSteps::new(&self.model, scale, &self.hardware, costs, times, rule)?)
+        Ok(LibraPimSteps::new(model, scale, &self.hardware, costs, times, rule)?)
+    }
+}
+
+/// The host's error, whose source keeps its cause, in place of the machine's.
+pub fn cause(error: ServingError) -> anyhow::Error {
+    match error {
+        ServingError::Pim(error) => error.into(),
+        error => error.into(),
     }
 }
 

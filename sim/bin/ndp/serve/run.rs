@@ -1,14 +1,16 @@
 //! Serving a trace in several modes or with several policies, one after the other.
 
 use super::html;
-use super::machine::{Kind, LibraPimArgs, measured_contexts};
+use super::machine::{Chips, Kind, LibraPimArgs, cause, measured_contexts};
 use anyhow::{Context, Result, bail, ensure};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::EnergyConstants;
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_offloading::Mode;
+use ndp_pim::{Extent, Sizes, groups_of};
 use ndp_serving::{
-    HermesSteps, Iteration, KvMemory, Request, Rules, Served, StepTimes, Summary, request, serve,
+    Chunk, HermesSteps, Iteration, KvMemory, Request, Rules, Served, StepTimes, Summary, request, serve,
+    texts,
 };
 use ndp_systems::{Assumptions, DimmModel, Machine, Policy, RunCosts};
 use serde::Serialize;
@@ -31,7 +33,7 @@ pub struct Args {
     #[cfg_attr(not(feature = "rtl"), arg(long, required = true))]
     llm: Option<String>,
     /// Serve the repository's small model: its texts are generated with channels in RTL, whose clocks are the time, and compared with software;
-    /// what iterations take is compared with device models and with the time model
+    /// iterations have to take the clocks of --clocked; the tables' times are compared
     #[cfg(feature = "rtl")]
     #[arg(long, conflicts_with_all = ["llm", "html"])]
     rtl: bool,
@@ -100,8 +102,27 @@ pub struct Entry {
     /// Figures.
     #[serde(flatten)]
     pub summary: Summary,
+    /// How far off the tables of times are, where that can be said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tables: Option<Tables>,
     /// Each request.
     pub served: Vec<Served>,
+}
+
+/// Layers of [`Tables`] at most; all are alike.
+const LAYERS: u32 = 4;
+
+/// Some layers and the head of an iteration by tables, and clock by clock: of the one of median length of those without prompts.
+#[derive(Serialize)]
+pub struct Tables {
+    /// Its requests.
+    pub requests: usize,
+    /// Layers.
+    pub layers: u32,
+    /// By tables.
+    pub table_ns: u64,
+    /// On the device model of one channel.
+    pub clocked_ns: u64,
 }
 
 /// What a machine cannot do.
@@ -193,11 +214,18 @@ fn entry(
     rules: &Rules,
     machine: &mut dyn StepTimes,
     shown: &mut Shown,
-) -> Result<Entry> {
+) -> Result<(Entry, Steps)> {
     shown.begin();
-    let outcome = serve(requests, rules, machine, &mut |iteration| shown.iterated(iteration))?;
+    let mut steps = Vec::new();
+    let outcome = serve(requests, rules, machine, &mut |one| {
+        shown.iterated(one);
+        if one.prefilled.is_empty() {
+            steps.push((one.decoded.iter().map(Chunk::context).collect(), one.end_ns - one.start_ns));
+        }
+    });
+    let outcome = outcome.map_err(cause)?;
     let summary = Summary::of(&outcome, machine);
-    Ok(Entry { name, kv: machine.kv(), summary, served: outcome.served })
+    Ok((Entry { name, kv: machine.kv(), summary, tables: None, served: outcome.served }, steps))
 }
 
 /// The modes that are asked for.
@@ -256,11 +284,27 @@ fn librapim(
     let contexts = if args.chips.is_measured() { measured_contexts(longest)? } else { Vec::new() };
     let (chips, kv) = args.chips.chips(shape, Some(kv_bytes), contexts)?;
     let modes = modes(args);
+    if let Some(mode) = modes.iter().find(|mode| args.chips.is_clocked() && mode.offloads()) {
+        bail!(
+            "--clocked: a channel that stands for all has no part in offloading; mode {} needs tables",
+            mode.name()
+        );
+    }
     let mut shown = Shown::new(requests, modes.len());
     let mut entries = Vec::new();
     for mode in modes {
-        let mut machine = chips.serving(mode, kv)?;
-        entries.push(entry(mode.name(), requests, &rules, &mut machine, &mut shown)?);
+        if args.chips.is_clocked() {
+            let sizes = Sizes::of_channel(&chips.model, &chips.memory(mode)).context("--clocked")?;
+            let extents = texts::extents(requests);
+            let mut machine =
+                chips.clocked(mode, &sizes, (&extents, true), Some(kv.bytes)).context("--clocked")?;
+            entries.push(entry(mode.name(), requests, &rules, &mut machine, &mut shown)?.0);
+            continue;
+        }
+        let mut machine = chips.serving(&chips.model, mode, kv)?;
+        let (entry, steps) = entry(mode.name(), requests, &rules, &mut machine, &mut shown)?;
+        let tables = if args.chips.is_measured() { tables(&chips, mode, steps)? } else { None };
+        entries.push(Entry { tables, ..entry });
     }
     drop(shown);
     let parallel = chips.parallel;
@@ -273,6 +317,31 @@ fn librapim(
     };
     let (command, machine) = ("serve", args.machine);
     Ok(Outcome { command, machine, model: shape.name().to_owned(), on, rules, entries, refused: Vec::new() })
+}
+
+/// Contexts and nanoseconds of iterations without prompts.
+type Steps = Vec<(Vec<u32>, u64)>;
+
+/// How far off the tables are in the median one of these, if one channel can stand for all and the host of `ndp pim` has the mode, without offloading.
+fn tables(chips: &Chips, mode: Mode, mut steps: Steps) -> Result<Option<Tables>> {
+    let sizes = Sizes::of_channel(&chips.model, &chips.memory(mode));
+    let can = chips.parallel.chips() == 1 && !mode.offloads() && groups_of(mode).is_ok() && sizes.is_ok();
+    steps.sort_by_key(|&(_, ns)| ns);
+    let (true, Some((contexts, _))) = (can, steps.get(steps.len() / 2)) else { return Ok(None) };
+    let model = chips.model.clone().with_layers(chips.model.layers.min(LAYERS))?;
+    let sizes = Sizes::of_channel(&model, &chips.memory(mode))?;
+    let extent = |&context: &u32| Extent { prompt: context as usize - 1, generate: 1, is_prefilled: true };
+    let extents: Vec<Extent> = contexts.iter().map(extent).collect();
+    let chunks: Vec<Chunk> = (0..)
+        .zip(contexts)
+        .map(|(place, context)| Chunk { place, history: context - 1, tokens: 1, yields: true })
+        .collect();
+    let by_tables =
+        chips.serving(&model, mode, KvMemory { bytes: 0, bytes_per_token: 1 })?.step(&[], &chunks)?;
+    let mut machine = chips.clocked(mode, &sizes, (&extents, true), None)?;
+    let clocked_ns = machine.step(&[], &chunks).map_err(cause)?.ns;
+    let (requests, layers, table_ns) = (contexts.len(), model.layers, by_tables.ns);
+    Ok(Some(Tables { requests, layers, table_ns, clocked_ns }))
 }
 
 fn hermes(
@@ -301,7 +370,7 @@ fn hermes(
                 continue;
             }
         };
-        entries.push(entry(name, requests, &rules, &mut steps, &mut shown)?);
+        entries.push(entry(name, requests, &rules, &mut steps, &mut shown)?.0);
     }
     drop(shown);
     if let Some(Refusal { name, reason }) = refused.first().filter(|_| entries.is_empty()) {
@@ -405,6 +474,14 @@ pub fn print(outcome: &Outcome) {
     say!("");
     for entry in &outcome.entries {
         say!("{}", remarks(entry));
+    }
+    for Entry { name, tables, .. } in &outcome.entries {
+        if let Some(Tables { requests, layers, table_ns, clocked_ns }) = tables {
+            say!(
+                "{name}: {layers} layers and the head of the median token, {requests} requests: {table_ns} ns by tables, {clocked_ns} clock by clock in one channel, {:.3} times as many",
+                *table_ns as f64 / *clocked_ns as f64
+            );
+        }
     }
     for Refusal { name, reason } in &outcome.refused {
         say!("\n{name}: {reason}");

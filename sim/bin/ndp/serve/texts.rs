@@ -1,20 +1,16 @@
 //! `ndp serve --rtl`: the small model's texts, generated with channels in RTL while they are served.
 //!
-//! The same trace is served three times over: with channels in RTL, with device models, and each iteration of the first by the time model of larger
-//! models. The first two have to agree in every iteration, to the clock; the third is compared.
+//! The same trace is served twice: with channels in RTL, and without data on device models, as `--clocked` does for models of any size. Every iteration has
+//! to take the same clocks. Each is also looked up in the planner's tables, which are compared.
 
-use super::machine::{Chips, measured_contexts};
+use super::machine::{Chips, cause, measured_contexts};
 use super::run::{self, Args, Entry, Outcome, Shown};
 use crate::tools::{load_model, workspace_path};
 use anyhow::{Context, Result, ensure};
-use ndp_config::HbmConfig;
-use ndp_dram::hbm::PseudoChannel;
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate_tokens};
 use ndp_offloading::Mode;
-use ndp_pim::{Arrangement, Offloading, PimError, Pins, Prompt, Text, groups_of, sizes_of};
-use ndp_serving::{
-    Chunk, KvMemory, Request, Rules, ServingError, StepTimes, Summary, TextSteps, serve, texts,
-};
+use ndp_pim::{PimError, Pins, Prompt, Sizes, Text, groups_of, sizes_of};
+use ndp_serving::{Chunk, KvMemory, Request, Rules, StepTimes, Summary, TextSteps, serve, texts};
 use ndp_sim::ffi::OpenOptions;
 use ndp_sim::hbm::Lockstep;
 use serde::Serialize;
@@ -29,10 +25,10 @@ struct Iteration {
     prompts: Vec<(u32, u32)>,
     /// Of each request that generated a token.
     contexts: Vec<u32>,
-    /// With channels in RTL, and with device models.
+    /// With channels in RTL, and clock by clock without data.
     ns: u64,
-    /// By the time model.
-    model_ns: u64,
+    /// By the planner's tables.
+    table_ns: u64,
 }
 
 /// A mode.
@@ -68,28 +64,14 @@ impl Job<'_> {
         mode: Mode,
         channels: Vec<P>,
         alone: &[Text],
-        mut shown: Option<&mut Shown>,
+        shown: &mut Shown,
     ) -> Result<(Entry, Asked)> {
         let Self { model, chips, requests, prompts, rules, kv_bytes } = *self;
-        let offloading = if mode.offloads() { Offloading::Live(chips.rule) } else { Offloading::None };
-        let arrangement = Arrangement { groups: groups_of(mode)?, offloading, record: 0..0 };
-        let memory = memory(chips, mode);
-        let pim = |error| match error {
-            // The source of the error keeps its cause.
-            ServingError::Pim(error) => anyhow::Error::from(error),
-            error => error.into(),
-        };
+        let (memory, arrangement) = (chips.memory(mode), chips.arrangement(mode)?);
         let mut machine =
             TextSteps::new(model, &memory, &chips.hardware, &arrangement, prompts, (channels, kv_bytes))
-                .map_err(pim)?;
-        let mut asked = Vec::new();
-        let outcome = serve(requests, &rules, &mut machine, &mut |one| {
-            asked.push((one.prefilled.to_vec(), one.decoded.to_vec(), one.end_ns - one.start_ns));
-            if let Some(shown) = &mut shown {
-                shown.iterated(one);
-            }
-        })
-        .map_err(pim)?;
+                .map_err(cause)?;
+        let (outcome, asked) = iterations(requests, &rules, &mut machine, shown)?;
         for (number, (found, expected)) in machine.session().texts().zip(alone).enumerate() {
             ensure!(
                 found == expected,
@@ -102,12 +84,26 @@ impl Job<'_> {
             PimError::Channel(format!("{violations} violations of the memory's protocol"))
         );
         let summary = Summary::of(&outcome, &machine);
-        Ok((Entry { name: mode.name(), kv: machine.kv(), summary, served: outcome.served }, asked))
+        Ok((
+            Entry { name: mode.name(), kv: machine.kv(), summary, tables: None, served: outcome.served },
+            asked,
+        ))
     }
 }
 
-fn memory(chips: &Chips, mode: Mode) -> HbmConfig {
-    if mode.sliced() { chips.memory.clone() } else { chips.memory.clone().unsliced() }
+/// Serves; also what each iteration was and took.
+fn iterations(
+    requests: &[Request],
+    rules: &Rules,
+    machine: &mut dyn StepTimes,
+    shown: &mut Shown,
+) -> Result<(ndp_serving::Outcome, Asked)> {
+    let mut asked = Vec::new();
+    let outcome = serve(requests, rules, machine, &mut |one| {
+        asked.push((one.prefilled.to_vec(), one.decoded.to_vec(), one.end_ns - one.start_ns));
+        shown.iterated(one);
+    });
+    Ok((outcome.map_err(cause)?, asked))
 }
 
 /// Each prompt's text by itself, in software.
@@ -137,35 +133,35 @@ pub fn run(args: &Args, requests: &[Request], rules: Rules, kv_bytes: Option<u64
     let prompts = texts::prompts(requests, SAMPLER.0, SAMPLER.1);
     let alone = alone(&model, &prompts)?;
     let job = Job { model: &model, chips: &chips, requests, prompts: &prompts, rules, kv_bytes };
-    let mut shown = Shown::new(requests, modes.len());
+    let (sizes, extents) = (Sizes::new(&chips.model), texts::extents(requests));
+    let mut shown = Shown::new(requests, 2 * modes.len());
     let (mut entries, mut served) = (Vec::new(), Vec::new());
     for mode in modes {
-        let config = memory(&chips, mode);
-        let rtl = (0..config.channels()).map(|_| Lockstep::open(&config, &OpenOptions::default()));
+        let config = chips.memory(mode);
+        let rtl = Lockstep::all(&config, |_| OpenOptions::default())?;
         shown.begin();
-        let (entry, asked) = job
-            .serve(mode, rtl.collect::<Result<Vec<_>, _>>()?, &alone, Some(&mut shown))
-            .context(mode.name())?;
-        let models = (0..config.channels()).map(|_| PseudoChannel::new(&config));
-        let (_, expected) =
-            job.serve(mode, models.collect::<Result<Vec<_>, _>>()?, &alone, None).context(mode.name())?;
+        let (entry, asked) = job.serve(mode, rtl, &alone, &mut shown).context(mode.name())?;
+        shown.begin();
+        let mut outlines = chips.clocked(mode, &sizes, (&extents, false), kv_bytes)?;
+        let (_, expected) = iterations(requests, &rules, &mut outlines, &mut shown).context(mode.name())?;
         let differs = asked.iter().zip(&expected).position(|(one, other)| one != other);
         ensure!(
             differs.is_none() && asked.len() == expected.len(),
             PimError::Channel(format!(
-                "{}: iteration {} is another one in RTL than on device models",
+                "{}: iteration {} is another one in RTL than clock by clock without data",
                 mode.name(),
                 differs.unwrap_or(asked.len().min(expected.len()))
             ))
         );
-        let mut steps = chips.serving(mode, KvMemory { bytes: u64::MAX, bytes_per_token: 1 })?;
+        let mut steps =
+            chips.serving(&chips.model, mode, KvMemory { bytes: u64::MAX, bytes_per_token: 1 })?;
         let mut iterations = Vec::new();
         for (prompts, tokens, ns) in asked {
             iterations.push(Iteration {
                 prompts: prompts.iter().map(|chunk| (chunk.history, chunk.tokens)).collect(),
                 contexts: tokens.iter().map(Chunk::context).collect(),
                 ns,
-                model_ns: steps.step(&prompts, &tokens)?.ns,
+                table_ns: steps.step(&prompts, &tokens)?.ns,
             });
         }
         entries.push(entry);
@@ -186,21 +182,21 @@ pub fn run(args: &Args, requests: &[Request], rules: Rules, kv_bytes: Option<u64
         return Ok(());
     }
     run::print(&outcome);
-    say!("\nTexts and logits are the software's; every iteration takes the clocks of the device models.");
+    say!("\nTexts and logits are the software's; every iteration takes the clocks of --clocked.");
     for Served { mode, iterations } in &served {
         for (what, with_prompts) in [("tokens alone", false), ("with prompts", true)] {
             let of: Vec<&Iteration> =
                 iterations.iter().filter(|one| one.prompts.is_empty() != with_prompts).collect();
             let sum = |ns: fn(&Iteration) -> u64| of.iter().map(|&one| ns(one)).sum::<u64>();
-            let ratios = of.iter().map(|one| one.model_ns as f64 / one.ns as f64);
+            let ratios = of.iter().map(|one| one.table_ns as f64 / one.ns as f64);
             let (least, most) = ratios
                 .fold((f64::INFINITY, 0f64), |(least, most), ratio| (least.min(ratio), most.max(ratio)));
-            let (ns, model) = (sum(|one| one.ns), sum(|one| one.model_ns));
+            let (ns, table) = (sum(|one| one.ns), sum(|one| one.table_ns));
             if !of.is_empty() {
                 say!(
-                    "{mode}, {} iterations {what}: {ns} ns, {model} by the time model, {:.3} times as many ({least:.3} to {most:.3})",
+                    "{mode}, {} iterations {what}: {ns} ns, {table} by tables, {:.3} times as many ({least:.3} to {most:.3})",
                     of.len(),
-                    model as f64 / ns as f64
+                    table as f64 / ns as f64
                 );
             }
         }

@@ -1,0 +1,74 @@
+//! One channel that stands for several takes their time.
+
+use ndp_config::HbmConfig;
+use ndp_dram::hbm::PseudoChannel;
+use ndp_offloading::{Hardware, Mode, Model};
+use ndp_pim::session::{Part, Took};
+use ndp_pim::{Arrangement, Extent, Offloading, PimError, Session, Sizes, groups_of};
+
+fn model(heads: u32, kv_heads: u32) -> Model {
+    Model {
+        name: "random".to_owned(),
+        layers: 2,
+        hidden: 16 * heads,
+        heads,
+        kv_heads,
+        head_width: 16,
+        ffn: 64 * heads,
+        ffn_matrices: 3,
+        vocabulary: 64,
+    }
+}
+
+/// What a prompt takes, and some steps.
+fn clocks(mode: Mode, sizes: &Sizes, channels: u32, hardware: &Hardware) -> Result<Vec<Took>, PimError> {
+    let memory = crate::common::memory(channels);
+    let memory: HbmConfig = if mode.sliced() { memory } else { memory.unsliced() };
+    let pins = (0..channels).map(|_| PseudoChannel::new(&memory).unwrap()).collect();
+    let offloading = if mode.offloads() { Offloading::Fixed { ffn: 1, mha: 0 } } else { Offloading::None };
+    let arrangement = Arrangement { groups: groups_of(mode)?, offloading, record: 0..0 };
+    let prefilled = |prompt| Extent { prompt, generate: 4, is_prefilled: true };
+    let extents =
+        [prefilled(60), prefilled(5), prefilled(33), Extent { is_prefilled: false, ..prefilled(19) }];
+    let mut session = Session::outlined(sizes, (&memory, hardware), &arrangement, (&extents, true), pins)?;
+    let prompt = Part { number: 3, history: 0, tokens: 19, yields: true };
+    let mut all = vec![session.iterate(&[prompt], &[])?];
+    for _ in 0..3 {
+        all.push(session.iterate(&[], &[0, 1, 2, 3])?);
+    }
+    Ok(all)
+}
+
+#[test]
+fn one_channel_takes_the_clocks_of_all_if_they_do_the_same() {
+    for (channels, heads, kv_heads) in [(2, 4, 4), (4, 4, 4), (4, 8, 4), (4, 8, 8)] {
+        let model = model(heads, kv_heads);
+        let hardware = Hardware::default().on(&crate::common::memory(channels));
+        for mode in [Mode::Serial, Mode::Pipelined, Mode::Dex] {
+            let all = clocks(mode, &Sizes::new(&model), channels, &hardware).unwrap();
+            let sizes = Sizes::of_channel(&model, &crate::common::memory(channels)).unwrap();
+            let one = clocks(mode, &sizes, 1, &hardware).unwrap();
+            assert_eq!(all, one, "{mode:?}, {channels} channels, {heads} heads, {kv_heads} of K and V");
+        }
+    }
+    let hardware = Hardware::default();
+    let error = Sizes::of_channel(&model(6, 6), &crate::common::memory(4)).unwrap_err().to_string();
+    assert!(error.contains("heads of K and V") && error.contains("= 6:"), "{error}");
+    let sizes = Sizes::of_channel(&model(4, 4), &crate::common::memory(2)).unwrap();
+    let error = clocks(Mode::DexDbo, &sizes, 1, &hardware).unwrap_err().to_string();
+    assert!(error.contains("no part in offloading"), "{error}");
+}
+
+#[test]
+fn fewer_heads_than_channels_are_every_so_many_requests() {
+    // Of four requests with two heads each, a channel of four has a head of the longest and of the third one:
+    // (60 + 33 + 19 + 5) / (60 + 19) = 1.48 times as many positions are in one of two.
+    let model = model(2, 2);
+    let hardware = Hardware::default().on(&crate::common::memory(4));
+    let steps = |channels| {
+        let sizes = Sizes::of_channel(&model, &crate::common::memory(channels)).unwrap();
+        clocks(Mode::Serial, &sizes, 1, &hardware).unwrap()[1..].iter().map(|step| step.pim).sum::<u64>()
+    };
+    let [two, four] = [steps(2), steps(4)];
+    assert!((1.4..1.56).contains(&(two as f64 / four as f64)), "{two} {four}");
+}
