@@ -4,7 +4,7 @@
 //! Texts only; `gen-rtl` puts them into a folder. No text depends on where that folder is.
 
 use ndp_config::{DesignConfig, HbmConfig};
-use ndp_hdl_language::{Design, Direction, Module};
+use ndp_hdl_language::{Design, Direction, Module, Pragmas};
 use serde_json::json;
 use std::collections::BTreeMap;
 use toml::{Table, Value};
@@ -23,6 +23,8 @@ pub struct Source {
     pub block: String,
     /// What each module's name begins with.
     pub prefix: String,
+    /// With Verilator's pragmas, for simulation.
+    pub sim: bool,
     /// The configuration, every key of it.
     pub keys: Table,
     /// Numbers that follow from it, by name.
@@ -88,6 +90,7 @@ impl Source {
             preset,
             block: block.to_owned(),
             prefix: prefix.to_owned(),
+            sim: false,
             keys,
             derived,
         }
@@ -102,7 +105,8 @@ impl Source {
         let config = self.preset.clone().unwrap_or_else(|| format!("DIR/{RESOLVED}"));
         let prefix =
             if self.prefix.is_empty() { String::new() } else { format!(" --prefix {}", self.prefix) };
-        format!("cargo run --bin gen-rtl -- --config {config} --block {}{prefix} --out DIR", self.block)
+        let sim = if self.sim { " --sim" } else { "" };
+        format!("cargo run --bin gen-rtl -- --config {config} --block {}{prefix}{sim} --out DIR", self.block)
     }
 
     fn head(&self, comment: &str) -> String {
@@ -141,20 +145,26 @@ pub fn files(source: &Source, design: &Design) -> Result<BTreeMap<String, String
     let name_of = |module: &Module| format!("{}{}", source.prefix, module.name());
     let mut files = BTreeMap::new();
     let mut list = file_list_head(source);
-    for (name, text) in design.definitions(name_of) {
+    let pragmas = if source.sim { Pragmas::Verilator } else { Pragmas::None };
+    for ((name, text), module) in design.definitions(pragmas, name_of).into_iter().zip(design.modules()) {
         let name = format!("{name}.v");
         list += &format!("{name}\n");
-        files.insert(name, source.head("//") + &text);
+        files.insert(name, verilog(source, &format!("// Described in {}.\n{text}", module.source())));
     }
     let wrapper = format!("{}.v", source.wrapper_name());
     list += &format!("{wrapper}\n");
-    files.insert(wrapper, source.head("//") + &wrapper_text(source, &name_of(design.top()), design.top()));
+    files.insert(wrapper, verilog(source, &wrapper_text(source, &name_of(design.top()), design.top())));
     files.insert("files.f".into(), list);
     files.insert("ports.md".into(), port_tables(source, design));
     files.insert("params.vh".into(), header_text(source));
     files.insert("params.json".into(), json_text(source, &name_of(design.top()), design.top()));
     files.insert(RESOLVED.into(), source.head("#") + "\n" + &toml::to_string(&source.keys)?);
     Ok(files)
+}
+
+/// A file of Verilog: no net is declared by its first use, and other files are read as they would be without this one.
+fn verilog(source: &Source, text: &str) -> String {
+    format!("{}`default_nettype none\n{text}`default_nettype wire\n", source.head("//"))
 }
 
 /// Whether a file of that name and text is one of those that [`files`] writes.
@@ -204,11 +214,7 @@ fn wrapper_text(source: &Source, top: &str, module: &Module) -> String {
         source.wrapper_name(),
         names.join(",\n    ")
     );
-    for port in ports {
-        let direction = if port.direction == Direction::Input { "input" } else { "output" };
-        let range = if port.width == 1 { String::new() } else { format!("[{}:0] ", port.width - 1) };
-        text += &format!("    {direction} wire {range}{};\n", port.name);
-    }
+    ports.iter().for_each(|port| text += &port.declaration());
     let connections: Vec<String> = names.iter().map(|name| format!("    .{name}({name})")).collect();
     text + &format!("{top} inner (\n{}\n);\nendmodule\n", connections.join(",\n"))
 }

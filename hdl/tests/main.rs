@@ -7,6 +7,7 @@ mod common;
 mod designs;
 mod documents;
 mod edges;
+mod emitted;
 mod folders;
 mod gen_rtl;
 mod icarus;

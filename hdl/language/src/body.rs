@@ -90,6 +90,8 @@ pub(crate) struct InstanceBody {
 #[derive(Debug, Default)]
 pub(crate) struct Inner {
     pub owner: Owner,
+    /// File and line of the description.
+    pub source: String,
     pub doc: String,
     pub declarations: Vec<Declaration>,
     /// Signal id and driving expression, of wires and outputs.

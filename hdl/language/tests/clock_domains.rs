@@ -1,7 +1,7 @@
 //! Several clocks: what is emitted and how it behaves in Icarus, and every way to mix clocks up that is refused.
 
 use crate::common;
-use ndp_hdl_language::{Design, HdlError, Module, ModuleBuilder};
+use ndp_hdl_language::{Design, HdlError, Module, ModuleBuilder, Pragmas};
 use std::rc::Rc;
 
 /// Builds module `dut` and returns the message it was refused with.
@@ -57,7 +57,8 @@ fn there_and_back() -> Rc<Module> {
 
 /// The module and those below it, with their titles for names.
 fn plain(module: &Rc<Module>) -> String {
-    let definitions = Design::new(module).unwrap().definitions(|module| module.title().to_owned());
+    let definitions =
+        Design::new(module).unwrap().definitions(Pragmas::None, |module| module.title().to_owned());
     definitions.into_iter().map(|(_, text)| text).collect()
 }
 

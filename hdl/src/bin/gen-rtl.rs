@@ -41,6 +41,9 @@ struct Args {
     /// What the name of every module begins with
     #[arg(long, default_value = "")]
     prefix: String,
+    /// Adds Verilator's pragmas: instances of a module share their code, which makes its models smaller and faster
+    #[arg(long)]
+    sim: bool,
     /// Lists presets, blocks, and the modules of the chosen block with their instance counts
     #[arg(long)]
     list: bool,
@@ -84,7 +87,7 @@ fn run(args: &Args) -> Result<String> {
     let Some(out) = args.out.as_deref().filter(|_| !args.list) else {
         return Ok(list(&source.config, &design));
     };
-    let files = files(&source, &design)?;
+    let files = files(&Source { sim: args.sim, ..source }, &design)?;
     if args.check {
         check(out, &files)?;
         return Ok(format!("{}: {} files are up to date\n", out.display(), files.len()));
