@@ -1,7 +1,7 @@
 //! Several clocks: what is emitted and how it behaves in Icarus, and every way to mix clocks up that is refused.
 
 use crate::common;
-use ndp_hdl_language::{Design, HdlError, Module, ModuleBuilder, Pragmas};
+use ndp_hdl_language::{Crossing, Design, HdlError, Module, ModuleBuilder, Pragmas};
 use std::rc::Rc;
 
 /// Builds module `dut` and returns the message it was refused with.
@@ -46,10 +46,10 @@ fn there_and_back() -> Rc<Module> {
     let count = m.reg("count_q", 8).reset(0);
     count.next(&count.q() + &step);
     let there = m.instance("there", &far_delay()).pass_domain("far", &dram);
-    let there = there.crossing("a_i", &count, "sampled, in a test").output("y_o");
+    let there = there.crossing("a_i", &count, Crossing::Stable, "sampled, in a test").output("y_o");
     let inverted = m.instance("inverted", &inverter()).input("a_i", there).output("y_o");
     let back = m.instance("back", &far_delay()).pass_domain("far", &m.own_domain());
-    let back = back.crossing("a_i", &inverted, "sampled, in a test").output("y_o");
+    let back = back.crossing("a_i", &inverted, Crossing::Stable, "sampled, in a test").output("y_o");
     m.output("near_o", back, "on the module's own clock");
     m.output("far_o", inverted, "on the other one");
     m.finish().unwrap()
@@ -124,7 +124,7 @@ fn a_signal_that_crosses_unsaid_is_refused_with_both_clocks() {
     assert_eq!(
         direct,
         "module dut: far.a_i, read with dram_clk_i, comes from clk_i \
-         (use InstanceBuilder::crossing with a reason)"
+         (use InstanceBuilder::crossing)"
     );
     let behind_wires_and_instances = refused(|m| {
         let dram = m.clock_domain("dram");
@@ -258,7 +258,10 @@ fn domains_that_are_missing_unknown_unused_or_foreign_are_refused() {
 fn a_loop_through_another_domain_is_found() {
     let m = ModuleBuilder::new("dut", "To be refused.");
     let wire = m.forward("w", 8);
-    let y = m.instance("i", &inverter()).crossing("a_i", &wire, "no reason helps").output("y_o");
+    let y = m
+        .instance("i", &inverter())
+        .crossing("a_i", &wire, Crossing::Stable, "no reason helps")
+        .output("y_o");
     wire.drive(&y);
     m.output("y_o", y, "loop");
     assert!(matches!(m.finish().unwrap_err(), HdlError::CombinationalLoop { .. }));
