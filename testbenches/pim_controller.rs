@@ -526,7 +526,7 @@ pub const MUTANTS: [Mutant; 6] = [
         ),
     ),
     // Any row will do.
-    (TINY, Mutation::new("mutant-row-hit", "right0_0 = (", "right0_0 = 1'h1 | (")),
+    (TINY, Mutation::new("mutant-row-hit", "assign right0_0 = ", "assign right0_0 = 1'h1 | ")),
     // A slot is filled anew before it was taken.
     (
         TINY,

@@ -510,7 +510,7 @@ const MUTANTS: [Mutant; 9] = [
     // Refresh without a wait for the precharge of all banks.
     ("hermes", Mutation::new("mutant-refresh", "closed_q & ~(|wait_q)", "closed_q")),
     // A read after a write in bank group 1 a slot too early.
-    ("hermes", Mutation::new("mutant-turn", "{(&{column, entry0_i[31], entry0_i[0]}), (", "{1'h0, (")),
+    ("hermes", Mutation::new("mutant-turn", " | read_bar1_q[6]", " | 1'h0")),
     // Banks are closed right after reset.
     ("hermes", Mutation::new("mutant-settle", "&{drain_q, settled_q, quiet_i}", "&{drain_q, quiet_i}")),
     // The uppermost bit of a row is not compared.

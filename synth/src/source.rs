@@ -3,7 +3,7 @@
 //! The only file that knows the generator's types. Memory macros stay black boxes from here on.
 
 use crate::SynthError;
-use ndp_hdl_language::{Design, Direction, Module};
+use ndp_hdl_language::{Design, Direction, Module, Pragmas};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -72,7 +72,7 @@ impl Hierarchy {
             }
         }
         // Reports name modules by their titles, which do not change with every change of a body.
-        let definitions = design.definitions(|module| module.title().to_owned());
+        let definitions = design.definitions(Pragmas::None, |module| module.title().to_owned());
         let unit = |(module, (_, verilog)): (&std::rc::Rc<Module>, &(String, String))| {
             let instances = counts.get(module.title()).copied()?;
             let mut below = BTreeMap::new();

@@ -89,6 +89,11 @@ impl Bits {
         &self.node
     }
 
+    /// Where the expression is in memory: clones have one address.
+    pub(crate) fn address(&self) -> *const Node {
+        Rc::as_ptr(&self.node)
+    }
+
     /// Width in bits.
     pub fn width(&self) -> u32 {
         self.width
@@ -411,18 +416,45 @@ impl Not for Bits {
 }
 
 impl Bits {
+    /// The expressions that this one is made of, in the order in which they are printed.
+    pub(crate) fn children(&self) -> impl Iterator<Item = &Self> {
+        let (few, many): ([Option<&Self>; 3], &[Self]) = match self.node() {
+            Node::Unary(_, a) | Node::Repeat(_, a) => ([Some(a), None, None], &[]),
+            Node::Slice { base, .. } => ([Some(base), None, None], &[]),
+            Node::MemoryRead { addr, .. } => ([Some(addr), None, None], &[]),
+            Node::Binary(_, a, b) => ([Some(a), Some(b), None], &[]),
+            Node::Mux(select, a, b) => ([Some(select), Some(a), Some(b)], &[]),
+            Node::Cat(parts) => ([None; 3], parts),
+            Node::Signal(_) | Node::Literal(_) | Node::Mismatch { .. } | Node::Invalid(_) => ([None; 3], &[]),
+        };
+        few.into_iter().flatten().chain(many)
+    }
+
+    /// The same expression made of others, which are as wide as those that they stand for.
+    pub(crate) fn with_children(&self, children: impl IntoIterator<Item = Self>) -> Self {
+        let mut children = children.into_iter();
+        let mut next = |own: &Self| children.next().unwrap_or_else(|| own.clone());
+        let node = match self.node() {
+            Node::Unary(op, a) => Node::Unary(*op, next(a)),
+            Node::Repeat(count, part) => Node::Repeat(*count, next(part)),
+            Node::Slice { base, low } => Node::Slice { base: next(base), low: *low },
+            Node::MemoryRead { memory, owner, addr } => {
+                Node::MemoryRead { memory: memory.clone(), owner: owner.clone(), addr: next(addr) }
+            }
+            Node::Binary(op, a, b) => Node::Binary(*op, next(a), next(b)),
+            Node::Mux(select, a, b) => Node::Mux(next(select), next(a), next(b)),
+            Node::Cat(parts) => Node::Cat(parts.iter().map(next).collect()),
+            Node::Signal(_) | Node::Literal(_) | Node::Mismatch { .. } | Node::Invalid(_) => {
+                return self.clone();
+            }
+        };
+        Self::new(self.width, node)
+    }
+
     /// Does `action` to this expression and to all in it.
     pub(crate) fn visit(&self, action: &mut impl FnMut(&Self)) {
         action(self);
-        match self.node() {
-            Node::Unary(_, a) | Node::Repeat(_, a) => a.visit(action),
-            Node::Slice { base, .. } => base.visit(action),
-            Node::MemoryRead { addr, .. } => addr.visit(action),
-            Node::Binary(_, a, b) => [a, b].into_iter().for_each(|part| part.visit(action)),
-            Node::Mux(select, a, b) => [select, a, b].into_iter().for_each(|part| part.visit(action)),
-            Node::Cat(parts) => parts.iter().for_each(|part| part.visit(action)),
-            Node::Signal(_) | Node::Literal(_) | Node::Mismatch { .. } | Node::Invalid(_) => {}
-        }
+        self.children().for_each(|child| child.visit(action));
     }
 
     /// Numbers of the signals in it, as often as they are there.

@@ -7,9 +7,10 @@ use crate::bits::{Node, Owner, Signal};
 use crate::body::{Declaration, Inner, InstanceBody, Kind, MemoryBody, PropertyBody, PropertyKind, RegBody};
 use crate::domain::implicit_names;
 use crate::module::{Direction, MemoryInfo, Module, Port, hashed_name};
-use crate::{Bits, Domain, HdlError, check, lower};
+use crate::{Bits, Crossing, Domain, HdlError, check, lower};
 use std::cell::RefCell;
 use std::ops::Deref;
+use std::panic::Location;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,12 +22,15 @@ pub struct ModuleBuilder {
 
 impl ModuleBuilder {
     /// Starts a module. `name` is its title, with parameters so that no other module of a design has it; `doc` says in a sentence
-    /// what it does.
+    /// what it does. The line of the call becomes [`Module::source`].
+    #[track_caller]
     pub fn new(name: impl Into<String>, doc: impl Into<String>) -> Self {
         // Only compared, never printed: the numbers differ from run to run when threads build modules.
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let owner = Owner { module: name.into(), serial: NEXT.fetch_add(1, Ordering::Relaxed) };
-        let inner = Inner { owner, doc: doc.into(), ..Inner::default() };
+        let caller = Location::caller();
+        let source = format!("{}:{}", caller.file(), caller.line());
+        let inner = Inner { owner, source, doc: doc.into(), ..Inner::default() };
         Self { inner: Rc::new(RefCell::new(inner)) }
     }
 
@@ -193,9 +197,15 @@ impl ModuleBuilder {
     }
 
     /// Lets all instances of the module share their code in simulation: Verilator neither inlines the module nor
-    /// replaces its inputs by what drives them, which differs from instance to instance. Other tools see comments.
+    /// replaces its inputs by what drives them, which differs from instance to instance ([`crate::Pragmas`]).
     pub fn share_code(&self) {
         self.inner.borrow_mut().shares_code = true;
+    }
+
+    /// Marks the module as a synchroniser: its registers may catch a signal of another clock. In Verilog they have the attributes
+    /// `ASYNC_REG` and `keep`.
+    pub fn synchroniser(&self) {
+        self.inner.borrow_mut().synchroniser = true;
     }
 
     /// Lets instances of the module that lie in one parent be simulated as one array ([`crate::Netlist`]).
@@ -215,11 +225,6 @@ impl ModuleBuilder {
     pub fn finish(self) -> Result<Rc<Module>, HdlError> {
         let inner = std::mem::take(&mut *self.inner.borrow_mut());
         let report = check::check(&inner)?;
-        let title = inner.name().to_owned();
-        let text = lower::lower(&inner, &report);
-        let name = hashed_name(&title, &text);
-        // Above that line there are comments only.
-        let verilog = text.replacen(&format!("\nmodule {title} ("), &format!("\nmodule {name} ("), 1);
         let mut ports = Vec::new();
         if report.clocked {
             ports.push(implicit_port("clk_i", "clock, rising edge"));
@@ -247,17 +252,28 @@ impl ModuleBuilder {
                 doc: doc.clone(),
             });
         }
+        let title = inner.name().to_owned();
+        let text = lower::lower(&inner, &report, &ports);
+        let plain = lower::without_pragmas(&text);
+        let name = hashed_name(&title, &plain);
+        // Above that line there are comments only.
+        let named =
+            |text: &str| text.replacen(&format!("\nmodule {title} ("), &format!("\nmodule {name} ("), 1);
+        let (verilog, verilated) = (named(&plain), inner.shares_code.then(|| named(&text)));
         Ok(Rc::new(Module {
             title,
             name,
             doc: inner.doc.clone(),
             ports,
             verilog,
+            verilated,
+            source: inner.source.clone(),
             instances: inner.instances.iter().map(|i| (i.name.clone(), i.module.clone())).collect(),
             memory: inner.memory_macro,
             comb_paths: report.comb_paths,
             domains: inner.domains.clone(),
             port_domains: report.port_domains,
+            crossings: report.crossings,
             body: inner,
         }))
     }
@@ -392,8 +408,8 @@ impl InstanceBuilder<'_> {
     }
 
     /// Connects an input port to a signal of another clock domain; `reason` says why that is right.
-    pub fn crossing(self, port: &str, value: impl Into<Bits>, reason: &str) -> Self {
-        let crossing = (port.to_owned(), reason.to_owned());
+    pub fn crossing(self, port: &str, value: impl Into<Bits>, kind: Crossing, reason: &str) -> Self {
+        let crossing = (port.to_owned(), kind, reason.to_owned());
         self.builder.inner.borrow_mut().instances[self.index].crossings.push(crossing);
         self.input(port, value)
     }

@@ -1,6 +1,6 @@
 //! A whole design: the top module and every distinct module below it, children first.
 
-use crate::{HdlError, Module};
+use crate::{HdlError, Module, Pragmas};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -45,9 +45,13 @@ impl Design {
     /// Name and definition of each module, in the order of [`Design::modules`], with the names that `name_of` gives.
     ///
     /// Titles are enough where the design is the only one there is: [`Design::new`] has made sure that they differ.
-    pub fn definitions(&self, name_of: impl Fn(&Module) -> String) -> Vec<(String, String)> {
+    pub fn definitions(
+        &self,
+        pragmas: Pragmas,
+        name_of: impl Fn(&Module) -> String,
+    ) -> Vec<(String, String)> {
         let names: BTreeMap<&str, String> = self.modules.iter().map(|m| (m.name(), name_of(m))).collect();
-        self.modules.iter().map(|m| (names[m.name()].clone(), renamed(m.verilog(), &names))).collect()
+        self.modules.iter().map(|m| (names[m.name()].clone(), renamed(m.text(pragmas), &names))).collect()
     }
 
     /// How often each module occurs below the top (the top itself once), in the order of [`Design::modules`].

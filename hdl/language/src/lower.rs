@@ -8,7 +8,8 @@ use crate::bits::{BinaryOp, Node, UnaryOp};
 use crate::body::{Declaration, Inner, InstanceBody, Kind, PropertyBody, PropertyKind};
 use crate::check::Report;
 use crate::domain::implicit_names;
-use crate::{Bits, Direction};
+use crate::split::Split;
+use crate::{Bits, Direction, Port};
 use rust_hdl_core::ast::{
     Verilog, VerilogExpression, VerilogLiteral, VerilogOp, VerilogOpUnary, VerilogStatement,
 };
@@ -20,8 +21,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Prints the module.
-pub(crate) fn lower(inner: &Inner, report: &Report) -> String {
-    let mut printer = Printer { taken: names(inner), ..Printer::default() };
+pub(crate) fn lower(inner: &Inner, report: &Report, ports: &[Port]) -> String {
+    let mut printer = Printer { taken: names(inner), split: Split::of(inner), ..Printer::default() };
     let body = printer.body(inner);
     let mut nets = Vec::new();
     if report.clocked {
@@ -56,11 +57,21 @@ pub(crate) fn lower(inner: &Inner, report: &Report) -> String {
     let mut defines = rust_hdl_core::module_defines::ModuleDefines::default();
     module.accept(inner.name(), &mut defines);
     let text = defines.defines();
-    finish_text(inner, &text)
+    finish_text(inner, ports, &text)
+}
+
+/// Keeps Verilator from inlining a module.
+const MODULE_PRAGMA: &str = "    /* verilator no_inline_module */\n";
+/// Keeps Verilator from replacing an input by what drives it.
+const PORT_PRAGMA: &str = " /* verilator public_flat_rd */";
+
+/// The text of a module without what is for Verilator alone.
+pub(crate) fn without_pragmas(text: &str) -> String {
+    text.replace(MODULE_PRAGMA, "").replace(PORT_PRAGMA, "")
 }
 
 /// Heads the module with what it is, and tidies what rust-hdl's printer leaves.
-fn finish_text(inner: &Inner, printed: &str) -> String {
+fn finish_text(inner: &Inner, ports: &[Port], printed: &str) -> String {
     let mut text = String::new();
     for line in wrap(&inner.doc, 100) {
         let _ = writeln!(text, "// {line}");
@@ -79,21 +90,35 @@ fn finish_text(inner: &Inner, printed: &str) -> String {
         if line.starts_with("module ") {
             text += &header(line);
             if inner.shares_code {
-                text += "    /* verilator no_inline_module */\n";
+                text += MODULE_PRAGMA;
             }
             continue;
         }
-        let clock = line.ends_with(" clk_i;")
-            || inner.domains.iter().any(|domain| line.ends_with(&format!(" {domain}_clk_i;")));
-        if inner.shares_code && line.starts_with("    input wire ") && !clock {
-            let declaration = line.trim_end_matches(';');
-            let _ = writeln!(text, "{declaration} /* verilator public_flat_rd */;");
+        if let Some(port) = declared(line, ports) {
+            let pragma =
+                inner.shares_code && port.direction == Direction::Input && !is_clock(inner, &port.name);
+            text += &port.declared(if pragma { PORT_PRAGMA } else { "" });
             continue;
+        }
+        if inner.synchroniser && line.starts_with("    reg ") {
+            text += "    (* ASYNC_REG = \"TRUE\", keep = \"true\" *)\n";
         }
         text += line;
         text.push('\n');
     }
     text
+}
+
+fn is_clock(inner: &Inner, port: &str) -> bool {
+    port == "clk_i" || inner.domains.iter().any(|domain| implicit_names(domain)[0] == port)
+}
+
+/// The port that a line declares.
+fn declared<'a>(line: &str, ports: &'a [Port]) -> Option<&'a Port> {
+    let line = line.trim_start();
+    let declaration = line.strip_prefix("input wire ").or_else(|| line.strip_prefix("output wire "))?;
+    let name = declaration.rsplit(' ').next()?.trim_end_matches(';');
+    ports.iter().find(|port| port.name == name)
 }
 
 /// One port name per line instead of a single endless one.
@@ -103,8 +128,8 @@ fn header(line: &str) -> String {
     format!("{name} (\n    {}\n);\n", ports.replace(',', ",\n    "))
 }
 
-fn wrap(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::from_iter((!text.is_empty()).then(String::new));
     for word in text.split_whitespace() {
         let last = lines.len() - 1;
         if !lines[last].is_empty() && lines[last].len() + word.len() >= width {
@@ -126,15 +151,21 @@ fn names(inner: &Inner) -> BTreeSet<String> {
 }
 
 #[derive(Default)]
-struct Printer {
+pub(crate) struct Printer {
     /// Names in use, helper wires included.
     taken: BTreeSet<String>,
     /// Texts behind the placeholders of the expression being printed.
     pieces: Vec<String>,
     /// Helper wires: name, width, text.
     hoisted: Vec<(String, u32, String)>,
+    /// Their names by their text: what is hoisted twice has one wire.
+    names_of: BTreeMap<String, String>,
+    /// Names of which some bits are read.
+    sliced: BTreeSet<String>,
     /// Signal being driven, for the names of helper wires.
-    target: String,
+    pub target: String,
+    /// What [`split`](crate::split) knows of expressions.
+    pub(crate) split: Split,
 }
 
 impl Printer {
@@ -146,7 +177,7 @@ impl Printer {
         let mut assigns = String::new();
         for (id, value) in &inner.drives {
             let name = &inner.declarations[*id].name;
-            let value = self.text(name, value);
+            let value = self.line(name, "    assign  = ;".len() + name.len(), value);
             let _ = writeln!(assigns, "assign {name} = {value};");
         }
         let instances: String = inner.instances.iter().map(|i| self.instance(inner, i)).collect();
@@ -168,7 +199,11 @@ impl Printer {
         let ghosts = self.registers(inner, true);
         let (mut holds, mut formal, mut simulated) = (String::new(), String::new(), String::new());
         for PropertyBody { name, kind, holds: value, why } in &inner.properties {
-            let value = self.text(name, value);
+            let value = self.line(
+                name,
+                "    always @(posedge clk_i) if (rst_ni) : cover ();".len() + name.len(),
+                value,
+            );
             if *kind == PropertyKind::Cover {
                 let _ = writeln!(formal, "always @(posedge clk_i) if (rst_ni) {name}: cover ({value});");
                 continue;
@@ -216,14 +251,16 @@ impl Printer {
                 clock_or_reset
             } else if port.direction == Direction::Input {
                 let found = body.inputs.iter().find(|(name, _)| *name == port.name);
-                found.map(|(_, v)| self.text(&body.name, v)).unwrap_or_default()
+                found
+                    .map(|(_, v)| self.line(&body.name, "        .(),".len() + port.name.len(), v))
+                    .unwrap_or_default()
             } else {
                 let found = body.outputs.iter().find(|(name, _)| *name == port.name);
                 found.map(|(_, id)| inner.declarations[*id].name.clone()).unwrap_or_default()
             };
             connections.push(format!("    .{}({value})", port.name));
         }
-        let reasons = body.crossings.iter().map(|(port, reason)| {
+        let reasons = body.crossings.iter().map(|(port, _, reason)| {
             format!("// {port} comes from another clock domain: {}\n", one_line(reason))
         });
         let reasons: String = reasons.collect();
@@ -237,12 +274,15 @@ impl Printer {
         let mut order: BTreeMap<Option<String>, usize> = BTreeMap::new();
         for reg in inner.regs.iter().filter(|reg| inner.is_ghost(reg.id) == ghosts) {
             let declaration = &inner.declarations[reg.id];
-            let enable = reg.enable.first().map(|e| self.text(&format!("{}_enable", declaration.name), e));
+            let enable = reg.enable.first().map(|e| {
+                self.line(&format!("{}_enable", declaration.name), "    end else if () begin".len(), e)
+            });
             let count = order.len();
             let position = *order.entry(enable.clone()).or_insert(count);
             let key = (position, enable, reg.reset.is_some());
             for next in &reg.next {
-                let value = self.text(&declaration.name, next);
+                let rest = "            <= ;".len() + declaration.name.len();
+                let value = self.line(&declaration.name, rest, next);
                 groups.entry(key.clone()).or_default().push(format!("{} <= {value};", declaration.name));
             }
             if let Some(value) = reg.reset {
@@ -278,16 +318,16 @@ impl Printer {
         for memory in &inner.memories {
             for (enable, addr, data) in &memory.writes {
                 let lane_bits = memory.width / enable.width();
-                let addr = self.text(&memory.name, addr);
                 text += "always @(posedge clk_i) begin\n";
                 for lane in 0..enable.width() {
                     let low = lane * lane_bits;
-                    let [enable, data] =
-                        [enable.bit(lane), data.slice(low, lane_bits)].map(|e| self.text(&memory.name, &e));
                     let part = match lane_bits == memory.width {
                         true => String::new(),
                         false => format!("[{}:{low}]", low + lane_bits - 1),
                     };
+                    let rest = "        if () [] <= ;".len() + memory.name.len() + part.len();
+                    let written = [&enable.bit(lane), addr, &data.slice(low, lane_bits)];
+                    let [enable, addr, data] = self.line_of(&memory.name, rest, written);
                     let enable = strip_parens(&enable);
                     let _ = writeln!(text, "    if ({enable}) {}[{addr}]{part} <= {data};", memory.name);
                 }
@@ -301,21 +341,23 @@ impl Printer {
     fn unused(&mut self, inner: &Inner) -> String {
         let mut text = String::new();
         for (index, (value, reason)) in inner.unused.iter().enumerate() {
-            let value = self.text("unused", value);
+            let reason = one_line(reason);
+            let value =
+                self.line("unused", "    wire unused_00 = &{1'b0, }; // ".len() + reason.len(), value);
             let name = self.free_name("unused_", index);
-            let _ = writeln!(text, "wire {name} = &{{1'b0, {value}}}; // {}", one_line(reason));
+            let _ = writeln!(text, "wire {name} = &{{1'b0, {value}}}; // {reason}");
         }
-        if !self.hoisted.is_empty() {
+        let sliced = self.hoisted.iter().map(|(name, ..)| name).filter(|name| self.sliced.contains(*name));
+        for parts in wrap(&sliced.map(String::as_str).collect::<Vec<_>>().join(", "), 120) {
             let name = self.free_name("unused_", inner.unused.len());
-            let parts: Vec<&str> = self.hoisted.iter().map(|(name, _, _)| name.as_str()).collect();
-            let _ = writeln!(text, "wire {name} = &{{1'b0, {}}}; // slices leave bits out", parts.join(", "));
+            let parts = parts.trim_end_matches(',');
+            let _ = writeln!(text, "wire {name} = &{{1'b0, {parts}}}; // slices leave bits out");
         }
         text
     }
 
     /// The text of an expression, printed by rust-hdl.
-    fn text(&mut self, target: &str, expression: &Bits) -> String {
-        self.target = target.to_owned();
+    pub fn text(&mut self, expression: &Bits) -> String {
         let outer = std::mem::take(&mut self.pieces);
         let lowered = self.expression(expression);
         let target = VerilogExpression::Signal("t".into());
@@ -336,11 +378,6 @@ impl Printer {
     fn piece(&mut self, text: String) -> VerilogExpression {
         self.pieces.push(text);
         VerilogExpression::Signal(format!("@{}@", self.pieces.len() - 1))
-    }
-
-    fn nested(&mut self, expression: &Bits) -> String {
-        let target = self.target.clone();
-        self.text(&target, expression)
     }
 
     fn expression(&mut self, expression: &Bits) -> VerilogExpression {
@@ -382,22 +419,24 @@ impl Printer {
                 VerilogExpression::Binary(Box::new(self.operand(a)), op, Box::new(self.operand(b)))
             }
             Node::Mux(select, a, b) => {
-                let [select, a, b] = [select, a, b].map(|e| self.nested(e));
+                let [select, a, b] = [select, a, b].map(|e| self.text(e));
                 self.piece(format!("({select} ? {a} : {b})"))
             }
             Node::Cat(parts) => {
-                let parts: Vec<String> = parts.iter().map(|part| self.nested(part)).collect();
+                let parts: Vec<String> = parts.iter().map(|part| self.text(part)).collect();
                 self.piece(format!("{{{}}}", parts.join(", ")))
             }
             Node::Repeat(count, part) => {
-                let part = self.nested(part);
+                let part = self.text(part);
                 self.piece(format!("{{{count}{{{part}}}}}"))
             }
             Node::Slice { base, low } => {
                 let name = match base.node() {
                     Node::Signal(signal) => signal.name.clone(),
+                    // Verilog takes slices of names only.
                     _ => self.hoist(base),
                 };
+                self.sliced.insert(name.clone());
                 let high = low + expression.width() - 1;
                 self.piece(if high == *low {
                     format!("{name}[{low}]")
@@ -406,7 +445,7 @@ impl Printer {
                 })
             }
             Node::MemoryRead { memory, addr, .. } => {
-                let addr = self.nested(addr);
+                let addr = self.text(addr);
                 self.piece(format!("{memory}[{addr}]"))
             }
             // `check` has refused these.
@@ -433,22 +472,24 @@ impl Printer {
         }
     }
 
-    /// Gives an expression a wire of its own, because Verilog takes slices of names only.
-    fn hoist(&mut self, expression: &Bits) -> String {
-        let target = self.target.clone();
-        let text = self.text(&target, expression);
-        let name = self.free_name(&format!("{target}_part"), self.hoisted.len());
-        self.hoisted.push((name.clone(), expression.width(), text));
+    /// The helper wire with a text, a new one unless there is one.
+    pub fn wire(&mut self, width: u32, text: String) -> String {
+        if let Some(name) = self.names_of.get(&text) {
+            return name.clone();
+        }
+        let name = self.free_name(&format!("{}_part", self.target), self.hoisted.len());
+        self.names_of.insert(text.clone(), name.clone());
+        self.hoisted.push((name.clone(), width, text));
         name
     }
 }
 
 /// A line break would end a comment.
-fn one_line(text: &str) -> String {
+pub(crate) fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn range(width: u32) -> String {
+pub(crate) fn range(width: u32) -> String {
     if width == 1 { String::new() } else { format!("[{}:0] ", width - 1) }
 }
 

@@ -1,7 +1,8 @@
 //! A finished module: ports, Verilog text, children, and what a parent has to know of its insides.
 
 use crate::body::Inner;
-use crate::domain::{PortDomains, implicit_names};
+use crate::domain::{ClockCrossing, PortDomains, implicit_names};
+use crate::lower::{one_line, range, wrap};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -27,6 +28,34 @@ pub struct Port {
     pub doc: String,
 }
 
+impl Port {
+    /// The declaration in Verilog with what the port means, and a line break.
+    pub fn declaration(&self) -> String {
+        self.declared("")
+    }
+
+    pub(crate) fn declared(&self, pragma: &str) -> String {
+        let direction = if self.direction == Direction::Input { "input" } else { "output" };
+        let declaration = format!("    {direction} wire {}{}{pragma};", range(self.width), self.name);
+        // A quoted name would be a macro's in Verilog.
+        let doc = one_line(&self.doc).replace('`', "");
+        if declaration.len() + doc.len() < 120 {
+            return format!("{declaration} // {doc}\n");
+        }
+        let above: String = wrap(&doc, 110).iter().map(|line| format!("    // {line}\n")).collect();
+        format!("{above}{declaration}\n")
+    }
+}
+
+/// Comments in the text for the one tool that reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pragmas {
+    /// None.
+    None,
+    /// Those of Verilator, which keep code that instances share ([`crate::ModuleBuilder::share_code`]).
+    Verilator,
+}
+
 /// Shape of a module that is a memory macro.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryInfo {
@@ -44,12 +73,16 @@ pub struct Module {
     pub(crate) doc: String,
     pub(crate) ports: Vec<Port>,
     pub(crate) verilog: String,
+    /// The same with pragmas, if it has any.
+    pub(crate) verilated: Option<String>,
+    pub(crate) source: String,
     pub(crate) instances: Vec<(String, Rc<Module>)>,
     pub(crate) memory: Option<MemoryInfo>,
     /// For each output, the inputs it depends on without a register in between.
     pub(crate) comb_paths: BTreeMap<String, Vec<String>>,
     pub(crate) domains: Vec<String>,
     pub(crate) port_domains: PortDomains,
+    pub(crate) crossings: Vec<ClockCrossing>,
     pub(crate) body: Inner,
 }
 
@@ -83,9 +116,22 @@ impl Module {
         &self.ports
     }
 
+    /// File and line where the description of the module begins, from the root of the workspace. No text of this crate has it: names
+    /// and models would change with every line above.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
     /// The Verilog-2005 definition of this module alone.
     pub fn verilog(&self) -> &str {
         &self.verilog
+    }
+
+    pub(crate) fn text(&self, pragmas: Pragmas) -> &str {
+        match (pragmas, &self.verilated) {
+            (Pragmas::Verilator, Some(text)) => text,
+            _ => &self.verilog,
+        }
     }
 
     /// Instances: name and module.
@@ -106,6 +152,23 @@ impl Module {
     /// Clock domains beside the module's own.
     pub fn domains(&self) -> &[String] {
         &self.domains
+    }
+
+    /// The signals that go from one clock of the module to another, in the module itself.
+    pub fn crossings(&self) -> &[ClockCrossing] {
+        &self.crossings
+    }
+
+    /// The clock of the module that an instance in it has as `clock`; none if the instance has no such clock.
+    pub fn clock_of(&self, instance: &str, clock: &str) -> Option<String> {
+        let instance = self.body.instances.iter().find(|other| other.name == instance)?;
+        instance.module.port(clock)?;
+        instance.clock_or_reset(&self.body, clock)
+    }
+
+    /// Whether its registers catch signals of other clocks.
+    pub fn is_synchroniser(&self) -> bool {
+        self.body.synchroniser
     }
 
     /// Whether an input is a clock or a reset, which parents connect through domains.

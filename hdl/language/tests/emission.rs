@@ -5,7 +5,7 @@
 
 use crate::common;
 use ndp_hdl_language::{
-    Bits, Design, Direction, MemoryInfo, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux,
+    Bits, Design, Direction, MemoryInfo, Module, ModuleBuilder, Pragmas, any_of, cat, lit, mux, one_hot_mux,
 };
 use std::rc::Rc;
 
@@ -208,6 +208,61 @@ fn names_of_helper_wires_avoid_the_names_in_use() {
     m.output("y_o", (&a + &taken).bit(3), "upper bit of a sum");
     let module = m.finish().unwrap();
     common::lint(module.verilog(), module.name());
+}
+
+#[test]
+fn a_long_expression_is_cut_and_what_its_parts_share_is_printed_once() {
+    let m = ModuleBuilder::new("cut", "Lines that would be too long.");
+    let data = m.input("data_i", 8, "data");
+    let parity = (0..6).map(|bit| data.bit(bit)).reduce(|sum, bit| sum ^ bit).unwrap();
+    let bits: Vec<Bits> = (0..64).map(|bit| &parity & data.bit(bit % 8)).collect();
+    m.output(
+        "all_o",
+        cat(bits.iter().rev().cloned()),
+        "the data eight times if the parity of six bits is odd",
+    );
+    // An expression that is short is repeated.
+    m.output("any_o", any_of(&[parity.clone(), data.bit(0)]), "short");
+    let module = m.finish().unwrap();
+    let text = module.verilog();
+    assert!(text.lines().all(|line| line.len() < 200), "{text}");
+    let printed = "((((data_i[0] ^ data_i[1]) ^ data_i[2]) ^ data_i[3]) ^ data_i[4]) ^ data_i[5]";
+    assert_eq!(text.matches(printed).count(), 2, "{text}");
+    for line in [format!("all_o_part0 = {printed};"), format!("any_o = ({printed}) | data_i[0];")] {
+        assert_eq!(text.matches(&line).count(), 1, "{line}: {text}");
+    }
+    common::lint(text, module.name());
+    let shown = simulated(
+        &module,
+        "data_i = 8'h51; #1 $display(\"%h\", all_o); data_i = 8'h50; #1 $display(\"%h\", all_o);\n",
+    );
+    assert_eq!(shown, ["0000000000000000", "5050505050505050"]);
+}
+
+#[test]
+fn pragmas_are_in_the_text_for_verilator_alone() {
+    let design = hierarchy();
+    let text = |pragmas| {
+        let definitions = design.definitions(pragmas, |module| module.title().to_owned());
+        definitions.into_iter().map(|(_, text)| text).collect::<String>()
+    };
+    assert!(!text(Pragmas::None).contains("verilator") && !design.verilog().contains("verilator"));
+    let with = text(Pragmas::Verilator);
+    assert_eq!(with.matches(" /* verilator public_flat_rd */; // ").count(), 2, "{with}");
+    assert_eq!(
+        with.replace(" /* verilator public_flat_rd */", "")
+            .replace("    /* verilator no_inline_module */\n", ""),
+        text(Pragmas::None)
+    );
+}
+
+#[test]
+fn a_module_knows_where_it_is_described() {
+    let described = registers().source().to_owned();
+    let line =
+        include_str!("emission.rs").lines().position(|line| line.contains("\"registers_w4\"")).unwrap() + 1;
+    assert_eq!(described, format!("hdl/language/tests/emission.rs:{line}"));
+    assert!(!registers().verilog().contains("emission.rs"));
 }
 
 /// What `statements` print in a bench around `module`, line by line.

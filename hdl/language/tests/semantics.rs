@@ -295,7 +295,7 @@ fn mismatches(seed: u64, plant: bool, operations: &mut Vec<u32>) -> Vec<String> 
     let mut outputs = Vec::new();
     for index in 0..OUTPUTS {
         let width = 1 + generator.random.below(if index % 8 == 0 { 140 } else { 24 });
-        let expression = generator.expression(width, 1 + index as u32 % 4);
+        let expression = generator.expression(width, 1 + index as u32 % 5);
         module.output(format!("y{index}_o"), &expression.bits, "result");
         outputs.push((width, expression.meaning));
     }
@@ -303,6 +303,8 @@ fn mismatches(seed: u64, plant: bool, operations: &mut Vec<u32>) -> Vec<String> 
     let vectors: Vec<Vec<Value>> =
         (0..VECTORS).map(|_| INPUTS.iter().map(|w| random.vector(*w)).collect()).collect();
     let dut = module.finish().unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    let long = dut.verilog().lines().find(|line| line.len() >= 200);
+    assert_eq!(long, None, "seed {seed}: expressions are cut where they are longer than a line");
     let printed = simulate(&dut, &vectors, &outputs.iter().map(|(w, _)| *w).collect::<Vec<_>>());
     assert_eq!(printed.len(), VECTORS * OUTPUTS, "seed {seed}: one line per vector and output");
 

@@ -3,7 +3,7 @@
 use crate::{Failure, Mutation, mutants, native};
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::BuildError;
-use ndp_hdl_language::{Design, Direction, Netlist};
+use ndp_hdl_language::{Design, Direction, Netlist, Pragmas};
 
 /// Optimisation of most models.
 const OPT_LEVEL: u32 = 2;
@@ -96,7 +96,7 @@ impl Rtl {
             top: top.title().to_owned(),
             // A model holds one design. Without hashes its scopes have the same names whatever is changed.
             verilog: design
-                .definitions(|module| module.title().to_owned())
+                .definitions(Pragmas::Verilator, |module| module.title().to_owned())
                 .into_iter()
                 .map(|(_, text)| text)
                 .collect::<Vec<_>>()

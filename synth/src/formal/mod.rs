@@ -15,7 +15,7 @@ pub use list::PROOFS;
 
 use crate::tools::{self, Tool};
 use crate::{SynthError, process};
-use ndp_hdl_language::{Design, HdlError, Module};
+use ndp_hdl_language::{Design, HdlError, Module, Pragmas};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::rc::Rc;
@@ -95,7 +95,7 @@ impl Proof {
         let error = |e: HdlError| self.unfit(e.to_string());
         let module = (self.module)().map_err(error)?;
         let design = Design::new(&module).map_err(error)?;
-        let definitions = design.definitions(|module| module.title().to_owned());
+        let definitions = design.definitions(Pragmas::None, |module| module.title().to_owned());
         let text: Vec<String> = definitions.into_iter().map(|(_, text)| text).collect();
         Ok((text.join("\n"), module.title().to_owned()))
     }

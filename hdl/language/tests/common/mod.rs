@@ -30,10 +30,11 @@ pub fn run(program: &str, package: &str, arguments: &[&str], folder: &Path) -> S
     out
 }
 
-/// Lints the text with the three tools that the project's Verilog has to pass, warnings being errors.
+/// Lints the text with the three tools that the project's Verilog has to pass, warnings being errors; no net is declared by its use.
 pub fn lint(verilog: &str, top: &str) {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("dut.v"), verilog).unwrap();
+    let text = format!("`default_nettype none\n{verilog}");
+    std::fs::write(folder.path().join("dut.v"), text).unwrap();
     let verilator = ["--lint-only", "-Wall", "-Wno-DECLFILENAME", "--top-module", top, "dut.v"];
     run("verilator", "verilator", &verilator, folder.path());
     run("iverilog", "iverilog", &["-g2005", "-Wall", "-t", "null", "-s", top, "dut.v"], folder.path());

@@ -1,0 +1,91 @@
+//! What every emitted file keeps, of every block of every preset.
+
+use ndp_config::{DesignConfig, HbmConfig};
+use ndp_hdl::designs::{BLOCKS, HBM_BLOCKS, build, build_hbm};
+use ndp_hdl::package::{Source, files};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+/// All Verilog files by name, as `gen-rtl` writes them: without and with `--sim`.
+static EMITTED: LazyLock<[BTreeMap<String, String>; 2]> = LazyLock::new(|| [false, true].map(emit));
+
+fn emitted(sim: bool) -> &'static BTreeMap<String, String> {
+    &EMITTED[usize::from(sim)]
+}
+
+fn emit(sim: bool) -> BTreeMap<String, String> {
+    let mut all = BTreeMap::new();
+    let mut add = |source: Source, design| {
+        let files = files(&Source { sim, ..source }, &design).unwrap();
+        all.extend(files.into_iter().filter(|(name, _)| name.ends_with(".v")));
+    };
+    for preset in DesignConfig::PRESETS {
+        let config = DesignConfig::preset(preset).unwrap();
+        for block in BLOCKS {
+            add(Source::core(&config, preset, block, "").unwrap(), build(&config, block).unwrap());
+        }
+    }
+    for preset in HbmConfig::PRESETS {
+        let config = HbmConfig::preset(preset).unwrap();
+        for block in HBM_BLOCKS {
+            add(Source::memory(&config, preset, block, "").unwrap(), build_hbm(&config, block).unwrap());
+        }
+    }
+    assert!(all.len() > 500, "{} files", all.len());
+    all
+}
+
+#[test]
+fn no_line_has_two_hundred_characters() {
+    for (name, text) in emitted(true) {
+        let long = text.lines().find(|line| line.len() >= 200);
+        assert_eq!(long, None, "{name}");
+    }
+}
+
+#[test]
+fn nets_are_declared_in_each_file_and_the_next_one_may_do_as_it_likes() {
+    for (name, text) in emitted(false) {
+        let code: Vec<&str> = text.lines().filter(|line| !line.starts_with("//")).collect();
+        assert_eq!(code.first(), Some(&"`default_nettype none"), "{name}");
+        assert_eq!(code.last(), Some(&"`default_nettype wire"), "{name}");
+        assert_eq!(text.matches("default_nettype").count(), 2, "{name}");
+    }
+}
+
+#[test]
+fn verilator_s_pragmas_are_there_for_simulation_alone() {
+    let with_pragmas = |sim| emitted(sim).values().filter(|text| text.contains("verilator")).count();
+    assert_eq!(with_pragmas(false), 0);
+    assert!(with_pragmas(true) > 20);
+}
+
+#[test]
+fn every_port_has_a_comment_and_every_module_its_source() {
+    for (name, text) in emitted(false) {
+        let lines: Vec<&str> = text.lines().collect();
+        let ports = lines.windows(2).filter(|pair| {
+            ["    input wire ", "    output wire "].iter().any(|start| pair[1].starts_with(start))
+        });
+        let mut count = 0;
+        for pair in ports {
+            let said = pair[1].split_once("; // ").map(|(_, doc)| doc);
+            let said = said.or_else(|| pair[0].strip_prefix("    // ").filter(|_| pair[1].ends_with(';')));
+            assert!(said.is_some_and(|doc| !doc.trim().is_empty()), "{name}: {}", pair[1]);
+            count += 1;
+        }
+        assert!(count > 0, "{name}");
+        if !name.ends_with("_top.v") {
+            let source = lines.iter().find_map(|line| line.strip_prefix("// Described in hdl/src/blocks/"));
+            let source = source.unwrap_or_else(|| panic!("{name} does not say where it comes from"));
+            let (file, line) = source.trim_end_matches('.').rsplit_once(':').unwrap();
+            let path = format!("{}/src/blocks/{file}", env!("CARGO_MANIFEST_DIR"));
+            let described = std::fs::read_to_string(path).unwrap();
+            let line: usize = line.parse().unwrap();
+            assert!(
+                described.lines().nth(line - 1).unwrap().contains("ModuleBuilder::new"),
+                "{name}: {source}"
+            );
+        }
+    }
+}
