@@ -76,7 +76,7 @@ pub(crate) fn with_technologies(module: &Module, text: &str) -> String {
     let parts = Ram::of(module).zip(text.rsplit_once("endmodule\n"));
     let Some((ram, (text, _))) = parts else { return text.to_owned() };
     let ports = |line: &&str| line.starts_with("    input wire ") || line.starts_with("    output wire ");
-    let Some(last) = text.lines().filter(ports).last() else { return text.to_owned() };
+    let Some(last) = text.lines().rfind(ports) else { return text.to_owned() };
     let body = text.find(last).map_or(text.len(), |at| at + last.len() + 1);
     let (head, body) = text.split_at(body);
     format!(
