@@ -91,10 +91,13 @@ formal:
 	@.ci/install formal
 	$(CARGO) run --release --no-default-features --bin ndp -- prove --out target/proofs.md
 
+# FuseSoC, with which one of the long tests runs a package; left out if there is none.
+FUSESOC ?= $(shell command -v fusesoc)
+
 ## exhaustive: the long tests too (more than an hour on two cores)
 exhaustive:
 	@.ci/install build test
-	$(call cargo_test,--workspace -- --include-ignored)
+	$(call cargo_test,--workspace -- --include-ignored $(if $(FUSESOC),,--skip fusesoc_runs))
 	$(call cargo_test,--workspace --test testbenches -- $(REFERENCE_SERIES),NDP_FORM=verilated)
 
 ## bench: speed of the generator, the software model and the simulation, each against a roofline or a peer

@@ -72,6 +72,8 @@ const CORE: &[(&str, Elaborate<DesignConfig>)] = &[
             common::async_fifo::Storage::Sram,
         )
     }),
+    ("synchroniser", |_| common::synchroniser::synchroniser(4)),
+    ("reset_synchroniser", |_| common::synchroniser::reset_synchroniser()),
     ("transfer_unit", link::transfer_unit::transfer_unit),
     ("transfer_sender", link::transfer_sender::transfer_sender),
     ("transfer_receiver", link::transfer_receiver::transfer_receiver),

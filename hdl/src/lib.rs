@@ -9,4 +9,10 @@
 pub mod blocks;
 pub mod designs;
 #[cfg(feature = "cli")]
+pub mod ip;
+#[cfg(feature = "cli")]
 pub mod package;
+#[cfg(feature = "cli")]
+mod ram;
+#[cfg(feature = "cli")]
+mod sdc;

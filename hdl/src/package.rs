@@ -3,6 +3,9 @@
 //!
 //! Texts only; `gen-rtl` puts them into a folder. No text depends on where that folder is.
 
+use crate::ip::{self, MANIFEST, Manager};
+use crate::ram::{self, with_technologies};
+use crate::sdc;
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl_language::{Design, Direction, Module, Pragmas};
 use serde_json::json;
@@ -25,10 +28,14 @@ pub struct Source {
     pub prefix: String,
     /// With Verilator's pragmas, for simulation.
     pub sim: bool,
+    /// Made a package for it.
+    pub manager: Option<Manager>,
     /// The configuration, every key of it.
     pub keys: Table,
     /// Numbers that follow from it, by name.
     pub derived: Vec<(&'static str, u64)>,
+    /// Periods in ps: of the core's clock, or the memory's, and of the DRAM's.
+    pub periods_ps: [u64; 2],
 }
 
 impl Source {
@@ -60,7 +67,12 @@ impl Source {
             ("max_heads", gemv.max_heads()),
         ];
         let derived = derived.map(|(name, value)| (name, u64::from(value))).into();
-        Ok(Self::new(config.name(), Table::try_from(config)?, argument, block, prefix, derived))
+        let periods_ps = [config.core().clock_ps(), config.dram().clock_ps()];
+        Ok(Self {
+            derived,
+            periods_ps,
+            ..Self::new(config.name(), Table::try_from(config)?, argument, block, prefix)
+        })
     }
 
     /// The source of a PIM block.
@@ -73,17 +85,10 @@ impl Source {
         block: &str,
         prefix: &str,
     ) -> Result<Self, toml::ser::Error> {
-        Ok(Self::new(config.name(), Table::try_from(config)?, argument, block, prefix, Vec::new()))
+        Ok(Self::new(config.name(), Table::try_from(config)?, argument, block, prefix))
     }
 
-    fn new(
-        name: &str,
-        keys: Table,
-        argument: &str,
-        block: &str,
-        prefix: &str,
-        derived: Vec<(&'static str, u64)>,
-    ) -> Self {
+    fn new(name: &str, keys: Table, argument: &str, block: &str, prefix: &str) -> Self {
         let preset = (!argument.ends_with(".toml")).then(|| argument.to_owned());
         Self {
             config: name.to_owned(),
@@ -91,8 +96,23 @@ impl Source {
             block: block.to_owned(),
             prefix: prefix.to_owned(),
             sim: false,
+            manager: None,
             keys,
-            derived,
+            derived: Vec::new(),
+            // tCK of HBM2.
+            periods_ps: [1000; 2],
+        }
+    }
+
+    /// The period of a clock of the block.
+    fn period_ps(&self, clock: &str) -> u64 {
+        let [own, dram] = self.periods_ps;
+        match clock {
+            "dram_clk_i" => dram,
+            "clk_i" if self.block == "rank_controller" => dram,
+            "clk_i" => own,
+            // Of a FIFO alone: either side may be the faster one.
+            _ => own.min(dram),
         }
     }
 
@@ -106,16 +126,24 @@ impl Source {
         let prefix =
             if self.prefix.is_empty() { String::new() } else { format!(" --prefix {}", self.prefix) };
         let sim = if self.sim { " --sim" } else { "" };
-        format!("cargo run --bin gen-rtl -- --config {config} --block {}{prefix}{sim} --out DIR", self.block)
+        let package = match self.manager {
+            None => "",
+            Some(Manager::Fusesoc) => " --package fusesoc",
+            Some(Manager::Bender) => " --package bender",
+        };
+        let block = &self.block;
+        format!(
+            "cargo run --bin gen-rtl -- --config {config} --block {block}{prefix}{sim}{package} --out DIR"
+        )
     }
 
-    fn head(&self, comment: &str) -> String {
+    pub(crate) fn head(&self, comment: &str) -> String {
         let (words, command) = (self.words(), self.command());
         format!("{comment} Generated from {words}. Do not edit; regenerate with\n{comment}   {command}\n")
     }
 
     /// Name of the wrapper, the same for every configuration.
-    fn wrapper_name(&self) -> String {
+    pub(crate) fn wrapper_name(&self) -> String {
         format!("{}{}_top", self.prefix, self.block)
     }
 
@@ -144,20 +172,26 @@ impl Source {
 pub fn files(source: &Source, design: &Design) -> Result<BTreeMap<String, String>, toml::ser::Error> {
     let name_of = |module: &Module| format!("{}{}", source.prefix, module.name());
     let mut files = BTreeMap::new();
-    let mut list = file_list_head(source);
+    let mut names = Vec::new();
     let pragmas = if source.sim { Pragmas::Verilator } else { Pragmas::None };
     for ((name, text), module) in design.definitions(pragmas, name_of).into_iter().zip(design.modules()) {
         let name = format!("{name}.v");
-        list += &format!("{name}\n");
-        files.insert(name, verilog(source, &format!("// Described in {}.\n{text}", module.source())));
+        let text = with_technologies(module, &text);
+        files.insert(name.clone(), verilog(source, &format!("// Described in {}.\n{text}", module.source())));
+        names.push(name);
     }
     let wrapper = format!("{}.v", source.wrapper_name());
-    list += &format!("{wrapper}\n");
+    names.push(wrapper.clone());
     files.insert(wrapper, verilog(source, &wrapper_text(source, &name_of(design.top()), design.top())));
-    files.insert("files.f".into(), list);
+    let constraints = format!("{}.sdc", source.wrapper_name());
+    files.insert(constraints.clone(), sdc::text(source, design, |clock| source.period_ps(clock)));
+    if let Some(manager) = source.manager {
+        files.extend(ip::files(manager, source, &names, &constraints));
+    }
+    files.insert("files.f".into(), file_list_head(source) + &names.join("\n") + "\n");
     files.insert("ports.md".into(), port_tables(source, design));
     files.insert("params.vh".into(), header_text(source));
-    files.insert("params.json".into(), json_text(source, &name_of(design.top()), design.top()));
+    files.insert("params.json".into(), json_text(source, &name_of(design.top()), design));
     files.insert(RESOLVED.into(), source.head("#") + "\n" + &toml::to_string(&source.keys)?);
     Ok(files)
 }
@@ -169,13 +203,14 @@ fn verilog(source: &Source, text: &str) -> String {
 
 /// Whether a file of that name and text is one of those that [`files`] writes.
 pub fn is_generated(name: &str, text: &str) -> bool {
-    let heads = ["// Generated from", "# Generated", "# Ports", "{\n  \"generated\""];
+    let heads = ["// Generated from", "# Generated", "# Ports", "{\n  \"generated\"", "CAPI=2:\n# Generated"];
     has_generated_name(name) && heads.iter().any(|head| text.starts_with(head))
 }
 
 /// Whether [`files`] may write a file of that name.
 pub fn has_generated_name(name: &str) -> bool {
-    name.ends_with(".v") || ["files.f", "ports.md", "params.vh", "params.json", RESOLVED].contains(&name)
+    [".v", ".sdc", ".core"].iter().any(|end| name.ends_with(end))
+        || ["files.f", "ports.md", "params.vh", "params.json", RESOLVED, MANIFEST].contains(&name)
 }
 
 fn file_list_head(source: &Source) -> String {
@@ -225,8 +260,9 @@ fn header_text(source: &Source) -> String {
     source.head("//") + &lines.collect::<String>()
 }
 
-fn json_text(source: &Source, top: &str, module: &Module) -> String {
-    let ports = module.ports().iter().map(|port| {
+fn json_text(source: &Source, top: &str, design: &Design) -> String {
+    let rams = ram::list(design);
+    let ports = design.top().ports().iter().map(|port| {
         let direction = if port.direction == Direction::Input { "in" } else { "out" };
         json!({ "name": port.name, "direction": direction, "bits": port.width })
     });
@@ -238,6 +274,7 @@ fn json_text(source: &Source, top: &str, module: &Module) -> String {
         "configuration": source.keys,
         "derived": derived,
         "ports": ports.collect::<Vec<_>>(),
+        "rams": rams,
     });
     // What marks the file as generated comes first, as in the others.
     let rest = serde_json::to_string_pretty(&value).unwrap_or_default();

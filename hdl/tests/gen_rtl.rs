@@ -40,7 +40,10 @@ fn a_block_is_one_file_per_module_with_a_list_and_port_tables() {
     assert!(listed[listed.len() - 2].starts_with("ndp_core_n16_l8_s11_w104_h"), "{listed:?}");
     assert_eq!(listed.last(), Some(&"ndp_core_top.v"));
     let mut expected: BTreeSet<String> = listed.iter().map(|name| (*name).to_owned()).collect();
-    expected.extend(["files.f", "ports.md", "params.json", "params.toml", "params.vh"].map(str::to_owned));
+    expected.extend(
+        ["ndp_core_top.sdc", "files.f", "ports.md", "params.json", "params.toml", "params.vh"]
+            .map(str::to_owned),
+    );
     assert_eq!(names(&out), expected);
     let ports = fs::read_to_string(out.join("ports.md")).unwrap();
     for name in listed {

@@ -13,4 +13,5 @@ mod gen_rtl;
 mod icarus;
 mod module_names;
 mod multiplier_unit;
+mod packages;
 mod product_aligner;

@@ -6,4 +6,5 @@ mod common;
 mod flow;
 mod formal;
 mod power;
+mod sdc;
 mod test_enable;

@@ -6,7 +6,8 @@
 
 use ndp_hdl::designs::BuildError;
 use ndp_hdl_language::{
-    Bits, Design, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
+    Bits, Crossing, Design, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat,
+    zeros,
 };
 use ndp_sim::ffi::{Hardware, Model, OpenOptions, SimError, rtl};
 use std::rc::Rc;
@@ -76,8 +77,12 @@ fn clocks() -> Result<Rc<Module>, HdlError> {
     let dram = module.clock_domain("dram");
     let core_count = module.instance("core", &counter).output("count_o");
     let dram_count = module.instance("dram", &counter).in_domain(&dram).output("count_o");
-    let sampled =
-        module.instance("sampler", &sampler).crossing("value_i", &dram_count, "edges never coincide");
+    let sampled = module.instance("sampler", &sampler).crossing(
+        "value_i",
+        &dram_count,
+        Crossing::Stable,
+        "edges never coincide",
+    );
     module.output(
         "sampled_o",
         sampled.output("sample_o"),

@@ -2,7 +2,7 @@
 
 use crate::Bits;
 use crate::bits::Owner;
-use crate::domain::{Domain, implicit_names};
+use crate::domain::{Crossing, Domain, implicit_names};
 use crate::module::{MemoryInfo, Module};
 use std::rc::Rc;
 
@@ -84,7 +84,7 @@ pub(crate) struct InstanceBody {
     /// Further domains of the child, and the parent's behind them.
     pub passed: Vec<(String, Domain)>,
     /// Inputs that come from another domain, with the reason why that is right.
-    pub crossings: Vec<(String, String)>,
+    pub crossings: Vec<(String, Crossing, String)>,
 }
 
 #[derive(Debug, Default)]
@@ -104,6 +104,8 @@ pub(crate) struct Inner {
     pub properties: Vec<PropertyBody>,
     /// All instances run the same code in simulation.
     pub shares_code: bool,
+    /// The registers catch signals of other clocks.
+    pub synchroniser: bool,
     /// Instances in one parent can be simulated as an array.
     pub replicated: bool,
     pub memory_macro: Option<MemoryInfo>,

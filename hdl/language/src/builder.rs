@@ -7,7 +7,7 @@ use crate::bits::{Node, Owner, Signal};
 use crate::body::{Declaration, Inner, InstanceBody, Kind, MemoryBody, PropertyBody, PropertyKind, RegBody};
 use crate::domain::implicit_names;
 use crate::module::{Direction, MemoryInfo, Module, Port, hashed_name};
-use crate::{Bits, Domain, HdlError, check, lower};
+use crate::{Bits, Crossing, Domain, HdlError, check, lower};
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::panic::Location;
@@ -202,6 +202,12 @@ impl ModuleBuilder {
         self.inner.borrow_mut().shares_code = true;
     }
 
+    /// Marks the module as a synchroniser: its registers may catch a signal of another clock. In Verilog they have the attributes
+    /// `ASYNC_REG` and `keep`.
+    pub fn synchroniser(&self) {
+        self.inner.borrow_mut().synchroniser = true;
+    }
+
     /// Lets instances of the module that lie in one parent be simulated as one array ([`crate::Netlist`]).
     pub fn replicated(&self) {
         self.inner.borrow_mut().replicated = true;
@@ -267,6 +273,7 @@ impl ModuleBuilder {
             comb_paths: report.comb_paths,
             domains: inner.domains.clone(),
             port_domains: report.port_domains,
+            crossings: report.crossings,
             body: inner,
         }))
     }
@@ -401,8 +408,8 @@ impl InstanceBuilder<'_> {
     }
 
     /// Connects an input port to a signal of another clock domain; `reason` says why that is right.
-    pub fn crossing(self, port: &str, value: impl Into<Bits>, reason: &str) -> Self {
-        let crossing = (port.to_owned(), reason.to_owned());
+    pub fn crossing(self, port: &str, value: impl Into<Bits>, kind: Crossing, reason: &str) -> Self {
+        let crossing = (port.to_owned(), kind, reason.to_owned());
         self.builder.inner.borrow_mut().instances[self.index].crossings.push(crossing);
         self.input(port, value)
     }

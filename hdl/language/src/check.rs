@@ -2,7 +2,7 @@
 
 use crate::bits::{Node, Signal};
 use crate::body::{Declaration, Inner, InstanceBody, Kind, MemoryBody, RegBody};
-use crate::domain::{PortDomains, implicit_names};
+use crate::domain::{ClockCrossing, PortDomains, implicit_names};
 use crate::domains;
 use crate::module::Direction;
 use crate::{Bits, HdlError};
@@ -16,6 +16,7 @@ pub(crate) struct Report {
     /// Resets of the further domains that anything needs.
     pub domain_resets: BTreeSet<String>,
     pub port_domains: PortDomains,
+    pub crossings: Vec<ClockCrossing>,
 }
 
 pub(crate) fn check(inner: &Inner) -> Result<Report, HdlError> {
@@ -59,8 +60,8 @@ pub(crate) fn check(inner: &Inner) -> Result<Report, HdlError> {
             what: "a property needs a module with clk_i and rst_ni".into(),
         });
     }
-    let port_domains = domains::check_crossings(inner, clocked)?;
-    Ok(Report { clocked, resettable, comb_paths, domain_resets: needed, port_domains })
+    let (port_domains, crossings) = domains::check_crossings(inner, clocked)?;
+    Ok(Report { clocked, resettable, comb_paths, domain_resets: needed, port_domains, crossings })
 }
 
 /// The number of write enables that a word can have: as many as there are if they divide it, else one.

@@ -11,6 +11,31 @@ pub struct Domain {
     pub(crate) index: Option<usize>,
 }
 
+/// Why a signal may be read with another clock than the one that it follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crossing {
+    /// A number in Gray code: it comes straight from registers, changes in one bit at a time, and goes to synchronisers
+    /// ([`ModuleBuilder::synchroniser`](crate::ModuleBuilder::synchroniser)) and nowhere else.
+    Gray,
+    /// It does not change when it is read.
+    Stable,
+}
+
+/// A signal of a module that goes from one clock to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClockCrossing {
+    /// The instance that reads it.
+    pub instance: String,
+    /// At which port.
+    pub port: String,
+    /// Why it may.
+    pub kind: Crossing,
+    /// The module's clock that it follows; none if it is an input of the module that nothing else reads.
+    pub from: Option<String>,
+    /// The module's clock with which it is read; none if it reaches no register.
+    pub to: Option<String>,
+}
+
 /// The ports `clk_i` and `rst_ni` that further domains may add to a module.
 pub(crate) fn implicit_names(domain: &str) -> [String; 2] {
     [format!("{domain}_clk_i"), format!("{domain}_rst_ni")]

@@ -7,15 +7,15 @@
 //!
 //! Checked: every register, memory and instance input is driven from its own domain, through wires and combinational
 //! paths of instances too; an input port is read in one domain and an output port comes from one; a signal that crosses
-//! is connected with [`InstanceBuilder::crossing`](crate::InstanceBuilder::crossing), which wants a reason. Not
-//! checked: whether that reason holds (synchroniser, Gray code, a word that stays still), and that the ports of the top
-//! are driven in their domain. Each reset has to be released in step with its own clock, and the resets of all domains
+//! is connected with [`InstanceBuilder::crossing`](crate::InstanceBuilder::crossing), which wants a [`Crossing`] and a reason. Of a
+//! number in Gray code it is checked that it comes straight from registers and goes to synchronisers alone. Not checked: whether the
+//! code is one, whether a word stays still, and that the ports of the top are driven in their domain. Each reset has to be released in step with its own clock, and the resets of all domains
 //! have to be active together for some cycles of the slowest one.
 
 use crate::bits::Node;
 use crate::body::{Inner, InstanceBody, Kind, port_of};
-use crate::domain::{PortDomains, implicit_names};
-use crate::{Bits, HdlError};
+use crate::domain::{ClockCrossing, Crossing, PortDomains, implicit_names};
+use crate::{Bits, HdlError, Module};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Which clock and reset ports the module needs for its instances, in the order of its domains.
@@ -99,8 +99,11 @@ enum Source {
     Input(usize),
 }
 
-/// Refuses signals that go from one domain to another unsaid. The module has no combinational loop.
-pub(crate) fn check_crossings(inner: &Inner, clocked: bool) -> Result<PortDomains, HdlError> {
+/// Refuses signals that go from one domain to another unsaid, and finds those that are said to. The module has no combinational loop.
+pub(crate) fn check_crossings(
+    inner: &Inner,
+    clocked: bool,
+) -> Result<(PortDomains, Vec<ClockCrossing>), HdlError> {
     let mut found = PortDomains::default();
     let several = |i: &InstanceBody| !i.own_domain.is_empty() || !i.passed.is_empty();
     if !inner.instances.iter().any(several) {
@@ -112,7 +115,7 @@ pub(crate) fn check_crossings(inner: &Inner, clocked: bool) -> Result<PortDomain
             };
             ports.insert(declaration.name.clone(), String::new());
         }
-        return Ok(found);
+        return Ok((found, Vec::new()));
     }
     let mut search = Search { inner, known: vec![None; inner.declarations.len()] };
     let mut inputs: BTreeMap<usize, Option<usize>> = BTreeMap::new();
@@ -146,7 +149,84 @@ pub(crate) fn check_crossings(inner: &Inner, clocked: bool) -> Result<PortDomain
             found.sources.insert(declaration.name.clone(), name(first));
         }
     }
-    Ok(found)
+    let crossings = declared(inner, &mut search)?;
+    Ok((found, crossings))
+}
+
+/// The crossings that the module declares.
+fn declared(inner: &Inner, search: &mut Search<'_>) -> Result<Vec<ClockCrossing>, HdlError> {
+    let clock = |domain| port_of(inner, domain, "clk_i");
+    let mut crossings = Vec::new();
+    for instance in &inner.instances {
+        for (port, kind, _) in &instance.crossings {
+            let Some((_, value)) = instance.inputs.iter().find(|(name, _)| name == port) else { continue };
+            if *kind == Crossing::Gray {
+                check_gray(inner, instance, port, value)?;
+            }
+            let from = search.of(value).into_iter().find_map(|source| match source {
+                Source::Domain(domain) => Some(clock(domain)),
+                Source::Input(_) => None,
+            });
+            let to = instance.module.port_domains.sinks.get(port);
+            crossings.push(ClockCrossing {
+                instance: instance.name.clone(),
+                port: port.clone(),
+                kind: *kind,
+                from,
+                to: to.map(|domain| clock(instance.parent_domain(domain))),
+            });
+        }
+    }
+    Ok(crossings)
+}
+
+fn check_gray(inner: &Inner, instance: &InstanceBody, port: &str, value: &Bits) -> Result<(), HdlError> {
+    let refused = |what: &str| HdlError::Expression {
+        module: inner.name().to_owned(),
+        signal: format!("{}.{port}", instance.name),
+        what: what.to_owned(),
+    };
+    if !is_registered(inner, value) {
+        return Err(refused("a number in Gray code has to come straight from registers"));
+    }
+    if !is_synchronised(&instance.module, port) {
+        return Err(refused("a number in Gray code has to go to synchronisers and nowhere else"));
+    }
+    Ok(())
+}
+
+/// Whether there is nothing between the signal and registers.
+fn is_registered(inner: &Inner, value: &Bits) -> bool {
+    let Node::Signal(signal) = value.node() else { return false };
+    match inner.declarations[signal.id].kind {
+        Kind::Reg => true,
+        Kind::Wire => inner.drives.iter().any(|(id, value)| *id == signal.id && is_registered(inner, value)),
+        Kind::InstanceOutput => inner.instances.iter().any(|instance| {
+            let mut outputs = instance.outputs.iter().filter(|(_, id)| *id == signal.id);
+            outputs.any(|(port, _)| output_is_registered(instance.module.body(), port))
+        }),
+        _ => false,
+    }
+}
+
+fn output_is_registered(inner: &Inner, port: &str) -> bool {
+    inner.drives.iter().any(|(id, value)| inner.declarations[*id].name == port && is_registered(inner, value))
+}
+
+/// Whether synchronisers alone read an input.
+fn is_synchronised(module: &Module, port: &str) -> bool {
+    if module.is_synchroniser() {
+        return true;
+    }
+    let inner = module.body();
+    let reads = |value: &Bits| value.signals().iter().any(|id| inner.declarations[*id].name == port);
+    let is = |value: &Bits| matches!(value.node(), Node::Signal(signal) if signal.name == port);
+    let into = |instance: &InstanceBody, (name, value): &(String, Bits)| {
+        !reads(value) || is(value) && is_synchronised(&instance.module, name)
+    };
+    !inner.drives.iter().any(|(_, value)| reads(value))
+        && !sinks(inner).iter().any(|(name, _, value)| reads(value) && !name.contains('.'))
+        && inner.instances.iter().all(|instance| instance.inputs.iter().all(|input| into(instance, input)))
 }
 
 fn crossing(inner: &Inner, signal: String, from: Option<usize>, to: Option<usize>) -> HdlError {
@@ -169,7 +249,7 @@ fn sinks(inner: &Inner) -> Vec<(String, Option<usize>, &Bits)> {
     }
     for instance in &inner.instances {
         for (port, value) in &instance.inputs {
-            let declared = instance.crossings.iter().any(|(name, _)| name == port);
+            let declared = instance.crossings.iter().any(|(name, ..)| name == port);
             if let (false, Some(domain)) = (declared, instance.module.port_domains.sinks.get(port)) {
                 let name = format!("{}.{port}", instance.name);
                 all.push((name, instance.parent_domain(domain), value));

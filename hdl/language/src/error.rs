@@ -93,9 +93,7 @@ pub enum HdlError {
         path: Vec<String>,
     },
     /// A signal that goes from one clock domain to another without being declared to.
-    #[error(
-        "module {module}: {signal}, read with {to}, comes from {from} (use InstanceBuilder::crossing with a reason)"
-    )]
+    #[error("module {module}: {signal}, read with {to}, comes from {from} (use InstanceBuilder::crossing)")]
     ClockCrossing {
         /// Module being built.
         module: String,

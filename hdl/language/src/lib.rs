@@ -30,7 +30,7 @@ mod split;
 pub use bits::{Bits, any_named, any_of, cat, lit, mux, named, one_hot_mux, repeat, rom, zeros};
 pub use builder::{InstanceBuilder, Memory, ModuleBuilder, Reg, Wire};
 pub use design::Design;
-pub use domain::Domain;
+pub use domain::{ClockCrossing, Crossing, Domain};
 pub use error::HdlError;
 pub use module::{Direction, MemoryInfo, Module, Port, Pragmas};
 pub use netlist::{Binary, Check, Graph, Id, MemoryArray, Netlist, Node, Op, Register, limb_bits, limbs};

@@ -100,6 +100,9 @@ fn finish_text(inner: &Inner, ports: &[Port], printed: &str) -> String {
             text += &port.declared(if pragma { PORT_PRAGMA } else { "" });
             continue;
         }
+        if inner.synchroniser && line.starts_with("    reg ") {
+            text += "    (* ASYNC_REG = \"TRUE\", keep = \"true\" *)\n";
+        }
         text += line;
         text.push('\n');
     }
@@ -257,7 +260,7 @@ impl Printer {
             };
             connections.push(format!("    .{}({value})", port.name));
         }
-        let reasons = body.crossings.iter().map(|(port, reason)| {
+        let reasons = body.crossings.iter().map(|(port, _, reason)| {
             format!("// {port} comes from another clock domain: {}\n", one_line(reason))
         });
         let reasons: String = reasons.collect();

@@ -1,7 +1,7 @@
 //! A finished module: ports, Verilog text, children, and what a parent has to know of its insides.
 
 use crate::body::Inner;
-use crate::domain::{PortDomains, implicit_names};
+use crate::domain::{ClockCrossing, PortDomains, implicit_names};
 use crate::lower::{one_line, range, wrap};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -82,6 +82,7 @@ pub struct Module {
     pub(crate) comb_paths: BTreeMap<String, Vec<String>>,
     pub(crate) domains: Vec<String>,
     pub(crate) port_domains: PortDomains,
+    pub(crate) crossings: Vec<ClockCrossing>,
     pub(crate) body: Inner,
 }
 
@@ -151,6 +152,23 @@ impl Module {
     /// Clock domains beside the module's own.
     pub fn domains(&self) -> &[String] {
         &self.domains
+    }
+
+    /// The signals that go from one clock of the module to another, in the module itself.
+    pub fn crossings(&self) -> &[ClockCrossing] {
+        &self.crossings
+    }
+
+    /// The clock of the module that an instance in it has as `clock`; none if the instance has no such clock.
+    pub fn clock_of(&self, instance: &str, clock: &str) -> Option<String> {
+        let instance = self.body.instances.iter().find(|other| other.name == instance)?;
+        instance.module.port(clock)?;
+        instance.clock_or_reset(&self.body, clock)
+    }
+
+    /// Whether its registers catch signals of other clocks.
+    pub fn is_synchroniser(&self) -> bool {
+        self.body.synchroniser
     }
 
     /// Whether an input is a clock or a reset, which parents connect through domains.

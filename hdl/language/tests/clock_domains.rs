@@ -1,7 +1,7 @@
 //! Several clocks: what is emitted and how it behaves in Icarus, and every way to mix clocks up that is refused.
 
 use crate::common;
-use ndp_hdl_language::{Design, HdlError, Module, ModuleBuilder, Pragmas};
+use ndp_hdl_language::{Bits, Crossing, Design, HdlError, Module, ModuleBuilder, Pragmas};
 use std::rc::Rc;
 
 /// Builds module `dut` and returns the message it was refused with.
@@ -46,10 +46,10 @@ fn there_and_back() -> Rc<Module> {
     let count = m.reg("count_q", 8).reset(0);
     count.next(&count.q() + &step);
     let there = m.instance("there", &far_delay()).pass_domain("far", &dram);
-    let there = there.crossing("a_i", &count, "sampled, in a test").output("y_o");
+    let there = there.crossing("a_i", &count, Crossing::Stable, "sampled, in a test").output("y_o");
     let inverted = m.instance("inverted", &inverter()).input("a_i", there).output("y_o");
     let back = m.instance("back", &far_delay()).pass_domain("far", &m.own_domain());
-    let back = back.crossing("a_i", &inverted, "sampled, in a test").output("y_o");
+    let back = back.crossing("a_i", &inverted, Crossing::Stable, "sampled, in a test").output("y_o");
     m.output("near_o", back, "on the module's own clock");
     m.output("far_o", inverted, "on the other one");
     m.finish().unwrap()
@@ -58,7 +58,7 @@ fn there_and_back() -> Rc<Module> {
 /// The module and those below it, with their titles for names.
 fn plain(module: &Rc<Module>) -> String {
     let definitions =
-        Design::new(module).unwrap().definitions(Pragmas::None, |module| module.title().to_owned());
+        Design::new(module).unwrap().definitions(Pragmas::Verilator, |module| module.title().to_owned());
     definitions.into_iter().map(|(_, text)| text).collect()
 }
 
@@ -77,7 +77,7 @@ fn clocks_are_ports_and_are_passed_on() {
     ));
     assert!(text.contains("far_delay back ( .far_clk_i(clk_i), .far_rst_ni(rst_ni),"), "{text}");
     // A clock must not be made public for sharing: Verilator would not see its edges.
-    assert!(text.contains("input wire dram_clk_i;"), "{text}");
+    assert!(text.contains("input wire dram_clk_i; // "), "{text}");
     let far = far_delay();
     assert!(words(&far).contains("delay far ( .clk_i(far_clk_i), .rst_ni(far_rst_ni),"));
     assert!(far.ports().iter().all(|port| port.name != "clk_i"), "nothing is on it");
@@ -124,7 +124,7 @@ fn a_signal_that_crosses_unsaid_is_refused_with_both_clocks() {
     assert_eq!(
         direct,
         "module dut: far.a_i, read with dram_clk_i, comes from clk_i \
-         (use InstanceBuilder::crossing with a reason)"
+         (use InstanceBuilder::crossing)"
     );
     let behind_wires_and_instances = refused(|m| {
         let dram = m.clock_domain("dram");
@@ -254,11 +254,84 @@ fn domains_that_are_missing_unknown_unused_or_foreign_are_refused() {
     }
 }
 
+/// Two flip-flops in a row, marked as a synchroniser or not.
+fn caught(marked: bool) -> Rc<Module> {
+    let m = ModuleBuilder::new(if marked { "catch" } else { "two" }, "Two flip-flops in a row.");
+    if marked {
+        m.synchroniser();
+    }
+    let first = m.reg("first_q", 8);
+    first.next(m.input("a_i", 8, "value"));
+    let second = m.reg("second_q", 8);
+    second.next(&first);
+    m.output("y_o", &second, "the value");
+    m.finish().unwrap()
+}
+
+/// Reads its input by a synchroniser, and perhaps besides.
+fn reader(besides: bool) -> Rc<Module> {
+    let m = ModuleBuilder::new("reader", "Reads a value of another clock.");
+    let a = m.input("a_i", 8, "value");
+    let y = m.instance("catch", &caught(true)).input("a_i", &a).output("y_o");
+    let q = m.reg("q_q", 8);
+    q.next(if besides { y ^ a } else { y });
+    m.output("y_o", &q, "the value, later");
+    m.finish().unwrap()
+}
+
+/// Sends what `sent` makes of a register to another clock, where `child` reads it.
+fn sender(child: &Rc<Module>, sent: impl Fn(&Bits) -> Bits) -> Result<Rc<Module>, HdlError> {
+    let m = ModuleBuilder::new("dut", "Sends a value to another clock.");
+    let dram = m.clock_domain("dram");
+    let q = m.reg("q_q", 8).reset(0);
+    q.next(m.input("a_i", 8, "data"));
+    let wire = m.wire("sent", sent(&q));
+    let far = m.instance("far", child).in_domain(&dram).crossing("a_i", &wire, Crossing::Gray, "as it is");
+    m.output("y_o", far.output("y_o"), "the value");
+    m.finish()
+}
+
+#[test]
+fn gray_code_goes_from_registers_to_synchronisers() {
+    for child in [caught(true), reader(false)] {
+        let module = sender(&child, Bits::clone).unwrap();
+        let [crossing] = module.crossings() else { panic!("{:?}", module.crossings()) };
+        assert_eq!(
+            (crossing.instance.as_str(), crossing.port.as_str(), crossing.kind),
+            ("far", "a_i", Crossing::Gray)
+        );
+        assert_eq!((crossing.from.as_deref(), crossing.to.as_deref()), (Some("clk_i"), Some("dram_clk_i")));
+        assert_eq!(module.clock_of("far", "clk_i").as_deref(), Some("dram_clk_i"));
+    }
+    let message = |child: &Rc<Module>, sent: fn(&Bits) -> Bits| sender(child, sent).unwrap_err().to_string();
+    let logic = message(&caught(true), |q| !q);
+    assert_eq!(logic, "module dut: far.a_i: a number in Gray code has to come straight from registers");
+    for child in [caught(false), reader(true)] {
+        let plain = message(&child, Bits::clone);
+        assert_eq!(
+            plain,
+            "module dut: far.a_i: a number in Gray code has to go to synchronisers and nowhere else"
+        );
+    }
+}
+
+#[test]
+fn the_registers_of_a_synchroniser_have_their_attributes() {
+    let attributes = "(* ASYNC_REG = \"TRUE\", keep = \"true\" *)\n    reg ";
+    assert_eq!(caught(true).verilog().matches(attributes).count(), 2);
+    assert!(caught(true).is_synchroniser() && !caught(false).is_synchroniser());
+    assert!(!caught(false).verilog().contains("(*"));
+    common::lint(caught(true).verilog(), caught(true).name());
+}
+
 #[test]
 fn a_loop_through_another_domain_is_found() {
     let m = ModuleBuilder::new("dut", "To be refused.");
     let wire = m.forward("w", 8);
-    let y = m.instance("i", &inverter()).crossing("a_i", &wire, "no reason helps").output("y_o");
+    let y = m
+        .instance("i", &inverter())
+        .crossing("a_i", &wire, Crossing::Stable, "no reason helps")
+        .output("y_o");
     wire.drive(&y);
     m.output("y_o", y, "loop");
     assert!(matches!(m.finish().unwrap_err(), HdlError::CombinationalLoop { .. }));

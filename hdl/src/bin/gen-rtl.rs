@@ -4,10 +4,11 @@
 //! Files are complete before any of them gets its name, so an interrupted run leaves no half-written file behind.
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_files::OutputFile;
 use ndp_hdl::designs::{BLOCKS, HBM_BLOCKS, build, build_hbm};
+use ndp_hdl::ip::Manager;
 use ndp_hdl::package::{Source, files, has_generated_name, is_generated};
 use ndp_hdl_language::Design;
 use std::collections::BTreeMap;
@@ -18,8 +19,8 @@ use std::process::ExitCode;
 /// Emits the hardware of a configuration as Verilog-2005.
 ///
 /// Writes <module>.v for every distinct module, <block>_top.v (a wrapper whose name does not depend on the configuration), files.f
-/// (children first; its head says how tools read it from any folder), params.toml, params.json and params.vh (all parameters) and
-/// ports.md (the port table of every module). Needs no other tool.
+/// (children first; its head says how tools read it from any folder), <block>_top.sdc (clocks and crossings), params.toml, params.json and
+/// params.vh (all parameters) and ports.md (the port table of every module). Needs no other tool.
 #[derive(Debug, Parser)]
 #[command(
     name = "gen-rtl",
@@ -44,6 +45,9 @@ struct Args {
     /// Adds Verilator's pragmas: instances of a module share their code, which makes its models smaller and faster
     #[arg(long)]
     sim: bool,
+    /// Makes a package: a core file or manifest, the licence, and for the core of `tiny` a bench that checks itself
+    #[arg(long, value_enum)]
+    package: Option<Package>,
     /// Lists presets, blocks, and the modules of the chosen block with their instance counts
     #[arg(long)]
     list: bool,
@@ -60,6 +64,24 @@ fn main() -> ExitCode {
         },
         |error| if error.is::<Drift>() { 1 } else { 2 },
     )
+}
+
+/// Who reads a package.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Package {
+    /// FuseSoC
+    Fusesoc,
+    /// Bender
+    Bender,
+}
+
+impl From<Package> for Manager {
+    fn from(package: Package) -> Self {
+        match package {
+            Package::Fusesoc => Self::Fusesoc,
+            Package::Bender => Self::Bender,
+        }
+    }
 }
 
 /// What `--check` finds.
@@ -87,7 +109,8 @@ fn run(args: &Args) -> Result<String> {
     let Some(out) = args.out.as_deref().filter(|_| !args.list) else {
         return Ok(list(&source.config, &design));
     };
-    let files = files(&Source { sim: args.sim, ..source }, &design)?;
+    let files =
+        files(&Source { sim: args.sim, manager: args.package.map(Manager::from), ..source }, &design)?;
     if args.check {
         check(out, &files)?;
         return Ok(format!("{}: {} files are up to date\n", out.display(), files.len()));
@@ -154,12 +177,24 @@ fn write(out: &Path, files: &BTreeMap<String, String>) -> Result<()> {
         .into_iter()
         .filter(|name| has_generated_name(name) && !files.contains_key(name))
         .collect();
-    if let Some(name) = stray.iter().find(|name| !ours(&out.join(name))) {
+    let foreign = |(name, text): &(&String, &String)| {
+        let path = out.join(name);
+        !has_generated_name(name)
+            && path.exists()
+            && ndp_files::read_text(&path, MAX_BYTES).ok().as_ref() != Some(text)
+    };
+    let overwritten = files.iter().find(foreign).map(|(name, _)| name);
+    if let Some(name) = stray.iter().find(|name| !ours(&out.join(name))).or(overwritten) {
         bail!("'{}' holds {name}, which this program did not write; choose another directory", out.display());
     }
     let mut staged = Vec::new();
     for (name, content) in files {
-        let mut file = OutputFile::create(&out.join(name))?;
+        let path = out.join(name);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)
+                .with_context(|| format!("cannot create directory '{}'", folder.display()))?;
+        }
+        let mut file = OutputFile::create(&path)?;
         file.write(|to| to.write_all(content.as_bytes()))?;
         staged.push(file);
     }

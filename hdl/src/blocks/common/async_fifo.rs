@@ -8,8 +8,9 @@
 //! Both resets have to be active together. Valid and ready come from registers.
 
 use super::encoding::{bits_for, log2};
+use super::synchroniser::synchroniser;
 use super::two_clock_sram::{two_clock_sram, two_clock_words, word_register};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux};
+use ndp_hdl_language::{Bits, Crossing, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux};
 use std::rc::Rc;
 
 /// What holds the words.
@@ -32,13 +33,9 @@ fn binary(gray: &Bits) -> Bits {
     cat((0..gray.width()).rev().map(parity))
 }
 
-/// Two flip-flops in a row, cleared by reset.
-fn synchronised(m: &ModuleBuilder, name: &str, value: &Bits) -> Bits {
-    let first = m.reg(format!("{name}_meta_q"), value.width()).reset(0);
-    first.next(value);
-    let second = m.reg(format!("{name}_sync_q"), value.width()).reset(0);
-    second.next(&first);
-    second.q()
+/// The other side's pointer, two cycles later.
+fn synchronised(m: &ModuleBuilder, name: &str, value: &Bits) -> Result<Bits, HdlError> {
+    Ok(m.instance(name, &synchroniser(value.width())?).input("value_i", value).output("value_o"))
 }
 
 /// The side that appends.
@@ -49,7 +46,7 @@ fn writer(depth: u32) -> Result<Rc<Module>, HdlError> {
         "Write pointer of a FIFO between two clocks.",
     );
     let push = m.input("push_i", 1, "append a word");
-    let reader = synchronised(&m, "reader", &m.input("reader_i", bits, "the reader's pointer, Gray"));
+    let reader = synchronised(&m, "reader", &m.input("reader_i", bits, "the reader's pointer, Gray"))?;
     let ready = m.reg("ready_q", 1).reset(0);
     let pushes = m.wire("pushes", &push & &ready.q());
     let pointer = m.reg("pointer_q", bits).reset(0);
@@ -85,7 +82,7 @@ fn reader(depth: u32, moves: bool) -> Result<Rc<Module>, HdlError> {
     let name = format!("async_fifo_reader_{depth}{suffix}");
     let m = ModuleBuilder::new(name, "Read pointer and prefetch of a FIFO between two clocks.");
     let pop = m.input("pop_i", 1, "remove the head");
-    let writer = synchronised(&m, "writer", &m.input("writer_i", bits, "the writer's pointer, Gray"));
+    let writer = synchronised(&m, "writer", &m.input("writer_i", bits, "the writer's pointer, Gray"))?;
     let waiting = m.reg("waiting_q", 1).reset(0);
     let valid = m.reg("valid_q", 1).reset(0);
     let head_free = m.wire("head_free", !valid.q() | &pop);
@@ -134,10 +131,11 @@ pub fn async_fifo(width: u32, depth: u32, storage: Storage) -> Result<Rc<Module>
         .instance("writer", &writer(depth)?)
         .in_domain(&write)
         .input("push_i", m.input("push_i", 1, "append `data_i`"))
-        .crossing("reader_i", &read_pointer, POINTER);
+        .crossing("reader_i", &read_pointer, Crossing::Gray, POINTER);
     let reader = m.instance("reader", &reader(depth, sram)?).in_domain(&read).input("pop_i", &pop).crossing(
         "writer_i",
         writer.output("gray_o"),
+        Crossing::Gray,
         POINTER,
     );
     read_pointer.drive(reader.output("gray_o"));

@@ -5,7 +5,7 @@
 //! the reader.
 
 use super::encoding::bits_for;
-use ndp_hdl_language::{Bits, HdlError, InstanceBuilder, Module, ModuleBuilder};
+use ndp_hdl_language::{Bits, Crossing, HdlError, InstanceBuilder, Module, ModuleBuilder};
 use std::rc::Rc;
 
 /// Why the words may be read with another clock than the one that writes them.
@@ -67,10 +67,11 @@ fn finish(m: ModuleBuilder, depth: u32, width: u32) -> Result<Rc<Module>, HdlErr
         .input("wdata_i", m.input("wdata_i", width, "its new value"));
     let read_enable = m.input("re_i", 1, "read `raddr_i`");
     let read_addr = m.input("raddr_i", bits_for(depth - 1), "word to read");
-    let words = words.crossing("raddr_i", read_addr, "it only selects what the reader sees");
+    let words =
+        words.crossing("raddr_i", read_addr, Crossing::Stable, "it only selects what the reader sees");
     let data: Bits = words.output("rdata_o");
     let out: InstanceBuilder<'_> = m.instance("out", &word_register(width)?).in_domain(&read);
-    let out = out.input("en_i", read_enable).crossing("data_i", data, STILL);
+    let out = out.input("en_i", read_enable).crossing("data_i", data, Crossing::Stable, STILL);
     m.output("rdata_o", out.output("word_o"), "word of the last read");
     m.finish()
 }

@@ -1,0 +1,37 @@
+//! Synchronisers: the registers that catch a signal of another clock. They are modules of their own, so that a library's cells can
+//! replace them, and constraints find them.
+
+use ndp_hdl_language::{HdlError, Module, ModuleBuilder};
+use std::rc::Rc;
+
+/// Two flip-flops in a row for each of `width` bits, cleared by reset: the value comes two cycles later. Each bit is caught by itself, so
+/// that a number has to come in Gray code.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn synchroniser(width: u32) -> Result<Rc<Module>, HdlError> {
+    let m = ModuleBuilder::new(format!("synchroniser_{width}"), "Two flip-flops in a row.");
+    m.synchroniser();
+    let first = m.reg("meta_q", width).reset(0);
+    first.next(m.input("value_i", width, "signal of another clock"));
+    let second = m.reg("sync_q", width).reset(0);
+    second.next(&first);
+    m.output("value_o", &second, "the signal on this clock");
+    m.finish()
+}
+
+/// Brings a reset into step with a clock, for designs around the core: low two cycles after the input, or as soon as the clock runs,
+/// and high two cycles after the input. No block has it; the core takes resets that are in step.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn reset_synchroniser() -> Result<Rc<Module>, HdlError> {
+    let m = ModuleBuilder::new("reset_synchroniser", "Brings a reset into step with a clock.");
+    m.synchroniser();
+    let first = m.reg("meta_q", 1);
+    first.next(m.input("async_rst_ni", 1, "reset of any origin, active low, for at least two cycles"));
+    let second = m.reg("sync_q", 1);
+    second.next(&first);
+    m.output("sync_rst_no", &second, "the reset in step with the clock, active low");
+    m.finish()
+}

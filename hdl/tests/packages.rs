@@ -1,0 +1,196 @@
+//! Packages for FuseSoC and Bender: what is in them, that the technologies of RAMs do the same, and that FuseSoC runs its targets where it is
+//! installed.
+
+use crate::common;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn gen_rtl(out: &Path, more: &[&str]) -> Output {
+    let out = ["--out", out.to_str().unwrap()];
+    Command::new(env!("CARGO_BIN_EXE_gen-rtl")).args([more, &out].concat()).output().unwrap()
+}
+
+/// The package of a block in a folder; what is in the file of that name.
+fn package(out: &Path, manager: &str, config: &str, block: &str, file: &str) -> String {
+    let output = gen_rtl(out, &["--config", config, "--block", block, "--package", manager]);
+    assert!(output.status.success(), "{output:?}");
+    fs::read_to_string(out.join(file)).unwrap()
+}
+
+/// The items of a list of files, a line each.
+fn listed(text: &str) -> Vec<&str> {
+    let items = text.lines().filter_map(|line| line.strip_prefix("      - "));
+    items.map(|item| item.split_once(": ").map_or(item, |(name, _)| name)).collect()
+}
+
+/// The Verilog of the folder in the order of its list.
+fn sources(out: &Path) -> Vec<String> {
+    let list = fs::read_to_string(out.join("files.f")).unwrap();
+    list.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_core_file_names_every_source_and_its_targets() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = package(folder.path(), "fusesoc", "tiny", "ndp_core", "ndp_core_tiny.core");
+    assert!(text.starts_with("CAPI=2:\n# Generated from configuration tiny, block ndp_core."), "{text}");
+    assert!(
+        text.contains(&format!("\nname: ndp:ip:ndp_core_tiny:{}\n", env!("CARGO_PKG_VERSION"))),
+        "{text}"
+    );
+    let files = listed(&text);
+    let bench = [
+        "ndp_core_top.sdc",
+        "params.vh",
+        "tb/ddr4_rank.v",
+        "tb/bench.v",
+        "tb/data.hex",
+        "tb/program.hex",
+        "tb/expected.hex",
+    ];
+    let expected: Vec<String> = sources(folder.path()).into_iter().chain(bench.map(str::to_owned)).collect();
+    assert_eq!(files, expected);
+    assert!(files.iter().all(|file| folder.path().join(file).is_file()));
+    for target in ["default", "lint", "synth", "sim"] {
+        assert_eq!(text.matches(&format!("\n  {target}:\n    filesets: [rtl")).count(), 1, "{text}");
+    }
+    let licence = Path::new(env!("CARGO_MANIFEST_DIR")).join("../LICENSE");
+    assert_eq!(fs::read(folder.path().join("LICENSE")).unwrap(), fs::read(licence).unwrap());
+    let check = ["--config", "tiny", "--package", "fusesoc", "--check"];
+    assert!(gen_rtl(folder.path(), &check).status.success());
+    fs::write(folder.path().join("tb/expected.hex"), "0\n").unwrap();
+    let drift = gen_rtl(folder.path(), &check);
+    assert!(String::from_utf8(drift.stderr).unwrap().contains("tb/expected.hex differs"));
+}
+
+#[test]
+fn a_manifest_names_every_source() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = package(folder.path(), "bender", "tiny", "ndp_core", "Bender.yml");
+    assert!(text.contains("\npackage:\n  name: ndp_core_tiny\n"), "{text}");
+    let mut expected = sources(folder.path());
+    expected.extend([".", "tb/ddr4_rank.v", "tb/bench.v"].map(str::to_owned));
+    assert_eq!(listed(&text), expected);
+    assert!(
+        text.contains(
+            "\n  - target: test\n    include_dirs:\n      - .\n    files:\n      - tb/ddr4_rank.v\n"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_bench_is_there_for_the_core_that_it_fits() {
+    for (config, block) in [("hermes", "ndp_core"), ("tiny", "rank_port"), ("librapim-tiny", "pim_decoder")] {
+        let folder = tempfile::tempdir().unwrap();
+        let core = format!("{block}_{}.core", config.replace('-', "_"));
+        let text = package(folder.path(), "fusesoc", config, block, &core);
+        assert!(!text.contains("\n  sim:\n") && text.contains("\n  lint:\n"), "{text}");
+        assert!(!folder.path().join("tb").exists());
+    }
+}
+
+#[test]
+fn somebody_else_s_licence_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("LICENSE"), "mine").unwrap();
+    let output =
+        gen_rtl(folder.path(), &["--config", "tiny", "--block", "multiplier_unit", "--package", "bender"]);
+    assert_eq!(output.status.code(), Some(2));
+    let message = String::from_utf8(output.stderr).unwrap();
+    assert!(message.contains("holds LICENSE, which this program did not write"), "{message}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    assert_eq!(fs::read_to_string(folder.path().join("LICENSE")).unwrap(), "mine");
+}
+
+#[test]
+fn rams_of_every_technology_pass_the_bench_and_the_linter() {
+    let folder = tempfile::tempdir().unwrap();
+    package(folder.path(), "fusesoc", "tiny", "ndp_core", "LICENSE");
+    let cells = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/icarus/ndp_ram.v");
+    fs::copy(cells, folder.path().join("tb/ndp_ram.v")).unwrap();
+    let bench = folder.path().join("tb");
+    for technology in ["-DNDP_RAM_FPGA", "-DNDP_RAM_MACRO"] {
+        let lint = [
+            "--lint-only",
+            "-Wall",
+            "-Wno-DECLFILENAME",
+            technology,
+            "--top-module",
+            "ndp_core_top",
+            "-F",
+            "../files.f",
+            "ndp_ram.v",
+        ];
+        common::run("verilator", "verilator", &lint, &bench);
+        let compile = [
+            "-g2005",
+            technology,
+            "-I",
+            "..",
+            "-y",
+            "..",
+            "-s",
+            "bench",
+            "-o",
+            "bench.vvp",
+            "bench.v",
+            "ddr4_rank.v",
+            "ndp_ram.v",
+        ];
+        common::run("iverilog", "iverilog", &compile, &bench);
+        let printed = common::run("vvp", "iverilog", &["-n", "bench.vvp"], &bench);
+        assert!(printed.lines().any(|line| line == "PASS"), "{technology}: {printed}");
+    }
+}
+
+#[test]
+fn the_rams_of_a_design_are_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = package(folder.path(), "bender", "tiny", "ndp_core", "params.json");
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let rams = json["rams"].as_array().unwrap();
+    let with_macro = sources(folder.path()).into_iter().filter(|name| {
+        fs::read_to_string(folder.path().join(name)).unwrap().contains("`ifdef NDP_RAM_MACRO\n    ndp_ram_")
+    });
+    assert_eq!(with_macro.count(), rams.len());
+    let cells: BTreeSet<&str> = rams.iter().map(|ram| ram["cell"].as_str().unwrap()).collect();
+    assert_eq!(cells, BTreeSet::from(["ndp_ram_1clk", "ndp_ram_2clk"]));
+    let buffer = rams.iter().find(|ram| ram["module"] == "sram_256x512_e16").unwrap();
+    assert_eq!(
+        (buffer["depth"].as_u64(), buffer["width"].as_u64(), buffer["lanes"].as_u64()),
+        (Some(256), Some(512), Some(16))
+    );
+}
+
+#[test]
+#[ignore = "needs FuseSoC, as FUSESOC or in PATH; run by `make exhaustive` if it is there"]
+fn fusesoc_runs_the_targets() {
+    let folder = tempfile::tempdir().unwrap();
+    package(&folder.path().join("ip"), "fusesoc", "tiny", "ndp_core", "LICENSE");
+    let fusesoc = std::env::var("FUSESOC").unwrap_or_else(|_| "fusesoc".into());
+    let name = format!("ndp:ip:ndp_core_tiny:{}", env!("CARGO_PKG_VERSION"));
+    let run = |target: &str| {
+        let arguments = ["--cores-root", "ip", "run", &format!("--target={target}"), &name];
+        let output = Command::new(&fusesoc).args(arguments).current_dir(folder.path()).output();
+        let output =
+            output.unwrap_or_else(|error| panic!("cannot run {fusesoc}: {error}; pip install fusesoc"));
+        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    for target in ["lint", "sim"] {
+        let (success, printed) = run(target);
+        assert!(success, "{target}: {printed}");
+        assert_eq!(printed.lines().any(|line| line == "PASS"), target == "sim", "{printed}");
+    }
+    // A wrong result fails the command too.
+    let expected = folder.path().join("ip/tb/expected.hex");
+    let text = fs::read_to_string(&expected).unwrap();
+    let (first, rest) = text.split_once('\n').unwrap();
+    let digit = if first.ends_with('0') { "1" } else { "0" };
+    let changed = format!("{}{digit}\n{rest}", &first[..first.len() - 1]);
+    fs::write(&expected, changed).unwrap();
+    let (success, printed) = run("sim");
+    assert!(!success && printed.lines().any(|line| line.starts_with("FAIL: ")), "{printed}");
+}
