@@ -120,11 +120,10 @@ fn streams(rtl: &Rtl, config: &HbmConfig, seed: u64, clocks: u64) -> Result<[u64
 
 #[test]
 fn random_streams_on_shared_buses() -> Outcome {
-    for (name, clocks) in [(PAIR, 60_000), ("hbm2-pseudo", 4_000)] {
-        let refused = streams(&hbm_design(name, BLOCK, &MUTANTS)?, &hbm_config(name)?, 3, clocks)?;
-        println!("{name}: {refused:?} words found their bus taken");
-        assert!(refused[0] > clocks / 500 && refused[1] > clocks / 20, "{refused:?}");
-    }
+    let refused = streams(&hbm_design(PAIR, BLOCK, &MUTANTS)?, &hbm_config(PAIR)?, 3, 60_000)?;
+    println!("{refused:?} words found their bus taken");
+    // The first one's only behind activations of the second one.
+    assert!(refused[0] > 50 && refused[1] > 100 * refused[0], "{refused:?}");
     Ok(())
 }
 

@@ -79,7 +79,10 @@ fn assert_alone<P: Pins>(model: &Model, prompts: &[Prompt], machine: &TextSteps<
     let session = machine.session();
     assert_eq!(session.machine().channels().map(Pins::violations).sum::<u64>(), 0);
     assert!(session.checked().attention > 0);
-    prompts.iter().zip(session.texts()).for_each(|(prompt, text)| crate::common::assert_text(model, prompt, text));
+    prompts
+        .iter()
+        .zip(session.texts())
+        .for_each(|(prompt, text)| crate::common::assert_text(model, prompt, text));
     assert_eq!(session.texts().count(), prompts.len());
 }
 

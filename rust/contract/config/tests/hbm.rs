@@ -66,9 +66,13 @@ fn hbm2_has_bank_groups_with_a_pace_of_their_own() {
 #[test]
 fn pseudo_channels_differ_in_their_command_buses_only() {
     let [own, shared] = ["hbm2-small", "hbm2-pseudo"].map(|name| HbmConfig::preset(name).unwrap());
-    assert_eq!((own.command_buses(), shared.command_buses()), (HbmCommandBuses::Own, HbmCommandBuses::Shared));
+    assert_eq!(
+        (own.command_buses(), shared.command_buses()),
+        (HbmCommandBuses::Own, HbmCommandBuses::Shared)
+    );
     let text = include_str!("../presets/hbm/hbm2-small.toml");
-    let text = text.replace("[device]", "[device]\ncommand_buses = \"shared\"").replace("hbm2-small", "hbm2-pseudo");
+    let text =
+        text.replace("[device]", "[device]\ncommand_buses = \"shared\"").replace("hbm2-small", "hbm2-pseudo");
     assert_eq!(HbmConfig::from_toml(&text).unwrap(), shared);
 }
 

@@ -174,7 +174,7 @@ impl Chips {
         let memory = self.memory(mode).with_channels(channels)?;
         let pins = PseudoChannel::all(&memory)?;
         let (devices, arrangement) = ((&memory, &self.hardware), self.arrangement(mode)?);
-        Ok(OutlineSteps::outlined(sizes, devices, &arrangement, requests, (pins, kv_bytes)).map_err(cause)?)
+        OutlineSteps::outlined(sizes, devices, &arrangement, requests, (pins, kv_bytes)).map_err(cause)
     }
 
     /// The memory as a mode has it.
