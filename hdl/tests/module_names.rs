@@ -57,7 +57,9 @@ fn variants(
             .into(),
         Value::Boolean(b) => vec![Value::Boolean(!b)],
         // The keys that are a name.
-        Value::String(_) => ["fp16", "all", "bank"].map(|name| Value::String(name.to_owned())).into(),
+        Value::String(_) => {
+            ["fp16", "all", "bank", "shared"].map(|name| Value::String(name.to_owned())).into()
+        }
         other => panic!("{path:?} = {other}: no other value is known"),
     };
     let candidates =
@@ -109,7 +111,7 @@ fn modules_of_a_pim_memory_do_so_too() {
     let parse = |table: &Table| HbmConfig::from_toml(&toml::to_string(table).unwrap());
     // Some legal times are faster than the blocks, which the generator says.
     let elaborate = |table: &Table| {
-        ["pim_channel", "pim_controller"].map(|block| build_hbm(&parse(table).ok()?, block).ok())
+        ["pim_channel", "pim_controller", "pim_pair"].map(|block| build_hbm(&parse(table).ok()?, block).ok())
     };
     let mut names = Names::default();
     let mut base = Table::try_from(HbmConfig::preset("librapim-tiny").unwrap()).unwrap();
