@@ -59,16 +59,17 @@ fn one_channel_takes_the_clocks_of_all_if_they_do_the_same() {
     assert!(error.contains("no part in offloading"), "{error}");
 }
 
+/// Four requests with two heads each: a channel of four has a head of the longest and of the third one. The host's channels are not as even, so
+/// this one is an estimate of what they take.
 #[test]
-fn fewer_heads_than_channels_are_every_so_many_requests() {
-    // Of four requests with two heads each, a channel of four has a head of the longest and of the third one:
-    // (60 + 33 + 19 + 5) / (60 + 19) = 1.48 times as many positions are in one of two.
+fn fewer_heads_than_channels_are_an_estimate() {
     let model = model(2, 2);
     let hardware = Hardware::default().on(&crate::common::memory(4));
-    let steps = |channels| {
-        let sizes = Sizes::of_channel(&model, &crate::common::memory(channels)).unwrap();
-        clocks(Mode::Serial, &sizes, 1, &hardware).unwrap()[1..].iter().map(|step| step.pim).sum::<u64>()
-    };
-    let [two, four] = [steps(2), steps(4)];
-    assert!((1.4..1.56).contains(&(two as f64 / four as f64)), "{two} {four}");
+    let all = clocks(Mode::Serial, &Sizes::new(&model), 4, &hardware).unwrap();
+    let sizes = Sizes::of_channel(&model, &crate::common::memory(4)).unwrap();
+    let one = clocks(Mode::Serial, &sizes, 1, &hardware).unwrap();
+    for (all, one) in all[1..].iter().zip(&one[1..]) {
+        let share = one.clocks as f64 / all.clocks as f64;
+        assert!((0.7..0.8).contains(&share), "{one:?} of {all:?}");
+    }
 }
