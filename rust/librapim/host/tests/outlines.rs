@@ -1,4 +1,4 @@
-//! One channel that stands for several takes their time.
+//! One channel that stands for several takes their time, or an estimate of it if there are fewer heads than channels.
 
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
