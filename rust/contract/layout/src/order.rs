@@ -88,15 +88,11 @@ fn conflict(before: &[Option<Blocks>], next: &[Option<Blocks>]) -> bool {
     before.iter().zip(next).any(|pair| matches!(pair, (Some(a), Some(b)) if a.conflicts(*b)))
 }
 
-/// A row in one matrix: its blocks on each rank.
-type Place = Vec<Option<Blocks>>;
-
 /// What rows of one bucket have in common: the set of banks that they touch in each matrix, and their kind.
 type Bucket = (Vec<u32>, usize);
 
 /// What every rank has read last, after a row at `next`.
-fn pass(before: &mut Vec<Option<Blocks>>, next: &[Option<Blocks>]) {
-    before.resize(next.len(), None);
+fn pass(before: &mut [Option<Blocks>], next: &[Option<Blocks>]) {
     before.iter_mut().zip(next).filter(|(_, next)| next.is_some()).for_each(|(before, next)| *before = *next);
 }
 
@@ -122,51 +118,62 @@ pub fn order_rows(layouts: &[&MatrixLayout], rows: &mut [u32]) {
     let kinds = layouts.iter().map(|layout| Kinds::new(layout)).max_by_key(|kinds| kinds.count);
     let kinds = kinds.unwrap_or(Kinds { count: 1 });
     let kind_count = kinds.count as usize;
-    let places_of =
-        |row: u32| -> Vec<Place> { layouts.iter().map(|layout| blocks_of(layout, row).collect()).collect() };
     let banks_of = |set: u32| (0..banks as usize).filter(move |bank| set >> bank & 1 == 1);
+    // The blocks of each row: those on each rank in the first matrix, in the second one, and so on.
+    let ranks = layouts.first().map_or(1, |layout| layout.cut().ranks as usize);
+    let width = ranks * layouts.len();
+    let mut blocks = Vec::with_capacity(rows.len() * width);
 
-    let mut buckets: BTreeMap<Bucket, VecDeque<(u32, Vec<Place>)>> = BTreeMap::new();
+    let mut buckets: BTreeMap<Bucket, VecDeque<usize>> = BTreeMap::new();
     let mut left_in_bank = vec![vec![0usize; banks as usize]; layouts.len()];
     let mut left_of_kind = vec![0usize; kind_count];
-    for &row in rows.iter() {
-        let places = places_of(row);
-        let set = |place: &Place| place.iter().flatten().fold(0, |set, blocks| set | blocks.banks());
-        let sets: Vec<u32> = places.iter().map(set).collect();
-        for (left, set) in left_in_bank.iter_mut().zip(&sets) {
+    let mut bucket: Bucket = (vec![0; layouts.len()], 0);
+    for (at, &row) in rows.iter().enumerate() {
+        bucket.1 = kinds.of(row);
+        left_of_kind[bucket.1] += 1;
+        for ((layout, set), left) in layouts.iter().zip(&mut bucket.0).zip(&mut left_in_bank) {
+            let from = blocks.len();
+            blocks.extend(blocks_of(layout, row));
+            *set = blocks[from..].iter().flatten().fold(0, |set, blocks| set | blocks.banks());
             banks_of(*set).for_each(|bank| left[bank] += 1);
         }
-        left_of_kind[kinds.of(row)] += 1;
-        buckets.entry((sets, kinds.of(row))).or_default().push_back((row, places));
+        match buckets.get_mut(&bucket) {
+            Some(bucket) => bucket.push_back(at),
+            None => _ = buckets.insert(bucket.clone(), VecDeque::from([at])),
+        }
     }
+    let mut buckets: Vec<(Bucket, VecDeque<usize>)> = buckets.into_iter().collect();
+    let given = rows.to_vec();
+    let blocks_at = |at: usize| &blocks[at * width..][..width];
     let mut taken = vec![0usize; kind_count];
-    let mut before: Vec<Place> = vec![Vec::new(); layouts.len()];
+    let mut before = vec![None; width];
     for slot in rows.iter_mut() {
         let least = (0..kind_count).filter(|&kind| left_of_kind[kind] > 0).map(|kind| taken[kind]).min();
         let least = least.unwrap_or(0);
-        let cost = |(sets, kind): &Bucket, next: &[Place]| {
+        let cost = |(sets, kind): &Bucket, next: &[Option<Blocks>]| {
             let most_left: usize = sets
                 .iter()
                 .zip(&left_in_bank)
                 .map(|(set, left)| banks_of(*set).map(|bank| left[bank]).sum::<usize>())
                 .sum();
             let ahead = taken[*kind] - least.min(taken[*kind]);
-            let conflicts = before.iter().zip(next).filter(|(before, next)| conflict(before, next)).count();
+            let matrices = before.chunks(ranks).zip(next.chunks(ranks));
+            let conflicts = matrices.filter(|(before, next)| conflict(before, next)).count();
             (ahead > 1, conflicts, ahead, usize::MAX - most_left)
         };
-        let fronts = buckets.iter().filter_map(|(bucket, rows)| Some((bucket, rows.front()?)));
-        let Some((bucket, _)) = fronts.min_by_key(|(bucket, (_, places))| cost(bucket, places)) else {
+        let fronts = buckets.iter_mut().filter(|(_, rows)| !rows.is_empty());
+        let Some((bucket, rows)) = fronts.min_by_key(|(bucket, rows)| cost(bucket, blocks_at(rows[0])))
+        else {
             return;
         };
-        let bucket = bucket.clone();
-        let Some((row, places)) = buckets.get_mut(&bucket).and_then(VecDeque::pop_front) else { return };
+        let Some(at) = rows.pop_front() else { return };
         for (left, set) in left_in_bank.iter_mut().zip(&bucket.0) {
             banks_of(*set).for_each(|bank| left[bank] -= 1);
         }
         taken[bucket.1] += 1;
         left_of_kind[bucket.1] -= 1;
-        before.iter_mut().zip(&places).for_each(|(before, next)| pass(before, next));
-        *slot = row;
+        pass(&mut before, blocks_at(at));
+        *slot = given[at];
     }
 }
 
@@ -179,7 +186,7 @@ pub fn measure_order(layout: &MatrixLayout, rows: &[u32]) -> OrderQuality {
     let mut tails = vec![0usize; layout.cut().ranks as usize];
     let spread = |counts: &[usize]| counts.iter().max().unwrap_or(&0) - counts.iter().min().unwrap_or(&0);
     let mut quality = OrderQuality::default();
-    let mut before: Vec<Option<Blocks>> = Vec::new();
+    let mut before = vec![None; layout.cut().ranks as usize];
     for &row in rows {
         let blocks: Vec<_> = blocks_of(layout, row).collect();
         quality.conflicts += usize::from(conflict(&before, &blocks));

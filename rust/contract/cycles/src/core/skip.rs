@@ -53,31 +53,58 @@ impl CycleModel {
         }
     }
 
-    /// Goes through a product from `cycle` on as long as its parts have nothing to do with each other, which is before cycle
-    /// `end`. Returns the cycle after.
+    /// Goes through a product from `cycle` on as long as its parts have nothing to do with each other, but for decisions of jobs
+    /// and rows on their way to the unit, which is before cycle `end`. Returns the cycle after.
     #[inline]
     pub(super) fn skip_in_product(&mut self, cycle: u64, end: u64) -> u64 {
-        // A row more makes no difference to the unit if one waits already.
-        let row = !self.tokens.is_empty();
-        // When the last ones are gone matters if the next product waits for that; not more are named than unit and feeders have room for.
-        let last = self.generator.left() <= TOKENS as u32 && self.issue.waits_for_rows(self.busy);
-        let end = if row && !last { end } else { end.min(self.next_rows(cycle)) };
-        let from = self.unit.run_scalars(cycle, end, row);
-        let mut next = end.min(self.unit.next(from, row, &self.ranks));
-        if next > from && next != u64::MAX {
-            next = self.unit.run_results(from, next);
-        }
-        let next = next.max(from);
-        if row {
-            let mut at = self.next_rows(cycle);
-            while at < next {
-                if let Some(tail) = self.move_rows(at) {
-                    self.tokens.push(tail);
-                }
-                at = self.next_rows(at + 1);
+        let mut at = cycle;
+        loop {
+            // A row more makes no difference to the unit if one waits already.
+            let row = !self.tokens.is_empty();
+            // When the last ones are gone matters if the next product waits for that; not more are named than unit and feeders have room for.
+            let last = self.generator.left() <= TOKENS as u32 && self.issue.waits_for_rows(self.busy);
+            let stop = if row && !last { end } else { end.min(self.next_rows(at)) };
+            let from = self.unit.run_scalars(at, stop, row);
+            let unit = self.unit.next(from, row, &self.ranks);
+            let event = unit.min(stop);
+            let ran =
+                if event > from && event != u64::MAX { self.unit.run_results(from, event) } else { event };
+            let next = ran.max(from);
+            if row {
+                self.run_rows(at, next);
+            }
+            if next >= end || ran < event || last || self.compares || self.unit.has_ended(next) {
+                return next;
+            }
+            let decides = unit == next && self.unit.only_decides(next, row, &self.ranks);
+            if !decides && unit <= next {
+                return next;
+            }
+            if decides && self.unit.decides_by_beats(next, false) {
+                self.catch_up(next.saturating_sub(self.lag));
+            }
+            self.run_rows(next, next + 1);
+            if decides {
+                self.unit.decide(next, false, &mut self.ranks);
+            }
+            self.unit.run_results(next, next + 1);
+            at = next + 1;
+            if self.unit.has_ended(at) {
+                return at;
             }
         }
-        next
+    }
+
+    /// Rows and segments go on in the cycles from `cycle` on, before `end`.
+    #[inline]
+    fn run_rows(&mut self, cycle: u64, end: u64) {
+        let mut at = self.next_rows(cycle);
+        while at < end {
+            if let Some(tail) = self.move_rows(at) {
+                self.tokens.push(tail);
+            }
+            at = self.next_rows(at + 1);
+        }
     }
 
     /// Skips cycles in which nothing but the activation unit is at work, or all that is waits for the DRAM; goes through those

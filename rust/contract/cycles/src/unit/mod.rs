@@ -287,15 +287,24 @@ impl Unit {
     /// A product is in work in this cycle, as far as the unit is concerned.
     #[inline]
     pub fn multiplies(&mut self, cycle: u64) -> bool {
-        if self.product_active && !self.product_starts {
-            self.go_to(cycle);
-            let window = self.window;
-            self.product_active = self.combiner.is_busy()
-                || self.distributor.is_busy()
-                || self.result_writer.is_busy()
-                || self.groups.iter().any(|group| group.is_busy(window));
+        if self.has_ended(cycle) {
+            self.product_active = false;
         }
         self.product_active || self.selects()
+    }
+
+    /// The product that was in work is in this cycle no more.
+    #[inline]
+    pub fn has_ended(&mut self, cycle: u64) -> bool {
+        if !self.product_active || self.product_starts {
+            return false;
+        }
+        self.go_to(cycle);
+        let window = self.window;
+        !(self.combiner.is_busy()
+            || self.distributor.is_busy()
+            || self.result_writer.is_busy()
+            || self.groups.iter().any(|group| group.is_busy(window)))
     }
 
     /// A product is in work, or was when [`Unit::multiplies`] was asked last.
@@ -384,6 +393,16 @@ impl Unit {
             && (exact || !self.groups.iter().all(|group| group.decides_alone(cycle, &self.product)))
     }
 
+    /// The jobs of the next window, decided in this cycle. `exact`: somebody may ask for the causes in the next cycle.
+    #[inline]
+    pub fn decide(&mut self, cycle: u64, exact: bool, ranks: &mut [Rank]) {
+        let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
+        for (group, rank) in self.groups.iter_mut().zip(ranks) {
+            group.decide(cycle, self.window, exact, rank, around);
+        }
+        self.heads.look(&self.groups);
+    }
+
     /// One cycle.
     #[inline]
     pub fn step(&mut self, cycle: u64, inputs: Inputs, ranks: &mut [Rank]) -> Outputs {
@@ -412,11 +431,7 @@ impl Unit {
             self.result_writer.finish();
         }
         if decides {
-            let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
-            for (group, rank) in self.groups.iter_mut().zip(ranks) {
-                group.decide(cycle, self.window, inputs.exact, rank, around);
-            }
-            self.heads.look(&self.groups);
+            self.decide(cycle, inputs.exact, ranks);
         }
         if active {
             self.step_results(cycle, result_taken);

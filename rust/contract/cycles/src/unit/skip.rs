@@ -47,6 +47,17 @@ impl Unit {
         next
     }
 
+    /// Jobs are decided in this cycle, and nothing else happens in a product, results apart; `row`: a row waits.
+    #[inline]
+    pub fn only_decides(&mut self, cycle: u64, row: bool, ranks: &[Rank]) -> bool {
+        self.decides(cycle)
+            && !self.product_starts
+            && self.distributor.is_still()
+            && self.scalars_back & 3 == 0
+            && !(row && self.combined_room() && self.may_have_row_room(cycle, ranks))
+            && !(self.product.selected && self.has_finished())
+    }
+
     /// The first cycle from `cycle` on, one of the present window, in which jobs are decided and a decision changes something.
     #[inline]
     pub(super) fn next_decision(&self, cycle: u64) -> u64 {
