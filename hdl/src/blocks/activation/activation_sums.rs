@@ -51,7 +51,7 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Result<Rc<Mod
     let key = if ranks == 1 { m.delay("key_q", &key) } else { key };
     let sum = tree(&m, "sum", sums, |_, a, b| wider_sum(a, b));
     let sum = if ranks == 1 { m.delay("sum_q", &sum) } else { sum };
-    let bad = m.delay("bad_q", &any_of(&bads));
+    let bad = m.delay("bad_q", any_of(&bads));
     let (keys_now, sums_now) = (m.flag("keys_now_q", &keys_valid), m.flag("sums_now_q", &sums_valid));
     let last_now = m.flag("last_now_q", &last);
 
@@ -74,10 +74,10 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Result<Rc<Mod
     // A maximum becomes the argument: less its product with log2(e). If there is no finite one, nothing can be said.
     let value = largest.q() ^ cat([lit(1, 1), repeat(KEY_BITS - 1, &!largest.msb())]);
     let scaled = Scaled::of(&m, &value).staged(|name, value| m.delay(name, value));
-    let negative = m.delay("negative_q", &value.msb());
+    let negative = m.delay("negative_q", value.msb());
     let hopeless = m.delay("hopeless_q", &(spoilt.q() | !lit(LEAST_KEY, KEY_BITS).lt(&largest)));
     let scaled_valid = m.flag("scaled_valid_q", &key_done);
-    let magnitude = m.delay("magnitude_q", &scaled.magnitude(&m));
+    let magnitude = m.delay("magnitude_q", scaled.magnitude(&m));
     let negative = m.delay("negative1_q", &negative);
     let hopeless = m.delay("hopeless1_q", &hopeless);
     let magnitude_valid = m.flag("magnitude_valid_q", &scaled_valid);
@@ -111,8 +111,8 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Result<Rc<Mod
     }
     m.unused(normal.msb(), "the maximum's exponential is in the sum, so the leading one has arrived");
     m.unused(normal.low(SUM_BITS - RECIPROCAL_BITS), "beyond the precision of the quotient");
-    let mantissa = m.delay("mantissa_q", &normal.slice(SUM_BITS - RECIPROCAL_BITS, MANTISSA_BITS));
-    let place = m.delay("place_q", &cat(moved));
+    let mantissa = m.delay("mantissa_q", normal.slice(SUM_BITS - RECIPROCAL_BITS, MANTISSA_BITS));
+    let place = m.delay("place_q", cat(moved));
     let normal_valid = m.flag("normal_valid_q", &sum_done);
     let normals = m.memory("normals", MANTISSA_BITS + PLACE_BITS, entries);
     let summed = counter("summed_q", &normal_valid);
@@ -153,15 +153,15 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Result<Rc<Mod
     let scale_bits = fp16_packer::EXPONENT_BITS;
     // With the leading one at bit t = 42 - place of the sum it is 14 - t.
     let scale = share.high(PLACE_BITS).zext(scale_bits) - lit(28, scale_bits);
-    m.output("argued_o", m.flag("argued_known_q", &vector.lt(&argued)), "its argument is known");
+    m.output("argued_o", m.flag("argued_known_q", vector.lt(&argued)), "its argument is known");
     m.output(
         "argument_o",
-        m.delay("argument_known_q", &known.low(ARGUMENT_BITS)),
+        m.delay("argument_known_q", known.low(ARGUMENT_BITS)),
         "less maximum times log2(e)",
     );
-    m.output("hopeless_o", m.delay("hopeless_known_q", &known.msb()), "NaN, +Inf, or nothing but -Inf");
-    m.output("divided_o", m.flag("divided_known_q", &vector.lt(&divided)), "its reciprocal is known");
-    m.output("reciprocal_o", m.delay("reciprocal_known_q", &share.low(RECIPROCAL_BITS)), "2^15 < r <= 2^16");
+    m.output("hopeless_o", m.delay("hopeless_known_q", known.msb()), "NaN, +Inf, or nothing but -Inf");
+    m.output("divided_o", m.flag("divided_known_q", vector.lt(&divided)), "its reciprocal is known");
+    m.output("reciprocal_o", m.delay("reciprocal_known_q", share.low(RECIPROCAL_BITS)), "2^15 < r <= 2^16");
     m.output("scale_o", m.delay("scale_known_q", &scale), "exponent that goes with it, two's complement");
     m.finish()
 }

@@ -109,10 +109,10 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Result<Rc<Module>, HdlError> {
         })
         .collect();
     m.unused(&leading[0], "a shift of zero sets no bit of the amount");
-    let shift = m.hold("shift_q", &cat(amount), &magnitude_valid);
-    let value = m.hold("value_q", &magnitude.q(), &magnitude_valid);
+    let shift = m.hold("shift_q", cat(amount), &magnitude_valid);
+    let value = m.hold("value_q", magnitude.q(), &magnitude_valid);
     let value_special =
-        m.hold("value_special_q", &cat([sign.q(), too_large.q(), magnitude_flags.q()]), &magnitude_valid);
+        m.hold("value_special_q", cat([sign.q(), too_large.q(), magnitude_flags.q()]), &magnitude_valid);
 
     // Stage 4: shift; what falls below the guard bit is only tested for zero.
     let rounded_valid = m.flag("kept_valid_q", &shift_valid);
@@ -126,7 +126,7 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Result<Rc<Module>, HdlError> {
     );
     let lost_mask = m.wire("lost_mask", !repeat(MAX_SHIFT, &lit(1, 1)).shl(&shift));
     let lost = (movable.low(MAX_SHIFT) & &lost_mask).any() | value.low(guard_at).any();
-    let kept = m.hold("kept_q", &moved.low(kept_bits), &shift_valid);
+    let kept = m.hold("kept_q", moved.low(kept_bits), &shift_valid);
     let sticky = m.hold("sticky_q", &lost, &shift_valid);
     let exponent = m.hold("exponent_q", &shift, &shift_valid);
     let special = m.hold("special_q", &value_special, &shift_valid);

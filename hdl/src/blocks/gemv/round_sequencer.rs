@@ -124,7 +124,7 @@ pub fn round_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let mut digit = vec![m.flag("digit0_q", &load)];
     for k in 1..segments {
         let before = digit[k as usize - 1].clone();
-        digit.push(m.flag(&format!("digit{k}_q"), &before));
+        digit.push(m.flag(format!("digit{k}_q"), &before));
     }
 
     // Writes.

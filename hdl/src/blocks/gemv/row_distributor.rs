@@ -119,7 +119,7 @@ pub fn row_distributor(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     offered.next((&choose | (offered.q() & !&*taken)) & !&start);
 
     let fetched_element = m.hold("fetched_element_q", &element, &fetch);
-    let fetched_place = m.hold("fetched_place_q", &cat([scalar_last, vector.low(vector_bits)]), &fetch);
+    let fetched_place = m.hold("fetched_place_q", cat([scalar_last, vector.low(vector_bits)]), &fetch);
     let offered_place = m.hold("offered_place_q", &fetched_place, &choose);
     let offered_last = offered_place.msb();
     let word = memory.output("rdata_o");
@@ -140,7 +140,7 @@ pub fn row_distributor(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let scalars: Vec<Bits> = of_rank
         .iter()
         .enumerate()
-        .map(|(g, own)| m.hold(&format!("scalar{g}_q"), &mux(&headed, own, &single), &choose))
+        .map(|(g, own)| m.hold(format!("scalar{g}_q"), mux(&headed, own, &single), &choose))
         .collect();
 
     // A row is on its way as long as there are rows of the command left; the last scalar goes with the row's end.

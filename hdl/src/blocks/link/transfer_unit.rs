@@ -134,12 +134,12 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     // What the host reads: see docs/isa.md.
     let control_forget = control.bit(1);
     let counter = |name: &str, step: &Bits| m.counter(name, COUNTER, step);
-    let send_fails = m.flag("send_fails_q", &sender.output("fails_o"));
-    let send_faulty = m.flag("send_faulty_q", &sender.output("faulty_o"));
-    let receive_fails = m.flag("receive_fails_q", &receiver.output("fails_o"));
-    let receive_faulty = m.flag("receive_faulty_q", &receiver.output("faulty_o"));
-    let gives_up = m.flag("gives_up_q", &receiver.output("gives_up_o"));
-    let drops = m.flag("drops_q", &receiver.output("drops_o"));
+    let send_fails = m.flag("send_fails_q", sender.output("fails_o"));
+    let send_faulty = m.flag("send_faulty_q", sender.output("faulty_o"));
+    let receive_fails = m.flag("receive_fails_q", receiver.output("fails_o"));
+    let receive_faulty = m.flag("receive_faulty_q", receiver.output("faulty_o"));
+    let gives_up = m.flag("gives_up_q", receiver.output("gives_up_o"));
+    let drops = m.flag("drops_q", receiver.output("drops_o"));
     // What the other side does not take is not waited for without an end.
     let holds = link.output("tx_holds_o");
     let sends_beat = sender.output("sends_o");
@@ -151,7 +151,7 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         cat([receive_fails.clone(), gives_up.clone(), !receive_faulty]).all(),
         &receive_fails & !gives_up,
         drops.clone(),
-        m.flag("restarts_q", &link.output("peer_restart_o")),
+        m.flag("restarts_q", link.output("peer_restart_o")),
         untaken.clone(),
     ];
     let failures = m.reg("failures_q", causes.len() as u32).reset(0);

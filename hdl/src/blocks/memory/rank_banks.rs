@@ -59,7 +59,7 @@ pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Result<Rc<Module>, Hd
         for group in 0..HALVES {
             let own = states.iter().skip(group * pairs(dram)).zip(&select);
             let state: Vec<Bits> = own.map(|(state, select)| state.gated(select)).collect();
-            let state = m.delay(format!("state{i}_{group}_q"), &any_of(&state));
+            let state = m.delay(format!("state{i}_{group}_q"), any_of(&state));
             let doc = format!("open, column, PRE, ACT allowed, row of entry {i}'s bank in group {group}");
             m.output(format!("state{i}_{group}_o"), state, doc);
         }

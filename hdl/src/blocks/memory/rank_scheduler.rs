@@ -218,7 +218,7 @@ pub(super) fn rank_scheduler(
         let (group, index) = (bank / pairs, bank % pairs);
         cat([in_half(group), banks[0][index].clone()]).all()
     });
-    let head_banks = m.delay("head_banks_q", &cat(head_banks.collect::<Vec<_>>().into_iter().rev()));
+    let head_banks = m.delay("head_banks_q", cat(head_banks.collect::<Vec<_>>().into_iter().rev()));
     for (name, write) in [("rd", !&head.write), ("wr", head.write.clone())] {
         let issued = m.delay(format!("{name}_q"), &(&goes & write));
         m.output(format!("{name}_o"), head_banks.gated(&(&issued & &step)), format!("{name} of these banks"));

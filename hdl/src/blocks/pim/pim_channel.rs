@@ -158,7 +158,7 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         row_flags.push(instance.output("row_flags_o"));
         column_flags.push(instance.output("column_flags_o"));
         results.push(instance.output("result_o"));
-        let was_read = m.flag(&format!("was_read{b}_q"), &here & column_go.q());
+        let was_read = m.flag(format!("was_read{b}_q"), &here & column_go.q());
         columns.push(instance.output("data_o").gated(&was_read));
         sums.push(instance.output("sum_o").gated(&addressed));
         used_paths.push(instance.output("path_o") & &addressed);

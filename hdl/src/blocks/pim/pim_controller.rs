@@ -299,7 +299,7 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     };
     for ((wire, value), op) in row_ops.iter().zip(values).zip(row_names) {
         // What was chosen before the last command may be out of date.
-        wire.drive(m.flag(&format!("{op}_q"), value) & !given.q());
+        wire.drive(m.flag(format!("{op}_q"), value) & !given.q());
     }
     let host_group = requests.output("row_group_o");
     let host_bank = spread(&host_group, &requests.output("row_bank_o"));
@@ -358,7 +358,7 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let early = m.flag("early_q", &host_column.q() & requests.output("early_o"));
     let unfounded = m.wire("unfounded", early & !m.flag("column_given_q", column_go.q()));
     for (op, ((wire, value), name)) in column_ops.iter().zip(values).zip(COLUMN_COMMANDS).enumerate() {
-        let asked = m.flag(&format!("{name}_q"), value & !&repeated);
+        let asked = m.flag(format!("{name}_q"), value & !&repeated);
         wire.drive(match op {
             1 => asked & &write_valid,
             2 => asked & !&unfounded,

@@ -44,7 +44,7 @@ pub fn pim_mac(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let placed = m.flag("placed_q", &multiplied);
     let grouped = m.flag("grouped_q", &placed);
     let totalled = m.flag("totalled_q", &grouped);
-    let beginning = (0..4).fold(first, |first, k| m.flag(&format!("beginning{k}_q"), &first));
+    let beginning = (0..4).fold(first, |first, k| m.flag(format!("beginning{k}_q"), &first));
 
     let lane = pim_lane()?;
     let column = |v: &Bits, i: u32| v.slice(i * FP16_BITS, FP16_BITS);
