@@ -74,6 +74,41 @@ impl ModuleBuilder {
         self.register(name, width, Kind::Reg)
     }
 
+    /// `value` as it was in the last cycle with `enable`; undefined before.
+    #[track_caller]
+    pub fn hold(&self, name: impl Into<String>, value: impl Into<Bits>, enable: impl Into<Bits>) -> Bits {
+        let value = value.into();
+        let reg = self.reg(name, value.width()).enable(enable);
+        reg.next(value);
+        reg.q()
+    }
+
+    /// `value` a cycle later; undefined in the first cycle.
+    #[track_caller]
+    pub fn delay(&self, name: impl Into<String>, value: impl Into<Bits>) -> Bits {
+        let value = value.into();
+        let reg = self.reg(name, value.width());
+        reg.next(value);
+        reg.q()
+    }
+
+    /// `value` a cycle later; 0 in reset.
+    #[track_caller]
+    pub fn flag(&self, name: impl Into<String>, value: impl Into<Bits>) -> Bits {
+        let value = value.into();
+        let reg = self.reg(name, value.width()).reset(0);
+        reg.next(value);
+        reg.q()
+    }
+
+    /// Counts the cycles with `step` since reset, modulo 2^`width`.
+    #[track_caller]
+    pub fn counter(&self, name: impl Into<String>, width: u32, step: impl Into<Bits>) -> Bits {
+        let reg = self.reg(name, width).reset(0).enable(step);
+        reg.next(reg.plus_one());
+        reg.q()
+    }
+
     /// A register that only properties and other ghosts read. It is emitted with the properties, and is no part of the hardware.
     pub fn ghost(&self, name: impl Into<String>, width: u32) -> Reg {
         self.register(name, width, Kind::Ghost)

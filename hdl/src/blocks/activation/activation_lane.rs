@@ -108,11 +108,7 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let other = shifted("second_q", &take_other, &chain_other);
     let b = m.wire("b", mux(&two, &other, &scalar));
     let delayed = |name: &str, value: &Bits, steps: u32, enable: &Bits| {
-        (0..steps).fold(value.clone(), |value, step| {
-            let reg = m.reg(format!("{name}{step}_q"), value.width()).enable(enable);
-            reg.next(&value);
-            reg.q()
-        })
+        (0..steps).fold(value.clone(), |value, step| m.hold(format!("{name}{step}_q"), &value, enable))
     };
     let special = |value: &Bits| value.slice(10, 5).all();
     let is_nan = |value: &Bits| special(value) & value.low(10).is_zero();

@@ -165,11 +165,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
     // To the trees: keys of the first pass, terms of the second.
     let at_terms = exponential::LATENCY as usize - 1;
     let strobe = |name: &str, value: Bits, cycles: u32| {
-        (0..cycles).fold(value, |value, cycle| {
-            let reg = m.reg(format!("{name}{cycle}_q"), 1).reset(0);
-            reg.next(&value);
-            reg.q()
-        })
+        (0..cycles).fold(value, |value, cycle| m.flag(format!("{name}{cycle}_q"), &value))
     };
     let tree_cycles = 1 + activation_tree::latency(config.units_per_rank());
     let keys_valid = strobe("keys", &leaves & &maxima, tree_cycles);

@@ -44,26 +44,16 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Result<Rc<Mod
     }
     let vector =
         m.input("vector_i", vector_bits, "vector to look up; what is known of it follows one cycle later");
-    let stage = |name: &str, value: &Bits| {
-        let reg = m.reg(name, value.width());
-        reg.next(value);
-        reg.q()
-    };
-    let flag = |name: &str, value: &Bits| {
-        let reg = m.reg(name, 1).reset(0);
-        reg.next(value);
-        reg.q()
-    };
 
     // Over all ranks.
     let key_leaves = keys.clone();
     let key = tree(&m, "key", key_leaves, |_, a, b| larger(a, b));
-    let key = if ranks == 1 { stage("key_q", &key) } else { key };
+    let key = if ranks == 1 { m.delay("key_q", &key) } else { key };
     let sum = tree(&m, "sum", sums, |_, a, b| wider_sum(a, b));
-    let sum = if ranks == 1 { stage("sum_q", &sum) } else { sum };
-    let bad = stage("bad_q", &any_of(&bads));
-    let (keys_now, sums_now) = (flag("keys_now_q", &keys_valid), flag("sums_now_q", &sums_valid));
-    let last_now = flag("last_now_q", &last);
+    let sum = if ranks == 1 { m.delay("sum_q", &sum) } else { sum };
+    let bad = m.delay("bad_q", any_of(&bads));
+    let (keys_now, sums_now) = (m.flag("keys_now_q", &keys_valid), m.flag("sums_now_q", &sums_valid));
+    let last_now = m.flag("last_now_q", &last);
 
     // Over the elements of a vector.
     let anything = m.wire("anything", &keys_now | &sums_now);
@@ -78,23 +68,23 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Result<Rc<Mod
     spoilt.next((spoilt.q() & &so_far) | &bad);
     let total = running("total_q", SUM_BITS);
     total.next(total.gated(&so_far) + sum.zext(SUM_BITS));
-    let key_done = flag("key_done_q", &(&keys_now & &last_now));
-    let sum_done = flag("sum_done_q", &(&sums_now & &last_now));
+    let key_done = m.flag("key_done_q", &(&keys_now & &last_now));
+    let sum_done = m.flag("sum_done_q", &(&sums_now & &last_now));
 
     // A maximum becomes the argument: less its product with log2(e). If there is no finite one, nothing can be said.
     let value = largest.q() ^ cat([lit(1, 1), repeat(KEY_BITS - 1, &!largest.msb())]);
-    let scaled = Scaled::of(&m, &value).staged(stage);
-    let negative = stage("negative_q", &value.msb());
-    let hopeless = stage("hopeless_q", &(spoilt.q() | !lit(LEAST_KEY, KEY_BITS).lt(&largest)));
-    let scaled_valid = flag("scaled_valid_q", &key_done);
-    let magnitude = stage("magnitude_q", &scaled.magnitude(&m));
-    let negative = stage("negative1_q", &negative);
-    let hopeless = stage("hopeless1_q", &hopeless);
-    let magnitude_valid = flag("magnitude_valid_q", &scaled_valid);
+    let scaled = Scaled::of(&m, &value).staged(|name, value| m.delay(name, value));
+    let negative = m.delay("negative_q", value.msb());
+    let hopeless = m.delay("hopeless_q", &(spoilt.q() | !lit(LEAST_KEY, KEY_BITS).lt(&largest)));
+    let scaled_valid = m.flag("scaled_valid_q", &key_done);
+    let magnitude = m.delay("magnitude_q", scaled.magnitude(&m));
+    let negative = m.delay("negative1_q", &negative);
+    let hopeless = m.delay("hopeless1_q", &hopeless);
+    let magnitude_valid = m.flag("magnitude_valid_q", &scaled_valid);
     let inverted = magnitude.zext(ARGUMENT_BITS) ^ repeat(ARGUMENT_BITS, &!&negative);
-    let argument = stage("argument_q", &(inverted + (!&negative).zext(ARGUMENT_BITS)));
-    let hopeless = stage("hopeless2_q", &hopeless);
-    let argument_valid = flag("argument_valid_q", &magnitude_valid);
+    let argument = m.delay("argument_q", &(inverted + (!&negative).zext(ARGUMENT_BITS)));
+    let hopeless = m.delay("hopeless2_q", &hopeless);
+    let argument_valid = m.flag("argument_valid_q", &magnitude_valid);
     let counter = |name: &str, step: &Bits| {
         let reg = m.reg(name, vector_bits);
         reg.next(mux(step, &reg.plus_one(), &reg).gated(&!&start));
@@ -121,9 +111,9 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Result<Rc<Mod
     }
     m.unused(normal.msb(), "the maximum's exponential is in the sum, so the leading one has arrived");
     m.unused(normal.low(SUM_BITS - RECIPROCAL_BITS), "beyond the precision of the quotient");
-    let mantissa = stage("mantissa_q", &normal.slice(SUM_BITS - RECIPROCAL_BITS, MANTISSA_BITS));
-    let place = stage("place_q", &cat(moved));
-    let normal_valid = flag("normal_valid_q", &sum_done);
+    let mantissa = m.delay("mantissa_q", normal.slice(SUM_BITS - RECIPROCAL_BITS, MANTISSA_BITS));
+    let place = m.delay("place_q", cat(moved));
+    let normal_valid = m.flag("normal_valid_q", &sum_done);
     let normals = m.memory("normals", MANTISSA_BITS + PLACE_BITS, entries);
     let summed = counter("summed_q", &normal_valid);
     normals.write(&normal_valid, &entry(&summed), &cat([place, mantissa]));
@@ -163,15 +153,15 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Result<Rc<Mod
     let scale_bits = fp16_packer::EXPONENT_BITS;
     // With the leading one at bit t = 42 - place of the sum it is 14 - t.
     let scale = share.high(PLACE_BITS).zext(scale_bits) - lit(28, scale_bits);
-    m.output("argued_o", flag("argued_known_q", &vector.lt(&argued)), "its argument is known");
+    m.output("argued_o", m.flag("argued_known_q", vector.lt(&argued)), "its argument is known");
     m.output(
         "argument_o",
-        stage("argument_known_q", &known.low(ARGUMENT_BITS)),
+        m.delay("argument_known_q", known.low(ARGUMENT_BITS)),
         "less maximum times log2(e)",
     );
-    m.output("hopeless_o", stage("hopeless_known_q", &known.msb()), "NaN, +Inf, or nothing but -Inf");
-    m.output("divided_o", flag("divided_known_q", &vector.lt(&divided)), "its reciprocal is known");
-    m.output("reciprocal_o", stage("reciprocal_known_q", &share.low(RECIPROCAL_BITS)), "2^15 < r <= 2^16");
-    m.output("scale_o", stage("scale_known_q", &scale), "exponent that goes with it, two's complement");
+    m.output("hopeless_o", m.delay("hopeless_known_q", known.msb()), "NaN, +Inf, or nothing but -Inf");
+    m.output("divided_o", m.flag("divided_known_q", vector.lt(&divided)), "its reciprocal is known");
+    m.output("reciprocal_o", m.delay("reciprocal_known_q", share.low(RECIPROCAL_BITS)), "2^15 < r <= 2^16");
+    m.output("scale_o", m.delay("scale_known_q", &scale), "exponent that goes with it, two's complement");
     m.finish()
 }

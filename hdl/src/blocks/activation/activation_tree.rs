@@ -72,11 +72,7 @@ pub fn activation_tree(lanes: u32) -> Result<Rc<Module>, HdlError> {
     let any_bad = any_of(&bad);
     let largest = tree(&m, "key", keys, |_, a, b| larger(a, b));
     let sum = tree(&m, "sum", terms, |_, a, b| wider_sum(a, b));
-    let seen = (0..latency(lanes)).fold(any_bad, |value, stage| {
-        let reg = m.reg(format!("bad{stage}_q"), 1);
-        reg.next(value);
-        reg.q()
-    });
+    let seen = (0..latency(lanes)).fold(any_bad, |value, stage| m.delay(format!("bad{stage}_q"), value));
     m.output("key_o", largest, "largest key");
     m.output("bad_o", seen, "a lane had NaN or +Inf");
     m.output("sum_o", sum, "sum of the terms");

@@ -105,11 +105,7 @@ pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     // What the lanes need two steps after an element has left goes through as many registers.
     let advance = sequencer.output("advance_o");
     let later = |name: &str, value: Bits| {
-        (0..2).fold(value, |value, step| {
-            let reg = m.reg(format!("{name}{step}_q"), value.width()).enable(&advance);
-            reg.next(&value);
-            reg.q()
-        })
+        (0..2).fold(value, |value, step| m.hold(format!("{name}{step}_q"), &value, &advance))
     };
     let argument = sums.output("argument_o").gated(&m.wire("in_softmax", &softmax));
     let argument = later("argument", m.wire("argument", argument));

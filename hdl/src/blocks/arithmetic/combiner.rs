@@ -102,13 +102,8 @@ pub fn combiner(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             (reg.low(digit_bits), reg.high(FLAG_BITS))
         })
         .collect();
-    let stage = |name: &str, value: &Bits| {
-        let reg = m.reg(name, 1).reset(0);
-        reg.next(value);
-        reg.q()
-    };
-    let (adds, adds_first) = (stage("adds_q", &fire), stage("adds_first_q", &begins));
-    let adds_last = stage("adds_last_q", &ends);
+    let (adds, adds_first) = (m.flag("adds_q", &fire), m.flag("adds_first_q", &begins));
+    let adds_last = m.flag("adds_last_q", &ends);
     let carry_bits = bits_for(ranks - 1);
     let wide = digit_bits + carry_bits;
     let carry = m.reg("carry_q", carry_bits).enable(&adds);
@@ -120,12 +115,12 @@ pub fn combiner(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     digit.next(sum.low(digit_bits));
     let flags = m.reg("flags_q", FLAG_BITS).enable(&adds);
     flags.next(any_of(&operands.iter().map(|(_, flags)| flags.clone()).collect::<Vec<_>>()));
-    let valid = stage("digit_valid_q", &adds);
+    let valid = m.flag("digit_valid_q", &adds);
     let rounder = m
         .instance("rounder", &fp16_rounder(config)?)
         .input("valid_i", valid)
-        .input("first_i", stage("digit_first_q", &adds_first))
-        .input("last_i", stage("digit_last_q", &adds_last))
+        .input("first_i", m.flag("digit_first_q", &adds_first))
+        .input("last_i", m.flag("digit_last_q", &adds_last))
         .input("digit_i", &digit)
         .input("flags_i", &flags);
 

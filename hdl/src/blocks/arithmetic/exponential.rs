@@ -103,11 +103,7 @@ pub fn exponential() -> Result<Rc<Module>, HdlError> {
     let value = m.input("value_i", FP16_BITS, "finite FP16 value");
     let argument =
         m.input("argument_i", ARGUMENT_BITS, "what is added to its product with log2(e), in units of 2^-24");
-    let stage = |name: &str, value: &Bits| {
-        let reg = m.reg(name, value.width()).enable(&advance);
-        reg.next(value);
-        reg.q()
-    };
+    let stage = |name: &str, value: &Bits| m.hold(name, value, &advance);
 
     // Stage 1: |x| * log2(e), not yet in its place.
     let scaled = Scaled::of(&m, &value).staged(stage);

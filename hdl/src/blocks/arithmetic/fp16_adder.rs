@@ -19,11 +19,7 @@ pub fn fp16_adder() -> Result<Rc<Module>, HdlError> {
     let advance = m.input("advance_i", 1, "all stages move on");
     let a = m.input("a_i", FP16_BITS, "recoded FP16 value");
     let b = m.input("b_i", FP16_BITS, "recoded FP16 value");
-    let stage = |name: &str, value: &Bits| {
-        let reg = m.reg(name, value.width()).enable(&advance);
-        reg.next(value);
-        reg.q()
-    };
+    let stage = |name: &str, value: &Bits| m.hold(name, value, &advance);
 
     // Stage 1: order by magnitude. Recoding keeps infinities above all finite values.
     let swap = m.wire("swap", a.low(FP16_BITS - 1).lt(&b.low(FP16_BITS - 1)));

@@ -29,11 +29,7 @@ pub fn fp16_multiplier() -> Result<Rc<Module>, HdlError> {
         EXPONENT_BITS,
         "what is added to the exponent field of a wide value, two's complement",
     );
-    let stage = |name: &str, value: &Bits| {
-        let reg = m.reg(name, value.width()).enable(&advance);
-        reg.next(value);
-        reg.q()
-    };
+    let stage = |name: &str, value: &Bits| m.hold(name, value, &advance);
 
     let exponent_of = |field: &Bits| {
         let lowest = field.bit(0) | field.is_zero();

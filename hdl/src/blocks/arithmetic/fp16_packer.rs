@@ -45,11 +45,7 @@ pub fn fp16_packer() -> Result<Rc<Module>, HdlError> {
         1,
         "round to 12 fraction bits: no sign, 4 exponent bits; stays while values are on their way",
     );
-    let stage = |name: &str, value: &Bits| {
-        let reg = m.reg(name, value.width()).enable(&advance);
-        reg.next(value);
-        reg.q()
-    };
+    let stage = |name: &str, value: &Bits| m.hold(name, value, &advance);
 
     // Stage 1: the leading one to the top.
     let mut normal = magnitude.clone();

@@ -46,11 +46,6 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Result<Rc<Module>, HdlError> {
     let last = m.input("last_i", 1, "it is the most significant one");
     let digit = m.input("digit_i", digit_bits, "digit of the sum");
     let flags = m.input("flags_i", FLAG_BITS, "NaN, +Inf, -Inf seen; valid with the last digit");
-    let delay = |name: &str, value: &Bits| {
-        let reg = m.reg(name, 1).reset(0);
-        reg.next(value);
-        reg.q()
-    };
 
     // Stage 1: collect the sum and its negative; each digit enters at the top and moves down.
     let borrow = m.reg("negative_carry_q", 1).enable(&valid);
@@ -71,13 +66,13 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Result<Rc<Module>, HdlError> {
     };
     let positive = collect("positive", &digit);
     let negative = collect("negative", &negative_sum.low(digit_bits));
-    let complete = delay("complete_q", &(&valid & &last));
+    let complete = m.flag("complete_q", &(&valid & &last));
     let final_flags = m.reg("flags_q", FLAG_BITS).enable(&valid);
     final_flags.next(&flags);
 
     // Stage 2: magnitude.
     let is_negative = m.wire("is_negative", positive.msb());
-    let magnitude_valid = delay("magnitude_valid_q", &complete);
+    let magnitude_valid = m.flag("magnitude_valid_q", &complete);
     let magnitude = m.reg("magnitude_q", OVERFLOW).enable(&complete);
     magnitude.next(mux(&is_negative, &negative.low(OVERFLOW), &positive.low(OVERFLOW)));
     let above = acc_bits - OVERFLOW;
@@ -89,7 +84,7 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Result<Rc<Module>, HdlError> {
     magnitude_flags.next(&final_flags);
 
     // Stage 3: how far to shift. A leading one at bit p keeps bits p..p-10, but none below the smallest step.
-    let shift_valid = delay("shift_valid_q", &magnitude_valid);
+    let shift_valid = m.flag("shift_valid_q", &magnitude_valid);
     let lowest = SMALLEST_STEP + SIGNIFICAND_BITS - 1;
     let leading: Vec<Bits> = (0..=MAX_SHIFT)
         .map(|shift| {
@@ -114,18 +109,13 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Result<Rc<Module>, HdlError> {
         })
         .collect();
     m.unused(&leading[0], "a shift of zero sets no bit of the amount");
-    let hold = |name: &str, value: &Bits, enable: &Bits| {
-        let reg = m.reg(name, value.width()).enable(enable);
-        reg.next(value);
-        reg.q()
-    };
-    let shift = hold("shift_q", &cat(amount), &magnitude_valid);
-    let value = hold("value_q", &magnitude.q(), &magnitude_valid);
+    let shift = m.hold("shift_q", cat(amount), &magnitude_valid);
+    let value = m.hold("value_q", magnitude.q(), &magnitude_valid);
     let value_special =
-        hold("value_special_q", &cat([sign.q(), too_large.q(), magnitude_flags.q()]), &magnitude_valid);
+        m.hold("value_special_q", cat([sign.q(), too_large.q(), magnitude_flags.q()]), &magnitude_valid);
 
     // Stage 4: shift; what falls below the guard bit is only tested for zero.
-    let rounded_valid = delay("kept_valid_q", &shift_valid);
+    let rounded_valid = m.flag("kept_valid_q", &shift_valid);
     let guard_at = SMALLEST_STEP - 1;
     let movable = value.high(OVERFLOW - guard_at);
     let moved = m.wire("moved", movable.shr(&shift));
@@ -136,10 +126,10 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Result<Rc<Module>, HdlError> {
     );
     let lost_mask = m.wire("lost_mask", !repeat(MAX_SHIFT, &lit(1, 1)).shl(&shift));
     let lost = (movable.low(MAX_SHIFT) & &lost_mask).any() | value.low(guard_at).any();
-    let kept = hold("kept_q", &moved.low(kept_bits), &shift_valid);
-    let sticky = hold("sticky_q", &lost, &shift_valid);
-    let exponent = hold("exponent_q", &shift, &shift_valid);
-    let special = hold("special_q", &value_special, &shift_valid);
+    let kept = m.hold("kept_q", moved.low(kept_bits), &shift_valid);
+    let sticky = m.hold("sticky_q", &lost, &shift_valid);
+    let exponent = m.hold("exponent_q", &shift, &shift_valid);
+    let special = m.hold("special_q", &value_special, &shift_valid);
 
     // Stage 5: round and pack. The significand with its hidden bit is added to the exponent less one, so a carry out of
     // the fraction raises the exponent by itself, up to infinity.
@@ -160,7 +150,7 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Result<Rc<Module>, HdlError> {
     let result = mux(&nan, &lit(NAN, FP16_BITS), &cat([result_sign, finite]));
     let out = m.reg("data_q", FP16_BITS).enable(&rounded_valid);
     out.next(result);
-    m.output("valid_o", delay("valid_q", &rounded_valid), "a result, for one cycle");
+    m.output("valid_o", m.flag("valid_q", &rounded_valid), "a result, for one cycle");
     m.output("data_o", &out, "FP16 result");
     m.finish()
 }

@@ -119,11 +119,7 @@ pub fn function_unit() -> Result<Rc<Module>, HdlError> {
     let divide = m.input("divide_i", 1, "the quotient of both values, and no function of the first one");
     let value = m.input("value_i", FP16_BITS, "recoded FP16 value");
     let divisor = m.input("divisor_i", FP16_BITS, "recoded FP16 value");
-    let stage = |name: &str, value: &Bits| {
-        let reg = m.reg(format!("{name}_q"), value.width());
-        reg.next(value);
-        reg.q()
-    };
+    let stage = |name: &str, value: &Bits| m.delay(format!("{name}_q"), value);
     let stages = |name: &str, value: &Bits, count: u32| {
         (0..count).fold(value.clone(), |value, i| stage(&format!("{name}{i}"), &value))
     };

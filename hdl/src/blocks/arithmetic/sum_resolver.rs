@@ -40,11 +40,7 @@ pub fn sum_resolver(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         // In stage k digit k takes the carry that was left below it, and the one of the digit below: that makes up to 2.
         let mut overflow = zeros(1);
         for k in 1..segments {
-            let keep = |name: &str, value: &Bits| {
-                let reg = m.reg(format!("{name}{i}_{k}_q"), value.width());
-                reg.next(value);
-                reg.q()
-            };
+            let keep = |name: &str, value: &Bits| m.delay(format!("{name}{i}_{k}_q"), value);
             let at = k as usize;
             let with_carry = digits[at].zext(digit_bits + 1) + carries.bit(0).zext(digit_bits + 1);
             let sum = m.wire(format!("sum{i}_{k}"), with_carry + overflow.zext(digit_bits + 1));

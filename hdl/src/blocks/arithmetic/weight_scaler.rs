@@ -28,11 +28,7 @@ impl Scale {
     pub(crate) fn new(m: &ModuleBuilder, name: &str, scale: &Bits, step: &Bits) -> Self {
         let field = scale.slice(FRACTION_BITS, EXPONENT_BITS);
         let normal = m.wire(format!("{name}_normal"), field.any());
-        let keep = |what: &str, value: &Bits| {
-            let reg = m.reg(format!("{name}_{what}_q"), value.width()).enable(step);
-            reg.next(value);
-            reg.q()
-        };
+        let keep = |what: &str, value: &Bits| m.hold(format!("{name}_{what}_q"), value, step);
         let fraction = scale.low(FRACTION_BITS);
         Self {
             sign: scale.msb(),

@@ -91,11 +91,7 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let passed = m.forward("passed", 1);
     let take = m.wire("take", &valid & !pending.q());
     pending.next(any_of(&[take.clone(), pending.q() & !&*passed]));
-    let hold = |name: &str, value: &Bits| {
-        let reg = m.reg(name, value.width()).enable(&take);
-        reg.next(value);
-        reg.q()
-    };
+    let hold = |name: &str, value: &Bits| m.hold(name, value, &take);
     let (write, addr, tag, data) =
         (hold("write_q", &write), hold("addr_q", &addr), hold("tag_q", &tag), hold("data_q", &data));
     let for_core = m.wire("for_core", pending.q() & addr.msb());
@@ -105,11 +101,7 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     // rank r mod ranks, behind the r div ranks that lie there before it. An export fills such rows one after the other.
     let store_addr = m.reg("store_addr_q", dimm_bits);
     let store_passed = m.forward("store_passed", 1);
-    let kept = |name: &str, value: &Bits| {
-        let reg = m.reg(name, value.width()).enable(&store_start);
-        reg.next(value);
-        reg.q()
-    };
+    let kept = |name: &str, value: &Bits| m.hold(name, value, &store_start);
     let appends = kept("appends_q", &store_rows);
     let exports = kept("exports_q", &store_waves);
     let first_row = kept("first_row_q", &store_row);

@@ -39,11 +39,7 @@ impl Range {
 
     /// Kept by a part from its start on, used while it is busy.
     fn held(&self, m: &ModuleBuilder, name: &str, start: &Bits, busy: &Bits) -> Self {
-        let hold = |what: &str, value: &Bits| {
-            let reg = m.reg(format!("{name}_{what}_q"), value.width()).enable(start);
-            reg.next(value);
-            reg.q()
-        };
+        let hold = |what: &str, value: &Bits| m.hold(format!("{name}_{what}_q"), value, start);
         Self {
             used: m.wire(format!("{name}_live"), hold("used", &self.used) & busy),
             first: hold("first", &self.first),
@@ -120,11 +116,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     instruction.next(&word);
     let decoder = m.instance("decoder", &instruction_decoder(config)?).input("word_i", &instruction);
     decodes.next(&takes);
-    let keep = |name: &str, value: &Bits| {
-        let reg = m.reg(format!("{name}_q"), value.width()).enable(&decodes);
-        reg.next(value);
-        reg.q()
-    };
+    let keep = |name: &str, value: &Bits| m.hold(format!("{name}_q"), value, &decodes);
     let strobed: Vec<(&str, Bits)> = strobes()
         .filter(|name| *name != "nop" && (config.core().link() || !TRANSFERS.contains(name)))
         .map(|name| (name, decoder.output(&format!("{name}_o"))))
@@ -342,11 +334,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     fetched.next(any_of(&[fetched.q(), fetches.clone()]) & waits.q() & !&*start);
 
     // Status.
-    let counter = |name: &str, step: &Bits| {
-        let reg = m.reg(name, SEQUENCE_BITS).reset(0).enable(step);
-        reg.next(reg.plus_one());
-        reg.q()
-    };
+    let counter = |name: &str, step: &Bits| m.counter(name, SEQUENCE_BITS, step);
     let taken = counter("taken_q", &takes);
     let finished = counter("started_q", &start);
     // Errors are counted in the cycle after the check, which is a long way by itself.

@@ -142,24 +142,15 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
 
     // Rows of a product, and where each rank finds them: of the one in work, or of the next one as soon as all of these are asked
     // for.
-    let held = |name: &str, value: &Bits, enable: &Bits| {
-        let reg = m.reg(format!("{name}_q"), value.width()).enable(enable);
-        reg.next(value);
-        reg.q()
-    };
-    let strobe = |name: &str, value: &Bits| {
-        let reg = m.reg(name, 1).reset(0);
-        reg.next(value);
-        reg.q()
-    };
+    let held = |name: &str, value: &Bits, enable: &Bits| m.hold(format!("{name}_q"), value, enable);
     let held_cols = Layout {
         waves: held("waves", &cols.waves, &fetch),
         tail: held("tail", &cols.tail, &fetch),
         last_beat: held("last_beat", &cols.last_beat, &fetch),
         last_elem: held("last_elem", &cols.last_elem, &fetch),
     };
-    let product_start = strobe("product_start_q", &product);
-    let rows_start = strobe("rows_start_q", &begins);
+    let product_start = m.flag("product_start_q", &product);
+    let rows_start = m.flag("rows_start_q", &begins);
     let list_start = list.high(list_addr_bits(config));
     let weights = is_quantised(gemv).then(|| front.output("weights_o"));
     let held_weights = weights.as_ref().map(|weights| held("weights", weights, &fetch));
@@ -194,7 +185,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let loads = m.wire("loads", &start("load") | &start("list"));
     let reads_list = m.reg("reads_list_q", 1).reset(0).enable(&loads);
     reads_list.next(start("list"));
-    let reader_start = strobe("reader_start_q", &loads);
+    let reader_start = m.flag("reader_start_q", &loads);
     let reader_ready = m.forward("reader_ready", 1);
     let reader = m
         .instance("reader", &dma_reader(config)?)
@@ -497,11 +488,7 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     register_data.drive(counters.output("register_data_o"));
 
     // What a trace shows, a cycle late. Nothing depends on it.
-    let seen = |name: &str, value: Bits| {
-        let reg = m.reg(format!("{name}_seen_q"), value.width()).reset(0);
-        reg.next(value);
-        reg.q()
-    };
+    let seen = |name: &str, value: Bits| m.flag(format!("{name}_seen_q"), value);
     let parts = cat(PARTS.iter().rev().map(|(part, _)| part_busy(part)));
     m.output(
         "parts_busy_o",

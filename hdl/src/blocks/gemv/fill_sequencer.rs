@@ -80,11 +80,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let next_row = mux(&row_done, &row.plus_one(), &row);
     row.next(next_row.gated(&!&start_command));
 
-    let plan = |name: &str, value: &Bits| {
-        let reg = m.reg(format!("plan_{name}_q"), value.width()).enable(&planned);
-        reg.next(value);
-        reg.q()
-    };
+    let plan = |name: &str, value: &Bits| m.hold(format!("plan_{name}_q"), value, &planned);
     let (plan_first, plan_last) = (plan("first", &row_first), plan("last", &row_last));
     let (plan_end, plan_skip, plan_slot) = (plan("end", &row_end), plan("skip", &skip), plan("slot", &slot));
     let plan_row = plan("row", &row);
@@ -128,11 +124,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     plan_valid.next(any_of(&[planned.clone(), plan_valid.q() & !&finish]));
     full.next(any_of(&[finish.clone(), full.q() & !&take_stripe]));
 
-    let stripe = |name: &str, value: &Bits| {
-        let reg = m.reg(format!("stripe_{name}_q"), value.width()).enable(&finish);
-        reg.next(value);
-        reg.q()
-    };
+    let stripe = |name: &str, value: &Bits| m.hold(format!("stripe_{name}_q"), value, &finish);
     let outputs = [
         ("stripe_first_o", stripe("first", &plan_first), "it is the row's first on this rank"),
         ("stripe_last_o", stripe("last", &plan_last), "it is the row's last on this rank"),

@@ -47,11 +47,7 @@ pub(crate) struct CommandFields {
 impl CommandFields {
     /// Registers that take the fields when `enable` is set.
     fn held(&self, m: &ModuleBuilder, part: &str, enable: &Bits) -> Self {
-        let hold = |name: String, value: &Bits| {
-            let reg = m.reg(format!("{part}_{name}_q"), value.width()).enable(enable);
-            reg.next(value);
-            reg.q()
-        };
+        let hold = |name: String, value: &Bits| m.hold(format!("{part}_{name}_q"), value, enable);
         let layout = |prefix: &str, l: &Layout| Layout {
             waves: hold(format!("{prefix}_waves"), &l.waves),
             tail: hold(format!("{prefix}_tail"), &l.tail),
@@ -165,11 +161,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             )
         })
         .collect();
-    let started = |name: &str, start: &Bits| {
-        let reg = m.reg(format!("{name}_start_q"), 1).reset(0);
-        reg.next(start);
-        reg.q()
-    };
+    let started = |name: &str, start: &Bits| m.flag(format!("{name}_start_q"), start);
 
     // Commands are held by the part that executes them, which starts in the next cycle.
     let load = command.held(&m, "load", &start_load);
@@ -587,11 +579,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
 
     // What was read comes back after READ_LATENCY cycles.
     let delayed = |name: &str, value: &Bits| {
-        (0..READ_LATENCY).fold(value.clone(), |value, k| {
-            let reg = m.reg(format!("{name}{k}_q"), value.width()).reset(0);
-            reg.next(value);
-            reg.q()
-        })
+        (0..READ_LATENCY).fold(value.clone(), |value, k| m.flag(format!("{name}{k}_q"), value))
     };
     let back_scalar = delayed("back_scalar", &(&reads_now & &scalar_reads));
     let store_reads_now =

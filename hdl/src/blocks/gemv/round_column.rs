@@ -47,13 +47,8 @@ pub fn round_column(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         })
         .collect();
     let shared = m.wire("shared", &pairs | &all);
-    let stage = |name: &str, value: &Bits| {
-        let reg = m.reg(name, 1).reset(0);
-        reg.next(value);
-        reg.q()
-    };
     let (valid_q, first_q, last_q) =
-        (stage("valid_q", &valid), stage("first_q", &first), stage("last_q", &last));
+        (m.flag("valid_q", &valid), m.flag("first_q", &first), m.flag("last_q", &last));
     let mut results = Vec::new();
     let mut result_valid = None;
     for g in 0..ranks {
@@ -113,7 +108,7 @@ pub fn round_column(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         reg.next(chosen);
         m.output(format!("rounded{g}_o"), &reg, format!("recoded result of rank {g}"));
     }
-    m.output("valid_o", stage("done_q", &result_valid), "results, for one cycle; they stay until the next");
+    m.output("valid_o", m.flag("done_q", &result_valid), "results, for one cycle; they stay until the next");
     if ranks < 4 {
         m.unused(cat([pairs, result_pairs, shared]), "only four ranks can have two tail stripes");
     }

@@ -101,24 +101,19 @@ pub fn round_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let jumps = m.wire("jumps", &start | &lane_last);
     word.next(mux(&jumps, &next_first, &mux(&read_step, &onward, &word)));
     active.next(any_of(&[start.clone(), active.q() & !&reading.end]));
-    let stage = |name: &str, value: &Bits| {
-        let reg = m.reg(name, 1).reset(0);
-        reg.next(value);
-        reg.q()
-    };
     let one_hot = |index: &Bits, count: u32| cat((0..count).rev().map(|i| index.eq_lit(i.into())));
     let tile_of = |element: &Bits| match log2(BEAT_ELEMS) - lane_bits {
         0 => lit(1, 1),
         bits => one_hot(&element.high(bits), tiles),
     };
-    let read_now = stage("reads_q", &reads);
+    let read_now = m.flag("reads_q", &reads);
     let read_addr = m.reg("read_addr_q", addr_bits);
     read_addr.next(&word);
     let tile_now = m.reg("tile_now_q", tiles).enable(&reads);
     tile_now.next(tile_of(&reading.element));
     let tile = m.reg("tile_q", tiles).enable(&read_now);
     tile.next(&tile_now);
-    let load = stage("load_q", &read_now);
+    let load = m.flag("load_q", &read_now);
     let shared_now = m.reg("shared_now_q", 1).enable(&reads);
     shared_now.next(&reading.in_tail);
     let shared_next = m.reg("shared_next_q", 1).enable(&read_now);
@@ -126,10 +121,10 @@ pub fn round_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let shared = m.reg("shared_q", 1).enable(&load);
     shared.next(&shared_next);
     // The digits follow the load: first, ..., last.
-    let mut digit = vec![stage("digit0_q", &load)];
+    let mut digit = vec![m.flag("digit0_q", &load)];
     for k in 1..segments {
         let before = digit[k as usize - 1].clone();
-        digit.push(stage(&format!("digit{k}_q"), &before));
+        digit.push(m.flag(format!("digit{k}_q"), &before));
     }
 
     // Writes.
@@ -163,14 +158,10 @@ pub fn round_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         })
         .collect();
     let cut = m.wire("cut", layout.last_elem.lt(&writing.element));
-    let result = |name: &str, value: &Bits| {
-        let reg = m.reg(format!("{name}_q"), value.width()).enable(&result_step);
-        reg.next(value);
-        reg.q()
-    };
+    let result = |name: &str, value: &Bits| m.hold(format!("{name}_q"), value, &result_step);
     let result_ends = result("result_ends", &cat(ends.into_iter().rev()));
     let result_cut = result("result_cut", &cut);
-    let write_now = stage("write_now_q", &result_step);
+    let write_now = m.flag("write_now_q", &result_step);
     let write_addr = result("write_addr", &result_word.q());
     let write_tile = result("write_tile", &tile_of(&writing.element));
     let write_lane = result("write_lane", &one_hot(&writing.element.low(lane_bits), lanes));

@@ -118,14 +118,9 @@ pub fn row_distributor(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     fetched.next((&fetch | (fetched.q() & !&choose)) & !&start);
     offered.next((&choose | (offered.q() & !&*taken)) & !&start);
 
-    let place = |name: &str, value: &Bits, enable: &Bits| {
-        let reg = m.reg(name, value.width()).enable(enable);
-        reg.next(value);
-        reg.q()
-    };
-    let fetched_element = place("fetched_element_q", &element, &fetch);
-    let fetched_place = place("fetched_place_q", &cat([scalar_last, vector.low(vector_bits)]), &fetch);
-    let offered_place = place("offered_place_q", &fetched_place, &choose);
+    let fetched_element = m.hold("fetched_element_q", &element, &fetch);
+    let fetched_place = m.hold("fetched_place_q", cat([scalar_last, vector.low(vector_bits)]), &fetch);
+    let offered_place = m.hold("offered_place_q", &fetched_place, &choose);
     let offered_last = offered_place.msb();
     let word = memory.output("rdata_o");
     let group_bits = ranks * FP16_BITS;
@@ -145,7 +140,7 @@ pub fn row_distributor(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let scalars: Vec<Bits> = of_rank
         .iter()
         .enumerate()
-        .map(|(g, own)| place(&format!("scalar{g}_q"), &mux(&headed, own, &single), &choose))
+        .map(|(g, own)| m.hold(format!("scalar{g}_q"), mux(&headed, own, &single), &choose))
         .collect();
 
     // A row is on its way as long as there are rows of the command left; the last scalar goes with the row's end.

@@ -194,9 +194,7 @@ fn mux_count(value: &Bits, step: &Bits, clear: &Bits) -> Bits {
 pub(super) fn delayed(m: &ModuleBuilder, name: &str, value: &Bits, count: u32) -> Vec<Bits> {
     let mut stages = vec![value.clone()];
     for k in 1..=count {
-        let stage = m.reg(format!("{name}{k}_q"), value.width()).reset(0);
-        stage.next(&stages[k as usize - 1]);
-        stages.push(stage.q());
+        stages.push(m.flag(format!("{name}{k}_q"), &stages[k as usize - 1]));
     }
     stages
 }

@@ -139,11 +139,7 @@ pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
         .input("waddr_i", cat([write.q(), index.q()]))
         .input("we_i", &writes.q() & room.q())
         .input("wdata_i", &beat);
-    let held = |name: &str, value: Bits| {
-        let reg = m.reg(name, value.width()).enable(&reads);
-        reg.next(value);
-        reg.q()
-    };
+    let held = |name: &str, value: Bits| m.hold(name, value, &reads);
     let flit_ends = held("flit_ends_q", last_beat.clone());
     let message_ends = held("message_ends_q", &last_beat & &tag.end);
     let dest = held("dest_q", tag.dest.clone());

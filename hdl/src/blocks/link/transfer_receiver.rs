@@ -41,11 +41,7 @@ pub fn transfer_receiver(config: &DesignConfig) -> Result<Rc<Module>, HdlError> 
     let source = m.input("rx_source_i", NODE, "link: its source");
     let label = m.input("rx_label_i", LinkConfig::LABEL_BITS, "link: label of its flit");
 
-    let held = |name: &str, value: &Bits| {
-        let reg = m.reg(name, value.width()).enable(&start);
-        reg.next(value);
-        reg.q()
-    };
+    let held = |name: &str, value: &Bits| m.hold(name, value, &start);
     let (node, slot) = (held("node_q", &node), held("slot_q", &slot));
     let (first, all, set) = (held("first_q", &address), held("all_q", &beats), held("set_q", &chosen));
     let active = m.reg("active_q", 1).reset(0);

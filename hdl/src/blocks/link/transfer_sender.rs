@@ -48,11 +48,7 @@ pub fn transfer_sender(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let ready = m.input("tx_ready_i", 1, "the link takes the beat");
     let fault = m.input("fault_i", 1, "the link is faulty");
 
-    let held = |name: &str, value: &Bits| {
-        let reg = m.reg(name, value.width()).enable(&start);
-        reg.next(value);
-        reg.q()
-    };
+    let held = |name: &str, value: &Bits| m.hold(name, value, &start);
     let (node, slot) = (held("node_q", &node), held("slot_q", &slot));
     let stops = m.forward("stops", 1);
     let flushes = m.reg("flushes_q", 1).reset(0);

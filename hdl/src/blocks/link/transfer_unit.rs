@@ -61,19 +61,10 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         m.input("lanes_i", link_config.word_bits(), "25 bits of each lane, lane 0 lowest, first bit lowest");
 
     // Bursts of all ranks together, in the cycle after the instruction's start.
-    let later = |name: &str, start: &Bits| {
-        let reg = m.reg(name, 1).reset(0);
-        reg.next(start);
-        reg.q()
-    };
-    let sends = later("starts_send_q", &start_send);
-    let receives = later("starts_receive_q", &start_receive);
+    let sends = m.flag("starts_send_q", &start_send);
+    let receives = m.flag("starts_receive_q", &start_receive);
     let starts = m.wire("starts", &start_send | &start_receive);
-    let held = |name: &str, value: &Bits| {
-        let reg = m.reg(name, value.width()).enable(&starts);
-        reg.next(value);
-        reg.q()
-    };
+    let held = |name: &str, value: &Bits| m.hold(name, value, &starts);
     let each = (0..ranks).map(|g| count.gated(&chosen.bit(g)).zext(TRANSFER_BITS));
     let beats = held("beats_q", &each.fold(zeros(TRANSFER_BITS), |sum, one| sum + one));
     let command = [
@@ -142,22 +133,13 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
 
     // What the host reads: see docs/isa.md.
     let control_forget = control.bit(1);
-    let counter = |name: &str, step: &Bits| {
-        let count = m.reg(name, COUNTER).reset(0).enable(step);
-        count.next(count.plus_one());
-        count.q()
-    };
-    let strobe = |name: &str, value: &Bits| {
-        let reg = m.reg(name, 1).reset(0);
-        reg.next(value);
-        reg.q()
-    };
-    let send_fails = strobe("send_fails_q", &sender.output("fails_o"));
-    let send_faulty = strobe("send_faulty_q", &sender.output("faulty_o"));
-    let receive_fails = strobe("receive_fails_q", &receiver.output("fails_o"));
-    let receive_faulty = strobe("receive_faulty_q", &receiver.output("faulty_o"));
-    let gives_up = strobe("gives_up_q", &receiver.output("gives_up_o"));
-    let drops = strobe("drops_q", &receiver.output("drops_o"));
+    let counter = |name: &str, step: &Bits| m.counter(name, COUNTER, step);
+    let send_fails = m.flag("send_fails_q", sender.output("fails_o"));
+    let send_faulty = m.flag("send_faulty_q", sender.output("faulty_o"));
+    let receive_fails = m.flag("receive_fails_q", receiver.output("fails_o"));
+    let receive_faulty = m.flag("receive_faulty_q", receiver.output("faulty_o"));
+    let gives_up = m.flag("gives_up_q", receiver.output("gives_up_o"));
+    let drops = m.flag("drops_q", receiver.output("drops_o"));
     // What the other side does not take is not waited for without an end.
     let holds = link.output("tx_holds_o");
     let sends_beat = sender.output("sends_o");
@@ -169,7 +151,7 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         cat([receive_fails.clone(), gives_up.clone(), !receive_faulty]).all(),
         &receive_fails & !gives_up,
         drops.clone(),
-        strobe("restarts_q", &link.output("peer_restart_o")),
+        m.flag("restarts_q", link.output("peer_restart_o")),
         untaken.clone(),
     ];
     let failures = m.reg("failures_q", causes.len() as u32).reset(0);

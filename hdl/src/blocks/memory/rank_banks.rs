@@ -3,7 +3,7 @@
 //! Commands change the state at the end of a slot's last phase. In the phase after it, the state of the banks that the
 //! entries ask for is looked up into registers.
 
-use super::rank_timing::{ENTRIES, EntryLayout, HALVES, SLOT, Slots, countdown, decoded, pairs, piped};
+use super::rank_timing::{ENTRIES, EntryLayout, HALVES, SLOT, Slots, countdown, decoded, pairs};
 use crate::blocks::common::phase_ring::phase_ring;
 use ndp_config::DramConfig;
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat};
@@ -59,11 +59,11 @@ pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Result<Rc<Module>, Hd
         for group in 0..HALVES {
             let own = states.iter().skip(group * pairs(dram)).zip(&select);
             let state: Vec<Bits> = own.map(|(state, select)| state.gated(select)).collect();
-            let state = piped(&m, format!("state{i}_{group}_q"), &any_of(&state));
+            let state = m.delay(format!("state{i}_{group}_q"), any_of(&state));
             let doc = format!("open, column, PRE, ACT allowed, row of entry {i}'s bank in group {group}");
             m.output(format!("state{i}_{group}_o"), state, doc);
         }
     }
-    m.output("quiet_o", piped(&m, "quiet_q", &!any_of(&bars)), "PRE is allowed for every bank");
+    m.output("quiet_o", m.delay("quiet_q", &!any_of(&bars)), "PRE is allowed for every bank");
     m.finish()
 }

@@ -5,7 +5,7 @@
 //! slot, a fixed number of slots later.
 
 use super::rank_intake::RankPorts;
-use super::rank_timing::{BURST_BITS, BUS_BITS, SLOT, delayed};
+use super::rank_timing::{BURST_BITS, BUS_BITS, SLOT};
 use crate::blocks::common::phase_ring::phase_ring;
 use ndp_config::DramConfig;
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat};
@@ -65,7 +65,7 @@ pub(super) fn rank_data(dram: &DramConfig, ports: &RankPorts, name: &str) -> Res
     let selected = (0..SLOT).map(|transfer| {
         let clock = write_latency - 2 + transfer;
         let (valid, write, _) = at(clock);
-        delayed(&m, format!("select{transfer}_q"), &cat([valid.clone(), write.clone(), phase(clock)]).all())
+        m.flag(format!("select{transfer}_q"), cat([valid.clone(), write.clone(), phase(clock)]).all())
     });
     let selected: Vec<Bits> = selected.collect();
     let parts = (0..)
@@ -73,7 +73,7 @@ pub(super) fn rank_data(dram: &DramConfig, ports: &RankPorts, name: &str) -> Res
         .map(|(transfer, select)| data.slice(transfer * BUS_BITS, BUS_BITS).gated(select));
     let bus = m.reg("dq_q", BUS_BITS);
     bus.next(any_of(&parts.collect::<Vec<_>>()));
-    let drives = delayed(&m, "dq_oe_q", &any_of(&selected));
+    let drives = m.flag("dq_oe_q", any_of(&selected));
 
     m.output("beat_push_o", &arrives & !&request, "a burst of a segment is complete");
     m.output("rsp_push_o", &arrives & &request, "a request is complete");

@@ -5,7 +5,7 @@
 //! turn of several keeps the bus from turning and rows from closing with each request. The choice takes three clocks,
 //! within the slot: used places, sum with the new ones (both ahead), comparison, choice.
 
-use super::rank_timing::{EntryLayout, LENGTH_BITS, SLOT, piped};
+use super::rank_timing::{EntryLayout, LENGTH_BITS, SLOT};
 use crate::blocks::common::encoding::bits_for;
 use crate::blocks::common::phase_ring::phase_ring;
 use ndp_config::DramConfig;
@@ -80,7 +80,7 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, H
             m.input(format!("{name}_taken_i"), bits, "words that have left the FIFO, modulo twice its depth");
         let reserved = m.reg(format!("{name}_reserved_q"), bits).reset(0).enable(chosen);
         reserved.next(&reserved.q() + more.zext(bits) + lit(1, bits));
-        let used = piped(&m, format!("{name}_used_q"), &(&reserved.q() - &taken));
+        let used = m.delay(format!("{name}_used_q"), &(&reserved.q() - &taken));
         let before = m.ghost(format!("{name}_before_q"), bits).reset(0);
         before.next(&taken);
         let kept = reserved.q() - before.q();

@@ -4,7 +4,7 @@
 //! others move up, and the new entry takes the first free place.
 
 use super::rank_intake::RankPorts;
-use super::rank_timing::{ENTRIES, Entry, EntryLayout, SLOT, piped};
+use super::rank_timing::{ENTRIES, Entry, EntryLayout, SLOT};
 use crate::blocks::common::phase_ring::phase_ring;
 use ndp_config::DramConfig;
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, mux};
@@ -35,18 +35,18 @@ pub(super) fn rank_queue(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Modu
     // What depends on registers alone is worked out before the last phase.
     let last = m.wire("last", head.left.is_zero());
     let pops = m.wire("pops", &column & &last);
-    let pops_q = piped(&m, "pops_q", &pops);
-    let goes_on = piped(&m, "goes_on_q", &(&column & !&last));
+    let pops_q = m.delay("pops_q", &pops);
+    let goes_on = m.delay("goes_on_q", &(&column & !&last));
     let advanced = Entry { burst: head.burst.plus_one(), left: head.left.minus_one(), ..head.clone() };
     let advanced = [("burst", &advanced.burst), ("left", &advanced.left)]
-        .map(|(name, value)| piped(&m, format!("next_{name}_q"), value));
+        .map(|(name, value)| m.delay(format!("next_{name}_q"), value));
     let mut takes = Vec::new();
     for (i, register) in entries.iter().enumerate() {
         let occupied = |place: usize| valid.get(place).map_or(lit(0, 1), |v| v.q());
         let before = if i == 0 { lit(1, 1) } else { occupied(i - 1) };
         // The first free place, counted after the head has left.
         let free = mux(&pops, &(occupied(i) & !occupied(i + 1)), &(!occupied(i) & before));
-        let take = piped(&m, format!("take{i}_q"), &(&new_valid & free));
+        let take = m.delay(format!("take{i}_q"), &(&new_valid & free));
         let moved = entries.get(i + 1).map(|next| next.q());
         let stays = if i == 0 {
             let changed = Entry { burst: advanced[0].clone(), left: advanced[1].clone(), ..head.clone() };

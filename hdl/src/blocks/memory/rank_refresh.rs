@@ -6,7 +6,7 @@
 //! After reset the device may be in any state: rows open, a refresh in work. So the first thing is a refresh that waits until
 //! whatever the device was last told is over ([`Slots::settle`]), as if its banks had to be closed.
 
-use super::rank_timing::{SLOT, Slots, delayed, piped, reload};
+use super::rank_timing::{SLOT, Slots, reload};
 use crate::blocks::common::encoding::bits_for;
 use crate::blocks::common::phase_ring::phase_ring;
 use ndp_config::DramConfig;
@@ -28,8 +28,8 @@ pub(super) fn rank_refresh(dram: &DramConfig, name: &str) -> Result<Rc<Module>, 
     let interval_bits = bits_for(slots.refresh_interval);
     let interval =
         m.reg("interval_q", interval_bits).reset((slots.refresh_interval - 1).into()).enable(&step);
-    let interval_less = piped(&m, "interval_less_q", &interval.minus_one());
-    let elapsed = piped(&m, "elapsed_q", &interval.is_zero());
+    let interval_less = m.delay("interval_less_q", interval.minus_one());
+    let elapsed = m.delay("elapsed_q", interval.is_zero());
     interval.next(reload(&elapsed, slots.refresh_interval - 1, &interval_less));
 
     let state = |name: &str, reset: u128| m.reg(format!("{name}_q"), 1).reset(reset).enable(&step);
@@ -37,13 +37,13 @@ pub(super) fn rank_refresh(dram: &DramConfig, name: &str) -> Result<Rc<Module>, 
     let (closed, refreshing) = (state("closed", 0), state("refreshing", 0));
     let wait_bits = bits_for(slots.settle().max(slots.pre_to_act));
     let wait = m.reg("wait_q", wait_bits).reset((slots.settle() - 1).into()).enable(&step);
-    let wait_less = piped(&m, "wait_less_q", &wait.minus_one());
+    let wait_less = m.delay("wait_less_q", wait.minus_one());
     let settled = state("settled", 0);
     settled.next(settled.q() | wait.is_zero());
-    let close = delayed(&m, "close_q", &cat([drain.q(), settled.q(), quiet.clone()]).all());
-    let refresh = delayed(&m, "refresh_q", &(&closed.q() & wait.is_zero()));
+    let close = m.flag("close_q", cat([drain.q(), settled.q(), quiet.clone()]).all());
+    let refresh = m.flag("refresh_q", &(&closed.q() & wait.is_zero()));
     // One slot early: the state counts from the next slot.
-    let done = delayed(&m, "done_q", &(&refreshing.q() & wait.eq_lit(1)));
+    let done = m.flag("done_q", &(&refreshing.q() & wait.eq_lit(1)));
     let later = mux(&refresh, &reload_value(slots.refresh - 1, wait_bits), &wait_less);
     wait.next(reload(&close, slots.pre_to_act - 1, &later));
 

@@ -7,9 +7,7 @@
 
 use super::rank_banks::FLAGS;
 use super::rank_intake::RankPorts;
-use super::rank_timing::{
-    ENTRIES, Entry, EntryLayout, HALVES, SLOT, Slots, countdown, decoded, delayed, pairs, piped,
-};
+use super::rank_timing::{ENTRIES, Entry, EntryLayout, HALVES, SLOT, Slots, countdown, decoded, pairs};
 use crate::blocks::common::encoding::{bits_for, log2};
 use crate::blocks::common::phase_ring::phase_ring;
 use ndp_config::DramConfig;
@@ -126,14 +124,14 @@ pub(super) fn rank_scheduler(
             let [open, column_free, pre_free, act_free] = [0, 1, 2, 3].map(|bit| state.bit(bit));
             let here = if group == 0 { !entry.half() } else { entry.half() };
             let needs = cat([valid[i].clone(), alone.clone(), here | entry.left.any()]).all();
-            let needs = piped(&m, format!("needs{i}_{group}_q"), &needs);
+            let needs = m.delay(format!("needs{i}_{group}_q"), &needs);
             let same_row = m.wire(format!("same_row{i}_{group}"), state.high(dram.row_bits()).eq(&entry.row));
             let free = m.wire(format!("free{i}_{group}"), &needs & !&block);
             let pre = cat([free.clone(), open.clone(), !&same_row, pre_free]).all();
             let may_open = !any_of(&[of_half(&act_bar, entry, group), four_acts.clone()]);
             let act = cat([free, !&open, act_free, may_open]).all();
-            pres.push(piped(&m, format!("pre{i}_{group}_q"), &pre));
-            acts_possible.push(piped(&m, format!("act{i}_{group}_q"), &act));
+            pres.push(m.delay(format!("pre{i}_{group}_q"), &pre));
+            acts_possible.push(m.delay(format!("act{i}_{group}_q"), &act));
             if i == 0 {
                 let ready = !of_half(&column_bar, head, group);
                 let ready = cat([in_half(group), open, same_row, column_free, ready]);
@@ -144,7 +142,7 @@ pub(super) fn rank_scheduler(
         }
     }
     let goes = cat([valid[0].clone(), !&block, any_of(&head_open)]).all();
-    let goes = delayed(&m, "column_q", &goes);
+    let goes = m.flag("column_q", &goes);
     column.drive(&goes);
 
     // The oldest one first, bank group 0 first.
@@ -153,8 +151,8 @@ pub(super) fn rank_scheduler(
     let mut chosen_act = Vec::new();
     for k in 0..wanted.len() {
         let first = if k == 0 { lit(1, 1) } else { !any_of(&wanted[..k]) };
-        chosen_pre.push(piped(&m, format!("chosen_pre{k}_q"), &(&first & &pres[k])));
-        chosen_act.push(piped(&m, format!("chosen_act{k}_q"), &(&first & &acts_possible[k])));
+        chosen_pre.push(m.delay(format!("chosen_pre{k}_q"), &(&first & &pres[k])));
+        chosen_act.push(m.delay(format!("chosen_act{k}_q"), &(&first & &acts_possible[k])));
     }
 
     // The change of state, in the last phase.
@@ -193,11 +191,7 @@ pub(super) fn rank_scheduler(
     let row = m.wire("row", pick(&|entry| entry.row.clone()));
 
     // The row command, for the pins two phases later.
-    let held = |name: &str, value: Bits| {
-        let reg = m.reg(name, value.width()).enable(&step);
-        reg.next(value);
-        reg.q()
-    };
+    let held = |name: &str, value: Bits| m.hold(name, value, &step);
     let act = any_of(&chosen_act);
     let pre = any_of(&chosen_pre);
     let valid_row = m.reg("row_valid_q", 1).reset(0).enable(&step);
@@ -224,9 +218,9 @@ pub(super) fn rank_scheduler(
         let (group, index) = (bank / pairs, bank % pairs);
         cat([in_half(group), banks[0][index].clone()]).all()
     });
-    let head_banks = piped(&m, "head_banks_q", &cat(head_banks.collect::<Vec<_>>().into_iter().rev()));
+    let head_banks = m.delay("head_banks_q", cat(head_banks.collect::<Vec<_>>().into_iter().rev()));
     for (name, write) in [("rd", !&head.write), ("wr", head.write.clone())] {
-        let issued = piped(&m, format!("{name}_q"), &(&goes & write));
+        let issued = m.delay(format!("{name}_q"), &(&goes & write));
         m.output(format!("{name}_o"), head_banks.gated(&(&issued & &step)), format!("{name} of these banks"));
     }
     m.output("act_o", act_banks, "act of these banks");

@@ -108,20 +108,6 @@ pub(super) fn countdown(m: &ModuleBuilder, name: &str, step: &Bits, loads: &[(Bi
     left.bit(0)
 }
 
-/// A register that takes a value every clock, cleared by reset.
-pub(super) fn delayed(m: &ModuleBuilder, name: impl Into<String>, value: &Bits) -> Bits {
-    let reg = m.reg(name, value.width()).reset(0);
-    reg.next(value);
-    reg.q()
-}
-
-/// A register that takes a value every clock, for data.
-pub(super) fn piped(m: &ModuleBuilder, name: impl Into<String>, value: &Bits) -> Bits {
-    let reg = m.reg(name, value.width());
-    reg.next(value);
-    reg.q()
-}
-
 /// A counter's value less one, or `reload` where `load` is set.
 pub(super) fn reload(load: &Bits, reload: u32, less: &Bits) -> Bits {
     mux(load, &lit(reload.into(), less.width()), less)

@@ -103,13 +103,8 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let io_path = m.forward("bank_write_path", 1);
     let io_column = m.forward("bank_write_column", column.width());
     let operand = m.forward("broadcast", COLUMN_BITS);
-    let later = |name: &str, value: Bits| {
-        let reg = m.reg(name, value.width()).reset(0);
-        reg.next(value);
-        reg.q()
-    };
-    let mac_load = later("mac_load_q", mac_go.clone());
-    let mac_first = later("mac_first_q", flag.clone());
+    let mac_load = m.flag("mac_load_q", mac_go.clone());
+    let mac_first = m.flag("mac_first_q", flag.clone());
     let reads = m.wire("reads", rd | rdg);
     let auto = m.wire("auto", (rd | wr) & &flag);
 
@@ -163,7 +158,7 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         row_flags.push(instance.output("row_flags_o"));
         column_flags.push(instance.output("column_flags_o"));
         results.push(instance.output("result_o"));
-        let was_read = later(&format!("was_read{b}_q"), &here & column_go.q());
+        let was_read = m.flag(format!("was_read{b}_q"), &here & column_go.q());
         columns.push(instance.output("data_o").gated(&was_read));
         sums.push(instance.output("sum_o").gated(&addressed));
         used_paths.push(instance.output("path_o") & &addressed);

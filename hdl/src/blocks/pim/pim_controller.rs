@@ -297,19 +297,9 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
             .collect();
         bus(&banks)
     };
-    let later = |name: &str, value: Bits| {
-        let reg = m.reg(name, value.width()).reset(0);
-        reg.next(value);
-        reg.q()
-    };
-    let kept = |name: &str, value: Bits| {
-        let reg = m.reg(name, value.width());
-        reg.next(value);
-        reg.q()
-    };
     for ((wire, value), op) in row_ops.iter().zip(values).zip(row_names) {
         // What was chosen before the last command may be out of date.
-        wire.drive(later(&format!("{op}_q"), value) & !given.q());
+        wire.drive(m.flag(format!("{op}_q"), value) & !given.q());
     }
     let host_group = requests.output("row_group_o");
     let host_bank = spread(&host_group, &requests.output("row_bank_o"));
@@ -325,11 +315,11 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         chosen_bank = mux(&busy, &bank, &chosen_bank);
         chosen_partition = mux(&busy, &partition, &chosen_partition);
     }
-    row_bank.drive(kept("row_bank_q", chosen_bank));
-    row_group.drive(kept("row_group_q", group));
-    row_partition.drive(kept("row_partition_q", chosen_partition));
+    row_bank.drive(m.delay("row_bank_q", chosen_bank));
+    row_group.drive(m.delay("row_group_q", group));
+    row_partition.drive(m.delay("row_partition_q", chosen_partition));
     let chosen_row = mux(&host_row, &requests.output("row_o"), &operations.output("row_o"));
-    row.drive(kept("row_q", chosen_row));
+    row.drive(m.delay("row_q", chosen_row));
     let row_choice = Choice {
         ops: row_ops.iter().map(|wire| wire.q()).collect(),
         group: row_group.q(),
@@ -365,10 +355,10 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     // Data that were there may have gone.
     let load_asked = m.forward("load_asked", 1);
     // A slot that was to be taken in the clock in which it was chosen.
-    let early = later("early_q", &host_column.q() & requests.output("early_o"));
-    let unfounded = m.wire("unfounded", early & !later("column_given_q", column_go.q()));
+    let early = m.flag("early_q", &host_column.q() & requests.output("early_o"));
+    let unfounded = m.wire("unfounded", early & !m.flag("column_given_q", column_go.q()));
     for (op, ((wire, value), name)) in column_ops.iter().zip(values).zip(COLUMN_COMMANDS).enumerate() {
-        let asked = later(&format!("{name}_q"), value & !&repeated);
+        let asked = m.flag(format!("{name}_q"), value & !&repeated);
         wire.drive(match op {
             1 => asked & &write_valid,
             2 => asked & !&unfounded,
@@ -383,17 +373,17 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let host_bank = spread(&host_group, &requests.output("column_bank_o"));
     let sum_bank = operations.output("bank_o");
     let sum_bank = bus(&(0..c.banks()).map(|b| sum_bank.eq_lit(b.into())).collect::<Vec<_>>());
-    column_bank.drive(kept("column_bank_q", mux(&host_column, &host_bank, &sum_bank)));
-    column_group.drive(kept("column_group_q", mux(&host_column, &host_group, &group_of(&sum_bank))));
-    column_partition.drive(kept("column_partition_q", requests.output("column_partition_o")));
+    column_bank.drive(m.delay("column_bank_q", mux(&host_column, &host_bank, &sum_bank)));
+    column_group.drive(m.delay("column_group_q", mux(&host_column, &host_group, &group_of(&sum_bank))));
+    column_partition.drive(m.delay("column_partition_q", requests.output("column_partition_o")));
     let of_queue = |name: &str, request: &Bits, operation: &str| {
-        kept(name, mux(&host_column, request, &operations.output(operation)))
+        m.delay(name, mux(&host_column, request, &operations.output(operation)))
     };
     let host_slot = requests.output("slot_o");
     let takes = of_queue("takes_q", &requests.output("share_o"), "take_o");
     let column = of_queue("column_q", &requests.output("column_o"), "column_o");
     let slot = of_queue("slot_q", &host_slot, "slot_o");
-    let flag = kept("flag_q", operations.output("flag_o"));
+    let flag = m.delay("flag_q", operations.output("flag_o"));
     let passes = |op: usize| cat([takes.clone(), column_ops[op].q(), column_go.q()]).all();
     let sharing = m
         .instance("sharing", &pim_sharing(c)?)
@@ -447,8 +437,8 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         field(&column_choice, &[1, 2, 3], column_choice.partition.clone()),
         opcode(&column_choice),
     ]);
-    m.output("row_o", later("row_word_q", row_word.gated(&row_go)), "row command bus");
-    m.output("column_o", later("column_word_q", column_word.gated(&column_go)), "column command bus");
+    m.output("row_o", m.flag("row_word_q", row_word.gated(&row_go)), "row command bus");
+    m.output("column_o", m.flag("column_word_q", column_word.gated(&column_go)), "column command bus");
 
     // Data to the channel: tCWL after the command.
     let [writes, loads] = [&column_ops[1], &column_ops[3]].map(|op| op.q() & column_go.q());
@@ -460,7 +450,7 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     // What is offered is kept in any case, and stored a clock later if it was taken.
     let offered = m.reg("offered_q", COLUMN_BITS);
     offered.next(mux(&load_asked, &load_data, &write_data));
-    let went_out = later("went_out_q", goes_out.clone());
+    let went_out = m.flag("went_out_q", goes_out.clone());
     let tail = m.reg("tail_q", log2(depth)).reset(0).enable(&went_out);
     tail.next(tail.plus_one());
     waiting.write(&went_out, &tail, &offered);
@@ -475,8 +465,8 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     // With a tCWL of one clock it is not stored yet.
     let lower = if c.t_cwl() == 1 { offered.low(BUS) } else { out.low(BUS) };
     let half = mux(&second_half, &out.high(BUS), &lower);
-    m.output("data_valid_o", later("driving_q", driving.clone()), "the controller drives the data bus");
-    m.output("data_o", later("driven_q", half.gated(&driving)), "what it drives");
+    m.output("data_valid_o", m.flag("driving_q", driving.clone()), "the controller drives the data bus");
+    m.output("data_o", m.flag("driven_q", half.gated(&driving)), "what it drives");
 
     // Data from the channel: in the order of the commands.
     let reads = m.wire("reads", (column_ops[0].q() | column_ops[2].q()) & column_go.q());
@@ -494,11 +484,11 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let arrives = m.wire("arrives", &device_valid & second.q());
     let answered = m.reg("answered_q", log2(places)).reset(0).enable(&arrives);
     answered.next(answered.plus_one());
-    m.output("read_valid_o", later("read_valid_q", arrives), "a column was read");
-    m.output("read_o", later("read_q", cat([device_data, lower.q()])), "the column");
+    m.output("read_valid_o", m.flag("read_valid_q", arrives), "a column was read");
+    m.output("read_o", m.flag("read_q", cat([device_data, lower.q()])), "the column");
     m.output(
         "read_kind_o",
-        later("read_kind_q", kind.read(&answered)),
+        m.flag("read_kind_q", kind.read(&answered)),
         "0: of a request, 1: results, 2: a sum",
     );
     let refused = m.reg("refused_q", 2 * STATUS).reset(0);
@@ -521,7 +511,7 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     );
     m.output(
         "request_done_o",
-        later("request_done_q", request_done),
+        m.flag("request_done_q", request_done),
         "the last command of a request is on the pins; for each request, in their order",
     );
     m.output(

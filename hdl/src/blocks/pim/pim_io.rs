@@ -42,11 +42,7 @@ pub fn pim_io(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let data_valid = m.input("data_valid_i", 1, "the controller drives the data bus");
     let data = m.input("data_i", BUS, "what it drives");
     let delayed = |name: &str, value: &Bits, clocks: u32| {
-        (0..clocks).fold(value.clone(), |value, k| {
-            let reg = m.reg(format!("{name}{k}_q"), value.width()).reset(0);
-            reg.next(&value);
-            reg.q()
-        })
+        (0..clocks).fold(value.clone(), |value, k| m.flag(format!("{name}{k}_q"), &value))
     };
 
     // Places of what has been asked for and has not been on the bus.

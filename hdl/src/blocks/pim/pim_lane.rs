@@ -28,11 +28,7 @@ pub fn pim_lane() -> Result<Rc<Module>, HdlError> {
     let w = m.input("w_i", FP16_BITS, "recoded weight");
     let x = m.input("x_i", FP16_BITS, "recoded activation");
     let (w, x) = (decode(&m, "w", &w), decode(&m, "x", &x));
-    let keep = |name: &str, enable: &Bits, value: Bits| {
-        let reg = m.reg(name, value.width()).enable(enable);
-        reg.next(value);
-        reg.q()
-    };
+    let keep = |name: &str, enable: &Bits, value: Bits| m.hold(name, value, enable);
     let bits = 2 * SIGNIFICAND_BITS;
     let product = keep("product_q", &load, w.significand.zext(bits) * x.significand.zext(bits));
     let exp = w.exp.zext(EXPONENT_SUM_BITS) + x.exp.zext(EXPONENT_SUM_BITS);

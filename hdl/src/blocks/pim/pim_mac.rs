@@ -40,16 +40,11 @@ pub fn pim_mac(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let w = m.input("w_i", COLUMN_BITS, "FP16 column of the bank");
     let x = m.input("x_i", COLUMN_BITS, "column of the buffer, recoded");
     let round = m.input("round_i", 1, "round the sum");
-    let later = |name: &str, value: &Bits| {
-        let reg = m.reg(name, value.width()).reset(0);
-        reg.next(value);
-        reg.q()
-    };
-    let multiplied = later("multiplied_q", &load);
-    let placed = later("placed_q", &multiplied);
-    let grouped = later("grouped_q", &placed);
-    let totalled = later("totalled_q", &grouped);
-    let beginning = (0..4).fold(first, |first, k| later(&format!("beginning{k}_q"), &first));
+    let multiplied = m.flag("multiplied_q", &load);
+    let placed = m.flag("placed_q", &multiplied);
+    let grouped = m.flag("grouped_q", &placed);
+    let totalled = m.flag("totalled_q", &grouped);
+    let beginning = (0..4).fold(first, |first, k| m.flag(format!("beginning{k}_q"), &first));
 
     let lane = pim_lane()?;
     let column = |v: &Bits, i: u32| v.slice(i * FP16_BITS, FP16_BITS);

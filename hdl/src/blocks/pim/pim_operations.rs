@@ -117,15 +117,10 @@ pub fn pim_operations(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let partial: Vec<Bits> =
         (0..groups).map(|g| any_of(of_group(g)) & !cat(of_group(g).to_vec()).all()).collect();
     let missing: Vec<Bits> = (0..groups).map(|g| !any_of(of_group(g))).collect();
-    let noted = |name: &str, value: Bits| {
-        let reg = m.reg(name, value.width()).reset(0);
-        reg.next(value);
-        reg.q()
-    };
-    let all_fit = m.wire("all_fit", noted("all_fit_q", cat(fits).all() & !other_row));
-    let to_close = noted("to_close_q", wrong | any_of(&partial));
-    let missing = noted("missing_q", bus(&missing));
-    let known = m.wire("known", !noted("next_q", pop.clone()));
+    let all_fit = m.wire("all_fit", m.flag("all_fit_q", cat(fits).all() & !other_row));
+    let to_close = m.flag("to_close_q", wrong | any_of(&partial));
+    let missing = m.flag("missing_q", bus(&missing));
+    let known = m.wire("known", !m.flag("next_q", pop.clone()));
     let closing = m.reg("closing_q", 1).reset(0);
     let works = cat([run.clone(), enable.clone(), known, !&given, !closing.q(), !&all_fit]).all();
     let starts = m.wire("starts", works);

@@ -209,18 +209,13 @@ pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let finished = m.wire("finished", &column_go & requests[0].left.is_zero());
     let advance = m.wire("advance", &finished | !slots[0].0.q());
     let pop = m.wire("pop", &head_valid & (&advance | !slots[1].0.q()));
-    let noted = |name: &str, value: Bits| {
-        let reg = m.reg(name, value.width()).reset(0);
-        reg.next(value);
-        reg.q()
-    };
-    let moved = noted("moved_q", any_of(&[finished.clone(), &advance & slots[1].0.q(), pop.clone()]));
-    let urgent = noted("opens_q", bus(&opens));
+    let moved = m.flag("moved_q", any_of(&[finished.clone(), &advance & slots[1].0.q(), pop.clone()]));
+    let urgent = m.flag("opens_q", bus(&opens));
     let fresh = m.wire("fresh", !(&given | moved));
-    let closes = noted("closes_q", bus(&closes)).gated(&fresh);
+    let closes = m.flag("closes_q", bus(&closes)).gated(&fresh);
     let opens = m.wire("opens", urgent.gated(&fresh));
     let (first, second) = ready.split_at(groups as usize);
-    let ready = noted("ready_q", mux(&advance, &bus(second), &bus(first)));
+    let ready = m.flag("ready_q", mux(&advance, &bus(second), &bus(first)));
 
     // One of them is asked for in a clock, another one if it is not legal yet. What the first request has to open goes before the second one's.
     let count = 2 * groups;
