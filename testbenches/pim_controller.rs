@@ -594,7 +594,8 @@ fn every_distance_is_kept_and_none_is_longer_than_it_must_be() -> Outcome {
             let rule = time.replace("t_", "t").to_uppercase().replacen('T', "t", 1);
             let rule = rule.replace("RFC_PB", "RFCpb");
             let outcome = (0..12).try_for_each(|seed| random_work_on(design, &device, boundary, seed));
-            let message = outcome.err().ok_or(format!("{design}: nobody notices that {slower}"))?.to_string();
+            let message =
+                outcome.err().ok_or(format!("{design}: no checker notices that {slower}"))?.to_string();
             report(&format!("{design}, {slower}: {rule}: {message}"))?;
             assert!(message.contains("the channel answers"), "{message}");
         }

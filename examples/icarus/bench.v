@@ -60,7 +60,7 @@ module bench;
 
     integer errors = 0;
 
-    // Registers, memories and the DRAM begin with X. None of it may come to an output that somebody looks at: nothing that follows means anything.
+    // Registers, memories and the DRAM begin with X. None of it may reach an output that is valid.
     task known(input [8 * 24 - 1:0] what, input bits);
         if (bits === 1'bx) begin
             $display("FAIL: %0s is unknown at %0t", what, $time);
@@ -123,7 +123,7 @@ module bench;
             while (!host_ready) @(posedge clk);
             @(negedge clk);
             host_valid = 0;
-            // Without a request nobody looks at what goes with one.
+            // Without a request its fields do not matter.
             host_write = 1'bx;
             host_addr = {ADDRESS{1'bx}};
             host_data = {512{1'bx}};

@@ -2,7 +2,7 @@
 // of every timing rule of docs/configuration.md. It is written from the documents and knows nothing of the hardware.
 //
 // It is initialised from the start, with all banks closed, and stays so: a reset of the core is nothing that it sees.
-// What nobody has written is X. Two bank groups of four banks. Only the lowest 2^STORED bursts have a place; an access to another one is an error.
+// What was not written is X. Two bank groups of four banks. Only the lowest 2^STORED bursts have a place; an access to another one is an error.
 `timescale 1ns/100fs
 
 module ddr4_rank #(
@@ -18,7 +18,7 @@ module ddr4_rank #(
     // What the controller drives, and whether it does: two transfers per clock, the earlier one in the lower half.
     input wire [127:0] dq_i,
     input wire dq_oe_i,
-    // What the rank drives. X where it drives nothing, so that whoever looks at the wrong clock notices.
+    // What the rank drives. X where it drives nothing, so that a sample in the wrong clock is noticed.
     output reg [127:0] dq_o
 );
     `include "params.vh"

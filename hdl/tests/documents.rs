@@ -164,9 +164,18 @@ fn sentences_are_short_where_a_reader_begins() {
     }
 }
 
-/// Words of this project's past that nobody else uses.
-const PRIVATE: [&str; 5] =
-    ["planted", "memory that computes", "memories that compute", "in no time", "apart"];
+/// Words of this project's past that the field does not use.
+const PRIVATE: [&str; 9] = [
+    "planted",
+    "memory that computes",
+    "memories that compute",
+    "in no time",
+    "apart",
+    "nobody",
+    "somebody",
+    "whoever",
+    " whom ",
+];
 
 #[test]
 fn documents_use_the_words_of_the_field() {
@@ -174,7 +183,7 @@ fn documents_use_the_words_of_the_field() {
     for page in documents() {
         for (number, line) in prose(&page) {
             let line = line.to_lowercase();
-            let words = PRIVATE.iter().filter(|word| line.contains(**word));
+            let words = PRIVATE.iter().filter(|word| !line.starts_with('>') && line.contains(**word));
             found.extend(words.map(|word| format!("{}:{number}: {word}", name_of(&page))));
         }
     }

@@ -181,7 +181,7 @@ impl Report {
                     "One corner of `{}`, {}; no margin for process, voltage, temperature or jitter.",
                     library.name,
                     if library.name.contains("asap7") {
-                        "a predictive library that nobody manufactures"
+                        "a predictive library that is not manufactured"
                     } else {
                         "as its file states it"
                     }

@@ -262,7 +262,7 @@ impl Bench {
         if ready && self.model.get(valid) == 1 {
             let found = (self.read_burst(data), self.model.get(tag), self.model.get(last) == 1);
             let Some((address, wanted, wanted_tag, wanted_last, taken)) = self.due_beats.pop_front() else {
-                return Err(format!("cycle {cycle}: a beat that nobody asked for, {found:x?}"));
+                return Err(format!("cycle {cycle}: a beat that was not asked for, {found:x?}"));
             };
             if found != (wanted.unwrap_or_default(), wanted_tag, wanted_last) {
                 return Err(format!(
@@ -283,7 +283,7 @@ impl Bench {
             let found_tag = self.model.get(tag);
             let found = (self.model.get(write) == 0).then(|| self.read_burst(data));
             let Some((address, wanted, wanted_tag, _, taken)) = self.due_responses.pop_front() else {
-                return Err(format!("cycle {cycle}: a response that nobody asked for, tag {found_tag:#x}"));
+                return Err(format!("cycle {cycle}: a response that was not asked for, tag {found_tag:#x}"));
             };
             if (found, found_tag) != (wanted, wanted_tag) {
                 return Err(format!(

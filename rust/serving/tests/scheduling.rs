@@ -129,7 +129,7 @@ fn check(requests: &[Request], rules: &Rules, machine: &Formula, outcome: &Outco
         for &place in running.iter().filter(|place| !batch.contains(place)) {
             gave_way[place] += 1;
             stored[place] = 0;
-            assert!(!batch.iter().any(admitted), "nobody is admitted while somebody gives way");
+            assert!(!batch.iter().any(admitted), "no request is admitted while another one gives way");
         }
         assert!(!batch.is_empty() && batch.len() <= rules.max_batch as usize);
         // The first of the unfinished ones, in the order of arrival.

@@ -11,7 +11,18 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ("Simulate HBM-PIM", &["pim", "pim-diagram", "pim-times"]),
     (
         "Model and schedule, without RTL",
-        &["compile", "cycles", "trace", "place", "evaluate", "compare", "figures", "offload", "serve"],
+        &[
+            "compile",
+            "cycles",
+            "trace",
+            "place",
+            "evaluate",
+            "compare",
+            "compare-runs",
+            "figures",
+            "offload",
+            "serve",
+        ],
     ),
     ("Synthesise and prove; this tool", &["synth", "power", "prove", "completions", "help"]),
 ];
@@ -65,6 +76,7 @@ pub enum Command {
     #[cfg(feature = "rtl")]
     Evaluate(Box<crate::evaluate::Args>),
     Compare(crate::compare::Args),
+    CompareRuns(crate::compare_runs::Args),
     Figures(crate::papers::Args),
     Offload(crate::offload::Args),
     Serve(Box<crate::serve::Args>),
@@ -111,6 +123,7 @@ impl Command {
             #[cfg(feature = "rtl")]
             Self::Evaluate(args) => crate::evaluate::run(args),
             Self::Compare(args) => crate::compare::run(args),
+            Self::CompareRuns(args) => crate::compare_runs::run(args),
             Self::Figures(args) => crate::papers::run(args),
             Self::Offload(args) => crate::offload::run(args),
             Self::Serve(args) => crate::serve::run(args),

@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::{Energy, EnergyConstants};
 use ndp_files::{FileSet, OutputFile};
-use ndp_report::{BarChart, Report, Rows};
+use ndp_report::{BarChart, Rows};
 use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, Run, RunCosts, Steps, Workload};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -289,7 +289,7 @@ fn print(outcome: &Outcome<'_>) {
 fn page(outcome: &Outcome<'_>) -> Result<String> {
     let Outcome { model, system, assumptions, prompt, output, entries, .. } = outcome;
     let rows: Vec<Vec<String>> = entries.iter().map(cells).collect();
-    let mut report = Report::new(&format!("{} on {}", model.name(), system.name()))
+    let mut report = crate::made::begin(&format!("{} on {}", model.name(), system.name()))
         .paragraph(&format!(
             "{} weights, {prompt} tokens in, {output} out; assumed: {}.",
             model.weights(),

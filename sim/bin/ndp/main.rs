@@ -9,9 +9,11 @@ extern crate ndp_files;
 mod breakdown;
 mod cli;
 mod compare;
+mod compare_runs;
 #[cfg(feature = "rtl")]
 mod compile;
 mod cycles;
+mod made;
 mod offload;
 mod papers;
 mod pim_times;

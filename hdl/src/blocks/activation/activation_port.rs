@@ -36,7 +36,7 @@ impl LaneInputs {
         };
         let last_beat_bits = crate::blocks::common::row_layout::position_bits(config);
         Self {
-            read: input("re", 1, "read the slices; only with `read_free_o`, nobody else reads"),
+            read: input("re", 1, "read the slices; only with `read_free_o`, when no other part reads"),
             read_addr: input("raddr", addr_bits, "word to read"),
             write: input("we", config.lanes(), "lane to write with the results, one-hot or nothing"),
             write_addr: input("waddr", addr_bits, "word to write"),

@@ -205,7 +205,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
     m.output("ends_o", &ends, "ranks in whose stripe the vectors end");
     m.output("counts_o", &counts, "ranks whose elements count");
     m.output("vector_o", mux(&taken, &fetched_vector, &vector), "vector of the next element");
-    m.output("write_o", &writes, "results are written, which nobody else does in this cycle");
+    m.output("write_o", &writes, "results are written; no other part writes in this cycle");
     m.output("write_addr_o", results.output("word_o"), "their word");
     m.output("write_lane_o", cat((0..lanes).rev().map(|i| lane.eq_lit(i.into()))), "their lane, one-hot");
     m.output("keys_valid_o", keys_valid, "the trees put out keys of one element of each lane");

@@ -85,7 +85,7 @@ impl Scaled {
         // The product's unit is 2^(exponent - 50); an exponent of 31 would shift by nothing.
         let shifted = cat([self.product.clone(), zeros(5)]).shr(&!&self.exponent);
         let shifted = m.wire("shifted", shifted);
-        m.unused(shifted.msb(), "infinities and NaNs are somebody else's business");
+        m.unused(shifted.msb(), "infinities and NaNs are handled after this block");
         shifted.low(MAGNITUDE_BITS)
     }
 }

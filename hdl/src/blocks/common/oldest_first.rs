@@ -27,7 +27,7 @@ pub fn oldest_first(m: &ModuleBuilder, name: &str, wants: &[Bits]) -> Vec<Bits> 
         m.assert(
             format!("{name}_once{i}_{j}"),
             !(passed.q() & &wants[i]) | (before(i, j) & !&turns[j]),
-            "whoever passed another one over waits for it",
+            "a source that passed another one over waits for it",
         );
     }
     for (i, j, k) in triples(count) {

@@ -92,7 +92,7 @@ pub fn transfer_receiver(config: &DesignConfig) -> Result<Rc<Module>, HdlError> 
     m.output("req_addr_o", walker.output("burst_o"), "the burst of the rank");
     m.output("node_o", &node, "DIMM that it comes from");
     m.output("slot_o", &slot, "slot of the message");
-    m.output("drops_o", &foreign & &flit_end, "a flit is dropped that nobody waits for");
+    m.output("drops_o", &foreign & &flit_end, "a flit is dropped that no `receive` waits for");
     m.output("done_o", &complete, "the message is complete");
     m.output(
         "fails_o",

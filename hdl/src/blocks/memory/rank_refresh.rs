@@ -54,7 +54,7 @@ pub(super) fn rank_refresh(dram: &DramConfig, name: &str) -> Result<Rc<Module>, 
     drain.next(any_of(&[starts, drain.q() & !&close]));
     closed.next(any_of(&[close.clone(), closed.q() & !&refresh]));
     refreshing.next(any_of(&[refresh.clone(), refreshing.q() & !&done]));
-    m.output("block_o", !idle.q(), "nobody else may issue a command");
+    m.output("block_o", !idle.q(), "no other part may issue a command");
     m.output("close_o", close, "PRE of all banks; for the last phase");
     m.output("refresh_o", refresh, "REF; for the last phase");
     m.finish()

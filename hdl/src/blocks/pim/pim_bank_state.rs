@@ -71,7 +71,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlE
     let (slicing, row_bits) = (c.slicing(), log2(c.rows()));
     let m = ModuleBuilder::new(
         format!("pim_bank_{}_{}", view.name(), suffix(c)),
-        "Row buffers of a bank: what is open for whom, and which rules a command to it would break.",
+        "Row buffers of a bank: which row is open for which path, and which rules a command to it would break.",
     );
     m.share_code();
     let [act, pre, prea, refresh, slice, pact, ppre] = ["act", "pre", "prea", "ref", "slice", "pact", "ppre"]

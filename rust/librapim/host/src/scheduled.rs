@@ -41,14 +41,14 @@ impl<P: Pins> Controller<P> {
         let stepped = self.pins.scheduler().ok_or_else(none)?.step()?;
         for column in stepped.columns {
             let place = self.asked.pop_front();
-            let place = place.ok_or_else(|| PimError::Channel("a column that nobody asked for".into()))?;
+            let place = place.ok_or_else(|| PimError::Channel("a column that was not asked for".into()))?;
             self.returned.push_back(Returned::Read(place, column));
         }
         // A product begins and ends without sums on their way.
         let sum = if self.in_product { Returned::OfProduct } else { Returned::Results };
         for column in stepped.results {
             let awaited = self.awaited.checked_sub(1);
-            self.awaited = awaited.ok_or_else(|| PimError::Channel("a sum that nobody asked for".into()))?;
+            self.awaited = awaited.ok_or_else(|| PimError::Channel("a sum that was not asked for".into()))?;
             self.returned.push_back(sum(column));
         }
         self.scheduler_is_idle = stepped.idle;

@@ -129,8 +129,10 @@ impl Picture {
             if x > left && x + width > self.width {
                 (x, y) = (left, y + 18.0);
             }
+            self.body.push_str("<g class=\"key\">\n");
             self.bar((x, y - 9.0), (12.0, 10.0), colour, name);
             self.text(x + 16.0, y, Anchor::Start, name);
+            self.body.push_str("</g>\n");
             x += width;
         }
         y + 18.0

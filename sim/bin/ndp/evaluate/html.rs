@@ -1,7 +1,7 @@
 //! An evaluation as a single HTML file with charts.
 
 use crate::energy;
-use ndp_report::{BarChart, LineChart, Report, ReportError, Series};
+use ndp_report::{BarChart, LineChart, ReportError, Series};
 use ndp_scheduler::Policy;
 use ndp_sim::system::{Evaluation, FlashSummary, Operation, PolicyResult, TokenFigures};
 
@@ -17,7 +17,7 @@ const OPERATIONS: [(&str, &[Operation]); 5] = [
 /// The file's text.
 pub fn html(result: &Evaluation) -> Result<String, ReportError> {
     let title = format!("{} on {} with {} DIMMs", result.model, result.system, result.dimms);
-    let mut report = Report::new(&title)
+    let mut report = crate::made::begin(&title)
         .paragraph(&format!("Trace: {}.", result.trace))
         .paragraph(&format!(
             "{} tokens profiled, {} of the prompt, {} generated. Times of DIMMs are cycles of the cycle model of the NDP core, \

@@ -2,7 +2,7 @@
 
 use super::table::decision;
 use ndp_offloading::{Cell, Dispatch, Hardware, Layout, Mode, ModeResult, Model};
-use ndp_report::{BarChart, Report, ReportError};
+use ndp_report::{BarChart, ReportError};
 use std::fmt::Write;
 
 /// The systems that a report shows if none is asked for.
@@ -103,7 +103,7 @@ pub fn html(
     times: &str,
 ) -> Result<String, ReportError> {
     let names = || systems.iter().map(|mode| mode.system());
-    let mut report = Report::new(&format!("{} on an NPU with HBM-PIM", model.name)).paragraph(&format!(
+    let mut report = crate::made::begin(&format!("{} on an NPU with HBM-PIM", model.name)).paragraph(&format!(
         "A decode step in each system. NPU+AiM and AttAcc have {}. Work in memory takes what the {times} says.",
         issue(hardware)
     ));

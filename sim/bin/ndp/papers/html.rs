@@ -105,7 +105,7 @@ fn sensitivity(mut report: Report, all: &[Sensitivity]) -> Result<Report> {
 /// Draws it.
 pub fn page(outcome: &Outcome) -> Result<Page> {
     let mut charts = Vec::new();
-    let mut report = Report::new("The papers' numbers, and ours").paragraph(
+    let mut report = crate::made::begin("The papers' numbers, and ours").paragraph(
         "Each number is computed twice: with what the paper states alone, and with one set of assumptions for all figures of the paper. \
          A number that differs by more than 15 % has a cause: the one assumption that makes it agree when it changes by itself, or two numbers of the \
          paper that exclude each other. Times of NDP-DIMMs come from the cycle model of the core.",

@@ -23,7 +23,7 @@ pub fn html(
 ) -> Result<String, ReportError> {
     let channels = figures.first().map_or(0, |f| f.channels.len());
     let title = format!("{} requests, {channels} channels of {}", args.prompt.len(), args.memory);
-    let mut report = Report::new(&title).paragraph(
+    let mut report = crate::made::begin(&title).paragraph(
         "Texts by an NPU and an HBM2 memory whose banks compute. Outputs of the banks, and every column of weights, keys and values that \
          the NPU read, were compared bit for bit; texts and logits are compared with those of each prompt by itself, in software. Clocks \
          are of 1 ns; figures count from where the weights have been written.",

@@ -2,14 +2,14 @@
 
 use super::run::{Entry, HEAD, Outcome, Refusal, cells, remarks, title};
 use anyhow::Result;
-use ndp_report::{LineChart, Report, Series};
+use ndp_report::{LineChart, Series};
 use ndp_serving::metrics::{Latency, cumulative};
 
 /// The page.
 pub fn page(outcome: &Outcome) -> Result<String> {
     let entries = &outcome.entries;
     let rows: Vec<Vec<String>> = entries.iter().map(cells).collect();
-    let mut report = Report::new(&format!("Serving {}", outcome.model))
+    let mut report = crate::made::begin(&format!("Serving {}", outcome.model))
         .paragraph(&format!("{}.", title(outcome)))
         .table(&HEAD, &rows);
     for (name, unit, latency) in [

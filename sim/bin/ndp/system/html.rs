@@ -19,7 +19,7 @@ pub fn html(host: &Host<'_>, outcome: &Outcome) -> Result<String, ReportError> {
     let core = host.config.core();
     let number = |value: u64| grouped(value);
     let row = |what: &str, value: String| vec![what.to_owned(), value];
-    let mut report = Report::new(&title)
+    let mut report = crate::made::begin(&title)
         .paragraph(&format!("\u{201c}{}\u{2009}|\u{2009}{}\u{201d}", host.job.prompt, outcome.generation.text))
         .paragraph(&format!(
             "The text behind the bar was generated with the DIMMs' cores {}; each of their results was compared with software, bit for bit. \

@@ -1,0 +1,316 @@
+//! `ndp compare-runs`: two reports in JSON, number by number.
+
+use anyhow::{Context, Result, ensure};
+use ndp_files::{FileSet, OutputFile};
+use ndp_report::Rows;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Largest report that is read.
+const MOST_BYTES: u64 = 1 << 30;
+/// Bars of the chart.
+const MOST_BARS: usize = 24;
+/// What names an element of an array, if all elements have it and no two have the same.
+const NAMES: [&str; 9] = ["name", "policy", "mode", "system", "device", "model", "dimms", "batch", "layer"];
+
+/// Compare two runs: every number of two reports in JSON, with the ratio of B to A
+///
+/// The reports are what other subcommands print with --json. Elements of arrays are matched by what names them, such as `name`, `policy` or `dimms`, else by
+/// their place. Numbers that differ come first, the largest ratio before the others.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    ndp gemv --config tiny --rows 64 --cols 64 --json > a.json\n  \
+    ndp gemv --config tiny --rows 64 --cols 64 --batch 4 --json > b.json\n  \
+    ndp compare-runs a.json b.json --html ab.html")]
+pub struct Args {
+    /// Report A.
+    #[arg(value_name = "A.json")]
+    a: PathBuf,
+    /// Report B.
+    #[arg(value_name = "B.json")]
+    b: PathBuf,
+    /// List numbers only whose ratio is at least so many percent off 1.
+    #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
+    least: f64,
+    /// Write a page with a chart.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A number of both reports.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Pair {
+    path: String,
+    a: f64,
+    b: f64,
+    /// B divided by A; none if A is 0 and B is not, or the signs differ.
+    ratio: Option<f64>,
+}
+
+impl Pair {
+    /// How far the ratio is from 1: the larger of it and its inverse, less 1.
+    fn distance(&self) -> f64 {
+        let ratio = self.ratio.filter(|ratio| *ratio > 0.0);
+        ratio.map_or(f64::INFINITY, |ratio| ratio.max(1.0 / ratio) - 1.0)
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let ratio = self.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.4}"));
+        vec![self.path.clone(), self.a.to_string(), self.b.to_string(), ratio]
+    }
+}
+
+/// What two reports have in common, and what not.
+#[derive(Debug, Default, PartialEq, Serialize)]
+struct Comparison {
+    /// Numbers in both that are equal.
+    equal: usize,
+    /// Those that differ by less than what is listed.
+    close: usize,
+    differ: Vec<Pair>,
+    /// Texts, flags and the like that differ: where, in A, in B.
+    texts: Vec<[String; 3]>,
+    only_a: Vec<String>,
+    only_b: Vec<String>,
+}
+
+/// Runs the job.
+///
+/// # Errors
+/// For a report that cannot be read, and a page that cannot be written.
+pub fn run(args: &Args) -> Result<()> {
+    ensure!(args.least >= 0.0, "--least {} must be 0 or more", args.least);
+    let files = FileSet::new().input("report A", &args.a).input("report B", &args.b);
+    files.optional("--html", args.html.as_ref()).check()?;
+    let html = args.html.as_ref().map(|path| OutputFile::create(path)).transpose()?;
+    let comparison = compare(&leaves_of(&args.a)?, &leaves_of(&args.b)?, args.least);
+    if args.json {
+        say!("{}", serde_json::to_string_pretty(&comparison)?);
+    } else {
+        print(args, &comparison);
+    }
+    if let Some(html) = html {
+        let text = html_of(args, &comparison)?;
+        html.finish(|out| out.write_all(text.as_bytes()))?;
+    }
+    Ok(())
+}
+
+fn leaves_of(path: &Path) -> Result<BTreeMap<String, Value>> {
+    let text = ndp_files::read_text(path, MOST_BYTES)
+        .with_context(|| format!("cannot read `{}`", path.display()))?;
+    let value: Value = serde_json::from_str(&text)
+        .with_context(|| format!("`{}` is not one JSON value, as --json prints it", path.display()))?;
+    let mut leaves = BTreeMap::new();
+    flatten(String::new(), &value, &mut leaves);
+    Ok(leaves)
+}
+
+/// Numbers, texts and flags by where they stand.
+fn flatten(path: String, value: &Value, leaves: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                flatten(path, value, leaves);
+            }
+        }
+        Value::Array(elements) => {
+            let names = names_of(elements);
+            for (index, value) in elements.iter().enumerate() {
+                let name = names.as_ref().map_or_else(|| index.to_string(), |names| names[index].clone());
+                flatten(format!("{path}[{name}]"), value, leaves);
+            }
+        }
+        _ => {
+            leaves.insert(path, value.clone());
+        }
+    }
+}
+
+/// The names of an array's elements, if they have some.
+fn names_of(elements: &[Value]) -> Option<Vec<String>> {
+    NAMES.iter().find_map(|field| {
+        let names: Option<Vec<String>> = elements
+            .iter()
+            .map(|element| match element.get(field)? {
+                Value::String(text) => Some(text.clone()),
+                Value::Number(number) => Some(format!("{field}={number}")),
+                _ => None,
+            })
+            .collect();
+        let names = names?;
+        let mut sorted: Vec<&String> = names.iter().collect();
+        sorted.sort();
+        sorted.dedup();
+        (sorted.len() == names.len()).then_some(names)
+    })
+}
+
+fn compare(a: &BTreeMap<String, Value>, b: &BTreeMap<String, Value>, least: f64) -> Comparison {
+    let missing = |from: &BTreeMap<String, Value>, of: &BTreeMap<String, Value>| {
+        of.keys().filter(|path| !from.contains_key(*path)).cloned().collect()
+    };
+    let mut found = Comparison { only_a: missing(b, a), only_b: missing(a, b), ..Comparison::default() };
+    for (path, a) in a {
+        let Some(b) = b.get(path) else { continue };
+        if let (Some(a), Some(b)) = (a.as_f64(), b.as_f64()) {
+            let ratio = if a == b { Some(1.0) } else { (a != 0.0 && a * b >= 0.0).then_some(b / a) };
+            let pair = Pair { path: path.clone(), a, b, ratio };
+            match () {
+                () if a == b => found.equal += 1,
+                () if 100.0 * pair.distance() < least => found.close += 1,
+                () => found.differ.push(pair),
+            }
+        } else if a != b {
+            let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            found.texts.push([path.clone(), text(a), text(b)]);
+        }
+    }
+    found.differ.sort_by(|a, b| b.distance().total_cmp(&a.distance()).then_with(|| a.path.cmp(&b.path)));
+    found
+}
+
+/// Counts, in a sentence each.
+fn summary(args: &Args, found: &Comparison) -> String {
+    let Comparison { equal, close, differ, texts, only_a, only_b } = found;
+    let close = if args.least > 0.0 {
+        format!(", {close} differ by less than {} %", args.least)
+    } else {
+        String::new()
+    };
+    format!(
+        "A: {}. B: {}. Numbers of both: {equal} are equal, {} differ{close}. {} texts differ. {} values are in A only, {} in B only",
+        args.a.display(),
+        args.b.display(),
+        differ.len(),
+        texts.len(),
+        only_a.len(),
+        only_b.len()
+    )
+}
+
+fn print(args: &Args, found: &Comparison) {
+    say!("{}", summary(args, found));
+    let width = found.differ.iter().map(|pair| pair.path.chars().count()).max().unwrap_or(4).max(4);
+    if !found.differ.is_empty() {
+        say!("{:width$} {:>20} {:>20} {:>10}", "what", "A", "B", "B/A");
+    }
+    for pair in &found.differ {
+        let [path, a, b, ratio] = &pair.cells()[..] else { continue };
+        say!("{path:width$} {a:>20} {b:>20} {ratio:>10}");
+    }
+    for [path, a, b] in &found.texts {
+        say!("{path}: `{a}` in A, `{b}` in B");
+    }
+    for (what, paths) in [("A", &found.only_a), ("B", &found.only_b)] {
+        paths.iter().for_each(|path| say!("{path}: in {what} only"));
+    }
+}
+
+fn html_of(args: &Args, found: &Comparison) -> Result<String> {
+    let rows: Vec<Vec<String>> = found.differ.iter().map(Pair::cells).collect();
+    let mut report = crate::made::begin("Two runs compared").paragraph(&format!("{}.", summary(args, found)));
+    if !rows.is_empty() {
+        let mut chart = Rows::new("B divided by A; numbers that differ most");
+        let bars = found.differ.iter().filter_map(|pair| Some((pair, pair.ratio?)));
+        for (pair, ratio) in bars.take(MOST_BARS) {
+            let colour = usize::from(ratio < 1.0);
+            chart = chart.row(&pair.path, ratio, &format!("{ratio:.4}"), colour);
+        }
+        report = report
+            .section("Numbers that differ")
+            .chart(&chart.draw()?)
+            .table(&["what", "A", "B", "B/A"], &rows);
+    }
+    if !found.texts.is_empty() {
+        let rows: Vec<Vec<String>> = found.texts.iter().map(|texts| texts.to_vec()).collect();
+        report = report.section("Texts that differ").table(&["what", "A", "B"], &rows);
+    }
+    for (what, paths) in [("A", &found.only_a), ("B", &found.only_b)] {
+        let rows: Vec<Vec<String>> = paths.iter().map(|path| vec![path.clone()]).collect();
+        if !rows.is_empty() {
+            let title = format!("In {what} only");
+            report = report.section(&title).folded_table(&format!("{} values", rows.len()), &["what"], &rows);
+        }
+    }
+    Ok(report.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn leaves(value: &Value) -> BTreeMap<String, Value> {
+        let mut leaves = BTreeMap::new();
+        flatten(String::new(), value, &mut leaves);
+        leaves
+    }
+
+    #[test]
+    fn numbers_are_matched_by_what_names_them_and_sorted_by_their_ratio() {
+        let a = json!({"cycles": 100, "rows": [{"dimms": 1, "us": 8.0}, {"dimms": 2, "us": 4.0}], "text": "x", "old": 1});
+        let b = json!({"cycles": 100, "rows": [{"dimms": 2, "us": 1.0}, {"dimms": 1, "us": 10.0}], "text": "y", "new": 2});
+        let found = compare(&leaves(&a), &leaves(&b), 0.0);
+        let paths: Vec<_> = found.differ.iter().map(|pair| (pair.path.as_str(), pair.ratio)).collect();
+        assert_eq!(paths, [("rows[dimms=2].us", Some(0.25)), ("rows[dimms=1].us", Some(1.25))]);
+        // The cycles, and the numbers of DIMMs.
+        assert_eq!((found.equal, found.close), (3, 0));
+        assert_eq!(found.texts, [["text".to_owned(), "x".to_owned(), "y".to_owned()]]);
+        assert_eq!((found.only_a, found.only_b), (vec!["old".to_owned()], vec!["new".to_owned()]));
+        let few = compare(&leaves(&a), &leaves(&b), 30.0);
+        assert_eq!((few.differ.len(), few.close), (1, 1));
+    }
+
+    #[test]
+    fn zero_and_signs_have_no_ratio_and_come_first() {
+        let found = compare(&leaves(&json!([1, 0, -1, 0])), &leaves(&json!([2, 3, 1, 0])), 50.0);
+        let ratios: Vec<_> = found.differ.iter().map(|pair| (pair.path.as_str(), pair.ratio)).collect();
+        assert_eq!(ratios, [("[1]", None), ("[2]", None), ("[0]", Some(2.0))]);
+        assert_eq!(found.equal, 1);
+    }
+
+    #[test]
+    fn elements_with_equal_names_are_matched_by_place() {
+        let twice = json!([{"name": "a", "n": 1}, {"name": "a", "n": 2}]);
+        assert!(leaves(&twice).contains_key("[1].n"));
+    }
+
+    #[test]
+    fn reports_that_cannot_be_compared_are_refused_and_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let (good, bad) = (file("a.json", "{\"n\": 1}"), file("b.json", "cycles 12"));
+        let args = |b: &Path, html: Option<PathBuf>| Args {
+            a: good.clone(),
+            b: b.to_owned(),
+            least: 0.0,
+            html,
+            json: false,
+        };
+        let refused = |args: Args| format!("{:#}", run(&args).unwrap_err());
+        assert!(
+            refused(args(&bad, None)).contains("b.json` is not one JSON value"),
+            "{}",
+            refused(args(&bad, None))
+        );
+        let missing = folder.path().join("c.json");
+        assert!(refused(args(&missing, None)).contains("cannot read"), "{}", refused(args(&missing, None)));
+        // The page would overwrite a report.
+        refused(args(&good, Some(good.clone())));
+        assert_eq!(std::fs::read_to_string(&good).unwrap(), "{\"n\": 1}");
+        let page = folder.path().join("ab.html");
+        run(&args(&good, Some(page.clone()))).unwrap();
+        assert!(std::fs::read_to_string(page).unwrap().contains("1 are equal, 0 differ"));
+    }
+}
