@@ -197,12 +197,9 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("wide_i", &wide & path.bit(0));
 
     // For the trees: keys of the elements, terms of the sum.
-    let key_reg = m.reg("key_q", KEY_BITS).enable(&choice_moves);
-    key_reg.next(a_key.gated(&counts));
-    let bad = m.reg("bad_q", 1).enable(&choice_moves);
-    bad.next(&counts & any_of(&[a_nan, &a_infinite & !a.msb()]));
-    let term_reg = m.reg("term_q", TERM_BITS).enable(&exp_moves);
-    term_reg.next(term);
+    let key_reg = m.hold("key_q", a_key.gated(&counts), &choice_moves);
+    let bad = m.hold("bad_q", &counts & any_of(&[a_nan, &a_infinite & !a.msb()]), &choice_moves);
+    let term_reg = m.hold("term_q", term, &exp_moves);
     let value = packer.output("value_o");
     m.output("value_o", &value, "result, recoded; a wide value of an exponential with `wide_i`");
     m.output("chain_o", &a, "the first operand's element");

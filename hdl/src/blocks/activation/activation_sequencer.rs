@@ -111,16 +111,13 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
         .input("step_i", &complete);
     let walker_ends = walker.output("last_o");
     reading.next(any_of(&[begins.clone(), reading.q() & !(&complete & walker_ends)]));
-    let apart = m.reg("apart_q", addr_bits).enable(&begun);
-    apart.next(&other - &source);
+    let apart = m.hold("apart_q", &other - &source, &begun);
     let address = walker.output("word_o") + apart.gated(&wants_other);
     // What is known of a word travels with it.
     let known = |name: &str, value: Bits| {
-        let fetched = m.reg(format!("fetched_{name}_q"), value.width()).enable(&complete);
-        fetched.next(&value);
-        let now = m.reg(format!("{name}_q"), value.width()).enable(&taken);
-        now.next(&fetched);
-        (fetched.q(), now.q())
+        let fetched = m.hold(format!("fetched_{name}_q"), &value, &complete);
+        let now = m.hold(format!("{name}_q"), &fetched, &taken);
+        (fetched.clone(), now.clone())
     };
     let (fetched_vector, vector) = known("vector", walker.output("vector_o"));
     let (_, last_word) = known("last_word", walker.output("last_word_o"));

@@ -128,10 +128,8 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Result<Rc<Mod
     let steps = mux(&begins, &lit(RECIPROCAL_BITS.into(), steps_left.width()), &steps);
     steps_left.next(steps.gated(&!&start));
     let chosen = normals.read(&entry(&divided));
-    let divisor = m.reg("divisor_q", RECIPROCAL_BITS).enable(&begins);
-    divisor.next(cat([lit(1, 1), chosen.low(MANTISSA_BITS)]));
-    let divided_place = m.reg("divided_place_q", PLACE_BITS).enable(&begins);
-    divided_place.next(chosen.high(PLACE_BITS));
+    let divisor = m.hold("divisor_q", cat([lit(1, 1), chosen.low(MANTISSA_BITS)]), &begins);
+    let divided_place = m.hold("divided_place_q", chosen.high(PLACE_BITS), &begins);
     let remainder_bits = RECIPROCAL_BITS + 1;
     let remainder = m.reg("remainder_q", remainder_bits);
     let less = m.wire("less", remainder.q() - divisor.zext(remainder_bits));
@@ -144,7 +142,7 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Result<Rc<Mod
     quotient.next(cat([quotient.low(RECIPROCAL_BITS - 1), fits.clone()]));
     m.unused(quotient.msb(), "it has left when the last bit comes");
     let reciprocals = m.memory("reciprocals", RECIPROCAL_BITS + PLACE_BITS, entries);
-    let complete = cat([divided_place.q(), quotient.low(RECIPROCAL_BITS - 1), fits]);
+    let complete = cat([divided_place.clone(), quotient.low(RECIPROCAL_BITS - 1), fits]);
     reciprocals.write(&ends, &entry(&divided), &complete);
 
     // Looking up.

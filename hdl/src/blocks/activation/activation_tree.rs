@@ -37,9 +37,7 @@ pub(crate) fn tree(
             if !stage {
                 return m.wire(format!("{name}{level}_{i}"), both);
             }
-            let reg = m.reg(format!("{name}{level}_{i}_q"), both.width());
-            reg.next(both);
-            reg.q()
+            m.delay(format!("{name}{level}_{i}_q"), both)
         });
         values = joined.collect();
     }

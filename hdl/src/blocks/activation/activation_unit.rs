@@ -47,9 +47,7 @@ pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let start = m.input("start_i", 1, "take a command; only while not busy");
     let command = |name: &str, bits: u32, doc: &str| {
         let value = m.input(format!("{name}_i"), bits, doc);
-        let reg = m.reg(format!("{name}_q"), bits).enable(&start);
-        reg.next(&value);
-        reg.q()
+        m.hold(format!("{name}_q"), &value, &start)
     };
     let [waves, tail, last_beat, last_elem] =
         layout_fields(config).map(|(name, bits, doc)| command(name, bits, doc));
@@ -58,8 +56,7 @@ pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let target = command("target", addr_bits, "first word of the results");
     let [path, softmax, two, subtract, max, scalar, function, gelu, vectors, other] =
         operation_fields(config).map(|(name, bits, doc)| command(name, bits, doc));
-    let started = m.reg("started_q", 1).reset(0);
-    started.next(&start);
+    let started = m.flag("started_q", &start);
     let granted = m.input("read_ready_i", 1, "the read is done");
     let soon = m.input("soon_free_i", ranks, "in the next cycle no sums are written to the rank's slices");
 
@@ -142,7 +139,7 @@ pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         "lane to write in all slices, one-hot or nothing",
     );
     m.output("write_addr_o", sequencer.output("write_addr_o"), "word to write");
-    let busy = m.output("busy_o", started.q() | !sequencer.output("idle_o"), "a command is in work");
+    let busy = m.output("busy_o", &started | !sequencer.output("idle_o"), "a command is in work");
     m.assume("started_when_idle", !(&start & &busy), "a command is given only while not busy");
     m.finish()
 }

@@ -64,8 +64,7 @@ pub fn combiner(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             &everyone | index.lt(&tail)
         })
         .collect();
-    let members = m.reg("members_q", ranks).enable(&*prepare);
-    members.next(cat(takes_part.into_iter().rev()));
+    let members = m.hold("members_q", cat(takes_part.into_iter().rev()), &*prepare);
 
     let room = m.forward("room", 1);
     let digit_bits_of_index = bits_for(segments - 1);
@@ -91,14 +90,14 @@ pub fn combiner(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     vector.next(mux(&restart, &zeros(batch_bits), &mux(&ends, &vector.plus_one(), &vector)));
 
     // Adder: one digit of all members per cycle.
-    let pops = m.wire("pops", &members.q() & repeat(ranks, &fire));
+    let pops = m.wire("pops", &members & repeat(ranks, &fire));
     let operands: Vec<(Bits, Bits)> = queues
         .iter()
         .enumerate()
         .map(|(g, (_, digit, flags))| {
             let member = members.bit(g as u32);
-            let reg = m.reg(format!("operand{g}_q"), digit_bits + FLAG_BITS).enable(&fire);
-            reg.next(cat([flags.clone(), digit.clone()]).gated(&member));
+            let reg =
+                m.hold(format!("operand{g}_q"), cat([flags.clone(), digit.clone()]).gated(&member), &fire);
             (reg.low(digit_bits), reg.high(FLAG_BITS))
         })
         .collect();
@@ -111,8 +110,7 @@ pub fn combiner(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let carry_in = carry.gated(&!&adds_first).zext(wide);
     let sum = m.wire("sum", terms.iter().fold(carry_in, |sum, term| sum + term));
     carry.next(sum.high(carry_bits));
-    let digit = m.reg("digit_q", digit_bits).enable(&adds);
-    digit.next(sum.low(digit_bits));
+    let digit = m.hold("digit_q", sum.low(digit_bits), &adds);
     let flags = m.reg("flags_q", FLAG_BITS).enable(&adds);
     flags.next(any_of(&operands.iter().map(|(_, flags)| flags.clone()).collect::<Vec<_>>()));
     let valid = m.flag("digit_valid_q", &adds);

@@ -57,31 +57,30 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Result<Rc<Module>, HdlError> {
         let mut below: Vec<Bits> = Vec::new();
         let mut from = value.clone();
         for k in (0..segments).rev() {
-            let reg = m.reg(format!("{name}{k}_q"), digit_bits).enable(&valid);
-            reg.next(&from);
-            from = reg.q();
-            below.push(reg.q());
+            let reg = m.hold(format!("{name}{k}_q"), &from, &valid);
+            from = reg.clone();
+            below.push(reg.clone());
         }
         m.wire(name, cat(below))
     };
     let positive = collect("positive", &digit);
     let negative = collect("negative", &negative_sum.low(digit_bits));
     let complete = m.flag("complete_q", &(&valid & &last));
-    let final_flags = m.reg("flags_q", FLAG_BITS).enable(&valid);
-    final_flags.next(&flags);
+    let final_flags = m.hold("flags_q", &flags, &valid);
 
     // Stage 2: magnitude.
     let is_negative = m.wire("is_negative", positive.msb());
     let magnitude_valid = m.flag("magnitude_valid_q", &complete);
-    let magnitude = m.reg("magnitude_q", OVERFLOW).enable(&complete);
-    magnitude.next(mux(&is_negative, &negative.low(OVERFLOW), &positive.low(OVERFLOW)));
+    let magnitude =
+        m.hold("magnitude_q", mux(&is_negative, &negative.low(OVERFLOW), &positive.low(OVERFLOW)), &complete);
     let above = acc_bits - OVERFLOW;
-    let too_large = m.reg("too_large_q", 1).enable(&complete);
-    too_large.next(mux(&is_negative, &negative.high(above), &positive.high(above)).any());
-    let sign = m.reg("sign_q", 1).enable(&complete);
-    sign.next(&is_negative);
-    let magnitude_flags = m.reg("magnitude_flags_q", FLAG_BITS).enable(&complete);
-    magnitude_flags.next(&final_flags);
+    let too_large = m.hold(
+        "too_large_q",
+        mux(&is_negative, &negative.high(above), &positive.high(above)).any(),
+        &complete,
+    );
+    let sign = m.hold("sign_q", &is_negative, &complete);
+    let magnitude_flags = m.hold("magnitude_flags_q", &final_flags, &complete);
 
     // Stage 3: how far to shift. A leading one at bit p keeps bits p..p-10, but none below the smallest step.
     let shift_valid = m.flag("shift_valid_q", &magnitude_valid);
@@ -110,9 +109,12 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Result<Rc<Module>, HdlError> {
         .collect();
     m.unused(&leading[0], "a shift of zero sets no bit of the amount");
     let shift = m.hold("shift_q", cat(amount), &magnitude_valid);
-    let value = m.hold("value_q", magnitude.q(), &magnitude_valid);
-    let value_special =
-        m.hold("value_special_q", cat([sign.q(), too_large.q(), magnitude_flags.q()]), &magnitude_valid);
+    let value = m.hold("value_q", magnitude.clone(), &magnitude_valid);
+    let value_special = m.hold(
+        "value_special_q",
+        cat([sign.clone(), too_large.clone(), magnitude_flags.clone()]),
+        &magnitude_valid,
+    );
 
     // Stage 4: shift; what falls below the guard bit is only tested for zero.
     let rounded_valid = m.flag("kept_valid_q", &shift_valid);
@@ -148,8 +150,7 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Result<Rc<Module>, HdlError> {
     let is_infinity = &infinite | &overflow;
     let finite = mux(&is_infinity, &lit(INFINITY, below_sign), &encoded);
     let result = mux(&nan, &lit(NAN, FP16_BITS), &cat([result_sign, finite]));
-    let out = m.reg("data_q", FP16_BITS).enable(&rounded_valid);
-    out.next(result);
+    let out = m.hold("data_q", result, &rounded_valid);
     m.output("valid_o", m.flag("valid_q", &rounded_valid), "a result, for one cycle");
     m.output("data_o", &out, "FP16 result");
     m.finish()

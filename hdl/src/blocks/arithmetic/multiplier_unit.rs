@@ -129,8 +129,7 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let term_exp = m.wire("term_exp", late.low(EXPONENT_SUM_BITS));
     let negative = m.wire("negative", late.msb());
     // One product per phase; zero when no lane has its turn, which is what resolves the carries.
-    let term = m.reg("term_q", SIGNIFICAND_BITS + steps).enable(&term_moves);
-    term.next(one_hot_mux(&turn, &leaving));
+    let term = m.hold("term_q", one_hot_mux(&turn, &leaving), &term_moves);
 
     let aligner = product_aligner(config)?;
     let aligner = m
@@ -156,10 +155,9 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         let sum = m.wire(format!("acc{k}_sum"), sum);
         segment.next(sum.low(digit_bits));
         if k + 1 < segments {
-            let carry = m.reg(format!("carry{k}_q"), 1).enable(&moves);
-            carry.next(sum.msb());
+            let carry = m.hold(format!("carry{k}_q"), sum.msb(), &moves);
             carry_in = m.wire(format!("carry{k}"), previous(&carry, &stored.carries.bit(k)));
-            carries.push(carry.q());
+            carries.push(carry.clone());
         } else {
             m.unused(sum.msb(), "two's complement: the carry out of the top is dropped");
         }

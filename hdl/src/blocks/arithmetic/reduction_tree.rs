@@ -25,10 +25,8 @@ fn tree_node(digit_bits: u32) -> Result<Rc<Module>, HdlError> {
     let wide = digit_bits + 1;
     let sum = m.wire("sum", a.zext(wide) + b.zext(wide) + carry_in.zext(wide));
     carry.next(sum.msb());
-    let digit = m.reg("digit_q", digit_bits);
-    digit.next(sum.low(digit_bits));
-    let flags = m.reg("flags_q", FLAG_BITS);
-    flags.next(&a_flags | &b_flags);
+    let digit = m.delay("digit_q", sum.low(digit_bits));
+    let flags = m.delay("flags_q", &a_flags | &b_flags);
     m.output("digit_o", &digit, "digit of the sum");
     m.output("flags_o", &flags, "flags of either");
     m.finish()
@@ -99,9 +97,8 @@ fn tree(leaves: u32, digit_bits: u32, heads: u32) -> Result<Rc<Module>, HdlError
             sums.push((sum.output("digit_o"), sum.output("flags_o")));
         }
         streams = sums;
-        let delayed = m.reg(format!("strobes{level}_q"), 3).reset(0);
-        delayed.next(&strobes);
-        strobes = delayed.q();
+        let delayed = m.flag(format!("strobes{level}_q"), &strobes);
+        strobes = delayed.clone();
     }
     m.output("valid_o", strobes.bit(0), "there is a digit of the whole sum");
     m.output("first_o", strobes.bit(1), "it is the least significant one");

@@ -47,12 +47,9 @@ pub fn row_accumulator(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let all_flags = m.wire("all_flags", &flags | seen.read(&vector).gated(&keep));
     seen.write(&(&update & &last), &vector, &all_flags);
 
-    let complete = m.reg("complete_q", 1).reset(0);
-    complete.next(&valid & &row_last);
-    let out = m.reg("digit_q", digit_bits).enable(&valid);
-    out.next(sum.low(digit_bits));
-    let out_flags = m.reg("flags_q", FLAG_BITS).enable(&valid);
-    out_flags.next(&all_flags);
+    let complete = m.flag("complete_q", &valid & &row_last);
+    let out = m.hold("digit_q", sum.low(digit_bits), &valid);
+    let out_flags = m.hold("flags_q", &all_flags, &valid);
     m.output("valid_o", &complete, "a digit of a complete row");
     m.output("digit_o", &out, "the digit");
     m.output("flags_o", &out_flags, "flags of the row; valid with the last digit");

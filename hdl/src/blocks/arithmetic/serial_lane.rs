@@ -32,8 +32,7 @@ pub fn serial_lane(steps: u32, window: u32) -> Result<Rc<Module>, HdlError> {
     let sig_w = m.input("sig_w_i", steps, "significand of the weight");
     let sig_x = m.input("sig_x_i", SIGNIFICAND_BITS, "significand of the activation");
 
-    let multiplicand = m.reg("multiplicand_q", SIGNIFICAND_BITS).enable(&load);
-    multiplicand.next(&sig_x);
+    let multiplicand = m.hold("multiplicand_q", &sig_x, &load);
     // Upper part: the running sum. Lower part, `window` bits: what is left of the weight, then the product's low end.
     let product = m.reg("product_q", SIGNIFICAND_BITS + window).enable(&moves);
     let running = product.high(SIGNIFICAND_BITS);

@@ -25,9 +25,8 @@ pub fn sum_resolver(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
 
     let mut valid_now = valid;
     for k in 1..segments {
-        let there = m.reg(format!("valid{k}_q"), 1).reset(0);
-        there.next(&valid_now);
-        valid_now = there.q();
+        let there = m.flag(format!("valid{k}_q"), &valid_now);
+        valid_now = there.clone();
     }
     let mut words = Vec::new();
     for i in 0..config.beat_chunks() {

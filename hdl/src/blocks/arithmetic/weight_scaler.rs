@@ -68,10 +68,8 @@ pub fn weight_scaler(bits: u32) -> Result<Rc<Module>, HdlError> {
     let flipped = mux(&negative, &!&number, &number);
     let magnitude = m.wire("magnitude", flipped + negative.zext(bits));
     let wide = bits + SIGNIFICAND_BITS;
-    let product = m.reg("product_q", wide).enable(&step);
-    product.next(magnitude.zext(wide) * scale.zext(wide));
-    let sign = m.reg("sign_q", 1).enable(&step);
-    sign.next(&negative ^ &scale_sign);
+    let product = m.hold("product_q", magnitude.zext(wide) * scale.zext(wide), &step);
+    let sign = m.hold("sign_q", &negative ^ &scale_sign, &step);
 
     // Second cycle: the leading one to its place, which is at most `bits - 1` bits lower: 2^(bits - 1) is the largest magnitude.
     m.unused(product.msb(), "the magnitude has one value with its uppermost bit, a power of two");
@@ -104,8 +102,8 @@ pub fn weight_scaler(bits: u32) -> Result<Rc<Module>, HdlError> {
     let infinite = m.wire("infinite", any_of(&[over, special.clone()]));
     // Infinity times zero is NaN.
     let is_nan = m.wire("is_nan", &nan | (&special & !&some));
-    let finite = cat([sign.q(), sum.low(FP16_BITS - 1)]);
-    let other = cat([&*sign & !&is_nan, lit(31, EXPONENT_BITS), is_nan, zeros(FRACTION_BITS - 1)]);
+    let finite = cat([sign.clone(), sum.low(FP16_BITS - 1)]);
+    let other = cat([&sign & !&is_nan, lit(31, EXPONENT_BITS), is_nan, zeros(FRACTION_BITS - 1)]);
     m.output("weight_o", mux(&infinite, &other, &finite), "the FP16 weight, in the cycle after");
     m.finish()
 }

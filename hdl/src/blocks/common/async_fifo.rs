@@ -53,16 +53,14 @@ fn writer(depth: u32) -> Result<Rc<Module>, HdlError> {
     let next = m.wire("next", mux(&pushes, &pointer.plus_one(), &pointer));
     pointer.next(&next);
     let next_gray = m.wire("next_gray", gray(&next));
-    let sent = m.reg("gray_q", bits).reset(0);
-    sent.next(&next_gray);
+    let sent = m.flag("gray_q", &next_gray);
     // Full: a whole round ahead, which in Gray code differs in the two upper bits.
     let full = match bits {
         2 => !&reader,
         _ => cat([!reader.high(2), reader.low(bits - 2)]),
     };
     ready.next(next_gray.ne(&full));
-    let taken = m.reg("taken_q", bits).reset(0);
-    taken.next(binary(&reader));
+    let taken = m.flag("taken_q", binary(&reader));
     m.output("ready_o", &ready, "there is room");
     m.output("we_o", pushes, "write the word");
     m.output("addr_o", pointer.low(addr_bits), "where to");
@@ -102,8 +100,7 @@ fn reader(depth: u32, moves: bool) -> Result<Rc<Module>, HdlError> {
     let next = m.wire("next", mux(&read, &pointer.plus_one(), &pointer));
     pointer.next(&next);
     let next_gray = m.wire("next_gray", gray(&next));
-    let sent = m.reg("gray_q", bits).reset(0);
-    sent.next(&next_gray);
+    let sent = m.flag("gray_q", &next_gray);
     waiting.next(next_gray.ne(&writer));
     m.output("re_o", &read, "read the next word");
     m.output("addr_o", pointer.low(addr_bits), "where from");

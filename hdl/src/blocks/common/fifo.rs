@@ -44,14 +44,12 @@ pub fn fifo(width: u32, depth: u32) -> Result<Rc<Module>, HdlError> {
     let ready = m.wire("ready", count.ne(&lit(depth.into(), bits_for(depth))));
     let pushes = m.wire("pushes", &push & &ready);
     let pops = m.wire("pops", &pop & &valid);
-    let head = m.reg("head_q", addr_bits).reset(0).enable(&pops);
-    head.next(head.plus_one());
-    let tail = m.reg("tail_q", addr_bits).reset(0).enable(&pushes);
-    tail.next(tail.plus_one());
+    let head = m.counter("head_q", addr_bits, &pops);
+    let tail = m.counter("tail_q", addr_bits, &pushes);
     count.next(mux(&(&pushes ^ &pops), &mux(&pushes, &count.plus_one(), &count.minus_one()), &count));
     m.assert(
         "counts",
-        lit(depth.into(), bits_for(depth)).ge(&count) & count.low(addr_bits).eq(&(tail.q() - head.q())),
+        lit(depth.into(), bits_for(depth)).ge(&count) & count.low(addr_bits).eq(&(&tail - &head)),
         "the pointers are as far from each other as there are words, at most all places",
     );
     let words = m.memory("words", width, depth);

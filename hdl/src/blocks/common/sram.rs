@@ -27,8 +27,7 @@ pub fn sram(depth: u32, width: u32, lanes: u32) -> Result<Rc<Module>, HdlError> 
     let data = m.input("wdata_i", width, "word to write");
     let memory = m.memory("words", width, depth);
     memory.write(&write, &write_addr, &data);
-    let out = m.reg("rdata_q", width).enable(&read);
-    out.next(memory.read(&read_addr));
+    let out = m.hold("rdata_q", memory.read(&read_addr), &read);
     m.output("rdata_o", &out, "word of the last read");
     m.finish()
 }

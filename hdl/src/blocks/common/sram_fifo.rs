@@ -25,14 +25,12 @@ pub fn sram_fifo(width: u32, depth: u32) -> Result<Rc<Module>, HdlError> {
     let valid = m.reg("valid_q", 1).reset(0);
     let reads = m.wire("reads", count.any() & (&pop | !valid.q()));
     valid.next(any_of(&[reads.clone(), valid.q() & !&pop]));
-    let head = m.reg("head_q", addr_bits).reset(0).enable(&reads);
-    head.next(head.plus_one());
-    let tail = m.reg("tail_q", addr_bits).reset(0).enable(&pushes);
-    tail.next(tail.plus_one());
+    let head = m.counter("head_q", addr_bits, &reads);
+    let tail = m.counter("tail_q", addr_bits, &pushes);
     count.next(mux(&(&pushes ^ &reads), &mux(&pushes, &count.plus_one(), &count.minus_one()), &count));
     m.assert(
         "counts",
-        lit(depth.into(), bits_for(depth)).ge(&count) & count.low(addr_bits).eq(&(tail.q() - head.q())),
+        lit(depth.into(), bits_for(depth)).ge(&count) & count.low(addr_bits).eq(&(&tail - &head)),
         "the pointers are as far from each other as there are words, at most all places",
     );
     let words = m

@@ -12,10 +12,8 @@ use std::rc::Rc;
 pub fn synchroniser(width: u32) -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new(format!("synchroniser_{width}"), "Two flip-flops in a row.");
     m.synchroniser();
-    let first = m.reg("meta_q", width).reset(0);
-    first.next(m.input("value_i", width, "signal of another clock"));
-    let second = m.reg("sync_q", width).reset(0);
-    second.next(&first);
+    let first = m.flag("meta_q", m.input("value_i", width, "signal of another clock"));
+    let second = m.flag("sync_q", &first);
     m.output("value_o", &second, "the signal on this clock");
     m.finish()
 }
@@ -28,10 +26,11 @@ pub fn synchroniser(width: u32) -> Result<Rc<Module>, HdlError> {
 pub fn reset_synchroniser() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("reset_synchroniser", "Brings a reset into step with a clock.");
     m.synchroniser();
-    let first = m.reg("meta_q", 1);
-    first.next(m.input("async_rst_ni", 1, "reset of any origin, active low, for at least two cycles"));
-    let second = m.reg("sync_q", 1);
-    second.next(&first);
+    let first = m.delay(
+        "meta_q",
+        m.input("async_rst_ni", 1, "reset of any origin, active low, for at least two cycles"),
+    );
+    let second = m.delay("sync_q", &first);
     m.output("sync_rst_no", &second, "the reset in step with the clock, active low");
     m.finish()
 }

@@ -16,8 +16,7 @@ pub(super) fn word_register(width: u32) -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new(format!("word_register_{width}"), "A word, taken over when enabled.");
     let enable = m.input("en_i", 1, "take `data_i`");
     let data = m.input("data_i", width, "word");
-    let word = m.reg("word_q", width).enable(enable);
-    word.next(data);
+    let word = m.hold("word_q", data, enable);
     m.output("word_o", &word, "the word taken last");
     m.finish()
 }

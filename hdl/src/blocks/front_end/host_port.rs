@@ -246,8 +246,7 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     answered.drive(&chosen[offers.len() - 1]);
     let comes = m.wire("comes", any_of(&offers));
     response.next(any_of(&[comes.clone(), response.q() & !&response_ready]));
-    let word = m.reg("response_q", 1 + HOST_TAG_BITS + BEAT_BITS).enable(&comes);
-    word.next(one_hot_mux(&cat(chosen.into_iter().rev()), &words));
+    let word = m.hold("response_q", one_hot_mux(&cat(chosen.into_iter().rev()), &words), &comes);
 
     let stores = m.reg("stores_q", PENDING_BITS).reset(0);
     let back = acknowledged.iter().fold(zeros(PENDING_BITS), |sum, one| sum + one.zext(PENDING_BITS));

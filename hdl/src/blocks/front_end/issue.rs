@@ -112,8 +112,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         (step("decodes"), step("multiplies"), step("checks"), step("waits"));
     let working = m.wire("working", any_of(&[decodes.q(), multiplies.q(), checks.q(), waits.q()]));
     let takes = m.wire("takes", &valid & !&working);
-    let instruction = m.reg("instruction_q", INSTRUCTION_BITS).enable(&takes);
-    instruction.next(&word);
+    let instruction = m.hold("instruction_q", &word, &takes);
     let decoder = m.instance("decoder", &instruction_decoder(config)?).input("word_i", &instruction);
     decodes.next(&takes);
     let keep = |name: &str, value: &Bits| m.hold(format!("{name}_q"), value, &decodes);
@@ -162,8 +161,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let vector_beats = m.wire("vector_beats", cols.high(beats_wide - 1).zext(beats_wide) + part_beat);
     let bits_left = m.reg("bits_left_q", batch_bits).reset(0);
     let factor = m.reg("factor_q", batch_bits);
-    let starts = m.reg("starts_q", 1).reset(0);
-    starts.next(&decodes);
+    let starts = m.flag("starts_q", &decodes);
     let shift = |value: &Bits, with: u32| match value.width() {
         1 => lit(with.into(), 1),
         bits => cat([lit(with.into(), 1), value.high(bits - 1)]),
@@ -183,7 +181,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let col_block = multiplied("col_words", &col_words);
     let row_block = multiplied("row_words", &row_words);
     let beats = multiplied("beats", &vector_beats);
-    multiplies.next(any_of(&[decodes.q(), starts.q(), bits_left.any() & multiplies.q()]));
+    multiplies.next(any_of(&[decodes.q(), starts.clone(), bits_left.any() & multiplies.q()]));
 
     // Ranges in the buffer. AXPY and rounding have a word for each lane.
     let max_heads_log2 = log2(gemv.max_heads());
@@ -211,11 +209,9 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let writes = one_of(&["load", "zero", "round"]) | one_of(&PRODUCTS) | &activates;
     let reads_two = m.wire("reads_two", one_of(&TWO_OPERANDS));
     let multiplied_now =
-        m.wire("multiplied_now", multiplies.q() & !any_of(&[starts.q(), bits_left.any(), decodes.q()]));
+        m.wire("multiplied_now", multiplies.q() & !any_of(&[starts.clone(), bits_left.any(), decodes.q()]));
     let end_of = |name: &str, first: &Bits, words: Bits| {
-        let reg = m.reg(format!("{name}_end_q"), range_bits).enable(&multiplied_now);
-        reg.next(wide(first) + words);
-        reg.q()
+        m.hold(format!("{name}_end_q"), wide(first) + words, &multiplied_now)
     };
     let source_end = end_of("source", &source, source_words);
     let target_end = end_of("target", &target, target_words);
@@ -278,10 +274,9 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         };
         let mut conflicts = vec![one_of(&[*kinds, &others[..]].concat())];
         if *part == "gemv" {
-            let selects = m.reg("gemv_selects_q", 1).enable(&starts);
-            selects.next(one_of(&["select"]));
-            conflicts.push(selects.q() & &is_list);
-            before_rows.push(busy & selects.q());
+            let selects = m.hold("gemv_selects_q", one_of(&["select"]), &starts);
+            conflicts.push(&selects & &is_list);
+            before_rows.push(busy & &selects);
         }
         if *part == "list" || *part == "gemv" {
             let held = list_range.held(&m, &format!("{part}_list"), &starts, busy);
@@ -321,15 +316,13 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let in_work = m.wire("in_work", any_of(&busy) | &holds);
     in_the_way.push(&in_work & &fences);
     // What is in the way is judged in one cycle and used in the next: it can only become less meanwhile.
-    let clear = m.reg("clear_q", 1).reset(0);
-    clear.next(waits.q() & !any_of(&in_the_way) & !&*start);
-    start.drive(waits.q() & clear.q());
+    let clear = m.flag("clear_q", waits.q() & !any_of(&in_the_way) & !&*start);
+    start.drive(waits.q() & &clear);
     waits.next(any_of(&[legal, waits.q() & !&*start]));
-    let rows_clear = m.reg("rows_clear_q", 1).reset(0);
-    rows_clear.next(waits.q() & !any_of(&before_rows) & !&*start);
+    let rows_clear = m.flag("rows_clear_q", waits.q() & !any_of(&before_rows) & !&*start);
     let fetched = m.reg("fetched_q", 1).reset(0);
     let has_rows = one_of(&PRODUCTS) & !one_of(&["select"]);
-    let comes = &*start | cat([waits.q(), rows_clear.q(), has_rows]).all();
+    let comes = &*start | cat([waits.q(), rows_clear.clone(), has_rows]).all();
     let fetches = m.wire("fetches", cat([comes, one_of(&PRODUCTS), !fetched.q()]).all());
     fetched.next(any_of(&[fetched.q(), fetches.clone()]) & waits.q() & !&*start);
 
@@ -338,15 +331,13 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let taken = counter("taken_q", &takes);
     let finished = counter("started_q", &start);
     // Errors are counted in the cycle after the check, which is a long way by itself.
-    let refused = m.reg("refused_q", 1).reset(0);
-    refused.next(&malformed);
-    let refused_for = m.reg("refused_for_q", ERROR_BITS);
-    refused_for.next(&error);
-    let wrong = counter("malformed_q", &refused.q());
-    let any_error = m.wire("any_error", refused.q() | &overflow);
+    let refused = m.flag("refused_q", &malformed);
+    let refused_for = m.delay("refused_for_q", &error);
+    let wrong = counter("malformed_q", &refused);
+    let any_error = m.wire("any_error", &refused | &overflow);
     let first_error = m.reg("first_error_q", ERROR_BITS).reset(0);
     let fresh = m.wire("fresh", first_error.is_zero() & any_error);
-    let new_error = mux(&refused, &refused_for.q(), &code(8));
+    let new_error = mux(&refused, &refused_for, &code(8));
     first_error.next(mux(&fresh, &new_error, &first_error));
     let first_sequence = m.reg("first_sequence_q", SEQUENCE_BITS).reset(0).enable(&fresh);
     first_sequence.next(mux(&refused, &taken.minus_one(), &taken));
@@ -439,7 +430,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         mux(&is_list, &fit(&list_words, beat_bits), &fit(&beats, beat_bits)),
         "bursts to move",
     );
-    m.output("busy_o", any_of(&[in_work, working, refused.q()]), "an instruction is in work");
+    m.output("busy_o", any_of(&[in_work, working, refused.clone()]), "an instruction is in work");
     m.output("taken_o", taken, "instructions taken");
     m.output("started_o", finished, "instructions started, markers included");
     m.output("malformed_o", wrong, "malformed instructions");

@@ -38,11 +38,9 @@ pub fn list_writer(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
 
     let number = m.wire("number", &first + element.zext(row_bits));
     let reads = m.wire("reads", &valid & &listed);
-    let read = m.reg("read_q", 1).reset(0);
-    read.next(&reads);
-    let read_entry = m.reg("read_entry_q", low);
-    read_entry.next(number.low(low));
-    let writes = m.wire("writes", read.q() | (&valid & !&listed));
+    let read = m.flag("read_q", &reads);
+    let read_entry = m.delay("read_entry_q", number.low(low));
+    let writes = m.wire("writes", &read | (&valid & !&listed));
     let selection = m.reg("selection_q", selection_bits(config)).reset(0);
     let counted = mux(&writes, &selection.plus_one(), &selection);
     selection.next(counted.gated(&!&start));

@@ -70,20 +70,17 @@ pub fn monitor(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .map(|cause| {
             let each = causes.iter().map(|of_group| of_group.bit(cause).zext(share_bits));
             let sum = each.fold(zeros(share_bits), |sum, one| sum + one);
-            let step = m.reg(format!("cause{cause}_step_q"), share_bits).reset(0);
-            step.next(sum);
-            step.q()
+            m.flag(format!("cause{cause}_step_q"), sum)
         })
         .collect();
     // With these two the counters account for every cycle of every group (docs/ndp-core.md, "Counters"). They are counted on
     // their own, not as what the others leave over.
     let (product, rounds) = (&parts[0], &parts[2]);
     let fills = causes.iter().map(|of_group| (product & !of_group.any()).zext(share_bits));
-    let filling = m.reg("filling_step_q", share_bits).reset(0);
-    filling.next(fills.fold(zeros(share_bits), |sum, one| sum + one));
+    let filling = m.flag("filling_step_q", fills.fold(zeros(share_bits), |sum, one| sum + one));
     let outside = m.wire("outside", !(product | rounds));
     steps.extend(parts);
-    steps.extend([filling.q(), outside, lit(1, 1), activation]);
+    steps.extend([filling.clone(), outside, lit(1, 1), activation]);
     let counters: Vec<Bits> = steps
         .iter()
         .enumerate()
@@ -128,18 +125,15 @@ pub fn monitor(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .input("we_i", cat(at.into_iter().rev()))
         .input("wdata_i", repeat(masks, &written));
 
-    let number = m.reg("register_q", REGISTER_BITS).enable(&read);
-    number.next(&register);
+    let number = m.hold("register_q", &register, &read);
     let is_activations = cat([!number.msb(), number.bit(6)]).all();
     let select = cat([is_activations, number.eq_lit(1), number.is_zero()]);
-    let sampled = m.reg("sampled_q", 2 * BEAT_BITS).enable(&read);
-    sampled.next(cat([counters, status]));
+    let sampled = m.hold("sampled_q", cat([counters, status]), &read);
     let mut choices = vec![sampled.low(BEAT_BITS), sampled.high(BEAT_BITS), memory.output("rdata_o")];
     let mut selects = vec![select];
     if let Some([status, counter]) = link {
-        let status_q = m.reg("link_status_q", BEAT_BITS).enable(&read);
-        status_q.next(status);
-        choices.extend([status_q.q(), counter.zext(BEAT_BITS)]);
+        let status_q = m.hold("link_status_q", status, &read);
+        choices.extend([status_q.clone(), counter.zext(BEAT_BITS)]);
         let is_counter = number.high(REGISTER_BITS - 4).eq_lit(1);
         selects.insert(0, cat([is_counter, number.eq_lit(LINK_REGISTER)]));
     }

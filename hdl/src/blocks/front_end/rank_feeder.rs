@@ -111,13 +111,11 @@ pub fn rank_feeder(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     }
     let fit =
         |value: &Bits, bits: u32| if value.width() >= bits { value.low(bits) } else { value.zext(bits) };
-    let tails = m.reg("tails_q", wide).enable(&*next);
-    tails.next(turns);
+    let tails = m.hold("tails_q", turns, &*next);
     if wide > offset_bits {
         m.unused(tails.high(wide - offset_bits), "addresses count modulo the rank");
     }
-    let waves_before = m.reg("waves_before_q", offset_bits).enable(&*next);
-    waves_before.next(row_offset);
+    let waves_before = m.hold("waves_before_q", row_offset, &*next);
     // Beats: whole stripes, of which the row's last one may end early.
     let stripes = layout.waves.zext(wave_width + 1) + has_tail.zext(wave_width + 1);
     let stripes = m.wire("stripes", stripes);
@@ -131,8 +129,7 @@ pub fn rank_feeder(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let spare = m.wire("spare", spare.gated(&ends));
     let row_beats = m.wire("row_beats", all_beats - spare.zext(left_bits));
 
-    let beats_now = m.reg("beats_q", left_bits).enable(&*next);
-    beats_now.next(row_beats);
+    let beats_now = m.hold("beats_q", row_beats, &*next);
 
     // Second step: stripes before the row; third: its first burst; then the segments.
     counted.next(&*next);
@@ -150,7 +147,7 @@ pub fn rank_feeder(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
             mux(&format.quantised, &quantised, &whole)
         }
     };
-    before.next(waves_before.q() + tails);
+    before.next(&waves_before + tails);
     placed.next(&counted);
     let left = m.reg("left_q", left_bits).reset(0);
     let addr = m.reg("addr_q", addr_bits);
@@ -159,7 +156,7 @@ pub fn rank_feeder(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let taken = m.wire("taken", &valid & &ready);
     let fewer = m.wire("fewer", left.q() - fit(&length, left_bits));
     let row_bursts = match &format {
-        None => beats_now.q(),
+        None => beats_now.clone(),
         Some(format) => {
             let quantised = quantised_bursts(&m, &beats_now, &format.int4);
             m.unused(quantised.msb(), "a burst has two places at least");

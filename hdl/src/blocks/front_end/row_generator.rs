@@ -74,8 +74,7 @@ pub fn row_generator(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let reads = m.wire("reads", (&start & &listed) | (&loads & more));
     let entry = m.reg("entry_q", list_bits);
     entry.next(mux(&start, &list, &mux(&loads, &entry.plus_one(), &entry)));
-    let begins_listed = m.reg("read_q", 1).reset(0);
-    begins_listed.next(&reads);
+    let begins_listed = m.flag("read_q", &reads);
     chooses.next(&begins_listed);
     let entry_low = log2(WORD_ENTRIES);
     let at = m.wire("at", one_hot(&mux(&others, &other, &entry.low(entry_low)), WORD_ENTRIES));
@@ -84,8 +83,7 @@ pub fn row_generator(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let unread: Vec<Bits> =
         (0..WORD_ENTRIES).map(|e| word.slice(e * ENTRY_BITS + row_bits, ENTRY_BITS - row_bits)).collect();
     m.unused(cat(unread), "a row index has 24 bits");
-    let ahead = m.reg("ahead_q", row_bits).enable(&chooses);
-    ahead.next(&chosen);
+    let ahead = m.hold("ahead_q", &chosen, &chooses);
     let next = m.wire("next", mux(&chooses, &chosen, &ahead));
     // What a row is long: its waves, or their bursts.
     let beats = log2(gemv.beats_per_stripe());

@@ -61,10 +61,8 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let chain_other = m.input("lane_chain_other_i", FP16_BITS, "comes in behind its second elements");
     let keep_result = m.input("lane_we_i", lanes, "lanes to write with the activation unit's result; alone");
 
-    let next = m.reg("weight_next_q", chunk_bits).enable(&weight_write);
-    next.next(&weight);
-    let current = m.reg("weight_q", chunk_bits).enable(&advance);
-    current.next(&next);
+    let next = m.hold("weight_next_q", &weight, &weight_write);
+    let current = m.hold("weight_q", &next, &advance);
     let sum = m.forward("sum", sum_bits(config));
     let result = m.forward("result", FP16_BITS);
     let from_lane = m.wire("from_lane", keep_result.any());

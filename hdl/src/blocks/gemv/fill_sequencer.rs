@@ -168,9 +168,8 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         scaled.next(any_of(&[scales.clone(), scaled.q() & !&used_up]));
         taken = &scales | (&pop & (!quantised | half.q() | &ends));
         // Scaled weights are a cycle later at their tiles.
-        let late = m.reg("late_q", 1).reset(0);
-        late.next(&finish & quantised);
-        complete = complete & !late.q();
+        let late = m.flag("late_q", &finish & quantised);
+        complete = complete & !&late;
         m.output("scales_o", scales, "the beat has scales");
         m.output("half_o", half.q(), "which half of the beat has the weights");
         m.output("group_o", group.q(), "number of the first place among those of the scales");

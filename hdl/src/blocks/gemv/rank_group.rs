@@ -173,12 +173,11 @@ fn placing(
     let here = m.wire("here", one_hot_position(&position, &clear, positions));
     let next_clear = m.wire("second_clear", &clear | &next_clear);
     let second = recode("second_recoder", &second, &next_clear, &next_cut)?.output("data_o");
-    let odd = m.reg("placed_odd_q", BEAT_BITS).enable(&place);
-    odd.next(mux(&pair, &second, &single));
+    let odd = m.hold("placed_odd_q", mux(&pair, &second, &single), &place);
     // The second place is the one after an even position.
     let both = cat([here.low(positions - 1), zeros(1)]).gated(&pair);
     place_at.next((here | both).gated(&place));
-    Ok(Placing { at: place_at.q(), even: placed.q(), odd: odd.q() })
+    Ok(Placing { at: place_at.q(), even: placed.q(), odd: odd.clone() })
 }
 
 /// The group of one rank of `config`.
@@ -457,15 +456,12 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.output("lane_soon_free_o", !&separate, "no sums are written in the next cycle");
 
     // What is read from the buffer: one beat, two cycles after `read_i`; or a kept sum of each position, digit by digit.
-    let reading = m.reg("reading_q", 1).reset(0);
-    reading.next(&read);
-    let reading_position = m.reg("reading_position_q", position_bits(config)).enable(&read);
-    reading_position.next(&read_position);
+    let reading = m.flag("reading_q", &read);
+    let reading_position = m.hold("reading_position_q", &read_position, &read);
     let at = one_hot_position(&reading_position, &lit(0, 1), positions);
     let beats_read: Vec<Bits> =
         words.chunks(beat_chunks as usize).map(|w| cat(w.iter().rev().cloned())).collect();
-    let beat = m.reg("beat_q", BEAT_BITS).enable(&reading);
-    beat.next(one_hot_mux(&m.wire("reading_at", at), &beats_read));
+    let beat = m.hold("beat_q", one_hot_mux(&m.wire("reading_at", at), &beats_read), &reading);
     // Digits for the columns: of kept sums, or of the heads.
     let tapped = ["valid", "first", "last"].map(|strobe| {
         let tapped = m.wire(format!("head_{strobe}"), tree.output(&format!("tap_{strobe}_o")) & &headed);

@@ -5,7 +5,7 @@
 //! their sums are added, digit by digit, and all of these ranks get the same result.
 
 use crate::blocks::arithmetic::fp16_rounder::fp16_rounder;
-use crate::blocks::arithmetic::number_format::{FLAG_BITS, FP16_BITS};
+use crate::blocks::arithmetic::number_format::FLAG_BITS;
 use crate::blocks::arithmetic::operand_recoder::recoded;
 use crate::blocks::common::encoding::bits_for;
 use ndp_config::GemvConfig;
@@ -75,8 +75,7 @@ pub fn round_column(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         }
         let sum = m.wire(format!("sum{g}"), sum);
         carry.next(sum.high(carry_bits));
-        let digit = m.reg(format!("digit{g}_q"), digit_bits).enable(&valid);
-        digit.next(sum.low(digit_bits));
+        let digit = m.hold(format!("digit{g}_q"), sum.low(digit_bits), &valid);
         let flags = m.reg(format!("flags{g}_q"), FLAG_BITS).enable(&valid);
         flags.next(any_of(&gates.iter().map(|(s, gate)| gated(&s.flags, *gate)).collect::<Vec<_>>()));
         let rounder = m
@@ -104,8 +103,7 @@ pub fn round_column(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
                 mux(&result_all, &results[0], &mux(&result_pairs, parity, own))
             }
         };
-        let reg = m.reg(format!("rounded{g}_q"), FP16_BITS).enable(&result_valid);
-        reg.next(chosen);
+        let reg = m.hold(format!("rounded{g}_q"), chosen, &result_valid);
         m.output(format!("rounded{g}_o"), &reg, format!("recoded result of rank {g}"));
     }
     m.output("valid_o", m.flag("done_q", &result_valid), "results, for one cycle; they stay until the next");

@@ -107,19 +107,13 @@ pub fn round_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         bits => one_hot(&element.high(bits), tiles),
     };
     let read_now = m.flag("reads_q", &reads);
-    let read_addr = m.reg("read_addr_q", addr_bits);
-    read_addr.next(&word);
-    let tile_now = m.reg("tile_now_q", tiles).enable(&reads);
-    tile_now.next(tile_of(&reading.element));
-    let tile = m.reg("tile_q", tiles).enable(&read_now);
-    tile.next(&tile_now);
+    let read_addr = m.delay("read_addr_q", &word);
+    let tile_now = m.hold("tile_now_q", tile_of(&reading.element), &reads);
+    let tile = m.hold("tile_q", &tile_now, &read_now);
     let load = m.flag("load_q", &read_now);
-    let shared_now = m.reg("shared_now_q", 1).enable(&reads);
-    shared_now.next(&reading.in_tail);
-    let shared_next = m.reg("shared_next_q", 1).enable(&read_now);
-    shared_next.next(&shared_now);
-    let shared = m.reg("shared_q", 1).enable(&load);
-    shared.next(&shared_next);
+    let shared_now = m.hold("shared_now_q", &reading.in_tail, &reads);
+    let shared_next = m.hold("shared_next_q", &shared_now, &read_now);
+    let shared = m.hold("shared_q", &shared_next, &load);
     // The digits follow the load: first, ..., last.
     let mut digit = vec![m.flag("digit0_q", &load)];
     for k in 1..segments {
@@ -176,8 +170,8 @@ pub fn round_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.output("digit_valid_o", any_of(&digit), "the groups put out digits");
     m.output("digit_first_o", &digit[0], "the least significant ones");
     m.output("digit_last_o", &digit[segments as usize - 1], "the most significant ones");
-    m.output("pairs_o", shared.q() & &two, "ranks of the same parity share these columns");
-    m.output("all_o", shared.q() & !&two, "all ranks share these columns");
+    m.output("pairs_o", &shared & &two, "ranks of the same parity share these columns");
+    m.output("all_o", &shared & !&two, "all ranks share these columns");
     m.output("result_pairs_o", &writing.in_tail & &two, "the same for the results that come out");
     m.output("result_all_o", &writing.in_tail & !&two, "the same for the results that come out");
     m.output("round_we_o", &write_now, "write results");

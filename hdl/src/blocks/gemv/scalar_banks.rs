@@ -65,8 +65,7 @@ pub fn scalar_banks(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         let of = |h: u32| &parts[h as usize][(segment >> (bank_bits - h)) as usize];
         let fewer = (0..bank_bits).rev();
         let chosen = fewer.fold(of(bank_bits).clone(), |rest, h| mux(&heads.eq_lit(h.into()), of(h), &rest));
-        let scalar = m.reg(format!("scalar{segment}_q"), FP16_BITS).enable(&read);
-        scalar.next(chosen);
+        let scalar = m.hold(format!("scalar{segment}_q"), chosen, &read);
         m.output(
             format!("scalar{segment}_o"),
             &scalar,

@@ -166,9 +166,8 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Result<Rc<Module>, HdlE
     let blank_now = blank.clone();
     let word = walker.output("word_o") + words(&m, &vector, addr_bits);
     let values = [walker.output("holders_o"), position, blank, tile_enables, lane_enables, word, values];
-    for ((name, bits, doc), value) in write_fields(config).into_iter().zip(values) {
-        let reg = m.reg(format!("write_{name}_q"), bits).enable(&offered);
-        reg.next(value);
+    for ((name, _, doc), value) in write_fields(config).into_iter().zip(values) {
+        let reg = m.hold(format!("write_{name}_q"), value, &offered);
         m.output(format!("write_{name}_o"), &reg, doc);
     }
     m.output("write_valid_o", &staged, "a write is offered");

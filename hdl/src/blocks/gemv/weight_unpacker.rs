@@ -45,8 +45,7 @@ pub fn weight_unpacker(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .into();
 
     let step = m.wire("step", &place & &quantised);
-    let kept = m.reg("scales_q", BEAT_BITS).enable(&scales);
-    kept.next(&beat);
+    let kept = m.hold("scales_q", &beat, &scales);
     let numbers = m.wire("numbers", mux(&half, &beat.high(BEAT_BITS / 2), &beat.low(BEAT_BITS / 2)));
     // Places by pairs; the first one of a pair comes with the second one, or alone.
     let pairs: Vec<Bits> =
@@ -69,13 +68,11 @@ pub fn weight_unpacker(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let second = scaled("second", 4, numbers.high(4 * BEAT_ELEMS), pair.high(FP16_BITS))?;
     m.output("first_o", first, "FP16 weights of the first place");
     m.output("second_o", second, "FP16 weights of the second place");
-    let placed = m.reg("place_q", 1).reset(0);
-    placed.next(&step);
+    let placed = m.flag("place_q", &step);
     m.output("place_o", &placed, "they go to the tiles");
-    for ((name, value), (_, bits, doc)) in fields.iter().zip(delayed_fields(config)) {
-        let reg = m.reg(format!("{name}_q"), bits).enable(&step);
-        reg.next(value);
-        m.output(format!("{name}_o"), reg.q(), doc);
+    for ((name, value), (_, _, doc)) in fields.iter().zip(delayed_fields(config)) {
+        let reg = m.hold(format!("{name}_q"), value, &step);
+        m.output(format!("{name}_o"), reg.clone(), doc);
     }
     m.finish()
 }

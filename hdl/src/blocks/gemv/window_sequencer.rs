@@ -54,8 +54,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let issue = m.forward("issue", 1);
     let take = m.wire("take", &*issue & &fresh);
     let hold = |name: &str, value: &Bits| {
-        let reg = m.reg(format!("{name}_q"), value.width()).enable(&take);
-        reg.next(value);
+        let reg = m.hold(format!("{name}_q"), value, &take);
         m.wire(format!("{name}_now"), mux(&fresh, value, &reg))
     };
     let (is_first, is_last) = (hold("first", &stripe_first), hold("last", &stripe_last));
@@ -92,8 +91,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     } else {
         zeros(addr_bits)
     };
-    let addr = m.reg("job_addr_q", addr_bits).enable(&*issue);
-    addr.next(&base + mux(&(&axpy & !&import), &sum_index, &index_now));
+    let addr = m.hold("job_addr_q", &base + mux(&(&axpy & !&import), &sum_index, &index_now), &*issue);
 
     // What the jobs of the last windows are in: loading operands, leaving as products, and for the last digits of a sum
     // the window after that.
@@ -139,18 +137,15 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let sum_read = flag("sum_re_q");
     let more_lanes = cat([sum_read.q(), !&last_lane, !&import]).all();
     sum_read.next((&turn & mux(&import, &adds.q(), &loading_sums)) | more_lanes);
-    let loading_addr = m.reg("loading_addr_q", addr_bits).enable(&turn);
-    loading_addr.next(&addr);
+    let loading_addr = m.hold("loading_addr_q", &addr, &turn);
     let sum_addr = m.reg("sum_addr_q", addr_bits);
     sum_addr.next(mux(&turn, &mux(&import, &addr, &loading_addr), &sum_addr.plus_one()));
     let separate = flag("separate_q");
     separate.next(&sum_read);
     let sum_write = flag("sum_we_q");
     sum_write.next(&separate);
-    let later_addr = m.reg("separate_addr_q", addr_bits);
-    later_addr.next(&sum_addr);
-    let write_addr = m.reg("write_addr_q", addr_bits);
-    write_addr.next(&later_addr);
+    let later_addr = m.delay("separate_addr_q", &sum_addr);
+    let write_addr = m.delay("write_addr_q", &later_addr);
 
     // Why the window goes without a job, for the counters.
     let idle_window = m.reg("cause_q", 3).reset(0).enable(&decide);

@@ -38,8 +38,7 @@ pub fn link_aligner(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     align.drive(cat([cat(near).all(), any_of(&marks), !aligned.q()]).all());
     aligned.next(cat([any_of(&[align.q(), aligned.q()]), locked.all(), !&restart]).all());
     // The lanes' words are there two cycles after `align`.
-    let begin = m.reg("begin_q", 1).reset(0);
-    begin.next(&align);
+    let begin = m.flag("begin_q", &align);
     let ring = m.instance("ring", &link_ring(config)?).input("run_i", &aligned).input("begin_i", &begin);
     let ring = ring.ignore("mark_o", "markers need no treatment: no place of a flit is set");
     m.output("word_o", cat(words.into_iter().rev()), "word of the link");

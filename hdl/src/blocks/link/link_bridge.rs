@@ -2,7 +2,7 @@
 
 use super::link_controller::link_controller;
 use super::link_frame::name;
-use super::link_monitor::{COUNTER, NUMBER};
+use super::link_monitor::NUMBER;
 use super::link_switch::{link_switch, port_bits, routes_bits};
 use ndp_config::LinkConfig;
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit};
@@ -61,8 +61,7 @@ pub fn link_bridge(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
             .ignore("peer_restart_o", "a DIMM that was reset says so itself")
             .ignore("tx_holds_o", "who sends asks its own link");
     }
-    let reading = m.reg("reading_q", COUNTER);
-    reading.next(any_of(&readings));
+    let reading = m.delay("reading_q", any_of(&readings));
     let names = [
         ("up_o", "links that can exchange flits"),
         ("fault_o", "faulty links"),

@@ -66,13 +66,11 @@ pub fn link_crc(width: u32) -> Result<Rc<Module>, HdlError> {
     let of_state: Vec<u32> = (0..BITS).map(|k| power(width + k)).collect();
     let seed = of_state.iter().zip(0..).filter(|(_, k)| SEED >> k & 1 == 1).fold(0, |sum, (c, _)| sum ^ c);
 
-    let partial = m.reg("partial_q", BITS);
-    partial.next(product(&of_word, &word));
-    let starts = m.reg("starts_q", 1);
-    starts.next(&first);
+    let partial = m.delay("partial_q", product(&of_word, &word));
+    let starts = m.delay("starts_q", &first);
     let state = m.reg("crc_q", BITS);
     let moved = m.wire("moved", product(&of_state, &state.q()));
-    state.next(mux(&starts, &lit(seed.into(), BITS), &moved) ^ partial.q());
+    state.next(mux(&starts, &lit(seed.into(), BITS), &moved) ^ &partial);
     m.output("crc_o", &state, "remainder up to the word of two cycles ago");
     m.finish()
 }

@@ -31,21 +31,16 @@ pub fn link_lane(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
         m.input("align_i", 1, "the marker that came last goes out in two cycles, then what follows it");
 
     // The word at the place that is tried.
-    let now = m.reg("now_q", BITS);
-    now.next(&lane);
-    let before = m.reg("before_q", BITS);
-    before.next(now.q());
+    let now = m.delay("now_q", &lane);
+    let before = m.delay("before_q", now.clone());
     let slides = m.forward("slides", 1);
     let place = m.reg("place_q", BITS).reset(1).enable(&*slides);
     place.next(cat([place.low(BITS - 1), place.msb()]));
-    let window = cat([now.q(), before.q()]);
+    let window = cat([now.clone(), before.clone()]);
     let candidates: Vec<Bits> = (0..BITS).map(|k| window.slice(k, BITS)).collect();
-    let cut = m.reg("cut_q", BITS);
-    cut.next(one_hot_mux(&place.q(), &candidates));
-    let hit = m.reg("hit_q", 1).reset(0);
-    hit.next(cut.eq(&marker));
-    let word = m.reg("word_q", BITS);
-    word.next(cut.q());
+    let cut = m.delay("cut_q", one_hot_mux(&place.q(), &candidates));
+    let hit = m.flag("hit_q", cut.eq(&marker));
+    let word = m.delay("word_q", cut.clone());
 
     // Searching, one marker found, two found, locked. `pos` counts from the last marker.
     let found = m.reg("found_q", 1).reset(0);
@@ -54,27 +49,26 @@ pub fn link_lane(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let misses = m.reg("misses_q", 2).reset(0);
     let pos_bits = bits_for(frame + MARGIN);
     let pos = m.reg("pos_q", pos_bits).reset(0);
-    let due = m.reg("due_q", 1).reset(0);
-    due.next(cat([pos.eq_lit((frame - 1).into()), found.q(), !&restart]).all());
-    let finds = m.wire("finds", &hit.q() & !found.q());
-    let missed = m.wire("missed", &due.q() & !hit.q());
+    let due = m.flag("due_q", cat([pos.eq_lit((frame - 1).into()), found.q(), !&restart]).all());
+    let finds = m.wire("finds", &hit & !found.q());
+    let missed = m.wire("missed", &due & !&hit);
     let lost = any_of(&[&missed & !locked.q(), &missed & misses.all(), restart.clone()]);
     let lost = m.wire("lost", lost);
     let gives_up = !found.q() & pos.eq_lit((frame + MARGIN).into());
     slides.drive(&gives_up & !&finds);
     found.next(any_of(&[finds.clone(), found.q()]) & !&lost);
-    let confirmed = m.wire("confirmed", &due.q() & hit.q());
+    let confirmed = m.wire("confirmed", &due & &hit);
     again.next(any_of(&[confirmed.clone(), again.q()]) & !&lost);
     locked.next(any_of(&[&confirmed & again.q(), locked.q()]) & !&lost);
     let counted = mux(&missed, &misses.plus_one(), &mux(&confirmed, &zeros(2), &misses));
     misses.next(counted.gated(&(locked.q() & !&lost)));
     let restarts = m.wire("restarts", &*slides | &lost);
-    let next_pos = mux(&any_of(&[finds, due.q()]), &lit(1, pos_bits), &pos.plus_one());
+    let next_pos = mux(&any_of(&[finds, due.clone()]), &lit(1, pos_bits), &pos.plus_one());
     pos.next(next_pos.gated(&!&restarts));
 
     // The words of late lanes are still to come when the first marker is there.
     let depth_bits = log2(LinkConfig::DESKEW_WORDS);
-    let mark = m.wire("mark", &due.q() & locked.q());
+    let mark = m.wire("mark", &due & locked.q());
     let age = m.reg("age_q", depth_bits).reset(LinkConfig::DESKEW_WORDS as u128 - 1);
     let aged = mux(&age.all(), &age, &age.plus_one());
     age.next(mux(&mark, &lit(1, depth_bits), &aged));
@@ -85,8 +79,7 @@ pub fn link_lane(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     words.write(&lit(1, 1), &write, &word);
     let read = m.reg("read_q", depth_bits).reset(0);
     read.next(mux(&align, &(write.q() - &age_now), &read.plus_one()));
-    let out = m.reg("out_q", BITS);
-    out.next(words.read(&read));
+    let out = m.delay("out_q", words.read(&read));
 
     m.output("locked_o", &locked, "the lane's markers are found");
     m.output("mark_o", &mark, "a marker is due in this cycle");

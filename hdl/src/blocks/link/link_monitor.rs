@@ -40,19 +40,16 @@ pub fn link_monitor() -> Result<Rc<Module>, HdlError> {
     let mut arrives = zeros(1);
     for (k, (port, meaning)) in EVENTS.iter().enumerate() {
         let event = m.input(*port, 1, *meaning);
-        let seen = m.reg(format!("seen{k}_q"), 1).reset(0);
-        seen.next(&event);
-        let count = m.reg(format!("count{k}_q"), COUNTER).reset(0).enable(&seen);
-        count.next(count.plus_one());
-        counters.push(count.q());
+        let seen = m.flag(format!("seen{k}_q"), &event);
+        let count = m.counter(format!("count{k}_q"), COUNTER, &seen);
+        counters.push(count.clone());
         arrives = event;
     }
     // From its first sending to its acknowledgement, whatever comes between.
     let time = m.reg("time_q", TIME).reset(0);
     let aged = mux(&time.all(), &time, &time.plus_one());
     time.next(aged.gated(&!&times));
-    let done = m.reg("done_q", 1).reset(0);
-    done.next(&arrives);
+    let done = m.flag("done_q", &arrives);
     let taken = m.reg("taken_q", TIME).reset(0).enable(&arrives);
     taken.next(&time);
     let sum = m.reg("sum_q", COUNTER).reset(0).enable(&done);
@@ -64,8 +61,7 @@ pub fn link_monitor() -> Result<Rc<Module>, HdlError> {
 
     let gated: Vec<Bits> =
         counters.iter().zip(0..).map(|(value, k)| value.gated(&number.eq_lit(k))).collect();
-    let out = m.reg("out_q", COUNTER);
-    out.next(any_of(&gated));
+    let out = m.delay("out_q", any_of(&gated));
     m.output("counter_o", &out, "the counter that was asked for in the cycle before");
     m.finish()
 }

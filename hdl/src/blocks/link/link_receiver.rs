@@ -42,30 +42,23 @@ pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
         .output("crc_o");
     let ends = m.wire("ends", at[2].msb());
     let zero = m.wire("zero", crc.is_zero());
-    let good = m.reg("good_q", 1).reset(0);
-    good.next(&ends & &zero);
-    let bad = m.reg("bad_q", 1).reset(0);
-    bad.next(&ends & !&zero);
-    let first = m.reg("first_q", FIELD_BITS).enable(at[0].bit(0));
-    first.next(word.low(FIELD_BITS));
-    let header_q = m.reg("header_q", FIELD_BITS).enable(at[0].msb());
-    header_q.next(first.q());
-    let header = Header::unpack(&header_q.q());
+    let good = m.flag("good_q", &ends & &zero);
+    let bad = m.flag("bad_q", &ends & !&zero);
+    let first = m.hold("first_q", word.low(FIELD_BITS), at[0].bit(0));
+    let header_q = m.hold("header_q", first.clone(), at[0].msb());
+    let header = Header::unpack(&header_q);
 
     // What it says of the other direction is looked at up to four cycles after `good`. The header of a short flit is overwritten before
     // that.
     let said =
         cat([header.limit.clone(), header.nack_round.clone(), header.nack.clone(), header.ack.clone()]);
-    let said_q = m.reg("said_q", said.width()).enable(&good);
-    said_q.next(said);
+    let said_q = m.hold("said_q", said, &good);
 
     // Its number against the expected one: worked out while the check is.
     let expected = m.reg("expected_q", SEQ).reset(0);
     let gap = m.wire("gap", &header.sequence - expected.q());
-    let in_turn = m.reg("in_turn_q", 1);
-    in_turn.next(gap.is_zero());
-    let beyond = m.reg("beyond_q", 1);
-    beyond.next(gap.any() & !gap.msb());
+    let in_turn = m.delay("in_turn_q", gap.is_zero());
+    let beyond = m.delay("beyond_q", gap.any() & !gap.msb());
 
     let (depth, beat_bits) = (config.receive_flits(), log2(config.flit_beats()));
     let slot_bits = log2(depth);
@@ -74,14 +67,15 @@ pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let room = m.reg("room_q", 1).reset(0).enable(at[3].bit(0));
     room.next(!filled.msb());
     let has_payload = m.wire("has_payload", header.kind.eq(&lit(DATA, KIND)));
-    let normal = m.wire("normal", cat([good.q(), up, !header.kind.msb()]).all());
-    let accepts = m.wire("accepts", cat([normal.clone(), has_payload.clone(), in_turn.q(), room.q()]).all());
+    let normal = m.wire("normal", cat([good.clone(), up, !header.kind.msb()]).all());
+    let accepts =
+        m.wire("accepts", cat([normal.clone(), has_payload.clone(), in_turn.clone(), room.q()]).all());
     expected.next(mux(&syncs, &header.sequence, &(expected.q() + accepts.zext(SEQ))));
     let nack = m.reg("nack_q", 1).reset(0);
-    let misses = m.wire("misses", &normal & beyond.q());
+    let misses = m.wire("misses", &normal & &beyond);
     // A flit in turn, or an idle one that says that there is none beyond, ends the search.
     let caught_up =
-        any_of(&[accepts.clone(), cat([normal.clone(), in_turn.q(), !&has_payload]).all(), syncs]);
+        any_of(&[accepts.clone(), cat([normal.clone(), in_turn.clone(), !&has_payload]).all(), syncs]);
     nack.next(any_of(&[misses.clone(), nack.q() & !caught_up]));
     let nack_round = m.reg("nack_round_q", ROUND).reset(0).enable(&misses);
     nack_round.next(&header.round);
@@ -91,10 +85,9 @@ pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let mut history = Vec::new();
     let mut newest = word;
     for k in 0..=past {
-        let kept = m.reg(format!("word{k}_q"), config.word_bits());
-        kept.next(&newest);
-        newest = kept.q();
-        history.push(kept.q());
+        let kept = m.delay(format!("word{k}_q"), &newest);
+        newest = kept.clone();
+        history.push(kept.clone());
     }
     let history = cat(history);
     let (mut at_end, mut cuts) = (Vec::new(), Vec::new());
@@ -106,10 +99,8 @@ pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     m.unused(history.clone(), "beats begin within the oldest word");
     m.unused(cat(at[1..].iter().cloned()), "only some places matter");
     let at_end = m.wire("at_end", cat(at_end.into_iter().rev()));
-    let beat = m.reg("beat_q", BEAT_BITS);
-    beat.next(one_hot_mux(&at_end, &cuts));
-    let writes = m.reg("writes_q", 1).reset(0);
-    writes.next(at_end.any());
+    let beat = m.delay("beat_q", one_hot_mux(&at_end, &cuts));
+    let writes = m.flag("writes_q", at_end.any());
     let index = m.reg("index_q", beat_bits);
     let numbers: Vec<Bits> = (0..config.flit_beats()).map(|b| lit(b.into(), beat_bits)).collect();
     index.next(one_hot_mux(&at_end, &numbers));
@@ -137,7 +128,7 @@ pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
         .input("raddr_i", cat([read.q(), from.q()]))
         .input("re_i", &reads)
         .input("waddr_i", cat([write.q(), index.q()]))
-        .input("we_i", &writes.q() & room.q())
+        .input("we_i", &writes & room.q())
         .input("wdata_i", &beat);
     let held = |name: &str, value: Bits| m.hold(name, value, &reads);
     let flit_ends = held("flit_ends_q", last_beat.clone());

@@ -48,17 +48,14 @@ pub fn link_session(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let silence = counter("silence_q", any_of(&[good.clone(), retrain.clone()]));
     let idle = m.wire("idle", &up.q() & !&busy);
     let stuck = counter("stuck_q", any_of(&[advances, idle, retrain.clone(), fault.q()]));
-    let silent = m.reg("silent_q", 1).reset(0);
-    silent.next(silence.all());
-    let stays = m.reg("stays_q", 1).reset(0);
-    stays.next(stuck.all());
-    let fails = m.wire("fails", cat([any_of(&[silent.q(), stays.q()]), !fault.q()]).all());
+    let silent = m.flag("silent_q", silence.all());
+    let stays = m.flag("stays_q", stuck.all());
+    let fails = m.wire("fails", cat([any_of(&[silent.clone(), stays.clone()]), !fault.q()]).all());
     fault.next(any_of(&[fails.clone(), fault.q()]) & !&retrain);
-    cause.next(ndp_hdl_language::mux(&fails, &cat([stays.q(), silent.q()]), &cause));
+    cause.next(ndp_hdl_language::mux(&fails, &cat([stays.clone(), silent.clone()]), &cause));
     // Markers that were found in the wrong place would be silent too: three new attempts before the fault.
     let attempt = m.wire("attempt", silence.low(bits - 2).all() & !silence.high(2).all());
-    let restart = m.reg("restart_q", 1).reset(0);
-    restart.next(any_of(&[retrain, attempt & !fault.q()]));
+    let restart = m.flag("restart_q", any_of(&[retrain, attempt & !fault.q()]));
 
     m.output("up_o", &up, "both sides know each other's numbers");
     m.output("answers_o", &answers, "not up, and the other side's number is known");

@@ -15,8 +15,6 @@ pub(super) const PORT: u32 = 3;
 pub(super) const ROUTE: u32 = PORT + 1;
 /// DIMMs that can be told apart.
 pub(super) const NODES: u32 = 1 << NODE;
-/// Bits of a beat on its way: data, end of message, destination, source, label.
-const BEAT: u32 = BEAT_BITS + 1 + 2 * NODE + LABEL;
 
 /// The crossbar for `ports` links.
 ///
@@ -56,25 +54,22 @@ pub fn link_switch(ports: u32) -> Result<Rc<Module>, HdlError> {
         let (port, known) = (route.low(PORT), route.msb());
         let table: Vec<u128> = (0..1 << PORT).map(|o| if o < ports { 1 << o } else { 0 }).collect();
         let to = m.wire(format!("to{p}"), rom(&port, &table, ports).gated(&known));
-        let way = m.reg(format!("way{p}_q"), ports).enable(&takes);
-        way.next(&to);
-        let word = m.reg(format!("beat{p}_q"), BEAT).enable(&takes);
-        word.next(beat);
-        let last = m.reg(format!("last{p}_q"), 1).enable(&takes);
-        last.next(flit_end);
+        let way = m.hold(format!("way{p}_q"), &to, &takes);
+        let word = m.hold(format!("beat{p}_q"), beat, &takes);
+        let last = m.hold(format!("last{p}_q"), flit_end, &takes);
         // What has no route is dropped.
         let nowhere = m.wire(format!("nowhere{p}"), &held.q() & !way.any());
         held.next(any_of(&[takes, held.q() & !&any_of(&[moved[p].q(), nowhere.clone()])]));
         m.output(format!("rx{p}_ready_o"), !held.q(), format!("link {p}: the beat is taken"));
         m.output(
             format!("misrouted{p}_o"),
-            &nowhere & &last.q(),
+            &nowhere & &last,
             format!("link {p}: a flit is dropped, there is no route to its destination"),
         );
         waits.push(held.q());
-        beats.push(word.q());
-        lasts.push(last.q());
-        ways.push(way.q());
+        beats.push(word.clone());
+        lasts.push(last.clone());
+        ways.push(way.clone());
     }
 
     // Outputs: one input at a time, chosen by turns.
@@ -94,8 +89,7 @@ pub fn link_switch(ports: u32) -> Result<Rc<Module>, HdlError> {
             m.wire(format!("ends{o}"), &moves & (&served.q() & cat(lasts.iter().rev().cloned())).any());
         active.next(any_of(&[chooses, active.q() & !&ends]));
         full.next(any_of(&[moves.clone(), full.q() & !ready]));
-        let out = m.reg(format!("out{o}_q"), BEAT).enable(&moves);
-        out.next(one_hot_mux(&served.q(), &beats));
+        let out = m.hold(format!("out{o}_q"), one_hot_mux(&served.q(), &beats), &moves);
         for (p, from) in taken_from.iter_mut().enumerate() {
             from.push(&moves & served.bit(p as u32));
         }

@@ -76,10 +76,8 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     tags.write(&appends, &tail.low(slot_bits), &tag.pack());
 
     // The place in the frame; stage k of the pipeline sees it k cycles later.
-    let started = m.reg("started_q", 1).reset(0);
-    started.next(lit(1, 1));
-    let ring =
-        m.instance("ring", &link_ring(config)?).input("run_i", lit(1, 1)).input("begin_i", !started.q());
+    let started = m.flag("started_q", lit(1, 1));
+    let ring = m.instance("ring", &link_ring(config)?).input("run_i", lit(1, 1)).input("begin_i", !&started);
     let at = delayed(&m, "at", &ring.output("at_o"), 6);
     let mark = delayed(&m, "mark", &ring.output("mark_o"), 6);
     let chooses = at[0].bit(0);
@@ -128,9 +126,9 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let has_flit = next.ne(&tail);
     let ahead = m.wire("ahead", credit.q() - next.q());
     let has_credit = m.wire("has_credit", ahead.any() & !ahead.msb());
-    let sends_next = m.reg("sends_q", 1).reset(0);
-    sends_next.next(cat([up.clone(), !&fault, has_flit.clone(), has_credit.clone()]).all());
-    let sends = m.wire("sends", &chooses & sends_next.q());
+    let sends_next =
+        m.flag("sends_q", cat([up.clone(), !&fault, has_flit.clone(), has_credit.clone()]).all());
+    let sends = m.wire("sends", &chooses & &sends_next);
     let stepped = next.q() + sends.zext(SEQ);
     next.next(mux(&jumps, &peer_ack, &mux(&back, &acked, &stepped)));
     credit.next(mux(&resyncs, &acked, &mux(&listens, &peer_limit, &credit)));
@@ -152,12 +150,9 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
         limit,
         tag: tags.read(&slot),
     };
-    let header = m.reg("header_q", FIELD_BITS).enable(&chooses);
-    header.next(fields.pack().low(FIELD_BITS));
-    let full = m.reg("full_q", 1).enable(&chooses);
-    full.next(&sends_next);
-    let slot_q = m.reg("slot_q", slot_bits).enable(&chooses);
-    slot_q.next(&slot);
+    let header = m.hold("header_q", fields.pack().low(FIELD_BITS), &chooses);
+    let full = m.hold("full_q", &sends_next, &chooses);
+    let slot_q = m.hold("slot_q", &slot, &chooses);
 
     // Beats come out of the buffer into a window of two.
     let moves_at: Vec<u32> =
@@ -168,7 +163,7 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let loads = m.wire("loads", &fills | at[1].bit(0));
     let from = m.reg("from_q", beat_bits).reset(0);
     from.next(mux(&chooses, &lit(1, beat_bits), &(from.q() + loads.zext(beat_bits))));
-    let place = mux(&chooses, &cat([slot, zeros(beat_bits)]), &cat([slot_q.q(), from.q()]));
+    let place = mux(&chooses, &cat([slot, zeros(beat_bits)]), &cat([slot_q.clone(), from.q()]));
     let buffer = m
         .instance("buffer", &sram(config.replay_flits() * config.flit_beats(), BEAT_BITS, 1)?)
         .input("raddr_i", place)
@@ -177,15 +172,12 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
         // With a full buffer the place at the tail is that of the oldest flit.
         .input("we_i", &takes & !&drops)
         .input("wdata_i", data);
-    let upper = m.reg("upper_q", BEAT_BITS).enable(&loads);
-    upper.next(buffer.output("rdata_o"));
-    let lower = m.reg("lower_q", BEAT_BITS).enable(&fills);
-    lower.next(upper.q());
+    let upper = m.hold("upper_q", buffer.output("rdata_o"), &loads);
+    let lower = m.hold("lower_q", upper.clone(), &fills);
 
     // Stage 3 cuts words out of it.
-    let full3 = m.reg("full3_q", 1).enable(at[2].bit(0));
-    full3.next(&full);
-    let window = cat([upper.q(), lower.q()]);
+    let full3 = m.hold("full3_q", &full, at[2].bit(0));
+    let window = cat([upper.clone(), lower.clone()]);
     let pieces: Vec<Bits> = (0..words)
         .map(|w| {
             let (bits, offset) = payload_of_word(config, w);
@@ -195,8 +187,7 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
             piece.zext(config.word_bits())
         })
         .collect();
-    let word4 = m.reg("word4_q", config.word_bits());
-    word4.next(one_hot_mux(&at[3], &pieces));
+    let word4 = m.delay("word4_q", one_hot_mux(&at[3], &pieces));
 
     // The CRC goes to the end of the last word.
     let crc = m
@@ -204,15 +195,12 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
         .input("word_i", &word4)
         .input("first_i", at[4].bit(0))
         .output("crc_o");
-    let word5 = m.reg("word5_q", config.word_bits());
-    word5.next(word4.q());
-    let word6 = m.reg("word6_q", config.word_bits());
-    word6.next(word5.q());
+    let word5 = m.delay("word5_q", word4.clone());
+    let word6 = m.delay("word6_q", word5.clone());
     let check = on_the_wire(&crc).gated(&at[6].msb());
     let check = cat([check, zeros(config.word_bits() - LinkConfig::CRC_BITS)]);
     let marked = markers(config).gated(&mark[6]);
-    let lanes = m.reg("lanes_q", config.word_bits()).reset(0);
-    lanes.next(any_of(&[word6.q(), check, marked]));
+    let lanes = m.flag("lanes_q", any_of(&[word6.clone(), check, marked]));
     m.unused(at[4].high(words - 1), "only the first word matters there");
     m.unused(at[6].low(words - 1), "only the last word matters there");
 

@@ -28,8 +28,7 @@ pub fn transfer_walker(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let chosen = m.input("ranks_i", ranks, "ranks that take part, at least one");
     let step = m.input("step_i", 1, "go on to the next place");
 
-    let set = m.reg("set_q", ranks).enable(&start);
-    set.next(&chosen);
+    let set = m.hold("set_q", &chosen, &start);
     let rank = m.reg("rank_q", ranks);
     let above: Vec<Bits> =
         (0..ranks).map(|g| if g == 0 { zeros(1) } else { set.bit(g) & rank.low(g).any() }).collect();

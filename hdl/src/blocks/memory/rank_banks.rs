@@ -38,8 +38,7 @@ pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Result<Rc<Module>, Hd
         let [act, pre, rd, wr] = commands.each_ref().map(|command| command.bit(bank));
         let open = m.reg(format!("open{bank}_q"), 1).reset(0);
         open.next(any_of(&[act.clone(), open.q() & !&pre]));
-        let open_row = m.reg(format!("row{bank}_q"), dram.row_bits()).enable(&act);
-        open_row.next(&row);
+        let open_row = m.hold(format!("row{bank}_q"), &row, &act);
         let bar =
             |what: &str, loads: &[(Bits, u32)]| countdown(&m, &format!("{what}_bar{bank}"), &step, loads);
         let column = bar("column", &[(act.clone(), slots.act_to_column)]);
@@ -50,7 +49,7 @@ pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Result<Rc<Module>, Hd
         ];
         let precharge = bar("pre", &precharge);
         let activate = bar("act", &[(act.clone(), slots.act_to_act), (pre.clone(), slots.pre_to_act)]);
-        states.push(cat([open_row.q(), !activate, !&precharge, !column, open.q()]));
+        states.push(cat([open_row.clone(), !activate, !&precharge, !column, open.q()]));
         bars.push(precharge);
     }
     for i in 0..ENTRIES {

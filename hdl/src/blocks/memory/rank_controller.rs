@@ -134,13 +134,9 @@ pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module
     let selected = any_of(&[&for_column & &column.q(), &for_row & &row_command]);
     let deselect = m.reg("cs_n_q", 1).reset(1);
     deselect.next(!selected);
-    let act_n = m.reg("act_n_q", 1);
-    act_n.next(any_of(&[for_column.clone(), row_act_n]));
-    let either = |name: &str, of_column: Bits, of_row: Bits| {
-        let reg = m.reg(name, of_row.width());
-        reg.next(mux(&for_column, &of_column, &of_row));
-        reg.q()
-    };
+    let act_n = m.delay("act_n_q", any_of(&[for_column.clone(), row_act_n]));
+    let either =
+        |name: &str, of_column: Bits, of_row: Bits| m.delay(name, mux(&for_column, &of_column, &of_row));
     let group = either("bg_q", head.group(head.half()), scheduler.output("group_o"));
     let bank = either("bank_q", head.bank_of_group(), scheduler.output("bank_o"));
     let column_pins = (0..ADDRESS_PINS).map(|pin| match pin {

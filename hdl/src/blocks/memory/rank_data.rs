@@ -51,11 +51,7 @@ pub(super) fn rank_data(dram: &DramConfig, ports: &RankPorts, name: &str) -> Res
     let at = |clock: u32| &issued[(clock / SLOT) as usize + 1];
 
     let words: Vec<Bits> = (0..SLOT)
-        .map(|transfer| {
-            let word = m.reg(format!("dq{transfer}_q"), BUS_BITS).enable(phase(read_latency + transfer));
-            word.next(&dq);
-            word.q()
-        })
+        .map(|transfer| m.hold(format!("dq{transfer}_q"), &dq, phase(read_latency + transfer)))
         .collect();
     let (valid, write, rest) = at(read_latency + SLOT);
     let arrives = m.wire("arrives", valid & phase(read_latency));
@@ -71,8 +67,7 @@ pub(super) fn rank_data(dram: &DramConfig, ports: &RankPorts, name: &str) -> Res
     let parts = (0..)
         .zip(&selected)
         .map(|(transfer, select)| data.slice(transfer * BUS_BITS, BUS_BITS).gated(select));
-    let bus = m.reg("dq_q", BUS_BITS);
-    bus.next(any_of(&parts.collect::<Vec<_>>()));
+    let bus = m.delay("dq_q", any_of(&parts.collect::<Vec<_>>()));
     let drives = m.flag("dq_oe_q", any_of(&selected));
 
     m.output("beat_push_o", &arrives & !&request, "a burst of a segment is complete");

@@ -95,8 +95,7 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, H
             "no more places are reserved than there are",
         );
         let wide = bits + 1;
-        let sum = m.reg(format!("{name}_sum_q"), wide).enable(&add);
-        sum.next(used.zext(wide) + more.zext(wide));
+        let sum = m.hold(format!("{name}_sum_q"), used.zext(wide) + more.zext(wide), &add);
         let seen = m.reg(format!("{name}_seen_q"), 1).reset(0).enable(&add);
         seen.next(valid);
         let fits = m.reg(format!("{name}_fits_q"), 1).reset(0).enable(&compare);

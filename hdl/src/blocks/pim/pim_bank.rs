@@ -114,8 +114,7 @@ pub fn pim_bank(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     }
     let host_data = match data.as_slice() {
         [zero, one] => {
-            let taken = m.reg("taken_q", 1).enable(&reads_host);
-            taken.next(&path);
+            let taken = m.hold("taken_q", &path, &reads_host);
             mux(&taken, one, zero)
         }
         _ => {

@@ -177,16 +177,14 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlE
         let open = m.reg(format!("open{u}_q"), 1).reset(0);
         let open_next = m.wire(format!("open{u}_next"), &opens[u] | (open.q() & !&precharged[u]));
         open.next(&open_next & !&closed_after[u]);
-        let pim = m.reg(format!("pim{u}_q"), 1).enable(&opens[u]);
-        pim.next(&pact);
-        owned.push(open.q() & pim.q());
+        let pim = m.hold(format!("pim{u}_q"), &pact, &opens[u]);
+        owned.push(open.q() & &pim);
         let (open_then, pim_then) = if record {
-            (open.q(), pim.q())
+            (open.q(), pim.clone())
         } else {
             (open_next.clone(), m.wire(format!("pim{u}_next"), mux(&opens[u], &pact, &pim)))
         };
-        let open_row = m.reg(format!("row{u}_q"), row_bits).enable(&opens[u]);
-        open_row.next(&row);
+        let open_row = m.hold(format!("row{u}_q"), &row, &opens[u]);
         let counter = |name: &str, load: &Bits, gap: u32| timer(&m, &format!("{name}{u}"), load, gap);
         let rp = match &auto_left {
             None => counter("rp", &precharged[u], c.t_rp()),
@@ -204,7 +202,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlE
             Partition {
                 open: open_then,
                 pim: pim_then,
-                row: open_row.q(),
+                row: open_row.clone(),
                 rc: counter("rc", &activated[u], c.t_rc()),
                 ras: counter("ras", &activated[u], c.t_ras()),
                 rcd: counter("rcd", &activated[u], c.t_rcd()),

@@ -59,8 +59,7 @@ pub fn pim_buffer(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let value = m.wire("value", memory.read(&slot));
     let half_bits = COLUMN_BITS / 2;
     let known = cat([value.high(half_bits).gated(&halves[1]), value.low(half_bits).gated(&halves[0])]);
-    let operand = m.reg("operand_q", COLUMN_BITS).enable(&read);
-    operand.next(known);
+    let operand = m.hold("operand_q", known, &read);
     let lanes = (0..COLUMN_BITS / FP16_BITS).rev();
     let lanes = lanes.map(|i| m.wire(format!("lane{i}"), operand.slice(i * FP16_BITS, FP16_BITS)));
     m.output(

@@ -164,9 +164,8 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         used_paths.push(instance.output("path_o") & &addressed);
     }
     // Also of a sum one clock after the command.
-    let sum_bits = c.acc_bits() + FLAG_BITS;
-    let sum_read = m.reg("sum_read_q", sum_bits);
-    sum_read.next(any_of(&sums).gated(&sum_go));
+    let _sum_bits = c.acc_bits() + FLAG_BITS;
+    let sum_read = m.delay("sum_read_q", any_of(&sums).gated(&sum_go));
     let column_data = m.wire("column_data", any_of(&columns) | sum_read.zext(COLUMN_BITS));
     let result_data = m.wire("result_data", bus(&results).zext(COLUMN_BITS));
     debug_assert_eq!(results[0].width(), FP16_BITS);

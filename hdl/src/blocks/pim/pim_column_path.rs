@@ -37,8 +37,7 @@ pub fn pim_column_path() -> Result<Rc<Module>, HdlError> {
         .input("write_i", &write)
         .input("write_column_i", &write_column);
     m.output("select_o", decoder.output("select_o"), "column select lines, one-hot");
-    let sensed = m.reg("sensed_q", COLUMN_BITS).enable(&read);
-    sensed.next(&cells);
+    let sensed = m.hold("sensed_q", &cells, &read);
     m.output("data_o", &sensed, "the column that was read");
     m.finish()
 }

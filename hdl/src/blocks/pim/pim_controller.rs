@@ -119,13 +119,11 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let normal = m.forward("normal", 1);
     let row_go = m.forward("row_go", 1);
     let column_go = m.forward("column_go", 1);
-    let given = m.reg("given_q", 1).reset(0);
-    given.next(&row_go);
+    let given = m.flag("given_q", &row_go);
     let turn = m.reg("turn_q", 1).reset(0);
     // Who is chosen for each bus, and whose the command is that is asked for.
     let (host_row, host_column) = (m.forward("host_row", 1), m.forward("host_column", 1));
-    let asked_host = m.reg("asked_host_q", 1).reset(0);
-    asked_host.next(&host_column);
+    let asked_host = m.flag("asked_host_q", &host_column);
     // There is an operation, in work or before it.
     let computes = m.forward("computes", 1);
     let mut requests = m
@@ -138,7 +136,7 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         .input("data_valid_i", &write_valid)
         .input("given_i", &given)
         .input("row_taken_i", &host_row)
-        .input("column_go_i", asked_host.q() & column_go.q());
+        .input("column_go_i", &asked_host & column_go.q());
     let closed_rows = m.forward("closed_rows", 1);
     let mut operations = m
         .instance("operations", &pim_operations(c)?)
@@ -147,7 +145,7 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         .input("data_valid_i", &load_valid)
         .input("given_i", &given)
         .input("closed_i", &closed_rows)
-        .input("column_go_i", !asked_host.q() & column_go.q());
+        .input("column_go_i", !&asked_host & column_go.q());
 
     let row_names = row_commands(c);
     let row_ops: Vec<_> = row_names.iter().map(|op| m.forward(format!("{op}_asked"), 1)).collect();
@@ -208,9 +206,8 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     turn.next(give);
 
     // Setup and refresh.
-    let asked_forced = m.reg("asked_forced_q", 1).reset(0);
-    asked_forced.next(!&normal.q());
-    let forced = m.wire("forced_done", row_go.q() & asked_forced.q());
+    let asked_forced = m.flag("asked_forced_q", !&normal.q());
+    let forced = m.wire("forced_done", row_go.q() & &asked_forced);
     let (slicing, slice_bank) = if c.slicing() {
         let banks = c.banks();
         let count = m.reg("cut_q", bits_for(banks)).reset(0);
@@ -299,7 +296,7 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     };
     for ((wire, value), op) in row_ops.iter().zip(values).zip(row_names) {
         // What was chosen before the last command may be out of date.
-        wire.drive(m.flag(format!("{op}_q"), value) & !given.q());
+        wire.drive(m.flag(format!("{op}_q"), value) & !&given);
     }
     let host_group = requests.output("row_group_o");
     let host_bank = spread(&host_group, &requests.output("row_bank_o"));
@@ -334,11 +331,11 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let [mac, gbw, res, sum] = ["mac_o", "gbw_o", "res_o", "sum_o"].map(|port| operations.output(port));
     let pim_bus = m.wire("pim_bus", any_of(&[gbw.clone(), res.clone(), sum.clone()]));
     // Right after an access the next one is not even asked for, so that what comes between them does not shift it.
-    let host_served = m.wire("host_served", asked_host.q() & column_go.q());
+    let host_served = m.wire("host_served", &asked_host & column_go.q());
     let host_rests = timer(&m, "host_rests", &host_served, c.t_ccd_s() - 1).any();
     let host_wants =
         m.wire("host_wants_column", any_of(&[rd.clone(), wr.clone(), rdg.clone()]) & !host_rests);
-    let chosen = cat([accesses.clone(), host_wants, !&pim_bus, !&mac | !asked_host.q()]).all();
+    let chosen = cat([accesses.clone(), host_wants, !&pim_bus, !&mac | !&asked_host]).all();
     host_column.drive(chosen);
     let pim_column = m.wire("pim_column", &accesses & !host_column.q());
     let values = [
@@ -350,7 +347,7 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         &pim_column & res,
         &pim_column & sum,
     ];
-    let same = m.wire("same_queue", !(&host_column.q() ^ asked_host.q()));
+    let same = m.wire("same_queue", !(&host_column.q() ^ &asked_host));
     let repeated = m.wire("repeated", &same & column_go.q());
     // Data that were there may have gone.
     let load_asked = m.forward("load_asked", 1);
@@ -448,18 +445,15 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let waiting = m.memory("waiting", COLUMN_BITS, depth);
     let goes_out = m.wire("goes_out", &writes | &loads);
     // What is offered is kept in any case, and stored a clock later if it was taken.
-    let offered = m.reg("offered_q", COLUMN_BITS);
-    offered.next(mux(&load_asked, &load_data, &write_data));
+    let offered = m.delay("offered_q", mux(&load_asked, &load_data, &write_data));
     let went_out = m.flag("went_out_q", goes_out.clone());
-    let tail = m.reg("tail_q", log2(depth)).reset(0).enable(&went_out);
-    tail.next(tail.plus_one());
+    let tail = m.counter("tail_q", log2(depth), &went_out);
     waiting.write(&went_out, &tail, &offered);
     let line = m.reg("line_q", c.t_cwl() + 1).reset(0);
     line.next(cat([line.low(c.t_cwl()), goes_out]));
     let first_half = line.bit(c.t_cwl() - 1);
     let second_half = line.bit(c.t_cwl());
-    let head = m.reg("head_q", log2(depth)).reset(0).enable(&second_half);
-    head.next(head.plus_one());
+    let head = m.counter("head_q", log2(depth), &second_half);
     let out = m.wire("out", waiting.read(&head));
     let driving = m.wire("driving", &first_half | &second_half);
     // With a tCWL of one clock it is not stored yet.
@@ -473,19 +467,16 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let [results, sums] = [&column_ops[5], &column_ops[6]].map(|op| op.q() & column_go.q());
     let places = (c.t_cl() / HbmConfig::T_BL + 4).next_power_of_two();
     let asks = m.wire("asks", any_of(&[reads, results.clone(), sums.clone()]));
-    let asked = m.reg("asked_q", log2(places)).reset(0).enable(&asks);
-    asked.next(asked.plus_one());
+    let asked = m.counter("asked_q", log2(places), &asks);
     let kind = m.memory("kinds", KIND, places);
     kind.write(&asks, &asked, &cat([sums, results]));
     let second = m.reg("second_q", 1).reset(0).enable(&device_valid);
     second.next(!second.q());
-    let lower = m.reg("lower_q", BUS).enable(&device_valid);
-    lower.next(&device_data);
+    let lower = m.hold("lower_q", &device_data, &device_valid);
     let arrives = m.wire("arrives", &device_valid & second.q());
-    let answered = m.reg("answered_q", log2(places)).reset(0).enable(&arrives);
-    answered.next(answered.plus_one());
+    let answered = m.counter("answered_q", log2(places), &arrives);
     m.output("read_valid_o", m.flag("read_valid_q", arrives), "a column was read");
-    m.output("read_o", m.flag("read_q", cat([device_data, lower.q()])), "the column");
+    m.output("read_o", m.flag("read_q", cat([device_data, lower.clone()])), "the column");
     m.output(
         "read_kind_o",
         m.flag("read_kind_q", kind.read(&answered)),

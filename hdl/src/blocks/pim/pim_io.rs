@@ -48,9 +48,8 @@ pub fn pim_io(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     // Places of what has been asked for and has not been on the bus.
     let depth = (t_cl / HbmConfig::T_BL + 2).next_power_of_two();
     let place_bits = log2(depth);
-    let tail = m.reg("tail_q", place_bits).reset(0).enable(&read);
-    tail.next(tail.plus_one());
-    let at_data = delayed("tail_late", &tail.q(), 1);
+    let tail = m.counter("tail_q", place_bits, &read);
+    let at_data = delayed("tail_late", &tail, 1);
     let has_data = delayed("column_late", &(&read & !&res), 1);
     let columns = m.memory("columns", COLUMN_BITS, depth);
     columns.write(&has_data, &at_data, &column_data);
@@ -63,13 +62,11 @@ pub fn pim_io(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
 
     let due = delayed("due", &read, t_cl - 1);
     let second = delayed("second", &due, 1);
-    let head = m.reg("head_q", place_bits).reset(0).enable(&second);
-    head.next(head.plus_one());
+    let head = m.counter("head_q", place_bits, &second);
     let kind = m.wire("kind", kinds.read(&head));
     let word = m.wire("word", mux(&kind.bit(1), &results.read(&head), &columns.read(&head)));
     let moves = m.wire("moves", &due | &second);
-    let driven = m.reg("driven_q", BUS).enable(&moves);
-    driven.next(mux(&second, &word.high(BUS), &word.low(BUS)));
+    let driven = m.hold("driven_q", mux(&second, &word.high(BUS), &word.low(BUS)), &moves);
     let driving = delayed("driving", &moves, 1);
     m.output("data_o", driven.gated(&driving), "what the channel drives");
     m.output("data_valid_o", &driving, "the channel drives the data bus");
@@ -81,12 +78,10 @@ pub fn pim_io(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let order = cat([slot, column, path, bank, gbw.clone()]);
     let mut waiting = order;
     for k in 0..t_cwl {
-        let stage = m.reg(format!("order{k}_q"), waiting.width());
-        stage.next(&waiting);
-        waiting = stage.q();
+        let stage = m.delay(format!("order{k}_q"), &waiting);
+        waiting = stage.clone();
     }
-    let previous = m.reg("order_last_q", waiting.width());
-    previous.next(&waiting);
+    let previous = m.delay("order_last_q", &waiting);
     let first_half = delayed("write", &write, t_cwl);
     let second_half = delayed("write_second", &first_half, 1);
     let expected = m.wire("expected", &first_half | &second_half);

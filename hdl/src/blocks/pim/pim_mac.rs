@@ -83,17 +83,15 @@ pub fn pim_mac(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         level(&format!("{name}_total"), &grouped, &groups).remove(0).0
     };
     let (near, far) = (tree("near", &near), tree("far", &far));
-    let seen = m.reg("group_flags_q", FLAG_BITS).enable(&placed);
-    seen.next(any_of(&flags));
-    let all_seen = m.reg("total_flags_q", FLAG_BITS).enable(&grouped);
-    all_seen.next(&seen);
+    let seen = m.hold("group_flags_q", any_of(&flags), &placed);
+    let all_seen = m.hold("total_flags_q", &seen, &grouped);
 
     let keep = m.wire("keep", !&beginning);
     let sum = m.reg("sum_q", acc_bits).reset(0).enable(&totalled);
     let far_placed = cat([far.sext(acc_bits - FAR), lit(0, FAR)]);
     sum.next(sum.gated(&keep) + near.sext(acc_bits) + far_placed);
     let sum_flags = m.reg("flags_q", FLAG_BITS).reset(0).enable(&totalled);
-    sum_flags.next(sum_flags.gated(&keep) | all_seen.q());
+    sum_flags.next(sum_flags.gated(&keep) | &all_seen);
     let rounded = m
         .instance("rounder", &rounder(acc_bits, 1)?)
         .input("valid_i", &round)

@@ -91,10 +91,9 @@ pub fn pim_operations(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     current.next(cat([head.high(layout.bits() - behind), head.low(before)]));
     let next_row = head.slice(before, layout.row);
     let next_runs = m.wire("next_runs", &pop & head.high(KIND).eq_lit(RUN));
-    let row = m.reg("row_q", layout.row).enable(&next_runs);
-    row.next(&next_row);
-    let other_row = m.wire("other_row", &next_runs & next_row.ne(&row.q()));
-    let (row, valid) = (row.q(), valid.q());
+    let row = m.hold("row_q", &next_row, &next_runs);
+    let other_row = m.wire("other_row", &next_runs & next_row.ne(&row));
+    let (row, valid) = (row.clone(), valid.q());
     let mut low = 0;
     let mut field = |width: u32| {
         low += width;

@@ -26,11 +26,9 @@ pub fn pim_sharing(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     // A MAC is chosen in the clock before it may be given.
     let mut arrives = (share.clone(), slot.clone());
     for k in 0..config.t_cl() {
-        let valid = m.reg(format!("valid{k}_q"), 1).reset(0);
-        valid.next(&arrives.0);
-        let late = m.reg(format!("slot{k}_q"), SLOT);
-        late.next(&arrives.1);
-        arrives = (valid.q(), late.q());
+        let valid = m.flag(format!("valid{k}_q"), &arrives.0);
+        let late = m.delay(format!("slot{k}_q"), &arrives.1);
+        arrives = (valid.clone(), late.clone());
     }
     let bits = |name: &str, set: &ndp_hdl_language::Bits, of: &ndp_hdl_language::Bits| {
         let bit = |s: u32| {
