@@ -8,6 +8,7 @@ mod common;
 mod activation_lane;
 mod activation_sums;
 mod attention;
+mod axi;
 mod backends;
 mod cli;
 mod clocks;

@@ -10,6 +10,7 @@
 
 #![deny(missing_docs)]
 
+mod axi;
 mod core;
 mod dram;
 mod error;
@@ -24,6 +25,7 @@ mod speed;
 mod ssd;
 mod system;
 
+pub use axi::AxiConfig;
 pub use core::CoreConfig;
 pub use dram::DramConfig;
 pub use error::ConfigError;
@@ -58,6 +60,7 @@ pub struct DesignConfig {
     dram: DramConfig,
     core: CoreConfig,
     link: LinkConfig,
+    axi: AxiConfig,
 }
 
 /// The file format: unknown keys are refused so that a typo cannot silently select a default.
@@ -73,6 +76,8 @@ struct RawDesign {
     core: core::RawCore,
     #[serde(default)]
     link: link::RawLink,
+    #[serde(default)]
+    axi: axi::RawAxi,
 }
 
 presets!(
@@ -110,6 +115,7 @@ impl DesignConfig {
             dram: speed::validate(raw.dram, text)?,
             core: CoreConfig::validate(raw.core)?,
             link: LinkConfig::validate(raw.link)?,
+            axi: AxiConfig::validate(raw.axi)?,
         })
     }
 
@@ -136,6 +142,11 @@ impl DesignConfig {
     /// The DIMM-link.
     pub fn link(&self) -> &LinkConfig {
         &self.link
+    }
+
+    /// The AXI4 subordinate in front of the host port.
+    pub fn axi(&self) -> &AxiConfig {
+        &self.axi
     }
 
     /// The design of a bridge with so many links, for DIMMs of this one: `<name>-bridge<ports>`.
