@@ -317,15 +317,17 @@ fn streams_take_a_cycle_for_each_beat() -> Outcome {
     Ok(())
 }
 
-/// Faults of the subordinate.
-const MUTANTS: [Mutant; 7] = [
-    ("axi-64", Mutation::new("mutant-wrap", "container | ", "container & ")),
-    ("axi-64", Mutation::new("mutant-merge", "PLACEHOLDER", "PLACEHOLDER")),
-    ("axi-64", Mutation::new("mutant-order", "PLACEHOLDER", "PLACEHOLDER")),
-    ("axi-64", Mutation::new("mutant-mapped", "PLACEHOLDER", "PLACEHOLDER")),
-    ("axi-64", Mutation::new("mutant-held", "PLACEHOLDER", "PLACEHOLDER")),
-    ("axi-64", Mutation::new("mutant-last", "PLACEHOLDER", "PLACEHOLDER")),
-    ("axi-64", Mutation::new("mutant-answer", "PLACEHOLDER", "PLACEHOLDER")),
+/// Faults of the subordinate: a container that does not wrap, old bytes over new ones, lines that are given out and answers that go before all of
+/// it has come, the wrong error, a beat that is not held, each line's last beat as the burst's, and registers that are written in part.
+const MUTANTS: [Mutant; 8] = [
+    ("axi-64", Mutation::new("mutant-wrap", "wraps ? container", "wraps ? 12'hfff")),
+    ("axi-64", Mutation::new("mutant-merge", "~mask_q & {64{read_valid_i}}", "{64{read_valid_i}}")),
+    ("axi-64", Mutation::new("mutant-order", "(|(done_q & (8'h1 << fetched_q[2:0])))", "(|done_q)")),
+    ("axi-64", Mutation::new("mutant-answer", "(|(done_q & (8'h1 << answered_q[2:0])))", "(|done_q)")),
+    ("axi-64", Mutation::new("mutant-mapped", "(|queue_data[46:27]) ? 2'h3", "(|queue_data[46:27]) ? 2'h2")),
+    ("axi-64", Mutation::new("mutant-held", "line_valid_q & (~valid_q | s_axi_rready)", "line_valid_q")),
+    ("axi-64", Mutation::new("mutant-last", "notes_rdata[24] & last_beat", "last_beat")),
+    ("axi-64", Mutation::new("mutant-register", "partial & line_number_q[28]", "1'h0")),
 ];
 
 #[test]
@@ -333,6 +335,281 @@ fn mutants_are_caught() -> Outcome {
     for (_, Mutation { name, .. }) in MUTANTS {
         let found = traffic(name, 400).err().ok_or(name)?;
         println!("{name}: {found}");
+    }
+    Ok(())
+}
+
+/// The core behind the subordinate, with devices at its pins.
+struct Whole {
+    model: Model,
+    manager: Manager,
+    ranks: Vec<Rank>,
+    pristine: Vec<Rank>,
+    pins: Vec<Pins>,
+    resets: [InputPort; 2],
+    noise: SplitMix64,
+}
+
+/// Pins of a rank: commands, data and whether they are driven, data of the rank.
+struct Pins {
+    command: [OutputPort; 5],
+    dq: OutputPort,
+    dq_oe: OutputPort,
+    dq_in: InputPort,
+}
+
+fn bytes(burst: [u64; 8]) -> Line {
+    std::array::from_fn(|byte| (burst[byte / 8] >> (8 * (byte % 8))) as u8)
+}
+
+/// What a line of the whole holds that nobody wrote: registers that are none are 0.
+fn before(pristine: &[Rank], dram_lines: u64, number: u64) -> Line {
+    if number >= dram_lines {
+        return [0; LINE as usize];
+    }
+    let ranks = pristine.len() as u64;
+    bytes(pristine[(number % ranks) as usize].read_burst(number / ranks))
+}
+
+impl Whole {
+    fn open(name: &str, seed: u64) -> Result<Self, Box<dyn Error>> {
+        let config = design_config(name)?;
+        let clocks = Clocks::new(config.core().clock_ps(), config.dram().clock_ps());
+        let options = OpenOptions { random_contents: Some(seed as u32), clocks, ..OpenOptions::default() };
+        let model = Model::open(&design(name, "ndp_core_axi", &[])?, &options)?;
+        let (mut pins, mut ranks) = (Vec::new(), Vec::new());
+        for rank in 0..config.gemv().ranks() {
+            let output = |pin: &str| model.output(&format!("r{rank}_{pin}"));
+            let command =
+                [output("cs_n_o")?, output("act_n_o")?, output("bg_o")?, output("ba_o")?, output("a_o")?];
+            let dq_in = model.input_of_width(&format!("r{rank}_dq_i"), 128)?;
+            pins.push(Pins { command, dq: output("dq_o")?, dq_oe: output("dq_oe_o")?, dq_in });
+            ranks.push(Rank::with_storage(config.dram(), Storage::pattern(seed + u64::from(rank))));
+        }
+        let manager = Manager::new(&model, space(&config, 0..0), seed)?;
+        let resets = [model.input("rst_ni")?, model.input("dram_rst_ni")?];
+        let pristine = ranks.clone();
+        let noise = SplitMix64::new(seed);
+        let mut whole = Self { model, manager, ranks, pristine, pins, resets, noise };
+        whole.reset(false);
+        Ok(whole)
+    }
+
+    fn dram_edge(&mut self) {
+        for (rank, pins) in self.ranks.iter_mut().zip(&self.pins) {
+            let [cs_n, act_n, bank_group, bank, address] = pins.command.map(|pin| self.model.get(pin));
+            let command = CommandPins {
+                cs_n: cs_n == 1,
+                act_n: act_n == 1,
+                bank_group: bank_group as u8,
+                bank: bank as u8,
+                address: address as u32,
+            };
+            let driven = self.model.get_u128(pins.dq);
+            let write = (self.model.get(pins.dq_oe) == 1).then_some([driven as u64, (driven >> 64) as u64]);
+            let [low, high] =
+                rank.clock(&command, write).unwrap_or_else(|| [self.noise.next_u64(), self.noise.next_u64()]);
+            self.model.set_u128(pins.dq_in, u128::from(high) << 64 | u128::from(low));
+        }
+    }
+
+    /// Up to and past the next edge of the core's clock.
+    fn step(&mut self) -> Result<(), String> {
+        while self.model.next_edge() == Edge::Dram {
+            self.dram_edge();
+            self.model.step();
+        }
+        self.manager.cycle(&mut self.model)?;
+        self.model.step();
+        Ok(())
+    }
+
+    /// A reset, in which the devices go on if they were at work. Lines that were being written have what the devices have.
+    fn reset(&mut self, powered: bool) {
+        let lost = self.manager.reset(&mut self.model);
+        self.resets.into_iter().for_each(|reset| self.model.set(reset, 0));
+        let (end, mut driven) = (self.model.cycle() + 8, powered);
+        while self.model.cycle() < end {
+            if powered && self.model.next_edge() == Edge::Dram {
+                self.dram_edge();
+                // The pins change at the first edge with reset.
+                if std::mem::take(&mut driven) {
+                    self.ranks.iter_mut().for_each(Rank::lose_writes);
+                }
+            }
+            self.model.step();
+        }
+        self.resets.into_iter().for_each(|reset| self.model.set(reset, 1));
+        let lines = self.dram_lines();
+        for number in lost.into_iter().filter(|number| *number < lines) {
+            let line = self.stored(number);
+            self.manager.lines.insert(number, line);
+        }
+    }
+
+    fn dram_lines(&self) -> u64 {
+        self.manager.space.dram / LINE
+    }
+
+    fn stored(&self, number: u64) -> Line {
+        let ranks = self.ranks.len() as u64;
+        bytes(self.ranks[(number % ranks) as usize].read_burst(number / ranks))
+    }
+
+    /// A random burst: to a few pages of DRAM, and to registers that are none.
+    fn begin(&mut self) {
+        let dram = self.manager.space.dram / 4096;
+        let burst = self.manager.draw_burst(&[0, 1, 2, 77, dram - 1, dram + 2, dram + 3]);
+        let (pristine, lines) = (&self.pristine, self.manager.space.dram / LINE);
+        let before = |number| before(pristine, lines, number);
+        match self.manager.below(2) {
+            0 => self.manager.read(burst, &before),
+            _ => self.manager.write(burst, &before),
+        };
+    }
+
+    /// Random bursts for so many cycles.
+    fn traffic(&mut self, cycles: u64) -> Result<(), String> {
+        for _ in 0..cycles {
+            if self.manager.queued() < 6 {
+                self.begin();
+            }
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    fn drain(&mut self) -> Result<(), String> {
+        while self.manager.pending() {
+            self.step()?;
+        }
+        for (number, line) in self.manager.lines.iter().filter(|(number, _)| **number < self.dram_lines()) {
+            if self.stored(*number) != *line {
+                return Err(format!("line {number:#x} is {:x?}, expected {line:x?}", self.stored(*number)));
+            }
+        }
+        self.ranks.iter_mut().for_each(Rank::finish);
+        let broken: u64 = self.ranks.iter().map(Rank::violation_count).sum();
+        match (self.manager.violations, broken) {
+            (0, 0) => Ok(()),
+            counts => Err(format!("offers that were not held, and broken rules of DRAM: {counts:?}")),
+        }
+    }
+
+    /// A whole line as one burst.
+    fn line_burst(&self, number: u64) -> Burst {
+        let bytes = self.manager.space.data_bytes;
+        let (beats, size) = (LINE / bytes, u64::from(bytes.ilog2()));
+        Burst { id: 0, addr: number * LINE, beats, size, kind: Kind::Incr }
+    }
+
+    /// Runs a program by way of the registers, with random traffic in the meantime, until the number of signals has grown.
+    fn run(&mut self, program: &str) -> Outcome {
+        let words = ndp_isa::parse(program)?.words();
+        let queue = self.dram_lines();
+        for four in words.chunks(4) {
+            let code: Vec<u8> = (0..4).flat_map(|at| four.get(at).unwrap_or(&0).to_le_bytes()).collect();
+            let beats = code.chunks(self.manager.space.data_bytes as usize);
+            let beats = beats.map(|beat| (beat.to_vec(), u64::MAX)).collect();
+            let burst = self.line_burst(queue);
+            assert!(self.manager.write_beats(burst, beats, &|_| [0; LINE as usize]));
+        }
+        while self.manager.writes_registers() {
+            self.traffic(1)?;
+        }
+        for _ in 0..2000 {
+            let burst = self.line_burst(queue);
+            assert!(self.manager.peek(burst));
+            while self.manager.seen.len() < LINE as usize {
+                self.traffic(1)?;
+            }
+            let status = std::mem::take(&mut self.manager.seen);
+            let word = |at: usize| u32::from_le_bytes(std::array::from_fn(|byte| status[4 * at + byte]));
+            assert_eq!(word(4), 0, "malformed instructions");
+            if word(8) > 0 {
+                return Ok(());
+            }
+        }
+        Err("the program did not come to its end".into())
+    }
+}
+
+#[test]
+fn the_core_is_read_written_and_run_by_way_of_axi() -> Outcome {
+    for config in CONFIGS {
+        for (seed, (stalls_name, stalls)) in (41..).zip(STALLS) {
+            let mut whole = Whole::open(config, seed)?;
+            whole.manager.stalls = stalls;
+            let context = |e: Box<dyn Error>| format!("{config}, stalls: {stalls_name}, seed {seed}: {e}");
+            whole.traffic(6000).map_err(|e| context(e.into()))?;
+            // 512 bytes by way of the buffer, from where nobody writes.
+            let copy =
+                "load dst=0, cols=256, address=0x1000\nstore src=0, cols=256, address=0x2000\nsignal 7\n";
+            whole.run(copy).map_err(context)?;
+            for line in 0..8 {
+                let from = before(&whole.pristine, whole.dram_lines(), 0x1000 + line);
+                whole.manager.lines.insert(0x2000 + line, from);
+                let burst = whole.line_burst(0x2000 + line);
+                assert!(whole.manager.read(burst, &|_| from));
+            }
+            whole.drain().map_err(|e| context(e.into()))?;
+            let Manager { bursts, beats, errors, .. } = &whole.manager;
+            println!("{config}, {stalls_name}: bursts {bursts:?}, beats {beats:?}, {errors} errors");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_warm_reset_of_the_core_leaves_axi_and_dram_in_order() -> Outcome {
+    for config in CONFIGS {
+        let mut whole = Whole::open(config, 51)?;
+        whole.manager.stalls = STALLS[1].1;
+        for _ in 0..15 {
+            let cycles = 1500 + whole.manager.below(1500);
+            whole.traffic(cycles)?;
+            whole.reset(true);
+        }
+        whole.traffic(2000)?;
+        whole.drain()?;
+    }
+    Ok(())
+}
+
+/// Beats per cycle of a stream of full beats in bursts of 16, a refresh included.
+fn rate(name: &str, write: bool) -> Result<f64, Box<dyn Error>> {
+    let mut whole = Whole::open(name, 61)?;
+    whole.manager.partial = 0;
+    let bytes = whole.manager.space.data_bytes;
+    // The controllers settle first.
+    (0..2000).try_for_each(|_| whole.step())?;
+    let begin = whole.model.cycle();
+    let bursts = 1 << 20 >> (4 + bytes.ilog2());
+    for burst in 0..bursts {
+        let (addr, size) = (burst * 16 * bytes, u64::from(bytes.ilog2()));
+        let burst = Burst { id: 0, addr, beats: 16, size, kind: Kind::Incr };
+        let (pristine, lines) = (&whole.pristine, whole.manager.space.dram / LINE);
+        let before = |number| before(pristine, lines, number);
+        let begun =
+            if write { whole.manager.write(burst, &before) } else { whole.manager.read(burst, &before) };
+        assert!(begun);
+        while whole.manager.queued() > 8 {
+            whole.step()?;
+        }
+    }
+    whole.drain()?;
+    Ok((bursts * 16) as f64 / (whole.model.cycle() - begin) as f64)
+}
+
+/// Four places of a register's or burst's way take what the host port takes: a burst of DRAM in two cycles.
+#[test]
+fn streams_run_as_fast_as_the_host_port_or_the_channel() -> Outcome {
+    for (config, least) in [("tiny", 0.45), ("axi-64", 0.6)] {
+        for write in [false, true] {
+            let rate = rate(config, write)?;
+            println!("{config}, write {write}: {rate:.3} beats per cycle");
+            assert!(rate > least, "{config}, write {write}: {rate}");
+        }
     }
     Ok(())
 }

@@ -89,6 +89,7 @@ struct DueBeat {
     last: bool,
     bytes: Vec<(usize, u8)>,
     page: u64,
+    seen: bool,
 }
 
 /// Where a manager is: sizes, and the space behind it.
@@ -136,6 +137,8 @@ pub struct Manager {
     busy: BTreeMap<u64, [u64; 2]>,
     held: [Option<Vec<u32>>; 2],
     pub violations: u64,
+    /// Bytes that came for `peek`.
+    pub seen: Vec<u8>,
     pub random: SplitMix64,
     ports: Ports,
     quiet: u64,
@@ -177,6 +180,7 @@ impl Manager {
             busy: BTreeMap::new(),
             held: [None, None],
             violations: 0,
+            seen: Vec::new(),
             random: SplitMix64::new(seed),
             ports,
             quiet: 0,
@@ -310,6 +314,7 @@ impl Manager {
                 last: beat + 1 == burst.beats,
                 bytes: Vec::new(),
                 page: burst.addr / PAGE,
+                seen: false,
             };
             if resp == OKAY {
                 let (from, to) = burst.lanes(beat);
@@ -323,6 +328,22 @@ impl Manager {
         self.bursts[0] += 1;
         self.ar.push_back(burst);
         true
+    }
+
+    /// Offers a read of bytes that nobody can know before; they come to `seen`.
+    pub fn peek(&mut self, burst: Burst) -> bool {
+        let expected = self.due_r.len();
+        let begun = self.read(burst, &|_| [0; LINE as usize]);
+        self.due_r.iter_mut().skip(expected).for_each(|due| {
+            due.bytes.clear();
+            due.seen = true;
+        });
+        begun
+    }
+
+    /// Writes to the page of the registers are under way.
+    pub fn writes_registers(&self) -> bool {
+        self.busy.get(&(self.space.dram / PAGE)).is_some_and(|busy| busy[1] > 0)
     }
 
     /// Offers a write of random bytes, unless a read is under way there.
@@ -519,6 +540,9 @@ impl Manager {
                         "cycle {cycle}: byte {lane} of a beat is {found:#04x}, expected {byte:#04x}; {due:?}"
                     ));
                 }
+            }
+            if due.seen {
+                self.seen.extend(data.iter().flat_map(|word| word.to_le_bytes()));
             }
             self.beats[0] += 1;
             if due.last {
