@@ -14,6 +14,7 @@ mod cli;
 mod clocks;
 mod compile;
 mod cycle_model;
+mod dfi;
 mod dimm_link;
 mod energy;
 mod flash;

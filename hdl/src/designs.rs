@@ -68,6 +68,8 @@ const CORE: &[(&str, Elaborate<DesignConfig>)] = &[
     ("fp16_packer", |_| arithmetic::fp16_packer::fp16_packer()),
     ("rank_port", |c| memory::rank_port::rank_port(c.dram(), &rank_ports(c))),
     ("rank_controller", |c| memory::rank_controller::rank_controller(c.dram(), &rank_ports(c))),
+    ("dfi_port", |c| memory::dfi_port::dfi_port(c.dfi(), c.dram())),
+    ("dfi_sequencer", |c| memory::dfi_sequencer::dfi_sequencer(c.dfi(), c.dram())),
     ("async_fifo", |_| common::async_fifo::async_fifo(32, 8, common::async_fifo::Storage::FlipFlops)),
     ("async_fifo_sram", |c| {
         common::async_fifo::async_fifo(

@@ -111,7 +111,7 @@ impl Source {
         let [own, dram] = self.periods_ps;
         match clock {
             "dram_clk_i" => dram,
-            "clk_i" if self.block == "rank_controller" => dram,
+            "clk_i" if ["rank_controller", "dfi_port", "dfi_sequencer"].contains(&&*self.block) => dram,
             "clk_i" => own,
             // Of a FIFO alone: either side may be the faster one.
             _ => own.min(dram),

@@ -12,6 +12,7 @@
 
 mod axi;
 mod core;
+mod dfi;
 mod dram;
 mod error;
 mod gemv;
@@ -27,6 +28,7 @@ mod system;
 
 pub use axi::AxiConfig;
 pub use core::CoreConfig;
+pub use dfi::DfiConfig;
 pub use dram::DramConfig;
 pub use error::ConfigError;
 pub use gemv::{GemvConfig, WeightFormat};
@@ -61,6 +63,7 @@ pub struct DesignConfig {
     core: CoreConfig,
     link: LinkConfig,
     axi: AxiConfig,
+    dfi: DfiConfig,
 }
 
 /// The file format: unknown keys are refused so that a typo cannot silently select a default.
@@ -78,6 +81,8 @@ struct RawDesign {
     link: link::RawLink,
     #[serde(default)]
     axi: axi::RawAxi,
+    #[serde(default)]
+    dfi: dfi::RawDfi,
 }
 
 presets!(
@@ -116,6 +121,7 @@ impl DesignConfig {
             core: CoreConfig::validate(raw.core)?,
             link: LinkConfig::validate(raw.link)?,
             axi: AxiConfig::validate(raw.axi)?,
+            dfi: DfiConfig::validate(raw.dfi)?,
         })
     }
 
@@ -147,6 +153,11 @@ impl DesignConfig {
     /// The AXI4 subordinate in front of the host port.
     pub fn axi(&self) -> &AxiConfig {
         &self.axi
+    }
+
+    /// The DFI port of a rank.
+    pub fn dfi(&self) -> &DfiConfig {
+        &self.dfi
     }
 
     /// The design of a bridge with so many links, for DIMMs of this one: `<name>-bridge<ports>`.
