@@ -255,7 +255,7 @@ impl Manager {
             match self.below(5) {
                 0 => burst.kind = Kind::Reserved,
                 1 => burst.size = bus + 1 + self.below(7 - bus),
-                2 => (burst.kind, burst.beats) = (Kind::Wrap, 3),
+                2 => (burst.kind, burst.beats) = (Kind::Wrap, 1 + self.below(256)),
                 3 if burst.size > 0 => {
                     burst.addr |= 1;
                     (burst.kind, burst.beats) = (Kind::Wrap, 4);
@@ -263,10 +263,8 @@ impl Manager {
                 // Behind the registers.
                 _ => burst.addr = self.space.dram + (1 << (14 + self.below(5))) + offset,
             }
-            let most = 16.min(burst.beats);
-            burst.beats = most;
             if matches!(burst.kind, Kind::Incr | Kind::Reserved) {
-                burst.addr = burst.addr / PAGE * PAGE;
+                (burst.addr, burst.beats) = (burst.addr / PAGE * PAGE, burst.beats.min(16));
             }
         }
         burst

@@ -5,7 +5,7 @@
 use ndp_hdl::blocks::front_end::axi_bursts::AxiShape;
 use ndp_hdl::blocks::front_end::axi_reads::axi_reads;
 use ndp_hdl::blocks::front_end::axi_writes::axi_writes;
-use ndp_hdl_language::{Bits, Direction, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, lit, mux};
+use ndp_hdl_language::{Bits, Direction, HdlError, Module, ModuleBuilder, any_of, lit, mux, named};
 use std::rc::Rc;
 
 /// Lines of two bytes, beats of one, eight lines of which two are registers, two lines under way.
@@ -21,42 +21,37 @@ const SHAPE: AxiShape = AxiShape {
 /// Bits that count bursts under way.
 const BITS: u32 = 4;
 
-/// All ports of a module on a top of its own, which assumes what it has to of them. What is at each port, by its name.
+/// All ports of a module on a top of its own, by name.
 struct View<'a> {
     m: &'a ModuleBuilder,
-    instance: InstanceBuilder<'a>,
-    inputs: Vec<(String, Bits)>,
+    ports: Vec<(String, Bits)>,
 }
 
 impl<'a> View<'a> {
     fn new(m: &'a ModuleBuilder, module: &Rc<Module>) -> Self {
-        let (mut instance, mut inputs) = (m.instance("axi", module), Vec::new());
+        let (mut instance, mut ports) = (m.instance("axi", module), Vec::new());
         for port in module.ports() {
             if port.direction == Direction::Input && !module.is_clock_or_reset(&port.name) {
                 let value = m.input(&port.name, port.width, &port.doc);
-                inputs.push((port.name.clone(), value.clone()));
+                ports.push((port.name.clone(), value.clone()));
                 instance = instance.input(&port.name, value);
             }
         }
         for port in module.ports().iter().filter(|port| port.direction == Direction::Output) {
-            m.output(&port.name, instance.output(&port.name), &port.doc);
+            let value = m.output(&port.name, instance.output(&port.name), &port.doc);
+            ports.push((port.name.clone(), value));
         }
-        Self { m, instance, inputs }
+        Self { m, ports }
     }
 
-    fn input(&self, name: &str) -> Bits {
-        ndp_hdl_language::named(
-            &self.inputs.iter().map(|(name, value)| (name.as_str(), value.clone())).collect::<Vec<_>>(),
-            name,
-        )
-    }
-
-    fn output(&self, name: &str) -> Bits {
-        self.instance.output(name)
+    fn port(&self, name: &str) -> Bits {
+        let ports: Vec<(&str, Bits)> =
+            self.ports.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+        named(&ports, name)
     }
 
     fn taken(&self, channel: &str) -> Bits {
-        self.input(&format!("s_axi_{channel}valid")) & self.output(&format!("s_axi_{channel}ready"))
+        self.port(&format!("s_axi_{channel}valid")) & self.port(&format!("s_axi_{channel}ready"))
     }
 
     /// Places whose line was asked for and has not come; a line comes for these only.
@@ -64,7 +59,7 @@ impl<'a> View<'a> {
         let places = SHAPE.outstanding;
         let asked = self.m.ghost("under_way_q", places).reset(0);
         let of = |slot: &Bits, when: &Bits| lit(1, places).shl(slot).gated(when);
-        asked.next((asked.q() | of(&self.output("req_slot_o"), asks)) & !of(slot, comes));
+        asked.next((asked.q() | of(&self.port("req_slot_o"), asks)) & !of(slot, comes));
         self.m.assume(
             "comes_once",
             (!asked.q() & of(slot, comes)).is_zero(),
@@ -77,10 +72,10 @@ impl<'a> View<'a> {
     /// be the response, and how many bursts are under way.
     fn follow(&self, channel: &str, ends: &Bits) -> Followed {
         let m = self.m;
-        let field = |name: &str| self.input(&format!("s_axi_{channel}{name}"));
+        let field = |name: &str| self.port(&format!("s_axi_{channel}{name}"));
         let names = ["id", "addr", "len", "size", "burst"];
         let fields = names.map(field);
-        let ready = self.output(&format!("s_axi_{channel}ready"));
+        let ready = self.port(&format!("s_axi_{channel}ready"));
         m.assume_held(channel, &field("valid"), &ready, &fields.each_ref());
         let [id, addr, len, size, kind] = fields;
         let begins = self.taken(channel);
@@ -126,20 +121,20 @@ struct Followed {
 pub(super) fn reads() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("axi_reads_followed", "Reads, of which one burst is followed.");
     let view = View::new(&m, &axi_reads(&SHAPE)?);
-    let asks = view.output("req_valid_o") & view.input("req_ready_i");
-    view.under_way(&asks, &view.input("rsp_valid_i"), &view.input("rsp_slot_i"));
-    let valid = view.output("s_axi_rvalid");
-    let last = view.output("s_axi_rlast");
-    let goes = &valid & view.input("s_axi_rready");
+    let asks = view.port("req_valid_o") & view.port("req_ready_i");
+    view.under_way(&asks, &view.port("rsp_valid_i"), &view.port("rsp_slot_i"));
+    let valid = view.port("s_axi_rvalid");
+    let last = view.port("s_axi_rlast");
+    let goes = &valid & view.port("s_axi_rready");
     let burst = view.follow("ar", &(&goes & &last));
     let beats = m.ghost("followed_beats_q", 8).reset(0);
     let counts = &burst.turn & &goes;
     beats.next(mux(&burst.turn, &(beats.q() + counts.zext(8)), &lit(0, 8)).gated(&!(&counts & &last)));
     let shown = &burst.turn & &valid;
-    m.assert("has_id", !&shown | view.output("s_axi_rid").eq(&burst.id), "its beats have its ID");
+    m.assert("has_id", !&shown | view.port("s_axi_rid").eq(&burst.id), "its beats have its ID");
     m.assert(
         "has_resp",
-        !&shown | view.output("s_axi_rresp").eq(&burst.resp),
+        !&shown | view.port("s_axi_rresp").eq(&burst.resp),
         "and the response of the standard",
     );
     m.assert("has_length", !&shown | last.eq(&beats.eq(&burst.len)), "the last of AxLEN + 1 beats has RLAST");
@@ -150,23 +145,23 @@ pub(super) fn reads() -> Result<Rc<Module>, HdlError> {
 pub(super) fn writes() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("axi_writes_followed", "Writes, of which one burst is followed.");
     let view = View::new(&m, &axi_writes(&SHAPE)?);
-    let w = ["wdata", "wstrb", "wlast"].map(|field| view.input(&format!("s_axi_{field}")));
-    m.assume_held("w", &view.input("s_axi_wvalid"), &view.output("s_axi_wready"), &w.each_ref());
-    let goes = view.output("req_valid_o") & view.input("req_ready_i");
-    let write = view.output("req_write_o");
+    let w = ["wdata", "wstrb", "wlast"].map(|field| view.port(&format!("s_axi_{field}")));
+    m.assume_held("w", &view.port("s_axi_wvalid"), &view.port("s_axi_wready"), &w.each_ref());
+    let goes = view.port("req_valid_o") & view.port("req_ready_i");
+    let write = view.port("req_write_o");
     let under_way =
-        view.under_way(&(&goes & &write), &view.input("written_valid_i"), &view.input("written_slot_i"));
+        view.under_way(&(&goes & &write), &view.port("written_valid_i"), &view.port("written_slot_i"));
     // One line to be merged at a time.
-    let (merges, comes) = (&goes & !&write, view.input("read_valid_i"));
+    let (merges, comes) = (&goes & !&write, view.port("read_valid_i"));
     let merging = m.ghost("merging_q", 1).reset(0);
     merging.next(any_of(&[merges, merging.q() & !&comes]));
     m.assume("comes_merged", !&comes | merging.q(), "a line that was asked for");
-    let valid = view.output("s_axi_bvalid");
-    let burst = view.follow("aw", &(&valid & view.input("s_axi_bready")));
+    let valid = view.port("s_axi_bvalid");
+    let burst = view.follow("aw", &(&valid & view.port("s_axi_bready")));
     let shown = &burst.turn & &valid;
-    let resp = view.output("s_axi_bresp");
+    let resp = view.port("s_axi_bresp");
     let fits = mux(&burst.resp.any(), &resp.eq(&burst.resp), &!resp.bit(0));
-    m.assert("has_id", !&shown | view.output("s_axi_bid").eq(&burst.id), "its answer has its ID");
+    m.assert("has_id", !&shown | view.port("s_axi_bid").eq(&burst.id), "its answer has its ID");
     m.assert("has_resp", !&shown | fits, "and the response of the standard; without it OKAY or SLVERR");
     let alone = &valid & burst.inside.eq_lit(1);
     m.assert("all_written", !alone | (under_way.is_zero() & !merging.q()), "all its lines are written");

@@ -41,14 +41,14 @@ pub const PROOFS: &[Proof] = &[
         name: "axi_reads",
         says: "answers each burst in its turn with its ID, its response and as many beats as it has, and holds what it offers",
         module: axi::reads,
-        method: Method::Cycles(20),
+        method: Method::Cycles(12),
         mutant: ("line_valid_q & (~valid_q | s_axi_rready)", "line_valid_q"),
     },
     Proof {
         name: "axi_writes",
         says: "answers each burst once, in its turn, with its ID and response, when all its lines are written",
         module: axi::writes,
-        method: Method::Cycles(20),
+        method: Method::Cycles(12),
         mutant: ("(|(done_q & (2'h1 << answered_q[0])))", "(|done_q)"),
     },
     Proof {

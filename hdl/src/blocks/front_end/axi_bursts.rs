@@ -174,6 +174,7 @@ pub(super) fn bursts(
         0 => zeros(1),
         _ => addr.msb() & addr.slice(shape.byte_bits() + shape.register_bits, spare).any(),
     };
+    let unmapped = m.wire("unmapped", unmapped);
     let resp = mux(&unmapped, &lit(DECERR, RESP_BITS), &lit(SLVERR, RESP_BITS).gated(&illegal));
 
     // The walk.
@@ -187,7 +188,9 @@ pub(super) fn bursts(
         reg.q()
     };
     let (id, resp, step) = (held("id", &id), held("resp", &resp), held("step", &step));
-    let (moves, fixed) = (held("moves", &moves), held("fixed", &fixed));
+    // Addresses of a burst that is refused may stay in one line for longer than a line has bytes.
+    let moves = held("moves", &moves);
+    let alone = held("alone", &any_of(&[fixed, illegal, unmapped]));
     let page = held("page", &addr.high(shape.addr_bits() - bits));
     let offset = m.reg("offset_q", bits);
     let next = m.wire("next", next_byte(&offset.q(), &step, &moves));
@@ -207,7 +210,7 @@ pub(super) fn bursts(
         byte: offset.low(shape.byte_bits()),
         moves: moves.low(shape.byte_bits()),
         step: step.low(shape.byte_bits()),
-        line_ends: m.wire("line_ends", any_of(&[last.clone(), fixed, other_line])),
+        line_ends: m.wire("line_ends", any_of(&[last.clone(), alone, other_line])),
         last,
         comes: valid & ready,
         comes_len: fields[2].clone(),
