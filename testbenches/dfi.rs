@@ -221,7 +221,7 @@ impl Phy {
         if let (Some(rank), true) = (rank, self.calibrated.is_some()) {
             if let Some(data) = rank.clock(&pins, write) {
                 // A burst comes back with one delay for all of it.
-                if self.words % u64::from(DramConfig::T_BL) == 0 {
+                if self.words.is_multiple_of(u64::from(DramConfig::T_BL)) {
                     let most = u64::from(self.dfi.read_lag()) - COMMAND_CLOCKS;
                     self.extra = 1 + self.random.next_u64() % most;
                 }

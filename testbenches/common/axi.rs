@@ -272,7 +272,7 @@ impl Manager {
 
     /// Why a burst has no effect.
     fn refusal(&self, burst: &Burst) -> u64 {
-        let unaligned = burst.addr % burst.bytes() != 0;
+        let unaligned = !burst.addr.is_multiple_of(burst.bytes());
         let wrap = ![2, 4, 8, 16].contains(&burst.beats) || unaligned;
         if burst.addr >= self.space.dram + 256 * LINE {
             DECERR
