@@ -34,6 +34,7 @@ fn all_hold(names: impl IntoIterator<Item = &'static str>) {
         assert_eq!(proved.verdict, Verdict::Proved, "{name}: {:?}", proved.properties);
         let mutant = prover.refute(proof, &dir.join("mutant")).unwrap();
         assert_eq!(mutant.verdict, Verdict::Refuted, "the mutant of {name}");
+        println!("{name}: its mutant breaks {:?}", mutant.properties);
         assert!(!mutant.properties.is_empty(), "{name}");
         assert!(dir.join("mutant/counterexample.vcd").exists(), "{name}");
     }

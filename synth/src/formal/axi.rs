@@ -102,7 +102,7 @@ impl<'a> View<'a> {
         Followed {
             turn,
             id: keep("id", id),
-            len: keep("len", len),
+            begins: chosen.clone(),
             resp: keep("resp", resp),
             inside: inside.q(),
         }
@@ -111,8 +111,8 @@ impl<'a> View<'a> {
 
 struct Followed {
     turn: Bits,
+    begins: Bits,
     id: Bits,
-    len: Bits,
     resp: Bits,
     inside: Bits,
 }
@@ -130,6 +130,8 @@ pub(super) fn reads() -> Result<Rc<Module>, HdlError> {
     let beats = m.ghost("followed_beats_q", 8).reset(0);
     let counts = &burst.turn & &goes;
     beats.next(mux(&burst.turn, &(beats.q() + counts.zext(8)), &lit(0, 8)).gated(&!(&counts & &last)));
+    let len = m.ghost("len_kept_q", 8).enable(&burst.begins);
+    len.next(view.port("s_axi_arlen"));
     let shown = &burst.turn & &valid;
     m.assert("has_id", !&shown | view.port("s_axi_rid").eq(&burst.id), "its beats have its ID");
     m.assert(
@@ -137,7 +139,7 @@ pub(super) fn reads() -> Result<Rc<Module>, HdlError> {
         !&shown | view.port("s_axi_rresp").eq(&burst.resp),
         "and the response of the standard",
     );
-    m.assert("has_length", !&shown | last.eq(&beats.eq(&burst.len)), "the last of AxLEN + 1 beats has RLAST");
+    m.assert("has_length", !&shown | last.eq(&beats.eq(&len)), "the last of AxLEN + 1 beats has RLAST");
     m.finish()
 }
 
