@@ -94,10 +94,14 @@ formal:
 # FuseSoC, with which one of the long tests runs a package; left out if there is none.
 FUSESOC ?= $(shell command -v fusesoc)
 
+# Python with cocotb and cocotbext-axi, with which one of the long tests drives AXI4; left out if there is none.
+COCOTB ?= $(shell python3 -c 'import cocotb_tools.runner, cocotbext.axi' 2>/dev/null && command -v python3)
+
 ## exhaustive: the long tests too (more than an hour on two cores)
 exhaustive:
 	@.ci/install build test
-	$(call cargo_test,--workspace -- --include-ignored $(if $(FUSESOC),,--skip fusesoc_runs))
+	$(call cargo_test,--workspace -- --include-ignored $(if $(FUSESOC),,--skip fusesoc_runs) $(if $(COCOTB),,--skip cocotb_drives),$(if $(COCOTB),COCOTB=$(COCOTB)))
+	$(if $(COCOTB),,echo "cocotb did not run: pip install cocotb cocotbext-axi" >&2)
 	$(call cargo_test,--workspace --test testbenches -- $(REFERENCE_SERIES),NDP_FORM=verilated)
 	python3 docs/tutorial/run.py
 

@@ -16,10 +16,14 @@ type Elaborate<C> = fn(&C) -> Result<Rc<Module>, HdlError>;
 /// Blocks of a core that can be elaborated alone, the largest first: name, and what elaborates it.
 const CORE: &[(&str, Elaborate<DesignConfig>)] = &[
     ("ndp_core", front_end::ndp_core::ndp_core),
+    ("ndp_core_axi", front_end::ndp_core_axi::ndp_core_axi),
     ("gemv_unit", |c| gemv::gemv_unit::gemv_unit(c.gemv())),
     ("issue", front_end::issue::issue),
     ("instruction_decoder", front_end::instruction_decoder::instruction_decoder),
     ("host_port", front_end::host_port::host_port),
+    ("axi_subordinate", front_end::axi_subordinate::axi_subordinate),
+    ("axi_reads", |c| front_end::axi_reads::axi_reads(&front_end::axi_subordinate::axi_shape(c))),
+    ("axi_writes", |c| front_end::axi_writes::axi_writes(&front_end::axi_subordinate::axi_shape(c))),
     ("monitor", front_end::monitor::monitor),
     ("dma_reader", front_end::dma_reader::dma_reader),
     ("row_generator", front_end::row_generator::row_generator),
@@ -64,6 +68,8 @@ const CORE: &[(&str, Elaborate<DesignConfig>)] = &[
     ("fp16_packer", |_| arithmetic::fp16_packer::fp16_packer()),
     ("rank_port", |c| memory::rank_port::rank_port(c.dram(), &rank_ports(c))),
     ("rank_controller", |c| memory::rank_controller::rank_controller(c.dram(), &rank_ports(c))),
+    ("dfi_port", |c| memory::dfi_port::dfi_port(c.dfi(), c.dram())),
+    ("dfi_sequencer", |c| memory::dfi_sequencer::dfi_sequencer(c.dfi(), c.dram())),
     ("async_fifo", |_| common::async_fifo::async_fifo(32, 8, common::async_fifo::Storage::FlipFlops)),
     ("async_fifo_sram", |c| {
         common::async_fifo::async_fifo(

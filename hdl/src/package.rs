@@ -3,6 +3,7 @@
 //!
 //! Texts only; `gen-rtl` puts them into a folder. No text depends on where that folder is.
 
+use crate::blocks::front_end::axi_subordinate::axi_shape;
 use crate::ip::{self, MANIFEST, Manager};
 use crate::ram::{self, with_technologies};
 use crate::sdc;
@@ -54,6 +55,7 @@ impl Source {
             ("dimm_burst_bits", config.dimm_burst_bits()),
             ("rank_burst_bits", config.dram().burst_bits()),
             ("host_addr_bits", config.dimm_burst_bits() + 1),
+            ("axi_addr_bits", axi_shape(config).addr_bits()),
             ("link_word_bits", if config.core().link() { config.link().word_bits() } else { 0 }),
             ("dram_t_rtw", config.dram().t_rtw()),
             ("units_per_rank", gemv.units_per_rank()),
@@ -109,7 +111,7 @@ impl Source {
         let [own, dram] = self.periods_ps;
         match clock {
             "dram_clk_i" => dram,
-            "clk_i" if self.block == "rank_controller" => dram,
+            "clk_i" if ["rank_controller", "dfi_port", "dfi_sequencer"].contains(&&*self.block) => dram,
             "clk_i" => own,
             // Of a FIFO alone: either side may be the faster one.
             _ => own.min(dram),

@@ -165,6 +165,41 @@ fn the_rams_of_a_design_are_listed() {
     );
 }
 
+/// The script of `docs/axi.md`, on a bus of 512 and of 64 bits.
+#[test]
+#[ignore = "needs cocotb and cocotbext-axi, in the Python named by COCOTB or python3; run by `make exhaustive` if they are there"]
+fn cocotb_drives_the_core_behind_axi() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let python = std::env::var("COCOTB").unwrap_or_else(|_| "python3".into());
+    let narrow = root.join("testbenches/configs/axi-64.toml");
+    for config in ["tiny", narrow.to_str().unwrap()] {
+        let folder = tempfile::tempdir().unwrap();
+        let output = gen_rtl(folder.path(), &["--config", config, "--block", "ndp_core_axi"]);
+        assert!(output.status.success(), "{output:?}");
+        let script = root.join("examples/cocotb/run.py");
+        let output = Command::new(&python).arg(script).arg(folder.path()).output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let failed = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{config}: {printed}\n{failed}");
+        assert!(printed.lines().any(|line| line == "5 tests, 0 failures"), "{config}: {printed}");
+    }
+}
+
+#[test]
+fn a_package_of_the_core_behind_axi_has_its_top_and_parameters() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = package(folder.path(), "fusesoc", "tiny", "ndp_core_axi", "ndp_core_axi_tiny.core");
+    assert!(text.contains("toplevel: ndp_core_axi_top\n"), "{text}");
+    let header = fs::read_to_string(folder.path().join("params.vh")).unwrap();
+    for line in ["AXI_ADDR_BITS = 35", "AXI_DATA_BITS = 512", "AXI_ID_BITS = 4"] {
+        assert!(header.contains(&format!("\nlocalparam {line};\n")), "{header}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let text = package(folder.path(), "bender", "tiny", "ndp_core_axi", "Bender.yml");
+    assert!(text.contains("\n  name: ndp_core_axi_tiny\n"), "{text}");
+    assert_eq!(listed(&text), sources(folder.path()));
+}
+
 #[test]
 #[ignore = "needs FuseSoC, as FUSESOC or in PATH; run by `make exhaustive` if it is there"]
 fn fusesoc_runs_the_targets() {

@@ -30,9 +30,11 @@ fn all_hold(names: impl IntoIterator<Item = &'static str>) {
     let (prover, folder) = (prover(), tempfile::tempdir().unwrap());
     for name in names {
         let (proof, dir) = (proof(name), folder.path().join(name));
-        assert_eq!(prover.prove(proof, &dir).unwrap().verdict, Verdict::Proved, "{name}");
+        let proved = prover.prove(proof, &dir).unwrap();
+        assert_eq!(proved.verdict, Verdict::Proved, "{name}: {:?}", proved.properties);
         let mutant = prover.refute(proof, &dir.join("mutant")).unwrap();
         assert_eq!(mutant.verdict, Verdict::Refuted, "the mutant of {name}");
+        println!("{name}: its mutant breaks {:?}", mutant.properties);
         assert!(!mutant.properties.is_empty(), "{name}");
         assert!(dir.join("mutant/counterexample.vcd").exists(), "{name}");
     }
@@ -41,6 +43,11 @@ fn all_hold(names: impl IntoIterator<Item = &'static str>) {
 #[test]
 fn queues_arbiter_and_places_are_proved_and_their_mutants_found() {
     all_hold(["fifo", "sram_fifo", "oldest_first", "rank_intake"]);
+}
+
+#[test]
+fn answers_to_bursts_of_axi_are_proved_and_their_mutants_found() {
+    all_hold(["axi_reads", "axi_writes"]);
 }
 
 #[test]

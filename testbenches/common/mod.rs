@@ -1,6 +1,7 @@
 //! What several testbenches use: stimuli, drivers of units, and models they are compared with.
 
 pub mod activation_driver;
+pub mod axi;
 pub mod buffer_model;
 pub mod causes;
 pub mod clocks;

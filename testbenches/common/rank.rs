@@ -15,6 +15,12 @@ pub type Burst = [u64; 8];
 /// Core cycles without any transfer after which something hangs.
 const WATCHDOG: u64 = 20_000;
 
+/// What lies between the pins of the port and the device.
+pub trait DataPath {
+    /// A clock of the DRAM: commands and data to write go on to the device; what is on the port's data bus.
+    fn clock(&mut self, rank: &mut Rank, pins: &CommandPins, write: Option<[u64; 2]>) -> [u64; 2];
+}
+
 /// Up to 16 bursts to be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
@@ -62,6 +68,8 @@ struct Ports {
 pub struct Bench {
     pub model: Model,
     pub rank: Rank,
+    /// If it is not there, the device is at the port's pins.
+    pub path: Option<Box<dyn DataPath>>,
     pub stalls: Stalls,
     pub segments: VecDeque<Segment>,
     pub requests: VecDeque<Request>,
@@ -142,6 +150,7 @@ impl Bench {
             model,
             pristine: rank.clone(),
             rank,
+            path: None,
             stalls: Stalls::default(),
             segments: VecDeque::new(),
             requests: VecDeque::new(),
@@ -246,7 +255,10 @@ impl Bench {
         };
         let driven = self.model.get_u128(self.ports.dq);
         let write = (self.model.get(self.ports.dq_oe) == 1).then_some([driven as u64, (driven >> 64) as u64]);
-        let read = self.rank.clock(&pins, write);
+        let read = match &mut self.path {
+            None => self.rank.clock(&pins, write),
+            Some(path) => Some(path.clock(&mut self.rank, &pins, write)),
+        };
         // Noise where nobody drives.
         let [low, high] = read.unwrap_or_else(|| [self.random.next_u64(), self.random.next_u64()]);
         self.model.set_u128(self.ports.dq_in, u128::from(high) << 64 | u128::from(low));

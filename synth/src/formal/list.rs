@@ -1,6 +1,6 @@
 //! What is proved of which block, and with which mutant it has to fail.
 
-use super::{Method, Proof, rank};
+use super::{Method, Proof, axi, rank};
 use ndp_hdl::blocks::common::fifo::fifo;
 use ndp_hdl::blocks::common::oldest_first::oldest_first;
 use ndp_hdl::blocks::common::sram_fifo::sram_fifo;
@@ -36,6 +36,20 @@ pub const PROOFS: &[Proof] = &[
         module: rank::intake,
         method: Method::AnyLength,
         mutant: ("rsp_sum_q < 3'h2", "rsp_sum_q < 3'h3"),
+    },
+    Proof {
+        name: "axi_reads",
+        says: "answers each burst in its turn with its ID, its response and as many beats as it has, and holds what it offers",
+        module: axi::reads,
+        method: Method::Cycles(12),
+        mutant: ("line_valid_q & (~valid_q | s_axi_rready)", "line_valid_q"),
+    },
+    Proof {
+        name: "axi_writes",
+        says: "answers each burst once, in its turn, with its ID and response, when all its lines are written",
+        module: axi::writes,
+        method: Method::Cycles(12),
+        mutant: ("(|(done_q & (2'h1 << answered_q[0])))", "(|done_q)"),
     },
     Proof {
         name: "rank_timing",

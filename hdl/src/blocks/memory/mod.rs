@@ -2,8 +2,11 @@
 //!
 //! Reading order: [`rank_timing`] (slots and what waits), [`rank_controller`] and its parts in the order in which an entry
 //! passes them, [`rank_intake`], `rank_queue`, `rank_scheduler` with `rank_banks` and `rank_refresh`, `rank_data`; then
-//! [`rank_port`], the controller behind FIFOs between the two clocks.
+//! [`rank_port`], the controller behind FIFOs between the two clocks. [`dfi_port`] lies between its pins and a PHY; [`dfi_sequencer`] initialises
+//! the device.
 
+pub mod dfi_port;
+pub mod dfi_sequencer;
 mod rank_banks;
 pub mod rank_controller;
 mod rank_data;

@@ -10,7 +10,9 @@
 
 #![deny(missing_docs)]
 
+mod axi;
 mod core;
+mod dfi;
 mod dram;
 mod error;
 mod gemv;
@@ -24,7 +26,9 @@ mod speed;
 mod ssd;
 mod system;
 
+pub use axi::AxiConfig;
 pub use core::CoreConfig;
+pub use dfi::DfiConfig;
 pub use dram::DramConfig;
 pub use error::ConfigError;
 pub use gemv::{GemvConfig, WeightFormat};
@@ -58,6 +62,8 @@ pub struct DesignConfig {
     dram: DramConfig,
     core: CoreConfig,
     link: LinkConfig,
+    axi: AxiConfig,
+    dfi: DfiConfig,
 }
 
 /// The file format: unknown keys are refused so that a typo cannot silently select a default.
@@ -73,6 +79,10 @@ struct RawDesign {
     core: core::RawCore,
     #[serde(default)]
     link: link::RawLink,
+    #[serde(default)]
+    axi: axi::RawAxi,
+    #[serde(default)]
+    dfi: dfi::RawDfi,
 }
 
 presets!(
@@ -110,6 +120,8 @@ impl DesignConfig {
             dram: speed::validate(raw.dram, text)?,
             core: CoreConfig::validate(raw.core)?,
             link: LinkConfig::validate(raw.link)?,
+            axi: AxiConfig::validate(raw.axi)?,
+            dfi: DfiConfig::validate(raw.dfi)?,
         })
     }
 
@@ -136,6 +148,16 @@ impl DesignConfig {
     /// The DIMM-link.
     pub fn link(&self) -> &LinkConfig {
         &self.link
+    }
+
+    /// The AXI4 subordinate in front of the host port.
+    pub fn axi(&self) -> &AxiConfig {
+        &self.axi
+    }
+
+    /// The DFI port of a rank.
+    pub fn dfi(&self) -> &DfiConfig {
+        &self.dfi
     }
 
     /// The design of a bridge with so many links, for DIMMs of this one: `<name>-bridge<ports>`.

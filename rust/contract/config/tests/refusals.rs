@@ -241,6 +241,43 @@ fn the_paper_s_shapes_fit() {
 }
 
 #[test]
+fn axi_outside_its_limits_is_refused() {
+    let refused = |keys: &str| {
+        let text = format!("name = \"x\"\n[axi]\n{keys}\n");
+        DesignConfig::from_toml(&text).expect_err(keys).to_string()
+    };
+    for (key, min, max) in [("data_bits", 32, 512), ("id_bits", 1, 16), ("outstanding", 4, 64)] {
+        for value in [0, min - 1, max + 1, u32::MAX] {
+            let expected = format!("axi.{key} = {value} must be in {min}..={max}");
+            assert_eq!(refused(&format!("{key} = {value}")), expected);
+        }
+        if key != "id_bits" {
+            let expected = format!("axi.{key} = {} must be a power of two", max - 1);
+            assert_eq!(refused(&format!("{key} = {}", max - 1)), expected);
+        }
+    }
+}
+
+#[test]
+fn times_of_a_phy_outside_their_limits_are_refused() {
+    let limits = [
+        ("write_lead", 0, 4),
+        ("t_phy_wrdata", 0, 3),
+        ("read_lead", 0, 8),
+        ("read_lag", 0, 12),
+        ("reset_us", 1, 10_000),
+        ("cke_us", 1, 10_000),
+    ];
+    for (key, min, max) in limits {
+        for value in [max + 1, u32::MAX].into_iter().chain((min > 0).then_some(0)) {
+            let text = format!("name = \"x\"\n[dfi]\n{key} = {value}\n");
+            let expected = format!("dfi.{key} = {value} must be in {min}..={max}");
+            assert_eq!(DesignConfig::from_toml(&text).unwrap_err().to_string(), expected);
+        }
+    }
+}
+
+#[test]
 fn links_outside_their_limits_are_refused() {
     let refused = |keys: &str| {
         let text = format!("name = \"x\"\n[link]\n{keys}\n");

@@ -114,6 +114,7 @@ impl Draw {
             ("dram", self.dram()),
             ("core", self.core()),
             ("link", self.link(extent)),
+            ("axi", self.axi()),
         ];
         for (table, keys) in tables {
             let _ = writeln!(text, "\n[{table}]");
@@ -208,6 +209,15 @@ impl Draw {
         ];
         written(keys)
     }
+
+    fn axi(&mut self) -> Vec<(&'static str, String)> {
+        let keys = [
+            ("data_bits", self.power(32, 512)),
+            ("id_bits", self.within(1, 16)),
+            ("outstanding", self.power(4, 64)),
+        ];
+        written(keys)
+    }
 }
 
 fn written<const N: usize>(keys: [(&'static str, u32); N]) -> Vec<(&'static str, String)> {
@@ -245,5 +255,6 @@ mod tests {
         reached("queue_entries", &|c| c.core().queue_entries(), &[8, 1024]);
         reached("link", &|c| c.core().link().into(), &[0, 1]);
         reached("frame_flits", &|c| c.link().frame_flits(), &[2, 64]);
+        reached("data_bits", &|c| c.axi().data_bits(), &[32, 512]);
     }
 }

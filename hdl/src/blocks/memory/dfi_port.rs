@@ -1,0 +1,136 @@
+//! The pins of a rank's controller as a DFI port (DDR PHY Interface, DFI 4.0, one phase, matched frequency), and the device's initialisation (JESD79-4, 3.3.1).
+//!
+//! Commands are delayed by a constant, so that write data come before them as a PHY wants; distances between commands stay as they are. Read
+//! data wait in a queue until the controller looks at its bus, so a PHY may give them at any time up to its latest one. The port owns the command
+//! bus until the device is ready; the controller's reset has to last until then.
+
+use super::dfi_sequencer::dfi_sequencer;
+use super::rank_scheduler::ADDRESS_PINS;
+use super::rank_timing::BUS_BITS;
+use crate::blocks::common::fifo::fifo;
+use ndp_config::{DfiConfig, DramConfig};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
+use std::rc::Rc;
+
+/// Clocks of a burst on the data bus.
+const BURST: u32 = DramConfig::T_BL;
+/// Clocks in which ODT is high, from WR on: ODTH8 of JESD79-4.
+const ODT: u32 = 6;
+
+/// The port of one rank.
+///
+/// # Errors
+/// [`HdlError`] if a mode register has no code for a time, or if the description breaks a rule of the language.
+pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Result<Rc<Module>, HdlError> {
+    let sequencer = dfi_sequencer(dfi, dram)?;
+    let m = ModuleBuilder::new(
+        sequencer.title().replace("dfi_sequencer", "dfi_port"),
+        "The pins of a rank's controller as a DFI port.",
+    );
+    let cs_n = m.input("cs_n_i", 1, "controller: chip select, active low");
+    let act_n = m.input("act_n_i", 1, "controller: ACT, active low");
+    let group_bits = dram.bank_groups().trailing_zeros();
+    let group = m.input("bg_i", group_bits, "controller: bank group");
+    let bank = m.input("ba_i", 2, "controller: bank");
+    let address = m.input("a_i", ADDRESS_PINS, "controller: address pins");
+    let data = m.input("dq_i", BUS_BITS, "controller: data bus, two transfers");
+    let driven = m.input("dq_oe_i", 1, "controller: the data bus is driven");
+    let complete = m.input("dfi_init_complete", 1, "the PHY can be used");
+    let rddata = m.input("dfi_rddata", BUS_BITS, "read data, the earlier transfer in the lower half");
+    let valid = m.input("dfi_rddata_valid", 1, "they are valid");
+
+    // A value some clocks later; chip select is high after reset.
+    let later = |name: &str, value: &Bits, clocks: u32, reset: Option<u128>| {
+        (0..clocks).fold(value.clone(), |value, clock| {
+            let reg = m.reg(format!("{name}{clock}_q"), value.width());
+            let reg = if let Some(reset) = reset { reg.reset(reset) } else { reg };
+            reg.next(&value);
+            reg.q()
+        })
+    };
+    let steps = m.instance("steps", &sequencer).input("complete_i", complete);
+    let ready = steps.output("ready_o");
+    let delay = dfi.command_delay();
+    let pins = cat([act_n.clone(), group.clone(), bank.clone(), address.clone()]);
+    let (cs_late, pins_late) =
+        (later("cs_n", &cs_n, delay - 1, Some(1)), later("pins", &pins, delay - 1, None));
+    let mode = steps.output("mode_o");
+    let owned = cat([lit(1, 1), mode.high(1).zext(group_bits), mode.low(2), steps.output("a_o")]);
+    let select = m.reg("select_n_q", 1).reset(1);
+    select.next(mux(&ready, &cs_late, &steps.output("cs_n_o")));
+    let command = m.reg("command_q", pins.width());
+    command.next(mux(&ready, &pins_late, &owned));
+
+    // What the controller gave, with its age in clocks; it is at the port after `delay` of them.
+    let code = |write_n: bool| {
+        let kind = address.slice(14, 3);
+        cat([
+            !&cs_n,
+            act_n.clone(),
+            kind.bit(2),
+            !kind.bit(1),
+            if write_n { kind.bit(0) } else { !kind.bit(0) },
+        ])
+        .all()
+    };
+    let ages = |name: &str, value: Bits, clocks: u32| -> Vec<Bits> {
+        let mut all = vec![m.wire(name, value)];
+        for age in 1..=clocks {
+            let reg = m.reg(format!("{name}_age{age}_q"), 1).reset(0);
+            reg.next(&all[age as usize - 1]);
+            all.push(reg.q());
+        }
+        all
+    };
+    let span =
+        |ages: &[Bits], first: u32, clocks: u32| any_of(&ages[first as usize..(first + clocks) as usize]);
+    let enable = delay + dfi.t_rddata_en(dram);
+    let due = dram.t_cl();
+    let reads = ages("reads", code(true), due + BURST - 1);
+    let writes = ages("writes", code(false), delay + ODT - 2);
+    let strobe = |name: &str, value: Bits| {
+        let reg = m.reg(name, 1).reset(0);
+        reg.next(value);
+        reg.q()
+    };
+    let odt = strobe("odt_q", span(&writes, delay - 1, ODT));
+    let rddata_en = strobe("rddata_en_q", span(&reads, enable - 1, BURST));
+    let wrdata_en = strobe("wrdata_en_q", driven);
+    let wrdata = later("wrdata", &data, 1 + dfi.t_phy_wrdata(), None);
+
+    // Read data wait for the clock in which the controller looks.
+    let places = (dfi.t_phy_rdlat() + BURST + 2).next_power_of_two();
+    let wanted = m.wire("wanted", span(&reads, due, BURST));
+    let queue = m
+        .instance("queue", &fifo(BUS_BITS, places)?)
+        .input("push_i", &valid)
+        .input("data_i", rddata)
+        .input("pop_i", &wanted);
+    let [there, room] = ["valid_o", "ready_o"].map(|port| queue.output(port));
+    m.unused(&room, "a PHY gives only what was asked for");
+    let late = m.reg("late_q", 1).reset(0);
+    late.next(any_of(&[late.q(), &wanted & !&there]));
+    m.assume("in_time", !&wanted | &there, "a PHY gives data within t_phy_rdlat");
+    m.assume("room", !&valid | room, "and only those that were read");
+    m.assume("waits", &ready | &cs_n, "the controller gives no command before the device is ready");
+    m.output("dq_o", queue.output("data_o"), "controller: data bus");
+    m.output("ready_o", ready, "the device can be used: the controller's reset may end");
+    m.output("late_o", &late, "read data were not there when they were due; stays until reset");
+    m.output("dfi_reset_n", steps.output("reset_n_o"), "reset of the device, active low");
+    m.output("dfi_cke", steps.output("cke_o"), "clock enable");
+    m.output("dfi_cs_n", &select, "chip select, active low");
+    m.output("dfi_odt", odt, "on-die termination: six clocks from each WR");
+    let pins = command.q();
+    m.output("dfi_act_n", pins.msb(), "ACT, active low");
+    m.output("dfi_bg", pins.slice(ADDRESS_PINS + 2, group_bits), "bank group");
+    m.output("dfi_bank", pins.slice(ADDRESS_PINS, 2), "bank");
+    m.output("dfi_address", pins.low(ADDRESS_PINS), "address; of ACT the row");
+    for (pin, name) in [(16, "dfi_ras_n"), (15, "dfi_cas_n"), (14, "dfi_we_n")] {
+        m.output(name, pins.bit(pin), format!("the same as bit {pin} of the address"));
+    }
+    m.output("dfi_wrdata", wrdata, "data to write, the earlier transfer in the lower half");
+    m.output("dfi_wrdata_en", wrdata_en, "they come in t_phy_wrdata clocks");
+    m.output("dfi_wrdata_mask", zeros(BUS_BITS / 8), "no byte is masked");
+    m.output("dfi_rddata_en", rddata_en, "data are wanted");
+    m.finish()
+}

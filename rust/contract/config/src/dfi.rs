@@ -1,0 +1,107 @@
+//! Parameters of the DFI port of a rank: where the PHY's data lie, and how long a device takes to power up.
+
+use crate::limits::in_ranges;
+use crate::{ConfigError, DramConfig};
+use serde::{Deserialize, Serialize};
+
+/// The `[dfi]` table as written: every key optional.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct RawDfi {
+    write_lead: u32,
+    t_phy_wrdata: u32,
+    read_lead: u32,
+    read_lag: u32,
+    reset_us: u32,
+    cke_us: u32,
+}
+
+impl Default for RawDfi {
+    fn default() -> Self {
+        Self { write_lead: 2, t_phy_wrdata: 1, read_lead: 4, read_lag: 3, reset_us: 200, cke_us: 500 }
+    }
+}
+
+/// Validated parameters of the port. Times in clocks of the DRAM; names beginning with `t_` are those of the DFI specification.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
+pub struct DfiConfig(RawDfi);
+
+impl DfiConfig {
+    pub(crate) fn validate(raw: RawDfi) -> Result<Self, ConfigError> {
+        in_ranges(&[
+            ("dfi.write_lead", raw.write_lead, 0, 4),
+            ("dfi.t_phy_wrdata", raw.t_phy_wrdata, 0, 3),
+            ("dfi.read_lead", raw.read_lead, 0, 8),
+            ("dfi.read_lag", raw.read_lag, 0, 12),
+            ("dfi.reset_us", raw.reset_us, 1, 10_000),
+            ("dfi.cke_us", raw.cke_us, 1, 10_000),
+        ])?;
+        Ok(Self(raw))
+    }
+
+    /// Clocks from write data at the port to the same data on the bus of the device, the way of a command left out.
+    pub fn write_lead(&self) -> u32 {
+        self.0.write_lead
+    }
+
+    /// Clocks from `dfi_wrdata_en` to its data.
+    pub fn t_phy_wrdata(&self) -> u32 {
+        self.0.t_phy_wrdata
+    }
+
+    /// Clocks by which `dfi_rddata_en` comes before the device's CAS latency has passed.
+    pub fn read_lead(&self) -> u32 {
+        self.0.read_lead
+    }
+
+    /// Most clocks by which read data come after the device's CAS latency has passed.
+    pub fn read_lag(&self) -> u32 {
+        self.0.read_lag
+    }
+
+    /// Clocks by which the port delays commands, so that write data lead them as the PHY wants: a register, and both times of a write.
+    pub fn command_delay(&self) -> u32 {
+        1 + self.0.t_phy_wrdata + self.0.write_lead
+    }
+
+    /// What a controller behind the port has to add to the device's CAS latency: commands are late, data are, and wait in the port.
+    pub fn read_delay(&self) -> u32 {
+        self.command_delay() + self.0.read_lag + 1
+    }
+
+    /// CAS latency of the device: `t_cl` is the controller's.
+    pub fn cas_latency(&self, dram: &DramConfig) -> u32 {
+        dram.t_cl().saturating_sub(self.read_delay())
+    }
+
+    /// From a WR to `dfi_wrdata_en`: t_phy_wrlat.
+    pub fn t_phy_wrlat(&self, dram: &DramConfig) -> u32 {
+        dram.t_cwl() - self.0.write_lead - self.0.t_phy_wrdata
+    }
+
+    /// From a RD to `dfi_rddata_en`.
+    pub fn t_rddata_en(&self, dram: &DramConfig) -> u32 {
+        self.cas_latency(dram).saturating_sub(self.0.read_lead)
+    }
+
+    /// Most clocks from `dfi_rddata_en` to its data.
+    pub fn t_phy_rdlat(&self) -> u32 {
+        self.0.read_lead + self.0.read_lag
+    }
+
+    /// Clocks of the DRAM in which its reset is low at power up.
+    pub fn reset_clocks(&self, dram: &DramConfig) -> u32 {
+        clocks(dram, self.0.reset_us)
+    }
+
+    /// Clocks from the end of the reset to CKE.
+    pub fn cke_clocks(&self, dram: &DramConfig) -> u32 {
+        clocks(dram, self.0.cke_us)
+    }
+}
+
+/// So many microseconds, rounded up.
+fn clocks(dram: &DramConfig, us: u32) -> u32 {
+    (u64::from(us) * 1_000_000).div_ceil(dram.clock_ps()) as u32
+}
