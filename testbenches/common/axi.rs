@@ -512,7 +512,7 @@ impl Manager {
         let mut moved = false;
         if b_valid == 1 && takes[0] {
             let Some((id, resp, page)) = self.due_b.pop_front() else {
-                return Err(format!("cycle {cycle}: an answer that nobody waits for, ID {b_id}"));
+                return Err(format!("cycle {cycle}: an answer that was not asked for, ID {b_id}"));
             };
             if (b_id, b_resp) != (id, resp) {
                 return Err(format!(
@@ -524,7 +524,7 @@ impl Manager {
         }
         if r_valid == 1 && takes[1] {
             let Some(due) = self.due_r.pop_front() else {
-                return Err(format!("cycle {cycle}: a beat that nobody waits for, ID {r_id}"));
+                return Err(format!("cycle {cycle}: a beat that was not asked for, ID {r_id}"));
             };
             if (r_id, r_resp, r_last) != (due.id, due.resp, due.last.into()) {
                 return Err(format!(

@@ -182,11 +182,7 @@ pub(super) fn bursts(
     let active = m.reg("active_q", 1).reset(0);
     load.drive(&waits & (!active.q() | &*ends));
     active.next(any_of(&[load.q(), active.q() & !&*ends]));
-    let held = |name: &str, value: &Bits| {
-        let reg = m.reg(format!("{name}_q"), value.width()).enable(&*load);
-        reg.next(value);
-        reg.q()
-    };
+    let held = |name: &str, value: &Bits| m.hold(format!("{name}_q"), value, &*load);
     let (id, resp, step) = (held("id", &id), held("resp", &resp), held("step", &step));
     // Addresses of a burst that is refused may stay in one line for longer than a line has bytes.
     let moves = held("moves", &moves);

@@ -119,11 +119,7 @@ pub fn axi_reads(shape: &AxiShape) -> Result<Rc<Module>, HdlError> {
     } else {
         data
     };
-    let out = |name: &str, value: Bits| {
-        let reg = m.reg(format!("{name}_q"), value.width()).enable(&emits);
-        reg.next(value);
-        reg.q()
-    };
+    let out = |name: &str, value: Bits| m.hold(format!("{name}_q"), value, &emits);
     let r_data = out("data", chosen.gated(&resp.is_zero()));
     let (r_id, r_resp, r_last) =
         (out("id_out", id), out("resp_out", resp), out("last_out", last_line & last_beat));

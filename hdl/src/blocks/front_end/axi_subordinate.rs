@@ -118,8 +118,7 @@ pub fn axi_subordinate(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let comes = m.wire("comes", any_of(&granted));
     valid.next(any_of(&[comes.clone(), valid.q() & !&host_ready]));
     let out = |name: &str, value: Bits, doc: &str| {
-        let reg = m.reg(format!("{name}_q"), value.width()).enable(&comes);
-        reg.next(value);
+        let reg = m.hold(format!("{name}_q"), value, &comes);
         m.output(format!("host_{name}_o"), &reg, doc)
     };
     m.output("host_valid_o", &valid, "host port: a request is offered");

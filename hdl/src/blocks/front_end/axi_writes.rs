@@ -79,11 +79,7 @@ pub fn axi_writes(shape: &AxiShape) -> Result<Rc<Module>, HdlError> {
         let new = w_data.slice(8 * (byte % bytes), 8);
         mux(&comes.bit(byte), &new, &mux(&old.bit(byte), &of(&read_data), &of(&line)))
     })));
-    let held = |name: &str, value: &Bits| {
-        let reg = m.reg(format!("line_{name}_q"), value.width()).enable(&*advances);
-        reg.next(value);
-        reg.q()
-    };
+    let held = |name: &str, value: &Bits| m.hold(format!("line_{name}_q"), value, &*advances);
     let (number, id, is_last) =
         (held("number", &burst.line), held("id", &burst.id), held("last", &burst.last));
     let resp = held("resp", &burst.resp);
@@ -134,8 +130,7 @@ pub fn axi_writes(shape: &AxiShape) -> Result<Rc<Module>, HdlError> {
     answered.next(answered.q() + passes.zext(slot_bits + 1));
     let answers = m.wire("answers", &*passes & note.msb());
     b_valid.next(any_of(&[answers.clone(), b_valid.q() & !&taken]));
-    let b = m.reg("b_q", RESP_BITS + shape.id_bits).enable(&answers);
-    b.next(note.low(RESP_BITS + shape.id_bits));
+    let b = m.hold("b_q", note.low(RESP_BITS + shape.id_bits), &answers);
 
     // What surroundings keep, and what is kept.
     let open = m.ghost("open_q", slots).reset(0);

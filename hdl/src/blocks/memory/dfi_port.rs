@@ -58,8 +58,7 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Result<Rc<Module>, HdlErr
     let owned = cat([lit(1, 1), mode.high(1).zext(group_bits), mode.low(2), steps.output("a_o")]);
     let select = m.reg("select_n_q", 1).reset(1);
     select.next(mux(&ready, &cs_late, &steps.output("cs_n_o")));
-    let command = m.reg("command_q", pins.width());
-    command.next(mux(&ready, &pins_late, &owned));
+    let command = m.delay("command_q", mux(&ready, &pins_late, &owned));
 
     // What the controller gave, with its age in clocks; it is at the port after `delay` of them.
     let code = |write_n: bool| {
@@ -76,9 +75,8 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Result<Rc<Module>, HdlErr
     let ages = |name: &str, value: Bits, clocks: u32| -> Vec<Bits> {
         let mut all = vec![m.wire(name, value)];
         for age in 1..=clocks {
-            let reg = m.reg(format!("{name}_age{age}_q"), 1).reset(0);
-            reg.next(&all[age as usize - 1]);
-            all.push(reg.q());
+            let reg = m.flag(format!("{name}_age{age}_q"), &all[age as usize - 1]);
+            all.push(reg.clone());
         }
         all
     };
@@ -88,11 +86,7 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Result<Rc<Module>, HdlErr
     let due = dram.t_cl();
     let reads = ages("reads", code(true), due + BURST - 1);
     let writes = ages("writes", code(false), delay + ODT - 2);
-    let strobe = |name: &str, value: Bits| {
-        let reg = m.reg(name, 1).reset(0);
-        reg.next(value);
-        reg.q()
-    };
+    let strobe = |name: &str, value: Bits| m.flag(name, value);
     let odt = strobe("odt_q", span(&writes, delay - 1, ODT));
     let rddata_en = strobe("rddata_en_q", span(&reads, enable - 1, BURST));
     let wrdata_en = strobe("wrdata_en_q", driven);
@@ -120,7 +114,7 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Result<Rc<Module>, HdlErr
     m.output("dfi_cke", steps.output("cke_o"), "clock enable");
     m.output("dfi_cs_n", &select, "chip select, active low");
     m.output("dfi_odt", odt, "on-die termination: six clocks from each WR");
-    let pins = command.q();
+    let pins = command.clone();
     m.output("dfi_act_n", pins.msb(), "ACT, active low");
     m.output("dfi_bg", pins.slice(ADDRESS_PINS + 2, group_bits), "bank group");
     m.output("dfi_bank", pins.slice(ADDRESS_PINS, 2), "bank");
