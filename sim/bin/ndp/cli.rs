@@ -13,7 +13,10 @@ const GROUPS: [(&str, &[&str]); 4] = [
         "Model and schedule, without RTL",
         &["compile", "cycles", "trace", "place", "evaluate", "compare", "figures", "offload", "serve"],
     ),
-    ("Synthesise and prove; this tool", &["synth", "power", "prove", "completions", "help"]),
+    (
+        "Synthesise, prove and measure tests; this tool",
+        &["synth", "power", "prove", "mutate", "completions", "help"],
+    ),
 ];
 
 /// LLM inference next to and inside memory: generated hardware in lockstep with its software, bit for bit
@@ -71,6 +74,7 @@ pub enum Command {
     Synth(crate::synth::Args),
     Power(crate::power::Args),
     Prove(crate::prove::Args),
+    Mutate(crate::mutate::Args),
     Completions(Completions),
 }
 
@@ -117,6 +121,7 @@ impl Command {
             Self::Synth(args) => crate::synth::run(args),
             Self::Power(args) => crate::power::run(args),
             Self::Prove(args) => return crate::prove::run(args),
+            Self::Mutate(args) => return crate::mutate::run(args),
             Self::Completions(args) => completions(args),
         }?;
         Ok(Verdict::Agreed)

@@ -12,6 +12,7 @@ mod compare;
 #[cfg(feature = "rtl")]
 mod compile;
 mod cycles;
+mod mutate;
 mod offload;
 mod papers;
 mod pim_times;
