@@ -525,6 +525,8 @@ impl Rewriter<'_> {
         }
         let mut new = self.below(bits);
         if let Some((_, changes)) = self.changes.get(&bits.address()).cloned() {
+            // A change may hold the original, which stays as it is in there.
+            self.done.insert(bits.address(), (bits.clone(), new.clone()));
             for (number, changed) in changes {
                 let changed = self.below(&changed);
                 new = (self.choose)(number, changed, new);

@@ -3,11 +3,10 @@
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use ndp_files::{note, say};
-use ndp_fuzz::mutator::mutated;
+use ndp_fuzz::mutator::input;
 use ndp_fuzz::targets::{TARGETS, Target};
-use ndp_numerics::SplitMix64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -62,18 +61,8 @@ fn run(args: &Args) -> Result<u8> {
     Ok(u8::from(panics > 0))
 }
 
-/// The input of one case: seeds as they are, then changed ones.
-fn input(seeds: &[Vec<u8>], seed: u64, case: u64) -> Vec<u8> {
-    match seeds.get(case as usize) {
-        Some(as_it_is) => as_it_is.clone(),
-        None => mutated(seeds, &mut SplitMix64::new(SplitMix64::new(seed ^ case.rotate_left(32)).next_u64())),
-    }
-}
-
 fn fuzz(target: &Target, args: &Args) -> Result<u64> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    let seeds = target.seeds(&root)?;
-    ensure!(!seeds.is_empty(), "no seeds for {}", target.name);
+    let seeds = target.seeds()?;
     let (current, begun) = (AtomicU64::new(u64::MAX), Instant::now());
     let keep = |case: u64| -> Result<PathBuf> {
         let folder = args.out.join(target.name);

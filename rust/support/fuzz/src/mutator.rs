@@ -46,6 +46,14 @@ fn below(random: &mut SplitMix64, bound: usize) -> usize {
     if bound == 0 { 0 } else { (random.next_u64() % bound as u64) as usize }
 }
 
+/// The input of one case of a run: first the seeds as they are, then changed ones.
+pub fn input(seeds: &[Vec<u8>], seed: u64, case: u64) -> Vec<u8> {
+    match seeds.get(case as usize) {
+        Some(as_it_is) => as_it_is.clone(),
+        None => mutated(seeds, &mut SplitMix64::new(SplitMix64::new(seed ^ case.rotate_left(32)).next_u64())),
+    }
+}
+
 /// One of `inputs` with one to eight changes.
 pub fn mutated(inputs: &[Vec<u8>], random: &mut SplitMix64) -> Vec<u8> {
     let Some(first) = inputs.get(below(random, inputs.len())) else { return Vec::new() };

@@ -1,6 +1,6 @@
 //! The readers, each as a function of any bytes.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use ndp_config::{DesignConfig, HbmConfig, LlmShape, Ssd, SystemConfig};
 use ndp_isa::{Code, Opcode, Program, decode, decode_fields, fields, parse};
 use ndp_model::{DecoderConfig, Model, ModelError, Vocabulary};
@@ -98,8 +98,9 @@ impl Target {
     /// What the target begins with: its corpus, files of the repository, and what is made.
     ///
     /// # Errors
-    /// A folder or file of the repository that cannot be read.
-    pub fn seeds(&self, repository: &Path) -> Result<Vec<Vec<u8>>> {
+    /// A folder or file of the repository that cannot be read, or none at all.
+    pub fn seeds(&self) -> Result<Vec<Vec<u8>>> {
+        let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
         let own = format!("rust/support/fuzz/corpus/{}", self.name);
         let mut seeds = (self.made)()?;
         for (folder, end) in self.files.iter().copied().chain([(own.as_str(), "")]) {
@@ -117,6 +118,7 @@ impl Target {
                 }
             }
         }
+        ensure!(!seeds.is_empty(), "no seeds for {}", self.name);
         Ok(seeds)
     }
 }
@@ -334,5 +336,70 @@ fn one_word(word: u128) {
         if let Ok(instruction) = decode(word, design) {
             let _ = (instruction.reads(design), instruction.writes(design));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mutator::input;
+    use std::panic::catch_unwind;
+
+    /// Inputs of each target in a run of all tests; `make fuzz` has more.
+    const CASES: u64 = 4000;
+
+    #[test]
+    fn no_reader_panics() {
+        for target in TARGETS {
+            let seeds = target.seeds().unwrap();
+            for case in 0..CASES {
+                let bytes = input(&seeds, 1, case);
+                let run = catch_unwind(|| (target.run)(&bytes));
+                assert!(
+                    run.is_ok(),
+                    "{}: ndp-fuzz {} --cases {case} writes the input",
+                    target.name,
+                    target.name
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn seeds_reach_behind_the_first_check() {
+        let first = |name: &str| {
+            TARGETS.iter().find(|target| target.name == name).unwrap().seeds().unwrap().swap_remove(0)
+        };
+        assert!(tokens_of(&first("trace")).is_some_and(|(_, tokens)| !tokens.is_empty()));
+        assert!(parse(text(&first("program")).unwrap()).is_ok_and(|program| !program.code.is_empty()));
+        assert!(DesignConfig::from_toml(text(&first("configuration")).unwrap()).is_ok());
+        for target in ["weights", "tokenizer"] {
+            with_file(&[("config.json", SMALL_MODEL.as_bytes())], |folder| {
+                let files = [("weights", "model.safetensors"), ("tokenizer", "tokenizer.json")];
+                let (_, file) = files.into_iter().find(|(name, _)| *name == target).unwrap();
+                overwrite(&folder.join(file), &first(target)).unwrap();
+                match target {
+                    "weights" => drop(Model::load(folder).unwrap()),
+                    _ => drop(Vocabulary::load(folder, 1 << 20).unwrap()),
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn a_trace_with_other_bits_gets_right_checksums() {
+        let bytes =
+            TARGETS.iter().find(|target| target.name == "trace").unwrap().seeds().unwrap().swap_remove(0);
+        assert_eq!(with_checksums(&bytes), bytes);
+        let read = |bytes: &[u8]| tokens_of(bytes).is_some();
+        // Some bit of the seed of the header can be another one.
+        let changed = (16..64).map(|at| {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 1;
+            bytes
+        });
+        let changed: Vec<Vec<u8>> = changed.collect();
+        assert!(changed.iter().all(|bytes| !read(bytes)));
+        assert!(changed.iter().any(|bytes| read(&with_checksums(bytes))));
     }
 }

@@ -57,13 +57,21 @@ const fn control(
 const RANK: &[&str] = &["rank_port::"];
 /// Those of a link.
 const LINK: &[&str] = &["dimm_link::", "link_formats::"];
-/// Those of programs on a whole core.
-const CORE: &[&str] = &["ndp_core::", "select::", "gemv_unit::every", "host_port::"];
+/// Those of programs on a whole core, of one configuration.
+const CORE: &[&str] = &[
+    "ndp_core::random_programs_do_what_they_say",
+    "ndp_core::random_programs_do_so_among",
+    "ndp_core::malformed",
+    "ndp_core::a_burst_for_a_full_queue",
+    "ndp_core::a_reset_amid",
+    "ndp_core::activations_are_counted",
+    "select::",
+];
 
 /// All blocks that have a score.
 pub const BLOCKS: &[Block] = &[
     arithmetic("multiplier_unit", ("hermes", "multiplier_unit"), &["multiplier_unit::"]),
-    arithmetic("operand_recoder", ("hermes", "multiplier_unit"), &["multiplier_unit::"]),
+    arithmetic("operand_recoder", ("hermes", "activation_lane"), &["activation_lane::"]),
     arithmetic("product_aligner", ("hermes", "multiplier_unit"), &["multiplier_unit::"]),
     arithmetic("serial_lane", ("hermes", "multiplier_unit"), &["multiplier_unit::"]),
     arithmetic("fp16_rounder", ("hermes", "fp16_rounder"), &["fp16_rounder::"]),
@@ -81,10 +89,15 @@ pub const BLOCKS: &[Block] = &[
     control("fifo", ("tiny", "ndp_core"), CORE, &["fifo"]),
     control("sram_fifo", ("tiny", "ndp_core"), CORE, &["sram_fifo"]),
     control("oldest_first", ("tiny", "host_port"), &["host_port::"], &["oldest_first"]),
-    control("host_port", ("tiny", "host_port"), &["host_port::", "ndp_core::"], &[]),
+    control(
+        "host_port",
+        ("tiny", "host_port"),
+        &["host_port::", "ndp_core::random_programs_do_what_they_say"],
+        &[],
+    ),
     control("issue", ("tiny", "ndp_core"), CORE, &[]),
     control("instruction_decoder", ("tiny", "ndp_core"), CORE, &[]),
-    control("monitor", ("tiny", "ndp_core"), &["ndp_core::", "select::"], &[]),
+    control("monitor", ("tiny", "ndp_core"), CORE, &[]),
     control("rank_intake", ("hermes", "rank_port"), RANK, &["rank_intake"]),
     control("rank_controller", ("hermes", "rank_port"), RANK, &["rank_timing"]),
     control("rank_scheduler", ("hermes", "rank_port"), RANK, &["rank_timing"]),
