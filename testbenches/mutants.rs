@@ -48,9 +48,9 @@ fn answers(rtl: &Rtl) -> Result<Vec<u64>, Box<dyn Error>> {
 
 #[test]
 fn one_model_has_all_mutants_and_without_a_number_it_is_the_original() -> Outcome {
-    let mutants = some("tiny", "fp16_packer", 12)?;
-    let original = answers(&rtl(&design_config("tiny")?, "fp16_packer")?)?;
-    let of = |number| answers(&mutated("tiny", "fp16_packer", &mutants, number)?);
+    let mutants = some("tiny", "product_aligner", 12)?;
+    let original = answers(&rtl(&design_config("tiny")?, "product_aligner")?)?;
+    let of = |number| answers(&mutated("tiny", "product_aligner", &mutants, number)?);
     assert!(of(0)? == original);
     let all = (1..=12).map(of).collect::<Result<BTreeSet<_>, _>>()?;
     // Few are alike, or the original.

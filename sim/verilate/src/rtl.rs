@@ -119,7 +119,7 @@ impl Rtl {
         Self::new(hardware.name(), block, &design)
     }
 
-    /// A block with mutants of its description, as far as it has any of them, of which one is at work.
+    /// A block with mutants of its description, as far as it has any of them, of which one is at work, or none with 0.
     ///
     /// # Errors
     /// As [`Rtl::of`].
@@ -135,7 +135,9 @@ impl Rtl {
             return Self::new(hardware.name(), block, &design);
         };
         let design = Design::new(&top).map_err(|e| failed(&e))?;
-        Ok(Self { mutant: number, ..Self::new(hardware.name(), block, &design)? })
+        // For none a number that no mutant has: Verilated models look for one.
+        let mutant = if number == 0 { mutants.len() as u32 + 1 } else { number };
+        Ok(Self { mutant, ..Self::new(hardware.name(), block, &design)? })
     }
 
     /// The mutant of that name, hardly optimised. All mutants of a block are one text, and so one library: which of the mutations is at

@@ -109,6 +109,7 @@ fn script(title: &str) -> String {
          chformal -assert -remove * comparison %d\n\
          chformal -assume -remove * comparison original_{title} %u %d\n\
          chformal -cover -remove\n{}",
-        super::TO_AIGER
+        // Else the two would begin with contents of their own.
+        super::to_aiger("setundef -init -zero\n")
     )
 }

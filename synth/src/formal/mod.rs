@@ -273,15 +273,18 @@ fn script(top: &str) -> String {
         "read_verilog -formal -DNDP_PROPERTIES design.v\n\
          prep -top {top} -nordff\n\
          chformal -assume2assert * {top} %d\n\
-         chformal -cover -remove\n{TO_AIGER}"
+         chformal -cover -remove\n{}",
+        to_aiger("")
     )
 }
 
-/// From a hierarchy with properties to the graph.
-const TO_AIGER: &str = "flatten\n\
+/// From a hierarchy with properties to the graph; `contents` says what registers begin with, which is anything otherwise.
+fn to_aiger(contents: &str) -> String {
+    format!(
+        "flatten\n\
          setundef -undriven -expose\n\
          memory_map\n\
-         async2sync\n\
+         async2sync\n{contents}\
          opt -full\n\
          write_rtlil flat.il\n\
          techmap\n\
@@ -290,7 +293,9 @@ const TO_AIGER: &str = "flatten\n\
          abc -g AND -fast\n\
          delete -output\n\
          opt_clean\n\
-         write_aiger -I -B -zinit -no-startoffset -map model.aim model.aig\n";
+         write_aiger -I -B -zinit -no-startoffset -map model.aim model.aig\n"
+    )
+}
 
 /// The Verilog with a top whose first cycle is a reset, and with signals that a prover chooses in each cycle undriven: Yosys makes inputs of
 /// the top of them, so that their values are in the run that is simulated again.

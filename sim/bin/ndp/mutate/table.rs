@@ -75,11 +75,7 @@ pub const BLOCKS: &[Block] = &[
     arithmetic("product_aligner", ("hermes", "multiplier_unit"), &["multiplier_unit::"]),
     arithmetic("serial_lane", ("hermes", "multiplier_unit"), &["multiplier_unit::"]),
     arithmetic("fp16_rounder", ("hermes", "fp16_rounder"), &["fp16_rounder::"]),
-    arithmetic(
-        "fp16_packer",
-        ("hermes", "fp16_rounder"),
-        &["fp16_rounder::", "function_unit::", "place_scaler::"],
-    ),
+    arithmetic("fp16_packer", ("hermes", "function_unit"), &["function_unit::", "activation_lane::"]),
     arithmetic("fp16_adder", ("hermes", "activation_lane"), &["activation_lane::"]),
     arithmetic("fp16_multiplier", ("hermes", "activation_lane"), &["activation_lane::"]),
     arithmetic("place_scaler", ("int-tiny", "place_scaler"), &["place_scaler::"]),
