@@ -433,10 +433,13 @@ enum Mode {
     Replacement,
 }
 
+/// Expressions by the address of their nodes, with the mutants of each: number, and what it becomes.
+type Changes = HashMap<*const Node, (Bits, Vec<(u32, Bits)>)>;
+
 /// The body with mutants, whose numbers are given.
 fn mutated_body(module: &Module, mutants: &[(u32, &Mutant)], mode: Mode) -> Option<Inner> {
     let mut inner = module.body().clone();
-    let mut changes: HashMap<*const Node, (Bits, Vec<(u32, Bits)>)> = HashMap::new();
+    let mut changes = Changes::new();
     // Roots that change as a whole are other expressions than those that they share.
     let mut whole: Vec<(String, u32, Bits)> = Vec::new();
     let mut any = false;
@@ -513,7 +516,7 @@ fn mutated_body(module: &Module, mutants: &[(u32, &Mutant)], mode: Mode) -> Opti
 
 /// Puts changed expressions into others.
 struct Rewriter<'a> {
-    changes: HashMap<*const Node, (Bits, Vec<(u32, Bits)>)>,
+    changes: Changes,
     done: HashMap<*const Node, (Bits, Bits)>,
     choose: &'a dyn Fn(u32, Bits, Bits) -> Bits,
 }
