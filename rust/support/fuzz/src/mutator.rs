@@ -139,7 +139,9 @@ mod tests {
         let mut all: Vec<Vec<u8>> = (0..1000).map(of).collect();
         all.sort();
         all.dedup();
-        assert!(all.len() > 900, "{}", all.len());
-        assert!(all.iter().any(|input| input.starts_with(b"name = 4294967296\n")));
+        assert!(all.len() > 800, "{}", all.len());
+        // Numbers of a text become limits of formats, as text.
+        let has = |input: &&Vec<u8>| input.windows(10).any(|part| part == b"4294967296");
+        assert!(all.iter().any(|input| has(&input)));
     }
 }
