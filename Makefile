@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint synth formal exhaustive bench clean
+.PHONY: help demo test lint synth formal mutants fuzz exhaustive bench clean
 
 CARGO ?= cargo
 # Python with numpy: the one in PATH, else Debian's.
@@ -90,6 +90,18 @@ synth:
 formal:
 	@.ci/install formal
 	$(CARGO) run --release --no-default-features --bin ndp -- prove --out target/proofs.md
+
+## mutants: change each block at random, and name the changes that its tests and proofs miss; verdicts stay in target/mutants
+mutants:
+	@.ci/install build formal
+	$(CARGO) run --release --bin ndp -- mutate --out target/mutants.md
+
+# Changed inputs of each target.
+CASES ?= 1000000
+
+## fuzz: changed inputs for everything that reads files of others (CASES=1000000 of each)
+fuzz:
+	$(CARGO) run --release --package ndp-fuzz -- --cases $(CASES)
 
 # FuseSoC, with which one of the long tests runs a package; left out if there is none.
 FUSESOC ?= $(shell command -v fusesoc)

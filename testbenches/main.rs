@@ -36,6 +36,7 @@ mod low_rank;
 mod merge;
 mod migration;
 mod multiplier_unit;
+mod mutants;
 mod native;
 mod ndp_core;
 mod outlines;

@@ -218,7 +218,10 @@ impl Bench {
         self.model.set(self.phase, 1 << phase);
         self.model.set_u128(self.w, w);
         self.model.set_u128(self.x, x);
-        self.model.set(self.broadcast, separate.into());
+        // In phases without an operand it is of no account.
+        let broadcast =
+            if phase < self.config.lanes() as usize { separate.into() } else { self.noise.next_u64() & 1 };
+        self.model.set(self.broadcast, broadcast);
         self.model.set(self.scalar, scalar.into());
     }
 
@@ -471,6 +474,31 @@ fn flags_stay_in_a_kept_sum() -> Outcome {
                     assert!(bench.sums.iter().all(|sum| sum.flags(&config) == 0));
                 }
             }
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_unit_that_stands_still_holds_its_sum() -> Outcome {
+    let mut random = SplitMix64::new(8);
+    let mut bench = Bench::open(8)?;
+    let (lanes, period) = (bench.config.lanes() as usize, bench.config.window_cycles() as usize);
+    for kind in KINDS {
+        let window = Window::draw(kind, lanes, &mut random);
+        assert_eq!(bench.run(&[window], None), None);
+        let (sum, flags) = (bench.model.get_u128(bench.sum_out), bench.model.get(bench.flags));
+        for cycle in 0..4 * period {
+            // Noise on all other ports.
+            bench.load(None, cycle % period);
+            bench.set_moves([false; 3], cycle % period);
+            assert_eq!(bench.give_sum(None, cycle % period), None);
+            bench.model.tick();
+            assert_eq!(
+                (bench.model.get_u128(bench.sum_out), bench.model.get(bench.flags)),
+                (sum, flags),
+                "{kind:?}"
+            );
         }
     }
     Ok(())

@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 type Outcome = Result<(), Box<dyn Error>>;
 
 /// Cycles of a model with random values on all pins, in lockstep, from random contents. Returns the number of values that were compared.
-fn random_pins(rtl: &Rtl, cycles: u64, seed: u64) -> Result<u64, Box<dyn Error>> {
+pub fn random_pins(rtl: &Rtl, cycles: u64, seed: u64) -> Result<u64, Box<dyn Error>> {
     random_pins_from(rtl, cycles, seed, Some(seed as u32))
 }
 

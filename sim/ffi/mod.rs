@@ -23,6 +23,7 @@ mod clocks;
 mod fst;
 mod library;
 mod model;
+mod mutants;
 mod ports;
 mod storage;
 mod waves;
@@ -31,6 +32,7 @@ pub use crate::error::{Direction, SimError};
 pub use clocks::{Clocks, Edge};
 pub use library::{TARGET, compiler_version, verilator_version};
 pub use model::{Form, Model, ModuleShare, OpenOptions};
+pub use mutants::{MUTANT, MUTANTS};
 pub use ndp_verilate::{Hardware, Mutation, Rtl};
 pub use ports::{InputPort, OutputPort, PortInfo};
 pub use waves::WaveOptions;
@@ -48,12 +50,24 @@ const KEPT: usize = 8;
 /// # Errors
 /// [`SimError::Build`] for an unknown block, and with what the generator says of it.
 pub fn rtl(hardware: &impl Hardware, block: &str) -> Result<Rtl, SimError> {
+    elaborated(hardware, block, mutants::at_work()?)
+}
+
+/// The same with these mutants of its description, of which one is at work.
+fn elaborated(
+    hardware: &impl Hardware,
+    block: &str,
+    mutants: Option<&mutants::AtWork>,
+) -> Result<Rtl, SimError> {
     let list = || ELABORATED.lock().unwrap_or_else(PoisonError::into_inner);
-    let key = format!("{block} of {hardware:?}");
+    let key = format!("{block} of {hardware:?}{}", if mutants.is_some() { ", mutated" } else { "" });
     if let Some((_, rtl)) = list().iter().find(|(other, _)| *other == key) {
         return Ok(rtl.clone());
     }
-    let rtl = Rtl::of(hardware, block);
+    let rtl = match mutants {
+        None => Rtl::of(hardware, block),
+        Some(mutants) => Rtl::with_mutants(hardware, block, &mutants.all, mutants.number),
+    };
     let rtl = rtl.map_err(|lines| SimError::build(&format!("{}/{block}", hardware.name()), lines))?;
     let mut list = list();
     list.truncate(KEPT - 1);
@@ -71,7 +85,8 @@ pub fn mutant(
     mutations: &[Mutation],
     name: &str,
 ) -> Result<Rtl, SimError> {
-    rtl(hardware, block)?.mutated(mutations, name).map_err(|lines| SimError::build(name, lines))
+    // It is wrong already, so it says nothing of the mutants that a campaign looks for.
+    elaborated(hardware, block, None)?.mutated(mutations, name).map_err(|lines| SimError::build(name, lines))
 }
 
 /// What bindgen made of `shim.h`.

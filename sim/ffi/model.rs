@@ -75,7 +75,7 @@ pub struct OpenOptions {
     /// Periods of the clocks, and where their edges lie.
     pub clocks: Clocks,
     /// Properties that do not hold are counted ([`Model::property_failures`]) and do no harm: for inputs that break what a design assumes, and
-    /// for mutants, of which they are counted in any case.
+    /// for Verilog that was changed, of which they are counted in any case.
     pub count_failures: bool,
 }
 
@@ -221,7 +221,7 @@ impl Model {
             last_dump_ps: None,
             waves,
             failures,
-            counts_failures: options.count_failures || rtl.mutant != 0,
+            counts_failures: options.count_failures || rtl.native.is_none(),
             reference,
         };
         if let Some(waves) = &model.waves {

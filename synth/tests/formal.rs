@@ -1,8 +1,11 @@
 //! Do the proofs prove, and are their mutants found? Those that take seconds; `ndp prove` runs all.
 
+use ndp_hdl_language::mutate::{Mutant, replaced};
+use ndp_hdl_language::{Design, Module, ModuleBuilder};
 use ndp_synth::formal::{PROOFS, Proof, Prover, Verdict};
 use ndp_synth::tools;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// The tools.
@@ -69,4 +72,38 @@ fn a_verdict_is_kept_while_what_it_follows_from_is_the_same() {
     assert!(other.prove(proof, folder.path()).is_err());
     std::fs::write(folder.path().join("verdict.json"), "{").unwrap();
     assert!(other.prove(proof, folder.path()).is_err());
+}
+
+#[test]
+fn mutants_that_are_the_same_hardware_are_told_from_others() {
+    // A stage without a reset, a memory, and a flag that an assumption keeps at 0.
+    let m = ModuleBuilder::new("stage", "Holds words.");
+    let (valid, data) = (m.input("valid_i", 1, "write"), m.input("data_i", 4, "word"));
+    let never = m.input("never_i", 1, "is 0");
+    m.assume("never", !&never, "it is not used");
+    let place = m.reg("place_q", 2).reset(0).enable(&valid);
+    place.next(place.plus_one());
+    let memory = m.memory("words", 4, 4);
+    memory.write(&valid, &place, &data);
+    let last = m.reg("last_q", 4).enable(&valid);
+    last.next(&data);
+    let both = m.reg("both_q", 1).reset(0);
+    both.next((&valid | &never) & data.any());
+    m.output("both_o", &both, "a word that is not 0");
+    m.output("last_o", &last, "the last word");
+    m.output("read_o", memory.read(&place), "the oldest word");
+    let module = m.finish().unwrap();
+    let (prover, folder) = (prover(), tempfile::tempdir().unwrap());
+    let verdict = |mutated: &Rc<Module>| prover.equivalent(&module, mutated, folder.path()).unwrap().verdict;
+    assert_eq!(verdict(&module), Verdict::Proved, "itself");
+    let mutants = Mutant::all(&Design::new(&module).unwrap());
+    let of = |words: &str| {
+        let mutant = mutants.iter().find(|mutant| mutant.words(&module) == words);
+        replaced(&module, mutant.unwrap_or_else(|| panic!("no mutant: {words}"))).unwrap()
+    };
+    // What is assumed makes one the same.
+    assert_eq!(verdict(&of("next both_q: (valid_i | never_i) becomes valid_i")), Verdict::Proved);
+    assert_eq!(verdict(&of("next both_q: (valid_i | never_i) becomes never_i")), Verdict::Refuted);
+    assert_eq!(verdict(&of("enable last_q: valid_i becomes 1")), Verdict::Refuted);
+    assert_eq!(verdict(&of("register place_q never changes")), Verdict::Refuted);
 }

@@ -5,6 +5,7 @@
 //! All values are unsigned bit vectors; sign handling is written out where it is meant.
 
 use std::ops::{Add, BitAnd, BitOr, BitXor, Mul, Not, Sub};
+use std::panic::Location;
 use std::rc::Rc;
 
 /// A named signal of one module.
@@ -23,7 +24,7 @@ pub(crate) struct Owner {
     pub serial: u64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum BinaryOp {
     And,
     Or,
@@ -50,6 +51,8 @@ pub(crate) enum UnaryOp {
 pub(crate) enum Node {
     Signal(Signal),
     Literal(u128),
+    /// Whether the mutant of that number is at work.
+    Mutant(u32),
     Unary(UnaryOp, Bits),
     Binary(BinaryOp, Bits, Bits),
     Mux(Bits, Bits, Bits),
@@ -77,21 +80,35 @@ pub(crate) enum Node {
 #[derive(Clone, Debug)]
 pub struct Bits {
     width: u32,
-    node: Rc<Node>,
+    node: Rc<(Node, &'static Location<'static>)>,
 }
 
 impl Bits {
+    #[track_caller]
     pub(crate) fn new(width: u32, node: Node) -> Self {
-        Self { width, node: Rc::new(node) }
+        Self { width, node: Rc::new((node, Location::caller())) }
     }
 
     pub(crate) fn node(&self) -> &Node {
-        &self.node
+        &self.node.0
+    }
+
+    /// Where in the description the expression is.
+    pub(crate) fn place(&self) -> &'static Location<'static> {
+        self.node.1
+    }
+
+    /// The same from another place.
+    pub(crate) fn placed(self, place: &'static Location<'static>) -> Self {
+        match Rc::try_unwrap(self.node) {
+            Ok((node, _)) => Self { width: self.width, node: Rc::new((node, place)) },
+            Err(node) => Self { width: self.width, node },
+        }
     }
 
     /// Where the expression is in memory: clones have one address.
     pub(crate) fn address(&self) -> *const Node {
-        Rc::as_ptr(&self.node)
+        &raw const self.node.0
     }
 
     /// Width in bits.
@@ -100,6 +117,7 @@ impl Bits {
     }
 
     /// Bits `low + width - 1` down to `low`.
+    #[track_caller]
     pub fn slice(&self, low: u32, width: u32) -> Self {
         if width == 0 || low.checked_add(width).is_none_or(|end| end > self.width) {
             let what = format!("slice [{low} +: {width}] of {} bits", self.width);
@@ -129,26 +147,31 @@ impl Bits {
     }
 
     /// One bit.
+    #[track_caller]
     pub fn bit(&self, index: u32) -> Self {
         self.slice(index, 1)
     }
 
     /// The `count` least significant bits.
+    #[track_caller]
     pub fn low(&self, count: u32) -> Self {
         self.slice(0, count)
     }
 
     /// The `count` most significant bits.
+    #[track_caller]
     pub fn high(&self, count: u32) -> Self {
         self.slice(self.width.saturating_sub(count), count)
     }
 
     /// The most significant bit.
+    #[track_caller]
     pub fn msb(&self) -> Self {
         self.bit(self.width.saturating_sub(1))
     }
 
     /// Zero-extended to `width` bits.
+    #[track_caller]
     pub fn zext(&self, width: u32) -> Self {
         if width == self.width {
             return self.clone();
@@ -160,6 +183,7 @@ impl Bits {
     }
 
     /// Sign-extended to `width` bits.
+    #[track_caller]
     pub fn sext(&self, width: u32) -> Self {
         if width == self.width {
             return self.clone();
@@ -171,20 +195,24 @@ impl Bits {
     }
 
     /// All bits set.
+    #[track_caller]
     pub fn all(&self) -> Self {
         self.unary(UnaryOp::All, 1)
     }
 
     /// Any bit set.
+    #[track_caller]
     pub fn any(&self) -> Self {
         self.unary(UnaryOp::Any, 1)
     }
 
     /// No bit set.
+    #[track_caller]
     pub fn is_zero(&self) -> Self {
         !self.any()
     }
 
+    #[track_caller]
     fn unary(&self, op: UnaryOp, width: u32) -> Self {
         if self.width == 1 && op != UnaryOp::Not {
             return self.clone();
@@ -192,6 +220,7 @@ impl Bits {
         Self::new(width, Node::Unary(op, self.clone()))
     }
 
+    #[track_caller]
     fn binary(&self, op: BinaryOp, what: &'static str, other: &Self, width: u32) -> Self {
         if self.width != other.width {
             return Self::new(width, Node::Mismatch { what, left: self.width, right: other.width });
@@ -200,51 +229,61 @@ impl Bits {
     }
 
     /// `self == other`.
+    #[track_caller]
     pub fn eq(&self, other: &Self) -> Self {
         self.binary(BinaryOp::Eq, "==", other, 1)
     }
 
     /// `self != other`.
+    #[track_caller]
     pub fn ne(&self, other: &Self) -> Self {
         self.binary(BinaryOp::Ne, "!=", other, 1)
     }
 
     /// `self < other`, unsigned.
+    #[track_caller]
     pub fn lt(&self, other: &Self) -> Self {
         self.binary(BinaryOp::Lt, "<", other, 1)
     }
 
     /// `self >= other`, unsigned.
+    #[track_caller]
     pub fn ge(&self, other: &Self) -> Self {
         self.binary(BinaryOp::Ge, ">=", other, 1)
     }
 
     /// `self == value`.
+    #[track_caller]
     pub fn eq_lit(&self, value: u128) -> Self {
         self.eq(&lit(value, self.width))
     }
 
     /// `self + 1`, wrapping.
+    #[track_caller]
     pub fn plus_one(&self) -> Self {
         self + lit(1, self.width)
     }
 
     /// `self - 1`, wrapping.
+    #[track_caller]
     pub fn minus_one(&self) -> Self {
         self - lit(1, self.width)
     }
 
     /// Shifted left by a variable amount; bits shifted out are lost.
+    #[track_caller]
     pub fn shl(&self, amount: &Self) -> Self {
         Self::new(self.width, Node::Binary(BinaryOp::Shl, self.clone(), amount.clone()))
     }
 
     /// Shifted right by a variable amount, zeros shifted in.
+    #[track_caller]
     pub fn shr(&self, amount: &Self) -> Self {
         Self::new(self.width, Node::Binary(BinaryOp::Shr, self.clone(), amount.clone()))
     }
 
     /// `self` where the one-bit `enable` is set, otherwise zero.
+    #[track_caller]
     pub fn gated(&self, enable: &Self) -> Self {
         self & repeat(self.width, enable)
     }
@@ -255,6 +294,7 @@ fn mask(width: u32) -> u128 {
 }
 
 /// A literal; a value that needs more than `width` bits is reported by `finish`.
+#[track_caller]
 pub fn lit(value: u128, width: u32) -> Bits {
     if value > mask(width) || width == 0 {
         return Bits::new(width.max(1), Node::Invalid(format!("literal {value} in {width} bits")));
@@ -263,11 +303,13 @@ pub fn lit(value: u128, width: u32) -> Bits {
 }
 
 /// All-zero literal.
+#[track_caller]
 pub fn zeros(width: u32) -> Bits {
     lit(0, width)
 }
 
 /// Concatenation, most significant part first.
+#[track_caller]
 pub fn cat(parts: impl IntoIterator<Item = Bits>) -> Bits {
     let parts: Vec<Bits> = parts.into_iter().collect();
     match parts.len() {
@@ -281,6 +323,7 @@ pub fn cat(parts: impl IntoIterator<Item = Bits>) -> Bits {
 }
 
 /// `part` repeated `count` times.
+#[track_caller]
 pub fn repeat(count: u32, part: &Bits) -> Bits {
     match count {
         0 => Bits::new(1, Node::Invalid("repetition of count 0".into())),
@@ -290,6 +333,7 @@ pub fn repeat(count: u32, part: &Bits) -> Bits {
 }
 
 /// `select ? then : otherwise`; `select` is one bit wide.
+#[track_caller]
 pub fn mux(select: &Bits, then: &Bits, otherwise: &Bits) -> Bits {
     if select.width != 1 {
         return Bits::new(then.width, Node::Mismatch { what: "mux select", left: 1, right: select.width });
@@ -304,11 +348,13 @@ pub fn mux(select: &Bits, then: &Bits, otherwise: &Bits) -> Bits {
 }
 
 /// OR of all parts (of equal width).
+#[track_caller]
 pub fn any_of(parts: &[Bits]) -> Bits {
     balanced_or(parts)
 }
 
 /// AND-OR multiplexer: the OR of all `values` whose bit of `select` is set (bit `i` belongs to `values[i]`).
+#[track_caller]
 pub fn one_hot_mux(select: &Bits, values: &[Bits]) -> Bits {
     if select.width as usize != values.len() {
         let right = values.len() as u32;
@@ -322,6 +368,7 @@ pub fn one_hot_mux(select: &Bits, values: &[Bits]) -> Bits {
 }
 
 /// The value at `index` of a table of constants, `width` bits each; the table has a value for every index.
+#[track_caller]
 pub fn rom(index: &Bits, values: &[u128], width: u32) -> Bits {
     if values.len() != 1_usize.checked_shl(index.width).unwrap_or(0) {
         return Bits::new(
@@ -338,6 +385,7 @@ pub fn rom(index: &Bits, values: &[u128], width: u32) -> Bits {
 }
 
 /// The signal of that name in a list. What [`crate::ModuleBuilder::finish`] refuses, with the names that exist, if there is none.
+#[track_caller]
 pub fn named(signals: &[(&str, Bits)], name: &str) -> Bits {
     let found = signals.iter().find(|(known, _)| *known == name).map(|(_, bits)| bits.clone());
     found.unwrap_or_else(|| {
@@ -348,6 +396,7 @@ pub fn named(signals: &[(&str, Bits)], name: &str) -> Bits {
 }
 
 /// OR of the signals of these names, in the order of the list; refused as by [`named`] if one of them is not in it.
+#[track_caller]
 pub fn any_named(signals: &[(&str, Bits)], names: &[&str]) -> Bits {
     let is_known = |name: &str| signals.iter().any(|(known, _)| *known == name);
     let chosen = signals.iter().filter(|(known, _)| names.contains(known)).map(|(_, bits)| bits.clone());
@@ -355,6 +404,7 @@ pub fn any_named(signals: &[(&str, Bits)], names: &[&str]) -> Bits {
     any_of(&chosen.chain(missing).collect::<Vec<_>>())
 }
 
+#[track_caller]
 fn balanced_or(parts: &[Bits]) -> Bits {
     match parts {
         [] => Bits::new(1, Node::Invalid("OR of nothing".into())),
@@ -370,24 +420,28 @@ macro_rules! operator {
     ($trait:ident, $method:ident, $op:expr, $what:literal) => {
         impl $trait<&Bits> for &Bits {
             type Output = Bits;
+            #[track_caller]
             fn $method(self, other: &Bits) -> Bits {
                 self.binary($op, $what, other, self.width)
             }
         }
         impl $trait<Bits> for &Bits {
             type Output = Bits;
+            #[track_caller]
             fn $method(self, other: Bits) -> Bits {
                 self.binary($op, $what, &other, self.width)
             }
         }
         impl $trait<&Bits> for Bits {
             type Output = Bits;
+            #[track_caller]
             fn $method(self, other: &Bits) -> Bits {
                 self.binary($op, $what, other, self.width)
             }
         }
         impl $trait<Bits> for Bits {
             type Output = Bits;
+            #[track_caller]
             fn $method(self, other: Bits) -> Bits {
                 self.binary($op, $what, &other, self.width)
             }
@@ -403,6 +457,7 @@ operator!(Mul, mul, BinaryOp::Mul, "*");
 
 impl Not for &Bits {
     type Output = Bits;
+    #[track_caller]
     fn not(self) -> Bits {
         self.unary(UnaryOp::Not, self.width)
     }
@@ -410,6 +465,7 @@ impl Not for &Bits {
 
 impl Not for Bits {
     type Output = Bits;
+    #[track_caller]
     fn not(self) -> Bits {
         !&self
     }
@@ -425,7 +481,11 @@ impl Bits {
             Node::Binary(_, a, b) => ([Some(a), Some(b), None], &[]),
             Node::Mux(select, a, b) => ([Some(select), Some(a), Some(b)], &[]),
             Node::Cat(parts) => ([None; 3], parts),
-            Node::Signal(_) | Node::Literal(_) | Node::Mismatch { .. } | Node::Invalid(_) => ([None; 3], &[]),
+            Node::Signal(_)
+            | Node::Literal(_)
+            | Node::Mutant(_)
+            | Node::Mismatch { .. }
+            | Node::Invalid(_) => ([None; 3], &[]),
         };
         few.into_iter().flatten().chain(many)
     }
@@ -444,11 +504,15 @@ impl Bits {
             Node::Binary(op, a, b) => Node::Binary(*op, next(a), next(b)),
             Node::Mux(select, a, b) => Node::Mux(next(select), next(a), next(b)),
             Node::Cat(parts) => Node::Cat(parts.iter().map(next).collect()),
-            Node::Signal(_) | Node::Literal(_) | Node::Mismatch { .. } | Node::Invalid(_) => {
+            Node::Signal(_)
+            | Node::Literal(_)
+            | Node::Mutant(_)
+            | Node::Mismatch { .. }
+            | Node::Invalid(_) => {
                 return self.clone();
             }
         };
-        Self::new(self.width, node)
+        Self::new(self.width, node).placed(self.place())
     }
 
     /// Does `action` to this expression and to all in it.

@@ -4,6 +4,7 @@ use crate::Bits;
 use crate::bits::Owner;
 use crate::domain::{Crossing, Domain, implicit_names};
 use crate::module::{MemoryInfo, Module};
+use std::panic::Location;
 use std::rc::Rc;
 
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub(crate) struct Declaration {
     pub name: String,
     pub width: u32,
     pub kind: Kind,
+    /// Where in the description it is.
+    pub place: &'static Location<'static>,
 }
 
 /// What a property asks for.
@@ -52,16 +55,18 @@ pub(crate) struct PropertyBody {
     pub why: String,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct RegBody {
     pub id: usize,
     pub next: Vec<Bits>,
     /// At most one; `check` refuses more.
     pub enable: Vec<Bits>,
     pub reset: Option<u128>,
+    /// What it is reset to if the mutant of that number is at work.
+    pub other_resets: Vec<(u32, u128)>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct MemoryBody {
     pub name: String,
     pub width: u32,
@@ -72,7 +77,7 @@ pub(crate) struct MemoryBody {
     pub read_addrs: Vec<Bits>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct InstanceBody {
     pub name: String,
     pub module: Rc<Module>,
@@ -87,7 +92,7 @@ pub(crate) struct InstanceBody {
     pub crossings: Vec<(String, Crossing, String)>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Inner {
     pub owner: Owner,
     /// File and line of the description.
@@ -109,6 +114,8 @@ pub(crate) struct Inner {
     /// Instances in one parent can be simulated as an array.
     pub replicated: bool,
     pub memory_macro: Option<MemoryInfo>,
+    /// Expressions choose by the number of the mutant at work.
+    pub has_mutants: bool,
     /// Names of the clock domains beside the module's own.
     pub domains: Vec<String>,
 }

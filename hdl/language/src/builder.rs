@@ -5,6 +5,7 @@
 
 use crate::bits::{Node, Owner, Signal};
 use crate::body::{Declaration, Inner, InstanceBody, Kind, MemoryBody, PropertyBody, PropertyKind, RegBody};
+use crate::check::Report;
 use crate::domain::implicit_names;
 use crate::module::{Direction, MemoryInfo, Module, Port, hashed_name};
 use crate::{Bits, Crossing, Domain, HdlError, check, lower};
@@ -34,20 +35,23 @@ impl ModuleBuilder {
         Self { inner: Rc::new(RefCell::new(inner)) }
     }
 
+    #[track_caller]
     fn declare(&self, name: impl Into<String>, width: u32, kind: Kind) -> (usize, Bits) {
         let mut inner = self.inner.borrow_mut();
         let (id, name) = (inner.declarations.len(), name.into());
         let signal = Signal { name: name.clone(), owner: inner.owner.clone(), id };
-        inner.declarations.push(Declaration { name, width, kind });
+        inner.declarations.push(Declaration { name, width, kind, place: Location::caller() });
         (id, Bits::new(width, Node::Signal(signal)))
     }
 
     /// An input port; `doc` becomes its line in the port table.
+    #[track_caller]
     pub fn input(&self, name: impl Into<String>, width: u32, doc: impl Into<String>) -> Bits {
         self.declare(name, width, Kind::Input { doc: doc.into() }).1
     }
 
     /// An output port driven by `value`. Returns the value, for properties that speak of the port.
+    #[track_caller]
     pub fn output(&self, name: impl Into<String>, value: impl Into<Bits>, doc: impl Into<String>) -> Bits {
         let value = value.into();
         let (id, _) = self.declare(name, value.width(), Kind::Output { doc: doc.into() });
@@ -56,6 +60,7 @@ impl ModuleBuilder {
     }
 
     /// A named wire driven by `value`.
+    #[track_caller]
     pub fn wire(&self, name: impl Into<String>, value: impl Into<Bits>) -> Bits {
         let value = value.into();
         let (id, bits) = self.declare(name, value.width(), Kind::Wire);
@@ -64,12 +69,14 @@ impl ModuleBuilder {
     }
 
     /// A wire that is driven later with [`Wire::drive`].
+    #[track_caller]
     pub fn forward(&self, name: impl Into<String>, width: u32) -> Wire {
         let (id, bits) = self.declare(name, width, Kind::Wire);
         Wire { bits, id, inner: self.inner.clone() }
     }
 
     /// A register of `width` bits on `clk_i`; without [`Reg::reset`] its first value is undefined.
+    #[track_caller]
     pub fn reg(&self, name: impl Into<String>, width: u32) -> Reg {
         self.register(name, width, Kind::Reg)
     }
@@ -110,24 +117,34 @@ impl ModuleBuilder {
     }
 
     /// A register that only properties and other ghosts read. It is emitted with the properties, and is no part of the hardware.
+    #[track_caller]
     pub fn ghost(&self, name: impl Into<String>, width: u32) -> Reg {
         self.register(name, width, Kind::Ghost)
     }
 
     /// A value that only properties and ghosts read: in a proof a solver chooses it anew in each cycle, in simulation it is 0.
+    #[track_caller]
     pub fn any_sequence(&self, name: impl Into<String>, width: u32) -> Bits {
         self.declare(name, width, Kind::Free { constant: false }).1
     }
 
     /// The same with one value for the whole run.
+    #[track_caller]
     pub fn any_constant(&self, name: impl Into<String>, width: u32) -> Bits {
         self.declare(name, width, Kind::Free { constant: true }).1
     }
 
+    #[track_caller]
     fn register(&self, name: impl Into<String>, width: u32, kind: Kind) -> Reg {
         let (id, bits) = self.declare(name, width, kind);
         let mut inner = self.inner.borrow_mut();
-        inner.regs.push(RegBody { id, next: Vec::new(), enable: Vec::new(), reset: None });
+        inner.regs.push(RegBody {
+            id,
+            next: Vec::new(),
+            enable: Vec::new(),
+            reset: None,
+            other_resets: Vec::new(),
+        });
         Reg { bits, index: inner.regs.len() - 1, inner: self.inner.clone() }
     }
 
@@ -161,17 +178,20 @@ impl ModuleBuilder {
 
     /// A valid/ready input: what is offered stays offered, with the same payload, until it is taken. `name` is the stem of the
     /// property's name.
+    #[track_caller]
     pub fn assume_held(&self, name: &str, valid: &Bits, ready: &Bits, payload: &[&Bits]) {
         let holds = self.held(name, valid, ready, payload);
         self.assume(format!("{name}_held"), holds, "what is offered stays until it is taken");
     }
 
     /// A valid/ready output: the same of what the module offers.
+    #[track_caller]
     pub fn assert_held(&self, name: &str, valid: &Bits, ready: &Bits, payload: &[&Bits]) {
         let holds = self.held(name, valid, ready, payload);
         self.assert(format!("{name}_held"), holds, "what is offered stays until it is taken");
     }
 
+    #[track_caller]
     fn held(&self, name: &str, valid: &Bits, ready: &Bits, payload: &[&Bits]) -> Bits {
         let waits = self.ghost(format!("{name}_waits_q"), 1).reset(0);
         waits.next(valid & !ready);
@@ -260,58 +280,62 @@ impl ModuleBuilder {
     pub fn finish(self) -> Result<Rc<Module>, HdlError> {
         let inner = std::mem::take(&mut *self.inner.borrow_mut());
         let report = check::check(&inner)?;
-        let mut ports = Vec::new();
-        if report.clocked {
-            ports.push(implicit_port("clk_i", "clock, rising edge"));
-        }
-        if report.resettable {
-            ports.push(implicit_port("rst_ni", "synchronous reset, active low"));
-        }
-        for domain in &inner.domains {
-            let [clock, reset] = implicit_names(domain);
-            ports.push(implicit_port(&clock, &format!("clock of the domain `{domain}`, rising edge")));
-            if report.domain_resets.contains(&reset) {
-                ports.push(implicit_port(&reset, "its synchronous reset, active low"));
-            }
-        }
-        for declaration in &inner.declarations {
-            let (direction, doc) = match &declaration.kind {
-                Kind::Input { doc } => (Direction::Input, doc),
-                Kind::Output { doc } => (Direction::Output, doc),
-                _ => continue,
-            };
-            ports.push(Port {
-                name: declaration.name.clone(),
-                direction,
-                width: declaration.width,
-                doc: doc.clone(),
-            });
-        }
-        let title = inner.name().to_owned();
-        let text = lower::lower(&inner, &report, &ports);
-        let plain = lower::without_pragmas(&text);
-        let name = hashed_name(&title, &plain);
-        // Above that line there are comments only.
-        let named =
-            |text: &str| text.replacen(&format!("\nmodule {title} ("), &format!("\nmodule {name} ("), 1);
-        let (verilog, verilated) = (named(&plain), inner.shares_code.then(|| named(&text)));
-        Ok(Rc::new(Module {
-            title,
-            name,
-            doc: inner.doc.clone(),
-            ports,
-            verilog,
-            verilated,
-            source: inner.source.clone(),
-            instances: inner.instances.iter().map(|i| (i.name.clone(), i.module.clone())).collect(),
-            memory: inner.memory_macro,
-            comb_paths: report.comb_paths,
-            domains: inner.domains.clone(),
-            port_domains: report.port_domains,
-            crossings: report.crossings,
-            body: inner,
-        }))
+        Ok(assembled(inner, report))
     }
+}
+
+/// A module that was checked, with its text.
+pub(crate) fn assembled(inner: Inner, report: Report) -> Rc<Module> {
+    let mut ports = Vec::new();
+    if report.clocked {
+        ports.push(implicit_port("clk_i", "clock, rising edge"));
+    }
+    if report.resettable {
+        ports.push(implicit_port("rst_ni", "synchronous reset, active low"));
+    }
+    for domain in &inner.domains {
+        let [clock, reset] = implicit_names(domain);
+        ports.push(implicit_port(&clock, &format!("clock of the domain `{domain}`, rising edge")));
+        if report.domain_resets.contains(&reset) {
+            ports.push(implicit_port(&reset, "its synchronous reset, active low"));
+        }
+    }
+    for declaration in &inner.declarations {
+        let (direction, doc) = match &declaration.kind {
+            Kind::Input { doc } => (Direction::Input, doc),
+            Kind::Output { doc } => (Direction::Output, doc),
+            _ => continue,
+        };
+        ports.push(Port {
+            name: declaration.name.clone(),
+            direction,
+            width: declaration.width,
+            doc: doc.clone(),
+        });
+    }
+    let title = inner.name().to_owned();
+    let text = lower::lower(&inner, &report, &ports);
+    let plain = lower::without_pragmas(&text);
+    let name = hashed_name(&title, &plain);
+    // Above that line there are comments only.
+    let named = |text: &str| text.replacen(&format!("\nmodule {title} ("), &format!("\nmodule {name} ("), 1);
+    let (verilog, verilated) = (named(&plain), inner.shares_code.then(|| named(&text)));
+    Rc::new(Module {
+        title,
+        name,
+        doc: inner.doc.clone(),
+        ports,
+        verilog,
+        verilated,
+        source: inner.source.clone(),
+        instances: inner.instances.iter().map(|i| (i.name.clone(), i.module.clone())).collect(),
+        memory: inner.memory_macro,
+        comb_paths: report.comb_paths,
+        domains: inner.domains.clone(),
+        port_domains: report.port_domains,
+        crossings: report.crossings,
+        body: inner,
+    })
 }
 
 fn implicit_port(name: &str, doc: &str) -> Port {
@@ -414,6 +438,7 @@ pub struct Memory {
 
 impl Memory {
     /// The word at `addr`.
+    #[track_caller]
     pub fn read(&self, addr: &Bits) -> Bits {
         self.inner.borrow_mut().memories[self.index].read_addrs.push(addr.clone());
         let (memory, owner) = (self.name.clone(), self.owner.clone());
@@ -437,6 +462,7 @@ pub struct InstanceBuilder<'a> {
 
 impl InstanceBuilder<'_> {
     /// Connects an input port.
+    #[track_caller]
     pub fn input(self, port: impl Into<String>, value: impl Into<Bits>) -> Self {
         self.connect_input(port, value);
         self
@@ -463,6 +489,7 @@ impl InstanceBuilder<'_> {
     }
 
     /// The value of an output port, as a wire named `<instance>_<port>`.
+    #[track_caller]
     pub fn output(&self, port: &str) -> Bits {
         let (name, width) = {
             let inner = self.builder.inner.borrow();
@@ -480,12 +507,14 @@ impl InstanceBuilder<'_> {
     }
 
     /// Leaves an output port unread, for a stated reason.
+    #[track_caller]
     pub fn ignore(self, port: &str, reason: &str) -> Self {
         let bits = self.output(port);
         self.builder.unused(bits, reason);
         self
     }
 
+    #[track_caller]
     fn connect_output(&self, port: &str, name: String, width: u32) -> Bits {
         let (id, bits) = self.builder.declare(name, width, Kind::InstanceOutput);
         self.builder.inner.borrow_mut().instances[self.index].outputs.push((port.to_owned(), id));

@@ -24,6 +24,7 @@ mod error;
 mod keywords;
 mod lower;
 mod module;
+pub mod mutate;
 mod netlist;
 mod split;
 

@@ -60,6 +60,9 @@ pub(crate) fn lower(inner: &Inner, report: &Report, ports: &[Port]) -> String {
     finish_text(inner, ports, &text)
 }
 
+/// The number of the mutant at work, a plus argument of the simulation, in a module that has mutants.
+const NUMBER: &str = "integer mutant;\ninitial if (!$value$plusargs(\"mutant=%d\", mutant)) mutant = 0;\n";
+
 /// Keeps Verilator from inlining a module.
 const MODULE_PRAGMA: &str = "    /* verilator no_inline_module */\n";
 /// Keeps Verilator from replacing an input by what drives it.
@@ -171,6 +174,9 @@ pub(crate) struct Printer {
 impl Printer {
     fn body(&mut self, inner: &Inner) -> String {
         let mut text = String::new();
+        if inner.has_mutants {
+            text += NUMBER;
+        }
         for memory in &inner.memories {
             let _ = writeln!(text, "reg {}{} [0:{}];", range(memory.width), memory.name, memory.depth - 1);
         }
@@ -221,7 +227,7 @@ impl Printer {
         }
         let mut text = "`ifdef NDP_PROPERTIES\n".to_owned();
         let mut chosen = [String::new(), String::new()];
-        for Declaration { name, width, kind } in &inner.declarations {
+        for Declaration { name, width, kind, .. } in &inner.declarations {
             let range = range(*width);
             match kind {
                 Kind::Ghost => text += &format!("reg {range}{name};\n"),
@@ -286,7 +292,12 @@ impl Printer {
                 groups.entry(key.clone()).or_default().push(format!("{} <= {value};", declaration.name));
             }
             if let Some(value) = reg.reset {
-                let line = format!("{} <= {}'h{value:x};", declaration.name, declaration.width);
+                let width = declaration.width;
+                let value =
+                    reg.other_resets.iter().fold(format!("{width}'h{value:x}"), |value, (number, other)| {
+                        format!("(mutant == {number}) ? {width}'h{other:x} : {value}")
+                    });
+                let line = format!("{} <= {value};", declaration.name);
                 resets.entry(key).or_default().push(line);
             }
         }
@@ -384,6 +395,7 @@ impl Printer {
         match expression.node() {
             Node::Signal(signal) => VerilogExpression::Signal(signal.name.clone()),
             Node::Literal(value) => VerilogExpression::Signal(format!("{}'h{value:x}", expression.width())),
+            Node::Mutant(number) => self.piece(format!("(mutant == {number})")),
             Node::Unary(op, a) => {
                 let op = match op {
                     UnaryOp::Not => VerilogOpUnary::Not,

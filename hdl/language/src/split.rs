@@ -61,6 +61,7 @@ impl Split {
         let length = match expression.node() {
             Node::Signal(signal) => signal.name.len(),
             Node::Literal(value) => format!("{}'h{value:x}", expression.width()).len(),
+            Node::Mutant(number) => format!("(mutant == {number})").len(),
             Node::Unary(op, a) => {
                 let more =
                     usize::from(*op != UnaryOp::Not) + usize::from(matches!(a.node(), Node::Unary(..)));

@@ -5,6 +5,7 @@
 mod clock_domains;
 mod common;
 mod emission;
+mod mutants;
 mod netlist;
 mod properties;
 mod refusals;

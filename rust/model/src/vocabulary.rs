@@ -1,8 +1,11 @@
 //! What tokens stand for: bytes, or what a `tokenizer.json` says (Hugging Face's `tokenizers`).
 
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
+use serde::de::IgnoredAny;
 use tokenizers::Tokenizer;
 
 use crate::ModelError;
@@ -64,7 +67,7 @@ impl Vocabulary {
         let json = ndp_files::read_bytes(&path, MAX_BYTES)
             .map_err(|source| ModelError::Io { path: path.clone(), source })?;
         let failed = |reason: String| ModelError::Tokenizer { path: path.clone(), reason };
-        let tokenizer = Tokenizer::from_bytes(&json).map_err(|e| failed(format!("not a tokenizer: {e}")))?;
+        let tokenizer = tokenizer(&json).map_err(|e| failed(format!("not a tokenizer: {e}")))?;
         let tokens = tokenizer.get_vocab_size(true);
         if tokens > vocab_size {
             return Err(failed(format!("{tokens} tokens, config.json says vocab_size = {vocab_size}")));
@@ -82,8 +85,8 @@ impl Vocabulary {
             Self::Subwords(subwords) => {
                 let text =
                     std::str::from_utf8(text).map_err(|e| subwords.failed(format!("the text: {e}")))?;
-                let encoding = subwords.tokenizer.encode(text, true);
-                Ok(encoding.map_err(|e| subwords.failed(e.to_string()))?.get_ids().to_vec())
+                let encoding = caught(|| subwords.tokenizer.encode(text, true));
+                Ok(encoding.map_err(|e| subwords.failed(e))?.get_ids().to_vec())
             }
             Self::Unknown(vocab_size) => Err(ModelError::NoVocabulary { vocab_size: *vocab_size }),
         }
@@ -102,9 +105,43 @@ impl Vocabulary {
                 Ok(String::from_utf8_lossy(&bytes).into_owned())
             }
             Self::Subwords(subwords) => {
-                subwords.tokenizer.decode(tokens, true).map_err(|e| subwords.failed(e.to_string()))
+                caught(|| subwords.tokenizer.decode(tokens, true)).map_err(|e| subwords.failed(e))
             }
             Self::Unknown(_) => Ok(String::new()),
+        }
+    }
+}
+
+/// What `tokenizers` makes of a file. It panics on some that are not JSON, so that is looked at first.
+fn tokenizer(json: &[u8]) -> Result<Tokenizer, String> {
+    serde_json::from_slice::<IgnoredAny>(json).map_err(|e| e.to_string())?;
+    caught(|| Tokenizer::from_bytes(json))
+}
+
+thread_local! {
+    /// Whether a panic of this thread is caught by [`caught`], and so an error and no message.
+    static CATCHING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls the library, which panics on some files that it has accepted: its message becomes an error.
+fn caught<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let others = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !CATCHING.get() {
+                others(panic);
+            }
+        }));
+    });
+    let outer = CATCHING.replace(true);
+    let result = catch_unwind(AssertUnwindSafe(call));
+    CATCHING.set(outer);
+    match result {
+        Ok(result) => result.map_err(|e| e.to_string()),
+        Err(panic) => {
+            let said = panic.downcast_ref::<String>().map(String::as_str);
+            Err(said.or_else(|| panic.downcast_ref().copied()).unwrap_or("it cannot be used").to_owned())
         }
     }
 }

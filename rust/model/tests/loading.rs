@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{Stored, config, config_json, model_and_tensors, serialize};
-use ndp_model::{Model, ModelError, RoundedWeights};
+use ndp_model::{Model, ModelError, RoundedWeights, Vocabulary};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::json;
@@ -268,4 +268,28 @@ fn a_broken_index_is_refused() {
             other => panic!("{outside}: {:?}", other.err()),
         }
     }
+}
+
+#[test]
+fn a_tokenizer_that_breaks_the_library_is_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let refused = |json: &str| {
+        fs::write(dir.path().join("tokenizer.json"), json).unwrap();
+        let loaded = Vocabulary::load(dir.path(), 1000).and_then(|vocabulary| vocabulary.tokens(b"a b c"));
+        loaded.unwrap_err().to_string()
+    };
+    // Not JSON: a control character in a string, a colon that is missing.
+    for json in ["{\"version\": \"1.0\n\"}", r#"{"decoder": {"type" "Fuse"}}"#] {
+        let said = refused(json);
+        assert!(said.contains("tokenizer.json: not a tokenizer: ") && said.contains("at line "), "{said}");
+    }
+    // JSON that the library takes, and with which it cannot work: each part repeats more of a text than it has.
+    let said = refused(
+        r#"{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null, "post_processor": null, "decoder": null,
+            "truncation": {"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 1}, "padding": null,
+            "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+                "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+                "vocab": {"a": 0, "b": 1, "c": 2}, "merges": []}}"#,
+    );
+    assert!(said.contains("`stride` must be strictly less than `max_len=1`"), "{said}");
 }

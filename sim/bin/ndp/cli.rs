@@ -24,7 +24,10 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "serve",
         ],
     ),
-    ("Synthesise and prove; this tool", &["synth", "power", "prove", "completions", "help"]),
+    (
+        "Synthesise, prove and measure tests; this tool",
+        &["synth", "power", "prove", "mutate", "completions", "help"],
+    ),
 ];
 
 /// LLM inference next to and inside memory: generated hardware in lockstep with its software, bit for bit
@@ -83,6 +86,7 @@ pub enum Command {
     Synth(crate::synth::Args),
     Power(crate::power::Args),
     Prove(crate::prove::Args),
+    Mutate(crate::mutate::Args),
     Completions(Completions),
 }
 
@@ -130,6 +134,7 @@ impl Command {
             Self::Synth(args) => crate::synth::run(args),
             Self::Power(args) => crate::power::run(args),
             Self::Prove(args) => return crate::prove::run(args),
+            Self::Mutate(args) => return crate::mutate::run(args),
             Self::Completions(args) => completions(args),
         }?;
         Ok(Verdict::Agreed)

@@ -14,6 +14,7 @@ mod compare_runs;
 mod compile;
 mod cycles;
 mod made;
+mod mutate;
 mod offload;
 mod papers;
 mod pim_times;

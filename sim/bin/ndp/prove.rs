@@ -91,6 +91,10 @@ pub fn run(args: &Args) -> Result<Verdict> {
         args.names.join(" or "),
         known()
     );
+    if args.list && args.json {
+        print(&serde_json::to_string_pretty(&proofs.iter().map(|proof| proof.name).collect::<Vec<_>>())?);
+        return Ok(Verdict::Agreed);
+    }
     if args.list {
         for proof in proofs {
             say!("{:<24} {} ({})", proof.name, proof.says, method(proof));

@@ -24,6 +24,7 @@ pub mod unit;
 pub use cache::{Cache, Kept};
 pub use files::write_if_changed;
 pub use mutants::Mutation;
+pub use ndp_hdl_language::mutate;
 pub use rtl::{Hardware, Port, Rtl};
 pub use tools::Tools;
 pub use unit::{Unit, Variant};

@@ -3,6 +3,7 @@
 use crate::{Failure, Mutation, mutants, native};
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::BuildError;
+use ndp_hdl_language::mutate::{Mutant, with_choices};
 use ndp_hdl_language::{Design, Direction, Netlist, Pragmas};
 
 /// Optimisation of most models.
@@ -58,11 +59,11 @@ pub struct Rtl {
     pub verilog: String,
     /// Ports of the top module.
     pub ports: Vec<Port>,
-    /// The source of the native model; none of a mutant, which is a changed text.
+    /// The source of the native model; none of a text that was changed.
     pub native: Option<String>,
     /// How much the compiler optimises what is evaluated every cycle (`-O`). Less is built faster and runs slower.
     pub opt_level: u32,
-    /// Which of the mutations in the Verilog is at work, from 1; 0 for none.
+    /// Which of the mutants in it is at work, from 1; 0 for none.
     pub mutant: u32,
 }
 
@@ -116,6 +117,27 @@ impl Rtl {
         let design =
             hardware.elaborate(block).map_err(|e| vec![format!("{}/{block}: {e}", hardware.name())])?;
         Self::new(hardware.name(), block, &design)
+    }
+
+    /// A block with mutants of its description, as far as it has any of them, of which one is at work, or none with 0.
+    ///
+    /// # Errors
+    /// As [`Rtl::of`].
+    pub fn with_mutants(
+        hardware: &impl Hardware,
+        block: &str,
+        mutants: &[Mutant],
+        number: u32,
+    ) -> Result<Self, Failure> {
+        let failed = |e: &dyn std::fmt::Display| vec![format!("{}/{block}: {e}", hardware.name())];
+        let design = hardware.elaborate(block).map_err(|e| failed(&e))?;
+        let Some(top) = with_choices(design.top(), mutants) else {
+            return Self::new(hardware.name(), block, &design);
+        };
+        let design = Design::new(&top).map_err(|e| failed(&e))?;
+        // For none a number that no mutant has: Verilated models look for one.
+        let mutant = if number == 0 { mutants.len() as u32 + 1 } else { number };
+        Ok(Self { mutant, ..Self::new(hardware.name(), block, &design)? })
     }
 
     /// The mutant of that name, hardly optimised. All mutants of a block are one text, and so one library: which of the mutations is at

@@ -9,6 +9,7 @@
 //! Verdicts stay in a folder and are taken from there as long as the Verilog, the method and the tools are the same.
 
 mod axi;
+mod equivalence;
 mod list;
 mod rank;
 
@@ -16,6 +17,7 @@ pub use list::PROOFS;
 
 use crate::tools::{self, Tool};
 use crate::{SynthError, process};
+use ndp_hdl_language::mutate::{self, Mutant};
 use ndp_hdl_language::{Design, HdlError, Module, Pragmas};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -93,9 +95,12 @@ impl Proof {
     /// # Errors
     /// What the language says.
     pub fn verilog(&self) -> Result<(String, String), SynthError> {
-        let error = |e: HdlError| self.unfit(e.to_string());
-        let module = (self.module)().map_err(error)?;
-        let design = Design::new(&module).map_err(error)?;
+        let module = (self.module)().map_err(|e| self.unfit(e.to_string()))?;
+        self.verilog_of(&module)
+    }
+
+    fn verilog_of(&self, module: &Rc<Module>) -> Result<(String, String), SynthError> {
+        let design = Design::new(module).map_err(|e| self.unfit(e.to_string()))?;
         let definitions = design.definitions(Pragmas::None, |module| module.title().to_owned());
         let text: Vec<String> = definitions.into_iter().map(|(_, text)| text).collect();
         Ok((text.join("\n"), module.title().to_owned()))
@@ -139,16 +144,51 @@ impl Prover {
         self.verdict(proof, &proof.mutated()?, folder)
     }
 
+    /// Does the same with a mutant of the description; none if it is not in the module of the proof.
+    ///
+    /// # Errors
+    /// As [`Prover::prove`].
+    pub fn refute_mutant(
+        &self,
+        proof: &Proof,
+        mutant: &Mutant,
+        folder: &Path,
+    ) -> Result<Option<Outcome>, SynthError> {
+        let module = (proof.module)().map_err(|e| proof.unfit(e.to_string()))?;
+        let Some(mutated) = mutate::replaced(&module, mutant) else { return Ok(None) };
+        self.verdict(proof, &proof.verilog_of(&mutated)?, folder).map(Some)
+    }
+
     fn verdict(
         &self,
         proof: &Proof,
         (verilog, top): &(String, String),
         folder: &Path,
     ) -> Result<Outcome, SynthError> {
+        let (search, script, prepared) = (self.search(proof), script(top), prepared(verilog, top));
+        self.searched(proof.name, (&prepared, &script, &search), folder, |text| {
+            if text.contains("was asserted in frame") {
+                Ok((Verdict::Refuted, self.replayed(proof, folder)?))
+            } else if text.contains("Property proved") || text.contains("No output asserted in") {
+                Ok((Verdict::Proved, Vec::new()))
+            } else {
+                Ok((Verdict::Open, Vec::new()))
+            }
+        })
+    }
+
+    /// Lets Yosys make a graph of the Verilog and ABC search it, unless the verdict is kept. `judge` reads what ABC said.
+    fn searched(
+        &self,
+        name: &str,
+        (verilog, script, search): (&str, &str, &str),
+        folder: &Path,
+        judge: impl FnOnce(&str) -> Result<(Verdict, Vec<String>), SynthError>,
+    ) -> Result<Outcome, SynthError> {
         let write = |path: &Path, text: &str| {
             std::fs::write(path, text).map_err(|reason| SynthError::Write { path: path.to_owned(), reason })
         };
-        let (file, script, search) = (folder.join("verdict.json"), script(top), self.search(proof));
+        let file = folder.join("verdict.json");
         let from = format!("{}; {}\n{search}\n{script}\n{verilog}", self.yosys.version, self.abc.version);
         let kept = std::fs::read_to_string(&file).ok();
         let kept = kept.and_then(|text| serde_json::from_str::<Kept>(&text).ok());
@@ -157,18 +197,12 @@ impl Prover {
         }
         std::fs::create_dir_all(folder)
             .map_err(|reason| SynthError::Write { path: folder.to_owned(), reason })?;
-        write(&folder.join("design.v"), &prepared(verilog, top))?;
-        write(&folder.join("model.ys"), &script)?;
+        write(&folder.join("design.v"), verilog)?;
+        write(&folder.join("model.ys"), script)?;
         let start = Instant::now();
-        self.tool("Yosys", &self.yosys, (proof, folder), &["-q", "model.ys"], "model.log")?;
-        let text = self.tool("ABC", &self.abc, (proof, folder), &["-c", &search], "abc.log")?;
-        let (verdict, properties) = if text.contains("was asserted in frame") {
-            (Verdict::Refuted, self.replayed(proof, folder)?)
-        } else if text.contains("Property proved") || text.contains("No output asserted in") {
-            (Verdict::Proved, Vec::new())
-        } else {
-            (Verdict::Open, Vec::new())
-        };
+        self.tool("Yosys", &self.yosys, (name, folder), &["-q", "model.ys"], "model.log")?;
+        let text = self.tool("ABC", &self.abc, (name, folder), &["-c", search], "abc.log")?;
+        let (verdict, properties) = judge(&text)?;
         let outcome = Outcome { verdict, properties, seconds: start.elapsed().as_secs_f64() };
         if verdict != Verdict::Open {
             let kept = serde_json::to_string(&Kept { from, outcome: outcome.clone() });
@@ -190,7 +224,7 @@ impl Prover {
     /// Simulates the run that was found, and names the properties that it breaks.
     fn replayed(&self, proof: &Proof, folder: &Path) -> Result<Vec<String>, SynthError> {
         let script = "read_rtlil flat.il; sim -map model.aim -r run.aiw -clock clk_i -vcd counterexample.vcd";
-        let text = self.tool("Yosys", &self.yosys, (proof, folder), &["-p", script], "replay.log")?;
+        let text = self.tool("Yosys", &self.yosys, (proof.name, folder), &["-p", script], "replay.log")?;
         let broken = |line: &str| {
             let name = line.strip_prefix("Warning: Assert ")?.split(' ').next()?;
             Some(name.split_once('.').map_or(name, |(_, below)| below).replace('\\', ""))
@@ -210,7 +244,7 @@ impl Prover {
         &self,
         name: &'static str,
         tool: &Tool,
-        (proof, folder): (&Proof, &Path),
+        (module, folder): (&str, &Path),
         arguments: &[&str],
         log: &str,
     ) -> Result<String, SynthError> {
@@ -218,7 +252,7 @@ impl Prover {
         let mut command = tools::command(&tool.program, folder);
         let status = process::run(command.args(arguments), &log, self.limit)
             .map_err(|reason| SynthError::Write { path: log.clone(), reason })?;
-        let module = proof.name.to_owned();
+        let module = module.to_owned();
         match status {
             None => Err(SynthError::Timeout { tool: name, module, seconds: self.limit.as_secs() }),
             Some(status) if status.success() => std::fs::read(&log)
@@ -240,11 +274,18 @@ fn script(top: &str) -> String {
         "read_verilog -formal -DNDP_PROPERTIES design.v\n\
          prep -top {top} -nordff\n\
          chformal -assume2assert * {top} %d\n\
-         chformal -cover -remove\n\
-         flatten\n\
+         chformal -cover -remove\n{}",
+        to_aiger("")
+    )
+}
+
+/// From a hierarchy with properties to the graph; `contents` says what registers begin with, which is anything otherwise.
+fn to_aiger(contents: &str) -> String {
+    format!(
+        "flatten\n\
          setundef -undriven -expose\n\
          memory_map\n\
-         async2sync\n\
+         async2sync\n{contents}\
          opt -full\n\
          write_rtlil flat.il\n\
          techmap\n\

@@ -122,6 +122,10 @@ impl Elaboration {
         let clock = || clocks.get("clk_i").cloned().unwrap_or_default();
         for reg in &body.regs {
             let declaration = &body.declarations[reg.id];
+            let words = |value: u128| {
+                let limbs = 0..limbs(declaration.width);
+                limbs.map(|limb| value.checked_shr(32 * limb).unwrap_or(0) as u32).collect()
+            };
             sources[reg.id] = Source::Register(self.registers.len() as u32);
             self.registers.push(Register {
                 name: format!("{path}{}", declaration.name),
@@ -130,12 +134,14 @@ impl Elaboration {
                 clock: clock(),
                 next: Vec::new(),
                 enable: None,
-                reset: reg.reset.map(|value| {
-                    let words = (0..limbs(declaration.width))
-                        .map(|limb| value.checked_shr(32 * limb).unwrap_or(0) as u32)
-                        .collect();
-                    (clocks.get("rst_ni").cloned().unwrap_or_default(), words)
-                }),
+                reset: reg
+                    .reset
+                    .map(|value| (clocks.get("rst_ni").cloned().unwrap_or_default(), words(value))),
+                other_resets: reg
+                    .other_resets
+                    .iter()
+                    .map(|(number, value)| (*number, words(*value)))
+                    .collect(),
             });
         }
         let checks = self.checks.len();
@@ -388,7 +394,7 @@ impl Elaboration {
     }
 
     fn bits(&mut self, scope: usize, expression: &Bits) -> Value {
-        let key: *const Node = expression.node();
+        let key = expression.address();
         if let Some(value) = self.scopes[scope].expressions.get(&key) {
             return value.clone();
         }
@@ -397,6 +403,7 @@ impl Elaboration {
         let value = match expression.node() {
             Node::Signal(signal) => self.signal(scope, signal.id),
             Node::Literal(value) => self.graph.literal(*value, width),
+            Node::Mutant(number) => Value::bit(self.graph.mutant(*number)),
             Node::Unary(op, a) => {
                 let a = self.bits(scope, a);
                 match op {

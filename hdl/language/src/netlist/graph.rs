@@ -40,6 +40,8 @@ pub enum Op {
     Word(u32),
     /// A bit.
     Bit(bool),
+    /// Whether the mutant of that number is at work; a bit.
+    Mutant(u32),
     /// A word for each lane.
     Table(Arc<[u32]>),
     /// Word `limb` of an input port.
@@ -89,9 +91,12 @@ impl Op {
     /// The nodes that it uses.
     pub fn operands(&self) -> Vec<Id> {
         match self {
-            Self::Word(_) | Self::Bit(_) | Self::Table(_) | Self::Input { .. } | Self::State { .. } => {
-                Vec::new()
-            }
+            Self::Word(_)
+            | Self::Bit(_)
+            | Self::Mutant(_)
+            | Self::Table(_)
+            | Self::Input { .. }
+            | Self::State { .. } => Vec::new(),
             Self::Read { addr: a, .. }
             | Self::Lane(a, _)
             | Self::Not(a)
@@ -192,6 +197,10 @@ impl Graph {
 
     pub(crate) fn truth(&mut self, value: bool) -> Id {
         self.make(Op::Bit(value), true, None, value.into())
+    }
+
+    pub(crate) fn mutant(&mut self, number: u32) -> Id {
+        self.make(Op::Mutant(number), true, None, 1)
     }
 
     pub(crate) fn input(&mut self, port: u32, limb: u32, bits: u32) -> Id {

@@ -31,6 +31,8 @@ pub struct Register {
     pub enable: Option<Id>,
     /// Name of the reset, an input of the top that is active low, and the words that it sets.
     pub reset: Option<(String, Vec<u32>)>,
+    /// What it sets if the mutant of that number is at work.
+    pub other_resets: Vec<(u32, Vec<u32>)>,
 }
 
 /// A memory; reads are nodes.
@@ -113,5 +115,11 @@ impl Netlist {
     /// [`HdlError::CombinationalLoop`] if there is a loop; [`crate::ModuleBuilder::finish`] has refused these.
     pub fn of(top: &Rc<Module>) -> Result<Self, HdlError> {
         elaborate::elaborate(top)
+    }
+
+    /// Whether anything depends on the number of the mutant at work.
+    pub fn has_mutants(&self) -> bool {
+        self.graph.nodes.iter().any(|node| matches!(node.op, Op::Mutant(_)))
+            || self.registers.iter().any(|register| !register.other_resets.is_empty())
     }
 }

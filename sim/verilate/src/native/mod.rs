@@ -36,7 +36,7 @@ namespace {{
     explicit Model(const NdpOpenOptions& options) : NdpModel(options) {{
         std::memset(&s, 0, sizeof s);
         s.model = this;
-        if (options.random) randomise(s, Random{{static_cast<uint64_t>(options.seed)}});
+{mutant}        if (options.random) randomise(s, Random{{static_cast<uint64_t>(options.seed)}});
         ports = {{
 {rows}        }};
     }}
@@ -62,5 +62,6 @@ namespace {{
 NdpModel* ndp_create(const NdpOpenOptions& options) {{ return new Model(options); }}
 "#,
         body = text.source(),
+        mutant = if netlist.has_mutants() { "        s.mutant = options.mutant;\n" } else { "" },
     )
 }

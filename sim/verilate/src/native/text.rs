@@ -329,14 +329,20 @@ impl<'a> Text<'a> {
             };
             let text = lines.entry(reset).or_default();
             for (limb, word) in words.iter().enumerate() {
+                let lanes = register.group.is_some() && register.width == 1;
+                let literal =
+                    |word: u32| format!("{:#x}u", if lanes { 0_u32.wrapping_sub(word) } else { word });
+                let others = register.other_resets.iter();
+                let word = others.fold(literal(*word), |value, (mutant, other)| {
+                    format!("s.mutant == {mutant} ? {} : {value}", literal(other[limb]))
+                });
                 let _ = match register.group {
-                    None => writeln!(text, "        s.r{number}[{limb}] = {word:#x}u;"),
+                    None => writeln!(text, "        s.r{number}[{limb}] = {word};"),
                     Some(group) => {
                         let stride = self.stride(group);
-                        let word = if register.width == 1 { 0_u32.wrapping_sub(*word) } else { *word };
                         writeln!(
                             text,
-                            "        fill(s.r{number} + {}, {stride}, {word:#x}u);",
+                            "        fill(s.r{number} + {}, {stride}, {word});",
                             limb as u32 * stride
                         )
                     }
@@ -373,6 +379,7 @@ impl<'a> Text<'a> {
         let value = match &node.op {
             Op::Word(_) | Op::Bit(_) | Op::Table(_) => return String::new(),
             Op::Gather(parts) => return self.gather(id, parts),
+            Op::Mutant(number) => format!("s.mutant == {number}"),
             Op::Input { port, limb } => {
                 let Port { name, width, .. } = &self.netlist.ports[*port as usize];
                 match width {
@@ -522,7 +529,13 @@ impl<'a> Text<'a> {
             operand
         };
         let value = match &node.op {
-            Op::Word(_) | Op::Bit(_) | Op::Table(_) | Op::Gather(_) | Op::Input { .. } | Op::Lane(..) => {
+            Op::Word(_)
+            | Op::Bit(_)
+            | Op::Mutant(_)
+            | Op::Table(_)
+            | Op::Gather(_)
+            | Op::Input { .. }
+            | Op::Lane(..) => {
                 return String::new();
             }
             Op::State { register, limb } => format!("load<V>(s.r{register} + {} + l)", limb * stride),
@@ -699,6 +712,9 @@ impl<'a> Text<'a> {
     /// All of the source but its head and the class.
     pub fn source(&self) -> String {
         let mut text = String::from("struct State {\n    NdpModel* model;\n");
+        if self.netlist.has_mutants() {
+            text += "    uint32_t mutant;\n";
+        }
         for port in &self.netlist.ports {
             let Port { name, width, .. } = port;
             let _ = match width {

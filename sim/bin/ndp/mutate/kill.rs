@@ -1,0 +1,96 @@
+//! Runs the testbenches with a mutant at work.
+
+use anyhow::{Context, Result, ensure};
+use ndp_files::Child;
+use serde_json::Value;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The file with the mutants, and the line of the one at work: what `ndp_sim::ffi` reads.
+const MUTANTS: &str = "NDP_MUTANTS";
+const MUTANT: &str = "NDP_MUTANT";
+
+/// The program of the testbenches.
+pub struct Testbenches {
+    program: PathBuf,
+    /// The file with the mutants.
+    pub mutants: PathBuf,
+    /// Where its output goes.
+    pub log: PathBuf,
+}
+
+/// What a run of tests came to.
+pub enum Ran {
+    /// All passed.
+    Passed,
+    /// This one did not, or the program ended by itself.
+    Failed(String),
+    /// They took longer than the limit.
+    TooLong,
+}
+
+/// Builds the testbenches and says where they are.
+pub fn build() -> Result<PathBuf> {
+    ensure!(
+        Path::new("testbenches/main.rs").is_file(),
+        "there is no testbenches/main.rs here: ndp mutate runs in the folder of the project's sources, whose tests it needs"
+    );
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let mut command = Command::new(&cargo);
+    command.args(["test", "--release", "--package", "ndp-cosim", "--test", "testbenches", "--no-run"]);
+    let output = command.arg("--message-format=json").stderr(Stdio::inherit()).output();
+    let output = output.with_context(|| format!("cannot run {cargo}"))?;
+    ensure!(output.status.success(), "{cargo} cannot build the testbenches");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let executable = |line: &str| {
+        let message: Value = serde_json::from_str(line).ok()?;
+        let own = message["target"]["name"] == "testbenches";
+        own.then(|| message["executable"].as_str().map(PathBuf::from)).flatten()
+    };
+    text.lines().find_map(executable).context("cargo names no program of the testbenches")
+}
+
+impl Testbenches {
+    /// Those that [`build`] has built.
+    pub fn new(program: PathBuf, folder: &Path) -> Self {
+        Self { program, mutants: folder.join("mutants.txt"), log: folder.join("tests.log") }
+    }
+
+    /// Runs the tests that `filters` name, with the mutant of that line at work, until one fails.
+    pub fn run(&self, filters: &[&str], mutant: usize, limit: Duration) -> Result<Ran> {
+        let out = File::create(&self.log).with_context(|| format!("cannot write {}", self.log.display()))?;
+        let mut command = Command::new(&self.program);
+        command.args(filters).env(MUTANTS, &self.mutants).env(MUTANT, mutant.to_string());
+        command.stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
+        let mut child =
+            Child::spawn(&mut command).with_context(|| format!("cannot run {}", self.program.display()))?;
+        let start = Instant::now();
+        loop {
+            let ended = child.try_wait()?;
+            let text =
+                std::fs::read(&self.log).with_context(|| format!("cannot read {}", self.log.display()))?;
+            let text = String::from_utf8_lossy(&text);
+            // Who fails is enough; `drop` ends the others.
+            let failed =
+                text.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
+            if let Some(test) = failed {
+                return Ok(Ran::Failed(test.to_owned()));
+            }
+            if let Some(status) = ended {
+                return Ok(match status.success() {
+                    true if text.contains("test result: ok. 0 passed") => {
+                        anyhow::bail!("no test is called {filters:?}")
+                    }
+                    true => Ran::Passed,
+                    false => Ran::Failed(format!("the testbenches, with {status}")),
+                });
+            }
+            if start.elapsed() > limit {
+                return Ok(Ran::TooLong);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}

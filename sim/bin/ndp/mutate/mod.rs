@@ -1,0 +1,417 @@
+//! `ndp mutate`: which changes of the hardware the project's own tests and proofs find.
+//!
+//! A mutant is drawn from the description of a block, put into every model that a testbench opens, and has to make a testbench or a proof of
+//! that block fail. What survives is compared with the original by a solver.
+
+mod kill;
+mod table;
+
+use crate::synth::from_env;
+use crate::verdict::Verdict;
+use anyhow::{Context, Result, bail, ensure};
+use kill::{Ran, Testbenches};
+use ndp_config::DesignConfig;
+use ndp_files::{OutputFile, print, say};
+use ndp_hdl_language::mutate::{Mutant, replaced};
+use ndp_hdl_language::{Design, Module};
+use ndp_numerics::SplitMix64;
+use ndp_synth::formal::{PROOFS, Prover, Verdict as Found};
+use ndp_synth::{SynthError, tools};
+use serde::{Deserialize, Serialize};
+use std::fmt::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+use table::{BLOCKS, Block};
+
+/// Change the hardware at random, and count which changes the tests and proofs of a block find
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    ndp mutate --block multiplier_unit --n 50\n  \
+    ndp mutate --block fifo --block rank_intake --n 20 --seed 7\n  \
+    ndp mutate --list\n\n\
+    The score is killed / (all - equivalent). A mutant is killed by a testbench of the block that fails or comes to no end, or by a proof that \
+    is refuted. One that survives is compared with the original by a solver; what it cannot decide within the limit counts as a \
+    survivor. Verdicts stay in --dir while hardware, tests and tools are the same: a run that was stopped goes on. Exit code 1 if a \
+    score is below its bar: 95 % of blocks that compute, 90 % of those that control. Runs in the folder of the sources.")]
+pub struct Args {
+    /// Block, a file of hdl/src/blocks; several are possible [default: all of --list]
+    #[arg(long = "block", value_name = "BLOCK")]
+    blocks: Vec<String>,
+    /// Mutants of each block; all of them if there are fewer
+    #[arg(long, default_value_t = 30)]
+    n: usize,
+    /// Which mutants
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Configuration in which mutants are looked for [default: that of the block's tests]
+    #[arg(long)]
+    config: Option<String>,
+    /// Where verdicts are kept
+    #[arg(long, default_value = "target/mutants")]
+    dir: PathBuf,
+    /// Limit of one run of a solver in seconds
+    #[arg(long, default_value_t = 60)]
+    timeout_s: u64,
+    /// Write the table as Markdown
+    #[arg(long, value_name = "FILE.md")]
+    out: Option<PathBuf>,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+    /// List the blocks with their tests and proofs
+    #[arg(long)]
+    list: bool,
+}
+
+/// What became of a mutant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Fate {
+    /// A testbench failed.
+    Killed,
+    /// A proof was refuted.
+    Refuted,
+    /// The hardware is the same.
+    Equivalent,
+    /// A run tells it from the original, and no test sees it.
+    Survived,
+    /// The solver found neither.
+    Undecided,
+}
+
+/// A mutant and what became of it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Row {
+    /// File and line of the description.
+    line: String,
+    /// The change in words.
+    change: String,
+    fate: Fate,
+    /// The test or proof that found it.
+    by: String,
+}
+
+/// A verdict with all that it follows from.
+#[derive(Serialize, Deserialize)]
+struct Kept {
+    from: String,
+    row: Row,
+}
+
+/// The mutants of a block.
+#[derive(Serialize)]
+struct Campaign {
+    block: Block,
+    /// Mutants that there are.
+    all: usize,
+    score: f64,
+    rows: Vec<Row>,
+}
+
+impl Campaign {
+    fn count(&self, fate: Fate) -> usize {
+        self.rows.iter().filter(|row| row.fate == fate).count()
+    }
+
+    fn passes(&self) -> bool {
+        self.score >= self.block.kind.bar()
+    }
+}
+
+/// Runs the job.
+pub fn run(args: &Args) -> Result<Verdict> {
+    let blocks = chosen(&args.blocks)?;
+    if args.list {
+        list(&blocks, args.json)?;
+        return Ok(Verdict::Agreed);
+    }
+    ensure!(args.n > 0, "--n = 0 must be at least 1");
+    ensure!(args.timeout_s > 1, "--timeout-s = {} must be at least 2", args.timeout_s);
+    let limit = Duration::from_secs(args.timeout_s);
+    let out = args.out.as_deref().map(OutputFile::create).transpose()?;
+    let yosys = tools::yosys(from_env("YOSYS"), limit)?;
+    let abc = tools::abc(from_env("ABC"), &yosys, limit)?;
+    let prover = Prover { yosys, abc, limit };
+    let program = kill::build()?;
+    let mut campaigns = Vec::new();
+    for block in blocks {
+        campaigns
+            .push(campaign(block, args, &prover, &program).with_context(|| format!("block {}", block.name))?);
+    }
+    if let Some(out) = out {
+        out.finish(|file| file.write_all(markdown(&campaigns, args).as_bytes()))?;
+    }
+    if args.json {
+        print(&serde_json::to_string_pretty(&campaigns)?);
+    } else {
+        text(&campaigns);
+    }
+    Ok(if campaigns.iter().all(Campaign::passes) { Verdict::Agreed } else { Verdict::Differed })
+}
+
+/// The blocks of these names; all if there are none.
+fn chosen(names: &[String]) -> Result<Vec<&'static Block>> {
+    let find = |name: &String| {
+        let known = || BLOCKS.iter().map(|block| block.name).collect::<Vec<_>>().join(", ");
+        let found = BLOCKS.iter().find(|block| block.name == *name);
+        found.with_context(|| format!("no tests are known of a block called {name}; there are {}", known()))
+    };
+    if names.is_empty() { Ok(BLOCKS.iter().collect()) } else { names.iter().map(find).collect() }
+}
+
+fn list(blocks: &[&Block], json: bool) -> Result<()> {
+    if json {
+        print(&serde_json::to_string_pretty(blocks)?);
+        return Ok(());
+    }
+    for Block { name, design: (config, design), tests, proofs, .. } in blocks.iter().copied() {
+        let proofs: String = proofs.iter().map(|proof| format!(", proof {proof}")).collect();
+        say!("{name:<20} in {config}/{design}: {}{proofs}", tests.join(", "));
+    }
+    Ok(())
+}
+
+/// The design in which mutants are looked for.
+fn design(block: &Block, config: Option<&str>) -> Result<Design> {
+    let (own, top) = block.design;
+    let name = config.unwrap_or(own);
+    let file = format!("testbenches/configs/{name}.toml");
+    let config = DesignConfig::load(if Path::new(&file).is_file() { &file } else { name })?;
+    Ok(ndp_hdl::designs::build(&config, top)?)
+}
+
+/// `n` mutants of the block's file, drawn without repetition, and how many there are.
+fn drawn(design: &Design, block: &Block, n: usize, seed: u64) -> (Vec<Mutant>, usize) {
+    let file = format!("/{}.rs", block.name);
+    let mut mutants: Vec<Mutant> =
+        Mutant::all(design).into_iter().filter(|mutant| mutant.file().ends_with(&file)).collect();
+    let all = mutants.len();
+    let mut random = SplitMix64::new(seed);
+    for place in 0..n.min(all) {
+        let other = place + (random.next_u64() % (all - place) as u64) as usize;
+        mutants.swap(place, other);
+    }
+    mutants.truncate(n);
+    (mutants, all)
+}
+
+fn campaign(block: &Block, args: &Args, prover: &Prover, program: &Path) -> Result<Campaign> {
+    let design = design(block, args.config.as_deref())?;
+    let (mutants, all) = drawn(&design, block, args.n, args.seed);
+    ensure!(all > 0, "{}/{} has no mutants of it", block.design.0, block.design.1);
+    let folder = args.dir.join(block.name);
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let tests = Testbenches::new(program.to_owned(), &folder);
+    let lines: String = mutants.iter().map(|mutant| format!("{mutant}\n")).collect();
+    std::fs::write(&tests.mutants, &lines)
+        .with_context(|| format!("cannot write {}", tests.mutants.display()))?;
+    let common = [
+        hash(&std::fs::read(program)?),
+        hash(design.verilog().as_bytes()),
+        format!("{:?} {:?}; {}; {}", block.tests, block.proofs, prover.yosys.version, prover.abc.version),
+        format!("{} s", args.timeout_s),
+    ];
+    let common = common.join("; ");
+    let mut bench = Bench { block, design: &design, prover, tests, folder, limit: None };
+    let (start, mut rows) = (Instant::now(), Vec::<Row>::new());
+    for (index, mutant) in mutants.iter().enumerate() {
+        let from = format!("{mutant}; {common}");
+        let file = bench.folder.join(format!("{}.json", hash(mutant.to_string().as_bytes())));
+        let kept = std::fs::read_to_string(&file).ok();
+        let kept =
+            kept.and_then(|text| serde_json::from_str::<Kept>(&text).ok()).filter(|kept| kept.from == from);
+        let row = match kept {
+            Some(kept) => kept.row,
+            None => {
+                let left =
+                    start.elapsed().as_secs_f64() / index.max(1) as f64 * (mutants.len() - index) as f64;
+                let left =
+                    if index == 0 { String::new() } else { format!(", about {:.0} min left", left / 60.0) };
+                note!("{}: mutant {} of {}{left}", block.name, index + 1, mutants.len());
+                let row = bench.row(index + 1, mutant)?;
+                let kept = serde_json::to_string(&Kept { from, row: row.clone() })?;
+                OutputFile::create(&file)?.finish(|out| out.write_all(kept.as_bytes()))?;
+                row
+            }
+        };
+        rows.push(row);
+    }
+    let count = |wanted: &[Fate]| rows.iter().filter(|row| wanted.contains(&row.fate)).count() as f64;
+    let rest = rows.len() as f64 - count(&[Fate::Equivalent]);
+    let score = if rest > 0.0 { 100.0 * count(&[Fate::Killed, Fate::Refuted]) / rest } else { 100.0 };
+    Ok(Campaign { block: *block, all, score, rows })
+}
+
+fn hash(bytes: &[u8]) -> String {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+/// What mutants of one block are measured with.
+struct Bench<'a> {
+    block: &'a Block,
+    design: &'a Design,
+    prover: &'a Prover,
+    tests: Testbenches,
+    folder: PathBuf,
+    /// Limit of a run of the tests, once it is known how long they take without a mutant at work.
+    limit: Option<Duration>,
+}
+
+/// Limit of the tests without a mutant at work; models are built meanwhile.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+impl Bench<'_> {
+    /// How long the tests may take.
+    fn limit(&mut self) -> Result<Duration> {
+        if let Some(limit) = self.limit {
+            return Ok(limit);
+        }
+        // Twice: the first run builds the models.
+        let mut took = Duration::ZERO;
+        for _ in 0..2 {
+            let start = Instant::now();
+            match self.tests.run(self.block.tests, 0, LONGEST)? {
+                Ran::Passed => took = start.elapsed(),
+                Ran::Failed(test) => {
+                    bail!("without a mutant at work {test} fails: {}", self.tests.log.display())
+                }
+                Ran::TooLong => bail!("without a mutant at work the tests take longer than an hour"),
+            }
+        }
+        let limit = took * 5 + Duration::from_secs(10);
+        self.limit = Some(limit);
+        Ok(limit)
+    }
+
+    fn row(&mut self, number: usize, mutant: &Mutant) -> Result<Row> {
+        let modules: Vec<&Rc<Module>> =
+            self.design.modules().iter().filter(|module| mutant.is_in(module)).collect();
+        let words = modules.first().map(|module| mutant.words(module)).unwrap_or_default();
+        let limit = self.limit()?;
+        let ran = self.tests.run(self.block.tests, number, limit)?;
+        let (fate, by) = match ran {
+            Ran::Failed(test) => (Fate::Killed, test),
+            Ran::TooLong => (Fate::Killed, "no end".to_owned()),
+            Ran::Passed => match self.refuting(mutant)? {
+                Some(proof) => (Fate::Refuted, proof.to_owned()),
+                None => (self.compared(mutant, &modules)?, String::new()),
+            },
+        };
+        Ok(Row { line: mutant.line().to_owned(), change: words, fate, by })
+    }
+
+    /// The proof that the mutant breaks.
+    fn refuting(&self, mutant: &Mutant) -> Result<Option<&'static str>> {
+        for proof in PROOFS.iter().filter(|proof| self.block.proofs.contains(&proof.name)) {
+            let folder = self.folder.join("proof");
+            match self.prover.refute_mutant(proof, mutant, &folder) {
+                Ok(outcome) if outcome.as_ref().is_some_and(|o| o.verdict == Found::Refuted) => {
+                    return Ok(Some(proof.name));
+                }
+                Ok(_) | Err(SynthError::Timeout { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether the mutant is the same hardware: in every module of the design that has it.
+    fn compared(&self, mutant: &Mutant, modules: &[&Rc<Module>]) -> Result<Fate> {
+        let mut fate = Fate::Equivalent;
+        for module in modules {
+            let Some(mutated) = replaced(module, mutant) else { continue };
+            match self.prover.equivalent(module, &mutated, &self.folder.join("comparison")) {
+                Ok(outcome) => match outcome.verdict {
+                    Found::Proved => {}
+                    Found::Refuted => return Ok(Fate::Survived),
+                    Found::Open => fate = Fate::Undecided,
+                },
+                Err(SynthError::Timeout { .. }) => fate = Fate::Undecided,
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(fate)
+    }
+}
+
+/// Survivors, those that nobody decided among them.
+fn survivors(campaign: &Campaign) -> impl Iterator<Item = (&Row, &'static str)> {
+    campaign.rows.iter().filter_map(|row| match row.fate {
+        Fate::Survived => Some((row, "")),
+        Fate::Undecided => Some((row, " (undecided)")),
+        _ => None,
+    })
+}
+
+fn text(campaigns: &[Campaign]) {
+    say!(
+        "{:<20} {:>8} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8}  {:>6}",
+        "block",
+        "mutants",
+        "tests",
+        "proofs",
+        "equiv.",
+        "survive",
+        "undec.",
+        "score",
+        "bar"
+    );
+    for campaign in campaigns {
+        let count = |fate| campaign.count(fate);
+        let (name, bar) = (campaign.block.name, campaign.block.kind.bar());
+        say!(
+            "{name:<20} {:>8} {:>6} {:>8} {:>8} {:>8} {:>8} {:>6.1} %  {bar:>4} %{}",
+            campaign.rows.len(),
+            count(Fate::Killed),
+            count(Fate::Refuted),
+            count(Fate::Equivalent),
+            count(Fate::Survived),
+            count(Fate::Undecided),
+            campaign.score,
+            if campaign.passes() { "" } else { "  BELOW" }
+        );
+    }
+    for campaign in campaigns {
+        for (row, undecided) in survivors(campaign) {
+            say!("{}: {}{undecided}", row.line, row.change);
+        }
+    }
+}
+
+/// The table and the survivors.
+fn markdown(campaigns: &[Campaign], args: &Args) -> String {
+    let mut text = format!(
+        "# Mutation score\n\nMade by `ndp mutate --n {} --seed {}`; [verification.md](../verification.md#mutation-score) says how. Columns: \
+         mutants drawn of those that there are; killed by tests; by proofs; equivalent to the original; survivors, those that the solver did \
+         not decide after the plus; score.\n\n| block | mutants | tests | proofs | equivalent | survivors | score |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+        args.n, args.seed
+    );
+    for campaign in campaigns {
+        let count = |fate| campaign.count(fate);
+        let _ = writeln!(
+            text,
+            "| `{}` | {} of {} | {} | {} | {} | {} + {} | {:.1} % |",
+            campaign.block.name,
+            campaign.rows.len(),
+            campaign.all,
+            count(Fate::Killed),
+            count(Fate::Refuted),
+            count(Fate::Equivalent),
+            count(Fate::Survived),
+            count(Fate::Undecided),
+            campaign.score
+        );
+    }
+    text += "\n## Survivors\n\n";
+    for campaign in campaigns {
+        for (row, undecided) in survivors(campaign) {
+            let _ = writeln!(text, "- `{}`: `{}`{undecided}", row.line, row.change);
+        }
+    }
+    text
+}

@@ -1,0 +1,108 @@
+//! Which tests and proofs pin which block.
+
+/// What a block is measured by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// It computes: nearly every mutant has to be found.
+    Arithmetic,
+    /// It decides when and where.
+    Control,
+}
+
+impl Kind {
+    /// The least score in percent.
+    pub fn bar(self) -> f64 {
+        match self {
+            Self::Arithmetic => 95.0,
+            Self::Control => 90.0,
+        }
+    }
+}
+
+/// A block: a file of `hdl/src/blocks`.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub struct Block {
+    /// Name of the file.
+    pub name: &'static str,
+    /// What it does.
+    pub kind: Kind,
+    /// Configuration of the design in which its mutants are looked for, and the design. Tests that open the block in other configurations
+    /// have the same mutants.
+    pub design: (&'static str, &'static str),
+    /// Filters of testbenches.
+    pub tests: &'static [&'static str],
+    /// Proofs.
+    pub proofs: &'static [&'static str],
+}
+
+const fn arithmetic(
+    name: &'static str,
+    design: (&'static str, &'static str),
+    tests: &'static [&'static str],
+) -> Block {
+    Block { name, kind: Kind::Arithmetic, design, tests, proofs: &[] }
+}
+
+const fn control(
+    name: &'static str,
+    design: (&'static str, &'static str),
+    tests: &'static [&'static str],
+    proofs: &'static [&'static str],
+) -> Block {
+    Block { name, kind: Kind::Control, design, tests, proofs }
+}
+
+/// The tests of a rank.
+const RANK: &[&str] = &["rank_port::"];
+/// Those of a link.
+const LINK: &[&str] = &["dimm_link::", "link_formats::"];
+/// Those of programs on a whole core, of one configuration.
+const CORE: &[&str] = &[
+    "ndp_core::random_programs_do_what_they_say",
+    "ndp_core::random_programs_do_so_among",
+    "ndp_core::malformed",
+    "ndp_core::a_burst_for_a_full_queue",
+    "ndp_core::a_reset_amid",
+    "ndp_core::activations_are_counted",
+    "select::",
+];
+
+/// All blocks that have a score.
+pub const BLOCKS: &[Block] = &[
+    arithmetic("multiplier_unit", ("hermes", "multiplier_unit"), &["multiplier_unit::"]),
+    arithmetic("operand_recoder", ("hermes", "activation_lane"), &["activation_lane::"]),
+    arithmetic("product_aligner", ("hermes", "multiplier_unit"), &["multiplier_unit::"]),
+    arithmetic("serial_lane", ("hermes", "multiplier_unit"), &["multiplier_unit::"]),
+    arithmetic("fp16_rounder", ("hermes", "fp16_rounder"), &["fp16_rounder::"]),
+    arithmetic("fp16_packer", ("hermes", "function_unit"), &["function_unit::", "activation_lane::"]),
+    arithmetic("fp16_adder", ("hermes", "activation_lane"), &["activation_lane::"]),
+    arithmetic("fp16_multiplier", ("hermes", "activation_lane"), &["activation_lane::"]),
+    arithmetic("place_scaler", ("int-tiny", "place_scaler"), &["place_scaler::"]),
+    arithmetic("function_unit", ("hermes", "function_unit"), &["function_unit::"]),
+    arithmetic("reduction_tree", ("tiny", "gemv_unit"), &["gemv_unit::every", "gemv_unit::random"]),
+    arithmetic("combiner", ("tiny", "gemv_unit"), &["gemv_unit::every", "gemv_unit::random"]),
+    control("fifo", ("tiny", "ndp_core"), CORE, &["fifo"]),
+    control("sram_fifo", ("tiny", "ndp_core"), CORE, &["sram_fifo"]),
+    control("oldest_first", ("tiny", "host_port"), &["host_port::"], &["oldest_first"]),
+    control(
+        "host_port",
+        ("tiny", "host_port"),
+        &["host_port::", "ndp_core::random_programs_do_what_they_say"],
+        &[],
+    ),
+    control("issue", ("tiny", "ndp_core"), CORE, &[]),
+    control("instruction_decoder", ("tiny", "ndp_core"), CORE, &[]),
+    control("monitor", ("tiny", "ndp_core"), CORE, &[]),
+    control("rank_intake", ("hermes", "rank_port"), RANK, &["rank_intake"]),
+    control("rank_controller", ("hermes", "rank_port"), RANK, &["rank_timing"]),
+    control("rank_scheduler", ("hermes", "rank_port"), RANK, &["rank_timing"]),
+    control("rank_timing", ("hermes", "rank_port"), RANK, &["rank_timing"]),
+    control("rank_refresh", ("hermes", "rank_port"), RANK, &["rank_timing"]),
+    control("link_transmitter", ("tiny", "link_controller"), LINK, &[]),
+    control("link_receiver", ("tiny", "link_controller"), LINK, &[]),
+    control("link_session", ("tiny", "link_controller"), LINK, &[]),
+    control("link_aligner", ("tiny", "link_controller"), LINK, &[]),
+    control("link_crc", ("tiny", "link_controller"), LINK, &[]),
+    control("link_switch", ("tiny", "link_bridge"), LINK, &[]),
+];
