@@ -34,6 +34,8 @@ demo:
 		--html target/demo/report.html --timeline target/demo/timeline.json
 	$(CARGO) run --release --bin ndp -- pim --mode serial --mode dex --mode dex+dbo --tokens 2 \
 		--html target/demo/pim.html --timeline target/demo/pim.json
+	echo "The small model gains little from four DIMMs: its layers wait longer for links and the host than for weights (docs/system-measured.md)."
+	echo "A layer of LLaMA2-7B gains 7 times on 8 DIMMs: ndp layer --hidden 4096 --heads 32 --ffn 16512 --dimms 1,2,4,8 --backend cycles"
 
 # Testbenches that also run on Verilated models; without those whose mutants are Verilated anyway.
 REFERENCE_TESTS := gemv_unit::every ndp_core::random_programs_do_what_they_say ndp_core::random_programs_do_so_beside rank_port::random \
