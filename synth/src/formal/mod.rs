@@ -8,6 +8,7 @@
 //!
 //! Verdicts stay in a folder and are taken from there as long as the Verilog, the method and the tools are the same.
 
+mod clocks;
 mod list;
 mod rank;
 
@@ -39,6 +40,8 @@ pub struct Proof {
     pub says: &'static str,
     /// The module, with small parameters.
     pub module: fn() -> Result<Rc<Module>, HdlError>,
+    /// Further clocks, with edges in any order: then each cycle of a run is a step in which any of them may have an edge.
+    pub clocks: &'static [&'static str],
     /// How.
     pub method: Method,
     /// A change of the Verilog: what is replaced, which is there once, and by what.
@@ -147,8 +150,9 @@ impl Prover {
         let write = |path: &Path, text: &str| {
             std::fs::write(path, text).map_err(|reason| SynthError::Write { path: path.to_owned(), reason })
         };
-        let (file, script, search) = (folder.join("verdict.json"), script(top), self.search(proof));
-        let from = format!("{}; {}\n{search}\n{script}\n{verilog}", self.yosys.version, self.abc.version);
+        let (file, script, search) = (folder.join("verdict.json"), script(proof, top), self.search(proof));
+        let prepared = prepared(proof, verilog, top);
+        let from = format!("{}; {}\n{search}\n{script}\n{prepared}", self.yosys.version, self.abc.version);
         let kept = std::fs::read_to_string(&file).ok();
         let kept = kept.and_then(|text| serde_json::from_str::<Kept>(&text).ok());
         if let Some(kept) = kept.filter(|kept| kept.from == from) {
@@ -156,8 +160,9 @@ impl Prover {
         }
         std::fs::create_dir_all(folder)
             .map_err(|reason| SynthError::Write { path: folder.to_owned(), reason })?;
-        write(&folder.join("design.v"), &prepared(verilog, top))?;
+        write(&folder.join("design.v"), &prepared)?;
         write(&folder.join("model.ys"), &script)?;
+        write(&folder.join("steps.v"), STEPS)?;
         let start = Instant::now();
         self.tool("Yosys", &self.yosys, (proof, folder), &["-q", "model.ys"], "model.log")?;
         let text = self.tool("ABC", &self.abc, (proof, folder), &["-c", &search], "abc.log")?;
@@ -188,8 +193,10 @@ impl Prover {
 
     /// Simulates the run that was found, and names the properties that it breaks.
     fn replayed(&self, proof: &Proof, folder: &Path) -> Result<Vec<String>, SynthError> {
-        let script = "read_rtlil flat.il; sim -map model.aim -r run.aiw -clock clk_i -vcd counterexample.vcd";
-        let text = self.tool("Yosys", &self.yosys, (proof, folder), &["-p", script], "replay.log")?;
+        let clock = if proof.clocks.is_empty() { "-clock clk_i" } else { "-multiclock" };
+        let script =
+            format!("read_rtlil flat.il; sim -map model.aim -r run.aiw {clock} -vcd counterexample.vcd");
+        let text = self.tool("Yosys", &self.yosys, (proof, folder), &["-p", &script], "replay.log")?;
         let broken = |line: &str| {
             let name = line.strip_prefix("Warning: Assert ")?.split(' ').next()?;
             Some(name.split_once('.').map_or(name, |(_, below)| below).replace('\\', ""))
@@ -233,8 +240,21 @@ impl Prover {
     }
 }
 
+/// A register whose clock is a value of a step: 1 is an edge.
+const STEPS: &str = "(* techmap_celltype = \"$dff\" *)
+module register_of_steps (CLK, D, Q);
+    parameter WIDTH = 1;
+    parameter CLK_POLARITY = 1;
+    input CLK;
+    input [WIDTH-1:0] D;
+    output [WIDTH-1:0] Q;
+    \\$ff #(.WIDTH(WIDTH)) _TECHMAP_REPLACE_ (.D(CLK ? D : Q), .Q(Q));
+endmodule
+";
+
 /// What Yosys is told. Below the top, what a module assumes is for its parent to keep.
-fn script(top: &str) -> String {
+fn script(proof: &Proof, top: &str) -> String {
+    let steps = if proof.clocks.is_empty() { "" } else { "dffunmap\ntechmap -map steps.v\nopt -full\n" };
     format!(
         "read_verilog -formal -DNDP_PROPERTIES design.v\n\
          prep -top {top} -nordff\n\
@@ -245,6 +265,7 @@ fn script(top: &str) -> String {
          memory_map\n\
          async2sync\n\
          opt -full\n\
+         {steps}\
          write_rtlil flat.il\n\
          techmap\n\
          opt -fast\n\
@@ -258,13 +279,52 @@ fn script(top: &str) -> String {
 
 /// The Verilog with a top whose first cycle is a reset, and with signals that a prover chooses in each cycle undriven: Yosys makes inputs of
 /// the top of them, so that their values are in the run that is simulated again.
-fn prepared(verilog: &str, top: &str) -> String {
+fn prepared(proof: &Proof, verilog: &str, top: &str) -> String {
     let at = verilog.find(&format!("module {top} (")).unwrap_or_default();
     let end = verilog[at..].find("endmodule").map_or(verilog.len(), |end| at + end);
     let (head, tail) = verilog.split_at(end);
     let [head, tail] = [head, tail].map(|text| text.replace("(* anyseq *) wire", "wire"));
+    let head = if proof.clocks.is_empty() { head } else { caught_any_way(&head) };
+    let clocks: String = proof.clocks.iter().map(|clock| free_clock(clock)).collect();
+    let steps = if clocks.is_empty() { "" } else { "    always @* assume (clk_i);\n" };
     format!(
         "{head}    reg proof_started = 1'b0;\n    always @(posedge clk_i) proof_started <= 1'b1;\n    \
-         always @* assume (proof_started | ~rst_ni);\n{tail}"
+         always @* assume (proof_started | ~rst_ni);\n{steps}{clocks}{tail}"
     )
+}
+
+/// A further clock: its edges are inputs, its reset is that of the steps, and a reset lasts until the clock has had an edge and what changed
+/// with it is seen.
+fn free_clock(clock: &str) -> String {
+    format!(
+        "    reg proof_{clock}_resets = 1'b0, proof_{clock}_had = 1'b0, proof_{clock}_seen = 1'b0;\n    \
+         always @(posedge clk_i) proof_{clock}_resets <= ~rst_ni;\n    \
+         always @(posedge clk_i) proof_{clock}_had <= ~rst_ni & (proof_{clock}_had | {clock}_clk_i);\n    \
+         always @(posedge clk_i) proof_{clock}_seen <= ~rst_ni & proof_{clock}_had;\n    \
+         always @* assume ({clock}_edge_i == {clock}_clk_i);\n    \
+         always @* assume ({clock}_rst_ni == rst_ni);\n    \
+         always @* assume (~rst_ni | ~proof_{clock}_resets | proof_{clock}_seen);\n"
+    )
+}
+
+/// What a synchroniser's first flip-flops catch: of each bit that changed in the last step the old or the new value, as the prover chooses.
+fn caught_any_way(verilog: &str) -> String {
+    const CATCHES: &str = "meta_q <= value_i;";
+    const INPUT: &str = "] value_i;";
+    let mut text = String::new();
+    for module in verilog.split_inclusive("endmodule") {
+        let range = module.find(INPUT).and_then(|end| module[..end].rfind('[').map(|at| &module[at..=end]));
+        match range.filter(|_| module.contains(CATCHES)) {
+            Some(range) => {
+                let caught = "meta_q <= (late & before) | (~late & value_i);";
+                text += module.replace(CATCHES, caught).strip_suffix("endmodule").unwrap_or_default();
+                text += &format!(
+                    "    wire {range} late;\n    reg {range} before = 0;\n    (* gclk *) reg step;\n    \
+                     always @(posedge step) before <= value_i;\nendmodule"
+                );
+            }
+            None => text += module,
+        }
+    }
+    text
 }
