@@ -57,6 +57,14 @@ pub const PROOFS: &[Proof] = &[
         method: Method::Cycles(76),
         mutant: ("act_count_q + 3'h1", "act_count_q"),
     },
+    Proof {
+        name: "rank_refresh",
+        says: "gives a refresh in each interval",
+        module: rank::refresh,
+        clocks: &[],
+        method: Method::AnyLength,
+        mutant: ("assign starts = idle_q & due_q;", "assign starts = idle_q & due_q & quiet_i;"),
+    },
 ];
 
 /// A queue with a view of its ports: one word, any one, is followed from its push to its pop.

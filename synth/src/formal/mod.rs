@@ -188,7 +188,7 @@ impl Prover {
             Method::AnyLength => format!("pdr -T {seconds}"),
             Method::Cycles(cycles) => format!("bmc3 -T {seconds} -F {cycles}"),
         };
-        format!("read_aiger model.aig; fold; strash; {search}; write_cex -a run.aiw")
+        format!("read_aiger model.aig; fold; strash; orpos; {search}; write_cex -a run.aiw")
     }
 
     /// Simulates the run that was found, and names the properties that it breaks.
