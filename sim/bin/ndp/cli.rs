@@ -13,7 +13,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
         "Model and schedule, without RTL",
         &["compile", "cycles", "trace", "place", "evaluate", "compare", "figures", "offload", "serve"],
     ),
-    ("Synthesise and prove; this tool", &["synth", "power", "prove", "completions", "help"]),
+    ("Synthesise and prove; this tool", &["synth", "power", "fpga", "prove", "completions", "help"]),
 ];
 
 /// LLM inference next to and inside memory: generated hardware in lockstep with its software, bit for bit
@@ -70,6 +70,7 @@ pub enum Command {
     Serve(Box<crate::serve::Args>),
     Synth(crate::synth::Args),
     Power(crate::power::Args),
+    Fpga(crate::fpga::Args),
     Prove(crate::prove::Args),
     Completions(Completions),
 }
@@ -116,6 +117,7 @@ impl Command {
             Self::Serve(args) => crate::serve::run(args),
             Self::Synth(args) => crate::synth::run(args),
             Self::Power(args) => crate::power::run(args),
+            Self::Fpga(args) => return crate::fpga::run(args),
             Self::Prove(args) => return crate::prove::run(args),
             Self::Completions(args) => completions(args),
         }?;

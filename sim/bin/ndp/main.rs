@@ -12,6 +12,7 @@ mod compare;
 #[cfg(feature = "rtl")]
 mod compile;
 mod cycles;
+mod fpga;
 mod offload;
 mod papers;
 mod pim_times;
