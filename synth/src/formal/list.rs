@@ -1,6 +1,6 @@
 //! What is proved of which block, and with which mutant it has to fail.
 
-use super::{Method, Proof, clocks, rank};
+use super::{Method, Proof, clocks, issue, rank};
 use ndp_hdl::blocks::common::fifo::fifo;
 use ndp_hdl::blocks::common::oldest_first::oldest_first;
 use ndp_hdl::blocks::common::sram_fifo::sram_fifo;
@@ -64,6 +64,14 @@ pub const PROOFS: &[Proof] = &[
         clocks: &[],
         method: Method::AnyLength,
         mutant: ("assign starts = idle_q & due_q;", "assign starts = idle_q & due_q & quiet_i;"),
+    },
+    Proof {
+        name: "issue",
+        says: "starts no instruction that collides with one at work: parts that they share, words of the buffer",
+        module: issue::collisions,
+        clocks: &[],
+        method: Method::Cycles(24),
+        mutant: ("zero_target_used_q & zero_busy_i", "1'h0"),
     },
 ];
 

@@ -9,6 +9,7 @@
 //! Verdicts stay in a folder and are taken from there as long as the Verilog, the method and the tools are the same.
 
 mod clocks;
+mod issue;
 mod list;
 mod rank;
 
