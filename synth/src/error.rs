@@ -110,4 +110,26 @@ pub enum SynthError {
         /// How many.
         count: u64,
     },
+    /// No FPGA of that name is known.
+    #[error("unknown device '{device}'; expected one of {known}")]
+    Device {
+        /// Name as given.
+        device: String,
+        /// Those that are known.
+        known: String,
+    },
+    /// A block needs more than an FPGA has.
+    #[error("block '{block}' does not fit {device}: {used} {resource}, of which the device has {available}")]
+    DoesNotFit {
+        /// Block.
+        block: String,
+        /// Device.
+        device: String,
+        /// What there is too little of.
+        resource: &'static str,
+        /// How much the block needs.
+        used: u64,
+        /// How much there is.
+        available: u64,
+    },
 }

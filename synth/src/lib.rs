@@ -8,7 +8,7 @@
 //! Reading order: [`source`] (what is synthesised) -> [`script`] (what Yosys is told) -> [`flow`] (who runs when) ->
 //! [`parse`] (what is read back) -> [`hierarchy`] (sums) -> [`report`] (words). [`liberty`] knows the cell library,
 //! [`sta`] the timing run, [`process`] child processes and [`tools`] which programs there are. [`power`] replays the
-//! mapped netlists with the waves of a run. [`formal`] proves the properties of blocks.
+//! mapped netlists with the waves of a run. [`formal`] proves the properties of blocks. [`fpga`] places blocks on FPGAs.
 //!
 //! Left to others: the hardware itself (`ndp-hdl`), its parameters (`ndp-config`), placement, wires, clock tree
 //! and the insides of memory macros (nobody here; the report says so).
@@ -19,6 +19,7 @@
 mod error;
 pub mod flow;
 pub mod formal;
+pub mod fpga;
 pub mod hierarchy;
 pub mod liberty;
 pub mod parse;

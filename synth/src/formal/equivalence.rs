@@ -110,6 +110,6 @@ fn script(title: &str) -> String {
          chformal -assume -remove * comparison original_{title} %u %d\n\
          chformal -cover -remove\n{}",
         // Else the two would begin with contents of their own.
-        super::to_aiger("setundef -init -zero\n")
+        super::to_aiger("setundef -init -zero\n", "")
     )
 }

@@ -1,10 +1,10 @@
 //! What is proved of which block, and with which mutant it has to fail.
 
-use super::{Method, Proof, axi, rank};
+use super::{Method, Proof, axi, clocks, issue, rank};
 use ndp_hdl::blocks::common::fifo::fifo;
 use ndp_hdl::blocks::common::oldest_first::oldest_first;
 use ndp_hdl::blocks::common::sram_fifo::sram_fifo;
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder, cat, mux};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, mux};
 use std::rc::Rc;
 
 /// All proofs.
@@ -13,13 +13,23 @@ pub const PROOFS: &[Proof] = &[
         name: "fifo",
         says: "loses, repeats and reorders no word, and takes none when it is full",
         module: || fifo(4, 4),
+        clocks: &[],
         method: Method::AnyLength,
         mutant: ("count_q != 3'h4", "count_q != 3'h5"),
+    },
+    Proof {
+        name: "async_fifo",
+        says: "loses, repeats and reorders no word, and brings each in time, whatever the order of edges of its two clocks",
+        module: clocks::fifo,
+        clocks: clocks::CLOCKS,
+        method: Method::AnyLength,
+        mutant: ("{~reader_value[2:1], reader_value[0]}", "{~reader_value[2], reader_value[1:0]}"),
     },
     Proof {
         name: "oldest_first",
         says: "gives a turn to one of those that want it, and passes each over at most once by each of the others",
         module: || arbiter(4),
+        clocks: &[],
         method: Method::AnyLength,
         mutant: ("(turn_older0_1_q | turn1) & ~turn0", "(turn_older0_1_q | turn1) & ~turn2"),
     },
@@ -27,6 +37,7 @@ pub const PROOFS: &[Proof] = &[
         name: "sram_fifo",
         says: "loses, repeats and reorders no word, and takes none when it is full",
         module: || queue(&sram_fifo(2, 4)?),
+        clocks: &[],
         method: Method::AnyLength,
         mutant: ("pop_i | ~valid_q", "1'h1"),
     },
@@ -34,6 +45,7 @@ pub const PROOFS: &[Proof] = &[
         name: "rank_intake",
         says: "reserves no more places for beats and responses than there are",
         module: rank::intake,
+        clocks: &[],
         method: Method::AnyLength,
         mutant: ("rsp_sum_q < 3'h2", "rsp_sum_q < 3'h3"),
     },
@@ -41,6 +53,7 @@ pub const PROOFS: &[Proof] = &[
         name: "axi_reads",
         says: "answers each burst in its turn with its ID, its response and as many beats as it has, and holds what it offers",
         module: axi::reads,
+        clocks: &[],
         method: Method::Cycles(12),
         mutant: ("line_valid_q & (~valid_q | s_axi_rready)", "line_valid_q"),
     },
@@ -48,6 +61,7 @@ pub const PROOFS: &[Proof] = &[
         name: "axi_writes",
         says: "answers each burst once, in its turn, with its ID and response, when all its lines are written",
         module: axi::writes,
+        clocks: &[],
         method: Method::Cycles(12),
         mutant: ("(|(done_q & (2'h1 << answered_q[0])))", "(|done_q)"),
     },
@@ -55,8 +69,25 @@ pub const PROOFS: &[Proof] = &[
         name: "rank_timing",
         says: "gives no command earlier than JESD79-4 allows, and each to a bank in the right state",
         module: rank::timing,
+        clocks: &[],
         method: Method::Cycles(76),
         mutant: ("act_count_q + 3'h1", "act_count_q"),
+    },
+    Proof {
+        name: "rank_refresh",
+        says: "gives a refresh in each interval",
+        module: rank::refresh,
+        clocks: &[],
+        method: Method::AnyLength,
+        mutant: ("assign starts = idle_q & due_q;", "assign starts = idle_q & due_q & quiet_i;"),
+    },
+    Proof {
+        name: "issue",
+        says: "starts no instruction that collides with one at work: parts that they share, words of the buffer",
+        module: issue::collisions,
+        clocks: &[],
+        method: Method::Cycles(24),
+        mutant: ("zero_target_used_q & zero_busy_i", "1'h0"),
     },
 ];
 
@@ -76,24 +107,34 @@ fn queue(queue: &Rc<Module>) -> Result<Rc<Module>, HdlError> {
     m.output("valid_o", &valid, "there is a head");
     m.output("ready_o", &ready, "there is room");
     m.output("data_o", &head, "the head");
-    let (pushes, pops) = (&push & &ready, &pop & &valid);
+    followed(&m, [&(&push & &ready), &(&pop & &valid)], &data, (&valid, &head));
+    m.finish()
+}
+
+/// Follows one word, any one, and says that it comes out in its turn. Returns how many words are inside.
+pub(super) fn followed(
+    m: &ModuleBuilder,
+    [pushes, pops]: [&Bits; 2],
+    data: &Bits,
+    (valid, head): (&Bits, &Bits),
+) -> Bits {
     // Words in the queue, and those before the one that is followed.
     const BITS: u32 = 5;
     let inside = m.ghost("inside_q", BITS).reset(0);
     let more = inside.q() + pushes.zext(BITS);
     inside.next(&more - &pops.zext(BITS));
     let follows = m.ghost("follows_q", 1).reset(0);
-    let begins = m.any_sequence("chosen", 1) & &pushes & !follows.q();
+    let begins = m.any_sequence("chosen", 1) & pushes & !follows.q();
     let before = m.ghost("before_q", BITS).reset(0);
-    let word = m.ghost("word_q", width).enable(&begins);
-    word.next(&data);
+    let word = m.ghost("word_q", data.width()).enable(&begins);
+    word.next(data);
     let left = inside.q() - pops.zext(BITS);
-    before.next(mux(&begins, &left, &(before.q() - (&pops & before.any()).zext(BITS))));
+    before.next(mux(&begins, &left, &(before.q() - (pops & before.any()).zext(BITS))));
     let turn = follows.q() & before.is_zero();
-    follows.next(&begins | (follows.q() & !(&turn & &pops)));
-    m.assert("in_turn", !(&turn & &valid) | head.eq(&word.q()), "a word comes out in its turn");
-    m.assert("counted", !&valid | inside.any(), "there is a head only if a word is inside");
-    m.finish()
+    follows.next(&begins | (follows.q() & !(&turn & pops)));
+    m.assert("in_turn", !(&turn & valid) | head.eq(&word.q()), "a word comes out in its turn");
+    m.assert("counted", !valid | inside.any(), "there is a head only if a word is inside");
+    inside.q()
 }
 
 /// The arbiter as a module of its own.

@@ -9,7 +9,9 @@
 //! Verdicts stay in a folder and are taken from there as long as the Verilog, the method and the tools are the same.
 
 mod axi;
+mod clocks;
 mod equivalence;
+mod issue;
 mod list;
 mod rank;
 
@@ -42,6 +44,8 @@ pub struct Proof {
     pub says: &'static str,
     /// The module, with small parameters.
     pub module: fn() -> Result<Rc<Module>, HdlError>,
+    /// Further clocks, with edges in any order: then each cycle of a run is a step in which any of them may have an edge.
+    pub clocks: &'static [&'static str],
     /// How.
     pub method: Method,
     /// A change of the Verilog: what is replaced, which is there once, and by what.
@@ -165,7 +169,8 @@ impl Prover {
         (verilog, top): &(String, String),
         folder: &Path,
     ) -> Result<Outcome, SynthError> {
-        let (search, script, prepared) = (self.search(proof), script(top), prepared(verilog, top));
+        let (search, script, prepared) =
+            (self.search(proof), script(proof, top), prepared(proof, verilog, top));
         self.searched(proof.name, (&prepared, &script, &search), folder, |text| {
             if text.contains("was asserted in frame") {
                 Ok((Verdict::Refuted, self.replayed(proof, folder)?))
@@ -199,6 +204,7 @@ impl Prover {
             .map_err(|reason| SynthError::Write { path: folder.to_owned(), reason })?;
         write(&folder.join("design.v"), verilog)?;
         write(&folder.join("model.ys"), script)?;
+        write(&folder.join("steps.v"), STEPS)?;
         let start = Instant::now();
         self.tool("Yosys", &self.yosys, (name, folder), &["-q", "model.ys"], "model.log")?;
         let text = self.tool("ABC", &self.abc, (name, folder), &["-c", search], "abc.log")?;
@@ -218,13 +224,15 @@ impl Prover {
             Method::AnyLength => format!("pdr -T {seconds}"),
             Method::Cycles(cycles) => format!("bmc3 -T {seconds} -F {cycles}"),
         };
-        format!("read_aiger model.aig; fold; strash; {search}; write_cex -a run.aiw")
+        format!("read_aiger model.aig; fold; strash; orpos; {search}; write_cex -a run.aiw")
     }
 
     /// Simulates the run that was found, and names the properties that it breaks.
     fn replayed(&self, proof: &Proof, folder: &Path) -> Result<Vec<String>, SynthError> {
-        let script = "read_rtlil flat.il; sim -map model.aim -r run.aiw -clock clk_i -vcd counterexample.vcd";
-        let text = self.tool("Yosys", &self.yosys, (proof.name, folder), &["-p", script], "replay.log")?;
+        let clock = if proof.clocks.is_empty() { "-clock clk_i" } else { "-multiclock" };
+        let script =
+            format!("read_rtlil flat.il; sim -map model.aim -r run.aiw {clock} -vcd counterexample.vcd");
+        let text = self.tool("Yosys", &self.yosys, (proof.name, folder), &["-p", &script], "replay.log")?;
         let broken = |line: &str| {
             let name = line.strip_prefix("Warning: Assert ")?.split(' ').next()?;
             Some(name.split_once('.').map_or(name, |(_, below)| below).replace('\\', ""))
@@ -268,25 +276,40 @@ impl Prover {
     }
 }
 
+/// A register whose clock is a value of a step: 1 is an edge.
+const STEPS: &str = "(* techmap_celltype = \"$dff\" *)
+module register_of_steps (CLK, D, Q);
+    parameter WIDTH = 1;
+    parameter CLK_POLARITY = 1;
+    input CLK;
+    input [WIDTH-1:0] D;
+    output [WIDTH-1:0] Q;
+    \\$ff #(.WIDTH(WIDTH)) _TECHMAP_REPLACE_ (.D(CLK ? D : Q), .Q(Q));
+endmodule
+";
+
 /// What Yosys is told. Below the top, what a module assumes is for its parent to keep.
-fn script(top: &str) -> String {
+fn script(proof: &Proof, top: &str) -> String {
+    let steps = if proof.clocks.is_empty() { "" } else { "dffunmap\ntechmap -map steps.v\nopt -full\n" };
     format!(
         "read_verilog -formal -DNDP_PROPERTIES design.v\n\
          prep -top {top} -nordff\n\
          chformal -assume2assert * {top} %d\n\
          chformal -cover -remove\n{}",
-        to_aiger("")
+        to_aiger("", steps)
     )
 }
 
-/// From a hierarchy with properties to the graph; `contents` says what registers begin with, which is anything otherwise.
-fn to_aiger(contents: &str) -> String {
+/// From a hierarchy with properties to the graph; `contents` says what registers begin with, which is anything otherwise, `steps` what becomes of
+/// clocks that are values of a step.
+fn to_aiger(contents: &str, steps: &str) -> String {
     format!(
         "flatten\n\
          setundef -undriven -expose\n\
          memory_map\n\
          async2sync\n{contents}\
          opt -full\n\
+         {steps}\
          write_rtlil flat.il\n\
          techmap\n\
          opt -fast\n\
@@ -300,13 +323,52 @@ fn to_aiger(contents: &str) -> String {
 
 /// The Verilog with a top whose first cycle is a reset, and with signals that a prover chooses in each cycle undriven: Yosys makes inputs of
 /// the top of them, so that their values are in the run that is simulated again.
-fn prepared(verilog: &str, top: &str) -> String {
+fn prepared(proof: &Proof, verilog: &str, top: &str) -> String {
     let at = verilog.find(&format!("module {top} (")).unwrap_or_default();
     let end = verilog[at..].find("endmodule").map_or(verilog.len(), |end| at + end);
     let (head, tail) = verilog.split_at(end);
     let [head, tail] = [head, tail].map(|text| text.replace("(* anyseq *) wire", "wire"));
+    let head = if proof.clocks.is_empty() { head } else { caught_any_way(&head) };
+    let clocks: String = proof.clocks.iter().map(|clock| free_clock(clock)).collect();
+    let steps = if clocks.is_empty() { "" } else { "    always @* assume (clk_i);\n" };
     format!(
         "{head}    reg proof_started = 1'b0;\n    always @(posedge clk_i) proof_started <= 1'b1;\n    \
-         always @* assume (proof_started | ~rst_ni);\n{tail}"
+         always @* assume (proof_started | ~rst_ni);\n{steps}{clocks}{tail}"
     )
+}
+
+/// A further clock: its edges are inputs, its reset is that of the steps, and a reset lasts until the clock has had an edge and what changed
+/// with it is seen.
+fn free_clock(clock: &str) -> String {
+    format!(
+        "    reg proof_{clock}_resets = 1'b0, proof_{clock}_had = 1'b0, proof_{clock}_seen = 1'b0;\n    \
+         always @(posedge clk_i) proof_{clock}_resets <= ~rst_ni;\n    \
+         always @(posedge clk_i) proof_{clock}_had <= ~rst_ni & (proof_{clock}_had | {clock}_clk_i);\n    \
+         always @(posedge clk_i) proof_{clock}_seen <= ~rst_ni & proof_{clock}_had;\n    \
+         always @* assume ({clock}_edge_i == {clock}_clk_i);\n    \
+         always @* assume ({clock}_rst_ni == rst_ni);\n    \
+         always @* assume (~rst_ni | ~proof_{clock}_resets | proof_{clock}_seen);\n"
+    )
+}
+
+/// What a synchroniser's first flip-flops catch: of each bit that changed in the last step the old or the new value, as the prover chooses.
+fn caught_any_way(verilog: &str) -> String {
+    const CATCHES: &str = "meta_q <= value_i;";
+    const INPUT: &str = "] value_i;";
+    let mut text = String::new();
+    for module in verilog.split_inclusive("endmodule") {
+        let range = module.find(INPUT).and_then(|end| module[..end].rfind('[').map(|at| &module[at..=end]));
+        match range.filter(|_| module.contains(CATCHES)) {
+            Some(range) => {
+                let caught = "meta_q <= (late & before) | (~late & value_i);";
+                text += module.replace(CATCHES, caught).strip_suffix("endmodule").unwrap_or_default();
+                text += &format!(
+                    "    wire {range} late;\n    reg {range} before = 0;\n    (* gclk *) reg step;\n    \
+                     always @(posedge step) before <= value_i;\nendmodule"
+                );
+            }
+            None => text += module,
+        }
+    }
+    text
 }

@@ -6,6 +6,7 @@
 use ndp_config::{ConfigError, DesignConfig, DramConfig};
 use ndp_hdl::blocks::memory::rank_controller::rank_controller;
 use ndp_hdl::blocks::memory::rank_intake::{RankPorts, rank_intake};
+use ndp_hdl::blocks::memory::rank_refresh::rank_refresh;
 use ndp_hdl_language::{Bits, Direction, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
@@ -90,12 +91,18 @@ pub(super) fn intake() -> Result<Rc<Module>, HdlError> {
     rank_intake(config()?.dram(), &PORTS)
 }
 
-/// The controller with a device's view of its pins.
-pub(super) fn timing() -> Result<Rc<Module>, HdlError> {
-    let config = config()?;
-    let dram = config.dram();
+/// The controller's pins, as a device sees them.
+struct Pins {
+    /// Which command is on them.
+    now: [Bits; COMMANDS],
+    selected: Bits,
+    group: Bits,
+    bank: Bits,
+}
+
+/// The controller, with any inputs that keep to its assumptions, in the module `m`.
+fn controller(m: &ModuleBuilder, dram: &DramConfig) -> Result<Pins, HdlError> {
     let controller = rank_controller(dram, &PORTS)?;
-    let m = ModuleBuilder::new("rank_timing", "A rank controller and what a device wants of it.");
     let mut instance = m.instance("controller", &controller);
     // What comes back is taken at any time after it has come.
     let takers = ["beat", "rsp"].map(|name| {
@@ -163,6 +170,15 @@ pub(super) fn timing() -> Result<Rc<Module>, HdlError> {
         code(0b001),
     ];
     m.assert("known", !&selected | any_of(&now), "a command is one that is known");
+    Ok(Pins { now, selected, group, bank })
+}
+
+/// The controller with a device's view of its pins.
+pub(super) fn timing() -> Result<Rc<Module>, HdlError> {
+    let config = config()?;
+    let dram = config.dram();
+    let m = ModuleBuilder::new("rank_timing", "A rank controller and what a device wants of it.");
+    let Pins { now, selected, group, bank } = controller(&m, dram)?;
 
     // One command of the run, and how long ago it was; the counter stays at its end.
     let longest = distances(dram).iter().map(|rule| rule.3).max().unwrap_or(0).max(dram.t_faw());
@@ -214,4 +230,9 @@ pub(super) fn timing() -> Result<Rc<Module>, HdlError> {
     let column = any_of(&[now[Read as usize].clone(), now[Write as usize].clone()]) & &mine;
     m.assert("uses_open", !column | (known.q() & open.q()), "RD and WR are for a bank that is open");
     m.finish()
+}
+
+/// What decides when a refresh comes.
+pub(super) fn refresh() -> Result<Rc<Module>, HdlError> {
+    rank_refresh(config()?.dram(), "short")
 }

@@ -13,6 +13,6 @@ mod rank_data;
 pub mod rank_intake;
 pub mod rank_port;
 mod rank_queue;
-mod rank_refresh;
+pub mod rank_refresh;
 mod rank_scheduler;
 pub mod rank_timing;

@@ -10,14 +10,14 @@ use super::rank_timing::{SLOT, Slots, reload};
 use crate::blocks::common::encoding::bits_for;
 use crate::blocks::common::phase_ring::phase_ring;
 use ndp_config::DramConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux};
 use std::rc::Rc;
 
 /// The refresh sequencer.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub(super) fn rank_refresh(dram: &DramConfig, name: &str) -> Result<Rc<Module>, HdlError> {
+pub fn rank_refresh(dram: &DramConfig, name: &str) -> Result<Rc<Module>, HdlError> {
     let slots = Slots::new(dram);
     let m = ModuleBuilder::new(format!("rank_refresh_{name}"), "Decides when a rank is refreshed.");
     let quiet = m.input("quiet_i", 1, "PRE is allowed for every bank");
@@ -48,17 +48,80 @@ pub(super) fn rank_refresh(dram: &DramConfig, name: &str) -> Result<Rc<Module>, 
     wait.next(reload(&close, slots.pre_to_act - 1, &later));
 
     let due = state("due", 0);
-    due.next(any_of(&[elapsed, due.q() & !&refresh]));
+    due.next(any_of(&[elapsed.clone(), due.q() & !&refresh]));
     let starts = m.wire("starts", &idle.q() & &due.q());
     idle.next(any_of(&[idle.q() & !&starts, done.clone()]));
     drain.next(any_of(&[starts, drain.q() & !&close]));
     closed.next(any_of(&[close.clone(), closed.q() & !&refresh]));
     refreshing.next(any_of(&[refresh.clone(), refreshing.q() & !&done]));
+
+    properties(
+        &m,
+        &slots,
+        [&step, &drain.q(), &quiet, &close, &refresh],
+        [&interval.q(), &interval_less, &elapsed],
+    );
+    let one = |bit: u32| {
+        (0..SLOT)
+            .fold(lit(1, 1), |all, other| all & if other == bit { ring.bit(other) } else { !ring.bit(other) })
+    };
+    m.assert("one_phase", any_of(&(0..SLOT).map(one).collect::<Vec<_>>()), "a slot has one phase at a time");
     m.output("block_o", !idle.q(), "no other part may issue a command");
     m.output("close_o", close, "PRE of all banks; for the last phase");
     m.output("refresh_o", refresh, "REF; for the last phase");
     m.finish()
 }
+
+/// A refresh in each interval, as soon as the banks can be closed.
+fn properties(
+    m: &ModuleBuilder,
+    slots: &Slots,
+    [step, drain, quiet, close, refresh]: [&Bits; 5],
+    [left, less, none]: [&Bits; 3],
+) {
+    let counter = |name: &str, most: u32| m.ghost(name, bits_for(most)).reset(0).enable(step);
+    // A bar is gone a slot before that is known.
+    let most = slots.to_pre() + 1;
+    let blocked = counter("blocked_q", most);
+    let all = blocked.eq_lit(most.into());
+    blocked.next(mux(&(drain & !&all), &blocked.plus_one(), &blocked.gated(drain)));
+    m.assume("quiets", !all | quiet, "the time from any command to PRE of all banks is bounded");
+    // Slots since the last interval began, and whether its refresh is still to come. After reset there is one at once.
+    let elapsed = counter("elapsed_slots_q", slots.refresh_interval);
+    let ends = elapsed.eq_lit((slots.refresh_interval - 1).into());
+    elapsed.next(elapsed.plus_one().gated(&!&ends));
+    let last = lit((slots.refresh_interval - 1).into(), left.width());
+    m.assert(
+        "counts",
+        left.eq(&(&last - elapsed.q().zext(left.width()))),
+        "the slots of an interval are counted",
+    );
+    m.assert(
+        "looks",
+        !step | cat([less.eq(&left.minus_one()), none.eq(&left.is_zero())]).all(),
+        "they are looked at before the slot ends",
+    );
+    let owed = m.ghost("owed_q", 1).reset(1).enable(step);
+    owed.next(any_of(&[ends.clone(), owed.q() & !refresh]));
+    m.assert(
+        "one_a_time",
+        !cat([step.clone(), ends, owed.q()]).all() | refresh,
+        "a refresh comes in its interval",
+    );
+    m.assert("due", !(step & refresh) | owed.q(), "a refresh comes once in an interval");
+    let most = most.max(slots.settle()) + slots.pre_to_act + LATE;
+    let waits = counter("owed_slots_q", most);
+    waits.next(waits.plus_one().gated(&(owed.q() & !refresh)));
+    m.assert("in_time", !waits.eq_lit(most.into()), "a refresh comes as soon as the banks can be closed");
+    let closed = counter("closed_slots_q", slots.pre_to_act);
+    let enough = closed.eq_lit(slots.pre_to_act.into());
+    let since = mux(&(closed.any() & !&enough), &closed.plus_one(), &closed);
+    closed.next(mux(close, &reload_value(1, closed.width()), &since.gated(&!refresh)));
+    m.assert("closed", !(step & refresh) | enough, "PRE of all banks comes tRP before a refresh");
+}
+
+/// Slots to decide: that a refresh is due, that nobody else has a command, that the banks can be closed.
+const LATE: u32 = 3;
 
 fn reload_value(value: u32, bits: u32) -> Bits {
     ndp_hdl_language::lit(value.into(), bits)

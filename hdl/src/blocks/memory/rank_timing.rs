@@ -73,10 +73,15 @@ impl Slots {
         }
     }
 
+    /// From the last ACT, RD or WR to PRE of all banks.
+    pub fn to_pre(&self) -> u32 {
+        self.act_to_pre.max(self.read_to_pre).max(self.write_to_pre)
+    }
+
     /// From any command to PRE of all banks, whatever the banks do: tRFC in any real device. Longer if what follows (tRP, REF, tRFC,
     /// and tRCD up to a column command) does not cover what an ACT, RD or WR has to wait for.
     pub fn settle(&self) -> u32 {
-        let to_pre = self.refresh.max(self.act_to_pre).max(self.read_to_pre).max(self.write_to_pre);
+        let to_pre = self.refresh.max(self.to_pre());
         let acts = self.act_to_act.max(self.act_to_other[0]).max(self.act_to_other[1]).max(self.four_acts);
         let pairs = [self.column_to_column, self.write_to_read].into_iter().flatten();
         let columns = pairs.fold(self.read_to_write, u32::max);

@@ -1,0 +1,345 @@
+//! A block in an FPGA of Lattice's ECP5 family: Yosys maps it, nextpnr places and routes it.
+//!
+//! The core has more pins than any package of the family, so the block is placed out of context: its ports are ends of nets without I/O cells.
+//! Paths from and to ports are not timed; all others are. RAMs become block RAM (`NDP_RAM_FPGA`).
+
+use crate::tools::{self, Tool};
+use crate::{SynthError, parse, process};
+use ndp_config::{DesignConfig, HbmConfig};
+use ndp_hdl::designs::{HBM_BLOCKS, build, build_hbm};
+use ndp_hdl::package::{Source, files};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+use std::time::Duration;
+
+/// Devices by name, with nextpnr's flag and a package. Those of 12 and 25 thousand LUTs are the same chip.
+const DEVICES: [(&str, &str, &str); 3] =
+    [("ecp5-25k", "--25k", "CABGA381"), ("ecp5-45k", "--45k", "CABGA554"), ("ecp5-85k", "--85k", "CABGA756")];
+
+/// What is counted: nextpnr's name, and that of the report.
+const RESOURCES: [(&str, &str); 4] = [
+    ("TRELLIS_COMB", "LUTs"),
+    ("TRELLIS_FF", "flip-flops"),
+    ("DP16KD", "block RAMs (18 Kbit)"),
+    ("MULT18X18D", "multipliers (18x18)"),
+];
+
+/// Names of the devices.
+pub fn devices() -> Vec<&'static str> {
+    DEVICES.iter().map(|device| device.0).collect()
+}
+
+/// Settings of a run.
+#[derive(Debug)]
+pub struct Fpga {
+    /// Yosys.
+    pub yosys: Tool,
+    /// nextpnr for ECP5; without one the block is mapped only.
+    pub nextpnr: Option<Tool>,
+    /// One of [`devices`].
+    pub device: String,
+    /// Frequency of every clock that is aimed at.
+    pub mhz: f64,
+    /// Seed of the placement.
+    pub seed: u32,
+    /// Limit of one tool run.
+    pub limit: Duration,
+}
+
+/// How much of a resource is used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Usage {
+    /// Which.
+    pub resource: &'static str,
+    /// Used.
+    pub used: u64,
+    /// On the device.
+    pub available: u64,
+}
+
+/// What a clock reaches.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Clock {
+    /// Port of the block.
+    pub clock: String,
+    /// Highest frequency.
+    pub mhz: f64,
+    /// What was aimed at.
+    pub target_mhz: f64,
+    /// The longest path: cells and what they add, in ns.
+    pub path: Vec<Step>,
+}
+
+/// A step of a path.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Step {
+    /// `clk-to-q`, `logic`, `routing` or `setup`.
+    pub kind: String,
+    /// The cell that it leads to.
+    pub to: String,
+    /// How long it takes.
+    pub ns: f64,
+}
+
+/// Everything that is reported.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Configuration.
+    pub config: String,
+    /// Block.
+    pub block: String,
+    /// Device.
+    pub device: String,
+    /// Yosys' version.
+    pub yosys: String,
+    /// nextpnr's version, when it ran.
+    pub nextpnr: Option<String>,
+    /// Cells of the mapped netlist by type.
+    pub cells: BTreeMap<String, u64>,
+    /// What is used of the device; empty if nextpnr did not run.
+    pub usage: Vec<Usage>,
+    /// Clocks.
+    pub clocks: Vec<Clock>,
+}
+
+/// The Verilog of a block with RAMs of all technologies, and the configuration's name. The top is `<block>_top`.
+fn verilog(config: &str, block: &str) -> Result<(String, String), SynthError> {
+    let error =
+        |e: &dyn std::fmt::Display| SynthError::Design { block: block.to_owned(), reason: e.to_string() };
+    let (source, design) = if HBM_BLOCKS.contains(&block) {
+        let memory = HbmConfig::load(config)?;
+        (Source::memory(&memory, config, block, ""), build_hbm(&memory, block))
+    } else {
+        let core = DesignConfig::load(config)?;
+        (Source::core(&core, config, block, ""), build(&core, block))
+    };
+    let (source, design) = (source.map_err(|e| error(&e))?, design.map_err(|e| error(&e))?);
+    let files = files(&source, &design).map_err(|e| error(&e))?;
+    let modules = files.iter().filter(|(name, _)| name.ends_with(".v"));
+    Ok((source.config, modules.map(|(_, text)| text.as_str()).collect()))
+}
+
+impl Fpga {
+    /// Maps, places and routes a block in `folder`, which gets `netlist.v`, the mapped netlist for simulation, and the tools' logs.
+    ///
+    /// # Errors
+    /// A configuration or block that cannot be built, a tool that fails, a block that does not fit ([`SynthError::DoesNotFit`]).
+    pub fn run(&self, config: &str, block: &str, folder: &Path) -> Result<Report, SynthError> {
+        let (_, flag, package) = *self.device()?;
+        let (name, text) = verilog(config, block)?;
+        let top = format!("{block}_top");
+        let design = folder.join("design.v");
+        std::fs::write(&design, text).map_err(|reason| SynthError::Write { path: design, reason })?;
+        // Without the last step, which takes longer than all others to give cells names.
+        let script = format!(
+            "read_verilog -DNDP_RAM_FPGA design.v; synth_ecp5 -top {top} -run begin:check; hierarchy -check; check; blackbox =A:whitebox; \
+             write_json netlist.json; write_verilog -noattr netlist.v; tee -q -o stat.json stat -json"
+        );
+        self.tool(
+            &self.yosys,
+            "Yosys",
+            block,
+            folder,
+            &["-q", "-l", "yosys.log", "-p", &script],
+            "yosys.out",
+        )?;
+        let stat = read(&folder.join("stat.json"))?;
+        let wrong = |tool, reason| SynthError::Output { tool, module: block.to_owned(), reason };
+        let cells = parse::stat_json(&stat, &top).map_err(|reason| wrong("Yosys", reason))?;
+        let mut report = Report {
+            config: name,
+            block: block.to_owned(),
+            device: self.device.clone(),
+            yosys: self.yosys.version.clone(),
+            nextpnr: self.nextpnr.as_ref().map(|tool| tool.version.clone()),
+            cells,
+            usage: Vec::new(),
+            clocks: Vec::new(),
+        };
+        let Some(nextpnr) = &self.nextpnr else { return Ok(report) };
+        let (mhz, seed) = (self.mhz.to_string(), self.seed.to_string());
+        let arguments = [
+            flag,
+            "--package",
+            package,
+            "--json",
+            "netlist.json",
+            "--out-of-context",
+            "--freq",
+            &mhz,
+            "--seed",
+            &seed,
+            "--timing-allow-fail",
+            "--report",
+            "report.json",
+        ];
+        let ran = self.tool(nextpnr, "nextpnr", block, folder, &arguments, "nextpnr.log");
+        let log = read(&folder.join("nextpnr.log"))?;
+        if let Some(over) = utilisation(&log).into_iter().find(|usage| usage.used > usage.available) {
+            let Usage { resource, used, available } = over;
+            let (block, device) = (block.to_owned(), self.device.clone());
+            return Err(SynthError::DoesNotFit { block, device, resource, used, available });
+        }
+        ran?;
+        let text = read(&folder.join("report.json"))?;
+        let found: Value =
+            serde_json::from_str(&text).map_err(|e| wrong("nextpnr", format!("report: {e}")))?;
+        report.usage = usage(&found).ok_or_else(|| wrong("nextpnr", "report: no utilization".to_owned()))?;
+        report.clocks = clocks(&found).ok_or_else(|| wrong("nextpnr", "report: no fmax".to_owned()))?;
+        Ok(report)
+    }
+
+    fn device(&self) -> Result<&'static (&'static str, &'static str, &'static str), SynthError> {
+        DEVICES
+            .iter()
+            .find(|device| device.0 == self.device)
+            .ok_or_else(|| SynthError::Device { device: self.device.clone(), known: devices().join(", ") })
+    }
+
+    fn tool(
+        &self,
+        tool: &Tool,
+        name: &'static str,
+        block: &str,
+        folder: &Path,
+        arguments: &[&str],
+        log: &str,
+    ) -> Result<(), SynthError> {
+        let log = folder.join(log);
+        let mut command = tools::command(&tool.program, folder);
+        let status = process::run(command.args(arguments), &log, self.limit)
+            .map_err(|reason| SynthError::Write { path: log.clone(), reason })?;
+        let module = block.to_owned();
+        match status {
+            None => Err(SynthError::Timeout { tool: name, module, seconds: self.limit.as_secs() }),
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(SynthError::ToolFailed {
+                tool: name,
+                module,
+                status: status.to_string(),
+                tail: process::tail(&log, 15),
+            }),
+        }
+    }
+}
+
+fn read(path: &Path) -> Result<String, SynthError> {
+    std::fs::read(path)
+        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+        .map_err(|reason| SynthError::Read { path: path.to_owned(), reason })
+}
+
+/// What nextpnr says before it places: `Info: \t DP16KD:  45/  208  21%`.
+fn utilisation(log: &str) -> Vec<Usage> {
+    let line = |line: &str| {
+        let (name, rest) = line.strip_prefix("Info:")?.trim().split_once(':')?;
+        let resource = RESOURCES.iter().find(|(known, _)| *known == name)?.1;
+        let (used, rest) = rest.split_once('/')?;
+        let available = rest.split_whitespace().next()?;
+        Some(Usage { resource, used: used.trim().parse().ok()?, available: available.parse().ok()? })
+    };
+    log.lines().filter_map(line).collect()
+}
+
+fn usage(report: &Value) -> Option<Vec<Usage>> {
+    let found = report.get("utilization")?;
+    let of = |(name, resource): &(&str, &'static str)| {
+        let number = |what: &str| found.get(name)?.get(what)?.as_u64();
+        Some(Usage { resource, used: number("used")?, available: number("available")? })
+    };
+    RESOURCES.iter().map(of).collect()
+}
+
+fn clocks(report: &Value) -> Option<Vec<Clock>> {
+    let paths = report.get("critical_paths")?.as_array()?;
+    let steps = |clock: &str| {
+        let edge = format!("posedge {clock}");
+        let of = |path: &&Value| ["from", "to"].iter().all(|end| path[*end].as_str() == Some(edge.as_str()));
+        let path = paths.iter().find(of)?.get("path")?.as_array()?;
+        let step = |step: &Value| {
+            Some(Step {
+                kind: step.get("type")?.as_str()?.to_owned(),
+                to: step.get("to")?.get("cell")?.as_str()?.to_owned(),
+                ns: step.get("delay")?.as_f64()?,
+            })
+        };
+        path.iter().map(step).collect::<Option<Vec<_>>>()
+    };
+    let clock = |(clock, found): (&String, &Value)| {
+        Some(Clock {
+            clock: clock.clone(),
+            mhz: found.get("achieved")?.as_f64()?,
+            target_mhz: found.get("constraint")?.as_f64()?,
+            path: steps(clock).unwrap_or_default(),
+        })
+    };
+    report.get("fmax")?.as_object()?.iter().map(clock).collect()
+}
+
+impl Report {
+    /// Every clock reaches what was aimed at.
+    pub fn meets(&self) -> bool {
+        self.clocks.iter().all(|clock| clock.mhz >= clock.target_mhz)
+    }
+
+    /// For the terminal.
+    pub fn table(&self) -> String {
+        let mut text = format!("{} {} on {} ({}", self.config, self.block, self.device, self.yosys);
+        let _ = writeln!(text, "{})", self.nextpnr.as_ref().map(|n| format!(", {n}")).unwrap_or_default());
+        if self.usage.is_empty() {
+            for (cell, count) in &self.cells {
+                let _ = writeln!(text, "{cell:<24} {count:>7}");
+            }
+        }
+        for Usage { resource, used, available } in &self.usage {
+            let share = 100.0 * *used as f64 / *available as f64;
+            let _ = writeln!(text, "{resource:<24} {used:>7} of {available:>6} {share:>6.1} %");
+        }
+        for Clock { clock, mhz, target_mhz, path } in &self.clocks {
+            let met = if mhz >= target_mhz { "met" } else { "MISSED" };
+            let _ =
+                writeln!(text, "{clock:<24} {mhz:>7.1} MHz, target {target_mhz} MHz {met}; longest path:");
+            for Step { kind, to, ns } in path {
+                let _ = writeln!(text, "  {ns:>6.2} ns {kind:<9} {to}");
+            }
+        }
+        text.trim_end().to_owned()
+    }
+
+    /// For programs.
+    ///
+    /// # Errors
+    /// If it cannot be written as JSON.
+    pub fn json(&self) -> Result<String, serde_json::Error> {
+        serde_json::to_string_pretty(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_exceeds_the_device_is_read_from_the_log() {
+        let log = "Info: Device utilisation:\nInfo: \t        TRELLIS_COMB:100000/83640   119%\n\
+                   Info: \t              DP16KD:    45/  208    21%\nInfo: \t   DCCA:  0/   56     0%\n";
+        let of = |resource, used, available| Usage { resource, used, available };
+        let expected = [of("LUTs", 100_000, 83_640), of("block RAMs (18 Kbit)", 45, 208)];
+        assert_eq!(utilisation(log), expected);
+    }
+
+    #[test]
+    fn clocks_come_with_their_longest_path_and_none_is_invented() {
+        let text = r#"{"fmax": {"clk_i": {"achieved": 49.5, "constraint": 50}}, "critical_paths": [
+            {"from": "async", "to": "posedge clk_i", "path": []},
+            {"from": "posedge clk_i", "to": "posedge clk_i", "path": [{"type": "setup", "delay": 0.25, "to": {"cell": "a"}}]}]}"#;
+        let found = clocks(&serde_json::from_str(text).unwrap()).unwrap();
+        let path = vec![Step { kind: "setup".into(), to: "a".into(), ns: 0.25 }];
+        assert_eq!(found, [Clock { clock: "clk_i".into(), mhz: 49.5, target_mhz: 50.0, path }]);
+        assert_eq!(clocks(&serde_json::from_str(r#"{"fmax": {}}"#).unwrap()), None);
+        assert_eq!(usage(&serde_json::from_str(r#"{"utilization": {}}"#).unwrap()), None);
+    }
+}
