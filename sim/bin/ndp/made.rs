@@ -13,15 +13,24 @@ pub fn begin(title: &str) -> Report {
     }
 }
 
-/// The arguments as a shell takes them; the program's name without its folder.
+/// The arguments as a shell takes them; the program's name without its folder. The page's own name is left out, so that equal runs write
+/// equal pages.
 fn command_line(args: impl Iterator<Item = String>) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
     let quoted = |arg: String| {
         let bare = !arg.is_empty() && arg.chars().all(plain);
         if bare { arg } else { format!("'{}'", arg.replace('\'', r"'\''")) }
     };
-    let rest = args.skip(1).map(quoted);
-    std::iter::once("ndp".to_owned()).chain(rest).collect::<Vec<_>>().join(" ")
+    let mut line = "ndp".to_owned();
+    let mut args = args.skip(1);
+    while let Some(arg) = args.next() {
+        if arg == "--html" {
+            args.next();
+        } else if !arg.starts_with("--html=") {
+            line = format!("{line} {}", quoted(arg));
+        }
+    }
+    line
 }
 
 #[cfg(test)]
@@ -30,7 +39,8 @@ mod tests {
 
     #[test]
     fn a_command_line_can_be_pasted_into_a_shell() {
-        let args = ["/a/ndp", "gemv", "--config=tiny", "a b", "", "it's"].map(str::to_owned);
+        let args =
+            ["/a/ndp", "gemv", "--html", "x.html", "--config=tiny", "a b", "", "it's"].map(str::to_owned);
         assert_eq!(command_line(args.into_iter()), r"ndp gemv --config=tiny 'a b' '' 'it'\''s'");
     }
 }
