@@ -5,14 +5,14 @@ use ndp_files::{FileSet, OutputFile};
 use ndp_report::Rows;
 use serde::Serialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Largest report that is read.
 const MOST_BYTES: u64 = 1 << 30;
 /// Bars of the chart.
 const MOST_BARS: usize = 24;
-/// What names an element of an array, if all elements have it and no two have the same.
+/// What names an element of an array, if all elements have it.
 const NAMES: [&str; 9] = ["name", "policy", "mode", "system", "device", "model", "dimms", "batch", "layer"];
 
 /// Compare two runs: every number of two reports in JSON, with the ratio of B to A
@@ -133,10 +133,11 @@ fn flatten(path: String, value: &Value, leaves: &mut BTreeMap<String, Value>) {
     }
 }
 
-/// The names of an array's elements, if they have some.
+/// The names of an array's elements: as few of [`NAMES`] as tell them from each other, if there are some.
 fn names_of(elements: &[Value]) -> Option<Vec<String>> {
-    NAMES.iter().find_map(|field| {
-        let names: Option<Vec<String>> = elements
+    let mut names = vec![String::new(); elements.len()];
+    for field in NAMES {
+        let own: Option<Vec<String>> = elements
             .iter()
             .map(|element| match element.get(field)? {
                 Value::String(text) => Some(text.clone()),
@@ -144,12 +145,15 @@ fn names_of(elements: &[Value]) -> Option<Vec<String>> {
                 _ => None,
             })
             .collect();
-        let names = names?;
-        let mut sorted: Vec<&String> = names.iter().collect();
-        sorted.sort();
-        sorted.dedup();
-        (sorted.len() == names.len()).then_some(names)
-    })
+        for (name, own) in names.iter_mut().zip(own.into_iter().flatten()) {
+            *name = if name.is_empty() { own } else { format!("{name}, {own}") };
+        }
+        let different: BTreeSet<&String> = names.iter().collect();
+        if different.len() == names.len() && !names.iter().any(String::is_empty) {
+            return Some(names);
+        }
+    }
+    None
 }
 
 fn compare(a: &BTreeMap<String, Value>, b: &BTreeMap<String, Value>, least: f64) -> Comparison {
@@ -277,9 +281,11 @@ mod tests {
     }
 
     #[test]
-    fn elements_with_equal_names_are_matched_by_place() {
+    fn elements_with_equal_names_are_matched_by_all_their_names_or_by_place() {
         let twice = json!([{"name": "a", "n": 1}, {"name": "a", "n": 2}]);
         assert!(leaves(&twice).contains_key("[1].n"));
+        let both = json!([{"policy": "a", "batch": 1, "n": 1}, {"policy": "a", "batch": 2, "n": 2}]);
+        assert!(leaves(&both).contains_key("[a, batch=2].n"));
     }
 
     #[test]

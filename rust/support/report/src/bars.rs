@@ -1,7 +1,7 @@
 //! Bars in groups, side by side or on top of each other.
 
 use crate::axis::{Axis, short};
-use crate::svg::{Anchor, COLOURS, Picture, wrap};
+use crate::svg::{Anchor, Picture, colours, wrap};
 use crate::{ReportError, check_finite};
 
 const WIDTH: f64 = 720.0;
@@ -60,7 +60,8 @@ impl BarChart {
             }
         }
         let mut picture = Picture::new(WIDTH, HEIGHT);
-        let colour = |index: usize| COLOURS[index % COLOURS.len()];
+        let colours = colours(self.bars.iter().map(|bars| bars.name.as_str()));
+        let colour = |index: usize| colours[index];
         let names: Vec<(&str, &str)> =
             self.bars.iter().enumerate().map(|(index, b)| (b.name.as_str(), colour(index))).collect();
         let top = picture.legend(&names, 64.0, 16.0) + 8.0;

@@ -1,7 +1,7 @@
 //! Who is busy when: a row for each of them, a bar for each piece of work.
 
 use crate::axis::{Axis, short};
-use crate::svg::{Anchor, COLOURS, LETTER, Picture};
+use crate::svg::{Anchor, LETTER, Picture, colours};
 use crate::{ReportError, check_finite};
 
 const WIDTH: f64 = 720.0;
@@ -80,7 +80,8 @@ impl Gantt {
     pub fn draw(&self) -> Result<String, ReportError> {
         let ends = || self.bars.iter().flat_map(|bar| [bar.from, bar.to]).chain(self.until);
         check_finite(&self.title, ends())?;
-        let colour = |kind: usize| COLOURS[kind % COLOURS.len()];
+        let colours = colours(self.kinds.iter().map(String::as_str));
+        let colour = |kind: usize| colours[kind];
         let names: Vec<(&str, &str)> =
             self.kinds.iter().enumerate().map(|(kind, name)| (name.as_str(), colour(kind))).collect();
         let longest = self.rows.iter().map(|row| row.chars().count()).max().unwrap_or(0);

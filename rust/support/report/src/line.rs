@@ -1,7 +1,7 @@
 //! Lines over a common axis.
 
 use crate::axis::{Axis, short};
-use crate::svg::{Anchor, COLOURS, Picture};
+use crate::svg::{Anchor, Picture, colours};
 use crate::{ReportError, check_finite};
 
 /// Size of a chart.
@@ -79,7 +79,8 @@ impl LineChart {
             check_finite(label, [*y])?;
         }
         let mut picture = Picture::new(WIDTH, HEIGHT);
-        let colour = |index: usize| COLOURS[index % COLOURS.len()];
+        let colours = colours(self.series.iter().map(|series| series.name.as_str()));
+        let colour = |index: usize| colours[index];
         let names: Vec<(&str, &str)> =
             self.series.iter().enumerate().map(|(index, s)| (s.name.as_str(), colour(index))).collect();
         let top = picture.legend(&names, 64.0, 16.0);

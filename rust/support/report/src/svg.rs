@@ -7,6 +7,28 @@ use std::fmt::Write;
 pub(crate) const COLOURS: [&str; 8] =
     ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8c8c8c", "#7b4fa3"];
 
+/// Names that have the same colour in every chart, each its number in [`COLOURS`].
+const KNOWN: [(&str, usize); 9] = [
+    ("GPU", 0),
+    ("NPU", 7),
+    ("bus", 1),
+    ("PCIe", 6),
+    ("DIMMs", 2),
+    ("host", 3),
+    ("link", 4),
+    ("links", 4),
+    ("software", 5),
+];
+
+/// A colour for each name of a legend: that of its name if it is known, else the next one that is free.
+pub(crate) fn colours<'a>(names: impl Iterator<Item = &'a str> + Clone) -> Vec<&'static str> {
+    let known = |name: &str| KNOWN.iter().find(|(known, _)| *known == name).map(|(_, colour)| *colour);
+    let taken: Vec<usize> = names.clone().filter_map(known).collect();
+    let free: Vec<usize> = (0..COLOURS.len()).filter(|colour| !taken.contains(colour)).collect();
+    let mut next = free.iter().cycle();
+    names.map(|name| COLOURS[known(name).or_else(|| next.next().copied()).unwrap_or(0)]).collect()
+}
+
 /// Width of a letter, about, at the size of the style below.
 pub(crate) const LETTER: f64 = 6.6;
 
@@ -148,5 +170,20 @@ impl Picture {
              .reference{{stroke:currentColor;stroke-dasharray:5 4;opacity:.7}}</style>\n{}</svg>\n",
             self.body
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_has_its_colour_in_every_chart_and_no_other_name_has_it() {
+        let first = colours(["GPU", "bus", "DIMMs"].into_iter());
+        let second = colours(["a", "DIMMs", "b", "GPU"].into_iter());
+        assert_eq!((second[1], second[3]), (first[2], first[0]));
+        assert!(!second[..1].contains(&first[0]) && second[0] != second[2] && second[2] != first[2]);
+        // More names than colours.
+        assert_eq!(colours((0..20).map(|_| "x")).len(), 20);
     }
 }

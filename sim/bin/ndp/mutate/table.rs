@@ -55,6 +55,8 @@ const fn control(
 
 /// The tests of a rank.
 const RANK: &[&str] = &["rank_port::"];
+/// Those of an AXI subordinate.
+const AXI: &[&str] = &["axi::random_bursts", "axi::resets"];
 /// Those of a link.
 const LINK: &[&str] = &["dimm_link::", "link_formats::"];
 /// Those of programs on a whole core, of one configuration.
@@ -91,14 +93,19 @@ pub const BLOCKS: &[Block] = &[
         &["host_port::", "ndp_core::random_programs_do_what_they_say"],
         &[],
     ),
-    control("issue", ("tiny", "ndp_core"), CORE, &[]),
+    control("issue", ("tiny", "ndp_core"), CORE, &["issue"]),
     control("instruction_decoder", ("tiny", "ndp_core"), CORE, &[]),
     control("monitor", ("tiny", "ndp_core"), CORE, &[]),
     control("rank_intake", ("hermes", "rank_port"), RANK, &["rank_intake"]),
     control("rank_controller", ("hermes", "rank_port"), RANK, &["rank_timing"]),
     control("rank_scheduler", ("hermes", "rank_port"), RANK, &["rank_timing"]),
     control("rank_timing", ("hermes", "rank_port"), RANK, &["rank_timing"]),
-    control("rank_refresh", ("hermes", "rank_port"), RANK, &["rank_timing"]),
+    control("rank_refresh", ("hermes", "rank_port"), RANK, &["rank_timing", "rank_refresh"]),
+    control("async_fifo", ("hermes", "rank_port"), RANK, &["async_fifo"]),
+    control("dfi_sequencer", ("hermes", "dfi_port"), &["dfi::bursts_come", "dfi::a_device_is"], &[]),
+    control("axi_reads", ("tiny", "axi_subordinate"), AXI, &["axi_reads"]),
+    control("axi_writes", ("tiny", "axi_subordinate"), AXI, &["axi_writes"]),
+    control("axi_bursts", ("tiny", "axi_subordinate"), AXI, &["axi_reads", "axi_writes"]),
     control("link_transmitter", ("tiny", "link_controller"), LINK, &[]),
     control("link_receiver", ("tiny", "link_controller"), LINK, &[]),
     control("link_session", ("tiny", "link_controller"), LINK, &[]),
