@@ -296,7 +296,9 @@ fn an_unknown_block_is_refused_with_those_that_exist() {
     let error = build(&DesignConfig::preset("tiny").unwrap(), "gemv").unwrap_err();
     assert!(matches!(error, BuildError::UnknownBlock { .. }));
     assert!(
-        error.to_string().starts_with("unknown block `gemv`; the blocks are ndp_core, gemv_unit, "),
+        error
+            .to_string()
+            .starts_with("unknown block `gemv`; the blocks are ndp_core, ndp_core_axi, gemv_unit, "),
         "{error}"
     );
 }
