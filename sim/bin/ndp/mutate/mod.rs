@@ -166,7 +166,7 @@ fn list(blocks: &[&Block], json: bool) -> Result<()> {
         print(&serde_json::to_string_pretty(blocks)?);
         return Ok(());
     }
-    for Block { name, design: (config, design), tests, proofs, .. } in blocks.iter().copied() {
+    for Block { name, design: (config, design), tests, proofs, .. } in blocks {
         let proofs: String = proofs.iter().map(|proof| format!(", proof {proof}")).collect();
         say!("{name:<20} in {config}/{design}: {}{proofs}", tests.join(", "));
     }
