@@ -296,15 +296,11 @@ impl Unit {
     /// The product that was in work is in this cycle no more.
     #[inline]
     pub fn has_ended(&mut self, cycle: u64) -> bool {
-        if !self.product_active || self.product_starts {
+        if !self.product_active {
             return false;
         }
         self.go_to(cycle);
-        let window = self.window;
-        !(self.combiner.is_busy()
-            || self.distributor.is_busy()
-            || self.result_writer.is_busy()
-            || self.groups.iter().any(|group| group.is_busy(window)))
+        self.has_finished() && !self.result_writer.is_busy()
     }
 
     /// A product is in work, or was when [`Unit::multiplies`] was asked last.
@@ -393,7 +389,7 @@ impl Unit {
             && (exact || !self.groups.iter().all(|group| group.decides_alone(cycle, &self.product)))
     }
 
-    /// The jobs of the next window, decided in this cycle. `exact`: somebody may ask for the causes in the next cycle.
+    /// The jobs of the next window, decided in this cycle. `exact`: the host may ask for the causes in the next cycle.
     #[inline]
     pub fn decide(&mut self, cycle: u64, exact: bool, ranks: &mut [Rank]) {
         let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
@@ -449,6 +445,7 @@ impl Unit {
     }
 
     /// Nothing of the product in work is left but what its results' writer has on offer.
+    #[inline]
     fn has_finished(&self) -> bool {
         let window = self.window;
         !self.product_starts
