@@ -8,8 +8,7 @@ use super::compare;
 use crate::error::SimError;
 use ndp_config::DesignConfig;
 use ndp_isa::Code;
-use ndp_machine::{Machine, Message, SparseMemory};
-use std::collections::HashMap;
+use ndp_machine::{Machine, Memory, Message, SparseMemory};
 
 /// The data of a core.
 #[derive(Debug)]
@@ -23,8 +22,8 @@ pub(super) enum Data {
 /// What times depend on.
 #[derive(Debug, Default)]
 pub(super) struct Outline {
-    /// What the host has written, but for bursts of zeros.
-    bursts: HashMap<u64, Burst>,
+    /// What the host has written.
+    memory: SparseMemory,
     masks: Vec<Option<u32>>,
 }
 
@@ -63,7 +62,7 @@ impl Data {
     pub fn burst(&self, address: u64) -> Burst {
         match self {
             Self::Machine(machine) => machine.memory().get(address),
-            Self::Outline(outline) => outline.bursts.get(&address).copied().unwrap_or_default(),
+            Self::Outline(outline) => outline.memory.get(address),
         }
     }
 
@@ -71,12 +70,7 @@ impl Data {
     pub fn write(&mut self, address: u64, burst: Burst) {
         match self {
             Self::Machine(machine) => machine.write_from_host(address, burst),
-            Self::Outline(outline) if burst == Burst::default() => {
-                outline.bursts.remove(&address);
-            }
-            Self::Outline(outline) => {
-                outline.bursts.insert(address, burst);
-            }
+            Self::Outline(outline) => outline.memory.write_burst(address, burst),
         }
     }
 

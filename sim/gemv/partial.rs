@@ -130,6 +130,23 @@ impl Part {
         }
     }
 
+    /// The part of some columns where nothing is computed: as many bytes, all zero.
+    pub(crate) fn outline(
+        format: MergeFormat,
+        config: &DesignConfig,
+        batch: u32,
+        cut: &Cut,
+    ) -> Result<Self, SimError> {
+        Ok(match format {
+            MergeFormat::Exact => {
+                let place = ExportedSums::new(config, 0, accumulator_words(config, cut.cols(), batch))?;
+                let full = full_bursts(config, &place, batch, cut).into_iter().filter(|full| *full);
+                Self::Sums(PartialSums(vec![Burst::default(); full.count()]))
+            }
+            MergeFormat::Fp16 => Self::Fp16(vec![0; cut.own.len() * batch as usize]),
+        })
+    }
+
     /// Bytes on their way.
     pub fn bytes(&self) -> u64 {
         match self {
@@ -150,7 +167,7 @@ impl Part {
         cut: &Cut,
     ) -> Result<Self, SimError> {
         Ok(match self {
-            Self::Sums(sums) => Self::Sums(sums.slice(config, (cols, batch), cut)?),
+            Self::Sums(sums) => Self::Sums(sums.slice(cut)),
             Self::Fp16(bits) => {
                 let own = cut.own.start as usize..cut.own.end as usize;
                 Self::Fp16(bits.chunks(cols as usize).flat_map(|row| &row[own.clone()]).copied().collect())
@@ -223,14 +240,9 @@ impl PartialSums {
     }
 
     /// Those of some columns.
-    fn slice(&self, config: &DesignConfig, (cols, batch): (u32, u32), cut: &Cut) -> Result<Self, SimError> {
-        let all = ExportedSums::new(config, 0, accumulator_words(config, cols, batch))?;
-        let whole = Cut::all(cols);
-        let of_own = Cut { own: cut.own.clone(), block: whole.block.clone() };
-        let own = full_bursts(config, &all, batch, &of_own).into_iter();
-        let held = full_bursts(config, &all, batch, &whole).into_iter().zip(own).filter(|(held, _)| *held);
-        let own = held.zip(&self.0).filter(|((_, own), _)| *own);
-        Ok(Self(own.map(|(_, data)| *data).collect()))
+    fn slice(&self, cut: &Cut) -> Self {
+        let Some(taken) = &cut.taken else { return self.clone() };
+        Self(taken.iter().filter_map(|index| self.0.get(*index as usize)).copied().collect())
     }
 
     /// Bytes on their way.
@@ -303,12 +315,14 @@ pub(crate) struct Cut {
     pub own: Range<u32>,
     /// All columns of their waves. What is not their own has no meaning.
     pub block: Range<u32>,
+    /// Exact sums of a row: which of the bursts of its [`PartialSums`] hold one of the columns; none if the columns are the whole row.
+    taken: Option<Vec<u32>>,
 }
 
 impl Cut {
     /// All columns.
     pub fn all(cols: u32) -> Self {
-        Self { own: 0..cols, block: 0..cols }
+        Self { own: 0..cols, block: 0..cols, taken: None }
     }
 
     /// Columns of a row of `cols`, if sums in this form can be divided there.
@@ -330,7 +344,16 @@ impl Cut {
         // The core's own sums have to stay while it rounds what leaves.
         let stays = format == MergeFormat::Exact || rounds_beside_sums(config, (cols, batch));
         let block = own.start / wave * wave..own.end.next_multiple_of(wave).min(cols);
-        (stays && !own.is_empty() && divides(own.start) && divides(own.end)).then_some(Self { own, block })
+        if !stays || own.is_empty() || !divides(own.start) || !divides(own.end) {
+            return None;
+        }
+        let taken = (format == MergeFormat::Exact).then(|| {
+            let row = ExportedSums::unchecked(config, 0, accumulator_words(config, cols, batch));
+            let full = |own| full_bursts(config, &row, batch, &Self { own, block: 0..cols, taken: None });
+            let held = full(0..cols).into_iter().zip(full(own.clone())).filter(|(held, _)| *held);
+            (0..).zip(held).filter(|(_, (_, own))| *own).map(|(index, _)| index).collect()
+        });
+        Some(Self { own, block, taken })
     }
 
     /// Columns of the block.
@@ -598,15 +621,17 @@ impl GemvUnit {
         let (config, cols) = (self.core.config().clone(), cut.cols());
         let exact = parts.iter().filter(|part| matches!(part, Part::Sums(_))).count();
         let words = accumulator_words(&config, cols, batch);
-        let mut exported = place_sums(&config, map, (cols, batch), exact)?.into_iter();
+        let exported = place_sums(&config, map, (cols, batch), exact)?;
+        // All of them have the same form.
+        let full = exported.first().map(|place| full_bursts(&config, place, batch, cut)).unwrap_or_default();
+        let mut exported = exported.into_iter();
         let mut places = Vec::new();
         for (index, part) in parts.iter().enumerate() {
             match part {
                 Part::Sums(sums) => {
                     let Some(place) = exported.next() else { continue };
-                    let full = full_bursts(&config, &place, batch, cut);
-                    let full = place.bursts().zip(full).filter(|(_, full)| *full);
-                    for ((burst, _), data) in full.zip(&sums.0) {
+                    let held = place.bursts().zip(&full).filter(|(_, full)| **full);
+                    for ((burst, _), data) in held.zip(&sums.0) {
                         self.write(burst.place.to_burst(&config), *data);
                     }
                     places.push(PartPlace::Sums(place));

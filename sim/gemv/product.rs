@@ -3,10 +3,9 @@
 use super::unit::Backdoor;
 use crate::error::SimError;
 use ndp_config::{DesignConfig, WeightFormat};
-use ndp_layout::{AxpyTiling, DimmMap, MatrixLayout, order_rows};
+use ndp_layout::{AxpyTiling, DimmMap, MatrixLayout, row_order};
 use ndp_numerics::{QuantisedRow, SCALED, f16};
 use ndp_planner::{Epilogue, Mode, Plan, Sizes, Tile};
-use std::collections::HashMap;
 
 /// Where the weights of a product come from.
 #[derive(Clone, Copy, Debug)]
@@ -123,14 +122,6 @@ impl Product<'_> {
 
     /// For each place of the list, which of the active rows stands there.
     pub(super) fn order(&self, sizes: &Sizes, layouts: &[&MatrixLayout]) -> Vec<u32> {
-        let Some(active) = self.active else { return (0..sizes.count).collect() };
-        let mut rows = active.to_vec();
-        order_rows(layouts, &mut rows);
-        // A row may occur more than once.
-        let mut places: HashMap<u32, Vec<u32>> = HashMap::new();
-        for (row, place) in active.iter().zip(0..) {
-            places.entry(*row).or_default().push(place);
-        }
-        rows.iter().filter_map(|row| places.get_mut(row)?.pop()).collect()
+        self.active.map_or_else(|| (0..sizes.count).collect(), |active| row_order(layouts, active))
     }
 }

@@ -31,9 +31,14 @@ impl Caches {
         Self { map: DimmMap::new(config), entries: BTreeMap::new() }
     }
 
-    /// A map in which the caches' places are taken.
+    /// What the caches leave of the DRAM.
     pub(super) fn free_map(&self) -> DimmMap {
-        self.map.clone()
+        self.map.rest()
+    }
+
+    /// The map itself.
+    pub(super) fn map(&self) -> &DimmMap {
+        &self.map
     }
 
     /// The map, to place what stays.

@@ -206,6 +206,8 @@ pub struct GemvUnit {
     pub(super) kept: Option<Kept>,
     /// The lists of the last product, which are written behind the outbox.
     lists: Vec<(u64, Burst)>,
+    /// By the first burst of a matrix, the rows that were asked for last, and their order.
+    orders: HashMap<u32, (Vec<u32>, Vec<u32>)>,
     estimates: Option<Estimates>,
     /// Instructions that begin the next program.
     begun: Option<Begun>,
@@ -272,6 +274,7 @@ impl GemvUnit {
             transfers: None,
             kept: None,
             lists: Vec::new(),
+            orders: HashMap::new(),
             begun: None,
             logged: options.log_programs.then(|| vec![LoggedProgram::default()]),
             estimates: (options.estimate && options.outline).then(|| Estimates::new(options.seed)),
@@ -311,7 +314,7 @@ impl GemvUnit {
 
     /// The DRAM with what has its place already.
     pub(crate) fn occupied(&self) -> DimmMap {
-        self.caches.free_map()
+        self.caches.map().clone()
     }
 
     /// The configuration of the core.
@@ -413,7 +416,7 @@ impl GemvUnit {
             Some((_, next)) => vec![next],
             None => plan.matrices.iter().map(|(_, layout)| layout).collect(),
         };
-        let order = product.order(&sizes, &layouts);
+        let order = self.order(product, &sizes, &layouts);
         self.place(product, epilogue, &sizes, &plan, &order).await?;
         let figures = self.execute(&plan.instructions).await?;
         let bits = self.collect(product.mode, &sizes, &plan, &order).await?;
@@ -423,6 +426,21 @@ impl GemvUnit {
             Kept { outputs: outputs.clone(), lists: Some(plan.lists), rows, earlier_masks: 0, map }
         });
         Ok(GemvRun { bits, passes: plan.passes, figures })
+    }
+
+    /// [`Product::order`], remembered: FC1 computes the same rows for each token.
+    fn order(&mut self, product: &Product<'_>, sizes: &Sizes, layouts: &[&MatrixLayout]) -> Vec<u32> {
+        let (Some(active), [layout]) = (product.active, layouts) else {
+            return product.order(sizes, layouts);
+        };
+        if let Some((rows, order)) = self.orders.get(&layout.base())
+            && rows == active
+        {
+            return order.clone();
+        }
+        let order = product.order(sizes, layouts);
+        self.orders.insert(layout.base(), (active.to_vec(), order.clone()));
+        order
     }
 
     /// Runs a future that waits for no other core.
@@ -487,7 +505,7 @@ impl GemvUnit {
 
     /// What is free in the DRAM beside the caches and the operands of a program that has begun.
     pub(super) fn free_map(&self) -> DimmMap {
-        self.begun.as_ref().map_or_else(|| self.caches.free_map(), |begun| begun.map.clone())
+        self.begun.as_ref().map_or_else(|| self.caches.free_map(), |begun| begun.map.rest())
     }
 
     /// The last program did not run, but was estimated.
@@ -587,8 +605,11 @@ impl GemvUnit {
         Ok(())
     }
 
-    /// A burst that was fetched.
+    /// A burst that was fetched; zeros of a core without data.
     pub(crate) fn fetched(&self, address: u64) -> Burst {
+        if self.core.is_outline() {
+            return Burst::default();
+        }
         self.inbox.get(&address).copied().unwrap_or([NEVER_STORED; 8])
     }
 
@@ -766,7 +787,8 @@ impl GemvUnit {
         self.fetch_blocks(plan.outputs.iter().map(|piece| piece.block)).await?;
         let outputs = sizes.outputs(mode) as usize;
         let mut bits = vec![0; outputs * sizes.batch as usize];
-        for piece in &plan.outputs {
+        let pieces = if self.core.is_outline() { &[][..] } else { &plan.outputs };
+        for piece in pieces {
             for vector in 0..piece.block.batch() {
                 for element in 0..piece.block.elements() {
                     let value = self.element(&piece.block, vector, element);

@@ -228,10 +228,7 @@ impl<P: Places> SystemBackend<P> {
         let empty = ExactSum::new(self.config.gemv().acc_bits())?;
         let gpu = parts.get(&Device::Gpu);
         let is_outline = self.reference.is_outline();
-        let gpu_sums = gpu.map(|neurons| {
-            if is_outline {
-                return vec![empty.clone(); piece.outputs.len() * piece.vectors.len()];
-            }
+        let gpu_sums = gpu.filter(|_| !is_outline).map(|neurons| {
             let came = |neuron| self.residence.uploaded((block, neuron), matrix);
             piece.sums(neurons, came, |products| self.gpu.sum(&empty, products))
         });
@@ -302,12 +299,17 @@ impl<P: Places> SystemBackend<P> {
             });
         }
         let (mut slowest, mut ready) = (0, begin);
-        if let (Some(sums_of_gpu), Some(neurons)) = (&gpu_sums, gpu) {
+        if let Some(neurons) = gpu {
             let weights = self.shape.weight_bytes(neurons.len() as u64 * u64::from(cols));
             let end = self.books.gpu(("partial sums", begin), weights, piece.vectors.len(), neurons);
             for Finish { meeting, parts, .. } in &mut finishes {
-                let values = meeting.of(piece, sums_of_gpu);
-                let part = Part::of_cut(format, &self.config, batch, &meeting.cut, &values)?;
+                let part = match &gpu_sums {
+                    Some(sums) => {
+                        let sums = meeting.of(piece, sums);
+                        Part::of_cut(format, &self.config, batch, &meeting.cut, &sums)?
+                    }
+                    None => Part::outline(format, &self.config, batch, &meeting.cut)?,
+                };
                 let sums = ("sums of the GPU", end);
                 ready = ready.max(self.books.exchange(meeting.core, sums, part.bytes(), Way::Down));
                 let figures = &mut self.books.figures;
@@ -415,7 +417,7 @@ impl<P: Places> SystemBackend<P> {
             }
             end = end.max(met);
             let rows = bits.chunks_mut(piece.outputs.len());
-            let Cut { own, block } = &meeting.cut;
+            let Cut { own, block, .. } = &meeting.cut;
             for (row, values) in rows.zip(run.bits.chunks(meeting.cut.cols() as usize)) {
                 let values = &values[(own.start - block.start) as usize..][..own.len()];
                 row[own.start as usize..][..own.len()].copy_from_slice(values);

@@ -287,7 +287,7 @@ impl Beats {
             reads = [read, if number == self.count { reads[1] } else { reads[0] }];
             edge += run.step;
         }
-        self.flow = Flow { read: reads[0], taken: reads.map(|read| read.wrapping_add(2)) };
+        self.flow = Flow { read: reads[0], taken: [reads[0].wrapping_add(2), reads[1].wrapping_add(2)] };
         self.count += count;
         self.drop_front(run, count);
         self.find_head();

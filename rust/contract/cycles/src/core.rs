@@ -572,9 +572,10 @@ impl CycleModel {
             (burst << self.rank_log2 | rank as u32, write, TRANSFER_TAG)
         });
         let rank_of = |address: u32| (address & (self.shape.ranks - 1)) as usize;
-        let requests = [host, store, transfer].map(|request| {
-            request.filter(|(address, ..)| self.ranks[rank_of(*address)].request_ready(cycle))
-        });
+        let mut has_room =
+            |(address, ..): &(u32, bool, u16)| self.ranks[rank_of(*address)].request_ready(cycle);
+        let requests =
+            [host.filter(&mut has_room), store.filter(&mut has_room), transfer.filter(&mut has_room)];
         let turn = self.port.request_turns.choose(|source| requests[source].is_some());
         let Some((address, write, tag)) = turn.and_then(|source| requests[source]) else {
             return Passed::Nobody;

@@ -256,7 +256,7 @@ impl Turn {
     #[inline]
     pub fn passes(&self, reader: Segment, feeder: Option<Segment>) -> bool {
         let Some(feeder) = feeder else { return false };
-        let [reader, feeder] = [reader, feeder].map(|segment| segment.address / BLOCK_BURSTS);
+        let (reader, feeder) = (reader.address / BLOCK_BURSTS, feeder.address / BLOCK_BURSTS);
         self.passed < PASSED
             && (self.clash(reader, self.last) || self.clash(reader, feeder))
             && !self.clash(feeder, self.last)

@@ -47,6 +47,11 @@ impl DimmMap {
         scope.clone_into(&mut self.scope);
     }
 
+    /// What is free, as a map of its own: names begin anew.
+    pub fn rest(&self) -> Self {
+        Self { config: self.config.clone(), next: self.next, scope: String::new(), regions: BTreeMap::new() }
+    }
+
     /// Bursts of each rank that are taken.
     pub fn used_bursts(&self) -> u64 {
         self.next

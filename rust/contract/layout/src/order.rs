@@ -96,12 +96,12 @@ fn pass(before: &mut [Option<Blocks>], next: &[Option<Blocks>]) {
     before.iter_mut().zip(next).filter(|(_, next)| next.is_some()).for_each(|(before, next)| *before = *next);
 }
 
-/// Orders `rows` for the matrices at `layouts`, which are on one DIMM and all read with the same list (one, or the column tiles of an `axpy`); the
-/// same rows in another order.
+/// Orders `rows` for the matrices at `layouts`, which are on one DIMM and all read with the same list (one, or the column tiles of an `axpy`): for
+/// each place of the list, which of the rows stands there.
 ///
 /// Takes time proportional to the number of rows, and for each a step for every bucket: up to some 64 for one matrix with two bank groups,
 /// twice as many with four, a few hundred for tiles of two widths. Matrices that lie alike, as tiles of one width do, count once.
-pub fn order_rows(layouts: &[&MatrixLayout], rows: &mut [u32]) {
+pub fn row_order(layouts: &[&MatrixLayout], rows: &[u32]) -> Vec<u32> {
     // Where in a round through the banks a matrix begins, and how its rows are cut, is all that matters.
     let banks = layouts.first().map_or(1, |layout| layout.open_blocks());
     let round = BLOCK_BURSTS * banks;
@@ -143,11 +143,11 @@ pub fn order_rows(layouts: &[&MatrixLayout], rows: &mut [u32]) {
         }
     }
     let mut buckets: Vec<(Bucket, VecDeque<usize>)> = buckets.into_iter().collect();
-    let given = rows.to_vec();
     let blocks_at = |at: usize| &blocks[at * width..][..width];
     let mut taken = vec![0usize; kind_count];
     let mut before = vec![None; width];
-    for slot in rows.iter_mut() {
+    let mut order = Vec::with_capacity(rows.len());
+    while order.len() < rows.len() {
         let least = (0..kind_count).filter(|&kind| left_of_kind[kind] > 0).map(|kind| taken[kind]).min();
         let least = least.unwrap_or(0);
         let cost = |(sets, kind): &Bucket, next: &[Option<Blocks>]| {
@@ -161,20 +161,27 @@ pub fn order_rows(layouts: &[&MatrixLayout], rows: &mut [u32]) {
             let conflicts = matrices.filter(|(before, next)| conflict(before, next)).count();
             (ahead > 1, conflicts, ahead, usize::MAX - most_left)
         };
-        let fronts = buckets.iter_mut().filter(|(_, rows)| !rows.is_empty());
-        let Some((bucket, rows)) = fronts.min_by_key(|(bucket, rows)| cost(bucket, blocks_at(rows[0])))
+        let fronts = buckets.iter_mut().filter(|(_, places)| !places.is_empty());
+        let Some((bucket, places)) = fronts.min_by_key(|(bucket, places)| cost(bucket, blocks_at(places[0])))
         else {
-            return;
+            break;
         };
-        let Some(at) = rows.pop_front() else { return };
+        let Some(at) = places.pop_front() else { break };
         for (left, set) in left_in_bank.iter_mut().zip(&bucket.0) {
             banks_of(*set).for_each(|bank| left[bank] -= 1);
         }
         taken[bucket.1] += 1;
         left_of_kind[bucket.1] -= 1;
         pass(&mut before, blocks_at(at));
-        *slot = given[at];
+        order.push(at as u32);
     }
+    order
+}
+
+/// Puts `rows` in the order of [`row_order`].
+pub fn order_rows(layouts: &[&MatrixLayout], rows: &mut [u32]) {
+    let ordered: Vec<u32> = row_order(layouts, rows).into_iter().map(|place| rows[place as usize]).collect();
+    rows.copy_from_slice(&ordered);
 }
 
 /// What the order of `rows` costs.

@@ -47,8 +47,16 @@ impl Memory for SparseMemory {
     }
 
     fn write_burst(&mut self, burst: u64, data: Burst) {
-        let page = self.pages.entry(burst / PAGE).or_insert_with(|| Box::new([[0; 8]; PAGE as usize]));
-        page[(burst % PAGE) as usize] = data;
+        let (page, place) = (burst / PAGE, (burst % PAGE) as usize);
+        match self.pages.get_mut(&page) {
+            Some(page) => page[place] = data,
+            None if data == [0; 8] => {}
+            None => {
+                let mut bursts = Box::new([[0; 8]; PAGE as usize]);
+                bursts[place] = data;
+                self.pages.insert(page, bursts);
+            }
+        }
     }
 }
 

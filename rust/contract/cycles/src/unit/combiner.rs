@@ -121,8 +121,13 @@ impl Combiner {
     /// From when on the first digits of the members' next sums are there.
     #[inline]
     fn sums_from(members: u32, groups: &[Group]) -> u64 {
-        let sums = groups.iter().enumerate().filter(|(g, _)| members >> g & 1 == 1);
-        sums.map(|(_, group)| group.sum_from().unwrap_or(u64::MAX)).max().unwrap_or(0)
+        let mut from = 0;
+        for (g, group) in groups.iter().enumerate() {
+            if members >> g & 1 == 1 {
+                from = from.max(group.sum_from().unwrap_or(u64::MAX));
+            }
+        }
+        from
     }
 
     /// The first cycle from `cycle` on in which something happens, if no result is taken before.
