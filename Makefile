@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint synth formal mutants fuzz fpga exhaustive bench clean
+.PHONY: help demo test lint synth formal mutants fuzz fpga exhaustive bench site clean
 
 CARGO ?= cargo
 # Python with numpy: the one in PATH, else Debian's.
@@ -137,6 +137,11 @@ bench:
 	$(CARGO) bench --package ndp-traces --bench traces
 	$(CARGO) run --release --bin ndp -- bench
 	$(CARGO) run --release --bin ndp -- bench --speed
+
+## site: the documents as a site in target/site/book, with all its links checked
+site:
+	@command -v mdbook > /dev/null || { echo "mdbook is missing: cargo install mdbook" >&2; exit 1; }
+	python3 docs/site.py target/site
 
 ## clean: everything that was built
 clean:
