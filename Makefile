@@ -126,6 +126,8 @@ exhaustive:
 	$(if $(COCOTB),,echo "cocotb did not run: pip install cocotb cocotbext-axi" >&2)
 	$(call cargo_test,--workspace --test testbenches -- $(REFERENCE_SERIES),NDP_FORM=verilated)
 	python3 docs/tutorial/run.py
+	$(CARGO) build --release --bin ndp
+	python3 docs/measured/results.py --rerun
 
 ## bench: speed of the generator, the software model and the simulation, each against a roofline or a peer
 bench:
