@@ -233,6 +233,18 @@ def figures():
         for r in rows(name, "rows"):
             cores = FILES.result(name)["config"]["name"]
             found[f"policies.{cores}.{r['dimms']}.{r['policy']}"] = r["cycles_per_token"]
+    for name in ("merging", "merging-hermes"):
+        for r in rows(name, "rows"):
+            meeting = r["merge_figures"]["meet_cycles"] / r["merge_figures"]["meetings"]
+            found[f"merging.{FILES.result(name)['config']['name']}.{r['dimms']}.{r['merge']}"] = meeting
+    long, fp32 = FILES.result("long-hermes"), FILES.result("fp32")
+    found["long.hermes.4.cycles"], found["long.hermes.4.load"] = long["cycles_per_token"], long["imbalance"]
+    for r in rows("long", "rows"):
+        found[f"long.tiny.{r['dimms']}.cycles"] = r["cycles_per_token"]
+        found[f"long.tiny.{r['dimms']}.ns"] = r["system_ns_per_token"]
+    for r in rows("oracle", "rows"):
+        found[f"oracle.{r['dimms']}"] = r["cycles_per_token"]
+    found |= {f"fp32.{key}": value for key, value in fp32["differences"].items()}
     for entry in FILES.result("compare")["entries"]:
         found[f"compare.{entry['policy']}"] = entry["tokens_per_second"]
     found["proofs"] = len(rows("proofs", None))
@@ -276,7 +288,7 @@ def trimmed(value):
     if isinstance(value, dict):
         return {key: trimmed(v) for key, v in value.items() if key not in VOLATILE}
     if isinstance(value, list):
-        return {"left_out": len(value)} if len(value) > 200 else [trimmed(v) for v in value]
+        return {"left_out": len(value)} if len(value) > 125 else [trimmed(v) for v in value]
     return value
 
 
@@ -294,9 +306,9 @@ def run(commands):
     return result, {"seconds": round(time.time() - began, 1), "megabytes": round(megabytes)}
 
 
-def store(name, commands, result, took):
+def store(name, commands, took, result):
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, text=True).stdout.strip()
-    entry = {"commands": commands, "commit": commit, **took, "result": trimmed(result)}
+    entry = {"commands": commands, "commit": commit, **took, "result": result}
     text = json.dumps(entry, indent=1)
     # A list or an object without others inside is one line.
     flat = re.compile(r"([\[{])\n\s*([^\[\]{}]*?)\n\s*([\]}])")
@@ -335,7 +347,8 @@ def main():
         rerun(rest)
     elif job == "--measure" and rest:
         commands = rest[1:] or FILES[rest[0]]["commands"]
-        store(rest[0], commands, *run(commands))
+        result, took = run(commands)
+        store(rest[0], commands, took, trimmed(result))
     else:
         sys.exit(__doc__)
 
