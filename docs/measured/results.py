@@ -191,6 +191,27 @@ def merging_page():
     return section("What merging costs, policy `hermes`", ["merging", "merging-hermes"], table(head, lines))
 
 
+def evaluated(name):
+    """The only policy of an evaluation."""
+    (only,) = FILES.result(name)["policies"]
+    return only
+
+
+def joules(value, decimals=2):
+    """An energy with the range of its constants."""
+    nominal, low, high = (number(value[key] / 1e15, decimals) for key in ("fj", "low_fj", "high_fj"))
+    return f"{nominal} J ({low} to {high})"
+
+
+def energy_page():
+    lines = []
+    for way in evaluated("energy")["energy"]["alternatives"]:
+        total = {key: way["moving"][key] + way["devices"][key] for key in way["moving"]}
+        lines.append([way["name"], number(way["bytes"]), number(way["ns"] / 1e6, 2), *map(joules, (way["moving"], way["devices"], total))])
+    return section("Energy of a token of LLaMA2-13B", ["energy"],
+                   table(["a token", "bytes", "ms", "moving", "devices and standby", "total"], lines))
+
+
 def proofs_page():
     lines = [[f"`{p['name']}`", p["outcome"]["verdict"], p["method"], ", ".join(f"`{x}`" for x in p["mutant"]["properties"])]
              for p in rows("proofs", None)]
@@ -199,7 +220,7 @@ def proofs_page():
 
 
 PAGES = [
-    products_page, weights_page, text_page, scaling_page, causes_page, policies_page, merging_page, proofs_page,
+    products_page, weights_page, text_page, scaling_page, causes_page, policies_page, merging_page, energy_page, proofs_page,
 ]
 
 
@@ -247,6 +268,9 @@ def figures():
     found |= {f"fp32.{key}": value for key, value in fp32["differences"].items()}
     for entry in FILES.result("compare")["entries"]:
         found[f"compare.{entry['policy']}"] = entry["tokens_per_second"]
+    for name, way in zip(("dimms", "pcie", "host"), evaluated("energy")["energy"]["alternatives"]):
+        for key in ("fj", "low_fj", "high_fj"):
+            found[f"energy.{name}.{key[:-3] or 'nominal'}"] = (way["moving"][key] + way["devices"][key]) / 1e15
     found["proofs"] = len(rows("proofs", None))
     return found
 
