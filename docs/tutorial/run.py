@@ -53,7 +53,7 @@ def apply(diff, root):
         path.write_text(text.replace(old, new))
 
 
-def run(command, root, environment, took):
+def run(command, page, root, environment, took):
     """What a command prints; notes what it took."""
     shell = ["bash", "-ec", f'ndp() {{ "$NDP" "$@"; }}\n{command}']
     began = time.time()
@@ -63,7 +63,7 @@ def run(command, root, environment, took):
     started.returncode = os.waitstatus_to_exitcode(status)
     if status != 0:
         raise AssertionError(f"exit code {started.returncode}\n{printed}")
-    took.append({"command": command, "seconds": round(time.time() - began, 1), "megabytes": round(used.ru_maxrss / 1e3)})
+    took.append({"page": page.stem, "command": command, "seconds": round(time.time() - began, 1), "megabytes": round(used.ru_maxrss / 1e3)})
     print(f"  {took[-1]['seconds']} s, {took[-1]['megabytes']} MB: {command}", flush=True)
     return printed
 
@@ -97,10 +97,10 @@ def main():
                     apply(text, root)
                 elif info == "sh":
                     for command in (command for command in text if not command.startswith("alias ")):
-                        run(command, root, environment, took)
+                        run(command, page, root, environment, took)
                 elif info == "console":
                     command, expected = text[0].removeprefix("$ "), text[1:]
-                    printed = run(command, root, environment, took)
+                    printed = run(command, page, root, environment, took)
                     assert matches(expected, printed), "expected\n" + "\n".join(expected) + f"\nprinted\n{printed}"
             except AssertionError as error:
                 sys.exit(f"{place}: {text[0]}: {error}")
