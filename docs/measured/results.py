@@ -352,8 +352,10 @@ def figures():
         of = rows("tutorial", None, page=page)
         found[f"tutorial.{page[0]}.minutes"] = sum(one["seconds"] for one in of) / 60
         found[f"tutorial.{page[0]}.gb"] = max(one["megabytes"] for one in of) / 1e3
-    build = row("tutorial", None, command="cargo build --release --bin ndp")
-    found["tutorial.build.minutes"], found["tutorial.build.gb"] = build["seconds"] / 60, build["megabytes"] / 1e3
+    first = {"build": "cargo build --release --bin ndp", "gemv": "ndp gemv --config tiny --rows 64 --cols 1024"}
+    for name, command in first.items():
+        one = row("tutorial", None, command=command)
+        found[f"tutorial.{name}.minutes"], found[f"tutorial.{name}.gb"] = one["seconds"] / 60, one["megabytes"] / 1e3
     return found
 
 
