@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint synth formal mutants fuzz fpga exhaustive bench clean
+.PHONY: help demo test lint synth formal mutants fuzz fpga exhaustive bench site release clean
 
 CARGO ?= cargo
 # Python with numpy: the one in PATH, else Debian's.
@@ -126,6 +126,8 @@ exhaustive:
 	$(if $(COCOTB),,echo "cocotb did not run: pip install cocotb cocotbext-axi" >&2)
 	$(call cargo_test,--workspace --test testbenches -- $(REFERENCE_SERIES),NDP_FORM=verilated)
 	python3 docs/tutorial/run.py
+	$(CARGO) build --release --bin ndp
+	python3 docs/measured/results.py --rerun
 
 ## bench: speed of the generator, the software model and the simulation, each against a roofline or a peer
 bench:
@@ -137,6 +139,32 @@ bench:
 	$(CARGO) bench --package ndp-traces --bench traces
 	$(CARGO) run --release --bin ndp -- bench
 	$(CARGO) run --release --bin ndp -- bench --speed
+
+## site: the documents as a site in target/site/book, with all its links checked
+site:
+	@command -v mdbook > /dev/null || { echo "mdbook is missing: cargo install mdbook" >&2; exit 1; }
+	python3 docs/site.py target/site
+
+# Names behind a heading of `gen-rtl --list`.
+listed = $$(target/release/gen-rtl --list | sed -n 's/^$(1): *//p' | tr -d ,)
+
+## release: the Verilog of all presets as packages for FuseSoC in target/ndp-cosim-VERSION-rtl.tar.gz; the same sources give the same bytes
+release:
+	$(CARGO) build --release --package ndp-hdl --bin gen-rtl
+	name=ndp-cosim-$$(target/release/gen-rtl --version | cut -d ' ' -f 2)-rtl
+	rm -rf target/$$name
+	for config in $(call listed,presets); do
+		target/release/gen-rtl --config $$config --package fusesoc --out target/$$name/$$config-ndp_core
+	done
+	for config in $(call listed,HBM-PIM memories); do
+		for block in pim_channel pim_controller; do
+			target/release/gen-rtl --config $$config --block $$block --package fusesoc --out target/$$name/$$config-$$block
+		done
+	done
+	cp LICENSE CHANGELOG.md CITATION.cff docs/integration.md target/$$name
+	tar --create --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --directory target $$name |
+		gzip --no-name --best > target/$$name.tar.gz
+	du -h target/$$name.tar.gz
 
 ## clean: everything that was built
 clean:

@@ -3,7 +3,8 @@
 
 Blocks of the pages: `file=PATH` is a file; `diff apply` is a change, found by its context; `sh` is commands; `console` is
 commands behind `$ ` with what they print, where a line `...` stands for any lines. The copy is `target/tutorial/ndp-cosim`; what
-it builds stays in `target/tutorial/target`, or CARGO_TARGET_DIR.
+it builds stays in `target/tutorial/target`, or CARGO_TARGET_DIR. With --store, what each command took is in docs/measured/tutorial.json:
+seconds, and megabytes of its largest process.
 """
 
 import os
@@ -52,12 +53,19 @@ def apply(diff, root):
         path.write_text(text.replace(old, new))
 
 
-def run(command, root, environment):
+def run(command, page, root, environment, took):
+    """What a command prints; notes what it took."""
     shell = ["bash", "-ec", f'ndp() {{ "$NDP" "$@"; }}\n{command}']
-    done = subprocess.run(shell, cwd=root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    if done.returncode != 0:
-        raise AssertionError(f"exit code {done.returncode}\n{done.stdout}")
-    return done.stdout
+    began = time.time()
+    started = subprocess.Popen(shell, cwd=root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    printed = started.stdout.read()
+    _, status, used = os.wait4(started.pid, 0)
+    started.returncode = os.waitstatus_to_exitcode(status)
+    if status != 0:
+        raise AssertionError(f"exit code {started.returncode}\n{printed}")
+    took.append({"page": page.stem, "command": command, "seconds": round(time.time() - began, 1), "megabytes": round(used.ru_maxrss / 1e3)})
+    print(f"  {took[-1]['seconds']} s, {took[-1]['megabytes']} MB: {command}", flush=True)
+    return printed
 
 
 def matches(expected, printed):
@@ -77,10 +85,10 @@ def main():
         shutil.copy2(ROOT / name, root / name)
     target = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", folder / "target"))
     environment = {**os.environ, "CARGO_TARGET_DIR": str(target), "NDP": str(target / "release/ndp")}
-    ran = 0
+    took = []
     for page in sorted(PAGES.glob("[0-9]-*.md")):
         for line, info, text in blocks(page):
-            place, began = f"{page.name}:{line}", time.time()
+            place = f"{page.name}:{line}"
             try:
                 if "file=" in info:
                     path = root / info.split("file=")[1]
@@ -88,20 +96,22 @@ def main():
                 elif info == "diff apply":
                     apply(text, root)
                 elif info == "sh":
-                    commands = [command for command in text if not command.startswith("alias ")]
-                    run("\n".join(commands), root, environment)
-                    ran += len(commands)
+                    for command in (command for command in text if not command.startswith("alias ")):
+                        run(command, page, root, environment, took)
                 elif info == "console":
                     command, expected = text[0].removeprefix("$ "), text[1:]
-                    printed = run(command, root, environment)
+                    printed = run(command, page, root, environment, took)
                     assert matches(expected, printed), "expected\n" + "\n".join(expected) + f"\nprinted\n{printed}"
-                    ran += 1
             except AssertionError as error:
                 sys.exit(f"{place}: {text[0]}: {error}")
-            if info in ("sh", "console") and text:
-                print(f"{place}: {text[0]} ({time.time() - began:.0f} s)", flush=True)
-    assert ran >= 15, f"only {ran} commands"
-    print(f"{ran} commands did what the tutorial says")
+    assert len(took) >= 15, f"only {len(took)} commands"
+    print(f"{len(took)} commands did what the tutorial says")
+    if "--store" in sys.argv[1:]:
+        sys.path.insert(0, str(ROOT / "docs/measured"))
+        import results
+
+        whole = {"seconds": round(sum(one["seconds"] for one in took)), "megabytes": max(one["megabytes"] for one in took)}
+        results.store("tutorial", ["python3 docs/tutorial/run.py --store"], whole, took)
 
 
 if __name__ == "__main__":

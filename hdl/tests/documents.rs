@@ -1,7 +1,9 @@
-//! Documents: every path and section that they name exists, no page is too long, and they use the field's words.
+//! Documents: every path and section that they name exists, no page is too long, they use the field's words, and what they say was measured
+//! is what is stored.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().unwrap()
@@ -198,4 +200,64 @@ fn every_page_is_in_the_table_of_contents() {
         let name = page.strip_prefix(root().join("docs")).unwrap().display().to_string();
         assert_eq!(summary.matches(&format!("]({name})")).count(), 1, "{name} in docs/SUMMARY.md");
     }
+}
+
+/// `docs/measured/results.py --check` in a folder with the documents: what it complains of.
+fn complaint(root: &Path) -> String {
+    let script = root.join("docs/measured/results.py");
+    let output = Command::new("python3").arg(script).arg("--check").output().expect("python3 starts");
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.success(), text.is_empty(), "{text}");
+    text
+}
+
+/// A copy of the pages and of what was measured.
+fn copy_of_documents(to: &Path) {
+    for folder in ["docs", "docs/tutorial", "docs/generated", "docs/measured"] {
+        fs::create_dir_all(to.join(folder)).unwrap();
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_file() {
+                fs::copy(&path, to.join(folder).join(path.file_name().unwrap())).unwrap();
+            }
+        }
+    }
+    fs::copy(root().join("README.md"), to.join("README.md")).unwrap();
+}
+
+#[test]
+fn marked_numbers_and_tables_are_those_of_the_stored_results() {
+    assert_eq!(complaint(&root()), "");
+}
+
+#[test]
+fn a_number_that_has_drifted_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    copy_of_documents(folder.path());
+    let change = |name: &str, from: &str, to: &str| {
+        let path = folder.path().join(name);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{name} lacks {from}");
+        fs::write(&path, text.replacen(from, to, 1)).unwrap();
+    };
+    assert_eq!(complaint(folder.path()), "");
+    // A number, its file and line, and what is expected.
+    change("README.md", "0.993<!--products.most-->", "0.994<!--products.most-->");
+    let text = complaint(folder.path());
+    let line = fs::read_to_string(root().join("README.md")).unwrap();
+    let line = 1 + line.lines().position(|line| line.contains("<!--products.most-->")).unwrap();
+    assert!(
+        text.contains(&format!("README.md:{line}: 0.994, expected 0.993: products.most is 0.99")),
+        "{text}"
+    );
+    change("README.md", "0.994<!--products.most-->", "0.993<!--products.mist-->");
+    assert!(complaint(folder.path()).contains("<!--products.mist-->: no such figure"));
+    change("README.md", "products.mist", "products.most");
+    // A table, and a result that was stored anew.
+    change("docs/generated/results.md", "| 7.13 |", "| 7.14 |");
+    assert!(complaint(folder.path()).contains("docs/generated/results.md is not what"));
+    change("docs/generated/results.md", "| 7.14 |", "| 7.13 |");
+    change("docs/measured/layer.json", "\"cycles\": 10875", "\"cycles\": 10876");
+    let text = complaint(folder.path());
+    assert!(text.contains("docs/results.md:") && text.contains("10,875, expected 10,876"), "{text}");
 }
