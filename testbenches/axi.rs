@@ -580,7 +580,7 @@ fn a_warm_reset_of_the_core_leaves_axi_and_dram_in_order() -> Outcome {
     for config in CONFIGS {
         let mut whole = Whole::open(config, 51)?;
         whole.manager.stalls = STALLS[1].1;
-        for _ in 0..15 {
+        for _ in 0..8 {
             let cycles = 1500 + whole.manager.below(1500);
             whole.traffic(cycles)?;
             whole.reset(true);

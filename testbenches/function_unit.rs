@@ -102,9 +102,19 @@ fn quotients_are_correctly_rounded() -> Outcome {
     let corners = corners();
     let all = corners.iter().flat_map(|&a| (0..=u16::MAX).flat_map(move |b| [(a, b), (b, a)]));
     assert_eq!(run("hermes", Function::Div, all, quotient)?, (None, corners.len() << 17));
-    let mut random = Random::new(20);
-    let drawn: Vec<_> = (0..4_000_000).map(|_| (random.next_u16(), random.next_u16())).collect();
-    assert_eq!(run("hermes", Function::Div, drawn, quotient)?, (None, 4_000_000));
+    random_quotients(20, 500_000)
+}
+
+#[test]
+#[ignore = "a minute; run by `make exhaustive`"]
+fn many_quotients_are_correctly_rounded() -> Outcome {
+    random_quotients(21, 16_000_000)
+}
+
+fn random_quotients(seed: u64, count: usize) -> Outcome {
+    let mut random = Random::new(seed);
+    let drawn: Vec<_> = (0..count).map(|_| (random.next_u16(), random.next_u16())).collect();
+    assert_eq!(run("hermes", Function::Div, drawn, quotient)?, (None, count));
     Ok(())
 }
 

@@ -87,9 +87,19 @@ fn every_block_of_every_preset_passes_all_linters() {
 }
 
 #[test]
+fn every_block_of_librapim_passes_all_linters() {
+    lint_memories(&["librapim"]);
+}
+
+#[test]
+#[ignore = "a minute; run by `make lint` and `make exhaustive`"]
 fn every_block_of_every_pim_memory_passes_all_linters() {
+    lint_memories(&HbmConfig::PRESETS);
+}
+
+fn lint_memories(presets: &[&str]) {
     let mut linted = BTreeSet::new();
-    for preset in HbmConfig::PRESETS {
+    for &preset in presets {
         let config = HbmConfig::preset(preset).unwrap();
         for block in HBM_BLOCKS {
             let design = build_hbm(&config, block).unwrap_or_else(|e| panic!("{preset}/{block}: {e}"));
