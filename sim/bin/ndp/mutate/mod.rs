@@ -460,3 +460,35 @@ fn markdown(campaigns: &[Campaign], args: &Args) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(change: &str, fate: Fate) -> Row {
+        Row { line: "fifo.rs:1:1".to_owned(), change: change.to_owned(), fate, by: "a test".to_owned() }
+    }
+
+    #[test]
+    fn survivors_are_waived_with_their_reason_and_what_is_found_is_not() -> Result<()> {
+        let block = BLOCKS.iter().find(|block| block.name == "fifo").context("no fifo")?;
+        let waiver = |block: &str, change: &str| Survivor {
+            block: block.to_owned(),
+            change: change.to_owned(),
+            reason: "saves power".to_owned(),
+        };
+        let mut rows = [
+            row("enable a_q: b becomes 1", Fate::Survived),
+            row("enable a_q: c becomes 1", Fate::Equivalent),
+            row("next a_q: b becomes 0", Fate::Undecided),
+            row("next d_q: b becomes 0", Fate::Killed),
+        ];
+        waive(&mut rows, block, &[waiver("fifo", "enable *"), waiver("issue", "next *")])?;
+        let fates = rows.each_ref().map(|row| row.fate);
+        assert_eq!(fates, [Fate::Waived, Fate::Equivalent, Fate::Undecided, Fate::Killed]);
+        assert_eq!(rows[0].by, "saves power");
+        let refused = waive(&mut rows, block, &[waiver("fifo", "next *")]).map_err(|e| e.to_string());
+        assert_eq!(refused, Err("the waiver of `next *` waives a mutant that a test finds".to_owned()));
+        Ok(())
+    }
+}
