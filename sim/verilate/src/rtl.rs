@@ -63,7 +63,7 @@ pub struct Rtl {
     pub ports: Vec<Port>,
     /// The source of the native model; none of a text that was changed.
     pub native: Option<String>,
-    /// Where each signal is described, a line each: module, where that begins, signal, file and line, and for each bit, the lowest first, `c` if it
+    /// Where each signal is described, a line each: module, signal, file and line, and for each bit, the lowest first, `c` if it
     /// is constant or `-`; with tabs between them.
     pub signals: Arc<str>,
     /// How much the compiler optimises what is evaluated every cycle (`-O`). Less is built faster and runs slower.
@@ -79,8 +79,7 @@ fn signals(design: &Design) -> String {
         for signal in module.signals() {
             let bit = |constant: &bool| if *constant { 'c' } else { '-' };
             let bits: String = signal.constant.iter().map(bit).collect();
-            let (title, source, name) = (module.title(), module.source(), signal.name);
-            let _ = writeln!(text, "{title}\t{source}\t{name}\t{}\t{bits}", signal.place);
+            let _ = writeln!(text, "{}\t{}\t{}\t{bits}", module.title(), signal.name, signal.place);
         }
     }
     text

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::read_to_string;
 use std::path::{Path, PathBuf};
 
-/// What is covered or not. Designs of other configurations have the same points: a signal is known by the file of its module and by its name.
+/// What is covered or not. Designs of other configurations have the same points: a signal is known by the file that describes it and by its name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     /// A branch, and what the first line of it sets.
@@ -82,10 +82,10 @@ impl<'a> Design<'a> {
     fn new(signals: &str, verilog: &'a str) -> Result<Self> {
         let mut known = HashMap::new();
         for line in signals.lines() {
-            let [module, source, name, place, bits] = line.split('\t').collect::<Vec<_>>()[..] else {
-                bail!("`{line}` has not five parts");
+            let [module, name, place, bits] = line.split('\t').collect::<Vec<_>>()[..] else {
+                bail!("`{line}` has not four parts");
             };
-            let file = source.rsplit('/').next().unwrap_or_default();
+            let file = place.rsplit('/').next().unwrap_or_default();
             let block = file.split('.').next().unwrap_or_default().to_owned();
             let constant = bits.bytes().map(|bit| bit == b'c').collect();
             let signal = Signal { block, place: place.to_owned(), constant };
