@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint synth formal mutants fuzz fpga exhaustive bench site release clean
+.PHONY: help demo test lint synth formal mutants coverage fuzz fpga exhaustive bench site release clean
 
 CARGO ?= cargo
 # Python with numpy: the one in PATH, else Debian's.
@@ -97,6 +97,11 @@ formal:
 mutants:
 	@.ci/install build formal
 	$(CARGO) run --release --bin ndp -- mutate --out target/mutants.md
+
+## coverage: which lines the tests of each block reach, and which bits they change; counts stay in target/coverage
+coverage:
+	@.ci/install build
+	$(CARGO) run --release --bin ndp -- coverage --out target/coverage.md
 
 # Changed inputs of each target.
 CASES ?= 1000000

@@ -13,6 +13,7 @@ mod backends;
 mod cli;
 mod clocks;
 mod compile;
+mod coverage;
 mod cycle_model;
 mod dfi;
 mod dimm_link;

@@ -70,7 +70,7 @@ impl CoreOptions {
         let clocks = Clocks::new(config.core().clock_ps(), config.dram().clock_ps());
         let clocks = self.phase_ps.map_or(clocks, |phase| clocks.with_phase(phase));
         let (waves, random_contents) = (self.waves.clone(), self.random_contents);
-        OpenOptions { form: self.form, waves, random_contents, clocks, count_failures: false }
+        OpenOptions { form: self.form, waves, random_contents, clocks, count_failures: false, coverage: None }
     }
 }
 

@@ -4,9 +4,10 @@
 //! is opened again is found by its key.
 #![allow(unsafe_code)]
 
+use super::coverage::Counts;
 use super::raw::Shim;
 use crate::error::SimError;
-use ndp_verilate::{Cache, Failure, Rtl, Tools, Variant, tools};
+use ndp_verilate::{Cache, Failure, Rtl, Tools, Unit, Variant, tools};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -17,6 +18,8 @@ pub(super) struct Library {
     pub shim: &'static Shim,
     /// Its number, so that a port of one model is not used with another.
     pub number: u32,
+    /// What writes its counts, if it has any.
+    pub counts: Option<Counts>,
 }
 
 impl std::fmt::Debug for Library {
@@ -68,6 +71,19 @@ unsafe fn open(path: &Path) -> Result<Shim, libloading::Error> {
     unsafe { Shim::from_library(library) }
 }
 
+/// What writes the counts of a library that has them.
+///
+/// # Safety
+/// The library was opened by [`open`] before.
+unsafe fn counts(unit: &Unit, path: &Path) -> Result<Counts, libloading::Error> {
+    let stem = unit.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let library = unsafe { libloading::Library::new(path) }?;
+    let write = *unsafe { library.get(ndp_verilate::COVERAGE.as_bytes()) }?;
+    // It is loaded until the program ends.
+    std::mem::forget(library);
+    Ok(Counts { write, stem: stem.leak() })
+}
+
 /// One variant of a model, loaded.
 pub(super) fn load(rtl: &Rtl, variant: Variant) -> Result<Library, SimError> {
     let failed = |lines: Failure| SimError::build(&rtl.name, lines);
@@ -84,13 +100,17 @@ pub(super) fn load(rtl: &Rtl, variant: Variant) -> Result<Library, SimError> {
     // SAFETY: the library was linked by `ndp_verilate` from the header that this program was built with: its text is part of the key.
     // When it is loaded it constructs Verilator's tables.
     let shim = unsafe { open(&built.path) };
-    let shim = shim.map_err(|e| failed(vec![format!("{}: {e}", built.path.display())]))?;
+    let unloadable = |e: libloading::Error| failed(vec![format!("{}: {e}", built.path.display())]);
+    let shim = shim.map_err(unloadable)?;
+    let covers = variant == Variant::Coverage;
+    // SAFETY: it has just been opened; the function of this name is of this type (`ndp_verilate`).
+    let counts = covers.then(|| unsafe { counts(&unit, &built.path) }).transpose().map_err(unloadable)?;
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(library) = known(&loaded) {
         return Ok(library);
     }
     // Models and the names of their ports may outlive everything that could own it.
-    let library = Library { shim: Box::leak(Box::new(shim)), number: loaded.len() as u32 };
+    let library = Library { shim: Box::leak(Box::new(shim)), number: loaded.len() as u32, counts };
     loaded.push((unit.key().to_owned(), library));
     Ok(library)
 }

@@ -20,6 +20,7 @@
 //! ```
 
 mod clocks;
+mod coverage;
 mod fst;
 mod library;
 mod model;
@@ -30,6 +31,7 @@ mod waves;
 
 pub use crate::error::{Direction, SimError};
 pub use clocks::{Clocks, Edge};
+pub use coverage::COVERAGE;
 pub use library::{TARGET, compiler_version, verilator_version};
 pub use model::{Form, Model, ModuleShare, OpenOptions};
 pub use mutants::{MUTANT, MUTANTS};

@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 
 use super::clocks::{Clocks, Edge, Schedule};
+use super::coverage::{self, Sink};
 use super::library::{self, Library};
 use super::ports::{self, Handle, InputPort, OutputPort, PortInfo};
 use super::raw;
@@ -17,6 +18,7 @@ use super::waves::{WaveOptions, WaveSink};
 use crate::error::{Direction, SimError};
 use ndp_verilate::{Rtl, Variant};
 use std::ffi::CStr;
+use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::OnceLock;
 
@@ -77,6 +79,9 @@ pub struct OpenOptions {
     /// Properties that do not hold are counted ([`Model::property_failures`]) and do no harm: for inputs that break what a design assumes, and
     /// for Verilog that was changed, of which they are counted in any case.
     pub count_failures: bool,
+    /// Where to write what is covered, else the folder that the environment variable `NDP_COVERAGE` names. A model that covers is Verilated and
+    /// checks no properties; models with waves or in lockstep, and Verilog that was changed, write nothing.
+    pub coverage: Option<PathBuf>,
 }
 
 /// What a module took of a model's time, all of its instances together.
@@ -119,6 +124,8 @@ pub struct Model {
     failures: NonNull<u64>,
     /// Nothing else is done with it.
     counts_failures: bool,
+    /// Where counts of what it covers go.
+    covered: Option<Sink>,
     /// The Verilated model that runs in lockstep.
     reference: Option<Box<Model>>,
 }
@@ -147,11 +154,18 @@ impl Model {
             Form::Profiled => Variant::Profiled,
             Form::Native | Form::Both => Variant::Native,
         };
+        let plain = matches!(variant, Variant::Native | Variant::Verilated) && options.form != Form::Both;
+        let covered = coverage::folder(options.coverage.as_ref()).filter(|_| plain && rtl.native.is_some());
+        let variant = if covered.is_some() { Variant::Coverage } else { variant };
         let both = options.form == Form::Both && variant == Variant::Native && rtl.native.is_some();
         let other = options.random_contents.map_or(Variant::Verilated, |_| Variant::Alike);
         let reference =
             both.then(|| Self::of_variant(rtl, other, options, None, None).map(Box::new)).transpose()?;
-        Self::of_variant(rtl, variant, options, waves, reference)
+        let mut model = Self::of_variant(rtl, variant, options, waves, reference)?;
+        if let (Some(folder), Some(counts)) = (covered, model.library.counts) {
+            model.covered = Some(Sink::create(rtl, counts, &folder)?);
+        }
+        Ok(model)
     }
 
     /// One variant.
@@ -222,6 +236,7 @@ impl Model {
             waves,
             failures,
             counts_failures: options.count_failures || rtl.native.is_none(),
+            covered: None,
             reference,
         };
         if let Some(waves) = &model.waves {
@@ -666,6 +681,10 @@ impl Drop for Model {
     fn drop(&mut self) {
         // Who wants to know whether the waves are complete calls `close_waves`.
         let _ = self.close_waves();
+        if let Some(covered) = &self.covered {
+            // SAFETY: the counts are those of the model's library; nothing follows but its end.
+            unsafe { covered.write(self.raw) };
+        }
         // SAFETY: opened in `open`, closed only here.
         unsafe { self.library.shim.ndp_close(self.raw.as_ptr()) };
     }

@@ -1,9 +1,11 @@
 //! A finished module: ports, Verilog text, children, and what a parent has to know of its insides.
 
 use crate::body::Inner;
+use crate::constants::constants;
 use crate::domain::{ClockCrossing, PortDomains, implicit_names};
 use crate::lower::{one_line, range, wrap};
 use std::collections::BTreeMap;
+use std::panic::Location;
 use std::rc::Rc;
 
 /// Direction of a port, seen from the module.
@@ -65,6 +67,17 @@ pub struct MemoryInfo {
     pub width: u32,
 }
 
+/// A signal or memory of a module.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SignalInfo<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The file and line that describe it; of a memory, the data that are written.
+    pub place: String,
+    /// For each bit, the lowest first, whether the description makes it constant; nothing of a memory.
+    pub constant: Vec<bool>,
+}
+
 /// A checked module, ready to be instantiated or emitted.
 #[derive(Debug)]
 pub struct Module {
@@ -120,6 +133,21 @@ impl Module {
     /// and models would change with every line above.
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// What is declared and written in the module: signals, then memories.
+    pub fn signals(&self) -> Vec<SignalInfo<'_>> {
+        let text = |place: &Location<'_>| format!("{}:{}", place.file(), place.line());
+        let declared = self.body.declarations.iter().zip(constants(&self.body));
+        let signals = declared.map(|(own, known)| {
+            let constant = known.iter().map(Option::is_some).collect();
+            SignalInfo { name: &own.name, place: text(own.place), constant }
+        });
+        let memories = self.body.memories.iter().filter_map(|memory| {
+            let (_, _, data) = memory.writes.first()?;
+            Some(SignalInfo { name: &memory.name, place: text(data.place()), constant: Vec::new() })
+        });
+        signals.chain(memories).collect()
     }
 
     /// The Verilog-2005 definition of this module alone.

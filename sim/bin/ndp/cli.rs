@@ -26,7 +26,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
     ),
     (
         "Synthesise, prove and measure tests; this tool",
-        &["synth", "power", "fpga", "prove", "mutate", "completions", "help"],
+        &["synth", "power", "fpga", "prove", "mutate", "coverage", "completions", "help"],
     ),
 ];
 
@@ -88,6 +88,7 @@ pub enum Command {
     Fpga(crate::fpga::Args),
     Prove(crate::prove::Args),
     Mutate(crate::mutate::Args),
+    Coverage(crate::coverage::Args),
     Completions(Completions),
 }
 
@@ -137,6 +138,7 @@ impl Command {
             Self::Fpga(args) => return crate::fpga::run(args),
             Self::Prove(args) => return crate::prove::run(args),
             Self::Mutate(args) => return crate::mutate::run(args),
+            Self::Coverage(args) => return crate::coverage::run(args),
             Self::Completions(args) => completions(args),
         }?;
         Ok(Verdict::Agreed)

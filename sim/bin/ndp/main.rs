@@ -12,6 +12,7 @@ mod compare;
 mod compare_runs;
 #[cfg(feature = "rtl")]
 mod compile;
+mod coverage;
 mod cycles;
 mod fpga;
 mod made;
@@ -29,6 +30,7 @@ mod temperature;
 mod tools;
 mod trace;
 mod verdict;
+mod waivers;
 
 #[cfg(feature = "rtl")]
 mod args;

@@ -18,7 +18,7 @@ pub(crate) const FLAGS: [&str; 4] =
     ["-march=native", "-faligned-new", "-fcf-protection=none", "-fno-semantic-interposition"];
 const DEFINES: [&str; 5] = ["VM_COVERAGE", "VM_SC", "VM_TRACE", "VM_TRACE_FST", "VM_TRACE_VCD"];
 
-/// Optimisation of what is evaluated every cycle of a run with waves.
+/// Optimisation of what is evaluated every cycle of a run with waves, or with counts of what is covered.
 const TRACED_OPT_LEVEL: u32 = 1;
 /// That of construction, of the first evaluation, and of trace code.
 const SLOW_OPT_LEVEL: u32 = 0;
@@ -29,7 +29,7 @@ const RUNTIME_OPT_LEVEL: u32 = 2;
 fn opt_level(file: &str, unit: &Unit) -> u32 {
     if file.contains("__Slow") || file.contains("__Syms") || file.contains("__Trace") {
         SLOW_OPT_LEVEL
-    } else if unit.variant == Variant::Waves {
+    } else if matches!(unit.variant, Variant::Waves | Variant::Coverage) {
         unit.opt_level.min(TRACED_OPT_LEVEL)
     } else {
         unit.opt_level

@@ -26,6 +26,7 @@ pub use files::write_if_changed;
 pub use mutants::Mutation;
 pub use ndp_hdl_language::mutate;
 pub use rtl::{Hardware, Port, Rtl};
+pub use shims::COVERAGE;
 pub use tools::Tools;
 pub use unit::{Unit, Variant};
 

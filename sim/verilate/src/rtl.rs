@@ -5,6 +5,8 @@ use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::BuildError;
 use ndp_hdl_language::mutate::{Mutant, with_choices};
 use ndp_hdl_language::{Design, Direction, Netlist, Pragmas};
+use std::fmt::Write;
+use std::sync::Arc;
 
 /// Optimisation of most models.
 const OPT_LEVEL: u32 = 2;
@@ -61,10 +63,26 @@ pub struct Rtl {
     pub ports: Vec<Port>,
     /// The source of the native model; none of a text that was changed.
     pub native: Option<String>,
+    /// Where each signal is described, a line each: module, signal, file and line, and for each bit, the lowest first, `c` if it
+    /// is constant or `-`; with tabs between them.
+    pub signals: Arc<str>,
     /// How much the compiler optimises what is evaluated every cycle (`-O`). Less is built faster and runs slower.
     pub opt_level: u32,
     /// Which of the mutants in it is at work, from 1; 0 for none.
     pub mutant: u32,
+}
+
+/// [`Rtl::signals`].
+fn signals(design: &Design) -> String {
+    let mut text = String::new();
+    for module in design.modules() {
+        for signal in module.signals() {
+            let bit = |constant: &bool| if *constant { 'c' } else { '-' };
+            let bits: String = signal.constant.iter().map(bit).collect();
+            let _ = writeln!(text, "{}\t{}\t{}\t{bits}", module.title(), signal.name, signal.place);
+        }
+    }
+    text
 }
 
 /// One port of the top module.
@@ -104,6 +122,7 @@ impl Rtl {
                 .join("\n"),
             ports: ports.collect(),
             native: Some(native::source(&netlist)),
+            signals: signals(design).into(),
             opt_level: if block == "link_bridge" { BRIDGE_OPT_LEVEL } else { OPT_LEVEL },
             mutant: 0,
         })

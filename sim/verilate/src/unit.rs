@@ -1,7 +1,8 @@
 //! One variant of a model: its sources, by a run of Verilator or from the netlist.
 //!
-//! A model has four variants that do the same: the native one, which Verilator has no part in; the Verilated one; the Verilated one that begins
-//! with the random contents of the native one; and the Verilated one with waves, whose signals can all be dumped. Tracing keeps signals alive that optimisation would remove, so one model cannot serve both. Which
+//! A model has variants that do the same: the native one, which Verilator has no part in; the Verilated one; the Verilated one that begins
+//! with the random contents of the native one; the Verilated one that counts which lines run and which bits change; and the Verilated one
+//! with waves, whose signals can all be dumped. Tracing keeps signals alive that optimisation would remove, so one model cannot serve both. Which
 //! of them is built is decided when a model is opened; compiling is left to `compile`.
 
 use crate::files::{file_failure, hash, write_if_changed};
@@ -31,10 +32,17 @@ const SCOPED_DFG_SINCE: (u32, u32) = (5, 34);
 /// With waves: all signals, arrays of registers too. The longest ones have a word for each digit of the sums of a batch.
 const TRACE: [&str; 3] = ["--trace", "--trace-max-array", "64"];
 
+/// With coverage: lines, and bits of all signals but for memories and the widest buses, which take Verilator more memory than a machine has.
+const COVERAGE: [&str; 4] = ["--coverage-line", "--coverage-toggle", "--coverage-max-width", "256"];
+
 fn flags(variant: Variant, tools: &Tools) -> Vec<&'static str> {
     let newer: &[&str] = if tools.verilator_number >= SCOPED_DFG_SINCE { &["-fno-dfg"] } else { &[] };
-    let trace: &[&str] = if variant == Variant::Waves { &TRACE } else { &[] };
-    FLAGS.iter().chain(newer).chain(trace).copied().collect()
+    let own: &[&str] = match variant {
+        Variant::Waves => &TRACE,
+        Variant::Coverage => &COVERAGE,
+        _ => &[],
+    };
+    FLAGS.iter().chain(newer).chain(own).copied().collect()
 }
 
 /// What properties that do not hold call, which is in the class of the model (`shims`).
@@ -57,6 +65,8 @@ pub enum Variant {
     Verilated,
     /// By Verilator, from the random contents that the native model begins with.
     Alike,
+    /// By Verilator, with counts of lines that run and of bits that change, and without properties.
+    Coverage,
     /// By Verilator, with all signals in reach of waves.
     Waves,
 }
@@ -84,11 +94,13 @@ impl Unit {
     pub(crate) fn new(rtl: &Rtl, variant: Variant, cache: &Path, tools: &Tools) -> Self {
         let (variant, shim) = match (variant, &rtl.native) {
             (Variant::Native | Variant::Profiled, Some(source)) => (variant, source.clone()),
-            (Variant::Waves | Variant::Alike, _) => (variant, shims::model(rtl, variant, PREFIX)),
+            (Variant::Waves | Variant::Alike | Variant::Coverage, _) => {
+                (variant, shims::model(rtl, variant, PREFIX))
+            }
             _ => (Variant::Verilated, shims::model(rtl, Variant::Verilated, PREFIX)),
         };
         let verilog = match variant {
-            Variant::Native | Variant::Profiled => rtl.verilog.clone(),
+            Variant::Native | Variant::Profiled | Variant::Coverage => rtl.verilog.clone(),
             Variant::Alike => format!("{PROPERTIES}{}", contents::given(&rtl.verilog)),
             Variant::Verilated | Variant::Waves => format!("{PROPERTIES}{}", rtl.verilog),
         };

@@ -1,8 +1,9 @@
-//! Runs the testbenches with a mutant at work.
+//! Runs the testbenches, with a mutant at work or on models that count what is covered.
 
 use anyhow::{Context, Result, ensure};
 use ndp_files::Child;
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -60,37 +61,48 @@ impl Testbenches {
 
     /// Runs the tests that `filters` name, with the mutant of that line at work, until one fails.
     pub fn run(&self, filters: &[&str], mutant: usize, limit: Duration) -> Result<Ran> {
-        let out = File::create(&self.log).with_context(|| format!("cannot write {}", self.log.display()))?;
-        let mut command = Command::new(&self.program);
-        command.args(filters).env(MUTANTS, &self.mutants).env(MUTANT, mutant.to_string());
-        command.stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
-        let mut child =
-            Child::spawn(&mut command).with_context(|| format!("cannot run {}", self.program.display()))?;
-        let start = Instant::now();
-        loop {
-            let ended = child.try_wait()?;
-            let text =
-                std::fs::read(&self.log).with_context(|| format!("cannot read {}", self.log.display()))?;
-            let text = String::from_utf8_lossy(&text);
-            // Who fails is enough; `drop` ends the others.
-            let failed =
-                text.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
-            if let Some(test) = failed {
-                return Ok(Ran::Failed(test.to_owned()));
-            }
-            if let Some(status) = ended {
-                return Ok(match status.success() {
-                    true if text.contains("test result: ok. 0 passed") => {
-                        anyhow::bail!("no test is called {filters:?}")
-                    }
-                    true => Ran::Passed,
-                    false => Ran::Failed(format!("the testbenches, with {status}")),
-                });
-            }
-            if start.elapsed() > limit {
-                return Ok(Ran::TooLong);
-            }
-            std::thread::sleep(Duration::from_millis(20));
+        let number = mutant.to_string();
+        let environment = [(MUTANTS, self.mutants.as_os_str()), (MUTANT, number.as_ref())];
+        run_testbenches(&self.program, filters, &environment, &self.log, limit)
+    }
+}
+
+/// Runs the tests that `filters` name until one fails; what they print goes to `log`.
+pub fn run_testbenches(
+    program: &Path,
+    filters: &[&str],
+    environment: &[(&str, &OsStr)],
+    log: &Path,
+    limit: Duration,
+) -> Result<Ran> {
+    let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+    let mut command = Command::new(program);
+    command.args(filters).envs(environment.iter().copied());
+    command.stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
+    let mut child =
+        Child::spawn(&mut command).with_context(|| format!("cannot run {}", program.display()))?;
+    let start = Instant::now();
+    loop {
+        let ended = child.try_wait()?;
+        let text = std::fs::read(log).with_context(|| format!("cannot read {}", log.display()))?;
+        let text = String::from_utf8_lossy(&text);
+        // Who fails is enough; `drop` ends the others.
+        let failed = text.lines().find_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"));
+        if let Some(test) = failed {
+            return Ok(Ran::Failed(test.to_owned()));
         }
+        if let Some(status) = ended {
+            return Ok(match status.success() {
+                true if text.contains("test result: ok. 0 passed") => {
+                    anyhow::bail!("no test is called {filters:?}")
+                }
+                true => Ran::Passed,
+                false => Ran::Failed(format!("the testbenches, with {status}")),
+            });
+        }
+        if start.elapsed() > limit {
+            return Ok(Ran::TooLong);
+        }
+        std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -6,10 +6,14 @@
 mod kill;
 mod table;
 
+pub use kill::{Ran, build, run_testbenches};
+pub use table::Block;
+
 use crate::synth::from_env;
 use crate::verdict::Verdict;
+use crate::waivers::{Survivor, Waivers, matches};
 use anyhow::{Context, Result, bail, ensure};
-use kill::{Ran, Testbenches};
+use kill::Testbenches;
 use ndp_config::DesignConfig;
 use ndp_files::{OutputFile, print, say};
 use ndp_hdl_language::mutate::{Mutant, replaced};
@@ -23,7 +27,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use table::{BLOCKS, Block};
+use table::BLOCKS;
 
 /// Change the hardware at random, and count which changes the tests and proofs of a block find
 #[derive(Debug, clap::Args)]
@@ -31,7 +35,7 @@ use table::{BLOCKS, Block};
     ndp mutate --block multiplier_unit --n 50\n  \
     ndp mutate --block fifo --block rank_intake --n 20 --seed 7\n  \
     ndp mutate --list\n\n\
-    The score is killed / (all - equivalent). A mutant is killed by a testbench of the block that fails or comes to no end, or by a proof that \
+    The score is killed / (all - equivalent - waived). A mutant is killed by a testbench of the block that fails or comes to no end, or by a proof that \
     is refuted. One that survives is compared with the original by a solver; what it cannot decide within the limit counts as a \
     survivor. Verdicts stay in --dir while hardware, tests and tools are the same: a run that was stopped goes on. Exit code 1 if a \
     score is below its bar: 95 % of blocks that compute, 90 % of those that control. Runs in the folder of the sources.")]
@@ -51,6 +55,9 @@ pub struct Args {
     /// Where verdicts are kept
     #[arg(long, default_value = "target/mutants")]
     dir: PathBuf,
+    /// Survivors that are right, with reasons
+    #[arg(long, value_name = "FILE.toml", default_value = "testbenches/waivers.toml")]
+    waivers: PathBuf,
     /// Limit of one run of a solver in seconds
     #[arg(long, default_value_t = 60)]
     timeout_s: u64,
@@ -79,6 +86,8 @@ enum Fate {
     Survived,
     /// The solver found neither.
     Undecided,
+    /// It survived, which is right: the row says why.
+    Waived,
 }
 
 /// A mutant and what became of it.
@@ -89,7 +98,7 @@ struct Row {
     /// The change in words.
     change: String,
     fate: Fate,
-    /// The test or proof that found it.
+    /// The test or proof that found it; of what is waived, why.
     by: String,
 }
 
@@ -134,11 +143,14 @@ pub fn run(args: &Args) -> Result<Verdict> {
     let yosys = tools::yosys(from_env("YOSYS"), limit)?;
     let abc = tools::abc(from_env("ABC"), &yosys, limit)?;
     let prover = Prover { yosys, abc, limit };
-    let program = kill::build()?;
+    let waivers = Waivers::read(&args.waivers)?.mutant;
+    let program = build()?;
     let mut campaigns = Vec::new();
     for block in blocks {
-        campaigns
-            .push(campaign(block, args, &prover, &program).with_context(|| format!("block {}", block.name))?);
+        campaigns.push(
+            campaign(block, args, &prover, &program, &waivers)
+                .with_context(|| format!("block {}", block.name))?,
+        );
     }
     if let Some(out) = out {
         out.finish(|file| file.write_all(markdown(&campaigns, args).as_bytes()))?;
@@ -152,7 +164,7 @@ pub fn run(args: &Args) -> Result<Verdict> {
 }
 
 /// The blocks of these names; all if there are none.
-fn chosen(names: &[String]) -> Result<Vec<&'static Block>> {
+pub fn chosen(names: &[String]) -> Result<Vec<&'static Block>> {
     let find = |name: &String| {
         let known = || BLOCKS.iter().map(|block| block.name).collect::<Vec<_>>().join(", ");
         let found = BLOCKS.iter().find(|block| block.name == *name);
@@ -197,7 +209,13 @@ fn drawn(design: &Design, block: &Block, n: usize, seed: u64) -> (Vec<Mutant>, u
     (mutants, all)
 }
 
-fn campaign(block: &Block, args: &Args, prover: &Prover, program: &Path) -> Result<Campaign> {
+fn campaign(
+    block: &Block,
+    args: &Args,
+    prover: &Prover,
+    program: &Path,
+    waivers: &[Survivor],
+) -> Result<Campaign> {
     let design = design(block, args.config.as_deref())?;
     let (mutants, all) = drawn(&design, block, args.n, args.seed);
     ensure!(all > 0, "{}/{} has no mutants of it", block.design.0, block.design.1);
@@ -238,13 +256,32 @@ fn campaign(block: &Block, args: &Args, prover: &Prover, program: &Path) -> Resu
         };
         rows.push(row);
     }
+    waive(&mut rows, block, waivers)?;
     let count = |wanted: &[Fate]| rows.iter().filter(|row| wanted.contains(&row.fate)).count() as f64;
-    let rest = rows.len() as f64 - count(&[Fate::Equivalent]);
+    let rest = rows.len() as f64 - count(&[Fate::Equivalent, Fate::Waived]);
     let score = if rest > 0.0 { 100.0 * count(&[Fate::Killed, Fate::Refuted]) / rest } else { 100.0 };
     Ok(Campaign { block: *block, all, score, rows })
 }
 
-fn hash(bytes: &[u8]) -> String {
+/// Survivors that are waived.
+///
+/// # Errors
+/// A waiver of a mutant that a test or proof finds.
+fn waive(rows: &mut [Row], block: &Block, waivers: &[Survivor]) -> Result<()> {
+    for waiver in waivers.iter().filter(|waiver| waiver.block == block.name) {
+        for row in rows.iter_mut().filter(|row| matches(&waiver.change, &row.change)) {
+            let killed = matches!(row.fate, Fate::Killed | Fate::Refuted);
+            ensure!(!killed, "the waiver of `{}` waives a mutant that {} finds", waiver.change, row.by);
+            if row.fate != Fate::Equivalent {
+                (row.fate, row.by) = (Fate::Waived, waiver.reason.clone());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Tells contents from each other.
+pub fn hash(bytes: &[u8]) -> String {
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
     format!("{:016x}", hasher.finish())
@@ -349,7 +386,7 @@ fn survivors(campaign: &Campaign) -> impl Iterator<Item = (&Row, &'static str)> 
 
 fn text(campaigns: &[Campaign]) {
     say!(
-        "{:<20} {:>8} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8}  {:>6}",
+        "{:<20} {:>8} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}  {:>6}",
         "block",
         "mutants",
         "tests",
@@ -357,6 +394,7 @@ fn text(campaigns: &[Campaign]) {
         "equiv.",
         "survive",
         "undec.",
+        "waived",
         "score",
         "bar"
     );
@@ -364,13 +402,14 @@ fn text(campaigns: &[Campaign]) {
         let count = |fate| campaign.count(fate);
         let (name, bar) = (campaign.block.name, campaign.block.kind.bar());
         say!(
-            "{name:<20} {:>8} {:>6} {:>8} {:>8} {:>8} {:>8} {:>6.1} %  {bar:>4} %{}",
+            "{name:<20} {:>8} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6.1} %  {bar:>4} %{}",
             campaign.rows.len(),
             count(Fate::Killed),
             count(Fate::Refuted),
             count(Fate::Equivalent),
             count(Fate::Survived),
             count(Fate::Undecided),
+            count(Fate::Waived),
             campaign.score,
             if campaign.passes() { "" } else { "  BELOW" }
         );
@@ -387,15 +426,15 @@ fn markdown(campaigns: &[Campaign], args: &Args) -> String {
     let mut text = format!(
         "# Mutation score\n\nMade by `ndp mutate --n {} --seed {}`; [verification.md](../verification.md#mutation-score) says how. Columns: \
          mutants drawn of those that there are; killed by tests; by proofs; equivalent to the original; survivors, those that the solver did \
-         not decide after the plus; score.\n\n| block | mutants | tests | proofs | equivalent | survivors | score |\n\
-         | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+         not decide after the plus; waived; score.\n\n| block | mutants | tests | proofs | equivalent | survivors | waived | score |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
         args.n, args.seed
     );
     for campaign in campaigns {
         let count = |fate| campaign.count(fate);
         let _ = writeln!(
             text,
-            "| `{}` | {} of {} | {} | {} | {} | {} + {} | {:.1} % |",
+            "| `{}` | {} of {} | {} | {} | {} | {} + {} | {} | {:.1} % |",
             campaign.block.name,
             campaign.rows.len(),
             campaign.all,
@@ -404,6 +443,7 @@ fn markdown(campaigns: &[Campaign], args: &Args) -> String {
             count(Fate::Equivalent),
             count(Fate::Survived),
             count(Fate::Undecided),
+            count(Fate::Waived),
             campaign.score
         );
     }
@@ -413,5 +453,42 @@ fn markdown(campaigns: &[Campaign], args: &Args) -> String {
             let _ = writeln!(text, "- `{}`: `{}`{undecided}", row.line, row.change);
         }
     }
+    text += "\n## Waived\n\n";
+    let waived = campaigns.iter().flat_map(|campaign| &campaign.rows).filter(|row| row.fate == Fate::Waived);
+    for row in waived {
+        let _ = writeln!(text, "- `{}`: `{}`: {}", row.line, row.change, row.by);
+    }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(change: &str, fate: Fate) -> Row {
+        Row { line: "fifo.rs:1:1".to_owned(), change: change.to_owned(), fate, by: "a test".to_owned() }
+    }
+
+    #[test]
+    fn survivors_are_waived_with_their_reason_and_what_is_found_is_not() -> Result<()> {
+        let block = BLOCKS.iter().find(|block| block.name == "fifo").context("no fifo")?;
+        let waiver = |block: &str, change: &str| Survivor {
+            block: block.to_owned(),
+            change: change.to_owned(),
+            reason: "saves power".to_owned(),
+        };
+        let mut rows = [
+            row("enable a_q: b becomes 1", Fate::Survived),
+            row("enable a_q: c becomes 1", Fate::Equivalent),
+            row("next a_q: b becomes 0", Fate::Undecided),
+            row("next d_q: b becomes 0", Fate::Killed),
+        ];
+        waive(&mut rows, block, &[waiver("fifo", "enable *"), waiver("issue", "next *")])?;
+        let fates = rows.each_ref().map(|row| row.fate);
+        assert_eq!(fates, [Fate::Waived, Fate::Equivalent, Fate::Undecided, Fate::Killed]);
+        assert_eq!(rows[0].by, "saves power");
+        let refused = waive(&mut rows, block, &[waiver("fifo", "next *")]).map_err(|e| e.to_string());
+        assert_eq!(refused, Err("the waiver of `next *` waives a mutant that a test finds".to_owned()));
+        Ok(())
+    }
 }

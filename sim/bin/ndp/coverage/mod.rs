@@ -1,0 +1,310 @@
+//! `ndp coverage`: which lines of the Verilog the testbenches reach, and which bits they change.
+//!
+//! The testbenches of the blocks run on models of Verilator that count; here their counts are put together, and compared with what is waived.
+
+mod counts;
+
+use crate::mutate::{Block, Ran, build, chosen, hash, run_testbenches};
+use crate::verdict::Verdict;
+use crate::waivers::{Hole, Waivers, matches};
+use anyhow::{Context, Result, bail, ensure};
+use counts::{Points, What};
+use ndp_files::{OutputFile, print, say};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The folder of the counts: what `ndp_sim::ffi` reads.
+const COVERAGE: &str = "NDP_COVERAGE";
+/// The least shares in percent, less what is waived.
+const LINE_BAR: f64 = 100.0;
+const TOGGLE_BAR: f64 = 90.0;
+
+/// Count which lines of the hardware the tests of a block reach, and which bits they change
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    ndp coverage --block rank_controller --block rank_scheduler\n  \
+    ndp coverage --out coverage.md\n  \
+    ndp coverage --data target/coverage/0123456789abcdef --json\n\n\
+    Blocks and tests are those of ndp mutate --list. A line counts if its branch ran, a bit if it changed, in any instance of any configuration that \
+    the tests open. Bits that the description makes constant and contents of memories do not count, nor do signals of more than 256 bits. Counts \
+    stay in --dir while the tests are the same. Exit code 1 if a block has a line that does not run and is not waived, or less than 90 % of its \
+    bits change. Runs in the folder of the sources.")]
+pub struct Args {
+    /// Block, a file of hdl/src/blocks; several are possible [default: all that have tests]
+    #[arg(long = "block", value_name = "BLOCK")]
+    blocks: Vec<String>,
+    /// Run no tests; take the counts of this folder, to which NDP_COVERAGE has sent them
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+    /// What need not be covered, with reasons
+    #[arg(long, value_name = "FILE.toml", default_value = "testbenches/waivers.toml")]
+    waivers: PathBuf,
+    /// Where counts are kept
+    #[arg(long, default_value = "target/coverage")]
+    dir: PathBuf,
+    /// Limit of the tests of one block in seconds, models built meanwhile
+    #[arg(long, default_value_t = 3600)]
+    timeout_s: u64,
+    /// Write the table and all holes as Markdown
+    #[arg(long, value_name = "FILE.md")]
+    out: Option<PathBuf>,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// Points of one kind.
+#[derive(Debug, Default, Serialize)]
+struct Share {
+    covered: usize,
+    waived: usize,
+    all: usize,
+}
+
+impl Share {
+    fn percent(&self) -> f64 {
+        let rest = self.all - self.waived;
+        if rest > 0 { 100.0 * self.covered as f64 / rest as f64 } else { 100.0 }
+    }
+}
+
+/// Something that is not covered: a branch, or bits of a signal.
+#[derive(Debug, Serialize)]
+struct Gap {
+    /// The branch with what it sets, or the signal.
+    what: String,
+    /// Bits of the signal; none of a line, nor of a signal of one bit.
+    bits: Vec<u32>,
+    /// Module and line in its Verilog.
+    verilog: String,
+    /// File and line of the description.
+    place: String,
+    /// Why that is right.
+    waived: Option<String>,
+}
+
+/// What is covered of a block.
+#[derive(Debug, Serialize)]
+struct Row {
+    block: String,
+    lines: Share,
+    bits: Share,
+    gaps: Vec<Gap>,
+}
+
+impl Row {
+    fn passes(&self) -> bool {
+        self.lines.percent() >= LINE_BAR && self.bits.percent() >= TOGGLE_BAR
+    }
+}
+
+/// Runs the job.
+pub fn run(args: &Args) -> Result<Verdict> {
+    ensure!(args.timeout_s > 0, "--timeout-s = 0 must be at least 1");
+    let waivers = Waivers::read(&args.waivers)?;
+    let out = args.out.as_deref().map(OutputFile::create).transpose()?;
+    let mut points = Points::new();
+    if let Some(folder) = &args.data {
+        counts::read(folder, &mut points)?;
+        points.retain(|block, _| args.blocks.is_empty() || args.blocks.contains(block));
+    } else {
+        let blocks = chosen(&args.blocks)?;
+        for folder in measured(&blocks, args)? {
+            counts::read(&folder, &mut points)?;
+        }
+        points.retain(|name, _| blocks.iter().any(|block| block.name == name));
+        for block in blocks {
+            ensure!(points.contains_key(block.name), "the tests of {} open no model that has it", block.name);
+        }
+    }
+    ensure!(!points.is_empty(), "there are no counts of a model");
+    let rows =
+        rows(&points, &waivers.coverage).with_context(|| format!("waivers of {}", args.waivers.display()))?;
+    if let Some(out) = out {
+        out.finish(|file| file.write_all(markdown(&rows).as_bytes()))?;
+    }
+    if args.json {
+        print(&serde_json::to_string_pretty(&rows)?);
+    } else {
+        text(&rows);
+    }
+    Ok(if rows.iter().all(Row::passes) { Verdict::Agreed } else { Verdict::Differed })
+}
+
+/// Runs the testbenches of the blocks, each set of them once, and says where their counts are.
+fn measured(blocks: &[&Block], args: &Args) -> Result<Vec<PathBuf>> {
+    let program = build()?;
+    let identity = hash(&std::fs::read(&program)?);
+    let sets: BTreeSet<&[&str]> = blocks.iter().map(|block| block.tests).collect();
+    let mut folders = Vec::new();
+    for (number, tests) in sets.iter().enumerate() {
+        let folder = args.dir.join(hash(format!("{tests:?}").as_bytes()));
+        let (passed, log) = (folder.join("passed"), folder.join("tests.log"));
+        let kept = std::fs::read_to_string(&passed).is_ok_and(|text| text == identity);
+        if !kept {
+            note!("tests {} of {}: {}", number + 1, sets.len(), tests.join(", "));
+            emptied(&folder)?;
+            let environment = [(COVERAGE, folder.as_os_str())];
+            match run_testbenches(&program, tests, &environment, &log, Duration::from_secs(args.timeout_s))? {
+                Ran::Passed => {}
+                Ran::Failed(test) => bail!("{test} fails on models that count: {}", log.display()),
+                Ran::TooLong => bail!("{} take longer than {} s", tests.join(", "), args.timeout_s),
+            }
+            OutputFile::create(&passed)?.finish(|out| out.write_all(identity.as_bytes()))?;
+        }
+        folders.push(folder);
+    }
+    Ok(folders)
+}
+
+/// Makes a folder, or removes the counts that it has.
+fn emptied(folder: &Path) -> Result<()> {
+    let named = || format!("cannot clear {}", folder.display());
+    std::fs::create_dir_all(folder).with_context(named)?;
+    for entry in std::fs::read_dir(folder).with_context(named)? {
+        std::fs::remove_file(entry.with_context(named)?.path()).with_context(named)?;
+    }
+    Ok(())
+}
+
+/// What is covered of each block, and which waivers hold.
+///
+/// # Errors
+/// A waiver of one of these blocks that waives nothing.
+fn rows(points: &Points, waivers: &[Hole]) -> Result<Vec<Row>> {
+    let mut used = vec![false; waivers.len()];
+    let mut rows = Vec::new();
+    for (block, points) in points {
+        let mut row =
+            Row { block: block.clone(), lines: Share::default(), bits: Share::default(), gaps: Vec::new() };
+        // Bits of one signal with one reason are one gap.
+        let mut gaps = BTreeMap::<(String, Option<usize>), Gap>::new();
+        for (what, point) in points {
+            let share = match what {
+                What::Line(_) => &mut row.lines,
+                What::Bit(..) => &mut row.bits,
+            };
+            share.all += 1;
+            if point.hit() {
+                share.covered += 1;
+                continue;
+            }
+            let waiver = waivers.iter().position(|hole| hole.block == *block && waives(hole, what));
+            if let Some(waiver) = waiver {
+                share.waived += 1;
+                used[waiver] = true;
+            }
+            let (name, bit) = match what {
+                What::Line(name) => (name, None),
+                What::Bit(name, bit) => (name, Some(*bit)),
+            };
+            let gap = gaps.entry((name.clone(), waiver)).or_insert_with(|| Gap {
+                what: name.clone(),
+                bits: Vec::new(),
+                verilog: point.verilog.clone(),
+                place: point.place.clone(),
+                waived: waiver.map(|waiver| waivers[waiver].reason.clone()),
+            });
+            gap.bits.extend(bit);
+        }
+        row.gaps = gaps.into_values().collect();
+        rows.push(row);
+    }
+    let idle = waivers.iter().zip(used).find(|(hole, used)| !used && points.contains_key(&hole.block));
+    if let Some((hole, _)) = idle {
+        bail!("{hole} waives nothing: all that it names is covered, or is not there");
+    }
+    Ok(rows)
+}
+
+fn waives(hole: &Hole, what: &What) -> bool {
+    match what {
+        What::Line(line) => hole.line.as_ref().is_some_and(|pattern| matches(pattern, line)),
+        What::Bit(signal, bit) => {
+            hole.signal.as_ref().is_some_and(|pattern| matches(pattern, signal))
+                && hole.bits.is_none_or(|[first, last]| (first..=last).contains(bit))
+        }
+    }
+}
+
+/// Bits as ranges: ` 3, 7..9`.
+fn ranges(bits: &[u32]) -> String {
+    let mut parts = Vec::new();
+    let mut rest = bits;
+    while let Some(first) = rest.first() {
+        let length = rest.iter().zip(*first..).take_while(|(bit, expected)| **bit == *expected).count();
+        let last = first + length as u32 - 1;
+        parts.push(if last == *first { first.to_string() } else { format!("{first}..{last}") });
+        rest = &rest[length..];
+    }
+    if bits.is_empty() { String::new() } else { format!(" {}", parts.join(", ")) }
+}
+
+fn text(rows: &[Row]) {
+    say!(
+        "{:<24} {:>6} {:>7} {:>8}  {:>7} {:>7} {:>8}",
+        "block",
+        "lines",
+        "waived",
+        "covered",
+        "bits",
+        "waived",
+        "changed"
+    );
+    for Row { block, lines, bits, .. } in rows {
+        say!(
+            "{block:<24} {:>6} {:>7} {:>6.1} %  {:>7} {:>7} {:>6.1} %",
+            lines.all,
+            lines.waived,
+            lines.percent(),
+            bits.all,
+            bits.waived,
+            bits.percent()
+        );
+    }
+    for row in rows.iter().filter(|row| !row.passes()) {
+        say!("{} is below a bar: {LINE_BAR} % of lines, {TOGGLE_BAR} % of bits", row.block);
+        for gap in row.gaps.iter().filter(|gap| gap.waived.is_none()) {
+            say!("  {}: {}{} ({})", gap.place, gap.what, ranges(&gap.bits), gap.verilog);
+        }
+    }
+}
+
+/// The table and all holes.
+fn markdown(rows: &[Row]) -> String {
+    let mut text =
+        "# Coverage\n\nMade by `ndp coverage`; [verification.md](../verification.md#coverage) says how.\n\n\
+                    | block | lines | waived | covered | bits | waived | changed |\n\
+                    | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n"
+            .to_owned();
+    for Row { block, lines, bits, .. } in rows {
+        let _ = writeln!(
+            text,
+            "| `{block}` | {} | {} | {:.1} % | {} | {} | {:.1} % |",
+            lines.all,
+            lines.waived,
+            lines.percent(),
+            bits.all,
+            bits.waived,
+            bits.percent()
+        );
+    }
+    for (title, waived) in [("Holes", false), ("Waived", true)] {
+        let _ = writeln!(text, "\n## {title}\n");
+        for gap in rows.iter().flat_map(|row| &row.gaps).filter(|gap| gap.waived.is_some() == waived) {
+            let reason = gap.waived.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+            let _ = writeln!(
+                text,
+                "- `{}`: `{}`{} (`{}`){reason}",
+                gap.place,
+                gap.what,
+                ranges(&gap.bits),
+                gap.verilog
+            );
+        }
+    }
+    text
+}

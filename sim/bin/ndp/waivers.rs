@@ -1,0 +1,111 @@
+//! Holes of coverage and surviving mutants that are right, each with its reason: a file that says so.
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// Bytes of the file that are read at most.
+const LIMIT: u64 = 1 << 20;
+
+/// The file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Waivers {
+    /// Lines that do not run, and bits that do not change.
+    #[serde(default)]
+    pub coverage: Vec<Hole>,
+    /// Mutants that no test finds.
+    #[serde(default)]
+    pub mutant: Vec<Survivor>,
+}
+
+/// Lines or bits of a block. In patterns `*` is any text.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hole {
+    /// A file of `hdl/src/blocks`.
+    pub block: String,
+    /// Pattern of signals whose bits do not change.
+    pub signal: Option<String>,
+    /// The bits, first and last; all if there are none.
+    pub bits: Option<[u32; 2]>,
+    /// Pattern of what a line sets, with the branch before it, such as `else count_q`.
+    pub line: Option<String>,
+    /// Why that is right.
+    pub reason: String,
+}
+
+/// Mutants of a block.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Survivor {
+    /// A file of `hdl/src/blocks`.
+    pub block: String,
+    /// Pattern of the change in words.
+    pub change: String,
+    /// Why no test has to find it.
+    pub reason: String,
+}
+
+impl Waivers {
+    /// Reads the file.
+    pub fn read(path: &Path) -> Result<Self> {
+        let named = || path.display().to_string();
+        let text = ndp_files::read_text(path, LIMIT).with_context(named)?;
+        let waivers: Self = toml::from_str(&text).with_context(named)?;
+        for hole in &waivers.coverage {
+            let whole = hole.signal.is_some() != hole.line.is_some();
+            ensure!(whole, "{}: {hole} needs either `signal` or `line`", named());
+            ensure!(
+                hole.bits.is_none_or(|[first, last]| first <= last && hole.signal.is_some()),
+                "{}: {hole}: `bits` are the first and the last bit of a `signal`",
+                named()
+            );
+        }
+        let reasons = waivers.coverage.iter().map(|hole| &hole.reason);
+        for reason in reasons.chain(waivers.mutant.iter().map(|survivor| &survivor.reason)) {
+            ensure!(!reason.trim().is_empty(), "{}: a waiver has no reason", named());
+        }
+        Ok(waivers)
+    }
+}
+
+impl std::fmt::Display for Hole {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the waiver of {}", self.block)?;
+        let named = self.signal.iter().chain(&self.line);
+        named.into_iter().try_for_each(|pattern| write!(f, ", `{pattern}`"))?;
+        self.bits.map_or(Ok(()), |[first, last]| write!(f, ", bits {first} to {last}"))
+    }
+}
+
+/// Whether a text is as a pattern says, in which `*` is any text.
+pub fn matches(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((start, rest)) => text.strip_prefix(start).is_some_and(|text| {
+            (0..=text.len()).any(|at| text.is_char_boundary(at) && matches(rest, &text[at..]))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn a_star_is_any_text_and_nothing_else_is() {
+        for (pattern, text, fits) in [
+            ("a", "a", true),
+            ("a", "ab", false),
+            ("a*", "a", true),
+            ("*_q", "count_q", true),
+            ("*_q", "count_qq", false),
+            ("a*c*e", "abcde", true),
+            ("a*c*e", "abde", false),
+            ("a.c", "abc", false),
+        ] {
+            assert_eq!(matches(pattern, text), fits, "{pattern} {text}");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What models cover: which lines of the Verilog run, and which bits change. `ndp coverage` makes a report of it.
+//!
+//! Of each library a folder gets the Verilog (`<library>.v`), its signals and where they are described (`<library>.signals`), and the counts of each
+//! process (`<library>.<process>.dat`, in Verilator's format), which are written again whenever a model ends.
+#![allow(unsafe_code)]
+
+use super::raw;
+use crate::error::SimError;
+use ndp_files::OutputFile;
+use ndp_verilate::Rtl;
+use std::ffi::{CString, c_char};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+
+/// Environment variable: the folder for what all models of a process cover.
+pub const COVERAGE: &str = "NDP_COVERAGE";
+
+/// The function of a library that writes counts, and what files of the library are called.
+#[derive(Clone, Copy)]
+pub(super) struct Counts {
+    pub write: unsafe extern "C" fn(*mut raw::NdpModel, *const c_char),
+    pub stem: &'static str,
+}
+
+/// Where the counts of a model go.
+pub(super) struct Sink {
+    counts: Counts,
+    file: CString,
+}
+
+impl std::fmt::Debug for Sink {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sink").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+/// The folder that the options or the environment name.
+pub(super) fn folder(asked: Option<&PathBuf>) -> Option<PathBuf> {
+    asked.cloned().or_else(|| std::env::var_os(COVERAGE).filter(|dir| !dir.is_empty()).map(PathBuf::from))
+}
+
+impl Sink {
+    /// Writes what a report needs besides the counts.
+    pub(super) fn create(rtl: &Rtl, counts: Counts, folder: &Path) -> Result<Self, SimError> {
+        let failed = |e: &dyn std::fmt::Display| {
+            SimError::build(&rtl.name, vec![format!("coverage in {}: {e}", folder.display())])
+        };
+        std::fs::create_dir_all(folder).map_err(|e| failed(&e))?;
+        for (kind, text) in [("v", rtl.verilog.as_str()), ("signals", &rtl.signals)] {
+            let path = folder.join(format!("{}.{kind}", counts.stem));
+            if !path.is_file() {
+                let file = OutputFile::create(&path).map_err(|e| failed(&e))?;
+                file.finish(|out| out.write_all(text.as_bytes())).map_err(|e| failed(&e))?;
+            }
+        }
+        let file = folder.join(format!("{}.{}.dat", counts.stem, std::process::id()));
+        let file = CString::new(file.to_string_lossy().into_owned()).map_err(|e| failed(&e))?;
+        Ok(Self { counts, file })
+    }
+
+    /// Adds the counts of a model that is about to end to those of its library, and writes them.
+    ///
+    /// # Safety
+    /// The model is of the library, open, and not used after that but to be closed.
+    pub(super) unsafe fn write(&self, model: NonNull<raw::NdpModel>) {
+        unsafe { (self.counts.write)(model.as_ptr(), self.file.as_ptr()) }
+    }
+}
