@@ -30,6 +30,14 @@ pub fn oldest_first(m: &ModuleBuilder, name: &str, wants: &[Bits]) -> Vec<Bits> 
             "a source that passed another one over waits for it",
         );
     }
+    let first = m.ghost(format!("{name}_first_q"), 1).reset(1);
+    first.next(lit(0, 1));
+    let in_order = older.iter().flatten().fold(lit(1, 1), |all, older| all & older.q());
+    m.assert(
+        format!("{name}_reset"),
+        !first.q() | in_order,
+        "after reset each is older than those behind it",
+    );
     for (i, j, k) in triples(count) {
         let circle = |a: usize, b: usize, c: usize| before(a, b) & before(b, c) & before(c, a);
         let circles = circle(i, j, k) | circle(i, k, j);
