@@ -315,7 +315,8 @@ pub(crate) struct Cut {
     pub own: Range<u32>,
     /// All columns of their waves. What is not their own has no meaning.
     pub block: Range<u32>,
-    /// Exact sums of a row: which of the bursts of its [`PartialSums`] hold one of the columns; none if the columns are the whole row.
+    /// Which of the bursts of a row's [`PartialSums`] hold one of the columns; none if they are the whole row. Sums of earlier rounds are exact in
+    /// any format.
     taken: Option<Vec<u32>>,
 }
 
@@ -347,13 +348,11 @@ impl Cut {
         if !stays || own.is_empty() || !divides(own.start) || !divides(own.end) {
             return None;
         }
-        let taken = (format == MergeFormat::Exact).then(|| {
-            let row = ExportedSums::unchecked(config, 0, accumulator_words(config, cols, batch));
-            let full = |own| full_bursts(config, &row, batch, &Self { own, block: 0..cols, taken: None });
-            let held = full(0..cols).into_iter().zip(full(own.clone())).filter(|(held, _)| *held);
-            (0..).zip(held).filter(|(_, (_, own))| *own).map(|(index, _)| index).collect()
-        });
-        Some(Self { own, block, taken })
+        let row = ExportedSums::unchecked(config, 0, accumulator_words(config, cols, batch));
+        let full = |own| full_bursts(config, &row, batch, &Self { own, block: 0..cols, taken: None });
+        let held = full(0..cols).into_iter().zip(full(own.clone())).filter(|(held, _)| *held);
+        let taken = (0..).zip(held).filter(|(_, (_, own))| *own).map(|(index, _)| index).collect();
+        Some(Self { own, block, taken: Some(taken) })
     }
 
     /// Columns of the block.
