@@ -224,7 +224,7 @@ fn what_cannot_be_used_is_named() {
     fs::write(&range, "name = \"range\"\n[gemv]\nserial_steps = 12\n").unwrap();
     let blocked = folder.path().join("file");
     fs::write(&blocked, "").unwrap();
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 8] = [
         (&["--config", "hermse", "--out", out], "unknown preset 'hermse', expected one of hermes, "),
         (&["--config", "none.toml", "--out", out], "cannot read configuration 'none.toml': "),
         (
@@ -237,6 +237,10 @@ fn what_cannot_be_used_is_named() {
             "unknown block `alu`; the blocks are ndp_core, ndp_core_axi, ",
         ),
         (&["--config", "hermes", "--block", "pim_channel", "--out", out], "librapim-tiny"),
+        (
+            &["--config", "librapim", "--out", out],
+            "--config librapim is an HBM-PIM memory: expected --block with one of pim_",
+        ),
         (&["--config", "tiny", "--out", blocked.to_str().unwrap()], "cannot create directory '"),
     ];
     for (arguments, part) in cases {

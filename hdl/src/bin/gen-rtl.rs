@@ -97,7 +97,15 @@ fn run(args: &Args) -> Result<String> {
         "--prefix {prefix}: expected a lower-case letter, then a-z, 0-9 and _"
     );
     // PIM blocks are built from an HBM memory.
-    let (source, design) = if HBM_BLOCKS.contains(&args.block.as_str()) {
+    let of_memory = HBM_BLOCKS.contains(&args.block.as_str());
+    ensure!(
+        of_memory || !HbmConfig::PRESETS.contains(&args.config.as_str()),
+        "--config {} is an HBM-PIM memory: expected --block with one of {}, not {}",
+        args.config,
+        HBM_BLOCKS.join(", "),
+        args.block
+    );
+    let (source, design) = if of_memory {
         let config = HbmConfig::load(&args.config)?;
         let design = build_hbm(&config, &args.block)?;
         (Source::memory(&config, &args.config, &args.block, prefix)?, design)
