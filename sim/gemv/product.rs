@@ -6,6 +6,7 @@ use ndp_config::{DesignConfig, WeightFormat};
 use ndp_layout::{AxpyTiling, DimmMap, MatrixLayout, row_order};
 use ndp_numerics::{QuantisedRow, SCALED, f16};
 use ndp_planner::{Epilogue, Mode, Plan, Sizes, Tile};
+use std::collections::HashMap;
 
 /// Where the weights of a product come from.
 #[derive(Clone, Copy, Debug)]
@@ -123,5 +124,52 @@ impl Product<'_> {
     /// For each place of the list, which of the active rows stands there.
     pub(super) fn order(&self, sizes: &Sizes, layouts: &[&MatrixLayout]) -> Vec<u32> {
         self.active.map_or_else(|| (0..sizes.count).collect(), |active| row_order(layouts, active))
+    }
+}
+
+/// [`Product::order`] of the last rows of each matrix: FC1 computes the same ones for each token.
+#[derive(Debug, Default)]
+pub(super) struct Orders(HashMap<u32, (Vec<u32>, Vec<u32>)>);
+
+impl Orders {
+    /// The order of a product's rows in these matrices.
+    pub fn of(&mut self, product: &Product<'_>, sizes: &Sizes, layouts: &[&MatrixLayout]) -> Vec<u32> {
+        let (Some(active), [layout]) = (product.active, layouts) else {
+            return product.order(sizes, layouts);
+        };
+        if let Some((rows, order)) = self.0.get(&layout.base())
+            && rows == active
+        {
+            return order.clone();
+        }
+        let order = product.order(sizes, layouts);
+        self.0.insert(layout.base(), (active.to_vec(), order.clone()));
+        order
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_is_remembered_of_the_same_rows_of_the_same_matrix_only() -> Result<(), SimError> {
+        let config = DesignConfig::preset("hermes")?;
+        let mut orders = Orders::default();
+        let mut found = Vec::new();
+        // A matrix of another width in the same place, the first one again, and other rows of it.
+        for (cols, step) in [(5120, 3), (4096, 3), (5120, 3), (5120, 5)] {
+            let layout = MatrixLayout::new(&config, 0, 4096, cols)?;
+            let active: Vec<u32> = (0..200).map(|row| row * step).collect();
+            let vectors = vec![f16::from_bits(0); cols as usize];
+            let (active, weights) = (Some(active.as_slice()), Weights::Resident(&[]));
+            let product = Product { mode: Mode::Dot, rows: 4096, cols, active, weights, vectors: &vectors };
+            let sizes = product.sizes()?;
+            let order = product.order(&sizes, &[&layout]);
+            assert_eq!(orders.of(&product, &sizes, &[&layout]), order, "{cols} columns, each {step}th row");
+            found.push(order);
+        }
+        assert!(found[0] != found[1] && found[0] == found[2] && found[0] != found[3]);
+        Ok(())
     }
 }

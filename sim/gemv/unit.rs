@@ -5,7 +5,7 @@
 
 use super::bit_flip::BitFlip;
 use super::estimates::{Estimated, Estimates, Shape};
-use super::product::{Product, Weights};
+use super::product::{Orders, Product, Weights};
 use super::state::{Caches, Transfers};
 use crate::core::{
     Backend, CoreOptions, HostStalls, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording, at_once,
@@ -206,8 +206,7 @@ pub struct GemvUnit {
     pub(super) kept: Option<Kept>,
     /// The lists of the last product, which are written behind the outbox.
     lists: Vec<(u64, Burst)>,
-    /// By the first burst of a matrix, the rows that were asked for last, and their order.
-    orders: HashMap<u32, (Vec<u32>, Vec<u32>)>,
+    orders: Orders,
     estimates: Option<Estimates>,
     /// Instructions that begin the next program.
     begun: Option<Begun>,
@@ -274,7 +273,7 @@ impl GemvUnit {
             transfers: None,
             kept: None,
             lists: Vec::new(),
-            orders: HashMap::new(),
+            orders: Orders::default(),
             begun: None,
             logged: options.log_programs.then(|| vec![LoggedProgram::default()]),
             estimates: (options.estimate && options.outline).then(|| Estimates::new(options.seed)),
@@ -416,7 +415,7 @@ impl GemvUnit {
             Some((_, next)) => vec![next],
             None => plan.matrices.iter().map(|(_, layout)| layout).collect(),
         };
-        let order = self.order(product, &sizes, &layouts);
+        let order = self.orders.of(product, &sizes, &layouts);
         self.place(product, epilogue, &sizes, &plan, &order).await?;
         let figures = self.execute(&plan.instructions).await?;
         let bits = self.collect(product.mode, &sizes, &plan, &order).await?;
@@ -426,21 +425,6 @@ impl GemvUnit {
             Kept { outputs: outputs.clone(), lists: Some(plan.lists), rows, earlier_masks: 0, map }
         });
         Ok(GemvRun { bits, passes: plan.passes, figures })
-    }
-
-    /// [`Product::order`], remembered: FC1 computes the same rows for each token.
-    fn order(&mut self, product: &Product<'_>, sizes: &Sizes, layouts: &[&MatrixLayout]) -> Vec<u32> {
-        let (Some(active), [layout]) = (product.active, layouts) else {
-            return product.order(sizes, layouts);
-        };
-        if let Some((rows, order)) = self.orders.get(&layout.base())
-            && rows == active
-        {
-            return order.clone();
-        }
-        let order = product.order(sizes, layouts);
-        self.orders.insert(layout.base(), (active.to_vec(), order.clone()));
-        order
     }
 
     /// Runs a future that waits for no other core.
