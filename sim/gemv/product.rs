@@ -127,9 +127,16 @@ impl Product<'_> {
     }
 }
 
-/// [`Product::order`] of the last rows of each matrix: FC1 computes the same ones for each token.
+/// [`Product::order`] of the last rows of each matrix: FC1 computes the same ones for each token. By the first burst of the matrix.
 #[derive(Debug, Default)]
-pub(super) struct Orders(HashMap<u32, (Vec<u32>, Vec<u32>)>);
+pub(super) struct Orders(HashMap<u32, Ordered>);
+
+#[derive(Debug)]
+struct Ordered {
+    layout: MatrixLayout,
+    rows: Vec<u32>,
+    order: Vec<u32>,
+}
 
 impl Orders {
     /// The order of a product's rows in these matrices.
@@ -137,13 +144,14 @@ impl Orders {
         let (Some(active), [layout]) = (product.active, layouts) else {
             return product.order(sizes, layouts);
         };
-        if let Some((rows, order)) = self.0.get(&layout.base())
-            && rows == active
+        if let Some(Ordered { layout: of, rows, order }) = self.0.get(&layout.base())
+            && (of, rows.as_slice()) == (*layout, active)
         {
             return order.clone();
         }
         let order = product.order(sizes, layouts);
-        self.0.insert(layout.base(), (active.to_vec(), order.clone()));
+        let ordered = Ordered { layout: (*layout).clone(), rows: active.to_vec(), order: order.clone() };
+        self.0.insert(layout.base(), ordered);
         order
     }
 }
