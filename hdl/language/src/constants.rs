@@ -1,4 +1,4 @@
-//! Bits that a description makes constant, so that nobody waits for them to change.
+//! Bits that a description makes constant, which no test can change.
 //!
 //! Found within a module, by its concatenations and logic alone: what follows from inputs, instances or sums is not.
 
