@@ -445,8 +445,9 @@ impl CycleModel {
             _ => 0,
         };
         let row = row.map(|row| (row, start));
-        for ((g, rank), feeder) in self.ranks.iter_mut().enumerate().zip(&mut self.feeders) {
-            let (mut taken, turn) = (None, &mut self.turns[g]);
+        for g in 0..self.ranks.len() {
+            let (rank, feeder, turn) = (&mut self.ranks[g], &mut self.feeders[g], &mut self.turns[g]);
+            let mut taken = None;
             let (asked, offered) = (self.reader.asks(g), feeder.offers(cycle));
             let passes = asked.is_some_and(|segment| turn.passes(segment, offered));
             if let Some(segment) = asked.filter(|_| !passes) {
@@ -572,10 +573,14 @@ impl CycleModel {
             (burst << self.rank_log2 | rank as u32, write, TRANSFER_TAG)
         });
         let rank_of = |address: u32| (address & (self.shape.ranks - 1)) as usize;
-        let mut has_room =
-            |(address, ..): &(u32, bool, u16)| self.ranks[rank_of(*address)].request_ready(cycle);
-        let requests =
-            [host.filter(&mut has_room), store.filter(&mut has_room), transfer.filter(&mut has_room)];
+        let mut requests = [host, store, transfer];
+        for request in &mut requests {
+            if let Some((address, ..)) = *request
+                && !self.ranks[rank_of(address)].request_ready(cycle)
+            {
+                *request = None;
+            }
+        }
         let turn = self.port.request_turns.choose(|source| requests[source].is_some());
         let Some((address, write, tag)) = turn.and_then(|source| requests[source]) else {
             return Passed::Nobody;

@@ -170,7 +170,7 @@ impl Meter {
     #[inline]
     pub fn columns(&mut self, slot: u64, (clock, step, count): (u64, u64, u64), entry: &Entry) {
         let half = usize::from(entry.burst & 1);
-        let banks = [half, 1 - half].map(|half| number(entry.bank_of(half)));
+        let banks = [number(entry.bank_of(half)), number(entry.bank_of(1 - half))];
         self.decided += count;
         self.columns.push_back(Columns { clock, step, count, write: entry.write, banks });
         self.tidy(slot);

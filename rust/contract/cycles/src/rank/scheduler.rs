@@ -330,8 +330,8 @@ impl Scheduler {
             return None;
         }
         let half = entry.half();
-        let [at, other] = [half, 1 - half].map(|half| index(half, entry.bank));
-        let [group, other_group] = [half, 1 - half].map(|half| entry.group(half));
+        let (at, other) = (index(half, entry.bank), index(1 - half, entry.bank));
+        let (group, other_group) = (entry.group(half), entry.group(1 - half));
         if self.banks[at].row != Some(entry.row) || self.banks[other].row != Some(entry.row) {
             return None;
         }
@@ -356,7 +356,7 @@ impl Scheduler {
             }
         }
         let turn = last + slots.read_to_write;
-        self.write = self.write.map(|from| max(from, turn));
+        self.write.iter_mut().for_each(|from| *from = max(*from, turn));
         let head = &mut self.entries[0];
         head.burst = head.burst.wrapping_add(count as u8);
         head.left -= count as u8;
