@@ -18,7 +18,7 @@ use super::setup::llm_shape;
 use crate::backend::{active_columns, active_inputs};
 use crate::core::{Backend, Recording};
 use crate::error::{Mismatch, SimError};
-use crate::gemv::{Backdoor, Estimated, GemvOptions, GemvUnit, LoggedProgram, MergeFormat, compare};
+use crate::gemv::{Backdoor, Cut, Estimated, GemvOptions, GemvUnit, LoggedProgram, MergeFormat, compare};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_dram::Rank;
 use ndp_model::weights::Layer;
@@ -27,7 +27,8 @@ use ndp_model::{
 };
 use ndp_numerics::{SerialSteps, f16, fp16};
 use ndp_traces::{Activity, ones};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
 
 /// How several devices work together.
 #[derive(Clone, Debug)]
@@ -134,6 +135,8 @@ pub struct SystemBackend<P> {
     batch: usize,
     /// The core on which Q, K and V have met, of each; none if each head's have met where it is attended to.
     pub(super) met_at: [Option<usize>; 3],
+    /// How columns of pieces of `(columns, vectors)` are cut: the same for each layer and token.
+    pub(super) cuts: HashMap<((u32, u32), Range<u32>), Option<Cut>>,
     /// Neurons of the MLP whose gate is open, of models with a gate, between FC1 and FC2.
     open_gates: Option<Vec<u32>>,
     /// The links between the cores, if they are simulated.
@@ -255,6 +258,7 @@ impl<P: Places> SystemBackend<P> {
             position: 0,
             batch: 0,
             met_at: [Some(0); 3],
+            cuts: HashMap::new(),
             open_gates: None,
             links: None,
             residence,

@@ -63,8 +63,8 @@ struct Share<'a> {
     neurons: &'a [u32],
     slots: Vec<u32>,
     vectors: Vec<f16>,
-    /// Its sums go to another core.
-    leaves: bool,
+    /// Where its sums go: to other cores.
+    leaves: Vec<&'a Meeting>,
     /// The host asks which of the inputs that the core has are positive.
     asks: bool,
 }
@@ -242,7 +242,7 @@ impl<P: Places> SystemBackend<P> {
         let jobs = cold.iter().map(|&(dimm, neurons)| {
             let slots = self.residence.list(block, neurons);
             let vectors = piece.values_of(neurons);
-            let leaves = meetings.iter().any(|of| of.core != dimm);
+            let leaves = meetings.iter().filter(|of| of.core != dimm).collect();
             let asks = self.asks_monitor(dimm, piece.vectors.len());
             (dimm, Share { neurons, slots, vectors, leaves, asks })
         });
@@ -268,11 +268,16 @@ impl<P: Places> SystemBackend<P> {
                 };
                 core.begin_partial(&product).await?;
             }
-            let (left, computed) = if leaves {
-                let (left, figures) = core.hand_over_async(format, cols, batch).await?;
-                (Some(left), figures)
-            } else {
+            let (left, computed) = if leaves.is_empty() {
                 (None, core.execute(&[]).await?)
+            } else {
+                let (left, figures) = core.hand_over_async(format, cols, batch).await?;
+                let slice = |of: &&Meeting| left.slice(core.core().config(), (cols, batch), &of.cut);
+                let slices = match &left {
+                    Part::Arrived(_) => Vec::new(),
+                    _ => leaves.iter().map(slice).collect::<Result<Vec<_>, _>>()?,
+                };
+                (Some((left, slices)), figures)
             };
             let selected = match places {
                 Some(places) => Some(core.selected(&places).await?),
@@ -338,20 +343,17 @@ impl<P: Places> SystemBackend<P> {
                 self.check_selected(piece.op, (block, dimm), neurons, &rows)?;
                 ready = ready.max(self.books.exchange(dimm, ("activity", end), bytes, Way::ToHost));
             }
-            if let Some(part) = left {
+            if let Some((part, slices)) = left {
                 self.books.figures.merge.handed_over += 1;
                 if let Part::Arrived(part) = part {
                     waiting.push((dimm, part));
-                } else {
-                    for Finish { meeting, parts, .. } in
-                        finishes.iter_mut().filter(|of| of.meeting.core != dimm)
-                    {
-                        let part = part.slice(&self.config, (cols, batch), &meeting.cut)?;
-                        self.books.figures.sent(dimm, part.bytes());
-                        let link = Place::LinkIn(meeting.core as u32);
-                        ready = ready.max(self.books.carry(link, ("partial sums", end), part.bytes()));
-                        parts.push(part);
-                    }
+                }
+                let others = finishes.iter_mut().filter(|of| of.meeting.core != dimm);
+                for (Finish { meeting, parts, .. }, part) in others.zip(slices) {
+                    self.books.figures.sent(dimm, part.bytes());
+                    let link = Place::LinkIn(meeting.core as u32);
+                    ready = ready.max(self.books.carry(link, ("partial sums", end), part.bytes()));
+                    parts.push(part);
                 }
             }
             slowest = slowest.max(cycles);
@@ -431,7 +433,7 @@ impl<P: Places> SystemBackend<P> {
     /// Where the columns of a piece meet, and on which core Q, K and V are then, if they are on one. Several cores have some of the columns each:
     /// those of the heads that they attend to, or as many stripes as the others. What cannot be divided meets on `most`.
     fn meetings(
-        &self,
+        &mut self,
         piece: &Piece<'_>,
         matrix: WeightMatrix,
         most: usize,
@@ -460,8 +462,13 @@ impl<P: Places> SystemBackend<P> {
             }
         };
         let size = (cols, piece.vectors.len() as u32);
-        let meeting =
-            |(core, own)| Some(Meeting { core, cut: Cut::of(&self.config, self.options.merge, size, own)? });
+        let (config, merge, cuts) = (&self.config, self.options.merge, &mut self.cuts);
+        let meeting = |(core, own): (usize, Range<u32>)| {
+            let cut = cuts
+                .entry((size, own))
+                .or_insert_with_key(|(_, own)| Cut::of(config, merge, size, own.clone()));
+            Some(Meeting { core, cut: cut.clone()? })
+        };
         let columns = (0..).zip(columns).filter(|(_, own)| !own.is_empty());
         let meetings: Option<Vec<Meeting>> = columns.map(meeting).collect();
         meetings.filter(|meetings| meetings.len() > 1).map_or(together, |meetings| (meetings, None))

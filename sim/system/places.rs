@@ -75,11 +75,22 @@ pub(super) type Parts = BTreeMap<Device, Vec<u32>>;
 
 /// Neurons by their device, each list in the given order.
 pub(super) fn split(device: impl Fn(u32) -> Device, neurons: &[u32]) -> Parts {
-    let mut parts = Parts::new();
+    let (mut of_gpu, mut of_dimms) = (Vec::new(), Vec::new());
     for &neuron in neurons {
-        parts.entry(device(neuron)).or_default().push(neuron);
+        let part = match device(neuron) {
+            Device::Gpu => &mut of_gpu,
+            Device::Dimm(dimm) => {
+                let dimm = dimm as usize;
+                if of_dimms.len() <= dimm {
+                    of_dimms.resize_with(dimm + 1, Vec::new);
+                }
+                &mut of_dimms[dimm]
+            }
+        };
+        part.push(neuron);
     }
-    parts
+    let of_dimms = (0..).map(Device::Dimm).zip(of_dimms);
+    of_dimms.chain([(Device::Gpu, of_gpu)]).filter(|(_, part)| !part.is_empty()).collect()
 }
 
 /// Those of the DIMMs.

@@ -62,8 +62,7 @@ impl Reference {
             }
             Self::Outline { shape, tokens } if matches!(product.class(), GemvClass::Fc1 | GemvClass::Up) => {
                 let block = BlockKind::Mlp.block(layer_of(product.label()).unwrap_or(0));
-                let of_token = |token| outline_values(shape, token, block);
-                tokens.iter().flat_map(of_token).collect()
+                outline_values(shape, tokens, block)
             }
             Self::Outline { .. } => zeros(product.batch() * product.rows()),
         }
@@ -84,9 +83,16 @@ fn zeros(count: usize) -> Vec<f16> {
     vec![f16::from_bits(0); count]
 }
 
-/// A value for each neuron of a block: 1 if it is active.
-pub(super) fn outline_values(shape: &NeuronShape, activity: &Activity, block: usize) -> Vec<f16> {
-    let bits = activity.block(shape, block);
-    let value = |n: usize| f16::from_bits(ONE * (bits[n / 64] >> (n % 64) & 1) as u16);
-    (0..shape.blocks()[block].neurons as usize).map(value).collect()
+/// For each token a value for each neuron of a block, `[tokens x neurons]`: 1 if it is active.
+pub(super) fn outline_values(shape: &NeuronShape, tokens: &[Activity], block: usize) -> Vec<f16> {
+    let neurons = shape.blocks()[block].neurons as usize;
+    let mut values = zeros(tokens.len() * neurons);
+    for (values, token) in values.chunks_mut(neurons).zip(tokens) {
+        for (values, bits) in values.chunks_mut(64).zip(token.block(shape, block)) {
+            for (n, value) in values.iter_mut().enumerate() {
+                *value = f16::from_bits(ONE * (bits >> n & 1) as u16);
+            }
+        }
+    }
+    values
 }

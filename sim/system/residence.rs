@@ -122,7 +122,10 @@ impl Residence {
     ) -> Result<(Self, DimmMap), SimError> {
         let size = |block| shape.block_neurons(BlockKind::of_block(block)) as usize;
         let sizes: Vec<usize> = (0..2 * shape.layers() as usize).map(size).collect();
-        let wanted = plan(&sizes, dimms, places);
+        let of_block = |(block, neurons): (usize, &usize)| {
+            (0..*neurons as u32).map(|neuron| want((block, neuron), dimms, places)).collect::<Vec<_>>()
+        };
+        let wanted: Vec<_> = sizes.iter().enumerate().map(of_block).collect();
         let homes: Vec<Vec<u32>> =
             wanted.iter().map(|block| block.iter().map(|(dimm, _)| *dimm).collect()).collect();
         let slots = Slots::new(config, dimms, &homes, flash.is_none());
@@ -339,17 +342,20 @@ impl Residence {
 
     /// Asks the scheduler where neurons shall be. A copy that is given up is gone at once: the home DIMM has the neuron.
     pub fn plan(&mut self, places: &impl Places) {
-        let sizes: Vec<usize> = self.wanted.iter().map(Vec::len).collect();
-        self.wanted = plan(&sizes, self.slots.dimms(), places);
-        for (block, wanted) in self.wanted.iter().enumerate() {
-            for (neuron, _) in wanted.iter().enumerate().filter(|(_, (_, gpu))| !gpu) {
-                self.on_gpu[block][neuron] = false;
-                self.uploaded.remove(&(block, neuron as u32));
+        self.pending.clear();
+        for block in 0..self.wanted.len() {
+            for neuron in 0..self.wanted[block].len() as u32 {
+                let wanted = want((block, neuron), self.slots.dimms(), places);
+                self.wanted[block][neuron as usize] = wanted;
+                if !wanted.1 {
+                    self.on_gpu[block][neuron as usize] = false;
+                    self.uploaded.remove(&(block, neuron));
+                }
+                if self.is_pending((block, neuron)) {
+                    self.pending.push((block, neuron));
+                }
             }
         }
-        let all = self.wanted.iter().enumerate();
-        let neurons = all.flat_map(|(block, wanted)| (0..wanted.len() as u32).map(move |n| (block, n)));
-        self.pending = neurons.filter(|neuron| self.is_pending(*neuron)).collect();
     }
 
     /// Whether a neuron is not where the scheduler wants it.
@@ -472,19 +478,14 @@ impl Residence {
     }
 }
 
-/// Home DIMM and copy on the GPU of each neuron, as the scheduler wants it.
-fn plan(sizes: &[usize], dimms: u32, places: &impl Places) -> Vec<Vec<(u32, bool)>> {
-    let of = |block: usize, neuron: u32| {
-        let (layer, kind) = (block as u32 / 2, BlockKind::of_block(block));
-        let device = places.device(layer, kind, neuron);
-        let home = places.home(layer, kind, neuron);
-        (home.min(dimms - 1), device == Device::Gpu)
+/// Home DIMM and copy on the GPU of a neuron, as the scheduler wants it.
+fn want((block, neuron): Neuron, dimms: u32, places: &impl Places) -> (u32, bool) {
+    let (layer, kind) = (block as u32 / 2, BlockKind::of_block(block));
+    let home = match places.device(layer, kind, neuron) {
+        Device::Dimm(dimm) => return (dimm.min(dimms - 1), false),
+        Device::Gpu => places.home(layer, kind, neuron),
     };
-    sizes
-        .iter()
-        .enumerate()
-        .map(|(block, &neurons)| (0..neurons as u32).map(|neuron| of(block, neuron)).collect())
-        .collect()
+    (home.min(dimms - 1), true)
 }
 
 /// Neurons of an MLP that a DIMM has from the beginning and computes, if the placement says which.

@@ -127,8 +127,7 @@ impl<P: Places> TracedText<P> {
         let residual = zeros(batch * hidden);
         for layer in 0..self.model.layers() {
             let block = BlockKind::Attention.block(layer);
-            let inputs: Vec<f16> =
-                tokens.iter().flat_map(|token| outline_values(&self.shape, token, block)).collect();
+            let inputs = outline_values(&self.shape, tokens, block);
             let scale = Finish::Scale(f16::from_bits(0));
             for (name, rows, finish) in
                 [("q_proj", hidden, scale), ("k_proj", kv, Finish::Plain), ("v_proj", kv, Finish::Plain)]
