@@ -89,6 +89,9 @@ use ndp_traces::capture::CaptureError;
 use std::process::ExitCode;
 use verdict::Verdict;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let job = |cli: cli::Cli| {
         #[cfg(feature = "rtl")]
