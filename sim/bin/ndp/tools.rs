@@ -60,8 +60,12 @@ fn compiler() -> &'static str {
 
 /// Loads a model, and says on the terminal which of its weights FP16 does not have.
 pub fn load_model(dir: &Path) -> anyhow::Result<Model> {
-    let (model, RoundedWeights { converted, changed }) =
-        Model::load_counted(dir).with_context(|| format!("cannot load model {}", dir.display()))?;
+    let (model, RoundedWeights { converted, changed }) = Model::load_counted(dir).with_context(|| {
+        format!(
+            "cannot load model {} (--model names a folder with config.json and model.safetensors)",
+            dir.display()
+        )
+    })?;
     if converted > 0 {
         note!(
             "{}: {} weights in BF16 or FP32, of which rounding to FP16 changes {}",
