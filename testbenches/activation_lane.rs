@@ -10,11 +10,13 @@ use crate::common::activation_driver::{
     element, key, parabolas, power, recoded, term, wide, y,
 };
 use crate::common::exact::below;
+use crate::common::rtl::design_config;
 use ndp_numerics::{SplitMix64, f16, round_scaled, softmax};
 use ndp_oracle::ieee::Operation;
-use ndp_oracle::pairs::pairs;
+use ndp_oracle::pairs::{corners, pairs};
 use ndp_oracle::rows::{KINDS, MAX_LEN, mask};
 use ndp_oracle::{CANONICAL_NAN, Random, exponential, is_nan};
+use ndp_sim::ffi::{Model, OpenOptions, rtl};
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;
@@ -339,6 +341,31 @@ fn elements_move_through_the_lane_as_links_of_a_chain() -> Outcome {
         }
     }
     assert_eq!(known, [true; 2]);
+    Ok(())
+}
+
+#[test]
+fn a_sum_is_marked_as_infinite_or_as_nan_and_never_as_both() -> Outcome {
+    let options = OpenOptions { random_contents: Some(14), ..OpenOptions::default() };
+    let mut model = Model::open(&rtl(&design_config("hermes")?, "fp16_adder")?, &options)?;
+    let (advance, a, b) = (model.input("advance_i")?, model.input("a_i")?, model.input("b_i")?);
+    let marks = [model.output("nan_o")?, model.output("infinite_o")?];
+    model.set(advance, 1);
+    let numbers = corners();
+    let mut seen = [0; 3];
+    for (&x, &y) in numbers.iter().flat_map(|x| numbers.iter().map(move |y| (x, y))) {
+        model.set(a, recoded(x).into());
+        model.set(b, recoded(y).into());
+        model.tick();
+        model.tick();
+        let sum = Operation::Add.result(x, y);
+        // An infinity that comes of rounding is the packer's.
+        let infinite = !is_nan(sum) && [x, y].iter().any(|bits| bits & 0x7FFF == 0x7C00);
+        let actual = marks.map(|mark| model.get(mark) == 1);
+        assert_eq!(actual, [is_nan(sum), infinite], "{x:#06x} + {y:#06x}");
+        seen[usize::from(is_nan(sum)) + 2 * usize::from(infinite)] += 1;
+    }
+    assert!(seen.iter().all(|count| *count > 500), "{seen:?}");
     Ok(())
 }
 

@@ -48,7 +48,8 @@ struct Phy {
     dram: DramConfig,
     dfi: DfiConfig,
     now: u64,
-    reset_since: u64,
+    /// When the PHY says that it can be used.
+    complete: u64,
     released: Option<u64>,
     cke_since: Option<u64>,
     last_command: Option<(u64, u64)>,
@@ -86,11 +87,20 @@ impl Phy {
         }
     }
 
+    /// A wait of the power up, which takes no longer than it has to.
+    fn exactly(&self, what: &str, since: u64, clocks: u64) {
+        if self.now != since + clocks {
+            self.error(format!("{what}: from clock {since}, {clocks} clocks expected"));
+        }
+    }
+
     /// Reset and CKE as JESD79-4, 3.3.1 has them.
     fn power_up(&mut self, seen: &Seen) {
         match (self.released, seen.reset_n) {
             (None, true) => {
-                self.at_least("RESET_n low", self.reset_since, self.clocks(1000 * 2));
+                // The pins are registers: they change a clock after the PHY's answer.
+                let clocks = self.dfi.reset_clocks(&self.dram);
+                self.exactly("RESET_n low", self.complete + 1, clocks.into());
                 self.released = Some(self.now);
             }
             (Some(_), false) => self.error("RESET_n goes low again".into()),
@@ -98,7 +108,8 @@ impl Phy {
         }
         match (self.cke_since, seen.cke) {
             (None, true) => {
-                self.at_least("CKE low", self.released.unwrap_or(self.now), self.clocks(1000 * 5));
+                let clocks = self.dfi.cke_clocks(&self.dram);
+                self.exactly("CKE low", self.released.unwrap_or(self.now), clocks.into());
                 self.cke_since = Some(self.now);
             }
             (Some(_), false) => self.error("CKE goes low again".into()),
@@ -110,13 +121,14 @@ impl Phy {
     fn set_up(&mut self, pins: &CommandPins) {
         let Some(cke) = self.cke_since else { return self.error("a command without CKE".into()) };
         let t_xpr = u64::from(self.dram.t_rfc()) + self.clocks(10);
-        self.at_least("tXPR", cke, t_xpr.max(5));
         let t_mod = self.clocks(15).max(24);
         let code = pins.address >> 14 & 7;
         match code {
             0b000 if pins.act_n => {
-                if let Some((when, _)) = self.last_command {
-                    self.at_least("tMRD", when, 8);
+                match self.last_command {
+                    Some((when, _)) => self.exactly("tMRD", when, 8),
+                    // Commands go through a register more than CKE and what says that the device can be used.
+                    None => self.exactly("tXPR", cke, t_xpr.max(5) + 1),
                 }
                 let mode = u64::from(pins.bank_group) << 2 | u64::from(pins.bank);
                 if mode == 0 {
@@ -126,7 +138,7 @@ impl Phy {
                 self.mode(mode, pins.address);
             }
             0b110 if pins.act_n && pins.address >> 10 & 1 == 1 => {
-                self.at_least("tMOD", self.last_command.map_or(0, |last| last.0), t_mod);
+                self.exactly("tMOD", self.last_command.map_or(0, |last| last.0), t_mod);
                 self.calibrated = Some(self.now);
             }
             _ => self.error(format!("{pins:?} before the device can be used")),
@@ -290,7 +302,7 @@ impl Path {
             dram: device.clone(),
             dfi: config.dfi().clone(),
             now: 0,
-            reset_since: 0,
+            complete,
             released: None,
             cke_since: None,
             last_command: None,
@@ -313,13 +325,14 @@ impl Path {
         let mut path =
             Self { model, inputs, data, driven, rddata, rddata_valid, outputs, wrdata, dq, ready, late, phy };
         while path.model.get(path.ready) == 0 {
-            path.model.set(done, (path.phy.now >= complete).into());
+            path.model.set(done, (path.phy.now >= path.phy.complete).into());
             path.step(&DESELECTED, None, None);
             if path.phy.now > 3_000_000 {
                 return Err("the device is never ready".into());
             }
         }
         let initialised = path.phy.now;
+        path.phy.exactly("tZQinit and tDLLK", path.phy.calibrated.unwrap_or(initialised), 1024 - 1);
         if let Ok(mut found) = path.phy.found.lock() {
             found.initialised = initialised;
         }

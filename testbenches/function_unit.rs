@@ -4,7 +4,7 @@
 
 use crate::common::activation_driver::recoded;
 use crate::common::rtl::{Mutant, design};
-use ndp_oracle::ieee::Operation;
+use ndp_oracle::ieee::{Operation, rounded};
 use ndp_oracle::pairs::{corners, pairs};
 use ndp_oracle::{Random, activations};
 use ndp_sim::ffi::{Model, Mutation, OpenOptions};
@@ -115,6 +115,88 @@ fn random_quotients(seed: u64, count: usize) -> Outcome {
     let mut random = Random::new(seed);
     let drawn: Vec<_> = (0..count).map(|_| (random.next_u16(), random.next_u16())).collect();
     assert_eq!(run("hermes", Function::Div, drawn, quotient)?, (None, count));
+    Ok(())
+}
+
+/// What the packer makes of a magnitude, recoded: a magnitude of 30 bits is a number of double precision.
+fn packed(magnitude: u64, exponent: i32, sign: u16) -> u16 {
+    let value = magnitude as f64 * 2f64.powi(exponent - 29);
+    recoded(rounded(value) | sign << 15)
+}
+
+/// The same as a wide value: 4 bits of exponent with a bias of 15, 12 of fraction.
+fn packed_wide(magnitude: u64, exponent: i32) -> u16 {
+    let value = magnitude as f64 * 2f64.powi(exponent - 29);
+    let least = ((value.to_bits() >> 52) as i32 - 1023).max(-14);
+    // The leading one of the steps is the last one of the exponent.
+    let steps = (value * 2f64.powi(12 - least)).round_ties_even();
+    (((least + 14) << 12) + steps as i32) as u16
+}
+
+#[test]
+fn every_kind_of_magnitude_is_packed_whatever_its_exponent() -> Outcome {
+    let options = OpenOptions { random_contents: Some(1), ..OpenOptions::default() };
+    let mut model = Model::open(&design("hermes", "fp16_packer", &MUTANTS)?, &options)?;
+    let input = |name: &str, bits| model.input_of_width(name, bits);
+    let (advance, magnitude, exponent) =
+        (input("advance_i", 1)?, input("magnitude_i", 30)?, input("exponent_i", 7)?);
+    let (sign, nan, infinite) = (input("sign_i", 1)?, input("nan_i", 1)?, input("infinite_i", 1)?);
+    let (raw, blank, wide) = (input("raw_i", 1)?, input("blank_i", 1)?, input("wide_i", 1)?);
+    let value = model.output_of_width("value_o", 16)?;
+    let mut random = Random::new(30);
+    let (mut compared, mut way) = ([0; 6], [None; 3]);
+    for is_wide in [false, true] {
+        model.set(wide, is_wide.into());
+        way.fill(None);
+        for number in 0..600_000 {
+            let advances = random.below(8) != 0;
+            // Ones and zeros of any number, few or many, so that halves and their neighbours are there.
+            let [first, second] = [0; 2].map(|_: u64| random.next_u64() >> 34);
+            let mask = (1u64 << random.below(31)) - 1;
+            let of = [
+                first & second & !mask,
+                first & !mask,
+                first & !mask | 1,
+                !mask & 0x3FFF_FFFF,
+                first,
+                mask + 1,
+            ];
+            let m = of[number % of.len()] & 0x3FFF_FFFF;
+            // No wide value is above 1.
+            let e = if is_wide { random.below(64) as i32 - 64 } else { random.below(128) as i32 - 64 };
+            let s = random.next_u64() & 1;
+            let kind = random.below(16);
+            let expected = match kind {
+                0 => 0,
+                1 => (m >> 14) as u16,
+                2 => 0x7C00,
+                3 if !is_wide => recoded(0x7C00 | (s as u16) << 15),
+                _ if is_wide => packed_wide(m, e),
+                _ => packed(m, e, s as u16),
+            };
+            let mut marked = |own: bool, after: bool| (own || (after && random.below(2) == 0)).into();
+            model.set(advance, advances.into());
+            model.set(magnitude, m);
+            model.set(exponent, (e & 0x7F) as u64);
+            model.set(sign, s);
+            // What comes first counts, and what comes after it may be there as well.
+            model.set(blank, (kind == 0).into());
+            model.set(raw, marked(kind == 1, kind == 0));
+            model.set(nan, marked(kind == 2, kind < 2));
+            model.set(infinite, marked(kind == 3 && !is_wide, kind < 3));
+            model.tick();
+            if advances {
+                way.rotate_right(1);
+                way[0] = Some((m, e, s, kind, expected));
+            }
+            let Some((m, e, s, kind, expected)) = way[2] else { continue };
+            let actual = model.get(value) as u16;
+            let operands = format!("{m:#x} 2^{e} sign {s}, kind {kind}, wide {is_wide}");
+            assert_eq!(actual, expected, "{operands}: {actual:#06x}, not {expected:#06x}");
+            compared[kind.min(5)] += 1;
+        }
+    }
+    assert!(compared.iter().all(|count| *count > 50_000), "{compared:?}");
     Ok(())
 }
 

@@ -289,7 +289,9 @@ fn nothing_is_left_beyond_the_end_of_a_vector() -> Outcome {
     for config in both()? {
         let mut unit = GemvDriver::open(&config, 15)?;
         let (all, stripe) = (unit.config.max_cols(), unit.config.stripe_elems());
-        for n in [1, 31, 32, 33, stripe - 1, stripe + 1, 2 * stripe - 33, 3 * stripe - 5, 4 * stripe + 40] {
+        // Every end within a beat, and some beyond it.
+        let longer = [33, stripe - 1, stripe + 1, 2 * stripe - 33, 3 * stripe - 5, 4 * stripe + 40];
+        for n in (1..=BEAT_ELEMS).chain(longer) {
             let words = block_words(&unit.config, n, 1);
             for special in [NAN, INFINITY] {
                 let spoil = Op::Load { dst: 0, block: vec![vec![special; all as usize]] };
@@ -364,6 +366,11 @@ fn stores_give_back_what_was_loaded_with_canonical_nans() -> Outcome {
         for first in (0..=u16::MAX).step_by(1000) {
             let block = vec![(0..1000).map(|k| first.wrapping_add(k)).collect()];
             unit.push(Op::Load { dst: 3, block });
+            unit.push(Op::Store { src: 3, cols: 1000, batch: 1 });
+        }
+        // Specials at every place of a beat, and -1, whose fraction is a NaN's.
+        for value in [INFINITY, INFINITY | 0x8000, NAN, 0xFC01, 0xBC00] {
+            unit.push(Op::Load { dst: 3, block: vec![vec![value; 1000]] });
             unit.push(Op::Store { src: 3, cols: 1000, batch: 1 });
         }
         unit.finish()?;

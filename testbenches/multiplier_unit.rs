@@ -505,6 +505,72 @@ fn a_unit_that_stands_still_holds_its_sum() -> Outcome {
 }
 
 #[test]
+fn a_unit_that_stops_anywhere_holds_digits_carries_and_flags() -> Outcome {
+    // Stopped with products under way and carries pending, for which `run` has no use.
+    let mut random = SplitMix64::new(10);
+    let mut bench = Bench::open(10)?;
+    let (lanes, period) = (bench.config.lanes() as usize, bench.config.window_cycles() as usize);
+    let mut pending = 0;
+    for round in 0..40 {
+        for stop in 0..period {
+            let window = Window::draw(KINDS[round % KINDS.len()], lanes, &mut random);
+            for cycle in 0..2 * period + stop {
+                let phase = cycle % period;
+                bench.load(Some(&window), phase);
+                bench.set_moves([true; 3], phase);
+                bench.give_sum(None, phase);
+                bench.model.tick();
+            }
+            let read = |bench: &Bench| (bench.model.get_u128(bench.sum_out), bench.model.get(bench.flags));
+            let before = read(&bench);
+            pending += usize::from(before.0 >> bench.config.acc_bits() & 7 != 0);
+            for cycle in stop..stop + 2 * period {
+                bench.load(None, cycle % period);
+                bench.set_moves([false; 3], cycle % period);
+                bench.give_sum(None, cycle % period);
+                bench.model.tick();
+                assert_eq!(read(&bench), before, "round {round}, stopped in phase {stop}");
+            }
+        }
+    }
+    assert!(pending > 100, "{pending} times a carry was pending");
+    Ok(())
+}
+
+#[test]
+fn a_lane_multiplies_and_holds_its_product_while_it_stands_still() -> Outcome {
+    let config = DesignConfig::preset("hermes")?;
+    let options = OpenOptions { random_contents: Some(11), ..OpenOptions::default() };
+    let mut model = Model::open(&rtl(&config, "serial_lane")?, &options)?;
+    let [load, moves] = [model.input("load_i")?, model.input("move_i")?];
+    let (steps, window) = (config.gemv().serial_steps(), config.gemv().window_cycles());
+    let (w, x) = (model.input_of_width("sig_w_i", steps)?, model.input_of_width("sig_x_i", 11)?);
+    let product = model.output_of_width("product_o", 11 + steps)?;
+    let mut random = SplitMix64::new(11);
+    for _ in 0..20_000 {
+        let [first, second] = [random.next_u64() >> (64 - steps), random.next_u64() >> (64 - 11)];
+        let mut left = window;
+        let mut before = None;
+        while left > 0 {
+            // Noise at the ports of the operands, but for the first step.
+            let moving = random.next_u64() % 4 != 0;
+            let loads = moving && left == window;
+            model.set(load, loads.into());
+            model.set(moves, moving.into());
+            model.set(w, if loads { first } else { random.next_u64() >> (64 - steps) });
+            model.set(x, if loads { second } else { random.next_u64() >> (64 - 11) });
+            model.tick();
+            left -= u32::from(moving);
+            let now = model.get(product);
+            assert!(moving || before.is_none_or(|before| before == now), "{first:#x} {second:#x}: moved");
+            before = Some(now);
+        }
+        assert_eq!(model.get(product), first * second, "{first:#x} {second:#x}");
+    }
+    Ok(())
+}
+
+#[test]
 fn a_wrong_bit_of_any_digit_flag_or_sum_is_caught() -> Outcome {
     let mut random = SplitMix64::new(9);
     let mut bench = Bench::open(9)?;

@@ -114,5 +114,9 @@ fn a_block_without_tests_is_refused() -> Outcome {
         2,
         "no tests are known of a block called nothing; there are multiplier_unit",
     )?;
-    fails("mutate --n 0", 2, "--n = 0 must be at least 1")
+    fails("mutate --n 0", 2, "--n = 0 must be at least 1")?;
+    let waivers = tempfile::NamedTempFile::new()?;
+    std::fs::write(&waivers, "[[mutant]]\nblock = \"nothing\"\nchange = \"*\"\nreason = \"none\"\n")?;
+    let line = format!("mutate --block fifo --waivers {}", waivers.path().display());
+    fails(&line, 2, "no tests are known of a block called nothing")
 }

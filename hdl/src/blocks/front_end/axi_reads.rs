@@ -40,6 +40,7 @@ pub fn axi_reads(shape: &AxiShape) -> Result<Rc<Module>, HdlError> {
     fresh.next(&burst.line_ends);
     let legal = m.wire("legal", burst.resp.is_zero());
     let asks = m.wire("asks", cat([burst.active.clone(), free.clone(), fresh.q(), legal.clone()]).all());
+    m.assert("asks_no_more", !&asks | burst.resp.eq_lit(0), "a burst that is refused asks for no line");
     advances.drive(cat([burst.active.clone(), free, any_of(&[!&asks, asks_ready.clone()])]).all());
     let closes = m.wire("closes", &*advances & &burst.line_ends);
     closed.next(closed.q() + closes.zext(slot_bits + 1));
@@ -131,6 +132,9 @@ pub fn axi_reads(shape: &AxiShape) -> Result<Rc<Module>, HdlError> {
     m.assume("asked", (!asked.q() & arrived).is_zero(), "a line comes once, and only if it was asked for");
     m.assert_held("req", &asks, &asks_ready, &[&burst.line, &here]);
     m.assert_held("r", &valid, &taken, &[&r_id, &r_resp, &r_last, &r_data]);
+    let can_offer = m.ghost("can_offer_q", 1).reset(0);
+    can_offer.next(line_valid.q() & !valid.q());
+    m.assert("offers", !can_offer.q() | valid.q(), "a beat that is there is offered, whoever waits for it");
     // Bursts and beats that were taken and have not gone out.
     let goes = &valid.q() & &taken;
     let (bursts, beats) = (m.ghost("bursts_q", COUNT_BITS).reset(0), m.ghost("beats_q", COUNT_BITS).reset(0));

@@ -98,6 +98,13 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, H
         let sum = m.hold(format!("{name}_sum_q"), used.zext(wide) + more.zext(wide), &add);
         let seen = m.reg(format!("{name}_seen_q"), 1).reset(0).enable(&add);
         seen.next(valid);
+        let offered = m.ghost(format!("{name}_offered_q"), 1).reset(0);
+        offered.next(valid);
+        m.assert(
+            format!("{name}_seen_in_time"),
+            !&compare | seen.eq(&offered.q()),
+            "what is offered when a slot ends can enter in the next one",
+        );
         let fits = m.reg(format!("{name}_fits_q"), 1).reset(0).enable(&compare);
         fits.next(&seen.q() & sum.lt(&lit(depth.into(), wide)));
         fits.q()
@@ -123,6 +130,10 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, H
     let counted = mux(&of_turn, &run.plus_one(), &run).gated(&!&ends);
     // The segment that ends the requests' turn is the first one of its own.
     run.next(mux(&ends_early, &lit(1, run_bits), &counted));
+    let amid = m.ghost("amid_q", 1).reset(0);
+    amid.next(cat([!segments_turn.q(), segment.q(), run.any()]).all());
+    let begun = segments_turn.q() & run.eq_lit(1);
+    m.assert("turn_begins", !amid.q() | begun, "a segment that goes amid the requests' turn begins its own");
 
     let entry = m.reg("entry_q", layout.bits()).enable(&chooses);
     let tags = |tag: &Bits| tag.zext(ports.tag_bits());

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 /// The file with the mutants, and the line of the one at work: what `ndp_sim::ffi` reads.
 const MUTANTS: &str = "NDP_MUTANTS";
 const MUTANT: &str = "NDP_MUTANT";
+/// In names of tests that inject errors of their own: they say whether a bench can fail, and nothing of the hardware.
+const INJECTING: [&str; 4] = ["_caught", "injected_errors", "errors_in_the_hardware", "arbiters_that_forget"];
 
 /// The program of the testbenches.
 pub struct Testbenches {
@@ -67,7 +69,7 @@ impl Testbenches {
     }
 }
 
-/// Runs the tests that `filters` name until one fails; what they print goes to `log`.
+/// Runs the tests that `filters` name, but for those that inject errors, until one fails; what they print goes to `log`.
 pub fn run_testbenches(
     program: &Path,
     filters: &[&str],
@@ -77,7 +79,8 @@ pub fn run_testbenches(
 ) -> Result<Ran> {
     let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     let mut command = Command::new(program);
-    command.args(filters).envs(environment.iter().copied());
+    command.args(filters).args(INJECTING.iter().flat_map(|part| ["--skip", part]));
+    command.envs(environment.iter().copied());
     command.stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
     let mut child =
         Child::spawn(&mut command).with_context(|| format!("cannot run {}", program.display()))?;

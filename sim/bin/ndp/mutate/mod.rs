@@ -139,11 +139,13 @@ pub fn run(args: &Args) -> Result<Verdict> {
     ensure!(args.n > 0, "--n = 0 must be at least 1");
     ensure!(args.timeout_s > 1, "--timeout-s = {} must be at least 2", args.timeout_s);
     let limit = Duration::from_secs(args.timeout_s);
+    let waivers = Waivers::read(&args.waivers)?.mutant;
+    let waived: Vec<String> = waivers.iter().map(|waiver| waiver.block.clone()).collect();
+    chosen(&waived).with_context(|| format!("waivers of {}", args.waivers.display()))?;
     let out = args.out.as_deref().map(OutputFile::create).transpose()?;
     let yosys = tools::yosys(from_env("YOSYS"), limit)?;
     let abc = tools::abc(from_env("ABC"), &yosys, limit)?;
     let prover = Prover { yosys, abc, limit };
-    let waivers = Waivers::read(&args.waivers)?.mutant;
     let program = build()?;
     let mut campaigns = Vec::new();
     for block in blocks {
@@ -194,8 +196,8 @@ fn design(block: &Block, config: Option<&str>) -> Result<Design> {
     Ok(ndp_hdl::designs::build(&config, top)?)
 }
 
-/// `n` mutants of the block's file, drawn without repetition, and how many there are.
-fn drawn(design: &Design, block: &Block, n: usize, seed: u64) -> (Vec<Mutant>, usize) {
+/// All mutants of the block's file; the first `n` of them are drawn.
+fn drawn(design: &Design, block: &Block, n: usize, seed: u64) -> Vec<Mutant> {
     let file = format!("/{}.rs", block.name);
     let mut mutants: Vec<Mutant> =
         Mutant::all(design).into_iter().filter(|mutant| mutant.file().ends_with(&file)).collect();
@@ -205,8 +207,14 @@ fn drawn(design: &Design, block: &Block, n: usize, seed: u64) -> (Vec<Mutant>, u
         let other = place + (random.next_u64() % (all - place) as u64) as usize;
         mutants.swap(place, other);
     }
-    mutants.truncate(n);
-    (mutants, all)
+    mutants
+}
+
+/// The modules of a design that have the mutant, and the change in words.
+fn found<'a>(design: &'a Design, mutant: &Mutant) -> (Vec<&'a Rc<Module>>, String) {
+    let modules: Vec<_> = design.modules().iter().filter(|module| mutant.is_in(module)).collect();
+    let words = modules.first().map(|module| mutant.words(module)).unwrap_or_default();
+    (modules, words)
 }
 
 fn campaign(
@@ -217,8 +225,10 @@ fn campaign(
     waivers: &[Survivor],
 ) -> Result<Campaign> {
     let design = design(block, args.config.as_deref())?;
-    let (mutants, all) = drawn(&design, block, args.n, args.seed);
-    ensure!(all > 0, "{}/{} has no mutants of it", block.design.0, block.design.1);
+    let all = drawn(&design, block, args.n, args.seed);
+    ensure!(!all.is_empty(), "{}/{} has no mutants of it", block.design.0, block.design.1);
+    let waivers = of_block(waivers, block, || all.iter().map(|mutant| found(&design, mutant).1).collect())?;
+    let mutants = &all[..args.n.min(all.len())];
     let folder = args.dir.join(block.name);
     std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let tests = Testbenches::new(program.to_owned(), &folder);
@@ -256,19 +266,37 @@ fn campaign(
         };
         rows.push(row);
     }
-    waive(&mut rows, block, waivers)?;
+    waive(&mut rows, &waivers)?;
     let count = |wanted: &[Fate]| rows.iter().filter(|row| wanted.contains(&row.fate)).count() as f64;
     let rest = rows.len() as f64 - count(&[Fate::Equivalent, Fate::Waived]);
     let score = if rest > 0.0 { 100.0 * count(&[Fate::Killed, Fate::Refuted]) / rest } else { 100.0 };
-    Ok(Campaign { block: *block, all, score, rows })
+    Ok(Campaign { block: *block, all: all.len(), score, rows })
+}
+
+/// The waivers of a block, which has these mutants.
+///
+/// # Errors
+/// A waiver of a mutant that there is not.
+fn of_block<'a>(
+    waivers: &'a [Survivor],
+    block: &Block,
+    mutants: impl FnOnce() -> Vec<String>,
+) -> Result<Vec<&'a Survivor>> {
+    let waivers: Vec<_> = waivers.iter().filter(|waiver| waiver.block == block.name).collect();
+    let mutants = if waivers.is_empty() { Vec::new() } else { mutants() };
+    for Survivor { change, .. } in &waivers {
+        let used = mutants.iter().any(|mutant| matches(change, mutant));
+        ensure!(used, "the waiver of `{change}` waives nothing: there is no such mutant");
+    }
+    Ok(waivers)
 }
 
 /// Survivors that are waived.
 ///
 /// # Errors
 /// A waiver of a mutant that a test or proof finds.
-fn waive(rows: &mut [Row], block: &Block, waivers: &[Survivor]) -> Result<()> {
-    for waiver in waivers.iter().filter(|waiver| waiver.block == block.name) {
+fn waive(rows: &mut [Row], waivers: &[&Survivor]) -> Result<()> {
+    for waiver in waivers {
         for row in rows.iter_mut().filter(|row| matches(&waiver.change, &row.change)) {
             let killed = matches!(row.fate, Fate::Killed | Fate::Refuted);
             ensure!(!killed, "the waiver of `{}` waives a mutant that {} finds", waiver.change, row.by);
@@ -325,9 +353,7 @@ impl Bench<'_> {
     }
 
     fn row(&mut self, number: usize, mutant: &Mutant) -> Result<Row> {
-        let modules: Vec<&Rc<Module>> =
-            self.design.modules().iter().filter(|module| mutant.is_in(module)).collect();
-        let words = modules.first().map(|module| mutant.words(module)).unwrap_or_default();
+        let (modules, words) = found(self.design, mutant);
         let limit = self.limit()?;
         let ran = self.tests.run(self.block.tests, number, limit)?;
         let (fate, by) = match ran {
@@ -483,12 +509,20 @@ mod tests {
             row("next a_q: b becomes 0", Fate::Undecided),
             row("next d_q: b becomes 0", Fate::Killed),
         ];
-        waive(&mut rows, block, &[waiver("fifo", "enable *"), waiver("issue", "next *")])?;
+        let mutants = || rows.iter().map(|row| row.change.clone()).collect();
+        let waivers = [waiver("fifo", "enable *"), waiver("issue", "next *")];
+        let waivers = of_block(&waivers, block, mutants)?;
+        waive(&mut rows, &waivers)?;
         let fates = rows.each_ref().map(|row| row.fate);
         assert_eq!(fates, [Fate::Waived, Fate::Equivalent, Fate::Undecided, Fate::Killed]);
         assert_eq!(rows[0].by, "saves power");
-        let refused = waive(&mut rows, block, &[waiver("fifo", "next *")]).map_err(|e| e.to_string());
+        let refused = waive(&mut rows, &[&waiver("fifo", "next *")]).map_err(|e| e.to_string());
         assert_eq!(refused, Err("the waiver of `next *` waives a mutant that a test finds".to_owned()));
+        // Drawn or not, what is waived has to be there.
+        let idle = [waiver("fifo", "next d_q: c*")];
+        let refused = of_block(&idle, block, || vec!["next d_q: b becomes 0".to_owned()]);
+        let said = "the waiver of `next d_q: c*` waives nothing: there is no such mutant";
+        assert_eq!(refused.map(|waivers| waivers.len()).map_err(|e| e.to_string()), Err(said.to_owned()));
         Ok(())
     }
 }

@@ -56,7 +56,10 @@ const fn control(
 /// The tests of a rank.
 const RANK: &[&str] = &["rank_port::"];
 /// Those of an AXI subordinate.
-const AXI: &[&str] = &["axi::random_bursts", "axi::resets"];
+const AXI: &[&str] = &["axi::random_bursts", "axi::resets", "axi::streams_take"];
+/// Those of a unit that say what becomes of its operands.
+const RECODING: &[&str] =
+    &["gemv_unit::every", "gemv_unit::nothing_is_left", "gemv_unit::an_infinite", "gemv_unit::stores_give"];
 /// Those of a link.
 const LINK: &[&str] = &["dimm_link::", "link_formats::"];
 /// Those of programs on a whole core, of one configuration.
@@ -73,11 +76,11 @@ const CORE: &[&str] = &[
 /// All blocks that have a score.
 pub const BLOCKS: &[Block] = &[
     arithmetic("multiplier_unit", ("hermes", "multiplier_unit"), &["multiplier_unit::"]),
-    arithmetic("operand_recoder", ("hermes", "activation_lane"), &["activation_lane::"]),
+    arithmetic("operand_recoder", ("tiny", "gemv_unit"), RECODING),
     arithmetic("product_aligner", ("hermes", "multiplier_unit"), &["multiplier_unit::"]),
     arithmetic("serial_lane", ("hermes", "multiplier_unit"), &["multiplier_unit::"]),
     arithmetic("fp16_rounder", ("hermes", "fp16_rounder"), &["fp16_rounder::"]),
-    arithmetic("fp16_packer", ("hermes", "function_unit"), &["function_unit::", "activation_lane::"]),
+    arithmetic("fp16_packer", ("hermes", "fp16_packer"), &["function_unit::every_kind"]),
     arithmetic("fp16_adder", ("hermes", "activation_lane"), &["activation_lane::"]),
     arithmetic("fp16_multiplier", ("hermes", "activation_lane"), &["activation_lane::"]),
     arithmetic("place_scaler", ("int-tiny", "place_scaler"), &["place_scaler::"]),
