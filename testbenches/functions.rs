@@ -212,7 +212,7 @@ fn takes_the_cycles_of_the_document(name: &str) -> Outcome {
     Ok(())
 }
 
-const MUTANTS: [Mutant; 7] = [
+const MUTANTS: [Mutant; 10] = [
     // Elements stop a place before their own.
     ("tiny", Mutation::new("mutant-around", "taken & function_i ? 7'h4a", "taken & function_i ? 7'h49")),
     // They leave amid their way.
@@ -240,6 +240,29 @@ const MUTANTS: [Mutant; 7] = [
     ("tiny", Mutation::new("mutant-gelu", "activation_gelu_o = is_gelu_q", "activation_gelu_o = is_silu_q")),
     // What has gone round is divided, or rather replaced, by the second operand in the lane.
     ("tiny", Mutation::new("mutant-two", "lane_two_o = sequencer_two", "lane_two_o = two_q")),
+    // A lane takes the word of the slice before.
+    (
+        "shared-lanes",
+        Mutation::new(
+            "mutant-take",
+            "take_slice_q <= read_walker_slice;",
+            "take_slice_q <= fetched_slice_q;",
+        ),
+    ),
+    // The vectors end where they would in another slice.
+    (
+        "shared-lanes",
+        Mutation::new(
+            "mutant-beyond",
+            "lane_beyond0_1 & lane_slice_i[1]",
+            "lane_beyond0_1 & lane_slice_i[2]",
+        ),
+    ),
+    // A slice is read when it is the turn of another one.
+    (
+        "shared-lanes",
+        Mutation::new("mutant-read", "lane_re_i & lane_read_slice_i[2]", "lane_re_i & lane_read_slice_i[1]"),
+    ),
 ];
 
 #[test]
