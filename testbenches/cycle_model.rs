@@ -129,6 +129,17 @@ fn they_do_so_with_four_bank_groups() -> Outcome {
 }
 
 #[test]
+fn they_do_so_with_lanes_that_slices_share() -> Outcome {
+    for (seed, name) in (40..).zip(["shared-lanes", "single-lanes"]) {
+        let config = format!("testbenches/configs/{name}.toml");
+        sessions(&config, seed, 7, 10, Behaviour { stall_percent: 0, every: 0 }, ProgramOptions::default())?;
+        let traffic = Behaviour { stall_percent: 20, every: 16 };
+        sessions(&config, seed + 2, 4, 10, traffic, ProgramOptions::default())?;
+    }
+    Ok(())
+}
+
+#[test]
 fn they_do_so_beside_a_host_that_floods_the_ranks() -> Outcome {
     sessions("tiny", 3, 2, 8, Behaviour { stall_percent: 0, every: 2 }, ProgramOptions::default())?;
     sessions("tiny", 4, 2, 8, Behaviour { stall_percent: 80, every: 5 }, ProgramOptions::default())
@@ -207,14 +218,27 @@ const LONG: [(&str, &str); 15] = [
 
 #[test]
 fn long_products_do_so_on_the_full_core() -> Outcome {
-    let config = DesignConfig::preset("hermes")?;
-    for (name, product) in LONG {
+    long_programs("hermes", &LONG)
+}
+
+#[test]
+fn long_activations_do_so_on_the_full_core_with_shared_lanes() -> Outcome {
+    let works =
+        |(name, _): &&(&str, &str)| ["softmax", "functions", "loads"].iter().any(|w| name.starts_with(w));
+    let programs: Vec<_> = LONG.iter().filter(works).copied().collect();
+    assert_eq!(programs.len(), 3);
+    long_programs("testbenches/configs/lanes-32.toml", &programs)
+}
+
+fn long_programs(config: &str, programs: &[(&str, &str)]) -> Outcome {
+    let config = DesignConfig::load(config)?;
+    for (name, product) in programs {
         let mut core = NdpCore::open(&config, &CoreOptions { record: true, ..CoreOptions::default() })?;
         let matrix = ".matrix 0x10000 rows=512 cols=4096 seed=2 kind=normal";
         let program = ndp_isa::parse(&format!("{matrix}\n{product}\nsignal 1"))?;
         let behaviour = Behaviour { stall_percent: 0, every: 0 };
         let compared = session(&mut core, &[program], behaviour, 0).map_err(|e| format!("{name}: {e}"))?;
-        report(&format!("hermes, {name}"), 1, &compared);
+        report(&format!("{}, {name}", config.name()), 1, &compared);
     }
     Ok(())
 }

@@ -132,7 +132,7 @@ fn every_number() -> impl FnMut() -> (u16, u16) {
 
 #[test]
 fn every_number_in_every_kind_of_block_is_right() -> Outcome {
-    for name in ["tiny", "four-ranks", "sixteen-lanes"] {
+    for name in ["tiny", "four-ranks", "sixteen-lanes", "shared-lanes", "single-lanes"] {
         let config = design_config(name)?;
         let options =
             CoreOptions { seed: 21, random_contents: Some(21), predict: true, ..CoreOptions::default() };
@@ -182,10 +182,14 @@ fn a_reset_amid_a_block_leaves_nothing_behind() -> Outcome {
 /// The cycles of an instruction alone are those of docs/activation-unit.md.
 #[test]
 fn a_block_takes_the_cycles_of_the_document() -> Outcome {
-    let config = DesignConfig::preset("tiny")?;
+    ["tiny", "shared-lanes"].into_iter().try_for_each(takes_the_cycles_of_the_document)
+}
+
+fn takes_the_cycles_of_the_document(name: &str) -> Outcome {
+    let config = design_config(name)?;
     let mut core = NdpCore::open(&config, &CoreOptions { record: true, ..CoreOptions::default() })?;
     let gemv = config.gemv();
-    let around = gemv.lanes() * gemv.units_per_rank() + 10;
+    let around = gemv.lanes() * gemv.activation_lanes_per_rank() + 10;
     let shapes = [(1, 1), (128, 1), (1000, 1), (200, 4), (129, 3), (1024, 2)];
     let text = shapes.map(|(cols, batch)| {
         let shape = format!("dst=32, cols={cols}, batch={batch}");
@@ -199,7 +203,7 @@ fn a_block_takes_the_cycles_of_the_document() -> Outcome {
     });
     for (cols, batch) in shapes {
         for opcode in [Opcode::Silu, Opcode::Gelu, Opcode::Div] {
-            let words = block_words(&config, cols, batch);
+            let words = block_words(&config, cols, batch) * gemv.slices_per_lane();
             let word = around + gemv.lanes() + u32::from(opcode == Opcode::Div);
             assert_eq!(took.next(), Some((opcode, u64::from(word * words + 10))), "{words} words");
         }
@@ -208,7 +212,7 @@ fn a_block_takes_the_cycles_of_the_document() -> Outcome {
     Ok(())
 }
 
-const MUTANTS: [Mutant; 7] = [
+const MUTANTS: [Mutant; 10] = [
     // Elements stop a place before their own.
     ("tiny", Mutation::new("mutant-around", "taken & function_i ? 7'h4a", "taken & function_i ? 7'h49")),
     // They leave amid their way.
@@ -236,6 +240,29 @@ const MUTANTS: [Mutant; 7] = [
     ("tiny", Mutation::new("mutant-gelu", "activation_gelu_o = is_gelu_q", "activation_gelu_o = is_silu_q")),
     // What has gone round is divided, or rather replaced, by the second operand in the lane.
     ("tiny", Mutation::new("mutant-two", "lane_two_o = sequencer_two", "lane_two_o = two_q")),
+    // A lane takes the word of the slice before.
+    (
+        "shared-lanes",
+        Mutation::new(
+            "mutant-take",
+            "take_slice_q <= read_walker_slice;",
+            "take_slice_q <= fetched_slice_q;",
+        ),
+    ),
+    // The vectors end where they would in another slice.
+    (
+        "shared-lanes",
+        Mutation::new(
+            "mutant-beyond",
+            "lane_beyond0_1 & lane_slice_i[1]",
+            "lane_beyond0_1 & lane_slice_i[2]",
+        ),
+    ),
+    // A slice is read when it is the turn of another one.
+    (
+        "shared-lanes",
+        Mutation::new("mutant-read", "lane_re_i & lane_read_slice_i[2]", "lane_re_i & lane_read_slice_i[1]"),
+    ),
 ];
 
 #[test]

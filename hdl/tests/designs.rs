@@ -58,6 +58,16 @@ fn the_widest_cores_pass_all_linters() {
 }
 
 #[test]
+fn units_whose_slices_share_lanes_pass_all_linters() {
+    let tiny = include_str!("../../rust/contract/config/presets/tiny.toml");
+    // One lane in each rank, and four of them.
+    for lanes in [2, 8] {
+        let text = tiny.replace("[gemv]", &format!("[gemv]\nactivation_lanes = {lanes}"));
+        lint(&build(&DesignConfig::from_toml(&text).unwrap(), "gemv_unit").unwrap());
+    }
+}
+
+#[test]
 fn cores_behind_axi_of_every_width_pass_all_linters() {
     let tiny = include_str!("../../rust/contract/config/presets/tiny.toml");
     for (data_bits, id_bits, outstanding) in [(512, 4, 64), (32, 1, 4), (128, 16, 16)] {

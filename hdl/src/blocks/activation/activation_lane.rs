@@ -1,7 +1,8 @@
 //! One of the activation unit's lanes (Hermes, section IV-A2): exponential, adder and multiplier beside a slice of the buffer.
 //!
 //! A word of the slice is taken into a register and leaves it element by element, one in each step. All lanes do the same
-//! in the same step; what they do is decided in [`super::activation_sequencer`]. The operations have a common end, the packer, and
+//! in the same step; what they do is decided in [`super::activation_sequencer`]. A lane that several slices share takes a word
+//! of one of them at a time. The operations have a common end, the packer, and
 //! different ways to it. The registers of a rank's lanes are links of a chain, in which the elements go round through the rank's
 //! [`crate::blocks::arithmetic::function_unit`].
 
@@ -60,23 +61,57 @@ pub(crate) fn lane_controls() -> [(&'static str, u32, &'static str); 14] {
     ]
 }
 
+/// What lanes get that several slices share, and no others: name, bits, meaning.
+pub(crate) fn slice_controls(config: &GemvConfig) -> Vec<(&'static str, u32, &'static str)> {
+    let names = [
+        ("read_slice", "slice of each lane to read, one-hot"),
+        ("take_slice", "slice whose word the lanes take, one-hot"),
+        ("slice", "slice whose elements leave, one-hot"),
+        ("write_slice", "slice to write, one-hot"),
+    ];
+    let slices = config.slices_per_lane();
+    names.map(|(name, doc)| (name, slices, doc)).into_iter().filter(|_| slices > 1).collect()
+}
+
+/// What the names of modules have in addition if slices share lanes.
+pub(crate) fn shared_suffix(config: &GemvConfig) -> String {
+    match config.slices_per_lane() {
+        1 => String::new(),
+        slices => format!("_k{slices}"),
+    }
+}
+
 /// A number whose order as an unsigned integer is that of FP16 values, -0 below +0; NaNs mean nothing.
 fn key(value: &Bits) -> Bits {
     let sign = value.msb();
     value ^ cat([lit(1, 1), repeat(FP16_BITS - 1, &sign)])
 }
 
-/// The lane for words of `lanes` values.
+/// The lane for words of `lanes` values, of one slice or of several that share it.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
 pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let lanes = config.lanes();
+    let slices = config.slices_per_lane();
     let m = ModuleBuilder::new(
-        format!("activation_lane_l{lanes}"),
+        format!("activation_lane_l{lanes}{}", shared_suffix(config)),
         "Exponential, adder and multiplier for the elements of a slice's word, one after the other.",
     );
-    let word = m.input("word_i", lanes * FP16_BITS, "the slice's last word, recoded FP16 values");
+    let word = if slices == 1 {
+        m.input("word_i", lanes * FP16_BITS, "the slice's last word, recoded FP16 values")
+    } else {
+        m.share_code();
+        m.replicated();
+        let taken = m.input("take_slice_i", slices, "slice whose word is taken, one-hot");
+        let words: Vec<Bits> = (0..slices)
+            .map(|k| {
+                let doc = format!("last word of slice {k}, recoded FP16 values");
+                m.input(format!("word{k}_i"), lanes * FP16_BITS, doc)
+            })
+            .collect();
+        m.wire("word", one_hot_mux(&taken, &words))
+    };
     let controls = lane_controls().map(|(name, bits, doc)| m.input(format!("{name}_i"), bits, doc));
     let [
         take,

@@ -1,9 +1,9 @@
 //! What a rank's group gets from the activation unit, and how it passes it on to the lanes of its tiles.
 
-use super::activation_lane::lane_controls;
+use super::activation_lane::{lane_controls, slice_controls};
 use crate::blocks::common::encoding::log2;
 use ndp_config::{BEAT_ELEMS, GemvConfig};
-use ndp_hdl_language::{Bits, InstanceBuilder, ModuleBuilder, cat, lit};
+use ndp_hdl_language::{Bits, InstanceBuilder, ModuleBuilder, any_of, cat, lit};
 
 /// Ports of a group for the activation unit.
 pub(crate) struct LaneInputs {
@@ -19,6 +19,8 @@ pub(crate) struct LaneInputs {
     pub gelu: Bits,
     /// It divides.
     pub divide: Bits,
+    /// Of slices that share lanes one-hot: which to read, to take, whose elements leave, to write.
+    slices: Option<[Bits; 4]>,
     controls: Vec<(&'static str, Bits)>,
     ends: Bits,
     counts: Bits,
@@ -42,6 +44,12 @@ impl LaneInputs {
             write_addr: input("waddr", addr_bits, "word to write"),
             gelu: input("gelu", 1, "function unit: GELU; otherwise SiLU"),
             divide: input("divide", 1, "function unit: quotients of both operands"),
+            slices: slice_controls(config)
+                .into_iter()
+                .map(|(name, bits, doc)| input(name, bits, doc))
+                .collect::<Vec<_>>()
+                .try_into()
+                .ok(),
             controls: lane_controls().map(|(name, bits, doc)| (name, input(name, bits, doc))).into(),
             ends: input("ends", 1, "the vectors end in this rank's stripe"),
             counts: input("counts", 1, "this rank's elements count"),
@@ -70,28 +78,50 @@ impl LaneInputs {
             .collect()
     }
 
-    /// Connects the lane of tile `at.1` at position `at.0`.
-    pub fn connect<'a>(
-        &self,
-        m: &ModuleBuilder,
-        instance: InstanceBuilder<'a>,
-        cuts: &[Bits],
-        at: (u32, u32),
-    ) -> InstanceBuilder<'a> {
-        let (position, tile) = at;
+    /// Whether slice `k` of the lanes is read.
+    pub fn reads(&self, k: u32) -> Bits {
+        self.slices.as_ref().map_or_else(|| self.read.clone(), |[read, ..]| &self.read & read.bit(k))
+    }
+
+    /// What is written of slice `k` of the lanes.
+    pub fn writes(&self, k: u32) -> Bits {
+        self.slices.as_ref().map_or_else(|| self.write.clone(), |[.., write]| self.write.gated(&write.bit(k)))
+    }
+
+    /// Whether the element of tile `tile` is beyond the vectors' end.
+    fn beyond(&self, m: &ModuleBuilder, cuts: &[Bits], tile: u32) -> Bits {
+        let (position, tile) = (tile / cuts.len() as u32, tile % cuts.len() as u32);
         let here = lit(position.into(), self.last_beat.width());
         let cut = &cuts[tile as usize];
         let beyond = match position {
             0 => cut & self.last_beat.is_zero(),
             _ => self.last_beat.lt(&here) | (cut & self.last_beat.eq(&here)),
         };
-        let beyond = m.wire(format!("lane_beyond{position}_{tile}"), &self.ends & beyond);
-        let instance = instance
-            .input("lane_counts_i", &self.counts & !&beyond)
-            .input("lane_blank_i", &beyond)
-            .input("lane_we_i", &self.write);
-        self.controls
-            .iter()
-            .fold(instance, |instance, (name, value)| instance.input(format!("lane_{name}_i"), value))
+        m.wire(format!("lane_beyond{position}_{tile}"), &self.ends & beyond)
+    }
+
+    /// Connects lane number `lane`, whose ports have names that begin with `prefix`.
+    pub fn connect(
+        &self,
+        m: &ModuleBuilder,
+        instance: &InstanceBuilder<'_>,
+        prefix: &str,
+        cuts: &[Bits],
+        lane: u32,
+    ) {
+        let input = |name: &str, value: &Bits| instance.connect_input(format!("{prefix}{name}_i"), value);
+        let beyond = match &self.slices {
+            None => self.beyond(m, cuts, lane),
+            Some([_, take, slice, _]) => {
+                let count = slice.width();
+                let of_slice = |k: u32| self.beyond(m, cuts, lane * count + k) & slice.bit(k);
+                let beyond = any_of(&(0..count).map(of_slice).collect::<Vec<_>>());
+                input("take_slice", take);
+                m.wire(format!("lane{lane}_beyond"), beyond)
+            }
+        };
+        input("counts", &(&self.counts & !&beyond));
+        input("blank", &beyond);
+        self.controls.iter().for_each(|(name, value)| input(name, value));
     }
 }

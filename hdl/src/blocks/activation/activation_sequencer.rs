@@ -5,10 +5,12 @@
 //! leaves, so that an element leaves in every step. The lanes move on in cycles in which no sums are written to the slices,
 //! which is known one cycle ahead; then the write port is theirs. Between passes everything comes to its end.
 //!
+//! Slices that share a lane take turns with each word: what is a word here is then the word of one slice of each lane.
+//!
 //! SiLU, GELU and quotients take the elements of a word through the chain of a rank's lanes first, all the way round: out at one end,
 //! through the function unit, and in at the other. The results leave the lanes as choices that change nothing.
 
-use super::activation_lane::{self, PATHS};
+use super::activation_lane::{self, PATHS, shared_suffix, slice_controls};
 use super::activation_tree;
 use super::activation_walker::{activation_walker, vector_bits};
 use crate::blocks::arithmetic::{exponential, function_unit};
@@ -31,7 +33,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
     let (ranks, lanes, addr_bits) = (config.ranks(), config.lanes(), config.slice_addr_bits());
     let (lane_bits, vector_bits) = (log2(lanes), vector_bits(config));
     let m = ModuleBuilder::new(
-        format!("activation_sequencer_g{ranks}_l{lanes}_a{}", config.slice_words()),
+        format!("activation_sequencer_g{ranks}_l{lanes}_a{}{}", config.slice_words(), shared_suffix(config)),
         "Passes over a vector block, word by word, element by element.",
     );
     let start = m.input("start_i", 1, "take a command; only while `idle_o` is set");
@@ -73,7 +75,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
 
     // Words: asked for, coming, in the lanes' registers.
     let left = m.reg("left_q", lane_bits + 1).reset(0);
-    let around = config.units_per_rank() * lanes + function_unit::LATENCY;
+    let around = config.activation_lanes_per_rank() * lanes + function_unit::LATENCY;
     let around_left = m.reg("around_left_q", bits_for(around)).reset(0);
     let goes_round = m.wire("goes_round", around_left.any());
     let ready = m.wire("ready", mux(&exponentials, &argued, &mux(&products, &divided, &!&goes_round)));
@@ -123,6 +125,13 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
     let (_, last_word) = known("last_word", walker.output("last_word_o"));
     let (_, ends) = known("ends", walker.output("ends_o"));
     let (_, counts) = known("counts", walker.output("counts_o"));
+    let mut slices = Vec::new();
+    if config.slices_per_lane() > 1 {
+        // The word is taken in the cycle after that in which it was read.
+        let read = walker.output("slice_o");
+        let taken = m.delay("take_slice_q", &read);
+        slices = vec![read.clone(), taken, known("slice", read).1];
+    }
     let element = m.reg("element_q", lane_bits);
     element.next(mux(&leaves, &element.plus_one(), &element).gated(&!begun.q()));
     let vector_ends = m.wire("vector_ends", cat([leaves.clone(), last_word, element.all()]).all());
@@ -164,7 +173,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
     let strobe = |name: &str, value: Bits, cycles: u32| {
         (0..cycles).fold(value, |value, cycle| m.flag(format!("{name}{cycle}_q"), &value))
     };
-    let tree_cycles = 1 + activation_tree::latency(config.units_per_rank());
+    let tree_cycles = 1 + activation_tree::latency(config.activation_lanes_per_rank());
     let keys_valid = strobe("keys", &leaves & &maxima, tree_cycles);
     let terms = cat([chain[at_terms].clone(), advance.q(), exponentials.clone()]).all();
     let terms_valid = strobe("terms", terms, tree_cycles);
@@ -188,6 +197,9 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
         .ignore("last_o", "their number is that of the elements")
         .ignore("ends_o", "marks come with them")
         .ignore("counts_o", "all ranks write");
+    if !slices.is_empty() {
+        slices.push(results.output("slice_o"));
+    }
     let idle = m.output("idle_o", !running.q(), "a command can be taken, all results are written");
     m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
     m.output("advance_o", &advance, "the lanes move on");
@@ -205,6 +217,9 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
     m.output("write_o", &writes, "results are written; no other part writes in this cycle");
     m.output("write_addr_o", results.output("word_o"), "their word");
     m.output("write_lane_o", cat((0..lanes).rev().map(|i| lane.eq_lit(i.into()))), "their lane, one-hot");
+    for ((name, _, doc), value) in slice_controls(config).into_iter().zip(slices) {
+        m.output(format!("{name}_o"), value, doc);
+    }
     m.output("keys_valid_o", keys_valid, "the trees put out keys of one element of each lane");
     m.output("terms_valid_o", terms_valid, "they put out terms");
     m.output("last_o", last, "of a vector's last elements");

@@ -1,7 +1,7 @@
 //! The activation unit (Hermes, section IV-A2) without its lanes, which are beside the slices: sequencer, maxima and sums, and the
 //! command that is in work.
 
-use super::activation_lane::{KEY_BITS, PATHS, lane_controls};
+use super::activation_lane::{KEY_BITS, PATHS, lane_controls, shared_suffix, slice_controls};
 use super::activation_sequencer::activation_sequencer;
 use super::activation_sums::activation_sums;
 use super::activation_tree;
@@ -39,9 +39,15 @@ pub(crate) fn operation_fields(config: &GemvConfig) -> [(&'static str, u32, &'st
 /// [`HdlError`] if the description breaks a rule of the language.
 pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
-    let sum_bits = activation_tree::sum_bits(config.units_per_rank());
+    let sum_bits = activation_tree::sum_bits(config.activation_lanes_per_rank());
     let m = ModuleBuilder::new(
-        format!("activation_unit_n{}_l{}_a{}", config.multipliers(), config.lanes(), config.slice_words()),
+        format!(
+            "activation_unit_n{}_l{}_a{}{}",
+            config.multipliers(),
+            config.lanes(),
+            config.slice_words(),
+            shared_suffix(config)
+        ),
         "Softmax and element-wise operations on vector blocks: control of the lanes, maxima and sums.",
     );
     let start = m.input("start_i", 1, "take a command; only while not busy");
@@ -122,6 +128,9 @@ pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         };
         debug_assert_eq!(value.width(), bits);
         m.output(format!("lane_{name}_o"), value, format!("lanes: {doc}"));
+    }
+    for (name, _, doc) in slice_controls(config) {
+        m.output(format!("lane_{name}_o"), sequencer.output(&format!("{name}_o")), format!("lanes: {doc}"));
     }
     m.output("lane_gelu_o", &gelu, "function unit: GELU");
     m.output("lane_divide_o", &function & &two, "function unit: quotients");

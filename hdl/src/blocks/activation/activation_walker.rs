@@ -1,9 +1,12 @@
 //! Walks over the words of a vector block for the activation unit, vector by vector: all words of the first vector, then all of
 //! the second.
 //!
+//! Of slices that share a lane the walk goes to all of the lane's before it goes to the next word.
+//!
 //! Word `i` of vector `v` is word `vectors * i + v` of the block, in the waves and in the tail alike.
 
-use crate::blocks::common::encoding::bits_for;
+use super::activation_lane::shared_suffix;
+use crate::blocks::common::encoding::{bits_for, log2};
 use crate::blocks::common::row_layout::{rank_bits, wave_bits, words};
 use ndp_config::GemvConfig;
 use ndp_hdl_language::{HdlError, Module, ModuleBuilder, cat, lit, mux, zeros};
@@ -23,7 +26,11 @@ pub fn activation_walker(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
     let (wave_bits, rank_width, vector_bits) = (wave_bits(config), rank_bits(config), vector_bits(config));
     let m = ModuleBuilder::new(
-        format!("activation_walker_g{ranks}_a{}_v{vector_bits}", config.slice_words()),
+        format!(
+            "activation_walker_g{ranks}_a{}_v{vector_bits}{}",
+            config.slice_words(),
+            shared_suffix(config)
+        ),
         "Words of a vector block, vector by vector.",
     );
     let start = m.input("start_i", 1, "go to the first word");
@@ -31,7 +38,18 @@ pub fn activation_walker(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let tail = m.input("tail_i", rank_width, "stripes that are left over");
     let vectors = m.input("vectors_i", vector_bits, "vectors, at least one");
     let base = m.input("base_i", addr_bits, "first word");
-    let step = m.input("step_i", 1, "go to the next word");
+    let mut step = m.input("step_i", 1, "go to the next word");
+    let slices = config.slices_per_lane();
+    let mut last_slice = None;
+    if slices > 1 {
+        let slice = m.reg("slice_q", log2(slices));
+        slice.next(mux(&step, &slice.plus_one(), &slice).gated(&!&start));
+        let last = m.wire("last_slice", slice.all());
+        step = m.wire("step", step & &last);
+        last_slice = Some(last);
+        let one_hot = cat((0..slices).rev().map(|k| slice.eq_lit(k.into())));
+        m.output("slice_o", one_hot, "slice of each lane, one-hot");
+    }
 
     // With three tail stripes every rank holds all of them, else one word is enough.
     let three = if ranks == 4 { tail.eq_lit(3) } else { zeros(1) };
@@ -76,6 +94,10 @@ pub fn activation_walker(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let counts: Vec<_> = counts.collect();
     m.output("word_o", &word, "the word");
     m.output("vector_o", &vector, "its vector");
+    let last_word = match last_slice {
+        None => last_word,
+        Some(last) => m.wire("last_of_vector", last_word & last),
+    };
     m.output("last_word_o", &last_word, "it is its vector's last");
     m.output("last_o", &last_word & vector.plus_one().eq(&vectors), "it is the block's last");
     m.output("ends_o", cat(ends.into_iter().rev()), "ranks in whose stripe the vectors end");

@@ -5,15 +5,26 @@
 //! the slice and the products of a window are summed; in AXPY all lanes share one activation and each product is added to a
 //! sum of its own, which the slice holds. When to fill, to step, to read and to write is decided in
 //! [`super::fill_sequencer`] and [`super::window_sequencer`]. Beside them a lane of the activation unit works on the slice's
-//! words.
+//! words; if slices share lanes, it is outside of the tiles.
 
-use crate::blocks::activation::activation_lane::{activation_lane, lane_controls};
+use crate::blocks::activation::activation_lane::{activation_lane, lane_controls, shared_suffix};
 use crate::blocks::arithmetic::multiplier_unit::{multiplier_unit, sum_bits};
 use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::common::sram::sram;
 use ndp_config::GemvConfig;
 use ndp_hdl_language::{HdlError, Module, ModuleBuilder, any_of, mux, repeat};
 use std::rc::Rc;
+
+/// What the tile gets for a lane of its own: name, bits, meaning.
+fn own_lane_inputs() -> Vec<(&'static str, u32, &'static str)> {
+    let own = [
+        ("counts", 1, "the element counts in maximum and sum"),
+        ("blank", 1, "the element is beyond the vector's end"),
+        ("chain", FP16_BITS, "comes in behind the lane's first elements"),
+        ("chain_other", FP16_BITS, "comes in behind its second elements"),
+    ];
+    lane_controls().into_iter().chain(own).collect()
+}
 
 /// The tile of `config`.
 ///
@@ -26,9 +37,10 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let sram = sram(config.slice_words(), chunk_bits, lanes)?;
     let m = ModuleBuilder::new(
         format!(
-            "compute_tile_{}_a{}",
+            "compute_tile_{}_a{}{}",
             unit.title().trim_start_matches("multiplier_unit_"),
-            config.slice_words()
+            config.slice_words(),
+            shared_suffix(config)
         ),
         "Multiplier unit with double-buffered weights and its slice of the buffer.",
     );
@@ -53,18 +65,22 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let write = m.input("we_i", lanes, "lanes of `wdata_i` to write; not together with a sum");
     let data = m.input("wdata_i", chunk_bits, "recoded FP16 values");
 
-    let controls =
-        lane_controls().map(|(name, bits, doc)| (name, m.input(format!("lane_{name}_i"), bits, doc)));
-    let counts = m.input("lane_counts_i", 1, "the element counts in maximum and sum");
-    let blank = m.input("lane_blank_i", 1, "the element is beyond the vector's end");
-    let chain = m.input("lane_chain_i", FP16_BITS, "comes in behind the lane's first elements");
-    let chain_other = m.input("lane_chain_other_i", FP16_BITS, "comes in behind its second elements");
+    let own_lane = config.slices_per_lane() == 1;
+    let lane_inputs = if own_lane { own_lane_inputs() } else { Vec::new() };
+    let lane_inputs: Vec<_> = lane_inputs
+        .into_iter()
+        .map(|(name, bits, doc)| (format!("{name}_i"), m.input(format!("lane_{name}_i"), bits, doc)))
+        .collect();
     let keep_result = m.input("lane_we_i", lanes, "lanes to write with the activation unit's result; alone");
 
     let next = m.hold("weight_next_q", &weight, &weight_write);
     let current = m.hold("weight_q", &next, &advance);
     let sum = m.forward("sum", sum_bits(config));
-    let result = m.forward("result", FP16_BITS);
+    let own_result = own_lane.then(|| m.forward("result", FP16_BITS));
+    let result = match &own_result {
+        Some(result) => result.q(),
+        None => m.input("lane_result_i", FP16_BITS, "the activation unit's result"),
+    };
     let from_lane = m.wire("from_lane", keep_result.any());
     let other_data = mux(&from_lane, &repeat(lanes, &result), &data);
     let slice = m
@@ -91,20 +107,20 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     sum.drive(unit.output("sum_o"));
     m.output("digit_o", unit.output("digit_o"), "digit of the sum over the last window, in its phase");
     m.output("flags_o", unit.output("flags_o"), "NaN, +Inf, -Inf seen; valid with the last digit");
-    let lane = m
-        .instance("lane", &activation_lane(config)?)
-        .input("word_i", &word)
-        .input("counts_i", counts)
-        .input("blank_i", blank)
-        .input("chain_i", chain)
-        .input("chain_other_i", chain_other);
-    let lane = controls.iter().fold(lane, |lane, (name, value)| lane.input(format!("{name}_i"), value));
-    result.drive(lane.output("value_o"));
-    m.output("chain_o", lane.output("chain_o"), "the lane's first element");
-    m.output("chain_other_o", lane.output("chain_other_o"), "its second element");
-    m.output("key_o", lane.output("key_o"), "order of the activation unit's element, 0 if it does not count");
-    m.output("bad_o", lane.output("bad_o"), "it counts and is NaN or +Inf");
-    m.output("term_o", lane.output("term_o"), "its exponential in units of 2^-28");
+    if let Some(result) = own_result {
+        let lane = m.instance("lane", &activation_lane(config)?).input("word_i", &word);
+        let lane = lane_inputs.into_iter().fold(lane, |lane, (port, value)| lane.input(port, value));
+        result.drive(lane.output("value_o"));
+        for (port, doc) in [
+            ("chain_o", "the lane's first element"),
+            ("chain_other_o", "its second element"),
+            ("key_o", "order of the activation unit's element, 0 if it does not count"),
+            ("bad_o", "it counts and is NaN or +Inf"),
+            ("term_o", "its exponential in units of 2^-28"),
+        ] {
+            m.output(port, lane.output(port), doc);
+        }
+    }
     m.output("word_o", word, "the slice's last word");
     m.finish()
 }

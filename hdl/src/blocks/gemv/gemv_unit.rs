@@ -12,7 +12,7 @@ use super::row_distributor::row_distributor;
 use super::selector::{element_bits, selector};
 use super::vector_reader::vector_reader;
 use super::vector_writer::{Item, vector_writer, write_fields};
-use crate::blocks::activation::activation_lane::lane_controls;
+use crate::blocks::activation::activation_lane::{lane_controls, shared_suffix, slice_controls};
 use crate::blocks::activation::activation_unit::{activation_unit, operation_fields};
 use crate::blocks::arithmetic::combiner::combiner;
 use crate::blocks::arithmetic::number_format::FP16_BITS;
@@ -81,11 +81,12 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
     let m = ModuleBuilder::new(
         format!(
-            "gemv_unit_n{}_l{}_s{}_w{}",
+            "gemv_unit_n{}_l{}_s{}_w{}{}",
             config.multipliers(),
             config.lanes(),
             config.serial_steps(),
-            config.acc_bits()
+            config.acc_bits(),
+            shared_suffix(config)
         ),
         "Exact FP16 products of matrices and vectors, weights from the ranks, everything else in the buffer.",
     );
@@ -437,8 +438,10 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let lanes_ends = activation.output("ends_o");
     let lanes_counts = activation.output("counts_o");
     let mut lanes_inputs: Vec<(String, Bits)> = lane_controls()
+        .into_iter()
+        .chain(slice_controls(config))
         .map(|(name, ..)| (format!("lane_{name}_i"), activation.output(&format!("lane_{name}_o"))))
-        .into();
+        .collect();
     for (port, output) in [
         ("lane_raddr_i", "read_addr_o"),
         ("lane_we_i", "write_o"),

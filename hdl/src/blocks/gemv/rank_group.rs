@@ -14,6 +14,7 @@ use super::head_sender::head_sender;
 use super::scalar_banks::{scalar_banks, scalar_slot_bits};
 use super::weight_unpacker::{delayed_fields, weight_unpacker};
 use super::window_sequencer::window_sequencer;
+use crate::blocks::activation::activation_lane::{activation_lane, shared_suffix};
 use crate::blocks::activation::activation_port::LaneInputs;
 use crate::blocks::activation::activation_tree::activation_tree;
 use crate::blocks::arithmetic::function_unit::function_unit;
@@ -192,7 +193,12 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (addr_bits, vector_bits) = (config.slice_addr_bits(), bits_for(config.max_batch() - 1));
     let slot_bits = scalar_slot_bits();
     let m = ModuleBuilder::new(
-        format!("rank_group_n{tiles}_l{lanes}_s{}_w{}", config.serial_steps(), config.acc_bits()),
+        format!(
+            "rank_group_n{tiles}_l{lanes}_s{}_w{}{}",
+            config.serial_steps(),
+            config.acc_bits(),
+            shared_suffix(config)
+        ),
         "The tiles of one DRAM rank with their sequencers, reduction tree and row accumulator.",
     );
     m.share_code();
@@ -346,16 +352,15 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let read_free = m.wire("read_free", !any_of(&busy_reading));
     let write_free =
         m.wire("write_free", !any_of(&[sum_write.clone(), round_write.clone(), lane_write.clone()]));
-    let any_read = m.wire(
-        "any_read",
-        any_of(&[
-            slice_read.clone(),
-            sum_read.clone(),
-            read.clone(),
-            sums_read.clone(),
-            lanes_of.read.clone(),
-        ]),
-    );
+    let shared = config.slices_per_lane();
+    // For each of the slices that share a lane.
+    let any_reads: Vec<Bits> = (0..shared)
+        .map(|k| {
+            let name = if shared == 1 { "any_read".to_owned() } else { format!("any_read{k}") };
+            let reads = [&slice_read, &sum_read, &read, &sums_read].map(Bits::clone);
+            m.wire(name, any_of(&[&reads[..], &[lanes_of.reads(k)]].concat()))
+        })
+        .collect();
     let other_addr = mux(&sums_read, &sums_addr, &mux(&lanes_of.read, &lanes_of.read_addr, &read_addr));
     let window_addr = mux(&slice_read, &windows.output("slice_addr_o"), &windows.output("sum_raddr_o"));
     let for_window = &slice_read | &sum_read;
@@ -381,12 +386,13 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let separate = windows.output("separate_o");
     let [lanes_move, line_moves, term_moves, sum_moves] =
         ["lanes_move_o", "line_moves_o", "term_moves_o", "sum_moves_o"].map(|name| windows.output(name));
-    let trees_module = activation_tree(tiles)?;
-    let mut trees = m.instance("trees", &trees_module);
+    let lane_count = config.activation_lanes_per_rank();
+    let trees_module = activation_tree(lane_count)?;
+    let trees = m.instance("trees", &trees_module);
     let cuts = lanes_of.cuts(&m, config);
-    // The lanes' elements move from tile to tile, from the last one to the first, and around through the function unit.
+    // The lanes' elements move from lane to lane, from the last one to the first, and around through the function unit.
     let link = |name: &str| -> Vec<_> {
-        (0..=tiles).map(|i| m.forward(format!("chain_{name}{i}"), FP16_BITS)).collect()
+        (0..=lane_count).map(|i| m.forward(format!("chain_{name}{i}"), FP16_BITS)).collect()
     };
     let [firsts, seconds] = [link("first"), link("second")];
     let function = m
@@ -395,8 +401,23 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("divide_i", &lanes_of.divide)
         .input("value_i", &*firsts[0])
         .input("divisor_i", &*seconds[0]);
-    firsts[tiles as usize].drive(function.output("value_o"));
-    seconds[tiles as usize].drive(zeros(FP16_BITS));
+    firsts[lane_count as usize].drive(function.output("value_o"));
+    seconds[lane_count as usize].drive(zeros(FP16_BITS));
+    let attach = |instance: &InstanceBuilder<'_>, prefix: &str, lane: u32| {
+        let at = lane as usize;
+        lanes_of.connect(&m, instance, prefix, &cuts, lane);
+        instance.connect_input(format!("{prefix}chain_i"), &*firsts[at + 1]);
+        instance.connect_input(format!("{prefix}chain_other_i"), &*seconds[at + 1]);
+        firsts[at].drive(instance.output("chain_o"));
+        seconds[at].drive(instance.output("chain_other_o"));
+        for what in ["key", "bad", "term"] {
+            trees.connect_input(format!("{what}{lane}_i"), instance.output(&format!("{what}_o")));
+        }
+    };
+    let results: Vec<_> = match shared {
+        1 => Vec::new(),
+        _ => (0..lane_count).map(|lane| m.forward(format!("lane_result{lane}"), FP16_BITS)).collect(),
+    };
     let mut words = Vec::new();
     for p in 0..positions {
         let beat_cut = match p {
@@ -421,7 +442,7 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
                 .input("broadcast_i", &axpy)
                 .input("scalar_i", &scalar[(i / segment_tiles) as usize])
                 .input("raddr_i", &slice_addr)
-                .input("re_i", &any_read)
+                .input("re_i", &any_reads[(i % shared) as usize])
                 .input("separate_i", &separate)
                 .input("import_i", &import)
                 .input("lanes_move_i", &lanes_move)
@@ -431,21 +452,28 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
                 .input("sum_we_i", &sum_write)
                 .input("waddr_i", &slice_waddr)
                 .input("we_i", lane_enables.gated(&m.wire(format!("writes{i}"), writes)))
-                .input("wdata_i", chunk(&data, i));
-            let instance = lanes_of
-                .connect(&m, instance, &cuts, (p, t))
-                .input("lane_chain_i", &*firsts[i as usize + 1])
-                .input("lane_chain_other_i", &*seconds[i as usize + 1]);
-            firsts[i as usize].drive(instance.output("chain_o"));
-            seconds[i as usize].drive(instance.output("chain_other_o"));
-            for what in ["key", "bad", "term"] {
-                trees = trees.input(format!("{what}{i}_i"), instance.output(&format!("{what}_o")));
+                .input("wdata_i", chunk(&data, i))
+                .input("lane_we_i", lanes_of.writes(i % shared));
+            match results.get((i / shared) as usize) {
+                None => attach(&instance, "lane_", i),
+                Some(result) => instance.connect_input("lane_result_i", &**result),
             }
             tree = tree
                 .input(format!("digit{i}_i"), instance.output("digit_o"))
                 .input(format!("flags{i}_i"), instance.output("flags_o"));
             words.push(instance.output("word_o"));
         }
+    }
+
+    let lane_module = activation_lane(config)?;
+    for (lane, (result, words)) in results.iter().zip(words.chunks(shared as usize)).enumerate() {
+        let instance = m.instance(format!("lane{lane}"), &lane_module);
+        let instance = words
+            .iter()
+            .enumerate()
+            .fold(instance, |instance, (k, word)| instance.input(format!("word{k}_i"), word));
+        attach(&instance, "", lane as u32);
+        result.drive(instance.output("value_o"));
     }
 
     let (lane_key, lane_bad, lane_sum) =

@@ -21,6 +21,8 @@ pub(crate) struct RawGemv {
     buffer_kib: u32,
     max_batch: u32,
     weight_fifo_beats: u32,
+    /// One for each multiplier unit if the file does not say.
+    activation_lanes: Option<u32>,
     /// All that the stripes take if the file does not say.
     weight_formats: Option<Formats>,
 }
@@ -37,6 +39,7 @@ impl Default for RawGemv {
             buffer_kib: 256,
             max_batch: 16,
             weight_fifo_beats: 8,
+            activation_lanes: None,
             weight_formats: None,
         }
     }
@@ -149,6 +152,8 @@ impl GemvConfig {
             multipliers / ranks,
             format!("be at least the {} chunks of one {BEAT_BITS}-bit beat", config.beat_chunks()),
         )?;
+        let activation_lanes = *config.0.activation_lanes.get_or_insert(multipliers);
+        power_of_two("gemv.activation_lanes", activation_lanes, ranks, multipliers)?;
         let whole = if config.beats_per_stripe() > 1 { Formats::All } else { Formats::Fp16 };
         config.0.weight_formats.get_or_insert(whole);
         require(
@@ -205,6 +210,17 @@ impl GemvConfig {
     /// Multiplier units fed by one rank: `multipliers / ranks`.
     pub fn units_per_rank(&self) -> u32 {
         self.0.multipliers / self.0.ranks
+    }
+
+    /// Lanes of the activation unit fed by one rank's slices: `activation_lanes / ranks`.
+    pub fn activation_lanes_per_rank(&self) -> u32 {
+        self.units_per_rank() / self.slices_per_lane()
+    }
+
+    /// Slices of the buffer, one for each multiplier unit, that share a lane of the activation unit:
+    /// `multipliers / activation_lanes`.
+    pub fn slices_per_lane(&self) -> u32 {
+        self.0.activation_lanes.map_or(1, |lanes| self.0.multipliers / lanes)
     }
 
     /// Bytes of one chunk (the operand of one unit): `2 * lanes`.

@@ -111,6 +111,28 @@ fn a_rank_with_fewer_units_than_a_beat_has_chunks_is_refused() {
 }
 
 #[test]
+fn lanes_of_the_activation_unit_are_at_least_one_a_rank_and_at_most_one_a_multiplier_unit() {
+    for value in [0, 2, 512, u32::MAX] {
+        let expected = format!("gemv.activation_lanes = {value} must be in 4..=256");
+        assert_eq!(refused(&format!("activation_lanes = {value}")), expected);
+    }
+    let expected = "gemv.activation_lanes = 32 must be in 2..=16";
+    assert_eq!(refused("activation_lanes = 32\nmultipliers = 16\nranks = 2"), expected);
+    assert_eq!(refused("activation_lanes = 48"), "gemv.activation_lanes = 48 must be a power of two");
+    let of = |keys: &str| DesignConfig::from_toml(&format!("name = \"x\"\n[gemv]\n{keys}\n")).unwrap();
+    let sharing = |keys: &str| {
+        let gemv = of(keys).gemv().clone();
+        (gemv.activation_lanes_per_rank(), gemv.slices_per_lane())
+    };
+    assert_eq!(sharing(""), (64, 1));
+    assert_eq!(sharing("activation_lanes = 64"), (16, 4));
+    assert_eq!(sharing("activation_lanes = 4"), (1, 64));
+    // One for each multiplier unit if the file does not say.
+    assert_eq!(sharing("multipliers = 64"), (16, 1));
+    assert_eq!(of(""), of("activation_lanes = 256"));
+}
+
+#[test]
 fn formats_of_weights_are_two_and_need_stripes_of_two_beats() {
     assert!(
         refused("weight_formats = \"int4\"").contains("unknown variant `int4`, expected `fp16` or `all`")

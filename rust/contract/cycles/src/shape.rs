@@ -51,6 +51,8 @@ pub(crate) struct Shape {
     pub element_lanes: u32,
     /// Elements of a word of all lanes of a rank.
     pub around: u32,
+    /// Slices that share a lane.
+    pub lane_slices: u32,
     pub lane_tree_cycles: u32,
     pub tree_levels: u64,
     /// Beats of weights that wait in a group.
@@ -74,8 +76,9 @@ impl Shape {
             lanes: config.lanes().into(),
             segments: config.acc_segments().into(),
             element_lanes: config.lanes(),
-            around: config.units_per_rank() * config.lanes(),
-            lane_tree_cycles: config.units_per_rank().trailing_zeros().div_ceil(2),
+            around: config.activation_lanes_per_rank() * config.lanes(),
+            lane_slices: config.slices_per_lane(),
+            lane_tree_cycles: config.activation_lanes_per_rank().trailing_zeros().div_ceil(2),
             tree_levels: config.tree_levels().into(),
             weight_beats: config.weight_fifo_beats(),
             sums,

@@ -45,11 +45,12 @@ impl RandomConfig {
     /// The configuration of a seed.
     pub fn of(seed: u64, extent: Extent) -> Self {
         let mut draw = Draw::of(seed);
-        // Of a sequence of its own: what a seed has been for does not change.
+        // Of sequences of their own: what a seed has been for does not change.
         let mut formats = Draw::of(seed.wrapping_add(1 << 32));
+        let mut shares = Draw::of(seed.wrapping_add(2 << 32));
         loop {
             let all = formats.below(3) > 0;
-            let toml = draw.configuration(seed, extent, if all { "all" } else { "fp16" });
+            let toml = draw.configuration(seed, extent, if all { "all" } else { "fp16" }, &mut shares);
             // Rules that tie the sizes of the unit together (slices, chunks) are the reader's business.
             if let Ok(config) = DesignConfig::from_toml(&toml) {
                 return Self { seed, toml, config };
@@ -107,10 +108,10 @@ impl Draw {
         min << self.below((max / min).ilog2() + 1)
     }
 
-    fn configuration(&mut self, seed: u64, extent: Extent, formats: &str) -> String {
+    fn configuration(&mut self, seed: u64, extent: Extent, formats: &str, shares: &mut Self) -> String {
         let mut text = format!("name = \"random-{seed}\"\n");
         let tables = [
-            ("gemv", self.gemv(extent, formats)),
+            ("gemv", self.gemv(extent, formats, shares)),
             ("dram", self.dram()),
             ("core", self.core()),
             ("link", self.link(extent)),
@@ -125,7 +126,7 @@ impl Draw {
         text
     }
 
-    fn gemv(&mut self, extent: Extent, formats: &str) -> Vec<(&'static str, String)> {
+    fn gemv(&mut self, extent: Extent, formats: &str, shares: &mut Self) -> Vec<(&'static str, String)> {
         let small = extent == Extent::Small;
         let segments = self.within(3, 6);
         let keys = [
@@ -144,6 +145,10 @@ impl Draw {
         let formats = if multipliers / ranks * lanes < 64 { "fp16" } else { formats };
         let mut keys = written(keys);
         keys.push(("weight_formats", format!("\"{formats}\"")));
+        // In one case of two slices share lanes of the activation unit.
+        if shares.below(2) == 1 {
+            keys.push(("activation_lanes", shares.power(ranks, multipliers).to_string()));
+        }
         keys
     }
 
@@ -248,6 +253,7 @@ mod tests {
         };
         reached("ranks", &|c| c.gemv().ranks(), &[1, 2, 4]);
         reached("lanes", &|c| c.gemv().lanes(), &[8, 16]);
+        reached("slices of a lane", &|c| c.gemv().slices_per_lane(), &[1, 2, 4, 8]);
         reached("row_bits", &|c| c.dram().row_bits(), &[8, 17]);
         reached("t_cl", &|c| c.dram().t_cl(), &[8, 60]);
         reached("t_rcd", &|c| c.dram().t_rcd(), &[4, 120]);

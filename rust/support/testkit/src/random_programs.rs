@@ -385,12 +385,13 @@ impl Writer<'_> {
         instruction.check(self.config).ok()?;
         self.push(instruction);
         let gemv = self.config.gemv();
+        let turns = block.words * gemv.slices_per_lane();
         let cycles = match operation {
-            Activation::Softmax => 3 * (block.words * 9 + 20),
+            Activation::Softmax => 3 * (turns * 9 + 20),
             Activation::Silu | Activation::Gelu | Activation::Div { .. } => {
-                block.words * (gemv.units_per_rank() * gemv.lanes() + 20) + 20
+                turns * (gemv.activation_lanes_per_rank() * gemv.lanes() + 20) + 20
             }
-            _ => block.words * 9 + 20,
+            _ => turns * 9 + 20,
         };
         self.cycles += u64::from(cycles);
         self.keep(Kind::Vectors, dst, cols, block.batch);

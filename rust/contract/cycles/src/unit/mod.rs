@@ -255,7 +255,8 @@ impl Unit {
 
     /// Starts in the next cycle: a block of `vectors` vectors of `words` words each.
     pub fn start_activation(&mut self, operation: ndp_isa::Activation, words: u32, vectors: u32) {
-        self.activation.start(operation, words, vectors);
+        // Slices that share a lane take turns with each word.
+        self.activation.start(operation, words * self.shape.lane_slices, vectors);
     }
 
     /// The activation unit is at work.
