@@ -220,7 +220,7 @@ mod tests {
                 for (i, (cosine, sine)) in cosines.iter().zip(&sines).enumerate() {
                     let angle = f64::from(position) * (base as f64).powf(-2.0 * i as f64 / width as f64);
                     for (found, real) in [(cosine, angle.cos()), (sine, angle.sin())] {
-                        let distance = (found.to_f64() - real).abs();
+                        let distance = (f16::to_f64(*found) - real).abs();
                         let bound = 0.5001 * 2f64.powi((real.abs().log2().floor() as i32).max(-14) - 10);
                         assert!(distance <= bound + 1e-9, "{base}, {width}, {position}, {i}: {found} {real}");
                     }
