@@ -553,7 +553,7 @@ fn a_lane_multiplies_and_holds_its_product_while_it_stands_still() -> Outcome {
         let mut before = None;
         while left > 0 {
             // Noise at the ports of the operands, but for the first step.
-            let moving = random.next_u64() % 4 != 0;
+            let moving = !random.next_u64().is_multiple_of(4);
             let loads = moving && left == window;
             model.set(load, loads.into());
             model.set(moves, moving.into());
