@@ -9,6 +9,7 @@ use super::flash::{self, Flash, FlashOptions};
 use super::gpu::{Gpu, GpuNumerics};
 use super::links::{LinkOptions, Links, MovedNeurons};
 use super::live::{LivePredictor, layer_of, masked};
+use super::meet::OwnColumns;
 use super::place::Place;
 use super::places::Places;
 use super::pool::together;
@@ -28,7 +29,6 @@ use ndp_model::{
 use ndp_numerics::{SerialSteps, f16, fp16};
 use ndp_traces::{Activity, ones};
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
 
 /// How several devices work together.
 #[derive(Clone, Debug)]
@@ -135,8 +135,8 @@ pub struct SystemBackend<P> {
     batch: usize,
     /// The core on which Q, K and V have met, of each; none if each head's have met where it is attended to.
     pub(super) met_at: [Option<usize>; 3],
-    /// How columns of pieces of `(columns, vectors)` are cut: the same for each layer and token.
-    pub(super) cuts: HashMap<((u32, u32), Range<u32>), Option<Cut>>,
+    /// The same for each layer and token.
+    pub(super) cuts: HashMap<OwnColumns, Option<Cut>>,
     /// Neurons of the MLP whose gate is open, of models with a gate, between FC1 and FC2.
     open_gates: Option<Vec<u32>>,
     /// The links between the cores, if they are simulated.

@@ -55,6 +55,9 @@ impl Piece<'_> {
     }
 }
 
+/// Columns and vectors of a piece, and those of its columns whose sums meet on a core.
+pub(super) type OwnColumns = ((u32, u32), Range<u32>);
+
 /// A link that a message takes, what it is, and its bytes.
 type Path = (Place, &'static str, u64);
 
