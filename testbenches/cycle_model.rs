@@ -227,7 +227,7 @@ fn long_activations_do_so_on_the_full_core_with_shared_lanes() -> Outcome {
         |(name, _): &&(&str, &str)| ["softmax", "functions", "loads"].iter().any(|w| name.starts_with(w));
     let programs: Vec<_> = LONG.iter().filter(works).copied().collect();
     assert_eq!(programs.len(), 3);
-    long_programs("testbenches/configs/lanes-32.toml", &programs)
+    long_programs("ndp-best", &programs)
 }
 
 fn long_programs(config: &str, programs: &[(&str, &str)]) -> Outcome {

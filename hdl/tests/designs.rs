@@ -9,7 +9,7 @@ use ndp_testkit::{Draw, Extent, RandomConfig};
 use std::collections::BTreeSet;
 
 /// Presets whose core keeps the linters for long; its modules are wider or narrower ones of those that other cores have.
-const WIDEST: [&str; 3] = ["hermes-512", "hermes-128", "hermes-64"];
+const WIDEST: [&str; 4] = ["hermes-512", "hermes-128", "hermes-64", "ndp-best"];
 /// Presets whose core is that of `hermes` but for its rank ports, which are linted alone.
 const OTHER_RANKS: [&str; 5] = ["hermes-2400", "hermes-2666", "hermes-2933", "hermes-x8", "hermes-x16"];
 

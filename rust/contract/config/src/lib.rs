@@ -98,6 +98,7 @@ presets!(
     "hermes-2933" => "../presets/hermes-2933.toml",
     "hermes-x8" => "../presets/hermes-x8.toml",
     "hermes-x16" => "../presets/hermes-x16.toml",
+    "ndp-best" => "../presets/ndp-best.toml",
     "tiny" => "../presets/tiny.toml",
 );
 

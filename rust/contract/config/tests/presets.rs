@@ -143,7 +143,7 @@ fn an_unknown_preset_is_refused_with_the_list() {
     assert_eq!(
         error.to_string(),
         "unknown preset 'hermse', expected one of hermes, hermes-32, hermes-64, hermes-128, hermes-512, \
-         hermes-2400, hermes-2666, hermes-2933, hermes-x8, hermes-x16, tiny or a path ending in .toml; did you mean 'hermes'?"
+         hermes-2400, hermes-2666, hermes-2933, hermes-x8, hermes-x16, ndp-best, tiny or a path ending in .toml; did you mean 'hermes'?"
     );
 }
 
