@@ -20,7 +20,7 @@ mod timeline;
 pub use bars::{BarChart, Bars};
 pub use document::Report;
 pub use gantt::Gantt;
-pub use line::{LineChart, Series};
+pub use line::{Dot, LineChart, Series};
 pub use ranked::Rows;
 pub use timeline::{Timeline, Track};
 

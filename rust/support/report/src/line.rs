@@ -29,6 +29,17 @@ impl Series {
     }
 }
 
+/// A point by itself.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Dot {
+    /// `x` and `y`.
+    pub at: (f64, f64),
+    /// What is shown when the pointer is over it.
+    pub tip: String,
+    /// Where a click leads.
+    pub link: Option<String>,
+}
+
 /// Lines over a common axis, with horizontal references such as a published figure.
 #[derive(Clone, Debug, Default)]
 pub struct LineChart {
@@ -37,6 +48,7 @@ pub struct LineChart {
     y: String,
     from_zero: bool,
     series: Vec<Series>,
+    dots: Vec<(String, Vec<Dot>)>,
     references: Vec<(String, f64)>,
 }
 
@@ -60,6 +72,13 @@ impl LineChart {
         self
     }
 
+    /// Points that are not joined.
+    #[must_use]
+    pub fn dots(mut self, name: &str, dots: Vec<Dot>) -> Self {
+        self.dots.push((name.to_owned(), dots));
+        self
+    }
+
     /// A horizontal line with a label.
     #[must_use]
     pub fn reference(mut self, label: &str, y: f64) -> Self {
@@ -75,17 +94,26 @@ impl LineChart {
         for series in &self.series {
             check_finite(&series.name, series.points.iter().flat_map(|&(x, y)| [x, y]))?;
         }
+        for (name, dots) in &self.dots {
+            check_finite(name, dots.iter().flat_map(|dot| [dot.at.0, dot.at.1]))?;
+        }
         for (label, y) in &self.references {
             check_finite(label, [*y])?;
         }
         let mut picture = Picture::new(WIDTH, HEIGHT);
-        let colours = colours(self.series.iter().map(|series| series.name.as_str()));
+        let named = || {
+            let dots = self.dots.iter().map(|(name, _)| name.as_str());
+            self.series.iter().map(|series| series.name.as_str()).chain(dots)
+        };
+        let colours = colours(named());
         let colour = |index: usize| colours[index];
-        let names: Vec<(&str, &str)> =
-            self.series.iter().enumerate().map(|(index, s)| (s.name.as_str(), colour(index))).collect();
+        let names: Vec<(&str, &str)> = named().zip(colours.iter().copied()).collect();
         let top = picture.legend(&names, 64.0, 16.0);
         let (left, right, bottom) = (64.0, WIDTH - 12.0, HEIGHT - 40.0);
-        let points = || self.series.iter().flat_map(|series| series.points.iter());
+        let points = || {
+            let dots = self.dots.iter().flat_map(|(_, dots)| dots.iter().map(|dot| &dot.at));
+            self.series.iter().flat_map(|series| series.points.iter()).chain(dots)
+        };
         let x = Axis::new(points().map(|p| p.0), false, 8.0, (left, right));
         let heights = points().map(|p| p.1).chain(self.references.iter().map(|(_, y)| *y));
         let y = Axis::new(heights, self.from_zero, 5.0, (bottom, top));
@@ -118,6 +146,13 @@ impl LineChart {
                 }
             }
         }
+        for (index, (name, dots)) in self.dots.iter().enumerate() {
+            for Dot { at: (px, py), tip, link } in dots {
+                let tip = format!("{name}: {} at {}. {tip}", short(*py), short(*px));
+                let at = (x.place(*px), y.place(*py));
+                picture.linked_dot(at, colour(self.series.len() + index), &tip, link.as_deref());
+            }
+        }
         Ok(picture.finish(&self.title))
     }
 }
@@ -136,6 +171,22 @@ mod tests {
             .series(Series::counted("here & now", [0.92, 0.86, 0.81]))
             .reference("paper: 0.90", 0.9);
         insta::assert_snapshot!(chart.draw().unwrap());
+    }
+
+    #[test]
+    fn dots_have_a_place_a_tip_and_a_link() {
+        let dot =
+            |at, link: Option<&str>| Dot { at, tip: "a = 1 & 2".to_owned(), link: link.map(str::to_owned) };
+        let dots = vec![dot((1.0, 2.0), Some("a&b.json")), dot((5.0, 9.0), None)];
+        let svg = LineChart::new("t", "x", "y").dots("all", dots).draw().unwrap();
+        let parsed = parse(&svg);
+        let circles: Vec<_> = parsed.descendants().filter(|node| node.has_tag_name("circle")).collect();
+        assert_eq!(circles.len(), 2);
+        assert_eq!(circles[0].parent_element().unwrap().attribute("href"), Some("a&b.json"));
+        assert!(circles[1].parent_element().unwrap().has_tag_name("svg"));
+        assert!(svg.contains("all: 9.000 at 5.000. a = 1 &amp; 2"), "{svg}");
+        let bad = LineChart::new("t", "x", "y").dots("bad", vec![dot((f64::NAN, 0.0), None)]);
+        assert!(bad.draw().unwrap_err().to_string().contains("'bad' is NaN"));
     }
 
     #[test]

@@ -143,6 +143,16 @@ impl Picture {
         );
     }
 
+    /// A larger one, perhaps with a link.
+    pub fn linked_dot(&mut self, (x, y): (f64, f64), colour: &str, tip: &str, link: Option<&str>) {
+        let (x, y, tip) = (at(x), at(y), escape(tip));
+        let dot = format!(r#"<circle cx="{x}" cy="{y}" r="4" fill="{colour}"><title>{tip}</title></circle>"#);
+        let _ = match link {
+            Some(link) => writeln!(self.body, r#"<a href="{}" target="_blank">{dot}</a>"#, escape(link)),
+            None => writeln!(self.body, "{dot}"),
+        };
+    }
+
     /// A legend in a row, wrapped at the picture's width; returns the first free height below.
     pub fn legend(&mut self, names: &[(&str, &str)], left: f64, top: f64) -> f64 {
         let (mut x, mut y) = (left, top);
