@@ -18,6 +18,7 @@ mod place_edges;
 mod placement_files;
 mod power;
 mod serve;
+mod sweep;
 mod synth;
 mod synth_edges;
 mod trace;

@@ -22,6 +22,7 @@ const GROUPS: [(&str, &[&str]); 4] = [
             "figures",
             "offload",
             "serve",
+            "sweep",
         ],
     ),
     (
@@ -83,6 +84,7 @@ pub enum Command {
     Figures(crate::papers::Args),
     Offload(crate::offload::Args),
     Serve(Box<crate::serve::Args>),
+    Sweep(crate::sweep::Args),
     Synth(crate::synth::Args),
     Power(crate::power::Args),
     Fpga(crate::fpga::Args),
@@ -133,6 +135,7 @@ impl Command {
             Self::Figures(args) => crate::papers::run(args),
             Self::Offload(args) => crate::offload::run(args),
             Self::Serve(args) => crate::serve::run(args),
+            Self::Sweep(args) => crate::sweep::run(args),
             Self::Synth(args) => crate::synth::run(args),
             Self::Power(args) => crate::power::run(args),
             Self::Fpga(args) => return crate::fpga::run(args),

@@ -25,6 +25,7 @@ mod power;
 mod program;
 mod prove;
 mod serve;
+mod sweep;
 mod synth;
 mod temperature;
 mod tools;

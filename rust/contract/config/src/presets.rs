@@ -31,8 +31,16 @@ macro_rules! presets {
             /// # Errors
             /// [`ConfigError::UnknownPreset`](ndp_config::ConfigError::UnknownPreset) lists the names that exist.
             pub fn preset(name: &str) -> Result<Self, $crate::ConfigError> {
+                Self::from_toml(Self::preset_text(name)?)
+            }
+
+            /// The file of that preset.
+            ///
+            /// # Errors
+            /// As `preset`.
+            pub fn preset_text(name: &str) -> Result<&'static str, $crate::ConfigError> {
                 match name {
-                    $($name => Self::from_toml(include_str!($file)),)+
+                    $($name => Ok(include_str!($file)),)+
                     _ => Err($crate::ConfigError::unknown_preset($kind, name, &Self::PRESETS)),
                 }
             }

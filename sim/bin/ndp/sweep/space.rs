@@ -1,0 +1,333 @@
+//! The points of a sweep: a TOML file that says which configurations and which commands, multiplied out.
+
+use anyhow::{Context, Result, bail, ensure};
+use ndp_config::{DesignConfig, HbmConfig, SystemConfig};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use toml::{Table, Value};
+
+/// Longest file that is read.
+const MOST_BYTES: u64 = 1 << 20;
+/// Most points of a sweep.
+const MOST_POINTS: usize = 1_000_000;
+
+/// Values of keys, by their path such as `gemv.multipliers`, or of options of a command.
+type Chosen = BTreeMap<String, Value>;
+
+/// A sweep as it is written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Space {
+    #[serde(default)]
+    files: Vec<FileSpace>,
+    commands: Vec<CommandSpace>,
+}
+
+/// Configurations that commands get as a file.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileSpace {
+    #[serde(default = "config_option")]
+    option: String,
+    base: String,
+    /// Each combination of these values.
+    #[serde(default)]
+    keys: Table,
+    /// Combinations that the grid does not have.
+    #[serde(default)]
+    list: Vec<Table>,
+}
+
+fn config_option() -> String {
+    "--config".to_owned()
+}
+
+/// A command, and what of its report is a metric.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CommandSpace {
+    name: String,
+    run: String,
+    #[serde(default)]
+    options: Table,
+    /// JSON pointers (RFC 6901) into what it prints with `--json`.
+    metrics: BTreeMap<String, String>,
+}
+
+/// One command on one configuration.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Point {
+    /// Names its result: a hash of all that the result depends on.
+    pub key: String,
+    /// Name of the command.
+    pub command: String,
+    /// Arguments without files.
+    pub words: Vec<String>,
+    /// Options and the text of the file that each takes.
+    pub files: Vec<(String, String)>,
+    /// Keys of configurations that the sweep sets.
+    pub keys: BTreeMap<String, Value>,
+    /// Options of the command that it sets.
+    pub options: BTreeMap<String, Value>,
+    /// Names of metrics, and JSON pointers to them.
+    pub metrics: BTreeMap<String, String>,
+}
+
+/// Reads a sweep, and multiplies it out: commands go round faster than configurations, the last key and option fastest.
+///
+/// # Errors
+/// For a file that is no such sweep, an unknown preset, a name or a point that is there twice, and more than a million points.
+pub fn read(path: &Path) -> Result<Vec<Point>> {
+    let text = ndp_files::read_text(path, MOST_BYTES)
+        .with_context(|| format!("cannot read '{}'", path.display()))?;
+    points(&text).with_context(|| format!("in '{}'", path.display()))
+}
+
+fn points(text: &str) -> Result<Vec<Point>> {
+    let space: Space = toml::from_str(text)?;
+    ensure!(!space.commands.is_empty(), "there is no [[commands]]: a sweep runs at least one");
+    let names: BTreeSet<&str> = space.commands.iter().map(|command| command.name.as_str()).collect();
+    ensure!(names.len() == space.commands.len(), "two [[commands]] have the same name");
+    let mut configurations: Vec<(Vec<(String, String)>, Chosen)> = vec![(Vec::new(), Chosen::new())];
+    for file in &space.files {
+        let base: Table = toml::from_str(&base_text(&file.option, &file.base)?)
+            .with_context(|| format!("base = \"{}\" is no TOML", file.base))?;
+        let mut choices = if file.keys.is_empty() && !file.list.is_empty() {
+            Vec::new()
+        } else {
+            combinations(&grid_of(&file.keys, "keys")?)?
+        };
+        choices.extend(file.list.iter().map(leaves));
+        let mut all = Vec::new();
+        for (files, chosen) in &configurations {
+            for choice in &choices {
+                let mut table = base.clone();
+                for (key, value) in choice {
+                    set(&mut table, key, value)?;
+                }
+                let text = toml::to_string(&table)?;
+                let files = files.iter().cloned().chain([(file.option.clone(), text)]).collect();
+                let mut chosen = chosen.clone();
+                for (key, value) in choice {
+                    let twice = chosen.insert(key.clone(), value.clone());
+                    ensure!(twice.is_none(), "key `{key}` is swept in two [[files]]");
+                }
+                all.push((files, chosen));
+            }
+        }
+        configurations = all;
+    }
+    let mut runs = Vec::new();
+    for command in &space.commands {
+        ensure!(!command.metrics.is_empty(), "command `{}` has no metrics", command.name);
+        let options = combinations(&grid_of(&command.options, "options")?)?;
+        runs.extend(options.into_iter().map(|options| (command, options)));
+    }
+    let count = configurations.len().saturating_mul(runs.len());
+    ensure!(count <= MOST_POINTS, "there are more than {MOST_POINTS} points");
+    let mut points = Vec::with_capacity(count);
+    for (files, of_files) in &configurations {
+        for (command, options) in &runs {
+            points.push(point(command, files, of_files, options.clone())?);
+        }
+    }
+    let keys: BTreeSet<&str> = points.iter().map(|point| point.key.as_str()).collect();
+    ensure!(keys.len() == points.len(), "two points are the same: a value or a list is there twice");
+    Ok(points)
+}
+
+fn point(
+    command: &CommandSpace,
+    files: &[(String, String)],
+    of_files: &Chosen,
+    options: Chosen,
+) -> Result<Point> {
+    let mut words: Vec<String> = command.run.split_whitespace().map(str::to_owned).collect();
+    ensure!(
+        words.first().is_some_and(|word| !word.starts_with('-') && word != "sweep"),
+        "run = \"{}\" of command `{}` has to begin with a subcommand of ndp, and not with sweep",
+        command.run,
+        command.name
+    );
+    for (option, value) in &options {
+        ensure!(!of_files.contains_key(option), "`{option}` is a key and an option");
+        match value {
+            Value::Boolean(true) => words.push(format!("--{option}")),
+            Value::Boolean(false) => {}
+            value => words.extend([format!("--{option}"), plain(value)]),
+        }
+    }
+    let mut hasher = Sha256::new();
+    let mut eat = |part: &str| {
+        hasher.update((part.len() as u64).to_le_bytes());
+        hasher.update(part);
+    };
+    eat(env!("CARGO_PKG_VERSION"));
+    words.iter().for_each(|word| eat(word));
+    for (option, text) in files {
+        eat(option);
+        eat(text);
+    }
+    for (name, pointer) in &command.metrics {
+        eat(name);
+        eat(pointer);
+    }
+    let hash = hasher.finalize();
+    let key = hash.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+    let metrics = command.metrics.clone();
+    let (keys, files) = (of_files.clone(), files.to_vec());
+    Ok(Point { key, command: command.name.clone(), words, files, keys, options, metrics })
+}
+
+/// A value as an argument.
+fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The text of a preset of what an option takes, or of a file.
+fn base_text(option: &str, base: &str) -> Result<String> {
+    if Path::new(base).extension().is_some_and(|extension| extension == "toml") {
+        return ndp_files::read_text(Path::new(base), MOST_BYTES)
+            .with_context(|| format!("cannot read base = \"{base}\""));
+    }
+    let text = match option {
+        "--config" => DesignConfig::preset_text(base)?,
+        "--memory" => HbmConfig::preset_text(base)?,
+        "--system" => SystemConfig::preset_text(base)?,
+        _ => bail!("option = \"{option}\" has no presets; base has to be a file that ends in .toml"),
+    };
+    Ok(text.to_owned())
+}
+
+/// All values that are no tables, by their path.
+fn leaves(table: &Table) -> Chosen {
+    let mut found = Chosen::new();
+    for (name, value) in table {
+        match value {
+            Value::Table(inner) => {
+                found
+                    .extend(leaves(inner).into_iter().map(|(path, value)| (format!("{name}.{path}"), value)));
+            }
+            value => _ = found.insert(name.clone(), value.clone()),
+        }
+    }
+    found
+}
+
+/// Each key with its values.
+fn grid_of(table: &Table, what: &str) -> Result<Vec<(String, Vec<Value>)>> {
+    let of = |(key, value): (String, Value)| match value {
+        Value::Array(values) if !values.is_empty() => Ok((key, values)),
+        value => bail!("{what}: `{key} = {value}` has to be a list of values"),
+    };
+    leaves(table).into_iter().map(of).collect()
+}
+
+fn combinations(grid: &[(String, Vec<Value>)]) -> Result<Vec<Chosen>> {
+    let count = grid.iter().try_fold(1usize, |count, (_, values)| count.checked_mul(values.len()));
+    ensure!(count.is_some_and(|count| count <= MOST_POINTS), "there are more than {MOST_POINTS} points");
+    let mut all = vec![Chosen::new()];
+    for (key, values) in grid {
+        let with = |chosen: &Chosen, value: &Value| {
+            let mut chosen = chosen.clone();
+            chosen.insert(key.clone(), value.clone());
+            chosen
+        };
+        all = all.iter().flat_map(|chosen| values.iter().map(move |value| with(chosen, value))).collect();
+    }
+    Ok(all)
+}
+
+/// Sets the value at a path.
+fn set(table: &mut Table, path: &str, value: &Value) -> Result<()> {
+    let (mut inner, mut rest) = (table, path);
+    while let Some((name, below)) = rest.split_once('.') {
+        let entry = inner.entry(name).or_insert_with(|| Value::Table(Table::new()));
+        let Value::Table(next) = entry else { bail!("`{path}`: `{name}` is a value and no table") };
+        (inner, rest) = (next, below);
+    }
+    inner.insert(rest.to_owned(), value.clone());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SPACE: &str = r#"
+        [[files]]
+        base = "tiny"
+        keys.gemv.multipliers = [16, 32]
+        [[files.list]]
+        gemv.lanes = 16
+        [[commands]]
+        name = "product"
+        run = "gemv --rows 64 --cols 64 --backend cycles"
+        options = { batch = [1, 4], density = [0.1] }
+        metrics = { cycles = "/cycles" }
+        "#;
+
+    fn refused(text: &str) -> String {
+        points(text).map_or_else(|e| format!("{e:#}"), |points| format!("{} points", points.len()))
+    }
+
+    #[test]
+    fn grids_and_lists_are_multiplied_by_commands_and_options() -> Result<()> {
+        let points = points(SPACE)?;
+        assert_eq!(points.len(), 6);
+        let words: Vec<String> = points.iter().map(|point| point.words[6..].join(" ")).collect();
+        assert_eq!(words[..2], ["cycles --batch 1 --density 0.1", "cycles --batch 4 --density 0.1"]);
+        for (point, (key, value)) in points.iter().step_by(2).zip([
+            ("gemv.multipliers", 16),
+            ("gemv.multipliers", 32),
+            ("gemv.lanes", 16),
+        ]) {
+            assert_eq!(point.keys[key], Value::Integer(value));
+            let config = DesignConfig::from_toml(&point.files[0].1)?;
+            assert_eq!(
+                config.gemv().multipliers(),
+                if key == "gemv.multipliers" { value as u32 } else { 16 }
+            );
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn keys_name_what_a_result_depends_on_and_nothing_else() -> Result<()> {
+        let keys = |text: &str| -> Result<Vec<String>> {
+            Ok(points(text)?.into_iter().map(|point| point.key).collect())
+        };
+        let all = keys(SPACE)?;
+        // The name of a command is for readers; a point more or less changes no other.
+        assert_eq!(keys(&SPACE.replace("\"product\"", "\"p\""))?, all);
+        assert_eq!(keys(&SPACE.replace("[16, 32]", "[32]"))?, all[2..]);
+        assert!(keys(&SPACE.replace("--cols 64", "--cols 65"))?.iter().all(|key| !all.contains(key)));
+        assert!(keys(&SPACE.replace("/cycles", "/passes"))?.iter().all(|key| !all.contains(key)));
+        Ok(())
+    }
+
+    #[test]
+    fn spaces_that_mean_nothing_are_refused_by_name() {
+        for (from, to, message) in [
+            ("[16, 32]", "16", "has to be a list of values"),
+            ("[16, 32]", "[]", "has to be a list of values"),
+            ("[16, 32]", "[16, 16]", "two points are the same"),
+            ("\"tiny\"", "\"tinny\"", "did you mean 'tiny'?"),
+            ("\"gemv ", "\"--gemv ", "has to begin with a subcommand"),
+            ("\"gemv ", "\"sweep ", "has to begin with a subcommand"),
+            ("metrics = { cycles = \"/cycles\" }", "metrics = {}", "has no metrics"),
+            ("base =", "bass =", "bass"),
+            ("keys.gemv.multipliers", "keys.name.multipliers", "is a value and no table"),
+        ] {
+            assert!(SPACE.contains(from), "{from}");
+            let said = refused(&SPACE.replace(from, to));
+            assert!(said.contains(message), "{to}: {said}");
+        }
+        assert!(refused("commands = []").contains("at least one"));
+        let many = format!("{:?}", (0..1001).collect::<Vec<_>>());
+        let many = SPACE.replace("[16, 32]", &many).replace("[1, 4]", &many);
+        assert!(refused(&many).contains("more than 1000000 points"), "{}", refused(&many));
+    }
+}
