@@ -100,8 +100,10 @@ fn quotients_are_correctly_rounded() -> Outcome {
     let pairs = pairs();
     assert_eq!(run("hermes", Function::Div, pairs.iter().copied(), exact)?, (None, pairs.len()));
     let corners = corners();
-    let all = corners.iter().flat_map(|&a| (0..=u16::MAX).flat_map(move |b| [(a, b), (b, a)]));
-    assert_eq!(run("hermes", Function::Div, all, quotient)?, (None, corners.len() << 17));
+    // `make exhaustive` has all quotients.
+    let others: Vec<u16> = (0..=u16::MAX).step_by(13).chain(corners.iter().copied()).collect();
+    let some = corners.iter().flat_map(|&a| others.iter().flat_map(move |&b| [(a, b), (b, a)]));
+    assert_eq!(run("hermes", Function::Div, some, quotient)?, (None, 2 * corners.len() * others.len()));
     random_quotients(20, 500_000)
 }
 
