@@ -199,7 +199,7 @@ impl Program {
         for path in [&device, &pipe] {
             let line = format!("{line} {path}");
             let mut command = Command::new("sh");
-            command.args(["-c", "ulimit -v 4000000; exec \"$@\"", "sh"]).arg(&self.binary);
+            command.args(["-c", "ulimit -v 6000000; exec \"$@\"", "sh"]).arg(&self.binary);
             let output = command
                 .args(&self.prefix)
                 .args(line.split_whitespace())
