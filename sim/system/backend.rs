@@ -135,7 +135,7 @@ pub struct SystemBackend<P> {
     batch: usize,
     /// The core on which Q, K and V have met, of each; none if each head's have met where it is attended to.
     pub(super) met_at: [Option<usize>; 3],
-    /// The same for each layer and token.
+    /// How columns are cut that meet on several cores, none if they cannot be: the same for each layer and token.
     pub(super) cuts: HashMap<OwnColumns, Option<Cut>>,
     /// Neurons of the MLP whose gate is open, of models with a gate, between FC1 and FC2.
     open_gates: Option<Vec<u32>>,

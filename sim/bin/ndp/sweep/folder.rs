@@ -166,7 +166,7 @@ impl Folder {
                     outcome.metrics.insert(name.clone(), value.clone());
                 }
             }
-            // Its path is the same for nobody else.
+            // Without the path of the folder, so that equal points have equal bytes.
             Some(2) => outcome.refused = Some(said.replace(&format!("{}/", self.0.display()), "")),
             _ => bail!("`{line}` failed: {said}"),
         }
