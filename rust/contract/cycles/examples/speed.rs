@@ -2,19 +2,25 @@
 //!
 //! `cargo run --release --package ndp-cycles --example speed [part of a name [runs]]`
 
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, WeightFormat};
 use ndp_cycles::{
     Answer, ClockRelation, CycleModel, Host, LinkedModel, Request, RequestKind, Topology, run_program,
 };
+use ndp_layout::{MatrixLayout, row_order};
 use std::collections::VecDeque;
 use std::error::Error;
 use std::time::Instant;
 
 /// Name and text; `{}` in a line is replaced by numbers `0..repeats`.
-const PROGRAMS: [(&str, &str); 12] = [
+const PROGRAMS: [(&str, &str); 13] = [
     ("dot, batch 1", "dot src=0, dst=8, cols=4096, count=4096, address=0x10000"),
     ("dot, batch 4", "dot src=0, dst=16, cols=4096, batch=4, count=4096, address=0x10000"),
     ("dot, batch 16", "dot src=0, dst=32, cols=4096, batch=16, count=2048, address=0x10000"),
+    (
+        "dot, a fifth of LLaMA2-70B's rows",
+        "list list=0, count=720, address=0
+         dot src=0, dst=16, cols=8192, count=720, address=0x10000, list=0",
+    ),
     ("axpy, batch 1", "axpy src=0, dst=8, cols=4096, count=4096, address=0x10000"),
     ("short rows", "dot src=0, dst=32, cols=64, batch=4, count=4096, address=0x10000"),
     ("QK, 8 heads", "dot src=0, dst=8, cols=512, count=4096, address=0x10000, heads=8"),
@@ -131,13 +137,23 @@ fn pairs(config: &DesignConfig, wanted: &str, runs: u32) -> Result<(), Box<dyn E
             best = best.min(start.elapsed().as_secs_f64());
             assert_eq!(model.link(0).failures | model.link(1).failures, 0, "{name}");
         }
-        println!("{name:26} {cycles:9} cycles, {:7.2} M cycles/s", cycles as f64 / best / 1e6);
+        println!("{name:34} {cycles:9} cycles, {:7.2} M cycles/s", cycles as f64 / best / 1e6);
     }
     Ok(())
 }
 
+/// A fifth of the rows of a matrix, which [`row_order`] has ordered.
+fn listed(config: &DesignConfig) -> Vec<u32> {
+    let matrix = MatrixLayout::unbounded(config, 0x10000, 8192, WeightFormat::Fp16);
+    // Rows at distances of 1 to 9.
+    let rows: Vec<u32> = (0..720).map(|k: u32| 5 * k + k.wrapping_mul(0x9E37_79B9) % 5).collect();
+    row_order(&[&matrix], &rows)
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let config = DesignConfig::preset("hermes")?;
+    let list = listed(&config);
+    let entries = |burst: u32| std::array::from_fn(|k| list[16 * burst as usize + k]);
     let wanted = std::env::args().nth(1).unwrap_or_default();
     let runs = std::env::args().nth(2).map_or(Ok(5), |text| text.parse())?;
     for (name, text) in PROGRAMS.into_iter().filter(|(name, _)| name.contains(&wanted)) {
@@ -148,12 +164,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         for _ in 0..runs {
             let mut model = CycleModel::new(&config, ClockRelation::after_reset(&config));
             let start = Instant::now();
-            let run = run_program(&mut model, &words, |_| [0; 16], &[]);
+            let run = run_program(&mut model, &words, entries, &[]);
             best = best.min(start.elapsed().as_secs_f64());
             assert_eq!(run.status.malformed, 0, "{name}");
             cycles = run.cycles;
         }
-        println!("{name:26} {cycles:9} cycles, {:7.2} M cycles/s", cycles as f64 / best / 1e6);
+        println!("{name:34} {cycles:9} cycles, {:7.2} M cycles/s", cycles as f64 / best / 1e6);
     }
     pairs(&config, &wanted, runs)
 }

@@ -168,11 +168,6 @@ impl Fill {
         kept + u64::from(placed + scales)
     }
 
-    /// No beat is taken before the complete stripe is.
-    fn is_stuck(&self, shape: &Shape) -> bool {
-        self.full.is_some() && self.popped - self.placed == u64::from(shape.weight_beats)
-    }
-
     /// A cycle before which no stripe is planned, if no complete one is taken before. `beat_from`: a cycle before which the
     /// rank does not offer the beat that follows after so many others.
     #[inline]
@@ -244,13 +239,18 @@ impl Fill {
     pub fn advance(&mut self, until: u64, beats: &mut Beats, around: Surroundings) {
         self.advance_roughly(until, beats, around);
         let depth = u64::from(around.shape.weight_beats);
-        if self.pop_some(until, beats, depth) {
+        while self.pop_some(until, beats, depth) {
             self.advance_roughly(until, beats, around);
-            self.pop_some(until, beats, depth);
         }
     }
 
-    /// The same, but for a beat that is taken in the last cycle.
+    /// Takes the beats that [`Fill::advance_roughly`] left.
+    #[inline]
+    pub fn take_waiting(&mut self, beats: &mut Beats, depth: u64) {
+        while self.pop_some(self.now, beats, depth) {}
+    }
+
+    /// The same, but for a beat that is taken in the last cycle, and for those that only wait for the complete stripe to be taken.
     #[inline]
     pub fn advance_roughly(&mut self, until: u64, beats: &mut Beats, around: Surroundings) {
         self.now = self.now.max(until);
@@ -263,17 +263,23 @@ impl Fill {
             {}
             return;
         }
-        if self.is_stuck(shape) && (self.plan.is_some() || !self.active) {
-            return;
-        }
         loop {
             let planned = self.plan_one(until, rows, product, shape);
+            if self.full.is_some() {
+                if planned && self.plan.is_none() {
+                    continue;
+                }
+                return;
+            }
             let flowed = match self.flow(until, beats, depth, product, shape) {
                 Flowed::ToTheEnd => return,
                 Flowed::Some => true,
                 Flowed::Nothing => false,
             };
             let placed = self.place_some(until, product, shape);
+            if self.full.is_some() {
+                continue;
+            }
             let popped = self.pop_some(until, beats, depth);
             // Without more beats nothing goes on but with another plan.
             if !popped && !flowed && (self.plan.is_some() || !(planned || placed)) {

@@ -210,7 +210,7 @@ impl Group {
     pub fn advance(&mut self, until: u64, exact: bool, beats: &mut Beats, around: Surroundings) {
         let now = self.fill.now();
         if until <= now {
-            return;
+            return self.fill.take_waiting(beats, around.shape.weight_beats.into());
         }
         if !exact {
             return self.fill.advance(until, beats, around);
@@ -275,14 +275,23 @@ impl Group {
         cycle < self.rests_until || self.running && self.window == Window::Job && !roomless
     }
 
-    /// The job of the next window, decided in this cycle. `exact`: somebody may ask for the causes in the next cycle.
+    /// The job of the next window, decided in this cycle. `exact`: somebody may ask for the causes in the next cycle. Returns
+    /// whether a sum will come of it.
     #[inline]
-    pub fn decide(&mut self, cycle: u64, window: u64, exact: bool, rank: &mut Rank, around: Surroundings) {
+    pub fn decide(
+        &mut self,
+        cycle: u64,
+        window: u64,
+        exact: bool,
+        rank: &mut Rank,
+        around: Surroundings,
+    ) -> bool {
+        let reserved = self.reserved;
         if !exact && self.decides_alone(cycle, around.product) {
             if self.running {
                 self.choose(cycle, window, around.product);
             }
-            return;
+            return self.reserved != reserved;
         }
         let beats = &mut rank.beats;
         if exact {
@@ -307,6 +316,7 @@ impl Group {
         } else {
             0
         };
+        self.reserved != reserved
     }
 
     #[inline]

@@ -124,6 +124,8 @@ pub(crate) struct Unit {
     product_active: bool,
     load_writer: Writer,
     result_writer: Writer,
+    /// Nothing happens to results before this cycle; 0 if that is to be found out.
+    results_wake: u64,
     store_reader: VectorReader,
     /// Stores read and not passed on.
     store_places: u32,
@@ -157,6 +159,7 @@ impl Unit {
             product_active: false,
             load_writer: Writer::default(),
             result_writer: Writer::default(),
+            results_wake: 0,
             store_reader: VectorReader::default(),
             store_places: 0,
             stored: 0,
@@ -209,6 +212,7 @@ impl Unit {
             selected,
         };
         (self.product_starts, self.product_active) = (true, true);
+        self.results_wake = 0;
         self.scalars_back = 0;
         self.distributor.start(kind == Kind::Axpy, rows, count, vectors, headed);
         self.heads.rest();
@@ -395,7 +399,9 @@ impl Unit {
     pub fn decide(&mut self, cycle: u64, exact: bool, ranks: &mut [Rank]) {
         let around = Surroundings { rows: &self.rows, product: &self.product, shape: &self.shape };
         for (group, rank) in self.groups.iter_mut().zip(ranks) {
-            group.decide(cycle, self.window, exact, rank, around);
+            if group.decide(cycle, self.window, exact, rank, around) {
+                self.results_wake = 0;
+            }
         }
         self.heads.look(&self.groups);
     }
@@ -405,6 +411,7 @@ impl Unit {
     pub fn step(&mut self, cycle: u64, inputs: Inputs, ranks: &mut [Rank]) -> Outputs {
         let shape = self.shape;
         let decides = self.decides(cycle);
+        self.results_wake = 0;
         self.selector.take_mask(inputs.mask, &shape);
         let finished = self.product.selected && self.product_active && self.has_finished();
         let SlicesCycle { result_written, scalar_read, selector_read, load_taken } =
@@ -670,6 +677,10 @@ impl Unit {
     /// cycle that comes after: `end`, or an earlier one if all results are written or the combiner has room again.
     #[inline]
     pub fn run_results(&mut self, cycle: u64, end: u64) -> u64 {
+        if self.results_wake >= end { end } else { self.run_results_now(cycle, end) }
+    }
+
+    fn run_results_now(&mut self, cycle: u64, end: u64) -> u64 {
         if self.product.kind.adds() || !self.product_active || self.product_starts {
             return end;
         }
@@ -685,10 +696,12 @@ impl Unit {
             // Of rows that were selected the writer waits for more results than come.
             let idle = !self.combiner.is_busy() && (self.product.selected || !self.result_writer.is_busy());
             if idle || room != self.combined_room() {
+                self.results_wake = 0;
                 return cycle;
             }
             cycle = self.next_result(cycle);
         }
+        self.results_wake = cycle;
         end
     }
 
