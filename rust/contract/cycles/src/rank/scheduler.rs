@@ -247,9 +247,13 @@ impl Scheduler {
 
     /// The first slot in which a command can come, as things are now.
     #[inline]
-    pub fn next(&self) -> u64 {
+    pub fn next(&mut self) -> u64 {
         if self.count == 0 {
             return u64::MAX;
+        }
+        if self.row_wake == 0 {
+            // No row command is allowed in slot 0.
+            self.row(0);
         }
         let head = &self.entries[0];
         let (half, group) = (head.half(), head.group(head.half()));
@@ -261,27 +265,29 @@ impl Scheduler {
 
     /// The first row command that an entry wants and gets, the oldest entry first; else when to look again.
     fn row(&mut self, slot: u64) -> Option<(RowCommand, usize)> {
-        let mut wake = u64::MAX;
-        for (i, entry) in self.entries[..self.count].iter().enumerate() {
-            if self.entries[..i].iter().any(|older| older.bank == entry.bank) {
+        let (mut wake, mut older) = (u64::MAX, 0u32);
+        for entry in &self.entries[..self.count] {
+            let bit = 1 << entry.bank;
+            if older & bit != 0 {
                 continue;
             }
+            older |= bit;
             for half in 0..HALVES {
-                if half != entry.half() && entry.left == 0 {
+                let bank = &self.banks[index(half, entry.bank)];
+                if bank.row == Some(entry.row) || half != entry.half() && entry.left == 0 {
                     continue;
                 }
-                let (at, (group, number)) = (index(half, entry.bank), entry.bank_of(half));
-                let bank = &self.banks[at];
-                let (from, command) = match bank.row {
-                    Some(row) if row == entry.row => continue,
-                    Some(_) => (bank.pre, RowCommand::Precharge(group, number)),
-                    None => {
-                        let from = max(max(bank.act, self.act[usize::from(group)]), self.recent_acts[0]);
-                        (from, RowCommand::Activate(group, number, entry.row))
-                    }
+                let (group, number) = entry.bank_of(half);
+                let from = match bank.row {
+                    Some(_) => bank.pre,
+                    None => max(max(bank.act, self.act[usize::from(group)]), self.recent_acts[0]),
                 };
                 if from <= slot {
-                    return Some((command, at));
+                    let command = match bank.row {
+                        Some(_) => RowCommand::Precharge(group, number),
+                        None => RowCommand::Activate(group, number, entry.row),
+                    };
+                    return Some((command, index(half, entry.bank)));
                 }
                 wake = wake.min(from);
             }
