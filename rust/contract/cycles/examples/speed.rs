@@ -171,5 +171,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         println!("{name:34} {cycles:9} cycles, {:7.2} M cycles/s", cycles as f64 / best / 1e6);
     }
+    for (name, write) in [("reads of the host", false), ("writes of the host", true)] {
+        if !name.contains(&wanted) {
+            continue;
+        }
+        let mut best = f64::INFINITY;
+        let mut cycles = 0;
+        for _ in 0..runs {
+            let mut model = CycleModel::new(&config, ClockRelation::after_reset(&config));
+            let start = Instant::now();
+            model.serve((0..20_000).map(|burst| (burst, write)));
+            best = best.min(start.elapsed().as_secs_f64());
+            cycles = model.cycle();
+        }
+        println!("{name:34} {cycles:9} cycles, {:7.2} M cycles/s", cycles as f64 / best / 1e6);
+    }
     pairs(&config, &wanted, runs)
 }

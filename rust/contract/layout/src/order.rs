@@ -29,6 +29,15 @@ pub struct OrderQuality {
     pub rank_imbalance: usize,
 }
 
+/// Ranks of which the rows' blocks are looked at: without tails all ranks have the same.
+fn looked_at<'a>(layouts: impl IntoIterator<Item = &'a MatrixLayout>) -> u32 {
+    let ranks = layouts.into_iter().map(|layout| match layout.cut().tail_stripes {
+        0 => 1,
+        _ => layout.cut().ranks,
+    });
+    ranks.max().unwrap_or(1)
+}
+
 /// The row's blocks on a rank: bursts that share an open row in two banks. Blocks `banks` further on are in the same banks.
 #[derive(Debug, Clone, Copy)]
 struct Blocks {
@@ -56,9 +65,9 @@ impl Blocks {
     }
 }
 
-/// The blocks of a row on every rank where it has stripes.
-fn blocks_of(layout: &MatrixLayout, row: u32) -> impl Iterator<Item = Option<Blocks>> {
-    (0..layout.cut().ranks).map(move |rank| {
+/// The blocks of a row on each of the first `ranks` ranks where it has stripes.
+fn blocks_of(layout: &MatrixLayout, row: u32, ranks: u32) -> impl Iterator<Item = Option<Blocks>> {
+    (0..ranks).map(move |rank| {
         let first = u64::from(layout.base()) + layout.offset(row, rank);
         let end = first + u64::from(layout.row_bursts(row, rank));
         let block = u64::from(BLOCK_BURSTS);
@@ -120,8 +129,8 @@ pub fn row_order(layouts: &[&MatrixLayout], rows: &[u32]) -> Vec<u32> {
     let kind_count = kinds.count as usize;
     let banks_of = |set: u32| (0..banks as usize).filter(move |bank| set >> bank & 1 == 1);
     // The blocks of each row: those on each rank in the first matrix, in the second one, and so on.
-    let ranks = layouts.first().map_or(1, |layout| layout.cut().ranks as usize);
-    let width = ranks * layouts.len();
+    let ranks = looked_at(layouts.iter().copied());
+    let width = ranks as usize * layouts.len();
     let mut blocks = Vec::with_capacity(rows.len() * width);
 
     let mut buckets: BTreeMap<Bucket, VecDeque<usize>> = BTreeMap::new();
@@ -133,7 +142,7 @@ pub fn row_order(layouts: &[&MatrixLayout], rows: &[u32]) -> Vec<u32> {
         left_of_kind[bucket.1] += 1;
         for ((layout, set), left) in layouts.iter().zip(&mut bucket.0).zip(&mut left_in_bank) {
             let from = blocks.len();
-            blocks.extend(blocks_of(layout, row));
+            blocks.extend(blocks_of(layout, row, ranks));
             *set = blocks[from..].iter().flatten().fold(0, |set, blocks| set | blocks.banks());
             banks_of(*set).for_each(|bank| left[bank] += 1);
         }
@@ -150,22 +159,35 @@ pub fn row_order(layouts: &[&MatrixLayout], rows: &[u32]) -> Vec<u32> {
     while order.len() < rows.len() {
         let least = (0..kind_count).filter(|&kind| left_of_kind[kind] > 0).map(|kind| taken[kind]).min();
         let least = least.unwrap_or(0);
-        let cost = |(sets, kind): &Bucket, next: &[Option<Blocks>]| {
-            let most_left: usize = sets
-                .iter()
-                .zip(&left_in_bank)
-                .map(|(set, left)| banks_of(*set).map(|bank| left[bank]).sum::<usize>())
-                .sum();
-            let ahead = taken[*kind] - least.min(taken[*kind]);
-            let matrices = before.chunks(ranks).zip(next.chunks(ranks));
+        let cost = |kind: usize, next: &[Option<Blocks>]| {
+            let ahead = taken[kind] - least.min(taken[kind]);
+            let matrices = before.chunks(ranks as usize).zip(next.chunks(ranks as usize));
             let conflicts = matrices.filter(|(before, next)| conflict(before, next)).count();
-            (ahead > 1, conflicts, ahead, usize::MAX - most_left)
+            (ahead > 1, conflicts, ahead)
         };
-        let fronts = buckets.iter_mut().filter(|(_, places)| !places.is_empty());
-        let Some((bucket, places)) = fronts.min_by_key(|(bucket, places)| cost(bucket, blocks_at(places[0])))
-        else {
-            break;
+        let most_left = |sets: &[u32]| -> usize {
+            let of = |(set, left): (&u32, &Vec<usize>)| banks_of(*set).map(|bank| left[bank]).sum::<usize>();
+            sets.iter().zip(&left_in_bank).map(of).sum()
         };
+        // The first bucket of the least cost, and of these of the most rows that are left in its banks.
+        let mut best: Option<((bool, usize, usize), usize, usize)> = None;
+        for (number, ((sets, kind), places)) in buckets.iter().enumerate() {
+            let Some(&at) = places.front() else { continue };
+            let cost = cost(*kind, blocks_at(at));
+            let left = match best {
+                Some((least, ..)) if cost > least => continue,
+                Some((least, most, _)) if cost == least => {
+                    let left = most_left(sets);
+                    if left <= most {
+                        continue;
+                    }
+                    left
+                }
+                _ => most_left(sets),
+            };
+            best = Some((cost, left, number));
+        }
+        let Some((bucket, places)) = best.and_then(|(.., number)| buckets.get_mut(number)) else { break };
         let Some(at) = places.pop_front() else { break };
         for (left, set) in left_in_bank.iter_mut().zip(&bucket.0) {
             banks_of(*set).for_each(|bank| left[bank] -= 1);
@@ -193,9 +215,10 @@ pub fn measure_order(layout: &MatrixLayout, rows: &[u32]) -> OrderQuality {
     let mut tails = vec![0usize; layout.cut().ranks as usize];
     let spread = |counts: &[usize]| counts.iter().max().unwrap_or(&0) - counts.iter().min().unwrap_or(&0);
     let mut quality = OrderQuality::default();
-    let mut before = vec![None; layout.cut().ranks as usize];
+    let ranks = looked_at([layout]);
+    let mut before = vec![None; ranks as usize];
     for &row in rows {
-        let blocks: Vec<_> = blocks_of(layout, row).collect();
+        let blocks: Vec<_> = blocks_of(layout, row, ranks).collect();
         quality.conflicts += usize::from(conflict(&before, &blocks));
         pass(&mut before, &blocks);
         if left.contains(&0) {

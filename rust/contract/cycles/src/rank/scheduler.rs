@@ -347,7 +347,8 @@ impl Scheduler {
         if slot >= end || second != slot + step || 2 * step < slots.column[0] {
             return None;
         }
-        let count = u64::from(entry.left).min((end - slot).div_ceil(step));
+        let left = u64::from(entry.left);
+        let count = if slot + step * (left - 1) < end { left } else { (end - slot).div_ceil(step) };
         let last = slot + (count - 1) * step;
         let last_half = half ^ (count as usize - 1) & 1;
         // The last burst in each half.
