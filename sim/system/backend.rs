@@ -376,7 +376,7 @@ impl<P: Places> SystemBackend<P> {
         let jobs = (0..self.cores.len()).map(|dimm| (dimm, self.residence.rows(&layers, dimm as u32)));
         let jobs = jobs.collect();
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
-        together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, rows: Vec<_>| {
+        together(cores, self.options.threads, jobs, Vec::len, async |core: &mut GemvUnit, rows: Vec<_>| {
             core.write_packed(rows);
             core.flush().await?;
             core.end_image();
@@ -814,7 +814,7 @@ pub(super) fn flip_weights(
 ) -> Result<(), SimError> {
     let rows: Vec<_> = residence.rows_of(neuron).map(|(layout, slot)| (layout.clone(), slot)).collect();
     let jobs = vec![(residence.home(neuron).dimm as usize, rows)];
-    together((cores, links), 1, jobs, async |core: &mut GemvUnit, rows: Vec<_>| {
+    together((cores, links), 1, jobs, Vec::len, async |core: &mut GemvUnit, rows: Vec<_>| {
         for (layout, slot) in rows {
             core.flip(&layout, (slot, 0, bit)).await?;
         }

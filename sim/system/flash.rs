@@ -304,17 +304,17 @@ impl<P: Places> SystemBackend<P> {
         };
         let jobs: Vec<_> = loaded.iter().map(|(dimm, neurons)| (*dimm, parts(neurons))).collect();
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
-        let done =
-            together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, parts: Vec<_>| {
-                let mut written = Vec::with_capacity(parts.len());
-                for rows in parts {
-                    let (before, bytes) = (core.core().cycle(), 64 * rows.len() as u64);
-                    core.write_packed(rows);
-                    core.flush().await?;
-                    written.push((bytes, core.core().cycle() - before));
-                }
-                Ok(written)
-            })?;
+        let threads = self.options.threads;
+        let done = together(cores, threads, jobs, Vec::len, async |core: &mut GemvUnit, parts: Vec<_>| {
+            let mut written = Vec::with_capacity(parts.len());
+            for rows in parts {
+                let (before, bytes) = (core.core().cycle(), 64 * rows.len() as u64);
+                core.write_packed(rows);
+                core.flush().await?;
+                written.push((bytes, core.core().cycle() - before));
+            }
+            Ok(written)
+        })?;
         self.learn();
         let (mut ready, mut port_cycles) = (self.books.now.max(known_ns), 0);
         for (dimm, written) in done {

@@ -5,7 +5,7 @@ use super::books::Way;
 use super::links::{Message, Round};
 use super::place::Place;
 use super::places::Places;
-use super::pool::together;
+use super::pool::{alike, together};
 use crate::error::SimError;
 use crate::gemv::{GemvUnit, columns_of};
 use ndp_config::{BEAT_ELEMS, BlockKind};
@@ -183,7 +183,8 @@ impl<P: Places> SystemBackend<P> {
         let resident = self.keeps_qkv(op.tokens()).then_some(self.residence.qkv);
         let (caches, config) = (&self.caches, &self.config);
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
-        let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, share: Share| {
+        let threads = self.options.threads;
+        let done = together(cores, threads, jobs, alike, async |core: &mut GemvUnit, share: Share| {
             let spans = op.spans().iter().map(|span| AttentionSpan {
                 cache: &caches[&(span.sequence, op.layer(), share.core)],
                 ..*span

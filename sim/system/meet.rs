@@ -6,7 +6,7 @@ use super::books::{Operation, Way};
 use super::links::{Message, Round};
 use super::place::Place;
 use super::places::{Device, Parts, Places, cold, split};
-use super::pool::together;
+use super::pool::{alike, together};
 use super::rounds::Early;
 use crate::error::SimError;
 use crate::gemv::{Cut, Epilogue, GemvUnit, Handed, Mode, Part, Product, Selected, Weights, columns_of};
@@ -254,7 +254,8 @@ impl<P: Places> SystemBackend<P> {
         let weights = [(0, self.residence.tiles(block, matrix)[tile].1.clone())];
         let up = self.residence.tiles(block, WeightMatrix::Up).first().map(|(_, layout)| layout.clone());
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
-        let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, share| {
+        let size = |share: &Share| share.slots.len();
+        let done = together(cores, self.options.threads, jobs, size, async |core: &mut GemvUnit, share| {
             let Share { neurons, slots, vectors, leaves, asks } = share;
             let mut places = None;
             if core.kept_outputs().is_some() {
@@ -393,7 +394,7 @@ impl<P: Places> SystemBackend<P> {
         let meets = finishes.iter().any(|finish| !finish.parts.is_empty());
         let jobs = finishes.iter().map(|finish| (finish.meeting.core, finish)).collect();
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
-        let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, job| {
+        let done = together(cores, self.options.threads, jobs, alike, async |core: &mut GemvUnit, job| {
             let Finish { meeting, parts, epilogue, own, output, spoilt } = job;
             if let Some(part) = spoilt {
                 core.spoil_arrived(part, batch, &meeting.cut).await?;

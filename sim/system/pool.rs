@@ -10,8 +10,13 @@ use crate::error::SimError;
 use crate::gemv::GemvUnit;
 use std::sync::{Mutex, PoisonError};
 
-/// Runs jobs, each on the core of its number, on at most `threads` threads (the caller's is one of them). A number occurs at most
-/// once.
+/// A size for jobs that take equally long, as far as can be told.
+pub(super) fn alike<J>(_: &J) -> usize {
+    0
+}
+
+/// Runs jobs, each on the core of its number, on at most `threads` threads (the caller's is one of them), those of the largest `size`
+/// first. A number occurs at most once.
 ///
 /// # Errors
 /// As [`side_by_side`]; on links as [`crate::cluster::lockstep::Lockstep::run`].
@@ -19,10 +24,11 @@ pub(super) fn together<J: Send, T: Send>(
     (cores, links): (&mut [GemvUnit], Option<&mut Links>),
     threads: usize,
     jobs: Vec<(usize, J)>,
+    size: impl Fn(&J) -> usize,
     run: impl AsyncFn(&mut GemvUnit, J) -> Result<T, SimError> + Sync,
 ) -> Result<Vec<(usize, T)>, SimError> {
     let Some(links) = links else {
-        return side_by_side(cores, threads, jobs, |core, job| {
+        return side_by_side(cores, threads, jobs, size, |core, job| {
             let cycle = core.core().cycle();
             at_once(run(core, job)).unwrap_or_else(|| Err(SimError::waits(cycle)))
         });
@@ -34,8 +40,8 @@ pub(super) fn together<J: Send, T: Send>(
     Ok(order.into_iter().filter_map(|core| Some((core, done.get_mut(core)?.take()?))).collect())
 }
 
-/// Runs jobs, each on the core of its number, on at most `threads` threads (the caller's is one of them). A number occurs at most
-/// once.
+/// Runs jobs, each on the core of its number, on at most `threads` threads (the caller's is one of them), those of the largest `size`
+/// first, so that the threads end at nearly the same time. A number occurs at most once.
 ///
 /// # Errors
 /// That of the first job that failed, in the order of the jobs; all others have been run then.
@@ -43,6 +49,7 @@ fn side_by_side<J: Send, T: Send>(
     cores: &mut [GemvUnit],
     threads: usize,
     jobs: Vec<(usize, J)>,
+    size: impl Fn(&J) -> usize,
     run: impl Fn(&mut GemvUnit, J) -> Result<T, SimError> + Sync,
 ) -> Result<Vec<(usize, T)>, SimError> {
     let count = jobs.len();
@@ -51,7 +58,9 @@ fn side_by_side<J: Send, T: Send>(
         let unit = lent.get_mut(core)?.take()?;
         Some((place, core, unit, job))
     });
-    let waiting = Mutex::new(tasks.collect::<Vec<_>>().into_iter());
+    let mut tasks: Vec<_> = tasks.collect();
+    tasks.sort_by_key(|(.., job)| std::cmp::Reverse(size(job)));
+    let waiting = Mutex::new(tasks.into_iter());
     let done = Mutex::new(Vec::with_capacity(count));
     let work = || {
         loop {
@@ -87,13 +96,38 @@ mod tests {
         let mut cores = cores(3);
         for threads in [0, 1, 2, 8] {
             let jobs = vec![(2, 20), (0, 7), (1, 5)];
-            let results = side_by_side(&mut cores, threads, jobs, |core, job| {
-                // The first job is the last to be done if they run side by side.
-                std::thread::sleep(std::time::Duration::from_millis(job));
-                Ok((job, core.simulated().0))
-            });
+            let results = side_by_side(
+                &mut cores,
+                threads,
+                jobs,
+                |_| 0,
+                |core, job| {
+                    // The first job is the last to be done if they run side by side.
+                    std::thread::sleep(std::time::Duration::from_millis(job));
+                    Ok((job, core.simulated().0))
+                },
+            );
             assert_eq!(results.unwrap(), [(2, (20, 0)), (0, (7, 0)), (1, (5, 0))]);
         }
+    }
+
+    #[test]
+    fn the_largest_job_is_the_first() {
+        let mut cores = cores(3);
+        let order = Mutex::new(Vec::new());
+        let jobs = vec![(0, 5), (1, 9), (2, 7)];
+        let results = side_by_side(
+            &mut cores,
+            1,
+            jobs,
+            |job| *job,
+            |_, job| {
+                order.lock().unwrap().push(job);
+                Ok(job)
+            },
+        );
+        assert_eq!(results.unwrap(), [(0, 5), (1, 9), (2, 7)]);
+        assert_eq!(order.into_inner().unwrap(), [9, 7, 5]);
     }
 
     #[test]
@@ -105,7 +139,7 @@ mod tests {
             }
             Err(SimError::Host { cycle: what, what: String::new() })
         };
-        let error = side_by_side(&mut cores, 2, vec![(0, 0), (2, 9), (1, 3)], fails).unwrap_err();
+        let error = side_by_side(&mut cores, 2, vec![(0, 0), (2, 9), (1, 3)], |_| 0, fails).unwrap_err();
         assert!(matches!(error, SimError::Host { cycle: 9, .. }), "{error}");
     }
 }

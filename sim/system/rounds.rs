@@ -187,7 +187,8 @@ impl<P: Places> SystemBackend<P> {
         let jobs: Vec<_> = cold(parts).map(job).collect();
         let weights = [(0, self.residence.tiles(block, matrix)[tile].1.clone())];
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
-        let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, job| {
+        let size = |(slots, ..): &(Vec<_>, _, _)| slots.len();
+        let done = together(cores, self.options.threads, jobs, size, async |core: &mut GemvUnit, job| {
             let (slots, vectors, neurons) = job;
             let (rows, active) = (weights[0].1.rows(), Some(slots.as_slice()));
             let weights = Weights::Resident(&weights);

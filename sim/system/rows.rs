@@ -112,7 +112,8 @@ impl<P: Places> SystemBackend<P> {
         let spoilt = spoilt.map(|(_, (neurons, ..))| neurons[0]);
         self.fault = self.fault.filter(|_| spoilt.is_none());
         let cores = (self.cores.as_mut_slice(), self.links.as_mut());
-        let done = together(cores, self.options.threads, jobs, async |core: &mut GemvUnit, job| {
+        let size = |(_, slots, _): &(_, Vec<_>, _)| slots.len();
+        let done = together(cores, self.options.threads, jobs, size, async |core: &mut GemvUnit, job| {
             let (neurons, slots, bias) = job;
             let (rows, active) = (weights[0].1.rows(), Some(slots.as_slice()));
             let weights = Weights::Resident(&weights);
