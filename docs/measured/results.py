@@ -343,6 +343,9 @@ def figures():
     for paper in PAPERS:
         found[f"figures.{paper}"], near = agreement(paper)
         found |= {f"figures.{paper}.{kind}": count for kind, count in near.items()}
+    for name, baseline in (("aim", "NPU+AiM"), ("attacc", "AttAcc"), ("neupims", "NeuPIMs")):
+        speedup = row("figures", "rows", paper_name="librapim", item=f"LibraPIM over {baseline}, mean")
+        found[f"librapim.{name}"] = speedup["fitted"]
     area, sliced, joined = (FILES.result(name) for name in ("area", "area-bank", "area-bank-joined"))
     found["area.cells.um2"] = area["total"]["area_um2"]
     found["area.cells.mm2"], found["area.sram.mm2"] = area["total"]["area_um2"] / 1e6, area["sram_area_um2"] / 1e6
