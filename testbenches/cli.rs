@@ -539,13 +539,15 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
         "<td>host</td>",
         "Flits of each link",
         "token 27",
-        "--shown-dimm DIMM",
+        "--shown-dimm <var title=\"DIMM\">",
     ] {
         assert!(page.contains(words), "{words}");
     }
     let row = "<td>DIMM 1</td>";
     let range = format!("<td>{program}</td><td>{first}..{}</td>", first + cycles);
-    assert!(page.lines().any(|line| line.contains(row) && line.contains(&range)), "{range}");
+    let values = format!("data-values=\"DIMM=1 PROGRAM={program} FIRST={first} LAST={}\"", first + cycles);
+    let wanted = [row, &range, &values];
+    assert!(page.lines().any(|line| wanted.iter().all(|part| line.contains(part))), "{wanted:?}");
     // The page needs no other file.
     assert!(page.matches("<script").count() == 1 && !page.contains("<script src"));
     Ok(())

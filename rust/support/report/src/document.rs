@@ -13,12 +13,14 @@ th,td{padding:.25rem .7rem;text-align:right;border-bottom:1px solid color-mix(in
 th:first-child,td:first-child{text-align:left}
 details.text th,details.text td,table.text td{text-align:left;vertical-align:top}
 table.text td{overflow-wrap:anywhere}
+pre{white-space:pre-wrap;overflow-wrap:anywhere}var{font-style:normal;font-weight:bold}
+tr[data-values]{cursor:pointer}tr.chosen{outline:2px solid}
 .wide{overflow-x:auto}figure{margin:1rem 0}svg{max-width:100%;height:auto;display:block}
 svg .key{cursor:pointer}svg .key.off{opacity:.35}svg .hidden{display:none}
 @media print{nav,.back{display:none}h2{break-after:avoid}figure,table{break-inside:avoid}}
 ";
 
-/// A click on a name in a legend hides what has its colour, and shows it again.
+/// A click on a name in a legend hides what has its colour, and shows it again. One on a row with values writes them into the commands.
 const SCRIPT: &str = "
 document.querySelectorAll('svg .key').forEach(function (key) {
   var svg = key.closest('svg'), colour = key.querySelector('rect').getAttribute('fill');
@@ -33,6 +35,20 @@ document.querySelectorAll('svg .key').forEach(function (key) {
   key.setAttribute('tabindex', '0');
   key.addEventListener('click', toggle);
   key.addEventListener('keydown', function (event) { if (event.key === 'Enter') toggle(); });
+});
+document.querySelectorAll('tr[data-values]').forEach(function (row) {
+  function choose() {
+    document.querySelectorAll('tr.chosen').forEach(function (other) { other.classList.remove('chosen'); });
+    row.classList.add('chosen');
+    row.dataset.values.split(' ').forEach(function (value) {
+      var part = value.split('=');
+      document.querySelectorAll('var[title=' + part[0] + ']').forEach(function (word) { word.textContent = part[1]; });
+    });
+    document.querySelector('pre.command').scrollIntoView();
+  }
+  row.setAttribute('tabindex', '0');
+  row.addEventListener('click', choose);
+  row.addEventListener('keydown', function (event) { if (event.key === 'Enter') choose(); });
 });
 ";
 
@@ -96,13 +112,35 @@ impl Report {
     /// A table; the first column is text, the others are numbers.
     #[must_use]
     pub fn table(self, head: &[&str], rows: &[Vec<String>]) -> Self {
-        self.push(Item::Table(cells_of(head, rows)))
+        self.push(Item::Table(cells_of(head, rows, |_| Vec::new())))
+    }
+
+    /// A command and its options. Words of the options that are `names` stand for values of a row, which a click on the row puts
+    /// in their places ([`Report::folded_table_of_values`]).
+    #[must_use]
+    pub fn command(self, command: &str, options: &str, names: &[&str]) -> Self {
+        let mark =
+            |line: String, name: &&str| line.replace(name, &format!("<var title=\"{name}\">{name}</var>"));
+        let (command, options) = (escape(command), names.iter().fold(escape(options), mark));
+        self.push(Item::Text(format!("<pre class=\"command\">{command} {options}</pre>\n")))
     }
 
     /// A long table behind a line that opens it; all columns are text.
     #[must_use]
     pub fn folded_table(self, summary: &str, head: &[&str], rows: &[Vec<String>]) -> Self {
-        let (summary, cells) = (escape(summary), cells_of(head, rows));
+        self.folded_table_of_values(summary, head, rows, |_| Vec::new())
+    }
+
+    /// The same, with the values that each row has for commands, by their names: words without spaces.
+    #[must_use]
+    pub fn folded_table_of_values<'a>(
+        self,
+        summary: &str,
+        head: &[&str],
+        rows: &[Vec<String>],
+        values: impl Fn(usize) -> Vec<(&'a str, String)>,
+    ) -> Self {
+        let (summary, cells) = (escape(summary), cells_of(head, rows, values));
         self.push(Item::Text(format!(
             "<details class=\"text\"><summary>{summary}</summary>\n<div class=\"wide\"><table>\n{cells}</table></div>\n</details>\n"
         )))
@@ -172,7 +210,7 @@ impl Report {
         }
         if provenance {
             heading(&mut body, self.sections.len(), PROVENANCE);
-            let rows = cells_of(&["what", "how"], &self.provenance);
+            let rows = cells_of(&["what", "how"], &self.provenance, |_| Vec::new());
             let _ = write!(body, "<div class=\"wide\"><table class=\"text\">\n{rows}</table></div>\n");
         }
         format!(
@@ -192,13 +230,21 @@ fn heading(body: &mut String, number: usize, heading: &str) {
 }
 
 /// The rows of a table, its head first.
-fn cells_of(head: &[&str], rows: &[Vec<String>]) -> String {
+fn cells_of<'a>(
+    head: &[&str],
+    rows: &[Vec<String>],
+    values: impl Fn(usize) -> Vec<(&'a str, String)>,
+) -> String {
     let cells = |tag: &str, cells: &mut dyn Iterator<Item = &str>| -> String {
         cells.map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect()
     };
     let mut text = format!("<tr>{}</tr>\n", cells("th", &mut head.iter().copied()));
-    for row in rows {
-        let _ = writeln!(text, "<tr>{}</tr>", cells("td", &mut row.iter().map(String::as_str)));
+    for (number, row) in rows.iter().enumerate() {
+        let words: Vec<String> =
+            values(number).iter().map(|(name, value)| format!("{name}={}", escape(value))).collect();
+        let data =
+            if words.is_empty() { String::new() } else { format!(" data-values=\"{}\"", words.join(" ")) };
+        let _ = writeln!(text, "<tr{data}>{}</tr>", cells("td", &mut row.iter().map(String::as_str)));
     }
     text
 }
@@ -215,6 +261,8 @@ mod tests {
             .paragraph("Text with \"quotes\".")
             .table(&["what", "n"], &rows)
             .folded_table("a & b", &["c"], &[vec!["d > e".to_owned()]])
+            .command("show --text ITEM", "--item ITEM --file \"ITEM\"", &["ITEM"])
+            .folded_table_of_values("f", &["c"], &rows, |row| vec![("ITEM", format!("<{row}>"))])
             .section("Two")
             .chart(&crate::LineChart::new("t", "x", "y").draw().unwrap())
             .table(&["what", "n"], &rows)
@@ -227,6 +275,9 @@ mod tests {
         };
         assert_eq!((text("h1").as_str(), text("td").as_str()), ("R & D", "a < b"));
         assert_eq!(text("summary"), "a & b");
+        assert_eq!(document.descendants().filter(|n| n.attribute("title") == Some("ITEM")).count(), 2);
+        let chosen: Vec<&str> = document.descendants().filter_map(|n| n.attribute("data-values")).collect();
+        assert_eq!(chosen, ["ITEM=<0>"]);
         assert!(!html.contains("http://") || html.matches("http://").count() == 1, "nothing from outside");
         assert!(!html.contains("<script src"));
         // Every link leads to a place of the page, and every section is in the contents.

@@ -8,7 +8,7 @@ use crate::golden::verdict_text;
 use crate::tools::{grouped, per_second, percent};
 use ndp_report::{BarChart, LineChart, Report, ReportError, Series};
 use ndp_sim::core::Backend;
-use ndp_sim::system::{Event, Perplexity, TokenFigures, imbalance};
+use ndp_sim::system::{Event, Perplexity, Place, TokenFigures, imbalance};
 
 /// The file's text.
 pub fn html(host: &Host<'_>, outcome: &Outcome) -> Result<String, ReportError> {
@@ -260,19 +260,29 @@ fn predictor(report: Report, outcome: &Outcome) -> Result<Report, ReportError> {
 /// From each token to what was done for it, where, and how to see that again.
 fn programs(report: Report, host: &Host<'_>, outcome: &Outcome) -> Report {
     let command = rerun(host, outcome.choice);
+    let names = ["DIMM", "PROGRAM", "FIRST", "LAST"];
     let mut report = report
         .section("What was done")
         .paragraph(
             "Each token with its layers, operations and devices. A program of a core has a number and a range of that core's cycles; \
              neurons are those whose products or outputs it computes, by their numbers in the block (inputs of Q, K, V; outputs \
-             of FC1). With these,",
+             of FC1). Click on a program's row: its DIMM, number and cycles go into these commands. The first one writes the program's \
+             instructions and all DRAM commands with their times.",
         )
-        .paragraph(&format!("{command} --shown-dimm DIMM --shown-program PROGRAM --timeline-products 1 --commands FILE"))
-        .paragraph("writes the program's instructions and all DRAM commands with their times, and")
-        .paragraph(&format!("{command} --shown-dimm DIMM --waves FILE.fst --wave-start FIRST --wave-stop LAST"))
+        .command(
+            &command,
+            "--shown-dimm DIMM --shown-program PROGRAM --timeline-products 1 --commands program-PROGRAM.txt",
+            &names,
+        )
+        .paragraph("The second one writes the signals of its cycles for GTKWave or Surfer.")
+        .command(
+            &command,
+            "--shown-dimm DIMM --waves program-PROGRAM.fst --wave-start FIRST --wave-stop LAST",
+            &names,
+        )
         .paragraph(
-            "the signals of these cycles. Tokens of the text are counted from 0, the prompt's too; the logits behind the token at a \
-             position choose the one at the next.",
+            "Tokens of the text are counted from 0, the prompt's too; the logits behind the token at a position choose the one at \
+             the next.",
         );
     let behind = |event: &&Event| event.begin_ns >= outcome.figures.prompt_ns;
     let mut events: Vec<&Event> = outcome.events.iter().filter(behind).collect();
@@ -289,7 +299,17 @@ fn programs(report: Report, host: &Host<'_>, outcome: &Outcome) -> Report {
             grouped(token.critical_cycles),
             grouped(token.ns)
         );
-        let rows: Vec<Vec<String>> = own.into_iter().map(|event| event_row(event)).collect();
+        let rows: Vec<Vec<String>> = own.iter().map(|event| event_row(event)).collect();
+        let values = |row: usize| match (own[row].place, &own[row].program) {
+            (Place::Dimm(dimm), Some(ran)) => names
+                .into_iter()
+                .zip(
+                    [dimm.into(), ran.number, ran.first_cycle, ran.first_cycle + ran.cycles]
+                        .map(|n: u64| n.to_string()),
+                )
+                .collect(),
+            _ => Vec::new(),
+        };
         let head = [
             "layer",
             "operation",
@@ -303,7 +323,7 @@ fn programs(report: Report, host: &Host<'_>, outcome: &Outcome) -> Report {
             "bytes",
             "neurons",
         ];
-        report = report.folded_table(&summary, &head, &rows);
+        report = report.folded_table_of_values(&summary, &head, &rows, values);
     }
     report
 }
