@@ -130,7 +130,16 @@ fn they_do_so_with_four_bank_groups() -> Outcome {
 
 #[test]
 fn they_do_so_with_lanes_that_slices_share() -> Outcome {
-    for (seed, name) in (40..).zip(["shared-lanes", "single-lanes"]) {
+    sessions_of_variants(40, ["shared-lanes", "single-lanes"])
+}
+
+#[test]
+fn they_do_so_with_parallel_multipliers() -> Outcome {
+    sessions_of_variants(50, ["parallel-multiplier", "parallel-segments"])
+}
+
+fn sessions_of_variants(seed: u64, names: [&str; 2]) -> Outcome {
+    for (seed, name) in (seed..).zip(names) {
         let config = format!("testbenches/configs/{name}.toml");
         sessions(&config, seed, 3, 10, Behaviour { stall_percent: 0, every: 0 }, ProgramOptions::default())?;
         let traffic = Behaviour { stall_percent: 20, every: 16 };

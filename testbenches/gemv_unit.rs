@@ -1,4 +1,4 @@
-//! The GEMV unit on two and on four ranks, driven at its ports, against exact sums.
+//! The GEMV unit on two and on four ranks, with both kinds of multiplier, driven at its ports, against exact sums.
 //!
 //! Random programs over everything the unit does, with stalls on every stream, parts that run side by side, and resets in
 //! the middle; and what such programs may miss, one after another: each class of row tail, each batch, special operands,
@@ -27,8 +27,13 @@ fn four_ranks() -> Result<DesignConfig, Box<dyn Error>> {
     Ok(DesignConfig::load("testbenches/configs/four-ranks.toml")?)
 }
 
-fn both() -> Result<[DesignConfig; 2], Box<dyn Error>> {
-    Ok([two_ranks()?, four_ranks()?])
+/// Four ranks with parallel multipliers and the shortest window.
+fn parallel() -> Result<DesignConfig, Box<dyn Error>> {
+    Ok(DesignConfig::load("testbenches/configs/parallel-segments.toml")?)
+}
+
+fn all() -> Result<[DesignConfig; 3], Box<dyn Error>> {
+    Ok([two_ranks()?, four_ranks()?, parallel()?])
 }
 
 #[test]
@@ -42,9 +47,14 @@ fn random_programs_on_four_ranks_do_what_the_instructions_say() -> Outcome {
 }
 
 #[test]
+fn random_programs_on_parallel_multipliers_do_what_the_instructions_say() -> Outcome {
+    run_programs(&parallel()?, 4, 300, 20)
+}
+
+#[test]
 #[ignore = "minutes; run by `make exhaustive`"]
 fn many_random_programs_do_what_the_instructions_say() -> Outcome {
-    both()?.iter().try_for_each(|config| run_programs(config, 3, 10_000, 30))
+    all()?.iter().try_for_each(|config| run_programs(config, 3, 10_000, 30))
 }
 
 /// Loads of x and, behind it, a product of each mode with `rows` rows; results and sums are stored.
@@ -93,7 +103,7 @@ fn product(
 #[test]
 fn every_tail_and_batch_is_exact() -> Outcome {
     let mut random = SplitMix64::new(4);
-    for config in both()? {
+    for config in all()? {
         let mut unit = GemvDriver::open(&config, 5)?;
         let (ranks, stripe) = (unit.config.ranks(), unit.config.stripe_elems());
         for stripes in 1..=2 * ranks + 1 {
@@ -113,7 +123,7 @@ fn every_tail_and_batch_is_exact() -> Outcome {
 #[test]
 fn one_row_one_column_and_many_rows_are_exact() -> Outcome {
     let mut random = SplitMix64::new(6);
-    for config in both()? {
+    for config in all()? {
         let mut unit = GemvDriver::open(&config, 7)?;
         for shape in [(1, 1, 1), (1, 1, 4), (2, 1, 3), (1, 300, 1), (500, 3, 1), (300, 70, 2), (1000, 1, 4)] {
             for listed in [false, true] {
@@ -128,7 +138,7 @@ fn one_row_one_column_and_many_rows_are_exact() -> Outcome {
 #[test]
 fn longest_rows_fill_the_buffer() -> Outcome {
     let mut random = SplitMix64::new(8);
-    for config in both()? {
+    for config in all()? {
         let mut unit = GemvDriver::open(&config, 9)?;
         let cols = unit.config.max_cols();
         unit.push(Op::Load { dst: 0, block: Kind::Finite.block(cols, 1, &mut random) });
@@ -150,7 +160,7 @@ fn every_pair_of_special_and_ordinary_operands_gives_its_product() -> Outcome {
         0x7C01, 0xFC01, 0x7E00, 0xFE00, 0x7FFF, 0xFFFF,
     ];
     let n = values.len() as u32;
-    for config in both()? {
+    for config in all()? {
         let mut unit = GemvDriver::open(&config, 10)?;
         let sums = sum_words(&unit.config, n, 1);
         for (id, first) in (0..).zip(values) {
@@ -205,7 +215,7 @@ fn sums_are_rounded_once_to_nearest_even() -> Outcome {
     let most = ROUNDINGS.iter().map(|(terms, _)| terms.len()).max().unwrap_or(0);
     let columns = ROUNDINGS.len() as u32;
     let expected: Vec<u16> = ROUNDINGS.iter().map(|(_, result)| *result).collect();
-    for config in both()? {
+    for config in all()? {
         let mut unit = GemvDriver::open(&config, 11)?;
         let sums = sum_words(&unit.config, columns, 1);
         let term = |k: usize| ROUNDINGS.iter().map(|(t, _)| t.get(k).copied().unwrap_or(0)).collect();
@@ -236,7 +246,7 @@ fn sums_are_rounded_once_to_nearest_even() -> Outcome {
 #[test]
 fn sums_stay_after_rounding_elsewhere_and_take_more_products() -> Outcome {
     let mut random = SplitMix64::new(12);
-    for config in both()? {
+    for config in all()? {
         for (stripes, batch) in [(1, 1), (1, 2), (2, 2), (3, 1), (4, 1)] {
             let mut unit = GemvDriver::open(&config, 13)?;
             let cols = stripes * unit.config.stripe_elems() - 7;
@@ -286,7 +296,7 @@ fn nothing_beyond_the_end(
 #[test]
 fn nothing_is_left_beyond_the_end_of_a_vector() -> Outcome {
     let mut random = SplitMix64::new(14);
-    for config in both()? {
+    for config in all()? {
         let mut unit = GemvDriver::open(&config, 15)?;
         let (all, stripe) = (unit.config.max_cols(), unit.config.stripe_elems());
         // Every end within a beat, and some beyond it.
@@ -336,7 +346,7 @@ fn nothing_is_left_beyond_the_end_of_a_vector() -> Outcome {
 #[test]
 fn an_infinite_scalar_spoils_no_sum_beyond_the_end() -> Outcome {
     // Infinity times the zeros beyond a row's end is NaN in the sums there; rounding must not pass it on.
-    for config in both()? {
+    for config in all()? {
         let mut unit = GemvDriver::open(&config, 16)?;
         for n in [1, 33, unit.config.stripe_elems() - 1, unit.config.stripe_elems() + 31] {
             let (sums, words) = (sum_words(&unit.config, n, 1), block_words(&unit.config, n, 1));
@@ -360,7 +370,7 @@ fn an_infinite_scalar_spoils_no_sum_beyond_the_end() -> Outcome {
 
 #[test]
 fn stores_give_back_what_was_loaded_with_canonical_nans() -> Outcome {
-    for config in both()? {
+    for config in all()? {
         let mut unit = GemvDriver::open(&config, 17)?;
         // Every bit pattern, 1000 at a time.
         for first in (0..=u16::MAX).step_by(1000) {
@@ -406,7 +416,7 @@ fn examples(unit: &GemvDriver, random: &mut SplitMix64) -> Vec<(&'static str, Ve
 #[test]
 fn a_reset_in_the_middle_of_anything_leaves_nothing_behind() -> Outcome {
     let mut random = SplitMix64::new(18);
-    for config in both()? {
+    for config in all()? {
         let mut unit = GemvDriver::open(&config, 19)?;
         for stall_percent in [0, 50] {
             for kind in 0..6 {
@@ -432,7 +442,7 @@ fn a_reset_in_the_middle_of_anything_leaves_nothing_behind() -> Outcome {
 #[test]
 fn commands_follow_one_another_without_a_gap() -> Outcome {
     let mut random = SplitMix64::new(20);
-    for config in both()? {
+    for config in all()? {
         for (stall_percent, eager) in [(0, false), (0, true), (60, true)] {
             let mut unit = GemvDriver::open(&config, 21)?;
             (unit.stall_percent, unit.eager) = (stall_percent, eager);
@@ -462,7 +472,7 @@ fn commands_follow_one_another_without_a_gap() -> Outcome {
 #[test]
 fn loads_stores_and_zeros_run_beside_products() -> Outcome {
     let mut random = SplitMix64::new(22);
-    for config in both()? {
+    for config in all()? {
         let mut unit = GemvDriver::open(&config, 23)?;
         for axpy in [false, true] {
             unit.push(Op::Zero { dst: 0, words: sum_words(&unit.config, 100, 2) });
@@ -495,7 +505,7 @@ fn loads_stores_and_zeros_run_beside_products() -> Outcome {
 #[test]
 fn the_causes_say_what_a_rank_waits_for() -> Outcome {
     let mut random = SplitMix64::new(24);
-    for config in both()? {
+    for config in all()? {
         let mut unit = GemvDriver::open(&config, 25)?;
         let cols = unit.config.stripe_elems() * unit.config.ranks();
         unit.execute(Op::Load { dst: 0, block: Kind::Small.block(cols, 1, &mut random) })?;
@@ -535,7 +545,7 @@ fn the_causes_say_what_a_rank_waits_for() -> Outcome {
 
 #[test]
 fn injected_errors_are_found() -> Outcome {
-    for config in both()? {
+    for config in all()? {
         let cols = config.gemv().stripe_elems() * config.gemv().ranks() + 40;
         let last = (cols.div_ceil(BEAT_ELEMS) - 1) as usize;
         let run = |fault: Option<Fault>| -> Result<(), Box<dyn Error>> {
@@ -593,7 +603,7 @@ const PRODUCT_TAIL_CYCLES: u64 = 70;
 #[test]
 fn products_reach_the_limit_of_the_windows() -> Outcome {
     let mut random = SplitMix64::new(27);
-    for config in both()? {
+    for config in all()? {
         let mut unit = GemvDriver::open(&config, 28)?;
         let (stripe, window) = (unit.config.stripe_elems(), u64::from(unit.config.window_cycles()));
         for stripes in 1..=unit.config.ranks() + 1 {
@@ -642,7 +652,7 @@ const ROUND_TAIL_CYCLES: u64 = 12;
 
 #[test]
 fn rounding_takes_a_cycle_for_each_digit_of_a_position() -> Outcome {
-    for config in both()? {
+    for config in all()? {
         let mut unit = GemvDriver::open(&config, 30)?;
         for (stripes, batch) in [(1, 1), (2, 2), (3, 1), (1, 4)] {
             let cols = stripes * unit.config.stripe_elems();

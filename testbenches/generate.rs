@@ -2,6 +2,7 @@
 //!
 //! The full unit does the same in `ndp generate`; here few tokens have to do, with stalls on every handshake.
 
+use crate::common::rtl::design_config;
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::Opcode;
 use ndp_model::{Decoder, GemvClass, GenerateOptions, Model, ModelError, generate, logits_digest};
@@ -24,7 +25,7 @@ fn stored(name: &str) -> Result<serde_json::Value, Box<dyn Error>> {
 
 #[test]
 fn text_and_logits_equal_the_stored_golden() -> Outcome {
-    let [all, active] = [Neurons::All, Neurons::Active].map(text_and_logits);
+    let [all, active] = [Neurons::All, Neurons::Active].map(|neurons| text_and_logits("tiny", neurons));
     let (all, active) = (all?, active?);
     // What is left out are products with zeros: less work for the same outputs, by way of other instructions.
     assert_eq!(all.total().outputs_checked, active.total().outputs_checked);
@@ -51,14 +52,21 @@ fn text_and_logits_equal_the_stored_golden() -> Outcome {
     Ok(())
 }
 
+#[test]
+fn parallel_multipliers_give_the_stored_text_too() -> Outcome {
+    let backend = text_and_logits("parallel-multiplier", Neurons::Active)?;
+    assert_eq!(backend.unit().core().protocol_violations(), 0);
+    Ok(())
+}
+
 /// Runs a short generation and compares it with the golden.
-fn text_and_logits(neurons: Neurons) -> Result<CoreBackend, Box<dyn Error>> {
+fn text_and_logits(config: &str, neurons: Neurons) -> Result<CoreBackend, Box<dyn Error>> {
     let golden = stored("greedy.json")?;
     let prompt = golden["prompt"].as_str().ok_or("prompt")?;
     let tokens = 2;
     let options = GenerateOptions { tokens, temperature_percent: 0, seed: 0 };
     let stalls = GemvOptions { stall_percent: 5, ..GemvOptions::default() };
-    let mut backend = CoreBackend::open(&DesignConfig::preset("tiny")?, &stalls)?.with_neurons(neurons);
+    let mut backend = CoreBackend::open(&design_config(config)?, &stalls)?.with_neurons(neurons);
     let generation = generate(&model()?, &mut backend, prompt.as_bytes(), &options, |_| {})?;
 
     assert_eq!(Some(generation.text.as_str()), golden["text"].as_str().map(|text| &text[..tokens]));

@@ -15,11 +15,12 @@ use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-const NAMES: [&str; 4] = [
+const NAMES: [&str; 5] = [
     "tiny",
     "testbenches/configs/four-ranks.toml",
     "testbenches/configs/sixteen-lanes.toml",
     "testbenches/configs/short-steps.toml",
+    "testbenches/configs/parallel-segments.toml",
 ];
 
 fn configs() -> Result<Vec<DesignConfig>, Box<dyn Error>> {

@@ -87,8 +87,9 @@ fn random_programs_do_so_with_four_bank_groups() -> Outcome {
 }
 
 #[test]
-fn random_programs_do_so_with_lanes_that_slices_share() -> Outcome {
-    for (seed, name) in (40..).zip(["shared-lanes", "single-lanes"]) {
+fn random_programs_do_so_on_variants() -> Outcome {
+    let names = ["shared-lanes", "single-lanes", "parallel-multiplier", "parallel-segments"];
+    for (seed, name) in (40..).zip(names) {
         let config = format!("testbenches/configs/{name}.toml");
         random_programs(&config, seed, 60, 0, 0, ProgramOptions::default())?;
         random_programs(&config, seed + 2, 40, 20, 16, ProgramOptions::default())?;

@@ -37,7 +37,8 @@ const CORE: &[(&str, Elaborate<DesignConfig>)] = &[
     ("weight_unpacker", |c| gemv::weight_unpacker::weight_unpacker(c.gemv())),
     ("place_scaler", |_| arithmetic::place_scaler::place_scaler(8)),
     ("serial_lane", |c| {
-        arithmetic::serial_lane::serial_lane(c.gemv().serial_steps(), c.gemv().window_cycles())
+        let steps = c.gemv().serial_steps();
+        arithmetic::serial_lane::serial_lane(steps, steps.max(c.gemv().window_cycles()))
     }),
     ("reduction_tree", |c| {
         arithmetic::reduction_tree::reduction_tree(c.gemv().units_per_rank(), c.gemv().digit_bits())

@@ -58,11 +58,16 @@ fn the_widest_cores_pass_all_linters() {
 }
 
 #[test]
-fn units_whose_slices_share_lanes_pass_all_linters() {
+fn units_that_are_built_differently_pass_all_linters() {
     let tiny = include_str!("../../rust/contract/config/presets/tiny.toml");
-    // One lane in each rank, and four of them.
-    for lanes in [2, 8] {
-        let text = tiny.replace("[gemv]", &format!("[gemv]\nactivation_lanes = {lanes}"));
+    // One lane of the activation unit in each rank, and four of them. With three segments windows are shortest.
+    for keys in [
+        "activation_lanes = 2",
+        "activation_lanes = 8",
+        "multiplier = \"shared-parallel\"",
+        "multiplier = \"shared-parallel\"\nserial_steps = 2\nacc_bits = 99\nacc_segments = 3",
+    ] {
+        let text = tiny.replace("[gemv]", &format!("[gemv]\n{keys}"));
         lint(&build(&DesignConfig::from_toml(&text).unwrap(), "gemv_unit").unwrap());
     }
 }

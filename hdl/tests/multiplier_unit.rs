@@ -14,14 +14,14 @@ module bench;
     reg [127:0] w, x;
     reg [15:0] scalar;
     reg [63:0] state = 1;
-    wire quiet = |phase[10:8];
+    wire quiet = QUIET;
     wire [25:0] digit_a, digit_b;
     wire [2:0] flags_a, flags_b;
     UNIT a (.clk_i(clk), .phase_i(phase), .w_i(w), .x_i(x), .broadcast_i(1'b0), .scalar_i(16'd0), .separate_i(1'b0),
-        .import_i(1'b0), .lanes_move_i(8'hff), .line_moves_i(1'b1), .term_moves_i(1'b1), .sum_moves_i(1'b1),
+        .import_i(1'b0), MOVES, .term_moves_i(1'b1), .sum_moves_i(1'b1),
         .sum_i(110'd0), .digit_o(digit_a), .flags_o(flags_a), .sum_o());
     UNIT b (.clk_i(clk), .phase_i(phase), .w_i(w), .x_i(x), .broadcast_i(quiet), .scalar_i(scalar), .separate_i(1'b0),
-        .import_i(1'b0), .lanes_move_i(8'hff), .line_moves_i(1'b1), .term_moves_i(1'b1), .sum_moves_i(1'b1),
+        .import_i(1'b0), MOVES, .term_moves_i(1'b1), .sum_moves_i(1'b1),
         .sum_i(110'd0), .digit_o(digit_b), .flags_o(flags_b), .sum_o());
     integer window, p, i, digits = 0, wrong_digits = 0, wrong_flags = 0, windows = 0;
     reg lost = 0;
@@ -64,16 +64,23 @@ endmodule
 
 #[test]
 fn a_broadcast_outside_of_the_lanes_turns_changes_no_sum() {
-    let design = build(&DesignConfig::preset("hermes").unwrap(), "multiplier_unit").unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let text = design.verilog() + &BENCH.replace("UNIT", design.top().name());
-    std::fs::write(folder.path().join("bench.v"), text).unwrap();
-    common::run(
-        "iverilog",
-        "iverilog",
-        &["-g2005", "-s", "bench", "-o", "bench.vvp", "bench.v"],
-        folder.path(),
-    );
-    let printed = common::run("vvp", "iverilog", &["-n", "bench.vvp"], folder.path());
-    assert_eq!(printed, "788 digits: 0 differ in 0 windows, flags in 0\n");
+    for (multiplier, quiet, moves) in [
+        ("bit-serial", "|phase[10:8]", ".lanes_move_i(8'hff), .line_moves_i(1'b1)"),
+        ("shared-parallel", "|phase[9:7]", ".operands_move_i(1'b1)"),
+    ] {
+        let config = format!("name = \"unit\"\n[gemv]\nmultiplier = \"{multiplier}\"\n");
+        let design = build(&DesignConfig::from_toml(&config).unwrap(), "multiplier_unit").unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let bench =
+            BENCH.replace("UNIT", design.top().name()).replace("QUIET", quiet).replace("MOVES", moves);
+        std::fs::write(folder.path().join("bench.v"), design.verilog() + &bench).unwrap();
+        common::run(
+            "iverilog",
+            "iverilog",
+            &["-g2005", "-s", "bench", "-o", "bench.vvp", "bench.v"],
+            folder.path(),
+        );
+        let printed = common::run("vvp", "iverilog", &["-n", "bench.vvp"], folder.path());
+        assert_eq!(printed, "788 digits: 0 differ in 0 windows, flags in 0\n", "{multiplier}");
+    }
 }

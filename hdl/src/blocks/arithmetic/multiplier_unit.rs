@@ -1,18 +1,22 @@
-//! Multiplier unit: eight bit-serial lanes, one aligner ([`super::product_aligner`]), one exact accumulator (Hermes, section IV-A2).
+//! Multiplier unit: eight lanes, one aligner ([`super::product_aligner`]), one exact accumulator (Hermes, section IV-A2).
 //!
-//! Lanes load one phase apart. In phase `i` lane `i` takes weight `i` and activation `i` while its previous product
-//! leaves to the aligner, so that neither operands nor products are held anywhere else. The product is shifted to
+//! Lanes load one phase apart. In phase `i` bit-serial lane `i` takes weight `i` and activation `i` while its previous product
+//! leaves to the aligner, so that neither operands nor products are held anywhere else. With one multiplier for all lanes
+//! (`shared-parallel`) lane `i` is no more than a turn: its operands are registered in the phase before phase `i`, and their product leaves
+//! in phase `i`.
+//!
+//! The product is shifted to
 //! its place above 2^-48 and added to the accumulator, whose segments pass carries on one segment per cycle; the
 //! phases in which no product arrives resolve the last carries. A window's digits are read while the next window's
 //! products are on their way: segment `k` in phase `lanes + 1 + k`. Registers stand still while nothing is in them that somebody
-//! will read: a job's window moves the lanes and the delay line, the window after it the line and the term, and all but its first
-//! cycle and the cycle behind it the sum. What comes before (buffers, window control) is
+//! will read: a job's window moves the lanes and the delay line, the window in which its products leave the line and the term, and all but
+//! its first cycle and the cycle behind it the sum. What comes before (buffers, window control) is
 //! `compute_tile`'s and `window_sequencer`'s business.
 
 use super::number_format::{EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
 use super::product_aligner::product_aligner;
 use super::serial_lane::serial_lane;
-use ndp_config::GemvConfig;
+use ndp_config::{GemvConfig, Multiplier};
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux, repeat};
 use std::rc::Rc;
 
@@ -20,6 +24,34 @@ use std::rc::Rc;
 /// the lanes hand their products over: `lanes + 1 + k`; beyond the window's end it lies in the next one.
 pub(crate) fn digit_phase(config: &GemvConfig, k: u32) -> u32 {
     config.lanes() + 1 + k
+}
+
+/// Inputs that say which registers of the unit move: name, bits, meaning for who hands them on.
+pub(crate) fn moves(config: &GemvConfig) -> Vec<(&'static str, u32, &'static str)> {
+    let part = "that part of the multiplier unit holds something of a job";
+    let behind = [("term_moves", 1, part), ("sum_moves", 1, part)];
+    let lanes = ("lanes_move", config.lanes(), "lanes that hold or take operands of a job");
+    let before = match config.multiplier() {
+        Multiplier::BitSerial => vec![lanes, ("line_moves", 1, part)],
+        Multiplier::SharedParallel => vec![("operands_move", 1, part)],
+    };
+    before.into_iter().chain(behind).collect()
+}
+
+/// What titles of modules end in.
+pub(crate) fn multiplier_suffix(config: &GemvConfig) -> &'static str {
+    match config.multiplier() {
+        Multiplier::BitSerial => "",
+        Multiplier::SharedParallel => "_parallel",
+    }
+}
+
+/// What moves before products leave.
+enum Before {
+    /// Lanes, and the line that goes with them.
+    Serial { lanes_move: Bits, line_moves: Bits },
+    /// The register of the multiplier's operands.
+    Parallel { operands_move: Bits },
 }
 
 /// A recoded operand taken apart.
@@ -58,9 +90,9 @@ fn delay_line(m: &ModuleBuilder, name: &str, value: &Bits, stages: u32, moves: &
 
 /// The unit for `lanes`, `serial_steps`, `acc_bits` and `acc_segments` of `config`.
 ///
-/// Operands `w_i`, `x_i`: `lanes` recoded FP16 values, element `i` read in phase `i` only. The sum over a window is exact:
-/// a multiple of 2^-48 in `acc_bits`-bit two's complement. Latency: operands of one window, digits from phase
-/// `lanes + 1` of the next.
+/// Operands `w_i`, `x_i`: `lanes` recoded FP16 values, element `i` read `operand_lead` cycles before phase `i` only. The sum over a
+/// window is exact: a multiple of 2^-48 in `acc_bits`-bit two's complement. Latency: operands of one window, digits from phase
+/// `lanes + 1` of the `product_windows`-th one after it.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
@@ -68,13 +100,22 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (lanes, steps, window) = (config.lanes(), config.serial_steps(), config.window_cycles());
     let (segments, digit_bits) = (config.acc_segments(), config.digit_bits());
     let m = ModuleBuilder::new(
-        format!("multiplier_unit_l{lanes}_s{steps}_w{}", config.acc_bits()),
-        "Eight-lane bit-serial FP16 dot-product unit with an exact accumulator."
-            .replace("Eight", &spelled(lanes)),
+        format!("multiplier_unit_l{lanes}_s{steps}_w{}{}", config.acc_bits(), multiplier_suffix(config)),
+        match config.multiplier() {
+            Multiplier::BitSerial => "Eight-lane bit-serial FP16 dot-product unit with an exact accumulator.",
+            Multiplier::SharedParallel => {
+                "FP16 dot-product unit with a multiplier for eight lanes and an exact accumulator."
+            }
+        }
+        .replace("Eight", &spelled(lanes)),
     );
     let phase = m.input("phase_i", window, "phase of the window, one-hot");
-    let w = m.input("w_i", lanes * FP16_BITS, "recoded weights, element i used in phase i");
-    let x = m.input("x_i", lanes * FP16_BITS, "recoded activations, element i used in phase i");
+    let used = match config.operand_lead() {
+        0 => "element i used in phase i",
+        _ => "element i used in the phase before phase i",
+    };
+    let w = m.input("w_i", lanes * FP16_BITS, format!("recoded weights, {used}"));
+    let x = m.input("x_i", lanes * FP16_BITS, format!("recoded activations, {used}"));
     let broadcast = m.input(
         "broadcast_i",
         1,
@@ -83,8 +124,15 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let scalar = m.input("scalar_i", FP16_BITS, "recoded activation of all lanes");
     let separate = m.input("separate_i", 1, "add the leaving product to `sum_i` instead of the window's sum");
     let import = m.input("import_i", 1, "add `w_i`, whole, as a sum without carries instead of a product");
-    let lanes_move = m.input("lanes_move_i", lanes, "lanes that hold or take operands of a job");
-    let line_moves = m.input("line_moves_i", 1, "operands of a job come, or its products leave");
+    let before = match config.multiplier() {
+        Multiplier::BitSerial => Before::Serial {
+            lanes_move: m.input("lanes_move_i", lanes, "lanes that hold or take operands of a job"),
+            line_moves: m.input("line_moves_i", 1, "operands of a job come, or its products leave"),
+        },
+        Multiplier::SharedParallel => {
+            Before::Parallel { operands_move: m.input("operands_move_i", 1, "operands of a job come") }
+        }
+    };
     let term_moves = m.input("term_moves_i", 1, "products of a job leave");
     let sum_moves = m.input("sum_moves_i", 1, "the same a cycle later: they are added");
     let sum_in = m.input("sum_i", sum_bits(config), "sum to add to, in the form of `sum_o`");
@@ -93,12 +141,16 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.unused(imported.carries, "a sum that is moved has none");
 
     // Operand of the phase, decoded once for all lanes.
-    let turn = phase.low(lanes);
+    let lead = config.operand_lead();
+    let turn = match lead {
+        0 => phase.low(lanes),
+        _ => cat([phase.low(lanes - lead), phase.high(lead)]),
+    };
     let elements = |v: &Bits| (0..lanes).map(|i| v.slice(i * FP16_BITS, FP16_BITS)).collect::<Vec<_>>();
     let w_now = decode(&m, "w", &m.wire("w_now", one_hot_mux(&turn, &elements(&w))));
     // In a phase without an operand nothing may be sent: the scalar's sign would be that of a negative zero, whose carries nobody
     // waits for.
-    let shared = &broadcast & !phase.high(window - lanes).any();
+    let shared = &broadcast & !phase.slice(lanes - lead, window - lanes).any();
     let x_now = m.wire("x_now", mux(&shared, &scalar, &one_hot_mux(&turn, &elements(&x))));
     let x_now = decode(&m, "x", &x_now);
     let special = m.wire("special", &w_now.special | &x_now.special);
@@ -111,25 +163,37 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         m.unused(w.low(1), "weights keep their leading serial_steps significand bits only");
     }
 
-    let lane = serial_lane(steps, window)?;
-    let mut leaving = Vec::new();
-    for i in 0..lanes {
-        let instance = m
-            .instance(format!("lane{i}"), &lane)
-            .input("load_i", phase.bit(i) & lanes_move.bit(i))
-            .input("move_i", lanes_move.bit(i))
-            .input("sig_w_i", &sig_w)
-            .input("sig_x_i", &sig_x);
-        leaving.push(instance.output("product_o"));
-    }
-
-    // A product leaves exactly one window after its operands came, so exponent and sign need no place in the lanes: a delay
-    // line of a window's length brings them to the aligner in the same cycle. Phases without an operand send zeros.
-    let late = delay_line(&m, "line", &cat([sign, exp]), window + 1, &line_moves);
+    let passed = cat([sign, exp]);
+    let (product, late) = match before {
+        Before::Serial { lanes_move, line_moves } => {
+            let lane = serial_lane(steps, window)?;
+            let mut leaving = Vec::new();
+            for i in 0..lanes {
+                let instance = m
+                    .instance(format!("lane{i}"), &lane)
+                    .input("load_i", phase.bit(i) & lanes_move.bit(i))
+                    .input("move_i", lanes_move.bit(i))
+                    .input("sig_w_i", &sig_w)
+                    .input("sig_x_i", &sig_x);
+                leaving.push(instance.output("product_o"));
+            }
+            // A product leaves exactly one window after its operands came, so exponent and sign need no place in the lanes: a
+            // delay line of a window's length brings them to the aligner in the same cycle. Phases without an operand send
+            // zeros.
+            (one_hot_mux(&turn, &leaving), delay_line(&m, "line", &passed, window + 1, &line_moves))
+        }
+        Before::Parallel { operands_move } => {
+            let registered = |name: &str, value: Bits| m.hold(name, value, &operands_move);
+            let bits = steps + SIGNIFICAND_BITS;
+            let (left, right) = (registered("sig_w_q", sig_w), registered("sig_x_q", sig_x));
+            let late = m.hold("line_q", registered("sign_exp_q", passed), &term_moves);
+            (left.zext(bits) * right.zext(bits), late)
+        }
+    };
     let term_exp = m.wire("term_exp", late.low(EXPONENT_SUM_BITS));
     let negative = m.wire("negative", late.msb());
     // One product per phase; zero when no lane has its turn, which is what resolves the carries.
-    let term = m.hold("term_q", one_hot_mux(&turn, &leaving), &term_moves);
+    let term = m.hold("term_q", product, &term_moves);
 
     let aligner = product_aligner(config)?;
     let aligner = m

@@ -8,7 +8,7 @@
 //! words; if slices share lanes, it is outside of the tiles.
 
 use crate::blocks::activation::activation_lane::{activation_lane, lane_controls, shared_suffix};
-use crate::blocks::arithmetic::multiplier_unit::{multiplier_unit, sum_bits};
+use crate::blocks::arithmetic::multiplier_unit::{moves, multiplier_unit, sum_bits};
 use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::common::sram::sram;
 use ndp_config::GemvConfig;
@@ -57,9 +57,10 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let read = m.input("re_i", 1, "read the slice");
     let separate = m.input("separate_i", 1, "add the leaving product to the slice's last word");
     let import = m.input("import_i", 1, "add the weights, which are a sum, instead of a product");
-    let lanes_move = m.input("lanes_move_i", lanes, "lanes that hold or take operands of a job");
-    let moves = ["line_moves_i", "term_moves_i", "sum_moves_i"]
-        .map(|name| (name, m.input(name, 1, "that part of the multiplier unit holds something of a job")));
+    let moves: Vec<_> = moves(config)
+        .into_iter()
+        .map(|(name, bits, doc)| (format!("{name}_i"), m.input(format!("{name}_i"), bits, doc)))
+        .collect();
     let keep_sum = m.input("sum_we_i", 1, "write the sum with what was added last");
     let write_addr = m.input("waddr_i", addr_bits, "word of the slice to write");
     let write = m.input("we_i", lanes, "lanes of `wdata_i` to write; not together with a sum");
@@ -101,9 +102,7 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("separate_i", &separate)
         .input("import_i", &import)
         .input("sum_i", word.low(sum_bits(config)));
-    let unit = moves
-        .iter()
-        .fold(unit.input("lanes_move_i", &lanes_move), |unit, (name, value)| unit.input(*name, value));
+    let unit = moves.iter().fold(unit, |unit, (name, value)| unit.input(name, value));
     sum.drive(unit.output("sum_o"));
     m.output("digit_o", unit.output("digit_o"), "digit of the sum over the last window, in its phase");
     m.output("flags_o", unit.output("flags_o"), "NaN, +Inf, -Inf seen; valid with the last digit");

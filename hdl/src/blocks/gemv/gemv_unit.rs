@@ -15,6 +15,7 @@ use super::vector_writer::{Item, vector_writer, write_fields};
 use crate::blocks::activation::activation_lane::{lane_controls, shared_suffix, slice_controls};
 use crate::blocks::activation::activation_unit::{activation_unit, operation_fields};
 use crate::blocks::arithmetic::combiner::combiner;
+use crate::blocks::arithmetic::multiplier_unit::multiplier_suffix;
 use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::arithmetic::operand_recoder::{recoded, restored};
 use crate::blocks::arithmetic::sum_resolver::sum_resolver;
@@ -81,11 +82,12 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
     let m = ModuleBuilder::new(
         format!(
-            "gemv_unit_n{}_l{}_s{}_w{}{}",
+            "gemv_unit_n{}_l{}_s{}_w{}{}{}",
             config.multipliers(),
             config.lanes(),
             config.serial_steps(),
             config.acc_bits(),
+            multiplier_suffix(config),
             shared_suffix(config)
         ),
         "Exact FP16 products of matrices and vectors, weights from the ranks, everything else in the buffer.",

@@ -18,7 +18,7 @@ use crate::blocks::activation::activation_lane::{activation_lane, shared_suffix}
 use crate::blocks::activation::activation_port::LaneInputs;
 use crate::blocks::activation::activation_tree::activation_tree;
 use crate::blocks::arithmetic::function_unit::function_unit;
-use crate::blocks::arithmetic::multiplier_unit::sum_bits;
+use crate::blocks::arithmetic::multiplier_unit::{moves, multiplier_suffix, sum_bits};
 use crate::blocks::arithmetic::number_format::{FLAG_BITS, FP16_BITS};
 use crate::blocks::arithmetic::operand_recoder::operand_recoder;
 use crate::blocks::arithmetic::reduction_tree::tapped_tree;
@@ -73,7 +73,9 @@ pub(crate) fn column_count(config: &GemvConfig) -> u32 {
 
 /// Jobs between issue and the last digit of their sum, rounded up to a power of two.
 fn jobs_in_flight(config: &GemvConfig) -> u32 {
-    let cycles = 2 * config.window_cycles() + config.lanes() + config.acc_segments() + config.tree_levels();
+    let windows = 1 + config.product_windows();
+    let cycles =
+        windows * config.window_cycles() + config.lanes() + config.acc_segments() + config.tree_levels();
     (cycles.div_ceil(config.window_cycles()) + 1).next_power_of_two()
 }
 
@@ -194,9 +196,10 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let slot_bits = scalar_slot_bits();
     let m = ModuleBuilder::new(
         format!(
-            "rank_group_n{tiles}_l{lanes}_s{}_w{}{}",
+            "rank_group_n{tiles}_l{lanes}_s{}_w{}{}{}",
             config.serial_steps(),
             config.acc_bits(),
+            multiplier_suffix(config),
             shared_suffix(config)
         ),
         "The tiles of one DRAM rank with their sequencers, reduction tree and row accumulator.",
@@ -384,8 +387,10 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("first_i", windows.output("digits_first_o"))
         .input("last_i", windows.output("digits_last_o"));
     let separate = windows.output("separate_o");
-    let [lanes_move, line_moves, term_moves, sum_moves] =
-        ["lanes_move_o", "line_moves_o", "term_moves_o", "sum_moves_o"].map(|name| windows.output(name));
+    let moves: Vec<_> = moves(config)
+        .into_iter()
+        .map(|(name, ..)| (format!("{name}_i"), windows.output(&format!("{name}_o"))))
+        .collect();
     let lane_count = config.activation_lanes_per_rank();
     let trees_module = activation_tree(lane_count)?;
     let trees = m.instance("trees", &trees_module);
@@ -445,15 +450,14 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
                 .input("re_i", &any_reads[(i % shared) as usize])
                 .input("separate_i", &separate)
                 .input("import_i", &import)
-                .input("lanes_move_i", &lanes_move)
-                .input("line_moves_i", &line_moves)
-                .input("term_moves_i", &term_moves)
-                .input("sum_moves_i", &sum_moves)
                 .input("sum_we_i", &sum_write)
                 .input("waddr_i", &slice_waddr)
                 .input("we_i", lane_enables.gated(&m.wire(format!("writes{i}"), writes)))
                 .input("wdata_i", chunk(&data, i))
                 .input("lane_we_i", lanes_of.writes(i % shared));
+            for (port, value) in &moves {
+                instance.connect_input(port, value);
+            }
             match results.get((i / shared) as usize) {
                 None => attach(&instance, "lane_", i),
                 Some(result) => instance.connect_input("lane_result_i", &**result),

@@ -2,11 +2,11 @@
 //!
 //! A job is one stripe of weights against one vector of the batch and takes one window. The weights of a stripe stay for
 //! all vectors; then the next stripe steps up if it is complete. A DOT job that would end a row is held back while there is
-//! no room for the row's sum. Jobs are decided two phases before the window begins, so that all controls of the
-//! tiles come from registers.
+//! no room for the row's sum. Jobs are decided two cycles before the first operands are taken, so that all controls of the
+//! tiles come from registers. Those of phase 0 are taken in phase 0 by bit-serial lanes, in the phase before by a parallel multiplier.
 //!
-//! An AXPY job reads the sum of each lane in the phase in which the lane's product leaves, one window after it was loaded, adds
-//! in the next phase and writes in the one after that: `lanes` reads in phases `0..lanes`, `lanes` writes in phases
+//! An AXPY job reads the sum of each lane in the phase in which the lane's product leaves, of bit-serial lanes one window after it was
+//! loaded, adds in the next phase and writes in the one after that: `lanes` reads in phases `0..lanes`, `lanes` writes in phases
 //! `2..lanes + 2`.
 //!
 //! A merge is an AXPY whose row `k` has one job on each stripe, with vector `k`. So has an import, but its stripe is one sum for
@@ -14,10 +14,10 @@
 //! in phase 2.
 
 use super::scalar_banks::scalar_slot_bits;
-use crate::blocks::arithmetic::multiplier_unit::digit_phase;
+use crate::blocks::arithmetic::multiplier_unit::{digit_phase, multiplier_suffix};
 use crate::blocks::common::encoding::{bits_for, log2};
 use crate::blocks::common::row_layout::{rank_bits, words};
-use ndp_config::GemvConfig;
+use ndp_config::{GemvConfig, Multiplier};
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
@@ -30,7 +30,12 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (batch_bits, addr_bits) = (config.batch_bits(), config.slice_addr_bits());
     let vector_bits = bits_for(config.max_batch() - 1);
     let m = ModuleBuilder::new(
-        format!("window_sequencer_p{window}_b{}_a{}", config.max_batch(), config.slice_words()),
+        format!(
+            "window_sequencer_p{window}_b{}_a{}{}",
+            config.max_batch(),
+            config.slice_words(),
+            multiplier_suffix(config)
+        ),
         "Issues one job (stripe times vector) per window.",
     );
     let phase = m.input("phase_i", window, "phase of the window, one-hot");
@@ -49,7 +54,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
 
     // The stripe in work, and the vector that comes next; `running` while there is one.
     let running = m.reg("running_q", 1).reset(0);
-    let decide = phase.bit(window - 2);
+    let decide = phase.bit(config.decision_phase());
     let fresh = m.wire("fresh", !running.q());
     let issue = m.forward("issue", 1);
     let take = m.wire("take", &*issue & &fresh);
@@ -95,7 +100,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
 
     // What the jobs of the last windows are in: loading operands, leaving as products, and for the last digits of a sum
     // the window after that.
-    let turn = phase.bit(window - 1);
+    let turn = phase.bit(config.decision_phase() + 1);
     let flag = |name: &str| m.reg(name, 1).reset(0);
     let strobe = any_of(&[decide.clone(), turn.clone()]);
     let read = flag("slice_re_q").enable(&strobe);
@@ -109,20 +114,26 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         reg.next(value);
         reg.q()
     };
+    let serial = config.multiplier() == Multiplier::BitSerial;
     let loading = age("loading_q", &read.q());
-    let leaving = age("leaving_q", &loading);
+    // Operands of a parallel multiplier are on their way for a cycle, those of bit-serial lanes for a window.
+    let left = |name: &str, loading: &Bits| if serial { age(name, loading) } else { m.flag(name, loading) };
+    let leaving = left("leaving_q", &loading);
     let loading_sums = age("loading_sums_q", &adds.q());
-    let leaving_sums = age("leaving_sums_q", &loading_sums);
+    let leaving_sums = left("leaving_sums_q", &loading_sums);
     let digit_phases: Vec<u32> = (0..config.acc_segments()).map(|k| digit_phase(config, k)).collect();
     let wraps = digit_phases.iter().any(|at| *at >= window);
 
     // What of the tiles has to move. A lane holds a job from its phase of the first window up to that of the next one.
     let loads = m.wire("loads", &loading | &loading_sums);
     let leaves = m.wire("leaves", &leaving | &leaving_sums);
-    let busy = m.reg("lanes_q", lanes).reset(0);
-    let lane = |i: u32| mux(&phase.bit(i), &loads, &busy.bit(i));
-    let lanes_move = m.wire("lanes_move", cat((0..lanes).rev().map(lane)));
-    busy.next(&lanes_move);
+    let lanes_move = serial.then(|| {
+        let busy = m.reg("lanes_q", lanes).reset(0);
+        let lane = |i: u32| mux(&phase.bit(i), &loads, &busy.bit(i));
+        let lanes_move = m.wire("lanes_move", cat((0..lanes).rev().map(lane)));
+        busy.next(&lanes_move);
+        lanes_move
+    });
     let adding = flag("adding_q");
     adding.next(&leaves);
 
@@ -131,15 +142,22 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let strobes: Vec<Bits> = digit_phases.iter().map(digit_strobe).collect();
 
     // The slice's ports. A read changes the slice's word in the next phase: DOT needs it until lane `lanes - 1` has loaded.
-    let last_lane = phase.bit(lanes - 1);
+    let last_loads = phase.bit(lanes - 1 - config.operand_lead());
     let holding = flag("holding_q");
-    holding.next((&turn & read.q()) | (holding.q() & !&last_lane));
+    holding.next((&turn & read.q()) | (holding.q() & !last_loads));
     let sum_read = flag("sum_re_q");
-    let more_lanes = cat([sum_read.q(), !&last_lane, !&import]).all();
-    sum_read.next((&turn & mux(&import, &adds.q(), &loading_sums)) | more_lanes);
-    let loading_addr = m.hold("loading_addr_q", &addr, &turn);
+    let more_lanes = cat([sum_read.q(), !phase.bit(lanes - 1), !&import]).all();
+    // Whether sums are read from the next phase 0 on, and the first one's word.
+    let (reads_sums, first_sum) = if serial {
+        let loading_addr = m.hold("loading_addr_q", &addr, &turn);
+        (mux(&import, &adds.q(), &loading_sums), mux(&import, &addr, &loading_addr))
+    } else {
+        (loading_sums.clone(), addr.clone())
+    };
+    let last_phase = phase.bit(window - 1);
+    sum_read.next((&last_phase & reads_sums) | more_lanes);
     let sum_addr = m.reg("sum_addr_q", addr_bits);
-    sum_addr.next(mux(&turn, &mux(&import, &addr, &loading_addr), &sum_addr.plus_one()));
+    sum_addr.next(mux(&last_phase, &first_sum, &sum_addr.plus_one()));
     let separate = flag("separate_q");
     separate.next(&sum_read);
     let sum_write = flag("sum_we_q");
@@ -160,8 +178,12 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.output("sum_re_o", &sum_read, "the tiles read the sums of a lane");
     m.output("sum_raddr_o", &sum_addr, "word they read");
     m.output("separate_o", &separate, "the tiles add products to the words read");
-    m.output("lanes_move_o", &lanes_move, "lanes of the tiles that hold or take operands of a job");
-    m.output("line_moves_o", &loads | &leaves, "operands of a job come, or its products leave");
+    if let Some(lanes_move) = lanes_move {
+        m.output("lanes_move_o", lanes_move, "lanes of the tiles that hold or take operands of a job");
+        m.output("line_moves_o", &loads | &leaves, "operands of a job come, or its products leave");
+    } else {
+        m.output("operands_move_o", loads, "operands of a job come");
+    }
     m.output("term_moves_o", &leaves, "products of a job leave");
     m.output("sum_moves_o", &adding, "they are added");
     m.output("sum_we_o", &sum_write, "the tiles write sums");
@@ -186,7 +208,8 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     if vector_bits < batch_bits {
         m.unused(vector_now.msb(), "vectors are numbered below the batch size");
     }
-    let used = [window - 2, window - 1, lanes - 1];
+    let decision = config.decision_phase();
+    let used = [decision, decision + 1, window - 1, lanes - 1 - config.operand_lead(), lanes - 1];
     let is_read = |p: &u32| used.contains(p) || digit_phases.iter().any(|at| at % window == *p);
     let idle: Vec<Bits> = (0..window).filter(|p| !is_read(p)).map(|p| phase.bit(p)).collect();
     m.unused(any_of(&idle), "phases in which nothing is decided");

@@ -21,6 +21,7 @@ pub(crate) struct RawGemv {
     buffer_kib: u32,
     max_batch: u32,
     weight_fifo_beats: u32,
+    multiplier: Multiplier,
     /// One for each multiplier unit if the file does not say.
     activation_lanes: Option<u32>,
     /// All that the stripes take if the file does not say.
@@ -39,10 +40,21 @@ impl Default for RawGemv {
             buffer_kib: 256,
             max_batch: 16,
             weight_fifo_beats: 8,
+            multiplier: Multiplier::BitSerial,
             activation_lanes: None,
             weight_formats: None,
         }
     }
+}
+
+/// How a multiplier unit multiplies significands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Multiplier {
+    /// Each lane by itself, a bit of the weight per cycle (Hermes, section IV-A2).
+    BitSerial,
+    /// All lanes with one multiplier, a product per cycle.
+    SharedParallel,
 }
 
 /// The formats of weights that products take.
@@ -177,12 +189,35 @@ impl GemvConfig {
         self.0.multipliers
     }
 
-    /// Bit-serial lanes of a multiplier unit; one FP16 product each per window.
+    /// Lanes of a multiplier unit; one FP16 product each per window.
     pub fn lanes(&self) -> u32 {
         self.0.lanes
     }
 
-    /// Steps of one serial multiplication: the weight's significand bits (11 for FP16).
+    /// How a multiplier unit multiplies significands.
+    pub fn multiplier(&self) -> Multiplier {
+        self.0.multiplier
+    }
+
+    /// Windows from the one in which a lane's operands come to the one in which their product leaves.
+    pub fn product_windows(&self) -> u32 {
+        match self.0.multiplier {
+            Multiplier::BitSerial => 1,
+            Multiplier::SharedParallel => 0,
+        }
+    }
+
+    /// Cycles by which lane `i` takes its operands before phase `i` of the window: a parallel multiplier has a register before it.
+    pub fn operand_lead(&self) -> u32 {
+        1 - self.product_windows()
+    }
+
+    /// The phase of the window before in which a window's job is decided: two cycles before the first operands are taken.
+    pub fn decision_phase(&self) -> u32 {
+        self.window_cycles() - 2 - self.operand_lead()
+    }
+
+    /// The weight's significand bits that are multiplied (11 for FP16): steps of one serial multiplication.
     pub fn serial_steps(&self) -> u32 {
         self.0.serial_steps
     }
@@ -244,11 +279,15 @@ impl GemvConfig {
         self.units_per_rank() * self.0.lanes
     }
 
-    /// Cycles of one window, in which every lane does one product: the serial steps, or the
+    /// Cycles of one window, in which every lane does one product: the serial steps, if there are any, or the
     /// lanes' turns at the shared aligner plus the carries that ripple through the segments afterwards:
     /// `max(serial_steps, lanes + acc_segments - 1)`.
     pub fn window_cycles(&self) -> u32 {
-        self.0.serial_steps.max(self.0.lanes + self.0.acc_segments - 1)
+        let turns = self.0.lanes + self.0.acc_segments - 1;
+        match self.0.multiplier {
+            Multiplier::BitSerial => turns.max(self.0.serial_steps),
+            Multiplier::SharedParallel => turns,
+        }
     }
 
     /// Buffer size in KiB, all slices together.

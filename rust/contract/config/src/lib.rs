@@ -31,7 +31,7 @@ pub use core::CoreConfig;
 pub use dfi::DfiConfig;
 pub use dram::DramConfig;
 pub use error::ConfigError;
-pub use gemv::{GemvConfig, WeightFormat};
+pub use gemv::{GemvConfig, Multiplier, WeightFormat};
 pub use hbm::{HbmCommandBuses, HbmCommandSet, HbmConfig, HbmRefresh};
 pub use limits::{in_range, in_ranges, require};
 pub use link::LinkConfig;

@@ -128,6 +128,9 @@ fn the_window_is_the_longer_of_serial_steps_and_aligner_turns() {
     assert_eq!(window("acc_bits = 99\nacc_segments = 3"), 11, "11 steps");
     assert_eq!(window("acc_bits = 99\nacc_segments = 3\nserial_steps = 4"), 10, "8 lanes + 2 carries");
     assert_eq!(window("lanes = 16"), 19, "16 lanes + 3 carries");
+    let parallel = "multiplier = \"shared-parallel\"";
+    assert_eq!(window(parallel), 11, "8 lanes + 3 carries");
+    assert_eq!(window(&format!("{parallel}\nacc_bits = 99\nacc_segments = 3")), 10, "8 lanes + 2 carries");
 }
 
 #[test]

@@ -133,6 +133,22 @@ fn lanes_of_the_activation_unit_are_at_least_one_a_rank_and_at_most_one_a_multip
 }
 
 #[test]
+fn multipliers_are_bit_serial_or_one_for_all_lanes() {
+    for (value, is) in [("\"booth\"", "booth"), ("\"Bit-Serial\"", "Bit-Serial")] {
+        let expected = format!("unknown variant `{is}`, expected `bit-serial` or `shared-parallel`");
+        let error = refused(&format!("multiplier = {value}"));
+        assert!(error.contains(&expected) && error.contains("multiplier = "), "{error}");
+    }
+    let error = refused("multiplier = 128");
+    assert!(error.contains("multiplier = 128") && error.contains("wanted string"), "{error}");
+    accepted("multiplier = \"shared-parallel\"");
+    let of = |keys: &str| DesignConfig::from_toml(&format!("name = \"x\"\n[gemv]\n{keys}\n")).unwrap();
+    assert_eq!(of(""), of("multiplier = \"bit-serial\""));
+    assert_eq!(of("").gemv().product_windows(), 1);
+    assert_eq!(of("multiplier = \"shared-parallel\"").gemv().product_windows(), 0);
+}
+
+#[test]
 fn formats_of_weights_are_two_and_need_stripes_of_two_beats() {
     assert!(
         refused("weight_formats = \"int4\"").contains("unknown variant `int4`, expected `fp16` or `all`")

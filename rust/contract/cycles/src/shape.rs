@@ -45,6 +45,11 @@ pub(crate) struct Shape {
     /// Beats of a stripe.
     pub positions: u32,
     pub window: u64,
+    /// The phase in which the next window's job is decided.
+    pub decision: u64,
+    /// Cycles by which operands are taken before their phase, and windows after which their products leave.
+    pub operand_lead: u64,
+    pub product_windows: u32,
     pub lanes: u64,
     pub segments: u64,
     /// Elements that the activation unit takes from a word, and cycles of its trees over a rank's lanes.
@@ -73,6 +78,9 @@ impl Shape {
             ranks: config.ranks(),
             positions: config.beats_per_stripe(),
             window: config.window_cycles().into(),
+            decision: config.decision_phase().into(),
+            operand_lead: config.operand_lead().into(),
+            product_windows: config.product_windows(),
             lanes: config.lanes().into(),
             segments: config.acc_segments().into(),
             element_lanes: config.lanes(),
@@ -100,7 +108,8 @@ impl Shape {
 
     /// Cycles from a job's decision until the first digit of its sum, or the result of its first head, can be taken.
     pub fn sum_cycles(&self, heads: u32) -> u64 {
-        let digits = self.window + self.lanes + 3;
+        let windows = u64::from(self.product_windows) * self.window;
+        let digits = self.operand_lead + windows + self.lanes + 3;
         if heads > 1 {
             // The levels below the taps, the last digit, a rounding column; the sender, the queue.
             let levels = self.tree_levels - u64::from(heads.trailing_zeros());

@@ -48,9 +48,11 @@ impl RandomConfig {
         // Of sequences of their own: what a seed has been for does not change.
         let mut formats = Draw::of(seed.wrapping_add(1 << 32));
         let mut shares = Draw::of(seed.wrapping_add(2 << 32));
+        let parallel = Draw::of(seed.wrapping_add(3 << 32)).below(2) == 1;
+        let multiplier = if parallel { "shared-parallel" } else { "bit-serial" };
         loop {
-            let all = formats.below(3) > 0;
-            let toml = draw.configuration(seed, extent, if all { "all" } else { "fp16" }, &mut shares);
+            let formats = if formats.below(3) > 0 { "all" } else { "fp16" };
+            let toml = draw.configuration(seed, extent, [formats, multiplier], &mut shares);
             // Rules that tie the sizes of the unit together (slices, chunks) are the reader's business.
             if let Ok(config) = DesignConfig::from_toml(&toml) {
                 return Self { seed, toml, config };
@@ -108,10 +110,10 @@ impl Draw {
         min << self.below((max / min).ilog2() + 1)
     }
 
-    fn configuration(&mut self, seed: u64, extent: Extent, formats: &str, shares: &mut Self) -> String {
+    fn configuration(&mut self, seed: u64, extent: Extent, names: [&str; 2], shares: &mut Self) -> String {
         let mut text = format!("name = \"random-{seed}\"\n");
         let tables = [
-            ("gemv", self.gemv(extent, formats, shares)),
+            ("gemv", self.gemv(extent, names, shares)),
             ("dram", self.dram()),
             ("core", self.core()),
             ("link", self.link(extent)),
@@ -126,7 +128,12 @@ impl Draw {
         text
     }
 
-    fn gemv(&mut self, extent: Extent, formats: &str, shares: &mut Self) -> Vec<(&'static str, String)> {
+    fn gemv(
+        &mut self,
+        extent: Extent,
+        [formats, multiplier]: [&str; 2],
+        shares: &mut Self,
+    ) -> Vec<(&'static str, String)> {
         let small = extent == Extent::Small;
         let segments = self.within(3, 6);
         let keys = [
@@ -145,6 +152,7 @@ impl Draw {
         let formats = if multipliers / ranks * lanes < 64 { "fp16" } else { formats };
         let mut keys = written(keys);
         keys.push(("weight_formats", format!("\"{formats}\"")));
+        keys.push(("multiplier", format!("\"{multiplier}\"")));
         // In one case of two slices share lanes of the activation unit.
         if shares.below(2) == 1 {
             keys.push(("activation_lanes", shares.power(ranks, multipliers).to_string()));
@@ -254,6 +262,8 @@ mod tests {
         reached("ranks", &|c| c.gemv().ranks(), &[1, 2, 4]);
         reached("lanes", &|c| c.gemv().lanes(), &[8, 16]);
         reached("slices of a lane", &|c| c.gemv().slices_per_lane(), &[1, 2, 4, 8]);
+        reached("windows of a product", &|c| c.gemv().product_windows(), &[0, 1]);
+        reached("window", &|c| c.gemv().window_cycles(), &[10, 11, 13, 18, 21]);
         reached("row_bits", &|c| c.dram().row_bits(), &[8, 17]);
         reached("t_cl", &|c| c.dram().t_cl(), &[8, 60]);
         reached("t_rcd", &|c| c.dram().t_rcd(), &[4, 120]);

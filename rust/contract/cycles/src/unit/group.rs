@@ -43,8 +43,11 @@ pub(super) struct Group {
     running: bool,
     running_last: bool,
     vector: u32,
-    /// Jobs of a window (from its decision on), the one before, and the one before that.
+    /// Jobs that are in work, a bit each: that of a window (from its decision on), that of the one before, and so on up to the one
+    /// whose products leave.
     history: u8,
+    /// The last of these bits.
+    leaving: u8,
     history_window: u64,
     window: Window,
     /// While the window waits for weights: no stripe is complete before this cycle. Else 0.
@@ -72,6 +75,7 @@ impl Group {
             running_last: false,
             vector: 0,
             history: 0,
+            leaving: 2 << shape.product_windows,
             history_window: 0,
             window: Window::Starved,
             rests_until: 0,
@@ -133,11 +137,11 @@ impl Group {
         self.fill.follow(&other.fill);
     }
 
-    /// Jobs of this window, the one before, and the one before that.
+    /// Jobs of this window and of those before it, up to the one whose products leave.
     #[inline]
     fn jobs(&self, window: u64) -> u8 {
         let age = window - self.history_window;
-        if age > 2 { 0 } else { self.history << age & 7 }
+        if age > 2 { 0 } else { self.history << age & (2 * self.leaving - 1) }
     }
 
     /// Rows, weights or jobs are in work, as far as is known.
@@ -153,7 +157,7 @@ impl Group {
         if self.fill.is_busy() || self.running || jobs == 0 {
             return None;
         }
-        Some(window + 3 - u64::from(jobs.trailing_zeros()))
+        Some(window + 1 + u64::from(self.leaving.trailing_zeros() - jobs.trailing_zeros()))
     }
 
     /// Jobs of the stripe in work that were not issued.
@@ -185,9 +189,10 @@ impl Group {
         let jobs = self.jobs(window);
         match kind {
             Kind::Dot => {
-                !(phase + 1 == shape.window && jobs & 1 != 0 || phase < shape.lanes && jobs & 2 != 0)
+                let lanes = shape.lanes - shape.operand_lead;
+                !(phase > shape.decision && jobs & 1 != 0 || phase < lanes && jobs & 2 != 0)
             }
-            Kind::Axpy | Kind::Merge => !(phase < shape.lanes && jobs & 4 != 0),
+            Kind::Axpy | Kind::Merge => !(phase < shape.lanes && jobs & self.leaving != 0),
             Kind::Import => !(phase == 0 && jobs & 2 != 0),
             Kind::Select => true,
         }
@@ -199,7 +204,7 @@ impl Group {
         match kind {
             Kind::Dot | Kind::Select => true,
             Kind::Axpy | Kind::Merge => {
-                !((2..shape.lanes + 2).contains(&phase) && self.jobs(window) & 4 != 0)
+                !((2..shape.lanes + 2).contains(&phase) && self.jobs(window) & self.leaving != 0)
             }
             Kind::Import => !(phase == 2 && self.jobs(window) & 2 != 0),
         }

@@ -358,7 +358,7 @@ impl Unit {
         group.advance(until, exact, beats, around);
         // The stripe in work, or the one that is filled, is complete, and is taken when all vectors of the one before have had their
         // window; its group keeps as many beats as it can until then, and a place is free two cycles later.
-        let since = until + 2 + 8 * self.shape.window - self.window_from;
+        let since = until + 9 * self.shape.window - self.shape.decision - self.window_from;
         let phase = since % self.shape.window;
         let decide = if phase == 0 { until } else { until + self.shape.window - phase };
         let then = decide + group.jobs_left(&self.product) * self.shape.window + 2;
@@ -384,7 +384,7 @@ impl Unit {
     #[inline]
     pub fn decides(&mut self, cycle: u64) -> bool {
         self.go_to(cycle);
-        self.product_active && cycle - self.window_from + 2 == self.shape.window
+        self.product_active && cycle - self.window_from == self.shape.decision
     }
 
     /// The same, and what has come from the ranks matters. `exact`: also to somebody who may ask for the causes in the next cycle.
@@ -640,7 +640,7 @@ impl Unit {
             return cycle;
         }
         self.go_to(cycle);
-        let decide = self.window_from + self.shape.window - 2;
+        let decide = self.window_from + self.shape.decision;
         let end = end.min(if decide < cycle { decide + self.shape.window } else { decide });
         let mut cycle = cycle;
         while cycle < end && self.distributor.is_busy() {

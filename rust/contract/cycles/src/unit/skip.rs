@@ -62,7 +62,7 @@ impl Unit {
     #[inline]
     pub(super) fn next_decision(&self, cycle: u64) -> u64 {
         let window = self.shape.window;
-        let decide = self.window_from + window - 2;
+        let decide = self.window_from + self.shape.decision;
         let decide = if decide < cycle { decide + window } else { decide };
         let rests = self.groups.iter().map(Group::rests_until).min().unwrap_or(0);
         if rests <= decide { decide } else { decide + (rests - decide).div_ceil(window) * window }
