@@ -59,16 +59,16 @@ fn random_programs(config: &str, seed: u64, count: usize, stalls: u32, options: 
 
 #[test]
 fn random_programs_take_the_same_cycles() -> Outcome {
-    random_programs("tiny", 21, 80, 0, ProgramOptions::default())?;
-    random_programs("tiny", 22, 50, 20, ProgramOptions::default())?;
+    random_programs("tiny", 21, 40, 0, ProgramOptions::default())?;
+    random_programs("tiny", 22, 25, 20, ProgramOptions::default())?;
     random_programs(
         "tiny",
         23,
-        50,
+        25,
         0,
         ProgramOptions { malformed_percent: 50, ..ProgramOptions::default() },
     )?;
-    random_programs("testbenches/configs/tiny-x8.toml", 24, 30, 0, ProgramOptions::default())
+    random_programs("testbenches/configs/tiny-x8.toml", 24, 15, 0, ProgramOptions::default())
 }
 
 #[test]

@@ -38,12 +38,12 @@ fn all() -> Result<[DesignConfig; 3], Box<dyn Error>> {
 
 #[test]
 fn random_programs_on_two_ranks_do_what_the_instructions_say() -> Outcome {
-    run_programs(&two_ranks()?, 1, 500, 20)
+    run_programs(&two_ranks()?, 1, 250, 20)
 }
 
 #[test]
 fn random_programs_on_four_ranks_do_what_the_instructions_say() -> Outcome {
-    run_programs(&four_ranks()?, 2, 300, 20)
+    run_programs(&four_ranks()?, 2, 150, 20)
 }
 
 #[test]

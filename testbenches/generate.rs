@@ -23,9 +23,46 @@ fn stored(name: &str) -> Result<serde_json::Value, Box<dyn Error>> {
     Ok(serde_json::from_str(&std::fs::read_to_string(path)?)?)
 }
 
+/// Tokens that the decoder is given.
+const POSITIONS: usize = 5;
+/// The same in `make exhaustive`: more than the longest prompt has.
+const MORE_POSITIONS: usize = 20;
+
+/// Some tokens of a golden text together, then one by itself: the logits after both have to be the stored ones.
+fn logits_are_stored(
+    model: &Model,
+    backend: &mut CoreBackend,
+    golden: &serde_json::Value,
+    positions: usize,
+) -> Outcome {
+    let numbers = |key: &str| golden[key].as_array().into_iter().flatten();
+    let tokens = numbers("prompt_tokens").chain(numbers("generated_tokens")).take(positions);
+    let tokens: Vec<u32> = tokens.filter_map(|token| Some(token.as_u64()? as u32)).collect();
+    let (last, first) = tokens.split_last().ok_or("no tokens")?;
+    let mut decoder = Decoder::new(model);
+    let mut logits = decoder.prefill(backend, first)?;
+    logits.extend(decoder.step(backend, *last)?);
+    let digests = logits.chunks(model.config.vocab_size()).map(logits_digest);
+    let digests: Vec<String> = digests.map(|digest| format!("{digest:016x}")).collect();
+    assert_eq!(digests, golden["logits_fnv1a64"].as_array().ok_or("digests")?[positions - 2..positions]);
+    Ok(())
+}
+
 #[test]
-fn text_and_logits_equal_the_stored_golden() -> Outcome {
-    let [all, active] = [Neurons::All, Neurons::Active].map(|neurons| text_and_logits("tiny", neurons));
+fn logits_equal_the_stored_golden() -> Outcome {
+    all_and_active(POSITIONS)
+}
+
+#[test]
+#[ignore = "a minute; run by `make exhaustive`"]
+fn logits_of_a_prompt_and_what_follows_equal_the_stored_golden() -> Outcome {
+    all_and_active(MORE_POSITIONS)?;
+    quantised(MORE_POSITIONS)
+}
+
+fn all_and_active(positions: usize) -> Outcome {
+    let [all, active] =
+        [Neurons::All, Neurons::Active].map(|neurons| stored_logits("tiny", neurons, positions));
     let (all, active) = (all?, active?);
     // What is left out are products with zeros: less work for the same outputs, by way of other instructions.
     assert_eq!(all.total().outputs_checked, active.total().outputs_checked);
@@ -53,30 +90,19 @@ fn text_and_logits_equal_the_stored_golden() -> Outcome {
 }
 
 #[test]
-fn parallel_multipliers_give_the_stored_text_too() -> Outcome {
-    let backend = text_and_logits("parallel-multiplier", Neurons::Active)?;
+fn parallel_multipliers_give_the_stored_logits_too() -> Outcome {
+    let backend = stored_logits("parallel-multiplier", Neurons::Active, POSITIONS)?;
     assert_eq!(backend.unit().core().protocol_violations(), 0);
     Ok(())
 }
 
-/// Runs a short generation and compares it with the golden.
-fn text_and_logits(config: &str, neurons: Neurons) -> Result<CoreBackend, Box<dyn Error>> {
-    let golden = stored("greedy.json")?;
-    let prompt = golden["prompt"].as_str().ok_or("prompt")?;
-    let tokens = 2;
-    let options = GenerateOptions { tokens, temperature_percent: 0, seed: 0 };
+/// Logits of the OPT model with stalls, compared with the golden.
+fn stored_logits(config: &str, neurons: Neurons, positions: usize) -> Result<CoreBackend, Box<dyn Error>> {
     let stalls = GemvOptions { stall_percent: 5, ..GemvOptions::default() };
     let mut backend = CoreBackend::open(&design_config(config)?, &stalls)?.with_neurons(neurons);
-    let generation = generate(&model()?, &mut backend, prompt.as_bytes(), &options, |_| {})?;
-
-    assert_eq!(Some(generation.text.as_str()), golden["text"].as_str().map(|text| &text[..tokens]));
-    let digests: Vec<String> =
-        generation.logits_digests.iter().map(|digest| format!("{digest:016x}")).collect();
-    let stored = golden["logits_fnv1a64"].as_array().ok_or("digests")?;
-    assert_eq!(digests, stored[prompt.len() - 1..][..tokens]);
-
-    let (total, model) = (backend.total(), model()?);
-    let positions = prompt.len() as u64 + tokens as u64 - 1;
+    let model = model()?;
+    logits_are_stored(&model, &mut backend, &stored("greedy.json")?, positions)?;
+    let (total, positions) = (backend.total(), positions as u64);
     let config = &model.config;
     let layers = config.num_hidden_layers() as u64;
     let (d, f) = (config.hidden_size() as u64, config.ffn_dim() as u64);
@@ -93,10 +119,7 @@ fn text_and_logits(config: &str, neurons: Neurons) -> Result<CoreBackend, Box<dy
     // Beside them the rows of the caches.
     let products: u64 = backend.classes().values().map(|class| class.outputs_checked).sum();
     assert_eq!(total.outputs_checked, products + positions * layers * 2 * d);
-    assert_eq!(
-        backend.classes()[&GemvClass::Head].outputs_checked,
-        tokens as u64 * config.vocab_size() as u64
-    );
+    assert_eq!(backend.classes()[&GemvClass::Head].outputs_checked, 2 * config.vocab_size() as u64);
     assert!(backend.mismatches().is_empty());
     assert!(total.efficiency() > 0.0 && total.efficiency() <= 1.0, "{}", total.efficiency());
     assert_eq!(backend.meter().cycles(), total.cycles);
@@ -104,7 +127,11 @@ fn text_and_logits(config: &str, neurons: Neurons) -> Result<CoreBackend, Box<dy
 }
 
 #[test]
-fn quantised_models_give_the_stored_texts() -> Outcome {
+fn quantised_models_give_the_stored_logits() -> Outcome {
+    quantised(POSITIONS)
+}
+
+fn quantised(positions: usize) -> Outcome {
     for (folder, name, neurons) in [
         ("model", "int4-greedy", Neurons::Active),
         ("model-llama", "llama-int4-default", Neurons::Active),
@@ -115,20 +142,9 @@ fn quantised_models_give_the_stored_texts() -> Outcome {
         let model = Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(folder))?;
         let (model, error) = model.quantised(weights)?;
         assert!(error.is_some_and(|error| error.mean_share > 0.0 && error.largest_share < 0.1), "{error:?}");
-        let number = |key: &str| golden[key].as_u64().ok_or("a number");
-        let options = GenerateOptions {
-            tokens: 2,
-            temperature_percent: number("temperature_percent")? as u32,
-            seed: number("seed")?,
-        };
         let unit = GemvOptions { stall_percent: 5, predict: true, ..GemvOptions::default() };
         let mut backend = CoreBackend::open(&DesignConfig::preset("tiny")?, &unit)?.with_neurons(neurons);
-        let prompt = golden["prompt"].as_str().ok_or("prompt")?;
-        let generation = generate(&model, &mut backend, prompt.as_bytes(), &options, |_| {})?;
-        let first = golden["prompt_tokens"].as_array().ok_or("prompt_tokens")?.len() - 1;
-        let digests = generation.logits_digests.iter().map(|digest| format!("{digest:016x}"));
-        let expected = golden["logits_fnv1a64"].as_array().ok_or("digests")?[first..][..2].iter();
-        assert!(digests.eq(expected.filter_map(|digest| digest.as_str().map(str::to_owned))), "{name}");
+        logits_are_stored(&model, &mut backend, &golden, positions).map_err(|e| format!("{name}: {e}"))?;
         assert_eq!(
             (backend.mismatches().len(), backend.unit().core().protocol_violations()),
             (0, 0),

@@ -78,7 +78,7 @@ fn random_programs_do_what_they_say() -> Outcome {
 
 #[test]
 fn random_programs_do_so_beside_stalls_and_traffic() -> Outcome {
-    random_programs("tiny", 2, 500, 20, 16, ProgramOptions::default())
+    random_programs("tiny", 2, 250, 20, 16, ProgramOptions::default())
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn random_programs_do_so_among_malformed_instructions() -> Outcome {
     random_programs(
         "tiny",
         3,
-        300,
+        150,
         5,
         0,
         ProgramOptions { malformed_percent: 100, ..ProgramOptions::default() },

@@ -231,7 +231,7 @@ fn latencies_that_no_mode_register_has_are_refused() {
 
 #[test]
 fn whatever_the_limits_allow_elaborates() {
-    elaborate_random_configurations(1, 100, 4);
+    elaborate_random_configurations(1, 40, 4);
 }
 
 #[test]

@@ -88,25 +88,36 @@ fn assert_alone<P: Pins>(model: &Model, prompts: &[Prompt], machine: &TextSteps<
 
 #[test]
 fn served_texts_are_those_of_each_prompt_by_itself() {
+    served_as_alone(Mode::Serial, None, None);
+}
+
+#[test]
+fn they_are_in_a_pipeline() {
+    served_as_alone(Mode::Pipelined, None, None);
+}
+
+#[test]
+fn they_are_with_prompts_that_are_cut() {
+    served_as_alone(Mode::Dex, Some(9), None);
+}
+
+#[test]
+fn they_are_with_requests_that_give_way() {
+    // 35 tokens are the longest request's.
+    served_as_alone(Mode::DexDbo, Some(9), Some(36));
+}
+
+fn served_as_alone(mode: Mode, prefill_chunk: Option<u32>, kv: Option<u64>) {
     let model = model();
     let all = requests(&[(0, 20, 5), (0, 3, 7), (0, 5, 4), (900_000, 33, 3)]);
-    let whole = Rules { max_batch: 4, block_tokens: 4, max_prefill: 64, prefill_chunk: None };
-    let cut = Rules { prefill_chunk: Some(9), ..whole };
-    for (mode, rules, kv) in [
-        (Mode::Serial, whole, None),
-        (Mode::Pipelined, whole, None),
-        (Mode::Dex, cut, None),
-        // 35 tokens are the longest request's.
-        (Mode::DexDbo, cut, Some(36)),
-    ] {
-        let (outcome, asked) = served(&model, mode, &all, rules, kv);
-        assert_eq!(outcome.preemptions > 0, kv.is_some());
-        assert_eq!(outcome.busy_ns, asked.iter().map(|(.., ns)| ns).sum::<u64>());
-        let is_cut = |one: &Chunk| !one.yields;
-        assert_eq!(asked.iter().any(|(prompts, ..)| prompts.iter().any(is_cut)), rules == cut);
-        if !mode.offloads() {
-            tables_are_near(&model, mode, &asked);
-        }
+    let rules = Rules { max_batch: 4, block_tokens: 4, max_prefill: 64, prefill_chunk };
+    let (outcome, asked) = served(&model, mode, &all, rules, kv);
+    assert_eq!(outcome.preemptions > 0, kv.is_some());
+    assert_eq!(outcome.busy_ns, asked.iter().map(|(.., ns)| ns).sum::<u64>());
+    let is_cut = |one: &Chunk| !one.yields;
+    assert_eq!(asked.iter().any(|(prompts, ..)| prompts.iter().any(is_cut)), prefill_chunk.is_some());
+    if !mode.offloads() {
+        tables_are_near(&model, mode, &asked);
     }
 }
 

@@ -1,6 +1,6 @@
 //! What is proved of which block, and with which mutant it has to fail.
 
-use super::{Method, Proof, axi, clocks, issue, rank};
+use super::{Method, Proof, axi, clocks, issue, rank, scheduler};
 use ndp_hdl::blocks::common::fifo::fifo;
 use ndp_hdl::blocks::common::oldest_first::oldest_first;
 use ndp_hdl::blocks::common::sram_fifo::sram_fifo;
@@ -72,6 +72,14 @@ pub const PROOFS: &[Proof] = &[
         clocks: &[],
         method: Method::Cycles(76),
         mutant: ("act_count_q + 3'h1", "act_count_q"),
+    },
+    Proof {
+        name: "rank_scheduler",
+        says: "gives the row command of a slot to the oldest entry that needs one and may have it, and the pins say which",
+        module: scheduler::choices,
+        clocks: &[],
+        method: Method::Cycles(16),
+        mutant: ("(chosen_act5_q & (entry2_i[9:8] == 2'h3))", "chosen_act5_q"),
     },
     Proof {
         name: "rank_refresh",

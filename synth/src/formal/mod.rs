@@ -14,6 +14,7 @@ mod equivalence;
 mod issue;
 mod list;
 mod rank;
+mod scheduler;
 
 pub use list::PROOFS;
 

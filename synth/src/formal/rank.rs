@@ -76,9 +76,10 @@ fn short() -> Result<DesignConfig, ConfigError> {
 }
 
 /// Widths and depths that are small.
-const PORTS: RankPorts = RankPorts { segment_tag_bits: 1, request_tag_bits: 1, beats: 16, responses: 2 };
+pub(super) const PORTS: RankPorts =
+    RankPorts { segment_tag_bits: 1, request_tag_bits: 1, beats: 16, responses: 2 };
 
-fn config() -> Result<DesignConfig, HdlError> {
+pub(super) fn config() -> Result<DesignConfig, HdlError> {
     short().map_err(|e| HdlError::Expression {
         module: "rank_timing".into(),
         signal: "configuration".into(),

@@ -1,7 +1,7 @@
 //! The way to the DRAM: one DDR4 controller per rank, in the clock of the DRAM.
 //!
 //! Reading order: [`rank_timing`] (slots and what waits), [`rank_controller`] and its parts in the order in which an entry
-//! passes them, [`rank_intake`], `rank_queue`, `rank_scheduler` with `rank_banks` and `rank_refresh`, `rank_data`; then
+//! passes them, [`rank_intake`], `rank_queue`, [`rank_scheduler`] with `rank_banks` and `rank_refresh`, `rank_data`; then
 //! [`rank_port`], the controller behind FIFOs between the two clocks. [`dfi_port`] lies between its pins and a PHY; [`dfi_sequencer`] initialises
 //! the device.
 
@@ -14,5 +14,5 @@ pub mod rank_intake;
 pub mod rank_port;
 mod rank_queue;
 pub mod rank_refresh;
-mod rank_scheduler;
+pub mod rank_scheduler;
 pub mod rank_timing;

@@ -26,11 +26,7 @@ const ALL_BANKS: u32 = 10;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub(super) fn rank_scheduler(
-    dram: &DramConfig,
-    ports: &RankPorts,
-    name: &str,
-) -> Result<Rc<Module>, HdlError> {
+pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Result<Rc<Module>, HdlError> {
     let (slots, layout) = (Slots::new(dram), EntryLayout::new(dram, ports.tag_bits()));
     let (groups, pairs) = (dram.bank_groups() as usize, pairs(dram));
     let m = ModuleBuilder::new(

@@ -20,14 +20,16 @@ fn exp_is_correctly_rounded_on_every_input() {
 }
 
 #[test]
-fn silu_and_gelu_are_correctly_rounded_on_every_input() {
-    type Of<T> = fn(T) -> T;
-    let both: [(&str, Of<f16>, Of<u16>); 2] =
-        [("silu", silu, activations::silu), ("gelu", gelu, activations::gelu)];
-    for (name, function, oracle) in both {
-        for bits in 0..=u16::MAX {
-            assert_eq!(function(f16::from_bits(bits)).to_bits(), oracle(bits), "{name}({bits:#06x})");
-        }
+fn silu_is_correctly_rounded_on_every_input() {
+    for bits in 0..=u16::MAX {
+        assert_eq!(silu(f16::from_bits(bits)).to_bits(), activations::silu(bits), "silu({bits:#06x})");
+    }
+}
+
+#[test]
+fn gelu_is_correctly_rounded_on_every_input() {
+    for bits in 0..=u16::MAX {
+        assert_eq!(gelu(f16::from_bits(bits)).to_bits(), activations::gelu(bits), "gelu({bits:#06x})");
     }
 }
 

@@ -3,6 +3,7 @@
 use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{One, Signed, Zero};
+use std::sync::LazyLock;
 
 use crate::exponential::enclosure;
 use crate::rational::{nearest, value};
@@ -19,7 +20,11 @@ pub fn silu(bits: u16) -> u16 {
     // Above 18 the divisor is 1 to 2^-25; below -24 the result is less than 2^-29.
     rounded(bits, (-24, 18), |a| {
         let (low, high) = enclosure(&-a);
-        (a / (BigRational::one() + high), a / (BigRational::one() + low))
+        let over_one_and = |end: BigRational| {
+            let (numerator, denominator) = end.into_raw();
+            BigRational::new_raw(a.numer() * &denominator, a.denom() * (denominator + numerator))
+        };
+        (over_one_and(high), over_one_and(low))
     })
 }
 
@@ -27,11 +32,12 @@ pub fn silu(bits: u16) -> u16 {
 pub fn gelu(bits: u16) -> u16 {
     // Above 6 the factor is 1 to 2^-29; below -6 the result is less than 2^-26.
     rounded(bits, (-6, 6), |a| {
-        let half = BigRational::new(BigInt::one(), BigInt::from(2));
         let (low, high) = beyond_half(&a.abs());
-        let (low, high) =
-            if a.is_negative() { (&half - high, &half - low) } else { (&half + low, &half + high) };
-        (a * low, a * high)
+        let times_half_and = |end: &BigRational| {
+            let beyond = if a.is_negative() { -end.numer() } else { end.numer().clone() };
+            BigRational::new_raw(a.numer() * (end.denom() + beyond * 2), a.denom() * end.denom() * 2)
+        };
+        (times_half_and(&low), times_half_and(&high))
     })
 }
 
@@ -78,20 +84,34 @@ fn beyond_half(a: &BigRational) -> Ends {
     }
     high += 2 * term_high;
     let (density_low, density_high) = density(&square);
-    (BigRational::new(low, unit.clone()) * density_low, BigRational::new(high, unit) * density_high)
+    let times = |density: BigRational, sum: BigInt| {
+        BigRational::new_raw(density.numer() * sum, density.denom() * &unit)
+    };
+    (times(density_low, low), times(density_high, high))
 }
 
-/// `e^(-square / 2) / sqrt(2 pi)`.
-fn density(square: &BigRational) -> Ends {
+/// Below and above the root of 2 pi, in units of `2^-BITS`.
+static ROOTS: LazyLock<[BigInt; 2]> = LazyLock::new(|| {
     // pi to fifty digits behind the point, and one more.
     let digits = b"314159265358979323846264338327950288419716939937510";
     let pi = BigInt::parse_bytes(digits, 10).unwrap_or_default();
     let ten = BigInt::from(10).pow(digits.len() as u32 - 1);
-    let root = |pi: BigInt| -> BigInt { ((pi * 2) << (2 * BITS)) / &ten };
-    let unit: BigInt = BigInt::one() << BITS;
-    let (root_low, root_high) = (root(pi.clone()).sqrt(), root(pi + 1).sqrt() + 1);
+    let root = |pi: BigInt| -> BigInt {
+        {
+            let square: BigInt = (pi * 2) << (2 * BITS);
+            (square / &ten).sqrt()
+        }
+    };
+    [root(pi.clone()), root(pi + 1) + 1]
+});
+
+/// `e^(-square / 2) / sqrt(2 pi)`.
+fn density(square: &BigRational) -> Ends {
+    let [root_low, root_high] = &*ROOTS;
     let (low, high) = enclosure(&(-square / BigInt::from(2)));
-    (low * BigRational::new(unit.clone(), root_high), high * BigRational::new(unit, root_low))
+    let over =
+        |end: BigRational, root: &BigInt| BigRational::new_raw(end.numer() << BITS, end.denom() * root);
+    (over(low, root_high), over(high, root_low))
 }
 
 #[cfg(test)]

@@ -38,7 +38,8 @@ fn enclosure_of_positive(a: &BigRational) -> (BigRational, BigRational) {
         }
     }
     high += term_high;
-    (BigRational::new(low, unit.clone()), BigRational::new(high, unit))
+    // Not reduced, which would take longer than all the rest.
+    (BigRational::new_raw(low, unit.clone()), BigRational::new_raw(high, unit))
 }
 
 /// `low <= exp(a) <= high` for a rational `|a| <= 24`, the relative width at most 2^-100.
@@ -48,7 +49,11 @@ fn enclosure_of_positive(a: &BigRational) -> (BigRational, BigRational) {
 pub fn enclosure(a: &BigRational) -> (BigRational, BigRational) {
     assert!(a.abs() <= BigRational::from_integer(BigInt::from(LARGEST)), "{a}");
     let (low, high) = enclosure_of_positive(&a.abs());
-    if a.is_negative() { (high.recip(), low.recip()) } else { (low, high) }
+    let reciprocal = |end: BigRational| {
+        let (numerator, denominator) = end.into_raw();
+        BigRational::new_raw(denominator, numerator)
+    };
+    if a.is_negative() { (reciprocal(high), reciprocal(low)) } else { (low, high) }
 }
 
 /// `exp(a)` rounded to nearest even, for every bit pattern; NaN is canonical.

@@ -101,7 +101,7 @@ pub const BLOCKS: &[Block] = &[
     control("monitor", ("tiny", "ndp_core"), CORE, &[]),
     control("rank_intake", ("hermes", "rank_port"), RANK, &["rank_intake"]),
     control("rank_controller", ("hermes", "rank_port"), RANK, &["rank_timing"]),
-    control("rank_scheduler", ("hermes", "rank_port"), RANK, &["rank_timing"]),
+    control("rank_scheduler", ("hermes", "rank_port"), RANK, &["rank_scheduler", "rank_timing"]),
     control("rank_timing", ("hermes", "rank_port"), RANK, &["rank_timing"]),
     control("rank_refresh", ("hermes", "rank_port"), RANK, &["rank_timing", "rank_refresh"]),
     control("async_fifo", ("hermes", "rank_port"), RANK, &["async_fifo"]),
