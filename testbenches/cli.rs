@@ -470,7 +470,16 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
         assert_eq!(sum(&device["busy_ns"]) + sum(&device["waits_for_ns"]), ns, "{device}");
     }
     // Modelled cores do the same: everything but the time of the simulation, and the bits on data buses, is equal.
-    let mut again = json_of(&format!("{line} --backend cycles"))?;
+    let modelled = path("modelled.html");
+    let mut again = json_of(&format!("{line} --backend cycles --html {modelled}"))?;
+    // Waves are of RTL, whose cycles are the same.
+    let page = std::fs::read_to_string(modelled)?;
+    let commands: Vec<_> = page.lines().filter(|line| line.starts_with("<pre class=\"command\">")).collect();
+    assert_eq!(
+        commands.iter().map(|line| line.contains("--backend cycles")).collect::<Vec<_>>(),
+        [true, false]
+    );
+    assert!(commands[1].contains("--waves"), "{}", commands[1]);
     assert_eq!((&report["backend"], &again["backend"]), (&"rtl".into(), &"cycles".into()));
     for report in [&mut report, &mut again] {
         assert!(report["simulation"]["seconds"].as_f64() > Some(0.0));

@@ -274,9 +274,10 @@ fn programs(report: Report, host: &Host<'_>, outcome: &Outcome) -> Report {
             "--shown-dimm DIMM --shown-program PROGRAM --timeline-products 1 --commands program-PROGRAM.txt",
             &names,
         )
-        .paragraph("The second one writes the signals of its cycles for GTKWave or Surfer.")
+        .paragraph("The second one writes the signals of its cycles in RTL, for GTKWave or Surfer.")
         .command(
-            &command,
+            // The option comes before the prompt, which may say anything.
+            &command.replacen(" --backend cycles", "", 1),
             "--shown-dimm DIMM --waves program-PROGRAM.fst --wave-start FIRST --wave-stop LAST",
             &names,
         )
