@@ -48,7 +48,7 @@ impl RandomConfig {
         // Of sequences of their own: what a seed has been for does not change.
         let mut formats = Draw::of(seed.wrapping_add(1 << 32));
         let mut shares = Draw::of(seed.wrapping_add(2 << 32));
-        let parallel = Draw::of(seed.wrapping_add(3 << 32)).below(2) == 1;
+        let parallel = Draw::of(seed.wrapping_add(4 << 32)).below(2) == 1;
         let multiplier = if parallel { "shared-parallel" } else { "bit-serial" };
         loop {
             let formats = if formats.below(3) > 0 { "all" } else { "fp16" };
