@@ -132,9 +132,9 @@ fn they_do_so_with_four_bank_groups() -> Outcome {
 fn they_do_so_with_lanes_that_slices_share() -> Outcome {
     for (seed, name) in (40..).zip(["shared-lanes", "single-lanes"]) {
         let config = format!("testbenches/configs/{name}.toml");
-        sessions(&config, seed, 3, 10, Behaviour { stall_percent: 0, every: 0 }, ProgramOptions::default())?;
+        sessions(&config, seed, 2, 10, Behaviour { stall_percent: 0, every: 0 }, ProgramOptions::default())?;
         let traffic = Behaviour { stall_percent: 20, every: 16 };
-        sessions(&config, seed + 2, 2, 10, traffic, ProgramOptions::default())?;
+        sessions(&config, seed + 2, 1, 10, traffic, ProgramOptions::default())?;
     }
     Ok(())
 }
