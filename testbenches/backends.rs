@@ -59,16 +59,22 @@ fn random_programs(config: &str, seed: u64, count: usize, stalls: u32, options: 
 
 #[test]
 fn random_programs_take_the_same_cycles() -> Outcome {
-    random_programs("tiny", 21, 40, 0, ProgramOptions::default())?;
-    random_programs("tiny", 22, 25, 20, ProgramOptions::default())?;
-    random_programs(
-        "tiny",
-        23,
-        25,
-        0,
-        ProgramOptions { malformed_percent: 50, ..ProgramOptions::default() },
-    )?;
-    random_programs("testbenches/configs/tiny-x8.toml", 24, 15, 0, ProgramOptions::default())
+    all_programs(5)
+}
+
+#[test]
+#[ignore = "a minute; run by `make exhaustive`"]
+fn many_random_programs_take_the_same_cycles() -> Outcome {
+    all_programs(20)
+}
+
+/// So many times some programs of each kind.
+fn all_programs(times: usize) -> Outcome {
+    let malformed = ProgramOptions { malformed_percent: 50, ..ProgramOptions::default() };
+    random_programs("tiny", 21, 8 * times, 0, ProgramOptions::default())?;
+    random_programs("tiny", 22, 5 * times, 20, ProgramOptions::default())?;
+    random_programs("tiny", 23, 5 * times, 0, malformed)?;
+    random_programs("testbenches/configs/tiny-x8.toml", 24, 3 * times, 0, ProgramOptions::default())
 }
 
 #[test]

@@ -141,9 +141,9 @@ fn they_do_so_with_parallel_multipliers() -> Outcome {
 fn sessions_of_variants(seed: u64, names: [&str; 2]) -> Outcome {
     for (seed, name) in (seed..).zip(names) {
         let config = format!("testbenches/configs/{name}.toml");
-        sessions(&config, seed, 3, 10, Behaviour { stall_percent: 0, every: 0 }, ProgramOptions::default())?;
+        sessions(&config, seed, 2, 10, Behaviour { stall_percent: 0, every: 0 }, ProgramOptions::default())?;
         let traffic = Behaviour { stall_percent: 20, every: 16 };
-        sessions(&config, seed + 2, 2, 10, traffic, ProgramOptions::default())?;
+        sessions(&config, seed + 2, 1, 10, traffic, ProgramOptions::default())?;
     }
     Ok(())
 }

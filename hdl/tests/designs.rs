@@ -266,7 +266,7 @@ fn elaborate_random_configurations(series: u64, count: u64, of: usize) {
 
 #[test]
 fn random_configurations_pass_all_linters() {
-    lint_random_configurations(7, 2, Extent::Small);
+    lint_random_configurations(7, 1, Extent::Small);
 }
 
 #[test]
