@@ -58,7 +58,8 @@ fn variants(
         Value::Boolean(b) => vec![Value::Boolean(!b)],
         // The keys that are a name.
         Value::String(_) => {
-            ["fp16", "all", "bank", "shared"].map(|name| Value::String(name.to_owned())).into()
+            let names = ["fp16", "all", "bank", "shared", "shared-parallel"];
+            names.map(|name| Value::String(name.to_owned())).into()
         }
         other => panic!("{path:?} = {other}: no other value is known"),
     };
