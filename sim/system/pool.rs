@@ -96,17 +96,11 @@ mod tests {
         let mut cores = cores(3);
         for threads in [0, 1, 2, 8] {
             let jobs = vec![(2, 20), (0, 7), (1, 5)];
-            let results = side_by_side(
-                &mut cores,
-                threads,
-                jobs,
-                |_| 0,
-                |core, job| {
-                    // The first job is the last to be done if they run side by side.
-                    std::thread::sleep(std::time::Duration::from_millis(job));
-                    Ok((job, core.simulated().0))
-                },
-            );
+            let results = side_by_side(&mut cores, threads, jobs, alike, |core, job| {
+                // The first job is the last to be done if they run side by side.
+                std::thread::sleep(std::time::Duration::from_millis(job));
+                Ok((job, core.simulated().0))
+            });
             assert_eq!(results.unwrap(), [(2, (20, 0)), (0, (7, 0)), (1, (5, 0))]);
         }
     }
@@ -116,16 +110,11 @@ mod tests {
         let mut cores = cores(3);
         let order = Mutex::new(Vec::new());
         let jobs = vec![(0, 5), (1, 9), (2, 7)];
-        let results = side_by_side(
-            &mut cores,
-            1,
-            jobs,
-            |job| *job,
-            |_, job| {
-                order.lock().unwrap().push(job);
-                Ok(job)
-            },
-        );
+        let size = |job: &usize| *job;
+        let results = side_by_side(&mut cores, 1, jobs, size, |_, job| {
+            order.lock().unwrap().push(job);
+            Ok(job)
+        });
         assert_eq!(results.unwrap(), [(0, 5), (1, 9), (2, 7)]);
         assert_eq!(order.into_inner().unwrap(), [9, 7, 5]);
     }
@@ -139,7 +128,7 @@ mod tests {
             }
             Err(SimError::Host { cycle: what, what: String::new() })
         };
-        let error = side_by_side(&mut cores, 2, vec![(0, 0), (2, 9), (1, 3)], |_| 0, fails).unwrap_err();
+        let error = side_by_side(&mut cores, 2, vec![(0, 0), (2, 9), (1, 3)], alike, fails).unwrap_err();
         assert!(matches!(error, SimError::Host { cycle: 9, .. }), "{error}");
     }
 }

@@ -97,10 +97,8 @@ static ROOTS: LazyLock<[BigInt; 2]> = LazyLock::new(|| {
     let pi = BigInt::parse_bytes(digits, 10).unwrap_or_default();
     let ten = BigInt::from(10).pow(digits.len() as u32 - 1);
     let root = |pi: BigInt| -> BigInt {
-        {
-            let square: BigInt = (pi * 2) << (2 * BITS);
-            (square / &ten).sqrt()
-        }
+        let square: BigInt = (pi * 2) << (2 * BITS);
+        (square / &ten).sqrt()
     };
     [root(pi.clone()), root(pi + 1) + 1]
 });
