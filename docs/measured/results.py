@@ -276,9 +276,9 @@ def area_page():
 
 
 def proofs_page():
-    lines = [[f"`{p['name']}`", p["outcome"]["verdict"], p["method"], ", ".join(f"`{x}`" for x in p["mutant"]["properties"])]
+    lines = [[f"`{p['name']}`", p["outcome"]["verdict"], p["method"], "; ".join(", ".join(f"`{x}`" for x in m["properties"]) for m in p["mutants"])]
              for p in rows("proofs", None)]
-    return section("Proofs", ["proofs"], table(["proof", "verdict", "method", "properties that its mutant breaks"], lines))
+    return section("Proofs", ["proofs"], table(["proof", "verdict", "method", "properties that each mutant breaks"], lines))
 
 
 

@@ -13,7 +13,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Prove properties of the hardware, and find the mutant of each proof
+/// Prove properties of the hardware, and find the mutants of each proof
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     ndp prove\n  \
@@ -48,12 +48,12 @@ struct Row {
     says: &'static str,
     method: String,
     outcome: Outcome,
-    mutant: Outcome,
+    mutants: Vec<Outcome>,
 }
 
 impl Row {
     fn passed(&self) -> bool {
-        self.outcome.verdict == Found::Proved && self.mutant.verdict == Found::Refuted
+        self.outcome.verdict == Found::Proved && self.mutants.iter().all(found)
     }
 
     fn verdict(&self) -> &'static str {
@@ -64,12 +64,18 @@ impl Row {
         }
     }
 
-    fn mutant(&self) -> String {
-        match self.mutant.verdict {
-            Found::Refuted => self.mutant.properties.join(", "),
-            _ => "NOT FOUND".to_owned(),
-        }
+    /// The properties that each mutant breaks.
+    fn broken(&self) -> String {
+        let of = |mutant: &Outcome| match found(mutant) {
+            true => mutant.properties.join(", "),
+            false => "NOT FOUND".to_owned(),
+        };
+        self.mutants.iter().map(of).collect::<Vec<_>>().join("; ")
     }
+}
+
+fn found(mutant: &Outcome) -> bool {
+    mutant.verdict == Found::Refuted
 }
 
 fn method(proof: &Proof) -> String {
@@ -113,8 +119,8 @@ pub fn run(args: &Args) -> Result<Verdict> {
         let folder = args.dir.join(proof.name);
         let context = || format!("proof {}", proof.name);
         let outcome = prover.prove(proof, &folder).with_context(context)?;
-        let mutant = prover.refute(proof, &folder.join("mutant")).with_context(context)?;
-        rows.push(Row { name: proof.name, says: proof.says, method: method(proof), outcome, mutant });
+        let mutants = prover.refute(proof, &folder.join("mutant")).with_context(context)?;
+        rows.push(Row { name: proof.name, says: proof.says, method: method(proof), outcome, mutants });
     }
     if let Some(out) = out {
         out.finish(|file| file.write_all(markdown(&rows).as_bytes()))?;
@@ -122,10 +128,10 @@ pub fn run(args: &Args) -> Result<Verdict> {
     if args.json {
         print(&serde_json::to_string_pretty(&rows)?);
     } else {
-        say!("{:<24} {:<8} {:>7}  {}", "proof", "verdict", "s", "properties that the mutant breaks");
+        say!("{:<24} {:<8} {:>7}  {}", "proof", "verdict", "s", "properties that each mutant breaks");
         for row in &rows {
-            let seconds = row.outcome.seconds + row.mutant.seconds;
-            say!("{:<24} {:<8} {seconds:>7.1}  {}", row.name, row.verdict(), row.mutant());
+            let seconds = row.outcome.seconds + row.mutants.iter().map(|mutant| mutant.seconds).sum::<f64>();
+            say!("{:<24} {:<8} {seconds:>7.1}  {}", row.name, row.verdict(), row.broken());
         }
     }
     Ok(if rows.iter().all(Row::passed) { Verdict::Agreed } else { Verdict::Differed })
@@ -134,10 +140,10 @@ pub fn run(args: &Args) -> Result<Verdict> {
 /// The table, without times, which differ from machine to machine.
 fn markdown(rows: &[Row]) -> String {
     let mut text =
-        "| proof | the hardware | method | properties that its mutant breaks |\n| --- | --- | --- | --- |\n"
+        "| proof | the hardware | method | properties that each mutant breaks |\n| --- | --- | --- | --- |\n"
             .to_owned();
     for row in rows {
-        let _ = writeln!(text, "| {} | {} | {} | {} |", row.name, row.says, row.method, row.mutant());
+        let _ = writeln!(text, "| {} | {} | {} | {} |", row.name, row.says, row.method, row.broken());
     }
     text
 }

@@ -4,6 +4,7 @@
 //! as its part is busy; no other one that starts meanwhile may write what it uses, or use what it writes. Words are compared of instructions that name
 //! their number: `zero`, `export`, `import`. Those of vector blocks are a product, with which the solver came to no end; simulation compares them.
 
+use super::configured;
 use ndp_config::DesignConfig;
 use ndp_hdl::blocks::front_end::issue::issue;
 use ndp_hdl_language::{Bits, Direction, HdlError, Module, ModuleBuilder, any_of, cat, zeros};
@@ -61,11 +62,7 @@ impl Words {
 
 /// An issuer with parts that are busy as long as the prover likes.
 pub(super) fn collisions() -> Result<Rc<Module>, HdlError> {
-    let config = DesignConfig::load("tiny").map_err(|e| HdlError::Expression {
-        module: "issue_collisions".into(),
-        signal: "configuration".into(),
-        what: e.to_string(),
-    })?;
+    let config = configured(DesignConfig::load("tiny"))?;
     let m = ModuleBuilder::new("issue_collisions", "An issuer, of whose instructions two are compared.");
     let issuer = issue(&config)?;
     let (valid, word) = (m.input("word_valid_i", 1, "an instruction"), m.input("word_i", 128, "its word"));

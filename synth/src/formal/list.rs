@@ -1,6 +1,6 @@
 //! What is proved of which block, and with which mutant it has to fail.
 
-use super::{Method, Proof, axi, clocks, issue, rank, scheduler};
+use super::{Method, Proof, axi, clocks, issue, multiplier, rank, scheduler};
 use ndp_hdl::blocks::common::fifo::fifo;
 use ndp_hdl::blocks::common::oldest_first::oldest_first;
 use ndp_hdl::blocks::common::sram_fifo::sram_fifo;
@@ -15,7 +15,7 @@ pub const PROOFS: &[Proof] = &[
         module: || fifo(4, 4),
         clocks: &[],
         method: Method::AnyLength,
-        mutant: ("count_q != 3'h4", "count_q != 3'h5"),
+        mutants: &[("count_q != 3'h4", "count_q != 3'h5")],
     },
     Proof {
         name: "async_fifo",
@@ -23,7 +23,7 @@ pub const PROOFS: &[Proof] = &[
         module: clocks::fifo,
         clocks: clocks::CLOCKS,
         method: Method::AnyLength,
-        mutant: ("{~reader_value[2:1], reader_value[0]}", "{~reader_value[2], reader_value[1:0]}"),
+        mutants: &[("{~reader_value[2:1], reader_value[0]}", "{~reader_value[2], reader_value[1:0]}")],
     },
     Proof {
         name: "oldest_first",
@@ -31,7 +31,11 @@ pub const PROOFS: &[Proof] = &[
         module: || arbiter(4),
         clocks: &[],
         method: Method::AnyLength,
-        mutant: ("(turn_older0_1_q | turn1) & ~turn0", "(turn_older0_1_q | turn1) & ~turn2"),
+        // The second one lets turns follow time.
+        mutants: &[
+            ("(turn_older0_1_q | turn1) & ~turn0", "(turn_older0_1_q | turn1) & ~turn2"),
+            ("(turn_older0_1_q | turn1) & ~turn0", "~turn_older0_1_q"),
+        ],
     },
     Proof {
         name: "sram_fifo",
@@ -39,7 +43,7 @@ pub const PROOFS: &[Proof] = &[
         module: || queue(&sram_fifo(2, 4)?),
         clocks: &[],
         method: Method::AnyLength,
-        mutant: ("pop_i | ~valid_q", "1'h1"),
+        mutants: &[("pop_i | ~valid_q", "1'h1")],
     },
     Proof {
         name: "rank_intake",
@@ -47,7 +51,7 @@ pub const PROOFS: &[Proof] = &[
         module: rank::intake,
         clocks: &[],
         method: Method::AnyLength,
-        mutant: ("rsp_sum_q < 3'h2", "rsp_sum_q < 3'h3"),
+        mutants: &[("rsp_sum_q < 3'h2", "rsp_sum_q < 3'h3")],
     },
     Proof {
         name: "axi_reads",
@@ -55,7 +59,7 @@ pub const PROOFS: &[Proof] = &[
         module: axi::reads,
         clocks: &[],
         method: Method::Cycles(12),
-        mutant: ("line_valid_q & (~valid_q | s_axi_rready)", "line_valid_q"),
+        mutants: &[("line_valid_q & (~valid_q | s_axi_rready)", "line_valid_q")],
     },
     Proof {
         name: "axi_writes",
@@ -63,7 +67,7 @@ pub const PROOFS: &[Proof] = &[
         module: axi::writes,
         clocks: &[],
         method: Method::Cycles(12),
-        mutant: ("(|(done_q & (2'h1 << answered_q[0])))", "(|done_q)"),
+        mutants: &[("(|(done_q & (2'h1 << answered_q[0])))", "(|done_q)")],
     },
     Proof {
         name: "rank_timing",
@@ -71,7 +75,14 @@ pub const PROOFS: &[Proof] = &[
         module: rank::timing,
         clocks: &[],
         method: Method::Cycles(76),
-        mutant: ("act_count_q + 3'h1", "act_count_q"),
+        // The second one serves entries after a reset as if all banks were closed.
+        mutants: &[
+            ("act_count_q + 3'h1", "act_count_q"),
+            (
+                "idle_q <= 1'h0;\n            drain_q <= 1'h1;",
+                "idle_q <= 1'h1;\n            drain_q <= 1'h0;",
+            ),
+        ],
     },
     Proof {
         name: "rank_scheduler",
@@ -79,7 +90,7 @@ pub const PROOFS: &[Proof] = &[
         module: scheduler::choices,
         clocks: &[],
         method: Method::Cycles(16),
-        mutant: ("(chosen_act5_q & (entry2_i[9:8] == 2'h3))", "chosen_act5_q"),
+        mutants: &[("(chosen_act5_q & (entry2_i[9:8] == 2'h3))", "chosen_act5_q")],
     },
     Proof {
         name: "rank_refresh",
@@ -87,7 +98,24 @@ pub const PROOFS: &[Proof] = &[
         module: rank::refresh,
         clocks: &[],
         method: Method::AnyLength,
-        mutant: ("assign starts = idle_q & due_q;", "assign starts = idle_q & due_q & quiet_i;"),
+        mutants: &[("assign starts = idle_q & due_q;", "assign starts = idle_q & due_q & quiet_i;")],
+    },
+    // Both mutants take a broadcast operand in phases without one.
+    Proof {
+        name: "multiplier_unit",
+        says: "has no carry on its way to a digit that is read, whatever the operands",
+        module: || multiplier::carries("bit-serial"),
+        clocks: &[],
+        method: Method::Cycles(36),
+        mutants: &[("(broadcast_i & ~(|phase_i[10:8]) ?", "(broadcast_i ?")],
+    },
+    Proof {
+        name: "multiplier_unit_parallel",
+        says: "the same, with one multiplier for all lanes",
+        module: || multiplier::carries("shared-parallel"),
+        clocks: &[],
+        method: Method::Cycles(36),
+        mutants: &[("(broadcast_i & ~(|phase_i[9:7]) ?", "(broadcast_i ?")],
     },
     Proof {
         name: "issue",
@@ -95,7 +123,7 @@ pub const PROOFS: &[Proof] = &[
         module: issue::collisions,
         clocks: &[],
         method: Method::Cycles(24),
-        mutant: ("zero_target_used_q & zero_busy_i", "1'h0"),
+        mutants: &[("zero_target_used_q & zero_busy_i", "1'h0")],
     },
 ];
 

@@ -2,8 +2,8 @@
 //!
 //! A [`Proof`] takes a block at small parameters with the properties that its modules carry. Yosys makes an and-inverter graph of it, ABC
 //! looks for a run that breaks a property. The first cycle is a reset, and resets may come at any time after it. Assumptions of
-//! the top are taken for granted, those of modules below it are proved. Each proof has a mutant, a change of the hardware for which there has to be
-//! such a run: a proof that cannot fail proves nothing. A run that is found is simulated again by Yosys, which names the property and writes
+//! the top are taken for granted, those of modules below it are proved. Each proof has mutants, changes of the hardware for each of which there has to
+//! be such a run: a proof that cannot fail proves nothing. A run that is found is simulated again by Yosys, which names the property and writes
 //! waves.
 //!
 //! Verdicts stay in a folder and are taken from there as long as the Verilog, the method and the tools are the same.
@@ -13,6 +13,7 @@ mod clocks;
 mod equivalence;
 mod issue;
 mod list;
+mod multiplier;
 mod rank;
 mod scheduler;
 
@@ -20,6 +21,7 @@ pub use list::PROOFS;
 
 use crate::tools::{self, Tool};
 use crate::{SynthError, process};
+use ndp_config::{ConfigError, DesignConfig};
 use ndp_hdl_language::mutate::{self, Mutant};
 use ndp_hdl_language::{Design, HdlError, Module, Pragmas};
 use serde::{Deserialize, Serialize};
@@ -49,8 +51,8 @@ pub struct Proof {
     pub clocks: &'static [&'static str],
     /// How.
     pub method: Method,
-    /// A change of the Verilog: what is replaced, which is there once, and by what.
-    pub mutant: (&'static str, &'static str),
+    /// Changes of the Verilog, at least one: what is replaced, which is there once, and by what.
+    pub mutants: &'static [(&'static str, &'static str)],
 }
 
 /// What ABC finds.
@@ -111,20 +113,19 @@ impl Proof {
         Ok((text.join("\n"), module.title().to_owned()))
     }
 
-    /// The same with the mutant in it.
+    /// The same with each mutant in it.
     ///
     /// # Errors
     /// What is replaced is not there exactly once.
-    pub fn mutated(&self) -> Result<(String, String), SynthError> {
+    pub fn mutated(&self) -> Result<Vec<(String, String)>, SynthError> {
         let (text, top) = self.verilog()?;
-        let (from, to) = self.mutant;
-        match text.matches(from).count() {
-            1 => Ok((text.replace(from, to), top)),
-            count => {
-                Err(self
-                    .unfit(format!("the mutant replaces `{from}`, which is there {count} times, not once")))
-            }
-        }
+        let replaced =
+            |(from, to): &(&str, &str)| match text.matches(from).count() {
+                1 => Ok((text.replace(from, to), top.clone())),
+                count => Err(self
+                    .unfit(format!("the mutant replaces `{from}`, which is there {count} times, not once"))),
+            };
+        self.mutants.iter().map(replaced).collect()
     }
 
     fn unfit(&self, reason: String) -> SynthError {
@@ -141,12 +142,15 @@ impl Prover {
         self.verdict(proof, &proof.verilog()?, folder)
     }
 
-    /// Does the same with the mutant.
+    /// Does the same with each mutant: in `folder` if there is one, else in folders in it, by number.
     ///
     /// # Errors
     /// As [`Prover::prove`], and [`Proof::mutated`].
-    pub fn refute(&self, proof: &Proof, folder: &Path) -> Result<Outcome, SynthError> {
-        self.verdict(proof, &proof.mutated()?, folder)
+    pub fn refute(&self, proof: &Proof, folder: &Path) -> Result<Vec<Outcome>, SynthError> {
+        let mutants = proof.mutated()?;
+        let one = mutants.len() == 1;
+        let place = |number: usize| if one { folder.to_owned() } else { folder.join(number.to_string()) };
+        mutants.iter().enumerate().map(|(n, mutant)| self.verdict(proof, mutant, &place(n + 1))).collect()
     }
 
     /// Does the same with a mutant of the description; none if it is not in the module of the proof.
@@ -275,6 +279,15 @@ impl Prover {
             }),
         }
     }
+}
+
+/// The configuration of a block that is proved.
+fn configured(config: Result<DesignConfig, ConfigError>) -> Result<DesignConfig, HdlError> {
+    config.map_err(|e| HdlError::Expression {
+        module: "proof".into(),
+        signal: "configuration".into(),
+        what: e.to_string(),
+    })
 }
 
 /// A register whose clock is a value of a step: 1 is an edge.

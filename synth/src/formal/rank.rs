@@ -3,6 +3,7 @@
 //! The pairs of commands and their distances are written from the standard, in clocks; slots, roundings and states of the controller are not
 //! known here. One command of a run, any one, is remembered with its age, so that a single counter stands for all pairs of commands.
 
+use super::configured;
 use ndp_config::{ConfigError, DesignConfig, DramConfig};
 use ndp_hdl::blocks::memory::rank_controller::rank_controller;
 use ndp_hdl::blocks::memory::rank_intake::{RankPorts, rank_intake};
@@ -80,11 +81,7 @@ pub(super) const PORTS: RankPorts =
     RankPorts { segment_tag_bits: 1, request_tag_bits: 1, beats: 16, responses: 2 };
 
 pub(super) fn config() -> Result<DesignConfig, HdlError> {
-    short().map_err(|e| HdlError::Expression {
-        module: "rank_timing".into(),
-        signal: "configuration".into(),
-        what: e.to_string(),
-    })
+    configured(short())
 }
 
 /// What chooses the next entry of a controller.

@@ -115,6 +115,10 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let again = m.wire("again", any_of(&[asked.clone(), expires.clone()]));
     let clear = m.wire("clear", any_of(&[advances.clone(), again.clone(), !&busy]));
     repeated.next(any_of(&[expires.clone(), repeated.q() & !&clear]));
+    let unasked = m.ghost("unasked_q", 1).reset(0);
+    unasked
+        .next(any_of(&[expires.clone(), unasked.q() & !any_of(&[advances.clone(), asked.clone(), !&busy])]));
+    m.assert("once_unasked", !(&expires & unasked.q()), "without progress, flits are repeated unasked once");
     timer.next(timer.plus_one().gated(&!&clear));
     late.next((timer.all() | late.q()) & !&clear);
     round.next(round.q() + again.zext(ROUND));
