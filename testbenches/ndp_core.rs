@@ -200,6 +200,31 @@ fn a_burst_for_a_full_queue_is_lost_and_reported() -> Outcome {
     Ok(())
 }
 
+/// As docs/integration.md says: four instructions whenever the status has four free places.
+#[test]
+fn a_host_that_looks_for_free_places_loses_nothing() -> Outcome {
+    let mut core = tiny()?;
+    let config = DesignConfig::preset("tiny")?;
+    let queue = 1 << config.dimm_burst_bits();
+    let word = |text: &str| ndp_isa::parse(text).map(|program| program.words()[0]);
+    let (long, signal) = (word("dot src=0, dst=32, cols=256, count=256, address=0")?, word("signal 5")?);
+    let bursts = config.core().queue_entries() / 4 + 4;
+    for number in 0..bursts {
+        while core.status()?.free < 4 {}
+        let first = if number == 0 { long } else { signal };
+        let words = [first, signal, signal, signal].map(|word| [word as u64, (word >> 64) as u64]);
+        core.submit(queue, Some(words.concat().try_into().map_err(|_| "eight words")?));
+    }
+    let status = loop {
+        let status = core.status()?;
+        if !status.busy {
+            break status;
+        }
+    };
+    assert_eq!((status.error, status.taken), (0, 4 * bursts), "{status:?}");
+    Ok(())
+}
+
 #[test]
 fn a_reset_amid_a_program_leaves_nothing_behind() -> Outcome {
     let config = DesignConfig::preset("tiny")?;
