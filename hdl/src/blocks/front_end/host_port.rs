@@ -269,7 +269,7 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     m.output("queue_push_o", unpacking.bit(0), "an instruction for the queue");
     m.output("queue_data_o", packed.low(INSTRUCTION_BITS), "the instruction");
     m.output("overflow_o", overflow, "instructions were lost");
-    m.output("unpacking_o", !settled, "instructions are on their way to the queue");
+    m.output("unpacking_o", &unpacking, "instructions on their way to the queue, the next one in bit 0");
     if transfer.is_some() {
         m.output("transfer_ready_o", &transfer_goes, "transfer: the request is taken");
         let control = cat([ignored, register.eq_lit(LINK_REGISTER), !&outside]).all();

@@ -435,9 +435,13 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     axpy.next(!start("dot"));
     let cycles = m.reg("cycles_q", COUNTER_BITS).reset(0);
     cycles.next(cycles.plus_one());
-    let in_work = [front.output("busy_o"), queue_valid, host.output("unpacking_o")];
+    let unpacking = host.output("unpacking_o");
+    let in_work = [front.output("busy_o"), queue_valid, unpacking.any()];
     let core_busy = m.wire("core_busy", any_of(&in_work));
-    let free = lit(config.core().queue_entries().into(), COUNTER_BITS) - queue_count.zext(COUNTER_BITS);
+    // Places of instructions that are still on their way are not free.
+    let on_their_way = (0..unpacking.width()).map(|i| unpacking.bit(i).zext(COUNTER_BITS));
+    let entries = lit(config.core().queue_entries().into(), COUNTER_BITS);
+    let free = on_their_way.fold(entries - queue_count.zext(COUNTER_BITS), |free, one| free - one);
     let word = |bits: &Bits| bits.zext(COUNTER_BITS);
     let of_front = |port: &str| word(&front.output(port));
     let status = [

@@ -191,7 +191,7 @@ impl CycleModel {
     pub fn status(&self) -> Status {
         Status {
             busy: self.is_busy(),
-            free: self.config.core().queue_entries() - self.queue.count,
+            free: self.config.core().queue_entries() - self.queue.count - self.port.unpacking(),
             cycles: self.cycle as u32,
             selection: self.naming.selection,
             ..self.issue.status

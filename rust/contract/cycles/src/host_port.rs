@@ -160,6 +160,11 @@ impl HostPort {
         !self.unpacking.is_empty()
     }
 
+    /// How many.
+    pub fn unpacking(&self) -> u32 {
+        self.unpacking.len() as u32
+    }
+
     #[inline]
     pub fn wants(&self) -> Wants {
         match self.pending {
