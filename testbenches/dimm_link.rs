@@ -8,7 +8,7 @@ use crate::common::rtl::{self, Mutant};
 use ndp_config::{DesignConfig, LinkConfig};
 use ndp_numerics::SplitMix64;
 use ndp_sim::error::LinkError;
-use ndp_sim::ffi::Mutation;
+use ndp_sim::ffi::{Model, Mutation, OpenOptions};
 use ndp_sim::link::flow::Flow;
 use ndp_sim::link::network::{DeliveryFault, END, Network, NetworkError};
 use std::error::Error;
@@ -469,6 +469,52 @@ fn a_bridge_drops_what_it_cannot_deliver_and_serves_the_others() -> Outcome {
         assert_eq!(network.bridge_faults(), 4);
         assert_eq!(network.nodes[0].unsent(), 0, "the source is not held up");
     }
+    Ok(())
+}
+
+/// A bridge's link drops what comes during a fault: flits that begin then, whole, and no others. The transmitter alone, which sends nothing.
+#[test]
+fn a_flit_is_dropped_whole_or_not_at_all_when_a_fault_comes_or_goes() -> Outcome {
+    let config = link("tiny")?;
+    let rtl = rtl::design("tiny", "link_transmitter", &MUTANTS)?;
+    let mut model = Model::open(&rtl, &OpenOptions::default())?;
+    let (valid, last) = (model.input("tx_valid_i")?, model.input("tx_last_i")?);
+    let (fault, discard) = (model.input("fault_i")?, model.input("discard_i")?);
+    let (ready, holds, discards) =
+        (model.output("tx_ready_o")?, model.output("holds_o")?, model.output("discards_o")?);
+    let mut random = SplitMix64::new(160);
+    let mut below = |limit: u64| random.next_u64() % limit;
+    let mut changes = [0; 2];
+    for round in 0..400 {
+        model.reset(2);
+        let discards_then = round % 4 != 0;
+        model.set(discard, discards_then.into());
+        // Beats of the flit that has begun, whether it is dropped, and flits that are kept.
+        let (mut beat, mut drops, mut held, mut faulty) = (0, false, 0, false);
+        for _ in 0..200 {
+            let (offers, ends) = (below(4) != 0, below(4) == 0);
+            faulty ^= below(6) == 0;
+            for (port, value) in [(valid, offers), (last, ends), (fault, faulty)] {
+                model.set(port, value.into());
+            }
+            model.eval();
+            let drops_new = faulty && discards_then;
+            let ready_now = beat != 0 || drops_new || held < config.replay_flits();
+            let takes = offers && ready_now;
+            if takes && beat == 0 {
+                drops = drops_new;
+            } else if takes && drops != drops_new {
+                changes[usize::from(drops)] += 1;
+            }
+            let completes = takes && (ends || beat + 1 == config.flit_beats());
+            let found = [ready, holds, discards].map(|port| model.get(port) == 1);
+            assert_eq!(found, [ready_now, beat != 0 || held > 0, completes && drops], "round {round}");
+            held += u32::from(completes && !drops);
+            beat = if completes { 0 } else { beat + u32::from(takes) };
+            model.tick();
+        }
+    }
+    assert!(changes.iter().all(|count| *count > 100), "{changes:?}");
     Ok(())
 }
 

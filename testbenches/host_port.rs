@@ -6,6 +6,7 @@
 
 use crate::common::rtl::{Mutant, design};
 use ndp_config::DesignConfig;
+use ndp_numerics::SplitMix64;
 use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
 use ndp_sim::ffi::{InputPort, Model, Mutation, OpenOptions, OutputPort};
 use std::error::Error;
@@ -160,6 +161,51 @@ const MUTANTS: [Mutant; 2] = [
 fn arbiters_that_forget_turns_are_found() -> Outcome {
     assert!(starved("mutant-turn-order")?.is_some() && unanswered("mutant-turn-order")?.is_none());
     assert!(starved("mutant-answer-order")?.is_none() && unanswered("mutant-answer-order")?.is_some());
+    Ok(())
+}
+
+/// A write of register 2 tells the link what its two lowest bits say, once; nothing else does (docs/isa.md, "Addresses that the host sees").
+#[test]
+fn the_link_is_told_by_writes_of_its_own_register_alone() -> Outcome {
+    let mut model = Model::open(&design("tiny", "host_port", &MUTANTS)?, &OpenOptions::default())?;
+    let core = 1 << DesignConfig::preset("tiny")?.dimm_burst_bits();
+    let [valid, write, addr, data] = ["valid", "write", "addr", "data"].map(|name| format!("host_{name}_i"));
+    let (valid, write, addr) = (model.input(&valid)?, model.input(&write)?, model.input(&addr)?);
+    let (data, ready, control) =
+        (model.input(&data)?, model.output("host_ready_o")?, model.output("control_o")?);
+    model.reset(4);
+    for name in ["response_ready_i", "req0_ready_i", "req1_ready_i"] {
+        let port = model.input(name)?;
+        model.set(port, 1);
+    }
+    let mut random = SplitMix64::new(7);
+    let mut commands = 0;
+    for address in (0..600).chain(core..core + 600) {
+        for (writes, word) in [(false, 3), (true, random.next_u64()), (true, 1), (true, 2)] {
+            for (port, value) in [(valid, 1), (write, writes.into()), (addr, address), (data, word)] {
+                model.set(port, value);
+            }
+            model.eval();
+            assert_eq!(model.get(ready), 1, "{address:#x}: the request before is at work");
+            model.tick();
+            model.set(valid, 0);
+            let mut told = 0;
+            for _ in 0..8 {
+                model.eval();
+                // Bits of two cycles do not fall together.
+                told = told << 2 | model.get(control);
+                model.tick();
+            }
+            let commanded = writes && address == core + 2;
+            let of = format!("{address:#x}, write {writes}, {word:#x}");
+            assert_eq!(told != 0, commanded && word & 3 != 0, "{of}: {told:#x}");
+            // In one cycle: the bits above and below that cycle's are zeros.
+            let at = told.trailing_zeros() & !1;
+            assert!(told == 0 || told >> at == word & 3, "{of}: {told:#x}");
+            commands += u64::from(told != 0);
+        }
+    }
+    assert!(commands >= 2);
     Ok(())
 }
 

@@ -216,7 +216,8 @@ fn a_stream_of_requests_reaches_the_formula() -> Outcome {
 /// Single reads that need a new row each: of a bank at random, or of all in turn.
 #[test]
 fn requests_in_random_rows_stay_below_their_bound() -> Outcome {
-    for config in MEASURED {
+    // Banks in turn, as docs/rank-port.md has it: only who looks at all four entries comes to that.
+    for (config, documented) in MEASURED.into_iter().zip([6.96, 6.98, 6.75]) {
         let device = dram(config)?;
         let (rows, banks) = (1 << device.row_bits(), u64::from(device.banks()));
         let mut count = 0;
@@ -238,6 +239,7 @@ fn requests_in_random_rows_stay_below_their_bound() -> Outcome {
             "{config}: a row for each request: {random:.2} GB/s, banks in turn {in_turn:.2}, bound {bound:.2}"
         );
         assert!(random < in_turn && in_turn < bound, "{config}: {random}, {in_turn}, {bound}");
+        assert!((in_turn / documented - 1.0).abs() < 0.01, "{config}: {in_turn}, not {documented}");
     }
     Ok(())
 }

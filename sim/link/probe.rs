@@ -129,6 +129,10 @@ impl Probe {
         if number(65, 7) != 0 {
             return Err(format!("{:#x} in the header's reserved bits", number(65, 7)));
         }
+        // A lane that searches its markers relies on flits that have none.
+        if fields.kind != 1 && bits[72..72 + self.config.payload_bits() as usize].contains(&true) {
+            return Err("payload in a flit that has none".to_owned());
+        }
         // Before both sides know each other, only the number counts, and not before the first ordinary flit.
         if fields.kind >= 2 {
             self.said = Said::default();

@@ -81,6 +81,9 @@ pub struct Bench {
     due_beats: VecDeque<Due>,
     due_responses: VecDeque<Due>,
     offered: [bool; 2],
+    /// Clock of a slot's column commands modulo 4, since the last reset; and commands that were on the pins in any but their clock.
+    slot: Option<u64>,
+    astray: u64,
     memory: HashMap<u64, Burst>,
     pristine: Rank,
     ports: Ports,
@@ -161,6 +164,8 @@ impl Bench {
             due_beats: VecDeque::new(),
             due_responses: VecDeque::new(),
             offered: [false; 2],
+            slot: None,
+            astray: 0,
             memory: HashMap::new(),
             ports,
             random: SplitMix64::new(seed),
@@ -223,6 +228,7 @@ impl Bench {
         self.due_beats.clear();
         self.due_responses.clear();
         self.offered = [false; 2];
+        self.slot = None;
         self.quiet_since = self.model.cycle();
     }
 
@@ -253,6 +259,12 @@ impl Bench {
             bank: bank as u8,
             address: address as u32,
         };
+        if !pins.cs_n {
+            // Column commands are there in the first clock of a slot, row commands in the third (docs/rank-port.md, "Slots").
+            let is_column = pins.act_n && pins.address >> 15 & 3 == 2;
+            let slot = (self.rank.cycle() + if is_column { 0 } else { 2 }) % 4;
+            self.astray += u64::from(*self.slot.get_or_insert(slot) != slot);
+        }
         let driven = self.model.get_u128(self.ports.dq);
         let write = (self.model.get(self.ports.dq_oe) == 1).then_some([driven as u64, (driven >> 64) as u64]);
         let read = match &mut self.path {
@@ -390,7 +402,10 @@ impl Bench {
     pub fn verdict(&mut self) -> Result<(), String> {
         self.rank.finish();
         if self.rank.violation_count() == 0 {
-            return Ok(());
+            return match self.astray {
+                0 => Ok(()),
+                some => Err(format!("{some} commands are not in the clock of their slot")),
+            };
         }
         let first: Vec<String> = self.rank.violations().iter().take(5).map(ToString::to_string).collect();
         Err(format!("{} violations: {}", self.rank.violation_count(), first.join("; ")))

@@ -49,5 +49,14 @@ pub fn link_aligner(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     );
     m.output("aligned_o", &aligned, "lanes are in step");
     m.output("locked_o", &locked, "lanes whose markers are found");
+
+    let told = m.ghost("told_q", 1).reset(0);
+    told.next(&restart);
+    let searches = !(locked.any() | aligned.q());
+    m.assert(
+        "searches",
+        !told.q() | searches,
+        "told to search anew, no lane relies on markers that it found",
+    );
     m.finish()
 }

@@ -55,7 +55,7 @@ pub fn link_session(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     cause.next(ndp_hdl_language::mux(&fails, &cat([stays.clone(), silent.clone()]), &cause));
     // Markers that were found in the wrong place would be silent too: three new attempts before the fault.
     let attempt = m.wire("attempt", silence.low(bits - 2).all() & !silence.high(2).all());
-    let restart = m.flag("restart_q", any_of(&[retrain, attempt & !fault.q()]));
+    let restart = m.flag("restart_q", any_of(&[retrain.clone(), attempt & !fault.q()]));
 
     m.output("up_o", &up, "both sides know each other's numbers");
     m.output("answers_o", &answers, "not up, and the other side's number is known");
@@ -71,5 +71,22 @@ pub fn link_session(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     m.output("cause_o", &cause, "of the last fault: bit 0 nothing heard, bit 1 nothing acknowledged");
     m.output("peer_fault_o", &peer_fault, "the other side said last that it is faulty");
     m.output("restart_o", &restart, "search the markers anew");
+
+    let (told, heard) = (m.ghost("told_q", 1).reset(0), m.ghost("heard_q", 1).reset(0));
+    told.next(&retrain);
+    heard.next(&good | heard.q());
+    let anew = cat([restart.clone(), !silence.any(), !stuck.any(), !fault.q()]).all();
+    m.assert(
+        "goes_on",
+        !told.q() | anew,
+        "told to go on, the link searches the markers, and time begins anew",
+    );
+    let quarter = !silence.low(bits - 2).any() & silence.high(2).any();
+    m.assert(
+        "tries",
+        !&quarter | fault.q() | &restart,
+        "at each quarter of the silence markers are searched",
+    );
+    m.assert("knows", !peer_fault.q() | heard.q(), "who has said nothing has not said that it is faulty");
     m.finish()
 }

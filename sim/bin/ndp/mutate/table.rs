@@ -60,8 +60,27 @@ const AXI: &[&str] = &["axi::random_bursts", "axi::resets", "axi::streams_take"]
 /// Those of a unit that say what becomes of its operands.
 const RECODING: &[&str] =
     &["gemv_unit::every", "gemv_unit::nothing_is_left", "gemv_unit::an_infinite", "gemv_unit::stores_give"];
-/// Those of a link.
-const LINK: &[&str] = &["dimm_link::", "link_formats::"];
+/// Those of a link, but for the sweep of error rates, which takes longer than all others.
+const LINK: &[&str] = &[
+    "dimm_link::a_",
+    "dimm_link::bursts",
+    "dimm_link::every_boundary",
+    "dimm_link::lanes_that_stall",
+    "dimm_link::latency",
+    "dimm_link::stalls",
+    "dimm_link::without_errors",
+    "link_formats::links_of_every_format_lose",
+    "link_formats::an_acknowledgement",
+    "link_formats::markers",
+];
+/// Those of the crossbar of a bridge.
+const BRIDGE: &[&str] = &[
+    "link_switch::",
+    "dimm_link::a_bridge",
+    "dimm_link::a_reset_of_the_bridge",
+    "dimm_link::dimms_around",
+    "dimm_link::through_a_bridge",
+];
 /// Those of programs on a whole core, of one configuration.
 const CORE: &[&str] = &[
     "ndp_core::random_programs_do_what_they_say",
@@ -70,6 +89,15 @@ const CORE: &[&str] = &[
     "ndp_core::a_burst_for_a_full_queue",
     "ndp_core::a_reset_amid",
     "ndp_core::activations_are_counted",
+    "select::",
+];
+/// Those of instructions: the issuer alone, and what programs do.
+const INSTRUCTIONS: &[&str] = &[
+    "issue::",
+    "ndp_core::random_programs_do_what_they_say",
+    "ndp_core::random_programs_do_so_among",
+    "ndp_core::malformed",
+    "ndp_core::a_burst_for_a_full_queue",
     "select::",
 ];
 
@@ -96,9 +124,9 @@ pub const BLOCKS: &[Block] = &[
         &["host_port::", "ndp_core::random_programs_do_what_they_say"],
         &[],
     ),
-    control("issue", ("tiny", "ndp_core"), CORE, &["issue"]),
-    control("instruction_decoder", ("tiny", "ndp_core"), CORE, &[]),
-    control("monitor", ("tiny", "ndp_core"), CORE, &[]),
+    control("issue", ("tiny", "ndp_core"), INSTRUCTIONS, &["issue"]),
+    control("instruction_decoder", ("tiny", "ndp_core"), INSTRUCTIONS, &[]),
+    control("monitor", ("tiny", "monitor"), &["monitor::"], &[]),
     control("rank_intake", ("hermes", "rank_port"), RANK, &["rank_intake"]),
     control("rank_controller", ("hermes", "rank_port"), RANK, &["rank_timing"]),
     control("rank_scheduler", ("hermes", "rank_port"), RANK, &["rank_scheduler", "rank_timing"]),
@@ -114,5 +142,5 @@ pub const BLOCKS: &[Block] = &[
     control("link_session", ("tiny", "link_controller"), LINK, &[]),
     control("link_aligner", ("tiny", "link_controller"), LINK, &[]),
     control("link_crc", ("tiny", "link_controller"), LINK, &[]),
-    control("link_switch", ("tiny", "link_bridge"), LINK, &[]),
+    control("link_switch", ("tiny", "link_bridge"), BRIDGE, &[]),
 ];
