@@ -2,7 +2,7 @@
 //!
 //! The port alone, of the small preset: host, store and transfer all want a rank in every cycle, and ranks are ready in a rhythm of
 //! their own, as they are when core and DRAM have clocks of a simple ratio. Then answers of all ranks and of the core wait for a
-//! host that takes one now and then. Last, the same starvation as a program meets it.
+//! host that takes one now and then. Then what passes, with random addresses, tags and data. Last, the same starvation as a program meets it.
 
 use crate::common::rtl::{Mutant, design};
 use ndp_config::DesignConfig;
@@ -151,10 +151,11 @@ fn answers_of_all_ranks_and_of_the_core_get_their_turn() -> Outcome {
     Ok(())
 }
 
-/// Arbiters that forget turns.
-const MUTANTS: [Mutant; 2] = [
+/// Arbiters that forget turns; an append whose address counts its beats twice.
+const MUTANTS: [Mutant; 3] = [
     ("tiny", Mutation::new("mutant-turn-order", "turn_older0_1_q | turn1", "turn_older0_1_q | 1'h0")),
     ("tiny", Mutation::new("mutant-answer-order", "answer_older0_1_q | answer1", "answer_older0_1_q | 1'h0")),
+    ("tiny", Mutation::new("mutant-append", "store_beat_q & exports_q", "store_beat_q")),
 ];
 
 #[test]
@@ -220,6 +221,237 @@ fn a_full_rank_stops_only_what_goes_to_it() -> Outcome {
         "host {host}, store {store}, transfer {transfer}"
     );
     Ok(())
+}
+
+/// A burst.
+type Beat = [u32; 16];
+
+/// A request at a rank: the rank, whether it is a write, its burst, its tag, its data.
+type Passed = (u64, u64, u64, u64, Beat);
+
+/// The port with ranks that are always ready.
+struct Alone {
+    model: Model,
+    random: SplitMix64,
+}
+
+impl Alone {
+    fn open(config: &str) -> Result<Self, Box<dyn Error>> {
+        let mut model = Model::open(&design(config, "host_port", &MUTANTS)?, &OpenOptions::default())?;
+        model.reset(4);
+        let mut port = Self { model, random: SplitMix64::new(7) };
+        port.set(&[("req0_ready_i", 1), ("req1_ready_i", 1), ("response_ready_i", 1)])?;
+        Ok(port)
+    }
+
+    fn draw(&mut self, bits: u32) -> u64 {
+        self.random.next_u64() >> (64 - bits)
+    }
+
+    fn draw_beat(&mut self) -> Beat {
+        std::array::from_fn(|_| self.draw(32) as u32)
+    }
+
+    fn set(&mut self, values: &[(&str, u64)]) -> Outcome {
+        for (name, value) in values {
+            let port = self.model.input(name)?;
+            self.model.set(port, *value);
+        }
+        Ok(())
+    }
+
+    fn set_beat(&mut self, name: &str, beat: &Beat) -> Outcome {
+        let port = self.model.input(name)?;
+        self.model.set_words(port, beat);
+        Ok(())
+    }
+
+    fn get(&mut self, name: &str) -> Result<u64, Box<dyn Error>> {
+        self.model.eval();
+        Ok(self.model.get(self.model.output(name)?))
+    }
+
+    fn get_words<const N: usize>(&mut self, name: &str) -> Result<[u32; N], Box<dyn Error>> {
+        self.model.eval();
+        let mut words = [0; N];
+        self.model.get_words(self.model.output(name)?, &mut words);
+        Ok(words)
+    }
+
+    /// What goes to a rank in this cycle.
+    fn passed(&mut self) -> Result<Option<Passed>, Box<dyn Error>> {
+        let rank = match [self.get("req0_valid_o")?, self.get("req1_valid_o")?] {
+            [0, 0] => return Ok(None),
+            [first, second] => {
+                assert_eq!(first + second, 1);
+                second
+            }
+        };
+        let [write, addr, tag] = ["req_write_o", "req_addr_o", "req_tag_o"].map(|name| self.get(name));
+        Ok(Some((rank, write?, addr?, tag?, self.get_words("req_data_o")?)))
+    }
+
+    /// A request of the host, which the port takes.
+    fn request(&mut self, write: u64, addr: u64, tag: u64, data: &Beat) -> Outcome {
+        assert_eq!(self.get("host_ready_o")?, 1);
+        self.set_beat("host_data_i", data)?;
+        let request =
+            [("host_valid_i", 1), ("host_write_i", write), ("host_addr_i", addr), ("host_tag_i", tag)];
+        self.set(&request)?;
+        self.model.tick();
+        self.set(&[("host_valid_i", 0)])
+    }
+
+    /// The answer that the host has in this cycle, the only one.
+    fn answered(&mut self, write: u64, tag: u64, data: &Beat) -> Outcome {
+        let names = ["response_valid_o", "response_write_o", "response_tag_o"];
+        let [valid, is_write, of] = names.map(|name| self.get(name));
+        assert_eq!((valid?, is_write?, of?), (1, write, tag));
+        assert_eq!(self.get_words("response_data_o")?, *data);
+        self.model.tick();
+        assert_eq!(self.get("response_valid_o")?, 0);
+        Ok(())
+    }
+
+    /// An answer of a rank; whose it is, is above the host's tag.
+    fn answer(&mut self, rank: u64, tag: u64) -> Outcome {
+        let (write, data) = (self.draw(1), self.draw_beat());
+        let of = |name: &str| name.replace('#', &rank.to_string());
+        self.set_beat(&of("rsp#_data_i"), &data)?;
+        self.set(&[(&of("rsp#_valid_i"), 1), (&of("rsp#_write_i"), write), (&of("rsp#_tag_i"), tag)])?;
+        assert_eq!(self.get(&of("rsp#_ready_o"))?, 1);
+        assert_eq!(self.get(&of("transfer#_valid_o"))?, u64::from(tag & TRANSFER != 0));
+        self.model.tick();
+        self.set(&[(&of("rsp#_valid_i"), 0)])?;
+        if tag & (STORE | TRANSFER) == 0 {
+            return self.answered(write, tag, &data);
+        }
+        assert_eq!(self.get("response_valid_o")?, 0);
+        Ok(())
+    }
+
+    /// The beats of a store, and its acknowledgements. Of an append each vector is a row of one stripe, filled beat by beat with the
+    /// others; an export fills such rows one after the other.
+    fn store(&mut self, config: &DesignConfig) -> Outcome {
+        let beats = u64::from(config.gemv().beats_per_stripe());
+        let [address, row] = [config.dimm_burst_bits(), config.gemv().row_bits()].map(|bits| self.draw(bits));
+        let (kind, vectors) = (self.draw(8) % 3, 1 + self.draw(8) % u64::from(config.gemv().max_batch()));
+        let start = [("store_rows_i", u64::from(kind == 1)), ("store_waves_i", u64::from(kind == 2))];
+        self.set(&start)?;
+        self.set(&[("store_start_i", 1), ("store_row_i", row), ("store_batch_i", vectors)])?;
+        self.set(&[("store_address_i", address)])?;
+        self.model.tick();
+        self.set(&[("store_start_i", 0), ("store_valid_i", 1)])?;
+        let of_row = |vector: u64, beat: u64| {
+            let row = (row + vector) & ((1 << config.gemv().row_bits()) - 1);
+            (row % 2, address + row / 2 * beats + beat)
+        };
+        for beat in 0..vectors * beats {
+            let (rank, burst) = match kind {
+                0 => ((address + beat) % 2, (address + beat) / 2),
+                1 => of_row(beat % vectors, beat / vectors),
+                _ => of_row(beat / beats, beat % beats),
+            };
+            let burst = burst % (1 << config.dram().burst_bits());
+            let data = self.draw_beat();
+            self.set_beat("store_data_i", &data)?;
+            let (at, write, addr, tag, passed) = self.passed()?.ok_or("no request")?;
+            let what =
+                format!("kind {kind}, beat {beat} of {vectors} vectors, address {address:#x}, row {row:#x}");
+            assert_eq!((at, write, addr, tag & STORE, passed), (rank, 1, burst, STORE, data), "{what}");
+            self.model.tick();
+        }
+        self.set(&[("store_valid_i", 0)])?;
+        for _ in 0..vectors * beats {
+            assert_eq!(self.get("stores_pending_o")?, 1);
+            let rank = self.draw(1);
+            self.answer(rank, STORE)?;
+        }
+        assert_eq!(self.get("stores_pending_o")?, 0);
+        Ok(())
+    }
+
+    /// A request of the upper half: registers, the queue, what is ignored.
+    fn of_the_core(&mut self, config: &DesignConfig) -> Outcome {
+        let (write, tag, data) = (self.draw(1), self.draw(8), self.draw_beat());
+        let number = match self.draw(2) {
+            0 => 0,
+            1 => 2,
+            2 => self.draw(8),
+            _ => self.draw(config.dimm_burst_bits()),
+        };
+        let entries = u64::from(config.core().queue_entries());
+        let (queues, count) = (write == 1 && number == 0, entries - self.draw(3));
+        // A burst has four instructions.
+        let full = count + 4 > entries;
+        self.set(&[("queue_count_i", count)])?;
+        self.request(write, 1 << config.dimm_burst_bits() | number, tag, &data)?;
+        assert_eq!(self.passed()?, None);
+        assert_eq!((self.get("register_re_o")?, self.get("register_o")?), (1 - write, number % 256));
+        assert_eq!(self.get("overflow_o")?, u64::from(queues && full));
+        let control = if write == 1 && number == 2 { u64::from(data[0] % 4) } else { 0 };
+        assert_eq!(self.get("control_o")?, control, "{number:#x}");
+        let register = self.draw_beat();
+        self.model.tick();
+        self.set_beat("register_data_i", &register)?;
+        let pushed = u64::from(queues && !full);
+        for instruction in data.chunks(4) {
+            assert_eq!((self.get("queue_push_o")?, self.get("unpacking_o")?), (pushed, pushed));
+            if pushed == 1 {
+                assert_eq!(self.get_words::<4>("queue_data_o")?, *instruction);
+            }
+            if self.get("response_valid_o")? == 1 {
+                let shown = if write == 0 && number < 256 { register } else { [0; 16] };
+                self.answered(write, tag, &shown)?;
+            } else {
+                self.model.tick();
+            }
+        }
+        assert_eq!((self.get("unpacking_o")?, self.get("host_ready_o")?), (0, 1));
+        Ok(())
+    }
+}
+
+/// Requests and answers of all kinds, one after the other.
+fn pass(name: &str) -> Outcome {
+    let config = DesignConfig::preset("tiny")?;
+    let mut port = Alone::open(name)?;
+    for _ in 0..300 {
+        let (write, addr, tag, data) =
+            (port.draw(1), port.draw(config.dimm_burst_bits()), port.draw(8), port.draw_beat());
+        port.request(write, addr, tag, &data)?;
+        assert_eq!(port.passed()?, Some((addr % 2, write, addr / 2, tag, data)));
+        port.model.tick();
+        assert_eq!(port.passed()?, None);
+        let (rank, burst, data) = (port.draw(1), port.draw(config.dram().burst_bits()), port.draw_beat());
+        port.set_beat("transfer_data_i", &data)?;
+        let transfer =
+            [("transfer_rank_i", 1 << rank), ("transfer_addr_i", burst), ("transfer_write_i", write)];
+        port.set(&transfer)?;
+        port.set(&[("transfer_valid_i", 1)])?;
+        let (at, is_write, to, owner, passed) = port.passed()?.ok_or("no request")?;
+        assert_eq!((at, is_write, to, owner & TRANSFER, passed), (rank, write, burst, TRANSFER, data));
+        assert_eq!(port.get("transfer_ready_o")?, 1);
+        port.model.tick();
+        port.set(&[("transfer_valid_i", 0)])?;
+        let (rank, tag) = (port.draw(1), port.draw(8));
+        port.answer(rank, tag)?;
+        port.answer(1 - rank, TRANSFER | tag)?;
+        port.store(&config)?;
+        port.of_the_core(&config)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn what_passes_the_port_keeps_its_address_tag_and_data() -> Outcome {
+    pass("tiny")
+}
+
+#[test]
+#[should_panic(expected = "kind 1, beat")]
+fn an_append_that_goes_on_too_fast_is_caught() {
+    let _ = pass("mutant-append");
 }
 
 /// Most cycles of a lone read of rank 1: a refresh, a row cycle and the ways there and back, and its turn among three at a host that
