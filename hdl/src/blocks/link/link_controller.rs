@@ -6,7 +6,7 @@ use super::link_receiver::link_receiver;
 use super::link_session::link_session;
 use super::link_transmitter::link_transmitter;
 use ndp_config::{BEAT_BITS, LinkConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -67,11 +67,15 @@ pub fn link_controller(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
         .input("discard_i", discard)
         .input("resync_i", session.output("resync_o"))
         .input("heard_i", session.output("heard_o"));
-    for port in
-        ["expected", "nack", "nack_round", "limit", "peer_ack", "peer_nack", "peer_nack_round", "peer_limit"]
-    {
+    for port in ["expected", "nack", "nack_round", "limit"] {
         tx.connect_input(format!("{port}_i"), rx.output(&format!("{port}_o")));
     }
+    let mut said = Vec::new();
+    for port in ["peer_ack", "peer_nack", "peer_nack_round", "peer_limit"] {
+        said.push(rx.output(&format!("{port}_o")));
+        tx.connect_input(format!("{port}_i"), &said[said.len() - 1]);
+    }
+    stays_until_heard(&m, &good, &cat(said));
     busy.drive(tx.output("busy_o"));
     advances.drive(tx.output("advances_o"));
     let tx_ready = tx.output("tx_ready_o");
@@ -123,4 +127,19 @@ pub fn link_controller(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     );
     m.output("counter_o", monitor.output("counter_o"), "the counter that was asked for in the cycle before");
     m.finish()
+}
+
+/// What the receiver tells the transmitter of the other side changes only behind a flit that is intact.
+fn stays_until_heard(m: &ModuleBuilder, good: &Bits, said: &Bits) {
+    let checked = m.ghost("checked_q", 1).reset(0);
+    checked.next(lit(1, 1));
+    let heard = m.ghost("heard_q", 1).reset(0);
+    heard.next(good);
+    let before = m.ghost("said_before_q", said.width());
+    before.next(said);
+    m.assert(
+        "says_what_was_intact",
+        any_of(&[heard.q(), said.eq(&before.q()), !checked.q()]),
+        "what a header says to the transmitter stays until the next intact flit",
+    );
 }
