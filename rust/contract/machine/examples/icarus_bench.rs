@@ -1,5 +1,5 @@
-//! Writes the files of `examples/icarus` that its bench reads: DRAM's contents before the program, the encoded program, and what the
-//! functional model leaves in the bursts of each `.dump`.
+//! Writes the files that the bench of `examples/icarus` reads, for `tiny` and for the core of `examples/fpga`: DRAM's contents before the program,
+//! the encoded program, and what the functional model leaves in the bursts of each `.dump`.
 //!
 //! ```sh
 //! cargo run --release -p ndp-machine --example icarus_bench            # writes them
@@ -14,8 +14,8 @@ use ndp_config::DesignConfig;
 use ndp_layout::Burst;
 use ndp_machine::{Machine, SparseMemory, dump_bursts, write_data};
 
-/// Configuration of the bench.
-const CONFIG: &str = "tiny";
+/// Folders of the examples, with the configuration of the core: a preset or a file there.
+const BENCHES: [(&str, &str); 2] = [("icarus", "tiny"), ("fpga", "ecp5.toml")];
 
 /// A line of 136 hexadecimal digits: address, then the burst with its last word first.
 fn line(address: u64, burst: &Burst) -> String {
@@ -24,12 +24,14 @@ fn line(address: u64, burst: &Burst) -> String {
 }
 
 /// The three files by name.
-fn files(program: &str) -> Result<[(&'static str, String); 3], Box<dyn std::error::Error>> {
-    let config = DesignConfig::preset(CONFIG)?;
+fn files(
+    config: &DesignConfig,
+    program: &str,
+) -> Result<[(&'static str, String); 3], Box<dyn std::error::Error>> {
     let program = ndp_isa::parse(program)?;
     let mut before = SparseMemory::new();
-    program.data.iter().try_for_each(|data| write_data(&config, data, &mut before))?;
-    let mut machine = Machine::new(&config, SparseMemory::new())?;
+    program.data.iter().try_for_each(|data| write_data(config, data, &mut before))?;
+    let mut machine = Machine::new(config, SparseMemory::new())?;
     machine.run(&program)?;
     let status = machine.status();
     if status.malformed != 0 || machine.unfenced_reads() != 0 {
@@ -41,7 +43,7 @@ fn files(program: &str) -> Result<[(&'static str, String); 3], Box<dyn std::erro
         text
     });
     let mut expected = String::new();
-    for address in program.dumps.iter().flat_map(|dump| dump_bursts(&config, *dump)) {
+    for address in program.dumps.iter().flat_map(|dump| dump_bursts(config, *dump)) {
         if machine.unspecified(address) != 0 {
             return Err(format!("burst {address:#x} is unspecified").into());
         }
@@ -51,13 +53,20 @@ fn files(program: &str) -> Result<[(&'static str, String); 3], Box<dyn std::erro
 }
 
 fn run(check: bool) -> Result<(), Box<dyn std::error::Error>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples/icarus");
-    for (name, text) in files(&std::fs::read_to_string(folder.join("program.asm"))?)? {
-        let path = folder.join(name);
-        if !check {
-            std::fs::write(&path, &text)?;
-        } else if std::fs::read_to_string(&path).ok().as_ref() != Some(&text) {
-            return Err(format!("{} is out of date: run this without --check", path.display()).into());
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../examples");
+    for (folder, config) in BENCHES {
+        let folder = examples.join(folder);
+        let program = std::fs::read_to_string(folder.join("program.asm"))?;
+        let file = folder.join(config);
+        let config =
+            DesignConfig::load(if file.exists() { file.to_str().unwrap_or(config) } else { config })?;
+        for (name, text) in files(&config, &program)? {
+            let path = folder.join(name);
+            if !check {
+                std::fs::write(&path, &text)?;
+            } else if std::fs::read_to_string(&path).ok().as_ref() != Some(&text) {
+                return Err(format!("{} is out of date: run this without --check", path.display()).into());
+            }
         }
     }
     Ok(())
