@@ -395,8 +395,8 @@ impl Alone {
         self.model.tick();
         self.set_beat("register_data_i", &register)?;
         let pushed = u64::from(queues && !full);
-        for (number, instruction) in data.chunks(4).enumerate() {
-            let left = if pushed == 1 { 0b1111 >> number } else { 0 };
+        for (before, instruction) in data.chunks(4).enumerate() {
+            let left = if pushed == 1 { 0b1111 >> before } else { 0 };
             assert_eq!((self.get("queue_push_o")?, self.get("unpacking_o")?), (pushed, left));
             if pushed == 1 {
                 assert_eq!(self.get_words::<4>("queue_data_o")?, *instruction);
