@@ -81,6 +81,36 @@ module bench;
 endmodule
 ";
 
+/// The core of `examples/fpga` as a netlist runs the program of its folder on the bench of `examples/icarus`, and with a gate that is wrong it
+/// does not.
+#[test]
+#[ignore = "a quarter of an hour; run by `make fpga`"]
+fn the_netlist_of_a_core_passes_the_bench_and_its_mutant_does_not() {
+    let (folder, examples) =
+        (tempfile::tempdir().unwrap(), Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples"));
+    let config = examples.join("fpga/ecp5.toml");
+    let report = fpga(false, "ecp5-85k", 50.0).run(config.to_str().unwrap(), "ndp_core", folder.path());
+    assert!(report.unwrap().cells["MULT18X18D"] > 0);
+    let design = ndp_config::DesignConfig::load(config.to_str().unwrap()).unwrap();
+    let source = ndp_hdl::package::Source::core(&design, config.to_str().unwrap(), "ndp_core", "").unwrap();
+    let built = ndp_hdl::designs::build(&design, "ndp_core").unwrap();
+    let generated = ndp_hdl::package::files(&source, &built).unwrap();
+    let text = |name: &str| fs::read_to_string(examples.join(name)).unwrap();
+    let mut files = vec![("params.vh", generated["params.vh"].clone())];
+    files.extend(["bench.v", "ddr4_rank.v"].map(|name| (name, text(&format!("icarus/{name}")))));
+    for name in ["data.hex", "program.hex", "expected.hex", "mult18x18d.v"] {
+        files.push((name, text(&format!("fpga/{name}"))));
+    }
+    files[1].1.insert_str(0, "`define ONE_RANK\n");
+    let netlist = fs::read_to_string(folder.path().join("netlist.v")).unwrap();
+    let printed = simulated(&netlist, folder.path(), "bench", &files);
+    assert!(printed.lines().any(|line| line == "PASS"), "{printed}");
+    // Multipliers whose first operand is even.
+    let mutant = files.iter().map(|(name, text)| (*name, text.replace("A1, A0};", "A1, 1'b0};")));
+    let printed = simulated(&netlist, folder.path(), "bench", &mutant.collect::<Vec<_>>());
+    assert!(!printed.lines().any(|line| line == "PASS") && printed.contains("FAIL"), "{printed}");
+}
+
 /// Simulates a mapped netlist with the files of a bench; what it prints.
 fn simulated(netlist: &str, synthesised: &Path, top: &str, files: &[(&str, String)]) -> String {
     let folder = tempfile::tempdir().unwrap();
@@ -88,7 +118,7 @@ fn simulated(netlist: &str, synthesised: &Path, top: &str, files: &[(&str, Strin
         fs::write(folder.path().join(name), text).unwrap();
     }
     fs::write(folder.path().join("netlist.v"), netlist).unwrap();
-    // Yosys' models of the cells lie where it has read them; that of the block RAM does nothing.
+    // Yosys' models of the cells lie where it has read them; that of block RAM does nothing, and of multipliers there is none.
     let log = fs::read_to_string(synthesised.join("yosys.log")).unwrap();
     let models = log.lines().find_map(|line| {
         let (path, _) = line.split_once("Parsing Verilog input from `")?.1.split_once("' to AST")?;

@@ -65,7 +65,15 @@ pub fn link_session(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
         "the good flit says which number comes next",
     );
     m.output("resync_o", &hears_init, "the other side was reset");
-    m.output("peer_restart_o", &hears_init & up.q(), "it was reset while the link was up");
+    let peer_restart = m.output("peer_restart_o", &hears_init & up.q(), "it was reset while the link was up");
+    let [was_up, restarted] = ["was_up_q", "restarted_q"].map(|name| m.ghost(name, 1).reset(0));
+    was_up.next(&up);
+    restarted.next(&peer_restart);
+    m.assert(
+        "falls_with_a_restart",
+        (was_up.q() & !up.q()).eq(&restarted.q()),
+        "the link goes down when the other side was reset, and at no other time",
+    );
     m.output("heard_o", &hears_normal & up.q(), "the good flit's acknowledgement and credit count");
     m.output("fault_o", &fault, "the link is faulty");
     m.output("cause_o", &cause, "of the last fault: bit 0 nothing heard, bit 1 nothing acknowledged");
