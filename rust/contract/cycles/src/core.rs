@@ -495,7 +495,6 @@ impl CycleModel {
         let free = self.port.is_free();
         let core_answer = self.port.core_answer();
         let access = self.port.access(self.queue.count);
-        let pushed = self.port.unpack();
         let wanted = self.wanted();
         let passed = self.request_to_rank(cycle, wanted);
         let store_taken = passed == Passed::Store;
@@ -546,6 +545,8 @@ impl CycleModel {
             CoreAccess::Reads(_) => Some(Register::Other),
             _ => None,
         };
+        // What the status counts as on its way is in the queue from the next cycle on.
+        let pushed = self.port.unpack();
         if access != CoreAccess::Nothing {
             self.port.done(access, register);
         }
