@@ -201,7 +201,7 @@ fn a_command_forgets_what_was_on_its_way() -> Outcome {
 }
 
 #[test]
-fn a_wrong_bit_is_found() -> Outcome {
+fn a_wrong_bit_is_caught() -> Outcome {
     let sums = [1 << 28, 3 << 28, 7 << 30];
     assert!(Bench::open(4)?.check(&sums, Some(1)).is_err());
     Bench::open(4)?.check(&sums, None)

@@ -301,7 +301,7 @@ fn a_burst_for_a_full_queue_is_lost_in_the_model_too() -> Outcome {
 }
 
 #[test]
-fn a_request_that_is_a_cycle_off_is_found() -> Outcome {
+fn a_request_that_is_a_cycle_off_is_caught() -> Outcome {
     let config = DesignConfig::preset("tiny")?;
     let mut core = NdpCore::open(&config, &CoreOptions { record: true, ..CoreOptions::default() })?;
     let program = RandomPrograms::new(&config, 4).next_program();

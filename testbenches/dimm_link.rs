@@ -591,7 +591,7 @@ fn runs_repeat_to_the_cycle() -> Outcome {
 }
 
 #[test]
-fn the_check_finds_a_changed_lost_repeated_or_moved_flit() -> Outcome {
+fn a_changed_lost_repeated_or_moved_flit_is_caught() -> Outcome {
     for fault in [DeliveryFault::Corrupt, DeliveryFault::Drop, DeliveryFault::Duplicate, DeliveryFault::Swap]
     {
         let mut network = pair("tiny", 150)?;
@@ -626,7 +626,7 @@ const MUTANTS: [Mutant; 4] = [
 
 /// Each is found out where it ought to be.
 #[test]
-fn errors_in_the_hardware_are_found() -> Outcome {
+fn errors_in_the_hardware_are_caught() -> Outcome {
     let config = link("tiny")?;
     let cases =
         [("mutant-crc", false), ("mutant-order", false), ("mutant-credit", true), ("mutant-replay", true)];

@@ -266,7 +266,7 @@ const MUTANTS: [Mutant; 10] = [
 ];
 
 #[test]
-fn mutants_are_found() -> Outcome {
+fn mutants_are_caught() -> Outcome {
     for (name, mutation) in MUTANTS {
         let config = design_config(name)?;
         let rtl = design(mutation.name, "ndp_core", &MUTANTS)?;

@@ -544,7 +544,7 @@ fn the_causes_say_what_a_rank_waits_for() -> Outcome {
 }
 
 #[test]
-fn injected_errors_are_found() -> Outcome {
+fn injected_errors_are_caught() -> Outcome {
     for config in all()? {
         let cols = config.gemv().stripe_elems() * config.gemv().ranks() + 40;
         let last = (cols.div_ceil(BEAT_ELEMS) - 1) as usize;

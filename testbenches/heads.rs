@@ -275,7 +275,7 @@ fn heads_reach_the_limit_of_the_windows() -> Outcome {
 }
 
 #[test]
-fn injected_errors_are_found() -> Outcome {
+fn injected_errors_are_caught() -> Outcome {
     for config in configs()? {
         let (cols, heads) = (config.gemv().stripe_elems(), 2);
         // No zeros, so that every bit counts.

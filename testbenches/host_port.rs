@@ -159,7 +159,7 @@ const MUTANTS: [Mutant; 3] = [
 ];
 
 #[test]
-fn arbiters_that_forget_turns_are_found() -> Outcome {
+fn arbiters_that_forget_turns_are_caught() -> Outcome {
     assert!(starved("mutant-turn-order")?.is_some() && unanswered("mutant-turn-order")?.is_none());
     assert!(starved("mutant-answer-order")?.is_none() && unanswered("mutant-answer-order")?.is_some());
     Ok(())

@@ -135,7 +135,7 @@ const MUTANTS: [Mutant; 2] = [
 
 /// The header that came last in place of the last intact one.
 #[test]
-fn a_link_that_takes_headers_unchecked_is_found() -> Outcome {
+fn a_link_that_takes_headers_unchecked_is_caught() -> Outcome {
     let config = link("link-8x2")?;
     // With errors flits are lost. Without any the acknowledgement of the next flit counts too early.
     for (errors, flits, predict) in [(0.35, 8_000, false), (0.0, 200, true)] {
@@ -216,7 +216,7 @@ fn recover(
 
 /// Flits are repeated whenever the time has passed, so that nothing else is sent.
 #[test]
-fn a_link_that_repeats_without_end_is_found() -> Outcome {
+fn a_link_that_repeats_without_end_is_caught() -> Outcome {
     let config = link("link-8x2")?;
     for (marked, lost) in [(false, false), (true, true)] {
         let mut network = pair("mutant-repeat", &config, LATENCY, false)?;

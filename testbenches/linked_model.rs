@@ -571,7 +571,7 @@ fn they_do_so_when_cores_are_reset() -> Outcome {
 }
 
 #[test]
-fn a_deviation_is_found() -> Outcome {
+fn a_deviation_is_caught() -> Outcome {
     let of = Series { seed: 19, rounds: 3, ber: 1e-5, ..PLAIN };
     let mut session = session(&of, 19)?;
     compare(&mut session)?;

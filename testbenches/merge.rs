@@ -341,7 +341,7 @@ fn exact_parts_do_not_depend_on_how_rows_are_dealt_out() -> Outcome {
 }
 
 #[test]
-fn a_wrong_bit_on_the_way_is_found() -> Outcome {
+fn a_wrong_bit_on_the_way_is_caught() -> Outcome {
     let config = DesignConfig::preset("tiny")?;
     let shape = Shape { rows: 8, cols: 64, batch: 1, modules: 2, gpu: true, any_bits: false, seed: 3 };
     let Meeting { actual, expected, .. } = meet(&config, shape, Format::Exact, true)?;

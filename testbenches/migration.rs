@@ -506,7 +506,7 @@ const MUTANTS: [Mutant; 3] = [
 ];
 
 #[test]
-fn errors_in_the_hardware_are_found() -> Outcome {
+fn errors_in_the_hardware_are_caught() -> Outcome {
     let config = tiny()?;
     for (_, mutation) in &MUTANTS {
         let (design, core) = (mutation.name, rtl::design(mutation.name, NdpCore::BLOCK, &MUTANTS)?);

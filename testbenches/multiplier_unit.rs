@@ -715,7 +715,7 @@ const MUTANTS: [Mutant; 6] = [
 ];
 
 #[test]
-fn mutants_of_parallel_multipliers_are_found() -> Outcome {
+fn mutants_of_parallel_multipliers_are_caught() -> Outcome {
     for (name, mutation) in MUTANTS {
         let rtl = design(mutation.name, "multiplier_unit", &MUTANTS)?;
         let mut bench = Bench::of_rtl(&rtl, design_config(name)?.gemv().clone(), 12)?;

@@ -150,13 +150,13 @@ const ERRORS: [(&str, &str, &str); 12] = [
 ];
 
 #[test]
-fn errors_of_the_emitter_are_found() -> Outcome {
+fn errors_of_the_emitter_are_caught() -> Outcome {
     find(&ERRORS[..3])
 }
 
 #[test]
 #[ignore = "half a minute; run by `make exhaustive`"]
-fn all_errors_of_the_emitter_are_found() -> Outcome {
+fn all_errors_of_the_emitter_are_caught() -> Outcome {
     find(&ERRORS)
 }
 

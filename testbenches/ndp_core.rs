@@ -256,7 +256,7 @@ fn a_reset_amid_a_program_leaves_nothing_behind() -> Outcome {
 }
 
 #[test]
-fn a_wrong_bit_in_dram_is_found() -> Outcome {
+fn a_wrong_bit_in_dram_is_caught() -> Outcome {
     let config = DesignConfig::preset("tiny")?;
     let mut core = tiny()?;
     let program = RandomPrograms::new(&config, 4).next_program();

@@ -90,7 +90,7 @@ fn texts_by_the_controller_in_rtl_are_those_of_the_software() -> Outcome {
 }
 
 #[test]
-fn a_channel_that_is_slower_than_its_controller_knows_is_found() -> Outcome {
+fn a_channel_that_is_slower_than_its_controller_knows_is_caught() -> Outcome {
     let config = HbmConfig::preset("librapim-small")?;
     let controller = rtl(&config, Controlled::BLOCK)?;
     for (time, rule) in [("t_rcd = 15", "tRCD"), ("t_wr = 17", "tWR"), ("t_mac = 17", "tMAC")] {
@@ -107,7 +107,7 @@ fn a_channel_that_is_slower_than_its_controller_knows_is_found() -> Outcome {
 }
 
 #[test]
-fn a_memory_of_another_kind_than_its_model_is_found() -> Outcome {
+fn a_memory_of_another_kind_than_its_model_is_caught() -> Outcome {
     let model = Model::load(Path::new("golden/model"))?;
     let config = HbmConfig::preset("librapim-small")?;
     let hardware = Hardware::from(Pim { channels: config.channels(), ..Pim::default() });
@@ -408,7 +408,7 @@ fn reasons(error: &(dyn Error + 'static)) -> String {
 }
 
 #[test]
-fn errors_in_what_is_offloaded_are_found() -> Outcome {
+fn errors_in_what_is_offloaded_are_caught() -> Outcome {
     let config = HbmConfig::preset("librapim-tiny")?;
     let model = random_model(32, 2, 536);
     let prompts = short_prompts(&[(2, 2), (1, 2)]);
@@ -438,7 +438,7 @@ fn errors_in_what_is_offloaded_are_found() -> Outcome {
 }
 
 #[test]
-fn a_controller_whose_macs_do_not_wait_for_shares_is_found() -> Outcome {
+fn a_controller_whose_macs_do_not_wait_for_shares_is_caught() -> Outcome {
     let config = HbmConfig::preset("librapim-tiny")?;
     let model = random_model(32, 2, 536);
     let prompts = short_prompts(&[(2, 2), (1, 2)]);

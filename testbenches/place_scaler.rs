@@ -95,7 +95,7 @@ fn every_number_times_every_scale_is_rounded_once() -> Outcome {
 }
 
 #[test]
-fn injected_errors_are_found() -> Outcome {
+fn injected_errors_are_caught() -> Outcome {
     for (_, mutation) in MUTANTS {
         let found = wrong(
             &design(mutation.name, "place_scaler", &MUTANTS)?,

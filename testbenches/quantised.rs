@@ -178,7 +178,7 @@ const MUTANTS: [Mutant; 9] = [
 ];
 
 #[test]
-fn injected_errors_are_found() -> Outcome {
+fn injected_errors_are_caught() -> Outcome {
     let config = DesignConfig::load(TINY)?;
     for (_, mutation) in MUTANTS {
         let rtl = design(mutation.name, "ndp_core", &MUTANTS)?;

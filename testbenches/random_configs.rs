@@ -443,7 +443,7 @@ fn sessions_of(config: &DesignConfig, core: &Rtl) -> Result<Vec<String>, Box<dyn
 }
 
 #[test]
-fn mutants_of_a_random_configuration_are_found() -> Outcome {
+fn mutants_of_a_random_configuration_are_caught() -> Outcome {
     let RandomConfig { config, .. } = RandomConfig::of(MUTATED, Extent::Small);
     let core = rtl(&config, NdpCore::BLOCK)?;
     // What is found in a mutant must not be there without it.

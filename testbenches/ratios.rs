@@ -110,7 +110,7 @@ fn many_programs_do_so() -> Outcome {
 }
 
 #[test]
-fn a_model_with_another_period_or_phase_is_found() -> Outcome {
+fn a_model_with_another_period_or_phase_is_caught() -> Outcome {
     for ratio in RATIOS {
         let config = at("tiny", ratio)?;
         let (recording, mut memories) = session(&config, (5, 3), None, (10, 30))?;

@@ -71,7 +71,7 @@ fn malformed_instructions_are_reported_and_no_failure() -> Outcome {
 }
 
 #[test]
-fn one_wrong_bit_is_found() -> Outcome {
+fn one_wrong_bit_is_caught() -> Outcome {
     let line = format!("run {FFN} --config tiny --flip");
     fails(&format!("{line} result:5:1:15"), 1, "MISMATCH burst 0x9001 element 5: expected 0x")?;
     fails(&format!("{line} weight:7:20:14"), 1, "rerun: cargo run --release --bin ndp -- run --config tiny")?;

@@ -529,7 +529,7 @@ const MUTANTS: [Mutant; 7] = [
 ];
 
 #[test]
-fn injected_errors_are_found() -> Outcome {
+fn injected_errors_are_caught() -> Outcome {
     for (name, mutation) in MUTANTS {
         let config = DesignConfig::preset(name)?;
         let rtl = design(mutation.name, "ndp_core", &MUTANTS)?;

@@ -197,7 +197,7 @@ const MUTANTS: [Mutant; 3] = [
 ];
 
 #[test]
-fn injected_errors_are_found() -> Outcome {
+fn injected_errors_are_caught() -> Outcome {
     for (_, mutation) in &MUTANTS {
         assert!(series(mutation.name, 0, 60).is_err(), "{} is not found", mutation.name);
     }

@@ -106,7 +106,7 @@ pub fn quantisation_text(weights: ndp_config::WeightFormat, error: &ndp_model::Q
 /// A file or directory of the workspace.
 pub fn workspace_path(relative: &str) -> PathBuf {
     let here = PathBuf::from(relative);
-    if here.exists() { here } else { Path::new(env!("CARGO_MANIFEST_DIR")).join(relative) }
+    if here.exists() { here } else { Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(relative) }
 }
 
 /// Digits in groups of three.

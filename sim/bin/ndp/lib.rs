@@ -1,4 +1,4 @@
-//! `ndp`: everything that the project does but writing Verilog, which is `gen-rtl`'s.
+//! The tool `ndp`: everything that the project does but writing Verilog, which is `gen-rtl`'s.
 //!
 //! Each subcommand has a file or folder of its own, with its arguments. [`cli`] puts them together. Without the cargo feature `rtl` the
 //! tool has those that simulate no RTL, and needs neither Verilator nor libclang. What is done is left to the libraries.
@@ -90,10 +90,9 @@ use ndp_traces::capture::CaptureError;
 use std::process::ExitCode;
 use verdict::Verdict;
 
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
-fn main() -> ExitCode {
+/// Does what the arguments of the program say. Exit codes: 0 if all results are as expected, 1 if one is not or the simulation failed, 2 if
+/// the job cannot be done as asked.
+pub fn main() -> ExitCode {
     let job = |cli: cli::Cli| {
         #[cfg(feature = "rtl")]
         if let Some(form) = cli.form {
