@@ -12,6 +12,8 @@ PYTHON = $(shell python3 -c 'import numpy' 2>/dev/null && echo python3 || echo /
 LIBERTY ?=
 LIBERTY_SEQ ?=
 TEST_LOG := target/test.log
+# Tests wait for models that others build, so more of them run than there are processors.
+export RUST_TEST_THREADS ?= $(shell expr $$(nproc) + 2)
 
 # Runs the tests given in $(1), in the environment $(2), and fails if none ran: a filter that matches nothing would pass otherwise.
 define cargo_test
