@@ -132,7 +132,17 @@ fn every_number() -> impl FnMut() -> (u16, u16) {
 
 #[test]
 fn every_number_in_every_kind_of_block_is_right() -> Outcome {
-    for name in ["tiny", "four-ranks", "sixteen-lanes", "shared-lanes", "single-lanes"] {
+    numbers_in_blocks(&["tiny"])
+}
+
+#[test]
+#[ignore = "two minutes; run by `make exhaustive`"]
+fn every_number_is_right_in_other_units_too() -> Outcome {
+    numbers_in_blocks(&["four-ranks", "sixteen-lanes", "shared-lanes", "single-lanes"])
+}
+
+fn numbers_in_blocks(names: &[&str]) -> Outcome {
+    for name in names {
         let config = design_config(name)?;
         let options =
             CoreOptions { seed: 21, random_contents: Some(21), predict: true, ..CoreOptions::default() };

@@ -38,17 +38,17 @@ fn all() -> Result<[DesignConfig; 3], Box<dyn Error>> {
 
 #[test]
 fn random_programs_on_two_ranks_do_what_the_instructions_say() -> Outcome {
-    run_programs(&two_ranks()?, 1, 250, 20)
+    run_programs(&two_ranks()?, 1, 150, 20)
 }
 
 #[test]
 fn random_programs_on_four_ranks_do_what_the_instructions_say() -> Outcome {
-    run_programs(&four_ranks()?, 2, 150, 20)
+    run_programs(&four_ranks()?, 2, 80, 20)
 }
 
 #[test]
 fn random_programs_on_parallel_multipliers_do_what_the_instructions_say() -> Outcome {
-    run_programs(&parallel()?, 4, 300, 20)
+    run_programs(&parallel()?, 4, 150, 20)
 }
 
 #[test]
@@ -415,12 +415,22 @@ fn examples(unit: &GemvDriver, random: &mut SplitMix64) -> Vec<(&'static str, Ve
 
 #[test]
 fn a_reset_in_the_middle_of_anything_leaves_nothing_behind() -> Outcome {
+    resets_amid_commands(10)
+}
+
+#[test]
+#[ignore = "two minutes; run by `make exhaustive`"]
+fn many_resets_in_the_middle_of_anything_leave_nothing_behind() -> Outcome {
+    resets_amid_commands(100)
+}
+
+fn resets_amid_commands(resets: usize) -> Outcome {
     let mut random = SplitMix64::new(18);
     for config in all()? {
         let mut unit = GemvDriver::open(&config, 19)?;
         for stall_percent in [0, 50] {
             for kind in 0..6 {
-                for _ in 0..40 {
+                for _ in 0..resets {
                     unit.stall_percent = stall_percent;
                     let (name, mut ops) = examples(&unit, &mut random).swap_remove(kind);
                     let last = ops.pop().ok_or("no command")?;

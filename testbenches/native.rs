@@ -135,10 +135,10 @@ const ERRORS: [(&str, &str, &str); 12] = [
     ("operators", "select(n", "select(~n"),
     // One vector of an array is left out.
     ("operators", "l += 16", "l += 32"),
+    ("operators", " + n", " | n"),
     // Operands at the wrong distance, and operands that are not made.
     ("rank_group", ", 2>(s.g", ", 1>(s.g"),
     ("rank_group", "if (s.a", "if (false && s.a"),
-    ("operators", " + n", " | n"),
     ("operators", " >> 0x", " << 0x"),
     ("operators", "less(", "equal("),
     ("operators", "if (!s.p_rst_ni)", "if (false)"),
