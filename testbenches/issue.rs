@@ -72,7 +72,7 @@ fn every_instruction_is_taken_apart_and_what_is_none_is_refused() -> Outcome {
     let mut strobes = BTreeMap::new();
     for port in model.ports() {
         if let Some(name) = port.name.strip_prefix("start_").and_then(|name| name.strip_suffix("_o")) {
-            strobes.insert(name.to_owned(), model.output(&port.name)?);
+            strobes.insert(name.to_owned(), model.output(port.name)?);
         }
     }
     let outputs: Result<Vec<_>, _> =
