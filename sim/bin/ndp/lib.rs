@@ -1,6 +1,6 @@
 //! The tool `ndp`: everything that the project does but writing Verilog, which is `gen-rtl`'s.
 //!
-//! Each subcommand has a file or folder of its own, with its arguments. [`cli`] puts them together. Without the cargo feature `rtl` the
+//! Each subcommand has a file or folder of its own, with its arguments. `cli` puts them together. Without the cargo feature `rtl` the
 //! tool has those that simulate no RTL, and needs neither Verilator nor libclang. What is done is left to the libraries.
 
 #[macro_use(note, say)]
