@@ -139,4 +139,8 @@ impl Pins for Hosted {
     fn activity(&self) -> HbmActivity {
         self.system.device().activity()
     }
+
+    fn close(&mut self) -> Result<(), PimError> {
+        self.close_waves().map_err(|error| PimError::Waves(error.to_string()))
+    }
 }

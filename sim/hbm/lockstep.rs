@@ -165,4 +165,8 @@ impl Pins for Lockstep {
     fn activity(&self) -> HbmActivity {
         self.device.activity()
     }
+
+    fn close(&mut self) -> Result<(), PimError> {
+        self.rtl.model.close_waves().map_err(|error| PimError::Waves(error.to_string()))
+    }
 }

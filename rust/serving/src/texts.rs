@@ -12,19 +12,19 @@ use ndp_config::HbmConfig;
 use ndp_model::Model;
 use ndp_offloading::Hardware;
 use ndp_pim::session::{Part, Took};
-use ndp_pim::{Arrangement, Extent, Generates, Outline, Pins, Prompt, Sequence, Session, Sizes};
+use ndp_pim::{Arrangement, Channel, Extent, Generates, Outline, Prompt, Sequence, Session, Sizes};
 
 /// A machine that runs what it serves.
-pub struct SessionSteps<P, S> {
-    session: Session<P, S>,
+pub struct SessionSteps<S> {
+    session: Session<S>,
     kv: KvMemory,
     clock_ps: u64,
 }
 
 /// A machine that generates the texts it serves.
-pub type TextSteps<'m, P> = SessionSteps<P, Sequence<'m>>;
+pub type TextSteps<'m> = SessionSteps<Sequence<'m>>;
 /// A machine that serves requests of which only the lengths are known.
-pub type OutlineSteps<'a, P> = SessionSteps<P, Outline<'a>>;
+pub type OutlineSteps<'a> = SessionSteps<Outline<'a>>;
 
 /// Text that prompts are cut from; longer ones go round.
 const TEXT: &[u8] = b"It was a truth universally acknowledged, that she had never been so well pleased. ";
@@ -62,7 +62,7 @@ fn places(count: usize, longest: usize, given: Option<u64>, bytes_per_token: u64
     KvMemory { bytes: given.unwrap_or(bytes), bytes_per_token }
 }
 
-impl<'a, P: Pins> OutlineSteps<'a, P> {
+impl<'a> OutlineSteps<'a> {
     /// As [`TextSteps::new`]; `is_loaded` leaves out the writing of the weights.
     ///
     /// # Errors
@@ -72,7 +72,7 @@ impl<'a, P: Pins> OutlineSteps<'a, P> {
         devices: (&HbmConfig, &Hardware),
         arrangement: &Arrangement,
         requests: (&[Extent], bool),
-        (pins, kv_bytes): (Vec<P>, Option<u64>),
+        (pins, kv_bytes): (Vec<Channel>, Option<u64>),
     ) -> Result<Self, ServingError> {
         let longest = requests.0.iter().map(|of| of.prompt + of.generate).max().unwrap_or(0);
         let kv = places(requests.0.len(), longest, kv_bytes, sizes.kv_bytes_per_token());
@@ -81,7 +81,7 @@ impl<'a, P: Pins> OutlineSteps<'a, P> {
     }
 }
 
-impl<'m, P: Pins> TextSteps<'m, P> {
+impl<'m> TextSteps<'m> {
     /// Writes the weights. Each prompt has a place for its keys and values, so there is room for all of them, or for `kv_bytes`.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl<'m, P: Pins> TextSteps<'m, P> {
         hardware: &Hardware,
         arrangement: &Arrangement,
         prompts: &'m [Prompt],
-        (pins, kv_bytes): (Vec<P>, Option<u64>),
+        (pins, kv_bytes): (Vec<Channel>, Option<u64>),
     ) -> Result<Self, ServingError> {
         let bytes_per_token = ndp_pim::sizes_of(model).kv_bytes(1) * model.layers.len() as u64;
         let longest = prompts.iter().map(|prompt| prompt.tokens.len() + prompt.generate).max().unwrap_or(0);
@@ -102,14 +102,14 @@ impl<'m, P: Pins> TextSteps<'m, P> {
     }
 }
 
-impl<P, S> SessionSteps<P, S> {
+impl<S> SessionSteps<S> {
     /// What is served, and the machine.
-    pub fn session(&self) -> &Session<P, S> {
+    pub fn session(&self) -> &Session<S> {
         &self.session
     }
 }
 
-impl<P: Pins, S: Generates> StepTimes for SessionSteps<P, S> {
+impl<S: Generates> StepTimes for SessionSteps<S> {
     fn devices(&self) -> Vec<&'static str> {
         vec!["NPU", "PIM"]
     }

@@ -6,7 +6,7 @@ use ndp_energy::{HbmConstants, NpuConstants};
 use ndp_model::Model;
 use ndp_offloading::{Hardware, Mode, Rule, StepCosts};
 use ndp_pim::measure::MeasuredMemory;
-use ndp_pim::{Arrangement, Offloading, Pins, Prompt, Sizes, groups_of, sizes_of};
+use ndp_pim::{Arrangement, Channel, Offloading, Pins, Prompt, Sizes, boxed, groups_of, sizes_of};
 use ndp_serving::{
     Chunk, KvMemory, LibraPimSteps, Outcome, OutlineSteps, Parallel, Request, Rules, StepTimes, TextSteps,
     serve, texts,
@@ -62,8 +62,8 @@ fn machine(mode: Mode) -> (HbmConfig, Hardware, Arrangement) {
     (config, hardware, Arrangement { groups: groups_of(mode).unwrap(), offloading, record: 0..0 })
 }
 
-fn channels(config: &HbmConfig) -> Vec<PseudoChannel> {
-    PseudoChannel::all(config).unwrap()
+fn channels(config: &HbmConfig) -> Vec<Channel> {
+    boxed(PseudoChannel::all(config).unwrap())
 }
 
 fn iterations(requests: &[Request], rules: &Rules, machine: &mut dyn StepTimes) -> (Outcome, Asked) {
@@ -75,7 +75,7 @@ fn iterations(requests: &[Request], rules: &Rules, machine: &mut dyn StepTimes) 
 }
 
 /// That texts and logits are those of each prompt by itself.
-fn assert_alone<P: Pins>(model: &Model, prompts: &[Prompt], machine: &TextSteps<'_, P>) {
+fn assert_alone(model: &Model, prompts: &[Prompt], machine: &TextSteps<'_>) {
     let session = machine.session();
     assert_eq!(session.machine().channels().map(Pins::violations).sum::<u64>(), 0);
     assert!(session.checked().attention > 0);

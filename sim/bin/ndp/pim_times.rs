@@ -55,7 +55,7 @@ fn rtl_time(
     }
     let channel = ndp_sim::hbm::Lockstep::open(config, &ndp_sim::ffi::OpenOptions::default())?;
     let width = model.head_width as usize;
-    let clocks = ndp_pim::measure::head_clocks_on(config, channel, width, context as usize)?;
+    let clocks = ndp_pim::measure::head_clocks_on(config, Box::new(channel), width, context as usize)?;
     let own = times.heads().get(&context).copied().unwrap_or(0);
     anyhow::ensure!(clocks == own, "RTL takes {clocks} clocks for {context} tokens, the device model {own}");
     Ok(Some(times.time(clocks) * u64::from(model.group())))

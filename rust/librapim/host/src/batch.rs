@@ -8,7 +8,7 @@ use crate::backend::{Checked, GroupBackend, Plan};
 use crate::groups::run_groups;
 use crate::machine::Machine;
 use crate::memory::CacheShape;
-use crate::pins::Pins;
+use crate::pins::{Channel, Pins};
 use crate::policy::{Decided, Offloading, Policy};
 use crate::record::{ChannelSpan, Event};
 use crate::session::Generates;
@@ -89,8 +89,8 @@ pub struct Sequence<'a> {
 }
 
 /// A machine with a model's weights in memory, and what groups need to know of it.
-pub(crate) struct Loaded<P> {
-    pub machine: Machine<P>,
+pub(crate) struct Loaded {
+    pub machine: Machine,
     pub plan: Plan,
     pub policy: Policy,
 }
@@ -139,14 +139,14 @@ pub fn sizes_of(model: &Model) -> Sizes {
 ///
 /// # Errors
 /// As [`run_arranged`].
-pub fn run_batch<P: Pins>(
+pub fn run_batch(
     model: &Model,
     config: &HbmConfig,
     hardware: &Hardware,
     groups: usize,
     prompts: &[Prompt],
-    pins: Vec<P>,
-) -> Result<(Outcome, Machine<P>), PimError> {
+    pins: Vec<Channel>,
+) -> Result<(Outcome, Machine), PimError> {
     let arrangement = Arrangement { groups, ..Arrangement::default() };
     run_arranged(model, config, hardware, arrangement, prompts, pins)
 }
@@ -158,14 +158,14 @@ pub fn run_batch<P: Pins>(
 /// [`PimError::Unsupported`] for a model of another family than OPT; [`PimError::Range`] for no prompts or empty ones, or for more to offload than there is; [`PimError::Room`] for a model that does not
 /// fit; [`PimError::Unsliced`] for offloading in a memory without slicing; [`PimError::Mismatch`] and [`PimError::Data`] for wrong
 /// results; as [`Machine::run`].
-pub fn run_arranged<P: Pins>(
+pub fn run_arranged(
     model: &Model,
     config: &HbmConfig,
     hardware: &Hardware,
     arrangement: Arrangement,
     prompts: &[Prompt],
-    pins: Vec<P>,
-) -> Result<(Outcome, Machine<P>), PimError> {
+    pins: Vec<Channel>,
+) -> Result<(Outcome, Machine), PimError> {
     let groups = arrangement.groups;
     in_range("prompts", prompts.len(), groups, 1 << 16)?;
     let Loaded { mut machine, plan, policy } =
@@ -207,13 +207,13 @@ pub fn run_arranged<P: Pins>(
 }
 
 /// Checks the prompts and writes the weights.
-pub(crate) fn prepare_texts<P: Pins>(
+pub(crate) fn prepare_texts(
     model: &Model,
     devices: (&HbmConfig, &Hardware),
     arrangement: &Arrangement,
     prompts: &[Prompt],
-    pins: Vec<P>,
-) -> Result<Loaded<P>, PimError> {
+    pins: Vec<Channel>,
+) -> Result<Loaded, PimError> {
     if model.config.architecture() != Architecture::Opt {
         let found = format!("{:?}", model.config.architecture());
         return Err(PimError::Unsupported { what: "architecture", found, expected: "Opt" });
@@ -232,14 +232,14 @@ pub(crate) fn prepare_texts<P: Pins>(
 }
 
 /// A machine with the weights that `load` writes, and room for these caches.
-pub(crate) fn prepare<P: Pins>(
+pub(crate) fn prepare(
     sizes: &Sizes,
     (config, hardware): (&HbmConfig, &Hardware),
     arrangement: &Arrangement,
     caches: CacheShape,
-    pins: Vec<P>,
-    load: impl FnOnce(&mut Machine<P>) -> Result<(), PimError>,
-) -> Result<Loaded<P>, PimError> {
+    pins: Vec<Channel>,
+    load: impl FnOnce(&mut Machine) -> Result<(), PimError>,
+) -> Result<Loaded, PimError> {
     let Arrangement { groups, offloading, ref record } = *arrangement;
     in_range("groups", groups, 1, 1 << 16)?;
     in_range("prompts", caches.sequences, 1, 1 << 16)?;
@@ -268,7 +268,7 @@ pub(crate) fn in_range(what: &'static str, value: usize, min: usize, max: usize)
     if (min..=max).contains(&value) { Ok(()) } else { Err(PimError::Range { what, value, min, max }) }
 }
 
-fn load<P: Pins>(machine: &mut Machine<P>, model: &Model) -> Result<(), PimError> {
+fn load(machine: &mut Machine, model: &Model) -> Result<(), PimError> {
     for (index, layer) in model.layers.iter().enumerate() {
         let parts = [
             ("q_proj", &layer.q_proj),

@@ -11,7 +11,7 @@
 //! Never gives a command that the memory refuses; an answer other than 0 is an error.
 
 use crate::PimError;
-use crate::pins::Pins;
+use crate::pins::{Channel, Pins};
 pub use crate::queues::{Access, Operation, Place};
 use crate::queues::{Accesses, Need, ROWS_AHEAD};
 use crate::scheduler::Given;
@@ -46,10 +46,10 @@ struct OnBus {
 }
 
 /// The scheduler of one channel and the channel.
-pub struct Controller<P> {
+pub struct Controller {
     pub(crate) config: HbmConfig,
     channel: u32,
-    pub(crate) pins: P,
+    pub(crate) pins: Channel,
     pub(crate) clock: u64,
     timing: Timing,
     /// Written before anything else is read: new keys and values.
@@ -92,12 +92,12 @@ pub struct Controller<P> {
     input_given: [bool; 2],
 }
 
-impl<P: Pins> Controller<P> {
+impl Controller {
     /// Takes a channel, and cuts its banks if the memory can be sliced.
     ///
     /// # Errors
     /// As [`Pins::clock`], and [`PimError::Refused`].
-    pub fn new(config: &HbmConfig, channel: u32, pins: P) -> Result<Self, PimError> {
+    pub fn new(config: &HbmConfig, channel: u32, pins: Channel) -> Result<Self, PimError> {
         let mut controller = Self {
             config: config.clone(),
             channel,
@@ -161,12 +161,12 @@ impl<P: Pins> Controller<P> {
     }
 
     /// The channel.
-    pub fn pins(&self) -> &P {
-        &self.pins
+    pub fn pins(&self) -> &dyn Pins {
+        &*self.pins
     }
 
     /// The channel, for what is left to be done with it.
-    pub fn into_pins(self) -> P {
+    pub fn into_pins(self) -> Channel {
         self.pins
     }
 
@@ -655,8 +655,8 @@ impl<P: Pins> Controller<P> {
 ///
 /// # Errors
 /// As [`Controller::step`].
-pub fn step_pair<P: Pins>(pair: &mut [Controller<P>]) -> Result<(), PimError> {
-    let activates = |controller: &Controller<P>| {
+pub fn step_pair(pair: &mut [Controller]) -> Result<(), PimError> {
+    let activates = |controller: &Controller| {
         let row = controller.given.row.and_then(|command| command.kind());
         matches!(row, Some(HbmKind::Activate | HbmKind::PimActivate | HbmKind::PimActivateAll))
     };

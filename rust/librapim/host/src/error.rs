@@ -100,6 +100,9 @@ pub enum PimError {
     /// The channel behind the pins has failed.
     #[error("the channel failed: {0}")]
     Channel(String),
+    /// The channel's waves cannot be written.
+    #[error("{0}")]
+    Waves(String),
     /// A value outside of its limits.
     #[error("{what} = {value} must be {min}..={max}")]
     Range {

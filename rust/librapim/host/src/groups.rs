@@ -9,7 +9,6 @@ use crate::PimError;
 use crate::asked::{Asked, Both, NpuWork, Reply, Request};
 use crate::backend::{GroupBackend, Plan};
 use crate::machine::{Done, Machine};
-use crate::pins::Pins;
 use crate::policy::{Decided, Policy};
 use ndp_numerics::f16;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -34,8 +33,8 @@ impl Drop for Ending {
 ///
 /// # Errors
 /// The machine's, or else those of the groups.
-pub fn run_groups<P: Pins, T: Send>(
-    machine: &mut Machine<P>,
+pub fn run_groups<T: Send>(
+    machine: &mut Machine,
     contexts: Vec<Vec<u32>>,
     plan: &Plan,
     policy: &Policy,
@@ -83,8 +82,8 @@ struct Pending {
     values: Vec<f16>,
 }
 
-struct Server<'a, P> {
-    machine: &'a mut Machine<P>,
+struct Server<'a> {
+    machine: &'a mut Machine,
     policy: &'a Policy,
     replies: Vec<Sender<Reply>>,
     /// Of each group's sequences that are not done, in its step.
@@ -95,7 +94,7 @@ struct Server<'a, P> {
     last_on_npu: usize,
 }
 
-impl<P: Pins> Server<'_, P> {
+impl Server<'_> {
     fn serve(mut self, inbox: &Receiver<Message>) -> Result<Vec<Decided>, PimError> {
         let mut decided: Vec<Decided> = Vec::new();
         let mut computing = self.replies.len();

@@ -47,7 +47,7 @@ pub use batch::{Arrangement, Outcome, Prompt, Sequence, Text, groups_of, run_arr
 pub use error::PimError;
 pub use machine::Machine;
 pub use outline::{Extent, Outline, Sizes};
-pub use pins::Pins;
+pub use pins::{Channel, Pins, boxed};
 pub use policy::{Decided, Offloading, Share};
 pub use record::{ChannelSpan, Commands, Event, Recorded, Work};
 pub use scheduler::Scheduler;

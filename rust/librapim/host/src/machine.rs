@@ -10,7 +10,7 @@ use crate::PimError;
 use crate::attention::{Append, HeadQuery, Progress};
 use crate::controller::{Access, Controller, Operation, Place, Returned, step_pair};
 use crate::memory::{CacheShape, Memory};
-use crate::pins::Pins;
+use crate::pins::{Channel, Pins};
 use crate::record::{ChannelSpan, Event, Recorded, Tally, Work, device_of};
 use crate::shared::{self, Partial, Product};
 use ndp_config::{HbmCommandBuses, HbmConfig};
@@ -124,9 +124,9 @@ pub enum Done {
 }
 
 /// The machine.
-pub struct Machine<P> {
+pub struct Machine {
     config: HbmConfig,
-    controllers: Vec<Controller<P>>,
+    controllers: Vec<Controller>,
     memory: Memory,
     npu: NpuTimes,
     /// Channels that each of these stands for.
@@ -146,7 +146,7 @@ pub struct Machine<P> {
     recording: (Range<u64>, Vec<Recorded>),
 }
 
-impl<P: Pins> Machine<P> {
+impl Machine {
     /// A machine with one channel behind each of `pins`.
     ///
     /// # Errors
@@ -156,7 +156,7 @@ impl<P: Pins> Machine<P> {
         config: &HbmConfig,
         hardware: &Hardware,
         shape: CacheShape,
-        pins: Vec<P>,
+        pins: Vec<Channel>,
     ) -> Result<Self, PimError> {
         Self::with_inputs(config, hardware, shape, 0, pins)
     }
@@ -170,7 +170,7 @@ impl<P: Pins> Machine<P> {
         hardware: &Hardware,
         shape: CacheShape,
         widest: usize,
-        pins: Vec<P>,
+        pins: Vec<Channel>,
     ) -> Result<Self, PimError> {
         let channels = u64::from(config.channels());
         if pins.len() as u64 != channels {
@@ -252,12 +252,12 @@ impl<P: Pins> Machine<P> {
     }
 
     /// The channels.
-    pub fn channels(&self) -> impl Iterator<Item = &P> {
+    pub fn channels(&self) -> impl Iterator<Item = &dyn Pins> {
         self.controllers.iter().map(Controller::pins)
     }
 
     /// The channels, for what is left to be done with them.
-    pub fn into_channels(self) -> impl Iterator<Item = P> {
+    pub fn into_channels(self) -> impl Iterator<Item = Channel> {
         self.controllers.into_iter().map(Controller::into_pins)
     }
 

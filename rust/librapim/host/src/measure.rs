@@ -12,7 +12,7 @@ use crate::PimError;
 use crate::attention::{HeadQuery, Progress};
 use crate::controller::{Controller, Returned};
 use crate::memory::{CacheShape, Memory};
-use crate::pins::Pins;
+use crate::pins::Channel;
 use crate::shared::{Product, channel_work};
 use ndp_config::{HbmCommandBuses, HbmCommandSet, HbmConfig};
 use ndp_dram::hbm::PseudoChannel;
@@ -31,16 +31,16 @@ const PATIENCE: u64 = 10_000_000;
 /// # Errors
 /// As [`head_clocks_on`].
 pub fn head_clocks(config: &HbmConfig, head_width: usize, context: usize) -> Result<u64, PimError> {
-    head_clocks_on(config, PseudoChannel::new(config)?, head_width, context)
+    head_clocks_on(config, Box::new(PseudoChannel::new(config)?), head_width, context)
 }
 
 /// The same with whatever is behind the pins of the channel.
 ///
 /// # Errors
 /// As [`Memory::new`] and [`Controller::step`]; [`PimError::Stuck`].
-pub fn head_clocks_on<P: Pins>(
+pub fn head_clocks_on(
     config: &HbmConfig,
-    channel: P,
+    channel: Channel,
     head_width: usize,
     context: usize,
 ) -> Result<u64, PimError> {
@@ -93,7 +93,7 @@ pub fn shared_clocks(config: &HbmConfig, matrix: Matrix, vectors: usize) -> Resu
     let vectors = vec![vec![f16::ONE; cols]; vectors];
     let product = Product { label: "matrix".to_owned(), vectors, others: 0 };
     let work = channel_work(&product, &memory, config, 0)?;
-    let mut controller = Controller::new(config, 0, PseudoChannel::new(config)?)?;
+    let mut controller = Controller::new(config, 0, Box::new(PseudoChannel::new(config)?))?;
     let start = controller.clock();
     let reads = work.reads.into_iter().map(|(access, _)| access);
     controller.multiply(work.inputs, reads, work.operations);

@@ -12,7 +12,7 @@ use crate::backend::{GroupBackend, Homes};
 use crate::batch::{Arrangement, prepare};
 use crate::machine::Machine;
 use crate::memory::CacheShape;
-use crate::pins::Pins;
+use crate::pins::Channel;
 use crate::policy::Offloading;
 use crate::session::{Generates, Session};
 use ndp_config::HbmConfig;
@@ -240,7 +240,7 @@ pub struct Extent {
     pub is_prefilled: bool,
 }
 
-impl<'a, P: Pins> Session<P, Outline<'a>> {
+impl<'a> Session<Outline<'a>> {
     /// Requests of these lengths. The weights are written as those of a text's model, or are there from the beginning (`is_loaded`).
     ///
     /// # Errors
@@ -250,7 +250,7 @@ impl<'a, P: Pins> Session<P, Outline<'a>> {
         (config, hardware): (&HbmConfig, &Hardware),
         arrangement: &Arrangement,
         (requests, is_loaded): (&[Extent], bool),
-        pins: Vec<P>,
+        pins: Vec<Channel>,
     ) -> Result<Self, PimError> {
         if sizes.channels > 1 && arrangement.offloading != Offloading::None {
             let what = "a channel that stands for several has no part in offloading";
@@ -263,7 +263,7 @@ impl<'a, P: Pins> Session<P, Outline<'a>> {
             // Rows are closed at the end of a layer's attention; the next one may have the same.
             caches.layers = 1;
         }
-        let load = |machine: &mut Machine<P>| {
+        let load = |machine: &mut Machine| {
             machine.stand_for(sizes.channels);
             sizes.each(|label, shape| match is_loaded {
                 true => machine.place(label, shape),

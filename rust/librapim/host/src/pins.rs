@@ -4,6 +4,14 @@ use crate::PimError;
 use crate::scheduler::Scheduler;
 use ndp_dram::hbm::{HbmActivity, HbmOutputs, HbmStatistics, PseudoChannel};
 
+/// A channel, whatever is behind its pins. One type, so that the host is compiled once, with optimisation, and not in each crate that uses it.
+pub type Channel = Box<dyn Pins>;
+
+/// Channels of one kind.
+pub fn boxed(channels: impl IntoIterator<Item = impl Pins + 'static>) -> Vec<Channel> {
+    channels.into_iter().map(|channel| Box::new(channel) as Channel).collect()
+}
+
 /// A channel, clock by clock: the device model, or RTL.
 pub trait Pins: Send {
     /// One clock, as [`PseudoChannel::clock`].
@@ -25,6 +33,14 @@ pub trait Pins: Send {
 
     /// What energy depends on.
     fn activity(&self) -> HbmActivity;
+
+    /// Writes what is left of its waves, if there are any.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    fn close(&mut self) -> Result<(), PimError> {
+        Ok(())
+    }
 }
 
 impl Pins for PseudoChannel {

@@ -10,7 +10,6 @@
 
 use crate::PimError;
 use crate::controller::{Access, Controller, Operation, Returned, is_of_multipliers};
-use crate::pins::Pins;
 use crate::scheduler::{Given, Stripe, Transfer, Work};
 use ndp_dram::hbm::{Column, HbmCommand};
 
@@ -19,7 +18,7 @@ const AHEAD: usize = 2;
 /// Writes that are looked at for one that continues a stripe.
 const LOOK_AHEAD: usize = 256;
 
-impl<P: Pins> Controller<P> {
+impl Controller {
     /// One clock of a channel with a scheduler.
     pub(crate) fn step_scheduled(&mut self) -> Result<(), PimError> {
         let none = || PimError::Channel("there is no scheduler".into());

@@ -9,7 +9,7 @@ use crate::backend::{Checked, GroupBackend, Homes};
 use crate::batch::{Arrangement, Loaded, Prompt, Sequence, Text, in_range, prepare_texts};
 use crate::groups::run_groups;
 use crate::machine::Machine;
-use crate::pins::Pins;
+use crate::pins::Channel;
 use crate::record::Event;
 use ndp_config::HbmConfig;
 use ndp_model::Model;
@@ -81,16 +81,16 @@ struct Turn<S> {
 }
 
 /// A machine with a model that serves these requests.
-pub struct Session<P, S> {
+pub struct Session<S> {
     groups: usize,
-    loaded: Loaded<P>,
+    loaded: Loaded,
     /// By number; nothing while it is on its way.
     sequences: Vec<Option<S>>,
     pub(crate) homes: HashMap<(u32, usize), Homes>,
     checked: Checked,
 }
 
-impl<'m, P: Pins> Session<P, Sequence<'m>> {
+impl<'m> Session<Sequence<'m>> {
     /// Writes the weights of a model that continues these prompts.
     ///
     /// # Errors
@@ -101,7 +101,7 @@ impl<'m, P: Pins> Session<P, Sequence<'m>> {
         hardware: &Hardware,
         arrangement: &Arrangement,
         prompts: &'m [Prompt],
-        pins: Vec<P>,
+        pins: Vec<Channel>,
     ) -> Result<Self, PimError> {
         let loaded = prepare_texts(model, (config, hardware), arrangement, prompts, pins)?;
         let sequences = (0..).zip(prompts).map(|(number, prompt)| Sequence::new(model, number, prompt));
@@ -114,14 +114,14 @@ impl<'m, P: Pins> Session<P, Sequence<'m>> {
     }
 }
 
-impl<P: Pins, S: Generates> Session<P, S> {
-    pub(crate) fn of(groups: usize, loaded: Loaded<P>, sequences: impl Iterator<Item = S>) -> Self {
+impl<S: Generates> Session<S> {
+    pub(crate) fn of(groups: usize, loaded: Loaded, sequences: impl Iterator<Item = S>) -> Self {
         let (homes, checked) = (HashMap::new(), Checked::default());
         Self { groups, loaded, sequences: sequences.map(Some).collect(), homes, checked }
     }
 
     /// The machine.
-    pub fn machine(&self) -> &Machine<P> {
+    pub fn machine(&self) -> &Machine {
         &self.loaded.machine
     }
 

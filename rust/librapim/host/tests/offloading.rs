@@ -12,7 +12,7 @@ use ndp_pim::controller::{Access, Controller, Place, Returned};
 use ndp_pim::machine::Done;
 use ndp_pim::memory::{CacheShape, Memory};
 use ndp_pim::shared::{Partial, Product, channel_work};
-use ndp_pim::{Arrangement, Machine, Offloading, Outcome, PimError, Pins, Prompt, Work, run_arranged};
+use ndp_pim::{Arrangement, Machine, Offloading, Outcome, PimError, Pins, Prompt, Work, boxed, run_arranged};
 use std::path::Path;
 
 fn run(
@@ -21,8 +21,8 @@ fn run(
     hardware: &Hardware,
     offloading: Offloading,
     prompts: &[Prompt],
-) -> Result<(Outcome, Machine<PseudoChannel>), PimError> {
-    let channels = (0..config.channels()).map(|_| PseudoChannel::new(config)).collect::<Result<_, _>>()?;
+) -> Result<(Outcome, Machine), PimError> {
+    let channels = boxed(PseudoChannel::all(config)?);
     let hardware = Hardware { pim: Pim { channels: config.channels(), ..hardware.pim }, ..*hardware };
     run_arranged(
         model,
@@ -179,7 +179,7 @@ fn offloading_that_cannot_be_is_refused() {
         "name = \"s\"\n[device]\nchannels = 2\nrow_bits = 5\nsubarray_rows = 1\nweight_subarrays = 6\n";
     let small = HbmConfig::from_toml(small).unwrap();
     let many = common::prompts(&[(60, 2), (60, 2), (60, 2)], 64);
-    let channels = (0..2).map(|_| PseudoChannel::new(&small).unwrap()).collect();
+    let channels = boxed(PseudoChannel::all(&small).unwrap());
     let arrangement = Arrangement { groups: 2, offloading: fixed(0, 1), record: 0..0 };
     let hardware = Hardware::from(Pim { channels: 2, ..Pim::default() });
     let error = run_arranged(&model, &small, &hardware, arrangement, &many, channels).map(drop).unwrap_err();
@@ -212,7 +212,7 @@ fn shared_products_are_exact_for_any_numbers() {
         let mut inputs: Vec<Vec<f16>> = (0..vectors).map(|_| any(cols, false)).collect();
         // One with everything.
         inputs[0] = any(cols, true);
-        let channels = (0..2).map(|_| PseudoChannel::new(&config).unwrap()).collect();
+        let channels = boxed(PseudoChannel::all(&config).unwrap());
         let mut machine = Machine::with_inputs(&config, &hardware, shape, cols, channels).unwrap();
         machine.load("matrix", (rows, cols), &weights).unwrap();
         let product = Product { label: "matrix".to_owned(), vectors: inputs.clone(), others: 1 };
@@ -248,7 +248,7 @@ fn macs_wait_for_the_columns_that_they_share() {
     let mut memory = Memory::with_inputs(&config, shape, cols).unwrap();
     let weights: Vec<Vec<f16>> = (0..2).map(|_| (0..rows * cols).map(|_| number()).collect()).collect();
     let inputs: Vec<Vec<f16>> = (0..2).map(|_| (0..cols).map(|_| number()).collect()).collect();
-    let mut controller = Controller::new(&config, 0, PseudoChannel::new(&config).unwrap()).unwrap();
+    let mut controller = Controller::new(&config, 0, Box::new(PseudoChannel::new(&config).unwrap())).unwrap();
     for (label, weights) in ["first", "second"].into_iter().zip(&weights) {
         memory.add(label, (rows, cols), weights).unwrap();
         let stored = memory.weights(label).unwrap();
@@ -288,5 +288,5 @@ fn macs_wait_for_the_columns_that_they_share() {
             }
         }
     }
-    assert_eq!(controller.pins().violation_count(), 0);
+    assert_eq!(controller.pins().violations(), 0);
 }

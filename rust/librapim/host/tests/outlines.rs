@@ -4,7 +4,7 @@ use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
 use ndp_offloading::{Hardware, Mode, Model};
 use ndp_pim::session::{Part, Took};
-use ndp_pim::{Arrangement, Extent, Offloading, PimError, Session, Sizes, groups_of};
+use ndp_pim::{Arrangement, Extent, Offloading, PimError, Session, Sizes, boxed, groups_of};
 
 fn model(heads: u32, kv_heads: u32) -> Model {
     Model {
@@ -24,7 +24,7 @@ fn model(heads: u32, kv_heads: u32) -> Model {
 fn clocks(mode: Mode, sizes: &Sizes, channels: u32, hardware: &Hardware) -> Result<Vec<Took>, PimError> {
     let memory = crate::common::memory(channels);
     let memory: HbmConfig = if mode.sliced() { memory } else { memory.unsliced() };
-    let pins = (0..channels).map(|_| PseudoChannel::new(&memory).unwrap()).collect();
+    let pins = boxed((0..channels).map(|_| PseudoChannel::new(&memory).unwrap()));
     let offloading = if mode.offloads() { Offloading::Fixed { ffn: 1, mha: 0 } } else { Offloading::None };
     let arrangement = Arrangement { groups: groups_of(mode)?, offloading, record: 0..0 };
     let prefilled = |prompt| Extent { prompt, generate: 4, is_prefilled: true };

@@ -4,7 +4,7 @@ use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
 use ndp_model::Model;
 use ndp_offloading::{Device, Hardware, Pim};
-use ndp_pim::{Machine, Outcome, PimError, Pins, Prompt, run_batch};
+use ndp_pim::{Machine, Outcome, PimError, Pins, Prompt, boxed, run_batch};
 use std::path::Path;
 
 fn model() -> Model {
@@ -27,8 +27,8 @@ fn run(
     config: &HbmConfig,
     groups: usize,
     prompts: &[Prompt],
-) -> Result<(Outcome, Machine<PseudoChannel>), PimError> {
-    let channels = PseudoChannel::all(config)?;
+) -> Result<(Outcome, Machine), PimError> {
+    let channels = boxed(PseudoChannel::all(config)?);
     let hardware = Hardware::from(Pim { channels: config.channels(), ..Pim::default() });
     run_batch(model, config, &hardware, groups, prompts, channels)
 }

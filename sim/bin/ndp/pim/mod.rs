@@ -24,7 +24,10 @@ use ndp_model::weights::Layer;
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
 use ndp_offloading::npu::NpuTimes;
 use ndp_offloading::{Hardware, Mode, Picos, Rule};
-use ndp_pim::{Arrangement, Offloading, Outcome, PimError, Pins, Prompt, Recorded, run_arranged, sizes_of};
+use ndp_pim::{
+    Arrangement, Channel, Offloading, Outcome, PimError, Pins, Prompt, Recorded, boxed, run_arranged,
+    sizes_of,
+};
 use ndp_sim::ffi::{OpenOptions, WaveOptions};
 use ndp_sim::hbm::{ControlledWaves, Hosted, Lockstep, RESET_CLOCKS};
 use serde::Serialize;
@@ -445,29 +448,20 @@ impl Job<'_> {
                     };
                     Ok(Hosted::open(memory, kind == ChannelKind::Rtl, waves)?)
                 };
-                let (ran, channels) = self.run(numbers.map(open).collect::<anyhow::Result<Vec<_>>>()?)?;
-                for mut channel in channels {
-                    channel.close_waves()?;
-                }
-                ran
+                self.run(boxed(numbers.map(open).collect::<anyhow::Result<Vec<_>>>()?))?
             }
-            ChannelKind::Model => self.run(PseudoChannel::all(memory)?)?.0,
+            ChannelKind::Model => self.run(boxed(PseudoChannel::all(memory)?))?,
             ChannelKind::Rtl => {
                 let options = |channel| OpenOptions {
                     waves: waves(args, channel as u32, WaveBlock::Channel),
                     ..OpenOptions::default()
                 };
-                let (ran, channels) = self.run(Lockstep::all(memory, options)?)?;
-                for mut channel in channels {
-                    channel.rtl.model.close_waves()?;
-                }
-                ran
+                self.run(boxed(Lockstep::all(memory, options)?))?
             }
         })
     }
 
-    /// Also returns the channels.
-    fn run<P: Pins>(&self, channels: Vec<P>) -> Result<(Ran, Vec<P>), PimError> {
+    fn run(&self, channels: Vec<Channel>) -> Result<Ran, PimError> {
         let Self { model, memory, hardware, prompts, arrangement } = *self;
         let (outcome, machine) =
             run_arranged(model, memory, hardware, arrangement.clone(), prompts, channels)?;
@@ -478,7 +472,8 @@ impl Job<'_> {
             activity: machine.channels().map(Pins::activity).collect(),
             recorded: machine.recorded().to_vec(),
         };
-        Ok((ran, machine.into_channels().collect()))
+        machine.into_channels().try_for_each(|mut channel| channel.close())?;
+        Ok(ran)
     }
 }
 

@@ -8,7 +8,7 @@ use ndp_dram::hbm::PseudoChannel;
 use ndp_energy::{HbmConstants, NpuConstants};
 use ndp_files::FileSet;
 use ndp_offloading::{DeviceTimes, Hardware, Mode, Model, Rule, StepCosts};
-use ndp_pim::{Arrangement, Extent, Offloading, Sizes, groups_of};
+use ndp_pim::{Arrangement, Extent, Offloading, Sizes, boxed, groups_of};
 use ndp_serving::librapim::kv_memory;
 use ndp_serving::{KvMemory, LibraPimSteps, OutlineSteps, Parallel, ServingError};
 use serde::Serialize;
@@ -169,10 +169,10 @@ impl Chips {
         sizes: &'s Sizes,
         requests: (&[Extent], bool),
         kv_bytes: Option<u64>,
-    ) -> Result<OutlineSteps<'s, PseudoChannel>> {
+    ) -> Result<OutlineSteps<'s>> {
         let channels = self.memory.channels() / sizes.channels();
         let memory = self.memory(mode).with_channels(channels)?;
-        let pins = PseudoChannel::all(&memory)?;
+        let pins = boxed(PseudoChannel::all(&memory)?);
         let (devices, arrangement) = ((&memory, &self.hardware), self.arrangement(mode)?);
         OutlineSteps::outlined(sizes, devices, &arrangement, requests, (pins, kv_bytes)).map_err(cause)
     }

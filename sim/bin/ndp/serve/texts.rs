@@ -9,7 +9,7 @@ use crate::tools::{load_model, workspace_path};
 use anyhow::{Context, Result, ensure};
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate_tokens};
 use ndp_offloading::Mode;
-use ndp_pim::{PimError, Pins, Prompt, Sizes, Text, groups_of, sizes_of};
+use ndp_pim::{Channel, PimError, Pins, Prompt, Sizes, Text, boxed, groups_of, sizes_of};
 use ndp_serving::{Chunk, KvMemory, Request, Rules, StepTimes, Summary, TextSteps, serve, texts};
 use ndp_sim::ffi::OpenOptions;
 use ndp_sim::hbm::Lockstep;
@@ -59,10 +59,10 @@ type Asked = Vec<(Vec<Chunk>, Vec<Chunk>, u64)>;
 
 impl Job<'_> {
     /// Serves with these channels, and compares all texts. Also what each iteration was and took.
-    fn serve<P: Pins>(
+    fn serve(
         &self,
         mode: Mode,
-        channels: Vec<P>,
+        channels: Vec<Channel>,
         alone: &[Text],
         shown: &mut Shown,
     ) -> Result<(Entry, Asked)> {
@@ -138,7 +138,7 @@ pub fn run(args: &Args, requests: &[Request], rules: Rules, kv_bytes: Option<u64
     let (mut entries, mut served) = (Vec::new(), Vec::new());
     for mode in modes {
         let config = chips.memory(mode);
-        let rtl = Lockstep::all(&config, |_| OpenOptions::default())?;
+        let rtl = boxed(Lockstep::all(&config, |_| OpenOptions::default())?);
         shown.begin();
         let (entry, asked) = job.serve(mode, rtl, &alone, &mut shown).context(mode.name())?;
         shown.begin();
