@@ -1,7 +1,8 @@
 //! Native models: C++ that computes what a design's netlist says, without Verilator.
 //!
-//! Arrays of instances are computed 16 at a time in vector registers, and what only registers with an enable need is computed where
-//! the enable is set. A native model has the pins of the Verilated one and the same values on them after each edge of a clock.
+//! Arrays of instances are computed 16 at a time in vector registers. What only registers with an enable need is computed where
+//! the enable is set; what only registers without one need, where something that their instance reads has changed. A native
+//! model has the pins of the Verilated one and the same values on them after each edge of a clock.
 
 mod plan;
 mod text;
@@ -36,6 +37,7 @@ namespace {{
     explicit Model(const NdpOpenOptions& options) : NdpModel(options) {{
         std::memset(&s, 0, sizeof s);
         s.model = this;
+        wake(s);
 {mutant}        if (options.random) randomise(s, Random{{static_cast<uint64_t>(options.seed)}});
         ports = {{
 {rows}        }};

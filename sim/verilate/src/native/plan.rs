@@ -4,6 +4,9 @@
 //! vectors of which scalars are taken, in turns. Then registers and memories without lanes get their new contents, then those of
 //! each array. What only registers with one enable need is computed where that enable is set. A register that is read
 //! after it was written would give its new value: such reads move to the front.
+//!
+//! The registers of one instance that have no enable are a region. If nothing that it reads has changed since it got its last values, and
+//! these were those before, it would get the same again: nothing is computed.
 
 use ndp_hdl_language::{Id, MemoryArray, Netlist, Op, Register};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,8 +48,10 @@ enum Place {
 /// What is done under one condition.
 #[derive(Clone, Debug, Default)]
 pub struct Block {
-    /// The enable.
-    pub condition: Id,
+    /// The enable; none of a region.
+    pub enable: Option<Id>,
+    /// What a region reads but for its own registers, which is what wakes it.
+    pub inputs: Vec<Id>,
     /// What is computed, in order.
     pub nodes: Vec<Id>,
     /// What is written then.
@@ -88,6 +93,18 @@ pub struct Plan {
     pub updates: Vec<Update>,
     /// Vectors that have to be kept until the plan's end because others take lanes or load them.
     pub kept: BTreeSet<Id>,
+}
+
+/// The array and the instance of which registers without an enable are a region.
+type Region<'a> = (Option<u32>, &'a str);
+
+/// A region computes at least so many times as many nodes as it reads: what is spared has to outweigh the look at what wakes it.
+const NODES_PER_INPUT: usize = 4;
+
+/// Blocks before their nodes are known: what is written, and which region the block of each number is.
+struct Blocks<'a> {
+    updates: Vec<Update>,
+    regions: Vec<Option<Region<'a>>>,
 }
 
 struct Planner<'a> {
@@ -218,61 +235,151 @@ impl Planner<'_> {
     }
 
     fn plan(&self, targets: &[Target]) -> Plan {
-        let groups: BTreeSet<Option<u32>> =
-            targets.iter().map(|target| group_of(self.netlist, *target)).collect();
-        let mut places = vec![Place::Nowhere; self.needed.len()];
-        let mut updates: Vec<Update> = Vec::new();
-        for group in &groups {
-            let mut blocks: BTreeMap<Id, Block> = BTreeMap::new();
-            let mut always = Vec::new();
-            for target in targets.iter().filter(|target| group_of(self.netlist, **target) == *group) {
-                match inputs_of(self.netlist, *target).1 {
-                    Some(condition) => {
-                        let block = blocks.entry(condition).or_default();
-                        block.condition = condition;
-                        block.targets.push(*target);
-                    }
-                    None => always.push(*target),
-                }
-            }
-            let blocks = blocks.into_values().collect();
-            updates.push(Update { group: *group, nodes: Vec::new(), blocks, targets: always });
-        }
-        // Each block has a number of its own among those of all updates.
-        let mut number = 0;
-        let mut feeds: Vec<Block> = Vec::new();
-        for update in &updates {
-            for block in &update.blocks {
-                for target in &block.targets {
-                    for id in inputs_of(self.netlist, *target).0 {
-                        let place = Place::Block(number);
-                        self.use_at(&mut places, id, update.group, place);
-                    }
-                }
-                self.use_at(&mut places, block.condition, update.group, Place::Root);
-                feeds.push(Block { condition: block.condition, ..Block::default() });
-                number += 1;
-            }
-            for target in &update.targets {
-                for id in inputs_of(self.netlist, *target).0 {
-                    self.use_at(&mut places, id, update.group, Place::Root);
-                }
+        let mut regions: BTreeSet<Region<'_>> =
+            targets.iter().filter_map(|target| self.region(*target)).collect();
+        let blocks = self.blocks(targets, &regions);
+        let places = self.places(&blocks);
+        for block in self.regions(&blocks, &places) {
+            if block.nodes.len() < NODES_PER_INPUT * block.inputs.len().max(1) {
+                regions.remove(&self.region(block.targets[0]).unwrap_or_default());
             }
         }
-        self.sink(&mut places);
+        let blocks = self.blocks(targets, &regions);
+        let mut places = self.places(&blocks);
+        let enables = blocks.updates.iter().flat_map(|update| &update.blocks).map(|block| block.enable);
+        let feeds = enables.map(|enable| Block { enable, ..Block::default() }).collect();
+        let mut updates = blocks.updates;
         let mut base = 0;
         for update in &mut updates {
             self.order(update, base, &mut places);
             base += update.blocks.len();
         }
+        for block in updates.iter_mut().flat_map(|update| &mut update.blocks) {
+            if block.enable.is_none() {
+                block.inputs = self.inputs(block);
+            }
+        }
         self.collect(updates, feeds, &places)
     }
 
+    /// Where a register may be part of a region.
+    fn region(&self, target: Target) -> Option<Region<'_>> {
+        let Target::Register(number) = target else { return None };
+        let register = &self.netlist.registers[number as usize];
+        let instance = register.name.rsplit_once('.').map_or("", |(instance, _)| instance);
+        register.enable.is_none().then_some((register.group, instance))
+    }
+
+    fn blocks<'b>(&'b self, targets: &[Target], regions: &BTreeSet<Region<'b>>) -> Blocks<'b> {
+        let groups: BTreeSet<Option<u32>> =
+            targets.iter().map(|target| group_of(self.netlist, *target)).collect();
+        let (mut updates, mut regions_of) = (Vec::new(), Vec::new());
+        for group in groups {
+            let mut enabled: BTreeMap<Id, Block> = BTreeMap::new();
+            let mut resting: BTreeMap<Region<'_>, Block> = BTreeMap::new();
+            let mut always = Vec::new();
+            for target in targets.iter().filter(|target| group_of(self.netlist, **target) == group) {
+                let region = self.region(*target).filter(|region| regions.contains(region));
+                match (inputs_of(self.netlist, *target).1, region) {
+                    (Some(enable), _) => {
+                        let block = enabled.entry(enable).or_default();
+                        block.enable = Some(enable);
+                        block.targets.push(*target);
+                    }
+                    (None, Some(region)) => resting.entry(region).or_default().targets.push(*target),
+                    (None, None) => always.push(*target),
+                }
+            }
+            regions_of
+                .extend(enabled.values().map(|_| None).chain(resting.keys().map(|region| Some(*region))));
+            let blocks = enabled.into_values().chain(resting.into_values()).collect();
+            updates.push(Update { group, nodes: Vec::new(), blocks, targets: always });
+        }
+        Blocks { updates, regions: regions_of }
+    }
+
+    /// Where everything is computed. Each block has a number of its own among those of all updates.
+    fn places(&self, blocks: &Blocks<'_>) -> Vec<Place> {
+        let mut places = vec![Place::Nowhere; self.needed.len()];
+        let mut number = 0;
+        for update in &blocks.updates {
+            for block in &update.blocks {
+                for target in &block.targets {
+                    for id in inputs_of(self.netlist, *target).0 {
+                        self.use_at(&mut places, &blocks.regions, id, update.group, Place::Block(number));
+                    }
+                }
+                if let Some(enable) = block.enable {
+                    self.use_at(&mut places, &blocks.regions, enable, update.group, Place::Root);
+                }
+                number += 1;
+            }
+            for target in &update.targets {
+                for id in inputs_of(self.netlist, *target).0 {
+                    self.use_at(&mut places, &blocks.regions, id, update.group, Place::Root);
+                }
+            }
+        }
+        self.sink(&mut places, &blocks.regions);
+        places
+    }
+
+    /// The regions, with their nodes.
+    fn regions(&self, blocks: &Blocks<'_>, places: &[Place]) -> Vec<Block> {
+        let mut of_number: Vec<Block> =
+            blocks.updates.iter().flat_map(|update| update.blocks.iter().cloned()).collect();
+        for (id, place) in places.iter().enumerate() {
+            if let Place::Block(number) = *place
+                && self.needed[id]
+                && !self.constant(id as Id)
+            {
+                of_number[number].nodes.push(id as Id);
+            }
+        }
+        let regions = of_number.into_iter().filter(|block| block.enable.is_none());
+        regions.map(|block| Block { inputs: self.inputs(&block), ..block }).collect()
+    }
+
+    /// What a region with these nodes reads from outside.
+    fn inputs(&self, block: &Block) -> Vec<Id> {
+        let nodes: BTreeSet<Id> = block.nodes.iter().copied().collect();
+        let next = block.targets.iter().flat_map(|target| inputs_of(self.netlist, *target).0);
+        let read: BTreeSet<Id> = nodes.iter().flat_map(|id| self.op(*id).operands()).chain(next).collect();
+        let own = |id: Id| match self.op(id) {
+            Op::State { register, .. } => block.targets.contains(&Target::Register(*register)),
+            _ => self.constant(id) || nodes.contains(&id),
+        };
+        read.into_iter().filter(|id| !own(*id)).collect()
+    }
+
+    /// Whether a node may have another value though its operands, and the registers of this region, have the same.
+    fn changes_by_itself(&self, id: Id, region: Option<Region<'_>>) -> bool {
+        match self.op(id) {
+            Op::State { register, .. } => self.region(Target::Register(*register)) != region,
+            Op::Read { .. } | Op::Input { .. } | Op::Lane(..) | Op::Gather(_) => true,
+            _ => false,
+        }
+    }
+
     /// `id` is used at `place` of the update of `group`.
-    fn use_at(&self, places: &mut [Place], id: Id, group: Option<u32>, place: Place) {
+    fn use_at(
+        &self,
+        places: &mut [Place],
+        regions: &[Option<Region<'_>>],
+        id: Id,
+        group: Option<u32>,
+        place: Place,
+    ) {
         // What an array takes from outside is ready before.
         let gathered = matches!(self.op(id), Op::Gather(_));
         let place = match place {
+            // What changes by itself is an input of a region, where its value is looked at.
+            Place::Block(number)
+                if regions[number].is_some()
+                    && (self.group(id) != group || self.changes_by_itself(id, regions[number])) =>
+            {
+                Place::Root
+            }
             Place::Block(number) if group.is_some() && (gathered || self.group(id).is_none()) => {
                 Place::Feed(number)
             }
@@ -289,7 +396,7 @@ impl Planner<'_> {
         };
     }
 
-    fn sink(&self, places: &mut [Place]) {
+    fn sink(&self, places: &mut [Place], regions: &[Option<Region<'_>>]) {
         for id in (0..places.len()).rev() {
             if !self.needed[id] {
                 continue;
@@ -298,7 +405,7 @@ impl Planner<'_> {
             let gathered = matches!(self.op(id as Id), Op::Gather(_));
             let group = if gathered { None } else { self.group(id as Id) };
             for operand in self.op(id as Id).operands() {
-                self.use_at(places, operand, group, place);
+                self.use_at(places, regions, operand, group, place);
             }
         }
     }
@@ -424,7 +531,7 @@ impl Planner<'_> {
             steps.extend(of_turn.map(|((_, group), nodes)| Step::Vectors(*group, nodes.clone())));
         }
         feeds.retain(|feed| !feed.nodes.is_empty());
-        let conditions = feeds.iter().map(|feed| feed.condition);
+        let conditions = feeds.iter().filter_map(|feed| feed.enable);
         let tested = conditions.filter(|id| self.group(*id).is_some()).collect();
         Plan { steps, feeds, tested, updates, kept }
     }

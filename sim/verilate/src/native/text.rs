@@ -1,5 +1,7 @@
 //! The C++ of a native model: one structure with all that it holds, and functions over it.
 
+mod regions;
+
 use super::plan::{Block, Event, Plan, Step, Target, Update, inputs_of};
 use ndp_hdl_language::{Binary, Check, Direction, Id, Netlist, Node, Op, Port, limbs};
 use std::collections::{BTreeMap, BTreeSet};
@@ -78,6 +80,8 @@ pub(super) struct Text<'a> {
     passed: BTreeSet<Id>,
     kept: BTreeSet<Id>,
     tested: BTreeSet<Id>,
+    /// Regions: the number of the first register, the array, and how much is read.
+    regions: Vec<(u32, Option<u32>, usize)>,
     functions: String,
     /// Functions that are timed.
     timed: u32,
@@ -94,6 +98,7 @@ impl<'a> Text<'a> {
             passed: BTreeSet::new(),
             kept: BTreeSet::new(),
             tested: BTreeSet::new(),
+            regions: Vec::new(),
             functions: String::new(),
             timed: 0,
             counted: 0,
@@ -222,10 +227,10 @@ impl<'a> Text<'a> {
             used.extend(self.node(*id).op.operands());
         }
         for block in piece.blocks() {
-            used.insert(block.condition);
+            used.extend(block.enable);
         }
         if let Piece::Feed(block) = piece {
-            used.insert(block.condition);
+            used.extend(block.enable);
         }
         let in_blocks = piece.blocks().into_iter().flat_map(|block| &block.targets);
         for target in piece.targets().iter().chain(in_blocks) {
@@ -246,7 +251,7 @@ impl<'a> Text<'a> {
         match piece {
             Piece::Scalars(nodes) => self.functions += &compute(nodes),
             Piece::Feed(block) => {
-                let id = block.condition;
+                let Some(id) = block.enable else { return };
                 let condition = match (self.node(id).group, &self.node(id).op) {
                     (None, _) => self.operand(id),
                     (_, Op::Table(_)) => "true".to_owned(),
@@ -276,10 +281,15 @@ impl<'a> Text<'a> {
                 for id in &block.nodes {
                     body += &self.scalar(*id);
                 }
+                let Some(enable) = block.enable else {
+                    let text = self.scalar_region(block, &body);
+                    self.functions += &text;
+                    return;
+                };
                 for target in &block.targets {
                     body += &self.write(*target);
                 }
-                let condition = self.operand(block.condition);
+                let condition = self.operand(enable);
                 let _ = writeln!(self.functions, "    if ({condition}) {{\n{body}    }}");
             }
             Piece::Targets(targets) => {
@@ -304,10 +314,14 @@ impl<'a> Text<'a> {
             for id in &block.nodes {
                 inner += &self.vector(*id, &mut inner_known);
             }
-            let vector = self.node(block.condition).group.is_some();
-            let (load, condition) = self.lane_operand(block.condition, &mut known);
+            let Some(enable) = block.enable else {
+                body += &self.vector_region(block, update.group, &inner, &mut known, inner_known);
+                continue;
+            };
+            let vector = self.node(enable).group.is_some();
+            let (load, condition) = self.lane_operand(enable, &mut known);
             body += &load;
-            inner_known.insert(block.condition);
+            inner_known.insert(enable);
             for target in &block.targets {
                 inner += &self.write_lanes(*target, vector.then_some(condition.as_str()), &mut inner_known);
             }
@@ -349,7 +363,10 @@ impl<'a> Text<'a> {
                 };
             }
         }
-        lines.iter().map(|(reset, text)| format!("    if (!s.p_{reset}) {{\n{text}    }}\n")).collect()
+        lines
+            .iter()
+            .map(|(reset, text)| format!("    if (!s.p_{reset}) {{\n        wake(s);\n{text}    }}\n"))
+            .collect()
     }
 
     /// An operand in code without lanes.
@@ -757,6 +774,21 @@ impl<'a> Text<'a> {
         for id in &self.tested {
             let _ = writeln!(text, "    bool a{id};");
         }
+        let mut wake = String::new();
+        for (number, group, inputs) in &self.regions {
+            let (_, stride) = self.extent(*group);
+            let align = if group.is_some() { "alignas(64) " } else { "" };
+            let inputs = (*inputs as u32).max(1) * stride;
+            let _ = match group {
+                None => writeln!(text, "    Word q{number}, i{number}[{inputs}];"),
+                Some(_) => writeln!(
+                    text,
+                    "    {align}Word q{number}[{stride}];\n    {align}Word i{number}[{inputs}];"
+                ),
+            };
+            let place = if group.is_some() { format!("s.q{number}") } else { format!("&s.q{number}") };
+            let _ = writeln!(wake, "    fill({place}, {stride}, ~0u);");
+        }
         for id in &self.passed {
             let kind = if self.node(*id).bit { "bool" } else { "Word" };
             let _ = writeln!(text, "    {kind} t{id};");
@@ -772,7 +804,8 @@ impl<'a> Text<'a> {
         for (group, instances) in self.netlist.instances.iter().enumerate() {
             let _ = writeln!(text, "const char* const I{group}[] = {{\"{}\"}};", instances.join("\", \""));
         }
-        text.push('\n');
+        let _ =
+            writeln!(text, "\n// Regions compute, whatever they read.\nvoid wake(State& s) {{\n{wake}}}\n");
         text += &self.functions;
         let _ = writeln!(text, "\nvoid randomise(State& s, Random random) {{\n{fill}}}\n");
         text
