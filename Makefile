@@ -45,14 +45,20 @@ REFERENCE_TESTS := gemv_unit::every ndp_core::random_programs_do_what_they_say n
 # The same, and the other random programs.
 REFERENCE_SERIES := gemv_unit::every gemv_unit::random ndp_core::random rank_port::random pim_channel::random cycle_model::random
 
+# A quarter of the cases of random series; `exhaustive` has all of them.
 ## test: all tests of the workspace on native models, some of them on Verilated models, then those of the Python reference
 test:
 	@.ci/install build test
+	mkdir -p target
+	# The reference needs nothing that is compiled: it is tested at the same time.
+	{
+		$(PYTHON) golden/test_reference.py
+		$(PYTHON) golden/make_goldens.py --check
+		$(PYTHON) rust/hermes/traces/python/test_capture.py
+	} > target/reference.log 2>&1 & reference=$$!
 	$(call cargo_test,--workspace)
 	$(call cargo_test,--workspace --test testbenches -- $(REFERENCE_TESTS),NDP_FORM=verilated)
-	$(PYTHON) golden/test_reference.py
-	$(PYTHON) golden/make_goldens.py --check
-	$(PYTHON) rust/hermes/traces/python/test_capture.py
+	wait $$reference && cat target/reference.log || { cat target/reference.log >&2; exit 1; }
 
 ## lint: formatting, clippy, and the emitted Verilog of every preset
 lint:
@@ -129,9 +135,9 @@ COCOTB ?= $(shell python3 -c 'import cocotb_tools.runner, cocotbext.axi' 2>/dev/
 ## exhaustive: the long tests too (more than an hour on two cores)
 exhaustive:
 	@.ci/install build test
-	$(call cargo_test,--workspace -- --include-ignored $(if $(FUSESOC),,--skip fusesoc_runs) $(if $(COCOTB),,--skip cocotb_drives),$(if $(COCOTB),COCOTB=$(COCOTB)))
+	$(call cargo_test,--workspace -- --include-ignored $(if $(FUSESOC),,--skip fusesoc_runs) $(if $(COCOTB),,--skip cocotb_drives),NDP_WHOLE_SERIES=1 $(if $(COCOTB),COCOTB=$(COCOTB)))
 	$(if $(COCOTB),,echo "cocotb did not run: pip install cocotb cocotbext-axi" >&2)
-	$(call cargo_test,--workspace --test testbenches -- $(REFERENCE_SERIES),NDP_FORM=verilated)
+	$(call cargo_test,--workspace --test testbenches -- $(REFERENCE_SERIES),NDP_WHOLE_SERIES=1 NDP_FORM=verilated)
 	python3 docs/tutorial/run.py
 	$(CARGO) build --release --bin ndp
 	python3 docs/measured/results.py --rerun

@@ -6,6 +6,7 @@
 
 use crate::common::axi::{Burst, Kind, LINE, Line, Manager, Space, Stalls};
 use crate::common::rtl::{Mutant, design, design_config};
+use crate::common::{amount, some};
 use ndp_config::DesignConfig;
 use ndp_dram::storage::Storage;
 use ndp_dram::{CommandPins, Rank};
@@ -536,12 +537,12 @@ impl Whole {
 
 #[test]
 fn the_core_is_read_written_and_run_by_way_of_axi() -> Outcome {
-    for config in CONFIGS {
+    for config in some(&CONFIGS) {
         for (seed, (stalls_name, stalls)) in (41..).zip(STALLS) {
             let mut whole = Whole::open(config, seed)?;
             whole.manager.stalls = stalls;
             let context = |e: Box<dyn Error>| format!("{config}, stalls: {stalls_name}, seed {seed}: {e}");
-            whole.traffic(20_000).map_err(|e| context(e.into()))?;
+            whole.traffic(amount(20_000)).map_err(|e| context(e.into()))?;
             // 512 bytes by way of the buffer. An infinity or NaN would not stay as it is, so exponents have a bit less.
             let lines: Vec<Line> = (0..8)
                 .map(|_| {
@@ -577,10 +578,10 @@ fn the_core_is_read_written_and_run_by_way_of_axi() -> Outcome {
 
 #[test]
 fn a_warm_reset_of_the_core_leaves_axi_and_dram_in_order() -> Outcome {
-    for config in CONFIGS {
+    for config in some(&CONFIGS) {
         let mut whole = Whole::open(config, 51)?;
         whole.manager.stalls = STALLS[1].1;
-        for _ in 0..8 {
+        for _ in 0..amount(8) {
             let cycles = 1500 + whole.manager.below(1500);
             whole.traffic(cycles)?;
             whole.reset(true);
@@ -619,7 +620,7 @@ fn rate(name: &str, write: bool) -> Result<f64, Box<dyn Error>> {
 /// Four places of a register's or burst's way take what the host port takes: a burst of DRAM in two cycles.
 #[test]
 fn streams_run_as_fast_as_the_host_port_or_the_channel() -> Outcome {
-    for (config, least) in [("tiny", 0.45), ("axi-64", 0.6)] {
+    for &(config, least) in some(&[("tiny", 0.45), ("axi-64", 0.6)]) {
         for write in [false, true] {
             let rate = rate(config, write)?;
             println!("{config}, write {write}: {rate:.3} beats per cycle");

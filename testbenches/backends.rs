@@ -1,5 +1,6 @@
 //! Do modelled cores do what cores in RTL do, in the same cycles, for the same host? Linked ones are in `linked_system`.
 
+use crate::common::amount;
 use ndp_config::DesignConfig;
 use ndp_energy::{DramUse, RankActivity};
 use ndp_sim::backend::{CoreBackend, Neurons};
@@ -59,7 +60,7 @@ fn random_programs(config: &str, seed: u64, count: usize, stalls: u32, options: 
 
 #[test]
 fn random_programs_take_the_same_cycles() -> Outcome {
-    all_programs(5)
+    all_programs(amount(8))
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! requests at the same times and has to come to the same cycles. There is no tolerance.
 
 use crate::common::replay::{Compared, compare, processor_time};
+use crate::common::{amount, some};
 use ndp_config::DesignConfig;
 use ndp_isa::Program;
 use ndp_machine::SparseMemory;
@@ -75,6 +76,7 @@ fn sessions(
     options: ProgramOptions,
 ) -> Outcome {
     let config = DesignConfig::load(preset)?;
+    let count = amount(count);
     let mut programs = RandomPrograms::with_options(&config, seed, options);
     let mut all = Compared::default();
     for index in 0..count {
@@ -139,7 +141,7 @@ fn they_do_so_with_parallel_multipliers() -> Outcome {
 }
 
 fn sessions_of_variants(seed: u64, names: [&str; 2]) -> Outcome {
-    for (seed, name) in (seed..).zip(names) {
+    for (seed, name) in (seed..).zip(some(&names)) {
         let config = format!("testbenches/configs/{name}.toml");
         sessions(&config, seed, 2, 10, Behaviour { stall_percent: 0, every: 0 }, ProgramOptions::default())?;
         let traffic = Behaviour { stall_percent: 20, every: 16 };
@@ -231,6 +233,7 @@ fn long_products_do_so_on_the_full_core() -> Outcome {
 }
 
 #[test]
+#[ignore = "a minute; run by `make exhaustive`"]
 fn long_activations_do_so_on_the_full_core_with_shared_lanes() -> Outcome {
     let works =
         |(name, _): &&(&str, &str)| ["softmax", "functions", "loads"].iter().any(|w| name.starts_with(w));

@@ -3,7 +3,7 @@
 //! Random programs (`ndp_core.rs`, `cycle_model.rs`, `random_configs.rs`) have them too, against the functional model. Here the
 //! expected bits are those of `ndp_oracle`, and cycles those of the formula in the document.
 
-use crate::common::rtl::{Mutant, design, design_config};
+use crate::common::rtl::{Mutant, core_mutants, design, design_config};
 use crate::function_unit::{GELU, SILU};
 use ndp_config::{BEAT_ELEMS, DesignConfig};
 use ndp_isa::{Activation, Data, Instruction, Opcode, Program, block_words};
@@ -222,7 +222,7 @@ fn takes_the_cycles_of_the_document(name: &str) -> Outcome {
     Ok(())
 }
 
-const MUTANTS: [Mutant; 10] = [
+pub const MUTANTS: [Mutant; 10] = [
     // Elements stop a place before their own.
     ("tiny", Mutation::new("mutant-around", "taken & function_i ? 7'h4a", "taken & function_i ? 7'h49")),
     // They leave amid their way.
@@ -279,7 +279,7 @@ const MUTANTS: [Mutant; 10] = [
 fn mutants_are_caught() -> Outcome {
     for (name, mutation) in MUTANTS {
         let config = design_config(name)?;
-        let rtl = design(mutation.name, "ndp_core", &MUTANTS)?;
+        let rtl = design(mutation.name, "ndp_core", &core_mutants())?;
         let mut core = NdpCore::of_rtl(&rtl, &config, &CoreOptions::default())?;
         let (mut random, mut next) = (Random::new(23), every_number());
         let mut found = None;

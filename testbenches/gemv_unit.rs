@@ -5,6 +5,7 @@
 //! ties, what lies beyond a vector's end, and cycles. Errors injected on purpose have to be found. Seeds are printed
 //! with every failure.
 
+use crate::common::amount;
 use crate::common::buffer_model::{Block, Matrix, Op, block_words, sum_words};
 use crate::common::gemv_driver::{Fault, GemvDriver};
 use crate::common::operands::{Kind, any_kind};
@@ -415,7 +416,7 @@ fn examples(unit: &GemvDriver, random: &mut SplitMix64) -> Vec<(&'static str, Ve
 
 #[test]
 fn a_reset_in_the_middle_of_anything_leaves_nothing_behind() -> Outcome {
-    resets_amid_commands(10)
+    resets_amid_commands(amount(10))
 }
 
 #[test]
@@ -459,7 +460,7 @@ fn commands_follow_one_another_without_a_gap() -> Outcome {
             let (x, y) = (40, 50);
             unit.push(Op::Zero { dst: 0, words: sum_words(&unit.config, 90, 2) });
             unit.push(Op::Load { dst: x, block: any_kind(&mut random).block(90, 2, &mut random) });
-            for k in 0..200 {
+            for k in 0..amount(200) {
                 let (rows, listed) = (1 + k % 5, k % 2 == 0);
                 let weights = matrix(rows, 90, listed, &mut random);
                 unit.push(Op::Dot { src: x, dst: y, cols: 90, batch: 2, heads: 1, matrix: weights });

@@ -24,7 +24,7 @@ fn stored(name: &str) -> Result<serde_json::Value, Box<dyn Error>> {
 }
 
 /// Tokens that the decoder is given.
-const POSITIONS: usize = 5;
+const POSITIONS: usize = 3;
 /// The same in `make exhaustive`: more than the longest prompt has.
 const MORE_POSITIONS: usize = 20;
 

@@ -5,6 +5,7 @@
 //! stalls, other commands in between; cycles; and errors injected on purpose. Random programs (`gemv_unit.rs`,
 //! `parameters.rs`) have heads too. Seeds are printed with every failure.
 
+use crate::common::amount;
 use crate::common::buffer_model::{Block, Matrix, Op, block_words, sum_words};
 use crate::common::gemv_driver::{Fault, GemvDriver};
 use crate::common::operands::{Kind, any_kind};
@@ -171,7 +172,7 @@ fn a_reset_amid_heads_leaves_nothing_behind() -> Outcome {
     for config in configs()? {
         let mut unit = GemvDriver::open(&config, 7)?;
         let shapes = heads_and_batches(config.gemv());
-        for round in 0..60 {
+        for round in 0..amount(60) {
             unit.stall_percent = [0, 40][round % 2];
             let (heads, batch) = shapes[round % shapes.len()];
             let cols = config.gemv().stripe_elems();

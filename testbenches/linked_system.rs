@@ -2,6 +2,7 @@
 
 use crate::common::causes::every_nanosecond_has_a_cause;
 use crate::common::energy::{all_energy_has_a_use, without_bus};
+use crate::common::some;
 use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
 use ndp_sim::core::Backend;
@@ -186,20 +187,16 @@ fn errors_of_links_are_no_business_of_the_model() -> Outcome {
 }
 
 #[test]
-fn threads_change_nothing() -> Outcome {
-    let model = model()?;
-    let links = LinkOptions { ber: 1e-5, seed: 3, ..LinkOptions::default() };
-    let one = run(&model, &options(2)?, &links)?;
-    assert_eq!(run(&model, &SystemOptions { threads: 2, ..options(2)? }, &links)?, one);
-    Ok(())
-}
-
-#[test]
-fn bit_errors_cost_time_and_nothing_else() -> Outcome {
+fn bit_errors_cost_time_and_nothing_else_and_threads_change_nothing() -> Outcome {
     let model = model()?;
     let quiet = run(&model, &options(2)?, &LinkOptions::default())?.1;
-    for (dimms, ber) in [(2, 1e-4), (3, 3e-5)] {
-        let (_, links) = run(&model, &options(dimms)?, &LinkOptions { ber, ..LinkOptions::default() })?;
+    // On a cable, and around a bridge.
+    for &(dimms, ber) in some(&[(2, 1e-4), (3, 3e-5)]) {
+        let options = options(dimms)?;
+        let noisy = LinkOptions { ber, seed: 3, ..LinkOptions::default() };
+        let one = run(&model, &options, &noisy)?;
+        assert_eq!(run(&model, &SystemOptions { threads: 2, ..options }, &noisy)?, one);
+        let links = one.1;
         let again: u32 = links.counters.iter().map(|link| link.sent_again).sum();
         assert!(links.wrong_bits > 100 && again > 10, "{links:?}");
         assert_eq!((links.repeated, links.failed_moves), (0, 0), "the links repeat flits, not messages");
@@ -231,11 +228,11 @@ fn rounded_parts_go_over_links_too() -> Outcome {
 
 #[test]
 fn a_link_that_fails_for_a_while_changes_no_bit() -> Outcome {
-    failing(&[
+    failing(some(&[
         // Longer than it takes until the link is called faulty: the host tells it to go on, and sends messages again.
         (2, "cut@20000:0=40000"),
         (2, "burst@20000:0=300 burst@24000:1=50 burst@31000:0=2000"),
-    ])
+    ]))
 }
 
 #[test]
@@ -260,9 +257,10 @@ fn failing(cases: &[(u32, &str)]) -> Outcome {
 #[test]
 fn a_link_that_is_dead_is_named() -> Outcome {
     let model = model()?;
-    for (dimms, fault, name) in
-        [(2, "dead-lane@20000:1=2", "the link of DIMM"), (3, "dead-lane@20000:2=0", "the link of DIMM 2")]
-    {
+    for &(dimms, fault, name) in some(&[
+        (2, "dead-lane@20000:1=2", "the link of DIMM"),
+        (3, "dead-lane@20000:2=0", "the link of DIMM 2"),
+    ]) {
         let links = LinkOptions { faults: vec![fault.parse()?], ..LinkOptions::default() };
         let mut system = open(&model, &options(dimms)?, &links, Wanderers { dimms, turn: 0 })?;
         let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {});

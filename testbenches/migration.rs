@@ -3,6 +3,7 @@
 //! Two cores on a cable, or three around a bridge, in lockstep with channels that make errors. Programs are random; what messages and
 //! programs have to do to the DRAM of each is the functional model's business, which knows nothing of links.
 
+use crate::common::amount;
 use crate::common::messages::{Plan, SOURCES, TARGETS, below};
 use crate::common::rtl::{self, Mutant};
 use crate::common::traffic::Traffic;
@@ -157,7 +158,8 @@ struct Series {
 }
 
 fn series(of: Series) -> Outcome {
-    let Series { seed, rounds, messages, stall_percent, every, ber, malformed_percent } = of;
+    let Series { seed, messages, stall_percent, every, ber, malformed_percent, .. } = of;
+    let rounds = amount(of.rounds);
     let config = tiny()?;
     let stalls = HostStalls { request: stall_percent, response: stall_percent };
     let options = CoreOptions { seed, stalls, random_contents: Some(seed as u32), ..CoreOptions::default() };
@@ -462,7 +464,7 @@ fn a_receiver_that_is_late_gets_everything_in_order() -> Outcome {
 fn a_reset_amid_a_transfer_leaves_a_link_that_works() -> Outcome {
     let mut linked = pair(15)?;
     let mut random = SplitMix64::new(15);
-    for round in 0..10 {
+    for round in 0..amount(10_u32) {
         let node = (random.next_u64() % 2) as usize;
         start(&mut linked, [&send(1500, 100 + round, round.into()), &receive(1500, 100 + round)])?;
         advance(&mut linked, 300 + random.next_u64() % 4_000)?;
@@ -489,7 +491,7 @@ fn a_reset_amid_a_transfer_leaves_a_link_that_works() -> Outcome {
 }
 
 /// Mutants of the transfers.
-const MUTANTS: [Mutant; 3] = [
+pub const MUTANTS: [Mutant; 3] = [
     // The halves of what one rank sends change places.
     (
         "tiny",
@@ -509,7 +511,8 @@ const MUTANTS: [Mutant; 3] = [
 fn errors_in_the_hardware_are_caught() -> Outcome {
     let config = tiny()?;
     for (_, mutation) in &MUTANTS {
-        let (design, core) = (mutation.name, rtl::design(mutation.name, NdpCore::BLOCK, &MUTANTS)?);
+        let (design, core) =
+            (mutation.name, rtl::design(mutation.name, NdpCore::BLOCK, &rtl::core_mutants())?);
         let mut linked = LinkedCores::unequal([&core; 2], &config, &CoreOptions::default())?;
         bring_up(&mut linked, 0.0)?;
         let right = run(&mut linked, [&send(5, 0, 1), &receive(5, 0)]);

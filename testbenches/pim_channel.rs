@@ -4,6 +4,7 @@
 //! and so every sum, by RES and SUM. Random streams meet every rule; the tables of `docs/hbm-pim.md` are gone through one by one,
 //! one clock too early and in time, with numbers written out here. Mutants of the Verilog have to be found.
 
+use crate::common::amount;
 use crate::common::pim_streams::Stream;
 use crate::common::rtl::{Mutant, hbm_config, hbm_design};
 use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
@@ -241,11 +242,11 @@ fn random_streams_with_a_command_at_a_time() -> Outcome {
 /// Memories that nobody chose.
 #[test]
 fn random_streams_on_memories_drawn_at_random() -> Outcome {
-    for seed in 20..24 {
+    for seed in 20..20 + amount(4) {
         let c = ndp_testkit::random_memory(seed);
         let mut sides = Lockstep::open(&c, &OpenOptions::default())?;
         let mut stream = Stream::new(&c, seed);
-        for n in 0..60 {
+        for n in 0..amount(60) {
             for _ in 0..300 {
                 stream.step(&mut sides).map_err(|e| format!("{c:?}, stream {n}: {e}"))?;
             }
@@ -253,7 +254,7 @@ fn random_streams_on_memories_drawn_at_random() -> Outcome {
             stream.restart();
         }
         report(&format!("memory {seed}: {} commands carried out; {:?}", stream.done, stream.seen))?;
-        assert!(stream.done > 500);
+        assert!(stream.done > amount(500));
     }
     Ok(())
 }

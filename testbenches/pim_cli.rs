@@ -173,6 +173,7 @@ fn the_controller_in_rtl_is_chosen_and_reported_in_each_mode() -> Outcome {
 }
 
 #[test]
+#[ignore = "a minute; run by `make exhaustive`"]
 fn the_controller_in_rtl_offloads_as_the_scheduler_says() -> Outcome {
     let mut shares = Vec::new();
     for controller in ["software", "rtl"] {

@@ -5,6 +5,7 @@
 use crate::common::replay::compare;
 use crate::common::rtl::{Mutant, design};
 use crate::common::traffic::Traffic;
+use crate::common::{amount, some};
 use ndp_config::DesignConfig;
 use ndp_isa::Program;
 use ndp_machine::SparseMemory;
@@ -34,7 +35,7 @@ fn random_programs(config: &str, seed: u64, count: usize, (stalls, every): (u32,
         ..CoreOptions::default()
     };
     let core = NdpCore::open(&config, &options)?;
-    run(core, (seed, count, every), programs)
+    run(core, (seed, amount(count), every), programs)
 }
 
 /// The same on any core.
@@ -89,6 +90,7 @@ fn they_do_so_with_tails_of_four_ranks() -> Outcome {
 }
 
 #[test]
+#[ignore = "a minute; run by `make exhaustive`"]
 fn they_do_so_with_stripes_that_need_several_beats_of_scales() -> Outcome {
     random_programs(LONG_STRIPES, 24, 25, (0, 0))?;
     random_programs(LONG_STRIPES, 25, 15, (20, 16))
@@ -138,7 +140,7 @@ fn check_edges(core: &mut NdpCore) -> Result<bool, Box<dyn Error>> {
 
 #[test]
 fn what_lies_behind_the_end_of_a_row_does_not_matter() -> Outcome {
-    for config in [TINY, FOUR_RANKS, LONG_STRIPES] {
+    for config in some(&[TINY, FOUR_RANKS, LONG_STRIPES]) {
         let mut core = NdpCore::open(&DesignConfig::load(config)?, &CoreOptions::default())?;
         assert!(check_edges(&mut core)?, "{config}");
     }

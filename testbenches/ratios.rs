@@ -3,6 +3,7 @@
 //! The clocks are nowhere in the Verilog, so one model of `tiny` is simulated at every ratio. Bits are compared with the functional
 //! model, cycles, answers and commands with the cycle model, and the device looks at every time between commands. No tolerance.
 
+use crate::common::amount;
 use crate::common::clocks::{RATIOS, at};
 use crate::common::rank::{Bench, Request, Segment, Stalls};
 use crate::common::replay::compare;
@@ -100,7 +101,7 @@ fn at_every_ratio(seed: u64, phases: u64, length: usize) -> Outcome {
 
 #[test]
 fn programs_take_the_predicted_cycles_at_every_ratio_and_phase() -> Outcome {
-    at_every_ratio(1, 3, 5)
+    at_every_ratio(1, amount(8), amount(16))
 }
 
 #[test]

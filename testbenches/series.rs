@@ -3,8 +3,9 @@
 //! The planner puts them side by side ([`ndp_planner::Series`]). What they leave in DRAM is compared with the functional model, and
 //! every cycle with the cycle model.
 
+use crate::common::amount;
 use crate::common::replay::compare;
-use crate::common::rtl::{Mutant, design};
+use crate::common::rtl::{Mutant, core_mutants, design};
 use ndp_config::DesignConfig;
 use ndp_isa::{Code, Data, Program, RandomKind};
 use ndp_layout::{DimmMap, order_rows};
@@ -160,7 +161,7 @@ fn any_products(config: &DesignConfig, random: &mut SplitMix64) -> Vec<Product> 
 
 /// Random series on cores of one kind, until one is wrong; what is wrong then.
 fn series(name: &str, stall_percent: u32, count: u64) -> Outcome {
-    let rtl = design(name, NdpCore::BLOCK, &MUTANTS)?;
+    let rtl = design(name, NdpCore::BLOCK, &core_mutants())?;
     let config = DesignConfig::preset("tiny")?;
     for seed in 0..count {
         let mut random = SplitMix64::new(seed);
@@ -176,11 +177,11 @@ fn series(name: &str, stall_percent: u32, count: u64) -> Outcome {
 
 #[test]
 fn products_of_any_kind_do_so_beside_stalls() -> Outcome {
-    series("tiny", 0, 40)?;
-    series("tiny", 30, 40)
+    series("tiny", 0, amount(40))?;
+    series("tiny", 30, amount(40))
 }
 
-const MUTANTS: [Mutant; 3] = [
+pub const MUTANTS: [Mutant; 3] = [
     // Rows come although the product waits for a load: its beats are behind the weights, and nothing ends.
     (
         "tiny",

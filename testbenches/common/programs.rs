@@ -1,5 +1,6 @@
 //! Random programs for the GEMV unit: commands of all kinds over vectors and sums of all sizes.
 
+use super::amount;
 use super::buffer_model::{Content, Matrix, Op, Region, block_words, sum_words};
 use super::exact::below;
 use super::gemv_driver::GemvDriver;
@@ -228,7 +229,7 @@ pub fn run_programs(
 ) -> Result<(), Box<dyn Error>> {
     let mut seeds = SplitMix64::new(seed);
     let mut driver = None;
-    for index in 0..programs {
+    for index in 0..amount(programs) {
         let seed = seeds.next_u64();
         let mut random = SplitMix64::new(seed);
         let mut unit = match driver.take() {

@@ -80,7 +80,8 @@ pub fn run_testbenches(
     let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
     let mut command = Command::new(program);
     command.args(filters).args(["--skip", INJECTING]);
-    command.envs(environment.iter().copied());
+    // Random series run as a whole, as in `make exhaustive`.
+    command.env("NDP_WHOLE_SERIES", "1").envs(environment.iter().copied());
     command.stdin(Stdio::null()).stderr(out.try_clone()?).stdout(out);
     let mut child =
         Child::spawn(&mut command).with_context(|| format!("cannot run {}", program.display()))?;
