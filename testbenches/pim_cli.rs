@@ -200,6 +200,7 @@ fn the_controller_in_rtl_offloads_as_the_scheduler_says() -> Outcome {
 }
 
 #[test]
+#[ignore = "a minute; run by `make exhaustive`"]
 fn waves_of_a_controller_are_written() -> Outcome {
     let waves = file("controller.fst");
     let line =

@@ -58,25 +58,45 @@ fn the_widest_cores_pass_all_linters() {
     }
 }
 
+/// With three segments windows are shortest.
+const SHORTEST_WINDOWS: &str =
+    "multiplier = \"shared-parallel\"\nserial_steps = 2\nacc_bits = 99\nacc_segments = 3";
+
 #[test]
+fn a_unit_that_is_built_differently_passes_all_linters() {
+    lint_units(&[SHORTEST_WINDOWS]);
+}
+
+#[test]
+#[ignore = "a minute; run by `make lint` and `make exhaustive`"]
 fn units_that_are_built_differently_pass_all_linters() {
+    // One lane of the activation unit in each rank, and four of them.
+    lint_units(&["activation_lanes = 2", "activation_lanes = 8", "multiplier = \"shared-parallel\""]);
+}
+
+fn lint_units(units: &[&str]) {
     let tiny = include_str!("../../rust/contract/config/presets/tiny.toml");
-    // One lane of the activation unit in each rank, and four of them. With three segments windows are shortest.
-    for keys in [
-        "activation_lanes = 2",
-        "activation_lanes = 8",
-        "multiplier = \"shared-parallel\"",
-        "multiplier = \"shared-parallel\"\nserial_steps = 2\nacc_bits = 99\nacc_segments = 3",
-    ] {
+    for keys in units {
         let text = tiny.replace("[gemv]", &format!("[gemv]\n{keys}"));
         lint(&build(&DesignConfig::from_toml(&text).unwrap(), "gemv_unit").unwrap());
     }
 }
 
 #[test]
-fn cores_behind_axi_of_every_width_pass_all_linters() {
+fn subordinates_of_axi_of_several_widths_pass_all_linters() {
+    lint_axi(&[(32, 1, 4), (128, 16, 16)]);
+}
+
+#[test]
+#[ignore = "half a minute; run by `make lint` and `make exhaustive`"]
+fn a_core_behind_axi_of_the_whole_width_passes_all_linters() {
+    lint_axi(&[(512, 4, 64)]);
+}
+
+/// Bits of data and of identifiers, and bursts that are outstanding.
+fn lint_axi(widths: &[(u32, u32, u32)]) {
     let tiny = include_str!("../../rust/contract/config/presets/tiny.toml");
-    for (data_bits, id_bits, outstanding) in [(512, 4, 64), (32, 1, 4), (128, 16, 16)] {
+    for &(data_bits, id_bits, outstanding) in widths {
         let axi =
             format!("[axi]\ndata_bits = {data_bits}\nid_bits = {id_bits}\noutstanding = {outstanding}\n");
         let config = DesignConfig::from_toml(&format!("{tiny}\n{axi}")).unwrap();

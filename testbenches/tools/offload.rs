@@ -199,7 +199,7 @@ fn a_timeline_is_written_whole_or_not_at_all() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("step.json");
     let name = path.to_str().unwrap();
-    let grid = ["--sequences", "4096", "--batches", "384"];
+    let grid = ["--sequences", "512", "--batches", "384"];
     for (mode, devices) in [("serial", 2), ("shortest", 2)] {
         text(&[&grid[..], &["--step", name, "--mode", mode]].concat());
         let step: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
