@@ -298,7 +298,7 @@ fn nothing_beyond_the_end(
 fn nothing_is_left_beyond_the_end_of_a_vector() -> Outcome {
     let mut random = SplitMix64::new(14);
     for config in some(&all()?) {
-        let mut unit = GemvDriver::open(&config, 15)?;
+        let mut unit = GemvDriver::open(config, 15)?;
         let (all, stripe) = (unit.config.max_cols(), unit.config.stripe_elems());
         // Every end within a beat, and some beyond it.
         let longer = [33, stripe - 1, stripe + 1, 2 * stripe - 33, 3 * stripe - 5, 4 * stripe + 40];
@@ -348,7 +348,7 @@ fn nothing_is_left_beyond_the_end_of_a_vector() -> Outcome {
 fn an_infinite_scalar_spoils_no_sum_beyond_the_end() -> Outcome {
     // Infinity times the zeros beyond a row's end is NaN in the sums there; rounding must not pass it on.
     for config in some(&all()?) {
-        let mut unit = GemvDriver::open(&config, 16)?;
+        let mut unit = GemvDriver::open(config, 16)?;
         for n in [1, 33, unit.config.stripe_elems() - 1, unit.config.stripe_elems() + 31] {
             let (sums, words) = (sum_words(&unit.config, n, 1), block_words(&unit.config, n, 1));
             let a = sums + words;
@@ -428,7 +428,7 @@ fn many_resets_in_the_middle_of_anything_leave_nothing_behind() -> Outcome {
 fn resets_amid_commands(resets: usize) -> Outcome {
     let mut random = SplitMix64::new(18);
     for config in some(&all()?) {
-        let mut unit = GemvDriver::open(&config, 19)?;
+        let mut unit = GemvDriver::open(config, 19)?;
         for stall_percent in [0, 50] {
             for kind in 0..6 {
                 for _ in 0..resets {
@@ -455,7 +455,7 @@ fn commands_follow_one_another_without_a_gap() -> Outcome {
     let mut random = SplitMix64::new(20);
     for config in some(&all()?) {
         for (stall_percent, eager) in [(0, false), (0, true), (60, true)] {
-            let mut unit = GemvDriver::open(&config, 21)?;
+            let mut unit = GemvDriver::open(config, 21)?;
             (unit.stall_percent, unit.eager) = (stall_percent, eager);
             let (x, y) = (40, 50);
             unit.push(Op::Zero { dst: 0, words: sum_words(&unit.config, 90, 2) });
