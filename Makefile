@@ -46,7 +46,7 @@ REFERENCE_TESTS := gemv_unit::every ndp_core::random_programs_do_what_they_say n
 REFERENCE_SERIES := gemv_unit::every gemv_unit::random ndp_core::random rank_port::random pim_channel::random cycle_model::random
 
 # A quarter of the cases of random series; `exhaustive` has all of them.
-## test: all tests of the workspace on native models, some of them on Verilated models, then those of the Python reference
+## test: all tests of the workspace on native models, some of them on Verilated models, and those of the Python reference
 test:
 	@.ci/install build test
 	mkdir -p target

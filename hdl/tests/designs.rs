@@ -109,7 +109,7 @@ fn every_block_of_every_preset_passes_all_linters() {
     let mut linted = BTreeSet::new();
     for preset in DesignConfig::PRESETS {
         let config = DesignConfig::preset(preset).unwrap();
-        // What lies below a core is linted with it; many other blocks are the same in several presets.
+        // What lies below a core is linted with it, perhaps by `make lint` alone; many other blocks are the same in several presets.
         assert_eq!(BLOCKS[0], "ndp_core");
         linted.extend(names(&build(&config, BLOCKS[0]).unwrap()));
         for block in BLOCKS[1..].iter().filter(|block| **block != "ndp_core_axi") {
