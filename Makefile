@@ -40,7 +40,7 @@ demo:
 	echo "A layer of LLaMA2-7B gains 7 times on 8 DIMMs: ndp layer --hidden 4096 --heads 32 --ffn 16512 --dimms 1,2,4,8 --backend cycles"
 
 # Testbenches that also run on Verilated models; without those whose mutants are Verilated anyway.
-REFERENCE_TESTS := gemv_unit::every ndp_core::random_programs_do_what_they_say ndp_core::random_programs_do_so_beside rank_port::random \
+REFERENCE_TESTS := ndp_core::random_programs_do_what_they_say ndp_core::random_programs_do_so_beside rank_port::random \
 	pim_channel::random_streams_on_sliced
 # The same, and the other random programs.
 REFERENCE_SERIES := gemv_unit::every gemv_unit::random ndp_core::random rank_port::random pim_channel::random cycle_model::random

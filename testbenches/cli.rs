@@ -426,7 +426,7 @@ fn json_of(line: &str) -> Result<Value, Box<dyn Error>> {
 fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
     let dir = tempfile::tempdir()?;
     let path = |name: &str| dir.path().join(name).display().to_string();
-    let line = "generate --config tiny --dimms 3 --tokens 3 --load backdoor";
+    let line = "generate --config tiny --dimms 3 --tokens 2 --load backdoor";
     let (timeline, html) = (path("system.json"), path("system.html"));
     let mut report = json_of(&format!("{line} --timeline {timeline} --html {html}"))?;
     for (field, expected) in [
@@ -446,14 +446,11 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
             && report["links"]["counters"][2]["flits_sent"].as_u64() > Some(20)
     );
     let tokens = report["per_token"].as_array().ok_or("per_token")?;
-    assert_eq!(
-        tokens.iter().map(|token| token["position"].as_u64()).collect::<Vec<_>>(),
-        [Some(26), Some(27)]
-    );
+    assert_eq!(tokens.iter().map(|token| token["position"].as_u64()).collect::<Vec<_>>(), [Some(26)]);
     let cycles: u64 = tokens.iter().filter_map(|token| token["critical_cycles"].as_u64()).sum();
     assert_eq!(
         (report["cycles"].as_u64(), report["cycles_per_token"].as_f64()),
-        (Some(cycles), Some(cycles as f64 / 2.0))
+        (Some(cycles), Some(cycles as f64))
     );
     assert!(report["imbalance"].as_f64() >= Some(1.0) && report["tokens_per_second"].as_f64() > Some(0.0));
     let time = &report["time"];
@@ -464,8 +461,8 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
     };
     let devices = time["devices"].as_array().ok_or("devices")?;
     let host = devices.iter().find(|device| device["place"] == "host").ok_or("no host")?;
-    // The scheduler's predictions, of 192 and 768 neurons in four layers of two tokens.
-    assert_eq!(host["busy_ns"]["prediction"], 2 * 4 * (42 + 167));
+    // The scheduler's predictions, of 192 and 768 neurons in four layers.
+    assert_eq!(host["busy_ns"]["prediction"], 4 * (42 + 167));
     for device in devices {
         assert_eq!(sum(&device["busy_ns"]) + sum(&device["waits_for_ns"]), ns, "{device}");
     }
@@ -518,11 +515,9 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
     let number = |key: &str| last["args"][key].as_u64().ok_or_else(|| key.to_owned());
     let (program, first, cycles) = (number("program")?, number("first core cycle")?, number("cycles")?);
     assert_eq!(Some(program + 1), report["per_dimm"][1]["programs"].as_u64());
-    let (trace, waves) = (path("dram.txt"), path("range.vcd"));
+    let trace = path("dram.txt");
     let shown = ndp(&format!(
-        "{line} --shown-dimm 1 --shown-program {program} --timeline-products 1 --commands {trace} --waves {waves} \
-         --wave-start {first} --wave-stop {}",
-        first + 20
+        "{line} --shown-dimm 1 --shown-program {program} --timeline-products 1 --commands {trace}"
     ))?;
     assert!(shown.status.success(), "{}", stderr(&shown));
     let trace = std::fs::read_to_string(trace)?;
@@ -535,8 +530,6 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
     let inside = |time: &&f64| (first as f64 - 60.0..(first + cycles) as f64 + 120.0).contains(*time);
     assert_eq!(times.iter().filter(inside).count(), times.len(), "{first}..+{cycles}: {trace}");
     assert!(times.len() > 20 && trace.contains("rank1  "), "{trace}");
-    let waves = std::fs::read_to_string(waves)?;
-    assert!(waves.contains(&format!("#{}", first * 1000)), "the window begins at cycle {first}");
 
     let page = std::fs::read_to_string(html)?;
     for words in [
@@ -547,7 +540,7 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
         "Share of the GPU",
         "<td>host</td>",
         "Flits of each link",
-        "token 27",
+        "token 26",
         "--shown-dimm <var title=\"DIMM\">",
     ] {
         assert!(page.contains(words), "{words}");
@@ -563,8 +556,27 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
 }
 
 #[test]
+#[ignore = "a model with waves is built; run by `make exhaustive`"]
+fn waves_of_one_of_several_dimms_are_written() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("range.vcd");
+    let shown = ndp(&format!(
+        "generate --config tiny --dimms 2 --tokens 2 --prompt I --load backdoor --shown-dimm 1 --waves {} \
+         --wave-start 20000 --wave-stop 20020",
+        path.display()
+    ))?;
+    assert!(shown.status.success(), "{}", stderr(&shown));
+    let waves = std::fs::read_to_string(path)?;
+    let mut times = waves.lines().filter_map(|line| line.strip_prefix('#')).map(str::parse::<u64>);
+    assert_eq!(times.next().transpose()?, Some(20_000_000), "in picoseconds");
+    assert!(times.all(|ps| ps.is_ok_and(|ps| ps <= 20_020_000)));
+    Ok(())
+}
+
+#[test]
 fn a_dead_link_is_a_failure_that_names_it() -> Outcome {
-    let output = ndp("generate --config tiny --dimms 2 --tokens 2 --fault dead-lane@20000:1=3")?;
+    let output =
+        ndp("generate --config tiny --dimms 2 --tokens 2 --load backdoor --fault dead-lane@20000:1=3")?;
     let text = stderr(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
     for words in [

@@ -98,10 +98,20 @@ fn run(
     options: &SystemOptions,
     links: &LinkOptions,
 ) -> Result<(SystemFigures, LinkFigures), Box<dyn Error>> {
+    run_as(Backend::Rtl, model, &OPTIONS, options, links)
+}
+
+fn run_as(
+    backend: Backend,
+    model: &Model,
+    tokens: &GenerateOptions,
+    options: &SystemOptions,
+    links: &LinkOptions,
+) -> Result<(SystemFigures, LinkFigures), Box<dyn Error>> {
     let dimms = options.system.dimms().count;
-    let mut system = open(model, options, links, Wanderers { dimms, turn: 0 })?;
-    let generation = generate(model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
-    let expected = reference(model)?;
+    let mut system = open_as(backend, model, options, links, Wanderers { dimms, turn: 0 })?;
+    let generation = generate(model, &mut system, PROMPT.as_bytes(), tokens, |_| {})?;
+    let expected = generate(model, &mut SoftwareBackend::new(), PROMPT.as_bytes(), tokens, |_| {})?;
     assert_eq!((generation.text, generation.logits_digests), (expected.text, expected.logits_digests));
     system.count_links()?;
     assert_eq!(system.protocol_violations(), 0);
@@ -189,13 +199,16 @@ fn errors_of_links_are_no_business_of_the_model() -> Outcome {
 #[test]
 fn bit_errors_cost_time_and_nothing_else_and_threads_change_nothing() -> Outcome {
     let model = model()?;
-    let quiet = run(&model, &options(2)?, &LinkOptions::default())?.1;
+    let tokens = GenerateOptions { tokens: 2, ..OPTIONS };
+    // Those of RTL are the same, see above.
+    let quiet = run_as(Backend::Cycles, &model, &tokens, &options(2)?, &LinkOptions::default())?.1;
     // On a cable, and around a bridge.
     for &(dimms, ber) in some(&[(2, 1e-4), (3, 3e-5)]) {
         let options = options(dimms)?;
         let noisy = LinkOptions { ber, seed: 3, ..LinkOptions::default() };
-        let one = run(&model, &options, &noisy)?;
-        assert_eq!(run(&model, &SystemOptions { threads: 2, ..options }, &noisy)?, one);
+        let one = run_as(Backend::Rtl, &model, &tokens, &options, &noisy)?;
+        let threads = SystemOptions { threads: 2, ..options };
+        assert_eq!(run_as(Backend::Rtl, &model, &tokens, &threads, &noisy)?, one);
         let links = one.1;
         let again: u32 = links.counters.iter().map(|link| link.sent_again).sum();
         assert!(links.wrong_bits > 100 && again > 10, "{links:?}");

@@ -200,7 +200,7 @@ fn random_memory(draw: &mut Draw) -> HbmConfig {
 #[test]
 fn whatever_the_limits_allow_elaborates_as_a_pim_memory() {
     let mut draw = Draw::of(5);
-    for _ in 0..100 {
+    for _ in 0..40 {
         let config = random_memory(&mut draw);
         for block in HBM_BLOCKS {
             let design = build_hbm(&config, block);
@@ -252,7 +252,7 @@ fn latencies_that_no_mode_register_has_are_refused() {
 
 #[test]
 fn whatever_the_limits_allow_elaborates() {
-    elaborate_random_configurations(1, 40, 4);
+    elaborate_random_configurations(1, 10, 4);
 }
 
 #[test]

@@ -53,16 +53,6 @@ fn queues_arbiter_and_places_are_proved_and_their_mutants_found() {
 }
 
 #[test]
-fn answers_to_bursts_of_axi_are_proved_and_their_mutants_found() {
-    all_hold(["axi_reads", "axi_writes"]);
-}
-
-#[test]
-fn the_queue_between_two_clocks_is_proved_for_every_order_of_edges_and_its_mutant_found() {
-    all_hold(["async_fifo"]);
-}
-
-#[test]
 #[ignore = "minutes; run by `make exhaustive`"]
 fn everything_is_proved_and_all_mutants_are_found() {
     all_hold(PROOFS.iter().map(|proof| proof.name));

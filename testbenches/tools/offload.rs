@@ -199,7 +199,7 @@ fn a_timeline_is_written_whole_or_not_at_all() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("step.json");
     let name = path.to_str().unwrap();
-    let grid = ["--sequences", "512", "--batches", "384"];
+    let grid = ["--sequences", "512", "--batches", "384", "--formula"];
     for (mode, devices) in [("serial", 2), ("shortest", 2)] {
         text(&[&grid[..], &["--step", name, "--mode", mode]].concat());
         let step: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -235,7 +235,7 @@ fn wrong_arguments_are_named() {
     hardware("[pim]\nshared_rows = true");
     assert!(refused(&["--hardware", name]).contains("shared_rows needs --formula"));
     hardware("[pim]\nkv_mapping = \"requests\"");
-    let step = ["--sequences", "16", "--batches", "32", "--json"];
+    let step = ["--sequences", "16", "--batches", "32", "--json", "--formula"];
     let read = text(&[&step[..], &["--hardware", name]].concat());
     assert_eq!(read, text(&[&step[..], &["--kv-mapping", "requests"]].concat()));
     assert!(refused(&["--hardware", "libra"]).contains("expected one of librapim, "));
