@@ -5,12 +5,12 @@
 //! this file plays sequencer, trees and divider. Each result has to come as many steps after its element as its path
 //! takes. Seeds are printed with every failure.
 
-use crate::common::activation_driver::{
+use common::activation_driver::{
     Bench, CHOICE, EXPONENTIAL, Element, Fault, LATENCY, Mode, PACES, PRODUCT, Pace, SUM, Seen, argument,
-    element, key, parabolas, power, recoded, term, wide, y,
+    element, key, near_ties, number_of, parabolas, power, powers, recoded, term, wide, y,
 };
-use crate::common::exact::below;
-use crate::common::rtl::design_config;
+use common::exact::below;
+use common::rtl::design_config;
 use ndp_numerics::{SplitMix64, f16, round_scaled, softmax};
 use ndp_oracle::ieee::Operation;
 use ndp_oracle::pairs::{corners, pairs};
@@ -186,8 +186,7 @@ fn softmax_of(bench: &mut Bench, scores: &[u16], pace: Pace) -> Vec<u16> {
     let keys = bench.run(Mode::of(CHOICE), &pass(&score, Element::default()), pace);
     let largest = keys.iter().map(|seen| seen.key).max().unwrap_or(0);
     let spoilt = keys.iter().any(|seen| seen.bad) || largest <= key(0xFC00);
-    let largest = (0..=u16::MAX).find(|&s| !is_nan(s) && key(s) == largest);
-    let argument = match largest {
+    let argument = match number_of(largest) {
         Some(m) if !spoilt => argument(m),
         _ => bench.noise.next_u64() >> 21,
     };
@@ -214,15 +213,12 @@ fn softmax_of(bench: &mut Bench, scores: &[u16], pace: Pace) -> Vec<u16> {
 #[test]
 fn numerators_near_ties_round_to_nearest_even() -> Outcome {
     // With the argument that is left over, any number has the exponential that is wanted.
-    let parabolas = parabolas();
-    let powers: Vec<i64> = (0..1 << 24).map(|y| power(&parabolas, y).0).collect();
+    let powers = powers();
     let (mut bench, mut random) = (Bench::open(12)?, SplitMix64::new(12));
     let mut compared = 0;
     for (number, k) in [-1, -2, -13, -14].into_iter().chain(-29..-14).enumerate() {
         let cut = 12 + (-14 - k).max(0);
-        let near = |&r: &i64| ((r & ((1 << cut) - 1)) - (1 << (cut - 1))).abs() < 1 << (cut / 2 - 4);
-        let near: Vec<i64> =
-            (0..).zip(&powers).filter(|(_, r)| near(r)).map(|(fraction, _)| fraction).collect();
+        let near = near_ties(&powers, cut);
         let draw = |fraction: i64| {
             let a = random.next_u64() as u16 & 0xFBFF;
             let argument = (fraction + (k << 24) - y(a)) as u64 & ((1 << 43) - 1);

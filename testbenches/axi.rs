@@ -4,9 +4,9 @@
 //! behind it, which check every timing rule, while programs run. Random bursts of all types, sizes and strobes, stalls on all five channels,
 //! resets amid work, rates, mutants.
 
-use crate::common::axi::{Burst, Kind, LINE, Line, Manager, Space, Stalls};
-use crate::common::rtl::{Mutant, design, design_config};
-use crate::common::{amount, some};
+use common::axi::{Burst, Kind, LINE, Line, Manager, Space, Stalls};
+use common::rtl::{Mutant, design, design_config};
+use common::{amount, some};
 use ndp_config::DesignConfig;
 use ndp_dram::storage::Storage;
 use ndp_dram::{CommandPins, Rank};

@@ -1,6 +1,6 @@
 //! Do modelled cores do what cores in RTL do, in the same cycles, for the same host? Linked ones are in `linked_system`.
 
-use crate::common::amount;
+use common::amount;
 use ndp_config::DesignConfig;
 use ndp_energy::{DramUse, RankActivity};
 use ndp_sim::backend::{CoreBackend, Neurons};

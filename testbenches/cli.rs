@@ -3,7 +3,7 @@
 //! Runs the real binary on the small unit. Every message names the value and its limit; exit code 2 means that the
 //! arguments or files were unusable, 1 that the hardware or the golden differed.
 
-use crate::common::tool::{json, ndp, refused, stderr, stdout};
+use crate::tool::{json, ndp, refused, stderr, stdout};
 use serde_json::Value;
 use std::error::Error;
 use std::path::Path;

@@ -2,7 +2,7 @@
 //!
 //! Runs on a self-test block with a counter on each clock and a register that samples the one with the other.
 
-use crate::common::selftest::{open, open_with};
+use common::selftest::{open, open_with};
 use ndp_sim::ffi::{Clocks, Edge, OpenOptions, WaveOptions};
 use std::error::Error;
 

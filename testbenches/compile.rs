@@ -1,6 +1,6 @@
 //! `ndp compile`: are all weights where the map says, and does `ndp run` execute what it writes, bit for bit?
 
-use crate::common::tool::{json, refused};
+use crate::tool::{json, refused};
 use ndp_config::DesignConfig;
 use ndp_layout::{DimmAddress, MatrixLayout};
 use ndp_machine::{Memory, SparseMemory, write_data};

@@ -1,6 +1,6 @@
 //! Does `ndp coverage` name exactly what a run left out, take waivers, and refuse those that waive nothing?
 
-use crate::common::tool::{fails, ndp, stderr};
+use crate::tool::{fails, ndp, stderr};
 use ndp_hdl::designs::BuildError;
 use ndp_hdl_language::{Design, HdlError, Module, ModuleBuilder, cat, zeros};
 use ndp_sim::ffi::{Hardware, Model, OpenOptions, rtl};

@@ -3,8 +3,8 @@
 //! The core runs random programs beside a host that stalls and has traffic of its own; the model is given the same
 //! requests at the same times and has to come to the same cycles. There is no tolerance.
 
-use crate::common::replay::{Compared, compare, processor_time};
-use crate::common::{amount, some};
+use common::replay::{Compared, compare, processor_time};
+use common::{amount, some};
 use ndp_config::DesignConfig;
 use ndp_isa::Program;
 use ndp_machine::SparseMemory;

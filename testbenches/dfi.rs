@@ -3,8 +3,8 @@
 //! The port's RTL lies between the pins of `rank_port` and a PHY that is written here from DFI 4.0 and JESD79-4: it knows the mode registers that it
 //! was given, and drives the device model from them. Read data come back at random times up to the latest one. Mutants.
 
-use crate::common::rank::{Bench, DataPath, Request, Segment, Stalls};
-use crate::common::rtl::{Mutant, design, design_config};
+use common::rank::{Bench, DataPath, Request, Segment, Stalls};
+use common::rtl::{Mutant, design, design_config};
 use ndp_config::{DfiConfig, DramConfig};
 use ndp_dram::{CommandPins, Rank};
 use ndp_numerics::SplitMix64;

@@ -4,7 +4,7 @@
 //! beat that arrives is compared with the one that is next in its flow, every flit on the lanes with the protocol. Errors injected
 //! behind the link and in its Verilog have to be found.
 
-use crate::common::rtl::{self, Mutant};
+use common::rtl::{self, Mutant};
 use ndp_config::{DesignConfig, LinkConfig};
 use ndp_numerics::SplitMix64;
 use ndp_sim::error::LinkError;

@@ -1,6 +1,6 @@
 //! Energy from outside: JSON of every run, text on request, files of constants, reports and timelines.
 
-use crate::common::tool::{json, ndp, refused, stderr, stdout};
+use crate::tool::{json, ndp, refused, stderr, stdout};
 use ndp_config::DesignConfig;
 use ndp_dram::Command;
 use ndp_energy::{DramUse, RankCounts};

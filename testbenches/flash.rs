@@ -1,7 +1,7 @@
 //! A model whose neurons are on an SSD, with slots for a part of them: does the text stay the same, and does a token read what it lacks and no more?
 
-use crate::common::causes::every_nanosecond_has_a_cause;
-use crate::common::energy::{all_energy_has_a_use, without_bus};
+use common::causes::every_nanosecond_has_a_cause;
+use common::energy::{all_energy_has_a_use, without_bus};
 use ndp_config::{BlockKind, DesignConfig, Ssd, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
 use ndp_sim::core::Backend;

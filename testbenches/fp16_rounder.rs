@@ -4,7 +4,7 @@
 //! every time. Every FP16 number, every midpoint between two and both neighbours of each, with both signs; random
 //! sums of every magnitude; every combination of flags; resets between two digits.
 
-use crate::common::exact::{below, digit, result, value};
+use common::exact::{below, digit, result, value};
 use ndp_config::{DesignConfig, GemvConfig};
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};

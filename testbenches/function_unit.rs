@@ -2,8 +2,8 @@
 //!
 //! A value goes in and a result comes out in every cycle. Nothing of what is expected comes from the design or from `ndp_numerics`.
 
-use crate::common::activation_driver::recoded;
-use crate::common::rtl::{Mutant, design};
+use common::activation_driver::recoded;
+use common::rtl::{Mutant, design};
 use ndp_oracle::ieee::{Operation, rounded};
 use ndp_oracle::pairs::{corners, pairs};
 use ndp_oracle::{Random, activations};

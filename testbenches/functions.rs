@@ -3,8 +3,9 @@
 //! Random programs (`ndp_core.rs`, `cycle_model.rs`, `random_configs.rs`) have them too, against the functional model. Here the
 //! expected bits are those of `ndp_oracle`, and cycles those of the formula in the document.
 
-use crate::common::rtl::{Mutant, core_mutants, design, design_config};
 use crate::function_unit::{GELU, SILU};
+use crate::ndp_core::core_mutants;
+use common::rtl::{Mutant, design, design_config};
 use ndp_config::{BEAT_ELEMS, DesignConfig};
 use ndp_isa::{Activation, Data, Instruction, Opcode, Program, block_words};
 use ndp_layout::elements_of;

@@ -5,11 +5,11 @@
 //! ties, what lies beyond a vector's end, and cycles. Errors injected on purpose have to be found. Seeds are printed
 //! with every failure.
 
-use crate::common::buffer_model::{Block, Matrix, Op, block_words, sum_words};
-use crate::common::gemv_driver::{Fault, GemvDriver};
-use crate::common::operands::{Kind, any_kind};
-use crate::common::programs::{matrix, run_programs};
-use crate::common::{amount, some};
+use common::buffer_model::{Block, Matrix, Op, block_words, sum_words};
+use common::gemv_driver::{Fault, GemvDriver};
+use common::operands::{Kind, any_kind};
+use common::programs::{matrix, run_programs};
+use common::{amount, some};
 use ndp_config::{BEAT_ELEMS, DesignConfig, RowLayout};
 use ndp_numerics::SplitMix64;
 use std::error::Error;

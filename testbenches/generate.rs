@@ -2,7 +2,7 @@
 //!
 //! The full unit does the same in `ndp generate`; here few tokens have to do, with stalls on every handshake.
 
-use crate::common::rtl::design_config;
+use common::rtl::design_config;
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::Opcode;
 use ndp_model::{Decoder, GemvClass, GenerateOptions, Model, ModelError, generate, logits_digest};

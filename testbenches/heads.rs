@@ -5,11 +5,11 @@
 //! stalls, other commands in between; cycles; and errors injected on purpose. Random programs (`gemv_unit.rs`,
 //! `parameters.rs`) have heads too. Seeds are printed with every failure.
 
-use crate::common::amount;
-use crate::common::buffer_model::{Block, Matrix, Op, block_words, sum_words};
-use crate::common::gemv_driver::{Fault, GemvDriver};
-use crate::common::operands::{Kind, any_kind};
-use crate::common::programs::matrix;
+use common::amount;
+use common::buffer_model::{Block, Matrix, Op, block_words, sum_words};
+use common::gemv_driver::{Fault, GemvDriver};
+use common::operands::{Kind, any_kind};
+use common::programs::matrix;
 use ndp_config::{BEAT_ELEMS, DesignConfig, GemvConfig};
 use ndp_numerics::SplitMix64;
 use std::error::Error;

@@ -3,7 +3,7 @@
 //! Instructions of random programs, and transfers, each with some field at a limit or one bit changed. What they mean says `ndp_isa`,
 //! which shares nothing with the hardware.
 
-use crate::common::rtl::{design, design_config};
+use common::rtl::{design, design_config};
 use ndp_isa::fields::{
     ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, NODE, OTHER, RANKS, ROW, SELECTED, SLOT, SRC, TAG,
 };

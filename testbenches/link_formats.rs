@@ -4,7 +4,7 @@
 //! the two directions lie to each other, so the channel's latency goes through all cycles of a flit. The cycle model runs beside each link.
 //! And the payload may be what a receiver searches: markers.
 
-use crate::common::rtl::{self, Mutant, design_config};
+use common::rtl::{self, Mutant, design_config};
 use ndp_config::{DesignConfig, LinkConfig};
 use ndp_sim::error::LinkError;
 use ndp_sim::ffi::Mutation;

@@ -3,7 +3,7 @@
 //! Routes to all DIMMs that can be told apart are drawn, those that lead nowhere among them. Then some inputs want one output without a
 //! pause, and have to be served in turn.
 
-use crate::common::rtl::{design, design_config};
+use common::rtl::{design, design_config};
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort};
 use std::collections::VecDeque;

@@ -4,10 +4,10 @@
 //! is given what the hosts did and what the channels did, and has to come to the same cycles: of instructions, answers,
 //! commands of the DRAM, and in every register of the links. There is no tolerance.
 
-use crate::common::clocks::at;
-use crate::common::messages::{Plan, SOURCES, TARGETS, below};
-use crate::common::replay::{Replay, commands, instructions, processor_time, requests};
-use crate::common::{amount, some};
+use common::clocks::at;
+use common::messages::{Plan, SOURCES, TARGETS, below};
+use common::replay::{Replay, commands, instructions, processor_time, requests};
+use common::{amount, some};
 use ndp_config::DesignConfig;
 use ndp_cycles::{LinkedModel, Topology};
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};

@@ -1,8 +1,8 @@
 //! Several cores on links in RTL and a GPU: does a text stay the same while neurons wander over the links and the links fail?
 
-use crate::common::causes::every_nanosecond_has_a_cause;
-use crate::common::energy::{all_energy_has_a_use, without_bus};
-use crate::common::some;
+use common::causes::every_nanosecond_has_a_cause;
+use common::energy::{all_energy_has_a_use, without_bus};
+use common::some;
 use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
 use ndp_sim::core::Backend;

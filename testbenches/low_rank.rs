@@ -2,9 +2,9 @@
 //! they do to the perplexity, beside Hermes' predictor. `-- --nocapture low_rank` prints the tables of
 //! docs/predictor.md. And in systems whose cores and GPU predict with them.
 
-use crate::common::causes::every_nanosecond_has_a_cause;
-use crate::common::energy::without_bus;
-use crate::common::some;
+use common::causes::every_nanosecond_has_a_cause;
+use common::energy::without_bus;
+use common::some;
 use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
 use ndp_predictor::{Confusion, Evaluation, LowRank};

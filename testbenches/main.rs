@@ -3,7 +3,7 @@
 
 #[path = "../synth/tests/common/mod.rs"]
 mod cells;
-mod common;
+mod tool;
 
 mod activation_lane;
 mod activation_sums;

@@ -4,7 +4,7 @@
 //! results travel as exact sums (`export`, `import`) or as FP16 (`store`, `merge`); the last module rounds. Expected values are
 //! sums in 128-bit integers.
 
-use crate::common::exact;
+use common::exact;
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::{Instruction, Program, accumulator_words, block_words};
 use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock, elements_of, pack_elements};

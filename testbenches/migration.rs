@@ -3,10 +3,11 @@
 //! Two cores on a cable, or three around a bridge, in lockstep with channels that make errors. Programs are random; what messages and
 //! programs have to do to the DRAM of each is the functional model's business, which knows nothing of links.
 
-use crate::common::amount;
-use crate::common::messages::{Plan, SOURCES, TARGETS, below};
-use crate::common::rtl::{self, Mutant};
-use crate::common::traffic::Traffic;
+use crate::ndp_core::core_mutants;
+use common::amount;
+use common::messages::{Plan, SOURCES, TARGETS, below};
+use common::rtl::{self, Mutant};
+use common::traffic::Traffic;
 use ndp_config::DesignConfig;
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer, parse};
 use ndp_machine::{Machine, SparseMemory, run_together};
@@ -511,8 +512,7 @@ pub const MUTANTS: [Mutant; 3] = [
 fn errors_in_the_hardware_are_caught() -> Outcome {
     let config = tiny()?;
     for (_, mutation) in &MUTANTS {
-        let (design, core) =
-            (mutation.name, rtl::design(mutation.name, NdpCore::BLOCK, &rtl::core_mutants())?);
+        let (design, core) = (mutation.name, rtl::design(mutation.name, NdpCore::BLOCK, &core_mutants())?);
         let mut linked = LinkedCores::unequal([&core; 2], &config, &CoreOptions::default())?;
         bring_up(&mut linked, 0.0)?;
         let right = run(&mut linked, [&send(5, 0, 1), &receive(5, 0)]);

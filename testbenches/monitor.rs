@@ -3,7 +3,7 @@
 //! Products and selections of any length, with all that is counted at random beside them. Registers are read at any time and compared
 //! with a model of this bench.
 
-use crate::common::rtl::{design, design_config};
+use common::rtl::{design, design_config};
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{Model, OpenOptions};
 use std::error::Error;

@@ -6,8 +6,8 @@
 //! flag makes the sum irrelevant), and the flags; in windows whose products go to sums of their own, each of these sums, which
 //! stay outside of the unit with the carries pending in them. Seeds are printed with every failure.
 
-use crate::common::exact::{below, digit, dot};
-use crate::common::rtl::{Mutant, design, design_config};
+use common::exact::{below, digit, dot};
+use common::rtl::{Mutant, design, design_config};
 use ndp_config::{DesignConfig, GemvConfig, Multiplier};
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{InputPort, Model, Mutation, OpenOptions, OutputPort, Rtl, rtl};

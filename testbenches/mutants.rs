@@ -2,9 +2,9 @@
 //!
 //! `hdl/language/tests/mutants.rs` tests what a mutant is.
 
-use crate::common::rtl::design_config;
-use crate::common::tool::{fails, json};
 use crate::native::random_pins;
+use crate::tool::{fails, json};
+use common::rtl::design_config;
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{Hardware, Model, OpenOptions, Rtl, rtl};
 use ndp_verilate::mutate::Mutant;

@@ -4,9 +4,9 @@
 //! with random values on all pins, legal or not, and resets, from random contents that are the same in both; a core runs random programs;
 //! and errors in what the emitter writes have to be found. What is changed in the Verilog (mutants) is always Verilated.
 
-use crate::common::amount;
-use crate::common::rtl::{design_config, hbm_config};
-use crate::common::selftest::SelfTest;
+use common::amount;
+use common::rtl::{design_config, hbm_config};
+use common::selftest::SelfTest;
 use ndp_numerics::SplitMix64;
 use ndp_sim::core::{CoreOptions, NdpCore};
 use ndp_sim::ffi::{Direction, Form, Hardware, Model, OpenOptions, Rtl, rtl};

@@ -2,8 +2,10 @@
 //!
 //! Programs are random; what they have to do to DRAM is the functional model's business, which knows nothing of the hardware.
 
-use crate::common::traffic::Traffic;
-use crate::common::{amount, some};
+use crate::{functions, migration, select, series};
+use common::rtl::Mutant;
+use common::traffic::Traffic;
+use common::{amount, some};
 use ndp_config::DesignConfig;
 use ndp_isa::ErrorCode;
 use ndp_numerics::SplitMix64;
@@ -12,6 +14,11 @@ use ndp_testkit::{ProgramOptions, RandomPrograms, malformed_word};
 use std::error::Error;
 
 type Outcome = Result<(), Box<dyn Error>>;
+
+/// The mutants of the core, wherever they are looked for: those of one configuration are one library.
+pub fn core_mutants() -> Vec<Mutant> {
+    [&functions::MUTANTS[..], &migration::MUTANTS, &select::MUTANTS, &series::MUTANTS].concat()
+}
 
 fn tiny() -> Result<NdpCore, Box<dyn Error>> {
     Ok(NdpCore::open(&DesignConfig::preset("tiny")?, &CoreOptions::default())?)

@@ -1,6 +1,6 @@
 //! Does a system without data take exactly the time of one with data? The same activity goes through both: cycles of every program, bytes, times.
 
-use crate::common::energy;
+use common::energy;
 use ndp_config::{DesignConfig, LlmShape, Ssd, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Model, generate};
 use ndp_scheduler::Policy;

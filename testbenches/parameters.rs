@@ -2,7 +2,7 @@
 //!
 //! Random programs as in `gemv_unit.rs`, which has the unit of four ranks.
 
-use crate::common::programs::run_programs;
+use common::programs::run_programs;
 use ndp_config::DesignConfig;
 use std::error::Error;
 

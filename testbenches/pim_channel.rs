@@ -4,9 +4,9 @@
 //! and so every sum, by RES and SUM. Random streams meet every rule; the tables of `docs/hbm-pim.md` are gone through one by one,
 //! one clock too early and in time, with numbers written out here. Mutants of the Verilog have to be found.
 
-use crate::common::amount;
-use crate::common::pim_streams::Stream;
-use crate::common::rtl::{Mutant, hbm_config, hbm_design};
+use common::amount;
+use common::pim_streams::Stream;
+use common::rtl::{Mutant, hbm_config, hbm_design};
 use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::hbm::HbmCommand::{self, *};
 use ndp_sim::ffi::{Mutation, OpenOptions, Rtl};

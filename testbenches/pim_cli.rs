@@ -3,8 +3,8 @@
 //! The channels are the device model, which is faster, with the host's scheduler or the controller in RTL; on channels in RTL the same host
 //! runs in `pim_host.rs`.
 
-use crate::common::some;
-use crate::common::tool::{json, ndp, refused, stdout};
+use crate::tool::{json, ndp, refused, stdout};
+use common::some;
 use serde_json::Value;
 use std::error::Error;
 use std::path::PathBuf;

@@ -5,8 +5,8 @@
 //! with a map of columns, what is computed with exact sums of `rust/contract/numerics`. Rates are measured, printed and asserted: with banks cut in two
 //! both reach at least 95 % of what each reaches alone; joined, their times add up.
 
-use crate::common::rtl::{Mutant, hbm_config, hbm_design};
-use crate::common::{amount, some};
+use common::rtl::{Mutant, hbm_config, hbm_design};
+use common::{amount, some};
 use ndp_config::{HbmCommandSet, HbmConfig};
 use ndp_dram::hbm::{Column, HbmPlace, pim};
 use ndp_numerics::{ExactSum, SplitMix64, SumFormat, f16};

@@ -4,8 +4,8 @@
 //! Channels in RTL, every clock compared with the device model; the host of `rust/librapim/host` in front of them. More prompts and modes
 //! run on the device model alone in `rust/librapim/host/tests`. The same with the controller in RTL between host and channels.
 
-use crate::common::rtl::hbm_design;
-use crate::common::some;
+use common::rtl::hbm_design;
+use common::some;
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::{HbmActivity, HbmOutputs, HbmStatistics, PseudoChannel};
 use ndp_model::Model;
@@ -25,9 +25,9 @@ use std::error::Error;
 use std::path::Path;
 
 #[path = "../rust/librapim/host/tests/common/mod.rs"]
-mod common;
+mod host_texts;
 
-use common::{assert_texts, random_model};
+use host_texts::{assert_texts, random_model};
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -141,7 +141,7 @@ fn offloaded(
 }
 
 fn short_prompts(lengths: &[(usize, usize)]) -> Vec<Prompt> {
-    common::prompts(lengths, 64)
+    host_texts::prompts(lengths, 64)
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn iterations(
         outcome.preemptions
     );
     for (prompt, text) in prompts.iter().zip(machine.session().texts()) {
-        common::assert_text(&model, prompt, text);
+        host_texts::assert_text(&model, prompt, text);
     }
     assert_eq!(machine.session().machine().channels().map(Pins::violations).sum::<u64>(), 0);
     Ok(all)

@@ -1,7 +1,7 @@
 //! Two pseudo channels on shared command buses: does the RTL say in every clock what the device models say, whatever both are told?
 
-use crate::common::pim_streams::Stream;
-use crate::common::rtl::{Mutant, hbm_config, hbm_design};
+use common::pim_streams::Stream;
+use common::rtl::{Mutant, hbm_config, hbm_design};
 use ndp_config::HbmConfig;
 use ndp_dram::Rule;
 use ndp_dram::hbm::PseudoChannel;

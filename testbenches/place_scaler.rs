@@ -1,7 +1,7 @@
 //! Weights of 8 and 4 bits times their scale: every number with every scale, against a product of integers.
 
-use crate::common::exact::{nearest, value};
-use crate::common::rtl::{Mutant, design};
+use common::exact::{nearest, value};
+use common::rtl::{Mutant, design};
 use ndp_sim::ffi::{Model, Mutation, OpenOptions, Rtl};
 use std::error::Error;
 

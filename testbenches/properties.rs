@@ -2,7 +2,7 @@
 //!
 //! `hdl/language/tests/properties.rs` tests what the language prints and refuses.
 
-use crate::common::selftest::{SelfTest, open_with};
+use common::selftest::{SelfTest, open_with};
 use ndp_sim::ffi::{Form, Model, Mutation, OpenOptions, WaveOptions, rtl};
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};

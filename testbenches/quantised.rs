@@ -2,10 +2,10 @@
 //!
 //! Programs are random, with all formats side by side. Bits are the functional model's business, cycles the cycle model's.
 
-use crate::common::replay::compare;
-use crate::common::rtl::{Mutant, design};
-use crate::common::traffic::Traffic;
-use crate::common::{amount, some};
+use common::replay::compare;
+use common::rtl::{Mutant, design};
+use common::traffic::Traffic;
+use common::{amount, some};
 use ndp_config::DesignConfig;
 use ndp_isa::Program;
 use ndp_machine::SparseMemory;

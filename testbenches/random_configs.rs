@@ -6,10 +6,10 @@
 //!
 //! A failure prints the configuration and the command that repeats it: `NDP_RANDOM_CONFIG` names the one seed to run.
 
-use crate::common::messages::below;
-use crate::common::replay::compare;
-use crate::common::traffic::Traffic;
 use crate::migration;
+use common::messages::below;
+use common::replay::compare;
+use common::traffic::Traffic;
 use ndp_config::{DesignConfig, RowLayout, WeightFormat};
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};
 use ndp_machine::{Machine, SparseMemory, run_together};

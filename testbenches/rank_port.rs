@@ -4,8 +4,8 @@
 //! rows, how long each source waits for the other, and injected errors: a device that asks for a slot more than the
 //! controller gives.
 
-use crate::common::rank::{Bench, Request, Segment, Stalls};
-use crate::common::rtl::{Mutant, design, design_config};
+use common::rank::{Bench, Request, Segment, Stalls};
+use common::rtl::{Mutant, design, design_config};
 use ndp_config::{DesignConfig, DramConfig};
 use ndp_dram::{Rule, stream};
 use ndp_sim::ffi::{Edge, Mutation};

@@ -3,11 +3,11 @@
 //! The clocks are nowhere in the Verilog, so one model of `tiny` is simulated at every ratio. Bits are compared with the functional
 //! model, cycles, answers and commands with the cycle model, and the device looks at every time between commands. No tolerance.
 
-use crate::common::amount;
-use crate::common::clocks::{RATIOS, at};
-use crate::common::rank::{Bench, Request, Segment, Stalls};
-use crate::common::replay::compare;
-use crate::common::traffic::Traffic;
+use common::amount;
+use common::clocks::{RATIOS, at};
+use common::rank::{Bench, Request, Segment, Stalls};
+use common::replay::compare;
+use common::traffic::Traffic;
 use ndp_config::DesignConfig;
 use ndp_machine::SparseMemory;
 use ndp_numerics::SplitMix64;

@@ -1,6 +1,6 @@
 //! `ndp run` and the recordings from outside: results, errors, and files that other tools have to read.
 
-use crate::common::tool::{fails, json, ndp, stderr, stdout};
+use crate::tool::{fails, json, ndp, stderr, stdout};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::error::Error;

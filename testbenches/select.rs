@@ -4,8 +4,9 @@
 //! expected bits are computed once more, from the document and without it: a selection is a filter. What a list says is seen by the
 //! rows that a product takes.
 
-use crate::common::rtl::{Mutant, core_mutants, design};
-use crate::common::some;
+use crate::ndp_core::core_mutants;
+use common::rtl::{Mutant, design};
+use common::some;
 use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_isa::{Code, Data, Instruction, Numbers, Product, Program, accumulator_words, block_words};
 use ndp_layout::elements_of;

@@ -3,9 +3,10 @@
 //! The planner puts them side by side ([`ndp_planner::Series`]). What they leave in DRAM is compared with the functional model, and
 //! every cycle with the cycle model.
 
-use crate::common::amount;
-use crate::common::replay::compare;
-use crate::common::rtl::{Mutant, core_mutants, design};
+use crate::ndp_core::core_mutants;
+use common::amount;
+use common::replay::compare;
+use common::rtl::{Mutant, design};
 use ndp_config::DesignConfig;
 use ndp_isa::{Code, Data, Program, RandomKind};
 use ndp_layout::{DimmMap, order_rows};

@@ -1,7 +1,7 @@
 //! Several cores and a GPU: does any bit of a text depend on where neurons live?
 
-use crate::common::causes::every_nanosecond_has_a_cause;
-use crate::common::some;
+use common::causes::every_nanosecond_has_a_cause;
+use common::some;
 use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
 use ndp_isa::{Opcode, decode_fields};
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};

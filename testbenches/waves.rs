@@ -3,7 +3,7 @@
 //! Runs on the two self-test blocks, which have a port of every storage class. Waves are read back with a reader
 //! that shares no code with the writer. What the hardware computes is left to the other testbenches.
 
-use crate::common::selftest::{SelfTest, open, open_with};
+use common::selftest::{SelfTest, open, open_with};
 use ndp_config::DesignConfig;
 use ndp_sim::ffi::{
     Direction, Model, Mutation, OpenOptions, PortInfo, SimError, WaveOptions, mutant, rtl, verilator_version,

@@ -76,7 +76,16 @@ impl NdpCore {
     pub fn run_words(
         &mut self,
         words: &[u128],
-        between: impl FnMut(&mut Self),
+        mut between: impl FnMut(&mut Self),
+    ) -> Result<ProgramRun, SimError> {
+        self.run_words_with(words, &mut between)
+    }
+
+    /// The same without a parameter of type, so that it is compiled here and not, perhaps without optimisation, where it is used.
+    fn run_words_with(
+        &mut self,
+        words: &[u128],
+        between: &mut dyn FnMut(&mut Self),
     ) -> Result<ProgramRun, SimError> {
         self.alone(async |core| core.run_words_async(words, between).await)
     }

@@ -9,18 +9,23 @@ use super::exact::{below, value};
 use ndp_config::DesignConfig;
 use ndp_numerics::SplitMix64;
 use ndp_oracle::ieee::Operation;
+use ndp_oracle::is_nan;
 use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use std::error::Error;
 
 /// Steps from an element's leaving to its result, by path.
 pub const LATENCY: [usize; 4] = [10, 5, 5, 4];
-/// Ways through the lane.
+/// Way through the lane: exponentials.
 pub const EXPONENTIAL: usize = 0;
+/// Way of sums and differences.
 pub const SUM: usize = 1;
+/// Way of products.
 pub const PRODUCT: usize = 2;
+/// Way of ReLU, maxima and keys.
 pub const CHOICE: usize = 3;
-/// Steps to the key of a choice and to the term of an exponential.
+/// Steps to the key of a choice.
 pub const KEY_LATENCY: usize = 1;
+/// Steps to the term of an exponential.
 pub const TERM_LATENCY: usize = 8;
 /// Steps to an argument and to the mark that spoils a product: they are for the element that left two steps ago.
 pub const LATE: usize = 2;
@@ -28,19 +33,25 @@ pub const LATE: usize = 2;
 /// What a run does with all of its elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Mode {
+    /// Which way through the lane.
     pub path: usize,
+    /// A difference instead of a sum.
     pub subtract: bool,
+    /// A maximum instead of ReLU.
     pub max: bool,
     /// The second operands come as words; otherwise each is `scalar_i` while its element leaves.
     pub two: bool,
+    /// Exponentials are wide values, and so are what is multiplied.
     pub wide: bool,
 }
 
 impl Mode {
+    /// A way with nothing else set.
     pub fn of(path: usize) -> Self {
         Self { path, subtract: false, max: false, two: false, wide: false }
     }
 
+    /// The way of an operation on two operands.
     pub fn of_operation(operation: Operation) -> Self {
         let mode = Self::of(match operation {
             Operation::Add | Operation::Sub => SUM,
@@ -55,72 +66,106 @@ impl Mode {
 /// One element and what comes with it: bits as the ports take them.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Element {
+    /// First operand, recoded FP16.
     pub a: u16,
+    /// Second operand, recoded FP16.
     pub b: u16,
+    /// It counts in maximum and sum.
     pub counts: bool,
+    /// It is beyond the vector's end.
     pub blank: bool,
+    /// `-Y(m)`, what is subtracted before the exponential: 43 bits.
     pub argument: u64,
+    /// Reciprocal of a sum of exponentials, 17 bits.
     pub reciprocal: u64,
+    /// Its exponent, 7 bits.
     pub scale: u64,
+    /// Its product is NaN.
     pub spoilt: bool,
 }
 
 /// What the outputs showed for an element: value, and of the way it took key and mark, or term.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
+    /// Result, recoded FP16 or a wide value.
     pub value: u16,
+    /// Order of the element, 0 if it does not count.
     pub key: u16,
+    /// It counts, and is NaN or +Inf.
     pub bad: bool,
+    /// Exponential in units of 2^-28, 0 if the element does not count.
     pub term: u32,
 }
 
 /// How often nothing happens: one cycle in `stalls` is a stall, one chance in `gaps` is not taken; 0 for never.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
+    /// One cycle in so many is a stall.
     pub stalls: usize,
+    /// One chance in so many to take or send is not taken.
     pub gaps: usize,
 }
 
+/// Neither stalls nor gaps.
 pub const FULL: Pace = Pace { stalls: 0, gaps: 0 };
+/// All combinations of the two.
 pub const PACES: [Pace; 4] =
     [FULL, Pace { stalls: 3, gaps: 0 }, Pace { stalls: 0, gaps: 3 }, Pace { stalls: 2, gaps: 2 }];
 
 /// A bit that is flipped in what an output shows.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
+    /// Bit of the value.
     Value(u32),
+    /// Bit of the key.
     Key(u32),
+    /// The mark of NaN and +Inf.
     Bad,
+    /// Bit of the term.
     Term(u32),
 }
 
 /// The lane with its ports.
 pub struct Bench {
+    /// The lane.
     pub model: Model,
+    /// Elements of a word.
     pub lanes: usize,
+    /// A word of either operand.
     pub word: InputPort,
+    /// Take it as the first operand's.
     pub take: InputPort,
+    /// Take it as the second operand's.
     pub take_other: InputPort,
+    /// An element leaves.
     pub shift: InputPort,
+    /// All stages move on.
     pub advance: InputPort,
     path: InputPort,
     subtract: InputPort,
     max: InputPort,
     two: InputPort,
+    /// Second operand of all elements.
     pub scalar: InputPort,
     wide: InputPort,
     argument: InputPort,
     reciprocal: InputPort,
     scale: InputPort,
+    /// The product of the element two steps ago is NaN.
     pub spoilt: InputPort,
     counts: InputPort,
+    /// The element is beyond the vector's end.
     pub blank: InputPort,
+    /// What comes in behind the elements of each operand.
     pub chain: [InputPort; 2],
+    /// The element of each operand that leaves.
     pub chained: [OutputPort; 2],
+    /// The result.
     pub value: OutputPort,
     key: OutputPort,
     bad: OutputPort,
     term: OutputPort,
+    /// What is on ports that say nothing.
     pub noise: SplitMix64,
     seed: u64,
     /// The element whose output is changed.
@@ -128,6 +173,7 @@ pub struct Bench {
 }
 
 impl Bench {
+    /// The lane of `hermes`, with random contents.
     pub fn open(seed: u64) -> Result<Self, Box<dyn Error>> {
         let lanes = DesignConfig::preset("hermes")?.gemv().lanes();
         let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
@@ -165,6 +211,7 @@ impl Bench {
         })
     }
 
+    /// Sets the pins that stay while elements of a run go through.
     pub fn set_mode(&mut self, mode: Mode) {
         self.model.set(self.path, 1 << mode.path);
         self.model.set(self.subtract, mode.subtract.into());
@@ -307,6 +354,7 @@ pub fn recoded(bits: u16) -> u16 {
     }
 }
 
+/// An element of two FP16 numbers.
 pub fn element(a: u16, b: u16) -> Element {
     Element { a: recoded(a), b: recoded(b), ..Element::default() }
 }
@@ -340,6 +388,18 @@ pub fn power(parabolas: &[[i64; 3]], y: i64) -> (i64, i64) {
     (c0 + (((c1 + ((c2 * (o >> 7)) >> 11)) * o) >> 18), y.div_euclid(1 << 24))
 }
 
+/// `r` of every fraction of `y`.
+pub fn powers() -> Vec<i64> {
+    let parabolas = parabolas();
+    (0..1 << 24).map(|y| power(&parabolas, y).0).collect()
+}
+
+/// The fractions whose `r` is nearly a tie when its last `cut` bits are rounded away.
+pub fn near_ties(powers: &[i64], cut: i64) -> Vec<i64> {
+    let near = |r: i64| ((r & ((1 << cut) - 1)) - (1 << (cut - 1))).abs() < 1 << (cut / 2 - 4);
+    (0..).zip(powers).filter(|(_, r)| near(**r)).map(|(fraction, _)| fraction).collect()
+}
+
 /// `E` of the contract.
 pub fn term((r, k): (i64, i64)) -> u32 {
     if k < -28 { 0 } else { ((r << 4) >> -k) as u32 }
@@ -362,4 +422,9 @@ pub fn wide((r, k): (i64, i64)) -> u16 {
 pub fn key(a: u16) -> u16 {
     let bits = recoded(a);
     if bits >> 15 == 1 { !bits } else { bits | 0x8000 }
+}
+
+/// The number that has a key.
+pub fn number_of(wanted: u16) -> Option<u16> {
+    (0..=u16::MAX).find(|&s| !is_nan(s) && key(s) == wanted)
 }

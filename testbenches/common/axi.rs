@@ -8,7 +8,9 @@ use ndp_sim::ffi::{InputPort, Model, OutputPort};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::error::Error;
 
+/// Bytes of a line.
 pub const LINE: u64 = 64;
+/// A line of the memory behind the subordinate.
 pub type Line = [u8; LINE as usize];
 /// Cycles without any transfer after which something hangs.
 const WATCHDOG: u64 = 20_000;
@@ -18,21 +20,31 @@ const OKAY: u64 = 0;
 const SLVERR: u64 = 2;
 const DECERR: u64 = 3;
 
+/// Types of bursts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
+    /// All beats at one address.
     Fixed,
+    /// At rising addresses.
     Incr,
+    /// At rising addresses, round a boundary.
     Wrap,
+    /// None that the standard knows.
     Reserved,
 }
 
 /// What an address channel carries.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst {
+    /// `AxID`.
     pub id: u64,
+    /// Byte address of the first beat.
     pub addr: u64,
+    /// Number of beats, 1 to 256.
     pub beats: u64,
+    /// Logarithm of the bytes of a beat.
     pub size: u64,
+    /// `AxBURST`.
     pub kind: Kind,
 }
 
@@ -74,10 +86,15 @@ struct Beat {
 /// In how many of 256 cycles each channel is held up, and not by the subordinate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stalls {
+    /// Write addresses.
     pub aw: u64,
+    /// Data to write.
     pub w: u64,
+    /// Responses to writes.
     pub b: u64,
+    /// Read addresses.
     pub ar: u64,
+    /// Data that was read.
     pub r: u64,
 }
 
@@ -95,7 +112,9 @@ struct DueBeat {
 /// Where a manager is: sizes, and the space behind it.
 #[derive(Clone, Debug)]
 pub struct Space {
+    /// Bytes of the data bus.
     pub data_bytes: u64,
+    /// Bits of an ID.
     pub id_bits: u32,
     /// Bytes of DRAM; registers are above.
     pub dram: u64,
@@ -115,17 +134,23 @@ struct Ports {
 
 /// The manager, with what it expects.
 pub struct Manager {
+    /// Where it is.
     pub space: Space,
+    /// How often its channels are held up.
     pub stalls: Stalls,
     /// Bytes of every line that was written, and of lines that came from elsewhere.
     pub lines: HashMap<u64, Line>,
     /// Whole lines that have to come to registers, in order.
     pub register_writes: Vec<(u64, Line)>,
-    /// Shares of 256 of bursts with missing strobes, and of bursts that are refused.
+    /// Share of 256 of bursts with missing strobes.
     pub partial: u64,
+    /// Share of 256 of bursts that are refused.
     pub illegal: u64,
+    /// Bursts of reads and of writes so far.
     pub bursts: [u64; 2],
+    /// Beats of both that were transferred.
     pub beats: [u64; 2],
+    /// Bursts that have to be answered by an error.
     pub errors: u64,
     aw: VecDeque<Burst>,
     w: VecDeque<Beat>,
@@ -136,15 +161,18 @@ pub struct Manager {
     /// Pages with reads and writes under way.
     busy: BTreeMap<u64, [u64; 2]>,
     held: [Option<Vec<u32>>; 2],
+    /// Times that the subordinate changed or took back what it had offered.
     pub violations: u64,
     /// Bytes that came for `peek`.
     pub seen: Vec<u8>,
+    /// Where its traffic comes from.
     pub random: SplitMix64,
     ports: Ports,
     quiet: u64,
 }
 
 impl Manager {
+    /// A manager at the ports of a model that begin with `s_axi_`.
     pub fn new(model: &Model, space: Space, seed: u64) -> Result<Self, Box<dyn Error>> {
         let input = |name: &str| model.input(&format!("s_axi_{name}"));
         let output = |name: &str| model.output(&format!("s_axi_{name}"));
@@ -187,6 +215,7 @@ impl Manager {
         })
     }
 
+    /// A number below `limit`.
     pub fn below(&mut self, limit: u64) -> u64 {
         self.random.next_u64() % limit
     }

@@ -24,12 +24,70 @@ pub struct Matrix {
 /// One command for the unit.
 #[derive(Clone, Debug)]
 pub enum Op {
-    Load { dst: u32, block: Block },
-    Store { src: u32, cols: u32, batch: u32 },
-    Zero { dst: u32, words: u32 },
-    Dot { src: u32, dst: u32, cols: u32, batch: u32, heads: u32, matrix: Matrix },
-    Axpy { src: u32, dst: u32, cols: u32, batch: u32, heads: u32, matrix: Matrix },
-    Round { src: u32, dst: u32, cols: u32, batch: u32 },
+    /// Writes vectors.
+    Load {
+        /// First word of them.
+        dst: u32,
+        /// Their values.
+        block: Block,
+    },
+    /// Reads vectors.
+    Store {
+        /// First word of them.
+        src: u32,
+        /// Elements of each.
+        cols: u32,
+        /// Vectors.
+        batch: u32,
+    },
+    /// Clears words.
+    Zero {
+        /// The first one.
+        dst: u32,
+        /// Words.
+        words: u32,
+    },
+    /// A matrix times vectors, row by row and head by head: vectors of FP16 results.
+    Dot {
+        /// First word of the vectors.
+        src: u32,
+        /// First word of the results, one vector for each head of each vector.
+        dst: u32,
+        /// Elements of a vector and of a row, all heads together.
+        cols: u32,
+        /// Vectors.
+        batch: u32,
+        /// Heads, each with its own columns.
+        heads: u32,
+        /// The weights.
+        matrix: Matrix,
+    },
+    /// Adds the rows of a matrix, each times an element of the vectors, to exact sums.
+    Axpy {
+        /// First word of the vectors, one for each head of each sum, with an element for each row.
+        src: u32,
+        /// First word of the sums.
+        dst: u32,
+        /// Elements of a row.
+        cols: u32,
+        /// Vectors of sums.
+        batch: u32,
+        /// Heads, each with its own columns.
+        heads: u32,
+        /// The weights.
+        matrix: Matrix,
+    },
+    /// Exact sums to vectors of FP16.
+    Round {
+        /// First word of the sums.
+        src: u32,
+        /// First word of the vectors.
+        dst: u32,
+        /// Elements of a vector.
+        cols: u32,
+        /// Vectors.
+        batch: u32,
+    },
 }
 
 /// Words of a vector block.
@@ -69,14 +127,18 @@ impl Op {
 pub enum Content {
     /// Zeros: vectors of any size and empty sums.
     Zero,
+    /// A vector block.
     Vectors(Block),
+    /// Exact sums: `sums[b][k]`.
     Sums(Vec<Vec<Sum>>),
 }
 
 /// Contents of consecutive words.
 #[derive(Clone, Debug)]
 pub struct Region {
+    /// The words.
     pub words: Range<u32>,
+    /// What they hold.
     pub content: Content,
 }
 
@@ -99,6 +161,7 @@ fn truncated(bits: u16, steps: u32) -> u16 {
 }
 
 impl BufferModel {
+    /// A buffer with unknown contents.
     pub fn new(config: &GemvConfig) -> Self {
         Self { config: config.clone(), regions: Vec::new() }
     }

@@ -100,6 +100,7 @@ struct Work {
 /// Cycles in which the parts were busy, and causes of each rank, since the last [`GemvDriver::clear_counts`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// Of load, store, zero, products and rounding.
     pub busy: [u64; PARTS.len()],
     /// For each rank: a job is in work, waiting for a row, for weights, for room.
     pub causes: Vec<[u64; 4]>,
@@ -107,7 +108,9 @@ pub struct Counts {
 
 /// The unit with its ports, streams and oracle.
 pub struct GemvDriver {
+    /// Its parameters.
     pub config: GemvConfig,
+    /// What the buffer has to hold.
     pub buffer: BufferModel,
     /// Probability of a stall of any stream in any cycle.
     pub stall_percent: u64,
@@ -115,6 +118,7 @@ pub struct GemvDriver {
     pub eager: bool,
     /// Offer no rows, or no weights.
     pub withhold: [bool; 2],
+    /// What was counted.
     pub counts: Counts,
     model: Model,
     random: SplitMix64,
@@ -146,6 +150,7 @@ pub struct GemvDriver {
 pub type Failure = String;
 
 impl GemvDriver {
+    /// The unit of a configuration after reset, with random contents.
     pub fn open(config: &DesignConfig, seed: u64) -> Result<Self, SimError> {
         Self::open_with(
             config,
@@ -154,6 +159,7 @@ impl GemvDriver {
         )
     }
 
+    /// The same with other options.
     pub fn open_with(config: &DesignConfig, seed: u64, options: &OpenOptions) -> Result<Self, SimError> {
         let model = Model::open(&rtl(config, "gemv_unit")?, options)?;
         let config = config.gemv().clone();
@@ -220,10 +226,12 @@ impl GemvDriver {
         self.fault = Some(fault);
     }
 
+    /// Cycles since it was opened.
     pub fn cycle(&self) -> u64 {
         self.model.cycle()
     }
 
+    /// Counts from 0.
     pub fn clear_counts(&mut self) {
         self.counts = Counts { causes: vec![[0; 4]; self.config.ranks() as usize], ..Counts::default() };
     }

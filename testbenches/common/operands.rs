@@ -15,6 +15,7 @@ pub enum Kind {
     Ties,
     /// Of the largest magnitude.
     Large,
+    /// Below the smallest normal number, and zeros.
     Subnormal,
     /// Mostly zeros of both signs.
     Sparse,
@@ -22,10 +23,12 @@ pub enum Kind {
     Small,
 }
 
+/// All of them.
 pub const KINDS: [Kind; 7] =
     [Kind::Any, Kind::Finite, Kind::Ties, Kind::Large, Kind::Subnormal, Kind::Sparse, Kind::Small];
 
 impl Kind {
+    /// Bits of one number.
     pub fn draw(self, random: &mut SplitMix64) -> u16 {
         let bits = random.next_u64();
         let value = bits as u16;
@@ -43,10 +46,12 @@ impl Kind {
         }
     }
 
+    /// `n` of them.
     pub fn vector(self, n: u32, random: &mut SplitMix64) -> Vec<u16> {
         (0..n).map(|_| self.draw(random)).collect()
     }
 
+    /// A vector block of `batch` vectors.
     pub fn block(self, n: u32, batch: u32, random: &mut SplitMix64) -> Block {
         (0..batch).map(|_| self.vector(n, random)).collect()
     }

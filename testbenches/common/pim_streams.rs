@@ -32,6 +32,7 @@ pub struct Stream {
 }
 
 impl Stream {
+    /// A stream for a channel.
     pub fn new(config: &HbmConfig, seed: u64) -> Self {
         Self {
             config: config.clone(),
@@ -45,6 +46,7 @@ impl Stream {
         }
     }
 
+    /// A number below `count`.
     pub fn below(&mut self, count: u64) -> u64 {
         self.random.next_u64() % count
     }

@@ -11,6 +11,7 @@ use ndp_sim::ffi::{Clocks, Edge, InputPort, Model, OpenOptions, OutputPort, Rtl}
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::error::Error;
 
+/// 64 bytes, which a rank reads or writes at once.
 pub type Burst = [u64; 8];
 /// Core cycles without any transfer after which something hangs.
 const WATCHDOG: u64 = 20_000;
@@ -24,25 +25,35 @@ pub trait DataPath {
 /// Up to 16 bursts to be read.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment {
+    /// Its first burst.
     pub address: u64,
+    /// How many.
     pub bursts: u64,
+    /// Comes back with the data.
     pub tag: u64,
 }
 
 /// One burst to be read or written.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
+    /// Its burst.
     pub address: u64,
+    /// What is written, or none for a read.
     pub write: Option<Burst>,
+    /// Comes back with the response.
     pub tag: u64,
 }
 
 /// In how many of 256 cycles each handshake is held up, and not by the port.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stalls {
+    /// Segments to be read.
     pub segment: u64,
+    /// Requests.
     pub request: u64,
+    /// Data of segments.
     pub beat: u64,
+    /// Responses to requests.
     pub response: u64,
 }
 
@@ -65,18 +76,27 @@ struct Ports {
     resets: [InputPort; 2],
 }
 
+/// The port with its device and its sources of traffic.
 pub struct Bench {
+    /// The port.
     pub model: Model,
+    /// The device.
     pub rank: Rank,
     /// If it is not there, the device is at the port's pins.
     pub path: Option<Box<dyn DataPath>>,
+    /// How often handshakes are held up.
     pub stalls: Stalls,
+    /// Segments that wait to be taken.
     pub segments: VecDeque<Segment>,
+    /// Requests that wait to be taken.
     pub requests: VecDeque<Request>,
-    /// Core cycles from taking a segment to its first beat, and from taking a request to its response.
+    /// Core cycles from taking a segment to its first beat.
     pub segment_waits: Vec<u64>,
+    /// Core cycles from taking a request to its response.
     pub request_waits: Vec<u64>,
+    /// Beats of segments that came.
     pub beats: u64,
+    /// Responses that came.
     pub responses: u64,
     due_beats: VecDeque<Due>,
     due_responses: VecDeque<Due>,
@@ -180,6 +200,7 @@ impl Bench {
         self.random.next_u64() % limit
     }
 
+    /// Random data.
     pub fn draw_burst(&mut self) -> Burst {
         std::array::from_fn(|_| self.random.next_u64())
     }

@@ -35,6 +35,7 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
+    /// The host of a recording at its beginning.
     pub fn new(recording: &'a Recording, memories: &'a mut [(u64, SparseMemory)]) -> Self {
         Self {
             recording,
@@ -113,12 +114,17 @@ const MEASURED: Duration = Duration::from_millis(40);
 /// What a comparison was about.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Compared {
+    /// Core cycles.
     pub cycles: u64,
+    /// Instructions.
     pub instructions: usize,
+    /// Requests of the host.
     pub requests: usize,
+    /// DRAM commands.
     pub commands: usize,
-    /// Time of the simulation, and of the model.
+    /// Time of the simulation.
     pub rtl: Duration,
+    /// Time of the model.
     pub model: Duration,
 }
 

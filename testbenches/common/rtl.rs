@@ -1,6 +1,5 @@
 //! Blocks by the name of a configuration, and mutants of them.
 
-use crate::{functions, migration, select, series};
 use ndp_config::{ConfigError, DesignConfig, HbmConfig};
 use ndp_sim::ffi::{Mutation, Rtl, SimError, mutant, rtl};
 use std::path::Path;
@@ -28,11 +27,6 @@ pub fn hbm_config(name: &str) -> Result<HbmConfig, ConfigError> {
 fn of(name: &str, mutants: &[Mutant]) -> Option<(&'static str, Vec<Mutation>)> {
     let (of, _) = mutants.iter().find(|(_, mutation)| mutation.name == name)?;
     Some((of, mutants.iter().filter(|(other, _)| other == of).map(|(_, mutation)| *mutation).collect()))
-}
-
-/// The mutants of the core, wherever they are looked for: those of one configuration are one library.
-pub fn core_mutants() -> Vec<Mutant> {
-    [&functions::MUTANTS[..], &migration::MUTANTS, &select::MUTANTS, &series::MUTANTS].concat()
 }
 
 /// A block of a configuration, or of the mutant that has this name.

@@ -26,6 +26,7 @@ impl Traffic {
     /// Requests that are made before the host waits for a response: a slow DRAM would let them pile up without end.
     const OUTSTANDING: u64 = 64;
 
+    /// A host that makes a request in one of `every` cycles.
     pub fn new(config: &DesignConfig, seed: u64, every: u64) -> Self {
         Self {
             random: SplitMix64::new(seed),

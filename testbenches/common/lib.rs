@@ -16,7 +16,6 @@ pub mod rank;
 pub mod replay;
 pub mod rtl;
 pub mod selftest;
-pub mod tool;
 pub mod traffic;
 
 use std::ops::Div;
