@@ -1,4 +1,5 @@
 //! What several testbenches use: stimuli, drivers of units, and models they are compared with.
+#![cfg(feature = "rtl")]
 
 pub mod activation_driver;
 pub mod axi;
