@@ -210,12 +210,11 @@ impl Places for Wanderers {
 
 #[test]
 fn neurons_may_move_between_tokens() -> Outcome {
-    let tokens = GenerateOptions { tokens: 3, ..OPTIONS };
-    for weights in [WeightFormat::Fp16, WeightFormat::Int8] {
+    for &weights in some(&[WeightFormat::Int8, WeightFormat::Fp16]) {
         let (model, _) = model()?.quantised(weights)?;
-        let expected = reference(&model, &tokens)?;
+        let expected = reference(&model, &OPTIONS)?;
         let mut system = open(&model, &behind_the_prompt(3)?, Wanderers { turn: 0 })?;
-        let generation = generate(&model, &mut system, PROMPT.as_bytes(), &tokens, |_| {})?;
+        let generation = generate(&model, &mut system, PROMPT.as_bytes(), &OPTIONS, |_| {})?;
         assert_eq!((generation.text, generation.logits_digests), (expected.text, expected.logits_digests));
         assert!(system.places().turn >= 2);
     }
