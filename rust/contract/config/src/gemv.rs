@@ -137,8 +137,14 @@ const fn bits_for(max: u32) -> u32 {
 }
 
 impl GemvConfig {
-    /// Accumulator bits that a sum of FP16 products needs: 2^32 / 2^-48 and a sign (numerics contract).
-    pub const MIN_ACC_BITS: u32 = 81 + 16;
+    /// Accumulator bits of any configuration: those of a sum of 2^16 products.
+    pub const MIN_ACC_BITS: u32 = Self::acc_bits_for(1 << 16);
+
+    /// Bits of an accumulator that no sum of this many FP16 products overflows: a product is below 2^32, which is 2^80 in units of 2^-48; a
+    /// bit more for each doubling, and the sign (`docs/numerics.md`).
+    pub const fn acc_bits_for(products: u32) -> u32 {
+        81 + products.next_power_of_two().ilog2()
+    }
 
     pub(crate) fn validate(raw: RawGemv) -> Result<Self, ConfigError> {
         power_of_two("gemv.multipliers", raw.multipliers, 4, 1024)?;
@@ -163,6 +169,16 @@ impl GemvConfig {
             "multipliers / ranks",
             multipliers / ranks,
             format!("be at least the {} chunks of one {BEAT_BITS}-bit beat", config.beat_chunks()),
+        )?;
+        let needed = Self::acc_bits_for(config.max_cols());
+        require(
+            acc_bits >= needed,
+            "gemv.acc_bits",
+            acc_bits,
+            format!(
+                "be at least {needed}: gemv.buffer_kib = {buffer_kib} holds rows of {} elements, whose sum must not overflow",
+                config.max_cols()
+            ),
         )?;
         let activation_lanes = *config.0.activation_lanes.get_or_insert(multipliers);
         power_of_two("gemv.activation_lanes", activation_lanes, ranks, multipliers)?;

@@ -1,6 +1,6 @@
 //! Files and shapes that must be refused, each with the value found and the limit it breaks.
 
-use ndp_config::{ConfigError, DesignConfig, GemvShape};
+use ndp_config::{ConfigError, DesignConfig, GemvConfig, GemvShape};
 
 /// The refusal of a `[gemv]` table.
 fn refused(keys: &str) -> String {
@@ -98,6 +98,28 @@ fn an_accumulator_that_its_segments_do_not_divide_is_refused() {
     assert_eq!(refused("acc_segments = 3"), expected);
     let expected = "gemv.acc_bits = 103 must be a multiple of gemv.acc_segments = 4";
     assert_eq!(refused("acc_bits = 103"), expected);
+}
+
+#[test]
+fn an_accumulator_that_the_longest_row_overflows_is_refused() {
+    let expected = "gemv.acc_bits = 99 must be at least 100: gemv.buffer_kib = 1024 holds rows of 524288 elements, whose sum must not overflow";
+    assert_eq!(refused("buffer_kib = 1024\nacc_bits = 99\nacc_segments = 3"), expected);
+    accepted("buffer_kib = 1024\nacc_bits = 100");
+    accepted("buffer_kib = 512\nacc_bits = 99\nacc_segments = 3");
+}
+
+#[test]
+fn no_sum_of_the_products_that_an_accumulator_is_for_overflows_it() {
+    // The largest product in units of 2^-48: 65504^2, 65504 being 2047 * 2^5.
+    let largest = (2047_u128 << 5).pow(2) << 48;
+    for products in [1, 2, 3, 4096, 4097, 1 << 16, 131_072, 524_288] {
+        let most = |bits: u32| 1_u128 << (bits - 1);
+        let (bits, sum) = (GemvConfig::acc_bits_for(products), largest * u128::from(products));
+        assert!(sum < most(bits), "{products} products in {bits} bits");
+        // One bit less holds no power of two of them.
+        assert!(!products.is_power_of_two() || sum > most(bits - 1), "{products} products in {bits} bits");
+    }
+    assert_eq!(GemvConfig::MIN_ACC_BITS, 97);
 }
 
 #[test]

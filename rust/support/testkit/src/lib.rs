@@ -18,7 +18,7 @@ pub use malform::malformed_word;
 pub use random_memories::random_memory;
 pub use random_programs::{ProgramOptions, RandomPrograms};
 
-use ndp_config::DesignConfig;
+use ndp_config::{DesignConfig, GemvConfig};
 use std::fmt::Write;
 
 /// Which configurations are drawn.
@@ -136,7 +136,7 @@ impl Draw {
     ) -> Vec<(&'static str, String)> {
         let small = extent == Extent::Small;
         let segments = self.within(3, 6);
-        let keys = [
+        let mut keys = [
             ("multipliers", self.power(4, if small { 16 } else { 1024 })),
             ("lanes", self.power(8, 16)),
             ("serial_steps", self.within(2, 11)),
@@ -147,8 +147,11 @@ impl Draw {
             ("max_batch", self.power(1, 16)),
             ("weight_fifo_beats", self.power(4, 64)),
         ];
+        // No row that the buffer holds overflows the accumulator.
+        let [(_, multipliers), (_, lanes), _, (_, acc_bits), _, (_, ranks), (_, buffer_kib), ..] = &mut keys;
+        *acc_bits = (*acc_bits).max(GemvConfig::acc_bits_for(512 * *buffer_kib).next_multiple_of(segments));
         // A stripe of one beat is of FP16.
-        let [(_, multipliers), (_, lanes), .., (_, ranks), _, _, _] = keys;
+        let (multipliers, lanes, ranks) = (*multipliers, *lanes, *ranks);
         let formats = if multipliers / ranks * lanes < 64 { "fp16" } else { formats };
         let mut keys = written(keys);
         keys.push(("weight_formats", format!("\"{formats}\"")));
