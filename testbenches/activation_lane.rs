@@ -6,7 +6,7 @@
 //! takes. Seeds are printed with every failure.
 
 use common::activation_driver::{
-    Bench, CHOICE, EXPONENTIAL, Element, Fault, LATENCY, Mode, PACES, PRODUCT, Pace, SUM, Seen, argument,
+    Bench, CHOICE, EXPONENTIAL, Element, Fault, Mode, PACES, PRODUCT, Pace, SUM, Seen, all_with, argument,
     element, key, near_ties, number_of, parabolas, power, powers, recoded, term, wide, y,
 };
 use common::exact::below;
@@ -408,56 +408,6 @@ fn a_wrong_bit_of_any_output_is_caught() -> Outcome {
         assert_eq!((0..20).filter(|&i| marks[i].bad).collect::<Vec<_>>(), [at]);
     }
     Ok(())
-}
-
-/// All numbers with each of the scalars, an element in every cycle: the lane at its fastest.
-///
-/// Returns how many results were compared. That with the number `fault` is changed, and the comparison has to see it.
-fn all_with(operation: Operation, scalars: &[u16], fault: Option<u64>) -> Result<u64, Box<dyn Error>> {
-    const ALL: u64 = 1 << 16;
-    let mut bench = Bench::open(10)?;
-    let (lanes, latency) = (bench.lanes as u64, LATENCY[Mode::of_operation(operation).path] as u64);
-    bench.set_mode(Mode::of_operation(operation));
-    bench.model.set(bench.blank, 0);
-    bench.model.set(bench.spoilt, 0);
-    bench.model.set(bench.advance, 1);
-    bench.model.set(bench.shift, 1);
-    let at = |index: u64| ((index % ALL) as u16, scalars[(index / ALL) as usize]);
-    let (count, mut compared) = (ALL * scalars.len() as u64, 0);
-    // Element n leaves in cycle n + 1: the first word is taken in cycle 0, each other one when the last element leaves.
-    for cycle in 0..count + latency {
-        if cycle % lanes == 0 {
-            let word =
-                (0..lanes).map(|lane| u128::from(recoded(at((cycle + lane) % count).0)) << (16 * lane));
-            bench.model.set_u128(bench.word, word.sum());
-            bench.model.set(bench.take, 1);
-        } else if cycle % lanes == 1 {
-            bench.model.set(bench.take, 0);
-        }
-        if cycle % ALL == 1 && cycle < count {
-            bench.model.set(bench.scalar, recoded(at(cycle - 1).1).into());
-        }
-        bench.model.tick();
-        if cycle >= latency {
-            let index = cycle - latency;
-            let ((a, b), mut actual) = (at(index), bench.model.get(bench.value) as u16);
-            if fault == Some(index) {
-                actual ^= 1;
-            }
-            let expected = recoded(operation.result_by_f64(a, b));
-            if actual != expected {
-                let message =
-                    format!("{operation:?}({a:#06x}, {b:#06x}): recoded {actual:#06x}, not {expected:#06x}");
-                return Err(message.into());
-            }
-            compared += 1;
-        }
-        if cycle % (ALL * 1024) == 0 && cycle > 0 {
-            eprintln!("{operation:?} {:#06x}..: {:.1} %", scalars[0], 100.0 * cycle as f64 / count as f64);
-        }
-    }
-    assert_eq!(compared, count);
-    Ok(compared)
 }
 
 /// [`all_with`] every scalar, on two threads.

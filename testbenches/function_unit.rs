@@ -3,17 +3,16 @@
 //! A value goes in and a result comes out in every cycle. Nothing of what is expected comes from the design or from `ndp_numerics`.
 
 use common::activation_driver::recoded;
+use common::function_driver::{Function, all_quotients, quotient, run};
 use common::rtl::{Mutant, design};
 use ndp_oracle::ieee::{Operation, rounded};
 use ndp_oracle::pairs::{corners, pairs};
 use ndp_oracle::{Random, activations};
-use ndp_sim::ffi::{Model, Mutation, OpenOptions};
+use ndp_sim::ffi::{Model, Mutation, OpenOptions, Rtl, SimError};
 use std::error::Error;
 use std::sync::LazyLock;
 
 type Outcome = Result<(), Box<dyn Error>>;
-
-const LATENCY: usize = 10;
 
 /// SiLU and GELU of every number.
 pub static SILU: LazyLock<Vec<u16>> = LazyLock::new(|| (0..=u16::MAX).map(activations::silu).collect());
@@ -31,46 +30,9 @@ const MUTANTS: [Mutant; 5] = [
     ("hermes", Mutation::new("mutant-nan", ".nan_i(nan4_q)", ".nan_i(1'h0)")),
 ];
 
-#[derive(Clone, Copy, Debug)]
-enum Function {
-    Silu,
-    Gelu,
-    Div,
-}
-
-/// The first result that is not as expected, and how many there were.
-fn run(
-    name: &str,
-    function: Function,
-    operands: impl IntoIterator<Item = (u16, u16)>,
-    expected: impl Fn(u16, u16) -> u16,
-) -> Result<(Option<String>, usize), Box<dyn Error>> {
-    let options = OpenOptions { random_contents: Some(1), ..OpenOptions::default() };
-    let mut model = Model::open(&design(name, "function_unit", &MUTANTS)?, &options)?;
-    let gelu = model.input_of_width("gelu_i", 1)?;
-    let divide = model.input_of_width("divide_i", 1)?;
-    let (value, divisor) = (model.input_of_width("value_i", 16)?, model.input_of_width("divisor_i", 16)?);
-    let result = model.output_of_width("value_o", 16)?;
-    model.set(gelu, matches!(function, Function::Gelu).into());
-    model.set(divide, matches!(function, Function::Div).into());
-    let (mut way, mut compared) = ([None; LATENCY], 0);
-    for now in operands.into_iter().map(Some).chain([None; LATENCY]) {
-        let (a, b) = now.unwrap_or((0x1234, 0x4321));
-        model.set(value, recoded(a).into());
-        model.set(divisor, recoded(b).into());
-        model.tick();
-        way.rotate_right(1);
-        way[0] = now;
-        if let Some((a, b)) = way[LATENCY - 1] {
-            let (actual, expected) = (model.get(result) as u16, recoded(expected(a, b)));
-            if actual != expected {
-                let message = format!("{function:?}({a:#06x}, {b:#06x}): {actual:#06x}, not {expected:#06x}");
-                return Ok((Some(message), compared));
-            }
-            compared += 1;
-        }
-    }
-    Ok((None, compared))
+/// The unit, or a mutant of it.
+fn unit(name: &str) -> Result<Rtl, SimError> {
+    design(name, "function_unit", &MUTANTS)
 }
 
 /// All numbers, each with a second operand that means nothing.
@@ -78,19 +40,21 @@ fn every_number() -> impl Iterator<Item = (u16, u16)> {
     (0..=u16::MAX).map(|a| (a, a.wrapping_mul(0x9E37)))
 }
 
-fn quotient(a: u16, b: u16) -> u16 {
-    Operation::Div.result_by_f64(a, b)
-}
-
 #[test]
 fn silu_of_every_number_is_correctly_rounded() -> Outcome {
-    assert_eq!(run("hermes", Function::Silu, every_number(), |a, _| SILU[usize::from(a)])?, (None, 1 << 16));
+    assert_eq!(
+        run(&unit("hermes")?, Function::Silu, every_number(), |a, _| SILU[usize::from(a)])?,
+        (None, 1 << 16)
+    );
     Ok(())
 }
 
 #[test]
 fn gelu_of_every_number_is_correctly_rounded() -> Outcome {
-    assert_eq!(run("hermes", Function::Gelu, every_number(), |a, _| GELU[usize::from(a)])?, (None, 1 << 16));
+    assert_eq!(
+        run(&unit("hermes")?, Function::Gelu, every_number(), |a, _| GELU[usize::from(a)])?,
+        (None, 1 << 16)
+    );
     Ok(())
 }
 
@@ -98,12 +62,15 @@ fn gelu_of_every_number_is_correctly_rounded() -> Outcome {
 fn quotients_are_correctly_rounded() -> Outcome {
     let exact = |a, b| Operation::Div.result(a, b);
     let pairs = pairs();
-    assert_eq!(run("hermes", Function::Div, pairs.iter().copied(), exact)?, (None, pairs.len()));
+    assert_eq!(run(&unit("hermes")?, Function::Div, pairs.iter().copied(), exact)?, (None, pairs.len()));
     let corners = corners();
     // `make exhaustive` has all quotients.
     let others: Vec<u16> = (0..=u16::MAX).step_by(13).chain(corners.iter().copied()).collect();
     let some = corners.iter().flat_map(|&a| others.iter().flat_map(move |&b| [(a, b), (b, a)]));
-    assert_eq!(run("hermes", Function::Div, some, quotient)?, (None, 2 * corners.len() * others.len()));
+    assert_eq!(
+        run(&unit("hermes")?, Function::Div, some, quotient)?,
+        (None, 2 * corners.len() * others.len())
+    );
     random_quotients(20, 500_000)
 }
 
@@ -116,7 +83,7 @@ fn many_quotients_are_correctly_rounded() -> Outcome {
 fn random_quotients(seed: u64, count: usize) -> Outcome {
     let mut random = Random::new(seed);
     let drawn: Vec<_> = (0..count).map(|_| (random.next_u16(), random.next_u16())).collect();
-    assert_eq!(run("hermes", Function::Div, drawn, quotient)?, (None, count));
+    assert_eq!(run(&unit("hermes")?, Function::Div, drawn, quotient)?, (None, count));
     Ok(())
 }
 
@@ -205,10 +172,11 @@ fn every_kind_of_magnitude_is_packed_whatever_its_exponent() -> Outcome {
 #[test]
 fn mutants_are_caught() -> Outcome {
     for (_, mutation) in MUTANTS {
+        let unit = unit(mutation.name)?;
         let found = [
-            run(mutation.name, Function::Silu, every_number(), |a, _| SILU[usize::from(a)])?.0,
-            run(mutation.name, Function::Gelu, every_number(), |a, _| GELU[usize::from(a)])?.0,
-            run(mutation.name, Function::Div, pairs(), quotient)?.0,
+            run(&unit, Function::Silu, every_number(), |a, _| SILU[usize::from(a)])?.0,
+            run(&unit, Function::Gelu, every_number(), |a, _| GELU[usize::from(a)])?.0,
+            run(&unit, Function::Div, pairs(), quotient)?.0,
         ];
         println!("{}: {found:?}", mutation.name);
         assert_ne!(found, [None, None, None], "{}", mutation.name);
@@ -222,8 +190,8 @@ fn every_quotient_of_two_numbers_is_right() -> Outcome {
     let halves = std::thread::scope(|scope| {
         let half = |first: u16| {
             move || {
-                let all = (first..=first | 0x7FFF).flat_map(|a| (0..=u16::MAX).map(move |b| (a, b)));
-                run("hermes", Function::Div, all, quotient).map_err(|e| e.to_string())
+                let rtl = unit("hermes").map_err(|e| e.to_string())?;
+                all_quotients(&rtl, first..=first | 0x7FFF).map_err(|e| e.to_string())
             }
         };
         let running = [scope.spawn(half(0)), scope.spawn(half(0x8000))];
