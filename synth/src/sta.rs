@@ -166,6 +166,20 @@ mod tests {
     }
 
     #[test]
+    fn the_worst_path_of_gated_clocks_is_that_of_all_groups_and_may_have_half_a_period() {
+        let log = include_str!("../tests/logs/sta_2.0.17_gated.log");
+        let found = timing(log, &request(1.0)).unwrap();
+        let (worst, registers) = (found.worst.unwrap(), found.registers.unwrap());
+        // The check of a clock gate, which comes first, has a slack of 440.89 ps.
+        assert_eq!((worst.from.as_str(), worst.to.as_str()), ("separate_i", "_3026_"));
+        assert_eq!((worst.arrival_ps, worst.slack_ps), (617.21741, -127.12065));
+        // From a rising edge to the falling one: each picosecond that is missing costs two of the period.
+        assert!((worst.min_period_ps - (1000.0 + 2.0 * 127.12065)).abs() < 1e-9, "{worst:?}");
+        assert_eq!((registers.slack_ps, registers.arrival_ps), (263.01233, 716.86938));
+        assert!((registers.min_period_ps - (1000.0 - 263.01233)).abs() < 1e-9, "{registers:?}");
+    }
+
+    #[test]
     fn a_script_that_stopped_early_is_an_error() {
         let log = include_str!("../tests/logs/sta_2.0.17.log").replace("## end", "");
         assert!(timing(&log, &request(1.0)).is_err());
