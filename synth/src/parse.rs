@@ -100,11 +100,14 @@ pub struct StaPath {
     pub to: String,
     /// Arrival of the data after the clock edge, clock-to-Q included.
     pub arrival: f64,
-    /// What is left of the period after arrival and setup.
+    /// What is left of `available` after arrival and setup.
     pub slack: f64,
+    /// From the edge that launches the data to the one that takes them: a period, or half of one before or behind a clock gate.
+    pub available: f64,
 }
 
-/// The worst path of a section of [`crate::sta::script`]'s output; `None` when it says that there are no paths.
+/// The worst path of a section of [`crate::sta::script`]'s output; `None` when it says that there are no paths. OpenSTA reports the worst
+/// path of each group of paths, and checks of clock gates are a group.
 ///
 /// # Errors
 /// When OpenSTA reported an error or the section is incomplete.
@@ -118,21 +121,31 @@ pub fn sta_path(log: &str, section: &str) -> Result<Option<StaPath>, String> {
     if text.contains("No paths found") {
         return Ok(None);
     }
-    let point = |key: &str| {
-        let line = text.lines().find_map(|line| line.strip_prefix(key));
-        line.map(|line| point_name(line.trim())).ok_or(format!("{section}: no '{key}'"))
-    };
+    let paths = text.split("Startpoint:").skip(1).map(|text| one_path(text, section));
+    let paths = paths.collect::<Result<Vec<_>, _>>()?;
+    let worst = paths.into_iter().min_by(|a, b| a.slack.total_cmp(&b.slack));
+    worst.map(Some).ok_or(format!("{section}: no 'Startpoint:'"))
+}
+
+/// What is said of one path, behind `Startpoint:`.
+fn one_path(text: &str, section: &str) -> Result<StaPath, String> {
+    let missing = |key: &str| format!("{section}: no '{key}'");
+    let column = |line: &str, column| line.split_whitespace().nth(column).and_then(|word| word.parse().ok());
     let number = |key: &str| {
-        let line = text.lines().find(|line| line.contains(key));
-        let value = line.and_then(|line| line.split_whitespace().next()).and_then(|word| word.parse().ok());
-        value.ok_or(format!("{section}: no '{key}'"))
+        text.lines().find(|line| line.contains(key)).and_then(|line| column(line, 0)).ok_or(missing(key))
     };
-    Ok(Some(StaPath {
-        from: point("Startpoint:")?,
-        to: point("Endpoint:")?,
-        arrival: number("data arrival time")?,
+    const EDGE: &str = "clock clk (";
+    let mut edges = text.lines().filter(|line| line.contains(EDGE)).map(|line| column(line, 1));
+    let mut edge = || edges.next().flatten().ok_or(missing(EDGE));
+    let (launched, taken): (f64, f64) = (edge()?, edge()?);
+    let end = text.lines().find_map(|line| line.strip_prefix("Endpoint:")).ok_or(missing("Endpoint:"))?;
+    Ok(StaPath {
+        from: point_name(text.lines().next().unwrap_or_default().trim()),
+        to: point_name(end.trim()),
+        arrival: number("data arrival time")? - launched,
         slack: number("slack")?,
-    }))
+        available: taken - launched,
+    })
 }
 
 /// `\lane.acc_q[3]$_DFFE_PP_ (rising ...)` -> `lane.acc_q[3]`.

@@ -47,7 +47,7 @@ pub struct Path {
     pub to: String,
     /// Arrival after the clock edge, clock-to-Q included.
     pub arrival_ps: f64,
-    /// Period minus arrival and setup.
+    /// Period, or the part of it that the path has, minus arrival and setup.
     pub slack_ps: f64,
     /// Shortest period at which this path has no negative slack.
     pub min_period_ps: f64,
@@ -113,12 +113,13 @@ pub fn timing(log: &str, request: &Request) -> Result<Timing, String> {
         let found = parse::sta_path(log, section)?;
         Ok::<_, String>(found.map(|path| {
             let slack_ps = path.slack * request.time_unit_ps;
+            let share = path.available * request.time_unit_ps / request.period_ps;
             Path {
                 from: path.from,
                 to: path.to,
                 arrival_ps: path.arrival * request.time_unit_ps,
                 slack_ps,
-                min_period_ps: request.period_ps - slack_ps,
+                min_period_ps: request.period_ps - slack_ps / share,
             }
         }))
     };
