@@ -75,7 +75,7 @@ fn all_programs(times: usize) -> Outcome {
     random_programs("tiny", 21, 8 * times, 0, ProgramOptions::default())?;
     random_programs("tiny", 22, 5 * times, 20, ProgramOptions::default())?;
     random_programs("tiny", 23, 5 * times, 0, malformed)?;
-    random_programs("testbenches/configs/tiny-x8.toml", 24, 3 * times, 0, ProgramOptions::default())
+    random_programs("testbenches/configs/variants.toml", 24, 3 * times, 0, ProgramOptions::default())
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! arguments or files were unusable, 1 that the hardware or the golden differed.
 
 use crate::tool::{json, ndp, refused, stderr, stdout};
+use common::some;
 use serde_json::Value;
 use std::error::Error;
 use std::path::Path;
@@ -873,18 +874,18 @@ fn the_benchmark_checks_what_it_measures() -> Outcome {
 #[test]
 fn all_forms_of_a_model_give_the_same_product() -> Outcome {
     let line = "gemv --config tiny --rows 16 --cols 64 --json --form";
-    let reports = ["native", "verilated", "both"].map(|form| json(&format!("{line} {form}")));
-    let [native, verilated, both] = reports;
-    let (native, verilated, both) = (native?, verilated?, both?);
-    for (form, report) in [("native", &native), ("verilated", &verilated), ("both", &both)] {
-        assert_eq!(report["tools"]["form"], form);
-        assert_eq!(report["mismatches"], 0);
+    let native = json(&format!("{line} native"))?;
+    assert_eq!((&native["tools"]["form"], &native["mismatches"]), (&"native".into(), &0.into()));
+    for form in some(&["both", "verilated"]) {
+        let report = json(&format!("{line} {form}"))?;
+        assert_eq!((&report["tools"]["form"], &report["mismatches"]), (&(*form).into(), &0.into()));
         assert_eq!(report["cycles"], native["cycles"]);
     }
     refused("gemv --config tiny --rows 8 --cols 8 --form fast", "[possible values: native, verilated, both]")
 }
 
 #[test]
+#[ignore = "a model of its own takes half a minute to build; run by `make exhaustive`"]
 fn the_profile_names_the_modules_that_work() -> Outcome {
     let report = json("bench --config tiny --rows 64 --cols 256 --batches 1 --profile --json")?;
     let profiles = report["profiles"].as_array().ok_or("no profiles")?;

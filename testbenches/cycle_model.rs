@@ -3,6 +3,7 @@
 //! The core runs random programs beside a host that stalls and has traffic of its own; the model is given the same
 //! requests at the same times and has to come to the same cycles. There is no tolerance.
 
+use crate::ndp_core::VARIANTS;
 use common::replay::{Compared, compare, processor_time};
 use common::{amount, some};
 use ndp_config::DesignConfig;
@@ -123,29 +124,14 @@ fn they_do_so_beside_stalls_and_traffic() -> Outcome {
 }
 
 #[test]
-fn they_do_so_with_four_bank_groups() -> Outcome {
-    let config = "testbenches/configs/tiny-x8.toml";
-    sessions(config, 8, 7, 10, Behaviour { stall_percent: 0, every: 0 }, ProgramOptions::default())?;
-    sessions(config, 9, 4, 10, Behaviour { stall_percent: 20, every: 16 }, ProgramOptions::default())?;
-    sessions(config, 10, 1, 6, Behaviour { stall_percent: 0, every: 2 }, ProgramOptions::default())
-}
-
-#[test]
-fn they_do_so_with_lanes_that_slices_share() -> Outcome {
-    sessions_of_variants(40, ["shared-lanes", "single-lanes"])
-}
-
-#[test]
-fn they_do_so_with_parallel_multipliers() -> Outcome {
-    sessions_of_variants(50, ["parallel-multiplier", "parallel-segments"])
-}
-
-fn sessions_of_variants(seed: u64, names: [&str; 2]) -> Outcome {
-    for (seed, name) in (seed..).zip(some(&names)) {
+fn they_do_so_on_variants() -> Outcome {
+    for (seed, name) in (40..).zip(some(&VARIANTS)) {
         let config = format!("testbenches/configs/{name}.toml");
-        sessions(&config, seed, 2, 10, Behaviour { stall_percent: 0, every: 0 }, ProgramOptions::default())?;
+        sessions(&config, seed, 7, 10, Behaviour { stall_percent: 0, every: 0 }, ProgramOptions::default())?;
         let traffic = Behaviour { stall_percent: 20, every: 16 };
-        sessions(&config, seed + 2, 1, 10, traffic, ProgramOptions::default())?;
+        sessions(&config, seed + 10, 4, 10, traffic, ProgramOptions::default())?;
+        let flood = Behaviour { stall_percent: 0, every: 2 };
+        sessions(&config, seed + 20, 1, 6, flood, ProgramOptions::default())?;
     }
     Ok(())
 }

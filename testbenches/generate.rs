@@ -91,7 +91,7 @@ fn all_and_active(positions: usize) -> Outcome {
 
 #[test]
 fn parallel_multipliers_give_the_stored_logits_too() -> Outcome {
-    let backend = stored_logits("parallel-multiplier", Neurons::Active, POSITIONS)?;
+    let backend = stored_logits("variants", Neurons::Active, POSITIONS)?;
     assert_eq!(backend.unit().core().protocol_violations(), 0);
     Ok(())
 }

@@ -24,8 +24,9 @@ fn tiny() -> Result<NdpCore, Box<dyn Error>> {
     Ok(NdpCore::open(&DesignConfig::preset("tiny")?, &CoreOptions::default())?)
 }
 
-/// A core with four bank groups.
-const FOUR_GROUPS: &str = "testbenches/configs/tiny-x8.toml";
+/// Cores that differ from `tiny` in many ways at once, then in one way each.
+pub const VARIANTS: [&str; 6] =
+    ["variants", "tiny-x8", "shared-lanes", "single-lanes", "parallel-multiplier", "parallel-segments"];
 
 /// Runs random programs on one core and compares everything they leave in DRAM.
 fn random_programs(
@@ -91,21 +92,11 @@ fn random_programs_do_so_beside_stalls_and_traffic() -> Outcome {
 }
 
 #[test]
-fn random_programs_do_so_with_four_bank_groups() -> Outcome {
-    random_programs(FOUR_GROUPS, 4, 100, 20, 16, ProgramOptions::default())
-}
-
-#[test]
 fn random_programs_do_so_on_variants() -> Outcome {
-    on_variants(40, ["shared-lanes", "single-lanes"])?;
-    on_variants(42, ["parallel-multiplier", "parallel-segments"])
-}
-
-fn on_variants(seed: u64, names: [&str; 2]) -> Outcome {
-    for (seed, name) in (seed..).zip(some(&names)) {
+    for (seed, name) in (40..).zip(some(&VARIANTS)) {
         let config = format!("testbenches/configs/{name}.toml");
         random_programs(&config, seed, 60, 0, 0, ProgramOptions::default())?;
-        random_programs(&config, seed + 2, 40, 20, 16, ProgramOptions::default())?;
+        random_programs(&config, seed + 10, 60, 20, 16, ProgramOptions::default())?;
     }
     Ok(())
 }
@@ -128,7 +119,7 @@ fn many_random_programs_do_what_they_say() -> Outcome {
     for seed in 10..30 {
         let options =
             ProgramOptions { malformed_percent: (seed % 3) as u32 * 30, ..ProgramOptions::default() };
-        let config = ["tiny", FOUR_GROUPS][seed as usize % 2];
+        let config = ["tiny", "testbenches/configs/variants.toml"][seed as usize % 2];
         random_programs(
             config,
             seed,

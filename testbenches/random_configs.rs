@@ -9,6 +9,7 @@
 use crate::migration;
 use common::messages::below;
 use common::replay::compare;
+use common::some;
 use common::traffic::Traffic;
 use ndp_config::{DesignConfig, RowLayout, WeightFormat};
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};
@@ -398,12 +399,10 @@ fn run_all(test: &str, seeds: impl IntoIterator<Item = u64>) -> Outcome {
 
 #[test]
 fn random_configurations_do_what_they_should() -> Outcome {
-    run_all("random_configurations_do_what_they_should", [EXPORT_AFTER_STORE])
-}
-
-#[test]
-fn other_random_configurations_do_so() -> Outcome {
-    run_all("other_random_configurations_do_so", [LONG_ROW_CYCLE])
+    run_all(
+        "random_configurations_do_what_they_should",
+        some(&[EXPORT_AFTER_STORE, LONG_ROW_CYCLE]).iter().copied(),
+    )
 }
 
 #[test]
@@ -446,6 +445,7 @@ fn sessions_of(config: &DesignConfig, core: &Rtl, words: &str) -> Result<Vec<Str
 }
 
 #[test]
+#[ignore = "a minute; run by `make exhaustive`"]
 fn mutants_of_a_random_configuration_are_caught() -> Outcome {
     let RandomConfig { config, .. } = RandomConfig::of(MUTATED, Extent::Small);
     let core = rtl(&config, NdpCore::BLOCK)?;

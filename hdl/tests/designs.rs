@@ -5,11 +5,9 @@ use crate::common;
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::{BLOCKS, BuildError, HBM_BLOCKS, build, build_hbm};
 use ndp_hdl_language::Design;
-use ndp_testkit::{Draw, Extent, RandomConfig};
+use ndp_testkit::{Draw, Extent, RandomConfig, amount};
 use std::collections::BTreeSet;
 
-/// Presets whose core keeps the linters for long; its modules are wider or narrower ones of those that other cores have.
-const WIDEST: [&str; 4] = ["hermes-512", "hermes-128", "hermes-64", "ndp-best"];
 /// Presets whose core is that of `hermes` but for its rank ports, which are linted alone.
 const OTHER_RANKS: [&str; 5] = ["hermes-2400", "hermes-2666", "hermes-2933", "hermes-x8", "hermes-x16"];
 
@@ -29,32 +27,21 @@ fn names(design: &Design) -> impl Iterator<Item = String> {
 }
 
 #[test]
-#[ignore = "a minute; run by `make lint` and `make exhaustive`"]
-fn the_paper_s_core_passes_all_linters() {
-    lint_core("hermes");
+fn the_smallest_core_passes_all_linters() {
+    lint_core("tiny");
 }
 
 #[test]
+#[ignore = "minutes; run by `make lint` and `make exhaustive`"]
 fn the_cores_of_the_other_presets_pass_all_linters() {
-    let elsewhere = |preset: &&&str| WIDEST.contains(preset) || OTHER_RANKS.contains(preset);
-    for preset in DesignConfig::PRESETS.iter().filter(|preset| **preset != "hermes" && !elsewhere(preset)) {
-        lint_core(preset);
-    }
+    let here = |preset: &&&str| **preset != "tiny" && !OTHER_RANKS.contains(preset);
+    DesignConfig::PRESETS.iter().filter(here).for_each(|preset| lint_core(preset));
 }
 
 #[test]
 fn the_ranks_of_other_devices_pass_all_linters() {
     for preset in OTHER_RANKS {
         lint(&build(&DesignConfig::preset(preset).unwrap(), "rank_port").unwrap());
-    }
-}
-
-#[test]
-#[ignore = "a minute each; run by `make lint` and `make exhaustive`"]
-fn the_widest_cores_pass_all_linters() {
-    for preset in WIDEST {
-        assert!(DesignConfig::PRESETS.contains(&preset), "{preset}");
-        lint_core(preset);
     }
 }
 
@@ -105,9 +92,19 @@ fn lint_axi(widths: &[(u32, u32, u32)]) {
 }
 
 #[test]
+fn every_block_of_hermes_passes_all_linters() {
+    lint_blocks(&["hermes"]);
+}
+
+#[test]
+#[ignore = "a minute; run by `make lint` and `make exhaustive`"]
 fn every_block_of_every_preset_passes_all_linters() {
+    lint_blocks(&DesignConfig::PRESETS);
+}
+
+fn lint_blocks(presets: &[&str]) {
     let mut linted = BTreeSet::new();
-    for preset in DesignConfig::PRESETS {
+    for preset in presets {
         let config = DesignConfig::preset(preset).unwrap();
         // What lies below a core is linted with it, perhaps by `make lint` alone; many other blocks are the same in several presets.
         assert_eq!(BLOCKS[0], "ndp_core");
@@ -200,7 +197,7 @@ fn random_memory(draw: &mut Draw) -> HbmConfig {
 #[test]
 fn whatever_the_limits_allow_elaborates_as_a_pim_memory() {
     let mut draw = Draw::of(5);
-    for _ in 0..40 {
+    for _ in 0..amount(40) {
         let config = random_memory(&mut draw);
         for block in HBM_BLOCKS {
             let design = build_hbm(&config, block);
@@ -212,7 +209,7 @@ fn whatever_the_limits_allow_elaborates_as_a_pim_memory() {
 #[test]
 fn random_pim_memories_pass_all_linters() {
     let mut draw = Draw::of(6);
-    for _ in 0..4 {
+    for _ in 0..amount(4) {
         let config = random_memory(&mut draw);
         println!("{config:?}");
         for block in ["pim_channel", "pim_controller"] {
@@ -252,7 +249,7 @@ fn latencies_that_no_mode_register_has_are_refused() {
 
 #[test]
 fn whatever_the_limits_allow_elaborates() {
-    elaborate_random_configurations(1, 10, 4);
+    elaborate_random_configurations(1, amount(40), 4);
 }
 
 #[test]

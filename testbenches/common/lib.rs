@@ -21,17 +21,4 @@ pub mod rtl;
 pub mod selftest;
 pub mod traffic;
 
-use std::ops::Div;
-
-/// Set by `make exhaustive`, and by what measures tests: random series run as a whole.
-const WHOLE: &str = "NDP_WHOLE_SERIES";
-
-/// How much of a random series runs: a quarter, at least 1, or with `NDP_WHOLE_SERIES` in the environment all of it.
-pub fn amount<N: Copy + Ord + From<u8> + Div<Output = N>>(all: N) -> N {
-    if std::env::var_os(WHOLE).is_some() { all } else { (all / 4.into()).max(1.into()) }
-}
-
-/// The first quarter of some cases, at least one, or with `NDP_WHOLE_SERIES` in the environment all of them: those that say most come first.
-pub fn some<T>(all: &[T]) -> &[T] {
-    &all[..amount(all.len())]
-}
+pub use ndp_testkit::{amount, first, some};

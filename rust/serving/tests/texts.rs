@@ -92,11 +92,13 @@ fn served_texts_are_those_of_each_prompt_by_itself() {
 }
 
 #[test]
+#[ignore = "half a minute; run by `make exhaustive`"]
 fn they_are_in_a_pipeline() {
     served_as_alone(Mode::Pipelined, None, None);
 }
 
 #[test]
+#[ignore = "half a minute; run by `make exhaustive`"]
 fn they_are_with_prompts_that_are_cut() {
     served_as_alone(Mode::Dex, Some(9), None);
 }
