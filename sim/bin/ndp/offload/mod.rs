@@ -203,6 +203,9 @@ pub fn run(args: &Args) -> Result<()> {
     let files = args.times.iter().fold(files, |files, path| files.input("the table of times", path));
     let files = files.optional("--step", args.step.as_ref()).optional("--html", args.html.as_ref());
     files.optional("--sample-times", args.sample_times.as_ref()).check()?;
+    if args.step.is_some() && (args.sequences.len(), args.batches.len()) != (1, 1) {
+        anyhow::bail!("--step needs one sequence and one batch: --sequences 4096 --batches 384");
+    }
     let mut model = Model::of(&LlmShape::load(&args.llm)?);
     if args.no_gqa {
         model = model.with_all_kv_heads();
@@ -226,9 +229,7 @@ pub fn run(args: &Args) -> Result<()> {
         return boundary::run((&model, &config), step, grid, args.json);
     }
     if let Some(path) = &args.step {
-        let (&[sequence], &[batch]) = (&*args.sequences, &*args.batches) else {
-            anyhow::bail!("--step needs one sequence and one batch: --sequences 4096 --batches 384");
-        };
+        let (sequence, batch) = (args.sequences[0], args.batches[0]);
         let planner = Planner::new(&model, &hardware, plain.as_ref(), sliced.as_ref()).with_rule(rule);
         let planner = planner.with_ffn(args.offload_ffn)?;
         let step = planner.step(&Batch::uniform(batch, sequence)?, args.mode)?;
