@@ -3,6 +3,7 @@
 //! The full unit does the same in `ndp generate`; here few tokens have to do, with stalls on every handshake.
 
 use common::rtl::design_config;
+use common::some;
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::Opcode;
 use ndp_model::{Decoder, GemvClass, GenerateOptions, Model, ModelError, generate, logits_digest};
@@ -132,11 +133,11 @@ fn quantised_models_give_the_stored_logits() -> Outcome {
 }
 
 fn quantised(positions: usize) -> Outcome {
-    for (folder, name, neurons) in [
+    for &(folder, name, neurons) in some(&[
         ("model", "int4-greedy", Neurons::Active),
         ("model-llama", "llama-int4-default", Neurons::Active),
         ("model-llama", "llama-int8-greedy", Neurons::All),
-    ] {
+    ]) {
         let golden = stored(&format!("{name}.json"))?;
         let weights = golden["weights"].as_str().and_then(WeightFormat::named).ok_or("weights")?;
         let model = Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(folder))?;

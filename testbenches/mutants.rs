@@ -61,7 +61,7 @@ fn one_model_has_all_mutants_and_without_a_number_it_is_the_original() -> Outcom
 
 #[test]
 fn both_forms_of_model_have_the_same_mutants() -> Outcome {
-    for (block, cycles) in [("host_port", 400), ("compute_tile", 200)] {
+    for &(block, cycles) in ndp_testkit::some(&[("host_port", 400), ("compute_tile", 200)]) {
         let mutants = some("tiny", block, 10)?;
         for number in 0..=10 {
             random_pins(&mutated("tiny", block, &mutants, number)?, cycles, number.into())?;

@@ -4,9 +4,10 @@
 //! with random values on all pins, legal or not, and resets, from random contents that are the same in both; a core runs random programs;
 //! and errors in what the emitter writes have to be found. What is changed in the Verilog (mutants) is always Verilated.
 
-use common::amount;
 use common::rtl::{design_config, hbm_config};
 use common::selftest::SelfTest;
+use common::{amount, some};
+use ndp_config::DesignConfig;
 use ndp_numerics::SplitMix64;
 use ndp_sim::core::{CoreOptions, NdpCore};
 use ndp_sim::ffi::{Direction, Form, Hardware, Model, OpenOptions, Rtl, rtl};
@@ -121,13 +122,15 @@ fn every_block_does_with_random_pins() -> Outcome {
 
 #[test]
 fn a_core_does_while_it_executes_programs() -> Outcome {
-    let config = design_config("tiny")?;
-    let options = CoreOptions { form: Form::Both, random_contents: Some(7), ..CoreOptions::default() };
-    let mut core = NdpCore::open(&config, &options)?;
-    for program in RandomPrograms::new(&config, 7).take(amount(12)) {
-        assert!(core.check_program(&program, |_| {})?.agrees());
+    for name in some(&["examples/fpga/ecp5.toml", "tiny"]) {
+        let config = DesignConfig::load(name)?;
+        let options = CoreOptions { form: Form::Both, random_contents: Some(7), ..CoreOptions::default() };
+        let mut core = NdpCore::open(&config, &options)?;
+        for program in RandomPrograms::new(&config, 7).take(amount(24)) {
+            assert!(core.check_program(&program, |_| {})?.agrees());
+        }
+        core.check_protocol()?;
     }
-    core.check_protocol()?;
     Ok(())
 }
 

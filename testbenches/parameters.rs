@@ -14,6 +14,7 @@ fn check(name: &str, programs: usize) -> Outcome {
 }
 
 #[test]
+#[ignore = "half a minute; run by `make exhaustive`"]
 fn sixteen_lanes_in_a_single_rank_do_what_the_instructions_say() -> Outcome {
     check("sixteen-lanes", 400)
 }

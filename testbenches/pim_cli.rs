@@ -153,6 +153,7 @@ fn energy_is_printed_and_follows_its_constants() -> Outcome {
 }
 
 #[test]
+#[ignore = "half a minute; run by `make exhaustive`"]
 fn the_controller_in_rtl_is_chosen_and_reported_in_each_mode() -> Outcome {
     let wanted = some(&["dex", "serial", "pipelined"]);
     let options: String = wanted.iter().map(|mode| format!(" --mode {mode}")).collect();

@@ -84,6 +84,7 @@ fn random_programs_do_what_they_say_in_the_predicted_cycles() -> Outcome {
 }
 
 #[test]
+#[ignore = "a minute; run by `make exhaustive`"]
 fn they_do_so_with_tails_of_four_ranks() -> Outcome {
     random_programs(FOUR_RANKS, 22, 60, (0, 0))?;
     random_programs(FOUR_RANKS, 23, 40, (20, 16))
@@ -180,9 +181,10 @@ const MUTANTS: [Mutant; 9] = [
 ];
 
 #[test]
+#[ignore = "a minute; run by `make exhaustive`"]
 fn injected_errors_are_caught() -> Outcome {
     let config = DesignConfig::load(TINY)?;
-    for (_, mutation) in some(&MUTANTS) {
+    for (_, mutation) in MUTANTS {
         let rtl = design(mutation.name, "ndp_core", &MUTANTS)?;
         let options = CoreOptions {
             record: true,

@@ -50,15 +50,15 @@ const SHORTEST_WINDOWS: &str =
     "multiplier = \"shared-parallel\"\nserial_steps = 2\nacc_bits = 99\nacc_segments = 3";
 
 #[test]
-fn a_unit_that_is_built_differently_passes_all_linters() {
-    lint_units(&[SHORTEST_WINDOWS]);
-}
-
-#[test]
 #[ignore = "a minute; run by `make lint` and `make exhaustive`"]
 fn units_that_are_built_differently_pass_all_linters() {
     // One lane of the activation unit in each rank, and four of them.
-    lint_units(&["activation_lanes = 2", "activation_lanes = 8", "multiplier = \"shared-parallel\""]);
+    lint_units(&[
+        SHORTEST_WINDOWS,
+        "activation_lanes = 2",
+        "activation_lanes = 8",
+        "multiplier = \"shared-parallel\"",
+    ]);
 }
 
 fn lint_units(units: &[&str]) {
@@ -280,11 +280,6 @@ fn elaborate_random_configurations(series: u64, count: u64, of: usize) {
             assert!(design.is_ok(), "{block}: {} of\n{toml}", design.err().unwrap());
         }
     }
-}
-
-#[test]
-fn random_configurations_pass_all_linters() {
-    lint_random_configurations(7, 1, Extent::Small);
 }
 
 #[test]

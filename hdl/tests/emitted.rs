@@ -3,6 +3,7 @@
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::{BLOCKS, HBM_BLOCKS, build, build_hbm};
 use ndp_hdl::package::{Source, files};
+use ndp_testkit::first;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
@@ -22,7 +23,9 @@ fn emit() -> [BTreeMap<String, String>; 2] {
             all.extend(files.into_iter().filter(|(name, _)| name.ends_with(".v")));
         }
     };
-    for preset in DesignConfig::PRESETS {
+    let mut presets = DesignConfig::PRESETS;
+    presets.sort_by_key(|preset| !["hermes", "ndp-best", "tiny"].contains(preset));
+    for preset in first(3, &presets) {
         let config = DesignConfig::preset(preset).unwrap();
         for block in BLOCKS {
             add(Source::core(&config, preset, block, "").unwrap(), build(&config, block).unwrap());
@@ -34,7 +37,7 @@ fn emit() -> [BTreeMap<String, String>; 2] {
             add(Source::memory(&config, preset, block, "").unwrap(), build_hbm(&config, block).unwrap());
         }
     }
-    assert!(all.iter().all(|all| all.len() > 500), "{} files", all[0].len());
+    assert!(all.iter().all(|all| all.len() > 200), "{} files", all[0].len());
     all
 }
 

@@ -181,7 +181,7 @@ fn broken_traces_are_refused_with_the_reason() {
     let path = broken.to_str().unwrap();
     let message = |bytes: &[u8]| {
         std::fs::write(&broken, bytes).unwrap();
-        let message = refused(&["--trace", path, "--config", "tiny"]);
+        let message = refused(&["--trace", path, "--config", "tiny", "--fast"]);
         assert!(message.contains("broken.trace"), "{message}");
         message
     };

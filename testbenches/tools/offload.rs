@@ -173,7 +173,7 @@ fn energy_is_beside_what_the_paper_says_and_in_json() {
 
 #[test]
 fn the_same_arguments_give_the_same_bytes() {
-    let args = ["--sequences", "100,4000", "--batches", "33,300", "--json"];
+    let args = ["--sequences", "100,4000", "--batches", "33,300", "--json", "--formula"];
     assert_eq!(text(&args), text(&args));
 }
 
@@ -190,7 +190,7 @@ fn sampled_times_give_the_same_table_as_computed_ones() {
     assert_ne!(computed, measured);
     assert_eq!(text(&[&grid[..], &["--formula", "--sample-times", path]].concat()), "");
     assert_eq!(text(&[&grid[..], &["--formula", "--times", path]].concat()), computed);
-    let error = refused(&["--times", path, "--sequences", "513", "--batches", "32"]);
+    let error = refused(&["--formula", "--times", path, "--sequences", "513", "--batches", "32"]);
     assert!(error.contains("context = 513 is beyond the table, which ends at 512"), "{error}");
 }
 

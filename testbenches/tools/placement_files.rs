@@ -16,7 +16,8 @@ fn ndp() -> (Program, String) {
     let ndp = Program::new(env!("CARGO_BIN_EXE_ndp"));
     let trace = ndp.path("t.trace");
     ndp.succeeds(&format!("{GENERATE} {MACHINE} --trace {trace}"));
-    let evaluate = format!("evaluate --config tiny --trace {trace} {MACHINE} --policy partition,hermes");
+    let evaluate =
+        format!("evaluate --config tiny --trace {trace} {MACHINE} --policy partition,hermes --fast");
     (ndp, evaluate)
 }
 
