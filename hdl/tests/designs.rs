@@ -39,6 +39,7 @@ fn the_cores_of_the_other_presets_pass_all_linters() {
 }
 
 #[test]
+#[ignore = "half a minute; run by `make lint` and `make exhaustive`"]
 fn the_ranks_of_other_devices_pass_all_linters() {
     for preset in OTHER_RANKS {
         lint(&build(&DesignConfig::preset(preset).unwrap(), "rank_port").unwrap());

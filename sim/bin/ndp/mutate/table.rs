@@ -91,9 +91,10 @@ const CORE: &[&str] = &[
     "ndp_core::activations_are_counted",
     "select::",
 ];
-/// Those of instructions: the issuer alone, and what programs do.
+/// Those of instructions: the issuer alone, what programs do, and when, which the cycle model says.
 const INSTRUCTIONS: &[&str] = &[
     "issue::",
+    "cycle_model::random_programs_take",
     "ndp_core::random_programs_do_what_they_say",
     "ndp_core::random_programs_do_so_among",
     "ndp_core::malformed",
