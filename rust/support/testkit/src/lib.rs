@@ -1,5 +1,5 @@
 //! What tests of several crates draw at random: legal configurations, for tests of the generator, of the planner and of the simulation, and
-//! programs ([`random_programs`], [`malform`]).
+//! programs ([`random_programs`], [`malform`]); and how much of a series runs ([`amount`], [`some`], [`first`]).
 //!
 //! Every key is drawn here, one line each, within the limits of `ndp_config` (`docs/configuration.md`): often a limit itself, else
 //! any value between. What ties keys together is kept by the order in which they are drawn, or by drawing again. A new key gets a
@@ -13,36 +13,15 @@ mod random_memories;
 mod random_merges;
 pub mod random_programs;
 mod random_selections;
+mod series;
 
 pub use malform::malformed_word;
 pub use random_memories::random_memory;
 pub use random_programs::{ProgramOptions, RandomPrograms};
+pub use series::{amount, first, some};
 
 use ndp_config::{DesignConfig, GemvConfig};
 use std::fmt::Write;
-use std::ops::Div;
-
-/// Set by `make exhaustive`, and by what measures tests: random series run as a whole.
-const WHOLE: &str = "NDP_WHOLE_SERIES";
-
-fn whole() -> bool {
-    std::env::var_os(WHOLE).is_some()
-}
-
-/// How much of a random series runs: an eighth, at least 1, or with `NDP_WHOLE_SERIES` in the environment all of it.
-pub fn amount<N: Copy + Ord + From<u8> + Div<Output = N>>(all: N) -> N {
-    if whole() { all } else { (all / 8.into()).max(1.into()) }
-}
-
-/// The first eighth of some cases, at least one, or with `NDP_WHOLE_SERIES` in the environment all of them: those that say most come first.
-pub fn some<T>(all: &[T]) -> &[T] {
-    &all[..amount(all.len())]
-}
-
-/// The first `count` cases, or with `NDP_WHOLE_SERIES` in the environment all of them.
-pub fn first<T>(count: usize, all: &[T]) -> &[T] {
-    if whole() { all } else { &all[..count.min(all.len())] }
-}
 
 /// Which configurations are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
