@@ -60,17 +60,7 @@ fn random_programs(config: &str, seed: u64, count: usize, stalls: u32, options: 
 
 #[test]
 fn random_programs_take_the_same_cycles() -> Outcome {
-    all_programs(amount(8))
-}
-
-#[test]
-#[ignore = "a minute; run by `make exhaustive`"]
-fn many_random_programs_take_the_same_cycles() -> Outcome {
-    all_programs(20)
-}
-
-/// So many times some programs of each kind.
-fn all_programs(times: usize) -> Outcome {
+    let times = amount(15);
     let malformed = ProgramOptions { malformed_percent: 50, ..ProgramOptions::default() };
     random_programs("tiny", 21, 8 * times, 0, ProgramOptions::default())?;
     random_programs("tiny", 22, 5 * times, 20, ProgramOptions::default())?;

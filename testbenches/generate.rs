@@ -3,7 +3,7 @@
 //! The full unit does the same in `ndp generate`; here few tokens have to do, with stalls on every handshake.
 
 use common::rtl::design_config;
-use common::some;
+use common::{amount, some};
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::Opcode;
 use ndp_model::{Decoder, GemvClass, GenerateOptions, Model, ModelError, generate, logits_digest};
@@ -24,10 +24,10 @@ fn stored(name: &str) -> Result<serde_json::Value, Box<dyn Error>> {
     Ok(serde_json::from_str(&std::fs::read_to_string(path)?)?)
 }
 
-/// Tokens that the decoder is given.
-const POSITIONS: usize = 3;
-/// The same in `make exhaustive`: more than the longest prompt has.
-const MORE_POSITIONS: usize = 20;
+/// Tokens that the decoder is given; in `make exhaustive` more than the longest prompt has.
+fn positions() -> usize {
+    amount(24)
+}
 
 /// Some tokens of a golden text together, then one by itself: the logits after both have to be the stored ones.
 fn logits_are_stored(
@@ -51,19 +51,7 @@ fn logits_are_stored(
 
 #[test]
 fn logits_equal_the_stored_golden() -> Outcome {
-    all_and_active(POSITIONS)
-}
-
-#[test]
-#[ignore = "a minute; run by `make exhaustive`"]
-fn logits_of_a_prompt_and_what_follows_equal_the_stored_golden() -> Outcome {
-    all_and_active(MORE_POSITIONS)?;
-    quantised(MORE_POSITIONS)
-}
-
-fn all_and_active(positions: usize) -> Outcome {
-    let [all, active] =
-        [Neurons::All, Neurons::Active].map(|neurons| stored_logits("tiny", neurons, positions));
+    let [all, active] = [Neurons::All, Neurons::Active].map(|neurons| stored_logits("tiny", neurons));
     let (all, active) = (all?, active?);
     // What is left out are products with zeros: less work for the same outputs, by way of other instructions.
     assert_eq!(all.total().outputs_checked, active.total().outputs_checked);
@@ -92,18 +80,18 @@ fn all_and_active(positions: usize) -> Outcome {
 
 #[test]
 fn parallel_multipliers_give_the_stored_logits_too() -> Outcome {
-    let backend = stored_logits("variants", Neurons::Active, POSITIONS)?;
+    let backend = stored_logits("variants", Neurons::Active)?;
     assert_eq!(backend.unit().core().protocol_violations(), 0);
     Ok(())
 }
 
 /// Logits of the OPT model with stalls, compared with the golden.
-fn stored_logits(config: &str, neurons: Neurons, positions: usize) -> Result<CoreBackend, Box<dyn Error>> {
+fn stored_logits(config: &str, neurons: Neurons) -> Result<CoreBackend, Box<dyn Error>> {
     let stalls = GemvOptions { stall_percent: 5, ..GemvOptions::default() };
     let mut backend = CoreBackend::open(&design_config(config)?, &stalls)?.with_neurons(neurons);
     let model = model()?;
-    logits_are_stored(&model, &mut backend, &stored("greedy.json")?, positions)?;
-    let (total, positions) = (backend.total(), positions as u64);
+    logits_are_stored(&model, &mut backend, &stored("greedy.json")?, positions())?;
+    let (total, positions) = (backend.total(), positions() as u64);
     let config = &model.config;
     let layers = config.num_hidden_layers() as u64;
     let (d, f) = (config.hidden_size() as u64, config.ffn_dim() as u64);
@@ -129,10 +117,6 @@ fn stored_logits(config: &str, neurons: Neurons, positions: usize) -> Result<Cor
 
 #[test]
 fn quantised_models_give_the_stored_logits() -> Outcome {
-    quantised(POSITIONS)
-}
-
-fn quantised(positions: usize) -> Outcome {
     for &(folder, name, neurons) in some(&[
         ("model", "int4-greedy", Neurons::Active),
         ("model-llama", "llama-int4-default", Neurons::Active),
@@ -145,7 +129,7 @@ fn quantised(positions: usize) -> Outcome {
         assert!(error.is_some_and(|error| error.mean_share > 0.0 && error.largest_share < 0.1), "{error:?}");
         let unit = GemvOptions { stall_percent: 5, predict: true, ..GemvOptions::default() };
         let mut backend = CoreBackend::open(&DesignConfig::preset("tiny")?, &unit)?.with_neurons(neurons);
-        logits_are_stored(&model, &mut backend, &golden, positions).map_err(|e| format!("{name}: {e}"))?;
+        logits_are_stored(&model, &mut backend, &golden, positions()).map_err(|e| format!("{name}: {e}"))?;
         assert_eq!(
             (backend.mismatches().len(), backend.unit().core().protocol_violations()),
             (0, 0),
