@@ -1,4 +1,4 @@
-//! What every emitted file keeps, of every block of every preset.
+//! What every emitted file keeps, of every block of three presets, or in `make exhaustive` of all.
 
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::{BLOCKS, HBM_BLOCKS, build, build_hbm};
