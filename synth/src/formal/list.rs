@@ -1,6 +1,6 @@
 //! What is proved of which block, and with which mutant it has to fail.
 
-use super::{Method, Proof, axi, clocks, issue, multiplier, rank, scheduler};
+use super::{Method, Proof, arithmetic, axi, clocks, issue, multiplier, rank, scheduler};
 use ndp_hdl::blocks::common::fifo::fifo;
 use ndp_hdl::blocks::common::oldest_first::oldest_first;
 use ndp_hdl::blocks::common::sram_fifo::sram_fifo;
@@ -116,6 +116,38 @@ pub const PROOFS: &[Proof] = &[
         clocks: &[],
         method: Method::Cycles(36),
         mutants: &[("(broadcast_i & ~(|phase_i[9:7]) ?", "(broadcast_i ?")],
+    },
+    Proof {
+        name: "fp16_adder",
+        says: "gives the exact sum, or one that rounds to the same, for all operands",
+        module: arithmetic::adder,
+        clocks: &[],
+        method: Method::Cycles(6),
+        mutants: &[("moved[0] | (|({smaller_q, 3'h0} & lost_mask))", "moved[0]")],
+    },
+    Proof {
+        name: "fp16_packer",
+        says: "gives the FP16 value nearest to the exact one, for all magnitudes and whatever is lost below a sum",
+        module: arithmetic::packer,
+        clocks: &[],
+        method: Method::Cycles(7),
+        mutants: &[("{~(subnormal | ~normal_q[29])}", "{~subnormal}")],
+    },
+    Proof {
+        name: "fp16_rounder",
+        says: "gives the FP16 value nearest to an exact sum, for all sums",
+        module: arithmetic::rounder,
+        clocks: &[],
+        method: Method::Cycles(16),
+        mutants: &[("kept_q[0] & (sticky_q |", "kept_q[0] & (~sticky_q |")],
+    },
+    Proof {
+        name: "product_aligner",
+        says: "puts each product at its place in the accumulator",
+        module: arithmetic::aligner,
+        clocks: &[],
+        method: Method::AnyLength,
+        mutants: &[("{shifted4[21:0], {4{negative_i}}}", "{shifted4[21:0], 4'h0}")],
     },
     Proof {
         name: "issue",

@@ -8,6 +8,7 @@
 //!
 //! Verdicts stay in a folder and are taken from there as long as the Verilog, the method and the tools are the same.
 
+mod arithmetic;
 mod axi;
 mod clocks;
 mod equivalence;
