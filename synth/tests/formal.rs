@@ -2,6 +2,7 @@
 
 use ndp_hdl_language::mutate::{Mutant, replaced};
 use ndp_hdl_language::{Design, Module, ModuleBuilder};
+use ndp_synth::SynthError;
 use ndp_synth::formal::{PROOFS, Proof, Prover, Verdict};
 use ndp_synth::tools;
 use std::collections::BTreeSet;
@@ -71,6 +72,17 @@ fn a_verdict_is_kept_while_what_it_follows_from_is_the_same() {
     assert!(other.prove(proof, folder.path()).is_err());
     std::fs::write(folder.path().join("verdict.json"), "{").unwrap();
     assert!(other.prove(proof, folder.path()).is_err());
+}
+
+#[test]
+fn a_search_that_runs_out_of_time_proves_nothing() {
+    // ABC takes more than a minute for it, and stops by itself a second before the limit.
+    let (prover, folder) =
+        (Prover { limit: Duration::from_secs(8), ..prover() }, tempfile::tempdir().unwrap());
+    match prover.prove(proof("fp16_adder"), folder.path()) {
+        Ok(outcome) => assert_eq!(outcome.verdict, Verdict::Open),
+        Err(error) => assert!(matches!(error, SynthError::Timeout { .. }), "{error}"),
+    }
 }
 
 #[test]
