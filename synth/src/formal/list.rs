@@ -1,11 +1,22 @@
 //! What is proved of which block, and with which mutant it has to fail.
 
-use super::{Method, Proof, arithmetic, axi, clocks, issue, multiplier, rank, scheduler};
+use super::{Method, Proof, arithmetic, axi, bank, clocks, issue, link, multiplier, rank, scheduler};
 use ndp_hdl::blocks::common::fifo::fifo;
 use ndp_hdl::blocks::common::oldest_first::oldest_first;
 use ndp_hdl::blocks::common::sram_fifo::sram_fifo;
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, mux};
 use std::rc::Rc;
+
+/// A proof of a module with one clock, as it is.
+const PLAIN: Proof = Proof {
+    name: "",
+    says: "",
+    module: || fifo(4, 4),
+    clocks: &[],
+    any: &[],
+    method: Method::AnyLength,
+    mutants: &[],
+};
 
 /// All proofs.
 pub const PROOFS: &[Proof] = &[
@@ -13,9 +24,9 @@ pub const PROOFS: &[Proof] = &[
         name: "fifo",
         says: "loses, repeats and reorders no word, and takes none when it is full",
         module: || fifo(4, 4),
-        clocks: &[],
         method: Method::AnyLength,
         mutants: &[("count_q != 3'h4", "count_q != 3'h5")],
+        ..PLAIN
     },
     Proof {
         name: "async_fifo",
@@ -24,56 +35,56 @@ pub const PROOFS: &[Proof] = &[
         clocks: clocks::CLOCKS,
         method: Method::AnyLength,
         mutants: &[("{~reader_value[2:1], reader_value[0]}", "{~reader_value[2], reader_value[1:0]}")],
+        ..PLAIN
     },
     Proof {
         name: "oldest_first",
         says: "gives a turn to one of those that want it, and passes each over at most once by each of the others",
         module: || arbiter(4),
-        clocks: &[],
         method: Method::AnyLength,
         // The second one lets turns follow time.
         mutants: &[
             ("(turn_older0_1_q | turn1) & ~turn0", "(turn_older0_1_q | turn1) & ~turn2"),
             ("(turn_older0_1_q | turn1) & ~turn0", "~turn_older0_1_q"),
         ],
+        ..PLAIN
     },
     Proof {
         name: "sram_fifo",
         says: "loses, repeats and reorders no word, and takes none when it is full",
         module: || queue(&sram_fifo(2, 4)?),
-        clocks: &[],
         method: Method::AnyLength,
         mutants: &[("pop_i | ~valid_q", "1'h1")],
+        ..PLAIN
     },
     Proof {
         name: "rank_intake",
         says: "reserves no more places for beats and responses than there are",
         module: rank::intake,
-        clocks: &[],
         method: Method::AnyLength,
         mutants: &[("rsp_sum_q < 3'h2", "rsp_sum_q < 3'h3")],
+        ..PLAIN
     },
     Proof {
         name: "axi_reads",
         says: "answers each burst in its turn with its ID, its response and as many beats as it has, and holds what it offers",
         module: axi::reads,
-        clocks: &[],
         method: Method::Cycles(12),
         mutants: &[("line_valid_q & (~valid_q | s_axi_rready)", "line_valid_q")],
+        ..PLAIN
     },
     Proof {
         name: "axi_writes",
         says: "answers each burst once, in its turn, with its ID and response, when all its lines are written",
         module: axi::writes,
-        clocks: &[],
         method: Method::Cycles(12),
         mutants: &[("(|(done_q & (2'h1 << answered_q[0])))", "(|done_q)")],
+        ..PLAIN
     },
     Proof {
         name: "rank_timing",
         says: "gives no command earlier than JESD79-4 allows, and each to a bank in the right state",
         module: rank::timing,
-        clocks: &[],
         method: Method::Cycles(76),
         // The second one serves entries after a reset as if all banks were closed.
         mutants: &[
@@ -83,79 +94,118 @@ pub const PROOFS: &[Proof] = &[
                 "idle_q <= 1'h1;\n            drain_q <= 1'h0;",
             ),
         ],
+        ..PLAIN
     },
     Proof {
         name: "rank_scheduler",
         says: "gives the row command of a slot to the oldest entry that needs one and may have it, and the pins say which",
         module: scheduler::choices,
-        clocks: &[],
         method: Method::Cycles(16),
         mutants: &[("(chosen_act5_q & (entry2_i[9:8] == 2'h3))", "chosen_act5_q")],
+        ..PLAIN
     },
     Proof {
         name: "rank_refresh",
         says: "gives a refresh in each interval",
         module: rank::refresh,
-        clocks: &[],
         method: Method::AnyLength,
         mutants: &[("assign starts = idle_q & due_q;", "assign starts = idle_q & due_q & quiet_i;")],
+        ..PLAIN
     },
     // Both mutants take a broadcast operand in phases without one.
     Proof {
         name: "multiplier_unit",
         says: "has no carry on its way to a digit that is read, whatever the operands",
         module: || multiplier::carries("bit-serial"),
-        clocks: &[],
         method: Method::Cycles(36),
         mutants: &[("(broadcast_i & ~(|phase_i[10:8]) ?", "(broadcast_i ?")],
+        ..PLAIN
     },
     Proof {
         name: "multiplier_unit_parallel",
         says: "the same, with one multiplier for all lanes",
         module: || multiplier::carries("shared-parallel"),
-        clocks: &[],
         method: Method::Cycles(36),
         mutants: &[("(broadcast_i & ~(|phase_i[9:7]) ?", "(broadcast_i ?")],
+        ..PLAIN
+    },
+    Proof {
+        // The first one lets a row be closed while it is being written, the second one takes rows of the other side.
+        name: "pim_bank",
+        says: "shares no decoder, amplifier, subarray or row between the two paths of a sliced bank",
+        module: bank::paths,
+        method: Method::AnyLength,
+        mutants: &[
+            (
+                "precharges & (((|wr0_q) & touches0) | ((|wr1_q) & touches1))",
+                "precharges & ((|wr0_q) & touches0)",
+            ),
+            ("(pact_i ? row_i < boundary_q : (row_i < boundary_q) == row_partition_i)", "1'h0"),
+        ],
+        ..PLAIN
+    },
+    Proof {
+        name: "link_receiver",
+        says: "accepts flits in order, each once, with a place for it, whatever bits the lanes bring",
+        module: link::receiver,
+        any: &["link_lane", "link_crc", "sram"],
+        method: Method::AnyLength,
+        mutants: &[
+            ("{normal, has_payload, in_turn_q, room_q}", "{normal, has_payload, room_q}"),
+            ("room_q <= ~filled_q[2];", "room_q <= 1'h1;"),
+        ],
+        ..PLAIN
+    },
+    Proof {
+        name: "link_transmitter",
+        says: "keeps each flit until it is acknowledged, and sends only what it keeps, whatever the other side says",
+        module: link::transmitter,
+        method: Method::Cycles(36),
+        mutants: &[
+            ("room | (drops_new | ~begins)", "1'h1"),
+            ("next_q != tail_q, has_credit}", "has_credit}"),
+        ],
+        ..PLAIN
     },
     Proof {
         name: "fp16_adder",
         says: "gives the exact sum, or one that rounds to the same, for all operands",
         module: arithmetic::adder,
-        clocks: &[],
         method: Method::Cycles(6),
         mutants: &[("moved[0] | (|({smaller_q, 3'h0} & lost_mask))", "moved[0]")],
+        ..PLAIN
     },
     Proof {
         name: "fp16_packer",
         says: "gives the FP16 value nearest to the exact one, for all magnitudes and whatever is lost below a sum",
         module: arithmetic::packer,
-        clocks: &[],
         method: Method::Cycles(7),
         mutants: &[("{~(subnormal | ~normal_q[29])}", "{~subnormal}")],
+        ..PLAIN
     },
     Proof {
         name: "fp16_rounder",
         says: "gives the FP16 value nearest to an exact sum, for all sums",
         module: arithmetic::rounder,
-        clocks: &[],
         method: Method::Cycles(16),
         mutants: &[("kept_q[0] & (sticky_q |", "kept_q[0] & (~sticky_q |")],
+        ..PLAIN
     },
     Proof {
         name: "product_aligner",
         says: "puts each product at its place in the accumulator",
         module: arithmetic::aligner,
-        clocks: &[],
         method: Method::AnyLength,
         mutants: &[("{shifted4[21:0], {4{negative_i}}}", "{shifted4[21:0], 4'h0}")],
+        ..PLAIN
     },
     Proof {
         name: "issue",
         says: "starts no instruction that collides with one at work: parts that they share, words of the buffer",
         module: issue::collisions,
-        clocks: &[],
         method: Method::Cycles(24),
         mutants: &[("zero_target_used_q & zero_busy_i", "1'h0")],
+        ..PLAIN
     },
 ];
 

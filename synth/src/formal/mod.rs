@@ -10,9 +10,11 @@
 
 mod arithmetic;
 mod axi;
+mod bank;
 mod clocks;
 mod equivalence;
 mod issue;
+mod link;
 mod list;
 mod multiplier;
 mod rank;
@@ -22,7 +24,7 @@ pub use list::PROOFS;
 
 use crate::tools::{self, Tool};
 use crate::{SynthError, process};
-use ndp_config::{ConfigError, DesignConfig};
+use ndp_config::ConfigError;
 use ndp_hdl_language::mutate::{self, Mutant};
 use ndp_hdl_language::{Design, HdlError, Module, Pragmas};
 use serde::{Deserialize, Serialize};
@@ -50,6 +52,9 @@ pub struct Proof {
     pub module: fn() -> Result<Rc<Module>, HdlError>,
     /// Further clocks, with edges in any order: then each cycle of a run is a step in which any of them may have an edge.
     pub clocks: &'static [&'static str],
+    /// Modules, by how their names begin, of which only the ports are left: their outputs are any values in each cycle. What is proved holds
+    /// whatever they do.
+    pub any: &'static [&'static str],
     /// How.
     pub method: Method,
     /// Changes of the Verilog, at least one: what is replaced, which is there once, and by what.
@@ -288,7 +293,7 @@ impl Prover {
 }
 
 /// The configuration of a block that is proved.
-fn configured(config: Result<DesignConfig, ConfigError>) -> Result<DesignConfig, HdlError> {
+fn configured<T>(config: Result<T, ConfigError>) -> Result<T, HdlError> {
     config.map_err(|e| HdlError::Expression {
         module: "proof".into(),
         signal: "configuration".into(),
@@ -347,14 +352,47 @@ fn prepared(proof: &Proof, verilog: &str, top: &str) -> String {
     let at = verilog.find(&format!("module {top} (")).unwrap_or_default();
     let end = verilog[at..].find("endmodule").map_or(verilog.len(), |end| at + end);
     let (head, tail) = verilog.split_at(end);
+    let [head, tail] = [head, tail].map(|text| without_contents(text, proof.any));
     let [head, tail] = [head, tail].map(|text| text.replace("(* anyseq *) wire", "wire"));
-    let head = if proof.clocks.is_empty() { head } else { caught_any_way(&head) };
+    // A property of one clock speaks of a cycle: a flip-flop between the two would hide from the solver what it speaks of.
+    let of_cycle =
+        |text: String| text.replace("always @(posedge clk_i) if (rst_ni) ", "always @* if (rst_ni) ");
+    let (head, tail) = match proof.clocks {
+        [] => (of_cycle(head), of_cycle(tail)),
+        _ => (caught_any_way(&head), tail),
+    };
     let clocks: String = proof.clocks.iter().map(|clock| free_clock(clock)).collect();
     let steps = if clocks.is_empty() { "" } else { "    always @* assume (clk_i);\n" };
     format!(
         "{head}    reg proof_started = 1'b0;\n    always @(posedge clk_i) proof_started <= 1'b1;\n    \
          always @* assume (proof_started | ~rst_ni);\n{steps}{clocks}{tail}"
     )
+}
+
+/// What the names of free values begin with.
+const ANY: &str = "proof_any_";
+
+/// Of modules whose names begin so only the ports: what drives nothing is an input of the top.
+fn without_contents(verilog: &str, modules: &[&str]) -> String {
+    let (mut left_out, mut in_list) = (false, false);
+    let mut text = String::new();
+    for line in verilog.split_inclusive('\n') {
+        if let Some(name) = line.strip_prefix("module ") {
+            left_out = modules.iter().any(|begin| name.starts_with(begin));
+            in_list = true;
+        }
+        let stays = ["    input ", "    output ", "endmodule"].iter().any(|begin| line.starts_with(begin));
+        if !left_out || in_list || stays {
+            text += line;
+        }
+        let output = line.strip_prefix("    output wire ").and_then(|port| port.split_once(';'));
+        if let Some((port, _)) = output.filter(|_| left_out) {
+            let (range, name) = port.rsplit_once(' ').unwrap_or(("", port));
+            text += &format!("    wire {range} {ANY}{name};\n    assign {name} = {ANY}{name};\n");
+        }
+        in_list &= !line.starts_with(");");
+    }
+    text
 }
 
 /// A further clock: its edges are inputs, its reset is that of the steps, and a reset lasts until the clock has had an edge and what changed

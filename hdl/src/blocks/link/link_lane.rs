@@ -81,6 +81,13 @@ pub fn link_lane(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     read.next(mux(&align, &(write.q() - &age_now), &read.plus_one()));
     let out = m.delay("out_q", words.read(&read));
 
+    let told = m.ghost("told_q", 1).reset(0);
+    told.next(&restart);
+    m.assert(
+        "searches",
+        !(told.q() & locked.q()),
+        "told to search anew, it relies on no markers that it found",
+    );
     m.output("locked_o", &locked, "the lane's markers are found");
     m.output("mark_o", &mark, "a marker is due in this cycle");
     m.output("near_o", &locked.q() & !age_now.all(), "the last marker is still held");

@@ -70,6 +70,13 @@ pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let normal = m.wire("normal", cat([good.clone(), up, !header.kind.msb()]).all());
     let accepts =
         m.wire("accepts", cat([normal.clone(), has_payload.clone(), in_turn.clone(), room.q()]).all());
+    m.assume("syncs_with_good", !&syncs | &good, "a flit that says which number comes next is a good one");
+    m.assert(
+        "in_order",
+        !&accepts | header.sequence.eq(&expected.q()),
+        "a flit is accepted when all before it are, and once",
+    );
+    m.assert("has_place", !&accepts | !filled.msb(), "a flit is accepted only if there is a place for it");
     expected.next(mux(&syncs, &header.sequence, &(expected.q() + accepts.zext(SEQ))));
     let nack = m.reg("nack_q", 1).reset(0);
     let misses = m.wire("misses", &normal & &beyond);
@@ -130,6 +137,11 @@ pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
         .input("waddr_i", cat([write.q(), index.q()]))
         .input("we_i", &writes & room.q())
         .input("wdata_i", &beat);
+    m.assert(
+        "keeps",
+        any_of(&[!&writes, !room.q(), !filled.msb()]),
+        "no beat of an accepted flit is overwritten before it is read",
+    );
     let held = |name: &str, value: Bits| m.hold(name, value, &reads);
     let flit_ends = held("flit_ends_q", last_beat.clone());
     let message_ends = held("message_ends_q", &last_beat & &tag.end);

@@ -70,6 +70,12 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let completes = m.wire("completes", &takes & (&end | beat.all()));
     beat.next(mux(&completes, &zeros(beat_bits), &(beat.q() + takes.zext(beat_bits))));
     let appends = m.wire("appends", &completes & !&drops);
+    let places = lit(config.replay_flits().into(), SEQ);
+    m.assert(
+        "keeps",
+        any_of(&[!&takes, drops.clone(), held.lt(&places)]),
+        "no flit is overwritten that is not acknowledged",
+    );
     tail.next(tail.q() + appends.zext(SEQ));
     let tags = m.memory("tags", TAG, config.replay_flits());
     let tag = Tag { dest, source, last_beat: beat.zext(BEAT), end, label };
@@ -95,6 +101,12 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let resyncs = m.wire("resyncs", &resyncs & &quiet);
     let delta = m.wire("delta", &peer_ack - acked.q());
     let outstanding = m.wire("outstanding", next.q() - acked.q());
+    let amid = !&begins & !&drops;
+    m.assert(
+        "bounded",
+        cat([places.ge(&held), held.ge(&outstanding), !amid | held.lt(&places)]).all(),
+        "what is sent next is among the flits that are held, and these are no more than places",
+    );
     let legal = m.wire("legal", held.ge(&delta));
     let overtakes = m.wire("overtakes", outstanding.lt(&delta));
     let round = m.reg("round_q", ROUND).reset(0);
@@ -133,6 +145,8 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let sends_next =
         m.flag("sends_q", cat([up.clone(), !&fault, has_flit.clone(), has_credit.clone()]).all());
     let sends = m.wire("sends", &chooses & &sends_next);
+    m.assert("sends_kept", !&sends | outstanding.lt(&held), "a flit that is sent is in the buffer");
+    m.assert("has_places", !&sends | &has_credit, "a flit is sent only if the other side has a place for it");
     let stepped = next.q() + sends.zext(SEQ);
     next.next(mux(&jumps, &peer_ack, &mux(&back, &acked, &stepped)));
     credit.next(mux(&resyncs, &acked, &mux(&listens, &peer_limit, &credit)));

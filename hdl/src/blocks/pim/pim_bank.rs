@@ -95,6 +95,11 @@ pub fn pim_bank(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
             reads.push(reads_mac.clone());
         }
         let writes = m.wire(format!("we{p}"), write.gated(&here(&write_path)));
+        m.assert(
+            format!("one_access{p}"),
+            !(any_of(&reads) & writes.any()),
+            "a path's column decoder serves a reading or a writing, not both at once",
+        );
         let cells = m.input(format!("cells{p}_i"), COLUMN_BITS, format!("selected cells of path {p}"));
         let instance = m
             .instance(format!("path{p}"), &column_path)

@@ -93,7 +93,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlE
     let last = count - 1;
 
     let moves = m.wire("moves", &row_go & &slice);
-    let (joined, joined_next, subarray) = if slicing {
+    let (joined, joined_next, subarray, boundary) = if slicing {
         let boundary_bits = bits_for(c.subarrays() - 1);
         let new = m.input("boundary_i", boundary_bits, "boundary of SLICE");
         let boundary = m.reg("boundary_q", boundary_bits).reset(0).enable(&moves);
@@ -102,10 +102,10 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlE
         let next =
             if record { joined.clone() } else { m.wire("joined_next", mux(&moves, &new.is_zero(), &joined)) };
         let below = row.high(boundary_bits).lt(&boundary);
-        (joined, next, Some(below))
+        (joined, next, Some(below), Some(boundary.q()))
     } else {
         m.unused(&moves, "there is no boundary");
-        (lit(1, 1), lit(1, 1), None)
+        (lit(1, 1), lit(1, 1), None, None)
     };
 
     // Row command: partitions it concerns, and the one whose row it opens.
@@ -308,6 +308,15 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlE
         COLUMN_FLAGS.join(", ") + ", from bit 0: wrong with the column command",
     );
     let opened: Vec<Bits> = partitions.iter().map(|(open, _)| open.clone()).collect();
+    if let (Some(boundary), [(first, low), (second, high)]) = (&boundary, partitions.as_slice()) {
+        let below = |row: &Bits| row.high(boundary.width()).lt(boundary);
+        let apart = below(&low.row) & !below(&high.row);
+        m.assert(
+            "other_subarrays",
+            !(first & second) | (apart & !&joined),
+            "the rows of two open partitions lie on their sides of the boundary",
+        );
+    }
     m.output("open_o", bus(&opened), "partitions with an open row, from bit 0, before the row command");
     m.output("pim_o", bus(&owned), "of these, opened to compute with");
     for (u, (_, p)) in partitions.iter().enumerate() {

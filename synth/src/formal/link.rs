@@ -1,0 +1,27 @@
+//! Both sides of a link by themselves: one with any bits on its lanes, the other with any answers.
+//!
+//! Together they bring flits in order, each once: what is accepted is what is expected next, and what is sent with that number is still kept.
+//! That a flit with a right CRC is the one that was sent is what the CRC is for ([`ndp_hdl::blocks::link::link_crc`]).
+
+use super::configured;
+use ndp_config::{DesignConfig, LinkConfig};
+use ndp_hdl::blocks::link::link_receiver::link_receiver;
+use ndp_hdl::blocks::link::link_transmitter::link_transmitter;
+use ndp_hdl_language::{HdlError, Module};
+use std::rc::Rc;
+
+/// The smallest link.
+fn smallest() -> Result<LinkConfig, HdlError> {
+    let text = "name = \"link\"\n[link]\nlanes = 4\nflit_beats = 2\nframe_flits = 2\nreplay_flits = 4\nreceive_flits = 4\n";
+    Ok(configured(DesignConfig::from_toml(text))?.link().clone())
+}
+
+/// The receiver.
+pub(super) fn receiver() -> Result<Rc<Module>, HdlError> {
+    link_receiver(&smallest()?)
+}
+
+/// The transmitter.
+pub(super) fn transmitter() -> Result<Rc<Module>, HdlError> {
+    link_transmitter(&smallest()?)
+}
