@@ -78,7 +78,7 @@ fn a_verdict_is_kept_while_what_it_follows_from_is_the_same() {
 fn a_search_that_runs_out_of_time_proves_nothing() {
     // ABC takes more than a minute for it, and stops by itself a second before the limit.
     let (prover, folder) =
-        (Prover { limit: Duration::from_secs(8), ..prover() }, tempfile::tempdir().unwrap());
+        (Prover { limit: Duration::from_secs(5), ..prover() }, tempfile::tempdir().unwrap());
     match prover.prove(proof("fp16_adder"), folder.path()) {
         Ok(outcome) => assert_eq!(outcome.verdict, Verdict::Open),
         Err(error) => assert!(matches!(error, SynthError::Timeout { .. }), "{error}"),
