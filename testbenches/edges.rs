@@ -106,6 +106,11 @@ fn a_model_is_spared() {
 
 #[test]
 fn signals_leave_nothing_behind() {
+    // Models are built first: that may take longer than a run has to begin.
+    let built = ndp();
+    for waves in ["", "--waves waves.vcd"] {
+        built.succeeds(&format!("gemv {SMALL} --rows 4 --cols 8 {waves}"));
+    }
     let ndp = ndp();
     let long = format!("gemv {SMALL} --rows 80000 --cols 1024");
     for (name, signal) in [("waves.vcd", "TERM"), ("waves.fst", "INT"), ("waves.vcd", "HUP")] {
