@@ -5,6 +5,7 @@
 //! this file plays sequencer, trees and divider. Each result has to come as many steps after its element as its path
 //! takes. Seeds are printed with every failure.
 
+use common::Outcome;
 use common::activation_driver::{
     Bench, CHOICE, EXPONENTIAL, Element, Fault, Mode, PACES, PRODUCT, Pace, SUM, Seen, all_with, argument,
     element, key, near_ties, number_of, parabolas, power, powers, recoded, term, wide, y,
@@ -17,9 +18,6 @@ use ndp_oracle::pairs::{corners, pairs};
 use ndp_oracle::rows::{KINDS, MAX_LEN, mask};
 use ndp_oracle::{CANONICAL_NAN, Random, exponential, is_nan};
 use ndp_sim::ffi::{Model, OpenOptions, rtl};
-use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 #[test]
 fn the_exponential_of_every_number_is_correctly_rounded() -> Outcome {

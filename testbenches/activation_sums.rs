@@ -3,12 +3,11 @@
 //! Sums come in parts, over several elements and all ranks, as the trees put them out. Of each the leading 17 bits count, so
 //! there are 65,536 divisors; each is tried with its leading one at several places and any bits below.
 
+use common::Outcome;
 use ndp_config::{DesignConfig, GemvConfig};
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// Bits of a divisor, and the place of the leading one of the smallest sum: that of the maximum alone.
 const DIVISOR_BITS: u32 = 17;

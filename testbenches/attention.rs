@@ -4,6 +4,7 @@
 //! 128 or eight of 64. `QK` is a `dot`, `PV` an `axpy` with its rounding. With batch 1 every query has a key of its own (MHA), with
 //! batch 4 four queries share one (GQA). What loads and stores the vectors is a program's business, and not in the numbers.
 
+use common::Outcome;
 use ndp_config::DesignConfig;
 use ndp_model::{AttentionOp, AttentionSpan, GemvBackend, LayerCache, SoftwareBackend};
 use ndp_sim::core::{CoreOptions, NdpCore};
@@ -12,8 +13,6 @@ use ndp_sim::stimulus::DataKind;
 use ndp_testkit::RandomPrograms;
 use std::error::Error;
 use std::io::Write;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// The keys or values of one step: tokens, elements of a head, queries that share it.
 #[derive(Clone, Copy, Debug)]

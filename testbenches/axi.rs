@@ -6,7 +6,7 @@
 
 use common::axi::{Burst, Kind, LINE, Line, Manager, Space, Stalls};
 use common::rtl::{Mutant, design, design_config};
-use common::{amount, some};
+use common::{Outcome, amount, some};
 use ndp_config::DesignConfig;
 use ndp_dram::storage::Storage;
 use ndp_dram::{CommandPins, Rank};
@@ -14,8 +14,6 @@ use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{Clocks, Edge, InputPort, Model, Mutation, OpenOptions, OutputPort};
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// Presets and configurations with other sizes of the manager's side.
 const CONFIGS: [&str; 2] = ["tiny", "axi-64"];

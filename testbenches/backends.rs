@@ -1,6 +1,6 @@
 //! Do modelled cores do what cores in RTL do, in the same cycles, for the same host? Linked ones are in `linked_system`.
 
-use common::amount;
+use common::{Outcome, amount};
 use ndp_config::DesignConfig;
 use ndp_energy::{DramUse, RankActivity};
 use ndp_sim::backend::{CoreBackend, Neurons};
@@ -10,8 +10,6 @@ use ndp_sim::gemv::GemvOptions;
 use ndp_sim::layer::{LayerSizes, LayerStep};
 use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// What the DRAM was used for, without the bits on the bus.
 fn without_bus(of: DramUse) -> DramUse {

@@ -4,13 +4,11 @@
 //! arguments or files were unusable, 1 that the hardware or the golden differed.
 
 use crate::tool::{json, ndp, refused, stderr, stdout};
-use common::some;
+use common::{Outcome, some};
 use serde_json::Value;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 #[test]
 fn sizes_outside_of_the_unit_are_refused_with_their_limits() -> Outcome {

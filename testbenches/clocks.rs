@@ -2,11 +2,10 @@
 //!
 //! Runs on a self-test block with a counter on each clock and a register that samples the one with the other.
 
+use common::Outcome;
 use common::selftest::{open, open_with};
 use ndp_sim::ffi::{Clocks, Edge, OpenOptions, WaveOptions};
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// An edge and the outputs before it: core count, DRAM count, sampled DRAM count.
 type Sample = (Edge, [u64; 3]);

@@ -1,6 +1,7 @@
 //! `ndp compile`: are all weights where the map says, and does `ndp run` execute what it writes, bit for bit?
 
 use crate::tool::{json, refused};
+use common::Outcome;
 use ndp_config::DesignConfig;
 use ndp_layout::{DimmAddress, MatrixLayout};
 use ndp_machine::{Memory, SparseMemory, write_data};
@@ -9,8 +10,6 @@ use serde_json::Value;
 use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// The programs of a DIMM, in order.
 fn programs(out: &Path, dimm: usize) -> Result<Vec<PathBuf>, Box<dyn Error>> {

@@ -1,6 +1,7 @@
 //! Does `ndp coverage` name exactly what a run left out, take waivers, and refuse those that waive nothing?
 
 use crate::tool::{fails, ndp, stderr};
+use common::Outcome;
 use ndp_hdl::designs::BuildError;
 use ndp_hdl_language::{Design, HdlError, Module, ModuleBuilder, cat, zeros};
 use ndp_sim::ffi::{Hardware, Model, OpenOptions, rtl};
@@ -8,8 +9,6 @@ use serde_json::Value;
 use std::error::Error;
 use std::path::Path;
 use std::rc::Rc;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// A block whose parts are reached or not.
 #[derive(Debug)]

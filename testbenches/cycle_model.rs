@@ -5,7 +5,7 @@
 
 use crate::ndp_core::VARIANTS;
 use common::replay::{Compared, compare, processor_time};
-use common::{amount, first, some};
+use common::{Outcome, amount, first, some};
 use ndp_config::DesignConfig;
 use ndp_isa::Program;
 use ndp_machine::SparseMemory;
@@ -15,8 +15,6 @@ use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
 use std::io::Write;
 use std::time::Duration;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// How a host behaves.
 #[derive(Clone, Copy)]

@@ -3,6 +3,7 @@
 //! The port's RTL lies between the pins of `rank_port` and a PHY that is written here from DFI 4.0 and JESD79-4: it knows the mode registers that it
 //! was given, and drives the device model from them. Read data come back at random times up to the latest one. Mutants.
 
+use common::Outcome;
 use common::rank::{Bench, DataPath, Request, Segment, Stalls};
 use common::rtl::{Mutant, design, design_config};
 use ndp_config::{DfiConfig, DramConfig};
@@ -12,8 +13,6 @@ use ndp_sim::ffi::{Clocks, InputPort, Model, Mutation, OpenOptions, OutputPort};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::error::Error;
 use std::sync::{Arc, Mutex};
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// Clocks that the PHY delays commands.
 const COMMAND_CLOCKS: u64 = 1;

@@ -4,6 +4,7 @@
 //! beat that arrives is compared with the one that is next in its flow, every flit on the lanes with the protocol. Errors injected
 //! behind the link and in its Verilog have to be found.
 
+use common::Outcome;
 use common::rtl::{self, Mutant};
 use ndp_config::{DesignConfig, LinkConfig};
 use ndp_numerics::SplitMix64;
@@ -13,8 +14,6 @@ use ndp_sim::link::flow::Flow;
 use ndp_sim::link::network::{DeliveryFault, END, Network, NetworkError};
 use std::error::Error;
 use std::io::Write;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// GB/s of the lanes of a link: eight of 25 Gb/s.
 const LINK_GBPS: f64 = 25.0;

@@ -1,6 +1,7 @@
 //! Energy from outside: JSON of every run, text on request, files of constants, reports and timelines.
 
 use crate::tool::{json, ndp, refused, stderr, stdout};
+use common::Outcome;
 use ndp_config::DesignConfig;
 use ndp_dram::Command;
 use ndp_energy::{DramUse, RankCounts};
@@ -8,8 +9,6 @@ use ndp_sim::core::{CoreOptions, NdpCore, SAMPLE_CLOCKS};
 use ndp_testkit::RandomPrograms;
 use serde_json::Value;
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// The fJ of an amount.
 fn fj(energy: &Value) -> u64 {

@@ -1,5 +1,6 @@
 //! A model whose neurons are on an SSD, with slots for a part of them: does the text stay the same, and does a token read what it lacks and no more?
 
+use common::Outcome;
 use common::causes::every_nanosecond_has_a_cause;
 use common::energy::{all_energy_has_a_use, without_bus};
 use ndp_config::{BlockKind, DesignConfig, Ssd, SystemConfig, WeightFormat};
@@ -16,8 +17,6 @@ use ndp_traces::capture::{Capture, shape_of};
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::Path;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 const PROMPT: &str = "Elizabeth was";
 

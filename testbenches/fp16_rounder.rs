@@ -4,14 +4,13 @@
 //! every time. Every FP16 number, every midpoint between two and both neighbours of each, with both signs; random
 //! sums of every magnitude; every combination of flags; resets between two digits.
 
+use common::Outcome;
 use common::exact::{below, digit, result, value};
 use ndp_config::{DesignConfig, GemvConfig};
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use std::collections::VecDeque;
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// Cycles from the edge that takes the last digit to the one after which the result is on the port.
 const LATENCY: u64 = 4;

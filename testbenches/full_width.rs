@@ -2,15 +2,13 @@
 //!
 //! Row lengths that are and that are no multiple of the 2048 elements of a wave. `ndp bench` has all of the paper's.
 
-use common::some;
+use common::{Outcome, some};
 use ndp_config::DesignConfig;
 use ndp_model::{GemvBackend, GemvClass, GemvOp};
 use ndp_sim::backend::CoreBackend;
 use ndp_sim::gemv::GemvOptions;
 use ndp_sim::stimulus::DataKind;
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// Runs a product; every output is compared by the backend. Returns cycles at the roofline over cycles.
 fn efficiency(

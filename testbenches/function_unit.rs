@@ -2,6 +2,7 @@
 //!
 //! A value goes in and a result comes out in every cycle. Nothing of what is expected comes from the design or from `ndp_numerics`.
 
+use common::Outcome;
 use common::activation_driver::recoded;
 use common::function_driver::{Function, all_quotients, quotient, run};
 use common::rtl::{Mutant, design};
@@ -9,10 +10,7 @@ use ndp_oracle::ieee::{Operation, rounded};
 use ndp_oracle::pairs::{corners, pairs};
 use ndp_oracle::{Random, activations};
 use ndp_sim::ffi::{Model, Mutation, OpenOptions, Rtl, SimError};
-use std::error::Error;
 use std::sync::LazyLock;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// SiLU and GELU of every number.
 pub static SILU: LazyLock<Vec<u16>> = LazyLock::new(|| (0..=u16::MAX).map(activations::silu).collect());

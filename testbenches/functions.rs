@@ -6,7 +6,7 @@
 use crate::function_unit::{GELU, SILU};
 use crate::ndp_core::core_mutants;
 use common::rtl::{Mutant, design, design_config};
-use common::some;
+use common::{Outcome, some};
 use ndp_config::{BEAT_ELEMS, DesignConfig};
 use ndp_isa::{Activation, Data, Instruction, Opcode, Program, block_words};
 use ndp_layout::elements_of;
@@ -15,8 +15,6 @@ use ndp_oracle::ieee::Operation;
 use ndp_sim::core::{CoreOptions, NdpCore};
 use ndp_sim::ffi::Mutation;
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// Bursts of the DIMM with the operands and the results.
 const FIRST: u32 = 0x100;

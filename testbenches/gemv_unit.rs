@@ -9,12 +9,10 @@ use common::buffer_model::{Block, Matrix, Op, block_words, sum_words};
 use common::gemv_driver::{Fault, GemvDriver};
 use common::operands::{Kind, any_kind};
 use common::programs::{matrix, run_programs};
-use common::{amount, first, some};
+use common::{Outcome, amount, first, some};
 use ndp_config::{BEAT_ELEMS, DesignConfig, RowLayout};
 use ndp_numerics::SplitMix64;
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 const ONE: u16 = 0x3C00;
 const NAN: u16 = 0x7E00;

@@ -3,7 +3,7 @@
 //! The full unit does the same in `ndp generate`; here few tokens have to do, with stalls on every handshake.
 
 use common::rtl::design_config;
-use common::{amount, some};
+use common::{Outcome, amount, some};
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::Opcode;
 use ndp_model::{Decoder, GemvClass, GenerateOptions, Model, ModelError, generate, logits_digest};
@@ -12,8 +12,6 @@ use ndp_sim::error::SimError;
 use ndp_sim::gemv::{BitFlip, GemvOptions};
 use std::error::Error;
 use std::path::Path;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 fn model() -> Result<Model, Box<dyn Error>> {
     Ok(Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/model"))?)

@@ -3,6 +3,7 @@
 //! Reads every file of `golden/vectors` and `golden/generate`. No hardware takes part: this shows that what the
 //! hardware is compared with is itself right. A file without cases fails.
 
+use common::Outcome;
 use ndp_config::WeightFormat;
 use ndp_model::{Decoder, GenerateOptions, Model, SoftwareBackend, generate, logits_digest};
 use ndp_numerics::{
@@ -13,8 +14,6 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 use std::error::Error;
 use std::path::Path;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 fn golden(path: &str) -> Result<Value, Box<dyn Error>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(path);

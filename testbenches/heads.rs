@@ -9,12 +9,10 @@ use common::buffer_model::{Block, Matrix, Op, block_words, sum_words};
 use common::gemv_driver::{Fault, GemvDriver};
 use common::operands::{Kind, any_kind};
 use common::programs::matrix;
-use common::{amount, first};
+use common::{Outcome, amount, first};
 use ndp_config::{BEAT_ELEMS, DesignConfig, GemvConfig};
 use ndp_numerics::SplitMix64;
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 const NAMES: [&str; 5] = [
     "tiny",

@@ -4,14 +4,13 @@
 //! their own, as they are when core and DRAM have clocks of a simple ratio. Then answers of all ranks and of the core wait for a
 //! host that takes one now and then. Then what passes, with random addresses, tags and data. Last, the same starvation as a program meets it.
 
+use common::Outcome;
 use common::rtl::{Mutant, design};
 use ndp_config::DesignConfig;
 use ndp_numerics::SplitMix64;
 use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
 use ndp_sim::ffi::{InputPort, Model, Mutation, OpenOptions, OutputPort};
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 const RANKS: usize = 2;
 /// Bits of a request's tag above the host's: a store's, a transfer's.

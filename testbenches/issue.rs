@@ -3,6 +3,7 @@
 //! Instructions of random programs, and transfers, each with some field at a limit or one bit changed. What they mean says `ndp_isa`,
 //! which shares nothing with the hardware.
 
+use common::Outcome;
 use common::rtl::{design, design_config};
 use ndp_isa::fields::{
     ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, NODE, OTHER, RANKS, ROW, SELECTED, SLOT, SRC, TAG,
@@ -12,9 +13,6 @@ use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{Model, OpenOptions};
 use ndp_testkit::RandomPrograms;
 use std::collections::BTreeMap;
-use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 const WORDS: usize = 60_000;
 /// Cycles from an instruction to its start.

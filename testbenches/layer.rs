@@ -3,6 +3,7 @@
 //! The backend compares each intermediate result with the reference; here its output is compared with a run in software, the number
 //! of what was compared is checked, and injected bits have to be found.
 
+use common::Outcome;
 use ndp_config::DesignConfig;
 use ndp_isa::Opcode;
 use ndp_model::{GemvClass, ModelError, SoftwareBackend};
@@ -13,8 +14,6 @@ use ndp_sim::gemv::{BitFlip, GemvOptions, HeadCut};
 use ndp_sim::layer::{LayerSizes, LayerStep};
 use ndp_sim::phases::Phase;
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 fn open(options: &GemvOptions, neurons: Neurons) -> Result<CoreBackend, Box<dyn Error>> {
     Ok(CoreBackend::open(&DesignConfig::preset("tiny")?, options)?.with_neurons(neurons))

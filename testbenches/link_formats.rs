@@ -5,7 +5,7 @@
 //! And the payload may be what a receiver searches: markers.
 
 use common::rtl::{self, Mutant, design_config};
-use common::some;
+use common::{Outcome, some};
 use ndp_config::{DesignConfig, LinkConfig};
 use ndp_sim::error::LinkError;
 use ndp_sim::ffi::Mutation;
@@ -13,8 +13,6 @@ use ndp_sim::link::flow::Flow;
 use ndp_sim::link::network::{END, LATENCY, Network, NetworkError};
 use std::error::Error;
 use std::fmt::Display;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// One design for each format, of different buffers and times.
 const FORMATS: [&str; 6] = ["link-8x2", "link-8x4", "hermes", "tiny", "link-4x4", "link-4x8"];

@@ -2,12 +2,11 @@
 //!
 //! Rates without errors are compared with what the configuration says the link can carry; with errors payload must go down, and flits be sent again.
 
+use common::Outcome;
 use ndp_config::DesignConfig;
 use serde_json::Value;
 use std::error::Error;
 use std::process::{Command, Output};
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 fn ndp(arguments: &[&str]) -> Result<Output, Box<dyn Error>> {
     Ok(Command::new(env!("CARGO_BIN_EXE_ndp")).arg("link").args(arguments).output()?)

@@ -3,13 +3,12 @@
 //! Routes to all DIMMs that can be told apart are drawn, those that lead nowhere among them. Then some inputs want one output without a
 //! pause, and have to be served in turn.
 
+use common::Outcome;
 use common::rtl::{design, design_config};
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort};
 use std::collections::VecDeque;
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// DIMMs that can be told apart.
 const NODES: usize = 16;

@@ -7,7 +7,7 @@
 use common::clocks::at;
 use common::messages::{Plan, SOURCES, TARGETS, below};
 use common::replay::{Replay, commands, instructions, processor_time, requests};
-use common::{amount, some};
+use common::{Outcome, amount, some};
 use ndp_config::DesignConfig;
 use ndp_cycles::{LinkedModel, Topology};
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};
@@ -21,8 +21,6 @@ use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
 use std::io::Write;
 use std::time::Duration;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// Cycles after which a run is given up.
 const LIMIT: u64 = 2_000_000;

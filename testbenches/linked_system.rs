@@ -2,7 +2,7 @@
 
 use common::causes::every_nanosecond_has_a_cause;
 use common::energy::{all_energy_has_a_use, without_bus};
-use common::some;
+use common::{Outcome, some};
 use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
 use ndp_sim::core::Backend;
@@ -14,8 +14,6 @@ use ndp_sim::system::{
 };
 use std::error::Error;
 use std::path::Path;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 const PROMPT: &str = "She";
 const OPTIONS: GenerateOptions = GenerateOptions { tokens: 3, temperature_percent: 0, seed: 0 };

@@ -4,7 +4,7 @@
 
 use common::causes::every_nanosecond_has_a_cause;
 use common::energy::without_bus;
-use common::some;
+use common::{Outcome, some};
 use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
 use ndp_predictor::{Confusion, Evaluation, LowRank};
@@ -18,8 +18,6 @@ use ndp_traces::capture::shape_of;
 use serde_json::Value;
 use std::error::Error;
 use std::path::{Path, PathBuf};
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// Of the text that Hermes' parents come from.
 const PROFILE: GenerateOptions = GenerateOptions { tokens: 128, temperature_percent: 70, seed: 9 };

@@ -4,15 +4,13 @@
 //! results travel as exact sums (`export`, `import`) or as FP16 (`store`, `merge`); the last module rounds. Expected values are
 //! sums in 128-bit integers.
 
-use common::exact;
+use common::{Outcome, exact};
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::{Instruction, Program, accumulator_words, block_words};
 use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock, elements_of, pack_elements};
 use ndp_numerics::SplitMix64;
 use ndp_sim::core::{CoreOptions, InstructionRecord, NdpCore};
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// How partial results travel between modules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use crate::ndp_core::core_mutants;
 use common::messages::{Plan, SOURCES, TARGETS, below};
 use common::rtl::{self, Mutant};
 use common::traffic::Traffic;
-use common::{amount, some};
+use common::{Outcome, amount, some};
 use ndp_config::DesignConfig;
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer, parse};
 use ndp_machine::{Machine, SparseMemory, run_together};
@@ -18,8 +18,6 @@ use ndp_sim::ffi::Mutation;
 use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
 use std::io::Write;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// Cycles after which a run is given up.
 const LIMIT: u64 = 500_000;

@@ -3,12 +3,10 @@
 //! Products and selections of any length, with all that is counted at random beside them. Registers are read at any time and compared
 //! with a model of this bench.
 
+use common::Outcome;
 use common::rtl::{design, design_config};
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{Model, OpenOptions};
-use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// Neurons whose activations are kept, a byte for each.
 const NEURONS: usize = 4096;

@@ -6,15 +6,13 @@
 //! flag makes the sum irrelevant), and the flags; in windows whose products go to sums of their own, each of these sums, which
 //! stay outside of the unit with the carries pending in them. Seeds are printed with every failure.
 
+use common::Outcome;
 use common::exact::dot;
 use common::multiplier_driver::{Bench, Fault, KINDS, Kept, Kind, Window, any_windows};
 use common::rtl::{Mutant, design, design_config};
 use ndp_config::DesignConfig;
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{Model, Mutation, OpenOptions, rtl};
-use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 #[test]
 fn two_hundred_thousand_windows_are_exact() -> Outcome {

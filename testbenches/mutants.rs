@@ -4,6 +4,7 @@
 
 use crate::native::random_pins;
 use crate::tool::{fails, json};
+use common::Outcome;
 use common::rtl::design_config;
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{Hardware, Model, OpenOptions, Rtl, rtl};
@@ -12,8 +13,6 @@ use std::collections::BTreeSet;
 use std::collections::btree_map::{BTreeMap, Entry};
 use std::error::Error;
 use std::process::Command;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// `count` mutants of a block, evenly spread over all.
 fn some(config: &str, block: &str, count: usize) -> Result<Vec<Mutant>, Box<dyn Error>> {

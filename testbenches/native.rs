@@ -6,7 +6,7 @@
 
 use common::rtl::{design_config, hbm_config};
 use common::selftest::SelfTest;
-use common::{amount, some};
+use common::{Outcome, amount, some};
 use ndp_config::DesignConfig;
 use ndp_numerics::SplitMix64;
 use ndp_sim::core::{CoreOptions, NdpCore};
@@ -14,8 +14,6 @@ use ndp_sim::ffi::{Direction, Form, Hardware, Model, OpenOptions, Rtl, rtl};
 use ndp_testkit::RandomPrograms;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// Cycles of a model with random values on all pins, in lockstep, from random contents. Returns the number of values that were compared.
 pub fn random_pins(rtl: &Rtl, cycles: u64, seed: u64) -> Result<u64, Box<dyn Error>> {

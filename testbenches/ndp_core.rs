@@ -5,15 +5,13 @@
 use crate::{functions, migration, select, series};
 use common::rtl::Mutant;
 use common::traffic::Traffic;
-use common::{amount, some};
+use common::{Outcome, amount, some};
 use ndp_config::DesignConfig;
 use ndp_isa::ErrorCode;
 use ndp_numerics::SplitMix64;
 use ndp_sim::core::{Burst, CoreOptions, HostStalls, NdpCore};
 use ndp_testkit::{ProgramOptions, RandomPrograms, malformed_word};
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// The mutants of the core, wherever they are looked for: those of one configuration are one library.
 pub fn core_mutants() -> Vec<Mutant> {

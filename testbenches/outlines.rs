@@ -1,6 +1,6 @@
 //! Does a system without data take exactly the time of one with data? The same activity goes through both: cycles of every program, bytes, times.
 
-use common::{energy, some};
+use common::{Outcome, energy, some};
 use ndp_config::{DesignConfig, LlmShape, Ssd, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Model, generate};
 use ndp_scheduler::Policy;
@@ -15,8 +15,6 @@ use ndp_traces::{Activity, NeuronShape};
 use std::error::Error;
 use std::num::NonZeroU32;
 use std::path::Path;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 const PROMPT: &str = "It was";
 

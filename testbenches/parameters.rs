@@ -2,11 +2,9 @@
 //!
 //! Random programs as in `gemv_unit.rs`, which has the unit of four ranks.
 
+use common::Outcome;
 use common::programs::run_programs;
 use ndp_config::DesignConfig;
-use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 fn check(name: &str, programs: usize) -> Outcome {
     let config = DesignConfig::load(&format!("testbenches/configs/{name}.toml"))?;

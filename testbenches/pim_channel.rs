@@ -6,7 +6,7 @@
 
 use common::pim_streams::Stream;
 use common::rtl::{Mutant, hbm_config, hbm_design};
-use common::{amount, first};
+use common::{Outcome, amount, first};
 use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::hbm::HbmCommand::{self, *};
 use ndp_sim::ffi::{Mutation, OpenOptions, Rtl};
@@ -14,8 +14,6 @@ use ndp_sim::hbm::{Lockstep, LockstepError, PimChannel};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::Write as _;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 const TINY: &str = "librapim-tiny";
 const AIM: &str = "aim-tiny";

@@ -4,12 +4,10 @@
 //! runs in `pim_host.rs`.
 
 use crate::tool::{json, ndp, refused, stdout};
-use common::some;
+use common::{Outcome, some};
 use serde_json::Value;
 use std::error::Error;
 use std::path::PathBuf;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// With the default's slow NPU: one array of 4 x 4.
 const SLOW_SHORT: &str =

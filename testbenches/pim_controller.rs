@@ -6,7 +6,7 @@
 //! both reach at least 95 % of what each reaches alone; joined, their times add up.
 
 use common::rtl::{Mutant, hbm_config, hbm_design};
-use common::{amount, some};
+use common::{Outcome, amount, some};
 use ndp_config::{HbmCommandSet, HbmConfig};
 use ndp_dram::hbm::{Column, HbmPlace, pim};
 use ndp_numerics::{ExactSum, SplitMix64, SumFormat, f16};
@@ -16,8 +16,6 @@ use ndp_sim::hbm::{Access, Controlled, ControlledWaves, Operation, PimChannel, R
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;
 use std::io::Write as _;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 const TINY: &str = "librapim-tiny";
 const AIM: &str = "aim-tiny";

@@ -5,7 +5,7 @@
 //! run on the device model alone in `rust/librapim/host/tests`. The same with the controller in RTL between host and channels.
 
 use common::rtl::hbm_design;
-use common::some;
+use common::{Outcome, some};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::{HbmActivity, HbmOutputs, HbmStatistics, PseudoChannel};
 use ndp_model::Model;
@@ -28,8 +28,6 @@ use std::path::Path;
 mod host_texts;
 
 use host_texts::{assert_texts, random_model};
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 fn prompts() -> Vec<Prompt> {
     let prompt = |(text, generate): (&str, usize)| Prompt {

@@ -1,5 +1,6 @@
 //! Two pseudo channels on shared command buses: does the RTL say in every clock what the device models say, whatever both are told?
 
+use common::Outcome;
 use common::pim_streams::Stream;
 use common::rtl::{Mutant, hbm_config, hbm_design};
 use ndp_config::HbmConfig;
@@ -8,8 +9,6 @@ use ndp_dram::hbm::PseudoChannel;
 use ndp_sim::ffi::{InputPort, Model, Mutation, OpenOptions, OutputPort, Rtl};
 use ndp_sim::hbm::ChannelOutputs;
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 const PAIR: &str = "hbm2-pair";
 const BLOCK: &str = "pim_pair";

@@ -1,11 +1,10 @@
 //! Weights of 8 and 4 bits times their scale: every number with every scale, against a product of integers.
 
+use common::Outcome;
 use common::exact::{nearest, value};
 use common::rtl::{Mutant, design};
 use ndp_sim::ffi::{Model, Mutation, OpenOptions, Rtl};
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 const NAN: u16 = 0x7E00;
 

@@ -2,12 +2,11 @@
 //!
 //! `hdl/language/tests/properties.rs` tests what the language prints and refuses.
 
+use common::Outcome;
 use common::selftest::{SelfTest, open_with};
 use ndp_sim::ffi::{Form, Model, Mutation, OpenOptions, WaveOptions, rtl};
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// Cycles after reset until the model panics, at most 40, and what it says, if the counters of `step` count.
 fn first_failure(options: &OpenOptions, step: u64) -> Result<Option<(u64, String)>, Box<dyn Error>> {

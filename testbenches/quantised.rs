@@ -5,7 +5,7 @@
 use common::replay::compare;
 use common::rtl::{Mutant, design};
 use common::traffic::Traffic;
-use common::{amount, some};
+use common::{Outcome, amount, some};
 use ndp_config::DesignConfig;
 use ndp_isa::Program;
 use ndp_machine::SparseMemory;
@@ -14,8 +14,6 @@ use ndp_sim::ffi::Mutation;
 use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
 use std::fmt::Write;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 const TINY: &str = "testbenches/configs/int-tiny.toml";
 const FOUR_RANKS: &str = "testbenches/configs/int-four-ranks.toml";

@@ -9,8 +9,8 @@
 use crate::migration;
 use common::messages::below;
 use common::replay::compare;
-use common::some;
 use common::traffic::Traffic;
+use common::{Outcome, some};
 use ndp_config::{DesignConfig, RowLayout, WeightFormat};
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};
 use ndp_machine::{Machine, SparseMemory, run_together};
@@ -26,8 +26,6 @@ use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
 use std::io::Write;
 use std::ops::Range;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// Models that run for a second or two are not worth the time that it takes to optimise them.
 const OPT_LEVEL: Option<u32> = Some(1);

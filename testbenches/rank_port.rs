@@ -6,13 +6,11 @@
 
 use common::rank::{Bench, Request, Segment, Stalls};
 use common::rtl::{Mutant, design, design_config};
-use common::{amount, first, some};
+use common::{Outcome, amount, first, some};
 use ndp_config::{DesignConfig, DramConfig};
 use ndp_dram::{Rule, stream};
 use ndp_sim::ffi::{Edge, Mutation};
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 const CONFIGS: [&str; 4] = ["hermes", "odd-timings", "hermes-x8", "hermes-x16"];
 /// Those that are reset amid work.

@@ -3,11 +3,11 @@
 //! The clocks are nowhere in the Verilog, so one model of `tiny` is simulated at every ratio. Bits are compared with the functional
 //! model, cycles, answers and commands with the cycle model, and the device looks at every time between commands. No tolerance.
 
-use common::amount;
 use common::clocks::{RATIOS, at};
 use common::rank::{Bench, Request, Segment, Stalls};
 use common::replay::compare;
 use common::traffic::Traffic;
+use common::{Outcome, amount};
 use ndp_config::DesignConfig;
 use ndp_machine::SparseMemory;
 use ndp_numerics::SplitMix64;
@@ -16,8 +16,6 @@ use ndp_sim::ffi::{Clocks, Edge, rtl};
 use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
 use std::io::Write;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// What the programs left was right, and the model said when each of them would end. What was recorded, and the DRAM's contents
 /// before each program.

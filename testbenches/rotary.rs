@@ -1,6 +1,7 @@
 //! Rotary embedding on a core: heads of any bits, against the rule of docs/numerics.md written with `ndp_oracle`; in RTL with stalls, and
 //! modelled.
 
+use common::Outcome;
 use ndp_config::DesignConfig;
 use ndp_model::{GemvBackend, RotaryOp};
 use ndp_numerics::{Rotary, Rotation, f16};
@@ -10,9 +11,6 @@ use ndp_sim::backend::CoreBackend;
 use ndp_sim::core::Backend;
 use ndp_sim::gemv::GemvOptions;
 use ndp_sim::phases::Phase;
-use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// More pairs than the buffer of `tiny` holds at a time, in the last case.
 const CASES: [(usize, usize, usize); 4] = [(2, 1, 1), (32, 3, 2), (80, 5, 3), (64, 16, 26)];

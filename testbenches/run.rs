@@ -1,12 +1,11 @@
 //! `ndp run` and the recordings from outside: results, errors, and files that other tools have to read.
 
 use crate::tool::{fails, json, ndp, stderr, stdout};
+use common::Outcome;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::path::Path;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 const FFN: &str = "testbenches/programs/ffn.asm";
 

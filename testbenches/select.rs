@@ -6,7 +6,7 @@
 
 use crate::ndp_core::core_mutants;
 use common::rtl::{Mutant, design};
-use common::some;
+use common::{Outcome, some};
 use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_isa::{Code, Data, Instruction, Numbers, Product, Program, accumulator_words, block_words};
 use ndp_layout::elements_of;
@@ -14,8 +14,6 @@ use ndp_numerics::SplitMix64;
 use ndp_sim::core::{CoreOptions, NdpCore};
 use ndp_sim::ffi::Mutation;
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 const NAMES: [&str; 3] =
     ["tiny", "testbenches/configs/four-ranks.toml", "testbenches/configs/sixteen-lanes.toml"];

@@ -6,7 +6,7 @@
 use crate::ndp_core::core_mutants;
 use common::replay::compare;
 use common::rtl::{Mutant, design};
-use common::{amount, some};
+use common::{Outcome, amount, some};
 use ndp_config::DesignConfig;
 use ndp_isa::{Code, Data, Program, RandomKind};
 use ndp_layout::{DimmMap, order_rows};
@@ -16,8 +16,6 @@ use ndp_planner::{Member, Mode, Series, Sizes};
 use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
 use ndp_sim::ffi::Mutation;
 use std::error::Error;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 fn below(random: &mut SplitMix64, bound: u32) -> u32 {
     (random.next_u64() % u64::from(bound)) as u32

@@ -1,7 +1,7 @@
 //! Several cores and a GPU: does any bit of a text depend on where neurons live?
 
 use common::causes::every_nanosecond_has_a_cause;
-use common::some;
+use common::{Outcome, some};
 use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
 use ndp_isa::{Opcode, decode_fields};
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
@@ -15,8 +15,6 @@ use ndp_sim::system::{
 use ndp_traces::capture::{Capture, shape_of};
 use std::error::Error;
 use std::path::Path;
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 const PROMPT: &str = "She";
 const OPTIONS: GenerateOptions = GenerateOptions { tokens: 2, temperature_percent: 0, seed: 0 };

@@ -1,10 +1,9 @@
 //! `ndp` from outside, in the project's folder.
 
+use common::Outcome;
 use serde_json::Value;
 use std::error::Error;
 use std::process::{Command, Output};
-
-type Outcome = Result<(), Box<dyn Error>>;
 
 /// Runs it; arguments are separated by spaces.
 pub fn ndp(line: &str) -> Result<Output, Box<dyn Error>> {

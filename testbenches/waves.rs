@@ -3,6 +3,7 @@
 //! Runs on the two self-test blocks, which have a port of every storage class. Waves are read back with a reader
 //! that shares no code with the writer. What the hardware computes is left to the other testbenches.
 
+use common::Outcome;
 use common::selftest::{SelfTest, open, open_with};
 use ndp_config::DesignConfig;
 use ndp_sim::ffi::{
@@ -12,7 +13,6 @@ use std::error::Error;
 use std::path::Path;
 use wellen::simple::Waveform;
 
-type Outcome = Result<(), Box<dyn Error>>;
 /// A value change: full name, time in ps, bits.
 type Change = (String, u64, String);
 

@@ -22,3 +22,6 @@ pub mod selftest;
 pub mod traffic;
 
 pub use ndp_testkit::{amount, first, some};
+
+/// What a test comes to.
+pub type Outcome = Result<(), Box<dyn std::error::Error>>;
