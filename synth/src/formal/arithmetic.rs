@@ -196,9 +196,9 @@ pub(super) fn packer() -> Result<Rc<Module>, HdlError> {
     .map(|(name, value)| later(name, value));
     // Less than a step of a sum above or below it, if its last bit is 1 and the leading one is among its upper three.
     let odd = magnitude.low(31 - SUM).eq_lit(1 << (30 - SUM)) & magnitude.high(3).any();
-    let away = m.any_sequence("away", 2).gated(&odd);
-    let fine =
-        cat([magnitude, zeros(1)]) + (away.bit(0) & !away.bit(1)).zext(31) - cat([away.bit(1)]).zext(31);
+    let away = m.any_sequence("away", 31 - SUM).gated(&odd).zext(31);
+    let even = cat([magnitude, zeros(1)]);
+    let fine = mux(&m.any_sequence("above", 1), &(&even + &away), &(&even - &away));
     // In steps of 2^(-30 - 29 - 1).
     let exact = fine.zext(31 + 63).shl(&places);
     let checks = passed(&m, LATENCY + 1);
