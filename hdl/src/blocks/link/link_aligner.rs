@@ -53,5 +53,10 @@ pub fn link_aligner(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let told = m.ghost("told_q", 1).reset(0);
     told.next(&restart);
     m.assert("searches", !(told.q() & aligned.q()), "told to search anew, it relies on no lane");
+    m.assert(
+        "lanes_search",
+        !(told.q() & locked.any()),
+        "so does each lane: none relies on markers that it found",
+    );
     m.finish()
 }
