@@ -1,4 +1,4 @@
-//! SiLU, GELU and quotients of the core's activation unit: every number, beside a product, on cores with other lanes and ranks.
+//! SiLU, GELU, quotients and exponentials of the core's activation unit: every number, beside a product, on cores with other lanes and ranks.
 //!
 //! Random programs (`ndp_core.rs`, `cycle_model.rs`, `random_configs.rs`) have them too, against the functional model. Here the
 //! expected bits are those of `ndp_oracle`, and cycles those of the formula in the document.
@@ -11,15 +11,20 @@ use ndp_config::{BEAT_ELEMS, DesignConfig};
 use ndp_isa::{Activation, Data, Instruction, Opcode, Program, block_words};
 use ndp_layout::elements_of;
 use ndp_oracle::Random;
+use ndp_oracle::exponential::exp_of_all;
 use ndp_oracle::ieee::Operation;
 use ndp_sim::core::{CoreOptions, NdpCore};
 use ndp_sim::ffi::Mutation;
 use std::error::Error;
+use std::sync::LazyLock;
+
+/// The exponential of every number.
+static EXP: LazyLock<Vec<u16>> = LazyLock::new(exp_of_all);
 
 /// Bursts of the DIMM with the operands and the results.
 const FIRST: u32 = 0x100;
 const SECOND: u32 = 0x800;
-const RESULTS: [u32; 3] = [0x1000, 0x2000, 0x3000];
+const RESULTS: [u32; 4] = [0x1000, 0x2000, 0x3000, 0x5000];
 /// First burst of the product's matrix in each rank, and bursts of the DIMM with its factors and its sums.
 const MATRIX: u32 = 0x8000;
 const FACTORS: u32 = 0x4000;
@@ -67,10 +72,12 @@ impl Case {
              axpy src={factors}, dst={sums}, cols={BEAT_ELEMS}, count={ROWS}, address={MATRIX}
              silu src={x}, dst={y}, cols={cols}, batch={batch}
              div src={x}, other={z}, dst={z}, cols={cols}, batch={batch}
-             gelu src={x}, dst={x}, cols={cols}, batch={batch}
              store src={y}, cols={cols}, batch={batch}, address={}
+             exp src={x}, dst={y}, cols={cols}, batch={batch}
+             gelu src={x}, dst={x}, cols={cols}, batch={batch}
              store src={x}, cols={cols}, batch={batch}, address={}
              store src={z}, cols={cols}, batch={batch}, address={}
+             store src={y}, cols={cols}, batch={batch}, address={}
              round src={sums}, dst={sums}, cols={BEAT_ELEMS}
              store src={sums}, cols={BEAT_ELEMS}, address={SUMS}
              .dump {SUMS} bursts=1
@@ -79,6 +86,7 @@ impl Case {
             RESULTS[0],
             RESULTS[1],
             RESULTS[2],
+            RESULTS[3],
         );
         let rest = ndp_isa::parse(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         program.data.extend(rest.data);
@@ -100,10 +108,11 @@ impl Case {
         if let Some(model) = check.run.model_cycles.filter(|model| *model != check.run.cycles) {
             return Ok(Some(format!("{} cycles, {model} by the model", check.run.cycles)));
         }
-        let expected: [fn(u16, u16) -> u16; 3] = [
+        let expected: [fn(u16, u16) -> u16; 4] = [
             |a, _| SILU[usize::from(a)],
             |a, _| GELU[usize::from(a)],
             |a, b| Operation::Div.result_by_f64(a, b),
+            |a, _| EXP[usize::from(a)],
         ];
         for (first, expected) in RESULTS.into_iter().zip(expected) {
             for (place, &(a, b)) in self.operands.iter().enumerate() {
@@ -192,7 +201,9 @@ fn a_reset_amid_a_block_leaves_nothing_behind() -> Outcome {
 /// The cycles of an instruction alone are those of docs/activation-unit.md.
 #[test]
 fn a_block_takes_the_cycles_of_the_document() -> Outcome {
-    some(&["tiny", "shared-lanes"]).iter().try_for_each(|name| takes_the_cycles_of_the_document(name))
+    some(&["tiny", "variants", "shared-lanes", "parallel-multiplier"])
+        .iter()
+        .try_for_each(|name| takes_the_cycles_of_the_document(name))
 }
 
 fn takes_the_cycles_of_the_document(name: &str) -> Outcome {
@@ -203,7 +214,9 @@ fn takes_the_cycles_of_the_document(name: &str) -> Outcome {
     let shapes = [(1, 1), (128, 1), (1000, 1), (200, 4), (129, 3), (1024, 2)];
     let text = shapes.map(|(cols, batch)| {
         let shape = format!("dst=32, cols={cols}, batch={batch}");
-        format!("silu src=0, {shape}\ngelu src=0, {shape}\ndiv src=0, other=16, {shape}\n")
+        format!(
+            "silu src=0, {shape}\ngelu src=0, {shape}\ndiv src=0, other=16, {shape}\nexp src=0, {shape}\n"
+        )
     });
     core.run_words(&ndp_isa::parse(&text.concat())?.words(), |_| {})?;
     let recording = core.take_recording().ok_or("nothing was recorded")?;
@@ -212,10 +225,15 @@ fn takes_the_cycles_of_the_document(name: &str) -> Outcome {
         Some((opcode, record.ended? - record.started?))
     });
     for (cols, batch) in shapes {
-        for opcode in [Opcode::Silu, Opcode::Gelu, Opcode::Div] {
+        for opcode in [Opcode::Silu, Opcode::Gelu, Opcode::Div, Opcode::Exp] {
             let words = block_words(&config, cols, batch) * gemv.slices_per_lane();
             let word = around + gemv.lanes() + u32::from(opcode == Opcode::Div);
-            assert_eq!(took.next(), Some((opcode, u64::from(word * words + 10))), "{words} words");
+            // Exponentials of the lanes' own take six steps more than what has gone round.
+            let expected = match opcode == Opcode::Exp && !gemv.shares_exponential() {
+                true => gemv.lanes() * words + 16,
+                false => word * words + 10,
+            };
+            assert_eq!(took.next(), Some((opcode, u64::from(expected))), "{words} words");
         }
     }
     assert_eq!(took.next(), None);

@@ -62,5 +62,6 @@ mod rotary;
 mod run;
 mod select;
 mod series;
+mod shared_exponential;
 mod system;
 mod waves;

@@ -2,7 +2,7 @@
 //!
 //! Programs are random; what they have to do to DRAM is the functional model's business, which knows nothing of the hardware.
 
-use crate::{functions, migration, select, series};
+use crate::{functions, migration, select, series, shared_exponential};
 use common::rtl::Mutant;
 use common::traffic::Traffic;
 use common::{Outcome, amount, some};
@@ -15,7 +15,14 @@ use std::error::Error;
 
 /// The mutants of the core, wherever they are looked for: those of one configuration are one library.
 pub fn core_mutants() -> Vec<Mutant> {
-    [&functions::MUTANTS[..], &migration::MUTANTS, &select::MUTANTS, &series::MUTANTS].concat()
+    [
+        &functions::MUTANTS[..],
+        &migration::MUTANTS,
+        &select::MUTANTS,
+        &series::MUTANTS,
+        &shared_exponential::CORE_MUTANTS,
+    ]
+    .concat()
 }
 
 fn tiny() -> Result<NdpCore, Box<dyn Error>> {

@@ -58,12 +58,11 @@ const CORE: &[(&str, Elaborate<DesignConfig>)] = &[
     ("activation_sums", |c| {
         activation::activation_sums::activation_sums(
             c.gemv(),
-            activation::activation_tree::sum_bits(c.gemv().activation_lanes_per_rank()),
+            activation::activation_tree::sum_bits(c.gemv()),
         )
     }),
-    ("activation_tree", |c| {
-        activation::activation_tree::activation_tree(c.gemv().activation_lanes_per_rank())
-    }),
+    ("activation_tree", |c| activation::activation_tree::activation_tree(c.gemv())),
+    ("shared_exponential", |_| activation::exponential_path::shared_exponential()),
     ("function_unit", |_| arithmetic::function_unit::function_unit()),
     ("exponential", |_| arithmetic::exponential::exponential()),
     ("fp16_adder", |_| arithmetic::fp16_adder::fp16_adder()),

@@ -4,9 +4,10 @@
 //! in the same step; what they do is decided in [`super::activation_sequencer`]. A lane that several slices share takes a word
 //! of one of them at a time. The operations have a common end, the packer, and
 //! different ways to it. The registers of a rank's lanes are links of a chain, in which the elements go round through the rank's
-//! [`crate::blocks::arithmetic::function_unit`].
+//! [`crate::blocks::arithmetic::function_unit`], or through its exponential if the lanes have none.
 
-use crate::blocks::arithmetic::exponential::{self, exponential};
+use super::exponential_path::{Exponential, specials};
+use crate::blocks::arithmetic::exponential;
 use crate::blocks::arithmetic::fp16_adder::{self, fp16_adder};
 use crate::blocks::arithmetic::fp16_multiplier::{self, RECIPROCAL_BITS, fp16_multiplier};
 use crate::blocks::arithmetic::fp16_packer::{self, MAGNITUDE_BITS, fp16_packer};
@@ -14,7 +15,7 @@ use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::arithmetic::operand_recoder::recoded;
 use ndp_config::GemvConfig;
 use ndp_hdl_language::{
-    Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
+    Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
 };
 use std::rc::Rc;
 
@@ -37,9 +38,14 @@ pub(crate) const fn latency(path: usize) -> u32 {
         }
 }
 
+/// The paths that lanes of `config` have.
+pub(crate) fn paths(config: &GemvConfig) -> std::ops::Range<usize> {
+    usize::from(config.shares_exponential())..PATHS.len()
+}
+
 /// What all lanes get alike: name, bits, meaning.
-pub(crate) fn lane_controls() -> [(&'static str, u32, &'static str); 14] {
-    [
+pub(crate) fn lane_controls(config: &GemvConfig) -> Vec<(&'static str, u32, &'static str)> {
+    let controls = [
         ("take", 1, "take the slice's last word as the first operand's elements"),
         ("take_other", 1, "take it as the second operand's"),
         ("shift", 1, "the elements move on by one; with `advance_i`, or in the chain"),
@@ -58,7 +64,18 @@ pub(crate) fn lane_controls() -> [(&'static str, u32, &'static str); 14] {
         ("reciprocal", RECIPROCAL_BITS, "reciprocal of the sum of exponentials"),
         ("scale", fp16_packer::EXPONENT_BITS, "its exponent"),
         ("spoilt", 1, "every product is NaN, of the element two steps ago"),
-    ]
+    ];
+    controls.into_iter().filter(|(name, ..)| *name != "argument" || !config.shares_exponential()).collect()
+}
+
+/// What the trees take from each lane: name, meaning.
+pub(crate) fn lane_results(config: &GemvConfig) -> Vec<(&'static str, &'static str)> {
+    let results = [
+        ("key", "order of the activation unit's element, 0 if it does not count"),
+        ("bad", "it counts and is NaN or +Inf"),
+        ("term", "its exponential in units of 2^-28"),
+    ];
+    results.into_iter().filter(|(name, _)| *name != "term" || !config.shares_exponential()).collect()
 }
 
 /// What lanes get that several slices share, and no others: name, bits, meaning.
@@ -73,12 +90,22 @@ pub(crate) fn slice_controls(config: &GemvConfig) -> Vec<(&'static str, u32, &'s
     names.map(|(name, doc)| (name, slices, doc)).into_iter().filter(|_| slices > 1).collect()
 }
 
-/// What the names of modules have in addition if slices share lanes.
+/// What the names of modules have in addition if slices share lanes, or lanes the exponential.
 pub(crate) fn shared_suffix(config: &GemvConfig) -> String {
+    let exponential = if config.shares_exponential() { "_e" } else { "" };
     match config.slices_per_lane() {
-        1 => String::new(),
-        slices => format!("_k{slices}"),
+        1 => exponential.to_owned(),
+        slices => format!("_k{slices}{exponential}"),
     }
+}
+
+/// What a path gives the packer.
+struct Way {
+    magnitude: Bits,
+    exponent: Bits,
+    sign: Bits,
+    nan: Bits,
+    infinite: Bits,
 }
 
 /// A number whose order as an unsigned integer is that of FP16 values, -0 below +0; NaNs mean nothing.
@@ -96,7 +123,12 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let slices = config.slices_per_lane();
     let m = ModuleBuilder::new(
         format!("activation_lane_l{lanes}{}", shared_suffix(config)),
-        "Exponential, adder and multiplier for the elements of a slice's word, one after the other.",
+        match config.shares_exponential() {
+            true => "Adder and multiplier for the elements of a slice's word, one after the other.",
+            false => {
+                "Exponential, adder and multiplier for the elements of a slice's word, one after the other."
+            }
+        },
     );
     let word = if slices == 1 {
         m.input("word_i", lanes * FP16_BITS, "the slice's last word, recoded FP16 values")
@@ -112,7 +144,12 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             .collect();
         m.wire("word", one_hot_mux(&taken, &words))
     };
-    let controls = lane_controls().map(|(name, bits, doc)| m.input(format!("{name}_i"), bits, doc));
+    let controls: Vec<_> = lane_controls(config)
+        .into_iter()
+        .map(|(name, bits, doc)| (name, m.input(format!("{name}_i"), bits, doc)))
+        .collect();
+    let control = |name: &str| controls.iter().find(|(own, _)| *own == name).map(|(_, value)| value.clone());
+    let argument = control("argument");
     let [
         take,
         take_other,
@@ -124,11 +161,25 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         two,
         scalar,
         wide,
-        argument,
         reciprocal,
         scale,
         spoilt,
-    ] = controls;
+    ] = [
+        "take",
+        "take_other",
+        "shift",
+        "advance",
+        "path",
+        "subtract",
+        "max",
+        "two",
+        "scalar",
+        "wide",
+        "reciprocal",
+        "scale",
+        "spoilt",
+    ]
+    .map(|name| control(name).unwrap_or_else(|| zeros(1)));
     let counts = m.input("counts_i", 1, "the element counts in maximum and sum");
     let blank = m.input("blank_i", 1, "the element is beyond the vector's end: its result is +0");
     let chain = m.input("chain_i", FP16_BITS, "comes in behind the first operand's elements");
@@ -145,44 +196,28 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let delayed = |name: &str, value: &Bits, steps: u32, enable: &Bits| {
         (0..steps).fold(value.clone(), |value, step| m.hold(format!("{name}{step}_q"), &value, enable))
     };
-    let special = |value: &Bits| value.slice(10, 5).all();
-    let is_nan = |value: &Bits| special(value) & value.low(10).is_zero();
-    let a_nan = m.wire("a_nan", is_nan(&a));
-    let a_infinite = m.wire("a_infinite", special(&a) & !&a_nan);
-    let step_of = |index: u32| m.wire(format!("{}_moves", PATHS[index as usize]), &advance & path.bit(index));
-    let (exp_moves, sum_moves, product_moves, choice_moves) =
-        (step_of(0), step_of(1), step_of(2), step_of(3));
+    let is_nan = |value: &Bits| value.slice(10, 5).all() & value.low(10).is_zero();
+    let (a_nan, a_infinite) = specials(&m, &a);
+    let moves = paths(config)
+        .map(|index| m.wire(format!("{}_moves", PATHS[index]), &advance & path.bit(index as u32)))
+        .collect::<Vec<_>>();
+    let moves_of = |path: usize| &moves[path - paths(config).start];
+    let (sum_moves, product_moves, choice_moves) = (moves_of(1), moves_of(2), moves_of(3));
 
-    // Exponential. Of infinities the sign decides, and softmax takes minus infinity for a masked element.
-    let exp = m
-        .instance("exponential", &exponential()?)
-        .input("advance_i", &exp_moves)
-        .input("value_i", &a)
-        .input("argument_i", &argument);
-    let (significand, exponent) = (exp.output("significand_o"), exp.output("exponent_o"));
-    let kind = cat([a.msb(), a_infinite.clone(), a_nan.clone(), counts.clone()]);
-    let kind = delayed("exp_kind", &kind, exponential::LATENCY, &exp_moves);
-    let (exp_counts, exp_nan, exp_infinite, exp_negative) =
-        (kind.bit(0), kind.bit(1), kind.bit(2), kind.bit(3));
-    let vanishes = m.wire("vanishes", &exp_infinite & &exp_negative);
-    // In units of 2^-28; no exponent is above 0, and below -31 nothing is left.
-    let units = cat([significand.clone(), zeros(TERM_BITS - exponential::SIGNIFICAND_BITS)]);
-    let down = m.wire("down", zeros(exponential::EXPONENT_BITS) - &exponent);
-    let term = units.shr(&down);
-    let term = term.gated(&(&exp_counts & !&vanishes));
-    let exp_magnitude = cat([significand, zeros(MAGNITUDE_BITS - exponential::SIGNIFICAND_BITS)]);
-    let exp_exponent = exponent.sext(fp16_packer::EXPONENT_BITS);
+    let exp = argument
+        .map(|argument| Exponential::of(&m, moves_of(0), &a, (&a_nan, &a_infinite), &argument, &counts))
+        .transpose()?;
 
     // Sum and product.
     let sign = m.wire("b_sign", b.msb() ^ &subtract);
     let sum = m
         .instance("adder", &fp16_adder()?)
-        .input("advance_i", &sum_moves)
+        .input("advance_i", sum_moves)
         .input("a_i", &a)
         .input("b_i", cat([sign, b.low(FP16_BITS - 1)]));
     let product = m
         .instance("multiplier", &fp16_multiplier()?)
-        .input("advance_i", &product_moves)
+        .input("advance_i", product_moves)
         .input("a_i", &a)
         .input("b_i", &b)
         .input("wide_i", &wide)
@@ -195,52 +230,74 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let positive = a.gated(&!&a.msb());
     let nan = m.wire("nan", &a_nan | (&choose_max & is_nan(&b)));
     let choice = mux(&nan, &recoded(&lit(0x7e00, FP16_BITS)), &mux(&choose_max, &larger, &positive));
-    let choice = delayed("choice", &choice, 1, &choice_moves);
+    // Exponentials of softmax that come back in the chain are no FP16 values.
+    let choice = if exp.is_some() { choice } else { mux(&wide, &a, &choice) };
+    let choice = delayed("choice", &choice, 1, choice_moves);
 
     // The way to the packer. Elements beyond the end carry a mark that takes as long as they do.
-    let blanks: Vec<Bits> = (0..4)
+    let blanks: Vec<Bits> = paths(config)
         .map(|index| {
-            let steps = latency(index as usize) - fp16_packer::LATENCY;
-            let moves = [&exp_moves, &sum_moves, &product_moves, &choice_moves][index as usize];
-            delayed(&format!("{}_blank", PATHS[index as usize]), &blank, steps, moves)
+            let steps = latency(index) - fp16_packer::LATENCY;
+            delayed(&format!("{}_blank", PATHS[index]), &blank, steps, moves_of(index))
         })
         .collect();
-    let of = |exp: &Bits, sum: &Bits, product: &Bits, choice: &Bits| {
-        one_hot_mux(&path, &[exp.clone(), sum.clone(), product.clone(), choice.clone()])
-    };
     let no = lit(0, 1);
-    let any_way = zeros(fp16_packer::EXPONENT_BITS);
-    let raw = cat([choice, zeros(MAGNITUDE_BITS - FP16_BITS)]);
-    let from = |port: &str| [sum.output(port), product.output(port)];
-    let [sum_magnitude, product_magnitude] = from("magnitude_o");
-    let [sum_exponent, product_exponent] = from("exponent_o");
-    let [sum_sign, product_sign] = from("sign_o");
-    let [sum_nan, product_nan] = from("nan_o");
-    let [sum_infinite, product_infinite] = from("infinite_o");
-    // Plus infinity stays, minus infinity becomes +0.
-    let exp_blank = m.wire("exp_blank", &blanks[0] | &vanishes);
+    let of = |unit: &InstanceBuilder<'_>| Way {
+        magnitude: unit.output("magnitude_o"),
+        exponent: unit.output("exponent_o"),
+        sign: unit.output("sign_o"),
+        nan: unit.output("nan_o"),
+        infinite: unit.output("infinite_o"),
+    };
+    let product = of(&product);
+    let product = Way { nan: &product.nan | &spoilt, ..product };
+    let choice = Way {
+        magnitude: cat([choice, zeros(MAGNITUDE_BITS - FP16_BITS)]),
+        exponent: zeros(fp16_packer::EXPONENT_BITS),
+        sign: no.clone(),
+        nan: no.clone(),
+        infinite: no.clone(),
+    };
+    let mut ways = vec![of(&sum), product, choice];
+    let mut blanks = blanks;
+    let mut term = None;
+    if let Some(exp) = exp {
+        // Plus infinity stays, minus infinity becomes +0.
+        blanks[0] = m.wire("exp_blank", &blanks[0] | &exp.vanishes);
+        let (magnitude, exponent) = (exp.magnitude, exp.exponent);
+        ways.insert(0, Way { magnitude, exponent, sign: no, nan: exp.nan, infinite: exp.infinite });
+        term = Some(exp.term);
+    } else {
+        m.unused(path.bit(0), "the lane has no exponential");
+    }
+    let turn = path.high(ways.len() as u32);
+    let chosen = |part: fn(&Way) -> &Bits| {
+        one_hot_mux(&turn, &ways.iter().map(|way| part(way).clone()).collect::<Vec<_>>())
+    };
     let packer = m
         .instance("packer", &fp16_packer()?)
         .input("advance_i", &advance)
-        .input("magnitude_i", of(&exp_magnitude, &sum_magnitude, &product_magnitude, &raw))
-        .input("exponent_i", of(&exp_exponent, &sum_exponent, &product_exponent, &any_way))
-        .input("sign_i", of(&no, &sum_sign, &product_sign, &no))
-        .input("nan_i", of(&exp_nan, &sum_nan, &(&product_nan | &spoilt), &no))
-        .input("infinite_i", of(&exp_infinite, &sum_infinite, &product_infinite, &no))
+        .input("magnitude_i", chosen(|way| &way.magnitude))
+        .input("exponent_i", chosen(|way| &way.exponent))
+        .input("sign_i", chosen(|way| &way.sign))
+        .input("nan_i", chosen(|way| &way.nan))
+        .input("infinite_i", chosen(|way| &way.infinite))
         .input("raw_i", path.bit(3))
-        .input("blank_i", of(&exp_blank, &blanks[1], &blanks[2], &blanks[3]))
-        .input("wide_i", &wide & path.bit(0));
+        .input("blank_i", one_hot_mux(&turn, &blanks))
+        .input("wide_i", if term.is_some() { &wide & path.bit(0) } else { zeros(1) });
 
     // For the trees: keys of the elements, terms of the sum.
-    let key_reg = m.hold("key_q", a_key.gated(&counts), &choice_moves);
-    let bad = m.hold("bad_q", &counts & any_of(&[a_nan, &a_infinite & !a.msb()]), &choice_moves);
-    let term_reg = m.hold("term_q", term, &exp_moves);
+    let key_reg = m.hold("key_q", a_key.gated(&counts), choice_moves);
+    let bad = m.hold("bad_q", &counts & any_of(&[a_nan, &a_infinite & !a.msb()]), choice_moves);
+    let term = term.map(|term| m.hold("term_q", term, moves_of(0)));
     let value = packer.output("value_o");
     m.output("value_o", &value, "result, recoded; a wide value of an exponential with `wide_i`");
     m.output("chain_o", &a, "the first operand's element");
     m.output("chain_other_o", &other, "the second operand's element");
     m.output("key_o", &key_reg, "order of the element, 0 if it does not count");
     m.output("bad_o", &bad, "it counts and is NaN or +Inf");
-    m.output("term_o", &term_reg, "exponential in units of 2^-28, 0 if the element does not count");
+    if let Some(term) = term {
+        m.output("term_o", term, "exponential in units of 2^-28, 0 if the element does not count");
+    }
     m.finish()
 }

@@ -1,6 +1,7 @@
 //! What a rank's group gets from the activation unit, and how it passes it on to the lanes of its tiles.
 
 use super::activation_lane::{lane_controls, slice_controls};
+use super::exponential_path::shared_controls;
 use crate::blocks::common::encoding::log2;
 use ndp_config::{BEAT_ELEMS, GemvConfig};
 use ndp_hdl_language::{Bits, InstanceBuilder, ModuleBuilder, any_of, cat, lit};
@@ -19,6 +20,8 @@ pub(crate) struct LaneInputs {
     pub gelu: Bits,
     /// It divides.
     pub divide: Bits,
+    /// What the exponential gets that lanes share.
+    pub exponential: Option<SharedInputs>,
     /// Of slices that share lanes one-hot: which to read, to take, whose elements leave, to write.
     slices: Option<[Bits; 4]>,
     controls: Vec<(&'static str, Bits)>,
@@ -29,6 +32,18 @@ pub(crate) struct LaneInputs {
     last_elem: Bits,
 }
 
+/// What the exponential of a rank gets that its lanes share.
+pub(crate) struct SharedInputs {
+    /// What comes back in the chain are its results, not the function unit's.
+    pub returns: Bits,
+    /// What is added to the values' products with log2(e).
+    pub argument: Bits,
+    /// Results are wide values.
+    pub wide: Bits,
+    /// The value counts in the sum.
+    pub counts: Bits,
+}
+
 impl LaneInputs {
     /// The input ports.
     pub fn new(m: &ModuleBuilder, config: &GemvConfig) -> Self {
@@ -37,29 +52,49 @@ impl LaneInputs {
             m.input(format!("lane_{name}_i"), bits, format!("activation unit: {doc}"))
         };
         let last_beat_bits = crate::blocks::common::row_layout::position_bits(config);
+        let read = input("re", 1, "read the slices; only with `read_free_o`, when no other part reads");
+        let read_addr = input("raddr", addr_bits, "word to read");
+        let write = input("we", config.lanes(), "lane to write with the results, one-hot or nothing");
+        let write_addr = input("waddr", addr_bits, "word to write");
+        let gelu = input("gelu", 1, "function unit: GELU; otherwise SiLU");
+        let divide = input("divide", 1, "function unit: quotients of both operands");
+        let slices = slice_controls(config)
+            .into_iter()
+            .map(|(name, bits, doc)| input(name, bits, doc))
+            .collect::<Vec<_>>()
+            .try_into()
+            .ok();
+        let controls: Vec<_> = lane_controls(config)
+            .into_iter()
+            .map(|(name, bits, doc)| (name, input(name, bits, doc)))
+            .collect();
+        let ends = input("ends", 1, "the vectors end in this rank's stripe");
+        let counts = input("counts", 1, "this rank's elements count");
+        let element = input("element", log2(config.lanes()), "number of the element in its word");
+        let last_beat =
+            input("last_beat", last_beat_bits, "position of the vectors' last beat in the last stripe");
+        let last_elem = input("last_elem", log2(BEAT_ELEMS), "last element of the vectors in that beat");
+        let exponential = config.shares_exponential().then(|| {
+            let [returns, argument, wide, past_end] =
+                shared_controls().map(|(name, bits, doc)| input(name, bits, doc));
+            let counts = m.wire("exponential_counts", &counts & !(&ends & &past_end));
+            SharedInputs { returns, argument, wide, counts }
+        });
         Self {
-            read: input("re", 1, "read the slices; only with `read_free_o`, when no other part reads"),
-            read_addr: input("raddr", addr_bits, "word to read"),
-            write: input("we", config.lanes(), "lane to write with the results, one-hot or nothing"),
-            write_addr: input("waddr", addr_bits, "word to write"),
-            gelu: input("gelu", 1, "function unit: GELU; otherwise SiLU"),
-            divide: input("divide", 1, "function unit: quotients of both operands"),
-            slices: slice_controls(config)
-                .into_iter()
-                .map(|(name, bits, doc)| input(name, bits, doc))
-                .collect::<Vec<_>>()
-                .try_into()
-                .ok(),
-            controls: lane_controls().map(|(name, bits, doc)| (name, input(name, bits, doc))).into(),
-            ends: input("ends", 1, "the vectors end in this rank's stripe"),
-            counts: input("counts", 1, "this rank's elements count"),
-            element: input("element", log2(config.lanes()), "number of the element in its word"),
-            last_beat: input(
-                "last_beat",
-                last_beat_bits,
-                "position of the vectors' last beat in the last stripe",
-            ),
-            last_elem: input("last_elem", log2(BEAT_ELEMS), "last element of the vectors in that beat"),
+            read,
+            read_addr,
+            write,
+            write_addr,
+            gelu,
+            divide,
+            exponential,
+            slices,
+            controls,
+            ends,
+            counts,
+            element,
+            last_beat,
+            last_elem,
         }
     }
 

@@ -8,11 +8,13 @@
 //! Slices that share a lane take turns with each word: what is a word here is then the word of one slice of each lane.
 //!
 //! SiLU, GELU and quotients take the elements of a word through the chain of a rank's lanes first, all the way round: out at one end,
-//! through the function unit, and in at the other. The results leave the lanes as choices that change nothing.
+//! through the function unit, and in at the other. The results leave the lanes as choices that change nothing. So do exponentials, if the
+//! lanes have none of their own: the terms of a softmax then come to the sum one by one, as its elements go into the rank's exponential.
 
-use super::activation_lane::{self, PATHS, shared_suffix, slice_controls};
+use super::activation_lane::{self, PATHS, paths, shared_suffix, slice_controls};
 use super::activation_tree;
 use super::activation_walker::{activation_walker, vector_bits};
+use super::exponential_path;
 use crate::blocks::arithmetic::{exponential, function_unit};
 use crate::blocks::common::encoding::{bits_for, log2};
 use crate::blocks::common::row_layout::{rank_bits, wave_bits};
@@ -20,6 +22,10 @@ use ndp_config::GemvConfig;
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux};
 use std::rc::Rc;
 
+const _: () = assert!(
+    exponential_path::LATENCY == function_unit::LATENCY,
+    "elements come back to their places after a word's way through either unit"
+);
 /// Place of a path in [`PATHS`].
 const EXPONENTIAL: u32 = 0;
 const PRODUCT: u32 = 2;
@@ -69,7 +75,9 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
     let (maxima, exponentials) = (m.wire("maxima", maxima), m.wire("exponentials", exponentials));
     let products = m.wire("products", products);
     let one_hot = |index: u32| lit(1 << index, PATHS.len() as u32);
-    let path = mux(&exponentials, &one_hot(EXPONENTIAL), &mux(&products, &one_hot(PRODUCT), &path));
+    let shared = config.shares_exponential();
+    let exponential_way = if shared { CHOICE } else { EXPONENTIAL };
+    let path = mux(&exponentials, &one_hot(exponential_way), &mux(&products, &one_hot(PRODUCT), &path));
     let path = m.wire("path", mux(&maxima, &one_hot(CHOICE), &path));
     let two = m.wire("two", &two & !&softmax);
 
@@ -77,8 +85,20 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
     let left = m.reg("left_q", lane_bits + 1).reset(0);
     let around = config.activation_lanes_per_rank() * lanes + function_unit::LATENCY;
     let around_left = m.reg("around_left_q", bits_for(around)).reset(0);
-    let goes_round = m.wire("goes_round", around_left.any());
-    let ready = m.wire("ready", mux(&exponentials, &argued, &mux(&products, &divided, &!&goes_round)));
+    // If exponentials go round, they do so when the maximum is known; otherwise they leave then.
+    let (goes_round, ready) = match shared {
+        false => {
+            let goes_round = m.wire("goes_round", around_left.any());
+            let ready = mux(&exponentials, &argued, &mux(&products, &divided, &!&goes_round));
+            (goes_round, ready)
+        }
+        true => {
+            let stays = m.wire("stays", around_left.any());
+            let goes_round = m.wire("goes_round", &stays & (!&exponentials | &argued));
+            (goes_round, mux(&products, &divided, &!stays))
+        }
+    };
+    let ready = m.wire("ready", ready);
     let leaves = m.wire("leaves", cat([advance.q(), left.any(), ready.clone()]).all());
     let remains = m.wire("remains", mux(&leaves, &left.minus_one(), &left));
     let reading = flag("reading_q");
@@ -100,7 +120,8 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
     let taken = m.wire("taken", mux(&two, &coming_other, &coming));
     left.next(mux(&taken, &lit(lanes.into(), lane_bits + 1), &remains));
     let fewer = mux(&goes_round, &around_left.minus_one(), &around_left);
-    around_left.next(mux(&(&taken & &function), &lit(around.into(), around_left.width()), &fewer));
+    let round = if shared { m.wire("round", &function | &exponentials) } else { function.clone() };
+    around_left.next(mux(&(&taken & &round), &lit(around.into(), around_left.width()), &fewer));
 
     let walker_module = activation_walker(config)?;
     let walker = m
@@ -134,14 +155,14 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
     }
     let element = m.reg("element_q", lane_bits);
     element.next(mux(&leaves, &element.plus_one(), &element).gated(&!begun.q()));
-    let vector_ends = m.wire("vector_ends", cat([leaves.clone(), last_word, element.all()]).all());
+    let vector_ends = m.wire("vector_ends", cat([leaves.clone(), last_word.clone(), element.all()]).all());
 
     // Elements on their way: a bit for each step, as many as their path has.
-    let longest = (0..PATHS.len()).map(activation_lane::latency).max().unwrap_or(1);
+    let longest = paths(config).map(activation_lane::latency).max().unwrap_or(1);
     let mut chain: Vec<Bits> = Vec::new();
     let mut lasts: Vec<Bits> = Vec::new();
     for step in 0..longest {
-        let on_its_way: Vec<Bits> = (0..PATHS.len())
+        let on_its_way: Vec<Bits> = paths(config)
             .filter(|path| activation_lane::latency(*path) > step)
             .map(|index| path.bit(index as u32))
             .collect();
@@ -154,13 +175,13 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
         let before = chain.last().cloned().unwrap_or_else(|| leaves.clone());
         let last_before = lasts.last().cloned().unwrap_or_else(|| vector_ends.clone());
         chain.push(link("way", before));
-        if step < exponential::LATENCY {
+        if step < exponential::LATENCY && !shared {
             lasts.push(link("end", last_before));
         }
     }
     let arrivals: Vec<Bits> =
-        (0..PATHS.len()).map(|path| chain[activation_lane::latency(path) as usize - 1].clone()).collect();
-    let arrives = one_hot_mux(&path, &arrivals);
+        paths(config).map(|path| chain[activation_lane::latency(path) as usize - 1].clone()).collect();
+    let arrives = one_hot_mux(&path.high(arrivals.len() as u32), &arrivals);
     let writes = m.wire("writes", cat([arrives, advance.q(), !&maxima]).all());
     let moving = m.wire("moving", any_of(&chain));
     let quiet = m.wire("quiet", !any_of(&[reading.q(), coming.q(), coming_other.q(), left.any(), moving]));
@@ -175,10 +196,40 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
     };
     let tree_cycles = 1 + activation_tree::latency(config.activation_lanes_per_rank());
     let keys_valid = strobe("keys", &leaves & &maxima, tree_cycles);
-    let terms = cat([chain[at_terms].clone(), advance.q(), exponentials.clone()]).all();
-    let terms_valid = strobe("terms", terms, tree_cycles);
-    let term_ends = &lasts[at_terms] & advance.q() & &exponentials;
-    let last = strobe("last", (&vector_ends & &maxima) | term_ends, tree_cycles);
+    let (terms_valid, last) = if shared {
+        // The word goes into the exponential until its own results come back to where it began.
+        let last_left = lit((exponential_path::LATENCY + 1).into(), around_left.width());
+        let enters =
+            m.wire("enters", cat([goes_round.clone(), exponentials, around_left.ge(&last_left)]).all());
+        let term_ends = cat([enters.clone(), around_left.eq(&last_left), last_word]).all();
+        let key_last = strobe("key_last", &vector_ends & &maxima, tree_cycles);
+        let term_last = strobe("term_last", term_ends, exponential_path::TERM_LATENCY);
+        (strobe("terms", enters, exponential_path::TERM_LATENCY), key_last | term_last)
+    } else {
+        let terms = cat([chain[at_terms].clone(), advance.q(), exponentials.clone()]).all();
+        let terms_valid = strobe("terms", terms, tree_cycles);
+        let term_ends = &lasts[at_terms] & advance.q() & &exponentials;
+        (terms_valid, strobe("last", (&vector_ends & &maxima) | term_ends, tree_cycles))
+    };
+    let place = shared.then(|| {
+        // The first lane's elements go first; an element's place in its stripe has lane, slice and element as its digits.
+        let turn = m.reg("turn_q", log2(around - function_unit::LATENCY));
+        turn.next(mux(&goes_round, &turn.plus_one(), &turn).gated(&!&taken));
+        let mut digits = Vec::new();
+        if turn.width() > lane_bits {
+            digits.push(turn.high(turn.width() - lane_bits));
+        }
+        if let Some(slice) = slices.get(2) {
+            let is_odd = |k: &u32, bit: u32| k >> bit & 1 == 1;
+            for bit in (0..log2(slice.width())).rev() {
+                let with: Vec<Bits> =
+                    (0..slice.width()).filter(|k| is_odd(k, bit)).map(|k| slice.bit(k)).collect();
+                digits.push(any_of(&with));
+            }
+        }
+        digits.push(turn.low(lane_bits));
+        cat(digits)
+    });
 
     // Results.
     let lane = m.reg("lane_q", lane_bits);
@@ -219,6 +270,9 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
     m.output("write_lane_o", cat((0..lanes).rev().map(|i| lane.eq_lit(i.into()))), "their lane, one-hot");
     for ((name, _, doc), value) in slice_controls(config).into_iter().zip(slices) {
         m.output(format!("{name}_o"), value, doc);
+    }
+    if let Some(place) = place {
+        m.output("place_o", place, "place in its stripe of the element that goes into the exponential");
     }
     m.output("keys_valid_o", keys_valid, "the trees put out keys of one element of each lane");
     m.output("terms_valid_o", terms_valid, "they put out terms");

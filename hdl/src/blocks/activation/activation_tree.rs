@@ -5,6 +5,7 @@
 
 use super::activation_lane::{KEY_BITS, TERM_BITS};
 use crate::blocks::common::encoding::log2;
+use ndp_config::GemvConfig;
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, mux};
 use std::rc::Rc;
 
@@ -16,9 +17,9 @@ pub(crate) const fn latency(lanes: u32) -> u32 {
     log2(lanes).div_ceil(LEVELS_PER_STAGE)
 }
 
-/// Bits of a sum of `lanes` terms.
-pub const fn sum_bits(lanes: u32) -> u32 {
-    TERM_BITS + log2(lanes)
+/// Bits of the sum that a rank puts out in a cycle: of the terms of all lanes, or of one if they share the exponential.
+pub fn sum_bits(config: &GemvConfig) -> u32 {
+    TERM_BITS + if config.shares_exponential() { 0 } else { log2(config.activation_lanes_per_rank()) }
 }
 
 /// A pipelined tree: pairs are joined, the results of every second level and of the last one go through registers.
@@ -54,25 +55,34 @@ pub(crate) fn wider_sum(a: &Bits, b: &Bits) -> Bits {
     a.zext(a.width() + 1) + b.zext(b.width() + 1)
 }
 
-/// The trees over `lanes` lanes (a power of two). Latency: `latency`.
+/// The trees over the lanes of a rank; no adder tree if they share the exponential. Latency: `latency`.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn activation_tree(lanes: u32) -> Result<Rc<Module>, HdlError> {
-    let m =
-        ModuleBuilder::new(format!("activation_tree_n{lanes}"), "Largest key and sum of terms of all lanes.");
+pub fn activation_tree(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+    let lanes = config.activation_lanes_per_rank();
+    let (suffix, title) = match config.shares_exponential() {
+        true => ("_e", "Largest key of all lanes."),
+        false => ("", "Largest key and sum of terms of all lanes."),
+    };
+    let m = ModuleBuilder::new(format!("activation_tree_n{lanes}{suffix}"), title);
     let leaves = |name: &str, bits: u32, doc: &str| -> Vec<Bits> {
         (0..lanes).map(|i| m.input(format!("{name}{i}_i"), bits, format!("{doc} of lane {i}"))).collect()
     };
     let keys = leaves("key", KEY_BITS, "key");
     let bad = leaves("bad", 1, "NaN or +Inf");
-    let terms = leaves("term", TERM_BITS, "exponential");
+    let terms = match config.shares_exponential() {
+        true => Vec::new(),
+        false => leaves("term", TERM_BITS, "exponential"),
+    };
     let any_bad = any_of(&bad);
     let largest = tree(&m, "key", keys, |_, a, b| larger(a, b));
-    let sum = tree(&m, "sum", terms, |_, a, b| wider_sum(a, b));
+    let sum = (!terms.is_empty()).then(|| tree(&m, "sum", terms, |_, a, b| wider_sum(a, b)));
     let seen = (0..latency(lanes)).fold(any_bad, |value, stage| m.delay(format!("bad{stage}_q"), value));
     m.output("key_o", largest, "largest key");
     m.output("bad_o", seen, "a lane had NaN or +Inf");
-    m.output("sum_o", sum, "sum of the terms");
+    if let Some(sum) = sum {
+        m.output("sum_o", sum, "sum of the terms");
+    }
     m.finish()
 }

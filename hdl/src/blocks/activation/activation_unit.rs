@@ -6,12 +6,13 @@ use super::activation_sequencer::activation_sequencer;
 use super::activation_sums::activation_sums;
 use super::activation_tree;
 use super::activation_walker::vector_bits;
+use super::exponential_path::shared_controls;
 use crate::blocks::arithmetic::exponential::ARGUMENT_BITS;
 use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::arithmetic::operand_recoder::recoded;
 use crate::blocks::common::row_layout::{Layout, layout_fields};
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, lit, mux};
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, zeros};
 use std::rc::Rc;
 
 /// Minus infinity, recoded: the larger of it and a number is the number.
@@ -39,7 +40,7 @@ pub(crate) fn operation_fields(config: &GemvConfig) -> [(&'static str, u32, &'st
 /// [`HdlError`] if the description breaks a rule of the language.
 pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
-    let sum_bits = activation_tree::sum_bits(config.activation_lanes_per_rank());
+    let (sum_bits, shared) = (activation_tree::sum_bits(config), config.shares_exponential());
     let m = ModuleBuilder::new(
         format!(
             "activation_unit_n{}_l{}_a{}{}",
@@ -62,6 +63,15 @@ pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let target = command("target", addr_bits, "first word of the results");
     let [path, softmax, two, subtract, max, scalar, function, gelu, vectors, other] =
         operation_fields(config).map(|(name, bits, doc)| command(name, bits, doc));
+    // An exponential that the lanes have not is a function of another unit in their chain.
+    let exponential = path.bit(0);
+    let (path, function) = match shared {
+        false => (path, function),
+        true => (
+            m.wire("way", cat([path.bit(3) | &exponential, path.slice(1, 2), zeros(1)])),
+            m.wire("goes_round", function | &exponential),
+        ),
+    };
     let started = m.flag("started_q", &start);
     let granted = m.input("read_ready_i", 1, "the read is done");
     let soon = m.input("soon_free_i", ranks, "in the next cycle no sums are written to the rank's slices");
@@ -111,10 +121,11 @@ pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         (0..2).fold(value, |value, step| m.hold(format!("{name}{step}_q"), &value, &advance))
     };
     let argument = sums.output("argument_o").gated(&m.wire("in_softmax", &softmax));
-    let argument = later("argument", m.wire("argument", argument));
+    let argument = m.wire("argument", argument);
+    let argument = if shared { argument } else { later("argument", argument) };
     debug_assert_eq!(argument.width(), ARGUMENT_BITS);
     let hopeless = later("hopeless", m.wire("hopeless", sums.output("hopeless_o") & &softmax));
-    for (name, bits, doc) in lane_controls() {
+    for (name, bits, doc) in lane_controls(config) {
         let value = match name {
             "subtract" => subtract.clone(),
             "max" => &max | &function,
@@ -131,6 +142,19 @@ pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     }
     for (name, _, doc) in slice_controls(config) {
         m.output(format!("lane_{name}_o"), sequencer.output(&format!("{name}_o")), format!("lanes: {doc}"));
+    }
+    for (name, bits, doc) in shared_controls().into_iter().filter(|_| shared) {
+        let value = match name {
+            "exponentials" => &softmax | &exponential,
+            "argument" => argument.clone(),
+            "wide_exponentials" => softmax.clone(),
+            _ => {
+                let end = cat([layout.last_beat.clone(), layout.last_elem.clone()]);
+                end.lt(&sequencer.output("place_o").zext(end.width()))
+            }
+        };
+        debug_assert_eq!(value.width(), bits);
+        m.output(format!("lane_{name}_o"), value, format!("lanes: {doc}"));
     }
     m.output("lane_gelu_o", &gelu, "function unit: GELU");
     m.output("lane_divide_o", &function & &two, "function unit: quotients");

@@ -7,7 +7,9 @@
 //! [`super::fill_sequencer`] and [`super::window_sequencer`]. Beside them a lane of the activation unit works on the slice's
 //! words; if slices share lanes, it is outside of the tiles.
 
-use crate::blocks::activation::activation_lane::{activation_lane, lane_controls, shared_suffix};
+use crate::blocks::activation::activation_lane::{
+    activation_lane, lane_controls, lane_results, shared_suffix,
+};
 use crate::blocks::arithmetic::multiplier_unit::{moves, multiplier_unit, sum_bits};
 use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::common::sram::sram;
@@ -16,14 +18,14 @@ use ndp_hdl_language::{HdlError, Module, ModuleBuilder, any_of, mux, repeat};
 use std::rc::Rc;
 
 /// What the tile gets for a lane of its own: name, bits, meaning.
-fn own_lane_inputs() -> Vec<(&'static str, u32, &'static str)> {
+fn own_lane_inputs(config: &GemvConfig) -> Vec<(&'static str, u32, &'static str)> {
     let own = [
         ("counts", 1, "the element counts in maximum and sum"),
         ("blank", 1, "the element is beyond the vector's end"),
         ("chain", FP16_BITS, "comes in behind the lane's first elements"),
         ("chain_other", FP16_BITS, "comes in behind its second elements"),
     ];
-    lane_controls().into_iter().chain(own).collect()
+    lane_controls(config).into_iter().chain(own).collect()
 }
 
 /// The tile of `config`.
@@ -67,7 +69,7 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let data = m.input("wdata_i", chunk_bits, "recoded FP16 values");
 
     let own_lane = config.slices_per_lane() == 1;
-    let lane_inputs = if own_lane { own_lane_inputs() } else { Vec::new() };
+    let lane_inputs = if own_lane { own_lane_inputs(config) } else { Vec::new() };
     let lane_inputs: Vec<_> = lane_inputs
         .into_iter()
         .map(|(name, bits, doc)| (format!("{name}_i"), m.input(format!("lane_{name}_i"), bits, doc)))
@@ -110,14 +112,10 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         let lane = m.instance("lane", &activation_lane(config)?).input("word_i", &word);
         let lane = lane_inputs.into_iter().fold(lane, |lane, (port, value)| lane.input(port, value));
         result.drive(lane.output("value_o"));
-        for (port, doc) in [
-            ("chain_o", "the lane's first element"),
-            ("chain_other_o", "its second element"),
-            ("key_o", "order of the activation unit's element, 0 if it does not count"),
-            ("bad_o", "it counts and is NaN or +Inf"),
-            ("term_o", "its exponential in units of 2^-28"),
-        ] {
-            m.output(port, lane.output(port), doc);
+        let chain = [("chain", "the lane's first element"), ("chain_other", "its second element")];
+        for (name, doc) in chain.into_iter().chain(lane_results(config)) {
+            let port = format!("{name}_o");
+            m.output(port.as_str(), lane.output(&port), doc);
         }
     }
     m.output("word_o", word, "the slice's last word");

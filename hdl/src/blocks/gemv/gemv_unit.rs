@@ -14,6 +14,7 @@ use super::vector_reader::vector_reader;
 use super::vector_writer::{Item, vector_writer, write_fields};
 use crate::blocks::activation::activation_lane::{lane_controls, shared_suffix, slice_controls};
 use crate::blocks::activation::activation_unit::{activation_unit, operation_fields};
+use crate::blocks::activation::exponential_path::shared_controls;
 use crate::blocks::arithmetic::combiner::combiner;
 use crate::blocks::arithmetic::multiplier_unit::multiplier_suffix;
 use crate::blocks::arithmetic::number_format::FP16_BITS;
@@ -439,9 +440,11 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .collect();
     let lanes_ends = activation.output("ends_o");
     let lanes_counts = activation.output("counts_o");
-    let mut lanes_inputs: Vec<(String, Bits)> = lane_controls()
+    let shared = shared_controls().into_iter().filter(|_| config.shares_exponential());
+    let mut lanes_inputs: Vec<(String, Bits)> = lane_controls(config)
         .into_iter()
         .chain(slice_controls(config))
+        .chain(shared)
         .map(|(name, ..)| (format!("lane_{name}_i"), activation.output(&format!("lane_{name}_o"))))
         .collect();
     for (port, output) in [

@@ -14,9 +14,10 @@ use super::head_sender::head_sender;
 use super::scalar_banks::{scalar_banks, scalar_slot_bits};
 use super::weight_unpacker::{delayed_fields, weight_unpacker};
 use super::window_sequencer::window_sequencer;
-use crate::blocks::activation::activation_lane::{activation_lane, shared_suffix};
+use crate::blocks::activation::activation_lane::{activation_lane, lane_results, shared_suffix};
 use crate::blocks::activation::activation_port::LaneInputs;
 use crate::blocks::activation::activation_tree::activation_tree;
+use crate::blocks::activation::exponential_path::shared_exponential;
 use crate::blocks::arithmetic::function_unit::function_unit;
 use crate::blocks::arithmetic::multiplier_unit::{moves, multiplier_suffix, sum_bits};
 use crate::blocks::arithmetic::number_format::{FLAG_BITS, FP16_BITS};
@@ -392,10 +393,11 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .map(|(name, ..)| (format!("{name}_i"), windows.output(&format!("{name}_o"))))
         .collect();
     let lane_count = config.activation_lanes_per_rank();
-    let trees_module = activation_tree(lane_count)?;
+    let trees_module = activation_tree(config)?;
     let trees = m.instance("trees", &trees_module);
     let cuts = lanes_of.cuts(&m, config);
-    // The lanes' elements move from lane to lane, from the last one to the first, and around through the function unit.
+    // The lanes' elements move from lane to lane, from the last one to the first, and around through the function unit,
+    // and through the exponential if they share one.
     let link = |name: &str| -> Vec<_> {
         (0..=lane_count).map(|i| m.forward(format!("chain_{name}{i}"), FP16_BITS)).collect()
     };
@@ -406,7 +408,21 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("divide_i", &lanes_of.divide)
         .input("value_i", &*firsts[0])
         .input("divisor_i", &*seconds[0]);
-    firsts[lane_count as usize].drive(function.output("value_o"));
+    let returned = function.output("value_o");
+    let (returned, shared_term) = match &lanes_of.exponential {
+        None => (returned, None),
+        Some(inputs) => {
+            let exponential = m
+                .instance("exponential", &shared_exponential()?)
+                .input("value_i", &*firsts[0])
+                .input("argument_i", &inputs.argument)
+                .input("counts_i", &inputs.counts)
+                .input("wide_i", &inputs.wide);
+            let returned = mux(&inputs.returns, &exponential.output("value_o"), &returned);
+            (m.wire("returned", returned), Some(exponential.output("term_o")))
+        }
+    };
+    firsts[lane_count as usize].drive(returned);
     seconds[lane_count as usize].drive(zeros(FP16_BITS));
     let attach = |instance: &InstanceBuilder<'_>, prefix: &str, lane: u32| {
         let at = lane as usize;
@@ -415,7 +431,7 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         instance.connect_input(format!("{prefix}chain_other_i"), &*seconds[at + 1]);
         firsts[at].drive(instance.output("chain_o"));
         seconds[at].drive(instance.output("chain_other_o"));
-        for what in ["key", "bad", "term"] {
+        for (what, _) in lane_results(config) {
             trees.connect_input(format!("{what}{lane}_i"), instance.output(&format!("{what}_o")));
         }
     };
@@ -480,8 +496,8 @@ pub fn rank_group(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         result.drive(instance.output("value_o"));
     }
 
-    let (lane_key, lane_bad, lane_sum) =
-        (trees.output("key_o"), trees.output("bad_o"), trees.output("sum_o"));
+    let (lane_key, lane_bad) = (trees.output("key_o"), trees.output("bad_o"));
+    let lane_sum = shared_term.unwrap_or_else(|| trees.output("sum_o"));
     m.output("lane_key_o", lane_key, "activation unit: largest key of the rank's lanes");
     m.output("lane_bad_o", lane_bad, "activation unit: one of them had NaN or +Inf");
     m.output("lane_sum_o", lane_sum, "activation unit: sum of their terms");

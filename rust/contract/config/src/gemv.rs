@@ -22,6 +22,7 @@ pub(crate) struct RawGemv {
     max_batch: u32,
     weight_fifo_beats: u32,
     multiplier: Multiplier,
+    exponential: Exponential,
     /// One for each multiplier unit if the file does not say.
     activation_lanes: Option<u32>,
     /// All that the stripes take if the file does not say.
@@ -41,6 +42,7 @@ impl Default for RawGemv {
             max_batch: 16,
             weight_fifo_beats: 8,
             multiplier: Multiplier::BitSerial,
+            exponential: Exponential::PerLane,
             activation_lanes: None,
             weight_formats: None,
         }
@@ -55,6 +57,16 @@ pub enum Multiplier {
     BitSerial,
     /// All lanes with one multiplier, a product per cycle.
     SharedParallel,
+}
+
+/// Where the activation unit computes exponentials.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Exponential {
+    /// In each lane (Hermes, section IV-A2).
+    PerLane,
+    /// In one unit for each rank, through which the elements of its lanes go one by one.
+    Shared,
 }
 
 /// The formats of weights that products take.
@@ -266,6 +278,11 @@ impl GemvConfig {
     /// Lanes of the activation unit fed by one rank's slices: `activation_lanes / ranks`.
     pub fn activation_lanes_per_rank(&self) -> u32 {
         self.units_per_rank() / self.slices_per_lane()
+    }
+
+    /// Whether the lanes of a rank share one exponential unit. Otherwise each has its own.
+    pub fn shares_exponential(&self) -> bool {
+        self.0.exponential == Exponential::Shared
     }
 
     /// Slices of the buffer, one for each multiplier unit, that share a lane of the activation unit:

@@ -171,6 +171,17 @@ fn multipliers_are_bit_serial_or_one_for_all_lanes() {
 }
 
 #[test]
+fn exponential_units_are_one_per_lane_or_shared() {
+    let error = refused("exponential = \"per-rank\"");
+    let expected = "unknown variant `per-rank`, expected `per-lane` or `shared`";
+    assert!(error.contains(expected) && error.contains("exponential = "), "{error}");
+    let of = |keys: &str| DesignConfig::from_toml(&format!("name = \"x\"\n[gemv]\n{keys}\n")).unwrap();
+    assert_eq!(of(""), of("exponential = \"per-lane\""));
+    assert!(!of("").gemv().shares_exponential());
+    assert!(of("exponential = \"shared\"").gemv().shares_exponential());
+}
+
+#[test]
 fn formats_of_weights_are_two_and_need_stripes_of_two_beats() {
     assert!(
         refused("weight_formats = \"int4\"").contains("unknown variant `int4`, expected `fp16` or `all`")

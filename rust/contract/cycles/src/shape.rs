@@ -58,6 +58,8 @@ pub(crate) struct Shape {
     pub around: u32,
     /// Slices that share a lane.
     pub lane_slices: u32,
+    /// The lanes of a rank share the exponential.
+    pub shares_exponential: bool,
     pub lane_tree_cycles: u32,
     pub tree_levels: u64,
     /// Beats of weights that wait in a group.
@@ -86,6 +88,7 @@ impl Shape {
             element_lanes: config.lanes(),
             around: config.activation_lanes_per_rank() * config.lanes(),
             lane_slices: config.slices_per_lane(),
+            shares_exponential: config.shares_exponential(),
             lane_tree_cycles: config.activation_lanes_per_rank().trailing_zeros().div_ceil(2),
             tree_levels: config.tree_levels().into(),
             weight_beats: config.weight_fifo_beats(),

@@ -52,9 +52,11 @@ impl RandomConfig {
         let mut shares = Draw::of(seed.wrapping_add(2 << 32));
         let parallel = Draw::of(seed.wrapping_add(4 << 32)).below(2) == 1;
         let multiplier = if parallel { "shared-parallel" } else { "bit-serial" };
+        let shared = Draw::of(seed.wrapping_add(5 << 32)).below(2) == 1;
+        let exponential = if shared { "shared" } else { "per-lane" };
         loop {
             let formats = if formats.below(3) > 0 { "all" } else { "fp16" };
-            let toml = draw.configuration(seed, extent, [formats, multiplier], &mut shares);
+            let toml = draw.configuration(seed, extent, [formats, multiplier, exponential], &mut shares);
             // Rules that tie the sizes of the unit together (slices, chunks) are the reader's business.
             if let Ok(config) = DesignConfig::from_toml(&toml) {
                 return Self { seed, toml, config };
@@ -112,7 +114,7 @@ impl Draw {
         min << self.below((max / min).ilog2() + 1)
     }
 
-    fn configuration(&mut self, seed: u64, extent: Extent, names: [&str; 2], shares: &mut Self) -> String {
+    fn configuration(&mut self, seed: u64, extent: Extent, names: [&str; 3], shares: &mut Self) -> String {
         let mut text = format!("name = \"random-{seed}\"\n");
         let tables = [
             ("gemv", self.gemv(extent, names, shares)),
@@ -133,7 +135,7 @@ impl Draw {
     fn gemv(
         &mut self,
         extent: Extent,
-        [formats, multiplier]: [&str; 2],
+        [formats, multiplier, exponential]: [&str; 3],
         shares: &mut Self,
     ) -> Vec<(&'static str, String)> {
         let small = extent == Extent::Small;
@@ -158,6 +160,7 @@ impl Draw {
         let mut keys = written(keys);
         keys.push(("weight_formats", format!("\"{formats}\"")));
         keys.push(("multiplier", format!("\"{multiplier}\"")));
+        keys.push(("exponential", format!("\"{exponential}\"")));
         // In one case of two slices share lanes of the activation unit.
         if shares.below(2) == 1 {
             keys.push(("activation_lanes", shares.power(ranks, multipliers).to_string()));
@@ -267,6 +270,7 @@ mod tests {
         reached("ranks", &|c| c.gemv().ranks(), &[1, 2, 4]);
         reached("lanes", &|c| c.gemv().lanes(), &[8, 16]);
         reached("slices of a lane", &|c| c.gemv().slices_per_lane(), &[1, 2, 4, 8]);
+        reached("shared exponentials", &|c| c.gemv().shares_exponential().into(), &[0, 1]);
         reached("windows of a product", &|c| c.gemv().product_windows(), &[0, 1]);
         reached("window", &|c| c.gemv().window_cycles(), &[10, 11, 13, 18, 21]);
         reached("row_bits", &|c| c.dram().row_bits(), &[8, 17]);

@@ -386,12 +386,15 @@ impl Writer<'_> {
         self.push(instruction);
         let gemv = self.config.gemv();
         let turns = block.words * gemv.slices_per_lane();
+        let alone = turns * 9 + 20;
+        // Elements go round through a unit that the lanes of a rank share.
+        let round = turns * (gemv.activation_lanes_per_rank() * gemv.lanes() + 20) + 20;
+        let exponential = if gemv.shares_exponential() { round } else { alone };
         let cycles = match operation {
-            Activation::Softmax => 3 * (turns * 9 + 20),
-            Activation::Silu | Activation::Gelu | Activation::Div { .. } => {
-                turns * (gemv.activation_lanes_per_rank() * gemv.lanes() + 20) + 20
-            }
-            _ => turns * 9 + 20,
+            Activation::Softmax => 2 * alone + exponential,
+            Activation::Exp => exponential,
+            Activation::Silu | Activation::Gelu | Activation::Div { .. } => round,
+            _ => alone,
         };
         self.cycles += u64::from(cycles);
         self.keep(Kind::Vectors, dst, cols, block.batch);

@@ -7,7 +7,7 @@ use ndp_isa::Activation as Operation;
 const EXPONENTIAL: u32 = 10;
 const ARITHMETIC: u32 = 5;
 const CHOICE: u32 = 4;
-/// Cycles of the function unit, from a value to its result.
+/// Cycles of the function unit, and of an exponential that lanes share, from a value to its result.
 const FUNCTION: u32 = 10;
 /// Steps from an element that leaves to its term's way into the adder tree.
 const TERM: u32 = 7;
@@ -42,6 +42,8 @@ pub(super) struct Activation {
     two: bool,
     /// A word's elements go round through the function unit before they leave.
     function: bool,
+    /// So do those of exponentials, through a unit that the lanes of a rank share.
+    shared: bool,
     /// Steps of the elements of a pass that is no softmax's.
     latency: u32,
     /// Words of a vector, vectors.
@@ -80,20 +82,22 @@ pub(super) struct Activation {
 
 impl Activation {
     /// Starts in the next cycle: `vectors` vectors of `words` words.
-    pub fn start(&mut self, operation: Operation, words: u32, vectors: u32) {
+    pub fn start(&mut self, operation: Operation, words: u32, vectors: u32, shape: &Shape) {
         self.starts = true;
+        self.shared = shape.shares_exponential;
         self.softmax = operation == Operation::Softmax;
         self.two = operation.other().is_some();
-        self.function = matches!(operation, Operation::Silu | Operation::Gelu | Operation::Div { .. });
+        self.function = match operation {
+            Operation::Silu | Operation::Gelu | Operation::Div { .. } => true,
+            Operation::Exp => self.shared,
+            _ => false,
+        };
         self.latency = match operation {
+            // What has gone round leaves as a choice.
+            _ if self.function => CHOICE,
             Operation::Exp | Operation::Softmax => EXPONENTIAL,
             Operation::Relu | Operation::Max { .. } => CHOICE,
-            // What has gone round leaves as a choice.
-            Operation::Silu | Operation::Gelu | Operation::Div { .. } => CHOICE,
-            Operation::Scale { .. }
-            | Operation::Add { .. }
-            | Operation::Sub { .. }
-            | Operation::Mul { .. } => ARITHMETIC,
+            _ => ARITHMETIC,
         };
         (self.words, self.vectors) = (words, vectors);
     }
@@ -106,7 +110,8 @@ impl Activation {
     fn latency(&self) -> u32 {
         match self.pass {
             MAXIMA => CHOICE,
-            EXPONENTIALS => EXPONENTIAL,
+            EXPONENTIALS if !self.shared => EXPONENTIAL,
+            EXPONENTIALS => CHOICE,
             PRODUCTS => ARITHMETIC,
             _ => self.latency,
         }
@@ -120,11 +125,16 @@ impl Activation {
 
     fn leaves(&self, advance: bool) -> bool {
         let ready = match self.pass {
-            EXPONENTIALS => self.knows_maximum,
+            EXPONENTIALS if !self.shared => self.knows_maximum,
             PRODUCTS => self.knows_reciprocal,
             _ => self.around == 0,
         };
         advance && self.left > 0 && ready
+    }
+
+    /// The word in the lanes goes round in this cycle.
+    fn goes_round(&self) -> bool {
+        self.around > 0 && (self.pass != EXPONENTIALS || self.knows_maximum)
     }
 
     fn first_read(&self, remains: u32, soon: bool) -> bool {
@@ -160,7 +170,13 @@ impl Activation {
         let done = self.running && still && self.left == 0 && self.way == 0;
         let again = done && (self.pass == MAXIMA || self.pass == EXPONENTIALS);
 
-        self.know(advance, vector_ends, taken, shape);
+        let goes_round = self.goes_round();
+        // Cycles of a vector's last terms on their way to the sum: one by one, or through the adder trees.
+        let term_ends = match self.shared {
+            true => goes_round && self.pass == EXPONENTIALS && self.now.last && self.around == FUNCTION + 1,
+            false => advance && self.pass == EXPONENTIALS && self.ends >> (TERM - 1) & 1 == 1,
+        };
+        self.know(vector_ends, term_ends, taken, shape);
 
         // Elements.
         if advance {
@@ -174,10 +190,11 @@ impl Activation {
             (false, false) => self.element,
         };
         self.left = if taken { shape.element_lanes } else { remains };
-        self.around = self.around.saturating_sub(1);
+        self.around -= u32::from(goes_round);
         if taken {
             self.now = self.fetched;
-            self.around = if self.function { shape.around + FUNCTION } else { 0 };
+            let round = self.function || self.shared && self.pass == EXPONENTIALS;
+            self.around = if round { shape.around + FUNCTION } else { 0 };
         }
 
         // Words.
@@ -207,16 +224,16 @@ impl Activation {
     }
 
     /// Maxima, sums and reciprocals.
-    fn know(&mut self, advance: bool, vector_ends: bool, taken: bool, shape: &Shape) {
+    fn know(&mut self, vector_ends: bool, term_ends: bool, taken: bool, shape: &Shape) {
         let vector = if taken { self.fetched.vector } else { self.now.vector };
         self.knows_maximum = vector < self.argued;
         self.knows_reciprocal = vector < self.divided;
         let trees = 1 + shape.lane_tree_cycles;
         let key_done = self.key_ends >> (trees + ARGUED - 1) & 1 == 1;
-        let term_done = self.term_ends >> (trees + SUMMED - 1) & 1 == 1;
-        let term = advance && self.pass == EXPONENTIALS && self.ends >> (TERM - 1) & 1 == 1;
+        let to_sum = if self.shared { TERM + 1 } else { trees };
+        let term_done = self.term_ends >> (to_sum + SUMMED - 1) & 1 == 1;
         self.key_ends = self.key_ends << 1 | u64::from(vector_ends && self.pass == MAXIMA);
-        self.term_ends = self.term_ends << 1 | u64::from(term);
+        self.term_ends = self.term_ends << 1 | u64::from(term_ends);
         let begins = self.division_left == 0 && self.divided != self.summed;
         self.divided += u32::from(self.division_left == 1);
         self.division_left = if begins { DIVISION } else { self.division_left.saturating_sub(1) };

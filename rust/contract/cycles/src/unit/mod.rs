@@ -260,7 +260,7 @@ impl Unit {
     /// Starts in the next cycle: a block of `vectors` vectors of `words` words each.
     pub fn start_activation(&mut self, operation: ndp_isa::Activation, words: u32, vectors: u32) {
         // Slices that share a lane take turns with each word.
-        self.activation.start(operation, words * self.shape.lane_slices, vectors);
+        self.activation.start(operation, words * self.shape.lane_slices, vectors, &self.shape);
     }
 
     /// The activation unit is at work.

@@ -1,0 +1,122 @@
+//! A value's way through the exponential, to the packer and to the sum of exponentials: in each lane, or in a unit that the lanes of a
+//! rank share.
+
+use super::activation_lane::TERM_BITS;
+use crate::blocks::arithmetic::exponential::{self, exponential};
+use crate::blocks::arithmetic::fp16_packer::{self, MAGNITUDE_BITS, fp16_packer};
+use crate::blocks::arithmetic::number_format::FP16_BITS;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, zeros};
+use std::rc::Rc;
+
+/// Cycles from a value to its result in the shared unit: those of the function unit, beside which it is in the chain of the lanes.
+pub(crate) const LATENCY: u32 = exponential::LATENCY + fp16_packer::LATENCY;
+/// Cycles from a value to its term.
+pub(crate) const TERM_LATENCY: u32 = exponential::LATENCY + 1;
+
+/// What comes out of the exponential: operands of the packer, and the term of the sum.
+pub(crate) struct Exponential {
+    pub magnitude: Bits,
+    pub exponent: Bits,
+    pub nan: Bits,
+    pub infinite: Bits,
+    /// The result is +0, whatever the magnitude: of minus infinity, which is a masked element for softmax.
+    pub vanishes: Bits,
+    /// In units of 2^-28; 0 if the element does not count.
+    pub term: Bits,
+}
+
+/// A recoded FP16 value: whether it is a NaN, and an infinity.
+pub(crate) fn specials(m: &ModuleBuilder, value: &Bits) -> (Bits, Bits) {
+    let special = value.slice(10, 5).all();
+    let nan = m.wire("a_nan", &special & value.low(10).is_zero());
+    let infinite = m.wire("a_infinite", special & !&nan);
+    (nan, infinite)
+}
+
+impl Exponential {
+    /// Of `value`, which `specials` are of, `exponential::LATENCY` cycles later in which `moves` is set.
+    pub fn of(
+        m: &ModuleBuilder,
+        moves: &Bits,
+        value: &Bits,
+        (nan, infinite): (&Bits, &Bits),
+        argument: &Bits,
+        counts: &Bits,
+    ) -> Result<Self, HdlError> {
+        let exp = m
+            .instance("exponential", &exponential()?)
+            .input("advance_i", moves)
+            .input("value_i", value)
+            .input("argument_i", argument);
+        let (significand, exponent) = (exp.output("significand_o"), exp.output("exponent_o"));
+        // Of infinities the sign decides.
+        let kind = cat([value.msb(), infinite.clone(), nan.clone(), counts.clone()]);
+        let kind = (0..exponential::LATENCY)
+            .fold(kind, |kind, step| m.hold(format!("exp_kind{step}_q"), &kind, moves));
+        let (counts, nan, infinite, negative) = (kind.bit(0), kind.bit(1), kind.bit(2), kind.bit(3));
+        let vanishes = m.wire("vanishes", &infinite & &negative);
+        // In units of 2^-28; no exponent is above 0, and below -31 nothing is left.
+        let units = cat([significand.clone(), zeros(TERM_BITS - exponential::SIGNIFICAND_BITS)]);
+        let down = m.wire("down", zeros(exponential::EXPONENT_BITS) - &exponent);
+        let term = units.shr(&down).gated(&(&counts & !&vanishes));
+        Ok(Self {
+            magnitude: cat([significand, zeros(MAGNITUDE_BITS - exponential::SIGNIFICAND_BITS)]),
+            exponent: exponent.sext(fp16_packer::EXPONENT_BITS),
+            nan,
+            infinite,
+            vanishes,
+            term,
+        })
+    }
+}
+
+/// What the activation unit tells the ranks about it: name, bits, meaning.
+pub(crate) fn shared_controls() -> [(&'static str, u32, &'static str); 4] {
+    [
+        ("exponentials", 1, "what comes back in the chain are exponentials, not functions"),
+        (
+            "argument",
+            exponential::ARGUMENT_BITS,
+            "exponential: less the vector's maximum times log2(e), or 0",
+        ),
+        ("wide_exponentials", 1, "exponential: results are wide values, for softmax"),
+        ("past_end", 1, "exponential: the value is beyond the vectors' end if they end in the rank's stripe"),
+    ]
+}
+
+/// The unit that the lanes of a rank share. Takes a value in each cycle; its result comes [`LATENCY`] cycles later, its term
+/// [`TERM_LATENCY`]. The argument and `wide_i` stay as long as values of one word come.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
+pub fn shared_exponential() -> Result<Rc<Module>, HdlError> {
+    let m = ModuleBuilder::new(
+        "shared_exponential",
+        "Exponentials of FP16 values, for all lanes of a rank in turn.",
+    );
+    let value = m.input("value_i", FP16_BITS, "recoded FP16 value");
+    let argument = m.input("argument_i", exponential::ARGUMENT_BITS, "less the maximum times log2(e), or 0");
+    let counts = m.input("counts_i", 1, "the value counts in the sum");
+    let wide = m.input("wide_i", 1, "results are wide values, for softmax");
+    let always = lit(1, 1);
+    let (nan, infinite) = specials(&m, &value);
+    let exp = Exponential::of(&m, &always, &value, (&nan, &infinite), &argument, &counts)?;
+    let packer = m
+        .instance("packer", &fp16_packer()?)
+        .input("advance_i", always)
+        .input("magnitude_i", exp.magnitude)
+        .input("exponent_i", exp.exponent)
+        .input("sign_i", zeros(1))
+        .input("nan_i", exp.nan)
+        .input("infinite_i", exp.infinite)
+        .input("raw_i", zeros(1))
+        .input("blank_i", exp.vanishes)
+        .input("wide_i", wide);
+    m.output("value_o", packer.output("value_o"), "result, recoded; with `wide_i` a wide value");
+    m.output(
+        "term_o",
+        m.delay("term_q", exp.term),
+        "exponential in units of 2^-28, 0 if the value does not count",
+    );
+    m.finish()
+}
