@@ -233,20 +233,30 @@ fn a_unit_that_stops_anywhere_holds_digits_carries_and_flags() -> Outcome {
 fn a_lane_multiplies_and_holds_its_product_while_it_stands_still() -> Outcome {
     let config = DesignConfig::preset("hermes")?;
     let options = OpenOptions { random_contents: Some(11), ..OpenOptions::default() };
-    let mut model = Model::open(&rtl(&config, "serial_lane")?, &options)?;
+    let steps = config.gemv().serial_steps();
+    for (name, cycles) in
+        [("serial_lane", config.gemv().window_cycles()), ("digit_serial_lane", steps.div_ceil(2))]
+    {
+        let mut model = Model::open(&rtl(&config, name)?, &options)?;
+        lane_multiplies(&mut model, steps, cycles)?;
+    }
+    Ok(())
+}
+
+/// A lane for weights of `steps` bits whose product is complete after `cycles` cycles.
+fn lane_multiplies(model: &mut Model, steps: u32, cycles: u32) -> Outcome {
     let [load, moves] = [model.input("load_i")?, model.input("move_i")?];
-    let (steps, window) = (config.gemv().serial_steps(), config.gemv().window_cycles());
     let (w, x) = (model.input_of_width("sig_w_i", steps)?, model.input_of_width("sig_x_i", 11)?);
     let product = model.output_of_width("product_o", 11 + steps)?;
     let mut random = SplitMix64::new(11);
     for _ in 0..20_000 {
         let [first, second] = [random.next_u64() >> (64 - steps), random.next_u64() >> (64 - 11)];
-        let mut left = window;
+        let mut left = cycles;
         let mut before = None;
         while left > 0 {
             // Noise at the ports of the operands, but for the first step.
             let moving = !random.next_u64().is_multiple_of(4);
-            let loads = moving && left == window;
+            let loads = moving && left == cycles;
             model.set(load, loads.into());
             model.set(moves, moving.into());
             model.set(w, if loads { first } else { random.next_u64() >> (64 - steps) });

@@ -40,6 +40,7 @@ const CORE: &[(&str, Elaborate<DesignConfig>)] = &[
         let steps = c.gemv().serial_steps();
         arithmetic::serial_lane::serial_lane(steps, steps.max(c.gemv().window_cycles()))
     }),
+    ("digit_serial_lane", |c| arithmetic::digit_serial_lane::digit_serial_lane(c.gemv().serial_steps())),
     ("reduction_tree", |c| {
         arithmetic::reduction_tree::reduction_tree(c.gemv().units_per_rank(), c.gemv().digit_bits())
     }),

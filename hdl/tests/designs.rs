@@ -59,6 +59,7 @@ fn units_that_are_built_differently_pass_all_linters() {
         "activation_lanes = 2",
         "activation_lanes = 8",
         "multiplier = \"shared-parallel\"",
+        "multiplier = \"digit-serial\"\nexponential = \"shared\"",
     ]);
 }
 

@@ -66,6 +66,7 @@ endmodule
 fn a_broadcast_outside_of_the_lanes_turns_changes_no_sum() {
     for (multiplier, quiet, moves) in [
         ("bit-serial", "|phase[10:8]", ".lanes_move_i(8'hff), .line_moves_i(1'b1)"),
+        ("digit-serial", "|phase[10:8]", ".lanes_move_i(8'hff), .line_moves_i(1'b1)"),
         ("shared-parallel", "|phase[9:7]", ".operands_move_i(1'b1)"),
     ] {
         let config = format!("name = \"unit\"\n[gemv]\nmultiplier = \"{multiplier}\"\n");

@@ -8,8 +8,9 @@ use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, Rtl, rtl};
 use std::error::Error;
 
 /// Keys of the units, but for those of the paper's design.
-pub const UNITS: [&str; 3] = [
+pub const UNITS: [&str; 4] = [
     "",
+    "multiplier = \"digit-serial\"\nacc_bits = 99\nacc_segments = 3",
     "multiplier = \"shared-parallel\"",
     "multiplier = \"shared-parallel\"\nacc_bits = 99\nacc_segments = 3",
 ];
@@ -197,7 +198,7 @@ impl Bench {
         let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
         let model = Model::open(rtl, &options)?;
         let moves = match config.multiplier() {
-            Multiplier::BitSerial => Moves::Serial {
+            Multiplier::BitSerial | Multiplier::DigitSerial => Moves::Serial {
                 lanes: model.input_of_width("lanes_move_i", config.lanes())?,
                 line: model.input_of_width("line_moves_i", 1)?,
             },

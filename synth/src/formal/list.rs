@@ -122,6 +122,14 @@ pub const PROOFS: &[Proof] = &[
         ..PLAIN
     },
     Proof {
+        name: "multiplier_unit_digit",
+        says: "the same, with lanes that take two bits per step",
+        module: || multiplier::carries("digit-serial"),
+        method: Method::Cycles(36),
+        mutants: &[("(broadcast_i & ~(|phase_i[10:8]) ?", "(broadcast_i ?")],
+        ..PLAIN
+    },
+    Proof {
         name: "multiplier_unit_parallel",
         says: "the same, with one multiplier for all lanes",
         module: || multiplier::carries("shared-parallel"),

@@ -1,13 +1,13 @@
 //! Units that compute: FP16 products, their exact sums, the rounding of sums, and FP16 arithmetic of the activation unit.
 //!
 //! Reading order: [`number_format`] (what the numbers look like), [`operand_recoder`], [`weight_scaler`] and [`place_scaler`]
-//! (quantised weights), [`serial_lane`], [`product_aligner`],
-//! [`multiplier_unit`];
+//! (quantised weights), [`serial_lane`] and [`digit_serial_lane`], [`product_aligner`], [`multiplier_unit`];
 //! from there a sum passes [`reduction_tree`], [`row_accumulator`], [`combiner`] and [`fp16_rounder`]. Kept sums leave by
 //! [`sum_reader`] (for rounding) or [`sum_resolver`] (for an export). With results in FP16: [`exponential`], [`fp16_adder`],
 //! [`fp16_multiplier`] and their common end, [`fp16_packer`]; [`function_unit`] with its tables.
 
 pub mod combiner;
+pub mod digit_serial_lane;
 pub mod exponential;
 pub mod fp16_adder;
 pub mod fp16_multiplier;

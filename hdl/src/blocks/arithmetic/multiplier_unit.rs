@@ -1,7 +1,8 @@
 //! Multiplier unit: eight lanes, one aligner ([`super::product_aligner`]), one exact accumulator (Hermes, section IV-A2).
 //!
 //! Lanes load one phase apart. In phase `i` bit-serial lane `i` takes weight `i` and activation `i` while its previous product
-//! leaves to the aligner, so that neither operands nor products are held anywhere else. With one multiplier for all lanes
+//! leaves to the aligner, so that neither operands nor products are held anywhere else. A digit-serial lane does the same, but is done earlier and
+//! waits for its turn. With one multiplier for all lanes
 //! (`shared-parallel`) lane `i` is no more than a turn: its operands are registered in the phase before phase `i`, and their product leaves
 //! in phase `i`.
 //!
@@ -13,6 +14,7 @@
 //! its first cycle and the cycle behind it the sum. What comes before (buffers, window control) is
 //! `compute_tile`'s and `window_sequencer`'s business.
 
+use super::digit_serial_lane::{self, digit_serial_lane};
 use super::number_format::{EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
 use super::product_aligner::product_aligner;
 use super::serial_lane::serial_lane;
@@ -32,7 +34,7 @@ pub(crate) fn moves(config: &GemvConfig) -> Vec<(&'static str, u32, &'static str
     let behind = [("term_moves", 1, part), ("sum_moves", 1, part)];
     let lanes = ("lanes_move", config.lanes(), "lanes that hold or take operands of a job");
     let before = match config.multiplier() {
-        Multiplier::BitSerial => vec![lanes, ("line_moves", 1, part)],
+        Multiplier::BitSerial | Multiplier::DigitSerial => vec![lanes, ("line_moves", 1, part)],
         Multiplier::SharedParallel => vec![("operands_move", 1, part)],
     };
     before.into_iter().chain(behind).collect()
@@ -42,6 +44,7 @@ pub(crate) fn moves(config: &GemvConfig) -> Vec<(&'static str, u32, &'static str
 pub(crate) fn multiplier_suffix(config: &GemvConfig) -> &'static str {
     match config.multiplier() {
         Multiplier::BitSerial => "",
+        Multiplier::DigitSerial => "_digit",
         Multiplier::SharedParallel => "_parallel",
     }
 }
@@ -103,6 +106,9 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         format!("multiplier_unit_l{lanes}_s{steps}_w{}{}", config.acc_bits(), multiplier_suffix(config)),
         match config.multiplier() {
             Multiplier::BitSerial => "Eight-lane bit-serial FP16 dot-product unit with an exact accumulator.",
+            Multiplier::DigitSerial => {
+                "Eight-lane digit-serial FP16 dot-product unit with an exact accumulator."
+            }
             Multiplier::SharedParallel => {
                 "FP16 dot-product unit with a multiplier for eight lanes and an exact accumulator."
             }
@@ -125,7 +131,7 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let separate = m.input("separate_i", 1, "add the leaving product to `sum_i` instead of the window's sum");
     let import = m.input("import_i", 1, "add `w_i`, whole, as a sum without carries instead of a product");
     let before = match config.multiplier() {
-        Multiplier::BitSerial => Before::Serial {
+        Multiplier::BitSerial | Multiplier::DigitSerial => Before::Serial {
             lanes_move: m.input("lanes_move_i", lanes, "lanes that hold or take operands of a job"),
             line_moves: m.input("line_moves_i", 1, "operands of a job come, or its products leave"),
         },
@@ -166,13 +172,19 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let passed = cat([sign, exp]);
     let (product, late) = match before {
         Before::Serial { lanes_move, line_moves } => {
-            let lane = serial_lane(steps, window)?;
+            let digits = config.multiplier() == Multiplier::DigitSerial;
+            let lane = if digits { digit_serial_lane(steps)? } else { serial_lane(steps, window)? };
+            // The phases in which a lane takes its steps.
+            let at_work = |i: u32| {
+                let phases = (i..i + digit_serial_lane::steps(steps)).map(|at| phase.bit(at % window));
+                any_of(&phases.collect::<Vec<_>>())
+            };
             let mut leaving = Vec::new();
             for i in 0..lanes {
                 let instance = m
                     .instance(format!("lane{i}"), &lane)
                     .input("load_i", phase.bit(i) & lanes_move.bit(i))
-                    .input("move_i", lanes_move.bit(i))
+                    .input("move_i", if digits { lanes_move.bit(i) & at_work(i) } else { lanes_move.bit(i) })
                     .input("sig_w_i", &sig_w)
                     .input("sig_x_i", &sig_x);
                 leaving.push(instance.output("product_o"));

@@ -17,7 +17,7 @@ use super::scalar_banks::scalar_slot_bits;
 use crate::blocks::arithmetic::multiplier_unit::{digit_phase, multiplier_suffix};
 use crate::blocks::common::encoding::{bits_for, log2};
 use crate::blocks::common::row_layout::{rank_bits, words};
-use ndp_config::{GemvConfig, Multiplier};
+use ndp_config::GemvConfig;
 use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
 use std::rc::Rc;
 
@@ -114,7 +114,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         reg.next(value);
         reg.q()
     };
-    let serial = config.multiplier() == Multiplier::BitSerial;
+    let serial = config.product_windows() == 1;
     let loading = age("loading_q", &read.q());
     // Operands of a parallel multiplier are on their way for a cycle, those of bit-serial lanes for a window.
     let left = |name: &str, loading: &Bits| if serial { age(name, loading) } else { m.flag(name, loading) };

@@ -55,6 +55,8 @@ impl Default for RawGemv {
 pub enum Multiplier {
     /// Each lane by itself, a bit of the weight per cycle (Hermes, section IV-A2).
     BitSerial,
+    /// Each lane by itself, two bits of the weight per cycle.
+    DigitSerial,
     /// All lanes with one multiplier, a product per cycle.
     SharedParallel,
 }
@@ -230,7 +232,7 @@ impl GemvConfig {
     /// Windows from the one in which a lane's operands come to the one in which their product leaves.
     pub fn product_windows(&self) -> u32 {
         match self.0.multiplier {
-            Multiplier::BitSerial => 1,
+            Multiplier::BitSerial | Multiplier::DigitSerial => 1,
             Multiplier::SharedParallel => 0,
         }
     }
@@ -314,11 +316,12 @@ impl GemvConfig {
 
     /// Cycles of one window, in which every lane does one product: the serial steps, if there are any, or the
     /// lanes' turns at the shared aligner plus the carries that ripple through the segments afterwards:
-    /// `max(serial_steps, lanes + acc_segments - 1)`.
+    /// `max(serial_steps, lanes + acc_segments - 1)`, with half of the steps if each takes two bits.
     pub fn window_cycles(&self) -> u32 {
         let turns = self.0.lanes + self.0.acc_segments - 1;
         match self.0.multiplier {
             Multiplier::BitSerial => turns.max(self.0.serial_steps),
+            Multiplier::DigitSerial => turns.max(self.0.serial_steps.div_ceil(2)),
             Multiplier::SharedParallel => turns,
         }
     }

@@ -155,9 +155,11 @@ fn lanes_of_the_activation_unit_are_at_least_one_a_rank_and_at_most_one_a_multip
 }
 
 #[test]
-fn multipliers_are_bit_serial_or_one_for_all_lanes() {
+fn multipliers_are_serial_or_one_for_all_lanes() {
     for (value, is) in [("\"booth\"", "booth"), ("\"Bit-Serial\"", "Bit-Serial")] {
-        let expected = format!("unknown variant `{is}`, expected `bit-serial` or `shared-parallel`");
+        let expected = format!(
+            "unknown variant `{is}`, expected one of `bit-serial`, `digit-serial`, `shared-parallel`"
+        );
         let error = refused(&format!("multiplier = {value}"));
         assert!(error.contains(&expected) && error.contains("multiplier = "), "{error}");
     }
@@ -167,6 +169,7 @@ fn multipliers_are_bit_serial_or_one_for_all_lanes() {
     let of = |keys: &str| DesignConfig::from_toml(&format!("name = \"x\"\n[gemv]\n{keys}\n")).unwrap();
     assert_eq!(of(""), of("multiplier = \"bit-serial\""));
     assert_eq!(of("").gemv().product_windows(), 1);
+    assert_eq!(of("multiplier = \"digit-serial\"").gemv().product_windows(), 1);
     assert_eq!(of("multiplier = \"shared-parallel\"").gemv().product_windows(), 0);
 }
 

@@ -50,8 +50,8 @@ impl RandomConfig {
         // Of sequences of their own: what a seed has been for does not change.
         let mut formats = Draw::of(seed.wrapping_add(1 << 32));
         let mut shares = Draw::of(seed.wrapping_add(2 << 32));
-        let parallel = Draw::of(seed.wrapping_add(4 << 32)).below(2) == 1;
-        let multiplier = if parallel { "shared-parallel" } else { "bit-serial" };
+        let multipliers = ["bit-serial", "digit-serial", "shared-parallel"];
+        let multiplier = multipliers[Draw::of(seed.wrapping_add(4 << 32)).below(3) as usize];
         let shared = Draw::of(seed.wrapping_add(5 << 32)).below(2) == 1;
         let exponential = if shared { "shared" } else { "per-lane" };
         loop {
