@@ -83,6 +83,19 @@ fn every_engine_gives_the_same_bytes() {
 }
 
 #[test]
+fn a_point_that_was_refused_runs_again() {
+    let program = program();
+    program.file("late.toml", &SPACE.replace("cycles program.asm", "cycles late.asm"));
+    let line = format!("sweep run {} --out {}", program.path("late.toml"), program.path("late"));
+    let said = |line: &str| ndp_files::testing::said(&program.succeeds(line));
+    assert!(said(&line).contains("8 results") && said(&line).contains("8 of them refused"));
+    // The file that the command did not find is there now.
+    program.file("late.asm", PROGRAM);
+    let now = said(&line);
+    assert!(now.contains("4 of them refused"), "{now}");
+}
+
+#[test]
 fn slurm_gets_an_array_whose_tasks_are_all_points() {
     let program = program();
     // What sbatch does with an array, one task after the other.
