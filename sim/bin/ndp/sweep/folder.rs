@@ -107,6 +107,12 @@ impl Folder {
         serde_json::from_str::<Ran>(&text).ok().map(|ran| ran.seconds)
     }
 
+    /// Forgets the result of a point.
+    pub fn forget(&self, point: &Point) -> Result<()> {
+        let path = self.result(&point.key);
+        std::fs::remove_file(&path).with_context(|| format!("cannot remove '{}'", path.display()))
+    }
+
     /// Runs a point, unless its result is there, and stores what comes of it. Returns whether it ran.
     ///
     /// # Errors

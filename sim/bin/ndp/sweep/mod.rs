@@ -56,6 +56,9 @@ struct Run {
     /// Points of a job of a cluster
     #[arg(long, default_value_t = 1)]
     chunk: usize,
+    /// Run points again whose arguments a command refused: what it did not find, a library for instance, may be there now
+    #[arg(long)]
+    again: bool,
     /// Say how many points there are and how many have a result, and run none
     #[arg(long)]
     dry_run: bool,
@@ -87,8 +90,15 @@ fn run_all(args: &Run) -> Result<()> {
     let (folder, begin) = (Folder::new(&args.out), Instant::now());
     let mut missing = Vec::new();
     for (number, point) in points.iter().enumerate() {
-        if folder.outcome(point)?.is_none() {
-            missing.push(number);
+        match folder.outcome(point)? {
+            None => missing.push(number),
+            Some(outcome) if args.again && outcome.refused.is_some() => {
+                if !args.dry_run {
+                    folder.forget(point)?;
+                }
+                missing.push(number);
+            }
+            Some(_) => {}
         }
     }
     note!(
