@@ -240,6 +240,15 @@ fn takes_the_cycles_of_the_document(name: &str) -> Outcome {
     Ok(())
 }
 
+/// The unit moves no data of DRAM, for longer than the watchdog waits.
+#[test]
+fn a_block_that_takes_long_is_no_hang() -> Outcome {
+    let config = DesignConfig::preset("tiny")?;
+    let mut core = NdpCore::open(&config, &CoreOptions { watchdog_cycles: 500, ..CoreOptions::default() })?;
+    core.run_words(&ndp_isa::parse("silu src=0, dst=0, cols=1024, batch=2")?.words(), |_| {})?;
+    Ok(())
+}
+
 pub const MUTANTS: [Mutant; 10] = [
     // Elements stop a place before their own.
     ("tiny", Mutation::new("mutant-around", "taken & function_i ? 7'h4a", "taken & function_i ? 7'h49")),
