@@ -9,8 +9,7 @@ use super::recording::{PARTS, part_of};
 use super::{Answer, PartCycles};
 use crate::error::SimError;
 use ndp_energy::DramUse;
-use ndp_isa::Program;
-use ndp_isa::Status;
+use ndp_isa::{Opcode, Program, Status};
 use ndp_machine::Memory;
 use std::collections::HashMap;
 use std::time::Instant;
@@ -104,7 +103,8 @@ impl NdpCore {
         let (mut sent, mut taken) = (0u32, 0u32);
         let moves = |word: &&u128| matches!(part_of(**word), Some(part) if part >= PARTS.len() - 2);
         let transfers = words.iter().filter(moves).count().max(self.is_connected().into());
-        let mut quiet = Quiet::new(self, taken, transfers);
+        let computes = |word: &u128| Opcode::from_code(*word as u8).is_some_and(Opcode::is_activation);
+        let mut quiet = Quiet::new(self, taken, transfers, words.iter().any(computes));
         for burst in words.chunks(BURST_INSTRUCTIONS) {
             while sent - taken + 2 * BURST_INSTRUCTIONS as u32 > entries {
                 let look = self.cycle() + POLL_CYCLES;
@@ -229,10 +229,14 @@ struct Quiet {
 }
 
 impl Quiet {
-    /// With transfers the core itself may wait for a link, for each of them so long and no longer.
-    fn new(core: &NdpCore, taken: u32, transfers: usize) -> Self {
+    /// With transfers the core itself may wait for a link, for each of them so long and no longer. The activation unit moves no data of
+    /// DRAM: in each of three passes over the whole buffer the elements of each word may go round.
+    fn new(core: &NdpCore, taken: u32, transfers: usize, computes: bool) -> Self {
         let waits = 2 * transfers as u64 * u64::from(core.config().link().transfer_cycles());
-        let patience = core.options.watchdog_cycles.max(waits);
+        let gemv = core.config().gemv();
+        let word = gemv.lanes() * (gemv.activation_lanes_per_rank() + 2) + 20;
+        let block = 3 * u64::from(gemv.slice_words() * gemv.slices_per_lane()) * u64::from(word);
+        let patience = core.options.watchdog_cycles.max(waits).max(if computes { block } else { 0 });
         Self { taken, limit: core.cycle() + patience, patience, moved: core.moved() }
     }
 
