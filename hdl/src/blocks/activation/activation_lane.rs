@@ -148,38 +148,30 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .into_iter()
         .map(|(name, bits, doc)| (name, m.input(format!("{name}_i"), bits, doc)))
         .collect();
-    let control = |name: &str| controls.iter().find(|(own, _)| *own == name).map(|(_, value)| value.clone());
-    let argument = control("argument");
-    let [
-        take,
-        take_other,
-        shift,
-        advance,
-        path,
-        subtract,
-        choose_max,
-        two,
-        scalar,
-        wide,
-        reciprocal,
-        scale,
-        spoilt,
-    ] = [
-        "take",
-        "take_other",
-        "shift",
-        "advance",
-        "path",
-        "subtract",
-        "max",
-        "two",
-        "scalar",
-        "wide",
-        "reciprocal",
-        "scale",
-        "spoilt",
-    ]
-    .map(|name| control(name).unwrap_or_else(|| zeros(1)));
+    let (argument, others): (Vec<_>, Vec<_>) =
+        controls.into_iter().partition(|(name, _)| *name == "argument");
+    let argument = argument.into_iter().next().map(|(_, value)| value);
+    let others: Vec<Bits> = others.into_iter().map(|(_, value)| value).collect();
+    let Ok(
+        [
+            take,
+            take_other,
+            shift,
+            advance,
+            path,
+            subtract,
+            choose_max,
+            two,
+            scalar,
+            wide,
+            reciprocal,
+            scale,
+            spoilt,
+        ],
+    ) = <[Bits; 13]>::try_from(others)
+    else {
+        unreachable!("the controls are those of `lane_controls`")
+    };
     let counts = m.input("counts_i", 1, "the element counts in maximum and sum");
     let blank = m.input("blank_i", 1, "the element is beyond the vector's end: its result is +0");
     let chain = m.input("chain_i", FP16_BITS, "comes in behind the first operand's elements");
