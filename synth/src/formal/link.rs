@@ -5,6 +5,7 @@
 
 use super::configured;
 use ndp_config::{DesignConfig, LinkConfig};
+use ndp_hdl::blocks::link::link_aligner::link_aligner;
 use ndp_hdl::blocks::link::link_receiver::link_receiver;
 use ndp_hdl::blocks::link::link_transmitter::link_transmitter;
 use ndp_hdl_language::{HdlError, Module};
@@ -19,6 +20,11 @@ fn smallest() -> Result<LinkConfig, HdlError> {
 /// The receiver.
 pub(super) fn receiver() -> Result<Rc<Module>, HdlError> {
     link_receiver(&smallest()?)
+}
+
+/// What brings the lanes of the receiver into step.
+pub(super) fn aligner() -> Result<Rc<Module>, HdlError> {
+    link_aligner(&smallest()?)
 }
 
 /// The transmitter.

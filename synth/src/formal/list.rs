@@ -14,6 +14,7 @@ const PLAIN: Proof = Proof {
     module: || fifo(4, 4),
     clocks: &[],
     any: &[],
+    elsewhere: &[],
     method: Method::AnyLength,
     mutants: &[],
 };
@@ -157,10 +158,22 @@ pub const PROOFS: &[Proof] = &[
         says: "accepts flits in order, each once, with a place for it, whatever bits the lanes bring",
         module: link::receiver,
         any: &["link_lane", "link_crc", "sram"],
+        elsewhere: &["lanes_search"],
         method: Method::AnyLength,
         mutants: &[
             ("{normal, has_payload, in_turn_q, room_q}", "{normal, has_payload, room_q}"),
             ("room_q <= ~filled_q[2];", "room_q <= 1'h1;"),
+        ],
+        ..PLAIN
+    },
+    Proof {
+        name: "link_aligner",
+        says: "told to search anew, relies neither on markers that a lane has found nor on a lane's being in step",
+        module: link::aligner,
+        method: Method::AnyLength,
+        mutants: &[
+            ("((missed & (&misses_q)) | restart_i)", "(missed & (&misses_q))"),
+            ("(&{align | aligned_q, (&locked), ~restart_i})", "(&{align | aligned_q, (&locked)})"),
         ],
         ..PLAIN
     },

@@ -55,6 +55,8 @@ pub struct Proof {
     /// Modules, by how their names begin, of which only the ports are left: their outputs are any values in each cycle. What is proved holds
     /// whatever they do.
     pub any: &'static [&'static str],
+    /// Properties of what those modules do, which another proof has: they are left out too.
+    pub elsewhere: &'static [&'static str],
     /// How.
     pub method: Method,
     /// Changes of the Verilog, at least one: what is replaced, which is there once, and by what.
@@ -352,7 +354,8 @@ fn prepared(proof: &Proof, verilog: &str, top: &str) -> String {
     let at = verilog.find(&format!("module {top} (")).unwrap_or_default();
     let end = verilog[at..].find("endmodule").map_or(verilog.len(), |end| at + end);
     let (head, tail) = verilog.split_at(end);
-    let [head, tail] = [head, tail].map(|text| without_contents(text, proof.any));
+    let [head, tail] =
+        [head, tail].map(|text| without_properties(&without_contents(text, proof.any), proof.elsewhere));
     let [head, tail] = [head, tail].map(|text| text.replace("(* anyseq *) wire", "wire"));
     // A property of one clock speaks of a cycle: a flip-flop between the two would hide from the solver what it speaks of.
     let of_cycle =
@@ -393,6 +396,12 @@ fn without_contents(verilog: &str, modules: &[&str]) -> String {
         in_list &= !line.starts_with(");");
     }
     text
+}
+
+/// Without the properties of these names.
+fn without_properties(verilog: &str, names: &[&str]) -> String {
+    let states = |line: &&str| names.iter().any(|name| line.contains(&format!(" {name}: assert (")));
+    verilog.split_inclusive('\n').filter(|line| !states(line)).collect()
 }
 
 /// A further clock: its edges are inputs, its reset is that of the steps, and a reset lasts until the clock has had an edge and what changed
