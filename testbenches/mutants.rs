@@ -5,7 +5,7 @@
 use crate::native::random_pins;
 use crate::tool::{fails, json};
 use common::Outcome;
-use common::rtl::design_config;
+use common::rtl::{argument, design_config};
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{Hardware, Model, OpenOptions, Rtl, rtl};
 use ndp_verilate::mutate::Mutant;
@@ -101,7 +101,8 @@ fn every_block_with_a_score_names_tests_and_proofs_that_exist() -> Outcome {
         let files = match files.entry(design) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(new) => {
-                let all = Mutant::all(&design_config(&new.key()[0])?.elaborate(&new.key()[1])?);
+                let (_, design) = ndp_synth::source::design(&argument(&new.key()[0]), &new.key()[1])?;
+                let all = Mutant::all(&design);
                 new.insert(all.iter().map(|mutant| mutant.file().to_owned()).collect())
             }
         };

@@ -119,9 +119,7 @@ impl Hierarchy {
 /// # Errors
 /// [`SynthError::Config`] when the configuration cannot be used, [`SynthError::Design`] when the block is unknown or the
 /// generator refuses it.
-pub fn block(config: &str, block: &str) -> Result<(String, Hierarchy), SynthError> {
-    let error =
-        |e: &dyn std::fmt::Display| SynthError::Design { block: block.to_owned(), reason: e.to_string() };
+pub fn design(config: &str, block: &str) -> Result<(String, Design), SynthError> {
     let (name, design) = if ndp_hdl::designs::HBM_BLOCKS.contains(&block) {
         let config = ndp_config::HbmConfig::load(config)?;
         (config.name().to_owned(), ndp_hdl::designs::build_hbm(&config, block))
@@ -129,7 +127,17 @@ pub fn block(config: &str, block: &str) -> Result<(String, Hierarchy), SynthErro
         let config = ndp_config::DesignConfig::load(config)?;
         (config.name().to_owned(), ndp_hdl::designs::build(&config, block))
     };
-    Ok((name, Hierarchy::from_design(&design.map_err(|e| error(&e))?)))
+    let design = design.map_err(|e| SynthError::Design { block: block.to_owned(), reason: e.to_string() })?;
+    Ok((name, design))
+}
+
+/// The same, as what Yosys gets.
+///
+/// # Errors
+/// Those of [`design`].
+pub fn block(config: &str, block: &str) -> Result<(String, Hierarchy), SynthError> {
+    let (name, design) = design(config, block)?;
+    Ok((name, Hierarchy::from_design(&design)))
 }
 
 /// Names of the blocks that [`block`] knows.

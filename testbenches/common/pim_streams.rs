@@ -23,6 +23,8 @@ pub struct Stream {
     goals: [Option<Goal>; 2],
     campaign: VecDeque<u32>,
     pause: [u64; 2],
+    /// The first of the four slots of the buffer that are used until the next restart.
+    slots_from: u64,
     /// Data to come: clock, words.
     writes: BTreeMap<u64, [u64; 2]>,
     /// Answers by bus and code, reports behind them.
@@ -40,6 +42,7 @@ impl Stream {
             goals: [None; 2],
             campaign: VecDeque::new(),
             pause: [0; 2],
+            slots_from: 0,
             writes: BTreeMap::new(),
             seen: BTreeMap::new(),
             done: 0,
@@ -70,6 +73,7 @@ impl Stream {
     /// A new stream over the same random numbers: what was on its way is gone.
     pub fn restart(&mut self) {
         (self.goals, self.pause) = ([None; 2], [0; 2]);
+        self.slots_from = self.below(self.config.buffer_slots().into());
         self.campaign.clear();
         self.writes.clear();
     }
@@ -194,7 +198,7 @@ impl Stream {
         let pim_open = (0..state.banks())
             .all(|bank| matches!(state.open_row(bank, state.pim_partition(bank)), Some((_, Owner::Pim))));
         let column = if self.one_in(3) { self.below(32) } else { self.below(4) } as u8;
-        let slot = self.below(u64::from(self.config.buffer_slots()).min(4)) as u8;
+        let slot = ((self.slots_from + self.below(4)) % u64::from(self.config.buffer_slots())) as u8;
         let auto_precharge = self.one_in(8);
         let pim = if pim_open { 10 } else { 1 };
         let mac = HbmCommand::Mac { column, slot, first: self.one_in(6) };
@@ -256,7 +260,7 @@ impl Stream {
             self.goals[bus] = Some(goal);
         }
         let mut write = self.writes.remove(&clock);
-        if self.one_in(300) {
+        if self.one_in(if write.is_some() { 30 } else { 300 }) {
             write = if write.is_some() { None } else { Some(self.data()) };
         }
         (words, write)

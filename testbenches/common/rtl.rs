@@ -8,7 +8,7 @@ use std::path::Path;
 pub type Mutant = (&'static str, Mutation);
 
 /// Preset or file of `testbenches/configs`.
-fn argument(name: &str) -> String {
+pub fn argument(name: &str) -> String {
     let file = format!("testbenches/configs/{name}.toml");
     if Path::new(&file).is_file() { file } else { name.to_owned() }
 }

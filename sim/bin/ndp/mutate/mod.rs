@@ -14,7 +14,6 @@ use crate::verdict::Verdict;
 use crate::waivers::{Survivor, Waivers, matches};
 use anyhow::{Context, Result, bail, ensure};
 use kill::Testbenches;
-use ndp_config::DesignConfig;
 use ndp_files::{OutputFile, print, say};
 use ndp_hdl_language::mutate::{Mutant, replaced};
 use ndp_hdl_language::{Design, Module};
@@ -192,8 +191,7 @@ fn design(block: &Block, config: Option<&str>) -> Result<Design> {
     let (own, top) = block.design;
     let name = config.unwrap_or(own);
     let file = format!("testbenches/configs/{name}.toml");
-    let config = DesignConfig::load(if Path::new(&file).is_file() { &file } else { name })?;
-    Ok(ndp_hdl::designs::build(&config, top)?)
+    Ok(ndp_synth::source::design(if Path::new(&file).is_file() { &file } else { name }, top)?.1)
 }
 
 /// All mutants of the block's file; the first `n` of them are drawn.

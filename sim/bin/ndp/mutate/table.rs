@@ -102,6 +102,11 @@ const INSTRUCTIONS: &[&str] = &[
     "select::",
 ];
 
+/// Those of a channel of HBM-PIM.
+const CHANNEL: &[&str] = &["pim_channel::"];
+/// Those of its controller.
+const CONTROLLER: &[&str] = &["pim_controller::"];
+
 /// All blocks that have a score.
 pub const BLOCKS: &[Block] = &[
     arithmetic("multiplier_unit", ("hermes", "multiplier_unit"), &["multiplier_unit::"]),
@@ -116,6 +121,24 @@ pub const BLOCKS: &[Block] = &[
     arithmetic("function_unit", ("hermes", "function_unit"), &["function_unit::"]),
     arithmetic("reduction_tree", ("tiny", "gemv_unit"), &["gemv_unit::every", "gemv_unit::random"]),
     arithmetic("combiner", ("tiny", "gemv_unit"), &["gemv_unit::every", "gemv_unit::random"]),
+    arithmetic("digit_serial_lane", ("single-lanes", "multiplier_unit"), &["multiplier_unit::"]),
+    arithmetic(
+        "exponential",
+        ("hermes", "shared_exponential"),
+        &["activation_lane::the_exponential", "activation_lane::terms", "shared_exponential::"],
+    ),
+    arithmetic(
+        "exponential_path",
+        ("hermes", "shared_exponential"),
+        &[
+            "activation_lane::the_exponential",
+            "activation_lane::terms",
+            "activation_lane::rows_of_softmax",
+            "shared_exponential::",
+        ],
+    ),
+    arithmetic("pim_mac", ("librapim-tiny", "pim_channel"), CHANNEL),
+    arithmetic("pim_lane", ("librapim-tiny", "pim_channel"), CHANNEL),
     control("fifo", ("tiny", "ndp_core"), CORE, &["fifo"]),
     control("sram_fifo", ("tiny", "ndp_core"), CORE, &["sram_fifo"]),
     control("oldest_first", ("tiny", "host_port"), &["host_port::"], &["oldest_first"]),
@@ -144,4 +167,15 @@ pub const BLOCKS: &[Block] = &[
     control("link_aligner", ("tiny", "link_controller"), LINK, &[]),
     control("link_crc", ("tiny", "link_controller"), LINK, &[]),
     control("link_switch", ("tiny", "link_bridge"), BRIDGE, &[]),
+    control("pim_channel", ("librapim-tiny", "pim_channel"), CHANNEL, &[]),
+    control("pim_channel_timing", ("librapim-tiny", "pim_channel"), CHANNEL, &[]),
+    control("pim_decoder", ("librapim-tiny", "pim_channel"), CHANNEL, &[]),
+    control("pim_bank", ("librapim-tiny", "pim_channel"), CHANNEL, &["pim_bank"]),
+    control("pim_bank_state", ("librapim-tiny", "pim_channel"), CHANNEL, &["pim_bank"]),
+    control("pim_column_path", ("librapim-tiny", "pim_channel"), CHANNEL, &["pim_bank"]),
+    control("pim_buffer", ("librapim-tiny", "pim_channel"), CHANNEL, &[]),
+    control("pim_io", ("librapim-tiny", "pim_channel"), CHANNEL, &[]),
+    control("pim_refresh_watch", ("librapim-tiny", "pim_channel"), CHANNEL, &[]),
+    control("pim_controller", ("librapim-tiny", "pim_controller"), CONTROLLER, &[]),
+    control("pim_pair", ("hbm2-pair", "pim_pair"), &["pim_pair::"], &[]),
 ];
