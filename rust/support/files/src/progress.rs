@@ -1,8 +1,8 @@
 //! How long a run will take, before it does.
 //!
-//! The work is counted in units that take about the same time each. After the first second the speed is known, and if the whole
-//! run takes more than ten, that is said on standard error: as a bar on a terminal, else as a line, and another one each minute.
-//! A thread looks at the count, so who works only has to count.
+//! The work is counted in units that take about the same time each. A second after the first of them the speed is known, and if the
+//! whole run takes more than ten, that is said on standard error: as a bar on a terminal, else as a line, and another one each minute.
+//! What is prepared before the first unit does not count for the speed. A thread looks at the count, so who works only has to count.
 
 use crate::warn;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -62,8 +62,15 @@ impl Progress {
             }
         }
         let (sender, ended) = channel();
-        let mut display =
-            Display { what, total, start: Instant::now(), bar: bar.clone(), terminal, next: MEASURED };
+        let mut display = Display {
+            what,
+            total,
+            start: Instant::now(),
+            first: None,
+            bar: bar.clone(),
+            terminal,
+            next: None,
+        };
         let show = move || {
             while ended.recv_timeout(BETWEEN_LOOKS) == Err(RecvTimeoutError::Timeout) {
                 display.show(count());
@@ -110,22 +117,30 @@ struct Display {
     what: &'static str,
     total: u64,
     start: Instant,
+    /// When units were seen to be done for the first time, and how many.
+    first: Option<(Instant, u64)>,
     bar: ProgressBar,
     terminal: bool,
-    /// When the next line is due.
-    next: Duration,
+    /// When the next line is due, if there has been one.
+    next: Option<Duration>,
 }
 
 impl Display {
     fn show(&mut self, done: u64) {
-        let gone = self.start.elapsed();
         self.bar.set_position(done.min(self.total));
-        let Some(whole) = estimate(gone, done, self.total) else { return };
-        let left = whole.saturating_sub(gone);
+        if done == 0 {
+            return;
+        }
+        let (first, before) = *self.first.get_or_insert_with(|| (Instant::now(), done));
+        let Some(left) = estimate(first.elapsed(), done - before, self.total.saturating_sub(done)) else {
+            return;
+        };
+        let gone = self.start.elapsed();
+        let whole = gone.saturating_add(left);
         if self.terminal {
             self.bar.set_prefix(format!(", about {} left", duration(left)));
-        } else if gone >= self.next && whole >= LONG && done < self.total {
-            if self.next == MEASURED {
+        } else if self.next.is_none_or(|next| gone >= next) && whole >= LONG && done < self.total {
+            if self.next.is_none() {
                 warn(format_args!("about {} for {} {}", duration(whole), self.total, self.what));
             } else {
                 let percent = 100.0 * done as f64 / self.total.max(1) as f64;
@@ -136,15 +151,15 @@ impl Display {
                     duration(left)
                 ));
             }
-            self.next = gone + BETWEEN_LINES;
+            self.next = Some(gone + BETWEEN_LINES);
         }
     }
 }
 
-/// Time of the whole run if it goes on like this; none before that can be said.
-fn estimate(gone: Duration, done: u64, total: u64) -> Option<Duration> {
-    let whole = gone.as_secs_f64() * total.max(done) as f64 / done as f64;
-    (gone >= MEASURED && done > 0).then(|| Duration::try_from_secs_f64(whole).unwrap_or(Duration::MAX))
+/// Time of the units that are left, if `done` of them took `measured`; none before that can be said.
+fn estimate(measured: Duration, done: u64, left: u64) -> Option<Duration> {
+    let time = measured.as_secs_f64() * left as f64 / done as f64;
+    (measured >= MEASURED && done > 0).then(|| Duration::try_from_secs_f64(time).unwrap_or(Duration::MAX))
 }
 
 /// A time as one says it: "40 s", "3 min", "2.5 h".
@@ -163,10 +178,10 @@ mod tests {
     #[test]
     fn the_estimate_is_proportional_and_waits_for_a_measurement() {
         let seconds = Duration::from_secs;
-        assert_eq!(estimate(seconds(2), 10, 100), Some(seconds(20)));
+        assert_eq!(estimate(seconds(2), 10, 90), Some(seconds(18)));
         assert_eq!(estimate(seconds(2), 0, 100), None);
-        assert_eq!(estimate(Duration::from_millis(999), 10, 100), None);
-        assert_eq!(estimate(seconds(3), 120, 100), Some(seconds(3)));
+        assert_eq!(estimate(Duration::from_millis(999), 10, 90), None);
+        assert_eq!(estimate(seconds(3), 120, 0), Some(seconds(0)));
         assert_eq!(["40 s", "3 min", "2.0 h"], [40, 170, 7200].map(|time| duration(seconds(time))));
     }
 }
