@@ -58,13 +58,17 @@ impl Stream {
         self.below(count) == 0
     }
 
-    /// Two words of data: numbers of all magnitudes, rarely infinities and NaNs.
+    /// Two words of data: numbers of all magnitudes, rarely infinities, and NaNs as often.
     pub fn data(&mut self) -> [u64; 2] {
         std::array::from_fn(|_| {
             (0..4).fold(0, |word, lane| {
                 let bits = self.random.next_u64() as u16;
                 let special = bits & 0x7C00 == 0x7C00;
-                let bits = if special && !self.one_in(80) { bits & !0x4000 } else { bits };
+                let bits = match special {
+                    true if !self.one_in(80) => bits & !0x4000,
+                    true if self.one_in(2) => bits & !0x03FF,
+                    _ => bits,
+                };
                 word | u64::from(bits) << (16 * lane)
             })
         })
