@@ -30,6 +30,19 @@ fn every_proof_has_a_name_of_its_own_and_a_mutant_that_changes_one_place() {
     }
 }
 
+#[test]
+fn a_property_that_a_proof_leaves_out_is_in_one_that_leaves_out_nothing() {
+    let states =
+        |proof: &Proof, name: &str| proof.verilog().unwrap().0.contains(&format!(" {name}: assert ("));
+    for proof in PROOFS {
+        for name in proof.elsewhere {
+            let whole = |other: &&Proof| other.any.is_empty() && other.elsewhere.is_empty();
+            assert!(states(proof, name), "{} has no {name}", proof.name);
+            assert!(PROOFS.iter().filter(whole).any(|other| states(other, name)), "no proof has {name}");
+        }
+    }
+}
+
 /// Proves those of these names, and finds their mutants.
 fn all_hold(names: impl IntoIterator<Item = &'static str>) {
     let (prover, folder) = (prover(), tempfile::tempdir().unwrap());
