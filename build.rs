@@ -97,11 +97,11 @@ mod models {
         ])
     }
 
-    /// Where models are kept unless `NDP_CACHE` says otherwise: `ndp-models` in the target directory. Cargo gives each profile, and
-    /// builds with and without tests, an `OUT_DIR` of their own (`<target>/<profile>/build/<package>/out`), and a model takes minutes.
+    /// Where models are kept unless `NDP_CACHE` says otherwise: the target directory. Cargo gives each profile, and builds with and without
+    /// tests, an `OUT_DIR` of their own (`<target>/<profile>/build/<package>/out`), and a model takes minutes.
     fn models_dir(out_dir: &Path) -> PathBuf {
         let known = out_dir.ancestors().nth(2).is_some_and(|dir| dir.ends_with("build"));
-        out_dir.ancestors().nth(4).filter(|_| known).unwrap_or(out_dir).join("ndp-models")
+        out_dir.ancestors().nth(4).filter(|_| known).unwrap_or(out_dir).to_owned()
     }
 
     /// Binds the C interface as functions of a library that is loaded; libclang has been loaded already.

@@ -34,7 +34,7 @@ pub const TARGET: &str = env!("NDP_TARGET");
 /// Libraries that are loaded, by their keys.
 static LOADED: Mutex<Vec<(String, Library)>> = Mutex::new(Vec::new());
 
-/// Where models are kept: `NDP_CACHE`, else below the target directory of the build.
+/// Where models are kept: `NDP_CACHE`, else the target directory of the build.
 fn cache() -> Cache {
     let chosen = std::env::var_os("NDP_CACHE").filter(|dir| !dir.is_empty()).map(PathBuf::from);
     Cache::new(chosen.unwrap_or_else(|| PathBuf::from(env!("NDP_MODELS_DIR"))))
@@ -76,12 +76,11 @@ unsafe fn open(path: &Path) -> Result<Shim, libloading::Error> {
 /// # Safety
 /// The library was opened by [`open`] before.
 unsafe fn counts(unit: &Unit, path: &Path) -> Result<Counts, libloading::Error> {
-    let stem = unit.dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let library = unsafe { libloading::Library::new(path) }?;
     let write = *unsafe { library.get(ndp_verilate::COVERAGE.as_bytes()) }?;
     // It is loaded until the program ends.
     std::mem::forget(library);
-    Ok(Counts { write, stem: stem.leak() })
+    Ok(Counts { write, stem: unit.entry.clone().leak() })
 }
 
 /// One variant of a model, loaded.
@@ -97,14 +96,14 @@ pub(super) fn load(rtl: &Rtl, variant: Variant) -> Result<Library, SimError> {
     }
     // Not under the lock of the list: other models can be built meanwhile.
     let built = cache.library(&unit, tools).map_err(failed)?;
-    // SAFETY: the library was linked by `ndp_verilate` from the header that this program was built with: its text is part of the key.
-    // When it is loaded it constructs Verilator's tables.
-    let shim = unsafe { open(&built.path) };
+    // SAFETY: the library was linked by `ndp_verilate` from the header that this program was built with: its text is part of the key. It
+    // belongs to the user or root, nobody else may write it, and its checksum is that of what was linked. When it is loaded it constructs Verilator's tables.
+    let shim = unsafe { open(&built.library) };
     let unloadable = |e: libloading::Error| failed(vec![format!("{}: {e}", built.path.display())]);
     let shim = shim.map_err(unloadable)?;
     let covers = variant == Variant::Coverage;
     // SAFETY: it has just been opened; the function of this name is of this type (`ndp_verilate`).
-    let counts = covers.then(|| unsafe { counts(&unit, &built.path) }).transpose().map_err(unloadable)?;
+    let counts = covers.then(|| unsafe { counts(&unit, &built.library) }).transpose().map_err(unloadable)?;
     let mut loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(library) = known(&loaded) {
         return Ok(library);

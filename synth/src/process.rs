@@ -47,14 +47,15 @@ mod tests {
     fn a_process_past_its_limit_is_killed_with_its_children() {
         let dir = tempfile::tempdir().unwrap();
         let log = dir.path().join("log");
-        let mark = dir.path().join("survived");
-        let script = format!("(sleep 1; touch {}) & wait", mark.display());
-        let start = Instant::now();
-        let status = run(Command::new("sh").args(["-c", &script]), &log, Duration::from_millis(200)).unwrap();
-        assert!(status.is_none());
-        assert!(start.elapsed() < Duration::from_millis(900));
-        std::thread::sleep(Duration::from_millis(1500));
-        assert!(!mark.exists(), "the grandchild lived on");
+        // A machine may be too busy for the child to begin within a short limit.
+        for limit in (0..).map(|doublings| Duration::from_millis(50 << doublings)) {
+            let mut command = Command::new("sh");
+            command.args(["-c", "sleep 100000 & echo $!; sleep 100000"]);
+            assert!(run(&mut command, &log, limit).unwrap().is_none());
+            if let Ok(grandchild) = tail(&log, 1).parse() {
+                return ndp_files::testing::has_ended(grandchild);
+            }
+        }
     }
 
     #[test]
@@ -63,7 +64,7 @@ mod tests {
         let log = dir.path().join("log");
         let mut command = Command::new("sh");
         let status =
-            run(command.args(["-c", "echo a; echo b >&2; echo c; exit 3"]), &log, Duration::from_secs(9));
+            run(command.args(["-c", "echo a; echo b >&2; echo c; exit 3"]), &log, Duration::from_secs(3600));
         assert_eq!(status.unwrap().unwrap().code(), Some(3));
         assert_eq!(tail(&log, 2), "b\nc");
     }

@@ -1,6 +1,9 @@
-//! The subcommands of `ndp` that simulate no RTL, as a user meets them: what they print and write, and every way to call them wrongly.
+//! The subcommands of `ndp` that simulate no RTL, as a user meets them: what they print and write, and every way to call them wrongly; and
+//! the cache of models (`cache`).
 #![allow(missing_docs, clippy::unwrap_used)]
 
+#[cfg(feature = "rtl")]
+mod cache;
 #[path = "../../synth/tests/common/mod.rs"]
 mod common;
 mod compare;

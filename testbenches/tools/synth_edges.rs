@@ -6,7 +6,6 @@ use super::common;
 
 use ndp_files::testing::Program;
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
 fn synth() -> Program {
     Program::new(env!("CARGO_BIN_EXE_ndp")).subcommand("synth")
@@ -37,30 +36,42 @@ fn the_library_is_spared() {
         .spares_its_input(&format!("{SMALL} --liberty {liberty} --liberty-seq {liberty} --report"), &liberty);
 }
 
+/// Starts a run whose Yosys hangs with a child, sends it the signal, and checks that both end. Returns the exit code.
+fn ends_its_tools(synth: &Program, signal: &str) -> Option<i32> {
+    let (yosys, temporary) = (synth.path("yosys"), synth.path("tmp"));
+    std::fs::create_dir(&temporary).unwrap();
+    let numbers = synth.path("numbers");
+    let script = format!(
+        "#!/bin/sh\nif [ \"$1\" = -V ]; then echo 'Yosys 0.23 (fake)'; exit 0; fi\n\
+         sleep 100000 & echo $$ $! > {numbers}.part; mv {numbers}.part {numbers}; wait\n"
+    );
+    std::fs::write(&yosys, script).unwrap();
+    std::fs::set_permissions(&yosys, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = synth.command(&format!("{SMALL} --report report.md"));
+    command.env("YOSYS", &yosys).env("TMPDIR", &temporary).stderr(std::process::Stdio::null());
+    let begun = |names: &[String]| names.contains(&"numbers".to_owned());
+    let child = synth.wait_for(command.spawn().unwrap(), "synth", begun);
+    let code = ndp_files::testing::ended_by(child, signal);
+    for number in std::fs::read_to_string(numbers).unwrap().split_whitespace() {
+        ndp_files::testing::has_ended(number.parse().unwrap());
+    }
+    code
+}
+
 #[test]
 fn signals_end_the_tools_and_leave_nothing_behind() {
-    for signal in ["TERM", "INT", "HUP"] {
+    for (signal, number) in [("TERM", 15), ("INT", 2), ("HUP", 1)] {
         let synth = synth();
-        let (yosys, alive, temporary) = (synth.path("yosys"), synth.path("alive"), synth.path("tmp"));
-        std::fs::create_dir(&temporary).unwrap();
-        let script = format!(
-            "#!/bin/sh\nif [ \"$1\" = -V ]; then echo 'Yosys 0.23 (fake)'; exit 0; fi\n\
-             (echo $$ > {alive}; sleep 3; touch {alive}-still) & wait\n"
-        );
-        std::fs::write(&yosys, script).unwrap();
-        std::fs::set_permissions(&yosys, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let mut command = synth.command(&format!("{SMALL} --report report.md"));
-        command.env("YOSYS", &yosys).env("TMPDIR", &temporary).stderr(std::process::Stdio::null());
-        let child =
-            synth.wait_for(command.spawn().unwrap(), "synth", |names| names.contains(&"alive".into()));
-        let code = ndp_files::testing::ended_by(child, signal);
-        let number =
-            if signal == "TERM" { 15 } else { ["", "HUP", "INT"].iter().position(|n| *n == signal).unwrap() };
-        assert_eq!(code, Some(128 + number as i32), "{signal}");
-        std::thread::sleep(Duration::from_secs(4));
-        assert_eq!(synth.left(), ["alive", "tmp", "yosys"], "{signal}");
-        assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0, "{signal} leaves the temporary folder");
+        assert_eq!(ends_its_tools(&synth, signal), Some(128 + number), "{signal}");
+        assert_eq!(synth.left(), ["numbers", "tmp", "yosys"], "{signal}");
+        let temporary = std::fs::read_dir(synth.path("tmp")).unwrap();
+        assert_eq!(temporary.count(), 0, "{signal} leaves the temporary folder");
     }
+}
+
+#[test]
+fn a_kill_ends_the_tools() {
+    assert_eq!(ends_its_tools(&synth(), "KILL"), None);
 }
 
 #[test]

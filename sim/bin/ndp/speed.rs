@@ -75,11 +75,9 @@ struct Report<'a> {
 fn call(form: Form, arguments: &[String]) -> anyhow::Result<(f64, Option<(u64, f64)>)> {
     let name = clap::ValueEnum::to_possible_value(&form).map(|value| value.get_name().to_owned());
     let began = Instant::now();
-    let output = Command::new(std::env::current_exe()?)
-        .args(arguments)
-        .args(["--json", "--form", &name.unwrap_or_default()])
-        .output()
-        .context("cannot run this program again")?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(arguments).args(["--json", "--form", &name.unwrap_or_default()]);
+    let output = ndp_files::output(&mut command).context("cannot run this program again")?;
     let seconds = began.elapsed().as_secs_f64();
     ensure!(
         output.status.success(),

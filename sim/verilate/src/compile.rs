@@ -146,18 +146,17 @@ fn once(sources: &[PathBuf], dir: &Path, tools: &Tools) -> Result<Vec<Task>, Fai
 }
 
 /// Compiles what every library of a model has besides it: Verilator's run-time code and the shim, to objects in `dir`, where
-/// [`FFI_SOURCES`] are. `then` is given the objects.
+/// [`FFI_SOURCES`] are. Returns the names of the objects, too.
 ///
 /// # Errors
 /// As [`design`].
-pub fn run_time_objects<'a>(
-    dir: &Path,
-    tools: &'a Tools,
-    then: impl Fn(&[PathBuf]) -> Result<(), Failure> + Send + Sync + 'a,
-) -> Result<Vec<Job<'a>>, Failure> {
+pub fn run_time_objects<'a>(dir: &Path, tools: &'a Tools) -> Result<(Vec<Job<'a>>, Vec<String>), Failure> {
     let mut sources = run_time_sources(tools).to_vec();
     sources.push(dir.join("shim.cpp"));
-    Ok(jobs(once(&sources, dir, tools)?, tools, then))
+    let tasks = once(&sources, dir, tools)?;
+    let names = tasks.iter().filter_map(|task| task.object.file_name());
+    let names = names.map(|name| name.to_string_lossy().into_owned()).collect();
+    Ok((jobs(tasks, tools, |_| Ok(())), names))
 }
 
 fn includes(tools: &Tools, ffi: &Path, own: &Path) -> Vec<PathBuf> {
@@ -172,7 +171,8 @@ pub(crate) fn compiler(target: &str, compiler: Option<&Path>) -> cc::Build {
         build.compiler(compiler);
     }
     build.cpp(true).std("c++17").cargo_metadata(false).cargo_warnings(false).debug(false).warnings(false);
-    build.target(target).host(target);
+    // A build script has the flags of rustc in its environment; who builds the same model later has not.
+    build.target(target).host(target).inherit_rustflags(false);
     build
 }
 
@@ -191,8 +191,7 @@ fn compile(task: &Task, tools: &Tools) -> Result<(), Failure> {
     run(command, &task.source)
 }
 
-/// Links `objects` to a library that can be loaded and shows nothing but the C interface, in one step of which nothing is seen but
-/// its end.
+/// Links `objects` to a library that can be loaded and shows only the C interface.
 ///
 /// # Errors
 /// What the linker says.
@@ -216,23 +215,17 @@ pub fn link<'a>(
         write_if_changed(&script, b"{ global: ndp_*; local: *; };\n")?;
         command.arg("-Wl,-Bsymbolic").arg(format!("-Wl,--version-script={}", script.display()));
     }
-    let partial = library.with_extension("part");
-    run(
-        {
-            command.arg("-o").arg(&partial);
-            command
-        },
-        library,
-    )?;
-    std::fs::rename(&partial, library).map_err(|e| file_failure("rename", &partial, &e))
+    command.arg("-o").arg(library);
+    run(command, library)
 }
+
 /// How libraries are linked.
 pub(crate) const LINK_FLAGS: [&str; 2] = ["-shared", "-pthread"];
 
 /// Runs a compiler or linker; the message names what it worked on.
 fn run(mut command: std::process::Command, on: &Path) -> Result<(), Failure> {
     let program = PathBuf::from(command.get_program());
-    let output = command.output().map_err(|e| file_failure("run", &program, &e))?;
+    let output = ndp_files::output(&mut command).map_err(|e| file_failure("run", &program, &e))?;
     if output.status.success() {
         return Ok(());
     }

@@ -3,8 +3,8 @@
 //! A model is built when it is asked for, and kept ([`Cache`]). build.rs asks for those of the main job, the harness for any other
 //! while it runs. Reading order: [`rtl`] (a design, elaborated), [`tools`] (Verilator and the compiler), [`unit`] (a run of
 //! Verilator, or the source of a native model), `native` (that source), `compile` (its C++), with `shims` (the C++ that differs between models)
-//! `contents` (what registers begin with) and `mutants` (errors that tests have to find), `pool` (workers), [`cache`] (libraries that are kept)
-//! and `files` (hashes, locks). How a library is loaded is left to `sim/ffi`.
+//! `contents` (what registers begin with) and `mutants` (errors that tests have to find), `pool` (workers), [`cache`] (libraries that are kept),
+//! `folder` (where, and what is taken from there) and `files` (hashes). How a library is loaded is left to `sim/ffi`.
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -13,6 +13,7 @@ pub mod cache;
 mod compile;
 mod contents;
 mod files;
+mod folder;
 mod mutants;
 mod native;
 mod pool;
@@ -23,6 +24,7 @@ pub mod unit;
 
 pub use cache::{Cache, Kept};
 pub use files::write_if_changed;
+pub use folder::NAME;
 pub use mutants::Mutation;
 pub use ndp_hdl_language::mutate;
 pub use rtl::{Hardware, Port, Rtl};

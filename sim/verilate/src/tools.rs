@@ -33,8 +33,9 @@ pub struct Tools {
     pub compiler_version: String,
     /// Those of the flags for models that the compiler knows.
     pub flags: Vec<&'static str>,
-    /// Everything about the C++ compiler that changes its output, the processor of `-march=native` included.
-    pub compiler_identity: String,
+    /// Everything about the tools that changes a model: which they are, the processor of `-march=native`, and the flags and variables of
+    /// the environment.
+    pub identity: String,
 }
 
 /// Finds all tools; `target` is the machine that models are for, as cargo calls it.
@@ -51,6 +52,12 @@ pub fn find(target: &str) -> Result<Tools, Failure> {
     // A clang++ without headers is none.
     let clang = find_clang(target).and_then(|clang| with(Some(clang)).ok());
     let (compiler, (compiler_version, compiler_identity, flags)) = clang.map_or_else(|| with(None), Ok)?;
+    let identity = [
+        format!("{} {} {verilator_version}", verilator.display(), verilator_root.display()),
+        compiler_identity,
+        environment(&compiler)?,
+    ]
+    .join("\n");
     Ok(Tools {
         compiler,
         compiler_version,
@@ -60,8 +67,27 @@ pub fn find(target: &str) -> Result<Tools, Failure> {
         flags,
         verilator_version,
         verilator_number,
-        compiler_identity,
+        identity,
     })
+}
+
+/// Variables that compilers and linkers read themselves.
+const VARIABLES: [&str; 8] = [
+    "CCC_OVERRIDE_OPTIONS",
+    "COMPILER_PATH",
+    "CPATH",
+    "CPLUS_INCLUDE_PATH",
+    "GCC_EXEC_PREFIX",
+    "LD_RUN_PATH",
+    "LIBRARY_PATH",
+    "SOURCE_DATE_EPOCH",
+];
+
+/// What the environment makes of calls of the compiler, by its flags (`CXXFLAGS`, which `cc` reads under several names) or by variables.
+fn environment(compiler: &cc::Build) -> Result<String, Failure> {
+    let compiler = compiler.clone().opt_level(0).try_get_compiler().map_err(|e| vec![e.to_string()])?;
+    let variables = VARIABLES.map(|name| format!("{name}={:?}", std::env::var_os(name)));
+    Ok(format!("{:?} {variables:?}", compiler.to_command()))
 }
 
 /// Executable, installation, and whether the latter has to be exported.
@@ -124,8 +150,8 @@ fn root_of(verilator: &Path) -> Result<PathBuf, String> {
         return Ok(root);
     }
     let mut command = Command::new(verilator);
-    let output = command.env_remove("VERILATOR_ROOT").args(["--getenv", "VERILATOR_ROOT"]).output();
-    let output = output.map_err(|e| e.to_string())?;
+    command.env_remove("VERILATOR_ROOT").args(["--getenv", "VERILATOR_ROOT"]);
+    let output = ndp_files::output(&mut command).map_err(|e| e.to_string())?;
     let root = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     if !output.status.success() || root.is_empty() {
         return Err(format!("--getenv VERILATOR_ROOT: {}", String::from_utf8_lossy(&output.stderr).trim()));
@@ -136,7 +162,8 @@ fn root_of(verilator: &Path) -> Result<PathBuf, String> {
 /// Directory of the `verilator` package of the Python in `PATH`, if there is one.
 fn python_package() -> Option<PathBuf> {
     let program = "import os, verilator; print(os.path.dirname(verilator.__file__))";
-    let output = Command::new("python3").args(["-c", program]).output().ok()?;
+    // Isolated: otherwise a file of that name in the current folder would be run.
+    let output = ndp_files::output(Command::new("python3").args(["-I", "-c", program])).ok()?;
     let path = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| PathBuf::from(path.trim()))
 }
@@ -179,7 +206,7 @@ fn find_clang(target: &str) -> Option<PathBuf> {
         return None;
     }
     let clang = PathBuf::from("clang++");
-    let output = Command::new(&clang).arg("-print-file-name=libatomic.so").output().ok()?;
+    let output = ndp_files::output(Command::new(&clang).arg("-print-file-name=libatomic.so")).ok()?;
     // The bare name if it is not found.
     (output.status.success() && output.stdout.contains(&b'/')).then_some(clang)
 }
@@ -221,7 +248,7 @@ fn check_compiler(
             "/dev/null",
         ]);
         // clang names the current directory, which is no part of its output.
-        let output = command.current_dir("/").output();
+        let output = ndp_files::output(command.current_dir("/"));
         let output = output.map_err(|e| missing(format!("{}: {e}", path.display())))?;
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.success() {

@@ -7,7 +7,7 @@
 
 use crate::files::{file_failure, hash, write_if_changed};
 use crate::{Failure, Rtl, Tools, compile, contents, shims};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Width and style findings belong to the lint of the generator; registers start at zero unless the harness
@@ -76,7 +76,9 @@ pub enum Variant {
 pub struct Unit {
     /// Name of the design, for messages.
     pub name: String,
-    /// Where everything of this unit is kept.
+    /// Name of its entry in a cache.
+    pub entry: String,
+    /// Where it is made.
     pub dir: PathBuf,
     /// Which variant it is; [`Variant::Native`] only if there is one.
     pub variant: Variant,
@@ -89,9 +91,14 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Plans a variant in a directory of the cache `cache`; nothing is written yet. Names of configurations are not part of the
-    /// key: one model serves all configurations with the same Verilog.
-    pub(crate) fn new(rtl: &Rtl, variant: Variant, cache: &Path, tools: &Tools) -> Self {
+    /// Plans a variant that is made in the folder that `folder` gives for the name of its entry; nothing is written yet. Names of
+    /// configurations are not part of the key: one model serves all configurations with the same Verilog.
+    pub(crate) fn new(
+        rtl: &Rtl,
+        variant: Variant,
+        folder: impl FnOnce(&str) -> PathBuf,
+        tools: &Tools,
+    ) -> Self {
         let (variant, shim) = match (variant, &rtl.native) {
             (Variant::Native | Variant::Profiled, Some(source)) => (variant, source.clone()),
             (Variant::Waves | Variant::Alike | Variant::Coverage, _) => {
@@ -109,15 +116,16 @@ impl Unit {
             &shim,
             &format!("{variant:?}"),
             &flags(variant, tools).join(" "),
-            &tools.verilator_version,
-            &tools.compiler_identity,
+            &tools.identity,
             &format!("{} {}", compile::key(), rtl.opt_level),
             &compile::LINK_FLAGS.join(" "),
         ];
         let key = hash(parts.map(|part| part.as_bytes()));
+        let entry = format!("{}-{key}", rtl.block);
         Self {
             name: rtl.name.clone(),
-            dir: cache.join(format!("{}-{key}", rtl.block)),
+            dir: folder(&entry),
+            entry,
             variant,
             opt_level: rtl.opt_level,
             top: rtl.top.clone(),
@@ -147,12 +155,6 @@ impl Unit {
     /// # Errors
     /// What Verilator says; a file that cannot be written.
     pub fn generate(&self, tools: &Tools) -> Result<(), Failure> {
-        match std::fs::remove_dir_all(&self.dir) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                return Err(file_failure("clear", &self.dir, &e));
-            }
-            _ => {}
-        }
         let sources = self.sources();
         std::fs::create_dir_all(&sources).map_err(|e| file_failure("create", &sources, &e))?;
         let verilog = self.dir.join("design.v");
@@ -167,7 +169,8 @@ impl Unit {
             command.env("VERILATOR_ROOT", &tools.verilator_root);
         }
         command.args(["--prefix", PREFIX, "--top-module", &self.top, "--Mdir"]).arg(&sources).arg(&verilog);
-        let output = command.output().map_err(|e| file_failure("run", &tools.verilator, &e))?;
+        let output =
+            ndp_files::output(&mut command).map_err(|e| file_failure("run", &tools.verilator, &e))?;
         if !output.status.success() {
             let mut lines = vec![format!("Verilator failed on {} ({}):", self.name, verilog.display())];
             let text = String::from_utf8_lossy(&output.stderr);

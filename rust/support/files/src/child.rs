@@ -1,17 +1,77 @@
-//! Other programs that this one starts, each in a process group of its own: what ends them ends what they started too.
+//! Other programs that this one starts. None of them outlives it, however it ends.
+//!
+//! Each has a process group of its own, with a guardian in it: a shell that reads from a pipe to this process. When this process is
+//! gone, the pipe is closed, and the guardian kills the group. That covers what a signal handler cannot (`kill -9`), programs without
+//! a handler (build scripts, tests), and what a program has started itself. A death signal of the kernel would cover none of
+//! these: it follows the thread that started the program, and ends at the first child.
 
 use crate::pending::{kill, pending};
 use rustix::process::Pid;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Output, Stdio};
 
-/// A running program. Dropping it before it has ended kills its group, and so does the end of this process by a signal.
+/// `read` returns when all ends to write to are closed. No signal for the whole group may end the guardian before.
+const GUARDIAN: &str = "trap '' HUP INT QUIT TERM; read -r line; kill -KILL 0";
+
+/// A process group that ends with this process.
+#[derive(Debug)]
+struct Group {
+    /// Leader of the group. As long as nobody has waited for it, the number of the group is no other's.
+    guardian: std::process::Child,
+    id: Pid,
+    ended: bool,
+}
+
+impl Group {
+    fn start() -> io::Result<Self> {
+        let mut list = pending();
+        let mut shell = Command::new("/bin/sh");
+        shell.args(["-c", GUARDIAN]).env_clear().current_dir("/").process_group(0);
+        // It must not hold a pipe that somebody reads to its end.
+        let guardian = shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        let id = Pid::from_child(&guardian);
+        list.add_group(id);
+        Ok(Self { guardian, id, ended: false })
+    }
+
+    /// Kills what is left of the group.
+    fn end(&mut self) {
+        if self.ended {
+            return;
+        }
+        kill(self.id);
+        let mut list = pending();
+        let _ = self.guardian.wait();
+        list.remove_group(self.id);
+        self.ended = true;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// A running program. Its group is killed when this is dropped, when the program has ended and when this process ends.
 #[derive(Debug)]
 pub struct Child {
-    child: std::process::Child,
-    group: Pid,
-    ended: bool,
+    // The group is dropped first, so the program has ended when it is waited for.
+    group: Group,
+    child: Reaped,
+}
+
+/// A program that is waited for when it is dropped.
+#[derive(Debug)]
+struct Reaped(std::process::Child);
+
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        let _ = self.0.wait();
+    }
 }
 
 impl Child {
@@ -20,11 +80,13 @@ impl Child {
     /// # Errors
     /// The operating system's.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
-        let mut list = pending();
-        let child = command.process_group(0).spawn()?;
-        let group = Pid::from_child(&child);
-        list.add_group(group);
-        Ok(Self { child, group, ended: false })
+        let group = Group::start()?;
+        command.process_group(group.id.as_raw_nonzero().get());
+        let spawned = {
+            let _list = pending();
+            command.spawn()
+        };
+        Ok(Self { group, child: Reaped(spawned?) })
     }
 
     /// Its status if it has ended.
@@ -32,25 +94,79 @@ impl Child {
     /// # Errors
     /// The operating system's.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
-        // Once it has been waited for, its number may be another's: no kill in between.
-        let mut list = pending();
-        let status = self.child.try_wait()?;
+        let status = self.child.0.try_wait()?;
         if status.is_some() {
-            list.remove_group(self.group);
-            self.ended = true;
+            self.group.end();
         }
         Ok(status)
     }
+
+    /// Waits for its end.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn wait(self) -> io::Result<ExitStatus> {
+        self.wait_with_output().map(|output| output.status)
+    }
+
+    /// Waits for its end, and collects what it writes to pipes.
+    ///
+    /// # Errors
+    /// The operating system's.
+    pub fn wait_with_output(mut self) -> io::Result<Output> {
+        let child = &mut self.child.0;
+        let streams = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
+        std::thread::scope(|scope| {
+            let readers = streams.map(|stream| {
+                scope.spawn(move || {
+                    let mut bytes = Vec::new();
+                    stream.map_or(Ok(0), |stream| File::from(stream).read_to_end(&mut bytes))?;
+                    io::Result::Ok(bytes)
+                })
+            });
+            let status = self.child.0.wait();
+            // Nobody is left who could keep the pipes open.
+            self.group.end();
+            let [stdout, stderr] = readers.map(|reader| {
+                reader.join().unwrap_or_else(|_| Err(io::Error::other("the reader of its output panicked")))
+            });
+            Ok(Output { status: status?, stdout: stdout?, stderr: stderr? })
+        })
+    }
 }
 
-impl Drop for Child {
-    fn drop(&mut self) {
-        if self.ended {
-            return;
-        }
-        let mut list = pending();
-        kill(self.group);
-        let _ = self.child.wait();
-        list.remove_group(self.group);
+/// Runs `command` to its end and collects what it prints, as [`Command::output`] does; its group ends with this process.
+///
+/// # Errors
+/// The operating system's.
+pub fn output(command: &mut Command) -> io::Result<Output> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    Child::spawn(command)?.wait_with_output()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        command
+    }
+
+    #[test]
+    fn output_and_status_are_those_of_the_program() {
+        let long = "i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done";
+        let done = output(&mut shell(&format!("{long}; {long} >&2; exit 3"))).unwrap();
+        assert_eq!(done.status.code(), Some(3));
+        assert_eq!((done.stdout.len(), &done.stdout), (done.stderr.len(), &done.stderr));
+        assert_eq!(done.stdout.split(|byte| *byte == b'\n').count(), 20_001);
+        assert!(output(&mut Command::new("/no/such/program")).is_err());
+    }
+
+    #[test]
+    fn a_program_that_leaves_another_with_its_output_is_not_waited_for() {
+        let done = output(&mut shell("sleep 100000 & echo begun")).unwrap();
+        assert_eq!((done.status.code(), &*done.stdout), (Some(0), &b"begun\n"[..]));
     }
 }

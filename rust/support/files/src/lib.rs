@@ -7,7 +7,7 @@
 //!   through, modes are kept, and what is write-protected is refused.
 //! - [`FileSet`]: no output is an input, or another output, under whatever name.
 //! - [`program`], [`say!`], [`note!`]: arguments, standard output and error, signals, exit codes.
-//! - [`Child`], [`TemporaryFolder`]: other programs and their files, which end when this one does.
+//! - [`Child`], [`output`](fn@crate::output), [`TemporaryFolder`]: other programs and their files, which end when this one does.
 //! - [`Progress`]: how long a run will take, before it does.
 //!
 //! It knows nothing of hardware or numbers. `ndp-config`, which is below both the design and the oracle, uses the reading
@@ -29,7 +29,7 @@ mod output;
 mod pending;
 #[cfg(feature = "output")]
 pub use {
-    child::Child,
+    child::{Child, output},
     identity::{ConflictError, FileSet},
     output::{OutputError, OutputFile},
     pending::TemporaryFolder,

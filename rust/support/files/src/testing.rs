@@ -14,8 +14,8 @@ use tempfile::TempDir;
 
 /// Exit code of a program whose reader went away.
 pub const CLOSED_PIPE: i32 = 128 + 13;
-/// How long to wait for something that happens soon.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long to wait for something that happens soon. It only turns a hang into a failure: on a loaded machine "soon" may be minutes.
+const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// A binary, and where it runs: a folder of its own unless told otherwise.
 #[derive(Debug)]
@@ -284,6 +284,20 @@ pub fn ended_by(mut child: Child, signal: &str) -> Option<i32> {
     }
     child.kill().unwrap();
     panic!("a program goes on for {PATIENCE:?} after {signal}");
+}
+
+/// Waits until a process has ended, by its number; one that nobody waits for has ended, too.
+pub fn has_ended(process: u32) {
+    let start = Instant::now();
+    let runs = || {
+        let status = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        // The name, which is in parentheses, may have any character.
+        status.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+    };
+    while runs() {
+        assert!(start.elapsed() < PATIENCE, "process {process} lives on");
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// What a program said on standard error.

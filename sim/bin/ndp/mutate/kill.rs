@@ -43,7 +43,8 @@ pub fn build() -> Result<PathBuf> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let mut command = Command::new(&cargo);
     command.args(["test", "--release", "--package", "ndp-cosim", "--test", "testbenches", "--no-run"]);
-    let output = command.arg("--message-format=json").stderr(Stdio::inherit()).output();
+    command.arg("--message-format=json").stdin(Stdio::null()).stdout(Stdio::piped());
+    let output = Child::spawn(&mut command).and_then(Child::wait_with_output);
     let output = output.with_context(|| format!("cannot run {cargo}"))?;
     ensure!(output.status.success(), "{cargo} cannot build the testbenches");
     let text = String::from_utf8_lossy(&output.stdout);

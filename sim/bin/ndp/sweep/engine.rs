@@ -3,7 +3,7 @@
 use super::folder::{Folder, write};
 use super::space::Point;
 use anyhow::{Context, Result, bail, ensure};
-use ndp_files::{Progress, note};
+use ndp_files::{Child, Progress, note};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -102,7 +102,7 @@ pub fn submit(engine: Engine, path: &Path, numbers: &[usize], (chunk, jobs): (us
             );
             write(&script, &text)?;
             let mut sbatch = Command::new("sbatch");
-            let status = sbatch.arg("--wait").arg(&script).status();
+            let status = Child::spawn(sbatch.arg("--wait").arg(&script)).and_then(Child::wait);
             let status = status.with_context(|| {
                 format!(
                     "cannot run sbatch; '{}' is written and can be submitted where Slurm is",
