@@ -1,7 +1,7 @@
 //! The binary `ndp` from outside: results, JSON, and what it says to bad arguments.
 //!
 //! Runs the real binary on the small unit. Every message names the value and its limit; exit code 2 means that the
-//! arguments or files were unusable, 1 that the hardware or the golden differed.
+//! arguments or files were refused, 3 that something could not be used, 1 that the hardware or the golden differed.
 
 use crate::tool::{json, ndp, refused, stderr, stdout};
 use common::{Outcome, some};
@@ -163,7 +163,7 @@ fn tools_that_are_missing_or_do_not_work_are_named() -> Outcome {
     ] {
         let output = on_own(&own, cache, variables)?;
         let text = stderr(&output);
-        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert_eq!(output.status.code(), Some(3), "{text}");
         assert!(text.contains("the model of `tiny/ndp_core` cannot be built"), "{text}");
         assert!(words.iter().all(|word| text.contains(word)), "{words:?}: {text}");
         assert!(!text.contains("panicked"), "{text}");

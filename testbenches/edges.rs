@@ -149,7 +149,7 @@ fn a_full_disk_leaves_no_partial_file() {
         command.args(["-c", "ulimit -f 8; trap '' XFSZ; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_ndp")]);
         let output = command.args(line.split(' ')).current_dir(ndp.folder.path()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert_eq!(output.status.code(), Some(3), "{text}");
         assert!(text.contains(name) && text.contains("File too large"), "{text}");
         assert!(ndp.left().is_empty(), "{:?}", ndp.left());
     }

@@ -61,7 +61,7 @@ fn the_chart_has_a_line_for_each_size_and_is_whole_or_absent() -> Outcome {
     }
     let missing = folder.path().join("none").join("rates.svg");
     let output = ndp(&["--chart", missing.to_str().ok_or("path")?])?;
-    assert!(output.status.code() == Some(2) && !missing.exists());
+    assert!(output.status.code() == Some(3) && !missing.exists());
     Ok(())
 }
 

@@ -40,12 +40,12 @@ fn what_cannot_be_run_is_explained() -> Outcome {
         2,
         "typo.asm:2: found \"coutn=8\", expected one of dst, count",
     )?;
-    fails("run missing.asm --config tiny", 2, "cannot read program `missing.asm`")?;
+    fails("run missing.asm --config tiny", 3, "cannot read program `missing.asm`")?;
     let empty = file("empty.asm", "# nothing\n")?;
     fails(&format!("run {empty} --config tiny"), 2, "empty.asm: there are no instructions")?;
     let huge = file("huge.asm", ".random 0 bursts=0x1000000 seed=1 kind=normal\nbarrier\n")?;
     fails(&format!("run {huge} --config tiny"), 2, "16777216 bursts of data must be at most 8388608")?;
-    fails(&format!("run {FFN} --config tiny --commands /no/dir/t"), 2, "cannot create `/no/dir/t`")?;
+    fails(&format!("run {FFN} --config tiny --commands /no/dir/t"), 3, "cannot create `/no/dir/t`")?;
     fails(&format!("run {FFN} --config tiny --commands a --timeline a"), 2, "both name `a`")
 }
 
@@ -198,6 +198,6 @@ fn the_cycle_model_predicts_a_run() -> Outcome {
         assert_eq!(rank["banks"], run["energy"]["ranks"][index]["counted"]["banks"], "rank {index}");
     }
     assert!(ranks.len() == 2 && ranks[1]["banks"][0]["reads"].as_u64() > Some(0));
-    fails("cycles nowhere.asm --config tiny", 2, "cannot read program `nowhere.asm`")?;
+    fails("cycles nowhere.asm --config tiny", 3, "cannot read program `nowhere.asm`")?;
     fails(&format!("cycles {FFN} --config minute"), 2, "minute")
 }

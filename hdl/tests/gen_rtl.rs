@@ -224,9 +224,16 @@ fn what_cannot_be_used_is_named() {
     fs::write(&range, "name = \"range\"\n[gemv]\nserial_steps = 12\n").unwrap();
     let blocked = folder.path().join("file");
     fs::write(&blocked, "").unwrap();
+    let evil = folder.path().join("evil.toml");
+    fs::write(&evil, "name = \"x\\n`define EVIL\\u001b[2J\"\n").unwrap();
+    let evil = evil.to_str().unwrap();
     let cases: [(&[&str], &str); 8] = [
         (&["--config", "hermse", "--out", out], "unknown preset 'hermse', expected one of hermes, "),
-        (&["--config", "none.toml", "--out", out], "cannot read configuration 'none.toml': "),
+        (&["--config", evil, "--out", out], r#"name = "x\n`define EVIL\u001b[2J" must start with"#),
+        (
+            &["--config", evil, "--block", "pim_channel", "--out", out],
+            r#"name = "x\n`define EVIL\u001b[2J" must start with"#,
+        ),
         (
             &["--config", typo.to_str().unwrap(), "--out", out],
             "unknown field `multiplers`, expected one of `multipliers`, ",
@@ -241,12 +248,16 @@ fn what_cannot_be_used_is_named() {
             &["--config", "librapim", "--out", out],
             "--config librapim is an HBM-PIM memory: expected --block with one of pim_",
         ),
+    ];
+    let unusable: [(&[&str], &str); 2] = [
+        (&["--config", "none.toml", "--out", out], "cannot read configuration 'none.toml': "),
         (&["--config", "tiny", "--out", blocked.to_str().unwrap()], "cannot create directory '"),
     ];
-    for (arguments, part) in cases {
-        let message = refused(&gen_rtl(arguments));
+    let refused = cases.iter().map(|case| (2, case));
+    for (code, (arguments, part)) in refused.chain(unusable.iter().map(|case| (3, case))) {
+        let message = fails(&gen_rtl(arguments), code);
         assert!(message.starts_with("error: ") && message.contains(part), "{message}");
-        assert_eq!(message.matches(part).count(), 1, "said twice: {message}");
+        assert_eq!(message.matches(*part).count(), 1, "said twice: {message}");
     }
     assert!(!Path::new(out).exists());
 }

@@ -4,6 +4,7 @@
 //! those). It can also leave cells out of the copy that the tools get, because Yosys 0.23 has no `-dont_use`.
 
 use crate::SynthError;
+use ndp_files::NameRule;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -135,6 +136,9 @@ impl Liberty {
             unit(&cap, &[("ff", 1.0), ("pf", 1e3)]).ok_or(format!("capacitive_load_unit '{cap}'"))?;
         if scan.cells.is_empty() {
             return Err("no cells".into());
+        }
+        for name in [&name].into_iter().chain(scan.cells.keys()) {
+            NameRule::Foreign.check(name).map_err(|error| format!("the name {error}"))?;
         }
         Ok(Self { name, time_unit_ps, cap_unit_ff, cells: scan.cells, text })
     }

@@ -12,6 +12,7 @@ mod evaluate;
 #[cfg(feature = "rtl")]
 mod evaluate_edges;
 mod figures;
+mod names;
 mod offload;
 mod offload_edges;
 mod pim_times_edges;

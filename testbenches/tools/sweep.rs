@@ -86,10 +86,11 @@ fn every_engine_gives_the_same_bytes() {
 fn a_point_that_was_refused_runs_again_if_asked() {
     let program = program();
     program.file("late.toml", SPACE.replace("cycles program.asm", "cycles late.asm"));
+    program.file("late.asm", "frobnicate\n");
     let line = format!("sweep run {} --out {}", program.path("late.toml"), program.path("late"));
     let said = |line: &str| String::from_utf8(program.succeeds(line).stdout).unwrap();
     assert!(said(&line).contains("8 of them refused"));
-    // The file that the command did not find is there now.
+    // The file that the command refused is another one now.
     program.file("late.asm", PROGRAM);
     assert!(said(&line).contains("8 of them refused"));
     let now = said(&format!("{line} --again"));

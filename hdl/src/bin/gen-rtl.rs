@@ -3,11 +3,11 @@
 //! Elaboration and texts are `ndp_hdl`'s; this file puts them into the output directory or compares them with what is there.
 //! Files are complete before any of them gets its name, so an interrupted run leaves no half-written file behind.
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
-use ndp_config::{DesignConfig, HbmConfig};
-use ndp_files::OutputFile;
-use ndp_hdl::designs::{BLOCKS, HBM_BLOCKS, build, build_hbm};
+use ndp_config::{ConfigError, DesignConfig, HbmConfig};
+use ndp_files::{OutputFile, bail, ensure};
+use ndp_hdl::designs::{BLOCKS, BuildError, HBM_BLOCKS, build, build_hbm};
 use ndp_hdl::ip::Manager;
 use ndp_hdl::package::{Source, files, has_generated_name, is_generated};
 use ndp_hdl_language::Design;
@@ -26,8 +26,8 @@ use std::process::ExitCode;
     name = "gen-rtl",
     version,
     after_help = "Example: gen-rtl --config tiny --out rtl --block rank_group\n\n\
-        Exit codes: 0 written, or --check found no difference; 1 --check found one; 2 unusable argument or directory; 128 + n ended \
-        by signal n."
+        Exit codes: 0 written, or --check found no difference; 1 --check found one; 2 refused argument or configuration; 3 a file or \
+        directory that cannot be used, or lost output; 128 + n ended by signal n."
 )]
 struct Args {
     /// Preset, or path of a configuration ending in .toml; for PIM blocks (pim_*) that of an HBM memory
@@ -62,8 +62,14 @@ fn main() -> ExitCode {
             ndp_files::print(&run(&args)?);
             Ok(0)
         },
-        |error| if error.is::<Drift>() { 1 } else { 2 },
+        |error| if error.is::<Drift>() { 1 } else { ndp_files::exit_code(error, refuses) },
     )
+}
+
+/// Whether a cause of an error is a refusal of a configuration or block.
+fn refuses(cause: &(dyn std::error::Error + 'static)) -> bool {
+    let unreadable = matches!(cause.downcast_ref(), Some(ConfigError::Read { .. }));
+    cause.is::<BuildError>() || cause.is::<ConfigError>() && !unreadable
 }
 
 /// Who reads a package.

@@ -2,7 +2,7 @@
 
 use crate::constant::Constant;
 use crate::energy::Energy;
-use ndp_config::{ConfigError, DesignConfig};
+use ndp_config::{ConfigError, DesignConfig, NameRule};
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
 
@@ -60,6 +60,7 @@ impl CoreConstants {
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let constants: Self = ndp_config::parse(text)?;
         let Self { clock_mhz, multipliers, dot_mw, axpy_mw, activation_mw, idle_mw, .. } = &constants;
+        ndp_config::name_is(NameRule::Title, "name", &constants.name)?;
         ndp_config::in_ranges(&[
             ("clock_mhz", *clock_mhz, 1, 100_000),
             ("multipliers", *multipliers, 1, 65_536),

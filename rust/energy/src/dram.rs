@@ -18,7 +18,7 @@
 use crate::constant::{self, Constant};
 use crate::counts::{BankCounts, DramUse};
 use crate::energy::Energy;
-use ndp_config::{BEAT_BITS, ConfigError, DramConfig};
+use ndp_config::{BEAT_BITS, ConfigError, DramConfig, NameRule};
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
 
@@ -138,6 +138,7 @@ impl DramConstants {
     /// [`ConfigError::Range`] for devices of another width.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let constants: Self = ndp_config::parse(text)?;
+        ndp_config::name_is(NameRule::Title, "name", &constants.name)?;
         let Self { device_pins, vdd, vpp, currents_ma, vpp_currents_ma, interface, range, .. } = &constants;
         if ![4, 8, 16].contains(device_pins) {
             return Err(ConfigError::Range {

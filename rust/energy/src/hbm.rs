@@ -17,7 +17,7 @@
 
 use crate::constant::Constant;
 use crate::energy::Energy;
-use ndp_config::{ConfigError, HbmConfig};
+use ndp_config::{ConfigError, HbmConfig, NameRule};
 use serde::{Deserialize, Serialize};
 use std::ops::AddAssign;
 
@@ -85,6 +85,7 @@ impl HbmConstants {
     /// [`ConfigError::Syntax`] for text that is no such file, or for a constant that is negative, out of order or without a source.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let constants: Self = ndp_config::parse(text)?;
+        ndp_config::name_is(NameRule::Title, "name", &constants.name)?;
         for (key, constant) in constants.named() {
             constant.check(key, 1e6)?;
         }

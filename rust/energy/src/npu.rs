@@ -2,7 +2,7 @@
 
 use crate::constant::Constant;
 use crate::energy::Energy;
-use ndp_config::ConfigError;
+use ndp_config::{ConfigError, NameRule};
 use serde::{Deserialize, Serialize};
 
 /// What a file of constants of an NPU holds; unknown keys are refused.
@@ -26,6 +26,7 @@ impl NpuConstants {
     /// [`ConfigError::Syntax`] for text that is no such file, or for a constant that is negative, out of order or without a source.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let constants: Self = ndp_config::parse(text)?;
+        ndp_config::name_is(NameRule::Title, "name", &constants.name)?;
         constants.flop_pj.check("flop_pj", 1e6)?;
         constants.standby_w.check("standby_w", 1e5)?;
         Ok(constants)

@@ -4,7 +4,7 @@ use crate::constant::Constant;
 use crate::core::CoreConstants;
 use crate::dram::DramConstants;
 use crate::energy::Energy;
-use ndp_config::{ConfigError, DesignConfig};
+use ndp_config::{ConfigError, DesignConfig, NameRule};
 use serde::{Deserialize, Serialize};
 
 /// What a bit costs on its way.
@@ -93,7 +93,12 @@ impl SystemConstants {
     /// [`ConfigError::Syntax`] for text that is no such file, or for a constant that is negative, out of order or without a source.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let constants: Self = ndp_config::parse(text)?;
-        let Self { wires, gpu, host, ssd, .. } = &constants;
+        let Self { name, wires, gpu, host, ssd } = &constants;
+        for (key, name) in
+            [("name", name), ("gpu.name", &gpu.name), ("host.name", &host.name), ("ssd.name", &ssd.name)]
+        {
+            ndp_config::name_is(NameRule::Title, key, name)?;
+        }
         for (key, constant, max) in [
             ("wires.link_pj_per_bit", &wires.link_pj_per_bit, 1e3),
             ("wires.channel_pj_per_bit", &wires.channel_pj_per_bit, 1e3),

@@ -3,7 +3,7 @@
 //! A set of assumptions gives values to some of them, with a reason for each. `stated` gives none: every device reaches its peak,
 //! and nothing waits for anything. The sets `hermes`, `powerinfer` and `flash` have one value for all figures of a paper.
 
-use ndp_config::ConfigError;
+use ndp_config::{ConfigError, NameRule};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -191,6 +191,7 @@ impl Assumptions {
     /// [`ConfigError::Syntax`] for text that is no such file, for an unknown key, and for one without a reason; [`ConfigError::OutOfRange`].
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let set: Self = ndp_config::parse(text)?;
+        ndp_config::name_is(NameRule::Title, "name", &set.name)?;
         let known: Vec<&str> = Key::ALL.iter().map(|key| key.name()).collect();
         for (name, Assumption { value, reason }) in &set.values {
             let Some(key) = Key::ALL.into_iter().find(|key| key.name() == name) else {

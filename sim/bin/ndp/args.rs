@@ -3,7 +3,6 @@
 //! What clap can check alone is checked here; limits that depend on the configuration are checked where it is known.
 
 use crate::energy::EnergyArgs;
-use anyhow::ensure;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ndp_config::{DesignConfig, WeightFormat};

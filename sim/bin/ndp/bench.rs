@@ -10,7 +10,6 @@ use crate::gemv::{Product, name, simulate};
 use crate::report::Summary;
 use crate::tools::{Tools, grouped};
 use crate::verdict::Verdict;
-use anyhow::ensure;
 use ndp_config::{DesignConfig, GemvShape, WeightFormat};
 use ndp_files::Progress;
 use ndp_sim::core::Backend;

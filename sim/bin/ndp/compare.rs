@@ -181,7 +181,7 @@ pub fn run(args: &Args) -> Result<()> {
         }
     }
     if let Some(Refusal { reason, .. }) = refused.first().filter(|_| entries.is_empty()) {
-        anyhow::bail!("no policy runs {} on '{}': {reason}", model.name(), system.name());
+        bail!("no policy runs {} on '{}': {reason}", model.name(), system.name());
     }
     let outcome = Outcome {
         command: "compare",

@@ -1,7 +1,7 @@
 //! `ndp compare-runs`: two reports in JSON, number by number.
 
-use anyhow::{Context, Result, ensure};
-use ndp_files::{FileSet, OutputFile};
+use anyhow::{Context, Result};
+use ndp_files::{FileSet, OutputFile, visible};
 use ndp_report::Rows;
 use serde::Serialize;
 use serde_json::Value;
@@ -61,7 +61,7 @@ impl Pair {
 
     fn cells(&self) -> Vec<String> {
         let ratio = self.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.4}"));
-        vec![self.path.clone(), self.a.to_string(), self.b.to_string(), ratio]
+        vec![visible(&self.path).into_owned(), self.a.to_string(), self.b.to_string(), ratio]
     }
 }
 
@@ -201,7 +201,7 @@ fn summary(args: &Args, found: &Comparison) -> String {
 
 fn print(args: &Args, found: &Comparison) {
     say!("{}", summary(args, found));
-    let width = found.differ.iter().map(|pair| pair.path.chars().count()).max().unwrap_or(4).max(4);
+    let width = found.differ.iter().map(|pair| visible(&pair.path).chars().count()).max().unwrap_or(4).max(4);
     if !found.differ.is_empty() {
         say!("{:width$} {:>20} {:>20} {:>10}", "what", "A", "B", "B/A");
     }
@@ -210,10 +210,11 @@ fn print(args: &Args, found: &Comparison) {
         say!("{path:width$} {a:>20} {b:>20} {ratio:>10}");
     }
     for [path, a, b] in &found.texts {
+        let [path, a, b] = [path, a, b].map(|text| visible(text));
         say!("{path}: `{a}` in A, `{b}` in B");
     }
     for (what, paths) in [("A", &found.only_a), ("B", &found.only_b)] {
-        paths.iter().for_each(|path| say!("{path}: in {what} only"));
+        paths.iter().for_each(|path| say!("{}: in {what} only", visible(path)));
     }
 }
 
@@ -225,7 +226,7 @@ fn html_of(args: &Args, found: &Comparison) -> Result<String> {
         let bars = found.differ.iter().filter_map(|pair| Some((pair, pair.ratio?)));
         for (pair, ratio) in bars.take(MOST_BARS) {
             let colour = usize::from(ratio < 1.0);
-            chart = chart.row(&pair.path, ratio, &format!("{ratio:.4}"), colour);
+            chart = chart.row(&visible(&pair.path), ratio, &format!("{ratio:.4}"), colour);
         }
         report = report
             .section("Numbers that differ")
@@ -233,11 +234,12 @@ fn html_of(args: &Args, found: &Comparison) -> Result<String> {
             .table(&["what", "A", "B", "B/A"], &rows);
     }
     if !found.texts.is_empty() {
-        let rows: Vec<Vec<String>> = found.texts.iter().map(|texts| texts.to_vec()).collect();
+        let shown = |texts: &[String; 3]| texts.iter().map(|text| visible(text).into_owned()).collect();
+        let rows: Vec<Vec<String>> = found.texts.iter().map(shown).collect();
         report = report.section("Texts that differ").table(&["what", "A", "B"], &rows);
     }
     for (what, paths) in [("A", &found.only_a), ("B", &found.only_b)] {
-        let rows: Vec<Vec<String>> = paths.iter().map(|path| vec![path.clone()]).collect();
+        let rows: Vec<Vec<String>> = paths.iter().map(|path| vec![visible(path).into_owned()]).collect();
         if !rows.is_empty() {
             let title = format!("In {what} only");
             report = report.section(&title).folded_table(&format!("{} values", rows.len()), &["what"], &rows);

@@ -4,7 +4,7 @@
 //! without links: what one DIMM has for another one the host carries.
 
 use crate::tools::{grouped, load_model, workspace_path};
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use ndp_config::{DesignConfig, SystemConfig};
 use ndp_files::{FileSet, OutputFile};
 use ndp_model::{GenerateOptions, Model, generate};

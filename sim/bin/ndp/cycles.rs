@@ -5,7 +5,6 @@
 use crate::breakdown::StallBreakdown;
 use crate::program::assemble;
 use crate::tools::{Tools, grouped};
-use anyhow::anyhow;
 use ndp_config::DesignConfig;
 use ndp_cycles::{
     BankCounts, ClockRelation, CycleModel, InstructionTimes, ProgramCycles, RankActivity, run_program,
@@ -124,7 +123,7 @@ fn masks(config: &DesignConfig, program: &Program) -> anyhow::Result<Vec<u32>> {
     let mut machine = Machine::new(config, SparseMemory::new())?;
     machine.run(&Program { code, ..program.clone() })?;
     let known: Option<Vec<u32>> = machine.masks().iter().copied().collect();
-    known.ok_or_else(|| anyhow!("a select finds unspecified elements: its cycles cannot be predicted"))
+    known.ok_or_else(|| refusal!("a select finds unspecified elements: its cycles cannot be predicted"))
 }
 
 /// What the program's lists may be read from. Other data have no effect on the cycles.

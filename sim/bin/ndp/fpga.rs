@@ -4,7 +4,7 @@
 
 use crate::synth::from_env;
 use crate::verdict::Verdict;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use ndp_files::{TemporaryFolder, print, say};
 use ndp_synth::fpga::{Fpga, devices};
 use ndp_synth::tools;

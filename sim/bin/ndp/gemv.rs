@@ -12,7 +12,7 @@ use crate::report::Summary;
 use crate::rerun::Rerun;
 use crate::tools::{Tools, grouped, quantisation_text};
 use crate::verdict::Verdict;
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use clap::ValueEnum;
 use ndp_config::{DesignConfig, GemvShape, RowLayout, WeightFormat};
 use ndp_files::{OutputFile, Progress};

@@ -15,7 +15,7 @@ use crate::scaling::{self, Scaling, ScalingArgs};
 use crate::system::args::LinksChoice;
 use crate::tools::{Tools, grouped, load_model, workspace_path};
 use crate::verdict::Verdict;
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_files::{OutputFile, Progress};
 use ndp_model::LayerSparsity;

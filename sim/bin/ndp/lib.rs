@@ -3,7 +3,7 @@
 //! Each subcommand has a file or folder of its own, with its arguments. `cli` puts them together. Without the cargo feature `rtl` the
 //! tool has those that simulate no RTL, and needs neither Verilator nor libclang. What is done is left to the libraries.
 
-#[macro_use(note, say)]
+#[macro_use(bail, ensure, note, refusal, say)]
 extern crate ndp_files;
 
 mod breakdown;
@@ -24,6 +24,7 @@ mod place;
 mod power;
 mod program;
 mod prove;
+mod refusals;
 mod serve;
 mod sweep;
 mod synth;
@@ -91,7 +92,7 @@ use std::process::ExitCode;
 use verdict::Verdict;
 
 /// Does what the arguments of the program say. Exit codes: 0 if all results are as expected, 1 if one is not or the simulation failed, 2 if
-/// the job cannot be done as asked.
+/// arguments or files are refused, 3 if something cannot be used or written.
 pub fn main() -> ExitCode {
     let job = |cli: cli::Cli| {
         #[cfg(feature = "rtl")]
@@ -104,10 +105,15 @@ pub fn main() -> ExitCode {
         })
     };
     #[cfg(feature = "rtl")]
-    let code = |error: &anyhow::Error| if is_failure_of_the_run(error) { 1 } else { 2 };
+    let failed = is_failure_of_the_run;
     #[cfg(not(feature = "rtl"))]
-    let code = |error: &anyhow::Error| if error.chain().any(is_failure_of_pim) { 1 } else { 2 };
-    ndp_files::program(job, code)
+    let failed = |error: &anyhow::Error| error.chain().any(is_failure_of_pim);
+    ndp_files::program(
+        job,
+        |error| {
+            if failed(error) { 1 } else { ndp_files::exit_code(error, refusals::refuses) }
+        },
+    )
 }
 
 /// Whether the simulation failed, rather than its arguments.

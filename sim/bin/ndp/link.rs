@@ -5,7 +5,6 @@
 
 use crate::tools::{Tools, grouped};
 use crate::verdict::Verdict;
-use anyhow::ensure;
 use ndp_config::{CoreConfig, DesignConfig, LinkConfig};
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_report::{LineChart, Series};

@@ -1,6 +1,6 @@
 //! Operands of a product from files, and its results into one: `.safetensors` and `.npy`.
 
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use ndp_files::OutputFile;
 use ndp_model::RoundedWeights;
 use ndp_model::loader::to_fp16;

@@ -31,7 +31,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     FileSet::new().output("--out", &args.out).check()?;
     let config = HbmConfig::load(&args.memory)?;
     let cut = args.mode.sliced();
-    anyhow::ensure!(
+    ensure!(
         config.slicing() || !cut,
         "the banks of `{}` cannot be cut in two, so there is no mode `dex`",
         args.memory

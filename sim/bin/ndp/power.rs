@@ -2,7 +2,7 @@
 //!
 //! Netlists come from `ndp synth --keep`; everything that decides a number is in `ndp_synth::power`.
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use ndp_files::{FileSet, print, say};
 use ndp_synth::flow::Library;
 use ndp_synth::liberty::Liberty;

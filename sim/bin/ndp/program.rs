@@ -1,6 +1,6 @@
 //! Programs from files.
 
-use anyhow::{Context, anyhow, ensure};
+use anyhow::Context;
 use ndp_config::DesignConfig;
 use ndp_isa::{Data, IsaError, Program};
 use std::path::Path;
@@ -17,15 +17,15 @@ pub fn assemble(file: &Path, config: &DesignConfig, allow_malformed: bool) -> an
         ndp_files::read_text(file, MAX_TEXT).with_context(|| format!("cannot read program `{path}`"))?;
     let (program, lines) = ndp_isa::parse_with_lines(&text).map_err(|error| match error {
         IsaError::Syntax { line, token, expected } => {
-            anyhow!("{path}:{line}: found {token:?}, expected {expected}")
+            refusal!("{path}:{line}: found {token:?}, expected {expected}")
         }
-        other => anyhow!("{path}: {other}"),
+        other => refusal!("{path}: {other}"),
     })?;
     ensure!(!program.code.is_empty(), "{path}: there are no instructions");
     for (code, line) in program.code.iter().zip(lines).filter(|_| !allow_malformed) {
         code.check(config).map_err(|malformed| {
             let hint = "--allow-malformed runs it all the same";
-            anyhow!("{path}:{line}: `{code}` is malformed for {}: {malformed} ({hint})", config.name())
+            refusal!("{path}:{line}: `{code}` is malformed for {}: {malformed} ({hint})", config.name())
         })?;
     }
     let data: u64 = program.data.iter().map(size_in_bursts).sum();

@@ -4,7 +4,7 @@
 
 use crate::synth::from_env;
 use crate::verdict::Verdict;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use ndp_files::{OutputFile, print, say};
 use ndp_synth::formal::{Method, Outcome, PROOFS, Proof, Prover, Verdict as Found};
 use ndp_synth::tools;

@@ -11,7 +11,7 @@ use crate::program::assemble;
 use crate::rerun::Rerun;
 use crate::tools::{Tools, grouped};
 use crate::verdict::Verdict;
-use anyhow::{Context, bail};
+use anyhow::Context;
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_dram::Statistics;
 use ndp_energy::{DimmEnergy, DramCosts};

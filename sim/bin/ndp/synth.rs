@@ -2,7 +2,7 @@
 //!
 //! Everything that decides a number is in the library; this file reads the environment, shows progress and places files.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 use ndp_files::{FileSet, OutputFile, TemporaryFolder, print, say};
@@ -219,8 +219,8 @@ fn flow(args: &Args) -> Result<Flow> {
     };
     let clock_gate = match &library {
         Some(library) if args.clock_gating => {
-            Some(library.family().clock_gate(args.test_enable).with_context(|| {
-                format!(
+            Some(library.family().clock_gate(args.test_enable).ok_or_else(|| {
+                refusal!(
                     "--clock-gating: no clock gate is known for the library '{}', but for ASAP7 and sky130",
                     library.comb.name
                 )

@@ -1,6 +1,6 @@
 //! Holes of coverage and surviving mutants that are right, each with its reason: a file that says so.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 

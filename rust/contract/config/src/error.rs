@@ -1,5 +1,6 @@
 //! Errors of reading and validating a configuration: each names the value and the limit.
 
+use ndp_files::{NameRule, visible};
 use thiserror::Error;
 
 /// Similarity (Jaro) above which a name is taken for a mistyped one.
@@ -47,11 +48,15 @@ pub enum ConfigError {
         /// What is wrong in it.
         error: Box<ConfigError>,
     },
-    /// The design's name cannot be used in file and module names.
-    #[error("name = \"{name}\" must start with a lower-case letter and hold only a-z, 0-9 and '-'")]
+    /// A name that cannot be used where names are written: files, modules, tables.
+    #[error("{key} = \"{}\" {rule}", visible(name))]
     Name {
+        /// Key as written in the file.
+        key: &'static str,
         /// The name found.
         name: String,
+        /// Names that may be given.
+        rule: NameRule,
     },
     /// A value is outside of its range.
     #[error("{key} = {value} must be in {min}..={max}")]

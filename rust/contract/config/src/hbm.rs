@@ -5,8 +5,8 @@
 //! and 256 bits per column access, which in HBM2 is a pseudo channel. Times are clocks of the memory (tCK = 1 ns),
 //! from command to command. `docs/hbm-pim.md` has the rules and the source of each default.
 
-use crate::limits::{in_range, in_ranges, power_of_two, require, row_and_refresh_fit};
-use crate::{ConfigError, parse, presets};
+use crate::limits::{in_range, in_ranges, name_is, power_of_two, require, row_and_refresh_fit};
+use crate::{ConfigError, NameRule, parse, presets};
 use serde::{Deserialize, Serialize};
 
 /// What an HBM file holds; unknown keys are refused.
@@ -214,6 +214,7 @@ impl HbmConfig {
     /// a value breaks.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let RawHbm { name, device, timing } = parse(text)?;
+        name_is(NameRule::Identifier, "name", &name)?;
         check_device(&device)?;
         check_timing(&timing)?;
         check_refresh(&device, &timing)?;

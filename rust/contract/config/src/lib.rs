@@ -33,9 +33,10 @@ pub use dram::DramConfig;
 pub use error::ConfigError;
 pub use gemv::{GemvConfig, Multiplier, WeightFormat};
 pub use hbm::{HbmCommandBuses, HbmCommandSet, HbmConfig, HbmRefresh};
-pub use limits::{in_range, in_ranges, require};
+pub use limits::{in_range, in_ranges, name_is, require};
 pub use link::LinkConfig;
 pub use llm::{BlockKind, LlmFamily, LlmShape};
+pub use ndp_files::NameRule;
 pub use presets::{from_file, parse};
 pub use shape::{GemvShape, RowLayout};
 pub use ssd::Ssd;
@@ -110,11 +111,7 @@ impl DesignConfig {
     /// the first limit that a value breaks.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let raw: RawDesign = parse(text)?;
-        let legal = raw.name.starts_with(|c: char| c.is_ascii_lowercase())
-            && raw.name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
-        if !legal {
-            return Err(ConfigError::Name { name: raw.name });
-        }
+        name_is(NameRule::Identifier, "name", &raw.name)?;
         Ok(Self {
             name: raw.name,
             gemv: GemvConfig::validate(raw.gemv)?,
@@ -126,7 +123,7 @@ impl DesignConfig {
         })
     }
 
-    /// Name of the design: lower-case letters, digits and `-`.
+    /// Name of the design: lower-case letters, digits and `-`, at most 64.
     pub fn name(&self) -> &str {
         &self.name
     }

@@ -1,6 +1,7 @@
 //! Limits of values in configuration files.
 
 use crate::ConfigError;
+use ndp_files::NameRule;
 
 /// Checks one value.
 ///
@@ -20,6 +21,14 @@ pub fn in_range(key: &'static str, value: u32, min: u32, max: u32) -> Result<(),
 /// [`ConfigError::Range`] for the first that is outside.
 pub fn in_ranges(limits: &[(&'static str, u32, u32, u32)]) -> Result<(), ConfigError> {
     limits.iter().try_for_each(|&(key, value, min, max)| in_range(key, value, min, max))
+}
+
+/// Checks a name.
+///
+/// # Errors
+/// [`ConfigError::Name`] if it breaks the rule.
+pub fn name_is(rule: NameRule, key: &'static str, name: &str) -> Result<(), ConfigError> {
+    rule.check(name).map_err(|error| ConfigError::Name { key, name: error.name, rule })
 }
 
 /// Checks a power of two.

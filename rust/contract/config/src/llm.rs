@@ -4,7 +4,7 @@
 //! in front of attention, column `i` of the Q, K and V matrices; in the MLP, row `i` of the up (and gate) projection together
 //! with column `i` of the down projection. Weights are FP16 unless the shape says otherwise; embeddings and head always are. What the numbers do is left to who plans with them.
 
-use crate::{ConfigError, WeightFormat, from_file, in_ranges, parse, require};
+use crate::{ConfigError, NameRule, WeightFormat, from_file, in_ranges, name_is, parse, require};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of an FP16 number.
@@ -197,7 +197,10 @@ impl LlmShape {
     /// # Errors
     /// [`ConfigError::Syntax`] for text that is not such a file; as [`LlmShape::opt_like`] for sizes that do not fit.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
-        parse::<Self>(text)?.checked()
+        let shape: Self = parse(text)?;
+        // It names folders of tables.
+        name_is(NameRule::Word, "name", &shape.name)?;
+        shape.checked()
     }
 
     /// A preset by name, or a TOML file by path: whatever ends in `.toml` is a path.

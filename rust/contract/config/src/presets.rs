@@ -69,9 +69,12 @@ pub fn from_file<T>(
     path: &str,
     parse: impl FnOnce(&str) -> Result<T, ConfigError>,
 ) -> Result<T, ConfigError> {
-    let text = ndp_files::read_text(Path::new(path), MAX_FILE_BYTES)
-        .map_err(|e| ConfigError::Read { path: path.to_owned(), reason: e.to_string() })?;
-    parse(&text).map_err(|e| ConfigError::InFile { path: path.to_owned(), error: Box::new(e) })
+    let in_file = |e| ConfigError::InFile { path: path.to_owned(), error: Box::new(e) };
+    let text = ndp_files::read_text(Path::new(path), MAX_FILE_BYTES).map_err(|e| match e {
+        e if ndp_files::is_of_content(&e) => in_file(ConfigError::Syntax(e.to_string())),
+        e => ConfigError::Read { path: path.to_owned(), reason: e.to_string() },
+    })?;
+    parse(&text).map_err(in_file)
 }
 
 /// Parses TOML.

@@ -1,6 +1,6 @@
 //! An SSD below the DIMMs: how long it takes to read chunks that lie anywhere on it.
 
-use crate::{ConfigError, in_ranges, parse, presets};
+use crate::{ConfigError, NameRule, in_ranges, name_is, parse, presets};
 use serde::{Deserialize, Serialize};
 
 /// An SSD and how it is read.
@@ -52,6 +52,7 @@ impl Ssd {
 
     /// Checks the values of a file.
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+        name_is(NameRule::Title, "ssd.name", &self.name)?;
         for (key, value, min, max) in [
             ("ssd.bandwidth_gbps", self.bandwidth_gbps, 1e-3, 1e4),
             ("ssd.latency_us", self.latency_us, 0.0, 1e6),

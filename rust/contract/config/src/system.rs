@@ -3,7 +3,7 @@
 //! Read from TOML or a preset, validated once, immutable afterwards. Placement and the time model take their bandwidths and
 //! capacities from here. Bytes are decimal (1 GB = 10^9 bytes) where the sources give decimal figures.
 
-use crate::{ConfigError, LlmShape, Ssd, parse, presets};
+use crate::{ConfigError, LlmShape, NameRule, Ssd, name_is, parse, presets};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a GB.
@@ -188,6 +188,7 @@ impl SystemConfig {
     /// value that no machine has.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let RawSystem { name, gpu, bus, channel, host, dimms, price, ssd } = parse(text)?;
+        name_is(NameRule::Title, "name", &name)?;
         ssd.iter().try_for_each(Ssd::validate)?;
         let some_dimms = if dimms.is_some() { 1.0 } else { 0.0 };
         let dimms = dimms.unwrap_or_default();

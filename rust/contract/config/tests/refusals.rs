@@ -1,6 +1,8 @@
 //! Files and shapes that must be refused, each with the value found and the limit it breaks.
 
-use ndp_config::{ConfigError, DesignConfig, GemvConfig, GemvShape};
+use ndp_config::{
+    ConfigError, DesignConfig, GemvConfig, GemvShape, HbmConfig, LlmShape, NameRule, Ssd, SystemConfig,
+};
 
 /// The refusal of a `[gemv]` table.
 fn refused(keys: &str) -> String {
@@ -218,12 +220,50 @@ fn a_buffer_too_small_for_two_vectors_per_slice_is_refused() {
 
 #[test]
 fn names_that_are_no_file_names_are_refused() {
-    for name in ["", "Hermes", "4ranks", "-x", "a b", "a/b", "a_b", "\u{e4}"] {
+    let long = "a".repeat(65);
+    for name in ["", "Hermes", "4ranks", "-x", "a b", "a/b", "a_b", "\u{e4}", &long] {
         let error = DesignConfig::from_toml(&format!("name = \"{name}\"")).unwrap_err();
-        assert_eq!(error, ConfigError::Name { name: name.into() });
-        let expected =
-            format!("name = \"{name}\" must start with a lower-case letter and hold only a-z, 0-9 and '-'");
+        assert_eq!(error, ConfigError::Name { key: "name", name: name.into(), rule: NameRule::Identifier });
+        let expected = format!(
+            "name = \"{name}\" must start with a lower-case letter and hold only a-z, 0-9 and '-', at most 64 characters"
+        );
         assert_eq!(error.to_string(), expected);
+    }
+}
+
+#[test]
+fn no_name_of_a_file_has_control_characters_or_leads_out_of_a_folder() {
+    let llm = "layers = 2\nhidden = 512\nheads = 16\nkv_heads = 4\nffn = 1792\nmlp_matrices = 3\nvocabulary = 256\n\
+               tied_embeddings = false\nbiased = false";
+    let system = SystemConfig::preset_text("hermes").unwrap().replace("name = \"hermes\"", "");
+    let ssd = Ssd::preset_text("flash-m1").unwrap().replace("name = \"flash-m1\"", "");
+    type Read = fn(&str) -> Result<(), ConfigError>;
+    let read: [(&str, &str, Read); 5] = [
+        ("design", "", |text| DesignConfig::from_toml(text).map(|_| ())),
+        ("memory", "", |text| HbmConfig::from_toml(text).map(|_| ())),
+        ("system", &system, |text| SystemConfig::from_toml(text).map(|_| ())),
+        ("SSD", &ssd, |text| Ssd::from_toml(text).map(|_| ())),
+        ("model", llm, |text| LlmShape::from_toml(text).map(|_| ())),
+    ];
+    for (what, rest, read) in read {
+        assert_eq!(read(&format!("name = \"x1\"\n{rest}")), Ok(()), "{what}");
+        for name in [
+            "",
+            r"x\n`define EVIL",
+            r"x\u001b[2J",
+            r"x\u0085",
+            "../x",
+            "..",
+            "=x",
+            "x;y",
+            "x[exit]",
+            "x\u{202e}",
+        ] {
+            let error = read(&format!("name = \"{name}\"\n{rest}")).unwrap_err();
+            assert!(matches!(error, ConfigError::Name { .. }), "{what} {name}: {error:?}");
+            let shown = error.to_string();
+            assert!(!shown.chars().any(|c| c.is_control() || c == '\u{202e}'), "{what}: {shown:?}");
+        }
     }
 }
 

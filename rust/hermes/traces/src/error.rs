@@ -48,6 +48,9 @@ pub enum TraceError {
     /// The header's text is not UTF-8 or does not fill the header.
     #[error("the trace header is malformed: {0}")]
     Header(&'static str),
+    /// The name of the model has characters that no name has.
+    #[error("the model's name {0}")]
+    Name(#[from] ndp_files::NameError),
     /// A bit is set (or a list points) behind the last neuron of a block.
     #[error("token {token}, block {block}: neuron {neuron} does not exist, the block has {neurons}")]
     NeuronRange {
@@ -129,6 +132,15 @@ impl std::fmt::Display for Place {
 }
 
 impl TraceError {
+    /// Whether the system refused to read or write, so that another try may end otherwise.
+    pub fn is_of_system(&self) -> bool {
+        match self {
+            Self::Io { source, .. } => !ndp_files::is_of_content(source),
+            Self::InFile { error, .. } => error.is_of_system(),
+            _ => false,
+        }
+    }
+
     pub(crate) fn io(action: impl Into<String>, source: std::io::Error) -> Self {
         Self::Io { action: action.into(), source }
     }

@@ -51,7 +51,7 @@ pub struct TraceHeader {
     pub sequences: u64,
     /// Seed of what made the trace.
     pub seed: u64,
-    /// What made the trace and how, for people to read.
+    /// What made the trace and how, for people to read: any text, so it is shown by [`ndp_files::visible`].
     pub source: String,
 }
 
@@ -79,7 +79,7 @@ impl TraceHeader {
     /// Checks all limits.
     ///
     /// # Errors
-    /// [`TraceError::Range`] with the first number that is out of range.
+    /// [`TraceError::Range`] with the first number that is out of range, [`TraceError::Name`] for a name with control characters.
     pub fn validate(&self) -> Result<(), TraceError> {
         let neurons = u64::from(self.layers) * (u64::from(self.attention) + u64::from(self.mlp));
         for (what, value, min, max) in [
@@ -97,7 +97,7 @@ impl TraceHeader {
                 return Err(TraceError::Range { what, value, min, max });
             }
         }
-        Ok(())
+        Ok(ndp_files::NameRule::Foreign.check(&self.model)?)
     }
 
     /// Magic, version, length and body; the checksum over them follows.

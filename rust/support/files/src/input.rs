@@ -37,6 +37,15 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     })
 }
 
+/// Whether an error of reading says something of what the file holds, and not of the system: it is too long, ends early, or is no text.
+///
+/// The next try would find the same.
+pub fn is_of_content(error: &io::Error) -> bool {
+    let kinds =
+        [ErrorKind::FileTooLarge, ErrorKind::InvalidData, ErrorKind::InvalidInput, ErrorKind::UnexpectedEof];
+    error.raw_os_error().is_none() && kinds.contains(&error.kind())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

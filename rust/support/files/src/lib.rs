@@ -6,7 +6,9 @@
 //! - [`OutputFile`]: an output that is complete or absent. Devices, pipes and the targets of symbolic links are written
 //!   through, modes are kept, and what is write-protected is refused.
 //! - [`FileSet`]: no output is an input, or another output, under whatever name.
+//! - [`NameRule`], [`visible`]: names that need no quotes, and text of others without control characters.
 //! - [`program`], [`say!`], [`note!`]: arguments, standard output and error, signals, exit codes.
+//! - [`Refusal`], [`exit_code`]: what is refused, told from what failed.
 //! - [`Child`], [`output`](fn@crate::output), [`TemporaryFolder`]: other programs and their files, which end when this one does.
 //! - [`Progress`]: how long a run will take, before it does.
 //!
@@ -17,7 +19,9 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod input;
-pub use input::{read_bytes, read_text};
+mod name;
+pub use input::{is_of_content, read_bytes, read_text};
+pub use name::{NameError, NameRule, printable, visible};
 
 #[cfg(feature = "output")]
 mod child;
@@ -40,9 +44,15 @@ mod program;
 #[cfg(feature = "program")]
 mod progress;
 #[cfg(feature = "program")]
+mod refusal;
+#[cfg(feature = "program")]
+#[doc(hidden)]
+pub use anyhow;
+#[cfg(feature = "program")]
 pub use {
     program::{EXIT_CODES, print, program, warn},
     progress::{Progress, duration},
+    refusal::{REFUSED, Refusal, UNUSABLE, exit_code},
 };
 
 #[cfg(feature = "testing")]

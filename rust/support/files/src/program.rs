@@ -1,6 +1,8 @@
 //! What all binaries do alike: arguments, standard output and error, signals, exit codes.
 
+use crate::name::printable;
 use crate::pending::undo;
+use crate::refusal::{REFUSED, UNUSABLE};
 use anyhow::Error;
 use clap::Parser;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
@@ -10,8 +12,8 @@ use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
 /// What the exit codes mean, for `--help`.
-pub const EXIT_CODES: &str = "Exit codes: 0 all right; 1 the hardware is wrong; 2 unusable argument, file or environment; 128 + n ended \
-    by signal n, 141 if the reader of standard output went away. Partial files are removed.";
+pub const EXIT_CODES: &str = "Exit codes: 0 all right; 1 the hardware is wrong; 2 refused: an argument, or what a file says; 3 a file, folder or \
+    tool that cannot be used, or lost output; 128 + n ended by signal n, 141 if the reader of standard output went away. Partial files are removed.";
 
 /// Prints a line on standard output; see [`print`](fn@crate::print).
 #[macro_export]
@@ -26,18 +28,18 @@ macro_rules! note {
     ($($argument:tt)*) => { $crate::warn(format_args!($($argument)*)) };
 }
 
-/// Prints on standard output, at once. If that fails, the program ends here, without partial files: quietly as `cat` does
-/// if the reader has gone away, with a message and exit code 2 if the text is lost.
+/// Prints on standard output, at once, without control characters ([`printable`]). If that fails, the program ends here, without partial files:
+/// quietly as `cat` does if the reader has gone away, with a message and [`UNUSABLE`] if the text is lost.
 pub fn print(text: &str) {
     let mut out = io::stdout().lock();
-    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+    if let Err(error) = out.write_all(printable(text).as_bytes()).and_then(|()| out.flush()) {
         lost(&error);
     }
 }
 
-/// Prints a line on standard error. There is nobody to tell that it is lost.
+/// Prints a line on standard error, without control characters. There is nobody to tell that it is lost.
 pub fn warn(text: Arguments<'_>) {
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", printable(&text.to_string()));
 }
 
 fn lost(error: &io::Error) -> ! {
@@ -45,7 +47,7 @@ fn lost(error: &io::Error) -> ! {
         end(128 + SIGPIPE);
     }
     warn(format_args!("error: cannot write to standard output: {error}"));
-    end(2)
+    end(UNUSABLE.into())
 }
 
 /// Ends the process without its partial files and its children. Other threads may be in the middle of something, so nothing is
@@ -96,7 +98,7 @@ pub fn program<A: Parser>(
             {
                 lost(&error);
             }
-            return ExitCode::from(if text.use_stderr() { 2 } else { 0 });
+            return ExitCode::from(if text.use_stderr() { REFUSED } else { 0 });
         }
     };
     match job(arguments) {

@@ -93,7 +93,7 @@ impl Progress {
 
     /// Shows a text before the bar.
     pub fn show_text(&self, text: &str) {
-        self.bar.set_message(format!("{text}\n"));
+        self.bar.set_message(format!("{}\n", crate::printable(text)));
     }
 
     /// Takes the bar away while something is printed.

@@ -94,23 +94,28 @@ impl Program {
         output
     }
 
-    /// Runs what has to be refused with exit code 2 and `message`; gives back everything that was said.
+    /// Runs what has to be refused (exit code 2), or cannot be done with what there is (3), with `message`; gives back everything that was said.
     pub fn refused(&self, line: &str, message: &str) -> String {
         let output = self.run(line);
-        let text = said(&output);
-        assert!(text.contains(message), "`{line}` says\n{text}instead of\n{message}");
-        assert_eq!(output.status.code(), Some(2), "`{line}`: {text}");
-        assert!(!text.contains("panicked"), "{text}");
-        text
+        let code = output.status.code();
+        assert!(matches!(code, Some(2 | 3)), "`{line}` ends with {code:?}: {}", said(&output));
+        says(line, &output, message)
     }
 
-    /// A standard output that cannot be written is an error with exit code 2; one whose reader has gone ends the
+    /// Runs what has to end with an exit code and `message`; gives back everything that was said.
+    pub fn ends_with(&self, line: &str, code: i32, message: &str) -> String {
+        let output = self.run(line);
+        assert_eq!(output.status.code(), Some(code), "`{line}`: {}", said(&output));
+        says(line, &output, message)
+    }
+
+    /// A standard output that cannot be written is an error with exit code 3; one whose reader has gone ends the
     /// program quietly, with the code that a shell gives to it.
     pub fn loses_its_output(&self, line: &str) {
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
         let output = self.command(line).stdout(full).output().unwrap();
         let text = said(&output);
-        assert_eq!(output.status.code(), Some(2), "`{line} > /dev/full`: {text}");
+        assert_eq!(output.status.code(), Some(3), "`{line} > /dev/full`: {text}");
         assert!(text.contains("error: cannot write to standard output: No space left"), "{line}: {text}");
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
@@ -259,6 +264,14 @@ impl Program {
         }
         child
     }
+}
+
+/// What a run said, which has to have `message` in it.
+fn says(line: &str, output: &Output, message: &str) -> String {
+    let text = said(output);
+    assert!(text.contains(message), "`{line}` says\n{text}instead of\n{message}");
+    assert!(!text.contains("panicked"), "{text}");
+    text
 }
 
 /// A child that does not outlive its test.

@@ -59,8 +59,8 @@ pub(crate) fn escape(text: &str) -> String {
             '<' => escaped.push_str("&lt;"),
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
-            // Characters that XML 1.0 does not have.
-            c if c < ' ' && c != '\n' && c != '\t' => escaped.push('\u{FFFD}'),
+            // Characters that XML 1.0 does not have, and other control characters.
+            c if c.is_control() && c != '\n' && c != '\t' => escaped.push('\u{FFFD}'),
             c => escaped.push(c),
         }
     }

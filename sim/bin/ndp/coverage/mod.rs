@@ -112,7 +112,7 @@ impl Row {
 
 /// Runs the job.
 pub fn run(args: &Args) -> Result<Verdict> {
-    ensure!(args.timeout_s > 0, "--timeout-s = 0 must be at least 1");
+    ndp_files::ensure!(args.timeout_s > 0, "--timeout-s = 0 must be at least 1");
     let waivers = Waivers::read(&args.waivers)?;
     let out = args.out.as_deref().map(OutputFile::create).transpose()?;
     let mut points = Points::new();
@@ -224,7 +224,7 @@ fn rows(points: &Points, waivers: &[Hole]) -> Result<Vec<Row>> {
     }
     let idle = waivers.iter().zip(used).find(|(hole, used)| !used && points.contains_key(&hole.block));
     if let Some((hole, _)) = idle {
-        bail!("{hole} waives nothing: all that it names is covered, or is not there");
+        ndp_files::bail!("{hole} waives nothing: all that it names is covered, or is not there");
     }
     Ok(rows)
 }

@@ -7,7 +7,7 @@ use crate::args::{check_weights, weight_format};
 use crate::energy::EnergyArgs;
 use crate::system::args::{FlashArgs, LinksChoice, PlacementArg, PolicyChoice};
 use crate::tools::traced_model;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_sim::cluster::lockstep::MOST;

@@ -23,7 +23,7 @@ use crate::stream::TextStream;
 use crate::system;
 use crate::tools::{Tools, grouped, load_model, quantisation_text, workspace_path};
 use crate::verdict::Verdict;
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_files::{OutputFile, Progress};
 use ndp_model::{Generation, LayerSparsity, QuantisationError, generate};

@@ -12,7 +12,7 @@ pub use table::Block;
 use crate::synth::from_env;
 use crate::verdict::Verdict;
 use crate::waivers::{Survivor, Waivers, matches};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use kill::Testbenches;
 use ndp_files::{OutputFile, print, say};
 use ndp_hdl_language::mutate::{Mutant, replaced};
@@ -169,7 +169,7 @@ pub fn chosen(names: &[String]) -> Result<Vec<&'static Block>> {
     let find = |name: &String| {
         let known = || BLOCKS.iter().map(|block| block.name).collect::<Vec<_>>().join(", ");
         let found = BLOCKS.iter().find(|block| block.name == *name);
-        found.with_context(|| format!("no tests are known of a block called {name}; there are {}", known()))
+        found.ok_or_else(|| refusal!("no tests are known of a block called {name}; there are {}", known()))
     };
     if names.is_empty() { Ok(BLOCKS.iter().collect()) } else { names.iter().map(find).collect() }
 }

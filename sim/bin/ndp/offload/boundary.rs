@@ -1,7 +1,7 @@
 //! `ndp offload --boundary`: throughput over where sliced banks are cut.
 
 use super::table::decision;
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use ndp_config::HbmConfig;
 use ndp_files::say;
 use ndp_offloading::{Batch, Layout, Mode, Model, Room, Step};
@@ -60,7 +60,7 @@ pub fn run(
             let Some(room) = Room::of(model, memory, weights, sequence) else {
                 let needed = model.weight_bytes() + 2 * model.head().weights();
                 let least = needed.div_ceil(memory.bytes() / u64::from(all));
-                anyhow::bail!(
+                bail!(
                     "--boundary {weights}: the weights, {needed} bytes, need {least} of the {all} subarrays; give at least as many, or a larger --memory"
                 );
             };

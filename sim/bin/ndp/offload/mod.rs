@@ -5,7 +5,7 @@ mod energy;
 mod systems;
 mod table;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use ndp_config::{HbmConfig, LlmShape};
 use ndp_energy::{HbmConstants, NpuConstants};
 use ndp_files::{FileSet, OutputFile, Progress};
@@ -204,7 +204,7 @@ pub fn run(args: &Args) -> Result<()> {
     let files = files.optional("--step", args.step.as_ref()).optional("--html", args.html.as_ref());
     files.optional("--sample-times", args.sample_times.as_ref()).check()?;
     if args.step.is_some() && (args.sequences.len(), args.batches.len()) != (1, 1) {
-        anyhow::bail!("--step needs one sequence and one batch: --sequences 4096 --batches 384");
+        bail!("--step needs one sequence and one batch: --sequences 4096 --batches 384");
     }
     let mut model = Model::of(&LlmShape::load(&args.llm)?);
     if args.no_gqa {

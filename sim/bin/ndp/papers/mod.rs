@@ -97,11 +97,7 @@ fn chosen(args: &Args) -> Result<Vec<(Paper, &'static Item)>> {
         let mut known: Vec<&str> =
             Paper::ALL.iter().flat_map(|paper| paper.items()).map(|item| item.figure).collect();
         known.dedup();
-        anyhow::bail!(
-            "--figure {}: no such figure, expected one of {}",
-            args.figure.join(","),
-            known.join("; ")
-        );
+        bail!("--figure {}: no such figure, expected one of {}", args.figure.join(","), known.join("; "));
     }
     Ok(all)
 }

@@ -12,7 +12,7 @@ mod timeline;
 use crate::temperature::temperature_percent;
 use crate::tools::{Tools, load_model, workspace_path};
 use crate::verdict::Verdict;
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use figures::Figures;

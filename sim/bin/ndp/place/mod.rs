@@ -6,7 +6,7 @@ mod args;
 mod report;
 
 use crate::tools::traced_model;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 pub use args::Args;
 use args::{LpFormArg, Method};
 use indicatif::ProgressBar;

@@ -2,8 +2,8 @@
 
 use super::machine::LibraPimArgs;
 use crate::offload::memory_times;
-use anyhow::{Context, Result, ensure};
-use ndp_config::LlmShape;
+use anyhow::{Context, Result};
+use ndp_config::{LlmShape, NameRule};
 use ndp_files::FileSet;
 use ndp_offloading::Mode;
 use ndp_serving::export::{PimLine, Tables, contexts, reference_model};
@@ -34,17 +34,13 @@ pub struct Args {
 /// Runs the command.
 pub fn run(args: &Args) -> Result<()> {
     let Args { name, out, .. } = args;
-    let plain =
-        |text: &str| !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
-    ensure!(
-        plain(name) && !name.starts_with('.'),
-        "--name '{name}' must be letters, digits, '-', '_' and '.', and begin with none of the latter"
-    );
+    NameRule::Word.check(name).map_err(|error| refusal!("--name {error}"))?;
     args.chips
         .files(FileSet::new().configuration("the model", &args.llm))
         .output("--out", out.join("energies.csv"))
         .check()?;
     let shape = LlmShape::load(&args.llm)?;
+    NameRule::Word.check(shape.name()).map_err(|error| refusal!("--llm: the name {error}"))?;
     let (chips, _) = args.chips.chips(&shape, None, contexts().collect())?;
     ensure!(
         chips.parallel.pp == 1,

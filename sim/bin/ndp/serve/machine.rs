@@ -1,7 +1,7 @@
 //! The machines that serve, from their options.
 
 use crate::offload::memory_times;
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use ndp_config::{HbmConfig, LlmShape};
 use ndp_dram::hbm::PseudoChannel;
@@ -118,7 +118,7 @@ impl LibraPimArgs {
             Some(given) => {
                 let memory = self.memory()?;
                 kv_memory(shape, &parallel, memory.bytes(), given).map_err(|error| match error {
-                    ServingError::Weights { .. } => anyhow!(
+                    ServingError::Weights { .. } => refusal!(
                         "{error}; give more chips (--tp, --pp), another --memory, or --kv-gb, which leaves weights out"
                     ),
                     error => error.into(),

@@ -2,7 +2,7 @@
 
 use super::html;
 use super::machine::{Chips, Kind, LibraPimArgs, cause, measured_contexts};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::EnergyConstants;
 use ndp_files::{FileSet, OutputFile, Progress};

@@ -1,6 +1,6 @@
 //! Values of the arguments of several DIMMs.
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use ndp_config::{ConfigError, Ssd, SystemConfig};
 use ndp_files::{FileSet, read_text};
 use ndp_placement::{Placement, PlacementFile};

@@ -16,7 +16,7 @@ use crate::generate::args::{Args, Job};
 use crate::output::Records;
 use crate::stream::TextStream;
 use crate::verdict::Verdict;
-use anyhow::{Context, bail, ensure};
+use anyhow::Context;
 use ndp_config::{DesignConfig, SystemConfig};
 use ndp_files::{OutputFile, Progress};
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};

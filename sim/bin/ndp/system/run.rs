@@ -354,25 +354,18 @@ pub fn rerun(host: &Host<'_>, choice: Choice) -> String {
 pub fn check_links(args: &Args) -> anyhow::Result<()> {
     let most = ndp_sim::cluster::lockstep::MOST as u32;
     if args.links == LinksChoice::Bandwidth {
-        anyhow::ensure!(
-            args.ber == 0.0,
-            "--ber {} needs --links rtl: without links there are no errors",
-            args.ber
-        );
+        ensure!(args.ber == 0.0, "--ber {} needs --links rtl: without links there are no errors", args.ber);
         if let Some(fault) = args.faults.first() {
-            anyhow::bail!("--fault {fault} needs --links rtl: without links nothing can go wrong with them");
+            bail!("--fault {fault} needs --links rtl: without links nothing can go wrong with them");
         }
         return Ok(());
     }
     if let Some(dimms) = args.dimms.iter().find(|dimms| **dimms > most) {
-        anyhow::bail!("--dimms {dimms} needs --links bandwidth: bridges have links for {most} DIMMs at most");
+        bail!("--dimms {dimms} needs --links bandwidth: bridges have links for {most} DIMMs at most");
     }
     for fault in &args.faults {
         if let Some(dimms) = args.dimms.iter().find(|dimms| fault.dimm >= **dimms as usize || **dimms < 2) {
-            anyhow::bail!(
-                "--fault {fault} is of the link of DIMM {}, and {dimms} DIMM(s) are asked for",
-                fault.dimm
-            );
+            bail!("--fault {fault} is of the link of DIMM {}, and {dimms} DIMM(s) are asked for", fault.dimm);
         }
     }
     Ok(())

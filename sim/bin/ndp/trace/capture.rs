@@ -2,7 +2,6 @@
 
 use crate::temperature::temperature_percent;
 use crate::tools::{load_model, workspace_path};
-use anyhow::ensure;
 use ndp_files::FileSet;
 use ndp_model::{GenerateOptions, SoftwareBackend, generate};
 use ndp_traces::capture::{Capture, shape_of};

@@ -1,7 +1,7 @@
 //! `ndp trace show`: a trace for people to read.
 
 use super::table::{Table, percent};
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use ndp_config::BlockKind;
 use ndp_traces::{Activity, NeuronShape, Phase, TokenInfo, TraceHeader, TraceReader, ones};
 use std::path::PathBuf;
@@ -31,6 +31,7 @@ pub struct Args {
 pub fn header(header: &TraceHeader) -> String {
     let TraceHeader { model, layers, attention, mlp, tokens, prompt_tokens, sequences, seed, source } =
         header;
+    let source = ndp_files::visible(source);
     format!(
         "model      {model}: {layers} layers, {attention} neurons in front of attention, {mlp} in the MLP\n\
          tokens     {tokens} in {sequences} sequence(s), {prompt_tokens} of them prompt\n\

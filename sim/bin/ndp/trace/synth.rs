@@ -1,7 +1,7 @@
 //! `ndp trace synth`: a synthetic trace, and how near it is to what it was fitted to.
 
 use super::table::{Table, percent};
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use ndp_config::LlmShape;
 use ndp_files::FileSet;
 use ndp_traces::stats::{Report, Statistics};

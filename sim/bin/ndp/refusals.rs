@@ -1,0 +1,178 @@
+//! Errors of the libraries that are refusals: they say what is wrong with an argument, or with what a file holds, and would say it again.
+//!
+//! What is not listed here is a failure: of the system, of a tool, or of this program.
+
+use ndp_config::ConfigError;
+use ndp_model::ModelError;
+use ndp_pim::PimError;
+use ndp_scheduler::SchedulerError;
+#[cfg(feature = "rtl")]
+use ndp_sim::error::SimError;
+#[cfg(feature = "rtl")]
+use ndp_sim::system::{EvaluateError, SetupError};
+use ndp_synth::SynthError;
+use ndp_traces::TraceError;
+use std::error::Error;
+
+/// Whether a cause of an error is a refusal.
+pub fn refuses(cause: &(dyn Error + 'static)) -> bool {
+    macro_rules! any_of {
+        ($($error:ty),+ $(,)?) => { $(cause.is::<$error>())||+ };
+    }
+    macro_rules! some_of {
+        ($($judge:ident($error:ty)),+ $(,)?) => { $(cause.downcast_ref::<$error>().is_some_and($judge))||+ };
+    }
+    #[cfg(feature = "rtl")]
+    if some_of!(simulation(SimError), evaluation(EvaluateError), setup(SetupError)) {
+        return true;
+    }
+    some_of!(
+        configuration(ConfigError),
+        model(ModelError),
+        pim(PimError),
+        scheduler(SchedulerError),
+        synthesis(SynthError),
+        trace(TraceError),
+    ) || any_of!(
+        ndp_files::NameError,
+        ndp_hdl::designs::BuildError,
+        ndp_hdl_language::HdlError,
+        ndp_isa::IsaError,
+        ndp_isa::Malformed,
+        ndp_layout::LayoutError,
+        ndp_machine::MachineError,
+        ndp_numerics::NumericsError,
+        ndp_offloading::OffloadError,
+        ndp_placement::PlacementError,
+        ndp_predictor::PredictorError,
+        ndp_serving::ServingError,
+        ndp_systems::SystemsError,
+        safetensors::SafeTensorError,
+        serde_json::Error,
+        toml::de::Error,
+        std::num::ParseIntError,
+        std::num::ParseFloatError,
+    )
+}
+
+fn configuration(error: &ConfigError) -> bool {
+    !matches!(error, ConfigError::Read { .. })
+}
+
+fn model(error: &ModelError) -> bool {
+    !matches!(error, ModelError::Backend { .. })
+}
+
+fn pim(error: &PimError) -> bool {
+    !matches!(error, PimError::Waves(_))
+}
+
+fn trace(error: &TraceError) -> bool {
+    !error.is_of_system()
+}
+
+fn scheduler(error: &SchedulerError) -> bool {
+    if let SchedulerError::Trace(error) = error { trace(error) } else { true }
+}
+
+fn synthesis(error: &SynthError) -> bool {
+    match error {
+        SynthError::Config(error) => configuration(error),
+        SynthError::Read { reason, .. } => ndp_files::is_of_content(reason),
+        SynthError::Write { .. }
+        | SynthError::MissingTool { .. }
+        | SynthError::ToolFailed { .. }
+        | SynthError::Timeout { .. }
+        | SynthError::Output { .. } => false,
+        _ => true,
+    }
+}
+
+#[cfg(feature = "rtl")]
+fn simulation(error: &SimError) -> bool {
+    match error {
+        SimError::Config(error) => configuration(error),
+        SimError::Model(error) => model(error),
+        SimError::Unsupported { .. }
+        | SimError::Unfit { .. }
+        | SimError::Flash { .. }
+        | SimError::WaveFormat { .. }
+        | SimError::WaveWindow { .. }
+        | SimError::WaveDepth
+        | SimError::Range { .. }
+        | SimError::Length { .. }
+        | SimError::NeedsRtl { .. }
+        | SimError::Machine(_)
+        | SimError::Numerics(_)
+        | SimError::Predictor(_)
+        | SimError::Layout(_) => true,
+        // The cache, Verilator and the compiler are among the others.
+        _ => false,
+    }
+}
+
+#[cfg(feature = "rtl")]
+fn evaluation(error: &EvaluateError) -> bool {
+    match error {
+        EvaluateError::Scheduler(error) => scheduler(error),
+        EvaluateError::System(error) => simulation(error),
+    }
+}
+
+#[cfg(feature = "rtl")]
+fn setup(error: &SetupError) -> bool {
+    match error {
+        SetupError::Config(error) => configuration(error),
+        SetupError::Model(error) => model(error),
+        SetupError::Scheduler(error) => scheduler(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+    use ndp_files::{REFUSED, UNUSABLE, exit_code};
+    use std::io;
+
+    #[test]
+    fn refusals_of_libraries_are_told_from_failures_under_them() {
+        let code = |error: anyhow::Error| exit_code(&error, refuses);
+        let lost = || io::Error::from_raw_os_error(2);
+        let unreadable = || ConfigError::Read { path: "x".into(), reason: "no such file".into() };
+        let wrong = || ConfigError::PowerOfTwo { key: "gemv.lanes", value: 3 };
+        for error in [
+            anyhow::Error::from(wrong()).context("--config"),
+            SynthError::from(wrong()).into(),
+            SynthError::Liberty { path: "x".into(), reason: "no cells".into() }.into(),
+            TraceError::Trailing.into(),
+            SchedulerError::from(TraceError::Trailing).into(),
+            ModelError::EmptyPrompt.into(),
+        ] {
+            assert_eq!(code(error), REFUSED);
+        }
+        let trace = || TraceError::InFile {
+            path: "x".into(),
+            error: Box::new(TraceError::Io { action: "open x".into(), source: lost() }),
+        };
+        for error in [
+            unreadable().into(),
+            SynthError::from(unreadable()).into(),
+            SynthError::MissingTool { program: "yosys".into(), hint: "install it", reason: lost() }.into(),
+            trace().into(),
+            SchedulerError::from(trace()).into(),
+            ModelError::Io { path: "x".into(), source: lost() }.into(),
+            Err::<(), _>(lost()).context("cannot read 'x'").unwrap_err(),
+        ] {
+            assert_eq!(code(error), UNUSABLE);
+        }
+        #[cfg(feature = "rtl")]
+        {
+            let build =
+                SimError::Build { design: "gemv_unit".into(), reason: "cannot lock the cache".into() };
+            assert_eq!(code(build.into()), UNUSABLE);
+            assert_eq!(code(SimError::WaveDepth.into()), REFUSED);
+            assert_eq!(code(EvaluateError::System(SimError::Config(wrong())).into()), REFUSED);
+        }
+    }
+}
