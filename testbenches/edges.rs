@@ -256,7 +256,7 @@ fn a_program_is_checked_when_it_is_read() {
 }
 
 #[test]
-fn long_runs_say_how_long_they_take() {
+fn long_runs_say_how_far_they_are() {
     use std::io::{BufRead, BufReader};
     // Building the model is another thing that is said.
     ndp().succeeds("gemv --config tiny --rows 4 --cols 8");
@@ -268,14 +268,29 @@ fn long_runs_say_how_long_they_take() {
     ] {
         let ndp = ndp();
         let mut child = ndp.command(line).stderr(std::process::Stdio::piped()).spawn().unwrap();
-        let start = std::time::Instant::now();
         let mut first = String::new();
         BufReader::new(child.stderr.take().unwrap()).read_line(&mut first).unwrap();
-        let taken = start.elapsed();
         // Whatever it said, it does not go on.
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(first.starts_with("about ") && first.contains(" for "), "`{line}` says {first:?}");
-        assert!(taken.as_secs() < 60, "`{line}` says so after {taken:?}");
+        // When that is said, and whether with an estimate, depends on the machine; `ndp_files::Progress` is tested with times that are given.
+        assert!(first.contains(" % of "), "`{line}` says {first:?}");
     }
+}
+
+#[test]
+fn a_model_that_dimms_cannot_compute_is_refused_before_anything_else() {
+    let ndp = ndp();
+    std::fs::create_dir(ndp.path("model")).unwrap();
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/model-llama");
+    for entry in std::fs::read_dir(golden).unwrap().map(Result::unwrap) {
+        std::fs::copy(entry.path(), ndp.path(&format!("model/{}", entry.file_name().display()))).unwrap();
+    }
+    let config = std::fs::read_to_string(ndp.path("model/config.json")).unwrap();
+    ndp.file("model/config.json", config.replace("\"hidden_act\": \"relu\"", "\"hidden_act\": \"silu\""));
+    // The system is read next, and there is none.
+    ndp.refused(
+        "generate --config tiny --dimms 2 --tokens 1 --prompt I --model model --system none.toml",
+        "the model's activation = Silu: systems of DIMMs run models with Relu",
+    );
 }

@@ -166,6 +166,7 @@ impl<P: Places> SystemBackend<P> {
         places: P,
         model: &Model,
     ) -> Result<Self, SimError> {
+        check_model(model)?;
         Self::of_layers(config, unit, options, places, (&llm_shape(model)?, &model.layers))
     }
 
@@ -595,19 +596,9 @@ impl<P: Places> SystemBackend<P> {
 
     /// Refuses a layer that the DIMMs cannot compute: other functions than ReLU, heads of another width than the shape says.
     fn check_layer(&self, op: &LinearOp<'_>) -> Result<(), SimError> {
-        let unsupported = |key, found: String, expected: &str| {
-            Err(SimError::Unsupported { key, found, expected: expected.into() })
-        };
         match op.finish() {
-            Finish::Activate(activation) | Finish::Gate { activation, .. }
-                if activation != Activation::Relu =>
-            {
-                unsupported("activation", format!("{activation:?}"), "Relu")
-            }
-            Finish::Scale(_) if op.product().rows() != self.shape.hidden() as usize => {
-                let expected = format!("heads of {} elements together", self.shape.hidden());
-                unsupported("width of all heads", op.product().rows().to_string(), &expected)
-            }
+            Finish::Activate(activation) | Finish::Gate { activation, .. } => check_activation(activation),
+            Finish::Scale(_) => check_heads(op.product().rows(), self.shape.hidden() as usize),
             _ => Ok(()),
         }
     }
@@ -803,6 +794,34 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
         self.count_differences(&exact, &result);
         Ok(result)
     }
+}
+
+/// Refuses a model that systems of DIMMs cannot compute: other functions than ReLU, heads that are not as wide together as the layer. It takes no time, so it
+/// can come before anything is loaded or computed in software.
+///
+/// # Errors
+/// [`SimError::Unsupported`].
+pub fn check_model(model: &Model) -> Result<(), SimError> {
+    check_activation(model.config.activation())?;
+    check_heads(model.config.query_width(), model.config.hidden_size())
+}
+
+fn check_activation(activation: Activation) -> Result<(), SimError> {
+    match activation {
+        Activation::Relu => Ok(()),
+        other => {
+            let (found, expected) = (format!("{other:?}"), "Relu".to_owned());
+            Err(SimError::Unsupported { key: "activation", found, expected })
+        }
+    }
+}
+
+fn check_heads(width: usize, hidden: usize) -> Result<(), SimError> {
+    if width == hidden {
+        return Ok(());
+    }
+    let (found, expected) = (width.to_string(), format!("heads of {hidden} elements together"));
+    Err(SimError::Unsupported { key: "width of all heads", found, expected })
 }
 
 /// Flips a bit of the first weight of each matrix of a neuron, in its slot.

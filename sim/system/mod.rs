@@ -33,7 +33,7 @@ mod rows;
 mod setup;
 mod text;
 
-pub use backend::{ActivitySource, Fault, Load, SystemBackend, SystemOptions};
+pub use backend::{ActivitySource, Fault, Load, SystemBackend, SystemOptions, check_model};
 pub use books::{Access, Event, Operation, ProgramEvent};
 pub use causes::{Breakdown, Cause, DeviceTime, Segment, Shares};
 pub use energy::{Alternative, EnergyBreakdown, EnergyCosts, EnergyPart, EnergyRow, Power};

@@ -1,8 +1,11 @@
 //! How long a run will take, before it does.
 //!
-//! The work is counted in units that take about the same time each. A second after the first of them the speed is known, and if the
-//! whole run takes more than ten, that is said on standard error: as a bar on a terminal, else as a line, and another one each minute.
-//! What is prepared before the first unit does not count for the speed. A thread looks at the count, so who works only has to count.
+//! The work is counted in units that take about the same time each. The speed is that of the recent half of the run, and it is believed when both
+//! quarters of that half agree: what is prepared, a slow beginning and a phase of another kind are behind it then. If the whole run takes more than ten
+//! seconds, that is said on standard error: as a bar on a terminal, else as a line, and another one each minute; as long as the speed has not settled,
+//! without an estimate. A thread looks at the count, so who works only has to count.
+//!
+//! Only that thread looks at the clock. `Display` is given times, so tests give it those of any run.
 
 use crate::warn;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -13,8 +16,17 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// When the speed is believed.
-const MEASURED: Duration = Duration::from_secs(1);
+/// Seconds from the first count to the last one before which no speed is believed.
+const MEASURED: f64 = 2.0;
+/// Share of the work that has to be measured, and the seconds that are enough for any run: a beginning that counts little is not taken for the run.
+const MEASURED_SHARE: f64 = 0.05;
+const MEASURED_ENOUGH: f64 = 300.0;
+/// The two quarters of the recent half agree if one is at most this number of times as fast as the other.
+const AGREEMENT: f64 = 1.5;
+/// Changes of the count that the recent half needs: fewer say little of the next one.
+const CHANGES: usize = 3;
+/// Points of a run that are kept.
+const POINTS: usize = 1024;
 /// Runs that are shorter are over before anybody asks.
 const LONG: Duration = Duration::from_secs(10);
 /// Between two lines where there is no terminal.
@@ -62,18 +74,17 @@ impl Progress {
             }
         }
         let (sender, ended) = channel();
-        let mut display = Display {
-            what,
-            total,
-            start: Instant::now(),
-            first: None,
-            bar: bar.clone(),
-            terminal,
-            next: None,
-        };
+        let mut display = Display { what, total, speed: Speed::default(), next: None };
+        let (shown, start) = (bar.clone(), Instant::now());
         let show = move || {
             while ended.recv_timeout(BETWEEN_LOOKS) == Err(RecvTimeoutError::Timeout) {
-                display.show(count());
+                let (now, done) = (start.elapsed(), count());
+                shown.set_position(done.min(total));
+                if !terminal {
+                    display.line(now, done).inspect(|line| warn(format_args!("{line}")));
+                } else if let Some(left) = display.left(now, done) {
+                    shown.set_prefix(format!(", about {} left", duration(left)));
+                }
             }
         };
         // Without a thread there is no display, which is no reason not to work.
@@ -112,54 +123,95 @@ impl Drop for Progress {
     }
 }
 
-/// What the thread shows.
+/// What is shown at which time of the run.
 struct Display {
     what: &'static str,
     total: u64,
-    start: Instant,
-    /// When units were seen to be done for the first time, and how many.
-    first: Option<(Instant, u64)>,
-    bar: ProgressBar,
-    terminal: bool,
+    speed: Speed,
     /// When the next line is due, if there has been one.
     next: Option<Duration>,
 }
 
 impl Display {
-    fn show(&mut self, done: u64) {
-        self.bar.set_position(done.min(self.total));
-        if done == 0 {
-            return;
+    /// Time that is left, if it can be said.
+    fn left(&mut self, now: Duration, done: u64) -> Option<Duration> {
+        self.speed.see(now.as_secs_f64(), done);
+        let left = self.speed.left(now.as_secs_f64(), self.total)?;
+        Some(Duration::try_from_secs_f64(left).unwrap_or(Duration::MAX))
+    }
+
+    /// The line that is due, if there is one.
+    fn line(&mut self, now: Duration, done: u64) -> Option<String> {
+        let left = self.left(now, done);
+        let Self { what, total, next, .. } = *self;
+        if done >= total || next.is_some_and(|next| now < next) {
+            return None;
         }
-        let (first, before) = *self.first.get_or_insert_with(|| (Instant::now(), done));
-        let Some(left) = estimate(first.elapsed(), done - before, self.total.saturating_sub(done)) else {
-            return;
-        };
-        let gone = self.start.elapsed();
-        let whole = gone.saturating_add(left);
-        if self.terminal {
-            self.bar.set_prefix(format!(", about {} left", duration(left)));
-        } else if self.next.is_none_or(|next| gone >= next) && whole >= LONG && done < self.total {
-            if self.next.is_none() {
-                warn(format_args!("about {} for {} {}", duration(whole), self.total, self.what));
-            } else {
-                let percent = 100.0 * done as f64 / self.total.max(1) as f64;
-                warn(format_args!(
-                    "{percent:.0} % of {} {}, about {} left",
-                    self.total,
-                    self.what,
-                    duration(left)
-                ));
+        let percent = 100.0 * done as f64 / total as f64;
+        let line = match left {
+            Some(left) if next.is_none() && now.saturating_add(left) < LONG => return None,
+            Some(left) => format!("{percent:.0} % of {total} {what}, about {} left", duration(left)),
+            None if now >= BETWEEN_LINES => {
+                format!("{percent:.0} % of {total} {what} after {}", duration(now))
             }
-            self.next = Some(gone + BETWEEN_LINES);
-        }
+            None => return None,
+        };
+        self.next = Some(now + BETWEEN_LINES);
+        Some(line)
     }
 }
 
-/// Time of the units that are left, if `done` of them took `measured`; none before that can be said.
-fn estimate(measured: Duration, done: u64, left: u64) -> Option<Duration> {
-    let time = measured.as_secs_f64() * left as f64 / done as f64;
-    (measured >= MEASURED && done > 0).then(|| Duration::try_from_secs_f64(time).unwrap_or(Duration::MAX))
+/// The speed of a run, from counts at times in seconds.
+#[derive(Default)]
+struct Speed {
+    /// When the count was seen to have changed, and to what; the first one is above 0.
+    points: Vec<(f64, u64)>,
+}
+
+impl Speed {
+    fn see(&mut self, now: f64, done: u64) {
+        if done <= self.points.last().map_or(0, |(_, count)| *count) {
+            return;
+        }
+        if self.points.len() == POINTS {
+            let mut index = 0;
+            self.points.retain(|_| {
+                index += 1;
+                index % 2 == 1
+            });
+        }
+        self.points.push((now, done));
+    }
+
+    /// The count at a time between the first point and the last one, on a line from point to point.
+    fn at(&self, time: f64) -> f64 {
+        let after = self.points.partition_point(|(at, _)| *at <= time).clamp(1, self.points.len() - 1);
+        let [(t0, n0), (t1, n1)] = [self.points[after - 1], self.points[after]];
+        n0 as f64 + (n1 - n0) as f64 * (time - t0) / (t1 - t0)
+    }
+
+    /// Seconds that are left, once the speed has settled.
+    fn left(&self, now: f64, total: u64) -> Option<f64> {
+        let (&(first, before), &(last, done)) = (self.points.first()?, self.points.last()?);
+        let measured = last - first;
+        let silent = now - last;
+        // A pause as long as a quarter is a phase of another kind.
+        if measured < MEASURED || silent > measured / 4.0 {
+            return None;
+        }
+        let [half, quarter] = [2.0, 4.0].map(|part| last - measured / part);
+        if self.points.iter().rev().take_while(|(at, _)| *at > half).count() < CHANGES {
+            return None;
+        }
+        let early = self.at(quarter) - self.at(half);
+        let late = done as f64 - self.at(quarter);
+        if early <= 0.0 || late <= 0.0 || early.max(late) > AGREEMENT * early.min(late) {
+            return None;
+        }
+        let rate = (early + late) / (measured / 2.0);
+        let enough = (done - before) as f64 >= MEASURED_SHARE * total as f64 || measured >= MEASURED_ENOUGH;
+        enough.then(|| (total.saturating_sub(done) as f64 / rate - silent).max(0.0))
+    }
 }
 
 /// A time as one says it: "40 s", "3 min", "2.5 h".
@@ -175,13 +227,101 @@ pub fn duration(time: Duration) -> String {
 mod tests {
     use super::*;
 
+    /// First estimate of the whole run in seconds, when it is said, and all lines. The count at each time is what `count` says; looks come five times a
+    /// second, as in a run, for `seconds`.
+    fn run(total: u64, seconds: u32, count: impl Fn(f64) -> u64) -> (Option<(f64, f64)>, Vec<String>) {
+        let mut display = Display { what: "units", total, speed: Speed::default(), next: None };
+        let (mut first, mut lines) = (None, Vec::new());
+        for look in 1..5 * seconds {
+            let now = Duration::from_millis(200) * look;
+            let done = count(now.as_secs_f64()).min(total);
+            if let Some(line) = display.line(now, done) {
+                if first.is_none() && line.contains("about ") {
+                    let left = display.left(now, done).unwrap();
+                    first = Some(((now + left).as_secs_f64(), now.as_secs_f64()));
+                }
+                lines.push(line);
+            }
+        }
+        (first, lines)
+    }
+
+    #[track_caller]
+    fn within_a_factor_of_two(estimate: Option<(f64, f64)>, seconds: f64) {
+        let (whole, at) = estimate.unwrap();
+        assert!((seconds / 2.0..=2.0 * seconds).contains(&whole), "{whole} s said after {at} s");
+    }
+
     #[test]
-    fn the_estimate_is_proportional_and_waits_for_a_measurement() {
-        let seconds = Duration::from_secs;
-        assert_eq!(estimate(seconds(2), 10, 90), Some(seconds(18)));
-        assert_eq!(estimate(seconds(2), 0, 100), None);
-        assert_eq!(estimate(Duration::from_millis(999), 10, 90), None);
-        assert_eq!(estimate(seconds(3), 120, 0), Some(seconds(0)));
-        assert_eq!(["40 s", "3 min", "2.0 h"], [40, 170, 7200].map(|time| duration(seconds(time))));
+    fn a_steady_run_is_estimated_soon_and_then_each_minute() {
+        let (first, lines) = run(1_000_000, 100, |now| (now * 1e4) as u64);
+        let (whole, at) = first.unwrap();
+        assert!((99.0..101.0).contains(&whole) && (5.0..6.0).contains(&at), "{whole} s said after {at} s");
+        assert_eq!(
+            lines,
+            ["5 % of 1000000 units, about 95 s left", "65 % of 1000000 units, about 35 s left"]
+        );
+        // Over before anybody asks.
+        assert_eq!(run(1000, 8, |now| (now * 125.0) as u64).1, [""; 0]);
+        // A day: a twentieth of it would be too long for a first estimate, and two seconds too short.
+        let day = 86_400.0;
+        let (first, lines) = run(1 << 40, 400, |now| (now / day * (1u64 << 40) as f64) as u64);
+        assert_eq!(lines[3], format!("0 % of {} units after 4 min", 1u64 << 40));
+        let (whole, at) = first.unwrap();
+        assert!(
+            (whole - day).abs() < 0.01 * day && (300.0..=361.0).contains(&at),
+            "{whole} s said after {at} s"
+        );
+    }
+
+    #[test]
+    fn a_slow_beginning_is_not_taken_for_the_speed() {
+        // A few cycles of a host that prepares something, then a product: an estimate after a second would be 154 hours for 44 s.
+        let prepares = |begin: f64, end: f64| {
+            move |now: f64| {
+                let rest = (now - begin).max(0.0) / (end - begin) * 1e9;
+                (12.0 + 40.0 * now.min(begin) + rest) as u64
+            }
+        };
+        assert_eq!(run(1_000_000_000, 44, prepares(40.0, 44.0)).1, [""; 0]);
+        let (first, _) = run(1_000_000_000, 44, prepares(5.0, 44.0));
+        within_a_factor_of_two(first, 44.0);
+        let (first, lines) = run(1_000_000_000, 600, prepares(100.0, 600.0));
+        within_a_factor_of_two(first, 600.0);
+        assert_eq!(lines[0], "0 % of 1000000000 units after 60 s");
+    }
+
+    #[test]
+    fn units_of_unequal_size_are_estimated_when_there_are_enough() {
+        // A token each five seconds, the first one after 30.
+        let tokens = |now: f64| (1.0 + (now - 30.0) / 5.0).max(0.0) as u64;
+        let (first, lines) = run(55, 300, tokens);
+        within_a_factor_of_two(first, 300.0);
+        assert!(lines[1].contains(" % of 55 units, about "), "{lines:?}");
+        // Tokens of policies of which one takes three times as long as the others.
+        let turns = |now: f64| {
+            let (rounds, rest) = ((now / 8.0) as u64, now % 8.0);
+            6 * rounds + (if rest < 3.0 { 0 } else { (rest - 2.0) as u64 })
+        };
+        let (first, _) = run(6 * 40, 320, turns);
+        within_a_factor_of_two(first, 320.0);
+        // Later programs are like earlier ones and are not run again.
+        let (first, _) = run(1000, 200, |now| (now.min(10.0) + (now - 10.0).max(0.0) * 5.2) as u64);
+        within_a_factor_of_two(first, 200.0);
+    }
+
+    #[test]
+    fn long_runs_are_kept_in_few_points_and_counts_that_stand_still_say_nothing() {
+        let mut speed = Speed::default();
+        (1..100_000).for_each(|n| speed.see(f64::from(n), u64::from(n as u32) * 7));
+        assert!(speed.points.len() <= POINTS);
+        let left = speed.left(99_999.0, 1_400_000).unwrap();
+        assert!((left - 100_001.0).abs() < 200.0, "{left}");
+        assert_eq!(speed.left(150_000.0, 1_400_000), None);
+        assert_eq!(Speed::default().left(1.0, 10), None);
+        assert_eq!(
+            ["40 s", "3 min", "2.0 h"],
+            [40, 170, 7200].map(|time| duration(Duration::from_secs(time)))
+        );
     }
 }

@@ -22,7 +22,7 @@ use ndp_files::{OutputFile, Progress};
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
 use ndp_sim::backend::Neurons;
 use ndp_sim::recordings::write_system_timeline;
-use ndp_sim::system::Setup;
+use ndp_sim::system::{Setup, check_model};
 use ndp_traces::capture::shape_of;
 use run::{Choice, Host, Outcome, simulate};
 
@@ -36,6 +36,7 @@ pub fn run(args: &Args, job: &Job, (model, config): (&Model, &DesignConfig)) -> 
         "--neurons all has no meaning with --dimms: only active or predicted neurons are computed there"
     );
     run::check_links(args)?;
+    check_model(model)?;
     let system = args.flash.with_ssd(SystemConfig::load(&args.system)?.having_dimms()?)?;
     let policies = PolicyChoice::policies(&args.policy);
     args.placement.check(&policies)?;
