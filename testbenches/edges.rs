@@ -279,6 +279,42 @@ fn long_runs_say_how_far_they_are() {
 }
 
 #[test]
+fn programs_need_no_threads() {
+    let ndp = ndp();
+    ndp.succeeds("gemv --config tiny --rows 4 --cols 8");
+    for line in [
+        "gemv --config tiny --rows 8 --cols 100",
+        "generate --config tiny --backend cycles --tokens 2 --prompt I",
+        "generate --config tiny --backend cycles --dimms 2 --tokens 2 --prompt I --load backdoor",
+        "compare --llm opt-13b --policies flexgen",
+        "trace synth --llm opt-6.7b --tokens 8 --sequences 2 --prompt-tokens 4 --out t.trace",
+        "place --trace t.trace --method greedy --dimms 8",
+        "evaluate --trace t.trace --policy partition --tokens 1 --fast --links bandwidth",
+    ] {
+        ndp.needs_no_threads(line);
+    }
+    // Two prompts in two groups are two decoders at the same time: each needs a thread.
+    let mut command = ndp.command("pim --channel model --tokens 1 --prompt I --prompt You --mode dex+dbo");
+    let output = command.env("RUST_MIN_STACK", (1u64 << 47).to_string()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!text.contains("panicked") && text.contains("cannot start the thread of group 0"), "{text}");
+}
+
+#[test]
+fn no_program_reads_what_it_prints_to() {
+    let ndp = ndp();
+    let program = ndp.file("program.asm", std::fs::read(FFN).unwrap());
+    ndp.spares_what_it_reads(&format!("run {program} --config tiny"), &program);
+    ndp.spares_what_it_reads(&format!("cycles {program} --config tiny"), &program);
+    let config = ndp.file("tiny.toml", "name = \"tiny\"\n");
+    ndp.spares_what_it_reads(&format!("gemv --rows 8 --cols 8 --config {config}"), &config);
+    ndp.succeeds("trace synth --llm opt-6.7b --tokens 8 --sequences 2 --prompt-tokens 4 --out t.trace");
+    for job in ["show", "stats"] {
+        ndp.spares_what_it_reads(&format!("trace {job} t.trace"), &ndp.path("t.trace"));
+    }
+}
+
+#[test]
 fn a_model_that_dimms_cannot_compute_is_refused_before_anything_else() {
     let ndp = ndp();
     std::fs::create_dir(ndp.path("model")).unwrap();

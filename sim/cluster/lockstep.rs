@@ -17,8 +17,10 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::thread::Builder;
 
 /// Cores around the largest bridge.
 pub const MOST: usize = 8;
@@ -243,18 +245,16 @@ impl Lockstep {
             failed: AtomicBool::new(false),
             results: Mutex::new(Vec::with_capacity(cores)),
         };
-        let threads = threads.clamp(1, cores);
-        let barrier = Meeting::new(threads);
-        let mut shares: Vec<Vec<(usize, &mut U, Option<J>)>> = (0..threads).map(|_| Vec::new()).collect();
-        for (core, (unit, job)) in units.iter_mut().zip(jobs).enumerate() {
-            shares[core % threads].push((core, unit, job));
-        }
-        let mut shares = shares.into_iter();
-        let own = shares.next().unwrap_or_default();
+        let all = units.iter_mut().zip(jobs).enumerate().map(|(core, (unit, job))| (core, unit, job));
+        let all: Vec<(usize, &mut U, Option<J>)> = all.collect();
         let outcome = std::thread::scope(|scope| {
-            for share in shares {
-                let (shared, barrier) = (&shared, &barrier);
-                scope.spawn(move || {
+            // The operating system may refuse threads, so work is divided when it is known how many there are.
+            let mut others = Vec::new();
+            for _ in 1..threads.clamp(1, cores) {
+                let (give, take) = channel::<(Vec<_>, Arc<Meeting>)>();
+                let shared = &shared;
+                let started = Builder::new().spawn_scoped(scope, move || {
+                    let Ok((share, barrier)) = take.recv() else { return };
                     let mut worker = Worker::new(share, run, shared);
                     loop {
                         worker.poll();
@@ -267,6 +267,22 @@ impl Lockstep {
                         }
                     }
                 });
+                if started.is_err() {
+                    break;
+                }
+                others.push(give);
+            }
+            let threads = 1 + others.len();
+            let barrier = Arc::new(Meeting::new(threads));
+            let mut shares: Vec<Vec<_>> = (0..threads).map(|_| Vec::new()).collect();
+            for one in all {
+                shares[one.0 % threads].push(one);
+            }
+            let mut shares = shares.into_iter();
+            let own = shares.next().unwrap_or_default();
+            for (give, share) in others.into_iter().zip(shares) {
+                // Each thread waits for its share.
+                let _ = give.send((share, Arc::clone(&barrier)));
             }
             let mut worker = Worker::new(own, run, &shared);
             loop {

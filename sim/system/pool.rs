@@ -71,10 +71,7 @@ fn side_by_side<J: Send, T: Send>(
             done.lock().unwrap_or_else(PoisonError::into_inner).push((place, core, result));
         }
     };
-    std::thread::scope(|scope| {
-        (1..threads.min(count)).for_each(|_| drop(scope.spawn(work)));
-        work();
-    });
+    ndp_files::on_threads(threads.min(count), work);
     let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
     done.sort_by_key(|(place, ..)| *place);
     done.into_iter().map(|(_, core, result)| Ok((core, result?))).collect()

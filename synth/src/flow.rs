@@ -166,11 +166,7 @@ impl Flow {
                 }
             }
         };
-        std::thread::scope(|scope| {
-            for _ in 0..self.jobs.clamp(1, order.len().max(1)) {
-                scope.spawn(work);
-            }
-        });
+        ndp_files::on_threads(self.jobs.min(order.len()), work);
         let mut failures = failures.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
         failures.sort_by_key(|(index, _)| *index);
         match failures.into_iter().next() {

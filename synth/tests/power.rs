@@ -363,3 +363,89 @@ fn windows_and_files_that_cannot_be_used_are_refused() {
     assert!(wrong("#15\n1c\n0q", "#15\n1c\n1q").contains("'q_q$"), "a register that does not take its data");
     assert!(wrong("1a", "xa").contains("neither 0 nor 1"));
 }
+
+/// The waves of `toggle` as FST.
+fn fst(levels: &[bool]) -> Vec<u8> {
+    use fst_writer::{FstFileType, FstInfo, FstScopeType, FstSignalType, FstVarDirection, FstVarType};
+    let info = FstInfo {
+        start_time: 0,
+        timescale_exponent: -12,
+        version: String::new(),
+        date: String::new(),
+        file_type: FstFileType::Verilog,
+    };
+    let mut header = fst_writer::FstHeaderWriter::write_to_mem(&info).unwrap();
+    header.scope("TOP", "", FstScopeType::Module).unwrap();
+    header.scope("toggle", "", FstScopeType::Module).unwrap();
+    let signals = ["clk_i", "a_i", "q_q", "y_o"].map(|name| {
+        let (kind, direction) = (FstVarType::Wire, FstVarDirection::Implicit);
+        header.var(name, FstSignalType::bit_vec(1), kind, direction, None).unwrap()
+    });
+    header.up_scope().unwrap();
+    header.up_scope().unwrap();
+    let mut body = header.finish().unwrap();
+    let bit = |level: bool| if level { b"1" } else { b"0" };
+    let [clock, input, state, output] = signals;
+    for (cycle, a) in levels.iter().enumerate() {
+        body.time_change(cycle as u64 * 10).unwrap();
+        body.signal_change(clock, b"0").unwrap();
+        body.signal_change(input, bit(*a)).unwrap();
+        if cycle == 0 {
+            body.signal_change(state, b"0").unwrap();
+            body.signal_change(output, b"1").unwrap();
+        }
+        body.time_change(cycle as u64 * 10 + 5).unwrap();
+        body.signal_change(clock, b"1").unwrap();
+        body.signal_change(state, bit(*a)).unwrap();
+        body.signal_change(output, bit(!*a)).unwrap();
+    }
+    body.finish().unwrap().into_inner()
+}
+
+#[test]
+fn damaged_waves_are_errors_wherever_the_damage_is() {
+    let levels = [true, true, false, false, true, true, true, false, false];
+    let folder = tempfile::tempdir().unwrap();
+    map(&toggle(), folder.path());
+    for (name, whole) in [("t.vcd", waves(&levels).into_bytes()), ("t.fst", fst(&levels))] {
+        let file = folder.path().join(name);
+        let of = |bytes: &[u8]| {
+            std::fs::write(&file, bytes).unwrap();
+            measure(folder.path(), &file, 0, None)
+        };
+        let expected = of(&whole).unwrap();
+        assert_eq!(expected.cycles, 8, "{name}");
+        let mut refused = 0;
+        for at in 0..whole.len() {
+            for change in [0x00, 0x80, 0xff, whole[at] ^ 1, whole[at].wrapping_add(1)] {
+                let mut bytes = whole.clone();
+                bytes[at] = change;
+                refused += u32::from(of(&bytes).is_err());
+            }
+            refused += u32::from(of(&whole[..at]).is_err());
+        }
+        assert!(refused as usize > whole.len(), "{name}: {refused} refused");
+    }
+}
+
+#[test]
+fn waves_that_have_no_end_or_are_no_waves_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    map(&toggle(), folder.path());
+    let refused = |waves: &Path, expected: &str| {
+        let error = measure(folder.path(), waves, 0, None).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    };
+    refused(Path::new("/dev/zero"), "waves '/dev/zero': not a regular file");
+    refused(folder.path(), "not a regular file");
+    refused(Path::new("no/such.fst"), "No such file");
+    let file = folder.path().join("t.fst");
+    std::fs::write(&file, "hello").unwrap();
+    refused(&file, "neither VCD nor FST");
+    // A block of the length of nothing has no end.
+    let mut bytes = fst(&[true, false, true]);
+    let second = 1 + u64::from_be_bytes(bytes[1..9].try_into().unwrap()) as usize;
+    bytes[second + 1..second + 9].fill(0);
+    std::fs::write(&file, bytes).unwrap();
+    refused(&file, &format!("no block of the length that is said at byte {second}"));
+}

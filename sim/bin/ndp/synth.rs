@@ -2,6 +2,7 @@
 //!
 //! Everything that decides a number is in the library; this file reads the environment, shows progress and places files.
 
+use crate::tools::tick;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -308,6 +309,6 @@ fn progress(modules: usize) -> ProgressBar {
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} modules, {elapsed}: {msg}") {
         bar.set_style(style);
     }
-    bar.enable_steady_tick(Duration::from_millis(500));
+    tick(&bar, Duration::from_millis(500));
     bar
 }

@@ -103,6 +103,14 @@ pub fn quantisation_text(weights: ndp_config::WeightFormat, error: &ndp_model::Q
     )
 }
 
+/// Draws a bar again and again while nothing is counted, if it is shown. That takes a thread, and `indicatif` panics without: one that ends at once tells
+/// whether the operating system has any.
+pub fn tick(bar: &indicatif::ProgressBar, interval: std::time::Duration) {
+    if !bar.is_hidden() && std::thread::Builder::new().spawn(|| ()).is_ok() {
+        bar.enable_steady_tick(interval);
+    }
+}
+
 /// A file or directory of the workspace.
 pub fn workspace_path(relative: &str) -> PathBuf {
     let here = PathBuf::from(relative);

@@ -170,26 +170,27 @@ struct Progress {
     began: Instant,
     /// Closed when it is done.
     done: Sender<()>,
-    reporter: std::thread::JoinHandle<bool>,
+    /// None if the operating system has no thread for it.
+    reporter: Option<std::thread::JoinHandle<bool>>,
 }
 
 impl Progress {
     fn of(what: String) -> Self {
         let (done, wait) = channel::<()>();
         let line = format!("building the model of {what}, once");
-        let reporter = std::thread::spawn(move || {
+        let reporter = std::thread::Builder::new().spawn(move || {
             let long = wait.recv_timeout(SILENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
             if long {
                 say(&line);
             }
             long
         });
-        Self { what, began: Instant::now(), done, reporter }
+        Self { what, began: Instant::now(), done, reporter: reporter.ok() }
     }
 
     fn end(self) {
         drop(self.done);
-        if self.reporter.join().unwrap_or(false) {
+        if self.reporter.is_some_and(|reporter| reporter.join().unwrap_or(false)) {
             say(&format!("built {} in {:.0} s", self.what, self.began.elapsed().as_secs_f64()));
         }
     }

@@ -74,11 +74,7 @@ struct State<'a> {
 pub fn run(workers: usize, jobs: Vec<Job<'_>>) -> Result<(), Failure> {
     let state = Mutex::new(State { waiting: jobs.into(), running: 0, failure: None });
     let changed = Condvar::new();
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| serve(&state, &changed));
-        }
-    });
+    ndp_files::on_threads(workers, || serve(&state, &changed));
     let state = state.into_inner().unwrap_or_else(PoisonError::into_inner);
     state.failure.map_or(Ok(()), Err)
 }

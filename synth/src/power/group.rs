@@ -14,6 +14,9 @@ pub struct Group {
 }
 
 impl Group {
+    /// Deepest group that is read; libraries have about six levels.
+    const DEEPEST: usize = 64;
+
     /// The first group of a text.
     ///
     /// # Errors
@@ -22,7 +25,7 @@ impl Group {
         let clean: String = text.replace("\\\r\n", " ").replace("\\\n", " ");
         let mut rest = clean.as_str();
         let mut root = Self::default();
-        root.fill(&mut rest)?;
+        root.fill(&mut rest, Self::DEEPEST)?;
         root.groups.into_iter().next().ok_or_else(|| "no group".to_owned())
     }
 
@@ -36,7 +39,7 @@ impl Group {
         self.groups.iter().filter(move |group| group.kind == kind)
     }
 
-    fn fill(&mut self, rest: &mut &str) -> Result<(), String> {
+    fn fill(&mut self, rest: &mut &str, levels: usize) -> Result<(), String> {
         loop {
             *rest = rest.trim_start_matches(|c: char| c.is_whitespace() || c == ';');
             if let Some(comment) = rest.strip_prefix("/*") {
@@ -71,7 +74,10 @@ impl Group {
                 if let Some(after) = rest.strip_prefix('{') {
                     *rest = after;
                     let mut group = Self { kind: name.to_owned(), argument, ..Self::default() };
-                    group.fill(rest)?;
+                    let deeper = levels.checked_sub(1);
+                    let deeper = deeper
+                        .ok_or_else(|| format!("groups are nested more than {} deep", Self::DEEPEST))?;
+                    group.fill(rest, deeper)?;
                     self.groups.push(group);
                 } else {
                     self.attributes.push((name.to_owned(), argument));
@@ -126,5 +132,8 @@ mod tests {
         assert!(Group::parse("cell (A { }").unwrap_err().contains("')'"));
         assert!(Group::parse("cell A").unwrap_err().contains("neither"));
         assert!(numbers("1, x").unwrap_err().contains("'x'"));
+        let deep = |levels: usize| format!("{}{}", "a () { ".repeat(levels), "}".repeat(levels));
+        assert!(Group::parse(&deep(64)).is_ok());
+        assert_eq!(Group::parse(&deep(100_000)).unwrap_err(), "groups are nested more than 64 deep");
     }
 }

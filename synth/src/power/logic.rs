@@ -17,17 +17,26 @@ pub enum Logic {
     Xor(Box<Logic>, Box<Logic>),
 }
 
+/// Characters of a function that an error quotes.
+const SHOWN: usize = 200;
+/// Operators and brackets of a function at most, which bounds the depth of its tree; those of cells have fewer than 100.
+const LONGEST: usize = 1000;
+
 impl Logic {
     /// Reads a function; `pin` gives the number of a name.
     ///
     /// # Errors
-    /// What stands where something else is expected, or the unknown pin.
+    /// What stands where something else is expected, the unknown pin, or too many operators.
     pub fn parse(text: &str, pin: &dyn Fn(&str) -> Option<usize>) -> Result<Self, String> {
-        let mut reader = Reader { rest: text.trim(), pin };
-        let logic = reader.or().map_err(|reason| format!("function '{text}': {reason}"))?;
+        let mut reader = Reader { rest: text.trim(), pin, left: LONGEST };
+        let shown = || match text.char_indices().nth(SHOWN) {
+            Some((end, _)) => format!("{}...", &text[..end]),
+            None => text.to_owned(),
+        };
+        let logic = reader.or().map_err(|reason| format!("function '{}': {reason}", shown()))?;
         match reader.rest.is_empty() {
             true => Ok(logic),
-            false => Err(format!("function '{text}': '{}' is left over", reader.rest)),
+            false => Err(format!("function '{}': '{}' is left over", shown(), reader.rest)),
         }
     }
 
@@ -76,6 +85,8 @@ impl Logic {
 struct Reader<'a> {
     rest: &'a str,
     pin: &'a dyn Fn(&str) -> Option<usize>,
+    /// Operators that may still come.
+    left: usize,
 }
 
 impl Reader<'_> {
@@ -85,9 +96,16 @@ impl Reader<'_> {
         found.is_some()
     }
 
+    fn count(&mut self) -> Result<(), String> {
+        let left = self.left.checked_sub(1);
+        self.left = left.ok_or_else(|| format!("more than {LONGEST} operators and brackets"))?;
+        Ok(())
+    }
+
     fn or(&mut self) -> Result<Logic, String> {
         let mut all = self.and()?;
         while self.take(&['+', '|']) {
+            self.count()?;
             all = Logic::Or(Box::new(all), Box::new(self.and()?));
         }
         Ok(all)
@@ -99,6 +117,7 @@ impl Reader<'_> {
         while self.take(&['*', '&'])
             || self.rest.starts_with(|c: char| c.is_alphanumeric() || "_(!".contains(c))
         {
+            self.count()?;
             all = Logic::And(Box::new(all), Box::new(self.xor()?));
         }
         Ok(all)
@@ -107,6 +126,7 @@ impl Reader<'_> {
     fn xor(&mut self) -> Result<Logic, String> {
         let mut all = self.operand()?;
         while self.take(&['^']) {
+            self.count()?;
             all = Logic::Xor(Box::new(all), Box::new(self.operand()?));
         }
         Ok(all)
@@ -114,9 +134,11 @@ impl Reader<'_> {
 
     fn operand(&mut self) -> Result<Logic, String> {
         if self.take(&['!']) {
+            self.count()?;
             return Ok(Logic::Not(Box::new(self.operand()?)));
         }
         let mut logic = if self.take(&['(']) {
+            self.count()?;
             let inner = self.or()?;
             if !self.take(&[')']) {
                 return Err("a ')' is missing".into());
@@ -133,6 +155,7 @@ impl Reader<'_> {
             }
         };
         while self.take(&['\'']) {
+            self.count()?;
             logic = Logic::Not(Box::new(logic));
         }
         Ok(logic)
@@ -176,6 +199,19 @@ mod tests {
         assert!(error("(A").contains("')'"));
         assert!(error("A)").contains("left over"));
         assert!(error("A +").contains("expected"));
+        // Each of them would be a tree of this depth.
+        for deep in [
+            format!("{}A{}", "(".repeat(100_000), ")".repeat(100_000)),
+            format!("{}A", "!".repeat(100_000)),
+            format!("A{}", "'".repeat(100_000)),
+            format!("A{}", " + A".repeat(100_000)),
+            format!("A{}", " A".repeat(100_000)),
+            format!("A{}", "^A".repeat(100_000)),
+        ] {
+            let text = error(&deep);
+            assert!(text.ends_with("...': more than 1000 operators and brackets"), "{text}");
+        }
+        assert!(Logic::parse(&format!("A{}", " + A".repeat(1000)), &|_| Some(0)).is_ok());
     }
 
     #[test]

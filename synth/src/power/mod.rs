@@ -8,6 +8,7 @@
 //! then this file: all instances of all modules.
 
 pub mod cells;
+mod fst;
 pub mod group;
 pub mod logic;
 pub mod netlist;
@@ -19,12 +20,11 @@ use crate::SynthError;
 use crate::flow::Library;
 use crate::script::CHOSEN_NETLIST;
 use cells::{CellPower, Units};
+use ndp_files::map_on_threads;
 use netlist::{Netlist, Port, RawNetlist, ZERO};
 use replay::{Energy, Plan, Run};
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use waves::{Place, Samples, Waves};
 use wellen::{ScopeRef, SignalRef};
 
@@ -159,7 +159,7 @@ pub fn run(request: &Request) -> Result<Vec<Activity>, SynthError> {
     }));
     wanted.sort();
     wanted.dedup();
-    waves.load(&wanted);
+    waves.load(&wanted).map_err(in_waves)?;
 
     let top = &sources[0];
     let clock = top.clock("clk_i").ok_or_else(|| in_waves("the top module has no clk_i".into()))?;
@@ -211,12 +211,13 @@ impl All<'_> {
                 samples.len() - 1
             }));
         }
-        let results = each(design.instances.len(), self.request.jobs, &|index| {
+        let results = map_on_threads(self.request.jobs, design.instances.len(), |index| {
             let instance = &design.instances[index];
             let (netlist, plan) = (&self.netlists[instance.netlist], &self.plans[instance.netlist]);
             let at = |reason: String| in_waves(format!("{}: {reason}", instance.path));
             replay_one(netlist, plan, &sources[index], waves, &samples[of_instance[index]]).map_err(at)
-        })?;
+        });
+        let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
 
         let mut modules: BTreeMap<usize, ModulePower> = BTreeMap::new();
         let mut blocks: BTreeMap<&str, Energy> = BTreeMap::new();
@@ -258,32 +259,6 @@ impl All<'_> {
             memories: memories(design, waves, &samples, &of_instance, &edges, self.period_ps),
         })
     }
-}
-
-/// Calls `job` for each number; the results in their order, or the first failure.
-fn each<T: Send>(
-    count: usize,
-    jobs: usize,
-    job: &(dyn Fn(usize) -> Result<T, SynthError> + Sync),
-) -> Result<Vec<T>, SynthError> {
-    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
-    std::thread::scope(|scope| {
-        for _ in 0..jobs.clamp(1, count.max(1)) {
-            scope.spawn(|| {
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= count {
-                        break;
-                    }
-                    let result = job(index);
-                    results.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).push((index, result));
-                }
-            });
-        }
-    });
-    let mut results = results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-    results.sort_by_key(|(index, _)| *index);
-    results.into_iter().map(|(_, result)| result).collect()
 }
 
 /// All netlists of the folder, the cells in them, and the supply.

@@ -1,9 +1,17 @@
 //! Values out of a wave file: of a signal's bits, at the rising edges of a clock.
+//!
+//! The library's readers trust the file: a damaged one makes them panic, and a mapped file that shrinks ends the process. So the file is read into memory
+//! first, and a panic is an error of the file.
 
+use std::cell::Cell;
 use std::collections::HashMap;
+use std::io::Cursor;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::Once;
 use wellen::simple::Waveform;
-use wellen::{Hierarchy, ScopeRef, SignalRef, SignalValueRef};
+use wellen::viewers::detect_file_format;
+use wellen::{FileFormat, Hierarchy, ScopeRef, SignalRef, SignalValueRef};
 
 /// An open wave file.
 pub struct Waves {
@@ -30,13 +38,52 @@ pub struct Samples {
     pub span_ps: (u64, u64),
 }
 
+/// Longest wave file: all of it is in memory.
+const MAX_BYTES: u64 = 8 << 30;
+
+/// Calls the library's reader; its panics are errors, and say nothing on standard error.
+fn read<T>(job: impl FnOnce() -> T) -> Result<T, String> {
+    thread_local! {
+        static READS: Cell<bool> = const { Cell::new(false) };
+    }
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let others = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            if !READS.get() {
+                others(panic);
+            }
+        }));
+    });
+    READS.set(true);
+    let result = catch_unwind(AssertUnwindSafe(job));
+    READS.set(false);
+    result.map_err(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason");
+        let line: String = text.lines().next().unwrap_or_default().chars().take(200).collect();
+        format!("damaged (the reader of wave files stopped: {line})")
+    })
+}
+
 impl Waves {
     /// Opens a file; values are read by [`Waves::load`].
     ///
     /// # Errors
     /// What is wrong with it, in words.
     pub fn open(path: &Path) -> Result<Self, String> {
-        let wave = wellen::simple::read(path).map_err(|error| error.to_string())?;
+        // What is no regular file has no end that is known, and the reader has to go back and forth in it.
+        if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            return Err("not a regular file".to_owned());
+        }
+        let bytes = ndp_files::read_bytes(path, MAX_BYTES).map_err(|error| error.to_string())?;
+        match read(|| detect_file_format(&mut Cursor::new(&bytes)))? {
+            FileFormat::Vcd => {}
+            FileFormat::Fst => super::fst::check(&bytes)?,
+            _ => return Err("neither VCD nor FST".to_owned()),
+        }
+        let wave = read(|| wellen::simple::read_from_reader(Cursor::new(bytes)))?;
+        let wave = wave.map_err(|error| error.to_string())?;
         let unit = wave.hierarchy().timescale().map(|scale| (scale.factor, scale.unit.to_exponent()));
         match unit {
             Some((1, Some(-12))) => Ok(Self { wave }),
@@ -100,8 +147,11 @@ impl Waves {
     }
 
     /// Reads the values of signals.
-    pub fn load(&mut self, signals: &[SignalRef]) {
-        self.wave.load_signals_multi_threaded(signals);
+    ///
+    /// # Errors
+    /// If the file is damaged.
+    pub fn load(&mut self, signals: &[SignalRef]) -> Result<(), String> {
+        read(|| self.wave.load_signals(signals))
     }
 
     /// Rising edges of any of `clocks` from `from_ps` up to `to_ps`; they have to be loaded.

@@ -12,8 +12,8 @@
 use crate::error::PredictorError;
 use crate::table::{LayerTable, NONE, previous_block};
 use multiversion::multiversion;
+use ndp_files::map_on_threads;
 use ndp_traces::{Activity, NeuronShape};
-use rayon::prelude::*;
 
 /// A candidate: tokens for which both were active, at least one was active, and the parent's number.
 #[derive(Clone, Copy)]
@@ -94,10 +94,10 @@ impl LayerTable {
         for token in &tokens {
             crate::error::same_length("words of a token", token.words().len(), shape.words_per_token())?;
         }
-        let blocks = 0..shape.blocks().len();
-        let histories: Vec<History> =
-            blocks.clone().into_par_iter().map(|block| history(shape, block, &tokens)).collect();
-        let parents = blocks.into_par_iter().map(|block| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let blocks = shape.blocks().len();
+        let histories = map_on_threads(threads, blocks, |block| history(shape, block, &tokens));
+        let parents = map_on_threads(threads, blocks, |block| {
             let previous = &histories[previous_block(shape, block)];
             if block > 0 {
                 most_correlated(&histories[block], previous)
@@ -107,7 +107,7 @@ impl LayerTable {
                 most_correlated(&histories[0].without_first(), &previous.without_last(tokens.len()))
             }
         });
-        Self::from_raw(shape, parents.collect())
+        Self::from_raw(shape, parents)
     }
 }
 

@@ -12,6 +12,7 @@ use crate::machine::{Done, Machine};
 use crate::policy::{Decided, Policy};
 use ndp_numerics::f16;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::Builder;
 
 enum Message {
     Wants(usize, Request),
@@ -48,7 +49,7 @@ pub fn run_groups<T: Send>(
             replies.push(reply);
             let messages = messages.clone();
             let work = &work;
-            handles.push(scope.spawn(move || {
+            let started = Builder::new().spawn_scoped(scope, move || {
                 let _ending = Ending(group, messages.clone());
                 let gone = || PimError::Group("the machine has stopped".to_owned());
                 let ask = move |request| {
@@ -56,7 +57,11 @@ pub fn run_groups<T: Send>(
                     own.recv().map_err(|_| gone())
                 };
                 work(group, &mut GroupBackend::new(plan, ask))
-            }));
+            });
+            // Each group needs a thread of its own. Those that have begun end because nobody answers them.
+            let refused =
+                |reason| PimError::Group(format!("cannot start the thread of group {group}: {reason}"));
+            handles.push(started.map_err(refused)?);
         }
         drop(messages);
         let waiting = replies.iter().map(|_| None).collect();

@@ -70,7 +70,7 @@ fn identity(path: &Path) -> Identity {
 /// ```
 #[derive(Debug, Default)]
 pub struct FileSet {
-    inputs: Vec<(String, Identity)>,
+    inputs: Vec<(String, PathBuf, Identity)>,
     outputs: Vec<(String, PathBuf, Identity)>,
 }
 
@@ -99,7 +99,8 @@ impl FileSet {
     /// Adds a file that is read; `what` names it in messages ("the program").
     #[must_use]
     pub fn input(mut self, what: &str, path: impl AsRef<Path>) -> Self {
-        self.inputs.push((what.to_owned(), identity(path.as_ref())));
+        let path = path.as_ref();
+        self.inputs.push((what.to_owned(), path.to_owned(), identity(path)));
         self
     }
 
@@ -142,15 +143,20 @@ impl FileSet {
     /// [`ConflictError`] for the first that is.
     pub fn check(&self) -> Result<(), ConflictError> {
         for (index, (second, path, id)) in self.outputs.iter().enumerate() {
-            if *id == Identity::Shared || path.as_os_str().is_empty() {
+            if *id == Identity::Shared {
                 continue;
             }
-            if let Some((input, _)) = self.inputs.iter().find(|(_, input)| input == id) {
+            // The streams have no path of their own.
+            let stream = path.as_os_str().is_empty();
+            if let Some((input, own, _)) = self.inputs.iter().find(|(.., input)| input == id) {
                 return Err(ConflictError::Input {
                     output: second.clone(),
                     input: input.clone(),
-                    path: path.clone(),
+                    path: if stream { own } else { path }.clone(),
                 });
+            }
+            if stream {
+                continue;
             }
             if let Some((first, ..)) = self.outputs[..index].iter().find(|(_, _, other)| other == id) {
                 return Err(ConflictError::Outputs {

@@ -5,14 +5,39 @@
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+/// Opens a file to read it. A regular file that standard output or standard error writes to is refused: the shell has emptied it, or what is printed
+/// would be read.
+///
+/// # Errors
+/// The operating system's; [`ErrorKind::InvalidInput`] for a file that is written.
+pub fn open(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
+    let found = file.metadata()?;
+    let (out, error) = (io::stdout(), io::stderr());
+    for (stream, descriptor) in [("standard output", out.as_fd()), ("standard error", error.as_fd())] {
+        let written =
+            descriptor.try_clone_to_owned().and_then(|descriptor| File::from(descriptor).metadata());
+        if let Ok(written) = written
+            && found.is_file()
+            && (written.dev(), written.ino()) == (found.dev(), found.ino())
+        {
+            let reason = format!("{stream} writes to it; redirect {stream} to another file");
+            return Err(io::Error::new(ErrorKind::InvalidInput, reason));
+        }
+    }
+    Ok(file)
+}
 
 /// Reads a file of at most `limit` bytes.
 ///
 /// # Errors
-/// The operating system's; [`ErrorKind::FileTooLarge`] with the limit for what is longer, without reading on.
+/// As [`open`]; [`ErrorKind::FileTooLarge`] with the limit for what is longer, without reading on.
 pub fn read_bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    let file = File::open(path)?;
+    let file = open(path)?;
     let too_large = || {
         let reason = format!("it has more than {limit} bytes, which is the limit");
         io::Error::new(ErrorKind::FileTooLarge, reason)

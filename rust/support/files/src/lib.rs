@@ -5,23 +5,26 @@
 //! - [`read_text`], [`read_bytes`]: input with a limit, so that no endless file fills the memory.
 //! - [`OutputFile`]: an output that is complete or absent. Devices, pipes and the targets of symbolic links are written
 //!   through, modes are kept, and what is write-protected is refused.
-//! - [`FileSet`]: no output is an input, or another output, under whatever name.
+//! - [`FileSet`]: no output is an input, or another output, under whatever name. Standard output is one of the outputs.
 //! - [`NameRule`], [`visible`]: names that need no quotes, and text of others without control characters.
+//! - [`on_threads`], [`map_on_threads`]: work on as many threads as the operating system gives.
 //! - [`program`], [`say!`], [`note!`]: arguments, standard output and error, signals, exit codes.
 //! - [`Refusal`], [`exit_code`]: what is refused, told from what failed.
 //! - [`Child`], [`output`](fn@crate::output), [`TemporaryFolder`]: other programs and their files, which end when this one does.
 //! - [`Progress`]: how long a run will take, before it does.
 //!
-//! It knows nothing of hardware or numbers. `ndp-config`, which is below both the design and the oracle, uses the reading
-//! alone (no feature); libraries that write files use the feature `output`, binaries `program`, tests `testing`.
+//! It knows nothing of hardware or numbers. `ndp-config`, which is below both the design and the oracle, uses only the reading
+//! (no feature; threads need none either); libraries that write files use the feature `output`, binaries `program`, tests `testing`.
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod input;
 mod name;
-pub use input::{is_of_content, read_bytes, read_text};
+mod threads;
+pub use input::{is_of_content, open, read_bytes, read_text};
 pub use name::{NameError, NameRule, printable, visible};
+pub use threads::{map_on_threads, on_threads};
 
 #[cfg(feature = "output")]
 mod child;

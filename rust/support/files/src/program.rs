@@ -5,11 +5,14 @@ use crate::pending::undo;
 use crate::refusal::{REFUSED, UNUSABLE};
 use anyhow::Error;
 use clap::Parser;
+use rustix::fs::{OFlags, fcntl_getfl};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 
 /// What the exit codes mean, for `--help`.
 pub const EXIT_CODES: &str = "Exit codes: 0 all right; 1 the hardware is wrong; 2 refused: an argument, or what a file says; 3 a file, folder or \
@@ -28,9 +31,34 @@ macro_rules! note {
     ($($argument:tt)*) => { $crate::warn(format_args!($($argument)*)) };
 }
 
+/// Whether the process was started without a standard output that can be written to (`>&-`, `1< FILE`).
+static CANNOT_PRINT: AtomicBool = AtomicBool::new(false);
+
+/// Asked by the loader, before `main`: Rust's runtime opens `/dev/null` in place of a closed standard output, and its writer takes "bad file descriptor"
+/// for success, so that nobody would notice that all text is lost. Later, the descriptor looks like one that somebody has redirected to `/dev/null`.
+extern "C" fn look_at_output() {
+    let flags = fcntl_getfl(rustix::stdio::stdout());
+    let can = flags.is_ok_and(|flags| flags & OFlags::RWMODE != OFlags::RDONLY);
+    CANNOT_PRINT.store(!can, Ordering::Relaxed);
+}
+
+// No code of ours is unsafe here: the section is a list of such functions, which use neither heap nor runtime.
+#[allow(unsafe_code)]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static BEFORE_MAIN: extern "C" fn() = look_at_output;
+
+/// Ends the program if what it prints would be lost.
+fn check_output() {
+    if CANNOT_PRINT.load(Ordering::Relaxed) {
+        lost(&io::Error::new(ErrorKind::NotConnected, "it is closed, or open for reading only"));
+    }
+}
+
 /// Prints on standard output, at once, without control characters ([`printable`]). If that fails, the program ends here, without partial files:
 /// quietly as `cat` does if the reader has gone away, with a message and [`UNUSABLE`] if the text is lost.
 pub fn print(text: &str) {
+    check_output();
     let mut out = io::stdout().lock();
     if let Err(error) = out.write_all(printable(text).as_bytes()).and_then(|()| out.flush()) {
         lost(&error);
@@ -69,15 +97,21 @@ fn is_ignored(signal: i32) -> bool {
 fn watch_signals() {
     let asked = [(SIGINT, "SIGINT"), (SIGTERM, "SIGTERM"), (SIGHUP, "SIGHUP")];
     let watched = asked.into_iter().filter(|(signal, _)| !is_ignored(*signal));
-    let Ok(mut signals) = Signals::new(watched.map(|(signal, _)| signal)) else { return };
-    std::thread::spawn(move || {
-        let Some(signal) = signals.forever().next() else { return };
+    // Without a thread, signals have to keep their effect: they are taken over when it has begun.
+    let (give, take) = channel::<Signals>();
+    let started = std::thread::Builder::new().spawn(move || {
+        let Some(signal) = take.recv().ok().and_then(|mut signals| signals.forever().next()) else { return };
         let name =
             asked.into_iter().find(|(number, _)| *number == signal).map_or("a signal", |(_, name)| name);
         undo();
         warn(format_args!("stopped by {name}; files that were not complete are gone"));
         signal_hook::low_level::exit(128 + signal)
     });
+    if started.is_ok()
+        && let Ok(signals) = Signals::new(watched.map(|(signal, _)| signal))
+    {
+        let _ = give.send(signals);
+    }
 }
 
 /// A program: reads its arguments, does its job, and says with which code it ends.
@@ -92,6 +126,9 @@ pub fn program<A: Parser>(
     let arguments = match A::try_parse() {
         Ok(arguments) => arguments,
         Err(text) => {
+            if !text.use_stderr() {
+                check_output();
+            }
             let printed = text.print().and_then(|()| io::stdout().flush());
             if let Err(error) = printed
                 && !text.use_stderr()

@@ -122,9 +122,38 @@ impl Program {
         let output = self.command(line).stdout(writer).output().unwrap();
         assert_eq!(output.status.code(), Some(CLOSED_PIPE), "`{line} | head -c 0`: {}", said(&output));
         assert!(!said(&output).contains("error"), "`{line} | head -c 0`: {}", said(&output));
+        // Before `main`, Rust opens /dev/null in place of what is closed.
+        for redirection in [">&-", "1< /dev/null"] {
+            let output = self.in_shell(&format!("exec \"$@\" {redirection}"), line).output().unwrap();
+            let text = said(&output);
+            assert_eq!(output.status.code(), Some(2), "`{line} {redirection}`: {text}");
+            let message = "error: cannot write to standard output: it is closed, or open for reading only";
+            assert!(text.contains(message), "`{line} {redirection}`: {text}");
+        }
+        // Those who want to lose it say so in one of two ways.
+        for redirection in ["> /dev/null", "<> /dev/null >&0"] {
+            let output = self.in_shell(&format!("exec \"$@\" {redirection}"), line).output().unwrap();
+            assert_eq!(output.status.code(), Some(0), "`{line} {redirection}`: {}", said(&output));
+        }
         let full = fs::File::options().write(true).open("/dev/full").unwrap();
         let output = self.command(line).stderr(full).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "`{line} 2> /dev/full`");
+    }
+
+    /// The command in a shell whose script has it as `"$@"`.
+    pub fn in_shell(&self, script: &str, line: &str) -> Command {
+        let command = self.command(line);
+        let mut shell = Command::new("sh");
+        shell.args(["-c", script, "sh"]).arg(command.get_program()).args(command.get_args());
+        shell.current_dir(&self.current).stdin(Stdio::null());
+        shell
+    }
+
+    /// A run for which the operating system has no further thread says the same as any other: none can have a stack as large as this.
+    pub fn needs_no_threads(&self, line: &str) {
+        let output = self.command(line).env("RUST_MIN_STACK", (1u64 << 47).to_string()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "`{line}` without threads: {}", said(&output));
+        assert!(output.stdout == self.succeeds(line).stdout, "`{line}` without threads says something else");
     }
 
     /// Every output option writes through what is no regular file, keeps modes, and refuses what is write-protected.
@@ -234,6 +263,20 @@ impl Program {
         }
         fs::remove_file(symbolic).unwrap();
         fs::remove_file(hard).unwrap();
+        let other = self.path(&format!("other-{name}"));
+        self.spares_what_it_reads(&format!("{line} {other}"), input);
+        let _ = fs::remove_file(other);
+    }
+
+    /// With standard output appended to a file that it reads, `line` is refused, and the file is as it was.
+    pub fn spares_what_it_reads(&self, line: &str, input: &str) {
+        let content = fs::read(input).unwrap();
+        let appended = fs::File::options().append(true).open(input).unwrap();
+        let output = self.command(line).stdout(appended).output().unwrap();
+        let text = said(&output);
+        assert_eq!(output.status.code(), Some(2), "`{line} >> {input}`: {text}");
+        assert!(text.contains("standard output"), "`{line} >> {input}` says {text}");
+        assert!(fs::read(input).unwrap() == content, "`{line} >> {input}` changes its input");
     }
 
     /// Starts a long run with `line` and the environment, sends the signal once something is in the folder that

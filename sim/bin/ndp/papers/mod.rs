@@ -14,7 +14,6 @@ use ndp_systems::figures::{
 use rows::Kept;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Compute every number that the papers' evaluations state, and say where and why ours differs
 ///
@@ -111,25 +110,14 @@ fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
 fn traces(kept: &Kept) -> Result<Vec<(TraceSetting, TraceStudy)>> {
     let settings = trace_settings()?;
     let progress = Progress::new(settings.len() as u64, "traces");
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut found = Vec::new();
-        while let Some(setting) = settings.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let study = kept.value(setting.name(), || Ok(setting.run()?))?;
-            progress.add(1);
-            found.push((setting.clone(), study));
-        }
-        Ok(found)
-    };
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let found: Vec<Result<Vec<_>>> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        workers
-            .into_iter()
-            .map(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
+    let found = ndp_files::map_on_threads(threads, settings.len(), |number| {
+        let setting = &settings[number];
+        let study = kept.value(setting.name(), || Ok(setting.run()?))?;
+        progress.add(1);
+        Ok((setting.clone(), study))
     });
-    Ok(found.into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
+    found.into_iter().collect()
 }
 
 /// Everything that was computed.

@@ -5,7 +5,7 @@
 mod args;
 mod report;
 
-use crate::tools::traced_model;
+use crate::tools::{tick, traced_model};
 use anyhow::{Context, Result};
 pub use args::Args;
 use args::{LpFormArg, Method};
@@ -253,7 +253,7 @@ fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<Placed> {
 /// A sign of life with the time that has passed; only on terminals.
 fn waiting(what: &str) -> ProgressBar {
     let bar = ProgressBar::new_spinner().with_message(what.to_owned());
-    bar.enable_steady_tick(Duration::from_millis(200));
+    tick(&bar, Duration::from_millis(200));
     bar
 }
 

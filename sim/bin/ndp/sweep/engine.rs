@@ -37,10 +37,7 @@ pub fn local(folder: &Folder, points: &[&Point], threads: usize) -> Result<()> {
             progress.add(1);
         }
     };
-    std::thread::scope(|scope| {
-        (1..threads.min(points.len())).for_each(|_| drop(scope.spawn(work)));
-        work();
-    });
+    ndp_files::on_threads(threads.min(points.len()), work);
     drop(progress);
     let mut failures = failures.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter();
     let Some(first) = failures.next() else { return Ok(()) };
