@@ -264,3 +264,79 @@ fn a_model_that_exceeds_the_dimms_runs_with_an_ssd() {
     assert!(hit_rates[0] < hit_rates[2] && hit_rates[1] < hit_rates[3], "{hit_rates:?}");
     assert!(std::fs::read_to_string(html).unwrap().contains("Bundles read"));
 }
+
+/// The trace of [`write_trace`] without the neurons in front of attention, and a file with the shape of its model.
+fn mlp_only(dir: &Path) -> [String; 2] {
+    let whole = write_trace(dir, 24, 8);
+    let mut reader = ndp_traces::TraceReader::open(&whole).unwrap();
+    let header = TraceHeader { attention: 0, ..reader.header().clone() };
+    let (stored, shape) = (header.shape(), reader.shape().clone());
+    let path = dir.join("mlp.trace");
+    let mut writer = TraceFileWriter::create(&path, header).unwrap();
+    let mut own = Activity::new(&stored);
+    while let Some((info, activity)) = reader.read().unwrap() {
+        for layer in 0..3 {
+            own.block_mut(&stored, layer).copy_from_slice(activity.block(&shape, 2 * layer + 1));
+        }
+        writer.write(info, &own).unwrap();
+    }
+    writer.finish().unwrap();
+    let model = dir.join("model.toml");
+    let sizes = "name = 'mine'\nlayers = 3\nhidden = 128\nheads = 2\nkv_heads = 2\nffn = 512\nmlp_matrices = 2\nvocabulary = 256\n\
+        tied_embeddings = true\nbiased = true\nrotary = false\n";
+    std::fs::write(&model, sizes).unwrap();
+    [path, model].map(|path| path.display().to_string())
+}
+
+#[test]
+fn a_trace_of_mlps_alone_has_dense_attention() {
+    let dir = TempDir::new().unwrap();
+    let [trace, model] = mlp_only(dir.path());
+    let line = ["--trace", &trace, "--config", "tiny", "--dimms", "2", "--policy", "partition", "--fast"];
+    let message = refused(&line);
+    assert!(
+        message.contains("says nothing of attention; --llm has to state the model: opt-13b"),
+        "{message}"
+    );
+    let whole = dir.path().join("24-8.trace").display().to_string();
+    let output = |trace: &str| {
+        let line = [&line[..], &["--trace", trace, "--llm", &model, "--json"]].concat();
+        let line: Vec<&str> = line[2..].to_vec();
+        let output = evaluate(&line);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+        (said, result)
+    };
+    let (said, dense) = output(&trace);
+    assert!(said.contains("all 128 of its neurons in each layer are active for each token"), "{said}");
+    let (said, sparse) = output(&whole);
+    assert_eq!(said, "");
+    // 128 of 640 neurons of a layer are all active.
+    let density = |result: &Value| result["density"].as_f64().unwrap();
+    assert!(density(&dense) > 0.2 && density(&dense) > density(&sparse));
+    let place = Command::new(env!("CARGO_BIN_EXE_ndp"))
+        .args(["place", "--trace", &trace, "--llm", &model, "--dimms", "2", "--json"])
+        .output()
+        .unwrap();
+    assert!(place.status.success(), "{}", String::from_utf8_lossy(&place.stderr));
+}
+
+#[test]
+fn a_model_that_is_no_preset_is_said_first() {
+    let dir = TempDir::new().unwrap();
+    let trace = write_trace(dir.path(), 24, 8);
+    let output = evaluate(&[
+        "--trace",
+        trace.to_str().unwrap(),
+        "--config",
+        "tiny",
+        "--dimms",
+        "2",
+        "--policy",
+        "partition",
+        "--fast",
+    ]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.starts_with("assumed: '3x128x512' is no preset, so it is taken for an OPT"), "{said}");
+}

@@ -1,6 +1,6 @@
 //! Versions, and numbers in text.
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use ndp_config::LlmShape;
 use ndp_model::{Model, RoundedWeights};
 use ndp_traces::TraceHeader;
@@ -77,16 +77,46 @@ pub fn load_model(dir: &Path) -> anyhow::Result<Model> {
     Ok(model)
 }
 
-/// The model that a trace names; one that is no preset is taken for a small OPT with heads of 64 elements.
-pub fn traced_model(header: &TraceHeader) -> anyhow::Result<LlmShape> {
-    if let Ok(model) = LlmShape::preset(&header.model) {
-        return Ok(model);
+/// The preset that a trace names, with or without an owner in front of it (`facebook/opt-6.7b`).
+pub fn traced_preset(header: &TraceHeader) -> Option<LlmShape> {
+    let name = header.model.rsplit('/').next().unwrap_or_default();
+    LlmShape::preset(name).ok()
+}
+
+/// The model that a trace names. An unknown name stands for an OPT of the trace's sizes with heads of 64 elements; the text that is returned says so.
+pub fn traced_model(header: &TraceHeader) -> anyhow::Result<(LlmShape, Option<String>)> {
+    if let Some(model) = traced_preset(header) {
+        return Ok((model, None));
     }
-    let heads = if header.attention.is_multiple_of(64) { header.attention / 64 } else { 1 };
     let TraceHeader { model, layers, attention, mlp, .. } = header;
-    LlmShape::opt_like(model, *layers, *attention, heads, *mlp, BYTES).with_context(|| {
-        format!("the model '{model}' is no preset, and {layers} layers of {attention} and {mlp} neurons are no model")
-    })
+    let presets = || LlmShape::preset_names().collect::<Vec<_>>().join(", ");
+    ensure!(
+        *attention > 0,
+        "the trace is of '{model}', which is no preset, and says nothing of attention; --llm has to state the model: {} or a path ending in .toml",
+        presets()
+    );
+    let heads = if attention.is_multiple_of(64) { attention / 64 } else { 1 };
+    let shape = LlmShape::opt_like(model, *layers, *attention, heads, *mlp, BYTES).with_context(|| {
+        format!(
+            "the trace is of '{model}', which is no preset, and {layers} layers of {attention} and {mlp} neurons are no model; --llm has to state \
+             it: {} or a path ending in .toml",
+            presets()
+        )
+    })?;
+    let assumed = format!(
+        "assumed: '{model}' is no preset, so it is taken for an OPT of the trace's sizes with {heads} heads and {BYTES} tokens; other models take other \
+         times, and --llm states them"
+    );
+    Ok((shape, Some(assumed)))
+}
+
+/// Says that attention is taken for dense, if nothing was recorded of it. `neurons` are those of a layer.
+pub fn note_dense_attention(header: &TraceHeader, neurons: u32) {
+    if header.attention == 0 {
+        note!(
+            "assumed: the trace says nothing of attention, so all {neurons} of its neurons in each layer are active for each token"
+        );
+    }
 }
 
 /// What quantising has done to weights.
@@ -145,6 +175,29 @@ pub fn percent(share: Option<f64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_preset_is_known_under_the_names_of_hugging_face_and_others_are_said() -> anyhow::Result<()> {
+        let mut header = TraceHeader::new(&LlmShape::preset("opt-6.7b")?, 0, 0);
+        for name in ["opt-6.7b", "facebook/opt-6.7b", "/models/OPT-6.7B"] {
+            header.model = name.to_owned();
+            let (model, assumed) = traced_model(&header)?;
+            assert_eq!((model.name(), assumed), ("opt-6.7b", None));
+        }
+        header.model = "SparseLLM/ReluLLaMA-7B".to_owned();
+        let (model, assumed) = traced_model(&header)?;
+        assert!(
+            assumed.is_some_and(|text| text.contains("taken for an OPT of the trace's sizes with 64 heads"))
+        );
+        assert_eq!(model.hidden(), 4096);
+        header.attention = 0;
+        let error = traced_model(&header).map_or_else(|error| error.to_string(), |_| String::new());
+        assert!(
+            error.contains("says nothing of attention; --llm has to state the model: opt-13b"),
+            "{error}"
+        );
+        Ok(())
+    }
 
     #[test]
     fn digits_are_grouped_from_the_right() {

@@ -8,6 +8,7 @@ use crate::format::{
 };
 use crate::writer::checksum;
 use crate::{Activity, NeuronShape, TraceError};
+use ndp_config::BlockKind;
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::Path;
@@ -17,8 +18,13 @@ use std::path::Path;
 pub struct TraceReader<R: Read> {
     input: R,
     header: TraceHeader,
+    /// Of the file.
+    stored: NeuronShape,
+    /// Of what is read: that of the file, perhaps with attention.
     shape: NeuronShape,
     current: Activity,
+    /// The token as stored, if attention is added.
+    own: Option<Activity>,
     record: Vec<u8>,
     longest: usize,
     census: Census,
@@ -33,7 +39,8 @@ impl TraceReader<BufReader<File>> {
     /// # Errors
     /// As [`TraceReader::new`], with the path.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
-        let file = ndp_files::open(path).map_err(|e| TraceError::io(format!("open {}", path.display()), e))?;
+        let file =
+            ndp_files::open(path).map_err(|e| TraceError::io(format!("open {}", path.display()), e))?;
         Self::new(BufReader::with_capacity(1 << 20, file)).map_err(|e| e.in_file(path))
     }
 }
@@ -74,8 +81,10 @@ impl<R: Read> TraceReader<R> {
         Ok(Self {
             input,
             header,
+            stored: shape.clone(),
             shape,
             current,
+            own: None,
             record: Vec::new(),
             longest,
             census: Census::default(),
@@ -85,12 +94,32 @@ impl<R: Read> TraceReader<R> {
         })
     }
 
+    /// The same trace with `neurons` neurons in front of attention in each layer, all of them active for each token, if nothing was recorded of them:
+    /// attention is dense then. Other traces are as they were. For a reader that has read no token.
+    #[must_use]
+    pub fn with_dense_attention(mut self, neurons: u32) -> Self {
+        if self.header.attention == 0 {
+            self.shape = NeuronShape::new(self.header.layers, neurons, self.header.mlp);
+            self.own = Some(std::mem::replace(&mut self.current, Activity::new(&self.shape)));
+            for (index, block) in self.shape.blocks().iter().enumerate() {
+                if block.kind == BlockKind::Attention {
+                    let words = self.current.block_mut(&self.shape, index);
+                    words.fill(u64::MAX);
+                    if let Some(last) = words.last_mut() {
+                        *last >>= (64 - block.neurons % 64) % 64;
+                    }
+                }
+            }
+        }
+        self
+    }
+
     /// The header.
     pub fn header(&self) -> &TraceHeader {
         &self.header
     }
 
-    /// The blocks of every token.
+    /// The blocks of every token that is read.
     pub fn shape(&self) -> &NeuronShape {
         &self.shape
     }
@@ -144,7 +173,15 @@ impl<R: Read> TraceReader<R> {
         fill(&mut self.input, &mut self.record, at)?;
         self.chain = checksum(self.chain, &[&length, &self.record]);
         compare(&mut self.input, self.chain, at)?;
-        let info = decode_record(&self.record, &self.shape, token, &mut self.current)?;
+        let target = self.own.as_mut().unwrap_or(&mut self.current);
+        let info = decode_record(&self.record, &self.stored, token, target)?;
+        if let Some(own) = &self.own {
+            let mlps =
+                self.shape.blocks().iter().enumerate().filter(|(_, block)| block.kind == BlockKind::Mlp);
+            for (from, (to, _)) in mlps.enumerate() {
+                self.current.block_mut(&self.shape, to).copy_from_slice(own.block(&self.stored, from));
+            }
+        }
         self.census.add(info)?;
         if self.census.tokens > self.header.tokens {
             let found = self.census.tokens;

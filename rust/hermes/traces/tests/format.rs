@@ -251,3 +251,34 @@ fn a_file_has_its_name_only_when_it_is_complete() {
     assert!(TraceFileWriter::create(directory.path(), header()).is_err());
     assert!(TraceReader::open(&directory.path().join("none")).unwrap_err().to_string().contains("none"));
 }
+
+#[test]
+fn attention_that_was_not_recorded_can_be_read_as_dense() {
+    let model = model();
+    let header = TraceHeader { attention: 0, ..header() };
+    let (stored, whole) = (header.shape(), TraceHeader::new(&model, 0, 0).shape());
+    let mut writer = TraceWriter::new(Vec::new(), header).unwrap();
+    for (info, activity) in tokens() {
+        let mut own = Activity::new(&stored);
+        for layer in 0..2 {
+            own.block_mut(&stored, layer).copy_from_slice(activity.block(&whole, 2 * layer + 1));
+        }
+        writer.write(info, &own).unwrap();
+    }
+    let bytes = writer.finish().unwrap();
+    let mut reader = TraceReader::new(&bytes[..]).unwrap().with_dense_attention(70);
+    assert_eq!(reader.shape(), &whole);
+    for (info, activity) in tokens() {
+        let (found_info, found) = reader.read().unwrap().unwrap();
+        assert_eq!(found_info, info);
+        for layer in 0..2 {
+            assert_eq!(found.block(&whole, 2 * layer), [u64::MAX, (1 << 6) - 1]);
+            assert_eq!(found.block(&whole, 2 * layer + 1), activity.block(&whole, 2 * layer + 1));
+        }
+    }
+    assert!(reader.read().unwrap().is_none());
+    // Recorded neurons stay as they are.
+    let bytes = self::bytes();
+    let reader = TraceReader::new(&bytes[..]).unwrap().with_dense_attention(70);
+    assert!(reader.map(Result::unwrap).eq(tokens().into_iter().map(|(_, activity)| activity)));
+}

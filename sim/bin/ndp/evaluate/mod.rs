@@ -6,8 +6,9 @@ mod table;
 use crate::args::{check_weights, weight_format};
 use crate::energy::EnergyArgs;
 use crate::system::args::{FlashArgs, LinksChoice, PlacementArg, PolicyChoice};
-use crate::tools::traced_model;
+use crate::tools::{note_dense_attention, traced_model};
 use anyhow::{Context, Result};
+use crate::tools::traced_model;
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_sim::cluster::lockstep::MOST;
@@ -32,7 +33,7 @@ use std::path::PathBuf;
 pub struct Args {
     /// Model of the trace: opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, llama2-7b, llama2-13b, llama2-70b, falcon-7b, falcon-40b, llama3-70b,
     /// gpt3-175b, bamboo-7b, qwen1.5-4b, yi-34b or a path ending in .toml.
-    /// The one that the trace names if left out; a name that is none of these stands for a small OPT of the trace's sizes.
+    /// The one that the trace names if left out. An unknown name is taken for an OPT of the trace's sizes, and the first line says so.
     #[arg(long)]
     llm: Option<String>,
     /// What the matrices of the layers are made of; FP16, or what the model's file says, if left out.
@@ -117,12 +118,13 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let path = args.trace.display();
     let html = args.html.as_deref().map(OutputFile::create).transpose()?;
-    let mut reader = TraceReader::open(&args.trace)?;
+    let reader = TraceReader::open(&args.trace)?;
     let header = reader.header();
-    let model = match &args.llm {
-        Some(name) => LlmShape::load(name)?,
+    let (model, assumed) = match &args.llm {
+        Some(name) => (LlmShape::load(name)?, None),
         None => traced_model(header)?,
     };
+    note_dense_attention(header, model.hidden());
     let model = args.weights.map_or(model.clone(), |weights| model.with_weights(weights));
     check_weights(model.weights(), &design)?;
     if let Some(percent) = args.gpu_percent {
@@ -153,6 +155,9 @@ pub fn run(args: &Args) -> Result<()> {
         placement: args.placement.load(&NeuronShape::of(&model), dimms, &args.flash)?,
         ..EvaluateOptions::default()
     };
+    // The first line of all, beside a table as well as beside JSON.
+    assumed.inspect(|assumed| note!("{assumed}"));
+    let mut reader = reader.with_dense_attention(model.hidden());
     // How long the text is the trace says behind its profile.
     let mut progress = None;
     let result = evaluate(&mut reader, &design, &model, &system, &options, |token, all| {

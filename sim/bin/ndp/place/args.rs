@@ -21,7 +21,7 @@ use std::path::PathBuf;
 pub struct Args {
     /// Model: llama2-7b, llama2-13b, llama2-70b, opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, falcon-7b, falcon-40b, llama3-70b, gpt3-175b,
     /// bamboo-7b, qwen1.5-4b, yi-34b or a path ending in .toml.
-    /// The one that the trace names if left out; a name that is none of these stands for a small OPT of the trace's sizes
+    /// The one that the trace names if left out. An unknown name is taken for an OPT of the trace's sizes, and the first line says so
     #[arg(long, required_unless_present_any = ["table", "trace"])]
     pub llm: Option<String>,
     /// Number of DIMMs, 1 to 64 [default: the system's]

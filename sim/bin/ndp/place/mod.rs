@@ -5,7 +5,7 @@
 mod args;
 mod report;
 
-use crate::tools::{tick, traced_model};
+use crate::tools::{note_dense_attention, tick, traced_model, traced_preset};
 use anyhow::{Context, Result};
 pub use args::Args;
 use args::{LpFormArg, Method};
@@ -103,7 +103,11 @@ fn report(args: &Args) -> Result<String> {
 fn model(args: &Args) -> Result<LlmShape> {
     match (&args.llm, &args.trace) {
         (Some(name), _) => Ok(LlmShape::load(name)?),
-        (None, Some(trace)) => traced_model(TraceReader::open(trace)?.header()),
+        (None, Some(trace)) => {
+            let (model, assumed) = traced_model(TraceReader::open(trace)?.header())?;
+            assumed.inspect(|assumed| note!("{assumed}"));
+            Ok(model)
+        }
         (None, None) => bail!("neither --llm nor --trace"),
     }
 }
@@ -158,10 +162,13 @@ fn frequencies(args: &Args, model: &LlmShape) -> Result<(Vec<Vec<f32>>, String)>
 }
 
 fn read_trace(path: &Path, counted: Counted, model: &LlmShape) -> Result<Vec<Vec<f32>>> {
-    let mut reader = TraceReader::open(path)?;
+    let reader = TraceReader::open(path)?;
+    note_dense_attention(reader.header(), model.hidden());
+    let mut reader = reader.with_dense_attention(model.hidden());
     let header = reader.header();
+    // An unknown name tells nothing about the model, but the sizes do.
     ensure!(
-        header.model.eq_ignore_ascii_case(model.name()),
+        traced_preset(header).is_none_or(|traced| traced.name().eq_ignore_ascii_case(model.name())),
         "the trace is of model '{}', not of '{}'",
         header.model,
         model.name()
