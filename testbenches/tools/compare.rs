@@ -80,7 +80,43 @@ fn a_user_s_own_files_change_the_answer() {
     let own =
         program.file("own.toml", "name = 'own'\n[bus_flexgen]\nvalue = 0.5\nreason = 'pinned memory'\n");
     let output = program.succeeds(&format!("--llm opt-30b --policies flexgen --assume {own}"));
-    assert!(String::from_utf8(output.stdout).unwrap().contains("assumed: own"));
+    assert!(String::from_utf8(output.stdout).unwrap().contains("assumed: own over hermes"));
+}
+
+#[test]
+fn a_file_of_assumptions_lies_over_a_set_and_ignored_keys_are_said() {
+    let program = program();
+    let rate = |more: &str| {
+        let result = json(&format!("--llm opt-30b --policies hermes {more}"));
+        of(&result, "hermes", 1)["tokens_per_second"].as_f64().unwrap()
+    };
+    let own = |name: &str, base: &str| {
+        program
+            .file(name, format!("name = 'own'\n{base}[bus_flexgen]\nvalue = 0.5\nreason = 'pinned memory'\n"))
+    };
+    // FlexGen's share of the bus is none of Hermes' business: the rest of the set is as it was.
+    assert_eq!(rate(&format!("--assume {}", own("own.toml", ""))), rate("--assume hermes"));
+    assert_eq!(
+        rate(&format!("--assume {}", own("stated.toml", "base = 'stated'\n"))),
+        rate("--assume stated")
+    );
+    assert!(rate("--assume hermes") < rate("--assume stated"));
+
+    let system = include_str!("../../rust/contract/config/presets/systems/hermes.toml");
+    let slow = program.file("slow.toml", system.replace("bandwidth_gbps = 102.4", "bandwidth_gbps = 51.2"));
+    let output = program.succeeds(&format!("--llm opt-30b --policies hermes --system {slow}"));
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        text.starts_with(&format!("warning: compare ignores these keys of '{slow}': bus.sync_us")),
+        "{text}"
+    );
+    assert!(
+        text.contains("dimms.bandwidth_gbps (goes by: the cycle model of the core in --config)"),
+        "{text}"
+    );
+    assert_eq!(rate(&format!("--system {slow}")), rate(""));
+    let quiet = program.succeeds("--llm opt-30b --policies hermes");
+    assert!(quiet.stderr.is_empty());
 }
 
 #[test]

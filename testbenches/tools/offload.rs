@@ -92,7 +92,12 @@ fn systems_of_the_paper_are_beside_each_other() {
     text(&[&grid[..], &["--html", name]].concat());
     assert!(std::fs::read_to_string(name).unwrap().contains("NeuPIMs"));
     assert!(refused(&["--system", "libra"]).contains("dex+dbo"));
-    assert!(refused(&["--system", "dex", "--energy"]).contains("cannot be used with"));
+    let systems = ["--system", "npu-aim", "--system", "librapim", "--energy"];
+    let table = text(&[&grid[..], &systems].concat());
+    let (times, energy) = table.split_once("energy of a decode step").unwrap();
+    assert!(times.contains("NPU+AiM") && energy.contains("quotients over NPU+AiM"), "{table}");
+    let energy: Vec<&str> = energy.lines().filter(|line| line.starts_with("  128")).collect();
+    assert!(!energy.is_empty() && energy.len() % 2 == 0, "{table}");
 }
 
 #[test]

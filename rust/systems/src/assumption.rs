@@ -168,6 +168,9 @@ keys! {
 pub struct Assumptions {
     /// Its name.
     pub name: String,
+    /// The set that has what this one leaves out, for a file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    base: Option<String>,
     /// The values, by key.
     #[serde(flatten)]
     values: BTreeMap<String, Assumption>,
@@ -208,6 +211,25 @@ impl Assumptions {
         Ok(set)
     }
 
+    /// The set that a command takes, by name or file. What a file leaves out has the value of the set that its key `base` names, or else of `default`.
+    ///
+    /// # Errors
+    /// As [`Assumptions::load`], and for an unknown `base`.
+    pub fn chosen(preset_or_path: &str, default: &str) -> Result<Self, ConfigError> {
+        let mut own = Self::load(preset_or_path)?;
+        if preset_or_path.ends_with(".toml") {
+            let below = Self::preset(own.base.as_deref().unwrap_or(default)).map_err(|error| {
+                ConfigError::InFile { path: preset_or_path.to_owned(), error: Box::new(error) }
+            })?;
+            let values = std::mem::take(&mut own.values);
+            own.name = format!("{} over {}", own.name, below.name);
+            own.base = Some(below.name);
+            own.values = below.values;
+            own.values.extend(values);
+        }
+        Ok(own)
+    }
+
     /// The value of a key: that of the set, or the stated one.
     pub fn get(&self, key: Key) -> f64 {
         self.values.get(key.name()).map_or_else(|| key.stated(), |assumption| assumption.value)
@@ -246,6 +268,33 @@ mod tests {
             let [low, high] = key.range();
             assert!(!stated.names(key) && (low..=high).contains(&key.stated()), "{}", key.name());
         }
+    }
+
+    #[test]
+    fn a_file_lies_over_the_set_that_it_names_or_the_default() {
+        let path = std::env::temp_dir().join(format!("ndp-assumed-{}.toml", std::process::id()));
+        let file = path.to_str().unwrap();
+        let sync = "[sync]\nvalue = 4.0\nreason = 'measured'\n";
+        let hermes = Assumptions::preset("hermes").unwrap();
+        let flash = Assumptions::preset("flash").unwrap();
+        for (base, below, name) in
+            [("", &hermes, "own over hermes"), ("base = 'flash'\n", &flash, "own over flash")]
+        {
+            std::fs::write(&path, format!("name = 'own'\n{base}{sync}")).unwrap();
+            let set = Assumptions::chosen(file, "hermes").unwrap();
+            assert_eq!((set.get(Key::Sync), set.name.as_str()), (4.0, name));
+            for key in Key::ALL.into_iter().filter(|key| *key != Key::Sync) {
+                assert_eq!(set.get(key), below.get(key), "{}", key.name());
+            }
+        }
+        std::fs::write(&path, format!("name = 'own'\nbase = 'stated'\n{sync}")).unwrap();
+        let set = Assumptions::chosen(file, "hermes").unwrap();
+        assert!(Key::ALL.into_iter().all(|key| key == Key::Sync || set.get(key) == key.stated()));
+        std::fs::write(&path, format!("name = 'own'\nbase = 'hermse'\n{sync}")).unwrap();
+        let error = Assumptions::chosen(file, "hermes").unwrap_err().to_string();
+        assert!(error.contains(file) && error.contains("did you mean 'hermes'?"), "{error}");
+        std::fs::remove_file(path).unwrap();
+        assert_eq!(Assumptions::chosen("stated", "hermes").unwrap(), Assumptions::preset("stated").unwrap());
     }
 
     #[test]

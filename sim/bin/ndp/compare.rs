@@ -1,5 +1,6 @@
 //! `ndp compare`: policies on a system, by batch: rate, energy, price, and where the time goes.
 
+use crate::ignored;
 use anyhow::{Context, Result};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::{Energy, EnergyConstants};
@@ -8,6 +9,9 @@ use ndp_report::{BarChart, Rows};
 use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, Run, RunCosts, Steps, Workload};
 use serde::Serialize;
 use std::path::PathBuf;
+
+/// Set of assumptions without `--assume`, and below a file of assumptions without `base`.
+pub const DEFAULT_SET: &str = "hermes";
 
 /// Compare ways to run a model on a system: tokens per second, joule and dollar, and where the time goes
 ///
@@ -43,8 +47,9 @@ pub struct Args {
     /// Tokens that are generated for each.
     #[arg(long, value_name = "N", default_value_t = 128)]
     output: u32,
-    /// What is assumed beyond the system's file: a paper's set, stated (nothing), or a path ending in .toml.
-    #[arg(long, value_name = "SET|FILE.toml", default_value = "hermes")]
+    /// What is assumed beyond the system's file: a paper's set, stated (nothing), or a path ending in .toml, which lies over the set that its key base names, or else
+    /// over hermes.
+    #[arg(long, value_name = "SET|FILE.toml", default_value = DEFAULT_SET)]
     assume: String,
     /// Constants of the energy of DRAM, cores and system: presets or paths ending in .toml.
     #[arg(long, value_name = "PRESET|FILE.toml")]
@@ -162,8 +167,9 @@ pub fn run(args: &Args) -> Result<()> {
     let model = LlmShape::load(&args.llm)?;
     let model = args.weights.map_or(model.clone(), |weights| model.with_weights(weights));
     let system = SystemConfig::load(&args.system)?;
+    ignored::warn("compare", &args.system, &[&ignored::COMPARE[..], &[ignored::COMPARE_LINKS]].concat())?;
     let design = DesignConfig::load(&args.config)?;
-    let assumptions = Assumptions::load(&args.assume).context("--assume")?;
+    let assumptions = Assumptions::chosen(&args.assume, DEFAULT_SET).context("--assume")?;
     let asked = [&args.energy_dram, &args.energy_core, &args.energy_system].map(|asked| asked.as_deref());
     let costs = RunCosts::new(&design, &EnergyConstants::load(&design, system.name(), asked)?);
     let html = args.html.as_deref().map(OutputFile::create).transpose()?;

@@ -8,7 +8,6 @@ use crate::energy::EnergyArgs;
 use crate::system::args::{FlashArgs, LinksChoice, PlacementArg, PolicyChoice};
 use crate::tools::{note_dense_attention, traced_model};
 use anyhow::{Context, Result};
-use crate::tools::traced_model;
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_sim::cluster::lockstep::MOST;
@@ -113,6 +112,7 @@ pub fn run(args: &Args) -> Result<()> {
     files.optional("--html", args.html.as_ref()).check()?;
     let design = DesignConfig::load(&args.config)?;
     let mut system = args.flash.with_ssd(SystemConfig::load(&args.system)?.having_dimms()?)?;
+    crate::ignored::warn("evaluate", &args.system, &crate::ignored::HOST)?;
     if let Some(dimms) = args.dimms {
         system = system.with_dimms(dimms)?;
     }

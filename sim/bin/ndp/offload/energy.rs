@@ -29,13 +29,20 @@ fn quotient(one: &StepEnergy, other: &StepEnergy, with_npu: bool) -> String {
         .map_or_else(|| "-".to_owned(), |[low, value, high]| format!("{value:.3} ({low:.3} to {high:.3})"))
 }
 
-/// The table: a line with NeuPIMs, and those with dex and dex+dbo over it.
-pub fn text(model: &Model, cells: &[Cell]) -> String {
+/// Without and with offloading, over NeuPIMs.
+pub const OFFLOADING: [Mode; 3] = [Mode::NeuPims, Mode::Dex, Mode::DexDbo];
+
+/// The table: a line with the first system, and those with the others over it.
+pub fn text(model: &Model, cells: &[Cell], systems: &[Mode]) -> String {
     let mut out = String::new();
+    let Some((&first, others)) = systems.split_first() else { return out };
+    // Modes have the names of the other table of modes, systems those of the table of systems.
+    let name = |mode: Mode| if systems == OFFLOADING { mode.name() } else { mode.system() };
+    let base = first.system();
     // Writing to a string does not fail.
     let _ = writeln!(
         out,
-        "\nenergy of a decode step in J; quotients over NeuPIMs, with the range over all constants (the same in both);\n\
+        "\nenergy of a decode step in J; quotients over {base}, with the range over all constants (the same in both);\n\
         a token's with the range of all constants at their least and at their greatest\n"
     );
     let _ = write!(out, "batch   seq  mode    middle");
@@ -45,30 +52,30 @@ pub fn text(model: &Model, cells: &[Cell]) -> String {
     let _ = writeln!(
         out,
         "  {:>8} {:>8}  {:<26} {:<26} a token",
-        "memory", "all", "memory, over NeuPIMs", "all, over NeuPIMs"
+        "memory",
+        "all",
+        format!("memory, over {base}"),
+        format!("all, over {base}")
     );
     let mut logs: Vec<(u32, Mode, [f64; 2])> = Vec::new();
     for cell in cells {
-        let all = [Mode::NeuPims, Mode::Dex, Mode::DexDbo].map(|mode| cell.mode(mode));
-        let [Some(neupims), Some(dex), Some(dbo)] = all else { continue };
-        for result in [neupims, dex, dbo] {
+        let Some(own) = cell.mode(first) else { continue };
+        for result in systems.iter().filter_map(|&mode| cell.mode(mode)) {
             let energy = &result.energy;
-            let moved = if result.mode == Mode::DexDbo { layout(result) } else { "-".to_owned() };
-            let _ = write!(out, "{:5} {:5}  {:<7} {moved:>6}", cell.batch, cell.sequence, result.mode.name());
+            let moved = if result.mode.offloads() { layout(result) } else { "-".to_owned() };
+            let _ = write!(out, "{:5} {:5}  {:<8}{moved:>6}", cell.batch, cell.sequence, name(result.mode));
             for (_, purpose) in SHOWN {
                 let _ = write!(out, " {:>9}", joules(energy.of(purpose)));
             }
-            let [memory, all] = if result.mode == Mode::NeuPims {
+            let [memory, all] = if result.mode == first {
                 [String::new(), String::new()]
             } else {
-                [false, true].map(|with_npu| quotient(energy, &neupims.energy, with_npu))
+                [false, true].map(|with_npu| quotient(energy, &own.energy, with_npu))
             };
             let token = energy.total.per(cell.batch.into());
             let sums = [energy.memory, energy.total].map(joules);
             let _ = writeln!(out, "  {:>8} {:>8}  {memory:<26} {all:<26} {token}", sums[0], sums[1]);
-        }
-        for result in [dex, dbo] {
-            let values = [false, true].map(|with_npu| result.energy.over(&neupims.energy, with_npu));
+            let values = [false, true].map(|with_npu| energy.over(&own.energy, with_npu));
             if let [Some(memory), Some(all)] = values {
                 logs.push((cell.batch, result.mode, [memory[1].ln(), all[1].ln()]));
             }
@@ -78,22 +85,22 @@ pub fn text(model: &Model, cells: &[Cell]) -> String {
     batches.dedup();
     let _ = writeln!(out);
     for batch in batches {
-        for mode in [Mode::Dex, Mode::DexDbo] {
+        for &mode in others {
             let own = || logs.iter().filter(|(of, which, _)| (*of, *which) == (batch, mode));
             let mean = |which: usize| {
                 (own().map(|(.., logs)| logs[which]).sum::<f64>() / own().count() as f64).exp()
             };
             let _ = writeln!(
                 out,
-                "batch {batch}: {} over NeuPIMs, geometric mean of {} sequences: memory {:.3}, with the NPU {:.3}",
-                mode.name(),
+                "batch {batch}: {} over {base}, geometric mean of {} sequences: memory {:.3}, with the NPU {:.3}",
+                name(mode),
                 own().count(),
                 mean(0),
                 mean(1)
             );
         }
     }
-    if model.name == "llama3-70b" && cells.iter().any(|cell| cell.batch == 128) {
+    if first == Mode::NeuPims && model.name == "llama3-70b" && cells.iter().any(|cell| cell.batch == 128) {
         let _ = writeln!(out, "{PAPER}");
     }
     out

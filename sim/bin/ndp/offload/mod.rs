@@ -63,7 +63,7 @@ pub struct Args {
     no_gqa: bool,
     /// Print these systems, each compared with the first one, in place of the modes: npu-aim, attacc, neupims, dex, dbo, librapim or a mode; may be given several
     /// times.
-    #[arg(long, value_enum, value_name = "SYSTEM", conflicts_with_all = ["energy", "step", "sample_times"])]
+    #[arg(long, value_enum, value_name = "SYSTEM", conflicts_with_all = ["step", "sample_times"])]
     system: Vec<Mode>,
     /// Memory, as RTL and device model have it: preset (librapim, ...) or path of a TOML file.
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
@@ -87,7 +87,7 @@ pub struct Args {
     /// Mode of --step.
     #[arg(long, value_enum, default_value = "dex+dbo", requires = "step")]
     mode: Mode,
-    /// Print the energy of a step with and without offloading too; JSON has it always.
+    /// Print the energy of a step too: with and without offloading, or in the systems of --system; JSON has it always.
     #[arg(long)]
     energy: bool,
     /// Constants of the memory's energy: hbm2-8gb or a path ending in .toml.
@@ -279,9 +279,10 @@ pub fn run(args: &Args) -> Result<()> {
         ndp_files::print(&systems::text(&model, &hardware, &cells, &args.system));
     } else {
         ndp_files::print(&table::text(&model, &cells));
-        if args.energy {
-            ndp_files::print(&energy::text(&model, &cells));
-        }
+    }
+    if args.energy && !args.json {
+        let systems = if args.system.is_empty() { &energy::OFFLOADING[..] } else { &args.system };
+        ndp_files::print(&energy::text(&model, &cells, systems));
     }
     Ok(())
 }

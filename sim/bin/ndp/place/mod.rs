@@ -38,6 +38,7 @@ fn report(args: &Args) -> Result<String> {
     let three_tiers = args.ssd.is_none() || args.method == Method::Structured;
     ensure!(three_tiers, "--ssd needs --method structured: the other methods place on GPU and DIMMs alone");
     files.optional("--out", args.out.as_ref()).optional("--lp-out", args.lp_out.as_ref()).check()?;
+    crate::ignored::warn("place", &args.system, &crate::ignored::PLACE)?;
     if args.table {
         return table(args);
     }

@@ -2,6 +2,8 @@
 
 use super::html;
 use super::machine::{Chips, Kind, LibraPimArgs, cause, measured_contexts};
+use crate::compare::DEFAULT_SET;
+use crate::ignored::{COMPARE, COMPARE_LINKS, Ignored, SERVE};
 use anyhow::{Context, Result};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::EnergyConstants;
@@ -72,11 +74,12 @@ pub struct Args {
     /// Core of the DIMMs: a preset or a path ending in .toml
     #[arg(long, default_value = "hermes", help_heading = "Options of --machine hermes")]
     config: String,
-    /// What is assumed beyond the system's file: a paper's set, stated (nothing), or a path ending in .toml
+    /// What is assumed beyond the system's file: a paper's set, stated (nothing), or a path ending in .toml, which lies over the set that its key base names, or else
+    /// over hermes
     #[arg(
         long,
         value_name = "SET|FILE.toml",
-        default_value = "hermes",
+        default_value = DEFAULT_SET,
         help_heading = "Options of --machine hermes"
     )]
     assume: String,
@@ -353,8 +356,10 @@ fn hermes(
 ) -> Result<Outcome> {
     let model = args.weights.map_or(shape.clone(), |weights| shape.clone().with_weights(weights));
     let system = SystemConfig::load(&args.system)?;
+    let ignored: Vec<Ignored> = [&COMPARE[..], &[COMPARE_LINKS, SERVE]].concat();
+    crate::ignored::warn("serve", &args.system, &ignored)?;
     let design = DesignConfig::load(&args.config)?;
-    let assumptions = Assumptions::load(&args.assume).context("--assume")?;
+    let assumptions = Assumptions::chosen(&args.assume, DEFAULT_SET).context("--assume")?;
     let costs = RunCosts::new(&design, &EnergyConstants::load(&design, system.name(), [None; 3])?);
     let dimms = DimmModel::new(&design);
     let machine = Machine { system: &system, assumptions: &assumptions, dimms: &dimms };

@@ -37,6 +37,7 @@ pub fn run(args: &Args, job: &Job, (model, config): (&Model, &DesignConfig)) -> 
     );
     run::check_links(args)?;
     check_model(model)?;
+    crate::ignored::warn("generate --dimms", &args.system, &crate::ignored::HOST)?;
     let system = args.flash.with_ssd(SystemConfig::load(&args.system)?.having_dimms()?)?;
     let policies = PolicyChoice::policies(&args.policy);
     args.placement.check(&policies)?;

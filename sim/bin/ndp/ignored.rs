@@ -1,0 +1,97 @@
+//! Keys of a system's file that a command does not use: it says so, because a result would be taken for that of the key.
+//!
+//! Presets are for all commands, so nothing is said of theirs.
+
+use anyhow::Result;
+use ndp_config::ConfigError;
+use std::path::Path;
+
+/// A section or a key of a section, and what the command goes by instead.
+pub type Ignored = (&'static str, &'static str);
+
+/// Of `compare`, and of `serve` on Hermes' machine.
+pub const COMPARE: [Ignored; 5] = [
+    ("bus.sync_us", "the assumption sync"),
+    ("channel", "the bandwidth of bus and DIMMs"),
+    ("host.cores", "the assumption host_layer"),
+    ("host.predictor_ps_per_neuron", "the assumption host_layer"),
+    ("dimms.bandwidth_gbps", "the cycle model of the core in --config"),
+];
+
+/// Of `compare`, which knows no links between DIMMs.
+pub const COMPARE_LINKS: Ignored = ("dimms.link_gbps", "neurons that stay where they are");
+
+/// Of `serve`, which says nothing of prices.
+pub const SERVE: Ignored = ("price", "no price");
+
+/// Of `evaluate` and `generate --dimms`, whose host only predicts and moves neurons.
+#[cfg(feature = "rtl")]
+pub const HOST: [Ignored; 4] = [
+    ("host.memory_gb", "a host that holds no weights"),
+    ("host.bandwidth_gbps", "a host that holds no weights"),
+    ("host.tflops", "a host that computes no neurons"),
+    ("price", "no price"),
+];
+
+/// Of `place`, whose objective is that of equations 1 to 7.
+pub const PLACE: [Ignored; 7] = [
+    ("gpu.tflops", "the bandwidth of the GPU's memory"),
+    ("gpu.compute_efficiency", "the bandwidth of the GPU's memory"),
+    ("bus.bandwidth_gbps", "bus.sync_us"),
+    ("channel", "no channel"),
+    ("host", "the options --cpu-gbps and --cpu-gb"),
+    ("dimms.link_gbps", "neurons that stay where they are"),
+    ("price", "no price"),
+];
+
+/// Warns of the keys in the file `system` that `command` ignores. Nothing is said of a preset.
+pub fn warn(command: &str, system: &str, ignored: &[Ignored]) -> Result<()> {
+    if let Some(text) = warning(command, system, ignored)? {
+        note!("{text}");
+    }
+    Ok(())
+}
+
+fn warning(command: &str, system: &str, ignored: &[Ignored]) -> Result<Option<String>> {
+    /// Longest file: that of configurations.
+    const LIMIT: u64 = 1 << 20;
+    if !system.ends_with(".toml") {
+        return Ok(None);
+    }
+    let unreadable = |reason: String| ConfigError::Read { path: system.to_owned(), reason };
+    let text =
+        ndp_files::read_text(Path::new(system), LIMIT).map_err(|error| unreadable(error.to_string()))?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| unreadable(error.to_string()))?;
+    let has = |key: &str| match key.split_once('.') {
+        Some((section, key)) => table.get(section).is_some_and(|section| section.get(key).is_some()),
+        None => table.contains_key(key),
+    };
+    let found: Vec<String> = ignored
+        .iter()
+        .filter(|(key, _)| has(key))
+        .map(|(key, instead)| format!("{key} (goes by: {instead})"))
+        .collect();
+    Ok((!found.is_empty())
+        .then(|| format!("warning: {command} ignores these keys of '{system}': {}", found.join(", "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_that_are_there_and_ignored_are_said() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("mine.toml");
+        let name = path.to_string_lossy().into_owned();
+        std::fs::write(&path, "name = 'x'\n[channel]\ndimms = 2\n[dimms]\nlink_gbps = 1.0\ncount = 2\n")?;
+        let text = warning("place", &name, &PLACE)?.unwrap_or_default();
+        let expected = format!(
+            "warning: place ignores these keys of '{name}': channel (goes by: no channel), dimms.link_gbps (goes by: neurons that stay where they are)"
+        );
+        assert_eq!(text, expected);
+        assert_eq!(warning("place", &name, &PLACE[..3])?, None);
+        assert_eq!(warning("place", "hermes", &PLACE)?, None);
+        Ok(())
+    }
+}
