@@ -99,3 +99,34 @@ fn figures_are_chosen_by_number_and_others_refused() {
     let file = program.file("file", "");
     program.refused(&format!("--quick --out {file}"), "file");
 }
+
+#[test]
+fn a_second_paper_joins_the_first_one_in_the_folder() {
+    let program = program();
+    let out = program.path("out");
+    let read = |name: &str| fs::read_to_string(format!("{out}/{name}")).unwrap();
+    text(&program, &format!("--figure 17 --paper hermes --out {out}"));
+    let csv = read("hermes.csv");
+    let said = text(&program, &format!("--quick --paper flash --out {out}"));
+    assert!(said.starts_with("flash: ") && !said.contains("Fig. 17"), "{said}");
+    let page = read("figures.html");
+    for title in ["hermes, Fig. 17", "hermes: ", "flash: ", "flash, Fig. 4"] {
+        assert!(page.contains(&format!("\">{title}")), "{title}");
+    }
+    assert_eq!(read("hermes.csv"), csv);
+    // What is asked for again, and less of it, takes nothing away either.
+    text(&program, &format!("--quick --paper flash --out {out} --fresh"));
+    assert_eq!(read("figures.html"), page);
+    let json: Value = serde_json::from_str(&read("figures.json")).unwrap();
+    let papers: Vec<&str> =
+        json["rows"].as_array().unwrap().iter().map(|row| row["paper_name"].as_str().unwrap()).collect();
+    assert!(papers.contains(&"hermes") && papers.contains(&"flash"));
+    // Numbers of another build are not taken for those of this one.
+    fs::remove_dir_all(format!("{out}/kept")).unwrap();
+    let output = program.succeeds(&format!("--quick --paper flash --out {out}"));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("hermes.csv is of another build") && said.contains("ndp figures --paper hermes"),
+        "{said}"
+    );
+}

@@ -132,6 +132,14 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// Whether it has all of Hermes' Fig. 13, to which the sensitivity belongs.
+    fn has_study(&self) -> bool {
+        let hermes = Paper::Hermes.name();
+        let found =
+            |item: &Item| self.rows.iter().any(|row| row.paper_name == hermes && row.item == item.item);
+        Paper::Hermes.items().iter().filter(|item| item.figure == "Fig. 13").all(found)
+    }
+
     /// The bars of a paper.
     pub fn bars_of(&self, paper: &str) -> Vec<&BarRow> {
         self.energy.iter().filter(|bar| bar.paper_name == paper).collect()
@@ -145,6 +153,51 @@ impl Outcome {
         }
         all
     }
+}
+
+/// The same with all other numbers that earlier runs have left in the folder: the files there are of all of them, whatever this run was asked for.
+fn with_others(asked: &Outcome, kept: &Kept, folder: &Path) -> Result<Outcome> {
+    let mut all = Outcome { rows: Vec::new(), sensitivity: asked.sensitivity.clone(), energy: Vec::new() };
+    let designs = Designs::default();
+    for paper in Paper::ALL {
+        let name = paper.name();
+        let before = all.rows.len();
+        all.rows.extend(paper.items().iter().filter_map(|item| kept.left_row(paper, item)));
+        if all.rows.len() == before && folder.join(format!("{name}.csv")).exists() {
+            note!(
+                "{name}.csv is of another build, so figures.html leaves it out; ndp figures --paper {name} computes it anew"
+            );
+        }
+        // Energies are not kept: they take no time.
+        for bar in paper.bars() {
+            let is_of = |row: &BarRow| {
+                (row.paper_name, row.figure) == (name, bar.figure)
+                    && (&row.system, &row.model) == (&bar.system, &bar.model)
+                    && (row.prompt, row.output, row.batch) == (bar.prompt, bar.output, bar.batch)
+            };
+            let figure_was_asked =
+                asked.rows.iter().any(|row| (row.paper_name, row.figure) == (name, bar.figure));
+            match asked.energy.iter().find(|row| is_of(row)) {
+                Some(row) => all.energy.push(row.clone()),
+                None if figure_was_asked => {}
+                None if all.rows[before..].iter().any(|row| row.figure == bar.figure) => {
+                    all.energy.push(bar_row(paper, bar, &designs)?);
+                }
+                None => {}
+            }
+        }
+    }
+    let settings = sensitivity_settings();
+    let traces = trace_settings()?;
+    let left: Option<Vec<TraceStudy>> = traces.iter().map(|setting| kept.left(setting.name())).collect();
+    if let (true, Some(left)) = (all.sensitivity.is_empty() && all.has_study(), left) {
+        for (setting, found) in traces.iter().zip(left) {
+            designs.add_trace(setting, found);
+        }
+        all.sensitivity =
+            settings.into_iter().map(|setting| Ok(sensitivity(setting, &designs)?)).collect::<Result<_>>()?;
+    }
+    Ok(all)
 }
 
 /// Runs the job.
@@ -179,6 +232,8 @@ pub fn run(args: &Args) -> Result<()> {
     for setting in settings {
         outcome.sensitivity.push(sensitivity(setting, &designs)?);
     }
+    let asked = outcome;
+    let outcome = with_others(&asked, &kept, &args.out)?;
     for (name, rows) in outcome.by_paper() {
         write(&args.out, &format!("{name}.csv"), &rows::csv(&rows))?;
         write(&args.out, &format!("{name}.md"), &rows::markdown(name, &rows, &outcome.sensitivity))?;
@@ -192,13 +247,12 @@ pub fn run(args: &Args) -> Result<()> {
         write(&args.out, name, chart)?;
     }
     write(&args.out, "figures.html", &page.html)?;
-    let json = serde_json::to_string_pretty(&outcome)?;
-    write(&args.out, "figures.json", &json)?;
+    write(&args.out, "figures.json", &serde_json::to_string_pretty(&outcome)?)?;
     if args.json {
-        say!("{json}");
+        say!("{}", serde_json::to_string_pretty(&asked)?);
     } else {
-        rows::print(&outcome);
-        energy::print(&outcome.energy);
+        rows::print(&asked);
+        energy::print(&asked.energy);
         say!("\nWritten: {}", args.out.join("figures.html").display());
     }
     Ok(())

@@ -48,9 +48,13 @@ impl Kept {
         self.folder.join(format!("{:016x}.json", hasher.finish()))
     }
 
+    /// What an earlier run of this program has left, or this one.
+    pub fn left<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
+        serde_json::from_slice(&ndp_files::read_bytes(&self.path(name), MAX_KEPT).ok()?).ok()
+    }
+
     fn get<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
-        let bytes = || ndp_files::read_bytes(&self.path(name), MAX_KEPT).ok();
-        if self.fresh { None } else { serde_json::from_slice(&bytes()?).ok() }
+        if self.fresh { None } else { self.left(name) }
     }
 
     /// A value by name: the kept one, or one that is computed now. A file that does not hold what it should counts as none.
@@ -71,6 +75,11 @@ impl Kept {
     /// Whether an item's row is there.
     pub fn has_row(&self, paper: Paper, item: &Item) -> bool {
         self.get::<Numbers>(&name(paper, item)).is_some()
+    }
+
+    /// An item's row, if it has been computed.
+    pub fn left_row(&self, paper: Paper, item: &Item) -> Option<Row> {
+        Some(Row::new(paper, item, self.left::<Numbers>(&name(paper, item))?))
     }
 
     /// An item's row.
