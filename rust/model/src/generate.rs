@@ -36,7 +36,7 @@ pub struct GeneratedToken<'a> {
 pub struct Generation {
     /// The generated tokens.
     pub tokens: Vec<u32>,
-    /// What they spell ([`crate::Vocabulary::text`]).
+    /// Text that they add to the prompt ([`crate::Vocabulary::continuation`]).
     pub text: String,
     /// Per generated token, the [`logits_digest`] of the logits it was drawn from.
     pub logits_digests: Vec<u64>,
@@ -104,7 +104,7 @@ pub fn generate_tokens<B: GemvBackend + ?Sized>(
         logits_digests.push(logits_digest);
     }
     Ok(Generation {
-        text: model.vocabulary.text(&tokens)?,
+        text: model.vocabulary.continuation(prompt, &tokens)?,
         tokens,
         logits_digests,
         sparsity: decoder.sparsity().to_vec(),

@@ -38,5 +38,5 @@ pub use matrix::Matrix;
 pub use operations::{AttentionOp, AttentionSpan, Finish, LinearOp, RotaryOp};
 pub use quantised::{QuantisationError, QuantisedMatrix, RowOf};
 pub use sparsity::{LayerSparsity, ZeroCount};
-pub use vocabulary::Vocabulary;
+pub use vocabulary::{Continuation, Vocabulary};
 pub use weights::Model;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
 use serde::de::IgnoredAny;
-use tokenizers::Tokenizer;
+use tokenizers::{ModelWrapper, Tokenizer};
 
 use crate::ModelError;
 
@@ -35,6 +35,8 @@ pub struct Subwords {
     path: PathBuf,
     json: Vec<u8>,
     tokenizer: Tokenizer,
+    /// Lowest number that no token has.
+    end: usize,
 }
 
 impl PartialEq for Vocabulary {
@@ -57,8 +59,7 @@ impl Vocabulary {
     /// That of a model's directory.
     ///
     /// # Errors
-    /// [`ModelError::Io`] for a `tokenizer.json` that cannot be read, [`ModelError::Tokenizer`] for one that is not valid or has more tokens than the
-    /// model.
+    /// [`ModelError::Io`] for a `tokenizer.json` that cannot be read, [`ModelError::Tokenizer`] for one that is not valid.
     pub fn load(dir: &Path, vocab_size: usize) -> Result<Self, ModelError> {
         let path = dir.join(FILE);
         if !path.exists() {
@@ -68,11 +69,21 @@ impl Vocabulary {
             .map_err(|source| ModelError::Io { path: path.clone(), source })?;
         let failed = |reason: String| ModelError::Tokenizer { path: path.clone(), reason };
         let tokenizer = tokenizer(&json).map_err(|e| failed(format!("not a tokenizer: {e}")))?;
-        let tokens = tokenizer.get_vocab_size(true);
-        if tokens > vocab_size {
-            return Err(failed(format!("{tokens} tokens, config.json says vocab_size = {vocab_size}")));
-        }
-        Ok(Self::Subwords(Arc::new(Subwords { path, json, tokenizer })))
+        let end = tokenizer.get_vocab(true).into_values().max().map_or(0, |last| last as usize + 1);
+        Ok(Self::Subwords(Arc::new(Subwords { path, json, tokenizer, end })))
+    }
+
+    /// Warning about tokens that the tokenizer has and a model of `vocab_size` tokens lacks.
+    pub fn beyond(&self, vocab_size: usize) -> Option<String> {
+        let Self::Subwords(subwords) = self else { return None };
+        let Subwords { path, end, .. } = &**subwords;
+        (*end > vocab_size).then(|| {
+            format!(
+                "{}: tokens up to {}, but config.json says vocab_size = {vocab_size}: the model neither produces nor reads the others",
+                path.display(),
+                end - 1
+            )
+        })
     }
 
     /// The tokens of a text, with those that the tokenizer puts in front of a text, if any.
@@ -110,12 +121,84 @@ impl Vocabulary {
             Self::Unknown(_) => Ok(String::new()),
         }
     }
+
+    /// The text that `tokens` add to the text of `prompt`. Both are decoded together: many decoders drop the space before the first word, and a
+    /// character may have its bytes on both sides.
+    ///
+    /// # Errors
+    /// As [`Vocabulary::text`].
+    pub fn continuation(&self, prompt: &[u32], tokens: &[u32]) -> Result<String, ModelError> {
+        let all = self.text(&[prompt, tokens].concat())?;
+        Ok(after(&self.text(prompt)?, &all).to_owned())
+    }
 }
 
-/// What `tokenizers` makes of a file. It panics on some that are not JSON, so that is looked at first.
+/// The part of a text after the characters that it shares with another one.
+fn after<'a>(before: &str, text: &'a str) -> &'a str {
+    let same = before.chars().zip(text.chars()).take_while(|(a, b)| a == b);
+    &text[same.map(|(c, _)| c.len_utf8()).sum()..]
+}
+
+/// The text of a generation while its tokens come.
+#[derive(Debug)]
+pub struct Continuation {
+    vocabulary: Vocabulary,
+    prompt: Vec<u32>,
+    tokens: Vec<u32>,
+    /// Text that has been handed out.
+    given: String,
+}
+
+impl Continuation {
+    /// Starts after a prompt.
+    pub fn new(vocabulary: &Vocabulary, prompt: Vec<u32>) -> Self {
+        Self { vocabulary: vocabulary.clone(), prompt, tokens: Vec::new(), given: String::new() }
+    }
+
+    /// Adds a token, and returns the text that is complete with it: a character whose other bytes may come with the next tokens waits for them.
+    pub fn push(&mut self, token: u32) -> String {
+        self.tokens.push(token);
+        self.give(|text| text.trim_end_matches(char::REPLACEMENT_CHARACTER).len())
+    }
+
+    /// Returns the rest, which no further token completes.
+    pub fn finish(&mut self) -> String {
+        self.give(str::len)
+    }
+
+    /// Hands out the next part of the first bytes of the text, as many as `ready` says.
+    fn give(&mut self, ready: fn(&str) -> usize) -> String {
+        let text = self.vocabulary.continuation(&self.prompt, &self.tokens).unwrap_or_default();
+        let text = &text[..ready(&text)];
+        let rest = after(&self.given, text).to_owned();
+        if !rest.is_empty() {
+            text.clone_into(&mut self.given);
+        }
+        rest
+    }
+
+    /// Whether no token has come yet.
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+}
+
+/// A tokenizer as its file describes it, without the options for training and batches: a prompt is neither cut nor padded, and has the same tokens
+/// each time. The library panics on some files that are not JSON, so the syntax is checked first.
 fn tokenizer(json: &[u8]) -> Result<Tokenizer, String> {
     serde_json::from_slice::<IgnoredAny>(json).map_err(|e| e.to_string())?;
-    caught(|| Tokenizer::from_bytes(json))
+    caught(|| {
+        let mut tokenizer = Tokenizer::from_bytes(json)?;
+        tokenizer.with_padding(None).with_truncation(None)?;
+        if let ModelWrapper::BPE(model) = tokenizer.get_model()
+            && model.dropout.is_some()
+        {
+            let mut model = model.clone();
+            model.dropout = None;
+            tokenizer.with_model(model);
+        }
+        Ok(tokenizer)
+    })
 }
 
 thread_local! {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{Stored, config, config_json, model_and_tensors, serialize};
-use ndp_model::{Model, ModelError, RoundedWeights, Vocabulary};
+use ndp_model::{Model, ModelError, RoundedWeights};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::json;
@@ -171,37 +171,6 @@ fn other_formats_are_rounded_once_and_counted() {
 }
 
 #[test]
-fn a_tokenizer_is_read_and_its_defects_are_named() {
-    let (dir, model, tensors) = fixture();
-    fs::write(dir.path().join(WEIGHTS), serialize(&tensors, "")).unwrap();
-    let path = dir.path().join("tokenizer.json");
-    let vocabulary = |extra: &str| {
-        format!(
-            r#"{{"version": "1.0", "added_tokens": [], "normalizer": null, "post_processor": null,
-            "pre_tokenizer": {{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}},
-            "decoder": {{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true}},
-            "model": {{"type": "BPE", "vocab": {{"a": 0, "b": 1, "Ġ": 2, "ab": 3, "Ġab": 4{extra}}},
-            "merges": [["a", "b"], ["Ġ", "ab"]]}}}}"#
-        )
-    };
-    fs::write(&path, vocabulary("")).unwrap();
-    let loaded = Model::load(dir.path()).unwrap();
-    assert_ne!(loaded, model);
-    let tokens = loaded.vocabulary.tokens(b"ab abb").unwrap();
-    assert_eq!(tokens, [3, 4, 1]);
-    assert_eq!(loaded.vocabulary.text(&tokens).unwrap(), "ab abb");
-    let refused = loaded.vocabulary.tokens(b"\xFF").unwrap_err().to_string();
-    assert!(refused.contains("tokenizer.json") && refused.contains("utf-8"), "{refused}");
-    let more: String = (5..18).map(|n| format!(", \"t{n}\": {n}")).collect();
-    fs::write(&path, vocabulary(&more)).unwrap();
-    let refused = Model::load(dir.path()).unwrap_err().to_string();
-    assert!(refused.contains("18 tokens, config.json says vocab_size = 17"), "{refused}");
-    fs::write(&path, "{").unwrap();
-    let refused = Model::load(dir.path()).unwrap_err().to_string();
-    assert!(refused.contains("tokenizer.json: not a tokenizer"), "{refused}");
-}
-
-#[test]
 fn another_shape_is_refused() {
     let (dir, _, mut tensors) = fixture();
     let fc1 = tensors.iter_mut().find(|(name, ..)| name == FC1).unwrap();
@@ -268,28 +237,4 @@ fn a_broken_index_is_refused() {
             other => panic!("{outside}: {:?}", other.err()),
         }
     }
-}
-
-#[test]
-fn a_tokenizer_that_breaks_the_library_is_an_error() {
-    let dir = tempfile::tempdir().unwrap();
-    let refused = |json: &str| {
-        fs::write(dir.path().join("tokenizer.json"), json).unwrap();
-        let loaded = Vocabulary::load(dir.path(), 1000).and_then(|vocabulary| vocabulary.tokens(b"a b c"));
-        loaded.unwrap_err().to_string()
-    };
-    // Not JSON: a control character in a string, a colon that is missing.
-    for json in ["{\"version\": \"1.0\n\"}", r#"{"decoder": {"type" "Fuse"}}"#] {
-        let said = refused(json);
-        assert!(said.contains("tokenizer.json: not a tokenizer: ") && said.contains("at line "), "{said}");
-    }
-    // JSON that the library takes, and with which it cannot work: each part repeats more of a text than it has.
-    let said = refused(
-        r#"{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": null, "post_processor": null, "decoder": null,
-            "truncation": {"direction": "Right", "max_length": 1, "strategy": "LongestFirst", "stride": 1}, "padding": null,
-            "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
-                "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
-                "vocab": {"a": 0, "b": 1, "c": 2}, "merges": []}}"#,
-    );
-    assert!(said.contains("`stride` must be strictly less than `max_len=1`"), "{said}");
 }

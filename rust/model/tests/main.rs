@@ -5,3 +5,4 @@
 mod common;
 mod decoding;
 mod loading;
+mod tokenizers;

@@ -4,17 +4,14 @@
 //! it goes to standard output as it comes. Nothing is shown in JSON mode but the bar.
 
 use ndp_files::Progress;
-use ndp_model::Vocabulary;
+use ndp_model::{Continuation, Vocabulary};
 use std::io::IsTerminal;
 
 /// The display of one generation.
 #[derive(Debug)]
 pub struct TextStream {
     progress: Progress,
-    vocabulary: Vocabulary,
-    tokens: Vec<u32>,
-    /// Bytes of their text that have been shown.
-    shown: usize,
+    continuation: Continuation,
     text: String,
     direct: bool,
     json: bool,
@@ -25,8 +22,9 @@ impl TextStream {
     pub fn new(prompt: &str, vocabulary: &Vocabulary, progress: Progress, json: bool) -> Self {
         let shared = std::io::stderr().is_terminal() && std::io::stdout().is_terminal();
         let direct = !(json || shared);
-        let (vocabulary, text) = (vocabulary.clone(), String::new());
-        let mut stream = Self { progress, vocabulary, tokens: Vec::new(), shown: 0, text, direct, json };
+        let tokens = vocabulary.tokens(prompt.as_bytes()).unwrap_or_default();
+        let continuation = Continuation::new(vocabulary, tokens);
+        let mut stream = Self { progress, continuation, text: String::new(), direct, json };
         stream.show(prompt);
         stream
     }
@@ -34,22 +32,15 @@ impl TextStream {
     /// One more token.
     pub fn push(&mut self, token: u32) {
         // The GPU computes the first token with the prompt, within a second or two.
-        self.progress.add(u64::from(!self.tokens.is_empty()));
-        self.tokens.push(token);
-        // A character whose other bytes may come with the next tokens waits for them.
-        self.show_rest(|text| text.trim_end_matches(char::REPLACEMENT_CHARACTER).len());
-    }
-
-    /// Shows what has not been shown of the first bytes of the text, as many as `ready` says.
-    fn show_rest(&mut self, ready: fn(&str) -> usize) {
-        let text = self.vocabulary.text(&self.tokens).unwrap_or_default();
-        if let Some(rest) = text.get(self.shown..ready(&text)).filter(|rest| !rest.is_empty()) {
-            self.show(rest);
-            self.shown += rest.len();
-        }
+        self.progress.add(u64::from(!self.continuation.is_empty()));
+        let text = self.continuation.push(token);
+        self.show(&text);
     }
 
     fn show(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
         self.text += text;
         if self.direct {
             ndp_files::print(text);
@@ -59,7 +50,8 @@ impl TextStream {
 
     /// Ends the line, or prints the whole text if the bar has shown it; returns prompt and text.
     pub fn finish(mut self) -> String {
-        self.show_rest(str::len);
+        let rest = self.continuation.finish();
+        self.show(&rest);
         drop(self.progress);
         if self.direct {
             say!();

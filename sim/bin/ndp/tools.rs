@@ -74,6 +74,9 @@ pub fn load_model(dir: &Path) -> anyhow::Result<Model> {
             grouped(changed)
         );
     }
+    for warning in model.vocabulary.beyond(model.config.vocab_size()) {
+        note!("warning: {warning}");
+    }
     Ok(model)
 }
 

@@ -288,11 +288,15 @@ fn programs(report: Report, host: &Host<'_>, outcome: &Outcome) -> Report {
     let behind = |event: &&Event| event.begin_ns >= outcome.figures.prompt_ns;
     let mut events: Vec<&Event> = outcome.events.iter().filter(behind).collect();
     events.sort_by_key(|event| (event.position, event.begin_ns));
+    let prompt = host.model.vocabulary.tokens(host.job.prompt.as_bytes()).unwrap_or_default();
     for token in &outcome.figures.tokens {
         let own: Vec<&&Event> = events.iter().filter(|event| event.position == token.position).collect();
         let of_text = token.position.checked_sub(host.prompt_tokens);
-        let spelt = of_text.and_then(|index| outcome.generation.tokens.get(index));
-        let text = spelt.and_then(|token| host.model.vocabulary.text(std::slice::from_ref(token)).ok());
+        let spelt = of_text.and_then(|index| Some((index, outcome.generation.tokens.get(index)?)));
+        let text = spelt.and_then(|(index, token)| {
+            let before = [&prompt[..], &outcome.generation.tokens[..index]].concat();
+            host.model.vocabulary.continuation(&before, std::slice::from_ref(token)).ok()
+        });
         let shown = text.map_or_else(String::new, |text| format!("{text:?}"));
         let summary = format!(
             "token {} {shown}: {} cycles of the slowest DIMMs, {} ns",
