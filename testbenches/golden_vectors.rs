@@ -5,7 +5,7 @@
 
 use common::Outcome;
 use ndp_config::WeightFormat;
-use ndp_model::{Decoder, GenerateOptions, Model, SoftwareBackend, generate, logits_digest};
+use ndp_model::{Decoder, GenerateOptions, Model, Remarks, SoftwareBackend, generate, logits_digest};
 use ndp_numerics::{
     Epsilon, Rotary, SplitMix64, add, dequantise, div, dot, exp, exp_q30, f16, gelu, layer_norm, max, mul,
     quantise, rms_norm, sample, silu, softmax, sub,
@@ -234,7 +234,7 @@ fn checkpoints_of_transformers_give_the_logits_of_the_reference() -> Outcome {
     let mut families = BTreeSet::new();
     for name in ["opt", "llama", "llama-bias", "mistral", "falcon-new", "falcon-mq"] {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/checkpoints").join(name);
-        let (model, rounded) = Model::load_counted(&dir)?;
+        let (model, Remarks { rounded, .. }) = Model::load_with_remarks(&dir)?;
         families.insert(format!("{:?}", model.config.architecture()));
         // Two are stored in other formats, of numbers that FP16 has.
         assert_eq!(rounded.converted > 0, ["llama-bias", "falcon-mq"].contains(&name), "{name}");

@@ -121,10 +121,7 @@ impl<'m> Decoder<'m> {
         if tokens.is_empty() {
             return Err(ModelError::EmptyPrompt);
         }
-        let (requested, max) = (self.position + tokens.len(), config.max_position_embeddings());
-        if requested > max {
-            return Err(ModelError::PositionOverflow { requested, max });
-        }
+        config.check_positions(self.position + tokens.len())?;
         let vocab_size = config.vocab_size();
         match tokens.iter().find(|&&token| token as usize >= vocab_size) {
             Some(&token) => Err(ModelError::TokenOutOfRange { token, vocab_size }),

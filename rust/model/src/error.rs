@@ -37,10 +37,20 @@ pub enum ModelError {
         expected: String,
     },
     /// Neither `model.safetensors` nor `model.safetensors.index.json` in the directory.
-    #[error("{dir}: neither model.safetensors nor model.safetensors.index.json is there", dir = dir.display())]
+    #[error("no weights in '{dir}': expected model.safetensors or model.safetensors.index.json{hint}", dir = dir.display())]
     NoWeights {
         /// The directory.
         dir: PathBuf,
+        /// Weights in the directory that cannot be used, and what to do with them.
+        hint: String,
+    },
+    /// A file that stands for another one.
+    #[error("'{path}' is {what}", path = path.display())]
+    StandIn {
+        /// The file.
+        path: PathBuf,
+        /// Kind of file, and how to get the one that it stands for.
+        what: &'static str,
     },
     /// A shard index that names a file outside its directory.
     #[error("{path}: shard {shard:?} of tensor {tensor} must be a plain file name", path = path.display())]
@@ -61,15 +71,17 @@ pub enum ModelError {
         source: SafeTensorError,
     },
     /// A tensor that the model needs and the file does not hold.
-    #[error("{path}: tensor {tensor} is missing (also without its first part)", path = path.display())]
+    #[error("{path}: tensor {tensor} is missing{hint}", path = path.display())]
     MissingTensor {
         /// The file, or the shard index.
         path: PathBuf,
         /// The name looked for.
         tensor: String,
+        /// Other names that were tried, or what the tensors that exist tell.
+        hint: String,
     },
     /// A tensor of another element type.
-    #[error("{path}: tensor {tensor} has dtype {found:?}, expected F16, BF16 or F32", path = path.display())]
+    #[error("{path}: tensor {tensor} has dtype {found:?}, expected F16, BF16 or F32 (convert a quantised checkpoint first)", path = path.display())]
     Dtype {
         /// The file.
         path: PathBuf,
@@ -124,12 +136,16 @@ pub enum ModelError {
     #[error("the prompt is empty, at least one token is needed")]
     EmptyPrompt,
     /// More positions than the model has.
-    #[error("{requested} positions are needed, max_position_embeddings = {max}")]
+    #[error(
+        "the text needs {requested} positions, but the model supports {max} ({limit}); generate fewer tokens"
+    )]
     PositionOverflow {
         /// Prompt and tokens to generate, or the position that was asked for and all before it.
         requested: usize,
         /// The model's number of positions.
         max: usize,
+        /// Field of `config.json` that limits it.
+        limit: &'static str,
     },
     /// A token that is not in the vocabulary.
     #[error("token {token} is outside the vocabulary, vocab_size = {vocab_size}")]

@@ -69,7 +69,7 @@ pub fn generate<B: GemvBackend + ?Sized>(
 /// Continues `prompt` with `options.tokens` tokens.
 ///
 /// Errors before anything runs: an empty prompt, a token outside the vocabulary, `prompt + tokens` above
-/// `max_position_embeddings`. Errors on the way: the backend's, and the sampler's (logits that are not finite, a
+/// the model's positions. Errors on the way: the backend's, and the sampler's (logits that are not finite, a
 /// temperature out of range).
 pub fn generate_tokens<B: GemvBackend + ?Sized>(
     model: &Model,
@@ -81,11 +81,7 @@ pub fn generate_tokens<B: GemvBackend + ?Sized>(
     if prompt.is_empty() {
         return Err(ModelError::EmptyPrompt);
     }
-    let requested = prompt.len().saturating_add(options.tokens);
-    let max = model.config.max_position_embeddings();
-    if requested > max {
-        return Err(ModelError::PositionOverflow { requested, max });
-    }
+    model.config.check_positions(prompt.len().saturating_add(options.tokens))?;
     let mut decoder = Decoder::new(model);
     let mut rng = SplitMix64::new(options.seed);
     let mut tokens: Vec<u32> = Vec::with_capacity(options.tokens);

@@ -33,7 +33,7 @@ pub use error::ModelError;
 pub use generate::{GenerateOptions, GeneratedToken, Generation, generate, generate_tokens, logits_digest};
 pub use kv_cache::LayerCache;
 pub use layer::{LayerShape, LayerSpan, run_layer};
-pub use loader::RoundedWeights;
+pub use loader::{Remarks, RoundedWeights};
 pub use matrix::Matrix;
 pub use operations::{AttentionOp, AttentionSpan, Finish, LinearOp, RotaryOp};
 pub use quantised::{QuantisationError, QuantisedMatrix, RowOf};

@@ -1,11 +1,11 @@
 //! Reads a model from a directory in Hugging Face's layout: `config.json` and safetensors, in one file or in shards.
 //!
-//! The only file that touches weights on disk. Every defect of a file is a [`ModelError`] that names file and tensor; what
-//! the tensors are for is [`crate::weights`]'s business. Tensors the decoder does not need (a stored copy of the tied
-//! head, say) are ignored.
+//! The only file that touches weights on disk. Every defect of a file is a [`ModelError`] that names file and tensor;
+//! [`crate::weights`] says what the tensors are for. A stored copy of a tied head has to be one; of other tensors that the decoder does not need
+//! there is a warning.
 
-use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use ndp_numerics::{f16, round_f64};
@@ -43,6 +43,15 @@ struct ShardIndex {
     weight_map: BTreeMap<String, String>,
 }
 
+/// Remarks about a checkpoint that can be used.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Remarks {
+    /// Weights in other formats than FP16.
+    pub rounded: RoundedWeights,
+    /// Parts of the checkpoint that are ignored and may matter.
+    pub warnings: Vec<String>,
+}
+
 impl Model {
     /// Loads `config.json`, `tokenizer.json` if there is one, and the weights in `dir`: `model.safetensors` if it is there, else the shards
     /// that `model.safetensors.index.json` lists. Tensors are FP16, BF16 or FP32, and finite in FP16: the list of active neurons leaves out
@@ -50,11 +59,11 @@ impl Model {
     ///
     /// Files are read whole, each once; memory peaks at the file bytes plus the model.
     pub fn load(dir: &Path) -> Result<Self, ModelError> {
-        Self::load_counted(dir).map(|(model, _)| model)
+        Self::load_with_remarks(dir).map(|(model, _)| model)
     }
 
-    /// As [`Model::load`], and says how many weights were not FP16.
-    pub fn load_counted(dir: &Path) -> Result<(Self, RoundedWeights), ModelError> {
+    /// As [`Model::load`], with remarks for the user.
+    pub fn load_with_remarks(dir: &Path) -> Result<(Self, Remarks), ModelError> {
         let config = DecoderConfig::load(dir)?;
         let vocabulary = Vocabulary::load(dir, config.vocab_size())?;
         let limit = weight_bytes(&config).saturating_mul(2).saturating_add(MAX_HEADER_BYTES);
@@ -64,15 +73,74 @@ impl Model {
         } else if index.exists() {
             WeightFiles::sharded(dir, index, limit)?
         } else {
-            return Err(ModelError::NoWeights { dir: dir.to_owned() });
+            return Err(ModelError::NoWeights { dir: dir.to_owned(), hint: other_weights(dir) });
         };
-        let parsed = source.parse()?;
-        let (prefix, rounded) = (optional_prefix(&config), Cell::new(RoundedWeights::default()));
-        let mut model =
-            Self::from_tensors(config, |name, shape| parsed.tensor((prefix, name), shape, &rounded))?;
+        let tensors = Tensors {
+            files: source.parse()?,
+            prefix: optional_prefix(&config),
+            rounded: Cell::default(),
+            used: RefCell::default(),
+        };
+        let mut model = Self::from_tensors(config, |name, shape| tensors.tensor(name, shape))?;
+        let rounded = tensors.rounded.get();
+        tensors.check_head(&model)?;
         model.vocabulary = vocabulary;
-        Ok((model, rounded.get()))
+        let config = model.config.warnings().iter().map(|warning| format!("config.json: {warning}"));
+        let tokens = model.vocabulary.beyond(model.config.vocab_size());
+        let warnings = config.chain(tokens).chain(tensors.unused()).collect();
+        Ok((model, Remarks { rounded, warnings }))
     }
+}
+
+/// The text of a JSON file of a checkpoint.
+pub(crate) fn read_json(path: &Path, limit: u64) -> Result<String, ModelError> {
+    let text = ndp_files::read_text(path, limit)
+        .map_err(|source| ModelError::Io { path: path.to_owned(), source })?;
+    check_file(path, text.as_bytes())?;
+    Ok(text)
+}
+
+/// Beginnings of files that stand for another one or have another format, and what to do about it.
+const STAND_INS: [(&str, &str); 5] = [
+    (
+        "version https://git-lfs.github.com/spec/",
+        "a Git LFS pointer, not the file: fetch the file with 'git lfs pull'",
+    ),
+    ("<!doctype html", "an HTML page, not the file: download the file itself, not the page that shows it"),
+    ("<html", "an HTML page, not the file: download the file itself, not the page that shows it"),
+    ("PK\x03\x04", "a PyTorch file or another archive: convert it to safetensors"),
+    ("GGUF", "a GGUF file: convert it to safetensors in FP16, BF16 or FP32"),
+];
+
+/// Refuses a file that is another one than its name says.
+fn check_file(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
+    let text = bytes.trim_ascii_start();
+    let starts =
+        |start: &str| text.get(..start.len()).is_some_and(|own| own.eq_ignore_ascii_case(start.as_bytes()));
+    match STAND_INS.iter().find(|(start, _)| starts(start)) {
+        Some((_, what)) => Err(ModelError::StandIn { path: path.to_owned(), what }),
+        None => Ok(()),
+    }
+}
+
+/// The end of a message about a directory without weights: the weights that are there under other names or in other formats.
+fn other_weights(dir: &Path) -> String {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    let advice = |name: &str| match Path::new(name).extension()?.to_str()? {
+        "safetensors" if name.starts_with("adapter") => {
+            Some("an adapter, which has to be merged into its model first")
+        }
+        "safetensors" if name.contains("-of-") => Some("a part, whose index is missing"),
+        "safetensors" => Some("rename it if it has all weights"),
+        "bin" | "pt" | "pth" | "ckpt" | "h5" | "msgpack" | "gguf" | "onnx" => {
+            Some("convert it to safetensors in FP16, BF16 or FP32")
+        }
+        _ => None,
+    };
+    let found = names.iter().find_map(|name| Some((name, advice(name)?)));
+    found.map_or_else(String::new, |(name, advice)| format!("; found {name}: {advice}"))
 }
 
 /// Bytes of the parameters of a model in FP32. A file may hold as many again: tensors that are not needed, such as a copy of the head.
@@ -97,7 +165,7 @@ struct WeightFile {
 /// Reads a file whole.
 fn read(path: PathBuf, limit: u64) -> Result<WeightFile, ModelError> {
     match ndp_files::read_bytes(&path, limit) {
-        Ok(bytes) => Ok(WeightFile { path, bytes }),
+        Ok(bytes) => check_file(&path, &bytes).map(|()| WeightFile { path, bytes }),
         Err(source) => Err(ModelError::Io { path, source }),
     }
 }
@@ -110,8 +178,7 @@ enum WeightFiles {
 
 impl WeightFiles {
     fn sharded(dir: &Path, index: PathBuf, limit: u64) -> Result<Self, ModelError> {
-        let json = read(index.clone(), MAX_HEADER_BYTES)?;
-        let parsed: ShardIndex = serde_json::from_slice(&json.bytes)
+        let parsed: ShardIndex = serde_json::from_str(&read_json(&index, MAX_HEADER_BYTES)?)
             .map_err(|source| ModelError::Json { path: index.clone(), source })?;
         let mut shards = BTreeMap::new();
         for (tensor, shard) in &parsed.weight_map {
@@ -229,36 +296,123 @@ enum ParsedFiles<'a> {
 }
 
 impl ParsedFiles<'_> {
-    /// The tensor `name`, stored with the prefix or without.
-    fn tensor(
-        &self,
-        (prefix, name): (&str, &str),
-        shape: &[usize],
-        rounded: &Cell<RoundedWeights>,
-    ) -> Result<Vec<f16>, ModelError> {
-        let prefixed = format!("{prefix}{name}");
-        for stored in [prefixed.as_str(), name] {
-            match self {
-                Self::Single(file) => {
-                    if let Some(data) = file.tensor(stored, shape, rounded)? {
-                        return Ok(data);
-                    }
-                }
-                Self::Sharded { map, shards, .. } => {
-                    let Some(shard) = map.get(stored).and_then(|file| shards.get(file.as_str())) else {
-                        continue;
-                    };
-                    return shard.tensor(stored, shape, rounded)?.ok_or_else(|| ModelError::MissingTensor {
-                        path: shard.path.to_owned(),
-                        tensor: stored.to_owned(),
-                    });
-                }
-            }
-        }
-        let path = match self {
+    /// File that lists all tensors.
+    fn path(&self) -> &Path {
+        match self {
             Self::Single(file) => file.path,
             Self::Sharded { index, .. } => index,
-        };
-        Err(ModelError::MissingTensor { path: path.to_owned(), tensor: prefixed })
+        }
+    }
+
+    fn names(&self) -> Vec<&str> {
+        match self {
+            Self::Single(file) => file.tensors.names(),
+            Self::Sharded { map, .. } => map.keys().map(String::as_str).collect(),
+        }
+    }
+}
+
+/// Output head, which has no prefix.
+const HEAD: &str = "lm_head.weight";
+
+/// Ends of the names of tensors that a decoder computes itself.
+const COMPUTED: [&str; 2] = ["rotary_emb.inv_freq", "masked_bias"];
+
+/// Ends of the names of tensors that quantised checkpoints have.
+const QUANTISED: [&str; 5] = [".qweight", ".qzeros", ".weight_packed", ".weight_scale", ".weight.absmax"];
+
+/// All tensors, and a record of what became of them.
+struct Tensors<'a> {
+    files: ParsedFiles<'a>,
+    /// Names are stored with it or without.
+    prefix: &'static str,
+    rounded: Cell<RoundedWeights>,
+    used: RefCell<BTreeSet<String>>,
+}
+
+impl Tensors<'_> {
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f16>, ModelError> {
+        match self.find(name, shape)? {
+            Some(data) => Ok(data),
+            None => {
+                let stored = self.stored_names(name);
+                let quantised = self
+                    .files
+                    .names()
+                    .into_iter()
+                    .find(|name| QUANTISED.iter().any(|end| name.ends_with(end)));
+                let hint = match (quantised, &stored[1..]) {
+                    (Some(other), _) => {
+                        format!(
+                            ", but there is {other}: convert a quantised checkpoint to FP16, BF16 or FP32 first"
+                        )
+                    }
+                    (None, [other]) => format!(", and so is {other}"),
+                    (None, _) => String::new(),
+                };
+                let path = self.files.path().to_owned();
+                Err(ModelError::MissingTensor { path, tensor: stored[0].clone(), hint })
+            }
+        }
+    }
+
+    /// Names under which a tensor may be stored.
+    fn stored_names(&self, name: &str) -> Vec<String> {
+        if name == HEAD {
+            vec![name.to_owned()]
+        } else {
+            vec![format!("{}{name}", self.prefix), name.to_owned()]
+        }
+    }
+
+    /// The tensor `name`, if it is stored.
+    fn find(&self, name: &str, shape: &[usize]) -> Result<Option<Vec<f16>>, ModelError> {
+        for stored in self.stored_names(name) {
+            let data = match &self.files {
+                ParsedFiles::Single(file) => file.tensor(&stored, shape, &self.rounded)?,
+                ParsedFiles::Sharded { map, shards, .. } => {
+                    let Some(shard) = map.get(&stored).and_then(|file| shards.get(file.as_str())) else {
+                        continue;
+                    };
+                    let data = shard.tensor(&stored, shape, &self.rounded)?;
+                    Some(data.ok_or_else(|| ModelError::MissingTensor {
+                        path: shard.path.to_owned(),
+                        tensor: stored.clone(),
+                        hint: ", although the index names this file for it".to_owned(),
+                    })?)
+                }
+            };
+            if data.is_some() {
+                self.used.borrow_mut().insert(stored);
+                return Ok(data);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Refuses a stored head that differs from the embedding that takes its place.
+    fn check_head(&self, model: &Model) -> Result<(), ModelError> {
+        if !model.config.has_tied_head() {
+            return Ok(());
+        }
+        let embedding = &model.embed_tokens;
+        match self.find(HEAD, &[embedding.rows(), embedding.cols()])? {
+            Some(head) if head != embedding.data() => Err(ModelError::Config {
+                field: "tie_word_embeddings",
+                found: "true".to_owned(),
+                expected: format!("a stored {HEAD} that equals the token embedding; it differs"),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// A warning about the tensors that nothing has asked for.
+    fn unused(&self) -> Option<String> {
+        let used = self.used.borrow();
+        let mut unused = self.files.names();
+        unused.retain(|name| !used.contains(*name) && !COMPUTED.iter().any(|end| name.ends_with(end)));
+        unused.sort_unstable();
+        let first = unused.first()?;
+        Some(format!("unused tensors: {}, the first is {first}", unused.len()))
     }
 }

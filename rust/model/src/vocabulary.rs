@@ -33,7 +33,7 @@ pub enum Vocabulary {
 #[derive(Debug)]
 pub struct Subwords {
     path: PathBuf,
-    json: Vec<u8>,
+    json: String,
     tokenizer: Tokenizer,
     /// Lowest number that no token has.
     end: usize,
@@ -65,8 +65,7 @@ impl Vocabulary {
         if !path.exists() {
             return Ok(Self::of_size(vocab_size));
         }
-        let json = ndp_files::read_bytes(&path, MAX_BYTES)
-            .map_err(|source| ModelError::Io { path: path.clone(), source })?;
+        let json = crate::loader::read_json(&path, MAX_BYTES)?;
         let failed = |reason: String| ModelError::Tokenizer { path: path.clone(), reason };
         let tokenizer = tokenizer(&json).map_err(|e| failed(format!("not a tokenizer: {e}")))?;
         let end = tokenizer.get_vocab(true).into_values().max().map_or(0, |last| last as usize + 1);
@@ -76,14 +75,10 @@ impl Vocabulary {
     /// Warning about tokens that the tokenizer has and a model of `vocab_size` tokens lacks.
     pub fn beyond(&self, vocab_size: usize) -> Option<String> {
         let Self::Subwords(subwords) = self else { return None };
-        let Subwords { path, end, .. } = &**subwords;
-        (*end > vocab_size).then(|| {
-            format!(
-                "{}: tokens up to {}, but config.json says vocab_size = {vocab_size}: the model neither produces nor reads the others",
-                path.display(),
-                end - 1
-            )
-        })
+        let last = subwords.end.checked_sub(1).filter(|last| *last >= vocab_size)?;
+        Some(format!(
+            "{FILE}: tokens up to {last}, but config.json says vocab_size = {vocab_size}: the model neither produces nor reads the others"
+        ))
     }
 
     /// The tokens of a text, with those that the tokenizer puts in front of a text, if any.
@@ -185,8 +180,8 @@ impl Continuation {
 
 /// A tokenizer as its file describes it, without the options for training and batches: a prompt is neither cut nor padded, and has the same tokens
 /// each time. The library panics on some files that are not JSON, so the syntax is checked first.
-fn tokenizer(json: &[u8]) -> Result<Tokenizer, String> {
-    serde_json::from_slice::<IgnoredAny>(json).map_err(|e| e.to_string())?;
+fn tokenizer(json: &str) -> Result<Tokenizer, String> {
+    serde_json::from_str::<IgnoredAny>(json).map_err(|e| e.to_string())?;
     caught(|| {
         let mut tokenizer = Tokenizer::from_bytes(json)?;
         tokenizer.with_padding(None).with_truncation(None)?;

@@ -289,12 +289,12 @@ fn bad_requests_are_typed_errors() {
     ));
     assert!(matches!(
         decoder.prefill(&mut backend, &tokens(49)),
-        Err(ModelError::PositionOverflow { requested: 49, max: 48 })
+        Err(ModelError::PositionOverflow { requested: 49, max: 48, .. })
     ));
     decoder.prefill(&mut backend, &tokens(48)).unwrap();
     assert!(matches!(
         decoder.step(&mut backend, 0),
-        Err(ModelError::PositionOverflow { requested: 49, max: 48 })
+        Err(ModelError::PositionOverflow { requested: 49, max: 48, .. })
     ));
     let options = GenerateOptions { tokens: 9, temperature_percent: 0, seed: 0 };
     let run = |prompt: &[u32], options: &GenerateOptions| {
@@ -303,7 +303,7 @@ fn bad_requests_are_typed_errors() {
     assert!(matches!(run(&[], &options), Err(ModelError::EmptyPrompt)));
     assert!(matches!(
         run(&tokens(40), &options),
-        Err(ModelError::PositionOverflow { requested: 49, max: 48 })
+        Err(ModelError::PositionOverflow { requested: 49, max: 48, .. })
     ));
     assert_eq!(run(&tokens(39), &options).unwrap(), 9);
     let hot = GenerateOptions { temperature_percent: 1001, ..options.clone() };

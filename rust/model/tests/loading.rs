@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::common::{Stored, config, config_json, model_and_tensors, serialize};
-use ndp_model::{Model, ModelError, RoundedWeights};
+use ndp_model::{DecoderConfig, Model, ModelError, Remarks, RoundedWeights};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::json;
@@ -42,10 +42,12 @@ fn write_shards(dir: &Path, tensors: &[Stored], prefix: &str) -> serde_json::Map
 fn one_file_with_and_without_the_prefix() {
     for prefix in ["model.", ""] {
         let (dir, model, mut tensors) = fixture();
-        tensors.push(("lm_head.weight".into(), vec![3], vec![0; 6])); // not needed, ignored
+        tensors.push(("project.weight".into(), vec![3], vec![0; 6])); // not needed
+        tensors.push(("rotary_emb.inv_freq".into(), vec![0], vec![]));
         fs::write(dir.path().join(WEIGHTS), serialize(&tensors, prefix)).unwrap();
-        let loaded = Model::load(dir.path()).unwrap();
+        let (loaded, remarks) = Model::load_with_remarks(dir.path()).unwrap();
         assert_eq!(loaded, model);
+        assert_eq!(remarks.warnings, [format!("unused tensors: 1, the first is {prefix}project.weight")]);
         let elements: usize = tensors.iter().map(|(_, _, bytes)| bytes.len() / 2).sum();
         assert_eq!(loaded.parameters(), elements - 3);
     }
@@ -81,7 +83,7 @@ fn shards_with_and_without_the_prefix() {
 #[test]
 fn absent_files_are_named() {
     let (dir, _, tensors) = fixture();
-    assert!(matches!(Model::load(dir.path()), Err(ModelError::NoWeights { dir: d }) if d == dir.path()));
+    assert!(matches!(Model::load(dir.path()), Err(ModelError::NoWeights { dir: d, .. }) if d == dir.path()));
     let map = write_shards(dir.path(), &tensors, "");
     write_index(dir.path(), map);
     let shard = dir.path().join("model-00002-of-00002.safetensors");
@@ -99,7 +101,7 @@ fn a_missing_tensor_is_named() {
     tensors.retain(|(name, ..)| name != FC1);
     fs::write(dir.path().join(WEIGHTS), serialize(&tensors, "model.")).unwrap();
     let error = Model::load(dir.path()).unwrap_err();
-    assert!(matches!(&error, ModelError::MissingTensor { path, tensor }
+    assert!(matches!(&error, ModelError::MissingTensor { path, tensor, .. }
         if path.ends_with(WEIGHTS) && tensor == &format!("model.{FC1}")));
     assert!(error.to_string().contains(FC1), "{error}");
 
@@ -147,14 +149,14 @@ fn other_formats_are_rounded_once_and_counted() {
     let store = |values: &[f32]| {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         write_fc1(dir.path(), &tensors, Dtype::F32, &bytes);
-        Model::load_counted(dir.path())
+        Model::load_with_remarks(dir.path())
     };
-    let (loaded, rounded) = store(&exact).unwrap();
+    let (loaded, Remarks { rounded, .. }) = store(&exact).unwrap();
     assert_eq!((&loaded, rounded), (&model, RoundedWeights { converted: 960, changed: 0 }));
     let mut values = exact.clone();
     // A tie, which goes to even; little more than it; less than half of the smallest number.
     (values[0], values[1], values[2]) = (1.0 + 2f32.powi(-11), 1.000_488_4, 2f32.powi(-26));
-    let (loaded, rounded) = store(&values).unwrap();
+    let (loaded, Remarks { rounded, .. }) = store(&values).unwrap();
     let bits: Vec<u16> = loaded.layers[1].fc1.weight.data()[..3].iter().map(|w| w.to_bits()).collect();
     assert_eq!((bits, rounded.changed), (vec![0x3C00, 0x3C01, 0x0000], 3));
     values[25] = 65520.0;
@@ -163,11 +165,108 @@ fn other_formats_are_rounded_once_and_counted() {
 
     let bfloat: Vec<u8> = exact.iter().flat_map(|v| ((v.to_bits() >> 16) as u16).to_le_bytes()).collect();
     write_fc1(dir.path(), &tensors, Dtype::BF16, &bfloat);
-    let (loaded, rounded) = Model::load_counted(dir.path()).unwrap();
+    let (loaded, Remarks { rounded, .. }) = Model::load_with_remarks(dir.path()).unwrap();
     assert_eq!(rounded, RoundedWeights { converted: 960, changed: 0 });
     let kept = loaded.layers[1].fc1.weight.data().iter().zip(&exact);
     assert!(kept.clone().all(|(w, v)| w.to_f32().to_bits() == v.to_bits() >> 16 << 16));
     assert!(kept.filter(|(w, v)| w.to_f32() != **v).count() > 100);
+}
+
+#[test]
+fn a_stored_head_equals_the_embedding_that_takes_its_place() {
+    let (dir, model, mut tensors) = fixture();
+    let (_, shape, embedding) = tensors[0].clone();
+    tensors.push(("lm_head.weight".into(), shape, embedding));
+    let load = |tensors: &[Stored]| {
+        fs::write(dir.path().join(WEIGHTS), serialize(tensors, "")).unwrap();
+        Model::load_with_remarks(dir.path())
+    };
+    assert_eq!(load(&tensors).unwrap(), (model, Remarks::default()));
+    tensors.last_mut().unwrap().2[3] ^= 1;
+    let said = load(&tensors).unwrap_err().to_string();
+    assert!(said.contains("tie_word_embeddings = true, expected a stored lm_head.weight"), "{said}");
+}
+
+#[test]
+fn a_head_of_its_own_is_named_as_it_is_stored() {
+    let dir = tempfile::tempdir().unwrap();
+    let json = json!({
+        "model_type": "llama", "vocab_size": 17, "hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3,
+        "intermediate_size": 40, "max_position_embeddings": 48
+    });
+    fs::write(dir.path().join("config.json"), json.to_string()).unwrap();
+    let config = DecoderConfig::load(dir.path()).unwrap();
+    let (_, mut tensors) = model_and_tensors(config, 1);
+    let head = tensors.pop().unwrap();
+    assert_eq!(head.0, "lm_head.weight");
+    fs::write(dir.path().join(WEIGHTS), serialize(&tensors, "")).unwrap();
+    let said = Model::load(dir.path()).unwrap_err().to_string();
+    assert!(said.ends_with("tensor lm_head.weight is missing"), "{said}");
+    // GPTQ has packed integers in place of the weights.
+    tensors.push(("layers.0.mlp.up_proj.qweight".into(), head.1, head.2));
+    tensors.retain(|(name, ..)| name != "layers.0.mlp.up_proj.weight");
+    fs::write(dir.path().join(WEIGHTS), serialize(&tensors, "model.")).unwrap();
+    let said = Model::load(dir.path()).unwrap_err().to_string();
+    assert!(
+        said.contains("up_proj.weight is missing, but there is model.layers.0.mlp.up_proj.qweight"),
+        "{said}"
+    );
+}
+
+#[test]
+fn files_that_stand_for_others_say_what_they_are() {
+    let (dir, _, tensors) = fixture();
+    let good = serialize(&tensors, "");
+    let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 135\n";
+    for (content, what) in [
+        (&pointer[..], "is a Git LFS pointer, not the file: fetch the file with 'git lfs pull'"),
+        (b"<!DOCTYPE html>\n<html>", "is an HTML page, not the file"),
+        (b"\n <HTML lang=en>", "is an HTML page, not the file"),
+        (b"PK\x03\x04\0\0", "is a PyTorch file or another archive: convert it to safetensors"),
+        (b"GGUF\x03\0\0\0", "is a GGUF file: convert it to safetensors"),
+    ] {
+        let path = dir.path().join(WEIGHTS);
+        fs::write(&path, content).unwrap();
+        let said = Model::load(dir.path()).unwrap_err().to_string();
+        assert!(said.starts_with(&format!("'{}' {what}", path.display())), "{said}");
+    }
+    for name in ["tokenizer.json", INDEX, "config.json"] {
+        fs::remove_file(dir.path().join(WEIGHTS)).ok();
+        fs::write(dir.path().join(name), pointer).unwrap();
+        let said = Model::load(dir.path()).unwrap_err().to_string();
+        assert!(said.contains(&format!("{name}' is a Git LFS pointer")), "{said}");
+        fs::remove_file(dir.path().join(name)).unwrap();
+        fs::write(dir.path().join(WEIGHTS), &good).unwrap();
+    }
+}
+
+#[test]
+fn weights_under_other_names_are_named() {
+    let (dir, ..) = fixture();
+    for (name, advice) in [
+        ("pytorch_model.bin", "convert it to safetensors in FP16, BF16 or FP32"),
+        ("model-00001-of-00002.safetensors", "a part, whose index is missing"),
+        ("model.fp16.safetensors", "rename it if it has all weights"),
+        ("adapter_model.safetensors", "an adapter, which has to be merged into its model first"),
+    ] {
+        fs::write(dir.path().join(name), "").unwrap();
+        let said = Model::load(dir.path()).unwrap_err().to_string();
+        assert!(said.ends_with(&format!("model.safetensors.index.json; found {name}: {advice}")), "{said}");
+        fs::remove_file(dir.path().join(name)).unwrap();
+    }
+}
+
+#[test]
+fn texts_with_a_byte_order_mark_load() {
+    let (dir, model, tensors) = fixture();
+    let map = write_shards(dir.path(), &tensors, "");
+    write_index(dir.path(), map);
+    for name in ["config.json", INDEX] {
+        let path = dir.path().join(name);
+        let text = fs::read_to_string(&path).unwrap();
+        fs::write(&path, format!("\u{FEFF}{text}\r\n")).unwrap();
+    }
+    assert_eq!(Model::load(dir.path()).unwrap(), model);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, ensure};
 use ndp_config::LlmShape;
-use ndp_model::{Model, RoundedWeights};
+use ndp_model::{Model, Remarks, RoundedWeights};
 use ndp_traces::TraceHeader;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -60,12 +60,13 @@ fn compiler() -> &'static str {
 
 /// Loads a model, and says on the terminal which of its weights FP16 does not have.
 pub fn load_model(dir: &Path) -> anyhow::Result<Model> {
-    let (model, RoundedWeights { converted, changed }) = Model::load_counted(dir).with_context(|| {
+    let (model, Remarks { rounded, warnings }) = Model::load_with_remarks(dir).with_context(|| {
         format!(
             "cannot load model {} (--model names a folder with config.json and model.safetensors)",
             dir.display()
         )
     })?;
+    let RoundedWeights { converted, changed } = rounded;
     if converted > 0 {
         note!(
             "{}: {} weights in BF16 or FP32, of which rounding to FP16 changes {}",
@@ -74,8 +75,8 @@ pub fn load_model(dir: &Path) -> anyhow::Result<Model> {
             grouped(changed)
         );
     }
-    for warning in model.vocabulary.beyond(model.config.vocab_size()) {
-        note!("warning: {warning}");
+    for warning in warnings {
+        note!("warning: {}: {warning}", dir.display());
     }
     Ok(model)
 }

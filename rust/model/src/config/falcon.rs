@@ -2,9 +2,8 @@
 
 use serde::Deserialize;
 
-use super::{
-    Activation, Architecture, DecoderConfig, RotaryParameters, activation, eps, require, unsupported,
-};
+use super::others::{self, Others};
+use super::{Activation, Architecture, DecoderConfig, Rotary, activation, eps, require, unsupported};
 use crate::ModelError;
 
 /// The fields that matter; every default is Hugging Face's `FalconConfig`'s.
@@ -25,11 +24,12 @@ pub(super) struct Raw {
     new_decoder_architecture: Option<bool>,
     num_ln_in_parallel_attn: Option<usize>,
     bias: Option<bool>,
-    rope_theta: Option<f64>,
-    rope_scaling: Option<RotaryParameters>,
-    rope_parameters: Option<RotaryParameters>,
     tie_word_embeddings: Option<bool>,
     relu_before_qkv: Option<bool>,
+    #[serde(flatten)]
+    rotary: Rotary,
+    #[serde(flatten)]
+    others: Others,
 }
 
 pub(super) fn read(raw: Raw) -> Result<DecoderConfig, ModelError> {
@@ -60,10 +60,12 @@ pub(super) fn read(raw: Raw) -> Result<DecoderConfig, ModelError> {
         head_width: 0,
         ffn_dim: raw.ffn_hidden_size.unwrap_or(raw.hidden_size.saturating_mul(4)),
         max_position_embeddings: raw.max_position_embeddings.unwrap_or(2048),
+        position_limit: "max_position_embeddings",
+        warnings: others::check(&raw.others)?,
         activation: activation("activation", raw.activation.as_deref().unwrap_or("gelu"), &known)?,
         rms_norm: false,
         norm_eps: eps("layer_norm_epsilon", raw.layer_norm_epsilon.unwrap_or(1e-5))?,
-        rotary_base: Some(RotaryParameters::base(raw.rope_parameters, raw.rope_scaling, raw.rope_theta)?),
+        rotary_base: Some(raw.rotary.base()?),
         attention_bias: biased,
         ffn_bias: biased,
         norms_per_layer,

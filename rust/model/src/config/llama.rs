@@ -2,9 +2,8 @@
 
 use serde::Deserialize;
 
-use super::{
-    Activation, Architecture, DecoderConfig, RotaryParameters, activation, eps, require, unsupported,
-};
+use super::others::{self, Others};
+use super::{Activation, Architecture, DecoderConfig, Rotary, activation, eps, unsupported};
 use crate::ModelError;
 
 /// The fields that matter; every default is Hugging Face's `LlamaConfig`'s.
@@ -20,24 +19,25 @@ pub(super) struct Raw {
     max_position_embeddings: usize,
     hidden_act: Option<String>,
     rms_norm_eps: Option<f64>,
-    rope_theta: Option<f64>,
-    rope_scaling: Option<RotaryParameters>,
-    rope_parameters: Option<RotaryParameters>,
-    partial_rotary_factor: Option<f64>,
     attention_bias: Option<bool>,
     mlp_bias: Option<bool>,
     sliding_window: Option<usize>,
     tie_word_embeddings: Option<bool>,
     relu_before_qkv: Option<bool>,
+    #[serde(flatten)]
+    rotary: Rotary,
+    #[serde(flatten)]
+    others: Others,
 }
 
 pub(super) fn read(raw: Raw) -> Result<DecoderConfig, ModelError> {
-    require("partial_rotary_factor", raw.partial_rotary_factor, 1.0)?;
-    let positions = raw.max_position_embeddings;
-    if let Some(window) = raw.sliding_window.filter(|window| *window < positions) {
-        let expected = format!("null, or at least max_position_embeddings = {positions}");
-        return Err(unsupported("sliding_window", window, expected));
-    }
+    // While a text is no longer than the window, each position sees all before it.
+    let positions = (raw.max_position_embeddings, "max_position_embeddings");
+    let (max_position_embeddings, position_limit) = match raw.sliding_window {
+        Some(0) => return Err(unsupported("sliding_window", 0, "null, or at least 1")),
+        Some(window) if window < positions.0 => (window, "sliding_window"),
+        _ => positions,
+    };
     let known = [("silu", Activation::Silu), ("relu", Activation::Relu)];
     let activation = activation("hidden_act", raw.hidden_act.as_deref().unwrap_or("silu"), &known)?;
     Ok(DecoderConfig {
@@ -49,11 +49,13 @@ pub(super) fn read(raw: Raw) -> Result<DecoderConfig, ModelError> {
         num_key_value_heads: raw.num_key_value_heads.unwrap_or(raw.num_attention_heads),
         head_width: raw.head_dim.unwrap_or(0),
         ffn_dim: raw.intermediate_size,
-        max_position_embeddings: positions,
+        max_position_embeddings,
+        position_limit,
+        warnings: others::check(&raw.others)?,
         activation,
         rms_norm: true,
         norm_eps: eps("rms_norm_eps", raw.rms_norm_eps.unwrap_or(1e-6))?,
-        rotary_base: Some(RotaryParameters::base(raw.rope_parameters, raw.rope_scaling, raw.rope_theta)?),
+        rotary_base: Some(raw.rotary.base()?),
         attention_bias: raw.attention_bias.unwrap_or(false),
         ffn_bias: raw.mlp_bias.unwrap_or(false),
         norms_per_layer: 2,

@@ -1,20 +1,24 @@
 //! The model's configuration: Hugging Face's `config.json` of OPT, LLaMA, Mistral or Falcon, checked against what this decoder implements.
 //!
 //! First step of loading. Fields that say how to train, tokenise or generate are ignored; fields that change the
-//! arithmetic are either implemented or refused by name. Each family has a file; what they have in common is here.
+//! arithmetic are either implemented or refused by name; of fields that nobody here knows there is a warning. Each family has a file; what they
+//! have in common is here, and the fields that none implements are in `others`.
 
 mod falcon;
 mod llama;
 mod opt;
+mod others;
+mod rotary;
 
 use std::path::Path;
 
 use ndp_numerics::layer_norm::MAX_LEN;
 use ndp_numerics::{Epsilon, f16, gelu, relu, silu};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::ModelError;
+use rotary::Rotary;
 
 /// OPT's checkpoints store `max_position_embeddings + 2` position rows: position `p` is row `p + 2`.
 pub const POSITION_OFFSET: usize = 2;
@@ -69,6 +73,11 @@ pub struct DecoderConfig {
     head_width: usize,
     ffn_dim: usize,
     max_position_embeddings: usize,
+    /// Field that limits the positions.
+    #[serde(skip)]
+    position_limit: &'static str,
+    #[serde(skip)]
+    warnings: Vec<String>,
     activation: Activation,
     /// RMSNorm in place of LayerNorm.
     rms_norm: bool,
@@ -115,65 +124,42 @@ fn eps(field: &'static str, value: f64) -> Result<u64, ModelError> {
     eps.ok_or_else(|| unsupported(field, value, "a multiple of 1e-12 from 1e-6 to 1e-2"))
 }
 
-/// Rotary embedding as version 5 of `transformers` writes it, and as `rope_scaling` of earlier ones.
-#[derive(Debug, Default, Deserialize)]
-struct RotaryParameters {
-    rope_theta: Option<f64>,
-    rope_type: Option<String>,
-    #[serde(rename = "type")]
-    kind: Option<String>,
-}
-
-impl RotaryParameters {
-    /// The base: one of the two places has it, or 10,000; angles that are scaled are refused.
-    fn base(own: Option<Self>, scaling: Option<Self>, theta: Option<f64>) -> Result<u64, ModelError> {
-        let mut theta = theta;
-        for (field, parameters) in [("rope_parameters", own), ("rope_scaling", scaling)] {
-            let Some(Self { rope_theta, rope_type, kind }) = parameters else { continue };
-            if let Some(kind) = rope_type.or(kind).filter(|kind| kind != "default") {
-                return Err(unsupported(field, kind, "default"));
-            }
-            theta = rope_theta.or(theta);
-        }
-        let theta = theta.unwrap_or(10_000.0);
-        if theta.fract() != 0.0 || !(2.0..=2f64.powi(32)).contains(&theta) {
-            return Err(unsupported("rope_theta", theta, "a whole number from 2 to 2^32"));
-        }
-        Ok(theta as u64)
-    }
-}
-
 /// Longest `config.json`.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// Families by `model_type`, each with the names that `architectures` may have.
-const FAMILIES: [(&str, Architecture, [&str; 2]); 4] = [
+/// A family: `model_type`, and the names that `architectures` may have.
+type Family = (&'static str, Architecture, [&'static str; 2]);
+
+const FAMILIES: [Family; 4] = [
     ("opt", Architecture::Opt, ["OPTForCausalLM", "OPTModel"]),
     ("llama", Architecture::Llama, ["LlamaForCausalLM", "LlamaModel"]),
-    ("mistral", Architecture::Llama, ["MistralForCausalLM", "MistralModel"]),
+    (MISTRAL, Architecture::Llama, ["MistralForCausalLM", "MistralModel"]),
     ("falcon", Architecture::Falcon, ["FalconForCausalLM", "FalconModel"]),
 ];
+
+const MISTRAL: &str = "mistral";
+
+/// Defaults of `MistralConfig` that `LlamaConfig` does not share.
+const MISTRAL_DEFAULTS: [(&str, u32); 2] = [("sliding_window", 4096), ("num_key_value_heads", 8)];
 
 impl DecoderConfig {
     /// Reads and checks `config.json` in `dir`.
     pub fn load(dir: &Path) -> Result<Self, ModelError> {
         let path = dir.join("config.json");
-        let text = ndp_files::read_bytes(&path, MAX_CONFIG_BYTES)
-            .map_err(|source| ModelError::Io { path: path.clone(), source })?;
-        Self::from_json(&path, &text)
+        Self::from_json(&path, crate::loader::read_json(&path, MAX_CONFIG_BYTES)?.as_bytes())
     }
 
     /// Checks the bytes of a `config.json`; `path` serves the error messages only.
     pub fn from_json(path: &Path, json: &[u8]) -> Result<Self, ModelError> {
         let invalid = |source| ModelError::Json { path: path.to_owned(), source };
         let mut value: Value = serde_json::from_slice(json).map_err(invalid)?;
-        // What `transformers` takes Mistral's window to be if it is not given.
-        if value.get("model_type").is_some_and(|name| name == "mistral")
-            && value.get("sliding_window").is_none()
-        {
-            value["sliding_window"] = 4096.into();
+        let (model_type, architecture, _) = family(&value)?;
+        if let Some(fields) = value.as_object_mut().filter(|_| model_type == MISTRAL) {
+            for (field, default) in MISTRAL_DEFAULTS {
+                fields.entry(field).or_insert_with(|| default.into());
+            }
         }
-        let config = match family(&value)? {
+        let config = match architecture {
             Architecture::Opt => opt::read(serde_json::from_value(value).map_err(invalid)?)?,
             Architecture::Llama => llama::read(serde_json::from_value(value).map_err(invalid)?)?,
             Architecture::Falcon => falcon::read(serde_json::from_value(value).map_err(invalid)?)?,
@@ -215,7 +201,10 @@ impl DecoderConfig {
             let expected = format!("a divisor of num_attention_heads = {}", self.num_attention_heads);
             return Err(unsupported("num_key_value_heads", self.num_key_value_heads, expected));
         }
-        self.max_position_embeddings = self.max_position_embeddings.min(MAX_POSITIONS);
+        if self.max_position_embeddings > MAX_POSITIONS {
+            (self.max_position_embeddings, self.position_limit) =
+                (MAX_POSITIONS, "the longest row of softmax");
+        }
         Ok(self)
     }
 
@@ -226,6 +215,20 @@ impl DecoderConfig {
             Architecture::Llama => "intermediate_size",
             Architecture::Falcon => "ffn_hidden_size",
         }
+    }
+
+    /// Fields that were not understood and are ignored, one line each.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Refuses a text that is too long.
+    ///
+    /// # Errors
+    /// [`ModelError::PositionOverflow`] for more positions than [`Self::max_position_embeddings`], with the field that limits them.
+    pub fn check_positions(&self, requested: usize) -> Result<(), ModelError> {
+        let (max, limit) = (self.max_position_embeddings, self.position_limit);
+        if requested > max { Err(ModelError::PositionOverflow { requested, max, limit }) } else { Ok(()) }
     }
 
     /// The family.
@@ -341,7 +344,7 @@ impl DecoderConfig {
 }
 
 /// The family that `model_type` or `architectures` name, or both.
-fn family(value: &Value) -> Result<Architecture, ModelError> {
+fn family(value: &Value) -> Result<Family, ModelError> {
     let expected = || FAMILIES.map(|(name, ..)| name).join(", ");
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let named = value.get("architectures").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
@@ -354,12 +357,11 @@ fn family(value: &Value) -> Result<Architecture, ModelError> {
     };
     let mut families = by_type.map_or(&FAMILIES[..], std::slice::from_ref).iter();
     if named.is_empty() {
-        let found = by_type.ok_or_else(|| unsupported("model_type", "(absent)", expected()))?;
-        return Ok(found.1);
+        return by_type.copied().ok_or_else(|| unsupported("model_type", "(absent)", expected()));
     }
     let has = |names: &[&str; 2], name: &Value| names.iter().any(|known| Some(*known) == name.as_str());
     let found = families.find(|(.., names)| named.iter().all(|name| has(names, name)));
-    found.map(|family| family.1).ok_or_else(|| {
+    found.copied().ok_or_else(|| {
         let known = by_type.map_or_else(
             || FAMILIES.map(|(.., names)| names[0]).join(", "),
             |(.., names)| names.join(" or "),

@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use super::others::{self, Others};
 use super::{Activation, Architecture, DecoderConfig, activation, require, unsupported};
 use crate::ModelError;
 use ndp_numerics::Epsilon;
@@ -24,6 +25,8 @@ pub(super) struct Raw {
     #[serde(rename = "_remove_final_layer_norm")]
     remove_final_layer_norm: Option<bool>,
     relu_before_qkv: Option<bool>,
+    #[serde(flatten)]
+    others: Others,
 }
 
 pub(super) fn read(raw: Raw) -> Result<DecoderConfig, ModelError> {
@@ -47,6 +50,8 @@ pub(super) fn read(raw: Raw) -> Result<DecoderConfig, ModelError> {
         head_width: 0,
         ffn_dim: raw.ffn_dim,
         max_position_embeddings: raw.max_position_embeddings,
+        position_limit: "max_position_embeddings",
+        warnings: others::check(&raw.others)?,
         activation,
         rms_norm: false,
         norm_eps: Epsilon::OPT.units(),

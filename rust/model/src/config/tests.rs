@@ -65,9 +65,21 @@ fn a_llama_checkpoint_s_configuration_is_read() {
     );
     let mistral = with(llama(), "architectures", json!(["MistralForCausalLM"]));
     let mistral = with(with(mistral, "model_type", json!("mistral")), "max_position_embeddings", json!(8192));
-    let refused = parse(&mistral).unwrap_err().to_string();
-    assert!(refused.contains("sliding_window = 4096"), "{refused}");
-    assert!(parse(&with(mistral, "sliding_window", Value::Null)).is_ok());
+    let mut unnamed = mistral.clone();
+    unnamed.as_object_mut().unwrap().remove("model_type");
+    unnamed.as_object_mut().unwrap().remove("num_key_value_heads");
+    unnamed["num_attention_heads"] = json!(16);
+    let limited = parse(&unnamed).unwrap();
+    assert_eq!((limited.max_position_embeddings(), limited.num_key_value_heads()), (4096, 8));
+    assert!(limited.check_positions(4096).is_ok());
+    let refused = limited.check_positions(4097).unwrap_err().to_string();
+    assert!(
+        refused.contains("needs 4097 positions, but the model supports 4096 (sliding_window)"),
+        "{refused}"
+    );
+    assert_eq!(parse(&mistral).unwrap().max_position_embeddings(), 4096);
+    let unlimited = parse(&with(mistral, "sliding_window", Value::Null)).unwrap();
+    assert_eq!(unlimited.max_position_embeddings(), 8192);
     let long = parse(&with(llama(), "max_position_embeddings", json!(131_072))).unwrap();
     assert_eq!(long.max_position_embeddings(), MAX_POSITIONS);
 }
@@ -106,7 +118,23 @@ fn unsupported_options_are_refused_by_name() {
         (llama(), "rope_parameters", json!({"rope_type": "yarn", "rope_theta": 1e4}), "default"),
         (llama(), "partial_rotary_factor", json!(0.5), "1"),
         (llama(), "num_key_value_heads", json!(3), "a divisor of num_attention_heads = 4"),
-        (llama(), "sliding_window", json!(16), "null, or at least max_position_embeddings = 64"),
+        (llama(), "sliding_window", json!(0), "null, or at least 1"),
+        (llama(), "is_causal", json!(false), "true"),
+        (llama(), "layer_types", json!(["full_attention", "sliding_attention"]), "full_attention"),
+        (llama(), "final_logit_softcapping", json!(30.0), "null"),
+        (llama(), "attn_logit_softcapping", json!(50.0), "null"),
+        (llama(), "query_pre_attn_scalar", json!(256), "null"),
+        (llama(), "logits_scaling", json!(8.0), "1"),
+        (llama(), "embedding_multiplier", json!(12.0), "1"),
+        (llama(), "residual_multiplier", json!(0.22), "1"),
+        (llama(), "num_local_experts", json!(8), "0"),
+        (llama(), "bias", json!(true), "false"),
+        (llama(), "pruned_heads", json!({"0": [1]}), "null"),
+        (opt(), "logit_scale", json!(0.5), "1"),
+        (falcon(), "apply_residual_connection_post_layernorm", json!(true), "false"),
+        (falcon(), "partial_rotary_factor", json!(0.5), "1"),
+        (falcon(), "rope_scaling", json!({"type": "linear", "factor": 2.0}), "default"),
+        (llama(), "rope_parameters", json!({"rope_theta": 1e4}), "10000 as in rope_parameters"),
         (llama(), "intermediate_size", json!(0), "1..=2^32-1"),
         (llama(), "head_dim", json!(15), "even, at most 16384"),
         (falcon(), "alibi", json!(true), "false"),
@@ -115,13 +143,81 @@ fn unsupported_options_are_refused_by_name() {
         (falcon(), "num_ln_in_parallel_attn", json!(3), "1 or 2"),
         (falcon(), "tie_word_embeddings", json!(false), "true"),
     ] {
+        // A base that contradicts another one is named as such.
+        let named = if expected.ends_with("rope_parameters") { "rope_theta" } else { field };
         match parse(&with(base, field, value)) {
             Err(ModelError::Config { field: found, expected: e, .. }) => {
-                assert_eq!((found, e.as_str()), (field, expected));
+                assert_eq!((found, e.as_str()), (named, expected));
             }
             other => panic!("{field}: {other:?}"),
         }
     }
+}
+
+#[test]
+fn rotary_options_that_are_not_understood_are_refused() {
+    for options in [
+        json!({"factor": 2.0}),
+        json!({"rope_type": "default", "mrope_section": [16, 24, 24]}),
+        json!({"rope_type": "default", "rope_theta": 5e5, "partial_rotary_factor": 0.5}),
+        json!({"full_attention": {"rope_theta": 1e6, "rope_type": "default"},
+            "sliding_attention": {"rope_theta": 1e4, "rope_type": "default"}}),
+    ] {
+        for field in ["rope_scaling", "rope_parameters"] {
+            let refused = parse(&with(llama(), field, options.clone())).unwrap_err().to_string();
+            let expected =
+                "expected no other keys than rope_theta and rope_type = default, for all layers alike";
+            assert_eq!(refused, format!("config: {field} = {options}, {expected}"));
+        }
+    }
+    let harmless = json!({"type": "default", "factor": 1.0, "rope_theta": 5e5, "partial_rotary_factor": 1});
+    assert_eq!(parse(&with(llama(), "rope_parameters", harmless)).unwrap().rotary_base(), Some(500_000));
+    assert_eq!(parse(&with(llama(), "rope_scaling", json!({}))).unwrap().rotary_base(), Some(500_000));
+}
+
+#[test]
+fn quantised_checkpoints_are_refused_with_their_method() {
+    for method in ["gptq", "awq", "fp8", "bitsandbytes"] {
+        let config = with(llama(), "quantization_config", json!({"quant_method": method, "bits": 4}));
+        let refused = parse(&config).unwrap_err().to_string();
+        let expected = "expected null: the checkpoint is quantised; convert it to FP16, BF16 or FP32";
+        assert_eq!(refused, format!("config: quantization_config = {method}, {expected}"));
+    }
+    assert!(parse(&with(llama(), "quantization_config", Value::Null)).is_ok());
+}
+
+#[test]
+fn fields_that_nobody_knows_are_a_warning() {
+    let config = with(with(llama(), "sinks", json!(4)), "auto_map", json!({"AutoConfig": "x.y"}));
+    let config = with(config, "magic", Value::Null);
+    let warnings = parse(&config).unwrap().warnings().to_vec();
+    assert_eq!(
+        warnings,
+        [
+            "the checkpoint's own code (auto_map) does not run",
+            "ignored, for nothing here knows them: magic, sinks"
+        ]
+    );
+    // Neutral values of fields that are known.
+    for (field, value) in [
+        ("is_causal", json!(true)),
+        ("logit_scale", json!(1.0)),
+        ("layer_types", json!(["full_attention", "full_attention"])),
+        ("pruned_heads", json!({})),
+        ("num_experts", Value::Null),
+        ("use_cache", json!(false)),
+    ] {
+        assert_eq!(parse(&with(llama(), field, value)).unwrap().warnings(), [""; 0], "{field}");
+    }
+    // What transformers writes of each family.
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../golden/checkpoints");
+    let mut read = 0;
+    for folder in std::fs::read_dir(golden).unwrap() {
+        let config = DecoderConfig::load(&folder.unwrap().path()).unwrap();
+        assert_eq!(config.warnings(), [""; 0], "{config:?}");
+        read += 1;
+    }
+    assert_eq!(read, 6);
 }
 
 #[test]
