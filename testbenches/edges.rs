@@ -6,6 +6,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use ndp_files::testing::Program;
+use std::path::{Path, PathBuf};
 
 const FFN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testbenches/programs/ffn.asm");
 
@@ -36,6 +37,80 @@ fn a_lost_standard_output_is_an_error_and_a_closed_pipe_is_quiet() {
     ] {
         ndp.loses_its_output(line);
     }
+}
+
+#[test]
+fn a_missing_file_is_named_once_with_one_reason() {
+    let ndp = ndp();
+    let placed =
+        "generate --config tiny --backend cycles --tokens 1 --prompt I --dimms 2 --activity predicted";
+    for line in [
+        "evaluate --trace missing.ndptrace --system hermes",
+        "place --llm opt-13b --trace missing.ndptrace --out p.json",
+        "trace show missing.ndptrace",
+        "serve missing.jsonl --llm opt-13b",
+        "generate --config tiny --model missing --prompt I",
+        &format!("{placed} --placement missing.json"),
+        "offload --llm opt-13b --times missing.json",
+        "gemv --config missing.toml --rows 1 --cols 1",
+        "gemv --config tiny --matrix missing.npy --vectors missing.npy",
+        "compare --llm missing.toml",
+        "run missing.asm --config tiny",
+        "synth --block serial_lane --liberty missing.lib",
+        "sweep run missing.toml --out s",
+        "compare-runs missing.json missing.json",
+    ] {
+        let said = ndp.refused(line, "No such file or directory");
+        assert_eq!(said.matches("No such file").count(), 1, "`ndp {line}` says\n{said}");
+        assert!(said.contains("missing"), "{said}");
+    }
+}
+
+/// Paths of the Rust files below a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let below = |path: PathBuf| match path.is_dir() {
+        true => sources(&path),
+        false => vec![path],
+    };
+    entries.flat_map(below).filter(|path| path.extension().is_some_and(|end| end == "rs")).collect()
+}
+
+/// Chains of errors are printed whole, so a source that is part of the text of its error would be printed twice.
+#[test]
+fn no_error_has_its_source_in_its_text() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut variants = 0;
+    for path in ["rust", "sim", "synth", "hdl"].into_iter().flat_map(|folder| sources(&root.join(folder))) {
+        let text = std::fs::read_to_string(&path).unwrap();
+        for variant in text.split("#[error(").skip(1) {
+            let variant = variant.split("\n}\n").next().unwrap_or_default();
+            let Some((message, fields)) = variant.split_once(")]") else { continue };
+            let tagged = fields.contains("#[from]") || fields.contains("#[source]");
+            let twice = message.contains("{source") && fields.contains(" source:")
+                || message.contains("{0") && tagged;
+            assert!(!twice, "{}: {message}", path.display());
+            variants += 1;
+        }
+    }
+    assert!(variants > 200, "{variants}");
+}
+
+#[test]
+fn arguments_that_are_nearly_right_say_what_is_expected() {
+    let ndp = ndp();
+    for (line, message) in [
+        ("gemv --config tiny --rows 8 --cols 8 --seed -1", "expected a whole number of 0 or more"),
+        ("serve synth --requests 1e3 --rate 30 --out t.jsonl", "expected a whole number of 0 or more"),
+        ("compare --llm path/config.json", "or a path ending in .toml; a .json is not read here"),
+        ("compare --llm opt-13", "did you mean 'opt-13b'?"),
+    ] {
+        ndp.refused(line, message);
+    }
+    ndp.file("p.asm", "dott src=0\n");
+    ndp.refused("cycles p.asm --config tiny", "did you mean 'dot'?");
+    ndp.file("c.toml", "name = \"tiny\"\n[gemv]\nlane = 8\n");
+    ndp.refused("cycles p.asm --config c.toml", "did you mean 'lanes'?");
 }
 
 #[test]

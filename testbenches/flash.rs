@@ -481,7 +481,7 @@ fn the_tool_places_on_three_tiers_and_runs_it() -> Outcome {
         format!("place --trace {trace} --profile --system {system} --dimms 2 --kv-tokens 1 --gpu-percent 20");
     let refused = ndp(&place)?;
     let error = String::from_utf8_lossy(&refused.stderr);
-    assert!(refused.status.code() == Some(2) && error.contains("do not fit 2 DIMMs"), "{error}");
+    assert!(refused.status.code() == Some(2) && error.contains("do not fit in 2 DIMMs"), "{error}");
     let placed = run(format!("{place} --ssd nvme-pcie4 --out {placement} --json"))?;
     let placed: serde_json::Value = serde_json::from_slice(&placed.stdout)?;
     let ssd = placed["tiers"]["ssd_bytes"].as_u64().unwrap_or_default();

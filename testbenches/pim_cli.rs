@@ -309,10 +309,10 @@ fn what_cannot_be_offloaded_or_shown_is_explained() -> Outcome {
         "requests of a group whose attention is offloaded = 9 must be 0..=2",
     )?;
     says("--mode dex --offload-mha 1", "--offload-mha has no meaning without --mode dex+dbo")?;
-    says("--mode dex+dbo --memory newton-aim", "offloading needs banks that are cut in two")?;
+    says("--mode dex+dbo --memory newton-aim", "offloading needs sliced banks, but memory")?;
     says(
         "--mode dex+dbo --memory librapim-tiny",
-        "columns of weights in a channel: 4608 needed, 3072 there",
+        "columns of weights in a channel: 4608 needed, only 3072 available",
     )?;
     says("--channels 3", "device.channels = 3 must be a power of two")?;
     refused(&format!("{SLOW_SHORT} --hardware librapim-smal"), "did you mean 'librapim-small-npu'?")?;

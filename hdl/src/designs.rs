@@ -136,17 +136,25 @@ const fn names<C, const N: usize>(table: &[(&'static str, Elaborate<C>)]) -> [&'
 /// Bits of the tags of a rank that is elaborated alone: of segments and of requests. The core's segments need one bit.
 const RANK_TAGS: (u32, u32) = (4, 9);
 
+/// The end of a message about an unknown block: the nearest name, or all of them.
+fn meant(block: &str, blocks: &[&str]) -> String {
+    match ndp_config::nearest(block, blocks) {
+        nearest if nearest.is_empty() => format!("; the blocks are {}", blocks.join(", ")),
+        nearest => nearest,
+    }
+}
+
 /// Why a design could not be elaborated.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// No block of that name.
-    #[error("unknown block `{block}`; the blocks are {}", BLOCKS.join(", "))]
+    #[error("unknown block '{block}'{}", meant(block, BLOCKS))]
     UnknownBlock {
         /// The name.
         block: String,
     },
     /// No block of that name among those of HBM-PIM.
-    #[error("unknown block `{block}` of an HBM memory; the blocks are {}", HBM_BLOCKS.join(", "))]
+    #[error("unknown block '{block}' of an HBM memory{}", meant(block, HBM_BLOCKS))]
     UnknownHbmBlock {
         /// The name.
         block: String,

@@ -228,7 +228,11 @@ fn memories_that_are_faster_than_their_blocks_are_refused_with_the_limit() {
         assert!(message.contains(words), "{message}");
     }
     let unknown = build_hbm(&HbmConfig::preset("librapim").unwrap(), "bank").unwrap_err().to_string();
-    assert!(unknown.contains("unknown block `bank`") && unknown.contains("pim_bank_state"), "{unknown}");
+    assert!(
+        unknown.contains("unknown block 'bank' of an HBM memory; the blocks are")
+            && unknown.contains("pim_bank_state"),
+        "{unknown}"
+    );
 }
 
 #[test]
@@ -333,12 +337,14 @@ fn small_blocks_are_emitted_as_recorded() {
 
 #[test]
 fn an_unknown_block_is_refused_with_those_that_exist() {
-    let error = build(&DesignConfig::preset("tiny").unwrap(), "gemv").unwrap_err();
+    let error = build(&DesignConfig::preset("tiny").unwrap(), "alu").unwrap_err();
     assert!(matches!(error, BuildError::UnknownBlock { .. }));
     assert!(
         error
             .to_string()
-            .starts_with("unknown block `gemv`; the blocks are ndp_core, ndp_core_axi, gemv_unit, "),
+            .starts_with("unknown block 'alu'; the blocks are ndp_core, ndp_core_axi, gemv_unit, "),
         "{error}"
     );
+    let error = build(&DesignConfig::preset("tiny").unwrap(), "gemv_unti").unwrap_err();
+    assert_eq!(error.to_string(), "unknown block 'gemv_unti'; did you mean 'gemv_unit'?");
 }

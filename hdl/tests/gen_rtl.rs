@@ -241,7 +241,7 @@ fn what_cannot_be_used_is_named() {
         (&["--config", range.to_str().unwrap(), "--out", out], "gemv.serial_steps = 12 must be in 2..=11"),
         (
             &["--config", "tiny", "--block", "alu", "--out", out],
-            "unknown block `alu`; the blocks are ndp_core, ndp_core_axi, ",
+            "unknown block 'alu'; the blocks are ndp_core, ndp_core_axi, ",
         ),
         (&["--config", "hermes", "--block", "pim_channel", "--out", out], "librapim-tiny"),
         (

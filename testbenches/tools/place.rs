@@ -186,7 +186,7 @@ fn bad_input_is_named_and_leaves_no_file() {
         (vec!["--llm", "gpt-2", "--out", out], "'gpt-2'"),
         (vec!["--llm", "opt-66b", "--dimms", "0", "--out", out], "dimms.count = 0"),
         (vec!["--llm", "opt-66b", "--dimms", "65", "--out", out], "dimms.count = 65"),
-        (vec!["--llm", "opt-66b", "--dimms", "3", "--out", out], "do not fit 3 DIMMs"),
+        (vec!["--llm", "opt-66b", "--dimms", "3", "--out", out], "do not fit in 3 DIMMs"),
         (vec!["--llm", "opt-66b", "--system", "pc", "--out", out], "'pc'"),
         (vec!["--llm", "opt-66b", "--group", "0", "--out", out], "group size = 0"),
         (vec!["--llm", "llama2-7b", "--out", "/nowhere/out.json"], "/nowhere/out.json"),

@@ -11,7 +11,7 @@ use thiserror::Error;
 pub enum SystemsError {
     /// The cycle model cannot run what the DIMMs ought to.
     #[error("the DIMMs cannot compute it: {0}")]
-    Dimms(#[from] SchedulerError),
+    Dimms(SchedulerError),
     /// A file or a preset.
     #[error(transparent)]
     Config(#[from] ConfigError),
@@ -55,4 +55,11 @@ pub enum SystemsError {
     /// A batch or times that the planner of an NPU with HBM-PIM refuses.
     #[error(transparent)]
     Offload(#[from] OffloadError),
+}
+
+impl From<SchedulerError> for SystemsError {
+    /// The reason is part of the text, so it is no source.
+    fn from(reason: SchedulerError) -> Self {
+        Self::Dimms(reason)
+    }
 }

@@ -1,16 +1,15 @@
 //! Errors of reading and validating a configuration: each names the value and the limit.
 
+use crate::nearest::nearest;
 use ndp_files::{NameRule, visible};
 use thiserror::Error;
 
-/// Similarity (Jaro) above which a name is taken for a mistyped one.
-const SIMILAR: f64 = 0.8;
-
-/// The known name that somebody may have meant, as the end of a message.
-fn nearest(name: &str, known: &[&str]) -> String {
-    let similar = known.iter().map(|known| (strsim::jaro(name, known), known));
-    let nearest = similar.filter(|(similarity, _)| *similarity > SIMILAR).max_by(|a, b| a.0.total_cmp(&b.0));
-    nearest.map_or_else(String::new, |(_, known)| format!("; did you mean '{known}'?"))
+/// The end of a message about an unknown name: what to do with a file of another kind, or the name that was meant.
+fn advice(name: &str, known: &[&str]) -> String {
+    if name.to_lowercase().ends_with(".json") {
+        return "; a .json is not read here: write its values into a .toml".to_owned();
+    }
+    nearest(name, known)
 }
 
 /// Why a configuration or a shape was refused.
@@ -18,7 +17,7 @@ fn nearest(name: &str, known: &[&str]) -> String {
 #[non_exhaustive]
 pub enum ConfigError {
     /// No preset has that name.
-    #[error("unknown {kind} '{name}', expected one of {}{}{}", known.join(", "), if *file { " or a path ending in .toml" } else { "" }, nearest(name, known))]
+    #[error("unknown {kind} '{name}', expected one of {}{}{}", known.join(", "), if *file { " or a path ending in .toml" } else { "" }, advice(name, known))]
     UnknownPreset {
         /// What it would be: a preset of the core, a system, a model ...
         kind: &'static str,

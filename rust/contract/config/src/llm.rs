@@ -211,7 +211,12 @@ impl LlmShape {
         if preset_or_path.ends_with(".toml") {
             return from_file(preset_or_path, Self::from_toml);
         }
-        Self::preset(preset_or_path)
+        Self::preset(preset_or_path).map_err(|error| match error {
+            ConfigError::UnknownPreset { kind, name, known, .. } => {
+                ConfigError::UnknownPreset { kind, name, known, file: true }
+            }
+            other => other,
+        })
     }
 
     fn checked(self) -> Result<Self, ConfigError> {

@@ -1,6 +1,6 @@
 //! Configurations by name or by file: what presets have in common.
 
-use crate::ConfigError;
+use crate::{ConfigError, with_advice};
 use std::path::Path;
 
 /// Longest configuration file: more than all keys with comments, and no device that never ends.
@@ -82,5 +82,5 @@ pub fn from_file<T>(
 /// # Errors
 /// [`ConfigError::Syntax`] for text that is not such a file, unknown keys included.
 pub fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, ConfigError> {
-    toml::from_str(text).map_err(|e| ConfigError::Syntax(e.to_string().trim_end().to_owned()))
+    toml::from_str(text).map_err(|e| ConfigError::Syntax(with_advice(e.to_string().trim_end())))
 }

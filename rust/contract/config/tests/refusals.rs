@@ -278,8 +278,11 @@ fn refused_text(text: &str, parts: &[&str]) {
 
 #[test]
 fn unknown_keys_are_refused_with_their_line_and_the_known_ones() {
-    refused_text("name = \"x\"\n[gemv]\nlane = 8\n", &["unknown field `lane`", "line 3", "`lanes`"]);
-    refused_text("name = \"x\"\ngmv = 1\n", &["unknown field `gmv`", "line 2", "`gemv`"]);
+    refused_text(
+        "name = \"x\"\n[gemv]\nlane = 8\n",
+        &["unknown field `lane`", "line 3", "did you mean 'lanes'?"],
+    );
+    refused_text("name = \"x\"\ngmv = 1\n", &["unknown field `gmv`", "line 2", "did you mean 'gemv'?"]);
 }
 
 #[test]

@@ -145,7 +145,9 @@ pub enum Malformed {
         limit: u32,
     },
     /// Entries would be overwritten before they are read.
-    #[error("list = {list} must not lie behind from = {from} in the entries that are read")]
+    #[error(
+        "list = {list} would overwrite entries before they are read: use at most from = {from}, or at least from + cols"
+    )]
     ListOverlap {
         /// The first entry that is written.
         list: u32,

@@ -8,7 +8,7 @@ use crate::instruction::fields::{
     ADDRESS, BATCH, COLS, COUNT, DST, FROM, HEADS, LIST, LISTED, NODE, OTHER, RANKS, ROW, SCALAR, SELECTED,
     SLOT, SRC, TAG, WEIGHTS,
 };
-use ndp_config::WeightFormat;
+use ndp_config::{WeightFormat, nearest};
 
 use crate::literal::f16_from_decimal;
 use crate::operands::Operands;
@@ -27,7 +27,7 @@ const MAX_RANK_ADDRESS: u64 = (1 << 27) - 1;
 /// let program = ndp_isa::parse("zero dst=3, count=8 # clear\nround src=3, dst=3, cols=64\n").unwrap();
 /// assert_eq!(program.code.len(), 2);
 /// let error = ndp_isa::parse("\nzero dst=3, coutn=8").unwrap_err();
-/// assert_eq!(error.to_string(), "line 2: found \"coutn=8\", expected one of dst, count");
+/// assert_eq!(error.to_string(), "line 2: found \"coutn=8\", expected one of dst, count; did you mean 'count'?");
 /// ```
 pub fn parse(text: &str) -> Result<Program, IsaError> {
     parse_with_lines(text).map(|(program, _)| program)
@@ -84,6 +84,11 @@ impl Line {
         IsaError::Syntax { line: self.number, token: token.to_owned(), expected: expected.into() }
     }
 
+    /// A name that is unknown, in the token that the message quotes.
+    fn unknown(self, (token, name): (&str, &str), known: &[&str], more: &str) -> IsaError {
+        self.error(token, format!("one of {}{more}{}", known.join(", "), nearest(name, known)))
+    }
+
     /// A number up to `max`; `token` is what the message quotes.
     fn limited(self, token: &str, text: &str, max: u128) -> Result<u128, IsaError> {
         match number(text) {
@@ -113,7 +118,7 @@ impl Line {
             let token = token.trim();
             let (name, value) = token.split_once('=').unwrap_or((token, ""));
             let Some(place) = known.iter().position(|(known, _)| *known == name.trim_end()) else {
-                return Err(self.error(token, format!("one of {}", known.map(|(name, _)| name).join(", "))));
+                return Err(self.unknown((token, name.trim_end()), &known.map(|(name, _)| name), ""));
             };
             if values[place].is_some() {
                 return Err(self.error(token, format!("{} once", known[place].0)));
@@ -129,8 +134,7 @@ impl Line {
 
     fn instruction(self, head: &str, rest: &str) -> Result<Instruction, IsaError> {
         let Some(opcode) = Opcode::ALL.into_iter().find(|opcode| opcode.mnemonic() == head) else {
-            let names = Opcode::ALL.map(Opcode::mnemonic).join(", ");
-            return Err(self.error(head, format!("one of {names}, or a directive")));
+            return Err(self.unknown((head, head), &Opcode::ALL.map(Opcode::mnemonic), ", or a directive"));
         };
         match opcode.fields() {
             [] if !rest.is_empty() => return Err(self.error(rest, "nothing")),
@@ -152,7 +156,7 @@ impl Line {
             let name = token.split('=').next().unwrap_or_default().trim_end();
             let Some(place) = named.iter().position(|field| field.name == name) else {
                 let names: Vec<&str> = named.iter().map(|field| field.name).collect();
-                return Err(self.error(token, format!("one of {}", names.join(", "))));
+                return Err(self.unknown((token, name), &names, ""));
             };
             if named[place] == WEIGHTS {
                 if weights.is_some() {
@@ -268,7 +272,10 @@ impl Line {
                 let seed = self.needed("seed", seed)?;
                 Ok(Data::Matrix { address, rows, cols, weights, seed, kind })
             }
-            _ => Err(self.error(head, "one of .word, .f16, .u32, .random, .matrix, .dump")),
+            _ => {
+                let known = [".word", ".f16", ".u32", ".random", ".matrix", ".dump"];
+                Err(self.unknown((head, head), &known, ""))
+            }
         }
     }
 

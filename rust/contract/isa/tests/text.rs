@@ -149,7 +149,7 @@ fn refusals_name_line_token_and_what_belongs_there() {
     };
     let names = "one of nop, barrier, signal, load, store, list, append, export, zero, dot, axpy, round, merge, \
          import, select, relu, exp, softmax, scale, add, sub, mul, max, silu, gelu, div, send, receive, or a directive";
-    assert_eq!(refused("lod dst=0"), format!("lod | {names}"));
+    assert_eq!(refused("lod dst=0"), format!("lod | {names}; did you mean 'load'?"));
     assert_eq!(refused("zero dst=0"), " | count=");
     assert_eq!(refused("export dst=0, count=1, address=0"), "dst=0 | one of src, count, address");
     assert_eq!(refused("import count=1, address=0"), " | dst=");
@@ -170,6 +170,13 @@ fn refusals_name_line_token_and_what_belongs_there() {
     assert_eq!(heads("0"), "heads=0 | a power of two 1..=128");
     assert_eq!(heads("256"), "heads=256 | a number 0..=128, decimal or 0x hexadecimal");
     assert_eq!(refused("signal"), " | a number 0..=4294967295, decimal or 0x hexadecimal");
+    assert!(refused("stroe dst=0").ends_with(", or a directive; did you mean 'store'?"));
+    assert_eq!(refused("zero dts=0, count=2"), "dts=0 | one of dst, count; did you mean 'dst'?");
+    assert_eq!(
+        refused(".random 0 burst=1 seed=2 kind=bits"),
+        "burst=1 | one of bursts, seed; did you mean 'bursts'?"
+    );
+    assert!(refused(".matrx 0").ends_with("; did you mean '.matrix'?"));
     assert_eq!(refused(".org 3"), ".org | one of .word, .f16, .u32, .random, .matrix, .dump");
     assert_eq!(refused(".f16 0"), " | a decimal number, inf, -inf, nan, or 0x and up to 16 bits");
     assert_eq!(refused(".f16 0 1,,2"), " | a decimal number, inf, -inf, nan, or 0x and up to 16 bits");

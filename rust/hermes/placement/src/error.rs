@@ -17,7 +17,7 @@ pub enum PlacementError {
         available: u64,
     },
     /// The neurons exceed the DIMMs.
-    #[error("{needed} bytes of neurons do not fit {dimms} DIMMs of {each} bytes ({available} together){kv}", kv = kv_note(*.kv_bytes))]
+    #[error("{} of neurons do not fit in {}; use more DIMMs, a smaller --kv-tokens, or --ssd", size(*needed), usable(*dimms, *each, *kv_bytes))]
     DimmsTooSmall {
         /// Bytes of all neurons.
         needed: u64,
@@ -135,7 +135,9 @@ pub enum PlacementError {
         capacity: u64,
     },
     /// A placement on a DIMM that does not exist.
-    #[error("neuron {neuron} of block {block} is on DIMM {dimm}, there are {dimms}")]
+    #[error(
+        "neuron {neuron} of block {block} is placed on DIMM {dimm}, but the system has only {dimms} DIMMs"
+    )]
     NoSuchDimm {
         /// Block of the neuron.
         block: usize,
@@ -173,11 +175,22 @@ pub enum PlacementError {
     Syntax(String),
 }
 
-/// What an error about full DIMMs says of the room for keys and values.
-fn kv_note(kv_bytes: u64) -> String {
-    if kv_bytes == 0 {
-        String::new()
-    } else {
-        format!(", {kv_bytes} bytes of each being kept for keys and values")
+/// Bytes in the unit that fits.
+fn size(bytes: u64) -> String {
+    match bytes as f64 {
+        small if small < 1e6 => format!("{bytes} bytes"),
+        some if some < 1e9 => format!("{:.1} MB", some / 1e6),
+        many => format!("{:.1} GB", many / 1e9),
     }
+}
+
+/// The DIMMs, and what keys and values leave of them.
+fn usable(dimms: u32, each: u64, kv_bytes: u64) -> String {
+    let (plural, of_each) = if dimms == 1 { ("", "") } else { ("s", " in each") };
+    let kept = match (each, kv_bytes) {
+        (_, 0) => String::new(),
+        (0, kept) => format!(" (keys and values alone take {}{of_each})", size(kept)),
+        (each, kept) => format!(" ({} minus {} for keys and values)", size(each + kept), size(kept)),
+    };
+    format!("{dimms} DIMM{plural}: {} is usable{of_each}{kept}", size(each))
 }

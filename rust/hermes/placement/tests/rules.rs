@@ -148,7 +148,7 @@ fn problems_that_make_no_sense_are_refused_with_their_numbers() {
         (with(Machine { sync_us: -1.0, ..machine() }, [10, 10], &good, 4), "synchronisation = -1"),
         (
             with(Machine { dimm_bytes: 29, kv_bytes: 7, ..machine() }, [10, 10], &good, 4),
-            "120 bytes of neurons do not fit 4 DIMMs of 29 bytes (116 together), 7 bytes of each being kept",
+            "120 bytes of neurons do not fit in 4 DIMMs: 29 bytes is usable in each (36 bytes minus 7 bytes for keys and values); use",
         ),
     ] {
         assert!(found.contains(expected), "{found}");

@@ -93,12 +93,12 @@ pub enum PredictorError {
         expected: String,
     },
     /// A file that cannot be read or written.
-    #[error("{path}: {source}", path = path.display())]
+    #[error("{path}: {reason}", path = path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// The operating system's reason.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// A file that is no table, or a damaged one.
     #[error("{path}: {reason}", path = path.display())]
@@ -109,12 +109,12 @@ pub enum PredictorError {
         reason: String,
     },
     /// A file that is no safetensors file, or a damaged one.
-    #[error("{path}: not a valid safetensors file: {source}", path = path.display())]
+    #[error("{path}: not a valid safetensors file: {reason}", path = path.display())]
     SafeTensors {
         /// The file.
         path: PathBuf,
         /// The parser's reason.
-        source: safetensors::SafeTensorError,
+        reason: safetensors::SafeTensorError,
     },
     /// A tensor that a predictor needs and the file does not hold.
     #[error("{path}: tensor {tensor} is missing, expected shape {expected}", path = path.display())]

@@ -52,7 +52,7 @@ impl LayerTable {
         }
         bytes.extend(hash(&bytes).to_le_bytes());
         let written = OutputFile::create(path).and_then(|file| file.finish(|out| out.write_all(&bytes)));
-        written.map_err(|error| PredictorError::Io { path: path.to_owned(), source: error.reason() })
+        written.map_err(|error| PredictorError::Io { path: path.to_owned(), reason: error.reason() })
     }
 
     /// Reads a table.
@@ -61,7 +61,7 @@ impl LayerTable {
     /// [`PredictorError::Io`], [`PredictorError::File`] for what is no table or was damaged, [`PredictorError::Parents`].
     pub fn load(path: &Path) -> Result<Self, PredictorError> {
         let bytes = read_bytes(path, MAX_BYTES)
-            .map_err(|source| PredictorError::Io { path: path.to_owned(), source })?;
+            .map_err(|reason| PredictorError::Io { path: path.to_owned(), reason })?;
         let wrong = |reason: String| PredictorError::File { path: path.to_owned(), reason };
         if bytes.len() < HEADER_BYTES + HASH_BYTES || !bytes.starts_with(MAGIC) {
             return Err(wrong(format!(

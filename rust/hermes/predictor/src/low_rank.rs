@@ -147,9 +147,9 @@ impl LowRank {
     /// the file's name and, as far as there is one, the tensor's.
     pub fn load(path: &Path, shape: &NeuronShape) -> Result<Self, PredictorError> {
         let bytes = ndp_files::read_bytes(path, MAX_BYTES)
-            .map_err(|source| PredictorError::Io { path: path.to_owned(), source })?;
+            .map_err(|reason| PredictorError::Io { path: path.to_owned(), reason })?;
         let tensors = SafeTensors::deserialize(&bytes)
-            .map_err(|source| PredictorError::SafeTensors { path: path.to_owned(), source })?;
+            .map_err(|reason| PredictorError::SafeTensors { path: path.to_owned(), reason })?;
         let file = File { path, tensors };
         let layers = (0..layers_of(shape)).map(|layer| {
             let (width, neurons) = sizes(shape, layer);

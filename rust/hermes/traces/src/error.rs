@@ -82,7 +82,7 @@ pub enum TraceError {
         found: u64,
     },
     /// Something follows the end record.
-    #[error("there are bytes behind the trace's end record")]
+    #[error("unexpected data after the trace's end record")]
     Trailing,
     /// An activity of another shape was handed over.
     #[error("the activity has {found} words, the trace's shape {expected}")]
@@ -93,12 +93,12 @@ pub enum TraceError {
         expected: usize,
     },
     /// The system refused to read or write.
-    #[error("cannot {action}: {source}")]
+    #[error("cannot {action}: {reason}")]
     Io {
         /// What was tried.
         action: String,
         /// Why not.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// Something else, in that file.
     #[error("{path}: {error}")]
@@ -135,14 +135,14 @@ impl TraceError {
     /// Whether the system refused to read or write, so that another try may end otherwise.
     pub fn is_of_system(&self) -> bool {
         match self {
-            Self::Io { source, .. } => !ndp_files::is_of_content(source),
+            Self::Io { reason, .. } => !ndp_files::is_of_content(reason),
             Self::InFile { error, .. } => error.is_of_system(),
             _ => false,
         }
     }
 
-    pub(crate) fn io(action: impl Into<String>, source: std::io::Error) -> Self {
-        Self::Io { action: action.into(), source }
+    pub(crate) fn io(action: impl Into<String>, reason: std::io::Error) -> Self {
+        Self::Io { action: action.into(), reason }
     }
 
     pub(crate) fn in_file(self, path: &std::path::Path) -> Self {

@@ -123,7 +123,8 @@ impl TraceFileWriter {
     /// # Errors
     /// As [`TraceWriter::new`]; [`TraceError::Io`] if no file can be made in the directory, or what is there must not be written.
     pub fn create(path: &Path, header: TraceHeader) -> Result<Self, TraceError> {
-        let failed = |e: OutputError| TraceError::io(format!("create {}", path.display()), e.reason());
+        let failed =
+            |e: OutputError| TraceError::io(format!("create trace '{}'", path.display()), e.reason());
         let mut output = OutputFile::create(path).map_err(failed)?;
         let out = BufWriter::with_capacity(1 << 20, output.open().map_err(failed)?);
         let writer = TraceWriter::new(out, header).map_err(|e| e.in_file(path))?;
@@ -150,7 +151,8 @@ impl TraceFileWriter {
     pub fn finish(self) -> Result<(), TraceError> {
         let path = self.output.path().to_owned();
         self.writer.finish().map_err(|e| e.in_file(&path))?;
-        let failed = |e: OutputError| TraceError::io(format!("create {}", path.display()), e.reason());
+        let failed =
+            |e: OutputError| TraceError::io(format!("create trace '{}'", path.display()), e.reason());
         self.output.commit().map_err(failed)
     }
 }

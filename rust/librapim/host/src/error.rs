@@ -73,7 +73,7 @@ pub enum PimError {
         what: String,
     },
     /// The model does not fit the memory.
-    #[error("{what}: {needed} needed, {available} there")]
+    #[error("{what}: {needed} needed, only {available} available")]
     Room {
         /// Of what.
         what: &'static str,
@@ -83,7 +83,7 @@ pub enum PimError {
         available: u64,
     },
     /// Offloading in a memory whose banks cannot be cut.
-    #[error("offloading needs banks that are cut in two, which those of '{memory}' are not")]
+    #[error("offloading needs sliced banks, but memory '{memory}' does not slice its banks")]
     Unsliced {
         /// Its name.
         memory: String,

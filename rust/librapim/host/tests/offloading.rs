@@ -172,7 +172,7 @@ fn offloading_that_cannot_be_is_refused() {
     );
     assert_eq!(
         says(&memory(2).unsliced(), fixed(1, 0)),
-        "offloading needs banks that are cut in two, which those of 'librapim-small-unsliced' are not"
+        "offloading needs sliced banks, but memory 'librapim-small-unsliced' does not slice its banks"
     );
     // Six rows for weights: they fit, copies of keys and values do not.
     let small =
@@ -183,7 +183,7 @@ fn offloading_that_cannot_be_is_refused() {
     let arrangement = Arrangement { groups: 2, offloading: fixed(0, 1), record: 0..0 };
     let hardware = Hardware::from(Pim { channels: 2, ..Pim::default() });
     let error = run_arranged(&model, &small, &hardware, arrangement, &many, channels).map(drop).unwrap_err();
-    let expected = "columns of weights and of keys and values for the NPU: 3408 needed, 3072 there";
+    let expected = "columns of weights and of keys and values for the NPU: 3408 needed, only 3072 available";
     assert_eq!(error.to_string(), expected);
 }
 

@@ -4,7 +4,7 @@ use crate::name::printable;
 use crate::pending::undo;
 use crate::refusal::{REFUSED, UNUSABLE};
 use anyhow::Error;
-use clap::Parser;
+use clap::{Arg, Command, Parser};
 use rustix::fs::{OFlags, fcntl_getfl};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -114,6 +114,22 @@ fn watch_signals() {
     }
 }
 
+/// Reasons that the parsers of numbers give, and what a user can do with.
+const REASONS: [(&str, &str); 3] = [
+    ("invalid digit found in string", "expected a whole number of 0 or more"),
+    ("cannot parse integer from empty string", "expected a whole number of 0 or more"),
+    ("invalid float literal", "expected a number"),
+];
+
+/// The command whose options say that a negative number is none of their values, in place of taking it for another option.
+fn taking_negative_numbers(command: Command) -> Command {
+    let named = |arg: Arg| match arg.is_positional() || !arg.get_action().takes_values() {
+        true => arg,
+        false => arg.allow_negative_numbers(true),
+    };
+    command.mut_args(named).mut_subcommands(taking_negative_numbers)
+}
+
 /// A program: reads its arguments, does its job, and says with which code it ends.
 ///
 /// Arguments that cannot be used, and errors of the job, are said on standard error. The job returns its exit code; `code` gives
@@ -123,9 +139,15 @@ pub fn program<A: Parser>(
     code: impl FnOnce(&Error) -> u8,
 ) -> ExitCode {
     watch_signals();
-    let arguments = match A::try_parse() {
+    let matches = taking_negative_numbers(A::command()).try_get_matches();
+    let arguments = match matches.and_then(|matches| A::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(text) => {
+            let plain = text.to_string();
+            if let Some((reason, better)) = REASONS.iter().find(|(reason, _)| plain.contains(reason)) {
+                warn(format_args!("{}", plain.replace(reason, better).trim_end()));
+                return ExitCode::from(REFUSED);
+            }
             if !text.use_stderr() {
                 check_output();
             }

@@ -167,9 +167,12 @@ pub fn run(args: &Args) -> Result<Verdict> {
 /// The blocks of these names; all if there are none.
 pub fn chosen(names: &[String]) -> Result<Vec<&'static Block>> {
     let find = |name: &String| {
-        let known = || BLOCKS.iter().map(|block| block.name).collect::<Vec<_>>().join(", ");
+        let known: Vec<&str> = BLOCKS.iter().map(|block| block.name).collect();
         let found = BLOCKS.iter().find(|block| block.name == *name);
-        found.ok_or_else(|| refusal!("no tests are known of a block called {name}; there are {}", known()))
+        found.ok_or_else(|| {
+            let meant = ndp_config::nearest(name, &known);
+            refusal!("no tests are known of a block called {name}; there are {}{meant}", known.join(", "))
+        })
     };
     if names.is_empty() { Ok(BLOCKS.iter().collect()) } else { names.iter().map(find).collect() }
 }
@@ -340,9 +343,9 @@ impl Bench<'_> {
             match self.tests.run(self.block.tests, 0, LONGEST)? {
                 Ran::Passed => took = start.elapsed(),
                 Ran::Failed(test) => {
-                    bail!("without a mutant at work {test} fails: {}", self.tests.log.display())
+                    bail!("{test} fails on the unmodified design: {}", self.tests.log.display())
                 }
-                Ran::TooLong => bail!("without a mutant at work the tests take longer than an hour"),
+                Ran::TooLong => bail!("the tests ran for more than an hour on the unmodified design"),
             }
         }
         let limit = took * 5 + Duration::from_secs(10);

@@ -1,0 +1,37 @@
+//! Names that somebody may have meant: the end of messages about unknown ones.
+
+/// Similarity (Jaro) above which a name is taken for a mistyped one.
+const SIMILAR: f64 = 0.8;
+
+/// End of a message about an unknown name: the known one that is most similar, if any is.
+///
+/// ```
+/// assert_eq!(ndp_config::nearest("shirt", &["long", "short"]), "; did you mean 'short'?");
+/// assert_eq!(ndp_config::nearest("x", &["long", "short"]), "");
+/// ```
+pub fn nearest(name: &str, known: &[&str]) -> String {
+    let similar = known.iter().map(|known| (strsim::jaro(name, known), known));
+    let nearest = similar.filter(|(similarity, _)| *similarity > SIMILAR).max_by(|a, b| a.0.total_cmp(&b.0));
+    nearest.map_or_else(String::new, |(_, known)| format!("; did you mean '{known}'?"))
+}
+
+/// A message of serde with advice: of an unknown field or value, after which serde quotes all known ones, the nearest; of a fraction in place of a
+/// whole number, how to write it.
+///
+/// ```
+/// let said = "unknown field `lane`, expected one of `lanes`, `banks`";
+/// assert_eq!(ndp_config::with_advice(said), format!("{said}; did you mean 'lanes'?"));
+/// let said = "invalid type: floating point `1000.0`, expected u32";
+/// assert_eq!(ndp_config::with_advice(said), format!("{said}: write it in digits, without a point or an exponent"));
+/// assert_eq!(ndp_config::with_advice("missing field `lanes`"), "missing field `lanes`");
+/// ```
+pub fn with_advice(message: &str) -> String {
+    if message.contains("invalid type: floating point") {
+        return format!("{message}: write it in digits, without a point or an exponent");
+    }
+    let unknown = ["unknown field `", "unknown variant `"].iter().find_map(|start| message.find(start));
+    let quoted: Vec<&str> =
+        message[unknown.unwrap_or(message.len())..].split('`').skip(1).step_by(2).collect();
+    let end = quoted.split_first().map(|(name, known)| nearest(name, known));
+    format!("{message}{}", end.unwrap_or_default())
+}
