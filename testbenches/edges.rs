@@ -97,6 +97,41 @@ fn no_error_has_its_source_in_its_text() {
 }
 
 #[test]
+fn texts_of_all_editors_are_read_or_refused_with_the_reason() {
+    let ndp = ndp();
+    let marked = |text: &str| format!("\u{FEFF}{}", text.replace('\n', "\r\n"));
+    let program = ndp.file("program.asm", marked("# 5 \u{B5}m\nnop\n"));
+    ndp.succeeds(&format!("cycles {program} --config tiny"));
+    let config = ndp.file("tiny.toml", marked("name = \"tiny\" # 5 \u{B5}m\n"));
+    ndp.succeeds(&format!("cycles {program} --config {config}"));
+    let requests = "{\"input_toks\": 5, \"output_toks\": 3, \"arrival_time_ns\": 0}\n";
+    let columns = "input_toks\toutput_toks\tarrival_time_ns\n5\t3\t0\n";
+    for (name, text) in [("r.jsonl", requests), ("r.tsv", columns)] {
+        let trace = ndp.file(name, marked(text));
+        ndp.succeeds(&format!("serve {trace} --llm opt-6.7b --formula"));
+    }
+
+    let latin = "save the file as UTF-8";
+    for (name, line) in [
+        ("latin.asm", "cycles latin.asm --config tiny"),
+        ("latin.toml", "cycles program.asm --config latin.toml"),
+        ("latin.jsonl", "serve latin.jsonl --llm opt-6.7b --formula"),
+    ] {
+        ndp.file(name, b"\n# 5 \xB5m\n");
+        ndp.refused(line, &format!("line 2 has the byte 0xb5, which is not UTF-8: {latin}"));
+        ndp.file(name, b"\xFF\xFEn\0o\0p\0");
+        ndp.refused(line, &format!("it is in UTF-16: {latin}"));
+    }
+    let digits = "without a point or an exponent";
+    ndp.file("e.jsonl", requests.replace(": 0", ": 1e9"));
+    ndp.refused("serve e.jsonl --llm opt-6.7b --formula", digits);
+    ndp.file("e.tsv", columns.replace("\t0", "\t1e9"));
+    ndp.refused("serve e.tsv --llm opt-6.7b --formula", digits);
+    ndp.file("e.toml", "name = \"tiny\"\n[gemv]\nlanes = 1e1\n");
+    ndp.refused("cycles program.asm --config e.toml", digits);
+}
+
+#[test]
 fn arguments_that_are_nearly_right_say_what_is_expected() {
     let ndp = ndp();
     for (line, message) in [

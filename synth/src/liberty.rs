@@ -6,6 +6,7 @@
 use crate::SynthError;
 use ndp_files::NameRule;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 
@@ -113,10 +114,11 @@ impl Liberty {
     /// # Errors
     /// [`SynthError::Read`] or [`SynthError::Liberty`], both with the path.
     pub fn load(path: &Path) -> Result<Self, SynthError> {
-        let bytes = ndp_files::read_bytes(path, MAX_BYTES)
-            .map_err(|reason| SynthError::Read { path: path.into(), reason })?;
         let refuse = |reason: String| SynthError::Liberty { path: path.into(), reason };
-        let text = String::from_utf8(bytes).map_err(|_| refuse("not a text file (compressed?)".into()))?;
+        let text = ndp_files::read_any_text(path, MAX_BYTES).map_err(|reason| match reason.kind() {
+            ErrorKind::InvalidData => refuse(reason.to_string()),
+            _ => SynthError::Read { path: path.into(), reason },
+        })?;
         Self::scan(text).map_err(refuse)
     }
 
@@ -356,6 +358,20 @@ library ("sky130_fd_sc_hd__tt_025C_1v80") {
         assert!(scan("1ps", "1 parsec").unwrap_err().contains("time_unit"));
         assert!(scan("time_unit", "tme_unit").unwrap_err().contains("no time_unit"));
         assert!(scan("area : 0.2916;", "").unwrap_err().contains("has no area"));
+    }
+
+    #[test]
+    fn comments_may_be_in_any_encoding() {
+        let path = std::env::temp_dir().join(format!("ndp-liberty-{}.lib", std::process::id()));
+        let mark = "\u{FEFF}".as_bytes();
+        for start in [mark, b"/* \xb5m */\r\n"] {
+            std::fs::write(&path, [start, ASAP7.as_bytes()].concat()).unwrap();
+            let library = Liberty::load(&path).unwrap();
+            assert_eq!((library.name.as_str(), library.cells.len()), ("asap7_rvt_tt", 2));
+            // The rest of the flow gets this text.
+            assert!(!library.text_without(&[]).contains('\u{FEFF}'));
+        }
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]

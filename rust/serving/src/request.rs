@@ -28,6 +28,9 @@ pub struct Request {
 
 const COLUMNS: [&str; 3] = ["input_toks", "output_toks", "arrival_time_ns"];
 
+/// Reason for refusing a number.
+const NO_COUNT: &str = "is not a whole number of 0 or more, in digits without a point or an exponent";
+
 impl Request {
     /// Checks all three numbers.
     fn checked(line: usize, [input, output, arrival_ns]: [u64; 3]) -> Result<Self, ServingError> {
@@ -102,7 +105,7 @@ fn from_columns(line: usize, text: &str) -> Result<Request, ServingError> {
     for (number, (name, value)) in numbers.iter_mut().zip(COLUMNS.into_iter().zip([input, output, arrival])) {
         *number = value.parse().map_err(|_| ServingError::Line {
             line,
-            what: format!("{name} = '{}' is not a whole number of 0 or more", shortened(value)),
+            what: format!("{name} = '{}' {NO_COUNT}", shortened(value)),
         })?;
     }
     Request::checked(line, numbers)
@@ -125,9 +128,9 @@ fn from_json(line: usize, text: &str) -> Result<Request, ServingError> {
     let mut numbers = [0; 3];
     for (number, name) in numbers.iter_mut().zip(COLUMNS) {
         let found = fields.get(name).ok_or_else(|| error(format!("{name} is missing")))?;
-        *number = found.as_u64().ok_or_else(|| {
-            error(format!("{name} = {} is not a whole number of 0 or more", shortened(&found.to_string())))
-        })?;
+        *number = found
+            .as_u64()
+            .ok_or_else(|| error(format!("{name} = {} {NO_COUNT}", shortened(&found.to_string()))))?;
     }
     for (name, of, length) in
         [("input_tok_ids", COLUMNS[0], numbers[0]), ("output_tok_ids", COLUMNS[1], numbers[1])]
@@ -191,7 +194,7 @@ mod tests {
         );
         assert_eq!(
             refused(&format!("{head}\n1\t2\t3\n1\t-2\t3")),
-            "line 3: output_toks = '-2' is not a whole number of 0 or more"
+            "line 3: output_toks = '-2' is not a whole number of 0 or more, in digits without a point or an exponent"
         );
         let line = |input: &str, output: &str, arrival: &str| {
             format!("{{\"input_toks\": {input}, \"output_toks\": {output}, \"arrival_time_ns\": {arrival}}}")
@@ -204,7 +207,7 @@ mod tests {
         );
         assert_eq!(
             refused(&line("1", "1.5", "0")),
-            "line 1: output_toks = 1.5 is not a whole number of 0 or more"
+            "line 1: output_toks = 1.5 is not a whole number of 0 or more, in digits without a point or an exponent"
         );
         assert!(
             refused(&line("1", "1", "2000000000000000000")).contains("arrival_time_ns = 2000000000000000000")

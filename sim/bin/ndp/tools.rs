@@ -5,6 +5,7 @@ use ndp_config::LlmShape;
 use ndp_model::{Model, Remarks, RoundedWeights};
 use ndp_traces::TraceHeader;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
 /// Vocabulary of a model of bytes.
@@ -79,6 +80,15 @@ pub fn load_model(dir: &Path) -> anyhow::Result<Model> {
         note!("warning: {}: {warning}", dir.display());
     }
     Ok(model)
+}
+
+/// Reads a file in JSON.
+pub fn read_json<T: DeserializeOwned>(path: &Path, limit: u64) -> anyhow::Result<T> {
+    let text =
+        ndp_files::read_text(path, limit).with_context(|| format!("cannot read '{}'", path.display()))?;
+    let parsed = serde_json::from_str(&text)
+        .map_err(|error| refusal!("{}", ndp_config::with_advice(&error.to_string())));
+    parsed.with_context(|| format!("cannot understand '{}'", path.display()))
 }
 
 /// The preset that a trace names, with or without an owner in front of it (`facebook/opt-6.7b`).

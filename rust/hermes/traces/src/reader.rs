@@ -39,8 +39,8 @@ impl TraceReader<BufReader<File>> {
     /// # Errors
     /// As [`TraceReader::new`], with the path.
     pub fn open(path: &Path) -> Result<Self, TraceError> {
-        let file =
-            ndp_files::open(path).map_err(|e| TraceError::io(format!("open trace '{}'", path.display()), e))?;
+        let file = ndp_files::open(path)
+            .map_err(|e| TraceError::io(format!("open trace '{}'", path.display()), e))?;
         Self::new(BufReader::with_capacity(1 << 20, file)).map_err(|e| e.in_file(path))
     }
 }

@@ -1,7 +1,7 @@
-//! Reading whole files, up to a limit.
+//! Reading whole files, up to a limit, and texts in UTF-8.
 //!
 //! A path may name a pipe or a device, whose length nobody knows, so the limit holds for what is read and not for what
-//! the file system says.
+//! the file system says. A text may come from any editor: a byte-order mark is dropped, and an error names another encoding with its place.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -51,14 +51,19 @@ pub fn read_bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if bytes.len() as u64 > limit { Err(too_large()) } else { Ok(bytes) }
 }
 
-/// Reads a text of at most `limit` bytes.
+/// Reads a text of at most `limit` bytes, without its byte-order mark.
 ///
 /// # Errors
-/// As [`read_bytes`]; [`ErrorKind::InvalidData`] for what is not UTF-8, with the place.
+/// As [`read_bytes`]; [`ErrorKind::InvalidData`] for a file that is not in UTF-8, with the place.
 pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
-    String::from_utf8(read_bytes(path, limit)?).map_err(|error| {
-        let at = error.utf8_error().valid_up_to();
-        io::Error::new(ErrorKind::InvalidData, format!("byte {at} is not part of a text in UTF-8"))
+    let text = String::from_utf8(in_utf8(read_bytes(path, limit)?)?);
+    text.map_err(|error| {
+        let (at, bytes) = (error.utf8_error().valid_up_to(), error.as_bytes());
+        let line = 1 + bytes[..at].iter().filter(|byte| **byte == b'\n').count();
+        invalid(format!(
+            "line {line} has the byte {:#04x}, which is not UTF-8: save the file as UTF-8",
+            bytes[at]
+        ))
     })
 }
 
@@ -69,6 +74,38 @@ pub fn is_of_content(error: &io::Error) -> bool {
     let kinds =
         [ErrorKind::FileTooLarge, ErrorKind::InvalidData, ErrorKind::InvalidInput, ErrorKind::UnexpectedEof];
     error.raw_os_error().is_none() && kinds.contains(&error.kind())
+}
+
+/// Reads a text as [`read_text`] does, whatever the encoding of its comments is: bytes that are not UTF-8 become U+FFFD.
+///
+/// # Errors
+/// As [`read_bytes`]; [`ErrorKind::InvalidData`] for another file than a text, such as a compressed one.
+pub fn read_any_text(path: &Path, limit: u64) -> io::Result<String> {
+    let bytes = in_utf8(read_bytes(path, limit)?)?;
+    if bytes.contains(&0) || bytes.starts_with(GZIP) {
+        return Err(invalid("not a text file (compressed?)".to_owned()));
+    }
+    Ok(String::from_utf8(bytes)
+        .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
+}
+
+/// First bytes of a file that gzip has made.
+const GZIP: &[u8] = &[0x1F, 0x8B];
+
+/// The bytes without a byte-order mark; a mark of another encoding is an error.
+fn in_utf8(mut bytes: Vec<u8>) -> io::Result<Vec<u8>> {
+    match bytes[..] {
+        [0xEF, 0xBB, 0xBF, ..] => drop(bytes.drain(..3)),
+        [0xFE, 0xFF, ..] | [0xFF, 0xFE, ..] => {
+            return Err(invalid("it is in UTF-16: save the file as UTF-8".to_owned()));
+        }
+        _ => {}
+    }
+    Ok(bytes)
+}
+
+fn invalid(reason: String) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, reason)
 }
 
 #[cfg(test)]
@@ -82,11 +119,33 @@ mod tests {
         assert_eq!(read_text(&path, 5).unwrap(), "12345");
         let error = read_text(&path, 4).unwrap_err();
         assert_eq!(error.to_string(), "it has more than 4 bytes, which is the limit");
-        std::fs::write(&path, b"ab\xff").unwrap();
-        let error = read_text(&path, 5).unwrap_err();
-        assert_eq!(error.to_string(), "byte 2 is not part of a text in UTF-8");
         std::fs::remove_file(&path).unwrap();
         let error = read_bytes(Path::new("/dev/zero"), 1000).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::FileTooLarge);
+    }
+
+    #[test]
+    fn texts_of_all_editors_are_read_or_refused_with_the_reason() {
+        let path = std::env::temp_dir().join(format!("ndp-encoding-{}", std::process::id()));
+        let both = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            [read_text(&path, 99), read_any_text(&path, 99)].map(|text| text.map_err(|e| e.to_string()))
+        };
+        assert_eq!(both(b"a\r\nb"), ["a\r\nb", "a\r\nb"].map(|text| Ok(text.to_owned())));
+        assert_eq!(both("\u{FEFF}µ".as_bytes()), ["µ", "µ"].map(|text| Ok(text.to_owned())));
+        let [strict, any] = both(b"a\n\nb \xb5m");
+        assert_eq!(
+            strict.unwrap_err(),
+            "line 3 has the byte 0xb5, which is not UTF-8: save the file as UTF-8"
+        );
+        assert_eq!(any.unwrap(), "a\n\nb \u{FFFD}m");
+        for utf_16 in [b"\xFF\xFEa\0", b"\xFE\xFF\0a"] {
+            let refused = "it is in UTF-16: save the file as UTF-8";
+            assert_eq!(both(utf_16), [Err(refused.to_owned()), Err(refused.to_owned())]);
+        }
+        for binary in [&b"a\0b"[..], b"\x1f\x8b\x08"] {
+            assert_eq!(both(binary)[1], Err("not a text file (compressed?)".to_owned()));
+        }
+        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -188,9 +188,7 @@ fn write_json(file: OutputFile, value: &impl Serialize) -> Result<()> {
 const MAX_BYTES: u64 = 256 << 20;
 
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
-    let text = ndp_files::read_bytes(path, MAX_BYTES)
-        .with_context(|| format!("cannot read '{}'", path.display()))?;
-    serde_json::from_slice(&text).with_context(|| format!("cannot understand '{}'", path.display()))
+    crate::tools::read_json(path, MAX_BYTES)
 }
 
 /// Runs the job.

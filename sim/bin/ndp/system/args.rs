@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use ndp_config::{ConfigError, Ssd, SystemConfig};
-use ndp_files::{FileSet, read_text};
+use ndp_files::FileSet;
 use ndp_placement::{Placement, PlacementFile};
 use ndp_scheduler::Policy;
 use ndp_sim::system::FlashOptions;
@@ -152,7 +152,7 @@ impl PlacementArg {
     ) -> anyhow::Result<Option<Placement>> {
         let Some(path) = &self.placement else { return Ok(None) };
         let read = || -> anyhow::Result<Placement> {
-            let file: PlacementFile = serde_json::from_str(&read_text(path, MOST_BYTES)?)?;
+            let file: PlacementFile = crate::tools::read_json(path, MOST_BYTES)?;
             let fitting = file.placement(shape, dimms);
             fitting.with_context(|| format!("it is of the model '{}' on {} DIMMs", file.model, file.dimms))
         };
