@@ -24,7 +24,11 @@ fn sizes_outside_of_the_unit_are_refused_with_their_limits() -> Outcome {
         "rows * cols = 286720000 must be at most 268435456",
     )?;
     refused("gemv --config tiny --rows 1 --cols 8 --stalls 100", "stalls = 100 must be in 0..=99")?;
-    refused("gemv --config tiny --rows -1 --cols 8", "unexpected argument '-1'")?;
+    refused(
+        "gemv --config tiny --rows -1 --cols 8",
+        "invalid value '-1' for '--rows <ROWS>': -1 is not in 0..=4294967295",
+    )?;
+    refused("gemv --config tiny --rows 8 --cols 8 --seed -1", "expected a whole number of 0 or more")?;
     refused("gemv --config tiny --rows 99999999999 --cols 8", "99999999999 is not in 0..=4294967295")
 }
 
@@ -47,6 +51,10 @@ fn a_product_takes_its_operands_from_files_and_leaves_its_results_in_one() -> Ou
     let report = product(matrix, vector, &first, "")?;
     assert_eq!((&report["rows"], &report["cols"], &report["batch"]), (&96.into(), &64.into(), &1.into()));
     assert_eq!((&report["mismatches"], &report["outputs_checked"]), (&0.into(), &96.into()));
+    // Nothing is drawn.
+    assert_eq!((&report["data"], &report["seed"]), (&format!("{matrix}, {vector}").into(), &Value::Null));
+    let shown = stdout(&ndp(&format!("gemv --config tiny --matrix {matrix} --vectors {vector}"))?);
+    assert!(shown.contains(vector) && !shown.contains("gaussian") && !shown.contains("seed"), "{shown}");
     let down = "golden/checkpoints/llama/model.safetensors:model.layers.0.mlp.down_proj.weight";
     let report = product(down, &first, &second, "")?;
     assert_eq!((&report["mismatches"], &report["outputs_checked"]), (&0.into(), &64.into()));
@@ -84,6 +92,30 @@ fn a_product_takes_its_operands_from_files_and_leaves_its_results_in_one() -> Ou
     ] {
         refused(&format!("gemv --config tiny {line}"), message)?;
     }
+    Ok(())
+}
+
+#[test]
+fn results_beyond_the_largest_number_are_counted() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let file = |name: &str, shape: &str, values: &[f32]| -> Result<String, Box<dyn Error>> {
+        let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n");
+        let data: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        let length = (header.len() as u16).to_le_bytes();
+        let path = dir.path().join(name);
+        std::fs::write(&path, [&b"\x93NUMPY\x01\0"[..], &length, header.as_bytes(), &data].concat())?;
+        Ok(path.display().to_string())
+    };
+    // 40000 + 40000 is not a number of FP16, 40000 - 40000 is.
+    let matrix = file("m.npy", "(2, 2)", &[200.0, 200.0, 200.0, -200.0])?;
+    let vector = file("v.npy", "(2,)", &[200.0, 200.0])?;
+    let line = format!("gemv --config tiny --matrix {matrix} --vectors {vector}");
+    let said = stdout(&ndp(&line)?);
+    assert!(said.contains("not finite         1 of 2 numbers: infinite"), "{said}");
+    assert_eq!(json(&format!("{line} --json"))?["not_finite"], 1);
+    let large = file("l.npy", "(2,)", &[1e6, 0.5])?;
+    let said = stderr(&ndp(&format!("gemv --config tiny --matrix {matrix} --vectors {large}"))?);
+    assert!(said.contains("l.npy: 1 of 2 numbers are infinite or not a number in FP16"), "{said}");
     Ok(())
 }
 

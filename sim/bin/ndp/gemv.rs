@@ -85,8 +85,10 @@ struct Report<'a> {
     config: &'a DesignConfig,
     #[serde(flatten)]
     shape: GemvShape,
+    /// Kind of drawn operands, or the files.
     data: String,
-    seed: u64,
+    /// Of drawn operands and stalls; nothing else is random.
+    seed: Option<u64>,
     stalls_percent: u32,
     mode: Mode,
     weights: WeightFormat,
@@ -96,6 +98,8 @@ struct Report<'a> {
     active_rows: u32,
     passes: u32,
     instructions: u32,
+    /// Results that are infinite or not a number.
+    not_finite: usize,
     #[serde(flatten)]
     summary: Summary,
     stalls: StallBreakdown,
@@ -258,6 +262,13 @@ fn given(args: &Args) -> anyhow::Result<Option<[Numbers; 2]>> {
                 "{source}: {converted} numbers in BF16 or FP32, of which rounding to FP16 changes {changed}"
             );
         }
+        let lost = numbers.values.iter().filter(|value| !value.is_finite()).count();
+        if lost > 0 {
+            note!(
+                "warning: {source}: {} are infinite or not a number in FP16",
+                of_all(lost, numbers.values.len())
+            );
+        }
         Ok(numbers)
     };
     let (matrix, vectors) = (read(matrix)?, read(vectors)?);
@@ -273,6 +284,11 @@ fn given(args: &Args) -> anyhow::Result<Option<[Numbers; 2]>> {
     Ok(Some([matrix, vectors]))
 }
 
+/// A part of all numbers, in words.
+fn of_all(part: usize, all: usize) -> String {
+    format!("{} of {} numbers", grouped(part as u64), grouped(all as u64))
+}
+
 /// Runs the job.
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let Args { unit, seed, data, mode, weights, density, .. } = args;
@@ -280,6 +296,13 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         simulate(args)?;
     let GemvShape { rows, cols, batch } = shape;
     let (passes, instructions) = run.as_ref().map_or((0, 0), |run| (run.passes, run.figures.instructions));
+    let results = run.as_ref().map_or(&[][..], |run| &run.bits);
+    let not_finite = results.iter().filter(|bits| !f16::from_bits(**bits).is_finite()).count();
+    let drawn = args.matrix.is_none();
+    let operands = match (&args.matrix, &args.vectors) {
+        (Some(matrix), Some(vectors)) => format!("{matrix}, {vectors}"),
+        _ => name(*data),
+    };
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
     summary.print_mismatches(*seed, rerun.line());
     let energy = CoreEnergy::new(&unit.energy, &mut backend)?;
@@ -289,8 +312,8 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             command: "gemv",
             config: &config,
             shape,
-            data: name(*data),
-            seed: *seed,
+            data: operands,
+            seed: (drawn || unit.stalls > 0).then_some(*seed),
             stalls_percent: unit.stalls,
             mode: *mode,
             weights: *weights,
@@ -299,6 +322,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             active_rows,
             passes,
             instructions,
+            not_finite,
             summary,
             stalls,
             energy,
@@ -307,18 +331,22 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         };
         say!("{}", serde_json::to_string_pretty(&report)?);
     } else {
+        let operands = if drawn { format!("{operands} data, seed {seed}") } else { operands };
         say!(
-            "{}/ndp_core: {} over {active_rows} of {rows} rows of {cols}, batch {batch} in {passes} pass(es), {} data, \
-             seed {seed}, {} % stalls",
+            "{}/ndp_core: {} over {active_rows} of {rows} rows of {cols}, batch {batch} in {passes} pass(es), {operands}, \
+             {} % stalls",
             config.name(),
             name(*mode),
-            name(*data),
             unit.stalls
         );
         if let Some(error) = quantisation {
             say!("{}", quantisation_text(*weights, &error));
         }
         summary.print();
+        if not_finite > 0 {
+            let part = of_all(not_finite, results.len());
+            say!("not finite         {part}: infinite, which is above 65504, or not a number");
+        }
         stalls.print();
         if unit.energy.energy {
             energy.print();

@@ -1,17 +1,24 @@
 //! Operands of a product from files, and its results into one: `.safetensors` and `.npy`.
 
+use ndp_config::nearest;
 use anyhow::Context;
 use ndp_files::OutputFile;
 use ndp_model::RoundedWeights;
 use ndp_model::loader::to_fp16;
 use ndp_numerics::f16;
-use npyz::{DType, NpyFile, Order, WriterBuilder};
+use npyz::{DType, NpyFile, NpyHeader, Order, WriterBuilder};
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// Longest file: 4 GiB.
 const MAX_BYTES: u64 = 4 << 30;
+
+/// Most elements: a file of [`MAX_BYTES`] in FP16.
+const MAX_ELEMENTS: usize = (MAX_BYTES / 2) as usize;
+
+/// Names of tensors that a message lists.
+const SHOWN: usize = 20;
 
 /// Name of the results in a `.safetensors` file.
 const RESULT: &str = "y";
@@ -87,6 +94,7 @@ fn of_safetensors(bytes: &[u8], name: Option<&str>) -> anyhow::Result<Numbers> {
     names.sort_unstable();
     let shown = |names: &[&str]| match names {
         [] => "none".to_owned(),
+        [first @ .., _] if names.len() > SHOWN => format!("{}, ...", first[..SHOWN].join(", ")),
         names => names.join(", "),
     };
     let name = match (name, &names[..]) {
@@ -94,7 +102,9 @@ fn of_safetensors(bytes: &[u8], name: Option<&str>) -> anyhow::Result<Numbers> {
         (None, [only]) => only,
         (None, names) => bail!("it has {} tensors; name one as FILE:TENSOR: {}", names.len(), shown(names)),
     };
-    let Ok(view) = file.tensor(name) else { bail!("there is no such tensor; there are: {}", shown(&names)) };
+    let Ok(view) = file.tensor(name) else {
+        bail!("there is no such tensor; there are: {}{}", shown(&names), nearest(name, &names))
+    };
     let mut rounded = RoundedWeights::default();
     let Some(values) = to_fp16(view.dtype(), view.data(), &mut rounded) else {
         bail!("its elements are {:?}, expected F16, BF16 or F32", view.dtype());
@@ -103,32 +113,76 @@ fn of_safetensors(bytes: &[u8], name: Option<&str>) -> anyhow::Result<Numbers> {
 }
 
 fn of_npy(bytes: &[u8]) -> anyhow::Result<Numbers> {
-    let file = NpyFile::new(bytes)?;
-    let dtype = file.dtype();
-    ensure!(file.order() == Order::C || file.shape().len() < 2, "its order is Fortran's, expected C's");
-    let shape: Vec<usize> = file.shape().iter().map(|&size| size as usize).collect();
-    let mut rounded = RoundedWeights::default();
+    let data = npy_data(bytes)?;
+    let header = NpyHeader::from_reader(bytes)?;
+    let dtype = header.dtype();
     let kind = match &dtype {
         DType::Plain(kind) => kind.to_string(),
         other => other.descr(),
     };
-    let values: Vec<f16> = match kind.as_str() {
-        "<f2" => file.into_vec::<f16>()?,
-        "<f4" => file.into_vec::<f32>()?.into_iter().map(|value| rounded.round(value)).collect(),
+    let element = match kind.as_str() {
+        "<f2" => 2,
+        "<f4" => 4,
         _ => bail!("its elements are {kind}, expected float16 (<f2) or float32 (<f4)"),
     };
-    numbers(&shape, values, rounded)
+    let shape = header.shape().iter().map(|&size| usize::try_from(size)).collect::<Result<Vec<_>, _>>()?;
+    ensure!(header.order() == Order::C || shape.len() < 2, "its order is Fortran's, expected C's");
+    let (rows, cols) = sizes(&shape)?;
+    // The shape is bounded, so the products do not wrap.
+    let (found, expected) = (data.len(), rows.saturating_mul(cols).saturating_mul(element));
+    ensure!(
+        found == expected,
+        "its shape is {shape:?}, which takes {expected} bytes of {kind}, but {found} bytes follow the header"
+    );
+    let file = NpyFile::with_header(header, data);
+    let mut rounded = RoundedWeights::default();
+    let values: Vec<f16> = match element {
+        2 => file.into_vec::<f16>()?,
+        _ => file.into_vec::<f32>()?.into_iter().map(|value| rounded.round(value)).collect(),
+    };
+    Ok(Numbers { rows, cols, values, rounded })
+}
+
+/// The bytes after the header of a `.npy` file, whose length may be anything.
+fn npy_data(bytes: &[u8]) -> anyhow::Result<&[u8]> {
+    let Some(&[b0, b1, b2, b3, b4, b5, version, _, low, high]) = bytes.first_chunk::<10>() else {
+        bail!("it is not a .npy file: it has {} bytes", bytes.len())
+    };
+    ensure!(
+        [b0, b1, b2, b3, b4, b5] == *b"\x93NUMPY",
+        "it is not a .npy file: it does not begin with '\\x93NUMPY'"
+    );
+    let (start, length) = match (version, bytes.get(10..12)) {
+        (1, _) => (10, u32::from_le_bytes([low, high, 0, 0])),
+        (_, Some(&[third, fourth])) => (12, u32::from_le_bytes([low, high, third, fourth])),
+        _ => (12, u32::MAX),
+    };
+    let rest = bytes.get(start..).unwrap_or_default();
+    rest.get(length as usize..).with_context(|| {
+        format!("it is cut off or damaged: its header takes {length} bytes, but {} bytes follow", rest.len())
+    })
 }
 
 fn numbers(shape: &[usize], values: Vec<f16>, rounded: RoundedWeights) -> anyhow::Result<Numbers> {
+    let (rows, cols) = sizes(shape)?;
+    ensure!(values.len() == rows * cols, "it has {} elements, its shape says {shape:?}", values.len());
+    Ok(Numbers { rows, cols, values, rounded })
+}
+
+/// Rows and columns of a shape.
+fn sizes(shape: &[usize]) -> anyhow::Result<(usize, usize)> {
     let (rows, cols) = match *shape {
         [cols] => (1, cols),
         [rows, cols] => (rows, cols),
         _ => bail!("its shape is {shape:?}, expected one or two dimensions"),
     };
-    ensure!(rows * cols > 0, "its shape is {shape:?}, which has no elements");
-    ensure!(values.len() == rows * cols, "it has {} elements, its shape says {shape:?}", values.len());
-    Ok(Numbers { rows, cols, values, rounded })
+    ensure!(rows > 0 && cols > 0, "its shape is {shape:?}, which has no elements");
+    let elements = rows.saturating_mul(cols);
+    ensure!(
+        elements <= MAX_ELEMENTS,
+        "its shape is {shape:?}, which is too large: at most {MAX_ELEMENTS} elements"
+    );
+    Ok((rows, cols))
 }
 
 /// Writes results `[rows x cols]` in FP16.
@@ -157,6 +211,51 @@ pub fn write(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A `.npy` file of version 1.
+    fn npy(shape: &str, data: &[u8]) -> Vec<u8> {
+        let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': {shape}, }}\n");
+        [&b"\x93NUMPY\x01\0"[..], &(header.len() as u16).to_le_bytes(), header.as_bytes(), data].concat()
+    }
+
+    #[test]
+    fn sizes_of_npy_files_are_compared_with_their_bytes() -> anyhow::Result<()> {
+        let refused =
+            |bytes: &[u8]| of_npy(bytes).map_err(|error| error.to_string()).err().unwrap_or_default();
+        let read = of_npy(&npy("(2, 3)", &[0; 24]))?;
+        assert_eq!((read.rows, read.cols, read.values.len()), (2, 3, 6));
+        for (bytes, message) in [
+            (
+                npy("(8, 64)", &[0; 1000]),
+                "its shape is [8, 64], which takes 2048 bytes of <f4, but 1000 bytes follow the header",
+            ),
+            (
+                npy("(2,)", &[0; 12]),
+                "its shape is [2], which takes 8 bytes of <f4, but 12 bytes follow the header",
+            ),
+            // Products that are 0 modulo 2^64.
+            (
+                npy("(8589934592, 2147483648)", &[]),
+                "its shape is [8589934592, 2147483648], which is too large: at most 2147483648 elements",
+            ),
+            (
+                npy("(4294967296, 4294967296)", &[0; 8]),
+                "its shape is [4294967296, 4294967296], which is too large",
+            ),
+            (npy("(0, 3)", &[]), "its shape is [0, 3], which has no elements"),
+            (b"\x93NUMPY\x01\0".to_vec(), "it is not a .npy file: it has 8 bytes"),
+            (b"\x89PNG\r\n\x1a\n....".to_vec(), "it is not a .npy file: it does not begin with '\\x93NUMPY'"),
+            (
+                b"\x93NUMPY\x02\0\xff\xff\xff\xff{'descr'".to_vec(),
+                "its header takes 4294967295 bytes, but 8 bytes follow",
+            ),
+            (b"\x93NUMPY\x01\0\xff\xff{".to_vec(), "its header takes 65535 bytes, but 1 bytes follow"),
+        ] {
+            let said = refused(&bytes);
+            assert!(said.contains(message), "{said}");
+        }
+        Ok(())
+    }
 
     #[test]
     fn a_source_is_a_file_and_perhaps_a_tensor() {
