@@ -77,7 +77,7 @@ pub enum ModelError {
         path: PathBuf,
         /// The name looked for.
         tensor: String,
-        /// Other names that were tried, or what the tensors that exist tell.
+        /// Other name that was tried, or tensor of a quantised checkpoint.
         hint: String,
     },
     /// A tensor of another element type.

@@ -1,8 +1,8 @@
 //! Reads a model from a directory in Hugging Face's layout: `config.json` and safetensors, in one file or in shards.
 //!
 //! The only file that touches weights on disk. Every defect of a file is a [`ModelError`] that names file and tensor;
-//! [`crate::weights`] says what the tensors are for. A stored copy of a tied head has to be one; of other tensors that the decoder does not need
-//! there is a warning.
+//! [`crate::weights`] says what the tensors are for. A stored copy of a tied head has to equal the embedding; other tensors that the decoder does
+//! not need are a warning.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -123,7 +123,7 @@ fn check_file(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     }
 }
 
-/// The end of a message about a directory without weights: the weights that are there under other names or in other formats.
+/// End of a message about a directory without weights: names those under other names or in other formats.
 fn other_weights(dir: &Path) -> String {
     let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
     let mut names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -321,7 +321,7 @@ const COMPUTED: [&str; 2] = ["rotary_emb.inv_freq", "masked_bias"];
 /// Ends of the names of tensors that quantised checkpoints have.
 const QUANTISED: [&str; 5] = [".qweight", ".qzeros", ".weight_packed", ".weight_scale", ".weight.absmax"];
 
-/// All tensors, and a record of what became of them.
+/// All tensors, with a record of those that were used.
 struct Tensors<'a> {
     files: ParsedFiles<'a>,
     /// Names are stored with it or without.

@@ -1,4 +1,4 @@
-//! Tokens and texts: what a `tokenizer.json` may say, and what of it counts.
+//! Tokens and texts: which options of a `tokenizer.json` count.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use crate::common::model;
 use ndp_model::{Continuation, GenerateOptions, ModelError, SoftwareBackend, Vocabulary, generate};
 use serde_json::{Value, json};
 
-/// Loads a `tokenizer.json` for a model of so many tokens.
+/// Loads a `tokenizer.json` for a model of `vocab_size` tokens.
 fn load(json: &str, vocab_size: usize) -> Result<Vocabulary, ModelError> {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("tokenizer.json"), json).unwrap();
@@ -45,7 +45,7 @@ fn marked(normalizer: &Value, pre_tokenizer: &Value, decoder: &Value) -> Value {
     })
 }
 
-/// As Llama 2 and Mistral write it.
+/// Tokenizer in the form of Llama 2 and Mistral.
 fn llama_2() -> Value {
     let replace =
         |from: &str, to: &str| json!({"type": "Replace", "pattern": {"String": from}, "content": to});

@@ -1,7 +1,7 @@
 //! The model's configuration: Hugging Face's `config.json` of OPT, LLaMA, Mistral or Falcon, checked against what this decoder implements.
 //!
 //! First step of loading. Fields that say how to train, tokenise or generate are ignored; fields that change the
-//! arithmetic are either implemented or refused by name; of fields that nobody here knows there is a warning. Each family has a file; what they
+//! arithmetic are either implemented or refused by name; unknown fields are a warning. Each family has a file; what they
 //! have in common is here, and the fields that none implements are in `others`.
 
 mod falcon;

@@ -1,5 +1,5 @@
-//! Fields of a `config.json` that no family reads: those that would change the result are refused by name, those that are known to change nothing are
-//! ignored, and of all others there is a warning.
+//! Fields of a `config.json` that no family reads. Fields that would change the result are refused by name, fields that change nothing are ignored, and
+//! all others are a warning.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ const QUANTISED: [&str; 3] = ["compression_config", "quantization", "quantizatio
 /// The checkpoint's own code.
 const CODE: &str = "auto_map";
 
-/// Fields that change nothing in what a decoder computes: names, training, tokens with a role, sampling, form of the output.
+/// Fields that change no logits: names, training, tokens with a role, sampling, form of the output.
 const HARMLESS: [&str; 93] = [
     "_attn_implementation",
     "_attn_implementation_autoset",
