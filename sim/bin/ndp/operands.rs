@@ -1,7 +1,7 @@
 //! Operands of a product from files, and its results into one: `.safetensors` and `.npy`.
 
-use ndp_config::nearest;
 use anyhow::Context;
+use ndp_config::nearest;
 use ndp_files::OutputFile;
 use ndp_model::RoundedWeights;
 use ndp_model::loader::to_fp16;

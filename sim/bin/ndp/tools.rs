@@ -1,6 +1,6 @@
 //! Versions, and numbers in text.
 
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use ndp_config::LlmShape;
 use ndp_model::{Model, Remarks, RoundedWeights};
 use ndp_traces::TraceHeader;
