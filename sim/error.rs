@@ -150,6 +150,18 @@ pub enum SimError {
         /// Largest legal value.
         max: u64,
     },
+    /// A burst of stored vectors has something beyond a vector's end.
+    #[error(
+        "element {element} of burst {address:#x} is {actual:#06x} beyond the end of a stored vector, expected +0"
+    )]
+    Padding {
+        /// Burst of the DIMM.
+        address: u64,
+        /// Element of the burst.
+        element: u32,
+        /// Its bits.
+        actual: u16,
+    },
     /// A flat operand is not as long as its shape says.
     #[error("{what} has {found} elements, expected {expected}")]
     Length {

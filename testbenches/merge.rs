@@ -176,6 +176,11 @@ impl Module {
             let (burst, element) = block.locate(b, c);
             elements_of(&self.core.peek(burst))[element as usize]
         };
+        for b in 0..shape.batch {
+            let (burst, last) = block.locate(b, shape.cols - 1);
+            let beyond = &elements_of(&self.core.peek(burst))[last as usize + 1..];
+            assert!(beyond.iter().all(|bits| *bits == 0), "burst {burst:#x}: {beyond:x?} beyond the end");
+        }
         Ok((0..shape.batch).map(|b| (0..shape.cols).map(|c| element(b, c)).collect()).collect())
     }
 

@@ -141,6 +141,13 @@ impl Case {
                 wrong += 1;
             }
         };
+        // Beyond the vectors' end each burst is +0, whatever else is unspecified.
+        for i in self.cols() as usize..self.cols().next_multiple_of(BEAT_ELEMS) as usize {
+            for vector in 0..self.batch() {
+                look("beyond the end of a value", i, 0, element(core, VALUES, self.batch(), vector, i));
+            }
+            look("beyond the end of a row", i, 0, element(core, PRODUCTS, 1, 0, i));
+        }
         // Behind the rows that were computed the zeros stay.
         for i in selected.len()..self.cols() as usize {
             look("no row", i, 0, element(core, PRODUCTS, 1, 0, i));
@@ -498,7 +505,12 @@ fn two_layers_in_one_program_are_those_of_a_list_of_the_host() -> Outcome {
     Ok(())
 }
 
-pub const MUTANTS: [Mutant; 7] = [
+pub const MUTANTS: [Mutant; 8] = [
+    // A store writes the old values that the buffer has beyond the vectors' end.
+    (
+        "tiny",
+        Mutation::new("mutant-select-old", "back_last1_q <= store_reader_read_last", "back_last1_q <= 1'h0"),
+    ),
     // Negative values are selected too.
     ("tiny", Mutation::new("mutant-select-sign", "~beat_i[31], ", "")),
     // The list begins an entry too late.

@@ -13,5 +13,6 @@ mod gen_rtl;
 mod icarus;
 mod module_names;
 mod multiplier_unit;
+mod package_benches;
 mod packages;
 mod product_aligner;

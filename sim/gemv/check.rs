@@ -5,6 +5,7 @@
 //! the same thread, after the run.
 
 use crate::error::{Mismatch, SimError};
+use ndp_layout::{Burst, elements_of};
 use ndp_model::{AttentionOp, GemvBackend, GemvOp, LinearOp, RotaryOp, SoftwareBackend};
 use ndp_numerics::{SerialSteps, f16};
 
@@ -97,9 +98,22 @@ pub fn compare(label: &str, rows: usize, reference: &[f16], bits: &[u16]) -> Res
     Ok(all)
 }
 
+/// Checks the burst that ends a vector of a stored block: beyond its last element, number `last` of the burst, there is +0.
+///
+/// # Errors
+/// [`SimError::Padding`] for anything else.
+pub(super) fn ends_in_zeros(address: u64, burst: &Burst, last: u32) -> Result<(), SimError> {
+    let beyond = (0..).zip(elements_of(burst)).skip(last as usize + 1);
+    match beyond.into_iter().find(|(_, bits)| *bits != 0) {
+        None => Ok(()),
+        Some((element, actual)) => Err(SimError::Padding { address, element, actual }),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ndp_layout::pack_elements;
     use ndp_model::GemvClass;
     use ndp_numerics::dot;
 
@@ -131,6 +145,24 @@ mod tests {
         assert_eq!(text, "t: row 0, batch 0: expected 0x4000 (2), actual 0x3c00 (1)");
         bad.pop();
         assert!(checker.mismatches(&op, &bad).is_err());
+    }
+
+    #[test]
+    fn a_value_beyond_a_vectors_end_is_caught() {
+        for last in 0..32 {
+            // Within the vector anything may be.
+            let all: Vec<u16> = (0..32).map(|element| if element <= last { 0x3C00 } else { 0 }).collect();
+            assert!(ends_in_zeros(7, &pack_elements(all.iter().copied()), last).is_ok());
+            for element in last as usize + 1..32 {
+                let mut spoilt = all.clone();
+                spoilt[element] = 0x8000;
+                let error = ends_in_zeros(7, &pack_elements(spoilt), last).unwrap_err().to_string();
+                let expected = format!(
+                    "element {element} of burst 0x7 is 0x8000 beyond the end of a stored vector, expected +0"
+                );
+                assert_eq!(error, expected);
+            }
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! reads and writes it through the ports of the cores, or it goes over links (`transfer`) from where one core left it to where the other
 //! one takes it.
 
+use super::check::ends_in_zeros;
 use super::product::Product;
 use super::unit::{GemvRun, GemvUnit, Kept, ProgramFigures};
 use crate::core::{MONITOR, MONITOR_BYTES};
@@ -605,6 +606,10 @@ impl GemvUnit {
     /// The FP16 bits of a block in DRAM, `[batch x elements]`.
     async fn block_bits(&mut self, block: VectorBlock) -> Result<Vec<u16>, SimError> {
         self.fetch_blocks([block]).await?;
+        for vector in 0..block.batch() {
+            let (burst, last) = block.locate(vector, block.elements() - 1);
+            ends_in_zeros(burst, &self.fetched(burst), last)?;
+        }
         let of = |vector| (0..block.elements()).map(move |element| (vector, element));
         let places: Vec<(u32, u32)> = (0..block.batch()).flat_map(of).collect();
         Ok(places.into_iter().map(|(vector, element)| self.element(&block, vector, element)).collect())

@@ -4,6 +4,7 @@
 //! Everything else goes through the host's port: vectors, lists, instructions and results.
 
 use super::bit_flip::BitFlip;
+use super::check::ends_in_zeros;
 use super::estimates::{Estimated, Estimates, Shape};
 use super::product::{Orders, Product, Weights};
 use super::state::{Caches, Transfers};
@@ -774,6 +775,8 @@ impl GemvUnit {
         let pieces = if self.core.is_outline() { &[][..] } else { &plan.outputs };
         for piece in pieces {
             for vector in 0..piece.block.batch() {
+                let (burst, last) = piece.block.locate(vector, piece.block.elements() - 1);
+                ends_in_zeros(burst, &self.fetched(burst), last)?;
                 for element in 0..piece.block.elements() {
                     let value = self.element(&piece.block, vector, element);
                     let index = piece.first + element;

@@ -597,8 +597,18 @@ pub fn gemv_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     beat.drive(one_hot_mux(&back_rank, &beats));
     beat_scalar.drive(back_scalar);
     let store_taken = m.forward("store_taken", 1);
-    let plain: Vec<Bits> =
-        (0..BEAT_ELEMS).rev().map(|e| restored(&beat.slice(e * FP16_BITS, FP16_BITS))).collect();
+    // Elements beyond the vectors' end are stored as +0. The buffer may have old values there: a result that ends early, such as a
+    // selection, leaves the stripes that it does not reach as they were.
+    let back_last = (1..READ_LATENCY)
+        .fold(store_reader.output("read_last_o"), |last, k| m.delay(format!("back_last{k}_q"), last));
+    let last_elem = &store.cols.last_elem;
+    let within = |e: u32| !(&back_last & last_elem.lt(&lit(e.into(), last_elem.width())));
+    let within = m.delay("back_within_q", cat((1..BEAT_ELEMS).rev().map(within)));
+    let stored_element = |e: u32| {
+        let value = restored(&beat.slice(e * FP16_BITS, FP16_BITS));
+        if e == 0 { value } else { value.gated(&within.bit(e - 1)) }
+    };
+    let plain: Vec<Bits> = (0..BEAT_ELEMS).rev().map(stored_element).collect();
     // Vectors as they are, sums without their pending carries.
     let resolver = m
         .instance("resolver", &sum_resolver(config)?)

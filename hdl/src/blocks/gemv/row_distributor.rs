@@ -55,7 +55,7 @@ pub fn row_distributor(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .input("base_i", &base)
         .input("stop_i", &*no_rows)
         .input("read_ready_i", &reader_ready);
-    let reader = layout.connect(reader);
+    let reader = layout.connect(reader).ignore("read_last_o", "elements beyond the end belong to no row");
     let wants = reader.output("read_valid_o");
     // Halves that were asked for and not used up yet.
     let halves = m.reg("halves_q", 2);

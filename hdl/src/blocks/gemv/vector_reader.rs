@@ -46,5 +46,6 @@ pub fn vector_reader(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.output("read_position_o", walker.output("position_o"), "position of the beat among the tiles");
     m.output("read_addr_o", walker.output("word_o") + words(&m, &vector, addr_bits), "word to read");
     m.output("read_vector_last_o", &last_vector, "it is the last of one place of all vectors");
+    m.output("read_last_o", end, "it is a vector's last beat, which may have elements beyond the end");
     m.finish()
 }

@@ -2,7 +2,8 @@
 //!
 //! The block comes in the order of [`super::vector_walker`]: what belongs to one place of all vectors, then the next place.
 //! Before the first write to a stripe its words are blanked, so that beyond the vectors' end there are zeros: no old
-//! value may meet the padding of a weight.
+//! value may meet the padding of a weight. A block that `finish_i` ends early leaves the stripes that it does not reach as they were,
+//! beyond the vectors' end too; stores write +0 there by themselves.
 
 use super::vector_walker::vector_walker;
 use crate::blocks::arithmetic::number_format::FP16_BITS;

@@ -33,7 +33,9 @@ fn get_vectors(memory: &SparseMemory, address: u64, elements: usize, batch: usiz
     for index in 0..elements.div_ceil(32) * batch {
         vectors[index % batch].extend(elements_of(&memory.get(address + index as u64)));
     }
-    vectors.iter_mut().for_each(|vector| vector.truncate(elements));
+    for vector in &mut vectors {
+        assert!(vector.drain(elements..).all(|bits| bits == 0), "+0 beyond the end");
+    }
     vectors
 }
 

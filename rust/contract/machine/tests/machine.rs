@@ -323,6 +323,10 @@ fn what_the_document_leaves_open_is_marked_and_spreads() {
         ),
         7
     );
+    // A selection of nothing: its vectors are unspecified up to their end, and +0 beyond it.
+    let nothing = "load dst=0, cols=65, address=0\nsub src=0, other=0, dst=0, cols=65\nselect src=0, dst=8, cols=65, list=0, row=0\n\
+                   store src=8, cols=65, address=20";
+    assert_eq!([20, 21, 22].map(|burst| unspecified(nothing, burst)), [u32::MAX, u32::MAX, 1]);
     let load = "load dst=0, cols=130, batch=2, address=0\n";
     assert_eq!(unspecified(&format!("{load}store src=0, cols=130, batch=2, address=20"), 20), 0);
     assert_eq!(unspecified(&format!("{load}store src=0, cols=131, batch=2, address=20"), 20), u32::MAX);

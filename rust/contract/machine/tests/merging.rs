@@ -64,7 +64,9 @@ impl Host {
             assert_eq!(self.machine.unspecified(address + index as u64), 0);
             vectors[index % batch].extend(elements_of(&self.machine.memory().get(address + index as u64)));
         }
-        vectors.iter_mut().for_each(|vector| vector.truncate(elements));
+        for vector in &mut vectors {
+            assert!(vector.drain(elements..).all(|bits| bits == 0), "+0 beyond the end");
+        }
         vectors
     }
 

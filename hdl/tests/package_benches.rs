@@ -1,0 +1,65 @@
+//! Benches in Icarus Verilog that drive packages as a stranger would: written from the documents, with a memory and expectations of their own,
+//! and nothing of the project's models. Each check has a change of the emitted Verilog that it has to find.
+
+use crate::common;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Runs a bench of `benches` on packages, each a configuration and a block, whose Verilog `change` may spoil before; what it prints.
+fn run(bench: &str, packages: &[(&str, &str)], change: impl FnOnce(&Path)) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let source = here.join(format!("tests/benches/{bench}.v"));
+    // The first package has the parameters, which are the same in all of them.
+    let mut compile = vec!["-g2005-sv", "-I", packages[0].1, "-s", bench, "-o", "bench.vvp", "bench.v"];
+    fs::copy(source, folder.path().join("bench.v")).unwrap();
+    for (config, block) in packages {
+        let arguments = ["--config", config, "--block", block, "--package", "fusesoc", "--out"];
+        let output = Command::new(env!("CARGO_BIN_EXE_gen-rtl"))
+            .args(arguments)
+            .arg(folder.path().join(block))
+            .current_dir(here.join(".."))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{output:?}");
+        compile.extend(["-y", block]);
+    }
+    change(folder.path());
+    common::run("iverilog", "iverilog", &compile, folder.path());
+    let output = Command::new("vvp").args(["-n", "bench.vvp"]).current_dir(folder.path()).output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.success(), printed.lines().any(|line| line == "PASS"), "{printed}");
+    printed
+}
+
+/// Replaces a part of a line in the only file of `folder` whose name begins so.
+fn spoil(folder: &Path, start: &str, line: &str, change: impl Fn(&str) -> String) {
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let found: Vec<_> =
+        files.filter(|path| path.file_name().unwrap().to_string_lossy().starts_with(start)).collect();
+    assert_eq!(found.len(), 1, "{start}: {found:?}");
+    let text = fs::read_to_string(&found[0]).unwrap();
+    let lines: Vec<&str> = text.lines().filter(|other| other.contains(line)).collect();
+    assert_eq!(lines.len(), 1, "{line}");
+    fs::write(&found[0], text.replace(lines[0], &change(lines[0]))).unwrap();
+}
+
+const CORE: [(&str, &str); 1] = [("tiny", "ndp_core")];
+
+#[test]
+fn whole_bursts_are_stored_as_the_instruction_set_says() {
+    let printed = run("stored_bursts", &CORE, |_| {});
+    assert!(printed.contains("7 cases, 606 elements compared") && !printed.contains("FAIL"), "{printed}");
+}
+
+/// What the buffer has beyond a vector's end is stored, as before the end was masked.
+#[test]
+fn an_old_value_beyond_a_vector_is_caught() {
+    let printed = run("stored_bursts", &CORE, |folder| {
+        spoil(&folder.join("ndp_core"), "gemv_unit_", "back_within_q <= ", |_| {
+            "back_within_q <= ~31'h0;".into()
+        });
+    });
+    assert!(printed.contains("not +0 beyond the vector's end: burst 00000302, element 1\n"), "{printed}");
+}
