@@ -3,9 +3,9 @@
 //! The port's RTL lies between the pins of `rank_port` and a PHY that is written here from DFI 4.0 and JESD79-4: it knows the mode registers that it
 //! was given, and drives the device model from them. Read data come back at random times up to the latest one. Mutants.
 
-use common::Outcome;
 use common::rank::{Bench, DataPath, Request, Segment, Stalls};
 use common::rtl::{Mutant, design, design_config};
+use common::{Outcome, amount};
 use ndp_config::{DfiConfig, DramConfig};
 use ndp_dram::{CommandPins, Rank};
 use ndp_numerics::SplitMix64;
@@ -38,6 +38,8 @@ struct Findings {
     modes: Vec<(u64, u32)>,
     reads: u64,
     writes: u64,
+    /// Clock of the last WR at the controller's pins.
+    last_write: Option<u64>,
     /// Clocks from power up until the device could be used.
     initialised: u64,
 }
@@ -372,6 +374,13 @@ impl Path {
             self.model.set(port, value);
         }
         let wide = |[low, high]: [u64; 2]| u128::from(high) << 64 | u128::from(low);
+        if !pins.cs_n
+            && pins.act_n
+            && pins.address >> 14 & 7 == 0b100
+            && let Ok(mut found) = self.phy.found.lock()
+        {
+            found.last_write = Some(self.phy.now);
+        }
         self.model.set(self.driven, write.is_some().into());
         self.model.set_u128(self.data, wide(write.unwrap_or_default()));
         let dq = self.model.get_u128(self.dq);
@@ -394,13 +403,8 @@ impl DataPath for Path {
     }
 }
 
-/// Random traffic by way of the port; what the PHY found, and the first difference.
-fn traffic(
-    name: &str,
-    seed: u64,
-    stalls: Stalls,
-    complete: u64,
-) -> Result<Arc<Mutex<Findings>>, Box<dyn Error>> {
+/// A rank with its port and PHY after power up, and what the PHY will find.
+fn open(name: &str, seed: u64, complete: u64) -> Result<(Bench, Arc<Mutex<Findings>>), Box<dyn Error>> {
     let device = design_config("dfi-device")?;
     let device = device.dram();
     let path = Path::open(name, device, seed, complete)?;
@@ -408,27 +412,115 @@ fn traffic(
     let clocks = Clocks::new(1000, device.clock_ps());
     let mut bench = Bench::open_at(&design("dfi", "rank_port", &[])?, device, seed, clocks)?;
     bench.path = Some(Box::new(path));
+    Ok((bench, found))
+}
+
+/// The first difference that the PHY found, as an error.
+fn whole(found: &Mutex<Findings>) -> Outcome {
+    let found = found.lock().map_err(|e| e.to_string())?;
+    found.errors.first().map_or(Ok(()), |first| Err(first.clone().into()))
+}
+
+/// Random traffic by way of the port; what the PHY found, and the first difference.
+fn traffic(
+    name: &str,
+    seed: u64,
+    stalls: Stalls,
+    complete: u64,
+) -> Result<Arc<Mutex<Findings>>, Box<dyn Error>> {
+    let (mut bench, found) = open(name, seed, complete)?;
     bench.stalls = stalls;
-    let half = device.bursts() / 2;
-    for _ in 0..400 {
+    add_traffic(&mut bench, 400, 2500);
+    bench.drain()?;
+    bench.verdict()?;
+    whole(&found)?;
+    Ok(found)
+}
+
+fn add_traffic(bench: &mut Bench, segments: u64, requests: u64) {
+    let half = bench.rank.config().bursts() / 2;
+    for _ in 0..segments {
         let start = bench.below(256);
         let bursts = 1 + bench.below(16.min(256 - start));
         let address = half + bench.below(16) * 256 + start;
         let tag = bench.below(16);
         bench.segments.push_back(Segment { address, bursts, tag });
     }
-    for _ in 0..2500 {
+    for _ in 0..requests {
         let address = bench.below(12) * 256 + bench.below(8);
         let write = (bench.below(2) == 0).then(|| bench.draw_burst());
         let tag = bench.below(512);
         bench.requests.push_back(Request { address, write, tag });
     }
+}
+
+/// A reset of the controller at every clock from a WR at its pins to well beyond its data, with reads and other writes before and
+/// after it. The burst is then the old one, or the new one with zeros in place of the words that the controller did not drive any more.
+fn resets_at_every_clock(name: &str) -> Outcome {
+    let (mut bench, found) = open(name, 21, 0)?;
+    let device = bench.rank.config().clone();
+    let mut cut_short = 0;
+    for clock in 0..u64::from(device.t_cwl() + DramConfig::T_BL + device.t_cl()) {
+        let since = bench.rank.cycle();
+        let other = 256 * bench.below(8);
+        bench.requests.push_back(Request { address: other, write: None, tag: 1 });
+        bench.drain()?;
+        let (address, fresh) = (8 + clock, bench.draw_burst());
+        let old = bench.rank.read_burst(address);
+        found.lock().map_err(|e| e.to_string())?.last_write = None;
+        bench.requests.push_back(Request { address, write: Some(fresh), tag: 2 });
+        for tag in 3..9 {
+            let write = (tag % 3 == 0).then(|| bench.draw_burst());
+            bench.requests.push_back(Request { address: 256 * tag, write, tag });
+        }
+        while found.lock().map_err(|e| e.to_string())?.last_write.is_none() {
+            bench.step()?;
+        }
+        let reset = bench.rank.cycle() + clock;
+        while bench.rank.cycle() < reset {
+            bench.step()?;
+        }
+        bench.reset();
+        whole(&found).map_err(|e| format!("a reset {clock} clocks after WR: {e}"))?;
+        let left = bench.rank.read_burst(address);
+        let driven = (0..4).take_while(|word| left[2 * word..][..2] == fresh[2 * word..][..2]).count();
+        if left != old && left[2 * driven..].iter().any(|word| *word != 0) {
+            return Err(format!("a reset {clock} clocks after WR leaves {left:x?} of {fresh:x?}").into());
+        }
+        cut_short += usize::from(left != old && driven < 4);
+        // Each reset costs a REF, and the device takes a limited number of them.
+        while bench.rank.cycle() < since + u64::from(device.t_refi()) / 8 {
+            bench.step()?;
+        }
+        bench.verdict()?;
+    }
     bench.drain()?;
     bench.verdict()?;
-    if let Some(first) = found.lock().map_err(|e| e.to_string())?.errors.first() {
-        return Err(first.clone().into());
+    whole(&found)?;
+    if cut_short == 0 { Err("no write was cut short".into()) } else { Ok(()) }
+}
+
+#[test]
+fn a_reset_at_every_clock_of_a_write_leaves_its_handshake_whole() -> Outcome {
+    resets_at_every_clock("dfi")
+}
+
+#[test]
+fn resets_amid_traffic_leave_handshakes_whole_and_lose_no_data() -> Outcome {
+    let (mut bench, found) = open("dfi", 22, 0)?;
+    for round in 0..amount(120) {
+        bench.stalls = STALLS[round % 3];
+        add_traffic(&mut bench, 40, 100);
+        for _ in 0..2500 + bench.below(3000) {
+            bench.step().map_err(|e| format!("round {round}: {e}"))?;
+        }
+        bench.reset();
+        whole(&found).map_err(|e| format!("round {round}: {e}"))?;
     }
-    Ok(found)
+    add_traffic(&mut bench, 100, 300);
+    bench.drain()?;
+    bench.verdict()?;
+    whole(&found)
 }
 
 const STALLS: [Stalls; 3] = [
@@ -468,20 +560,40 @@ fn a_device_is_powered_up_as_long_as_the_standard_says() -> Outcome {
     Ok(())
 }
 
-/// Faults of the port: waits that are a clock shorter, the wrong mode register, commands, write data, ODT and read data a clock off.
-const MUTANTS: [Mutant; 6] = [
+/// Faults of the port: waits that are a clock shorter, the wrong mode register, commands, write data, ODT and read data a clock off. The
+/// last two show when the controller is reset: its pins decide on the enable, and words that it does not drive are no zeros.
+const MUTANTS: [Mutant; 8] = [
     ("dfi", Mutation::new("mutant-wait", "left_q == 13'h1", "left_q == 13'h2")),
     ("dfi", Mutation::new("mutant-mode", "steps_mode[1:0]", "~steps_mode[1:0]")),
     ("dfi", Mutation::new("mutant-command", "steps_ready ? pins2_q", "steps_ready ? pins1_q")),
     ("dfi", Mutation::new("mutant-data", "<= wrdata0_q;", "<= dq_i;")),
     ("dfi", Mutation::new("mutant-odt", "(writes_age3_q |", "(1'h0 |")),
     ("dfi", Mutation::new("mutant-read", "reads_age32_q |", "reads_age31_q |")),
+    (
+        "dfi",
+        Mutation::new(
+            "mutant-enable",
+            "(writes_age16_q | writes_age17_q) | (writes_age18_q | writes_age19_q)",
+            "dq_oe_i",
+        ),
+    ),
+    ("dfi", Mutation::new("mutant-driven", "dq_i & {128{dq_oe_i}}", "dq_i | {128{~dq_oe_i}}")),
 ];
 
 #[test]
 fn mutants_are_caught() -> Outcome {
-    for (_, Mutation { name, .. }) in MUTANTS {
-        let found = traffic(name, 7, STALLS[1], 0).err().ok_or(name)?;
+    for (_, Mutation { name, .. }) in &MUTANTS[..6] {
+        let found = traffic(name, 7, STALLS[1], 0).err().ok_or(*name)?;
+        println!("{name}: {found}");
+    }
+    Ok(())
+}
+
+#[test]
+fn faults_that_a_reset_shows_are_caught() -> Outcome {
+    for (_, Mutation { name, .. }) in &MUTANTS[6..] {
+        traffic(name, 7, STALLS[1], 0).map_err(|e| format!("{name} without a reset: {e}"))?;
+        let found = resets_at_every_clock(name).err().ok_or(*name)?;
         println!("{name}: {found}");
     }
     Ok(())

@@ -63,3 +63,31 @@ fn an_old_value_beyond_a_vector_is_caught() {
     });
     assert!(printed.contains("not +0 beyond the vector's end: burst 00000302, element 1\n"), "{printed}");
 }
+
+const DFI: &str = "testbenches/configs/dfi.toml";
+const PORT: [(&str, &str); 2] = [(DFI, "rank_port"), (DFI, "dfi_port")];
+
+#[test]
+fn a_reset_at_any_clock_of_a_write_leaves_the_dfi_handshake_whole() {
+    let printed = run("dfi_reset", &PORT, |_| {});
+    assert!(printed.contains("37 resets") && !printed.contains("FAIL"), "{printed}");
+}
+
+/// Changes of the port: enables of writes from the controller's pins, as they were; data that nobody drives; enables and ODT that are short.
+#[test]
+fn faults_of_a_dfi_port_around_a_reset_are_caught() {
+    for (line, to, found) in [
+        ("wrdata_en_q <= (", "wrdata_en_q <= dq_oe_i;", "dfi_wrdata_en"),
+        (" wrdata0_q <= ", "wrdata0_q <= dq_i | {128{!dq_oe_i}};", "a burst is neither old nor cut short"),
+        ("rddata_en_q <= (", "rddata_en_q <= reads_age22_q;", "dfi_rddata_en"),
+        ("odt_q <= (", "odt_q <= writes_age4_q;", "dfi_odt"),
+        ("assign dfi_wrdata_mask", "assign dfi_wrdata_mask = {16{!dq_oe_i}};", "dfi_wrdata_mask"),
+        ("late_q <= late_q", "late_q <= reads_age22_q;", "late_o"),
+    ] {
+        let printed = run("dfi_reset", &PORT, |folder| {
+            spoil(&folder.join("dfi_port"), "dfi_port_l", line, |_| to.into());
+        });
+        let failures = printed.lines().filter(|line| line.starts_with("FAIL: reset after "));
+        assert!(failures.clone().any(|line| line.ends_with(found)), "{line}: {printed}");
+    }
+}

@@ -15,6 +15,8 @@ use std::error::Error;
 pub type Burst = [u64; 8];
 /// Core cycles without any transfer after which something hangs.
 const WATCHDOG: u64 = 20_000;
+/// Clocks of the DRAM in which a path finishes its transfers: more than its delays and any latency.
+const PATH_CLOCKS: u64 = 80;
 
 /// What lies between the pins of the port and the device.
 pub trait DataPath {
@@ -206,11 +208,18 @@ impl Bench {
     }
 
     /// A warm reset: everything on its way is forgotten, and the device goes on. What was written and answered is still there;
-    /// what was not answered may be there or not, or be undefined.
+    /// what was not answered may be there or not, or be undefined. A path to the device finishes the transfers whose commands it has.
     pub fn reset(&mut self) {
         let unanswered = self.due_responses.iter().filter(|due| due.1.is_none());
         let unanswered: HashSet<u64> = unanswered.map(|due| due.0).collect();
         self.hold_reset(true);
+        let finished = self.rank.cycle() + PATH_CLOCKS;
+        while self.path.is_some() && self.rank.cycle() < finished {
+            if self.model.next_edge() == Edge::Dram {
+                self.dram_edge();
+            }
+            self.model.step();
+        }
         for address in unanswered {
             self.memory.insert(address, self.rank.read_burst(address));
         }
@@ -233,7 +242,7 @@ impl Bench {
             if powered && bench.model.next_edge() == Edge::Dram {
                 bench.dram_edge();
                 // The pins change at the first edge with reset.
-                if std::mem::take(&mut driven) {
+                if std::mem::take(&mut driven) && bench.path.is_none() {
                     bench.rank.lose_writes();
                 }
             }

@@ -3,6 +3,10 @@
 //! Commands are delayed by a constant, so that write data come before them as a PHY wants; distances between commands stay as they are. Read
 //! data wait in a queue until the controller looks at its bus, so a PHY may give them at any time up to its latest one. The port owns the command
 //! bus until the device is ready; the controller's reset has to last until then.
+//!
+//! Every handshake follows from its command only, and the port counts from there by itself: a controller that is reset after a WR or RD ends
+//! neither the enables nor the transfer. A write gets zeros in place of the words that the controller does not drive any more; read data
+//! leave the queue when they are due, whether anybody looks or not.
 
 use super::dfi_sequencer::dfi_sequencer;
 use super::rank_scheduler::ADDRESS_PINS;
@@ -20,7 +24,7 @@ const ODT: u32 = 6;
 /// The port of one rank.
 ///
 /// # Errors
-/// [`HdlError`] if a mode register has no code for a time, or if the description breaks a rule of the language.
+/// [`HdlError`] for the reasons of [`dfi_sequencer`].
 pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Result<Rc<Module>, HdlError> {
     let sequencer = dfi_sequencer(dfi, dram)?;
     let m = ModuleBuilder::new(
@@ -85,12 +89,13 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Result<Rc<Module>, HdlErr
     let enable = delay + dfi.t_rddata_en(dram);
     let due = dram.t_cl();
     let reads = ages("reads", code(true), due + BURST - 1);
-    let writes = ages("writes", code(false), delay + ODT - 2);
+    let drives = dram.t_cwl();
+    let writes = ages("writes", code(false), (delay + ODT - 2).max(drives + BURST - 1));
     let strobe = |name: &str, value: Bits| m.flag(name, value);
     let odt = strobe("odt_q", span(&writes, delay - 1, ODT));
     let rddata_en = strobe("rddata_en_q", span(&reads, enable - 1, BURST));
-    let wrdata_en = strobe("wrdata_en_q", driven);
-    let wrdata = later("wrdata", &data, 1 + dfi.t_phy_wrdata(), None);
+    let wrdata_en = strobe("wrdata_en_q", span(&writes, drives, BURST));
+    let wrdata = later("wrdata", &data.gated(&driven), 1 + dfi.t_phy_wrdata(), None);
 
     // Read data wait for the clock in which the controller looks.
     let places = (dfi.t_phy_rdlat() + BURST + 2).next_power_of_two();
