@@ -1,5 +1,6 @@
 //! What every emitted file keeps, of every block of three presets, or in `make exhaustive` of all.
 
+use crate::designs::of_block;
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::{BLOCKS, HBM_BLOCKS, build, build_hbm};
 use ndp_hdl::package::{Source, files};
@@ -28,6 +29,7 @@ fn emit() -> [BTreeMap<String, String>; 2] {
     for preset in first(3, &presets) {
         let config = DesignConfig::preset(preset).unwrap();
         for block in BLOCKS {
+            let config = of_block(&config, block);
             add(Source::core(&config, preset, block, "").unwrap(), build(&config, block).unwrap());
         }
     }

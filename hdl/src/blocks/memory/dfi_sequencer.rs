@@ -92,6 +92,11 @@ const LONG_DISTANCES: [(u32, u128); 5] = [(4, 0), (5, 1), (6, 2), (7, 3), (8, 4)
 
 /// The mode registers, 0 to 6. Termination while writing is RZQ/2 (RTT_WR, RTT_NOM RZQ/4), everything else as after reset.
 fn modes(dfi: &DfiConfig, dram: &DramConfig) -> Result<[u128; 7], HdlError> {
+    dfi.check(dram).map_err(|e| HdlError::Expression {
+        module: "dfi_sequencer".into(),
+        signal: "MR0".into(),
+        what: e.to_string(),
+    })?;
     let latency = code("MR0", &CAS_LATENCIES, dfi.cas_latency(dram))?;
     let recovery = RECOVERIES.iter().find(|(wr, rtp, _)| *wr >= dram.t_wr() && *rtp >= dram.t_rtp());
     let recovery = recovery.or(RECOVERIES.last()).map_or(0, |(.., code)| *code);
@@ -115,7 +120,8 @@ fn modes(dfi: &DfiConfig, dram: &DramConfig) -> Result<[u128; 7], HdlError> {
 /// The sequencer. It begins when the PHY is ready and ends for good: only a reset of its own begins again.
 ///
 /// # Errors
-/// [`HdlError`] if a mode register has no code for a time, or if the description breaks a rule of the language.
+/// [`HdlError`] if a mode register has no code for a time, if devices of the speed grade have no such CAS latency, or if the description
+/// breaks a rule of the language.
 pub fn dfi_sequencer(dfi: &DfiConfig, dram: &DramConfig) -> Result<Rc<Module>, HdlError> {
     let modes = modes(dfi, dram)?;
     let of_ps = |ps: u64| ps.div_ceil(dram.clock_ps()) as u32;

@@ -1,6 +1,7 @@
 //! Parameters of the DFI port of a rank: where the PHY's data lie, and how long a device takes to power up.
 
 use crate::limits::in_ranges;
+use crate::speed::check_cas_latency;
 use crate::{ConfigError, DramConfig};
 use serde::{Deserialize, Serialize};
 
@@ -68,6 +69,15 @@ impl DfiConfig {
     /// What a controller behind the port has to add to the device's CAS latency: commands are late, data are, and wait in the port.
     pub fn read_delay(&self) -> u32 {
         self.command_delay() + self.0.read_lag + 1
+    }
+
+    /// Checks the CAS latency of a device behind the port as that of a device at the controller's own pins, unless `jedec = false`.
+    ///
+    /// # Errors
+    /// [`ConfigError::SpeedGrade`] if it is shorter than its speed grade has it, with the `t_cl` that would do.
+    pub fn check(&self, dram: &DramConfig) -> Result<(), ConfigError> {
+        let what = "CAS latency behind a DFI port (dram.t_cl less its read delay)";
+        check_cas_latency(dram, what, self.cas_latency(dram), self.read_delay())
     }
 
     /// CAS latency of the device: `t_cl` is the controller's.

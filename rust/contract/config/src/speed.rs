@@ -100,6 +100,29 @@ impl DramConfig {
     }
 }
 
+/// Refuses a CAS latency of a device that its speed grade does not have. `what` says how it follows from the keys, `more` are the
+/// clocks by which the controller's `t_cl` is longer.
+pub(crate) fn check_cas_latency(
+    dram: &DramConfig,
+    what: &'static str,
+    clocks: u32,
+    more: u32,
+) -> Result<(), ConfigError> {
+    let Some(grade) = Grade::of(dram.speed()).filter(|_| dram.jedec()) else { return Ok(()) };
+    let cas_latency = OF_A_BIN[1];
+    let least = grade.least(cas_latency);
+    if clocks >= least {
+        return Ok(());
+    }
+    let ns = f64::from(clocks) * grade.clock_ps as f64 / 1e3;
+    let limit = cas_latency.2 as f64 / 1e3;
+    let rule = format!(
+        "at least {least} clocks ({limit} ns), for which dram.t_cl has to be {} or more",
+        least + more
+    );
+    Err(ConfigError::SpeedGrade { key: what, clocks, ns, speed: grade.speed, rule })
+}
+
 /// The parameters of the file `text`, whose `[dram]` table is `raw`.
 pub(crate) fn validate(raw: RawDram, text: &str) -> Result<DramConfig, ConfigError> {
     let dram = DramConfig::validate(complete(raw, text)?)?;

@@ -427,3 +427,26 @@ fn links_outside_their_limits_are_refused() {
     assert_eq!(refused("transfer_cycles = 65536"), expected);
     assert!(refused("speed = 3").contains("unknown field `speed`"));
 }
+
+/// The CAS latency that follows for a device behind a DFI port, by the rule for one that is given.
+#[test]
+fn a_cas_latency_behind_a_dfi_port_that_no_device_has_is_refused() {
+    let checked = |text: &str| {
+        let config = DesignConfig::from_toml(&format!("name = \"x\"\n{text}")).unwrap();
+        config.dfi().check(config.dram()).map_err(|e| e.to_string())
+    };
+    let refused = |clocks: u32, ns: &str, speed: u32, least: u32, t_cl: u32| {
+        Err(format!(
+            "CAS latency behind a DFI port (dram.t_cl less its read delay) = {clocks} clocks ({ns} ns at DDR4-{speed}) must be at least \
+             {least} clocks (12.5 ns), for which dram.t_cl has to be {t_cl} or more; jedec = false takes any"
+        ))
+    };
+    // Delays of commands and data take 8 clocks of the presets' 24 and 17.
+    assert_eq!(checked(""), refused(16, "10.000", 3200, 20, 28));
+    assert_eq!(checked("[dram]\nspeed = 2400"), refused(9, "7.497", 2400, 15, 23));
+    assert_eq!(checked("[dram]\nt_cl = 27"), refused(19, "11.875", 3200, 20, 28));
+    assert_eq!(checked("[dram]\nt_cl = 28\n[dfi]\nread_lag = 4"), refused(19, "11.875", 3200, 20, 29));
+    for text in ["[dram]\nt_cl = 28", "[dram]\nspeed = 2400\nt_cl = 23", "[dram]\njedec = false"] {
+        assert_eq!(checked(text), Ok(()), "{text}");
+    }
+}

@@ -157,7 +157,7 @@ pub const BLOCKS: &[Block] = &[
     control("rank_timing", ("hermes", "rank_port"), RANK, &["rank_timing"]),
     control("rank_refresh", ("hermes", "rank_port"), RANK, &["rank_timing", "rank_refresh"]),
     control("async_fifo", ("hermes", "rank_port"), RANK, &["async_fifo"]),
-    control("dfi_sequencer", ("hermes", "dfi_port"), &["dfi::bursts_come", "dfi::a_device_is"], &[]),
+    control("dfi_sequencer", ("dfi", "dfi_port"), &["dfi::bursts_come", "dfi::a_device_is"], &[]),
     control("axi_reads", ("tiny", "axi_subordinate"), AXI, &["axi_reads"]),
     control("axi_writes", ("tiny", "axi_subordinate"), AXI, &["axi_writes"]),
     control("axi_bursts", ("tiny", "axi_subordinate"), AXI, &["axi_reads", "axi_writes"]),
