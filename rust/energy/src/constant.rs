@@ -26,19 +26,34 @@ impl Constant {
         [self.low.unwrap_or(self.value), self.value, self.high.unwrap_or(self.value)]
     }
 
-    /// Checks that the values are in order, not negative and at most `max`, and that there is a source.
-    pub(crate) fn check(&self, key: impl Display, max: f64) -> Result<(), ConfigError> {
+    /// Checks that the values are in order and from `min` to `max`, and that there is a source. Voltages, currents and the energy of
+    /// work are above 0. Power at rest and parts of a bit's way may be 0, which leaves them out.
+    pub(crate) fn check(&self, key: impl Display, min: f64, max: f64) -> Result<(), ConfigError> {
         let [low, value, high] = self.range();
         let wrong = |what: &str| {
             Err(ConfigError::Syntax(format!(
                 "{key} = {{ low = {low}, value = {value}, high = {high} }} {what}"
             )))
         };
-        if !(0.0 <= low && low <= value && value <= high && high <= max) {
-            return wrong(&format!("must have 0 <= low <= value <= high <= {max}"));
+        if !(min <= low && low <= value && value <= high && high <= max) {
+            return wrong(&format!("must have {min} <= low <= value <= high <= {max}"));
         }
         has_source(key, &self.source)
     }
+}
+
+/// Checks that a device takes no more power idle than busy.
+pub(crate) fn in_order(
+    (rest_key, rest): (impl Display, &Constant),
+    (work_key, work): (impl Display, &Constant),
+) -> Result<(), ConfigError> {
+    if rest.value > work.value {
+        return Err(ConfigError::Syntax(format!(
+            "{rest_key} = {} must be at most {work_key} = {}",
+            rest.value, work.value
+        )));
+    }
+    Ok(())
 }
 
 /// Checks that a source is named.

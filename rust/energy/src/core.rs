@@ -1,6 +1,6 @@
 //! The logic of a core: mean power by class of work, as measured on mapped netlists with the activity of RTL runs (docs/power.md).
 
-use crate::constant::Constant;
+use crate::constant::{self, Constant};
 use crate::energy::Energy;
 use ndp_config::{ConfigError, DesignConfig, NameRule};
 use serde::{Deserialize, Serialize};
@@ -55,7 +55,7 @@ impl CoreConstants {
     /// Parses and checks a file.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] for text that is no such file, or for a constant that is negative, out of order or without a source;
+    /// [`ConfigError::Syntax`] for text that is no such file, or for a constant that no core has, that is out of order or without a source;
     /// [`ConfigError::Range`] for a clock or a number of multipliers that no core has.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let constants: Self = ndp_config::parse(text)?;
@@ -65,10 +65,10 @@ impl CoreConstants {
             ("clock_mhz", *clock_mhz, 1, 100_000),
             ("multipliers", *multipliers, 1, 65_536),
         ])?;
-        for (key, constant) in
-            [("dot_mw", dot_mw), ("axpy_mw", axpy_mw), ("activation_mw", activation_mw), ("idle_mw", idle_mw)]
-        {
-            constant.check(key, 1e6)?;
+        idle_mw.check("idle_mw", 0.0, 1e6)?;
+        for (key, constant) in [("dot_mw", dot_mw), ("axpy_mw", axpy_mw), ("activation_mw", activation_mw)] {
+            constant.check(key, 1e-3, 1e6)?;
+            constant::in_order(("idle_mw", idle_mw), (key, constant))?;
         }
         Ok(constants)
     }

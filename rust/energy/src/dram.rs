@@ -26,6 +26,8 @@ use std::ops::AddAssign;
 const PINS: u32 = 64;
 /// The greatest current of a device in mA, and time in ns, that is taken.
 const MOST_MA: f64 = 1e4;
+/// The least current with all banks closed in mA, and time in ns.
+const LEAST_MA: f64 = 0.1;
 
 /// Currents of VDD in mA a device, and the times of the row cycle at which IDD0 is measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -134,7 +136,7 @@ impl DramConstants {
     /// Parses and checks a file.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] for text that is no such file, or for a constant that is negative, out of order or without a source;
+    /// [`ConfigError::Syntax`] for text that is no such file, or for a constant that no device has, that is out of order or without a source;
     /// [`ConfigError::Range`] for devices of another width.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let constants: Self = ndp_config::parse(text)?;
@@ -149,16 +151,16 @@ impl DramConstants {
             });
         }
         let Interface { read_zero_pj, write_zero_pj, toggle_pj, read_strobe_pj, write_strobe_pj } = interface;
-        for (key, constant, max) in [
-            ("vdd", vdd, 5.0),
-            ("vpp", vpp, 5.0),
-            ("interface.read_zero_pj", read_zero_pj, 1e3),
-            ("interface.write_zero_pj", write_zero_pj, 1e3),
-            ("interface.toggle_pj", toggle_pj, 1e3),
-            ("interface.read_strobe_pj", read_strobe_pj, 1e3),
-            ("interface.write_strobe_pj", write_strobe_pj, 1e3),
+        for (key, constant, min, max) in [
+            ("vdd", vdd, 0.5, 5.0),
+            ("vpp", vpp, 0.5, 5.0),
+            ("interface.read_zero_pj", read_zero_pj, 0.0, 1e3),
+            ("interface.write_zero_pj", write_zero_pj, 0.0, 1e3),
+            ("interface.toggle_pj", toggle_pj, 0.0, 1e3),
+            ("interface.read_strobe_pj", read_strobe_pj, 0.0, 1e3),
+            ("interface.write_strobe_pj", write_strobe_pj, 0.0, 1e3),
         ] {
-            constant.check(key, max)?;
+            constant.check(key, min, max)?;
         }
         for (key, source) in [
             ("currents_ma", &currents_ma.source),
@@ -170,9 +172,9 @@ impl DramConstants {
         let Currents { t_ras_ns, t_rc_ns, idd0, idd2n, idd3n, idd4r, idd4w, idd5b, .. } = *currents_ma;
         let VppCurrents { ipp0, ipp3n, ipp5b, .. } = *vpp_currents_ma;
         for (key, value, min) in [
-            ("currents_ma.t_ras_ns", t_ras_ns, 0.0),
+            ("currents_ma.t_ras_ns", t_ras_ns, LEAST_MA),
             ("currents_ma.t_rc_ns", t_rc_ns, t_ras_ns),
-            ("currents_ma.idd2n", idd2n, 0.0),
+            ("currents_ma.idd2n", idd2n, LEAST_MA),
             ("currents_ma.idd3n", idd3n, idd2n),
             ("currents_ma.idd0", idd0, idd2n),
             ("currents_ma.idd4r", idd4r, idd3n),

@@ -15,7 +15,7 @@
 //!
 //! Every part has one constant, so energies by command and by part are two sums of one table of integers.
 
-use crate::constant::Constant;
+use crate::constant::{self, Constant};
 use crate::energy::Energy;
 use ndp_config::{ConfigError, HbmConfig, NameRule};
 use serde::{Deserialize, Serialize};
@@ -82,22 +82,23 @@ impl HbmConstants {
     /// Parses and checks a file.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] for text that is no such file, or for a constant that is negative, out of order or without a source.
+    /// [`ConfigError::Syntax`] for text that is no such file, or for a constant that no device has, that is out of order or without a source.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let constants: Self = ndp_config::parse(text)?;
         ndp_config::name_is(NameRule::Title, "name", &constants.name)?;
         for (key, constant) in constants.named() {
-            constant.check(key, 1e6)?;
+            let min = match key {
+                "refresh_interval_ns" => 1.0,
+                "activate_pj" | "refresh_nj" | "arithmetic.pj_per_op" => 1e-6,
+                _ => 0.0,
+            };
+            constant.check(key, min, 1e6)?;
         }
-        let [least, ..] = constants.refresh_interval_ns.range();
-        if least < 1.0 {
-            return Err(ConfigError::OutOfRange {
-                key: "refresh_interval_ns",
-                value: least.to_string(),
-                min: 1.0,
-                max: 1e6,
-            });
-        }
+        let Self { active_standby_mw, precharged_standby_mw, .. } = &constants;
+        constant::in_order(
+            ("precharged_standby_mw", precharged_standby_mw),
+            ("active_standby_mw", active_standby_mw),
+        )?;
         Ok(constants)
     }
 

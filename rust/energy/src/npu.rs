@@ -23,12 +23,12 @@ impl NpuConstants {
     /// Parses and checks a file.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] for text that is no such file, or for a constant that is negative, out of order or without a source.
+    /// [`ConfigError::Syntax`] for text that is no such file, or for a constant that no NPU has, that is out of order or without a source.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let constants: Self = ndp_config::parse(text)?;
         ndp_config::name_is(NameRule::Title, "name", &constants.name)?;
-        constants.flop_pj.check("flop_pj", 1e6)?;
-        constants.standby_w.check("standby_w", 1e5)?;
+        constants.flop_pj.check("flop_pj", 1e-6, 1e6)?;
+        constants.standby_w.check("standby_w", 0.0, 1e5)?;
         Ok(constants)
     }
 

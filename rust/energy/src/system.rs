@@ -1,6 +1,6 @@
 //! Links, channels, the bus to the GPU, and the devices around the DIMMs: energy of a bit, and power by state.
 
-use crate::constant::Constant;
+use crate::constant::{self, Constant};
 use crate::core::CoreConstants;
 use crate::dram::DramConstants;
 use crate::energy::Energy;
@@ -90,7 +90,7 @@ impl SystemConstants {
     /// Parses and checks a file.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] for text that is no such file, or for a constant that is negative, out of order or without a source.
+    /// [`ConfigError::Syntax`] for text that is no such file, or for a constant that no system has, that is out of order or without a source.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let constants: Self = ndp_config::parse(text)?;
         let Self { name, wires, gpu, host, ssd } = &constants;
@@ -110,7 +110,11 @@ impl SystemConstants {
             ("ssd.idle_w", &ssd.idle_w, 1e5),
             ("ssd.busy_w", &ssd.busy_w, 1e5),
         ] {
-            constant.check(key, max)?;
+            constant.check(key, 0.0, max)?;
+        }
+        for (device, Power { idle_w, busy_w, .. }) in [("gpu", gpu), ("host", host), ("ssd", ssd)] {
+            let [idle_key, busy_key] = ["idle_w", "busy_w"].map(|key| format!("{device}.{key}"));
+            constant::in_order((idle_key, idle_w), (busy_key, busy_w))?;
         }
         Ok(constants)
     }

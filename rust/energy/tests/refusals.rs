@@ -40,6 +40,14 @@ fn constants_that_no_device_has_are_refused_by_name() {
                 "vdd must have a source",
             ),
             ("vdd = { value = 1.2,", "vdd = { value = -1.2,", "vdd = { low = -1.2"),
+            (
+                "vdd = { value = 1.2,",
+                "vdd = { value = 0.0,",
+                "vdd = { low = 0, value = 0, high = 0 } must have 0.5 <= low <= value <= high <= 5",
+            ),
+            ("vpp = { value = 2.5,", "vpp = { value = 0,", "vpp = { low = 0, value = 0"),
+            ("idd2n = 37.0", "idd2n = 0.0", "currents_ma.idd2n = 0 must be in 0.1..=10000"),
+            ("t_ras_ns = 32.5", "t_ras_ns = 0", "currents_ma.t_ras_ns = 0 must be in 0.1..=10000"),
             ("idd5b", "idd5c", "idd5c"),
         ],
     );
@@ -50,6 +58,11 @@ fn constants_that_no_device_has_are_refused_by_name() {
             ("value = 1.17, low = 0.54", "value = 1.17, low = 2.0", "wires.link_pj_per_bit = { low = 2"),
             ("busy_w = { value = 270.0", "busy_w = { value = inf", "gpu.busy_w"),
             ("[host]", "[hosts]", "hosts"),
+            (
+                "busy_w = { value = 270.0, low = 225.0",
+                "busy_w = { value = 50.0, low = 40.0",
+                "gpu.idle_w = 55 must be at most gpu.busy_w = 50",
+            ),
         ],
     );
     refused(
@@ -62,6 +75,12 @@ fn constants_that_no_device_has_are_refused_by_name() {
                 "idle_mw = { value = 27.4",
                 "idle_mw = { low = 101.4, value = 27.4",
             ),
+            ("dot_mw = {", "dot_mw = { value = 0.0, source = \"x\" }\n#", "dot_mw = { low = 0, value = 0"),
+            (
+                "axpy_mw = {",
+                "axpy_mw = { value = 9.0, source = \"x\" }\n#",
+                "idle_mw = 127.4 must be at most axpy_mw = 9",
+            ),
         ],
     );
     refused(
@@ -73,15 +92,32 @@ fn constants_that_no_device_has_are_refused_by_name() {
                 "value = 909.0, low = 910.0",
                 "activate_pj = { low = 910, value = 909",
             ),
-            ("value = 3900.0", "value = 0.5", "refresh_interval_ns = 0.5 must be in 1..=1000000"),
+            (
+                "value = 3900.0",
+                "value = 0.5",
+                "refresh_interval_ns = { low = 0.5, value = 0.5, high = 0.5 } must have 1 <= low",
+            ),
             ("tsv = { value = 0.5", "tsv = { value = nan", "pj_per_bit.tsv"),
             ("buffer = {", "bufer = {", "bufer"),
+            (
+                "precharged_standby_mw = { value = 24.0, low = 14.1, high = 24.0",
+                "precharged_standby_mw = { value = 34.0",
+                "precharged_standby_mw = 34 must be at most active_standby_mw = 33",
+            ),
+            (
+                "value = 909.0, low = 414.0",
+                "value = 909.0, low = 0.0",
+                "activate_pj = { low = 0, value = 909",
+            ),
             ("value = 0.32, low = 0.25", "value = -0.32, low = 0.25", "arithmetic.pj_per_op"),
         ],
     );
     refused(
         include_str!("../presets/npu-65tflops.toml"),
         NpuConstants::from_toml,
-        &[("low = 0.0", "low = 22.0", "standby_w = { low = 22, value = 21.4")],
+        &[
+            ("low = 0.0", "low = 22.0", "standby_w = { low = 22, value = 21.4"),
+            ("flop_pj = {", "flop_pj = { value = 0.0, source = \"x\" }\n#", "flop_pj = { low = 0, value = 0"),
+        ],
     );
 }
