@@ -3,6 +3,9 @@
 //!
 //! The bench and its data are those of `examples/icarus`: inputs and expected outputs of a program, made by the functional model. They fit one
 //! configuration, so other packages have no simulation target.
+//!
+//! Packages of several configurations can be in one design. Wrappers have the names of their packages, and modules of one name are the same, but tools refuse
+//! to read one twice. So for FuseSoC each module is a core of its own, on which packages depend: what several of them bring is taken once.
 
 use crate::package::Source;
 use ndp_config::DesignConfig;
@@ -19,6 +22,8 @@ pub enum Manager {
     Bender,
 }
 
+/// Version of packages and modules.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Name of Bender's manifest.
 pub(crate) const MANIFEST: &str = "Bender.yml";
 /// Folder of the bench.
@@ -43,13 +48,13 @@ fn has_bench(source: &Source) -> bool {
 }
 
 /// The name under which others depend on the package: the wrapper's with that of the configuration.
-fn package_name(source: &Source) -> String {
+pub(crate) fn package_name(source: &Source) -> String {
     let legal = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' };
     let config: String = source.config.chars().map(legal).collect();
     format!("{}{}_{config}", source.prefix, source.block)
 }
 
-/// The files that make a package of Verilog files, which are named children first; `constraints` is a file too.
+/// The files that make a package of Verilog files, which are named children first, the wrapper last; `constraints` is a file too.
 pub(crate) fn files(
     manager: Manager,
     source: &Source,
@@ -63,26 +68,48 @@ pub(crate) fn files(
         files.insert(format!("{BENCH}/{name}"), text);
     }
     match manager {
-        Manager::Fusesoc => files
-            .insert(format!("{}.core", package_name(source)), core_file(source, verilog, constraints, bench)),
-        Manager::Bender => files.insert(MANIFEST.to_owned(), manifest(source, verilog, bench)),
-    };
+        Manager::Fusesoc => {
+            let modules = verilog.iter().filter_map(|file| file.strip_suffix(".v"));
+            let modules: Vec<&str> = modules.filter(|module| *module != source.wrapper_name()).collect();
+            files.extend(modules.iter().map(|name| (format!("{name}.core"), module_core_file(source, name))));
+            let text = core_file(source, &modules, constraints, bench);
+            files.insert(format!("{}.core", package_name(source)), text);
+        }
+        Manager::Bender => {
+            files.insert(MANIFEST.to_owned(), manifest(source, verilog, bench));
+        }
+    }
     files
 }
 
-fn core_file(source: &Source, verilog: &[String], constraints: &str, bench: bool) -> String {
+/// The name of a module's core.
+fn module_core_name(module: &str) -> String {
+    format!("ndp:module:{module}:{VERSION}")
+}
+
+/// The core of one module. The modules that it instantiates are other cores.
+fn module_core_file(source: &Source, module: &str) -> String {
+    format!(
+        "CAPI=2:\n{}name: {}\ndescription: a module of packages; the same in all that have it\n\nfilesets:\n  rtl:\n    files:\n      \
+         - {module}.v\n    file_type: verilogSource-2005\n\ntargets:\n  default:\n    filesets: [rtl]\n",
+        source.head("#"),
+        module_core_name(module)
+    )
+}
+
+fn core_file(source: &Source, modules: &[&str], constraints: &str, bench: bool) -> String {
     let (name, top) = (package_name(source), source.wrapper_name());
     let mut text = format!(
-        "CAPI=2:\n{}name: ndp:ip:{name}:{}\ndescription: {} of the configuration {}; its parameters are in params.toml\n\nfilesets:\n  rtl:\n    \
-         files:\n",
+        "CAPI=2:\n{}name: ndp:ip:{name}:{VERSION}\ndescription: {} of the configuration {}; its parameters are in params.toml\n\n\
+         filesets:\n  rtl:\n    depend:\n",
         source.head("#"),
-        env!("CARGO_PKG_VERSION"),
         source.block,
         source.config
     );
-    for file in verilog {
-        let _ = writeln!(text, "      - {file}");
+    for module in modules {
+        let _ = writeln!(text, "      - {}", module_core_name(module));
     }
+    let _ = writeln!(text, "    files:\n      - {top}.v");
     let _ = write!(
         text,
         "    file_type: verilogSource-2005\n  constraints:\n    files:\n      - {constraints}\n    file_type: SDC\n"

@@ -144,9 +144,12 @@ impl Source {
         format!("{comment} Generated from {words}. Do not edit; regenerate with\n{comment}   {command}\n")
     }
 
-    /// Name of the wrapper, the same for every configuration.
+    /// Name of the wrapper: the same for every configuration, except in a package, as several can be in one design.
     pub(crate) fn wrapper_name(&self) -> String {
-        format!("{}{}_top", self.prefix, self.block)
+        match self.manager {
+            None => format!("{}{}_top", self.prefix, self.block),
+            Some(_) => format!("{}_top", ip::package_name(self)),
+        }
     }
 
     /// Every key as `SECTION_KEY`, then what follows from them. Truth values are 0 and 1; names are left out.
@@ -241,12 +244,14 @@ fn port_tables(source: &Source, design: &Design) -> String {
     text
 }
 
-/// A module whose name depends on the block alone, with the ports of the block.
+/// A module with a name that others can rely on, and the ports of the block.
 fn wrapper_text(source: &Source, top: &str, module: &Module) -> String {
     let ports = module.ports();
     let names: Vec<&str> = ports.iter().map(|port| port.name.as_str()).collect();
+    let depends =
+        if source.manager.is_some() { "of the package" } else { "that does not depend on the configuration" };
     let mut text = format!(
-        "// {} by a name that does not depend on the configuration.\nmodule {} (\n    {}\n);\n",
+        "// {} by a name {depends}.\nmodule {} (\n    {}\n);\n",
         source.block,
         source.wrapper_name(),
         names.join(",\n    ")

@@ -263,6 +263,27 @@ fn what_cannot_be_used_is_named() {
 }
 
 #[test]
+fn a_name_that_is_too_long_for_a_file_is_refused_before_anything_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let [out, file] = ["out", "long.toml"].map(|name| folder.path().join(name));
+    let long = "x".repeat(300);
+    fs::write(&file, format!("name = \"{long}\"\n")).unwrap();
+    let out_text = out.to_str().unwrap();
+    let common = ["--block", "multiplier_unit", "--out", out_text];
+    for arguments in [
+        &["--config", file.to_str().unwrap(), "--package", "fusesoc"],
+        &["--config", "tiny", "--prefix", &long],
+    ] {
+        let message = refused(&gen_rtl(&[&arguments[..], &common].concat()));
+        assert!(message.contains("expected at most "), "{message}");
+        assert!(!out.exists());
+    }
+    // Without a package no file has the name of the configuration.
+    let output = gen_rtl(&[&["--config", file.to_str().unwrap()][..], &common].concat());
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
 fn the_documented_ports_are_those_of_the_hardware() {
     for (config, block, page) in [
         ("hermes", "ndp_core", "ports.md"),

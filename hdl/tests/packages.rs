@@ -2,9 +2,9 @@
 //! installed.
 
 use crate::common;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn gen_rtl(out: &Path, more: &[&str]) -> Output {
@@ -41,8 +41,20 @@ fn a_core_file_names_every_source_and_its_targets() {
         "{text}"
     );
     let files = listed(&text);
+    // Modules are cores of their own.
+    let mut sources = sources(folder.path());
+    assert_eq!(sources.pop().as_deref(), Some("ndp_core_tiny_top.v"));
+    let version = env!("CARGO_PKG_VERSION");
+    let core_of = |file: &String| format!("ndp:module:{}:{version}", file.trim_end_matches(".v"));
+    let modules: Vec<String> = sources.iter().map(core_of).collect();
+    for (file, core) in sources.iter().zip(&modules) {
+        let text = fs::read_to_string(folder.path().join(file.replace(".v", ".core"))).unwrap();
+        assert!(text.contains(&format!("\nname: {core}\n")), "{text}");
+        assert_eq!(listed(&text), [file]);
+    }
     let bench = [
-        "ndp_core_top.sdc",
+        "ndp_core_tiny_top.v",
+        "ndp_core_tiny_top.sdc",
         "params.vh",
         "tb/ddr4_rank.v",
         "tb/bench.v",
@@ -50,9 +62,9 @@ fn a_core_file_names_every_source_and_its_targets() {
         "tb/program.hex",
         "tb/expected.hex",
     ];
-    let expected: Vec<String> = sources(folder.path()).into_iter().chain(bench.map(str::to_owned)).collect();
+    assert!(bench.iter().all(|file| folder.path().join(file).is_file()));
+    let expected: Vec<String> = modules.into_iter().chain(bench.map(str::to_owned)).collect();
     assert_eq!(files, expected);
-    assert!(files.iter().all(|file| folder.path().join(file).is_file()));
     for target in ["default", "lint", "synth", "sim"] {
         assert_eq!(text.matches(&format!("\n  {target}:\n    filesets: [rtl")).count(), 1, "{text}");
     }
@@ -122,7 +134,8 @@ fn rams_pass(technology: &str) {
     let cells = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/icarus/ndp_ram.v");
     fs::copy(cells, folder.path().join("tb/ndp_ram.v")).unwrap();
     let bench = folder.path().join("tb");
-    let warnings = ["--lint-only", "-Wall", "-Wno-DECLFILENAME", technology, "--top-module", "ndp_core_top"];
+    let warnings =
+        ["--lint-only", "-Wall", "-Wno-DECLFILENAME", technology, "--top-module", "ndp_core_tiny_top"];
     let sources = ["-F", "../files.f", "ndp_ram.v"];
     common::run("verilator", "verilator", &[&warnings[..], &sources].concat(), &bench);
     let options = ["-g2005", technology, "-I", "..", "-y", "..", "-s", "bench", "-o", "bench.vvp"];
@@ -151,6 +164,94 @@ fn the_rams_of_a_design_are_listed() {
     );
 }
 
+/// Cores by name, as FuseSoC finds them in folders: the folder and the items of each core file.
+fn cores(folders: &[&Path]) -> BTreeMap<String, (PathBuf, Vec<String>)> {
+    let mut cores = BTreeMap::new();
+    for folder in folders {
+        let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        for path in paths.filter(|path| path.extension().is_some_and(|extension| extension == "core")) {
+            let text = fs::read_to_string(path).unwrap();
+            let name = text.lines().find_map(|line| line.strip_prefix("name: ")).unwrap();
+            let items = listed(&text).into_iter().map(str::to_owned).collect();
+            cores.insert(name.to_owned(), (folder.to_path_buf(), items));
+        }
+    }
+    cores
+}
+
+/// Two packages and what both need, each file once, are one design.
+#[test]
+fn two_packages_are_in_one_design() {
+    for [a, b] in [
+        [("tiny", "rank_port"), ("hermes-2400", "rank_port")],
+        [("librapim-tiny", "pim_requests"), ("librapim-tiny", "pim_controller")],
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let folders = ["a", "b"].map(|name| folder.path().join(name));
+        let packages = [a, b].map(|(config, block)| format!("{block}_{}", config.replace('-', "_")));
+        for (folder, (config, block)) in folders.iter().zip([a, b]) {
+            package(folder, "fusesoc", config, block, "LICENSE");
+        }
+        let separate = folders.each_ref().map(|folder| cores(&[folder]));
+        let shared: Vec<&String> =
+            separate[0].keys().filter(|name| separate[1].contains_key(*name)).collect();
+        assert!(!shared.is_empty(), "{a:?} and {b:?} have no module in common");
+        let code = |(folder, items): &(PathBuf, Vec<String>)| {
+            let text = fs::read_to_string(folder.join(&items[0])).unwrap();
+            text.lines().filter(|line| !line.starts_with("//")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        for name in shared {
+            assert_eq!(code(&separate[0][name]), code(&separate[1][name]), "{name}");
+        }
+        let all = cores(&folders.each_ref().map(PathBuf::as_path));
+        let mut files = BTreeSet::new();
+        for name in &packages {
+            let (folder, items) = &all[&format!("ndp:ip:{name}:{}", env!("CARGO_PKG_VERSION"))];
+            files.insert(folder.join(format!("{name}_top.v")));
+            let modules = items.iter().filter(|item| item.starts_with("ndp:module:"));
+            files.extend(modules.map(|module| all[module].0.join(&all[module].1[0])));
+        }
+        let bench = format!("module bench; {}_top a(); {}_top b(); endmodule\n", packages[0], packages[1]);
+        fs::write(folder.path().join("bench.v"), bench).unwrap();
+        let files = files.iter().map(|file| file.to_str().unwrap());
+        let arguments = ["-g2005", "-t", "null", "-s", "bench", "bench.v"].into_iter().chain(files);
+        common::run("iverilog", "iverilog", &arguments.collect::<Vec<_>>(), folder.path());
+    }
+}
+
+#[test]
+#[ignore = "needs FuseSoC, as FUSESOC or in PATH; run by `make exhaustive` if it is there"]
+fn fusesoc_runs_two_packages_in_one_design() {
+    let folder = tempfile::tempdir().unwrap();
+    let (mut names, mut instances) = (String::new(), String::new());
+    for (config, block) in [("tiny", "ndp_core"), ("tiny", "rank_port"), ("hermes-2400", "rank_port")] {
+        let name = format!("{block}_{}", config.replace('-', "_"));
+        package(&folder.path().join("ip").join(&name), "fusesoc", config, block, "LICENSE");
+        names += &format!(", \"ndp:ip:{name}\"");
+        instances += &format!("{name}_top {name}();\n");
+    }
+    let core = format!(
+        "CAPI=2:\nname: mine:ip:design:1.0.0\nfilesets:\n  rtl: {{depend: [{}], files: [design.v], file_type: verilogSource-2005}}\n\
+         targets:\n  lint:\n    filesets: [rtl]\n    toplevel: both\n    flow: lint\n    \
+         flow_options: {{tool: verilator, verilator_options: [-Wno-fatal]}}\n",
+        &names[2..]
+    );
+    fs::write(folder.path().join("ip/design.core"), core).unwrap();
+    fs::write(folder.path().join("ip/design.v"), format!("module both;\n{instances}endmodule\n")).unwrap();
+    let (success, printed) = fusesoc(folder.path(), "lint", "mine:ip:design:1.0.0");
+    assert!(success && !printed.contains("MODDUP"), "{printed}");
+}
+
+/// Runs a target of a core below `ip`; returns whether it succeeded, and its output.
+fn fusesoc(folder: &Path, target: &str, name: &str) -> (bool, String) {
+    let program = std::env::var("FUSESOC").unwrap_or_else(|_| "fusesoc".into());
+    let arguments = ["--cores-root", "ip", "run", &format!("--target={target}"), name];
+    let output = Command::new(&program).args(arguments).current_dir(folder).output();
+    let output = output.unwrap_or_else(|error| panic!("cannot run {program}: {error}; pip install fusesoc"));
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    (output.status.success(), text.concat())
+}
+
 /// The script of `docs/axi.md`, on a bus of 512 and of 64 bits.
 #[test]
 #[ignore = "needs cocotb and cocotbext-axi, in the Python named by COCOTB or python3; run by `make exhaustive` if they are there"]
@@ -175,7 +276,7 @@ fn cocotb_drives_the_core_behind_axi() {
 fn a_package_of_the_core_behind_axi_has_its_top_and_parameters() {
     let folder = tempfile::tempdir().unwrap();
     let text = package(folder.path(), "fusesoc", "tiny", "ndp_core_axi", "ndp_core_axi_tiny.core");
-    assert!(text.contains("toplevel: ndp_core_axi_top\n"), "{text}");
+    assert!(text.contains("toplevel: ndp_core_axi_tiny_top\n"), "{text}");
     let header = fs::read_to_string(folder.path().join("params.vh")).unwrap();
     for line in ["AXI_ADDR_BITS = 35", "AXI_DATA_BITS = 512", "AXI_ID_BITS = 4"] {
         assert!(header.contains(&format!("\nlocalparam {line};\n")), "{header}");
@@ -191,15 +292,8 @@ fn a_package_of_the_core_behind_axi_has_its_top_and_parameters() {
 fn fusesoc_runs_the_targets() {
     let folder = tempfile::tempdir().unwrap();
     package(&folder.path().join("ip"), "fusesoc", "tiny", "ndp_core", "LICENSE");
-    let fusesoc = std::env::var("FUSESOC").unwrap_or_else(|_| "fusesoc".into());
     let name = format!("ndp:ip:ndp_core_tiny:{}", env!("CARGO_PKG_VERSION"));
-    let run = |target: &str| {
-        let arguments = ["--cores-root", "ip", "run", &format!("--target={target}"), &name];
-        let output = Command::new(&fusesoc).args(arguments).current_dir(folder.path()).output();
-        let output =
-            output.unwrap_or_else(|error| panic!("cannot run {fusesoc}: {error}; pip install fusesoc"));
-        (output.status.success(), String::from_utf8_lossy(&output.stdout).into_owned())
-    };
+    let run = |target: &str| fusesoc(folder.path(), target, &name);
     for target in ["lint", "sim"] {
         let (success, printed) = run(target);
         assert!(success, "{target}: {printed}");

@@ -18,9 +18,10 @@ use std::process::ExitCode;
 
 /// Emits the hardware of a configuration as Verilog-2005.
 ///
-/// Writes <module>.v for every distinct module, <block>_top.v (a wrapper whose name does not depend on the configuration), files.f
-/// (children first; its head says how tools read it from any folder), <block>_top.sdc (clocks and crossings), params.toml, params.json and
-/// params.vh (all parameters) and ports.md (the port table of every module). Needs no other tool.
+/// Writes <module>.v for every distinct module, <block>_top.v (a wrapper whose name does not depend on the configuration; in a package it
+/// is <block>_<configuration>_top.v), files.f (children first; its head says how tools read it from any folder), <block>_top.sdc (clocks
+/// and crossings), params.toml, params.json and params.vh (all parameters) and ports.md (the port table of every module). Needs no other
+/// tool.
 #[derive(Debug, Parser)]
 #[command(
     name = "gen-rtl",
@@ -125,6 +126,14 @@ fn run(args: &Args) -> Result<String> {
     };
     let files =
         files(&Source { sim: args.sim, manager: args.package.map(Manager::from), ..source }, &design)?;
+    if let Some(name) = files.keys().find(|name| name.len() > LONGEST_NAME) {
+        let start: String = name.chars().take(20).collect();
+        bail!(
+            "cannot write the file '{start}...': its name has {} characters, expected at most {LONGEST_NAME}; take a shorter name for \
+             the configuration, or a shorter --prefix",
+            name.len()
+        );
+    }
     if args.check {
         check(out, &files)?;
         return Ok(format!("{}: {} files are up to date\n", out.display(), files.len()));
@@ -153,6 +162,9 @@ fn list(config: &str, design: &Design) -> String {
 
 /// Longest file that is asked whether this program wrote it.
 const MAX_BYTES: u64 = 64 << 20;
+
+/// Longest name of a file in bytes: file systems take 255, and tools make longer names from it.
+const LONGEST_NAME: usize = 200;
 
 fn present(out: &Path) -> Result<Vec<String>> {
     let entries = fs::read_dir(out).with_context(|| format!("cannot read directory '{}'", out.display()))?;
