@@ -173,13 +173,9 @@ release:
 	$(CARGO) build --release --package ndp-hdl --bin gen-rtl
 	name=ndp-cosim-$$(target/release/gen-rtl --version | cut -d ' ' -f 2)-rtl
 	rm -rf target/$$name
-	for config in $(call listed,presets); do
-		target/release/gen-rtl --config $$config --package fusesoc --out target/$$name/$$config-ndp_core
-	done
-	for config in $(call listed,HBM-PIM memories); do
-		for block in pim_channel pim_controller; do
-			target/release/gen-rtl --config $$config --block $$block --package fusesoc --out target/$$name/$$config-$$block
-		done
+	for package in $(call listed,packages of a release); do
+		config=$${package%/*} block=$${package#*/}
+		target/release/gen-rtl --config $$config --block $$block --package fusesoc --out target/$$name/$$config-$$block
 	done
 	cp LICENSE CHANGELOG.md CITATION.cff docs/integration.md target/$$name
 	tar --create --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX --directory target $$name |

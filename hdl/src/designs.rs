@@ -6,7 +6,7 @@ use crate::blocks::memory::rank_intake::RankPorts;
 use crate::blocks::memory::rank_timing::BURST_BITS;
 use crate::blocks::pim::pim_bank_state::View;
 use crate::blocks::{activation, arithmetic, common, front_end, gemv, link, memory, pim};
-use ndp_config::{DesignConfig, HbmConfig};
+use ndp_config::{ConfigError, DesignConfig, HbmCommandBuses, HbmConfig};
 use ndp_hdl_language::{Design, HdlError, Module};
 use std::rc::Rc;
 
@@ -133,6 +133,34 @@ const fn names<C, const N: usize>(table: &[(&'static str, Elaborate<C>)]) -> [&'
     names
 }
 
+/// The controller of one channel.
+const CONTROLLER: &str = "pim_controller";
+
+/// Whether a memory has a block: all have all, except that a controller of one channel needs command buses of its own.
+fn has_block(config: &HbmConfig, block: &str) -> bool {
+    block != CONTROLLER || config.command_buses() == HbmCommandBuses::Own
+}
+
+/// Names of the blocks that a memory has, the largest first: those of [`HBM_BLOCKS`] that [`build_hbm`] builds for it.
+pub fn hbm_blocks(config: &HbmConfig) -> impl Iterator<Item = &'static str> {
+    HBM_BLOCKS.iter().copied().filter(|block| has_block(config, block))
+}
+
+/// The packages of a release, as preset and block: the core of each preset; channel and controller of each memory, or the pair of channels
+/// if they share command buses.
+///
+/// # Errors
+/// If a preset is not valid, which no preset is.
+pub fn packages() -> Result<Vec<(&'static str, &'static str)>, ConfigError> {
+    let mut packages: Vec<_> = DesignConfig::PRESETS.into_iter().map(|preset| (preset, "ndp_core")).collect();
+    for preset in HbmConfig::PRESETS {
+        let own = has_block(&HbmConfig::preset(preset)?, CONTROLLER);
+        let blocks: &[&str] = if own { &["pim_channel", CONTROLLER] } else { &["pim_pair"] };
+        packages.extend(blocks.iter().map(|block| (preset, *block)));
+    }
+    Ok(packages)
+}
+
 /// Bits of the tags of a rank that is elaborated alone: of segments and of requests. The core's segments need one bit.
 const RANK_TAGS: (u32, u32) = (4, 9);
 
@@ -159,6 +187,16 @@ pub enum BuildError {
         /// The name.
         block: String,
     },
+    /// A controller of one channel, in a memory that has no command buses for one channel.
+    #[error(
+        "cannot build `{CONTROLLER}` for the memory {memory}: it needs command buses of its own, but with \
+         device.command_buses = \"shared\" two pseudo channels have one pair of buses; take `pim_pair`, which is both pseudo \
+         channels with their buses"
+    )]
+    SharedBuses {
+        /// Name of the memory.
+        memory: String,
+    },
     /// A generator broke a rule of the language.
     #[error(transparent)]
     Hdl(#[from] HdlError),
@@ -177,11 +215,14 @@ pub fn build(config: &DesignConfig, block: &str) -> Result<Design, BuildError> {
 /// Elaborates one block of HBM-PIM, with everything below it.
 ///
 /// # Errors
-/// [`BuildError::UnknownHbmBlock`] for a name that is not in [`HBM_BLOCKS`]; [`BuildError::Hdl`] if the memory is faster than
-/// its blocks, or if a generator is wrong.
+/// [`BuildError::UnknownHbmBlock`] for a name that is not in [`HBM_BLOCKS`]; [`BuildError::SharedBuses`] for a block that is not in
+/// [`hbm_blocks`]; [`BuildError::Hdl`] if the memory is faster than its blocks, or if a generator is wrong.
 pub fn build_hbm(config: &HbmConfig, block: &str) -> Result<Design, BuildError> {
     let unknown = || BuildError::UnknownHbmBlock { block: block.to_owned() };
     let (_, elaborate) = MEMORY.iter().find(|(name, _)| *name == block).ok_or_else(unknown)?;
+    if !has_block(config, block) {
+        return Err(BuildError::SharedBuses { memory: config.name().to_owned() });
+    }
     Ok(Design::new(&elaborate(config)?)?)
 }
 

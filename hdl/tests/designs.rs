@@ -2,11 +2,12 @@
 //! as passes the linters of three tools.
 
 use crate::common;
-use ndp_config::{DesignConfig, HbmConfig};
-use ndp_hdl::designs::{BLOCKS, BuildError, HBM_BLOCKS, build, build_hbm};
+use ndp_config::{DesignConfig, HbmCommandBuses, HbmConfig};
+use ndp_hdl::designs::{BLOCKS, BuildError, HBM_BLOCKS, build, build_hbm, hbm_blocks, packages};
 use ndp_hdl_language::Design;
 use ndp_testkit::{Draw, Extent, RandomConfig, amount};
 use std::collections::BTreeSet;
+use std::process::Command;
 use toml::Table;
 
 /// Presets whose core is that of `hermes` but for its rank ports, which are linted alone.
@@ -148,7 +149,7 @@ fn lint_memories(presets: &[&str]) {
     let mut linted = BTreeSet::new();
     for &preset in presets {
         let config = HbmConfig::preset(preset).unwrap();
-        for block in HBM_BLOCKS {
+        for block in hbm_blocks(&config) {
             let design = build_hbm(&config, block).unwrap_or_else(|e| panic!("{preset}/{block}: {e}"));
             if !linted.contains(design.top().name()) {
                 lint(&design);
@@ -213,7 +214,7 @@ fn whatever_the_limits_allow_elaborates_as_a_pim_memory() {
     let mut draw = Draw::of(5);
     for _ in 0..amount(40) {
         let config = random_memory(&mut draw);
-        for block in HBM_BLOCKS {
+        for block in hbm_blocks(&config) {
             let design = build_hbm(&config, block);
             assert!(design.is_ok(), "{block} of {config:?}: {}", design.err().unwrap());
         }
@@ -245,6 +246,53 @@ fn memories_that_are_faster_than_their_blocks_are_refused_with_the_limit() {
             && unknown.contains("pim_bank_state"),
         "{unknown}"
     );
+}
+
+/// Two pseudo channels on shared command buses need one controller for both, which there is not.
+#[test]
+fn a_controller_without_command_buses_of_its_own_is_refused() {
+    let mut refused = 0;
+    for preset in HbmConfig::PRESETS {
+        let config = HbmConfig::preset(preset).unwrap();
+        let shared = config.command_buses() == HbmCommandBuses::Shared;
+        let built: Vec<&str> =
+            HBM_BLOCKS.iter().copied().filter(|block| build_hbm(&config, block).is_ok()).collect();
+        assert_eq!(built, hbm_blocks(&config).collect::<Vec<_>>(), "{preset}");
+        assert_eq!(built.contains(&"pim_controller"), !shared, "{preset}");
+        if shared {
+            let message = build_hbm(&config, "pim_controller").unwrap_err().to_string();
+            for part in [preset, "device.command_buses = \"shared\"", "take `pim_pair`"] {
+                assert!(message.contains(part), "{message}");
+            }
+            refused += 1;
+        }
+    }
+    assert!(refused > 0);
+}
+
+#[test]
+fn a_release_has_packages_of_what_works_in_each_preset() {
+    let packages = packages().unwrap();
+    for preset in DesignConfig::PRESETS {
+        assert!(packages.contains(&(preset, "ndp_core")), "{preset}");
+    }
+    for preset in HbmConfig::PRESETS {
+        let config = HbmConfig::preset(preset).unwrap();
+        let blocks = packages.iter().filter(|(of, _)| *of == preset).map(|(_, block)| *block);
+        let expected: &[&str] = match config.command_buses() {
+            HbmCommandBuses::Own => &["pim_channel", "pim_controller"],
+            HbmCommandBuses::Shared => &["pim_pair"],
+        };
+        assert_eq!(blocks.collect::<Vec<_>>(), expected, "{preset}");
+    }
+    // `make release` goes by this line.
+    let output = Command::new(env!("CARGO_BIN_EXE_gen-rtl")).arg("--list").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix("packages of a release: ")).unwrap();
+    let expected: Vec<String> = packages.iter().map(|(preset, block)| format!("{preset}/{block}")).collect();
+    assert_eq!(line.split(", ").collect::<Vec<_>>(), expected);
+    let makefile = include_str!("../../Makefile");
+    assert!(makefile.contains("for package in $(call listed,packages of a release); do"));
 }
 
 #[test]

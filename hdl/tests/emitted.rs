@@ -2,7 +2,7 @@
 
 use crate::designs::of_block;
 use ndp_config::{DesignConfig, HbmConfig};
-use ndp_hdl::designs::{BLOCKS, HBM_BLOCKS, build, build_hbm};
+use ndp_hdl::designs::{BLOCKS, build, build_hbm, hbm_blocks};
 use ndp_hdl::package::{Source, files};
 use ndp_testkit::first;
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ fn emit() -> [BTreeMap<String, String>; 2] {
     }
     for preset in HbmConfig::PRESETS {
         let config = HbmConfig::preset(preset).unwrap();
-        for block in HBM_BLOCKS {
+        for block in hbm_blocks(&config) {
             add(Source::memory(&config, preset, block, "").unwrap(), build_hbm(&config, block).unwrap());
         }
     }

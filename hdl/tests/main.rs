@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod benches;
 #[path = "../language/tests/common/mod.rs"]
 mod common;
 mod designs;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 use ndp_config::{ConfigError, DesignConfig, HbmConfig};
 use ndp_files::{OutputFile, bail, ensure};
-use ndp_hdl::designs::{BLOCKS, BuildError, HBM_BLOCKS, build, build_hbm};
+use ndp_hdl::designs::{BLOCKS, BuildError, HBM_BLOCKS, build, build_hbm, packages};
 use ndp_hdl::ip::Manager;
 use ndp_hdl::package::{Source, files, has_generated_name, is_generated};
 use ndp_hdl_language::Design;
@@ -122,7 +122,7 @@ fn run(args: &Args) -> Result<String> {
         (Source::core(&config, &args.config, &args.block, prefix)?, design)
     };
     let Some(out) = args.out.as_deref().filter(|_| !args.list) else {
-        return Ok(list(&source.config, &design));
+        return list(&source.config, &design);
     };
     let files =
         files(&Source { sim: args.sim, manager: args.package.map(Manager::from), ..source }, &design)?;
@@ -149,22 +149,25 @@ fn run(args: &Args) -> Result<String> {
     ))
 }
 
-fn list(config: &str, design: &Design) -> String {
+fn list(config: &str, design: &Design) -> Result<String> {
     let mut text = format!("presets: {}\nblocks:  {}\n", DesignConfig::PRESETS.join(", "), BLOCKS.join(", "));
     text += &format!("HBM-PIM memories: {}\n", HbmConfig::PRESETS.join(", "));
     text += &format!("their blocks: {}\n", HBM_BLOCKS.join(", "));
+    let packages: Vec<String> =
+        packages()?.iter().map(|(preset, block)| format!("{preset}/{block}")).collect();
+    text += &format!("packages of a release: {}\n", packages.join(", "));
     text += &format!("\nmodules of {config} / {}:\n", design.top().name());
     for (module, count) in design.instance_counts() {
         text += &format!("{count:>7} x {:<40} {}\n", module.name(), module.doc());
     }
-    text
+    Ok(text)
 }
-
-/// Longest file that is asked whether this program wrote it.
-const MAX_BYTES: u64 = 64 << 20;
 
 /// Longest name of a file in bytes: file systems take 255, and tools make longer names from it.
 const LONGEST_NAME: usize = 200;
+
+/// Longest file that is asked whether this program wrote it.
+const MAX_BYTES: u64 = 64 << 20;
 
 fn present(out: &Path) -> Result<Vec<String>> {
     let entries = fs::read_dir(out).with_context(|| format!("cannot read directory '{}'", out.display()))?;
