@@ -21,8 +21,7 @@ use ndp_sim::cluster::cores::LinkedCores;
 use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
 use ndp_sim::ffi::{Mutation, Rtl, mutant, rtl};
 use ndp_sim::gemv::{GemvOptions, Mode, Product, Weights};
-use ndp_testkit::{Extent, RandomConfig};
-use ndp_testkit::{ProgramOptions, RandomPrograms};
+use ndp_testkit::{Extent, ProgramOptions, RandomConfig, RandomPrograms, simulated_seeds};
 use std::error::Error;
 use std::io::Write;
 use std::ops::Range;
@@ -406,7 +405,7 @@ fn random_configurations_do_what_they_should() -> Outcome {
 #[test]
 #[ignore = "an hour; run by `make exhaustive`"]
 fn many_random_configurations_do_so() -> Outcome {
-    run_all("many_random_configurations_do_so", (0..10).chain(1000..1200))
+    run_all("many_random_configurations_do_so", simulated_seeds())
 }
 
 /// The configuration whose core is mutated. Its tFAW is longer than four activates need without it.

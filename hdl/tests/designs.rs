@@ -5,7 +5,7 @@ use crate::common;
 use ndp_config::{DesignConfig, HbmCommandBuses, HbmConfig};
 use ndp_hdl::designs::{BLOCKS, BuildError, HBM_BLOCKS, build, build_hbm, hbm_blocks, packages};
 use ndp_hdl_language::Design;
-use ndp_testkit::{Draw, Extent, RandomConfig, amount};
+use ndp_testkit::{Draw, Extent, RandomConfig, amount, simulated_seeds};
 use std::collections::BTreeSet;
 use std::process::Command;
 use toml::Table;
@@ -344,6 +344,12 @@ fn random_configurations(series: u64, count: u64, extent: Extent) -> impl Iterat
     (0..count).map(move |index| RandomConfig::of(10_000 * series + index, extent))
 }
 
+/// Whether a block was refused because no mode register or no device has a latency of the configuration.
+fn has_no_code(block: &str, error: &BuildError) -> bool {
+    let words = [" clocks have no code", "CAS latency behind a DFI port"];
+    block.starts_with("dfi_") && words.iter().any(|words| error.to_string().contains(words))
+}
+
 /// Each as a whole, which has nearly all blocks, and one block in `of` by itself.
 fn elaborate_random_configurations(series: u64, count: u64, of: usize) {
     for (index, RandomConfig { toml, config, .. }) in
@@ -352,12 +358,7 @@ fn elaborate_random_configurations(series: u64, count: u64, of: usize) {
         let others = BLOCKS[1..].iter().skip(index % of).step_by(of);
         for block in BLOCKS[..1].iter().chain(others) {
             let design = build(&config, block);
-            // Latencies that no mode register or no device has are refused.
-            let refused = |e: &BuildError| {
-                let words = [" clocks have no code", "CAS latency behind a DFI port"];
-                block.starts_with("dfi_") && words.iter().any(|words| e.to_string().contains(words))
-            };
-            if design.as_ref().is_err_and(refused) {
+            if design.as_ref().is_err_and(|error| has_no_code(block, error)) {
                 continue;
             }
             assert!(design.is_ok(), "{block}: {} of\n{toml}", design.err().unwrap());
@@ -365,17 +366,50 @@ fn elaborate_random_configurations(series: u64, count: u64, of: usize) {
     }
 }
 
+/// Configurations with a width of their own in these blocks: short lists and small batches (0 and 20,008), long stripes (20,034).
+#[test]
+fn the_front_end_of_random_configurations_passes_all_linters() {
+    for (seed, extent) in [(0, Extent::Small), (20_008, Extent::All), (20_034, Extent::All)] {
+        let config = RandomConfig::of(seed, extent).config;
+        ["issue", "rank_feeder"].iter().for_each(|block| lint(&build(&config, block).unwrap()));
+    }
+}
+
+#[test]
+#[ignore = "half an hour; run by `make exhaustive`"]
+fn every_simulated_configuration_passes_all_linters() {
+    let simulated = simulated_seeds().into_iter().map(|seed| RandomConfig::of(seed, Extent::Small));
+    lint_random_configurations(simulated, |block| {
+        ["ndp_core_axi", "link_bridge", "dfi_port"].contains(&block)
+    });
+}
+
 #[test]
 #[ignore = "minutes; run by `make exhaustive`"]
 fn many_random_configurations_pass_all_linters() {
-    lint_random_configurations(8, 150, Extent::All);
+    // A whole core may have 1024 multipliers.
+    let parts = |block: &str| !block.starts_with("ndp_core");
+    lint_random_configurations(random_configurations(8, 50, Extent::All), parts);
 }
 
-fn lint_random_configurations(series: u64, count: u64, extent: Extent) {
-    for RandomConfig { toml, config, .. } in random_configurations(series, count, extent) {
+/// Lints blocks of configurations, except those that were linted with another one.
+fn lint_random_configurations(
+    configurations: impl Iterator<Item = RandomConfig>,
+    is_linted: impl Fn(&str) -> bool,
+) {
+    let mut linted = BTreeSet::new();
+    for RandomConfig { toml, config, .. } in configurations {
         println!("{toml}");
-        for block in ["gemv_unit", "rank_port", "link_bridge"] {
-            lint(&build(&config, block).unwrap());
+        for block in BLOCKS.iter().filter(|block| is_linted(block)) {
+            let design = build(&config, block);
+            if design.as_ref().is_err_and(|error| has_no_code(block, error)) {
+                continue;
+            }
+            let design = design.unwrap();
+            if !linted.contains(design.top().name()) {
+                lint(&design);
+                linted.extend(names(&design));
+            }
         }
     }
 }

@@ -73,6 +73,11 @@ pub(crate) fn quantised_tails(
         let inside = (holds - beats).min(waves.width());
         tails.gated(&waves.low(inside).is_zero())
     };
+    let scaled = log2(SCALED_PLACES);
+    if beats > scaled {
+        // Every product below leaves out these bits, and more.
+        m.unused(tails.high(beats - scaled), "addresses count modulo the rank");
+    }
     let numbers = mux(int4, &more(2), &more(1));
-    m.wire("quantised_tails", numbers + more(log2(SCALED_PLACES)))
+    m.wire("quantised_tails", numbers + more(scaled))
 }

@@ -425,6 +425,10 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     m.output("list_o", &list, "first entry");
     let list_words = to_word(&counted_words(&m, &count, entry_bits));
     let beat_bits = beat_count_bits(config);
+    if list_words.width() > beat_bits {
+        // Both hold the words of the whole list memory.
+        m.unused(list_words.high(list_words.width() - beat_bits), "lists are no longer than their memory");
+    }
     m.output(
         "beats_o",
         mux(&is_list, &fit(&list_words, beat_bits), &fit(&beats, beat_bits)),
