@@ -12,6 +12,7 @@ mod emitted;
 mod folders;
 mod gen_rtl;
 mod icarus;
+mod integration_page;
 mod module_names;
 mod multiplier_unit;
 mod package_benches;
