@@ -26,6 +26,8 @@ const HBM2: &str = "hbm2";
 const REFPB: &str = "hbm2-refpb";
 const SERIAL: &str = "aim-commands";
 const COMMANDS: &str = "aim";
+/// Answer to a command that is not in the set.
+const NOT_IN_SET: u8 = 17;
 
 fn config(name: &str) -> Result<HbmConfig, Box<dyn Error>> {
     Ok(hbm_config(name)?)
@@ -49,6 +51,8 @@ struct Bench {
     sums: Vec<ExactSum>,
     expected: [Vec<Column>; 3],
     asked: u64,
+    /// First refusal of the channel in the form of `refused_o`.
+    refused: u64,
     empty: ExactSum,
 }
 
@@ -75,6 +79,7 @@ impl Bench {
             sums: vec![sum.clone(); config.banks() as usize],
             expected: Default::default(),
             asked: 0,
+            refused: 0,
             empty: sum,
         })
     }
@@ -189,7 +194,7 @@ impl Bench {
                 return Err(format!("{} {name} were read instead of {}", found.len(), expected.len()).into());
             }
         }
-        if self.system.refused() != 0 {
+        if self.system.refused() != self.refused {
             return Err(format!("the controller says that {:#x} was refused", self.system.refused()).into());
         }
         let (done, reported) = (self.system.requests_done, self.system.reported());
@@ -358,6 +363,51 @@ fn nothing_is_refused_and_everything_is_right() -> Outcome {
     Ok(())
 }
 
+/// Copies and sums, which are not among the commands of AiM, beside reads and results: those keep their kind.
+fn refused_reads(design: &str, rtl: bool) -> Outcome {
+    let c = config(SERIAL)?;
+    let mut bench = Bench::open(design, &c, 0, rtl, 90)?;
+    // What is computed with is not written meanwhile.
+    let (host, weights) = ([2, c.rows() - 1], [1]);
+    host.iter().chain(&weights).for_each(|row| bench.fill(*row));
+    bench.operation(Operation::Load { slot: 0, columns: c.buffer_slots() });
+    bench.check()?;
+    bench.system.refusals = Some(Vec::new());
+    bench.refused = u64::from(NOT_IN_SET) << 7;
+    let mut expected = 0;
+    for _ in 0..20 {
+        let request = bench.random_request(&host);
+        let columns = request.columns.min(c.buffer_slots());
+        bench.system.requests.push_back(Request { access: Access::Copy { slot: 0 }, columns, ..request });
+        bench.asked += 1;
+        if bench.below(2) == 0 {
+            bench.system.operations.push_back(Operation::Sum { bank: 1 });
+            expected += 1;
+        }
+        expected += columns as usize;
+        bench.operation(Operation::Results);
+        let (request, operation) =
+            (bench.random_request(&host), bench.random_operation(&weights, c.buffer_slots()));
+        bench.request(request);
+        bench.operation(operation);
+        bench.check()?;
+    }
+    assert_eq!(bench.system.refusals, Some(vec![[0, NOT_IN_SET]; expected]));
+    Ok(())
+}
+
+#[test]
+fn what_is_read_behind_refused_reads_keeps_its_kind() -> Outcome {
+    refused_reads(SERIAL, false)?;
+    refused_reads(SERIAL, true)
+}
+
+#[test]
+fn a_kind_that_is_kept_for_a_refused_read_is_caught() {
+    let message = refused_reads("mutant-refused-read", false).expect_err("it must be noticed").to_string();
+    assert!(message.contains("columns"), "{message}");
+}
+
 /// A reset in the middle of reads, writes, runs and refreshes; then everything is as from the start.
 #[test]
 fn a_reset_in_the_middle_leaves_nothing_behind() -> Outcome {
@@ -510,7 +560,9 @@ fn cut_banks_do_both_at_once_and_joined_ones_one_after_the_other() -> Outcome {
 }
 
 /// Mutants: what the channel refuses, and what comes back wrong.
-pub const MUTANTS: [Mutant; 6] = [
+pub const MUTANTS: [Mutant; 7] = [
+    // Data are awaited of a read that the channel has refused.
+    (SERIAL, Mutation::new("mutant-refused-read", "asks_q & ~(|column_status_i)", "asks_q")),
     // MACs do not wait for what is loaded into the buffer.
     (TINY, Mutation::new("mutant-load", "~(|slot_left_q)", "1'h1")),
     // Accesses of the first two banks do not wait for their rows.

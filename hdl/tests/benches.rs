@@ -46,6 +46,18 @@ fn finds(config: &str, block: &str, errors: &[(Error, &str)]) {
 }
 
 #[test]
+fn what_is_read_has_its_kind_behind_refused_reads() {
+    let (passed, printed) = run("aim", "pim_controller", 0, None);
+    assert!(passed, "{printed}");
+}
+
+#[test]
+fn a_kind_that_is_kept_for_a_refused_read_is_caught() {
+    let error = ("assign awaited = asks_q & ~(|column_status_i);", "assign awaited = asks_q;");
+    finds("aim", "pim_controller", &[(error, "kind of what was read")]);
+}
+
+#[test]
 fn a_pair_does_what_is_documented_on_shared_buses() {
     let (passed, printed) = run("hbm2-pseudo", "pim_pair", 600, None);
     assert!(passed, "{printed}");

@@ -130,6 +130,8 @@ pub struct Controlled {
     pub bus_used: bool,
     /// Commands in the clocks from this one on are kept.
     pub trace: Option<Vec<(u64, HbmCommand)>>,
+    /// Answers, row and column, of refused commands, for hosts that ask for commands that the memory lacks. Without it a refusal is an error.
+    pub refusals: Option<Vec<[u8; 2]>>,
     offered: [bool; 4],
     random: SplitMix64,
     clock: u64,
@@ -267,6 +269,7 @@ impl Controlled {
             requests_done: 0,
             bus_used: false,
             trace: None,
+            refusals: None,
             offered: [false; 4],
             random: SplitMix64::new(seed),
             clock: 0,
@@ -367,7 +370,10 @@ impl Controlled {
         self.bus_used = read.is_some() || write.is_some();
         let clock = self.clock;
         self.clock += 1;
-        if self.device().violation_count() != violations {
+        let refused = self.device().violation_count() != violations;
+        if let Some(refusals) = self.refusals.as_mut().filter(|_| refused) {
+            refusals.push(status);
+        } else if refused {
             let name =
                 |word: Result<HbmCommand, DramError>| word.map_or("nothing known".into(), |c| c.to_string());
             let commands = format!("{} / {}", name(decode_row(row)), name(decode_column(column)));

@@ -467,9 +467,11 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let [results, sums] = [&column_ops[5], &column_ops[6]].map(|op| op.q() & column_go.q());
     let places = (c.t_cl() / HbmConfig::T_BL + 4).next_power_of_two();
     let asks = m.wire("asks", any_of(&[reads, results.clone(), sums.clone()]));
-    let asked = m.counter("asked_q", log2(places), &asks);
+    // The channel answers while the command is on the pins. A read that it refuses brings no data, so none are awaited.
+    let awaited = m.wire("awaited", m.flag("asks_q", asks) & column_status.is_zero());
+    let asked = m.counter("asked_q", log2(places), &awaited);
     let kind = m.memory("kinds", KIND, places);
-    kind.write(&asks, &asked, &cat([sums, results]));
+    kind.write(&awaited, &asked, &m.delay("asks_kind_q", cat([sums, results])));
     let second = m.reg("second_q", 1).reset(0).enable(&device_valid);
     second.next(!second.q());
     let lower = m.hold("lower_q", &device_data, &device_valid);
