@@ -171,7 +171,7 @@ fn refusals_name_line_token_and_what_belongs_there() {
     assert_eq!(heads("256"), "heads=256 | a number 0..=128, decimal or 0x hexadecimal");
     assert_eq!(refused("signal"), " | a number 0..=4294967295, decimal or 0x hexadecimal");
     assert!(refused("stroe dst=0").ends_with(", or a directive; did you mean 'store'?"));
-    assert_eq!(refused("zero dts=0, count=2"), "dts=0 | one of dst, count; did you mean 'dst'?");
+    assert_eq!(refused("zero dstt=0, count=2"), "dstt=0 | one of dst, count; did you mean 'dst'?");
     assert_eq!(
         refused(".random 0 burst=1 seed=2 kind=bits"),
         "burst=1 | one of bursts, seed; did you mean 'bursts'?"

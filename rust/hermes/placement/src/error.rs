@@ -192,5 +192,6 @@ fn usable(dimms: u32, each: u64, kv_bytes: u64) -> String {
         (0, kept) => format!(" (keys and values alone take {}{of_each})", size(kept)),
         (each, kept) => format!(" ({} minus {} for keys and values)", size(each + kept), size(kept)),
     };
-    format!("{dimms} DIMM{plural}: {} is usable{of_each}{kept}", size(each))
+    let usable = if each == 0 { "none".to_owned() } else { size(each) };
+    format!("{dimms} DIMM{plural}: {usable} is usable{of_each}{kept}")
 }

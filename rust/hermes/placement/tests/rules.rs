@@ -173,7 +173,11 @@ fn models_that_do_not_fit_the_machine_are_refused_with_bytes() {
     let error = machine(&small_gpu, 0).unwrap_err().to_string();
     assert!(error.contains("7500000000 bytes") && error.contains("11798249472"), "{error}");
     let error = machine(&hermes, 1 << 30).unwrap_err().to_string();
-    assert!(error.contains("kept for keys and values"), "{error}");
+    assert!(
+        error.starts_with("119.6 GB of neurons do not fit in 8 DIMMs: none is usable in each"),
+        "{error}"
+    );
+    assert!(error.contains("(keys and values alone take 316659.3 GB in each)"), "{error}");
     let three = hermes.with_dimms(3).unwrap();
     let frequencies = synthetic_frequencies(&model, 1);
     let error = Instance::new(&model, &three, &frequencies, &Options::default()).map(|_| ()).unwrap_err();
