@@ -306,11 +306,13 @@ module stored_bursts;
         rst_n = 1;
         check(1, STRIPE_ELEMS + 1, 2);
         check(1, 1, 0);
-        check(3, 33, 1);
-        check(1, STRIPE_ELEMS - 7, 3);
-        check(3, STRIPE_ELEMS + 1, 0);
-        check(2, 3 * STRIPE_ELEMS + 17, 2);
         check_product(STRIPE_ELEMS + 31);
+        if (!$test$plusargs("some")) begin
+            check(3, 33, 1);
+            check(1, STRIPE_ELEMS - 7, 3);
+            check(3, STRIPE_ELEMS + 1, 0);
+            check(2, 3 * STRIPE_ELEMS + 17, 2);
+        end
         $display("%0d cases, %0d elements compared", cases, compared);
         if (errors == 0) $display("PASS");
         else $display("FAIL: %0d elements", errors);
