@@ -1,6 +1,6 @@
 #!/bin/bash
 # Sets up Slurm with this machine as its only node, from Debian's packages: enough to try `ndp sweep run --engine slurm`.
-# Needs root. It replaces /etc/slurm/slurm.conf.
+# Needs root. It replaces /etc/slurm/slurm.conf. Limits are Slurm's own: arrays have 1,001 tasks at most.
 set -euo pipefail
 
 [[ $EUID -eq 0 ]] || { echo "run it as root" >&2; exit 2; }
@@ -22,8 +22,6 @@ TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 ReturnToService=2
-MaxArraySize=100001
-MaxJobCount=200000
 StateSaveLocation=/var/spool/slurmctld
 SlurmdSpoolDir=/var/spool/slurmd
 SlurmctldLogFile=/var/log/slurm/slurmctld.log

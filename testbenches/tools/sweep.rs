@@ -82,46 +82,211 @@ fn every_engine_gives_the_same_bytes() {
     assert_eq!(results(&program.path("parallel")), local);
 }
 
+/// Names in the folder of results.
+fn stored(program: &Program, folder: &str) -> usize {
+    std::fs::read_dir(program.path(&format!("{folder}/results"))).unwrap().count()
+}
+
 #[test]
 fn a_point_that_was_refused_runs_again_if_asked() {
     let program = program();
     program.file("late.toml", SPACE.replace("cycles program.asm", "cycles late.asm"));
     program.file("late.asm", "frobnicate\n");
     let line = format!("sweep run {} --out {}", program.path("late.toml"), program.path("late"));
-    let said = |line: &str| String::from_utf8(program.succeeds(line).stdout).unwrap();
-    assert!(said(&line).contains("8 of them refused"));
-    // The file that the command refused is another one now.
+    // A sweep without one result that is a number is none.
+    for _ in 0..2 {
+        let said =
+            program.ends_with(&line, 2, "all 8 points are refused, the first: error: late.asm:1: found");
+        assert!(said.contains("8 points"), "{said}");
+    }
     program.file("late.asm", PROGRAM);
-    assert!(said(&line).contains("8 of them refused"));
-    let now = said(&format!("{line} --again"));
+    program.ends_with(&line, 2, "8 have a result, 0 are to run");
+    let again = program.succeeds(&format!("{line} --again"));
+    let now = String::from_utf8(again.stdout).unwrap();
     assert!(now.contains("4 of them refused") && now.contains("8 points ran"), "{now}");
 }
 
 #[test]
-fn slurm_gets_an_array_whose_tasks_are_all_points() {
+fn what_the_environment_does_not_have_is_no_result() {
     let program = program();
-    // What sbatch does with an array, one task after the other.
-    let sbatch = program.file(
-        "sbatch",
-        "#!/bin/bash\n[[ $1 == --wait ]] || exit 9\n\
-         last=$(sed -n 's/^#SBATCH --array=1-\\([0-9]*\\)%2$/\\1/p' \"$2\")\n\
-         for ((i = 1; i <= last; i++)); do SLURM_ARRAY_TASK_ID=$i bash \"$2\" || exit 8; done\n",
+    let space = SPACE.replace("cycles program.asm", "cycles 'late program.asm'");
+    program.file("late.toml", space);
+    let line = format!("sweep run {} --out {}", program.path("late.toml"), program.path("late"));
+    let said = program.ends_with(&line, 3, "4 of 8 points failed; the first");
+    assert!(said.contains("late program.asm") && said.contains("exit status: 3"), "{said}");
+    // The points with the unknown option are refused.
+    assert_eq!(stored(&program, "late"), 4);
+    let outputs = |ending: &str| {
+        let names = std::fs::read_dir(program.path("late/outputs")).unwrap();
+        let paths = names.map(|entry| entry.unwrap().path());
+        paths.filter(|path| path.extension().is_some_and(|own| own == ending)).collect::<Vec<_>>()
+    };
+    assert_eq!((outputs("out").len(), outputs("err").len()), (4, 4));
+    let kept = std::fs::read_to_string(&outputs("err")[0]).unwrap();
+    assert!(kept.starts_with("error: cannot read program `late program.asm`"), "{kept}");
+    // The file is there now, so what failed runs, without being asked for.
+    program.file("late program.asm", PROGRAM);
+    program.succeeds(&line);
+    assert_eq!((stored(&program, "late"), outputs("out").len(), outputs("err").len()), (8, 0, 0));
+}
+
+#[cfg(feature = "rtl")]
+#[test]
+fn an_unusable_cache_is_no_result() {
+    let program = program();
+    let space = SPACE.split("[[commands]]").next().unwrap();
+    program.file(
+        "space.toml",
+        format!(
+            "{space}[[commands]]\nname = \"p\"\nrun = \"gemv --rows 1 --cols 64\"\nmetrics.c = \"/cycles\"\n"
+        ),
     );
-    std::fs::set_permissions(&sbatch, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let path = format!("{}:{}", program.folder.path().display(), std::env::var("PATH").unwrap());
-    let line = format!("sweep run {} --out {}", program.path("space.toml"), program.path("slurm"));
-    let with = format!("{line} --engine slurm --jobs 2 --chunk 3");
-    let output = program.command(&with).env("PATH", path).output().unwrap();
+    let mut command =
+        program.command(&format!("sweep run {} --out {}", program.path("space.toml"), program.path("out")));
+    let output = command.env("NDP_CACHE", "/dev/null/cache").output().unwrap();
+    let said = ndp_files::testing::said(&output);
+    assert!(output.status.code() == Some(3) && said.contains("/dev/null/cache"), "{said}");
+    assert_eq!(stored(&program, "out"), 0);
+}
+
+#[test]
+fn a_refusal_is_kept_whole_and_a_wrong_pointer_names_those_there_are() {
+    let program = program();
+    program.file("space.toml", SPACE.replace("buffer_kib = [16, 32]", "nope = [1]"));
+    let line = format!("sweep run {} --out {}/", program.path("space.toml"), program.path("out"));
+    program.ends_with(&line, 2, "all 4 points are refused");
+    let results = std::fs::read_to_string(program.path("out/results.jsonl")).unwrap();
+    let first: serde_json::Value = serde_json::from_str(results.lines().next().unwrap()).unwrap();
+    let why = first["refused"].as_str().unwrap();
+    assert!(
+        why.contains("unknown field `nope`")
+            && why.contains("`lanes`")
+            && why.starts_with("error: in 'files/"),
+        "{why}"
+    );
+    assert!(!why.contains(&program.path("out")), "{why}");
+
+    program.file("space.toml", SPACE.replacen("\"/cycles\"", "\"cycles\"", 1));
+    let said = program.ends_with(&line, 2, "there is no value at \"cycles\"; there are \"/cycles\", ");
+    assert!(said.contains(".out'"), "{said}");
+    let kept = std::fs::read_dir(program.path("out/outputs")).unwrap().map(|entry| entry.unwrap().path());
+    let kept: Vec<_> = kept.filter(|path| path.extension().is_some_and(|ending| ending == "out")).collect();
+    assert_eq!(kept.len(), 4);
+    let printed: serde_json::Value = serde_json::from_slice(&std::fs::read(&kept[0]).unwrap()).unwrap();
+    assert!(printed["cycles"].is_number(), "{printed}");
+}
+
+#[test]
+fn no_name_of_a_folder_is_a_second_command() {
+    let program = program();
+    let run = |folder: &str, engine: &str| {
+        let line = format!("sweep run {} --engine {engine}", program.path("space.toml"));
+        program.command(&line).arg("--out").arg(program.path(folder)).output().unwrap()
+    };
+    for engine in ["local", "parallel", "hyperqueue", "slurm"] {
+        let output = run("a\ntouch evil\n", engine);
+        let said = ndp_files::testing::said(&output);
+        assert_eq!(output.status.code(), Some(2), "{engine}: {said}");
+        assert!(said.contains(r"a\ntouch evil\n' must have no control characters"), "{engine}: {said}");
+    }
+    // Any other name is quoted.
+    let folder = "it's; touch evil $(touch evil) %j";
+    assert!(run(folder, "parallel").status.success());
+    let lines = std::fs::read_to_string(program.path(&format!("{folder}/parallel.txt"))).unwrap();
+    assert_eq!(lines.lines().count(), 8);
+    lines.lines().for_each(|line| shell(&program, line));
+    assert_eq!(stored(&program, folder), 8);
+    assert!(!Path::new(&program.path("evil")).exists());
+}
+
+/// Programs that do what `sbatch` and `scontrol` do: `sbatch` notes its arguments, and runs the tasks of an array one after the other, unless the
+/// partition is one that does not exist.
+fn slurm(program: &Program, most: usize) -> String {
+    let config = format!("#!/bin/bash\necho 'MaxArraySize            = {most}'\n");
+    let sbatch = "#!/bin/bash\nprintf '%s\\n' \"$@\" --- >> calls\n\
+        [[ \" $* \" != *--partition=none* ]] || { echo 'sbatch: error: invalid partition' >&2; exit 1; }\n\
+        rest=()\n\
+        for word; do case $word in --array=*) range=${word#*=} ;; -*) ;; *) rest+=(\"$word\") ;; esac; done\n\
+        range=${range%\\%*}; failed=0; echo 17\n\
+        for ((i = ${range%-*}; i <= ${range#*-}; i++)); do SLURM_ARRAY_TASK_ID=$i bash \"${rest[@]}\" || failed=1; done\n\
+        exit $failed\n";
+    for (name, text) in [("scontrol", config.as_str()), ("sbatch", sbatch)] {
+        let path = program.file(name, text);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    format!("{}:{}", program.folder.path().display(), std::env::var("PATH").unwrap())
+}
+
+#[test]
+fn slurm_gets_arrays_of_the_size_that_it_takes_whose_tasks_are_all_points() {
+    let program = program();
+    let path = slurm(&program, 3);
+    let folder = "slurm a%j";
+    let run = |more: &str| {
+        let line = format!("sweep run {} --engine slurm --jobs 2 {more}", program.path("space.toml"));
+        let mut command = program.command(&line);
+        command.arg("--out").arg(program.path(folder)).env("PATH", &path).output().unwrap()
+    };
+    // Slurm refuses the jobs, and no point has a result.
+    let output = run("--partition none");
+    let said = ndp_files::testing::said(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains("sbatch takes no jobs") && said.contains("sbatch: error: invalid partition"),
+        "{said}"
+    );
+    assert_eq!(stored(&program, folder), 0);
+    std::fs::remove_file(program.path("calls")).unwrap();
+
+    let output = run("--partition debug --account me --time 1:00:00 --memory 4G");
     assert_eq!(output.status.code(), Some(0), "{}", ndp_files::testing::said(&output));
-    let slurm = results(&program.path("slurm"));
-    program.succeeds(&line.replace("/slurm", "/local"));
-    assert_eq!(slurm, results(&program.path("local")));
-    // Where there is no Slurm the job file is written nevertheless.
+    let calls = std::fs::read_to_string(program.path("calls")).unwrap();
+    let calls: Vec<Vec<&str>> = calls.split_terminator("---\n").map(|call| call.lines().collect()).collect();
+    let of = |name: &str| -> Vec<String> {
+        let words = calls.iter().flatten().filter_map(|word| word.strip_prefix(name));
+        words.map(str::to_owned).collect()
+    };
+    assert_eq!(of("--array="), ["0-2%2", "0-2%2", "0-1%2"]);
+    assert_eq!(calls.iter().map(|call| call[call.len() - 1]).collect::<Vec<_>>(), ["0", "3", "6"]);
+    for (option, value) in [
+        ("--output=", format!("{}/slurm-%A_%a.log", program.path("slurm a%%j"))),
+        ("--chdir=", program.folder.path().display().to_string()),
+        ("--partition=", "debug".to_owned()),
+        ("--account=", "me".to_owned()),
+        ("--time=", "1:00:00".to_owned()),
+        ("--mem=", "4G".to_owned()),
+    ] {
+        assert_eq!(of(option), [value.as_str(); 3], "{option}");
+    }
+    let local = format!("sweep run {} --out {}", program.path("space.toml"), program.path("local"));
+    program.succeeds(&local);
+    assert_eq!(results(&program.path(folder)), results(&program.path("local")));
+    // The same arrays are submitted by a file.
+    let submit = std::fs::read_to_string(program.path(&format!("{folder}/slurm-submit.sh"))).unwrap();
+    assert_eq!(submit.lines().filter(|line| line.starts_with("sbatch --parsable --wait ")).count(), 3);
+    program.ends_with(&format!("{local} --memory 4G"), 2, "--memory need --engine slurm");
+}
+
+#[test]
+fn tasks_of_slurm_that_fail_are_points_without_a_result() {
+    let program = program();
+    let path = slurm(&program, 1001);
+    program.file("space.toml", SPACE.replacen("program.asm", "late.asm", 1));
+    let line = format!("sweep run {} --out {}", program.path("space.toml"), program.path("slurm"));
+    let output = program.command(&format!("{line} --engine slurm")).env("PATH", path).output().unwrap();
+    let said = ndp_files::testing::said(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(said.contains("4 points have no result") && said.contains("slurm-*.log"), "{said}");
+    assert_eq!(stored(&program, "slurm"), 4);
+    // Where there is no Slurm the job files are written nevertheless.
     let mut nowhere = Command::new(env!("CARGO_BIN_EXE_ndp"));
-    nowhere.args(with.replace("/slurm", "/other").split_whitespace()).env("PATH", "");
+    let line = format!("{line} --engine slurm").replace("/slurm", "/other");
+    nowhere.args(line.split_whitespace()).env("PATH", "");
     let nowhere = nowhere.current_dir(program.folder.path()).output().unwrap();
-    assert_ne!(nowhere.status.code(), Some(0));
-    assert!(Path::new(&program.path("other/slurm.sh")).exists());
+    assert_eq!(nowhere.status.code(), Some(3));
+    for name in ["slurm.sh", "slurm-submit.sh"] {
+        assert!(Path::new(&program.path(&format!("other/{name}"))).exists(), "{name}");
+    }
 }
 
 #[test]
@@ -198,14 +363,4 @@ fn reports_name_the_front_the_reference_and_what_keys_change() {
     program.refused(&format!("sweep report {}", program.path("nowhere")), "`ndp sweep run` makes the folder");
     program
         .refused(&format!("sweep points {} 8", program.path("out")), "there is no point 8; the sweep has 8");
-}
-
-#[test]
-fn a_command_that_fails_or_prints_no_such_metric_fails_the_sweep_after_the_others() {
-    let program = program();
-    program.file("space.toml", SPACE.replacen("\"/cycles\"", "\"/no/such\"", 1));
-    let line = format!("sweep run {} --out {}", program.path("space.toml"), program.path("out"));
-    program.refused(&line, "there is no value at \"/no/such\"");
-    // Those of the other command are there.
-    assert_eq!(std::fs::read_dir(program.path("out/results")).unwrap().count(), 4);
 }

@@ -1,11 +1,11 @@
 //! Who runs the points: threads of this process, or a job of a cluster engine for each of some of them.
 
 use super::folder::{Folder, write};
+use super::slurm;
 use super::space::Point;
-use anyhow::{Context, Result, bail, ensure};
-use ndp_files::{Child, Progress, note};
+use anyhow::Result;
+use ndp_files::{NameRule, Progress, note};
 use std::path::Path;
-use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 pub enum Engine {
     /// Threads of this process.
     Local,
-    /// A job array of Slurm: writes slurm.sh, submits it and waits.
+    /// Job arrays of Slurm: writes slurm.sh and slurm-submit.sh, submits them and waits.
     Slurm,
     /// GNU parallel: writes parallel.txt, a command per line.
     Parallel,
@@ -46,70 +46,53 @@ pub fn local(folder: &Folder, points: &[&Point], threads: usize) -> Result<()> {
 
 /// The commands that run points `chunk` by `chunk`, by their numbers in the list.
 fn commands(path: &Path, numbers: &[usize], chunk: usize) -> Result<Vec<String>> {
-    let program = std::env::current_exe()?;
-    let path = path.canonicalize()?;
+    let (program, path) = (quoted(&std::env::current_exe()?)?, quoted(&path.canonicalize()?)?);
     let line = |numbers: &[usize]| {
         let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
-        format!("{} sweep points {} {}", quoted(&program), quoted(&path), numbers.join(" "))
+        format!("{program} sweep points {path} {}", numbers.join(" "))
     };
     Ok(numbers.chunks(chunk).map(line).collect())
 }
 
-/// A path as a shell takes it.
-fn quoted(path: &Path) -> String {
-    format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
+/// A path as a shell takes it, within a line.
+pub fn quoted(path: &Path) -> Result<String> {
+    let Some(text) = path.to_str() else { bail!("'{}' must be text in UTF-8", path.display()) };
+    NameRule::Foreign.check(text).map_err(|error| refusal!("the path {error}, to stand in a job file"))?;
+    Ok(shlex::try_quote(text)?.into_owned())
 }
 
 /// Writes the job file of an engine, and submits it if it is one that waits. Returns whether all jobs have ended.
-pub fn submit(engine: Engine, path: &Path, numbers: &[usize], (chunk, jobs): (usize, usize)) -> Result<bool> {
+pub fn submit(
+    (engine, slurm): (Engine, &slurm::Options),
+    path: &Path,
+    numbers: &[usize],
+    (chunk, jobs): (usize, usize),
+) -> Result<bool> {
     let lines = commands(path, numbers, chunk)?;
-    let of = |name: &str| path.join(name);
-    let list = of("parallel.txt");
+    let list = path.join("parallel.txt");
     write(&list, &format!("{}\n", lines.join("\n")))?;
     let list = list.canonicalize()?;
-    // The task of a number is a line of the list, which counts from 1.
-    let task = |number: &str| format!("eval \"$(sed -n \"${{{number}}}p\" {})\"", quoted(&list));
     match engine {
         Engine::Local => Ok(false),
         Engine::Parallel => {
-            note!("{} jobs; run them by: parallel --jobs {jobs} < {}", lines.len(), list.display());
+            note!("{} jobs; run them by: parallel --jobs {jobs} < {}", lines.len(), quoted(&list)?);
             Ok(false)
         }
         Engine::Hyperqueue => {
-            let script = of("hyperqueue.sh");
+            let script = path.join("hyperqueue.sh");
+            // The task of a number is a line of the list, which counts from 1.
+            let task = format!("eval \"$(sed -n \"${{HQ_TASK_ID}}p\" {})\"", quoted(&list)?);
             let text = format!(
                 "#!/bin/bash\n# Submits {} tasks to HyperQueue.\nexec hq submit --wait --array=1-{} --cpus=1 -- bash -c {}\n",
                 lines.len(),
                 lines.len(),
-                quoted(Path::new(&task("HQ_TASK_ID")))
+                shlex::try_quote(&task)?
             );
             write(&script, &text)?;
-            note!("{} tasks; submit them by: bash {}", lines.len(), script.display());
+            note!("{} tasks; submit them by: bash {}", lines.len(), quoted(&script)?);
             Ok(false)
         }
-        Engine::Slurm => {
-            let script = of("slurm.sh");
-            let logs = path.canonicalize()?.join("slurm-%A_%a.log");
-            let text = format!(
-                "#!/bin/bash\n#SBATCH --job-name=ndp-sweep\n#SBATCH --array=1-{}%{jobs}\n#SBATCH --cpus-per-task=1\n\
-                 #SBATCH --output={}\n{}\n",
-                lines.len(),
-                logs.display(),
-                task("SLURM_ARRAY_TASK_ID")
-            );
-            write(&script, &text)?;
-            let mut sbatch = Command::new("sbatch");
-            let status = Child::spawn(sbatch.arg("--wait").arg(&script)).and_then(Child::wait);
-            let status = status.with_context(|| {
-                format!(
-                    "cannot run sbatch; '{}' is written and can be submitted where Slurm is",
-                    script.display()
-                )
-            })?;
-            // A job of the array that failed is reported by the point that has no result.
-            ensure!(status.code().is_some(), "sbatch was ended by a signal; the jobs may go on");
-            Ok(true)
-        }
+        Engine::Slurm => slurm::submit(path, &list, lines.len(), jobs, slurm).map(|()| true),
     }
 }
 

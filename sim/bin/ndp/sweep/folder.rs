@@ -1,20 +1,22 @@
 //! The folder of a sweep: its points, and a file for each result, named by what the result depends on.
 
 use super::space::Point;
-use anyhow::{Context, Result, bail, ensure};
-use ndp_files::{Child, OutputFile, TemporaryFolder};
+use anyhow::{Context, Result};
+use ndp_files::{Child, OutputFile, REFUSED};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::io::{PipeReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest report, and longest list of points.
 const MOST_BYTES: u64 = 1 << 30;
-/// Between two looks at a command that runs.
+/// Between two looks at a command that has closed its outputs.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+/// JSON pointers that a message names at most.
+const MOST_POINTERS: usize = 20;
 
 /// A result: a line of `results.jsonl`. It has no times, so that equal points have equal bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -29,7 +31,7 @@ pub struct Outcome {
     pub options: BTreeMap<String, Value>,
     /// What was measured; nothing if the point was refused.
     pub metrics: BTreeMap<String, Value>,
-    /// Why the command does not take the point.
+    /// Why the command does not take the point, all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub refused: Option<String>,
 }
@@ -113,10 +115,10 @@ impl Folder {
         std::fs::remove_file(&path).with_context(|| format!("cannot remove '{}'", path.display()))
     }
 
-    /// Runs a point, unless its result is there, and stores what comes of it. Returns whether it ran.
+    /// Runs a point, unless its result is there, and stores what comes of it: metrics, or why the command refuses its arguments. Returns whether it ran.
     ///
     /// # Errors
-    /// For a command that fails otherwise than by refusing its arguments, and for a metric that it does not print.
+    /// For a command that fails in any other way, and for a metric that it does not print. What it printed is kept.
     pub fn run(&self, point: &Point) -> Result<bool> {
         if self.outcome(point)?.is_some() {
             return Ok(false);
@@ -129,27 +131,9 @@ impl Folder {
         }
         words.push("--json".to_owned());
         let line = format!("ndp {}", words.join(" "));
-        let temporary = TemporaryFolder::create("sweep-").context("no temporary directory")?;
-        let (out, err) = (temporary.path().join("out"), temporary.path().join("err"));
         let begin = Instant::now();
-        let mut command = Command::new(std::env::current_exe()?);
-        let mut child = Child::spawn(
-            command
-                .args(&words)
-                .stdin(std::process::Stdio::null())
-                .stdout(File::create(&out)?)
-                .stderr(File::create(&err)?),
-        )?;
-        let status = loop {
-            match child.try_wait()? {
-                Some(status) => break status,
-                None => std::thread::sleep(BETWEEN_LOOKS),
-            }
-        };
+        let (status, out, err) = run(Command::new(std::env::current_exe()?).args(&words))?;
         let seconds = begin.elapsed().as_secs_f64();
-        let said = ndp_files::read_text(&err, MOST_BYTES)?;
-        let said =
-            said.lines().rfind(|line| line.starts_with("error")).unwrap_or("it printed no error").to_owned();
         let mut outcome = Outcome {
             key: point.key.clone(),
             command: point.command.clone(),
@@ -159,27 +143,111 @@ impl Folder {
             refused: None,
         };
         let mut output = Value::Null;
-        match status.code() {
-            Some(0) => {
-                let text = ndp_files::read_text(&out, MOST_BYTES)?;
-                output = serde_json::from_str(&text).with_context(|| format!("`{line}` prints no JSON"))?;
-                for (name, pointer) in &point.metrics {
-                    let value =
-                        output.pointer(pointer).filter(|value| !value.is_object() && !value.is_array());
-                    let Some(value) = value else {
-                        bail!("metric `{name}`: there is no value at \"{pointer}\" in what `{line}` prints");
-                    };
-                    outcome.metrics.insert(name.clone(), value.clone());
-                }
-            }
+        let measured = match status.code() {
+            Some(0) => serde_json::from_slice(&out).context("it prints no JSON").and_then(|value| {
+                output = value;
+                metrics(point, &output).map(|metrics| outcome.metrics = metrics)
+            }),
             // Without the path of the folder, so that equal points have equal bytes.
-            Some(2) => outcome.refused = Some(said.replace(&format!("{}/", self.0.display()), "")),
-            _ => bail!("`{line}` failed: {said}"),
+            Some(code) if code == i32::from(REFUSED) => {
+                outcome.refused =
+                    Some(reason(&err).replace(&self.file("files").display().to_string(), "files"));
+                Ok(())
+            }
+            _ => Err(anyhow::anyhow!("{status}: {}", reason(&err))),
+        };
+        let kept = ["out", "err"].map(|kind| self.file("outputs").join(format!("{}.{kind}", point.key)));
+        if let Err(error) = measured {
+            for (path, bytes) in kept.iter().zip([&out, &err]) {
+                OutputFile::create(path)?.finish(|file| file.write_all(bytes))?;
+            }
+            let [out, err] = kept.map(|path| path.display().to_string());
+            return Err(error.context(format!("`{line}` failed, it printed '{out}' and '{err}'")));
+        }
+        for path in kept.iter().filter(|path| path.exists()) {
+            std::fs::remove_file(path).with_context(|| format!("cannot remove '{}'", path.display()))?;
         }
         let ran = Ran { seconds, command: words, output };
         write(&self.file(&Self::output(&point.key)), &serde_json::to_string(&ran)?)?;
         write(&self.result(&point.key), &format!("{}\n", serde_json::to_string(&outcome)?))?;
         Ok(true)
+    }
+}
+
+/// Runs a command to its end. Returns how it ended, and what it printed on standard output and error; it needs no file for that.
+pub fn run(command: &mut Command) -> Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
+    let (out, out_end) = std::io::pipe().context("no pipe")?;
+    let (err, err_end) = std::io::pipe().context("no pipe")?;
+    let mut child = Child::spawn(command.stdin(Stdio::null()).stdout(out_end).stderr(err_end))?;
+    // The command has the ends to write to; without it they close when the child does.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let all = |pipe: PipeReader| {
+        let mut bytes = Vec::new();
+        pipe.take(MOST_BYTES).read_to_end(&mut bytes).map(|_| bytes)
+    };
+    let (out, err) = std::thread::scope(|scope| {
+        let err = scope.spawn(|| all(err));
+        (all(out), err.join())
+    });
+    let err = err.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    loop {
+        match child.try_wait()? {
+            Some(status) => return Ok((status, out?, err?)),
+            None => std::thread::sleep(BETWEEN_LOOKS),
+        }
+    }
+}
+
+/// The error that a command printed, from its first line to its end.
+fn reason(err: &[u8]) -> String {
+    let text = String::from_utf8_lossy(err);
+    let begin = text.lines().position(|line| line.starts_with("error"));
+    let lines = begin.map(|begin| text.lines().skip(begin).collect::<Vec<_>>().join("\n"));
+    lines.map_or_else(|| "it printed no error".to_owned(), |lines| lines.trim_end().to_owned())
+}
+
+/// The metrics of a point in what its command printed.
+fn metrics(point: &Point, output: &Value) -> Result<BTreeMap<String, Value>> {
+    let mut found = BTreeMap::new();
+    for (name, pointer) in &point.metrics {
+        let value = output.pointer(pointer).filter(|value| !value.is_object() && !value.is_array());
+        let Some(value) = value else {
+            bail!(
+                "metric `{name}`: there is no value at \"{pointer}\"; there are {}",
+                known(output, pointer)
+            );
+        };
+        found.insert(name.clone(), value.clone());
+    }
+    Ok(found)
+}
+
+/// The JSON pointers of values, those that are most like the wanted one first.
+fn known(output: &Value, wanted: &str) -> String {
+    let mut pointers = Vec::new();
+    let mut open = vec![(String::new(), output)];
+    while let Some((path, value)) = open.pop() {
+        match value {
+            Value::Object(fields) => open.extend(fields.iter().map(|(name, value)| {
+                (format!("{path}/{}", name.replace('~', "~0").replace('/', "~1")), value)
+            })),
+            Value::Array(elements) => {
+                open.extend(elements.iter().enumerate().map(|(n, value)| (format!("{path}/{n}"), value)));
+            }
+            _ => pointers.push((strsim::jaro(&path, wanted), path)),
+        }
+    }
+    pointers.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(&b.1)));
+    let more = pointers.len().saturating_sub(MOST_POINTERS);
+    let mut names: Vec<String> =
+        pointers.iter().take(MOST_POINTERS).map(|(_, path)| format!("\"{path}\"")).collect();
+    match more {
+        0 if names.is_empty() => "none".to_owned(),
+        0 => names.join(", "),
+        more => {
+            names.push(format!("{more} more"));
+            names.join(", ")
+        }
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::folder::{Folder, Outcome};
 use super::table::plain;
-use anyhow::{Context, Result, bail, ensure};
-use ndp_files::{OutputFile, say};
+use anyhow::Result;
+use ndp_files::{OutputFile, say, visible};
 use ndp_report::{Dot, LineChart, Series};
 use serde::Serialize;
 use serde_json::Value;
@@ -186,7 +186,7 @@ fn find(args: &Args, rows: Vec<Row>) -> Result<Found> {
         None
     } else {
         let row = reference(&args.reference, &rows)?;
-        let own = values[row].as_ref().context("the reference lacks one of the metrics")?;
+        let own = values[row].as_ref().ok_or_else(|| refusal!("the reference lacks one of the metrics"))?;
         Some((row, better(own)))
     };
     let sensitivity = sensitivity(&rows, &objectives);
@@ -320,12 +320,14 @@ fn sensitivity_table(found: &Found) -> Table {
 }
 
 fn say_table((head, lines): &Table) {
+    let shown = |cells: &[String]| cells.iter().map(|cell| visible(cell).into_owned()).collect::<Vec<_>>();
+    let (head, lines) = (shown(head), lines.iter().map(|line| shown(line)).collect::<Vec<_>>());
     let width = |column: usize| {
         let cells = lines.iter().map(|line| line[column].chars().count());
         cells.max().unwrap_or(0).max(head[column].chars().count())
     };
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    for line in [head].into_iter().chain(lines) {
+    for line in [&head].into_iter().chain(&lines) {
         let cells: Vec<String> =
             line.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
         say!("{}", cells.join("  "));

@@ -1,19 +1,20 @@
 //! `ndp sweep`: many commands on many configurations, each result kept by what it depends on.
 //!
-//! `space` multiplies a description out, `folder` keeps points and results, `engine` has them run, `table` writes what came of it, and `front`
+//! `space` multiplies a description out, `folder` keeps points and results, `engine` and `slurm` have them run, `table` writes what came of it, and `front`
 //! looks for the points that no other dominates.
 
 mod engine;
 mod folder;
 mod front;
+mod slurm;
 mod space;
 mod table;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result};
 use clap::Subcommand;
 use engine::Engine;
 use folder::Folder;
-use ndp_files::{note, say};
+use ndp_files::{NameRule, note, say};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -56,7 +57,9 @@ struct Run {
     /// Points of a job of a cluster
     #[arg(long, default_value_t = 1)]
     chunk: usize,
-    /// Run points again whose arguments a command refused: what it did not find, a library for instance, may be there now
+    #[command(flatten)]
+    slurm: slurm::Options,
+    /// Run points again whose arguments a command refused: a file that it read may say something else now
     #[arg(long)]
     again: bool,
     /// Say how many points there are and how many have a result, and run none
@@ -86,7 +89,15 @@ pub fn run(args: &Args) -> Result<()> {
 fn run_all(args: &Run) -> Result<()> {
     ensure!(args.chunk > 0, "--chunk 0 must be at least 1");
     ensure!(args.jobs != Some(0), "--jobs 0 must be at least 1");
+    ensure!(
+        args.engine == Engine::Slurm || !args.slurm.are_given(),
+        "--partition, --account, --time and --memory need --engine slurm"
+    );
     let points = space::read(&args.space)?;
+    // It stands in job scripts and lists of commands, a line each.
+    let whole = std::path::absolute(&args.out).context("--out")?;
+    let Some(name) = whole.to_str() else { bail!("--out '{}' must be text in UTF-8", args.out.display()) };
+    NameRule::Foreign.check(name).map_err(|error| refusal!("--out {error}"))?;
     let (folder, begin) = (Folder::new(&args.out), Instant::now());
     let mut missing = Vec::new();
     for (number, point) in points.iter().enumerate() {
@@ -119,12 +130,14 @@ fn run_all(args: &Run) -> Result<()> {
             let points: Vec<_> = missing.iter().map(|number| &points[*number]).collect();
             engine::local(&folder, &points, jobs).map(|()| true)?
         }
-        engine => engine::submit(engine, &args.out, &missing, (args.chunk, jobs))?,
+        engine => engine::submit((engine, &args.slurm), &args.out, &missing, (args.chunk, jobs))?,
     };
-    if ended {
-        finish(&folder, &points, missing.len(), begin)?;
+    match ended {
+        true if args.engine == Engine::Slurm => finish(&folder, &points, missing.len(), begin)
+            .with_context(|| format!("the logs of the jobs are '{}'", folder.file("slurm-*.log").display())),
+        true => finish(&folder, &points, missing.len(), begin),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Writes the tables, and says what the points took.
@@ -137,10 +150,12 @@ fn finish(folder: &Folder, points: &[space::Point], ran: usize, begin: Instant) 
             None => without.push(number),
         }
     }
-    ensure!(
+    anyhow::ensure!(
         without.is_empty(),
-        "{} points have no result, the first is point {}: `ndp sweep points` says why",
+        "{} points have no result, the first is point {}: `ndp sweep points {} {}` says why",
         without.len(),
+        without[0],
+        folder.file("").display(),
         without[0]
     );
     table::write(folder, &outcomes)?;
@@ -153,6 +168,8 @@ fn finish(folder: &Folder, points: &[space::Point], ran: usize, begin: Instant) 
         say!("{ran} points ran in {:.1} s", begin.elapsed().as_secs_f64());
     }
     say!("a point takes {:.2} s, the longest {most:.2} s, all {sum:.1} s", sum / seconds.len().max(1) as f64);
+    let first = outcomes.first().and_then(|outcome| outcome.refused.as_deref()).unwrap_or_default();
+    ensure!(refused < outcomes.len(), "all {refused} points are refused, the first: {first}");
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! The points of a sweep: a TOML file that says which configurations and which commands, multiplied out.
 
-use anyhow::{Context, Result, bail, ensure};
-use ndp_config::{DesignConfig, HbmConfig, SystemConfig};
+use anyhow::{Context, Result};
+use ndp_config::{DesignConfig, HbmConfig, NameRule, SystemConfig};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,6 +12,12 @@ use toml::{Table, Value};
 const MOST_BYTES: u64 = 1 << 20;
 /// Most points of a sweep.
 const MOST_POINTS: usize = 1_000_000;
+/// Most bytes of all points, about: half the size of points.jsonl that is read.
+const MOST_TEXT: usize = 1 << 29;
+/// Most configuration files that a command gets.
+const MOST_FILES: usize = 64;
+/// Bytes of a point beside its texts, about.
+const POINT_BYTES: usize = 200;
 
 /// Values of keys, by their path such as `gemv.multipliers`, or of options of a command.
 type Chosen = BTreeMap<String, Value>;
@@ -90,16 +96,15 @@ fn points(text: &str) -> Result<Vec<Point>> {
     ensure!(!space.commands.is_empty(), "there is no [[commands]]: a sweep runs at least one");
     let names: BTreeSet<&str> = space.commands.iter().map(|command| command.name.as_str()).collect();
     ensure!(names.len() == space.commands.len(), "two [[commands]] have the same name");
+    ensure!(space.files.len() <= MOST_FILES, "there are more than {MOST_FILES} [[files]]");
+    let files: Vec<Axes> = space.files.iter().map(Axes::of_file).collect::<Result<_>>()?;
+    let commands: Vec<Axes> = space.commands.iter().map(Axes::of_command).collect::<Result<_>>()?;
+    let count = count_of(&files, &commands)?;
     let mut configurations: Vec<(Vec<(String, String)>, Chosen)> = vec![(Vec::new(), Chosen::new())];
-    for file in &space.files {
-        let base: Table = toml::from_str(&base_text(&file.option, &file.base)?)
-            .with_context(|| format!("base = \"{}\" is no TOML", file.base))?;
-        let mut choices = if file.keys.is_empty() && !file.list.is_empty() {
-            Vec::new()
-        } else {
-            combinations(&grid_of(&file.keys, "keys")?)?
-        };
-        choices.extend(file.list.iter().map(leaves));
+    for (file, axes) in space.files.iter().zip(&files) {
+        let base: Table =
+            toml::from_str(&axes.text).with_context(|| format!("base = \"{}\" is no TOML", file.base))?;
+        let choices = axes.choices();
         let mut all = Vec::new();
         for (files, chosen) in &configurations {
             for choice in &choices {
@@ -120,13 +125,9 @@ fn points(text: &str) -> Result<Vec<Point>> {
         configurations = all;
     }
     let mut runs = Vec::new();
-    for command in &space.commands {
-        ensure!(!command.metrics.is_empty(), "command `{}` has no metrics", command.name);
-        let options = combinations(&grid_of(&command.options, "options")?)?;
-        runs.extend(options.into_iter().map(|options| (command, options)));
+    for (command, axes) in space.commands.iter().zip(&commands) {
+        runs.extend(axes.choices().into_iter().map(|options| (command, options)));
     }
-    let count = configurations.len().saturating_mul(runs.len());
-    ensure!(count <= MOST_POINTS, "there are more than {MOST_POINTS} points");
     let mut points = Vec::with_capacity(count);
     for (files, of_files) in &configurations {
         for (command, options) in &runs {
@@ -138,13 +139,101 @@ fn points(text: &str) -> Result<Vec<Point>> {
     Ok(points)
 }
 
+/// What is multiplied out: the grid of a file's keys, or of a command's options.
+struct Axes {
+    /// Text of each combination: the base, or the command.
+    text: String,
+    grid: Vec<(String, Vec<Value>)>,
+    /// Combinations that the grid does not have.
+    list: Vec<Chosen>,
+    /// Whether the grid counts: it does if it has axes, or if there is no list.
+    gridded: bool,
+}
+
+impl Axes {
+    fn of_file(file: &FileSpace) -> Result<Self> {
+        Ok(Self {
+            text: base_text(&file.option, &file.base)?,
+            grid: grid_of(&file.keys, "keys")?,
+            list: file.list.iter().map(leaves).collect::<Result<_>>()?,
+            gridded: !file.keys.is_empty() || file.list.is_empty(),
+        })
+    }
+
+    fn of_command(command: &CommandSpace) -> Result<Self> {
+        let CommandSpace { name, run, options, metrics } = command;
+        NameRule::Word.check(name).map_err(|error| refusal!("the name of a command, {error}"))?;
+        ensure!(!metrics.is_empty(), "command `{name}` has no metrics");
+        for metric in metrics.keys() {
+            NameRule::Word
+                .check(metric)
+                .map_err(|error| refusal!("a metric of command `{name}`, {error}"))?;
+        }
+        let metrics: usize = metrics.iter().map(|(name, pointer)| name.len() + pointer.len()).sum();
+        Ok(Self {
+            text: format!("{run}{}", " ".repeat(metrics)),
+            grid: grid_of(options, "options")?,
+            list: Vec::new(),
+            gridded: true,
+        })
+    }
+
+    /// How many combinations there are; none if they are more than can be counted.
+    fn count(&self) -> Option<usize> {
+        let grid = self.grid.iter().try_fold(1usize, |count, (_, values)| count.checked_mul(values.len()))?;
+        if self.gridded { grid.checked_add(self.list.len()) } else { Some(self.list.len()) }
+    }
+
+    /// Bytes of the longest combination, about: keys and values stand in the text and beside it.
+    fn bytes(&self) -> usize {
+        let of = |key: &str, value: &Value| 2 * (key.len() + value.to_string().len());
+        let longest = |(key, values): &(String, Vec<Value>)| values.iter().map(|value| of(key, value)).max();
+        let grid: usize = self.grid.iter().filter_map(longest).sum();
+        let listed = self.list.iter().map(|chosen| chosen.iter().map(|(key, value)| of(key, value)).sum());
+        self.text.len() + listed.max().unwrap_or(0).max(grid)
+    }
+
+    /// The combinations, the last axis fastest.
+    fn choices(&self) -> Vec<Chosen> {
+        let mut all = if self.gridded { vec![Chosen::new()] } else { Vec::new() };
+        for (key, values) in &self.grid {
+            let with = |chosen: &Chosen, value: &Value| {
+                let mut chosen = chosen.clone();
+                chosen.insert(key.clone(), value.clone());
+                chosen
+            };
+            all = all.iter().flat_map(|chosen| values.iter().map(move |value| with(chosen, value))).collect();
+        }
+        all.extend(self.list.iter().cloned());
+        all
+    }
+}
+
+/// How many points there are, before one of them is made.
+fn count_of(files: &[Axes], commands: &[Axes]) -> Result<usize> {
+    let runs = commands.iter().try_fold(0usize, |sum, command| sum.checked_add(command.count()?));
+    let count = files.iter().try_fold(runs, |count, file| Some(count?.checked_mul(file.count()?))).flatten();
+    let count = count.filter(|count| *count <= MOST_POINTS);
+    let Some(count) = count else { bail!("there are more than {MOST_POINTS} points") };
+    let of_files: usize = files.iter().map(Axes::bytes).sum();
+    let of_point = POINT_BYTES + of_files + commands.iter().map(Axes::bytes).max().unwrap_or(0);
+    ensure!(
+        count.checked_mul(of_point).is_some_and(|bytes| bytes <= MOST_TEXT),
+        "{count} points of {of_point} bytes each are more than {} MiB: take fewer values, or a shorter base",
+        MOST_TEXT >> 20
+    );
+    Ok(count)
+}
+
 fn point(
     command: &CommandSpace,
     files: &[(String, String)],
     of_files: &Chosen,
     options: Chosen,
 ) -> Result<Point> {
-    let mut words: Vec<String> = command.run.split_whitespace().map(str::to_owned).collect();
+    let Some(mut words) = shlex::split(&command.run) else {
+        bail!("run = \"{}\" of command `{}` has a quote that does not end", command.run, command.name);
+    };
     ensure!(
         words.first().is_some_and(|word| !word.starts_with('-') && word != "sweep"),
         "run = \"{}\" of command `{}` has to begin with a subcommand of ndp, and not with sweep",
@@ -201,19 +290,21 @@ fn base_text(option: &str, base: &str) -> Result<String> {
     Ok(text.to_owned())
 }
 
-/// All values that are no tables, by their path.
-fn leaves(table: &Table) -> Chosen {
+/// All values except tables, by their path. Names have no dots, so a path is as deep as its table, which the reader of TOML bounds.
+fn leaves(table: &Table) -> Result<Chosen> {
     let mut found = Chosen::new();
     for (name, value) in table {
+        NameRule::Word.check(name).map_err(|error| refusal!("the key {error}"))?;
+        ensure!(!name.contains('.'), "the key '{name}' must have no dots: leave the quotes out");
         match value {
             Value::Table(inner) => {
-                found
-                    .extend(leaves(inner).into_iter().map(|(path, value)| (format!("{name}.{path}"), value)));
+                let below = leaves(inner)?.into_iter();
+                found.extend(below.map(|(path, value)| (format!("{name}.{path}"), value)));
             }
             value => _ = found.insert(name.clone(), value.clone()),
         }
     }
-    found
+    Ok(found)
 }
 
 /// Each key with its values.
@@ -222,22 +313,7 @@ fn grid_of(table: &Table, what: &str) -> Result<Vec<(String, Vec<Value>)>> {
         Value::Array(values) if !values.is_empty() => Ok((key, values)),
         value => bail!("{what}: `{key} = {value}` has to be a list of values"),
     };
-    leaves(table).into_iter().map(of).collect()
-}
-
-fn combinations(grid: &[(String, Vec<Value>)]) -> Result<Vec<Chosen>> {
-    let count = grid.iter().try_fold(1usize, |count, (_, values)| count.checked_mul(values.len()));
-    ensure!(count.is_some_and(|count| count <= MOST_POINTS), "there are more than {MOST_POINTS} points");
-    let mut all = vec![Chosen::new()];
-    for (key, values) in grid {
-        let with = |chosen: &Chosen, value: &Value| {
-            let mut chosen = chosen.clone();
-            chosen.insert(key.clone(), value.clone());
-            chosen
-        };
-        all = all.iter().flat_map(|chosen| values.iter().map(move |value| with(chosen, value))).collect();
-    }
-    Ok(all)
+    leaves(table)?.into_iter().map(of).collect()
 }
 
 /// Sets the value at a path.
@@ -320,6 +396,12 @@ mod tests {
             ("metrics = { cycles = \"/cycles\" }", "metrics = {}", "has no metrics"),
             ("base =", "bass =", "bass"),
             ("keys.gemv.multipliers", "keys.name.multipliers", "is a value and no table"),
+            ("keys.gemv.multipliers", "keys.\"gemv.multipliers\"", "must have no dots"),
+            ("keys.gemv.multipliers", "keys.\"=gemv\"", "the key '=gemv' must start with"),
+            ("\"product\"", "\"a\\u001b[2Jb\"", r"the name of a command, 'a\u001b[2Jb' must start"),
+            ("cycles = \"/cycles\"", "\"=1+1\" = \"/cycles\"", "a metric of command `product`, '=1+1'"),
+            ("batch = ", "\"b\\nc\" = ", r"the key 'b\nc' must start with"),
+            ("--rows 64", "--rows '64", "has a quote that does not end"),
         ] {
             assert!(SPACE.contains(from), "{from}");
             let said = refused(&SPACE.replace(from, to));
@@ -329,5 +411,33 @@ mod tests {
         let many = format!("{:?}", (0..1001).collect::<Vec<_>>());
         let many = SPACE.replace("[16, 32]", &many).replace("[1, 4]", &many);
         assert!(refused(&many).contains("more than 1000000 points"), "{}", refused(&many));
+    }
+
+    #[test]
+    fn points_are_counted_before_one_is_made() {
+        // 20^40 configurations in a few KB, over files, axes and options.
+        let values = format!("{:?}", (0..20).collect::<Vec<_>>());
+        let axes: Vec<String> = (0..20).map(|axis| format!("keys.gemv.a{axis} = {values}\n")).collect();
+        let file = |axis: usize| format!("[[files]]\nbase = \"tiny\"\nkeys.gemv.a{axis} = {values}\n");
+        let command = "[[commands]]\nname = \"p\"\nrun = \"gemv\"\nmetrics.c = \"/cycles\"\n";
+        let one = format!("[[files]]\nbase = \"tiny\"\n{}{command}", axes.concat());
+        let several = (0..40).map(file).collect::<String>() + command;
+        let options = format!("{command}{}", axes.concat().replace("keys.gemv", "options"));
+        for text in [&one, &several, &options] {
+            assert!(refused(text).contains("more than 1000000 points"), "{}", refused(text));
+        }
+        let many = (0..65).map(file).collect::<String>() + command;
+        assert!(refused(&many).contains("more than 64 [[files]]"), "{}", refused(&many));
+        // Few points, each of them long.
+        let long = format!("{:?}", (0..1000).map(|n| format!("{n:01000}")).collect::<Vec<_>>());
+        let long = format!("{command}options.a = {long}\noptions.b = {:?}\n", (0..900).collect::<Vec<_>>());
+        assert!(refused(&long).contains("are more than 512 MiB"), "{}", refused(&long));
+    }
+
+    #[test]
+    fn words_of_a_command_are_those_of_a_shell() -> Result<()> {
+        let points = points(&SPACE.replace("gemv --rows 64", r"gemv --matrix 'a b.npy' --rows\\ x"))?;
+        assert_eq!(points[0].words[..4], ["gemv", "--matrix", "a b.npy", "--rows x"]);
+        Ok(())
     }
 }

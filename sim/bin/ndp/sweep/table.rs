@@ -2,7 +2,7 @@
 
 use super::folder::{Folder, Outcome};
 use anyhow::{Context, Result, bail};
-use ndp_files::OutputFile;
+use ndp_files::{OutputFile, printable};
 use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::file::properties::WriterProperties;
@@ -54,13 +54,19 @@ pub fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
+/// A cell of CSV. A text that a spreadsheet would take for a formula begins with an apostrophe; no text has control characters.
+fn cell(value: &Value) -> String {
+    let text = plain(value);
+    let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && text.parse::<f64>().is_err();
+    let shown = printable(&text);
+    if value.is_string() && formula { format!("'{shown}") } else { shown.into_owned() }
+}
+
 fn csv_of(columns: &[Column], rows: usize) -> Result<Vec<u8>> {
     let mut csv = csv::Writer::from_writer(Vec::new());
-    csv.write_record(columns.iter().map(|(name, _)| name))?;
+    csv.write_record(columns.iter().map(|(name, _)| cell(&Value::String(name.clone()))))?;
     for row in 0..rows {
-        csv.write_record(
-            columns.iter().map(|(_, cells)| cells[row].as_ref().map(plain).unwrap_or_default()),
-        )?;
+        csv.write_record(columns.iter().map(|(_, cells)| cells[row].as_ref().map(cell).unwrap_or_default()))?;
     }
     Ok(csv.into_inner().map_err(|e| e.into_error())?)
 }
@@ -119,6 +125,23 @@ mod tests {
     use super::*;
     use parquet::file::reader::{FileReader, SerializedFileReader};
     use serde_json::json;
+
+    #[test]
+    fn no_cell_is_a_formula_or_moves_the_cursor() {
+        for (value, shown) in [
+            (json!("=HYPERLINK(\"x\")"), "'=HYPERLINK(\"x\")"),
+            (json!("@SUM(A1)"), "'@SUM(A1)"),
+            (json!("\t=1"), "'\t=1"),
+            (json!("+x"), "'+x"),
+            (json!("-x"), "'-x"),
+            (json!("-1.5"), "-1.5"),
+            (json!(-1.5), "-1.5"),
+            (json!("a=b"), "a=b"),
+            (json!("a\u{1b}[2J"), "a\\u001b[2J"),
+        ] {
+            assert_eq!(cell(&value), shown);
+        }
+    }
 
     #[test]
     fn csv_and_parquet_have_every_value_of_every_row() -> Result<()> {
