@@ -15,18 +15,15 @@ TEST_LOG := target/test.log
 # Tests wait for models that others build, so more of them run than there are processors.
 export RUST_TEST_THREADS ?= $(shell expr 3 \* $$(nproc))
 
-# Runs the tests given in $(1), in the environment $(2), with a log in $(3), and fails if none ran: a filter that matches nothing would pass otherwise.
+# Runs the tests given in $(1), in the environment $(2), with a log in $(3): all of them, whatever fails. `summary` says what did.
 define cargo_test
 mkdir -p target
-$(2) $(CARGO) test --release $(1) 2>&1 | tee $(or $(3),$(TEST_LOG))
-passed=$$(awk '/^test result: ok/ { n += $$4 } END { print n + 0 }' $(or $(3),$(TEST_LOG)))
-[[ $$passed -gt 0 ]] || { echo "no test ran" >&2; exit 1; }
-echo "$$passed tests passed"
+$(2) $(CARGO) test --release --no-fail-fast $(1) 2>&1 | tee $(or $(3),$(TEST_LOG)) || echo "step failed: cargo test $(1)" >> $(or $(3),$(TEST_LOG))
 endef
 
-# Waits for the job of the background that is called $(1), shows what it has written, and fails if it has.
-define await
-wait $$$(1) && cat target/$(1).log || { cat target/$(1).log >&2; exit 1; }
+# Names the tests that have failed, from the logs given in $(1), and fails if there is one.
+define summary
+.ci/summary $(or $(1),$(TEST_LOG))
 endef
 
 ## help: this list
@@ -53,19 +50,18 @@ test:
 	@.ci/install build test
 	mkdir -p target
 	# The reference needs nothing that is compiled: it is tested at the same time.
-	{
-		$(PYTHON) golden/test_reference.py
-		$(PYTHON) golden/make_goldens.py --check
-		$(PYTHON) rust/hermes/traces/python/test_capture.py
-	} > target/reference.log 2>&1 & reference=$$!
+	for step in golden/test_reference.py "golden/make_goldens.py --check" rust/hermes/traces/python/test_capture.py; do
+		$(PYTHON) $$step || echo "step failed: $$step"
+	done > target/reference.log 2>&1 & reference=$$!
 	$(CARGO) test --release --workspace --no-run
 	# Many tests of the other crates are one long thread; testbenches use what it leaves idle.
 	{
 		$(call cargo_test,--workspace --exclude ndp-cosim,,target/crates-test.log)
 	} > target/crates.log 2>&1 & crates=$$!
 	$(call cargo_test,--workspace --bin ndp --test testbenches --test tools --test edges)
-	$(call await,crates)
-	$(call await,reference)
+	wait $$crates $$reference
+	cat target/crates.log target/reference.log
+	$(call summary,$(TEST_LOG) target/crates-test.log target/reference.log)
 
 ## lint: formatting, clippy, and the emitted Verilog of every preset
 lint:
@@ -73,6 +69,7 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(call cargo_test,--package ndp-hdl --test tests linters -- --include-ignored --skip many_random)
+	$(call summary)
 
 # Blocks synthesised as one netlist each: those of the core's clock, and those of the DRAM's with its period.
 FLAT_BLOCKS := multiplier_unit issue host_port monitor dma_reader row_generator rank_feeder segment_turns sum_resolver \
@@ -132,6 +129,7 @@ NEXTPNR_ECP5 ?= $(shell command -v nextpnr-ecp5 || command -v yowasp-nextpnr-ecp
 fpga:
 	@.ci/install fpga
 	$(call cargo_test,--package ndp-synth --test tests fpga -- --include-ignored --nocapture,NEXTPNR_ECP5=$(abspath $(NEXTPNR_ECP5)))
+	$(call summary)
 
 # FuseSoC, with which one of the long tests runs a package; left out if there is none.
 FUSESOC ?= $(shell command -v fusesoc)
@@ -144,10 +142,11 @@ exhaustive:
 	@.ci/install build test
 	$(call cargo_test,--workspace -- --include-ignored $(if $(FUSESOC),,--skip fusesoc_runs) $(if $(COCOTB),,--skip cocotb_drives),NDP_WHOLE_SERIES=1 $(if $(COCOTB),COCOTB=$(COCOTB)))
 	$(if $(COCOTB),,echo "cocotb did not run: pip install cocotb cocotbext-axi" >&2)
-	$(call cargo_test,--workspace --test testbenches -- $(REFERENCE_TESTS),NDP_WHOLE_SERIES=1 NDP_FORM=verilated)
-	python3 docs/tutorial/run.py
+	$(call cargo_test,--workspace --test testbenches -- $(REFERENCE_TESTS),NDP_WHOLE_SERIES=1 NDP_FORM=verilated,target/verilated-test.log)
+	python3 docs/tutorial/run.py || echo "step failed: docs/tutorial/run.py" >> $(TEST_LOG)
 	$(CARGO) build --release --bin ndp
-	python3 docs/measured/results.py --rerun
+	python3 docs/measured/results.py --rerun || echo "step failed: docs/measured/results.py --rerun" >> $(TEST_LOG)
+	$(call summary,$(TEST_LOG) target/verilated-test.log)
 
 ## bench: speed of the generator, the software model and the simulation, each against a roofline or a peer
 bench:

@@ -16,7 +16,7 @@ use std::error::Error;
 use std::path::Path;
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT: Duration = Duration::from_secs(7200);
 const GATE: &str = "module clock_gate(input clk_i, input en_i, output clk_o); wire on;\n\
     LATN hold(.G(clk_i), .D(en_i), .Q(on)); AND2 pass(.A(clk_i), .B(on), .Y(clk_o)); endmodule\n";
 

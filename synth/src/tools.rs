@@ -104,6 +104,9 @@ fn missing(program: &str, hint: &'static str, reason: std::io::Error) -> SynthEr
     SynthError::MissingTool { program: program.to_owned(), hint, reason }
 }
 
+/// Least time for a version: the limit is meant for work, and a loaded machine may take seconds to start a program.
+const PROBE: Duration = Duration::from_secs(60);
+
 /// The line of the version output that starts with `expected`.
 fn probe(
     program: &str,
@@ -115,7 +118,8 @@ fn probe(
     let fail = |reason| missing(program, hint, reason);
     let folder = TemporaryFolder::create("synth-").map_err(fail)?;
     let log = folder.path().join("version");
-    let status = process::run(command(program, folder.path()).args(arguments), &log, limit).map_err(fail)?;
+    let mut command = command(program, folder.path());
+    let status = process::run(command.args(arguments), &log, limit.max(PROBE)).map_err(fail)?;
     let text = process::tail(&log, 20);
     let line = text.lines().find(|line| line.starts_with(expected));
     match (status, line) {
@@ -140,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_missing_tool_names_its_package() {
-        let limit = Duration::from_secs(5);
+        let limit = Duration::from_secs(600);
         let error = yosys(Some("no-such-yosys".into()), limit).unwrap_err().to_string();
         assert!(error.contains("no-such-yosys") && error.contains("package yosys (0.23-6"), "{error}");
         let error = sta(Some("no-such-sta".into()), limit).unwrap_err().to_string();
@@ -149,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_yosys_is_refused() {
-        let error = yosys(Some("true".into()), Duration::from_secs(5)).unwrap_err().to_string();
+        let error = yosys(Some("true".into()), Duration::from_secs(600)).unwrap_err().to_string();
         assert!(error.contains("no version"), "{error}");
     }
 

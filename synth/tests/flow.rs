@@ -14,7 +14,7 @@ use ndp_synth::tools;
 use std::rc::Rc;
 use std::time::Duration;
 
-const LIMIT: Duration = Duration::from_secs(120);
+const LIMIT: Duration = Duration::from_secs(7200);
 
 /// Eight registers and nothing else.
 fn register() -> Rc<Module> {

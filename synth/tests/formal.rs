@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// The tools.
 fn prover() -> Prover {
-    let limit = Duration::from_secs(600);
+    let limit = Duration::from_secs(7200);
     let yosys = tools::yosys(std::env::var("YOSYS").ok(), limit).unwrap();
     Prover { abc: tools::abc(None, &yosys, limit).unwrap(), yosys, limit }
 }

@@ -90,7 +90,7 @@ fn verilog(modules: &Map<String, Value>, folder: &Path) -> String {
     }
     let file = json!({ "creator": "test", "modules": renamed });
     std::fs::write(folder.join("all.json"), serde_json::to_string(&file).unwrap()).unwrap();
-    let yosys = tools::yosys(None, std::time::Duration::from_secs(60)).unwrap();
+    let yosys = tools::yosys(None, std::time::Duration::from_secs(7200)).unwrap();
     let script = "read_json all.json; write_verilog -noattr all_mapped.v";
     let run = Command::new(yosys.program).args(["-q", "-p", script]).current_dir(folder).output().unwrap();
     assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));

@@ -22,6 +22,7 @@ mod place_edges;
 mod placement_files;
 mod power;
 mod serve;
+mod summary;
 mod sweep;
 mod synth;
 mod synth_edges;

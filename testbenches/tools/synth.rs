@@ -202,7 +202,7 @@ fn a_yosys_that_writes_nothing_is_refused() {
 #[test]
 fn a_yosys_that_does_not_end_is_stopped() {
     let folder = folder();
-    let yosys = fake_yosys(folder.path(), "sleep 60");
+    let yosys = fake_yosys(folder.path(), "sleep 100000");
     let message = refused(folder.path(), &[("YOSYS", &yosys)], &[&LANE[..], &["--timeout-s", "1"]].concat());
     contains(&message, &["did not finish module 'serial_lane", "within 1 s", "--timeout-s"]);
 }
