@@ -5,12 +5,14 @@
 use ndp_config::ConfigError;
 use ndp_model::ModelError;
 use ndp_pim::PimError;
+use ndp_predictor::PredictorError;
 use ndp_scheduler::SchedulerError;
 #[cfg(feature = "rtl")]
 use ndp_sim::error::SimError;
 #[cfg(feature = "rtl")]
 use ndp_sim::system::{EvaluateError, SetupError};
 use ndp_synth::SynthError;
+use ndp_systems::SystemsError;
 use ndp_traces::TraceError;
 use std::error::Error;
 
@@ -30,8 +32,10 @@ pub fn refuses(cause: &(dyn Error + 'static)) -> bool {
         configuration(ConfigError),
         model(ModelError),
         pim(PimError),
+        predictor(PredictorError),
         scheduler(SchedulerError),
         synthesis(SynthError),
+        systems(SystemsError),
         trace(TraceError),
     ) || any_of!(
         ndp_files::NameError,
@@ -44,9 +48,7 @@ pub fn refuses(cause: &(dyn Error + 'static)) -> bool {
         ndp_numerics::NumericsError,
         ndp_offloading::OffloadError,
         ndp_placement::PlacementError,
-        ndp_predictor::PredictorError,
         ndp_serving::ServingError,
-        ndp_systems::SystemsError,
         safetensors::SafeTensorError,
         serde_json::Error,
         toml::de::Error,
@@ -69,6 +71,18 @@ fn pim(error: &PimError) -> bool {
 
 fn trace(error: &TraceError) -> bool {
     !error.is_of_system()
+}
+
+fn predictor(error: &PredictorError) -> bool {
+    if let PredictorError::Io { reason, .. } = error { ndp_files::is_of_content(reason) } else { true }
+}
+
+fn systems(error: &SystemsError) -> bool {
+    match error {
+        SystemsError::Dimms(error) => scheduler(error),
+        SystemsError::Config(error) => configuration(error),
+        _ => true,
+    }
 }
 
 fn scheduler(error: &SchedulerError) -> bool {
@@ -153,7 +167,7 @@ mod tests {
         }
         let trace = || TraceError::InFile {
             path: "x".into(),
-            error: Box::new(TraceError::Io { action: "open x".into(), source: lost() }),
+            error: Box::new(TraceError::Io { action: "open x".into(), reason: lost() }),
         };
         for error in [
             unreadable().into(),
@@ -161,6 +175,8 @@ mod tests {
             SynthError::MissingTool { program: "yosys".into(), hint: "install it", reason: lost() }.into(),
             trace().into(),
             SchedulerError::from(trace()).into(),
+            PredictorError::Io { path: "x".into(), reason: lost() }.into(),
+            SystemsError::from(unreadable()).into(),
             ModelError::Io { path: "x".into(), source: lost() }.into(),
             Err::<(), _>(lost()).context("cannot read 'x'").unwrap_err(),
         ] {
