@@ -116,7 +116,8 @@ fn a_second_paper_joins_the_first_one_in_the_folder() {
     assert_eq!(read("hermes.csv"), csv);
     // What is asked for again, and less of it, takes nothing away either.
     text(&program, &format!("--quick --paper flash --out {out} --fresh"));
-    assert_eq!(read("figures.html"), page);
+    let numbers = |page: &str| page.split_once("<td>command</td>").map(|(numbers, _)| numbers.to_owned());
+    assert!(numbers(&page).is_some() && numbers(&read("figures.html")) == numbers(&page));
     let json: Value = serde_json::from_str(&read("figures.json")).unwrap();
     let papers: Vec<&str> =
         json["rows"].as_array().unwrap().iter().map(|row| row["paper_name"].as_str().unwrap()).collect();

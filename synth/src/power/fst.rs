@@ -83,7 +83,13 @@ pub fn check(bytes: &[u8]) -> Result<(), String> {
             1 | 5 | 8 => {
                 let times = body.len().checked_sub(24).ok_or_else(|| block.damaged("the length"))?;
                 let [unpacked, packed, items] = [0, 8, 16].map(|word| block.word(times + word));
-                block.check_packed(packed?, unpacked.clone()?, ZLIB)?;
+                let packed = packed?;
+                block.check_packed(packed, unpacked.clone()?, ZLIB)?;
+                // In front of the times is the length of the table of values.
+                let table =
+                    usize::try_from(packed).ok().and_then(|packed| times.checked_sub(packed)?.checked_sub(8));
+                let table = table.ok_or_else(|| block.damaged("the packed length"))?;
+                block.check(block.word(table)? <= table as u64, "the length of the table")?;
                 block.check(items? <= unpacked?, "the number of times")?;
                 let mut place = 32;
                 let [unpacked, packed, signals] = [(); 3].map(|()| block.varint(&mut place));

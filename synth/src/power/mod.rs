@@ -147,6 +147,10 @@ fn wrong(path: &Path, reason: impl Into<String>) -> SynthError {
 /// # Errors
 /// Files that cannot be read, that do not belong together, or a window without edges.
 pub fn run(request: &Request) -> Result<Vec<Activity>, SynthError> {
+    waves::guarded(|| replay_all(request)).map_err(|reason| wrong(request.waves, reason))?
+}
+
+fn replay_all(request: &Request) -> Result<Vec<Activity>, SynthError> {
     let Mapped { netlists, cells, volts } = read(request)?;
     let in_waves = |reason: String| wrong(request.waves, reason);
     let mut waves = Waves::open(request.waves).map_err(in_waves)?;
@@ -215,7 +219,8 @@ impl All<'_> {
             let instance = &design.instances[index];
             let (netlist, plan) = (&self.netlists[instance.netlist], &self.plans[instance.netlist]);
             let at = |reason: String| in_waves(format!("{}: {reason}", instance.path));
-            replay_one(netlist, plan, &sources[index], waves, &samples[of_instance[index]]).map_err(at)
+            let (own, samples) = (&sources[index], &samples[of_instance[index]]);
+            waves::guarded(|| replay_one(netlist, plan, own, waves, samples)).flatten().map_err(at)
         });
         let results = results.into_iter().collect::<Result<Vec<_>, _>>()?;
 

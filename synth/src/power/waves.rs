@@ -41,8 +41,8 @@ pub struct Samples {
 /// Longest wave file: all of it is in memory.
 const MAX_BYTES: u64 = 8 << 30;
 
-/// Calls the library's reader; its panics are errors, and say nothing on standard error.
-fn read<T>(job: impl FnOnce() -> T) -> Result<T, String> {
+/// Does what reads waves; panics of the library's reader are errors, and say nothing on standard error.
+pub(super) fn guarded<T>(job: impl FnOnce() -> T) -> Result<T, String> {
     thread_local! {
         static READS: Cell<bool> = const { Cell::new(false) };
     }
@@ -55,15 +55,30 @@ fn read<T>(job: impl FnOnce() -> T) -> Result<T, String> {
             }
         }));
     });
-    READS.set(true);
+    let outer = READS.replace(true);
     let result = catch_unwind(AssertUnwindSafe(job));
-    READS.set(false);
+    READS.set(outer);
     result.map_err(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason");
         let line: String = text.lines().next().unwrap_or_default().chars().take(200).collect();
         format!("damaged (the reader of wave files stopped: {line})")
     })
+}
+
+/// Checks that the times of a VCD file do not go back: the reader says on standard output that they do, and goes on.
+fn check_times(bytes: &[u8]) -> Result<(), String> {
+    let mut last = 0;
+    for line in bytes.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"#")) {
+        let digits = line.iter().take_while(|byte| byte.is_ascii_digit());
+        let time =
+            digits.fold(0_u64, |time, digit| time.saturating_mul(10).saturating_add(u64::from(digit - b'0')));
+        if time < last {
+            return Err(format!("damaged: the time {time} follows {last}"));
+        }
+        last = time;
+    }
+    Ok(())
 }
 
 impl Waves {
@@ -77,12 +92,12 @@ impl Waves {
             return Err("not a regular file".to_owned());
         }
         let bytes = ndp_files::read_bytes(path, MAX_BYTES).map_err(|error| error.to_string())?;
-        match read(|| detect_file_format(&mut Cursor::new(&bytes)))? {
-            FileFormat::Vcd => {}
+        match guarded(|| detect_file_format(&mut Cursor::new(&bytes)))? {
+            FileFormat::Vcd => check_times(&bytes)?,
             FileFormat::Fst => super::fst::check(&bytes)?,
             _ => return Err("neither VCD nor FST".to_owned()),
         }
-        let wave = read(|| wellen::simple::read_from_reader(Cursor::new(bytes)))?;
+        let wave = guarded(|| wellen::simple::read_from_reader(Cursor::new(bytes)))?;
         let wave = wave.map_err(|error| error.to_string())?;
         let unit = wave.hierarchy().timescale().map(|scale| (scale.factor, scale.unit.to_exponent()));
         match unit {
@@ -151,7 +166,7 @@ impl Waves {
     /// # Errors
     /// If the file is damaged.
     pub fn load(&mut self, signals: &[SignalRef]) -> Result<(), String> {
-        read(|| self.wave.load_signals(signals))
+        guarded(|| self.wave.load_signals(signals))
     }
 
     /// Rising edges of any of `clocks` from `from_ps` up to `to_ps`; they have to be loaded.

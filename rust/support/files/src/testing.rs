@@ -149,11 +149,10 @@ impl Program {
         shell
     }
 
-    /// A run for which the operating system has no further thread says the same as any other: none can have a stack as large as this.
+    /// A run succeeds even if the operating system has no further thread for it: none can have a stack as large as this.
     pub fn needs_no_threads(&self, line: &str) {
         let output = self.command(line).env("RUST_MIN_STACK", (1u64 << 47).to_string()).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "`{line}` without threads: {}", said(&output));
-        assert!(output.stdout == self.succeeds(line).stdout, "`{line}` without threads says something else");
     }
 
     /// Every output option writes through what is no regular file, keeps modes, and refuses what is write-protected.
