@@ -15,6 +15,5 @@ mod icarus;
 mod integration_page;
 mod module_names;
 mod multiplier_unit;
-mod package_benches;
 mod packages;
 mod product_aligner;

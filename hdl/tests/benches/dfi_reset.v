@@ -6,7 +6,7 @@
 // burst that was being written is the old one, or the new one with zeros in place of the words that were not sent any more.
 `timescale 1ns/100fs
 
-module dfi_reset;
+module bench;
     `include "params.vh"
     // docs/dfi.md, Parameters.
     localparam DELAY = 1 + DFI_T_PHY_WRDATA + DFI_WRITE_LEAD;
@@ -29,7 +29,7 @@ module dfi_reset;
     wire [1:0] ba;
     wire [17:0] a;
     wire [127:0] dq_out, dq_in;
-    rank_port_top controller (
+    `RANK_PORT controller (
         .clk_i(clk), .rst_ni(rst_n), .dram_clk_i(dram_clk), .dram_rst_ni(rst_n),
         .seg_valid_i(1'b0), .seg_tag_i(4'd0), .seg_length_i(4'd0), .seg_address_i({RANK_BURST_BITS{1'b0}}), .seg_ready_o(),
         .req_valid_i(req_valid), .req_write_i(req_write), .req_tag_i(9'd0), .req_address_i(req_address), .req_data_i(req_data),
@@ -44,7 +44,7 @@ module dfi_reset;
     wire [17:0] dfi_address;
     wire [127:0] wrdata;
     wire [15:0] wrdata_mask;
-    dfi_port_top port (
+    `DFI_PORT port (
         .clk_i(dram_clk), .rst_ni(system_rst_n), .cs_n_i(cs_n), .act_n_i(act_n), .bg_i(bg), .ba_i(ba), .a_i(a), .dq_i(dq_out),
         .dq_oe_i(dq_oe), .dfi_init_complete(init_complete), .dfi_rddata(rddata), .dfi_rddata_valid(rddata_valid), .dq_o(dq_in),
         .ready_o(ready), .late_o(late), .dfi_reset_n(dfi_reset_n), .dfi_cke(dfi_cke), .dfi_cs_n(dfi_cs_n), .dfi_odt(dfi_odt),

@@ -33,7 +33,7 @@ module bench;
     reg [127:0] data;
     wire [6:0] status;
 
-    `DUT controller (
+    `PIM_CONTROLLER controller (
         .clk_i(clk), .rst_ni(rst_n),
         .request_valid_i(request_valid), .request_i(request), .request_ready_o(request_ready),
         .operation_valid_i(operation_valid), .operation_i(operation), .operation_ready_o(operation_ready),

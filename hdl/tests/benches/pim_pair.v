@@ -27,7 +27,7 @@ module bench;
     wire [1:0] driven, late, missing, unexpected;
     wire [127:0] data [0:1];
 
-    `DUT pair (
+    `PIM_PAIR pair (
         .clk_i(clk), .rst_ni(rst_n),
         .row0_i(row[0]), .column0_i(column[0]), .data_valid0_i(writes[0]), .data0_i(written[0]),
         .row_status0_o(row_status[0]), .column_status0_o(column_status[0]), .data_valid0_o(driven[0]), .data0_o(data[0]),

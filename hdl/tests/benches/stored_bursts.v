@@ -47,7 +47,7 @@ module plain_rank #(parameter STORED = 13) (
     end
 endmodule
 
-module stored_bursts;
+module bench;
     `include "params.vh"
     localparam ADDRESS = HOST_ADDR_BITS;
     localparam [ADDRESS - 1:0] REGISTERS = 1 << (ADDRESS - 1);
@@ -69,7 +69,7 @@ module stored_bursts;
     wire [35:0] a;
     wire [255:0] to_ranks, from_ranks;
 
-    ndp_core_top core (
+    `NDP_CORE core (
         .clk_i(clk), .rst_ni(rst_n), .dram_clk_i(dram_clk), .dram_rst_ni(rst_n),
         .host_valid_i(host_valid), .host_write_i(host_write), .host_addr_i(host_addr), .host_tag_i(8'd0),
         .host_data_i(host_data), .host_ready_o(host_ready), .response_ready_i(1'b1), .response_valid_o(response_valid),
