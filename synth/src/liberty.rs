@@ -377,6 +377,11 @@ library ("sky130_fd_sc_hd__tt_025C_1v80") {
     #[test]
     fn text_that_is_no_library_is_refused() {
         assert!(Liberty::scan("hello".into()).unwrap_err().contains("library"));
+        for name in ["library (asap7", "cell (INVx1"] {
+            assert!(ASAP7.contains(name), "{name}");
+            let error = Liberty::scan(ASAP7.replacen(name, &format!("{name}\u{1b}[2J"), 1)).unwrap_err();
+            assert!(error.contains(r"\u001b[2J") && error.contains("no control characters"), "{error}");
+        }
         let truncated = &ASAP7[..ASAP7.len() - 4];
         assert!(Liberty::scan(truncated.into()).unwrap_err().contains("unbalanced"));
         let error = Liberty::load(Path::new("no/such.lib")).unwrap_err().to_string();

@@ -121,3 +121,29 @@ fn constants_that_no_device_has_are_refused_by_name() {
         ],
     );
 }
+
+#[test]
+fn names_with_control_characters_are_refused() {
+    const BAD: &str = r#"name = "x\u001b[2J\n""#;
+    const SAID: &str = r#"name = "x\u001b[2J\n" must start with a letter or digit"#;
+    let name = |text: &'static str| text.lines().find(|line| line.starts_with("name = ")).unwrap();
+    let [dram, hbm, npu, core, system] = [
+        include_str!("../presets/ddr4-3200-x8.toml"),
+        include_str!("../presets/hbm2-8gb.toml"),
+        include_str!("../presets/npu-65tflops.toml"),
+        include_str!("../presets/hermes-asap7.toml"),
+        include_str!("../presets/hermes.toml"),
+    ];
+    refused(dram, DramConstants::from_toml, &[(name(dram), BAD, SAID)]);
+    refused(hbm, HbmConstants::from_toml, &[(name(hbm), BAD, SAID)]);
+    refused(npu, NpuConstants::from_toml, &[(name(npu), BAD, SAID)]);
+    refused(core, CoreConstants::from_toml, &[(name(core), BAD, SAID)]);
+    refused(
+        system,
+        SystemConstants::from_toml,
+        &[
+            (name(system), BAD, SAID),
+            ("name = \"RTX 4090\"", "name = \"a\\nb\"", r#"gpu.name = "a\nb" must"#),
+        ],
+    );
+}

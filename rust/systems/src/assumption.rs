@@ -305,6 +305,7 @@ mod tests {
             refused("name = 'x'\n[sync]\nvalue = -1.0\nreason = 'r'")
                 .contains("sync = -1 must be in 0..=500")
         );
+        assert!(refused(r#"name = "x\u001b""#).contains(r#"name = "x\u001b" must start with"#));
         assert!(refused("name = 'x'\n[sync]\nvalue = nan\nreason = 'r'").contains("sync = NaN"));
         assert!(refused("name = 'x'\n[sync]\nvalue = 1.0\nreason = ' '").contains("sync must have a reason"));
         assert!(refused("name = 'x'\n[sync]\nvalue = 1.0").contains("reason"));

@@ -176,6 +176,15 @@ fn impossible_sizes_are_refused_before_anything_is_allocated() {
 }
 
 #[test]
+fn a_model_s_name_has_no_control_characters() {
+    let header = TraceHeader { model: "a\u{1b}[2J\nb".into(), ..header() };
+    let error = header.validate().unwrap_err();
+    assert!(matches!(error, TraceError::Name(_)), "{error}");
+    assert_eq!(error.to_string(), r"the model's name 'a\u001b[2J\nb' must have no control characters");
+    assert!(TraceHeader { model: "facebook/opt-1.3b".into(), ..header }.validate().is_ok());
+}
+
+#[test]
 fn bits_behind_the_last_neuron_are_refused_in_both_directions() {
     let mut writer = TraceWriter::new(Vec::new(), TraceHeader::new(&model(), 1, 0)).unwrap();
     let mut activity = Activity::new(writer.shape());

@@ -67,9 +67,9 @@ pub fn read_text(path: &Path, limit: u64) -> io::Result<String> {
     })
 }
 
-/// Whether an error of reading says something of what the file holds, and not of the system: it is too long, ends early, or is no text.
+/// Whether a reading error is about the content of the file, and not about the system: the file is too long, ends early, or is not text.
 ///
-/// The next try would find the same.
+/// Another try would end in the same error.
 pub fn is_of_content(error: &io::Error) -> bool {
     let kinds =
         [ErrorKind::FileTooLarge, ErrorKind::InvalidData, ErrorKind::InvalidInput, ErrorKind::UnexpectedEof];

@@ -9,7 +9,7 @@
 //! - [`NameRule`], [`visible`]: names that need no quotes, and text of others without control characters.
 //! - [`on_threads`], [`map_on_threads`]: work on as many threads as the operating system gives.
 //! - [`program`], [`say!`], [`note!`]: arguments, standard output and error, signals, exit codes.
-//! - [`Refusal`], [`exit_code`]: what is refused, told from what failed.
+//! - [`Refusal`], [`exit_code`]: refusals, told from failures.
 //! - [`Child`], [`output`](fn@crate::output), [`TemporaryFolder`]: other programs and their files, which end when this one does.
 //! - [`Progress`]: how long a run will take, before it does.
 //!

@@ -1,8 +1,8 @@
 //! Names that files and arguments give to things, and how text of others is shown.
 //!
 //! A name goes into generated files, paths, tables and terminals. So each is checked once, where it is read, and nobody who writes it has to quote it.
-//! Text that is no name, such as what a report says, is shown with [`visible`]; what reaches a terminal in spite of that has no control character but the end of
-//! a line and the tab ([`printable`]).
+//! Other texts, such as the values in a report, are shown with [`visible`]. All text for a terminal passes [`printable`], so it has no control
+//! characters except ends of lines and tabs.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write};

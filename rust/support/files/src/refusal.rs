@@ -1,7 +1,7 @@
 //! What a program refuses, told from what failed: the same arguments and files are refused again, a full disk may have room tomorrow.
 //!
-//! Only an error that says that it is a refusal is one. An error that nobody has thought of counts as a failure, so nothing is taken for an answer that
-//! is none.
+//! An error is a refusal only if its type says so. An error that nobody has classified counts as a failure, so a failure is never taken for an
+//! answer.
 
 use crate::identity::ConflictError;
 use crate::input::is_of_content;
@@ -25,7 +25,7 @@ macro_rules! refusal {
     ($($message:tt)*) => { $crate::anyhow::Error::new($crate::Refusal(format!($($message)*))) };
 }
 
-/// Returns with a refusal: for arguments, and what files say. For what the system does there is anyhow's.
+/// Returns with a refusal, for arguments and the contents of files. For failures of the system use the macro of anyhow.
 #[macro_export]
 macro_rules! bail {
     ($($message:tt)*) => { return Err($crate::refusal!($($message)*)) };
