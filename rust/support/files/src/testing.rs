@@ -126,7 +126,7 @@ impl Program {
         for redirection in [">&-", "1< /dev/null"] {
             let output = self.in_shell(&format!("exec \"$@\" {redirection}"), line).output().unwrap();
             let text = said(&output);
-            assert_eq!(output.status.code(), Some(2), "`{line} {redirection}`: {text}");
+            assert_eq!(output.status.code(), Some(3), "`{line} {redirection}`: {text}");
             let message = "error: cannot write to standard output: it is closed, or open for reading only";
             assert!(text.contains(message), "`{line} {redirection}`: {text}");
         }
