@@ -191,7 +191,7 @@ fn tools_that_are_missing_or_do_not_work_are_named() -> Outcome {
         ),
         (&cache, &[("CXX", nothing)], &["A C++17 compiler is needed", "/no/such/tool"]),
         (&cache, &[("CXX", &broken)], &["broken failed on", "no memory"]),
-        (Path::new("/dev/null/cache"), &[], &["cannot create /dev/null/cache"]),
+        (Path::new("/dev/null/cache"), &[], &["cannot use the cache '/dev/null/cache/"]),
     ] {
         let output = on_own(&own, cache, variables)?;
         let text = stderr(&output);

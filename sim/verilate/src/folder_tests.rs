@@ -154,7 +154,8 @@ fn who_comes_second_waits_and_does_not_build_again() {
 #[test]
 fn an_entry_that_was_changed_is_made_again() {
     let mode = |path: PathBuf, mode| std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-    let changes: [(&str, &dyn Fn(&Path)); 9] = [
+    type Change<'a> = (&'a str, &'a dyn Fn(&Path));
+    let changes: [Change<'_>; 9] = [
         ("truncated", &|dir| File::options().write(true).open(dir.join(FILE)).unwrap().set_len(2).unwrap()),
         ("exchanged", &|dir| std::fs::write(dir.join(FILE), b"mode").unwrap()),
         ("removed", &|dir| std::fs::remove_file(dir.join(FILE)).unwrap()),

@@ -87,7 +87,10 @@ const VARIABLES: [&str; 8] = [
 fn environment(compiler: &cc::Build) -> Result<String, Failure> {
     let compiler = compiler.clone().opt_level(0).try_get_compiler().map_err(|e| vec![e.to_string()])?;
     let variables = VARIABLES.map(|name| format!("{name}={:?}", std::env::var_os(name)));
-    Ok(format!("{:?} {variables:?}", compiler.to_command()))
+    // Not the command as a whole: it has all variables of the environment.
+    let command = compiler.to_command();
+    let arguments: Vec<_> = command.get_args().collect();
+    Ok(format!("{:?} {arguments:?} {variables:?}", command.get_program()))
 }
 
 /// Executable, installation, and whether the latter has to be exported.
