@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint synth formal mutants coverage fuzz fpga exhaustive bench site release clean
+.PHONY: help demo test lint deny synth formal mutants coverage fuzz fpga exhaustive bench site release clean
 
 CARGO ?= cargo
 # Python with numpy: the one in PATH, else Debian's.
@@ -70,6 +70,16 @@ lint:
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 	$(call cargo_test,--package ndp-hdl --test tests linters -- --include-ignored --skip many_random)
 	$(call summary)
+
+# cargo-deny that `.ci/install deny` has built, if there is no other. With ADVISORIES=no nothing is fetched, and nothing is said of known faults.
+DENY ?= $(shell command -v cargo-deny || echo target/tools/bin/cargo-deny)
+ADVISORIES ?= yes
+
+## deny: licences, sources and duplicates of all dependencies, and known faults (ADVISORIES=no where github.com cannot be reached)
+deny:
+	@.ci/install deny
+	$(DENY) check $(if $(filter no,$(ADVISORIES)),,advisories) bans licenses sources
+	$(if $(filter no,$(ADVISORIES)),echo "known faults of dependencies were not looked for: ADVISORIES=$(ADVISORIES)")
 
 # Blocks synthesised as one netlist each: those of the core's clock, and those of the DRAM's with its period.
 FLAT_BLOCKS := multiplier_unit issue host_port monitor dma_reader row_generator rank_feeder segment_turns sum_resolver \
