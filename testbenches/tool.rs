@@ -19,6 +19,14 @@ pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Standard error without the lines of a run that takes long: on a slow machine any run does.
+pub fn remarks(output: &Output) -> String {
+    let slow = |line: &&str| {
+        line.contains(" % of ") || line.starts_with("building the model") || line.starts_with("built ")
+    };
+    stderr(output).lines().filter(|line| !slow(line)).map(|line| format!("{line}\n")).collect()
+}
+
 /// The JSON that a successful call prints.
 pub fn json(line: &str) -> Result<Value, Box<dyn Error>> {
     let output = ndp(line)?;

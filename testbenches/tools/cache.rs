@@ -106,7 +106,7 @@ fn a_library_that_was_changed_is_built_again() {
     assert_eq!(names(&cache.join(NAME)), before);
     // Flags make another model, so this one is not taken.
     let output = run_with(&ndp, &cache, &[("CXXFLAGS", "-fno-such-flag")]);
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     assert!(said(&output).contains("-fno-such-flag"), "{}", said(&output));
 }
 
@@ -141,7 +141,7 @@ fn users_read_a_cache_that_root_has_filled() {
     // What is not there cannot be made.
     let output = as_nobody(" --form verilated");
     let text = said(&output);
-    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert_eq!(output.status.code(), Some(3), "{text}");
     assert!(
         text.contains("and it cannot be made there: Permission denied") && text.contains("NDP_CACHE"),
         "{text}"
@@ -153,7 +153,7 @@ fn users_read_a_cache_that_root_has_filled() {
     give(&folder);
     let output = run_with(&ndp, &cache, &[]);
     let text = said(&output);
-    assert_eq!(output.status.code(), Some(2), "{text}");
+    assert_eq!(output.status.code(), Some(3), "{text}");
     assert!(text.contains("it belongs to user 65534, neither to you (user 0) nor to root"), "{text}");
 }
 
@@ -206,6 +206,6 @@ fn a_file_of_the_current_folder_is_not_run() {
     let mut command = ndp.command(RUN);
     command.env("PATH", ndp.path("bin")).env_remove("VERILATOR").env_remove("VERILATOR_ROOT");
     let output = command.output().unwrap();
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     assert!(!ndp.left().contains(&"was-run".to_owned()), "{}", said(&output));
 }

@@ -116,7 +116,7 @@ fn a_file_of_assumptions_lies_over_a_set_and_ignored_keys_are_said() {
     );
     assert_eq!(rate(&format!("--system {slow}")), rate(""));
     let quiet = program.succeeds("--llm opt-30b --policies hermes");
-    assert!(quiet.stderr.is_empty());
+    assert!(!String::from_utf8_lossy(&quiet.stderr).contains("warning"));
 }
 
 #[test]

@@ -145,7 +145,6 @@ fn setup(error: &SetupError) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anyhow::Context;
     use ndp_files::{REFUSED, UNUSABLE, exit_code};
     use std::io;
 
@@ -178,7 +177,7 @@ mod tests {
             PredictorError::Io { path: "x".into(), reason: lost() }.into(),
             SystemsError::from(unreadable()).into(),
             ModelError::Io { path: "x".into(), source: lost() }.into(),
-            Err::<(), _>(lost()).context("cannot read 'x'").unwrap_err(),
+            anyhow::Error::new(lost()).context("cannot read 'x'"),
         ] {
             assert_eq!(code(error), UNUSABLE);
         }

