@@ -6,6 +6,8 @@
 //! these: it follows the thread that started the program, and ends at the first child.
 
 use crate::pending::{kill, pending};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::Pid;
 use std::fs::File;
 use std::io::{self, Read};
@@ -15,6 +17,9 @@ use std::process::{Command, ExitStatus, Output, Stdio};
 
 /// `read` returns when all ends to write to are closed. No signal for the whole group may end the guardian before.
 const GUARDIAN: &str = "trap '' HUP INT QUIT TERM; read -r line; kill -KILL 0";
+
+/// Time between two looks at a program whose output is awaited.
+const BETWEEN_LOOKS: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// A process group that ends with this process.
 #[derive(Debug)]
@@ -109,29 +114,46 @@ impl Child {
         self.wait_with_output().map(|output| output.status)
     }
 
-    /// Waits for its end, and collects what it writes to pipes.
+    /// Waits for its end, and collects what it writes to pipes. Whoever still has the pipes then is ended, too.
     ///
     /// # Errors
     /// The operating system's.
     pub fn wait_with_output(mut self) -> io::Result<Output> {
         let child = &mut self.child.0;
-        let streams = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
-        std::thread::scope(|scope| {
-            let readers = streams.map(|stream| {
-                scope.spawn(move || {
-                    let mut bytes = Vec::new();
-                    stream.map_or(Ok(0), |stream| File::from(stream).read_to_end(&mut bytes))?;
-                    io::Result::Ok(bytes)
-                })
-            });
-            let status = self.child.0.wait();
-            // Nobody is left who could keep the pipes open.
-            self.group.end();
-            let [stdout, stderr] = readers.map(|reader| {
-                reader.join().unwrap_or_else(|_| Err(io::Error::other("the reader of its output panicked")))
-            });
-            Ok(Output { status: status?, stdout: stdout?, stderr: stderr? })
-        })
+        let pipes = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
+        let mut open = pipes.map(|pipe| pipe.map(File::from));
+        let mut read = [Vec::new(), Vec::new()];
+        let mut buffer = vec![0; 1 << 16];
+        let mut status = None;
+        // Without threads: a system that has no more of them can still run programs.
+        while open.iter().any(Option::is_some) {
+            status = status.map_or_else(|| self.try_wait(), |status| Ok(Some(status)))?;
+            let mut ready = Vec::new();
+            let mut waited: Vec<PollFd<'_>> =
+                open.iter().flatten().map(|pipe| PollFd::new(pipe, PollFlags::IN)).collect();
+            // When the program has ended, so has everybody who could write.
+            match poll(&mut waited, if status.is_some() { None } else { Some(&BETWEEN_LOOKS) }) {
+                Ok(_) => ready.extend(waited.iter().map(|pipe| !pipe.revents().is_empty())),
+                Err(Errno::INTR) => continue,
+                Err(error) => return Err(error.into()),
+            }
+            drop(waited);
+            let pipes = open.iter_mut().zip(&mut read).filter(|(pipe, _)| pipe.is_some());
+            for ((pipe, bytes), ready) in pipes.zip(ready) {
+                let count = match pipe {
+                    Some(file) if ready => file.read(&mut buffer)?,
+                    _ => continue,
+                };
+                bytes.extend_from_slice(&buffer[..count]);
+                if count == 0 {
+                    *pipe = None;
+                }
+            }
+        }
+        let status = status.map_or_else(|| self.child.0.wait(), Ok)?;
+        self.group.end();
+        let [stdout, stderr] = read;
+        Ok(Output { status, stdout, stderr })
     }
 }
 

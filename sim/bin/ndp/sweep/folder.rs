@@ -2,19 +2,17 @@
 
 use super::space::Point;
 use anyhow::{Context, Result};
-use ndp_files::{Child, OutputFile, REFUSED};
+use ndp_files::{OutputFile, REFUSED};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::{PipeReader, Read};
+use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output};
+use std::time::Instant;
 
 /// Longest report, and longest list of points.
 const MOST_BYTES: u64 = 1 << 30;
-/// Between two looks at a command that has closed its outputs.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 /// JSON pointers that a message names at most.
 const MOST_POINTERS: usize = 20;
 
@@ -132,7 +130,8 @@ impl Folder {
         words.push("--json".to_owned());
         let line = format!("ndp {}", words.join(" "));
         let begin = Instant::now();
-        let (status, out, err) = run(Command::new(std::env::current_exe()?).args(&words))?;
+        let ran = ndp_files::output(Command::new(std::env::current_exe()?).args(&words))?;
+        let Output { status, stdout: out, stderr: err } = ran;
         let seconds = begin.elapsed().as_secs_f64();
         let mut outcome = Outcome {
             key: point.key.clone(),
@@ -171,30 +170,6 @@ impl Folder {
         write(&self.file(&Self::output(&point.key)), &serde_json::to_string(&ran)?)?;
         write(&self.result(&point.key), &format!("{}\n", serde_json::to_string(&outcome)?))?;
         Ok(true)
-    }
-}
-
-/// Runs a command to its end. Returns how it ended, and what it printed on standard output and error; it needs no file for that.
-pub fn run(command: &mut Command) -> Result<(ExitStatus, Vec<u8>, Vec<u8>)> {
-    let (out, out_end) = std::io::pipe().context("no pipe")?;
-    let (err, err_end) = std::io::pipe().context("no pipe")?;
-    let mut child = Child::spawn(command.stdin(Stdio::null()).stdout(out_end).stderr(err_end))?;
-    // The command has the ends to write to; without it they close when the child does.
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    let all = |pipe: PipeReader| {
-        let mut bytes = Vec::new();
-        pipe.take(MOST_BYTES).read_to_end(&mut bytes).map(|_| bytes)
-    };
-    let (out, err) = std::thread::scope(|scope| {
-        let err = scope.spawn(|| all(err));
-        (all(out), err.join())
-    });
-    let err = err.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    loop {
-        match child.try_wait()? {
-            Some(status) => return Ok((status, out?, err?)),
-            None => std::thread::sleep(BETWEEN_LOOKS),
-        }
     }
 }
 

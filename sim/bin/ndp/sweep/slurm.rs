@@ -1,16 +1,16 @@
 //! Slurm: job arrays for the points that have no result, one array after the other.
 
 use super::engine::quoted;
-use super::folder::{run, write};
+use super::folder::write;
 use anyhow::{Context, Result};
 use ndp_files::{NameRule, note};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 /// Tasks of an array at most, if nobody says otherwise: Slurm's own default.
 const MAX_ARRAY_SIZE: usize = 1001;
 
-/// What the jobs need.
+/// Resources of the jobs.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Options of --engine slurm")]
 pub struct Options {
@@ -46,7 +46,7 @@ impl Options {
         Ok(words)
     }
 
-    /// Whether one of them is given.
+    /// Whether any option is given.
     pub fn are_given(&self) -> bool {
         [&self.partition, &self.account, &self.time, &self.memory].into_iter().any(Option::is_some)
     }
@@ -54,8 +54,8 @@ impl Options {
 
 /// Most tasks of an array, by the configuration of the cluster.
 fn max_array_size() -> usize {
-    let asked = run(Command::new("scontrol").args(["show", "config"]));
-    let text = asked.map(|(_, out, _)| String::from_utf8_lossy(&out).into_owned()).unwrap_or_default();
+    let asked = ndp_files::output(Command::new("scontrol").args(["show", "config"]));
+    let text = asked.map(|ran| String::from_utf8_lossy(&ran.stdout).into_owned()).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MaxArraySize")?.trim().strip_prefix('='));
     line.and_then(|size| size.trim().parse().ok()).map_or(MAX_ARRAY_SIZE, |size: usize| size.max(1))
 }
@@ -116,11 +116,11 @@ pub fn submit(path: &Path, list: &Path, tasks: usize, jobs: usize, options: &Opt
         if arrays.len() > 1 {
             note!("array {} of {}", number + 1, arrays.len());
         }
-        let ran = run(Command::new(&words[0]).args(&words[1..]));
-        let (status, out, err) = ran.with_context(|| {
+        let ran = ndp_files::output(Command::new(&words[0]).args(&words[1..]));
+        let Output { status, stdout: out, stderr: err } = ran.with_context(|| {
             format!("cannot run sbatch; 'bash {}' submits the jobs where Slurm is", submit.display())
         })?;
-        // The number of the job: without one Slurm has not taken it. Otherwise the status is that of the jobs.
+        // Slurm prints the number of a job that it accepts. For an accepted job, the exit status is the job's.
         let taken = status.code().is_some() && out.first().is_some_and(u8::is_ascii_digit);
         if !taken {
             let why = String::from_utf8_lossy(&err);
