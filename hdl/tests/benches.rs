@@ -79,7 +79,7 @@ fn spoil_line(package: &Path, start: &str, part: &str, line: &str) {
     fs::write(&path, text.replace(lines[0], line)).unwrap();
 }
 
-/// A bench passes on packages as they are; what it printed.
+/// Asserts that a bench passes on unchanged packages, and returns its output.
 fn passes(bench: &str, argument: &str, packages: &[(&str, &str)]) -> String {
     let (passed, printed) = run(bench, argument, packages, |_| {});
     assert!(passed, "{printed}");
@@ -99,7 +99,7 @@ fn whole_bursts_of_more_vectors_are_stored_as_the_instruction_set_says() {
     assert!(passes("stored_bursts", "+all", &CORE).contains("7 cases, 606 elements compared"));
 }
 
-/// What the buffer has beyond a vector's end is stored, as before the end was masked.
+/// Without the mask, a store writes old buffer contents beyond the vector's end.
 #[test]
 fn an_old_value_beyond_a_vector_is_caught() {
     let (_, printed) = run("stored_bursts", "+some", &CORE, |folder| {
@@ -138,7 +138,7 @@ fn faults_of_a_dfi_port_around_a_reset_are_caught() {
 const CONTROLLER: [(&str, &str); 1] = [("aim", "pim_controller")];
 const PAIR: [(&str, &str); 1] = [("hbm2-pseudo", "pim_pair")];
 
-/// A text in a module of a package, and what an error has in its place.
+/// A text in a module of a package, and the faulty text that replaces it.
 type Error = (&'static str, &'static str);
 
 /// The bench of a block finds errors in its package, each in these words.

@@ -161,7 +161,8 @@ fn lint_memories(presets: &[&str]) {
 
 /// A PIM memory that passes validation, with pipelines that fit.
 fn random_memory(draw: &mut Draw) -> HbmConfig {
-    loop {
+    // Bounded: if no draw can be legal, the test fails instead of going on for ever.
+    for _ in 0..10_000 {
         let mut one_of = |from: &[u32]| draw.one_of(from);
         let slicing = one_of(&[0, 1]) == 1;
         let all = one_of(&[0, 1]) == 1;
@@ -169,7 +170,7 @@ fn random_memory(draw: &mut Draw) -> HbmConfig {
         let command_set =
             if slicing || all { "librapim" } else { ["librapim", "aim"][one_of(&[0, 1]) as usize] };
         let text = format!(
-            "name = \"Random 1\"\n[device]\nrefresh = \"{refresh}\"\ncommand_set = \"{command_set}\"\nbank_groups = {}\nbanks_per_group = {}\nrow_bits = {}\nsubarray_rows = {}\n\
+            "name = \"random-1\"\n[device]\nrefresh = \"{refresh}\"\ncommand_set = \"{command_set}\"\nbank_groups = {}\nbanks_per_group = {}\nrow_bits = {}\nsubarray_rows = {}\n\
              slicing = {slicing}\nweight_subarrays = 1\nall_bank_activate = {all}\nbuffer_slots = {}\nacc_bits = {}\n\
              [timing]\nt_cl = {}\nt_cwl = {}\nt_rcd = {}\nt_rp = {}\nt_ras = {}\nt_rc = {}\nt_ccd_s = {}\nt_ccd_l = {}\n\
              t_rrd_s = {}\nt_rrd_l = {}\nt_faw = {}\nt_wr = {}\nt_wtr_s = {}\nt_wtr_l = {}\nt_rtp = {}\nt_rfc = {}\n\
@@ -207,6 +208,7 @@ fn random_memory(draw: &mut Draw) -> HbmConfig {
             return config;
         }
     }
+    panic!("no legal memory was drawn");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 const PAGE: &str = include_str!("../../docs/integration.md");
 
-/// What stands between backticks.
+/// Texts between backticks.
 fn code(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
@@ -63,7 +63,7 @@ fn its_ports_are_those_of_the_packages() {
         let absent = named.iter().filter(|written| !of_block().any(|port| means(written, port)));
         wrong.extend(absent.map(|written| format!("the page names {written}, which {block} lacks")));
     }
-    // Anywhere else on the page, too.
+    // Ports named elsewhere on the page.
     let is_port = |name: &&str| name.ends_with("_i") || name.ends_with("_o") || name.ends_with("_ni");
     let has = |written: &str| all.iter().any(|(_, _, ports)| ports.iter().any(|port| means(written, port)));
     let unknown = PAGE.lines().flat_map(code).filter(is_port).filter(|written| !has(written));

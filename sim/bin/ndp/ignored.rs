@@ -1,15 +1,14 @@
-//! Keys of a system's file that a command does not use: it says so, because a result would be taken for that of the key.
+//! Warnings about keys of a system's file that a command ignores. Without them, a user would take the result for the effect of the key.
 //!
-//! Presets are for all commands, so nothing is said of theirs.
+//! Presets serve all commands, so their keys cause no warning.
 
 use anyhow::Result;
-use ndp_config::ConfigError;
 use std::path::Path;
 
-/// A section or a key of a section, and what the command goes by instead.
+/// A section, or a key of a section, and the value that the command uses instead.
 pub type Ignored = (&'static str, &'static str);
 
-/// Of `compare`, and of `serve` on Hermes' machine.
+/// Keys that `compare` ignores, and `serve` on Hermes' machine.
 pub const COMPARE: [Ignored; 5] = [
     ("bus.sync_us", "the assumption sync"),
     ("channel", "the bandwidth of bus and DIMMs"),
@@ -18,13 +17,13 @@ pub const COMPARE: [Ignored; 5] = [
     ("dimms.bandwidth_gbps", "the cycle model of the core in --config"),
 ];
 
-/// Of `compare`, which knows no links between DIMMs.
+/// Key that `compare` ignores: it models no links between DIMMs.
 pub const COMPARE_LINKS: Ignored = ("dimms.link_gbps", "neurons that stay where they are");
 
-/// Of `serve`, which says nothing of prices.
+/// Section that `serve` ignores: it reports no prices.
 pub const SERVE: Ignored = ("price", "no price");
 
-/// Of `evaluate` and `generate --dimms`, whose host only predicts and moves neurons.
+/// Keys that `evaluate` and `generate --dimms` ignore: their host only predicts and moves neurons.
 #[cfg(feature = "rtl")]
 pub const HOST: [Ignored; 4] = [
     ("host.memory_gb", "a host that holds no weights"),
@@ -33,7 +32,7 @@ pub const HOST: [Ignored; 4] = [
     ("price", "no price"),
 ];
 
-/// Of `place`, whose objective is that of equations 1 to 7.
+/// Keys that `place` ignores: its objective is the one in equations 1 to 7.
 pub const PLACE: [Ignored; 7] = [
     ("gpu.tflops", "the bandwidth of the GPU's memory"),
     ("gpu.compute_efficiency", "the bandwidth of the GPU's memory"),
@@ -44,7 +43,7 @@ pub const PLACE: [Ignored; 7] = [
     ("price", "no price"),
 ];
 
-/// Warns of the keys in the file `system` that `command` ignores. Nothing is said of a preset.
+/// Warns about keys in the file `system` that `command` ignores. A preset causes no warning.
 pub fn warn(command: &str, system: &str, ignored: &[Ignored]) -> Result<()> {
     if let Some(text) = warning(command, system, ignored)? {
         note!("{text}");
@@ -53,15 +52,11 @@ pub fn warn(command: &str, system: &str, ignored: &[Ignored]) -> Result<()> {
 }
 
 fn warning(command: &str, system: &str, ignored: &[Ignored]) -> Result<Option<String>> {
-    /// Longest file: that of configurations.
-    const LIMIT: u64 = 1 << 20;
-    if !system.ends_with(".toml") {
+    // A pipe can be read once, by the command itself.
+    if !system.ends_with(".toml") || !Path::new(system).is_file() {
         return Ok(None);
     }
-    let unreadable = |reason: String| ConfigError::Read { path: system.to_owned(), reason };
-    let text =
-        ndp_files::read_text(Path::new(system), LIMIT).map_err(|error| unreadable(error.to_string()))?;
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| unreadable(error.to_string()))?;
+    let table: toml::Table = ndp_config::from_file(system, ndp_config::parse)?;
     let has = |key: &str| match key.split_once('.') {
         Some((section, key)) => table.get(section).is_some_and(|section| section.get(key).is_some()),
         None => table.contains_key(key),

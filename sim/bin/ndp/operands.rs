@@ -158,8 +158,8 @@ fn npy_data(bytes: &[u8]) -> anyhow::Result<&[u8]> {
         _ => (12, u32::MAX),
     };
     let rest = bytes.get(start..).unwrap_or_default();
-    rest.get(length as usize..).with_context(|| {
-        format!("it is cut off or damaged: its header takes {length} bytes, but {} bytes follow", rest.len())
+    rest.get(length as usize..).ok_or_else(|| {
+        refusal!("it is cut off or damaged: its header takes {length} bytes, but {} bytes follow", rest.len())
     })
 }
 

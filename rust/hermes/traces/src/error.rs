@@ -50,7 +50,7 @@ pub enum TraceError {
     Header(&'static str),
     /// The name of the model has characters that no name has.
     #[error("the model's name {0}")]
-    Name(#[from] ndp_files::NameError),
+    Name(ndp_files::NameError),
     /// A bit is set (or a list points) behind the last neuron of a block.
     #[error("token {token}, block {block}: neuron {neuron} does not exist, the block has {neurons}")]
     NeuronRange {

@@ -97,7 +97,7 @@ impl TraceHeader {
                 return Err(TraceError::Range { what, value, min, max });
             }
         }
-        Ok(ndp_files::NameRule::Foreign.check(&self.model)?)
+        ndp_files::NameRule::Foreign.check(&self.model).map_err(TraceError::Name)
     }
 
     /// Magic, version, length and body; the checksum over them follows.

@@ -18,9 +18,9 @@ use std::path::Path;
 pub struct TraceReader<R: Read> {
     input: R,
     header: TraceHeader,
-    /// Of the file.
+    /// Shape of the tokens in the file.
     stored: NeuronShape,
-    /// Of what is read: that of the file, perhaps with attention.
+    /// Shape of the tokens that are returned: the file's, perhaps with attention added.
     shape: NeuronShape,
     current: Activity,
     /// The token as stored, if attention is added.
@@ -94,8 +94,8 @@ impl<R: Read> TraceReader<R> {
         })
     }
 
-    /// The same trace with `neurons` neurons in front of attention in each layer, all of them active for each token, if nothing was recorded of them:
-    /// attention is dense then. Other traces are as they were. For a reader that has read no token.
+    /// Adds dense attention to a trace without it: `neurons` neurons in front of attention in each layer, all active for every token. Other traces
+    /// do not change. Call it before the first token is read.
     #[must_use]
     pub fn with_dense_attention(mut self, neurons: u32) -> Self {
         if self.header.attention == 0 {

@@ -358,7 +358,9 @@ mod tests {
     #[test]
     fn memories_whose_channels_cannot_be_measured_alone_are_refused_at_once() {
         let model = Model::of(&LlmShape::preset("gpt3-175b").unwrap());
-        for (name, words) in [("newton-aim", "cut in two"), ("hbm2-pseudo", "share command buses")] {
+        for (name, words) in
+            [("newton-aim", "does not slice its banks"), ("hbm2-pseudo", "share command buses")]
+        {
             let config = HbmConfig::preset(name).unwrap();
             let hardware = Hardware::default().on(&config);
             let progress = |_| panic!("{name} was measured");
