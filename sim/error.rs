@@ -159,7 +159,7 @@ pub enum SimError {
         address: u64,
         /// Element of the burst.
         element: u32,
-        /// Its bits.
+        /// Bits of the element.
         actual: u16,
     },
     /// A flat operand is not as long as its shape says.

@@ -385,7 +385,7 @@ fn long_runs_say_how_far_they_are() {
         // Whatever it said, it does not go on.
         child.kill().unwrap();
         child.wait().unwrap();
-        // When that is said, and whether with an estimate, depends on the machine; `ndp_files::Progress` is tested with times that are given.
+        // The time of the first line, and whether it has an estimate, depend on the machine; `ndp_files::Progress` is tested with times that are given.
         assert!(first.contains(" % of "), "`{line}` says {first:?}");
     }
 }

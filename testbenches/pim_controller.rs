@@ -367,7 +367,7 @@ fn nothing_is_refused_and_everything_is_right() -> Outcome {
 fn refused_reads(design: &str, rtl: bool) -> Outcome {
     let c = config(SERIAL)?;
     let mut bench = Bench::open(design, &c, 0, rtl, 90)?;
-    // What is computed with is not written meanwhile.
+    // Operands are not written during the computation.
     let (host, weights) = ([2, c.rows() - 1], [1]);
     host.iter().chain(&weights).for_each(|row| bench.fill(*row));
     bench.operation(Operation::Load { slot: 0, columns: c.buffer_slots() });

@@ -99,7 +99,7 @@ fn a_library_that_was_changed_is_built_again() {
         assert_eq!(again, first);
         assert_eq!(fs::metadata(library(&cache)).unwrap().len(), length);
     }
-    // Nor is it built when the environment is another, as that of a build script.
+    // Other environment variables, such as those of a build script, cause no new build.
     let before = names(&cache.join(NAME));
     let output = run_with(&ndp, &cache, &[("OPT_LEVEL", "3"), ("CARGO_CFG_UNIX", ""), ("OTHER", "1")]);
     assert_eq!((output.status.code(), said(&output)), (Some(0), String::new()));
@@ -138,7 +138,7 @@ fn users_read_a_cache_that_root_has_filled() {
     report["sim_cycles_per_second"].take();
     assert_eq!(report, first);
     assert_eq!((names(&folder), fs::metadata(library(&cache)).unwrap().mtime()), before);
-    // What is not there cannot be made.
+    // A missing model cannot be added.
     let output = as_nobody(" --form verilated");
     let text = said(&output);
     assert_eq!(output.status.code(), Some(3), "{text}");
@@ -146,7 +146,7 @@ fn users_read_a_cache_that_root_has_filled() {
         text.contains("and it cannot be made there: Permission denied") && text.contains("NDP_CACHE"),
         "{text}"
     );
-    // Nobody's cache is not taken by others, nor is a library that is nobody's.
+    // A cache or library that the user `nobody` owns is not used by others.
     let give = |path: &Path| std::os::unix::fs::chown(path, Some(NOBODY), None).unwrap();
     give(&library(&cache));
     assert!(succeeds(&ndp, &cache).1.contains("it belongs to user 65534"));

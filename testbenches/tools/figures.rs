@@ -114,7 +114,7 @@ fn a_second_paper_joins_the_first_one_in_the_folder() {
         assert!(page.contains(&format!("\">{title}")), "{title}");
     }
     assert_eq!(read("hermes.csv"), csv);
-    // What is asked for again, and less of it, takes nothing away either.
+    // A second run for fewer numbers removes none.
     text(&program, &format!("--quick --paper flash --out {out} --fresh"));
     let numbers = |page: &str| page.split_once("<td>command</td>").map(|(numbers, _)| numbers.to_owned());
     assert!(numbers(&page).is_some() && numbers(&read("figures.html")) == numbers(&page));
@@ -122,7 +122,7 @@ fn a_second_paper_joins_the_first_one_in_the_folder() {
     let papers: Vec<&str> =
         json["rows"].as_array().unwrap().iter().map(|row| row["paper_name"].as_str().unwrap()).collect();
     assert!(papers.contains(&"hermes") && papers.contains(&"flash"));
-    // Numbers of another build are not taken for those of this one.
+    // Numbers of another build do not count as numbers of this one.
     fs::remove_dir_all(format!("{out}/kept")).unwrap();
     let output = program.succeeds(&format!("--quick --paper flash --out {out}"));
     let said = String::from_utf8(output.stderr).unwrap();

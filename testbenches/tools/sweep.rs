@@ -124,7 +124,7 @@ fn what_the_environment_does_not_have_is_no_result() {
     assert_eq!((outputs("out").len(), outputs("err").len()), (4, 4));
     let kept = std::fs::read_to_string(&outputs("err")[0]).unwrap();
     assert!(kept.starts_with("error: cannot read program `late program.asm`"), "{kept}");
-    // The file is there now, so what failed runs, without being asked for.
+    // The file exists now, so the failed point runs again.
     program.file("late program.asm", PROGRAM);
     program.succeeds(&line);
     assert_eq!((stored(&program, "late"), outputs("out").len(), outputs("err").len()), (8, 0, 0));

@@ -79,7 +79,7 @@ fn bad_input_ends_with_a_code_a_message_and_no_file() {
     ] {
         let output = trace(directory.path(), args);
         let error = String::from_utf8_lossy(&output.stderr);
-        // What is not there is no refusal.
+        // A missing file is a failure, not a refusal.
         let code = if ["none.trace", "no/such/place", "nowhere"].contains(&message) { 3 } else { 2 };
         assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
         assert!(error.contains(message) && !error.contains("panicked"), "{args:?}: {error}");

@@ -1,6 +1,6 @@
 //! Errors of the libraries that are refusals: they say what is wrong with an argument, or with what a file holds, and would say it again.
 //!
-//! What is not listed here is a failure: of the system, of a tool, or of this program.
+//! Every other error is a failure of the system, of a tool, or of this program.
 
 use ndp_config::ConfigError;
 use ndp_model::ModelError;

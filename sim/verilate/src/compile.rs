@@ -146,7 +146,7 @@ fn once(sources: &[PathBuf], dir: &Path, tools: &Tools) -> Result<Vec<Task>, Fai
 }
 
 /// Compiles what every library of a model has besides it: Verilator's run-time code and the shim, to objects in `dir`, where
-/// [`FFI_SOURCES`] are. Returns the names of the objects, too.
+/// [`FFI_SOURCES`] are. Also returns the names of the objects.
 ///
 /// # Errors
 /// As [`design`].

@@ -1,16 +1,16 @@
-//! The folder of a cache: its entries are whole, or they are absent. What is in an entry is left to `cache`.
+//! The folder of a cache. Its entries are whole or absent; `cache` decides their contents.
 //!
 //! Everything is in one subfolder of the folder that the user names, [`NAME`]:
 //!
 //! - `CACHEDIR.TAG` says that the subfolder is ours; without it nothing there is touched.
 //! - `NAME-HASH/` is an entry: its files, and [`RECORD`], with a marker, the entry's name, and the checksum of each file.
 //! - `NAME-HASH.part/` is an entry that is being made, with a record that has the marker and the name.
-//! - `NAME-HASH.lock` is locked by who makes the entry, and by who uses it. It stays when the entry is removed, so that all who wait
-//!   for it wait for the same. Only the owner of the cache can open it: another user could keep the owner waiting.
+//! - `NAME-HASH.lock` is held by every process that makes or uses the entry. It stays when the entry is removed, so that all processes
+//!   wait for one file. Only the owner of the cache can open it: another user could keep the owner waiting.
 //!
-//! Code that is loaded from here runs with the rights of the user. So only that is taken which the user or root owns, which nobody else
-//! may write, and whose checksum is right. The subfolder stays open, and what is loaded is named by its descriptor: who may write a folder
-//! above cannot exchange it.
+//! Libraries from here run with the rights of the user. Therefore an entry is used only if the user or root owns it, no other user may write
+//! it, and its checksums match. The subfolder stays open, and libraries are loaded through its descriptor: a user who may write a parent
+//! folder cannot exchange them.
 
 use crate::Failure;
 use crate::files::{file_failure, hex};
@@ -27,14 +27,14 @@ use std::time::SystemTime;
 
 /// Name of the subfolder.
 pub const NAME: &str = "ndp-cosim-models";
-/// The file by which backup programs know a cache, and we ours.
+/// File that marks a cache for backup programs, and ours for this program.
 const TAG: &str = "CACHEDIR.TAG";
 const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n# Compiled models of ndp-cosim, which makes them again when they are missing.\n";
-/// File that says what an entry has.
+/// File that lists the contents of an entry.
 const RECORD: &str = "entry";
 /// First line of a record.
 const MARKER: &str = "ndp-cosim cache entry 1";
-/// What the name of an entry that is being made ends in.
+/// Suffix of the name of an entry that is being made.
 const PART: &str = "part";
 /// Longest record.
 const RECORD_BYTES: u64 = 1 << 20;
@@ -46,28 +46,28 @@ pub struct Folder {
     handle: &'static File,
 }
 
-/// An entry that is whole. Nobody removes it as long as this lives, if the cache is ours; a library that is loaded stays usable without.
+/// A complete entry. No process removes it while this value exists, if we own the cache; a library that is already loaded does not need it.
 #[derive(Debug)]
 pub struct Entry {
-    /// Where its files are.
+    /// Folder of its files, for messages.
     pub dir: PathBuf,
-    /// The same place by the descriptor of the folder, for what is loaded.
+    /// The same folder by the open descriptor of the cache, to load libraries from.
     pub opened: PathBuf,
     /// Names of its files.
     pub files: Vec<String>,
     _lock: Option<File>,
 }
 
-/// An entry that is being made, which is locked.
+/// A locked entry that is being made.
 #[derive(Debug)]
 pub struct Part {
     name: String,
-    /// Where its files are made.
+    /// Folder in which its files are made.
     pub dir: PathBuf,
     lock: File,
 }
 
-/// What is found under the name of an entry.
+/// State of the folder with the name of an entry.
 enum State {
     Whole(Vec<String>),
     Absent,
@@ -95,9 +95,9 @@ fn check_owner(metadata: &Metadata) -> io::Result<()> {
     Ok(())
 }
 
-/// Opens what is no symbolic link, with these flags besides.
+/// Opens a file with additional flags; refuses a symbolic link.
 fn open(path: &Path, flags: OFlags) -> io::Result<File> {
-    // What is no regular file must not make us wait.
+    // Opening a pipe would wait for its writer.
     let flags = (flags | OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
     let file = File::options().read(true).custom_flags(flags.cast_signed()).open(path)?;
     check_owner(&file.metadata()?)?;
@@ -135,7 +135,7 @@ fn head(name: &str) -> String {
 }
 
 impl Folder {
-    /// The folder of the cache that the user has put into `chosen`; it is made unless it is there.
+    /// Opens the cache in the folder `chosen`, and makes it if it is missing.
     ///
     /// # Errors
     /// A folder that cannot be made, that is not ours, or that others may write.
@@ -164,12 +164,12 @@ impl Folder {
         }
     }
 
-    /// Its path.
+    /// Path of the subfolder.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What has this name in the folder that is open, whatever has the folder's path now.
+    /// Path of a name below the open descriptor: it stays valid if the folder is moved or exchanged.
     fn opened(&self, name: &str) -> PathBuf {
         let by_descriptor = PathBuf::from(format!("/proc/self/fd/{}", self.handle.as_raw_fd()));
         if cfg!(target_os = "linux") { by_descriptor.join(name) } else { self.path.join(name) }
@@ -189,7 +189,7 @@ impl Folder {
         Ok(file)
     }
 
-    /// An entry, if it is there and whole.
+    /// A complete entry, or `None`.
     pub fn find(&self, name: &str) -> Option<Entry> {
         // Who may not open the lock reads without: the entry can only be missing.
         let lock = self.lock(name).and_then(|lock| lock.lock_shared().map(|()| lock)).ok();
@@ -228,7 +228,7 @@ impl Folder {
             State::Damaged(why) => {
                 self.clear(name, name, files)?;
                 let path = self.path.join(name);
-                // Nobody is there to be told that the standard error is closed.
+                // A closed standard error cannot be reported.
                 let _ = writeln!(io::stderr(), "warning: '{}' is built again: {why}", path.display());
             }
         }
@@ -329,7 +329,7 @@ impl Folder {
         State::Whole(files)
     }
 
-    /// Whether what has the name `found` is the entry `name`, or was when it was begun, and belongs to us.
+    /// Whether the folder `found` is the entry `name`, complete or unfinished, and belongs to us.
     fn is_ours(&self, found: &str, name: &str) -> bool {
         let dir = self.opened(found);
         let own = std::fs::symlink_metadata(&dir)
@@ -337,7 +337,7 @@ impl Folder {
         own && read(&dir.join(RECORD)).is_ok_and(|record| record.starts_with(&head(name)))
     }
 
-    /// Removes an entry, or a folder in its place that has no more than what an entry has.
+    /// Removes an entry, or a folder in its place that contains only files of an entry.
     fn clear(&self, found: &str, name: &str, files: &[&str]) -> Result<(), Failure> {
         let dir = self.path.join(found);
         let entries = match std::fs::read_dir(&dir) {
@@ -371,13 +371,13 @@ impl Folder {
                 && self.is_ours(&file, &name)
                 && let Some((used, bytes)) = extent(&self.opened(&file))
             {
-                // What was begun goes first.
+                // Unfinished entries go first.
                 found.push((file == name, used, bytes, file, name));
             }
         }
         found.sort();
         let mut bytes: u64 = found.iter().map(|(_, _, bytes, ..)| bytes).sum();
-        // The last one is what was asked for.
+        // The last one is the entry that was requested.
         found.pop();
         for (whole, _, own, file, name) in found {
             if bytes <= limit && whole {

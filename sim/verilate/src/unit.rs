@@ -78,7 +78,7 @@ pub struct Unit {
     pub name: String,
     /// Name of its entry in a cache.
     pub entry: String,
-    /// Where it is made.
+    /// Folder in which it is made.
     pub dir: PathBuf,
     /// Which variant it is; [`Variant::Native`] only if there is one.
     pub variant: Variant,

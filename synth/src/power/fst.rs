@@ -1,7 +1,7 @@
-//! Lengths in an FST file that its reader trusts: it allocates what they say, and goes on from where they lead.
+//! Checks of the lengths in an FST file. The reader trusts them: it allocates these sizes and jumps to these places.
 //!
 //! A damaged number would end the process for lack of memory, or never. So each block has to lie within the file, and what it says of its own size has to be
-//! possible with its bytes. What the bytes mean is the reader's matter.
+//! possible with its bytes. The reader interprets the bytes.
 
 /// Bytes that a byte of zlib, of LZ4, and of LZ4 in LZ4 can stand for at most.
 const ZLIB: u64 = 1032;

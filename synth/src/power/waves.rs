@@ -87,7 +87,7 @@ impl Waves {
     /// # Errors
     /// What is wrong with it, in words.
     pub fn open(path: &Path) -> Result<Self, String> {
-        // What is no regular file has no end that is known, and the reader has to go back and forth in it.
+        // A pipe or device has no known end, and the reader seeks in both directions.
         if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             return Err("not a regular file".to_owned());
         }

@@ -48,7 +48,7 @@ extern "C" fn look_at_output() {
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = look_at_output;
 
-/// Ends the program if what it prints would be lost.
+/// Ends the program if its output would be lost.
 fn check_output() {
     if CANNOT_PRINT.load(Ordering::Relaxed) {
         lost(&io::Error::new(ErrorKind::NotConnected, "it is closed, or open for reading only"));
@@ -114,7 +114,7 @@ fn watch_signals() {
     }
 }
 
-/// Reasons that the parsers of numbers give, and what a user can do with.
+/// Reasons given by the parsers of numbers, and the texts that replace them.
 const REASONS: [(&str, &str); 3] = [
     ("invalid digit found in string", "expected a whole number of 0 or more"),
     ("cannot parse integer from empty string", "expected a whole number of 0 or more"),

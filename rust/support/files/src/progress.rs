@@ -1,11 +1,11 @@
 //! How long a run will take, before it does.
 //!
-//! The work is counted in units that take about the same time each. The speed is that of the recent half of the run, and it is believed when both
-//! quarters of that half agree: what is prepared, a slow beginning and a phase of another kind are behind it then. If the whole run takes more than ten
-//! seconds, that is said on standard error: as a bar on a terminal, else as a line, and another one each minute; as long as the speed has not settled,
-//! without an estimate. A thread looks at the count, so who works only has to count.
+//! The work is counted in units that take about the same time each. The speed is measured over the recent half of the run. It has settled when both
+//! quarters of that half agree, so that set-up, a slow beginning or another phase no longer counts. A run that takes more than ten seconds shows on
+//! standard error how far it is: as a bar on a terminal, otherwise as a line at once and one each minute. Until the speed has settled, the line has no
+//! estimate. A thread reads the count, so the worker only has to count.
 //!
-//! Only that thread looks at the clock. `Display` is given times, so tests give it those of any run.
+//! Only that thread reads the clock. `Display` takes times as arguments, so tests can replay any run.
 
 use crate::warn;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -123,7 +123,7 @@ impl Drop for Progress {
     }
 }
 
-/// What is shown at which time of the run.
+/// Lines to show, by the time of the run.
 struct Display {
     what: &'static str,
     total: u64,
@@ -190,7 +190,7 @@ impl Speed {
         n0 as f64 + (n1 - n0) as f64 * (time - t0) / (t1 - t0)
     }
 
-    /// Seconds that are left, once the speed has settled.
+    /// Remaining seconds, once the speed has settled.
     fn left(&self, now: f64, total: u64) -> Option<f64> {
         let (&(first, before), &(last, done)) = (self.points.first()?, self.points.last()?);
         let measured = last - first;
@@ -298,7 +298,7 @@ mod tests {
         let (first, lines) = run(55, 300, tokens);
         within_a_factor_of_two(first, 300.0);
         assert!(lines[1].contains(" % of 55 units, about "), "{lines:?}");
-        // Tokens of policies of which one takes three times as long as the others.
+        // One of six policies takes three times as long per token as the others.
         let turns = |now: f64| {
             let (rounds, rest) = ((now / 8.0) as u64, now % 8.0);
             6 * rounds + (if rest < 3.0 { 0 } else { (rest - 2.0) as u64 })

@@ -1,4 +1,4 @@
-//! What a program refuses, told from what failed: the same arguments and files are refused again, a full disk may have room tomorrow.
+//! Refusals and failures. A refusal repeats: the same arguments and files are refused again. A failure may not: a full disk may have room tomorrow.
 //!
 //! An error is a refusal only if its type says so. An error that nobody has classified counts as a failure, so a failure is never taken for an
 //! answer.
@@ -19,7 +19,7 @@ pub const UNUSABLE: u8 = 3;
 #[error("{0}")]
 pub struct Refusal(pub String);
 
-/// An error that refuses an argument or what a file says.
+/// An error that refuses an argument or the contents of a file.
 #[macro_export]
 macro_rules! refusal {
     ($($message:tt)*) => { $crate::anyhow::Error::new($crate::Refusal(format!($($message)*))) };
@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(code(number.unwrap_err()), REFUSED);
         // What nobody has classified.
         assert_eq!(code(anyhow::anyhow!("what is this?")), UNUSABLE);
-        // The system, and what a file holds.
+        // Failures of the system, and contents of a file.
         let full = || io::Error::from_raw_os_error(28);
         assert_eq!(code(full().into()), UNUSABLE);
         assert_eq!(code(Error::new(full()).context("cannot write")), UNUSABLE);

@@ -341,7 +341,7 @@ pub fn ended_by(mut child: Child, signal: &str) -> Option<i32> {
     panic!("a program goes on for {PATIENCE:?} after {signal}");
 }
 
-/// Waits until a process has ended, by its number; one that nobody waits for has ended, too.
+/// Waits until the process with this number has ended; a zombie has ended.
 pub fn has_ended(process: u32) {
     let start = Instant::now();
     let runs = || {

@@ -1,4 +1,4 @@
-//! Threads: as many as were asked for, or as the operating system gives.
+//! Threads: the requested number, or fewer if the operating system refuses some.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

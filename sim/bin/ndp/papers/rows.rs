@@ -48,7 +48,7 @@ impl Kept {
         self.folder.join(format!("{:016x}.json", hasher.finish()))
     }
 
-    /// What an earlier run of this program has left, or this one.
+    /// Numbers that this run or an earlier one of this program has left.
     pub fn left<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
         serde_json::from_slice(&ndp_files::read_bytes(&self.path(name), MAX_KEPT).ok()?).ok()
     }

@@ -139,7 +139,7 @@ fn points(text: &str) -> Result<Vec<Point>> {
     Ok(points)
 }
 
-/// What is multiplied out: the grid of a file's keys, or of a command's options.
+/// A grid to multiply out: a file's keys, or a command's options.
 struct Axes {
     /// Text of each combination: the base, or the command.
     text: String,
