@@ -66,6 +66,14 @@ pub enum SimError {
         /// What the generator, Verilator, the compiler or the file system says, or what is missing.
         reason: String,
     },
+    /// There is no room for another running model.
+    #[error(
+        "memory is exhausted: there is no room for the model of `{design}`; fewer channels or DIMMs need less"
+    )]
+    Memory {
+        /// The design.
+        design: String,
+    },
     /// The design has no such port.
     #[error("`{design}` has no {direction} port `{port}`; there are {known}")]
     UnknownPort {

@@ -265,6 +265,18 @@ fn a_full_disk_leaves_no_partial_file() {
     }
 }
 
+#[test]
+fn a_model_without_room_is_an_error() {
+    let ndp = ndp();
+    let line = "pim --channel rtl --mode dex --prompt A --prompt B --tokens 1 --memory librapim --channels 1";
+    // The model is built without the limit, which is less than a channel takes.
+    ndp.succeeds(line);
+    let output = ndp.in_shell("ulimit -v 400000; exec \"$@\"", line).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("memory is exhausted"), "{text}");
+}
+
 /// The stored model in the folder of the test, with other bits for an element of a tensor.
 fn model_with(ndp: &Program, tensor: &str, element: usize, bits: u16) {
     let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/model");

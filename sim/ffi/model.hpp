@@ -5,6 +5,7 @@
 #include "shim.h"
 #include "verilated.h"
 
+#include <new>
 #include <string>
 #include <vector>
 
@@ -52,9 +53,11 @@ struct NdpModel {
     virtual void set_clock(bool dram, bool level) = 0;
     virtual void tick(uint64_t cycles) = 0;
     virtual void trace(VerilatedVcdC* sink) = 0;
-    /* Takes down that a property did not hold: the instances from the top down, each with a dot behind it, and its name with the reason. */
-    void fail(const char* instance, const char* property) {
+    /* Takes down that a property did not hold: the instances from the top down, each with a dot behind it, and its name with the reason. If
+     * memory is exhausted it is counted without its name. */
+    void fail(const char* instance, const char* property) try {
         if (failures++ == 0) failure = std::string(instance) + property;
+    } catch (const std::bad_alloc&) {
     }
     /* Where the time went; nothing unless the model was built for that. */
     virtual void profile(std::vector<NdpShare>& rows) { rows.clear(); }

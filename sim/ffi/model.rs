@@ -139,7 +139,7 @@ impl Model {
     /// it is built now, which takes seconds to minutes.
     ///
     /// # Errors
-    /// [`SimError::Build`] if the model cannot be built; with waves, also what is wrong with [`WaveOptions`], or a file that cannot
+    /// [`SimError::Build`] if the model cannot be built; [`SimError::Memory`] if there is no room for it; with waves, also what is wrong with [`WaveOptions`], or a file that cannot
     /// be created.
     pub fn open(rtl: &Rtl, options: &OpenOptions) -> Result<Self, SimError> {
         // What is wrong with the waves is said before the model is built.
@@ -187,7 +187,7 @@ impl Model {
         // SAFETY: the library is of the variant that the options ask for.
         let raw = unsafe { library.shim.ndp_open(&raw_options) };
         let Some(raw) = NonNull::new(raw) else {
-            return Err(SimError::build(&rtl.name, vec!["the library made no model".to_owned()]));
+            return Err(SimError::Memory { design: rtl.name.clone() });
         };
         // SAFETY: the table of ports belongs to the model that was just made.
         let table = unsafe {
@@ -218,7 +218,7 @@ impl Model {
         let [reset, dram_reset] = ["rst_ni", "dram_rst_ni"].map(reset);
         let [clocked, two_clocks] =
             ["clk_i", "dram_clk_i"].map(|clock| ports.iter().any(|port| port.name == clock));
-        let model = Self {
+        let mut model = Self {
             raw,
             library,
             name: rtl.name.clone(),
@@ -241,7 +241,11 @@ impl Model {
         };
         if let Some(waves) = &model.waves {
             // SAFETY: the model was opened with waves, and this is the only call.
-            unsafe { model.library.shim.ndp_trace_begin(model.raw.as_ptr(), waves.depth()) };
+            if !unsafe { model.library.shim.ndp_trace_begin(model.raw.as_ptr(), waves.depth()) } {
+                // There is nothing to complete.
+                model.waves = None;
+                return Err(SimError::Memory { design: rtl.name.clone() });
+            }
         }
         Ok(model)
     }
@@ -564,7 +568,7 @@ impl Model {
         let Some(mut waves) = self.waves.take() else { return Ok(()) };
         // SAFETY: the model was opened with waves, and they end only here.
         unsafe { self.library.shim.ndp_trace_end(self.raw.as_ptr()) };
-        waves.take_text(self.drain());
+        waves.take_dump(self.drain());
         // SAFETY: as above; the text that was drained is not used any more.
         unsafe { self.library.shim.ndp_trace_clear(self.raw.as_ptr()) };
         let begun = self.falls.iter().map(|(_, time)| time.div_ceil(self.clocks.core_ps())).max();
@@ -623,11 +627,10 @@ impl Model {
 
     /// Passes the VCD text on when enough has piled up.
     fn pass_text_on(&mut self) {
-        let text = self.drain();
-        if text.len() >= WaveSink::CHUNK
+        if self.drain().is_none_or(|text| text.len() >= WaveSink::CHUNK)
             && let Some(mut waves) = self.waves.take()
         {
-            waves.take_text(self.drain());
+            waves.take_dump(self.drain());
             self.waves = Some(waves);
             // SAFETY: the model was opened with waves; the text that was drained is not used any more.
             unsafe { self.library.shim.ndp_trace_clear(self.raw.as_ptr()) };
@@ -659,14 +662,14 @@ impl Model {
         self.pass_text_on();
     }
 
-    /// The VCD text that has piled up.
-    fn drain(&self) -> &[u8] {
+    /// The VCD text that has piled up; none if some of it was lost.
+    fn drain(&self) -> Option<&[u8]> {
         let mut length = 0;
         // SAFETY: the model was opened with waves; the text stays where it is until the next call that changes
         // the model, all of which need `&mut self` or come after the last use of this slice.
         unsafe {
             let data = self.library.shim.ndp_trace_data(self.raw.as_ptr(), &mut length);
-            std::slice::from_raw_parts(data, length)
+            (!data.is_null()).then(|| std::slice::from_raw_parts(data, length))
         }
     }
 }

@@ -42,7 +42,8 @@ typedef struct NdpShare {
     double operations;
 } NdpShare;
 
-/* A new model with all inputs 0, evaluated once. */
+/* A new model with all inputs 0, evaluated once; NULL if memory is exhausted. No exception leaves these functions for want of memory: those
+ * that say nothing of it allocate none. */
 NdpModel* ndp_open(const NdpOpenOptions* options);
 void ndp_close(NdpModel* model);
 
@@ -61,17 +62,20 @@ const uint64_t* ndp_failures(const NdpModel* model);
 /* Name of the first of them and what it says, empty if there is none. */
 const char* ndp_failure(const NdpModel* model);
 
-/* Starts a VCD in memory with `depth` levels of modules (0: all). The model must have been opened with waves. */
-void ndp_trace_begin(NdpModel* model, uint32_t depth);
+/* Starts a VCD in memory with `depth` levels of modules (0: all). The model must have been opened with waves. False if memory is exhausted:
+ * then only ndp_close may follow. */
+bool ndp_trace_begin(NdpModel* model, uint32_t depth);
 /* Appends the present values, or what changed since the last call, at `time_ps`. */
 void ndp_trace_dump(NdpModel* model, uint64_t time_ps);
 /* Ends the VCD: what Verilator still buffers is moved to memory. */
 void ndp_trace_end(NdpModel* model);
-/* The VCD text that was produced since the last ndp_trace_clear; valid until the next call for this model. */
+/* The VCD text that was produced since the last ndp_trace_clear; valid until the next call for this model. NULL if a
+ * part of it was lost because memory is exhausted. */
 const uint8_t* ndp_trace_data(const NdpModel* model, size_t* length);
 void ndp_trace_clear(NdpModel* model);
 
-/* Where the time went since ndp_open, of a native model that was built for that, else nothing; valid until the next call. */
+/* Where the time went since ndp_open, of a native model that was built for that, else nothing; valid until the next call.
+ * Nothing either if memory is exhausted. */
 const NdpShare* ndp_profile(NdpModel* model, uint32_t* count);
 
 #ifdef __cplusplus

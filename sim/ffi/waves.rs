@@ -114,8 +114,16 @@ impl WaveSink {
         cycle * self.period_ps + self.period_ps / 2
     }
 
+    /// Passes on what a model has dumped, or notes that it was lost.
+    pub(super) fn take_dump(&mut self, text: Option<&[u8]>) {
+        match text {
+            Some(text) => self.take_text(text),
+            None => self.failure = self.failure.take().or_else(|| Some("memory is exhausted".to_owned())),
+        }
+    }
+
     /// Passes VCD text on.
-    pub(super) fn take_text(&mut self, text: &[u8]) {
+    fn take_text(&mut self, text: &[u8]) {
         if self.failure.is_some() {
             return;
         }
