@@ -129,6 +129,11 @@ impl LayerStep {
         Ok(Self { layer: self.layer.quantised(weights)?, ..self })
     }
 
+    /// The same with the layer as the only one of a model, as a system that holds no other layer counts.
+    pub fn alone(self) -> Self {
+        Self { index: 0, ..self }
+    }
+
     fn new(
         (index, layer): (usize, Layer),
         shape: LayerShape,

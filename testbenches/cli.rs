@@ -1022,3 +1022,26 @@ fn a_layer_on_several_dimms_is_a_table() -> Outcome {
     }
     Ok(())
 }
+
+#[test]
+fn any_layer_of_a_model_runs_on_several_dimms() -> Outcome {
+    let line =
+        |layer: u32| format!("layer --config tiny --backend cycles --context 3 --layer {layer} --json");
+    let mut zeros = Vec::new();
+    for layer in [0, 1, 3] {
+        let one = json(&line(layer))?;
+        let several = json(&format!("{} --dimms 1,2", line(layer)))?;
+        for row in several["rows"].as_array().ok_or("rows")? {
+            assert_eq!(row["mismatches"], 0, "{row}");
+            assert!(row["outputs_checked"].as_u64() > Some(0), "{row}");
+        }
+        // The same activations as on one DIMM: it is this layer.
+        assert_eq!(several["qkv_zeros"], one["zeros"]["qkv_input"]);
+        assert_eq!(several["fc2_zeros"], one["zeros"]["ffn_hidden"]);
+        zeros.push(several["fc2_zeros"].to_string());
+    }
+    zeros.sort();
+    zeros.dedup();
+    assert!(zeros.len() > 1, "all layers alike: {zeros:?}");
+    Ok(())
+}

@@ -453,4 +453,7 @@ fn a_model_that_dimms_cannot_compute_is_refused_before_anything_else() {
         "generate --config tiny --dimms 2 --tokens 1 --prompt I --model model --system none.toml",
         "the model's activation = Silu: systems of DIMMs run models with Relu",
     );
+    let line = "layer --config tiny --backend cycles --dimms 2 --model model";
+    let text = ndp.refused(line, "the model's activation = Silu: systems of DIMMs run models with Relu");
+    assert!(!text.contains("rerun") && !text.contains("failed"), "{text}");
 }

@@ -25,7 +25,7 @@ use ndp_sim::expected::Expected;
 use ndp_sim::gemv::{GemvOptions, HeadCut};
 use ndp_sim::layer::{LayerSizes, LayerStep};
 use ndp_sim::progress;
-use ndp_sim::system::ActivitySource;
+use ndp_sim::system::{ActivitySource, check_model};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -151,6 +151,9 @@ fn step(args: &Args, config: &DesignConfig) -> anyhow::Result<LayerStep> {
         let model = load_model(&path)?;
         let (layer, layers) = (args.layer.unwrap_or(0) as usize, model.layers.len());
         ensure!(layer < layers, "layer = {layer} must be in 0..={}", layers - 1);
+        if !args.scaling.dimms.is_empty() {
+            check_model(&model)?;
+        }
         HeadCut::new(config, model.config.num_attention_heads(), model.config.head_width())?;
         return Ok(LayerStep::of_model(&model, layer, context, batch, seed));
     };
@@ -179,7 +182,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let step = step(args, &config)?.quantised(args.weights)?;
     if !args.scaling.dimms.is_empty() {
         check_scaling(args)?;
-        let (scaling, rerun) = (&args.scaling, rerun(args));
+        let (step, scaling, rerun) = (step.alone(), &args.scaling, rerun(args));
         return scaling::run(Scaling {
             args: scaling,
             unit,
