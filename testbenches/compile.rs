@@ -114,6 +114,7 @@ fn what_is_in_the_directory_stays() -> Outcome {
     assert_eq!(fs::read_dir(folder.path())?.count(), 1);
     refused(&format!("{line}/new --text "), "a value is required")?;
     refused(&format!("{line}/new --dimms 0"), "0 is not in 1..=16")?;
+    refused(&format!("{line}/new --system pc-high"), "the system 'pc-high' has no DIMMs")?;
     assert_eq!(fs::read_dir(folder.path())?.count(), 1);
     Ok(())
 }

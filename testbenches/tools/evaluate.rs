@@ -210,6 +210,8 @@ fn traces_that_do_not_serve_and_systems_that_are_too_small_are_refused() {
     let message = refused(&["--trace", prompts.to_str().unwrap(), "--config", "tiny"]);
     assert!(message.contains("no generated token"), "{message}");
     assert!(refused(&["--trace", trace, "--dimms", "0"]).contains("dimms.count = 0"));
+    let none = refused(&["--trace", trace, "--system", "pc-high"]);
+    assert!(none.contains("the system 'pc-high' has no DIMMs"), "{none}");
     assert!(refused(&["--trace", trace, "--policy", "best"]).contains("'best', expected one of random"));
     assert!(refused(&["--trace", trace, "--window", "0"]).contains("1..=255"));
     let system = include_str!("../../rust/contract/config/presets/systems/hermes.toml");

@@ -144,7 +144,7 @@ fn compile(
     ensure!(!text.is_empty(), "--text \"\" has no tokens; at least one is needed");
     let profile = GenerateOptions { tokens: PROFILE_TOKENS, temperature_percent: 100, seed: args.seed };
     let setup = Setup::profile(model, text, &profile)?;
-    let system = SystemConfig::load(&args.system)?.with_dimms(args.dimms)?;
+    let system = SystemConfig::load(&args.system)?.having_dimms()?.with_dimms(args.dimms)?;
     let system = system.with_gpu_percent(&setup.shape, args.gpu_percent)?;
     let tokens = model.vocabulary.tokens(text)?.len();
     let places = setup.online(config, &system, Policy::Partition, (tokens, args.seed))?;

@@ -103,6 +103,12 @@ pub enum ConfigError {
         /// Value found.
         value: u64,
     },
+    /// A system without NDP-DIMMs where some are needed.
+    #[error("the system '{system}' has no DIMMs; another one is needed, such as hermes or small")]
+    NoDimms {
+        /// Its name.
+        system: String,
+    },
     /// Two values do not fit together.
     #[error("{what} = {value} must {rule}")]
     Mismatch {

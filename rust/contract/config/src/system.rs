@@ -245,10 +245,9 @@ impl SystemConfig {
     /// The same system, which must have NDP-DIMMs.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`] for one that has none.
+    /// [`ConfigError::NoDimms`] for one that has none.
     pub fn having_dimms(self) -> Result<Self, ConfigError> {
-        let count = self.dimms.count;
-        if count == 0 { self.with_dimms(0) } else { Ok(self) }
+        if self.dimms.count == 0 { Err(ConfigError::NoDimms { system: self.name }) } else { Ok(self) }
     }
 
     /// The same system with so many DIMMs.
@@ -451,7 +450,8 @@ mod tests {
     fn systems_without_dimms_serve_where_none_are_needed() {
         let pc = SystemConfig::preset("pc-high").unwrap();
         assert_eq!((pc.dimms().count, pc.usd()), (0, Some(3199.0)));
-        assert!(pc.having_dimms().unwrap_err().to_string().contains("dimms.count = 0"));
+        let error = pc.having_dimms().unwrap_err().to_string();
+        assert!(error.contains("the system 'pc-high' has no DIMMs"), "{error}");
         let hermes = SystemConfig::preset("hermes").unwrap().having_dimms().unwrap();
         assert_eq!(hermes.usd(), Some(2495.0), "the paper: about $2,500");
         assert_eq!(SystemConfig::preset("a100x5").unwrap().usd(), Some(50_000.0));
