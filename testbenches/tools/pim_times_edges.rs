@@ -31,3 +31,14 @@ fn the_memory_is_spared() {
 fn endless_input_is_refused() {
     pim_times().refuses_endless("--memory", "memory.toml");
 }
+
+#[test]
+fn lengths_that_do_not_rise_are_refused_before_anything_is_measured() {
+    for (lengths, message) in [("64,16", "--sequences 64,16"), ("16,64,64", "--sequences 64,64")] {
+        let line = format!("--memory aim --batch 2 --sequences {lengths}");
+        let output = pim_times().run(&line);
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(message) && output.stdout.is_empty(), "{text}");
+    }
+}

@@ -69,6 +69,9 @@ fn rtl_time(_: &Args, _: &HbmConfig, _: &Model, _: &MeasuredMemory, _: u32) -> R
 
 /// Runs the job.
 pub fn run(args: &Args) -> Result<()> {
+    for pair in args.sequences.windows(2) {
+        ensure!(pair[0] < pair[1], "--sequences {},{}: the second must be above the first", pair[0], pair[1]);
+    }
     let files = FileSet::new().configuration("the memory", &args.memory);
     files.optional("--out", args.out.as_ref()).check()?;
     let model = Model::of(&LlmShape::preset(&args.llm)?);
