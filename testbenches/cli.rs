@@ -3,7 +3,7 @@
 //! Runs the real binary on the small unit. Every message names the value and its limit; exit code 2 means that the
 //! arguments or files were refused, 3 that something could not be used, 1 that the hardware or the golden differed.
 
-use crate::tool::{json, ndp, refused, remarks, stderr, stdout};
+use crate::tool::{fails, json, ndp, refused, remarks, stderr, stdout};
 use common::{Outcome, some};
 use serde_json::Value;
 use std::error::Error;
@@ -911,6 +911,9 @@ fn the_benchmark_checks_what_it_measures() -> Outcome {
         Ok(report["products"].take())
     };
     assert_eq!(products("")?, products("--backend cycles")?);
+    let sparse = "bench --config tiny --backend cycles --rows 4 --cols 128 --densities";
+    fails(&format!("{sparse} 1e-9"), 2, "--densities 1e-9 with --rows 4: rows = 4000000000 must be")?;
+    fails(&format!("{sparse} 1e-6"), 2, "--densities 1e-6 with --rows 4: rows * cols = 512000000 must be")?;
     refused("bench --profile --backend cycles", "cannot be used with")?;
     refused("bench --config tiny --rows 2 --batches 99", "batch = 99")?;
     refused("bench --rows 0", "rows = 0 must be in 1..=16384")

@@ -10,6 +10,7 @@ use crate::gemv::{Product, name, simulate};
 use crate::report::Summary;
 use crate::tools::{Tools, grouped};
 use crate::verdict::Verdict;
+use anyhow::Context;
 use ndp_config::{DesignConfig, GemvShape, WeightFormat};
 use ndp_files::Progress;
 use ndp_sim::core::Backend;
@@ -162,7 +163,13 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         for (&cols, &batch) in cols.iter().flat_map(|cols| batches.iter().map(move |b| (cols, b))) {
             let rows = (f64::from(args.rows) / density).round() as u32;
             let shape = GemvShape { rows, cols, batch };
-            crate::gemv::check(&shape, mode, &config)?;
+            let of_density = || format!("--densities {density:?} with --rows {}", args.rows);
+            let checked = crate::gemv::check(&shape, mode, &config);
+            if density < 1.0 {
+                checked.with_context(of_density)?
+            } else {
+                checked?
+            }
             cases.push(Case { mode, weights, density, shape });
         }
     }

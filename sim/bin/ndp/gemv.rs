@@ -146,14 +146,9 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
             batch: u32::try_from(vectors.rows).unwrap_or(u32::MAX),
         },
     );
-    let GemvShape { rows, cols, .. } = shape;
+    let rows = shape.rows;
     check(&shape, *mode, &config)?;
     check_weights(*format, &config)?;
-    let weights = u64::from(rows) * u64::from(cols);
-    ensure!(
-        weights <= MAX_WEIGHTS,
-        "rows * cols = {weights} must be at most {MAX_WEIGHTS} weights (512 MiB)"
-    );
     let active = (*density < 1.0).then(|| draw_rows(rows, *density, *seed));
     let count = active.as_ref().map_or(rows as usize, Vec::len);
 
@@ -375,6 +370,11 @@ pub fn check(shape: &GemvShape, mode: Mode, config: &DesignConfig) -> anyhow::Re
     }
     let max = gemv.max_batch();
     ensure!((1..=max).contains(&shape.batch), "batch = {} must be in 1..={max}", shape.batch);
+    let weights = u64::from(shape.rows) * u64::from(shape.cols);
+    ensure!(
+        weights <= MAX_WEIGHTS,
+        "rows * cols = {weights} must be at most {MAX_WEIGHTS} weights (512 MiB)"
+    );
     Ok(())
 }
 
