@@ -844,6 +844,11 @@ fn a_layer_says_where_its_time_goes() -> Outcome {
 fn layers_that_do_not_fit_are_refused_with_their_limits() -> Outcome {
     refused("layer --config tiny --context 0", "context = 0 must be in 1..=16384")?;
     refused("layer --config tiny --batch 17", "batch = 17 must be in 1..=16")?;
+    fails(
+        "layer --config tiny --backend cycles --hidden 130 --heads 1 --ffn 1 --context 3",
+        2,
+        "elements of an attention head = 130 must be in 1..=64",
+    )?;
     refused("layer --config tiny --layer 4", "layer = 4 must be in 0..=3")?;
     refused("layer --config tiny --layer 1 --hidden 8 --heads 1 --ffn 8", "cannot be used with")?;
     refused("layer --config tiny --hidden 8", "--heads <H>")?;

@@ -310,6 +310,19 @@ fn weights_that_are_not_finite_are_refused_with_their_place() {
 }
 
 #[test]
+fn weights_that_overflow_are_refused_as_the_models() {
+    let ndp = ndp();
+    // The gain of the first element: what follows it is finite, its products are not.
+    let tensor = "model.decoder.final_layer_norm.weight";
+    model_with(&ndp, tensor, 0, 0x7BFF);
+    ndp.ends_with(
+        "generate --config tiny --backend cycles --temperature 0 --tokens 3 --prompt abc --model model",
+        2,
+        "weights or activations of the model overflow FP16",
+    );
+}
+
+#[test]
 fn faults_are_bounded_and_the_watchdog_ends_them() {
     let ndp = ndp();
     let two = "generate --config tiny --dimms 2 --tokens 2 --load backdoor --prompt I";

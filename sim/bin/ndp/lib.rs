@@ -80,13 +80,15 @@ mod stream;
 #[cfg(feature = "rtl")]
 mod system;
 
-#[cfg(feature = "rtl")]
-use ndp_model::ModelError;
 use ndp_pim::PimError;
 #[cfg(feature = "rtl")]
 use ndp_sim::error::SimError;
 #[cfg(feature = "rtl")]
 use ndp_sim::hbm::{ControlledError, LockstepError};
+#[cfg(feature = "rtl")]
+use ndp_sim::link::network::NetworkError;
+#[cfg(feature = "rtl")]
+use ndp_sim::system::EvaluateError;
 #[cfg(feature = "rtl")]
 use ndp_traces::capture::CaptureError;
 use std::process::ExitCode;
@@ -121,23 +123,29 @@ pub fn main() -> ExitCode {
 #[cfg(feature = "rtl")]
 fn is_failure_of_the_run(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
-        // What passes a capture of activity is wrapped by it.
+        // What passes a capture of activity or an evaluation is shown as if it were theirs.
         let captured = match cause.downcast_ref() {
             Some(CaptureError::Backend(error)) => Some(error),
             _ => None,
         };
+        let evaluated = match cause.downcast_ref() {
+            Some(EvaluateError::System(error)) => Some(error),
+            _ => None,
+        };
         let sim = matches!(
-            cause.downcast_ref().or(captured),
+            cause.downcast_ref().or(captured).or(evaluated),
             Some(
                 SimError::Hang { .. }
                     | SimError::Host { .. }
                     | SimError::Dram { .. }
                     | SimError::Mismatch { .. }
+                    | SimError::Padding { .. }
                     | SimError::LinkFault { .. }
                     | SimError::Link(_)
             )
         );
-        // What else these say of a model or port is a `SimError` that is a cause of its own.
+        let network = matches!(cause.downcast_ref(), Some(NetworkError::Link(_)));
+        // What else these say of a model or port is not about the run.
         let channel =
             matches!(cause.downcast_ref(), Some(LockstepError::Mismatch { .. } | LockstepError::Numerics(_)));
         let controller = matches!(
@@ -149,8 +157,7 @@ fn is_failure_of_the_run(error: &anyhow::Error) -> bool {
                     | ControlledError::Lockstep(LockstepError::Mismatch { .. } | LockstepError::Numerics(_))
             )
         );
-        let model = matches!(cause.downcast_ref(), Some(ModelError::Numerics { .. }));
-        sim || channel || controller || model || is_failure_of_pim(cause)
+        sim || network || channel || controller || is_failure_of_pim(cause)
     })
 }
 
@@ -171,6 +178,7 @@ fn is_failure_of_pim(cause: &(dyn std::error::Error + 'static)) -> bool {
 #[cfg(all(test, feature = "rtl"))]
 mod tests {
     use super::*;
+    use ndp_sim::error::LinkError;
 
     #[test]
     fn what_the_hardware_does_wrong_is_told_from_unusable_arguments() {
@@ -191,6 +199,8 @@ mod tests {
             mismatch().into(),
             ControlledError::from(mismatch()).into(),
             anyhow::Error::from(refused).context("dex"),
+            NetworkError::from(LinkError::Hang { cycle: 9, quiet: 9, missing: 1 }).into(),
+            EvaluateError::System(SimError::Host { cycle: 7, what: "a read".into() }).into(),
         ] {
             assert!(is_failure_of_the_run(&wrong), "{wrong:#}");
         }

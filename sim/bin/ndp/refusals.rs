@@ -5,15 +5,22 @@
 use ndp_config::ConfigError;
 use ndp_model::ModelError;
 use ndp_pim::PimError;
+use ndp_planner::PlanError;
 use ndp_predictor::PredictorError;
 use ndp_scheduler::SchedulerError;
 #[cfg(feature = "rtl")]
 use ndp_sim::error::SimError;
 #[cfg(feature = "rtl")]
-use ndp_sim::system::{EvaluateError, SetupError};
+use ndp_sim::hbm::{ControlledError, LockstepError};
+#[cfg(feature = "rtl")]
+use ndp_sim::link::network::NetworkError;
+#[cfg(feature = "rtl")]
+use ndp_sim::system::{EvaluateError, PredictedError, SetupError};
 use ndp_synth::SynthError;
 use ndp_systems::SystemsError;
 use ndp_traces::TraceError;
+#[cfg(feature = "rtl")]
+use ndp_traces::capture::CaptureError;
 use std::error::Error;
 
 /// Whether a cause of an error is a refusal.
@@ -25,13 +32,23 @@ pub fn refuses(cause: &(dyn Error + 'static)) -> bool {
         ($($judge:ident($error:ty)),+ $(,)?) => { $(cause.downcast_ref::<$error>().is_some_and($judge))||+ };
     }
     #[cfg(feature = "rtl")]
-    if some_of!(simulation(SimError), evaluation(EvaluateError), setup(SetupError)) {
+    if some_of!(
+        simulation(SimError),
+        evaluation(EvaluateError),
+        setup(SetupError),
+        predicted(PredictedError),
+        channel(LockstepError),
+        controller(ControlledError),
+        network(NetworkError),
+        captured(CaptureError<SimError>),
+    ) {
         return true;
     }
     some_of!(
         configuration(ConfigError),
         model(ModelError),
         pim(PimError),
+        planned(PlanError),
         predictor(PredictorError),
         scheduler(SchedulerError),
         synthesis(SynthError),
@@ -65,6 +82,10 @@ fn model(error: &ModelError) -> bool {
     !matches!(error, ModelError::Backend { .. })
 }
 
+fn planned(error: &PlanError) -> bool {
+    if let PlanError::Config(error) = error { configuration(error) } else { true }
+}
+
 fn pim(error: &PimError) -> bool {
     !matches!(error, PimError::Waves(_))
 }
@@ -86,7 +107,11 @@ fn systems(error: &SystemsError) -> bool {
 }
 
 fn scheduler(error: &SchedulerError) -> bool {
-    if let SchedulerError::Trace(error) = error { trace(error) } else { true }
+    match error {
+        SchedulerError::Trace(error) => trace(error),
+        SchedulerError::Plan(error) => planned(error),
+        _ => true,
+    }
 }
 
 fn synthesis(error: &SynthError) -> bool {
@@ -142,10 +167,47 @@ fn setup(error: &SetupError) -> bool {
     }
 }
 
+#[cfg(feature = "rtl")]
+fn predicted(error: &PredictedError) -> bool {
+    match error {
+        PredictedError::Predictor(error) => predictor(error),
+        PredictedError::Model(error) => model(error),
+    }
+}
+
+// Each of these shows a `SimError` as if it were its own, so the chain of causes does not have it.
+#[cfg(feature = "rtl")]
+fn channel(error: &LockstepError) -> bool {
+    if let LockstepError::Sim(error) = error { simulation(error) } else { false }
+}
+
+#[cfg(feature = "rtl")]
+fn controller(error: &ControlledError) -> bool {
+    match error {
+        ControlledError::Sim(error) => simulation(error),
+        ControlledError::Lockstep(error) => channel(error),
+        _ => false,
+    }
+}
+
+#[cfg(feature = "rtl")]
+fn network(error: &NetworkError) -> bool {
+    if let NetworkError::Sim(error) = error { simulation(error) } else { false }
+}
+
+#[cfg(feature = "rtl")]
+fn captured(error: &CaptureError<SimError>) -> bool {
+    match error {
+        CaptureError::Backend(error) => simulation(error),
+        CaptureError::Trace(error) => trace(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use ndp_files::{REFUSED, UNUSABLE, exit_code};
+    use ndp_numerics::NumericsError;
     use std::io;
 
     #[test]
@@ -154,6 +216,10 @@ mod tests {
         let lost = || io::Error::from_raw_os_error(2);
         let unreadable = || ConfigError::Read { path: "x".into(), reason: "no such file".into() };
         let wrong = || ConfigError::PowerOfTwo { key: "gemv.lanes", value: 3 };
+        let not_finite = || ModelError::Numerics {
+            at: "generated token 0".into(),
+            source: NumericsError::NonFiniteLogit { position: 0, bits: 0x7E00 },
+        };
         for error in [
             anyhow::Error::from(wrong()).context("--config"),
             SynthError::from(wrong()).into(),
@@ -161,6 +227,8 @@ mod tests {
             TraceError::Trailing.into(),
             SchedulerError::from(TraceError::Trailing).into(),
             ModelError::EmptyPrompt.into(),
+            PlanError::from(wrong()).into(),
+            not_finite().into(),
         ] {
             assert_eq!(code(error), REFUSED);
         }
@@ -186,7 +254,17 @@ mod tests {
             let build =
                 SimError::Build { design: "gemv_unit".into(), reason: "cannot lock the cache".into() };
             assert_eq!(code(build.into()), UNUSABLE);
-            assert_eq!(code(SimError::WaveDepth.into()), REFUSED);
+            assert_eq!(code(SimError::Memory { design: "gemv_unit".into() }.into()), UNUSABLE);
+            for error in [
+                SimError::WaveDepth.into(),
+                LockstepError::Sim(SimError::WaveDepth).into(),
+                ControlledError::Lockstep(SimError::WaveDepth.into()).into(),
+                NetworkError::Sim(SimError::WaveDepth).into(),
+                CaptureError::Backend(SimError::WaveDepth).into(),
+                PredictedError::Model(ModelError::EmptyPrompt).into(),
+            ] {
+                assert_eq!(code(error), REFUSED);
+            }
             assert_eq!(code(EvaluateError::System(SimError::Config(wrong())).into()), REFUSED);
         }
     }

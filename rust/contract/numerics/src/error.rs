@@ -79,7 +79,7 @@ pub enum NumericsError {
         percent: u32,
     },
     /// A logit that is NaN or infinite.
-    #[error("logit {position} is not finite: {bits:#06x}")]
+    #[error("logit {position} is not finite: {bits:#06x}; weights or activations of the model overflow FP16")]
     NonFiniteLogit {
         /// The first such position.
         position: usize,
