@@ -15,7 +15,8 @@ use std::path::Path;
 use ndp_numerics::layer_norm::MAX_LEN;
 use ndp_numerics::{Epsilon, f16, gelu, relu, silu};
 use serde::Serialize;
-use serde_json::Value;
+use serde::de::{DeserializeOwned, Error as _};
+use serde_json::{Value, json};
 
 use crate::ModelError;
 use rotary::Rotary;
@@ -153,6 +154,9 @@ impl DecoderConfig {
     pub fn from_json(path: &Path, json: &[u8]) -> Result<Self, ModelError> {
         let invalid = |source| ModelError::Json { path: path.to_owned(), source };
         let mut value: Value = serde_json::from_slice(json).map_err(invalid)?;
+        if !value.is_object() {
+            return Err(invalid(serde_json::Error::custom("not an object in JSON")));
+        }
         let (model_type, architecture, _) = family(&value)?;
         if let Some(fields) = value.as_object_mut().filter(|_| model_type == MISTRAL) {
             for (field, default) in MISTRAL_DEFAULTS {
@@ -160,9 +164,9 @@ impl DecoderConfig {
             }
         }
         let config = match architecture {
-            Architecture::Opt => opt::read(serde_json::from_value(value).map_err(invalid)?)?,
-            Architecture::Llama => llama::read(serde_json::from_value(value).map_err(invalid)?)?,
-            Architecture::Falcon => falcon::read(serde_json::from_value(value).map_err(invalid)?)?,
+            Architecture::Opt => opt::read(fields(value).map_err(invalid)?)?,
+            Architecture::Llama => llama::read(fields(value).map_err(invalid)?)?,
+            Architecture::Falcon => falcon::read(fields(value).map_err(invalid)?)?,
         };
         config.checked()
     }
@@ -173,7 +177,7 @@ impl DecoderConfig {
             ("hidden_size", self.hidden_size),
             ("num_hidden_layers", self.num_hidden_layers),
             ("num_attention_heads", self.num_attention_heads),
-            ("num_key_value_heads", self.num_key_value_heads),
+            (self.kv_field(), self.num_key_value_heads),
             (self.ffn_field(), self.ffn_dim),
             ("max_position_embeddings", self.max_position_embeddings),
         ] {
@@ -186,7 +190,9 @@ impl DecoderConfig {
             let expected = format!("at most {MAX_LEN} (normalisation)");
             return Err(unsupported("hidden_size", self.hidden_size, expected));
         }
+        let mut width_field = "head_dim";
         if self.head_width == 0 {
+            width_field = "hidden_size / num_attention_heads";
             if !self.hidden_size.is_multiple_of(self.num_attention_heads) {
                 let expected = format!("a divisor of hidden_size = {}", self.hidden_size);
                 return Err(unsupported("num_attention_heads", self.num_attention_heads, expected));
@@ -195,11 +201,11 @@ impl DecoderConfig {
         }
         if self.head_width > MAX_LEN || self.rotary_base.is_some() && !self.head_width.is_multiple_of(2) {
             let expected = format!("even, at most {MAX_LEN}");
-            return Err(unsupported("head_dim", self.head_width, expected));
+            return Err(unsupported(width_field, self.head_width, expected));
         }
         if !self.num_attention_heads.is_multiple_of(self.num_key_value_heads) {
             let expected = format!("a divisor of num_attention_heads = {}", self.num_attention_heads);
-            return Err(unsupported("num_key_value_heads", self.num_key_value_heads, expected));
+            return Err(unsupported(self.kv_field(), self.num_key_value_heads, expected));
         }
         if self.max_position_embeddings > MAX_POSITIONS {
             (self.max_position_embeddings, self.position_limit) =
@@ -215,6 +221,11 @@ impl DecoderConfig {
             Architecture::Llama => "intermediate_size",
             Architecture::Falcon => "ffn_hidden_size",
         }
+    }
+
+    /// What `config.json` calls the number of heads of keys and values.
+    fn kv_field(&self) -> &'static str {
+        if self.architecture == Architecture::Falcon { "num_kv_heads" } else { "num_key_value_heads" }
     }
 
     /// Fields that were not understood and are ignored, one line each.
@@ -341,6 +352,36 @@ impl DecoderConfig {
     pub fn relu_before_qkv(&self) -> bool {
         self.relu_before_qkv
     }
+}
+
+/// The fields of a family, from an object. The error of a wrong type names the field, which serde does not do.
+fn fields<T: DeserializeOwned>(value: Value) -> Result<T, serde_json::Error> {
+    let error = match serde_json::from_value(value.clone()) {
+        Ok(fields) => return Ok(fields),
+        Err(error) => error,
+    };
+    let said = error.to_string();
+    if said.starts_with("missing field") {
+        return Err(error);
+    }
+    // The field that fails alike without the others. Those of `Rotary` come last: serde reads them when all others are there.
+    let fails = |result: Result<(), serde_json::Error>| result.is_err_and(|error| error.to_string() == said);
+    let alone = |key: &String, own: &Value| json!({ key.as_str(): own });
+    let all = || value.as_object().into_iter().flatten();
+    let found =
+        all().find(|(key, own)| fails(serde_json::from_value::<T>(alone(key, own)).map(drop))).or_else(
+            || all().find(|(key, own)| fails(serde_json::from_value::<Rotary>(alone(key, own)).map(drop))),
+        );
+    Err(match found {
+        Some((key, _)) => serde_json::Error::custom(format!("{key}: {}", plain(&error))),
+        None => error,
+    })
+}
+
+/// What serde says of a value, with words in place of Rust's types.
+pub(crate) fn plain(error: &serde_json::Error) -> String {
+    let said = error.to_string();
+    said.replace("expected f64", "expected a number").replace("expected usize", "expected a whole number")
 }
 
 /// The family that `model_type` or `architectures` name, or both.

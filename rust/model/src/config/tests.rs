@@ -137,6 +137,8 @@ fn unsupported_options_are_refused_by_name() {
         (llama(), "rope_parameters", json!({"rope_theta": 1e4}), "10000 as in rope_parameters"),
         (llama(), "intermediate_size", json!(0), "1..=2^32-1"),
         (llama(), "head_dim", json!(15), "even, at most 16384"),
+        (falcon(), "num_kv_heads", json!(3), "a divisor of num_attention_heads = 4"),
+        (falcon(), "num_kv_heads", json!(0), "1..=2^32-1"),
         (falcon(), "alibi", json!(true), "false"),
         (falcon(), "parallel_attn", json!(false), "true"),
         (falcon(), "activation", json!("silu"), "gelu or relu"),
@@ -242,4 +244,42 @@ fn absent_architecture_missing_fields_and_wrong_types_are_errors() {
     let reason = std::error::Error::source(&parse(&config).unwrap_err()).unwrap().to_string();
     assert!(reason.contains("ffn_dim"), "{reason}");
     assert!(matches!(parse(&with(config, "ffn_dim", json!(-1))), Err(ModelError::Json { .. })));
+}
+
+#[test]
+fn values_of_a_wrong_type_are_named_with_their_key() {
+    let reason = |config: &Value| {
+        let error = parse(config).unwrap_err();
+        assert!(matches!(error, ModelError::Json { .. }), "{error}");
+        std::error::Error::source(&error).unwrap().to_string()
+    };
+    for (base, key, value, expected) in [
+        (llama(), "rms_norm_eps", json!("1e-5"), "invalid type: string \"1e-5\", expected a number"),
+        (llama(), "vocab_size", json!(-1), "invalid value: integer `-1`, expected a whole number"),
+        (llama(), "vocab_size", Value::Null, "invalid type: null, expected a whole number"),
+        (
+            llama(),
+            "num_hidden_layers",
+            json!(2.5),
+            "invalid type: floating point `2.5`, expected a whole number",
+        ),
+        (llama(), "rope_theta", json!("1e4"), "invalid type: string \"1e4\", expected a number"),
+        (llama(), "rope_scaling", json!(2), "invalid type: integer `2`, expected a map"),
+        (llama(), "hidden_act", json!(1), "invalid type: integer `1`, expected a string"),
+        (falcon(), "alibi", json!("no"), "invalid type: string \"no\", expected a boolean"),
+        (falcon(), "partial_rotary_factor", json!("1"), "invalid type: string \"1\", expected a number"),
+        (opt(), "_remove_final_layer_norm", json!(0), "invalid type: integer `0`, expected a boolean"),
+    ] {
+        assert_eq!(reason(&with(base, key, value)), format!("{key}: {expected}"));
+    }
+    for value in [json!(5), Value::Null, json!(["llama"]), json!("llama")] {
+        assert_eq!(reason(&value), "not an object in JSON");
+    }
+}
+
+#[test]
+fn a_width_of_heads_that_no_field_gives_is_named_as_a_quotient() {
+    let odd = with(with(falcon(), "hidden_size", json!(60)), "num_attention_heads", json!(4));
+    let said = parse(&with(odd, "num_kv_heads", json!(2))).unwrap_err().to_string();
+    assert_eq!(said, "config: hidden_size / num_attention_heads = 15, expected even, at most 16384");
 }
