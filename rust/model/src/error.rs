@@ -4,7 +4,7 @@ use std::error::Error;
 use std::path::PathBuf;
 
 use ndp_numerics::{NumericsError, f16};
-use safetensors::{Dtype, SafeTensorError};
+use safetensors::Dtype;
 
 /// What can go wrong while loading or running a model.
 #[derive(Debug, thiserror::Error)]
@@ -63,12 +63,12 @@ pub enum ModelError {
         shard: String,
     },
     /// A weights file that is truncated or corrupt.
-    #[error("{path}: not a valid safetensors file", path = path.display())]
+    #[error("{path}: not a valid safetensors file: {reason}", path = path.display())]
     SafeTensors {
         /// The file.
         path: PathBuf,
-        /// The parser's reason.
-        source: SafeTensorError,
+        /// What is wrong with it, and with which tensor.
+        reason: String,
     },
     /// A tensor that the model needs and the file does not hold.
     #[error("{path}: tensor {tensor} is missing{hint}", path = path.display())]

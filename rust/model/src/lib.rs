@@ -13,6 +13,7 @@
 
 pub mod backend;
 pub mod config;
+mod damage;
 pub mod decoder;
 mod error;
 pub mod generate;

@@ -12,13 +12,14 @@ use ndp_numerics::{f16, round_f64};
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 
+use crate::damage;
 use crate::{Architecture, DecoderConfig, Model, ModelError, Vocabulary};
 
 const SINGLE_FILE: &str = "model.safetensors";
 const INDEX_FILE: &str = "model.safetensors.index.json";
 
 /// Longest header of a file of weights, the format's own limit, and longest index of shards.
-const MAX_HEADER_BYTES: u64 = 100_000_000;
+pub(crate) const MAX_HEADER_BYTES: u64 = 100_000_000;
 
 /// The prefix of tensor names that models with a head have, and those without one have not.
 fn optional_prefix(config: &DecoderConfig) -> &'static str {
@@ -220,7 +221,13 @@ impl<'a> ParsedFile<'a> {
     fn new(file: &'a WeightFile) -> Result<Self, ModelError> {
         match SafeTensors::deserialize(&file.bytes) {
             Ok(tensors) => Ok(Self { path: &file.path, tensors }),
-            Err(source) => Err(ModelError::SafeTensors { path: file.path.clone(), source }),
+            Err(error) => Err(match damage::foreign(&file.bytes) {
+                Some(what) => ModelError::StandIn { path: file.path.clone(), what },
+                None => ModelError::SafeTensors {
+                    path: file.path.clone(),
+                    reason: damage::reason(&file.bytes, &error),
+                },
+            }),
         }
     }
 

@@ -224,6 +224,11 @@ fn files_that_stand_for_others_say_what_they_are() {
         (b"\n <HTML lang=en>", "is an HTML page, not the file"),
         (b"PK\x03\x04\0\0", "is a PyTorch file or another archive: convert it to safetensors"),
         (b"GGUF\x03\0\0\0", "is a GGUF file: convert it to safetensors"),
+        (b"\x80\x02}q", "is a PyTorch file (a pickle): convert it to safetensors"),
+        (b"\x80\x04\x95\x10\0\0\0\0\0\0\0}", "is a PyTorch file (a pickle): convert it to safetensors"),
+        (b"<?xml version=\"1.0\"?>", "is not a safetensors file: convert the weights to safetensors"),
+        (b"weights\n", "is not a safetensors file: convert the weights to safetensors"),
+        (b"\x02\0\0\0\0\0\0\0[]", "is not a safetensors file: convert the weights to safetensors"),
     ] {
         let path = dir.path().join(WEIGHTS);
         fs::write(&path, content).unwrap();
@@ -294,6 +299,51 @@ fn truncated_files_never_panic() {
         let error = Model::load(dir.path()).unwrap_err();
         assert!(matches!(&error, ModelError::SafeTensors { path: p, .. } if p == &path), "{len}: {error}");
         assert!(error.to_string().contains(WEIGHTS));
+    }
+}
+
+#[test]
+fn damage_of_weights_is_named() {
+    let (dir, _, tensors) = fixture();
+    let good = serialize(&tensors, "");
+    let path = dir.path().join(WEIGHTS);
+    let header = u64::from_le_bytes(good[..8].try_into().unwrap()) as usize;
+    let refused = |bytes: &[u8], expected: &str| {
+        fs::write(&path, bytes).unwrap();
+        let error = Model::load(dir.path()).unwrap_err();
+        let said = error.to_string();
+        assert!(said.ends_with(&format!("not a valid safetensors file: {expected}")), "{said}");
+        assert!(std::error::Error::source(&error).is_none(), "said twice: {said}");
+    };
+    let len = good.len();
+    refused(&good[..len - 1], &format!("expected {len} bytes, found {}", len - 1));
+    refused(&[&good[..], b"+"].concat(), &format!("expected {len} bytes, found {}", len + 1));
+    refused(&good[..100], &format!("expected a header of {header} bytes, found 92"));
+    refused(&good[..4], "header too small");
+
+    let json: serde_json::Value = serde_json::from_slice(&good[8..8 + header]).unwrap();
+    let with = |key: &str, value: serde_json::Value| {
+        let mut json = json.clone();
+        json[FC1][key] = value;
+        let json = json.to_string();
+        [&(json.len() as u64).to_le_bytes(), json.as_bytes(), &good[8 + header..]].concat()
+    };
+    let offsets = json[FC1]["data_offsets"].as_array().unwrap();
+    refused(
+        &with("shape", json!([-1, 24])),
+        &format!(
+            "tensor {FC1} = {{\"data_offsets\":[{},{}],\"dtype\":\"F16\",\"shape\":[-1,24]}}: invalid value: integer `-1`, expected a whole number",
+            offsets[0], offsets[1]
+        ),
+    );
+    for (key, value, found) in [
+        ("dtype", json!("I8"), "dtype I8 and shape [40, 24]"),
+        ("shape", json!([40, 23]), "dtype F16 and shape [40, 23]"),
+        ("shape", json!([1u64 << 40, 1u64 << 40]), "dtype F16 and shape [1099511627776, 1099511627776]"),
+    ] {
+        let expected =
+            format!("tensor {FC1}: data_offsets = [{}, {}] do not fit {found}", offsets[0], offsets[1]);
+        refused(&with(key, value), &expected);
     }
 }
 
