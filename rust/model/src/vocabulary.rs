@@ -1,12 +1,13 @@
 //! What tokens stand for: bytes, or what a `tokenizer.json` says (Hugging Face's `tokenizers`).
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
 use serde::de::IgnoredAny;
-use tokenizers::{ModelWrapper, Tokenizer};
+use tokenizers::{Decoder, Encoding, ModelWrapper, Tokenizer};
 
 use crate::ModelError;
 
@@ -84,15 +85,14 @@ impl Vocabulary {
     /// The tokens of a text, with those that the tokenizer puts in front of a text, if any.
     ///
     /// # Errors
-    /// [`ModelError::Tokenizer`] for what is not UTF-8 or cannot be encoded, [`ModelError::NoVocabulary`] without a vocabulary.
+    /// [`ModelError::Tokenizer`] for what is not UTF-8 or has characters that no token covers, [`ModelError::NoVocabulary`] without a vocabulary.
     pub fn tokens(&self, text: &[u8]) -> Result<Vec<u32>, ModelError> {
         match self {
             Self::Bytes => Ok(text.iter().map(|&byte| u32::from(byte)).collect()),
             Self::Subwords(subwords) => {
                 let text =
                     std::str::from_utf8(text).map_err(|e| subwords.failed(format!("the text: {e}")))?;
-                let encoding = caught(|| subwords.tokenizer.encode(text, true));
-                Ok(encoding.map_err(|e| subwords.failed(e))?.get_ids().to_vec())
+                subwords.tokens(text)
             }
             Self::Unknown(vocab_size) => Err(ModelError::NoVocabulary { vocab_size: *vocab_size }),
         }
@@ -111,7 +111,10 @@ impl Vocabulary {
                 Ok(String::from_utf8_lossy(&bytes).into_owned())
             }
             Self::Subwords(subwords) => {
-                caught(|| subwords.tokenizer.decode(tokens, true)).map_err(|e| subwords.failed(e))
+                let first = &tokens[..tokens.len().min(LISTED)];
+                let more = if tokens.len() > LISTED { " and more" } else { "" };
+                let broken = |e| format!("cannot be used: decoding tokens {first:?}{more} fails: {e}");
+                subwords.text(tokens).map_err(|e| subwords.failed(broken(e)))
             }
             Self::Unknown(_) => Ok(String::new()),
         }
@@ -201,7 +204,7 @@ thread_local! {
     static CATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Calls the library, which panics on some files that it has accepted: its message becomes an error.
+/// Calls the library, which panics on some files that it has accepted: that becomes an error.
 fn caught<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -217,14 +220,92 @@ fn caught<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> 
     CATCHING.set(outer);
     match result {
         Ok(result) => result.map_err(|e| e.to_string()),
-        Err(panic) => {
-            let said = panic.downcast_ref::<String>().map(String::as_str);
-            Err(said.or_else(|| panic.downcast_ref().copied()).unwrap_or("it cannot be used").to_owned())
-        }
+        // Its message is about indices in the library's own code.
+        Err(_) => Err("its parts contradict each other".to_owned()),
     }
 }
 
+/// Most characters or tokens that a message lists.
+const LISTED: usize = 8;
+
 impl Subwords {
+    /// The tokens of a text, all of which has to be in them: the library leaves out characters that its model does not know, unless the file says
+    /// what they become.
+    fn tokens(&self, text: &str) -> Result<Vec<u32>, ModelError> {
+        let encoding = caught(|| self.tokenizer.encode(text, true))
+            .map_err(|e| self.failed(format!("cannot be used: encoding the text fails: {e}")))?;
+        let tokens = encoding.get_ids().to_vec();
+        if tokens.is_empty() && !text.is_empty() {
+            let start: String = text.chars().take(LISTED).collect();
+            let more = if start.len() < text.len() { "..." } else { "" };
+            return Err(self.failed(format!("the tokenizer gives no tokens for the text '{start}{more}'")));
+        }
+        let mut covered = vec![false; text.len()];
+        for &(start, end) in encoding.get_offsets() {
+            if let Some(own) = covered.get_mut(start..end) {
+                own.fill(true);
+            }
+        }
+        // Offsets say that a part is missing, but not which: those after it in its word are too low. Tokens of bytes cover a character even if some of
+        // its bytes have none.
+        let given = text.matches(char::REPLACEMENT_CHARACTER).count();
+        let complete = covered.iter().all(|covered| *covered) && self.replaced(&tokens) <= given;
+        if complete && !self.drops() {
+            return Ok(tokens);
+        }
+        let mut lost: BTreeSet<char> = text.chars().filter(|c| !c.is_whitespace()).collect();
+        lost.retain(|c| self.loses(*c));
+        if lost.is_empty() {
+            return Ok(tokens);
+        }
+        let names: Vec<String> =
+            lost.iter().take(LISTED).map(|c| format!("'{}'", c.escape_debug())).collect();
+        let more =
+            if lost.len() > LISTED { format!(" and {} more", lost.len() - LISTED) } else { String::new() };
+        Err(self.failed(format!(
+            "the tokenizer has no tokens for {}{more}, which the model would not see: leave them out",
+            names.join(", ")
+        )))
+    }
+
+    /// Whether the model leaves out what it does not know, and knows a character alone if it knows it in a word.
+    fn drops(&self) -> bool {
+        let ModelWrapper::BPE(model) = self.tokenizer.get_model() else { return false };
+        let affixes = [&model.continuing_subword_prefix, &model.end_of_word_suffix];
+        model.unk_token.is_none() && !model.ignore_merges && affixes.iter().all(|affix| affix.is_none())
+    }
+
+    /// Whether a character has no tokens, or tokens for some of its bytes only. The mark of a space in front of it does not count.
+    fn loses(&self, c: char) -> bool {
+        let space = |mark: char| mark.is_whitespace() || (mark != c && matches!(mark, '▁' | 'Ġ'));
+        let lost = |own: Encoding| {
+            let blank = own.get_tokens().iter().all(|token| token.chars().all(space));
+            blank || c != char::REPLACEMENT_CHARACTER && self.replaced(own.get_ids()) > 0
+        };
+        caught(|| self.tokenizer.encode(String::from(c), false)).is_ok_and(lost)
+    }
+
+    /// Characters of the text of tokens that are not UTF-8.
+    fn replaced(&self, tokens: &[u32]) -> usize {
+        self.text(tokens).map_or(0, |text| text.matches(char::REPLACEMENT_CHARACTER).count())
+    }
+
+    /// As `Tokenizer::decode` without special tokens, but a number that no token has is U+FFFD, not nothing: a model has more rows than its
+    /// tokenizer has tokens, and may generate them.
+    fn text(&self, tokens: &[u32]) -> Result<String, String> {
+        let own = |&token: &u32| match self.tokenizer.id_to_token(token) {
+            None => Some(String::from(char::REPLACEMENT_CHARACTER)),
+            Some(text) => {
+                Some(text).filter(|text| !self.tokenizer.get_added_vocabulary().is_special_token(text))
+            }
+        };
+        let parts: Vec<String> = tokens.iter().filter_map(own).collect();
+        match self.tokenizer.get_decoder() {
+            Some(decoder) => caught(|| decoder.decode(parts)),
+            None => Ok(parts.join(" ")),
+        }
+    }
+
     fn failed(&self, reason: String) -> ModelError {
         ModelError::Tokenizer { path: self.path.clone(), reason }
     }

@@ -167,9 +167,69 @@ fn a_tokenizer_that_breaks_the_library_is_an_error() {
         let said = load(json, 1000).unwrap_err().to_string();
         assert!(said.contains("tokenizer.json: not a tokenizer: ") && said.contains("at line "), "{said}");
     }
+    // Merged tokens that are shorter than the prefix that they should have.
+    let mut json = byte_level();
+    json["model"]["continuing_subword_prefix"] = json!("##");
+    let said = load(&json.to_string(), 1000).unwrap_err().to_string();
+    assert!(said.ends_with("tokenizer.json: not a tokenizer: its parts contradict each other"), "{said}");
     // JSON that the library takes, and with which it cannot work: what is cut off at both ends is longer than the text.
     let mut json = byte_level();
     json["decoder"] = json!({"type": "Strip", "content": "a", "start": 1, "stop": 1});
     let said = loaded(&json).text(&[0]).unwrap_err().to_string();
-    assert!(said.contains("tokenizer.json: slice index"), "{said}");
+    let expected =
+        "tokenizer.json: cannot be used: decoding tokens [0] fails: its parts contradict each other";
+    assert!(said.ends_with(expected), "{said}");
+}
+
+#[test]
+fn characters_without_tokens_are_refused_by_name() {
+    let refused = |json: &Value, text: &str| {
+        let said = loaded(json).tokens(text.as_bytes()).unwrap_err().to_string();
+        said.split_once("tokenizer.json: ").unwrap().1.to_owned()
+    };
+    let advice = "which the model would not see: leave them out";
+    let mut json = byte_level();
+    assert_eq!(
+        refused(&json, "日本ab日 !"),
+        format!("the tokenizer has no tokens for '!', '日', '本', {advice}")
+    );
+    assert_eq!(
+        refused(&json, "abcdefghijkl"),
+        format!(
+            "the tokenizer has no tokens for 'c', 'd', 'e', 'f', 'g', 'h', 'i', 'j' and 2 more, {advice}"
+        )
+    );
+    // Two of three bytes have tokens.
+    assert_eq!(refused(&json, "ab€ ₃a"), format!("the tokenizer has no tokens for '₃', {advice}"));
+    // One word, whose mark for the space covers the character that is lost.
+    let mut marks = metaspace();
+    marks["model"]["unk_token"] = Value::Null;
+    marks["model"]["byte_fallback"] = json!(false);
+    for text in ["日", "日a", "a日  ", "▁日"] {
+        assert_eq!(
+            refused(&marks, text),
+            format!("the tokenizer has no tokens for '日', {advice}"),
+            "{text}"
+        );
+    }
+    // Spaces and newlines may be cut off, and a file may name a token for all that it does not know.
+    assert_eq!(loaded(&json).tokens(b"ab\n ab").unwrap(), [3, 4]);
+    assert_eq!(loaded(&llama_2()).tokens("a日 a".as_bytes()).unwrap(), [1, 7, 0, 7]);
+    json["model"]["unk_token"] = json!("b");
+    assert_eq!(loaded(&json).tokens(b"a!").unwrap(), [0, 1]);
+    // A template that drops the text.
+    json["post_processor"] =
+        json!({"type": "TemplateProcessing", "single": [], "pair": [], "special_tokens": {}});
+    assert_eq!(refused(&json, "abababababab"), "the tokenizer gives no tokens for the text 'abababab...'");
+    assert!(loaded(&json).tokens(b"").unwrap().is_empty());
+}
+
+#[test]
+fn numbers_that_no_token_has_are_not_dropped_from_a_text() {
+    for (json, expected) in [(byte_level(), "ab\u{FFFD} ab"), (llama_2(), "a\u{FFFD} a")] {
+        let vocabulary = loaded(&json);
+        let known = vocabulary.tokens(expected.replace('\u{FFFD}', "").as_bytes()).unwrap();
+        let (last, first) = known.split_last().unwrap();
+        assert_eq!(vocabulary.text(&[first, &[999], &[*last]].concat()).unwrap(), expected);
+    }
 }
