@@ -1,4 +1,4 @@
-//! Why a file of weights is no safetensors file: what the library's error does not say, that is the tensor, the sizes, or the other format.
+//! Reasons to refuse a file of weights, which the library's errors do not give: the tensor, the sizes, or the other format.
 
 use safetensors::tensor::TensorInfo;
 use safetensors::{SafeTensorError, SafeTensors};
@@ -26,7 +26,7 @@ pub(crate) fn foreign(bytes: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// What is wrong with a file that the library refuses with `error`.
+/// The fault of a file that the library refuses with `error`.
 pub(crate) fn reason(bytes: &[u8], error: &SafeTensorError) -> String {
     fault(bytes).unwrap_or_else(|| error.to_string())
 }

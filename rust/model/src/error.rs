@@ -67,7 +67,7 @@ pub enum ModelError {
     SafeTensors {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and with which tensor.
+        /// The fault, with its tensor if there is one.
         reason: String,
     },
     /// A tensor that the model needs and the file does not hold.

@@ -229,8 +229,8 @@ fn caught<T>(call: impl FnOnce() -> tokenizers::Result<T>) -> Result<T, String> 
 const LISTED: usize = 8;
 
 impl Subwords {
-    /// The tokens of a text, all of which has to be in them: the library leaves out characters that its model does not know, unless the file says
-    /// what they become.
+    /// The tokens of a text. They have to cover each of its characters: the library leaves out those that its model does not know, unless the file
+    /// has a token for them.
     fn tokens(&self, text: &str) -> Result<Vec<u32>, ModelError> {
         let encoding = caught(|| self.tokenizer.encode(text, true))
             .map_err(|e| self.failed(format!("cannot be used: encoding the text fails: {e}")))?;
@@ -238,7 +238,10 @@ impl Subwords {
         if tokens.is_empty() && !text.is_empty() {
             let start: String = text.chars().take(LISTED).collect();
             let more = if start.len() < text.len() { "..." } else { "" };
-            return Err(self.failed(format!("the tokenizer gives no tokens for the text '{start}{more}'")));
+            return Err(self.failed(format!(
+                "the tokenizer gives no tokens for the text '{}{more}'",
+                start.escape_debug()
+            )));
         }
         let mut covered = vec![false; text.len()];
         for &(start, end) in encoding.get_offsets() {
@@ -268,7 +271,7 @@ impl Subwords {
         )))
     }
 
-    /// Whether the model leaves out what it does not know, and knows a character alone if it knows it in a word.
+    /// Whether the model leaves out characters that it does not know, and knows each alone that it knows in a word.
     fn drops(&self) -> bool {
         let ModelWrapper::BPE(model) = self.tokenizer.get_model() else { return false };
         let affixes = [&model.continuing_subword_prefix, &model.end_of_word_suffix];

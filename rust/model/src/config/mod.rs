@@ -364,7 +364,7 @@ fn fields<T: DeserializeOwned>(value: Value) -> Result<T, serde_json::Error> {
     if said.starts_with("missing field") {
         return Err(error);
     }
-    // The field that fails alike without the others. Those of `Rotary` come last: serde reads them when all others are there.
+    // The field that fails alike without the others. Those of `Rotary` come last: serde reads them after all others.
     let fails = |result: Result<(), serde_json::Error>| result.is_err_and(|error| error.to_string() == said);
     let alone = |key: &String, own: &Value| json!({ key.as_str(): own });
     let all = || value.as_object().into_iter().flatten();
