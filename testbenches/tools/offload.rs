@@ -161,6 +161,10 @@ fn energy_is_beside_what_the_paper_says_and_in_json() {
     }
     let error = refused(&[&grid[..], &["--offload-ffn", "65"]].concat());
     assert!(error.contains("requests of a group whose FFN is offloaded = 65 must be in 0..=64"), "{error}");
+    let small = ["--formula", "--sequences", "16", "--batches", "32", "--offload-ffn"];
+    let error = refused(&[&small[..], &["17"]].concat());
+    assert!(error.contains("requests of a group whose FFN is offloaded = 17 must be in 0..=16"), "{error}");
+    assert!(text(&[&small[..], &["16"]].concat()).contains("   32    16"));
     assert!(text(&[&grid[..], &["--energy", "--offload-ffn", "3"]].concat()).contains("   m 3 "));
     assert!(refused(&["--energy-memory", "hbm3"]).contains("unknown HBM-PIM device 'hbm3'"));
     assert!(refused(&["--energy-npu", "npu"]).contains("expected one of npu-65tflops"));
@@ -195,8 +199,59 @@ fn sampled_times_give_the_same_table_as_computed_ones() {
     assert_ne!(computed, measured);
     assert_eq!(text(&[&grid[..], &["--formula", "--sample-times", path]].concat()), "");
     assert_eq!(text(&[&grid[..], &["--formula", "--times", path]].concat()), computed);
+    let other = |options: &[&str]| refused(&[&grid[..], &["--formula", "--times", path], options].concat());
+    let error = other(&["--llm", "llama2-7b"]);
+    assert!(
+        error.contains("times of model 'gpt3-175b' in memory 'librapim', not of model 'llama2-7b'"),
+        "{error}"
+    );
+    let error = other(&["--memory", "librapim-small"]);
+    assert!(error.contains("not of model 'gpt3-175b' in memory 'librapim-small'"), "{error}");
+    let mut table: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    // A model of the same name with other sizes, and a table without its model.
+    table["of"]["model"]["kv_heads"] = 8.into();
+    std::fs::write(path, table.to_string()).unwrap();
+    let error = other(&[]);
+    assert!(error.contains("96 heads, 8 of K and V") && error.contains("96 heads, 96 of K and V"), "{error}");
+    table.as_object_mut().unwrap().remove("of");
+    std::fs::write(path, table.to_string()).unwrap();
+    assert!(other(&[]).contains("the table does not say its model and memory"));
+    assert_eq!(text(&[&grid[..], &["--formula", "--sample-times", path]].concat()), "");
     let error = refused(&["--formula", "--times", path, "--sequences", "513", "--batches", "32"]);
     assert!(error.contains("context = 513 is beyond the table, which ends at 512"), "{error}");
+}
+
+#[test]
+fn a_table_of_times_is_all_that_is_written() {
+    let directory = tempfile::tempdir().unwrap();
+    let [table, other] = ["times.json", "other"].map(|name| directory.path().join(name));
+    let [table, other] = [&table, &other].map(|path| path.to_str().unwrap());
+    let sample = ["--formula", "--sequences", "64", "--batches", "8", "--sample-times", table];
+    for options in [
+        &["--step", other][..],
+        &["--html", other],
+        &["--json"],
+        &["--energy"],
+        &["--offload-ffn", "1"],
+        &["--rule", "equation"],
+        &["--energy-npu", "npu-65tflops"],
+    ] {
+        let error = refused(&[&sample[..], options].concat());
+        assert!(error.contains("cannot be used with") && error.contains(options[0]), "{error}");
+    }
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn memories_without_sliced_banks_are_refused_with_formulas_too() {
+    let grid = ["--llm", "llama2-7b", "--sequences", "16", "--batches", "32"];
+    for memory in ["newton-aim", "aim"] {
+        for formula in [&["--formula"][..], &[]] {
+            let error = refused(&[&grid[..], &["--memory", memory], formula].concat());
+            let needed = format!("offloading needs sliced banks, but memory '{memory}' does not slice");
+            assert!(error.contains(&needed), "{error}");
+        }
+    }
 }
 
 #[test]

@@ -1,8 +1,7 @@
 //! The edge of `ndp offload`: lost output, files that are not what they seem.
 use ndp_files::testing::Program;
 
-/// Of a memory with the commands of AiM only attention is measured, in a hundredth of the time.
-const STEP: &str = "--llm gpt3-175b --memory aim --sequences 512 --batches 8";
+const STEP: &str = "--llm gpt3-175b --formula --sequences 512 --batches 8";
 
 fn offload() -> Program {
     Program::new(env!("CARGO_BIN_EXE_ndp")).subcommand("offload")

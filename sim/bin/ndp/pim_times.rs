@@ -125,7 +125,7 @@ pub fn run(args: &Args) -> Result<()> {
         broadcasts(&times, &formula);
     }
     let requests: Vec<u32> = (1..=args.batch).collect();
-    let table = TableFile::sample(&times, &requests, &args.sequences);
+    let table = TableFile::sample(&times, &requests, &args.sequences).of(&model, config.name());
     // What cannot be read again is not written.
     MeasuredTimes::new(table.clone()).context("the measured times")?;
     if let Some(file) = file {

@@ -1,8 +1,9 @@
 //! Versions, and numbers in text.
 
 use anyhow::Context;
-use ndp_config::LlmShape;
+use ndp_config::{HbmConfig, LlmShape};
 use ndp_model::{Model, Remarks, RoundedWeights};
+use ndp_offloading::Mode;
 use ndp_traces::TraceHeader;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -184,6 +185,17 @@ pub fn per_second(ns: f64) -> f64 {
 #[cfg(feature = "rtl")]
 pub fn percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".to_owned(), |share| format!("{:.2} %", 100.0 * share))
+}
+
+/// Refuses a mode that needs sliced banks on a memory without them.
+pub fn check_banks(memory: &HbmConfig, mode: Mode) -> anyhow::Result<()> {
+    let what = if mode.offloads() { "offloading".to_owned() } else { format!("mode {}", mode.name()) };
+    ensure!(
+        memory.slicing() || !mode.sliced(),
+        "{what} needs sliced banks, but memory '{}' does not slice its banks",
+        memory.name()
+    );
+    Ok(())
 }
 
 #[cfg(test)]

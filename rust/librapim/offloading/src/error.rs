@@ -56,6 +56,17 @@ pub enum OffloadError {
         /// Time with less work.
         least: u64,
     },
+    /// A table of another model or memory.
+    #[error("the table has times of {of_table}, not of {wanted}; write one with --sample-times")]
+    Origin {
+        /// Model and memory in the table.
+        of_table: String,
+        /// Model and memory of the planner.
+        wanted: String,
+    },
+    /// A table without model and memory, as older versions wrote it.
+    #[error("the table does not say its model and memory in `of`; write it anew with --sample-times")]
+    NoOrigin,
     /// Work beyond the table.
     #[error("{what} = {value} is beyond the table, which ends at {max}")]
     BeyondTable {

@@ -43,7 +43,7 @@ pub use evaluate::{Cell, ModeResult, evaluate};
 pub use hardware::{Baselines, Dispatch, Hardware, KvMapping, Npu, Pim, Usage};
 pub use plan::Planner;
 pub use step::{Job, Layout, Mode, Step};
-pub use table::{MeasuredTimes, TableFile};
+pub use table::{MeasuredTimes, Origin, TableFile};
 pub use time::Picos;
 pub use timeline::{Device, Event, Timeline, Work};
 pub use times::{AnalyticTimes, BaselineTimes, DeviceTimes};

@@ -122,7 +122,8 @@ impl<'a> Planner<'a> {
     ///
     /// # Errors
     /// [`OffloadError::BeyondTable`] if requests or contexts are beyond what the times are known for;
-    /// [`OffloadError::Range`] for a step that takes longer than can be counted.
+    /// [`OffloadError::Range`] if the FFN of more requests is given to the memory than the larger group has, and for a step that takes longer
+    /// than can be counted.
     pub fn step(&self, batch: &Batch, mode: Mode) -> Result<Step, OffloadError> {
         let contexts = batch.contexts();
         let times = self.times(mode);
@@ -137,6 +138,10 @@ impl<'a> Planner<'a> {
             }
         }
         let groups = batch.groups();
+        if let (Some(given), Mode::Dbo | Mode::DexDbo) = (self.given, mode) {
+            let most = groups.iter().map(Vec::len).max().unwrap_or(0) as u64;
+            in_range("requests of a group whose FFN is offloaded", given.into(), 0, most)?;
+        }
         let step = match mode {
             Mode::Serial => self.one_group(mode, &contexts),
             Mode::AttAcc => self.attacc(&contexts),

@@ -9,12 +9,26 @@ use crate::error::OffloadError;
 use crate::npu::NpuTime;
 use crate::time::Picos;
 use crate::times::DeviceTimes;
+use crate::work::Model;
 use serde::{Deserialize, Serialize};
+
+/// Model and memory of a table of times.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Origin {
+    /// The model with its sizes.
+    pub model: Model,
+    /// Name of the memory.
+    pub memory: String,
+}
 
 /// The file format. Times are in picoseconds; those of attention are `requests x contexts`, row-major.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TableFile {
+    /// Model and memory; none in tables of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<Origin>,
     /// Numbers of requests, rising.
     pub requests: Vec<u32>,
     /// Tokens in K and V, rising.
@@ -46,6 +60,7 @@ impl TableFile {
         let npu = |time: &dyn Fn(u32) -> NpuTime| requests.iter().map(|&b| time(b)).collect();
         let pim = |time: &dyn Fn(u32) -> Picos| requests.iter().map(|&b| time(b)).collect();
         Self {
+            of: None,
             requests: requests.to_vec(),
             contexts: contexts.to_vec(),
             qkv_npu: npu(&|b| times.qkv_npu(b)),
@@ -58,6 +73,36 @@ impl TableFile {
             mha_npu: points().map(|(b, context)| times.mha_npu(b, context)).collect(),
             mha_pim: points().map(|(b, context)| times.mha_pim(b, context)).collect(),
         }
+    }
+
+    /// The table with the model and the memory that its times are of.
+    #[must_use]
+    pub fn of(self, model: &Model, memory: &str) -> Self {
+        Self { of: Some(Origin { model: model.clone(), memory: memory.to_owned() }), ..self }
+    }
+
+    /// Checks that the times are of this model and memory.
+    ///
+    /// # Errors
+    /// [`OffloadError::Origin`] if they have others, [`OffloadError::NoOrigin`] if the table names none.
+    pub fn check_origin(&self, model: &Model, memory: &str) -> Result<(), OffloadError> {
+        let Some(of) = &self.of else { return Err(OffloadError::NoOrigin) };
+        if of.model.name != model.name || of.memory != memory {
+            let of_table = format!("model '{}' in memory '{}'", of.model.name, of.memory);
+            let wanted = format!("model '{}' in memory '{memory}'", model.name);
+            return Err(OffloadError::Origin { of_table, wanted });
+        }
+        if of.model != *model {
+            let sizes = |of: &Model| {
+                let Model { layers, hidden, heads, kv_heads, ffn, .. } = of;
+                format!(
+                    "a '{}' of {layers} layers, hidden {hidden}, {heads} heads, {kv_heads} of K and V, FFN {ffn}",
+                    of.name
+                )
+            };
+            return Err(OffloadError::Origin { of_table: sizes(&of.model), wanted: sizes(model) });
+        }
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::error::OffloadError;
 use ndp_config::LlmShape;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A matrix that a vector is multiplied by: `outputs x inputs` FP16 weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,8 @@ impl Matrix {
 }
 
 /// The sizes of a model as the time models use them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Model {
     /// Name.
     pub name: String,

@@ -164,7 +164,13 @@ fn a_number_that_is_given_takes_the_place_of_the_decision() {
         if requests == 128 {
             assert_eq!(macs(17), 2 * macs(1));
         }
-        assert_eq!(with(64).choice.unwrap().decision, Decision::Ffn(requests / 2));
+        assert_eq!(with(requests / 2).choice.unwrap().decision, Decision::Ffn(requests / 2));
+    }
+    // A group of 32 requests has 16.
+    for mode in [Mode::Dbo, Mode::DexDbo] {
+        let planner = planner().with_ffn(Some(17)).unwrap();
+        let error = planner.step(&Batch::uniform(32, 64).unwrap(), mode).unwrap_err().to_string();
+        assert_eq!(error, "requests of a group whose FFN is offloaded = 17 must be in 0..=16");
     }
     let error = planner().with_ffn(Some(65)).err().unwrap().to_string();
     assert_eq!(error, "requests of a group whose FFN is offloaded = 65 must be in 0..=64");

@@ -5,6 +5,7 @@ mod energy;
 mod systems;
 mod table;
 
+use crate::tools::check_banks;
 use anyhow::{Context, Result};
 use ndp_config::{HbmConfig, LlmShape};
 use ndp_energy::{HbmConstants, NpuConstants};
@@ -53,7 +54,7 @@ pub struct Args {
     offload_ffn: Option<u32>,
     /// Throughput with so many of a bank's subarrays for weights and the rest for keys and values, separated by commas: what they hold limits batch and
     /// MHA offload.
-    #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with_all = ["energy", "step", "sample_times", "system", "html"])]
+    #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with_all = ["energy", "step", "sample_times", "system", "html", "energy_memory", "energy_npu"])]
     boundary: Vec<u32>,
     /// What of K and V goes to a channel as a whole, in place of the hardware's kv_mapping.
     #[arg(long, value_enum)]
@@ -75,11 +76,11 @@ pub struct Args {
     /// file with tables [npu], [pim] and [baselines].
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim")]
     hardware: String,
-    /// Times of a layer on sliced banks, JSON as --sample-times writes it, in place of those measured or computed here.
+    /// Times of a layer on sliced banks of this model and memory, JSON as --sample-times writes it, in place of those measured or computed here.
     #[arg(long, value_name = "FILE")]
     times: Option<PathBuf>,
     /// Write the times of sliced banks at all sequences, and for 1 to the largest batch, as a table; nothing else is done.
-    #[arg(long, value_name = "FILE", conflicts_with = "times")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["times", "rule", "offload_ffn", "step", "energy", "energy_memory", "energy_npu", "html", "json"])]
     sample_times: Option<PathBuf>,
     /// Write the events of one step, JSON; needs a single sequence and batch.
     #[arg(long, value_name = "FILE")]
@@ -119,7 +120,7 @@ impl Args {
         hardware: &Hardware,
         memory: &HbmConfig,
     ) -> Result<[Box<dyn DeviceTimes>; 2]> {
-        let table = self.times.as_deref().map(measured).transpose()?;
+        let table = self.times.as_deref().map(|path| measured(path, model, memory)).transpose()?;
         let [plain, sliced] = self.own_times(model, hardware, memory)?;
         Ok([plain, table.map_or(sliced, |table| Box::new(table))])
     }
@@ -209,13 +210,14 @@ pub fn run(args: &Args) -> Result<()> {
         model = model.with_all_kv_heads();
     }
     let config = HbmConfig::load(&args.memory).context("--memory")?;
+    check_banks(&config, Mode::DexDbo)?;
     let hardware = args.hardware(&config)?;
     let memory = HbmConstants::load(&args.energy_memory).context("--energy-memory")?;
     let npu = NpuConstants::load(&args.energy_npu).context("--energy-npu")?;
     let costs = StepCosts::new(&model, &hardware, &memory, &npu);
     let [plain, sliced] = args.times(&model, &hardware, &config)?;
     if let Some(path) = &args.sample_times {
-        return sample(args, path, sliced.as_ref());
+        return sample(args, path, sliced.as_ref(), (&model, &config));
     }
     let rule = args.rule;
     if !args.boundary.is_empty() {
@@ -285,12 +287,18 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-fn measured(path: &Path) -> Result<MeasuredTimes> {
+fn measured(path: &Path, model: &Model, memory: &HbmConfig) -> Result<MeasuredTimes> {
     let file: TableFile = read(path)?;
-    MeasuredTimes::new(file).with_context(|| format!("in '{}'", path.display()))
+    let checked = file.check_origin(model, memory.name()).map(|()| file);
+    checked.and_then(MeasuredTimes::new).with_context(|| format!("in '{}'", path.display()))
 }
 
-fn sample(args: &Args, path: &Path, times: &dyn DeviceTimes) -> Result<()> {
+fn sample(
+    args: &Args,
+    path: &Path,
+    times: &dyn DeviceTimes,
+    (model, memory): (&Model, &HbmConfig),
+) -> Result<()> {
     let most = args.batches.iter().copied().max().unwrap_or(0);
     ensure!((1..=4096).contains(&most), "the largest batch = {most} must be in 1..=4096");
     let requests: Vec<u32> = (1..=most).collect();
@@ -301,5 +309,6 @@ fn sample(args: &Args, path: &Path, times: &dyn DeviceTimes) -> Result<()> {
         // The range is that of batches.
         Batch::uniform(1, context)?;
     }
-    write_json(OutputFile::create(path)?, &TableFile::sample(times, &requests, &contexts))
+    let table = TableFile::sample(times, &requests, &contexts).of(model, memory.name());
+    write_json(OutputFile::create(path)?, &table)
 }
