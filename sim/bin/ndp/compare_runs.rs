@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use ndp_files::{FileSet, OutputFile, visible};
 use ndp_report::Rows;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Number, Value};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -46,8 +46,8 @@ pub struct Args {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Pair {
     path: String,
-    a: f64,
-    b: f64,
+    a: Number,
+    b: Number,
     /// B divided by A; none if A is 0 and B is not, or the signs differ.
     ratio: Option<f64>,
 }
@@ -61,8 +61,23 @@ impl Pair {
 
     fn cells(&self) -> Vec<String> {
         let ratio = self.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.4}"));
-        vec![visible(&self.path).into_owned(), self.a.to_string(), self.b.to_string(), ratio]
+        vec![visible(&self.path).into_owned(), text(&self.a), text(&self.b), ratio]
     }
+}
+
+/// The number with all its digits.
+fn text(number: &Number) -> String {
+    number.as_f64().filter(|_| number.is_f64()).map_or_else(|| number.to_string(), |value| value.to_string())
+}
+
+/// The number if it is whole; above 2^53 many of them have the same f64.
+fn whole(number: &Number) -> Option<i128> {
+    let whole = number.as_f64().filter(|value| value.fract() == 0.0 && value.abs() < 1e38);
+    number.as_i128().or_else(|| whole.map(|value| value as i128))
+}
+
+fn are_equal(a: &Number, b: &Number) -> bool {
+    whole(a).zip(whole(b)).map_or_else(|| a.as_f64() == b.as_f64(), |(a, b)| a == b)
 }
 
 /// What two reports have in common, and what not.
@@ -163,11 +178,13 @@ fn compare(a: &BTreeMap<String, Value>, b: &BTreeMap<String, Value>, least: f64)
     let mut found = Comparison { only_a: missing(b, a), only_b: missing(a, b), ..Comparison::default() };
     for (path, a) in a {
         let Some(b) = b.get(path) else { continue };
-        if let (Some(a), Some(b)) = (a.as_f64(), b.as_f64()) {
-            let ratio = if a == b { Some(1.0) } else { (a != 0.0 && a * b >= 0.0).then_some(b / a) };
-            let pair = Pair { path: path.clone(), a, b, ratio };
+        if let (Value::Number(a), Value::Number(b)) = (a, b) {
+            let is_equal = are_equal(a, b);
+            let values = a.as_f64().zip(b.as_f64()).filter(|(a, b)| a == b || *a != 0.0 && a * b >= 0.0);
+            let ratio = values.map(|(a, b)| if a == b { 1.0 } else { b / a });
+            let pair = Pair { path: path.clone(), a: a.clone(), b: b.clone(), ratio };
             match () {
-                () if a == b => found.equal += 1,
+                () if is_equal => found.equal += 1,
                 () if 100.0 * pair.distance() < least => found.close += 1,
                 () => found.differ.push(pair),
             }
@@ -272,6 +289,20 @@ mod tests {
         assert_eq!((found.only_a, found.only_b), (vec!["old".to_owned()], vec!["new".to_owned()]));
         let few = compare(&leaves(&a), &leaves(&b), 30.0);
         assert_eq!((few.differ.len(), few.close), (1, 1));
+    }
+
+    #[test]
+    fn whole_numbers_are_compared_and_shown_with_all_digits() {
+        let of = |a: &str, b: &str| {
+            let [a, b] = [a, b].map(|text| leaves(&serde_json::from_str(text).unwrap_or_default()));
+            compare(&a, &b, 0.0)
+        };
+        let found = of("[9007199254740993, 1, -2]", "[9007199254740992, 1.0, -2]");
+        assert_eq!((found.equal, found.differ.len()), (2, 1));
+        assert_eq!(found.differ[0].cells(), ["[0]", "9007199254740993", "9007199254740992", "1.0000"]);
+        assert_eq!(of("[18446744073709551615]", "[18446744073709551615.0]").equal, 0);
+        assert_eq!(of("[18446744073709551615]", "[18446744073709551615]").equal, 1);
+        assert_eq!(of("[0.5]", "[0.25]").differ[0].cells(), ["[0]", "0.5", "0.25", "0.5000"]);
     }
 
     #[test]
