@@ -45,12 +45,18 @@ fn a_captured_trace_has_a_sequence_for_each_prompt() {
     assert!(shown.contains("13 in 2 sequence(s), 9 of them prompt"), "{shown}");
 }
 
+/// Number of the last text that there is.
+const LAST: &str = "18446744073709551615";
+
 #[test]
 fn bad_input_ends_with_a_code_a_message_and_no_file() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("text"), "this is no trace").unwrap();
     let synth = trace(directory.path(), &["synth", "--llm", "2x64x64", "--tokens", "3", "--out", "ok.trace"]);
     assert!(synth.status.success());
+    let last = ["synth", "--llm", "1x4x4", "--tokens", "1", "--first-sequence", LAST, "--out", "last.trace"];
+    assert!(trace(directory.path(), &last).status.success());
+    std::fs::remove_file(directory.path().join("last.trace")).unwrap();
     let mut damaged = std::fs::read(directory.path().join("ok.trace")).unwrap();
     damaged.pop();
     std::fs::write(directory.path().join("cut.trace"), damaged).unwrap();
@@ -68,6 +74,22 @@ fn bad_input_ends_with_a_code_a_message_and_no_file() {
         ),
         (&["synth", "--llm", "4096x1048576x1048576", "--tokens", "1", "--out", "x"], "neurons = "),
         (&["synth", "--llm", "1x4x4", "--tokens", "1", "--out", "no/such/place"], "no/such/place"),
+        (
+            &[
+                "synth",
+                "--llm",
+                "1x4x4",
+                "--tokens",
+                "1",
+                "--sequences",
+                "2",
+                "--first-sequence",
+                LAST,
+                "--out",
+                "x",
+            ],
+            "--first-sequence 18446744073709551615 must be at most 18446744073709551614 with --sequences 2",
+        ),
         (&["capture", "--prompt", "", "--out", "x"], "empty prompt"),
         (&["capture", "--tokens", "300", "--out", "x"], "326 positions, the model has 256"),
         (&["capture", "--model", "nowhere", "--out", "x"], "nowhere"),

@@ -64,6 +64,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         "--prompt-tokens {prompt} is more than the {} tokens of a sequence",
         args.tokens
     );
+    ensure!(
+        args.first_sequence.checked_add(args.sequences - 1).is_some(),
+        "--first-sequence {} must be at most {} with --sequences {}",
+        args.first_sequence,
+        u64::MAX - (args.sequences - 1),
+        args.sequences
+    );
     let header = TraceHeader {
         sequences: args.sequences,
         seed: args.seed,
