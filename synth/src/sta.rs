@@ -15,6 +15,8 @@ pub const LOG: &str = "sta.log";
 const WORST: &str = "worst";
 /// Name of the section with the worst path from register to register.
 const REGISTERS: &str = "registers";
+/// Name of the section with the number of registers that OpenSTA finds.
+const FOUND: &str = "found";
 
 /// What is to be timed.
 #[derive(Clone, Debug)]
@@ -93,7 +95,7 @@ pub fn script(request: &Request) -> String {
     let _ = writeln!(text, "puts \"## {WORST}\"\n{report}\nputs \"## {REGISTERS}\"");
     if request.registers {
         let ends = "-from [all_registers -clock_pins] -to [all_registers -data_pins]";
-        let _ = writeln!(text, "{report} {ends}");
+        let _ = writeln!(text, "{report} {ends}\nputs \"## {FOUND}\"\nputs [llength [all_registers -cells]]");
     } else {
         text += "puts \"No paths found.\"\n";
     }
@@ -108,6 +110,11 @@ pub fn script(request: &Request) -> String {
 pub fn timing(log: &str, request: &Request) -> Result<Timing, String> {
     if !log.contains("## end") {
         return Err("the script did not run to its end".into());
+    }
+    let found = log.split_once(&format!("## {FOUND}\n")).and_then(|(_, rest)| rest.lines().next());
+    // Without registers, the paths of the gates between them would be taken for all paths.
+    if request.registers && found.and_then(|found| found.trim().parse().ok()).unwrap_or(0_u64) == 0 {
+        return Err("it finds no registers, and the netlist has flip-flops; does the library describe them (ff, timing)?".into());
     }
     let path = |section| {
         let found = parse::sta_path(log, section)?;
@@ -178,6 +185,15 @@ mod tests {
         assert!((worst.min_period_ps - (1000.0 + 2.0 * 127.12065)).abs() < 1e-9, "{worst:?}");
         assert_eq!((registers.slack_ps, registers.arrival_ps), (263.01233, 716.86938));
         assert!((registers.min_period_ps - (1000.0 - 263.01233)).abs() < 1e-9, "{registers:?}");
+    }
+
+    #[test]
+    fn a_log_without_registers_is_an_error_if_there_are_some() {
+        let log = include_str!("../tests/logs/sta_2.0.17.log");
+        for without in [log.replace("## found\n2\n", "## found\n0\n"), log.replace("## found\n2\n", "")] {
+            assert!(timing(&without, &request(1.0)).unwrap_err().contains("it finds no registers"));
+            assert!(timing(&without, &Request { registers: false, ..request(1.0) }).is_ok());
+        }
     }
 
     #[test]
