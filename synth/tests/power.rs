@@ -5,6 +5,7 @@
 use crate::common;
 use crate::flow::{chain, flow, library};
 use ndp_hdl_language::{Design, ModuleBuilder, mux};
+use ndp_synth::SynthError;
 use ndp_synth::flow::Flow;
 use ndp_synth::liberty::ClockGate;
 use ndp_synth::power::replay::Energy;
@@ -117,7 +118,7 @@ fn twice_the_changes_are_twice_the_dynamic_power_but_for_the_clock() {
         let file = folder.path().join("t.vcd");
         std::fs::write(&file, waves(&levels(every))).unwrap();
         // From the second change on; 64 cycles.
-        measure(folder.path(), &file, 1, Some(66)).unwrap().modules[0].power_mw
+        measure(folder.path(), &file, 1, Some(65)).unwrap().modules[0].power_mw
     };
     let (fast, slow) = (skip(1), skip(2));
     close(fast.internal, 2.0 * slow.internal);
@@ -235,9 +236,9 @@ fn a_replay_counts_what_a_simulation_of_the_netlist_counts() {
 
     let (start, stop) = (3, 190);
     let found = measure(&nets, &rtl.join("waves.vcd"), start, Some(stop)).unwrap();
-    let expected = expected(&gates.join("waves.vcd"), start..stop - 1);
-    let power = found.modules[0].power_mw.times((stop - 1 - start) as f64 * 1000.0);
-    assert_eq!(found.cycles, stop - 1 - start);
+    let expected = expected(&gates.join("waves.vcd"), start..stop);
+    let power = found.modules[0].power_mw.times((stop - start) as f64 * 1000.0);
+    assert_eq!(found.cycles, stop - start);
     close(power.internal, expected.internal);
     close(power.switching, expected.switching);
     close(power.clock, expected.clock);
@@ -289,8 +290,8 @@ fn gated_clock(test_enable: bool) {
         let offset = signal.get_offset(place as u32).unwrap();
         signal.get_value_at(&offset, offset.elements - 1).to_bit_string().unwrap() == "1"
     };
-    let cycles = (stop - 1 - start) as f64;
-    let passed = (start..stop - 1).filter(is_set).count() as f64;
+    let cycles = (stop - start) as f64;
+    let passed = (start..stop).filter(is_set).count() as f64;
     assert!(passed > 60.0 && passed < 130.0, "{passed}");
     // Eight flip-flops without a gate, at 3 + 2 fJ and a fF each; the clock pins of the latch and the AND gate.
     let always = 8.0 * 6.0 + 2.0;
@@ -362,6 +363,66 @@ fn windows_and_files_that_cannot_be_used_are_refused() {
     assert!(wrong("1ps", "1ns").contains("unit of time"));
     assert!(wrong("#15\n1c\n0q", "#15\n1c\n1q").contains("'q_q$"), "a register that does not take its data");
     assert!(wrong("1a", "xa").contains("neither 0 nor 1"));
+}
+
+#[test]
+fn a_window_has_all_of_its_cycles_or_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    map(&toggle(), folder.path());
+    let file = folder.path().join("t.vcd");
+    std::fs::write(&file, waves(&[true, false].repeat(20))).unwrap();
+    let of = |start, stop| measure(folder.path(), &file, start, Some(stop));
+    // `q_q` changes in each cycle. Each part of a window has its share of the energy.
+    let pj = |start, stop| {
+        let found = of(start, stop).unwrap();
+        assert_eq!(found.cycles, stop - start);
+        found.modules[0].power_mw.total() * found.cycles as f64
+    };
+    close(pj(10, 20), 5.0 * pj(10, 12));
+    close(pj(10, 20), pj(10, 13) + pj(13, 20));
+    assert_eq!(of(10, 39).unwrap().cycles, 29);
+    for (start, stop) in [(10, 40), (10, 2000), (50, 60)] {
+        let said = of(start, stop).unwrap_err();
+        let expected = format!(
+            "window 'w', cycles {start} up to {stop}, is not in the waves, which have whole cycles 0 up to 39"
+        );
+        assert!(said.contains(&expected), "{said}");
+    }
+}
+
+#[test]
+fn waves_are_read_without_threads() {
+    // A stack that no thread can have.
+    const STACK: &str = "RUST_MIN_STACK";
+    if std::env::var_os(STACK).is_none() {
+        let own = std::env::current_exe().unwrap();
+        let mut command = Command::new(own);
+        command.args(["power::waves_are_read_without_threads", "--exact", "--test-threads=1"]);
+        let output = command.env(STACK, (1_u64 << 47).to_string()).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && text.contains("1 passed"), "{text}");
+        return;
+    }
+    assert!(std::thread::Builder::new().spawn(|| ()).is_err());
+    assert_eq!(of_levels(&[true, false, true, true]).cycles, 3);
+}
+
+#[test]
+fn missing_waves_are_a_file_that_cannot_be_read() {
+    let folder = tempfile::tempdir().unwrap();
+    map(&toggle(), folder.path());
+    let (file, library) = (folder.path().join("none.fst"), library(&common::liberty()));
+    let request = Request {
+        netlists: folder.path(),
+        library: &library,
+        waves: &file,
+        windows: &[],
+        slew_ps: 20.0,
+        load_ff: 2.0,
+        jobs: 1,
+    };
+    let error = power::run(&request).unwrap_err();
+    assert!(matches!(&error, SynthError::Read { path, .. } if *path == file), "{error}");
 }
 
 /// The waves of `toggle` as FST.

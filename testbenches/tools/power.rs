@@ -27,6 +27,10 @@ fn what_cannot_be_used_is_refused_with_its_name() {
         (&[][..], "holds no netlists"),
         (&["--window", "dot=9..9"], "the window 'dot' from cycle 9 up to 9 is empty"),
         (&["--window", "dot"], "NAME=START..STOP"),
+        (
+            &["--window", "a=1..2", "--window", "b=1..2", "--window", "a=2..3"],
+            "two windows have the name 'a'",
+        ),
         (&["--slew-ps", "0"], "--slew-ps = 0 must be a number above 0"),
         (&["--sram-pj-per-bit=-1"], "--sram-pj-per-bit = -1 must be a number of at least 0"),
         (&["--jobs", "0"], "--jobs = 0 must be at least 1"),

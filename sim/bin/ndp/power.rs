@@ -3,7 +3,7 @@
 //! Netlists come from `ndp synth --keep`; everything that decides a number is in `ndp_synth::power`.
 
 use anyhow::Result;
-use ndp_files::{FileSet, print, say};
+use ndp_files::{FileSet, NameRule, print, say};
 use ndp_synth::flow::Library;
 use ndp_synth::liberty::Liberty;
 use ndp_synth::power::report::{PowerReport, WindowReport};
@@ -33,7 +33,7 @@ pub struct Args {
     /// Wave file (.fst or .vcd) of the same block
     #[arg(long, value_name = "FILE")]
     waves: PathBuf,
-    /// Cycles of the core's clock, the work done in them and its unit (repeatable) [default: all cycles of the waves]
+    /// Cycles START to STOP - 1 of the core's clock, the work done in them and its unit (repeatable) [default: all cycles of the waves]
     #[arg(long = "window", value_name = "NAME=START..STOP[/COUNT:UNIT]", value_parser = window)]
     windows: Vec<Window>,
     /// Transition time at the inputs of all cells in ps
@@ -64,6 +64,11 @@ pub fn run(args: &Args) -> Result<()> {
         );
     }
     ensure!(args.jobs != Some(0), "--jobs = 0 must be at least 1");
+    let mut names: Vec<&str> = args.windows.iter().map(|window| window.name.as_str()).collect();
+    names.sort_unstable();
+    if let Some([name, ..]) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+        bail!("--window: two windows have the name '{name}'; give each a name of its own");
+    }
     let files = FileSet::new().input("the waves", &args.waves);
     [Some(&args.liberty), args.liberty_seq.as_ref()]
         .into_iter()
@@ -112,6 +117,7 @@ fn window(text: &str) -> Result<Window, String> {
         Some((cycles, work)) => (cycles, Some(work.split_once(':').ok_or_else(form)?)),
         None => (rest, None),
     };
+    NameRule::Title.check(name).map_err(|error| format!("the name of a window, {error}"))?;
     let (start, stop) = cycles.split_once("..").ok_or_else(form)?;
     let number = |text: &str| text.parse::<u64>().map_err(|_| form());
     let (start, stop) = (number(start)?, if stop.is_empty() { None } else { Some(number(stop)?) });
@@ -146,6 +152,7 @@ mod tests {
         }
         refused("a=20..20", "is empty");
         refused("a=1..2/0:MAC", "at least 1");
+        refused("=5..9", "the name of a window, '' must start with a letter or digit");
         Ok(())
     }
 }

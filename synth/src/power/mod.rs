@@ -46,7 +46,7 @@ pub struct Request<'a> {
     pub jobs: usize,
 }
 
-/// Cycles of a run that are looked at.
+/// Cycles of a run that are looked at: each from its rising edge of the core's clock to the next cycle's.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Window {
     /// What the run does there.
@@ -153,7 +153,7 @@ pub fn run(request: &Request) -> Result<Vec<Activity>, SynthError> {
 fn replay_all(request: &Request) -> Result<Vec<Activity>, SynthError> {
     let Mapped { netlists, cells, volts } = read(request)?;
     let in_waves = |reason: String| wrong(request.waves, reason);
-    let mut waves = Waves::open(request.waves).map_err(in_waves)?;
+    let mut waves = Waves::open(request.waves)?;
     let design = Design::find(&netlists, &waves, request)?;
     let sources = design.sources(&netlists, &waves).map_err(in_waves)?;
     let mut wanted: Vec<SignalRef> = sources.iter().flat_map(|all| all.signals()).collect();
@@ -196,11 +196,26 @@ impl All<'_> {
         let (design, waves, sources) = (&self.design, &self.waves, &self.sources);
         let in_waves = |reason: String| wrong(self.request.waves, reason);
         let ps = |cycle: u64| cycle.saturating_mul(self.period_ps);
-        let span = (ps(window.start), window.stop.map_or(u64::MAX, ps));
-        let edges = waves.edges(&[self.clock], span.0, span.1);
+        // The edge after the last cycle ends it.
+        let end = window.stop.map_or(u64::MAX, |stop| ps(stop.saturating_add(1)));
+        let edges = waves.edges(&[self.clock], ps(window.start), end);
+        let cycles = (edges.places.len() as u64).saturating_sub(1);
+        if let Some(stop) = window.stop
+            && cycles != stop - window.start
+        {
+            let all = waves.edges(&[self.clock], 0, u64::MAX).span_ps;
+            return Err(in_waves(format!(
+                "window '{}', cycles {} up to {stop}, is not in the waves, which have whole cycles {} up to {} (--wave-start and --wave-stop of the \
+                 run choose them)",
+                window.name,
+                window.start,
+                all.0 / self.period_ps,
+                all.1 / self.period_ps
+            )));
+        }
+        let span = (ps(window.start), window.stop.map_or(u64::MAX, |_| edges.span_ps.1 + 1));
         if edges.places.len() < 2 {
-            let stop = window.stop.map_or("the end".into(), |stop| stop.to_string());
-            let reason = format!("fewer than two edges of clk_i from cycle {} up to {stop}", window.start);
+            let reason = format!("fewer than two edges of clk_i from cycle {} up to the end", window.start);
             return Err(in_waves(reason));
         }
         // Instances with the same clocks look at the same edges.
@@ -258,7 +273,7 @@ impl All<'_> {
             top: self.netlists[design.instances[0].netlist].name.clone(),
             window: window.clone(),
             period_ps: self.period_ps,
-            cycles: edges.places.len() as u64 - 1,
+            cycles,
             blocks,
             modules,
             memories: memories(design, waves, &samples, &of_instance, &edges, self.period_ps),
@@ -552,6 +567,7 @@ fn memories(
 ) -> Vec<MemoryAccesses> {
     let mut all: BTreeMap<&str, MemoryAccesses> = BTreeMap::new();
     let cycles = (edges.span_ps.1 - edges.span_ps.0) as f64 / period_ps as f64;
+    let Some(last) = edges.places.last() else { return Vec::new() };
     for memory in &design.memories {
         let entry = all.entry(&memory.module).or_insert_with(|| MemoryAccesses {
             module: memory.module.clone(),
@@ -576,6 +592,10 @@ fn memories(
             waves.bits(place.signal, around, &mut views).ok()?;
             let mut rises = vec![0; words];
             waves.rises(clock.signal, around, &mut rises);
+            // What happens at the edge after the last cycle is no part of the window.
+            for sample in around.places.partition_point(|place| place < last)..around.places.len() {
+                rises[sample / 64] &= !(1 << (sample % 64));
+            }
             let count = |column: &Vec<u64>| {
                 column.iter().zip(&rises).map(|(bits, rises)| (bits & rises).count_ones()).sum::<u32>()
             };

@@ -123,17 +123,21 @@ impl PowerReport {
             let Energy { clock, internal, switching, leakage } = window.total_mw;
             let per = match (&window.activity.window.work, window.pj_per_work, window.sram_pj_per_work) {
                 (Some((count, unit)), Some(logic), Some(sram)) => {
-                    format!("{logic:.3} + {sram:.3} pJ/{unit} ({count})")
+                    format!("{} + {} pJ/{unit} ({count})", fixed(logic, 3), fixed(sram, 3))
                 }
                 _ => String::new(),
             };
             let _ = writeln!(
                 text,
-                "{:<16} {:>8} {clock:>10.3} {internal:>10.3} {switching:>10.3} {leakage:>10.3} {:>10.3} {:>10.3}  {per}",
+                "{:<16} {:>8} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}  {per}",
                 window.activity.window.name,
                 window.activity.cycles,
-                window.total_mw.total(),
-                window.sram_mw
+                fixed(clock, 3),
+                fixed(internal, 3),
+                fixed(switching, 3),
+                fixed(leakage, 3),
+                fixed(window.total_mw.total(), 3),
+                fixed(window.sram_mw, 3)
             );
         }
         let _ = write!(
@@ -142,6 +146,15 @@ impl PowerReport {
             self.sram_pj_per_bit, self.sram_source
         );
         text
+    }
+}
+
+/// A number with some digits, and without the sign of one that is rounded to zero.
+fn fixed(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$}");
+    match text.strip_prefix('-') {
+        Some(zero) if zero.chars().all(|c| "0.".contains(c)) => zero.to_owned(),
+        _ => text,
     }
 }
 
@@ -157,11 +170,23 @@ fn row(text: &mut String, name: &str, before: &str, power: Energy, whole: Energy
     let share = if whole.total() > 0.0 { 100.0 * power.total() / whole.total() } else { 0.0 };
     let _ = writeln!(
         text,
-        "{name:<36} {before:>18} {:>10.4} {:>10.4} {:>10.4} {:>10.4} {:>10.4} {share:>7.2}",
-        power.clock,
-        power.internal,
-        power.switching,
-        power.leakage,
-        power.total()
+        "{name:<36} {before:>18} {:>10} {:>10} {:>10} {:>10} {:>10} {:>7}",
+        fixed(power.clock, 4),
+        fixed(power.internal, 4),
+        fixed(power.switching, 4),
+        fixed(power.leakage, 4),
+        fixed(power.total(), 4),
+        fixed(share, 2)
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fixed;
+
+    #[test]
+    fn what_is_rounded_to_zero_has_no_sign() {
+        assert_eq!([-0.0, -1e-5, 1e-5].map(|value| fixed(value, 3)), ["0.000"; 3]);
+        assert_eq!([-0.0006, -12.5, 0.05].map(|value| fixed(value, 3)), ["-0.001", "-12.500", "0.050"]);
+    }
 }

@@ -3,19 +3,25 @@
 //! The library's readers trust the file: a damaged one makes them panic, and a mapped file that shrinks ends the process. So the file is read into memory
 //! first, and a panic is an error of the file.
 
+use crate::SynthError;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::Cursor;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Once;
-use wellen::simple::Waveform;
-use wellen::viewers::detect_file_format;
-use wellen::{FileFormat, Hierarchy, ScopeRef, SignalRef, SignalValueRef};
+use wellen::viewers::{detect_file_format, read_body, read_header};
+use wellen::{
+    FileFormat, Hierarchy, LoadOptions, ScopeRef, Signal, SignalRef, SignalSource, SignalValueRef, TimeTable,
+    WellenError,
+};
 
 /// An open wave file.
 pub struct Waves {
-    wave: Waveform,
+    hierarchy: Hierarchy,
+    source: SignalSource,
+    times: TimeTable,
+    signals: HashMap<SignalRef, Signal>,
 }
 
 /// Where a signal is.
@@ -85,29 +91,43 @@ impl Waves {
     /// Opens a file; values are read by [`Waves::load`].
     ///
     /// # Errors
-    /// What is wrong with it, in words.
-    pub fn open(path: &Path) -> Result<Self, String> {
+    /// [`SynthError::Read`] if it cannot be read, [`SynthError::Waves`] for what is wrong with it.
+    pub fn open(path: &Path) -> Result<Self, SynthError> {
+        let wrong = |reason| SynthError::Waves { path: path.into(), reason };
         // A pipe or device has no known end, and the reader seeks in both directions.
         if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-            return Err("not a regular file".to_owned());
+            return Err(wrong("not a regular file".to_owned()));
         }
-        let bytes = ndp_files::read_bytes(path, MAX_BYTES).map_err(|error| error.to_string())?;
+        let bytes = ndp_files::read_bytes(path, MAX_BYTES)
+            .map_err(|reason| SynthError::Read { path: path.into(), reason })?;
+        Self::of(bytes).map_err(wrong)
+    }
+
+    fn of(bytes: Vec<u8>) -> Result<Self, String> {
         match guarded(|| detect_file_format(&mut Cursor::new(&bytes)))? {
             FileFormat::Vcd => check_times(&bytes)?,
             FileFormat::Fst => super::fst::check(&bytes)?,
             _ => return Err("neither VCD nor FST".to_owned()),
         }
-        let wave = guarded(|| wellen::simple::read_from_reader(Cursor::new(bytes)))?;
-        let wave = wave.map_err(|error| error.to_string())?;
-        let unit = wave.hierarchy().timescale().map(|scale| (scale.factor, scale.unit.to_exponent()));
+        // The reader's threads are those of `rayon`, which panics if the operating system refuses them.
+        let options = LoadOptions { multi_thread: false, ..LoadOptions::default() };
+        let read = guarded(|| {
+            let header = read_header(Cursor::new(bytes), &options)?;
+            let body = read_body(header.body, &header.hierarchy, None)?;
+            Ok((header.hierarchy, body))
+        })?;
+        let (hierarchy, body) = read.map_err(|error: WellenError| error.to_string())?;
+        let unit = hierarchy.timescale().map(|scale| (scale.factor, scale.unit.to_exponent()));
         match unit {
-            Some((1, Some(-12))) => Ok(Self { wave }),
+            Some((1, Some(-12))) => {
+                Ok(Self { hierarchy, source: body.source, times: body.time_table, signals: HashMap::new() })
+            }
             _ => Err("its unit of time is not 1 ps".to_owned()),
         }
     }
 
     fn hierarchy(&self) -> &Hierarchy {
-        self.wave.hierarchy()
+        &self.hierarchy
     }
 
     /// The outermost scope that holds all of `ports`.
@@ -166,14 +186,16 @@ impl Waves {
     /// # Errors
     /// If the file is damaged.
     pub fn load(&mut self, signals: &[SignalRef]) -> Result<(), String> {
-        guarded(|| self.wave.load_signals(signals))
+        let loaded = guarded(|| self.source.load_signals(signals, &self.hierarchy, false))?;
+        self.signals.extend(loaded.into_iter().map(|signal| (signal.signal_ref(), signal)));
+        Ok(())
     }
 
     /// Rising edges of any of `clocks` from `from_ps` up to `to_ps`; they have to be loaded.
     pub fn edges(&self, clocks: &[SignalRef], from_ps: u64, to_ps: u64) -> Samples {
-        let times = self.wave.time_table();
+        let times = &self.times;
         let mut edges: Vec<u32> = Vec::new();
-        for signal in clocks.iter().filter_map(|clock| self.wave.get_signal(*clock)) {
+        for signal in clocks.iter().filter_map(|clock| self.signals.get(clock)) {
             let mut last = true;
             for (place, value) in signal.iter_changes() {
                 let level = bit(&value, 0);
@@ -197,7 +219,7 @@ impl Waves {
     /// At which samples a signal rises.
     pub fn rises(&self, clock: SignalRef, samples: &Samples, words: &mut [u64]) {
         words.fill(0);
-        let Some(signal) = self.wave.get_signal(clock) else { return };
+        let Some(signal) = self.signals.get(&clock) else { return };
         for (place, value) in signal.iter_changes().filter(|(place, value)| *place > 0 && bit(value, 0)) {
             let _ = value;
             if let Ok(sample) = samples.places.binary_search(&(place - 1)) {
@@ -216,7 +238,7 @@ impl Waves {
         samples: &Samples,
         wanted: &mut [(u32, &mut [u64])],
     ) -> Result<(), String> {
-        let found = self.wave.get_signal(signal).ok_or("a signal without values")?;
+        let found = self.signals.get(&signal).ok_or("a signal without values")?;
         let mut changes = found.iter_changes().peekable();
         let mut value: Option<SignalValueRef> = None;
         let mut levels = vec![false; wanted.len()];
