@@ -6,7 +6,8 @@
 //! have to agree. Sessions (`sub_requests`), whose requests wait for each other, are refused.
 
 use crate::error::ServingError;
-use serde::Serialize;
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -111,31 +112,45 @@ fn from_columns(line: usize, text: &str) -> Result<Request, ServingError> {
     Request::checked(line, numbers)
 }
 
+/// What is read of a line. A key that it has twice is an error.
+#[derive(Deserialize)]
+struct Fields {
+    input_toks: Option<Value>,
+    output_toks: Option<Value>,
+    arrival_time_ns: Option<Value>,
+    input_tok_ids: Option<Value>,
+    output_tok_ids: Option<Value>,
+    sub_requests: Option<IgnoredAny>,
+}
+
 fn from_json(line: usize, text: &str) -> Result<Request, ServingError> {
     let error = |what: String| ServingError::Line { line, what };
-    let value: Value = serde_json::from_str(text).map_err(|reason| {
+    if !text.trim_start().starts_with('{') {
+        return Err(error(format!("expected an object, found '{}'", shortened(text))));
+    }
+    let fields: Fields = serde_json::from_str(text).map_err(|reason| {
+        let kind = if reason.is_data() { "" } else { "not JSON: " };
         // The line that it counts is the one here.
         let reason = reason.to_string().replace("line 1 column", "column");
-        error(format!("not JSON: {reason}, in '{}'", shortened(text)))
+        error(format!("{kind}{reason}, in '{}'", shortened(text)))
     })?;
-    let Value::Object(fields) = value else {
-        return Err(error(format!("expected an object, found '{}'", shortened(text))));
-    };
-    if fields.contains_key("sub_requests") {
+    if fields.sub_requests.is_some() {
         let what = "a session (sub_requests) is not served; give its requests one by one";
         return Err(error(what.to_owned()));
     }
     let mut numbers = [0; 3];
-    for (number, name) in numbers.iter_mut().zip(COLUMNS) {
-        let found = fields.get(name).ok_or_else(|| error(format!("{name} is missing")))?;
+    let given = [fields.input_toks, fields.output_toks, fields.arrival_time_ns];
+    for (number, (name, found)) in numbers.iter_mut().zip(COLUMNS.into_iter().zip(given)) {
+        let found = found.ok_or_else(|| error(format!("{name} is missing")))?;
         *number = found
             .as_u64()
             .ok_or_else(|| error(format!("{name} = {} {NO_COUNT}", shortened(&found.to_string()))))?;
     }
-    for (name, of, length) in
-        [("input_tok_ids", COLUMNS[0], numbers[0]), ("output_tok_ids", COLUMNS[1], numbers[1])]
-    {
-        let Some(ids) = fields.get(name) else { continue };
+    for (name, ids, of, length) in [
+        ("input_tok_ids", fields.input_tok_ids, COLUMNS[0], numbers[0]),
+        ("output_tok_ids", fields.output_tok_ids, COLUMNS[1], numbers[1]),
+    ] {
+        let Some(ids) = ids else { continue };
         let found = ids.as_array().map(|ids| ids.len() as u64);
         if found != Some(length) {
             let found = found.map_or("no list".to_owned(), |found| format!("{found} of them"));
@@ -217,6 +232,11 @@ mod tests {
             refused("{\"input_toks\": 1,").starts_with("line 1: not JSON: EOF while parsing"),
             "{}",
             refused("{")
+        );
+        let twice = "{\"input_toks\": 1, \"input_toks\": 2, \"output_toks\": 2, \"arrival_time_ns\": 0}";
+        assert!(refused(twice).starts_with("line 1: duplicate field `input_toks`"), "{}", refused(twice));
+        assert!(
+            refused(&format!("{}\n[1, 2, 0]", line("1", "2", "0"))).starts_with("line 2: expected an object")
         );
         assert!(refused("{\"session_id\": 1, \"sub_requests\": []}").contains("session (sub_requests)"));
         let ids = "{\"input_toks\": 2, \"output_toks\": 2, \"arrival_time_ns\": 0, \"input_tok_ids\": [7]}";
