@@ -87,7 +87,7 @@ fn planned(error: &PlanError) -> bool {
 }
 
 fn pim(error: &PimError) -> bool {
-    !matches!(error, PimError::Waves(_))
+    !matches!(error, PimError::Waves(_) | PimError::Group(_) | PimError::Thread { .. })
 }
 
 fn trace(error: &TraceError) -> bool {
@@ -229,6 +229,7 @@ mod tests {
             ModelError::EmptyPrompt.into(),
             PlanError::from(wrong()).into(),
             not_finite().into(),
+            PimError::Mode("attacc").into(),
         ] {
             assert_eq!(code(error), REFUSED);
         }
@@ -246,6 +247,8 @@ mod tests {
             SystemsError::from(unreadable()).into(),
             ModelError::Io { path: "x".into(), source: lost() }.into(),
             anyhow::Error::new(lost()).context("cannot read 'x'"),
+            PimError::Thread { group: 1, reason: io::Error::from_raw_os_error(11) }.into(),
+            PimError::Group("it panicked".into()).into(),
         ] {
             assert_eq!(code(error), UNUSABLE);
         }

@@ -98,15 +98,12 @@ pub(crate) struct Loaded {
 /// Number of groups of a mode.
 ///
 /// # Errors
-/// [`PimError::Group`] for modes that this host does not have.
+/// [`PimError::Mode`] for modes that this host does not have.
 pub fn groups_of(mode: Mode) -> Result<usize, PimError> {
     match mode {
         Mode::Serial => Ok(1),
         Mode::Pipelined | Mode::Dex | Mode::DexDbo => Ok(2),
-        Mode::AttAcc | Mode::NeuPims | Mode::Dbo | Mode::Shortest => Err(PimError::Group(format!(
-            "mode {} is not one of serial, pipelined, dex and dex+dbo",
-            mode.name()
-        ))),
+        Mode::AttAcc | Mode::NeuPims | Mode::Dbo | Mode::Shortest => Err(PimError::Mode(mode.name())),
     }
 }
 

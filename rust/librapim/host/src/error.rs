@@ -97,6 +97,18 @@ pub enum PimError {
     /// A group's part of the work ended early.
     #[error("a group stopped: {0}")]
     Group(String),
+    /// A mode that the host does not have.
+    #[error("mode {0} is not one of serial, pipelined, dex and dex+dbo")]
+    Mode(&'static str),
+    /// A group has no thread of its own.
+    #[error("cannot start the thread of group {group}")]
+    Thread {
+        /// The group.
+        group: usize,
+        /// The operating system's answer.
+        #[source]
+        reason: std::io::Error,
+    },
     /// The channel behind the pins has failed.
     #[error("the channel failed: {0}")]
     Channel(String),

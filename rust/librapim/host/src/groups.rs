@@ -59,9 +59,7 @@ pub fn run_groups<T: Send>(
                 work(group, &mut GroupBackend::new(plan, ask))
             });
             // Each group needs a thread of its own. Those that have begun end because nobody answers them.
-            let refused =
-                |reason| PimError::Group(format!("cannot start the thread of group {group}: {reason}"));
-            handles.push(started.map_err(refused)?);
+            handles.push(started.map_err(|reason| PimError::Thread { group, reason })?);
         }
         drop(messages);
         let waiting = replies.iter().map(|_| None).collect();
