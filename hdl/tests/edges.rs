@@ -37,3 +37,12 @@ fn links_stay_and_what_is_write_protected_is_refused() {
 fn endless_input_is_refused() {
     gen_rtl().refuses_endless("--block fp16_rounder --out rtl --config", "core.toml");
 }
+
+#[test]
+fn no_file_takes_what_is_printed() {
+    let gen_rtl = gen_rtl();
+    gen_rtl.succeeds(&format!("{SMALL} rtl"));
+    for name in ["ports.md", "files.f"] {
+        gen_rtl.spares_what_it_reads(&format!("{SMALL} rtl"), &gen_rtl.path(&format!("rtl/{name}")));
+    }
+}

@@ -131,3 +131,13 @@ fn a_second_paper_joins_the_first_one_in_the_folder() {
         "{said}"
     );
 }
+
+#[test]
+fn no_file_takes_what_is_printed() {
+    let program = program();
+    fs::create_dir(program.path("out")).unwrap();
+    for name in ["figures.json", "hermes.md"] {
+        let file = program.file(&format!("out/{name}"), "kept");
+        program.spares_what_it_reads("--quick --paper hermes --figure 17 --out out", &file);
+    }
+}

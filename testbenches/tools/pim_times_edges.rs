@@ -25,6 +25,10 @@ fn the_memory_is_spared() {
     let pim_times = pim_times();
     let memory = pim_times.file("memory.toml", "name = \"memory\"\n");
     pim_times.spares_its_input(&format!("--memory {memory} --out"), &memory);
+    if cfg!(feature = "rtl") {
+        let diagram = Program::new(env!("CARGO_BIN_EXE_ndp")).subcommand("pim-diagram");
+        diagram.spares_its_input(&format!("--mode serial --memory {memory} --out"), &memory);
+    }
 }
 
 #[test]

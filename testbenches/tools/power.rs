@@ -1,6 +1,7 @@
 //! `ndp power` from outside: what it refuses. `synth/tests/power.rs` and `testbenches/power.rs` test what it computes.
 
 use super::common;
+use ndp_files::testing::Program;
 use std::process::Command;
 
 /// The message of a call that has to fail with exit code 2 or 3.
@@ -39,4 +40,14 @@ fn what_cannot_be_used_is_refused_with_its_name() {
         let message = call(more);
         assert!(message.contains(expected), "{more:?}: {message}");
     }
+}
+
+#[test]
+fn netlists_are_spared() {
+    let program = Program::new(env!("CARGO_BIN_EXE_ndp"));
+    std::fs::create_dir_all(program.path("nets/m0000")).unwrap();
+    program.file("cells.lib", common::liberty());
+    program.file("w.vcd", "$timescale 1ps $end\n$enddefinitions $end\n#0\n");
+    let netlist = program.file("nets/m0000/netlist.json", "{\"modules\": {}}");
+    program.spares_what_it_reads("power --netlists nets --liberty cells.lib --waves w.vcd", &netlist);
 }

@@ -36,6 +36,33 @@ fn the_library_is_spared() {
         .spares_its_input(&format!("{SMALL} --liberty {liberty} --liberty-seq {liberty} --report"), &liberty);
 }
 
+#[test]
+fn the_kept_folder_spares_what_is_read_and_printed() {
+    let synth = synth();
+    std::fs::create_dir_all(synth.path("kept/m0000")).unwrap();
+    let cells = synth.file("cells.lib", common::liberty());
+    for name in ["comb.lib", "seq.lib", "m0000/comb.lib"] {
+        let library = synth.file(&format!("kept/{name}"), common::liberty());
+        let line = format!("{SMALL} --liberty {cells} --liberty-seq {library} --keep kept --report r.md");
+        synth.ends_with(&line, 2, "--keep would overwrite");
+        assert_eq!(std::fs::read_to_string(&library).unwrap(), common::liberty(), "{name}");
+        std::fs::remove_file(library).unwrap();
+    }
+    let log = synth.file("kept/m0000/yosys.log", "kept");
+    synth.spares_what_it_reads(&format!("{SMALL} --keep kept --report r.md"), &log);
+    synth.ends_with(&format!("{SMALL} --keep kept --report {log}"), 2, "both name");
+}
+
+#[cfg(feature = "rtl")]
+#[test]
+fn the_list_of_waivers_is_spared() {
+    let ndp = Program::new(env!("CARGO_BIN_EXE_ndp"));
+    let waivers = ndp.file("waivers.toml", "");
+    for job in ["coverage", "mutate"] {
+        ndp.spares_its_input(&format!("{job} --waivers {waivers} --out"), &waivers);
+    }
+}
+
 /// Starts a run whose Yosys hangs with a child, sends it the signal, and checks that both end. Returns the exit code.
 fn ends_its_tools(synth: &Program, signal: &str) -> Option<i32> {
     let (yosys, temporary) = (synth.path("yosys"), synth.path("tmp"));

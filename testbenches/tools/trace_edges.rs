@@ -35,6 +35,8 @@ fn a_model_is_spared() {
     }
     let weights = trace.path("model/model.safetensors");
     trace.spares_its_input("capture --tokens 2 --prompt I --model model --out", &weights);
+    let shape = trace.file("shape.toml", "name = \"shape\"\n");
+    trace.spares_its_input("synth --tokens 8 --llm shape.toml --out", &shape);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use crate::synth::from_env;
 use crate::verdict::Verdict;
 use anyhow::{Context, Result};
-use ndp_files::{TemporaryFolder, print, say};
+use ndp_files::{FileSet, TemporaryFolder, print, say};
 use ndp_synth::fpga::{Fpga, devices};
 use ndp_synth::tools;
 use std::path::PathBuf;
@@ -61,6 +61,13 @@ pub fn run(args: &Args) -> Result<Verdict> {
         args.device,
         devices().join(", ")
     );
+    if let Some(folder) = &args.keep {
+        let files = FileSet::new().configuration("the configuration", &args.config);
+        let names = ["design.v", "netlist.json", "netlist.v", "stat.json", "report.json"];
+        let logs = ["yosys.log", "yosys.out", "nextpnr.log"];
+        let outputs = names.iter().chain(&logs).map(|name| folder.join(name));
+        outputs.fold(files, |files, path| files.output("--keep", path)).check()?;
+    }
     let limit = Duration::from_secs(args.timeout_s);
     let nextpnr = if args.map_only { None } else { Some(tools::nextpnr(from_env("NEXTPNR_ECP5"), limit)?) };
     let yosys = tools::yosys(from_env("YOSYS"), limit)?;

@@ -28,7 +28,7 @@ pub struct Args {
 
 /// Runs the job.
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
-    FileSet::new().output("--out", &args.out).check()?;
+    FileSet::new().configuration("the memory", &args.memory).output("--out", &args.out).check()?;
     let config = HbmConfig::load(&args.memory)?;
     let cut = args.mode.sliced();
     ensure!(

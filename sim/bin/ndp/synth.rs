@@ -11,7 +11,7 @@ use ndp_synth::flow::{Flow, Library};
 use ndp_synth::hierarchy::roll_up;
 use ndp_synth::liberty::{Family, Liberty};
 use ndp_synth::report::{LibraryInfo, Report, SramAssumption};
-use ndp_synth::script::Recipe;
+use ndp_synth::script::{self, Recipe};
 use ndp_synth::{source, tools};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -200,10 +200,29 @@ fn report_file(args: &Args, config: &str, flow: &Flow) -> Result<OutputFile> {
     for library in args.liberty.iter().chain(&args.liberty_seq) {
         files = files.input("a cell library", library);
     }
+    if let Some(folder) = &args.keep {
+        files = kept(files, args, folder);
+    }
     files.output("--report", &path).check()?;
     let folder = path.parent().unwrap_or(Path::new(""));
     std::fs::create_dir_all(folder).with_context(|| format!("cannot write '{}'", path.display()))?;
     OutputFile::create(&path).with_context(|| format!("cannot write '{}'", path.display()))
+}
+
+/// With the files that `--keep` writes: libraries and constraints, and a folder for each module.
+fn kept(files: FileSet, args: &Args, folder: &Path) -> FileSet {
+    let libraries = args.liberty.iter().flat_map(|_| [script::COMB_LIB, script::CONSTRAINTS]);
+    let names = libraries.chain(args.liberty_seq.iter().map(|_| script::SEQ_LIB));
+    let files = names.fold(files, |files, name| files.output("--keep", folder.join(name)));
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|path| is_of_module(path)).fold(files, |files, path| files.output_folder("--keep", path))
+}
+
+/// Whether a folder has the name of a module's: `m` and a number.
+fn is_of_module(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let number = name.and_then(|name| name.strip_prefix('m'));
+    number.is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 fn flow(args: &Args) -> Result<Flow> {

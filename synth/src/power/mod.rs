@@ -311,7 +311,7 @@ fn read(request: &Request) -> Result<Mapped, SynthError> {
     let mut cells: HashMap<String, CellPower> = HashMap::new();
     let mut raws = Vec::new();
     for path in files {
-        let text = std::fs::read_to_string(&path).map_err(read_error(&path))?;
+        let text = ndp_files::open(&path).and_then(std::io::read_to_string).map_err(read_error(&path))?;
         let raw = RawNetlist::parse(&text).map_err(|reason| refuse(&path, reason))?;
         for name in raw.cells() {
             if cells.contains_key(name) {

@@ -1,6 +1,7 @@
 //! Which paths are one file, whatever their names: no output may be an input or another output.
 
 use crate::output::absent;
+use std::collections::HashMap;
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -31,7 +32,7 @@ pub enum ConflictError {
     },
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Identity {
     /// By device and inode.
     There(u64, u64),
@@ -128,6 +129,15 @@ impl FileSet {
         self
     }
 
+    /// Adds all files in a directory whose files are written anew.
+    #[must_use]
+    pub fn output_folder(mut self, option: &str, path: impl AsRef<Path>) -> Self {
+        for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+            self = self.output(option, entry.path());
+        }
+        self
+    }
+
     /// Adds an output that may not be asked for.
     #[must_use]
     pub fn optional(self, option: &str, path: Option<impl AsRef<Path>>) -> Self {
@@ -137,30 +147,31 @@ impl FileSet {
         }
     }
 
-    /// Checks that no output is an input or another output.
+    /// Checks that no output is an input or another output. Files of one option may be links to one another.
     ///
     /// # Errors
     /// [`ConflictError`] for the first that is.
     pub fn check(&self) -> Result<(), ConflictError> {
-        for (index, (second, path, id)) in self.outputs.iter().enumerate() {
+        let inputs: HashMap<_, _> =
+            self.inputs.iter().rev().map(|(what, path, id)| (id, (what, path))).collect();
+        let mut outputs: HashMap<&Identity, &str> = HashMap::new();
+        for (second, path, id) in &self.outputs {
             if *id == Identity::Shared {
                 continue;
             }
             // The streams have no path of their own.
             let stream = path.as_os_str().is_empty();
-            if let Some((input, own, _)) = self.inputs.iter().find(|(.., input)| input == id) {
+            if let Some((input, own)) = inputs.get(id) {
                 return Err(ConflictError::Input {
                     output: second.clone(),
-                    input: input.clone(),
-                    path: if stream { own } else { path }.clone(),
+                    input: (*input).clone(),
+                    path: if stream { (*own).clone() } else { path.clone() },
                 });
             }
-            if stream {
-                continue;
-            }
-            if let Some((first, ..)) = self.outputs[..index].iter().find(|(_, _, other)| other == id) {
+            let first = *outputs.entry(id).or_insert(second);
+            if !stream && first != second {
                 return Err(ConflictError::Outputs {
-                    first: first.clone(),
+                    first: first.to_owned(),
                     second: second.clone(),
                     path: path.clone(),
                 });

@@ -3,9 +3,9 @@
 //! A path may name a pipe or a device, whose length nobody knows, so the limit holds for what is read and not for what
 //! the file system says. A text may come from any editor: a byte-order mark is dropped, and an error names another encoding with its place.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Read};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -16,20 +16,25 @@ use std::path::Path;
 /// The operating system's; [`ErrorKind::InvalidInput`] for a file that is written.
 pub fn open(path: &Path) -> io::Result<File> {
     let file = File::open(path)?;
-    let found = file.metadata()?;
+    match stream_to(&file.metadata()?) {
+        Some(stream) => {
+            let reason = format!("{stream} writes to it; redirect {stream} to another file");
+            Err(io::Error::new(ErrorKind::InvalidInput, reason))
+        }
+        None => Ok(file),
+    }
+}
+
+/// The stream of this process that writes to a regular file, if one does.
+pub(crate) fn stream_to(found: &Metadata) -> Option<&'static str> {
     let (out, error) = (io::stdout(), io::stderr());
-    for (stream, descriptor) in [("standard output", out.as_fd()), ("standard error", error.as_fd())] {
+    let streams = [("standard output", out.as_fd()), ("standard error", error.as_fd())];
+    let writes = |(_, descriptor): &(&str, BorrowedFd<'_>)| {
         let written =
             descriptor.try_clone_to_owned().and_then(|descriptor| File::from(descriptor).metadata());
-        if let Ok(written) = written
-            && found.is_file()
-            && (written.dev(), written.ino()) == (found.dev(), found.ino())
-        {
-            let reason = format!("{stream} writes to it; redirect {stream} to another file");
-            return Err(io::Error::new(ErrorKind::InvalidInput, reason));
-        }
-    }
-    Ok(file)
+        written.is_ok_and(|written| (written.dev(), written.ino()) == (found.dev(), found.ino()))
+    };
+    streams.into_iter().filter(|_| found.is_file()).find(writes).map(|(stream, _)| stream)
 }
 
 /// Reads a file of at most `limit` bytes.

@@ -3,6 +3,7 @@
 //! What is no regular file is not replaced: a symbolic link leads to the file that is, and a pipe or a device is written to when
 //! the content is there. Pipes are opened no earlier, because that waits for a reader.
 
+use crate::input::stream_to;
 use crate::pending::pending;
 use rustix::fs::{Access, access};
 use std::fs::{File, Metadata, Permissions};
@@ -36,13 +37,33 @@ pub enum OutputError {
         /// The reason.
         source: io::Error,
     },
+    /// A standard stream of this process writes to it: what is printed would be lost with the file that is replaced.
+    #[error(
+        "{stream} writes to `{}`, which this command writes itself; redirect {stream} to another file",
+        path.display()
+    )]
+    Stream {
+        /// The path.
+        path: PathBuf,
+        /// The stream.
+        stream: &'static str,
+    },
 }
 
 impl OutputError {
+    /// Whether another try would end in the same error: the arguments are wrong, not the system.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Stream { .. })
+    }
+
     /// The reason alone, for errors that name the path themselves.
     pub fn reason(self) -> io::Error {
         match self {
             Self::Create { source, .. } | Self::Write { source, .. } => source,
+            Self::Stream { stream, .. } => {
+                let reason = format!("{stream} writes to it; redirect {stream} to another file");
+                io::Error::new(ErrorKind::InvalidInput, reason)
+            }
         }
     }
 }
@@ -168,11 +189,15 @@ impl OutputFile {
     ///
     /// # Errors
     /// [`OutputError::Create`] if there is no such directory, the path is one, what is there may not be written (also as
-    /// root, if nobody has the permission), or the file cannot be made.
+    /// root, if nobody has the permission), or the file cannot be made; [`OutputError::Stream`] for a regular file to which
+    /// standard output or standard error goes.
     pub fn create(path: &Path) -> Result<Self, OutputError> {
         let cannot = |source| OutputError::Create { path: path.to_owned(), source };
         if path.file_name().is_none() {
             return Err(cannot(io::Error::other("it names no file")));
+        }
+        if let Some(stream) = std::fs::metadata(path).ok().as_ref().and_then(stream_to) {
+            return Err(OutputError::Stream { path: path.to_owned(), stream });
         }
         Ok(Self { path: path.to_owned(), place: place(path).map_err(cannot)? })
     }

@@ -46,11 +46,15 @@ macro_rules! ensure {
 /// `refuses` knows the errors of libraries that are refusals.
 pub fn exit_code(error: &Error, refuses: impl Fn(&(dyn std::error::Error + 'static)) -> bool) -> u8 {
     let failed = |cause: &(dyn std::error::Error + 'static)| {
-        cause.is::<OutputError>()
+        cause.downcast_ref().is_some_and(|error: &OutputError| !error.is_refusal())
             || cause.downcast_ref().is_some_and(|error: &io::Error| !is_of_content(error))
     };
     let refused = |cause: &(dyn std::error::Error + 'static)| {
-        cause.is::<Refusal>() || cause.is::<ConflictError>() || cause.is::<io::Error>() || refuses(cause)
+        cause.is::<Refusal>()
+            || cause.is::<ConflictError>()
+            || cause.is::<OutputError>()
+            || cause.is::<io::Error>()
+            || refuses(cause)
     };
     if !error.chain().any(failed) && error.chain().any(refused) { REFUSED } else { UNUSABLE }
 }
@@ -79,6 +83,10 @@ mod tests {
         assert_eq!(code(Error::new(full()).context("cannot write")), UNUSABLE);
         let long = io::Error::new(io::ErrorKind::FileTooLarge, "it has more than 5 bytes");
         assert_eq!(code(Error::new(long).context("cannot read")), REFUSED);
+        let stream = || OutputError::Stream { path: "x".into(), stream: "standard output" };
+        assert_eq!(code(stream().into()), REFUSED);
+        assert_eq!(code(stream().reason().into()), REFUSED);
+        assert_eq!(code(OutputError::Create { path: "x".into(), source: full() }.into()), UNUSABLE);
         // A refusal because the system failed is a failure.
         #[derive(Debug, thiserror::Error)]
         #[error("refused")]

@@ -9,7 +9,7 @@ use crate::verdict::Verdict;
 use crate::waivers::{Hole, Waivers, matches};
 use anyhow::{Context, Result, bail, ensure};
 use counts::{Points, What};
-use ndp_files::{OutputFile, print, say};
+use ndp_files::{FileSet, OutputFile, print, say};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -113,6 +113,8 @@ impl Row {
 /// Runs the job.
 pub fn run(args: &Args) -> Result<Verdict> {
     ndp_files::ensure!(args.timeout_s > 0, "--timeout-s = 0 must be at least 1");
+    let files = FileSet::new().input("the list of waivers", &args.waivers);
+    files.optional("--out", args.out.as_ref()).check()?;
     let waivers = Waivers::read(&args.waivers)?;
     let out = args.out.as_deref().map(OutputFile::create).transpose()?;
     let mut points = Points::new();

@@ -14,7 +14,7 @@ use crate::verdict::Verdict;
 use crate::waivers::{Survivor, Waivers, matches};
 use anyhow::{Context, Result, bail};
 use kill::Testbenches;
-use ndp_files::{OutputFile, print, say};
+use ndp_files::{FileSet, OutputFile, print, say};
 use ndp_hdl_language::mutate::{Mutant, replaced};
 use ndp_hdl_language::{Design, Module};
 use ndp_numerics::SplitMix64;
@@ -138,6 +138,8 @@ pub fn run(args: &Args) -> Result<Verdict> {
     ensure!(args.n > 0, "--n = 0 must be at least 1");
     ensure!(args.timeout_s > 1, "--timeout-s = {} must be at least 2", args.timeout_s);
     let limit = Duration::from_secs(args.timeout_s);
+    let files = FileSet::new().input("the list of waivers", &args.waivers);
+    files.optional("--out", args.out.as_ref()).check()?;
     let waivers = Waivers::read(&args.waivers)?.mutant;
     let waived: Vec<String> = waivers.iter().map(|waiver| waiver.block.clone()).collect();
     chosen(&waived).with_context(|| format!("waivers of {}", args.waivers.display()))?;

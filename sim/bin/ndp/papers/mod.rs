@@ -203,7 +203,12 @@ fn with_others(asked: &Outcome, kept: &Kept, folder: &Path) -> Result<Outcome> {
 /// Runs the job.
 pub fn run(args: &Args) -> Result<()> {
     let items = chosen(args)?;
-    FileSet::new().output("--out", args.out.join("figures.html")).check()?;
+    let own =
+        Paper::ALL.iter().flat_map(|paper| ["csv", "md"].map(|kind| format!("{}.{kind}", paper.name())));
+    let others = ["energy.csv", "energy.md", "figures.html", "figures.json"].map(str::to_owned);
+    let files =
+        own.chain(others).fold(FileSet::new(), |files, name| files.output("--out", args.out.join(name)));
+    files.check()?;
     std::fs::create_dir_all(&args.out)
         .with_context(|| format!("cannot make the folder '{}'", args.out.display()))?;
     let kept = Kept::open(&args.out, args.fresh)?;

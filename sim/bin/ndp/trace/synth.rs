@@ -56,7 +56,7 @@ fn model(name: &str) -> anyhow::Result<LlmShape> {
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    FileSet::new().output("--out", &args.out).check()?;
+    FileSet::new().configuration("the model", &args.llm).output("--out", &args.out).check()?;
     let model = model(&args.llm)?;
     let prompt = args.prompt_tokens.unwrap_or_else(|| (args.tokens / 2).min(128));
     ensure!(
