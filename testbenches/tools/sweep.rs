@@ -95,9 +95,8 @@ fn a_point_that_was_refused_runs_again_if_asked() {
     let line = format!("sweep run {} --out {}", program.path("late.toml"), program.path("late"));
     // A sweep without one result that is a number is none.
     for _ in 0..2 {
-        let said =
-            program.ends_with(&line, 2, "all 8 points are refused, the first: error: late.asm:1: found");
-        assert!(said.contains("8 points"), "{said}");
+        let said = program.ends_with(&line, 2, "all 8 points are refused, the first: late.asm:1: found");
+        assert!(said.contains("8 points") && said.matches("error:").count() == 1, "{said}");
     }
     program.file("late.asm", PROGRAM);
     program.ends_with(&line, 2, "8 have a result, 0 are to run");
@@ -113,7 +112,7 @@ fn what_the_environment_does_not_have_is_no_result() {
     program.file("late.toml", space);
     let line = format!("sweep run {} --out {}", program.path("late.toml"), program.path("late"));
     let said = program.ends_with(&line, 3, "4 of 8 points failed; the first");
-    assert!(said.contains("late program.asm") && said.contains("exit status: 3"), "{said}");
+    assert!(said.contains("late program.asm") && said.contains("exit status: 3: cannot read"), "{said}");
     // The points with the unknown option are refused.
     assert_eq!(stored(&program, "late"), 4);
     let outputs = |ending: &str| {
@@ -368,4 +367,131 @@ fn reports_name_the_front_the_reference_and_what_keys_change() {
     program.refused(&format!("sweep report {}", program.path("nowhere")), "`ndp sweep run` makes the folder");
     program
         .refused(&format!("sweep points {} 8", program.path("out")), "there is no point 8; the sweep has 8");
+}
+
+/// A folder with all results.
+fn finished() -> (Program, String) {
+    let program = program();
+    program.succeeds(&format!("sweep run {} --out {}", program.path("space.toml"), program.path("out")));
+    let points = std::fs::read_to_string(program.path("out/points.jsonl")).unwrap();
+    (program, points)
+}
+
+/// The key of the first point.
+fn key(points: &str) -> String {
+    let first: serde_json::Value = serde_json::from_str(points.lines().next().unwrap()).unwrap();
+    first["key"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_list_of_points_from_elsewhere_writes_in_the_folder_alone() {
+    let (program, points) = finished();
+    let (key, before) = (key(&points), program.left());
+    let list = program.path("out/points.jsonl");
+    for (from, to, message) in [
+        (key.as_str(), "../../victim", "is not 24 hexadecimal digits"),
+        (&key, &key.to_uppercase(), "is not 24 hexadecimal digits"),
+        (&key, &key[1..], "is not 24 hexadecimal digits"),
+        ("\"--config\"", "\"config\"", "has to begin with --"),
+        ("\"--config\"", "\"--config=x y\"", "an option of [[files]]"),
+        ("[\"cycles\",", "[\"sweep\",", "is no subcommand of ndp"),
+        ("[\"cycles\",", "[\"--help\",", "is no subcommand of ndp"),
+    ] {
+        let changed = points.replacen(from, to, 1);
+        assert_ne!(changed, points, "{from}");
+        std::fs::write(&list, changed).unwrap();
+        for line in ["sweep points out 0", "sweep report out --minimise cycles.cycles"] {
+            let said = program.ends_with(line, 2, message);
+            assert!(said.contains("points.jsonl"), "{said}");
+        }
+    }
+    assert_eq!(program.left(), before);
+    program.file("space.toml", SPACE.replacen("base =", "option = \"config\"\nbase =", 1));
+    program.ends_with("sweep run space.toml --out other", 2, "has to begin with --");
+}
+
+#[test]
+fn a_damaged_folder_is_told_from_a_whole_one() {
+    let (program, points) = finished();
+    let (report, list) = ("sweep report out --minimise cycles.cycles", program.path("out/points.jsonl"));
+    let cut: Vec<&str> = points.lines().take(7).collect();
+    for (text, message) in [(cut.join("\n"), "it has 7 points of 8"), (String::new(), "it has no points")] {
+        std::fs::write(&list, text).unwrap();
+        let said = program.ends_with(report, 2, message);
+        assert!(said.contains("points.jsonl"), "{said}");
+    }
+    // Older versions wrote no number of points.
+    std::fs::write(&list, points.replace(",\"of\":8", "")).unwrap();
+    program.succeeds(report);
+    let name = format!("out/results/{}.json", key(&points));
+    let result = std::fs::read_to_string(program.path(&name)).unwrap();
+    let (head, tail) = result.split_once("\"metrics\":{").unwrap();
+    let (_, tail) = tail.split_once('}').unwrap();
+    program.file(&name, format!("{head}\"metrics\":{{}}{tail}"));
+    let said = program.ends_with(report, 2, "lacks the metric `cycles`");
+    assert!(said.contains(&name), "{said}");
+    program.ends_with("sweep run space.toml --out out", 2, "lacks the metric `cycles`");
+    std::fs::remove_file(program.path(&name)).unwrap();
+    program.succeeds("sweep run space.toml --out out");
+    assert_eq!(std::fs::read_to_string(program.path(&name)).unwrap(), result);
+}
+
+/// Files in the folder of a sweep that have no name of a point.
+const OWN: [&str; 8] = [
+    "points.jsonl",
+    "results.jsonl",
+    "results.csv",
+    "results.parquet",
+    "parallel.txt",
+    "hyperqueue.sh",
+    "slurm.sh",
+    "slurm-submit.sh",
+];
+
+#[test]
+fn a_report_spares_the_sweep() {
+    let (program, points) = finished();
+    let (report, key) = ("sweep report out --minimise cycles.cycles --html", key(&points));
+    let of_point =
+        [format!("results/{key}.json"), format!("outputs/{key}.json"), format!("files/{key}-0.toml")];
+    for name in OWN[..4].iter().map(|name| (*name).to_owned()).chain(of_point) {
+        program.spares_its_input(report, &program.path(&format!("out/{name}")));
+    }
+    // These do not exist.
+    for name in &OWN[4..] {
+        program.ends_with(&format!("{report} out/{name}"), 2, "would overwrite");
+    }
+    for folder in ["results", "outputs", "files"] {
+        program.ends_with(&format!("{report} out/../out/{folder}/page.html"), 2, "the sweep's own files");
+    }
+    program.succeeds(&format!("{report} out/page.html"));
+    program.spares_what_it_reads(&format!("{report} page.html"), &program.file("page.html", "kept"));
+}
+
+#[test]
+fn a_sweep_spares_its_description_and_what_is_printed() {
+    let program = program();
+    for folder in ["results", "outputs", "files"] {
+        std::fs::create_dir_all(program.path(&format!("own/{folder}"))).unwrap();
+    }
+    let of_point = ["results/a.json", "outputs/a.json", "files/a-0.toml"];
+    for name in OWN.iter().chain(&of_point) {
+        let path = program.file(&format!("own/{name}"), SPACE);
+        program.ends_with(&format!("sweep run {path} --out own"), 2, "would overwrite");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), SPACE, "{name}");
+        program.spares_what_it_reads("sweep run space.toml --out own", &path);
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn no_folder_is_an_option() {
+    let (program, _) = finished();
+    program.succeeds("sweep run space.toml --out=-x");
+    assert_eq!(results(&program.path("-x")), results(&program.path("out")));
+    let said =
+        ndp_files::testing::said(&program.succeeds("sweep run space.toml --out=-y --engine hyperqueue"));
+    assert!(said.contains(&format!("bash {}", program.path("-y/hyperqueue.sh"))), "{said}");
+    program.succeeds("sweep points -- -y 0 1 2 3 4 5 6 7");
+    assert_eq!(stored(&program, "-y"), 8);
 }

@@ -89,7 +89,7 @@ pub fn submit(
                 shlex::try_quote(&task)?
             );
             write(&script, &text)?;
-            note!("{} tasks; submit them by: bash {}", lines.len(), quoted(&script)?);
+            note!("{} tasks; submit them by: bash {}", lines.len(), quoted(&script.canonicalize()?)?);
             Ok(false)
         }
         Engine::Slurm => slurm::submit(path, &list, lines.len(), jobs, slurm).map(|()| true),

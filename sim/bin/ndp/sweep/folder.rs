@@ -2,17 +2,29 @@
 
 use super::space::Point;
 use anyhow::{Context, Result};
-use ndp_files::{OutputFile, REFUSED};
+use ndp_files::{FileSet, OutputFile, REFUSED};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Instant;
 
 /// Longest report, and longest list of points.
 const MOST_BYTES: u64 = 1 << 30;
+/// Folders of a file for each point.
+const FOLDERS: [&str; 3] = ["results", "outputs", "files"];
+/// Names of all other files in the folder.
+const NAMES: [&str; 8] = [
+    "points.jsonl",
+    "results.jsonl",
+    "results.csv",
+    "results.parquet",
+    "parallel.txt",
+    "hyperqueue.sh",
+    "slurm.sh",
+    "slurm-submit.sh",
+];
 /// JSON pointers that a message names at most.
 const MOST_POINTERS: usize = 20;
 
@@ -47,9 +59,34 @@ struct Ran {
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// The folder at a path.
+    /// The folder at a path, in a form that no program takes for an option.
     pub fn new(path: &Path) -> Self {
-        Self(path.to_owned())
+        let dash = path.as_os_str().as_encoded_bytes().starts_with(b"-");
+        Self(if dash { Path::new(".").join(path) } else { path.to_owned() })
+    }
+
+    /// With its files as those that are read.
+    pub fn inputs(&self, files: FileSet) -> FileSet {
+        let what = "a file of the sweep";
+        let files = NAMES.iter().fold(files, |files, name| files.input(what, self.file(name)));
+        FOLDERS.iter().fold(files, |files, name| files.input_folder(what, self.file(name)))
+    }
+
+    /// With its files as those that are written.
+    pub fn outputs(&self, files: FileSet) -> FileSet {
+        let files = NAMES.iter().fold(files, |files, name| files.output("--out", self.file(name)));
+        FOLDERS.iter().fold(files, |files, name| files.output_folder("--out", self.file(name)))
+    }
+
+    /// Whether a path leads into a folder that has a file for each point, whether or not the file exists.
+    pub fn keeps(&self, path: &Path) -> bool {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let is = |own: &&str| {
+            self.file(own)
+                .canonicalize()
+                .is_ok_and(|own| folder.canonicalize().is_ok_and(|folder| folder == own))
+        };
+        FOLDERS.iter().any(is)
     }
 
     /// A file in it.
@@ -68,7 +105,7 @@ impl Folder {
 
     /// Writes the list of points. Results that are there stay.
     pub fn begin(&self, points: &[Point]) -> Result<()> {
-        for name in ["results", "outputs", "files"] {
+        for name in FOLDERS {
             let path = self.file(name);
             std::fs::create_dir_all(&path).with_context(|| format!("cannot create '{}'", path.display()))?;
         }
@@ -83,7 +120,12 @@ impl Folder {
             format!("cannot read '{}' (`ndp sweep run` makes the folder of a sweep)", path.display())
         })?;
         let parsed: Result<Vec<Point>, _> = text.lines().map(serde_json::from_str).collect();
-        parsed.with_context(|| format!("'{}' is no list of points", path.display()))
+        let whole = parsed.map_err(anyhow::Error::from).and_then(|points| {
+            ensure!(!points.is_empty(), "it has no points: `ndp sweep run` writes it anew");
+            points.iter().try_for_each(|point| point.check(points.len()))?;
+            Ok(points)
+        });
+        whole.with_context(|| format!("'{}' is no list of points", path.display()))
     }
 
     /// The result of a point, if it is there.
@@ -97,6 +139,10 @@ impl Folder {
         let outcome: Outcome = serde_json::from_str(&text)
             .with_context(|| format!("'{}' is no result; without it the point runs again", path.display()))?;
         ensure!(outcome.key == point.key, "'{}' is the result of another point", path.display());
+        let lost = point.metrics.keys().find(|name| !outcome.metrics.contains_key(*name));
+        if let Some(name) = lost.filter(|_| outcome.refused.is_none()) {
+            bail!("'{}' lacks the metric `{name}`; without the file the point runs again", path.display());
+        }
         // The name of a command is no part of the key.
         Ok(Some(Outcome { command: point.command.clone(), ..outcome }))
     }
@@ -153,7 +199,7 @@ impl Folder {
                     Some(reason(&err).replace(&self.file("files").display().to_string(), "files"));
                 Ok(())
             }
-            _ => Err(anyhow::anyhow!("{status}: {}", reason(&err))),
+            _ => Err(anyhow::anyhow!("{status}: {}", bare(&reason(&err)))),
         };
         let kept = ["out", "err"].map(|kind| self.file("outputs").join(format!("{}.{kind}", point.key)));
         if let Err(error) = measured {
@@ -179,6 +225,11 @@ fn reason(err: &[u8]) -> String {
     let begin = text.lines().position(|line| line.starts_with("error"));
     let lines = begin.map(|begin| text.lines().skip(begin).collect::<Vec<_>>().join("\n"));
     lines.map_or_else(|| "it printed no error".to_owned(), |lines| lines.trim_end().to_owned())
+}
+
+/// An error without the word that programs begin it with, for a message that begins with it itself.
+pub fn bare(error: &str) -> &str {
+    error.strip_prefix("error: ").unwrap_or(error)
 }
 
 /// The metrics of a point in what its command printed.

@@ -3,7 +3,7 @@
 use super::folder::{Folder, Outcome};
 use super::table::plain;
 use anyhow::Result;
-use ndp_files::{OutputFile, say, visible};
+use ndp_files::{FileSet, OutputFile, say, visible};
 use ndp_report::{Dot, LineChart, Series};
 use serde::Serialize;
 use serde_json::Value;
@@ -84,6 +84,10 @@ struct Sensitivity {
 /// Runs the job.
 pub fn run(args: &Args) -> Result<()> {
     let folder = Folder::new(&args.folder);
+    folder.inputs(FileSet::new()).optional("--html", args.html.as_ref()).check()?;
+    if let Some(html) = args.html.as_ref().filter(|html| folder.keeps(html)) {
+        bail!("--html {} is in a folder of the sweep's own files; name another folder", html.display());
+    }
     let mut outcomes = Vec::new();
     let mut missing = 0;
     for point in folder.points()? {

@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use clap::Subcommand;
 use engine::Engine;
 use folder::Folder;
-use ndp_files::{NameRule, note, say};
+use ndp_files::{FileSet, NameRule, note, say};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -99,6 +99,7 @@ fn run_all(args: &Run) -> Result<()> {
     let Some(name) = whole.to_str() else { bail!("--out '{}' must be text in UTF-8", args.out.display()) };
     NameRule::Foreign.check(name).map_err(|error| refusal!("--out {error}"))?;
     let (folder, begin) = (Folder::new(&args.out), Instant::now());
+    folder.outputs(FileSet::new().input("the sweep", &args.space)).check()?;
     let mut missing = Vec::new();
     for (number, point) in points.iter().enumerate() {
         match folder.outcome(point)? {
@@ -130,7 +131,7 @@ fn run_all(args: &Run) -> Result<()> {
             let points: Vec<_> = missing.iter().map(|number| &points[*number]).collect();
             engine::local(&folder, &points, jobs).map(|()| true)?
         }
-        engine => engine::submit((engine, &args.slurm), &args.out, &missing, (args.chunk, jobs))?,
+        engine => engine::submit((engine, &args.slurm), &folder.file(""), &missing, (args.chunk, jobs))?,
     };
     match ended {
         true if args.engine == Engine::Slurm => finish(&folder, &points, missing.len(), begin)
@@ -169,7 +170,7 @@ fn finish(folder: &Folder, points: &[space::Point], ran: usize, begin: Instant) 
     }
     say!("a point takes {:.2} s, the longest {most:.2} s, all {sum:.1} s", sum / seconds.len().max(1) as f64);
     let first = outcomes.first().and_then(|outcome| outcome.refused.as_deref()).unwrap_or_default();
-    ensure!(refused < outcomes.len(), "all {refused} points are refused, the first: {first}");
+    ensure!(refused < outcomes.len(), "all {refused} points are refused, the first: {}", folder::bare(first));
     Ok(())
 }
 

@@ -18,6 +18,8 @@ const MOST_TEXT: usize = 1 << 29;
 const MOST_FILES: usize = 64;
 /// Bytes of a point beside its texts, about.
 const POINT_BYTES: usize = 200;
+/// Bytes of a hash that a key has, two digits each.
+const KEY_BYTES: usize = 12;
 
 /// Values of keys, by their path such as `gemv.multipliers`, or of options of a command.
 type Chosen = BTreeMap<String, Value>;
@@ -79,6 +81,46 @@ pub struct Point {
     pub options: BTreeMap<String, Value>,
     /// Names of metrics, and JSON pointers to them.
     pub metrics: BTreeMap<String, String>,
+    /// How many points the sweep has; older versions did not write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub of: Option<usize>,
+}
+
+impl Point {
+    /// Checks the parts of paths and commands: anyone may have written the list of points.
+    ///
+    /// # Errors
+    /// For a malformed key, subcommand or option, and for a list that has lost points.
+    pub fn check(&self, points: usize) -> Result<()> {
+        let digits = self.key.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        ensure!(
+            digits && self.key.len() == 2 * KEY_BYTES,
+            "the key {:?} is not {} hexadecimal digits",
+            self.key,
+            2 * KEY_BYTES
+        );
+        ensure!(
+            begins_with_subcommand(&self.words),
+            "the command of point {} is no subcommand of ndp",
+            self.key
+        );
+        self.files.iter().try_for_each(|(option, _)| check_option(option))?;
+        let of = self.of.unwrap_or(points);
+        ensure!(of == points, "it has {points} points of {of}: `ndp sweep run` writes it anew");
+        Ok(())
+    }
+}
+
+fn begins_with_subcommand(words: &[String]) -> bool {
+    words.first().is_some_and(|word| !word.starts_with('-') && word != "sweep")
+}
+
+/// An option that takes a file, with its two dashes.
+fn check_option(option: &str) -> Result<()> {
+    let Some(name) = option.strip_prefix("--") else {
+        bail!("option = \"{option}\" of [[files]] has to begin with --");
+    };
+    NameRule::Word.check(name).map_err(|error| refusal!("an option of [[files]], {error}"))
 }
 
 /// Reads a sweep, and multiplies it out: commands go round faster than configurations, the last key and option fastest.
@@ -97,6 +139,7 @@ fn points(text: &str) -> Result<Vec<Point>> {
     let names: BTreeSet<&str> = space.commands.iter().map(|command| command.name.as_str()).collect();
     ensure!(names.len() == space.commands.len(), "two [[commands]] have the same name");
     ensure!(space.files.len() <= MOST_FILES, "there are more than {MOST_FILES} [[files]]");
+    space.files.iter().try_for_each(|file| check_option(&file.option))?;
     let files: Vec<Axes> = space.files.iter().map(Axes::of_file).collect::<Result<_>>()?;
     let commands: Vec<Axes> = space.commands.iter().map(Axes::of_command).collect::<Result<_>>()?;
     let count = count_of(&files, &commands)?;
@@ -131,7 +174,8 @@ fn points(text: &str) -> Result<Vec<Point>> {
     let mut points = Vec::with_capacity(count);
     for (files, of_files) in &configurations {
         for (command, options) in &runs {
-            points.push(point(command, files, of_files, options.clone())?);
+            let point = point(command, files, of_files, options.clone())?;
+            points.push(Point { of: Some(count), ..point });
         }
     }
     let keys: BTreeSet<&str> = points.iter().map(|point| point.key.as_str()).collect();
@@ -235,7 +279,7 @@ fn point(
         bail!("run = \"{}\" of command `{}` has a quote that does not end", command.run, command.name);
     };
     ensure!(
-        words.first().is_some_and(|word| !word.starts_with('-') && word != "sweep"),
+        begins_with_subcommand(&words),
         "run = \"{}\" of command `{}` has to begin with a subcommand of ndp, and not with sweep",
         command.run,
         command.name
@@ -264,10 +308,10 @@ fn point(
         eat(pointer);
     }
     let hash = hasher.finalize();
-    let key = hash.iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+    let key = hash.iter().take(KEY_BYTES).map(|byte| format!("{byte:02x}")).collect();
     let metrics = command.metrics.clone();
     let (keys, files) = (of_files.clone(), files.to_vec());
-    Ok(Point { key, command: command.name.clone(), words, files, keys, options, metrics })
+    Ok(Point { key, command: command.name.clone(), words, files, keys, options, metrics, of: None })
 }
 
 /// A value as an argument.
