@@ -223,7 +223,8 @@ fn signals_leave_nothing_behind() {
     }
     let ndp = ndp();
     let long = format!("gemv {SMALL} --rows 80000 --cols 1024");
-    for (name, signal) in [("waves.vcd", "TERM"), ("waves.fst", "INT"), ("waves.vcd", "HUP")] {
+    let signals = ["HUP", "QUIT", "USR1", "USR2", "ALRM", "XCPU"].map(|signal| ("waves.vcd", signal));
+    for (name, signal) in [("waves.vcd", "TERM"), ("waves.fst", "INT")].into_iter().chain(signals) {
         ndp.ends_by(&format!("{long} --waves {name}"), begun("waves"), signal);
     }
     ndp.ends_by(&format!("{long} --commands text --timeline line"), begun("line"), "TERM");
@@ -253,10 +254,11 @@ fn a_full_disk_leaves_no_partial_file() {
     ndp().succeeds(&format!("gemv {SMALL} --rows 4 --cols 8 --waves waves.vcd"));
     // Too large for the limit of the shell's child, as it would be for a disk.
     let ndp = ndp();
-    for name in ["waves.vcd", "waves.fst"] {
+    for (name, trap) in [("waves.vcd", "trap '' XFSZ;"), ("waves.fst", "trap '' XFSZ;"), ("waves.vcd", "")] {
         let line = format!("gemv {SMALL} --rows 40 --cols 64 --waves {name}");
         let mut command = std::process::Command::new("sh");
-        command.args(["-c", "ulimit -f 8; trap '' XFSZ; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_ndp")]);
+        let limited = format!("ulimit -f 8; {trap} exec \"$@\"");
+        command.args(["-c", &limited, "sh", env!("CARGO_BIN_EXE_ndp")]);
         let output = command.args(line.split(' ')).current_dir(ndp.folder.path()).output().unwrap();
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(3), "{text}");

@@ -6,11 +6,13 @@ use crate::refusal::{REFUSED, UNUSABLE};
 use anyhow::Error;
 use clap::{Arg, Command, Parser};
 use rustix::fs::{OFlags, fcntl_getfl};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGPIPE, SIGTERM};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGPIPE, SIGPROF, SIGQUIT, SIGTERM};
+use signal_hook::consts::{SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 
@@ -93,16 +95,34 @@ fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
+/// Signals that end a process which does not take them. Those of a crash (`SIGSEGV`, `SIGABRT`) are not among them: nothing can be relied on after one.
+const ENDING: [(i32, &str); 10] = [
+    (SIGINT, "SIGINT"),
+    (SIGTERM, "SIGTERM"),
+    (SIGHUP, "SIGHUP"),
+    (SIGQUIT, "SIGQUIT"),
+    (SIGUSR1, "SIGUSR1"),
+    (SIGUSR2, "SIGUSR2"),
+    (SIGALRM, "SIGALRM"),
+    (SIGVTALRM, "SIGVTALRM"),
+    (SIGPROF, "SIGPROF"),
+    (SIGXCPU, "SIGXCPU"),
+];
+
 /// Ends the process properly when it is asked to.
 fn watch_signals() {
-    let asked = [(SIGINT, "SIGINT"), (SIGTERM, "SIGTERM"), (SIGHUP, "SIGHUP")];
-    let watched = asked.into_iter().filter(|(signal, _)| !is_ignored(*signal));
+    // A file that reaches its limit (`ulimit -f`) is then an error of the write, which names the file. A handler, unlike "ignore", is not passed on to
+    // children.
+    if !is_ignored(SIGXFSZ) {
+        let _ = signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+    }
+    let watched = ENDING.into_iter().filter(|(signal, _)| !is_ignored(*signal));
     // Without a thread, signals have to keep their effect: they are taken over when it has begun.
     let (give, take) = channel::<Signals>();
     let started = std::thread::Builder::new().spawn(move || {
         let Some(signal) = take.recv().ok().and_then(|mut signals| signals.forever().next()) else { return };
         let name =
-            asked.into_iter().find(|(number, _)| *number == signal).map_or("a signal", |(_, name)| name);
+            ENDING.into_iter().find(|(number, _)| *number == signal).map_or("a signal", |(_, name)| name);
         undo();
         warn(format_args!("stopped by {name}; files that were not complete are gone"));
         signal_hook::low_level::exit(128 + signal)

@@ -283,9 +283,19 @@ impl Program {
     pub fn ends_by(&self, line: &str, begun: impl Fn(&[String]) -> bool, signal: &str) {
         let before = self.left();
         let child = self.start(line, begun);
-        let number = ["", "HUP", "INT"].iter().position(|name| *name == signal).unwrap_or(15);
+        let numbers = [
+            ("HUP", 1),
+            ("INT", 2),
+            ("QUIT", 3),
+            ("USR1", 10),
+            ("USR2", 12),
+            ("ALRM", 14),
+            ("TERM", 15),
+            ("XCPU", 24),
+        ];
+        let number = numbers.into_iter().find(|(name, _)| *name == signal).map(|(_, number)| number);
         let code = ended_by(child, signal);
-        assert_eq!(code, Some(128 + number as i32), "`{line}` ended by {signal}");
+        assert_eq!(code, Some(128 + number.unwrap()), "`{line}` ended by {signal}");
         assert_eq!(self.left(), before, "`{line}` ended by {signal} leaves something");
     }
 
