@@ -113,8 +113,13 @@ fn of_safetensors(bytes: &[u8], name: Option<&str>) -> anyhow::Result<Numbers> {
 }
 
 fn of_npy(bytes: &[u8]) -> anyhow::Result<Numbers> {
-    let data = npy_data(bytes)?;
-    let header = NpyHeader::from_reader(bytes)?;
+    let (header, data) = npy_parts(bytes)?;
+    check_npy_header(header)?;
+    let header = NpyHeader::from_reader(bytes).map_err(|error| {
+        // The lines after the first show the header.
+        let reason = error.to_string();
+        refusal!("its header cannot be read: {}", reason.lines().next().unwrap_or_default())
+    })?;
     let dtype = header.dtype();
     let kind = match &dtype {
         DType::Plain(kind) => kind.to_string(),
@@ -143,8 +148,33 @@ fn of_npy(bytes: &[u8]) -> anyhow::Result<Numbers> {
     Ok(Numbers { rows, cols, values, rounded })
 }
 
-/// The bytes after the header of a `.npy` file, whose length may be anything.
-fn npy_data(bytes: &[u8]) -> anyhow::Result<&[u8]> {
+/// Longest header of a `.npy` file; NumPy's are 118 bytes long for such shapes. The library takes quadratic time for a long list.
+const MAX_NPY_HEADER: usize = 4096;
+
+/// Checks that a header has the form of one: the library takes exponential time for brackets in brackets.
+fn check_npy_header(header: &[u8]) -> anyhow::Result<()> {
+    ensure!(
+        header.len() <= MAX_NPY_HEADER,
+        "its header takes {} bytes, expected at most {MAX_NPY_HEADER}",
+        header.len()
+    );
+    let like = "expected one like {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3)}";
+    let mut depth = 0_u32;
+    for &byte in header {
+        match byte {
+            b'{' | b'(' | b'[' => depth += 1,
+            b'}' | b')' | b']' => depth = depth.saturating_sub(1),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b' ' | b'\n' => {}
+            b'\'' | b'"' | b':' | b',' | b'_' | b'.' | b'<' | b'>' | b'=' | b'|' | b'-' => {}
+            _ => bail!("its header has the character '{}', {like}", byte.escape_ascii()),
+        }
+        ensure!(depth <= 2, "its header has brackets within those of a list, {like}");
+    }
+    Ok(())
+}
+
+/// The header of a `.npy` file, whose length may be anything, and the bytes after it.
+fn npy_parts(bytes: &[u8]) -> anyhow::Result<(&[u8], &[u8])> {
     let Some(&[b0, b1, b2, b3, b4, b5, version, _, low, high]) = bytes.first_chunk::<10>() else {
         bail!("it is not a .npy file: it has {} bytes", bytes.len())
     };
@@ -158,7 +188,7 @@ fn npy_data(bytes: &[u8]) -> anyhow::Result<&[u8]> {
         _ => (12, u32::MAX),
     };
     let rest = bytes.get(start..).unwrap_or_default();
-    rest.get(length as usize..).ok_or_else(|| {
+    rest.split_at_checked(length as usize).ok_or_else(|| {
         refusal!("it is cut off or damaged: its header takes {length} bytes, but {} bytes follow", rest.len())
     })
 }
@@ -250,6 +280,21 @@ mod tests {
                 "its header takes 4294967295 bytes, but 8 bytes follow",
             ),
             (b"\x93NUMPY\x01\0\xff\xff{".to_vec(), "its header takes 65535 bytes, but 1 bytes follow"),
+            // Each bracket would double the time, from seconds on.
+            (npy(&format!("({}", "[".repeat(60)), &[]), "its header has brackets within those of a list"),
+            (npy("((2, 3), 4)", &[0; 24]), "its header has brackets within those of a list"),
+            (npy("(2, 3 + 0)", &[0; 24]), "its header has the character '+', expected one like {'descr'"),
+            (npy("(2, \u{e9})", &[0; 24]), r"its header has the character '\xc3'"),
+            (npy(&"(1, ".repeat(2), &[]), "its header has brackets"),
+            (
+                npy(&format!("({}", "1, ".repeat(1000)), &[]),
+                "its header cannot be read: could not parse Python",
+            ),
+            (npy(&"1, ".repeat(2000), &[]), "its header takes 6054 bytes, expected at most 4096"),
+            (
+                [&b"\x93NUMPY\x02\0\0\0\x01\0"[..], &[b' '; 1 << 16]].concat(),
+                "its header takes 65536 bytes, expected at most 4096",
+            ),
         ] {
             let said = refused(&bytes);
             assert!(said.contains(message), "{said}");
