@@ -134,6 +134,9 @@ impl Liberty {
         let cap = scan.cap_unit.ok_or("no capacitive_load_unit")?;
         let time_unit_ps = unit(&time, &[("fs", 1e-3), ("ps", 1.0), ("ns", 1e3), ("us", 1e6)])
             .ok_or(format!("time_unit '{time}'"))?;
+        if name.is_empty() {
+            return Err("its library has no name".into());
+        }
         let cap_unit_ff =
             unit(&cap, &[("ff", 1.0), ("pf", 1e3)]).ok_or(format!("capacitive_load_unit '{cap}'"))?;
         if scan.cells.is_empty() {

@@ -63,6 +63,23 @@ fn the_list_of_waivers_is_spared() {
     }
 }
 
+#[test]
+fn a_library_whose_name_is_no_file_name_needs_a_report() {
+    let synth = synth();
+    let line = |name: &str, more: &str| {
+        let text = common::liberty();
+        assert!(text.contains("library (few_cells)"));
+        let file =
+            synth.file("cells.lib", text.replace("library (few_cells)", &format!("library (\"{name}\")")));
+        format!("{SMALL} --liberty {file} {more}")
+    };
+    for name in ["a b", "a/b"] {
+        synth.refused(&line(name, ""), "choose another file with --report");
+        synth.succeeds(&line(name, "--report r.md"));
+    }
+    synth.refused(&line("", "--report r.md"), "its library has no name");
+}
+
 /// Starts a run whose Yosys hangs with a child, sends it the signal, and checks that both end. Returns the exit code.
 fn ends_its_tools(synth: &Program, signal: &str) -> Option<i32> {
     let (yosys, temporary) = (synth.path("yosys"), synth.path("tmp"));

@@ -6,7 +6,7 @@ use crate::tools::tick;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use ndp_files::{FileSet, OutputFile, TemporaryFolder, print, say};
+use ndp_files::{FileSet, NameRule, OutputFile, TemporaryFolder, print, say};
 use ndp_synth::flow::{Flow, Library};
 use ndp_synth::hierarchy::roll_up;
 use ndp_synth::liberty::{Family, Liberty};
@@ -194,6 +194,10 @@ fn synthesise(args: &Args) -> Result<(Report, OutputFile)> {
 /// The file for the report, in a folder that is created; it is none of those that are read.
 fn report_file(args: &Args, config: &str, flow: &Flow) -> Result<OutputFile> {
     let library = flow.library.as_ref().map(|library| library.comb.name.as_str());
+    if let (None, Some(library)) = (&args.report, library) {
+        let why = "the library's name is part of the report's file name; choose another file with --report";
+        NameRule::Word.check(library).context(why)?;
+    }
     let name = Report::file_name(config, &args.block, args.flatten, flow.clock_gate.as_ref(), library);
     let path = args.report.clone().unwrap_or_else(|| Path::new(REPORTS).join(name));
     let mut files = FileSet::new().configuration("the configuration", &args.config);
