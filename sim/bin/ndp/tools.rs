@@ -148,12 +148,20 @@ pub fn quantisation_text(weights: ndp_config::WeightFormat, error: &ndp_model::Q
     )
 }
 
-/// Draws a bar again and again while nothing is counted, if it is shown. That takes a thread, and `indicatif` panics without: one that ends at once tells
-/// whether the operating system has any.
+/// Draws a bar again and again while nothing is counted, if it is shown. That takes a thread, if the operating system has one: `indicatif`'s own way panics
+/// without.
 pub fn tick(bar: &indicatif::ProgressBar, interval: std::time::Duration) {
-    if !bar.is_hidden() && std::thread::Builder::new().spawn(|| ()).is_ok() {
-        bar.enable_steady_tick(interval);
+    if bar.is_hidden() {
+        return;
     }
+    let drawn = bar.downgrade();
+    let _ = std::thread::Builder::new().spawn(move || {
+        while let Some(bar) = drawn.upgrade().filter(|bar| !bar.is_finished()) {
+            bar.tick();
+            drop(bar);
+            std::thread::sleep(interval);
+        }
+    });
 }
 
 /// A file or directory of the workspace.

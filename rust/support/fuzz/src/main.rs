@@ -77,7 +77,7 @@ fn fuzz(target: &Target, args: &Args) -> Result<u64> {
         let (done, over) = std::sync::mpsc::channel::<()>();
         let (current, keep) = (&current, &keep);
         // A reader that hangs cannot be ended from outside, so the program ends.
-        scope.spawn(move || {
+        let watch = move || {
             let mut last = u64::MAX;
             while over
                 .recv_timeout(Duration::from_secs(args.limit_s))
@@ -91,7 +91,10 @@ fn fuzz(target: &Target, args: &Args) -> Result<u64> {
                 }
                 last = now;
             }
-        });
+        };
+        if let Err(reason) = std::thread::Builder::new().spawn_scoped(scope, watch) {
+            note!("{}: cases may take any time: no thread for --limit-s: {reason}", target.name);
+        }
         let mut panics = 0;
         for case in 0..total {
             current.store(case, Ordering::Relaxed);
