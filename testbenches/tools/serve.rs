@@ -206,7 +206,7 @@ fn options_of_the_other_machine_or_without_effect_are_refused() {
         "--rule has no effect without a mode that",
     );
     program.succeeds(&run("--formula --modes serial,dex+dbo --rule equation"));
-    program.succeeds(&run("--formula --kv-gb 1 --memory newton-aim --modes serial,pipelined"));
+    program.succeeds(&run("--formula --memory newton-aim --modes serial,pipelined"));
     program.refused(
         &run("--formula --memory newton-aim --modes serial,dex"),
         "mode dex needs sliced banks, but memory 'newton-aim' does not slice its banks",
