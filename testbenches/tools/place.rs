@@ -200,33 +200,6 @@ fn bad_input_is_named_and_leaves_no_file() {
             "size of the predictors = 101 must be 0 to 100 per cent of the model",
         ),
         (vec!["--llm", "llama2-7b", "--method", "powerinfer", "--cpu-gb", "inf"], "CPU memory = inf"),
-        (
-            vec!["--llm", "llama2-7b", "--method", "powerinfer", "--least", "4097", "--out", out],
-            "--least 4097 must be in 0..=4096",
-        ),
-        (
-            vec!["--llm", "llama2-7b", "--method", "powerinfer", "--least", "4096", "--cpu-gbps", "50"],
-            "cannot be used with",
-        ),
-        (
-            vec!["--llm", "llama2-7b", "--cpu-gbps", "nan"],
-            "--cpu-gbps has no effect without --method powerinfer",
-        ),
-        (vec!["--llm", "llama2-7b", "--cpu-gb", "-5"], "--cpu-gb has no effect without --method powerinfer"),
-        (
-            vec!["--llm", "llama2-7b", "--predictor-percent", "7.09"],
-            "--predictor-percent has no effect without --method powerinfer",
-        ),
-        (
-            vec!["--llm", "llama2-7b", "--method", "milp", "--least", "7"],
-            "--least has no effect without --method powerinfer",
-        ),
-        (vec!["--llm", "llama2-7b", "--time-limit", "1"], "--time-limit has no effect without --method milp"),
-        (
-            vec!["--llm", "llama2-7b", "--milp-groups", "2"],
-            "--milp-groups has no effect without --method milp",
-        ),
-        (vec!["--table", "--seed", "2"], "--seed has no effect without --method random"),
         (vec!["--llm", "llama2-7b", "--lp-form", "full"], "--lp-out"),
         (vec!["--llm", "llama2-7b", "--profile"], "cannot be used with"),
         (vec!["--llm", "llama2-7b", "--prompt-only"], "cannot be used with"),

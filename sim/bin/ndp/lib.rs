@@ -15,7 +15,6 @@ mod compile;
 mod coverage;
 mod cycles;
 mod fpga;
-mod given;
 mod ignored;
 mod made;
 mod mutate;
