@@ -139,7 +139,7 @@ fn what_cannot_be_served_is_refused_with_line_and_value() {
         "",
         "line 2: output_toks = 0 must be in 1..=1048576",
     );
-    refused(&format!("{good}\n\nhello"), "", "line 3: not JSON");
+    refused(&format!("{good}\n\nhello"), "", "line 3: expected an object, found 'hello'");
     refused("input_toks,output_toks\n1,2", "", "line 1: expected a line of JSON or the columns");
     // 119 tokens are 8 blocks; 0.06 GB of 524,288 bytes for a token are 7.
     refused(
