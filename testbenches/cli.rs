@@ -757,8 +757,17 @@ fn systems_that_make_no_sense_are_refused() -> Outcome {
         "`fire@1:1` is no fault; expected KIND@CYCLE:DIMM",
     )?;
     refused(&format!("{tiny} --dimms 2 --neurons all"), "--neurons all has no meaning with --dimms")?;
-    refused(&format!("{tiny} --dimms 2 --shown-dimm 2"), "shown-dimm = 2 must be in 0..=1")?;
+    let alone = |option: &str, needed: &str| {
+        let name = option.split(' ').next().unwrap_or_default();
+        refused(&format!("{tiny} --dimms 2 {option}"), &format!("{name} has no effect without {needed}"))
+    };
+    alone("--predictor low-rank", "--activity predicted")?;
+    alone("--shown-dimm 1", "--waves or --commands")?;
+    alone("--shown-program 1", "--commands")?;
+    alone("--timeline-products 3", "--commands or --timeline")?;
     let dir = tempfile::tempdir()?;
+    let shown = format!("{tiny} --dimms 2 --shown-dimm 2 --commands {}", dir.path().join("s.txt").display());
+    refused(&shown, "shown-dimm = 2 must be in 0..=1")?;
     let trace = dir.path().join("t.txt");
     let late = format!(
         "{tiny} --dimms 2 --load backdoor --prompt I --shown-program 9999 --commands {}",

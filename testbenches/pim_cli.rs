@@ -309,6 +309,14 @@ fn what_cannot_be_offloaded_or_shown_is_explained() -> Outcome {
         "requests of a group whose attention is offloaded = 9 must be 0..=2",
     )?;
     says("--mode dex --offload-mha 1", "--offload-mha has no meaning without --mode dex+dbo")?;
+    says(
+        "--mode dex --memory aim",
+        "mode dex needs sliced banks, but memory 'aim' does not slice its banks",
+    )?;
+    says("--mode dex --commands-from 9", "--commands <FILE>")?;
+    says("--mode dex --commands-to 9", "--commands <FILE>")?;
+    says("--mode dex --rule slot", "--rule has no effect without --mode dex+dbo")?;
+    says("--mode dex+dbo --offload-ffn 1 --rule slot", "--rule has no effect without the scheduler")?;
     says("--mode dex+dbo --memory newton-aim", "offloading needs sliced banks, but memory")?;
     says(
         "--mode dex+dbo --memory librapim-tiny",

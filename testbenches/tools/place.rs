@@ -64,20 +64,11 @@ fn the_report_and_the_file_are_those_of_the_library() {
 #[test]
 fn every_method_answers_and_none_is_below_the_bound() {
     let mut objectives = Vec::new();
+    let milp = ["--milp-groups", "64", "--time-limit", "2"];
     for method in ["structured", "greedy", "random", "powerinfer", "milp"] {
-        let report = json(&[
-            "--llm",
-            "llama2-7b",
-            "--synthetic-seed",
-            "3",
-            "--json",
-            "--method",
-            method,
-            "--milp-groups",
-            "64",
-            "--time-limit",
-            "2",
-        ]);
+        let own = if method == "milp" { &milp[..] } else { &[] };
+        let of = ["--llm", "llama2-7b", "--synthetic-seed", "3", "--json", "--method", method];
+        let report = json(&[&of, own].concat());
         assert_eq!(report["method"], method);
         assert!(report["gap"].as_f64().unwrap() >= 0.0, "{method}");
         assert_eq!(report["powerinfer"].is_object(), method == "powerinfer");
@@ -200,6 +191,33 @@ fn bad_input_is_named_and_leaves_no_file() {
             "size of the predictors = 101 must be 0 to 100 per cent of the model",
         ),
         (vec!["--llm", "llama2-7b", "--method", "powerinfer", "--cpu-gb", "inf"], "CPU memory = inf"),
+        (
+            vec!["--llm", "llama2-7b", "--method", "powerinfer", "--least", "4097", "--out", out],
+            "--least 4097 must be in 0..=4096",
+        ),
+        (
+            vec!["--llm", "llama2-7b", "--method", "powerinfer", "--least", "4096", "--cpu-gbps", "50"],
+            "cannot be used with",
+        ),
+        (
+            vec!["--llm", "llama2-7b", "--cpu-gbps", "nan"],
+            "--cpu-gbps has no effect without --method powerinfer",
+        ),
+        (vec!["--llm", "llama2-7b", "--cpu-gb", "-5"], "--cpu-gb has no effect without --method powerinfer"),
+        (
+            vec!["--llm", "llama2-7b", "--predictor-percent", "7.09"],
+            "--predictor-percent has no effect without --method powerinfer",
+        ),
+        (
+            vec!["--llm", "llama2-7b", "--method", "milp", "--least", "7"],
+            "--least has no effect without --method powerinfer",
+        ),
+        (vec!["--llm", "llama2-7b", "--time-limit", "1"], "--time-limit has no effect without --method milp"),
+        (
+            vec!["--llm", "llama2-7b", "--milp-groups", "2"],
+            "--milp-groups has no effect without --method milp",
+        ),
+        (vec!["--table", "--seed", "2"], "--seed has no effect without --method random"),
         (vec!["--llm", "llama2-7b", "--lp-form", "full"], "--lp-out"),
         (vec!["--llm", "llama2-7b", "--profile"], "cannot be used with"),
         (vec!["--llm", "llama2-7b", "--prompt-only"], "cannot be used with"),

@@ -168,6 +168,58 @@ fn what_cannot_be_served_is_refused_with_line_and_value() {
 }
 
 #[test]
+fn options_of_the_other_machine_or_without_effect_are_refused() {
+    let program = program();
+    let trace = program.file("t.jsonl", r#"{"input_toks": 9, "output_toks": 3, "arrival_time_ns": 5}"#);
+    let run = |line: &str| format!("{trace} --llm llama2-7b {line}");
+    for option in [
+        "--hardware /nonexistent.toml",
+        "--memory librapim",
+        "--formula",
+        "--clocked",
+        "--rule slot",
+        "--tp 1",
+        "--pp 0",
+        "--link-gbps nan",
+        "--link-ns 5",
+        "--energy-memory hbm2-8gb",
+        "--energy-npu npu",
+        "--modes dex",
+    ] {
+        let name = option.split(' ').next().unwrap();
+        program.refused(
+            &run(&format!("--machine hermes {option}")),
+            &format!("{name} has no effect without --machine librapim"),
+        );
+    }
+    for option in
+        ["--system hermes", "--config hermes", "--assume zork", "--policies hermes", "--weights int8"]
+    {
+        let name = option.split(' ').next().unwrap();
+        program.refused(
+            &run(&format!("--formula {option}")),
+            &format!("{name} has no effect without --machine hermes"),
+        );
+    }
+    program.refused(
+        &run("--formula --modes serial,dex --rule equation"),
+        "--rule has no effect without a mode that",
+    );
+    program.succeeds(&run("--formula --modes serial,dex+dbo --rule equation"));
+    program.succeeds(&run("--formula --kv-gb 1 --memory newton-aim --modes serial,pipelined"));
+    program.refused(
+        &run("--formula --memory newton-aim --modes serial,dex"),
+        "mode dex needs sliced banks, but memory 'newton-aim' does not slice its banks",
+    );
+    let out = program.path("tables");
+    program.refused(
+        &format!("export --llm llama2-7b --formula --memory newton-aim --out {out}"),
+        "offloading needs sliced banks, but memory 'newton-aim'",
+    );
+    assert!(!program.left().contains(&"tables".to_owned()));
+}
+
+#[test]
 fn scarce_memory_preempts_and_serves_all_the_same() {
     let program = program();
     let trace = program.path("t.jsonl");

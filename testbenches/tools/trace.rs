@@ -54,7 +54,8 @@ fn bad_input_ends_with_a_code_a_message_and_no_file() {
     std::fs::write(directory.path().join("text"), "this is no trace").unwrap();
     let synth = trace(directory.path(), &["synth", "--llm", "2x64x64", "--tokens", "3", "--out", "ok.trace"]);
     assert!(synth.status.success());
-    let last = ["synth", "--llm", "1x4x4", "--tokens", "1", "--first-sequence", LAST, "--out", "last.trace"];
+    let last =
+        ["synth", "--llm", "2x64x64", "--tokens", "3", "--first-sequence", LAST, "--out", "last.trace"];
     assert!(trace(directory.path(), &last).status.success());
     std::fs::remove_file(directory.path().join("last.trace")).unwrap();
     let mut damaged = std::fs::read(directory.path().join("ok.trace")).unwrap();

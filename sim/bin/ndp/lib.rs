@@ -15,6 +15,7 @@ mod compile;
 mod coverage;
 mod cycles;
 mod fpga;
+mod given;
 mod ignored;
 mod made;
 mod mutate;

@@ -1,6 +1,7 @@
 //! Arguments of `ndp generate`, and what they mean with the defaults of the stored text.
 
 use crate::args::{RecordArgs, UnitArgs, weight_format};
+use crate::given::Given;
 use crate::golden;
 use crate::system::args::{
     FlashArgs, LinksChoice, PlacementArg, PolicyChoice, PredictorChoice, bit_error_rate,
@@ -31,6 +32,9 @@ use std::path::{Path, PathBuf};
         If prompt, seed and temperature are those of a stored golden (golden/generate/*.json) and there are no more \
         tokens than it has, text and logits are compared with it.")]
 pub struct Args {
+    /// Options on the command line.
+    #[command(flatten)]
+    pub given: Given,
     /// Hardware.
     #[command(flatten)]
     pub unit: UnitArgs,
@@ -137,6 +141,26 @@ pub struct Args {
     /// Products that --commands and --timeline show, the first ones; with --dimms --timeline shows all of them
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     pub timeline_products: u32,
+}
+
+impl Args {
+    /// Refuses options without effect.
+    pub fn check_effects(&self) -> anyhow::Result<()> {
+        let Self { given, records, .. } = self;
+        if self.activity != ActivitySource::Predicted {
+            given.only_with("--activity predicted", ["predictor"])?;
+        }
+        if self.unit.waves.is_none() && records.commands.is_none() {
+            given.only_with("--waves or --commands", ["shown_dimm"])?;
+        }
+        if records.commands.is_none() {
+            given.only_with("--commands", ["shown_program"])?;
+        }
+        if !records.is_asked() {
+            given.only_with("--commands or --timeline", ["timeline_products"])?;
+        }
+        Ok(())
+    }
 }
 
 /// The repository's own models: byte-level OPT, and LLaMA with sub-words.

@@ -73,6 +73,7 @@ struct Layer {
 
 /// Runs the job.
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+    args.check_effects()?;
     let unit = &args.unit;
     let files = args.records.files(unit.files()).optional("--chart", args.chart.as_ref());
     let own = workspace_path("golden/model");

@@ -339,11 +339,10 @@ fn rerun(args: &Args, mode: Mode) -> String {
         }
     }
     rerun.option("mode", mode.name());
-    let names = [
-        ("rule", value_name(args.rule)),
-        ("channel", value_name(args.channel)),
-        ("controller", value_name(args.controller)),
-    ];
+    if mode == Mode::DexDbo && args.offload_ffn.is_none() && args.offload_mha.is_none() {
+        rerun.option("rule", value_name(args.rule));
+    }
+    let names = [("channel", value_name(args.channel)), ("controller", value_name(args.controller))];
     names.into_iter().for_each(|(option, name)| rerun.option(option, name));
     args.prompt.iter().for_each(|prompt| rerun.option("prompt", prompt));
     let tokens: Vec<String> = args.tokens.iter().map(u32::to_string).collect();

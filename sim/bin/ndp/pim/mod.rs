@@ -9,8 +9,9 @@ mod html;
 mod text;
 mod timeline;
 
+use crate::given::Given;
 use crate::temperature::temperature_percent;
-use crate::tools::{Tools, load_model, workspace_path};
+use crate::tools::{Tools, check_banks, load_model, workspace_path};
 use crate::verdict::Verdict;
 use anyhow::Context;
 use clap::ValueEnum;
@@ -91,6 +92,9 @@ pub enum WaveBlock {
         In dex+dbo a scheduler moves FFNs to the banks, and attention to the NPU, step by step. Every output of the banks \
         and every text is compared with software.")]
 pub struct Args {
+    /// Options on the command line.
+    #[command(flatten)]
+    given: Given,
     /// Memory: preset (librapim-small, librapim, ...) or path of a TOML file
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "librapim-small")]
     memory: String,
@@ -144,10 +148,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     commands: Option<PathBuf>,
     /// First clock of --commands
-    #[arg(long, value_name = "CLOCK", default_value_t = 0)]
+    #[arg(long, value_name = "CLOCK", default_value_t = 0, requires = "commands")]
     commands_from: u64,
     /// Clock behind the last one of --commands
-    #[arg(long, value_name = "CLOCK", default_value_t = u64::MAX)]
+    #[arg(long, value_name = "CLOCK", default_value_t = u64::MAX, requires = "commands")]
     commands_to: u64,
     /// Write the signals of a channel, or of its controller, to this file; .fst or .vcd selects the format. For one mode, in RTL
     #[arg(long, value_name = "FILE")]
@@ -208,6 +212,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let constants = HbmConstants::load(&args.energy_memory).context("--energy-memory")?;
     let model = load_model(&folder)?;
     let modes = modes(args)?;
+    modes.iter().try_for_each(|&mode| check_banks(&config, mode))?;
     let hardware = hardware(args, &config)?;
     let files = Files::create(args, &modes, config.channels())?;
     let prompt = |(number, text): (usize, &String)| -> anyhow::Result<Prompt> {
@@ -327,6 +332,10 @@ fn modes(args: &Args) -> anyhow::Result<Vec<Mode>> {
     let forced = [("--offload-ffn", args.offload_ffn), ("--offload-mha", args.offload_mha)];
     if let Some((option, _)) = forced.into_iter().find(|(_, value)| value.is_some()) {
         ensure!(modes.contains(&Mode::DexDbo), "{option} has no meaning without --mode dex+dbo");
+        args.given.only_with("the scheduler, whose place --offload-ffn and --offload-mha take", ["rule"])?;
+    }
+    if !modes.contains(&Mode::DexDbo) {
+        args.given.only_with("--mode dex+dbo", ["rule"])?;
     }
     Ok(modes)
 }

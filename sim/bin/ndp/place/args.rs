@@ -1,5 +1,6 @@
 //! The arguments of `ndp place`.
 
+use crate::given::Given;
 use clap::ValueEnum;
 use ndp_placement::{PC_HIGH_GB, PC_HIGH_GBPS, PREDICTOR_PERCENT, Terms};
 use std::path::PathBuf;
@@ -19,6 +20,9 @@ use std::path::PathBuf;
         ndp place --llm opt-66b --dimms 2 --ssd nvme-pcie4 --synthetic-seed 1 --out tiers.json\n  \
         ndp place --table --synthetic-seed 1")]
 pub struct Args {
+    /// Options on the command line.
+    #[command(flatten)]
+    pub given: Given,
     /// Model: llama2-7b, llama2-13b, llama2-70b, opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, falcon-7b, falcon-40b, llama3-70b, gpt3-175b,
     /// bamboo-7b, qwen1.5-4b, yi-34b or a path ending in .toml.
     /// The one that the trace names if left out. An unknown name is taken for an OPT of the trace's sizes, and the first line says so
@@ -80,7 +84,7 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value_t = PREDICTOR_PERCENT)]
     pub predictor_percent: f64,
     /// Least number of neurons of a block on the GPU for --method powerinfer [default: from equation 4]
-    #[arg(long, value_name = "NEURONS")]
+    #[arg(long, value_name = "NEURONS", conflicts_with = "cpu_gbps")]
     pub least: Option<u32>,
     /// Seconds after which --method milp takes its best solution
     #[arg(long, value_name = "SECONDS", default_value_t = 60.0)]
@@ -108,6 +112,21 @@ pub struct Args {
         conflicts_with_all = ["llm", "dimms", "ssd", "gpu_percent", "method", "lp_out", "out", "json"]
     )]
     pub table: bool,
+}
+
+impl Args {
+    /// Refuses options that only another method has.
+    pub fn check_method(&self) -> anyhow::Result<()> {
+        let of = [
+            (Method::Random, "random", &["seed"][..]),
+            (Method::Powerinfer, "powerinfer", &["cpu_gbps", "cpu_gb", "predictor_percent", "least"]),
+            (Method::Milp, "milp", &["time_limit", "milp_groups"]),
+        ];
+        let mut others = of.into_iter().filter(|(method, ..)| *method != self.method);
+        others.try_for_each(|(_, name, options)| {
+            self.given.only_with(&format!("--method {name}"), options.iter().copied())
+        })
+    }
 }
 
 /// Ways to place.

@@ -35,6 +35,7 @@ fn report(args: &Args) -> Result<String> {
     let files = args.llm.iter().fold(files, |files, model| files.configuration("the model", model));
     let files = args.trace.iter().fold(files, |files, trace| files.input("the trace", trace));
     let files = args.ssd.iter().fold(files, |files, ssd| files.configuration("the SSD", ssd));
+    args.check_method()?;
     let three_tiers = args.ssd.is_none() || args.method == Method::Structured;
     ensure!(three_tiers, "--ssd needs --method structured: the other methods place on GPU and DIMMs alone");
     files.optional("--out", args.out.as_ref()).optional("--lp-out", args.lp_out.as_ref()).check()?;
@@ -211,7 +212,14 @@ fn powerinfer_program<'a>(
     instance: &'a Instance,
 ) -> Result<PowerInferProgram<'a>> {
     let least = match args.least {
-        Some(least) => vec![Some(least); instance.blocks().len()],
+        Some(least) => {
+            let most = instance.blocks().iter().map(|block| block.order.len()).min().unwrap_or(0);
+            ensure!(
+                least as usize <= most,
+                "--least {least} must be in 0..={most}: the smallest block has {most} neurons"
+            );
+            vec![Some(least); instance.blocks().len()]
+        }
         None => least_neurons(instance, args.cpu_gbps)?,
     };
     let memory = HostMemory::of(model, args.cpu_gb, args.predictor_percent, args.kv_tokens)?;

@@ -41,6 +41,7 @@ pub fn run(args: &Args) -> Result<()> {
         .check()?;
     let shape = LlmShape::load(&args.llm)?;
     NameRule::Word.check(shape.name()).map_err(|error| refusal!("--llm: the name {error}"))?;
+    crate::tools::check_banks(&args.chips.memory()?, args.mode)?;
     let (chips, _) = args.chips.chips(&shape, None, contexts().collect())?;
     ensure!(
         chips.parallel.pp == 1,

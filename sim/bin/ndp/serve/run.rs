@@ -3,7 +3,9 @@
 use super::html;
 use super::machine::{Chips, Kind, LibraPimArgs, cause, measured_contexts};
 use crate::compare::DEFAULT_SET;
+use crate::given::Given;
 use crate::ignored::{COMPARE, COMPARE_LINKS, Ignored, SERVE};
+use crate::tools::check_banks;
 use anyhow::{Context, Result};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::EnergyConstants;
@@ -24,6 +26,9 @@ const MAX_BYTES: u64 = 1 << 30;
 
 #[derive(clap::Args, Debug)]
 pub struct Args {
+    /// Options on the command line.
+    #[command(flatten)]
+    given: Given,
     /// Requests: JSON by lines or columns between tabs, with input_toks, output_toks and arrival_time_ns
     #[arg(required = true, value_name = "TRACE")]
     trace: Option<PathBuf>,
@@ -54,12 +59,25 @@ pub struct Args {
     /// GB for keys and values, in place of what the weights leave
     #[arg(long, value_name = "GB")]
     kv_gb: Option<f64>,
-    /// Of librapim: modes, separated by commas [default: dex+dbo]
-    #[arg(long, value_enum, value_name = "MODE,...", value_delimiter = ',')]
+    /// Write a page with charts
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print JSON instead of tables, with each request
+    #[arg(long)]
+    pub json: bool,
+    // A heading holds for all later options: those of one machine come last.
+    /// Modes, separated by commas [default: dex+dbo]
+    #[arg(
+        long,
+        value_enum,
+        value_name = "MODE,...",
+        value_delimiter = ',',
+        help_heading = "Options of --machine librapim"
+    )]
     pub modes: Vec<Mode>,
     #[command(flatten, next_help_heading = "Options of --machine librapim")]
     pub chips: LibraPimArgs,
-    /// Of hermes: policies, separated by commas [default: hermes]
+    /// Policies, separated by commas [default: hermes]
     #[arg(
         long,
         value_enum,
@@ -87,12 +105,6 @@ pub struct Args {
     #[arg(long, value_name = "FORMAT", help_heading = "Options of --machine hermes",
         value_parser = |name: &str| WeightFormat::named(name).ok_or("expected fp16, int8 or int4"))]
     weights: Option<WeightFormat>,
-    /// Write a page with charts
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Print JSON instead of tables, with each request
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// A mode or a policy on the trace.
@@ -160,6 +172,7 @@ pub struct Outcome {
 pub fn run(args: &Args) -> Result<()> {
     // clap has seen to both.
     let Some(path) = &args.trace else { bail!("a trace is needed") };
+    refuse_the_other_machines(args)?;
     let files = FileSet::new().input("the trace", path);
     let files = args
         .llm
@@ -169,14 +182,6 @@ pub fn run(args: &Args) -> Result<()> {
         .configuration("the configuration", &args.config)
         .configuration("the assumptions", &args.assume);
     args.chips.files(files).optional("--html", args.html.as_ref()).check()?;
-    let (of_other, machine) = match args.machine {
-        Kind::Librapim => (!args.policies.is_empty() || args.weights.is_some(), "hermes"),
-        Kind::Hermes => (!args.modes.is_empty(), "librapim"),
-    };
-    ensure!(
-        !of_other,
-        "--policies, --weights and --modes belong to one machine each; these need --machine {machine}"
-    );
     let text =
         ndp_files::read_text(path, MAX_BYTES).with_context(|| format!("cannot read '{}'", path.display()))?;
     let requests = request::parse(&text).with_context(|| format!("in '{}'", path.display()))?;
@@ -231,9 +236,27 @@ fn entry(
     Ok((Entry { name, kv: machine.kv(), summary, tables: None, served: outcome.served }, steps))
 }
 
-/// The modes that are asked for.
-pub fn modes(args: &Args) -> Vec<Mode> {
-    if args.modes.is_empty() { vec![Mode::DexDbo] } else { args.modes.clone() }
+/// Refuses options of the machine that does not serve: those below its heading in the help.
+fn refuse_the_other_machines(args: &Args) -> Result<()> {
+    let other = match args.machine {
+        Kind::Librapim => "--machine hermes",
+        Kind::Hermes => "--machine librapim",
+    };
+    let heading = format!("Options of {other}");
+    let command = <Args as clap::Args>::augment_args(clap::Command::new("serve"));
+    let of_other = command.get_arguments().filter(|option| option.get_help_heading() == Some(&heading));
+    args.given.only_with(other, of_other.map(|option| option.get_id().as_str()))
+}
+
+/// The modes on the command line, or the default; the memory has all of them.
+pub fn modes(args: &Args) -> Result<Vec<Mode>> {
+    let modes = if args.modes.is_empty() { vec![Mode::DexDbo] } else { args.modes.clone() };
+    let memory = args.chips.memory()?;
+    modes.iter().try_for_each(|&mode| check_banks(&memory, mode))?;
+    if !modes.iter().any(|mode| mode.offloads()) {
+        args.given.only_with("a mode that offloads, such as --modes dex+dbo", ["rule"])?;
+    }
+    Ok(modes)
 }
 
 /// Progress in tokens of all machines: prompts, and what is generated. Requests end late and together, and would not do. The first step of a number of requests may
@@ -284,9 +307,9 @@ fn librapim(
     kv_bytes: Option<u64>,
 ) -> Result<Outcome> {
     let longest = requests.iter().map(Request::most_kv_tokens).max().unwrap_or(1);
+    let modes = modes(args)?;
     let contexts = if args.chips.is_measured() { measured_contexts(longest)? } else { Vec::new() };
     let (chips, kv) = args.chips.chips(shape, Some(kv_bytes), contexts)?;
-    let modes = modes(args);
     if let Some(mode) = modes.iter().find(|mode| args.chips.is_clocked() && mode.offloads()) {
         bail!(
             "--clocked: a channel that stands for all has no part in offloading; mode {} needs tables",

@@ -126,7 +126,7 @@ pub fn run(args: &Args, requests: &[Request], rules: Rules, kv_bytes: Option<u64
     let contexts = if args.chips.is_measured() { measured_contexts(longest)? } else { Vec::new() };
     let chips = args.chips.of_model(sizes_of(&model), contexts)?;
     ndp_files::ensure!(chips.parallel.chips() == 1, "--rtl has one chip: leave --tp and --pp out");
-    let modes = run::modes(args);
+    let modes = run::modes(args)?;
     for &mode in &modes {
         groups_of(mode).context("--rtl")?;
     }
