@@ -5,7 +5,7 @@ use ndp_config::{DesignConfig, HbmConfig, NameRule, SystemConfig};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use toml::{Table, Value};
 
 /// Longest file that is read.
@@ -20,6 +20,21 @@ const MOST_FILES: usize = 64;
 const POINT_BYTES: usize = 200;
 /// Bytes of a hash that a key has, two digits each.
 const KEY_BYTES: usize = 12;
+
+/// Options that name a file or a folder for a command to write. `--trace` is an input of most commands.
+const OUTPUTS: [&str; 11] = [
+    "chart",
+    "commands",
+    "html",
+    "keep",
+    "lp-out",
+    "out",
+    "report",
+    "sample-times",
+    "step",
+    "timeline",
+    "waves",
+];
 
 /// Values of keys, by their path such as `gemv.multipliers`, or of options of a command.
 type Chosen = BTreeMap<String, Value>;
@@ -180,7 +195,33 @@ fn points(text: &str) -> Result<Vec<Point>> {
     }
     let keys: BTreeSet<&str> = points.iter().map(|point| point.key.as_str()).collect();
     ensure!(keys.len() == points.len(), "two points are the same: a value or a list is there twice");
+    check_outputs(&points)?;
     Ok(points)
+}
+
+/// Refuses two points that write the same file: one would replace the file of the other, or write it at the same time.
+fn check_outputs(points: &[Point]) -> Result<()> {
+    let mut written: BTreeMap<PathBuf, usize> = BTreeMap::new();
+    for (number, point) in points.iter().enumerate() {
+        for (index, word) in point.words.iter().enumerate() {
+            let Some(word) = word.strip_prefix("--") else { continue };
+            let (option, value) = match word.split_once('=') {
+                Some((option, value)) => (option, Some(value)),
+                None => (word, point.words.get(index + 1).map(String::as_str)),
+            };
+            let trace = option == "trace" && point.words[0] == "generate";
+            let Some(value) = value.filter(|_| trace || OUTPUTS.contains(&option)) else { continue };
+            let path = std::path::absolute(value).with_context(|| format!("--{option} '{value}'"))?;
+            let before = written.insert(path, number).filter(|before| *before != number);
+            if let Some(before) = before {
+                bail!(
+                    "points {before} and {number} both write --{option} '{value}'; leave the option out: the sweep's folder keeps the report of \
+                     each point"
+                );
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A grid to multiply out: a file's keys, or a command's options.
@@ -434,6 +475,16 @@ mod tests {
             ("[16, 32]", "16", "has to be a list of values"),
             ("[16, 32]", "[]", "has to be a list of values"),
             ("[16, 32]", "[16, 16]", "two points are the same"),
+            (
+                "cycles\"",
+                "cycles --waves ./a.fst\"",
+                "points 0 and 1 both write --waves './a.fst'; leave the option out",
+            ),
+            (
+                "density = [0.1]",
+                "density = [0.1], html = [\"a.html\"]",
+                "points 0 and 1 both write --html 'a.html'",
+            ),
             ("\"tiny\"", "\"tinny\"", "did you mean 'tiny'?"),
             ("\"gemv ", "\"--gemv ", "has to begin with a subcommand"),
             ("\"gemv ", "\"sweep ", "has to begin with a subcommand"),
