@@ -91,10 +91,14 @@ fn figures_are_chosen_by_number_and_others_refused() {
     let text = text(&program, &format!("--figure 17 --paper hermes --out {out}"));
     assert!(text.contains("TensorRT-LLM, batch 16") && !text.contains("Fig. 9"), "{text}");
     assert!(text.contains("* Fig. 17, Hermes over TensorRT-LLM, batch 16: "), "{text}");
-    program.refused(
-        &format!("--figure 99 --out {out}"),
-        "--figure 99: no such figure, expected one of section I",
-    );
+    for (figures, figure) in [("99", "99"), ("17,99", "99"), (",", "")] {
+        program.refused(
+            &format!("--paper hermes --figure {figures} --out {out}"),
+            &format!(
+                "--figure '{figure}': there is no such figure; there are\n  hermes: section I; Fig. 4a; "
+            ),
+        );
+    }
     program.refused("--paper herms", "'herms'");
     let file = program.file("file", "");
     program.refused(&format!("--quick --out {file}"), "file");

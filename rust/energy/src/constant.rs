@@ -6,7 +6,7 @@ use std::fmt::Display;
 
 /// A constant: `{ value = 57.0, low = 50.0, high = 60.0, source = "..." }`. Without `low` and `high` the value is certain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { value = 57.0, source = \"...\" }")]
 pub struct Constant {
     /// The value that is used.
     pub value: f64,

@@ -179,7 +179,7 @@ enum WeightFiles {
 
 impl WeightFiles {
     fn sharded(dir: &Path, index: PathBuf, limit: u64) -> Result<Self, ModelError> {
-        let parsed: ShardIndex = serde_json::from_str(&read_json(&index, MAX_HEADER_BYTES)?)
+        let parsed: ShardIndex = ndp_files::parse_json(&read_json(&index, MAX_HEADER_BYTES)?)
             .map_err(|source| ModelError::Json { path: index.clone(), source })?;
         let mut shards = BTreeMap::new();
         for (tensor, shard) in &parsed.weight_map {

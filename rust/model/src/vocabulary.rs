@@ -184,7 +184,7 @@ impl Continuation {
 /// A tokenizer as its file describes it, without the options for training and batches: a prompt is neither cut nor padded, and has the same tokens
 /// each time. The library panics on some files that are not JSON, so the syntax is checked first.
 fn tokenizer(json: &str) -> Result<Tokenizer, String> {
-    serde_json::from_str::<IgnoredAny>(json).map_err(|e| e.to_string())?;
+    ndp_files::parse_json::<IgnoredAny>(json).map_err(|e| e.to_string())?;
     caught(|| {
         let mut tokenizer = Tokenizer::from_bytes(json)?;
         tokenizer.with_padding(None).with_truncation(None)?;

@@ -76,7 +76,7 @@ pub fn parse(text: &str) -> Result<Vec<Request>, ServingError> {
         lines.map(|(line, text)| from_json(line, text)).collect::<Result<_, _>>()?
     } else {
         lines.next();
-        let names: Vec<&str> = first.split('\t').map(str::trim).collect();
+        let names: Vec<&str> = first.trim_end().split('\t').map(str::trim).collect();
         if names != COLUMNS {
             let what = format!(
                 "expected a line of JSON or the columns {}, found '{}'",
@@ -97,7 +97,7 @@ fn shortened(text: &str) -> String {
 }
 
 fn from_columns(line: usize, text: &str) -> Result<Request, ServingError> {
-    let values: Vec<&str> = text.split('\t').map(str::trim).collect();
+    let values: Vec<&str> = text.trim_end().split('\t').map(str::trim).collect();
     let [input, output, arrival] = values[..] else {
         let what = format!("expected 3 columns between tabs, found {}: '{}'", values.len(), shortened(text));
         return Err(ServingError::Line { line, what });
@@ -190,7 +190,7 @@ mod tests {
                     {\"session_id\": \"x\", \"arrival_time_ns\": 0, \"output_toks\": 1, \"input_toks\": 1}";
         assert_eq!(parse(json).unwrap(), expected);
         assert_eq!(parse(&to_jsonl(&expected)).unwrap(), expected);
-        let columns = "input_toks\toutput_toks\tarrival_time_ns\r\n3\t133\t4059740\r\n1\t1\t0\r\n";
+        let columns = "input_toks\toutput_toks\tarrival_time_ns\t\r\n3\t133\t4059740\t\r\n1\t1\t0\r\n";
         assert_eq!(parse(columns).unwrap(), expected);
     }
 

@@ -119,7 +119,7 @@ pub fn run(args: &Args) -> Result<()> {
 fn leaves_of(path: &Path) -> Result<BTreeMap<String, Value>> {
     let text = ndp_files::read_text(path, MOST_BYTES)
         .with_context(|| format!("cannot read `{}`", path.display()))?;
-    let value: Value = serde_json::from_str(&text)
+    let value: Value = ndp_files::parse_json(&text)
         .with_context(|| format!("`{}` is not one JSON value, as --json prints it", path.display()))?;
     let mut leaves = BTreeMap::new();
     flatten(String::new(), &value, &mut leaves);
@@ -341,6 +341,12 @@ mod tests {
             refused(args(&bad, None)).contains("b.json` is not one JSON value"),
             "{}",
             refused(args(&bad, None))
+        );
+        let twice = file("d.json", "{\"n\": 1, \"n\": 2}")?;
+        assert!(
+            refused(args(&twice, None)).contains("the key 'n' is there twice"),
+            "{}",
+            refused(args(&twice, None))
         );
         let missing = folder.path().join("c.json");
         assert!(refused(args(&missing, None)).contains("cannot read"), "{}", refused(args(&missing, None)));

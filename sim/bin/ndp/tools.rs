@@ -87,7 +87,7 @@ pub fn load_model(dir: &Path) -> anyhow::Result<Model> {
 pub fn read_json<T: DeserializeOwned>(path: &Path, limit: u64) -> anyhow::Result<T> {
     let text =
         ndp_files::read_text(path, limit).with_context(|| format!("cannot read '{}'", path.display()))?;
-    let parsed = serde_json::from_str(&text)
+    let parsed = ndp_files::parse_json(&text)
         .map_err(|error| refusal!("{}", ndp_config::with_advice(&error.to_string())));
     parsed.with_context(|| format!("cannot understand '{}'", path.display()))
 }

@@ -26,8 +26,14 @@ pub fn nearest(name: &str, known: &[&str]) -> String {
 /// assert_eq!(ndp_config::with_advice("missing field `lanes`"), "missing field `lanes`");
 /// ```
 pub fn with_advice(message: &str) -> String {
-    if message.contains("invalid type: floating point") {
+    // Integers are u8, i64 and the like.
+    if message.contains("invalid type: floating point")
+        && ["expected u", "expected i"].iter().any(|e| message.contains(e))
+    {
         return format!("{message}: write it in digits, without a point or an exponent");
+    }
+    if message.contains("wanted string or table") {
+        return format!("{message}: write a name in quotes; the documentation of the key lists them");
     }
     let unknown = ["unknown field `", "unknown variant `"].iter().find_map(|start| message.find(start));
     let quoted: Vec<&str> =

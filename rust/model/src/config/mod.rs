@@ -147,13 +147,13 @@ impl DecoderConfig {
     /// Reads and checks `config.json` in `dir`.
     pub fn load(dir: &Path) -> Result<Self, ModelError> {
         let path = dir.join("config.json");
-        Self::from_json(&path, crate::loader::read_json(&path, MAX_CONFIG_BYTES)?.as_bytes())
+        Self::from_json(&path, &crate::loader::read_json(&path, MAX_CONFIG_BYTES)?)
     }
 
-    /// Checks the bytes of a `config.json`; `path` serves the error messages only.
-    pub fn from_json(path: &Path, json: &[u8]) -> Result<Self, ModelError> {
+    /// Checks the text of a `config.json`; `path` serves the error messages only.
+    pub fn from_json(path: &Path, json: &str) -> Result<Self, ModelError> {
         let invalid = |source| ModelError::Json { path: path.to_owned(), source };
-        let mut value: Value = serde_json::from_slice(json).map_err(invalid)?;
+        let mut value: Value = ndp_files::parse_json(json).map_err(invalid)?;
         if !value.is_object() {
             return Err(invalid(serde_json::Error::custom("not an object in JSON")));
         }

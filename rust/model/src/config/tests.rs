@@ -28,7 +28,7 @@ fn falcon() -> Value {
 }
 
 fn parse(value: &Value) -> Result<DecoderConfig, ModelError> {
-    DecoderConfig::from_json(Path::new("config.json"), value.to_string().as_bytes())
+    DecoderConfig::from_json(Path::new("config.json"), &value.to_string())
 }
 
 fn with(mut config: Value, field: &str, value: Value) -> Value {
@@ -154,6 +154,18 @@ fn unsupported_options_are_refused_by_name() {
             other => panic!("{field}: {other:?}"),
         }
     }
+}
+
+#[test]
+fn a_key_that_stands_twice_is_refused() {
+    let twice = opt().to_string().replacen('{', "{\"hidden_size\": 8, ", 1);
+    let error = DecoderConfig::from_json(Path::new("config.json"), &twice).unwrap_err();
+    assert!(
+        std::error::Error::source(&error)
+            .unwrap()
+            .to_string()
+            .starts_with("the key 'hidden_size' is there twice")
+    );
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub fn config_json(vocab_size: usize, relu_before_qkv: bool) -> Value {
 
 pub fn config(vocab_size: usize, relu_before_qkv: bool) -> DecoderConfig {
     let json = config_json(vocab_size, relu_before_qkv).to_string();
-    DecoderConfig::from_json(Path::new("config.json"), json.as_bytes()).unwrap()
+    DecoderConfig::from_json(Path::new("config.json"), &json).unwrap()
 }
 
 /// Numbers of four binades from `2^(lowest - 15)` on, sign at random.
@@ -66,7 +66,7 @@ pub fn other_configs() -> Vec<DecoderConfig> {
     let config = |own: Value| {
         let mut all = sizes.clone();
         own.as_object().unwrap().iter().for_each(|(key, value)| all[key] = value.clone());
-        DecoderConfig::from_json(Path::new("config.json"), all.to_string().as_bytes()).unwrap()
+        DecoderConfig::from_json(Path::new("config.json"), &all.to_string()).unwrap()
     };
     [llama, relu, falcon, multi_query].map(config).to_vec()
 }

@@ -12,7 +12,7 @@ use ndp_systems::figures::{
     sensitivity_settings, trace_settings,
 };
 use rows::Kept;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Compute every number that the papers' evaluations state, and say where and why ours differs
@@ -79,8 +79,25 @@ fn bars(args: &Args) -> Vec<(Paper, Bar)> {
     all
 }
 
+/// Names of all figures, a line for each paper.
+fn known(args: &Args) -> String {
+    let of = |paper: Paper| {
+        let mut before = BTreeSet::new();
+        let figures = paper.items().iter().map(|item| item.figure).filter(|figure| before.insert(*figure));
+        format!("  {}: {}", paper.name(), figures.collect::<Vec<_>>().join("; "))
+    };
+    papers(args).into_iter().map(of).collect::<Vec<_>>().join("\n")
+}
+
 /// The items that were asked for.
 fn chosen(args: &Args) -> Result<Vec<(Paper, &'static Item)>> {
+    for asked in &args.figure {
+        let is_asked = |item: &Item| is_of(item.figure, std::slice::from_ref(asked));
+        let found = papers(args).iter().any(|paper| paper.items().iter().any(is_asked));
+        if !found || asked.trim().is_empty() {
+            bail!("--figure '{asked}': there is no such figure; there are\n{}", known(args));
+        }
+    }
     let mut all = Vec::new();
     for paper in papers(args) {
         let mut before = "";
@@ -91,12 +108,6 @@ fn chosen(args: &Args) -> Result<Vec<(Paper, &'static Item)>> {
                 all.push((paper, item));
             }
         }
-    }
-    if all.is_empty() {
-        let mut known: Vec<&str> =
-            Paper::ALL.iter().flat_map(|paper| paper.items()).map(|item| item.figure).collect();
-        known.dedup();
-        bail!("--figure {}: no such figure, expected one of {}", args.figure.join(","), known.join("; "));
     }
     Ok(all)
 }

@@ -45,7 +45,7 @@ struct Row {
 }
 
 /// A metric, and whether more of it is better.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 struct Objective {
     name: String,
     more: bool,
@@ -148,7 +148,10 @@ fn rows(outcomes: &[Outcome]) -> Vec<Row> {
 
 fn find(args: &Args, rows: Vec<Row>) -> Result<Found> {
     let names: BTreeSet<&String> = rows.iter().flat_map(|row| row.metrics.keys()).collect();
-    let list = || names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ");
+    let list = || match names.iter().map(|name| format!("'{name}'")).collect::<Vec<_>>().join(", ") {
+        none if none.is_empty() => "none: no point has a result".to_owned(),
+        list => list,
+    };
     ensure!(
         !args.minimise.is_empty() || !args.maximise.is_empty(),
         "name at least one metric with --minimise or --maximise; there are {}",
@@ -164,9 +167,14 @@ fn find(args: &Args, rows: Vec<Row>) -> Result<Found> {
             parts.next() == Some(metric)
                 && options.split_whitespace().all(|o| name.split(' ').any(|p| p == o))
         };
-        let before = objectives.len();
-        objectives.extend(names.iter().filter(is).map(|name| Objective { name: (*name).clone(), more }));
-        ensure!(objectives.len() > before, "there is no metric '{wanted}'; there are {}", list());
+        let found: Vec<&&String> = names.iter().filter(is).collect();
+        ensure!(!found.is_empty(), "there is no metric '{wanted}'; there are {}", list());
+        for name in found {
+            let objective = Objective { name: (*name).clone(), more };
+            if !objectives.contains(&objective) {
+                objectives.push(objective);
+            }
+        }
     }
     let of = |row: &Row| -> Option<Vec<f64>> {
         objectives.iter().map(|objective| row.metrics.get(&objective.name).copied()).collect()

@@ -113,15 +113,13 @@ fn run_all(args: &Run) -> Result<()> {
             Some(_) => {}
         }
     }
-    note!(
-        "{} points, {} have a result, {} are to run",
-        points.len(),
-        points.len() - missing.len(),
-        missing.len()
-    );
+    let (all, left) = (points.len(), missing.len());
+    let counts = format!("{all} points, {} have a result, {left} are to run", all - left);
     if args.dry_run {
+        say!("{counts}");
         return Ok(());
     }
+    note!("{counts}");
     folder.begin(&points)?;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let jobs = args.jobs.unwrap_or_else(cores);

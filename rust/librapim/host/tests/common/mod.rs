@@ -13,7 +13,7 @@ pub fn random_model(hidden: u32, heads: u32, ffn: u32) -> Model {
         "{{\"model_type\": \"opt\", \"vocab_size\": 64, \"hidden_size\": {hidden}, \"num_hidden_layers\": 2, \
          \"num_attention_heads\": {heads}, \"ffn_dim\": {ffn}, \"max_position_embeddings\": 128}}"
     );
-    let config = DecoderConfig::from_json(Path::new("config.json"), json.as_bytes()).unwrap();
+    let config = DecoderConfig::from_json(Path::new("config.json"), &json).unwrap();
     let mut rng = SplitMix64::new(11);
     Model::from_tensors(config, |name, shape| {
         let gain = name.contains("norm.weight");
