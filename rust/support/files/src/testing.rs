@@ -73,7 +73,7 @@ impl Program {
     /// tests in the background has them ignored.
     pub fn command(&self, line: &str) -> Command {
         let mut command = Command::new("env");
-        command.arg("--default-signal=HUP,INT,TERM").arg(&self.binary);
+        command.arg("--default-signal=HUP,INT,QUIT,USR1,USR2,ALRM,TERM,XCPU").arg(&self.binary);
         command
             .args(&self.prefix)
             .args(line.split_whitespace())
