@@ -403,7 +403,7 @@ impl DataPath for Path {
     }
 }
 
-/// A rank with its port and PHY after power up, and what the PHY will find.
+/// A rank with its port and PHY after power up, and the PHY's list of findings.
 fn open(name: &str, seed: u64, complete: u64) -> Result<(Bench, Arc<Mutex<Findings>>), Box<dyn Error>> {
     let device = design_config("dfi-device")?;
     let device = device.dram();
@@ -421,7 +421,7 @@ fn whole(found: &Mutex<Findings>) -> Outcome {
     found.errors.first().map_or(Ok(()), |first| Err(first.clone().into()))
 }
 
-/// Random traffic by way of the port; what the PHY found, and the first difference.
+/// Random traffic through the port. Returns the PHY's findings and the first difference.
 fn traffic(
     name: &str,
     seed: u64,

@@ -314,7 +314,7 @@ fn weights_that_are_not_finite_are_refused_with_their_place() {
 #[test]
 fn weights_that_overflow_are_refused_as_the_models() {
     let ndp = ndp();
-    // The gain of the first element: what follows it is finite, its products are not.
+    // The gain of the first element: later values are finite, its products are not.
     let tensor = "model.decoder.final_layer_norm.weight";
     model_with(&ndp, tensor, 0, 0x7BFF);
     ndp.ends_with(
@@ -412,7 +412,7 @@ fn long_runs_say_how_far_they_are() {
         // Whatever it said, it does not go on.
         child.kill().unwrap();
         child.wait().unwrap();
-        // The time of the first line, and whether it has an estimate, depend on the machine; `ndp_files::Progress` is tested with times that are given.
+        // The time of the first line, and whether it has an estimate, depend on the machine; `ndp_files::Progress` is tested with given times.
         assert!(first.contains(" % of "), "`{line}` says {first:?}");
     }
 }

@@ -141,7 +141,7 @@ fn has_block(config: &HbmConfig, block: &str) -> bool {
     block != CONTROLLER || config.command_buses() == HbmCommandBuses::Own
 }
 
-/// Names of the blocks that a memory has, the largest first: those of [`HBM_BLOCKS`] that [`build_hbm`] builds for it.
+/// Names of the blocks that a memory has, the largest first: the [`HBM_BLOCKS`] that [`build_hbm`] builds for it.
 pub fn hbm_blocks(config: &HbmConfig) -> impl Iterator<Item = &'static str> {
     HBM_BLOCKS.iter().copied().filter(|block| has_block(config, block))
 }

@@ -54,7 +54,7 @@ pub(crate) fn package_name(source: &Source) -> String {
     format!("{}{}_{config}", source.prefix, source.block)
 }
 
-/// The files that make a package of Verilog files, which are named children first, the wrapper last; `constraints` is a file too.
+/// The files that turn Verilog files into a package. `files` lists children first, the wrapper last; `constraints` is a file too.
 pub(crate) fn files(
     manager: Manager,
     source: &Source,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Runs a bench of `benches` on packages, each a configuration and a block, whose Verilog `change` may spoil before; whether it passed, and
-/// what it printed. `argument` says how long it is: a macro (`-DCLOCKS=600`) or an argument of the run (`+some`).
+/// what it printed. `argument` sets its length: a macro (`-DCLOCKS=600`) or an argument of the run (`+some`).
 fn run(bench: &str, argument: &str, packages: &[(&str, &str)], change: impl FnOnce(&Path)) -> (bool, String) {
     let folder = tempfile::tempdir().unwrap();
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));

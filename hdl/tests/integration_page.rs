@@ -1,4 +1,4 @@
-//! `docs/integration.md`: the ports that it names are those of the packages, all of them and no others.
+//! `docs/integration.md`: it names exactly the ports of the packages.
 
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::{HBM_BLOCKS, build, build_hbm, packages};
@@ -33,7 +33,7 @@ fn means(written: &str, port: &str) -> bool {
     }
 }
 
-/// The ports of each package, and of the core behind AXI, by preset and block.
+/// The ports of each package, and of the core with AXI, by preset and block.
 fn ports() -> Vec<(&'static str, &'static str, Vec<String>)> {
     let behind_axi = DesignConfig::PRESETS.map(|preset| (preset, "ndp_core_axi"));
     let all = packages().unwrap().into_iter().chain(behind_axi);

@@ -97,7 +97,7 @@ pub(super) fn load(rtl: &Rtl, variant: Variant) -> Result<Library, SimError> {
     // Not under the lock of the list: other models can be built meanwhile.
     let built = cache.library(&unit, tools).map_err(failed)?;
     // SAFETY: the library was linked by `ndp_verilate` from the header that this program was built with: its text is part of the key. It
-    // belongs to the user or root, nobody else may write it, and its checksum is that of what was linked. When it is loaded it constructs Verilator's tables.
+    // belongs to the user or root, nobody else may write it, and its checksum equals the linked file's. When it is loaded it constructs Verilator's tables.
     let shim = unsafe { open(&built.library) };
     let unloadable = |e: libloading::Error| failed(vec![format!("{}: {e}", built.path.display())]);
     let shim = shim.map_err(unloadable)?;

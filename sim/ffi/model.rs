@@ -139,7 +139,7 @@ impl Model {
     /// it is built now, which takes seconds to minutes.
     ///
     /// # Errors
-    /// [`SimError::Build`] if the model cannot be built; [`SimError::Memory`] if there is no room for it; with waves, also what is wrong with [`WaveOptions`], or a file that cannot
+    /// [`SimError::Build`] if the model cannot be built; [`SimError::Memory`] if there is no room for it; with waves, also invalid [`WaveOptions`], or a file that cannot
     /// be created.
     pub fn open(rtl: &Rtl, options: &OpenOptions) -> Result<Self, SimError> {
         // What is wrong with the waves is said before the model is built.

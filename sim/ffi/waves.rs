@@ -114,7 +114,7 @@ impl WaveSink {
         cycle * self.period_ps + self.period_ps / 2
     }
 
-    /// Passes on what a model has dumped, or notes that it was lost.
+    /// Passes on the dump of a model, or notes its loss.
     pub(super) fn take_dump(&mut self, text: Option<&[u8]>) {
         match text {
             Some(text) => self.take_text(text),

@@ -208,7 +208,7 @@ impl Bench {
     }
 
     /// A warm reset: everything on its way is forgotten, and the device goes on. What was written and answered is still there;
-    /// what was not answered may be there or not, or be undefined. A path to the device finishes the transfers whose commands it has.
+    /// an unanswered burst may be old, new or undefined. A path to the device finishes the transfers whose commands it has.
     pub fn reset(&mut self) {
         let unanswered = self.due_responses.iter().filter(|due| due.1.is_none());
         let unanswered: HashSet<u64> = unanswered.map(|due| due.0).collect();

@@ -1,4 +1,4 @@
-//! The cache of models and the programs that fill it, with the tool started from outside: what is left alone, what is taken, and what ends
+//! The cache of models and the programs that fill it, with the tool started from outside: files that stay, files that are loaded, and processes that end
 //! with the tool.
 
 use ndp_files::testing::{Program, ended_by, has_ended, said};
@@ -21,7 +21,7 @@ fn ndp() -> Program {
     Program::new(env!("CARGO_BIN_EXE_ndp"))
 }
 
-/// A cache that has what all models share and no model. What is shared is compiled once, for the cache of all tests.
+/// A cache with the runtime that all models share, and no model. The runtime is compiled once, in the cache of all tests.
 fn cache(ndp: &Program) -> PathBuf {
     ndp.succeeds(RUN);
     let target = || Path::new(env!("CARGO_BIN_EXE_ndp")).ancestors().nth(2).unwrap().to_owned();
@@ -99,7 +99,7 @@ fn a_library_that_was_changed_is_built_again() {
         assert_eq!(again, first);
         assert_eq!(fs::metadata(library(&cache)).unwrap().len(), length);
     }
-    // Other environment variables, such as those of a build script, cause no new build.
+    // Other environment variables, such as a build script's, cause no new build.
     let before = names(&cache.join(NAME));
     let output = run_with(&ndp, &cache, &[("OPT_LEVEL", "3"), ("CARGO_CFG_UNIX", ""), ("OTHER", "1")]);
     assert_eq!((output.status.code(), said(&output)), (Some(0), String::new()));
@@ -195,7 +195,7 @@ fn compiler_and_verilator_end_with_the_run() {
 #[test]
 fn a_file_of_the_current_folder_is_not_run() {
     let ndp = ndp();
-    // Python is asked for a package if there is no Verilator in PATH.
+    // Without Verilator in PATH, the tool asks Python for a package.
     let which = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().unwrap();
     let python = String::from_utf8(which.stdout).unwrap();
     fs::create_dir(ndp.path("bin")).unwrap();

@@ -1,4 +1,4 @@
-//! The subcommands of `ndp` that simulate no RTL, as a user meets them: what they print and write, and every way to call them wrongly; and
+//! The subcommands of `ndp` that simulate no RTL, as a user meets them: output, files, and wrong calls; and
 //! the cache of models (`cache`).
 #![allow(missing_docs, clippy::unwrap_used)]
 

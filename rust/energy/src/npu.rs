@@ -23,7 +23,7 @@ impl NpuConstants {
     /// Parses and checks a file.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] for text that is no such file, or for a constant that no NPU has, that is out of order or without a source.
+    /// [`ConfigError::Syntax`] for text in another form, for an unknown constant, and for one whose bounds are out of order or whose source is missing.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let constants: Self = ndp_config::parse(text)?;
         ndp_config::name_is(NameRule::Title, "name", &constants.name)?;

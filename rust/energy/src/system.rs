@@ -90,7 +90,7 @@ impl SystemConstants {
     /// Parses and checks a file.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] for text that is no such file, or for a constant that no system has, that is out of order or without a source.
+    /// [`ConfigError::Syntax`] for text in another form, for an unknown constant, and for one whose bounds are out of order or whose source is missing.
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let constants: Self = ndp_config::parse(text)?;
         let Self { name, wires, gpu, host, ssd } = &constants;

@@ -1,7 +1,7 @@
 //! Reads a model from a directory in Hugging Face's layout: `config.json` and safetensors, in one file or in shards.
 //!
 //! The only file that touches weights on disk. Every defect of a file is a [`ModelError`] that names file and tensor;
-//! [`crate::weights`] says what the tensors are for. A stored copy of a tied head has to equal the embedding; other tensors that the decoder does
+//! [`crate::weights`] gives each tensor its use. A stored copy of a tied head has to equal the embedding; other tensors that the decoder does
 //! not need are a warning.
 
 use std::cell::{Cell, RefCell};

@@ -85,7 +85,7 @@ impl Vocabulary {
     /// The tokens of a text, with those that the tokenizer puts in front of a text, if any.
     ///
     /// # Errors
-    /// [`ModelError::Tokenizer`] for what is not UTF-8 or has characters that no token covers, [`ModelError::NoVocabulary`] without a vocabulary.
+    /// [`ModelError::Tokenizer`] for text that is not UTF-8 or has characters without a token, [`ModelError::NoVocabulary`] without a vocabulary.
     pub fn tokens(&self, text: &[u8]) -> Result<Vec<u32>, ModelError> {
         match self {
             Self::Bytes => Ok(text.iter().map(|&byte| u32::from(byte)).collect()),
@@ -124,7 +124,7 @@ impl Vocabulary {
     /// character may have its bytes on both sides.
     ///
     /// # Errors
-    /// As [`Vocabulary::text`].
+    /// See [`Vocabulary::text`].
     pub fn continuation(&self, prompt: &[u32], tokens: &[u32]) -> Result<String, ModelError> {
         let all = self.text(&[prompt, tokens].concat())?;
         Ok(after(&self.text(prompt)?, &all).to_owned())
@@ -271,7 +271,7 @@ impl Subwords {
         )))
     }
 
-    /// Whether the model leaves out characters that it does not know, and knows each alone that it knows in a word.
+    /// Whether the model drops unknown characters, and knows a character alone if it knows it within a word.
     fn drops(&self) -> bool {
         let ModelWrapper::BPE(model) = self.tokenizer.get_model() else { return false };
         let affixes = [&model.continuing_subword_prefix, &model.end_of_word_suffix];

@@ -172,7 +172,7 @@ fn a_tokenizer_that_breaks_the_library_is_an_error() {
     json["model"]["continuing_subword_prefix"] = json!("##");
     let said = load(&json.to_string(), 1000).unwrap_err().to_string();
     assert!(said.ends_with("tokenizer.json: not a tokenizer: its parts contradict each other"), "{said}");
-    // JSON that the library takes, and with which it cannot work: what is cut off at both ends is longer than the text.
+    // The library reads this JSON but cannot use it: the decoder cuts more characters off than the text has.
     let mut json = byte_level();
     json["decoder"] = json!({"type": "Strip", "content": "a", "start": 1, "stop": 1});
     let said = loaded(&json).text(&[0]).unwrap_err().to_string();

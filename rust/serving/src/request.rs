@@ -112,7 +112,7 @@ fn from_columns(line: usize, text: &str) -> Result<Request, ServingError> {
     Request::checked(line, numbers)
 }
 
-/// What is read of a line. A key that it has twice is an error.
+/// Keys of a line that are read. A duplicate is an error.
 #[derive(Deserialize)]
 struct Fields {
     input_toks: Option<Value>,

@@ -211,7 +211,7 @@ impl Assumptions {
         Ok(set)
     }
 
-    /// The set that a command takes, by name or file. What a file leaves out has the value of the set that its key `base` names, or else of `default`.
+    /// The set that a command takes, by name or file. A key that a file leaves out has its value in the set that `base` names, or else in `default`.
     ///
     /// # Errors
     /// As [`Assumptions::load`], and for an unknown `base`.

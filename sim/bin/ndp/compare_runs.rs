@@ -344,7 +344,7 @@ mod tests {
         );
         let twice = file("d.json", "{\"n\": 1, \"n\": 2}")?;
         assert!(
-            refused(args(&twice, None)).contains("the key 'n' is there twice"),
+            refused(args(&twice, None)).contains("the key 'n' appears twice"),
             "{}",
             refused(args(&twice, None))
         );

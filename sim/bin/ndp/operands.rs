@@ -280,7 +280,7 @@ mod tests {
                 "its header takes 4294967295 bytes, but 8 bytes follow",
             ),
             (b"\x93NUMPY\x01\0\xff\xff{".to_vec(), "its header takes 65535 bytes, but 1 bytes follow"),
-            // Each bracket would double the time, from seconds on.
+            // Each bracket would double the time, which begins with seconds.
             (npy(&format!("({}", "[".repeat(60)), &[]), "its header has brackets within those of a list"),
             (npy("((2, 3), 4)", &[0; 24]), "its header has brackets within those of a list"),
             (npy("(2, 3 + 0)", &[0; 24]), "its header has the character '+', expected one like {'descr'"),

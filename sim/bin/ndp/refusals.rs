@@ -1,4 +1,4 @@
-//! Errors of the libraries that are refusals: they say what is wrong with an argument, or with what a file holds, and would say it again.
+//! Errors of the libraries that are refusals: an argument or the content of a file is wrong, and stays wrong when the command runs again.
 //!
 //! Every other error is a failure of the system, of a tool, or of this program.
 

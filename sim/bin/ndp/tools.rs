@@ -125,7 +125,7 @@ pub fn traced_model(header: &TraceHeader) -> anyhow::Result<(LlmShape, Option<St
     Ok((shape, Some(assumed)))
 }
 
-/// Says that attention is taken for dense, if nothing was recorded of it. `neurons` are those of a layer.
+/// Says that attention counts as dense, if the trace has none. `neurons` are the neurons of a layer.
 pub fn note_dense_attention(header: &TraceHeader, neurons: u32) {
     if header.attention == 0 {
         note!(

@@ -2,7 +2,7 @@
 //!
 //! A model is a library with the C interface of `sim/ffi/shim.h`. It is known by the hash of its Verilog, its flags and its tools, so a
 //! cache can be shared: several processes that want the same model wait for the one that builds it, by a lock per model. When all models
-//! take more than a limit, those that were not used for longest are removed. What is kept, and whom it is taken from, is decided by `folder`;
+//! take more than a limit, the least recently used are removed. `folder` decides which files are kept, and whose files are loaded;
 //! loading a library is left to `sim/ffi`.
 
 use crate::files::{hash, write_if_changed};

@@ -1,4 +1,4 @@
-//! What is kept, removed, refused and made again.
+//! Tests of the cache's folder: files that are kept, removed, refused and rebuilt.
 
 use super::*;
 use std::os::unix::fs::symlink;

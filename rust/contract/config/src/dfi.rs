@@ -71,7 +71,7 @@ impl DfiConfig {
         self.command_delay() + self.0.read_lag + 1
     }
 
-    /// Checks the CAS latency of a device behind the port as that of a device at the controller's own pins, unless `jedec = false`.
+    /// Checks the CAS latency of a device at the port by the rule for one at the controller's pins, unless `jedec = false`.
     ///
     /// # Errors
     /// [`ConfigError::SpeedGrade`] if it is shorter than its speed grade has it, with the `t_cl` that would do.

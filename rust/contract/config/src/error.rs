@@ -106,7 +106,7 @@ pub enum ConfigError {
     /// A system without NDP-DIMMs where some are needed.
     #[error("the system '{system}' has no DIMMs; another one is needed, such as hermes or small")]
     NoDimms {
-        /// Its name.
+        /// Name of the key.
         system: String,
     },
     /// Two values do not fit together.

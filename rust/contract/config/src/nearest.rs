@@ -1,6 +1,6 @@
 //! Names that somebody may have meant: the end of messages about unknown ones.
 
-/// Similarity (Jaro) above which a name is taken for a mistyped one.
+/// Similarity (Jaro) above which a name counts as mistyped.
 const SIMILAR: f64 = 0.8;
 
 /// End of a message about an unknown name: the known one that is most similar, if any is.

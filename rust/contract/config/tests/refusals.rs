@@ -428,7 +428,7 @@ fn links_outside_their_limits_are_refused() {
     assert!(refused("speed = 3").contains("unknown field `speed`"));
 }
 
-/// The CAS latency that follows for a device behind a DFI port, by the rule for one that is given.
+/// The CAS latency derived for a device at a DFI port, checked by the rule for given ones.
 #[test]
 fn a_cas_latency_behind_a_dfi_port_that_no_device_has_is_refused() {
     let checked = |text: &str| {

@@ -122,7 +122,7 @@ impl<'a> Planner<'a> {
     ///
     /// # Errors
     /// [`OffloadError::BeyondTable`] if requests or contexts are beyond what the times are known for;
-    /// [`OffloadError::Range`] if the FFN of more requests is given to the memory than the larger group has, and for a step that takes longer
+    /// [`OffloadError::Range`] if the memory gets the FFN of more requests than the larger group has, and for a step that takes longer
     /// than can be counted.
     pub fn step(&self, batch: &Batch, mode: Mode) -> Result<Step, OffloadError> {
         let contexts = batch.contexts();

@@ -164,7 +164,7 @@ fn a_key_that_stands_twice_is_refused() {
         std::error::Error::source(&error)
             .unwrap()
             .to_string()
-            .starts_with("the key 'hidden_size' is there twice")
+            .starts_with("the key 'hidden_size' appears twice")
     );
 }
 

@@ -1,8 +1,8 @@
 //! Other programs that this one starts. None of them outlives it, however it ends.
 //!
 //! Each has a process group of its own, with a guardian in it: a shell that reads from a pipe to this process. When this process is
-//! gone, the pipe is closed, and the guardian kills the group. That covers what a signal handler cannot (`kill -9`), programs without
-//! a handler (build scripts, tests), and what a program has started itself. A death signal of the kernel would cover none of
+//! gone, the pipe is closed, and the guardian kills the group. That covers `kill -9`, which no handler sees, programs without
+//! a handler (build scripts, tests), and programs that a program has started itself. A death signal of the kernel would cover none of
 //! these: it follows the thread that started the program, and ends at the first child.
 
 use crate::pending::{kill, pending};
@@ -42,7 +42,7 @@ impl Group {
         Ok(Self { guardian, id, ended: false })
     }
 
-    /// Kills what is left of the group.
+    /// Kills the remaining processes of the group.
     fn end(&mut self) {
         if self.ended {
             return;
@@ -114,7 +114,7 @@ impl Child {
         self.wait_with_output().map(|output| output.status)
     }
 
-    /// Waits for its end, and collects what it writes to pipes. Whoever still has the pipes then is ended, too.
+    /// Waits for its end, and collects the bytes that it writes to pipes. Then kills any process that still holds a pipe.
     ///
     /// # Errors
     /// The operating system's.
@@ -157,7 +157,7 @@ impl Child {
     }
 }
 
-/// Runs `command` to its end and collects what it prints, as [`Command::output`] does; its group ends with this process.
+/// Runs `command` to its end and collects its output, as [`Command::output`] does; its group ends with this process.
 ///
 /// # Errors
 /// The operating system's.

@@ -40,7 +40,7 @@ pub(crate) fn stream_to(found: &Metadata) -> Option<&'static str> {
 /// Reads a file of at most `limit` bytes.
 ///
 /// # Errors
-/// As [`open`]; [`ErrorKind::FileTooLarge`] with the limit for what is longer, without reading on.
+/// As [`open`]; [`ErrorKind::FileTooLarge`] with the limit for a longer file, without reading the rest.
 pub fn read_bytes(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let too_large = || {

@@ -1,4 +1,4 @@
-//! JSON in which each key of an object stands once.
+//! JSON whose objects have each key once.
 
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use std::collections::HashSet;
@@ -8,17 +8,17 @@ use std::fmt;
 ///
 /// ```
 /// let error = ndp_files::parse_json::<serde_json::Value>(r#"{"a": [{"b": 1, "b": 2}]}"#).unwrap_err();
-/// assert_eq!(error.to_string(), "the key 'b' is there twice at line 1 column 19");
+/// assert_eq!(error.to_string(), "the key 'b' appears twice at line 1 column 19");
 /// ```
 ///
 /// # Errors
-/// For a text that is not JSON, a key that an object has twice, and JSON that is no `T`.
+/// For a text that is not JSON, a key that an object has twice, and JSON that does not fit `T`.
 pub fn parse_json<T: DeserializeOwned>(text: &str) -> Result<T, serde_json::Error> {
     serde_json::from_str::<Unique>(text)?;
     serde_json::from_str(text)
 }
 
-/// Any JSON, of which only the keys are kept until their object ends.
+/// Any JSON. Holds no values; the keys of an object are kept while it is read.
 struct Unique;
 
 impl<'de> Deserialize<'de> for Unique {
@@ -41,7 +41,7 @@ impl<'de> Visitor<'de> for Keys {
         while let Some(key) = map.next_key::<String>()? {
             if keys.contains(&key) {
                 return Err(A::Error::custom(format_args!(
-                    "the key '{}' is there twice",
+                    "the key '{}' appears twice",
                     crate::visible(&key)
                 )));
             }

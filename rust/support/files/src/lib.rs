@@ -3,7 +3,7 @@
 //! All binaries of the workspace share it, so that each of these has one answer:
 //!
 //! - [`read_text`], [`read_any_text`], [`read_bytes`]: input with a limit, so that no endless file fills the memory; texts of any editor.
-//! - `parse_json`: JSON without a key that stands twice (feature `json`).
+//! - `parse_json`: JSON without duplicate keys (feature `json`).
 //! - [`OutputFile`]: an output that is complete or absent. Devices, pipes and the targets of symbolic links are written
 //!   through, modes are kept, and what is write-protected is refused.
 //! - [`FileSet`]: no output is an input, or another output, under whatever name. Standard output is one of the outputs.

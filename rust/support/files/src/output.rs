@@ -37,7 +37,7 @@ pub enum OutputError {
         /// The reason.
         source: io::Error,
     },
-    /// A standard stream of this process writes to it: what is printed would be lost with the file that is replaced.
+    /// A standard stream of this process writes to it: printed text would vanish with the replaced file.
     #[error(
         "{stream} writes to `{}`, which this command writes itself; redirect {stream} to another file",
         path.display()

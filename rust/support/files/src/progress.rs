@@ -227,7 +227,7 @@ pub fn duration(time: Duration) -> String {
 mod tests {
     use super::*;
 
-    /// First estimate of the whole run in seconds, when it is said, and all lines. The count at each time is what `count` says; looks come five times a
+    /// First estimate of the whole run in seconds, when it is said, and all lines. `count` gives the count at each time; looks come five times a
     /// second, as in a run, for `seconds`.
     fn run(total: u64, seconds: u32, count: impl Fn(f64) -> u64) -> (Option<(f64, f64)>, Vec<String>) {
         let mut display = Display { what: "units", total, speed: Speed::default(), next: None };

@@ -94,7 +94,7 @@ impl Program {
         output
     }
 
-    /// Runs what has to be refused (exit code 2), or cannot be done with what there is (3), with `message`; gives back everything that was said.
+    /// Runs a line that has to end with exit code 2 (refused) or 3 (missing file or program) and with `message`. Returns all output.
     pub fn refused(&self, line: &str, message: &str) -> String {
         let output = self.run(line);
         let code = output.status.code();
@@ -102,7 +102,7 @@ impl Program {
         says(line, &output, message)
     }
 
-    /// Runs what has to end with an exit code and `message`; gives back everything that was said.
+    /// Runs a line that has to end with this exit code and with `message`. Returns all output.
     pub fn ends_with(&self, line: &str, code: i32, message: &str) -> String {
         let output = self.run(line);
         assert_eq!(output.status.code(), Some(code), "`{line}`: {}", said(&output));
@@ -122,7 +122,7 @@ impl Program {
         let output = self.command(line).stdout(writer).output().unwrap();
         assert_eq!(output.status.code(), Some(CLOSED_PIPE), "`{line} | head -c 0`: {}", said(&output));
         assert!(!said(&output).contains("error"), "`{line} | head -c 0`: {}", said(&output));
-        // Before `main`, Rust opens /dev/null in place of what is closed.
+        // Before `main`, Rust replaces closed standard streams by /dev/null.
         for redirection in [">&-", "1< /dev/null"] {
             let output = self.in_shell(&format!("exec \"$@\" {redirection}"), line).output().unwrap();
             let text = said(&output);
@@ -318,7 +318,7 @@ impl Program {
     }
 }
 
-/// What a run said, which has to have `message` in it.
+/// All output of a run; it has to contain `message`.
 fn says(line: &str, output: &Output, message: &str) -> String {
     let text = said(output);
     assert!(text.contains(message), "`{line}` says\n{text}instead of\n{message}");

@@ -32,7 +32,7 @@ use std::path::PathBuf;
 pub struct Args {
     /// Model of the trace: opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, llama2-7b, llama2-13b, llama2-70b, falcon-7b, falcon-40b, llama3-70b,
     /// gpt3-175b, bamboo-7b, qwen1.5-4b, yi-34b or a path ending in .toml.
-    /// The one that the trace names if left out. An unknown name is taken for an OPT of the trace's sizes, and the first line says so.
+    /// The one that the trace names if left out. An unknown name selects an OPT shape with the trace's sizes, and the first line says so.
     #[arg(long)]
     llm: Option<String>,
     /// What the matrices of the layers are made of; FP16, or what the model's file says, if left out.

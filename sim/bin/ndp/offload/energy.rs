@@ -36,7 +36,7 @@ pub const OFFLOADING: [Mode; 3] = [Mode::NeuPims, Mode::Dex, Mode::DexDbo];
 pub fn text(model: &Model, cells: &[Cell], systems: &[Mode]) -> String {
     let mut out = String::new();
     let Some((&first, others)) = systems.split_first() else { return out };
-    // Modes have the names of the other table of modes, systems those of the table of systems.
+    // Modes are named as in the other table of modes, systems as in the table of systems.
     let name = |mode: Mode| if systems == OFFLOADING { mode.name() } else { mode.system() };
     let base = first.system();
     // Writing to a string does not fail.

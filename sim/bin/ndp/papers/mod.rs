@@ -166,7 +166,7 @@ impl Outcome {
     }
 }
 
-/// The same with all other numbers that earlier runs have left in the folder: the files there are of all of them, whatever this run was asked for.
+/// Adds the numbers that earlier runs left in the folder: its files always show all of them.
 fn with_others(asked: &Outcome, kept: &Kept, folder: &Path) -> Result<Outcome> {
     let mut all = Outcome { rows: Vec::new(), sensitivity: asked.sensitivity.clone(), energy: Vec::new() };
     let designs = Designs::default();

@@ -25,7 +25,7 @@ pub struct Args {
     pub given: Given,
     /// Model: llama2-7b, llama2-13b, llama2-70b, opt-6.7b, opt-13b, opt-30b, opt-66b, opt-175b, falcon-7b, falcon-40b, llama3-70b, gpt3-175b,
     /// bamboo-7b, qwen1.5-4b, yi-34b or a path ending in .toml.
-    /// The one that the trace names if left out. An unknown name is taken for an OPT of the trace's sizes, and the first line says so
+    /// The one that the trace names if left out. An unknown name selects an OPT shape with the trace's sizes, and the first line says so
     #[arg(long, required_unless_present_any = ["table", "trace"])]
     pub llm: Option<String>,
     /// Number of DIMMs, 1 to 64 [default: the system's]

@@ -65,7 +65,7 @@ pub struct Args {
     /// Print JSON instead of tables, with each request
     #[arg(long)]
     pub json: bool,
-    // A heading holds for all later options: those of one machine come last.
+    // A heading holds for all later options, so a machine's own options come last.
     /// Modes, separated by commas [default: dex+dbo]
     #[arg(
         long,

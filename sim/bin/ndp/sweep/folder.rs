@@ -159,10 +159,10 @@ impl Folder {
         std::fs::remove_file(&path).with_context(|| format!("cannot remove '{}'", path.display()))
     }
 
-    /// Runs a point, unless its result is there, and stores what comes of it: metrics, or why the command refuses its arguments. Returns whether it ran.
+    /// Runs a point that has no result, and stores its metrics or the reason of the refusal. Returns whether it ran.
     ///
     /// # Errors
-    /// For a command that fails in any other way, and for a metric that it does not print. What it printed is kept.
+    /// For a command that fails in any other way, and for a metric that it does not print. Its output is kept.
     pub fn run(&self, point: &Point) -> Result<bool> {
         if self.outcome(point)?.is_some() {
             return Ok(false);

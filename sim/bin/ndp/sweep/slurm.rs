@@ -60,7 +60,7 @@ fn max_array_size() -> usize {
     line.and_then(|size| size.trim().parse().ok()).map_or(MAX_ARRAY_SIZE, |size: usize| size.max(1))
 }
 
-/// The words that submit an array: tasks 0 to `tasks - 1`, the first of which is line `first + 1` of the list.
+/// Arguments that submit an array of tasks 0 to `tasks - 1`. Task 0 runs line `first + 1` of the list.
 fn sbatch(
     options: &[String],
     [tasks, jobs, first]: [usize; 3],
