@@ -205,6 +205,37 @@ fn a_directory_with_other_sources_is_left_alone() {
 }
 
 #[test]
+fn files_of_the_user_are_not_replaced_whatever_their_names() {
+    let generated = tempfile::tempdir().unwrap();
+    assert!(tiny(generated.path(), &[]).status.success());
+    for name in names(generated.path()) {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join(&name), "mine\n").unwrap();
+        let message = refused(&tiny(folder.path(), &[]));
+        assert!(message.contains(&format!("holds {name}, which this program did not write")), "{message}");
+        assert_eq!(fs::read_to_string(folder.path().join(&name)).unwrap(), "mine\n");
+        // As a link, it leads to a file of the user.
+        fs::rename(folder.path().join(&name), folder.path().join("own")).unwrap();
+        std::os::unix::fs::symlink("own", folder.path().join(&name)).unwrap();
+        refused(&tiny(folder.path(), &[]));
+        assert_eq!(fs::read_to_string(folder.path().join("own")).unwrap(), "mine\n");
+    }
+    // The configuration that is read, although it has the head of a generated one.
+    let own = generated.path().join("params.toml");
+    let before = fs::read_to_string(&own).unwrap();
+    let message = refused(&gen_rtl(&[
+        "--config",
+        own.to_str().unwrap(),
+        "--block",
+        "fp16_rounder",
+        "--out",
+        generated.path().to_str().unwrap(),
+    ]));
+    assert!(message.contains("which is the configuration"), "{message}");
+    assert_eq!(fs::read_to_string(&own).unwrap(), before);
+}
+
+#[test]
 fn the_list_names_presets_blocks_and_instances() {
     let output = gen_rtl(&["--list", "--config", "hermes"]);
     let text = String::from_utf8(output.stdout).unwrap();

@@ -6,7 +6,7 @@
 use anyhow::{Context, Result};
 use clap::{Parser, ValueEnum};
 use ndp_config::{ConfigError, DesignConfig, HbmConfig};
-use ndp_files::{OutputFile, bail, ensure};
+use ndp_files::{FileSet, OutputFile, bail, ensure};
 use ndp_hdl::designs::{BLOCKS, BuildError, HBM_BLOCKS, build, build_hbm, packages};
 use ndp_hdl::ip::Manager;
 use ndp_hdl::package::{Source, files, has_generated_name, is_generated};
@@ -138,6 +138,8 @@ fn run(args: &Args) -> Result<String> {
         check(out, &files)?;
         return Ok(format!("{}: {} files are up to date\n", out.display(), files.len()));
     }
+    let own = files.keys().fold(FileSet::new(), |own, name| own.output("--out", out.join(name)));
+    own.configuration("the configuration", &args.config).check()?;
     write(out, &files)?;
     let bytes: usize = files.values().map(String::len).sum();
     Ok(format!(
@@ -208,8 +210,8 @@ fn write(out: &Path, files: &BTreeMap<String, String>) -> Result<()> {
         .collect();
     let foreign = |(name, text): &(&String, &String)| {
         let path = out.join(name);
-        !has_generated_name(name)
-            && path.exists()
+        path.symlink_metadata().is_ok()
+            && !ours(&path)
             && ndp_files::read_text(&path, MAX_BYTES).ok().as_ref() != Some(text)
     };
     let overwritten = files.iter().find(foreign).map(|(name, _)| name);
