@@ -182,6 +182,10 @@ fn ends_its_builds(tool: &str, line: &str, signal: &str) {
     for number in fs::read_to_string(numbers).unwrap().split_whitespace() {
         has_ended(number.parse().unwrap());
     }
+    // Nobody can tidy up after KILL.
+    let models = fs::read_dir(ndp.path("cache/ndp-cosim-models")).unwrap().map(|entry| entry.unwrap().path());
+    let parts = models.filter(|path| path.extension().is_some_and(|end| end == "part")).count();
+    assert_eq!(parts > 0, signal == "KILL", "{line}, {signal}");
 }
 
 #[test]

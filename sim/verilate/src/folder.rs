@@ -14,6 +14,7 @@
 
 use crate::Failure;
 use crate::files::{file_failure, hex};
+use ndp_files::PartialFolder;
 use rustix::fs::OFlags;
 use rustix::process::geteuid;
 use sha2::{Digest, Sha256};
@@ -64,6 +65,8 @@ pub struct Part {
     name: String,
     /// Folder in which its files are made.
     pub dir: PathBuf,
+    /// A signal removes the folder.
+    _partial: PartialFolder,
     lock: File,
 }
 
@@ -239,7 +242,8 @@ impl Folder {
         made.map_err(|e| file_failure("create", &dir, &e))?;
         let record = dir.join(RECORD);
         write(&record, &head(name)).map_err(|e| file_failure("write", &record, &e))?;
-        Ok(Err(Part { name: name.to_owned(), dir, lock }))
+        let partial = PartialFolder::new(&dir);
+        Ok(Err(Part { name: name.to_owned(), dir, _partial: partial, lock }))
     }
 
     /// Gives an entry its name, with these of its files; all others are removed.

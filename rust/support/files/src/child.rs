@@ -21,6 +21,9 @@ const GUARDIAN: &str = "trap '' HUP INT QUIT TERM; read -r line; kill -KILL 0";
 /// Time between two looks at a program whose output is awaited.
 const BETWEEN_LOOKS: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
+/// Most bytes that a program may print on each of its streams. Nothing that runs here prints a tenth of it.
+const MOST_BYTES: usize = 256 << 20;
+
 /// A process group that ends with this process.
 #[derive(Debug)]
 struct Group {
@@ -145,6 +148,10 @@ impl Child {
                     _ => continue,
                 };
                 bytes.extend_from_slice(&buffer[..count]);
+                if bytes.len() > MOST_BYTES {
+                    let what = format!("it prints more than {} MiB", MOST_BYTES >> 20);
+                    return Err(io::Error::new(io::ErrorKind::FileTooLarge, what));
+                }
                 if count == 0 {
                     *pipe = None;
                 }
@@ -184,6 +191,12 @@ mod tests {
         assert_eq!((done.stdout.len(), &done.stdout), (done.stderr.len(), &done.stderr));
         assert_eq!(done.stdout.split(|byte| *byte == b'\n').count(), 20_001);
         assert!(output(&mut Command::new("/no/such/program")).is_err());
+    }
+
+    #[test]
+    fn a_program_that_prints_for_ever_is_ended() {
+        let error = output(&mut shell("yes")).unwrap_err();
+        assert_eq!(error.to_string(), "it prints more than 256 MiB");
     }
 
     #[test]

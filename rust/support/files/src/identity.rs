@@ -147,14 +147,14 @@ impl FileSet {
         }
     }
 
-    /// Checks that no output is an input or another output. Files of one option may be links to one another.
+    /// Checks that no output is an input or another output. A path may be given twice under one option.
     ///
     /// # Errors
     /// [`ConflictError`] for the first that is.
     pub fn check(&self) -> Result<(), ConflictError> {
         let inputs: HashMap<_, _> =
             self.inputs.iter().rev().map(|(what, path, id)| (id, (what, path))).collect();
-        let mut outputs: HashMap<&Identity, &str> = HashMap::new();
+        let mut outputs: HashMap<&Identity, (&str, &Path)> = HashMap::new();
         for (second, path, id) in &self.outputs {
             if *id == Identity::Shared {
                 continue;
@@ -168,8 +168,8 @@ impl FileSet {
                     path: if stream { (*own).clone() } else { path.clone() },
                 });
             }
-            let first = *outputs.entry(id).or_insert(second);
-            if !stream && first != second {
+            let (first, before) = *outputs.entry(id).or_insert((second, path));
+            if !stream && (first, before) != (second, path) {
                 return Err(ConflictError::Outputs {
                     first: first.to_owned(),
                     second: second.clone(),

@@ -45,7 +45,7 @@ pub use {
     child::{Child, output},
     identity::{ConflictError, FileSet},
     output::{OutputError, OutputFile},
-    pending::TemporaryFolder,
+    pending::{PartialFolder, TemporaryFolder},
 };
 
 #[cfg(feature = "program")]

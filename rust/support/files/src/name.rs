@@ -106,9 +106,10 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, is_hidden)
 }
 
-/// Text for a terminal: control characters as the escape sequences of JSON, except ends of lines and tabs. JSON stays the same JSON.
+/// Text for a terminal: control characters and changes of direction as the escape sequences of JSON, except ends of lines and tabs. JSON stays
+/// the same JSON.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    escaped(text, |c| c.is_control() && c != '\n' && c != '\t')
+    escaped(text, |c| is_hidden(c) && c != '\n' && c != '\t')
 }
 
 #[cfg(test)]

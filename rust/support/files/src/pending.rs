@@ -63,6 +63,24 @@ pub(crate) fn kill(group: Pid) {
     let _ = kill_process_group(group, Signal::KILL);
 }
 
+/// A folder that is not complete: it is removed if the process ends early, and stays if this value goes.
+#[derive(Debug)]
+pub struct PartialFolder(PathBuf);
+
+impl PartialFolder {
+    /// For a folder that exists.
+    pub fn new(path: &Path) -> Self {
+        pending().folders.push(path.to_owned());
+        Self(path.to_owned())
+    }
+}
+
+impl Drop for PartialFolder {
+    fn drop(&mut self) {
+        pending().folders.retain(|folder| *folder != self.0);
+    }
+}
+
 /// A folder for files of this process alone; it goes with the value, and with the process.
 #[derive(Debug)]
 pub struct TemporaryFolder {
