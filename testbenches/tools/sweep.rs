@@ -485,6 +485,49 @@ fn a_sweep_spares_its_description_and_what_is_printed() {
 }
 
 #[test]
+fn points_spare_the_files_of_the_sweep_and_of_other_points() {
+    let program = program();
+    let base = program.file("base.toml", "name = \"b\"\n");
+    let layer = "layer --context 8 --backend cycles --hidden 64 --heads 2 --ffn 128 --chart";
+    let space = |file: &str| {
+        let text = format!(
+            "[[files]]\nbase = \"base.toml\"\n[[commands]]\nname = \"p\"\nrun = \"{layer} {file}\"\nmetrics.c = \"/cycles\"\n"
+        );
+        program.file("own.toml", text)
+    };
+    std::os::unix::fs::symlink("base.toml", program.path("link.svg")).unwrap();
+    for file in ["base.toml", "link.svg", "own.toml", "o/points.jsonl", "o/results.csv"] {
+        let space = space(file);
+        let before = std::fs::read(&space).unwrap();
+        program.ends_with(&format!("sweep run {space} --out o"), 2, "leave out the files of points");
+        assert_eq!(
+            (std::fs::read(&space).unwrap(), std::fs::read_to_string(&base).unwrap()),
+            (before, "name = \"b\"\n".to_owned())
+        );
+    }
+    // Two points, one file: by name, and by way of a link.
+    std::os::unix::fs::symlink("a.svg", program.path("b.svg")).unwrap();
+    for files in [["a.svg", "./a.svg"], ["a.svg", "b.svg"]] {
+        let text = format!(
+            "[[commands]]\nname = \"p\"\nrun = \"{}\"\noptions.chart = {files:?}\nmetrics.c = \"/cycles\"\n",
+            layer.trim_end_matches(" --chart")
+        );
+        let space = program.file("two.toml", text);
+        program.ends_with(&format!("sweep run {space} --out o"), 2, "--chart of point 0");
+    }
+    // Links among the files of the folder.
+    std::fs::create_dir(program.path("l")).unwrap();
+    for (link, target, message) in
+        [("results.csv", "../base.toml", "would overwrite"), ("results.jsonl", "results.csv", "both name")]
+    {
+        std::os::unix::fs::symlink(target, program.path(&format!("l/{link}"))).unwrap();
+        program.ends_with(&format!("sweep run {} --out l", space("c.svg")), 2, message);
+        std::fs::remove_file(program.path(&format!("l/{link}"))).unwrap();
+        std::fs::write(program.path("l/results.csv"), "").unwrap();
+    }
+}
+
+#[test]
 fn no_folder_is_an_option() {
     let (program, _) = finished();
     program.succeeds("sweep run space.toml --out=-x");

@@ -74,7 +74,8 @@ impl Folder {
 
     /// With its files as those that are written.
     pub fn outputs(&self, files: FileSet) -> FileSet {
-        let files = NAMES.iter().fold(files, |files, name| files.output("--out", self.file(name)));
+        let files =
+            NAMES.iter().fold(files, |files, name| files.output(&format!("--out ({name})"), self.file(name)));
         FOLDERS.iter().fold(files, |files, name| files.output_folder("--out", self.file(name)))
     }
 

@@ -93,13 +93,20 @@ fn run_all(args: &Run) -> Result<()> {
         args.engine == Engine::Slurm || !args.slurm.are_given(),
         "--partition, --account, --time and --memory need --engine slurm"
     );
-    let points = space::read(&args.space)?;
+    let (points, bases) = space::read(&args.space)?;
     // It stands in job scripts and lists of commands, a line each.
     let whole = std::path::absolute(&args.out).context("--out")?;
     let Some(name) = whole.to_str() else { bail!("--out '{}' must be text in UTF-8", args.out.display()) };
     NameRule::Foreign.check(name).map_err(|error| refusal!("--out {error}"))?;
     let (folder, begin) = (Folder::new(&args.out), Instant::now());
-    folder.outputs(FileSet::new().input("the sweep", &args.space)).check()?;
+    let files = folder.outputs(FileSet::new().input("the sweep", &args.space));
+    let files = bases.iter().fold(files, |files, base| files.configuration("a base of the sweep", base));
+    files.check()?;
+    let written = space::outputs(&points).into_iter();
+    let files = written.fold(files, |files, (number, option, path)| {
+        files.output(&format!("--{option} of point {number}"), path)
+    });
+    files.check().context("leave out the files of points: the sweep's folder keeps their reports")?;
     let mut missing = Vec::new();
     for (number, point) in points.iter().enumerate() {
         match folder.outcome(point)? {

@@ -9,6 +9,8 @@ use std::process::{Command, Output};
 
 /// Tasks of an array at most, if nobody says otherwise: Slurm's own default.
 const MAX_ARRAY_SIZE: usize = 1001;
+/// Bytes of a reason at most, its last ones.
+const MOST_REASON: usize = 4096;
 
 /// Resources of the jobs.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -123,8 +125,8 @@ pub fn submit(path: &Path, list: &Path, tasks: usize, jobs: usize, options: &Opt
         // Slurm prints the number of a job that it accepts. For an accepted job, the exit status is the job's.
         let taken = status.code().is_some() && out.first().is_some_and(u8::is_ascii_digit);
         if !taken {
-            let why = String::from_utf8_lossy(&err);
-            anyhow::bail!("sbatch takes no jobs ({status}): {}", why.trim());
+            let last = String::from_utf8_lossy(&err[err.len().saturating_sub(MOST_REASON)..]);
+            anyhow::bail!("sbatch takes no jobs ({status}): {}", last.trim());
         }
     }
     Ok(())

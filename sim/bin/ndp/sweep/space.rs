@@ -5,7 +5,7 @@ use ndp_config::{DesignConfig, HbmConfig, NameRule, SystemConfig};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use toml::{Table, Value};
 
 /// Longest file that is read.
@@ -138,14 +138,16 @@ fn check_option(option: &str) -> Result<()> {
     NameRule::Word.check(name).map_err(|error| refusal!("an option of [[files]], {error}"))
 }
 
-/// Reads a sweep, and multiplies it out: commands go round faster than configurations, the last key and option fastest.
+/// Reads a sweep, multiplies it out, and lists the bases of its configurations: commands go round faster than configurations, the last key and option fastest.
 ///
 /// # Errors
 /// For a file that is no such sweep, an unknown preset, a name or a point that is there twice, and more than a million points.
-pub fn read(path: &Path) -> Result<Vec<Point>> {
+pub fn read(path: &Path) -> Result<(Vec<Point>, Vec<String>)> {
     let text = ndp_files::read_text(path, MOST_BYTES)
         .with_context(|| format!("cannot read '{}'", path.display()))?;
-    points(&text).with_context(|| format!("in '{}'", path.display()))
+    let points = points(&text).with_context(|| format!("in '{}'", path.display()))?;
+    let bases = toml::from_str::<Space>(&text)?.files.into_iter().map(|file| file.base);
+    Ok((points, bases.collect()))
 }
 
 fn points(text: &str) -> Result<Vec<Point>> {
@@ -195,13 +197,12 @@ fn points(text: &str) -> Result<Vec<Point>> {
     }
     let keys: BTreeSet<&str> = points.iter().map(|point| point.key.as_str()).collect();
     ensure!(keys.len() == points.len(), "two points are the same: a value or a list is there twice");
-    check_outputs(&points)?;
     Ok(points)
 }
 
-/// Refuses two points that write the same file: one would replace the file of the other, or write it at the same time.
-fn check_outputs(points: &[Point]) -> Result<()> {
-    let mut written: BTreeMap<PathBuf, usize> = BTreeMap::new();
+/// Files that points write: number of the point, option and path.
+pub fn outputs(points: &[Point]) -> Vec<(usize, &str, &str)> {
+    let mut all = Vec::new();
     for (number, point) in points.iter().enumerate() {
         for (index, word) in point.words.iter().enumerate() {
             let Some(word) = word.strip_prefix("--") else { continue };
@@ -210,18 +211,12 @@ fn check_outputs(points: &[Point]) -> Result<()> {
                 None => (word, point.words.get(index + 1).map(String::as_str)),
             };
             let trace = option == "trace" && point.words[0] == "generate";
-            let Some(value) = value.filter(|_| trace || OUTPUTS.contains(&option)) else { continue };
-            let path = std::path::absolute(value).with_context(|| format!("--{option} '{value}'"))?;
-            let before = written.insert(path, number).filter(|before| *before != number);
-            if let Some(before) = before {
-                bail!(
-                    "points {before} and {number} both write --{option} '{value}'; leave the option out: the sweep's folder keeps the report of \
-                     each point"
-                );
+            if let Some(value) = value.filter(|_| trace || OUTPUTS.contains(&option)) {
+                all.push((number, option, value));
             }
         }
     }
-    Ok(())
+    all
 }
 
 /// A grid to multiply out: a file's keys, or a command's options.
