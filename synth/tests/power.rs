@@ -515,6 +515,10 @@ fn waves_that_have_no_end_or_are_no_waves_are_refused() {
     let file = folder.path().join("t.fst");
     std::fs::write(&file, "hello").unwrap();
     refused(&file, "neither VCD nor FST");
+    for kind in [0, 1, 8, 255] {
+        std::fs::write(&file, [&[kind][..], &[0xff; 8], &[0]].concat()).unwrap();
+        refused(&file, "no block of the length that is said at byte 0");
+    }
     // A block of the length of nothing has no end.
     let mut bytes = fst(&[true, false, true]);
     let second = 1 + u64::from_be_bytes(bytes[1..9].try_into().unwrap()) as usize;
