@@ -137,7 +137,7 @@ pub enum ModelError {
     EmptyPrompt,
     /// More positions than the model has.
     #[error(
-        "the text needs {requested} positions, but the model supports {max} ({limit}); generate fewer tokens"
+        "the text needs {requested} positions, but the model supports {max} ({limit}); use a shorter prompt or generate fewer tokens"
     )]
     PositionOverflow {
         /// Prompt and tokens to generate, or the position that was asked for and all before it.

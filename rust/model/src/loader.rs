@@ -69,9 +69,11 @@ impl Model {
         let vocabulary = Vocabulary::load(dir, config.vocab_size())?;
         let limit = weight_bytes(&config).saturating_mul(2).saturating_add(MAX_HEADER_BYTES);
         let (single, index) = (dir.join(SINGLE_FILE), dir.join(INDEX_FILE));
-        let source = if single.exists() {
+        // A link whose target is missing is read too, for its error.
+        let is_there = |path: &Path| path.symlink_metadata().is_ok();
+        let source = if is_there(&single) {
             WeightFiles::Single(read(single, limit)?)
-        } else if index.exists() {
+        } else if is_there(&index) {
             WeightFiles::sharded(dir, index, limit)?
         } else {
             return Err(ModelError::NoWeights { dir: dir.to_owned(), hint: other_weights(dir) });

@@ -63,7 +63,8 @@ impl Vocabulary {
     /// [`ModelError::Io`] for a `tokenizer.json` that cannot be read, [`ModelError::Tokenizer`] for one that is not valid.
     pub fn load(dir: &Path, vocab_size: usize) -> Result<Self, ModelError> {
         let path = dir.join(FILE);
-        if !path.exists() {
+        // A link whose target is missing is an error, and no model without a tokenizer.
+        if path.symlink_metadata().is_err() {
             return Ok(Self::of_size(vocab_size));
         }
         let json = crate::loader::read_json(&path, MAX_BYTES)?;

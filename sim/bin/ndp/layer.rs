@@ -154,6 +154,7 @@ fn step(args: &Args, config: &DesignConfig) -> anyhow::Result<LayerStep> {
         if !args.scaling.dimms.is_empty() {
             check_model(&model)?;
         }
+        model.config.check_positions(context).context("--context")?;
         HeadCut::new(config, model.config.num_attention_heads(), model.config.head_width())?;
         return Ok(LayerStep::of_model(&model, layer, context, batch, seed));
     };
@@ -175,6 +176,7 @@ fn step(args: &Args, config: &DesignConfig) -> anyhow::Result<LayerStep> {
 /// Runs the job.
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let Args { unit, context, batch, neurons, seed, records, .. } = args;
+    unit.energy.check_effects(unit.json || records.timeline.is_some())?;
     let files = records.files(unit.files()).optional("--chart", args.chart.as_ref());
     files.input_folder("part of the model", model_folder(args)).check()?;
     let config = DesignConfig::load(&unit.config)?;

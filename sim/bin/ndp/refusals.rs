@@ -79,7 +79,12 @@ fn configuration(error: &ConfigError) -> bool {
 }
 
 fn model(error: &ModelError) -> bool {
-    !matches!(error, ModelError::Backend { .. })
+    match error {
+        ModelError::Backend { .. } => false,
+        // Weights in a form that cannot be used are there.
+        ModelError::NoWeights { hint, .. } => !hint.is_empty(),
+        _ => true,
+    }
 }
 
 fn planned(error: &PlanError) -> bool {

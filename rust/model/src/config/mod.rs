@@ -388,7 +388,11 @@ pub(crate) fn plain(error: &serde_json::Error) -> String {
 fn family(value: &Value) -> Result<Family, ModelError> {
     let expected = || FAMILIES.map(|(name, ..)| name).join(", ");
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let named = value.get("architectures").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let architectures = value.get("architectures").filter(|value| !value.is_null());
+    if let Some(other) = architectures.filter(|value| !value.is_array()) {
+        return Err(unsupported("architectures", other, "a list of names"));
+    }
+    let named = architectures.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let by_type = match value.get("model_type") {
         None => None,
         Some(found) => {

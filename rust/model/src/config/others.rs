@@ -71,11 +71,25 @@ const NEUTRAL: [(&str, &str); 49] = [
 /// Fields that say that the weights are quantised.
 const QUANTISED: [&str; 3] = ["compression_config", "quantization", "quantization_config"];
 
+/// Options of generation that choose other tokens, each with the value that has no effect. The sampler has none of them.
+const SAMPLING: [(&str, &str); 10] = [
+    ("bad_words_ids", "null"),
+    ("begin_suppress_tokens", "null"),
+    ("encoder_no_repeat_ngram_size", "0"),
+    ("exponential_decay_length_penalty", "null"),
+    ("forced_bos_token_id", "null"),
+    ("forced_eos_token_id", "null"),
+    ("min_length", "0"),
+    ("no_repeat_ngram_size", "0"),
+    ("repetition_penalty", "1"),
+    ("suppress_tokens", "null"),
+];
+
 /// The checkpoint's own code.
 const CODE: &str = "auto_map";
 
-/// Fields that change no logits: names, training, tokens with a role, sampling, form of the output.
-const HARMLESS: [&str; 93] = [
+/// Fields that change no logits: names, training, tokens with a role, temperature, form of the output.
+const HARMLESS: [&str; 83] = [
     "_attn_implementation",
     "_attn_implementation_autoset",
     "_commit_hash",
@@ -86,8 +100,6 @@ const HARMLESS: [&str; 93] = [
     "attention_dropout",
     "attn_implementation",
     "attn_pdrop",
-    "bad_words_ids",
-    "begin_suppress_tokens",
     "bos_token_id",
     "chunk_size_feed_forward",
     "classifier_dropout",
@@ -100,12 +112,8 @@ const HARMLESS: [&str; 93] = [
     "dtype",
     "early_stopping",
     "embd_pdrop",
-    "encoder_no_repeat_ngram_size",
     "eos_token_id",
-    "exponential_decay_length_penalty",
     "finetuning_task",
-    "forced_bos_token_id",
-    "forced_eos_token_id",
     "gradient_checkpointing",
     "hidden_dropout",
     "id2label",
@@ -120,10 +128,8 @@ const HARMLESS: [&str; 93] = [
     "max_length",
     "max_sequence_length",
     "max_window_layers",
-    "min_length",
     "model_max_length",
     "model_type",
-    "no_repeat_ngram_size",
     "num_assistant_tokens",
     "num_beam_groups",
     "num_beams",
@@ -139,13 +145,11 @@ const HARMLESS: [&str; 93] = [
     "pretraining_tp",
     "problem_type",
     "remove_invalid_values",
-    "repetition_penalty",
     "resid_pdrop",
     "return_dict",
     "return_dict_in_generate",
     "router_aux_loss_coef",
     "sep_token_id",
-    "suppress_tokens",
     "task_specific_params",
     "temperature",
     "tf_legacy_loss",
@@ -192,11 +196,19 @@ pub(super) fn check(others: &Others) -> Result<Vec<String>, ModelError> {
     if others.contains_key(CODE) {
         warnings.push(format!("the checkpoint's own code ({CODE}) does not run"));
     }
+    let options: Vec<&str> = SAMPLING
+        .into_iter()
+        .filter(|(field, neutral)| others.get(*field).is_some_and(|value| !is_neutral(value, neutral)))
+        .map(|(field, _)| field)
+        .collect();
+    if !options.is_empty() {
+        warnings.push(format!("ignored, for the sampler does without them: {}", options.join(", ")));
+    }
     let known = |field: &str| {
         field == CODE
             || HARMLESS.contains(&field)
             || QUANTISED.contains(&field)
-            || NEUTRAL.iter().any(|(name, _)| *name == field)
+            || NEUTRAL.iter().chain(&SAMPLING).any(|(name, _)| *name == field)
     };
     let unknown: Vec<&str> = others.keys().map(String::as_str).filter(|field| !known(field)).collect();
     if !unknown.is_empty() {

@@ -157,6 +157,20 @@ fn unsupported_options_are_refused_by_name() {
 }
 
 #[test]
+fn options_of_generation_are_warned_about_unless_they_have_no_effect() {
+    let plain =
+        parse(&with(with(opt(), "repetition_penalty", json!(1.0)), "suppress_tokens", json!([]))).unwrap();
+    assert_eq!(plain.warnings(), [""; 0]);
+    let other = parse(&with(with(opt(), "repetition_penalty", json!(1.2)), "min_length", json!(5))).unwrap();
+    assert_eq!(
+        other.warnings(),
+        ["ignored, for the sampler does without them: min_length, repetition_penalty"]
+    );
+    let named = parse(&with(opt(), "architectures", json!("OPTForCausalLM"))).unwrap_err().to_string();
+    assert!(named.contains("architectures") && named.contains("a list of names"), "{named}");
+}
+
+#[test]
 fn a_key_that_stands_twice_is_refused() {
     let twice = opt().to_string().replacen('{', "{\"hidden_size\": 8, ", 1);
     let error = DecoderConfig::from_json(Path::new("config.json"), &twice).unwrap_err();
