@@ -153,7 +153,7 @@ fn what_cannot_be_served_is_refused_with_line_and_value() {
     refused(good, "--block 0", "block = 0");
     refused(good, "--tp 0", "tp = 0");
     refused(good, "--pp 33", "pp = 33 must be in 1..=32");
-    refused(good, "--link-gbps 0", "link bandwidth (GB/s) = 0");
+    refused(good, "--tp 2 --link-gbps 0", "link bandwidth (GB/s) = 0");
     refused(good, "--modes fast", "'fast'");
     program.refused("--llm llama2-7b", "<TRACE>");
     program.refused(&format!("{} --llm llama2-7b", program.path("none.jsonl")), "cannot read");
@@ -201,6 +201,8 @@ fn options_of_the_other_machine_or_without_effect_are_refused() {
             &format!("{name} has no effect without --machine hermes"),
         );
     }
+    program.refused(&run("--formula --modes serial,serial"), "--modes has 'serial' twice");
+    program.refused(&run("--formula --link-gbps 1"), "--link-gbps has no effect without several chips");
     program.refused(
         &run("--formula --modes serial,dex --rule equation"),
         "--rule has no effect without a mode that",

@@ -9,6 +9,7 @@ use crate::error::ServingError;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Most tokens of a request, prompt and output.
@@ -65,6 +66,15 @@ impl Request {
 /// # Errors
 /// [`ServingError::Line`] names line and value; [`ServingError::NoRequests`].
 pub fn parse(text: &str) -> Result<Vec<Request>, ServingError> {
+    Ok(parse_with_unknown(text)?.0)
+}
+
+/// Like [`parse`], with the keys of requests in JSON that nothing reads.
+///
+/// # Errors
+/// As [`parse`].
+pub fn parse_with_unknown(text: &str) -> Result<(Vec<Request>, BTreeSet<String>), ServingError> {
+    let mut unknown = BTreeSet::new();
     let lines = text
         .lines()
         .enumerate()
@@ -73,7 +83,7 @@ pub fn parse(text: &str) -> Result<Vec<Request>, ServingError> {
     let mut lines = lines.peekable();
     let Some(&(line, first)) = lines.peek() else { return Err(ServingError::NoRequests) };
     let requests: Vec<Request> = if first.trim_start().starts_with('{') {
-        lines.map(|(line, text)| from_json(line, text)).collect::<Result<_, _>>()?
+        lines.map(|(line, text)| from_json(line, text, &mut unknown)).collect::<Result<_, _>>()?
     } else {
         lines.next();
         let names: Vec<&str> = first.trim_end().split('\t').map(str::trim).collect();
@@ -87,7 +97,7 @@ pub fn parse(text: &str) -> Result<Vec<Request>, ServingError> {
         }
         lines.map(|(line, text)| from_columns(line, text)).collect::<Result<_, _>>()?
     };
-    if requests.is_empty() { Err(ServingError::NoRequests) } else { Ok(requests) }
+    if requests.is_empty() { Err(ServingError::NoRequests) } else { Ok((requests, unknown)) }
 }
 
 /// The beginning of a text, for a message.
@@ -121,9 +131,14 @@ struct Fields {
     input_tok_ids: Option<Value>,
     output_tok_ids: Option<Value>,
     sub_requests: Option<IgnoredAny>,
+    #[serde(flatten)]
+    others: BTreeMap<String, IgnoredAny>,
 }
 
-fn from_json(line: usize, text: &str) -> Result<Request, ServingError> {
+/// Keys of other programs' requests that have no effect on their time.
+const NAMES: [&str; 4] = ["id", "request_id", "session_id", "model"];
+
+fn from_json(line: usize, text: &str, unknown: &mut BTreeSet<String>) -> Result<Request, ServingError> {
     let error = |what: String| ServingError::Line { line, what };
     if !text.trim_start().starts_with('{') {
         return Err(error(format!("expected an object, found '{}'", shortened(text))));
@@ -138,6 +153,7 @@ fn from_json(line: usize, text: &str) -> Result<Request, ServingError> {
         let what = "a session (sub_requests) is not served; give its requests one by one";
         return Err(error(what.to_owned()));
     }
+    unknown.extend(fields.others.into_keys().filter(|key| !NAMES.contains(&key.as_str())));
     let mut numbers = [0; 3];
     let given = [fields.input_toks, fields.output_toks, fields.arrival_time_ns];
     for (number, (name, found)) in numbers.iter_mut().zip(COLUMNS.into_iter().zip(given)) {
@@ -155,6 +171,12 @@ fn from_json(line: usize, text: &str) -> Result<Request, ServingError> {
         if found != Some(length) {
             let found = found.map_or("no list".to_owned(), |found| format!("{found} of them"));
             return Err(error(format!("{name} has {found}, and {of} = {length}")));
+        }
+        if let Some(other) = ids.as_array().into_iter().flatten().find(|id| !id.is_u64()) {
+            return Err(error(format!(
+                "{name} has {}, expected whole numbers of 0 or more",
+                shortened(&other.to_string())
+            )));
         }
     }
     Request::checked(line, numbers)
@@ -192,6 +214,18 @@ mod tests {
         assert_eq!(parse(&to_jsonl(&expected)).unwrap(), expected);
         let columns = "input_toks\toutput_toks\tarrival_time_ns\t\r\n3\t133\t4059740\t\r\n1\t1\t0\r\n";
         assert_eq!(parse(columns).unwrap(), expected);
+    }
+
+    #[test]
+    fn keys_that_nothing_reads_are_named() {
+        let line = r#"{"input_toks": 1, "output_toks": 1, "arrival_time_ns": 0, "session_id": 7, "input_tok": 9, "deadline": 5}"#;
+        let (requests, unknown) = parse_with_unknown(line).unwrap();
+        assert_eq!(
+            (requests.len(), unknown.into_iter().collect::<Vec<_>>().join(" ")),
+            (1, "deadline input_tok".to_owned())
+        );
+        let ids = line.replace("\"input_tok\": 9", "\"input_tok_ids\": [-1]");
+        assert_eq!(refused(&ids), "line 1: input_tok_ids has -1, expected whole numbers of 0 or more");
     }
 
     #[test]

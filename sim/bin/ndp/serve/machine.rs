@@ -90,6 +90,11 @@ impl LibraPimArgs {
             .configuration("the NPU's energy", &self.energy_npu)
     }
 
+    /// Whether one chip has the whole model.
+    pub fn is_single(&self) -> bool {
+        (self.tp, self.pp) == (1, 1)
+    }
+
     /// Whether iterations are run clock by clock.
     pub fn is_clocked(&self) -> bool {
         self.clocked

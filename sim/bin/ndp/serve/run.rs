@@ -184,7 +184,12 @@ pub fn run(args: &Args) -> Result<()> {
     args.chips.files(files).optional("--html", args.html.as_ref()).check()?;
     let text =
         ndp_files::read_text(path, MAX_BYTES).with_context(|| format!("cannot read '{}'", path.display()))?;
-    let requests = request::parse(&text).with_context(|| format!("in '{}'", path.display()))?;
+    let (requests, unknown) =
+        request::parse_with_unknown(&text).with_context(|| format!("in '{}'", path.display()))?;
+    if !unknown.is_empty() {
+        let keys = unknown.into_iter().collect::<Vec<_>>().join(", ");
+        note!("warning: serve ignores these keys of the requests in '{}': {keys}", path.display());
+    }
     let kv_bytes = args.kv_gb.map(|gb| {
         ensure!((1e-6..=1e9).contains(&gb), "--kv-gb {gb} must be in 0.000001..=1000000000");
         Ok((gb * 1e9) as u64)
@@ -238,6 +243,9 @@ fn entry(
 
 /// Refuses options of the machine that does not serve: those below its heading in the help.
 fn refuse_the_other_machines(args: &Args) -> Result<()> {
+    if args.machine == Kind::Librapim && args.chips.is_single() {
+        args.given.only_with("several chips (--tp or --pp)", ["link_gbps", "link_ns"])?;
+    }
     let other = match args.machine {
         Kind::Librapim => "--machine hermes",
         Kind::Hermes => "--machine librapim",
