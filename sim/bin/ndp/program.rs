@@ -3,6 +3,7 @@
 use anyhow::Context;
 use ndp_config::DesignConfig;
 use ndp_isa::{Data, IsaError, Program};
+use ndp_layout::MatrixLayout;
 use std::path::Path;
 
 /// Bursts that data or dumps may have: 512 MiB.
@@ -27,6 +28,12 @@ pub fn assemble(file: &Path, config: &DesignConfig, allow_malformed: bool) -> an
             let hint = "--allow-malformed runs it all the same";
             refusal!("{path}:{line}: `{code}` is malformed for {}: {malformed} ({hint})", config.name())
         })?;
+    }
+    for data in &program.data {
+        if let Data::Matrix { address, rows, cols, weights, .. } = *data {
+            MatrixLayout::with_weights(config, address, rows, cols, weights)
+                .map_err(|error| refusal!("{path}: `{data}`: {error}"))?;
+        }
     }
     let data: u64 = program.data.iter().map(size_in_bursts).sum();
     let dumps: u64 = program.dumps.iter().map(|dump| u64::from(dump.bursts)).sum();

@@ -231,11 +231,14 @@ impl Line {
         match head {
             ".f16" => {
                 let (address, rest) = self.address(rest, MAX_ADDRESS)?;
-                let expected = "a decimal number, inf, -inf, nan, or 0x and up to 16 bits";
+                let expected =
+                    "a decimal number below 65520 in magnitude, inf, -inf, nan, or 0x and up to 16 bits";
                 let values = values(expected, rest)?.into_iter().map(|text| {
                     let bits = text.starts_with("0x").then(|| number(&text)).flatten();
                     let bits = bits.and_then(|bits| u16::try_from(bits).ok());
-                    bits.or_else(|| f16_from_decimal(&text)).ok_or_else(|| self.error(&text, expected))
+                    let overflows = |bits: &u16| bits & 0x7FFF == 0x7C00 && !text.ends_with("inf");
+                    let decimal = || f16_from_decimal(&text).filter(|bits| !overflows(bits));
+                    bits.or_else(decimal).ok_or_else(|| self.error(&text, expected))
                 });
                 Ok(Data::F16 { address, values: values.collect::<Result<_, _>>()? })
             }
