@@ -59,6 +59,8 @@ fn what_a_system_lacks_is_listed_and_an_answer_without_any_policy_is_an_error() 
     program.refused("--llm gpt3-175b --policies hermes", "of DIMMs");
     program.refused("--llm opt-13b --batches 0", "batch = 0 must be in 1..=1024");
     program.refused("--llm opt-13b --prompt 0", "prompt = 0");
+    program.refused("--llm opt-13b --policies hermes,flexgen,hermes", "--policies has 'hermes' twice");
+    program.refused("--llm opt-13b --form native", "--form has no effect on a command that simulates no RTL");
     program.refused("--llm opt-13b --assume fitted", "unknown set of assumptions 'fitted'");
     program.refused("--llm opt-13b --policies herms", "'herms'");
     let own = program.file("own.toml", "name = 'own'\n[gpu_bandwith]\nvalue = 0.9\nreason = 'measured'\n");
@@ -117,6 +119,16 @@ fn a_file_of_assumptions_lies_over_a_set_and_ignored_keys_are_said() {
     assert_eq!(rate(&format!("--system {slow}")), rate(""));
     let quiet = program.succeeds("--llm opt-30b --policies hermes");
     assert!(!String::from_utf8_lossy(&quiet.stderr).contains("warning"));
+}
+
+#[test]
+fn a_page_may_have_any_name() {
+    use std::os::unix::ffi::OsStrExt;
+    let program = program();
+    let name = std::ffi::OsStr::from_bytes(b"a\xff.html");
+    let output = program.command("--llm opt-13b --policies flexgen --html").arg(name).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", ndp_files::testing::said(&output));
+    assert!(std::fs::read(std::path::Path::new(&program.path("")).join(name)).is_ok());
 }
 
 #[test]

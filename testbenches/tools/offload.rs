@@ -166,8 +166,8 @@ fn energy_is_beside_what_the_paper_says_and_in_json() {
     assert!(error.contains("requests of a group whose FFN is offloaded = 17 must be in 0..=16"), "{error}");
     assert!(text(&[&small[..], &["16"]].concat()).contains("   32    16"));
     assert!(text(&[&grid[..], &["--energy", "--offload-ffn", "3"]].concat()).contains("   m 3 "));
-    assert!(refused(&["--energy-memory", "hbm3"]).contains("unknown HBM-PIM device 'hbm3'"));
-    assert!(refused(&["--energy-npu", "npu"]).contains("expected one of npu-65tflops"));
+    assert!(refused(&["--energy", "--energy-memory", "hbm3"]).contains("unknown HBM-PIM device 'hbm3'"));
+    assert!(refused(&["--energy", "--energy-npu", "npu"]).contains("expected one of npu-65tflops"));
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("npu.toml");
     let preset = include_str!("../../rust/energy/presets/npu-65tflops.toml");

@@ -38,7 +38,7 @@ fn endless_input_is_refused() {
 
 #[test]
 fn lengths_that_do_not_rise_are_refused_before_anything_is_measured() {
-    for (lengths, message) in [("64,16", "--sequences 64,16"), ("16,64,64", "--sequences 64,64")] {
+    for (lengths, message) in [("64,16", "--sequences 64,16"), ("16,64,64", "--sequences has '64' twice")] {
         let line = format!("--memory aim --batch 2 --sequences {lengths}");
         let output = pim_times().run(&line);
         let text = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -3,6 +3,7 @@
 use crate::verdict::Verdict;
 use clap::{Parser, Subcommand};
 use ndp_files::EXIT_CODES;
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 /// What the subcommands do, in groups, in the order of the help.
@@ -103,6 +104,22 @@ pub struct Completions {
 }
 
 impl Command {
+    /// Whether it may simulate RTL.
+    #[cfg(feature = "rtl")]
+    pub fn may_simulate(&self) -> bool {
+        use ndp_sim::core::Backend::Rtl;
+        match self {
+            Self::Gemv(args) => args.unit.backend == Rtl,
+            Self::Layer(args) => args.unit.backend == Rtl,
+            Self::Generate(args) => args.unit.backend == Rtl,
+            Self::Run(args) => args.unit.backend == Rtl,
+            Self::Bench(args) => args.backend == Rtl && !args.speed && !args.profile,
+            Self::Link(_) | Self::Pim(_) | Self::PimDiagram(_) | Self::PimTimes(_) => true,
+            Self::Serve(_) | Self::Trace(_) | Self::Mutate(_) | Self::Coverage(_) => true,
+            _ => false,
+        }
+    }
+
     /// Runs it.
     pub fn run(&self) -> anyhow::Result<Verdict> {
         match self {
@@ -146,6 +163,35 @@ impl Command {
         }?;
         Ok(Verdict::Agreed)
     }
+}
+
+/// Options whose list has a value for each prompt, so that values may be equal.
+const FOR_EACH: [&str; 1] = ["tokens"];
+
+/// Refuses a list that has a value twice.
+///
+/// # Errors
+/// A refusal with option and value.
+pub fn check_lists() -> anyhow::Result<()> {
+    let command = <Cli as clap::CommandFactory>::command();
+    // Arguments that cannot be parsed were refused before.
+    let Ok(matches) = command.clone().try_get_matches() else { return Ok(()) };
+    let (mut command, mut matches) = (&command, &matches);
+    while let Some((name, inner)) = matches.subcommand() {
+        let Some(found) = command.find_subcommand(name) else { break };
+        (command, matches) = (found, inner);
+    }
+    let lists = command.get_arguments().filter(|option| option.get_value_delimiter().is_some());
+    for option in lists.filter(|option| !FOR_EACH.contains(&option.get_id().as_str())) {
+        let mut before = BTreeSet::new();
+        let values = matches.get_raw(option.get_id().as_str()).into_iter().flatten();
+        if let Some(twice) =
+            values.map(|value| value.to_string_lossy()).find(|value| !before.insert(value.clone()))
+        {
+            bail!("--{} has '{twice}' twice; leave one out", option.get_long().unwrap_or_default());
+        }
+    }
+    Ok(())
 }
 
 fn completions(args: &Completions) -> anyhow::Result<()> {

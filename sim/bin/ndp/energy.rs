@@ -31,6 +31,18 @@ pub struct EnergyArgs {
 }
 
 impl EnergyArgs {
+    /// Refuses constants that nothing shows: `shown` says whether a form other than the text has the energy.
+    pub fn check_effects(&self, shown: bool) -> anyhow::Result<()> {
+        let given = [&self.energy_dram, &self.energy_core, &self.energy_system];
+        let useless = ["dram", "core", "system"].into_iter().zip(given).find(|(_, given)| given.is_some());
+        match useless.filter(|_| !(self.energy || shown)) {
+            Some((name, _)) => {
+                bail!("--energy-{name} has no effect without --energy or --json; leave it out")
+            }
+            None => Ok(()),
+        }
+    }
+
     /// With the files that are read.
     pub fn files(&self, files: FileSet) -> FileSet {
         let named = [

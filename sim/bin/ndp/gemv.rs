@@ -131,6 +131,7 @@ pub struct Product {
 /// Runs one product; mismatches are left in the backend, everything else that goes wrong is an error.
 pub fn simulate(args: &Args) -> anyhow::Result<Product> {
     let Args { unit, mode, weights: format, density, seed, data, records, .. } = args;
+    unit.energy.check_effects(unit.json || records.timeline.is_some())?;
     let mut files = records.files(unit.files()).optional("--out", args.out.as_ref());
     for source in args.matrix.iter().chain(&args.vectors) {
         files = files.input("an operand", &source.path);

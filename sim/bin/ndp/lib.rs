@@ -99,8 +99,14 @@ use verdict::Verdict;
 /// arguments or files are refused, 3 if something cannot be used or written.
 pub fn main() -> ExitCode {
     let job = |cli: cli::Cli| {
+        cli::check_lists()?;
         #[cfg(feature = "rtl")]
         if let Some(form) = cli.form {
+            // The variable holds for whatever runs next, the option for this command.
+            ensure!(
+                cli.command.may_simulate() || std::env::var_os("NDP_FORM").is_some(),
+                "--form has no effect on a command that simulates no RTL; leave it out"
+            );
             form.make_default();
         }
         Ok(match cli.command.run()? {

@@ -5,7 +5,10 @@ use ndp_report::Report;
 /// An empty report with the command line and the version.
 pub fn begin(title: &str) -> Report {
     let report = Report::new(title)
-        .provenance("command", &command_line(std::env::args()))
+        .provenance(
+            "command",
+            &command_line(std::env::args_os().map(|arg| arg.to_string_lossy().into_owned())),
+        )
         .provenance("version", concat!("ndp ", env!("CARGO_PKG_VERSION")));
     match std::env::var("NDP_FORM") {
         Ok(form) => report.provenance("NDP_FORM", &form),

@@ -120,6 +120,7 @@ struct DumpedBurst {
 /// Runs the job.
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let Args { programs: paths, unit, seed, allow_malformed, dump, records } = args;
+    unit.energy.check_effects(unit.json || records.timeline.is_some())?;
     let files = records.files(unit.files());
     paths.iter().fold(files, |files, path| files.input("the program", path)).check()?;
     let config = DesignConfig::load(&unit.config)?;

@@ -16,7 +16,9 @@
 
 use crate::time::Picos;
 use ndp_config::{ConfigError, HbmConfig, in_ranges};
+use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Clock of the memory in picoseconds: the times of an [`HbmConfig`] are clocks of 1 ns.
 const MEMORY_CLOCK_PS: u32 = 1000;
@@ -243,6 +245,11 @@ impl Hardware {
     /// # Errors
     /// [`ConfigError::Syntax`] for text that is no such file (unknown keys included), or as [`Hardware::validate`].
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        if ndp_config::parse::<BTreeMap<String, IgnoredAny>>(text)?.is_empty() {
+            return Err(ConfigError::Syntax(
+                "the file has no keys: expected [npu], [pim] or [baselines]".to_owned(),
+            ));
+        }
         let RawHardware { npu, pim: usage, baselines } = ndp_config::parse(text)?;
         let hardware = Self { npu, pim: Pim { usage, ..Pim::default() }, baselines };
         hardware.validate()?;

@@ -75,6 +75,7 @@ struct Layer {
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     args.check_effects()?;
     let unit = &args.unit;
+    unit.energy.check_effects(unit.json || args.html.is_some() || args.records.timeline.is_some())?;
     let files = args.records.files(unit.files()).optional("--chart", args.chart.as_ref());
     let own = workspace_path("golden/model");
     let files = files.optional("--html", args.html.as_ref()).optional("--trace", args.trace.as_ref());

@@ -5,9 +5,10 @@ mod energy;
 mod systems;
 mod table;
 
+use crate::given::Given;
 use crate::tools::check_banks;
 use anyhow::{Context, Result};
-use ndp_config::{HbmConfig, LlmShape};
+use ndp_config::{HbmCommandBuses, HbmConfig, LlmShape};
 use ndp_energy::{HbmConstants, NpuConstants};
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
@@ -37,6 +38,9 @@ use std::path::{Path, PathBuf};
     ndp offload --llm llama3-70b --sample-times times.json\n  \
     ndp offload --llm llama3-70b --times times.json")]
 pub struct Args {
+    /// Options on the command line.
+    #[command(flatten)]
+    given: Given,
     /// Model: gpt3-175b, llama3-70b or another preset, or a path ending in .toml.
     #[arg(long, default_value = "gpt3-175b")]
     llm: String,
@@ -144,6 +148,11 @@ pub fn memory_times(
     memory: &HbmConfig,
     measured: Option<&Vec<u32>>,
 ) -> Result<[Box<dyn DeviceTimes>; 2]> {
+    ensure!(
+        memory.command_buses() == HbmCommandBuses::Own,
+        "the channels of memory '{}' share command buses: neither formulas nor a single channel give its times",
+        memory.name()
+    );
     let Some(contexts) = measured else {
         let times = |sliced| Box::new(AnalyticTimes::new(model, hardware, sliced)) as Box<dyn DeviceTimes>;
         return Ok([times(false), times(true)]);
@@ -194,6 +203,9 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
 
 /// Runs the job.
 pub fn run(args: &Args) -> Result<()> {
+    if !(args.energy || args.json || args.html.is_some()) {
+        args.given.only_with("--energy, --json or --html", ["energy_memory", "energy_npu"])?;
+    }
     let files = FileSet::new().configuration("the hardware", &args.hardware);
     let files = files.configuration("the model", &args.llm);
     let files = files.configuration("the memory", &args.memory);

@@ -6,6 +6,7 @@ use ndp_files::OutputFile;
 use ndp_systems::figures::{BAND, Designs, Item, Paper, Row, Sensitivity, row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -50,7 +51,9 @@ impl Kept {
 
     /// Numbers that this run or an earlier one of this program has left.
     pub fn left<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
-        serde_json::from_slice(&ndp_files::read_bytes(&self.path(name), MAX_KEPT).ok()?).ok()
+        let text = ndp_files::read_text(&self.path(name), MAX_KEPT).ok()?;
+        let (value, sum) = text.trim_end().rsplit_once('\n')?;
+        if sum == checksum(name, value) { serde_json::from_str(value).ok() } else { None }
     }
 
     fn get<T: DeserializeOwned>(&self, name: &str) -> Option<T> {
@@ -68,6 +71,7 @@ impl Kept {
         }
         let value = compute()?;
         let text = serde_json::to_string(&value)?;
+        let text = format!("{text}\n{}\n", checksum(name, &text));
         OutputFile::create(&self.path(name))?.finish(|out| out.write_all(text.as_bytes()))?;
         Ok(value)
     }
@@ -90,6 +94,11 @@ impl Kept {
         })?;
         Ok(Row::new(paper, item, numbers))
     }
+}
+
+/// SHA-256 of a number's name and text: a file that somebody has changed counts as none.
+fn checksum(name: &str, text: &str) -> String {
+    Sha256::digest(format!("{name}\n{text}")).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Of a row what was computed: stated, fitted, cause.

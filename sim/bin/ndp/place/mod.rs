@@ -13,10 +13,10 @@ use indicatif::ProgressBar;
 use ndp_config::{LlmShape, Ssd, SystemConfig};
 use ndp_files::{FileSet, OutputFile};
 use ndp_placement::{
-    Certificate, HostMemory, Instance, LpForm, MilpOptions, MilpReport, Options, Placement, PlacementFile,
-    PowerInferProgram, PowerInferReport, TierCertificate, least_neurons, place_greedy, place_milp,
-    place_powerinfer, place_random, place_structured, place_tiers, synthetic_frequencies, write_lp,
-    write_powerinfer_lp,
+    Certificate, HostMemory, Instance, LpForm, Machine, MilpOptions, MilpReport, Options, Placement,
+    PlacementFile, PowerInferProgram, PowerInferReport, TierCertificate, least_neurons, place_greedy,
+    place_milp, place_powerinfer, place_random, place_structured, place_tiers, synthetic_frequencies,
+    write_lp, write_powerinfer_lp,
 };
 
 use ndp_traces::{Counted, NeuronShape, Profile, TraceReader};
@@ -51,6 +51,8 @@ fn report(args: &Args) -> Result<String> {
     }
     let out = args.out.as_deref().map(OutputFile::create).transpose()?;
     let lp_out = args.lp_out.as_deref().map(OutputFile::create).transpose()?;
+    // What cannot fit is refused before neurons are drawn.
+    Machine::of(&model, &system, args.kv_tokens)?.check()?;
     let (frequencies, origin) = frequencies(args, &model)?;
     let begin = Instant::now();
     let instance = Instance::new(&model, &system, &frequencies, &options(args))?;
