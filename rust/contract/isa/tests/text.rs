@@ -178,10 +178,17 @@ fn refusals_name_line_token_and_what_belongs_there() {
     );
     assert!(refused(".matrx 0").ends_with("; did you mean '.matrix'?"));
     assert_eq!(refused(".org 3"), ".org | one of .word, .f16, .u32, .random, .matrix, .dump");
-    assert_eq!(refused(".f16 0"), " | a decimal number, inf, -inf, nan, or 0x and up to 16 bits");
-    assert_eq!(refused(".f16 0 1,,2"), " | a decimal number, inf, -inf, nan, or 0x and up to 16 bits");
+    assert_eq!(
+        refused(".f16 0"),
+        " | a decimal number below 65520 in magnitude, inf, -inf, nan, or 0x and up to 16 bits"
+    );
+    assert!(refused(".f16 0 1, 65520").starts_with("65520 | a decimal number below 65520"));
+    assert_eq!(
+        refused(".f16 0 1,,2"),
+        " | a decimal number below 65520 in magnitude, inf, -inf, nan, or 0x and up to 16 bits"
+    );
     assert_eq!(refused(".f16 0 0x10000"), {
-        "0x10000 | a decimal number, inf, -inf, nan, or 0x and up to 16 bits"
+        "0x10000 | a decimal number below 65520 in magnitude, inf, -inf, nan, or 0x and up to 16 bits"
     });
     assert_eq!(
         refused(".u32 0x20000000 1"),
