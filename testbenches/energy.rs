@@ -122,7 +122,7 @@ fn constants_are_read_from_files_and_refused_by_name() -> Outcome {
     }
     assert!(std::fs::read_to_string(&own)?.contains("idd4r = -1.0"));
     refused(
-        &format!("{system} --energy-system pc"),
+        &format!("{system} --json --energy-system pc"),
         "unknown energy of a system 'pc', expected one of hermes",
     )
 }
