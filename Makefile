@@ -36,7 +36,7 @@ demo:
 	mkdir -p target/demo
 	$(CARGO) run --release --bin ndp -- generate --model golden/model-llama --dimms 4 --tokens 32 \
 		--html target/demo/report.html --timeline target/demo/timeline.json
-	$(CARGO) run --release --bin ndp -- pim --mode serial --mode dex --mode dex+dbo --tokens 2 \
+	$(CARGO) run --release --bin ndp -- generate pim --mode serial --mode dex --mode dex+dbo --tokens 2 \
 		--html target/demo/pim.html --timeline target/demo/pim.json
 	echo "The small model gains little from four DIMMs: its layers wait longer for links and the host than for weights (docs/system-measured.md)."
 	echo "A layer of LLaMA2-7B gains 7 times on 8 DIMMs: ndp layer --hidden 4096 --heads 32 --ffn 16512 --dimms 1,2,4,8 --backend cycles"
@@ -113,17 +113,17 @@ synth:
 ## formal: prove the properties of the hardware, and find the mutant of each proof; verdicts stay in target/proofs
 formal:
 	@.ci/install formal
-	$(CARGO) run --release --no-default-features --bin ndp -- prove --out target/proofs.md
+	$(CARGO) run --release --no-default-features --bin ndp -- verify prove --out target/proofs.md
 
 ## mutants: change each block at random, and name the changes that its tests and proofs miss; verdicts stay in target/mutants
 mutants:
 	@.ci/install build formal
-	$(CARGO) run --release --bin ndp -- mutate --out target/mutants.md
+	$(CARGO) run --release --bin ndp -- verify mutate --out target/mutants.md
 
 ## coverage: which lines the tests of each block reach, and which bits they change; counts stay in target/coverage
 coverage:
 	@.ci/install build
-	$(CARGO) run --release --bin ndp -- coverage --out target/coverage.md
+	$(CARGO) run --release --bin ndp -- verify coverage --out target/coverage.md
 
 # Changed inputs of each target.
 CASES ?= 1000000

@@ -11,28 +11,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 #[test]
-fn sizes_outside_of_the_unit_are_refused_with_their_limits() -> Outcome {
-    refused("gemv --config tiny --rows 0 --cols 8", "rows = 0 must be in 1..=16777215")?;
-    refused("gemv --config tiny --rows 16777216 --cols 8", "rows = 16777216 must be in 1..=16777215")?;
-    refused("gemv --config tiny --rows 1 --cols 0", "cols = 0 must be in 1..=8192")?;
-    refused("gemv --config tiny --rows 1 --cols 8193", "cols = 8193 must be in 1..=8192")?;
-    refused("gemv --config tiny --rows 1 --cols 8 --batch 0", "batch = 0 must be in 1..=4")?;
-    refused("gemv --config tiny --rows 1 --cols 8 --batch 5", "batch = 5 must be in 1..=4")?;
-    refused("gemv --config hermes --rows 1 --cols 8 --batch 17", "batch = 17 must be in 1..=16")?;
-    refused(
-        "gemv --config tiny --rows 40000 --cols 7168",
-        "rows * cols = 286720000 must be at most 268435456",
-    )?;
-    refused("gemv --config tiny --rows 1 --cols 8 --stalls 100", "stalls = 100 must be in 0..=99")?;
-    refused(
-        "gemv --config tiny --rows -1 --cols 8",
-        "invalid value '-1' for '--rows <ROWS>': -1 is not in 0..=4294967295",
-    )?;
-    refused("gemv --config tiny --rows 8 --cols 8 --seed -1", "expected a whole number of 0 or more")?;
-    refused("gemv --config tiny --rows 99999999999 --cols 8", "99999999999 is not in 0..=4294967295")
-}
-
-#[test]
 fn a_product_takes_its_operands_from_files_and_leaves_its_results_in_one() -> Outcome {
     let dir = tempfile::tempdir()?;
     let path = |name: &str| dir.path().join(name).display().to_string();
@@ -110,31 +88,14 @@ fn results_beyond_the_largest_number_are_counted() -> Outcome {
     let matrix = file("m.npy", "(2, 2)", &[200.0, 200.0, 200.0, -200.0])?;
     let vector = file("v.npy", "(2,)", &[200.0, 200.0])?;
     let line = format!("gemv --config tiny --matrix {matrix} --vectors {vector}");
-    let said = stdout(&ndp(&line)?);
-    assert!(said.contains("not finite         1 of 2 numbers: infinite"), "{said}");
-    assert_eq!(json(&format!("{line} --json"))?["not_finite"], 1);
+    let report = json(&format!("{line} --json"))?;
+    assert_eq!(report["not_finite"], 1);
+    let note = "1 of 2 numbers of the results are infinite, which is above 65504, or not a number";
+    assert_eq!(report["notes"], serde_json::json!([note]));
     let large = file("l.npy", "(2,)", &[1e6, 0.5])?;
     let said = stderr(&ndp(&format!("gemv --config tiny --matrix {matrix} --vectors {large}"))?);
     assert!(said.contains("l.npy: 1 of 2 numbers are infinite or not a number in FP16"), "{said}");
     Ok(())
-}
-
-#[test]
-fn missing_and_misspelt_arguments_are_named() -> Outcome {
-    refused("", "Usage: ndp [OPTIONS] <COMMAND>")?;
-    refused("gemv --config tiny --cols 8", "--rows <ROWS>")?;
-    refused("gemv --config tiny --rows 8 --colls 8", "unexpected argument '--colls'")?;
-    refused("gemv --config tiny --rows 8 --cols 8 --data nice", "[possible values: uniform, gaussian")?;
-    refused("gemv --config tiny --rows 8 --cols 8 --wave-start 5", "--waves <FILE>")?;
-    refused("gemv --config tiny --rows 8 --cols 8 --watchdog 0", "0 is not in 1..")?;
-    refused("gemv --config tiny --rows 8 --cols 8 --flip weight:1:2:16", "BIT in 0..=15")?;
-    refused(
-        "gemv --config tiny --rows 8 --cols 8 --density 0",
-        "density 0 must be a number above 0 and at most 1",
-    )?;
-    refused("gemv --config tiny --rows 8 --cols 8 --mode outer", "[possible values: dot, axpy]")?;
-    refused("generate --config tiny --tokens 0", "0 is not in 1..")?;
-    refused("generate --config tiny --temperature 10.01", "temperature 10.01 must be a number in 0..=10")
 }
 
 #[test]
@@ -146,8 +107,6 @@ fn configurations_that_cannot_be_used_are_explained() -> Outcome {
         Ok(path.display().to_string())
     };
     let gemv = |config: &str| format!("gemv --rows 8 --cols 8 --config {config}");
-    refused(&gemv("huge"), "unknown preset 'huge', expected one of hermes, hermes-32")?;
-    refused(&gemv("missing.toml"), "cannot read configuration 'missing.toml'")?;
     let typo = file("typo.toml", "name = \"typo\"\n[gemv]\nmultiplyers = 4\n")?;
     refused(&gemv(&typo), "unknown field `multiplyers`")?;
     let odd = file("odd.toml", "name = \"odd\"\n[gemv]\nlanes = 12\n")?;
@@ -229,17 +188,6 @@ fn a_new_configuration_is_built_once() -> Outcome {
 }
 
 #[test]
-fn waves_that_cannot_be_written_are_explained() -> Outcome {
-    let gemv = "gemv --config tiny --rows 8 --cols 8 --waves";
-    refused(&format!("{gemv} /no/such/dir/a.fst"), "cannot create wave file `/no/such/dir/a.fst`")?;
-    refused(&format!("{gemv} a.wav"), "wave file `a.wav` must end in .fst or .vcd")?;
-    refused(
-        &format!("{gemv} /tmp/a.fst --wave-start 9 --wave-stop 9"),
-        "the wave window from cycle 9 up to cycle 9 is empty",
-    )
-}
-
-#[test]
 fn models_that_cannot_be_used_are_explained() -> Outcome {
     let dir = tempfile::tempdir()?;
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/model");
@@ -266,10 +214,6 @@ fn models_that_cannot_be_used_are_explained() -> Outcome {
     header("\"dtype\":\"F16\"", "\"dtype\":\"I16\"")?;
     refused(&line, "has dtype I16, expected F16")?;
 
-    refused(
-        "generate --config tiny --tokens 2000",
-        "the text needs 2026 positions, but the model supports ",
-    )?;
     let empty = Command::new(env!("CARGO_BIN_EXE_ndp"))
         .args(["generate", "--config", "tiny", "--prompt", ""])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -280,17 +224,15 @@ fn models_that_cannot_be_used_are_explained() -> Outcome {
 }
 
 #[test]
-fn a_product_is_reported_as_text_and_as_json() -> Outcome {
+fn a_product_is_reported_with_all_figures() -> Outcome {
     let line = "gemv --config tiny --rows 9 --cols 70 --batch 3 --seed 5 --data mixed --stalls 20";
-    let text = ndp(line)?;
-    assert!(text.status.success(), "{}", stderr(&text));
-    assert!(stdout(&text).contains("outputs checked    27, 0 mismatches"), "{}", stdout(&text));
-
     let output = ndp(&format!("{line} --json"))?;
     assert_eq!((output.status.code(), remarks(&output)), (Some(0), String::new()));
     let report: Value = serde_json::from_slice(&output.stdout)?;
-    assert_eq!(report["outputs_checked"], 27);
-    assert_eq!(report["mismatches"], 0);
+    assert_eq!((&report["command"], &report["holds"]), (&"gemv".into(), &true.into()));
+    assert_eq!(report["verdict"], "27 outputs equal exact arithmetic; no DRAM timing rule is broken");
+    assert_eq!((&report["outputs_checked"], &report["mismatches"]), (&27.into(), &0.into()));
+    assert_eq!(report["rerun"], format!("ndp {line}"));
     assert_eq!((&report["rows"], &report["cols"], &report["batch"]), (&9.into(), &70.into(), &3.into()));
     assert_eq!((&report["seed"], &report["config"]["name"]), (&5.into(), &"tiny".into()));
     let (cycles, roofline) = (report["cycles"].as_u64(), report["roofline_cycles"].as_u64());
@@ -345,8 +287,8 @@ fn weights_are_quantised_and_the_error_is_reported() -> Outcome {
             roofline(&fp16) > 0 && roofline(&fp16) == roofline(&int8) && roofline(&int8) == roofline(&int4)
         );
     }
-    let text = ndp(&format!("{line} --weights int4"))?;
-    assert!(stdout(&text).contains("weights: int4, 4.5 bits each"), "{}", stdout(&text));
+    let note = json(&format!("{line} --weights int4 --json"))?["notes"][0].take();
+    assert!(note.as_str().is_some_and(|note| note.starts_with("weights: int4, 4.5 bits each")), "{note}");
     refused(
         &format!("{line} --weights int4 --data specials"),
         "the matrix has the weight NaN, only finite weights can be quantised",
@@ -379,23 +321,21 @@ fn active_rows_are_computed_in_both_modes() -> Outcome {
 #[test]
 fn a_flipped_bit_fails_with_everything_needed_to_repeat_it() -> Outcome {
     let line = "gemv --config tiny --rows 9 --cols 70 --batch 2 --seed 5 --data uniform --flip result:4:1:3";
-    let output = ndp(line)?;
-    let text = stderr(&output);
-    assert_eq!(output.status.code(), Some(1), "{text}");
-    assert!(text.contains("MISMATCH gemv: row 4, batch 1: expected 0x"), "{text}");
-    assert!(text.contains("actual 0x") && text.contains("seed 5"), "{text}");
-    let Some(rerun) = text.lines().find_map(|line| line.strip_prefix("rerun: ")) else {
-        return Err(format!("no command to repeat it: {text}").into());
-    };
-    let Some(arguments) = rerun.strip_prefix("cargo run --release --bin ndp -- ") else {
-        return Err(rerun.to_owned().into());
-    };
-    let again = ndp(arguments)?;
-    assert_eq!((again.status.code(), remarks(&again)), (Some(1), remarks(&output)));
-
-    let report: Value = serde_json::from_slice(&ndp(&format!("{line} --json"))?.stdout)?;
-    assert_eq!(report["mismatches"], 1);
-    assert_eq!(report["first_mismatches"][0]["row"], 4);
+    let output = ndp(&format!("{line} --json"))?;
+    let (text, report): (_, Value) = (remarks(&output), serde_json::from_slice(&output.stdout)?);
+    assert_eq!((output.status.code(), &report["holds"]), (Some(1), &false.into()), "{text}");
+    assert_eq!((&report["mismatches"], &report["first_mismatches"][0]["row"]), (&1.into(), &4.into()));
+    let verdict = "1 of 18 outputs differ from exact arithmetic; no DRAM timing rule is broken";
+    assert_eq!(report["verdict"], verdict);
+    let note = report["notes"][0].as_str().ok_or("no note")?;
+    assert!(note.starts_with("MISMATCH gemv: row 4, batch 1: expected 0x"), "{note}");
+    assert!(note.contains("actual 0x") && note.ends_with("seed 5"), "{note}");
+    // Standard error says the same, with the command that repeats it.
+    assert_eq!(text, format!("FAILED: {verdict}\n{note}\nrerun: ndp {line}\n"));
+    let rerun = report["rerun"].as_str().and_then(|rerun| rerun.strip_prefix("ndp ")).ok_or("no rerun")?;
+    let [first, again] = [ndp(line)?, ndp(rerun)?];
+    assert_eq!((again.status.code(), stdout(&again)), (Some(1), stdout(&first)));
+    assert!(stdout(&first).ends_with(&format!("\nrerun: ndp {line}\n")), "{}", stdout(&first));
     refused(
         "gemv --config tiny --rows 2 --cols 8 --flip weight:2:0:0",
         "the flipped bit is outside of the product",
@@ -410,7 +350,7 @@ fn a_unit_that_is_given_up_says_what_it_was_doing() -> Outcome {
     assert_eq!(output.status.code(), Some(1), "{text}");
     assert!(text.contains("no handshake moved for 1 cycles up to cycle"), "{text}");
     assert!(text.contains("no answer to a request of the host; busy 0"), "{text}");
-    assert!(text.contains("seed 3") && text.contains("rerun: cargo run"), "{text}");
+    assert!(text.contains("seed 3, rerun: ndp gemv --config tiny --rows 2 --cols 8"), "{text}");
     Ok(())
 }
 
@@ -526,7 +466,9 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
     assert_eq!((&report["backend"], &again["backend"]), (&"rtl".into(), &"cycles".into()));
     for report in [&mut report, &mut again] {
         assert!(report["simulation"]["seconds"].as_f64() > Some(0.0));
-        ["simulation", "backend", "rerun"].into_iter().for_each(|key| report[key] = Value::Null);
+        let different = ["simulation", "backend", "rerun", "verdict", "notes"];
+        let of_energy = ["energy_per_token", "energy_devices", "energy_operations", "energy_ways"];
+        different.into_iter().chain(of_energy).for_each(|key| report[key] = Value::Null);
         report["energy"]["total"] = Value::Null;
         let rows = report["energy"]["rows"].as_array_mut().ok_or("rows")?;
         rows.retain(|row| !row["part"].as_str().is_some_and(|part| part.starts_with("DRAM, bus")));
@@ -579,13 +521,13 @@ fn several_dimms_are_reported_and_each_program_can_be_found_again() -> Outcome {
 
     let page = std::fs::read_to_string(html)?;
     for words in [
-        "Mean token",
-        "The last token",
-        "Load per DIMM",
-        "Bytes per path",
-        "Share of the GPU",
+        "time goes ",
+        "The last token: each device over time",
+        "Load of each DIMM",
+        "Bytes by path",
+        "Neurons that the GPU has",
         "<td>host</td>",
-        "Flits of each link",
+        "<th>flits sent</th>",
         "token 26",
         "--shown-dimm <var title=\"DIMM\">",
     ] {
@@ -629,7 +571,7 @@ fn a_dead_link_is_a_failure_that_names_it() -> Outcome {
         "the link of DIMM",
         "does not carry a message from DIMM",
         "lanes locked",
-        "--fault 'dead-lane@20000:1=3'",
+        "--fault dead-lane@20000:1=3",
     ] {
         assert!(text.contains(words), "{words}: {text}");
     }
@@ -675,8 +617,13 @@ fn all_combinations_are_one_table() -> Outcome {
     let text = ndp("generate --config tiny --backend cycles --tokens 1 --dimms 1,2 --policy random")?;
     assert!(text.status.success());
     let text = stdout(&text);
-    assert_eq!(text.matches(" identical ").count(), 2, "{text}");
-    assert!(text.contains("cycles/token") && text.contains("max/mean"), "{text}");
+    assert_eq!(
+        text.lines().filter(|line| line.contains("random") && line.ends_with("yes")).count(),
+        2,
+        "{text}"
+    );
+    // There is no token after the prompt, and so no rate.
+    assert!(text.contains("most/mean") && !text.contains("tokens/s"), "{text}");
     Ok(())
 }
 
@@ -707,18 +654,19 @@ fn a_flipped_bit_on_one_of_several_dimms_fails_with_the_command_that_repeats_it(
     let line =
         "generate --config tiny --dimms 2 --tokens 2 --policy random --load backdoor --flip result:3:0:12";
     let output = ndp(line)?;
-    let text = stderr(&output);
+    let text = stdout(&output);
     assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.starts_with("FAILED: ") || text.contains("\nFAILED: "), "{text}");
     assert!(text.contains("MISMATCH layers.0.q_proj: row "), "{text}");
     let Some(rerun) = text.lines().find_map(|line| line.strip_prefix("rerun: ")) else {
         return Err(format!("no command to repeat it: {text}").into());
     };
-    let arguments = rerun.strip_prefix("cargo run --release --bin ndp -- ").ok_or(rerun)?;
+    let arguments = rerun.strip_prefix("ndp ").ok_or(rerun)?;
     let again = Command::new("sh")
         .args(["-c", &format!("{} {arguments}", env!("CARGO_BIN_EXE_ndp"))])
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .output()?;
-    assert_eq!((again.status.code(), remarks(&again)), (Some(1), remarks(&output)));
+    assert_eq!((again.status.code(), stdout(&again)), (Some(1), text.clone()));
     let table = ndp(&format!("{line} --backend cycles --merge exact,fp16 --json"))?;
     assert_eq!(table.status.code(), Some(1));
     let report: Value = serde_json::from_slice(&table.stdout)?;
@@ -778,8 +726,8 @@ fn systems_that_make_no_sense_are_refused() -> Outcome {
     refused(&format!("{tiny} --dimms 2 --html /no/dir/t.html"), "cannot create `/no/dir/t.html`")?;
     refused(&format!("{tiny} --dimms 2 --html x.out --timeline x.out"), "both name `x.out`")?;
     refused(
-        &format!("{tiny} --dimms 1,2 --html x.html"),
-        "--html shows one run, and these are 2 combinations",
+        &format!("{tiny} --dimms 1,2 --timeline x.json"),
+        "--timeline shows one run, and these are 2 combinations",
     )?;
     refused(
         &format!("{tiny} --backend cycles --dimms 2 --prompt I --flip weight:9999:0:0"),
@@ -837,37 +785,16 @@ fn a_layer_says_where_its_time_goes() -> Outcome {
     assert!(events["traceEvents"].as_array().map(Vec::len) > Some(100));
 
     let random = "layer --config tiny --hidden 64 --heads 8 --ffn 40 --context 9";
-    let text = stdout(&ndp(random)?);
-    for words in ["where the time of a token goes", "  softmax ", "activation ", "element-wise", " %  #"] {
-        assert!(text.contains(words), "{words}: {text}");
-    }
     let injected = ndp(&format!("{random} --flip key:4:3:13"))?;
     assert_eq!(injected.status.code(), Some(1));
-    let message = stderr(&injected);
-    assert!(message.contains("MISMATCH layers.0.attention: row "), "{message}");
-    assert!(message.contains("--hidden 64 --heads 8 --ffn 40 --context 9"), "{message}");
-    refused(&format!("{random} --flip key:9:3:13"), "nothing in the layer holds the flipped bit")
+    let message = stdout(&injected);
+    assert!(message.contains("\nnote: MISMATCH layers.0.attention: row "), "{message}");
+    assert!(message.ends_with(&format!("\nrerun: ndp {random} --flip key:4:3:13\n")), "{message}");
+    Ok(())
 }
 
 #[test]
-fn layers_that_do_not_fit_are_refused_with_their_limits() -> Outcome {
-    refused("layer --config tiny --context 0", "context = 0 must be in 1..=16384")?;
-    refused("layer --config tiny --batch 17", "batch = 17 must be in 1..=16")?;
-    fails(
-        "layer --config tiny --backend cycles --hidden 130 --heads 1 --ffn 1 --context 3",
-        2,
-        "elements of an attention head = 130 must be in 1..=64",
-    )?;
-    refused("layer --config tiny --layer 4", "layer = 4 must be in 0..=3")?;
-    refused("layer --config tiny --layer 1 --hidden 8 --heads 1 --ffn 8", "cannot be used with")?;
-    refused("layer --config tiny --hidden 8", "--heads <H>")?;
-    refused("layer --config tiny --hidden 10 --heads 3 --ffn 8", "heads = 3 must divide hidden = 10")?;
-    refused("layer --config tiny --hidden 10 --heads 2 --ffn 0", "ffn = 0 must be at least 1")?;
-    refused("layer --config tiny --hidden 16385 --heads 1 --ffn 8", "hidden = 16385 must be in 1..=16384")?;
-    refused(
-        "layer --config tiny --hidden 256 --heads 2 --ffn 8",
-        "an attention head = 128 must be in 1..=64",
-    )?;
+fn models_that_dimms_cannot_compute_are_refused() -> Outcome {
     let of =
         |model: &str| format!("layer --config tiny --dimms 2 --context 4 --model golden/checkpoints/{model}");
     refused(&of("llama"), "the model's activation = Silu: systems of DIMMs run models with Relu")?;
@@ -877,11 +804,14 @@ fn layers_that_do_not_fit_are_refused_with_their_limits() -> Outcome {
 #[test]
 fn diagrams_that_cannot_be_drawn_are_explained() -> Outcome {
     let out = std::env::temp_dir().join(format!("ndp-cosim-{}.svg", std::process::id()));
-    let to = |rest: &str| format!("pim-diagram {rest} --out {}", out.display());
+    let to = |rest: &str| format!("generate pim-diagram {rest} --out {}", out.display());
     refused(&to("--mode dex --memory newton-aim"), "the banks of `newton-aim` cannot be cut in two")?;
     refused(&to("--mode dex --memory hbm4"), "'hbm4', expected one of ")?;
     refused(&to("--mode both"), "possible values: serial, dex")?;
-    refused("pim-diagram --mode dex --out /no/such/folder/x.svg", "cannot create `/no/such/folder/x.svg`")?;
+    refused(
+        "generate pim-diagram --mode dex --out /no/such/folder/x.svg",
+        "cannot create `/no/such/folder/x.svg`",
+    )?;
     assert!(!out.exists());
     let drawn = ndp(&to("--mode dex --memory librapim-tiny"))?;
     assert!(drawn.status.success(), "{}", stderr(&drawn));
@@ -909,11 +839,12 @@ fn the_benchmark_checks_what_it_measures() -> Outcome {
     };
     let found: Vec<_> = products.iter().map(fields).collect();
     assert_eq!(found, [[64, 3, 4, 2], [100, 3, 4, 2], [64, 3, 2, 2], [100, 3, 2, 2]]);
-    let injected = ndp("bench --config tiny --rows 2 --cols 4096,100 --flip result:1:0:3")?;
+    let wrong = "bench --config tiny --rows 2 --cols 4096,100 --flip result:1:0:3";
+    let injected = ndp(wrong)?;
     assert_eq!(injected.status.code(), Some(1));
-    let message = stderr(&injected);
-    assert_eq!(message.matches("MISMATCH ").count(), 16, "{message}");
-    assert!(message.contains("rerun: cargo run --release --bin ndp -- gemv --config tiny "), "{message}");
+    let message = stdout(&injected);
+    assert_eq!(message.matches("\nnote: MISMATCH ").count(), 16, "{message}");
+    assert!(message.ends_with(&format!("\nrerun: ndp {wrong}\n")), "{message}");
     // Models measure the same.
     let products = |backend: &str| -> Result<Value, Box<dyn Error>> {
         let mut report =
@@ -928,9 +859,7 @@ fn the_benchmark_checks_what_it_measures() -> Outcome {
     let sparse = "bench --config tiny --backend cycles --rows 4 --cols 128 --densities";
     fails(&format!("{sparse} 1e-9"), 2, "--densities 1e-9 with --rows 4: rows = 4000000000 must be")?;
     fails(&format!("{sparse} 1e-6"), 2, "--densities 1e-6 with --rows 4: rows * cols = 512000000 must be")?;
-    refused("bench --profile --backend cycles", "cannot be used with")?;
-    refused("bench --config tiny --rows 2 --batches 99", "batch = 99")?;
-    refused("bench --rows 0", "rows = 0 must be in 1..=16384")
+    Ok(())
 }
 
 #[test]
@@ -950,22 +879,20 @@ fn all_forms_of_a_model_give_the_same_product() -> Outcome {
 #[ignore = "a model of its own takes half a minute to build; run by `make exhaustive`"]
 fn the_profile_names_the_modules_that_work() -> Outcome {
     let report = json("bench --config tiny --rows 64 --cols 256 --batches 1 --profile --json")?;
-    let profiles = report["profiles"].as_array().ok_or("no profiles")?;
-    assert_eq!(profiles.len(), 2, "one for each mode");
-    for profile in profiles {
-        let modules = profile["modules"].as_array().ok_or("no modules")?;
+    let modules = report["modules"].as_array().ok_or("no modules")?;
+    for product in ["dot of 64 x 256", "axpy of 64 x 256"] {
         let of = |stem: &str, figure: &str| {
-            let module =
-                modules.iter().find(|module| module["module"].as_str().is_some_and(|m| m.starts_with(stem)));
-            module.and_then(|module| module[figure].as_f64()).unwrap_or_default()
+            let is = |module: &&Value| {
+                module["product"] == product && module["module"].as_str().is_some_and(|m| m.starts_with(stem))
+            };
+            modules.iter().find(is).and_then(|module| module[figure].as_f64()).unwrap_or_default()
         };
         // Some hundred operations in each cycle, and none of a unit without work.
-        let cycles = profile["cycles"].as_f64().ok_or("no cycles")?;
-        assert!(of("multiplier_unit", "operations") > 100.0 * cycles);
-        assert!(of("multiplier_unit", "seconds") > 0.0);
+        assert!(of("multiplier_unit", "operations") > 100.0 * of("multiplier_unit", "cycles"));
+        assert!(of("multiplier_unit", "cycles") > 0.0 && of("multiplier_unit", "seconds") > 0.0);
         assert!(of("exponential", "operations") < of("multiplier_unit", "operations") / 4.0);
     }
-    refused("bench --speed --rows 5", "cannot be used with")
+    Ok(())
 }
 
 #[test]
@@ -984,7 +911,7 @@ fn help_gives_units_defaults_and_examples() -> Outcome {
         }
         assert!(!text.contains("--flip"), "{text}");
     }
-    Ok(())
+    refused("", "Usage: ndp [OPTIONS] <COMMAND>")
 }
 
 #[test]
@@ -1023,7 +950,8 @@ fn a_layer_on_several_dimms_is_a_table() -> Outcome {
     assert!(0 < fc1(&oracle) && fc1(&oracle) < fc1(&report), "{} {}", fc1(&oracle), fc1(&report));
     let flipped = ndp(&format!("{line} --dimms 2 --backend cycles --flip weight:3:0:14"))?;
     assert_eq!(flipped.status.code(), Some(1));
-    assert!(stderr(&flipped).contains("MISMATCH ") && stderr(&flipped).contains("--dimms 2 --merge exact"));
+    let text = stdout(&flipped);
+    assert!(text.contains("2 DIMMs, merge exact: MISMATCH ") && text.contains("rerun: ndp layer "), "{text}");
     for (options, message) in [
         ("--dimms 9", "--dimms 9 needs --links bandwidth"),
         ("--dimms 17", "17 is not in 1..=16"),

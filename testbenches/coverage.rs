@@ -1,4 +1,4 @@
-//! Does `ndp coverage` name exactly what a run left out, take waivers, and refuse those that waive nothing?
+//! Does `ndp verify coverage` name exactly what a run left out, take waivers, and refuse those that waive nothing?
 
 use crate::tool::{fails, ndp, stderr};
 use common::Outcome;
@@ -52,11 +52,11 @@ fn run_in(folder: &Path) -> Outcome {
     Ok(())
 }
 
-/// `ndp coverage` with these waivers: arguments.
+/// `ndp verify coverage` with these waivers: arguments.
 fn line(folder: &Path, waivers: &str) -> Result<String, Box<dyn Error>> {
     let file = folder.join("waivers.toml");
     std::fs::write(&file, waivers)?;
-    Ok(format!("coverage --data {} --waivers {} --json", folder.display(), file.display()))
+    Ok(format!("verify coverage --data {} --waivers {} --json", folder.display(), file.display()))
 }
 
 const WAIVED: &str = r#"
@@ -81,8 +81,8 @@ fn what_is_not_covered_is_named_exactly() -> Outcome {
     run_in(folder.path())?;
     let output = ndp(&line(folder.path(), "")?)?;
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    let rows: Value = serde_json::from_slice(&output.stdout)?;
-    let row = &rows[0];
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let (rows, row) = (&report["blocks"], &report["blocks"][0]);
     assert_eq!((rows.as_array().map(Vec::len), row["block"].as_str()), (Some(1), Some("coverage")));
     let gaps = row["gaps"].as_array().ok_or("no gaps")?.iter();
     let gaps: Vec<String> = gaps.map(|gap| format!("{} {}", gap["what"], gap["bits"])).collect();

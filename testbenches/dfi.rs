@@ -403,8 +403,11 @@ impl DataPath for Path {
     }
 }
 
+/// What the PHY has found so far.
+type Found = Arc<Mutex<Findings>>;
+
 /// A rank with its port and PHY after power up, and the PHY's list of findings.
-fn open(name: &str, seed: u64, complete: u64) -> Result<(Bench, Arc<Mutex<Findings>>), Box<dyn Error>> {
+fn open(name: &str, seed: u64, complete: u64) -> Result<(Bench, Found), Box<dyn Error>> {
     let device = design_config("dfi-device")?;
     let device = device.dram();
     let path = Path::open(name, device, seed, complete)?;
@@ -427,7 +430,7 @@ fn traffic(
     seed: u64,
     stalls: Stalls,
     complete: u64,
-) -> Result<Arc<Mutex<Findings>>, Box<dyn Error>> {
+) -> Result<Found, Box<dyn Error>> {
     let (mut bench, found) = open(name, seed, complete)?;
     bench.stalls = stalls;
     add_traffic(&mut bench, 400, 2500);

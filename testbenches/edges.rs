@@ -31,7 +31,7 @@ fn a_lost_standard_output_is_an_error_and_a_closed_pipe_is_quiet() {
         "gemv --config tiny --rows 8 --cols 100",
         "gemv --config tiny --rows 8 --cols 100 --json",
         &format!("run {FFN} --config tiny"),
-        &format!("cycles {FFN} --config tiny"),
+        &format!("run cycles {FFN} --config tiny"),
         "layer --config tiny --backend cycles --hidden 32 --heads 1 --ffn 32 --context 3",
         "generate --config tiny --backend cycles --tokens 1 --prompt I",
     ] {
@@ -58,7 +58,7 @@ fn a_missing_file_is_named_once_with_one_reason() {
         "run missing.asm --config tiny",
         "synth --block serial_lane --liberty missing.lib",
         "sweep run missing.toml --out s",
-        "compare-runs missing.json missing.json",
+        "compare runs missing.json missing.json",
     ] {
         let said = ndp.refused(line, "No such file or directory");
         assert_eq!(said.matches("No such file").count(), 1, "`ndp {line}` says\n{said}");
@@ -101,9 +101,9 @@ fn texts_of_all_editors_are_read_or_refused_with_the_reason() {
     let ndp = ndp();
     let marked = |text: &str| format!("\u{FEFF}{}", text.replace('\n', "\r\n"));
     let program = ndp.file("program.asm", marked("# 5 \u{B5}m\nnop\n"));
-    ndp.succeeds(&format!("cycles {program} --config tiny"));
+    ndp.succeeds(&format!("run cycles {program} --config tiny"));
     let config = ndp.file("tiny.toml", marked("name = \"tiny\" # 5 \u{B5}m\n"));
-    ndp.succeeds(&format!("cycles {program} --config {config}"));
+    ndp.succeeds(&format!("run cycles {program} --config {config}"));
     let requests = "{\"input_toks\": 5, \"output_toks\": 3, \"arrival_time_ns\": 0}\n";
     let columns = "input_toks\toutput_toks\tarrival_time_ns\n5\t3\t0\n";
     for (name, text) in [("r.jsonl", requests), ("r.tsv", columns)] {
@@ -113,8 +113,8 @@ fn texts_of_all_editors_are_read_or_refused_with_the_reason() {
 
     let latin = "save the file as UTF-8";
     for (name, line) in [
-        ("latin.asm", "cycles latin.asm --config tiny"),
-        ("latin.toml", "cycles program.asm --config latin.toml"),
+        ("latin.asm", "run cycles latin.asm --config tiny"),
+        ("latin.toml", "run cycles program.asm --config latin.toml"),
         ("latin.jsonl", "serve latin.jsonl --llm opt-6.7b --formula"),
     ] {
         ndp.file(name, b"\n# 5 \xB5m\n");
@@ -128,7 +128,7 @@ fn texts_of_all_editors_are_read_or_refused_with_the_reason() {
     ndp.file("e.tsv", columns.replace("\t0", "\t1e9"));
     ndp.refused("serve e.tsv --llm opt-6.7b --formula", digits);
     ndp.file("e.toml", "name = \"tiny\"\n[gemv]\nlanes = 1e1\n");
-    ndp.refused("cycles program.asm --config e.toml", digits);
+    ndp.refused("run cycles program.asm --config e.toml", digits);
 }
 
 #[test]
@@ -143,9 +143,9 @@ fn arguments_that_are_nearly_right_say_what_is_expected() {
         ndp.refused(line, message);
     }
     ndp.file("p.asm", "dott src=0\n");
-    ndp.refused("cycles p.asm --config tiny", "did you mean 'dot'?");
+    ndp.refused("run cycles p.asm --config tiny", "did you mean 'dot'?");
     ndp.file("c.toml", "name = \"tiny\"\n[gemv]\nlane = 8\n");
-    ndp.refused("cycles p.asm --config c.toml", "did you mean 'lanes'?");
+    ndp.refused("run cycles p.asm --config c.toml", "did you mean 'lanes'?");
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_model_is_spared() {
     for line in [
         "layer --config tiny --model model --chart",
         "generate --config tiny --tokens 1 --model model --commands",
-        "pim --channel model --model model --html",
+        "generate pim --channel model --model model --html",
         "generate --config tiny --tokens 1 --dimms 1 --model model --html",
     ] {
         ndp.spares_its_input(line, &weights);
@@ -270,7 +270,7 @@ fn a_full_disk_leaves_no_partial_file() {
 #[test]
 fn a_model_without_room_is_an_error() {
     let ndp = ndp();
-    let line = "pim --channel rtl --mode dex --prompt A --prompt B --tokens 1 --memory librapim --channels 1";
+    let line = "generate pim --channel rtl --mode dex --prompt A --prompt B --tokens 1 --memory librapim --channels 1";
     // The model is built without the limit, which is less than a channel takes.
     ndp.succeeds(line);
     let output = ndp.in_shell("ulimit -v 400000; exec \"$@\"", line).output().unwrap();
@@ -366,9 +366,9 @@ fn what_never_came_into_effect_is_warned_about() {
 fn endless_input_is_refused() {
     let ndp = ndp();
     ndp.refuses_endless("run --config tiny", "program.asm");
-    ndp.refuses_endless("cycles --config tiny", "program.asm");
+    ndp.refuses_endless("run cycles --config tiny", "program.asm");
     ndp.refuses_endless("gemv --rows 8 --cols 8 --config", "tiny.toml");
-    ndp.refuses_endless("pim --channel model --memory", "memory.toml");
+    ndp.refuses_endless("generate pim --channel model --memory", "memory.toml");
     // The folder is the argument here.
     std::fs::create_dir(ndp.path("model")).unwrap();
     std::os::unix::fs::symlink("/dev/zero", ndp.path("model/config.json")).unwrap();
@@ -384,7 +384,7 @@ fn a_program_is_checked_when_it_is_read() {
         let line = format!("{job} {program} --config tiny");
         ndp.refused(&line, &format!("{program}:4: `zero dst=60, count=8`"));
         ndp.refused(&line, "dst 60 + 8 words exceed the buffer's 64");
-        let output = ndp.succeeds(&format!("{line} --allow-malformed"));
+        let output = ndp.succeeds(&format!("{line} --allow-malformed --json"));
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(text.contains("dst 60 + 8 words exceed the buffer's 64"), "{text}");
     }
@@ -402,7 +402,7 @@ fn long_runs_say_how_far_they_are() {
         "gemv --config tiny --rows 40000 --cols 4096",
         "layer --config tiny --hidden 4096 --heads 64 --ffn 8192 --context 64",
         "generate --config tiny --tokens 200 --prompt It",
-        "pim --tokens 100",
+        "generate pim --tokens 100",
     ] {
         let ndp = ndp();
         let mut child = ndp.command(line).stderr(std::process::Stdio::piped()).spawn().unwrap();
@@ -433,7 +433,8 @@ fn programs_need_no_threads() {
         ndp.needs_no_threads(line);
     }
     // Two prompts in two groups are two decoders at the same time: each needs a thread.
-    let mut command = ndp.command("pim --channel model --tokens 1 --prompt I --prompt You --mode dex+dbo");
+    let mut command =
+        ndp.command("generate pim --channel model --tokens 1 --prompt I --prompt You --mode dex+dbo");
     let output = command.env("RUST_MIN_STACK", (1u64 << 47).to_string()).output().unwrap();
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(!text.contains("panicked") && text.contains("cannot start the thread of group 0"), "{text}");
@@ -444,7 +445,7 @@ fn no_program_reads_what_it_prints_to() {
     let ndp = ndp();
     let program = ndp.file("program.asm", std::fs::read(FFN).unwrap());
     ndp.spares_what_it_reads(&format!("run {program} --config tiny"), &program);
-    ndp.spares_what_it_reads(&format!("cycles {program} --config tiny"), &program);
+    ndp.spares_what_it_reads(&format!("run cycles {program} --config tiny"), &program);
     let config = ndp.file("tiny.toml", "name = \"tiny\"\n");
     ndp.spares_what_it_reads(&format!("gemv --rows 8 --cols 8 --config {config}"), &config);
     ndp.succeeds("trace synth --llm opt-6.7b --tokens 8 --sequences 2 --prompt-tokens 4 --out t.trace");

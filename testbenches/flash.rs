@@ -590,18 +590,13 @@ fn the_tool_reports_what_came_from_the_ssd() -> Outcome {
         .sum();
     assert_eq!(flash["ssd_critical_share"], on_path as f64 / number(&report["time"]["ns"]) as f64);
     assert!(
-        report["rerun"]
-            .as_str()
-            .is_some_and(|rerun| rerun.contains("--flash-resident 50 --flash-window 5 --ssd nvme-pcie4"))
+        report["rerun"].as_str().is_some_and(|rerun| rerun.contains("--flash-resident 50 --ssd nvme-pcie4"))
     );
     let text = std::fs::read_to_string(html)?;
-    assert!(text.contains("Bundles read") && text.contains("ns of SSD"));
+    assert!(text.contains("Bundles that the SSD reads") && text.contains("SSD ns"));
     let output = ndp(line)?;
     let text = String::from_utf8(output.stdout)?;
-    assert!(
-        text.contains("\nflash              slots for 5") && text.contains("\nSSD                "),
-        "{text}"
-    );
+    assert!(text.contains("\nNeurons on an SSD\n") && text.contains("\nSSD        transfer "), "{text}");
     for (line, named) in [
         ("generate --flash-resident 50 --tokens 2", "--flash-resident needs --dimms"),
         ("generate --dimms 2 --flash-window 3 --tokens 2", "--flash-resident"),

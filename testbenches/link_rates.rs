@@ -1,4 +1,4 @@
-//! `ndp link`: are its figures those of the link, does it repeat, does it say what is wrong with its arguments?
+//! `ndp bench link`: are its figures those of the link, does it repeat, does it say what is wrong with its arguments?
 //!
 //! Rates without errors are compared with what the configuration says the link can carry; with errors payload must go down, and flits be sent again.
 

@@ -691,7 +691,7 @@ fn the_documented_diagrams_are_those_of_the_rtl() -> Outcome {
         let drawn = draw(trace, &c, &title, serial.clocks.max(dex.clocks))?;
         assert!(
             drawn == documented,
-            "docs/pim-{mode}.svg: ndp pim-diagram --mode {mode} --out docs/pim-{mode}.svg"
+            "docs/pim-{mode}.svg: ndp generate pim-diagram --mode {mode} --out docs/pim-{mode}.svg"
         );
     }
     Ok(())

@@ -4,12 +4,14 @@
 //! What a replay counts is compared with other simulators in `synth/tests/power.rs`.
 
 use crate::cells;
+use crate::tool::json;
 use ndp_config::DesignConfig;
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{Model, OpenOptions, WaveOptions, rtl};
 use ndp_synth::flow::{Flow, Library};
 use ndp_synth::liberty::{ClockGate, Liberty};
-use ndp_synth::power::{self, Request, Window};
+use ndp_synth::power::report::WindowReport;
+use ndp_synth::power::{self, Activity, Request, Window};
 use ndp_synth::script::Recipe;
 use ndp_synth::{source, tools};
 use std::error::Error;
@@ -39,12 +41,17 @@ fn waves(file: &Path) -> Result<(), Box<dyn Error>> {
     Ok(model.close_waves()?)
 }
 
-/// Dynamic power in mW at work and at rest.
-fn lane(clock_gate: Option<&str>, waves: &Path) -> Result<[f64; 2], Box<dyn Error>> {
-    let folder = tempfile::tempdir()?;
-    let library = || {
-        Ok::<_, String>(Library { comb: Liberty::scan(cells::liberty())?, seq: None, avoided: Vec::new() })
-    };
+fn library() -> Result<Library, Box<dyn Error>> {
+    Ok(Library { comb: Liberty::scan(cells::liberty())?, seq: None, avoided: Vec::new() })
+}
+
+/// Maps the lane, and counts 308 cycles at work and 310 at rest.
+fn counted(
+    clock_gate: Option<&str>,
+    folder: &Path,
+    waves: &Path,
+    load_ff: f64,
+) -> Result<Vec<Activity>, Box<dyn Error>> {
     let flow = Flow {
         yosys: tools::yosys(None, LIMIT)?,
         sta: None,
@@ -56,17 +63,22 @@ fn lane(clock_gate: Option<&str>, waves: &Path) -> Result<[f64; 2], Box<dyn Erro
         jobs: 1,
         limit: LIMIT,
     };
-    flow.run(&source::block("tiny", "serial_lane")?.1, folder.path(), &|_| ())?;
-    let window = |name: &str, start, stop| Window { name: name.into(), start, stop: Some(stop), work: None };
-    let found = power::run(&Request {
-        netlists: folder.path(),
+    flow.run(&source::block("tiny", "serial_lane")?.1, folder, &|_| ())?;
+    let window = |name: &str, start, stop, work| Window { name: name.into(), start, stop: Some(stop), work };
+    Ok(power::run(&Request {
+        netlists: folder,
         library: &library()?,
         waves,
-        windows: &[window("work", 22, 330), window("rest", 340, 650)],
+        windows: &[window("work", 22, 330, Some((28, "product".into()))), window("rest", 340, 650, None)],
         slew_ps: 20.0,
-        load_ff: 2.0,
+        load_ff,
         jobs: 1,
-    })?;
+    })?)
+}
+
+/// Dynamic power in mW at work and at rest.
+fn lane(clock_gate: Option<&str>, waves: &Path) -> Result<[f64; 2], Box<dyn Error>> {
+    let found = counted(clock_gate, tempfile::tempdir()?.path(), waves, 2.0)?;
     Ok([0, 1].map(|window| found[window].modules[0].power_mw.dynamic()))
 }
 
@@ -80,5 +92,35 @@ fn a_lane_that_stands_still_takes_less_and_with_gated_clocks_a_quarter() -> Resu
         assert!(rest < work && gated_work < work, "{work} {rest} {gated_work} {gated_rest} mW");
         assert!(4.0 * gated_rest < rest, "{rest} {gated_rest} mW");
     }
+    Ok(())
+}
+
+#[test]
+fn the_tool_reports_what_is_counted() -> Result<(), Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let [netlists, liberty, file] = ["nets", "cells.lib", "lane.vcd"].map(|name| folder.path().join(name));
+    std::fs::create_dir(&netlists)?;
+    std::fs::write(&liberty, cells::liberty())?;
+    waves(&file)?;
+    let found = counted(None, &netlists, &file, library()?.boundary().map_or(0.0, |(_, load_ff)| load_ff))?;
+    let report = json(&format!(
+        "synth power --netlists {} --liberty {} --waves {} --window work=22..330/28:product --window rest=340..650 \
+         --sram-pj-per-bit 0.25 --json",
+        netlists.display(),
+        liberty.display(),
+        file.display()
+    ))?;
+    let (sums, modules) = (&report["windows"], &report["modules"]);
+    for (index, activity) in found.into_iter().enumerate() {
+        let window = WindowReport::new(activity, 0.25);
+        let (total, module) = (window.total_mw.total(), &window.activity.modules[0]);
+        assert_eq!(sums[index]["total_mw"].as_f64(), Some(total));
+        assert_eq!(sums[index]["pj_per_work"].as_f64(), window.pj_per_work);
+        assert_eq!(modules[index]["part"], *module.module);
+        assert_eq!(modules[index]["share"].as_f64(), Some(module.power_mw.total() / total));
+        assert_eq!(report["run"][index], serde_json::to_value(window)?);
+    }
+    assert_eq!((&report["library"], &report["sram_source"]), (&"few_cells".into(), &"as given".into()));
+    assert_eq!((&report["slew_ps"], &report["sram_pj_per_bit"]), (&20.0.into(), &0.25.into()));
     Ok(())
 }

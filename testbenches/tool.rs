@@ -1,6 +1,7 @@
 //! `ndp` from outside, in the project's folder.
 
 use common::Outcome;
+pub use ndp_files::testing::remarks;
 use serde_json::Value;
 use std::error::Error;
 use std::process::{Command, Output};
@@ -17,14 +18,6 @@ pub fn stdout(output: &Output) -> String {
 
 pub fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-/// Standard error without the lines of a run that takes long: on a slow machine any run does.
-pub fn remarks(output: &Output) -> String {
-    let slow = |line: &&str| {
-        line.contains(" % of ") || line.starts_with("building the model") || line.starts_with("built ")
-    };
-    stderr(output).lines().filter(|line| !slow(line)).map(|line| format!("{line}\n")).collect()
 }
 
 /// The JSON that a successful call prints.

@@ -277,7 +277,7 @@ def area_page():
 
 def proofs_page():
     lines = [[f"`{p['name']}`", p["outcome"]["verdict"], p["method"], "; ".join(", ".join(f"`{x}`" for x in m["properties"]) for m in p["mutants"])]
-             for p in rows("proofs", None)]
+             for p in rows("proofs", "proofs")]
     return section("Proofs", ["proofs"], table(["proof", "verdict", "method", "properties that each mutant breaks"], lines))
 
 
@@ -350,7 +350,7 @@ def figures():
     found["area.cells.um2"] = area["total"]["area_um2"]
     found["area.cells.mm2"], found["area.sram.mm2"] = area["total"]["area_um2"] / 1e6, area["sram_area_um2"] / 1e6
     found["area.slicing.percent"] = 100 * (sliced["total"]["area_um2"] / joined["total"]["area_um2"] - 1)
-    found["proofs"] = len(rows("proofs", None))
+    found["proofs"] = len(rows("proofs", "proofs"))
     for page in sorted({one["page"] for one in FILES.result("tutorial")}):
         of = rows("tutorial", None, page=page)
         found[f"tutorial.{page[0]}.minutes"] = sum(one["seconds"] for one in of) / 60

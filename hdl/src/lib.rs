@@ -9,6 +9,8 @@
 pub mod blocks;
 pub mod designs;
 #[cfg(feature = "cli")]
+pub mod emit;
+#[cfg(feature = "cli")]
 pub mod ip;
 #[cfg(feature = "cli")]
 pub mod package;

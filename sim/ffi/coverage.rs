@@ -1,4 +1,4 @@
-//! What models cover: which lines of the Verilog run, and which bits change. `ndp coverage` makes a report of it.
+//! What models cover: which lines of the Verilog run, and which bits change. `ndp verify coverage` makes a report of it.
 //!
 //! Of each library a folder gets the Verilog (`<library>.v`), its signals and where they are described (`<library>.signals`), and the counts of each
 //! process (`<library>.<process>.dat`, in Verilator's format), which are written again whenever a model ends.

@@ -1,4 +1,4 @@
-//! Mutants of the description that a campaign puts into all models of this process (`ndp mutate`).
+//! Mutants of the description that a campaign puts into all models of this process (`ndp verify mutate`).
 
 use crate::error::SimError;
 use ndp_verilate::mutate::Mutant;

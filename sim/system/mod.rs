@@ -37,7 +37,9 @@ pub use backend::{ActivitySource, Fault, Load, SystemBackend, SystemOptions, che
 pub use books::{Access, Event, Operation, ProgramEvent};
 pub use causes::{Breakdown, Cause, DeviceTime, Segment, Shares};
 pub use energy::{Alternative, EnergyBreakdown, EnergyCosts, EnergyPart, EnergyRow, Power};
-pub use evaluate::{EvaluateError, EvaluateOptions, Evaluation, PolicyResult, evaluate};
+pub use evaluate::{
+    EvaluateError, EvaluateOptions, Evaluation, PlacementResult, PolicyResult, PredictorResult, evaluate,
+};
 pub use figures::{
     Differences, DimmFigures, LinkCounters, LinkFigures, MergeFigures, PathBytes, SystemFigures,
     TokenFigures, imbalance,

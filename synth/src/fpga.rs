@@ -11,7 +11,6 @@ use ndp_hdl::package::{Source, files};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -276,45 +275,14 @@ fn clocks(report: &Value) -> Option<Vec<Clock>> {
             path: steps(clock).unwrap_or_default(),
         })
     };
-    report.get("fmax")?.as_object()?.iter().map(clock).collect()
+    let by_name: BTreeMap<&String, &Value> = report.get("fmax")?.as_object()?.iter().collect();
+    by_name.into_iter().map(clock).collect()
 }
 
 impl Report {
     /// Every clock reaches what was aimed at.
     pub fn meets(&self) -> bool {
         self.clocks.iter().all(|clock| clock.mhz >= clock.target_mhz)
-    }
-
-    /// For the terminal.
-    pub fn table(&self) -> String {
-        let mut text = format!("{} {} on {} ({}", self.config, self.block, self.device, self.yosys);
-        let _ = writeln!(text, "{})", self.nextpnr.as_ref().map(|n| format!(", {n}")).unwrap_or_default());
-        if self.usage.is_empty() {
-            for (cell, count) in &self.cells {
-                let _ = writeln!(text, "{cell:<24} {count:>7}");
-            }
-        }
-        for Usage { resource, used, available } in &self.usage {
-            let share = 100.0 * *used as f64 / *available as f64;
-            let _ = writeln!(text, "{resource:<24} {used:>7} of {available:>6} {share:>6.1} %");
-        }
-        for Clock { clock, mhz, target_mhz, path } in &self.clocks {
-            let met = if mhz >= target_mhz { "met" } else { "MISSED" };
-            let _ =
-                writeln!(text, "{clock:<24} {mhz:>7.1} MHz, target {target_mhz} MHz {met}; longest path:");
-            for Step { kind, to, ns } in path {
-                let _ = writeln!(text, "  {ns:>6.2} ns {kind:<9} {to}");
-            }
-        }
-        text.trim_end().to_owned()
-    }
-
-    /// For programs.
-    ///
-    /// # Errors
-    /// If it cannot be written as JSON.
-    pub fn json(&self) -> Result<String, serde_json::Error> {
-        serde_json::to_string_pretty(self)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Puts the result into words: a table for the terminal, Markdown for the repository, JSON for programs.
+//! Puts the result into words: Markdown for the repository, and values for the tool's report.
 //!
 //! No timestamps and no paths, so that two runs of the same tools give the same bytes. The Markdown opens with what
 //! the numbers do not mean.
@@ -54,6 +54,7 @@ pub struct Report {
     /// Block.
     pub block: String,
     /// Command that makes the report again.
+    #[serde(skip)]
     pub command: String,
     /// The block was synthesised as a whole.
     pub flattened: bool,
@@ -76,19 +77,11 @@ pub struct Report {
     /// Area of all memory macros under that assumption.
     pub sram_area_um2: Option<f64>,
     /// The table.
-    #[serde(flatten)]
+    #[serde(skip)]
     pub rollup: Rollup,
 }
 
 impl Report {
-    /// JSON, indented.
-    ///
-    /// # Errors
-    /// Serde's, which for this type means a bug.
-    pub fn json(&self) -> serde_json::Result<String> {
-        serde_json::to_string_pretty(self).map(|text| text + "\n")
-    }
-
     /// The default file name: `<config>-<block>[-flat][-gated[-test]][-<library>].md`.
     pub fn file_name(
         config: &str,
@@ -101,21 +94,6 @@ impl Report {
         let gated = gate.map_or("", |gate| if gate.test_enable { "-gated-test" } else { "-gated" });
         let library = library.map_or(String::new(), |library| format!("-{}", plain(library)));
         format!("{config}-{block}{flat}{gated}{library}.md")
-    }
-
-    /// The table for the terminal.
-    pub fn table(&self) -> String {
-        let mut text = format!("{} of {}: {}\n", self.block, self.config, self.yosys);
-        text += &aligned(&self.module_table());
-        let memories = self.memory_table();
-        if memories.len() > 1 {
-            text += &format!("\n{}", aligned(&memories));
-        }
-        let timing = self.timing_table();
-        if timing.len() > 1 {
-            text += &format!("\n{}", aligned(&timing));
-        }
-        text + "\n" + &self.summary()
     }
 
     /// The Markdown report.
@@ -144,11 +122,13 @@ impl Report {
         text
     }
 
-    fn logic(&self) -> impl Iterator<Item = &Row> {
+    /// Modules that are no memory macros.
+    pub fn logic(&self) -> impl Iterator<Item = &Row> {
         self.rollup.rows.iter().filter(|row| row.memory.is_none())
     }
 
-    fn caveats(&self) -> Vec<String> {
+    /// Restrictions of the numbers.
+    pub fn caveats(&self) -> Vec<String> {
         let mut lines = vec![
             "Not a layout: no placement, wires, clock tree, power grid, scan chain or filler. Wires alone add area and, \
              at small nodes, a large part of the delay."
@@ -203,7 +183,8 @@ impl Report {
         lines
     }
 
-    fn method(&self) -> Vec<String> {
+    /// Tools, library and recipes.
+    pub fn method(&self) -> Vec<String> {
         let mut lines = vec![match &self.opensta {
             Some(sta) => format!("{}; {sta}.", self.yosys),
             None => format!("{}.", self.yosys),
@@ -242,10 +223,13 @@ impl Report {
                 names(&self.recipes)
             ));
         }
-        if self.rollup.total.memory_bits == 0 {
-            return lines;
-        }
-        lines.push(match self.sram.um2_per_bit {
+        lines.extend(self.memory_area());
+        lines
+    }
+
+    /// How the area of memory macros is assumed, if there are any.
+    pub fn memory_area(&self) -> Option<String> {
+        let text = match self.sram.um2_per_bit {
             Some(each) => format!(
                 "Memory: {each} um2 per bit cell ({}), {} % of a macro being bit cells. The share is an assumption; \
                  small macros have a lower one.",
@@ -253,8 +237,8 @@ impl Report {
                 100.0 * self.sram.array_efficiency
             ),
             None => format!("Memory: bits only; {}.", self.sram.source),
-        });
-        lines
+        };
+        (self.rollup.total.memory_bits > 0).then_some(text)
     }
 
     fn summary(&self) -> String {
@@ -276,6 +260,13 @@ impl Report {
                 .map_or(String::new(), |area| format!(", about {area:.1} um2 by assumption"));
             lines.push(format!("Memory macros: {} bits{area}.", total.memory_bits));
         }
+        lines.extend(self.slowest());
+        lines.join("\n\n") + "\n"
+    }
+
+    /// The longest delay and the worst slack, as sentences.
+    pub fn slowest(&self) -> Vec<String> {
+        let mut lines = Vec::new();
         let mapped = |row: &Row| row.own.as_ref().and_then(|own| own.mapped.clone());
         let slowest = self
             .logic()
@@ -300,7 +291,7 @@ impl Report {
                 1000.0 / path.min_period_ps
             ));
         }
-        lines.join("\n\n") + "\n"
+        lines
     }
 
     fn module_table(&self) -> Vec<Vec<String>> {
@@ -413,23 +404,6 @@ fn is_number(cell: &str) -> bool {
 fn numeric_columns(rows: &[Vec<String>]) -> Vec<bool> {
     let columns = rows.first().map_or(0, Vec::len);
     (0..columns).map(|column| rows.iter().skip(1).all(|row| is_number(&row[column]))).collect()
-}
-
-fn aligned(rows: &[Vec<String>]) -> String {
-    let numeric = numeric_columns(rows);
-    let widths: Vec<usize> = (0..numeric.len())
-        .map(|c| rows.iter().map(|row| row[c].chars().count()).max().unwrap_or(0))
-        .collect();
-    let mut text = String::new();
-    for row in rows {
-        let mut line = String::new();
-        for ((cell, width), right) in row.iter().zip(&widths).zip(&numeric) {
-            let _ = if *right { write!(line, "{cell:>width$}  ") } else { write!(line, "{cell:<width$}  ") };
-        }
-        text += line.trim_end();
-        text.push('\n');
-    }
-    text
 }
 
 fn markdown_table(rows: &[Vec<String>]) -> String {

@@ -9,6 +9,7 @@ use ndp_synth::script::CHOSEN_NETLIST;
 use ndp_synth::source::Hierarchy;
 use ndp_synth::tools;
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
@@ -161,7 +162,8 @@ fn one_input_clocks_every_register_and_changes_nothing_while_it_is_low() {
     let (hierarchy, folder) = (design(), tempfile::tempdir().unwrap());
     gated(true).run(&hierarchy, folder.path(), &|_| ()).unwrap();
     let mut modules = modules(folder.path());
-    assert_eq!(modules.keys().collect::<Vec<_>>(), ["inverter", "leaf", "middle", "top"]);
+    let names: BTreeSet<&String> = modules.keys().collect();
+    assert!(names.into_iter().eq(["inverter", "leaf", "middle", "top"]));
     for (name, module) in &modules {
         let ports = module["ports"].as_object().unwrap();
         assert_eq!(ports.contains_key(TEST_ENABLE), ports.contains_key("clk_i"), "{name}");

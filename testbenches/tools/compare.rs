@@ -20,18 +20,26 @@ fn of<'a>(result: &'a Value, policy: &str, batch: u64) -> &'a Value {
 #[test]
 fn steps_and_devices_add_up_to_a_token_and_devices_to_its_energy() {
     let result = json("--llm opt-13b --batches 1,2 --policies flexgen,hermes-host,hermes");
-    let sum = |parts: &Value, key: &str| -> f64 {
-        parts.as_array().unwrap().iter().map(|part| part[key].as_f64().unwrap()).sum()
+    let rows = |table: &str, entry: &Value| -> Vec<Value> {
+        let of = |part: &&Value| part["policy"] == entry["policy"] && part["batch"] == entry["batch"];
+        result[table].as_array().unwrap().iter().filter(of).cloned().collect()
+    };
+    let parts = |table: &str, entry: &Value, key: &str| -> Vec<f64> {
+        rows(table, entry).iter().map(|part| part[key].as_f64().unwrap()).collect()
     };
     for entry in result["entries"].as_array().unwrap() {
         let token = entry["token_ms"].as_f64().unwrap();
-        for parts in ["steps", "waiting"] {
-            let all = sum(&entry[parts], "ms");
-            assert!((all / token - 1.0).abs() < 1e-12, "{parts}: {all} {token}");
+        for table in ["steps", "waiting"] {
+            let all: f64 = parts(table, entry, "ms").iter().sum();
+            assert!((all / token - 1.0).abs() < 1e-12, "{table}: {all} {token}");
+            assert!((parts(table, entry, "share").iter().sum::<f64>() - 1.0).abs() < 1e-12);
         }
-        let joules = entry["joules"].as_array().unwrap().iter();
-        let all: u64 = joules.map(|pair| pair[1]["fj"].as_u64().unwrap()).sum();
-        assert_eq!(Some(all), entry["joules_per_token"]["fj"].as_u64());
+        let longest = parts("waiting", entry, "share").into_iter().fold(0.0, f64::max);
+        assert_eq!(entry["waits_share"].as_f64(), Some(longest));
+        for end in ["low_fj", "fj", "high_fj"] {
+            let all: u64 = rows("joules", entry).iter().map(|part| part[end].as_u64().unwrap()).sum();
+            assert_eq!(Some(all), entry["joules_per_token"][end].as_u64(), "{end}");
+        }
         let rate = entry["tokens_per_second"].as_f64().unwrap();
         assert!(rate < entry["decode_tokens_per_second"].as_f64().unwrap());
         let per = entry["per_kilodollar"].as_f64().unwrap();
@@ -52,17 +60,6 @@ fn what_a_system_lacks_is_listed_and_an_answer_without_any_policy_is_an_error() 
     assert!(reasons[0].contains("NDP-DIMMs") && reasons[0].contains("pc-high"), "{reasons:?}");
     assert!(reasons[1].contains("138.0 GB of GPU memory") && reasons[1].contains("22.3 GB"), "{reasons:?}");
     let program = program();
-    program.refused(
-        "--llm llama2-70b --system pc-high --policies hermes",
-        "no policy runs llama2-70b on 'pc-high'",
-    );
-    program.refused("--llm gpt3-175b --policies hermes", "of DIMMs");
-    program.refused("--llm opt-13b --batches 0", "batch = 0 must be in 1..=1024");
-    program.refused("--llm opt-13b --prompt 0", "prompt = 0");
-    program.refused("--llm opt-13b --policies hermes,flexgen,hermes", "--policies has 'hermes' twice");
-    program.refused("--llm opt-13b --form native", "--form has no effect on a command that simulates no RTL");
-    program.refused("--llm opt-13b --assume fitted", "unknown set of assumptions 'fitted'");
-    program.refused("--llm opt-13b --policies herms", "'herms'");
     let own = program.file("own.toml", "name = 'own'\n[gpu_bandwith]\nvalue = 0.9\nreason = 'measured'\n");
     program.refused(&format!("--llm opt-13b --assume {own}"), "did you mean 'gpu_bandwidth'?");
     assert_eq!(program.left(), ["own.toml"]);
@@ -137,12 +134,15 @@ fn a_lost_standard_output_is_an_error() {
 }
 
 #[test]
-fn a_page_has_a_chart_of_rates_times_and_energy_for_each_batch() {
+fn a_page_has_charts_of_rates_times_and_energy_for_each_policy_and_batch() {
     let program = program();
     program.writes_with_care("--llm opt-13b --policies flexgen,hermes --batches 1,2 --html", "page.html");
     let html = program.path("own.html");
     program.succeeds(&format!("--llm opt-13b --policies flexgen,hermes --batches 1,2 --html {html}"));
     let html = std::fs::read_to_string(html).unwrap();
-    assert_eq!(html.matches("<svg").count(), 6);
+    assert_eq!(html.matches("<svg").count(), 3);
     assert!(html.contains("Device that a token waits for") && html.contains("</html>"));
+    for label in ["flexgen, batch 1", "hermes, batch 2"] {
+        assert_eq!(html.matches(&format!(">{label}<")).count(), 3, "{label}");
+    }
 }

@@ -97,7 +97,7 @@ fn figures_are_chosen_by_number_and_others_refused() {
     let out = program.path("out");
     let text = text(&program, &format!("--figure 17 --paper hermes --out {out}"));
     assert!(text.contains("TensorRT-LLM, batch 16") && !text.contains("Fig. 9"), "{text}");
-    assert!(text.contains("* Fig. 17, Hermes over TensorRT-LLM, batch 16: "), "{text}");
+    assert!(text.lines().any(|line| line.contains("Fig. 17") && line.contains("batch 16")), "{text}");
     for (figures, figure) in [("99", "99"), ("17,99", "99")] {
         program.refused(
             &format!("--paper hermes --figure {figures} --out {out}"),

@@ -4,6 +4,8 @@
 
 #[cfg(feature = "rtl")]
 mod cache;
+#[cfg(feature = "rtl")]
+mod cases;
 #[path = "../../synth/tests/common/mod.rs"]
 mod common;
 mod compare;
@@ -12,6 +14,7 @@ mod evaluate;
 #[cfg(feature = "rtl")]
 mod evaluate_edges;
 mod figures;
+mod fpga;
 mod names;
 mod offload;
 mod offload_edges;

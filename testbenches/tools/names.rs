@@ -28,7 +28,7 @@ fn texts_of_traces_and_reports_are_shown_without_control_characters() {
     writer.finish().unwrap();
     for command in ["show", "stats"] {
         let text = printed(&program, &format!("trace {command} {}", program.path("t.trace")));
-        assert!(text.contains(r"source     me\u001b]0;evil\u0007\nseed 7\u009b2J (seed 0)"), "{text}");
+        assert!(text.contains(r"; me\u001b]0;evil\u0007\nseed 7\u009b2J"), "{text}");
     }
     let json = program.succeeds(&format!("trace stats {} --json", program.path("t.trace")));
     let json: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
@@ -36,9 +36,9 @@ fn texts_of_traces_and_reports_are_shown_without_control_characters() {
 
     program.file("a.json", r#"{"n\u001b[2J": 1, "only\u009bA\nin B only": 1, "t": "x"}"#);
     program.file("b.json", r#"{"n\u001b[2J": 2, "t": "\u001b[31my"}"#);
-    let line = format!("compare-runs {} {}", program.path("a.json"), program.path("b.json"));
+    let line = format!("compare runs {} {}", program.path("a.json"), program.path("b.json"));
     let text = printed(&program, &format!("{line} --html {}", program.path("ab.html")));
-    for shown in [r"n\u001b[2J", r"only\u009bA\nin B only: in A only", r"t: `x` in A, `\u001b[31my` in B"] {
+    for shown in [r"n\u001b[2J  1  2  2.0000", r"A       only\u009bA\nin B only", r"t     x  \u001b[31my"] {
         assert!(text.contains(shown), "{text}");
     }
     let page = std::fs::read_to_string(program.path("ab.html")).unwrap();
@@ -52,9 +52,9 @@ fn messages_that_quote_a_file_have_no_control_characters() {
     program.file("c.toml", "name = \"x\"\n\u{1b}[31m = 1\n");
     program.file("m.toml", "name = \"x\\n`define EVIL\"\n");
     for (line, shown) in [
-        ("cycles p.asm", r#"found "\u{1b}[2Jload\u{9b}""#),
-        ("cycles p.asm --config c.toml", r"\u001b"),
-        ("pim-times --memory m.toml --out t.json", r#"name = "x\n`define EVIL" must start with"#),
+        ("run cycles p.asm", r#"found "\u{1b}[2Jload\u{9b}""#),
+        ("run cycles p.asm --config c.toml", r"\u001b"),
+        ("bench pim --memory m.toml --out t.json", r#"name = "x\n`define EVIL" must start with"#),
     ] {
         program.ends_with(line, 2, shown);
         printed(&program, line);

@@ -1,4 +1,4 @@
-//! The edge of `ndp pim-times`: lost output, files that are not what they seem.
+//! The edge of `ndp bench pim`: lost output, files that are not what they seem.
 use ndp_files::testing::Program;
 
 /// Of a memory with the commands of AiM only attention is measured, in a hundredth of the time.
@@ -34,15 +34,4 @@ fn the_memory_is_spared() {
 #[test]
 fn endless_input_is_refused() {
     pim_times().refuses_endless("--memory", "memory.toml");
-}
-
-#[test]
-fn lengths_that_do_not_rise_are_refused_before_anything_is_measured() {
-    for (lengths, message) in [("64,16", "--sequences 64,16"), ("16,64,64", "--sequences has '64' twice")] {
-        let line = format!("--memory aim --batch 2 --sequences {lengths}");
-        let output = pim_times().run(&line);
-        let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(2), "{text}");
-        assert!(text.contains(message) && output.stdout.is_empty(), "{text}");
-    }
 }

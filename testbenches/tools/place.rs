@@ -30,13 +30,9 @@ fn the_report_and_the_file_are_those_of_the_library() {
     let out = directory.path().join("placement.json");
     let run = || {
         let out = out.to_str().unwrap();
-        let output =
-            place(&["--llm", "LLaMA2-7B", "--dimms", "4", "--synthetic-seed", "3", "--json", "--out", out]);
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
+        json(&["--llm", "LLaMA2-7B", "--dimms", "4", "--synthetic-seed", "3", "--json", "--out", out])
     };
-    let text_report = run();
-    let report: Value = serde_json::from_str(&text_report).unwrap();
+    let report = run();
     let text = std::fs::read(&out).unwrap();
     let model = LlmShape::preset("llama2-7b").unwrap();
     let system = ndp_config::SystemConfig::preset("hermes").unwrap().with_dimms(4).unwrap();
@@ -50,9 +46,7 @@ fn the_report_and_the_file_are_those_of_the_library() {
         ("bound_us", certificate.bound_us),
         ("gap", certificate.gap),
     ] {
-        // As text: the parser may be off by a bit.
-        let line = format!("\"{key}\": {},", serde_json::to_string(&value).unwrap());
-        assert!(text_report.contains(&line), "{line} is not in {text_report}");
+        assert_eq!(report[key].as_f64(), Some(value), "{key}");
     }
     assert_eq!(report["layers"].as_array().unwrap().len(), 32);
     assert!(report["seconds"].as_f64().unwrap() > 0.0);
@@ -149,8 +143,8 @@ fn frequencies_come_from_a_trace_of_the_same_model() {
         blocks.blocks().iter().map(|of| (0..of.neurons).map(frequency).collect()).collect();
     let system = ndp_config::SystemConfig::preset("hermes").unwrap();
     let instance = Instance::new(&model, &system, &frequencies, &Options::default()).unwrap();
-    let (found, expected) = (&report["objective_us"], place_structured(&instance).unwrap().1.objective_us);
-    assert!((found.as_f64().unwrap() / expected - 1.0).abs() < 1e-14, "{found} {expected}");
+    let expected = place_structured(&instance).unwrap().1.objective_us;
+    assert_eq!(report["objective_us"].as_f64(), Some(expected));
     assert_eq!(report["frequencies"], "trace 7b.trace");
     // The model is the one that the trace names, and a single sequence is profiled by its prompt.
     let without =
@@ -165,72 +159,6 @@ fn frequencies_come_from_a_trace_of_the_same_model() {
     std::fs::write(&path, &bytes[..bytes.len() / 2]).unwrap();
     let error = refused(&["--llm", "llama2-7b", "--trace", trace]);
     assert!(error.contains("7b.trace") && error.contains("truncated"), "{error}");
-}
-
-#[test]
-fn bad_input_is_named_and_leaves_no_file() {
-    let directory = tempfile::tempdir().unwrap();
-    let out = directory.path().join("out.json");
-    let out = out.to_str().unwrap();
-    let seed = ["--synthetic-seed", "1"];
-    for (args, expected) in [
-        (vec!["--llm", "gpt-2", "--out", out], "'gpt-2'"),
-        (vec!["--llm", "opt-66b", "--dimms", "0", "--out", out], "dimms.count = 0"),
-        (vec!["--llm", "opt-66b", "--dimms", "65", "--out", out], "dimms.count = 65"),
-        (vec!["--llm", "opt-66b", "--dimms", "3", "--out", out], "do not fit in 3 DIMMs"),
-        (vec!["--llm", "opt-66b", "--system", "pc", "--out", out], "'pc'"),
-        (vec!["--llm", "opt-66b", "--group", "0", "--out", out], "group size = 0"),
-        (vec!["--llm", "llama2-7b", "--out", "/nowhere/out.json"], "/nowhere/out.json"),
-        (vec!["--llm", "llama2-7b", "--lp-out", out, "--out", out], "both name"),
-        (
-            vec!["--llm", "llama2-7b", "--method", "powerinfer", "--cpu-gbps", "0", "--out", out],
-            "CPU bandwidth = 0",
-        ),
-        (
-            vec!["--llm", "llama2-7b", "--method", "powerinfer", "--predictor-percent", "101", "--out", out],
-            "size of the predictors = 101 must be 0 to 100 per cent of the model",
-        ),
-        (vec!["--llm", "llama2-7b", "--method", "powerinfer", "--cpu-gb", "inf"], "CPU memory = inf"),
-        (
-            vec!["--llm", "llama2-7b", "--method", "powerinfer", "--least", "4097", "--out", out],
-            "--least 4097 must be in 0..=4096",
-        ),
-        (
-            vec!["--llm", "llama2-7b", "--method", "powerinfer", "--least", "4096", "--cpu-gbps", "50"],
-            "cannot be used with",
-        ),
-        (
-            vec!["--llm", "llama2-7b", "--cpu-gbps", "nan"],
-            "--cpu-gbps has no effect without --method powerinfer",
-        ),
-        (vec!["--llm", "llama2-7b", "--cpu-gb", "-5"], "--cpu-gb has no effect without --method powerinfer"),
-        (
-            vec!["--llm", "llama2-7b", "--predictor-percent", "7.09"],
-            "--predictor-percent has no effect without --method powerinfer",
-        ),
-        (
-            vec!["--llm", "llama2-7b", "--method", "milp", "--least", "7"],
-            "--least has no effect without --method powerinfer",
-        ),
-        (vec!["--llm", "llama2-7b", "--time-limit", "1"], "--time-limit has no effect without --method milp"),
-        (
-            vec!["--llm", "llama2-7b", "--milp-groups", "2"],
-            "--milp-groups has no effect without --method milp",
-        ),
-        (vec!["--table", "--seed", "2"], "--seed has no effect without --method random"),
-        (vec!["--llm", "llama2-7b", "--lp-form", "full"], "--lp-out"),
-        (vec!["--llm", "llama2-7b", "--profile"], "cannot be used with"),
-        (vec!["--llm", "llama2-7b", "--prompt-only"], "cannot be used with"),
-        (vec!["--llm", "llama2-7b", "--gpu-percent", "101"], "0..=100"),
-        (vec!["--table", "--llm", "llama2-7b"], "--table"),
-        (vec![], "--llm"),
-    ] {
-        let error = refused(&[args, seed.to_vec()].concat());
-        assert!(error.contains(expected), "{error}");
-    }
-    assert!(refused(&["--llm", "llama2-7b"]).contains("--trace"));
-    assert!(refused(&["--llm", "llama2-7b", "--trace", "/nowhere/t"]).contains("/nowhere/t"));
-    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[test]

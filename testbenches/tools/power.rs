@@ -1,4 +1,4 @@
-//! `ndp power` from outside: what it refuses. `synth/tests/power.rs` and `testbenches/power.rs` test what it computes.
+//! `ndp synth power` from outside: what it refuses. `synth/tests/power.rs` and `testbenches/power.rs` test what it computes.
 
 use super::common;
 use ndp_files::testing::Program;
@@ -49,5 +49,5 @@ fn netlists_are_spared() {
     program.file("cells.lib", common::liberty());
     program.file("w.vcd", "$timescale 1ps $end\n$enddefinitions $end\n#0\n");
     let netlist = program.file("nets/m0000/netlist.json", "{\"modules\": {}}");
-    program.spares_what_it_reads("power --netlists nets --liberty cells.lib --waves w.vcd", &netlist);
+    program.spares_what_it_reads("synth power --netlists nets --liberty cells.lib --waves w.vcd", &netlist);
 }

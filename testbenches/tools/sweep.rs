@@ -1,6 +1,7 @@
 //! `ndp sweep`: equal results from every engine, and from a run that was killed in its middle.
 
 use ndp_files::testing::Program;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -14,11 +15,11 @@ keys.core.clock_mhz = [800, 1000]
 keys.gemv.buffer_kib = [16, 32]
 [[commands]]
 name = "cycles"
-run = "cycles program.asm"
+run = "run cycles program.asm"
 metrics.cycles = "/cycles"
 [[commands]]
 name = "refusing"
-run = "cycles program.asm"
+run = "run cycles program.asm"
 options.stalls = [1]
 metrics.cycles = "/cycles"
 "#;
@@ -90,7 +91,7 @@ fn stored(program: &Program, folder: &str) -> usize {
 #[test]
 fn a_point_that_was_refused_runs_again_if_asked() {
     let program = program();
-    program.file("late.toml", SPACE.replace("cycles program.asm", "cycles late.asm"));
+    program.file("late.toml", SPACE.replace("run cycles program.asm", "run cycles late.asm"));
     program.file("late.asm", "frobnicate\n");
     let line = format!("sweep run {} --out {}", program.path("late.toml"), program.path("late"));
     // A sweep without one result that is a number is none.
@@ -108,7 +109,7 @@ fn a_point_that_was_refused_runs_again_if_asked() {
 #[test]
 fn what_the_environment_does_not_have_is_no_result() {
     let program = program();
-    let space = SPACE.replace("cycles program.asm", "cycles 'late program.asm'");
+    let space = SPACE.replace("run cycles program.asm", "run cycles 'late program.asm'");
     program.file("late.toml", space);
     let line = format!("sweep run {} --out {}", program.path("late.toml"), program.path("late"));
     let said = program.ends_with(&line, 3, "4 of 8 points failed; the first");
@@ -293,8 +294,8 @@ fn a_run_that_is_killed_goes_on_where_it_was() {
     let program = program();
     let many = SPACE.replace("[800, 1000]", &format!("{:?}", (400..1000).step_by(20).collect::<Vec<_>>()));
     // Points of the second command wait for a writer until the run is killed, so two points have results then: the first of each job.
-    let second = "run = \"cycles program.asm\"\noptions.stalls = [1]";
-    program.file("space.toml", many.replace(second, "run = \"cycles late.asm\""));
+    let second = "run = \"run cycles program.asm\"\noptions.stalls = [1]";
+    program.file("space.toml", many.replace(second, "run = \"run cycles late.asm\""));
     assert!(Command::new("mkfifo").arg(program.path("late.asm")).status().unwrap().success());
     let line = |folder: &str| {
         format!("sweep run {} --out {} --jobs 2", program.path("space.toml"), program.path(folder))
@@ -333,27 +334,35 @@ fn reports_name_the_front_the_reference_and_what_keys_change() {
     program.succeeds(&format!("sweep run {} --out {}", program.path("space.toml"), program.path("out")));
     let report = format!("sweep report {}", program.path("out"));
     let text = program.succeeds(&format!("{report} --minimise cycles.cycles --json"));
-    let found: serde_json::Value = serde_json::from_slice(&text.stdout).unwrap();
+    let found: Value = serde_json::from_slice(&text.stdout).unwrap();
     let rows = found["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 4);
     let cycles = |row: usize| rows[row]["metrics"]["cycles.cycles"].as_f64().unwrap();
     let least = (0..4).map(cycles).fold(f64::INFINITY, f64::min);
-    let front: Vec<usize> =
-        found["front"].as_array().unwrap().iter().map(|row| row.as_u64().unwrap() as usize).collect();
-    assert!(!front.is_empty() && front.iter().all(|row| cycles(*row) == least), "{front:?}");
+    // The front has the rows themselves, with what their commands refused.
+    let best: Vec<&Value> = rows.iter().filter(|row| row["metrics"]["cycles.cycles"] == least).collect();
+    let front: Vec<&Value> = found["front"].as_array().unwrap().iter().collect();
+    assert!(!front.is_empty() && front == best, "{front:?}");
+    assert_eq!(found["objectives"], serde_json::json!([{ "name": "cycles.cycles", "more": false }]));
+    let refused = |row: &Value| row["refused"].as_array().unwrap().len();
+    assert_eq!((rows.iter().map(refused).sum::<usize>(), found["refused"].as_array().unwrap().len()), (4, 4));
     // A faster core waits longer for the same DRAM, counted in its cycles; the size of the buffer changes nothing here.
     let sensitivity = |key: &str| {
         let all = found["sensitivity"].as_array().unwrap();
-        all.iter().find(|of| of["key"] == key).unwrap()["ratios"][0].as_f64().unwrap()
+        all.iter().find(|of| of["key"] == key).unwrap()["ratios"]["cycles.cycles"].as_f64().unwrap()
     };
     assert!(sensitivity("core.clock_mhz") > 1.0);
     assert_eq!(sensitivity("gemv.buffer_kib"), 1.0);
     let reference = "--reference core.clock_mhz=1000 --reference gemv.buffer_kib=16";
     let html = program.path("page.html");
-    let said = program.succeeds(&format!(
-        "{report} --minimise cycles.cycles --maximise cycles.cycles {reference} --html {html}"
+    let text = program.succeeds(&format!(
+        "{report} --minimise cycles.cycles --maximise cycles.cycles {reference} --html {html} --json"
     ));
-    assert!(String::from_utf8_lossy(&said.stdout).contains("The reference, and the 0 that dominate it"));
+    let found: Value = serde_json::from_slice(&text.stdout).unwrap();
+    assert_eq!(found["reason"], "0 configurations dominate the reference");
+    let better = found["better"].as_array().unwrap();
+    assert_eq!((better.len(), &better[0]["gains"]["cycles.cycles"]), (1, &1.0.into()));
+    assert_eq!(better[0]["keys"], serde_json::json!({ "core.clock_mhz": 1000, "gemv.buffer_kib": 16 }));
     assert!(std::fs::read_to_string(&html).unwrap().contains("core.clock_mhz = 1000, gemv.buffer_kib = 32"));
     for (options, message) in [
         ("", "there are 'cycles.cycles'"),
@@ -394,8 +403,8 @@ fn a_list_of_points_from_elsewhere_writes_in_the_folder_alone() {
         (&key, &key[1..], "is not 24 hexadecimal digits"),
         ("\"--config\"", "\"config\"", "has to begin with --"),
         ("\"--config\"", "\"--config=x y\"", "an option of [[files]]"),
-        ("[\"cycles\",", "[\"sweep\",", "is no subcommand of ndp"),
-        ("[\"cycles\",", "[\"--help\",", "is no subcommand of ndp"),
+        ("[\"run\",", "[\"sweep\",", "is no subcommand of ndp"),
+        ("[\"run\",", "[\"--help\",", "is no subcommand of ndp"),
     ] {
         let changed = points.replacen(from, to, 1);
         assert_ne!(changed, points, "{from}");

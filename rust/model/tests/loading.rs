@@ -332,7 +332,7 @@ fn damage_of_weights_is_named() {
     refused(
         &with("shape", json!([-1, 24])),
         &format!(
-            "tensor {FC1} = {{\"data_offsets\":[{},{}],\"dtype\":\"F16\",\"shape\":[-1,24]}}: invalid value: integer `-1`, expected a whole number",
+            "tensor {FC1} = {{\"dtype\":\"F16\",\"shape\":[-1,24],\"data_offsets\":[{},{}]}}: invalid value: integer `-1`, expected a whole number",
             offsets[0], offsets[1]
         ),
     );

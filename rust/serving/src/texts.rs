@@ -2,7 +2,7 @@
 //! of any model, which take the same clocks without data.
 //!
 //! What an iteration takes is what the memory's clock says. Tokens are in the batch as `ndp-pim`'s [`Session`] has them, prompts have their attention
-//! in the banks too, and new keys and values are written: it is the host of `ndp pim`, and not the tables of [`crate::librapim`]. While nothing
+//! in the banks too, and new keys and values are written: it is the host of `ndp generate pim`, and not the tables of [`crate::librapim`]. While nothing
 //! arrives the memory's clock stands still, so refreshes of that time are left out.
 
 use crate::error::ServingError;

@@ -3,6 +3,7 @@
 //! What clap can check alone is checked here; limits that depend on the configuration are checked where it is known.
 
 use crate::energy::EnergyArgs;
+use crate::output::OutputArgs;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ndp_config::{DesignConfig, WeightFormat};
@@ -39,15 +40,14 @@ pub struct UnitArgs {
     /// First cycle that is not written any more [default: the end]
     #[arg(long, value_name = "CYCLE", requires = "waves", value_parser = clap::value_parser!(u64).range(0..=MOST_CYCLES))]
     pub wave_stop: Option<u64>,
-    /// Print one JSON object on standard output instead of text
-    #[arg(long)]
-    pub json: bool,
     /// Energy.
     #[command(flatten)]
     pub energy: EnergyArgs,
     /// Flip one bit on the side of the hardware, to see the check fail: weight:ROW:COL:BIT, key:ROW:COL:BIT or result:ROW:BATCH:BIT
     #[arg(long, hide = true)]
     pub flip: Option<BitFlip>,
+    #[command(flatten)]
+    pub form: OutputArgs,
 }
 
 impl UnitArgs {
@@ -61,16 +61,16 @@ impl UnitArgs {
             waves: None,
             wave_start: 0,
             wave_stop: None,
-            json: false,
             energy: EnergyArgs::default(),
             flip,
+            form: OutputArgs::default(),
         }
     }
 
     /// The files that are read and written.
     pub fn files(&self) -> FileSet {
         let files = FileSet::new().configuration("the configuration", &self.config);
-        self.energy.files(files.optional("--waves", self.waves.as_ref()))
+        self.form.files(self.energy.files(files.optional("--waves", self.waves.as_ref())))
     }
 
     /// How the unit is opened.

@@ -7,12 +7,13 @@ use crate::args::{RecordArgs, UnitArgs, check_weights, density, weight_format};
 use crate::breakdown::StallBreakdown;
 use crate::gemv;
 use crate::gemv::{Product, name, simulate};
+use crate::output::OutputArgs;
 use crate::report::Summary;
-use crate::tools::{Tools, grouped};
-use crate::verdict::Verdict;
+use crate::tools::Tools;
 use anyhow::Context;
 use ndp_config::{DesignConfig, GemvShape, WeightFormat};
-use ndp_files::Progress;
+use ndp_files::{FileSet, Progress};
+use ndp_report::{Report, fields, grouped};
 use ndp_sim::core::Backend;
 use ndp_sim::gemv::{BitFlip, Mode};
 use ndp_sim::stimulus::DataKind;
@@ -56,9 +57,6 @@ pub struct Args {
     /// Seed of the operands
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Print one JSON object on standard output instead of a table
-    #[arg(long)]
-    pub json: bool,
     /// Measure the simulation instead of the hardware: native models against Verilated ones, whatever is simulated
     #[arg(long, conflicts_with_all = ["rows", "cols", "modes", "weights", "batches", "densities", "seed", "profile", "backend"])]
     pub speed: bool,
@@ -68,6 +66,8 @@ pub struct Args {
     /// Flip one bit in every product, as `ndp gemv` does
     #[arg(long, hide = true)]
     pub flip: Option<BitFlip>,
+    #[command(flatten)]
+    pub form: OutputArgs,
 }
 
 /// So that the longest matrix stays within what `ndp gemv` takes.
@@ -110,9 +110,7 @@ impl Case {
 }
 
 #[derive(Debug, Serialize)]
-struct Report<'a> {
-    command: &'static str,
-    config: &'a DesignConfig,
+struct Figures {
     backend: Backend,
     seed: u64,
     outputs_checked: u64,
@@ -122,15 +120,49 @@ struct Report<'a> {
     efficiency: f64,
     least_efficiency: f64,
     sim_cycles_per_second: f64,
-    products: Vec<Row>,
-    tools: Tools,
+}
+
+fields! { FIGURES
+    "efficiency" "of the roofline" {Share} Head: "roofline_cycles / cycles";
+    "least_efficiency" "at least" {Share} Head: "least efficiency of a product";
+    "sim_cycles_per_second" "simulation" {Real("cycles/s", 0)} Verbose: "simulated cycles in a second of wall-clock time";
+    "cycles" "cycles" {Cycles} Verbose: "core cycles of all products";
+    "roofline_cycles" "roofline" {Cycles} Verbose: "core cycles at full bandwidth of the DRAM and peak arithmetic";
+    "outputs_checked" "outputs" {Count} Verbose: "outputs compared with exact arithmetic";
+    "mismatches" "wrong outputs" {Count} Verbose: "outputs that differ";
+    "backend" "backend" {Text} Verbose: "rtl or cycles";
+    "seed" "seed" {Count} Verbose: "seed of the operands";
+}
+
+fields! { ROW
+    "mode" "mode" {Text} Screen: "dot or axpy";
+    "weights" "weights" {Text} Screen: "format of the weights";
+    "cols" "cols" {Count} Screen: "elements of a row";
+    "rows" "rows" {Count} Screen: "rows of the matrix";
+    "active_rows" "active" {Count} Screen: "rows that take part";
+    "batch" "batch" {Count} Screen: "vectors";
+    "cycles" "cycles" {Count} Screen: "core cycles";
+    "efficiency" "of the roofline" {Share} Screen: "roofline_cycles / cycles";
+    "macs_per_cycle" "MAC/cycle" {Real("", 1)} Screen: "multiply-accumulates in a core cycle";
+    "mismatches" "wrong" {Count} Screen: "outputs that differ";
+    "protocol_violations" "broken rules" {Count} Verbose: "broken timing rules of the DRAM";
+    "outputs_checked" "outputs" {Count} Verbose: "outputs compared with exact arithmetic";
+    "roofline_cycles" "roofline" {Count} Verbose: "core cycles at full bandwidth and peak arithmetic";
+    "sim_cycles_per_second" "simulation cycles/s" {Real("cycles/s", 0)} Verbose: "simulated cycles in a second of wall-clock time";
+    "macs" "MAC" {Count} Json: "multiply-accumulates";
+    "density" "density" {Share} Json: "part of the rows that takes part";
+    "backend" "backend" {Text} Json: "rtl or cycles";
+    "simulated_cycles" "simulated" {Count} Json: "core cycles simulated";
+    "first_mismatches" "" {Data} Json: "the first wrong outputs";
+    "stalls" "" {Data} Json: "cycles of the multipliers' groups, as in ndp gemv";
 }
 
 /// Runs all products that the configuration's buffer takes.
-pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+pub fn run(args: &Args) -> anyhow::Result<Report> {
+    args.form.files(FileSet::new().configuration("the configuration", &args.config)).check()?;
     let config = DesignConfig::load(&args.config)?;
     if args.speed {
-        return crate::speed::compare(&config, &args.config, args.json);
+        return crate::speed::compare(&config, &args.config);
     }
     ensure!((1..=MAX_ROWS).contains(&args.rows), "rows = {} must be in 1..={MAX_ROWS}", args.rows);
     // What was asked for has to be possible; of the defaults, what is possible in all modes is taken.
@@ -177,7 +209,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     if args.profile {
         cases.dedup_by_key(|case| case.mode);
         let jobs: Vec<_> = cases.iter().map(|case| job(args, case)).collect();
-        return crate::speed::profile(&config, &jobs, args.json);
+        return crate::speed::profile(&config, &jobs);
     }
 
     let cycles =
@@ -198,9 +230,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         .iter()
         .map(|row| row.summary.simulated_cycles as f64 / row.summary.sim_cycles_per_second)
         .sum();
-    let report = Report {
-        command: "bench",
-        config: &config,
+    let figures = Figures {
         backend: args.backend,
         seed: args.seed,
         outputs_checked: sum(|s| s.outputs_checked),
@@ -210,15 +240,33 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         efficiency: roofline_cycles as f64 / cycles.max(1) as f64,
         least_efficiency: products.iter().map(|row| row.summary.efficiency).fold(f64::INFINITY, f64::min),
         sim_cycles_per_second: sum(|s| s.simulated_cycles) as f64 / seconds,
-        products,
-        tools: Tools::new(),
     };
-    if args.json {
-        say!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print(&report);
-    }
-    Ok(if report.mismatches == 0 { Verdict::Agreed } else { Verdict::Differed })
+    let checked = grouped(figures.outputs_checked);
+    let verdict = match figures.mismatches {
+        0 => format!("{checked} outputs of {} products equal exact arithmetic", products.len()),
+        wrong => format!("{wrong} of {checked} outputs differ from exact arithmetic"),
+    };
+    let report = Report::checked("bench", figures.mismatches == 0, verdict);
+    let report = products.iter().fold(report, |report, row| row.summary.mismatches(report, args.seed));
+    let worst = products.iter().min_by(|a, b| a.summary.efficiency.total_cmp(&b.summary.efficiency));
+    let reason = worst.map_or_else(String::new, |row| {
+        let (shape, at) = (&row.shape, row.stalls.reason());
+        format!(
+            "in the slowest, {} of {} x {} at batch {}, {at}",
+            name(row.mode),
+            shape.rows,
+            shape.cols,
+            shape.batch
+        )
+    });
+    // Nothing is counted of a product that differs.
+    let report = if figures.mismatches == 0 { report.reason(reason) } else { report };
+    Ok(report
+        .setting(format!("{}, backend {}, seed {}", config.name(), name(args.backend), args.seed))
+        .figures(FIGURES, &figures)
+        .table("products", "Products", ROW, &products)
+        .data("config", "the configuration (docs/configuration.md)", &config)
+        .data("tools", "versions of the tools", &Tools::new()))
 }
 
 /// One product as a call of `ndp gemv`.
@@ -246,60 +294,7 @@ fn job(args: &Args, case: &Case) -> gemv::Args {
 /// Runs one product as `ndp gemv` does.
 fn product(args: &Args, case: &Case) -> anyhow::Result<Row> {
     let Case { mode, weights, density, shape } = *case;
-    let Product { backend, active_rows, rerun, stalls, .. } = simulate(&job(args, case))?;
+    let Product { backend, active_rows, stalls, .. } = simulate(&job(args, case))?;
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
-    summary.print_mismatches(args.seed, rerun.line());
     Ok(Row { mode, weights, shape, density, active_rows, summary, stalls })
-}
-
-fn print(report: &Report<'_>) {
-    say!(
-        "{}/ndp_core, backend {}, seed {}, Verilator {}",
-        report.config.name(),
-        name(report.backend),
-        report.seed,
-        report.tools.verilator()
-    );
-    say!(
-        "{:<5}{:>8}{:>8}{:>8}{:>8}{:>7}{:>10}{:>12}{:>11}{:>12}{:>11}{:>12}{:>10}",
-        "mode",
-        "weights",
-        "cols",
-        "rows",
-        "active",
-        "batch",
-        "outputs",
-        "mismatches",
-        "violations",
-        "cycles",
-        "MAC/cycle",
-        "efficiency",
-        "cycles/s"
-    );
-    for Row { mode, weights, shape, active_rows, summary, .. } in &report.products {
-        say!(
-            "{:<5}{:>8}{:>8}{:>8}{:>8}{:>7}{:>10}{:>12}{:>11}{:>12}{:>11.1}{:>12.3}{:>10}",
-            name(*mode),
-            weights.name(),
-            shape.cols,
-            shape.rows,
-            active_rows,
-            shape.batch,
-            grouped(summary.outputs_checked),
-            summary.mismatches,
-            summary.protocol_violations,
-            grouped(summary.cycles),
-            summary.macs as f64 / summary.cycles.max(1) as f64,
-            summary.efficiency,
-            grouped(summary.sim_cycles_per_second as u64),
-        );
-    }
-    say!(
-        "{} outputs, {} mismatches; {:.3} of the roofline, at least {:.3}; {} simulated cycles/s",
-        grouped(report.outputs_checked),
-        report.mismatches,
-        report.efficiency,
-        report.least_efficiency,
-        grouped(report.sim_cycles_per_second as u64)
-    );
 }

@@ -1,6 +1,7 @@
 //! Where the cycles of a run went, from the core's counters.
 
 use ndp_isa::Counters;
+use ndp_report::fields;
 use serde::Serialize;
 
 /// Where the cycles of the ranks' groups went, between the reading of the counters before the run and the one after it. Every
@@ -51,19 +52,34 @@ impl StallBreakdown {
         Ok(breakdown)
     }
 
-    /// The line that jobs print.
-    pub fn print(&self) {
+    /// How much of their time the groups work, and what takes most of the rest.
+    pub fn reason(&self) -> String {
         let share = |cycles: u64| 100.0 * cycles as f64 / self.total.max(1) as f64;
-        say!(
-            "groups             {:.1} % working, waiting {:.1} % for rows, {:.1} % for weights, {:.1} % for room; \
-             {:.1} % filling and draining, {:.1} % rounding, {:.1} % outside of products",
+        let losses = [
+            (self.waiting_for_row, "they wait for rows"),
+            (self.waiting_for_weights, "they wait for weights"),
+            (self.waiting_for_room, "they wait for sums of other ranks"),
+            (self.filling_and_draining, "a product begins or ends"),
+            (self.rounding, "sums are rounded"),
+            (self.outside, "no product runs"),
+        ];
+        let (most, why) = losses.into_iter().max_by_key(|(cycles, _)| *cycles).unwrap_or_default();
+        format!(
+            "the multipliers' groups work in {:.1} % of their cycles; in {:.1} % {why}",
             share(self.working),
-            share(self.waiting_for_row),
-            share(self.waiting_for_weights),
-            share(self.waiting_for_room),
-            share(self.filling_and_draining),
-            share(self.rounding),
-            share(self.outside),
-        );
+            share(most)
+        )
     }
+}
+
+// The parts, for reports.
+fields! { pub STALLS
+    "working" "working" {Cycles} Screen: "a job was in work";
+    "waiting_for_row" "waiting for rows" {Cycles} Screen: "no row, or no scalar of it, was there yet";
+    "waiting_for_weights" "waiting for weights" {Cycles} Screen: "the row's weights were not there yet";
+    "waiting_for_room" "waiting for room" {Cycles} Screen: "sums of other ranks were awaited";
+    "filling_and_draining" "filling and draining" {Cycles} Screen: "a product was running, with nothing to do for the group: its beginning and end";
+    "rounding" "rounding" {Cycles} Screen: "sums were being rounded";
+    "outside" "outside of products" {Cycles} Screen: "no product and no rounding: loads, stores, instructions on their way";
+    "total" "all" {Cycles} Screen: "cycles times ranks";
 }

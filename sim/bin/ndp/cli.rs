@@ -4,33 +4,186 @@ use crate::verdict::Verdict;
 use clap::{Parser, Subcommand};
 use ndp_files::EXIT_CODES;
 use std::collections::BTreeSet;
+use std::ffi::OsString;
 use std::fmt::Write;
 
-/// What the subcommands do, in groups, in the order of the help.
-const GROUPS: [(&str, &[&str]); 4] = [
-    ("Simulate the NDP core in RTL", &["gemv", "layer", "generate", "bench", "run", "link"]),
-    ("Simulate HBM-PIM", &["pim", "pim-diagram", "pim-times"]),
+/// The commands, in groups, in the order of the help.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Answer a question", &["compare", "evaluate", "offload", "serve", "figures", "sweep"]),
+    ("Run the machine", &["generate", "layer", "gemv", "run", "bench"]),
+    ("Models, traces, placements", &["model", "trace", "place"]),
+    ("Hardware", &["rtl", "synth", "verify"]),
+    ("This tool", &["help"]),
+];
+
+/// Headings of the help, and the options below them; all others are those of the experiment.
+const HEADINGS: [(&str, &[&str]); 4] = [
     (
-        "Model and schedule, without RTL",
+        "Input",
         &[
-            "compile",
-            "cycles",
+            "a",
+            "b",
+            "data",
+            "file",
+            "folder",
+            "input",
+            "llm",
+            "matrix",
+            "model",
+            "netlists",
+            "placement",
+            "programs",
+            "prompt",
+            "space",
+            "text",
             "trace",
-            "place",
-            "evaluate",
-            "compare",
-            "compare-runs",
-            "figures",
-            "offload",
-            "serve",
-            "sweep",
+            "vectors",
+            "weights",
         ],
     ),
     (
-        "Synthesise, prove and measure tests; this tool",
-        &["synth", "power", "fpga", "prove", "mutate", "coverage", "completions", "help"],
+        "Machine",
+        &[
+            "assume",
+            "backend",
+            "ber",
+            "block",
+            "channel",
+            "channels",
+            "clocked",
+            "config",
+            "controller",
+            "cpu_gb",
+            "cpu_gbps",
+            "device",
+            "dimms",
+            "energy_core",
+            "energy_dram",
+            "energy_memory",
+            "energy_npu",
+            "energy_system",
+            "faults",
+            "flash_resident",
+            "flash_window",
+            "gpu_numerics",
+            "gpu_percent",
+            "hardware",
+            "kv_gb",
+            "kv_mapping",
+            "liberty",
+            "liberty_seq",
+            "link_gbps",
+            "link_ns",
+            "links",
+            "machine",
+            "memory",
+            "no_gqa",
+            "pp",
+            "ssd",
+            "stalls",
+            "system",
+            "tp",
+        ],
+    ),
+    (
+        "Output",
+        &[
+            "chart",
+            "commands",
+            "commands_from",
+            "commands_to",
+            "csv",
+            "dump",
+            "energy",
+            "html",
+            "json",
+            "keep",
+            "list",
+            "lp_form",
+            "lp_out",
+            "out",
+            "report",
+            "shown_dimm",
+            "shown_program",
+            "table",
+            "terms",
+            "timeline",
+            "timeline_products",
+            "verbose",
+            "wave_block",
+            "wave_channel",
+            "wave_start",
+            "wave_stop",
+            "waves",
+        ],
+    ),
+    (
+        "Speed",
+        &[
+            "chunk",
+            "engine",
+            "fast",
+            "form",
+            "fresh",
+            "jobs",
+            "load",
+            "quick",
+            "threads",
+            "time_limit",
+            "timeout_s",
+            "watchdog",
+        ],
     ),
 ];
+
+/// Puts each option below its heading, if it has none of its own.
+fn with_headings(command: clap::Command) -> clap::Command {
+    let named = |arg: clap::Arg| {
+        let id = arg.get_id().as_str();
+        let found = HEADINGS.iter().find(|(_, ids)| ids.contains(&id)).map(|(heading, _)| *heading);
+        match (arg.get_help_heading(), id) {
+            (Some(_), _) | (_, "help" | "version") => arg,
+            (None, _) => arg.help_heading(found.unwrap_or("Experiment")),
+        }
+    };
+    command.mut_args(named).mut_subcommands(with_headings)
+}
+
+/// The command line.
+pub fn command() -> clap::Command {
+    with_headings(<Cli as clap::CommandFactory>::command())
+}
+
+/// Names of the release before, and the new ones.
+const OLD: [(&str, [&str; 2]); 12] = [
+    ("compare-runs", ["compare", "runs"]),
+    ("pim", ["generate", "pim"]),
+    ("pim-diagram", ["generate", "pim-diagram"]),
+    ("pim-times", ["bench", "pim"]),
+    ("link", ["bench", "link"]),
+    ("cycles", ["run", "cycles"]),
+    ("compile", ["model", "compile"]),
+    ("power", ["synth", "power"]),
+    ("fpga", ["synth", "fpga"]),
+    ("prove", ["verify", "prove"]),
+    ("mutate", ["verify", "mutate"]),
+    ("coverage", ["verify", "coverage"]),
+];
+
+/// The arguments of the process, with the new name of a command in place of its old one; and both names, if an old one was there.
+pub fn arguments() -> (Vec<OsString>, Option<(&'static str, String)>) {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    let first = (1..arguments.len()).find(|&index| {
+        let is_value = arguments[index - 1] == "--form";
+        !is_value && !arguments[index].to_string_lossy().starts_with('-')
+    });
+    let found = first.and_then(|at| Some((at, OLD.iter().find(|(old, _)| arguments[at] == *old)?)));
+    let renamed = found.map(|(at, (old, new))| {
+        arguments.splice(at..=at, new.map(OsString::from));
+        (*old, new.join(" "))
+    });
+    (arguments, renamed)
+}
 
 /// LLM inference next to and inside memory: generated hardware in lockstep with its software, bit for bit
 #[derive(Parser, Debug)]
@@ -53,46 +206,138 @@ pub struct Cli {
     pub command: Command,
 }
 
-/// The subcommands.
+/// The commands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
+    Compare(Compare),
     #[cfg(feature = "rtl")]
-    Gemv(crate::gemv::Args),
+    Evaluate(Box<crate::evaluate::Args>),
+    Offload(crate::offload::Args),
+    Serve(Box<crate::serve::Args>),
+    Figures(crate::papers::Args),
+    Sweep(crate::sweep::Args),
+    #[cfg(feature = "rtl")]
+    Generate(Box<Generate>),
     #[cfg(feature = "rtl")]
     Layer(crate::layer::Args),
     #[cfg(feature = "rtl")]
-    Generate(Box<crate::generate::Args>),
+    Gemv(crate::gemv::Args),
+    Run(Run),
+    Bench(Bench),
     #[cfg(feature = "rtl")]
-    Bench(crate::bench::Args),
-    #[cfg(feature = "rtl")]
-    Run(crate::run::Args),
-    #[cfg(feature = "rtl")]
-    Link(crate::link::Args),
-    #[cfg(feature = "rtl")]
-    Pim(Box<crate::pim::Args>),
-    #[cfg(feature = "rtl")]
-    PimDiagram(crate::pim_diagram::Args),
-    PimTimes(crate::pim_times::Args),
-    #[cfg(feature = "rtl")]
-    Compile(crate::compile::Args),
-    Cycles(crate::cycles::Args),
+    #[command(
+        subcommand,
+        after_help = "Example:\n  ndp model compile --config tiny --dimms 4 --out compiled"
+    )]
+    Model(Model),
     Trace(crate::trace::Args),
     Place(crate::place::Args),
+    /// Emit the hardware of a configuration as Verilog
+    Rtl(ndp_hdl::emit::Args),
+    Synth(Synth),
+    #[command(subcommand, after_help = "Example:\n  ndp verify prove fifo")]
+    Verify(Verify),
+    #[command(hide = true)]
+    Completions(Completions),
+    #[command(hide = true)]
+    Schema(crate::schema::Args),
+}
+
+#[derive(clap::Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Compare {
+    #[command(flatten)]
+    args: crate::compare::Args,
+    #[command(subcommand)]
+    below: Option<CompareBelow>,
+}
+
+#[derive(Subcommand, Debug)]
+enum CompareBelow {
+    Runs(crate::compare_runs::Args),
+}
+
+#[cfg(feature = "rtl")]
+#[derive(clap::Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Generate {
+    #[command(flatten)]
+    args: crate::generate::Args,
+    #[command(subcommand)]
+    below: Option<GenerateBelow>,
+}
+
+#[cfg(feature = "rtl")]
+#[derive(Subcommand, Debug)]
+enum GenerateBelow {
+    Pim(Box<crate::pim::Args>),
+    PimDiagram(crate::pim_diagram::Args),
+}
+
+/// Run programs
+#[derive(clap::Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[cfg_attr(not(feature = "rtl"), command(subcommand_required = true))]
+pub struct Run {
     #[cfg(feature = "rtl")]
-    Evaluate(Box<crate::evaluate::Args>),
-    Compare(crate::compare::Args),
-    CompareRuns(crate::compare_runs::Args),
-    Figures(crate::papers::Args),
-    Offload(crate::offload::Args),
-    Serve(Box<crate::serve::Args>),
-    Sweep(crate::sweep::Args),
-    Synth(crate::synth::Args),
+    #[command(flatten)]
+    args: crate::run::Args,
+    #[command(subcommand)]
+    below: Option<RunBelow>,
+}
+
+#[derive(Subcommand, Debug)]
+enum RunBelow {
+    Cycles(crate::cycles::Args),
+}
+
+/// Time products, links and pieces of work
+#[derive(clap::Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+#[cfg_attr(not(feature = "rtl"), command(subcommand_required = true))]
+pub struct Bench {
+    #[cfg(feature = "rtl")]
+    #[command(flatten)]
+    args: crate::bench::Args,
+    #[command(subcommand)]
+    below: Option<BenchBelow>,
+}
+
+#[derive(Subcommand, Debug)]
+enum BenchBelow {
+    #[cfg(feature = "rtl")]
+    Link(crate::link::Args),
+    Pim(crate::pim_times::Args),
+}
+
+/// Prepare models for the core
+#[cfg(feature = "rtl")]
+#[derive(Subcommand, Debug)]
+pub enum Model {
+    Compile(crate::compile::Args),
+}
+
+#[derive(clap::Args, Debug)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Synth {
+    #[command(flatten)]
+    args: crate::synth::Args,
+    #[command(subcommand)]
+    below: Option<SynthBelow>,
+}
+
+#[derive(Subcommand, Debug)]
+enum SynthBelow {
     Power(crate::power::Args),
     Fpga(crate::fpga::Args),
+}
+
+/// Check the hardware and its tests: proofs, mutants, coverage
+#[derive(Subcommand, Debug)]
+pub enum Verify {
     Prove(crate::prove::Args),
     Mutate(crate::mutate::Args),
     Coverage(crate::coverage::Args),
-    Completions(Completions),
 }
 
 /// Print a completion script for a shell
@@ -111,11 +356,11 @@ impl Command {
         match self {
             Self::Gemv(args) => args.unit.backend == Rtl,
             Self::Layer(args) => args.unit.backend == Rtl,
-            Self::Generate(args) => args.unit.backend == Rtl,
-            Self::Run(args) => args.unit.backend == Rtl,
-            Self::Bench(args) => args.backend == Rtl && !args.speed && !args.profile,
-            Self::Link(_) | Self::Pim(_) | Self::PimDiagram(_) | Self::PimTimes(_) => true,
-            Self::Serve(_) | Self::Trace(_) | Self::Mutate(_) | Self::Coverage(_) => true,
+            Self::Generate(all) => all.below.is_some() || all.args.unit.backend == Rtl,
+            Self::Run(all) => all.below.is_none() && all.args.unit.backend == Rtl,
+            Self::Bench(Bench { below: None, args }) => args.backend == Rtl && !args.speed && !args.profile,
+            Self::Bench(_) | Self::Serve(_) | Self::Trace(_) => true,
+            Self::Verify(below) => !matches!(below, Verify::Prove(_)),
             _ => false,
         }
     }
@@ -123,45 +368,82 @@ impl Command {
     /// Runs it.
     pub fn run(&self) -> anyhow::Result<Verdict> {
         match self {
+            Self::Compare(Compare { below: Some(CompareBelow::Runs(args)), .. }) => {
+                args.form.show(|| crate::compare_runs::run(args))
+            }
+            Self::Compare(Compare { args, .. }) => args.form.show(|| crate::compare::run(args)),
             #[cfg(feature = "rtl")]
-            Self::Gemv(args) => return crate::gemv::run(args),
-            #[cfg(feature = "rtl")]
-            Self::Layer(args) => return crate::layer::run(args),
-            #[cfg(feature = "rtl")]
-            Self::Generate(args) => return crate::generate::run(args),
-            #[cfg(feature = "rtl")]
-            Self::Bench(args) => return crate::bench::run(args),
-            #[cfg(feature = "rtl")]
-            Self::Run(args) => return crate::run::run(args),
-            #[cfg(feature = "rtl")]
-            Self::Link(args) => return crate::link::run(args),
-            #[cfg(feature = "rtl")]
-            Self::Pim(args) => return crate::pim::run(args),
-            #[cfg(feature = "rtl")]
-            Self::PimDiagram(args) => return crate::pim_diagram::run(args),
-            Self::PimTimes(args) => crate::pim_times::run(args),
-            #[cfg(feature = "rtl")]
-            Self::Compile(args) => crate::compile::run(args),
-            Self::Cycles(args) => crate::cycles::run(args),
-            Self::Trace(args) => crate::trace::run(args),
-            Self::Place(args) => crate::place::run(args),
-            #[cfg(feature = "rtl")]
-            Self::Evaluate(args) => crate::evaluate::run(args),
-            Self::Compare(args) => crate::compare::run(args),
-            Self::CompareRuns(args) => crate::compare_runs::run(args),
-            Self::Figures(args) => crate::papers::run(args),
-            Self::Offload(args) => crate::offload::run(args),
+            Self::Evaluate(args) => args.form.show(|| crate::evaluate::run(args)),
+            Self::Offload(args) => args.form.show(|| crate::offload::run(args)),
             Self::Serve(args) => crate::serve::run(args),
+            Self::Figures(args) => args.form.show(|| crate::papers::run(args)),
             Self::Sweep(args) => crate::sweep::run(args),
-            Self::Synth(args) => crate::synth::run(args),
-            Self::Power(args) => crate::power::run(args),
-            Self::Fpga(args) => return crate::fpga::run(args),
-            Self::Prove(args) => return crate::prove::run(args),
-            Self::Mutate(args) => return crate::mutate::run(args),
-            Self::Coverage(args) => return crate::coverage::run(args),
+            #[cfg(feature = "rtl")]
+            Self::Generate(all) => match &all.below {
+                Some(GenerateBelow::Pim(args)) => args.form.show(|| crate::pim::run(args)),
+                Some(GenerateBelow::PimDiagram(args)) => args.form.show(|| crate::pim_diagram::run(args)),
+                None => crate::generate::run(&all.args),
+            },
+            #[cfg(feature = "rtl")]
+            Self::Layer(args) => crate::layer::run(args),
+            #[cfg(feature = "rtl")]
+            Self::Gemv(args) => args.unit.form.show(|| crate::gemv::run(args)),
+            Self::Run(Run { below: Some(RunBelow::Cycles(args)), .. }) => {
+                args.form.show(|| crate::cycles::run(args))
+            }
+            #[cfg(feature = "rtl")]
+            Self::Run(Run { args, .. }) => args.unit.form.show(|| crate::run::run(args)),
+            #[cfg(feature = "rtl")]
+            Self::Bench(Bench { below: Some(BenchBelow::Link(args)), .. }) => {
+                args.form.show(|| crate::link::run(args))
+            }
+            Self::Bench(Bench { below: Some(BenchBelow::Pim(args)), .. }) => {
+                args.form.show(|| crate::pim_times::run(args))
+            }
+            #[cfg(feature = "rtl")]
+            Self::Bench(Bench { args, .. }) => args.form.show(|| crate::bench::run(args)),
+            #[cfg(not(feature = "rtl"))]
+            Self::Run(_) | Self::Bench(_) => bail!("this tool was built without RTL"),
+            #[cfg(feature = "rtl")]
+            Self::Model(Model::Compile(args)) => args.form.show(|| crate::compile::run(args)),
+            Self::Trace(args) => crate::trace::run(args),
+            Self::Place(args) => args.form.show(|| crate::place::run(args)),
+            Self::Rtl(args) => rtl(args),
+            Self::Synth(Synth { below: Some(SynthBelow::Power(args)), .. }) => {
+                args.form.show(|| crate::power::run(args))
+            }
+            Self::Synth(Synth { below: Some(SynthBelow::Fpga(args)), .. }) => {
+                args.form.show(|| crate::fpga::run(args))
+            }
+            Self::Synth(Synth { args, .. }) => args.form.show(|| crate::synth::run(args)),
+            Self::Verify(below) => below.run(),
             Self::Completions(args) => completions(args),
-        }?;
-        Ok(Verdict::Agreed)
+            Self::Schema(args) => args.form.show(|| crate::schema::run(args)),
+        }
+    }
+}
+
+impl Verify {
+    fn run(&self) -> anyhow::Result<Verdict> {
+        match self {
+            Self::Prove(args) => args.form.show(|| crate::prove::run(args)),
+            Self::Mutate(args) => args.form.show(|| crate::mutate::run(args)),
+            Self::Coverage(args) => args.form.show(|| crate::coverage::run(args)),
+        }
+    }
+}
+
+fn rtl(args: &ndp_hdl::emit::Args) -> anyhow::Result<Verdict> {
+    match ndp_hdl::emit::run(args) {
+        Ok(text) => {
+            ndp_files::print(&text);
+            Ok(Verdict::Agreed)
+        }
+        Err(error) if error.is::<ndp_hdl::emit::Drift>() => {
+            note!("error: {error:#}");
+            Ok(Verdict::Differed)
+        }
+        Err(error) => Err(error),
     }
 }
 
@@ -173,9 +455,9 @@ const FOR_EACH: [&str; 1] = ["tokens"];
 /// # Errors
 /// A refusal with option and value.
 pub fn check_lists() -> anyhow::Result<()> {
-    let command = <Cli as clap::CommandFactory>::command();
+    let command = command();
     // Arguments that cannot be parsed were refused before.
-    let Ok(matches) = command.clone().try_get_matches() else { return Ok(()) };
+    let Ok(matches) = command.clone().try_get_matches_from(arguments().0) else { return Ok(()) };
     let (mut command, mut matches) = (&command, &matches);
     while let Some((name, inner)) = matches.subcommand() {
         let Some(found) = command.find_subcommand(name) else { break };
@@ -194,11 +476,11 @@ pub fn check_lists() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn completions(args: &Completions) -> anyhow::Result<()> {
+fn completions(args: &Completions) -> anyhow::Result<Verdict> {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut <Cli as clap::CommandFactory>::command(), "ndp", &mut script);
+    clap_complete::generate(args.shell, &mut command(), "ndp", &mut script);
     ndp_files::print(&String::from_utf8(script)?);
-    Ok(())
+    Ok(Verdict::Agreed)
 }
 
 /// The help with the subcommands in their groups.
@@ -214,7 +496,10 @@ fn template() -> String {
                 // Without the feature `rtl`.
                 None => continue,
             };
-            let _ = writeln!(text, "  {name:<12} {about}");
+            let below = commands.find_subcommand(name).into_iter().flat_map(clap::Command::get_subcommands);
+            let below: Vec<&str> = below.map(clap::Command::get_name).collect();
+            let below = if below.is_empty() { String::new() } else { format!(" [{}]", below.join(", ")) };
+            let _ = writeln!(text, "  {name:<12} {about}{below}");
         }
     }
     text + "\nOptions:\n{options}{after-help}"
@@ -225,10 +510,11 @@ fn after_help() -> String {
         "Examples:\n  \
          ndp gemv --config tiny --rows 64 --cols 64\n  \
          ndp generate --dimms 4 --tokens 8 --html system.html\n  \
-         ndp pim --mode dex --html pim.html\n  \
+         ndp generate pim --mode dex --html pim.html\n  \
          ndp trace synth --llm llama2-13b --tokens 256 --sequences 3 --out t.trace\n  \
          ndp evaluate --trace t.trace\n  \
-         ndp synth --config tiny --block multiplier_unit\n\n{EXIT_CODES}"
+         ndp synth --config tiny --block multiplier_unit\n\n\
+         Also: `ndp schema COMMAND` lists what the command's JSON has, `ndp completions SHELL` prints a completion script.\n\n{EXIT_CODES}"
     )
 }
 
@@ -245,7 +531,7 @@ mod tests {
     #[test]
     fn every_subcommand_is_in_one_group_and_says_what_it_does() {
         let command = Cli::command();
-        for name in command.get_subcommands().map(clap::Command::get_name) {
+        for name in command.get_subcommands().filter(|of| !of.is_hide_set()).map(clap::Command::get_name) {
             let found = GROUPS.iter().flat_map(|(_, names)| names.iter()).filter(|known| **known == name);
             assert_eq!(found.count(), 1, "{name}");
             let about = command.find_subcommand(name).and_then(clap::Command::get_about);
@@ -255,11 +541,15 @@ mod tests {
 
     #[test]
     fn every_subcommand_shows_an_example_in_its_short_help() {
+        fn check(command: &mut clap::Command) {
+            for command in command.get_subcommands_mut().filter(|command| command.get_name() != "help") {
+                let help = command.render_help().to_string();
+                assert!(help.contains("Example"), "{}: {help}", command.get_name());
+                check(command);
+            }
+        }
         let mut cli = <Cli as clap::CommandFactory>::command();
         cli.build();
-        for command in cli.get_subcommands_mut().filter(|command| command.get_name() != "help") {
-            let help = command.render_help().to_string();
-            assert!(help.contains("Example"), "{}: {help}", command.get_name());
-        }
+        check(&mut cli);
     }
 }

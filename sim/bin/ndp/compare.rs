@@ -1,14 +1,14 @@
 //! `ndp compare`: policies on a system, by batch: rate, energy, price, and where the time goes.
 
 use crate::ignored;
+use crate::output::OutputArgs;
 use anyhow::{Context, Result};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::{Energy, EnergyConstants};
-use ndp_files::{FileSet, OutputFile};
-use ndp_report::{BarChart, Rows};
-use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, Run, RunCosts, Steps, Workload};
+use ndp_files::FileSet;
+use ndp_report::{Chart, ChartKind, Level, Report, fields};
+use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, Run, RunCosts, Workload};
 use serde::Serialize;
-use std::path::PathBuf;
 
 /// Set of assumptions without `--assume`, and below a file of assumptions without `base`.
 pub const DEFAULT_SET: &str = "hermes";
@@ -24,8 +24,9 @@ pub const DEFAULT_SET: &str = "hermes";
     ndp compare --llm opt-66b --policies flexgen,deja-vu,hermes --prompt 64 --output 512 --assume stated --json")]
 pub struct Args {
     /// Model: a preset such as llama2-70b, or a path ending in .toml.
-    #[arg(long)]
-    llm: String,
+    // Missing with a subcommand.
+    #[arg(long, required = true)]
+    llm: Option<String>,
     /// What the matrices of the layers are made of; FP16, or what the model's file says, if left out.
     #[arg(long, value_name = "FORMAT", value_parser = |name: &str| WeightFormat::named(name).ok_or("expected fp16, int8 or int4"))]
     weights: Option<WeightFormat>,
@@ -60,19 +61,41 @@ pub struct Args {
     /// As --energy-dram, of links, GPU, host and storage.
     #[arg(long, value_name = "PRESET|FILE.toml")]
     energy_system: Option<String>,
-    /// Write a page with charts.
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Print JSON instead of tables.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub form: OutputArgs,
 }
 
-/// A part of a token's time.
+/// A part of a token's time or energy.
 #[derive(Serialize)]
-struct Part {
+struct Part<T: Serialize> {
+    policy: Policy,
+    batch: u32,
     name: &'static str,
+    #[serde(flatten)]
+    part: T,
+}
+
+#[derive(Serialize)]
+struct Time {
     ms: f64,
+    share: f64,
+}
+
+fields! { TIME
+    "policy" "policy" {Text} Screen: "policy";
+    "batch" "batch" {Count} Screen: "sequences at the same time";
+    "name" "part" {Text} Screen: "computation or transfer, or device that the token waits for";
+    "ms" "ms" {Real("ms", 2)} Screen: "time in a token of each sequence";
+    "share" "share" {Share} Screen: "part of the token's time";
+}
+
+fields! { JOULES
+    "policy" "policy" {Text} Screen: "policy";
+    "batch" "batch" {Count} Screen: "sequences at the same time";
+    "name" "device" {Text} Screen: "device";
+    "fj" "J" {Real("fJ", 0)} Json: "energy in a token, the prompt's share included";
+    "low_fj" "at least" {Real("fJ", 0)} Json: "with all constants at the lower ends of their ranges";
+    "high_fj" "at most" {Real("fJ", 0)} Json: "with all constants at the upper ends of their ranges";
 }
 
 /// A policy with a batch.
@@ -80,26 +103,32 @@ struct Part {
 struct Entry {
     policy: Policy,
     batch: u32,
-    /// From the first byte of the prompt to the last token.
     tokens_per_second: f64,
-    /// Without the prompt.
     decode_tokens_per_second: f64,
     prefill_ms: f64,
-    /// A token of each sequence.
     token_ms: f64,
-    /// The same by what is computed or moved.
-    steps: Vec<Part>,
-    /// The same by the device that is waited for.
-    waiting: Vec<Part>,
-    /// Share of the weights in the GPU's memory.
     resident: f64,
     joules_per_token: Energy,
-    joules: Vec<(Device, Energy)>,
-    /// Tokens per second for 1,000 US dollars, if the system has prices.
     per_kilodollar: Option<f64>,
+    waits_for: &'static str,
+    waits_share: f64,
 }
 
-/// What a system cannot do.
+fields! { ENTRY
+    "policy" "policy" {Text} Screen: "policy";
+    "batch" "batch" {Count} Screen: "sequences at the same time";
+    "tokens_per_second" "tokens/s" {Real("tokens/s", 2)} Screen: "rate from the first byte of the prompt to the last token";
+    "decode_tokens_per_second" "decode" {Real("tokens/s", 2)} Verbose: "rate without the prompt";
+    "token_ms" "token" {Real("ms", 2)} Screen: "time of a token of each sequence";
+    "waits_for" "waits for" {Text} Screen: "device that the token waits for longest";
+    "waits_share" "of it" {Share} Screen: "part of the token's time that it waits for this device";
+    "joules_per_token" "energy of a token" {Energy} Screen: "energy of a token, the prompt's share included";
+    "per_kilodollar" "tokens/s per $1,000" {Real("", 2)} Screen: "rate for each 1,000 US dollars of the system's price";
+    "prefill_ms" "prefill" {Real("ms", 0)} Verbose: "time of the prompt";
+    "resident" "in the GPU" {Share} Verbose: "part of the weights in the GPU's memory";
+}
+
+/// A policy that the system cannot run.
 #[derive(Serialize)]
 struct Refusal {
     policy: Policy,
@@ -107,51 +136,115 @@ struct Refusal {
     reason: String,
 }
 
+fields! { REFUSAL
+    "policy" "policy" {Text} Screen: "policy";
+    "batch" "batch" {Count} Screen: "sequences at the same time";
+    "reason" "reason" {Text} Screen: "why the system cannot run it";
+}
+
 #[derive(Serialize)]
-struct Outcome<'a> {
-    command: &'static str,
-    model: &'a LlmShape,
-    system: &'a SystemConfig,
-    usd: Option<f64>,
-    config: &'a DesignConfig,
-    assumptions: &'a Assumptions,
+struct Figures {
     prompt: u32,
     output: u32,
+    usd: Option<f64>,
+}
+
+fields! { FIGURES
+    "prompt" "tokens of the prompt" {Count} Json: "tokens of each prompt";
+    "output" "tokens generated" {Count} Json: "tokens that are generated for each prompt";
+    "usd" "price" {Real("US dollars", 0)} Verbose: "price of the system, if its file has prices";
+}
+
+/// Tables of a policy's token: the policy itself, its time by steps and by devices, its energy by devices.
+#[derive(Default)]
+struct Tables {
     entries: Vec<Entry>,
+    steps: Vec<Part<Time>>,
+    waiting: Vec<Part<Time>>,
+    joules: Vec<Part<Energy>>,
     refused: Vec<Refusal>,
 }
 
-fn entry(policy: Policy, run: &Run, machine: &Machine<'_>, costs: &RunCosts) -> Entry {
-    let ms = |ns: f64| ns / 1e6;
-    let parts = |steps: &Steps| {
-        steps.names().into_iter().map(|name| Part { name, ms: ms(steps.ns_of(name)) }).collect()
-    };
-    let waiting = Device::ALL
-        .into_iter()
-        .map(|device| Part { name: device.name(), ms: ms(run.token.ns_waiting_for(device)) });
-    let joules = costs.per_token(machine, run);
-    let rate = run.tokens_per_second();
-    Entry {
-        policy,
-        batch: run.batch,
-        tokens_per_second: rate,
-        decode_tokens_per_second: run.decode_tokens_per_second(),
-        prefill_ms: ms(run.prefill.ns()),
-        token_ms: ms(run.token.ns()),
-        steps: parts(&run.token),
-        waiting: waiting.filter(|part| part.ms > 0.0).collect(),
-        resident: run.resident,
-        joules_per_token: joules.iter().fold(Energy::default(), |sum, (_, energy)| sum + *energy),
-        joules,
-        per_kilodollar: machine.system.usd().filter(|usd| *usd > 0.0).map(|usd| 1e3 * rate / usd),
+impl Tables {
+    fn add(&mut self, policy: Policy, run: &Run, machine: &Machine<'_>, costs: &RunCosts) {
+        let batch = run.batch;
+        let time = |ns: f64| Time { ms: ns / 1e6, share: ns / run.token.ns() };
+        let steps = run.token.names().into_iter().map(|name| (name, run.token.ns_of(name)));
+        let waiting = Device::ALL.map(|device| (device.name(), run.token.ns_waiting_for(device)));
+        let joules = costs.per_token(machine, run);
+        let (waits_for, most) = waiting.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default();
+        let rate = run.tokens_per_second();
+        self.entries.push(Entry {
+            policy,
+            batch,
+            tokens_per_second: rate,
+            decode_tokens_per_second: run.decode_tokens_per_second(),
+            prefill_ms: run.prefill.ns() / 1e6,
+            token_ms: run.token.ns() / 1e6,
+            resident: run.resident,
+            joules_per_token: joules.iter().fold(Energy::default(), |sum, (_, energy)| sum + *energy),
+            per_kilodollar: machine.system.usd().filter(|usd| *usd > 0.0).map(|usd| 1e3 * rate / usd),
+            waits_for,
+            waits_share: time(most).share,
+        });
+        let part = |(name, ns)| Part { policy, batch, name, part: time(ns) };
+        self.steps.extend(steps.map(part));
+        self.waiting.extend(waiting.into_iter().filter(|(_, ns)| *ns > 0.0).map(part));
+        self.joules.extend(joules.iter().map(|(of, energy)| Part {
+            policy,
+            batch,
+            name: of.name(),
+            part: *energy,
+        }));
+    }
+
+    /// The fastest policy, how much faster it is than the next, and what its token waits for.
+    fn answer(&self) -> (String, String) {
+        let mut by_rate: Vec<&Entry> = self.entries.iter().collect();
+        by_rate.sort_by(|a, b| b.tokens_per_second.total_cmp(&a.tokens_per_second));
+        let batch = |entry: &Entry| {
+            let several = self.entries.iter().any(|other| other.batch != entry.batch);
+            if several { format!(" at batch {}", entry.batch) } else { String::new() }
+        };
+        let [first, rest @ ..] = &by_rate[..] else { return Default::default() };
+        let mut answer = format!(
+            "{}{} runs at {:.2} tokens/s",
+            first.policy.name(),
+            batch(first),
+            first.tokens_per_second
+        );
+        if let Some(next) = rest.iter().find(|entry| entry.policy != first.policy) {
+            let ratio = first.tokens_per_second / next.tokens_per_second;
+            answer += &format!(
+                ", {ratio:.2} times as fast as {}{} ({:.2} tokens/s)",
+                next.policy.name(),
+                batch(next),
+                next.tokens_per_second
+            );
+        }
+        let reason = format!(
+            "a token takes {:.2} ms, and waits for {} during {:.0} % of them",
+            first.token_ms,
+            named(first.waits_for),
+            100.0 * first.waits_share
+        );
+        (answer, reason)
     }
 }
 
+/// A device in a sentence.
+fn named(device: &str) -> String {
+    if device == "software" { device.to_owned() } else { format!("the {device}") }
+}
+
 /// Runs the job.
-pub fn run(args: &Args) -> Result<()> {
+///
+/// # Errors
+/// For a file that cannot be used, and if the system runs none of the policies.
+pub fn run(args: &Args) -> Result<Report> {
     let mut files = FileSet::new();
     for (what, path) in [
-        ("the model", Some(&args.llm)),
+        ("the model", args.llm.as_ref()),
         ("the system", Some(&args.system)),
         ("the configuration", Some(&args.config)),
         ("the assumptions", Some(&args.assume)),
@@ -163,8 +256,8 @@ pub fn run(args: &Args) -> Result<()> {
             files = files.configuration(what, path);
         }
     }
-    files.optional("--html", args.html.as_ref()).check()?;
-    let model = LlmShape::load(&args.llm)?;
+    args.form.files(files).check()?;
+    let model = LlmShape::load(args.llm.as_deref().unwrap_or_default())?;
     let model = args.weights.map_or(model.clone(), |weights| model.with_weights(weights));
     let system = SystemConfig::load(&args.system)?;
     ignored::warn("compare", &args.system, &[&ignored::COMPARE[..], &[ignored::COMPARE_LINKS]].concat())?;
@@ -172,185 +265,54 @@ pub fn run(args: &Args) -> Result<()> {
     let assumptions = Assumptions::chosen(&args.assume, DEFAULT_SET).context("--assume")?;
     let asked = [&args.energy_dram, &args.energy_core, &args.energy_system].map(|asked| asked.as_deref());
     let costs = RunCosts::new(&design, &EnergyConstants::load(&design, system.name(), asked)?);
-    let html = args.html.as_deref().map(OutputFile::create).transpose()?;
     let dimms = DimmModel::new(&design);
     let machine = Machine { system: &system, assumptions: &assumptions, dimms: &dimms };
     let policies = if args.policies.is_empty() { Policy::ALL.to_vec() } else { args.policies.clone() };
-    let (mut entries, mut refused) = (Vec::new(), Vec::new());
+    let mut tables = Tables::default();
     for &batch in &args.batches {
         let work = Workload::new(&model, args.prompt, args.output, batch)?;
         for &policy in &policies {
             match policy.run(&machine, &work) {
-                Ok(run) => entries.push(entry(policy, &run, &machine, &costs)),
-                Err(error) => refused.push(Refusal { policy, batch, reason: error.to_string() }),
+                Ok(run) => tables.add(policy, &run, &machine, &costs),
+                Err(error) => tables.refused.push(Refusal { policy, batch, reason: error.to_string() }),
             }
         }
     }
-    if let Some(Refusal { reason, .. }) = refused.first().filter(|_| entries.is_empty()) {
+    if let Some(Refusal { reason, .. }) = tables.refused.first().filter(|_| tables.entries.is_empty()) {
         bail!("no policy runs {} on '{}': {reason}", model.name(), system.name());
     }
-    let outcome = Outcome {
-        command: "compare",
-        model: &model,
-        system: &system,
-        usd: system.usd(),
-        config: &design,
-        assumptions: &assumptions,
-        prompt: args.prompt,
-        output: args.output,
-        entries,
-        refused,
-    };
-    if let Some(file) = html {
-        let text = page(&outcome)?;
-        file.finish(|out| out.write_all(text.as_bytes()))?;
-    }
-    if args.json {
-        say!("{}", serde_json::to_string_pretty(&outcome)?);
-    } else {
-        print(&outcome);
-    }
-    Ok(())
-}
-
-const HEAD: [&str; 9] = [
-    "policy",
-    "batch",
-    "tokens/s",
-    "decode",
-    "prefill ms",
-    "token ms",
-    "J/token",
-    "tokens/s per $1,000",
-    "waits for",
-];
-
-/// The columns of [`HEAD`].
-fn cells(entry: &Entry) -> Vec<String> {
-    let most = entry.waiting.iter().max_by(|a, b| a.ms.total_cmp(&b.ms));
-    let waits = most.map(|part| format!("{} {:.0} %", part.name, 100.0 * part.ms / entry.token_ms));
-    vec![
-        entry.policy.name().to_owned(),
-        entry.batch.to_string(),
-        format!("{:.2}", entry.tokens_per_second),
-        format!("{:.2}", entry.decode_tokens_per_second),
-        format!("{:.0}", entry.prefill_ms),
-        format!("{:.2}", entry.token_ms),
-        format!("{:.2}", entry.joules_per_token.joules()),
-        entry.per_kilodollar.map_or_else(|| "-".to_owned(), |rate| format!("{rate:.2}")),
-        waits.unwrap_or_default(),
-    ]
-}
-
-fn print(outcome: &Outcome<'_>) {
-    let Outcome { model, system, assumptions, prompt, output, usd, .. } = outcome;
-    let price = usd.map_or_else(String::new, |usd| format!(", ${usd:.0}"));
-    say!(
-        "{}, {} weights, on {}{price}; assumed: {}; {prompt} tokens in, {output} out\n",
+    let (answer, reason) = tables.answer();
+    let setting = format!(
+        "{} with {} weights on {}, {} tokens in, {} out; assumed: {}",
         model.name(),
         model.weights(),
         system.name(),
+        args.prompt,
+        args.output,
         assumptions.name
     );
-    say!(
-        "{:<21}{:>6}{:>10}{:>10}{:>12}{:>11}{:>10}{:>13}   waits for",
-        "policy",
-        "batch",
-        "tokens/s",
-        "decode",
-        "prefill ms",
-        "token ms",
-        "J/token",
-        "per $1,000"
-    );
-    for entry in &outcome.entries {
-        let c = cells(entry);
-        say!(
-            "{:<21}{:>6}{:>10}{:>10}{:>12}{:>11}{:>10}{:>13}   {}",
-            c[0],
-            c[1],
-            c[2],
-            c[3],
-            c[4],
-            c[5],
-            c[6],
-            c[7],
-            c[8]
-        );
-    }
-    for entry in &outcome.entries {
-        let parts: Vec<String> = entry
-            .steps
-            .iter()
-            .filter(|part| part.ms > 0.0)
-            .map(|part| format!("{} {:.2}", part.name, part.ms))
-            .collect();
-        say!("\n{} at batch {}, ms of a token: {}", entry.policy.name(), entry.batch, parts.join(", "));
-    }
-    for Refusal { policy, batch, reason } in &outcome.refused {
-        say!("\n{} at batch {batch}: {reason}", policy.name());
-    }
-}
-
-fn page(outcome: &Outcome<'_>) -> Result<String> {
-    let Outcome { model, system, assumptions, prompt, output, entries, .. } = outcome;
-    let rows: Vec<Vec<String>> = entries.iter().map(cells).collect();
-    let mut report = crate::made::begin(&format!("{} on {}", model.name(), system.name()))
-        .paragraph(&format!(
-            "{} weights, {prompt} tokens in, {output} out; assumed: {}.",
-            model.weights(),
-            assumptions.name
-        ))
-        .table(&HEAD, &rows);
-    let mut batches: Vec<u32> = entries.iter().map(|entry| entry.batch).collect();
-    batches.dedup();
-    for batch in batches {
-        let entries: Vec<&Entry> = entries.iter().filter(|entry| entry.batch == batch).collect();
-        let labels = || entries.iter().map(|entry| entry.policy.name());
-        let mut rates = Rows::new(&format!("Tokens/s with prefill, batch {batch}"));
-        for entry in &entries {
-            let text =
-                format!("{:.2}, decode alone {:.2}", entry.tokens_per_second, entry.decode_tokens_per_second);
-            rates = rates.row(entry.policy.name(), entry.tokens_per_second, &text, 0);
-        }
-        let mut time = BarChart::new("Device that a token waits for", "% of a token", labels()).stacked();
-        let mut energy =
-            BarChart::new("Energy of a token, its share of the prefill included", "J", labels()).stacked();
-        for device in Device::ALL {
-            let share = |entry: &&Entry| {
-                let ms = entry.waiting.iter().filter(|part| part.name == device.name()).map(|part| part.ms);
-                100.0 * ms.sum::<f64>() / entry.token_ms
-            };
-            let joules = |entry: &&Entry| {
-                entry.joules.iter().filter(|(of, _)| *of == device).map(|(_, energy)| energy.joules()).sum()
-            };
-            let [shares, energies]: [Vec<f64>; 2] =
-                [entries.iter().map(share).collect(), entries.iter().map(joules).collect()];
-            // A device that nobody uses is not in the legend.
-            if shares.iter().any(|share| *share > 0.0) {
-                time = time.bars(device.name(), shares);
-            }
-            if energies.iter().any(|joules| *joules > 0.0) {
-                energy = energy.bars(device.name(), energies);
-            }
-        }
-        report = report.section(&format!("Batch {batch}")).chart(&rates.draw()?).chart(&time.draw()?);
-        for entry in &entries {
-            let rows: Vec<Vec<String>> = entry
-                .steps
-                .iter()
-                .map(|part| vec![part.name.to_owned(), format!("{:.3}", part.ms)])
-                .collect();
-            report = report.folded_table(
-                &format!("{}: ms of a token", entry.policy.name()),
-                &["step", "ms"],
-                &rows,
-            );
-        }
-        report = report.chart(&energy.draw()?);
-    }
-    for Refusal { policy, batch, reason } in &outcome.refused {
-        report = report.paragraph(&format!("{} at batch {batch}: {reason}.", policy.name()));
-    }
-    Ok(report.finish())
+    let chart = |table, title: &str, caption: &str, kind| Chart {
+        table,
+        title: title.to_owned(),
+        caption: caption.to_owned(),
+        kind,
+    };
+    let stack = |value, axis| ChartKind::Stacks { label: "policy,batch", part: "name", value, axis };
+    Ok(Report::answer("compare", answer)
+        .reason(reason)
+        .setting(setting)
+        .note("an estimate: bandwidths, throughputs and the efficiencies of the assumed set; only the NDP-DIMMs' times are the cycle model's")
+        .figures(FIGURES, &Figures { prompt: args.prompt, output: args.output, usd: system.usd() })
+        .table("entries", "Policies", ENTRY, &tables.entries)
+        .chart(chart("entries", "Tokens per second", "With the prompt.", ChartKind::Rows { label: "policy,batch", value: "tokens_per_second" }))
+        .table_at(Level::Verbose, None, ("steps", "Time of a token by step"), TIME, &tables.steps)
+        .table_at(Level::Verbose, None, ("waiting", "Time of a token by the device it waits for"), TIME, &tables.waiting)
+        .chart(chart("waiting", "Device that a token waits for", "The longest part is the bottleneck.", stack(("share", 100.0), "% of a token")))
+        .table_at(Level::Json, None, ("joules", "Energy of a token by device"), JOULES, &tables.joules)
+        .chart(chart("joules", "Energy of a token", "The prompt's share is included.", stack(("fj", 1e-15), "J")))
+        .table("refused", "Policies that the system cannot run", REFUSAL, &tables.refused)
+        .data("model", "sizes of the model", &model)
+        .data("system", "the system", &system)
+        .data("config", "the configuration of the core (docs/configuration.md)", &design)
+        .data("assumptions", "what is assumed beyond the system's file (docs/papers.md)", &assumptions))
 }

@@ -1,8 +1,9 @@
-//! `ndp compare-runs`: two reports in JSON, number by number.
+//! `ndp compare runs`: two reports in JSON, number by number.
 
+use crate::output::OutputArgs;
 use anyhow::{Context, Result};
-use ndp_files::{FileSet, OutputFile, visible};
-use ndp_report::Rows;
+use ndp_files::FileSet;
+use ndp_report::{Chart, ChartKind, Level, Report, fields};
 use serde::Serialize;
 use serde_json::{Number, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +24,7 @@ const NAMES: [&str; 9] = ["name", "policy", "mode", "system", "device", "model",
 #[command(after_help = "Examples:\n  \
     ndp gemv --config tiny --rows 64 --cols 64 --json > a.json\n  \
     ndp gemv --config tiny --rows 64 --cols 64 --batch 4 --json > b.json\n  \
-    ndp compare-runs a.json b.json --html ab.html")]
+    ndp compare runs a.json b.json --html ab.html")]
 pub struct Args {
     /// Report A.
     #[arg(value_name = "A.json")]
@@ -34,12 +35,8 @@ pub struct Args {
     /// List numbers only whose ratio is at least so many percent off 1.
     #[arg(long, value_name = "PERCENT", default_value_t = 0.0)]
     least: f64,
-    /// Write a page with a chart.
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Print JSON instead of a table.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub form: OutputArgs,
 }
 
 /// A number of both reports.
@@ -58,16 +55,52 @@ impl Pair {
         let ratio = self.ratio.filter(|ratio| *ratio > 0.0);
         ratio.map_or(f64::INFINITY, |ratio| ratio.max(1.0 / ratio) - 1.0)
     }
-
-    fn cells(&self) -> Vec<String> {
-        let ratio = self.ratio.map_or("-".to_owned(), |ratio| format!("{ratio:.4}"));
-        vec![visible(&self.path).into_owned(), text(&self.a), text(&self.b), ratio]
-    }
 }
 
-/// The number with all its digits.
-fn text(number: &Number) -> String {
-    number.as_f64().filter(|_| number.is_f64()).map_or_else(|| number.to_string(), |value| value.to_string())
+fields! { PAIR
+    "path" "number" {Text} Screen: "where the number is in both reports";
+    "a" "A" {Text} Screen: "number of A";
+    "b" "B" {Text} Screen: "number of B";
+    "ratio" "B/A" {Real("", 4)} Screen: "B divided by A; null if A is 0 and B is not, or the signs differ";
+}
+
+/// A text, flag or the like that differs.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Other {
+    path: String,
+    a: String,
+    b: String,
+}
+
+fields! { OTHER
+    "path" "text" {Text} Screen: "where the text is in both reports";
+    "a" "A" {Text} Screen: "text of A";
+    "b" "B" {Text} Screen: "text of B";
+}
+
+/// A value of one report.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Only {
+    report: &'static str,
+    path: String,
+}
+
+fields! { ONLY
+    "report" "report" {Text} Screen: "A or B";
+    "path" "value" {Text} Screen: "where the value is in this report";
+}
+
+#[derive(Serialize)]
+struct Figures {
+    equal: usize,
+    close: usize,
+    differing: usize,
+}
+
+fields! { FIGURES
+    "equal" "equal numbers" {Count} Head: "numbers in both reports that are equal";
+    "differing" "differ" {Count} Head: "numbers that differ by --least or more";
+    "close" "differ less" {Count} Verbose: "numbers that differ by less than --least";
 }
 
 /// The number if it is whole; above 2^53 many of them have the same f64.
@@ -81,39 +114,52 @@ fn are_equal(a: &Number, b: &Number) -> bool {
 }
 
 /// What two reports have in common, and what not.
-#[derive(Debug, Default, PartialEq, Serialize)]
+#[derive(Debug, Default, PartialEq)]
 struct Comparison {
     /// Numbers in both that are equal.
     equal: usize,
     /// Those that differ by less than what is listed.
     close: usize,
     differ: Vec<Pair>,
-    /// Texts, flags and the like that differ: where, in A, in B.
-    texts: Vec<[String; 3]>,
-    only_a: Vec<String>,
-    only_b: Vec<String>,
+    texts: Vec<Other>,
+    only: Vec<Only>,
 }
 
 /// Runs the job.
 ///
 /// # Errors
 /// For a report that cannot be read, and a page that cannot be written.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args) -> Result<Report> {
     ensure!(args.least >= 0.0, "--least {} must be 0 or more", args.least);
-    let files = FileSet::new().input("report A", &args.a).input("report B", &args.b);
-    files.optional("--html", args.html.as_ref()).check()?;
-    let html = args.html.as_ref().map(|path| OutputFile::create(path)).transpose()?;
-    let comparison = compare(&leaves_of(&args.a)?, &leaves_of(&args.b)?, args.least);
-    if args.json {
-        say!("{}", serde_json::to_string_pretty(&comparison)?);
-    } else {
-        print(args, &comparison);
-    }
-    if let Some(html) = html {
-        let text = html_of(args, &comparison)?;
-        html.finish(|out| out.write_all(text.as_bytes()))?;
-    }
-    Ok(())
+    args.form.files(FileSet::new().input("report A", &args.a).input("report B", &args.b)).check()?;
+    let found = compare(&leaves_of(&args.a)?, &leaves_of(&args.b)?, args.least);
+    let Comparison { equal, close, differ, texts, only } = found;
+    let answer = match differ.first() {
+        None => format!("all {equal} numbers of both reports are equal"),
+        Some(first) => format!(
+            "{} of {} numbers differ, {} most: {} in A, {} in B",
+            differ.len(),
+            equal + close + differ.len(),
+            first.path,
+            first.a,
+            first.b
+        ),
+    };
+    let figures = Figures { equal, close, differing: differ.len() };
+    let bars: Vec<&Pair> = differ.iter().filter(|pair| pair.ratio.is_some()).take(MOST_BARS).collect();
+    Ok(Report::answer("compare runs", answer)
+        .setting(format!("A: {}, B: {}", args.a.display(), args.b.display()))
+        .figures(FIGURES, &figures)
+        .table("differ", "Numbers that differ, the largest ratio first", PAIR, &differ)
+        .table_at(Level::Json, None, ("most", "Largest ratios"), PAIR, &bars)
+        .chart(Chart {
+            table: "most",
+            title: "B divided by A".to_owned(),
+            caption: "The numbers that differ most.".to_owned(),
+            kind: ChartKind::Rows { label: "path", value: "ratio" },
+        })
+        .table("texts", "Texts that differ", OTHER, &texts)
+        .table("only", "Values in one report only", ONLY, &only))
 }
 
 fn leaves_of(path: &Path) -> Result<BTreeMap<String, Value>> {
@@ -172,10 +218,13 @@ fn names_of(elements: &[Value]) -> Option<Vec<String>> {
 }
 
 fn compare(a: &BTreeMap<String, Value>, b: &BTreeMap<String, Value>, least: f64) -> Comparison {
-    let missing = |from: &BTreeMap<String, Value>, of: &BTreeMap<String, Value>| {
-        of.keys().filter(|path| !from.contains_key(*path)).cloned().collect()
-    };
-    let mut found = Comparison { only_a: missing(b, a), only_b: missing(a, b), ..Comparison::default() };
+    let only =
+        |report: &'static str, of: &BTreeMap<String, Value>, other: &BTreeMap<String, Value>| -> Vec<Only> {
+            let missing = of.keys().filter(|path| !other.contains_key(*path));
+            missing.map(|path| Only { report, path: path.clone() }).collect()
+        };
+    let only = [only("A", a, b), only("B", b, a)].concat();
+    let mut found = Comparison { only, ..Comparison::default() };
     for (path, a) in a {
         let Some(b) = b.get(path) else { continue };
         if let (Value::Number(a), Value::Number(b)) = (a, b) {
@@ -190,79 +239,11 @@ fn compare(a: &BTreeMap<String, Value>, b: &BTreeMap<String, Value>, least: f64)
             }
         } else if a != b {
             let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            found.texts.push([path.clone(), text(a), text(b)]);
+            found.texts.push(Other { path: path.clone(), a: text(a), b: text(b) });
         }
     }
     found.differ.sort_by(|a, b| b.distance().total_cmp(&a.distance()).then_with(|| a.path.cmp(&b.path)));
     found
-}
-
-/// Counts, in a sentence each.
-fn summary(args: &Args, found: &Comparison) -> String {
-    let Comparison { equal, close, differ, texts, only_a, only_b } = found;
-    let close = if args.least > 0.0 {
-        format!(", {close} differ by less than {} %", args.least)
-    } else {
-        String::new()
-    };
-    format!(
-        "A: {}. B: {}. Numbers of both: {equal} are equal, {} differ{close}. {} texts differ. {} values are in A only, {} in B only",
-        args.a.display(),
-        args.b.display(),
-        differ.len(),
-        texts.len(),
-        only_a.len(),
-        only_b.len()
-    )
-}
-
-fn print(args: &Args, found: &Comparison) {
-    say!("{}", summary(args, found));
-    let width = found.differ.iter().map(|pair| visible(&pair.path).chars().count()).max().unwrap_or(4).max(4);
-    if !found.differ.is_empty() {
-        say!("{:width$} {:>20} {:>20} {:>10}", "what", "A", "B", "B/A");
-    }
-    for pair in &found.differ {
-        let [path, a, b, ratio] = &pair.cells()[..] else { continue };
-        say!("{path:width$} {a:>20} {b:>20} {ratio:>10}");
-    }
-    for [path, a, b] in &found.texts {
-        let [path, a, b] = [path, a, b].map(|text| visible(text));
-        say!("{path}: `{a}` in A, `{b}` in B");
-    }
-    for (what, paths) in [("A", &found.only_a), ("B", &found.only_b)] {
-        paths.iter().for_each(|path| say!("{}: in {what} only", visible(path)));
-    }
-}
-
-fn html_of(args: &Args, found: &Comparison) -> Result<String> {
-    let rows: Vec<Vec<String>> = found.differ.iter().map(Pair::cells).collect();
-    let mut report = crate::made::begin("Two runs compared").paragraph(&format!("{}.", summary(args, found)));
-    if !rows.is_empty() {
-        let mut chart = Rows::new("B divided by A; numbers that differ most");
-        let bars = found.differ.iter().filter_map(|pair| Some((pair, pair.ratio?)));
-        for (pair, ratio) in bars.take(MOST_BARS) {
-            let colour = usize::from(ratio < 1.0);
-            chart = chart.row(&visible(&pair.path), ratio, &format!("{ratio:.4}"), colour);
-        }
-        report = report
-            .section("Numbers that differ")
-            .chart(&chart.draw()?)
-            .table(&["what", "A", "B", "B/A"], &rows);
-    }
-    if !found.texts.is_empty() {
-        let shown = |texts: &[String; 3]| texts.iter().map(|text| visible(text).into_owned()).collect();
-        let rows: Vec<Vec<String>> = found.texts.iter().map(shown).collect();
-        report = report.section("Texts that differ").table(&["what", "A", "B"], &rows);
-    }
-    for (what, paths) in [("A", &found.only_a), ("B", &found.only_b)] {
-        let rows: Vec<Vec<String>> = paths.iter().map(|path| vec![visible(path).into_owned()]).collect();
-        if !rows.is_empty() {
-            let title = format!("In {what} only");
-            report = report.section(&title).folded_table(&format!("{} values", rows.len()), &["what"], &rows);
-        }
-    }
-    Ok(report.finish())
 }
 
 #[cfg(test)]
@@ -285,8 +266,9 @@ mod tests {
         assert_eq!(paths, [("rows[dimms=2].us", Some(0.25)), ("rows[dimms=1].us", Some(1.25))]);
         // The cycles, and the numbers of DIMMs.
         assert_eq!((found.equal, found.close), (3, 0));
-        assert_eq!(found.texts, [["text".to_owned(), "x".to_owned(), "y".to_owned()]]);
-        assert_eq!((found.only_a, found.only_b), (vec!["old".to_owned()], vec!["new".to_owned()]));
+        assert_eq!(found.texts, [Other { path: "text".to_owned(), a: "x".to_owned(), b: "y".to_owned() }]);
+        let only = |report, path: &str| Only { report, path: path.to_owned() };
+        assert_eq!(found.only, [only("A", "old"), only("B", "new")]);
         let few = compare(&leaves(&a), &leaves(&b), 30.0);
         assert_eq!((few.differ.len(), few.close), (1, 1));
     }
@@ -299,10 +281,14 @@ mod tests {
         };
         let found = of("[9007199254740993, 1, -2]", "[9007199254740992, 1.0, -2]");
         assert_eq!((found.equal, found.differ.len()), (2, 1));
-        assert_eq!(found.differ[0].cells(), ["[0]", "9007199254740993", "9007199254740992", "1.0000"]);
+        let Pair { a, b, .. } = &found.differ[0];
+        assert_eq!(
+            (a.to_string(), b.to_string()),
+            ("9007199254740993".to_owned(), "9007199254740992".to_owned())
+        );
         assert_eq!(of("[18446744073709551615]", "[18446744073709551615.0]").equal, 0);
         assert_eq!(of("[18446744073709551615]", "[18446744073709551615]").equal, 1);
-        assert_eq!(of("[0.5]", "[0.25]").differ[0].cells(), ["[0]", "0.5", "0.25", "0.5000"]);
+        assert_eq!(of("[0.5]", "[0.25]").differ[0].ratio, Some(0.5));
     }
 
     #[test]
@@ -333,8 +319,7 @@ mod tests {
             a: good.clone(),
             b: b.to_owned(),
             least: 0.0,
-            html,
-            json: false,
+            form: OutputArgs { html, ..OutputArgs::default() },
         };
         let refused = |args: Args| run(&args).err().map(|e| format!("{e:#}")).unwrap_or_default();
         assert!(
@@ -353,9 +338,8 @@ mod tests {
         // The page would overwrite a report.
         assert_ne!(refused(args(&good, Some(good.clone()))), "");
         assert_eq!(std::fs::read_to_string(&good)?, "{\"n\": 1}");
-        let page = folder.path().join("ab.html");
-        run(&args(&good, Some(page.clone())))?;
-        assert!(std::fs::read_to_string(page)?.contains("1 are equal, 0 differ"));
+        let page = run(&args(&good, None))?.page(&[])?;
+        assert!(page.contains("all 1 numbers of both reports are equal"), "{page}");
         Ok(())
     }
 }

@@ -1,13 +1,15 @@
-//! `ndp compile`: a model as the bytes in the DRAM of each DIMM and the programs of each core.
+//! `ndp model compile`: a model as the bytes in the DRAM of each DIMM and the programs of each core.
 //!
 //! The host's software runs with modelled cores and takes down what it writes and starts. So the programs are those of `ndp generate`
 //! without links: what one DIMM has for another one the host carries.
 
-use crate::tools::{grouped, load_model, workspace_path};
+use crate::output::OutputArgs;
+use crate::tools::{load_model, workspace_path};
 use anyhow::Context;
 use ndp_config::{DesignConfig, SystemConfig};
 use ndp_files::{FileSet, OutputFile};
 use ndp_model::{GenerateOptions, Model, generate};
+use ndp_report::{Report, fields};
 use ndp_scheduler::Policy;
 use ndp_sim::core::Backend;
 use ndp_sim::gemv::{GemvOptions, LoggedProgram, MergeFormat};
@@ -22,7 +24,7 @@ const PROFILE_TOKENS: usize = 64;
 /// Write where the weights of a model lie in the DIMMs, and the programs that compute a token, for `ndp run` and other simulators
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
-        ndp compile --config tiny --dimms 4 --out compiled\n  \
+        ndp model compile --config tiny --dimms 4 --out compiled\n  \
         ndp run compiled/dimm0/*.asm --config tiny   (all programs of a core in RTL, checked)\n\n\
         DIR gets map.json (where each neuron lives, where each matrix lies) and a folder for each DIMM: 0000-image.asm writes the \
         weights, each other file is a program with what the host writes before it starts.")]
@@ -54,9 +56,8 @@ pub struct Args {
     /// Seed of the placement
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Print one JSON object on standard output instead of text
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub form: OutputArgs,
 }
 
 /// What `map.json` has.
@@ -67,27 +68,42 @@ struct Map<'a> {
     image: ImageMap,
 }
 
-#[derive(Debug, Serialize)]
-struct Report {
-    command: &'static str,
-    out: String,
-    dimms: Vec<Row>,
-}
-
 /// What a DIMM got.
 #[derive(Debug, Serialize)]
 struct Row {
+    folder: String,
     image_bytes: u64,
     programs: usize,
     instructions: usize,
     host_bytes: u64,
 }
 
+fields! { ROW
+    "folder" "folder" {Text} Screen: "folder of the DIMM's programs";
+    "image_bytes" "weights" {Bytes} Screen: "bytes of the DIMM's weights";
+    "programs" "programs" {Count} Screen: "programs of a token";
+    "instructions" "instructions" {Count} Screen: "instructions of the programs";
+    "host_bytes" "from the host" {Bytes} Screen: "bytes that the host writes during a token";
+}
+
+#[derive(Serialize)]
+struct Figures {
+    out: String,
+}
+
+fields! { FIGURES
+    "out" "folder" {Text} Json: "folder of the programs";
+}
+
 /// Runs the job.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+///
+/// # Errors
+/// For a model that cannot be used, and a folder that is not empty.
+pub fn run(args: &Args) -> anyhow::Result<Report> {
     let folder = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
     let files = FileSet::new().configuration("the configuration", &args.config);
-    files.configuration("the system", &args.system).input_folder("part of the model", &folder).check()?;
+    let files = files.configuration("the system", &args.system).input_folder("part of the model", &folder);
+    args.form.files(files).check()?;
     let out = args.out.display();
     if fs::read_dir(&args.out).is_ok_and(|mut entries| entries.next().is_some()) {
         bail!("`{out}` is not empty; --out needs a new or an empty directory");
@@ -105,6 +121,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         };
         let (image, others) = programs.split_at(1.min(programs.len()));
         rows.push(Row {
+            folder: format!("{out}/dimm{dimm}"),
             image_bytes: bytes(image),
             programs: others.len(),
             instructions: others.iter().map(|logged| logged.program.code.len()).sum(),
@@ -119,19 +136,20 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     write(&args.out, &written).with_context(|| format!("cannot write into `{out}`"))?;
-    let report = Report { command: "compile", out: out.to_string(), dimms: rows };
-    if args.json {
-        say!("{}", serde_json::to_string_pretty(&report)?);
-        return Ok(());
-    }
-    for (dimm, Row { image_bytes, programs, instructions, host_bytes }) in report.dimms.iter().enumerate() {
-        say!(
-            "{out}/dimm{dimm}: {} bytes of weights; {programs} programs, {instructions} instructions, {} bytes from the host",
-            grouped(*image_bytes),
-            grouped(*host_bytes)
-        );
-    }
-    Ok(())
+    let (programs, instructions) =
+        rows.iter().fold((0, 0), |(programs, all), row| (programs + row.programs, all + row.instructions));
+    Ok(Report::answer(
+        "model compile",
+        format!("{programs} programs with {instructions} instructions are in {out}"),
+    )
+    .setting(format!(
+        "{} on {}, {} DIMMs; map.json has the place of each matrix",
+        folder.display(),
+        config.name(),
+        args.dimms
+    ))
+    .figures(FIGURES, &Figures { out: out.to_string() })
+    .table("dimms", "DIMMs", ROW, &rows))
 }
 
 /// Where everything is, and the programs of each DIMM, the image before them.

@@ -1,18 +1,19 @@
-//! `ndp cycles`: what a program takes, by the cycle model alone.
+//! `ndp run cycles`: what a program takes, by the cycle model alone.
 //!
 //! Nothing is simulated and nothing is compared: that the model agrees with the hardware is for the tests to show.
 
-use crate::breakdown::StallBreakdown;
+use crate::breakdown::{STALLS, StallBreakdown};
+use crate::output::OutputArgs;
 use crate::program::assemble;
-use crate::tools::{Tools, grouped};
+use crate::tools::Tools;
 use ndp_config::DesignConfig;
-use ndp_cycles::{
-    BankCounts, ClockRelation, CycleModel, InstructionTimes, ProgramCycles, RankActivity, run_program,
-};
+use ndp_cycles::{ClockRelation, CycleModel, InstructionTimes, ProgramCycles, RankActivity, run_program};
+use ndp_files::FileSet;
 use ndp_isa::Counters;
 use ndp_isa::{Code, Data, Instruction, Program, decode};
 use ndp_layout::words_of;
 use ndp_machine::{Machine, Memory, SparseMemory, write_data};
+use ndp_report::{Level, Report, fields, grouped};
 use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -20,8 +21,8 @@ use std::time::Instant;
 /// Predict the cycles of a program with the cycle model, without data and without the hardware
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
-        ndp cycles testbenches/programs/ffn.asm --config tiny\n  \
-        ndp cycles program.asm --json\n\n\
+        ndp run cycles testbenches/programs/ffn.asm --config tiny\n  \
+        ndp run cycles program.asm --json\n\n\
         The cycles are those of `ndp run` without stalls. Of the program's data only the lists matter (.u32), and,\n\
         if it has a select, all that this depends on: the functional model computes it.")]
 pub struct Args {
@@ -34,24 +35,41 @@ pub struct Args {
     /// Take malformed instructions too; the core refuses them
     #[arg(long)]
     pub allow_malformed: bool,
-    /// Print one JSON object on standard output instead of text
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub form: OutputArgs,
 }
 
-#[derive(Debug, Serialize)]
-struct Report<'a> {
-    command: &'static str,
-    config: &'a DesignConfig,
+#[derive(Serialize)]
+struct Figures {
     program: String,
     cycles: u64,
-    instructions: Vec<Row>,
-    counters: Counters,
-    stalls: StallBreakdown,
-    dram: Vec<RankActivity>,
     malformed: u32,
     model_cycles_per_second: f64,
-    tools: Tools,
+}
+
+fields! { FIGURES
+    "cycles" "cycles" {Cycles} Head: "core cycles from the offer of the first instruction to the end of the last";
+    "malformed" "malformed instructions" {Count} Verbose: "instructions that the core refuses";
+    "model_cycles_per_second" "speed of the model" {Real("cycles/s", 0)} Verbose: "cycles that the model computes in a second of wall-clock time";
+    "program" "program" {Text} Json: "file of the program";
+}
+
+fields! { ROW
+    "taken" "taken" {Count} Screen: "cycle in which the instruction leaves the queue";
+    "started" "started" {Count} Screen: "cycle in which its part gets it; none for an instruction that needs no part";
+    "ended" "ended" {Count} Screen: "first cycle in which its part is free again";
+    "text" "instruction" {Text} Screen: "the instruction";
+    "malformed" "malformed" {Text} Screen: "why the core refuses it";
+    "refused" "refused" {Count} Screen: "cycle in which the core finds it malformed";
+}
+
+fields! { RANK
+    "cycles" "clocks" {Count} Screen: "DRAM clocks since reset";
+    "active_cycles" "with an open bank" {Count} Screen: "DRAM clocks in which at least one bank is open";
+    "precharges" "PRE" {Count} Screen: "PRE commands of one bank";
+    "precharges_all" "PREA" {Count} Screen: "PRE commands of all banks";
+    "refreshes" "REF" {Count} Screen: "REF commands";
+    "banks" "banks" {Data} Json: "ACT, RD and WR commands of each bank (activates, reads, writes), bank_group * 4 + bank";
 }
 
 /// An instruction; cycles count from the offer of the first one.
@@ -65,8 +83,13 @@ struct Row {
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> anyhow::Result<()> {
-    let Args { file, config, allow_malformed, json } = args;
+///
+/// # Errors
+/// For a program that cannot be assembled, and a select of unspecified elements.
+pub fn run(args: &Args) -> anyhow::Result<Report> {
+    let Args { file, config, allow_malformed, form } = args;
+    form.files(FileSet::new().configuration("the configuration", config).input("the program", file))
+        .check()?;
     let config = DesignConfig::load(config)?;
     let program = assemble(file, &config, *allow_malformed)?;
     let (mut memory, masks) = (lists(&config, &program)?, masks(&config, &program)?);
@@ -78,27 +101,37 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let speed = model.cycle() as f64 / start.elapsed().as_secs_f64();
     let counters = Counters::from_words(&run.counters);
     let stalls = StallBreakdown::new(&counters, config.gemv().ranks())?;
-    let rows = rows(&program, &config, &run);
-    if *json {
-        let report = Report {
-            command: "cycles",
-            config: &config,
-            program: file.display().to_string(),
-            cycles: run.cycles,
-            instructions: rows,
-            counters,
-            stalls,
-            dram: run.dram,
-            malformed: run.status.malformed,
-            model_cycles_per_second: speed,
-            tools: Tools::new(),
-        };
-        say!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        say!("{}/ndp_core: {}, cycle model", config.name(), file.display());
-        print(&rows, &run, &stalls, speed);
-    }
-    Ok(())
+    let figures = Figures {
+        program: file.display().to_string(),
+        cycles: run.cycles,
+        malformed: run.status.malformed,
+        model_cycles_per_second: speed,
+    };
+    let us = run.cycles as f64 * config.core().clock_ps() as f64 / 1e6;
+    let all = run.dram.iter().map(RankActivity::all_banks);
+    let (reads, writes) =
+        all.fold((0, 0), |(reads, writes), bank| (reads + bank.reads, writes + bank.writes));
+    Ok(Report::answer("run cycles", format!("the program takes {} cycles, {us:.2} us", grouped(run.cycles)))
+        .reason(stalls.reason())
+        .setting(format!(
+            "{} on {}, cycle model; {} bursts read from DRAM, {} written",
+            figures.program,
+            config.name(),
+            grouped(reads),
+            grouped(writes)
+        ))
+        .figures(FIGURES, &figures)
+        .table(
+            "instructions",
+            "Instructions, in cycles from the offer of the first",
+            ROW,
+            &rows(&program, &config, &run),
+        )
+        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), STALLS, &stalls)
+        .table_at(Level::Verbose, None, ("dram", "Commands of the ranks"), RANK, &run.dram)
+        .data("config", "the configuration (docs/configuration.md)", &config)
+        .data("counters", "the monitor's registers (docs/monitor.md)", &counters)
+        .data("tools", "versions of the tools", &Tools::new()))
 }
 
 /// The cycles of a program, to be told how long the hardware will take for it.
@@ -151,26 +184,4 @@ fn rows(program: &Program, config: &DesignConfig, run: &ProgramCycles) -> Vec<Ro
         },
     };
     program.code.iter().zip(&run.instructions).map(row).collect()
-}
-
-fn print(rows: &[Row], run: &ProgramCycles, stalls: &StallBreakdown, speed: f64) {
-    say!("{:>10} {:>10} {:>10}", "taken", "started", "ended");
-    for Row { text, malformed, times } in rows {
-        let cycle = |cycle: Option<u64>| cycle.map_or_else(|| "-".to_owned(), grouped);
-        let refused = malformed.as_ref().map_or_else(String::new, |reason| format!("   malformed: {reason}"));
-        let (started, ended) = (cycle(times.started), cycle(times.ended));
-        say!("{:>10} {started:>10} {ended:>10}   {text}{refused}", grouped(times.taken));
-    }
-    for (rank, of) in run.dram.iter().enumerate() {
-        let (BankCounts { reads, writes, activates }, refreshes) = (of.all_banks(), of.refreshes);
-        say!(
-            "rank {rank}             {} reads, {} writes, {} activates, {refreshes} refreshes",
-            grouped(reads),
-            grouped(writes),
-            grouped(activates)
-        );
-    }
-    say!("cycles             {}", grouped(run.cycles));
-    stalls.print();
-    say!("model              {:.1} million cycles per second", speed / 1e6);
 }

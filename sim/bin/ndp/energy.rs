@@ -1,15 +1,14 @@
 //! Energy: its arguments, and what is said of it.
 
-use crate::tools::grouped;
 use ndp_config::DesignConfig;
 use ndp_energy::{
     CoreCosts, CorePart, CoreUse, DimmEnergy, DramCosts, DramEnergy, DramPart, DramUse, Energy,
     EnergyConstants,
 };
 use ndp_files::FileSet;
-use ndp_report::{BarChart, Report, ReportError};
+use ndp_report::{Chart, ChartKind, Level, Report, fields};
 use ndp_sim::backend::CoreBackend;
-use ndp_sim::system::{Alternative, EnergyBreakdown, EnergyPart, Place};
+use ndp_sim::system::{Alternative, EnergyBreakdown, EnergyPart};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -37,7 +36,7 @@ impl EnergyArgs {
         let useless = ["dram", "core", "system"].into_iter().zip(given).find(|(_, given)| given.is_some());
         match useless.filter(|_| !(self.energy || shown)) {
             Some((name, _)) => {
-                bail!("--energy-{name} has no effect without --energy or --json; leave it out")
+                bail!("--energy-{name} has no effect without --energy, --json or --verbose; leave it out")
             }
             None => Ok(()),
         }
@@ -128,75 +127,178 @@ impl CoreEnergy {
         })
     }
 
-    /// As text.
-    pub fn print(&self) {
-        say!(
-            "energy             {} in programs, {:.2} pJ per MAC; {}",
-            self.programs,
-            self.pj_per_mac,
-            self.dram
-        );
+    /// Adds figures and parts, on the screen if they are asked for.
+    pub fn show(&self, report: Report, asked: bool) -> Report {
+        let level = if asked { Level::Screen } else { Level::Verbose };
         let dram = self.parts.iter().map(|(part, energy)| (format!("DRAM, {}", part.name()), energy));
         let core = self.core.iter().map(|(part, energy)| (format!("core, {part}"), *energy));
-        print_sums(dram.chain(core), self.programs);
-        if self.operations.len() > 1 {
-            print_sums(self.operations.iter().map(|of| (of.operation.to_owned(), of.total)), self.programs);
-        }
-        say!("  DRAM with what is between programs {}", self.session.total);
+        report.group(level, ("energy", "Energy"), ENERGY, self).table_at(
+            level,
+            Some("share"),
+            ("energy_parts", "Energy of the programs by part"),
+            PART,
+            &sums(dram.chain(core), self.programs),
+        )
     }
 }
 
-/// Energy of the ranks of a DIMM since reset, as text.
-pub fn print_dimm(energy: &DimmEnergy, device: &str) {
-    say!("energy of the DRAM {} since reset; {device}", energy.total);
-    print_sums(energy.parts.iter().map(|(part, energy)| (part.name().to_owned(), energy)), energy.total);
+fields! { ENERGY
+    "programs" "programs" {Energy} Screen: "DRAM and core while programs ran";
+    "pj_per_mac" "per MAC" {Real("pJ", 2)} Screen: "energy of the programs for each multiply-accumulate";
+    "session.total" "DRAM since reset" {Energy} Screen: "DRAM since reset, between programs too";
+    "dram" "constants" {Text} Screen: "the DRAM whose currents are counted with";
+    "macs" "multiply-accumulates" {Count} Json: "multiply-accumulates of the programs";
+    "parts" "" {Data} Json: "DRAM by part, of the programs";
+    "core" "" {Data} Json: "core by part, of the programs";
+    "operations" "" {Data} Json: "the same for each operation, with counts of commands and cycles";
+    "session" "" {Data} Json: "DRAM since reset: parts, and ranks with their parts, banks and counts";
 }
 
-/// Parts of a sum, in percent of it.
-pub fn print_sums(rows: impl IntoIterator<Item = (String, Energy)>, total: Energy) {
-    for (name, energy) in rows.into_iter().filter(|(_, energy)| energy.value > 0) {
-        let percent = 100.0 * energy.value as f64 / total.value.max(1) as f64;
-        say!("  {name:<40} {percent:5.1} %  {energy}");
-    }
+/// A part of a sum of energy.
+#[derive(Serialize)]
+pub struct EnergySum {
+    part: String,
+    share: f64,
+    energy: Energy,
 }
 
-/// Energy of the tokens of a system, as text.
-pub fn print(breakdown: &EnergyBreakdown) {
-    if breakdown.tokens == 0 {
-        return;
-    }
-    let per_token = |energy: &Energy| energy.per(breakdown.tokens);
-    let total = per_token(&breakdown.total);
-    say!("energy             {total} per token");
-    let by = |sums: BTreeMap<String, Energy>| {
-        print_sums(sums.iter().map(|(name, energy)| (name.clone(), per_token(energy))), total);
+fields! { PART
+    "part" "part" {Text} Screen: "part of DRAM or core";
+    "share" "share" {Share} Screen: "part of the sum";
+    "energy" "energy" {Energy} Screen: "energy";
+}
+
+/// Parts that are not 0.
+fn sums(rows: impl Iterator<Item = (String, Energy)>, total: Energy) -> Vec<EnergySum> {
+    let row = |(part, energy): (String, Energy)| EnergySum {
+        part,
+        share: energy.value as f64 / total.value.max(1) as f64,
+        energy,
     };
-    say!(" by device");
-    by(breakdown.by(|place, _, _| place.group().to_owned()));
-    say!(" by what it goes to");
-    by(breakdown.by(|place, part, _| format!("{}: {}", place.group(), part.name())));
-    say!(" by operation");
-    by(breakdown.by(|_, _, operation| operation.map_or("idle times", |of| of.name()).to_owned()));
-    if !breakdown.alternatives.is_empty() {
-        say!(
-            " {:<28} {:>12} {:>9}  {:<28} {:<28} total",
-            "a token",
-            "bytes",
-            "ms",
-            "moving",
-            "devices and standby"
-        );
-    }
-    for of in &breakdown.alternatives {
-        let (bytes, ms) = (grouped(of.bytes), of.ns as f64 / 1e6);
-        let [moving, devices] = [of.moving, of.devices].map(|energy| energy.to_string());
-        say!("  {:<28} {bytes:>14} {ms:9.2}  {moving:<28} {devices:<28} {}", of.name, of.total());
-    }
+    rows.filter(|(_, energy)| energy.value > 0).map(row).collect()
 }
 
-/// Kinds of energy, as the bars have them.
-const KINDS: [&str; 8] =
-    ["ACT and PRE", "RD and WR", "data bus", "refresh", "standby", "bits", "idle", "logic at work"];
+/// Adds the energy of the ranks of a DIMM since reset, on the screen if it is asked for.
+pub fn show_dimm(report: Report, energy: &DimmEnergy, device: &str, asked: bool) -> Report {
+    let level = if asked { Level::Screen } else { Level::Verbose };
+    let parts = energy.parts.iter().map(|(part, energy)| (part.name().to_owned(), energy));
+    let parts = sums(parts, energy.total);
+    let report = report.data("energy", "energy of the DRAM since reset: total and parts in fJ", energy);
+    let report = if asked {
+        report.note(format!("energy of the DRAM since reset: {}; {device}", energy.total))
+    } else {
+        report
+    };
+    report.table_at(
+        level,
+        Some("share"),
+        ("energy_parts", "Energy of the DRAM since reset by part"),
+        PART,
+        &parts,
+    )
+}
+
+/// A part of the energy of a token of a system.
+#[derive(Serialize)]
+struct TokenPart<N: Serialize> {
+    policy: Option<&'static str>,
+    #[serde(flatten)]
+    of: N,
+    share: f64,
+    energy: Energy,
+}
+
+#[derive(Serialize)]
+struct OfDevice {
+    device: &'static str,
+    part: String,
+    kind: &'static str,
+}
+
+#[derive(Serialize)]
+struct OfOperation {
+    operation: &'static str,
+}
+
+fields! { DEVICES
+    "policy" "policy" {Text} Screen: "policy, if there are several";
+    "device" "device" {Text} Screen: "kind of device";
+    "part" "part" {Text} Screen: "part of the device, and its work";
+    "kind" "kind" {Text} Json: "kind of energy, as the chart has it";
+    "share" "share" {Share} Screen: "part of the energy of a token";
+    "energy" "energy of a token" {Energy} Screen: "energy of a token";
+}
+
+fields! { OPERATIONS
+    "policy" "policy" {Text} Screen: "policy, if there are several";
+    "operation" "operation" {Text} Screen: "product of a layer, or idle times";
+    "share" "share" {Share} Screen: "part of the energy of a token";
+    "energy" "energy of a token" {Energy} Screen: "energy of a token";
+}
+
+/// Another way to compute a token.
+#[derive(Serialize)]
+struct Way {
+    policy: Option<&'static str>,
+    #[serde(flatten)]
+    way: Alternative,
+    total: Energy,
+}
+
+fields! { WAYS
+    "policy" "policy" {Text} Screen: "policy, if there are several";
+    "name" "a token" {Text} Screen: "way in which a token is computed";
+    "total" "total" {Energy} Screen: "energy of a token";
+    "moving" "moving" {Energy} Screen: "DRAM commands, bits on their way, and the logic of cores at work";
+    "devices" "devices" {Energy} Screen: "standby and refresh of the DRAM, idle cores, GPU and host";
+    "bytes" "weights" {Bytes} Screen: "bytes of weights that move";
+    "ns" "ns" {Count} Verbose: "time of a token";
+}
+
+/// Adds the energy of the tokens of a system, of one run or of several policies; on the screen if it is asked for.
+pub fn show_system(report: Report, runs: &[(Option<&'static str>, &EnergyBreakdown)], asked: bool) -> Report {
+    let (mut devices, mut operations, mut ways) = (Vec::new(), Vec::new(), Vec::new());
+    for &(policy, breakdown) in runs.iter().filter(|(_, breakdown)| breakdown.tokens > 0) {
+        let part = |energy: Energy| {
+            let share = energy.value as f64 / breakdown.total.value.max(1) as f64;
+            (share, energy.per(breakdown.tokens))
+        };
+        let by = breakdown.by(|place, part, _| (place.group(), part));
+        devices.extend(by.into_iter().map(|((device, of), energy)| {
+            let (share, energy) = part(energy);
+            TokenPart { policy, of: OfDevice { device, part: of.name(), kind: kind(of) }, share, energy }
+        }));
+        let by = breakdown.by(|_, _, operation| operation.map_or("idle times", |of| of.name()));
+        operations.extend(by.into_iter().map(|(operation, energy)| {
+            let (share, energy) = part(energy);
+            TokenPart { policy, of: OfOperation { operation }, share, energy }
+        }));
+        let all = breakdown.alternatives.iter();
+        ways.extend(all.map(|way| Way { policy, way: way.clone(), total: way.total() }));
+    }
+    let level = if asked { Level::Screen } else { Level::Verbose };
+    report
+        .table_at(level, Some("share"), ("energy_devices", "Energy of a token by device"), DEVICES, &devices)
+        .chart(Chart {
+            table: "energy_devices",
+            title: "Energy of a token".to_owned(),
+            caption: "Commands and times are those that the DRAM has counted.".to_owned(),
+            kind: ChartKind::Stacks {
+                label: if runs.len() > 1 { "policy" } else { "device" },
+                part: if runs.len() > 1 { "device" } else { "kind" },
+                value: ("energy.fj", 1e-12),
+                axis: "mJ",
+            },
+        })
+        .table_at(
+            level,
+            Some("share"),
+            ("energy_operations", "Energy of a token by operation"),
+            OPERATIONS,
+            &operations,
+        )
+        .table_at(level, None, ("energy_ways", "Energy of other ways"), WAYS, &ways)
+}
 
 fn kind(part: EnergyPart) -> &'static str {
     match part {
@@ -211,48 +313,4 @@ fn kind(part: EnergyPart) -> &'static str {
         EnergyPart::Core(CorePart::Idle) | EnergyPart::Idle => "idle",
         EnergyPart::Core(_) | EnergyPart::Busy => "logic at work",
     }
-}
-
-/// Bars and tables of the energy of a token.
-pub fn section(report: Report, title: &str, breakdown: &EnergyBreakdown) -> Result<Report, ReportError> {
-    let report = report.section(title);
-    if breakdown.tokens == 0 {
-        return Ok(report.paragraph("No token was generated behind the prompt."));
-    }
-    let mj = |energy: &Energy| 1e3 * energy.per(breakdown.tokens).joules();
-    let sums = breakdown.by(|place, part, _| (place.group(), kind(part)));
-    let groups: Vec<&str> = Place::GROUPS.to_vec();
-    let mut bars = BarChart::new("Mean token", "mJ", groups.clone());
-    for kind in KINDS {
-        bars = bars.bars(kind, groups.iter().map(|group| sums.get(&(*group, kind)).map_or(0.0, mj)));
-    }
-    let rows = |sums: BTreeMap<String, Energy>| -> Vec<Vec<String>> {
-        let row = |(name, energy): (String, Energy)| {
-            let share = 100.0 * energy.value as f64 / breakdown.total.value.max(1) as f64;
-            vec![name, format!("{share:.1}"), energy.per(breakdown.tokens).to_string()]
-        };
-        sums.into_iter().map(row).collect()
-    };
-    let by_part = rows(breakdown.by(|place, part, _| format!("{}: {}", place.group(), part.name())));
-    let by_operation =
-        rows(breakdown.by(|_, _, operation| operation.map_or("idle times", |of| of.name()).to_owned()));
-    let mut report = report
-        .paragraph(&format!(
-            "{} per token. Commands and times are those that the DRAM has counted; in brackets what the ranges of the constants allow.",
-            breakdown.total.per(breakdown.tokens)
-        ))
-        .chart(&bars.stacked().draw()?)
-        .folded_table("by device and what it goes to", &["", "percent", "per token"], &by_part)
-        .folded_table("by operation", &["", "percent", "per token"], &by_operation);
-    if !breakdown.alternatives.is_empty() {
-        let row = |of: &Alternative| {
-            let ms = format!("{:.2}", of.ns as f64 / 1e6);
-            let [moving, devices, total] =
-                [of.moving, of.devices, of.total()].map(|energy| energy.to_string());
-            vec![of.name.to_owned(), grouped(of.bytes), ms, moving, devices, total]
-        };
-        let rows: Vec<Vec<String>> = breakdown.alternatives.iter().map(row).collect();
-        report = report.table(&["a token", "bytes", "ms", "moving", "devices and standby", "total"], &rows);
-    }
-    Ok(report)
 }

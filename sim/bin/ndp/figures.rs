@@ -1,6 +1,6 @@
 //! Figures of a run of the decoder, as tables and in JSON: of each class of product, of each instruction.
 
-use crate::tools::grouped;
+use ndp_report::fields;
 use ndp_sim::backend::{CoreBackend, Figures, InstructionFigures, class_name};
 use serde::Serialize;
 
@@ -19,6 +19,8 @@ pub struct Instructions {
     opcode: &'static str,
     #[serde(flatten)]
     figures: InstructionFigures,
+    mean_cycles: u64,
+    share: f64,
 }
 
 /// Of each class that occurred.
@@ -31,54 +33,36 @@ pub fn classes(backend: &CoreBackend) -> Vec<Class> {
     backend.classes().iter().map(class).collect()
 }
 
-/// Of each opcode that occurred; those of the activation unit, which share a counter, are one line.
-pub fn instructions(backend: &CoreBackend) -> Vec<Instructions> {
-    let of = |(opcode, figures): (&ndp_isa::Opcode, &InstructionFigures)| Instructions {
-        opcode: opcode.mnemonic(),
-        figures: *figures,
+/// Of each opcode that occurred, in a run of `cycles`; those of the activation unit, which share a counter, are one line.
+pub fn instructions(backend: &CoreBackend, cycles: u64) -> Vec<Instructions> {
+    let activation = backend.activation();
+    let opcodes = backend.opcodes().iter().map(|(opcode, figures)| (opcode.mnemonic(), *figures));
+    let all = opcodes.chain((activation.count > 0).then_some(("activation", activation)));
+    let row = |(opcode, figures): (&'static str, InstructionFigures)| Instructions {
+        opcode,
+        figures,
+        mean_cycles: figures.cycles / figures.count.max(1),
+        share: figures.cycles as f64 / cycles.max(1) as f64,
     };
-    let mut all: Vec<Instructions> = backend.opcodes().iter().map(of).collect();
-    let figures = backend.activation();
-    if figures.count > 0 {
-        all.push(Instructions { opcode: "activation", figures });
-    }
-    all
+    all.map(row).collect()
 }
 
-/// The table of instructions. Parts of the core work side by side, so the shares add up to more than 100 %.
-pub fn print_instructions(instructions: &[Instructions], cycles: u64) {
-    say!("{:<12}{:>10}{:>15}{:>12}{:>14}", "instruction", "count", "cycles in work", "mean", "of all cycles");
-    for Instructions { opcode, figures: InstructionFigures { count, cycles: in_work } } in instructions {
-        say!(
-            "{opcode:<12}{:>10}{:>15}{:>12}{:>12.1} %",
-            grouped(*count),
-            grouped(*in_work),
-            grouped(in_work / (*count).max(1)),
-            100.0 * *in_work as f64 / cycles.max(1) as f64
-        );
-    }
+// Columns of classes.
+fields! { pub CLASS
+    "class" "product" {Text} Screen: "class of products";
+    "calls" "calls" {Count} Screen: "products";
+    "outputs_checked" "outputs" {Count} Screen: "outputs compared with exact arithmetic";
+    "macs" "MAC" {Count} Screen: "multiply-accumulates";
+    "cycles" "cycles" {Cycles} Screen: "core cycles";
+    "roofline_cycles" "roofline" {Cycles} Screen: "core cycles at full bandwidth of the DRAM and peak arithmetic";
+    "efficiency" "of the roofline" {Share} Screen: "roofline_cycles / cycles";
 }
 
-/// The table of products.
-pub fn print_classes(classes: &[Class]) {
-    say!(
-        "{:<10}{:>8}{:>12}{:>15}{:>13}{:>13}{:>12}",
-        "product",
-        "calls",
-        "outputs",
-        "MAC",
-        "cycles",
-        "roofline",
-        "efficiency"
-    );
-    for Class { class, figures, efficiency } in classes {
-        say!(
-            "{class:<10}{:>8}{:>12}{:>15}{:>13}{:>13}{efficiency:>12.3}",
-            grouped(figures.calls),
-            grouped(figures.outputs_checked),
-            grouped(figures.macs),
-            grouped(figures.cycles),
-            grouped(figures.roofline_cycles),
-        );
-    }
+// Columns of instructions. Parts of the core work side by side, so the shares add up to more than 1.
+fields! { pub INSTRUCTION
+    "opcode" "instruction" {Text} Screen: "mnemonic, or the activation unit";
+    "count" "count" {Count} Screen: "instructions";
+    "cycles" "cycles in work" {Cycles} Screen: "core cycles in which one of them was in work";
+    "mean_cycles" "mean" {Cycles} Screen: "cycles / count";
+    "share" "of all cycles" {Share} Screen: "part of all cycles; parts of the core work side by side";
 }

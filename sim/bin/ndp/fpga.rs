@@ -1,21 +1,23 @@
-//! `ndp fpga`: a block on an FPGA.
+//! `ndp synth fpga`: a block on an FPGA.
 //!
 //! What decides a number is in the library; this file reads the environment and places files.
 
+use crate::output::OutputArgs;
 use crate::synth::from_env;
-use crate::verdict::Verdict;
 use anyhow::{Context, Result};
-use ndp_files::{FileSet, TemporaryFolder, print, say};
-use ndp_synth::fpga::{Fpga, devices};
+use ndp_files::{FileSet, TemporaryFolder};
+use ndp_report::{Level, Report, fields};
+use ndp_synth::fpga::{Fpga, Step, devices};
 use ndp_synth::tools;
+use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Place and route a block on an FPGA of Lattice's ECP5 family: what it uses, and how fast its clocks are
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    ndp fpga --config tiny --block rank_port --freq 100\n  \
-    ndp fpga --block async_fifo_sram --map-only --keep target/fpga\n\n\
+    ndp synth fpga --config tiny --block rank_port --freq 100\n  \
+    ndp synth fpga --block async_fifo_sram --map-only --keep target/fpga\n\n\
     The block is placed without pins, because the core has more than a package. The exit code is 1 if a clock misses the target.")]
 pub struct Args {
     /// Preset, or path of a configuration ending in .toml
@@ -39,16 +41,58 @@ pub struct Args {
     /// Limit of one tool run in seconds
     #[arg(long, default_value_t = 3600)]
     timeout_s: u64,
-    /// Print JSON instead of the table
-    #[arg(long)]
-    json: bool,
     /// Keep the netlist (netlist.v), scripts and logs in this directory
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
+    #[command(flatten)]
+    pub form: OutputArgs,
+}
+
+fields! { USAGE
+    "resource" "resource" {Text} Screen: "resource of the device";
+    "used" "used" {Count} Screen: "number that the block uses";
+    "available" "of" {Count} Screen: "number on the device";
+}
+
+fields! { CLOCK
+    "clock" "clock" {Text} Screen: "port of the block";
+    "mhz" "reaches" {Real("MHz", 1)} Screen: "highest frequency";
+    "target_mhz" "target" {Real("MHz", 1)} Screen: "frequency that was aimed at";
+    "path" "" {Data} Json: "longest path: cells, and the ns that each adds";
+}
+
+/// A type of cells.
+#[derive(Serialize)]
+struct Cell<'a> {
+    cell: &'a str,
+    count: u64,
+}
+
+fields! { CELL
+    "cell" "cell" {Text} Screen: "type of cells";
+    "count" "count" {Count} Screen: "number of cells";
+}
+
+/// A step of a clock's longest path.
+#[derive(Serialize)]
+struct Stage<'a> {
+    clock: &'a str,
+    #[serde(flatten)]
+    step: &'a Step,
+}
+
+fields! { STAGE
+    "clock" "clock" {Text} Screen: "port of the block";
+    "ns" "time" {Real("ns", 2)} Screen: "time that the step takes";
+    "kind" "kind" {Text} Screen: "clk-to-q, logic, routing or setup";
+    "to" "to" {Text} Screen: "cell that the step leads to";
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> Result<Verdict> {
+///
+/// # Errors
+/// For arguments that cannot be used, and tools that are missing or fail.
+pub fn run(args: &Args) -> Result<Report> {
     ensure!(
         args.freq.is_finite() && (1.0..=1000.0).contains(&args.freq),
         "--freq = {} must be from 1 to 1000",
@@ -75,11 +119,27 @@ pub fn run(args: &Args) -> Result<Verdict> {
     let temporary = TemporaryFolder::create("fpga-").context("no temporary directory")?;
     let folder = args.keep.as_deref().unwrap_or(temporary.path());
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create '{}'", folder.display()))?;
-    let report = fpga.run(&args.config, &args.block, folder)?;
-    if args.json {
-        print(&report.json()?);
-    } else {
-        say!("{}", report.table());
-    }
-    Ok(if report.meets() { Verdict::Agreed } else { Verdict::Differed })
+    let found = fpga.run(&args.config, &args.block, folder)?;
+    let cells: Vec<Cell> = found.cells.iter().map(|(cell, count)| Cell { cell, count: *count }).collect();
+    let stages =
+        found.clocks.iter().flat_map(|one| one.path.iter().map(|step| Stage { clock: &one.clock, step }));
+    let stages: Vec<Stage> = stages.collect();
+    let slowest =
+        found.clocks.iter().min_by(|a, b| (a.mhz / a.target_mhz).total_cmp(&(b.mhz / b.target_mhz)));
+    let verdict = match slowest {
+        Some(clock) => format!("{} reaches {:.1} MHz of {:.1} MHz", clock.clock, clock.mhz, clock.target_mhz),
+        None => format!("{} cells, not placed", found.cells.values().sum::<u64>()),
+    };
+    let tools = found
+        .nextpnr
+        .as_ref()
+        .map_or_else(|| found.yosys.clone(), |nextpnr| format!("{}, {nextpnr}", found.yosys));
+    let level = if found.usage.is_empty() { Level::Screen } else { Level::Verbose };
+    Ok(Report::checked("synth fpga", found.meets(), verdict)
+        .setting(format!("{} {} on {} ({tools})", found.config, found.block, found.device))
+        .table("clocks", "Clocks", CLOCK, &found.clocks)
+        .table("usage", "Resources", USAGE, &found.usage)
+        .table_at(level, None, ("cells", "Cells"), CELL, &cells)
+        .table_at(Level::Verbose, None, ("paths", "Longest paths"), STAGE, &stages)
+        .data("run", "the run as the library reports it", &found))
 }

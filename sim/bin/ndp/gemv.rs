@@ -4,20 +4,20 @@
 //! there are is the library's.
 
 use crate::args::{RecordArgs, UnitArgs, check_weights, density, weight_format};
-use crate::breakdown::StallBreakdown;
+use crate::breakdown::{STALLS, StallBreakdown};
 use crate::energy::CoreEnergy;
+use crate::made;
 use crate::operands::{Numbers, Source, source, target, write};
-use crate::output::Records;
-use crate::report::Summary;
-use crate::rerun::Rerun;
-use crate::tools::{Tools, grouped, quantisation_text};
-use crate::verdict::Verdict;
+use crate::records::Records;
+use crate::report::{SUMMARY, Summary};
+use crate::tools::{Tools, quantisation_text};
 use anyhow::Context;
 use clap::ValueEnum;
 use ndp_config::{DesignConfig, GemvShape, RowLayout, WeightFormat};
 use ndp_files::{OutputFile, Progress};
 use ndp_model::{GemvClass, GemvOp, QuantisationError, QuantisedMatrix, RoundedWeights};
 use ndp_numerics::{SplitMix64, f16};
+use ndp_report::{Level, Report, fields, grouped};
 use ndp_sim::backend::CoreBackend;
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{GemvOptions, GemvRun, Mode, Product as Operands, Weights};
@@ -80,14 +80,10 @@ pub struct Args {
 const MAX_WEIGHTS: u64 = 1 << 28;
 
 #[derive(Debug, Serialize)]
-struct Report<'a> {
-    command: &'static str,
-    config: &'a DesignConfig,
+struct Figures {
     #[serde(flatten)]
     shape: GemvShape,
-    /// Kind of drawn operands, or the files.
     data: String,
-    /// Of drawn operands and stalls; nothing else is random.
     seed: Option<u64>,
     stalls_percent: u32,
     mode: Mode,
@@ -98,14 +94,27 @@ struct Report<'a> {
     active_rows: u32,
     passes: u32,
     instructions: u32,
-    /// Results that are infinite or not a number.
     not_finite: usize,
-    #[serde(flatten)]
-    summary: Summary,
-    stalls: StallBreakdown,
-    energy: CoreEnergy,
-    rerun: &'a str,
-    tools: Tools,
+}
+
+fields! { FIGURES
+    "rows" "rows" {Count} Verbose: "rows of the matrix";
+    "cols" "columns" {Count} Verbose: "elements of a row";
+    "batch" "batch" {Count} Verbose: "vectors that share the matrix";
+    "active_rows" "active rows" {Count} Verbose: "rows that take part";
+    "density" "density" {Share} Verbose: "part of the rows that takes part";
+    "mode" "mode" {Text} Verbose: "dot or axpy";
+    "weights" "weights" {Text} Verbose: "format of the weights";
+    "quantisation.largest" "largest error of a weight" {Real("", 6)} Verbose: "largest distance of a quantised weight from the given one";
+    "quantisation.largest_share" "of the largest weight" {Share} Verbose: "the same as a part of the largest weight";
+    "quantisation.mean" "mean error of a weight" {Real("", 6)} Verbose: "mean distance of quantised weights from the given ones";
+    "quantisation.mean_share" "of the mean magnitude" {Share} Verbose: "the same as a part of the mean magnitude";
+    "data" "operands" {Text} Verbose: "kind of drawn operands, or the files";
+    "seed" "seed" {Count} Verbose: "seed of drawn operands, active rows and stalls; null if nothing is drawn";
+    "stalls_percent" "stalls" {Real("%", 0)} Verbose: "cycles in which the host is not ready";
+    "passes" "passes" {Count} Verbose: "passes over the matrix";
+    "instructions" "instructions" {Count} Verbose: "instructions of the core";
+    "not_finite" "results that are not finite" {Count} Verbose: "results that are infinite, or not a number";
 }
 
 /// A product that has run: what it was, what came out, and how to run it again.
@@ -124,14 +133,12 @@ pub struct Product {
     pub stalls: StallBreakdown,
     /// Figures, and the mismatches if there are any.
     pub backend: CoreBackend,
-    /// The command that repeats it.
-    pub rerun: Rerun,
 }
 
 /// Runs one product; mismatches are left in the backend, everything else that goes wrong is an error.
 pub fn simulate(args: &Args) -> anyhow::Result<Product> {
     let Args { unit, mode, weights: format, density, seed, data, records, .. } = args;
-    unit.energy.check_effects(unit.json || records.timeline.is_some())?;
+    unit.energy.check_effects(unit.form.is_whole() || records.timeline.is_some())?;
     let mut files = records.files(unit.files()).optional("--out", args.out.as_ref());
     for source in args.matrix.iter().chain(&args.vectors) {
         files = files.input("an operand", &source.path);
@@ -196,25 +203,6 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
         vectors: &x,
     };
 
-    let mut rerun = Rerun::new("gemv", unit);
-    match (&args.matrix, &args.vectors) {
-        (Some(matrix), Some(vectors)) => {
-            rerun.option("matrix", matrix);
-            rerun.option("vectors", vectors);
-        }
-        _ => {
-            rerun.option("rows", shape.rows);
-            rerun.option("cols", shape.cols);
-            rerun.option("batch", shape.batch);
-            rerun.option("density", density);
-            rerun.option("data", name(*data));
-        }
-    }
-    rerun.option("mode", name(*mode));
-    if *format != WeightFormat::Fp16 {
-        rerun.option("weights", format);
-    }
-    rerun.option("seed", seed);
     // Larger products are within a few per cent of the roofline.
     let macs = op.rows() as f64 * op.cols() as f64 * op.batch() as f64;
     let cycles = macs / config.roofline_macs_per_cycle_of(*format, op.batch() as u32);
@@ -227,7 +215,7 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
         Err(SimError::Mismatch { .. }) => None,
         Err(error) => {
             backend.unit_mut().close_waves()?;
-            return Err(error).with_context(|| format!("seed {seed}, rerun: {}", rerun.line()));
+            return Err(error).with_context(|| format!("seed {seed}, rerun: {}", made::rerun()));
         }
     };
     backend.unit_mut().close_waves()?;
@@ -243,7 +231,7 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
         Some(run) => StallBreakdown::new(&run.figures.counters, config.gemv().ranks())?,
         None => StallBreakdown::default(),
     };
-    Ok(Product { config, shape, active_rows: count as u32, quantisation, run, stalls, backend, rerun })
+    Ok(Product { config, shape, active_rows: count as u32, quantisation, run, stalls, backend })
 }
 
 /// Matrix and vectors from files, if they are.
@@ -286,69 +274,67 @@ fn of_all(part: usize, all: usize) -> String {
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+///
+/// # Errors
+/// For sizes that the core cannot take, files that cannot be used, and a core that hangs.
+pub fn run(args: &Args) -> anyhow::Result<Report> {
     let Args { unit, seed, data, mode, weights, density, .. } = args;
-    let Product { config, shape, active_rows, quantisation, run, stalls, mut backend, rerun } =
-        simulate(args)?;
+    let Product { config, shape, active_rows, quantisation, run, stalls, mut backend } = simulate(args)?;
     let GemvShape { rows, cols, batch } = shape;
     let (passes, instructions) = run.as_ref().map_or((0, 0), |run| (run.passes, run.figures.instructions));
     let results = run.as_ref().map_or(&[][..], |run| &run.bits);
     let not_finite = results.iter().filter(|bits| !f16::from_bits(**bits).is_finite()).count();
-    let drawn = args.matrix.is_none();
     let operands = match (&args.matrix, &args.vectors) {
         (Some(matrix), Some(vectors)) => format!("{matrix}, {vectors}"),
         _ => name(*data),
     };
+    let seeded = (args.matrix.is_none() || unit.stalls > 0).then_some(*seed);
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
-    summary.print_mismatches(*seed, rerun.line());
     let energy = CoreEnergy::new(&unit.energy, &mut backend)?;
-    let verdict = if summary.mismatches == 0 { Verdict::Agreed } else { Verdict::Differed };
-    if unit.json {
-        let report = Report {
-            command: "gemv",
-            config: &config,
-            shape,
-            data: operands,
-            seed: (drawn || unit.stalls > 0).then_some(*seed),
-            stalls_percent: unit.stalls,
-            mode: *mode,
-            weights: *weights,
-            quantisation,
-            density: *density,
-            active_rows,
-            passes,
-            instructions,
-            not_finite,
-            summary,
-            stalls,
-            energy,
-            rerun: rerun.line(),
-            tools: Tools::new(),
-        };
-        say!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        let operands = if drawn { format!("{operands} data, seed {seed}") } else { operands };
-        say!(
-            "{}/ndp_core: {} over {active_rows} of {rows} rows of {cols}, batch {batch} in {passes} pass(es), {operands}, \
-             {} % stalls",
-            config.name(),
-            name(*mode),
-            unit.stalls
-        );
-        if let Some(error) = quantisation {
-            say!("{}", quantisation_text(*weights, &error));
-        }
-        summary.print();
-        if not_finite > 0 {
-            let part = of_all(not_finite, results.len());
-            say!("not finite         {part}: infinite, which is above 65504, or not a number");
-        }
-        stalls.print();
-        if unit.energy.energy {
-            energy.print();
-        }
+    let setting = format!(
+        "{} over {active_rows} of {rows} rows of {cols} on {}, batch {batch}, {weights} weights, {}, {} % stalls",
+        name(*mode),
+        config.name(),
+        seeded.map_or_else(|| operands.clone(), |seed| format!("{operands} data, seed {seed}")),
+        unit.stalls
+    );
+    let (holds, verdict) = summary.verdict();
+    let mut report = summary.mismatches(Report::checked("gemv", holds, verdict), *seed);
+    if run.is_some() {
+        report = report.reason(stalls.reason());
     }
-    Ok(verdict)
+    if not_finite > 0 {
+        let part = of_all(not_finite, results.len());
+        report =
+            report.note(format!("{part} of the results are infinite, which is above 65504, or not a number"));
+    }
+    if let Some(error) = quantisation {
+        report = report.note(quantisation_text(*weights, &error));
+    }
+    let figures = Figures {
+        shape,
+        data: operands,
+        seed: seeded,
+        stalls_percent: unit.stalls,
+        mode: *mode,
+        weights: *weights,
+        quantisation,
+        density: *density,
+        active_rows,
+        passes,
+        instructions,
+        not_finite,
+    };
+    let report = report.setting(setting).figures(SUMMARY, &summary).figures(FIGURES, &figures).group(
+        Level::Verbose,
+        ("stalls", "Cycles of the multipliers' groups"),
+        STALLS,
+        &stalls,
+    );
+    Ok(energy
+        .show(report, unit.energy.energy)
+        .data("config", "the configuration (docs/configuration.md)", &config)
+        .data("tools", "versions of the tools", &Tools::new()))
 }
 
 /// Words of the buffer that the results of a DOT need at least, in two places of one word.

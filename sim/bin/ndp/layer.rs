@@ -3,23 +3,25 @@
 //! Checks the sizes, runs the step on the checking backend and reports where its cycles go. What a step is is the library's.
 
 use crate::args::{RecordArgs, UnitArgs, check_weights, density, weight_format};
-use crate::breakdown::StallBreakdown;
+use crate::breakdown::{STALLS, StallBreakdown};
 use crate::energy::CoreEnergy;
-use crate::figures::{Class, Instructions, classes, instructions, print_classes, print_instructions};
+use crate::figures::{CLASS, INSTRUCTION, classes, instructions};
 use crate::gemv::name;
-use crate::output::Records;
-use crate::phases::{PhaseFigures, PhaseTable};
-use crate::report::Summary;
-use crate::rerun::Rerun;
+use crate::made;
+use crate::phases::PhaseTable;
+use crate::records::Records;
+use crate::report::{SUMMARY, Summary};
 use crate::scaling::{self, Scaling, ScalingArgs};
 use crate::system::args::LinksChoice;
-use crate::tools::{Tools, grouped, load_model, workspace_path};
+use crate::tools::{Tools, load_model, workspace_path};
+
 use crate::verdict::Verdict;
 use anyhow::Context;
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_files::{OutputFile, Progress};
 use ndp_model::LayerSparsity;
 use ndp_numerics::layer_norm;
+use ndp_report::{Level, Report, fields};
 use ndp_sim::backend::{CoreBackend, Neurons};
 use ndp_sim::expected::Expected;
 use ndp_sim::gemv::{GemvOptions, HeadCut};
@@ -92,10 +94,7 @@ const MAX_WEIGHTS: u64 = 1 << 28;
 const MAX_CONTEXT: u32 = 16_384;
 
 #[derive(Debug, Serialize)]
-struct Report<'a> {
-    command: &'static str,
-    config: &'a DesignConfig,
-    /// Of the model; none for random weights.
+struct Figures {
     layer: Option<u32>,
     hidden: usize,
     heads: usize,
@@ -106,19 +105,26 @@ struct Report<'a> {
     weights: WeightFormat,
     seed: u64,
     stalls_percent: u32,
-    #[serde(flatten)]
-    summary: Summary,
-    /// `cycles` by the cycle model, which is given the host's requests and no data but lists.
     model_cycles: u64,
-    phases: Vec<PhaseFigures>,
-    classes: Vec<Class>,
-    instructions: Vec<Instructions>,
-    stalls: StallBreakdown,
-    energy: CoreEnergy,
-    /// Fraction of zeros.
+    cycles_per_token: u64,
     zeros: Zeros,
-    rerun: &'a str,
-    tools: Tools,
+}
+
+fields! { FIGURES
+    "cycles_per_token" "per token" {Cycles} Head: "cycles / batch";
+    "zeros.qkv_input" "zeros of the QKV input" {Share} Screen: "part of the inputs of Q, K and V that is 0";
+    "zeros.ffn_hidden" "zeros of the FFN's hidden activations" {Share} Screen: "part of the FFN's hidden activations that is 0";
+    "model_cycles" "cycle model" {Cycles} Verbose: "cycles by the cycle model, which is given the host's requests and no data but lists";
+    "layer" "layer" {Count} Verbose: "layer of the model; null for random weights";
+    "hidden" "hidden" {Count} Verbose: "width of the hidden state";
+    "heads" "heads" {Count} Verbose: "attention heads";
+    "ffn" "FFN" {Count} Verbose: "width of the feed-forward block";
+    "context" "context" {Count} Verbose: "tokens that attention sees, the new one included";
+    "batch" "batch" {Count} Verbose: "sequences";
+    "neurons" "neurons" {Text} Verbose: "neurons that take part: active or all";
+    "weights" "weights" {Text} Verbose: "format of the weights";
+    "seed" "seed" {Count} Verbose: "seed of everything that is random, and of the stalls";
+    "stalls_percent" "stalls" {Real("%", 0)} Verbose: "cycles in which the host is not ready";
 }
 
 #[derive(Debug, Default, Serialize)]
@@ -175,8 +181,8 @@ fn step(args: &Args, config: &DesignConfig) -> anyhow::Result<LayerStep> {
 
 /// Runs the job.
 pub fn run(args: &Args) -> anyhow::Result<Verdict> {
-    let Args { unit, context, batch, neurons, seed, records, .. } = args;
-    unit.energy.check_effects(unit.json || records.timeline.is_some())?;
+    let Args { unit, seed, records, .. } = args;
+    unit.energy.check_effects(unit.form.is_whole() || records.timeline.is_some())?;
     let files = records.files(unit.files()).optional("--chart", args.chart.as_ref());
     files.input_folder("part of the model", model_folder(args)).check()?;
     let config = DesignConfig::load(&unit.config)?;
@@ -184,25 +190,24 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let step = step(args, &config)?.quantised(args.weights)?;
     if !args.scaling.dimms.is_empty() {
         check_scaling(args)?;
-        let (step, scaling, rerun) = (step.alone(), &args.scaling, rerun(args));
-        return scaling::run(Scaling {
-            args: scaling,
-            unit,
-            config: &config,
-            step: &step,
-            seed: *seed,
-            rerun,
-        });
+        let (step, scaling) = (step.alone(), &args.scaling);
+        let scaling = Scaling { args: scaling, unit, config: &config, step: &step, seed: *seed };
+        return unit.form.show(|| scaling::run(&scaling));
     }
+    unit.form.show(|| single(args, &config, &step))
+}
+
+/// The layer on one DIMM.
+fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Result<Report> {
+    let Args { unit, context, batch, neurons, seed, records, .. } = args;
     let recorded_products = if records.is_asked() { u32::MAX } else { 0 };
     let backend =
-        CoreBackend::open(&config, &GemvOptions { recorded_products, predict: true, ..unit.options(*seed) })?;
+        CoreBackend::open(config, &GemvOptions { recorded_products, predict: true, ..unit.options(*seed) })?;
     let mut backend = backend.with_neurons(*neurons);
     let records = Records::create(records)?;
     let chart = args.chart.as_deref().map(OutputFile::create).transpose()?;
-    let rerun = rerun(args);
 
-    let mut expected = Expected::new(&config, *neurons);
+    let mut expected = Expected::new(config, *neurons);
     step.run(&mut expected)?;
     let progress = Progress::watch(expected.work(), "cycles at the roofline", progress::work);
     let result = step.run(&mut backend);
@@ -210,12 +215,11 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let written = records.write(backend.unit_mut().take_recording().as_ref(), &unit.energy);
     backend.unit_mut().close_waves()?;
     let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
-    summary.print_mismatches(*seed, rerun.line());
     let zeros = match result {
         Ok(output) => Zeros::from(output.sparsity),
         // Reported above; the figures up to there are still of interest.
         Err(_) if summary.mismatches > 0 => Zeros::default(),
-        Err(error) => return Err(error).with_context(|| format!("seed {seed}, rerun: {}", rerun.line())),
+        Err(error) => return Err(error).with_context(|| format!("seed {seed}, rerun: {}", made::rerun())),
     };
     written?;
     let agrees = summary.mismatches == 0;
@@ -225,72 +229,60 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let (cycles, model_cycles) = (summary.cycles, backend.model_cycles());
     // A run that a mismatch has cut short has no end that could be compared.
     let on_time = cycles == model_cycles || !agrees;
-    if !on_time {
-        note!("the layer took {cycles} cycles in RTL and {model_cycles} in the cycle model");
-    }
     let energy = CoreEnergy::new(&unit.energy, &mut backend)?;
     let stalls = StallBreakdown::new(backend.counters(), config.gemv().ranks())?;
-    let (classes, instructions) = (classes(&backend), instructions(&backend));
+    let (classes, instructions) = (classes(&backend), instructions(&backend, cycles));
     let phases = PhaseTable::new(backend.phases());
     let shape = step.shape();
     let title = format!(
-        "{}: a layer of {}, {} heads, FFN {}, {batch} sequence(s), context {context}",
-        config.name(),
+        "a layer of {}, {} heads, FFN {}, on {}, {batch} sequence(s), context {context}",
         step.hidden(),
         shape.heads,
-        step.ffn()
+        step.ffn(),
+        config.name()
     );
     phases.write_chart(chart, &title)?;
-    if unit.json {
-        let report = Report {
-            command: "layer",
-            config: &config,
-            layer: args.hidden.is_none().then_some(args.layer.unwrap_or(0)),
-            hidden: step.hidden(),
-            heads: shape.heads,
-            ffn: step.ffn(),
-            context: *context,
-            batch: *batch,
-            neurons: *neurons,
-            weights: args.weights,
-            seed: *seed,
-            stalls_percent: unit.stalls,
-            summary,
-            model_cycles,
-            phases: phases.rows,
-            classes,
-            instructions,
-            stalls,
-            energy,
-            zeros,
-            rerun: rerun.line(),
-            tools: Tools::new(),
-        };
-        say!("{}", serde_json::to_string_pretty(&report)?);
+    let figures = Figures {
+        layer: args.hidden.is_none().then_some(args.layer.unwrap_or(0)),
+        hidden: step.hidden(),
+        heads: shape.heads,
+        ffn: step.ffn(),
+        context: *context,
+        batch: *batch,
+        neurons: *neurons,
+        weights: args.weights,
+        seed: *seed,
+        stalls_percent: unit.stalls,
+        model_cycles,
+        cycles_per_token: cycles / u64::from(*batch),
+        zeros,
+    };
+    let (holds, verdict) = summary.verdict();
+    let verdict = if on_time {
+        verdict
     } else {
-        say!(
+        format!("the layer took {cycles} cycles in RTL and {model_cycles} in the cycle model; {verdict}")
+    };
+    let report = summary
+        .mismatches(Report::checked("layer", holds && on_time, verdict), *seed)
+        .reason(stalls.reason())
+        .setting(format!(
             "{title}, {} neurons, {} weights, seed {seed}, {} % stalls",
             name(*neurons),
             args.weights,
             unit.stalls
-        );
-        print_classes(&classes);
-        print_instructions(&instructions, summary.cycles);
-        say!(
-            "zeros              {:.1} % of the QKV input, {:.1} % of the FFN's hidden activations",
-            100.0 * zeros.qkv_input,
-            100.0 * zeros.ffn_hidden
-        );
-        summary.print();
-        say!("cycle model        {} cycles", grouped(model_cycles));
-        stalls.print();
-        say!("cycles per token   {}", grouped(summary.cycles / u64::from(*batch)));
-        if unit.energy.energy {
-            energy.print();
-        }
-        phases.print("where the time of a token goes");
-    }
-    Ok(if agrees && on_time { Verdict::Agreed } else { Verdict::Differed })
+        ))
+        .figures(SUMMARY, &summary)
+        .figures(FIGURES, &figures);
+    let report = phases
+        .show(report)
+        .table("classes", "Products", CLASS, &classes)
+        .table_at(Level::Verbose, None, ("instructions", "Instructions"), INSTRUCTION, &instructions)
+        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), STALLS, &stalls);
+    Ok(energy
+        .show(report, unit.energy.energy)
+        .data("config", "the configuration (docs/configuration.md)", config)
+        .data("tools", "versions of the tools", &Tools::new()))
 }
 
 /// What one DIMM can do and several cannot.
@@ -311,31 +303,4 @@ fn check_scaling(args: &Args) -> anyhow::Result<()> {
         bail!("--dimms {dimms} needs --links bandwidth: bridges have links for {most} DIMMs at most");
     }
     Ok(())
-}
-
-/// The command that repeats the run.
-fn rerun(args: &Args) -> Rerun {
-    let mut rerun = Rerun::new("layer", &args.unit);
-    for (name, value) in [("hidden", args.hidden), ("heads", args.heads), ("ffn", args.ffn)] {
-        if let Some(value) = value {
-            rerun.option(name, value);
-        }
-    }
-    if args.hidden.is_none() {
-        rerun.option("layer", args.layer.unwrap_or(0));
-    }
-    if let Some(model) = &args.model {
-        rerun.option("model", model.display());
-    }
-    if let Some(active) = args.active {
-        rerun.option("active", active);
-    }
-    rerun.option("context", args.context);
-    rerun.option("batch", args.batch);
-    rerun.option("neurons", name(args.neurons));
-    if args.weights != WeightFormat::Fp16 {
-        rerun.option("weights", args.weights);
-    }
-    rerun.option("seed", args.seed);
-    rerun
 }

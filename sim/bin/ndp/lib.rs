@@ -20,6 +20,7 @@ mod ignored;
 mod made;
 mod mutate;
 mod offload;
+mod output;
 mod papers;
 mod pim_times;
 mod place;
@@ -27,6 +28,7 @@ mod power;
 mod program;
 mod prove;
 mod refusals;
+mod schema;
 mod serve;
 mod sweep;
 mod synth;
@@ -59,17 +61,16 @@ mod link;
 #[cfg(feature = "rtl")]
 mod operands;
 #[cfg(feature = "rtl")]
-mod output;
-#[cfg(feature = "rtl")]
 mod phases;
 #[cfg(feature = "rtl")]
 mod pim;
 #[cfg(feature = "rtl")]
 mod pim_diagram;
 #[cfg(feature = "rtl")]
+mod records;
+#[cfg(feature = "rtl")]
 mod report;
 #[cfg(feature = "rtl")]
-mod rerun;
 #[cfg(feature = "rtl")]
 mod run;
 #[cfg(feature = "rtl")]
@@ -98,7 +99,11 @@ use verdict::Verdict;
 /// Does what the arguments of the program say. Exit codes: 0 if all results are as expected, 1 if one is not or the simulation failed, 2 if
 /// arguments or files are refused, 3 if something cannot be used or written.
 pub fn main() -> ExitCode {
+    let (arguments, renamed) = cli::arguments();
     let job = |cli: cli::Cli| {
+        if let Some((old, new)) = renamed {
+            note!("note: 'ndp {old}' is now 'ndp {new}'; the old name goes with the next release");
+        }
         cli::check_lists()?;
         #[cfg(feature = "rtl")]
         if let Some(form) = cli.form {
@@ -118,12 +123,9 @@ pub fn main() -> ExitCode {
     let failed = is_failure_of_the_run;
     #[cfg(not(feature = "rtl"))]
     let failed = |error: &anyhow::Error| error.chain().any(is_failure_of_pim);
-    ndp_files::program(
-        job,
-        |error| {
-            if failed(error) { 1 } else { ndp_files::exit_code(error, refusals::refuses) }
-        },
-    )
+    ndp_files::program(cli::command(), arguments, job, |error| {
+        if failed(error) { 1 } else { ndp_files::exit_code(error, refusals::refuses) }
+    })
 }
 
 /// Whether the simulation failed, rather than its arguments.

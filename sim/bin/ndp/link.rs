@@ -1,13 +1,13 @@
-//! `ndp link`: payload rate and latency of a DIMM-link in RTL over the bit error rate of its lanes, for several sizes of messages.
+//! `ndp bench link`: payload rate and latency of a DIMM-link in RTL over the bit error rate of its lanes, for several sizes of messages.
 //!
 //! Two Verilated ends on a cable with skewed lanes. Every beat that arrives is compared with the one that is next in its flow and every flit on
 //! the lanes with the protocol; the rate counts payload alone, start and end of the run included.
 
-use crate::tools::{Tools, grouped};
-use crate::verdict::Verdict;
-use ndp_config::{CoreConfig, DesignConfig, LinkConfig};
+use crate::output::OutputArgs;
+use crate::tools::Tools;
+use ndp_config::{DesignConfig, LinkConfig};
 use ndp_files::{FileSet, OutputFile, Progress};
-use ndp_report::{LineChart, Series};
+use ndp_report::{Chart, ChartKind, Report, fields, grouped};
 use ndp_sim::link::flow::Flow;
 use ndp_sim::link::network::{Network, NetworkError};
 use serde::Serialize;
@@ -27,8 +27,8 @@ const BEAT_BYTES: u32 = 64;
 /// Measure payload rate and latency of a link in RTL over the bit error rate of its lanes
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
-        ndp link --ber 0,1e-6,1e-5 --message 512 --bytes 262144\n  \
-        ndp link --chart docs/link-rates.svg")]
+        ndp bench link --ber 0,1e-6,1e-5 --message 512 --bytes 262144\n  \
+        ndp bench link --chart docs/link-rates.svg")]
 pub struct Args {
     /// Link of this configuration: preset (hermes, tiny, ...) or path of a TOML file
     #[arg(long, default_value = "hermes")]
@@ -48,9 +48,8 @@ pub struct Args {
     /// Write a chart of the rates (SVG)
     #[arg(long, value_name = "FILE")]
     chart: Option<PathBuf>,
-    /// Print JSON instead of a table
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub form: OutputArgs,
 }
 
 /// One rate and size.
@@ -58,32 +57,47 @@ pub struct Args {
 struct Point {
     bit_error_rate: f64,
     message_bytes: u32,
-    /// Payload of a direction in a cycle of the core.
     bytes_per_cycle: f64,
-    /// Of a message that is alone on the link: from its first beat on the way in to its last one out, on average.
+    gb_per_s: f64,
     latency_cycles: f64,
     cycles: u64,
-    /// Of both directions.
     wrong_bits: u64,
-    /// Of one end.
     flits_sent_again: u64,
     crc_errors: u64,
     replays_asked: u64,
 }
 
-#[derive(Debug, Serialize)]
-struct Report<'a> {
-    command: &'static str,
-    config: &'a str,
+fields! { POINT
+    "bit_error_rate" "bit error rate" {Real("", 0)} Screen: "errors of a lane for each bit";
+    "message_bytes" "message" {Real("B", 0)} Screen: "bytes of a message";
+    "gb_per_s" "payload" {Real("GB/s", 3)} Screen: "payload of a direction while both work, start and end of the run included";
+    "latency_cycles" "latency" {Real("cycles", 1)} Screen: "mean of messages alone on the link, from the first beat on the way in to the last one out";
+    "flits_sent_again" "flits sent again" {Count} Screen: "flits that one end sent again";
+    "wrong_bits" "wrong bits" {Count} Screen: "bits that both directions turned";
+    "crc_errors" "wrong CRC" {Count} Screen: "flits that one end found damaged";
+    "replays_asked" "replays" {Count} Screen: "replays that one end asked for";
+    "cycles" "cycles" {Cycles} Verbose: "core cycles of the run";
+    "bytes_per_cycle" "payload" {Real("B/cycle", 3)} Verbose: "payload of a direction in a cycle of the core";
+}
+
+#[derive(Serialize)]
+struct Figures {
     bytes: u64,
     seed: u64,
     lane_bytes_per_cycle: f64,
-    points: &'a [Point],
-    tools: Tools,
+}
+
+fields! { FIGURES
+    "bytes" "bytes" {Count} Verbose: "bytes sent in each direction at each rate";
+    "seed" "seed" {Count} Verbose: "seed of errors and skew";
+    "lane_bytes_per_cycle" "all lanes" {Real("B/cycle", 1)} Verbose: "bytes that all lanes carry in a cycle, frames and CRC included";
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+///
+/// # Errors
+/// For an argument that cannot be used, and if an end cannot be simulated.
+pub fn run(args: &Args) -> anyhow::Result<Report> {
     for ber in &args.ber {
         ensure!((0.0..=MOST_ERRORS).contains(ber), "--ber is {ber}, must be 0 to {MOST_ERRORS}");
     }
@@ -91,20 +105,20 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
         ensure!(bytes.is_multiple_of(BEAT_BYTES), "--message is {bytes}, must be a multiple of {BEAT_BYTES}");
     }
     let files = FileSet::new().configuration("the configuration", &args.config);
-    files.optional("--chart", args.chart.as_ref()).check()?;
+    args.form.files(files).optional("--chart", args.chart.as_ref()).check()?;
     let config = DesignConfig::load(&args.config)?;
-    let chart = args.chart.as_deref().map(OutputFile::create).transpose()?;
+    let file = args.chart.as_deref().map(OutputFile::create).transpose()?;
+    let ghz = config.core().clock_ghz();
     let progress = Progress::new((args.ber.len() * args.message.len()) as u64, "measurements");
     let mut points = Vec::new();
     for &message in &args.message {
         for &ber in &args.ber {
             let network = Network::pair(&config, args.seed)?;
-            match measure(network, ber, message, args.bytes) {
+            match measure(network, (ber, ghz), message, args.bytes) {
                 Ok(point) => points.push(point),
                 Err(error) => {
-                    drop(progress);
-                    note!("error: bit error rate {ber:e}, messages of {message} bytes: {error}");
-                    return Ok(Verdict::Differed);
+                    let failure = format!("bit error rate {ber:e}, messages of {message} bytes: {error}");
+                    return Ok(Report::checked("bench link", false, failure));
                 }
             }
             progress.add(1);
@@ -112,28 +126,50 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     }
     drop(progress);
     let lanes = f64::from(config.link().word_bits()) / 8.0;
-    if let Some(file) = chart {
-        let picture = draw(&points, &args.message, lanes, config.core().clock_ghz())?;
+    let best = points.iter().map(|point| point.gb_per_s).fold(0.0, f64::max);
+    let chart = Chart {
+        table: "points",
+        title: "Payload of a link over its bit error rate".to_owned(),
+        caption:
+            "Short messages leave most of a flit empty. A rate of 0 has no power of ten and is left out."
+                .to_owned(),
+        kind: ChartKind::Lines {
+            x: ("bit_error_rate", true),
+            y: ("gb_per_s", 1.0),
+            series: ("message_bytes", "messages of ", " bytes"),
+            axes: ["bit error rate, as a power of ten", "GB/s per direction"],
+            reference: Some(("all lanes", lanes * ghz)),
+        },
+    };
+    let report = Report::checked(
+        "bench link",
+        true,
+        format!("every beat and flit arrived as sent; a direction carries up to {best:.2} GB/s of payload"),
+    )
+    .reason(format!("the lanes carry {:.2} GB/s, frames, CRC and control included", lanes * ghz))
+    .setting(format!(
+        "link of {}, both directions at work, {} bytes each, seed {}",
+        config.name(),
+        grouped(args.bytes),
+        args.seed
+    ))
+    .figures(FIGURES, &Figures { bytes: args.bytes, seed: args.seed, lane_bytes_per_cycle: lanes })
+    .table("points", "Payload and latency", POINT, &points)
+    .data("config", "name of the configuration", &config.name())
+    .data("tools", "versions of the tools", &Tools::new());
+    if let Some(file) = file {
+        let picture = report.drawn(&chart)?;
         file.finish(|out| out.write_all(picture.as_bytes()))?;
     }
-    if args.json {
-        let report = Report {
-            command: "link",
-            config: config.name(),
-            bytes: args.bytes,
-            seed: args.seed,
-            lane_bytes_per_cycle: lanes,
-            points: &points,
-            tools: Tools::new(),
-        };
-        say!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print(&points, config.core());
-    }
-    Ok(Verdict::Agreed)
+    Ok(report.chart(chart))
 }
 
-fn measure(mut network: Network, ber: f64, message: u32, bytes: u64) -> Result<Point, NetworkError> {
+fn measure(
+    mut network: Network,
+    (ber, ghz): (f64, f64),
+    message: u32,
+    bytes: u64,
+) -> Result<Point, NetworkError> {
     for channel in &mut network.cables[0].channels {
         channel.skew(LANE_DELAY.0, LANE_DELAY.1);
     }
@@ -154,10 +190,12 @@ fn measure(mut network: Network, ber: f64, message: u32, bytes: u64) -> Result<P
     network.drain(PATIENCE)?;
     let cycles = network.cycle() - start;
     let [_, again, _, wrong, _, asked, ..] = network.counters(0)?;
+    let bytes_per_cycle = beats as f64 * f64::from(BEAT_BYTES) / cycles as f64;
     Ok(Point {
         bit_error_rate: ber,
         message_bytes: message,
-        bytes_per_cycle: beats as f64 * f64::from(BEAT_BYTES) / cycles as f64,
+        bytes_per_cycle,
+        gb_per_s: bytes_per_cycle * ghz,
         latency_cycles,
         cycles,
         wrong_bits: network.cables[0].channels.iter().map(|channel| channel.flipped()).sum(),
@@ -165,53 +203,4 @@ fn measure(mut network: Network, ber: f64, message: u32, bytes: u64) -> Result<P
         crc_errors: wrong,
         replays_asked: asked,
     })
-}
-
-/// Rates over the exponent of the error rate; a rate of 0 has none and is left out.
-fn draw(points: &[Point], messages: &[u32], lanes: f64, ghz: f64) -> anyhow::Result<String> {
-    let chart = LineChart::new(
-        "Payload of a link over its bit error rate",
-        "bit error rate, as a power of ten",
-        "GB/s per direction",
-    );
-    let chart = messages.iter().fold(chart.from_zero(), |chart, &message| {
-        let of = points.iter().filter(|p| p.message_bytes == message && p.bit_error_rate > 0.0);
-        let places = of.map(|p| (p.bit_error_rate.log10(), p.bytes_per_cycle * ghz)).collect();
-        chart.series(Series { name: format!("messages of {message} bytes"), points: places })
-    });
-    Ok(chart.reference("all lanes", lanes * ghz).draw()?)
-}
-
-fn print(points: &[Point], core: &CoreConfig) {
-    say!(
-        "{:>8} {:>9} {:>8} {:>9} {:>11} {:>11} {:>10} {:>10} {:>8}",
-        "ber",
-        "message",
-        "GB/s",
-        "latency",
-        "cycles",
-        "wrong bits",
-        "sent again",
-        "wrong CRC",
-        "replays"
-    );
-    for p in points {
-        say!(
-            "{:>8.0e} {:>9} {:>8.3} {:>9.1} {:>11} {:>11} {:>10} {:>10} {:>8}",
-            p.bit_error_rate,
-            grouped(p.message_bytes.into()),
-            p.bytes_per_cycle * core.clock_ghz(),
-            p.latency_cycles,
-            grouped(p.cycles),
-            grouped(p.wrong_bits),
-            grouped(p.flits_sent_again),
-            grouped(p.crc_errors),
-            grouped(p.replays_asked)
-        );
-    }
-    say!("");
-    say!(
-        "Bytes and cycles of one direction, both at work; latency of messages alone; cycles of {} ns. Every beat and flit was checked.",
-        core.clock_ps() as f64 / 1e3
-    );
 }

@@ -1,24 +1,20 @@
 //! Reports of this tool: how each was made is in its last section.
 
-use ndp_report::Report;
-
-/// An empty report with the command line and the version.
-pub fn begin(title: &str) -> Report {
-    let report = Report::new(title)
-        .provenance(
-            "command",
-            &command_line(std::env::args_os().map(|arg| arg.to_string_lossy().into_owned())),
-        )
-        .provenance("version", concat!("ndp ", env!("CARGO_PKG_VERSION")));
-    match std::env::var("NDP_FORM") {
-        Ok(form) => report.provenance("NDP_FORM", &form),
-        Err(_) => report,
-    }
+/// How a report was made, except the command.
+pub fn provenance() -> Vec<(&'static str, String)> {
+    let version = concat!("ndp ", env!("CARGO_PKG_VERSION")).to_owned();
+    let form = std::env::var("NDP_FORM").map(|form| ("NDP_FORM", form));
+    [("version", version)].into_iter().chain(form).collect()
 }
 
-/// The arguments as a shell takes them; the program's name without its folder. The page's own name is left out, so that equal runs write
+/// The command that gives the same result again.
+pub fn rerun() -> String {
+    command_line(crate::cli::arguments().0.iter().map(|arg| arg.to_string_lossy().into_owned()))
+}
+
+/// The arguments as a shell takes them; the program's name without its folder. Forms of the report are left out, so that equal runs write
 /// equal pages.
-fn command_line(args: impl Iterator<Item = String>) -> String {
+pub fn command_line(args: impl Iterator<Item = String>) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:+@%".contains(c);
     let quoted = |arg: String| {
         let bare = !arg.is_empty() && arg.chars().all(plain);
@@ -27,9 +23,12 @@ fn command_line(args: impl Iterator<Item = String>) -> String {
     let mut line = "ndp".to_owned();
     let mut args = args.skip(1);
     while let Some(arg) = args.next() {
-        if arg == "--html" {
-            args.next();
-        } else if !arg.starts_with("--html=") {
+        let (name, value) = arg.split_once('=').map_or((&arg[..], false), |(name, _)| (name, true));
+        if ["--html", "--csv"].contains(&name) {
+            if !value {
+                args.next();
+            }
+        } else if !["--json", "--verbose", "-v"].contains(&name) {
             line = format!("{line} {}", quoted(arg));
         }
     }
@@ -43,7 +42,8 @@ mod tests {
     #[test]
     fn a_command_line_can_be_pasted_into_a_shell() {
         let args =
-            ["/a/ndp", "gemv", "--html", "x.html", "--config=tiny", "a b", "", "it's"].map(str::to_owned);
+            ["/a/ndp", "gemv", "--html", "x.html", "--csv=t", "--json", "--config=tiny", "a b", "", "it's"]
+                .map(str::to_owned);
         assert_eq!(command_line(args.into_iter()), r"ndp gemv --config=tiny 'a b' '' 'it'\''s'");
     }
 }

@@ -2,12 +2,16 @@
 
 use crate::tools::grouped;
 use ndp_files::OutputFile;
-use ndp_report::Rows;
+use ndp_report::{Chart, ChartKind, Level, Report, Rows, fields};
 use ndp_sim::phases::{Phase, PhaseCycles};
 use serde::Serialize;
 
-/// Characters of the longest bar.
-const BAR: u64 = 40;
+fields! { PHASE
+    "phase" "phase" {Text} Screen: "phase of a layer, or waiting";
+    "cycles" "cycles" {Cycles} Screen: "core cycles";
+    "share" "share" {Share} Screen: "part of all cycles";
+}
+
 /// One phase.
 #[derive(Debug, Serialize)]
 pub struct PhaseFigures {
@@ -32,14 +36,18 @@ impl PhaseTable {
         Self { rows: phases.iter().map(row).collect() }
     }
 
-    /// The table under a title.
-    pub fn print(&self, title: &str) {
-        let longest = self.rows.iter().map(|row| row.cycles).max().unwrap_or(0).max(1);
-        say!("{title:<32}{:>12}{:>9}", "cycles", "share");
-        for PhaseFigures { phase, cycles, share } in &self.rows {
-            let bar = "#".repeat((cycles * BAR).div_ceil(longest) as usize);
-            say!("  {:<30}{:>12}{:>7.1} %  {bar}", phase.name(), grouped(*cycles), 100.0 * share);
-        }
+    /// Adds the table and its chart.
+    pub fn show(&self, report: Report) -> Report {
+        let longest = self.rows.iter().max_by_key(|row| row.cycles);
+        let caption = longest.map_or_else(String::new, |row| format!("Most of it is {}.", row.phase.name()));
+        report
+            .table_at(Level::Screen, Some("share"), ("phases", "Where the time goes"), PHASE, &self.rows)
+            .chart(Chart {
+                table: "phases",
+                title: "Cycles of each phase".to_owned(),
+                caption,
+                kind: ChartKind::Rows { label: "phase", value: "cycles" },
+            })
     }
 
     /// Writes the chart, if there is a file for it.

@@ -1,18 +1,21 @@
-//! `ndp pim-diagram`: the timing diagram of a channel that computes and is read, from the commands of the Verilated controller.
+//! `ndp generate pim-diagram`: the timing diagram of a channel that computes and is read, from the commands of the Verilated controller.
 
+use crate::output::OutputArgs;
 use crate::pim::mode_parser;
-use crate::verdict::Verdict;
+use anyhow::Result;
 use ndp_config::HbmConfig;
 use ndp_files::{FileSet, OutputFile};
 use ndp_offloading::Mode;
+use ndp_report::{Chart, ChartKind, Level, Report, fields};
 use ndp_sim::hbm::diagram::{draw, scenario};
+use serde::Serialize;
 use std::path::PathBuf;
 
 /// Draw what a PIM channel does while it reads and runs MACs, as LibraPIM's Fig. 16
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
-        ndp pim-diagram --mode serial --out docs/pim-serial.svg\n  \
-        ndp pim-diagram --mode dex --out docs/pim-dex.svg\n\n\
+        ndp generate pim-diagram --mode serial --out docs/pim-serial.svg\n  \
+        ndp generate pim-diagram --mode dex --out docs/pim-dex.svg\n\n\
         The commands are those of the controller in RTL; both modes have the same scale.")]
 pub struct Args {
     /// How the banks are used: joined, or cut in two
@@ -24,11 +27,41 @@ pub struct Args {
     /// SVG file to write
     #[arg(long)]
     pub out: PathBuf,
+    #[command(flatten)]
+    pub form: OutputArgs,
+}
+
+#[derive(Serialize)]
+struct Figures<'a> {
+    clocks: u64,
+    commands: usize,
+    file: &'a PathBuf,
+}
+
+fields! { FIGURES
+    "clocks" "clocks" {Cycles} Verbose: "clocks of 1 ns from the first command to the last data on the bus";
+    "commands" "commands" {Count} Verbose: "commands of the controller";
+    "file" "picture" {Text} Screen: "SVG file that was written";
+}
+
+#[derive(Serialize)]
+struct Given {
+    clock: u64,
+    command: String,
+}
+
+fields! { GIVEN
+    "clock" "clock" {Count} Screen: "clock, counted from the first command";
+    "command" "command" {Text} Screen: "command of the controller";
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> anyhow::Result<Verdict> {
-    FileSet::new().configuration("the memory", &args.memory).output("--out", &args.out).check()?;
+///
+/// # Errors
+/// For a memory without the mode, and a file that cannot be written.
+pub fn run(args: &Args) -> Result<Report> {
+    let files = FileSet::new().configuration("the memory", &args.memory).output("--out", &args.out);
+    args.form.files(files).check()?;
     let config = HbmConfig::load(&args.memory)?;
     let cut = args.mode.sliced();
     ensure!(
@@ -48,6 +81,17 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let title = format!("{title} ({})", config.name());
     let picture = draw(&shown, &config, &title, serial.clocks.max(shown.clocks))?;
     out.finish(|out| out.write_all(picture.as_bytes()))?;
-    say!("{}: {} commands in {} clocks", args.out.display(), shown.commands.len(), shown.clocks);
-    Ok(Verdict::Agreed)
+    let figures = Figures { clocks: shown.clocks, commands: shown.commands.len(), file: &args.out };
+    let given =
+        shown.commands.iter().map(|(clock, command)| Given { clock: *clock, command: command.to_string() });
+    let given: Vec<Given> = given.collect();
+    let caption =
+        format!("Compared with joined banks, which take {} clocks, at the same scale.", serial.clocks);
+    Ok(Report::answer(
+        "generate pim-diagram",
+        format!("{title}: {} commands in {} clocks", given.len(), shown.clocks),
+    )
+    .figures(FIGURES, &figures)
+    .chart(Chart { table: "given", title, caption, kind: ChartKind::Drawn(picture) })
+    .table_at(Level::Verbose, None, ("given", "Commands"), GIVEN, &given))
 }

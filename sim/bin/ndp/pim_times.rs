@@ -1,12 +1,15 @@
-//! `ndp pim-times`: how long work in memory takes, by the formulas of `ndp offload`, on a channel of the device model and in RTL; and a table of
+//! `ndp bench pim`: how long work in memory takes, by the formulas of `ndp offload`, on a channel of the device model and in RTL; and a table of
 //! times for `ndp offload --times`.
 
+use crate::output::OutputArgs;
 use anyhow::{Context, Result};
 use ndp_config::{HbmCommandSet, HbmConfig, LlmShape};
-use ndp_files::{FileSet, OutputFile, Progress, say};
+use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_offloading::pim::PimTimes;
 use ndp_offloading::{AnalyticTimes, DeviceTimes, Hardware, MeasuredTimes, Model, Picos, TableFile};
 use ndp_pim::measure::MeasuredMemory;
+use ndp_report::{Report, Unit, fields};
+use serde::Serialize;
 use std::path::PathBuf;
 
 /// Batches of the comparison.
@@ -15,8 +18,8 @@ const BATCHES: [u32; 4] = [16, 64, 128, 384];
 /// Measure work in the banks of an HBM-PIM, compare with the formulas and write a table of times
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
-    ndp pim-times --llm gpt3-175b --out times.json\n  \
-    ndp pim-times --llm llama3-70b --sequences 16,64,256 --rtl\n  \
+    ndp bench pim --llm gpt3-175b --out times.json\n  \
+    ndp bench pim --llm llama3-70b --sequences 16,64,256 --rtl\n  \
     ndp offload --llm gpt3-175b --times times.json\n\n\
     Prints the time of a head, of attention of a layer and of an offloaded FFN: measured and by the formulas of docs/offloading.md.")]
 pub struct Args {
@@ -39,6 +42,62 @@ pub struct Args {
     /// File for the table, JSON
     #[arg(long)]
     out: Option<PathBuf>,
+    #[command(flatten)]
+    pub form: OutputArgs,
+}
+
+const US: Unit = Unit::Real("us", 3);
+
+/// A head of K and V.
+#[derive(Serialize)]
+struct Head {
+    tokens: u32,
+    rtl_us: Option<f64>,
+    model_us: f64,
+    formula_us: f64,
+    ratio: f64,
+}
+
+fields! { HEAD
+    "tokens" "tokens" {Count} Screen: "tokens in K and V";
+    "rtl_us" "RTL" {US} Screen: "time in RTL, every clock compared with the device model";
+    "model_us" "device model" {US} Screen: "time on a channel of the device model";
+    "formula_us" "formula" {US} Screen: "time by the formulas of docs/offloading.md";
+    "ratio" "model/formula" {Real("", 3)} Screen: "model_us / formula_us";
+}
+
+/// Attention of a layer.
+#[derive(Serialize)]
+struct Attention {
+    tokens: u32,
+    batch: u32,
+    model_us: f64,
+    formula_us: f64,
+    ratio: f64,
+}
+
+fields! { ATTENTION
+    "tokens" "tokens" {Count} Screen: "tokens in K and V";
+    "batch" "batch" {Count} Screen: "requests";
+    "model_us" "device model" {Real("us", 1)} Screen: "time on the device model";
+    "formula_us" "formula" {Real("us", 1)} Screen: "time by the formulas";
+    "ratio" "model/formula" {Real("", 3)} Screen: "model_us / formula_us";
+}
+
+/// An FFN whose weights are broadcast.
+#[derive(Serialize)]
+struct Ffn {
+    vectors: u32,
+    model_us: f64,
+    formula_us: f64,
+    ratio: f64,
+}
+
+fields! { FFN
+    "vectors" "vectors" {Count} Screen: "vectors";
+    "model_us" "device model" {Real("us", 1)} Screen: "time on the device model";
+    "formula_us" "formula" {Real("us", 1)} Screen: "time by the formulas";
+    "ratio" "model/formula" {Real("", 3)} Screen: "model_us / formula_us";
 }
 
 /// Time of a head in RTL, which is that of the device model; nothing if nobody asks.
@@ -68,12 +127,15 @@ fn rtl_time(_: &Args, _: &HbmConfig, _: &Model, _: &MeasuredMemory, _: u32) -> R
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> Result<()> {
+///
+/// # Errors
+/// For a model or memory that cannot be used, and RTL that differs from the device model.
+pub fn run(args: &Args) -> Result<Report> {
     for pair in args.sequences.windows(2) {
         ensure!(pair[0] < pair[1], "--sequences {},{}: the second must be above the first", pair[0], pair[1]);
     }
     let files = FileSet::new().configuration("the memory", &args.memory);
-    files.optional("--out", args.out.as_ref()).check()?;
+    args.form.files(files).optional("--out", args.out.as_ref()).check()?;
     let model = Model::of(&LlmShape::preset(&args.llm)?);
     let config = HbmConfig::load(&args.memory)?;
     let hardware = Hardware::default().on(&config);
@@ -85,45 +147,21 @@ pub fn run(args: &Args) -> Result<()> {
     drop(progress);
     let formula = AnalyticTimes::new(&model, &hardware, config.slicing());
     let group = u64::from(model.group());
-    say!(
-        "a head of K and V, {group} of Q, in one channel; attention of a layer in {} channels",
-        config.channels()
-    );
-    let batches: Vec<String> =
-        BATCHES.iter().map(|batch| format!("{:>17}", format!("batch {batch}"))).collect();
-    say!(
-        "{:>8} {:>12} {:>12} {:>12} {:>8} |{}",
-        "tokens",
-        "RTL us",
-        "model us",
-        "formula us",
-        "ratio",
-        batches.concat()
-    );
-    for &context in &args.sequences {
-        let commands = issue(&config, &hardware, &model, context);
-        let (measured, computed) = (times.head(context).us(), formula.head(context).max(commands).us());
-        let rtl = rtl_time(args, &config, &model, &times, context)?;
-        let rtl = rtl.map_or_else(|| "-".to_owned(), |time| format!("{:.3}", time.us()));
-        let layers: Vec<String> = BATCHES
-            .iter()
-            .map(|&batch| {
-                let heads = (u64::from(batch) * u64::from(model.kv_heads)).div_ceil(config.channels().into());
-                let issued = commands * heads;
-                let [measured, computed] =
-                    [times.mha_pim(batch, context), formula.mha_pim(batch, context).max(issued)];
-                format!("{:>11.1} {:>5.2}", measured.us(), measured.us() / computed.us())
-            })
-            .collect();
-        say!(
-            "{context:>8} {rtl:>12} {measured:>12.3} {computed:>12.3} {:>8.3} |{}",
-            measured / computed,
-            layers.concat()
-        );
+    let (mut heads, mut attention) = (Vec::new(), Vec::new());
+    for &tokens in &args.sequences {
+        let commands = issue(&config, &hardware, &model, tokens);
+        let (model_us, formula_us) = (times.head(tokens).us(), formula.head(tokens).max(commands).us());
+        let rtl_us = rtl_time(args, &config, &model, &times, tokens)?.map(|time| time.us());
+        heads.push(Head { tokens, rtl_us, model_us, formula_us, ratio: model_us / formula_us });
+        for batch in BATCHES {
+            let heads = (u64::from(batch) * u64::from(model.kv_heads)).div_ceil(config.channels().into());
+            let formula = formula.mha_pim(batch, tokens).max(commands * heads);
+            let [model_us, formula_us] = [times.mha_pim(batch, tokens), formula].map(|time| time.us());
+            attention.push(Attention { tokens, batch, model_us, formula_us, ratio: model_us / formula_us });
+        }
     }
-    if config.command_set() == HbmCommandSet::LibraPim {
-        broadcasts(&times, &formula);
-    }
+    let libra = config.command_set() == HbmCommandSet::LibraPim;
+    let ffn = if libra { broadcasts(&times, &formula) } else { Vec::new() };
     let requests: Vec<u32> = (1..=args.batch).collect();
     let table = TableFile::sample(&times, &requests, &args.sequences).of(&model, config.name());
     // What cannot be read again is not written.
@@ -131,7 +169,21 @@ pub fn run(args: &Args) -> Result<()> {
     if let Some(file) = file {
         file.finish(|out| serde_json::to_writer_pretty(out, &table).map_err(Into::into))?;
     }
-    Ok(())
+    let ratios = || heads.iter().map(|head| head.ratio);
+    let (least, most) = (ratios().fold(f64::INFINITY, f64::min), ratios().fold(0.0, f64::max));
+    Ok(Report::answer(
+        "bench pim",
+        format!("heads take {least:.3} to {most:.3} times as long on the device model as by the formulas"),
+    )
+    .setting(format!(
+        "{} on {}: a head of K and V with {group} of Q in one channel, attention of a layer in {} channels",
+        model.name,
+        config.name(),
+        config.channels()
+    ))
+    .table("heads", "A head of K and V", HEAD, &heads)
+    .table("attention", "Attention of a layer", ATTENTION, &attention)
+    .table("ffn", "An FFN of a layer whose weights are broadcast", FFN, &ffn))
 }
 
 /// How long the commands of a head take if the memory takes one at a time; otherwise none.
@@ -145,16 +197,10 @@ fn issue(config: &HbmConfig, hardware: &Hardware, model: &Model, context: u32) -
     }
 }
 
-fn broadcasts(times: &MeasuredMemory, formula: &AnalyticTimes) {
-    say!(
-        "\nan FFN whose weights are broadcast, of a layer\n{:>8} {:>12} {:>12} {:>8}",
-        "vectors",
-        "model us",
-        "formula us",
-        "ratio"
-    );
-    for vectors in [1, 4, 8, 16, 64] {
-        let [measured, computed] = [times.ffn_pim(vectors), formula.ffn_pim(vectors)].map(|time| time.us());
-        say!("{vectors:>8} {measured:>12.1} {computed:>12.1} {:>8.3}", measured / computed);
-    }
+fn broadcasts(times: &MeasuredMemory, formula: &AnalyticTimes) -> Vec<Ffn> {
+    let row = |vectors| {
+        let [model_us, formula_us] = [times.ffn_pim(vectors), formula.ffn_pim(vectors)].map(|time| time.us());
+        Ffn { vectors, model_us, formula_us, ratio: model_us / formula_us }
+    };
+    [1, 4, 8, 16, 64].map(row).into()
 }

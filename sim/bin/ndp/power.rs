@@ -1,13 +1,16 @@
-//! `ndp power`: power of the logic in windows of a run that wrote waves.
+//! `ndp synth power`: power of the logic in windows of a run that wrote waves.
 //!
 //! Netlists come from `ndp synth --keep`; everything that decides a number is in `ndp_synth::power`.
 
+use crate::output::OutputArgs;
 use anyhow::Result;
-use ndp_files::{FileSet, NameRule, print, say};
+use ndp_files::{FileSet, NameRule};
+use ndp_report::{Field, Level, Report, Unit, fields};
 use ndp_synth::flow::Library;
 use ndp_synth::liberty::Liberty;
-use ndp_synth::power::report::{PowerReport, WindowReport};
-use ndp_synth::power::{self, Request, Window};
+use ndp_synth::power::report::WindowReport;
+use ndp_synth::power::{self, Energy, MemoryAccesses, Request, Window};
+use serde::Serialize;
 use std::path::PathBuf;
 
 /// Published energy of a 7 nm SRAM of 8 KB, 7.5 pJ for 64 bits.
@@ -19,7 +22,7 @@ const SRAM_SOURCE: &str = "7 nm SRAM of 8 KB, 7.5 pJ for 64 bits, N. Jouppi et a
 #[command(after_help = "Example:\n  \
     ndp synth --config tiny --block ndp_core --liberty cells.lib --keep netlists\n  \
     ndp gemv --config tiny --rows 16 --cols 64 --waves gemv.fst\n  \
-    ndp power --netlists netlists --liberty cells.lib --waves gemv.fst --window dot=100..250/1024:MAC")]
+    ndp synth power --netlists netlists --liberty cells.lib --waves gemv.fst --window dot=100..250/1024:MAC")]
 pub struct Args {
     /// Folder in which `ndp synth --keep` left the netlists
     #[arg(long, value_name = "DIR")]
@@ -45,13 +48,125 @@ pub struct Args {
     /// Instances at the same time [default: number of cores]
     #[arg(long)]
     jobs: Option<usize>,
-    /// Print JSON instead of tables
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub form: OutputArgs,
+}
+
+const MW: Unit = Unit::Real("mW", 4);
+const PJ: Unit = Unit::Real("pJ", 3);
+
+/// Power by its causes.
+#[derive(Serialize)]
+struct Power {
+    clock_mw: f64,
+    internal_mw: f64,
+    switching_mw: f64,
+    leakage_mw: f64,
+    total_mw: f64,
+}
+
+impl From<Energy> for Power {
+    fn from(power: Energy) -> Self {
+        Self {
+            clock_mw: power.clock,
+            internal_mw: power.internal,
+            switching_mw: power.switching,
+            leakage_mw: power.leakage,
+            total_mw: power.total(),
+        }
+    }
+}
+
+fields! { CAUSES
+    "total_mw" "total" {MW} Screen: "sum of all causes";
+    "clock_mw" "clock" {MW} Screen: "clock pins of flip-flops, inside and their capacitance";
+    "internal_mw" "inside" {MW} Screen: "inside of cells when inputs or outputs change";
+    "switching_mw" "charge" {MW} Screen: "capacitance of pins that are charged";
+    "leakage_mw" "leakage" {MW} Screen: "leakage";
+}
+
+/// A window.
+#[derive(Serialize)]
+struct Sum<'a> {
+    window: &'a str,
+    cycles: u64,
+    #[serde(flatten)]
+    power: Power,
+    sram_mw: f64,
+    work: Option<u64>,
+    unit: Option<&'a str>,
+    pj_per_work: Option<f64>,
+    sram_pj_per_work: Option<f64>,
+}
+
+fields! { SUM
+    "window" "window" {Text} Screen: "window";
+    "cycles" "cycles" {Count} Screen: "cycles of the core's clock";
+    "sram_mw" "SRAM" {MW} Screen: "memory macros, by the assumption";
+    "work" "work" {Count} Screen: "work that was done";
+    "unit" "of" {Text} Screen: "unit of the work";
+    "pj_per_work" "logic for each" {PJ} Screen: "energy of the logic for each unit of work";
+    "sram_pj_per_work" "SRAM for each" {PJ} Screen: "energy of memory macros for each unit of work";
+}
+
+/// A part of a window: a module, or an instance of the top with everything below it.
+#[derive(Serialize)]
+struct Part<'a> {
+    window: &'a str,
+    part: &'a str,
+    instances: Option<u64>,
+    changes: Option<f64>,
+    #[serde(flatten)]
+    power: Power,
+    share: f64,
+}
+
+fields! { PART
+    "window" "window" {Text} Screen: "window";
+    "part" "part" {Text} Screen: "module, or instance of the top with everything below it";
+    "instances" "instances" {Count} Screen: "instances of the module";
+    "changes" "changes" {Real("", 4)} Screen: "changes of a net in a cycle, mean";
+    "share" "share" {Share} Screen: "part of the window's power";
+}
+
+/// Memory macros of a module.
+#[derive(Serialize)]
+struct Macros<'a> {
+    window: &'a str,
+    #[serde(flatten)]
+    memory: &'a MemoryAccesses,
+}
+
+fields! { MACROS
+    "window" "window" {Text} Screen: "window";
+    "module" "module" {Text} Screen: "memory macro";
+    "instances" "instances" {Count} Screen: "instances";
+    "read_bits" "read" {Real("bits/cycle", 1)} Screen: "bits read in a cycle, all instances";
+    "written_bits" "written" {Real("bits/cycle", 1)} Screen: "bits written in a cycle, all instances";
+}
+
+#[derive(Serialize)]
+struct Figures<'a> {
+    library: &'a str,
+    slew_ps: f64,
+    load_ff: f64,
+    sram_pj_per_bit: f64,
+    sram_source: &'a str,
+}
+
+fields! { FIGURES
+    "library" "library" {Text} Json: "name of the cell library";
+    "slew_ps" "transition time" {Real("ps", 1)} Json: "transition time at all inputs";
+    "load_ff" "load" {Real("fF", 2)} Json: "load beyond a module at which tables are read";
+    "sram_pj_per_bit" "SRAM" {Real("pJ/bit", 3)} Json: "energy of a bit that a memory macro reads or writes; an assumption";
+    "sram_source" "source" {Text} Json: "source of the assumption";
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> Result<()> {
+///
+/// # Errors
+/// For libraries, netlists and waves that cannot be used.
+pub fn run(args: &Args) -> Result<Report> {
     ensure!(
         args.slew_ps.is_finite() && args.slew_ps > 0.0,
         "--slew-ps = {} must be a number above 0",
@@ -70,10 +185,9 @@ pub fn run(args: &Args) -> Result<()> {
         bail!("--window: two windows have the name '{name}'; give each a name of its own");
     }
     let files = FileSet::new().input("the waves", &args.waves);
-    [Some(&args.liberty), args.liberty_seq.as_ref()]
-        .into_iter()
-        .flatten()
-        .fold(files, |files, library| files.input("a cell library", library))
+    let libraries = [Some(&args.liberty), args.liberty_seq.as_ref()].into_iter().flatten();
+    args.form
+        .files(libraries.fold(files, |files, library| files.input("a cell library", library)))
         .check()?;
     let comb = Liberty::load(&args.liberty)?;
     let seq = args.liberty_seq.as_deref().map(Liberty::load).transpose()?;
@@ -90,23 +204,86 @@ pub fn run(args: &Args) -> Result<()> {
         jobs: args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get())),
     })?;
     let sram_pj_per_bit = args.sram_pj_per_bit.unwrap_or(SRAM_PJ_PER_BIT);
-    let report = PowerReport {
-        library: library.comb.name.clone(),
+    let source = if args.sram_pj_per_bit.is_some() { "as given" } else { SRAM_SOURCE };
+    let windows: Vec<WindowReport> =
+        activities.into_iter().map(|activity| WindowReport::new(activity, sram_pj_per_bit)).collect();
+    let (mut sums, mut modules, mut blocks, mut macros) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for found in &windows {
+        let (activity, whole) = (&found.activity, found.total_mw.total());
+        let window = activity.window.name.as_str();
+        let share = |power: &Energy| if whole > 0.0 { power.total() / whole } else { 0.0 };
+        let work = activity.window.work.as_ref();
+        sums.push(Sum {
+            window,
+            cycles: activity.cycles,
+            power: found.total_mw.into(),
+            sram_mw: found.sram_mw,
+            work: work.map(|(count, _)| *count),
+            unit: work.map(|(_, unit)| unit.as_str()),
+            pj_per_work: found.pj_per_work,
+            sram_pj_per_work: found.sram_pj_per_work,
+        });
+        modules.extend(activity.modules.iter().map(|module| {
+            let nets = module.nets * module.instances * activity.cycles;
+            Part {
+                window,
+                part: &module.module,
+                instances: Some(module.instances),
+                changes: Some(module.changes as f64 / nets.max(1) as f64),
+                power: module.power_mw.into(),
+                share: share(&module.power_mw),
+            }
+        }));
+        blocks.extend(activity.blocks.iter().map(|block| Part {
+            window,
+            part: &block.block,
+            instances: None,
+            changes: None,
+            power: block.power_mw.into(),
+            share: share(&block.power_mw),
+        }));
+        macros.extend(activity.memories.iter().map(|memory| Macros { window, memory }));
+    }
+    let answer = sums.first().map_or_else(String::new, |sum| {
+        let per = sum
+            .pj_per_work
+            .zip(sum.unit)
+            .map_or_else(String::new, |(pj, unit)| format!(", {pj:.3} pJ/{unit}"));
+        format!("the logic takes {:.3} mW in window {}{per}", sum.power.total_mw, sum.window)
+    });
+    let most = modules.first().map_or_else(String::new, |part| {
+        format!("{} takes most of it, {:.1} %", part.part, 100.0 * part.share)
+    });
+    let with_causes = |fields: &[Field]| [fields, CAUSES].concat();
+    let setting = windows.first().map_or_else(String::new, |found| {
+        format!("{} at {} ps, {}", found.activity.top, found.activity.period_ps, library.comb.name)
+    });
+    let figures = Figures {
+        library: &library.comb.name,
         slew_ps: args.slew_ps,
         load_ff,
         sram_pj_per_bit,
-        sram_source: if args.sram_pj_per_bit.is_some() { "as given" } else { SRAM_SOURCE }.into(),
-        windows: activities
-            .into_iter()
-            .map(|activity| WindowReport::new(activity, sram_pj_per_bit))
-            .collect(),
+        sram_source: source,
     };
-    if args.json {
-        print(&report.json()?)
-    } else {
-        say!("{}", report.table())
-    }
-    Ok(())
+    Ok(Report::answer("synth power", answer)
+        .figures(FIGURES, &figures)
+        .reason(most)
+        .setting(setting)
+        .note(format!(
+            "assumed for SRAM: {sram_pj_per_bit} pJ for each bit read or written, {source}; no leakage"
+        ))
+        .note("no wires, no clock tree, no glitches")
+        .table("windows", "Windows", &with_causes(SUM), &sums)
+        .table("modules", "Modules", &with_causes(PART), &modules)
+        .table_at(
+            Level::Verbose,
+            None,
+            ("blocks", "Instances with everything below them"),
+            &with_causes(PART),
+            &blocks,
+        )
+        .table_at(Level::Verbose, None, ("memories", "Memory macros"), MACROS, &macros)
+        .data("run", "windows as the library reports them", &windows))
 }
 
 /// `NAME=START..STOP`, with `/COUNT:UNIT` if work is done.

@@ -1,11 +1,12 @@
-//! `ndp prove`: proofs of the hardware's properties.
+//! `ndp verify prove`: proofs of the hardware's properties.
 //!
 //! What is proved, and how, is in the library; this file runs it and shows the table.
 
+use crate::output::OutputArgs;
 use crate::synth::from_env;
-use crate::verdict::Verdict;
 use anyhow::{Context, Result};
-use ndp_files::{OutputFile, print, say};
+use ndp_files::OutputFile;
+use ndp_report::{Report, fields};
 use ndp_synth::formal::{Method, Outcome, PROOFS, Proof, Prover, Verdict as Found};
 use ndp_synth::tools;
 use serde::Serialize;
@@ -16,9 +17,9 @@ use std::time::Duration;
 /// Prove properties of the hardware, and find the mutants of each proof
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    ndp prove\n  \
-    ndp prove fifo oldest\n  \
-    ndp prove --list\n\n\
+    ndp verify prove\n  \
+    ndp verify prove fifo oldest\n  \
+    ndp verify prove --list\n\n\
     Verdicts stay in --dir, and are taken from there while hardware, method and tools are the same: a run that was stopped goes on. \
     A run that breaks a property is there as <proof>/counterexample.vcd.")]
 pub struct Args {
@@ -34,12 +35,36 @@ pub struct Args {
     /// Write the table as Markdown
     #[arg(long, value_name = "FILE.md")]
     out: Option<PathBuf>,
-    /// Print JSON instead of the table
-    #[arg(long)]
-    json: bool,
     /// List the proofs
     #[arg(long)]
     list: bool,
+    #[command(flatten)]
+    pub form: OutputArgs,
+}
+
+/// A proof.
+#[derive(Serialize)]
+struct Listed {
+    name: &'static str,
+    says: &'static str,
+    method: String,
+}
+
+fields! { LISTED
+    "name" "proof" {Text} Screen: "proof";
+    "says" "the hardware" {Text} Screen: "property that is proved";
+    "method" "method" {Text} Screen: "runs that it covers";
+}
+
+fields! { ROW
+    "name" "proof" {Text} Screen: "proof";
+    "verdict" "verdict" {Text} Screen: "proved, REFUTED or OPEN";
+    "seconds" "time" {Real("s", 1)} Screen: "time of the proof and its mutants";
+    "broken" "properties that each mutant breaks" {Text} Screen: "properties that each mutant breaks";
+    "says" "the hardware" {Text} Verbose: "property that is proved";
+    "method" "method" {Text} Verbose: "runs that it covers";
+    "outcome" "" {Data} Json: "verdict, properties and time of the proof";
+    "mutants" "" {Data} Json: "the same for each mutant";
 }
 
 #[derive(Serialize)]
@@ -47,30 +72,40 @@ struct Row {
     name: &'static str,
     says: &'static str,
     method: String,
+    verdict: &'static str,
+    seconds: f64,
+    broken: String,
     outcome: Outcome,
     mutants: Vec<Outcome>,
 }
 
 impl Row {
-    fn passed(&self) -> bool {
-        self.outcome.verdict == Found::Proved && self.mutants.iter().all(found)
-    }
-
-    fn verdict(&self) -> &'static str {
-        match self.outcome.verdict {
+    fn new(proof: &Proof, outcome: Outcome, mutants: Vec<Outcome>) -> Self {
+        let verdict = match outcome.verdict {
             Found::Proved => "proved",
             Found::Refuted => "REFUTED",
             Found::Open => "OPEN",
-        }
-    }
-
-    /// The properties that each mutant breaks.
-    fn broken(&self) -> String {
+        };
         let of = |mutant: &Outcome| match found(mutant) {
             true => mutant.properties.join(", "),
             false => "NOT FOUND".to_owned(),
         };
-        self.mutants.iter().map(of).collect::<Vec<_>>().join("; ")
+        let broken = mutants.iter().map(of).collect::<Vec<_>>().join("; ");
+        let seconds = outcome.seconds + mutants.iter().map(|mutant| mutant.seconds).sum::<f64>();
+        Self {
+            name: proof.name,
+            says: proof.says,
+            method: method(proof),
+            verdict,
+            seconds,
+            broken,
+            outcome,
+            mutants,
+        }
+    }
+
+    fn passed(&self) -> bool {
+        self.outcome.verdict == Found::Proved && self.mutants.iter().all(found)
     }
 }
 
@@ -86,7 +121,10 @@ fn method(proof: &Proof) -> String {
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> Result<Verdict> {
+///
+/// # Errors
+/// For tools that are missing or fail.
+pub fn run(args: &Args) -> Result<Report> {
     let chosen =
         |proof: &&Proof| args.names.is_empty() || args.names.iter().any(|part| proof.name.contains(part));
     let proofs: Vec<&Proof> = PROOFS.iter().filter(chosen).collect();
@@ -97,15 +135,12 @@ pub fn run(args: &Args) -> Result<Verdict> {
         args.names.join(" or "),
         known()
     );
-    if args.list && args.json {
-        print(&serde_json::to_string_pretty(&proofs.iter().map(|proof| proof.name).collect::<Vec<_>>())?);
-        return Ok(Verdict::Agreed);
-    }
     if args.list {
-        for proof in proofs {
-            say!("{:<24} {} ({})", proof.name, proof.says, method(proof));
-        }
-        return Ok(Verdict::Agreed);
+        let listed =
+            proofs.iter().map(|proof| Listed { name: proof.name, says: proof.says, method: method(proof) });
+        let listed: Vec<Listed> = listed.collect();
+        return Ok(Report::answer("verify prove", format!("{} proofs", listed.len()))
+            .table("proofs", "Proofs", LISTED, &listed));
     }
     ensure!(args.timeout_s > 0, "--timeout-s = 0 must be at least 1");
     let limit = Duration::from_secs(args.timeout_s);
@@ -120,21 +155,17 @@ pub fn run(args: &Args) -> Result<Verdict> {
         let context = || format!("proof {}", proof.name);
         let outcome = prover.prove(proof, &folder).with_context(context)?;
         let mutants = prover.refute(proof, &folder.join("mutant")).with_context(context)?;
-        rows.push(Row { name: proof.name, says: proof.says, method: method(proof), outcome, mutants });
+        rows.push(Row::new(proof, outcome, mutants));
     }
     if let Some(out) = out {
         out.finish(|file| file.write_all(markdown(&rows).as_bytes()))?;
     }
-    if args.json {
-        print(&serde_json::to_string_pretty(&rows)?);
-    } else {
-        say!("{:<24} {:<8} {:>7}  {}", "proof", "verdict", "s", "properties that each mutant breaks");
-        for row in &rows {
-            let seconds = row.outcome.seconds + row.mutants.iter().map(|mutant| mutant.seconds).sum::<f64>();
-            say!("{:<24} {:<8} {seconds:>7.1}  {}", row.name, row.verdict(), row.broken());
-        }
-    }
-    Ok(if rows.iter().all(Row::passed) { Verdict::Agreed } else { Verdict::Differed })
+    let failed = rows.iter().filter(|row| !row.passed()).count();
+    let verdict = match failed {
+        0 => format!("{} proofs hold, and each mutant breaks a property", rows.len()),
+        failed => format!("{failed} of {} proofs do not hold, or miss a mutant", rows.len()),
+    };
+    Ok(Report::checked("verify prove", failed == 0, verdict).table("proofs", "Proofs", ROW, &rows))
 }
 
 /// The table, without times, which differ from machine to machine.
@@ -143,7 +174,7 @@ fn markdown(rows: &[Row]) -> String {
         "| proof | the hardware | method | properties that each mutant breaks |\n| --- | --- | --- | --- |\n"
             .to_owned();
     for row in rows {
-        let _ = writeln!(text, "| {} | {} | {} | {} |", row.name, row.says, row.method, row.broken());
+        let _ = writeln!(text, "| {} | {} | {} | {} |", row.name, row.says, row.method, row.broken);
     }
     text
 }

@@ -2,7 +2,7 @@
 //!
 //! Wall-clock speed is the only figure that differs from run to run.
 
-use crate::tools::grouped;
+use ndp_report::{Report, fields, grouped};
 use ndp_sim::backend::Figures;
 use ndp_sim::core::Backend;
 use ndp_sim::error::Mismatch;
@@ -27,6 +27,8 @@ pub struct Summary {
     pub macs: u64,
     /// Core cycles of the products.
     pub cycles: u64,
+    /// `macs / cycles`.
+    pub macs_per_cycle: f64,
     /// Core cycles at full bandwidth, refresh counted, and peak arithmetic.
     pub roofline_cycles: u64,
     /// `roofline_cycles / cycles`.
@@ -51,6 +53,7 @@ impl Summary {
             first_mismatches: mismatches.iter().take(LISTED).cloned().collect(),
             macs: figures.macs,
             cycles: figures.cycles,
+            macs_per_cycle: figures.macs as f64 / figures.cycles.max(1) as f64,
             roofline_cycles: figures.roofline_cycles,
             efficiency: figures.efficiency(),
             protocol_violations: unit.core().protocol_violations(),
@@ -59,46 +62,44 @@ impl Summary {
         }
     }
 
-    /// The lines that both jobs print.
-    pub fn print(&self) {
-        let (checked, mismatches) = (grouped(self.outputs_checked), self.mismatches);
-        match self.backend {
-            Backend::Rtl => {
-                let violations = self.protocol_violations;
-                say!(
-                    "outputs checked    {checked}, {mismatches} mismatches, {violations} violations of DRAM timing"
-                );
-            }
-            Backend::Cycles => {
-                say!(
-                    "outputs checked    {checked}, {mismatches} mismatches; cycle model and functional model, no RTL"
-                );
-            }
+    /// Whether all outputs are right, and the sentence that says so.
+    pub fn verdict(&self) -> (bool, String) {
+        let checked = grouped(self.outputs_checked);
+        let timing = match (self.backend, self.protocol_violations) {
+            (Backend::Cycles, _) => "cycle model and functional model, no RTL".to_owned(),
+            (_, 0) => "no DRAM timing rule is broken".to_owned(),
+            (_, broken) => format!("{broken} DRAM timing rules are broken"),
+        };
+        match self.mismatches {
+            0 => (true, format!("{checked} outputs equal exact arithmetic; {timing}")),
+            wrong => (false, format!("{wrong} of {checked} outputs differ from exact arithmetic; {timing}")),
         }
-        say!(
-            "cycles             {} (roofline {}, efficiency {:.3}), {:.1} MAC per cycle",
-            grouped(self.cycles),
-            grouped(self.roofline_cycles),
-            self.efficiency,
-            self.macs as f64 / self.cycles.max(1) as f64,
-        );
-        say!(
-            "simulation         {} cycles at {} cycles/s",
-            grouped(self.simulated_cycles),
-            grouped(self.sim_cycles_per_second as u64),
-        );
     }
 
-    /// The mismatches and how to see them again, on standard error.
-    pub fn print_mismatches(&self, seed: u64, rerun: &str) {
-        for mismatch in &self.first_mismatches {
-            note!("MISMATCH {mismatch}; seed {seed}");
-        }
-        if self.mismatches > self.first_mismatches.len() as u64 {
-            note!("and {} more", self.mismatches - self.first_mismatches.len() as u64);
-        }
-        if self.mismatches > 0 {
-            note!("rerun: {rerun}");
+    /// Adds the mismatches.
+    pub fn mismatches(&self, report: Report, seed: u64) -> Report {
+        let listed = self.first_mismatches.iter();
+        let report =
+            listed.fold(report, |report, mismatch| report.note(format!("MISMATCH {mismatch}; seed {seed}")));
+        match self.mismatches - self.first_mismatches.len() as u64 {
+            0 => report,
+            more => report.note(format!("and {more} more")),
         }
     }
+}
+
+// Fields of a `Summary`.
+fields! { pub SUMMARY
+    "cycles" "cycles" {Cycles} Head: "core cycles of the products";
+    "efficiency" "of the roofline" {Share} Head: "roofline_cycles / cycles";
+    "macs_per_cycle" "MAC per cycle" {Real("", 1)} Head: "multiply-accumulates in a core cycle";
+    "roofline_cycles" "roofline" {Cycles} Verbose: "core cycles at full bandwidth of the DRAM, refresh counted, and peak arithmetic";
+    "macs" "multiply-accumulates" {Count} Verbose: "multiply-accumulates";
+    "outputs_checked" "outputs" {Count} Verbose: "outputs compared with exact arithmetic";
+    "mismatches" "wrong outputs" {Count} Verbose: "outputs that differ";
+    "first_mismatches" "first mismatches" {Data} Json: "the first of them: product, row, batch, expected and actual bits";
+    "protocol_violations" "broken timing rules" {Count} Verbose: "broken timing rules of the DRAM";
+    "backend" "backend" {Text} Verbose: "rtl or cycles";
+    "simulated_cycles" "simulated" {Cycles} Verbose: "core cycles simulated in products";
+    "sim_cycles_per_second" "simulation" {Real("cycles/s", 0)} Verbose: "simulated cycles in a second of wall-clock time, driver included";
 }

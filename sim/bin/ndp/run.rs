@@ -3,17 +3,15 @@
 //! Assembles, runs and reports. What a program means is `ndp_machine`'s business, what is compared the library's.
 
 use crate::args::{RecordArgs, UnitArgs};
-use crate::breakdown::StallBreakdown;
+use crate::breakdown::{STALLS, StallBreakdown};
 use crate::cycles::predict;
-use crate::energy::print_dimm;
-use crate::output::Records;
+use crate::energy::show_dimm;
+use crate::made;
 use crate::program::assemble;
-use crate::rerun::Rerun;
-use crate::tools::{Tools, grouped};
-use crate::verdict::Verdict;
+use crate::records::Records;
+use crate::tools::Tools;
 use anyhow::Context;
 use ndp_config::{DesignConfig, WeightFormat};
-use ndp_dram::Statistics;
 use ndp_energy::{DimmEnergy, DramCosts};
 use ndp_files::Progress;
 use ndp_isa::{Code, Data, Instruction, Program};
@@ -21,6 +19,7 @@ use ndp_isa::{Counters, Status};
 use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock};
 use ndp_machine::{Machine, SparseMemory, dump_bursts};
 use ndp_numerics::f16;
+use ndp_report::{Level, Report, fields, grouped};
 use ndp_sim::core::{Difference, NdpCore, ProgramCheck, ProgramRun};
 use ndp_sim::gemv::BitFlip;
 use serde::Serialize;
@@ -63,9 +62,7 @@ const LISTED: usize = 16;
 const DUMP_COLUMNS: usize = 8;
 
 #[derive(Debug, Serialize)]
-struct Report<'a> {
-    command: &'static str,
-    config: &'a DesignConfig,
+struct Figures<'a> {
     program: String,
     seed: u64,
     stalls_percent: u32,
@@ -77,18 +74,45 @@ struct Report<'a> {
     mismatches: u64,
     first_mismatches: Vec<Mismatch>,
     differences: &'a [Difference],
-    programs: Vec<ProgramRow>,
     unfenced_reads: u64,
     protocol_violations: u64,
     first_violation: Option<String>,
-    status: Status,
-    counters: Counters,
-    stalls: StallBreakdown,
-    dram: Vec<Statistics>,
-    energy: DimmEnergy,
-    dumps: Vec<DumpedBurst>,
-    rerun: &'a str,
-    tools: Tools,
+}
+
+fields! { FIGURES
+    "cycles" "cycles" {Cycles} Head: "core cycles of the programs";
+    "instructions" "instructions" {Count} Head: "instructions";
+    "elements_checked" "elements" {Count} Verbose: "elements of the DRAM compared with the functional model";
+    "bursts_checked" "bursts" {Count} Verbose: "bursts of the DRAM compared";
+    "activations_checked" "activation counts" {Count} Verbose: "counts of activations compared";
+    "mismatches" "wrong elements" {Count} Verbose: "elements that differ";
+    "unfenced_reads" "reads without a barrier" {Count} Verbose: "bursts that were read after a store without a barrier; what follows from them is not compared";
+    "protocol_violations" "broken timing rules" {Count} Verbose: "broken timing rules of the DRAM";
+    "first_violation" "first broken rule" {Text} Verbose: "the first of them";
+    "seed" "seed" {Count} Verbose: "seed of the stalls";
+    "stalls_percent" "stalls" {Real("%", 0)} Verbose: "cycles in which the host is not ready";
+    "program" "programs" {Text} Json: "files";
+    "first_mismatches" "" {Data} Json: "the first wrong elements: burst, element, expected and actual bits";
+    "differences" "" {Data} Json: "status and counters that differ";
+}
+
+fields! { PROGRAM
+    "program" "program" {Text} Screen: "file";
+    "instructions" "instructions" {Count} Screen: "instructions";
+    "cycles" "cycles" {Count} Screen: "core cycles";
+    "mismatches" "wrong elements" {Count} Screen: "elements of the DRAM that differ";
+}
+
+fields! { DUMP
+    "address" "burst" {Count} Json: "address of the burst";
+    "bits" "bits" {Data} Json: "bits of its elements";
+}
+
+fields! { DUMPED
+    "burst" "burst" {Text} Screen: "address of the burst";
+    "element" "from" {Count} Screen: "first element";
+    "values" "values" {Text} Screen: "values in FP16";
+    "bits" "bits" {Text} Screen: "their bits";
 }
 
 /// One of the programs.
@@ -111,16 +135,27 @@ struct Mismatch {
 
 /// A burst that a `.dump` names.
 #[derive(Debug, Serialize)]
-struct DumpedBurst {
+struct Dump {
     address: u64,
-    /// FP16 bits.
     bits: Vec<u16>,
 }
 
+/// Elements of such a burst that share a line.
+#[derive(Debug, Serialize)]
+struct Dumped {
+    burst: String,
+    element: usize,
+    values: String,
+    bits: String,
+}
+
 /// Runs the job.
-pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+///
+/// # Errors
+/// For a program that cannot be assembled, files that cannot be used, and a core that hangs.
+pub fn run(args: &Args) -> anyhow::Result<Report> {
     let Args { programs: paths, unit, seed, allow_malformed, dump, records } = args;
-    unit.energy.check_effects(unit.json || records.timeline.is_some())?;
+    unit.energy.check_effects(unit.form.is_whole() || records.timeline.is_some())?;
     let files = records.files(unit.files());
     paths.iter().fold(files, |files, path| files.input("the program", path)).check()?;
     let config = DesignConfig::load(&unit.config)?;
@@ -130,14 +165,6 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let options = unit.options(*seed);
     let mut core = NdpCore::open(&config, &options.core(records.is_asked()))?;
     let records = Records::create(records)?;
-    let mut rerun = Rerun::new("run", unit);
-    names.iter().for_each(|name| rerun.argument(name));
-    rerun.option("seed", seed);
-    if *allow_malformed {
-        rerun.flag("allow-malformed");
-    }
-    let rerun = rerun.line();
-
     // The cycles of a select are known if its operands are; those that an earlier program leaves are not counted.
     let cycles = |program| predict(&config, program).map_or(0, |run| run.cycles);
     let predicted = programs.iter().map(cycles).sum::<u64>().max(1);
@@ -146,7 +173,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     drop(progress);
     let written = records.write(core.take_recording().as_ref(), &unit.energy);
     let closed = core.close_waves();
-    let (checks, counters) = result.with_context(|| format!("seed {seed}, rerun: {rerun}"))?;
+    let (checks, counters) = result.with_context(|| format!("seed {seed}, rerun: {}", made::rerun()))?;
     let row = |(program, check): (&String, &ProgramCheck)| ProgramRow {
         program: program.clone(),
         instructions: check.run.words,
@@ -161,59 +188,64 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     let ProgramRun { cycles, words: instructions, status, .. } = check.run;
     let stalls = StallBreakdown::new(&counters, config.gemv().ranks())?;
     let first_violation = core.check_protocol().err().map(|error| error.to_string());
-    print_failures(&check, first_violation.as_deref(), *seed, rerun);
     let dumps = if *dump { dumps(&core, &programs) } else { Vec::new() };
     let constants = unit.energy.constants(&config, "hermes")?;
     let energy = DimmEnergy::new(&DramCosts::new(&constants.dram, config.dram()), core.activity());
-    let agrees = check.agrees() && first_violation.is_none();
-    if unit.json {
-        let report = Report {
-            command: "run",
-            config: &config,
-            program: names.join(" "),
-            seed: *seed,
-            stalls_percent: unit.stalls,
-            instructions,
-            cycles,
-            bursts_checked: check.bursts,
-            elements_checked: check.elements,
-            activations_checked: check.activations,
-            mismatches: check.mismatches.len() as u64,
-            first_mismatches: listed(&check).collect(),
-            differences: &check.differences,
-            programs: rows,
-            unfenced_reads: check.unfenced_reads,
-            protocol_violations: core.protocol_violations(),
-            first_violation,
-            status,
-            counters,
-            stalls,
-            energy,
-            dram: core.ranks().iter().map(|rank| rank.statistics()).collect(),
-            dumps,
-            rerun,
-            tools: Tools::new(),
-        };
-        say!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        say!(
-            "{}/ndp_core: {}, {instructions} instructions, seed {seed}, {} % stalls",
-            config.name(),
-            if let [name] = &names[..] { name.clone() } else { format!("{} programs", names.len()) },
-            unit.stalls
-        );
-        for ProgramRow { program, instructions, cycles, mismatches } in rows.iter().filter(|_| rows.len() > 1)
-        {
-            let cycles = grouped(*cycles);
-            say!("{program}: {instructions} instructions, {cycles} cycles, {mismatches} mismatches");
+    let holds = check.agrees() && first_violation.is_none();
+    let (elements, wrong) = (grouped(check.elements), check.mismatches.len() + check.differences.len());
+    let verdict = match (wrong, core.protocol_violations()) {
+        (0, 0) => {
+            format!("{elements} elements of the DRAM, status and counters equal the functional model's")
         }
-        print_dumps(&dumps);
-        print(&check, (&programs, &config), core.protocol_violations(), &stalls);
-        if unit.energy.energy {
-            print_dimm(&energy, &constants.dram.name);
-        }
+        (0, broken) => format!("{broken} timing rules of the DRAM are broken"),
+        (wrong, _) => format!(
+            "{wrong} of {elements} elements of the DRAM, or of status and counters, differ from the functional model"
+        ),
+    };
+    let mut report = notes(Report::checked("run", holds, verdict), &check, first_violation.as_deref(), *seed);
+    if status.malformed > 0 {
+        report = report.note(malformed(&status, &programs, &config));
     }
-    Ok(if agrees { Verdict::Agreed } else { Verdict::Differed })
+    if check.unfenced_reads > 0 {
+        let reads = check.unfenced_reads;
+        report = report.note(format!("{reads} bursts were stored and then read without a barrier; what follows from them was not compared"));
+    }
+    let what = if let [name] = &names[..] { name.clone() } else { format!("{} programs", names.len()) };
+    let figures = Figures {
+        program: names.join(" "),
+        seed: *seed,
+        stalls_percent: unit.stalls,
+        instructions,
+        cycles,
+        bursts_checked: check.bursts,
+        elements_checked: check.elements,
+        activations_checked: check.activations,
+        mismatches: check.mismatches.len() as u64,
+        first_mismatches: listed(&check).collect(),
+        differences: &check.differences,
+        unfenced_reads: check.unfenced_reads,
+        protocol_violations: core.protocol_violations(),
+        first_violation,
+    };
+    let level = if rows.len() > 1 { Level::Screen } else { Level::Verbose };
+    let report = report
+        .reason(stalls.reason())
+        .setting(format!("{what} on {}, seed {seed}, {} % stalls", config.name(), unit.stalls))
+        .figures(FIGURES, &figures)
+        .table_at(level, None, ("programs", "Programs"), PROGRAM, &rows)
+        .table_at(Level::Json, None, ("dumps", "Dumped bursts"), DUMP, &dumps)
+        .table("dumped", "Dumped elements", DUMPED, &dumps.iter().flat_map(lines).collect::<Vec<_>>())
+        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), STALLS, &stalls);
+    Ok(show_dimm(report, &energy, &constants.dram.name, unit.energy.energy)
+        .data("config", "the configuration (docs/configuration.md)", &config)
+        .data("status", "the core's status (docs/isa.md)", &status)
+        .data("counters", "the monitor's registers (docs/isa.md)", &counters)
+        .data(
+            "dram",
+            "commands of each rank",
+            &core.ranks().iter().map(|rank| rank.statistics()).collect::<Vec<_>>(),
+        )
+        .data("tools", "versions of the tools", &Tools::new()))
 }
 
 /// For each program places the data, runs it and compares.
@@ -322,95 +354,60 @@ fn listed(check: &ProgramCheck) -> impl Iterator<Item = Mismatch> {
     })
 }
 
-/// What differs, on standard error.
-fn print_failures(check: &ProgramCheck, violation: Option<&str>, seed: u64, rerun: &str) {
+/// Adds what differs.
+fn notes(report: Report, check: &ProgramCheck, violation: Option<&str>, seed: u64) -> Report {
     let value = |bits: u16| f16::from_bits(bits).to_f32();
-    for Mismatch { burst, element, expected, actual } in listed(check) {
-        note!(
-            "MISMATCH burst {burst:#x} element {element}: expected {expected:#06x} ({}), actual {actual:#06x} ({}); \
-             seed {seed}",
+    let elements = listed(check).map(|Mismatch { burst, element, expected, actual }| {
+        format!(
+            "MISMATCH burst {burst:#x} element {element}: expected {expected:#06x} ({}), actual {actual:#06x} ({}); seed {seed}",
             value(expected),
             value(actual)
-        );
-    }
-    if check.mismatches.len() > LISTED {
-        note!("and {} more", check.mismatches.len() - LISTED);
-    }
-    for Difference { what, expected, actual } in &check.differences {
-        note!(
+        )
+    });
+    let more = check.mismatches.len().checked_sub(LISTED).filter(|more| *more > 0);
+    let differences = check.differences.iter().map(|Difference { what, expected, actual }| {
+        format!(
             "MISMATCH {what}: expected {expected} ({expected:#x}), actual {actual} ({actual:#x}); seed {seed}"
-        );
-    }
-    if let Some(violation) = violation {
-        note!("VIOLATION {violation}; seed {seed}");
-    }
-    if !check.agrees() || violation.is_some() {
-        note!("rerun: {rerun}");
-    }
+        )
+    });
+    let notes = elements.chain(more.map(|more| format!("and {more} more"))).chain(differences);
+    notes.chain(violation.map(|rule| format!("VIOLATION {rule}; seed {seed}"))).fold(report, Report::note)
 }
 
-fn print(
-    check: &ProgramCheck,
-    (programs, config): (&[Program], &DesignConfig),
-    violations: u64,
-    stalls: &StallBreakdown,
-) {
-    let ProgramCheck { run, bursts, elements, mismatches, activations, differences, .. } = check;
-    let status = &run.status;
-    if status.malformed > 0 {
-        // Of several programs the status does not say in which one it is.
-        let only = if let [program] = programs { Some(program) } else { None };
-        let first = only.and_then(|program| program.code.get(status.error_sequence as usize));
-        let text = first.map_or_else(String::new, |code| {
-            // The one error that is not the instruction's own.
-            let full = "it was written while the queue was full".to_owned();
-            let reason = code.check(config).err().map_or(full, |malformed| malformed.to_string());
-            format!(" ({reason}): {code}")
-        });
-        say!(
-            "malformed          {}, the first is instruction {} with code {}{text}",
-            status.malformed,
-            status.error_sequence,
-            status.error
-        );
-    }
-    if check.unfenced_reads > 0 {
-        say!(
-            "without a barrier  {} bursts were read that had been stored; what follows from them was not compared",
-            check.unfenced_reads
-        );
-    }
-    say!(
-        "elements checked   {} in {} bursts, {} mismatches, {violations} violations of DRAM timing",
-        grouped(*elements),
-        grouped(*bursts),
-        mismatches.len()
-    );
-    say!(
-        "status             {} signals, tag {:#x}, {activations} activation counts checked, {} differences",
-        status.signals,
-        status.tag,
-        differences.len()
-    );
-    say!("cycles             {}", grouped(run.cycles));
-    stalls.print();
+/// How many instructions the core refused, and the first of them; with several programs the status does not say in which one it is.
+fn malformed(status: &Status, programs: &[Program], config: &DesignConfig) -> String {
+    let only = if let [program] = programs { Some(program) } else { None };
+    let first = only.and_then(|program| program.code.get(status.error_sequence as usize));
+    let text = first.map_or_else(String::new, |code| {
+        // The one error that is not the instruction's own.
+        let full = "it was written while the queue was full".to_owned();
+        let reason = code.check(config).err().map_or(full, |malformed| malformed.to_string());
+        format!(" ({reason}): {code}")
+    });
+    let Status { malformed, error_sequence, error, .. } = status;
+    format!(
+        "the core refused {malformed} malformed instructions, the first is instruction {error_sequence} with code {error}{text}"
+    )
 }
 
-fn dumps(core: &NdpCore, programs: &[Program]) -> Vec<DumpedBurst> {
+/// All bursts that the programs dump, in order.
+fn dumps(core: &NdpCore, programs: &[Program]) -> Vec<Dump> {
     let bursts =
         programs.iter().flat_map(|program| &program.dumps).flat_map(|dump| dump_bursts(core.config(), *dump));
     let bits = |data: [u64; 8]| (0..32).map(|index| (data[index / 4] >> (16 * (index % 4))) as u16).collect();
-    bursts.map(|address| DumpedBurst { address, bits: bits(core.peek(address)) }).collect()
+    bursts.map(|address| Dump { address, bits: bits(core.peek(address)) }).collect()
 }
 
-fn print_dumps(dumps: &[DumpedBurst]) {
-    for DumpedBurst { address, bits } in dumps {
-        for (line, chunk) in bits.chunks(DUMP_COLUMNS).enumerate() {
-            let values: Vec<String> = chunk
-                .iter()
-                .map(|bits| format!("{:>12} {bits:04x}", f16::from_bits(*bits).to_f32()))
-                .collect();
-            say!("{address:#010x}+{:<2} {}", line * DUMP_COLUMNS, values.join("  "));
+/// The lines of a burst.
+fn lines(dump: &Dump) -> impl Iterator<Item = Dumped> {
+    let line = |(line, chunk): (usize, &[u16])| {
+        let texts = |text: fn(&u16) -> String| chunk.iter().map(text).collect::<Vec<_>>().join(" ");
+        Dumped {
+            burst: format!("{:#010x}", dump.address),
+            element: line * DUMP_COLUMNS,
+            values: texts(|bits| f16::from_bits(*bits).to_f32().to_string()),
+            bits: texts(|bits| format!("{bits:04x}")),
         }
-    }
+    };
+    dump.bits.chunks(DUMP_COLUMNS).enumerate().map(line)
 }

@@ -4,15 +4,14 @@
 
 use crate::args::UnitArgs;
 use crate::gemv::name;
-use crate::rerun::Rerun;
+use crate::made;
 use crate::system::args::LinksChoice;
 use crate::tools::{Tools, grouped};
-use crate::verdict::Verdict;
 use anyhow::Context;
 use clap::Args;
 use ndp_config::{DesignConfig, LlmFamily, LlmShape, SystemConfig, WeightFormat};
+use ndp_report::{Chart, ChartKind, Report, counted, fields};
 use ndp_sim::core::Backend;
-use ndp_sim::error::Mismatch;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::layer::LayerStep;
 use ndp_sim::system::{
@@ -46,8 +45,6 @@ pub struct Scaling<'a> {
     pub config: &'a DesignConfig,
     pub step: &'a LayerStep,
     pub seed: u64,
-    /// Without the options of [`ScalingArgs`].
-    pub rerun: Rerun,
 }
 
 /// One number of DIMMs.
@@ -55,34 +52,59 @@ pub struct Scaling<'a> {
 struct Row {
     dimms: u32,
     merge: MergeFormat,
-    /// Of the slowest DIMM of each step, messages included.
     cycles: u64,
-    /// The same by operation.
     operation_cycles: BTreeMap<Operation, u64>,
-    /// Part of them: messages, from the first instruction's offer to the end of the later side.
     message_cycles: u64,
-    /// Part of them: programs that add what has come and finish the product.
     meet_cycles: u64,
-    /// Cycles of the first row over these.
     speedup: f64,
-    /// Speed-up over the number of DIMMs, relative to the first row.
     efficiency: f64,
-    /// Cycles of the DIMM that has most over the mean.
     imbalance: f64,
     link_bytes: u64,
     outputs_checked: u64,
     mismatches: u64,
     protocol_violations: u64,
     backdoor_accesses: u64,
-    /// Whether each DIMM's cycles are those of the cycle model.
     cycles_equal_model: bool,
     seconds: f64,
+    #[serde(skip)]
+    first_mismatches: Vec<String>,
+}
+
+impl Row {
+    fn is_sound(&self) -> bool {
+        let wrong = self.mismatches + self.protocol_violations + self.backdoor_accesses;
+        wrong == 0 && self.cycles_equal_model
+    }
+}
+
+fields! { ROW
+    "dimms" "DIMMs" {Count} Screen: "DIMMs";
+    "merge" "partial sums" {Text} Screen: "form in which partial results travel: exact or fp16";
+    "cycles" "cycles" {Cycles} Screen: "core cycles of the slowest DIMM of each step, messages included";
+    "speedup" "speed-up" {Real("", 2)} Screen: "cycles of the first row over these";
+    "efficiency" "per DIMM" {Real("", 2)} Screen: "speed-up over the number of DIMMs, relative to the first row";
+    "message_cycles" "messages" {Cycles} Screen: "core cycles of messages, from the first instruction's offer to the end of the later side";
+    "meet_cycles" "merging" {Cycles} Screen: "core cycles of programs that add partial results and finish the product";
+    "imbalance" "most/mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean";
+    "operation_cycles.q" "Q" {Cycles} Verbose: "core cycles of queries";
+    "operation_cycles.k" "K" {Cycles} Verbose: "core cycles of keys";
+    "operation_cycles.v" "V" {Cycles} Verbose: "core cycles of values";
+    "operation_cycles.attention" "attention" {Cycles} Verbose: "core cycles of attention";
+    "operation_cycles.projection" "projection" {Cycles} Verbose: "core cycles of the projection after attention";
+    "operation_cycles.fc1" "FC1" {Cycles} Verbose: "core cycles of the first half of the MLP";
+    "operation_cycles.fc2" "FC2" {Cycles} Verbose: "core cycles of the second half of the MLP";
+    "operation_cycles.head" "logits" {Cycles} Verbose: "core cycles of the logits";
+    "link_bytes" "over links" {Bytes} Verbose: "bytes over the links";
+    "outputs_checked" "outputs" {Count} Verbose: "outputs of the cores compared with exact arithmetic";
+    "mismatches" "wrong" {Count} Verbose: "outputs that differ";
+    "protocol_violations" "broken rules" {Count} Verbose: "broken timing rules of the DRAM";
+    "backdoor_accesses" "backdoor" {Count} Verbose: "bursts of DRAM accessed by backdoor after loading";
+    "cycles_equal_model" "as predicted" {Text} Verbose: "whether each DIMM takes the cycles that the cycle model predicts";
+    "seconds" "simulation" {Real("s", 1)} Verbose: "wall-clock time of the simulation";
 }
 
 #[derive(Debug, Serialize)]
-struct Report<'a> {
-    command: &'static str,
-    config: &'a DesignConfig,
+struct Figures {
     backend: Backend,
     activity: ActivitySource,
     hidden: usize,
@@ -90,117 +112,125 @@ struct Report<'a> {
     ffn: usize,
     weights: WeightFormat,
     context: usize,
-    /// Fraction of zeros among the inputs of Q, K, V.
     qkv_zeros: f64,
-    /// Fraction of zeros among those of FC2.
     fc2_zeros: f64,
-    rows: Vec<Row>,
-    rerun: &'a str,
-    tools: Tools,
+}
+
+fields! { FIGURES
+    "backend" "backend" {Text} Verbose: "rtl or cycles";
+    "activity" "activity" {Text} Verbose: "neurons of FC1 that are computed: causal (all) or oracle (the active ones)";
+    "hidden" "hidden" {Count} Verbose: "size of the hidden state";
+    "heads" "heads" {Count} Verbose: "attention heads";
+    "ffn" "FFN" {Count} Verbose: "size of the FFN";
+    "weights" "weights" {Text} Verbose: "format of the weights";
+    "context" "context" {Count} Verbose: "positions in the caches";
+    "qkv_zeros" "zeros among inputs of Q, K, V" {Share} Verbose: "part of the inputs of Q, K and V that is 0";
+    "fc2_zeros" "zeros among inputs of FC2" {Share} Verbose: "part of the inputs of FC2 that is 0";
 }
 
 /// Runs the job.
-pub fn run(mut scaling: Scaling<'_>) -> anyhow::Result<Verdict> {
-    let Scaling { args, unit, config, step, .. } = scaling;
+///
+/// # Errors
+/// If the layer cannot be dealt out, or a run fails.
+pub fn run(scaling: &Scaling<'_>) -> anyhow::Result<Report> {
+    let Scaling { args, unit, config, step, seed } = scaling;
     let shape = step.shape();
-    let list = |numbers: &[u32]| numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
-    scaling.rerun.option("dimms", list(&args.dimms));
-    scaling.rerun.option("merge", args.merge.iter().map(|merge| name(*merge)).collect::<Vec<_>>().join(","));
-    scaling.rerun.option("activity", name(args.activity));
-    scaling.rerun.option("links", name(args.links));
-    let context = format!("seed {}, rerun: {}", scaling.seed, scaling.rerun.line());
+    let context = format!("seed {seed}, rerun: {}", made::rerun());
     let (mut rows, mut zeros): (Vec<Row>, _) = (Vec::new(), [0.0; 2]);
     for &dimms in &args.dimms {
         for &merge in &args.merge {
-            let (row, found) = one(&scaling, dimms, merge, rows.first()).context(context.clone())?;
+            let (row, found) = one(scaling, dimms, merge, rows.first()).context(context.clone())?;
             zeros = found;
             rows.push(row);
         }
     }
-    let sound = |row: &Row| {
-        let wrong = row.mismatches + row.protocol_violations + row.backdoor_accesses;
-        wrong == 0 && row.cycles_equal_model
+    let sum = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>();
+    let (checked, wrong) = (grouped(sum(|row| row.outputs_checked)), sum(|row| row.mismatches));
+    let sound = rows.iter().all(Row::is_sound);
+    let verdict = match (sound, wrong) {
+        (true, _) => format!("{}; {checked} outputs equal exact arithmetic", answer(&rows)),
+        (false, 0) => "cycles differ from the cycle model, or DRAM rules are broken (--verbose)".to_owned(),
+        (false, wrong) => format!("{wrong} of {checked} outputs differ from exact arithmetic"),
     };
-    let verdict = if rows.iter().all(sound) { Verdict::Agreed } else { Verdict::Differed };
-    let report = Report {
-        command: "layer",
-        config,
-        backend: unit.backend,
-        activity: args.activity,
-        hidden: step.hidden(),
-        heads: shape.heads,
-        ffn: step.ffn(),
-        weights: step.layer().weights(),
-        context: shape.positions,
-        qkv_zeros: zeros[0],
-        fc2_zeros: zeros[1],
-        rows,
-        rerun: scaling.rerun.line(),
-        tools: Tools::new(),
+    let mut report = Report::checked("layer", sound, verdict).setting(format!(
+        "a layer of {}, {} heads, FFN {}, {} weights, context {}, on {}, activity {}, links {}, seed {seed}",
+        step.hidden(),
+        shape.heads,
+        step.ffn(),
+        step.layer().weights(),
+        shape.positions,
+        config.name(),
+        name(args.activity),
+        name(args.links)
+    ));
+    if let Some(most) = rows.iter().max_by_key(|row| row.dimms).filter(|row| row.dimms > 1) {
+        let share = |cycles: u64| 100.0 * cycles as f64 / most.cycles.max(1) as f64;
+        report = report.reason(format!(
+            "with {}, messages take {:.0} % of the cycles and merging {:.0} %; the fullest DIMM has {:.3} times the mean load",
+            counted(most.dimms.into(), "DIMM"),
+            share(most.message_cycles),
+            share(most.meet_cycles),
+            most.imbalance
+        ));
+    }
+    for row in &rows {
+        let (dimms, merge) = (counted(row.dimms.into(), "DIMM"), name(row.merge));
+        let listed = row.first_mismatches.iter();
+        report = listed.fold(report, |report, mismatch| {
+            report.note(format!("{dimms}, merge {merge}: MISMATCH {mismatch}; seed {seed}"))
+        });
+    }
+    report = match unit.backend {
+        Backend::Rtl => report,
+        Backend::Cycles => report.note("cycle model and functional model of the cores, no RTL"),
     };
-    if unit.json {
-        say!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        report.print();
-    }
-    if verdict == Verdict::Differed {
-        note!("rerun: {}", report.rerun);
-    }
-    Ok(verdict)
+    Ok(report
+        .note("the GPU has no neurons; the projection after attention is the GPU's")
+        .figures(
+            FIGURES,
+            &Figures {
+                backend: unit.backend,
+                activity: args.activity,
+                hidden: step.hidden(),
+                heads: shape.heads,
+                ffn: step.ffn(),
+                weights: step.layer().weights(),
+                context: shape.positions,
+                qkv_zeros: zeros[0],
+                fc2_zeros: zeros[1],
+            },
+        )
+        .table("rows", "Numbers of DIMMs", ROW, &rows)
+        .chart(Chart {
+            table: "rows",
+            title: "Speed-up".to_owned(),
+            caption: "Over the first row; messages and merging keep it below the number of DIMMs.".to_owned(),
+            kind: ChartKind::Rows { label: "dimms,merge", value: "speedup" },
+        })
+        .data("config", "the configuration (docs/configuration.md)", config)
+        .data("tools", "versions of the tools", &Tools::new()))
 }
 
-impl Report<'_> {
-    fn print(&self) {
-        say!(
-            "{}: a layer of {}, {} heads, FFN {}, {} weights, context {}; {:.1} % of the inputs of Q, K, V and {:.1} % of those of FC2 are zero, activity {}; {}",
-            self.config.name(),
-            self.hidden,
-            self.heads,
-            self.ffn,
-            self.weights,
-            self.context,
-            100.0 * self.qkv_zeros,
-            100.0 * self.fc2_zeros,
-            name(self.activity),
-            match self.backend {
-                Backend::Rtl => "RTL",
-                Backend::Cycles => "cycle model and functional model, no RTL",
-            }
-        );
-        say!(
-            "DIMMs  merge      cycles  speed-up  per DIMM          q          k          v  attention        fc1        fc2  \
-             messages   meeting  load max/mean  seconds"
-        );
-        for row in &self.rows {
-            let of = |operation| grouped(row.operation_cycles.get(&operation).copied().unwrap_or(0));
-            say!(
-                "{:>5}  {:<5} {:>11}  {:>8.2}  {:>8.2} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>9} {:>9}  {:>13.3}  {:>7.1}",
-                row.dimms,
-                name(row.merge),
-                grouped(row.cycles),
-                row.speedup,
-                row.efficiency,
-                of(Operation::Q),
-                of(Operation::K),
-                of(Operation::V),
-                of(Operation::Attention),
-                of(Operation::Fc1),
-                of(Operation::Fc2),
-                grouped(row.message_cycles),
-                grouped(row.meet_cycles),
-                row.imbalance,
-                row.seconds
-            );
-        }
-        let sum = |of: fn(&Row) -> u64| self.rows.iter().map(of).sum::<u64>();
-        say!(
-            "outputs checked    {}, {} mismatches, {} violations of DRAM timing, {} backdoor accesses after loading",
-            grouped(sum(|row| row.outputs_checked)),
-            sum(|row| row.mismatches),
-            sum(|row| row.protocol_violations),
-            sum(|row| row.backdoor_accesses)
-        );
+/// The fastest row beside the one that takes longest.
+fn answer(rows: &[Row]) -> String {
+    let of = |row: &Row| {
+        let several = rows.iter().any(|other| other.merge != row.merge);
+        let merge = if several { format!(", {} partial results", name(row.merge)) } else { String::new() };
+        format!("{}{merge}", counted(row.dimms.into(), "DIMM"))
+    };
+    let (best, worst) = (rows.iter().min_by_key(|row| row.cycles), rows.iter().max_by_key(|row| row.cycles));
+    let (Some(best), Some(worst)) = (best, worst) else { return String::new() };
+    let cycles = grouped(best.cycles);
+    if best.cycles == worst.cycles {
+        return format!("{cycles} cycles with {}", of(best));
     }
+    format!(
+        "fastest with {}: {cycles} cycles, {:.2} times as fast as with {} ({} cycles)",
+        of(best),
+        worst.cycles as f64 / best.cycles.max(1) as f64,
+        of(worst),
+        grouped(worst.cycles)
+    )
 }
 
 /// One run, compared with the first one, and the fractions of zeros.
@@ -238,11 +268,7 @@ fn one(
     let zeros = match step.run(&mut backend) {
         Ok(output) => [output.sparsity.qkv_input.fraction(), output.sparsity.ffn_hidden.fraction()],
         // It is reported; what was found up to there is still of interest.
-        Err(_) if backend.figures().mismatches > 0 => {
-            let mismatch = |mismatch: &Mismatch| note!("MISMATCH {mismatch}; seed {seed}");
-            backend.mismatches().iter().take(16).for_each(mismatch);
-            [0.0; 2]
-        }
+        Err(_) if backend.figures().mismatches > 0 => [0.0; 2],
         Err(error) => return Err(error.into()),
     };
     backend.count_links()?;
@@ -268,6 +294,7 @@ fn one(
         backdoor_accesses: backend.backdoor_accesses(),
         cycles_equal_model: figures.mismatches > 0 || figures.dimms.iter().all(by_model),
         seconds: begin.elapsed().as_secs_f64(),
+        first_mismatches: backend.mismatches().iter().take(16).map(ToString::to_string).collect(),
     };
     Ok((row, zeros))
 }

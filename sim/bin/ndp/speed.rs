@@ -5,10 +5,11 @@
 //! a native model among the modules that it computes.
 
 use crate::gemv;
-use crate::tools::{Tools, grouped, per_second};
-use crate::verdict::Verdict;
+use crate::tools::{Tools, per_second};
 use anyhow::{Context, ensure};
 use ndp_config::DesignConfig;
+use ndp_files::Progress;
+use ndp_report::{Report, fields};
 use ndp_sim::ffi::{Form, Model, ModuleShare, OpenOptions, rtl};
 use serde::Serialize;
 use std::process::Command;
@@ -39,8 +40,8 @@ const CASES: [(&str, &str, &str); 6] = [
     ),
     (
         "PIM channels",
-        "pim --mode dex --prompt x --prompt y --tokens 2",
-        "pim --mode dex --prompt x --prompt y --tokens 1",
+        "generate pim --mode dex --prompt x --prompt y --tokens 2",
+        "generate pim --mode dex --prompt x --prompt y --tokens 1",
     ),
 ];
 /// Idle cycles that are simulated.
@@ -63,12 +64,15 @@ struct Row {
     verilated_cycles_per_second: Option<f64>,
 }
 
-#[derive(Debug, Serialize)]
-struct Report<'a> {
-    command: &'static str,
-    config: &'a DesignConfig,
-    cases: Vec<Row>,
-    tools: Tools,
+fields! { ROW
+    "case" "case" {Text} Screen: "what runs";
+    "cycles" "cycles" {Count} Screen: "core cycles, where one core is simulated";
+    "native_seconds" "native" {Real("s", 2)} Screen: "seconds of wall-clock time with native models";
+    "verilated_seconds" "Verilated" {Real("s", 2)} Screen: "the same with Verilated models";
+    "ratio" "ratio" {Real("", 2)} Screen: "verilated_seconds / native_seconds";
+    "native_cycles_per_second" "native" {Real("cycles/s", 0)} Screen: "cycles in a second with native models";
+    "verilated_cycles_per_second" "Verilated" {Real("cycles/s", 0)} Verbose: "cycles in a second with Verilated models";
+    "arguments" "arguments" {Text} Json: "arguments of ndp";
 }
 
 /// A call of this program with models of a form: its seconds, and its simulated cycles and their seconds if it says them.
@@ -102,14 +106,12 @@ fn idle(config: &DesignConfig, form: Form) -> anyhow::Result<Duration> {
 }
 
 /// `ndp bench --speed`.
-pub fn compare(config: &DesignConfig, name: &str, json: bool) -> anyhow::Result<Verdict> {
+pub fn compare(config: &DesignConfig, name: &str) -> anyhow::Result<Report> {
     let arguments = |text: &str| -> Vec<String> {
         text.split(' ').map(|word| if word == "CONFIG" { name.to_owned() } else { word.to_owned() }).collect()
     };
     let mut cases = Vec::new();
-    if !json {
-        say!("{:<20}{:>12}{:>16}{:>16}{:>9}", "case", "cycles", "native", "Verilated", "ratio");
-    }
+    let progress = Progress::new(CASES.len() as u64 + 1, "cases");
     for (case, run, small) in CASES {
         let (run, small) = (arguments(run), arguments(small));
         let mut best = [f64::INFINITY; 2];
@@ -124,7 +126,8 @@ pub fn compare(config: &DesignConfig, name: &str, json: bool) -> anyhow::Result<
                 cycles = simulated.map(|(cycles, _)| cycles);
             }
         }
-        cases.push(row(case, run.join(" "), cycles, best, json));
+        cases.push(row(case, run.join(" "), cycles, best));
+        progress.add(1);
     }
     let mut best = [f64::INFINITY; 2];
     for _ in 0..ROUNDS {
@@ -132,19 +135,24 @@ pub fn compare(config: &DesignConfig, name: &str, json: bool) -> anyhow::Result<
             *best = best.min(idle(config, form)?.as_secs_f64());
         }
     }
-    cases.push(row("idle", String::new(), Some(IDLE_CYCLES), best, json));
-    if json {
-        let report = Report { command: "bench", config, cases, tools: Tools::new() };
-        say!("{}", serde_json::to_string_pretty(&report)?);
-    }
-    Ok(Verdict::Agreed)
+    cases.push(row("idle", String::new(), Some(IDLE_CYCLES), best));
+    drop(progress);
+    let ratios = || cases.iter().map(|row| row.ratio);
+    let (least, most) = (ratios().fold(f64::INFINITY, f64::min), ratios().fold(0.0, f64::max));
+    Ok(Report::answer(
+        "bench --speed",
+        format!("native models are {least:.2} to {most:.2} times as fast as Verilated ones"),
+    )
+    .setting(format!("{}, the best of {ROUNDS} rounds on this machine", config.name()))
+    .table("cases", "Cases", ROW, &cases)
+    .data("config", "the configuration (docs/configuration.md)", config)
+    .data("tools", "versions of the tools", &Tools::new()))
 }
 
-/// The row of a case, printed unless it goes into a report.
-fn row(case: &'static str, arguments: String, cycles: Option<u64>, seconds: [f64; 2], json: bool) -> Row {
+fn row(case: &'static str, arguments: String, cycles: Option<u64>, seconds: [f64; 2]) -> Row {
     let [native, verilated] = seconds;
     let rate = |seconds: f64| cycles.map(|cycles| cycles as f64 * per_second(1e9 * seconds));
-    let row = Row {
+    Row {
         case,
         arguments,
         native_seconds: native,
@@ -153,64 +161,59 @@ fn row(case: &'static str, arguments: String, cycles: Option<u64>, seconds: [f64
         cycles,
         native_cycles_per_second: rate(native),
         verilated_cycles_per_second: rate(verilated),
-    };
-    if !json {
-        let speed = |rate: Option<f64>, seconds: f64| match rate {
-            Some(rate) => format!("{} /s", grouped(rate as u64)),
-            None => format!("{seconds:.2} s"),
-        };
-        say!(
-            "{case:<20}{:>12}{:>16}{:>16}{:>9.2}",
-            cycles.map_or_else(|| "-".to_owned(), grouped),
-            speed(row.native_cycles_per_second, native),
-            speed(row.verilated_cycles_per_second, verilated),
-            row.ratio
-        );
     }
-    row
 }
 
-/// Where the time of a product went.
+/// A module, all its instances together.
 #[derive(Debug, Serialize)]
-struct Profile {
-    arguments: String,
+struct Module {
+    product: String,
+    module: String,
+    share: f64,
+    operations_per_cycle: f64,
+    seconds: f64,
+    operations: f64,
     cycles: u64,
-    modules: Vec<ModuleShare>,
+}
+
+fields! { MODULE
+    "product" "product" {Text} Screen: "mode and sizes";
+    "module" "module, all instances" {Text} Screen: "module";
+    "share" "time" {Share} Screen: "part of the time of all modules";
+    "operations_per_cycle" "operations/cycle" {Real("", 1)} Screen: "operations of the netlist in a core cycle";
+    "seconds" "time" {Real("s", 3)} Json: "time of the module";
+    "operations" "operations" {Count} Json: "operations of the netlist";
+    "cycles" "cycles" {Count} Json: "core cycles of the product";
 }
 
 /// `ndp bench --profile`.
-pub fn profile(config: &DesignConfig, jobs: &[gemv::Args], json: bool) -> anyhow::Result<Verdict> {
+pub fn profile(config: &DesignConfig, jobs: &[gemv::Args]) -> anyhow::Result<Report> {
     Form::Profiled.make_default();
-    let mut profiles = Vec::new();
+    let mut rows = Vec::new();
     for job in jobs {
         let mut product = gemv::simulate(job)?;
         let cycles = product.backend.total().cycles;
         let mut modules = product.backend.unit_mut().profile();
         modules.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
-        profiles.push(Profile { arguments: product.rerun.line().to_string(), cycles, modules });
-    }
-    if json {
-        #[derive(Serialize)]
-        struct Report<'a> {
-            command: &'static str,
-            config: &'a DesignConfig,
-            profiles: Vec<Profile>,
-            tools: Tools,
-        }
-        let report = Report { command: "bench", config, profiles, tools: Tools::new() };
-        say!("{}", serde_json::to_string_pretty(&report)?);
-        return Ok(Verdict::Agreed);
-    }
-    for Profile { arguments, cycles, modules } in &profiles {
         let total: f64 = modules.iter().map(|module| module.seconds).sum();
-        say!("{arguments}");
-        say!("{:<50}{:>10}{:>18}", "module, all instances", "time", "operations/cycle");
-        for ModuleShare { module, seconds, operations } in modules {
-            let share = 100.0 * seconds / total;
-            if share >= 0.05 {
-                say!("{module:<50}{share:>8.1} %{:>18.1}", operations / *cycles as f64);
-            }
-        }
+        let shape = product.shape;
+        let product = format!("{} of {} x {}", gemv::name(job.mode), shape.rows, shape.cols);
+        rows.extend(modules.into_iter().map(|ModuleShare { module, seconds, operations }| Module {
+            product: product.clone(),
+            module,
+            share: seconds / total,
+            operations_per_cycle: operations / cycles as f64,
+            seconds,
+            operations,
+            cycles,
+        }));
     }
-    Ok(Verdict::Agreed)
+    let first = rows.first().map_or_else(String::new, |row| {
+        format!("{} takes most of the simulation's time: {:.1} %", row.module, 100.0 * row.share)
+    });
+    Ok(Report::answer("bench --profile", first)
+        .setting(format!("{}, native models with clocks", config.name()))
+        .table("modules", "Modules", MODULE, &rows)
+        .data("config", "the configuration (docs/configuration.md)", config)
+        .data("tools", "versions of the tools", &Tools::new()))
 }

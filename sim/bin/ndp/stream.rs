@@ -54,9 +54,9 @@ impl TextStream {
         self.show(&rest);
         drop(self.progress);
         if self.direct {
-            say!();
+            ndp_files::print("\n");
         } else if !self.json {
-            say!("{}", self.text);
+            ndp_files::print(&format!("{}\n", self.text));
         }
         self.text
     }

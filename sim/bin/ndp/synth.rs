@@ -2,17 +2,20 @@
 //!
 //! Everything that decides a number is in the library; this file reads the environment, shows progress and places files.
 
+use crate::output::OutputArgs;
 use crate::tools::tick;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
-use ndp_files::{FileSet, NameRule, OutputFile, TemporaryFolder, print, say};
+use ndp_files::{FileSet, NameRule, OutputFile, TemporaryFolder};
+use ndp_report::{Level, Report, fields, grouped};
 use ndp_synth::flow::{Flow, Library};
 use ndp_synth::hierarchy::roll_up;
 use ndp_synth::liberty::{Family, Liberty};
-use ndp_synth::report::{LibraryInfo, Report, SramAssumption};
+use ndp_synth::report::{LibraryInfo, Report as Synthesis, SramAssumption};
 use ndp_synth::script::{self, Recipe};
 use ndp_synth::{source, tools};
+use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -77,15 +80,132 @@ pub struct Args {
     /// Where the Markdown goes [default: synth/reports/<config>-<block>[-flat][-gated[-test]][-<library>].md]
     #[arg(long)]
     report: Option<PathBuf>,
-    /// Print JSON instead of the table
-    #[arg(long)]
-    json: bool,
     /// Keep scripts, logs and netlists in this directory
     #[arg(long)]
     keep: Option<PathBuf>,
     /// List presets and blocks
     #[arg(long)]
     list: bool,
+    #[command(flatten)]
+    pub form: OutputArgs,
+}
+
+/// Most modules on the first screen.
+const SCREEN: usize = 20;
+
+#[derive(Serialize)]
+struct Names<'a> {
+    presets: &'a [&'a str],
+    memories: &'a [&'a str],
+    blocks: Vec<String>,
+}
+
+fields! { NAMES
+    "presets" "presets" {Text} Screen: "configurations of the core";
+    "memories" "memories, for pim_* blocks" {Text} Screen: "configurations of HBM-PIM";
+    "blocks" "blocks" {Text} Screen: "blocks that can be synthesised";
+}
+
+#[derive(Serialize)]
+struct Figures<'a> {
+    #[serde(flatten)]
+    synthesis: &'a Synthesis,
+    report: &'a Path,
+}
+
+fields! { FIGURES
+    "report" "report" {Text} Screen: "Markdown file that was written";
+    "sram_area_um2" "memory macros" {Real("um2", 1)} Verbose: "area of all memory macros, by the assumption";
+    "config" "configuration" {Text} Verbose: "configuration";
+    "block" "block" {Text} Verbose: "block";
+    "flattened" "as a whole" {Text} Verbose: "whether the block was synthesised as a whole";
+    "period_ps" "period" {Real("ps", 0)} Verbose: "clock period";
+    "abc_target_ps" "ABC's target" {Real("ps", 0)} Verbose: "target of ABC";
+    "recipes" "recipes" {Text} Verbose: "recipes that were tried";
+    "fallback" "fallback" {Text} Json: "recipes for modules that miss the target";
+    "yosys" "Yosys" {Text} Verbose: "version of Yosys";
+    "opensta" "OpenSTA" {Text} Verbose: "version of OpenSTA, if it ran";
+    "library" "" {Data} Json: "cell library: name, files, time unit, driving cell, load, cells left out; null without one";
+    "sram" "" {Data} Json: "assumption for memory macros: um2 of a bit cell, part of a macro that is bit cells, source";
+}
+
+fields! { TOTAL
+    "area_um2" "logic" {Real("um2", 1)} Screen: "area of all cells; 0 without a library";
+    "cells" "cells" {Count} Screen: "cells of the library";
+    "flip_flops" "flip-flops" {Count} Screen: "flip-flops of the library";
+    "generic.cells" "generic gates" {Count} Screen: "gates without a library";
+    "generic.flip_flops" "generic flip-flops" {Count} Screen: "flip-flops without a library";
+    "generic.transistors" "transistors" {Count} Screen: "transistors of static CMOS gates, 16 to a flip-flop";
+    "memory_bits" "memory" {Count} Screen: "bits of memory macros";
+}
+
+fields! { MODULE
+    "module" "module" {Text} Screen: "module, parents first";
+    "instances" "instances" {Count} Screen: "instances in the block";
+    "share_percent" "%" {Real("", 1)} Screen: "part of the logic, by area or without a library by transistors";
+    "own" "" {Data} Json: "an instance without its children: generic gates, cells of the library and timing; null for a memory macro";
+    "memory" "" {Data} Json: "words and bits of a word of a memory macro";
+    "total" "" {Data} Json: "all instances without their children";
+    "with_children" "" {Data} Json: "an instance and everything below it";
+}
+
+fields! { MAPPED
+    "total.area_um2" "all um2" {Real("", 1)} Screen: "area of all instances without their children";
+    "own.mapped.area_um2" "own um2" {Real("", 2)} Screen: "area of an instance without its children";
+    "own.mapped.delay_ps" "ABC ps" {Real("", 0)} Screen: "longest combinational path";
+    "own.mapped.flip_flops" "own FF" {Count} Screen: "flip-flops of an instance without its children";
+    "own.mapped.cells" "own cells" {Count} Screen: "cells of an instance without its children";
+    "with_children.area_um2" "with children um2" {Real("", 1)} Screen: "area of an instance and everything below it";
+    "own.mapped.recipe" "recipe" {Text} Verbose: "recipe of the smallest result that meets the timing";
+    "own.generic.transistors" "own transistors" {Count} Verbose: "transistors of an instance without its children";
+    "total.generic.transistors" "all transistors" {Count} Verbose: "transistors of all instances without their children";
+}
+
+fields! { GENERIC
+    "own.generic.flip_flops" "own FF" {Count} Screen: "flip-flops of an instance without its children";
+    "own.generic.cells" "own gates" {Count} Screen: "gates of an instance without its children";
+    "own.generic.transistors" "own transistors" {Count} Screen: "transistors of an instance without its children";
+    "total.generic.transistors" "all transistors" {Count} Screen: "transistors of all instances without their children";
+    "with_children.generic.transistors" "with children" {Count} Screen: "transistors of an instance and everything below it";
+}
+
+/// A memory macro.
+#[derive(Serialize)]
+struct Macro<'a> {
+    module: &'a str,
+    instances: u64,
+    words: u32,
+    width: u32,
+    bits: u64,
+    area_um2: Option<f64>,
+}
+
+fields! { MACRO
+    "module" "memory macro" {Text} Screen: "module";
+    "instances" "instances" {Count} Screen: "instances in the block";
+    "words" "words" {Count} Screen: "words";
+    "width" "bits each word" {Count} Screen: "bits of a word";
+    "bits" "bits in all" {Count} Screen: "bits of all instances";
+    "area_um2" "um2 (assumed)" {Real("", 1)} Screen: "area of all instances, by the assumption";
+}
+
+/// A path that OpenSTA found.
+#[derive(Serialize)]
+struct Slack<'a> {
+    module: &'a str,
+    paths: &'static str,
+    #[serde(flatten)]
+    path: &'a ndp_synth::sta::Path,
+}
+
+fields! { SLACK
+    "module" "module" {Text} Screen: "module";
+    "paths" "paths" {Text} Screen: "all, or register to register";
+    "slack_ps" "slack" {Real("ps", 1)} Screen: "period, or the part of it that the path has, minus arrival and setup";
+    "min_period_ps" "shortest period" {Real("ps", 1)} Screen: "shortest period at which the path has no negative slack";
+    "from" "from" {Text} Screen: "register or port where the path starts";
+    "to" "to" {Text} Screen: "register or port where the path ends";
+    "arrival_ps" "arrival" {Real("ps", 1)} Verbose: "arrival after the clock edge, clock-to-Q included";
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -118,25 +238,79 @@ impl RecipeArg {
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> Result<()> {
+///
+/// # Errors
+/// For tools, libraries and options that cannot be used.
+pub fn run(args: &Args) -> Result<Report> {
     if args.list {
-        let (presets, blocks) = (ndp_config::DesignConfig::PRESETS.join(", "), source::blocks().join(", "));
-        let memories = ndp_config::HbmConfig::PRESETS.join(", ");
-        say!("presets: {presets}\nmemories, for pim_* blocks: {memories}\nblocks: {blocks}");
-        return Ok(());
+        let (presets, memories) = (ndp_config::DesignConfig::PRESETS, ndp_config::HbmConfig::PRESETS);
+        let blocks = source::blocks();
+        let answer = format!("{} blocks of {} configurations", blocks.len(), presets.len() + memories.len());
+        let names = Names { presets: &presets, memories: &memories, blocks };
+        return Ok(Report::answer("synth", answer).figures(NAMES, &names));
     }
-    let (report, file) = synthesise(args)?;
+    let (synthesis, file) = synthesise(args)?;
     let path = file.path().to_owned();
-    file.finish(|out| out.write_all(report.markdown().as_bytes()))?;
-    if args.json {
-        print(&report.json()?);
-    } else {
-        say!("{}\nReport: {}", report.table(), path.display());
-    }
-    Ok(())
+    file.finish(|out| out.write_all(synthesis.markdown().as_bytes()))?;
+    Ok(report(&synthesis, &path))
 }
 
-fn synthesise(args: &Args) -> Result<(Report, OutputFile)> {
+fn report(synthesis: &Synthesis, path: &Path) -> Report {
+    let Synthesis { config, block, library, rollup, sram, .. } = synthesis;
+    let total = &rollup.total;
+    let logic = match library {
+        Some(library) => format!(
+            "takes {:.1} um2 of {}: {} cells, {} flip-flops",
+            total.area_um2,
+            library.name,
+            grouped(total.cells),
+            grouped(total.flip_flops)
+        ),
+        None => format!(
+            "has {} transistors: {} gates, {} flip-flops",
+            grouped(total.generic.transistors),
+            grouped(total.generic.cells),
+            grouped(total.generic.flip_flops)
+        ),
+    };
+    let memory = match (total.memory_bits, synthesis.sram_area_um2) {
+        (0, _) => String::new(),
+        (bits, None) => format!("; memory macros: {} bits", grouped(bits)),
+        (bits, Some(area)) => format!("; memory macros: {} bits, about {area:.1} um2", grouped(bits)),
+    };
+    let largest = synthesis.logic().max_by(|a, b| a.share_percent.total_cmp(&b.share_percent));
+    let largest = largest.map(|row| format!("{} is {:.1} % of the logic.", row.module, row.share_percent));
+    let plain = |line: String| line.replace(['*', '`'], "");
+    let notes = synthesis.caveats().into_iter().chain(synthesis.memory_area()).map(plain);
+    let method = synthesis.method().into_iter().filter(|line| !line.starts_with("Memory: "));
+    let macros = rollup.rows.iter().filter_map(|row| {
+        let (shape, bits) = (row.memory?, row.total.memory_bits);
+        let (words, width, area_um2) = (shape.depth, shape.width, sram.area_um2(bits));
+        Some(Macro { module: &row.module, instances: row.instances, words, width, bits, area_um2 })
+    });
+    let timed = synthesis
+        .logic()
+        .filter_map(|row| Some((row.module.as_str(), row.own.as_ref()?.mapped.as_ref()?.timing.as_ref()?)));
+    let slacks = timed.flat_map(|(module, timing)| {
+        [("all", &timing.worst), ("register to register", &timing.registers)]
+            .into_iter()
+            .filter_map(move |(paths, path)| path.as_ref().map(|path| Slack { module, paths, path }))
+    });
+    let level = if rollup.rows.len() > SCREEN { Level::Verbose } else { Level::Screen };
+    let columns = [MODULE, if library.is_some() { MAPPED } else { GENERIC }].concat();
+    let report = Report::answer("synth", format!("{block} of {config} {logic}{memory}"))
+        .reason(largest.into_iter().chain(synthesis.slowest()).collect::<Vec<_>>().join(" "))
+        .setting(plain(method.collect::<Vec<_>>().join(" ")));
+    notes
+        .fold(report, Report::note)
+        .figures(FIGURES, &Figures { synthesis, report: path })
+        .group(Level::Verbose, ("total", "The whole block"), TOTAL, total)
+        .table_at(level, None, ("rows", "Modules"), &columns, &rollup.rows)
+        .table_at(level, None, ("memories", "Memory macros"), MACRO, &macros.collect::<Vec<_>>())
+        .table_at(level, None, ("timing", "Timing (OpenSTA)"), SLACK, &slacks.collect::<Vec<_>>())
+}
+
+fn synthesise(args: &Args) -> Result<(Synthesis, OutputFile)> {
     ensure!(
         args.period_ps.is_finite() && args.period_ps >= 1.0,
         "--period-ps = {} must be at least 1",
@@ -172,7 +346,7 @@ fn synthesise(args: &Args) -> Result<(Report, OutputFile)> {
     let rollup = roll_up(&hierarchy, figures?);
 
     let sram = sram(args, flow.library.as_ref());
-    let report = Report {
+    let synthesis = Synthesis {
         config,
         block: args.block.clone(),
         command: command(args),
@@ -188,7 +362,7 @@ fn synthesise(args: &Args) -> Result<(Report, OutputFile)> {
         sram,
         rollup,
     };
-    Ok((report, file))
+    Ok((synthesis, file))
 }
 
 /// The file for the report, in a folder that is created; it is none of those that are read.
@@ -198,7 +372,7 @@ fn report_file(args: &Args, config: &str, flow: &Flow) -> Result<OutputFile> {
         let why = "the library's name is part of the report's file name; choose another file with --report";
         NameRule::Word.check(library).context(why)?;
     }
-    let name = Report::file_name(config, &args.block, args.flatten, flow.clock_gate.as_ref(), library);
+    let name = Synthesis::file_name(config, &args.block, args.flatten, flow.clock_gate.as_ref(), library);
     let path = args.report.clone().unwrap_or_else(|| Path::new(REPORTS).join(name));
     let mut files = FileSet::new().configuration("the configuration", &args.config);
     for library in args.liberty.iter().chain(&args.liberty_seq) {
@@ -207,7 +381,7 @@ fn report_file(args: &Args, config: &str, flow: &Flow) -> Result<OutputFile> {
     if let Some(folder) = &args.keep {
         files = kept(files, args, folder);
     }
-    files.output("--report", &path).check()?;
+    args.form.files(files).output("--report", &path).check()?;
     let folder = path.parent().unwrap_or(Path::new(""));
     std::fs::create_dir_all(folder).with_context(|| format!("cannot write '{}'", path.display()))?;
     OutputFile::create(&path).with_context(|| format!("cannot write '{}'", path.display()))

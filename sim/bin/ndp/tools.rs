@@ -36,12 +36,6 @@ impl Tools {
             rustc: ndp_sim::RUSTC_VERSION,
         }
     }
-
-    /// Verilator's.
-    #[cfg(feature = "rtl")]
-    pub fn verilator(&self) -> &'static str {
-        self.verilator
-    }
 }
 
 fn verilator() -> &'static str {
@@ -187,12 +181,6 @@ pub fn grouped(number: u64) -> String {
 #[cfg(feature = "rtl")]
 pub fn per_second(ns: f64) -> f64 {
     if ns > 0.0 { 1e9 / ns } else { 0.0 }
-}
-
-/// A share in per cent; a dash for none.
-#[cfg(feature = "rtl")]
-pub fn percent(share: Option<f64>) -> String {
-    share.map_or_else(|| "-".to_owned(), |share| format!("{:.2} %", 100.0 * share))
 }
 
 /// Refuses a mode that needs sliced banks on a memory without them.

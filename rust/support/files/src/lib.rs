@@ -59,7 +59,7 @@ mod refusal;
 pub use anyhow;
 #[cfg(feature = "program")]
 pub use {
-    program::{EXIT_CODES, print, program, warn},
+    program::{EXIT_CODES, print, print_styled, program, warn},
     progress::{Progress, duration},
     refusal::{REFUSED, Refusal, UNUSABLE, exit_code},
 };

@@ -4,13 +4,15 @@ use crate::name::printable;
 use crate::pending::undo;
 use crate::refusal::{REFUSED, UNUSABLE};
 use anyhow::Error;
-use clap::{Arg, Command, Parser};
+use clap::{Arg, Command, FromArgMatches};
 use rustix::fs::{OFlags, fcntl_getfl};
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGPIPE, SIGPROF, SIGQUIT, SIGTERM};
 use signal_hook::consts::{SIGUSR1, SIGUSR2, SIGVTALRM, SIGXCPU, SIGXFSZ};
 use signal_hook::iterator::Signals;
+use std::ffi::OsString;
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write};
+use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,9 +62,21 @@ fn check_output() {
 /// Prints on standard output, at once, without control characters ([`printable`]). If that fails, the program ends here, without partial files:
 /// quietly as `cat` does if the reader has gone away, with a message and [`UNUSABLE`] if the text is lost.
 pub fn print(text: &str) {
+    print_styled(text, &[]);
+}
+
+/// Like [`print`](fn@print). Some ranges of the text, in order, have styles: parameters of the control sequence that selects one (ECMA-48, SGR).
+pub fn print_styled(text: &str, styles: &[(Range<usize>, &str)]) {
     check_output();
+    let (mut shown, mut end) = (String::with_capacity(text.len()), 0);
+    for (range, style) in styles {
+        shown += &printable(&text[end..range.start]);
+        shown += &format!("\u{1b}[{style}m{}\u{1b}[0m", printable(&text[range.clone()]));
+        end = range.end;
+    }
+    shown += &printable(&text[end..]);
     let mut out = io::stdout().lock();
-    if let Err(error) = out.write_all(printable(text).as_bytes()).and_then(|()| out.flush()) {
+    if let Err(error) = out.write_all(shown.as_bytes()).and_then(|()| out.flush()) {
         lost(&error);
     }
 }
@@ -150,16 +164,18 @@ fn taking_negative_numbers(command: Command) -> Command {
     command.mut_args(named).mut_subcommands(taking_negative_numbers)
 }
 
-/// A program: reads its arguments, does its job, and says with which code it ends.
+/// A program: reads its arguments, the first of which is its name, does its job, and says with which code it ends.
 ///
 /// Arguments that cannot be used, and errors of the job, are said on standard error. The job returns its exit code; `code` gives
 /// that of an error.
-pub fn program<A: Parser>(
+pub fn program<A: FromArgMatches>(
+    command: Command,
+    arguments: impl IntoIterator<Item = OsString>,
     job: impl FnOnce(A) -> Result<u8, Error>,
     code: impl FnOnce(&Error) -> u8,
 ) -> ExitCode {
     watch_signals();
-    let matches = taking_negative_numbers(A::command()).try_get_matches();
+    let matches = taking_negative_numbers(command).try_get_matches_from(arguments);
     let arguments = match matches.and_then(|matches| A::from_arg_matches(&matches)) {
         Ok(arguments) => arguments,
         Err(text) => {

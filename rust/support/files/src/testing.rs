@@ -369,3 +369,11 @@ pub fn has_ended(process: u32) {
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
+
+/// Standard error without the lines of a run that takes long: on a slow machine any run does.
+pub fn remarks(output: &Output) -> String {
+    let slow = |line: &&str| {
+        line.contains(" % of ") || line.starts_with("building the model") || line.starts_with("built ")
+    };
+    said(output).lines().filter(|line| !slow(line)).map(|line| format!("{line}\n")).collect()
+}

@@ -40,7 +40,12 @@ struct Args {
 const MAX_PANICS: u64 = 10;
 
 fn main() -> ExitCode {
-    ndp_files::program(|args: Args| run(&args), |_| 2)
+    ndp_files::program(
+        <Args as clap::CommandFactory>::command(),
+        std::env::args_os(),
+        |args: Args| run(&args),
+        |_| 2,
+    )
 }
 
 /// Runs the job.

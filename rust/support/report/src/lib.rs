@@ -3,26 +3,35 @@
 //! Numbers come from others; here they are drawn. The output is the same byte for byte whenever the numbers are. Written by hand
 //! rather than with a plotting library: what is needed are lines, bars and a legend, readable in light and dark, with a tooltip on
 //! every mark, which the SVG back ends of the libraries looked at (plotters) do not write.
-//! Reading order: [`LineChart`], [`BarChart`], [`Rows`], [`Gantt`], [`Report`], [`Timeline`]. Writing them to files is the binaries' job.
+//! Reading order: [`LineChart`], [`BarChart`], [`Rows`], [`Gantt`], [`Page`], [`Timeline`]. Writing them to files is the binaries' job.
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod axis;
 mod bars;
-mod document;
 mod gantt;
 mod line;
+mod page;
 mod ranked;
+mod render;
 mod svg;
+mod text;
 mod timeline;
+mod value;
 
 pub use bars::{BarChart, Bars};
-pub use document::Report;
 pub use gantt::Gantt;
 pub use line::{Dot, LineChart, Series};
+pub use page::Page;
 pub use ranked::Rows;
+pub use text::{Screen, Terminal, WIDTH};
 pub use timeline::{Timeline, Track};
+
+pub use value::{
+    Chart, ChartKind, Field, Fold, Folds, Level, Report, Unit, counted, decimal, field, grouped, lasting,
+    significant,
+};
 
 use thiserror::Error;
 
@@ -34,10 +43,18 @@ pub enum ReportError {
     NotFinite {
         /// Name of the series.
         series: String,
-        /// Place in the series.
+        /// Level in the series.
         index: usize,
         /// The value.
         value: f64,
+    },
+    /// A report with a value that cannot be written, or that no field describes.
+    #[error("the report of {command}: {fault}")]
+    Incomplete {
+        /// Command.
+        command: &'static str,
+        /// The value.
+        fault: String,
     },
     /// Series of different lengths where they have to be equal.
     #[error("'{series}' has {found} values for {expected} labels")]

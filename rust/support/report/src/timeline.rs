@@ -145,6 +145,6 @@ mod tests {
         assert_eq!(names, ["early", "late", "early", "late"]);
         assert_eq!([&shown[0]["tid"], &shown[2]["tid"]], [&json!(1000), &json!(2000)]);
         assert_eq!([&shown[0]["dur"], &shown[1]["dur"]], [&json!(0.001), &json!(0.0)]);
-        assert_eq!([&shown[1]["ts"], &shown[1]["args"]["begin ns"]], [&json!(0.003001), &json!(2.6)]);
+        assert_eq!([&shown[1]["ts"], &shown[1]["args"]["begin ns"]], [&json!(begin_us(3)), &json!(2.6)]);
     }
 }

@@ -1,15 +1,16 @@
-//! `ndp coverage`: which lines of the Verilog the testbenches reach, and which bits they change.
+//! `ndp verify coverage`: which lines of the Verilog the testbenches reach, and which bits they change.
 //!
 //! The testbenches of the blocks run on models of Verilator that count; here their counts are put together, and compared with what is waived.
 
 mod counts;
 
 use crate::mutate::{Block, Ran, build, chosen, hash, run_testbenches};
-use crate::verdict::Verdict;
+use crate::output::OutputArgs;
 use crate::waivers::{Hole, Waivers, matches};
 use anyhow::{Context, Result, bail, ensure};
 use counts::{Points, What};
-use ndp_files::{FileSet, OutputFile, print, say};
+use ndp_files::{FileSet, OutputFile};
+use ndp_report::{Report, fields};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -25,10 +26,10 @@ const TOGGLE_BAR: f64 = 90.0;
 /// Count which lines of the hardware the tests of a block reach, and which bits they change
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    ndp coverage --block rank_controller --block rank_scheduler\n  \
-    ndp coverage --out coverage.md\n  \
-    ndp coverage --data target/coverage/0123456789abcdef --json\n\n\
-    Blocks and tests are those of ndp mutate --list. A line counts if its branch ran, a bit if it changed, in any instance of any configuration that \
+    ndp verify coverage --block rank_controller --block rank_scheduler\n  \
+    ndp verify coverage --out coverage.md\n  \
+    ndp verify coverage --data target/coverage/0123456789abcdef --json\n\n\
+    Blocks and tests are those of ndp verify mutate --list. A line counts if its branch ran, a bit if it changed, in any instance of any configuration that \
     the tests open. Bits that the description makes constant and contents of memories do not count, nor do signals of more than 256 bits. Counts \
     stay in --dir while the tests are the same. Exit code 1 if a block has a line that does not run and is not waived, or less than 90 % of its \
     bits change. Runs in the folder of the sources.")]
@@ -51,9 +52,8 @@ pub struct Args {
     /// Write the table and all holes as Markdown
     #[arg(long, value_name = "FILE.md")]
     out: Option<PathBuf>,
-    /// Print JSON instead of text
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub form: OutputArgs,
 }
 
 /// Points of one kind.
@@ -110,11 +110,50 @@ impl Row {
     }
 }
 
+fields! { ROW
+    "block" "block" {Text} Screen: "block";
+    "lines.all" "lines" {Count} Screen: "lines";
+    "lines.waived" "waived" {Count} Screen: "lines that need not run";
+    "lines.covered" "run" {Count} Verbose: "lines that run";
+    "line_share" "covered" {Share} Screen: "part of the other lines that runs";
+    "bits.all" "bits" {Count} Screen: "bits";
+    "bits.waived" "waived" {Count} Screen: "bits that need not change";
+    "bits.covered" "change" {Count} Verbose: "bits that change";
+    "bit_share" "changed" {Share} Screen: "part of the other bits that changes";
+    "gaps" "" {Data} Json: "what is not covered: branch or signal, bits, places, and the reason if it is waived";
+}
+
+/// A block with its shares, for reports.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    row: &'a Row,
+    line_share: f64,
+    bit_share: f64,
+}
+
+/// Something that is not covered and not waived.
+#[derive(Serialize)]
+struct Missed {
+    place: String,
+    what: String,
+    verilog: String,
+}
+
+fields! { HOLE
+    "place" "place" {Text} Screen: "file and line of the description";
+    "what" "branch or bits" {Text} Screen: "branch that does not run, or bits that do not change";
+    "verilog" "Verilog" {Text} Screen: "module and line";
+}
+
 /// Runs the job.
-pub fn run(args: &Args) -> Result<Verdict> {
+///
+/// # Errors
+/// For tests that fail, counts that cannot be read, and waivers that waive nothing.
+pub fn run(args: &Args) -> Result<Report> {
     ndp_files::ensure!(args.timeout_s > 0, "--timeout-s = 0 must be at least 1");
     let files = FileSet::new().input("the list of waivers", &args.waivers);
-    files.optional("--out", args.out.as_ref()).check()?;
+    args.form.files(files).optional("--out", args.out.as_ref()).check()?;
     let waivers = Waivers::read(&args.waivers)?;
     let out = args.out.as_deref().map(OutputFile::create).transpose()?;
     let mut points = Points::new();
@@ -137,12 +176,32 @@ pub fn run(args: &Args) -> Result<Verdict> {
     if let Some(out) = out {
         out.finish(|file| file.write_all(markdown(&rows).as_bytes()))?;
     }
-    if args.json {
-        print(&serde_json::to_string_pretty(&rows)?);
-    } else {
-        text(&rows);
-    }
-    Ok(if rows.iter().all(Row::passes) { Verdict::Agreed } else { Verdict::Differed })
+    let below: Vec<&Row> = rows.iter().filter(|row| !row.passes()).collect();
+    let verdict = match &below[..] {
+        [] => format!("{} blocks reach {LINE_BAR} % of lines and {TOGGLE_BAR} % of bits", rows.len()),
+        [first, ..] => format!(
+            "{} of {} blocks are below {LINE_BAR} % of lines or {TOGGLE_BAR} % of bits, the first: {}",
+            below.len(),
+            rows.len(),
+            first.block
+        ),
+    };
+    let share = |share: &Share| share.percent() / 100.0;
+    let shown: Vec<Shown> = rows
+        .iter()
+        .map(|row| Shown { row, line_share: share(&row.lines), bit_share: share(&row.bits) })
+        .collect();
+    let gaps = below.iter().flat_map(|row| &row.gaps).filter(|gap| gap.waived.is_none());
+    let missed: Vec<Missed> = gaps
+        .map(|gap| Missed {
+            place: gap.place.clone(),
+            what: format!("{}{}", gap.what, ranges(&gap.bits)),
+            verilog: gap.verilog.clone(),
+        })
+        .collect();
+    Ok(Report::checked("verify coverage", below.is_empty(), verdict)
+        .table("blocks", "Blocks", ROW, &shown)
+        .table("missed", "Not covered", HOLE, &missed))
 }
 
 /// Runs the testbenches of the blocks, each set of them once, and says where their counts are.
@@ -254,34 +313,10 @@ fn ranges(bits: &[u32]) -> String {
     if bits.is_empty() { String::new() } else { format!(" {}", parts.join(", ")) }
 }
 
-fn text(rows: &[Row]) {
-    say!(
-        "{:<24} {:>6} {:>7} {:>8}  {:>7} {:>7} {:>8}",
-        "block",
-        "lines",
-        "waived",
-        "covered",
-        "bits",
-        "waived",
-        "changed"
-    );
-    for row in rows {
-        let [lines, waived, covered, bits, exempt, changed] = row.cells();
-        let block = &row.block;
-        say!("{block:<24} {lines:>6} {waived:>7} {covered:>8}  {bits:>7} {exempt:>7} {changed:>8}");
-    }
-    for row in rows.iter().filter(|row| !row.passes()) {
-        say!("{} is below a bar: {LINE_BAR} % of lines, {TOGGLE_BAR} % of bits", row.block);
-        for gap in row.gaps.iter().filter(|gap| gap.waived.is_none()) {
-            say!("  {}: {}{} ({})", gap.place, gap.what, ranges(&gap.bits), gap.verilog);
-        }
-    }
-}
-
 /// The table and all holes.
 fn markdown(rows: &[Row]) -> String {
     let mut text =
-        "# Coverage\n\nMade by `ndp coverage`; [verification.md](../verification.md#coverage) says how.\n\n\
+        "# Coverage\n\nMade by `ndp verify coverage`; [verification.md](../verification.md#coverage) says how.\n\n\
                     | block | lines | waived | covered | bits | waived | changed |\n\
                     | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n"
             .to_owned();

@@ -1,15 +1,16 @@
-//! `ndp evaluate`: what Hermes' scheduling does with an activation trace, in a table, as JSON and as an HTML report.
+//! `ndp evaluate`: Hermes' scheduling on an activation trace.
 
-mod html;
-mod table;
+mod report;
 
 use crate::args::{check_weights, weight_format};
 use crate::energy::EnergyArgs;
+use crate::output::OutputArgs;
 use crate::system::args::{FlashArgs, LinksChoice, PlacementArg, PolicyChoice};
 use crate::tools::{note_dense_attention, traced_model};
 use anyhow::{Context, Result};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
-use ndp_files::{FileSet, OutputFile, Progress};
+use ndp_files::{FileSet, Progress};
+use ndp_report::Report;
 use ndp_sim::cluster::lockstep::MOST;
 use ndp_sim::gemv::MergeFormat;
 use ndp_sim::system::{ActivitySource, EvaluateOptions, evaluate};
@@ -89,27 +90,23 @@ pub struct Args {
     /// Seed of the random placement.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write a report with charts, a single file.
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
     /// Neurons on an SSD.
     #[command(flatten)]
     flash: FlashArgs,
     /// Energy.
     #[command(flatten)]
     energy: EnergyArgs,
-    /// Print JSON instead of tables.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub form: OutputArgs,
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args) -> Result<Report> {
     let files = FileSet::new().input("the trace", &args.trace).configuration("the system", &args.system);
     let files = files.configuration("the configuration", &args.config);
     let files = args.llm.iter().fold(files, |files, model| files.configuration("the model", model));
     let files = args.placement.files(args.energy.files(args.flash.files(files)));
-    files.optional("--html", args.html.as_ref()).check()?;
+    args.form.files(files).check()?;
     let design = DesignConfig::load(&args.config)?;
     let mut system = args.flash.with_ssd(SystemConfig::load(&args.system)?.having_dimms()?)?;
     crate::ignored::warn("evaluate", &args.system, &crate::ignored::HOST)?;
@@ -117,7 +114,6 @@ pub fn run(args: &Args) -> Result<()> {
         system = system.with_dimms(dimms)?;
     }
     let path = args.trace.display();
-    let html = args.html.as_deref().map(OutputFile::create).transpose()?;
     let reader = TraceReader::open(&args.trace)?;
     let header = reader.header();
     let (model, assumed) = match &args.llm {
@@ -165,14 +161,5 @@ pub fn run(args: &Args) -> Result<()> {
     })
     .with_context(|| format!("cannot evaluate '{path}'{}", args.placement.context()))?;
     drop(progress);
-    if let Some(file) = html {
-        let text = html::html(&result)?;
-        file.finish(|out| out.write_all(text.as_bytes()))?;
-    }
-    if args.json {
-        say!("{}", serde_json::to_string_pretty(&result)?);
-    } else {
-        table::print(&result, args.energy.energy);
-    }
-    Ok(())
+    report::report(&result, args.energy.energy)
 }

@@ -113,9 +113,6 @@ pub struct Args {
     /// processor]
     #[arg(long, value_name = "N", requires = "dimms", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub threads: Option<u32>,
-    /// With --dimms: report as a single HTML file
-    #[arg(long, value_name = "FILE", requires = "dimms")]
-    pub html: Option<PathBuf>,
     /// With --dimms: write which neurons were active, in the profiled text and in this one: a trace for ndp evaluate
     #[arg(long, value_name = "FILE", requires = "dimms")]
     pub trace: Option<PathBuf>,
@@ -174,8 +171,6 @@ pub struct Job {
     pub options: GenerateOptions,
     /// Directory of the model.
     pub model: PathBuf,
-    /// Whether it is the default.
-    pub own_model: bool,
     /// Its name in stored texts, if it is one of the repository's own.
     pub stored_as: Option<&'static str>,
 }
@@ -206,6 +201,6 @@ impl Job {
         let canonical = |path: &Path| path.canonicalize().ok();
         let is = |own: &Path| canonical(&model).is_some() && canonical(&model) == canonical(own);
         let stored_as = OWN_MODELS.into_iter().find(|name| is(&workspace_path(name)));
-        Ok(Self { prompt, options, own_model: is(&own), stored_as, model })
+        Ok(Self { prompt, options, stored_as, model })
     }
 }

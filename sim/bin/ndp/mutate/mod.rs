@@ -1,4 +1,4 @@
-//! `ndp mutate`: which changes of the hardware the project's own tests and proofs find.
+//! `ndp verify mutate`: which changes of the hardware the project's own tests and proofs find.
 //!
 //! A mutant is drawn from the description of a block, put into every model that a testbench opens, and has to make a testbench or a proof of
 //! that block fail. What survives is compared with the original by a solver.
@@ -9,15 +9,16 @@ mod table;
 pub use kill::{Ran, build, run_testbenches};
 pub use table::Block;
 
+use crate::output::OutputArgs;
 use crate::synth::from_env;
-use crate::verdict::Verdict;
 use crate::waivers::{Survivor, Waivers, matches};
 use anyhow::{Context, Result, bail};
 use kill::Testbenches;
-use ndp_files::{FileSet, OutputFile, print, say};
+use ndp_files::{FileSet, OutputFile};
 use ndp_hdl_language::mutate::{Mutant, replaced};
 use ndp_hdl_language::{Design, Module};
 use ndp_numerics::SplitMix64;
+use ndp_report::{Report, Unit, fields};
 use ndp_synth::formal::{PROOFS, Prover, Verdict as Found};
 use ndp_synth::{SynthError, tools};
 use serde::{Deserialize, Serialize};
@@ -31,9 +32,9 @@ use table::BLOCKS;
 /// Change the hardware at random, and count which changes the tests and proofs of a block find
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    ndp mutate --block multiplier_unit --n 50\n  \
-    ndp mutate --block fifo --block rank_intake --n 20 --seed 7\n  \
-    ndp mutate --list\n\n\
+    ndp verify mutate --block multiplier_unit --n 50\n  \
+    ndp verify mutate --block fifo --block rank_intake --n 20 --seed 7\n  \
+    ndp verify mutate --list\n\n\
     The score is killed / (all - equivalent - waived). A mutant is killed by a testbench of the block that fails or comes to no end, or by a proof that \
     is refuted. One that survives is compared with the original by a solver; what it cannot decide within the limit counts as a \
     survivor. Verdicts stay in --dir while hardware, tests and tools are the same: a run that was stopped goes on. Exit code 1 if a \
@@ -63,12 +64,11 @@ pub struct Args {
     /// Write the table as Markdown
     #[arg(long, value_name = "FILE.md")]
     out: Option<PathBuf>,
-    /// Print JSON instead of text
-    #[arg(long)]
-    json: bool,
     /// List the blocks with their tests and proofs
     #[arg(long)]
     list: bool,
+    #[command(flatten)]
+    pub form: OutputArgs,
 }
 
 /// What became of a mutant.
@@ -128,18 +128,98 @@ impl Campaign {
     }
 }
 
+/// A block with the numbers of its mutants, for reports.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    campaign: &'a Campaign,
+    mutants: usize,
+    killed: usize,
+    refuted: usize,
+    equivalent: usize,
+    survived: usize,
+    undecided: usize,
+    waived: usize,
+    bar: f64,
+}
+
+impl<'a> Shown<'a> {
+    fn new(campaign: &'a Campaign) -> Self {
+        let count = |fate| campaign.count(fate);
+        Self {
+            campaign,
+            mutants: campaign.rows.len(),
+            killed: count(Fate::Killed),
+            refuted: count(Fate::Refuted),
+            equivalent: count(Fate::Equivalent),
+            survived: count(Fate::Survived),
+            undecided: count(Fate::Undecided),
+            waived: count(Fate::Waived),
+            bar: campaign.block.kind.bar(),
+        }
+    }
+}
+
+const PERCENT: Unit = Unit::Real("%", 1);
+
+fields! { ROW
+    "block.name" "block" {Text} Screen: "block";
+    "mutants" "mutants" {Count} Screen: "mutants that were drawn";
+    "killed" "tests" {Count} Screen: "mutants that a testbench finds";
+    "refuted" "proofs" {Count} Screen: "mutants that a proof finds";
+    "equivalent" "equivalent" {Count} Screen: "mutants whose hardware is the same";
+    "survived" "survive" {Count} Screen: "mutants that a run tells from the original, and no test sees";
+    "undecided" "undecided" {Count} Screen: "mutants of which the solver says neither";
+    "waived" "waived" {Count} Screen: "survivors with a reason";
+    "score" "score" {PERCENT} Screen: "part of the mutants that tests and proofs find, without the equivalent and waived ones";
+    "bar" "bar" {PERCENT} Screen: "least score";
+    "all" "of" {Count} Verbose: "mutants that there are";
+    "block.kind" "kind" {Text} Verbose: "arithmetic or control";
+    "block.design" "design" {Text} Json: "configuration and design in which mutants are looked for";
+    "block.tests" "tests" {Text} Json: "filters of testbenches";
+    "block.proofs" "proofs" {Text} Json: "proofs";
+    "rows" "" {Data} Json: "each mutant: line, change, fate, and the test or proof that finds it";
+}
+
+/// A mutant that no test or proof finds.
+#[derive(Serialize)]
+struct Missed {
+    block: &'static str,
+    line: String,
+    change: String,
+    undecided: bool,
+}
+
+fields! { MISSED
+    "block" "block" {Text} Screen: "block";
+    "line" "line" {Text} Screen: "file and line of the description";
+    "change" "change" {Text} Screen: "change in words";
+    "undecided" "undecided" {Text} Screen: "whether the solver says neither";
+}
+
+fields! { LISTED
+    "name" "block" {Text} Screen: "block";
+    "kind" "kind" {Text} Screen: "arithmetic or control";
+    "design" "design" {Text} Screen: "configuration and design in which mutants are looked for";
+    "tests" "tests" {Text} Screen: "filters of testbenches";
+    "proofs" "proofs" {Text} Screen: "proofs";
+}
+
 /// Runs the job.
-pub fn run(args: &Args) -> Result<Verdict> {
+///
+/// # Errors
+/// For unknown blocks, tests that fail on the unmodified design, and waivers that waive nothing.
+pub fn run(args: &Args) -> Result<Report> {
     let blocks = chosen(&args.blocks)?;
     if args.list {
-        list(&blocks, args.json)?;
-        return Ok(Verdict::Agreed);
+        return Ok(Report::answer("verify mutate", format!("{} blocks", blocks.len()))
+            .table("blocks", "Blocks", LISTED, &blocks));
     }
     ensure!(args.n > 0, "--n = 0 must be at least 1");
     ensure!(args.timeout_s > 1, "--timeout-s = {} must be at least 2", args.timeout_s);
     let limit = Duration::from_secs(args.timeout_s);
     let files = FileSet::new().input("the list of waivers", &args.waivers);
-    files.optional("--out", args.out.as_ref()).check()?;
+    args.form.files(files).optional("--out", args.out.as_ref()).check()?;
     let waivers = Waivers::read(&args.waivers)?.mutant;
     let waived: Vec<String> = waivers.iter().map(|waiver| waiver.block.clone()).collect();
     chosen(&waived).with_context(|| format!("waivers of {}", args.waivers.display()))?;
@@ -158,12 +238,31 @@ pub fn run(args: &Args) -> Result<Verdict> {
     if let Some(out) = out {
         out.finish(|file| file.write_all(markdown(&campaigns, args).as_bytes()))?;
     }
-    if args.json {
-        print(&serde_json::to_string_pretty(&campaigns)?);
-    } else {
-        text(&campaigns);
-    }
-    Ok(if campaigns.iter().all(Campaign::passes) { Verdict::Agreed } else { Verdict::Differed })
+    let below: Vec<&str> = campaigns.iter().filter(|one| !one.passes()).map(|one| one.block.name).collect();
+    let verdict = match &below[..] {
+        [] => {
+            format!("the tests and proofs of {} blocks find the mutants that they have to", campaigns.len())
+        }
+        below => format!(
+            "{} of {} blocks are below their bars: {}",
+            below.len(),
+            campaigns.len(),
+            below.join(", ")
+        ),
+    };
+    let missed = campaigns.iter().flat_map(|one| {
+        survivors(one).map(|(row, undecided)| Missed {
+            block: one.block.name,
+            line: row.line.clone(),
+            change: row.change.clone(),
+            undecided: !undecided.is_empty(),
+        })
+    });
+    let missed: Vec<Missed> = missed.collect();
+    let shown: Vec<Shown> = campaigns.iter().map(Shown::new).collect();
+    Ok(Report::checked("verify mutate", below.is_empty(), verdict)
+        .table("blocks", "Blocks", ROW, &shown)
+        .table("missed", "Mutants that nothing finds", MISSED, &missed))
 }
 
 /// The blocks of these names; all if there are none.
@@ -177,18 +276,6 @@ pub fn chosen(names: &[String]) -> Result<Vec<&'static Block>> {
         })
     };
     if names.is_empty() { Ok(BLOCKS.iter().collect()) } else { names.iter().map(find).collect() }
-}
-
-fn list(blocks: &[&Block], json: bool) -> Result<()> {
-    if json {
-        print(&serde_json::to_string_pretty(blocks)?);
-        return Ok(());
-    }
-    for Block { name, design: (config, design), tests, proofs, .. } in blocks {
-        let proofs: String = proofs.iter().map(|proof| format!(", proof {proof}")).collect();
-        say!("{name:<20} in {config}/{design}: {}{proofs}", tests.join(", "));
-    }
-    Ok(())
 }
 
 /// The design in which mutants are looked for.
@@ -413,47 +500,10 @@ fn survivors(campaign: &Campaign) -> impl Iterator<Item = (&Row, &'static str)> 
     })
 }
 
-fn text(campaigns: &[Campaign]) {
-    say!(
-        "{:<20} {:>8} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8}  {:>6}",
-        "block",
-        "mutants",
-        "tests",
-        "proofs",
-        "equiv.",
-        "survive",
-        "undec.",
-        "waived",
-        "score",
-        "bar"
-    );
-    for campaign in campaigns {
-        let count = |fate| campaign.count(fate);
-        let (name, bar) = (campaign.block.name, campaign.block.kind.bar());
-        say!(
-            "{name:<20} {:>8} {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6.1} %  {bar:>4} %{}",
-            campaign.rows.len(),
-            count(Fate::Killed),
-            count(Fate::Refuted),
-            count(Fate::Equivalent),
-            count(Fate::Survived),
-            count(Fate::Undecided),
-            count(Fate::Waived),
-            campaign.score,
-            if campaign.passes() { "" } else { "  BELOW" }
-        );
-    }
-    for campaign in campaigns {
-        for (row, undecided) in survivors(campaign) {
-            say!("{}: {}{undecided}", row.line, row.change);
-        }
-    }
-}
-
 /// The table and the survivors.
 fn markdown(campaigns: &[Campaign], args: &Args) -> String {
     let mut text = format!(
-        "# Mutation score\n\nMade by `ndp mutate --n {} --seed {}`; [verification.md](../verification.md#mutation-score) says how. Columns: \
+        "# Mutation score\n\nMade by `ndp verify mutate --n {} --seed {}`; [verification.md](../verification.md#mutation-score) says how. Columns: \
          mutants drawn of those that there are; killed by tests; by proofs; equivalent to the original; survivors, those that the solver did \
          not decide after the plus; waived; score.\n\n| block | mutants | tests | proofs | equivalent | survivors | waived | score |\n\
          | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",

@@ -1,10 +1,10 @@
 //! `ndp offload --boundary`: throughput over where sliced banks are cut.
 
-use super::table::decision;
+use super::report::decision;
 use anyhow::Result;
 use ndp_config::HbmConfig;
-use ndp_files::say;
 use ndp_offloading::{Batch, Layout, Mode, Model, Room, Step};
+use ndp_report::{Level, Report, fields};
 use serde::Serialize;
 
 /// A boundary, a length of requests and a batch.
@@ -18,6 +18,43 @@ struct Point {
     /// Those that there is room for.
     batch: u32,
     modes: Vec<Throughput>,
+}
+
+/// A mode at a point.
+#[derive(Serialize)]
+struct Rate<'a> {
+    weights: u32,
+    kv: u32,
+    sequence: u32,
+    asked: u32,
+    batch: u32,
+    copies: u32,
+    #[serde(flatten)]
+    rate: &'a Throughput,
+}
+
+fields! { RATE
+    "weights" "subarrays for weights" {Count} Screen: "subarrays of a bank for weights";
+    "kv" "for K, V" {Count} Screen: "subarrays of a bank for keys and values";
+    "sequence" "tokens" {Count} Screen: "tokens in K and V of each request";
+    "asked" "asked" {Count} Screen: "requests that were asked for";
+    "batch" "batch" {Count} Screen: "requests that there is room for";
+    "copies" "copies" {Count} Screen: "copies of the keys and values";
+    "mode" "mode" {Text} Screen: "mode";
+    "tokens_per_second" "tokens/s" {Real("tokens/s", 0)} Screen: "rate";
+    "offloaded" "offloaded" {Text} Screen: "requests offloaded in a middle layer: m of the FFN, n of attention; G: one group as a whole; 1: one group";
+    "step_ms" "step" {Real("ms", 2)} Verbose: "time of a decode step";
+}
+
+fields! { POINT
+    "weights" "subarrays for weights" {Count} Json: "subarrays of a bank for weights";
+    "kv" "for K, V" {Count} Json: "subarrays of a bank for keys and values";
+    "requests" "requests" {Count} Json: "requests that there is room for";
+    "copies" "copies" {Count} Json: "copies of the keys and values";
+    "sequence" "tokens" {Count} Json: "tokens in K and V of each request";
+    "asked" "asked" {Count} Json: "requests that were asked for";
+    "batch" "batch" {Count} Json: "requests that are served";
+    "modes" "" {Data} Json: "rate and offloading in each mode";
 }
 
 #[derive(Serialize)]
@@ -50,8 +87,7 @@ pub fn run(
     (model, memory): (&Model, &HbmConfig),
     step: impl Fn(u32, &Batch, Mode) -> Result<Step>,
     (boundaries, sequences, batches): (&[u32], &[u32], &[u32]),
-    json: bool,
-) -> Result<()> {
+) -> Result<Report> {
     let all = memory.subarrays();
     let mut points = Vec::new();
     for &weights in boundaries {
@@ -75,31 +111,35 @@ pub fn run(
             }
         }
     }
-    if json {
-        say!("{}", serde_json::to_string_pretty(&points)?);
-        return Ok(());
-    }
-    say!(
-        "{}, tokens/s and what moves in a middle layer (m: FFN, n: attention; G: one group in memory as a whole; 1: one group)\n",
-        model.name
+    let rates = points.iter().flat_map(|point| {
+        let Point { room, sequence, asked, batch, modes } = point;
+        modes.iter().map(|rate| Rate {
+            weights: room.weights,
+            kv: room.kv,
+            sequence: *sequence,
+            asked: *asked,
+            batch: *batch,
+            copies: room.copies,
+            rate,
+        })
+    });
+    let rates: Vec<Rate> = rates.collect();
+    let best = rates.iter().max_by(|a, b| a.rate.tokens_per_second.total_cmp(&b.rate.tokens_per_second));
+    let answer = best.map_or_else(
+        || "no request has room".to_owned(),
+        |best| {
+            format!(
+                "{} subarrays for weights serve most: {:.0} tokens/s with {} requests of {} tokens in {}",
+                best.weights,
+                best.rate.tokens_per_second,
+                best.batch,
+                best.sequence,
+                best.rate.mode.name()
+            )
+        },
     );
-    say!(
-        "{:>7} {:>6} {:>6} {:>6} {:>7}{}",
-        "n:m",
-        "tokens",
-        "asked",
-        "batch",
-        "copies",
-        MODES.map(|mode| format!("{:>18}", mode.name())).concat()
-    );
-    for Point { room, sequence, asked, batch, modes } in &points {
-        let rates = modes.iter().map(|one| format!("{:>11.0} {:>6}", one.tokens_per_second, one.offloaded));
-        say!(
-            "{:>7} {sequence:>6} {asked:>6} {batch:>6} {:>7}{}",
-            format!("{}:{}", room.weights, room.kv),
-            room.copies,
-            rates.collect::<String>()
-        );
-    }
-    Ok(())
+    Ok(Report::answer("offload", answer)
+        .setting(format!("{} in {}", model.name, memory.name()))
+        .table("rates", "Rates", RATE, &rates)
+        .table_at(Level::Json, None, ("points", "Points"), POINT, &points))
 }

@@ -1,11 +1,10 @@
 //! `ndp offload`: what dynamic batch offloading does over a grid of sequence lengths and batches.
 
 mod boundary;
-mod energy;
-mod systems;
-mod table;
+mod report;
 
 use crate::given::Given;
+use crate::output::OutputArgs;
 use crate::tools::check_banks;
 use anyhow::{Context, Result};
 use ndp_config::{HbmCommandBuses, HbmConfig, LlmShape};
@@ -13,10 +12,11 @@ use ndp_energy::{HbmConstants, NpuConstants};
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
 use ndp_offloading::{
-    AnalyticTimes, Batch, Cell, DeviceTimes, Hardware, KvMapping, MeasuredTimes, Mode, Model, Planner, Rule,
+    AnalyticTimes, Batch, DeviceTimes, Hardware, KvMapping, MeasuredTimes, Mode, Model, Planner, Rule,
     StepCosts, TableFile, evaluate,
 };
 use ndp_pim::measure::MeasuredMemory;
+use ndp_report::{Report, fields};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -58,7 +58,7 @@ pub struct Args {
     offload_ffn: Option<u32>,
     /// Throughput with so many of a bank's subarrays for weights and the rest for keys and values, separated by commas: what they hold limits batch and
     /// MHA offload.
-    #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with_all = ["energy", "step", "sample_times", "system", "html", "energy_memory", "energy_npu"])]
+    #[arg(long, value_name = "N", value_delimiter = ',', conflicts_with_all = ["energy", "step", "sample_times", "system", "energy_memory", "energy_npu"])]
     boundary: Vec<u32>,
     /// What of K and V goes to a channel as a whole, in place of the hardware's kv_mapping.
     #[arg(long, value_enum)]
@@ -84,7 +84,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     times: Option<PathBuf>,
     /// Write the times of sliced banks at all sequences, and for 1 to the largest batch, as a table; nothing else is done.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["times", "rule", "offload_ffn", "step", "energy", "energy_memory", "energy_npu", "html", "json"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["times", "rule", "offload_ffn", "step", "energy", "energy_memory", "energy_npu", "html"])]
     sample_times: Option<PathBuf>,
     /// Write the events of one step, JSON; needs a single sequence and batch.
     #[arg(long, value_name = "FILE")]
@@ -101,12 +101,8 @@ pub struct Args {
     /// Constants of the NPU's energy: npu-65tflops or a path ending in .toml.
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "npu-65tflops")]
     energy_npu: String,
-    /// Write a report with charts: the systems of --system, or the paper's.
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Print JSON instead of a table.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub form: OutputArgs,
 }
 
 impl Args {
@@ -173,21 +169,6 @@ pub fn memory_times(
     Ok([Box::new(times.clone().with_slicing(false)), Box::new(times.with_slicing(true))])
 }
 
-/// What `--json` prints.
-#[derive(Serialize)]
-struct Report<'a> {
-    model: &'a Model,
-    memory: &'a HbmConfig,
-    hardware: &'a Hardware,
-    energy_memory: &'a HbmConstants,
-    energy_npu: &'a NpuConstants,
-    rule: Rule,
-    offload_ffn: Option<u32>,
-    /// Where times of work in memory come from.
-    times: &'static str,
-    cells: &'a [Cell],
-}
-
 /// Writes a file that is complete or absent.
 fn write_json(file: OutputFile, value: &impl Serialize) -> Result<()> {
     let text = serde_json::to_string_pretty(value)? + "\n";
@@ -202,9 +183,12 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> Result<()> {
-    if !(args.energy || args.json || args.html.is_some()) {
-        args.given.only_with("--energy, --json or --html", ["energy_memory", "energy_npu"])?;
+///
+/// # Errors
+/// For models, memories and tables that cannot be used.
+pub fn run(args: &Args) -> Result<Report> {
+    if !(args.energy || args.form.is_whole()) {
+        args.given.only_with("--energy, --json, --html or --verbose", ["energy_memory", "energy_npu"])?;
     }
     let files = FileSet::new().configuration("the hardware", &args.hardware);
     let files = files.configuration("the model", &args.llm);
@@ -212,7 +196,7 @@ pub fn run(args: &Args) -> Result<()> {
     let files = files.configuration("the memory's energy", &args.energy_memory);
     let files = files.configuration("the NPU's energy", &args.energy_npu);
     let files = args.times.iter().fold(files, |files, path| files.input("the table of times", path));
-    let files = files.optional("--step", args.step.as_ref()).optional("--html", args.html.as_ref());
+    let files = args.form.files(files).optional("--step", args.step.as_ref());
     files.optional("--sample-times", args.sample_times.as_ref()).check()?;
     if args.step.is_some() && (args.sequences.len(), args.batches.len()) != (1, 1) {
         bail!("--step needs one sequence and one batch: --sequences 4096 --batches 384");
@@ -238,7 +222,7 @@ pub fn run(args: &Args) -> Result<()> {
             Ok(planner.with_ffn(args.offload_ffn)?.with_copies(copies).step(batch, mode)?)
         };
         let grid = (&*args.boundary, &*args.sequences, &*args.batches);
-        return boundary::run((&model, &config), step, grid, args.json);
+        return boundary::run((&model, &config), step, grid);
     }
     if let Some(path) = &args.step {
         let (sequence, batch) = (args.sequences[0], args.batches[0]);
@@ -267,36 +251,29 @@ pub fn run(args: &Args) -> Result<()> {
         (None, true) => "formula",
         (None, false) => "device model",
     };
-    if let Some(path) = &args.html {
-        let systems = if args.system.is_empty() { &systems::PAPER[..] } else { &args.system };
-        let file = OutputFile::create(path)?;
-        let page =
-            systems::html(&model, &hardware, &cells, systems, times).context("cannot draw the report")?;
-        file.finish(|out| out.write_all(page.as_bytes()))?;
-    }
-    if args.json {
-        let report = Report {
-            model: &model,
-            memory: &config,
-            hardware: &hardware,
-            energy_memory: &memory,
-            energy_npu: &npu,
-            rule,
-            offload_ffn: args.offload_ffn,
-            times,
-            cells: &cells,
-        };
-        ndp_files::say!("{}", serde_json::to_string_pretty(&report)?);
-    } else if !args.system.is_empty() {
-        ndp_files::print(&systems::text(&model, &hardware, &cells, &args.system));
-    } else {
-        ndp_files::print(&table::text(&model, &cells));
-    }
-    if args.energy && !args.json {
-        let systems = if args.system.is_empty() { &energy::OFFLOADING[..] } else { &args.system };
-        ndp_files::print(&energy::text(&model, &cells, systems));
-    }
-    Ok(())
+    // A page shows the paper's systems if none is named.
+    let page = args.form.html.is_some();
+    let systems = if page { report::of_page(&args.system) } else { &args.system };
+    Ok(report::report((&model, &hardware), &cells, systems, (times, args.energy))
+        .figures(FIGURES, &Figures { rule: args.rule, offload_ffn: args.offload_ffn, times })
+        .data("model", "sizes of the model", &model)
+        .data("memory", "the memory (docs/configuration.md)", &config)
+        .data("hardware", "the hardware (docs/offloading.md)", &hardware)
+        .data("energy_memory", "constants of the memory's energy", &memory)
+        .data("energy_npu", "constants of the NPU's energy", &npu))
+}
+
+#[derive(Serialize)]
+struct Figures {
+    rule: Rule,
+    offload_ffn: Option<u32>,
+    times: &'static str,
+}
+
+fields! { FIGURES
+    "rule" "rule" {Text} Verbose: "the memory's side of equation 1";
+    "offload_ffn" "FFN offloaded" {Count} Verbose: "requests of each group whose FFN the memory gets, in place of algorithm 1's; null if the algorithm decides";
+    "times" "times" {Text} Verbose: "source of times of work in memory: table, formula or device model";
 }
 
 fn measured(path: &Path, model: &Model, memory: &HbmConfig) -> Result<MeasuredTimes> {
@@ -310,7 +287,7 @@ fn sample(
     path: &Path,
     times: &dyn DeviceTimes,
     (model, memory): (&Model, &HbmConfig),
-) -> Result<()> {
+) -> Result<Report> {
     let most = args.batches.iter().copied().max().unwrap_or(0);
     ensure!((1..=4096).contains(&most), "the largest batch = {most} must be in 1..=4096");
     let requests: Vec<u32> = (1..=most).collect();
@@ -322,5 +299,9 @@ fn sample(
         Batch::uniform(1, context)?;
     }
     let table = TableFile::sample(times, &requests, &contexts).of(model, memory.name());
-    write_json(OutputFile::create(path)?, &table)
+    write_json(OutputFile::create(path)?, &table)?;
+    Ok(Report::answer(
+        "offload",
+        format!("the times of {} contexts are in {}", contexts.len(), path.display()),
+    ))
 }

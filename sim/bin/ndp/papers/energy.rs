@@ -1,16 +1,17 @@
-//! Rate and energy of the systems that figures compare: as CSV, as Markdown, as text.
+//! Rate and energy of the systems that figures compare: as CSV, as Markdown.
 
 use super::Outcome;
-use super::rows::{field, number};
+use super::rows::field;
+use ndp_report::significant as number;
 use ndp_systems::figures::{BarRow, TokenCost};
 use std::fmt::Write;
 
 /// What the tables have.
-pub const NOTE: &str = "Tokens a second and joules of a token, its share of the prompt included, with stated parameters alone and with the paper's \
+const NOTE: &str = "Tokens a second and joules of a token, its share of the prompt included, with stated parameters alone and with the paper's \
     set of assumptions. In brackets what the ranges of the energy constants allow. No paper states these energies, so they are in no count of what agrees.";
 
 /// Columns of tables.
-pub const HEAD: [&str; 8] = [
+const HEAD: [&str; 8] = [
     "figure",
     "system",
     "model",
@@ -22,7 +23,7 @@ pub const HEAD: [&str; 8] = [
 ];
 
 /// The columns of [`HEAD`].
-pub fn cells(bar: &BarRow) -> Vec<String> {
+fn cells(bar: &BarRow) -> Vec<String> {
     let BarRow { figure, system, model, prompt, output, batch, stated, fitted, .. } = bar;
     let cost = |cost: &TokenCost| [number(cost.tokens_per_second), cost.joules_per_token.to_string()];
     let names = [(*figure).to_owned(), system.clone(), model.clone(), format!("{prompt}, {output}, {batch}")];
@@ -67,27 +68,4 @@ pub fn markdown(outcome: &Outcome) -> String {
         }
     }
     text
-}
-
-/// Bars as text: those of the papers' sets.
-pub fn print(bars: &[BarRow]) {
-    if bars.is_empty() {
-        return;
-    }
-    say!(
-        "{:<12}{:<12}{:<44}{:<22}{:>6}{:>10}   J/token",
-        "energy",
-        "figure",
-        "system",
-        "model",
-        "batch",
-        "tokens/s"
-    );
-    for BarRow { paper_name, figure, system, model, batch, fitted, .. } in bars {
-        let TokenCost { tokens_per_second, joules_per_token } = fitted;
-        say!(
-            "{paper_name:<12}{figure:<12}{system:<44}{model:<22}{batch:>6}{:>10}   {joules_per_token}",
-            number(*tokens_per_second)
-        );
-    }
 }

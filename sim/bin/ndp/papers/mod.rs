@@ -1,11 +1,14 @@
 //! `ndp figures`: every number that the papers' evaluations state beside what follows here, as CSV, SVG and one HTML page.
 
 mod energy;
-mod html;
+mod report;
 mod rows;
 
+use crate::made;
+use crate::output::OutputArgs;
 use anyhow::{Context, Result};
 use ndp_files::{FileSet, OutputFile, Progress};
+use ndp_report::Report;
 use ndp_systems::ablation::TraceStudy;
 use ndp_systems::figures::{
     Bar, BarRow, Designs, Item, Paper, Row, Sensitivity, TraceSetting, bar_row, sensitivity,
@@ -43,9 +46,8 @@ pub struct Args {
     /// Compute everything again.
     #[arg(long)]
     fresh: bool,
-    /// Print JSON instead of tables.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub form: OutputArgs,
 }
 
 /// Whether a figure was asked for: `12` has 12, 12a and 12b.
@@ -212,14 +214,17 @@ fn with_others(asked: &Outcome, kept: &Kept, folder: &Path) -> Result<Outcome> {
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> Result<()> {
+///
+/// # Errors
+/// For a figure that does not exist, and a folder that cannot be used.
+pub fn run(args: &Args) -> Result<Report> {
     let items = chosen(args)?;
     let own =
         Paper::ALL.iter().flat_map(|paper| ["csv", "md"].map(|kind| format!("{}.{kind}", paper.name())));
     let others = ["energy.csv", "energy.md", "figures.html", "figures.json"].map(str::to_owned);
     let files =
         own.chain(others).fold(FileSet::new(), |files, name| files.output("--out", args.out.join(name)));
-    files.check()?;
+    args.form.files(files).check()?;
     std::fs::create_dir_all(&args.out)
         .with_context(|| format!("cannot make the folder '{}'", args.out.display()))?;
     let kept = Kept::open(&args.out, args.fresh)?;
@@ -258,20 +263,15 @@ pub fn run(args: &Args) -> Result<()> {
         write(&args.out, "energy.csv", &energy::csv(&outcome.energy))?;
         write(&args.out, "energy.md", &energy::markdown(&outcome))?;
     }
-    let page = html::page(&outcome)?;
-    for (name, chart) in &page.charts {
-        write(&args.out, name, chart)?;
+    let charts = report::charts(&outcome)?;
+    for (_, name, svg) in &charts {
+        write(&args.out, name, svg)?;
     }
-    write(&args.out, "figures.html", &page.html)?;
+    let page = || args.out.join("figures.html").display().to_string();
+    let whole = report::report(&outcome, &charts, page())?.again(made::rerun());
+    write(&args.out, "figures.html", &whole.page(&made::provenance())?)?;
     write(&args.out, "figures.json", &serde_json::to_string_pretty(&outcome)?)?;
-    if args.json {
-        say!("{}", serde_json::to_string_pretty(&asked)?);
-    } else {
-        rows::print(&asked);
-        energy::print(&asked.energy);
-        say!("\nWritten: {}", args.out.join("figures.html").display());
-    }
-    Ok(())
+    report::report(&asked, &report::charts(&asked)?, page())
 }
 
 #[cfg(test)]

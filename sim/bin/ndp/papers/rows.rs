@@ -1,8 +1,8 @@
-//! Rows of the table: kept between runs, as CSV, as Markdown, as text.
+//! Rows of the table: kept between runs, as CSV, as Markdown.
 
-use super::Outcome;
 use anyhow::{Context, Result};
 use ndp_files::OutputFile;
+use ndp_report::significant as number;
 use ndp_systems::figures::{BAND, Designs, Item, Paper, Row, Sensitivity, row};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -109,18 +109,6 @@ fn name(paper: Paper, item: &Item) -> String {
     format!("{} {} {}", paper.name(), item.figure, item.item)
 }
 
-/// Four significant digits; a dash for what is not computed.
-pub fn number(value: f64) -> String {
-    if value.is_nan() {
-        return "-".to_owned();
-    }
-    if value == 0.0 || !value.is_finite() {
-        return format!("{value}");
-    }
-    let digits = (3 - value.abs().log10().floor() as i32).clamp(0, 6) as usize;
-    format!("{value:.digits$}")
-}
-
 /// A field of CSV (RFC 4180).
 pub fn field(text: &str) -> String {
     if text.contains([',', '"', '\n']) {
@@ -181,22 +169,4 @@ pub fn markdown(name: &str, rows: &[&Row], sensitivity: &[Sensitivity]) -> Strin
         }
     }
     text
-}
-
-/// Rows as text.
-pub fn print(outcome: &Outcome) {
-    for (name, rows) in outcome.by_paper() {
-        say!("{name}: {}\n", agreeing(&rows));
-        say!("{:<14}{:<62}{:>10}{:>10}{:>10}{:>8}", "figure", "what", "paper", "stated", "fitted", "ratio");
-        for row in &rows {
-            let [paper, stated, fitted] = [row.paper, row.stated, row.fitted].map(number);
-            let ratio = if row.computed() { format!("{:.2}", row.ratio) } else { number(row.ratio) };
-            let mark = if row.agrees() { ' ' } else { '*' };
-            say!("{:<14}{:<62}{paper:>10}{stated:>10}{fitted:>10}{ratio:>7}{mark}", row.figure, row.item);
-        }
-        for row in rows.iter().filter(|row| !row.cause.is_empty()) {
-            say!("\n* {}, {}: {}", row.figure, row.item, row.cause);
-        }
-        say!("");
-    }
 }

@@ -1,7 +1,6 @@
 //! Where the energy of the memory goes, behind the writing of the weights: by channel and bank, by command, by part, by operation.
 
 use super::Ran;
-use crate::energy::print_sums;
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::HbmActivity;
 use ndp_energy::{
@@ -34,17 +33,6 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Attention,
-        Self::AttentionOnNpu,
-        Self::Ffn,
-        Self::Weights,
-        Self::Moving,
-        Self::RefreshAndStandby,
-        Self::Between,
-    ];
-
     /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
@@ -128,34 +116,6 @@ impl PimEnergy {
             operations: operations.collect(),
             channels,
         }
-    }
-
-    /// As text.
-    pub fn print(&self, mode: &str, tokens: usize) {
-        let tokens = tokens as u64;
-        say!("");
-        say!(
-            "{mode}: energy of the memory {} per token, {} in all; {}",
-            self.per_token,
-            self.total,
-            self.memory
-        );
-        let per_token = |energy: Energy| energy.per(tokens);
-        say!(" by operation");
-        let operations =
-            self.operations.iter().map(|of| (of.operation.name().to_owned(), per_token(of.total)));
-        print_sums(operations, self.per_token);
-        say!(" by command");
-        let named = |name: &str, energy| (name.to_owned(), per_token(energy));
-        print_sums(self.commands.iter().map(|(event, energy)| named(event.name(), energy)), self.per_token);
-        say!(" by what it goes to");
-        print_sums(self.parts.iter().map(|(part, energy)| named(part.name(), energy)), self.per_token);
-        say!(" by channel");
-        let channels = self.channels.iter().enumerate();
-        print_sums(
-            channels.map(|(channel, of)| named(&format!("channel {channel}"), of.total)),
-            self.per_token,
-        );
     }
 }
 

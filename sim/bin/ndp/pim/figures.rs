@@ -30,24 +30,6 @@ pub struct Bytes {
 }
 
 impl Bytes {
-    /// With names.
-    pub fn named(&self) -> [(&'static str, u64); 7] {
-        [
-            ("weights", self.weights),
-            ("new keys and values", self.new_keys_and_values),
-            ("keys and values read by the NPU", self.keys_and_values),
-            ("keys and values moved", self.moved),
-            ("queries and probabilities", self.operands),
-            ("inputs of offloaded FFNs", self.inputs),
-            ("results of the banks", self.results),
-        ]
-    }
-
-    /// All of them.
-    pub fn sum(&self) -> u64 {
-        self.named().iter().map(|(_, bytes)| bytes).sum()
-    }
-
     fn add(&mut self, event: &Event, commands: &Commands) {
         let bytes = |columns: u32| u64::from(columns) * u64::from(HbmConfig::COLUMN_BYTES);
         let read = bytes(commands.read + commands.share);
@@ -96,6 +78,11 @@ pub struct Figures {
     pub both_busy: u64,
     pub npu_idle: u64,
     pub pim_idle: u64,
+    /// Parts of all clocks, which add up to 1.
+    pub npu_only: f64,
+    pub both: f64,
+    pub pim_only: f64,
+    pub neither: f64,
     /// Steps of a group in which FFNs, or attention, moved to the other device.
     pub ffn_steps: usize,
     pub mha_steps: usize,
@@ -116,9 +103,11 @@ pub struct Figures {
     /// Of all channels together, from the beginning.
     pub bus: HbmBusCycles,
     pub multipliers: PimCycles,
+    #[serde(skip)]
     pub channels: Vec<ChannelFigures>,
     /// Of the memory, behind the writing of the weights.
     pub energy: PimEnergy,
+    #[serde(skip)]
     pub decisions: Vec<Decided>,
 }
 
@@ -136,8 +125,9 @@ impl Figures {
         let length = |spans: &[(u64, u64)]| -> u64 { spans.iter().map(|(start, end)| end - start).sum() };
         let (npu, pim) = (busy(Device::Npu), busy(Device::Pim));
         let (npu_busy, pim_busy) = (length(&npu), length(&pim));
-        let both_busy =
+        let both_busy: u64 =
             npu.iter().flat_map(|a| pim.iter().map(move |b| b.1.min(a.1).saturating_sub(b.0.max(a.0)))).sum();
+        let part = |clocks: u64| clocks as f64 / outcome.clocks.max(1) as f64;
         let tokens: usize = outcome.texts.iter().map(|text| text.tokens.len()).sum();
         let differs = outcome.texts.iter().zip(alone).filter(|(text, alone)| {
             text.tokens != alone.tokens || text.logits_digests != alone.logits_digests
@@ -166,6 +156,10 @@ impl Figures {
             both_busy,
             npu_idle: outcome.clocks - npu_busy,
             pim_idle: outcome.clocks - pim_busy,
+            npu_only: part(npu_busy - both_busy),
+            both: part(both_busy),
+            pim_only: part(pim_busy - both_busy),
+            neither: part(outcome.clocks + both_busy - npu_busy - pim_busy),
             ffn_steps: shares().filter(|share| share.ffn > 0).count(),
             mha_steps: shares().filter(|share| share.mha > 0).count(),
             ffn_requests: shares().map(|share| share.ffn).sum(),
@@ -195,11 +189,6 @@ impl Figures {
     /// Whether everything that was checked agreed.
     pub fn agrees(&self) -> bool {
         self.texts_differ == 0 && self.protocol_violations == 0
-    }
-
-    /// A part of all clocks, in percent.
-    pub fn share(&self, clocks: u64) -> f64 {
-        100.0 * clocks as f64 / self.clocks.max(1) as f64
     }
 }
 

@@ -1,19 +1,18 @@
-//! `ndp pim`: texts by an NPU and an HBM2 memory whose banks compute, in each mode, and whose time goes where.
+//! `ndp generate pim`: texts by an NPU and an HBM2 memory whose banks compute, in each mode, and whose time goes where.
 //!
 //! The same prompts are run in every mode that is asked for and, one by one, in software: all tokens and logits have to agree. What is
-//! said about it is in `figures`, `energy`, `text`, `timeline` and `html`.
+//! said about it is in `figures`, `energy`, `timeline` and `report`.
 
 mod energy;
 mod figures;
-mod html;
-mod text;
+mod report;
 mod timeline;
 
 use crate::given::Given;
+use crate::output::OutputArgs;
 use crate::temperature::temperature_percent;
-use crate::tools::{Tools, check_banks, load_model, workspace_path};
-use crate::verdict::Verdict;
-use anyhow::Context;
+use crate::tools::{check_banks, load_model, workspace_path};
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use figures::Figures;
@@ -22,13 +21,14 @@ use ndp_dram::hbm::{HbmActivity, HbmStatistics, PseudoChannel};
 use ndp_energy::HbmConstants;
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_model::weights::Layer;
-use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
+use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
 use ndp_offloading::npu::NpuTimes;
 use ndp_offloading::{Hardware, Mode, Picos, Rule};
 use ndp_pim::{
     Arrangement, Channel, Offloading, Outcome, PimError, Pins, Prompt, Recorded, boxed, run_arranged,
     sizes_of,
 };
+use ndp_report::Report;
 use ndp_sim::ffi::{OpenOptions, WaveOptions};
 use ndp_sim::hbm::{ControlledWaves, Hosted, Lockstep, RESET_CLOCKS};
 use serde::Serialize;
@@ -83,11 +83,11 @@ pub enum WaveBlock {
 /// Generate texts with an NPU and an HBM-PIM, in each mode
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  \
-        ndp pim\n  \
-        ndp pim --mode dex --prompt \"Emma could not\" --prompt \"Mr. Darcy\" --tokens 4,9 --json\n  \
-        ndp pim --html pim.html --timeline pim.json   (open pim.json in ui.perfetto.dev)\n  \
-        ndp pim --hardware librapim --tokens 4,2   (an NPU that waits for weights)\n  \
-        ndp pim --mode dex+dbo --offload-ffn 1 --offload-mha 1 --channels 4 --channel model\n\n\
+        ndp generate pim\n  \
+        ndp generate pim --mode dex --prompt \"Emma could not\" --prompt \"Mr. Darcy\" --tokens 4,9 --json\n  \
+        ndp generate pim --html pim.html --timeline pim.json   (open pim.json in ui.perfetto.dev)\n  \
+        ndp generate pim --hardware librapim --tokens 4,2   (an NPU that waits for weights)\n  \
+        ndp generate pim --mode dex+dbo --offload-ffn 1 --offload-mha 1 --channels 4 --channel model\n\n\
         Linear layers are the NPU's: their weights are read over the channels and compared. Attention is in the banks. \
         In dex+dbo a scheduler moves FFNs to the banks, and attention to the NPU, step by step. Every output of the banks \
         and every text is compared with software.")]
@@ -141,9 +141,6 @@ pub struct Args {
     /// Write a timeline for ui.perfetto.dev: a process for each mode, tracks for decisions, NPU, memory and channels
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
-    /// Write a report with tables and charts, down to what each channel did for each piece of work
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
     /// Write all commands of a range of clocks, channel by channel; for one mode
     #[arg(long, value_name = "FILE")]
     commands: Option<PathBuf>,
@@ -168,42 +165,28 @@ pub struct Args {
     /// Clock behind the last one of --waves
     #[arg(long, value_name = "CLOCK", requires = "waves", value_parser = clap::value_parser!(u64).range(0..=crate::args::MOST_CYCLES))]
     wave_stop: Option<u64>,
-    /// Print where the memory's energy goes; JSON has it always
+    /// Print where the memory's energy goes, as --verbose does
     #[arg(long)]
     energy: bool,
     /// Constants of the memory's energy: hbm2-8gb or a path ending in .toml
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hbm2-8gb")]
     energy_memory: String,
-    /// Print JSON instead of tables
-    #[arg(long)]
-    json: bool,
-}
-
-#[derive(Debug, Serialize)]
-struct Report<'a> {
-    command: &'static str,
-    channel: ChannelKind,
-    controller: ControllerKind,
-    memory: &'a HbmConfig,
-    hardware: &'a Hardware,
-    prompts: &'a [String],
-    texts: Vec<String>,
-    seed: u64,
-    /// Why the fastest mode is the fastest; not if there is one mode only.
-    reason: Option<&'a str>,
-    modes: &'a [Figures],
-    tools: Tools,
+    #[command(flatten)]
+    pub form: OutputArgs,
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+///
+/// # Errors
+/// For arguments and files that cannot be used, and a memory that does not work.
+pub fn run(args: &Args) -> Result<Report> {
     let folder = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
     let files = FileSet::new()
         .configuration("the memory", &args.memory)
         .configuration("the NPU", &args.hardware)
         .configuration("the memory's energy", &args.energy_memory)
         .input_folder("part of the model", &folder);
-    let files = files.optional("--timeline", args.timeline.as_ref()).optional("--html", args.html.as_ref());
+    let files = args.form.files(files).optional("--timeline", args.timeline.as_ref());
     files.optional("--commands", args.commands.as_ref()).optional("--waves", args.waves.as_ref()).check()?;
     let mut config = HbmConfig::load(&args.memory)?;
     if let Some(channels) = args.channels {
@@ -215,7 +198,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     modes.iter().try_for_each(|&mode| check_banks(&config, mode))?;
     let hardware = hardware(args, &config)?;
     let files = Files::create(args, &modes, config.channels())?;
-    let prompt = |(number, text): (usize, &String)| -> anyhow::Result<Prompt> {
+    let prompt = |(number, text): (usize, &String)| -> Result<Prompt> {
         Ok(Prompt {
             tokens: model.vocabulary.tokens(text.as_bytes())?,
             generate: args.tokens[number % args.tokens.len()] as usize,
@@ -223,7 +206,7 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
             seed: args.seed.wrapping_add(number as u64),
         })
     };
-    let prompts = args.prompt.iter().enumerate().map(prompt).collect::<anyhow::Result<Vec<Prompt>>>()?;
+    let prompts = args.prompt.iter().enumerate().map(prompt).collect::<Result<Vec<Prompt>>>()?;
     let mut alone = Vec::new();
     for (text, prompt) in args.prompt.iter().zip(&prompts) {
         let options = GenerateOptions {
@@ -255,26 +238,9 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     }
     drop(progress);
     let reason = reason(&model, &hardware, prompts.len(), &figures);
-    files.write(args, &figures, &runs, &alone, reason.as_deref())?;
-    if args.json {
-        let report = Report {
-            command: "pim",
-            channel: args.channel,
-            controller: args.controller,
-            memory: &config,
-            hardware: &hardware,
-            prompts: &args.prompt,
-            texts: alone.into_iter().map(|generation| generation.text).collect(),
-            seed: args.seed,
-            reason: reason.as_deref(),
-            modes: &figures,
-            tools: Tools::new(),
-        };
-        say!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        text::print(args, &figures, &alone, reason.as_deref());
-    }
-    Ok(if figures.iter().all(Figures::agrees) { Verdict::Agreed } else { Verdict::Differed })
+    files.write(&runs)?;
+    report::report((args, &config, &hardware), &figures, &runs, &alone, reason)
+        .context("cannot draw the report")
 }
 
 /// Weights that are written and used in all modes: once to load them, once for each prompt of a group and each of its steps.
@@ -322,7 +288,7 @@ fn reason(model: &Model, hardware: &Hardware, requests: usize, figures: &[Figure
 }
 
 /// The modes that are asked for, each once.
-fn modes(args: &Args) -> anyhow::Result<Vec<Mode>> {
+fn modes(args: &Args) -> Result<Vec<Mode>> {
     let mut modes = Vec::new();
     for &mode in if args.mode.is_empty() { &MODES[..] } else { &args.mode } {
         if !modes.contains(&mode) {
@@ -341,7 +307,7 @@ fn modes(args: &Args) -> anyhow::Result<Vec<Mode>> {
 }
 
 /// NPU and memory as the scheduler sees them.
-fn hardware(args: &Args, config: &HbmConfig) -> anyhow::Result<Hardware> {
+fn hardware(args: &Args, config: &HbmConfig) -> Result<Hardware> {
     Ok(Hardware::load(&args.hardware).context("--hardware")?.on(config))
 }
 
@@ -358,12 +324,11 @@ fn arrangement(args: &Args, mode: Mode) -> Arrangement {
 /// Files that are asked for.
 struct Files {
     timeline: Option<OutputFile>,
-    html: Option<OutputFile>,
     commands: Option<OutputFile>,
 }
 
 impl Files {
-    fn create(args: &Args, modes: &[Mode], channels: u32) -> anyhow::Result<Self> {
+    fn create(args: &Args, modes: &[Mode], channels: u32) -> Result<Self> {
         if args.commands.is_some() {
             ensure!(modes.len() == 1, "--commands shows one mode, and these are {}", modes.len());
             let (from, to) = (args.commands_from, args.commands_to);
@@ -385,28 +350,13 @@ impl Files {
             ensure!(channel <= most, "--wave-channel is {channel}, must be 0 to {most}");
         }
         let create = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::create).transpose();
-        Ok(Self {
-            timeline: create(&args.timeline)?,
-            html: create(&args.html)?,
-            commands: create(&args.commands)?,
-        })
+        Ok(Self { timeline: create(&args.timeline)?, commands: create(&args.commands)? })
     }
 
-    fn write(
-        self,
-        args: &Args,
-        figures: &[Figures],
-        runs: &[(Mode, Ran)],
-        alone: &[Generation],
-        reason: Option<&str>,
-    ) -> anyhow::Result<()> {
+    fn write(self, runs: &[(Mode, Ran)]) -> Result<()> {
         if let Some(file) = self.timeline {
             let outcomes: Vec<_> = runs.iter().map(|(mode, ran)| (*mode, &ran.outcome)).collect();
             file.finish(|out| timeline::write(out, &outcomes))?;
-        }
-        if let Some(file) = self.html {
-            let page = html::html(args, figures, runs, alone, reason).context("cannot draw the report")?;
-            file.finish(|out| out.write_all(page.as_bytes()))?;
         }
         if let (Some(file), [(_, ran)]) = (self.commands, runs) {
             file.finish(|out| {
@@ -440,7 +390,7 @@ struct Ran {
 }
 
 impl Job<'_> {
-    fn run_on(&self, args: &Args) -> anyhow::Result<Ran> {
+    fn run_on(&self, args: &Args) -> Result<Ran> {
         let memory = self.memory;
         let numbers = 0..memory.channels();
         Ok(match args.channel {
@@ -457,7 +407,7 @@ impl Job<'_> {
                     };
                     Ok(Hosted::open(memory, kind == ChannelKind::Rtl, waves)?)
                 };
-                self.run(boxed(numbers.map(open).collect::<anyhow::Result<Vec<_>>>()?))?
+                self.run(boxed(numbers.map(open).collect::<Result<Vec<_>>>()?))?
             }
             ChannelKind::Model => self.run(boxed(PseudoChannel::all(memory)?))?,
             ChannelKind::Rtl => {

@@ -1,6 +1,7 @@
 //! The arguments of `ndp place`.
 
 use crate::given::Given;
+use crate::output::OutputArgs;
 use clap::ValueEnum;
 use ndp_placement::{PC_HIGH_GB, PC_HIGH_GBPS, PREDICTOR_PERCENT, Terms};
 use std::path::PathBuf;
@@ -102,16 +103,15 @@ pub struct Args {
     /// Writes the place of every neuron as JSON
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Prints the report as JSON
-    #[arg(long)]
-    pub json: bool,
     /// Prints a table of three models with 4, 8 and 16 DIMMs, each placed five times
     #[arg(
         long,
         requires = "synthetic_seed",
-        conflicts_with_all = ["llm", "dimms", "ssd", "gpu_percent", "method", "lp_out", "out", "json"]
+        conflicts_with_all = ["llm", "dimms", "ssd", "gpu_percent", "method", "lp_out", "out"]
     )]
     pub table: bool,
+    #[command(flatten)]
+    pub form: OutputArgs,
 }
 
 impl Args {

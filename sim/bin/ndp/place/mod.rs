@@ -11,26 +11,25 @@ pub use args::Args;
 use args::{LpFormArg, Method};
 use indicatif::ProgressBar;
 use ndp_config::{LlmShape, Ssd, SystemConfig};
-use ndp_files::{FileSet, OutputFile};
+use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_placement::{
     Certificate, HostMemory, Instance, LpForm, Machine, MilpOptions, MilpReport, Options, Placement,
     PlacementFile, PowerInferProgram, PowerInferReport, TierCertificate, least_neurons, place_greedy,
     place_milp, place_powerinfer, place_random, place_structured, place_tiers, synthetic_frequencies,
     write_lp, write_powerinfer_lp,
 };
-
+use ndp_report::{Report, fields};
 use ndp_traces::{Counted, NeuronShape, Profile, TraceReader};
-use report::{Origin, Report};
+use report::{Origin, Own};
+use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Runs the job.
-pub fn run(args: &Args) -> Result<()> {
-    ndp_files::print(&report(args)?);
-    Ok(())
-}
-
-fn report(args: &Args) -> Result<String> {
+/// Places, and writes the files.
+///
+/// # Errors
+/// For files that cannot be used, and a model that does not fit.
+pub fn run(args: &Args) -> Result<Report> {
     let files = FileSet::new().configuration("the system", &args.system);
     let files = args.llm.iter().fold(files, |files, model| files.configuration("the model", model));
     let files = args.trace.iter().fold(files, |files, trace| files.input("the trace", trace));
@@ -38,7 +37,11 @@ fn report(args: &Args) -> Result<String> {
     args.check_method()?;
     let three_tiers = args.ssd.is_none() || args.method == Method::Structured;
     ensure!(three_tiers, "--ssd needs --method structured: the other methods place on GPU and DIMMs alone");
-    files.optional("--out", args.out.as_ref()).optional("--lp-out", args.lp_out.as_ref()).check()?;
+    args.form
+        .files(files)
+        .optional("--out", args.out.as_ref())
+        .optional("--lp-out", args.lp_out.as_ref())
+        .check()?;
     crate::ignored::warn("place", &args.system, &crate::ignored::PLACE)?;
     if args.table {
         return table(args);
@@ -97,11 +100,8 @@ fn report(args: &Args) -> Result<String> {
         let file = PlacementFile::new(model.name(), dimms, &placed.placement);
         out.finish(|out| Ok(serde_json::to_writer(out, &file)?))?;
     }
-    let mut report = Report::new(&model, &instance, placed.certificate, origin);
-    report.powerinfer = placed.powerinfer;
-    report.milp = placed.milp;
-    report.tiers = placed.tiers;
-    Ok(if args.json { serde_json::to_string_pretty(&report)? + "\n" } else { report.to_string() })
+    let Placed { certificate, powerinfer, milp, tiers, .. } = placed;
+    Ok(report::report(&model, &instance, &certificate, &origin, &Own { powerinfer, milp, tiers }))
 }
 
 fn model(args: &Args) -> Result<LlmShape> {
@@ -278,12 +278,37 @@ fn waiting(what: &str) -> ProgressBar {
 /// Best of so many runs.
 const RUNS: usize = 5;
 
-fn table(args: &Args) -> Result<String> {
-    let mut text = String::from(
-        "| model | DIMMs | groups | objective us | bound us | gap % | GPU GB | of GB | grouping ms | placing ms |\n\
-         | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n",
-    );
-    let bar = ProgressBar::new(9);
+/// A model with a number of DIMMs.
+#[derive(Serialize)]
+struct Row {
+    model: &'static str,
+    dimms: u32,
+    groups: usize,
+    objective_us: f64,
+    bound_us: f64,
+    gap: f64,
+    gpu_bytes: u64,
+    gpu_capacity_bytes: u64,
+    grouping_ms: f64,
+    placing_ms: f64,
+}
+
+fields! { ROW
+    "model" "model" {Text} Screen: "model";
+    "dimms" "DIMMs" {Count} Screen: "DIMMs";
+    "groups" "groups" {Count} Screen: "groups of neurons";
+    "objective_us" "time" {Real("us", 2)} Screen: "equation 1 of Hermes for the placement";
+    "bound_us" "bound" {Real("us", 2)} Screen: "no placement takes less";
+    "gap" "gap" {Real("", 6)} Screen: "objective_us / bound_us - 1";
+    "gpu_bytes" "GPU" {Bytes} Screen: "bytes of the GPU's neurons";
+    "gpu_capacity_bytes" "of" {Bytes} Screen: "bytes of the GPU for neurons";
+    "grouping_ms" "grouping" {Real("ms", 1)} Screen: "time of grouping, the best of five runs";
+    "placing_ms" "placing" {Real("ms", 1)} Screen: "time of placing, the best of five runs";
+}
+
+fn table(args: &Args) -> Result<Report> {
+    let progress = Progress::new(9, "placements");
+    let mut rows = Vec::new();
     for name in ["llama2-7b", "llama2-70b", "opt-66b"] {
         let model = LlmShape::load(name)?;
         let (frequencies, _) = frequencies(args, &model)?;
@@ -301,20 +326,26 @@ fn table(args: &Args) -> Result<String> {
                 last = Some((instance, certificate));
             }
             let Some((instance, certificate)) = last else { continue };
-            text += &format!(
-                "| {name} | {dimms} | {} | {:.2} | {:.2} | {:.4} | {:.2} | {:.2} | {:.1} | {:.1} |\n",
-                instance.groups().len(),
-                certificate.objective_us,
-                certificate.bound_us,
-                certificate.gap * 100.0,
-                certificate.gpu_bytes as f64 / 1e9,
-                instance.machine().gpu_bytes as f64 / 1e9,
-                grouping * 1e3,
-                placing * 1e3
-            );
-            bar.inc(1);
+            rows.push(Row {
+                model: name,
+                dimms,
+                groups: instance.groups().len(),
+                objective_us: certificate.objective_us,
+                bound_us: certificate.bound_us,
+                gap: certificate.gap,
+                gpu_bytes: certificate.gpu_bytes,
+                gpu_capacity_bytes: instance.machine().gpu_bytes,
+                grouping_ms: grouping * 1e3,
+                placing_ms: placing * 1e3,
+            });
+            progress.add(1);
         }
     }
-    bar.finish_and_clear();
-    Ok(text)
+    drop(progress);
+    let most = rows.iter().map(|row| row.gap).fold(0.0, f64::max);
+    Ok(Report::answer(
+        "place --table",
+        format!("no placement is more than {:.4} % above its bound", 100.0 * most),
+    )
+    .table("rows", "Models and numbers of DIMMs", ROW, &rows))
 }

@@ -2,11 +2,14 @@
 
 use super::machine::LibraPimArgs;
 use crate::offload::memory_times;
+use crate::output::OutputArgs;
 use anyhow::{Context, Result};
 use ndp_config::{LlmShape, NameRule};
 use ndp_files::FileSet;
 use ndp_offloading::Mode;
+use ndp_report::{Report, fields};
 use ndp_serving::export::{PimLine, Tables, contexts, reference_model};
+use serde::Serialize;
 use std::path::PathBuf;
 
 /// Writes FOLDER/NAME/MODEL/fp16/meta.yaml and tp<N>/ with dense.csv, per_sequence.csv and attention.csv, as `profiler/perf` of LLMServingSim has them;
@@ -29,16 +32,42 @@ pub struct Args {
     /// Folder for the tables; it is made if there is none
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
+    #[command(flatten)]
+    pub form: OutputArgs,
+}
+
+/// Time of attention in a channel as a line over its tokens.
+#[derive(Serialize)]
+struct Fit {
+    intercept: f64,
+    slope: f64,
+    worst: f64,
+}
+
+fields! { FIT
+    "intercept" "attention in a channel" {Real("ns", 1)} Screen: "time of attention in a channel, for pim_model.py, without tokens";
+    "slope" "and for each token" {Real("ns", 3)} Screen: "time for each token in K and V";
+    "worst" "off by at most" {Share} Screen: "greatest distance of a time from the line, as a part of the time";
+}
+
+#[derive(Serialize)]
+struct Written {
+    file: String,
+}
+
+fields! { WRITTEN
+    "file" "file" {Text} Screen: "file that was written";
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<()> {
+///
+/// # Errors
+/// For a machine that has no tables, and files that cannot be written.
+pub fn run(args: &Args) -> Result<Report> {
     let Args { name, out, .. } = args;
     NameRule::Word.check(name).map_err(|error| refusal!("--name {error}"))?;
-    args.chips
-        .files(FileSet::new().configuration("the model", &args.llm))
-        .output("--out", out.join("energies.csv"))
-        .check()?;
+    let files = args.chips.files(FileSet::new().configuration("the model", &args.llm));
+    args.form.files(files).output("--out", out.join("energies.csv")).check()?;
     let shape = LlmShape::load(&args.llm)?;
     NameRule::Word.check(shape.name()).map_err(|error| refusal!("--llm: the name {error}"))?;
     crate::tools::check_banks(&args.chips.memory()?, args.mode)?;
@@ -73,6 +102,7 @@ pub fn run(args: &Args) -> Result<()> {
             .with_context(|| format!("cannot make the folder '{}'", folder.display()))?;
     }
     let fit = format!("name,slope,intercept\n{name},{:.4},{:.4}\n", line.slope, line.intercept);
+    let mut written = Vec::new();
     for (path, text) in [
         (model.join("meta.yaml"), tables.meta(name, shape.name(), chips.parallel.tp)),
         (tp.join("dense.csv"), tables.dense()),
@@ -83,13 +113,19 @@ pub fn run(args: &Args) -> Result<()> {
         (out.join("energies.csv"), tables.energies()),
     ] {
         super::write(&path, &text)?;
-        say!("{}", path.display());
+        written.push(Written { file: path.display().to_string() });
     }
-    say!(
-        "attention in a channel, for pim_model.py: {:.1} ns + {:.3} ns per token; times differ from it by {:.1} % at most",
-        line.intercept,
-        line.slope,
-        100.0 * line.worst
-    );
-    Ok(())
+    let fit = Fit { intercept: line.intercept, slope: line.slope, worst: line.worst };
+    Ok(Report::answer(
+        "serve export",
+        format!("{} tables of {} in {}", written.len(), shape.name(), out.display()),
+    )
+    .setting(format!(
+        "mode {}, {} chips share a layer, {}",
+        args.mode.name(),
+        chips.parallel.tp,
+        chips.memory.name()
+    ))
+    .figures(FIT, &fit)
+    .table("files", "Files", WRITTEN, &written))
 }

@@ -35,7 +35,7 @@ pub struct LibraPimArgs {
     /// Work in memory by the formulas of docs/offloading.md, in place of times measured on a channel
     #[arg(long)]
     formula: bool,
-    /// Run each iteration clock by clock, without data, on the device model of one channel that stands for all, as the host of `ndp pim` does
+    /// Run each iteration clock by clock, without data, on the device model of one channel that stands for all, as the host of `ndp generate pim` does
     #[arg(long, conflicts_with_all = ["formula", "tp", "pp"])]
     clocked: bool,
     /// The memory's side of equation 1
@@ -187,7 +187,7 @@ impl Chips {
         if mode.sliced() { self.memory.clone() } else { self.memory.clone().unsliced() }
     }
 
-    /// How the host of `ndp pim` runs a mode.
+    /// How the host of `ndp generate pim` runs a mode.
     pub fn arrangement(&self, mode: Mode) -> Result<Arrangement> {
         let offloading = if mode.offloads() { Offloading::Live(self.rule) } else { Offloading::None };
         Ok(Arrangement { groups: groups_of(mode)?, offloading, record: 0..0 })

@@ -1,15 +1,16 @@
 //! `ndp serve`: many requests that arrive over time, on both papers' machines.
 //!
-//! One file for each command; the machines' options are in `machine`, the page is in `html`, texts in RTL in `texts`.
+//! One file for each command; the machines' options are in `machine`, the report is in `report`, texts in RTL in `texts`.
 
 mod export;
-mod html;
 mod machine;
+mod report;
 mod run;
 mod synth;
 #[cfg(feature = "rtl")]
 mod texts;
 
+use crate::verdict::Verdict;
 use anyhow::Result;
 use clap::Subcommand;
 use ndp_files::OutputFile;
@@ -44,11 +45,11 @@ enum Command {
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args) -> Result<Verdict> {
     match &args.command {
-        Some(Command::Synth(args)) => synth::run(args),
-        Some(Command::Export(args)) => export::run(args),
-        None => run::run(&args.run),
+        Some(Command::Synth(args)) => args.form.show(|| synth::run(args)),
+        Some(Command::Export(args)) => args.form.show(|| export::run(args)),
+        None => args.run.form.show(|| run::run(&args.run)),
     }
 }
 

@@ -1,17 +1,19 @@
 //! Serving a trace in several modes or with several policies, one after the other.
 
-use super::html;
 use super::machine::{Chips, Kind, LibraPimArgs, cause, measured_contexts};
+use super::report;
 use crate::compare::DEFAULT_SET;
 use crate::given::Given;
 use crate::ignored::{COMPARE, COMPARE_LINKS, Ignored, SERVE};
+use crate::output::OutputArgs;
 use crate::tools::check_banks;
 use anyhow::{Context, Result};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::EnergyConstants;
-use ndp_files::{FileSet, OutputFile, Progress};
+use ndp_files::{FileSet, Progress};
 use ndp_offloading::Mode;
 use ndp_pim::{Extent, Sizes, groups_of};
+use ndp_report::Report;
 use ndp_serving::{
     Chunk, HermesSteps, Iteration, KvMemory, Request, Rules, Served, StepTimes, Summary, request, serve,
     texts,
@@ -59,12 +61,8 @@ pub struct Args {
     /// GB for keys and values, in place of what the weights leave
     #[arg(long, value_name = "GB")]
     kv_gb: Option<f64>,
-    /// Write a page with charts
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Print JSON instead of tables, with each request
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten, next_help_heading = "Output")]
+    pub form: OutputArgs,
     // A heading holds for all later options, so a machine's own options come last.
     /// Modes, separated by commas [default: dex+dbo]
     #[arg(
@@ -149,11 +147,8 @@ pub struct Refusal {
     pub reason: String,
 }
 
-/// What `--json` prints.
-#[derive(Serialize)]
+/// What was served, and by what.
 pub struct Outcome {
-    /// The command.
-    pub command: &'static str,
     /// The machine.
     pub machine: Kind,
     /// The model's name.
@@ -169,7 +164,10 @@ pub struct Outcome {
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> Result<()> {
+///
+/// # Errors
+/// For requests, models and machines that cannot be used, and a machine that serves with none of the policies.
+pub fn run(args: &Args) -> Result<Report> {
     // clap has seen to both.
     let Some(path) = &args.trace else { bail!("a trace is needed") };
     refuse_the_other_machines(args)?;
@@ -181,7 +179,7 @@ pub fn run(args: &Args) -> Result<()> {
         .configuration("the system", &args.system)
         .configuration("the configuration", &args.config)
         .configuration("the assumptions", &args.assume);
-    args.chips.files(files).optional("--html", args.html.as_ref()).check()?;
+    args.form.files(args.chips.files(files)).check()?;
     let text =
         ndp_files::read_text(path, MAX_BYTES).with_context(|| format!("cannot read '{}'", path.display()))?;
     let (requests, unknown) =
@@ -204,21 +202,11 @@ pub fn run(args: &Args) -> Result<()> {
     }
     let Some(llm) = &args.llm else { bail!("--llm is needed") };
     let model = LlmShape::load(llm)?;
-    let html = args.html.as_deref().map(OutputFile::create).transpose()?;
     let outcome = match args.machine {
         Kind::Librapim => librapim(args, &model, &requests, rules, kv_bytes)?,
         Kind::Hermes => hermes(args, &model, &requests, rules, kv_bytes)?,
     };
-    if let Some(file) = html {
-        let page = html::page(&outcome)?;
-        file.finish(|out| out.write_all(page.as_bytes()))?;
-    }
-    if args.json {
-        say!("{}", serde_json::to_string_pretty(&outcome)?);
-    } else {
-        print(&outcome);
-    }
-    Ok(())
+    report::report(&outcome)
 }
 
 fn entry(
@@ -349,14 +337,14 @@ fn librapim(
             parallel.tp, parallel.pp, parallel.link_gbps
         ),
     };
-    let (command, machine) = ("serve", args.machine);
-    Ok(Outcome { command, machine, model: shape.name().to_owned(), on, rules, entries, refused: Vec::new() })
+    let machine = args.machine;
+    Ok(Outcome { machine, model: shape.name().to_owned(), on, rules, entries, refused: Vec::new() })
 }
 
 /// Contexts and nanoseconds of iterations without prompts.
 type Steps = Vec<(Vec<u32>, u64)>;
 
-/// How far off the tables are in the median one of these, if one channel can stand for all and the host of `ndp pim` has the mode, without offloading.
+/// How far off the tables are in the median one of these, if one channel can stand for all and the host of `ndp generate pim` has the mode, without offloading.
 fn tables(chips: &Chips, mode: Mode, mut steps: Steps) -> Result<Option<Tables>> {
     let sizes = Sizes::of_channel(&chips.model, &chips.memory(mode));
     let can = chips.parallel.chips() == 1 && !mode.offloads() && groups_of(mode).is_ok() && sizes.is_ok();
@@ -413,113 +401,6 @@ fn hermes(
         bail!("{name} does not serve {} on '{}': {reason}", model.name(), system.name());
     }
     let on = format!("{}, {} weights", system.name(), model.weights());
-    let (command, machine) = ("serve", args.machine);
-    Ok(Outcome { command, machine, model: model.name().to_owned(), on, rules, entries, refused })
-}
-
-/// Titles of [`cells`].
-pub const HEAD: [&str; 12] = [
-    "served by",
-    "tokens/s",
-    "requests/s",
-    "TTFT ms, mean",
-    "TTFT P50",
-    "TTFT P99",
-    "TPOT ms, mean",
-    "TPOT P50",
-    "TPOT P99",
-    "latency s, P99",
-    "J/token",
-    "batch",
-];
-
-/// The columns of [`HEAD`].
-pub fn cells(entry: &Entry) -> Vec<String> {
-    let of = &entry.summary;
-    let joules =
-        of.joules_per_token.map_or_else(|| "-".to_owned(), |energy| format!("{:.3}", energy.joules()));
-    vec![
-        entry.name.to_owned(),
-        format!("{:.1}", of.tokens_per_second),
-        format!("{:.2}", of.requests_per_second),
-        format!("{:.1}", of.ttft.mean_ms),
-        format!("{:.1}", of.ttft.p50_ms),
-        format!("{:.1}", of.ttft.p99_ms),
-        format!("{:.2}", of.tpot.mean_ms),
-        format!("{:.2}", of.tpot.p50_ms),
-        format!("{:.2}", of.tpot.p99_ms),
-        format!("{:.2}", of.latency.p99_ms / 1e3),
-        joules,
-        format!("{:.1}", of.mean_batch),
-    ]
-}
-
-/// Utilisation, memory and preemption, in words.
-pub fn remarks(entry: &Entry) -> String {
-    let of = &entry.summary;
-    let devices: Vec<String> = of
-        .utilisation
-        .iter()
-        .map(|device| {
-            let macs =
-                device.macs.map_or_else(String::new, |macs| format!(", {:.0} % of its MACs", 100.0 * macs));
-            format!("{} busy {:.0} %{macs}", device.device, 100.0 * device.busy)
-        })
-        .collect();
-    format!(
-        "{}: {}; waits for arrivals {:.0} %; K, V: {} blocks, {:.0} % used on average, {:.0} % at most; {} preemptions, {} tokens prefilled again",
-        entry.name,
-        devices.join("; "),
-        100.0 * of.waiting,
-        of.kv_blocks,
-        100.0 * of.kv_mean,
-        100.0 * of.kv_most,
-        of.preemptions,
-        of.recomputed_tokens
-    )
-}
-
-/// What was served, and on what.
-pub fn title(outcome: &Outcome) -> String {
-    let requests = outcome.entries.first().map_or(0, |entry| entry.summary.requests);
-    let Rules { max_batch, block_tokens, max_prefill, prefill_chunk } = outcome.rules;
-    let prompts = match prefill_chunk {
-        Some(most) => format!("prompts cut to {most} tokens"),
-        None => format!("{max_prefill} prompt tokens"),
-    };
-    format!(
-        "{requests} requests to {} on {}; at most {max_batch} at once, {prompts} in an iteration, blocks of {block_tokens} tokens",
-        outcome.model, outcome.on
-    )
-}
-
-pub fn print(outcome: &Outcome) {
-    say!("{}\n", title(outcome));
-    let line = |cells: &[String]| {
-        let rest: Vec<String> = cells[1..]
-            .iter()
-            .zip(HEAD[1..].iter())
-            .map(|(cell, head)| format!("{cell:>0$}", head.len().max(9)))
-            .collect();
-        format!("{:<14}{}", cells[0], rest.join(" "))
-    };
-    say!("{}", line(&HEAD.map(str::to_owned)));
-    for entry in &outcome.entries {
-        say!("{}", line(&cells(entry)));
-    }
-    say!("");
-    for entry in &outcome.entries {
-        say!("{}", remarks(entry));
-    }
-    for Entry { name, tables, .. } in &outcome.entries {
-        if let Some(Tables { requests, layers, table_ns, clocked_ns }) = tables {
-            say!(
-                "{name}: {layers} layers and the head of the median token, {requests} requests: {table_ns} ns by tables, {clocked_ns} clock by clock in one channel, {:.3} times as many",
-                *table_ns as f64 / *clocked_ns as f64
-            );
-        }
-    }
-    for Refusal { name, reason } in &outcome.refused {
-        say!("\n{name}: {reason}");
-    }
+    let machine = args.machine;
+    Ok(Outcome { machine, model: model.name().to_owned(), on, rules, entries, refused })
 }

@@ -1,8 +1,11 @@
 //! `ndp serve synth`: a trace that is drawn.
 
+use crate::output::OutputArgs;
 use anyhow::Result;
 use ndp_files::FileSet;
+use ndp_report::{Report, fields};
 use ndp_serving::{Lengths, Synth, request};
+use serde::Serialize;
 use std::path::PathBuf;
 
 /// Lengths are log-normal. Their means and medians are those of Alpaca as far as they are published; rust/serving/src/synth.rs has sources and
@@ -30,11 +33,42 @@ pub struct Args {
     /// File for the trace, JSON by lines
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    #[command(flatten)]
+    pub form: OutputArgs,
+}
+
+#[derive(Serialize)]
+struct Figures {
+    requests: u32,
+    seconds: f64,
+    seed: u64,
+}
+
+fields! { FIGURES
+    "requests" "requests" {Count} Verbose: "requests of the trace";
+    "seconds" "seconds" {Real("s", 1)} Verbose: "arrival of the last request";
+    "seed" "seed" {Count} Verbose: "seed";
+}
+
+#[derive(Serialize)]
+struct Length {
+    tokens: &'static str,
+    asked: f64,
+    drawn: f64,
+}
+
+fields! { LENGTH
+    "tokens" "tokens" {Text} Screen: "input: of the prompt; output: generated";
+    "asked" "mean" {Real("", 1)} Screen: "mean of the distribution";
+    "drawn" "mean of the trace" {Real("", 1)} Screen: "mean of the drawn requests";
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> Result<()> {
-    FileSet::new().output("--out", &args.out).check()?;
+///
+/// # Errors
+/// For lengths and rates that cannot be drawn.
+pub fn run(args: &Args) -> Result<Report> {
+    args.form.files(FileSet::new()).output("--out", &args.out).check()?;
     let Args { requests, rate, seed, .. } = *args;
     let input = Lengths::ALPACA_INPUT.scaled_to(args.input);
     let output = Lengths::ALPACA_OUTPUT.scaled_to(args.output);
@@ -44,10 +78,16 @@ pub fn run(args: &Args) -> Result<()> {
         drawn.iter().map(|request| f64::from(of(request))).sum::<f64>() / f64::from(requests)
     };
     let seconds = drawn.last().map_or(0.0, |last| last.arrival_ns as f64 / 1e9);
-    say!(
-        "{requests} requests in {seconds:.1} s; means: {:.1} tokens in, {:.1} out",
-        mean(|request| request.input),
-        mean(|request| request.output)
-    );
-    Ok(())
+    let lengths = [
+        Length { tokens: "input", asked: args.input, drawn: mean(|request| request.input) },
+        Length { tokens: "output", asked: args.output, drawn: mean(|request| request.output) },
+    ];
+    Ok(Report::answer(
+        "serve synth",
+        format!("{requests} requests in {seconds:.1} s, in {}", args.out.display()),
+    )
+    .setting(format!("{rate} requests per second, seed {seed}"))
+    .note("lengths are log-normal, with the spread of Alpaca's as far as it is published (docs/serving.md)")
+    .figures(FIGURES, &Figures { requests, seconds, seed })
+    .table("lengths", "Lengths", LENGTH, &lengths))
 }

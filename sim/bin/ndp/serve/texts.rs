@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate_tokens};
 use ndp_offloading::Mode;
 use ndp_pim::{Channel, PimError, Pins, Prompt, Sizes, Text, boxed, groups_of, sizes_of};
+use ndp_report::Report;
 use ndp_serving::{Chunk, KvMemory, Request, Rules, StepTimes, Summary, TextSteps, serve, texts};
 use ndp_sim::ffi::OpenOptions;
 use ndp_sim::hbm::Lockstep;
@@ -36,13 +37,6 @@ struct Iteration {
 struct Served {
     mode: &'static str,
     iterations: Vec<Iteration>,
-}
-
-#[derive(Serialize)]
-struct Report<'a> {
-    #[serde(flatten)]
-    outcome: &'a Outcome,
-    modes: &'a [Served],
 }
 
 /// A trace and what serves it.
@@ -120,7 +114,7 @@ fn alone(model: &Model, prompts: &[Prompt]) -> Result<Vec<Text>> {
 }
 
 /// Runs the job.
-pub fn run(args: &Args, requests: &[Request], rules: Rules, kv_bytes: Option<u64>) -> Result<()> {
+pub fn run(args: &Args, requests: &[Request], rules: Rules, kv_bytes: Option<u64>) -> Result<Report> {
     let model = load_model(&workspace_path("golden/model"))?;
     let longest = requests.iter().map(Request::most_kv_tokens).max().unwrap_or(1);
     let contexts = if args.chips.is_measured() { measured_contexts(longest)? } else { Vec::new() };
@@ -169,7 +163,6 @@ pub fn run(args: &Args, requests: &[Request], rules: Rules, kv_bytes: Option<u64
     }
     drop(shown);
     let outcome = Outcome {
-        command: "serve",
         machine: super::machine::Kind::Librapim,
         model: "the small model".to_owned(),
         on: format!("an NPU with {} channels in RTL", chips.memory.channels()),
@@ -177,14 +170,15 @@ pub fn run(args: &Args, requests: &[Request], rules: Rules, kv_bytes: Option<u64
         entries,
         refused: Vec::new(),
     };
-    if args.json {
-        say!("{}", serde_json::to_string_pretty(&Report { outcome: &outcome, modes: &served })?);
-        return Ok(());
-    }
-    run::print(&outcome);
-    say!("\nTexts and logits are the software's; every iteration takes the clocks of --clocked.");
+    let mut report = super::report::report(&outcome)?
+        .note("texts and logits are the software's; every iteration takes the clocks of --clocked")
+        .data(
+            "modes",
+            "each iteration: chunks of prompts, contexts of tokens, ns in RTL and by tables",
+            &served,
+        );
     for Served { mode, iterations } in &served {
-        for (what, with_prompts) in [("tokens alone", false), ("with prompts", true)] {
+        for (what, with_prompts) in [("of tokens alone", false), ("with prompts", true)] {
             let of: Vec<&Iteration> =
                 iterations.iter().filter(|one| one.prompts.is_empty() != with_prompts).collect();
             let sum = |ns: fn(&Iteration) -> u64| of.iter().map(|&one| ns(one)).sum::<u64>();
@@ -193,13 +187,13 @@ pub fn run(args: &Args, requests: &[Request], rules: Rules, kv_bytes: Option<u64
                 .fold((f64::INFINITY, 0f64), |(least, most), ratio| (least.min(ratio), most.max(ratio)));
             let (ns, table) = (sum(|one| one.ns), sum(|one| one.table_ns));
             if !of.is_empty() {
-                say!(
-                    "{mode}, {} iterations {what}: {ns} ns, {table} by tables, {:.3} times as many ({least:.3} to {most:.3})",
+                report = report.note(format!(
+                    "{mode}: {} iterations {what} take {ns} ns, {table} by tables, {:.3} times as many ({least:.3} to {most:.3})",
                     of.len(),
                     table as f64 / ns as f64
-                );
+                ));
             }
         }
     }
-    Ok(())
+    Ok(report)
 }

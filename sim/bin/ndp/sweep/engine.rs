@@ -96,8 +96,8 @@ pub fn submit(
     }
 }
 
-/// Runs the points of a job.
-pub fn points(folder: &Folder, numbers: &[usize]) -> Result<()> {
+/// Runs the points of a job, and returns them.
+pub fn points(folder: &Folder, numbers: &[usize]) -> Result<Vec<Point>> {
     let points = folder.points()?;
     let mut chosen = Vec::with_capacity(numbers.len());
     for number in numbers {
@@ -106,5 +106,6 @@ pub fn points(folder: &Folder, numbers: &[usize]) -> Result<()> {
         };
         chosen.push(point);
     }
-    local(folder, &chosen, 1)
+    local(folder, &chosen, 1)?;
+    Ok(chosen.into_iter().cloned().collect())
 }

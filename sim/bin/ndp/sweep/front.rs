@@ -2,15 +2,19 @@
 
 use super::folder::{Folder, Outcome};
 use super::table::plain;
+use crate::output::OutputArgs;
 use anyhow::Result;
-use ndp_files::{FileSet, OutputFile, say, visible};
-use ndp_report::{Dot, LineChart, Series};
+use ndp_files::FileSet;
+use ndp_report::{Chart, ChartKind, Dot, Field, Level, LineChart, Report, Series, Unit, field, lasting};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    ndp sweep report target/fig16 --minimise product.cycles\n  \
+    ndp sweep report target/fig16 --minimise product.cycles --html fig16.html")]
 pub struct Args {
     /// Folder of the sweep
     #[arg(value_name = "DIR")]
@@ -24,12 +28,8 @@ pub struct Args {
     /// A configuration that others are compared with: all keys that tell it from the others
     #[arg(long, value_name = "KEY=VALUE")]
     reference: Vec<String>,
-    /// Write a page with a chart of the first two metrics
-    #[arg(long, value_name = "FILE")]
-    html: Option<PathBuf>,
-    /// Print JSON in place of tables
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub form: OutputArgs,
 }
 
 /// A configuration with all that was measured of it.
@@ -78,14 +78,17 @@ struct Sensitivity {
     first: Value,
     pairs: usize,
     /// By objective: the metric's ratio.
-    ratios: Vec<Option<f64>>,
+    ratios: BTreeMap<String, Option<f64>>,
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> Result<()> {
+///
+/// # Errors
+/// For a folder without results, and for metrics and keys that no point has.
+pub fn run(args: &Args) -> Result<Report> {
     let folder = Folder::new(&args.folder);
-    folder.inputs(FileSet::new()).optional("--html", args.html.as_ref()).check()?;
-    if let Some(html) = args.html.as_ref().filter(|html| folder.keeps(html)) {
+    args.form.files(folder.inputs(FileSet::new())).check()?;
+    if let Some(html) = args.form.html.as_ref().filter(|html| folder.keeps(html)) {
         bail!("--html {} is in a folder of the sweep's own files; name another folder", html.display());
     }
     let mut outcomes = Vec::new();
@@ -97,22 +100,8 @@ pub fn run(args: &Args) -> Result<()> {
         }
     }
     ensure!(!outcomes.is_empty(), "'{}' has no results; `ndp sweep run` makes some", args.folder.display());
-    let html = args.html.as_ref().map(|path| OutputFile::create(path)).transpose()?;
-    let rows = rows(&outcomes);
-    let found = find(args, rows)?;
-    if args.json {
-        say!("{}", serde_json::to_string_pretty(&found)?);
-    } else {
-        if missing > 0 {
-            say!("{missing} points have no result yet");
-        }
-        print(&found);
-    }
-    if let Some(html) = html {
-        let text = page(args, &found, missing)?;
-        html.finish(|out| out.write_all(text.as_bytes()))?;
-    }
-    Ok(())
+    let found = find(args, rows(&outcomes))?;
+    report(args, &found, missing)
 }
 
 /// A row for each configuration.
@@ -274,142 +263,186 @@ fn sensitivity(rows: &[Row], objectives: &[Objective]) -> Vec<Sensitivity> {
                 value: (*value).clone(),
                 first: (*first).clone(),
                 pairs: pairs.len(),
-                ratios: objectives.iter().map(ratio).collect(),
+                ratios: objectives
+                    .iter()
+                    .map(|objective| (objective.name.clone(), ratio(objective)))
+                    .collect(),
             });
         }
     }
     found
 }
 
-/// A table: head and rows.
-type Table = (Vec<String>, Vec<Vec<String>>);
-
-/// Rows with their keys and objectives; with a reference also how much better each is.
-fn table_of(found: &Found, numbers: &[usize], reference: Option<usize>) -> Table {
-    let keys: Vec<String> = found
-        .rows
-        .iter()
-        .flat_map(|row| row.keys.keys().cloned())
-        .collect::<BTreeSet<_>>()
-        .into_iter()
-        .collect();
-    let mut head = keys.clone();
-    for objective in &found.objectives {
-        head.push(objective.name.clone());
-        if reference.is_some() {
-            head.push("times as good".to_owned());
+/// Columns of configurations: keys and objectives; with a reference also how much better each is.
+fn columns(found: &Found, compared: bool) -> Vec<Field> {
+    let keys: BTreeSet<&String> = found.rows.iter().flat_map(|row| row.keys.keys()).collect();
+    let of_key = |key: &&String| {
+        field(lasting(&format!("keys.{key}")), lasting(key), Unit::Text, "key that the sweep sets")
+    };
+    let mut columns: Vec<Field> = keys.iter().map(of_key).collect();
+    for Objective { name, .. } in &found.objectives {
+        columns.push(field(lasting(&format!("metrics.{name}")), lasting(name), Unit::Real("", 4), "metric"));
+        if compared {
+            let key = lasting(&format!("gains.{name}"));
+            columns.push(field(
+                key,
+                "times as good",
+                Unit::Real("", 3),
+                "how many times as good as the reference",
+            ));
         }
     }
+    let metrics: BTreeSet<&String> = found.rows.iter().flat_map(|row| row.metrics.keys()).collect();
+    for name in metrics.into_iter().filter(|name| found.objectives.iter().all(|of| of.name != **name)) {
+        let key = lasting(&format!("metrics.{name}"));
+        columns.push(field(key, lasting(name), Unit::Real("", 4), "metric").at(Level::Json));
+    }
+    columns.push(
+        field("refused", "refused", Unit::Text, "points of the configuration that are refused")
+            .at(Level::Json),
+    );
+    columns.push(
+        field("outputs", "reports", Unit::Text, "reports of the points, in the folder of the sweep")
+            .at(Level::Json),
+    );
+    columns
+}
+
+/// Rows of these numbers.
+fn table(found: &Found, numbers: &[usize], reference: Option<usize>) -> Vec<Value> {
     let line = |number: &usize| {
         let row = &found.rows[*number];
-        let mut line: Vec<String> =
-            keys.iter().map(|key| row.keys.get(key).map_or_else(|| "-".to_owned(), plain)).collect();
-        for objective in &found.objectives {
-            let value = row.metrics.get(&objective.name).copied();
-            line.push(value.map_or_else(|| "-".to_owned(), |value| value.to_string()));
-            if let Some(reference) = reference {
-                let base = found.rows[reference].metrics.get(&objective.name);
-                let gain = base.zip(value).map(|(a, b)| objective.gain(*a, b));
-                line.push(gain.map_or_else(|| "-".to_owned(), |gain| format!("{gain:.3}")));
-            }
+        let gain = |objective: &Objective| {
+            let base = found.rows[reference?].metrics.get(&objective.name)?;
+            Some(objective.gain(*base, *row.metrics.get(&objective.name)?))
+        };
+        let gains = found.objectives.iter().map(|objective| (&objective.name, gain(objective)));
+        let gains: BTreeMap<&String, Option<f64>> = gains.filter(|_| reference.is_some()).collect();
+        let mut line = serde_json::json!(row);
+        if reference.is_some() {
+            line["gains"] = serde_json::json!(gains);
         }
         line
     };
-    (head, numbers.iter().map(line).collect())
+    numbers.iter().map(line).collect()
 }
 
-fn sensitivity_table(found: &Found) -> Table {
-    let head = ["key", "value", "against", "pairs"].map(str::to_owned).into_iter();
-    let head = head.chain(found.objectives.iter().map(|objective| objective.name.clone())).collect();
-    let line = |of: &Sensitivity| {
-        let own = [of.key.clone(), plain(&of.value), plain(&of.first), of.pairs.to_string()].into_iter();
-        own.chain(
-            of.ratios.iter().map(|ratio| ratio.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}"))),
-        )
-        .collect()
-    };
-    (head, found.sensitivity.iter().map(line).collect())
-}
-
-fn say_table((head, lines): &Table) {
-    let shown = |cells: &[String]| cells.iter().map(|cell| visible(cell).into_owned()).collect::<Vec<_>>();
-    let (head, lines) = (shown(head), lines.iter().map(|line| shown(line)).collect::<Vec<_>>());
-    let width = |column: usize| {
-        let cells = lines.iter().map(|line| line[column].chars().count());
-        cells.max().unwrap_or(0).max(head[column].chars().count())
-    };
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    for line in [&head].into_iter().chain(&lines) {
-        let cells: Vec<String> =
-            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:>width$}")).collect();
-        say!("{}", cells.join("  "));
+fn report(args: &Args, found: &Found, missing: usize) -> Result<Report> {
+    let answer =
+        format!("of {} configurations, {} are dominated by no other", found.rows.len(), found.front.len());
+    let mut report = Report::answer("sweep report", answer).setting(args.folder.display().to_string()).table(
+        "front",
+        "No other dominates",
+        &columns(found, false),
+        &table(found, &found.front, None),
+    );
+    if missing > 0 {
+        report = report.note(format!("{missing} points have no result yet"));
     }
-}
-
-fn print(found: &Found) {
-    say!("{} configurations; no other dominates these {}:", found.rows.len(), found.front.len());
-    say_table(&table_of(found, &found.front, None));
-    if let Some((reference, better)) = &found.reference {
-        say!("\nThe reference, and the {} that dominate it:", better.len());
-        let all: Vec<usize> = [*reference].into_iter().chain(better.iter().copied()).collect();
-        say_table(&table_of(found, &all, Some(*reference)));
-    }
-    if !found.sensitivity.is_empty() {
-        say!("\nRatio of each metric, a key having another value than its first, all else being equal:");
-        say_table(&sensitivity_table(found));
-    }
-    for row in found.rows.iter().filter(|row| !row.refused.is_empty()) {
-        say!("refused: {}", row.refused.join("; "));
-    }
-}
-
-fn page(args: &Args, found: &Found, missing: usize) -> Result<String> {
-    let mut report = crate::made::begin("Sweep").paragraph(&format!(
-        "{} configurations, {} that no other dominates. {missing} points have no result yet.",
-        found.rows.len(),
-        found.front.len()
-    ));
     if let [x, y, ..] = &found.objectives[..] {
-        let place = |row: &Row| Some((*row.metrics.get(&x.name)?, *row.metrics.get(&y.name)?));
-        let tip = |row: &Row| {
-            let keys: Vec<String> =
-                row.keys.iter().map(|(key, value)| format!("{key} = {}", plain(value))).collect();
-            keys.join(", ")
-        };
-        let folder = std::path::absolute(&args.folder)?;
-        let link = |row: &Row| Some(format!("file://{}", folder.join(row.outputs.first()?).display()));
-        let dot = |row: &Row| Some(Dot { at: place(row)?, tip: tip(row), link: link(row) });
-        let front = found.front.iter().filter_map(|row| place(&found.rows[*row])).collect();
-        let mut chart = LineChart::new("Configurations", &x.name, &y.name)
-            .series(Series { name: "no other dominates".to_owned(), points: front })
-            .dots("configurations", found.rows.iter().filter_map(dot).collect());
-        if let Some((reference, _)) = &found.reference {
-            chart = chart.dots("reference", dot(&found.rows[*reference]).into_iter().collect());
-        }
-        report = report.section("All configurations").chart(&chart.draw()?);
+        let drawn = chart(args, found, [x, y])?;
+        report = report.chart(Chart {
+            table: "front",
+            title: format!("{} over {}", y.name, x.name),
+            caption: "A dot is a configuration; a click opens its report. The line joins those that no other dominates.".to_owned(),
+            kind: ChartKind::Drawn(drawn),
+        });
     }
-    let table = |(head, lines): &Table, report: ndp_report::Report| {
-        report.table(&head.iter().map(String::as_str).collect::<Vec<_>>(), lines)
-    };
-    report = table(&table_of(found, &found.front, None), report.section("No other dominates"));
     if let Some((reference, better)) = &found.reference {
         let all: Vec<usize> = [*reference].into_iter().chain(better.iter().copied()).collect();
-        report = table(
-            &table_of(found, &all, Some(*reference)),
-            report.section("The reference, and what dominates it"),
+        report = report.reason(format!("{} configurations dominate the reference", better.len())).table(
+            "better",
+            "The reference, and those that dominate it",
+            &columns(found, true),
+            &table(found, &all, Some(*reference)),
         );
     }
-    if !found.sensitivity.is_empty() {
-        report = report.section("What each key changes").paragraph(
-            "Ratio of each metric, a key having another value than its first, all else being equal: geometric means.",
-        );
-        report = table(&sensitivity_table(found), report);
+    let mut of_keys = vec![
+        field("key", "key", Unit::Text, "key"),
+        field("value", "value", Unit::Text, "its value"),
+        field("first", "against", Unit::Text, "its first value"),
+        field("pairs", "pairs", Unit::Count, "pairs of configurations that differ in nothing else"),
+    ];
+    of_keys.extend(found.objectives.iter().map(|objective| {
+        let (key, name) = (lasting(&format!("ratios.{}", objective.name)), lasting(&objective.name));
+        field(
+            key,
+            name,
+            Unit::Real("", 3),
+            "geometric mean of the metric's ratio to that with the first value",
+        )
+    }));
+    let rows: Vec<usize> = (0..found.rows.len()).collect();
+    let refused: Vec<Refused> = found
+        .rows
+        .iter()
+        .flat_map(|row| &row.refused)
+        .map(|reason| Refused { reason: reason.split_whitespace().collect::<Vec<_>>().join(" ") })
+        .collect();
+    Ok(report
+        .table(
+            "sensitivity",
+            "Ratio of each metric when a key has another value",
+            &of_keys,
+            &found.sensitivity,
+        )
+        .table_at(
+            Level::Verbose,
+            None,
+            ("rows", "All configurations"),
+            &columns(found, false),
+            &table(found, &rows, None),
+        )
+        .table(
+            "refused",
+            "Refused points",
+            &[field("reason", "reason", Unit::Text, "point and reason")],
+            &refused,
+        )
+        .data(
+            "objectives",
+            "metrics that are compared, and whether more of each is better",
+            &found.objectives,
+        ))
+}
+
+/// A point that its command refused.
+#[derive(Serialize)]
+struct Refused {
+    reason: String,
+}
+
+/// All configurations by two metrics, with links to their reports.
+fn chart(args: &Args, found: &Found, [x, y]: [&Objective; 2]) -> Result<String> {
+    let place = |row: &Row| Some((*row.metrics.get(&x.name)?, *row.metrics.get(&y.name)?));
+    let tip = |row: &Row| {
+        let keys: Vec<String> =
+            row.keys.iter().map(|(key, value)| format!("{key} = {}", plain(value))).collect();
+        keys.join(", ")
+    };
+    let link = |row: &Row| Some(relative(args, row.outputs.first()?));
+    let dot = |row: &Row| Some(Dot { at: place(row)?, tip: tip(row), link: link(row) });
+    let front = found.front.iter().filter_map(|row| place(&found.rows[*row])).collect();
+    let mut chart = LineChart::new("Configurations", &x.name, &y.name)
+        .series(Series { name: "no other dominates".to_owned(), points: front })
+        .dots("configurations", found.rows.iter().filter_map(dot).collect());
+    if let Some((reference, _)) = &found.reference {
+        chart = chart.dots("reference", dot(&found.rows[*reference]).into_iter().collect());
     }
-    let refused = found.rows.iter().flat_map(|row| row.refused.iter().map(|why| vec![why.clone()]));
-    let refused: Vec<Vec<String>> = refused.collect();
-    if !refused.is_empty() {
-        report =
-            report.section("Refused").folded_table(&format!("{} points", refused.len()), &["why"], &refused);
+    Ok(chart.draw()?)
+}
+
+/// A file of the sweep's folder, seen from the page, so that both may move together.
+fn relative(args: &Args, file: &str) -> String {
+    let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let page = args.form.html.as_deref().and_then(Path::parent).map(absolute).unwrap_or_default();
+    let target = absolute(&args.folder).join(file);
+    let mut rest = target.components().peekable();
+    let mut own = page.components().peekable();
+    while own.peek().is_some() && own.peek() == rest.peek() {
+        own.next();
+        rest.next();
     }
-    Ok(report.finish())
+    let up = own.map(|_| "..".to_owned());
+    up.chain(rest.map(|part| part.as_os_str().to_string_lossy().into_owned())).collect::<Vec<_>>().join("/")
 }

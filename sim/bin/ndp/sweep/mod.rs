@@ -10,19 +10,23 @@ mod slurm;
 mod space;
 mod table;
 
+use crate::output::OutputArgs;
+use crate::verdict::Verdict;
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use engine::Engine;
 use folder::Folder;
-use ndp_files::{FileSet, NameRule, note, say};
-use std::path::{Path, PathBuf};
+use ndp_files::{FileSet, NameRule, note};
+use ndp_report::{Level, Report, fields};
+use serde::Serialize;
+use space::Point;
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// Run commands on many configurations, here or on a cluster; find the points that no other dominates
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     ndp sweep run examples/sweep/fig16.toml --out target/fig16\n  \
-    ndp sweep run examples/sweep/fig16.toml --out target/fig16 --engine slurm --chunk 10\n  \
     ndp sweep report target/fig16 --minimise product.cycles --html fig16.html\n\n\
     docs/sweep.md describes the file. A run that was interrupted goes on where it was: only points without a result run.")]
 pub struct Args {
@@ -41,6 +45,10 @@ enum Command {
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    ndp sweep run examples/sweep/fig16.toml --out target/fig16\n  \
+    ndp sweep run examples/sweep/fig16.toml --out target/fig16 --engine slurm --chunk 10\n  \
+    ndp sweep run examples/sweep/fig16.toml --out target/fig16 --dry-run")]
 struct Run {
     /// The sweep (docs/sweep.md)
     #[arg(value_name = "SPACE.toml")]
@@ -65,9 +73,12 @@ struct Run {
     /// Say how many points there are and how many have a result, and run none
     #[arg(long)]
     dry_run: bool,
+    #[command(flatten)]
+    form: OutputArgs,
 }
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  ndp sweep points target/fig16 0 5 6")]
 struct Points {
     /// Folder of the sweep
     #[arg(value_name = "DIR")]
@@ -75,18 +86,77 @@ struct Points {
     /// Numbers of points, as they stand in points.jsonl, from 0
     #[arg(required = true)]
     numbers: Vec<usize>,
+    #[command(flatten)]
+    form: OutputArgs,
+}
+
+/// Points of a sweep, and the time that they took.
+#[derive(Default, Serialize)]
+struct Figures {
+    points: usize,
+    to_run: usize,
+    refused: Option<usize>,
+    seconds: Option<f64>,
+    mean_seconds: Option<f64>,
+    longest_seconds: Option<f64>,
+    all_seconds: Option<f64>,
+}
+
+fields! { FIGURES
+    "points" "points" {Count} Verbose: "points of the sweep";
+    "to_run" "to run" {Count} Verbose: "points that had no result when the command began";
+    "refused" "refused" {Count} Verbose: "points whose arguments a command refused; null if points are not done";
+    "seconds" "run" {Real("s", 1)} Verbose: "time of this run; null if it ran no point";
+    "mean_seconds" "a point takes" {Real("s", 2)} Screen: "mean time of a point";
+    "longest_seconds" "the longest" {Real("s", 2)} Screen: "longest time of a point";
+    "all_seconds" "all" {Real("s", 1)} Screen: "sum of all points' times";
+}
+
+#[derive(Serialize)]
+struct Done {
+    point: usize,
+    command: String,
+    seconds: Option<f64>,
+}
+
+fields! { DONE
+    "point" "point" {Count} Screen: "number of the point, as it stands in points.jsonl, from 0";
+    "seconds" "seconds" {Real("s", 2)} Screen: "time that it took";
+    "command" "command" {Text} Screen: "arguments without files";
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> Result<()> {
+pub fn run(args: &Args) -> Result<Verdict> {
     match &args.command {
-        Command::Run(args) => run_all(args),
-        Command::Points(args) => engine::points(&Folder::new(&args.folder), &args.numbers),
-        Command::Report(args) => front::run(args),
+        Command::Run(args) => args.form.show(|| run_all(args)),
+        Command::Points(args) => args.form.show(|| run_some(args)),
+        Command::Report(args) => args.form.show(|| front::run(args)),
     }
 }
 
-fn run_all(args: &Run) -> Result<()> {
+fn run_some(args: &Points) -> Result<Report> {
+    let folder = Folder::new(&args.folder);
+    let points = engine::points(&folder, &args.numbers)?;
+    let answer = format!("{} points have a result in {}", points.len(), folder.file("").display());
+    let done = args.numbers.iter().copied().zip(&points);
+    Ok(with_points(Report::answer("sweep points", answer), &folder, done))
+}
+
+fn with_points<'a>(
+    report: Report,
+    folder: &Folder,
+    points: impl Iterator<Item = (usize, &'a Point)>,
+) -> Report {
+    let done = |(point, of): (usize, &Point)| Done {
+        point,
+        command: of.words.join(" "),
+        seconds: folder.seconds(&of.key),
+    };
+    let done: Vec<Done> = points.map(done).collect();
+    report.table_at(Level::Verbose, None, ("done", "Points"), DONE, &done)
+}
+
+fn run_all(args: &Run) -> Result<Report> {
     ensure!(args.chunk > 0, "--chunk 0 must be at least 1");
     ensure!(args.jobs != Some(0), "--jobs 0 must be at least 1");
     ensure!(
@@ -99,7 +169,7 @@ fn run_all(args: &Run) -> Result<()> {
     let Some(name) = whole.to_str() else { bail!("--out '{}' must be text in UTF-8", args.out.display()) };
     NameRule::Foreign.check(name).map_err(|error| refusal!("--out {error}"))?;
     let (folder, begin) = (Folder::new(&args.out), Instant::now());
-    let files = folder.outputs(FileSet::new().input("the sweep", &args.space));
+    let files = folder.outputs(args.form.files(FileSet::new()).input("the sweep", &args.space));
     let files = bases.iter().fold(files, |files, base| files.configuration("a base of the sweep", base));
     files.check()?;
     let written = space::outputs(&points).into_iter();
@@ -122,9 +192,9 @@ fn run_all(args: &Run) -> Result<()> {
     }
     let (all, left) = (points.len(), missing.len());
     let counts = format!("{all} points, {} have a result, {left} are to run", all - left);
+    let figures = Figures { points: all, to_run: left, ..Figures::default() };
     if args.dry_run {
-        say!("{counts}");
-        return Ok(());
+        return Ok(Report::answer("sweep run", counts).figures(FIGURES, &figures));
     }
     note!("{counts}");
     folder.begin(&points)?;
@@ -139,15 +209,15 @@ fn run_all(args: &Run) -> Result<()> {
         engine => engine::submit((engine, &args.slurm), &folder.file(""), &missing, (args.chunk, jobs))?,
     };
     match ended {
-        true if args.engine == Engine::Slurm => finish(&folder, &points, missing.len(), begin)
+        true if args.engine == Engine::Slurm => finish(&folder, &points, figures, begin)
             .with_context(|| format!("the logs of the jobs are '{}'", folder.file("slurm-*.log").display())),
-        true => finish(&folder, &points, missing.len(), begin),
-        false => Ok(()),
+        true => finish(&folder, &points, figures, begin),
+        false => Ok(Report::answer("sweep run", counts).figures(FIGURES, &figures)),
     }
 }
 
 /// Writes the tables, and says what the points took.
-fn finish(folder: &Folder, points: &[space::Point], ran: usize, begin: Instant) -> Result<()> {
+fn finish(folder: &Folder, points: &[Point], figures: Figures, begin: Instant) -> Result<Report> {
     let mut outcomes = Vec::with_capacity(points.len());
     let mut without = Vec::new();
     for (number, point) in points.iter().enumerate() {
@@ -166,19 +236,24 @@ fn finish(folder: &Folder, points: &[space::Point], ran: usize, begin: Instant) 
     );
     table::write(folder, &outcomes)?;
     let refused = outcomes.iter().filter(|outcome| outcome.refused.is_some()).count();
-    say!("{} results in {}, {refused} of them refused", outcomes.len(), shown(&folder.file("results.jsonl")));
-    let seconds: Vec<f64> = points.iter().filter_map(|point| folder.seconds(&point.key)).collect();
-    let sum: f64 = seconds.iter().sum();
-    let most = seconds.iter().copied().fold(0.0, f64::max);
-    if ran > 0 {
-        say!("{ran} points ran in {:.1} s", begin.elapsed().as_secs_f64());
-    }
-    say!("a point takes {:.2} s, the longest {most:.2} s, all {sum:.1} s", sum / seconds.len().max(1) as f64);
     let first = outcomes.first().and_then(|outcome| outcome.refused.as_deref()).unwrap_or_default();
     ensure!(refused < outcomes.len(), "all {refused} points are refused, the first: {}", folder::bare(first));
-    Ok(())
-}
-
-fn shown(path: &Path) -> std::path::Display<'_> {
-    path.display()
+    let ran = figures.to_run;
+    let elapsed = (ran > 0).then(|| begin.elapsed().as_secs_f64());
+    let ran = elapsed.map_or_else(String::new, |seconds| format!("; {ran} points ran in {seconds:.1} s"));
+    let results = folder.file("results.jsonl");
+    let answer =
+        format!("{} results in {}, {refused} of them refused{ran}", outcomes.len(), results.display());
+    let seconds: Vec<f64> = points.iter().filter_map(|point| folder.seconds(&point.key)).collect();
+    let sum: f64 = seconds.iter().sum();
+    let figures = Figures {
+        refused: Some(refused),
+        seconds: elapsed,
+        mean_seconds: Some(sum / seconds.len().max(1) as f64),
+        longest_seconds: Some(seconds.iter().copied().fold(0.0, f64::max)),
+        all_seconds: Some(sum),
+        ..figures
+    };
+    let report = Report::answer("sweep run", answer).figures(FIGURES, &figures);
+    Ok(with_points(report, folder, points.iter().enumerate()))
 }

@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn files_that_points_write_are_named() -> Result<()> {
-        let text = SPACE.replace("cycles\"", "cycles --waves ./a.fst --out=b.npy\"");
+        let text = SPACE.replace("cycles\"", "run cycles --waves ./a.fst --out=b.npy\"");
         let points = points(&text)?;
         let written = outputs(&points);
         assert_eq!(written[..2], [(0, "waves", "./a.fst"), (0, "out", "b.npy")]);

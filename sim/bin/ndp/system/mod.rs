@@ -1,11 +1,10 @@
 //! `ndp generate --dimms N`: a text with several cores in RTL, a GPU in software, and the host's scheduler in the loop.
 //!
 //! Another text of the same model is run in software first and profiled; placement, predictor and policy work on what it shows. The
-//! prompt is the GPU's. What is run is in `run`, what is said about it in `report` (one run) and `table` (several), and `html`.
+//! prompt is the GPU's. `run` runs it; `report` (one run) and `table` (several) make the report.
 
 pub mod args;
 pub mod flash;
-mod html;
 mod report;
 mod run;
 mod table;
@@ -13,13 +12,12 @@ pub mod time;
 
 use self::args::PolicyChoice;
 use crate::generate::args::{Args, Job};
-use crate::output::Records;
+use crate::records::Records;
 use crate::stream::TextStream;
-use crate::verdict::Verdict;
-use anyhow::Context;
 use ndp_config::{DesignConfig, SystemConfig};
 use ndp_files::{OutputFile, Progress};
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
+use ndp_report::Report;
 use ndp_sim::backend::Neurons;
 use ndp_sim::recordings::write_system_timeline;
 use ndp_sim::system::{Setup, check_model};
@@ -30,7 +28,7 @@ use run::{Choice, Host, Outcome, simulate};
 const PROFILE_TOKENS: usize = 64;
 
 /// Runs the job.
-pub fn run(args: &Args, job: &Job, (model, config): (&Model, &DesignConfig)) -> anyhow::Result<Verdict> {
+pub fn run(args: &Args, job: &Job, (model, config): (&Model, &DesignConfig)) -> anyhow::Result<Report> {
     ensure!(
         args.neurons == Neurons::Active,
         "--neurons all has no meaning with --dimms: only active or predicted neurons are computed there"
@@ -70,18 +68,17 @@ pub fn run(args: &Args, job: &Job, (model, config): (&Model, &DesignConfig)) -> 
 }
 
 /// One run, with everything that can be said of it.
-fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Verdict> {
+fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Report> {
     let args = host.args;
     let create = |path: Option<&std::path::Path>| path.map(OutputFile::create).transpose();
     let timeline = create(args.records.timeline.as_deref())?;
-    let page = create(args.html.as_deref())?;
     // The timeline of a system is not that of a core.
     let records = Records::create(&crate::args::RecordArgs { timeline: None, ..args.records.clone() })?;
     let mut stream = TextStream::new(
         &host.job.prompt,
         &host.model.vocabulary,
         Progress::new(u64::from(args.tokens - 1).max(1), "tokens"),
-        args.unit.json,
+        args.unit.form.json,
     );
     let outcome = simulate(host, choice, |token| stream.push(token));
     stream.finish();
@@ -102,28 +99,17 @@ fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Verdict> {
         let shown = outcome.timeline(host, &moves);
         file.finish(|out| write_system_timeline(&shown, out))?;
     }
-    if let Some(file) = page {
-        let text = html::html(host, &outcome).context("cannot draw the report")?;
-        file.finish(|out| out.write_all(text.as_bytes()))?;
-    }
     if let Some(path) = args.trace.as_deref().filter(|_| outcome.failure.is_none()) {
         outcome.write_trace(host, path)?;
     }
     check_flip(&outcome)?;
-    outcome.print_failures(host);
-    if args.unit.json {
-        say!("{}", serde_json::to_string_pretty(&report::Report::new(host, &outcome))?);
-    } else {
-        report::print(host, &outcome);
-    }
-    Ok(verdict(&outcome))
+    report::report(host, &outcome)
 }
 
 /// Several runs in one table.
-fn several(host: &Host<'_>, choices: &[Choice]) -> anyhow::Result<Verdict> {
+fn several(host: &Host<'_>, choices: &[Choice]) -> anyhow::Result<Report> {
     let args = host.args;
     let single = [
-        ("--html", args.html.is_some()),
         ("--trace", args.trace.is_some()),
         ("--timeline", args.records.timeline.is_some()),
         ("--commands", args.records.commands.is_some()),
@@ -136,33 +122,15 @@ fn several(host: &Host<'_>, choices: &[Choice]) -> anyhow::Result<Verdict> {
         );
     }
     let mut rows = Vec::new();
-    let mut verdicts = Verdict::Agreed;
-    if !args.unit.json {
-        table::print_head(host, choices.len());
-    }
     let progress = Progress::new(u64::from(args.tokens) * choices.len() as u64, "tokens");
     for &choice in choices {
         let outcome = simulate(host, choice, |_| progress.add(1))?;
         check_flip(&outcome)?;
         warn_of_faults(&outcome);
-        outcome.print_failures(host);
-        if verdict(&outcome) == Verdict::Differed {
-            verdicts = Verdict::Differed;
-        }
-        let row = table::Row::new(&outcome, host.config.core().clock_ghz());
-        if !args.unit.json {
-            progress.suspend(|| row.print());
-        }
-        rows.push(row);
+        rows.push(table::Row::new(host, &outcome));
     }
     drop(progress);
-    let quality = run::quality(host)?;
-    if args.unit.json {
-        say!("{}", serde_json::to_string_pretty(&table::Report::new(host, &rows, quality.as_ref()))?);
-    } else if let Some(quality) = &quality {
-        quality.print();
-    }
-    Ok(verdicts)
+    Ok(table::report(host, &rows, run::quality(host)?.as_ref()))
 }
 
 /// A fault that came too late has tested nothing.
@@ -181,8 +149,4 @@ fn warn_of_faults(outcome: &Outcome) {
 fn check_flip(outcome: &Outcome) -> anyhow::Result<()> {
     ensure!(!outcome.is_sound() || !outcome.flip_is_pending, "no product of the model holds the flipped bit");
     Ok(())
-}
-
-fn verdict(outcome: &Outcome) -> Verdict {
-    if outcome.is_sound() { Verdict::Agreed } else { Verdict::Differed }
 }

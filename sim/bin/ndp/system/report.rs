@@ -1,17 +1,21 @@
-//! What is said of one run: as text, and as JSON.
+//! The report of one run.
 
-use super::run::{Choice, Host, Outcome, Predictions, Quality, is_exact, rerun};
+use super::flash::FLASH;
+use super::run::{Choice, Hits, Host, Outcome, Quality, is_exact};
+use super::time;
 use crate::energy;
 use crate::gemv::name;
 use crate::golden::{Comparison, verdict_text};
-use crate::tools::{Tools, grouped, per_second, percent};
-use ndp_config::DesignConfig;
+use crate::made;
+use crate::tools::{Tools, grouped, per_second};
+use anyhow::Result;
+use ndp_report::{Chart, ChartKind, Fold, Folds, Level, Report, counted, fields};
 use ndp_scheduler::TokenRecord;
 use ndp_sim::core::Backend;
 use ndp_sim::error::Mismatch;
 use ndp_sim::system::{
-    ActivitySource, Breakdown, Differences, DimmFigures, EnergyBreakdown, Event, FlashSummary, GpuNumerics,
-    LinkFigures, MergeFigures, Operation, PathBytes, Place, TokenFigures,
+    ActivitySource, Differences, DimmFigures, Event, GpuNumerics, LinkCounters, LinkFigures, MergeFigures,
+    Operation, PathBytes, Perplexity, Place, TokenFigures, imbalance,
 };
 use serde::Serialize;
 
@@ -85,148 +89,6 @@ pub fn operations(events: &[Event], behind: u64) -> Vec<OperationFigures> {
     all
 }
 
-#[derive(Serialize)]
-struct Predictor<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<&'a Predictions>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    perplexity: Option<&'a Quality>,
-}
-
-#[derive(Serialize)]
-struct Simulation {
-    threads: usize,
-    seconds: f64,
-}
-
-/// What a run comes to, in JSON. `simulation` is the only part that differs from run to run.
-#[derive(Serialize)]
-pub struct Report<'a> {
-    command: &'static str,
-    config: &'a DesignConfig,
-    /// What stood for the cores and links.
-    backend: Backend,
-    #[serde(flatten)]
-    choice: Choice,
-    gpu_percent: u32,
-    gpu_numerics: GpuNumerics,
-    prompt: &'a str,
-    text: &'a str,
-    tokens: usize,
-    seed: u64,
-    stalls_percent: u32,
-    outputs_checked: u64,
-    mismatches: u64,
-    first_mismatches: &'a [Mismatch],
-    protocol_violations: u64,
-    backdoor_accesses: u64,
-    cycles_equal_model: bool,
-    /// Whether text and logits are those of exact sums in software, and from which token on one of them is not.
-    text_identical: bool,
-    logits_identical: bool,
-    first_difference: Option<usize>,
-    differences: Differences,
-    /// Of the slowest cores behind the prompt.
-    cycles: u64,
-    cycles_per_token: f64,
-    /// At the core's clock, the slowest cores of each step alone.
-    tokens_per_second: f64,
-    /// With the GPU, the bus and links that are not in RTL by their bandwidths.
-    system_ns_per_token: f64,
-    system_tokens_per_second: f64,
-    prompt_ns: u64,
-    gpu_neurons: u64,
-    per_dimm: &'a [DimmFigures],
-    /// Cycles of the core that has most over the mean.
-    imbalance: f64,
-    per_token: &'a [TokenFigures],
-    operations: Vec<OperationFigures>,
-    time: &'a Breakdown,
-    energy: &'a EnergyBreakdown,
-    bytes: PathBytes,
-    merge: MergeFigures,
-    activity: ActivitySource,
-    /// What the scheduler moved.
-    uploads: u64,
-    upload_bytes: u64,
-    migrations: u64,
-    migration_bytes: u64,
-    /// What went over links in RTL, and their bit error rate; none if they were not simulated.
-    links: Option<&'a LinkFigures>,
-    /// What came from the SSD; none if the DIMMs hold all neurons.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    flash: Option<FlashSummary>,
-    bit_error_rate: f64,
-    faults: Vec<String>,
-    predictor: Predictor<'a>,
-    golden: Option<&'a Comparison>,
-    failure: Option<&'a str>,
-    rerun: String,
-    simulation: Simulation,
-    tools: Tools,
-}
-
-impl<'a> Report<'a> {
-    /// Of a run.
-    pub fn new(host: &'a Host<'_>, outcome: &'a Outcome) -> Self {
-        let figures = &outcome.figures;
-        let (cycles_per_token, system_ns_per_token) = outcome.per_token();
-        Self {
-            command: "generate",
-            config: host.config,
-            backend: host.args.unit.backend,
-            choice: outcome.choice,
-            gpu_percent: host.args.gpu_percent,
-            gpu_numerics: host.args.gpu_numerics,
-            prompt: &host.job.prompt,
-            text: &outcome.generation.text,
-            tokens: outcome.generation.tokens.len(),
-            seed: host.job.options.seed,
-            stalls_percent: host.args.unit.stalls,
-            outputs_checked: figures.outputs_checked,
-            mismatches: figures.mismatches,
-            first_mismatches: &outcome.mismatches[..outcome.mismatches.len().min(16)],
-            protocol_violations: outcome.violations,
-            backdoor_accesses: outcome.backdoor_accesses,
-            cycles_equal_model: outcome.is_on_time(),
-            text_identical: outcome.same_text,
-            logits_identical: outcome.difference.is_none(),
-            first_difference: outcome.difference,
-            differences: figures.differences,
-            cycles: figures.critical_cycles,
-            cycles_per_token,
-            tokens_per_second: per_second(cycles_per_token / host.config.core().clock_ghz()),
-            system_ns_per_token,
-            system_tokens_per_second: per_second(system_ns_per_token),
-            prompt_ns: figures.prompt_ns,
-            gpu_neurons: figures.gpu_neurons,
-            per_dimm: &figures.dimms,
-            imbalance: figures.imbalance(),
-            per_token: &figures.tokens,
-            operations: operations(&outcome.events, figures.prompt_ns),
-            time: &outcome.breakdown,
-            energy: &outcome.energy,
-            bytes: figures.bytes,
-            merge: figures.merge,
-            activity: host.args.activity,
-            uploads: outcome.sum(|record| record.uploads),
-            upload_bytes: outcome.sum(|record| record.upload_bytes),
-            migrations: outcome.sum(|record| record.migrations),
-            migration_bytes: outcome.sum(|record| record.migration_bytes),
-            links: figures.links.as_ref(),
-            flash: outcome.flash(),
-            bit_error_rate: host.args.ber,
-            faults: host.args.faults.iter().map(ToString::to_string).collect(),
-            predictor: Predictor { text: outcome.predictions.as_ref(), perplexity: outcome.quality.as_ref() },
-            golden: outcome.golden.as_ref(),
-            failure: outcome.failure.as_deref(),
-            rerun: rerun(host, outcome.choice),
-            simulation: Simulation { threads: host.threads, seconds: outcome.wall.as_secs_f64() },
-            tools: Tools::new(),
-        }
-    }
-}
-
 /// How text and logits compare with those of exact sums in software.
 pub fn text_verdict(outcome: &Outcome) -> String {
     match outcome.difference {
@@ -271,182 +133,662 @@ pub fn paths(outcome: &Outcome) -> Vec<(&'static str, &'static str, u64)> {
     ]
 }
 
-/// The run as text.
-pub fn print(host: &Host<'_>, outcome: &Outcome) {
+#[derive(Serialize)]
+struct Predictor<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<&'a super::run::Predictions>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    perplexity: Option<&'a Quality>,
+}
+
+#[derive(Serialize)]
+struct Simulation {
+    threads: usize,
+    seconds: f64,
+}
+
+#[derive(Serialize)]
+struct Figures<'a> {
+    system_tokens_per_second: Option<f64>,
+    system_ns_per_token: Option<f64>,
+    tokens_per_second: Option<f64>,
+    cycles_per_token: Option<f64>,
+    energy_per_token: Option<ndp_energy::Energy>,
+    backend: Backend,
+    #[serde(flatten)]
+    choice: Choice,
+    gpu_percent: u32,
+    gpu_numerics: GpuNumerics,
+    prompt: &'a str,
+    text: &'a str,
+    tokens: usize,
+    seed: u64,
+    stalls_percent: u32,
+    outputs_checked: u64,
+    mismatches: u64,
+    first_mismatches: &'a [Mismatch],
+    protocol_violations: u64,
+    backdoor_accesses: u64,
+    cycles_equal_model: bool,
+    text_identical: bool,
+    logits_identical: bool,
+    first_difference: Option<usize>,
+    differences: Differences,
+    cycles: u64,
+    prompt_ns: u64,
+    gpu_neurons: u64,
+    gpu_sent_bytes: u64,
+    imbalance: f64,
+    bytes: PathBytes,
+    merge_figures: MergeFigures,
+    activity: ActivitySource,
+    uploads: u64,
+    upload_bytes: u64,
+    migrations: u64,
+    migration_bytes: u64,
+    links: Option<&'a LinkFigures>,
+    bit_error_rate: f64,
+    faults: Vec<String>,
+    predictor: Predictor<'a>,
+    golden: Option<&'a Comparison>,
+    failure: Option<&'a str>,
+    simulation: Simulation,
+}
+
+fields! { FIGURES
+    "system_tokens_per_second" "whole system" {Real("tokens/s", 0)} Head: "tokens after the prompt in a second, with GPU, bus and links; null without such a token";
+    "system_ns_per_token" "a token" {Real("ns", 0)} Head: "mean time of a token after the prompt";
+    "tokens_per_second" "DIMMs side by side" {Real("tokens/s", 0)} Head: "tokens after the prompt in a second if only the slowest DIMM of each step took time";
+    "energy_per_token" "energy of a token" {Energy} Head: "energy of a token after the prompt: DRAM, cores, links, bus, GPU and host";
+    "cycles_per_token" "cycles of a token" {Real("cycles", 0)} Verbose: "core cycles of the slowest DIMM of each step, mean of the tokens after the prompt";
+    "prompt_ns" "prompt" {Real("ns", 0)} Screen: "time of the prompt on the GPU, by its bandwidth and throughput";
+    "imbalance" "load, most over mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean of the DIMMs";
+    "uploads" "neurons to the GPU" {Count} Screen: "neurons that the scheduler copied to the GPU";
+    "migrations" "neurons between DIMMs" {Count} Screen: "neurons that the scheduler moved from DIMM to DIMM";
+    "cycles" "cycles" {Cycles} Verbose: "core cycles of the slowest DIMM of each step after the prompt, added up";
+    "outputs_checked" "outputs" {Count} Verbose: "outputs of the cores compared with exact arithmetic";
+    "mismatches" "wrong outputs" {Count} Verbose: "outputs that differ";
+    "first_mismatches" "first mismatches" {Data} Json: "the first of them: product, row, batch, expected and actual bits";
+    "protocol_violations" "broken timing rules" {Count} Verbose: "broken timing rules of the DRAM";
+    "backdoor_accesses" "backdoor accesses" {Count} Verbose: "bursts of DRAM that were read or written by backdoor access after loading";
+    "cycles_equal_model" "cycles equal the model" {Text} Verbose: "whether each core takes the cycles that the cycle model predicts";
+    "text_identical" "text equals software" {Text} Verbose: "whether all tokens are those of exact sums in software";
+    "logits_identical" "logits equal software" {Text} Verbose: "whether all logits are those of exact sums in software";
+    "first_difference" "first difference" {Count} Verbose: "first token whose value or logits differ, from 0";
+    "differences.compared" "sums compared" {Count} Verbose: "results compared with exact sums of the same inputs; 0 if all sums are exact";
+    "differences.different" "sums that differ" {Count} Verbose: "results that differ from them: the cost of rounding on the way";
+    "differences.largest" "largest difference" {Count} Verbose: "largest distance, in FP16 numbers between the two";
+    "gpu_neurons" "neurons of the GPU" {Count} Verbose: "neurons that the GPU computed, the prompt's left out";
+    "gpu_sent_bytes" "sums of the GPU" {Bytes} Verbose: "bytes of partial sums that the GPU sent to cores";
+    "upload_bytes" "copied to the GPU" {Bytes} Verbose: "bytes of the neurons that were copied to the GPU";
+    "migration_bytes" "moved between DIMMs" {Bytes} Verbose: "bytes of the neurons that changed DIMMs";
+    "merge_figures.meetings" "products merged" {Count} Verbose: "programs that finished a product of several devices, or some columns of it";
+    "merge_figures.handed_over" "partial results" {Count} Verbose: "partial results that cores handed over";
+    "merge_figures.meet_cycles" "cycles of merging" {Cycles} Verbose: "core cycles of these programs";
+    "merge_figures.link_bytes" "partial results, links" {Bytes} Verbose: "bytes that cores sent over links";
+    "merge_figures.bus_bytes" "partial results, bus" {Bytes} Verbose: "bytes that the GPU sent over the bus";
+    "merge_figures.format" "" {Text} Json: "form of partial results";
+    "bytes" "" {Data} Json: "bytes by path, as in the table paths";
+    "backend" "backend" {Text} Verbose: "rtl or cycles";
+    "dimms" "DIMMs" {Count} Verbose: "DIMMs";
+    "policy" "policy" {Text} Verbose: "policy of the scheduler";
+    "merge" "partial results travel" {Text} Verbose: "form of partial results: exact or fp16";
+    "gpu_percent" "neurons on the GPU" {Real("%", 0)} Verbose: "room of the GPU in percent of the neurons";
+    "gpu_numerics" "GPU adds" {Text} Verbose: "exact or fp32";
+    "activity" "activity" {Text} Verbose: "source of the active neurons: causal, oracle or predicted";
+    "bit_error_rate" "bit error rate" {Real("", 9)} Verbose: "bit error rate of the links' lanes";
+    "faults" "faults" {Text} Verbose: "faults of links that were asked for";
+    "seed" "seed" {Count} Verbose: "seed of sampler, stalls and placement";
+    "stalls_percent" "stalls" {Real("%", 0)} Verbose: "cycles in which the host is not ready";
+    "tokens" "tokens" {Count} Verbose: "tokens generated";
+    "prompt" "prompt" {Text} Verbose: "text that is continued";
+    "text" "text" {Text} Verbose: "text that was generated";
+    "links" "" {Data} Json: "links in RTL: messages, bytes, cycles, repeats, migrations, uploads, wrong bits; null if they were not simulated";
+    "links.messages" "messages over links" {Count} Verbose: "messages with partial sums, Q, K and V that arrived";
+    "links.bytes" "bytes of messages" {Bytes} Verbose: "their bytes";
+    "links.cycles" "cycles of messages" {Cycles} Verbose: "core cycles from the first instruction's offer to the end of the later side, added up";
+    "links.repeated" "messages sent again" {Count} Verbose: "messages that were sent again as a whole";
+    "links.failed_moves" "failed moves" {Count} Verbose: "neurons that did not arrive and stayed where they were";
+    "links.wrong_bits" "wrong bits" {Count} Verbose: "bits that independent errors changed on all lanes";
+    "predictor" "" {Data} Json: "hits of the live predictor for this text (text), and what it does to a fixed text (perplexity)";
+    "golden" "" {Data} Json: "comparison with a stored text, or null if there is none";
+    "failure" "failure" {Text} Verbose: "why the run ended early";
+    "simulation.threads" "cores at a time" {Count} Verbose: "cores simulated at the same time";
+    "simulation.seconds" "simulation" {Real("s", 1)} Verbose: "wall-clock time of the simulation";
+}
+
+#[derive(Serialize)]
+struct Dimm<'a> {
+    dimm: usize,
+    #[serde(flatten)]
+    figures: &'a DimmFigures,
+}
+
+fields! { DIMM
+    "dimm" "DIMM" {Count} Screen: "number of the DIMM, from 0";
+    "neurons" "neurons" {Count} Screen: "neurons that it computed";
+    "cycles" "cycles" {Cycles} Screen: "core cycles of its programs";
+    "model_cycles" "predicted" {Cycles} Screen: "core cycles that the cycle model predicts";
+    "programs" "programs" {Count} Screen: "programs";
+    "sent_bytes" "sums sent" {Bytes} Screen: "bytes of partial sums sent to other cores";
+    "instructions" "instructions" {Count} Verbose: "instructions";
+}
+
+fields! { OPERATION
+    "operation" "operation" {Text} Screen: "product of a layer, attention, or the logits";
+    "programs" "programs" {Count} Screen: "programs of all cores";
+    "dimm_cycles" "cycles of DIMMs" {Cycles} Screen: "core cycles of these programs, added up";
+    "dimm_ns" "DIMMs ns" {Count} Screen: "time of these programs, added up";
+    "gpu_ns" "GPU ns" {Count} Screen: "time of the GPU, by its bandwidth and throughput";
+    "bus_ns" "bus ns" {Count} Screen: "time of the bus, by its bandwidth";
+    "channel_ns" "channels ns" {Count} Screen: "time of the memory channels, by their bandwidth";
+    "link_ns" "links ns" {Count} Screen: "time of the links";
+    "host_ns" "host ns" {Count} Screen: "time of the host's predictor";
+    "ssd_ns" "SSD ns" {Count} Screen: "time of the SSD";
+}
+
+#[derive(Serialize)]
+struct PathRow {
+    path: &'static str,
+    what: &'static str,
+    bytes: u64,
+}
+
+fields! { PATH
+    "path" "path" {Text} Screen: "way of the bytes";
+    "what" "holds" {Text} Screen: "data";
+    "bytes" "bytes" {Count} Screen: "bytes after the prompt";
+}
+
+/// A token after the prompt, with what was moved and predicted.
+#[derive(Serialize)]
+struct Token<'a> {
+    #[serde(flatten)]
+    figures: &'a TokenFigures,
+    imbalance: f64,
+    gpu_share: f64,
+    uploads: Option<u64>,
+    migrations: Option<u64>,
+    bundles: Option<u64>,
+    accuracy: Option<f64>,
+    precision: Option<f64>,
+    recall: Option<f64>,
+}
+
+fields! { TOKEN
+    "position" "token" {Count} Screen: "its position in the text, from 0";
+    "ns" "ns" {Count} Screen: "time of the token";
+    "critical_cycles" "cycles" {Cycles} Screen: "core cycles of the slowest DIMM of each step, added up";
+    "gpu_neurons" "neurons of the GPU" {Count} Screen: "neurons that the GPU computed";
+    "gpu_share" "GPU's share" {Share} Screen: "part of the computed neurons that the GPU had";
+    "imbalance" "most over mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean of the DIMMs";
+    "uploads" "to the GPU" {Count} Screen: "neurons copied to the GPU";
+    "migrations" "between DIMMs" {Count} Screen: "neurons that changed DIMMs";
+    "bundles" "bundles" {Count} Screen: "bundles that the SSD read";
+    "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons";
+    "precision" "precision" {Share} Screen: "active neurons among those predicted to be active";
+    "recall" "recall" {Share} Screen: "predicted neurons among the active ones";
+    "dimm_neurons" "" {Data} Json: "neurons that each core computed";
+    "dimm_cycles" "" {Data} Json: "core cycles of each core";
+}
+
+#[derive(Serialize)]
+struct Load {
+    position: usize,
+    dimm: usize,
+    cycles: u64,
+    neurons: u64,
+}
+
+fields! { LOAD
+    "position" "token" {Count} Screen: "position in the text, from 0";
+    "dimm" "DIMM" {Count} Screen: "number of the DIMM, from 0";
+    "cycles" "cycles" {Cycles} Screen: "core cycles of its programs";
+    "neurons" "neurons" {Count} Screen: "neurons that it computed";
+}
+
+#[derive(Serialize)]
+struct Link<'a> {
+    dimm: usize,
+    #[serde(flatten)]
+    counters: &'a LinkCounters,
+}
+
+fields! { LINK
+    "dimm" "DIMM" {Count} Screen: "DIMM at the end of the link";
+    "flits_sent" "flits sent" {Count} Screen: "flits sent, repeated ones included";
+    "sent_again" "again" {Count} Screen: "flits sent again";
+    "accepted" "accepted" {Count} Screen: "flits accepted";
+    "wrong_crc" "wrong CRC" {Count} Screen: "flits with a wrong CRC";
+    "out_of_order" "out of order" {Count} Screen: "flits out of order";
+    "replays_asked" "replays" {Count} Screen: "replays that the other side asked for";
+    "replays_timed" "after a time" {Count} Screen: "replays after a time without progress";
+    "without_credit" "without credit" {Count} Screen: "slots in which a flit waited for credit";
+    "full" "full" {Count} Screen: "core cycles with a full replay buffer";
+}
+
+#[derive(Serialize)]
+struct Predicted<'a> {
+    neurons: &'static str,
+    #[serde(flatten)]
+    hits: &'a Hits,
+}
+
+fields! { PREDICTED
+    "neurons" "neurons" {Text} Screen: "kind of block";
+    "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons";
+    "precision" "precision" {Share} Screen: "active neurons among those predicted to be active";
+    "recall" "recall" {Share} Screen: "predicted neurons among the active ones";
+    "true_positives" "active, predicted" {Count} Verbose: "neurons that are active and predicted";
+    "false_positives" "predicted only" {Count} Verbose: "neurons that are predicted and not active";
+    "false_negatives" "active only" {Count} Verbose: "neurons that are active and not predicted";
+    "true_negatives" "neither" {Count} Verbose: "neurons that are neither";
+}
+
+#[derive(Serialize)]
+struct QualityRow<'a> {
+    neurons: &'static str,
+    #[serde(flatten)]
+    perplexity: &'a Perplexity,
+    accuracy: Option<f64>,
+    precision: Option<f64>,
+    recall: Option<f64>,
+}
+
+fields! { QUALITY
+    "neurons" "neurons" {Text} Screen: "neurons that are computed";
+    "per_token" "perplexity" {Real("", 4)} Screen: "perplexity of a token";
+    "right" "largest logit right" {Count} Screen: "tokens that had the largest logit";
+    "tokens" "of tokens" {Count} Screen: "tokens that were predicted";
+    "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons";
+    "precision" "precision" {Share} Screen: "active neurons among those predicted to be active";
+    "recall" "recall" {Share} Screen: "predicted neurons among the active ones";
+}
+
+/// Adds the perplexity of a fixed text.
+pub fn show_quality(report: Report, quality: Option<&Quality>) -> Report {
+    let row = |(neurons, perplexity, hits): (_, _, Option<&Hits>)| QualityRow {
+        neurons,
+        perplexity,
+        accuracy: hits.and_then(|hits| hits.accuracy),
+        precision: hits.and_then(|hits| hits.precision),
+        recall: hits.and_then(|hits| hits.recall),
+    };
+    let rows: Vec<QualityRow<'_>> =
+        quality.iter().flat_map(|quality| quality.rows().into_iter().map(row)).collect();
+    let report = report.table("quality", "Perplexity of a stored text", QUALITY, &rows);
+    match quality {
+        Some(Quality { text, .. }) => report.note(format!("the perplexity is that of {text}, in software")),
+        None => report,
+    }
+}
+
+/// Assumptions that the times of a run depend on.
+pub fn notes(report: Report, host: &Host<'_>, linked: bool) -> Report {
+    let links = if linked { "" } else { ", links" };
+    let report = report.note(format!(
+        "times of GPU{links} and bus are bytes over their bandwidths; the GPU computes the prompt, and has room for {} % of the neurons",
+        host.args.gpu_percent
+    ));
+    match host.args.unit.backend {
+        Backend::Rtl => report,
+        Backend::Cycles => report.note("cycle model and functional model of the cores, no RTL"),
+    }
+}
+
+fn line(
+    table: &'static str,
+    title: &str,
+    caption: &str,
+    (key, factor, axis): (&'static str, f64, &'static str),
+    series: &'static str,
+) -> Chart {
+    Chart {
+        table,
+        title: title.to_owned(),
+        caption: caption.to_owned(),
+        kind: ChartKind::Lines {
+            x: ("position", false),
+            y: (key, factor),
+            series: (series, if series.is_empty() { axis } else { "DIMM " }, ""),
+            axes: ["token", axis],
+            reference: None,
+        },
+    }
+}
+
+/// The report of a run.
+pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
     let (figures, args) = (&outcome.figures, host.args);
     let Choice { dimms, policy, merge } = outcome.choice;
-    say!(
-        "\n{}/ndp_core, {dimms} DIMM(s), policy {policy}, {} % of the neurons on the GPU, seed {}, {} % stalls",
-        host.config.name(),
-        args.gpu_percent,
-        host.job.options.seed,
-        args.unit.stalls
-    );
-    say!(
-        "activity {}, GPU adds {}, partial results travel {}; the prompt is the GPU's",
-        name(args.activity),
-        name(args.gpu_numerics),
-        name(merge)
-    );
-    say!("device              neurons        cycles  by the model  programs  bytes of sums sent");
-    let by_model = |cycles: u64| if outcome.predicted { cycles.to_string() } else { "-".to_owned() };
-    let gpu_sent = figures.gpu_sent_bytes;
-    say!("GPU          {:14} {:>13} {:>13} {:>9} {gpu_sent:19}", figures.gpu_neurons, "", "", "");
-    for (index, dimm) in figures.dimms.iter().enumerate() {
-        say!(
-            "DIMM {index:<7} {:14} {:13} {:>13} {:9} {:19}",
-            dimm.neurons,
-            dimm.cycles,
-            by_model(dimm.model_cycles),
-            dimm.programs,
-            dimm.sent_bytes
-        );
-    }
-    say!("load               {:.3} times the mean on the DIMM that has most", figures.imbalance());
-    let (checked, mismatches) = (grouped(figures.outputs_checked), figures.mismatches);
-    match args.unit.backend {
-        Backend::Rtl => {
-            let violations = outcome.violations;
-            say!(
-                "outputs            {checked} checked, {mismatches} mismatches, {violations} violations of DRAM timing"
-            );
+    let per_token = outcome.per_token();
+    let checked = grouped(figures.outputs_checked);
+    let outputs = match (figures.mismatches, args.unit.backend, outcome.violations) {
+        (0, Backend::Cycles, _) => format!("{checked} outputs equal exact arithmetic"),
+        (0, Backend::Rtl, 0) => {
+            format!("{checked} outputs equal exact arithmetic, no DRAM timing rule is broken")
         }
-        Backend::Cycles => {
-            say!(
-                "outputs            {checked} checked, {mismatches} mismatches; cycle model and functional model, no RTL"
-            );
+        (wrong, _, broken) => {
+            format!(
+                "{wrong} of {checked} outputs differ from exact arithmetic, {broken} DRAM timing rules are broken"
+            )
         }
-    }
-    say!("text               {}", text_verdict(outcome));
+    };
+    let verdict = format!(
+        "{outputs}; text {}; stored text: {}",
+        text_verdict(outcome),
+        verdict_text(outcome.golden.as_ref())
+    );
+    let mut report = outcome
+        .failures(host)
+        .into_iter()
+        .fold(Report::checked("generate", outcome.is_sound(), verdict), Report::note)
+        .setting(format!(
+            "{} tokens on {} of {}, policy {policy}, activity {}, partial results {}, seed {}, {} % stalls",
+            outcome.generation.tokens.len(),
+            counted(dimms.into(), "DIMM"),
+            host.config.name(),
+            name(args.activity),
+            name(merge),
+            host.job.options.seed,
+            args.unit.stalls
+        ));
+    report = time::reason(&outcome.breakdown).into_iter().fold(report, Report::reason);
+    report = notes(report, host, figures.links.is_some());
     if !is_exact(host, outcome.choice) {
-        let ndp_sim::system::Differences { compared, different, largest } = figures.differences;
-        say!(
-            "rounding           {} of {} results differ from exact sums of the same inputs, by {largest} FP16 numbers at most",
+        let Differences { compared, different, largest } = figures.differences;
+        report = report.note(format!(
+            "{} of {} results differ from exact sums of the same inputs, by {largest} FP16 numbers at most",
             grouped(different),
             grouped(compared)
-        );
+        ));
     }
-    let (cycles, ns) = outcome.per_token();
-    say!(
-        "DIMMs side by side {} cycles per token, {:.0} tokens/s at {} MHz",
-        grouped(cycles as u64),
-        per_second(cycles / host.config.core().clock_ghz()),
-        host.config.core().clock_mhz()
+    let energy = (outcome.energy.tokens > 0).then(|| outcome.energy.total.per(outcome.energy.tokens));
+    report = report.figures(
+        FIGURES,
+        &Figures {
+            system_tokens_per_second: per_token.map(|(_, ns)| per_second(ns)),
+            system_ns_per_token: per_token.map(|(_, ns)| ns),
+            tokens_per_second: per_token
+                .map(|(cycles, _)| per_second(cycles / host.config.core().clock_ghz())),
+            cycles_per_token: per_token.map(|(cycles, _)| cycles),
+            energy_per_token: energy,
+            backend: args.unit.backend,
+            choice: outcome.choice,
+            gpu_percent: args.gpu_percent,
+            gpu_numerics: args.gpu_numerics,
+            prompt: &host.job.prompt,
+            text: &outcome.generation.text,
+            tokens: outcome.generation.tokens.len(),
+            seed: host.job.options.seed,
+            stalls_percent: args.unit.stalls,
+            outputs_checked: figures.outputs_checked,
+            mismatches: figures.mismatches,
+            first_mismatches: &outcome.mismatches[..outcome.mismatches.len().min(16)],
+            protocol_violations: outcome.violations,
+            backdoor_accesses: outcome.backdoor_accesses,
+            cycles_equal_model: outcome.is_on_time(),
+            text_identical: outcome.same_text,
+            logits_identical: outcome.difference.is_none(),
+            first_difference: outcome.difference,
+            differences: figures.differences,
+            cycles: figures.critical_cycles,
+            prompt_ns: figures.prompt_ns,
+            gpu_neurons: figures.gpu_neurons,
+            gpu_sent_bytes: figures.gpu_sent_bytes,
+            imbalance: figures.imbalance(),
+            bytes: figures.bytes,
+            merge_figures: figures.merge,
+            activity: args.activity,
+            uploads: outcome.sum(|record| record.uploads),
+            upload_bytes: outcome.sum(|record| record.upload_bytes),
+            migrations: outcome.sum(|record| record.migrations),
+            migration_bytes: outcome.sum(|record| record.migration_bytes),
+            links: figures.links.as_ref(),
+            bit_error_rate: args.ber,
+            faults: args.faults.iter().map(ToString::to_string).collect(),
+            predictor: Predictor { text: outcome.predictions.as_ref(), perplexity: outcome.quality.as_ref() },
+            golden: outcome.golden.as_ref(),
+            failure: outcome.failure.as_deref(),
+            simulation: Simulation { threads: host.threads, seconds: outcome.wall.as_secs_f64() },
+        },
     );
-    say!(
-        "whole system       {} ns per token, {:.0} tokens/s with {}; prompt {} ns",
-        grouped(ns as u64),
-        per_second(ns),
-        timed_by_bandwidth(outcome),
-        grouped(figures.prompt_ns)
-    );
-    let merge = figures.merge;
-    say!(
-        "merge {:<12} {} parts handed over, {} cycles to add those of a product and finish; {} bytes over links, {} over the bus",
-        name(merge.format),
-        grouped(merge.handed_over),
-        grouped(merge.meet_cycles / merge.meetings.max(1)),
-        grouped(merge.link_bytes),
-        grouped(merge.bus_bytes)
-    );
-    for (path, what, bytes) in paths(outcome).into_iter().filter(|(.., bytes)| *bytes > 0) {
-        say!("{path:<18} {:>14} bytes of {what}", grouped(bytes));
-    }
-    say!(
-        "moved              {} neurons to the GPU, {} from DIMM to DIMM",
-        outcome.sum(|record| record.uploads),
-        outcome.sum(|record| record.migrations)
-    );
-    if let Some(links) = &figures.links {
-        print_links(links, args.ber);
-    }
+    report = time::show(report, &[(None, &outcome.breakdown)]);
+    report = time::last_token(outcome)?.into_iter().fold(report, Report::chart);
+    let cores: Vec<Dimm<'_>> =
+        figures.dimms.iter().enumerate().map(|(dimm, figures)| Dimm { dimm, figures }).collect();
+    report = report.table("per_dimm", "DIMMs", DIMM, &cores);
     if let Some(flash) = outcome.flash() {
-        super::flash::print(&flash);
+        report = report.group(Level::Screen, ("flash", "Neurons on an SSD"), FLASH, &flash);
     }
-    say!(
-        "operation    programs   cycles of DIMMs      ns of GPU      ns of bus ns of channels    ns of links     ns of host"
+    report = predictions(report, outcome);
+    report = energy::show_system(report, &[(None, &outcome.energy)], args.unit.energy.energy);
+    report = tokens(report, outcome);
+    let operations = operations(&outcome.events, figures.prompt_ns);
+    report = report.table_at(
+        Level::Verbose,
+        None,
+        ("operations", "Operations, all layers and tokens after the prompt"),
+        OPERATION,
+        &operations,
     );
-    for row in operations(&outcome.events, figures.prompt_ns) {
-        let OperationFigures {
-            operation,
-            programs,
-            dimm_cycles,
-            gpu_ns,
-            bus_ns,
-            channel_ns,
-            link_ns,
-            host_ns,
-            ..
-        } = row;
-        let name = operation.name();
-        say!(
-            "{name:<12} {programs:8} {dimm_cycles:17} {gpu_ns:14} {bus_ns:14} {channel_ns:14} {link_ns:14} {host_ns:14}"
+    let paths: Vec<PathRow> =
+        paths(outcome).into_iter().map(|(path, what, bytes)| PathRow { path, what, bytes }).collect();
+    let moved: Vec<&PathRow> = paths.iter().filter(|row| row.bytes > 0).collect();
+    report = report.table_at(Level::Verbose, None, ("paths", "Bytes by path"), PATH, &moved).chart(Chart {
+        table: "paths",
+        title: "Bytes by path".to_owned(),
+        caption: "After the prompt, all tokens together.".to_owned(),
+        kind: ChartKind::Rows { label: "path,what", value: "bytes" },
+    });
+    let links: Vec<Link<'_>> = figures
+        .links
+        .iter()
+        .flat_map(|links| links.counters.iter().enumerate())
+        .map(|(dimm, counters)| Link { dimm, counters })
+        .collect();
+    Ok(report
+        .table_at(Level::Verbose, None, ("link_ends", "Links"), LINK, &links)
+        .folds(programs(host, outcome))
+        .data("time", "time of the tokens by device and cause, in ns", &outcome.breakdown)
+        .data("energy", "energy of the tokens by device, part and operation, in fJ", &outcome.energy)
+        .data("config", "the configuration (docs/configuration.md)", host.config)
+        .data("tools", "versions of the tools", &Tools::new()))
+}
+
+fn predictions(report: Report, outcome: &Outcome) -> Report {
+    let kinds = outcome.predictions.iter().flat_map(|of| {
+        [("attention", &of.attention), ("MLP", &of.mlp), ("all neurons", &of.all)]
+            .map(|(neurons, hits)| Predicted { neurons, hits })
+    });
+    let kinds: Vec<Predicted<'_>> = kinds.collect();
+    show_quality(report.table("predictions", "Predictions", PREDICTED, &kinds), outcome.quality.as_ref())
+}
+
+/// Tables of each token after the prompt, and of each DIMM for each token, with their charts.
+fn tokens(report: Report, outcome: &Outcome) -> Report {
+    let figures = &outcome.figures;
+    let hits = outcome.predictions.as_ref().map_or(&[][..], |predictions| &predictions.tokens);
+    let bundles = figures.flash.as_ref().map_or(&[][..], |flash| &flash.tokens);
+    let token = |(index, figures): (usize, &'_ TokenFigures)| -> (usize, f64, f64) {
+        let cold: u64 = figures.dimm_neurons.iter().sum();
+        let share = figures.gpu_neurons as f64 / (figures.gpu_neurons + cold).max(1) as f64;
+        (index, share, imbalance(figures.dimm_cycles.iter().copied()))
+    };
+    let tokens: Vec<Token<'_>> = figures
+        .tokens
+        .iter()
+        .enumerate()
+        .map(|each| {
+            let (index, gpu_share, imbalance) = token(each);
+            let (record, hits) = (outcome.records.get(index), hits.get(index));
+            Token {
+                figures: each.1,
+                imbalance,
+                gpu_share,
+                uploads: record.map(|record| record.uploads),
+                migrations: record.map(|record| record.migrations),
+                bundles: bundles.get(index).map(|token| token.loaded),
+                accuracy: hits.and_then(|hits| hits.accuracy),
+                precision: hits.and_then(|hits| hits.precision),
+                recall: hits.and_then(|hits| hits.recall),
+            }
+        })
+        .collect();
+    let load = |token: &TokenFigures| {
+        let each = token.dimm_cycles.iter().zip(&token.dimm_neurons).enumerate();
+        let position = token.position;
+        let row = move |(dimm, (&cycles, &neurons))| Load { position, dimm, cycles, neurons };
+        each.map(row).collect::<Vec<_>>()
+    };
+    let loads: Vec<Load> = figures.tokens.iter().flat_map(load).collect();
+    let mut report = report
+        .table_at(Level::Verbose, None, ("per_token", "Tokens after the prompt"), TOKEN, &tokens)
+        .table_at(Level::Json, None, ("loads", "Load of each DIMM"), LOAD, &loads)
+        .chart(line(
+            "loads",
+            "Load of each DIMM",
+            "Lines that stay together are balanced DIMMs.",
+            ("cycles", 1.0, "cycles"),
+            "dimm",
+        ))
+        .chart(line(
+            "per_token",
+            "Imbalance of the DIMMs",
+            "1 is balance: all DIMMs take the same cycles.",
+            ("imbalance", 1.0, "most over mean"),
+            "",
+        ))
+        .chart(line(
+            "per_token",
+            "Neurons that the GPU has",
+            "Hot neurons are the GPU's, cold ones the DIMMs'.",
+            ("gpu_share", 100.0, "% of neurons"),
+            "",
+        ))
+        .chart(line(
+            "per_token",
+            "Neurons copied to the GPU",
+            "The scheduler follows what becomes hot.",
+            ("uploads", 1.0, "neurons"),
+            "",
+        ))
+        .chart(line(
+            "per_token",
+            "Neurons moved between DIMMs",
+            "The scheduler evens out the DIMMs after each window.",
+            ("migrations", 1.0, "neurons"),
+            "",
+        ));
+    if !bundles.is_empty() {
+        report = report.chart(line(
+            "per_token",
+            "Bundles that the SSD reads",
+            "Neurons without a slot.",
+            ("bundles", 1.0, "bundles"),
+            "",
+        ));
+    }
+    if !hits.is_empty() {
+        report = report.chart(line(
+            "per_token",
+            "Recall of the predictor",
+            "Active neurons that were predicted.",
+            ("recall", 100.0, "% of active neurons"),
+            "",
+        ));
+    }
+    report
+}
+
+/// From each token to its work in each device, and how to see that again.
+fn programs(host: &Host<'_>, outcome: &Outcome) -> Folds {
+    let command = made::rerun();
+    let begin = outcome.figures.prompt_ns;
+    let mut events: Vec<&Event> = outcome.events.iter().filter(|event| event.begin_ns >= begin).collect();
+    events.sort_by_key(|event| (event.position, event.begin_ns));
+    let prompt = host.model.vocabulary.tokens(host.job.prompt.as_bytes()).unwrap_or_default();
+    let fold = |token: &TokenFigures| {
+        let of_text = token.position.checked_sub(host.prompt_tokens);
+        let spelt = of_text.and_then(|index| Some((index, outcome.generation.tokens.get(index)?)));
+        let text = spelt.and_then(|(index, token)| {
+            let before = [&prompt[..], &outcome.generation.tokens[..index]].concat();
+            host.model.vocabulary.continuation(&before, std::slice::from_ref(token)).ok()
+        });
+        let shown = text.map_or_else(String::new, |text| format!("{text:?}"));
+        let summary = format!(
+            "token {} {shown}: {} cycles of the slowest DIMMs, {} ns",
+            token.position,
+            grouped(token.critical_cycles),
+            grouped(token.ns)
         );
+        let own = events.iter().filter(|event| event.position == token.position);
+        Fold { summary, rows: own.map(|event| (event_row(event), event_values(event))).collect() }
+    };
+    Folds {
+        title: "Work of each token",
+        text: "Each token with its layers, operations and devices. A program of a core has a number and a range of that core's cycles; neurons are those \
+               whose products or outputs it computes, by their numbers in the block (inputs of Q, K, V; outputs of FC1). Tokens of the text are counted from \
+               0, the prompt's too; the logits after the token at a position choose the next one. Click on a program's row: its DIMM, number and cycles go \
+               into these commands."
+            .to_owned(),
+        commands: vec![
+            (
+                "This command writes the program's instructions and all DRAM commands with their times.",
+                command.clone(),
+                "--shown-dimm DIMM --shown-program PROGRAM --timeline-products 1 --commands program-PROGRAM.txt",
+            ),
+            (
+                "This command writes the signals of its cycles in RTL, for GTKWave or Surfer.",
+                command.replacen(" --backend cycles", "", 1),
+                "--shown-dimm DIMM --waves program-PROGRAM.fst --wave-start FIRST --wave-stop LAST",
+            ),
+        ],
+        names: &["DIMM", "PROGRAM", "FIRST", "LAST"],
+        head: &[
+            "layer",
+            "operation",
+            "part",
+            "device",
+            "from ns",
+            "to ns",
+            "program",
+            "core cycles",
+            "instructions",
+            "bytes",
+            "neurons",
+        ],
+        folds: outcome.figures.tokens.iter().map(fold).collect(),
     }
-    super::time::print(&outcome.breakdown);
-    if args.unit.energy.energy {
-        energy::print(&outcome.energy);
-    }
-    if let Some(predictions) = &outcome.predictions {
-        say!("predicted          accuracy  precision  recall");
-        for (name, hits) in [
-            ("attention", &predictions.attention),
-            ("MLP", &predictions.mlp),
-            ("all neurons", &predictions.all),
-        ] {
-            let [accuracy, precision, recall] = [hits.accuracy, hits.precision, hits.recall].map(percent);
-            say!("  {name:<16} {accuracy:>8}  {precision:>9}  {recall:>6}");
+}
+
+/// DIMM, number, first and last cycle of a core's program.
+fn event_values(event: &Event) -> Vec<String> {
+    match (event.place, &event.program) {
+        (Place::Dimm(dimm), Some(ran)) => {
+            [dimm.into(), ran.number, ran.first_cycle, ran.first_cycle + ran.cycles]
+                .map(|n: u64| n.to_string())
+                .to_vec()
         }
-    }
-    if let Some(quality) = &outcome.quality {
-        quality.print();
-    }
-    if !outcome.is_on_time() {
-        say!("cycle model        DIFFERS from the RTL");
-    }
-    say!("golden             {}", verdict_text(outcome.golden.as_ref()));
-    if let Some(path) = &args.html {
-        say!("report             {}", path.display());
-    }
-    if let Some(path) = &args.records.timeline {
-        say!("timeline           {} (open it in ui.perfetto.dev)", path.display());
-    }
-    let seconds = outcome.wall.as_secs_f64();
-    say!("simulation         {seconds:.1} s, {} core(s) at the same time", host.threads.min(dimms as usize));
-}
-
-/// Whose times are not simulated.
-pub fn timed_by_bandwidth(outcome: &Outcome) -> &'static str {
-    match outcome.figures.links {
-        Some(_) => "GPU and bus by their bandwidths",
-        None => "GPU, bus and links by their bandwidths",
+        _ => Vec::new(),
     }
 }
 
-/// What links in RTL carried, and what it cost them.
-fn print_links(links: &LinkFigures, ber: f64) {
-    let LinkFigures { messages, bytes, cycles, repeated, migrations, uploads, failed_moves, .. } = *links;
-    say!(
-        "links              {} messages of {} bytes, {} cycles each; {repeated} sent again as a whole",
-        grouped(messages),
-        grouped(bytes / messages.max(1)),
-        grouped(cycles / messages.max(1))
-    );
-    say!(
-        "arrived            {migrations} neurons from DIMM to DIMM, {uploads} at the GPU; {failed_moves} stayed where they were"
-    );
-    say!("lanes              bit error rate {ber:e}, {} wrong bits", grouped(links.wrong_bits));
-    say!("link of     flits sent      again  wrong CRC  out of order  replays  after a time  without credit");
-    for (dimm, of) in links.counters.iter().enumerate() {
-        say!(
-            "DIMM {dimm:<4} {:12} {:10} {:10} {:13} {:8} {:13} {:15}",
-            of.flits_sent,
-            of.sent_again,
-            of.wrong_crc,
-            of.out_of_order,
-            of.replays_asked,
-            of.replays_timed,
-            of.without_credit
-        );
-    }
+fn event_row(event: &Event) -> Vec<String> {
+    let program = event.program.as_ref();
+    let or_nothing = |value: Option<String>| value.unwrap_or_default();
+    let neurons: Vec<String> = event.neurons.iter().map(u32::to_string).collect();
+    vec![
+        or_nothing(event.layer.map(|layer| layer.to_string())),
+        event.operation.name().to_owned(),
+        event.what.to_owned(),
+        event.place.to_string(),
+        event.begin_ns.to_string(),
+        event.end_ns.to_string(),
+        or_nothing(program.map(|program| program.number.to_string())),
+        or_nothing(program.map(|p| format!("{}..{}", p.first_cycle, p.first_cycle + p.cycles))),
+        or_nothing(program.map(|program| program.instructions.to_string())),
+        if event.bytes > 0 { event.bytes.to_string() } else { String::new() },
+        neurons.join(" "),
+    ]
 }

@@ -1,11 +1,10 @@
 //! One run of a system: what it is asked for, and what comes of it.
 
 use super::args::{LinksChoice, PredictorChoice};
-use crate::gemv::name;
 use crate::generate::args::{Args, Job};
 use crate::golden::{self, Comparison, verdict_text};
-use crate::rerun::Rerun;
-use crate::tools::{percent, workspace_path};
+use crate::made;
+use crate::tools::workspace_path;
 use anyhow::Context;
 use ndp_config::{DesignConfig, SystemConfig};
 use ndp_model::{Generation, Model, SoftwareBackend, generate};
@@ -120,21 +119,6 @@ pub struct Quality {
 }
 
 impl Quality {
-    /// The table.
-    pub fn print(&self) {
-        say!("perplexity of {}, {} tokens behind its prompt", self.text, self.exact.tokens);
-        say!("  {:<28}per token  largest logit right  accuracy  precision  recall", "neurons");
-        for (name, found, hits) in self.rows() {
-            let shares = hits.map(|hits| [hits.accuracy, hits.precision, hits.recall].map(percent));
-            let [accuracy, precision, recall] = shares.unwrap_or_default();
-            let right = format!("{} of {}", found.right, found.tokens);
-            say!(
-                "  {name:<28}{:9.4}  {right:>19}  {accuracy:>8}  {precision:>9}  {recall:>6}",
-                found.per_token
-            );
-        }
-    }
-
     /// Which neurons were computed, what came of it, and how good predictions were.
     pub fn rows(&self) -> [(&'static str, &Perplexity, Option<&Hits>); 3] {
         [
@@ -265,89 +249,51 @@ impl Outcome {
         self.records.iter().map(value).sum()
     }
 
-    /// Core cycles, and nanoseconds of the whole system, per pass behind the prompt; 0 if there is none.
-    pub fn per_token(&self) -> (f64, f64) {
+    /// Core cycles, and nanoseconds of the whole system, for each pass after the prompt; none without such a pass.
+    pub fn per_token(&self) -> Option<(f64, f64)> {
         let (tokens, cycles, ns) = self.figures.generated();
-        let tokens = tokens.max(1) as f64;
-        (cycles as f64 / tokens, ns as f64 / tokens)
+        (tokens > 0).then(|| (cycles as f64 / tokens as f64, ns as f64 / tokens as f64))
     }
 
-    /// What went wrong, on standard error.
-    pub fn print_failures(&self, host: &Host<'_>) {
-        if self.is_sound() {
-            return;
-        }
+    /// What went wrong, a line each.
+    pub fn failures(&self, host: &Host<'_>) -> Vec<String> {
         let seed = host.job.options.seed;
-        self.mismatches.iter().take(LISTED).for_each(|mismatch| note!("MISMATCH {mismatch}; seed {seed}"));
+        let mut all: Vec<String> = Vec::new();
+        if self.is_sound() {
+            return all;
+        }
+        all.extend(
+            self.mismatches.iter().take(LISTED).map(|mismatch| format!("MISMATCH {mismatch}; seed {seed}")),
+        );
         if self.mismatches.len() > LISTED {
-            note!("and {} more", self.mismatches.len() - LISTED);
+            all.push(format!("and {} more", self.mismatches.len() - LISTED));
         }
         if self.backdoor_accesses > 0 {
-            note!(
-                "VIOLATION {} bursts of DRAM were accessed by backdoor; seed {seed}",
-                self.backdoor_accesses
-            );
+            let bursts = self.backdoor_accesses;
+            all.push(format!("VIOLATION {bursts} bursts of DRAM were accessed by backdoor; seed {seed}"));
         }
         if self.violations > 0 {
-            note!("VIOLATION {} rules of DRAM timing were broken; seed {seed}", self.violations);
+            let rules = self.violations;
+            all.push(format!("VIOLATION {rules} rules of DRAM timing were broken; seed {seed}"));
         }
         for (index, dimm) in self.figures.dimms.iter().enumerate() {
             if self.predicted && dimm.cycles != dimm.model_cycles {
-                note!(
+                all.push(format!(
                     "MISMATCH cycles of DIMM {index}: expected {} by the cycle model, actual {}; seed {seed}",
-                    dimm.model_cycles,
-                    dimm.cycles
-                );
+                    dimm.model_cycles, dimm.cycles
+                ));
             }
         }
         if let (Some(at), true, true) = (self.difference, self.must_be_exact(), self.failure.is_none()) {
-            note!(
+            all.push(format!(
                 "MISMATCH text or logits: expected those of exact sums, different from token {at} on; seed {seed}"
-            );
+            ));
         }
         if let Some(golden) = self.golden.as_ref().filter(|golden| self.must_be_exact() && !golden.agrees()) {
-            note!("MISMATCH {}; seed {seed}", verdict_text(Some(golden)));
+            all.push(format!("MISMATCH {}; seed {seed}", verdict_text(Some(golden))));
         }
-        note!("rerun: {}", rerun(host, self.choice));
+        all
     }
-}
-
-/// The command that repeats a run, without files.
-pub fn rerun(host: &Host<'_>, choice: Choice) -> String {
-    let Host { args, job, .. } = host;
-    let mut rerun = Rerun::new("generate", &args.unit);
-    rerun.option("prompt", &job.prompt);
-    rerun.option("tokens", job.options.tokens);
-    rerun.option("temperature", f64::from(job.options.temperature_percent) / 100.0);
-    rerun.option("seed", job.options.seed);
-    if !job.own_model {
-        rerun.option("model", job.model.display());
-    }
-    rerun.option("dimms", choice.dimms);
-    rerun.option("system", &args.system);
-    rerun.option("policy", choice.policy);
-    rerun.option("gpu-percent", args.gpu_percent);
-    if let Some(path) = &args.placement.placement {
-        rerun.option("placement", path.display());
-    }
-    rerun.option("activity", name(args.activity));
-    if args.activity == ActivitySource::Predicted {
-        rerun.option("predictor", name(args.predictor));
-    }
-    if let Some(percent) = args.flash.flash_resident {
-        rerun.option("flash-resident", percent);
-        rerun.option("flash-window", args.flash.flash_window);
-        args.flash.ssd.iter().for_each(|ssd| rerun.option("ssd", ssd));
-    }
-    rerun.option("gpu-numerics", name(args.gpu_numerics));
-    rerun.option("merge", name(choice.merge));
-    rerun.option("links", name(args.links));
-    rerun.option("load", name(args.load));
-    if args.ber > 0.0 {
-        rerun.option("ber", args.ber);
-    }
-    args.faults.iter().for_each(|fault| rerun.option("fault", fault));
-    rerun.line().to_owned()
 }
 
 /// What is wrong with the options of links, if anything is.
@@ -443,7 +389,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u32)) -> a
             (generation, Some(format!("{:#}", anyhow::Error::from(error))))
         }
         Err(error) => {
-            let context = format!("seed {}, rerun: {}", options.seed, rerun(host, choice));
+            let context = format!("seed {}, rerun: {}", options.seed, made::rerun());
             return Err(error).context(context);
         }
     };

@@ -1,10 +1,12 @@
-//! Several runs in one table: numbers of DIMMs, policies, forms of partial results.
+//! The report of several runs: numbers of DIMMs, policies, forms of partial results.
 
 use super::args::LinksChoice;
+use super::report::{notes, show_quality};
 use super::run::{Choice, Host, Outcome, Quality};
+use super::time;
 use crate::gemv::name;
 use crate::tools::{Tools, per_second};
-use ndp_config::DesignConfig;
+use ndp_report::{Chart, ChartKind, Report, counted, decimal, fields};
 use ndp_sim::core::Backend;
 use ndp_sim::system::{Breakdown, Differences, GpuNumerics, MergeFigures};
 use serde::Serialize;
@@ -15,7 +17,6 @@ pub struct Row {
     #[serde(flatten)]
     choice: Choice,
     text: String,
-    /// Whether text and logits are those of exact sums in software.
     text_identical: bool,
     logits_identical: bool,
     outputs_checked: u64,
@@ -23,33 +24,62 @@ pub struct Row {
     protocol_violations: u64,
     backdoor_accesses: u64,
     cycles_equal_model: bool,
-    /// Of the slowest cores of each step, behind the prompt.
-    cycles_per_token: f64,
-    tokens_per_second: f64,
-    system_ns_per_token: f64,
-    system_tokens_per_second: f64,
-    /// Cycles of the core that has most over the mean.
+    cycles_per_token: Option<f64>,
+    tokens_per_second: Option<f64>,
+    system_ns_per_token: Option<f64>,
+    system_tokens_per_second: Option<f64>,
     imbalance: f64,
-    /// Neurons that the scheduler moved; with links in RTL those that have arrived.
+    /// With links in RTL, those that have arrived.
     migrations: u64,
     uploads: u64,
-    /// Flits that links in RTL sent again.
     flits_sent_again: u64,
     bus_bytes: u64,
     link_bytes: u64,
-    #[serde(rename = "merge_figures")]
-    merge: MergeFigures,
+    merge_figures: MergeFigures,
     differences: Differences,
     recall: Option<f64>,
     time: Breakdown,
     seconds: f64,
+    #[serde(skip)]
+    failures: Vec<String>,
+    #[serde(skip)]
+    is_sound: bool,
+}
+
+fields! { ROW
+    "dimms" "DIMMs" {Count} Screen: "DIMMs";
+    "policy" "policy" {Text} Screen: "policy of the scheduler";
+    "merge" "partial sums" {Text} Screen: "form in which partial results travel";
+    "system_tokens_per_second" "tokens/s" {Real("tokens/s", 0)} Screen: "tokens after the prompt in a second, with GPU, bus and links; null without such a token";
+    "cycles_per_token" "cycles/token" {Real("", 0)} Screen: "core cycles of the slowest DIMM of each step, mean of the tokens after the prompt";
+    "imbalance" "most/mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean of the DIMMs";
+    "migrations" "migrated" {Count} Screen: "neurons moved from DIMM to DIMM";
+    "uploads" "uploaded" {Count} Screen: "neurons copied to the GPU";
+    "logits_identical" "equals software" {Text} Screen: "whether text and logits are those of exact sums in software";
+    "text_identical" "text equals software" {Text} Verbose: "whether the text is that of exact sums in software";
+    "outputs_checked" "outputs" {Count} Verbose: "outputs of the cores compared with exact arithmetic";
+    "mismatches" "wrong" {Count} Verbose: "outputs that differ";
+    "protocol_violations" "broken rules" {Count} Verbose: "broken timing rules of the DRAM";
+    "backdoor_accesses" "backdoor" {Count} Verbose: "bursts of DRAM accessed by backdoor after loading";
+    "cycles_equal_model" "as predicted" {Text} Verbose: "whether each core takes the cycles that the cycle model predicts";
+    "tokens_per_second" "DIMMs alone" {Real("tokens/s", 0)} Verbose: "tokens in a second if only the slowest DIMM of each step took time";
+    "system_ns_per_token" "a token" {Real("ns", 0)} Verbose: "mean time of a token after the prompt";
+    "flits_sent_again" "flits again" {Count} Verbose: "flits that links in RTL sent again";
+    "bus_bytes" "bus" {Bytes} Verbose: "bytes over the bus";
+    "link_bytes" "links" {Bytes} Verbose: "bytes over the links";
+    "recall" "recall" {Share} Verbose: "predicted neurons among the active ones";
+    "seconds" "simulation" {Real("s", 1)} Verbose: "wall-clock time of the simulation";
+    "text" "text" {Text} Json: "text that was generated";
+    "merge_figures" "" {Data} Json: "cost of merging partial results: programs, partial results, core cycles, bytes";
+    "differences" "" {Data} Json: "results that differ from exact sums of the same inputs";
+    "time" "" {Data} Json: "time of the tokens by device and cause, in ns";
 }
 
 impl Row {
-    /// Of a run with cores of this clock.
-    pub fn new(outcome: &Outcome, core_ghz: f64) -> Self {
+    /// The row of a run.
+    pub fn new(host: &Host<'_>, outcome: &Outcome) -> Self {
         let figures = &outcome.figures;
-        let (cycles_per_token, system_ns_per_token) = outcome.per_token();
+        let per_token = outcome.per_token();
         let (mut uploaded, mut migrated) =
             (outcome.sum(|record| record.upload_bytes), outcome.sum(|record| record.migration_bytes));
         let (mut uploads, mut migrations) =
@@ -70,86 +100,67 @@ impl Row {
             protocol_violations: outcome.violations,
             backdoor_accesses: outcome.backdoor_accesses,
             cycles_equal_model: outcome.is_on_time(),
-            cycles_per_token,
-            tokens_per_second: per_second(cycles_per_token / core_ghz),
-            system_ns_per_token,
-            system_tokens_per_second: per_second(system_ns_per_token),
+            cycles_per_token: per_token.map(|(cycles, _)| cycles),
+            tokens_per_second: per_token
+                .map(|(cycles, _)| per_second(cycles / host.config.core().clock_ghz())),
+            system_ns_per_token: per_token.map(|(_, ns)| ns),
+            system_tokens_per_second: per_token.map(|(_, ns)| per_second(ns)),
             imbalance: figures.imbalance(),
             migrations,
             uploads,
             flits_sent_again,
             bus_bytes: figures.bytes.bus() + uploaded,
             link_bytes: figures.bytes.links() + migrated,
-            merge: figures.merge,
+            merge_figures: figures.merge,
             differences: figures.differences,
             recall: outcome.predictions.as_ref().and_then(|predictions| predictions.all.recall),
             time: outcome.breakdown.clone(),
             seconds: outcome.wall.as_secs_f64(),
+            failures: outcome.failures(host),
+            is_sound: outcome.is_sound(),
         }
     }
 
-    /// A line of the table.
-    pub fn print(&self) {
-        let text = match (self.logits_identical, self.differences.compared, self.recall) {
-            (true, ..) => "identical",
-            (false, 0, None) => "DIFFERS",
-            _ if self.text_identical => "text only",
-            _ => "another",
-        };
-        say!(
-            "{:>5} {:<17} {:<6} {text:<10} {:>9} {:>10} {:>10} {:>12.0} {:>9.0} {:>12.0} {:>9.3} {:>8} {:>8} {:>6} {:>7.1}",
-            self.choice.dimms,
-            self.choice.policy.name(),
-            name(self.choice.merge),
-            self.outputs_checked,
-            self.mismatches,
-            self.protocol_violations,
-            self.cycles_per_token,
-            self.tokens_per_second,
-            self.system_tokens_per_second,
-            self.imbalance,
-            self.migrations,
-            self.uploads,
-            self.flits_sent_again,
-            self.seconds
-        );
+    /// Its name among the runs: what the others have too is left out.
+    fn name(&self, rows: &[Self]) -> String {
+        let differs =
+            |is: fn(&Choice, &Choice) -> bool| rows.iter().any(|row| !is(&row.choice, &self.choice));
+        let Choice { dimms, policy, merge } = self.choice;
+        let mut name = Vec::new();
+        if differs(|a, b| a.policy == b.policy) {
+            name.push(format!("policy {policy}"));
+        }
+        if differs(|a, b| a.merge == b.merge) {
+            name.push(format!("{} partial results", self::name(merge)));
+        }
+        if differs(|a, b| a.dimms == b.dimms) || name.is_empty() {
+            name.push(counted(dimms.into(), "DIMM"));
+        }
+        name.join(", ")
     }
 }
 
-/// What the table shows, and its columns.
-pub fn print_head(host: &Host<'_>, runs: usize) {
-    say!(
-        "{}/ndp_core: {runs} runs of {} tokens behind {:?}, {} % of the neurons on the GPU, activity {}, GPU adds {}, links {}, bit error rate {}, seed {}, backend {}",
-        host.config.name(),
-        host.job.options.tokens,
-        host.job.prompt,
-        host.args.gpu_percent,
-        name(host.args.activity),
-        name(host.args.gpu_numerics),
-        name(host.args.links),
-        host.args.ber,
-        host.job.options.seed,
-        name(host.args.unit.backend)
+/// The fastest run, how much faster it is than the slowest, and where its time goes.
+fn answer(rows: &[Row]) -> (String, Option<String>) {
+    let rate = |row: &&Row| row.system_tokens_per_second.unwrap_or(0.0);
+    let first = rows.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)));
+    let last = rows.iter().min_by(|a, b| rate(a).total_cmp(&rate(b)));
+    let (Some(first), Some(last)) = (first.filter(|row| rate(row) > 0.0), last) else {
+        return (format!("{} runs", rows.len()), None);
+    };
+    let answer = format!(
+        "fastest with {}: {} tokens/s, {:.2} times as fast as with {} ({} tokens/s)",
+        first.name(rows),
+        decimal(rate(&first), 0),
+        rate(&first) / rate(&last),
+        last.name(rows),
+        decimal(rate(&last), 0)
     );
-    say!(
-        "DIMMs policy            merge  text       {:>9} mismatches violations {:>12} {:>9} {:>12} {:>9} {:>8} {:>8} {:>6} {:>7}",
-        "outputs",
-        "cycles/token",
-        "tokens/s",
-        "system tok/s",
-        "max/mean",
-        "migrated",
-        "uploaded",
-        "resent",
-        "seconds"
-    );
+    (answer, time::reason(&first.time))
 }
 
-/// The table in JSON. `seconds` are the only figures that differ from run to run.
 #[derive(Serialize)]
-pub struct Report<'a> {
-    command: &'static str,
-    config: &'a DesignConfig,
+struct Figures<'a> {
     backend: Backend,
     gpu_percent: u32,
     gpu_numerics: GpuNumerics,
@@ -158,29 +169,80 @@ pub struct Report<'a> {
     prompt: &'a str,
     tokens: usize,
     seed: u64,
-    rows: &'a [Row],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    perplexity: Option<&'a Quality>,
-    tools: Tools,
+    predictor: Predictor<'a>,
 }
 
-impl<'a> Report<'a> {
-    /// Of some runs.
-    pub fn new(host: &'a Host<'_>, rows: &'a [Row], perplexity: Option<&'a Quality>) -> Self {
-        Self {
-            command: "generate",
-            config: host.config,
-            backend: host.args.unit.backend,
-            gpu_percent: host.args.gpu_percent,
-            gpu_numerics: host.args.gpu_numerics,
-            links: host.args.links,
-            bit_error_rate: host.args.ber,
-            prompt: &host.job.prompt,
-            tokens: host.job.options.tokens,
-            seed: host.job.options.seed,
-            rows,
-            perplexity,
-            tools: Tools::new(),
+#[derive(Serialize)]
+struct Predictor<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    perplexity: Option<&'a Quality>,
+}
+
+fields! { FIGURES
+    "backend" "backend" {Text} Verbose: "rtl or cycles";
+    "gpu_percent" "neurons on the GPU" {Real("%", 0)} Verbose: "room of the GPU in percent of the neurons";
+    "gpu_numerics" "GPU adds" {Text} Verbose: "exact or fp32";
+    "links" "links" {Text} Verbose: "rtl or bandwidth";
+    "bit_error_rate" "bit error rate" {Real("", 9)} Verbose: "bit error rate of the links' lanes";
+    "tokens" "tokens" {Count} Verbose: "tokens of each run";
+    "seed" "seed" {Count} Verbose: "seed of sampler, stalls and placement";
+    "prompt" "prompt" {Text} Verbose: "text that is continued";
+    "predictor" "" {Data} Json: "what the live predictor does to a fixed text (perplexity)";
+}
+
+/// The report.
+pub fn report(host: &Host<'_>, rows: &[Row], quality: Option<&Quality>) -> Report {
+    let args = host.args;
+    let sound = rows.iter().all(|row| row.is_sound);
+    let (answer, reason) = answer(rows);
+    let wrong: u64 = rows.iter().map(|row| row.mismatches).sum();
+    let outputs: u64 = rows.iter().map(|row| row.outputs_checked).sum();
+    let checked = ndp_report::grouped(outputs);
+    let verdict = match (sound, wrong) {
+        (true, _) => format!("{answer}; {checked} outputs equal exact arithmetic"),
+        (false, 0) => {
+            format!("{} of {} runs are wrong", rows.iter().filter(|row| !row.is_sound).count(), rows.len())
         }
+        (false, wrong) => format!("{wrong} of {checked} outputs differ from exact arithmetic"),
+    };
+    let mut report = Report::checked("generate", sound, verdict).setting(format!(
+        "{} runs of {} tokens on {}, activity {}, links {}, seed {}, {} % stalls",
+        rows.len(),
+        host.job.options.tokens,
+        host.config.name(),
+        name(args.activity),
+        name(args.links),
+        host.job.options.seed,
+        args.unit.stalls
+    ));
+    report = reason.into_iter().fold(report, Report::reason);
+    for row in rows {
+        let run = row.name(rows);
+        report = row.failures.iter().fold(report, |report, failure| report.note(format!("{run}: {failure}")));
     }
+    report = notes(report, host, args.links == LinksChoice::Rtl)
+        .figures(
+            FIGURES,
+            &Figures {
+                backend: args.unit.backend,
+                gpu_percent: args.gpu_percent,
+                gpu_numerics: args.gpu_numerics,
+                links: args.links,
+                bit_error_rate: args.ber,
+                prompt: &host.job.prompt,
+                tokens: host.job.options.tokens,
+                seed: host.job.options.seed,
+                predictor: Predictor { perplexity: quality },
+            },
+        )
+        .table("rows", "Runs", ROW, rows)
+        .chart(Chart {
+            table: "rows",
+            title: "Tokens per second".to_owned(),
+            caption: "The whole system, after the prompt.".to_owned(),
+            kind: ChartKind::Rows { label: "policy,dimms,merge", value: "system_tokens_per_second" },
+        });
+    show_quality(report, quality)
+        .data("config", "the configuration (docs/configuration.md)", host.config)
+        .data("tools", "versions of the tools", &Tools::new())
 }

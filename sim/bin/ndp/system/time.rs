@@ -1,112 +1,133 @@
-//! Where a token's time goes: the critical path and each device, as text and as pictures.
+//! Where a token's time goes: the critical path and each device, as tables and charts of a report.
 
 use super::run::Outcome;
-use crate::tools::grouped;
-use ndp_report::{BarChart, Gantt, Report, ReportError};
-use ndp_sim::system::{Breakdown, Cause, Place, Shares};
+use ndp_report::{Chart, ChartKind, Gantt, Level, Report, ReportError, fields};
+use ndp_sim::system::{Breakdown, Cause, DeviceTime, Place, Shares};
+use serde::Serialize;
 
-/// What a device does, in the order of the columns; [`Cause::Queue`] and [`Cause::Latency`] are of the critical path alone.
-const BUSY: [Cause; 8] = [
-    Cause::Compute,
-    Cause::Dram,
-    Cause::SetUp,
-    Cause::Messages,
-    Cause::Transfer,
-    Cause::Control,
-    Cause::Synchronisation,
-    Cause::Prediction,
-];
-const WAITS: &str = "waits";
-/// The colours of the pictures, in their order: who waits is grey.
+/// Colours of the picture of a token: waiting is grey.
 const KINDS: [&str; 9] =
     ["compute", "DRAM", "set-up", "messages", "transfer", "control", WAITS, "synchronisation", "prediction"];
+const WAITS: &str = "waits";
 
-fn percent_of(ns: u64, of: u64) -> String {
-    format!("{:.1}", 100.0 * ns as f64 / of.max(1) as f64)
+/// A part of a token's time.
+#[derive(Serialize)]
+struct Part {
+    policy: Option<&'static str>,
+    device: String,
+    does: String,
+    ns: u64,
+    share: f64,
 }
 
-/// The two tables: what the token waited for, and what each device did meanwhile.
-pub fn print(breakdown: &Breakdown) {
-    let Breakdown { tokens, ns, devices, .. } = breakdown;
-    if *tokens == 0 {
-        return;
-    }
-    say!("critical path      {} ns per token, in percent:", grouped(ns / tokens));
-    for (group, shares) in breakdown.critical_groups() {
-        let causes: Vec<String> = shares
-            .iter()
-            .map(|(cause, share)| format!("{} {}", cause.name(), percent_of(share, *ns)))
-            .collect();
-        if !causes.is_empty() {
-            say!("  {group:<9} {:>5}  ({})", percent_of(shares.total(), *ns), causes.join(", "));
-        }
-    }
-    let head: Vec<String> = BUSY.iter().map(|cause| format!("{:>9}", short(*cause))).collect();
-    let waits: Vec<String> = Place::GROUPS.iter().map(|group| format!("{group:>9}")).collect();
-    say!("percent of its time{}  waits for{}", head.concat(), waits.concat());
-    for device in devices {
-        let busy = BUSY.map(|cause| format!("{:>9}", percent_of(device.busy_ns.get(cause), *ns)));
-        let waits = device.waits_for_groups().map(|waited| format!("{:>9}", percent_of(waited, *ns)));
-        say!("  {:<17}{}           {}", device.place.to_string(), busy.concat(), waits.concat());
-    }
+fields! { CRITICAL
+    "policy" "policy" {Text} Screen: "policy, if there are several";
+    "device" "waits for" {Text} Screen: "kind of device that the token waits for";
+    "does" "which is at" {Text} Screen: "work of the device; queue and latency are waiting";
+    "ns" "ns" {Count} Screen: "nanoseconds of a token";
+    "share" "share" {Share} Screen: "part of the token's time";
 }
 
-/// A name that fits its column.
-fn short(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Synchronisation => "sync",
-        Cause::Prediction => "predict",
-        _ => cause.name(),
-    }
+fields! { DEVICES
+    "policy" "policy" {Text} Screen: "policy, if there are several";
+    "device" "device" {Text} Screen: "device";
+    "does" "is at" {Text} Screen: "work, or the kind of device that it waits for";
+    "ns" "ns" {Count} Screen: "nanoseconds of a token";
+    "share" "share" {Share} Screen: "part of the token's time";
 }
 
-/// Bars of all tokens, and the last token as it went.
-pub fn section(report: Report, outcome: &Outcome) -> Result<Report, ReportError> {
-    let Breakdown { tokens, ns, devices, path, .. } = &outcome.breakdown;
-    let report = report.section("Where a token's time goes");
-    let Some(last) = outcome.figures.tokens.last() else {
-        return Ok(report.paragraph("No token was generated behind the prompt."));
-    };
-    let us = |ns: u64| ns as f64 / 1e3 / *tokens as f64;
-    let groups = outcome.breakdown.critical_groups();
-    let all = groups.iter().fold(Shares::default(), |mut sum, (_, shares)| {
-        sum += *shares;
-        sum
-    });
-    let mut bars = BarChart::new(
-        "Mean token",
-        "us",
-        ["critical path".to_owned()].into_iter().chain(devices.iter().map(|device| device.place.to_string())),
-    );
-    for kind in KINDS {
-        let Some(cause) = BUSY.into_iter().find(|cause| cause.name() == kind) else {
-            let waits = us(all.get(Cause::Queue) + all.get(Cause::Latency));
-            let each = devices.iter().map(|device| us(device.waits_for_ns.values().sum()));
-            bars = bars.bars(kind, [waits].into_iter().chain(each));
-            continue;
-        };
-        let each = devices.iter().map(|device| us(device.busy_ns.get(cause)));
-        bars = bars.bars(kind, [us(all.get(cause))].into_iter().chain(each));
-    }
-    let rows = critical_rows(&groups, *ns, *tokens);
-    let mut head = vec!["device"];
-    head.extend(BUSY.map(Cause::name));
-    let waits_for = Place::GROUPS.map(|group| format!("waits for {group}"));
-    head.extend(waits_for.iter().map(String::as_str));
-    let each: Vec<Vec<String>> = devices
+fn part(breakdown: &Breakdown, policy: Option<&'static str>, device: String, does: String, ns: u64) -> Part {
+    let Breakdown { tokens, ns: all, .. } = breakdown;
+    Part { policy, device, does, ns: ns / tokens.max(&1), share: ns as f64 / (*all).max(1) as f64 }
+}
+
+/// The critical path, the longest parts first.
+fn critical((policy, breakdown): &(Option<&'static str>, &Breakdown)) -> Vec<Part> {
+    let groups = breakdown.critical_groups();
+    let mut parts: Vec<(u64, &str, Cause)> = groups
         .iter()
-        .map(|device| {
-            let mut row = vec![device.place.to_string()];
-            row.extend(BUSY.map(|cause| percent_of(device.busy_ns.get(cause), *ns)));
-            row.extend(device.waits_for_groups().map(|waited| percent_of(waited, *ns)));
-            row
-        })
+        .flat_map(|(group, shares)| shares.iter().map(|(cause, ns)| (ns, *group, cause)).collect::<Vec<_>>())
         .collect();
-    // The last token: who is busy when, and what the critical path goes through.
+    parts.sort_by_key(|(ns, ..)| std::cmp::Reverse(*ns));
+    let row = |(ns, group, cause): (u64, &str, Cause)| {
+        part(breakdown, *policy, group.to_owned(), cause.name().to_owned(), ns)
+    };
+    parts.into_iter().map(row).collect()
+}
+
+fn devices((policy, breakdown): &(Option<&'static str>, &Breakdown)) -> Vec<Part> {
+    let of = |device: &DeviceTime| {
+        let waits = Place::GROUPS.into_iter().zip(device.waits_for_groups()).filter(|(_, ns)| *ns > 0);
+        let busy = device.busy_ns.iter().map(|(cause, ns)| (cause.name().to_owned(), ns));
+        let all = busy.chain(waits.map(|(group, ns)| (format!("waits for {group}"), ns)));
+        let row = |(does, ns)| part(breakdown, *policy, device.place.to_string(), does, ns);
+        all.map(row).collect::<Vec<_>>()
+    };
+    breakdown.devices.iter().flat_map(of).collect()
+}
+
+/// Adds both tables and their charts, of one run or of several policies.
+pub fn show(report: Report, runs: &[(Option<&'static str>, &Breakdown)]) -> Report {
+    let critical: Vec<Part> = runs.iter().flat_map(critical).collect();
+    let devices: Vec<Part> = runs.iter().flat_map(devices).collect();
+    let several = runs.len() > 1;
+    let level = if several { Level::Verbose } else { Level::Screen };
+    let stacks = |label, part| ChartKind::Stacks { label, part, value: ("ns", 1e-3), axis: "us of a token" };
+    let chart = |table, title: &str, caption: &str, kind| Chart {
+        table,
+        title: title.to_owned(),
+        caption: caption.to_owned(),
+        kind,
+    };
+    let report = report
+        .table_at(level, Some("share"), ("critical", "Where a token's time goes"), CRITICAL, &critical)
+        .chart(chart(
+            "critical",
+            "Devices that a token waits for",
+            "The critical path, from the end of the token back to its begin: the longest bar is the bottleneck.",
+            if several { stacks("policy", "device") } else { stacks("device", "does") },
+        ))
+        .table_at(Level::Verbose, None, ("devices", "Time of each device"), DEVICES, &devices);
+    if several {
+        return report;
+    }
+    report.chart(chart(
+        "devices",
+        "Time of each device",
+        "A device without work waits for the device that the critical path is at.",
+        stacks("device", "does"),
+    ))
+}
+
+/// Where most of a token's time goes, as a sentence.
+pub fn reason(breakdown: &Breakdown) -> Option<String> {
+    let percent = |ns: u64| 100.0 * ns as f64 / breakdown.ns.max(1) as f64;
+    let mut groups = breakdown.critical_groups();
+    groups.sort_by_key(|(_, shares)| std::cmp::Reverse(shares.total()));
+    let (first, shares) = groups.first().filter(|_| breakdown.tokens > 0)?;
+    let mut causes: Vec<(Cause, u64)> = shares.iter().collect();
+    causes.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    let causes: Vec<String> =
+        causes.iter().take(2).map(|(cause, ns)| format!("{} {:.0} %", cause.name(), percent(*ns))).collect();
+    let rest = groups[1..].iter().filter(|(_, shares)| percent(shares.total()) >= 5.0);
+    let rest: Vec<String> = rest.map(|(group, s)| format!("{group} {:.0} %", percent(s.total()))).collect();
+    let then = if rest.is_empty() { String::new() } else { format!("; then {}", rest.join(", ")) };
+    Some(format!(
+        "{:.0} % of a token's time goes to {first} ({}){then}",
+        percent(shares.total()),
+        causes.join(", ")
+    ))
+}
+
+/// The last token as it went: who is busy when, and what the critical path goes through. None without a token after the prompt.
+pub fn last_token(outcome: &Outcome) -> Result<Option<Chart>, ReportError> {
+    let Breakdown { ns, devices, path, .. } = &outcome.breakdown;
+    let Some(last) = outcome.figures.tokens.last() else { return Ok(None) };
     let begin = outcome.figures.prompt_ns + ns - last.ns;
     let time = |ns: u64| ns.saturating_sub(begin) as f64 / 1e3;
     let names = ["critical path".to_owned()].into_iter().chain(devices.iter().map(|d| d.place.to_string()));
-    let mut gantt = Gantt::new("The last token", "us", names).kinds(KINDS);
+    let title = "The last token: each device over time";
+    let mut gantt = Gantt::new(title, "us", names).kinds(KINDS);
     for segment in path.iter().filter(|segment| segment.begin_ns >= begin) {
         let event = &outcome.events[segment.event];
         let tip = format!("{}, {}: {}", event.operation.name(), event.place, event.what);
@@ -118,28 +139,12 @@ pub fn section(report: Report, outcome: &Outcome) -> Result<Report, ReportError>
         let tip = format!("{}: {}", event.operation.name(), event.what);
         gantt = gantt.bar(row, main_cause(&event.shares), (time(event.begin_ns), time(event.end_ns)), &tip);
     }
-    Ok(report
-        .paragraph(
-            "The critical path is what the token waited for, from its end back to its begin. A device that has nothing to do waits for the \
-             device that the critical path is at. Bars of the path that wait are queues and latencies of bus, channels and links.",
-        )
-        .chart(&bars.stacked().draw()?)
-        .table(&["critical path", "cause", "ns per token", "percent"], &rows)
-        .folded_table("each device, in percent of the token's time", &head, &each)
-        .paragraph("The last token. A bar has the colour of the cause that takes most of it.")
-        .chart(&gantt.draw()?))
-}
-
-fn critical_rows(groups: &[(&'static str, Shares)], ns: u64, tokens: u64) -> Vec<Vec<String>> {
-    let causes = groups.iter().flat_map(|(group, shares)| {
-        shares.iter().map(|(cause, share)| (share, *group, cause.name())).collect::<Vec<_>>()
-    });
-    let mut causes: Vec<_> = causes.collect();
-    causes.sort_by_key(|(share, ..)| std::cmp::Reverse(*share));
-    let row = |(share, group, cause): (u64, &str, &str)| {
-        vec![group.to_owned(), cause.to_owned(), grouped(share / tokens), percent_of(share, ns)]
-    };
-    causes.into_iter().map(row).collect()
+    Ok(Some(Chart {
+        table: "devices",
+        title: title.to_owned(),
+        caption: "A bar has the colour of the cause that takes most of it.".to_owned(),
+        kind: ChartKind::Drawn(gantt.draw()?),
+    }))
 }
 
 /// The cause of most of a time.

@@ -1,11 +1,14 @@
 //! `ndp trace capture`: the repository's model on real text.
 
+use crate::output::OutputArgs;
 use crate::temperature::temperature_percent;
 use crate::tools::{load_model, workspace_path};
 use ndp_files::FileSet;
 use ndp_model::{GenerateOptions, SoftwareBackend, generate};
+use ndp_report::{Report, fields};
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{TokenInfo, TraceFileWriter, TraceHeader};
+use serde::Serialize;
 use std::cell::Cell;
 use std::path::PathBuf;
 
@@ -34,13 +37,30 @@ pub struct Args {
     /// File for the trace
     #[arg(long)]
     out: PathBuf,
+    #[command(flatten)]
+    pub form: OutputArgs,
+}
+
+/// A text of the model.
+#[derive(Serialize)]
+struct Captured {
+    prompt: String,
+    text: String,
+}
+
+fields! { CAPTURED
+    "prompt" "prompt" {Text} Screen: "text that was continued";
+    "text" "text" {Text} Screen: "text that was generated";
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+///
+/// # Errors
+/// For a model that cannot be used, and a text that is longer than it takes.
+pub fn run(args: &Args) -> anyhow::Result<Report> {
     let path = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
     let files = FileSet::new().input_folder("part of the model", &path);
-    files.output("--out", &args.out).check()?;
+    args.form.files(files.output("--out", &args.out)).check()?;
     let model = load_model(&path)?;
     let shape = shape_of(&model.config);
     let positions = model.config.max_position_embeddings() as u64;
@@ -76,7 +96,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let bar = ndp_files::Progress::new(header.tokens, "tokens");
     let tokens = header.tokens;
-    let mut writer = TraceFileWriter::create(&args.out, header)?;
+    let mut writer = TraceFileWriter::create(&args.out, header.clone())?;
+    let mut texts = Vec::new();
     let options = GenerateOptions {
         tokens: args.tokens as usize,
         temperature_percent: args.temperature,
@@ -89,10 +110,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             writer.write(TokenInfo::at(position.replace(position.get() + 1), own), activity)
         });
         let generation = generate(&model, &mut backend, prompt.as_bytes(), &options, |_| {})?;
-        bar.suspend(|| ndp_files::print(&format!("{prompt}{}\n", generation.text)));
+        texts.push(Captured { prompt: prompt.clone(), text: generation.text });
     }
     drop(bar);
     writer.finish()?;
-    ndp_files::print(&format!("{}: {} tokens of {} neurons\n", args.out.display(), tokens, shape.neurons()));
-    Ok(())
+    let answer = format!("{} has {tokens} tokens of {} neurons", args.out.display(), shape.neurons());
+    Ok(super::header::with(Report::answer("trace capture", answer), &header)
+        .table("texts", "Texts", CAPTURED, &texts))
 }

@@ -3,11 +3,12 @@
 //! One file for each command. What is done is the library's.
 
 mod capture;
+mod header;
 mod show;
 mod stats;
 mod synth;
-mod table;
 
+use crate::verdict::Verdict;
 use clap::Subcommand;
 
 /// Activation traces: which neurons of a language model were active for which token
@@ -35,11 +36,11 @@ enum Command {
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+pub fn run(args: &Args) -> anyhow::Result<Verdict> {
     match &args.command {
-        Command::Capture(args) => capture::run(args),
-        Command::Synth(args) => synth::run(args),
-        Command::Stats(args) => stats::run(args),
-        Command::Show(args) => show::run(args),
+        Command::Capture(args) => args.form.show(|| capture::run(args)),
+        Command::Synth(args) => args.form.show(|| synth::run(args)),
+        Command::Stats(args) => args.form.show(|| stats::run(args)),
+        Command::Show(args) => args.form.show(|| show::run(args)),
     }
 }

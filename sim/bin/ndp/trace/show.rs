@@ -1,9 +1,12 @@
 //! `ndp trace show`: a trace for people to read.
 
-use super::table::{Table, percent};
+use crate::output::OutputArgs;
 use anyhow::Context;
 use ndp_config::BlockKind;
-use ndp_traces::{Activity, NeuronShape, Phase, TokenInfo, TraceHeader, TraceReader, ones};
+use ndp_files::FileSet;
+use ndp_report::{Report, fields};
+use ndp_traces::{Activity, NeuronShape, Phase, TokenInfo, TraceReader, ones};
+use serde::Serialize;
 use std::path::PathBuf;
 
 /// Without --token the first tokens, one line each. With --token that token, one line per block; with --layer as well the active
@@ -25,30 +28,61 @@ pub struct Args {
     /// Without --token: how many tokens
     #[arg(long, default_value_t = 20)]
     tokens: u64,
+    #[command(flatten)]
+    pub form: OutputArgs,
 }
 
-/// The header in a few lines.
-pub fn header(header: &TraceHeader) -> String {
-    let TraceHeader { model, layers, attention, mlp, tokens, prompt_tokens, sequences, seed, source } =
-        header;
-    let source = ndp_files::visible(source);
-    format!(
-        "model      {model}: {layers} layers, {attention} neurons in front of attention, {mlp} in the MLP\n\
-         tokens     {tokens} in {sequences} sequence(s), {prompt_tokens} of them prompt\n\
-         source     {source} (seed {seed})\n"
-    )
+/// A token.
+#[derive(Serialize)]
+struct Token {
+    token: u64,
+    phase: String,
+    attention: u64,
+    mlp: u64,
+    similarity: Option<f64>,
+}
+
+fields! { TOKEN
+    "token" "token" {Count} Screen: "number of the token, from 0";
+    "phase" "phase" {Text} Screen: "prompt or generated, and whether it begins a sequence";
+    "attention" "attention" {Count} Screen: "active neurons before attention";
+    "mlp" "MLP" {Count} Screen: "active neurons of the MLP";
+    "similarity" "as the one before" {Share} Screen: "twice the active neurons that it shares with the token before, over those of both";
+}
+
+/// A block of a token.
+#[derive(Serialize)]
+struct Block {
+    layer: u32,
+    block: &'static str,
+    active: usize,
+    neurons: u32,
+    share: f64,
+    numbers: Option<String>,
+}
+
+fields! { BLOCK
+    "layer" "layer" {Count} Screen: "layer";
+    "block" "block" {Text} Screen: "attention or MLP";
+    "active" "active" {Count} Screen: "active neurons";
+    "neurons" "of" {Count} Screen: "neurons";
+    "share" "share" {Share} Screen: "part of the neurons that is active";
+    "numbers" "neurons" {Text} Screen: "numbers of the active neurons, with --layer";
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+///
+/// # Errors
+/// For a damaged trace, and a token or layer that it lacks.
+pub fn run(args: &Args) -> anyhow::Result<Report> {
+    args.form.files(FileSet::new().input("the trace", &args.file)).check()?;
     let mut reader = TraceReader::open(&args.file)?;
     let file = || args.file.display().to_string();
-    let layers = reader.header().layers;
+    let header = reader.header().clone();
+    let (layers, tokens) = (header.layers, header.tokens);
     if let Some(layer) = args.layer {
         ensure!(layer < layers, "--layer {layer}: the trace has layers 0 to {}", layers - 1);
     }
-    let tokens = reader.header().tokens;
-    ndp_files::print(&header(reader.header()));
     let shape = reader.shape().clone();
     let mut activity = Activity::new(&shape);
     if let Some(token) = args.token {
@@ -57,11 +91,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         for _ in 0..=token {
             info = reader.read_into(&mut activity).with_context(file)?;
         }
-        ndp_files::print(&one(&shape, token, info, &activity, args.layer));
-        return Ok(());
+        let blocks = blocks(&shape, &activity, args.layer);
+        let active: usize = blocks.iter().map(|block| block.active).sum();
+        let answer =
+            format!("token {token} ({}) has {active} active neurons", info.map_or("-".into(), phase));
+        let report = super::header::with(Report::answer("trace show", answer), &header);
+        return Ok(report.table("blocks", "Blocks", BLOCK, &blocks));
     }
-    let mut table = Table::new(["token", "phase", "attention", "MLP", "as the one before"]);
-    let mut before: Option<Activity> = None;
+    let (mut rows, mut before) = (Vec::new(), None::<Activity>);
     for token in 0..tokens.min(args.tokens) {
         let Some(info) = reader.read_into(&mut activity).with_context(file)? else { break };
         let count = |kind| {
@@ -74,12 +111,13 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         let similarity = before.as_ref().filter(|_| !info.first).map(|before| {
             2.0 * activity.common(before) as f64 / (activity.count() + before.count()).max(1) as f64
         });
-        let [attention, mlp] = [BlockKind::Attention, BlockKind::Mlp].map(|kind| count(kind).to_string());
-        table.row([token.to_string(), phase(info), attention, mlp, percent(similarity)]);
+        let [attention, mlp] = [BlockKind::Attention, BlockKind::Mlp].map(count);
+        rows.push(Token { token, phase: phase(info), attention, mlp, similarity });
         before = Some(activity.clone());
     }
-    ndp_files::print(&table.text());
-    Ok(())
+    let answer = format!("{} of {tokens} tokens are shown", rows.len());
+    Ok(super::header::with(Report::answer("trace show", answer), &header)
+        .table("tokens", "Tokens", TOKEN, &rows))
 }
 
 fn phase(info: TokenInfo) -> String {
@@ -87,33 +125,27 @@ fn phase(info: TokenInfo) -> String {
     if info.first { format!("{phase}, first") } else { phase.to_owned() }
 }
 
-/// One token: counts of its blocks, or with a layer the neurons.
-fn one(
-    shape: &NeuronShape,
-    token: u64,
-    info: Option<TokenInfo>,
-    activity: &Activity,
-    layer: Option<u32>,
-) -> String {
-    let mut text = format!("token      {token}, {}\n", info.map_or("-".into(), phase));
-    for (index, block) in shape.blocks().iter().enumerate() {
-        if layer.is_some_and(|layer| layer != block.layer) {
-            continue;
-        }
-        let kind = if block.kind == BlockKind::Attention { "attention" } else { "MLP" };
-        let bits = activity.block(shape, index);
-        let count = ones(bits).count();
-        let share = percent(Some(count as f64 / f64::from(block.neurons)));
-        text +=
-            &format!("layer {:<4} {kind:<9} {count:>6} of {} active, {share}\n", block.layer, block.neurons);
-        if layer.is_some() {
-            text += &runs(ones(bits));
-        }
-    }
-    text
+/// Blocks of a token, with the numbers of active neurons if a layer is asked for.
+fn blocks(shape: &NeuronShape, activity: &Activity, layer: Option<u32>) -> Vec<Block> {
+    let blocks = shape.blocks().iter().enumerate();
+    let asked = blocks.filter(|(_, block)| layer.is_none_or(|layer| layer == block.layer));
+    asked
+        .map(|(index, block)| {
+            let bits = activity.block(shape, index);
+            let active = ones(bits).count();
+            Block {
+                layer: block.layer,
+                block: if block.kind == BlockKind::Attention { "attention" } else { "MLP" },
+                active,
+                neurons: block.neurons,
+                share: active as f64 / f64::from(block.neurons),
+                numbers: layer.map(|_| runs(ones(bits))),
+            }
+        })
+        .collect()
 }
 
-/// Numbers in ascending order, runs of them as `a-b`, in indented lines.
+/// Numbers in ascending order, runs of them as `a-b`.
 fn runs(numbers: impl Iterator<Item = u32>) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for number in numbers {
@@ -123,16 +155,5 @@ fn runs(numbers: impl Iterator<Item = u32>) -> String {
         }
     }
     let words = runs.iter().map(|&(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") });
-    let mut text = String::new();
-    let mut line = String::from("   ");
-    for word in words {
-        if line.len() + 1 + word.len() > 110 {
-            text += &line;
-            text.push('\n');
-            line = String::from("   ");
-        }
-        line.push(' ');
-        line += &word;
-    }
-    if line.len() > 3 { text + &line + "\n" } else { text }
+    words.collect::<Vec<_>>().join(" ")
 }

@@ -1,9 +1,10 @@
 //! `ndp trace stats`: measures a trace.
 
-use super::table::percent;
-use ndp_traces::stats::{KindReport, Report, Statistics};
-use ndp_traces::{TraceHeader, TraceReader};
-use serde::Serialize;
+use crate::output::OutputArgs;
+use ndp_files::FileSet;
+use ndp_report::{Level, Report, fields};
+use ndp_traces::TraceReader;
+use ndp_traces::stats::{KindReport, Statistics};
 use std::path::PathBuf;
 
 /// Reads the whole trace, so it also finds any damage. All blocks are measured, except for the layer correlation (a sample of
@@ -15,71 +16,53 @@ use std::path::PathBuf;
 pub struct Args {
     /// The trace
     file: PathBuf,
-    /// Prints JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    pub form: OutputArgs,
 }
 
-#[derive(Serialize)]
-struct Json<'a> {
-    header: &'a TraceHeader,
-    statistics: &'a Report,
+fields! { STATISTICS
+    "attention.density" "attention: active" {Share} Screen: "part of the neurons before attention that is active";
+    "attention.block_share" "attention: 80 % come from" {Share} Screen: "smallest part of a block's neurons that has 80 % of its activations, mean of the blocks";
+    "mlp.density" "MLP: active" {Share} Screen: "part of the neurons of the MLP that is active";
+    "mlp.block_share" "MLP: 80 % come from" {Share} Screen: "smallest part of a block's neurons that has 80 % of its activations, mean of the blocks";
+    "model_share" "whole model: 80 % come from" {Share} Screen: "smallest part of all neurons that has 80 % of all activations";
+    "hot_share" "hot after the prefill" {Share} Screen: "part of the neurons that is hot after the prefill";
+    "hot_change" "of these change" {Share} Screen: "part of them that does not stay so";
+    "hot_tokens" "within" {Real("tokens", 0)} Screen: "mean number of generated tokens over which the change is observed";
+    "layer" "active with its parent" {Share} Screen: "probability of an active neuron if its most correlated one in the block before is active";
+    "dimm_imbalance" "fullest of 8 DIMMs" {Real("times the mean", 2)} Screen: "load of the fullest of eight DIMMs for cold neurons placed at random, mean";
+    "similarity" "similarity at distance 1, 2, ..." {Share} Verbose: "mean similarity of tokens of a sequence at distances 1, 2, ...";
+    "dimm_imbalance_max" "at most" {Real("times the mean", 2)} Verbose: "greatest such load";
+    "layer_neurons" "sample" {Count} Verbose: "neurons in the sample for the correlation";
+    "attention.sparsest" "attention: sparsest" {Share} Verbose: "least density of a block";
+    "attention.densest" "attention: densest" {Share} Verbose: "greatest density of a block";
+    "attention.typical_share" "attention: typical" {Share} Verbose: "block_share of the block of average density";
+    "mlp.sparsest" "MLP: sparsest" {Share} Verbose: "least density of a block";
+    "mlp.densest" "MLP: densest" {Share} Verbose: "greatest density of a block";
+    "mlp.typical_share" "MLP: typical" {Share} Verbose: "block_share of the block of average density";
+    "tokens" "tokens" {Count} Json: "tokens that were measured";
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
+///
+/// # Errors
+/// For a damaged trace.
+pub fn run(args: &Args) -> anyhow::Result<Report> {
+    args.form.files(FileSet::new().input("the trace", &args.file)).check()?;
     let mut reader = TraceReader::open(&args.file)?;
     let bar = ndp_files::Progress::new(reader.header().tokens, "tokens");
     let file = |e| anyhow::Error::new(e).context(args.file.display().to_string());
     let statistics = Statistics::from_reader(&mut reader, || bar.add(1)).map_err(file)?;
     drop(bar);
-    let report = statistics.report();
-    if args.json {
-        let json = Json { header: reader.header(), statistics: &report };
-        ndp_files::print(&format!("{}\n", serde_json::to_string_pretty(&json)?));
-        return Ok(());
-    }
-    ndp_files::print(&super::show::header(reader.header()));
-    ndp_files::print(&text(&report));
-    Ok(())
-}
-
-fn text(report: &Report) -> String {
-    let mut text = String::new();
-    for (name, kind) in [("attention", report.attention), ("MLP", report.mlp)] {
-        let Some(KindReport { density, sparsest, densest, block_share, typical_share }) = kind else {
-            continue;
-        };
-        text += &format!(
-            "{name:<11}{:.1} % active ({:.1} to {:.1} % in a block); 80 % of the activations come from {} of a block's neurons (mean of the blocks; {} in the one of average density)\n",
-            100.0 * density,
-            100.0 * sparsest,
-            100.0 * densest,
-            percent(block_share),
-            percent(typical_share)
-        );
-    }
-    text +=
-        &format!("whole      {} of the neurons have 80 % of the activations\n", percent(report.model_share));
-    text += "similarity";
-    for distance in [1, 2, 3, 5, 8, 11, 16, 25, 32] {
-        text += &format!("  {distance}: {}", percent(report.similarity[distance - 1]));
-    }
-    text += &format!(
-        "\nhot        {} of the neurons after the prefill; {} of them change within {:.0} generated tokens\n",
-        percent(report.hot_share),
-        percent(report.hot_change),
-        report.hot_tokens.unwrap_or(0.0)
+    let found = statistics.report();
+    let density = |kind: Option<KindReport>| {
+        kind.map_or_else(|| "no".to_owned(), |kind| format!("{:.1} % of the", 100.0 * kind.density))
+    };
+    let answer = format!(
+        "{} neurons before attention and {} neurons of the MLP are active",
+        density(found.attention),
+        density(found.mlp)
     );
-    text += &format!(
-        "layers     {} active if the most correlated neuron of the block before is (sample of {} neurons)\n",
-        percent(report.layer),
-        report.layer_neurons
-    );
-    if let (Some(mean), Some(most)) = (report.dimm_imbalance, report.dimm_imbalance_max) {
-        text += &format!(
-            "DIMMs      the fullest of 8 has {mean:.2} times the mean load of cold neurons, at most {most:.2}\n"
-        );
-    }
-    text
+    let report = super::header::with(Report::answer("trace stats", answer), reader.header());
+    Ok(report.group(Level::Screen, ("statistics", "Statistics"), STATISTICS, &found))
 }

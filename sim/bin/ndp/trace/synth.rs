@@ -1,13 +1,15 @@
 //! `ndp trace synth`: a synthetic trace, and how near it is to what it was fitted to.
 
-use super::table::{Table, percent};
+use crate::output::OutputArgs;
 use anyhow::Context;
 use ndp_config::LlmShape;
 use ndp_files::FileSet;
-use ndp_traces::stats::{Report, Statistics};
+use ndp_report::{Report, fields};
+use ndp_traces::stats::{Report as Found, Statistics};
 use ndp_traces::synth::targets::Targets;
 use ndp_traces::synth::{SynthOptions, Synthesizer};
 use ndp_traces::{Activity, TraceFileWriter, TraceHeader};
+use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -44,6 +46,24 @@ pub struct Args {
     /// File for the trace
     #[arg(long)]
     out: PathBuf,
+    #[command(flatten)]
+    pub form: OutputArgs,
+}
+
+/// A statistic.
+#[derive(Serialize)]
+struct Row {
+    statistic: &'static str,
+    target: Option<f64>,
+    expected: Option<f64>,
+    achieved: Option<f64>,
+}
+
+fields! { ROW
+    "statistic" "statistic" {Text} Screen: "statistic";
+    "target" "target" {Share} Screen: "published value; null if nothing is fitted";
+    "expected" "expected" {Share} Screen: "value that the parameters lead to over many texts";
+    "achieved" "achieved" {Share} Screen: "value of this trace";
 }
 
 fn model(name: &str) -> anyhow::Result<LlmShape> {
@@ -55,8 +75,12 @@ fn model(name: &str) -> anyhow::Result<LlmShape> {
 }
 
 /// Runs the command.
-pub fn run(args: &Args) -> anyhow::Result<()> {
-    FileSet::new().configuration("the model", &args.llm).output("--out", &args.out).check()?;
+///
+/// # Errors
+/// For a model, lengths or a file that cannot be used.
+pub fn run(args: &Args) -> anyhow::Result<Report> {
+    let files = FileSet::new().configuration("the model", &args.llm).output("--out", &args.out);
+    args.form.files(files).check()?;
     let model = model(&args.llm)?;
     let prompt = args.prompt_tokens.unwrap_or_else(|| (args.tokens / 2).min(128));
     ensure!(
@@ -85,7 +109,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         ..TraceHeader::new(&model, args.tokens * args.sequences, prompt * args.sequences)
     };
     let tokens = header.tokens;
-    let mut writer = TraceFileWriter::create(&args.out, header)?;
+    let mut writer = TraceFileWriter::create(&args.out, header.clone())?;
     let mut synthesizer = Synthesizer::new(
         &model,
         SynthOptions {
@@ -117,55 +141,47 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         per_token(start.elapsed().as_secs_f64()),
         per_token(generating)
     );
-    ndp_files::print(&table(&synthesizer, &statistics.report()));
-    ndp_files::print(&format!(
-        "{}: {tokens} tokens of {} neurons\n",
-        args.out.display(),
-        synthesizer.shape().neurons()
-    ));
-    Ok(())
+    let answer =
+        format!("{} has {tokens} tokens of {} neurons", args.out.display(), synthesizer.shape().neurons());
+    let report = super::header::with(Report::answer("trace synth", answer), &header);
+    Ok(report.table("statistics", "Statistics", ROW, &rows(&synthesizer, &statistics.report())))
 }
 
-/// Targets, what the parameters lead to over many texts, and what this trace has.
-fn table(synthesizer: &Synthesizer, report: &Report) -> String {
+/// Targets, values that the parameters lead to over many texts, and those of this trace.
+fn rows(synthesizer: &Synthesizer, report: &Found) -> Vec<Row> {
     let (targets, expected) = (synthesizer.targets(), &synthesizer.fit().expected);
-    let mut table = Table::new(["statistic", "target", "expected over many texts", "achieved in this trace"]);
     let similarity = |distance: usize| report.similarity[distance - 1];
-    let block = |kind: Option<ndp_traces::stats::KindReport>| kind.and_then(|kind| kind.typical_share);
-    let density = |kind: Option<ndp_traces::stats::KindReport>| kind.map(|kind| kind.density);
-    let target = |value: f64| format!("{:.1} %", 100.0 * value);
     let far = Targets::FAR as usize;
-    let rows = [
+    let density = targets.density;
+    let row = |(statistic, target, expected, achieved)| Row { statistic, target, expected, achieved };
+    [
         (
             "active neurons, attention",
-            target(targets.density),
-            Some(targets.density),
-            density(report.attention),
+            Some(density),
+            Some(density),
+            report.attention.map(|kind| kind.density),
         ),
-        ("active neurons, MLP", target(targets.density), Some(targets.density), density(report.mlp)),
+        ("active neurons, MLP", Some(density), Some(density), report.mlp.map(|kind| kind.density)),
         (
             "neurons with 80 %, average MLP block",
-            target(targets.block_share),
+            Some(targets.block_share),
             Some(expected.block_share),
-            block(report.mlp),
+            report.mlp.and_then(|kind| kind.typical_share),
         ),
         (
             "neurons with 80 %, whole model",
-            target(targets.model_share),
+            Some(targets.model_share),
             Some(expected.model_share),
             report.model_share,
         ),
-        ("similarity, distance 1", target(targets.adjacent), Some(expected.similarity[1]), similarity(1)),
-        ("similarity, distance 11", target(targets.distant), Some(expected.similarity[far]), similarity(far)),
-        ("similarity, distance 25", "flat".into(), Some(expected.similarity[25]), similarity(25)),
-        ("similarity, distance 32", "flat".into(), Some(expected.similarity[32]), similarity(32)),
-        ("hot neurons that change", target(targets.hot_change), Some(expected.hot_change), report.hot_change),
-        ("layer correlation (sample)", target(targets.layer), Some(expected.layer), report.layer),
-    ];
-    for (name, target, expected, achieved) in rows {
-        table.row([name.into(), target, percent(expected), percent(achieved)]);
-    }
-    let ratio = report.dimm_imbalance.map_or("-".into(), |ratio| format!("{ratio:.2}"));
-    table.row(["load of the fullest of 8 DIMMs".into(), "not fitted".into(), "-".into(), ratio]);
-    table.text()
+        ("similarity, distance 1", Some(targets.adjacent), Some(expected.similarity[1]), similarity(1)),
+        ("similarity, distance 11", Some(targets.distant), Some(expected.similarity[far]), similarity(far)),
+        ("similarity, distance 25", None, Some(expected.similarity[25]), similarity(25)),
+        ("similarity, distance 32", None, Some(expected.similarity[32]), similarity(32)),
+        ("hot neurons that change", Some(targets.hot_change), Some(expected.hot_change), report.hot_change),
+        ("layer correlation (sample)", Some(targets.layer), Some(expected.layer), report.layer),
+        ("load of the fullest of 8 DIMMs over the mean", None, None, report.dimm_imbalance),
+    ]
+    .map(row)
+    .into()
 }

@@ -1,0 +1,292 @@
+//! A report: headings, paragraphs, tables and charts in one HTML file.
+
+use crate::svg::escape;
+use std::fmt::Write;
+
+const STYLE: &str = "
+:root{color-scheme:light dark}
+body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
+h1{font-size:1.6rem}h2{font-size:1.2rem;margin-top:2.2rem}
+table{border-collapse:collapse;margin:1rem 0;font-variant-numeric:tabular-nums}
+caption{text-align:left}caption,figcaption{font-size:.85rem;opacity:.8}
+th,td{padding:.25rem .7rem;text-align:right;border-bottom:1px solid color-mix(in srgb,currentColor 20%,transparent)}
+th:first-child,td:first-child{text-align:left}
+details.text th,details.text td,table.text td{text-align:left;vertical-align:top}
+table.text td{overflow-wrap:anywhere}
+pre{white-space:pre-wrap;overflow-wrap:anywhere}var{font-style:normal;font-weight:bold}
+tr[data-values]{cursor:pointer}tr.chosen{outline:2px solid}
+.wide{overflow-x:auto}figure{margin:1rem 0}svg{max-width:100%;height:auto;display:block}
+svg .key{cursor:pointer}svg .key.off{opacity:.35}svg .hidden{display:none}
+@media print{nav,.back{display:none}h2{break-after:avoid}figure,table{break-inside:avoid}}
+";
+
+/// A click on a name in a legend hides what has its colour, and shows it again. One on a row with values writes them into the commands.
+const SCRIPT: &str = "
+document.querySelectorAll('svg .key').forEach(function (key) {
+  var svg = key.closest('svg'), colour = key.querySelector('rect').getAttribute('fill');
+  function toggle() {
+    var off = key.classList.toggle('off');
+    key.setAttribute('aria-pressed', String(off));
+    svg.querySelectorAll('[fill=\"' + colour + '\"],[stroke=\"' + colour + '\"]').forEach(function (shape) {
+      if (!shape.closest('.key')) shape.classList.toggle('hidden', off);
+    });
+  }
+  key.setAttribute('role', 'button');
+  key.setAttribute('tabindex', '0');
+  key.addEventListener('click', toggle);
+  key.addEventListener('keydown', function (event) { if (event.key === 'Enter') toggle(); });
+});
+document.querySelectorAll('tr[data-values]').forEach(function (row) {
+  function choose() {
+    document.querySelectorAll('tr.chosen').forEach(function (other) { other.classList.remove('chosen'); });
+    row.classList.add('chosen');
+    row.dataset.values.split(' ').forEach(function (value) {
+      var part = value.split('=');
+      document.querySelectorAll('var[title=' + part[0] + ']').forEach(function (word) { word.textContent = part[1]; });
+    });
+    document.querySelector('pre.command').scrollIntoView();
+  }
+  row.setAttribute('tabindex', '0');
+  row.addEventListener('click', choose);
+  row.addEventListener('keydown', function (event) { if (event.key === 'Enter') choose(); });
+});
+";
+
+/// Sections from which on a report has a list of them.
+const CONTENTS: usize = 3;
+
+/// A report that grows; finished, it is one file that needs no other.
+#[derive(Clone, Debug)]
+pub struct Page {
+    title: String,
+    /// What comes before the first section, then each section with its heading.
+    sections: Vec<Section>,
+    provenance: Vec<Vec<String>>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Section {
+    heading: String,
+    items: Vec<Item>,
+}
+
+#[derive(Clone, Debug)]
+enum Item {
+    Text(String),
+    Table(String),
+    Chart(String),
+}
+
+/// Links to figures or tables, `kind` and a number each.
+fn links(kind: &str, numbers: &[usize]) -> String {
+    let link = |number: &usize| format!("<a href=\"#{kind}-{number}\">{kind} {number}</a>");
+    numbers.iter().map(link).collect::<Vec<_>>().join(", ")
+}
+
+impl Page {
+    /// An empty report.
+    pub fn new(title: &str) -> Self {
+        Self { title: title.to_owned(), sections: vec![Section::default()], provenance: Vec::new() }
+    }
+
+    fn push(mut self, item: Item) -> Self {
+        if let Some(section) = self.sections.last_mut() {
+            section.items.push(item);
+        }
+        self
+    }
+
+    /// A heading.
+    #[must_use]
+    pub fn section(mut self, heading: &str) -> Self {
+        self.sections.push(Section { heading: heading.to_owned(), items: Vec::new() });
+        self
+    }
+
+    /// A paragraph.
+    #[must_use]
+    pub fn paragraph(self, text: &str) -> Self {
+        self.push(Item::Text(format!("<p>{}</p>\n", escape(text))))
+    }
+
+    /// A table; the first column is text, the others are numbers.
+    #[must_use]
+    pub fn table(self, head: &[&str], rows: &[Vec<String>]) -> Self {
+        self.push(Item::Table(cells_of(head, rows, |_| Vec::new())))
+    }
+
+    /// A command and its options. Words of the options that are `names` stand for values of a row, which a click on the row puts
+    /// in their places ([`Page::folded_table_of_values`]).
+    #[must_use]
+    pub fn command(self, command: &str, options: &str, names: &[&str]) -> Self {
+        let mark =
+            |line: String, name: &&str| line.replace(name, &format!("<var title=\"{name}\">{name}</var>"));
+        let (command, options) = (escape(command), names.iter().fold(escape(options), mark));
+        self.push(Item::Text(format!("<pre class=\"command\">{command} {options}</pre>\n")))
+    }
+
+    /// A long table behind a line that opens it; all columns are text.
+    #[must_use]
+    pub fn folded_table(self, summary: &str, head: &[&str], rows: &[Vec<String>]) -> Self {
+        self.folded_table_of_values(summary, head, rows, |_| Vec::new())
+    }
+
+    /// The same, with the values that each row has for commands, by their names: words without spaces.
+    #[must_use]
+    pub fn folded_table_of_values<'a>(
+        self,
+        summary: &str,
+        head: &[&str],
+        rows: &[Vec<String>],
+        values: impl Fn(usize) -> Vec<(&'a str, String)>,
+    ) -> Self {
+        let (summary, cells) = (escape(summary), cells_of(head, rows, values));
+        self.push(Item::Text(format!(
+            "<details class=\"text\"><summary>{summary}</summary>\n<div class=\"wide\"><table>\n{cells}</table></div>\n</details>\n"
+        )))
+    }
+
+    /// A chart, as its `draw` has returned it.
+    #[must_use]
+    pub fn chart(self, svg: &str) -> Self {
+        self.push(Item::Chart(svg.to_owned()))
+    }
+
+    /// How the report was made, a name and a text: the last section.
+    #[must_use]
+    pub fn provenance(mut self, name: &str, text: &str) -> Self {
+        self.provenance.push(vec![name.to_owned(), text.to_owned()]);
+        self
+    }
+
+    /// The file. Tables and figures are numbered, and those of a section name each other.
+    pub fn finish(self) -> String {
+        let title = escape(&self.title);
+        let provenance = !self.provenance.is_empty();
+        let headings = self.sections.iter().skip(1).map(|section| section.heading.as_str());
+        let headings: Vec<&str> = headings.chain(provenance.then_some(PROVENANCE)).collect();
+        let mut body = format!("<h1 id=\"top\">{title}</h1>\n");
+        let (mut tables, mut figures) = (0, 0);
+        for (number, section) in self.sections.iter().enumerate() {
+            if number > 0 {
+                heading(&mut body, number, &section.heading);
+            }
+            let count = |is: fn(&Item) -> bool| section.items.iter().filter(|item| is(item)).count();
+            let own_tables: Vec<usize> =
+                (tables + 1..=tables + count(|item| matches!(item, Item::Table(_)))).collect();
+            let own_figures: Vec<usize> =
+                (figures + 1..=figures + count(|item| matches!(item, Item::Chart(_)))).collect();
+            let see = |what: String| if what.is_empty() { what } else { format!(", see {what}") };
+            for item in &section.items {
+                let _ = match item {
+                    Item::Text(text) => write!(body, "{text}"),
+                    Item::Table(cells) => {
+                        tables += 1;
+                        let see = see(links("figure", &own_figures));
+                        write!(
+                            body,
+                            "<div class=\"wide\"><table id=\"table-{tables}\">\n<caption>table {tables}{see}</caption>\n\
+                             {cells}</table></div>\n"
+                        )
+                    }
+                    Item::Chart(svg) => {
+                        figures += 1;
+                        let see = see(links("table", &own_tables));
+                        write!(
+                            body,
+                            "<figure id=\"figure-{figures}\">\n{svg}<figcaption>figure {figures}{see}</figcaption>\n</figure>\n"
+                        )
+                    }
+                };
+            }
+            if number == 0 && headings.len() >= CONTENTS {
+                body.push_str("<nav><ul>\n");
+                for (number, heading) in (1..).zip(&headings) {
+                    let heading = escape(heading);
+                    let _ = writeln!(body, "<li><a href=\"#section-{number}\">{heading}</a></li>");
+                }
+                body.push_str("</ul></nav>\n");
+            }
+        }
+        if provenance {
+            heading(&mut body, self.sections.len(), PROVENANCE);
+            let rows = cells_of(&["what", "how"], &self.provenance, |_| Vec::new());
+            let _ = write!(body, "<div class=\"wide\"><table class=\"text\">\n{rows}</table></div>\n");
+        }
+        format!(
+            "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n\
+             <meta name=\"viewport\" content=\"width=device-width\"/>\n<title>{title}</title>\n\
+             <style>{STYLE}</style>\n</head>\n<body>\n{body}<script>{SCRIPT}</script>\n</body>\n</html>\n"
+        )
+    }
+}
+
+const PROVENANCE: &str = "How this page was made";
+
+fn heading(body: &mut String, number: usize, heading: &str) {
+    let heading = escape(heading);
+    let back = "<a class=\"back\" href=\"#top\">\u{2191}</a>";
+    let _ = writeln!(body, "<h2 id=\"section-{number}\">{heading} {back}</h2>");
+}
+
+/// The rows of a table, its head first.
+fn cells_of<'a>(
+    head: &[&str],
+    rows: &[Vec<String>],
+    values: impl Fn(usize) -> Vec<(&'a str, String)>,
+) -> String {
+    let cells = |tag: &str, cells: &mut dyn Iterator<Item = &str>| -> String {
+        cells.map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect()
+    };
+    let mut text = format!("<tr>{}</tr>\n", cells("th", &mut head.iter().copied()));
+    for (number, row) in rows.iter().enumerate() {
+        let words: Vec<String> =
+            values(number).iter().map(|(name, value)| format!("{name}={}", escape(value))).collect();
+        let data =
+            if words.is_empty() { String::new() } else { format!(" data-values=\"{}\"", words.join(" ")) };
+        let _ = writeln!(text, "<tr{data}>{}</tr>", cells("td", &mut row.iter().map(String::as_str)));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_well_formed_and_whole() {
+        let rows = vec![vec!["a < b".to_owned(), "1".to_owned()]];
+        let html = Page::new("R & D")
+            .section("One")
+            .paragraph("Text with \"quotes\".")
+            .table(&["what", "n"], &rows)
+            .folded_table("a & b", &["c"], &[vec!["d > e".to_owned()]])
+            .command("show --text ITEM", "--item ITEM --file \"ITEM\"", &["ITEM"])
+            .folded_table_of_values("f", &["c"], &rows, |row| vec![("ITEM", format!("<{row}>"))])
+            .section("Two")
+            .chart(&crate::LineChart::new("t", "x", "y").draw().unwrap())
+            .table(&["what", "n"], &rows)
+            .provenance("command", "ndp --html <file>")
+            .finish();
+        let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };
+        let document = roxmltree::Document::parse_with_options(&html, options).unwrap();
+        let text = |tag: &str| {
+            document.descendants().find(|n| n.has_tag_name(tag)).unwrap().text().unwrap().to_owned()
+        };
+        assert_eq!((text("h1").as_str(), text("td").as_str()), ("R & D", "a < b"));
+        assert_eq!(text("summary"), "a & b");
+        assert_eq!(document.descendants().filter(|n| n.attribute("title") == Some("ITEM")).count(), 2);
+        let chosen: Vec<&str> = document.descendants().filter_map(|n| n.attribute("data-values")).collect();
+        assert_eq!(chosen, ["ITEM=<0>"]);
+        assert!(!html.contains("http://") || html.matches("http://").count() == 1, "nothing from outside");
+        assert!(!html.contains("<script src"));
+        // Every link leads to a place of the page, and every section is in the contents.
+        let ids: Vec<&str> = document.descendants().filter_map(|n| n.attribute("id")).collect();
+        let links: Vec<&str> = document.descendants().filter_map(|n| n.attribute("href")).collect();
+        assert!(links.iter().all(|link| ids.contains(&link.trim_start_matches('#'))), "{links:?} {ids:?}");
+        for link in ["#section-1", "#section-2", "#section-3", "#figure-1", "#table-2"] {
+            assert!(links.contains(&link), "{link} of {links:?}");
+        }
+        assert!(!links.contains(&"#table-1"), "the figure of another section");
+    }
+}

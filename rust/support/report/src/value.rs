@@ -1,0 +1,587 @@
+//! The value of a result: verdict, figures, tables, charts and provenance. [`Report`] is built once; text, JSON, CSV and HTML are made from it.
+//!
+//! Numbers come in as serializable structs, and [`Field`]s say of each key what it is. A key without a field is an error when the report is
+//! rendered, so that the schema ([`Report::schema`]) lists every JSON path.
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// What a number measures, which decides how it is written for people. JSON and CSV have the bare number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unit {
+    /// A name, a text or a flag.
+    Text,
+    /// A number of things.
+    Count,
+    /// Clock cycles.
+    Cycles,
+    /// A part of 1, written in percent.
+    Share,
+    /// Bytes, written in kB, MB or GB.
+    Bytes,
+    /// Femtojoules, as `{low_fj, fj, high_fj}`.
+    Energy,
+    /// A unit with this name, and decimals.
+    Real(&'static str, usize),
+    /// A number with four significant digits, in the unit that another column names.
+    Digits,
+    /// An object or a list that another page describes.
+    Data,
+}
+
+impl Unit {
+    /// Its name in the schema.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Count => "number",
+            Self::Cycles => "cycles",
+            Self::Share => "0 to 1",
+            Self::Bytes => "bytes",
+            Self::Energy => "fJ",
+            Self::Real("", _) => "ratio",
+            Self::Real(name, _) => name,
+            Self::Digits => "unit of the row",
+            Self::Data => "object",
+        }
+    }
+}
+
+/// Where a field is written for people. JSON has all of them, and CSV all columns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Among the first lines.
+    Head,
+    /// On the screen.
+    Screen,
+    /// With `--verbose`, and on the page.
+    Verbose,
+    /// On the page.
+    Page,
+    /// Nowhere.
+    Json,
+}
+
+/// A key of the JSON that a command prints: a figure or a column.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Field {
+    /// Path from the figures, or from a row: names with dots between them.
+    pub key: &'static str,
+    /// Name for people.
+    pub label: &'static str,
+    /// Unit.
+    pub unit: Unit,
+    /// Meaning, in a sentence without its end.
+    pub meaning: &'static str,
+    /// Where it is shown.
+    pub level: Level,
+}
+
+/// Declares fields: key, label, unit, level and meaning, a line each.
+///
+/// ```
+/// ndp_report::fields! { RUN
+///     "cycles" "cycles" {Cycles} Head: "core cycles of the run";
+///     "share" "share" {Share} Verbose: "part of all cycles";
+/// }
+/// assert_eq!(RUN[1].meaning, "part of all cycles");
+/// ```
+#[macro_export]
+macro_rules! fields {
+    ($visibility:vis $name:ident $($key:literal $label:literal {$unit:expr} $level:ident: $meaning:literal;)+) => {
+        $visibility const $name: &[$crate::Field] = &[$({
+            #[allow(unused_imports)]
+            use $crate::Unit::*;
+            $crate::Field { key: $key, label: $label, unit: $unit, meaning: $meaning, level: $crate::Level::$level }
+        }),+];
+    };
+}
+
+/// A field on the screen.
+pub const fn field(key: &'static str, label: &'static str, unit: Unit, meaning: &'static str) -> Field {
+    Field { key, label, unit, meaning, level: Level::Screen }
+}
+
+impl Field {
+    /// At another level.
+    #[must_use]
+    pub const fn at(self, level: Level) -> Self {
+        Self { level, ..self }
+    }
+}
+
+/// Figures below one key; those of the report itself have none.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    pub key: &'static str,
+    pub title: &'static str,
+    pub fields: Vec<Field>,
+    pub level: Level,
+}
+
+/// A table: an array of objects below one key.
+#[derive(Clone, Debug)]
+pub(crate) struct Table {
+    pub key: &'static str,
+    pub title: &'static str,
+    pub columns: Vec<Field>,
+    pub level: Level,
+    /// Column whose shares are drawn as bars.
+    pub bars: Option<&'static str>,
+    /// Columns that name sections of the page; the first names those of text. Empty if all rows are in one.
+    pub by: &'static [&'static str],
+}
+
+/// A chart over a table.
+#[derive(Clone, Debug)]
+pub struct Chart {
+    /// Key of the table.
+    pub table: &'static str,
+    /// A sentence that says what the chart shows.
+    pub title: String,
+    /// What to see in it.
+    pub caption: String,
+    /// Marks.
+    pub kind: ChartKind,
+}
+
+/// Marks of a chart. Columns are named by their keys; several keys with commas between them name a row together.
+#[derive(Clone, Debug)]
+pub enum ChartKind {
+    /// A horizontal bar for each row.
+    Rows {
+        /// Column of names.
+        label: &'static str,
+        /// Column of lengths.
+        value: &'static str,
+    },
+    /// Parts on top of each other, a row for each part.
+    Stacks {
+        /// Column of the whole's name.
+        label: &'static str,
+        /// Column of the part's name.
+        part: &'static str,
+        /// Column of heights, and the factor to the unit of the axis.
+        value: (&'static str, f64),
+        /// Name of the axis, with the unit.
+        axis: &'static str,
+    },
+    /// Columns on top of each other, a bar for each row.
+    Columns {
+        /// Column of names.
+        label: &'static str,
+        /// Columns of heights.
+        parts: Vec<&'static str>,
+        /// Factor to the unit of the axis.
+        factor: f64,
+        /// Name of the axis, with the unit.
+        axis: &'static str,
+    },
+    /// A line for each value of a column.
+    Lines {
+        /// Column of places, and whether the axis shows their powers of ten.
+        x: (&'static str, bool),
+        /// Column of heights, and the factor to the unit of the axis.
+        y: (&'static str, f64),
+        /// Column that names the line, and the words around the name.
+        series: (&'static str, &'static str, &'static str),
+        /// What the axes are, with the units.
+        axes: [&'static str; 2],
+        /// A height to compare with.
+        reference: Option<(&'static str, f64)>,
+    },
+    /// A picture that is drawn already.
+    Drawn(String),
+}
+
+/// Long tables of the page alone, each behind a line that opens it, and commands that take values from a row.
+#[derive(Clone, Debug)]
+pub struct Folds {
+    /// Heading.
+    pub title: &'static str,
+    /// What the tables show.
+    pub text: String,
+    /// What each command does, the command, and its options.
+    pub commands: Vec<(&'static str, String, &'static str)>,
+    /// Words of the options in whose places a click on a row puts the row's values.
+    pub names: &'static [&'static str],
+    /// Heads of the columns.
+    pub head: &'static [&'static str],
+    /// Tables.
+    pub folds: Vec<Fold>,
+}
+
+/// A long table: the line that opens it; cells of each row, and its values in the order of the names, or none.
+#[derive(Clone, Debug)]
+pub struct Fold {
+    /// Line.
+    pub summary: String,
+    /// Rows.
+    pub rows: Vec<(Vec<String>, Vec<String>)>,
+}
+
+/// A part of the report after its first lines, in order.
+#[derive(Clone, Debug)]
+pub(crate) enum Part {
+    Group(Group),
+    Table(Table),
+    Chart(Chart),
+    Folds(Folds),
+}
+
+/// The result of a command.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub(crate) command: &'static str,
+    /// Whether all checks passed; `None` if there are none.
+    pub(crate) holds: Option<bool>,
+    pub(crate) verdict: String,
+    pub(crate) reason: Option<String>,
+    pub(crate) setting: String,
+    pub(crate) notes: Vec<String>,
+    pub(crate) figures: Vec<Field>,
+    pub(crate) parts: Vec<Part>,
+    /// Keys of inputs that are repeated, each with its meaning.
+    pub(crate) data: Vec<(&'static str, &'static str)>,
+    pub(crate) json: Map<String, Value>,
+    pub(crate) again: Option<String>,
+    /// A value that could not be kept, or a key without a field.
+    pub(crate) fault: Option<String>,
+}
+
+impl Report {
+    /// The result of a command that checks nothing: the sentence that answers the question.
+    pub fn answer(command: &'static str, answer: impl Into<String>) -> Self {
+        Self::of(command, None, answer.into())
+    }
+
+    /// The result of a command with checks: whether all passed, and the sentence that says so.
+    pub fn checked(command: &'static str, holds: bool, verdict: impl Into<String>) -> Self {
+        Self::of(command, Some(holds), verdict.into())
+    }
+
+    fn of(command: &'static str, holds: Option<bool>, verdict: String) -> Self {
+        let json = Map::from_iter([("command".to_owned(), command.into())]);
+        Self {
+            command,
+            holds,
+            verdict,
+            reason: None,
+            setting: String::new(),
+            notes: Vec::new(),
+            figures: Vec::new(),
+            parts: Vec::new(),
+            data: Vec::new(),
+            json,
+            again: None,
+            fault: None,
+        }
+    }
+
+    /// Why the figures are what they are: a sentence.
+    #[must_use]
+    pub fn reason(mut self, reason: impl Into<String>) -> Self {
+        self.reason = Some(reason.into());
+        self
+    }
+
+    /// What ran: model, machine, sizes, seed; a line.
+    #[must_use]
+    pub fn setting(mut self, setting: impl Into<String>) -> Self {
+        self.setting = setting.into();
+        self
+    }
+
+    /// An assumption, a refusal or a warning that belongs to the result.
+    #[must_use]
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.notes.push(note.into());
+        self
+    }
+
+    /// Figures, as a struct with a field for each key.
+    #[must_use]
+    pub fn figures(mut self, fields: &[Field], figures: &impl Serialize) -> Self {
+        self.figures.extend_from_slice(fields);
+        match self.known("", fields, figures) {
+            Some(Value::Object(figures)) => self.json.extend(figures),
+            _ => self.fault("the figures are no object"),
+        }
+        self
+    }
+
+    /// Figures below a key, at a level or beyond.
+    #[must_use]
+    pub fn group(
+        mut self,
+        level: Level,
+        (key, title): (&'static str, &'static str),
+        fields: &[Field],
+        figures: &impl Serialize,
+    ) -> Self {
+        if let Some(figures) = self.known(key, fields, figures) {
+            self.json.insert(key.to_owned(), figures);
+            self.parts.push(Part::Group(Group { key, title, fields: fields.to_vec(), level }));
+        }
+        self
+    }
+
+    /// A table on the screen: a list of structs with a field for each column.
+    #[must_use]
+    pub fn table(
+        self,
+        key: &'static str,
+        title: &'static str,
+        columns: &[Field],
+        rows: &[impl Serialize],
+    ) -> Self {
+        self.table_at(Level::Screen, None, (key, title), columns, rows)
+    }
+
+    /// A table at a level, and the column whose shares are bars.
+    #[must_use]
+    pub fn table_at(
+        mut self,
+        level: Level,
+        bars: Option<&'static str>,
+        (key, title): (&'static str, &'static str),
+        columns: &[Field],
+        rows: &[impl Serialize],
+    ) -> Self {
+        let rows: Vec<Value> = rows.iter().filter_map(|row| self.known(key, columns, row)).collect();
+        self.json.insert(key.to_owned(), rows.into());
+        self.parts.push(Part::Table(Table { key, title, columns: columns.to_vec(), level, bars, by: &[] }));
+        self
+    }
+
+    /// Gives people a section of the last table for each value of these columns; text goes by the first of them. A chart over the table is in the
+    /// section that its title names.
+    #[must_use]
+    pub fn by(mut self, columns: &'static [&'static str]) -> Self {
+        if let Some(Part::Table(table)) = self.parts.last_mut() {
+            table.by = columns;
+        }
+        self
+    }
+
+    /// A chart over a table.
+    #[must_use]
+    pub fn chart(mut self, chart: Chart) -> Self {
+        self.parts.push(Part::Chart(chart));
+        self
+    }
+
+    /// Long tables of the page.
+    #[must_use]
+    pub fn folds(mut self, folds: Folds) -> Self {
+        self.parts.push(Part::Folds(folds));
+        self
+    }
+
+    /// An input that JSON repeats, such as the configuration.
+    #[must_use]
+    pub fn data(mut self, key: &'static str, meaning: &'static str, data: &impl Serialize) -> Self {
+        match parsed(data) {
+            Ok(value) => _ = self.json.insert(key.to_owned(), value),
+            Err(error) => self.fault(&format!("{key}: {error}")),
+        }
+        self.data.push((key, meaning));
+        self
+    }
+
+    /// The command that gives this result again.
+    #[must_use]
+    pub fn again(mut self, command: impl Into<String>) -> Self {
+        self.again = Some(command.into());
+        self
+    }
+
+    /// Whether a check failed.
+    pub fn failed(&self) -> bool {
+        self.holds == Some(false)
+    }
+
+    fn fault(&mut self, fault: &str) {
+        self.fault.get_or_insert_with(|| fault.to_owned());
+    }
+
+    /// The struct as JSON, each key of which has a field.
+    fn known(&mut self, key: &str, fields: &[Field], of: &impl Serialize) -> Option<Value> {
+        match parsed(of) {
+            Ok(value) => {
+                if let Some(unknown) = unknown(&value, "", fields) {
+                    self.fault(&format!("'{key}': nothing says what '{unknown}' is"));
+                }
+                Some(value)
+            }
+            Err(error) => {
+                self.fault(&format!("'{key}': {error}"));
+                None
+            }
+        }
+    }
+}
+
+/// As JSON. By way of text, so that numbers above 64 bits become fractions.
+fn parsed(of: &impl Serialize) -> serde_json::Result<Value> {
+    serde_json::from_str(&serde_json::to_string(of)?)
+}
+
+/// A path of the value that no field has.
+fn unknown(value: &Value, path: &str, fields: &[Field]) -> Option<String> {
+    let Value::Object(members) = value else { return Some(path.to_owned()) };
+    members.iter().find_map(|(name, value)| {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let known = fields.iter().any(|field| field.key == path);
+        if known { None } else { unknown(value, &path, fields) }
+    })
+}
+
+/// The value at a path. Names may have dots themselves, as keys of configurations do.
+pub(crate) fn at<'a>(value: &'a Value, path: &str) -> &'a Value {
+    if let Some(found) = value.get(path) {
+        return found;
+    }
+    let splits = path.match_indices('.').map(|(dot, _)| (&path[..dot], &path[dot + 1..]));
+    let mut below = splits.filter_map(|(name, rest)| Some(at(value.get(name)?, rest)));
+    below.find(|found| !found.is_null()).unwrap_or(&Value::Null)
+}
+
+/// A name that is known only when the program runs, such as a metric of the user's, as the name of a field: it lives as long as the program.
+pub fn lasting(name: &str) -> &'static str {
+    Box::leak(name.to_owned().into_boxed_str())
+}
+
+/// A number with a comma after each three digits.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number of things: "1 DIMM", "4 DIMMs".
+pub fn counted(number: u64, one: &str) -> String {
+    format!("{} {one}{}", grouped(number), if number == 1 { "" } else { "s" })
+}
+
+/// A value for people, without its unit: the heads of columns have it. A missing one is `-`.
+pub(crate) fn written(unit: Unit, value: &Value) -> String {
+    match (unit, value) {
+        (_, Value::Null) => "-".to_owned(),
+        (_, Value::Bool(flag)) => if *flag { "yes" } else { "no" }.to_owned(),
+        (_, Value::String(text)) => text.clone(),
+        (Unit::Share, value) => {
+            value.as_f64().map_or_else(String::new, |share| format!("{:.1}", 100.0 * share))
+        }
+        (Unit::Real(_, decimals), value) => {
+            value.as_f64().map_or_else(String::new, |number| decimal(number, decimals))
+        }
+        (Unit::Energy, value) => energy(value),
+        (Unit::Bytes, value) if value.is_number() => bytes(value.as_f64().unwrap_or(0.0)),
+        (_, Value::Array(all)) => all.iter().map(|one| written(unit, one)).collect::<Vec<_>>().join(", "),
+        (Unit::Digits, value) => value.as_f64().map_or_else(String::new, significant),
+        (_, value) => value.as_u64().map_or_else(|| value.to_string(), grouped),
+    }
+}
+
+/// A number with decimals, its whole part in groups. One that would be written as 0 gets an exponent.
+pub fn decimal(number: f64, decimals: usize) -> String {
+    let text = format!("{number:.decimals$}");
+    if number != 0.0 && text.trim_start_matches('-').chars().all(|c| matches!(c, '0' | '.')) {
+        return format!("{number:.1e}");
+    }
+    let (whole, rest) =
+        text.split_once('.').map_or((text.as_str(), None), |(whole, rest)| (whole, Some(rest)));
+    let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
+    let whole = digits.parse().map_or_else(|_| digits.to_owned(), grouped);
+    rest.map_or_else(|| format!("{sign}{whole}"), |rest| format!("{sign}{whole}.{rest}"))
+}
+
+/// Four significant digits; a dash for what is not computed.
+pub fn significant(value: f64) -> String {
+    if value.is_nan() {
+        return "-".to_owned();
+    }
+    if value == 0.0 || !value.is_finite() {
+        return format!("{value}");
+    }
+    let digits = (3 - value.abs().log10().floor() as i32).clamp(0, 6) as usize;
+    format!("{value:.digits$}")
+}
+
+/// Bytes in the unit that leaves one to three digits before the point.
+fn bytes(bytes: f64) -> String {
+    const UNITS: [(&str, f64); 4] = [("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("B", 1.0)];
+    let (name, unit) = UNITS.into_iter().find(|(_, unit)| bytes >= *unit).unwrap_or(("B", 1.0));
+    format!("{} {name}", shortest(&(bytes / unit).to_string()))
+}
+
+/// Femtojoules in the unit that leaves one to three digits before the point, and the range.
+fn energy(value: &Value) -> String {
+    const UNITS: [&str; 7] = ["fJ", "pJ", "nJ", "uJ", "mJ", "J", "kJ"];
+    let of = |key: &str| value.get(key).and_then(Value::as_f64).unwrap_or(0.0);
+    let (low, middle, high) = (of("low_fj"), of("fj"), of("high_fj"));
+    let mut unit = 0;
+    let mut scale = 1.0;
+    while unit + 1 < UNITS.len() && middle / scale >= 1000.0 {
+        (unit, scale) = (unit + 1, scale * 1000.0);
+    }
+    let [low, middle, high] = [low, middle, high].map(|fj| format!("{:.3}", fj / scale));
+    let [low, middle, high] = [low, middle, high].map(|text| shortest(&text));
+    if low == high {
+        format!("{middle} {}", UNITS[unit])
+    } else {
+        format!("{middle} {} ({low} to {high})", UNITS[unit])
+    }
+}
+
+/// Three significant digits at least, without zeros at the end.
+fn shortest(text: &str) -> String {
+    let Ok(number) = text.parse::<f64>() else { return text.to_owned() };
+    let decimals = if number >= 100.0 {
+        0
+    } else if number >= 10.0 {
+        1
+    } else {
+        2
+    };
+    let text = format!("{number:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// A figure with its unit.
+/// Whether there is nothing to show.
+pub(crate) fn is_absent(value: &Value) -> bool {
+    value.is_null() || value.as_str() == Some("") || value.as_array().is_some_and(Vec::is_empty)
+}
+
+pub(crate) fn with_unit(unit: Unit, value: &Value) -> String {
+    let text = written(unit, value);
+    match unit {
+        _ if value.is_null() => text,
+        Unit::Cycles => format!("{text} cycles"),
+        Unit::Share => format!("{text} %"),
+        Unit::Real(name, _) if !name.is_empty() => format!("{text} {name}"),
+        _ => text,
+    }
+}
+
+/// Head of a column: the label, with the unit if the label does not end with it.
+pub(crate) fn head(field: &Field) -> String {
+    let unit = match field.unit {
+        Unit::Share => "%",
+        Unit::Real(name, _) => name,
+        _ => "",
+    };
+    if unit.is_empty() || field.label.ends_with(unit) {
+        field.label.to_owned()
+    } else {
+        format!("{} {unit}", field.label)
+    }
+}

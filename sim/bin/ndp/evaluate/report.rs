@@ -1,0 +1,380 @@
+//! The report of an evaluation.
+
+use crate::energy;
+use crate::system::time;
+use anyhow::Result;
+use ndp_config::WeightFormat;
+use ndp_report::{Chart, ChartKind, Level, Report, fields};
+use ndp_scheduler::Policy;
+use ndp_sim::gemv::MergeFormat;
+use ndp_sim::system::{
+    ActivitySource, Breakdown, EnergyBreakdown, Evaluation, PlacementResult, PolicyResult, PredictorResult,
+};
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Figures<'a> {
+    model: &'a str,
+    weights: WeightFormat,
+    system: &'a str,
+    dimms: u32,
+    trace: &'a str,
+    activity: ActivitySource,
+    merge: MergeFormat,
+    profiled_tokens: u64,
+    prompt_tokens: u64,
+    generated_tokens: u64,
+    density: f64,
+    placement: PlacementResult,
+}
+
+fields! { FIGURES
+    "model" "model" {Text} Verbose: "model";
+    "weights" "weights" {Text} Verbose: "format of the weights";
+    "system" "system" {Text} Verbose: "system";
+    "dimms" "DIMMs" {Count} Verbose: "DIMMs";
+    "trace" "trace" {Text} Verbose: "program that made the trace";
+    "activity" "activity" {Text} Verbose: "source of the active neurons: causal, oracle or predicted";
+    "merge" "partial results travel" {Text} Verbose: "form of partial results: exact or fp16";
+    "profiled_tokens" "tokens profiled" {Count} Verbose: "tokens of the sequences before the last";
+    "prompt_tokens" "tokens of the prompt" {Count} Verbose: "tokens of the last sequence's prompt";
+    "generated_tokens" "tokens generated" {Count} Verbose: "tokens of the last sequence after its prompt";
+    "density" "active neurons" {Share} Screen: "part of the neurons that are active";
+    "placement.gap" "placement above its bound" {Share} Verbose: "objective over bound of the linear relaxation, minus 1";
+    "placement.objective_us" "objective of the placement" {Real("us", 1)} Verbose: "time that the placement minimises";
+    "placement.bound_us" "bound" {Real("us", 1)} Verbose: "bound of the linear relaxation";
+    "placement.gpu_bytes" "neurons on the GPU" {Bytes} Screen: "bytes of neurons that the placement gives the GPU";
+    "placement.given" "placement of a file" {Text} Verbose: "whether the placement was given; otherwise it is that of the offline method";
+}
+
+fields! { POLICY
+    "policy" "policy" {Text} Screen: "policy of the scheduler";
+    "tokens_per_second" "tokens/s" {Real("tokens/s", 2)} Screen: "tokens after the prompt in a second";
+    "token_us" "token" {Real("us", 0)} Screen: "mean time of a token";
+    "mlp_us" "its MLPs" {Real("us", 0)} Screen: "time of all MLP blocks of a token, as in Fig. 13 of the Hermes paper";
+    "gpu_share" "GPU" {Share} Screen: "part of the active neurons that the GPU computed";
+    "imbalance" "most/mean" {Real("", 3)} Screen: "active neurons of the most loaded DIMM over the mean of all DIMMs, mean over tokens";
+    "upload_bytes_per_token" "to the GPU" {Bytes} Screen: "bytes copied to the GPU for a token";
+    "migration_bytes_per_token" "moved" {Bytes} Screen: "bytes that change DIMMs for a token";
+    "windows.before" "windows" {Real("", 3)} Verbose: "most loaded DIMM over the mean, over windows as they were computed";
+    "windows.planned" "planned" {Real("", 3)} Verbose: "the same windows with the moves that were planned after them";
+    "windows.windows" "number of windows" {Count} Verbose: "windows of blocks";
+    "windows.most_before" "" {Real("", 0)} Json: "active neurons of the most loaded DIMM, added up over windows";
+    "windows.most_planned" "" {Real("", 0)} Json: "the same with the moves that were planned after them";
+    "windows.mean" "" {Real("", 0)} Json: "mean of the DIMMs, added up over windows";
+    "migrations_dropped" "dropped" {Count} Verbose: "moves that were planned and not made";
+    "prompt_us" "prompt" {Real("us", 0)} Verbose: "time of the prompt";
+    "flash.hit_rate" "with a slot" {Share} Verbose: "part of the neurons that DIMMs needed that had a slot";
+    "flash.resident_share" "slots" {Share} Verbose: "slots of the DIMMs over neurons of the MLPs";
+    "flash.bundles_per_token" "bundles" {Real("", 1)} Verbose: "bundles that the SSD reads for a token";
+    "flash.ssd_bytes_per_token" "from the SSD" {Bytes} Verbose: "bytes that the SSD reads for a token";
+    "flash.ssd_busy_share" "SSD reads" {Share} Verbose: "part of the time in which the SSD reads";
+    "flash.ssd_critical_share" "waits for SSD" {Share} Verbose: "part of the time in which the token waits for the SSD";
+    "flash" "" {Data} Json: "neurons on an SSD, as ndp generate has it; missing if the DIMMs hold all neurons";
+    "operation_us" "" {Data} Json: "mean time of a token by operation, in us";
+    "estimated" "" {Data} Json: "with --fast: programs run and estimated, and the errors of estimates that were compared with a run";
+    "time" "" {Data} Json: "time of the tokens by device and cause, in ns";
+    "energy" "" {Data} Json: "energy of the tokens by device, part and operation, in fJ";
+    "tokens" "" {Data} Json: "each token: time, cycles and neurons";
+    "records" "" {Data} Json: "each token: what the scheduler moved";
+}
+
+fields! { ABLATION
+    "from" "slower policy" {Text} Screen: "policy whose time is divided";
+    "to" "faster policy" {Text} Screen: "policy whose time divides";
+    "ratio" "here" {Real("", 2)} Screen: "MLP time of the one over that of the other";
+    "paper" "paper" {Real("", 2)} Screen: "the ratio in Fig. 13 of the Hermes paper (section V-C)";
+}
+
+fields! { PREDICTOR
+    "name" "goes by" {Text} Screen: "information that the predictor has";
+    "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons";
+    "precision" "precision" {Share} Screen: "active neurons among those predicted to be active";
+    "recall" "recall" {Share} Screen: "predicted neurons among the active ones";
+    "attention" "" {Data} Json: "counts of the neurons in front of attention";
+    "mlp" "" {Data} Json: "counts of the neurons of the MLPs";
+    "tokens" "" {Data} Json: "accuracy of each token";
+    "token_recall" "" {Data} Json: "recall of each token";
+}
+
+#[derive(Serialize)]
+struct Operation {
+    policy: Policy,
+    operation: &'static str,
+    us: f64,
+}
+
+fields! { OPERATION
+    "policy" "policy" {Text} Screen: "policy of the scheduler";
+    "operation" "operation" {Text} Screen: "product of a layer, attention, or the logits";
+    "us" "us" {Real("us", 1)} Screen: "time in a token";
+}
+
+/// A token under a policy.
+#[derive(Serialize)]
+struct Token {
+    policy: Policy,
+    token: usize,
+    gpu_share: f64,
+    imbalance: Option<f64>,
+    bundles: Option<u64>,
+}
+
+fields! { TOKEN
+    "policy" "policy" {Text} Screen: "policy of the scheduler";
+    "token" "token" {Count} Screen: "number of the generated token, from 0";
+    "gpu_share" "GPU" {Share} Screen: "part of the active neurons that the GPU computed";
+    "imbalance" "most/mean" {Real("", 3)} Screen: "active neurons of the most loaded DIMM over the mean of all DIMMs";
+    "bundles" "bundles" {Count} Screen: "bundles that the SSD read";
+}
+
+#[derive(Serialize)]
+struct Load {
+    token: usize,
+    dimm: usize,
+    neurons: u64,
+}
+
+fields! { LOAD
+    "token" "token" {Count} Screen: "number of the generated token, from 0";
+    "dimm" "DIMM" {Count} Screen: "number of the DIMM, from 0";
+    "neurons" "neurons" {Count} Screen: "active neurons that it computed";
+}
+
+#[derive(Serialize)]
+struct Similarity {
+    distance: usize,
+    similarity: f64,
+}
+
+fields! { SIMILARITY
+    "distance" "distance" {Count} Screen: "distance of two tokens";
+    "similarity" "similarity" {Real("", 3)} Screen: "twice the active neurons that both tokens have over those of the one plus those of the other, mean";
+}
+
+#[derive(Serialize)]
+struct Prediction {
+    name: &'static str,
+    token: usize,
+    accuracy: f64,
+    recall: f64,
+}
+
+fields! { PREDICTION
+    "name" "goes by" {Text} Screen: "information that the predictor has";
+    "token" "token" {Count} Screen: "number of the generated token, from 0";
+    "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons";
+    "recall" "recall" {Share} Screen: "predicted neurons among the active ones";
+}
+
+fn chart(table: &'static str, title: &str, caption: &str, kind: ChartKind) -> Chart {
+    Chart { table, title: title.to_owned(), caption: caption.to_owned(), kind }
+}
+
+fn lines(
+    x: (&'static str, &'static str),
+    (key, factor, axis): (&'static str, f64, &'static str),
+    series: (&'static str, &'static str),
+    reference: Option<(&'static str, f64)>,
+) -> ChartKind {
+    ChartKind::Lines {
+        x: (x.0, false),
+        y: (key, factor),
+        series: (series.0, series.1, ""),
+        axes: [x.1, axis],
+        reference,
+    }
+}
+
+/// The fastest policy, how much faster it is than the others, and the reason.
+fn answer(result: &Evaluation) -> (String, Option<String>) {
+    let mut by_rate: Vec<&PolicyResult> = result.policies.iter().collect();
+    by_rate.sort_by(|a, b| b.tokens_per_second.total_cmp(&a.tokens_per_second));
+    let [first, rest @ ..] = &by_rate[..] else { return (String::new(), None) };
+    let rate = first.tokens_per_second;
+    let mut answer = format!("{} runs at {rate:.2} tokens/s with policy {}", result.model, first.policy);
+    if let [next, ..] = rest {
+        let (ratio, other) = (rate / next.tokens_per_second, next.tokens_per_second);
+        answer += &format!(", {ratio:.2} times as fast as with {} ({other:.2} tokens/s)", next.policy);
+    }
+    if let [_, .., last] = rest {
+        let (ratio, other) = (rate / last.tokens_per_second, last.tokens_per_second);
+        answer += &format!(" and {ratio:.2} times as fast as with {} ({other:.2} tokens/s)", last.policy);
+    }
+    (answer, time::reason(&first.time))
+}
+
+/// The report; tables of energy are on the screen if they are asked for.
+///
+/// # Errors
+/// If it cannot be drawn.
+pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
+    let Evaluation { policies, predictors, ablation, similarity, .. } = result;
+    let (answer, reason) = answer(result);
+    let mut report = Report::answer("evaluate", answer)
+        .setting(format!(
+            "{}, {} weights, {} DIMMs of {}; {} tokens profiled, {} in the prompt, {} generated; trace: {}",
+            result.model,
+            result.weights,
+            result.dimms,
+            result.system,
+            result.profiled_tokens,
+            result.prompt_tokens,
+            result.generated_tokens,
+            result.trace
+        ))
+        .note("times of DIMMs are cycles of the cycle model; those of GPU, bus and channels follow from their bandwidths and latencies");
+    report = reason.into_iter().fold(report, Report::reason);
+    for (policy, e) in policies.iter().filter_map(|p| Some((p.policy, p.estimated.as_ref()?))) {
+        report = report.note(format!(
+            "{policy} is an estimate: {} of {} programs ran; {} estimates compared with a run are off by {:.2} % together, each by {:.1} %",
+            e.run,
+            e.run + e.estimated,
+            e.checked,
+            100.0 * e.error(),
+            100.0 * e.mean_distance()
+        ));
+    }
+    report = report
+        .figures(
+            FIGURES,
+            &Figures {
+                model: &result.model,
+                weights: result.weights,
+                system: &result.system,
+                dimms: result.dimms,
+                trace: &result.trace,
+                activity: result.activity,
+                merge: result.merge,
+                profiled_tokens: result.profiled_tokens,
+                prompt_tokens: result.prompt_tokens,
+                generated_tokens: result.generated_tokens,
+                density: result.density,
+                placement: result.placement,
+            },
+        )
+        .table("policies", "Policies", POLICY, policies)
+        .table("ablation", "MLP time of one policy over that of another", ABLATION, ablation);
+    let operations: Vec<Operation> = policies.iter().flat_map(operations).collect();
+    report = report
+        .table_at(Level::Json, None, ("operations", "Time of a token by operation"), OPERATION, &operations)
+        .chart(chart(
+            "operations",
+            "Time of a token by operation",
+            "Shorter is faster; the policies differ in the MLP, fc1 and fc2.",
+            ChartKind::Stacks { label: "policy", part: "operation", value: ("us", 1e-3), axis: "ms" },
+        ));
+    let times: Vec<(Option<&'static str>, &Breakdown)> =
+        policies.iter().map(|p| (Some(p.policy.name()), &p.time)).collect();
+    let energies: Vec<(Option<&'static str>, &EnergyBreakdown)> =
+        policies.iter().filter_map(|p| Some((Some(p.policy.name()), p.energy.as_ref()?))).collect();
+    report = time::show(report, &times);
+    report = energy::show_system(report, &energies, with_energy);
+    report = tokens(report, policies);
+    let similarity: Vec<Similarity> =
+        (1..).zip(similarity).map(|(distance, &similarity)| Similarity { distance, similarity }).collect();
+    report = report
+        .table_at(Level::Verbose, None, ("similarity", "Similarity of tokens"), SIMILARITY, &similarity)
+        .chart(chart(
+            "similarity",
+            "Similarity of tokens by their distance",
+            "The paper has above 0.9 for neighbours, and 0.7 from a distance of 10 on.",
+            lines(
+                ("distance", "distance in tokens"),
+                ("similarity", 1.0, "similarity"),
+                ("", "similarity"),
+                Some(("paper: 0.7 beyond 10", 0.7)),
+            ),
+        ))
+        .table_at(Level::Verbose, None, ("predictors", "Predictors"), PREDICTOR, predictors);
+    let predictions: Vec<Prediction> = predictors.iter().flat_map(predictions).collect();
+    let of = |key, axis, reference| lines(("token", "token"), (key, 1.0, axis), ("name", ""), reference);
+    Ok(report
+        .table_at(Level::Json, None, ("predictions", "Predictions of each token"), PREDICTION, &predictions)
+        .chart(chart(
+            "predictions",
+            "Accuracy of the predictors",
+            "Most neurons are not active, so accuracy says little; recall says more.",
+            of("accuracy", "accuracy", Some(("paper: 0.98", 0.98))),
+        ))
+        .chart(chart(
+            "predictions",
+            "Recall of the predictors",
+            "Part of the active neurons that were predicted.",
+            of("recall", "recall", None),
+        )))
+}
+
+fn operations(result: &PolicyResult) -> Vec<Operation> {
+    let policy = result.policy;
+    let row = |(operation, &us): (&ndp_sim::system::Operation, &f64)| Operation {
+        policy,
+        operation: operation.name(),
+        us,
+    };
+    result.operation_us.iter().map(row).collect()
+}
+
+fn predictions(result: &PredictorResult) -> Vec<Prediction> {
+    let each = result.tokens.iter().zip(&result.token_recall).enumerate();
+    let row = |(token, (&accuracy, &recall))| Prediction { name: result.name, token, accuracy, recall };
+    each.map(row).collect()
+}
+
+/// Tables of each token under each policy, and of each DIMM under the last policy, with their charts.
+fn tokens(report: Report, policies: &[PolicyResult]) -> Report {
+    let of = |result: &PolicyResult| {
+        let bundles = result.flash.as_ref().map(|flash| flash.figures.tokens.clone()).unwrap_or_default();
+        let row = |(token, figures): (usize, &ndp_sim::system::TokenFigures)| {
+            let cold: u64 = figures.dimm_neurons.iter().sum();
+            Token {
+                policy: result.policy,
+                token,
+                gpu_share: figures.gpu_neurons as f64 / (figures.gpu_neurons + cold).max(1) as f64,
+                imbalance: result.records.get(token).map(|record| record.imbalance),
+                bundles: bundles.get(token).map(|token| token.loaded),
+            }
+        };
+        result.tokens.iter().enumerate().map(row).collect::<Vec<_>>()
+    };
+    let all: Vec<Token> = policies.iter().flat_map(of).collect();
+    let last = policies.last();
+    let loads = last.iter().flat_map(|last| last.tokens.iter().enumerate()).flat_map(|(token, figures)| {
+        let each = figures.dimm_neurons.iter().enumerate();
+        each.map(move |(dimm, &neurons)| Load { token, dimm, neurons }).collect::<Vec<_>>()
+    });
+    let loads: Vec<Load> = loads.collect();
+    let by_policy = |key, factor, axis| lines(("token", "token"), (key, factor, axis), ("policy", ""), None);
+    let title = last.map_or_else(String::new, |last| format!("Load of each DIMM, policy {}", last.policy));
+    let has_flash = all.iter().any(|token| token.bundles.is_some());
+    let report = report
+        .table_at(Level::Json, None, ("tokens", "Generated tokens"), TOKEN, &all)
+        .chart(chart(
+            "tokens",
+            "Neurons that the GPU has",
+            "Hot neurons are the GPU's, cold ones the DIMMs'.",
+            by_policy("gpu_share", 100.0, "% of the active neurons"),
+        ))
+        .chart(chart(
+            "tokens",
+            "Imbalance of the DIMMs",
+            "1 is balance: all DIMMs have equally many active neurons.",
+            by_policy("imbalance", 1.0, "most over mean"),
+        ))
+        .table_at(Level::Json, None, ("loads", "Load of each DIMM under the last policy"), LOAD, &loads)
+        .chart(chart(
+            "loads",
+            &title,
+            "Lines that stay together are balanced DIMMs.",
+            lines(("token", "token"), ("neurons", 1.0, "active neurons"), ("dimm", "DIMM "), None),
+        ));
+    if !has_flash {
+        return report;
+    }
+    report.chart(chart(
+        "tokens",
+        "Bundles that the SSD reads",
+        "Neurons of the MLPs that no slot of a DIMM has are read from the SSD, a bundle each.",
+        by_policy("bundles", 1.0, "bundles"),
+    ))
+}

@@ -1,0 +1,312 @@
+//! The report of a grid: points with the decisions of the scheduler, and the step of each point in each mode or system.
+
+use ndp_energy::Energy;
+use ndp_offloading::algorithm::{Choice, Decision};
+use ndp_offloading::evaluate::Chosen;
+use ndp_offloading::{Cell, Dispatch, Hardware, Layout, Mode, ModeResult, Model, Purpose, StepEnergy};
+use ndp_report::{Chart, ChartKind, Level, Report, fields};
+use serde::Serialize;
+
+/// The paper's systems, for a report that names none.
+const PAPER: [Mode; 6] = [Mode::Serial, Mode::AttAcc, Mode::NeuPims, Mode::Dex, Mode::Dbo, Mode::DexDbo];
+/// Modes of a report that compares no systems.
+const MODES: [Mode; 5] = [Mode::Serial, Mode::Pipelined, Mode::Dex, Mode::DexDbo, Mode::Shortest];
+/// Without and with offloading, over NeuPIMs.
+const OFFLOADING: [Mode; 3] = [Mode::NeuPims, Mode::Dex, Mode::DexDbo];
+
+/// Requests that are offloaded, in words: `m` of the FFN, `n` of attention.
+pub fn decision(choice: &Choice) -> String {
+    match choice.decision {
+        Decision::None => "-".to_owned(),
+        Decision::Ffn(m) => format!("m {m}"),
+        Decision::Mha(n) => format!("n {n}"),
+    }
+}
+
+/// Offloading in a middle layer.
+fn moved(result: &ModeResult) -> String {
+    match result.layout {
+        Layout::WholeGroup => "group".to_owned(),
+        _ => result.offloaded.as_ref().map_or_else(|| "-".to_owned(), decision),
+    }
+}
+
+/// A point of the grid.
+#[derive(Serialize)]
+struct Point<'a> {
+    batch: u32,
+    sequence: u32,
+    small: bool,
+    equation: &'a Chosen,
+    slot: &'a Chosen,
+    by_equation: String,
+    by_slot: String,
+    best: bool,
+    modes: &'a [ModeResult],
+}
+
+fields! { POINT
+    "batch" "batch" {Count} Screen: "requests of both groups";
+    "sequence" "tokens" {Count} Screen: "tokens in K and V of each request";
+    "by_equation" "equation" {Text} Screen: "requests offloaded in a middle layer by equations 1 and 2: m of the FFN, n of attention";
+    "by_slot" "slot" {Text} Screen: "the same with Q, K and V waiting for the FFN";
+    "best" "best" {Text} Screen: "whether trying all numbers gives the same";
+    "small" "small" {Text} Json: "the groups are smaller than the number of channels (algorithm 1, lines 10 to 12)";
+    "equation" "" {Data} Json: "decision by equations 1 and 2: chosen, and by trying all numbers (exhaustive)";
+    "slot" "" {Data} Json: "decision with the dependency of --rule slot: chosen, and by trying all numbers (exhaustive)";
+    "modes" "" {Data} Json: "step in each mode: times in us, utilisations from 0 to 1, energy in fJ by part and purpose";
+}
+
+/// A step of a point.
+#[derive(Serialize)]
+struct Step {
+    batch: u32,
+    sequence: u32,
+    system: &'static str,
+    point: String,
+    step_ms: f64,
+    tokens_per_second: f64,
+    times: f64,
+    npu_busy: f64,
+    pim_busy: f64,
+    npu_macs: f64,
+    pim_macs: f64,
+    npu_idle_ms: f64,
+    pim_idle_ms: f64,
+    offloaded: String,
+    energy_of_token: Energy,
+}
+
+fields! { STEP
+    "batch" "batch" {Count} Screen: "requests";
+    "sequence" "tokens" {Count} Screen: "tokens in K and V of each request";
+    "system" "system" {Text} Screen: "mode or system";
+    "step_ms" "step" {Real("ms", 1)} Screen: "time of a decode step";
+    "times" "times as fast" {Real("", 2)} Screen: "step of the first system over this one";
+    "npu_busy" "NPU busy" {Share} Screen: "part of the step for which the NPU has work";
+    "pim_busy" "PIM busy" {Share} Screen: "part of the step for which the banks have work";
+    "offloaded" "offloaded" {Text} Screen: "requests offloaded in a middle layer: m of the FFN, n of attention, or a group as a whole";
+    "tokens_per_second" "tokens/s" {Real("tokens/s", 0)} Screen: "requests over the step";
+    "npu_macs" "NPU MACs" {Share} Verbose: "MACs of the NPU over those that it could do in the step";
+    "pim_macs" "PIM MACs" {Share} Verbose: "MACs of the banks over those that they could do in the step";
+    "npu_idle_ms" "NPU idle" {Real("ms", 1)} Verbose: "time for which the NPU waits";
+    "pim_idle_ms" "PIM idle" {Real("ms", 1)} Verbose: "time for which the banks wait";
+    "energy_of_token" "energy of a token" {Energy} Verbose: "energy of the step over its requests";
+    "point" "point" {Text} Json: "batch and tokens together";
+}
+
+/// A system over all points.
+#[derive(Serialize)]
+struct Mean {
+    system: &'static str,
+    geometric: f64,
+    arithmetic: f64,
+    points: usize,
+}
+
+fields! { MEAN
+    "system" "system" {Text} Screen: "mode or system";
+    "geometric" "geometric mean" {Real("", 2)} Screen: "times as fast as the first system, geometric mean of all points";
+    "arithmetic" "arithmetic mean" {Real("", 2)} Screen: "times as fast as the first system, arithmetic mean of all points";
+    "points" "points" {Count} Screen: "points";
+}
+
+/// Energy of a step over the first system's.
+#[derive(Serialize)]
+struct Joules {
+    batch: u32,
+    sequence: u32,
+    system: &'static str,
+    memory: Energy,
+    total: Energy,
+    memory_ratio: Option<String>,
+    total_ratio: Option<String>,
+    weights: Energy,
+    kv_read: Energy,
+    attention: Energy,
+    offloaded: Energy,
+    standby: Energy,
+    npu_operations: Energy,
+    npu_idle: Energy,
+}
+
+fields! { JOULES
+    "batch" "batch" {Count} Screen: "requests";
+    "sequence" "tokens" {Count} Screen: "tokens in K and V of each request";
+    "system" "system" {Text} Screen: "mode or system";
+    "memory" "memory" {Energy} Screen: "energy of the memory in a step";
+    "memory_ratio" "over the first" {Text} Screen: "memory's energy over the first system's, with the range over all constants, which are the same in both";
+    "total" "all" {Energy} Verbose: "energy of the step";
+    "total_ratio" "all over the first" {Text} Screen: "energy over the first system's, with the range over all constants";
+    "weights" "weights" {Energy} Verbose: "reading weights";
+    "kv_read" "K, V read" {Energy} Verbose: "reading keys and values for attention on the NPU";
+    "attention" "attention" {Energy} Verbose: "attention in the banks";
+    "offloaded" "offloaded" {Energy} Verbose: "matrices in the banks";
+    "standby" "standby" {Energy} Verbose: "standby of the memory";
+    "npu_operations" "NPU ops" {Energy} Verbose: "arithmetic of the NPU";
+    "npu_idle" "NPU idle" {Energy} Verbose: "standby of the NPU";
+}
+
+/// Source of commands of NPU+AiM and AttAcc.
+fn issue(hardware: &Hardware) -> String {
+    let baselines = &hardware.baselines;
+    match baselines.dispatch {
+        Dispatch::Channel => "a stream of commands for each channel".to_owned(),
+        Dispatch::Shared => {
+            format!("one stream of {} commands per us for all channels", baselines.commands_per_us)
+        }
+    }
+}
+
+/// Utilisations of the paper (section 6.3: Llama3-70B, batch 128).
+const UTILISATIONS: &str =
+    "the paper, section 6.3, reports for batch 128 and 4096 tokens: NPU 77 %, PIM 38 %";
+/// Energy of the paper (section 6.5, Fig. 22: Llama3-70B, batch 128, over NeuPIMs).
+const ENERGIES: &str = "the paper, Fig. 22, for batch 128, LibraPIM over NeuPIMs: without offloading similar; with it more for short \
+    sequences, less and less of it for longer ones, +20 % on average";
+
+/// Steps of these modes beside those of the first one.
+fn steps(cells: &[Cell], modes: &[Mode], name: fn(Mode) -> &'static str) -> Vec<Step> {
+    let of = |cell: &Cell, mode: Mode| {
+        let (first, result) = (cell.mode(modes[0])?, cell.mode(mode)?);
+        Some(Step {
+            batch: cell.batch,
+            sequence: cell.sequence,
+            system: name(mode),
+            point: format!("{} requests of {} tokens", cell.batch, cell.sequence),
+            step_ms: result.step_us / 1e3,
+            tokens_per_second: result.tokens_per_second,
+            times: first.step_us / result.step_us,
+            npu_busy: result.npu_busy,
+            pim_busy: result.pim_busy,
+            npu_macs: result.npu_macs,
+            pim_macs: result.pim_macs,
+            npu_idle_ms: result.npu_idle_us / 1e3,
+            pim_idle_ms: result.pim_idle_us / 1e3,
+            offloaded: moved(result),
+            energy_of_token: result.energy.total.per(cell.batch.into()),
+        })
+    };
+    cells.iter().flat_map(|cell| modes.iter().filter_map(move |&mode| of(cell, mode))).collect()
+}
+
+fn means(steps: &[Step]) -> Vec<Mean> {
+    let mut names: Vec<&'static str> = Vec::new();
+    steps.iter().for_each(|step| {
+        if !names.contains(&step.system) {
+            names.push(step.system);
+        }
+    });
+    let mean = |system| {
+        let times: Vec<f64> =
+            steps.iter().filter(|step| step.system == system).map(|step| step.times).collect();
+        let count = times.len().max(1) as f64;
+        let geometric = (times.iter().map(|times| times.ln()).sum::<f64>() / count).exp();
+        Mean { system, geometric, arithmetic: times.iter().sum::<f64>() / count, points: times.len() }
+    };
+    names.into_iter().map(mean).collect()
+}
+
+fn joules(cells: &[Cell], modes: &[Mode], name: fn(Mode) -> &'static str) -> Vec<Joules> {
+    let ratio = |one: &StepEnergy, other: &StepEnergy, with_npu| {
+        let [low, value, high] = one.over(other, with_npu)?;
+        Some(format!("{value:.3} ({low:.3} to {high:.3})"))
+    };
+    let of = |cell: &Cell, mode: Mode| {
+        let (first, own) = (&cell.mode(modes[0])?.energy, &cell.mode(mode)?.energy);
+        let other = mode != modes[0];
+        Some(Joules {
+            batch: cell.batch,
+            sequence: cell.sequence,
+            system: name(mode),
+            memory: own.memory,
+            total: own.total,
+            memory_ratio: other.then(|| ratio(own, first, false)).flatten(),
+            total_ratio: other.then(|| ratio(own, first, true)).flatten(),
+            weights: own.of(Purpose::Weights),
+            kv_read: own.of(Purpose::AttentionOnNpu),
+            attention: own.of(Purpose::Attention),
+            offloaded: own.of(Purpose::MatricesInMemory),
+            standby: own.of(Purpose::MemoryStandby),
+            npu_operations: own.of(Purpose::NpuArithmetic),
+            npu_idle: own.of(Purpose::NpuStandby),
+        })
+    };
+    cells.iter().flat_map(|cell| modes.iter().filter_map(move |&mode| of(cell, mode))).collect()
+}
+
+/// The report of a grid, comparing `systems`, or modes if there are none; with energies on the screen if they are asked for.
+pub fn report(
+    (model, hardware): (&Model, &Hardware),
+    cells: &[Cell],
+    systems: &[Mode],
+    (times, energy): (&'static str, bool),
+) -> Report {
+    let by_system = !systems.is_empty();
+    let name: fn(Mode) -> &'static str = if by_system { Mode::system } else { Mode::name };
+    let chosen = |chosen: &Chosen| decision(&chosen.chosen);
+    let points: Vec<Point> = cells
+        .iter()
+        .map(|cell| Point {
+            batch: cell.batch,
+            sequence: cell.sequence,
+            small: cell.small,
+            equation: &cell.equation,
+            slot: &cell.slot,
+            by_equation: chosen(&cell.equation),
+            by_slot: chosen(&cell.slot),
+            best: [&cell.equation, &cell.slot].iter().all(|one| one.chosen == one.exhaustive),
+            modes: &cell.modes,
+        })
+        .collect();
+    let shown = if by_system { systems } else { &MODES[..] };
+    let steps = steps(cells, shown, name);
+    let means = means(&steps);
+    let best = means.iter().max_by(|a, b| a.geometric.total_cmp(&b.geometric));
+    let answer = best.map_or_else(String::new, |best| {
+        format!(
+            "{} is {:.2} times as fast as {} in the mean of {} points",
+            best.system,
+            best.geometric,
+            name(shown[0]),
+            best.points
+        )
+    });
+    let Model { layers, hidden, heads, kv_heads, ffn, .. } = model;
+    let mut report = Report::answer("offload", answer)
+        .setting(format!(
+            "{}: {layers} layers, hidden {hidden}, {heads} heads, {kv_heads} of K and V, FFN {ffn}; work in memory by the {times}; \
+             NPU+AiM and AttAcc with {}",
+            model.name,
+            issue(hardware)
+        ))
+        .table("means", "Over all points", MEAN, &means)
+        .table("steps", "A decode step", STEP, &steps)
+        .chart(Chart {
+            table: "means",
+            title: format!("Times as fast as {}", name(shown[0])),
+            caption: "Geometric mean of all points.".to_owned(),
+            kind: ChartKind::Rows { label: "system", value: "geometric" },
+        })
+        .table_at(if by_system { Level::Verbose } else { Level::Screen }, None, ("cells", "Decisions in a middle layer"), POINT, &points);
+    if model.name == "llama3-70b" && cells.iter().any(|cell| cell.batch == 128) {
+        report = report.note(UTILISATIONS);
+    }
+    let of_energy = if by_system { systems } else { &OFFLOADING[..] };
+    let level = if energy { Level::Screen } else { Level::Verbose };
+    let report = report.table_at(
+        level,
+        None,
+        ("energy", "Energy of a decode step"),
+        JOULES,
+        &joules(cells, of_energy, name),
+    );
+    let paper =
+        energy && !by_system && model.name == "llama3-70b" && cells.iter().any(|cell| cell.batch == 128);
+    if paper { report.note(ENERGIES) } else { report }
+}
+
+/// Systems of a page: those that were asked for, or the paper's.
+pub fn of_page(systems: &[Mode]) -> &[Mode] {
+    if systems.is_empty() { &PAPER } else { systems }
+}

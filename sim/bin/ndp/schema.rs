@@ -1,0 +1,65 @@
+//! `ndp schema`: what each number of a command's JSON is.
+
+use crate::output::OutputArgs;
+use anyhow::Result;
+use ndp_config::nearest;
+use ndp_report::{Report, fields};
+use serde::Serialize;
+
+/// Sections with a table each, written by the tests of the tool.
+const PAGE: &str = include_str!("../../../docs/generated/schema.md");
+
+/// List every path of a command's JSON with unit and meaning, as `ndp sweep` takes them
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Examples:\n  ndp schema gemv\n  ndp schema compare runs --json")]
+pub struct Args {
+    /// Command
+    #[arg(value_name = "COMMAND", required = true, num_args = 1..)]
+    command: Vec<String>,
+    #[command(flatten)]
+    pub form: OutputArgs,
+}
+
+#[derive(Serialize)]
+struct Row {
+    path: &'static str,
+    unit: &'static str,
+    meaning: &'static str,
+}
+
+fields! { ROW
+    "path" "path" {Text} Screen: "path in the JSON; * is any index";
+    "unit" "unit" {Text} Screen: "unit";
+    "meaning" "meaning" {Text} Screen: "meaning";
+}
+
+/// Commands and their tables.
+fn sections() -> impl Iterator<Item = (&'static str, Vec<Row>)> {
+    PAGE.split("\n## ndp ").skip(1).map(|section| {
+        let (name, text) = section.split_once('\n').unwrap_or((section, ""));
+        let row = |line: &'static str| {
+            let mut cells = line.strip_prefix("| `")?.strip_suffix(" |")?.splitn(3, " | ");
+            let path = cells.next()?.strip_suffix('`')?;
+            Some(Row { path, unit: cells.next()?, meaning: cells.next()? })
+        };
+        (name, text.lines().filter_map(row).collect())
+    })
+}
+
+/// Lists the paths of a command.
+///
+/// # Errors
+/// For a command without JSON.
+pub fn run(args: &Args) -> Result<Report> {
+    let asked = args.command.join(" ");
+    let Some((name, rows)) = sections().find(|(name, _)| *name == asked) else {
+        let names: Vec<&str> = sections().map(|(name, _)| name).collect();
+        bail!(
+            "no command '{asked}' prints JSON, expected one of {}{}",
+            names.join(", "),
+            nearest(&asked, &names)
+        );
+    };
+    Ok(Report::answer("schema", format!("ndp {name} --json has {} paths", rows.len()))
+        .table("paths", "Paths", ROW, &rows))
+}
