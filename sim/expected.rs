@@ -1,6 +1,6 @@
 //! How much work a decoder will give a core, before it does so.
 
-use crate::backend::{Neurons, active_inputs, roofline_cycles};
+use crate::system::{Neurons, active_inputs, roofline_cycles};
 use ndp_config::DesignConfig;
 use ndp_model::{GemvBackend, GemvClass, GemvOp, SoftwareBackend};
 use ndp_numerics::{SerialSteps, f16};

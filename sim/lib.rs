@@ -2,8 +2,7 @@
 //!
 //! Downstream of `ndp_hdl`, whose Verilog build.rs turns into models, and beside the software model. Reading order:
 //! [`ffi`] (a model and its ports), [`core`] (the NDP core with its DRAM and host), [`gemv`] (products and attention on it),
-//! [`backend`] (the decoder's layers on that), [`layer`] (one of them in one step), [`phases`] (where their cycles go), [`system`]
-//! (several cores and a GPU), [`link`] (DIMM-links and the lanes between them), [`hbm`] (a channel of HBM-PIM),
+//! [`system`] (the decoder's layers on a core alone, or on several cores and a GPU), [`layer`] (one of them in one step), [`link`] (DIMM-links and the lanes between them), [`hbm`] (a channel of HBM-PIM),
 //! [`stimulus`] (operands), [`recordings`] (what was recorded, as text and timelines). What is compared with what is left to the testbenches and binaries.
 
 #![deny(missing_docs)]
@@ -12,8 +11,6 @@
 /// What `rustc -V` says of the compiler of this build.
 pub const RUSTC_VERSION: &str = env!("NDP_RUSTC_VERSION");
 
-#[cfg(feature = "rtl")]
-pub mod backend;
 #[cfg(feature = "rtl")]
 pub mod cluster;
 #[cfg(feature = "rtl")]
@@ -32,8 +29,6 @@ pub mod hbm;
 pub mod layer;
 #[cfg(feature = "rtl")]
 pub mod link;
-#[cfg(feature = "rtl")]
-pub mod phases;
 #[cfg(feature = "rtl")]
 pub mod progress;
 #[cfg(feature = "rtl")]

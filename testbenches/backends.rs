@@ -3,11 +3,11 @@
 use common::{Outcome, amount};
 use ndp_config::DesignConfig;
 use ndp_energy::{DramUse, RankActivity};
-use ndp_sim::backend::{CoreBackend, Neurons};
 use ndp_sim::core::{Backend, CoreOptions, HostStalls, NdpCore, ProgramRun};
 use ndp_sim::ffi::WaveOptions;
 use ndp_sim::gemv::GemvOptions;
 use ndp_sim::layer::{LayerSizes, LayerStep};
+use ndp_sim::system::{LoneCore, Neurons};
 use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
 
@@ -76,13 +76,14 @@ fn a_layer_takes_the_same_cycles() -> Outcome {
         let step = LayerStep::random(&sizes, 40, batch, 7)?;
         let run = |backend| -> Result<_, Box<dyn Error>> {
             let options = GemvOptions { stall_percent, predict: true, backend, ..GemvOptions::default() };
-            let mut backend = CoreBackend::open(&config, &options)?.with_neurons(neurons);
+            let mut backend = LoneCore::open(&config, &options)?.with_neurons(neurons);
             let output = step.run(&mut backend)?;
             assert_eq!(backend.model_cycles(), backend.total().cycles);
+            let sums = backend.sums();
             let dram: Vec<_> =
-                backend.used().iter().map(|(operation, of)| (*operation, without_bus(of.0), of.1)).collect();
+                sums.used.iter().map(|(operation, of)| (*operation, without_bus(of.0), of.1)).collect();
             assert!(dram.len() > 5 && dram.iter().all(|(_, of, _)| of.counts.commands.reads > 0));
-            Ok((output, backend.total(), backend.phases().clone(), *backend.counters(), dram))
+            Ok((output, backend.total(), sums.phases.clone(), sums.counters, dram))
         };
         assert_eq!(run(Backend::Cycles)?, run(Backend::Rtl)?, "{neurons:?}, batch {batch}");
     }

@@ -386,9 +386,10 @@ fn generation_is_compared_with_the_stored_text() -> Outcome {
     assert_eq!((Some(sum), phases.len()), (report["cycles"].as_u64(), 13));
     assert_eq!(report["prompt_cycles"], report["cycles"]);
     assert_eq!(
-        (report["neurons"].as_str(), report["token_cycles"].as_array().map(Vec::len)),
+        (report["neurons"].as_str(), report["per_token"].as_array().map(Vec::len)),
         (Some("active"), Some(0))
     );
+    assert_eq!((&report["text_identical"], &report["cycles_equal_model"]), (&true.into(), &true.into()));
     let instructions = report["instructions"].as_array().ok_or("instructions")?;
     let opcodes: Vec<_> = instructions.iter().filter_map(|figures| figures["opcode"].as_str()).collect();
     assert_eq!(opcodes, ["load", "store", "list", "append", "zero", "dot", "axpy", "round", "activation"]);
@@ -579,6 +580,56 @@ fn a_dead_link_is_a_failure_that_names_it() -> Outcome {
 }
 
 #[test]
+fn a_core_without_a_gpu_has_the_files_of_a_system() -> Outcome {
+    let dir = tempfile::tempdir()?;
+    let path = |name: &str| dir.path().join(name).display().to_string();
+    let line = "generate --config tiny --backend cycles --tokens 3";
+    let (html, timeline, trace) = (path("core.html"), path("core.json"), path("core.trace"));
+    let report = json_of(&format!("{line} --html {html} --timeline {timeline} --trace {trace}"))?;
+    assert_eq!(
+        (&report["dimms"], &report["policy"], &report["gpu_neurons"]),
+        (&1.into(), &Value::Null, &Value::Null)
+    );
+    let tokens = report["per_token"].as_array().ok_or("per_token")?;
+    let sum = |key: &str| tokens.iter().filter_map(|token| token[key].as_u64()).sum::<u64>();
+    let (cycles, ns) = (sum("critical_cycles"), sum("ns"));
+    assert_eq!(
+        tokens.iter().map(|token| token["position"].as_u64()).collect::<Vec<_>>(),
+        [Some(26), Some(27)]
+    );
+    assert_eq!(report["prompt_cycles"].as_u64().map(|prompt| prompt + cycles), report["cycles"].as_u64());
+    assert_eq!(report["per_dimm"][0]["cycles"], report["cycles"]);
+    // Each nanosecond has a cause, and no device is a GPU.
+    assert_eq!(
+        (report["time"]["ns"].as_u64(), report["time"]["unexplained_ns"].as_u64()),
+        (Some(ns), Some(0))
+    );
+    let devices = report["time"]["devices"].as_array().ok_or("devices")?;
+    assert_eq!(
+        devices.iter().map(|device| device["place"].as_str()).collect::<Vec<_>>(),
+        [Some("channel 0"), Some("DIMM 0")]
+    );
+    let energy = report["energy"]["rows"].as_array().ok_or("rows")?;
+    assert!(energy.len() > 10 && energy.iter().all(|row| row["device"] != "GPU"));
+    let page = std::fs::read_to_string(html)?;
+    assert!(
+        page.contains("Work of each token")
+            && page.contains("--shown-program <var title=\"PROGRAM\">")
+            && !page.contains("--shown-dimm")
+    );
+    let timeline: Value = serde_json::from_str(&std::fs::read_to_string(timeline)?)?;
+    assert!(timeline["traceEvents"].as_array().is_some_and(|events| events.len() > 1000));
+    // The same neurons are active in the same text beside a GPU.
+    let other = path("system.trace");
+    json_of(&format!("{line} --dimms 1 --load backdoor --trace {other}"))?;
+    let statistics = |trace: &str| {
+        Ok::<_, Box<dyn Error>>(json_of(&format!("trace stats {trace}"))?["statistics"].clone())
+    };
+    assert_eq!(statistics(&trace)?, statistics(&other)?);
+    Ok(())
+}
+
+#[test]
 fn all_combinations_are_one_table() -> Outcome {
     let line = "generate --config tiny --backend cycles --tokens 2 --dimms 1,3 --policy random,partition \
                 --merge exact,fp16";
@@ -712,7 +763,7 @@ fn systems_that_make_no_sense_are_refused() -> Outcome {
     alone("--predictor low-rank", "--activity predicted")?;
     alone("--shown-dimm 1", "--waves or --commands")?;
     alone("--shown-program 1", "--commands")?;
-    alone("--timeline-products 3", "--commands or --timeline")?;
+    alone("--timeline-products 3", "--commands")?;
     let dir = tempfile::tempdir()?;
     let shown = format!("{tiny} --dimms 2 --shown-dimm 2 --commands {}", dir.path().join("s.txt").display());
     refused(&shown, "shown-dimm = 2 must be in 0..=1")?;
@@ -742,7 +793,8 @@ fn systems_that_make_no_sense_are_refused() -> Outcome {
         &format!("{tiny} --backend cycles --commands c.txt"),
         "a recording of DRAM commands needs a core in RTL",
     )?;
-    refused(&format!("{tiny} --dimms 2 --chart c.svg"), "cannot be used with")
+    refused(&format!("{tiny} --dimms 1,2 --chart c.svg"), "--chart shows one run")?;
+    refused(&format!("{tiny} --flash-resident 50"), "--flash-resident needs --dimms")
 }
 
 #[test]

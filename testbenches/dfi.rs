@@ -425,12 +425,7 @@ fn whole(found: &Mutex<Findings>) -> Outcome {
 }
 
 /// Random traffic through the port. Returns the PHY's findings and the first difference.
-fn traffic(
-    name: &str,
-    seed: u64,
-    stalls: Stalls,
-    complete: u64,
-) -> Result<Found, Box<dyn Error>> {
+fn traffic(name: &str, seed: u64, stalls: Stalls, complete: u64) -> Result<Found, Box<dyn Error>> {
     let (mut bench, found) = open(name, seed, complete)?;
     bench.stalls = stalls;
     add_traffic(&mut bench, 400, 2500);

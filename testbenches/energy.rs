@@ -79,8 +79,8 @@ fn layers_texts_and_programs_have_it_too() -> Outcome {
     assert_eq!(names, ["append", "attention", "fc1", "fc2", "proj", "qkv"]);
     check_dimm(&layer["energy"]["session"])?;
     let text = json("generate --config tiny --tokens 1 --backend cycles --json")?;
-    assert!(text["energy"]["pj_per_mac"].as_f64() > Some(10.0));
-    check_dimm(&text["energy"]["session"])?;
+    assert!(text["core_energy"]["pj_per_mac"].as_f64() > Some(10.0));
+    check_dimm(&text["core_energy"]["session"])?;
     let run = json("run testbenches/programs/ffn.asm --config tiny --json")?;
     check_dimm(&run["energy"])?;
     Ok(())

@@ -5,9 +5,9 @@
 use common::{Outcome, some};
 use ndp_config::DesignConfig;
 use ndp_model::{GemvBackend, GemvClass, GemvOp};
-use ndp_sim::backend::CoreBackend;
 use ndp_sim::gemv::GemvOptions;
 use ndp_sim::stimulus::DataKind;
+use ndp_sim::system::LoneCore;
 use std::error::Error;
 
 /// Runs a product; every output is compared by the backend. Returns cycles at the roofline over cycles.
@@ -16,7 +16,7 @@ fn efficiency(
     data: DataKind,
     options: &GemvOptions,
 ) -> Result<f64, Box<dyn Error>> {
-    let mut backend = CoreBackend::open(&DesignConfig::preset("hermes")?, options)?;
+    let mut backend = LoneCore::open(&DesignConfig::preset("hermes")?, options)?;
     let (w, x) = (data.weights(rows, cols, options.seed), data.activations(batch, cols, options.seed));
     backend.gemv(&GemvOp::new("full width", GemvClass::Proj, (rows, cols), &w, &x)?)?;
     let total = backend.total();

@@ -7,9 +7,9 @@ use common::{Outcome, amount, some};
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::Opcode;
 use ndp_model::{Decoder, GemvClass, GenerateOptions, Model, ModelError, generate, logits_digest};
-use ndp_sim::backend::{CoreBackend, Neurons};
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{BitFlip, GemvOptions};
+use ndp_sim::system::{LoneCore, Neurons};
 use std::error::Error;
 use std::path::Path;
 
@@ -30,7 +30,7 @@ fn positions() -> usize {
 /// Some tokens of a golden text together, then one by itself: the logits after both have to be the stored ones.
 fn logits_are_stored(
     model: &Model,
-    backend: &mut CoreBackend,
+    backend: &mut LoneCore,
     golden: &serde_json::Value,
     positions: usize,
 ) -> Outcome {
@@ -58,7 +58,7 @@ fn logits_equal_the_stored_golden() -> Outcome {
         let after_relu = matches!(class, GemvClass::Qkv | GemvClass::Fc2);
         assert!(if after_relu { less.macs < figures.macs } else { less.macs == figures.macs }, "{class:?}");
     }
-    let opcodes = |backend: &CoreBackend| backend.opcodes().keys().copied().collect::<Vec<_>>();
+    let opcodes = |backend: &LoneCore| backend.sums().opcodes.keys().copied().collect::<Vec<_>>();
     // Attention has an AXPY in any case; lists are those of active neurons.
     let dense =
         [Opcode::Load, Opcode::Store, Opcode::Append, Opcode::Zero, Opcode::Dot, Opcode::Axpy, Opcode::Round];
@@ -66,10 +66,10 @@ fn logits_equal_the_stored_golden() -> Outcome {
     let sparse = [&dense[..2], &[Opcode::List], &dense[2..]].concat();
     assert_eq!(opcodes(&active), sparse);
     for backend in [&all, &active] {
-        assert!(backend.activation().count > 0 && backend.activation().cycles > 0);
-        assert_eq!(backend.phases().total(), backend.total().cycles);
+        assert!(backend.sums().activation.count > 0 && backend.sums().activation.cycles > 0);
+        assert_eq!(backend.sums().phases.total(), backend.total().cycles);
     }
-    for (opcode, figures) in active.opcodes() {
+    for (opcode, figures) in &active.sums().opcodes {
         assert!(figures.count > 0 && figures.cycles > figures.count, "{opcode:?}: {figures:?}");
         assert!(figures.cycles < active.total().cycles, "{opcode:?}: {figures:?}");
     }
@@ -84,9 +84,9 @@ fn parallel_multipliers_give_the_stored_logits_too() -> Outcome {
 }
 
 /// Logits of the OPT model with stalls, compared with the golden.
-fn stored_logits(config: &str, neurons: Neurons) -> Result<CoreBackend, Box<dyn Error>> {
+fn stored_logits(config: &str, neurons: Neurons) -> Result<LoneCore, Box<dyn Error>> {
     let stalls = GemvOptions { stall_percent: 5, ..GemvOptions::default() };
-    let mut backend = CoreBackend::open(&design_config(config)?, &stalls)?.with_neurons(neurons);
+    let mut backend = LoneCore::open(&design_config(config)?, &stalls)?.with_neurons(neurons);
     let model = model()?;
     logits_are_stored(&model, &mut backend, &stored("greedy.json")?, positions())?;
     let (total, positions) = (backend.total(), positions() as u64);
@@ -109,7 +109,7 @@ fn stored_logits(config: &str, neurons: Neurons) -> Result<CoreBackend, Box<dyn 
     assert_eq!(backend.classes()[&GemvClass::Head].outputs_checked, 2 * config.vocab_size() as u64);
     assert!(backend.mismatches().is_empty());
     assert!(total.efficiency() > 0.0 && total.efficiency() <= 1.0, "{}", total.efficiency());
-    assert_eq!(backend.meter().cycles(), total.cycles);
+    assert_eq!(backend.figures().critical_cycles, total.cycles);
     Ok(backend)
 }
 
@@ -126,7 +126,7 @@ fn quantised_models_give_the_stored_logits() -> Outcome {
         let (model, error) = model.quantised(weights)?;
         assert!(error.is_some_and(|error| error.mean_share > 0.0 && error.largest_share < 0.1), "{error:?}");
         let unit = GemvOptions { stall_percent: 5, predict: true, ..GemvOptions::default() };
-        let mut backend = CoreBackend::open(&DesignConfig::preset("tiny")?, &unit)?.with_neurons(neurons);
+        let mut backend = LoneCore::open(&DesignConfig::preset("tiny")?, &unit)?.with_neurons(neurons);
         logits_are_stored(&model, &mut backend, &golden, positions()).map_err(|e| format!("{name}: {e}"))?;
         assert_eq!(
             (backend.mismatches().len(), backend.unit().core().protocol_violations()),
@@ -157,7 +157,7 @@ fn checkpoints_of_transformers_give_the_logits_of_the_reference() -> Outcome {
         let model = Model::load(&dir)?;
         let options = GemvOptions { stall_percent: 5, ..GemvOptions::default() };
         let config = DesignConfig::preset("tiny")?;
-        let mut backend = CoreBackend::open(&config, &options)?.with_neurons(neurons);
+        let mut backend = LoneCore::open(&config, &options)?.with_neurons(neurons);
         // Some tokens together, then one by itself.
         let mut decoder = Decoder::new(&model);
         let mut logits = decoder.prefill_all_logits(&mut backend, &tokens[..4])?;
@@ -176,7 +176,7 @@ fn checkpoints_of_transformers_give_the_logits_of_the_reference() -> Outcome {
 fn one_wrong_bit_ends_the_generation() -> Outcome {
     let flip = Some(BitFlip::Result { row: 100, batch: 0, bit: 0 });
     let mut backend =
-        CoreBackend::open(&DesignConfig::preset("tiny")?, &GemvOptions { flip, ..GemvOptions::default() })?;
+        LoneCore::open(&DesignConfig::preset("tiny")?, &GemvOptions { flip, ..GemvOptions::default() })?;
     let options = GenerateOptions { tokens: 1, temperature_percent: 0, seed: 0 };
     let failed = generate(&model()?, &mut backend, b"E", &options, |_| {});
     let Err(ModelError::Backend { label, source }) = failed else {

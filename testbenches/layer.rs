@@ -8,15 +8,14 @@ use ndp_config::DesignConfig;
 use ndp_isa::Opcode;
 use ndp_model::{GemvClass, ModelError, SoftwareBackend};
 use ndp_numerics::f16;
-use ndp_sim::backend::{CoreBackend, Neurons};
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{BitFlip, GemvOptions, HeadCut};
 use ndp_sim::layer::{LayerSizes, LayerStep};
-use ndp_sim::phases::Phase;
+use ndp_sim::system::{LoneCore, Neurons, Phase};
 use std::error::Error;
 
-fn open(options: &GemvOptions, neurons: Neurons) -> Result<CoreBackend, Box<dyn Error>> {
-    Ok(CoreBackend::open(&DesignConfig::preset("tiny")?, options)?.with_neurons(neurons))
+fn open(options: &GemvOptions, neurons: Neurons) -> Result<LoneCore, Box<dyn Error>> {
+    Ok(LoneCore::open(&DesignConfig::preset("tiny")?, options)?.with_neurons(neurons))
 }
 
 fn bits(values: &[f16]) -> Vec<u16> {
@@ -29,7 +28,7 @@ fn agrees(
     context: usize,
     batch: usize,
     neurons: Neurons,
-) -> Result<CoreBackend, Box<dyn Error>> {
+) -> Result<LoneCore, Box<dyn Error>> {
     let seed = (context * 31 + batch) as u64;
     let step = LayerStep::random(sizes, context, batch, seed)?;
     let options = GemvOptions { stall_percent: 3, predict: true, ..GemvOptions::default() };
@@ -44,14 +43,15 @@ fn agrees(
     assert_eq!(backend.total().outputs_checked, checked as u64);
     assert!(backend.mismatches().is_empty());
     assert_eq!(backend.unit().core().protocol_violations(), 0);
-    let (phases, ranks) = (backend.phases(), backend.unit().config().gemv().ranks());
+    let sums = backend.sums();
+    let (phases, ranks) = (&sums.phases, backend.unit().config().gemv().ranks());
     assert_eq!(phases.total(), backend.total().cycles);
     assert_eq!(backend.model_cycles(), backend.total().cycles, "{sizes:?}, context {context}, batch {batch}");
     for phase in [Phase::Qkv, Phase::Append, Phase::Scores, Phase::Softmax, Phase::Context, Phase::Fc2] {
         assert!(phases.get(phase) > 0, "{phase:?}");
     }
     assert_eq!(phases.get(Phase::Head), 0);
-    let counters = backend.counters();
+    let counters = &sums.counters;
     assert_eq!(counters.accounted(ranks), u64::from(ranks) * u64::from(counters.cycles));
     Ok(backend)
 }
@@ -76,8 +76,9 @@ fn layers_of_all_shapes_equal_the_software_model() -> Outcome {
         let groups = HeadCut::new(&config, heads, hidden / heads)?.groups() as u64;
         assert_eq!(all.classes()[&GemvClass::Scores].calls, groups * batch as u64);
         // AXPY only in attention; and all that follows products in the activation unit.
-        assert_eq!(all.opcodes()[&Opcode::Axpy].count, groups * batch as u64);
-        assert!(all.activation().count >= 10 && all.activation().cycles > 0);
+        assert_eq!(all.sums().opcodes[&Opcode::Axpy].count, groups * batch as u64);
+        let activation = all.sums().activation;
+        assert!(activation.count >= 10 && activation.cycles > 0);
     }
     Ok(())
 }

@@ -16,11 +16,11 @@ use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};
 use ndp_machine::{Machine, SparseMemory, run_together};
 use ndp_model::{GemvClass, GemvOp, QuantisedMatrix};
 use ndp_numerics::{SplitMix64, f16};
-use ndp_sim::backend::CoreBackend;
 use ndp_sim::cluster::cores::LinkedCores;
 use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
 use ndp_sim::ffi::{Mutation, Rtl, mutant, rtl};
 use ndp_sim::gemv::{GemvOptions, Mode, Product, Weights};
+use ndp_sim::system::LoneCore;
 use ndp_testkit::{Extent, ProgramOptions, RandomConfig, RandomPrograms, simulated_seeds};
 use std::error::Error;
 use std::io::Write;
@@ -156,10 +156,7 @@ fn run_programs(
 }
 
 /// A product of random sizes, cut by the planner, and its cycles by the model; none if the buffer is too small for any.
-fn run_product(
-    backend: &mut CoreBackend,
-    random: &mut SplitMix64,
-) -> Result<Option<Compared>, Box<dyn Error>> {
+fn run_product(backend: &mut LoneCore, random: &mut SplitMix64) -> Result<Option<Compared>, Box<dyn Error>> {
     let config = backend.unit().config().clone();
     let gemv = config.gemv();
     let (stripe, wave) = (gemv.stripe_elems(), gemv.stripe_elems() * gemv.ranks());
@@ -357,7 +354,7 @@ fn run(random: &RandomConfig) -> Result<Compared, Box<dyn Error>> {
         opt_level: OPT_LEVEL,
         ..GemvOptions::default()
     };
-    let mut backend = CoreBackend::open(config, &options)?;
+    let mut backend = LoneCore::open(config, &options)?;
     for _ in 0..3 {
         compared += run_product(&mut backend, &mut random)?.unwrap_or_default();
     }

@@ -7,10 +7,9 @@ use ndp_model::{GemvBackend, RotaryOp};
 use ndp_numerics::{Rotary, Rotation, f16};
 use ndp_oracle::Random;
 use ndp_oracle::ieee::Operation;
-use ndp_sim::backend::CoreBackend;
 use ndp_sim::core::Backend;
 use ndp_sim::gemv::GemvOptions;
-use ndp_sim::phases::Phase;
+use ndp_sim::system::{LoneCore, Phase};
 
 /// More pairs than the buffer of `tiny` holds at a time, in the last case.
 const CASES: [(usize, usize, usize); 4] = [(2, 1, 1), (32, 3, 2), (80, 5, 3), (64, 16, 26)];
@@ -41,7 +40,7 @@ fn expected(width: usize, states: &[f16], rotations: &[Rotation]) -> Vec<u16> {
 fn heads_of_any_bits_are_rotated_as_the_contract_says() -> Outcome {
     for (backend, stall_percent) in [(Backend::Rtl, 10), (Backend::Rtl, 0), (Backend::Cycles, 0)] {
         let options = GemvOptions { backend, stall_percent, predict: true, ..GemvOptions::default() };
-        let mut core = CoreBackend::open(&DesignConfig::preset("tiny")?, &options)?;
+        let mut core = LoneCore::open(&DesignConfig::preset("tiny")?, &options)?;
         let mut outputs = 0;
         for (width, heads, tokens) in CASES {
             let rotary = Rotary::new(10_000, width)?;
@@ -58,7 +57,7 @@ fn heads_of_any_bits_are_rotated_as_the_contract_says() -> Outcome {
         }
         let total = core.total();
         assert_eq!((total.outputs_checked, core.model_cycles()), (outputs, total.cycles));
-        assert_eq!(core.phases().get(Phase::Rotary), total.cycles);
+        assert_eq!(core.sums().phases.get(Phase::Rotary), total.cycles);
     }
     Ok(())
 }

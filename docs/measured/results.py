@@ -308,7 +308,7 @@ def figures():
     found["weights.int4.least"], found["weights.int4.most"] = min(gains), max(gains)
     text = FILES.result("text")
     found["text.cycles"], found["text.outputs"] = text["cycles"], text["outputs_checked"]
-    found["text.per-token"] = (text["cycles"] - text["prompt_cycles"]) / len(text["token_cycles"])
+    found["text.per-token"] = (text["cycles"] - text["prompt_cycles"]) / (text["tokens"] - 1)
     found["layer.cycles"] = FILES.result("layer")["cycles"]
     for active, name in zip(("all", "sparse", "oracle"), SCALING.values()):
         for r in rows(name, "rows"):

@@ -2,7 +2,7 @@
 //!
 //! How products and attention are cut into instructions is in [`ndp_planner`]. Reading order: [`Product`] (what is asked for), [`GemvUnit`] (places operands, runs, collects), `attention` (caches
 //! in DRAM, and attention over them), `partial` (products on several cores), `transfer` (ranges that go between them),
-//! `check` (comparison with the numerics contract), `estimates` (programs that need not run), [`BitFlip`] (deliberate errors).
+//! `check` (comparison with a reference), `estimates` (programs that need not run), [`BitFlip`] (deliberate errors).
 
 mod attention;
 mod bit_flip;
@@ -21,7 +21,7 @@ mod unit;
 pub use attention::AttentionRun;
 pub(crate) use attention::columns_of;
 pub use bit_flip::BitFlip;
-pub use check::{Checker, compare};
+pub use check::compare;
 pub use estimates::Estimated;
 pub use ndp_planner::{Epilogue, HeadCut, Mode};
 pub(crate) use partial::{Cut, Selected};

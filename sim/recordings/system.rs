@@ -1,4 +1,5 @@
 //! The timeline of a whole system: a GPU, the bus, the host's memory channels, DIMMs with their cores, and links.
+//! A system without a GPU has no bus, and one DIMM has no links.
 //!
 //! Processes: the critical path, the GPU, the bus with a track for each direction and one for neurons that are copied to the GPU, the channels with a track each, the links with a track for
 //! each DIMM and direction and one for neurons that migrate, and each DIMM with a track for its programs, one for the front end and one for each
@@ -72,10 +73,22 @@ pub struct SystemTimeline<'a> {
 /// What `out` says.
 pub fn write_system_timeline(system: &SystemTimeline<'_>, out: &mut dyn Write) -> io::Result<()> {
     let mut timeline = Timeline::default();
-    for (process, name) in [(GPU, "GPU"), (BUS, "bus"), (LINKS, "links"), (CHANNELS, "memory channels")] {
-        timeline.process(process, name);
+    let has_gpu = system.events.iter().any(|event| event.place == Place::Gpu);
+    timeline.process(CHANNELS, "memory channels");
+    if has_gpu {
+        timeline.process(GPU, "GPU");
+        timeline.track((GPU, 0), "products");
+        timeline.process(BUS, "bus");
+        for (track, name) in [(0, "from the GPU"), (1, "to the GPU"), (UPLOADS, "neurons to the GPU")] {
+            timeline.track((BUS, track), name);
+        }
     }
-    if system.events.iter().any(|event| event.place == Place::Host) {
+    if system.dimms > 1 {
+        timeline.process(LINKS, "links");
+        timeline.track((LINKS, MIGRATIONS), "neurons that migrate");
+    }
+    let events = system.events.iter().map(|event| event.place);
+    if events.chain(system.power.iter().map(|power| power.place)).any(|place| place == Place::Host) {
         timeline.process(HOST, "host");
         timeline.track((HOST, 0), "predictor");
     }
@@ -85,10 +98,6 @@ pub fn write_system_timeline(system: &SystemTimeline<'_>, out: &mut dyn Write) -
     }
     timeline.process(PATH, "critical path");
     timeline.track((PATH, 0), "what the token waits for");
-    timeline.track((GPU, 0), "products");
-    for (track, name) in [(0, "from the GPU"), (1, "to the GPU"), (UPLOADS, "neurons to the GPU")] {
-        timeline.track((BUS, track), name);
-    }
     let channels = system.events.iter().filter_map(|event| match event.place {
         Place::Channel(channel) => Some(channel + 1),
         _ => None,
@@ -96,10 +105,11 @@ pub fn write_system_timeline(system: &SystemTimeline<'_>, out: &mut dyn Write) -
     for channel in 0..channels.max().unwrap_or(0) {
         timeline.track((CHANNELS, channel), format!("channel {channel}"));
     }
-    timeline.track((LINKS, MIGRATIONS), "neurons that migrate");
     for dimm in 0..system.dimms {
-        timeline.track((LINKS, 2 * dimm + 1), format!("to DIMM {dimm}"));
-        timeline.track((LINKS, 2 * dimm + 2), format!("from DIMM {dimm}"));
+        if system.dimms > 1 {
+            timeline.track((LINKS, 2 * dimm + 1), format!("to DIMM {dimm}"));
+            timeline.track((LINKS, 2 * dimm + 2), format!("from DIMM {dimm}"));
+        }
         let process = FIRST_DIMM + dimm;
         timeline.process(process, format!("DIMM {dimm} ({})", system.name));
         timeline.track((process, 0), "programs");

@@ -3,20 +3,21 @@
 //! Which device does what, and which results are compared with what; the operations themselves are in `meet` (Q, K, V and FC2),
 //! `rows` (FC1) and `heads` (attention).
 
-use super::books::{Books, Event, Operation, Step};
+use super::books::{Books, Event, Operation};
 use super::figures::{Differences, DimmFigures, MergeFigures, SystemFigures};
 use super::flash::{self, Flash, FlashOptions};
 use super::gpu::{Gpu, GpuNumerics};
 use super::links::{LinkOptions, Links, MovedNeurons};
 use super::live::{LivePredictor, layer_of, masked};
+use super::lone::{active_columns, active_inputs};
 use super::meet::OwnColumns;
 use super::place::Place;
 use super::places::Places;
 use super::pool::together;
+use super::ran::Ran;
 use super::reference::Reference;
 use super::residence::{ImageMap, Neuron, Residence};
 use super::setup::llm_shape;
-use crate::backend::{active_columns, active_inputs};
 use crate::core::{Backend, Recording};
 use crate::error::{Mismatch, SimError};
 use crate::gemv::{Backdoor, Cut, Estimated, GemvOptions, GemvUnit, LoggedProgram, MergeFormat, compare};
@@ -124,15 +125,11 @@ pub struct SystemBackend<P> {
     /// Keys and values of each core's heads: sequence, layer, core.
     pub(super) caches: BTreeMap<(u32, usize, usize), LayerCache>,
     pub(super) books: Books,
-    mismatches: Vec<Mismatch>,
     /// A bit that is still to be flipped.
     pub(super) fault: Option<Fault>,
     live: Option<LivePredictor>,
     /// What was predicted of the block in front of attention.
     predicted: Option<Vec<u64>>,
-    /// Positions before the batch that runs, and its tokens.
-    position: usize,
-    batch: usize,
     /// The core on which Q, K and V have met, of each; none if each head's have met where it is attended to.
     pub(super) met_at: [Option<usize>; 3],
     /// How columns are cut that meet on several cores, none if they cannot be: the same for each layer and token.
@@ -252,12 +249,9 @@ impl<P: Places> SystemBackend<P> {
             reference: Reference::software(),
             caches: BTreeMap::new(),
             books: Books::new(figures, &options.system, config.core()),
-            mismatches: Vec::new(),
             fault: None,
             live: None,
             predicted: None,
-            position: 0,
-            batch: 0,
             met_at: [Some(0); 3],
             cuts: HashMap::new(),
             open_gates: None,
@@ -469,7 +463,7 @@ impl<P: Places> SystemBackend<P> {
 
     /// Every output that differed from the reference; all of one operation at most, as the first one ends the run.
     pub fn mismatches(&self) -> &[Mismatch] {
-        &self.mismatches
+        &self.books.mismatches
     }
 
     /// Where neurons are.
@@ -497,6 +491,13 @@ impl<P: Places> SystemBackend<P> {
         self.cores[self.options.observed_dimm].take_recording()
     }
 
+    /// What the run leaves.
+    pub fn into_ran(mut self) -> Ran {
+        let recording = self.take_recording();
+        let backdoor_accesses = self.backdoor_accesses();
+        Ran { backdoor_accesses, recording, ..Ran::new(self.books, &self.cores) }
+    }
+
     /// Completes the wave file of the observed DIMM, if there is one.
     ///
     /// # Errors
@@ -512,27 +513,22 @@ impl<P: Places> SystemBackend<P> {
 
     /// The prompt, as far as it is the GPU's.
     fn on_gpu(&self) -> bool {
-        self.position < self.options.prompt_on_gpu
+        self.books.step.position < self.options.prompt_on_gpu
     }
 
     /// What comes is part of this operation; the first one of a pass begins a batch.
     fn begin(&mut self, layer: Option<u32>, operation: Operation, batch: usize) -> Result<(), SimError> {
-        if layer == Some(0) && operation == Operation::Q {
-            self.position += self.batch;
-            self.batch = batch;
-            self.books.step.position = self.position;
-            if !self.on_gpu() {
-                self.load()?;
-                self.books.begin_token();
-                self.residence.plan(&self.places);
-                if self.links.is_none() {
-                    self.copy_neurons()?;
-                }
+        if self.books.begin(layer, operation, batch) && !self.on_gpu() {
+            self.load()?;
+            self.books.begin_token();
+            self.residence.plan(&self.places);
+            if self.links.is_none() {
+                self.copy_neurons()?;
             }
         }
-        self.books.step = Step { position: self.position, layer, operation };
         if let Some(layer) = layer {
-            let label = format!("position {}, layer {layer}, {}", self.position, operation.name());
+            let position = self.books.step.position;
+            let label = format!("position {position}, layer {layer}, {}", operation.name());
             self.cores.iter_mut().for_each(|core| core.label(&label));
         }
         Ok(())
@@ -703,15 +699,7 @@ impl<P: Places> SystemBackend<P> {
         if self.reference.is_outline() {
             return Ok(expected.to_vec());
         }
-        let mismatches = compare(label, rows, expected, bits)?;
-        let figures = &mut self.books.figures;
-        figures.outputs_checked += bits.len() as u64;
-        figures.mismatches += mismatches.len() as u64;
-        if let Some(first) = mismatches.first() {
-            let (first, count) = (Box::new(first.clone()), mismatches.len() as u64);
-            self.mismatches.extend(mismatches);
-            return Err(SimError::Mismatch { first, count, outputs: bits.len() as u64 });
-        }
+        self.books.judge(bits.len() as u64, compare(label, rows, expected, bits)?)?;
         Ok(bits.iter().map(|bits| f16::from_bits(*bits)).collect())
     }
 }
@@ -742,14 +730,7 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
     fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, SimError> {
         let product = op.product();
         let layer = layer_of(product.label())?;
-        let operation = match product.class() {
-            GemvClass::Qkv if product.label().ends_with(".k_proj") => Operation::K,
-            GemvClass::Qkv if product.label().ends_with(".v_proj") => Operation::V,
-            GemvClass::Qkv => Operation::Q,
-            GemvClass::Fc1 | GemvClass::Up => Operation::Fc1,
-            GemvClass::Fc2 => Operation::Fc2,
-            _ => Operation::Projection,
-        };
+        let operation = Operation::of(product);
         self.check_layer(op)?;
         self.begin(Some(layer), operation, product.batch())?;
         match operation {

@@ -10,11 +10,13 @@ use super::causes::{Cause, Shares};
 use super::figures::{SystemFigures, TokenFigures};
 use super::links::Round;
 use super::place::Place;
-use crate::core::InstructionRecord;
+use crate::core::{InstructionRecord, PartCycles};
+use crate::error::{Mismatch, SimError};
 use crate::gemv::ProgramFigures;
 use ndp_config::{CoreConfig, SystemConfig};
 use ndp_energy::{CoreUse, DramUse};
-use ndp_isa::Opcode;
+use ndp_isa::{Counters, Opcode};
+use ndp_model::{GemvClass, GemvOp};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -42,6 +44,19 @@ pub enum Operation {
 }
 
 impl Operation {
+    /// The operation that a product is for, by its class and its label.
+    pub(super) fn of(product: &GemvOp<'_>) -> Self {
+        match product.class() {
+            GemvClass::Qkv if product.label().ends_with(".k_proj") => Self::K,
+            GemvClass::Qkv if product.label().ends_with(".v_proj") => Self::V,
+            GemvClass::Qkv => Self::Q,
+            GemvClass::Fc1 | GemvClass::Up => Self::Fc1,
+            GemvClass::Fc2 => Self::Fc2,
+            GemvClass::Head => Self::Head,
+            GemvClass::Proj | GemvClass::Scores | GemvClass::Context => Self::Projection,
+        }
+    }
+
     /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
@@ -72,6 +87,12 @@ pub struct ProgramEvent {
     pub dram: DramUse,
     /// Its cycles by what the logic of the core did.
     pub core: CoreUse,
+    /// Its cycles by the part of the core that they belong to.
+    pub parts: PartCycles,
+    /// Its counters.
+    pub counters: Counters,
+    /// Instructions of each opcode that occurs.
+    pub opcodes: BTreeMap<Opcode, u32>,
     /// When each of them was in work, if that was asked for.
     pub records: Vec<InstructionRecord>,
 }
@@ -175,6 +196,10 @@ pub(super) struct Books {
     pub figures: SystemFigures,
     pub events: Vec<Event>,
     pub step: Step,
+    /// Every result that differed from the reference; all of one operation at most, as the first one ends the run.
+    pub mismatches: Vec<Mismatch>,
+    /// Tokens of the batch that runs, which begins at the position of the step.
+    batch: usize,
     /// What everything so far has taken.
     pub now: u64,
     /// When the host's predictor has done what it was asked for.
@@ -193,6 +218,8 @@ impl Books {
             figures,
             events: Vec::new(),
             step: Step::default(),
+            mismatches: Vec::new(),
+            batch: 0,
             now: 0,
             host_free: 0,
             system: system.clone(),
@@ -200,6 +227,31 @@ impl Books {
             taken: BTreeMap::new(),
             predicted: BTreeMap::new(),
         }
+    }
+
+    /// An operation begins. Returns whether a pass over all layers begins with it.
+    pub fn begin(&mut self, layer: Option<u32>, operation: Operation, batch: usize) -> bool {
+        let is_first = layer == Some(0) && operation == Operation::Q;
+        let mut position = self.step.position;
+        if is_first {
+            position += self.batch;
+            self.batch = batch;
+        }
+        self.step = Step { position, layer, operation };
+        is_first
+    }
+
+    /// Counts results that were compared with the reference, and takes down those that differ.
+    ///
+    /// # Errors
+    /// [`SimError::Mismatch`] if any does.
+    pub fn judge(&mut self, outputs: u64, mismatches: Vec<Mismatch>) -> Result<(), SimError> {
+        self.figures.outputs_checked += outputs;
+        self.figures.mismatches += mismatches.len() as u64;
+        let Some(first) = mismatches.first() else { return Ok(()) };
+        let (first, count) = (Box::new(first.clone()), mismatches.len() as u64);
+        self.mismatches.extend(mismatches);
+        Err(SimError::Mismatch { first, count, outputs })
     }
 
     /// A pass of one token begins.
@@ -281,9 +333,22 @@ impl Books {
         let end = begin + self.core.cycles_to_ns(self.figures.count(dimm, &program));
         let shares = Shares::of_program(&program, end - begin);
         let core = program.core_use();
-        let ProgramFigures { number, first_cycle, cycles, instructions, dram, records, .. } = program;
-        let program = Some(ProgramEvent { number, first_cycle, cycles, instructions, dram, core, records });
-        self.push(Place::Dimm(dimm as u32), what, (Span::new(begin, end), shares), (0, neurons), program);
+        let ProgramFigures { number, first_cycle, cycles, instructions, .. } = program;
+        let ProgramFigures { dram, parts, counters, opcodes, records, .. } = program;
+        let program = ProgramEvent {
+            number,
+            first_cycle,
+            cycles,
+            instructions,
+            dram,
+            core,
+            parts,
+            counters,
+            opcodes,
+            records,
+        };
+        let span = (Span::new(begin, end), shares);
+        self.push(Place::Dimm(dimm as u32), what, span, (0, neurons), Some(program));
         end
     }
 

@@ -102,6 +102,7 @@ pub struct EnergyCosts {
     clock_ps: u64,
     /// Weights of the model, if there is something to compare with.
     model_bytes: Option<u64>,
+    has_gpu: bool,
 }
 
 /// What a device draws from a time on: a DIMM with its core, the GPU, the host or the SSD.
@@ -149,7 +150,14 @@ impl EnergyCosts {
             ranks: design.gemv().ranks().into(),
             clock_ps: design.dram().clock_ps(),
             model_bytes: None,
+            has_gpu: true,
         }
+    }
+
+    /// The same without a GPU.
+    #[must_use]
+    pub fn without_gpu(self) -> Self {
+        Self { has_gpu: false, ..self }
     }
 
     /// The same, to be compared with other ways to compute a token of a model ([`EnergyBreakdown::alternatives`]).
@@ -396,8 +404,9 @@ impl EnergyCosts {
 
     /// What draws power whatever it does.
     fn devices(&self) -> impl Iterator<Item = Place> {
+        let gpu = self.has_gpu.then_some(Place::Gpu);
         let ssd = self.machine.ssd().map(|_| Place::Ssd);
-        (0..self.machine.dimms().count).map(Place::Dimm).chain([Place::Gpu, Place::Host]).chain(ssd)
+        (0..self.machine.dimms().count).map(Place::Dimm).chain(gpu).chain([Place::Host]).chain(ssd)
     }
 
     /// The GPU, the host or the SSD, so many nanoseconds idle and busy.

@@ -1,9 +1,10 @@
 //! What results have to be: those of the software, or, in a run without data, what a trace says of them.
 
 use super::live::layer_of;
+use crate::error::SimError;
 use ndp_config::{BlockKind, LlmShape};
 use ndp_model::{AttentionOp, GemvBackend, GemvClass, GemvOp, LinearOp, SoftwareBackend};
-use ndp_numerics::f16;
+use ndp_numerics::{SerialSteps, f16};
 use ndp_traces::{Activity, NeuronShape};
 
 /// 1 in FP16: what an active neuron has in an outline.
@@ -26,6 +27,20 @@ pub(super) enum Reference {
 impl Reference {
     pub fn software() -> Self {
         Self::Software(SoftwareBackend::new())
+    }
+
+    /// Computed with the weight bits that hardware with this number of serial steps multiplies.
+    ///
+    /// # Errors
+    /// [`SimError::Range`] unless it is 1..=11.
+    pub fn with_serial_steps(serial_steps: u32) -> Result<Self, SimError> {
+        let steps = SerialSteps::new(serial_steps).map_err(|_| SimError::Range {
+            key: "serial_steps",
+            value: serial_steps.into(),
+            min: 1,
+            max: SerialSteps::FULL.get().into(),
+        })?;
+        Ok(Self::Software(SoftwareBackend::with_serial_steps(steps)))
     }
 
     pub fn outline(model: &LlmShape) -> Self {
@@ -95,4 +110,18 @@ pub(super) fn outline_values(shape: &NeuronShape, tokens: &[Activity], block: us
         }
     }
     values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_serial_steps_of_the_hardware_count() {
+        let (w, x) = ([f16::from_bits(0x3FFF)], [f16::from_bits(0x3C00)]);
+        let op = GemvOp::new("t", GemvClass::Fc1, (1, 1), &w, &x).unwrap();
+        let result = |steps| Reference::with_serial_steps(steps).unwrap().gemv(&op)[0].to_bits();
+        assert_eq!((result(4), result(11)), (0x3F80, 0x3FFF));
+        assert!(Reference::with_serial_steps(12).is_err());
+    }
 }

@@ -160,7 +160,7 @@ fn all_forms<'a>(cases: impl IntoIterator<Item = &'a PathBuf>) {
             let verdict = report["verdict"].as_str().unwrap();
             assert_eq!(report["holds"] == false, said.starts_with(&format!("FAILED: {verdict}\n")), "{said}");
             let page = std::fs::read_to_string(program.path("page.html")).unwrap();
-            assert!(page.contains(&format!("<p>{verdict}</p>")) && page.ends_with("</html>\n"), "{call}");
+            assert!(page.contains(&format!("{verdict}</h1>")) && page.ends_with("</html>\n"), "{call}");
             for table in std::fs::read_dir(program.path("tables")).unwrap() {
                 let path = table.unwrap().path();
                 let name = path.file_stem().unwrap().to_str().unwrap();

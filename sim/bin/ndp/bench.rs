@@ -225,10 +225,12 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     drop(progress);
 
     let sum = |figure: fn(&Summary) -> u64| products.iter().map(|row| figure(&row.summary)).sum::<u64>();
-    let (cycles, roofline_cycles) = (sum(|s| s.cycles), sum(|s| s.roofline_cycles));
+    let (cycles, roofline_cycles) = (sum(|s| s.cycles), sum(|s| s.throughput.roofline_cycles));
     let seconds: f64 = products
         .iter()
-        .map(|row| row.summary.simulated_cycles as f64 / row.summary.sim_cycles_per_second)
+        .map(|row| {
+            row.summary.throughput.simulated_cycles as f64 / row.summary.throughput.sim_cycles_per_second
+        })
         .sum();
     let figures = Figures {
         backend: args.backend,
@@ -238,8 +240,11 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         cycles,
         roofline_cycles,
         efficiency: roofline_cycles as f64 / cycles.max(1) as f64,
-        least_efficiency: products.iter().map(|row| row.summary.efficiency).fold(f64::INFINITY, f64::min),
-        sim_cycles_per_second: sum(|s| s.simulated_cycles) as f64 / seconds,
+        least_efficiency: products
+            .iter()
+            .map(|row| row.summary.throughput.efficiency)
+            .fold(f64::INFINITY, f64::min),
+        sim_cycles_per_second: sum(|s| s.throughput.simulated_cycles) as f64 / seconds,
     };
     let checked = grouped(figures.outputs_checked);
     let verdict = match figures.mismatches {
@@ -248,7 +253,9 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     };
     let report = Report::checked("bench", figures.mismatches == 0, verdict);
     let report = products.iter().fold(report, |report, row| row.summary.mismatches(report, args.seed));
-    let worst = products.iter().min_by(|a, b| a.summary.efficiency.total_cmp(&b.summary.efficiency));
+    let worst = products
+        .iter()
+        .min_by(|a, b| a.summary.throughput.efficiency.total_cmp(&b.summary.throughput.efficiency));
     let reason = worst.map_or_else(String::new, |row| {
         let (shape, at) = (&row.shape, row.stalls.reason());
         format!(
@@ -295,6 +302,6 @@ fn job(args: &Args, case: &Case) -> gemv::Args {
 fn product(args: &Args, case: &Case) -> anyhow::Result<Row> {
     let Case { mode, weights, density, shape } = *case;
     let Product { backend, active_rows, stalls, .. } = simulate(&job(args, case))?;
-    let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
+    let summary = Summary::new(&backend);
     Ok(Row { mode, weights, shape, density, active_rows, summary, stalls })
 }

@@ -151,7 +151,9 @@ fn with_headings(command: clap::Command) -> clap::Command {
 
 /// The command line.
 pub fn command() -> clap::Command {
+    let rtl = "Example:\n  ndp rtl --config tiny --out rtl --block rank_group\n\nWith --check, the exit code is 1 if a file would change.";
     with_headings(<Cli as clap::CommandFactory>::command())
+        .mut_subcommand("rtl", |command| command.after_help(rtl))
 }
 
 /// Names of the release before, and the new ones.

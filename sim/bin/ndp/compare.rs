@@ -117,8 +117,8 @@ struct Entry {
 fields! { ENTRY
     "policy" "policy" {Text} Screen: "policy";
     "batch" "batch" {Count} Screen: "sequences at the same time";
-    "tokens_per_second" "tokens/s" {Real("tokens/s", 2)} Screen: "rate from the first byte of the prompt to the last token";
-    "decode_tokens_per_second" "decode" {Real("tokens/s", 2)} Verbose: "rate without the prompt";
+    "tokens_per_second" "with prompt" {Real("tokens/s", 2)} Screen: "rate from the first byte of the prompt to the last token";
+    "decode_tokens_per_second" "decode" {Real("tokens/s", 2)} Screen: "rate after the prompt";
     "token_ms" "token" {Real("ms", 2)} Screen: "time of a token of each sequence";
     "waits_for" "waits for" {Text} Screen: "device that the token waits for longest";
     "waits_share" "of it" {Share} Screen: "part of the token's time that it waits for this device";
@@ -223,7 +223,7 @@ impl Tables {
             );
         }
         let reason = format!(
-            "a token takes {:.2} ms, and waits for {} during {:.0} % of them",
+            "after the prompt a token takes {:.2} ms, and waits for {} during {:.0} % of it",
             first.token_ms,
             named(first.waits_for),
             100.0 * first.waits_share
@@ -283,7 +283,7 @@ pub fn run(args: &Args) -> Result<Report> {
     }
     let (answer, reason) = tables.answer();
     let setting = format!(
-        "{} with {} weights on {}, {} tokens in, {} out; assumed: {}",
+        "{} with {} weights on the system {}, {} tokens in, {} out; assumed: set {}",
         model.name(),
         model.weights(),
         system.name(),
@@ -301,7 +301,7 @@ pub fn run(args: &Args) -> Result<Report> {
     Ok(Report::answer("compare", answer)
         .reason(reason)
         .setting(setting)
-        .note("an estimate: bandwidths, throughputs and the efficiencies of the assumed set; only the NDP-DIMMs' times are the cycle model's")
+        .note("an estimate: bandwidths, throughputs and the efficiencies of the assumed set; only the NDP-DIMMs' times are the cycle model's. `ndp evaluate` runs a trace on the exact model")
         .figures(FIGURES, &Figures { prompt: args.prompt, output: args.output, usd: system.usd() })
         .table("entries", "Policies", ENTRY, &tables.entries)
         .chart(chart("entries", "Tokens per second", "With the prompt.", ChartKind::Rows { label: "policy,batch", value: "tokens_per_second" }))

@@ -59,9 +59,9 @@ impl Pair {
 
 fields! { PAIR
     "path" "number" {Text} Screen: "where the number is in both reports";
+    "ratio" "B/A" {Real("", 4)} Screen: "B divided by A; null if A is 0 and B is not, or the signs differ";
     "a" "A" {Text} Screen: "number of A";
     "b" "B" {Text} Screen: "number of B";
-    "ratio" "B/A" {Real("", 4)} Screen: "B divided by A; null if A is 0 and B is not, or the signs differ";
 }
 
 /// A text, flag or the like that differs.
@@ -135,7 +135,11 @@ pub fn run(args: &Args) -> Result<Report> {
     let found = compare(&leaves_of(&args.a)?, &leaves_of(&args.b)?, args.least);
     let Comparison { equal, close, differ, texts, only } = found;
     let answer = match differ.first() {
-        None => format!("all {equal} numbers of both reports are equal"),
+        None if only.is_empty() => format!("all {equal} numbers of both reports are equal"),
+        None => format!(
+            "the {equal} numbers that both reports have are equal; {} values are in one report only",
+            only.len()
+        ),
         Some(first) => format!(
             "{} of {} numbers differ, {} most: {} in A, {} in B",
             differ.len(),

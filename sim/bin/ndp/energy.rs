@@ -7,8 +7,7 @@ use ndp_energy::{
 };
 use ndp_files::FileSet;
 use ndp_report::{Chart, ChartKind, Level, Report, fields};
-use ndp_sim::backend::CoreBackend;
-use ndp_sim::system::{Alternative, EnergyBreakdown, EnergyPart};
+use ndp_sim::system::{Alternative, EnergyBreakdown, EnergyPart, LoneCore};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -96,15 +95,15 @@ pub struct CoreEnergy {
 }
 
 impl CoreEnergy {
-    /// Of what a backend has done.
-    pub fn new(args: &EnergyArgs, backend: &mut CoreBackend) -> anyhow::Result<Self> {
+    /// The energy of everything that a core has done.
+    pub fn new(args: &EnergyArgs, backend: &mut LoneCore) -> anyhow::Result<Self> {
         let config = backend.unit().config().clone();
         let constants = args.constants(&config, "hermes")?;
         let costs = DramCosts::new(&constants.dram, config.dram());
         let core_costs = CoreCosts::new(&constants.core, &config);
         let (mut operations, mut all) = (Vec::new(), DramEnergy::default());
         let mut core: BTreeMap<&'static str, Energy> = BTreeMap::new();
-        for (&operation, &(counted, cycles)) in backend.used() {
+        for (&operation, &(counted, cycles)) in &backend.sums().used {
             let parts = costs.of(&counted);
             let of_core: BTreeMap<_, _> =
                 core_costs.of(&cycles).map(|(part, energy)| (part.name(), energy)).collect();
@@ -127,12 +126,12 @@ impl CoreEnergy {
         })
     }
 
-    /// Adds figures and parts, on the screen if they are asked for.
-    pub fn show(&self, report: Report, asked: bool) -> Report {
+    /// Adds figures below `key` and a table of parts, on the screen if they are asked for.
+    pub fn show(&self, report: Report, key: &'static str, asked: bool) -> Report {
         let level = if asked { Level::Screen } else { Level::Verbose };
         let dram = self.parts.iter().map(|(part, energy)| (format!("DRAM, {}", part.name()), energy));
         let core = self.core.iter().map(|(part, energy)| (format!("core, {part}"), *energy));
-        report.group(level, ("energy", "Energy"), ENERGY, self).table_at(
+        report.group(level, (key, "Energy of the programs"), ENERGY, self).table_at(
             level,
             Some("share"),
             ("energy_parts", "Energy of the programs by part"),

@@ -1,15 +1,17 @@
 //! Figures of a run of the decoder, as tables and in JSON: of each class of product, of each instruction.
 
+use ndp_model::GemvClass;
 use ndp_report::fields;
-use ndp_sim::backend::{CoreBackend, Figures, InstructionFigures, class_name};
+use ndp_sim::system::{InstructionFigures, ProductFigures, ProgramSums, class_name};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// A class of products.
 #[derive(Debug, Serialize)]
 pub struct Class {
     class: &'static str,
     #[serde(flatten)]
-    figures: Figures,
+    figures: ProductFigures,
     efficiency: f64,
 }
 
@@ -23,20 +25,20 @@ pub struct Instructions {
     share: f64,
 }
 
-/// Of each class that occurred.
-pub fn classes(backend: &CoreBackend) -> Vec<Class> {
-    let class = |(class, figures): (&_, &Figures)| Class {
+/// The figures of each class that occurred.
+pub fn classes(classes: &BTreeMap<GemvClass, ProductFigures>) -> Vec<Class> {
+    let class = |(class, figures): (&_, &ProductFigures)| Class {
         class: class_name(*class),
         figures: *figures,
         efficiency: figures.efficiency(),
     };
-    backend.classes().iter().map(class).collect()
+    classes.iter().map(class).collect()
 }
 
-/// Of each opcode that occurred, in a run of `cycles`; those of the activation unit, which share a counter, are one line.
-pub fn instructions(backend: &CoreBackend, cycles: u64) -> Vec<Instructions> {
-    let activation = backend.activation();
-    let opcodes = backend.opcodes().iter().map(|(opcode, figures)| (opcode.mnemonic(), *figures));
+/// The figures of each opcode that occurred. The instructions of the activation unit share a counter and are one row.
+pub fn instructions(sums: &ProgramSums) -> Vec<Instructions> {
+    let (activation, cycles) = (sums.activation, sums.phases.total());
+    let opcodes = sums.opcodes.iter().map(|(opcode, figures)| (opcode.mnemonic(), *figures));
     let all = opcodes.chain((activation.count > 0).then_some(("activation", activation)));
     let row = |(opcode, figures): (&'static str, InstructionFigures)| Instructions {
         opcode,

@@ -9,7 +9,7 @@ use crate::energy::CoreEnergy;
 use crate::made;
 use crate::operands::{Numbers, Source, source, target, write};
 use crate::records::Records;
-use crate::report::{SUMMARY, Summary};
+use crate::report::{SUMMARY, Summary, THROUGHPUT};
 use crate::tools::{Tools, quantisation_text};
 use anyhow::Context;
 use clap::ValueEnum;
@@ -18,10 +18,10 @@ use ndp_files::{OutputFile, Progress};
 use ndp_model::{GemvClass, GemvOp, QuantisationError, QuantisedMatrix, RoundedWeights};
 use ndp_numerics::{SplitMix64, f16};
 use ndp_report::{Level, Report, fields, grouped};
-use ndp_sim::backend::CoreBackend;
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{GemvOptions, GemvRun, Mode, Product as Operands, Weights};
 use ndp_sim::stimulus::DataKind;
+use ndp_sim::system::LoneCore;
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -132,7 +132,7 @@ pub struct Product {
     /// Where the groups' cycles went, unless an output differed.
     pub stalls: StallBreakdown,
     /// Figures, and the mismatches if there are any.
-    pub backend: CoreBackend,
+    pub backend: LoneCore,
 }
 
 /// Runs one product; mismatches are left in the backend, everything else that goes wrong is an error.
@@ -161,7 +161,7 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
     let count = active.as_ref().map_or(rows as usize, Vec::len);
 
     let options = GemvOptions { recorded_products: records.is_asked().into(), ..unit.options(*seed) };
-    let mut backend = CoreBackend::open(&config, &options)?;
+    let mut backend = LoneCore::open(&config, &options)?;
     let records = Records::create(records)?;
     let (cols, batch) = (shape.cols as usize, shape.batch as usize);
     let out = args.out.as_deref().map(OutputFile::create).transpose()?;
@@ -289,7 +289,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         _ => name(*data),
     };
     let seeded = (args.matrix.is_none() || unit.stalls > 0).then_some(*seed);
-    let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
+    let summary = Summary::new(&backend);
     let energy = CoreEnergy::new(&unit.energy, &mut backend)?;
     let setting = format!(
         "{} over {active_rows} of {rows} rows of {cols} on {}, batch {batch}, {weights} weights, {}, {} % stalls",
@@ -325,14 +325,13 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         instructions,
         not_finite,
     };
-    let report = report.setting(setting).figures(SUMMARY, &summary).figures(FIGURES, &figures).group(
-        Level::Verbose,
-        ("stalls", "Cycles of the multipliers' groups"),
-        STALLS,
-        &stalls,
-    );
+    let report = report
+        .setting(setting)
+        .figures(&[SUMMARY, THROUGHPUT].concat(), &summary)
+        .figures(FIGURES, &figures)
+        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), STALLS, &stalls);
     Ok(energy
-        .show(report, unit.energy.energy)
+        .show(report, "energy", unit.energy.energy)
         .data("config", "the configuration (docs/configuration.md)", &config)
         .data("tools", "versions of the tools", &Tools::new()))
 }

@@ -23,7 +23,7 @@ pub const COMPARE_LINKS: Ignored = ("dimms.link_gbps", "neurons that stay where 
 /// Section that `serve` ignores: it reports no prices.
 pub const SERVE: Ignored = ("price", "no price");
 
-/// Keys that `evaluate` and `generate --dimms` ignore: their host only predicts and moves neurons.
+/// Keys that `evaluate` and `generate` ignore: their host only predicts and moves neurons.
 #[cfg(feature = "rtl")]
 pub const HOST: [Ignored; 4] = [
     ("host.memory_gb", "a host that holds no weights"),

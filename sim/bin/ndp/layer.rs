@@ -10,7 +10,7 @@ use crate::gemv::name;
 use crate::made;
 use crate::phases::PhaseTable;
 use crate::records::Records;
-use crate::report::{SUMMARY, Summary};
+use crate::report::{SUMMARY, Summary, THROUGHPUT};
 use crate::scaling::{self, Scaling, ScalingArgs};
 use crate::system::args::LinksChoice;
 use crate::tools::{Tools, load_model, workspace_path};
@@ -22,12 +22,11 @@ use ndp_files::{OutputFile, Progress};
 use ndp_model::LayerSparsity;
 use ndp_numerics::layer_norm;
 use ndp_report::{Level, Report, fields};
-use ndp_sim::backend::{CoreBackend, Neurons};
 use ndp_sim::expected::Expected;
 use ndp_sim::gemv::{GemvOptions, HeadCut};
 use ndp_sim::layer::{LayerSizes, LayerStep};
 use ndp_sim::progress;
-use ndp_sim::system::{ActivitySource, check_model};
+use ndp_sim::system::{ActivitySource, LoneCore, Neurons, check_model};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -202,7 +201,7 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Resul
     let Args { unit, context, batch, neurons, seed, records, .. } = args;
     let recorded_products = if records.is_asked() { u32::MAX } else { 0 };
     let backend =
-        CoreBackend::open(config, &GemvOptions { recorded_products, predict: true, ..unit.options(*seed) })?;
+        LoneCore::open(config, &GemvOptions { recorded_products, predict: true, ..unit.options(*seed) })?;
     let mut backend = backend.with_neurons(*neurons);
     let records = Records::create(records)?;
     let chart = args.chart.as_deref().map(OutputFile::create).transpose()?;
@@ -214,7 +213,7 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Resul
     drop(progress);
     let written = records.write(backend.unit_mut().take_recording().as_ref(), &unit.energy);
     backend.unit_mut().close_waves()?;
-    let summary = Summary::new(&backend.total(), backend.mismatches(), backend.unit());
+    let summary = Summary::new(&backend);
     let zeros = match result {
         Ok(output) => Zeros::from(output.sparsity),
         // Reported above; the figures up to there are still of interest.
@@ -230,9 +229,10 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Resul
     // A run that a mismatch has cut short has no end that could be compared.
     let on_time = cycles == model_cycles || !agrees;
     let energy = CoreEnergy::new(&unit.energy, &mut backend)?;
-    let stalls = StallBreakdown::new(backend.counters(), config.gemv().ranks())?;
-    let (classes, instructions) = (classes(&backend), instructions(&backend, cycles));
-    let phases = PhaseTable::new(backend.phases());
+    let sums = backend.sums();
+    let stalls = StallBreakdown::new(&sums.counters, config.gemv().ranks())?;
+    let (classes, instructions) = (classes(backend.classes()), instructions(&sums));
+    let phases = PhaseTable::new(&sums.phases);
     let shape = step.shape();
     let title = format!(
         "a layer of {}, {} heads, FFN {}, on {}, {batch} sequence(s), context {context}",
@@ -272,15 +272,15 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Resul
             args.weights,
             unit.stalls
         ))
-        .figures(SUMMARY, &summary)
+        .figures(&[SUMMARY, THROUGHPUT].concat(), &summary)
         .figures(FIGURES, &figures);
     let report = phases
-        .show(report)
+        .show(report, Level::Screen)
         .table("classes", "Products", CLASS, &classes)
         .table_at(Level::Verbose, None, ("instructions", "Instructions"), INSTRUCTION, &instructions)
         .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), STALLS, &stalls);
     Ok(energy
-        .show(report, unit.energy.energy)
+        .show(report, "energy", unit.energy.energy)
         .data("config", "the configuration (docs/configuration.md)", config)
         .data("tools", "versions of the tools", &Tools::new()))
 }
@@ -296,6 +296,10 @@ fn check_scaling(args: &Args) -> anyhow::Result<()> {
     ensure!(args.unit.waves.is_none(), "--waves shows one DIMM: leave out --dimms");
     ensure!(!args.records.is_asked(), "--commands and --timeline show one DIMM: leave out --dimms");
     ensure!(args.chart.is_none(), "--chart shows one DIMM: leave out --dimms");
+    ensure!(
+        !args.unit.energy.energy,
+        "--energy shows one DIMM: leave out --dimms, or run `ndp generate --dimms`"
+    );
     let most = ndp_sim::cluster::lockstep::MOST as u32;
     if args.scaling.links == LinksChoice::Rtl
         && let Some(dimms) = args.scaling.dimms.iter().find(|dimms| **dimms > most)

@@ -3,7 +3,7 @@
 use crate::tools::grouped;
 use ndp_files::OutputFile;
 use ndp_report::{Chart, ChartKind, Level, Report, Rows, fields};
-use ndp_sim::phases::{Phase, PhaseCycles};
+use ndp_sim::system::{Phase, PhaseCycles};
 use serde::Serialize;
 
 fields! { PHASE
@@ -36,18 +36,18 @@ impl PhaseTable {
         Self { rows: phases.iter().map(row).collect() }
     }
 
-    /// Adds the table and its chart.
-    pub fn show(&self, report: Report) -> Report {
+    /// Adds the table, at a level, and its chart.
+    pub fn show(&self, report: Report, level: Level) -> Report {
         let longest = self.rows.iter().max_by_key(|row| row.cycles);
         let caption = longest.map_or_else(String::new, |row| format!("Most of it is {}.", row.phase.name()));
-        report
-            .table_at(Level::Screen, Some("share"), ("phases", "Where the time goes"), PHASE, &self.rows)
-            .chart(Chart {
+        report.table_at(level, Some("share"), ("phases", "Core cycles by phase"), PHASE, &self.rows).chart(
+            Chart {
                 table: "phases",
                 title: "Cycles of each phase".to_owned(),
                 caption,
                 kind: ChartKind::Rows { label: "phase", value: "cycles" },
-            })
+            },
+        )
     }
 
     /// Writes the chart, if there is a file for it.

@@ -166,7 +166,8 @@ pub fn run(scaling: &Scaling<'_>) -> anyhow::Result<Report> {
     if let Some(most) = rows.iter().max_by_key(|row| row.dimms).filter(|row| row.dimms > 1) {
         let share = |cycles: u64| 100.0 * cycles as f64 / most.cycles.max(1) as f64;
         report = report.reason(format!(
-            "with {}, messages take {:.0} % of the cycles and merging {:.0} %; the fullest DIMM has {:.3} times the mean load",
+            "with {}, {:.0} % of the cycles have messages under way and {:.0} % merging, beside other work; the fullest DIMM has {:.3} times the \
+             mean load",
             counted(most.dimms.into(), "DIMM"),
             share(most.message_cycles),
             share(most.meet_cycles),

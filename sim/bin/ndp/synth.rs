@@ -3,12 +3,10 @@
 //! Everything that decides a number is in the library; this file reads the environment, shows progress and places files.
 
 use crate::output::OutputArgs;
-use crate::tools::tick;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
-use indicatif::{ProgressBar, ProgressStyle};
-use ndp_files::{FileSet, NameRule, OutputFile, TemporaryFolder};
-use ndp_report::{Level, Report, fields, grouped};
+use ndp_files::{FileSet, NameRule, OutputFile, Progress, TemporaryFolder};
+use ndp_report::{Field, Level, Report, fields, grouped};
 use ndp_synth::flow::{Flow, Library};
 use ndp_synth::hierarchy::roll_up;
 use ndp_synth::liberty::{Family, Liberty};
@@ -34,7 +32,7 @@ pub struct Args {
     /// Preset, or path of a configuration ending in .toml
     #[arg(long, default_value = "hermes")]
     config: String,
-    /// Block to synthesise (see --list)
+    /// Block to synthesise: ndp_core is the whole core, --list names all
     #[arg(long, default_value = "gemv_unit")]
     block: String,
     /// Cell library (Liberty); without it, generic gates and transistors only
@@ -136,7 +134,7 @@ fields! { TOTAL
     "generic.cells" "generic gates" {Count} Screen: "gates without a library";
     "generic.flip_flops" "generic flip-flops" {Count} Screen: "flip-flops without a library";
     "generic.transistors" "transistors" {Count} Screen: "transistors of static CMOS gates, 16 to a flip-flop";
-    "memory_bits" "memory" {Count} Screen: "bits of memory macros";
+    "memory_bits" "memory macros" {Real("bits", 0)} Screen: "bits of memory macros";
 }
 
 fields! { MODULE
@@ -260,8 +258,8 @@ fn report(synthesis: &Synthesis, path: &Path) -> Report {
     let total = &rollup.total;
     let logic = match library {
         Some(library) => format!(
-            "takes {:.1} um2 of {}: {} cells, {} flip-flops",
-            total.area_um2,
+            "takes {} of {}: {} cells, {} flip-flops",
+            area_of(total.area_um2),
             library.name,
             grouped(total.cells),
             grouped(total.flip_flops)
@@ -276,7 +274,9 @@ fn report(synthesis: &Synthesis, path: &Path) -> Report {
     let memory = match (total.memory_bits, synthesis.sram_area_um2) {
         (0, _) => String::new(),
         (bits, None) => format!("; memory macros: {} bits", grouped(bits)),
-        (bits, Some(area)) => format!("; memory macros: {} bits, about {area:.1} um2", grouped(bits)),
+        (bits, Some(area)) => {
+            format!("; memory macros: {} bits, about {} (assumed)", grouped(bits), area_of(area))
+        }
     };
     let largest = synthesis.logic().max_by(|a, b| a.share_percent.total_cmp(&b.share_percent));
     let largest = largest.map(|row| format!("{} is {:.1} % of the logic.", row.module, row.share_percent));
@@ -298,16 +298,26 @@ fn report(synthesis: &Synthesis, path: &Path) -> Report {
     });
     let level = if rollup.rows.len() > SCREEN { Level::Verbose } else { Level::Screen };
     let columns = [MODULE, if library.is_some() { MAPPED } else { GENERIC }].concat();
+    // Without a library nothing is mapped: its zeros stay in JSON.
+    let is_mapped =
+        |field: &Field| library.is_some() || field.key.contains("generic") || field.key == "memory_bits";
+    let hidden = |field: &Field| if is_mapped(field) { *field } else { field.at(Level::Json) };
+    let total_fields: Vec<Field> = TOTAL.iter().map(hidden).collect();
     let report = Report::answer("synth", format!("{block} of {config} {logic}{memory}"))
         .reason(largest.into_iter().chain(synthesis.slowest()).collect::<Vec<_>>().join(" "))
         .setting(plain(method.collect::<Vec<_>>().join(" ")));
     notes
         .fold(report, Report::note)
         .figures(FIGURES, &Figures { synthesis, report: path })
-        .group(Level::Verbose, ("total", "The whole block"), TOTAL, total)
+        .group(Level::Verbose, ("total", "The whole block"), &total_fields, total)
         .table_at(level, None, ("rows", "Modules"), &columns, &rollup.rows)
         .table_at(level, None, ("memories", "Memory macros"), MACRO, &macros.collect::<Vec<_>>())
         .table_at(level, None, ("timing", "Timing (OpenSTA)"), SLACK, &slacks.collect::<Vec<_>>())
+}
+
+/// An area in the unit that leaves few digits.
+fn area_of(um2: f64) -> String {
+    if um2 < 1e4 { format!("{um2:.1} um2") } else { format!("{:.3} mm2", um2 / 1e6) }
 }
 
 fn synthesise(args: &Args) -> Result<(Synthesis, OutputFile)> {
@@ -337,12 +347,10 @@ fn synthesise(args: &Args) -> Result<(Synthesis, OutputFile)> {
     let folder = args.keep.as_deref().unwrap_or(temporary.path());
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create '{}'", folder.display()))?;
 
-    let bar = progress(hierarchy.units.iter().filter(|unit| unit.memory.is_none()).count());
-    let figures = flow.run(&hierarchy, folder, &|name| {
-        bar.set_message(name.to_owned());
-        bar.inc(1);
-    });
-    bar.finish_and_clear();
+    let modules = hierarchy.units.iter().filter(|unit| unit.memory.is_none()).count();
+    let progress = Progress::new(modules as u64, "modules");
+    let figures = flow.run(&hierarchy, folder, &|_| progress.add(1));
+    drop(progress);
     let rollup = roll_up(&hierarchy, figures?);
 
     let sram = sram(args, flow.library.as_ref());
@@ -498,14 +506,4 @@ fn command(args: &Args) -> String {
         (args.sta, " --sta"),
     ];
     text + &flags.iter().filter(|(set, _)| *set).map(|(_, flag)| *flag).collect::<String>()
-}
-
-fn progress(modules: usize) -> ProgressBar {
-    // indicatif draws on stderr, and only when that is a terminal.
-    let bar = ProgressBar::new(modules as u64);
-    if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} modules, {elapsed}: {msg}") {
-        bar.set_style(style);
-    }
-    tick(&bar, Duration::from_millis(500));
-    bar
 }

@@ -161,7 +161,8 @@ pub fn tick(bar: &indicatif::ProgressBar, interval: std::time::Duration) {
 /// A file or directory of the workspace.
 pub fn workspace_path(relative: &str) -> PathBuf {
     let here = PathBuf::from(relative);
-    if here.exists() { here } else { Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..").join(relative) }
+    let workspace = || Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).unwrap_or(Path::new("."));
+    if here.exists() { here } else { workspace().join(relative) }
 }
 
 /// Digits in groups of three.

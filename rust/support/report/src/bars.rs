@@ -1,7 +1,7 @@
 //! Bars in groups, side by side or on top of each other.
 
 use crate::axis::{Axis, short};
-use crate::svg::{Anchor, Picture, colours, wrap};
+use crate::svg::{Anchor, LETTER, Picture, colours, wrap};
 use crate::{ReportError, check_finite};
 
 const WIDTH: f64 = 720.0;
@@ -67,7 +67,7 @@ impl BarChart {
         let top = picture.legend(&names, 64.0, 16.0) + 8.0;
         let (left, right) = (64.0, WIDTH - 12.0);
         let group = (right - left) / self.labels.len().max(1) as f64;
-        let labels: Vec<Vec<String>> = self.labels.iter().map(|label| wrap(label, group)).collect();
+        let labels: Vec<Vec<String>> = self.labels.iter().map(|label| wrap(label, group - 10.0)).collect();
         let lines = labels.iter().map(Vec::len).max().unwrap_or(1);
         let bottom = HEIGHT - 13.0 - 15.0 * lines as f64;
         let total = |group: usize| self.bars.iter().map(|bars| bars.values[group]).sum::<f64>();
@@ -100,7 +100,7 @@ impl BarChart {
                     picture.text(x + 0.45 * width, high - 4.0, Anchor::Middle, &short(value));
                 }
             }
-            if self.stacked {
+            if self.stacked && LETTER * short(base).chars().count() as f64 <= group {
                 picture.text(start + room / 2.0, y.place(base) - 4.0, Anchor::Middle, &short(base));
             }
             for (line, text) in labels[index].iter().enumerate() {

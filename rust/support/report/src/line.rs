@@ -1,7 +1,7 @@
 //! Lines over a common axis.
 
 use crate::axis::{Axis, short};
-use crate::svg::{Anchor, Picture, colours};
+use crate::svg::{Anchor, LETTER, Picture, colours};
 use crate::{ReportError, check_finite};
 
 /// Size of a chart.
@@ -109,14 +109,16 @@ impl LineChart {
         let colour = |index: usize| colours[index];
         let names: Vec<(&str, &str)> = named().zip(colours.iter().copied()).collect();
         let top = picture.legend(&names, 64.0, 16.0);
-        let (left, right, bottom) = (64.0, WIDTH - 12.0, HEIGHT - 40.0);
+        let (right, bottom) = (WIDTH - 32.0, HEIGHT - 40.0);
         let points = || {
             let dots = self.dots.iter().flat_map(|(_, dots)| dots.iter().map(|dot| &dot.at));
             self.series.iter().flat_map(|series| series.points.iter()).chain(dots)
         };
-        let x = Axis::new(points().map(|p| p.0), false, 8.0, (left, right));
         let heights = points().map(|p| p.1).chain(self.references.iter().map(|(_, y)| *y));
         let y = Axis::new(heights, self.from_zero, 5.0, (bottom, top));
+        let widest = y.ticks().iter().map(|(_, text)| text.chars().count()).max().unwrap_or(0);
+        let left = f64::max(64.0, 34.0 + LETTER * widest as f64);
+        let x = Axis::new(points().map(|p| p.0), false, 8.0, (left, right));
         for (value, text) in x.ticks() {
             picture.line((x.place(value), bottom), (x.place(value), bottom + 4.0), "axis");
             picture.text(x.place(value), bottom + 17.0, Anchor::Middle, &text);

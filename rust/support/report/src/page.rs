@@ -6,18 +6,19 @@ use std::fmt::Write;
 const STYLE: &str = "
 :root{color-scheme:light dark}
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
-h1{font-size:1.6rem}h2{font-size:1.2rem;margin-top:2.2rem}
+h1{font-size:1.4rem;margin-bottom:.3rem}h2{font-size:1.2rem;margin-top:2.2rem}.setting{margin-top:0;opacity:.8}
 table{border-collapse:collapse;margin:1rem 0;font-variant-numeric:tabular-nums}
-caption{text-align:left}caption,figcaption{font-size:.85rem;opacity:.8}
+caption{text-align:left}caption,.number{font-size:.85rem;opacity:.8}
 th,td{padding:.25rem .7rem;text-align:right;border-bottom:1px solid color-mix(in srgb,currentColor 20%,transparent)}
-th:first-child,td:first-child{text-align:left}
-details.text th,details.text td,table.text td{text-align:left;vertical-align:top}
-table.text td{overflow-wrap:anywhere}
+th:first-child,td:first-child,.t{text-align:left}
+details.text th,details.text td,table.text th,table.text td{text-align:left;vertical-align:top}
+table.text td+td{overflow-wrap:anywhere}
 pre{white-space:pre-wrap;overflow-wrap:anywhere}var{font-style:normal;font-weight:bold}
 tr[data-values]{cursor:pointer}tr.chosen{outline:2px solid}
-.wide{overflow-x:auto}figure{margin:1rem 0}svg{max-width:100%;height:auto;display:block}
+.wide{overflow-x:auto}figure{margin:1.5rem 0}svg{max-width:100%;min-width:34rem;height:auto;display:block}
 svg .key{cursor:pointer}svg .key.off{opacity:.35}svg .hidden{display:none}
-@media print{nav,.back{display:none}h2{break-after:avoid}figure,table{break-inside:avoid}}
+@media print{nav,.back{display:none}body{max-width:none;font-size:9pt}.wide{overflow:visible}svg{min-width:0}
+h2{break-after:avoid}figure,tr{break-inside:avoid}}
 ";
 
 /// A click on a name in a legend hides what has its colour, and shows it again. One on a row with values writes them into the commands.
@@ -59,6 +60,8 @@ const CONTENTS: usize = 3;
 #[derive(Clone, Debug)]
 pub struct Page {
     title: String,
+    /// The answer, and what it is of.
+    answer: Option<[String; 2]>,
     /// What comes before the first section, then each section with its heading.
     sections: Vec<Section>,
     provenance: Vec<Vec<String>>,
@@ -74,7 +77,8 @@ struct Section {
 enum Item {
     Text(String),
     Table(String),
-    Chart(String),
+    /// Picture, title and caption.
+    Chart([String; 3]),
 }
 
 /// Links to figures or tables, `kind` and a number each.
@@ -86,7 +90,19 @@ fn links(kind: &str, numbers: &[usize]) -> String {
 impl Page {
     /// An empty report.
     pub fn new(title: &str) -> Self {
-        Self { title: title.to_owned(), sections: vec![Section::default()], provenance: Vec::new() }
+        Self {
+            title: title.to_owned(),
+            answer: None,
+            sections: vec![Section::default()],
+            provenance: Vec::new(),
+        }
+    }
+
+    /// The answer as the heading, and a line below it that says what ran.
+    #[must_use]
+    pub fn answer(mut self, answer: &str, setting: &str) -> Self {
+        self.answer = Some([answer, setting].map(str::to_owned));
+        self
     }
 
     fn push(mut self, item: Item) -> Self {
@@ -109,10 +125,10 @@ impl Page {
         self.push(Item::Text(format!("<p>{}</p>\n", escape(text))))
     }
 
-    /// A table; the first column is text, the others are numbers.
+    /// A table; the first column is text, the others are numbers, except those of `texts`.
     #[must_use]
-    pub fn table(self, head: &[&str], rows: &[Vec<String>]) -> Self {
-        self.push(Item::Table(cells_of(head, rows, |_| Vec::new())))
+    pub fn table(self, head: &[&str], texts: &[usize], rows: &[Vec<String>]) -> Self {
+        self.push(Item::Table(cells_of(head, texts, rows, |_| Vec::new())))
     }
 
     /// A command and its options. Words of the options that are `names` stand for values of a row, which a click on the row puts
@@ -140,16 +156,16 @@ impl Page {
         rows: &[Vec<String>],
         values: impl Fn(usize) -> Vec<(&'a str, String)>,
     ) -> Self {
-        let (summary, cells) = (escape(summary), cells_of(head, rows, values));
+        let (summary, cells) = (escape(summary), cells_of(head, &[], rows, values));
         self.push(Item::Text(format!(
             "<details class=\"text\"><summary>{summary}</summary>\n<div class=\"wide\"><table>\n{cells}</table></div>\n</details>\n"
         )))
     }
 
-    /// A chart, as its `draw` has returned it.
+    /// A chart, as its `draw` has returned it, with its title and what to see in it; both may be empty.
     #[must_use]
-    pub fn chart(self, svg: &str) -> Self {
-        self.push(Item::Chart(svg.to_owned()))
+    pub fn chart(self, svg: &str, title: &str, caption: &str) -> Self {
+        self.push(Item::Chart([svg, title, caption].map(str::to_owned)))
     }
 
     /// How the report was made, a name and a text: the last section.
@@ -165,7 +181,13 @@ impl Page {
         let provenance = !self.provenance.is_empty();
         let headings = self.sections.iter().skip(1).map(|section| section.heading.as_str());
         let headings: Vec<&str> = headings.chain(provenance.then_some(PROVENANCE)).collect();
-        let mut body = format!("<h1 id=\"top\">{title}</h1>\n");
+        let mut body = match &self.answer {
+            None => format!("<h1 id=\"top\">{title}</h1>\n"),
+            Some([answer, setting]) => {
+                let [answer, setting] = [answer, setting].map(|text| escape(text));
+                format!("<h1 id=\"top\">{answer}</h1>\n<p class=\"setting\">{setting}</p>\n")
+            }
+        };
         let (mut tables, mut figures) = (0, 0);
         for (number, section) in self.sections.iter().enumerate() {
             if number > 0 {
@@ -189,12 +211,19 @@ impl Page {
                              {cells}</table></div>\n"
                         )
                     }
-                    Item::Chart(svg) => {
+                    Item::Chart([svg, title, caption]) => {
                         figures += 1;
                         let see = see(links("table", &own_tables));
+                        let title = if title.is_empty() {
+                            title.clone()
+                        } else {
+                            format!("<b>{}.</b> ", escape(title))
+                        };
+                        let caption = escape(caption);
                         write!(
                             body,
-                            "<figure id=\"figure-{figures}\">\n{svg}<figcaption>figure {figures}{see}</figcaption>\n</figure>\n"
+                            "<figure id=\"figure-{figures}\">\n<figcaption>{title}{caption} <span class=\"number\">figure \
+                             {figures}{see}</span></figcaption>\n<div class=\"wide\">{svg}</div>\n</figure>\n"
                         )
                     }
                 };
@@ -210,7 +239,7 @@ impl Page {
         }
         if provenance {
             heading(&mut body, self.sections.len(), PROVENANCE);
-            let rows = cells_of(&["what", "how"], &self.provenance, |_| Vec::new());
+            let rows = cells_of(&["what", "how"], &[], &self.provenance, |_| Vec::new());
             let _ = write!(body, "<div class=\"wide\"><table class=\"text\">\n{rows}</table></div>\n");
         }
         format!(
@@ -232,11 +261,14 @@ fn heading(body: &mut String, number: usize, heading: &str) {
 /// The rows of a table, its head first.
 fn cells_of<'a>(
     head: &[&str],
+    texts: &[usize],
     rows: &[Vec<String>],
     values: impl Fn(usize) -> Vec<(&'a str, String)>,
 ) -> String {
     let cells = |tag: &str, cells: &mut dyn Iterator<Item = &str>| -> String {
-        cells.map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect()
+        let class = |index: &usize| if texts.contains(index) { " class=\"t\"" } else { "" };
+        let cells = cells.enumerate();
+        cells.map(|(index, cell)| format!("<{tag}{}>{}</{tag}>", class(&index), escape(cell))).collect()
     };
     let mut text = format!("<tr>{}</tr>\n", cells("th", &mut head.iter().copied()));
     for (number, row) in rows.iter().enumerate() {
@@ -259,13 +291,13 @@ mod tests {
         let html = Page::new("R & D")
             .section("One")
             .paragraph("Text with \"quotes\".")
-            .table(&["what", "n"], &rows)
+            .table(&["what", "n"], &[], &rows)
             .folded_table("a & b", &["c"], &[vec!["d > e".to_owned()]])
             .command("show --text ITEM", "--item ITEM --file \"ITEM\"", &["ITEM"])
             .folded_table_of_values("f", &["c"], &rows, |row| vec![("ITEM", format!("<{row}>"))])
             .section("Two")
-            .chart(&crate::LineChart::new("t", "x", "y").draw().unwrap())
-            .table(&["what", "n"], &rows)
+            .chart(&crate::LineChart::new("t", "x", "y").draw().unwrap(), "Title", "Caption")
+            .table(&["what", "n"], &[1], &rows)
             .provenance("command", "ndp --html <file>")
             .finish();
         let options = roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() };

@@ -17,7 +17,7 @@ struct Row {
     colour: usize,
 }
 
-/// Horizontal bars with a heading: a picture of its own.
+/// Horizontal bars.
 #[derive(Clone, Debug)]
 pub struct Rows {
     title: String,
@@ -47,10 +47,9 @@ impl Rows {
         let longest = self.rows.iter().map(|row| row.value).fold(0.0, f64::max);
         let names = self.rows.iter().map(|row| row.name.chars().count()).max().unwrap_or(0);
         let left = 20.0 + LETTER * names as f64;
-        let mut picture = Picture::new(left + BAR + TEXT, 56.0 + ROW * self.rows.len() as f64);
-        picture.text(12.0, 24.0, Anchor::Start, &self.title);
+        let mut picture = Picture::new(left + BAR + TEXT, 16.0 + ROW * self.rows.len() as f64);
         for (index, Row { name, value, text, colour }) in self.rows.iter().enumerate() {
-            let top = 40.0 + ROW * index as f64;
+            let top = 8.0 + ROW * index as f64;
             let bar = if longest > 0.0 { BAR * value / longest } else { 0.0 };
             picture.text(left - 8.0, top + 15.0, Anchor::End, name);
             picture.bar((left, top), (bar, ROW - 6.0), COLOURS[colour % COLOURS.len()], text);
@@ -74,7 +73,7 @@ mod tests {
         assert_eq!(widths, [Some("420"), Some("140")]);
         let texts: Vec<_> =
             document.descendants().filter(|n| n.has_tag_name("text")).map(|n| n.text().unwrap()).collect();
-        assert_eq!(texts, ["a <layer>", "fc1", "75 %", "waiting", "25 %"]);
+        assert_eq!(texts, ["fc1", "75 %", "waiting", "25 %"]);
     }
 
     #[test]

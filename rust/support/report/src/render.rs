@@ -1,7 +1,8 @@
 //! Renderers of a [`Report`]: JSON, CSV, the page, and the schema. `text` has the one for terminals.
 
 use crate::value::{
-    Chart, ChartKind, Level, Part, Report, Table, Unit, at, grouped, head, is_absent, with_unit, written,
+    Chart, ChartKind, Level, Part, Report, Table, Unit, at, counted, grouped, head, is_absent, with_unit,
+    written,
 };
 use crate::{BarChart, Field, Fold, Folds, LineChart, Page, ReportError, Rows, Series};
 use serde_json::Value;
@@ -19,7 +20,7 @@ fn folded(page: Page, Folds { title, text, commands, names, head, folds }: &Fold
 }
 
 /// Rows of a table that a page shows without being asked.
-const LONGEST: usize = 60;
+const LONGEST: usize = 30;
 
 impl Table {
     /// Its columns for people: those that name sections are left out.
@@ -158,9 +159,15 @@ impl Report {
     /// [`ReportError`] for a number that a chart cannot show.
     pub fn page(&self, provenance: &[(&str, String)]) -> Result<String, ReportError> {
         let title = format!("ndp {}: {}", self.command, self.setting);
-        let mut page = Page::new(title.trim_end_matches(": ")).paragraph(&self.verdict);
-        let cells = |group: &str, fields: &[Field]| -> Vec<Vec<String>> {
-            let shown = fields.iter().filter(|field| field.level < Level::Json);
+        let title = title.trim_end_matches(": ");
+        let outcome = match self.holds {
+            None => "",
+            Some(true) => "ok: ",
+            Some(false) => "FAILED: ",
+        };
+        let mut page = Page::new(title).answer(&format!("{outcome}{}", self.verdict), title);
+        let cells = |group: &str, fields: &[Field], levels: &[Level]| -> Vec<Vec<String>> {
+            let shown = fields.iter().filter(|field| levels.contains(&field.level));
             shown
                 .filter(|field| !is_absent(self.figure(group, field.key)))
                 .map(|field| {
@@ -168,39 +175,58 @@ impl Report {
                 })
                 .collect()
         };
-        let figures = cells("", &self.figures);
+        let figures = cells("", &self.figures, &[Level::Head]);
         if !figures.is_empty() {
-            page = page.table(&["", ""], &figures);
+            page = page.table(&["", ""], &[], &figures);
         }
         page = self.reason.iter().fold(page, |page, reason| page.paragraph(reason));
         page = self.notes.iter().fold(page, |page, note| page.paragraph(note));
+        let others = cells("", &self.figures, &[Level::Screen, Level::Verbose, Level::Page]);
+        if !others.is_empty() {
+            page = page.folded_table(
+                &counted(others.len() as u64, "more figure"),
+                &["figure", "value"],
+                &others,
+            );
+        }
+        let captioned = |page: Page, chart: &Chart, title: &str| -> Result<Page, ReportError> {
+            Ok(page.chart(&self.drawn(chart)?, title, &chart.caption))
+        };
+        let all = [Level::Head, Level::Screen, Level::Verbose, Level::Page];
         for part in &self.parts {
             page = match part {
                 Part::Group(group) => {
-                    page.section(group.title).table(&["", ""], &cells(group.key, &group.fields))
+                    page.section(group.title).table(&["", ""], &[], &cells(group.key, &group.fields, &all))
                 }
                 // Long tables are for programs; charts show them. An empty one says nothing.
-                Part::Table(table) if table.level == Level::Json || self.rows(table.key).is_empty() => page,
+                Part::Table(table) if !self.is_on_page(table) => page,
                 Part::Table(table) => {
                     let all = self.rows(table.key);
                     let has_values = |key| all.iter().any(|row| !is_absent(at(row, key)));
-                    let columns = || {
-                        let shown = table.shown(table.by).filter(|column| column.level < Level::Json);
-                        shown.filter(|column| has_values(column.key))
-                    };
-                    let heads: Vec<String> = columns().map(head).collect();
+                    let shown = table.shown(table.by).filter(|column| column.level < Level::Json);
+                    let columns: Vec<&Field> = shown.filter(|column| has_values(column.key)).collect();
+                    let heads: Vec<String> = columns.iter().map(|column| head(column)).collect();
                     let heads: Vec<&str> = heads.iter().map(String::as_str).collect();
+                    let texts = (0..columns.len()).filter(|index| columns[*index].unit == Unit::Text);
+                    let texts: Vec<usize> = texts.collect();
                     let row = |row: &&Value| {
-                        columns().map(|column| written(column.unit, at(row, column.key))).collect::<Vec<_>>()
+                        columns
+                            .iter()
+                            .map(|column| written(column.unit, at(row, column.key)))
+                            .collect::<Vec<_>>()
                     };
                     for (label, rows) in self.sections(table.key, table.by) {
                         page = page.section(&table.heading(&label));
-                        for chart in self.charts_of(table).filter(|chart| chart.title == label) {
-                            page = page.chart(&self.drawn(chart)?).paragraph(&chart.caption);
+                        for chart in self.charts_of(table) {
+                            page = match table.by.is_empty() {
+                                true => captioned(page, chart, &chart.title)?,
+                                false if chart.title == label => captioned(page, chart, "")?,
+                                false => page,
+                            };
                         }
                         let rows: Vec<Vec<String>> = rows.iter().map(row).collect();
                         page = match rows.len() {
-                            0..=LONGEST => page.table(&heads, &rows),
+                            0..=LONGEST => page.table(&heads, &texts, &rows),
                             count => {
                                 page.folded_table(&format!("{} rows", grouped(count as u64)), &heads, &rows)
                             }
@@ -208,13 +234,17 @@ impl Report {
                     }
                     page
                 }
-                Part::Chart(chart) if self.is_in_section(chart) || !self.has_marks(chart) => page,
-                Part::Chart(chart) => page.chart(&self.drawn(chart)?).paragraph(&chart.caption),
+                Part::Chart(chart) if self.is_beside_table(chart) || !self.has_marks(chart) => page,
+                Part::Chart(chart) => captioned(page.section(&chart.title), chart, "")?,
                 Part::Folds(folds) => folded(page, folds),
             };
         }
         page = self.again.iter().fold(page, |page, again| page.provenance("command", again));
         Ok(provenance.iter().fold(page, |page, (name, text)| page.provenance(name, text)).finish())
+    }
+
+    fn is_on_page(&self, table: &Table) -> bool {
+        table.level < Level::Json && !self.rows(table.key).is_empty()
     }
 
     fn has_marks(&self, chart: &Chart) -> bool {
@@ -235,17 +265,18 @@ impl Report {
         all
     }
 
-    /// Charts over a table that has sections.
+    /// Charts over a table.
     fn charts_of(&self, table: &Table) -> impl Iterator<Item = &Chart> {
-        let (key, has_sections) = (table.key, !table.by.is_empty());
+        let key = table.key;
         self.parts.iter().filter_map(move |part| match part {
-            Part::Chart(chart) if has_sections && chart.table == key => Some(chart),
+            Part::Chart(chart) if chart.table == key && self.has_marks(chart) => Some(chart),
             _ => None,
         })
     }
 
-    fn is_in_section(&self, chart: &Chart) -> bool {
-        let is_of = |table: &Table| table.key == chart.table && !table.by.is_empty();
+    /// Whether a chart is in the section of its table.
+    fn is_beside_table(&self, chart: &Chart) -> bool {
+        let is_of = |table: &Table| table.key == chart.table && self.is_on_page(table);
         self.parts.iter().any(|part| matches!(part, Part::Table(table) if is_of(table)))
     }
 

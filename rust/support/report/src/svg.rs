@@ -3,12 +3,14 @@
 use std::fmt::Write;
 
 /// Colours that people with any colour vision tell apart, light and dark behind them (Okabe and Ito, 2008, without black and yellow),
-/// and two more for where there are many.
-pub(crate) const COLOURS: [&str; 8] =
-    ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8c8c8c", "#7b4fa3"];
+/// and more for where there are many.
+pub(crate) const COLOURS: [&str; 13] = [
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#8c8c8c", "#7b4fa3", "#999933",
+    "#661100", "#44bb99", "#bb5566", "#4477aa",
+];
 
 /// Names that have the same colour in every chart, each its number in [`COLOURS`].
-const KNOWN: [(&str, usize); 9] = [
+const KNOWN: [(&str, usize); 21] = [
     ("GPU", 0),
     ("NPU", 7),
     ("bus", 1),
@@ -18,6 +20,18 @@ const KNOWN: [(&str, usize); 9] = [
     ("link", 4),
     ("links", 4),
     ("software", 5),
+    ("compute", 0),
+    ("DRAM", 1),
+    ("latency", 2),
+    ("set-up", 3),
+    ("messages", 4),
+    ("transfer", 5),
+    ("waits", 6),
+    ("control", 7),
+    ("queue", 8),
+    ("synchronisation", 9),
+    ("waits for GPU", 11),
+    ("waits for channels", 12),
 ];
 
 /// A colour for each name of a legend: that of its name if it is known, else the next one that is free.

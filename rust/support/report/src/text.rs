@@ -1,7 +1,7 @@
 //! A [`Report`] as text: verdict, figures and reason first, then tables no wider than the terminal.
 
 use crate::Field;
-use crate::value::{Level, Part, Report, Table, Unit, at, head, is_absent, with_unit, written};
+use crate::value::{Level, Part, Report, Table, Unit, at, counted, head, is_absent, with_unit, written};
 use ndp_files::visible;
 use serde_json::Value;
 use std::fmt::Write;
@@ -128,6 +128,11 @@ fn table_of(text: &mut String, (table, rows): (&Table, &[&Value]), most: Level, 
     let has_values = |column: &&Field| rows.iter().any(|row| !is_absent(at(row, column.key)));
     let columns = table.shown(table.by_first()).filter(|column| column.level <= most).filter(has_values);
     let mut rest: Vec<Column> = columns.map(|column| Column::new(column, rows)).collect();
+    let natural: usize = rest.iter().map(|column| column.width + GAP).sum();
+    if natural > width + GAP {
+        rest.iter_mut().for_each(|column| column.width = column.narrow);
+    }
+    let shown = if most < Level::Verbose { rows.len().min(ROWS) } else { rows.len() };
     let longest = |key: &str| rows.iter().filter_map(|row| at(row, key).as_f64()).fold(0.0, f64::max);
     let bar =
         |row: &Value, room: usize| match table.bars.filter(|key| bars && room >= BAR.1 && longest(key) > 0.0)
@@ -153,23 +158,33 @@ fn table_of(text: &mut String, (table, rows): (&Table, &[&Value]), most: Level, 
         let later = rest.split_off(fits);
         write_line(text, &rest, |column| column.head.clone(), "");
         let room = if later.is_empty() { room.saturating_sub(GAP).min(BAR.0) } else { 0 };
-        for (index, row) in rows.iter().enumerate() {
+        for (index, row) in rows.iter().take(shown).enumerate() {
             write_line(text, &rest, |column| column.cells[index].clone(), &bar(row, room));
+        }
+        if most < Level::Verbose {
+            let columns = later.iter().map(|column| column.head.clone());
+            let more = (shown < rows.len()).then(|| counted((rows.len() - shown) as u64, "more row"));
+            let hidden: Vec<String> = more.into_iter().chain(columns).collect();
+            if !hidden.is_empty() {
+                paragraph(text, "(--verbose shows ", 17, &format!("{})", hidden.join(", ")), width);
+            }
+            return;
         }
         if later.is_empty() {
             return;
         }
-        if most < Level::Verbose {
-            let hidden: Vec<&str> = later.iter().map(|column| column.head.as_str()).collect();
-            paragraph(text, "(--verbose shows ", 17, &format!("{})", hidden.join(", ")), width);
-            return;
-        }
-        // The others, each line again with its name.
+        // The others, each line again with its name: the first column and the texts beside it.
         text.push('\n');
-        rest.truncate(1);
+        let names = 1 + rest.iter().skip(1).take_while(|column| column.is_text()).count();
+        let room = |names: usize| rest[..names].iter().map(|column| column.width + GAP).sum::<usize>();
+        let names = (1..=names).rev().find(|names| room(*names) <= width / 2).unwrap_or(1);
+        rest.truncate(names.min(fits));
         rest.extend(later);
     }
 }
+
+/// Rows of a table without `--verbose`: most of a screen.
+const ROWS: usize = 40;
 
 /// A column of a table on the screen.
 struct Column {
@@ -178,6 +193,8 @@ struct Column {
     cells: Vec<String>,
     /// Of the widest cell, or less if the text is broken.
     width: usize,
+    /// The same if the head is broken at its spaces.
+    narrow: usize,
 }
 
 impl Column {
@@ -186,7 +203,10 @@ impl Column {
         let cells: Vec<String> = rows.iter().map(cell).collect();
         let head = head(field);
         let width = cells.iter().chain([&head]).map(|cell| cell.chars().count()).max().unwrap_or(0);
-        Self { unit: field.unit, head, cells, width }
+        let lengths =
+            cells.iter().map(String::as_str).chain(head.split(' ')).map(|cell| cell.chars().count());
+        let narrow = lengths.max().unwrap_or(0);
+        Self { unit: field.unit, head, cells, width, narrow }
     }
 
     fn is_text(&self) -> bool {
@@ -370,7 +390,7 @@ mod tests {
         let text = report.text(Terminal { width: 80, rich: false, verbose: false }).text;
         assert_eq!(
             text,
-            "\n\na: sizes\n size  calls\n1.000      0\n\nb: sizes\n size  calls\n20000      0\n"
+            "\n\na: sizes\nsize  calls\n   1      0\n\nb: sizes\n  size  calls\n20,000      0\n"
         );
         let page = report.page(&[]).unwrap();
         let second = page.split_once("b: sizes").unwrap().1;

@@ -485,22 +485,32 @@ pub(crate) fn written(unit: Unit, value: &Value) -> String {
         (Unit::Energy, value) => energy(value),
         (Unit::Bytes, value) if value.is_number() => bytes(value.as_f64().unwrap_or(0.0)),
         (_, Value::Array(all)) => all.iter().map(|one| written(unit, one)).collect::<Vec<_>>().join(", "),
-        (Unit::Digits, value) => value.as_f64().map_or_else(String::new, significant),
+        (Unit::Digits, value) => value.as_f64().map_or_else(String::new, concise),
         (_, value) => value.as_u64().map_or_else(|| value.to_string(), grouped),
     }
 }
 
-/// A number with decimals, its whole part in groups. One that would be written as 0 gets an exponent.
+/// A number with decimals, its whole part in groups. One that would be written as 0 is `<0.1` or has an exponent.
 pub fn decimal(number: f64, decimals: usize) -> String {
     let text = format!("{number:.decimals$}");
     if number != 0.0 && text.trim_start_matches('-').chars().all(|c| matches!(c, '0' | '.')) {
-        return format!("{number:.1e}");
+        return if number < 0.0 || !(1..=3).contains(&decimals) {
+            format!("{number:.1e}")
+        } else {
+            format!("<{:.decimals$}", 0.1_f64.powi(decimals as i32))
+        };
     }
     let (whole, rest) =
         text.split_once('.').map_or((text.as_str(), None), |(whole, rest)| (whole, Some(rest)));
     let (sign, digits) = whole.strip_prefix('-').map_or(("", whole), |digits| ("-", digits));
     let whole = digits.parse().map_or_else(|_| digits.to_owned(), grouped);
     rest.map_or_else(|| format!("{sign}{whole}"), |rest| format!("{sign}{whole}.{rest}"))
+}
+
+/// A whole number in groups, or four significant digits.
+pub fn concise(number: f64) -> String {
+    let is_whole = number.fract() == 0.0 || number.abs() >= 1000.0;
+    if is_whole { decimal(number, 0) } else { significant(number) }
 }
 
 /// Four significant digits; a dash for what is not computed.
@@ -532,8 +542,17 @@ fn energy(value: &Value) -> String {
     while unit + 1 < UNITS.len() && middle / scale >= 1000.0 {
         (unit, scale) = (unit + 1, scale * 1000.0);
     }
-    let [low, middle, high] = [low, middle, high].map(|fj| format!("{:.3}", fj / scale));
-    let [low, middle, high] = [low, middle, high].map(|text| shortest(&text));
+    let shown = |fj: f64| shortest(&format!("{:.3}", fj / scale));
+    // A bound in a unit of its own where it would be long.
+    let bound = |fj: f64| {
+        let larger = unit + 1 < UNITS.len() && fj / scale >= 1000.0;
+        if larger {
+            format!("{} {}", shortest(&format!("{:.3}", fj / scale / 1000.0)), UNITS[unit + 1])
+        } else {
+            shown(fj)
+        }
+    };
+    let (low, middle, high) = (bound(low), shown(middle), bound(high));
     if low == high {
         format!("{middle} {}", UNITS[unit])
     } else {
@@ -555,12 +574,12 @@ fn shortest(text: &str) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// A figure with its unit.
 /// Whether there is nothing to show.
 pub(crate) fn is_absent(value: &Value) -> bool {
     value.is_null() || value.as_str() == Some("") || value.as_array().is_some_and(Vec::is_empty)
 }
 
+/// A figure with its unit.
 pub(crate) fn with_unit(unit: Unit, value: &Value) -> String {
     let text = written(unit, value);
     match unit {

@@ -11,9 +11,8 @@ use crate::tools::workspace_path;
 use anyhow::Context;
 use ndp_config::WeightFormat;
 use ndp_model::GenerateOptions;
-use ndp_sim::backend::Neurons;
 use ndp_sim::gemv::MergeFormat;
-use ndp_sim::system::{ActivitySource, GpuNumerics, LinkFault, Load};
+use ndp_sim::system::{ActivitySource, GpuNumerics, LinkFault, Load, Neurons};
 use std::path::{Path, PathBuf};
 
 /// Generate text with the layers of a language model computed by the core from DRAM, attention and caches included
@@ -24,6 +23,7 @@ use std::path::{Path, PathBuf};
         ndp generate --model golden/model-llama --tokens 24\n  \
         ndp generate --model golden/model-llama --weights int4 --config tiny --tokens 8\n  \
         ndp generate --prompt \"Emma could not\" --temperature 0 --tokens 32 --json\n  \
+        ndp generate --tokens 8 --html core.html --timeline core.json\n  \
         ndp generate --dimms 4 --tokens 8 --html system.html --timeline system.json\n  \
         ndp generate --config tiny --dimms 1,2,4,8 --policy all --tokens 8\n  \
         ndp generate --config tiny --dimms 4 --tokens 8 --trace t.trace\n  \
@@ -61,14 +61,14 @@ pub struct Args {
     /// What the matrices of the layers are made of: FP16, or numbers of 8 or 4 bits of which 32 share a scale (docs/numerics.md)
     #[arg(long, value_name = "FORMAT", default_value_t = WeightFormat::Fp16, value_parser = weight_format())]
     pub weights: WeightFormat,
-    /// Several DIMMs, each with a core in RTL, and a GPU in software, with the host's scheduler in the loop (1..=16). With several
-    /// numbers, policies or forms of partial results all combinations are run, and shown in one table
-    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16),
-        conflicts_with = "chart")]
+    /// DIMMs, each with a core, beside a GPU in software that computes the prompt, with the host's scheduler in the loop (1..=16).
+    /// Several numbers, policies or forms of partial results run all combinations and print one table [default: one DIMM without a
+    /// GPU, whose core computes everything]
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=16))]
     pub dimms: Vec<u32>,
-    /// With --dimms: the machine around the DIMMs: small, hermes, hermes-3090, hermes-t4 or a path ending in .toml. The number of DIMMs is that
+    /// The machine around the DIMMs: small, hermes, hermes-3090, hermes-t4 or a path ending in .toml. The number of DIMMs is that
     /// of --dimms, the GPU's memory follows from --gpu-percent
-    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "small", requires = "dimms")]
+    #[arg(long, value_name = "PRESET|FILE.toml", default_value = "small")]
     pub system: String,
     /// With --dimms: what is done about placement: random, partition, token-adjustment, layer-adjustment, adjustment, hermes or all
     #[arg(
@@ -113,14 +113,14 @@ pub struct Args {
     /// processor]
     #[arg(long, value_name = "N", requires = "dimms", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub threads: Option<u32>,
-    /// With --dimms: write which neurons were active, in the profiled text and in this one: a trace for ndp evaluate
-    #[arg(long, value_name = "FILE", requires = "dimms")]
+    /// Write which neurons were active, in the profiled text and in this one: a trace for ndp evaluate
+    #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// With --dimms: the DIMM of which --waves and --commands show something
     #[arg(long, value_name = "DIMM", default_value_t = 0, requires = "dimms")]
     pub shown_dimm: u32,
-    /// With --dimms: the program of that DIMM from which on --commands shows --timeline-products ones
-    #[arg(long, value_name = "PROGRAM", default_value_t = 0, requires = "dimms")]
+    /// First program of the DIMM that --commands shows
+    #[arg(long, value_name = "PROGRAM", default_value_t = 0)]
     pub shown_program: u64,
     /// With --dimms: how many percent of the neurons the GPU has room for
     #[arg(long, value_name = "PERCENT", default_value_t = 20, requires = "dimms",
@@ -135,7 +135,7 @@ pub struct Args {
     /// Recordings.
     #[command(flatten)]
     pub records: RecordArgs,
-    /// Products that --commands and --timeline show, the first ones; with --dimms --timeline shows all of them
+    /// Products that --commands shows
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     pub timeline_products: u32,
 }
@@ -151,10 +151,14 @@ impl Args {
             given.only_with("--waves or --commands", ["shown_dimm"])?;
         }
         if records.commands.is_none() {
-            given.only_with("--commands", ["shown_program"])?;
+            given.only_with("--commands", ["shown_program", "timeline_products"])?;
         }
-        if !records.is_asked() {
-            given.only_with("--commands or --timeline", ["timeline_products"])?;
+        if self.dimms.is_empty() {
+            self.placement.needs("--dimms")?;
+            ensure!(
+                self.flash.flash_resident.is_none(),
+                "--flash-resident needs --dimms: a single core holds all neurons"
+            );
         }
         Ok(())
     }
@@ -167,7 +171,7 @@ const OWN_MODELS: [&str; 2] = ["golden/model", "golden/model-llama"];
 pub struct Job {
     /// Text to continue.
     pub prompt: String,
-    /// How.
+    /// Number of tokens, temperature and seed.
     pub options: GenerateOptions,
     /// Directory of the model.
     pub model: PathBuf,

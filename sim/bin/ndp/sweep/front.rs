@@ -5,7 +5,9 @@ use super::table::plain;
 use crate::output::OutputArgs;
 use anyhow::Result;
 use ndp_files::FileSet;
-use ndp_report::{Chart, ChartKind, Dot, Field, Level, LineChart, Report, Series, Unit, field, lasting};
+use ndp_report::{
+    Chart, ChartKind, Dot, Field, Level, LineChart, Report, Series, Unit, concise, field, lasting,
+};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +27,7 @@ pub struct Args {
     /// A metric that is better the larger it is
     #[arg(long, value_name = "METRIC")]
     maximise: Vec<String>,
-    /// A configuration that others are compared with: all keys that tell it from the others
+    /// A configuration that others are compared with; repeat the option for each key that tells it from the others
     #[arg(long, value_name = "KEY=VALUE")]
     reference: Vec<String>,
     #[command(flatten)]
@@ -281,7 +283,7 @@ fn columns(found: &Found, compared: bool) -> Vec<Field> {
     };
     let mut columns: Vec<Field> = keys.iter().map(of_key).collect();
     for Objective { name, .. } in &found.objectives {
-        columns.push(field(lasting(&format!("metrics.{name}")), lasting(name), Unit::Real("", 4), "metric"));
+        columns.push(field(lasting(&format!("metrics.{name}")), lasting(name), Unit::Digits, "metric"));
         if compared {
             let key = lasting(&format!("gains.{name}"));
             columns.push(field(
@@ -295,7 +297,7 @@ fn columns(found: &Found, compared: bool) -> Vec<Field> {
     let metrics: BTreeSet<&String> = found.rows.iter().flat_map(|row| row.metrics.keys()).collect();
     for name in metrics.into_iter().filter(|name| found.objectives.iter().all(|of| of.name != **name)) {
         let key = lasting(&format!("metrics.{name}"));
-        columns.push(field(key, lasting(name), Unit::Real("", 4), "metric").at(Level::Json));
+        columns.push(field(key, lasting(name), Unit::Digits, "metric").at(Level::Json));
     }
     columns.push(
         field("refused", "refused", Unit::Text, "points of the configuration that are refused")
@@ -328,14 +330,21 @@ fn table(found: &Found, numbers: &[usize], reference: Option<usize>) -> Vec<Valu
 }
 
 fn report(args: &Args, found: &Found, missing: usize) -> Result<Report> {
-    let answer =
-        format!("of {} configurations, {} are dominated by no other", found.rows.len(), found.front.len());
-    let mut report = Report::answer("sweep report", answer).setting(args.folder.display().to_string()).table(
-        "front",
-        "No other dominates",
-        &columns(found, false),
-        &table(found, &found.front, None),
+    let answer = format!(
+        "{} of {} configurations {} dominated by no other{}",
+        found.front.len(),
+        found.rows.len(),
+        if found.front.len() == 1 { "is" } else { "are" },
+        found.objectives.iter().filter_map(|objective| best(found, objective)).collect::<String>()
     );
+    let goal = |of: &Objective| format!("{} {}", if of.more { "maximised" } else { "minimised" }, of.name);
+    let goals: Vec<String> = found.objectives.iter().map(goal).collect();
+    let mut report = Report::answer("sweep report", answer)
+        .setting(format!("{}; {}", args.folder.display(), goals.join(", ")))
+        .table("front", "No other dominates", &columns(found, false), &table(found, &found.front, None));
+    if found.rows.len() == 1 {
+        report = report.note("there is one configuration: only keys of [[files]] make others; values of options give a metric other names");
+    }
     if missing > 0 {
         report = report.note(format!("{missing} points have no result yet"));
     }
@@ -344,18 +353,26 @@ fn report(args: &Args, found: &Found, missing: usize) -> Result<Report> {
         report = report.chart(Chart {
             table: "front",
             title: format!("{} over {}", y.name, x.name),
-            caption: "A dot is a configuration; a click opens its report. The line joins those that no other dominates.".to_owned(),
+            caption: match found.objectives.len() {
+                2 => "A dot is a configuration; a click opens its JSON. The line joins those that no other dominates.".to_owned(),
+                count => format!("A dot is a configuration; a click opens its JSON. Two of {count} metrics are shown: what no other dominates may look worse here."),
+            },
             kind: ChartKind::Drawn(drawn),
         });
     }
     if let Some((reference, better)) = &found.reference {
         let all: Vec<usize> = [*reference].into_iter().chain(better.iter().copied()).collect();
-        report = report.reason(format!("{} configurations dominate the reference", better.len())).table(
-            "better",
-            "The reference, and those that dominate it",
-            &columns(found, true),
-            &table(found, &all, Some(*reference)),
-        );
+        report = report
+            .reason(match better.len() {
+                1 => "1 configuration dominates the reference".to_owned(),
+                count => format!("{count} configurations dominate the reference"),
+            })
+            .table(
+                "better",
+                "The reference, and those that dominate it",
+                &columns(found, true),
+                &table(found, &all, Some(*reference)),
+            );
     }
     let mut of_keys = vec![
         field("key", "key", Unit::Text, "key"),
@@ -406,6 +423,28 @@ fn report(args: &Args, found: &Found, missing: usize) -> Result<Report> {
         ))
 }
 
+/// The best value of a metric, and a configuration that has it.
+fn best(found: &Found, objective: &Objective) -> Option<String> {
+    let of = |row: &Row| row.metrics.get(&objective.name).copied();
+    let better = |a: &&Row, b: &&Row| {
+        let [a, b] = [a, b].map(|row| of(row).unwrap_or(f64::NAN));
+        if objective.more { b.total_cmp(&a) } else { a.total_cmp(&b) }
+    };
+    let row = found
+        .front
+        .iter()
+        .map(|number| &found.rows[*number])
+        .filter(|row| of(row).is_some())
+        .min_by(better)?;
+    let kind = if objective.more { "most" } else { "least" };
+    Some(format!("; {kind} {}: {} with {}", objective.name, concise(of(row)?), keys(row)))
+}
+
+fn keys(row: &Row) -> String {
+    let keys = row.keys.iter().map(|(key, value)| format!("{key} = {}", plain(value)));
+    keys.collect::<Vec<_>>().join(", ")
+}
+
 /// A point that its command refused.
 #[derive(Serialize)]
 struct Refused {
@@ -415,17 +454,18 @@ struct Refused {
 /// All configurations by two metrics, with links to their reports.
 fn chart(args: &Args, found: &Found, [x, y]: [&Objective; 2]) -> Result<String> {
     let place = |row: &Row| Some((*row.metrics.get(&x.name)?, *row.metrics.get(&y.name)?));
-    let tip = |row: &Row| {
-        let keys: Vec<String> =
-            row.keys.iter().map(|(key, value)| format!("{key} = {}", plain(value))).collect();
-        keys.join(", ")
-    };
     let link = |row: &Row| Some(relative(args, row.outputs.first()?));
-    let dot = |row: &Row| Some(Dot { at: place(row)?, tip: tip(row), link: link(row) });
+    let dot = |row: &Row| Some(Dot { at: place(row)?, tip: keys(row), link: link(row) });
     let front = found.front.iter().filter_map(|row| place(&found.rows[*row])).collect();
-    let mut chart = LineChart::new("Configurations", &x.name, &y.name)
-        .series(Series { name: "no other dominates".to_owned(), points: front })
-        .dots("configurations", found.rows.iter().filter_map(dot).collect());
+    let name = "no other dominates";
+    let (best, others): (Vec<usize>, Vec<usize>) =
+        (0..found.rows.len()).partition(|row| found.front.contains(row));
+    let dots = |numbers: &[usize]| numbers.iter().filter_map(|row| dot(&found.rows[*row])).collect();
+    let mut chart = LineChart::new("Configurations", &x.name, &y.name);
+    if found.objectives.len() == 2 {
+        chart = chart.series(Series { name: name.to_owned(), points: front });
+    }
+    chart = chart.dots("other configurations", dots(&others)).dots(name, dots(&best));
     if let Some((reference, _)) = &found.reference {
         chart = chart.dots("reference", dot(&found.rows[*reference]).into_iter().collect());
     }

@@ -48,7 +48,19 @@ enum Command {
 #[command(after_help = "Examples:\n  \
     ndp sweep run examples/sweep/fig16.toml --out target/fig16\n  \
     ndp sweep run examples/sweep/fig16.toml --out target/fig16 --engine slurm --chunk 10\n  \
-    ndp sweep run examples/sweep/fig16.toml --out target/fig16 --dry-run")]
+    ndp sweep run examples/sweep/fig16.toml --out target/fig16 --dry-run\n\n\
+    A sweep is a TOML file:\n\n  \
+    [[files]]                                   # configurations: each combination of these keys\n  \
+    base = \"hermes\"                             # a preset or a path\n  \
+    keys.gemv.multipliers = [128, 256]\n  \
+    keys.dram.speed = [2400, 3200]\n\n  \
+    [[commands]]                                # run on each configuration\n  \
+    name = \"product\"\n  \
+    run = \"gemv --rows 256 --cols 2048 --backend cycles\"\n  \
+    options.weights = [\"fp16\", \"int4\"]         # each value gives the metrics another name\n  \
+    metrics.cycles = \"/cycles\"                 # a path of `ndp schema gemv`\n\n\
+    A configuration dominates another if it is as good in all metrics that a report compares, and better in one. What varies \
+    under options is no configuration.")]
 struct Run {
     /// The sweep (docs/sweep.md)
     #[arg(value_name = "SPACE.toml")]
@@ -65,8 +77,6 @@ struct Run {
     /// Points of a job of a cluster
     #[arg(long, default_value_t = 1)]
     chunk: usize,
-    #[command(flatten)]
-    slurm: slurm::Options,
     /// Run points again whose arguments a command refused: a file that it read may say something else now
     #[arg(long)]
     again: bool,
@@ -75,6 +85,8 @@ struct Run {
     dry_run: bool,
     #[command(flatten)]
     form: OutputArgs,
+    #[command(flatten)]
+    slurm: slurm::Options,
 }
 
 #[derive(Debug, clap::Args)]

@@ -41,7 +41,7 @@ type Chosen = BTreeMap<String, Value>;
 
 /// A sweep as it is written.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a sweep with [[files]] and [[commands]]")]
 struct Space {
     #[serde(default)]
     files: Vec<FileSpace>,
@@ -50,7 +50,7 @@ struct Space {
 
 /// Configurations that commands get as a file.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "[[files]] with base and keys")]
 struct FileSpace {
     #[serde(default = "config_option")]
     option: String,
@@ -69,7 +69,7 @@ fn config_option() -> String {
 
 /// A command, and what of its report is a metric.
 #[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "[[commands]] with name, run and metrics")]
 struct CommandSpace {
     name: String,
     run: String,

@@ -1,7 +1,7 @@
-//! `ndp generate --dimms N`: a text with several cores in RTL, a GPU in software, and the host's scheduler in the loop.
+//! Texts of `ndp generate`: one DIMM without a GPU, or several DIMMs, a GPU in software and the host's scheduler in the loop.
 //!
-//! Another text of the same model is run in software first and profiled; placement, predictor and policy work on what it shows. The
-//! prompt is the GPU's. `run` runs it; `report` (one run) and `table` (several) make the report.
+//! With a GPU, another text of the same model runs in software first; placement, predictor and policy follow from its activity, and
+//! the GPU computes the prompt. `run` runs a text; `report` (one run) and `table` (several) make the report.
 
 pub mod args;
 pub mod flash;
@@ -16,11 +16,13 @@ use crate::records::Records;
 use crate::stream::TextStream;
 use ndp_config::{DesignConfig, SystemConfig};
 use ndp_files::{OutputFile, Progress};
-use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
+use ndp_model::{GenerateOptions, Model, QuantisationError, SoftwareBackend, generate};
+use ndp_placement::Placement;
 use ndp_report::Report;
-use ndp_sim::backend::Neurons;
+use ndp_sim::expected::Expected;
+use ndp_sim::progress;
 use ndp_sim::recordings::write_system_timeline;
-use ndp_sim::system::{Setup, check_model};
+use ndp_sim::system::{Neurons, Setup, check_model};
 use ndp_traces::capture::shape_of;
 use run::{Choice, Host, Outcome, simulate};
 
@@ -28,43 +30,76 @@ use run::{Choice, Host, Outcome, simulate};
 const PROFILE_TOKENS: usize = 64;
 
 /// Runs the job.
-pub fn run(args: &Args, job: &Job, (model, config): (&Model, &DesignConfig)) -> anyhow::Result<Report> {
-    ensure!(
-        args.neurons == Neurons::Active,
-        "--neurons all has no meaning with --dimms: only active or predicted neurons are computed there"
-    );
-    run::check_links(args)?;
-    check_model(model)?;
-    crate::ignored::warn("generate --dimms", &args.system, &crate::ignored::HOST)?;
+pub fn run(
+    args: &Args,
+    job: &Job,
+    (model, quantisation): (&Model, Option<QuantisationError>),
+    config: &DesignConfig,
+) -> anyhow::Result<Report> {
+    let (choices, placement) =
+        if args.dimms.is_empty() { (vec![Choice::ALONE], None) } else { choices(args, model)? };
+    crate::ignored::warn("generate", &args.system, &crate::ignored::HOST)?;
     let system = args.flash.with_ssd(SystemConfig::load(&args.system)?.having_dimms()?)?;
-    let policies = PolicyChoice::policies(&args.policy);
-    args.placement.check(&policies)?;
-    let (mut choices, mut placement) = (Vec::new(), None);
-    for &dimms in &args.dimms {
-        placement = args.placement.load(&shape_of(&model.config), dimms, &args.flash)?;
-        for &policy in &policies {
-            choices.extend(args.merge.iter().map(|&merge| Choice { dimms, policy, merge }));
-        }
-    }
+    let is_alone = choices == [Choice::ALONE];
     let (prompt, options) = (&job.prompt, &job.options);
     let other = GenerateOptions {
         tokens: PROFILE_TOKENS,
         seed: options.seed.wrapping_add(1),
         temperature_percent: options.temperature_percent,
     };
-    let setup = Setup { placement, ..Setup::profile(model, prompt.as_bytes(), &other)? };
-    let exact = generate(model, &mut SoftwareBackend::new(), prompt.as_bytes(), options, |_| {})?;
+    // Without a GPU only the trace has the profile.
+    let setup = match is_alone && args.trace.is_none() {
+        true => None,
+        false => Some(Setup { placement, ..Setup::profile(model, prompt.as_bytes(), &other)? }),
+    };
+    let mut expected = Expected::new(config, args.neurons);
+    let exact = match is_alone {
+        true => generate(model, &mut expected, prompt.as_bytes(), options, |_| {})?,
+        false => generate(model, &mut SoftwareBackend::new(), prompt.as_bytes(), options, |_| {})?,
+    };
     let threads = match args.threads {
+        _ if is_alone => 1,
         Some(threads) => threads as usize,
         None => std::thread::available_parallelism().map_or(1, usize::from),
     };
     let prompt_tokens = model.vocabulary.tokens(prompt.as_bytes())?.len();
-    let (system, setup, exact) = (&system, &setup, &exact);
-    let host = Host { args, job, model, prompt_tokens, config, system, setup, exact, threads };
+    let host = Host {
+        args,
+        job,
+        model,
+        quantisation,
+        prompt_tokens,
+        config,
+        system: &system,
+        setup: setup.as_ref(),
+        exact: &exact,
+        work: expected.work(),
+        threads,
+    };
     match choices[..] {
         [choice] => one(&host, choice),
         _ => several(&host, &choices),
     }
+}
+
+/// All combinations of DIMMs, policies and forms of partial results, and the placement that is given.
+fn choices(args: &Args, model: &Model) -> anyhow::Result<(Vec<Choice>, Option<Placement>)> {
+    ensure!(
+        args.neurons == Neurons::Active,
+        "--neurons all has no meaning with --dimms: only active or predicted neurons are computed there"
+    );
+    run::check_links(args)?;
+    check_model(model)?;
+    let policies = PolicyChoice::policies(&args.policy);
+    args.placement.check(&policies)?;
+    let (mut choices, mut placement) = (Vec::new(), None);
+    for &dimms in &args.dimms {
+        placement = args.placement.load(&shape_of(&model.config), dimms, &args.flash)?;
+        for &policy in &policies {
+            choices.extend(args.merge.iter().map(|&merge| Choice { dimms, policy: Some(policy), merge }));
+        }
+    }
+    Ok((choices, placement))
 }
 
 /// One run, with everything that can be said of it.
@@ -74,26 +109,27 @@ fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Report> {
     let timeline = create(args.records.timeline.as_deref())?;
     // The timeline of a system is not that of a core.
     let records = Records::create(&crate::args::RecordArgs { timeline: None, ..args.records.clone() })?;
-    let mut stream = TextStream::new(
-        &host.job.prompt,
-        &host.model.vocabulary,
-        Progress::new(u64::from(args.tokens - 1).max(1), "tokens"),
-        args.unit.form.json,
-    );
+    let chart = create(args.chart.as_deref())?;
+    let progress = match choice.policy {
+        None => Progress::watch(host.work, "cycles at the roofline", progress::work),
+        Some(_) => Progress::new(u64::from(args.tokens - 1).max(1), "tokens"),
+    };
+    let vocabulary = &host.model.vocabulary;
+    let mut stream = TextStream::new(&host.job.prompt, vocabulary, progress, args.unit.form.json);
     let outcome = simulate(host, choice, |token| stream.push(token));
     stream.finish();
     let mut outcome = outcome?;
     warn_of_faults(&outcome);
     outcome.quality = run::quality(host)?;
-    if args.records.commands.is_some() && outcome.recording.is_none() && outcome.failure.is_none() {
-        let ran = outcome.figures.dimms[args.shown_dimm as usize].programs;
+    if args.records.commands.is_some() && outcome.ran.recording.is_none() && outcome.failure.is_none() {
+        let ran = outcome.ran.figures.dimms[args.shown_dimm as usize].programs;
         bail!(
             "shown-program = {} must be below the {ran} programs of DIMM {}",
             args.shown_program,
             args.shown_dimm
         );
     }
-    records.write(outcome.recording.as_ref(), &args.unit.energy)?;
+    records.write(outcome.ran.recording.as_ref(), &args.unit.energy)?;
     if let Some(file) = timeline {
         let moves = outcome.moves();
         let shown = outcome.timeline(host, &moves);
@@ -103,6 +139,9 @@ fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Report> {
         outcome.write_trace(host, path)?;
     }
     check_flip(&outcome)?;
+    let title =
+        format!("{}: {} tokens and their prompt", host.config.name(), outcome.generation.tokens.len());
+    outcome.phases().write_chart(chart, &title)?;
     report::report(host, &outcome)
 }
 
@@ -110,6 +149,7 @@ fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Report> {
 fn several(host: &Host<'_>, choices: &[Choice]) -> anyhow::Result<Report> {
     let args = host.args;
     let single = [
+        ("--chart", args.chart.is_some()),
         ("--trace", args.trace.is_some()),
         ("--timeline", args.records.timeline.is_some()),
         ("--commands", args.records.commands.is_some()),
@@ -135,7 +175,7 @@ fn several(host: &Host<'_>, choices: &[Choice]) -> anyhow::Result<Report> {
 
 /// A fault that came too late has tested nothing.
 fn warn_of_faults(outcome: &Outcome) {
-    if let Some(links) = &outcome.figures.links {
+    if let Some(links) = &outcome.ran.figures.links {
         for fault in &links.pending_faults {
             note!(
                 "warning: --fault {fault} never came into effect; the links ran for {} cycles",
@@ -147,6 +187,9 @@ fn warn_of_faults(outcome: &Outcome) {
 
 /// A deliberate error that found no place would prove nothing.
 fn check_flip(outcome: &Outcome) -> anyhow::Result<()> {
-    ensure!(!outcome.is_sound() || !outcome.flip_is_pending, "no product of the model holds the flipped bit");
+    ensure!(
+        !outcome.is_sound() || !outcome.ran.flip_is_pending,
+        "no product of the model holds the flipped bit"
+    );
     Ok(())
 }

@@ -4,18 +4,22 @@ use super::flash::FLASH;
 use super::run::{Choice, Hits, Host, Outcome, Quality, is_exact};
 use super::time;
 use crate::energy;
+use crate::figures::{CLASS, INSTRUCTION, instructions};
 use crate::gemv::name;
 use crate::golden::{Comparison, verdict_text};
 use crate::made;
+use crate::report::THROUGHPUT;
 use crate::tools::{Tools, grouped, per_second};
 use anyhow::Result;
-use ndp_report::{Chart, ChartKind, Fold, Folds, Level, Report, counted, fields};
+use ndp_config::WeightFormat;
+use ndp_model::{LayerSparsity, QuantisationError};
+use ndp_report::{Chart, ChartKind, Fold, Folds, Level, Report, counted, decimal, fields};
 use ndp_scheduler::TokenRecord;
 use ndp_sim::core::Backend;
 use ndp_sim::error::Mismatch;
 use ndp_sim::system::{
     ActivitySource, Differences, DimmFigures, Event, GpuNumerics, LinkCounters, LinkFigures, MergeFigures,
-    Operation, PathBytes, Perplexity, Place, TokenFigures, imbalance,
+    Neurons, Operation, PathBytes, Perplexity, Place, TokenFigures, imbalance,
 };
 use serde::Serialize;
 
@@ -112,9 +116,9 @@ pub fn paths(outcome: &Outcome) -> Vec<(&'static str, &'static str, u64)> {
         link_sums,
         link_qkv,
         ssd_bundles,
-    } = outcome.figures.bytes;
+    } = outcome.ran.figures.bytes;
     let of = |value: fn(&TokenRecord) -> u64| outcome.sum(value);
-    let [uploads, migrations] = match &outcome.figures.links {
+    let [uploads, migrations] = match &outcome.ran.figures.links {
         Some(links) => [links.upload_bytes, links.migration_bytes],
         None => [of(|record| record.upload_bytes), of(|record| record.migration_bytes)],
     };
@@ -157,11 +161,16 @@ struct Figures<'a> {
     backend: Backend,
     #[serde(flatten)]
     choice: Choice,
-    gpu_percent: u32,
-    gpu_numerics: GpuNumerics,
+    gpu_percent: Option<u32>,
+    gpu_numerics: Option<GpuNumerics>,
+    model: String,
+    neurons: Neurons,
+    weights: WeightFormat,
+    quantisation: Option<QuantisationError>,
     prompt: &'a str,
     text: &'a str,
     tokens: usize,
+    temperature_percent: u32,
     seed: u64,
     stalls_percent: u32,
     outputs_checked: u64,
@@ -175,17 +184,19 @@ struct Figures<'a> {
     first_difference: Option<usize>,
     differences: Differences,
     cycles: u64,
+    prompt_cycles: u64,
     prompt_ns: u64,
-    gpu_neurons: u64,
-    gpu_sent_bytes: u64,
-    imbalance: f64,
+    gpu_neurons: Option<u64>,
+    gpu_sent_bytes: Option<u64>,
+    imbalance: Option<f64>,
     bytes: PathBytes,
-    merge_figures: MergeFigures,
-    activity: ActivitySource,
-    uploads: u64,
-    upload_bytes: u64,
-    migrations: u64,
-    migration_bytes: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    merge_figures: Option<MergeFigures>,
+    activity: Option<ActivitySource>,
+    uploads: Option<u64>,
+    upload_bytes: Option<u64>,
+    migrations: Option<u64>,
+    migration_bytes: Option<u64>,
     links: Option<&'a LinkFigures>,
     bit_error_rate: f64,
     faults: Vec<String>,
@@ -201,11 +212,12 @@ fields! { FIGURES
     "tokens_per_second" "DIMMs side by side" {Real("tokens/s", 0)} Head: "tokens after the prompt in a second if only the slowest DIMM of each step took time";
     "energy_per_token" "energy of a token" {Energy} Head: "energy of a token after the prompt: DRAM, cores, links, bus, GPU and host";
     "cycles_per_token" "cycles of a token" {Real("cycles", 0)} Verbose: "core cycles of the slowest DIMM of each step, mean of the tokens after the prompt";
-    "prompt_ns" "prompt" {Real("ns", 0)} Screen: "time of the prompt on the GPU, by its bandwidth and throughput";
+    "prompt_ns" "prompt" {Real("ns", 0)} Screen: "time of the prompt, on the GPU by its bandwidth and throughput";
+    "prompt_cycles" "cycles of the prompt" {Cycles} Verbose: "core cycles until the first token is known; 0 if the GPU computes the prompt";
     "imbalance" "load, most over mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean of the DIMMs";
     "uploads" "neurons to the GPU" {Count} Screen: "neurons that the scheduler copied to the GPU";
     "migrations" "neurons between DIMMs" {Count} Screen: "neurons that the scheduler moved from DIMM to DIMM";
-    "cycles" "cycles" {Cycles} Verbose: "core cycles of the slowest DIMM of each step after the prompt, added up";
+    "cycles" "cycles" {Cycles} Screen: "core cycles of the slowest DIMM of each step, added up";
     "outputs_checked" "outputs" {Count} Verbose: "outputs of the cores compared with exact arithmetic";
     "mismatches" "wrong outputs" {Count} Verbose: "outputs that differ";
     "first_mismatches" "first mismatches" {Data} Json: "the first of them: product, row, batch, expected and actual bits";
@@ -230,8 +242,13 @@ fields! { FIGURES
     "merge_figures.format" "" {Text} Json: "form of partial results";
     "bytes" "" {Data} Json: "bytes by path, as in the table paths";
     "backend" "backend" {Text} Verbose: "rtl or cycles";
+    "model" "model" {Text} Verbose: "folder of the model";
+    "neurons" "neurons" {Text} Verbose: "neurons that take part: active or all";
+    "weights" "weights" {Text} Verbose: "format of the weights";
+    "quantisation" "" {Data} Json: "distance of quantised weights from the given ones";
+    "temperature_percent" "temperature" {Real("%", 0)} Verbose: "sampling temperature times 100";
     "dimms" "DIMMs" {Count} Verbose: "DIMMs";
-    "policy" "policy" {Text} Verbose: "policy of the scheduler";
+    "policy" "policy" {Text} Verbose: "policy of the scheduler; null without a GPU";
     "merge" "partial results travel" {Text} Verbose: "form of partial results: exact or fp16";
     "gpu_percent" "neurons on the GPU" {Real("%", 0)} Verbose: "room of the GPU in percent of the neurons";
     "gpu_numerics" "GPU adds" {Text} Verbose: "exact or fp32";
@@ -405,6 +422,24 @@ fields! { QUALITY
     "recall" "recall" {Share} Screen: "predicted neurons among the active ones";
 }
 
+/// Zeros among the activations of a layer.
+#[derive(Serialize)]
+struct Zeros {
+    qkv_input: f64,
+    ffn_hidden: f64,
+}
+
+impl From<&LayerSparsity> for Zeros {
+    fn from(layer: &LayerSparsity) -> Self {
+        Self { qkv_input: layer.qkv_input.fraction(), ffn_hidden: layer.ffn_hidden.fraction() }
+    }
+}
+
+fields! { ZEROS
+    "qkv_input" "QKV input" {Share} Screen: "part of the inputs of Q, K and V that is 0";
+    "ffn_hidden" "FFN hidden" {Share} Screen: "part of the FFN's hidden activations that is 0";
+}
+
 /// Adds the perplexity of a fixed text.
 pub fn show_quality(report: Report, quality: Option<&Quality>) -> Report {
     let row = |(neurons, perplexity, hits): (_, _, Option<&Hits>)| QualityRow {
@@ -424,12 +459,18 @@ pub fn show_quality(report: Report, quality: Option<&Quality>) -> Report {
 }
 
 /// Assumptions that the times of a run depend on.
-pub fn notes(report: Report, host: &Host<'_>, linked: bool) -> Report {
+pub fn notes(report: Report, host: &Host<'_>, has_gpu: bool, linked: bool) -> Report {
     let links = if linked { "" } else { ", links" };
-    let report = report.note(format!(
-        "times of GPU{links} and bus are bytes over their bandwidths; the GPU computes the prompt, and has room for {} % of the neurons",
-        host.args.gpu_percent
-    ));
+    let report = report.note(if has_gpu {
+        format!(
+            "times of GPU{links} and bus are bytes over their bandwidths; the GPU computes the prompt, and has room for {} % of the neurons",
+            host.args.gpu_percent
+        )
+    } else {
+        "weights are in the DRAM before each product; inputs and results take the bandwidth of the memory channel; LayerNorm, embeddings and sampling on the host take no \
+         time"
+            .to_owned()
+    });
     match host.args.unit.backend {
         Backend::Rtl => report,
         Backend::Cycles => report.note("cycle model and functional model of the cores, no RTL"),
@@ -459,11 +500,12 @@ fn line(
 
 /// The report of a run.
 pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
-    let (figures, args) = (&outcome.figures, host.args);
+    let (figures, args) = (&outcome.ran.figures, host.args);
     let Choice { dimms, policy, merge } = outcome.choice;
+    let (has_gpu, (_, decode_cycles, _)) = (policy.is_some(), figures.generated());
     let per_token = outcome.per_token();
     let checked = grouped(figures.outputs_checked);
-    let outputs = match (figures.mismatches, args.unit.backend, outcome.violations) {
+    let outputs = match (figures.mismatches, args.unit.backend, outcome.ran.violations) {
         (0, Backend::Cycles, _) => format!("{checked} outputs equal exact arithmetic"),
         (0, Backend::Rtl, 0) => {
             format!("{checked} outputs equal exact arithmetic, no DRAM timing rule is broken")
@@ -474,8 +516,10 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
             )
         }
     };
+    let rate = per_token.map(|(_, ns)| format!("{} tokens/s; ", decimal(per_second(ns), 0)));
+    let rate = rate.filter(|_| figures.mismatches == 0).unwrap_or_default();
     let verdict = format!(
-        "{outputs}; text {}; stored text: {}",
+        "{rate}{outputs}; text {}; stored text: {}",
         text_verdict(outcome),
         verdict_text(outcome.golden.as_ref())
     );
@@ -484,17 +528,24 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
         .into_iter()
         .fold(Report::checked("generate", outcome.is_sound(), verdict), Report::note)
         .setting(format!(
-            "{} tokens on {} of {}, policy {policy}, activity {}, partial results {}, seed {}, {} % stalls",
-            outcome.generation.tokens.len(),
+            "{} on {} of {}, {}, {} weights, seed {}, {} % stalls",
+            counted(outcome.generation.tokens.len() as u64, "token"),
             counted(dimms.into(), "DIMM"),
             host.config.name(),
-            name(args.activity),
-            name(merge),
+            match policy {
+                None => format!("no GPU, {} neurons", name(args.neurons)),
+                Some(policy) => format!(
+                    "policy {policy}, activity {}, partial results {}",
+                    name(args.activity),
+                    name(merge)
+                ),
+            },
+            args.weights,
             host.job.options.seed,
             args.unit.stalls
         ));
     report = time::reason(&outcome.breakdown).into_iter().fold(report, Report::reason);
-    report = notes(report, host, figures.links.is_some());
+    report = notes(report, host, has_gpu, figures.links.is_some());
     if !is_exact(host, outcome.choice) {
         let Differences { compared, different, largest } = figures.differences;
         report = report.note(format!(
@@ -515,35 +566,41 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
             energy_per_token: energy,
             backend: args.unit.backend,
             choice: outcome.choice,
-            gpu_percent: args.gpu_percent,
-            gpu_numerics: args.gpu_numerics,
+            gpu_percent: has_gpu.then_some(args.gpu_percent),
+            gpu_numerics: has_gpu.then_some(args.gpu_numerics),
+            model: host.job.model.display().to_string(),
+            neurons: args.neurons,
+            weights: args.weights,
+            quantisation: host.quantisation,
             prompt: &host.job.prompt,
             text: &outcome.generation.text,
             tokens: outcome.generation.tokens.len(),
+            temperature_percent: host.job.options.temperature_percent,
             seed: host.job.options.seed,
             stalls_percent: args.unit.stalls,
             outputs_checked: figures.outputs_checked,
             mismatches: figures.mismatches,
-            first_mismatches: &outcome.mismatches[..outcome.mismatches.len().min(16)],
-            protocol_violations: outcome.violations,
-            backdoor_accesses: outcome.backdoor_accesses,
+            first_mismatches: &outcome.ran.mismatches[..outcome.ran.mismatches.len().min(16)],
+            protocol_violations: outcome.ran.violations,
+            backdoor_accesses: outcome.ran.backdoor_accesses,
             cycles_equal_model: outcome.is_on_time(),
             text_identical: outcome.same_text,
             logits_identical: outcome.difference.is_none(),
             first_difference: outcome.difference,
             differences: figures.differences,
             cycles: figures.critical_cycles,
+            prompt_cycles: figures.critical_cycles - decode_cycles,
             prompt_ns: figures.prompt_ns,
-            gpu_neurons: figures.gpu_neurons,
-            gpu_sent_bytes: figures.gpu_sent_bytes,
-            imbalance: figures.imbalance(),
+            gpu_neurons: has_gpu.then_some(figures.gpu_neurons),
+            gpu_sent_bytes: has_gpu.then_some(figures.gpu_sent_bytes),
+            imbalance: has_gpu.then(|| figures.imbalance()),
             bytes: figures.bytes,
-            merge_figures: figures.merge,
-            activity: args.activity,
-            uploads: outcome.sum(|record| record.uploads),
-            upload_bytes: outcome.sum(|record| record.upload_bytes),
-            migrations: outcome.sum(|record| record.migrations),
-            migration_bytes: outcome.sum(|record| record.migration_bytes),
+            merge_figures: has_gpu.then_some(figures.merge),
+            activity: has_gpu.then_some(args.activity),
+            uploads: has_gpu.then(|| outcome.sum(|record| record.uploads)),
+            upload_bytes: has_gpu.then(|| outcome.sum(|record| record.upload_bytes)),
+            migrations: has_gpu.then(|| outcome.sum(|record| record.migrations)),
+            migration_bytes: has_gpu.then(|| outcome.sum(|record| record.migration_bytes)),
             links: figures.links.as_ref(),
             bit_error_rate: args.ber,
             faults: args.faults.iter().map(ToString::to_string).collect(),
@@ -553,6 +610,10 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
             simulation: Simulation { threads: host.threads, seconds: outcome.wall.as_secs_f64() },
         },
     );
+    if let Some(core) = &outcome.core {
+        report =
+            report.figures(THROUGHPUT, &core.throughput).table("classes", "Products", CLASS, &core.classes);
+    }
     report = time::show(report, &[(None, &outcome.breakdown)]);
     report = time::last_token(outcome)?.into_iter().fold(report, Report::chart);
     let cores: Vec<Dimm<'_>> =
@@ -563,8 +624,18 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
     }
     report = predictions(report, outcome);
     report = energy::show_system(report, &[(None, &outcome.energy)], args.unit.energy.energy);
+    if let Some(core) = &outcome.core {
+        report = core.energy.show(report, "core_energy", args.unit.energy.energy);
+    }
+    let level = if has_gpu { Level::Verbose } else { Level::Screen };
+    report = outcome.phases().show(report, level);
+    let instructions = instructions(&outcome.sums);
+    let zeros: Vec<Zeros> = outcome.generation.sparsity.iter().map(Zeros::from).collect();
+    report = report
+        .table_at(Level::Verbose, None, ("instructions", "Instructions"), INSTRUCTION, &instructions)
+        .table_at(Level::Verbose, None, ("sparsity", "Zeros of each layer"), ZEROS, &zeros);
     report = tokens(report, outcome);
-    let operations = operations(&outcome.events, figures.prompt_ns);
+    let operations = operations(&outcome.ran.events, figures.prompt_ns);
     report = report.table_at(
         Level::Verbose,
         None,
@@ -607,7 +678,7 @@ fn predictions(report: Report, outcome: &Outcome) -> Report {
 
 /// Tables of each token after the prompt, and of each DIMM for each token, with their charts.
 fn tokens(report: Report, outcome: &Outcome) -> Report {
-    let figures = &outcome.figures;
+    let figures = &outcome.ran.figures;
     let hits = outcome.predictions.as_ref().map_or(&[][..], |predictions| &predictions.tokens);
     let bundles = figures.flash.as_ref().map_or(&[][..], |flash| &flash.tokens);
     let token = |(index, figures): (usize, &'_ TokenFigures)| -> (usize, f64, f64) {
@@ -704,8 +775,8 @@ fn tokens(report: Report, outcome: &Outcome) -> Report {
 /// From each token to its work in each device, and how to see that again.
 fn programs(host: &Host<'_>, outcome: &Outcome) -> Folds {
     let command = made::rerun();
-    let begin = outcome.figures.prompt_ns;
-    let mut events: Vec<&Event> = outcome.events.iter().filter(|event| event.begin_ns >= begin).collect();
+    let begin = outcome.ran.figures.prompt_ns;
+    let mut events: Vec<&Event> = outcome.ran.events.iter().filter(|event| event.begin_ns >= begin).collect();
     events.sort_by_key(|event| (event.position, event.begin_ns));
     let prompt = host.model.vocabulary.tokens(host.job.prompt.as_bytes()).unwrap_or_default();
     let fold = |token: &TokenFigures| {
@@ -725,6 +796,16 @@ fn programs(host: &Host<'_>, outcome: &Outcome) -> Folds {
         let own = events.iter().filter(|event| event.position == token.position);
         Fold { summary, rows: own.map(|event| (event_row(event), event_values(event))).collect() }
     };
+    let options = match outcome.choice.policy {
+        None => [
+            "--shown-program PROGRAM --timeline-products 1 --commands program-PROGRAM.txt",
+            "--waves program-PROGRAM.fst --wave-start FIRST --wave-stop LAST",
+        ],
+        Some(_) => [
+            "--shown-dimm DIMM --shown-program PROGRAM --timeline-products 1 --commands program-PROGRAM.txt",
+            "--shown-dimm DIMM --waves program-PROGRAM.fst --wave-start FIRST --wave-stop LAST",
+        ],
+    };
     Folds {
         title: "Work of each token",
         text: "Each token with its layers, operations and devices. A program of a core has a number and a range of that core's cycles; neurons are those \
@@ -736,12 +817,12 @@ fn programs(host: &Host<'_>, outcome: &Outcome) -> Folds {
             (
                 "This command writes the program's instructions and all DRAM commands with their times.",
                 command.clone(),
-                "--shown-dimm DIMM --shown-program PROGRAM --timeline-products 1 --commands program-PROGRAM.txt",
+                options[0],
             ),
             (
                 "This command writes the signals of its cycles in RTL, for GTKWave or Surfer.",
                 command.replacen(" --backend cycles", "", 1),
-                "--shown-dimm DIMM --waves program-PROGRAM.fst --wave-start FIRST --wave-stop LAST",
+                options[1],
             ),
         ],
         names: &["DIMM", "PROGRAM", "FIRST", "LAST"],
@@ -758,7 +839,7 @@ fn programs(host: &Host<'_>, outcome: &Outcome) -> Folds {
             "bytes",
             "neurons",
         ],
-        folds: outcome.figures.tokens.iter().map(fold).collect(),
+        folds: outcome.ran.figures.tokens.iter().map(fold).collect(),
     }
 }
 

@@ -1,23 +1,27 @@
-//! One run of a system: what it is asked for, and what comes of it.
+//! One run of a text: its options and its outcome.
 
 use super::args::{LinksChoice, PredictorChoice};
+use crate::energy::CoreEnergy;
+use crate::figures::{Class, classes};
 use crate::generate::args::{Args, Job};
 use crate::golden::{self, Comparison, verdict_text};
 use crate::made;
+use crate::phases::PhaseTable;
+use crate::report::Throughput;
 use crate::tools::workspace_path;
 use anyhow::Context;
 use ndp_config::{DesignConfig, SystemConfig};
-use ndp_model::{Generation, Model, SoftwareBackend, generate};
+use ndp_model::{GemvBackend, Generation, Model, ModelError, QuantisationError, SoftwareBackend, generate};
+use ndp_numerics::SerialSteps;
 use ndp_predictor::{Confusion, Evaluation, LowRank};
 use ndp_scheduler::{Policy, TokenRecord};
-use ndp_sim::core::Recording;
-use ndp_sim::error::Mismatch;
+use ndp_sim::error::SimError;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::recordings::{Moves, SystemTimeline};
 use ndp_sim::system::{
-    ActivitySource, Breakdown, EnergyBreakdown, EnergyCosts, Event, FlashSummary, GpuNumerics, Knowledge,
-    LinkOptions, LivePredictor, Perplexity, Power, PredictedSoftware, Setup, SystemBackend, SystemFigures,
-    SystemOptions, perplexity,
+    ActivitySource, Breakdown, EnergyBreakdown, EnergyCosts, FlashSummary, GpuNumerics, Knowledge,
+    LinkOptions, LivePredictor, LoneCore, Perplexity, Power, PredictedSoftware, ProgramSums, Ran, Setup,
+    SystemBackend, SystemOptions, perplexity,
 };
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{Activity, TokenInfo, TraceFileWriter, TraceHeader};
@@ -33,13 +37,18 @@ pub struct Host<'a> {
     pub args: &'a Args,
     pub job: &'a Job,
     pub model: &'a Model,
+    /// Distance of the quantised weights from the given ones, if the weights are quantised.
+    pub quantisation: Option<QuantisationError>,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
     pub config: &'a DesignConfig,
     pub system: &'a SystemConfig,
-    pub setup: &'a Setup,
+    /// The model and the activity of another text; `None` without a GPU and a trace.
+    pub setup: Option<&'a Setup>,
     /// The text by exact sums in software.
     pub exact: &'a Generation,
+    /// Cycles of the text at the roofline of a core that computes everything; 0 with a GPU.
+    pub work: u64,
     /// Cores that are simulated at the same time.
     pub threads: usize,
 }
@@ -48,8 +57,14 @@ pub struct Host<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Choice {
     pub dimms: u32,
-    pub policy: Policy,
+    /// The policy of the scheduler; `None` for one DIMM without a GPU.
+    pub policy: Option<Policy>,
     pub merge: MergeFormat,
+}
+
+impl Choice {
+    /// One DIMM without a GPU.
+    pub const ALONE: Self = Self { dimms: 1, policy: None, merge: MergeFormat::Exact };
 }
 
 /// How often predictions were right.
@@ -129,40 +144,53 @@ impl Quality {
     }
 }
 
-/// What came of a run.
+/// Figures that only a core without a GPU has.
+pub struct Core {
+    pub throughput: Throughput,
+    /// Products by class.
+    pub classes: Vec<Class>,
+    pub energy: CoreEnergy,
+}
+
+impl Core {
+    fn new(args: &Args, core: &mut LoneCore) -> anyhow::Result<Self> {
+        Ok(Self {
+            throughput: Throughput::new(core),
+            classes: classes(core.classes()),
+            energy: CoreEnergy::new(&args.unit.energy, core)?,
+        })
+    }
+}
+
+/// The outcome of a run.
 pub struct Outcome {
     pub choice: Choice,
     pub generation: Generation,
-    pub figures: SystemFigures,
-    pub events: Vec<Event>,
-    /// Where the time of the generated tokens went.
+    /// Figures and records of all devices.
+    pub ran: Ran,
+    /// Sums over all programs, those of the prompt included.
+    pub sums: ProgramSums,
+    pub core: Option<Core>,
+    /// Time of the generated tokens by device and cause.
     pub breakdown: Breakdown,
-    /// Where their energy went.
+    /// Energy of the generated tokens.
     pub energy: EnergyBreakdown,
-    /// What devices drew.
+    /// Power of each device over time.
     pub power: Vec<Power>,
-    /// What the scheduler's time model says of each token behind the prompt.
+    /// Each token after the prompt by the time model of the scheduler.
     pub records: Vec<TokenRecord>,
-    pub violations: u64,
-    /// What was active in each token, the prompt's included.
+    /// Active neurons of each token, those of the prompt included, if there is a trace to write.
     pub activities: Vec<Activity>,
-    /// Bursts that were read or written by backdoor access after loading.
-    pub backdoor_accesses: u64,
-    pub mismatches: Vec<Mismatch>,
     pub predictions: Option<Predictions>,
     pub quality: Option<Quality>,
     pub golden: Option<Comparison>,
-    pub recording: Option<Recording>,
-    pub flip_is_pending: bool,
     pub wall: Duration,
-    /// Why it ended early.
+    /// Why the run ended early.
     pub failure: Option<String>,
     /// First token whose value or logits are not those of exact sums in software.
     pub difference: Option<usize>,
-    /// Whether all tokens are the same nevertheless.
+    /// Whether all tokens are those of exact sums in software.
     pub same_text: bool,
-    /// Whether the cycle model was asked.
-    pub predicted: bool,
     bus_gbps: f64,
 }
 
@@ -171,9 +199,9 @@ impl Outcome {
     /// text of exact sums.
     pub fn is_sound(&self) -> bool {
         self.failure.is_none()
-            && self.figures.mismatches == 0
-            && self.violations == 0
-            && self.backdoor_accesses == 0
+            && self.ran.figures.mismatches == 0
+            && self.ran.violations == 0
+            && self.ran.backdoor_accesses == 0
             && self.is_on_time()
             && (!self.must_be_exact() || self.difference.is_none())
             && self.golden.as_ref().is_none_or(|golden| !self.must_be_exact() || golden.agrees())
@@ -181,25 +209,30 @@ impl Outcome {
 
     /// What came from the SSD, if the DIMMs do not hold all neurons.
     pub fn flash(&self) -> Option<FlashSummary> {
-        FlashSummary::new(self.figures.flash.as_ref(), &self.breakdown)
+        FlashSummary::new(self.ran.figures.flash.as_ref(), &self.breakdown)
     }
 
     /// Whether every core takes the cycles that the cycle model says.
     pub fn is_on_time(&self) -> bool {
-        !self.predicted || self.figures.dimms.iter().all(|dimm| dimm.cycles == dimm.model_cycles)
+        self.ran.figures.dimms.iter().all(|dimm| dimm.cycles == dimm.model_cycles)
+    }
+
+    /// Core cycles by phase.
+    pub fn phases(&self) -> PhaseTable {
+        PhaseTable::new(&self.sums.phases)
     }
 
     fn must_be_exact(&self) -> bool {
-        self.predictions.is_none() && self.figures.differences.compared == 0
+        self.predictions.is_none() && self.ran.figures.differences.compared == 0
     }
 
     /// Neurons that were moved, token by token.
     pub fn moves(&self) -> Vec<Moves> {
-        if self.figures.links.is_some() {
+        if self.ran.figures.links.is_some() {
             // They are among the events.
             return Vec::new();
         }
-        let positions = self.figures.tokens.iter().map(|token| token.position);
+        let positions = self.ran.figures.tokens.iter().map(|token| token.position);
         let moves = |(position, record): (usize, &TokenRecord)| Moves {
             position,
             uploads: record.uploads,
@@ -214,13 +247,17 @@ impl Outcome {
 
     /// Writes the activity of the profiled text and of this one as a trace.
     pub fn write_trace(&self, host: &Host<'_>, path: &Path) -> anyhow::Result<()> {
-        let (profile, prompt) = (&host.setup.profile, host.prompt_tokens as u64);
+        let Some(Setup { shape, profile, .. }) = host.setup else { return Ok(()) };
+        let prompt = host.prompt_tokens as u64;
         let tokens = (profile.len() + self.activities.len()) as u64;
         let header = TraceHeader {
             sequences: 2,
             seed: host.job.options.seed,
-            source: format!("generate: {} DIMM(s), policy {}", self.choice.dimms, self.choice.policy),
-            ..TraceHeader::new(&host.setup.shape, tokens, 2 * prompt)
+            source: match self.choice.policy {
+                None => "generate: one DIMM without a GPU".to_owned(),
+                Some(policy) => format!("generate: {} DIMM(s), policy {policy}", self.choice.dimms),
+            },
+            ..TraceHeader::new(shape, tokens, 2 * prompt)
         };
         let mut writer = TraceFileWriter::create(path, header)?;
         for text in [profile, &self.activities] {
@@ -237,7 +274,7 @@ impl Outcome {
             name: host.config.name(),
             core_ps: host.config.core().clock_ps(),
             dimms: self.choice.dimms,
-            events: &self.events,
+            events: &self.ran.events,
             path: &self.breakdown.path,
             moves,
             power: &self.power,
@@ -251,7 +288,7 @@ impl Outcome {
 
     /// Core cycles, and nanoseconds of the whole system, for each pass after the prompt; none without such a pass.
     pub fn per_token(&self) -> Option<(f64, f64)> {
-        let (tokens, cycles, ns) = self.figures.generated();
+        let (tokens, cycles, ns) = self.ran.figures.generated();
         (tokens > 0).then(|| (cycles as f64 / tokens as f64, ns as f64 / tokens as f64))
     }
 
@@ -263,21 +300,25 @@ impl Outcome {
             return all;
         }
         all.extend(
-            self.mismatches.iter().take(LISTED).map(|mismatch| format!("MISMATCH {mismatch}; seed {seed}")),
+            self.ran
+                .mismatches
+                .iter()
+                .take(LISTED)
+                .map(|mismatch| format!("MISMATCH {mismatch}; seed {seed}")),
         );
-        if self.mismatches.len() > LISTED {
-            all.push(format!("and {} more", self.mismatches.len() - LISTED));
+        if self.ran.mismatches.len() > LISTED {
+            all.push(format!("and {} more", self.ran.mismatches.len() - LISTED));
         }
-        if self.backdoor_accesses > 0 {
-            let bursts = self.backdoor_accesses;
+        if self.ran.backdoor_accesses > 0 {
+            let bursts = self.ran.backdoor_accesses;
             all.push(format!("VIOLATION {bursts} bursts of DRAM were accessed by backdoor; seed {seed}"));
         }
-        if self.violations > 0 {
-            let rules = self.violations;
+        if self.ran.violations > 0 {
+            let rules = self.ran.violations;
             all.push(format!("VIOLATION {rules} rules of DRAM timing were broken; seed {seed}"));
         }
-        for (index, dimm) in self.figures.dimms.iter().enumerate() {
-            if self.predicted && dimm.cycles != dimm.model_cycles {
+        for (index, dimm) in self.ran.figures.dimms.iter().enumerate() {
+            if dimm.cycles != dimm.model_cycles {
                 all.push(format!(
                     "MISMATCH cycles of DIMM {index}: expected {} by the cycle model, actual {}; seed {seed}",
                     dimm.model_cycles, dimm.cycles
@@ -317,20 +358,21 @@ pub fn check_links(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Text and figures of a system that has stopped.
+struct Ended {
+    text: Text,
+    ran: Ran,
+    core: Option<Core>,
+    records: Vec<TokenRecord>,
+    predictions: Option<Predictions>,
+}
+
 /// Generates the text; `show` gets each token as it is known.
-pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u32)) -> anyhow::Result<Outcome> {
-    let Host { args, job, model, prompt_tokens, config, setup, exact, threads, .. } = *host;
-    let (prompt, options) = (&job.prompt, &job.options);
+pub fn simulate(host: &Host<'_>, choice: Choice, show: impl FnMut(u32)) -> anyhow::Result<Outcome> {
+    let Host { args, job, config, exact, .. } = *host;
+    let options = &job.options;
     let begin = Instant::now();
-    let system =
-        host.system.clone().with_dimms(choice.dimms)?.with_gpu_percent(&setup.shape, args.gpu_percent)?;
-    let flash = args.flash.options();
-    let placed = flash.map_or_else(|| system.clone(), |flash| flash.for_placement(&system, &setup.shape));
-    let online = setup
-        .online(config, &placed, choice.policy, (prompt_tokens, options.seed))
-        .with_context(|| format!("cannot place the neurons{}", args.placement.context()))?;
     let recorded_products = if args.records.commands.is_some() { args.timeline_products } else { 0 };
-    let linked = args.links == LinksChoice::Rtl && choice.dimms > 1;
     let unit = GemvOptions {
         predict: true,
         log_instructions: args.records.timeline.is_some(),
@@ -338,6 +380,89 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u32)) -> a
         recorded_from: args.shown_program,
         ..args.unit.options(options.seed)
     };
+    let system = host.system.clone().with_dimms(choice.dimms)?;
+    let constants = args.unit.energy.constants(config, system.name())?;
+    let costs = EnergyCosts::new(config, &system, &constants);
+    let (costs, ended) = match choice.policy {
+        None => (costs.without_gpu(), alone(host, &system, &unit, show)?),
+        Some(policy) => (costs, beside_gpu(host, (&system, choice, policy), &unit, show)?),
+    };
+    let Ended { text, ran, core, records, predictions } = ended;
+    let Text { generation, failure, activities } = text;
+    let pairs = |generation: &Generation| -> Vec<(u32, u64)> {
+        generation.tokens.iter().copied().zip(generation.logits_digests.iter().copied()).collect()
+    };
+    let (own, expected) = (pairs(&generation), pairs(exact));
+    let difference = (0..expected.len()).find(|&index| own.get(index) != Some(&expected[index]));
+    // The stored texts are those of full significands.
+    let comparable = failure.is_none() && config.gemv().serial_steps() == SerialSteps::FULL.get();
+    let stored = match job.stored_as.filter(|_| comparable) {
+        Some(model) => golden::find(
+            (model, args.weights),
+            &job.prompt,
+            options.temperature_percent,
+            options.seed,
+            options.tokens,
+        )?,
+        None => None,
+    };
+    Ok(Outcome {
+        choice,
+        sums: ProgramSums::of(&ran.events),
+        breakdown: Breakdown::new(&ran.figures, &ran.events),
+        energy: EnergyBreakdown::new(&costs, &ran.figures, &ran.events),
+        power: costs.power(&ran.events),
+        ran,
+        core,
+        records,
+        activities,
+        predictions,
+        quality: None,
+        golden: stored.map(|(file, golden)| golden::compare(&file, &golden, &generation)),
+        generation,
+        wall: begin.elapsed(),
+        failure,
+        difference,
+        same_text: own.len() == expected.len()
+            && own.iter().zip(&expected).all(|(own, expected)| own.0 == expected.0),
+        bus_gbps: system.bus().bandwidth_gbps,
+    })
+}
+
+/// The text on one DIMM without a GPU.
+fn alone(
+    host: &Host<'_>,
+    system: &SystemConfig,
+    unit: &GemvOptions,
+    show: impl FnMut(u32),
+) -> anyhow::Result<Ended> {
+    let core = LoneCore::open_in(system, host.config, unit)?
+        .with_neurons(host.args.neurons)
+        .with_prompt(host.prompt_tokens);
+    let (mut core, decoded) = Decoded::new(host, core, |_| {}, show);
+    let closed = core.unit_mut().close_waves();
+    let text = decoded.text(host, core.figures().mismatches)?;
+    closed?;
+    let figures = Core::new(host.args, &mut core)?;
+    Ok(Ended { text, ran: core.into_ran(), core: Some(figures), records: Vec::new(), predictions: None })
+}
+
+/// The text on DIMMs beside a GPU.
+fn beside_gpu(
+    host: &Host<'_>,
+    (system, choice, policy): (&SystemConfig, Choice, Policy),
+    unit: &GemvOptions,
+    show: impl FnMut(u32),
+) -> anyhow::Result<Ended> {
+    let Host { args, job, model, prompt_tokens, config, threads, .. } = *host;
+    let seed = job.options.seed;
+    let setup = host.setup.context("a system with a GPU needs a profile")?;
+    let system = system.clone().with_gpu_percent(&setup.shape, args.gpu_percent)?;
+    let flash = args.flash.options();
+    let placed = flash.map_or_else(|| system.clone(), |flash| flash.for_placement(&system, &setup.shape));
+    let online = setup
+        .online(config, &placed, policy, (prompt_tokens, seed))
+        .with_context(|| format!("cannot place the neurons{}", args.placement.context()))?;
     let asked = SystemOptions {
         threads,
         prompt_on_gpu: prompt_tokens,
@@ -349,96 +474,94 @@ pub fn simulate(host: &Host<'_>, choice: Choice, mut show: impl FnMut(u32)) -> a
         observed_dimm: args.shown_dimm as usize,
         ..SystemOptions::new(&system)
     };
-    let constants = args.unit.energy.constants(config, system.name())?;
-    let costs = EnergyCosts::new(config, &system, &constants);
-    let mut backend = SystemBackend::open(config, &unit, &asked, online.clone(), model)?;
-    if linked {
-        let links = LinkOptions { ber: args.ber, faults: args.faults.clone(), seed: options.seed };
+    let mut backend = SystemBackend::open(config, unit, &asked, online.clone(), model)?;
+    if args.links == LinksChoice::Rtl && choice.dimms > 1 {
+        let links = LinkOptions { ber: args.ber, faults: args.faults.clone(), seed };
         backend = backend.with_links(&links)?;
     }
     if args.activity == ActivitySource::Predicted {
-        backend = backend.with_predictor(live_predictor(host, prompt_tokens)?)?;
+        backend = backend.with_predictor(live_predictor(host, setup, prompt_tokens)?)?;
     }
-    let (mut failed, mut activities) = (None, Vec::new());
-    let mut backend = Capture::new(backend, shape_of(&model.config), |activity| {
-        if args.trace.is_some() {
-            activities.push(activity.clone());
-        }
+    let mut failed = None;
+    let learn = |activity: &Activity| {
         if let Err(error) = online.token(activity) {
             failed.get_or_insert(error);
         }
-        Ok(())
-    });
-    let mut tokens = Vec::new();
-    let generation = generate(model, &mut backend, prompt.as_bytes(), options, |token| {
-        tokens.push((token.token, token.logits_digest));
-        show(token.token);
-    });
-    let mut backend = backend.into_inner();
-    let counted = if generation.is_ok() { backend.count_links() } else { Ok(()) };
-    let recording = backend.take_recording();
-    let closed = backend.close_waves();
-    let (generation, failure) = match generation {
-        Ok(generation) => (generation, None),
-        // What was found up to there is still of interest.
-        Err(error) if backend.figures().mismatches > 0 => {
-            let (tokens, logits_digests): (Vec<u32>, Vec<u64>) = tokens.into_iter().unzip();
-            let bytes: Vec<u8> = tokens.iter().map(|&token| token as u8).collect();
-            let text = String::from_utf8_lossy(&bytes).into_owned();
-            let generation = Generation { tokens, text, logits_digests, sparsity: Vec::new() };
-            (generation, Some(format!("{:#}", anyhow::Error::from(error))))
-        }
-        Err(error) => {
-            let context = format!("seed {}, rerun: {}", options.seed, made::rerun());
-            return Err(error).context(context);
-        }
     };
+    let (mut backend, decoded) = Decoded::new(host, backend, learn, show);
+    let counted = if decoded.generation.is_ok() { backend.count_links() } else { Ok(()) };
+    let closed = backend.close_waves();
+    let text = decoded.text(host, backend.figures().mismatches)?;
     closed?;
     counted?;
     if let Some(error) = failed {
         return Err(error.into());
     }
-    let pairs = |generation: &Generation| -> Vec<(u32, u64)> {
-        generation.tokens.iter().copied().zip(generation.logits_digests.iter().copied()).collect()
-    };
-    let (own, expected) = (pairs(&generation), pairs(exact));
-    let difference = (0..expected.len()).find(|&index| own.get(index) != Some(&expected[index]));
-    let stored = match job.stored_as.filter(|_| failure.is_none()) {
-        Some(model) => golden::find(
-            (model, args.weights),
-            prompt,
-            options.temperature_percent,
-            options.seed,
-            options.tokens,
-        )?,
-        None => None,
-    };
-    Ok(Outcome {
-        choice,
-        figures: backend.figures().clone(),
-        events: backend.events().to_vec(),
-        breakdown: Breakdown::new(backend.figures(), backend.events()),
-        energy: EnergyBreakdown::new(&costs, backend.figures(), backend.events()),
-        power: costs.power(backend.events()),
-        records: online.records(),
-        activities,
-        violations: backend.protocol_violations(),
-        backdoor_accesses: backend.backdoor_accesses(),
-        mismatches: backend.mismatches().to_vec(),
-        predictions: backend.live().map(|live| Predictions::new(live.evaluation(), live.tokens())),
-        quality: None,
-        golden: stored.map(|(file, golden)| golden::compare(&file, &golden, &generation)),
-        generation,
-        recording,
-        flip_is_pending: args.unit.flip.is_some() && backend.flip_is_pending(),
-        wall: begin.elapsed(),
-        failure,
-        difference,
-        same_text: own.len() == expected.len()
-            && own.iter().zip(&expected).all(|(own, expected)| own.0 == expected.0),
-        predicted: unit.predict,
-        bus_gbps: system.bus().bandwidth_gbps,
-    })
+    let predictions = backend.live().map(|live| Predictions::new(live.evaluation(), live.tokens()));
+    Ok(Ended { text, ran: backend.into_ran(), core: None, records: online.records(), predictions })
+}
+
+/// A text as far as it was generated.
+struct Text {
+    generation: Generation,
+    /// Why it ended early.
+    failure: Option<String>,
+    /// Active neurons of each token, if there is a trace to write.
+    activities: Vec<Activity>,
+}
+
+/// The result of the decoder, before it is known whether an error is a mismatch.
+struct Decoded {
+    generation: Result<Generation, ModelError>,
+    /// Tokens and digests of their logits, up to an error.
+    tokens: Vec<(u32, u64)>,
+    activities: Vec<Activity>,
+}
+
+impl Decoded {
+    /// Runs the decoder on a backend. `learn` gets the activity of each token, and `show` each token as it is known.
+    fn new<B: GemvBackend<Error = SimError>>(
+        host: &Host<'_>,
+        backend: B,
+        mut learn: impl FnMut(&Activity),
+        mut show: impl FnMut(u32),
+    ) -> (B, Self) {
+        let Host { args, job, model, .. } = *host;
+        let (mut tokens, mut activities) = (Vec::new(), Vec::new());
+        let mut backend = Capture::new(backend, shape_of(&model.config), |activity| {
+            if args.trace.is_some() {
+                activities.push(activity.clone());
+            }
+            learn(activity);
+            Ok(())
+        });
+        let generation = generate(model, &mut backend, job.prompt.as_bytes(), &job.options, |token| {
+            tokens.push((token.token, token.logits_digest));
+            show(token.token);
+        });
+        let backend = backend.into_inner();
+        (backend, Self { generation, tokens, activities })
+    }
+
+    /// The text. An error after a mismatch is a failure of the run, and the text ends there.
+    fn text(self, host: &Host<'_>, mismatches: u64) -> anyhow::Result<Text> {
+        let Self { generation, tokens, activities } = self;
+        let error = match generation {
+            Ok(generation) => return Ok(Text { generation, failure: None, activities }),
+            Err(error) => error,
+        };
+        if mismatches == 0 {
+            let context = format!("seed {}, rerun: {}", host.job.options.seed, made::rerun());
+            return Err(error).context(context);
+        }
+        let (tokens, logits_digests): (Vec<u32>, Vec<u64>) = tokens.into_iter().unzip();
+        let vocabulary = &host.model.vocabulary;
+        let prompt = vocabulary.tokens(host.job.prompt.as_bytes())?;
+        let text = vocabulary.continuation(&prompt, &tokens)?;
+        let generation = Generation { tokens, text, logits_digests, sparsity: Vec::new() };
+        let failure = Some(format!("{:#}", anyhow::Error::from(error)));
+        Ok(Text { generation, failure, activities })
+    }
 }
 
 /// What the live predictor does to the text that `golden/generate` has for the default prompt, if the predictor is asked for: the text is
@@ -455,7 +578,8 @@ pub fn quality(host: &Host<'_>) -> anyhow::Result<Option<Quality>> {
     let cannot = || format!("cannot run the text of {}", path.display());
     let exact =
         perplexity(host.model, &mut SoftwareBackend::new(), text, prompt_tokens).with_context(cannot)?;
-    let live = live_predictor(host, prompt_tokens)?;
+    let setup = host.setup.context("a predictor needs a profile")?;
+    let live = live_predictor(host, setup, prompt_tokens)?;
     let with = |knowledge| -> anyhow::Result<(Perplexity, Predictions)> {
         let mut software = PredictedSoftware::new(live.clone().with_knowledge(knowledge));
         let found = perplexity(host.model, &mut software, text, prompt_tokens).with_context(cannot)?;
@@ -469,10 +593,10 @@ pub fn quality(host: &Host<'_>) -> anyhow::Result<Option<Quality>> {
 }
 
 /// The predictor that is asked for.
-fn live_predictor(host: &Host<'_>, prompt_tokens: usize) -> anyhow::Result<LivePredictor> {
+fn live_predictor(host: &Host<'_>, setup: &Setup, prompt_tokens: usize) -> anyhow::Result<LivePredictor> {
     let shape = shape_of(&host.model.config);
     Ok(match host.args.predictor {
-        PredictorChoice::Hermes => LivePredictor::new(&shape, &host.setup.profile, prompt_tokens)?,
+        PredictorChoice::Hermes => LivePredictor::new(&shape, &setup.profile, prompt_tokens)?,
         PredictorChoice::LowRank => {
             let path = host.job.model.join("predictor.safetensors");
             LivePredictor::of_low_rank(&shape, LowRank::load(&path, &shape)?, prompt_tokens)

@@ -6,7 +6,7 @@ use super::run::{Choice, Host, Outcome, Quality};
 use super::time;
 use crate::gemv::name;
 use crate::tools::{Tools, per_second};
-use ndp_report::{Chart, ChartKind, Report, counted, decimal, fields};
+use ndp_report::{Chart, ChartKind, Level, Report, counted, decimal, fields};
 use ndp_sim::core::Backend;
 use ndp_sim::system::{Breakdown, Differences, GpuNumerics, MergeFigures};
 use serde::Serialize;
@@ -51,10 +51,10 @@ fields! { ROW
     "policy" "policy" {Text} Screen: "policy of the scheduler";
     "merge" "partial sums" {Text} Screen: "form in which partial results travel";
     "system_tokens_per_second" "tokens/s" {Real("tokens/s", 0)} Screen: "tokens after the prompt in a second, with GPU, bus and links; null without such a token";
-    "cycles_per_token" "cycles/token" {Real("", 0)} Screen: "core cycles of the slowest DIMM of each step, mean of the tokens after the prompt";
+    "cycles_per_token" "DIMMs' cycles" {Real("cycles", 0)} Screen: "core cycles of the slowest DIMM of each step, mean of the tokens after the prompt";
     "imbalance" "most/mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean of the DIMMs";
-    "migrations" "migrated" {Count} Screen: "neurons moved from DIMM to DIMM";
-    "uploads" "uploaded" {Count} Screen: "neurons copied to the GPU";
+    "migrations" "came to DIMMs" {Count} Screen: "neurons that arrived at another DIMM; with links in RTL some that were sent may be under way at the end";
+    "uploads" "came to the GPU" {Count} Screen: "neurons that arrived at the GPU";
     "logits_identical" "equals software" {Text} Screen: "whether text and logits are those of exact sums in software";
     "text_identical" "text equals software" {Text} Verbose: "whether the text is that of exact sums in software";
     "outputs_checked" "outputs" {Count} Verbose: "outputs of the cores compared with exact arithmetic";
@@ -63,7 +63,7 @@ fields! { ROW
     "backdoor_accesses" "backdoor" {Count} Verbose: "bursts of DRAM accessed by backdoor after loading";
     "cycles_equal_model" "as predicted" {Text} Verbose: "whether each core takes the cycles that the cycle model predicts";
     "tokens_per_second" "DIMMs alone" {Real("tokens/s", 0)} Verbose: "tokens in a second if only the slowest DIMM of each step took time";
-    "system_ns_per_token" "a token" {Real("ns", 0)} Verbose: "mean time of a token after the prompt";
+    "system_ns_per_token" "a token" {Real("ns", 0)} Screen: "mean time of a token after the prompt";
     "flits_sent_again" "flits again" {Count} Verbose: "flits that links in RTL sent again";
     "bus_bytes" "bus" {Bytes} Verbose: "bytes over the bus";
     "link_bytes" "links" {Bytes} Verbose: "bytes over the links";
@@ -78,7 +78,7 @@ fields! { ROW
 impl Row {
     /// The row of a run.
     pub fn new(host: &Host<'_>, outcome: &Outcome) -> Self {
-        let figures = &outcome.figures;
+        let figures = &outcome.ran.figures;
         let per_token = outcome.per_token();
         let (mut uploaded, mut migrated) =
             (outcome.sum(|record| record.upload_bytes), outcome.sum(|record| record.migration_bytes));
@@ -97,8 +97,8 @@ impl Row {
             logits_identical: outcome.difference.is_none(),
             outputs_checked: figures.outputs_checked,
             mismatches: figures.mismatches,
-            protocol_violations: outcome.violations,
-            backdoor_accesses: outcome.backdoor_accesses,
+            protocol_violations: outcome.ran.violations,
+            backdoor_accesses: outcome.ran.backdoor_accesses,
             cycles_equal_model: outcome.is_on_time(),
             cycles_per_token: per_token.map(|(cycles, _)| cycles),
             tokens_per_second: per_token
@@ -127,7 +127,7 @@ impl Row {
             |is: fn(&Choice, &Choice) -> bool| rows.iter().any(|row| !is(&row.choice, &self.choice));
         let Choice { dimms, policy, merge } = self.choice;
         let mut name = Vec::new();
-        if differs(|a, b| a.policy == b.policy) {
+        if let Some(policy) = policy.filter(|_| differs(|a, b| a.policy == b.policy)) {
             name.push(format!("policy {policy}"));
         }
         if differs(|a, b| a.merge == b.merge) {
@@ -156,7 +156,11 @@ fn answer(rows: &[Row]) -> (String, Option<String>) {
         last.name(rows),
         decimal(rate(&last), 0)
     );
-    (answer, time::reason(&first.time))
+    let difference = time::difference(&first.time, &last.time);
+    let difference = difference
+        .map(|more| format!("with {}, the machine {more}. With {}, ", last.name(rows), first.name(rows)));
+    let own = time::reason(&first.time);
+    (answer, own.map(|own| difference.unwrap_or_default() + &own))
 }
 
 #[derive(Serialize)]
@@ -190,6 +194,18 @@ fields! { FIGURES
     "predictor" "" {Data} Json: "what the live predictor does to a fixed text (perplexity)";
 }
 
+/// Where a token's time goes in a run.
+#[derive(Serialize)]
+struct OfRun {
+    run: String,
+    #[serde(flatten)]
+    part: time::Part,
+}
+
+fields! { RUN
+    "run" "run" {Text} Screen: "DIMMs, policy and form of partial results, as far as runs differ in them";
+}
+
 /// The report.
 pub fn report(host: &Host<'_>, rows: &[Row], quality: Option<&Quality>) -> Report {
     let args = host.args;
@@ -220,7 +236,7 @@ pub fn report(host: &Host<'_>, rows: &[Row], quality: Option<&Quality>) -> Repor
         let run = row.name(rows);
         report = row.failures.iter().fold(report, |report, failure| report.note(format!("{run}: {failure}")));
     }
-    report = notes(report, host, args.links == LinksChoice::Rtl)
+    report = notes(report, host, true, args.links == LinksChoice::Rtl)
         .figures(
             FIGURES,
             &Figures {
@@ -241,6 +257,30 @@ pub fn report(host: &Host<'_>, rows: &[Row], quality: Option<&Quality>) -> Repor
             title: "Tokens per second".to_owned(),
             caption: "The whole system, after the prompt.".to_owned(),
             kind: ChartKind::Rows { label: "policy,dimms,merge", value: "system_tokens_per_second" },
+        });
+    let part = |row: &Row| {
+        let run = row.name(rows);
+        time::critical(&(None, &row.time)).into_iter().map(move |part| OfRun { run: run.clone(), part })
+    };
+    let parts: Vec<OfRun> = rows.iter().flat_map(part).collect();
+    report = report
+        .table_at(
+            Level::Verbose,
+            None,
+            ("critical", "Where a token's time goes"),
+            &[RUN, time::CRITICAL].concat(),
+            &parts,
+        )
+        .chart(Chart {
+            table: "critical",
+            title: "Time of a token".to_owned(),
+            caption: "The critical path of each run: work and waiting by cause, of all devices.".to_owned(),
+            kind: ChartKind::Stacks {
+                label: "run",
+                part: "does",
+                value: ("ns", 1e-3),
+                axis: "us of a token",
+            },
         });
     show_quality(report, quality)
         .data("config", "the configuration (docs/configuration.md)", host.config)

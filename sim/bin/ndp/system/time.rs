@@ -4,6 +4,7 @@ use super::run::Outcome;
 use ndp_report::{Chart, ChartKind, Gantt, Level, Report, ReportError, fields};
 use ndp_sim::system::{Breakdown, Cause, DeviceTime, Place, Shares};
 use serde::Serialize;
+use std::collections::BTreeMap;
 
 /// Colours of the picture of a token: waiting is grey.
 const KINDS: [&str; 9] =
@@ -12,7 +13,7 @@ const WAITS: &str = "waits";
 
 /// A part of a token's time.
 #[derive(Serialize)]
-struct Part {
+pub struct Part {
     policy: Option<&'static str>,
     device: String,
     does: String,
@@ -20,7 +21,7 @@ struct Part {
     share: f64,
 }
 
-fields! { CRITICAL
+fields! { pub CRITICAL
     "policy" "policy" {Text} Screen: "policy, if there are several";
     "device" "waits for" {Text} Screen: "kind of device that the token waits for";
     "does" "which is at" {Text} Screen: "work of the device; queue and latency are waiting";
@@ -42,7 +43,7 @@ fn part(breakdown: &Breakdown, policy: Option<&'static str>, device: String, doe
 }
 
 /// The critical path, the longest parts first.
-fn critical((policy, breakdown): &(Option<&'static str>, &Breakdown)) -> Vec<Part> {
+pub fn critical((policy, breakdown): &(Option<&'static str>, &Breakdown)) -> Vec<Part> {
     let groups = breakdown.critical_groups();
     let mut parts: Vec<(u64, &str, Cause)> = groups
         .iter()
@@ -107,8 +108,9 @@ pub fn reason(breakdown: &Breakdown) -> Option<String> {
     let (first, shares) = groups.first().filter(|_| breakdown.tokens > 0)?;
     let mut causes: Vec<(Cause, u64)> = shares.iter().collect();
     causes.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+    let causes = causes.iter().enumerate().filter(|(index, (_, ns))| *index < 2 || percent(*ns) >= 5.0);
     let causes: Vec<String> =
-        causes.iter().take(2).map(|(cause, ns)| format!("{} {:.0} %", cause.name(), percent(*ns))).collect();
+        causes.map(|(_, (cause, ns))| format!("{} {:.0} %", cause.name(), percent(*ns))).collect();
     let rest = groups[1..].iter().filter(|(_, shares)| percent(shares.total()) >= 5.0);
     let rest: Vec<String> = rest.map(|(group, s)| format!("{group} {:.0} %", percent(s.total()))).collect();
     let then = if rest.is_empty() { String::new() } else { format!("; then {}", rest.join(", ")) };
@@ -119,22 +121,43 @@ pub fn reason(breakdown: &Breakdown) -> Option<String> {
     ))
 }
 
+/// What makes a token of a run longer than that of another, as a sentence without a subject. None if it is not longer.
+pub fn difference(shorter: &Breakdown, longer: &Breakdown) -> Option<String> {
+    let parts = |of: &Breakdown, sign: f64, into: &mut BTreeMap<(&'static str, &'static str), f64>| {
+        for (group, shares) in of.critical_groups() {
+            for (cause, ns) in shares.iter() {
+                *into.entry((group, cause.name())).or_default() += sign * ns as f64 / of.tokens.max(1) as f64;
+            }
+        }
+    };
+    let mut all = BTreeMap::new();
+    parts(longer, 1.0, &mut all);
+    parts(shorter, -1.0, &mut all);
+    let sum: f64 = all.values().sum();
+    let mut parts: Vec<((&str, &str), f64)> =
+        all.into_iter().filter(|(_, ns)| ns.abs() >= 0.1 * sum).collect();
+    parts.sort_by(|a, b| b.1.abs().total_cmp(&a.1.abs()));
+    let parts: Vec<String> =
+        parts.iter().map(|((group, cause), ns)| format!("{group}, {cause} {:+.1}", ns / 1e3)).collect();
+    (sum > 0.0).then(|| format!("takes {:.1} us more for a token: {}", sum / 1e3, parts.join("; ")))
+}
+
 /// The last token as it went: who is busy when, and what the critical path goes through. None without a token after the prompt.
 pub fn last_token(outcome: &Outcome) -> Result<Option<Chart>, ReportError> {
     let Breakdown { ns, devices, path, .. } = &outcome.breakdown;
-    let Some(last) = outcome.figures.tokens.last() else { return Ok(None) };
-    let begin = outcome.figures.prompt_ns + ns - last.ns;
+    let Some(last) = outcome.ran.figures.tokens.last() else { return Ok(None) };
+    let begin = outcome.ran.figures.prompt_ns + ns - last.ns;
     let time = |ns: u64| ns.saturating_sub(begin) as f64 / 1e3;
     let names = ["critical path".to_owned()].into_iter().chain(devices.iter().map(|d| d.place.to_string()));
     let title = "The last token: each device over time";
     let mut gantt = Gantt::new(title, "us", names).kinds(KINDS);
     for segment in path.iter().filter(|segment| segment.begin_ns >= begin) {
-        let event = &outcome.events[segment.event];
+        let event = &outcome.ran.events[segment.event];
         let tip = format!("{}, {}: {}", event.operation.name(), event.place, event.what);
         gantt =
             gantt.bar(0, main_cause(&segment.shares), (time(segment.begin_ns), time(segment.end_ns)), &tip);
     }
-    for event in outcome.events.iter().filter(|event| event.begin_ns >= begin) {
+    for event in outcome.ran.events.iter().filter(|event| event.begin_ns >= begin) {
         let row = devices.iter().position(|device| device.place == event.place).unwrap_or_default() + 1;
         let tip = format!("{}: {}", event.operation.name(), event.what);
         gantt = gantt.bar(row, main_cause(&event.shares), (time(event.begin_ns), time(event.end_ns)), &tip);

@@ -3,9 +3,9 @@
 //! Each cycle of a program belongs to one part of the core ([`PartCycles`]), and each part's cycles to one phase: what a product is
 //! for, or what computes beside it. So the phases add up to all cycles.
 
+use super::books::{Operation, ProgramEvent};
 use crate::core::PartCycles;
 use ndp_isa::Counters;
-use ndp_model::GemvClass;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -82,16 +82,15 @@ impl Phase {
         }
     }
 
-    /// That of a product.
-    pub fn of(class: GemvClass) -> Self {
-        match class {
-            GemvClass::Qkv => Self::Qkv,
-            GemvClass::Scores => Self::Scores,
-            GemvClass::Context => Self::Context,
-            GemvClass::Proj => Self::Projection,
-            GemvClass::Fc1 | GemvClass::Up => Self::Fc1,
-            GemvClass::Fc2 => Self::Fc2,
-            GemvClass::Head => Self::Head,
+    /// Phase of the products of an operation; none for attention, which has two kinds of products.
+    fn of(operation: Operation) -> Option<Self> {
+        match operation {
+            Operation::Q | Operation::K | Operation::V => Some(Self::Qkv),
+            Operation::Attention => None,
+            Operation::Projection => Some(Self::Projection),
+            Operation::Fc1 => Some(Self::Fc1),
+            Operation::Fc2 => Some(Self::Fc2),
+            Operation::Head => Some(Self::Head),
         }
     }
 }
@@ -120,27 +119,25 @@ impl PhaseCycles {
         *self.0.entry(phase).or_default() += cycles;
     }
 
-    /// Counts a program that computes products of a class.
-    pub(crate) fn linear(&mut self, class: GemvClass, parts: &PartCycles) {
-        self.add(Phase::of(class), parts.gemv);
-        self.add(Phase::ElementWise, parts.activation);
-        self.rest(parts);
-    }
-
-    /// Counts a program all of whose cycles belong to one phase.
-    pub(crate) fn whole(&mut self, phase: Phase, parts: &PartCycles) {
-        self.add(phase, parts.total());
-    }
-
-    /// Counts a program that attends; returns the cycles of the two products.
-    pub(crate) fn attend(&mut self, parts: &PartCycles, counters: &Counters) -> (u64, u64) {
-        let context = parts.gemv.min(counters.axpy.into());
-        let scores = parts.gemv - context;
-        self.add(Phase::Scores, scores);
-        self.add(Phase::Context, context);
-        self.add(Phase::Softmax, parts.activation);
-        self.rest(parts);
-        (scores, context)
+    /// Counts a program that is part of an operation.
+    pub(super) fn count(&mut self, (operation, what): (Operation, &str), program: &ProgramEvent) {
+        let ProgramEvent { parts, counters, .. } = program;
+        match (what, Phase::of(operation)) {
+            ("rotary", _) => self.add(Phase::Rotary, parts.total()),
+            ("append", _) => self.add(Phase::Append, parts.total()),
+            (_, Some(phase)) => {
+                self.add(phase, parts.gemv);
+                self.add(Phase::ElementWise, parts.activation);
+                self.rest(parts);
+            }
+            (_, None) => {
+                let [scores, context] = products_of_attention(parts, counters);
+                self.add(Phase::Scores, scores);
+                self.add(Phase::Context, context);
+                self.add(Phase::Softmax, parts.activation);
+                self.rest(parts);
+            }
+        }
     }
 
     fn rest(&mut self, parts: &PartCycles) {
@@ -148,6 +145,12 @@ impl PhaseCycles {
         self.add(Phase::Transfer, parts.moving());
         self.add(Phase::Waiting, parts.idle);
     }
+}
+
+/// Cycles of the products of keys and queries, and of probabilities and values, in a program that attends.
+pub(super) fn products_of_attention(parts: &PartCycles, counters: &Counters) -> [u64; 2] {
+    let context = parts.gemv.min(counters.axpy.into());
+    [parts.gemv - context, context]
 }
 
 #[cfg(test)]
@@ -165,16 +168,30 @@ mod tests {
             idle: 2,
             ..Default::default()
         };
-        let mut phases = PhaseCycles::default();
-        phases.linear(GemvClass::Fc1, &parts);
-        phases.whole(Phase::Append, &parts);
         let counters = Counters { axpy: 30, product: 101, ..Counters::default() };
-        assert_eq!(phases.attend(&parts, &counters), (70, 30));
-        assert_eq!(phases.total(), 3 * parts.total());
-        assert_eq!(
-            (phases.get(Phase::Fc1), phases.get(Phase::Softmax), phases.get(Phase::Qkv)),
-            (100, 20, 0)
-        );
+        let program = ProgramEvent { parts, counters, ..ProgramEvent::default() };
+        let mut phases = PhaseCycles::default();
+        for (what, operation) in [
+            ("product", Operation::Fc1),
+            ("append", Operation::Attention),
+            ("attend", Operation::Attention),
+            ("rotary", Operation::K),
+        ] {
+            phases.count((operation, what), &program);
+        }
+        assert_eq!(phases.total(), 4 * parts.total());
+        for (phase, cycles) in [
+            (Phase::Fc1, 100),
+            (Phase::Append, 137),
+            (Phase::Rotary, 137),
+            (Phase::Scores, 70),
+            (Phase::Context, 30),
+            (Phase::Softmax, 20),
+            (Phase::ElementWise, 20),
+            (Phase::Qkv, 0),
+        ] {
+            assert_eq!(phases.get(phase), cycles, "{phase:?}");
+        }
         assert!(phases.iter().all(|(phase, cycles)| cycles > 0 && Phase::ALL.contains(&phase)));
     }
 }

@@ -1,0 +1,541 @@
+//! A system of one DIMM without a GPU: its core computes all linear layers and attention, those of the prompt too.
+//!
+//! The weights of each product are written into the DRAM by backdoor access before the product runs, so that a model need not fit
+//! the DIMM. Inputs, lists, residuals and results go over the memory channel, which takes time by its bandwidth; biases count as
+//! weights. LayerNorm, embeddings and sampling are the host's and take no time.
+
+use super::books::{Books, Event, Operation, Way};
+use super::figures::{DimmFigures, SystemFigures};
+use super::live::layer_of;
+use super::phases::products_of_attention;
+use super::ran::Ran;
+use super::reference::Reference;
+use super::sums::ProgramSums;
+use crate::error::{Mismatch, SimError};
+use crate::gemv::{
+    Backdoor, Epilogue, GemvOptions, GemvRun, GemvUnit, Mode, Product, ProgramFigures, Weights, compare,
+};
+use crate::progress::count_work;
+use ndp_config::{DesignConfig, SystemConfig, WeightFormat};
+use ndp_model::{
+    Activation, AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, QuantisedMatrix,
+    RotaryOp, RowOf,
+};
+use ndp_numerics::{QuantisedRow, add, f16, fp16};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+/// The machine around a core whose machine is not named.
+const SYSTEM: &str = "small";
+
+/// Figures of all products of a class, or of all classes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ProductFigures {
+    /// Products.
+    pub calls: u64,
+    /// Outputs, each of which was compared with the reference.
+    pub outputs_checked: u64,
+    /// Multiply-accumulates.
+    pub macs: u64,
+    /// Core cycles: of linear layers each from its first command to its last result; of attention's products those in which one was
+    /// at work.
+    pub cycles: u64,
+    /// Cycles that memory bandwidth, refresh counted, and peak arithmetic allow at best.
+    pub roofline_cycles: u64,
+}
+
+impl ProductFigures {
+    /// `roofline_cycles / cycles`; 0 if nothing ran.
+    pub fn efficiency(&self) -> f64 {
+        if self.cycles == 0 { 0.0 } else { self.roofline_cycles as f64 / self.cycles as f64 }
+    }
+
+    /// Adds another class.
+    pub fn add(&mut self, other: &Self) {
+        self.calls += other.calls;
+        self.outputs_checked += other.outputs_checked;
+        self.macs += other.macs;
+        self.cycles += other.cycles;
+        self.roofline_cycles += other.roofline_cycles;
+    }
+}
+
+/// Which neurons take part in the products of a decoder layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Neurons {
+    /// Those that are active: of the products whose inputs come out of a ReLU, QKV and FC2, only the columns of inputs that are not
+    /// zero in some vector, as an AXPY over their list. All other products are dense.
+    Active,
+    /// All of them: every product is a dense DOT.
+    All,
+}
+
+/// A core that computes alone, in RTL or modelled. Each output is compared with the reference.
+#[derive(Debug)]
+pub struct LoneCore {
+    unit: GemvUnit,
+    backdoor: Rc<Backdoor>,
+    neurons: Neurons,
+    /// Leading positions whose time is that of the prompt.
+    prompt: usize,
+    reference: Reference,
+    books: Books,
+    classes: BTreeMap<GemvClass, ProductFigures>,
+}
+
+/// What goes to the DIMM before a program.
+#[derive(Clone, Copy, Debug, Default)]
+struct Inputs<'a> {
+    /// FP16 values of vectors.
+    values: usize,
+    /// The neurons of a list; empty if all take part.
+    list: &'a [u32],
+    /// FP16 values that are added to the results.
+    residual: usize,
+}
+
+/// A product and the operands that its results are compared by.
+#[derive(Clone, Copy)]
+struct Computed<'a, 'b> {
+    op: &'a GemvOp<'b>,
+    weights: WeightFormat,
+    /// Inputs that took part.
+    inputs: usize,
+    /// The inputs or rows that took part; empty for all of them.
+    list: &'a [u32],
+    /// Values that were added to the results.
+    residual: usize,
+}
+
+impl LoneCore {
+    /// Opens the unit of a configuration, in the system `small`.
+    ///
+    /// # Errors
+    /// As [`GemvUnit::open`].
+    pub fn open(config: &DesignConfig, unit: &GemvOptions) -> Result<Self, SimError> {
+        Self::open_in(&SystemConfig::preset(SYSTEM)?, config, unit)
+    }
+
+    /// Opens the unit of a configuration in a system, whose memory channel carries operands and results.
+    ///
+    /// # Errors
+    /// As [`GemvUnit::open`].
+    pub fn open_in(
+        system: &SystemConfig,
+        config: &DesignConfig,
+        unit: &GemvOptions,
+    ) -> Result<Self, SimError> {
+        let (unit, backdoor) = GemvUnit::open(config, unit)?;
+        let figures = SystemFigures { dimms: vec![DimmFigures::default()], ..SystemFigures::default() };
+        Ok(Self {
+            unit,
+            backdoor: Rc::new(backdoor),
+            neurons: Neurons::All,
+            prompt: 0,
+            reference: Reference::with_serial_steps(config.gemv().serial_steps())?,
+            books: Books::new(figures, system, config.core()),
+            classes: BTreeMap::new(),
+        })
+    }
+
+    /// The same with other neurons; without this call all of them take part.
+    #[must_use]
+    pub fn with_neurons(self, neurons: Neurons) -> Self {
+        Self { neurons, ..self }
+    }
+
+    /// The same for a text whose prompt has this number of tokens; without this call there is no prompt.
+    #[must_use]
+    pub fn with_prompt(self, tokens: usize) -> Self {
+        Self { prompt: tokens, ..self }
+    }
+
+    /// The figures of each class that occurred, in the order of the decoder.
+    pub fn classes(&self) -> &BTreeMap<GemvClass, ProductFigures> {
+        &self.classes
+    }
+
+    /// The figures of all classes together. The cycles are those of all programs. Rotated elements and the keys and values in DRAM
+    /// are among the outputs.
+    pub fn total(&self) -> ProductFigures {
+        let mut total = ProductFigures::default();
+        self.classes.values().for_each(|class| total.add(class));
+        let SystemFigures { outputs_checked, dimms, .. } = &self.books.figures;
+        ProductFigures { cycles: dimms[0].cycles, outputs_checked: *outputs_checked, ..total }
+    }
+
+    /// Sums over all programs.
+    pub fn sums(&self) -> ProgramSums {
+        ProgramSums::of(&self.books.events)
+    }
+
+    /// The cycles of all programs by the cycle model; 0 unless [`GemvOptions::predict`] asks for them.
+    pub fn model_cycles(&self) -> u64 {
+        self.books.figures.dimms[0].model_cycles
+    }
+
+    /// What has been done so far.
+    pub fn figures(&self) -> &SystemFigures {
+        &self.books.figures
+    }
+
+    /// Everything that was done, in the order of the operations.
+    pub fn events(&self) -> &[Event] {
+        &self.books.events
+    }
+
+    /// Every output that differed from the reference; all of one operation at most, as the first one ends the run.
+    pub fn mismatches(&self) -> &[Mismatch] {
+        &self.books.mismatches
+    }
+
+    /// The way by which weights come into the DRAM before each product.
+    pub fn backdoor(&self) -> Rc<Backdoor> {
+        Rc::clone(&self.backdoor)
+    }
+
+    /// The unit.
+    pub fn unit(&self) -> &GemvUnit {
+        &self.unit
+    }
+
+    /// The unit, to complete its waves.
+    pub fn unit_mut(&mut self) -> &mut GemvUnit {
+        &mut self.unit
+    }
+
+    /// What the run leaves.
+    pub fn into_ran(mut self) -> Ran {
+        let recording = self.unit.take_recording();
+        Ran { recording, ..Ran::new(self.books, std::slice::from_ref(&self.unit)) }
+    }
+
+    /// Computes a product over some rows of a matrix, in either mode, and checks it like any other. `op` is what it has to be
+    /// equal to: for DOT the rows that take part, for AXPY their transpose.
+    ///
+    /// # Errors
+    /// As [`GemvUnit::product`], and [`SimError::Mismatch`].
+    pub fn product(&mut self, product: &Product<'_>, op: &GemvOp<'_>) -> Result<GemvRun, SimError> {
+        self.begin(op.label(), Operation::of(op), op.batch());
+        let run = self.unit.product(product)?;
+        let list = product.active.unwrap_or_default();
+        let computed = Computed { op, weights: product.format(), inputs: op.cols(), list, residual: 0 };
+        let expected = self.reference.gemv(op);
+        self.account(&computed, &run, &expected)?;
+        Ok(run)
+    }
+
+    /// An operation of the layer that its label names, if it names one, begins.
+    fn begin(&mut self, label: &str, operation: Operation, batch: usize) {
+        let begins_pass = self.books.begin(layer_of(label).ok(), operation, batch);
+        if begins_pass && self.books.step.position >= self.prompt {
+            self.books.begin_token();
+        }
+    }
+
+    /// Enters a program, its inputs and so many values of results. Everybody waits for it.
+    fn enter(&mut self, what: &'static str, inputs: Inputs<'_>, figures: ProgramFigures, results: usize) {
+        let (begin, cycles) = (self.books.now, figures.cycles);
+        let Inputs { values, list, residual } = inputs;
+        let mut start = begin;
+        for (input, bytes) in [("inputs", 2 * values), ("list", 4 * list.len()), ("residual", 2 * residual)] {
+            start = start.max(self.books.exchange(0, (input, begin), bytes as u64, Way::FromHost));
+        }
+        let end = self.books.program(0, (what, start), figures, list);
+        let end = self.books.exchange(0, ("results", end), 2 * results as u64, Way::ToHost);
+        self.books.critical(cycles);
+        self.books.advance(end);
+    }
+
+    /// The rows of a product that a gate of `values` does not shut in every vector, with their bias; all others are +0.
+    fn behind_gate(&mut self, op: &LinearOp<'_>, values: &[f16]) -> Result<Vec<f16>, SimError> {
+        let product = op.product();
+        let (rows, batch) = (product.rows(), product.batch());
+        let active = active_columns(values, rows);
+        let open: Vec<usize> = active.iter().map(|row| *row as usize).collect();
+        let mut y = vec![f16::from_bits(0); batch * rows];
+        if open.is_empty() {
+            return Ok(y);
+        }
+        let weights: Vec<f16> = open.iter().flat_map(|row| product.weight_row(*row)).copied().collect();
+        let backdoor = self.backdoor();
+        let stored = stored_rows(product, &active);
+        let listed = Product {
+            mode: Mode::Dot,
+            rows: rows as u32,
+            cols: product.cols() as u32,
+            active: Some(&active),
+            weights: match product.stored() {
+                None => Weights::Given(&weights, &backdoor),
+                Some((_, matrix)) => Weights::Quantised(matrix.format, &stored, &backdoor),
+            },
+            vectors: product.activations(),
+        };
+        let shape = (open.len(), product.cols());
+        let expected = GemvOp::new(product.label(), product.class(), shape, &weights, product.activations())?;
+        let run = self.product(&listed, &expected)?;
+        for (vector, results) in run.bits.chunks(open.len()).enumerate() {
+            for (&row, &bits) in open.iter().zip(results) {
+                let result = f16::from_bits(bits);
+                y[vector * rows + row] = op.bias().map_or(result, |bias| add(result, bias[row]));
+            }
+        }
+        Ok(y)
+    }
+
+    /// Runs a product and what follows it over the inputs that take part; returns these unless all of them do.
+    fn compute(
+        &mut self,
+        op: &GemvOp<'_>,
+        epilogue: &Epilogue<'_>,
+    ) -> Result<(Option<Vec<u32>>, GemvRun), SimError> {
+        let after_relu = matches!(op.class(), GemvClass::Qkv | GemvClass::Fc2);
+        let mut active =
+            if self.neurons == Neurons::Active && after_relu { active_inputs(op) } else { Vec::new() };
+        match op.stored() {
+            Some((RowOf::Output, _)) => active.clear(),
+            // Its rows are those of inputs, whether these are active or not.
+            Some((RowOf::Input, _)) if active.is_empty() => active.extend(0..op.cols() as u32),
+            _ => {}
+        }
+        // An AXPY over nothing is no product of the core's.
+        if active.is_empty() {
+            // A size beyond 32 bits is refused by the layout like any other that is too large.
+            let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+            let stored: Vec<&QuantisedRow> =
+                op.stored().into_iter().flat_map(|(_, matrix)| &matrix.rows).collect();
+            let product = Product {
+                mode: Mode::Dot,
+                rows: size(op.rows()),
+                cols: size(op.cols()),
+                active: None,
+                weights: match op.stored() {
+                    None => Weights::Given(op.weights(), &self.backdoor),
+                    Some((_, matrix)) => Weights::Quantised(matrix.format, &stored, &self.backdoor),
+                },
+                vectors: op.activations(),
+            };
+            return Ok((None, self.unit.product_then(&product, epilogue)?));
+        }
+        let run = self.over_active(op, &active, epilogue)?;
+        Ok((Some(active), run))
+    }
+
+    /// `op` over the inputs in `active`: the matrix lies in DRAM with a row for each input.
+    fn over_active(
+        &mut self,
+        op: &GemvOp<'_>,
+        active: &[u32],
+        epilogue: &Epilogue<'_>,
+    ) -> Result<GemvRun, SimError> {
+        let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let of_input = |c: &u32| op.weights().iter().skip(*c as usize).step_by(op.cols());
+        let (mut weights, stored) = (Vec::new(), stored_rows(op, active));
+        if op.stored().is_none() {
+            weights.extend(active.iter().flat_map(of_input).copied());
+        }
+        let of_vector = |b: usize| active.iter().map(move |c| op.activation(b)[*c as usize]);
+        let vectors: Vec<f16> = (0..op.batch()).flat_map(of_vector).collect();
+        let product = Product {
+            mode: Mode::Axpy,
+            rows: size(op.cols()),
+            cols: size(op.rows()),
+            active: Some(active),
+            weights: match op.stored() {
+                None => Weights::Given(&weights, &self.backdoor),
+                Some((_, matrix)) => Weights::Quantised(matrix.format, &stored, &self.backdoor),
+            },
+            vectors: &vectors,
+        };
+        self.unit.product_then(&product, epilogue)
+    }
+
+    /// Counts a run; returns its outputs, if they are right.
+    fn account(
+        &mut self,
+        computed: &Computed<'_, '_>,
+        run: &GemvRun,
+        expected: &[f16],
+    ) -> Result<Vec<f16>, SimError> {
+        let Computed { op, weights, inputs, list, residual } = *computed;
+        let macs = op.rows() as u64 * inputs as u64 * op.batch() as u64;
+        let roofline_cycles = roofline_cycles(self.unit.config(), op, inputs, weights);
+        count_work(roofline_cycles);
+        let outputs_checked = run.bits.len() as u64;
+        self.classes.entry(op.class()).or_default().add(&ProductFigures {
+            calls: 1,
+            outputs_checked,
+            macs,
+            cycles: run.figures.cycles,
+            roofline_cycles,
+        });
+        match self.books.step.operation {
+            Operation::Q | Operation::K | Operation::V | Operation::Fc2 => {
+                self.books.figures.neurons(Some(0), inputs);
+            }
+            Operation::Fc1 if op.class() == GemvClass::Fc1 => self.books.figures.neurons(Some(0), op.rows()),
+            _ => {}
+        }
+        let what = if op.class() == GemvClass::Up { "up" } else { "product" };
+        let given = Inputs { values: op.batch() * inputs, list, residual };
+        self.enter(what, given, run.figures.clone(), run.bits.len());
+        self.books.judge(outputs_checked, compare(op.label(), op.rows(), expected, &run.bits)?)?;
+        Ok(run.bits.iter().map(|bits| f16::from_bits(*bits)).collect())
+    }
+}
+
+impl GemvBackend for LoneCore {
+    type Error = SimError;
+
+    /// The outputs of the core, once each has been found equal to the reference.
+    ///
+    /// Errors: as [`GemvUnit::product`], and [`SimError::Mismatch`].
+    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, SimError> {
+        self.begin(op.label(), Operation::of(op), op.batch());
+        let (list, run) = self.compute(op, &Epilogue::default())?;
+        let inputs = list.as_ref().map_or(op.cols(), Vec::len);
+        let list = list.as_deref().unwrap_or_default();
+        let expected = self.reference.gemv(op);
+        self.account(&Computed { op, weights: op.format(), inputs, list, residual: 0 }, &run, &expected)
+    }
+
+    /// The same with bias and what follows it.
+    fn linear(&mut self, linear: &LinearOp<'_>) -> Result<Vec<f16>, SimError> {
+        let op = linear.product();
+        let mut epilogue = Epilogue { bias: linear.bias(), ..Epilogue::default() };
+        match linear.finish() {
+            Finish::Plain => {}
+            Finish::Scale(factor) => epilogue.scale = Some(factor),
+            Finish::Activate(activation) => {
+                epilogue.activation = Some(match activation {
+                    Activation::Relu => ndp_isa::Activation::Relu,
+                    Activation::Silu => ndp_isa::Activation::Silu,
+                    Activation::Gelu => ndp_isa::Activation::Gelu,
+                });
+            }
+            Finish::Gate { values, activation } => {
+                let sparse = self.neurons == Neurons::Active && activation == Activation::Relu;
+                let mut y = if sparse {
+                    self.behind_gate(linear, values)?
+                } else {
+                    self.linear(&LinearOp::new(*op, linear.bias(), Finish::Plain)?)?
+                };
+                LinearOp::new(*op, None, linear.finish())?.complete(&mut y);
+                return Ok(y);
+            }
+            Finish::Residual(residual) => epilogue.residual = Some(residual),
+        }
+        self.begin(op.label(), Operation::of(op), op.batch());
+        let (list, run) = self.compute(op, &epilogue)?;
+        let inputs = list.as_ref().map_or(op.cols(), Vec::len);
+        let (list, residual) =
+            (list.as_deref().unwrap_or_default(), epilogue.residual.map_or(0, <[f16]>::len));
+        let expected = self.reference.linear(linear);
+        self.account(&Computed { op, weights: op.format(), inputs, list, residual }, &run, &expected)
+    }
+
+    /// The rotated queries or keys, once each has been found equal to the reference.
+    fn rotate(&mut self, op: &RotaryOp<'_>) -> Result<Vec<f16>, SimError> {
+        let GemvRun { bits, figures, .. } = self.unit.rotate(op)?;
+        self.books.step.operation = if op.label().contains(".k_proj") { Operation::K } else { Operation::Q };
+        // States, cosines and sines.
+        let values = 2 * op.states().len();
+        self.enter("rotary", Inputs { values, ..Inputs::default() }, figures, bits.len());
+        self.books.judge(bits.len() as u64, compare(op.label(), op.width(), &op.rotated(), &bits)?)?;
+        Ok(bits.into_iter().map(f16::from_bits).collect())
+    }
+
+    /// The contexts, once they and the keys and values that were appended have been found equal to the reference.
+    fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>, SimError> {
+        self.books.begin(Some(op.layer() as u32), Operation::Attention, op.tokens());
+        let run = self.unit.attend(op)?;
+        let [scores, context] = products_of_attention(&run.attend.parts, &run.attend.counters);
+        let roofline = self.unit.config().roofline_macs_per_cycle(1);
+        let outputs_checked = run.context.len() as u64;
+        let figures = ProductFigures {
+            calls: run.products,
+            macs: run.macs,
+            roofline_cycles: (run.macs as f64 / roofline).ceil() as u64,
+            ..ProductFigures::default()
+        };
+        count_work(2 * figures.roofline_cycles);
+        // Scores stay in the buffer: what follows from them is compared.
+        let scores = ProductFigures { cycles: scores, ..figures };
+        let context = ProductFigures { cycles: context, outputs_checked, ..figures };
+        self.classes.entry(GemvClass::Scores).or_default().add(&scores);
+        self.classes.entry(GemvClass::Context).or_default().add(&context);
+        let values = 2 * op.tokens() * op.kv_width();
+        self.enter("append", Inputs { values, ..Inputs::default() }, run.append, 0);
+        let values = op.queries().len();
+        self.enter("attend", Inputs { values, ..Inputs::default() }, run.attend, run.context.len());
+
+        let mut mismatches = Vec::new();
+        for (part, bits, rows) in [
+            ("keys", &run.keys, LayerCache::keys as fn(&LayerCache, usize, usize) -> &[f16]),
+            ("values", &run.values, LayerCache::values),
+        ] {
+            let label = format!("layers.{}.{part}", op.layer());
+            mismatches.extend(compare(&label, op.kv_width(), &appended(op, rows), bits)?);
+        }
+        mismatches.extend(compare(op.label(), op.width(), &self.reference.attend(op), &run.context)?);
+        let appended = (run.keys.len() + run.values.len()) as u64;
+        self.books.judge(outputs_checked + appended, mismatches)?;
+        Ok(run.context.iter().map(|bits| f16::from_bits(*bits)).collect())
+    }
+}
+
+/// What the batch's tokens add to the caches, `[tokens x kv_width]`.
+fn appended(op: &AttentionOp<'_>, rows: fn(&LayerCache, usize, usize) -> &[f16]) -> Vec<f16> {
+    let token = |(cache, visible): (_, usize)| {
+        let head = move |head| &rows(cache, head, visible)[(visible - 1) * op.head_width()..];
+        (0..op.kv_heads()).flat_map(head).copied().collect::<Vec<f16>>()
+    };
+    op.each().map(|(span, visible, _)| (span.cache, visible)).flat_map(token).collect()
+}
+
+/// Cycles of a product at the roofline, with so many of its inputs.
+pub(crate) fn roofline_cycles(
+    config: &DesignConfig,
+    op: &GemvOp<'_>,
+    inputs: usize,
+    weights: WeightFormat,
+) -> u64 {
+    let macs = op.rows() as u64 * inputs as u64 * op.batch() as u64;
+    (macs as f64 / config.roofline_macs_per_cycle_of(weights, op.batch() as u32)).ceil() as u64
+}
+
+/// The columns of values `[vectors x width]` that are not zero in some vector.
+pub(crate) fn active_columns(values: &[f16], width: usize) -> Vec<u32> {
+    let mut active = vec![false; width];
+    for vector in values.chunks(width) {
+        active.iter_mut().zip(vector).for_each(|(active, value)| *active |= !fp16::is_zero(*value));
+    }
+    (0..).zip(active).filter(|(_, active)| *active).map(|(column, _)| column).collect()
+}
+
+/// Rows of the matrix in DRAM, of quantised weights.
+fn stored_rows<'a>(op: &GemvOp<'a>, rows: &[u32]) -> Vec<&'a QuantisedRow> {
+    let of = |(_, matrix): (_, &'a QuantisedMatrix)| rows.iter().map(|row| &matrix.rows[*row as usize]);
+    op.stored().into_iter().flat_map(of).collect()
+}
+
+/// The inputs that are not zero in some vector.
+pub(crate) fn active_inputs(op: &GemvOp<'_>) -> Vec<u32> {
+    active_columns(op.activations(), op.cols())
+}
+
+/// Name of a class in tables and JSON.
+pub fn class_name(class: GemvClass) -> &'static str {
+    match class {
+        GemvClass::Qkv => "qkv",
+        GemvClass::Scores => "scores",
+        GemvClass::Context => "context",
+        GemvClass::Proj => "proj",
+        GemvClass::Fc1 => "fc1",
+        GemvClass::Up => "up",
+        GemvClass::Fc2 => "fc2",
+        GemvClass::Head => "head",
+    }
+}

@@ -1,0 +1,73 @@
+//! Sums over the programs of a run: by phase, by instruction and by operation.
+
+use super::books::{Event, Operation};
+use super::phases::PhaseCycles;
+use ndp_energy::{CoreUse, DramUse};
+use ndp_isa::{Counters, Opcode};
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// Figures of all instructions with one opcode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct InstructionFigures {
+    /// Instructions.
+    pub count: u64,
+    /// Core cycles in which one of them was busy. Parts of the core are busy at the same time.
+    pub cycles: u64,
+}
+
+/// Sums over the programs of all cores.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ProgramSums {
+    /// Core cycles by phase. They add up to those of all programs.
+    pub phases: PhaseCycles,
+    /// Figures of each opcode that occurred, except those of the activation unit.
+    pub opcodes: BTreeMap<Opcode, InstructionFigures>,
+    /// Figures of all instructions of the activation unit, which share a counter.
+    pub activation: InstructionFigures,
+    /// The cores' counters, modulo 2^32.
+    pub counters: Counters,
+    /// Use of DRAM and core by the operation that it was for.
+    pub used: BTreeMap<&'static str, (DramUse, CoreUse)>,
+}
+
+impl ProgramSums {
+    /// Sums of the programs among these events.
+    pub fn of(events: &[Event]) -> Self {
+        let mut sums = Self::default();
+        for event in events {
+            let Some(program) = &event.program else { continue };
+            sums.phases.count((event.operation, event.what), program);
+            let used = sums.used.entry(name_of(event)).or_default();
+            used.0 += program.dram;
+            used.1 += program.core;
+            for (&opcode, &count) in &program.opcodes {
+                if opcode.is_activation() {
+                    sums.activation.count += u64::from(count);
+                    continue;
+                }
+                let of = sums.opcodes.entry(opcode).or_default();
+                of.count += u64::from(count);
+                of.cycles += u64::from(program.counters.of_opcode(opcode));
+            }
+            sums.activation.cycles += u64::from(program.counters.activation);
+            sums.counters.add(&program.counters);
+        }
+        sums
+    }
+}
+
+/// Name of the operation of a program in JSON.
+fn name_of(event: &Event) -> &'static str {
+    match (event.what, event.operation) {
+        ("rotary", _) => "rotary",
+        ("append", _) => "append",
+        ("up", _) => "up",
+        (_, Operation::Q | Operation::K | Operation::V) => "qkv",
+        (_, Operation::Attention) => "attention",
+        (_, Operation::Projection) => "proj",
+        (_, Operation::Fc1) => "fc1",
+        (_, Operation::Fc2) => "fc2",
+        (_, Operation::Head) => "head",
+    }
+}
