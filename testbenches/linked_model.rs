@@ -5,6 +5,7 @@
 //! commands of the DRAM, and in every register of the links. There is no tolerance.
 
 use common::clocks::at;
+use common::linked_cores::LinkedCores;
 use common::messages::{Plan, SOURCES, TARGETS, below};
 use common::replay::{Replay, commands, instructions, processor_time, requests};
 use common::{Outcome, amount, some};
@@ -13,7 +14,6 @@ use ndp_cycles::{LinkedModel, Topology};
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};
 use ndp_machine::SparseMemory;
 use ndp_numerics::SplitMix64;
-use ndp_sim::cluster::cores::LinkedCores;
 use ndp_sim::core::{CoreOptions, HostStalls, LinkStatus, Recording};
 use ndp_sim::link::channel::ChannelEvent;
 use ndp_sim::link::network::LATENCY;

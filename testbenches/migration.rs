@@ -4,6 +4,7 @@
 //! programs have to do to the DRAM of each is the functional model's business, which knows nothing of links.
 
 use crate::ndp_core::core_mutants;
+use common::linked_cores::LinkedCores;
 use common::messages::{Plan, SOURCES, TARGETS, below};
 use common::rtl::{self, Mutant};
 use common::traffic::Traffic;
@@ -12,7 +13,6 @@ use ndp_config::DesignConfig;
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer, parse};
 use ndp_machine::{Machine, SparseMemory, run_together};
 use ndp_numerics::SplitMix64;
-use ndp_sim::cluster::cores::LinkedCores;
 use ndp_sim::core::{Burst, CoreOptions, HostStalls, LinkStatus, NdpCore};
 use ndp_sim::ffi::Mutation;
 use ndp_testkit::{ProgramOptions, RandomPrograms};

@@ -7,6 +7,7 @@
 //! A failure prints the configuration and the command that repeats it: `NDP_RANDOM_CONFIG` names the one seed to run.
 
 use crate::migration;
+use common::linked_cores::LinkedCores;
 use common::messages::below;
 use common::replay::compare;
 use common::traffic::Traffic;
@@ -16,7 +17,6 @@ use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer};
 use ndp_machine::{Machine, SparseMemory, run_together};
 use ndp_model::{GemvClass, GemvOp, QuantisedMatrix};
 use ndp_numerics::{SplitMix64, f16};
-use ndp_sim::cluster::cores::LinkedCores;
 use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
 use ndp_sim::ffi::{Mutation, Rtl, mutant, rtl};
 use ndp_sim::gemv::{GemvOptions, Mode, Product, Weights};

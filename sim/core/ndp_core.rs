@@ -49,8 +49,7 @@ pub struct CoreOptions {
     pub watchdog_cycles: u64,
     /// Record DRAM commands, instructions and requests from every reset on; see [`NdpCore::take_recording`].
     pub record: bool,
-    /// Ask the cycle model for the cycles of each program; see [`super::ProgramRun::model_cycles`] and, of linked cores,
-    /// [`crate::cluster::cores::LinkedCores::predicted`].
+    /// Ask the cycle model for the cycles of each program; see [`super::ProgramRun::model_cycles`].
     pub predict: bool,
     /// What stands for the core. With [`Backend::Cycles`] there are no waves and no recordings.
     pub backend: Backend,

@@ -10,6 +10,7 @@ pub mod energy;
 pub mod exact;
 pub mod function_driver;
 pub mod gemv_driver;
+pub mod linked_cores;
 pub mod messages;
 pub mod multiplier_driver;
 pub mod operands;

@@ -1,19 +1,20 @@
-//! Several cores on links: two on one cable, or more around a bridge, all in lockstep.
+//! Several cores on links, cycle by cycle: two on one cable, or more around a bridge. A test can reset one of them in any cycle, cut its cable,
+//! or take other Verilog for it; `ndp_sim::cluster::lockstep` can do none of this, and is what systems run on.
 //!
 //! Each core has its own DRAM and its own host, and runs its own program. What goes over the lanes is what the controllers inside
-//! the cores send; the watchers of [`super::probe`] look at it.
+//! the cores send; the watchers of `ndp_sim::link::probe` look at it.
 
-use super::prediction::LinkedPrediction;
-use crate::core::{Answer, Burst, CoreOptions, NdpCore};
-use crate::error::SimError;
-use crate::ffi::{Rtl, rtl};
-use crate::link::Lanes;
-use crate::link::bridge::Bridge;
-use crate::link::channel::Channel;
-use crate::link::network::Cable;
 use ndp_config::DesignConfig;
 use ndp_cycles::Topology;
 use ndp_isa::Program;
+use ndp_sim::cluster::prediction::LinkedPrediction;
+use ndp_sim::core::{Answer, Burst, CoreOptions, NdpCore};
+use ndp_sim::error::SimError;
+use ndp_sim::ffi::{Rtl, rtl};
+use ndp_sim::link::Lanes;
+use ndp_sim::link::bridge::Bridge;
+use ndp_sim::link::channel::Channel;
+use ndp_sim::link::network::Cable;
 
 /// Cycles between two looks at a status while a queue is full.
 const POLL_CYCLES: u64 = 64;
@@ -378,13 +379,13 @@ impl LinkedCores {
     ///
     /// # Errors
     /// As [`LinkedCores::register`].
-    pub fn link_status(&mut self, index: usize) -> Result<crate::core::LinkStatus, SimError> {
-        Ok(crate::core::LinkStatus::of(&self.register(index, crate::core::LinkStatus::REGISTER)?))
+    pub fn link_status(&mut self, index: usize) -> Result<ndp_sim::core::LinkStatus, SimError> {
+        Ok(ndp_sim::core::LinkStatus::of(&self.register(index, ndp_sim::core::LinkStatus::REGISTER)?))
     }
 
     /// Tells a core's link to go on after a fault (bit 0), or to forget failures (bit 1).
     pub fn control(&mut self, index: usize, bits: u64) {
-        let address = 1 << self.cores[index].config().dimm_burst_bits() | crate::core::LinkStatus::REGISTER;
+        let address = 1 << self.cores[index].config().dimm_burst_bits() | ndp_sim::core::LinkStatus::REGISTER;
         self.cores[index].submit(address, Some([bits, 0, 0, 0, 0, 0, 0, 0]));
     }
 }
