@@ -79,7 +79,11 @@ fn a_user_s_own_files_change_the_answer() {
     let own =
         program.file("own.toml", "name = 'own'\n[bus_flexgen]\nvalue = 0.5\nreason = 'pinned memory'\n");
     let output = program.succeeds(&format!("--llm opt-30b --policies flexgen --assume {own}"));
-    assert!(String::from_utf8(output.stdout).unwrap().contains("assumed: set own over hermes"));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        text.split_whitespace().collect::<Vec<_>>().join(" ").contains("assumed: set own over hermes"),
+        "{text}"
+    );
 }
 
 #[test]

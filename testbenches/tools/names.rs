@@ -38,7 +38,7 @@ fn texts_of_traces_and_reports_are_shown_without_control_characters() {
     program.file("b.json", r#"{"n\u001b[2J": 2, "t": "\u001b[31my"}"#);
     let line = format!("compare runs {} {}", program.path("a.json"), program.path("b.json"));
     let text = printed(&program, &format!("{line} --html {}", program.path("ab.html")));
-    for shown in [r"n\u001b[2J  1  2  2.0000", r"A       only\u009bA\nin B only", r"t     x  \u001b[31my"] {
+    for shown in [r"n\u001b[2J  2.0000  1  2", r"A       only\u009bA\nin B only", r"t     x  \u001b[31my"] {
         assert!(text.contains(shown), "{text}");
     }
     let page = std::fs::read_to_string(program.path("ab.html")).unwrap();
