@@ -201,7 +201,7 @@ fields! { LISTED
     "name" "block" {Text} Screen: "block";
     "kind" "kind" {Text} Screen: "arithmetic or control";
     "design" "design" {Text} Screen: "configuration and design in which mutants are looked for";
-    "tests" "tests" {Text} Screen: "filters of testbenches";
+    "tests" "tests" {Text} Verbose: "filters of testbenches";
     "proofs" "proofs" {Text} Screen: "proofs";
 }
 
