@@ -13,8 +13,8 @@ const PAGE: &str = include_str!("../../../docs/generated/schema.md");
 #[derive(clap::Args, Debug)]
 #[command(after_help = "Examples:\n  ndp schema gemv\n  ndp schema compare runs --json")]
 pub struct Args {
-    /// Command
-    #[arg(value_name = "COMMAND", required = true, num_args = 1..)]
+    /// Command [default: list the commands that print JSON]
+    #[arg(value_name = "COMMAND")]
     command: Vec<String>,
     #[command(flatten)]
     pub form: OutputArgs,
@@ -46,11 +46,28 @@ fn sections() -> impl Iterator<Item = (&'static str, Vec<Row>)> {
     })
 }
 
-/// Lists the paths of a command.
+#[derive(Serialize)]
+struct Command {
+    command: &'static str,
+    paths: usize,
+}
+
+fields! { COMMAND
+    "command" "command" {Text} Screen: "command";
+    "paths" "paths" {Count} Screen: "paths of its JSON";
+}
+
+/// Lists the paths of a command, or the commands.
 ///
 /// # Errors
 /// For a command without JSON.
 pub fn run(args: &Args) -> Result<Report> {
+    if args.command.is_empty() {
+        let all: Vec<Command> =
+            sections().map(|(command, rows)| Command { command, paths: rows.len() }).collect();
+        return Ok(Report::answer("schema", format!("{} commands print JSON", all.len()))
+            .table("commands", "Commands", COMMAND, &all));
+    }
     let asked = args.command.join(" ");
     let Some((name, rows)) = sections().find(|(name, _)| *name == asked) else {
         let names: Vec<&str> = sections().map(|(name, _)| name).collect();

@@ -8,7 +8,7 @@ const STYLE: &str = "
 body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
 h1{font-size:1.4rem;margin-bottom:.3rem}h2{font-size:1.2rem;margin-top:2.2rem}.setting{margin-top:0;opacity:.8}
 table{border-collapse:collapse;margin:1rem 0;font-variant-numeric:tabular-nums}
-caption{text-align:left}caption,.number{font-size:.85rem;opacity:.8}
+caption{text-align:left}caption,.number{font-size:.85em;opacity:.8}
 th,td{padding:.25rem .7rem;text-align:right;border-bottom:1px solid color-mix(in srgb,currentColor 20%,transparent)}
 th:first-child,td:first-child,.t{text-align:left}
 details.text th,details.text td,table.text th,table.text td{text-align:left;vertical-align:top}
