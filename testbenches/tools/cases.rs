@@ -1,5 +1,5 @@
 //! Everything that `ndp` prints, case by case. `testbenches/cases/NAME.args` has the arguments of a call in each line, and `NAME.out` the output.
-//! A call behind `# ` only prepares the others. `[..]` stands for any text in a line, as for a time. `forms.args` and `slow.args` have no
+//! A call after `# ` only prepares the others. `[..]` stands for any text in a line, as for a time. `forms.args` and `slow.args` have no
 //! output: it differs from run to run.
 //! `SNAPSHOTS=overwrite cargo test --release --test tools cases` writes the outputs.
 
@@ -91,7 +91,7 @@ impl Schema {
         Self(page.split("\n## ndp ").skip(1).map(section).collect())
     }
 
-    /// Adds what a report says about its JSON; lines that were there already stay where they are.
+    /// Adds the lines of a report after the last line that it shares with the section.
     fn add(&mut self, command: &str, csv: &str) {
         let known = self.0.iter().position(|(name, _)| name == command).unwrap_or_else(|| {
             self.0.push((command.to_owned(), Vec::new()));

@@ -16,7 +16,7 @@ const GROUPS: [(&str, &[&str]); 5] = [
     ("This tool", &["help"]),
 ];
 
-/// Headings of the help, and the options below them; all others are those of the experiment.
+/// Headings of the help, and the options below them. All other options stand below Experiment.
 const HEADINGS: [(&str, &[&str]); 4] = [
     (
         "Input",
@@ -172,7 +172,7 @@ const OLD: [(&str, [&str; 2]); 12] = [
     ("coverage", ["verify", "coverage"]),
 ];
 
-/// The arguments of the process, with the new name of a command in place of its old one; and both names, if an old one was there.
+/// Returns the arguments of the process with the new name of the command. If the user wrote an old name, returns both names too.
 pub fn arguments() -> (Vec<OsString>, Option<(&'static str, String)>) {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let first = (1..arguments.len()).find(|&index| {

@@ -1,4 +1,4 @@
-//! `ndp run cycles`: what a program takes, by the cycle model alone.
+//! `ndp run cycles`: cycles of a program, predicted without RTL.
 //!
 //! Nothing is simulated and nothing is compared: that the model agrees with the hardware is for the tests to show.
 

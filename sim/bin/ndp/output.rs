@@ -17,7 +17,7 @@ pub struct OutputArgs {
     /// Write a page with all tables and charts, which needs no other file
     #[arg(long, value_name = "FILE.html")]
     pub html: Option<PathBuf>,
-    /// Write each table as TABLE.csv to this folder, which is made if it does not exist; schema.csv says what each number is
+    /// Write each table as TABLE.csv to this folder, which is made if it does not exist; schema.csv has unit and meaning of each number
     #[arg(long, value_name = "DIR")]
     pub csv: Option<PathBuf>,
     /// Print all figures and tables

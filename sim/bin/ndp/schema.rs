@@ -1,4 +1,4 @@
-//! `ndp schema`: what each number of a command's JSON is.
+//! `ndp schema`: unit and meaning of each number in a command's JSON.
 
 use crate::output::OutputArgs;
 use anyhow::Result;

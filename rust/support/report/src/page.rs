@@ -60,7 +60,7 @@ const CONTENTS: usize = 3;
 #[derive(Clone, Debug)]
 pub struct Page {
     title: String,
-    /// The answer, and what it is of.
+    /// Answer and setting.
     answer: Option<[String; 2]>,
     /// What comes before the first section, then each section with its heading.
     sections: Vec<Section>,
@@ -125,7 +125,7 @@ impl Page {
         self.push(Item::Text(format!("<p>{}</p>\n", escape(text))))
     }
 
-    /// A table; the first column is text, the others are numbers, except those of `texts`.
+    /// A table. The first column and the columns in `texts` are text, all others are numbers.
     #[must_use]
     pub fn table(self, head: &[&str], texts: &[usize], rows: &[Vec<String>]) -> Self {
         self.push(Item::Table(cells_of(head, texts, rows, |_| Vec::new())))

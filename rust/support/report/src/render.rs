@@ -350,7 +350,7 @@ impl Report {
         keys.map(|(_, key)| shown(key)).collect::<Vec<_>>().join(", ")
     }
 
-    /// The rows that a chart shows: those of its section, if its table has any.
+    /// The rows that a chart shows. If the table has sections, these are the rows of the chart's section.
     fn rows_of(&self, chart: &Chart) -> Vec<&Value> {
         let table = self.parts.iter().find_map(|part| match part {
             Part::Table(table) if table.key == chart.table => Some(table),

@@ -191,9 +191,9 @@ struct Column {
     unit: Unit,
     head: String,
     cells: Vec<String>,
-    /// Of the widest cell, or less if the text is broken.
+    /// Width of the widest cell, or less if its text takes several lines.
     width: usize,
-    /// The same if the head is broken at its spaces.
+    /// Least width, with one word of the head in a line.
     narrow: usize,
 }
 

@@ -1,12 +1,12 @@
 //! The value of a result: verdict, figures, tables, charts and provenance. [`Report`] is built once; text, JSON, CSV and HTML are made from it.
 //!
-//! Numbers come in as serializable structs, and [`Field`]s say of each key what it is. A key without a field is an error when the report is
+//! Numbers come in as serializable structs, and a [`Field`] gives each key a name, a unit and a meaning. A key without a field is an error when the report is
 //! rendered, so that the schema ([`Report::schema`]) lists every JSON path.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// What a number measures, which decides how it is written for people. JSON and CSV have the bare number.
+/// The unit of a number, which decides how people see it. JSON and CSV have the bare number.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unit {
     /// A name, a text or a flag.
@@ -30,7 +30,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Its name in the schema.
+    /// Returns the unit's name in the schema.
     pub fn name(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -73,7 +73,7 @@ pub struct Field {
     pub unit: Unit,
     /// Meaning, in a sentence without its end.
     pub meaning: &'static str,
-    /// Where it is shown.
+    /// Forms that show the field.
     pub level: Level,
 }
 
@@ -110,7 +110,7 @@ impl Field {
     }
 }
 
-/// Figures below one key; those of the report itself have none.
+/// Figures below one key. Figures of the report itself stand at the top.
 #[derive(Clone, Debug)]
 pub(crate) struct Group {
     pub key: &'static str,
@@ -128,7 +128,7 @@ pub(crate) struct Table {
     pub level: Level,
     /// Column whose shares are drawn as bars.
     pub bars: Option<&'static str>,
-    /// Columns that name sections of the page; the first names those of text. Empty if all rows are in one.
+    /// Columns that divide the rows into sections: all of them on the page, the first one in text. Empty if there is one section.
     pub by: &'static [&'static str],
 }
 
@@ -137,9 +137,9 @@ pub(crate) struct Table {
 pub struct Chart {
     /// Key of the table.
     pub table: &'static str,
-    /// A sentence that says what the chart shows.
+    /// Title: a sentence about the content.
     pub title: String,
-    /// What to see in it.
+    /// Caption: a sentence about what a reader should notice.
     pub caption: String,
     /// Marks.
     pub kind: ChartKind,
@@ -185,7 +185,7 @@ pub enum ChartKind {
         y: (&'static str, f64),
         /// Column that names the line, and the words around the name.
         series: (&'static str, &'static str, &'static str),
-        /// What the axes are, with the units.
+        /// Names of the axes, with the units.
         axes: [&'static str; 2],
         /// A height to compare with.
         reference: Option<(&'static str, f64)>,
@@ -194,14 +194,14 @@ pub enum ChartKind {
     Drawn(String),
 }
 
-/// Long tables of the page alone, each behind a line that opens it, and commands that take values from a row.
+/// Long tables that only the page has. Each is folded into a line; a click on a row puts its values into the commands.
 #[derive(Clone, Debug)]
 pub struct Folds {
     /// Heading.
     pub title: &'static str,
-    /// What the tables show.
+    /// Introduction.
     pub text: String,
-    /// What each command does, the command, and its options.
+    /// For each command: its purpose, the command, and its options.
     pub commands: Vec<(&'static str, String, &'static str)>,
     /// Words of the options in whose places a click on a row puts the row's values.
     pub names: &'static [&'static str],
@@ -278,7 +278,7 @@ impl Report {
         }
     }
 
-    /// Why the figures are what they are: a sentence.
+    /// Adds the reason for the figures: a sentence.
     #[must_use]
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
@@ -405,7 +405,7 @@ impl Report {
         self.fault.get_or_insert_with(|| fault.to_owned());
     }
 
-    /// The struct as JSON, each key of which has a field.
+    /// Returns the struct as JSON, and notes a key that has no field.
     fn known(&mut self, key: &str, fields: &[Field], of: &impl Serialize) -> Option<Value> {
         match parsed(of) {
             Ok(value) => {
@@ -513,7 +513,7 @@ pub fn concise(number: f64) -> String {
     if is_whole { decimal(number, 0) } else { significant(number) }
 }
 
-/// Four significant digits; a dash for what is not computed.
+/// Four significant digits; a dash if there is no number.
 pub fn significant(value: f64) -> String {
     if value.is_nan() {
         return "-".to_owned();

@@ -121,7 +121,7 @@ pub fn reason(breakdown: &Breakdown) -> Option<String> {
     ))
 }
 
-/// What makes a token of a run longer than that of another, as a sentence without a subject. None if it is not longer.
+/// Causes for which a token of one run takes longer than a token of another, as a sentence without a subject. None if it does not take longer.
 pub fn difference(shorter: &Breakdown, longer: &Breakdown) -> Option<String> {
     let parts = |of: &Breakdown, sign: f64, into: &mut BTreeMap<(&'static str, &'static str), f64>| {
         for (group, shares) in of.critical_groups() {
