@@ -166,8 +166,8 @@ fn a_refusal_is_kept_whole_and_a_wrong_pointer_names_those_there_are() {
     );
     assert!(!why.contains(&program.path("out")), "{why}");
 
-    program.file("space.toml", SPACE.replacen("\"/cycles\"", "\"cycles\"", 1));
-    let said = program.ends_with(&line, 2, "there is no value at \"cycles\"; there are \"/cycles\", ");
+    program.file("space.toml", SPACE.replacen("\"/cycles\"", "\"/cycls\"", 1));
+    let said = program.ends_with(&line, 2, "there is no value at \"/cycls\"; there are \"/cycles\", ");
     assert!(said.contains(".out'"), "{said}");
     let kept = std::fs::read_dir(program.path("out/outputs")).unwrap().map(|entry| entry.unwrap().path());
     let kept: Vec<_> = kept.filter(|path| path.extension().is_some_and(|ending| ending == "out")).collect();

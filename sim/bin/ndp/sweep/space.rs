@@ -244,7 +244,11 @@ impl Axes {
         let CommandSpace { name, run, options, metrics } = command;
         NameRule::Word.check(name).map_err(|error| refusal!("the name of a command, {error}"))?;
         ensure!(!metrics.is_empty(), "command `{name}` has no metrics");
-        for metric in metrics.keys() {
+        for (metric, pointer) in metrics {
+            ensure!(
+                pointer.starts_with('/'),
+                "metric `{metric}` = \"{pointer}\" of command `{name}` must begin with /; `ndp schema COMMAND` lists the paths"
+            );
             NameRule::Word
                 .check(metric)
                 .map_err(|error| refusal!("a metric of command `{name}`, {error}"))?;
@@ -484,6 +488,11 @@ mod tests {
             ("\"gemv ", "\"--gemv ", "has to begin with a subcommand"),
             ("\"gemv ", "\"sweep ", "has to begin with a subcommand"),
             ("metrics = { cycles = \"/cycles\" }", "metrics = {}", "has no metrics"),
+            (
+                "\"/cycles\"",
+                "\"cycles\"",
+                "metric `cycles` = \"cycles\" of command `product` must begin with /",
+            ),
             ("base =", "bass =", "bass"),
             ("keys.gemv.multipliers", "keys.name.multipliers", "is a value and no table"),
             ("keys.gemv.multipliers", "keys.\"gemv.multipliers\"", "must have no dots"),
