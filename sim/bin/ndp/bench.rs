@@ -13,7 +13,7 @@ use crate::tools::Tools;
 use anyhow::Context;
 use ndp_config::{DesignConfig, GemvShape, WeightFormat};
 use ndp_files::{FileSet, Progress};
-use ndp_report::{Report, fields, grouped};
+use ndp_report::{Report, fields, figures, grouped};
 use ndp_sim::core::Backend;
 use ndp_sim::gemv::{BitFlip, Mode};
 use ndp_sim::stimulus::DataKind;
@@ -107,31 +107,6 @@ impl Case {
     fn macs(&self) -> u64 {
         (self.shape.macs() as f64 * self.density) as u64
     }
-}
-
-#[derive(Debug, Serialize)]
-struct Figures {
-    backend: Backend,
-    seed: u64,
-    outputs_checked: u64,
-    mismatches: u64,
-    cycles: u64,
-    roofline_cycles: u64,
-    efficiency: f64,
-    least_efficiency: f64,
-    sim_cycles_per_second: f64,
-}
-
-fields! { FIGURES
-    "efficiency" "of the roofline" {Share} Head: "roofline_cycles / cycles";
-    "least_efficiency" "at least" {Share} Head: "least efficiency of a product";
-    "sim_cycles_per_second" "simulation" {Real("cycles/s", 0)} Verbose: "simulated cycles in a second of wall-clock time";
-    "cycles" "cycles" {Cycles} Verbose: "core cycles of all products";
-    "roofline_cycles" "roofline" {Cycles} Verbose: "core cycles at full bandwidth of the DRAM and peak arithmetic";
-    "outputs_checked" "outputs" {Count} Verbose: "outputs compared with exact arithmetic";
-    "mismatches" "wrong outputs" {Count} Verbose: "outputs that differ";
-    "backend" "backend" {Text} Verbose: "rtl or cycles";
-    "seed" "seed" {Count} Verbose: "seed of the operands";
 }
 
 fields! { ROW
@@ -232,26 +207,26 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
             row.summary.throughput.simulated_cycles as f64 / row.summary.throughput.sim_cycles_per_second
         })
         .sum();
-    let figures = Figures {
-        backend: args.backend,
-        seed: args.seed,
-        outputs_checked: sum(|s| s.outputs_checked),
-        mismatches: sum(|s| s.mismatches),
-        cycles,
-        roofline_cycles,
-        efficiency: roofline_cycles as f64 / cycles.max(1) as f64,
-        least_efficiency: products
-            .iter()
-            .map(|row| row.summary.throughput.efficiency)
-            .fold(f64::INFINITY, f64::min),
-        sim_cycles_per_second: sum(|s| s.throughput.simulated_cycles) as f64 / seconds,
+    let (outputs, wrong) = (sum(|s| s.outputs_checked), sum(|s| s.mismatches));
+    let figures = figures! {
+        "efficiency" "of the roofline" {Share} Head: "roofline_cycles / cycles" = roofline_cycles as f64 / cycles.max(1) as f64;
+        "least_efficiency" "at least" {Share} Head: "least efficiency of a product"
+            = products.iter().map(|row| row.summary.throughput.efficiency).fold(f64::INFINITY, f64::min);
+        "sim_cycles_per_second" "simulation" {Real("cycles/s", 0)} Verbose: "simulated cycles in a second of wall-clock time"
+            = sum(|s| s.throughput.simulated_cycles) as f64 / seconds;
+        "cycles" "cycles" {Cycles} Verbose: "core cycles of all products" = cycles;
+        "roofline_cycles" "roofline" {Cycles} Verbose: "core cycles at full bandwidth of the DRAM and peak arithmetic" = roofline_cycles;
+        "outputs_checked" "outputs" {Count} Verbose: "outputs compared with exact arithmetic" = outputs;
+        "mismatches" "wrong outputs" {Count} Verbose: "outputs that differ" = wrong;
+        "backend" "backend" {Text} Verbose: "rtl or cycles" = args.backend;
+        "seed" "seed" {Count} Verbose: "seed of the operands" = args.seed;
     };
-    let checked = grouped(figures.outputs_checked);
-    let verdict = match figures.mismatches {
+    let checked = grouped(outputs);
+    let verdict = match wrong {
         0 => format!("{checked} outputs of {} products equal exact arithmetic", products.len()),
         wrong => format!("{wrong} of {checked} outputs differ from exact arithmetic"),
     };
-    let report = Report::checked("bench", figures.mismatches == 0, verdict);
+    let report = Report::checked("bench", wrong == 0, verdict);
     let report = products.iter().fold(report, |report, row| row.summary.mismatches(report, args.seed));
     let worst = products
         .iter()
@@ -267,11 +242,11 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         )
     });
     // Nothing is counted of a product that differs.
-    let report = if figures.mismatches == 0 { report.reason(reason) } else { report };
+    let report = if wrong == 0 { report.reason(reason) } else { report };
     Ok(report
         .setting(format!("{}, backend {}, seed {}", config.name(), name(args.backend), args.seed))
-        .figures(FIGURES, &figures)
-        .table("products", "Products", ROW, &products)
+        .figures(figures)
+        .table("products", "Products", (ROW, &products))
         .data("config", "the configuration (docs/configuration.md)", &config)
         .data("tools", "versions of the tools", &Tools::new()))
 }

@@ -17,130 +17,34 @@ const GROUPS: [(&str, &[&str]); 5] = [
 ];
 
 /// Headings of the help, and the options below them. All other options stand below Experiment.
-const HEADINGS: [(&str, &[&str]); 4] = [
+const HEADINGS: [(&str, &str); 4] = [
     (
         "Input",
-        &[
-            "a",
-            "b",
-            "data",
-            "file",
-            "folder",
-            "input",
-            "llm",
-            "matrix",
-            "model",
-            "netlists",
-            "placement",
-            "programs",
-            "prompt",
-            "space",
-            "text",
-            "trace",
-            "vectors",
-            "weights",
-        ],
+        "a b data file folder input llm matrix model netlists placement programs prompt space text \
+         trace vectors weights",
     ),
     (
         "Machine",
-        &[
-            "assume",
-            "backend",
-            "ber",
-            "block",
-            "channel",
-            "channels",
-            "clocked",
-            "config",
-            "controller",
-            "cpu_gb",
-            "cpu_gbps",
-            "device",
-            "dimms",
-            "energy_core",
-            "energy_dram",
-            "energy_memory",
-            "energy_npu",
-            "energy_system",
-            "faults",
-            "flash_resident",
-            "flash_window",
-            "gpu_numerics",
-            "gpu_percent",
-            "hardware",
-            "kv_gb",
-            "kv_mapping",
-            "liberty",
-            "liberty_seq",
-            "link_gbps",
-            "link_ns",
-            "links",
-            "machine",
-            "memory",
-            "no_gqa",
-            "pp",
-            "ssd",
-            "stalls",
-            "system",
-            "tp",
-        ],
+        "assume backend ber block channel channels clocked config controller cpu_gb cpu_gbps device \
+         dimms energy_core energy_dram energy_memory energy_npu energy_system faults flash_resident \
+         flash_window gpu_numerics gpu_percent hardware kv_gb kv_mapping liberty liberty_seq \
+         link_gbps link_ns links machine memory no_gqa pp ssd stalls system tp",
     ),
     (
         "Output",
-        &[
-            "chart",
-            "commands",
-            "commands_from",
-            "commands_to",
-            "csv",
-            "dump",
-            "energy",
-            "html",
-            "json",
-            "keep",
-            "list",
-            "lp_form",
-            "lp_out",
-            "out",
-            "report",
-            "shown_dimm",
-            "shown_program",
-            "table",
-            "terms",
-            "timeline",
-            "timeline_products",
-            "verbose",
-            "wave_block",
-            "wave_channel",
-            "wave_start",
-            "wave_stop",
-            "waves",
-        ],
+        "chart commands commands_from commands_to csv dump energy html json keep list lp_form \
+         lp_out out report shown_dimm shown_program table terms timeline timeline_products verbose \
+         wave_block wave_channel wave_start wave_stop waves",
     ),
-    (
-        "Speed",
-        &[
-            "chunk",
-            "engine",
-            "fast",
-            "form",
-            "fresh",
-            "jobs",
-            "load",
-            "quick",
-            "threads",
-            "time_limit",
-            "timeout_s",
-            "watchdog",
-        ],
-    ),
+    ("Speed", "chunk engine fast form fresh jobs load quick threads time_limit timeout_s watchdog"),
 ];
 
 /// Puts each option below its heading, if it has none of its own.
 fn with_headings(command: clap::Command) -> clap::Command {
     let named = |arg: clap::Arg| {
         let id = arg.get_id().as_str();
-        let found = HEADINGS.iter().find(|(_, ids)| ids.contains(&id)).map(|(heading, _)| *heading);
+        let found =
+            HEADINGS.iter().find(|(_, ids)| ids.split(' ').any(|of| of == id)).map(|(heading, _)| *heading);
         match (arg.get_help_heading(), id) {
             (Some(_), _) | (_, "help" | "version") => arg,
             (None, _) => arg.help_heading(found.unwrap_or("Experiment")),

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::{Energy, EnergyConstants};
 use ndp_files::FileSet;
-use ndp_report::{Chart, ChartKind, Level, Report, fields};
+use ndp_report::{Chart, ChartKind, Level, Report, fields, figures};
 use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, Run, RunCosts, Workload};
 use serde::Serialize;
 
@@ -140,19 +140,6 @@ fields! { REFUSAL
     "policy" "policy" {Text} Screen: "policy";
     "batch" "batch" {Count} Screen: "sequences at the same time";
     "reason" "reason" {Text} Screen: "why the system cannot run it";
-}
-
-#[derive(Serialize)]
-struct Figures {
-    prompt: u32,
-    output: u32,
-    usd: Option<f64>,
-}
-
-fields! { FIGURES
-    "prompt" "tokens of the prompt" {Count} Json: "tokens of each prompt";
-    "output" "tokens generated" {Count} Json: "tokens that are generated for each prompt";
-    "usd" "price" {Real("US dollars", 0)} Verbose: "price of the system, if its file has prices";
 }
 
 /// Tables of a policy's token: the policy itself, its time by steps and by devices, its energy by devices.
@@ -302,15 +289,19 @@ pub fn run(args: &Args) -> Result<Report> {
         .reason(reason)
         .setting(setting)
         .note("an estimate: bandwidths, throughputs and the efficiencies of the assumed set; only the NDP-DIMMs' times are the cycle model's. `ndp evaluate` runs a trace on the exact model")
-        .figures(FIGURES, &Figures { prompt: args.prompt, output: args.output, usd: system.usd() })
-        .table("entries", "Policies", ENTRY, &tables.entries)
+        .figures(figures! {
+            "prompt" "tokens of the prompt" {Count} Json: "tokens of each prompt" = args.prompt;
+            "output" "tokens generated" {Count} Json: "tokens that are generated for each prompt" = args.output;
+            "usd" "price" {Real("US dollars", 0)} Verbose: "price of the system, if its file has prices" = system.usd();
+        })
+        .table("entries", "Policies", (ENTRY, &tables.entries))
         .chart(chart("entries", "Tokens per second", "With the prompt.", ChartKind::Rows { label: "policy,batch", value: "tokens_per_second" }))
-        .table_at(Level::Verbose, None, ("steps", "Time of a token by step"), TIME, &tables.steps)
-        .table_at(Level::Verbose, None, ("waiting", "Time of a token by the device it waits for"), TIME, &tables.waiting)
+        .table_at(Level::Verbose, None, ("steps", "Time of a token by step"), (TIME, &tables.steps))
+        .table_at(Level::Verbose, None, ("waiting", "Time of a token by the device it waits for"), (TIME, &tables.waiting))
         .chart(chart("waiting", "Device that a token waits for", "The longest part is the bottleneck.", stack(("share", 100.0), "% of a token")))
-        .table_at(Level::Json, None, ("joules", "Energy of a token by device"), JOULES, &tables.joules)
+        .table_at(Level::Json, None, ("joules", "Energy of a token by device"), (JOULES, &tables.joules))
         .chart(chart("joules", "Energy of a token", "The prompt's share is included.", stack(("fj", 1e-15), "J")))
-        .table("refused", "Policies that the system cannot run", REFUSAL, &tables.refused)
+        .table("refused", "Policies that the system cannot run", (REFUSAL, &tables.refused))
         .data("model", "sizes of the model", &model)
         .data("system", "the system", &system)
         .data("config", "the configuration of the core (docs/configuration.md)", &design)

@@ -3,7 +3,7 @@
 use crate::output::OutputArgs;
 use anyhow::{Context, Result};
 use ndp_files::FileSet;
-use ndp_report::{Chart, ChartKind, Level, Report, fields};
+use ndp_report::{Chart, ChartKind, Level, Report, fields, figures};
 use serde::Serialize;
 use serde_json::{Number, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,19 +90,6 @@ fields! { ONLY
     "path" "value" {Text} Screen: "where the value is in this report";
 }
 
-#[derive(Serialize)]
-struct Figures {
-    equal: usize,
-    close: usize,
-    differing: usize,
-}
-
-fields! { FIGURES
-    "equal" "equal numbers" {Count} Head: "numbers in both reports that are equal";
-    "differing" "differ" {Count} Head: "numbers that differ by --least or more";
-    "close" "differ less" {Count} Verbose: "numbers that differ by less than --least";
-}
-
 /// The number if it is whole; above 2^53 many of them have the same f64.
 fn whole(number: &Number) -> Option<i128> {
     let whole = number.as_f64().filter(|value| value.fract() == 0.0 && value.abs() < 1e38);
@@ -149,21 +136,25 @@ pub fn run(args: &Args) -> Result<Report> {
             first.b
         ),
     };
-    let figures = Figures { equal, close, differing: differ.len() };
+    let figures = figures! {
+        "equal" "equal numbers" {Count} Head: "numbers in both reports that are equal" = equal;
+        "differing" "differ" {Count} Head: "numbers that differ by --least or more" = differ.len();
+        "close" "differ less" {Count} Verbose: "numbers that differ by less than --least" = close;
+    };
     let bars: Vec<&Pair> = differ.iter().filter(|pair| pair.ratio.is_some()).take(MOST_BARS).collect();
     Ok(Report::answer("compare runs", answer)
         .setting(format!("A: {}, B: {}", args.a.display(), args.b.display()))
-        .figures(FIGURES, &figures)
-        .table("differ", "Numbers that differ, the largest ratio first", PAIR, &differ)
-        .table_at(Level::Json, None, ("most", "Largest ratios"), PAIR, &bars)
+        .figures(figures)
+        .table("differ", "Numbers that differ, the largest ratio first", (PAIR, &differ))
+        .table_at(Level::Json, None, ("most", "Largest ratios"), (PAIR, &bars))
         .chart(Chart {
             table: "most",
             title: "B divided by A".to_owned(),
             caption: "The numbers that differ most.".to_owned(),
             kind: ChartKind::Rows { label: "path", value: "ratio" },
         })
-        .table("texts", "Texts that differ", OTHER, &texts)
-        .table("only", "Values in one report only", ONLY, &only))
+        .table("texts", "Texts that differ", (OTHER, &texts))
+        .table("only", "Values in one report only", (ONLY, &only)))
 }
 
 fn leaves_of(path: &Path) -> Result<BTreeMap<String, Value>> {

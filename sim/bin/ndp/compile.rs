@@ -9,7 +9,7 @@ use anyhow::Context;
 use ndp_config::{DesignConfig, SystemConfig};
 use ndp_files::{FileSet, OutputFile};
 use ndp_model::{GenerateOptions, Model, generate};
-use ndp_report::{Report, fields};
+use ndp_report::{Report, figures};
 use ndp_scheduler::Policy;
 use ndp_sim::core::Backend;
 use ndp_sim::gemv::{GemvOptions, LoggedProgram, MergeFormat};
@@ -68,33 +68,6 @@ struct Map<'a> {
     image: ImageMap,
 }
 
-/// What a DIMM got.
-#[derive(Debug, Serialize)]
-struct Row {
-    folder: String,
-    image_bytes: u64,
-    programs: usize,
-    instructions: usize,
-    host_bytes: u64,
-}
-
-fields! { ROW
-    "folder" "folder" {Text} Screen: "folder of the DIMM's programs";
-    "image_bytes" "weights" {Bytes} Screen: "bytes of the DIMM's weights";
-    "programs" "programs" {Count} Screen: "programs of a token";
-    "instructions" "instructions" {Count} Screen: "instructions of the programs";
-    "host_bytes" "from the host" {Bytes} Screen: "bytes that the host writes during a token";
-}
-
-#[derive(Serialize)]
-struct Figures {
-    out: String,
-}
-
-fields! { FIGURES
-    "out" "folder" {Text} Json: "folder of the programs";
-}
-
 /// Runs the job.
 ///
 /// # Errors
@@ -114,18 +87,20 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
 
     let mut written =
         vec![("map.json".into(), serde_json::to_string_pretty(&Map { config: &config, image })? + "\n")];
-    let mut rows = Vec::new();
+    let (mut rows, mut all) = (Vec::new(), (0, 0));
     for (dimm, programs) in cores.iter().enumerate() {
         let bytes = |programs: &[LoggedProgram]| {
             programs.iter().map(|logged| 64 * logged.program.data.len() as u64).sum::<u64>()
         };
         let (image, others) = programs.split_at(1.min(programs.len()));
-        rows.push(Row {
-            folder: format!("{out}/dimm{dimm}"),
-            image_bytes: bytes(image),
-            programs: others.len(),
-            instructions: others.iter().map(|logged| logged.program.code.len()).sum(),
-            host_bytes: bytes(others),
+        let instructions = others.iter().map(|logged| logged.program.code.len()).sum::<usize>();
+        all = (all.0 + others.len(), all.1 + instructions);
+        rows.push(figures! {
+            "folder" "folder" {Text} Screen: "folder of the DIMM's programs" = format!("{out}/dimm{dimm}");
+            "image_bytes" "weights" {Bytes} Screen: "bytes of the DIMM's weights" = bytes(image);
+            "programs" "programs" {Count} Screen: "programs of a token" = others.len();
+            "instructions" "instructions" {Count} Screen: "instructions of the programs" = instructions;
+            "host_bytes" "from the host" {Bytes} Screen: "bytes that the host writes during a token" = bytes(others);
         });
         for (number, LoggedProgram { label, program }) in programs.iter().enumerate() {
             let name: String =
@@ -136,8 +111,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         }
     }
     write(&args.out, &written).with_context(|| format!("cannot write into `{out}`"))?;
-    let (programs, instructions) =
-        rows.iter().fold((0, 0), |(programs, all), row| (programs + row.programs, all + row.instructions));
+    let (programs, instructions) = all;
     Ok(Report::answer(
         "model compile",
         format!("{programs} programs with {instructions} instructions are in {out}"),
@@ -148,8 +122,10 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         config.name(),
         args.dimms
     ))
-    .figures(FIGURES, &Figures { out: out.to_string() })
-    .table("dimms", "DIMMs", ROW, &rows))
+    .figures(figures! {
+        "out" "folder" {Text} Json: "folder of the programs" = out.to_string();
+    })
+    .table("dimms", "DIMMs", rows))
 }
 
 /// Where everything is, and the programs of each DIMM, the image before them.

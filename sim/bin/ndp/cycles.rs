@@ -13,8 +13,7 @@ use ndp_isa::Counters;
 use ndp_isa::{Code, Data, Instruction, Program, decode};
 use ndp_layout::words_of;
 use ndp_machine::{Machine, Memory, SparseMemory, write_data};
-use ndp_report::{Level, Report, fields, grouped};
-use serde::Serialize;
+use ndp_report::{Level, Report, Values, fields, figures, grouped};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -39,30 +38,6 @@ pub struct Args {
     pub form: OutputArgs,
 }
 
-#[derive(Serialize)]
-struct Figures {
-    program: String,
-    cycles: u64,
-    malformed: u32,
-    model_cycles_per_second: f64,
-}
-
-fields! { FIGURES
-    "cycles" "cycles" {Cycles} Head: "core cycles from the offer of the first instruction to the end of the last";
-    "malformed" "malformed instructions" {Count} Verbose: "instructions that the core refuses";
-    "model_cycles_per_second" "speed of the model" {Real("cycles/s", 0)} Verbose: "cycles that the model computes in a second of wall-clock time";
-    "program" "program" {Text} Json: "file of the program";
-}
-
-fields! { ROW
-    "taken" "taken" {Count} Screen: "cycle in which the instruction leaves the queue";
-    "started" "started" {Count} Screen: "cycle in which its part gets it; none for an instruction that needs no part";
-    "ended" "ended" {Count} Screen: "first cycle in which its part is free again";
-    "text" "instruction" {Text} Screen: "the instruction";
-    "malformed" "malformed" {Text} Screen: "why the core refuses it";
-    "refused" "refused" {Count} Screen: "cycle in which the core finds it malformed";
-}
-
 fields! { RANK
     "cycles" "clocks" {Count} Screen: "DRAM clocks since reset";
     "active_cycles" "with an open bank" {Count} Screen: "DRAM clocks in which at least one bank is open";
@@ -70,16 +45,6 @@ fields! { RANK
     "precharges_all" "PREA" {Count} Screen: "PRE commands of all banks";
     "refreshes" "REF" {Count} Screen: "REF commands";
     "banks" "banks" {Data} Json: "ACT, RD and WR commands of each bank (activates, reads, writes), bank_group * 4 + bank";
-}
-
-/// An instruction; cycles count from the offer of the first one.
-#[derive(Debug, Serialize)]
-struct Row {
-    text: String,
-    /// Why the core refuses it.
-    malformed: Option<String>,
-    #[serde(flatten)]
-    times: InstructionTimes,
 }
 
 /// Runs the job.
@@ -101,11 +66,12 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     let speed = model.cycle() as f64 / start.elapsed().as_secs_f64();
     let counters = Counters::from_words(&run.counters);
     let stalls = StallBreakdown::new(&counters, config.gemv().ranks())?;
-    let figures = Figures {
-        program: file.display().to_string(),
-        cycles: run.cycles,
-        malformed: run.status.malformed,
-        model_cycles_per_second: speed,
+    let figures = figures! {
+        "cycles" "cycles" {Cycles} Head: "core cycles from the offer of the first instruction to the end of the last" = run.cycles;
+        "malformed" "malformed instructions" {Count} Verbose: "instructions that the core refuses" = run.status.malformed;
+        "model_cycles_per_second" "speed of the model" {Real("cycles/s", 0)} Verbose: "cycles that the model computes in a second of wall-clock time"
+            = speed;
+        "program" "program" {Text} Json: "file of the program" = file.display().to_string();
     };
     let us = run.cycles as f64 * config.core().clock_ps() as f64 / 1e6;
     let all = run.dram.iter().map(RankActivity::all_banks);
@@ -115,20 +81,19 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         .reason(stalls.reason())
         .setting(format!(
             "{} on {}, cycle model; {} bursts read from DRAM, {} written",
-            figures.program,
+            file.display(),
             config.name(),
             grouped(reads),
             grouped(writes)
         ))
-        .figures(FIGURES, &figures)
+        .figures(figures)
         .table(
             "instructions",
             "Instructions, in cycles from the offer of the first",
-            ROW,
-            &rows(&program, &config, &run),
+            rows(&program, &config, &run),
         )
-        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), STALLS, &stalls)
-        .table_at(Level::Verbose, None, ("dram", "Commands of the ranks"), RANK, &run.dram)
+        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), (STALLS, &stalls))
+        .table_at(Level::Verbose, None, ("dram", "Commands of the ranks"), (RANK, &run.dram))
         .data("config", "the configuration (docs/configuration.md)", &config)
         .data("counters", "the monitor's registers (docs/monitor.md)", &counters)
         .data("tools", "versions of the tools", &Tools::new()))
@@ -171,17 +136,23 @@ fn lists(config: &DesignConfig, program: &Program) -> anyhow::Result<SparseMemor
 }
 
 /// The program's instructions with their times, the `nop`s that fill the last burst left out.
-fn rows(program: &Program, config: &DesignConfig, run: &ProgramCycles) -> Vec<Row> {
+fn rows(program: &Program, config: &DesignConfig, run: &ProgramCycles) -> Values {
     let since = |cycle: u64| cycle - run.begin;
-    let row = |(code, times): (&Code, &InstructionTimes)| Row {
-        text: code.to_string(),
-        malformed: code.check(config).err().map(|malformed| malformed.to_string()),
-        times: InstructionTimes {
-            taken: since(times.taken),
-            started: times.started.map(since),
-            ended: times.ended.map(since),
-            refused: times.refused.map(since),
-        },
+    let row = |(code, times): (&Code, &InstructionTimes)| {
+        figures! {
+            ..InstructionTimes {
+                taken: since(times.taken),
+                started: times.started.map(since),
+                ended: times.ended.map(since),
+                refused: times.refused.map(since),
+            };
+            "taken" "taken" {Count} Screen: "cycle in which the instruction leaves the queue";
+            "started" "started" {Count} Screen: "cycle in which its part gets it; none for an instruction that needs no part";
+            "ended" "ended" {Count} Screen: "first cycle in which its part is free again";
+            "text" "instruction" {Text} Screen: "the instruction" = code.to_string();
+            "malformed" "malformed" {Text} Screen: "why the core refuses it" = code.check(config).err().map(|malformed| malformed.to_string());
+            "refused" "refused" {Count} Screen: "cycle in which the core finds it malformed";
+        }
     };
     program.code.iter().zip(&run.instructions).map(row).collect()
 }

@@ -6,8 +6,8 @@ use ndp_energy::{
     EnergyConstants,
 };
 use ndp_files::FileSet;
-use ndp_report::{Chart, ChartKind, Level, Report, fields};
-use ndp_sim::system::{Alternative, EnergyBreakdown, EnergyPart, LoneCore};
+use ndp_report::{Chart, ChartKind, Level, Report, fields, rows};
+use ndp_sim::system::{EnergyBreakdown, EnergyPart, LoneCore};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -131,12 +131,11 @@ impl CoreEnergy {
         let level = if asked { Level::Screen } else { Level::Verbose };
         let dram = self.parts.iter().map(|(part, energy)| (format!("DRAM, {}", part.name()), energy));
         let core = self.core.iter().map(|(part, energy)| (format!("core, {part}"), *energy));
-        report.group(level, (key, "Energy of the programs"), ENERGY, self).table_at(
+        report.group(level, (key, "Energy of the programs"), (ENERGY, self)).table_at(
             level,
             Some("share"),
             ("energy_parts", "Energy of the programs by part"),
-            PART,
-            &sums(dram.chain(core), self.programs),
+            (PART, &sums(dram.chain(core), self.programs)),
         )
     }
 }
@@ -192,111 +191,65 @@ pub fn show_dimm(report: Report, energy: &DimmEnergy, device: &str, asked: bool)
         level,
         Some("share"),
         ("energy_parts", "Energy of the DRAM since reset by part"),
-        PART,
-        &parts,
+        (PART, &parts),
     )
-}
-
-/// A part of the energy of a token of a system.
-#[derive(Serialize)]
-struct TokenPart<N: Serialize> {
-    policy: Option<&'static str>,
-    #[serde(flatten)]
-    of: N,
-    share: f64,
-    energy: Energy,
-}
-
-#[derive(Serialize)]
-struct OfDevice {
-    device: &'static str,
-    part: String,
-    kind: &'static str,
-}
-
-#[derive(Serialize)]
-struct OfOperation {
-    operation: &'static str,
-}
-
-fields! { DEVICES
-    "policy" "policy" {Text} Screen: "policy, if there are several";
-    "device" "device" {Text} Screen: "kind of device";
-    "part" "part" {Text} Screen: "part of the device, and its work";
-    "kind" "kind" {Text} Json: "kind of energy, as the chart has it";
-    "share" "share" {Share} Screen: "part of the energy of a token";
-    "energy" "energy of a token" {Energy} Screen: "energy of a token";
-}
-
-fields! { OPERATIONS
-    "policy" "policy" {Text} Screen: "policy, if there are several";
-    "operation" "operation" {Text} Screen: "product of a layer, or idle times";
-    "share" "share" {Share} Screen: "part of the energy of a token";
-    "energy" "energy of a token" {Energy} Screen: "energy of a token";
-}
-
-/// Another way to compute a token.
-#[derive(Serialize)]
-struct Way {
-    policy: Option<&'static str>,
-    #[serde(flatten)]
-    way: Alternative,
-    total: Energy,
-}
-
-fields! { WAYS
-    "policy" "policy" {Text} Screen: "policy, if there are several";
-    "name" "a token" {Text} Screen: "way in which a token is computed";
-    "total" "total" {Energy} Screen: "energy of a token";
-    "moving" "moving" {Energy} Screen: "DRAM commands, bits on their way, and the logic of cores at work";
-    "devices" "devices" {Energy} Screen: "standby and refresh of the DRAM, idle cores, GPU and host";
-    "bytes" "weights" {Bytes} Screen: "bytes of weights that move";
-    "ns" "ns" {Count} Verbose: "time of a token";
 }
 
 /// Adds the energy of the tokens of a system, of one run or of several policies; on the screen if it is asked for.
 pub fn show_system(report: Report, runs: &[(Option<&'static str>, &EnergyBreakdown)], asked: bool) -> Report {
-    let (mut devices, mut operations, mut ways) = (Vec::new(), Vec::new(), Vec::new());
-    for &(policy, breakdown) in runs.iter().filter(|(_, breakdown)| breakdown.tokens > 0) {
-        let part = |energy: Energy| {
-            let share = energy.value as f64 / breakdown.total.value.max(1) as f64;
-            (share, energy.per(breakdown.tokens))
-        };
-        let by = breakdown.by(|place, part, _| (place.group(), part));
-        devices.extend(by.into_iter().map(|((device, of), energy)| {
-            let (share, energy) = part(energy);
-            TokenPart { policy, of: OfDevice { device, part: of.name(), kind: kind(of) }, share, energy }
-        }));
-        let by = breakdown.by(|_, _, operation| operation.map_or("idle times", |of| of.name()));
-        operations.extend(by.into_iter().map(|(operation, energy)| {
-            let (share, energy) = part(energy);
-            TokenPart { policy, of: OfOperation { operation }, share, energy }
-        }));
-        let all = breakdown.alternatives.iter();
-        ways.extend(all.map(|way| Way { policy, way: way.clone(), total: way.total() }));
-    }
+    let several = runs.len() > 1;
+    let runs = runs.iter().filter(|(_, breakdown)| breakdown.tokens > 0);
+    let share = |energy: Energy, of: &EnergyBreakdown| energy.value as f64 / of.total.value.max(1) as f64;
+    let devices = runs.clone().flat_map(|&(policy, of)| {
+        let by = of.by(|place, part, _| (place.group(), part));
+        by.into_iter().map(move |(key, energy)| (policy, of, key, energy))
+    });
+    let devices = rows! { devices => |(policy, of, (device, part), energy)|
+        "policy" "policy" {Text} Screen: "policy, if there are several" = policy;
+        "device" "device" {Text} Screen: "kind of device" = device;
+        "part" "part" {Text} Screen: "part of the device, and its work" = part.name();
+        "kind" "kind" {Text} Json: "kind of energy, as the chart has it" = kind(part);
+        "share" "share" {Share} Screen: "part of the energy of a token" = share(energy, of);
+        "energy" "energy of a token" {Energy} Screen: "energy of a token" = energy.per(of.tokens);
+    };
+    let operations = runs.clone().flat_map(|&(policy, of)| {
+        let by = of.by(|_, _, operation| operation.map_or("idle times", |of| of.name()));
+        by.into_iter().map(move |(operation, energy)| (policy, of, operation, energy))
+    });
+    let operations = rows! { operations => |(policy, of, operation, energy)|
+        "policy" "policy" {Text} Screen: "policy, if there are several" = policy;
+        "operation" "operation" {Text} Screen: "product of a layer, or idle times" = operation;
+        "share" "share" {Share} Screen: "part of the energy of a token" = share(energy, of);
+        "energy" "energy of a token" {Energy} Screen: "energy of a token" = energy.per(of.tokens);
+    };
+    let ways =
+        runs.flat_map(|(policy, breakdown)| breakdown.alternatives.iter().map(move |way| (policy, way)));
+    let ways = rows! { ways => |(policy, way)|
+        ..way.clone();
+        "policy" "policy" {Text} Screen: "policy, if there are several" = policy;
+        "name" "a token" {Text} Screen: "way in which a token is computed";
+        "total" "total" {Energy} Screen: "energy of a token" = way.total();
+        "moving" "moving" {Energy} Screen: "DRAM commands, bits on their way, and the logic of cores at work";
+        "devices" "devices" {Energy} Screen: "standby and refresh of the DRAM, idle cores, GPU and host";
+        "bytes" "weights" {Bytes} Screen: "bytes of weights that move";
+        "ns" "ns" {Count} Verbose: "time of a token";
+    };
     let level = if asked { Level::Screen } else { Level::Verbose };
     report
-        .table_at(level, Some("share"), ("energy_devices", "Energy of a token by device"), DEVICES, &devices)
+        .table_at(level, Some("share"), ("energy_devices", "Energy of a token by device"), devices)
         .chart(Chart {
             table: "energy_devices",
             title: "Energy of a token".to_owned(),
             caption: "Commands and times are those that the DRAM has counted.".to_owned(),
             kind: ChartKind::Stacks {
-                label: if runs.len() > 1 { "policy" } else { "device" },
-                part: if runs.len() > 1 { "device" } else { "kind" },
+                label: if several { "policy" } else { "device" },
+                part: if several { "device" } else { "kind" },
                 value: ("energy.fj", 1e-12),
                 axis: "mJ",
             },
         })
-        .table_at(
-            level,
-            Some("share"),
-            ("energy_operations", "Energy of a token by operation"),
-            OPERATIONS,
-            &operations,
-        )
-        .table_at(level, None, ("energy_ways", "Energy of other ways"), WAYS, &ways)
+        .table_at(level, Some("share"), ("energy_operations", "Energy of a token by operation"), operations)
+        .table_at(level, None, ("energy_ways", "Energy of other ways"), ways)
 }
 
 fn kind(part: EnergyPart) -> &'static str {

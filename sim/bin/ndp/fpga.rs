@@ -137,9 +137,9 @@ pub fn run(args: &Args) -> Result<Report> {
     let level = if found.usage.is_empty() { Level::Screen } else { Level::Verbose };
     Ok(Report::checked("synth fpga", found.meets(), verdict)
         .setting(format!("{} {} on {} ({tools})", found.config, found.block, found.device))
-        .table("clocks", "Clocks", CLOCK, &found.clocks)
-        .table("usage", "Resources", USAGE, &found.usage)
-        .table_at(level, None, ("cells", "Cells"), CELL, &cells)
-        .table_at(Level::Verbose, None, ("paths", "Longest paths"), STAGE, &stages)
+        .table("clocks", "Clocks", (CLOCK, &found.clocks))
+        .table("usage", "Resources", (USAGE, &found.usage))
+        .table_at(level, None, ("cells", "Cells"), (CELL, &cells))
+        .table_at(Level::Verbose, None, ("paths", "Longest paths"), (STAGE, &stages))
         .data("run", "the run as the library reports it", &found))
 }

@@ -17,12 +17,11 @@ use ndp_config::{DesignConfig, GemvShape, RowLayout, WeightFormat};
 use ndp_files::{OutputFile, Progress};
 use ndp_model::{GemvClass, GemvOp, QuantisationError, QuantisedMatrix, RoundedWeights};
 use ndp_numerics::{SplitMix64, f16};
-use ndp_report::{Level, Report, fields, grouped};
+use ndp_report::{Level, Report, figures, grouped, optional};
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{GemvOptions, GemvRun, Mode, Product as Operands, Weights};
 use ndp_sim::stimulus::DataKind;
 use ndp_sim::system::LoneCore;
-use serde::Serialize;
 use std::path::PathBuf;
 
 /// Run one product of a matrix in DRAM with a batch of vectors, random ones or those of files
@@ -78,44 +77,6 @@ pub struct Args {
 
 /// Weights of the largest matrix: 512 MiB.
 const MAX_WEIGHTS: u64 = 1 << 28;
-
-#[derive(Debug, Serialize)]
-struct Figures {
-    #[serde(flatten)]
-    shape: GemvShape,
-    data: String,
-    seed: Option<u64>,
-    stalls_percent: u32,
-    mode: Mode,
-    weights: WeightFormat,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    quantisation: Option<QuantisationError>,
-    density: f64,
-    active_rows: u32,
-    passes: u32,
-    instructions: u32,
-    not_finite: usize,
-}
-
-fields! { FIGURES
-    "rows" "rows" {Count} Verbose: "rows of the matrix";
-    "cols" "columns" {Count} Verbose: "elements of a row";
-    "batch" "batch" {Count} Verbose: "vectors that share the matrix";
-    "active_rows" "active rows" {Count} Verbose: "rows that take part";
-    "density" "density" {Share} Verbose: "part of the rows that takes part";
-    "mode" "mode" {Text} Verbose: "dot or axpy";
-    "weights" "weights" {Text} Verbose: "format of the weights";
-    "quantisation.largest" "largest error of a weight" {Real("", 6)} Verbose: "largest distance of a quantised weight from the given one";
-    "quantisation.largest_share" "of the largest weight" {Share} Verbose: "the same as a part of the largest weight";
-    "quantisation.mean" "mean error of a weight" {Real("", 6)} Verbose: "mean distance of quantised weights from the given ones";
-    "quantisation.mean_share" "of the mean magnitude" {Share} Verbose: "the same as a part of the mean magnitude";
-    "data" "operands" {Text} Verbose: "kind of drawn operands, or the files";
-    "seed" "seed" {Count} Verbose: "seed of drawn operands, active rows and stalls; null if nothing is drawn";
-    "stalls_percent" "stalls" {Real("%", 0)} Verbose: "cycles in which the host is not ready";
-    "passes" "passes" {Count} Verbose: "passes over the matrix";
-    "instructions" "instructions" {Count} Verbose: "instructions of the core";
-    "not_finite" "results that are not finite" {Count} Verbose: "results that are infinite, or not a number";
-}
 
 /// A product that has run: what it was, what came out, and how to run it again.
 pub struct Product {
@@ -311,25 +272,32 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     if let Some(error) = quantisation {
         report = report.note(quantisation_text(*weights, &error));
     }
-    let figures = Figures {
-        shape,
-        data: operands,
-        seed: seeded,
-        stalls_percent: unit.stalls,
-        mode: *mode,
-        weights: *weights,
-        quantisation,
-        density: *density,
-        active_rows,
-        passes,
-        instructions,
-        not_finite,
+    let figures = figures! {
+        ..shape;
+        ..optional("quantisation", &quantisation);
+        "rows" "rows" {Count} Verbose: "rows of the matrix";
+        "cols" "columns" {Count} Verbose: "elements of a row";
+        "batch" "batch" {Count} Verbose: "vectors that share the matrix";
+        "active_rows" "active rows" {Count} Verbose: "rows that take part" = active_rows;
+        "density" "density" {Share} Verbose: "part of the rows that takes part" = *density;
+        "mode" "mode" {Text} Verbose: "dot or axpy" = *mode;
+        "weights" "weights" {Text} Verbose: "format of the weights" = *weights;
+        "quantisation.largest" "largest error of a weight" {Real("", 6)} Verbose: "largest distance of a quantised weight from the given one";
+        "quantisation.largest_share" "of the largest weight" {Share} Verbose: "the same as a part of the largest weight";
+        "quantisation.mean" "mean error of a weight" {Real("", 6)} Verbose: "mean distance of quantised weights from the given ones";
+        "quantisation.mean_share" "of the mean magnitude" {Share} Verbose: "the same as a part of the mean magnitude";
+        "data" "operands" {Text} Verbose: "kind of drawn operands, or the files" = operands;
+        "seed" "seed" {Count} Verbose: "seed of drawn operands, active rows and stalls; null if nothing is drawn" = seeded;
+        "stalls_percent" "stalls" {Real("%", 0)} Verbose: "cycles in which the host is not ready" = unit.stalls;
+        "passes" "passes" {Count} Verbose: "passes over the matrix" = passes;
+        "instructions" "instructions" {Count} Verbose: "instructions of the core" = instructions;
+        "not_finite" "results that are not finite" {Count} Verbose: "results that are infinite, or not a number" = not_finite;
     };
     let report = report
         .setting(setting)
-        .figures(&[SUMMARY, THROUGHPUT].concat(), &summary)
-        .figures(FIGURES, &figures)
-        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), STALLS, &stalls);
+        .figures((&[SUMMARY, THROUGHPUT].concat(), &summary))
+        .figures(figures)
+        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), (STALLS, &stalls));
     Ok(energy
         .show(report, "energy", unit.energy.energy)
         .data("config", "the configuration (docs/configuration.md)", &config)

@@ -21,7 +21,7 @@ use ndp_config::{DesignConfig, WeightFormat};
 use ndp_files::{OutputFile, Progress};
 use ndp_model::LayerSparsity;
 use ndp_numerics::layer_norm;
-use ndp_report::{Level, Report, fields};
+use ndp_report::{Level, Report, figures};
 use ndp_sim::expected::Expected;
 use ndp_sim::gemv::{GemvOptions, HeadCut};
 use ndp_sim::layer::{LayerSizes, LayerStep};
@@ -91,40 +91,6 @@ pub struct Args {
 const MAX_WEIGHTS: u64 = 1 << 28;
 /// Longest context, in tokens; what the buffer holds is less.
 const MAX_CONTEXT: u32 = 16_384;
-
-#[derive(Debug, Serialize)]
-struct Figures {
-    layer: Option<u32>,
-    hidden: usize,
-    heads: usize,
-    ffn: usize,
-    context: u32,
-    batch: u32,
-    neurons: Neurons,
-    weights: WeightFormat,
-    seed: u64,
-    stalls_percent: u32,
-    model_cycles: u64,
-    cycles_per_token: u64,
-    zeros: Zeros,
-}
-
-fields! { FIGURES
-    "cycles_per_token" "per token" {Cycles} Head: "cycles / batch";
-    "zeros.qkv_input" "zeros of the QKV input" {Share} Screen: "part of the inputs of Q, K and V that is 0";
-    "zeros.ffn_hidden" "zeros of the FFN's hidden activations" {Share} Screen: "part of the FFN's hidden activations that is 0";
-    "model_cycles" "cycle model" {Cycles} Verbose: "cycles by the cycle model, which is given the host's requests and no data but lists";
-    "layer" "layer" {Count} Verbose: "layer of the model; null for random weights";
-    "hidden" "hidden" {Count} Verbose: "width of the hidden state";
-    "heads" "heads" {Count} Verbose: "attention heads";
-    "ffn" "FFN" {Count} Verbose: "width of the feed-forward block";
-    "context" "context" {Count} Verbose: "tokens that attention sees, the new one included";
-    "batch" "batch" {Count} Verbose: "sequences";
-    "neurons" "neurons" {Text} Verbose: "neurons that take part: active or all";
-    "weights" "weights" {Text} Verbose: "format of the weights";
-    "seed" "seed" {Count} Verbose: "seed of everything that is random, and of the stalls";
-    "stalls_percent" "stalls" {Real("%", 0)} Verbose: "cycles in which the host is not ready";
-}
 
 #[derive(Debug, Default, Serialize)]
 struct Zeros {
@@ -242,20 +208,23 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Resul
         config.name()
     );
     phases.write_chart(chart, &title)?;
-    let figures = Figures {
-        layer: args.hidden.is_none().then_some(args.layer.unwrap_or(0)),
-        hidden: step.hidden(),
-        heads: shape.heads,
-        ffn: step.ffn(),
-        context: *context,
-        batch: *batch,
-        neurons: *neurons,
-        weights: args.weights,
-        seed: *seed,
-        stalls_percent: unit.stalls,
-        model_cycles,
-        cycles_per_token: cycles / u64::from(*batch),
-        zeros,
+    let figures = figures! {
+        "cycles_per_token" "per token" {Cycles} Head: "cycles / batch" = cycles / u64::from(*batch);
+        "zeros" = zeros;
+        "zeros.qkv_input" "zeros of the QKV input" {Share} Screen: "part of the inputs of Q, K and V that is 0";
+        "zeros.ffn_hidden" "zeros of the FFN's hidden activations" {Share} Screen: "part of the FFN's hidden activations that is 0";
+        "model_cycles" "cycle model" {Cycles} Verbose: "cycles by the cycle model, which is given the host's requests and no data but lists"
+            = model_cycles;
+        "layer" "layer" {Count} Verbose: "layer of the model; null for random weights" = args.hidden.is_none().then_some(args.layer.unwrap_or(0));
+        "hidden" "hidden" {Count} Verbose: "width of the hidden state" = step.hidden();
+        "heads" "heads" {Count} Verbose: "attention heads" = shape.heads;
+        "ffn" "FFN" {Count} Verbose: "width of the feed-forward block" = step.ffn();
+        "context" "context" {Count} Verbose: "tokens that attention sees, the new one included" = *context;
+        "batch" "batch" {Count} Verbose: "sequences" = *batch;
+        "neurons" "neurons" {Text} Verbose: "neurons that take part: active or all" = *neurons;
+        "weights" "weights" {Text} Verbose: "format of the weights" = args.weights;
+        "seed" "seed" {Count} Verbose: "seed of everything that is random, and of the stalls" = *seed;
+        "stalls_percent" "stalls" {Real("%", 0)} Verbose: "cycles in which the host is not ready" = unit.stalls;
     };
     let (holds, verdict) = summary.verdict();
     let verdict = if on_time {
@@ -272,13 +241,13 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Resul
             args.weights,
             unit.stalls
         ))
-        .figures(&[SUMMARY, THROUGHPUT].concat(), &summary)
-        .figures(FIGURES, &figures);
+        .figures((&[SUMMARY, THROUGHPUT].concat(), &summary))
+        .figures(figures);
     let report = phases
         .show(report, Level::Screen)
-        .table("classes", "Products", CLASS, &classes)
-        .table_at(Level::Verbose, None, ("instructions", "Instructions"), INSTRUCTION, &instructions)
-        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), STALLS, &stalls);
+        .table("classes", "Products", (CLASS, &classes))
+        .table_at(Level::Verbose, None, ("instructions", "Instructions"), (INSTRUCTION, &instructions))
+        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), (STALLS, &stalls));
     Ok(energy
         .show(report, "energy", unit.energy.energy)
         .data("config", "the configuration (docs/configuration.md)", config)

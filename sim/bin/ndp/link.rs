@@ -7,7 +7,7 @@ use crate::output::OutputArgs;
 use crate::tools::Tools;
 use ndp_config::{DesignConfig, LinkConfig};
 use ndp_files::{FileSet, OutputFile, Progress};
-use ndp_report::{Chart, ChartKind, Report, fields, grouped};
+use ndp_report::{Chart, ChartKind, Report, fields, figures, grouped};
 use ndp_sim::link::flow::Flow;
 use ndp_sim::link::network::{Network, NetworkError};
 use serde::Serialize;
@@ -80,19 +80,6 @@ fields! { POINT
     "bytes_per_cycle" "payload" {Real("B/cycle", 3)} Verbose: "payload of a direction in a cycle of the core";
 }
 
-#[derive(Serialize)]
-struct Figures {
-    bytes: u64,
-    seed: u64,
-    lane_bytes_per_cycle: f64,
-}
-
-fields! { FIGURES
-    "bytes" "bytes" {Count} Verbose: "bytes sent in each direction at each rate";
-    "seed" "seed" {Count} Verbose: "seed of errors and skew";
-    "lane_bytes_per_cycle" "all lanes" {Real("B/cycle", 1)} Verbose: "bytes that all lanes carry in a cycle, frames and CRC included";
-}
-
 /// Runs the job.
 ///
 /// # Errors
@@ -153,8 +140,12 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         grouped(args.bytes),
         args.seed
     ))
-    .figures(FIGURES, &Figures { bytes: args.bytes, seed: args.seed, lane_bytes_per_cycle: lanes })
-    .table("points", "Payload and latency", POINT, &points)
+    .figures(figures! {
+        "bytes" "bytes" {Count} Verbose: "bytes sent in each direction at each rate" = args.bytes;
+        "seed" "seed" {Count} Verbose: "seed of errors and skew" = args.seed;
+        "lane_bytes_per_cycle" "all lanes" {Real("B/cycle", 1)} Verbose: "bytes that all lanes carry in a cycle, frames and CRC included" = lanes;
+    })
+    .table("points", "Payload and latency", (POINT, &points))
     .data("config", "name of the configuration", &config.name())
     .data("tools", "versions of the tools", &Tools::new());
     if let Some(file) = file {

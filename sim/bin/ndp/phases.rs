@@ -40,7 +40,7 @@ impl PhaseTable {
     pub fn show(&self, report: Report, level: Level) -> Report {
         let longest = self.rows.iter().max_by_key(|row| row.cycles);
         let caption = longest.map_or_else(String::new, |row| format!("Most of it is {}.", row.phase.name()));
-        report.table_at(level, Some("share"), ("phases", "Core cycles by phase"), PHASE, &self.rows).chart(
+        report.table_at(level, Some("share"), ("phases", "Core cycles by phase"), (PHASE, &self.rows)).chart(
             Chart {
                 table: "phases",
                 title: "Cycles of each phase".to_owned(),

@@ -6,9 +6,8 @@ use anyhow::Result;
 use ndp_config::HbmConfig;
 use ndp_files::{FileSet, OutputFile};
 use ndp_offloading::Mode;
-use ndp_report::{Chart, ChartKind, Level, Report, fields};
+use ndp_report::{Chart, ChartKind, Level, Report, figures, rows};
 use ndp_sim::hbm::diagram::{draw, scenario};
-use serde::Serialize;
 use std::path::PathBuf;
 
 /// Draw what a PIM channel does while it reads and runs MACs, as LibraPIM's Fig. 16
@@ -29,30 +28,6 @@ pub struct Args {
     pub out: PathBuf,
     #[command(flatten)]
     pub form: OutputArgs,
-}
-
-#[derive(Serialize)]
-struct Figures<'a> {
-    clocks: u64,
-    commands: usize,
-    file: &'a PathBuf,
-}
-
-fields! { FIGURES
-    "clocks" "clocks" {Cycles} Verbose: "clocks of 1 ns from the first command to the last data on the bus";
-    "commands" "commands" {Count} Verbose: "commands of the controller";
-    "file" "picture" {Text} Screen: "SVG file that was written";
-}
-
-#[derive(Serialize)]
-struct Given {
-    clock: u64,
-    command: String,
-}
-
-fields! { GIVEN
-    "clock" "clock" {Count} Screen: "clock, counted from the first command";
-    "command" "command" {Text} Screen: "command of the controller";
 }
 
 /// Runs the job.
@@ -81,17 +56,22 @@ pub fn run(args: &Args) -> Result<Report> {
     let title = format!("{title} ({})", config.name());
     let picture = draw(&shown, &config, &title, serial.clocks.max(shown.clocks))?;
     out.finish(|out| out.write_all(picture.as_bytes()))?;
-    let figures = Figures { clocks: shown.clocks, commands: shown.commands.len(), file: &args.out };
-    let given =
-        shown.commands.iter().map(|(clock, command)| Given { clock: *clock, command: command.to_string() });
-    let given: Vec<Given> = given.collect();
+    let figures = figures! {
+        "clocks" "clocks" {Cycles} Verbose: "clocks of 1 ns from the first command to the last data on the bus" = shown.clocks;
+        "commands" "commands" {Count} Verbose: "commands of the controller" = shown.commands.len();
+        "file" "picture" {Text} Screen: "SVG file that was written" = &args.out;
+    };
+    let given = rows! { shown.commands.iter() => |(clock, command)|
+        "clock" "clock" {Count} Screen: "clock, counted from the first command" = *clock;
+        "command" "command" {Text} Screen: "command of the controller" = command.to_string();
+    };
     let caption =
         format!("Compared with joined banks, which take {} clocks, at the same scale.", serial.clocks);
     Ok(Report::answer(
         "generate pim-diagram",
-        format!("{title}: {} commands in {} clocks", given.len(), shown.clocks),
+        format!("{title}: {} commands in {} clocks", given.count(), shown.clocks),
     )
-    .figures(FIGURES, &figures)
+    .figures(figures)
     .chart(Chart { table: "given", title, caption, kind: ChartKind::Drawn(picture) })
-    .table_at(Level::Verbose, None, ("given", "Commands"), GIVEN, &given))
+    .table_at(Level::Verbose, None, ("given", "Commands"), given))
 }

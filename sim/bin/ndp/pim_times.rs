@@ -8,8 +8,7 @@ use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_offloading::pim::PimTimes;
 use ndp_offloading::{AnalyticTimes, DeviceTimes, Hardware, MeasuredTimes, Model, Picos, TableFile};
 use ndp_pim::measure::MeasuredMemory;
-use ndp_report::{Report, Unit, fields};
-use serde::Serialize;
+use ndp_report::{Report, Unit, Values, figures, rows};
 use std::path::PathBuf;
 
 /// Batches of the comparison.
@@ -47,58 +46,6 @@ pub struct Args {
 }
 
 const US: Unit = Unit::Real("us", 3);
-
-/// A head of K and V.
-#[derive(Serialize)]
-struct Head {
-    tokens: u32,
-    rtl_us: Option<f64>,
-    model_us: f64,
-    formula_us: f64,
-    ratio: f64,
-}
-
-fields! { HEAD
-    "tokens" "tokens" {Count} Screen: "tokens in K and V";
-    "rtl_us" "RTL" {US} Screen: "time in RTL, every clock compared with the device model";
-    "model_us" "device model" {US} Screen: "time on a channel of the device model";
-    "formula_us" "formula" {US} Screen: "time by the formulas of docs/offloading.md";
-    "ratio" "model/formula" {Real("", 3)} Screen: "model_us / formula_us";
-}
-
-/// Attention of a layer.
-#[derive(Serialize)]
-struct Attention {
-    tokens: u32,
-    batch: u32,
-    model_us: f64,
-    formula_us: f64,
-    ratio: f64,
-}
-
-fields! { ATTENTION
-    "tokens" "tokens" {Count} Screen: "tokens in K and V";
-    "batch" "batch" {Count} Screen: "requests";
-    "model_us" "device model" {Real("us", 1)} Screen: "time on the device model";
-    "formula_us" "formula" {Real("us", 1)} Screen: "time by the formulas";
-    "ratio" "model/formula" {Real("", 3)} Screen: "model_us / formula_us";
-}
-
-/// An FFN whose weights are broadcast.
-#[derive(Serialize)]
-struct Ffn {
-    vectors: u32,
-    model_us: f64,
-    formula_us: f64,
-    ratio: f64,
-}
-
-fields! { FFN
-    "vectors" "vectors" {Count} Screen: "vectors";
-    "model_us" "device model" {Real("us", 1)} Screen: "time on the device model";
-    "formula_us" "formula" {Real("us", 1)} Screen: "time by the formulas";
-    "ratio" "model/formula" {Real("", 3)} Screen: "model_us / formula_us";
-}
 
 /// Time of a head in RTL, which is that of the device model; nothing if nobody asks.
 #[cfg(feature = "rtl")]
@@ -152,16 +99,28 @@ pub fn run(args: &Args) -> Result<Report> {
         let commands = issue(&config, &hardware, &model, tokens);
         let (model_us, formula_us) = (times.head(tokens).us(), formula.head(tokens).max(commands).us());
         let rtl_us = rtl_time(args, &config, &model, &times, tokens)?.map(|time| time.us());
-        heads.push(Head { tokens, rtl_us, model_us, formula_us, ratio: model_us / formula_us });
+        heads.push(figures! {
+            "tokens" "tokens" {Count} Screen: "tokens in K and V" = tokens;
+            "rtl_us" "RTL" {US} Screen: "time in RTL, every clock compared with the device model" = rtl_us;
+        "model_us" "device model" {US} Screen: "time on a channel of the device model" = model_us;
+        "formula_us" "formula" {US} Screen: "time by the formulas of docs/offloading.md" = formula_us;
+            "ratio" "model/formula" {Real("", 3)} Screen: "model_us / formula_us" = model_us / formula_us;
+        });
         for batch in BATCHES {
             let heads = (u64::from(batch) * u64::from(model.kv_heads)).div_ceil(config.channels().into());
             let formula = formula.mha_pim(batch, tokens).max(commands * heads);
             let [model_us, formula_us] = [times.mha_pim(batch, tokens), formula].map(|time| time.us());
-            attention.push(Attention { tokens, batch, model_us, formula_us, ratio: model_us / formula_us });
+            attention.push(figures! {
+                "tokens" "tokens" {Count} Screen: "tokens in K and V" = tokens;
+                "batch" "batch" {Count} Screen: "requests" = batch;
+                "model_us" "device model" {Real("us", 1)} Screen: "time on the device model" = model_us;
+                "formula_us" "formula" {Real("us", 1)} Screen: "time by the formulas" = formula_us;
+                "ratio" "model/formula" {Real("", 3)} Screen: "model_us / formula_us" = model_us / formula_us;
+            });
         }
     }
     let libra = config.command_set() == HbmCommandSet::LibraPim;
-    let ffn = if libra { broadcasts(&times, &formula) } else { Vec::new() };
+    let ffn = broadcasts(&times, &formula, libra);
     let requests: Vec<u32> = (1..=args.batch).collect();
     let table = TableFile::sample(&times, &requests, &args.sequences).of(&model, config.name());
     // What cannot be read again is not written.
@@ -169,7 +128,8 @@ pub fn run(args: &Args) -> Result<Report> {
     if let Some(file) = file {
         file.finish(|out| serde_json::to_writer_pretty(out, &table).map_err(Into::into))?;
     }
-    let ratios = || heads.iter().map(|head| head.ratio);
+    let heads = Values::from(heads);
+    let ratios = || heads.numbers("ratio");
     let (least, most) = (ratios().fold(f64::INFINITY, f64::min), ratios().fold(0.0, f64::max));
     Ok(Report::answer(
         "bench pim",
@@ -181,9 +141,9 @@ pub fn run(args: &Args) -> Result<Report> {
         config.name(),
         config.channels()
     ))
-    .table("heads", "A head of K and V", HEAD, &heads)
-    .table("attention", "Attention of a layer", ATTENTION, &attention)
-    .table("ffn", "An FFN of a layer whose weights are broadcast", FFN, &ffn))
+    .table("heads", "A head of K and V", heads)
+    .table("attention", "Attention of a layer", attention)
+    .table("ffn", "An FFN of a layer whose weights are broadcast", ffn))
 }
 
 /// How long the commands of a head take if the memory takes one at a time; otherwise none.
@@ -197,10 +157,13 @@ fn issue(config: &HbmConfig, hardware: &Hardware, model: &Model, context: u32) -
     }
 }
 
-fn broadcasts(times: &MeasuredMemory, formula: &AnalyticTimes) -> Vec<Ffn> {
-    let row = |vectors| {
+fn broadcasts(times: &MeasuredMemory, formula: &AnalyticTimes, has_broadcasts: bool) -> Values {
+    let vectors: &[u32] = if has_broadcasts { &[1, 4, 8, 16, 64] } else { &[] };
+    rows! { vectors.iter() => |&vectors|
         let [model_us, formula_us] = [times.ffn_pim(vectors), formula.ffn_pim(vectors)].map(|time| time.us());
-        Ffn { vectors, model_us, formula_us, ratio: model_us / formula_us }
-    };
-    [1, 4, 8, 16, 64].map(row).into()
+        "vectors" "vectors" {Count} Screen: "vectors" = vectors;
+        "model_us" "device model" {Real("us", 1)} Screen: "time on the device model" = model_us;
+        "formula_us" "formula" {Real("us", 1)} Screen: "time by the formulas" = formula_us;
+        "ratio" "model/formula" {Real("", 3)} Screen: "model_us / formula_us" = model_us / formula_us;
+    }
 }

@@ -5,11 +5,11 @@
 use crate::output::OutputArgs;
 use anyhow::Result;
 use ndp_files::{FileSet, NameRule};
-use ndp_report::{Field, Level, Report, Unit, fields};
+use ndp_report::{Field, Level, Report, Unit, fields, figures};
 use ndp_synth::flow::Library;
 use ndp_synth::liberty::Liberty;
 use ndp_synth::power::report::WindowReport;
-use ndp_synth::power::{self, Energy, MemoryAccesses, Request, Window};
+use ndp_synth::power::{self, Energy, Request, Window};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -129,39 +129,6 @@ fields! { PART
     "share" "share" {Share} Screen: "part of the window's power";
 }
 
-/// Memory macros of a module.
-#[derive(Serialize)]
-struct Macros<'a> {
-    window: &'a str,
-    #[serde(flatten)]
-    memory: &'a MemoryAccesses,
-}
-
-fields! { MACROS
-    "window" "window" {Text} Screen: "window";
-    "module" "module" {Text} Screen: "memory macro";
-    "instances" "instances" {Count} Screen: "instances";
-    "read_bits" "read" {Real("bits/cycle", 1)} Screen: "bits read in a cycle, all instances";
-    "written_bits" "written" {Real("bits/cycle", 1)} Screen: "bits written in a cycle, all instances";
-}
-
-#[derive(Serialize)]
-struct Figures<'a> {
-    library: &'a str,
-    slew_ps: f64,
-    load_ff: f64,
-    sram_pj_per_bit: f64,
-    sram_source: &'a str,
-}
-
-fields! { FIGURES
-    "library" "library" {Text} Json: "name of the cell library";
-    "slew_ps" "transition time" {Real("ps", 1)} Json: "transition time at all inputs";
-    "load_ff" "load" {Real("fF", 2)} Json: "load beyond a module at which tables are read";
-    "sram_pj_per_bit" "SRAM" {Real("pJ/bit", 3)} Json: "energy of a bit that a memory macro reads or writes; an assumption";
-    "sram_source" "source" {Text} Json: "source of the assumption";
-}
-
 /// Runs the job.
 ///
 /// # Errors
@@ -242,7 +209,14 @@ pub fn run(args: &Args) -> Result<Report> {
             power: block.power_mw.into(),
             share: share(&block.power_mw),
         }));
-        macros.extend(activity.memories.iter().map(|memory| Macros { window, memory }));
+        macros.extend(activity.memories.iter().map(|memory| figures! {
+            ..memory;
+            "window" "window" {Text} Screen: "window" = window;
+            "module" "module" {Text} Screen: "memory macro";
+            "instances" "instances" {Count} Screen: "instances";
+            "read_bits" "read" {Real("bits/cycle", 1)} Screen: "bits read in a cycle, all instances";
+            "written_bits" "written" {Real("bits/cycle", 1)} Screen: "bits written in a cycle, all instances";
+        }));
     }
     let answer = sums.first().map_or_else(String::new, |sum| {
         let per = sum
@@ -258,31 +232,30 @@ pub fn run(args: &Args) -> Result<Report> {
     let setting = windows.first().map_or_else(String::new, |found| {
         format!("{} at {} ps, {}", found.activity.top, found.activity.period_ps, library.comb.name)
     });
-    let figures = Figures {
-        library: &library.comb.name,
-        slew_ps: args.slew_ps,
-        load_ff,
-        sram_pj_per_bit,
-        sram_source: source,
+    let figures = figures! {
+        "library" "library" {Text} Json: "name of the cell library" = &library.comb.name;
+        "slew_ps" "transition time" {Real("ps", 1)} Json: "transition time at all inputs" = args.slew_ps;
+        "load_ff" "load" {Real("fF", 2)} Json: "load beyond a module at which tables are read" = load_ff;
+        "sram_pj_per_bit" "SRAM" {Real("pJ/bit", 3)} Json: "energy of a bit that a memory macro reads or writes; an assumption" = sram_pj_per_bit;
+        "sram_source" "source" {Text} Json: "source of the assumption" = source;
     };
     Ok(Report::answer("synth power", answer)
-        .figures(FIGURES, &figures)
+        .figures(figures)
         .reason(most)
         .setting(setting)
         .note(format!(
             "assumed for SRAM: {sram_pj_per_bit} pJ for each bit read or written, {source}; no leakage"
         ))
         .note("no wires, no clock tree, no glitches")
-        .table("windows", "Windows", &with_causes(SUM), &sums)
-        .table("modules", "Modules", &with_causes(PART), &modules)
+        .table("windows", "Windows", (&with_causes(SUM), &sums))
+        .table("modules", "Modules", (&with_causes(PART), &modules))
         .table_at(
             Level::Verbose,
             None,
             ("blocks", "Instances with everything below them"),
-            &with_causes(PART),
-            &blocks,
+            (&with_causes(PART), &blocks),
         )
-        .table_at(Level::Verbose, None, ("memories", "Memory macros"), MACROS, &macros)
+        .table_at(Level::Verbose, None, ("memories", "Memory macros"), macros)
         .data("run", "windows as the library reports them", &windows))
 }
 

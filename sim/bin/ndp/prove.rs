@@ -6,7 +6,7 @@ use crate::output::OutputArgs;
 use crate::synth::from_env;
 use anyhow::{Context, Result};
 use ndp_files::OutputFile;
-use ndp_report::{Report, fields};
+use ndp_report::{Report, fields, rows};
 use ndp_synth::formal::{Method, Outcome, PROOFS, Proof, Prover, Verdict as Found};
 use ndp_synth::tools;
 use serde::Serialize;
@@ -40,20 +40,6 @@ pub struct Args {
     list: bool,
     #[command(flatten)]
     pub form: OutputArgs,
-}
-
-/// A proof.
-#[derive(Serialize)]
-struct Listed {
-    name: &'static str,
-    says: &'static str,
-    method: String,
-}
-
-fields! { LISTED
-    "name" "proof" {Text} Screen: "proof";
-    "says" "the hardware" {Text} Screen: "property that is proved";
-    "method" "method" {Text} Screen: "runs that it covers";
 }
 
 fields! { ROW
@@ -136,11 +122,13 @@ pub fn run(args: &Args) -> Result<Report> {
         known()
     );
     if args.list {
-        let listed =
-            proofs.iter().map(|proof| Listed { name: proof.name, says: proof.says, method: method(proof) });
-        let listed: Vec<Listed> = listed.collect();
-        return Ok(Report::answer("verify prove", format!("{} proofs", listed.len()))
-            .table("proofs", "Proofs", LISTED, &listed));
+        let listed = rows! { proofs.iter() => |proof|
+            "name" "proof" {Text} Screen: "proof" = proof.name;
+            "says" "the hardware" {Text} Screen: "property that is proved" = proof.says;
+            "method" "method" {Text} Screen: "runs that it covers" = method(proof);
+        };
+        return Ok(Report::answer("verify prove", format!("{} proofs", listed.count()))
+            .table("proofs", "Proofs", listed));
     }
     ensure!(args.timeout_s > 0, "--timeout-s = 0 must be at least 1");
     let limit = Duration::from_secs(args.timeout_s);
@@ -165,7 +153,7 @@ pub fn run(args: &Args) -> Result<Report> {
         0 => format!("{} proofs hold, and each mutant breaks a property", rows.len()),
         failed => format!("{failed} of {} proofs do not hold, or miss a mutant", rows.len()),
     };
-    Ok(Report::checked("verify prove", failed == 0, verdict).table("proofs", "Proofs", ROW, &rows))
+    Ok(Report::checked("verify prove", failed == 0, verdict).table("proofs", "Proofs", (ROW, &rows)))
 }
 
 /// The table, without times, which differ from machine to machine.

@@ -19,7 +19,7 @@ use ndp_isa::{Counters, Status};
 use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock};
 use ndp_machine::{Machine, SparseMemory, dump_bursts};
 use ndp_numerics::f16;
-use ndp_report::{Level, Report, fields, grouped};
+use ndp_report::{Level, Report, Values, fields, figures, grouped};
 use ndp_sim::core::{Difference, NdpCore, ProgramCheck, ProgramRun};
 use ndp_sim::gemv::BitFlip;
 use serde::Serialize;
@@ -61,67 +61,9 @@ const LISTED: usize = 16;
 /// Values in a line of a dump.
 const DUMP_COLUMNS: usize = 8;
 
-#[derive(Debug, Serialize)]
-struct Figures<'a> {
-    program: String,
-    seed: u64,
-    stalls_percent: u32,
-    instructions: u32,
-    cycles: u64,
-    bursts_checked: u64,
-    elements_checked: u64,
-    activations_checked: u32,
-    mismatches: u64,
-    first_mismatches: Vec<Mismatch>,
-    differences: &'a [Difference],
-    unfenced_reads: u64,
-    protocol_violations: u64,
-    first_violation: Option<String>,
-}
-
-fields! { FIGURES
-    "cycles" "cycles" {Cycles} Head: "core cycles of the programs";
-    "instructions" "instructions" {Count} Head: "instructions";
-    "elements_checked" "elements" {Count} Verbose: "elements of the DRAM compared with the functional model";
-    "bursts_checked" "bursts" {Count} Verbose: "bursts of the DRAM compared";
-    "activations_checked" "activation counts" {Count} Verbose: "counts of activations compared";
-    "mismatches" "wrong elements" {Count} Verbose: "elements that differ";
-    "unfenced_reads" "reads without a barrier" {Count} Verbose: "bursts that were read after a store without a barrier; what follows from them is not compared";
-    "protocol_violations" "broken timing rules" {Count} Verbose: "broken timing rules of the DRAM";
-    "first_violation" "first broken rule" {Text} Verbose: "the first of them";
-    "seed" "seed" {Count} Verbose: "seed of the stalls";
-    "stalls_percent" "stalls" {Real("%", 0)} Verbose: "cycles in which the host is not ready";
-    "program" "programs" {Text} Json: "files";
-    "first_mismatches" "" {Data} Json: "the first wrong elements: burst, element, expected and actual bits";
-    "differences" "" {Data} Json: "status and counters that differ";
-}
-
-fields! { PROGRAM
-    "program" "program" {Text} Screen: "file";
-    "instructions" "instructions" {Count} Screen: "instructions";
-    "cycles" "cycles" {Count} Screen: "core cycles";
-    "mismatches" "wrong elements" {Count} Screen: "elements of the DRAM that differ";
-}
-
 fields! { DUMP
     "address" "burst" {Count} Json: "address of the burst";
     "bits" "bits" {Data} Json: "bits of its elements";
-}
-
-fields! { DUMPED
-    "burst" "burst" {Text} Screen: "address of the burst";
-    "element" "from" {Count} Screen: "first element";
-    "values" "values" {Text} Screen: "values in FP16";
-    "bits" "bits" {Text} Screen: "their bits";
-}
-
-/// One of the programs.
-#[derive(Debug, Serialize)]
-struct ProgramRow {
-    program: String,
-    instructions: u32,
-    cycles: u64,
-    mismatches: u64,
 }
 
 /// An element of the DRAM that differs.
@@ -138,15 +80,6 @@ struct Mismatch {
 struct Dump {
     address: u64,
     bits: Vec<u16>,
-}
-
-/// Elements of such a burst that share a line.
-#[derive(Debug, Serialize)]
-struct Dumped {
-    burst: String,
-    element: usize,
-    values: String,
-    bits: String,
 }
 
 /// Runs the job.
@@ -174,13 +107,15 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     let written = records.write(core.take_recording().as_ref(), &unit.energy);
     let closed = core.close_waves();
     let (checks, counters) = result.with_context(|| format!("seed {seed}, rerun: {}", made::rerun()))?;
-    let row = |(program, check): (&String, &ProgramCheck)| ProgramRow {
-        program: program.clone(),
-        instructions: check.run.words,
-        cycles: check.run.cycles,
-        mismatches: check.mismatches.len() as u64,
+    let row = |(program, check): (&String, &ProgramCheck)| {
+        figures! {
+            "program" "program" {Text} Screen: "file" = program.clone();
+            "instructions" "instructions" {Count} Screen: "instructions" = check.run.words;
+            "cycles" "cycles" {Count} Screen: "core cycles" = check.run.cycles;
+            "mismatches" "wrong elements" {Count} Screen: "elements of the DRAM that differ" = check.mismatches.len() as u64;
+        }
     };
-    let rows: Vec<ProgramRow> = names.iter().zip(&checks).map(row).collect();
+    let rows: Values = names.iter().zip(&checks).map(row).collect();
     let check = total(checks).context("there are no programs")?;
     written?;
     closed?;
@@ -211,31 +146,32 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         report = report.note(format!("{reads} bursts were stored and then read without a barrier; what follows from them was not compared"));
     }
     let what = if let [name] = &names[..] { name.clone() } else { format!("{} programs", names.len()) };
-    let figures = Figures {
-        program: names.join(" "),
-        seed: *seed,
-        stalls_percent: unit.stalls,
-        instructions,
-        cycles,
-        bursts_checked: check.bursts,
-        elements_checked: check.elements,
-        activations_checked: check.activations,
-        mismatches: check.mismatches.len() as u64,
-        first_mismatches: listed(&check).collect(),
-        differences: &check.differences,
-        unfenced_reads: check.unfenced_reads,
-        protocol_violations: core.protocol_violations(),
-        first_violation,
+    let figures = figures! {
+        "cycles" "cycles" {Cycles} Head: "core cycles of the programs" = cycles;
+        "instructions" "instructions" {Count} Head: "instructions" = instructions;
+        "elements_checked" "elements" {Count} Verbose: "elements of the DRAM compared with the functional model" = check.elements;
+        "bursts_checked" "bursts" {Count} Verbose: "bursts of the DRAM compared" = check.bursts;
+        "activations_checked" "activation counts" {Count} Verbose: "counts of activations compared" = check.activations;
+        "mismatches" "wrong elements" {Count} Verbose: "elements that differ" = check.mismatches.len() as u64;
+        "unfenced_reads" "reads without a barrier" {Count} Verbose: "bursts that were read after a store without a barrier; what follows from them is not compared"
+            = check.unfenced_reads;
+        "protocol_violations" "broken timing rules" {Count} Verbose: "broken timing rules of the DRAM" = core.protocol_violations();
+        "first_violation" "first broken rule" {Text} Verbose: "the first of them" = first_violation;
+        "seed" "seed" {Count} Verbose: "seed of the stalls" = *seed;
+        "stalls_percent" "stalls" {Real("%", 0)} Verbose: "cycles in which the host is not ready" = unit.stalls;
+        "program" "programs" {Text} Json: "files" = names.join(" ");
+        "first_mismatches" "" {Data} Json: "the first wrong elements: burst, element, expected and actual bits" = listed(&check).collect::<Vec<_>>();
+        "differences" "" {Data} Json: "status and counters that differ" = &check.differences;
     };
-    let level = if rows.len() > 1 { Level::Screen } else { Level::Verbose };
+    let level = if rows.count() > 1 { Level::Screen } else { Level::Verbose };
     let report = report
         .reason(stalls.reason())
         .setting(format!("{what} on {}, seed {seed}, {} % stalls", config.name(), unit.stalls))
-        .figures(FIGURES, &figures)
-        .table_at(level, None, ("programs", "Programs"), PROGRAM, &rows)
-        .table_at(Level::Json, None, ("dumps", "Dumped bursts"), DUMP, &dumps)
-        .table("dumped", "Dumped elements", DUMPED, &dumps.iter().flat_map(lines).collect::<Vec<_>>())
-        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), STALLS, &stalls);
+        .figures(figures)
+        .table_at(level, None, ("programs", "Programs"), rows)
+        .table_at(Level::Json, None, ("dumps", "Dumped bursts"), (DUMP, &dumps))
+        .table("dumped", "Dumped elements", dumps.iter().flat_map(lines).collect::<Values>())
+        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), (STALLS, &stalls));
     Ok(show_dimm(report, &energy, &constants.dram.name, unit.energy.energy)
         .data("config", "the configuration (docs/configuration.md)", &config)
         .data("status", "the core's status (docs/isa.md)", &status)
@@ -399,14 +335,14 @@ fn dumps(core: &NdpCore, programs: &[Program]) -> Vec<Dump> {
 }
 
 /// The lines of a burst.
-fn lines(dump: &Dump) -> impl Iterator<Item = Dumped> {
+fn lines(dump: &Dump) -> impl Iterator<Item = Values> {
     let line = |(line, chunk): (usize, &[u16])| {
         let texts = |text: fn(&u16) -> String| chunk.iter().map(text).collect::<Vec<_>>().join(" ");
-        Dumped {
-            burst: format!("{:#010x}", dump.address),
-            element: line * DUMP_COLUMNS,
-            values: texts(|bits| f16::from_bits(*bits).to_f32().to_string()),
-            bits: texts(|bits| format!("{bits:04x}")),
+        figures! {
+            "burst" "burst" {Text} Screen: "address of the burst" = format!("{:#010x}", dump.address);
+            "element" "from" {Count} Screen: "first element" = line * DUMP_COLUMNS;
+            "values" "values" {Text} Screen: "values in FP16" = texts(|bits| f16::from_bits(*bits).to_f32().to_string());
+            "bits" "bits" {Text} Screen: "their bits" = texts(|bits| format!("{bits:04x}"));
         }
     };
     dump.bits.chunks(DUMP_COLUMNS).enumerate().map(line)

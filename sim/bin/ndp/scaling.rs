@@ -9,8 +9,8 @@ use crate::system::args::LinksChoice;
 use crate::tools::{Tools, grouped};
 use anyhow::Context;
 use clap::Args;
-use ndp_config::{DesignConfig, LlmFamily, LlmShape, SystemConfig, WeightFormat};
-use ndp_report::{Chart, ChartKind, Report, counted, fields};
+use ndp_config::{DesignConfig, LlmFamily, LlmShape, SystemConfig};
+use ndp_report::{Chart, ChartKind, Report, counted, fields, figures};
 use ndp_sim::core::Backend;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::layer::LayerStep;
@@ -103,31 +103,6 @@ fields! { ROW
     "seconds" "simulation" {Real("s", 1)} Verbose: "wall-clock time of the simulation";
 }
 
-#[derive(Debug, Serialize)]
-struct Figures {
-    backend: Backend,
-    activity: ActivitySource,
-    hidden: usize,
-    heads: usize,
-    ffn: usize,
-    weights: WeightFormat,
-    context: usize,
-    qkv_zeros: f64,
-    fc2_zeros: f64,
-}
-
-fields! { FIGURES
-    "backend" "backend" {Text} Verbose: "rtl or cycles";
-    "activity" "activity" {Text} Verbose: "neurons of FC1 that are computed: causal (all) or oracle (the active ones)";
-    "hidden" "hidden" {Count} Verbose: "size of the hidden state";
-    "heads" "heads" {Count} Verbose: "attention heads";
-    "ffn" "FFN" {Count} Verbose: "size of the FFN";
-    "weights" "weights" {Text} Verbose: "format of the weights";
-    "context" "context" {Count} Verbose: "positions in the caches";
-    "qkv_zeros" "zeros among inputs of Q, K, V" {Share} Verbose: "part of the inputs of Q, K and V that is 0";
-    "fc2_zeros" "zeros among inputs of FC2" {Share} Verbose: "part of the inputs of FC2 that is 0";
-}
-
 /// Runs the job.
 ///
 /// # Errors
@@ -187,21 +162,18 @@ pub fn run(scaling: &Scaling<'_>) -> anyhow::Result<Report> {
     };
     Ok(report
         .note("the GPU has no neurons; the projection after attention is the GPU's")
-        .figures(
-            FIGURES,
-            &Figures {
-                backend: unit.backend,
-                activity: args.activity,
-                hidden: step.hidden(),
-                heads: shape.heads,
-                ffn: step.ffn(),
-                weights: step.layer().weights(),
-                context: shape.positions,
-                qkv_zeros: zeros[0],
-                fc2_zeros: zeros[1],
-            },
-        )
-        .table("rows", "Numbers of DIMMs", ROW, &rows)
+        .figures(figures! {
+                "backend" "backend" {Text} Verbose: "rtl or cycles" = unit.backend;
+                "activity" "activity" {Text} Verbose: "neurons of FC1 that are computed: causal (all) or oracle (the active ones)" = args.activity;
+                "hidden" "hidden" {Count} Verbose: "size of the hidden state" = step.hidden();
+                "heads" "heads" {Count} Verbose: "attention heads" = shape.heads;
+                "ffn" "FFN" {Count} Verbose: "size of the FFN" = step.ffn();
+                "weights" "weights" {Text} Verbose: "format of the weights" = step.layer().weights();
+                "context" "context" {Count} Verbose: "positions in the caches" = shape.positions;
+                "qkv_zeros" "zeros among inputs of Q, K, V" {Share} Verbose: "part of the inputs of Q, K and V that is 0" = zeros[0];
+                "fc2_zeros" "zeros among inputs of FC2" {Share} Verbose: "part of the inputs of FC2 that is 0" = zeros[1];
+            })
+        .table("rows", "Numbers of DIMMs", (ROW, &rows))
         .chart(Chart {
             table: "rows",
             title: "Speed-up".to_owned(),

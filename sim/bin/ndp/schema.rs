@@ -3,8 +3,7 @@
 use crate::output::OutputArgs;
 use anyhow::Result;
 use ndp_config::nearest;
-use ndp_report::{Report, fields};
-use serde::Serialize;
+use ndp_report::{Report, Values, figures, rows};
 
 /// Sections with a table each, written by the tests of the tool.
 const PAGE: &str = include_str!("../../../docs/generated/schema.md");
@@ -20,41 +19,21 @@ pub struct Args {
     pub form: OutputArgs,
 }
 
-#[derive(Serialize)]
-struct Row {
-    path: &'static str,
-    unit: &'static str,
-    meaning: &'static str,
-}
-
-fields! { ROW
-    "path" "path" {Text} Screen: "path in the JSON; * is any index";
-    "unit" "unit" {Text} Screen: "unit";
-    "meaning" "meaning" {Text} Screen: "meaning";
-}
-
 /// Commands and their tables.
-fn sections() -> impl Iterator<Item = (&'static str, Vec<Row>)> {
+fn sections() -> impl Iterator<Item = (&'static str, Vec<Values>)> {
     PAGE.split("\n## ndp ").skip(1).map(|section| {
         let (name, text) = section.split_once('\n').unwrap_or((section, ""));
         let row = |line: &'static str| {
             let mut cells = line.strip_prefix("| `")?.strip_suffix(" |")?.splitn(3, " | ");
             let path = cells.next()?.strip_suffix('`')?;
-            Some(Row { path, unit: cells.next()?, meaning: cells.next()? })
+            Some(figures! {
+                "path" "path" {Text} Screen: "path in the JSON; * is any index" = path;
+                "unit" "unit" {Text} Screen: "unit" = cells.next()?;
+                "meaning" "meaning" {Text} Screen: "meaning" = cells.next()?;
+            })
         };
         (name, text.lines().filter_map(row).collect())
     })
-}
-
-#[derive(Serialize)]
-struct Command {
-    command: &'static str,
-    paths: usize,
-}
-
-fields! { COMMAND
-    "command" "command" {Text} Screen: "command";
-    "paths" "paths" {Count} Screen: "paths of its JSON";
 }
 
 /// Lists the paths of a command, or the commands.
@@ -63,10 +42,12 @@ fields! { COMMAND
 /// For a command without JSON.
 pub fn run(args: &Args) -> Result<Report> {
     if args.command.is_empty() {
-        let all: Vec<Command> =
-            sections().map(|(command, rows)| Command { command, paths: rows.len() }).collect();
-        return Ok(Report::answer("schema", format!("{} commands print JSON", all.len()))
-            .table("commands", "Commands", COMMAND, &all));
+        let all = rows! { sections() => |(command, rows)|
+            "command" "command" {Text} Screen: "command" = command;
+            "paths" "paths" {Count} Screen: "paths of its JSON" = rows.len();
+        };
+        return Ok(Report::answer("schema", format!("{} commands print JSON", all.count()))
+            .table("commands", "Commands", all));
     }
     let asked = args.command.join(" ");
     let Some((name, rows)) = sections().find(|(name, _)| *name == asked) else {
@@ -78,5 +59,5 @@ pub fn run(args: &Args) -> Result<Report> {
         );
     };
     Ok(Report::answer("schema", format!("ndp {name} --json has {} paths", rows.len()))
-        .table("paths", "Paths", ROW, &rows))
+        .table("paths", "Paths", rows))
 }

@@ -144,7 +144,7 @@ pub fn compare(config: &DesignConfig, name: &str) -> anyhow::Result<Report> {
         format!("native models are {least:.2} to {most:.2} times as fast as Verilated ones"),
     )
     .setting(format!("{}, the best of {ROUNDS} rounds on this machine", config.name()))
-    .table("cases", "Cases", ROW, &cases)
+    .table("cases", "Cases", (ROW, &cases))
     .data("config", "the configuration (docs/configuration.md)", config)
     .data("tools", "versions of the tools", &Tools::new()))
 }
@@ -213,7 +213,7 @@ pub fn profile(config: &DesignConfig, jobs: &[gemv::Args]) -> anyhow::Result<Rep
     });
     Ok(Report::answer("bench --profile", first)
         .setting(format!("{}, native models with clocks", config.name()))
-        .table("modules", "Modules", MODULE, &rows)
+        .table("modules", "Modules", (MODULE, &rows))
         .data("config", "the configuration (docs/configuration.md)", config)
         .data("tools", "versions of the tools", &Tools::new()))
 }

@@ -6,14 +6,13 @@ use crate::output::OutputArgs;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use ndp_files::{FileSet, NameRule, OutputFile, Progress, TemporaryFolder};
-use ndp_report::{Field, Level, Report, fields, grouped};
+use ndp_report::{Field, Level, Report, fields, figures, grouped, rows};
 use ndp_synth::flow::{Flow, Library};
 use ndp_synth::hierarchy::roll_up;
 use ndp_synth::liberty::{Family, Liberty};
 use ndp_synth::report::{LibraryInfo, Report as Synthesis, SramAssumption};
 use ndp_synth::script::{self, Recipe};
 use ndp_synth::{source, tools};
-use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -91,42 +90,6 @@ pub struct Args {
 /// Most modules on the first screen.
 const SCREEN: usize = 20;
 
-#[derive(Serialize)]
-struct Names<'a> {
-    presets: &'a [&'a str],
-    memories: &'a [&'a str],
-    blocks: Vec<String>,
-}
-
-fields! { NAMES
-    "presets" "presets" {Text} Screen: "configurations of the core";
-    "memories" "memories, for pim_* blocks" {Text} Screen: "configurations of HBM-PIM";
-    "blocks" "blocks" {Text} Screen: "blocks that can be synthesised";
-}
-
-#[derive(Serialize)]
-struct Figures<'a> {
-    #[serde(flatten)]
-    synthesis: &'a Synthesis,
-    report: &'a Path,
-}
-
-fields! { FIGURES
-    "report" "report" {Text} Screen: "Markdown file that was written";
-    "sram_area_um2" "memory macros" {Real("um2", 1)} Verbose: "area of all memory macros, by the assumption";
-    "config" "configuration" {Text} Verbose: "configuration";
-    "block" "block" {Text} Verbose: "block";
-    "flattened" "as a whole" {Text} Verbose: "whether the block was synthesised as a whole";
-    "period_ps" "period" {Real("ps", 0)} Verbose: "clock period";
-    "abc_target_ps" "ABC's target" {Real("ps", 0)} Verbose: "target of ABC";
-    "recipes" "recipes" {Text} Verbose: "recipes that were tried";
-    "fallback" "fallback" {Text} Json: "recipes for modules that miss the target";
-    "yosys" "Yosys" {Text} Verbose: "version of Yosys";
-    "opensta" "OpenSTA" {Text} Verbose: "version of OpenSTA, if it ran";
-    "library" "" {Data} Json: "cell library: name, files, time unit, driving cell, load, cells left out; null without one";
-    "sram" "" {Data} Json: "assumption for memory macros: um2 of a bit cell, part of a macro that is bit cells, source";
-}
-
 fields! { TOTAL
     "area_um2" "logic" {Real("um2", 1)} Screen: "area of all cells; 0 without a library";
     "cells" "cells" {Count} Screen: "cells of the library";
@@ -167,45 +130,6 @@ fields! { GENERIC
     "with_children.generic.transistors" "with children" {Count} Screen: "transistors of an instance and everything below it";
 }
 
-/// A memory macro.
-#[derive(Serialize)]
-struct Macro<'a> {
-    module: &'a str,
-    instances: u64,
-    words: u32,
-    width: u32,
-    bits: u64,
-    area_um2: Option<f64>,
-}
-
-fields! { MACRO
-    "module" "memory macro" {Text} Screen: "module";
-    "instances" "instances" {Count} Screen: "instances in the block";
-    "words" "words" {Count} Screen: "words";
-    "width" "bits each word" {Count} Screen: "bits of a word";
-    "bits" "bits in all" {Count} Screen: "bits of all instances";
-    "area_um2" "um2 (assumed)" {Real("", 1)} Screen: "area of all instances, by the assumption";
-}
-
-/// A path that OpenSTA found.
-#[derive(Serialize)]
-struct Slack<'a> {
-    module: &'a str,
-    paths: &'static str,
-    #[serde(flatten)]
-    path: &'a ndp_synth::sta::Path,
-}
-
-fields! { SLACK
-    "module" "module" {Text} Screen: "module";
-    "paths" "paths" {Text} Screen: "all, or register to register";
-    "slack_ps" "slack" {Real("ps", 1)} Screen: "period, or the part of it that the path has, minus arrival and setup";
-    "min_period_ps" "shortest period" {Real("ps", 1)} Screen: "shortest period at which the path has no negative slack";
-    "from" "from" {Text} Screen: "register or port where the path starts";
-    "to" "to" {Text} Screen: "register or port where the path ends";
-    "arrival_ps" "arrival" {Real("ps", 1)} Verbose: "arrival after the clock edge, clock-to-Q included";
-}
-
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum RecipeArg {
     Balanced,
@@ -244,8 +168,12 @@ pub fn run(args: &Args) -> Result<Report> {
         let (presets, memories) = (ndp_config::DesignConfig::PRESETS, ndp_config::HbmConfig::PRESETS);
         let blocks = source::blocks();
         let answer = format!("{} blocks of {} configurations", blocks.len(), presets.len() + memories.len());
-        let names = Names { presets: &presets, memories: &memories, blocks };
-        return Ok(Report::answer("synth", answer).figures(NAMES, &names));
+        let names = figures! {
+            "presets" "presets" {Text} Screen: "configurations of the core" = &presets;
+            "memories" "memories, for pim_* blocks" {Text} Screen: "configurations of HBM-PIM" = &memories;
+            "blocks" "blocks" {Text} Screen: "blocks that can be synthesised" = blocks;
+        };
+        return Ok(Report::answer("synth", answer).figures(names));
     }
     let (synthesis, file) = synthesise(args)?;
     let path = file.path().to_owned();
@@ -283,19 +211,33 @@ fn report(synthesis: &Synthesis, path: &Path) -> Report {
     let plain = |line: String| line.replace(['*', '`'], "");
     let notes = synthesis.caveats().into_iter().chain(synthesis.memory_area()).map(plain);
     let method = synthesis.method().into_iter().filter(|line| !line.starts_with("Memory: "));
-    let macros = rollup.rows.iter().filter_map(|row| {
-        let (shape, bits) = (row.memory?, row.total.memory_bits);
-        let (words, width, area_um2) = (shape.depth, shape.width, sram.area_um2(bits));
-        Some(Macro { module: &row.module, instances: row.instances, words, width, bits, area_um2 })
-    });
+    let macros = rollup.rows.iter().filter_map(|row| Some((row, row.memory?)));
+    let macros = rows! { macros => |(row, shape)|
+        "module" "memory macro" {Text} Screen: "module" = &row.module;
+        "instances" "instances" {Count} Screen: "instances in the block" = row.instances;
+        "words" "words" {Count} Screen: "words" = shape.depth;
+        "width" "bits each word" {Count} Screen: "bits of a word" = shape.width;
+        "bits" "bits in all" {Count} Screen: "bits of all instances" = row.total.memory_bits;
+        "area_um2" "um2 (assumed)" {Real("", 1)} Screen: "area of all instances, by the assumption" = sram.area_um2(row.total.memory_bits);
+    };
     let timed = synthesis
         .logic()
         .filter_map(|row| Some((row.module.as_str(), row.own.as_ref()?.mapped.as_ref()?.timing.as_ref()?)));
     let slacks = timed.flat_map(|(module, timing)| {
         [("all", &timing.worst), ("register to register", &timing.registers)]
             .into_iter()
-            .filter_map(move |(paths, path)| path.as_ref().map(|path| Slack { module, paths, path }))
+            .filter_map(move |(paths, path)| Some((module, paths, path.as_ref()?)))
     });
+    let slacks = rows! { slacks => |(module, paths, path)|
+        ..path;
+        "module" "module" {Text} Screen: "module" = module;
+        "paths" "paths" {Text} Screen: "all, or register to register" = paths;
+        "slack_ps" "slack" {Real("ps", 1)} Screen: "period, or the part of it that the path has, minus arrival and setup";
+        "min_period_ps" "shortest period" {Real("ps", 1)} Screen: "shortest period at which the path has no negative slack";
+        "from" "from" {Text} Screen: "register or port where the path starts";
+        "to" "to" {Text} Screen: "register or port where the path ends";
+        "arrival_ps" "arrival" {Real("ps", 1)} Verbose: "arrival after the clock edge, clock-to-Q included";
+    };
     let level = if rollup.rows.len() > SCREEN { Level::Verbose } else { Level::Screen };
     let columns = [MODULE, if library.is_some() { MAPPED } else { GENERIC }].concat();
     // Without a library nothing is mapped: its zeros stay in JSON.
@@ -308,11 +250,26 @@ fn report(synthesis: &Synthesis, path: &Path) -> Report {
         .setting(plain(method.collect::<Vec<_>>().join(" ")));
     notes
         .fold(report, Report::note)
-        .figures(FIGURES, &Figures { synthesis, report: path })
-        .group(Level::Verbose, ("total", "The whole block"), &total_fields, total)
-        .table_at(level, None, ("rows", "Modules"), &columns, &rollup.rows)
-        .table_at(level, None, ("memories", "Memory macros"), MACRO, &macros.collect::<Vec<_>>())
-        .table_at(level, None, ("timing", "Timing (OpenSTA)"), SLACK, &slacks.collect::<Vec<_>>())
+        .figures(figures! {
+            ..synthesis;
+            "report" "report" {Text} Screen: "Markdown file that was written" = path;
+            "sram_area_um2" "memory macros" {Real("um2", 1)} Verbose: "area of all memory macros, by the assumption";
+            "config" "configuration" {Text} Verbose: "configuration";
+            "block" "block" {Text} Verbose: "block";
+            "flattened" "as a whole" {Text} Verbose: "whether the block was synthesised as a whole";
+            "period_ps" "period" {Real("ps", 0)} Verbose: "clock period";
+            "abc_target_ps" "ABC's target" {Real("ps", 0)} Verbose: "target of ABC";
+            "recipes" "recipes" {Text} Verbose: "recipes that were tried";
+            "fallback" "fallback" {Text} Json: "recipes for modules that miss the target";
+            "yosys" "Yosys" {Text} Verbose: "version of Yosys";
+            "opensta" "OpenSTA" {Text} Verbose: "version of OpenSTA, if it ran";
+            "library" "" {Data} Json: "cell library: name, files, time unit, driving cell, load, cells left out; null without one";
+            "sram" "" {Data} Json: "assumption for memory macros: um2 of a bit cell, part of a macro that is bit cells, source";
+        })
+        .group(Level::Verbose, ("total", "The whole block"), (&total_fields, total))
+        .table_at(level, None, ("rows", "Modules"), (&columns, &rollup.rows))
+        .table_at(level, None, ("memories", "Memory macros"), macros)
+        .table_at(level, None, ("timing", "Timing (OpenSTA)"), slacks)
 }
 
 /// An area in the unit that leaves few digits.

@@ -29,8 +29,8 @@ pub use text::{Screen, Terminal, WIDTH};
 pub use timeline::{Timeline, Track};
 
 pub use value::{
-    Chart, ChartKind, Field, Fold, Folds, Level, Report, Unit, concise, counted, decimal, field, grouped,
-    lasting, significant,
+    Chart, ChartKind, Field, Fold, Folds, Level, Report, Unit, Values, concise, counted, decimal, field,
+    grouped, lasting, optional, significant,
 };
 
 use thiserror::Error;

@@ -320,10 +320,10 @@ mod tests {
             Row { name: "=softmax, all", share: 0.25, calls: 3 },
         ];
         Report::checked("test", true, "all 64 results equal exact arithmetic")
-            .figures(&FIGURES, &Figures { cycles: 1603, efficiency: 0.878, late: None })
+            .figures((&FIGURES, &Figures { cycles: 1603, efficiency: 0.878, late: None }))
             .reason("the rows wait for weights in 3.7 % of the cycles, and for nothing else that could be named in a line of this width")
             .setting("tiny, batch 1")
-            .table_at(Level::Screen, Some("share"), ("phases", "Where the time goes"), &ROWS, &rows)
+            .table_at(Level::Screen, Some("share"), ("phases", "Where the time goes"), (&ROWS, &rows))
             .chart(Chart {
                 table: "phases",
                 title: "Phases".to_owned(),
@@ -353,7 +353,7 @@ mod tests {
     #[test]
     fn names_of_others_stay_in_their_cells() {
         let rows = [Row { name: "a\nok: b\u{1b}[2J", share: 0.5, calls: 1 }];
-        let report = Report::answer("test", "c\nok: d").note("e\nf").table("rows", "Rows", &ROWS, &rows);
+        let report = Report::answer("test", "c\nok: d").note("e\nf").table("rows", "Rows", (&ROWS, &rows));
         let text = report.text(Terminal { width: 80, rich: false, verbose: false }).text;
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[..2], [r"c\nok: d", r"note: e\nf"]);
@@ -384,7 +384,7 @@ mod tests {
         let columns = [ROWS[0], field("share", "size", Unit::Digits, "size"), ROWS[2]];
         let kind = ChartKind::Columns { label: "name", parts: vec!["share"], factor: 1.0, axis: "x" };
         let report = Report::answer("test", "")
-            .table("rows", "sizes", &columns, &rows)
+            .table("rows", "sizes", (&columns, &rows))
             .by(&["name"])
             .chart(Chart { table: "rows", title: "b".to_owned(), caption: "Drawn.".to_owned(), kind });
         let text = report.text(Terminal { width: 80, rich: false, verbose: false }).text;
@@ -404,7 +404,7 @@ mod tests {
     #[test]
     fn a_key_without_a_field_is_an_error() {
         let report = Report::answer("test", "")
-            .figures(&FIGURES[..1], &Figures { cycles: 1, efficiency: 1.0, late: None });
+            .figures((&FIGURES[..1], &Figures { cycles: 1, efficiency: 1.0, late: None }));
         assert_eq!(
             report.check().unwrap_err().to_string(),
             "the report of test: '': nothing says what 'efficiency' is"

@@ -97,6 +97,75 @@ macro_rules! fields {
     };
 }
 
+/// Figures, each declared once: key, label, unit, level and meaning as for [`fields!`](crate::fields), and the value. A value whose parts have
+/// fields of their own has a key alone, and such a part has no value. Structs after two dots, which come first, give their keys.
+///
+/// ```
+/// let (cycles, busy) = (8_u64, [1, 2]);
+/// let figures = ndp_report::figures! {
+///     "cycles" "cycles" {Cycles} Head: "core cycles of the run" = cycles;
+///     "busy" "" {Data} Json: "busy cycles of each unit" = busy;
+/// };
+/// assert!(ndp_report::Report::answer("run", "done").figures(figures).json().unwrap().contains("\"cycles\": 8"));
+/// ```
+#[macro_export]
+macro_rules! figures {
+    ($($entries:tt)*) => {{
+        let mut values = $crate::Values::default();
+        $crate::entries!(@fields values $($entries)*);
+        values.begin();
+        $crate::entries!(@values values $($entries)*);
+        values
+    }};
+}
+
+/// Rows of a table, a row for each item of an iterator, with entries as [`figures!`](crate::figures) has them.
+///
+/// ```
+/// let rows = ndp_report::rows! { [3_u64, 5].iter().enumerate() => |(dimm, cycles)|
+///     "dimm" "DIMM" {Count} Screen: "number of the DIMM, from 0" = dimm;
+///     "cycles" "cycles" {Cycles} Screen: "core cycles of its programs" = cycles;
+/// };
+/// let report = ndp_report::Report::answer("run", "done").table("dimms", "DIMMs", rows);
+/// assert!(report.json().unwrap().contains("\"cycles\": 5"));
+/// ```
+#[macro_export]
+macro_rules! rows {
+    ($rows:expr => |$row:pat_param| $($entries:tt)*) => {{
+        let mut values = $crate::Values::default();
+        $crate::entries!(@fields values $($entries)*);
+        for $row in $rows {
+            values.begin();
+            $crate::entries!(@values values $($entries)*);
+        }
+        values
+    }};
+}
+
+/// Fields or values of [`figures!`](crate::figures) and [`rows!`](crate::rows).
+#[doc(hidden)]
+#[macro_export]
+macro_rules! entries {
+    (@fields $values:ident
+        $(let $name:pat_param = $local:expr;)* $(.. $keys:expr;)*
+        $($key:literal $($label:literal {$unit:expr} $level:ident: $meaning:literal)? $(= $value:expr)?;)*
+    ) => {
+        $($($values.field({
+            #[allow(unused_imports)]
+            use $crate::Unit::*;
+            $crate::Field { key: $key, label: $label, unit: $unit, meaning: $meaning, level: $crate::Level::$level }
+        });)?)*
+    };
+    (@values $values:ident
+        $(let $name:pat_param = $local:expr;)* $(.. $keys:expr;)*
+        $($key:literal $($label:literal {$unit:expr} $level:ident: $meaning:literal)? $(= $value:expr)?;)*
+    ) => {
+        $(let $name = $local;)*
+        $($values.keys(&$keys);)*
+        $($($values.put($key, &$value);)?)*
+    };
+}
+
 /// A field on the screen.
 pub const fn field(key: &'static str, label: &'static str, unit: Unit, meaning: &'static str) -> Field {
     Field { key, label, unit, meaning, level: Level::Screen }
@@ -249,6 +318,105 @@ pub struct Report {
     pub(crate) fault: Option<String>,
 }
 
+/// A key that is left out without a value, among the structs of [`figures!`](crate::figures).
+pub fn optional<T: Serialize>(key: &'static str, value: &Option<T>) -> impl Serialize {
+    value.as_ref().map(|value| (key, value)).into_iter().collect::<std::collections::BTreeMap<_, _>>()
+}
+
+/// Figures, or rows of a table, with a field for each key. Made by [`figures!`](crate::figures) and [`rows!`](crate::rows), or from structs and their
+/// fields.
+#[derive(Clone, Debug, Default)]
+pub struct Values {
+    fields: Vec<Field>,
+    rows: Vec<Value>,
+    fault: Option<String>,
+}
+
+impl Values {
+    /// Adds a field.
+    pub fn field(&mut self, field: Field) {
+        self.fields.push(field);
+    }
+
+    /// Adds fields of keys that a struct gives.
+    #[must_use]
+    pub fn with(mut self, fields: &[Field]) -> Self {
+        self.fields.extend_from_slice(fields);
+        self
+    }
+
+    /// Begins a row.
+    pub fn begin(&mut self) {
+        self.rows.push(Value::Object(Map::new()));
+    }
+
+    /// Puts a value into the last row.
+    pub fn put(&mut self, key: &str, value: &impl Serialize) {
+        match (parsed(value), self.rows.last_mut()) {
+            (Ok(value), Some(row)) => row[key] = value,
+            (Err(error), _) => self.fault = Some(error.to_string()),
+            _ => {}
+        }
+    }
+
+    /// Puts the fields of a struct into the last row.
+    pub fn keys(&mut self, of: &impl Serialize) {
+        match (parsed(of), self.rows.last_mut()) {
+            (Ok(Value::Object(keys)), Some(Value::Object(row))) => row.extend(keys),
+            (Ok(_), _) => self.fault = Some("no struct".to_owned()),
+            (Err(error), _) => self.fault = Some(error.to_string()),
+        }
+    }
+
+    /// The numbers of a column; rows without one are left out.
+    pub fn numbers(&self, key: &str) -> impl Iterator<Item = f64> {
+        self.rows.iter().filter_map(move |row| row.get(key)?.as_f64())
+    }
+
+    /// Number of rows.
+    pub fn count(&self) -> usize {
+        self.rows.len()
+    }
+}
+
+/// Rows with the same fields. Without a row there is no field.
+impl FromIterator<Self> for Values {
+    fn from_iter<T: IntoIterator<Item = Self>>(rows: T) -> Self {
+        let mut all = Self::default();
+        for one in rows {
+            if all.fields.is_empty() {
+                all.fields = one.fields;
+            }
+            all.rows.extend(one.rows);
+            all.fault = all.fault.or(one.fault);
+        }
+        all
+    }
+}
+
+impl From<Vec<Self>> for Values {
+    fn from(rows: Vec<Self>) -> Self {
+        rows.into_iter().collect()
+    }
+}
+
+impl<const N: usize> From<[Self; N]> for Values {
+    fn from(rows: [Self; N]) -> Self {
+        rows.into_iter().collect()
+    }
+}
+
+impl<F: AsRef<[Field]> + ?Sized, T: Serialize + ?Sized> From<(&F, &T)> for Values {
+    fn from((fields, of): (&F, &T)) -> Self {
+        let (rows, fault) = match parsed(of) {
+            Ok(Value::Array(rows)) => (rows, None),
+            Ok(figures) => (vec![figures], None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
+        Self { fields: fields.as_ref().to_vec(), rows, fault }
+    }
+}
+
 impl Report {
     /// The result of a command that checks nothing: the sentence that answers the question.
     pub fn answer(command: &'static str, answer: impl Into<String>) -> Self {
@@ -299,13 +467,16 @@ impl Report {
         self
     }
 
-    /// Figures, as a struct with a field for each key.
+    /// Figures at the top.
     #[must_use]
-    pub fn figures(mut self, fields: &[Field], figures: &impl Serialize) -> Self {
-        self.figures.extend_from_slice(fields);
-        match self.known("", fields, figures) {
-            Some(Value::Object(figures)) => self.json.extend(figures),
-            _ => self.fault("the figures are no object"),
+    pub fn figures(mut self, figures: impl Into<Values>) -> Self {
+        let (fields, rows) = self.known("", figures.into());
+        self.figures.extend(fields);
+        for row in rows {
+            match row {
+                Value::Object(figures) => self.json.extend(figures),
+                _ => self.fault("the figures are no object"),
+            }
         }
         self
     }
@@ -316,26 +487,20 @@ impl Report {
         mut self,
         level: Level,
         (key, title): (&'static str, &'static str),
-        fields: &[Field],
-        figures: &impl Serialize,
+        figures: impl Into<Values>,
     ) -> Self {
-        if let Some(figures) = self.known(key, fields, figures) {
-            self.json.insert(key.to_owned(), figures);
-            self.parts.push(Part::Group(Group { key, title, fields: fields.to_vec(), level }));
+        let (fields, rows) = self.known(key, figures.into());
+        for row in rows {
+            self.json.insert(key.to_owned(), row);
         }
+        self.parts.push(Part::Group(Group { key, title, fields, level }));
         self
     }
 
-    /// A table on the screen: a list of structs with a field for each column.
+    /// A table on the screen.
     #[must_use]
-    pub fn table(
-        self,
-        key: &'static str,
-        title: &'static str,
-        columns: &[Field],
-        rows: &[impl Serialize],
-    ) -> Self {
-        self.table_at(Level::Screen, None, (key, title), columns, rows)
+    pub fn table(self, key: &'static str, title: &'static str, rows: impl Into<Values>) -> Self {
+        self.table_at(Level::Screen, None, (key, title), rows)
     }
 
     /// A table at a level, and the column whose shares are bars.
@@ -345,12 +510,11 @@ impl Report {
         level: Level,
         bars: Option<&'static str>,
         (key, title): (&'static str, &'static str),
-        columns: &[Field],
-        rows: &[impl Serialize],
+        rows: impl Into<Values>,
     ) -> Self {
-        let rows: Vec<Value> = rows.iter().filter_map(|row| self.known(key, columns, row)).collect();
+        let (columns, rows) = self.known(key, rows.into());
         self.json.insert(key.to_owned(), rows.into());
-        self.parts.push(Part::Table(Table { key, title, columns: columns.to_vec(), level, bars, by: &[] }));
+        self.parts.push(Part::Table(Table { key, title, columns, level, bars, by: &[] }));
         self
     }
 
@@ -405,25 +569,20 @@ impl Report {
         self.fault.get_or_insert_with(|| fault.to_owned());
     }
 
-    /// Returns the struct as JSON, and notes a key that has no field.
-    fn known(&mut self, key: &str, fields: &[Field], of: &impl Serialize) -> Option<Value> {
-        match parsed(of) {
-            Ok(value) => {
-                if let Some(unknown) = unknown(&value, "", fields) {
-                    self.fault(&format!("'{key}': nothing says what '{unknown}' is"));
-                }
-                Some(value)
-            }
-            Err(error) => {
-                self.fault(&format!("'{key}': {error}"));
-                None
-            }
+    /// Returns fields and rows, and notes a key that has no field.
+    fn known(&mut self, key: &str, Values { fields, rows, fault }: Values) -> (Vec<Field>, Vec<Value>) {
+        if let Some(error) = fault {
+            self.fault(&format!("'{key}': {error}"));
         }
+        if let Some(unknown) = rows.iter().find_map(|row| unknown(row, "", &fields)) {
+            self.fault(&format!("'{key}': nothing says what '{unknown}' is"));
+        }
+        (fields, rows)
     }
 }
 
 /// As JSON. By way of text, so that numbers above 64 bits become fractions.
-fn parsed(of: &impl Serialize) -> serde_json::Result<Value> {
+fn parsed(of: &(impl Serialize + ?Sized)) -> serde_json::Result<Value> {
     serde_json::from_str(&serde_json::to_string(of)?)
 }
 

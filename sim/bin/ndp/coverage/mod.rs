@@ -200,8 +200,8 @@ pub fn run(args: &Args) -> Result<Report> {
         })
         .collect();
     Ok(Report::checked("verify coverage", below.is_empty(), verdict)
-        .table("blocks", "Blocks", ROW, &shown)
-        .table("missed", "Not covered", HOLE, &missed))
+        .table("blocks", "Blocks", (ROW, &shown))
+        .table("missed", "Not covered", (HOLE, &missed)))
 }
 
 /// Runs the testbenches of the blocks, each set of them once, and says where their counts are.

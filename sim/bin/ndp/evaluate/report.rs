@@ -3,49 +3,8 @@
 use crate::energy;
 use crate::system::time;
 use anyhow::Result;
-use ndp_config::WeightFormat;
-use ndp_report::{Chart, ChartKind, Level, Report, fields};
-use ndp_scheduler::Policy;
-use ndp_sim::gemv::MergeFormat;
-use ndp_sim::system::{
-    ActivitySource, Breakdown, EnergyBreakdown, Evaluation, PlacementResult, PolicyResult, PredictorResult,
-};
-use serde::Serialize;
-
-#[derive(Serialize)]
-struct Figures<'a> {
-    model: &'a str,
-    weights: WeightFormat,
-    system: &'a str,
-    dimms: u32,
-    trace: &'a str,
-    activity: ActivitySource,
-    merge: MergeFormat,
-    profiled_tokens: u64,
-    prompt_tokens: u64,
-    generated_tokens: u64,
-    density: f64,
-    placement: PlacementResult,
-}
-
-fields! { FIGURES
-    "model" "model" {Text} Verbose: "model";
-    "weights" "weights" {Text} Verbose: "format of the weights";
-    "system" "system" {Text} Verbose: "system";
-    "dimms" "DIMMs" {Count} Verbose: "DIMMs";
-    "trace" "trace" {Text} Verbose: "program that made the trace";
-    "activity" "activity" {Text} Verbose: "source of the active neurons: causal, oracle or predicted";
-    "merge" "partial results travel" {Text} Verbose: "form of partial results: exact or fp16";
-    "profiled_tokens" "tokens profiled" {Count} Verbose: "tokens of the sequences before the last";
-    "prompt_tokens" "tokens of the prompt" {Count} Verbose: "tokens of the last sequence's prompt";
-    "generated_tokens" "tokens generated" {Count} Verbose: "tokens of the last sequence after its prompt";
-    "density" "active neurons" {Share} Screen: "part of the neurons that are active";
-    "placement.gap" "placement above its bound" {Share} Verbose: "objective over bound of the linear relaxation, minus 1";
-    "placement.objective_us" "objective of the placement" {Real("us", 1)} Verbose: "time that the placement minimises";
-    "placement.bound_us" "bound" {Real("us", 1)} Verbose: "bound of the linear relaxation";
-    "placement.gpu_bytes" "neurons on the GPU" {Bytes} Screen: "bytes of neurons that the placement gives the GPU";
-    "placement.given" "placement of a file" {Text} Verbose: "whether the placement was given; otherwise it is that of the offline method";
-}
+use ndp_report::{Chart, ChartKind, Level, Report, Values, fields, figures, rows};
+use ndp_sim::system::{Breakdown, EnergyBreakdown, Evaluation, PolicyResult, PredictorResult};
 
 fields! { POLICY
     "policy" "policy" {Text} Screen: "policy of the scheduler";
@@ -95,76 +54,6 @@ fields! { PREDICTOR
     "mlp" "" {Data} Json: "counts of the neurons of the MLPs";
     "tokens" "" {Data} Json: "accuracy of each token";
     "token_recall" "" {Data} Json: "recall of each token";
-}
-
-#[derive(Serialize)]
-struct Operation {
-    policy: Policy,
-    operation: &'static str,
-    us: f64,
-}
-
-fields! { OPERATION
-    "policy" "policy" {Text} Screen: "policy of the scheduler";
-    "operation" "operation" {Text} Screen: "product of a layer, attention, or the logits";
-    "us" "us" {Real("us", 1)} Screen: "time in a token";
-}
-
-/// A token under a policy.
-#[derive(Serialize)]
-struct Token {
-    policy: Policy,
-    token: usize,
-    gpu_share: f64,
-    imbalance: Option<f64>,
-    bundles: Option<u64>,
-}
-
-fields! { TOKEN
-    "policy" "policy" {Text} Screen: "policy of the scheduler";
-    "token" "token" {Count} Screen: "number of the generated token, from 0";
-    "gpu_share" "GPU" {Share} Screen: "part of the active neurons that the GPU computed";
-    "imbalance" "most/mean" {Real("", 3)} Screen: "active neurons of the most loaded DIMM over the mean of all DIMMs";
-    "bundles" "bundles" {Count} Screen: "bundles that the SSD read";
-}
-
-#[derive(Serialize)]
-struct Load {
-    token: usize,
-    dimm: usize,
-    neurons: u64,
-}
-
-fields! { LOAD
-    "token" "token" {Count} Screen: "number of the generated token, from 0";
-    "dimm" "DIMM" {Count} Screen: "number of the DIMM, from 0";
-    "neurons" "neurons" {Count} Screen: "active neurons that it computed";
-}
-
-#[derive(Serialize)]
-struct Similarity {
-    distance: usize,
-    similarity: f64,
-}
-
-fields! { SIMILARITY
-    "distance" "distance" {Count} Screen: "distance of two tokens";
-    "similarity" "similarity" {Real("", 3)} Screen: "twice the active neurons that both tokens have over those of the one plus those of the other, mean";
-}
-
-#[derive(Serialize)]
-struct Prediction {
-    name: &'static str,
-    token: usize,
-    accuracy: f64,
-    recall: f64,
-}
-
-fields! { PREDICTION
-    "name" "goes by" {Text} Screen: "information that the predictor has";
-    "token" "token" {Count} Screen: "number of the generated token, from 0";
-    "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons";
-    "recall" "recall" {Share} Screen: "predicted neurons among the active ones";
 }
 
 fn chart(table: &'static str, title: &str, caption: &str, kind: ChartKind) -> Chart {
@@ -236,28 +125,30 @@ pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
         ));
     }
     report = report
-        .figures(
-            FIGURES,
-            &Figures {
-                model: &result.model,
-                weights: result.weights,
-                system: &result.system,
-                dimms: result.dimms,
-                trace: &result.trace,
-                activity: result.activity,
-                merge: result.merge,
-                profiled_tokens: result.profiled_tokens,
-                prompt_tokens: result.prompt_tokens,
-                generated_tokens: result.generated_tokens,
-                density: result.density,
-                placement: result.placement,
-            },
-        )
-        .table("policies", "Policies", POLICY, policies)
-        .table("ablation", "MLP time of one policy over that of another", ABLATION, ablation);
-    let operations: Vec<Operation> = policies.iter().flat_map(operations).collect();
+        .figures(figures! {
+                "model" "model" {Text} Verbose: "model" = &result.model;
+                "weights" "weights" {Text} Verbose: "format of the weights" = result.weights;
+                "system" "system" {Text} Verbose: "system" = &result.system;
+                "dimms" "DIMMs" {Count} Verbose: "DIMMs" = result.dimms;
+                "trace" "trace" {Text} Verbose: "program that made the trace" = &result.trace;
+                "activity" "activity" {Text} Verbose: "source of the active neurons: causal, oracle or predicted" = result.activity;
+                "merge" "partial results travel" {Text} Verbose: "form of partial results: exact or fp16" = result.merge;
+                "profiled_tokens" "tokens profiled" {Count} Verbose: "tokens of the sequences before the last" = result.profiled_tokens;
+                "prompt_tokens" "tokens of the prompt" {Count} Verbose: "tokens of the last sequence's prompt" = result.prompt_tokens;
+                "generated_tokens" "tokens generated" {Count} Verbose: "tokens of the last sequence after its prompt" = result.generated_tokens;
+                "density" "active neurons" {Share} Screen: "part of the neurons that are active" = result.density;
+                "placement" = result.placement;
+                "placement.gap" "placement above its bound" {Share} Verbose: "objective over bound of the linear relaxation, minus 1";
+                "placement.objective_us" "objective of the placement" {Real("us", 1)} Verbose: "time that the placement minimises";
+                "placement.bound_us" "bound" {Real("us", 1)} Verbose: "bound of the linear relaxation";
+                "placement.gpu_bytes" "neurons on the GPU" {Bytes} Screen: "bytes of neurons that the placement gives the GPU";
+                "placement.given" "placement of a file" {Text} Verbose: "whether the placement was given; otherwise it is that of the offline method";
+            })
+        .table("policies", "Policies", (POLICY, policies))
+        .table("ablation", "MLP time of one policy over that of another", (ABLATION, ablation));
+    let operations: Values = policies.iter().map(operations).collect();
     report = report
-        .table_at(Level::Json, None, ("operations", "Time of a token by operation"), OPERATION, &operations)
+        .table_at(Level::Json, None, ("operations", "Time of a token by operation"), operations)
         .chart(chart(
             "operations",
             "Time of a token by operation",
@@ -271,10 +162,13 @@ pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
     report = time::show(report, &times);
     report = energy::show_system(report, &energies, with_energy);
     report = tokens(report, policies);
-    let similarity: Vec<Similarity> =
-        (1..).zip(similarity).map(|(distance, &similarity)| Similarity { distance, similarity }).collect();
+    let similarity = rows! { (1..).zip(similarity) => |(distance, &similarity)|
+        "distance" "distance" {Count} Screen: "distance of two tokens" = distance;
+        "similarity" "similarity" {Real("", 3)} Screen: "twice the active neurons that both tokens have over those of the one plus those of the other, mean"
+            = similarity;
+    };
     report = report
-        .table_at(Level::Verbose, None, ("similarity", "Similarity of tokens"), SIMILARITY, &similarity)
+        .table_at(Level::Verbose, None, ("similarity", "Similarity of tokens"), similarity)
         .chart(chart(
             "similarity",
             "Similarity of tokens by their distance",
@@ -286,11 +180,11 @@ pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
                 Some(("paper: 0.7 beyond 10", 0.7)),
             ),
         ))
-        .table_at(Level::Verbose, None, ("predictors", "Predictors"), PREDICTOR, predictors);
-    let predictions: Vec<Prediction> = predictors.iter().flat_map(predictions).collect();
+        .table_at(Level::Verbose, None, ("predictors", "Predictors"), (PREDICTOR, predictors));
+    let predictions: Values = predictors.iter().map(predictions).collect();
     let of = |key, axis, reference| lines(("token", "token"), (key, 1.0, axis), ("name", ""), reference);
     Ok(report
-        .table_at(Level::Json, None, ("predictions", "Predictions of each token"), PREDICTION, &predictions)
+        .table_at(Level::Json, None, ("predictions", "Predictions of each token"), predictions)
         .chart(chart(
             "predictions",
             "Accuracy of the predictors",
@@ -305,19 +199,28 @@ pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
         )))
 }
 
-fn operations(result: &PolicyResult) -> Vec<Operation> {
+fn operations(result: &PolicyResult) -> Values {
     let policy = result.policy;
-    let row = |(operation, &us): (&ndp_sim::system::Operation, &f64)| Operation {
-        policy,
-        operation: operation.name(),
-        us,
+    let row = |(operation, &us): (&ndp_sim::system::Operation, &f64)| {
+        figures! {
+            "policy" "policy" {Text} Screen: "policy of the scheduler" = policy;
+            "operation" "operation" {Text} Screen: "product of a layer, attention, or the logits" = operation.name();
+            "us" "us" {Real("us", 1)} Screen: "time in a token" = us;
+        }
     };
     result.operation_us.iter().map(row).collect()
 }
 
-fn predictions(result: &PredictorResult) -> Vec<Prediction> {
+fn predictions(result: &PredictorResult) -> Values {
     let each = result.tokens.iter().zip(&result.token_recall).enumerate();
-    let row = |(token, (&accuracy, &recall))| Prediction { name: result.name, token, accuracy, recall };
+    let row = |(token, (&accuracy, &recall))| {
+        figures! {
+            "name" "goes by" {Text} Screen: "information that the predictor has" = result.name;
+            "token" "token" {Count} Screen: "number of the generated token, from 0" = token;
+            "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons" = accuracy;
+            "recall" "recall" {Share} Screen: "predicted neurons among the active ones" = recall;
+        }
+    };
     each.map(row).collect()
 }
 
@@ -327,28 +230,37 @@ fn tokens(report: Report, policies: &[PolicyResult]) -> Report {
         let bundles = result.flash.as_ref().map(|flash| flash.figures.tokens.clone()).unwrap_or_default();
         let row = |(token, figures): (usize, &ndp_sim::system::TokenFigures)| {
             let cold: u64 = figures.dimm_neurons.iter().sum();
-            Token {
-                policy: result.policy,
-                token,
-                gpu_share: figures.gpu_neurons as f64 / (figures.gpu_neurons + cold).max(1) as f64,
-                imbalance: result.records.get(token).map(|record| record.imbalance),
-                bundles: bundles.get(token).map(|token| token.loaded),
+            figures! {
+                "policy" "policy" {Text} Screen: "policy of the scheduler" = result.policy;
+                "token" "token" {Count} Screen: "number of the generated token, from 0" = token;
+                "gpu_share" "GPU" {Share} Screen: "part of the active neurons that the GPU computed"
+                    = figures.gpu_neurons as f64 / (figures.gpu_neurons + cold).max(1) as f64;
+                "imbalance" "most/mean" {Real("", 3)} Screen: "active neurons of the most loaded DIMM over the mean of all DIMMs"
+                    = result.records.get(token).map(|record| record.imbalance);
+                "bundles" "bundles" {Count} Screen: "bundles that the SSD read" = bundles.get(token).map(|token| token.loaded);
             }
         };
         result.tokens.iter().enumerate().map(row).collect::<Vec<_>>()
     };
-    let all: Vec<Token> = policies.iter().flat_map(of).collect();
+    let all: Values = policies.iter().flat_map(of).collect();
     let last = policies.last();
     let loads = last.iter().flat_map(|last| last.tokens.iter().enumerate()).flat_map(|(token, figures)| {
         let each = figures.dimm_neurons.iter().enumerate();
-        each.map(move |(dimm, &neurons)| Load { token, dimm, neurons }).collect::<Vec<_>>()
+        each.map(move |(dimm, &neurons)| {
+            figures! {
+                "token" "token" {Count} Screen: "number of the generated token, from 0" = token;
+                "dimm" "DIMM" {Count} Screen: "number of the DIMM, from 0" = dimm;
+                "neurons" "neurons" {Count} Screen: "active neurons that it computed" = neurons;
+            }
+        })
+        .collect::<Vec<_>>()
     });
-    let loads: Vec<Load> = loads.collect();
+    let loads: Values = loads.collect();
     let by_policy = |key, factor, axis| lines(("token", "token"), (key, factor, axis), ("policy", ""), None);
     let title = last.map_or_else(String::new, |last| format!("Load of each DIMM, policy {}", last.policy));
-    let has_flash = all.iter().any(|token| token.bundles.is_some());
+    let has_flash = all.numbers("bundles").next().is_some();
     let report = report
-        .table_at(Level::Json, None, ("tokens", "Generated tokens"), TOKEN, &all)
+        .table_at(Level::Json, None, ("tokens", "Generated tokens"), all)
         .chart(chart(
             "tokens",
             "Neurons that the GPU has",
@@ -361,7 +273,7 @@ fn tokens(report: Report, policies: &[PolicyResult]) -> Report {
             "1 is balance: all DIMMs have equally many active neurons.",
             by_policy("imbalance", 1.0, "most over mean"),
         ))
-        .table_at(Level::Json, None, ("loads", "Load of each DIMM under the last policy"), LOAD, &loads)
+        .table_at(Level::Json, None, ("loads", "Load of each DIMM under the last policy"), loads)
         .chart(chart(
             "loads",
             &title,

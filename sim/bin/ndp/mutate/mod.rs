@@ -18,7 +18,7 @@ use ndp_files::{FileSet, OutputFile};
 use ndp_hdl_language::mutate::{Mutant, replaced};
 use ndp_hdl_language::{Design, Module};
 use ndp_numerics::SplitMix64;
-use ndp_report::{Report, Unit, fields};
+use ndp_report::{Report, Unit, Values, fields, figures};
 use ndp_synth::formal::{PROOFS, Prover, Verdict as Found};
 use ndp_synth::{SynthError, tools};
 use serde::{Deserialize, Serialize};
@@ -181,22 +181,6 @@ fields! { ROW
     "rows" "" {Data} Json: "each mutant: line, change, fate, and the test or proof that finds it";
 }
 
-/// A mutant that no test or proof finds.
-#[derive(Serialize)]
-struct Missed {
-    block: &'static str,
-    line: String,
-    change: String,
-    undecided: bool,
-}
-
-fields! { MISSED
-    "block" "block" {Text} Screen: "block";
-    "line" "line" {Text} Screen: "file and line of the description";
-    "change" "change" {Text} Screen: "change in words";
-    "undecided" "undecided" {Text} Screen: "whether the solver says neither";
-}
-
 fields! { LISTED
     "name" "block" {Text} Screen: "block";
     "kind" "kind" {Text} Screen: "arithmetic or control";
@@ -212,8 +196,11 @@ fields! { LISTED
 pub fn run(args: &Args) -> Result<Report> {
     let blocks = chosen(&args.blocks)?;
     if args.list {
-        return Ok(Report::answer("verify mutate", format!("{} blocks", blocks.len()))
-            .table("blocks", "Blocks", LISTED, &blocks));
+        return Ok(Report::answer("verify mutate", format!("{} blocks", blocks.len())).table(
+            "blocks",
+            "Blocks",
+            (LISTED, &blocks),
+        ));
     }
     ensure!(args.n > 0, "--n = 0 must be at least 1");
     ensure!(args.timeout_s > 1, "--timeout-s = {} must be at least 2", args.timeout_s);
@@ -251,18 +238,18 @@ pub fn run(args: &Args) -> Result<Report> {
         ),
     };
     let missed = campaigns.iter().flat_map(|one| {
-        survivors(one).map(|(row, undecided)| Missed {
-            block: one.block.name,
-            line: row.line.clone(),
-            change: row.change.clone(),
-            undecided: !undecided.is_empty(),
+        survivors(one).map(|(row, undecided)| figures! {
+            "block" "block" {Text} Screen: "block" = one.block.name;
+            "line" "line" {Text} Screen: "file and line of the description" = row.line.clone();
+            "change" "change" {Text} Screen: "change in words" = row.change.clone();
+            "undecided" "undecided" {Text} Screen: "whether the solver says neither" = !undecided.is_empty();
         })
     });
-    let missed: Vec<Missed> = missed.collect();
+    let missed: Values = missed.collect();
     let shown: Vec<Shown> = campaigns.iter().map(Shown::new).collect();
     Ok(Report::checked("verify mutate", below.is_empty(), verdict)
-        .table("blocks", "Blocks", ROW, &shown)
-        .table("missed", "Mutants that nothing finds", MISSED, &missed))
+        .table("blocks", "Blocks", (ROW, &shown))
+        .table("missed", "Mutants that nothing finds", missed))
 }
 
 /// The blocks of these names; all if there are none.

@@ -140,6 +140,6 @@ pub fn run(
     );
     Ok(Report::answer("offload", answer)
         .setting(format!("{} in {}", model.name, memory.name()))
-        .table("rates", "Rates", RATE, &rates)
-        .table_at(Level::Json, None, ("points", "Points"), POINT, &points))
+        .table("rates", "Rates", (RATE, &rates))
+        .table_at(Level::Json, None, ("points", "Points"), (POINT, &points)))
 }

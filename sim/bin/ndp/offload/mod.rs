@@ -16,7 +16,7 @@ use ndp_offloading::{
     StepCosts, TableFile, evaluate,
 };
 use ndp_pim::measure::MeasuredMemory;
-use ndp_report::{Report, fields};
+use ndp_report::{Report, figures};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -255,25 +255,17 @@ pub fn run(args: &Args) -> Result<Report> {
     let page = args.form.html.is_some();
     let systems = if page { report::of_page(&args.system) } else { &args.system };
     Ok(report::report((&model, &hardware), &cells, systems, (times, args.energy))
-        .figures(FIGURES, &Figures { rule: args.rule, offload_ffn: args.offload_ffn, times })
+        .figures(figures! {
+            "rule" "rule" {Text} Verbose: "the memory's side of equation 1" = args.rule;
+            "offload_ffn" "FFN offloaded" {Count} Verbose: "requests of each group whose FFN the memory gets, in place of algorithm 1's; null if the algorithm decides"
+                = args.offload_ffn;
+            "times" "times" {Text} Verbose: "source of times of work in memory: table, formula or device model" = times;
+        })
         .data("model", "sizes of the model", &model)
         .data("memory", "the memory (docs/configuration.md)", &config)
         .data("hardware", "the hardware (docs/offloading.md)", &hardware)
         .data("energy_memory", "constants of the memory's energy", &memory)
         .data("energy_npu", "constants of the NPU's energy", &npu))
-}
-
-#[derive(Serialize)]
-struct Figures {
-    rule: Rule,
-    offload_ffn: Option<u32>,
-    times: &'static str,
-}
-
-fields! { FIGURES
-    "rule" "rule" {Text} Verbose: "the memory's side of equation 1";
-    "offload_ffn" "FFN offloaded" {Count} Verbose: "requests of each group whose FFN the memory gets, in place of algorithm 1's; null if the algorithm decides";
-    "times" "times" {Text} Verbose: "source of times of work in memory: table, formula or device model";
 }
 
 fn measured(path: &Path, model: &Model, memory: &HbmConfig) -> Result<MeasuredTimes> {

@@ -4,7 +4,7 @@ use ndp_energy::Energy;
 use ndp_offloading::algorithm::{Choice, Decision};
 use ndp_offloading::evaluate::Chosen;
 use ndp_offloading::{Cell, Dispatch, Hardware, Layout, Mode, ModeResult, Model, Purpose, StepEnergy};
-use ndp_report::{Chart, ChartKind, Level, Report, fields};
+use ndp_report::{Chart, ChartKind, Level, Report, Values, fields, figures, rows};
 use serde::Serialize;
 
 /// The paper's systems, for a report that names none.
@@ -29,32 +29,6 @@ fn moved(result: &ModeResult) -> String {
         Layout::WholeGroup => "group".to_owned(),
         _ => result.offloaded.as_ref().map_or_else(|| "-".to_owned(), decision),
     }
-}
-
-/// A point of the grid.
-#[derive(Serialize)]
-struct Point<'a> {
-    batch: u32,
-    sequence: u32,
-    small: bool,
-    equation: &'a Chosen,
-    slot: &'a Chosen,
-    by_equation: String,
-    by_slot: String,
-    best: bool,
-    modes: &'a [ModeResult],
-}
-
-fields! { POINT
-    "batch" "batch" {Count} Screen: "requests of both groups";
-    "sequence" "tokens" {Count} Screen: "tokens in K and V of each request";
-    "by_equation" "equation" {Text} Screen: "requests offloaded in a middle layer by equations 1 and 2: m of the FFN, n of attention";
-    "by_slot" "slot" {Text} Screen: "the same with Q, K and V waiting for the FFN";
-    "best" "best" {Text} Screen: "whether trying all numbers gives the same";
-    "small" "small" {Text} Json: "the groups are smaller than the number of channels (algorithm 1, lines 10 to 12)";
-    "equation" "" {Data} Json: "decision by equations 1 and 2: chosen, and by trying all numbers (exhaustive)";
-    "slot" "" {Data} Json: "decision with the dependency of --rule slot: chosen, and by trying all numbers (exhaustive)";
-    "modes" "" {Data} Json: "step in each mode: times in us, utilisations from 0 to 1, energy in fJ by part and purpose";
 }
 
 /// A step of a point.
@@ -109,42 +83,6 @@ fields! { MEAN
     "geometric" "geometric mean" {Real("", 2)} Screen: "times as fast as the first system, geometric mean of all points";
     "arithmetic" "arithmetic mean" {Real("", 2)} Screen: "times as fast as the first system, arithmetic mean of all points";
     "points" "points" {Count} Screen: "points";
-}
-
-/// Energy of a step over the first system's.
-#[derive(Serialize)]
-struct Joules {
-    batch: u32,
-    sequence: u32,
-    system: &'static str,
-    memory: Energy,
-    total: Energy,
-    memory_ratio: Option<String>,
-    total_ratio: Option<String>,
-    weights: Energy,
-    kv_read: Energy,
-    attention: Energy,
-    offloaded: Energy,
-    standby: Energy,
-    npu_operations: Energy,
-    npu_idle: Energy,
-}
-
-fields! { JOULES
-    "batch" "batch" {Count} Screen: "requests";
-    "sequence" "tokens" {Count} Screen: "tokens in K and V of each request";
-    "system" "system" {Text} Screen: "mode or system";
-    "memory" "memory" {Energy} Screen: "energy of the memory in a step";
-    "memory_ratio" "over the first" {Text} Screen: "memory's energy over the first system's, with the range over all constants, which are the same in both";
-    "total" "all" {Energy} Verbose: "energy of the step";
-    "total_ratio" "all over the first" {Text} Screen: "energy over the first system's, with the range over all constants";
-    "weights" "weights" {Energy} Verbose: "reading weights";
-    "kv_read" "K, V read" {Energy} Verbose: "reading keys and values for attention on the NPU";
-    "attention" "attention" {Energy} Verbose: "attention in the banks";
-    "offloaded" "offloaded" {Energy} Verbose: "matrices in the banks";
-    "standby" "standby" {Energy} Verbose: "standby of the memory";
-    "npu_operations" "NPU ops" {Energy} Verbose: "arithmetic of the NPU";
-    "npu_idle" "NPU idle" {Energy} Verbose: "standby of the NPU";
 }
 
 /// Source of commands of NPU+AiM and AttAcc.
@@ -207,7 +145,7 @@ fn means(steps: &[Step]) -> Vec<Mean> {
     names.into_iter().map(mean).collect()
 }
 
-fn joules(cells: &[Cell], modes: &[Mode], name: fn(Mode) -> &'static str) -> Vec<Joules> {
+fn joules(cells: &[Cell], modes: &[Mode], name: fn(Mode) -> &'static str) -> Values {
     let ratio = |one: &StepEnergy, other: &StepEnergy, with_npu| {
         let [low, value, high] = one.over(other, with_npu)?;
         Some(format!("{value:.3} ({low:.3} to {high:.3})"))
@@ -215,21 +153,23 @@ fn joules(cells: &[Cell], modes: &[Mode], name: fn(Mode) -> &'static str) -> Vec
     let of = |cell: &Cell, mode: Mode| {
         let (first, own) = (&cell.mode(modes[0])?.energy, &cell.mode(mode)?.energy);
         let other = mode != modes[0];
-        Some(Joules {
-            batch: cell.batch,
-            sequence: cell.sequence,
-            system: name(mode),
-            memory: own.memory,
-            total: own.total,
-            memory_ratio: other.then(|| ratio(own, first, false)).flatten(),
-            total_ratio: other.then(|| ratio(own, first, true)).flatten(),
-            weights: own.of(Purpose::Weights),
-            kv_read: own.of(Purpose::AttentionOnNpu),
-            attention: own.of(Purpose::Attention),
-            offloaded: own.of(Purpose::MatricesInMemory),
-            standby: own.of(Purpose::MemoryStandby),
-            npu_operations: own.of(Purpose::NpuArithmetic),
-            npu_idle: own.of(Purpose::NpuStandby),
+        Some(figures! {
+            "batch" "batch" {Count} Screen: "requests" = cell.batch;
+            "sequence" "tokens" {Count} Screen: "tokens in K and V of each request" = cell.sequence;
+            "system" "system" {Text} Screen: "mode or system" = name(mode);
+            "memory" "memory" {Energy} Screen: "energy of the memory in a step" = own.memory;
+            "memory_ratio" "over the first" {Text} Screen: "memory's energy over the first system's, with the range over all constants, which are the same in both"
+                = other.then(|| ratio(own, first, false)).flatten();
+            "total" "all" {Energy} Verbose: "energy of the step" = own.total;
+            "total_ratio" "all over the first" {Text} Screen: "energy over the first system's, with the range over all constants"
+                = other.then(|| ratio(own, first, true)).flatten();
+            "weights" "weights" {Energy} Verbose: "reading weights" = own.of(Purpose::Weights);
+            "kv_read" "K, V read" {Energy} Verbose: "reading keys and values for attention on the NPU" = own.of(Purpose::AttentionOnNpu);
+            "attention" "attention" {Energy} Verbose: "attention in the banks" = own.of(Purpose::Attention);
+            "offloaded" "offloaded" {Energy} Verbose: "matrices in the banks" = own.of(Purpose::MatricesInMemory);
+            "standby" "standby" {Energy} Verbose: "standby of the memory" = own.of(Purpose::MemoryStandby);
+            "npu_operations" "NPU ops" {Energy} Verbose: "arithmetic of the NPU" = own.of(Purpose::NpuArithmetic);
+            "npu_idle" "NPU idle" {Energy} Verbose: "standby of the NPU" = own.of(Purpose::NpuStandby);
         })
     };
     cells.iter().flat_map(|cell| modes.iter().filter_map(move |&mode| of(cell, mode))).collect()
@@ -245,20 +185,19 @@ pub fn report(
     let by_system = !systems.is_empty();
     let name: fn(Mode) -> &'static str = if by_system { Mode::system } else { Mode::name };
     let chosen = |chosen: &Chosen| decision(&chosen.chosen);
-    let points: Vec<Point> = cells
-        .iter()
-        .map(|cell| Point {
-            batch: cell.batch,
-            sequence: cell.sequence,
-            small: cell.small,
-            equation: &cell.equation,
-            slot: &cell.slot,
-            by_equation: chosen(&cell.equation),
-            by_slot: chosen(&cell.slot),
-            best: [&cell.equation, &cell.slot].iter().all(|one| one.chosen == one.exhaustive),
-            modes: &cell.modes,
-        })
-        .collect();
+    let points = rows! { cells.iter() => |cell|
+        "batch" "batch" {Count} Screen: "requests of both groups" = cell.batch;
+        "sequence" "tokens" {Count} Screen: "tokens in K and V of each request" = cell.sequence;
+        "by_equation" "equation" {Text} Screen: "requests offloaded in a middle layer by equations 1 and 2: m of the FFN, n of attention"
+            = chosen(&cell.equation);
+        "by_slot" "slot" {Text} Screen: "the same with Q, K and V waiting for the FFN" = chosen(&cell.slot);
+        "best" "best" {Text} Screen: "whether trying all numbers gives the same"
+            = [&cell.equation, &cell.slot].iter().all(|one| one.chosen == one.exhaustive);
+        "small" "small" {Text} Json: "the groups are smaller than the number of channels (algorithm 1, lines 10 to 12)" = cell.small;
+        "equation" "" {Data} Json: "decision by equations 1 and 2: chosen, and by trying all numbers (exhaustive)" = &cell.equation;
+        "slot" "" {Data} Json: "decision with the dependency of --rule slot: chosen, and by trying all numbers (exhaustive)" = &cell.slot;
+        "modes" "" {Data} Json: "step in each mode: times in us, utilisations from 0 to 1, energy in fJ by part and purpose" = &cell.modes;
+    };
     let shown = if by_system { systems } else { &MODES[..] };
     let steps = steps(cells, shown, name);
     let means = means(&steps);
@@ -280,27 +219,22 @@ pub fn report(
             model.name,
             issue(hardware)
         ))
-        .table("means", "Over all points", MEAN, &means)
-        .table("steps", "A decode step", STEP, &steps)
+        .table("means", "Over all points", (MEAN, &means))
+        .table("steps", "A decode step", (STEP, &steps))
         .chart(Chart {
             table: "means",
             title: format!("Times as fast as {}", name(shown[0])),
             caption: "Geometric mean of all points.".to_owned(),
             kind: ChartKind::Rows { label: "system", value: "geometric" },
         })
-        .table_at(if by_system { Level::Verbose } else { Level::Screen }, None, ("cells", "Decisions in a middle layer"), POINT, &points);
+        .table_at(if by_system { Level::Verbose } else { Level::Screen }, None, ("cells", "Decisions in a middle layer"), points);
     if model.name == "llama3-70b" && cells.iter().any(|cell| cell.batch == 128) {
         report = report.note(UTILISATIONS);
     }
     let of_energy = if by_system { systems } else { &OFFLOADING[..] };
     let level = if energy { Level::Screen } else { Level::Verbose };
-    let report = report.table_at(
-        level,
-        None,
-        ("energy", "Energy of a decode step"),
-        JOULES,
-        &joules(cells, of_energy, name),
-    );
+    let report =
+        report.table_at(level, None, ("energy", "Energy of a decode step"), joules(cells, of_energy, name));
     let paper =
         energy && !by_system && model.name == "llama3-70b" && cells.iter().any(|cell| cell.batch == 128);
     if paper { report.note(ENERGIES) } else { report }

@@ -3,10 +3,9 @@
 use super::Outcome;
 use super::rows::agreeing;
 use anyhow::Result;
-use ndp_report::{BarChart, Chart, ChartKind, Level, Report, fields, significant};
+use ndp_report::{BarChart, Chart, ChartKind, Level, Report, Values, fields, figures, significant};
 use ndp_systems::figures::{Row, Sensitivity};
 use ndp_systems::{Assumptions, Key};
-use serde::Serialize;
 
 /// Numbers of one chart are at most this many times apart: smaller bars could not be seen.
 const SPREAD: f64 = 30.0;
@@ -48,35 +47,21 @@ fields! { SENSITIVITY
     "imbalance" "most loaded DIMM" {Digits} Screen: "load of the most loaded DIMM over the mean, with the offline placement";
 }
 
-/// An assumption of a paper's set.
-#[derive(Serialize)]
-struct Assumed {
-    paper: &'static str,
-    name: &'static str,
-    meaning: &'static str,
-    unit: &'static str,
-    stated: f64,
-    fitted: f64,
-    reason: String,
-}
-
-fields! { ASSUMED
-    "paper" "paper" {Text} Screen: "paper";
-    "name" "assumption" {Text} Screen: "assumption";
-    "meaning" "meaning" {Text} Screen: "meaning of the value";
-    "unit" "unit" {Text} Screen: "unit of the values";
-    "stated" "stated" {Digits} Screen: "value that stands for no assumption";
-    "fitted" "fitted" {Digits} Screen: "value of the paper's set";
-    "reason" "reason" {Text} Screen: "reason for the value";
-}
-
 /// The assumptions that a paper's set has a reason for.
-fn assumed(paper: &'static str) -> Result<Vec<Assumed>> {
+fn assumed(paper: &'static str) -> Result<Values> {
     let set = Assumptions::preset(paper)?;
     let row = |key: Key| {
         let reason = set.reason(key)?.to_owned();
         let (name, meaning, unit) = (key.name(), key.meaning().trim(), key.unit());
-        Some(Assumed { paper, name, meaning, unit, stated: key.stated(), fitted: set.get(key), reason })
+        Some(figures! {
+            "paper" "paper" {Text} Screen: "paper" = paper;
+            "name" "assumption" {Text} Screen: "assumption" = name;
+            "meaning" "meaning" {Text} Screen: "meaning of the value" = meaning;
+            "unit" "unit" {Text} Screen: "unit of the values" = unit;
+            "stated" "stated" {Digits} Screen: "value that stands for no assumption" = key.stated();
+            "fitted" "fitted" {Digits} Screen: "value of the paper's set" = set.get(key);
+            "reason" "reason" {Text} Screen: "reason for the value" = reason;
+        })
     };
     Ok(Key::ALL.into_iter().filter_map(row).collect())
 }
@@ -158,8 +143,7 @@ pub fn report(outcome: &Outcome, charts: &[(String, String, String)], page: Stri
     let counts = papers.iter().map(|(paper, rows)| format!("{paper}: {}", agreeing(rows)));
     let level =
         if outcome.rows.len() + outcome.energy.len() > SCREEN { Level::Verbose } else { Level::Screen };
-    let assumed: Vec<Vec<Assumed>> = papers.keys().map(|paper| assumed(paper)).collect::<Result<_>>()?;
-    let assumed: Vec<&Assumed> = assumed.iter().flatten().collect();
+    let assumed = papers.keys().map(|paper| assumed(paper)).collect::<Result<Values>>()?;
     let drawn = |report: Report, table, title: &str, caption: &str, svg: &str| {
         let kind = ChartKind::Drawn(svg.to_owned());
         report.chart(Chart { table, title: title.to_owned(), caption: caption.to_owned(), kind })
@@ -170,15 +154,15 @@ pub fn report(outcome: &Outcome, charts: &[(String, String, String)], page: Stri
              (fitted); ratio is fitted over the paper's number. Times of NDP-DIMMs come from the cycle model of the core",
         )
         .note(format!("{page} has all numbers with charts and the assumptions, and so have --verbose and --json"))
-        .table_at(level, None, ("rows", "numbers"), ROW, &outcome.rows)
+        .table_at(level, None, ("rows", "numbers"), (ROW, &outcome.rows))
         .by(&["paper_name", "figure"]);
     let report = charts.iter().fold(report, |report, (section, _, svg)| {
         drawn(report, "rows", section, "The paper's number, with stated parameters, and fitted.", svg)
     });
     let report = report
-        .table_at(level, None, ("energy", "energy of a token"), BAR, &outcome.energy)
+        .table_at(level, None, ("energy", "energy of a token"), (BAR, &outcome.energy))
         .by(&["paper_name"])
-        .table_at(Level::Verbose, None, ("assumptions", "What is assumed"), ASSUMED, &assumed)
+        .table_at(Level::Verbose, None, ("assumptions", "What is assumed"), assumed)
         .by(&["paper"]);
     let report = match outcome.energy.len() {
         0 => report,
@@ -186,7 +170,7 @@ pub fn report(outcome: &Outcome, charts: &[(String, String, String)], page: Stri
     };
     let sensitivity = &outcome.sensitivity;
     let title = "What each step of Hermes' Fig. 13 gains under other assumptions";
-    let report = report.table_at(Level::Verbose, None, ("sensitivity", title), SENSITIVITY, sensitivity);
+    let report = report.table_at(Level::Verbose, None, ("sensitivity", title), (SENSITIVITY, sensitivity));
     if sensitivity.is_empty() {
         return Ok(report);
     }

@@ -9,25 +9,10 @@ use ndp_energy::Energy;
 use ndp_model::Generation;
 use ndp_offloading::{Device, Hardware, Mode};
 use ndp_pim::{ChannelSpan, Decided, Outcome};
-use ndp_report::{Chart, ChartKind, Gantt, Level, Report, ReportError, fields, grouped};
+use ndp_report::{
+    Chart, ChartKind, Gantt, Level, Report, ReportError, Values, fields, figures, grouped, rows,
+};
 use serde::Serialize;
-
-#[derive(Serialize)]
-struct Run<'a> {
-    channel: ChannelKind,
-    controller: ControllerKind,
-    prompts: &'a [String],
-    texts: Vec<&'a str>,
-    seed: u64,
-}
-
-fields! { RUN
-    "prompts" "prompts" {Text} Screen: "texts to continue, each a request";
-    "texts" "texts" {Text} Screen: "continuation of each prompt";
-    "channel" "channels" {Text} Verbose: "rtl: RTL, compared with the device model in every clock; model: the device model";
-    "controller" "commands by" {Text} Verbose: "software: the host's scheduler; rtl: the controller in RTL, which is given requests";
-    "seed" "seed" {Count} Verbose: "seed of the sampler";
-}
 
 fields! { MODE
     "mode" "mode" {Text} Screen: "mode";
@@ -68,24 +53,6 @@ fields! { MODE
     "bus" "" {Data} Json: "clocks of the buses of all channels since reset, by their use";
     "multipliers" "" {Data} Json: "clocks of the multipliers of all channels since reset, by their use";
     "energy" "" {Data} Json: "energy of the memory in fJ (docs/energy-hbm.md): total, by part, command, operation and channel, and with loading of the weights before";
-}
-
-/// A part of the memory's energy for a token.
-#[derive(Serialize)]
-struct Part {
-    by: &'static str,
-    mode: Mode,
-    name: String,
-    share: f64,
-    energy: Energy,
-}
-
-fields! { PART
-    "by" "by" {Text} Screen: "how the energy is split";
-    "mode" "mode" {Text} Screen: "mode";
-    "name" "part" {Text} Screen: "operation, command, part or channel";
-    "share" "share" {Share} Screen: "part of the memory's energy";
-    "energy" "of a token" {Energy} Screen: "energy over generated tokens";
 }
 
 #[derive(Serialize)]
@@ -135,38 +102,6 @@ fields! { DECISION
     "in_attention" "" {Data} Json: "solution of equation 2 with times in ps; null without the scheduler";
 }
 
-/// A piece of work.
-#[derive(Serialize)]
-struct Piece<'a> {
-    mode: Mode,
-    group: usize,
-    step: u32,
-    decision: String,
-    place: &'a str,
-    work: &'static str,
-    offloaded: bool,
-    device: Device,
-    vectors: usize,
-    start: u64,
-    end: u64,
-    channels: String,
-}
-
-fields! { PIECE
-    "mode" "mode" {Text} Screen: "mode";
-    "group" "group" {Count} Screen: "group of the requests";
-    "step" "step" {Count} Screen: "step of the group: 0 for the prompts, then one for each token";
-    "decision" "decision" {Text} Screen: "offloading of the step";
-    "place" "where" {Text} Screen: "layer and matrix";
-    "work" "work" {Text} Screen: "matrix, product in both devices, attention, or move of keys and values";
-    "offloaded" "offloaded" {Text} Screen: "whether it moved to this device";
-    "device" "device" {Text} Screen: "npu or pim";
-    "vectors" "vectors" {Count} Screen: "vectors of a matrix, or queries of attention";
-    "start" "from clock" {Count} Screen: "first clock";
-    "end" "to clock" {Count} Screen: "clock after the last one";
-    "channels" "channels" {Text} Screen: "clocks and commands of each channel";
-}
-
 /// The report.
 ///
 /// # Errors
@@ -179,12 +114,13 @@ pub fn report(
     reason: Option<String>,
 ) -> Result<Report, ReportError> {
     let (agrees, verdict) = verdict(figures, alone.len());
-    let run = Run {
-        channel: args.channel,
-        controller: args.controller,
-        prompts: &args.prompt,
-        texts: alone.iter().map(|generation| generation.text.as_str()).collect(),
-        seed: args.seed,
+    let run = figures! {
+        "prompts" "prompts" {Text} Screen: "texts to continue, each a request" = &args.prompt;
+        "texts" "texts" {Text} Screen: "continuation of each prompt" = alone.iter().map(|generation| generation.text.as_str()).collect::<Vec<_>>();
+        "channel" "channels" {Text} Verbose: "rtl: RTL, compared with the device model in every clock; model: the device model" = args.channel;
+        "controller" "commands by" {Text} Verbose: "software: the host's scheduler; rtl: the controller in RTL, which is given requests"
+            = args.controller;
+        "seed" "seed" {Count} Verbose: "seed of the sampler" = args.seed;
     };
     let channels = match args.channel {
         ChannelKind::Rtl => "in RTL, which equal the device model in every clock",
@@ -219,8 +155,8 @@ pub fn report(
              values that the NPU read, is compared bit for bit",
         )
         .note(format!("energy is the memory's, without the NPU; in brackets the ranges of the constants in {}", args.energy_memory))
-        .figures(RUN, &run)
-        .table("modes", "Modes", MODE, figures)
+        .figures(run)
+        .table("modes", "Modes", (MODE, figures))
         .chart(chart(
             "modes",
             "Who is busy",
@@ -233,7 +169,7 @@ pub fn report(
             "Two groups read the weights twice.",
             ChartKind::Columns { label: "mode", parts: bytes.collect(), factor: 1e-3, axis: "kB" },
         ))
-        .table_at(energy, Some("share"), ("energy", "energy of the memory for a token"), PART, &parts(figures))
+        .table_at(energy, Some("share"), ("energy", "energy of the memory for a token"), parts(figures))
         .by(&["by"]);
     let stacks = || ChartKind::Stacks {
         label: "mode",
@@ -246,13 +182,13 @@ pub fn report(
         .fold(report, |report, by| {
             report.chart(chart("energy", by, "Loading of the weights is not counted.", stacks()))
         })
-        .table_at(Level::Verbose, None, ("channels", "Commands of the channels"), CHANNEL, &by_channel)
-        .table_at(Level::Verbose, None, ("decisions", "Decisions"), DECISION, &decisions);
+        .table_at(Level::Verbose, None, ("channels", "Commands of the channels"), (CHANNEL, &by_channel))
+        .table_at(Level::Verbose, None, ("decisions", "Decisions"), (DECISION, &decisions));
     // Thousands of rows: only forms that are files have room for them.
     let has_room = args.form.html.is_some() || args.form.csv.is_some();
     let runs = if has_room { runs } else { &[] };
-    let work: Vec<Piece> = runs.iter().flat_map(|(mode, ran)| pieces(*mode, &ran.outcome)).collect();
-    let report = report.table_at(Level::Page, None, ("work", "pieces of work"), PIECE, &work).by(&["mode"]);
+    let work: Values = runs.iter().map(|(mode, ran)| pieces(*mode, &ran.outcome)).collect();
+    let report = report.table_at(Level::Page, None, ("work", "pieces of work"), work).by(&["mode"]);
     let report = runs.iter().try_fold(report, |report, (mode, ran)| {
         let (step, svg) = middle_step(*mode, &ran.outcome)?;
         let caption = format!(
@@ -297,18 +233,18 @@ fn verdict(figures: &[Figures], requests: usize) -> (bool, String) {
 }
 
 /// The memory's energy of a token by operation, part, command and channel.
-fn parts(figures: &[Figures]) -> Vec<Part> {
+fn parts(figures: &[Figures]) -> Values {
     let mut all = Vec::new();
     for f in figures {
         let energy = &f.energy;
         let mut add = |by, parts: Vec<(String, Energy)>| {
             let shown = parts.into_iter().filter(|(_, energy)| energy.value > 0);
-            all.extend(shown.map(|(name, of)| Part {
-                by,
-                mode: f.mode,
-                name,
-                share: of.value as f64 / energy.total.value.max(1) as f64,
-                energy: of.per(f.tokens as u64),
+            all.extend(shown.map(|(name, of)| figures! {
+                "by" "by" {Text} Screen: "how the energy is split" = by;
+                "mode" "mode" {Text} Screen: "mode" = f.mode;
+                "name" "part" {Text} Screen: "operation, command, part or channel" = name;
+                "share" "share" {Share} Screen: "part of the memory's energy" = of.value as f64 / energy.total.value.max(1) as f64;
+                "energy" "of a token" {Energy} Screen: "energy over generated tokens" = of.per(f.tokens as u64);
             }));
         };
         add(
@@ -320,7 +256,7 @@ fn parts(figures: &[Figures]) -> Vec<Part> {
         let channels = energy.channels.iter().enumerate();
         add("by channel", channels.map(|(channel, of)| (format!("channel {channel}"), of.total)).collect());
     }
-    all
+    all.into()
 }
 
 /// The step of the first group in the middle of its text, and what happens at the same time.
@@ -350,35 +286,29 @@ fn middle_step(mode: Mode, outcome: &Outcome) -> Result<(u32, String), ReportErr
 }
 
 /// The pieces of work of a run, by groups and their steps.
-fn pieces(mode: Mode, outcome: &Outcome) -> Vec<Piece<'_>> {
+fn pieces(mode: Mode, outcome: &Outcome) -> Values {
     let mut spans: Vec<Vec<&ChannelSpan>> = vec![Vec::new(); outcome.events.len()];
     outcome.spans.iter().for_each(|span| spans[span.event].push(span));
     let of_channel = |span: &&ChannelSpan| {
         let commands = span.commands.named().into_iter().map(|(name, count)| format!("{count} {name}"));
         format!("{}: {}..{}, {}", span.channel, span.start, span.end, commands.collect::<Vec<_>>().join(" "))
     };
-    let mut all: Vec<Piece> = outcome
-        .events
-        .iter()
-        .zip(&spans)
-        .map(|(event, spans)| {
-            let decided = outcome.decisions.iter().find(|d| (d.group, d.step) == (event.group, event.step));
-            Piece {
-                mode,
-                group: event.group,
-                step: event.step,
-                decision: decided.map_or_else(|| "prompts".to_owned(), decision),
-                place: &event.label,
-                work: event.work.name(),
-                offloaded: event.is_offloaded(),
-                device: event.device,
-                vectors: event.vectors,
-                start: event.start,
-                end: event.end,
-                channels: spans.iter().map(of_channel).collect::<Vec<_>>().join("; "),
-            }
-        })
-        .collect();
-    all.sort_by_key(|piece| (piece.group, piece.step));
-    all
+    let mut events: Vec<_> = outcome.events.iter().zip(&spans).collect();
+    events.sort_by_key(|(event, _)| (event.group, event.step));
+    rows! { events => |(event, spans)|
+        let decided = outcome.decisions.iter().find(|d| (d.group, d.step) == (event.group, event.step));
+        "mode" "mode" {Text} Screen: "mode" = mode;
+        "group" "group" {Count} Screen: "group of the requests" = event.group;
+        "step" "step" {Count} Screen: "step of the group: 0 for the prompts, then one for each token" = event.step;
+        "decision" "decision" {Text} Screen: "offloading of the step" = decided.map_or_else(|| "prompts".to_owned(), decision);
+        "place" "where" {Text} Screen: "layer and matrix" = &event.label;
+        "work" "work" {Text} Screen: "matrix, product in both devices, attention, or move of keys and values" = event.work.name();
+        "offloaded" "offloaded" {Text} Screen: "whether it moved to this device" = event.is_offloaded();
+        "device" "device" {Text} Screen: "npu or pim" = event.device;
+        "vectors" "vectors" {Count} Screen: "vectors of a matrix, or queries of attention" = event.vectors;
+        "start" "from clock" {Count} Screen: "first clock" = event.start;
+        "end" "to clock" {Count} Screen: "clock after the last one" = event.end;
+        "channels" "channels" {Text} Screen: "clocks and commands of each channel"
+            = spans.iter().map(of_channel).collect::<Vec<_>>().join("; ");
+    }
 }

@@ -18,10 +18,9 @@ use ndp_placement::{
     place_milp, place_powerinfer, place_random, place_structured, place_tiers, synthetic_frequencies,
     write_lp, write_powerinfer_lp,
 };
-use ndp_report::{Report, fields};
+use ndp_report::{Report, Values, figures};
 use ndp_traces::{Counted, NeuronShape, Profile, TraceReader};
 use report::{Origin, Own};
-use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -278,34 +277,6 @@ fn waiting(what: &str) -> ProgressBar {
 /// Best of so many runs.
 const RUNS: usize = 5;
 
-/// A model with a number of DIMMs.
-#[derive(Serialize)]
-struct Row {
-    model: &'static str,
-    dimms: u32,
-    groups: usize,
-    objective_us: f64,
-    bound_us: f64,
-    gap: f64,
-    gpu_bytes: u64,
-    gpu_capacity_bytes: u64,
-    grouping_ms: f64,
-    placing_ms: f64,
-}
-
-fields! { ROW
-    "model" "model" {Text} Screen: "model";
-    "dimms" "DIMMs" {Count} Screen: "DIMMs";
-    "groups" "groups" {Count} Screen: "groups of neurons";
-    "objective_us" "time" {Real("us", 2)} Screen: "equation 1 of Hermes for the placement";
-    "bound_us" "bound" {Real("us", 2)} Screen: "no placement takes less";
-    "gap" "gap" {Real("", 6)} Screen: "objective_us / bound_us - 1";
-    "gpu_bytes" "GPU" {Bytes} Screen: "bytes of the GPU's neurons";
-    "gpu_capacity_bytes" "of" {Bytes} Screen: "bytes of the GPU for neurons";
-    "grouping_ms" "grouping" {Real("ms", 1)} Screen: "time of grouping, the best of five runs";
-    "placing_ms" "placing" {Real("ms", 1)} Screen: "time of placing, the best of five runs";
-}
-
 fn table(args: &Args) -> Result<Report> {
     let progress = Progress::new(9, "placements");
     let mut rows = Vec::new();
@@ -326,26 +297,27 @@ fn table(args: &Args) -> Result<Report> {
                 last = Some((instance, certificate));
             }
             let Some((instance, certificate)) = last else { continue };
-            rows.push(Row {
-                model: name,
-                dimms,
-                groups: instance.groups().len(),
-                objective_us: certificate.objective_us,
-                bound_us: certificate.bound_us,
-                gap: certificate.gap,
-                gpu_bytes: certificate.gpu_bytes,
-                gpu_capacity_bytes: instance.machine().gpu_bytes,
-                grouping_ms: grouping * 1e3,
-                placing_ms: placing * 1e3,
+            rows.push(figures! {
+                "model" "model" {Text} Screen: "model" = name;
+                "dimms" "DIMMs" {Count} Screen: "DIMMs" = dimms;
+                "groups" "groups" {Count} Screen: "groups of neurons" = instance.groups().len();
+                "objective_us" "time" {Real("us", 2)} Screen: "equation 1 of Hermes for the placement" = certificate.objective_us;
+                "bound_us" "bound" {Real("us", 2)} Screen: "no placement takes less" = certificate.bound_us;
+                "gap" "gap" {Real("", 6)} Screen: "objective_us / bound_us - 1" = certificate.gap;
+                "gpu_bytes" "GPU" {Bytes} Screen: "bytes of the GPU's neurons" = certificate.gpu_bytes;
+                "gpu_capacity_bytes" "of" {Bytes} Screen: "bytes of the GPU for neurons" = instance.machine().gpu_bytes;
+                "grouping_ms" "grouping" {Real("ms", 1)} Screen: "time of grouping, the best of five runs" = grouping * 1e3;
+                "placing_ms" "placing" {Real("ms", 1)} Screen: "time of placing, the best of five runs" = placing * 1e3;
             });
             progress.add(1);
         }
     }
     drop(progress);
-    let most = rows.iter().map(|row| row.gap).fold(0.0, f64::max);
+    let rows = Values::from(rows);
+    let most = rows.numbers("gap").fold(0.0, f64::max);
     Ok(Report::answer(
         "place --table",
         format!("no placement is more than {:.4} % above its bound", 100.0 * most),
     )
-    .table("rows", "Models and numbers of DIMMs", ROW, &rows))
+    .table("rows", "Models and numbers of DIMMs", rows))
 }

@@ -1,76 +1,12 @@
 //! The report of a placement.
 
 use ndp_config::LlmShape;
-use ndp_placement::{
-    Certificate, CertifiedTerm, Instance, MilpReport, PowerInferReport, Terms, TierCertificate,
-};
-use ndp_report::{Level, Report, Unit, fields};
+use ndp_placement::{Certificate, Instance, MilpReport, PowerInferReport, Terms, TierCertificate};
+use ndp_report::{Level, Report, Unit, figures, rows};
 use serde::Serialize;
-
-/// Figures; times are in microseconds, sizes in bytes.
-#[derive(Debug, Serialize)]
-struct Figures<'a> {
-    model: &'a str,
-    #[serde(flatten)]
-    origin: &'a Origin,
-    dimms: u32,
-    groups: usize,
-    objective_us: f64,
-    bound_us: f64,
-    gap: f64,
-    group_bound_us: f64,
-    price: f64,
-    seconds: f64,
-    gpu_bytes: u64,
-    gpu_capacity_bytes: u64,
-    dimm_bytes: &'a [u64],
-    dimm_capacity_bytes: u64,
-    kv_bytes_per_dimm: u64,
-}
 
 const US: Unit = Unit::Real("us", 2);
 const MS: Unit = Unit::Real("s", 4);
-
-fields! { FIGURES
-    "objective_us" "time" {US} Head: "equation 1 of Hermes: time of the neurons of a token";
-    "bound_us" "lower bound" {US} Head: "no placement takes less: linear relaxation with every neuron by itself";
-    "gap" "gap" {Real("", 6)} Head: "objective_us / bound_us - 1";
-    "gpu_bytes" "on the GPU" {Bytes} Screen: "bytes of the GPU's neurons";
-    "gpu_capacity_bytes" "room on the GPU" {Bytes} Screen: "bytes of the GPU for neurons";
-    "dimm_bytes" "on each DIMM" {Bytes} Screen: "bytes of each DIMM's neurons";
-    "dimm_capacity_bytes" "room on a DIMM" {Bytes} Screen: "bytes of a DIMM for neurons";
-    "kv_bytes_per_dimm" "kept for keys and values" {Bytes} Screen: "bytes that a DIMM keeps for keys and values";
-    "seconds" "time of placing" {MS} Screen: "grouping and placing, without reading the trace";
-    "grouping_seconds" "grouping" {MS} Verbose: "time of grouping";
-    "placing_seconds" "placing" {MS} Verbose: "time of placing";
-    "group_bound_us" "bound of groups" {US} Verbose: "no placement of whole groups takes less";
-    "price" "price" {Real("", 4)} Verbose: "frequency of the neuron that the GPU is full with in the bound; 0 if it is not full";
-    "groups" "groups" {Count} Verbose: "groups of neurons";
-    "group_neurons" "neurons in a group" {Count} Verbose: "most neurons of a group";
-    "dimms" "DIMMs" {Count} Json: "DIMMs";
-    "model" "model" {Text} Json: "model";
-    "system" "system" {Text} Json: "system";
-    "method" "method" {Text} Json: "method";
-    "frequencies" "frequencies" {Text} Json: "origin of the frequencies: a seed or a trace";
-    "terms" "terms" {Text} Json: "terms of the sum: layers, or attention and MLP by themselves";
-}
-
-/// A term of the sum.
-#[derive(Debug, Serialize)]
-struct Layer {
-    layer: u32,
-    #[serde(flatten)]
-    term: CertifiedTerm,
-}
-
-fields! { LAYER
-    "layer" "layer" {Count} Screen: "layer";
-    "gpu_us" "GPU" {US} Screen: "time of the GPU";
-    "dimm_us" "slowest DIMM" {US} Screen: "time of the slowest DIMM";
-    "ssd_us" "SSD" {US} Screen: "time of the SSD";
-    "dimm_mean_us" "mean DIMM" {US} Screen: "time of each DIMM if all had the same load";
-    "bound_us" "bound" {US} Screen: "time in the relaxation; one term may take less where another takes more";
-}
 
 /// Facts that the instance does not know.
 #[derive(Debug, Serialize)]
@@ -100,28 +36,41 @@ pub fn report(
     own: &Own,
 ) -> Report {
     let machine = instance.machine();
-    let figures = Figures {
-        model: model.name(),
-        origin,
-        dimms: machine.dimms,
-        groups: instance.groups().len(),
-        objective_us: certificate.objective_us,
-        bound_us: certificate.bound_us,
-        gap: certificate.gap,
-        group_bound_us: certificate.group_bound_us,
-        price: certificate.price,
-        seconds: origin.grouping_seconds + origin.placing_seconds,
-        gpu_bytes: certificate.gpu_bytes,
-        gpu_capacity_bytes: machine.gpu_bytes,
-        dimm_bytes: &certificate.dimm_bytes,
-        dimm_capacity_bytes: machine.dimm_bytes,
-        kv_bytes_per_dimm: machine.kv_bytes,
+    let figures = figures! {
+        ..origin;
+        "objective_us" "time" {US} Head: "equation 1 of Hermes: time of the neurons of a token" = certificate.objective_us;
+        "bound_us" "lower bound" {US} Head: "no placement takes less: linear relaxation with every neuron by itself" = certificate.bound_us;
+        "gap" "gap" {Real("", 6)} Head: "objective_us / bound_us - 1" = certificate.gap;
+        "gpu_bytes" "on the GPU" {Bytes} Screen: "bytes of the GPU's neurons" = certificate.gpu_bytes;
+        "gpu_capacity_bytes" "room on the GPU" {Bytes} Screen: "bytes of the GPU for neurons" = machine.gpu_bytes;
+        "dimm_bytes" "on each DIMM" {Bytes} Screen: "bytes of each DIMM's neurons" = &certificate.dimm_bytes;
+        "dimm_capacity_bytes" "room on a DIMM" {Bytes} Screen: "bytes of a DIMM for neurons" = machine.dimm_bytes;
+        "kv_bytes_per_dimm" "kept for keys and values" {Bytes} Screen: "bytes that a DIMM keeps for keys and values" = machine.kv_bytes;
+        "seconds" "time of placing" {MS} Screen: "grouping and placing, without reading the trace" = origin.grouping_seconds + origin.placing_seconds;
+        "grouping_seconds" "grouping" {MS} Verbose: "time of grouping";
+        "placing_seconds" "placing" {MS} Verbose: "time of placing";
+        "group_bound_us" "bound of groups" {US} Verbose: "no placement of whole groups takes less" = certificate.group_bound_us;
+        "price" "price" {Real("", 4)} Verbose: "frequency of the neuron that the GPU is full with in the bound; 0 if it is not full"
+            = certificate.price;
+        "groups" "groups" {Count} Verbose: "groups of neurons" = instance.groups().len();
+        "group_neurons" "neurons in a group" {Count} Verbose: "most neurons of a group";
+        "dimms" "DIMMs" {Count} Json: "DIMMs" = machine.dimms;
+        "model" "model" {Text} Json: "model" = model.name();
+        "system" "system" {Text} Json: "system";
+        "method" "method" {Text} Json: "method";
+        "frequencies" "frequencies" {Text} Json: "origin of the frequencies: a seed or a trace";
+        "terms" "terms" {Text} Json: "terms of the sum: layers, or attention and MLP by themselves";
     };
     let first_blocks = instance.terms().iter().map(|blocks| instance.shape().blocks()[blocks.start]);
-    let layers: Vec<Layer> = first_blocks
-        .zip(&certificate.terms)
-        .map(|(block, term)| Layer { layer: block.layer, term: *term })
-        .collect();
+    let layers = rows! { first_blocks.zip(&certificate.terms) => |(block, term)|
+        ..*term;
+        "layer" "layer" {Count} Screen: "layer" = block.layer;
+        "gpu_us" "GPU" {US} Screen: "time of the GPU";
+        "dimm_us" "slowest DIMM" {US} Screen: "time of the slowest DIMM";
+        "ssd_us" "SSD" {US} Screen: "time of the SSD";
+        "dimm_mean_us" "mean DIMM" {US} Screen: "time of each DIMM if all had the same load";
+        "bound_us" "bound" {US} Screen: "time in the relaxation; one term may take less where another takes more";
+    };
     let answer = format!(
         "the neurons of a token take {:.2} us, {:.4} % above the least that any placement takes",
         certificate.objective_us,
@@ -136,8 +85,8 @@ pub fn report(
             origin.method,
             origin.frequencies
         ))
-        .figures(FIGURES, &figures)
-        .table_at(Level::Verbose, None, ("layers", "Terms of the sum"), LAYER, &layers);
+        .figures(figures)
+        .table_at(Level::Verbose, None, ("layers", "Terms of the sum"), layers);
     let gb = |bytes: u64| bytes as f64 / 1e9;
     if let Some(own) = &own.tiers {
         let us: f64 = own.terms.iter().map(|term| term.ssd_us).sum();

@@ -7,9 +7,8 @@ use anyhow::{Context, Result};
 use ndp_config::{LlmShape, NameRule};
 use ndp_files::FileSet;
 use ndp_offloading::Mode;
-use ndp_report::{Report, fields};
+use ndp_report::{Report, figures};
 use ndp_serving::export::{PimLine, Tables, contexts, reference_model};
-use serde::Serialize;
 use std::path::PathBuf;
 
 /// Writes FOLDER/NAME/MODEL/fp16/meta.yaml and tp<N>/ with dense.csv, per_sequence.csv and attention.csv, as `profiler/perf` of LLMServingSim has them;
@@ -34,29 +33,6 @@ pub struct Args {
     out: PathBuf,
     #[command(flatten)]
     pub form: OutputArgs,
-}
-
-/// Time of attention in a channel as a line over its tokens.
-#[derive(Serialize)]
-struct Fit {
-    intercept: f64,
-    slope: f64,
-    worst: f64,
-}
-
-fields! { FIT
-    "intercept" "attention in a channel" {Real("ns", 1)} Screen: "time of attention in a channel, for pim_model.py, without tokens";
-    "slope" "and for each token" {Real("ns", 3)} Screen: "time for each token in K and V";
-    "worst" "off by at most" {Share} Screen: "greatest distance of a time from the line, as a part of the time";
-}
-
-#[derive(Serialize)]
-struct Written {
-    file: String,
-}
-
-fields! { WRITTEN
-    "file" "file" {Text} Screen: "file that was written";
 }
 
 /// Runs the command.
@@ -113,9 +89,16 @@ pub fn run(args: &Args) -> Result<Report> {
         (out.join("energies.csv"), tables.energies()),
     ] {
         super::write(&path, &text)?;
-        written.push(Written { file: path.display().to_string() });
+        written.push(figures! {
+            "file" "file" {Text} Screen: "file that was written" = path.display().to_string();
+        });
     }
-    let fit = Fit { intercept: line.intercept, slope: line.slope, worst: line.worst };
+    let fit = figures! {
+        "intercept" "attention in a channel" {Real("ns", 1)} Screen: "time of attention in a channel, for pim_model.py, without tokens"
+            = line.intercept;
+        "slope" "and for each token" {Real("ns", 3)} Screen: "time for each token in K and V" = line.slope;
+        "worst" "off by at most" {Share} Screen: "greatest distance of a time from the line, as a part of the time" = line.worst;
+    };
     Ok(Report::answer(
         "serve export",
         format!("{} tables of {} in {}", written.len(), shape.name(), out.display()),
@@ -126,6 +109,6 @@ pub fn run(args: &Args) -> Result<Report> {
         chips.parallel.tp,
         chips.memory.name()
     ))
-    .figures(FIT, &fit)
-    .table("files", "Files", WRITTEN, &written))
+    .figures(fit)
+    .table("files", "Files", written))
 }

@@ -2,10 +2,9 @@
 
 use super::run::{Entry, Outcome, Tables};
 use anyhow::Result;
-use ndp_report::{Chart, ChartKind, Level, LineChart, Report, Series, Unit, fields};
+use ndp_report::{Chart, ChartKind, Level, LineChart, Report, Series, Unit, Values, fields, figures};
 use ndp_serving::Rules;
 use ndp_serving::metrics::{Latency, cumulative};
-use serde::Serialize;
 
 const MS: Unit = Unit::Real("ms", 1);
 
@@ -52,40 +51,9 @@ fields! { ENTRY
     "served" "requests" {Data} Json: "each request: arrival, first and last token in ns, lengths, preemptions";
 }
 
-/// A device of a machine.
-#[derive(Serialize)]
-struct Device {
-    name: &'static str,
-    device: &'static str,
-    busy: f64,
-    macs: Option<f64>,
-}
-
-fields! { DEVICE
-    "name" "served by" {Text} Screen: "mode or policy";
-    "device" "device" {Text} Screen: "device";
-    "busy" "busy" {Share} Screen: "part of the seconds for which it has work, waiting for its memory included";
-    "macs" "of its MACs" {Share} Screen: "its MACs over those that it could do in the time, where they are counted";
-}
-
 fields! { REFUSAL
     "name" "policy" {Text} Screen: "policy";
     "reason" "reason" {Text} Screen: "why the machine cannot run it";
-}
-
-#[derive(Serialize)]
-struct Figures<'a> {
-    machine: super::machine::Kind,
-    model: &'a str,
-    on: &'a str,
-    rules: Rules,
-}
-
-fields! { FIGURES
-    "machine" "machine" {Text} Json: "machine";
-    "model" "model" {Text} Json: "model";
-    "on" "on" {Text} Json: "chips or system";
-    "rules" "rules" {Data} Json: "limits of an iteration: requests, prompt tokens, tokens of a block";
 }
 
 /// The report.
@@ -112,27 +80,31 @@ pub fn report(outcome: &Outcome) -> Result<Report> {
         let busy: Vec<String> = busy.collect();
         format!("{}; waits for arrivals {:.0} % of the time", busy.join(", "), 100.0 * entry.summary.waiting)
     });
-    let devices: Vec<Device> = entries
+    let devices: Values = entries
         .iter()
         .flat_map(|entry| {
             let name = entry.name;
-            entry.summary.utilisation.iter().map(move |one| Device {
-                name,
-                device: one.device,
-                busy: one.busy,
-                macs: one.macs,
+            entry.summary.utilisation.iter().map(move |one| figures! {
+                "name" "served by" {Text} Screen: "mode or policy" = name;
+                "device" "device" {Text} Screen: "device" = one.device;
+                "busy" "busy" {Share} Screen: "part of the seconds for which it has work, waiting for its memory included" = one.busy;
+                "macs" "of its MACs" {Share} Screen: "its MACs over those that it could do in the time, where they are counted" = one.macs;
             })
         })
         .collect();
-    let figures =
-        Figures { machine: outcome.machine, model: &outcome.model, on: &outcome.on, rules: outcome.rules };
+    let figures = figures! {
+        "machine" "machine" {Text} Json: "machine" = outcome.machine;
+        "model" "model" {Text} Json: "model" = &outcome.model;
+        "on" "on" {Text} Json: "chips or system" = &outcome.on;
+        "rules" "rules" {Data} Json: "limits of an iteration: requests, prompt tokens, tokens of a block" = outcome.rules;
+    };
     let mut report = Report::answer("serve", answer)
         .reason(reason)
         .setting(title(outcome))
-        .figures(FIGURES, &figures)
-        .table("entries", "Machines", ENTRY, entries)
-        .table_at(Level::Verbose, None, ("devices", "Devices"), DEVICE, &devices)
-        .table("refused", "Policies that the machine cannot run", REFUSAL, &outcome.refused);
+        .figures(figures)
+        .table("entries", "Machines", (ENTRY, entries))
+        .table_at(Level::Verbose, None, ("devices", "Devices"), devices)
+        .table("refused", "Policies that the machine cannot run", (REFUSAL, &outcome.refused));
     for Entry { name, tables, .. } in entries {
         if let Some(Tables { requests, layers, table_ns, clocked_ns }) = tables {
             report = report.note(format!(

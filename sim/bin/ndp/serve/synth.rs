@@ -3,7 +3,7 @@
 use crate::output::OutputArgs;
 use anyhow::Result;
 use ndp_files::FileSet;
-use ndp_report::{Report, fields};
+use ndp_report::{Report, fields, figures};
 use ndp_serving::{Lengths, Synth, request};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -35,19 +35,6 @@ pub struct Args {
     out: PathBuf,
     #[command(flatten)]
     pub form: OutputArgs,
-}
-
-#[derive(Serialize)]
-struct Figures {
-    requests: u32,
-    seconds: f64,
-    seed: u64,
-}
-
-fields! { FIGURES
-    "requests" "requests" {Count} Verbose: "requests of the trace";
-    "seconds" "seconds" {Real("s", 1)} Verbose: "arrival of the last request";
-    "seed" "seed" {Count} Verbose: "seed";
 }
 
 #[derive(Serialize)]
@@ -88,6 +75,10 @@ pub fn run(args: &Args) -> Result<Report> {
     )
     .setting(format!("{rate} requests per second, seed {seed}"))
     .note("lengths are log-normal, with the spread of Alpaca's as far as it is published (docs/serving.md)")
-    .figures(FIGURES, &Figures { requests, seconds, seed })
-    .table("lengths", "Lengths", LENGTH, &lengths))
+    .figures(figures! {
+        "requests" "requests" {Count} Verbose: "requests of the trace" = requests;
+        "seconds" "seconds" {Real("s", 1)} Verbose: "arrival of the last request" = seconds;
+        "seed" "seed" {Count} Verbose: "seed" = seed;
+    })
+    .table("lengths", "Lengths", (LENGTH, &lengths)))
 }

@@ -341,7 +341,7 @@ fn report(args: &Args, found: &Found, missing: usize) -> Result<Report> {
     let goals: Vec<String> = found.objectives.iter().map(goal).collect();
     let mut report = Report::answer("sweep report", answer)
         .setting(format!("{}; {}", args.folder.display(), goals.join(", ")))
-        .table("front", "No other dominates", &columns(found, false), &table(found, &found.front, None));
+        .table("front", "No other dominates", (&columns(found, false), &table(found, &found.front, None)));
     if found.rows.len() == 1 {
         report = report.note("there is one configuration: only keys of [[files]] make others; values of options give a metric other names");
     }
@@ -370,8 +370,7 @@ fn report(args: &Args, found: &Found, missing: usize) -> Result<Report> {
             .table(
                 "better",
                 "The reference, and those that dominate it",
-                &columns(found, true),
-                &table(found, &all, Some(*reference)),
+                (&columns(found, true), &table(found, &all, Some(*reference))),
             );
     }
     let mut of_keys = vec![
@@ -400,21 +399,18 @@ fn report(args: &Args, found: &Found, missing: usize) -> Result<Report> {
         .table(
             "sensitivity",
             "Ratio of each metric when a key has another value",
-            &of_keys,
-            &found.sensitivity,
+            (&of_keys, &found.sensitivity),
         )
         .table_at(
             Level::Verbose,
             None,
             ("rows", "All configurations"),
-            &columns(found, false),
-            &table(found, &rows, None),
+            (&columns(found, false), &table(found, &rows, None)),
         )
         .table(
             "refused",
             "Refused points",
-            &[field("reason", "reason", Unit::Text, "point and reason")],
-            &refused,
+            (&[field("reason", "reason", Unit::Text, "point and reason")], &refused),
         )
         .data(
             "objectives",

@@ -17,7 +17,7 @@ use clap::Subcommand;
 use engine::Engine;
 use folder::Folder;
 use ndp_files::{FileSet, NameRule, note};
-use ndp_report::{Level, Report, fields};
+use ndp_report::{Level, Report, Values, fields, figures};
 use serde::Serialize;
 use space::Point;
 use std::path::PathBuf;
@@ -124,19 +124,6 @@ fields! { FIGURES
     "all_seconds" "all" {Real("s", 1)} Screen: "sum of all points' times";
 }
 
-#[derive(Serialize)]
-struct Done {
-    point: usize,
-    command: String,
-    seconds: Option<f64>,
-}
-
-fields! { DONE
-    "point" "point" {Count} Screen: "number of the point, as it stands in points.jsonl, from 0";
-    "seconds" "seconds" {Real("s", 2)} Screen: "time that it took";
-    "command" "command" {Text} Screen: "arguments without files";
-}
-
 /// Runs the job.
 pub fn run(args: &Args) -> Result<Verdict> {
     match &args.command {
@@ -159,13 +146,15 @@ fn with_points<'a>(
     folder: &Folder,
     points: impl Iterator<Item = (usize, &'a Point)>,
 ) -> Report {
-    let done = |(point, of): (usize, &Point)| Done {
-        point,
-        command: of.words.join(" "),
-        seconds: folder.seconds(&of.key),
+    let done = |(point, of): (usize, &Point)| {
+        figures! {
+            "point" "point" {Count} Screen: "number of the point, as it stands in points.jsonl, from 0" = point;
+            "seconds" "seconds" {Real("s", 2)} Screen: "time that it took" = folder.seconds(&of.key);
+            "command" "command" {Text} Screen: "arguments without files" = of.words.join(" ");
+        }
     };
-    let done: Vec<Done> = points.map(done).collect();
-    report.table_at(Level::Verbose, None, ("done", "Points"), DONE, &done)
+    let done: Values = points.map(done).collect();
+    report.table_at(Level::Verbose, None, ("done", "Points"), done)
 }
 
 fn run_all(args: &Run) -> Result<Report> {
@@ -206,7 +195,7 @@ fn run_all(args: &Run) -> Result<Report> {
     let counts = format!("{all} points, {} have a result, {left} are to run", all - left);
     let figures = Figures { points: all, to_run: left, ..Figures::default() };
     if args.dry_run {
-        return Ok(Report::answer("sweep run", counts).figures(FIGURES, &figures));
+        return Ok(Report::answer("sweep run", counts).figures((FIGURES, &figures)));
     }
     note!("{counts}");
     folder.begin(&points)?;
@@ -224,7 +213,7 @@ fn run_all(args: &Run) -> Result<Report> {
         true if args.engine == Engine::Slurm => finish(&folder, &points, figures, begin)
             .with_context(|| format!("the logs of the jobs are '{}'", folder.file("slurm-*.log").display())),
         true => finish(&folder, &points, figures, begin),
-        false => Ok(Report::answer("sweep run", counts).figures(FIGURES, &figures)),
+        false => Ok(Report::answer("sweep run", counts).figures((FIGURES, &figures))),
     }
 }
 
@@ -266,6 +255,6 @@ fn finish(folder: &Folder, points: &[Point], figures: Figures, begin: Instant) -
         all_seconds: Some(sum),
         ..figures
     };
-    let report = Report::answer("sweep run", answer).figures(FIGURES, &figures);
+    let report = Report::answer("sweep run", answer).figures((FIGURES, &figures));
     Ok(with_points(report, folder, points.iter().enumerate()))
 }

@@ -1,26 +1,23 @@
 //! The report of one run.
 
 use super::flash::FLASH;
-use super::run::{Choice, Hits, Host, Outcome, Quality, is_exact};
+use super::run::{Choice, Host, Outcome, Quality, is_exact};
 use super::time;
 use crate::energy;
 use crate::figures::{CLASS, INSTRUCTION, instructions};
 use crate::gemv::name;
-use crate::golden::{Comparison, verdict_text};
+use crate::golden::verdict_text;
 use crate::made;
 use crate::report::THROUGHPUT;
 use crate::tools::{Tools, grouped, per_second};
 use anyhow::Result;
-use ndp_config::WeightFormat;
-use ndp_model::{LayerSparsity, QuantisationError};
-use ndp_report::{Chart, ChartKind, Fold, Folds, Level, Report, counted, decimal, fields};
+use ndp_model::LayerSparsity;
+use ndp_report::{
+    Chart, ChartKind, Fold, Folds, Level, Report, Values, counted, decimal, fields, figures, optional, rows,
+};
 use ndp_scheduler::TokenRecord;
 use ndp_sim::core::Backend;
-use ndp_sim::error::Mismatch;
-use ndp_sim::system::{
-    ActivitySource, Differences, DimmFigures, Event, GpuNumerics, LinkCounters, LinkFigures, MergeFigures,
-    Neurons, Operation, PathBytes, Perplexity, Place, TokenFigures, imbalance,
-};
+use ndp_sim::system::{Differences, Event, Operation, PathBytes, Place, TokenFigures, imbalance};
 use serde::Serialize;
 
 /// What an operation took, over all layers and tokens.
@@ -151,146 +148,6 @@ struct Simulation {
     seconds: f64,
 }
 
-#[derive(Serialize)]
-struct Figures<'a> {
-    system_tokens_per_second: Option<f64>,
-    system_ns_per_token: Option<f64>,
-    tokens_per_second: Option<f64>,
-    cycles_per_token: Option<f64>,
-    energy_per_token: Option<ndp_energy::Energy>,
-    backend: Backend,
-    #[serde(flatten)]
-    choice: Choice,
-    gpu_percent: Option<u32>,
-    gpu_numerics: Option<GpuNumerics>,
-    model: String,
-    neurons: Neurons,
-    weights: WeightFormat,
-    quantisation: Option<QuantisationError>,
-    prompt: &'a str,
-    text: &'a str,
-    tokens: usize,
-    temperature_percent: u32,
-    seed: u64,
-    stalls_percent: u32,
-    outputs_checked: u64,
-    mismatches: u64,
-    first_mismatches: &'a [Mismatch],
-    protocol_violations: u64,
-    backdoor_accesses: u64,
-    cycles_equal_model: bool,
-    text_identical: bool,
-    logits_identical: bool,
-    first_difference: Option<usize>,
-    differences: Differences,
-    cycles: u64,
-    prompt_cycles: u64,
-    prompt_ns: u64,
-    gpu_neurons: Option<u64>,
-    gpu_sent_bytes: Option<u64>,
-    imbalance: Option<f64>,
-    bytes: PathBytes,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    merge_figures: Option<MergeFigures>,
-    activity: Option<ActivitySource>,
-    uploads: Option<u64>,
-    upload_bytes: Option<u64>,
-    migrations: Option<u64>,
-    migration_bytes: Option<u64>,
-    links: Option<&'a LinkFigures>,
-    bit_error_rate: f64,
-    faults: Vec<String>,
-    predictor: Predictor<'a>,
-    golden: Option<&'a Comparison>,
-    failure: Option<&'a str>,
-    simulation: Simulation,
-}
-
-fields! { FIGURES
-    "system_tokens_per_second" "whole system" {Real("tokens/s", 0)} Head: "tokens after the prompt in a second, with GPU, bus and links; null without such a token";
-    "system_ns_per_token" "a token" {Real("ns", 0)} Head: "mean time of a token after the prompt";
-    "tokens_per_second" "DIMMs side by side" {Real("tokens/s", 0)} Head: "tokens after the prompt in a second if only the slowest DIMM of each step took time";
-    "energy_per_token" "energy of a token" {Energy} Head: "energy of a token after the prompt: DRAM, cores, links, bus, GPU and host";
-    "cycles_per_token" "cycles of a token" {Real("cycles", 0)} Verbose: "core cycles of the slowest DIMM of each step, mean of the tokens after the prompt";
-    "prompt_ns" "prompt" {Real("ns", 0)} Screen: "time of the prompt, on the GPU by its bandwidth and throughput";
-    "prompt_cycles" "cycles of the prompt" {Cycles} Verbose: "core cycles until the first token is known; 0 if the GPU computes the prompt";
-    "imbalance" "load, most over mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean of the DIMMs";
-    "uploads" "neurons to the GPU" {Count} Screen: "neurons that the scheduler copied to the GPU";
-    "migrations" "neurons between DIMMs" {Count} Screen: "neurons that the scheduler moved from DIMM to DIMM";
-    "cycles" "cycles" {Cycles} Screen: "core cycles of the slowest DIMM of each step, added up";
-    "outputs_checked" "outputs" {Count} Verbose: "outputs of the cores compared with exact arithmetic";
-    "mismatches" "wrong outputs" {Count} Verbose: "outputs that differ";
-    "first_mismatches" "first mismatches" {Data} Json: "the first of them: product, row, batch, expected and actual bits";
-    "protocol_violations" "broken timing rules" {Count} Verbose: "broken timing rules of the DRAM";
-    "backdoor_accesses" "backdoor accesses" {Count} Verbose: "bursts of DRAM that were read or written by backdoor access after loading";
-    "cycles_equal_model" "cycles equal the model" {Text} Verbose: "whether each core takes the cycles that the cycle model predicts";
-    "text_identical" "text equals software" {Text} Verbose: "whether all tokens are those of exact sums in software";
-    "logits_identical" "logits equal software" {Text} Verbose: "whether all logits are those of exact sums in software";
-    "first_difference" "first difference" {Count} Verbose: "first token whose value or logits differ, from 0";
-    "differences.compared" "sums compared" {Count} Verbose: "results compared with exact sums of the same inputs; 0 if all sums are exact";
-    "differences.different" "sums that differ" {Count} Verbose: "results that differ from them: the cost of rounding on the way";
-    "differences.largest" "largest difference" {Count} Verbose: "largest distance, in FP16 numbers between the two";
-    "gpu_neurons" "neurons of the GPU" {Count} Verbose: "neurons that the GPU computed, the prompt's left out";
-    "gpu_sent_bytes" "sums of the GPU" {Bytes} Verbose: "bytes of partial sums that the GPU sent to cores";
-    "upload_bytes" "copied to the GPU" {Bytes} Verbose: "bytes of the neurons that were copied to the GPU";
-    "migration_bytes" "moved between DIMMs" {Bytes} Verbose: "bytes of the neurons that changed DIMMs";
-    "merge_figures.meetings" "products merged" {Count} Verbose: "programs that finished a product of several devices, or some columns of it";
-    "merge_figures.handed_over" "partial results" {Count} Verbose: "partial results that cores handed over";
-    "merge_figures.meet_cycles" "cycles of merging" {Cycles} Verbose: "core cycles of these programs";
-    "merge_figures.link_bytes" "partial results, links" {Bytes} Verbose: "bytes that cores sent over links";
-    "merge_figures.bus_bytes" "partial results, bus" {Bytes} Verbose: "bytes that the GPU sent over the bus";
-    "merge_figures.format" "" {Text} Json: "form of partial results";
-    "bytes" "" {Data} Json: "bytes by path, as in the table paths";
-    "backend" "backend" {Text} Verbose: "rtl or cycles";
-    "model" "model" {Text} Verbose: "folder of the model";
-    "neurons" "neurons" {Text} Verbose: "neurons that take part: active or all";
-    "weights" "weights" {Text} Verbose: "format of the weights";
-    "quantisation" "" {Data} Json: "distance of quantised weights from the given ones";
-    "temperature_percent" "temperature" {Real("%", 0)} Verbose: "sampling temperature times 100";
-    "dimms" "DIMMs" {Count} Verbose: "DIMMs";
-    "policy" "policy" {Text} Verbose: "policy of the scheduler; null without a GPU";
-    "merge" "partial results travel" {Text} Verbose: "form of partial results: exact or fp16";
-    "gpu_percent" "neurons on the GPU" {Real("%", 0)} Verbose: "room of the GPU in percent of the neurons";
-    "gpu_numerics" "GPU adds" {Text} Verbose: "exact or fp32";
-    "activity" "activity" {Text} Verbose: "source of the active neurons: causal, oracle or predicted";
-    "bit_error_rate" "bit error rate" {Real("", 9)} Verbose: "bit error rate of the links' lanes";
-    "faults" "faults" {Text} Verbose: "faults of links that were asked for";
-    "seed" "seed" {Count} Verbose: "seed of sampler, stalls and placement";
-    "stalls_percent" "stalls" {Real("%", 0)} Verbose: "cycles in which the host is not ready";
-    "tokens" "tokens" {Count} Verbose: "tokens generated";
-    "prompt" "prompt" {Text} Verbose: "text that is continued";
-    "text" "text" {Text} Verbose: "text that was generated";
-    "links" "" {Data} Json: "links in RTL: messages, bytes, cycles, repeats, migrations, uploads, wrong bits; null if they were not simulated";
-    "links.messages" "messages over links" {Count} Verbose: "messages with partial sums, Q, K and V that arrived";
-    "links.bytes" "bytes of messages" {Bytes} Verbose: "their bytes";
-    "links.cycles" "cycles of messages" {Cycles} Verbose: "core cycles from the first instruction's offer to the end of the later side, added up";
-    "links.repeated" "messages sent again" {Count} Verbose: "messages that were sent again as a whole";
-    "links.failed_moves" "failed moves" {Count} Verbose: "neurons that did not arrive and stayed where they were";
-    "links.wrong_bits" "wrong bits" {Count} Verbose: "bits that independent errors changed on all lanes";
-    "predictor" "" {Data} Json: "hits of the live predictor for this text (text), and what it does to a fixed text (perplexity)";
-    "golden" "" {Data} Json: "comparison with a stored text, or null if there is none";
-    "failure" "failure" {Text} Verbose: "why the run ended early";
-    "simulation.threads" "cores at a time" {Count} Verbose: "cores simulated at the same time";
-    "simulation.seconds" "simulation" {Real("s", 1)} Verbose: "wall-clock time of the simulation";
-}
-
-#[derive(Serialize)]
-struct Dimm<'a> {
-    dimm: usize,
-    #[serde(flatten)]
-    figures: &'a DimmFigures,
-}
-
-fields! { DIMM
-    "dimm" "DIMM" {Count} Screen: "number of the DIMM, from 0";
-    "neurons" "neurons" {Count} Screen: "neurons that it computed";
-    "cycles" "cycles" {Cycles} Screen: "core cycles of its programs";
-    "model_cycles" "predicted" {Cycles} Screen: "core cycles that the cycle model predicts";
-    "programs" "programs" {Count} Screen: "programs";
-    "sent_bytes" "sums sent" {Bytes} Screen: "bytes of partial sums sent to other cores";
-    "instructions" "instructions" {Count} Verbose: "instructions";
-}
-
 fields! { OPERATION
     "operation" "operation" {Text} Screen: "product of a layer, attention, or the logits";
     "programs" "programs" {Count} Screen: "programs of all cores";
@@ -302,124 +159,6 @@ fields! { OPERATION
     "link_ns" "links ns" {Count} Screen: "time of the links";
     "host_ns" "host ns" {Count} Screen: "time of the host's predictor";
     "ssd_ns" "SSD ns" {Count} Screen: "time of the SSD";
-}
-
-#[derive(Serialize)]
-struct PathRow {
-    path: &'static str,
-    what: &'static str,
-    bytes: u64,
-}
-
-fields! { PATH
-    "path" "path" {Text} Screen: "way of the bytes";
-    "what" "holds" {Text} Screen: "data";
-    "bytes" "bytes" {Count} Screen: "bytes after the prompt";
-}
-
-/// A token after the prompt, with what was moved and predicted.
-#[derive(Serialize)]
-struct Token<'a> {
-    #[serde(flatten)]
-    figures: &'a TokenFigures,
-    imbalance: f64,
-    gpu_share: f64,
-    uploads: Option<u64>,
-    migrations: Option<u64>,
-    bundles: Option<u64>,
-    accuracy: Option<f64>,
-    precision: Option<f64>,
-    recall: Option<f64>,
-}
-
-fields! { TOKEN
-    "position" "token" {Count} Screen: "its position in the text, from 0";
-    "ns" "ns" {Count} Screen: "time of the token";
-    "critical_cycles" "cycles" {Cycles} Screen: "core cycles of the slowest DIMM of each step, added up";
-    "gpu_neurons" "neurons of the GPU" {Count} Screen: "neurons that the GPU computed";
-    "gpu_share" "GPU's share" {Share} Screen: "part of the computed neurons that the GPU had";
-    "imbalance" "most over mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean of the DIMMs";
-    "uploads" "to the GPU" {Count} Screen: "neurons copied to the GPU";
-    "migrations" "between DIMMs" {Count} Screen: "neurons that changed DIMMs";
-    "bundles" "bundles" {Count} Screen: "bundles that the SSD read";
-    "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons";
-    "precision" "precision" {Share} Screen: "active neurons among those predicted to be active";
-    "recall" "recall" {Share} Screen: "predicted neurons among the active ones";
-    "dimm_neurons" "" {Data} Json: "neurons that each core computed";
-    "dimm_cycles" "" {Data} Json: "core cycles of each core";
-}
-
-#[derive(Serialize)]
-struct Load {
-    position: usize,
-    dimm: usize,
-    cycles: u64,
-    neurons: u64,
-}
-
-fields! { LOAD
-    "position" "token" {Count} Screen: "position in the text, from 0";
-    "dimm" "DIMM" {Count} Screen: "number of the DIMM, from 0";
-    "cycles" "cycles" {Cycles} Screen: "core cycles of its programs";
-    "neurons" "neurons" {Count} Screen: "neurons that it computed";
-}
-
-#[derive(Serialize)]
-struct Link<'a> {
-    dimm: usize,
-    #[serde(flatten)]
-    counters: &'a LinkCounters,
-}
-
-fields! { LINK
-    "dimm" "DIMM" {Count} Screen: "DIMM at the end of the link";
-    "flits_sent" "flits sent" {Count} Screen: "flits sent, repeated ones included";
-    "sent_again" "again" {Count} Screen: "flits sent again";
-    "accepted" "accepted" {Count} Screen: "flits accepted";
-    "wrong_crc" "wrong CRC" {Count} Screen: "flits with a wrong CRC";
-    "out_of_order" "out of order" {Count} Screen: "flits out of order";
-    "replays_asked" "replays" {Count} Screen: "replays that the other side asked for";
-    "replays_timed" "after a time" {Count} Screen: "replays after a time without progress";
-    "without_credit" "without credit" {Count} Screen: "slots in which a flit waited for credit";
-    "full" "full" {Count} Screen: "core cycles with a full replay buffer";
-}
-
-#[derive(Serialize)]
-struct Predicted<'a> {
-    neurons: &'static str,
-    #[serde(flatten)]
-    hits: &'a Hits,
-}
-
-fields! { PREDICTED
-    "neurons" "neurons" {Text} Screen: "kind of block";
-    "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons";
-    "precision" "precision" {Share} Screen: "active neurons among those predicted to be active";
-    "recall" "recall" {Share} Screen: "predicted neurons among the active ones";
-    "true_positives" "active, predicted" {Count} Verbose: "neurons that are active and predicted";
-    "false_positives" "predicted only" {Count} Verbose: "neurons that are predicted and not active";
-    "false_negatives" "active only" {Count} Verbose: "neurons that are active and not predicted";
-    "true_negatives" "neither" {Count} Verbose: "neurons that are neither";
-}
-
-#[derive(Serialize)]
-struct QualityRow<'a> {
-    neurons: &'static str,
-    #[serde(flatten)]
-    perplexity: &'a Perplexity,
-    accuracy: Option<f64>,
-    precision: Option<f64>,
-    recall: Option<f64>,
-}
-
-fields! { QUALITY
-    "neurons" "neurons" {Text} Screen: "neurons that are computed";
-    "per_token" "perplexity" {Real("", 4)} Screen: "perplexity of a token";
-    "right" "largest logit right" {Count} Screen: "tokens that had the largest logit";
-    "tokens" "of tokens" {Count} Screen: "tokens that were predicted";
-    "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons";
-    "precision" "precision" {Share} Screen: "active neurons among those predicted to be active";
-    "recall" "recall" {Share} Screen: "predicted neurons among the active ones";
 }
 
 /// Zeros among the activations of a layer.
@@ -442,16 +181,17 @@ fields! { ZEROS
 
 /// Adds the perplexity of a fixed text.
 pub fn show_quality(report: Report, quality: Option<&Quality>) -> Report {
-    let row = |(neurons, perplexity, hits): (_, _, Option<&Hits>)| QualityRow {
-        neurons,
-        perplexity,
-        accuracy: hits.and_then(|hits| hits.accuracy),
-        precision: hits.and_then(|hits| hits.precision),
-        recall: hits.and_then(|hits| hits.recall),
+    let rows = rows! { quality.iter().flat_map(|quality| quality.rows()) => |(neurons, perplexity, hits)|
+        ..perplexity;
+        "neurons" "neurons" {Text} Screen: "neurons that are computed" = neurons;
+        "per_token" "perplexity" {Real("", 4)} Screen: "perplexity of a token";
+        "right" "largest logit right" {Count} Screen: "tokens that had the largest logit";
+        "tokens" "of tokens" {Count} Screen: "tokens that were predicted";
+        "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons" = hits.and_then(|hits| hits.accuracy);
+        "precision" "precision" {Share} Screen: "active neurons among those predicted to be active" = hits.and_then(|hits| hits.precision);
+        "recall" "recall" {Share} Screen: "predicted neurons among the active ones" = hits.and_then(|hits| hits.recall);
     };
-    let rows: Vec<QualityRow<'_>> =
-        quality.iter().flat_map(|quality| quality.rows().into_iter().map(row)).collect();
-    let report = report.table("quality", "Perplexity of a stored text", QUALITY, &rows);
+    let report = report.table("quality", "Perplexity of a stored text", rows);
     match quality {
         Some(Quality { text, .. }) => report.note(format!("the perplexity is that of {text}, in software")),
         None => report,
@@ -555,72 +295,117 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
         ));
     }
     let energy = (outcome.energy.tokens > 0).then(|| outcome.energy.total.per(outcome.energy.tokens));
-    report = report.figures(
-        FIGURES,
-        &Figures {
-            system_tokens_per_second: per_token.map(|(_, ns)| per_second(ns)),
-            system_ns_per_token: per_token.map(|(_, ns)| ns),
-            tokens_per_second: per_token
-                .map(|(cycles, _)| per_second(cycles / host.config.core().clock_ghz())),
-            cycles_per_token: per_token.map(|(cycles, _)| cycles),
-            energy_per_token: energy,
-            backend: args.unit.backend,
-            choice: outcome.choice,
-            gpu_percent: has_gpu.then_some(args.gpu_percent),
-            gpu_numerics: has_gpu.then_some(args.gpu_numerics),
-            model: host.job.model.display().to_string(),
-            neurons: args.neurons,
-            weights: args.weights,
-            quantisation: host.quantisation,
-            prompt: &host.job.prompt,
-            text: &outcome.generation.text,
-            tokens: outcome.generation.tokens.len(),
-            temperature_percent: host.job.options.temperature_percent,
-            seed: host.job.options.seed,
-            stalls_percent: args.unit.stalls,
-            outputs_checked: figures.outputs_checked,
-            mismatches: figures.mismatches,
-            first_mismatches: &outcome.ran.mismatches[..outcome.ran.mismatches.len().min(16)],
-            protocol_violations: outcome.ran.violations,
-            backdoor_accesses: outcome.ran.backdoor_accesses,
-            cycles_equal_model: outcome.is_on_time(),
-            text_identical: outcome.same_text,
-            logits_identical: outcome.difference.is_none(),
-            first_difference: outcome.difference,
-            differences: figures.differences,
-            cycles: figures.critical_cycles,
-            prompt_cycles: figures.critical_cycles - decode_cycles,
-            prompt_ns: figures.prompt_ns,
-            gpu_neurons: has_gpu.then_some(figures.gpu_neurons),
-            gpu_sent_bytes: has_gpu.then_some(figures.gpu_sent_bytes),
-            imbalance: has_gpu.then(|| figures.imbalance()),
-            bytes: figures.bytes,
-            merge_figures: has_gpu.then_some(figures.merge),
-            activity: has_gpu.then_some(args.activity),
-            uploads: has_gpu.then(|| outcome.sum(|record| record.uploads)),
-            upload_bytes: has_gpu.then(|| outcome.sum(|record| record.upload_bytes)),
-            migrations: has_gpu.then(|| outcome.sum(|record| record.migrations)),
-            migration_bytes: has_gpu.then(|| outcome.sum(|record| record.migration_bytes)),
-            links: figures.links.as_ref(),
-            bit_error_rate: args.ber,
-            faults: args.faults.iter().map(ToString::to_string).collect(),
-            predictor: Predictor { text: outcome.predictions.as_ref(), perplexity: outcome.quality.as_ref() },
-            golden: outcome.golden.as_ref(),
-            failure: outcome.failure.as_deref(),
-            simulation: Simulation { threads: host.threads, seconds: outcome.wall.as_secs_f64() },
-        },
-    );
+    report = report.figures(figures! {
+            ..outcome.choice;
+            ..optional("merge_figures", &has_gpu.then_some(figures.merge));
+            "system_tokens_per_second" "whole system" {Real("tokens/s", 0)} Head: "tokens after the prompt in a second, with GPU, bus and links; null without such a token"
+                = per_token.map(|(_, ns)| per_second(ns));
+            "system_ns_per_token" "a token" {Real("ns", 0)} Head: "mean time of a token after the prompt" = per_token.map(|(_, ns)| ns);
+            "tokens_per_second" "DIMMs side by side" {Real("tokens/s", 0)} Head: "tokens after the prompt in a second if only the slowest DIMM of each step took time"
+                = per_token.map(|(cycles, _)| per_second(cycles / host.config.core().clock_ghz()));
+            "energy_per_token" "energy of a token" {Energy} Head: "energy of a token after the prompt: DRAM, cores, links, bus, GPU and host" = energy;
+            "cycles_per_token" "cycles of a token" {Real("cycles", 0)} Verbose: "core cycles of the slowest DIMM of each step, mean of the tokens after the prompt"
+                = per_token.map(|(cycles, _)| cycles);
+            "prompt_ns" "prompt" {Real("ns", 0)} Screen: "time of the prompt, on the GPU by its bandwidth and throughput" = figures.prompt_ns;
+            "prompt_cycles" "cycles of the prompt" {Cycles} Verbose: "core cycles until the first token is known; 0 if the GPU computes the prompt"
+                = figures.critical_cycles - decode_cycles;
+            "imbalance" "load, most over mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean of the DIMMs"
+                = has_gpu.then(|| figures.imbalance());
+            "uploads" "neurons to the GPU" {Count} Screen: "neurons that the scheduler copied to the GPU"
+                = has_gpu.then(|| outcome.sum(|record| record.uploads));
+            "migrations" "neurons between DIMMs" {Count} Screen: "neurons that the scheduler moved from DIMM to DIMM"
+                = has_gpu.then(|| outcome.sum(|record| record.migrations));
+            "cycles" "cycles" {Cycles} Screen: "core cycles of the slowest DIMM of each step, added up" = figures.critical_cycles;
+            "outputs_checked" "outputs" {Count} Verbose: "outputs of the cores compared with exact arithmetic" = figures.outputs_checked;
+            "mismatches" "wrong outputs" {Count} Verbose: "outputs that differ" = figures.mismatches;
+            "first_mismatches" "first mismatches" {Data} Json: "the first of them: product, row, batch, expected and actual bits"
+                = &outcome.ran.mismatches[..outcome.ran.mismatches.len().min(16)];
+            "protocol_violations" "broken timing rules" {Count} Verbose: "broken timing rules of the DRAM" = outcome.ran.violations;
+            "backdoor_accesses" "backdoor accesses" {Count} Verbose: "bursts of DRAM that were read or written by backdoor access after loading"
+                = outcome.ran.backdoor_accesses;
+            "cycles_equal_model" "cycles equal the model" {Text} Verbose: "whether each core takes the cycles that the cycle model predicts"
+                = outcome.is_on_time();
+            "text_identical" "text equals software" {Text} Verbose: "whether all tokens are those of exact sums in software" = outcome.same_text;
+            "logits_identical" "logits equal software" {Text} Verbose: "whether all logits are those of exact sums in software"
+                = outcome.difference.is_none();
+            "first_difference" "first difference" {Count} Verbose: "first token whose value or logits differ, from 0" = outcome.difference;
+            "differences" = figures.differences;
+            "differences.compared" "sums compared" {Count} Verbose: "results compared with exact sums of the same inputs; 0 if all sums are exact";
+            "differences.different" "sums that differ" {Count} Verbose: "results that differ from them: the cost of rounding on the way";
+            "differences.largest" "largest difference" {Count} Verbose: "largest distance, in FP16 numbers between the two";
+            "gpu_neurons" "neurons of the GPU" {Count} Verbose: "neurons that the GPU computed, the prompt's left out"
+                = has_gpu.then_some(figures.gpu_neurons);
+            "gpu_sent_bytes" "sums of the GPU" {Bytes} Verbose: "bytes of partial sums that the GPU sent to cores"
+                = has_gpu.then_some(figures.gpu_sent_bytes);
+            "upload_bytes" "copied to the GPU" {Bytes} Verbose: "bytes of the neurons that were copied to the GPU"
+                = has_gpu.then(|| outcome.sum(|record| record.upload_bytes));
+            "migration_bytes" "moved between DIMMs" {Bytes} Verbose: "bytes of the neurons that changed DIMMs"
+                = has_gpu.then(|| outcome.sum(|record| record.migration_bytes));
+            "merge_figures.meetings" "products merged" {Count} Verbose: "programs that finished a product of several devices, or some columns of it";
+            "merge_figures.handed_over" "partial results" {Count} Verbose: "partial results that cores handed over";
+            "merge_figures.meet_cycles" "cycles of merging" {Cycles} Verbose: "core cycles of these programs";
+            "merge_figures.link_bytes" "partial results, links" {Bytes} Verbose: "bytes that cores sent over links";
+            "merge_figures.bus_bytes" "partial results, bus" {Bytes} Verbose: "bytes that the GPU sent over the bus";
+            "merge_figures.format" "" {Text} Json: "form of partial results";
+            "bytes" "" {Data} Json: "bytes by path, as in the table paths" = figures.bytes;
+            "backend" "backend" {Text} Verbose: "rtl or cycles" = args.unit.backend;
+            "model" "model" {Text} Verbose: "folder of the model" = host.job.model.display().to_string();
+            "neurons" "neurons" {Text} Verbose: "neurons that take part: active or all" = args.neurons;
+            "weights" "weights" {Text} Verbose: "format of the weights" = args.weights;
+            "quantisation" "" {Data} Json: "distance of quantised weights from the given ones" = host.quantisation;
+            "temperature_percent" "temperature" {Real("%", 0)} Verbose: "sampling temperature times 100" = host.job.options.temperature_percent;
+            "dimms" "DIMMs" {Count} Verbose: "DIMMs";
+            "policy" "policy" {Text} Verbose: "policy of the scheduler; null without a GPU";
+            "merge" "partial results travel" {Text} Verbose: "form of partial results: exact or fp16";
+            "gpu_percent" "neurons on the GPU" {Real("%", 0)} Verbose: "room of the GPU in percent of the neurons"
+                = has_gpu.then_some(args.gpu_percent);
+            "gpu_numerics" "GPU adds" {Text} Verbose: "exact or fp32" = has_gpu.then_some(args.gpu_numerics);
+            "activity" "activity" {Text} Verbose: "source of the active neurons: causal, oracle or predicted" = has_gpu.then_some(args.activity);
+            "bit_error_rate" "bit error rate" {Real("", 9)} Verbose: "bit error rate of the links' lanes" = args.ber;
+            "faults" "faults" {Text} Verbose: "faults of links that were asked for" = args.faults.iter().map(ToString::to_string).collect::<Vec<_>>();
+            "seed" "seed" {Count} Verbose: "seed of sampler, stalls and placement" = host.job.options.seed;
+            "stalls_percent" "stalls" {Real("%", 0)} Verbose: "cycles in which the host is not ready" = args.unit.stalls;
+            "tokens" "tokens" {Count} Verbose: "tokens generated" = outcome.generation.tokens.len();
+            "prompt" "prompt" {Text} Verbose: "text that is continued" = &host.job.prompt;
+            "text" "text" {Text} Verbose: "text that was generated" = &outcome.generation.text;
+            "links" "" {Data} Json: "links in RTL: messages, bytes, cycles, repeats, migrations, uploads, wrong bits; null if they were not simulated"
+                = figures.links.as_ref();
+            "links.messages" "messages over links" {Count} Verbose: "messages with partial sums, Q, K and V that arrived";
+            "links.bytes" "bytes of messages" {Bytes} Verbose: "their bytes";
+            "links.cycles" "cycles of messages" {Cycles} Verbose: "core cycles from the first instruction's offer to the end of the later side, added up";
+            "links.repeated" "messages sent again" {Count} Verbose: "messages that were sent again as a whole";
+            "links.failed_moves" "failed moves" {Count} Verbose: "neurons that did not arrive and stayed where they were";
+            "links.wrong_bits" "wrong bits" {Count} Verbose: "bits that independent errors changed on all lanes";
+            "predictor" "" {Data} Json: "hits of the live predictor for this text (text), and what it does to a fixed text (perplexity)"
+                = Predictor { text: outcome.predictions.as_ref(), perplexity: outcome.quality.as_ref() };
+            "golden" "" {Data} Json: "comparison with a stored text, or null if there is none" = outcome.golden.as_ref();
+            "failure" "failure" {Text} Verbose: "why the run ended early" = outcome.failure.as_deref();
+            "simulation" = Simulation { threads: host.threads, seconds: outcome.wall.as_secs_f64() };
+            "simulation.threads" "cores at a time" {Count} Verbose: "cores simulated at the same time";
+            "simulation.seconds" "simulation" {Real("s", 1)} Verbose: "wall-clock time of the simulation";
+        });
     if let Some(core) = &outcome.core {
-        report =
-            report.figures(THROUGHPUT, &core.throughput).table("classes", "Products", CLASS, &core.classes);
+        report = report.figures((THROUGHPUT, &core.throughput)).table(
+            "classes",
+            "Products",
+            (CLASS, &core.classes),
+        );
     }
     report = time::show(report, &[(None, &outcome.breakdown)]);
     report = time::last_token(outcome)?.into_iter().fold(report, Report::chart);
-    let cores: Vec<Dimm<'_>> =
-        figures.dimms.iter().enumerate().map(|(dimm, figures)| Dimm { dimm, figures }).collect();
-    report = report.table("per_dimm", "DIMMs", DIMM, &cores);
+    let cores = rows! { figures.dimms.iter().enumerate() => |(dimm, figures)|
+        ..figures;
+        "dimm" "DIMM" {Count} Screen: "number of the DIMM, from 0" = dimm;
+        "neurons" "neurons" {Count} Screen: "neurons that it computed";
+        "cycles" "cycles" {Cycles} Screen: "core cycles of its programs";
+        "model_cycles" "predicted" {Cycles} Screen: "core cycles that the cycle model predicts";
+        "programs" "programs" {Count} Screen: "programs";
+        "sent_bytes" "sums sent" {Bytes} Screen: "bytes of partial sums sent to other cores";
+        "instructions" "instructions" {Count} Verbose: "instructions";
+    };
+    report = report.table("per_dimm", "DIMMs", cores);
     if let Some(flash) = outcome.flash() {
-        report = report.group(Level::Screen, ("flash", "Neurons on an SSD"), FLASH, &flash);
+        report = report.group(Level::Screen, ("flash", "Neurons on an SSD"), (FLASH, &flash));
     }
     report = predictions(report, outcome);
     report = energy::show_system(report, &[(None, &outcome.energy)], args.unit.energy.energy);
@@ -632,34 +417,42 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
     let instructions = instructions(&outcome.sums);
     let zeros: Vec<Zeros> = outcome.generation.sparsity.iter().map(Zeros::from).collect();
     report = report
-        .table_at(Level::Verbose, None, ("instructions", "Instructions"), INSTRUCTION, &instructions)
-        .table_at(Level::Verbose, None, ("sparsity", "Zeros of each layer"), ZEROS, &zeros);
+        .table_at(Level::Verbose, None, ("instructions", "Instructions"), (INSTRUCTION, &instructions))
+        .table_at(Level::Verbose, None, ("sparsity", "Zeros of each layer"), (ZEROS, &zeros));
     report = tokens(report, outcome);
     let operations = operations(&outcome.ran.events, figures.prompt_ns);
     report = report.table_at(
         Level::Verbose,
         None,
         ("operations", "Operations, all layers and tokens after the prompt"),
-        OPERATION,
-        &operations,
+        (OPERATION, &operations),
     );
-    let paths: Vec<PathRow> =
-        paths(outcome).into_iter().map(|(path, what, bytes)| PathRow { path, what, bytes }).collect();
-    let moved: Vec<&PathRow> = paths.iter().filter(|row| row.bytes > 0).collect();
-    report = report.table_at(Level::Verbose, None, ("paths", "Bytes by path"), PATH, &moved).chart(Chart {
+    let paths = rows! { paths(outcome).into_iter().filter(|(.., bytes)| *bytes > 0) => |(path, what, bytes)|
+        "path" "path" {Text} Screen: "way of the bytes" = path;
+        "what" "holds" {Text} Screen: "data" = what;
+        "bytes" "bytes" {Count} Screen: "bytes after the prompt" = bytes;
+    };
+    report = report.table_at(Level::Verbose, None, ("paths", "Bytes by path"), paths).chart(Chart {
         table: "paths",
         title: "Bytes by path".to_owned(),
         caption: "After the prompt, all tokens together.".to_owned(),
         kind: ChartKind::Rows { label: "path,what", value: "bytes" },
     });
-    let links: Vec<Link<'_>> = figures
-        .links
-        .iter()
-        .flat_map(|links| links.counters.iter().enumerate())
-        .map(|(dimm, counters)| Link { dimm, counters })
-        .collect();
+    let links = rows! { figures.links.iter().flat_map(|links| links.counters.iter().enumerate()) => |(dimm, counters)|
+        ..counters;
+        "dimm" "DIMM" {Count} Screen: "DIMM at the end of the link" = dimm;
+        "flits_sent" "flits sent" {Count} Screen: "flits sent, repeated ones included";
+        "sent_again" "again" {Count} Screen: "flits sent again";
+        "accepted" "accepted" {Count} Screen: "flits accepted";
+        "wrong_crc" "wrong CRC" {Count} Screen: "flits with a wrong CRC";
+        "out_of_order" "out of order" {Count} Screen: "flits out of order";
+        "replays_asked" "replays" {Count} Screen: "replays that the other side asked for";
+        "replays_timed" "after a time" {Count} Screen: "replays after a time without progress";
+        "without_credit" "without credit" {Count} Screen: "slots in which a flit waited for credit";
+        "full" "full" {Count} Screen: "core cycles with a full replay buffer";
+    };
     Ok(report
-        .table_at(Level::Verbose, None, ("link_ends", "Links"), LINK, &links)
+        .table_at(Level::Verbose, None, ("link_ends", "Links"), links)
         .folds(programs(host, outcome))
         .data("time", "time of the tokens by device and cause, in ns", &outcome.breakdown)
         .data("energy", "energy of the tokens by device, part and operation, in fJ", &outcome.energy)
@@ -668,12 +461,20 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
 }
 
 fn predictions(report: Report, outcome: &Outcome) -> Report {
-    let kinds = outcome.predictions.iter().flat_map(|of| {
-        [("attention", &of.attention), ("MLP", &of.mlp), ("all neurons", &of.all)]
-            .map(|(neurons, hits)| Predicted { neurons, hits })
-    });
-    let kinds: Vec<Predicted<'_>> = kinds.collect();
-    show_quality(report.table("predictions", "Predictions", PREDICTED, &kinds), outcome.quality.as_ref())
+    let of = outcome.predictions.iter();
+    let kinds = of.flat_map(|of| [("attention", &of.attention), ("MLP", &of.mlp), ("all neurons", &of.all)]);
+    let kinds = rows! { kinds => |(neurons, hits)|
+        ..hits;
+        "neurons" "neurons" {Text} Screen: "kind of block" = neurons;
+        "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons";
+        "precision" "precision" {Share} Screen: "active neurons among those predicted to be active";
+        "recall" "recall" {Share} Screen: "predicted neurons among the active ones";
+        "true_positives" "active, predicted" {Count} Verbose: "neurons that are active and predicted";
+        "false_positives" "predicted only" {Count} Verbose: "neurons that are predicted and not active";
+        "false_negatives" "active only" {Count} Verbose: "neurons that are active and not predicted";
+        "true_negatives" "neither" {Count} Verbose: "neurons that are neither";
+    };
+    show_quality(report.table("predictions", "Predictions", kinds), outcome.quality.as_ref())
 }
 
 /// Tables of each token after the prompt, and of each DIMM for each token, with their charts.
@@ -686,36 +487,49 @@ fn tokens(report: Report, outcome: &Outcome) -> Report {
         let share = figures.gpu_neurons as f64 / (figures.gpu_neurons + cold).max(1) as f64;
         (index, share, imbalance(figures.dimm_cycles.iter().copied()))
     };
-    let tokens: Vec<Token<'_>> = figures
+    let tokens: Values = figures
         .tokens
         .iter()
         .enumerate()
         .map(|each| {
             let (index, gpu_share, imbalance) = token(each);
             let (record, hits) = (outcome.records.get(index), hits.get(index));
-            Token {
-                figures: each.1,
-                imbalance,
-                gpu_share,
-                uploads: record.map(|record| record.uploads),
-                migrations: record.map(|record| record.migrations),
-                bundles: bundles.get(index).map(|token| token.loaded),
-                accuracy: hits.and_then(|hits| hits.accuracy),
-                precision: hits.and_then(|hits| hits.precision),
-                recall: hits.and_then(|hits| hits.recall),
+            figures! {
+                ..each.1;
+                "position" "token" {Count} Screen: "its position in the text, from 0";
+                "ns" "ns" {Count} Screen: "time of the token";
+                "critical_cycles" "cycles" {Cycles} Screen: "core cycles of the slowest DIMM of each step, added up";
+                "gpu_neurons" "neurons of the GPU" {Count} Screen: "neurons that the GPU computed";
+                "gpu_share" "GPU's share" {Share} Screen: "part of the computed neurons that the GPU had" = gpu_share;
+                "imbalance" "most over mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean of the DIMMs" = imbalance;
+                "uploads" "to the GPU" {Count} Screen: "neurons copied to the GPU" = record.map(|record| record.uploads);
+                "migrations" "between DIMMs" {Count} Screen: "neurons that changed DIMMs" = record.map(|record| record.migrations);
+                "bundles" "bundles" {Count} Screen: "bundles that the SSD read" = bundles.get(index).map(|token| token.loaded);
+                "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons" = hits.and_then(|hits| hits.accuracy);
+                "precision" "precision" {Share} Screen: "active neurons among those predicted to be active" = hits.and_then(|hits| hits.precision);
+                "recall" "recall" {Share} Screen: "predicted neurons among the active ones" = hits.and_then(|hits| hits.recall);
+                "dimm_neurons" "" {Data} Json: "neurons that each core computed";
+                "dimm_cycles" "" {Data} Json: "core cycles of each core";
             }
         })
         .collect();
     let load = |token: &TokenFigures| {
         let each = token.dimm_cycles.iter().zip(&token.dimm_neurons).enumerate();
         let position = token.position;
-        let row = move |(dimm, (&cycles, &neurons))| Load { position, dimm, cycles, neurons };
+        let row = move |(dimm, (&cycles, &neurons))| {
+            figures! {
+                "position" "token" {Count} Screen: "position in the text, from 0" = position;
+                "dimm" "DIMM" {Count} Screen: "number of the DIMM, from 0" = dimm;
+                "cycles" "cycles" {Cycles} Screen: "core cycles of its programs" = cycles;
+                "neurons" "neurons" {Count} Screen: "neurons that it computed" = neurons;
+            }
+        };
         each.map(row).collect::<Vec<_>>()
     };
-    let loads: Vec<Load> = figures.tokens.iter().flat_map(load).collect();
+    let loads: Values = figures.tokens.iter().flat_map(load).collect();
     let mut report = report
-        .table_at(Level::Verbose, None, ("per_token", "Tokens after the prompt"), TOKEN, &tokens)
-        .table_at(Level::Json, None, ("loads", "Load of each DIMM"), LOAD, &loads)
+        .table_at(Level::Verbose, None, ("per_token", "Tokens after the prompt"), tokens)
+        .table_at(Level::Json, None, ("loads", "Load of each DIMM"), loads)
         .chart(line(
             "loads",
             "Load of each DIMM",

@@ -6,9 +6,8 @@ use super::run::{Choice, Host, Outcome, Quality};
 use super::time;
 use crate::gemv::name;
 use crate::tools::{Tools, per_second};
-use ndp_report::{Chart, ChartKind, Level, Report, counted, decimal, fields};
-use ndp_sim::core::Backend;
-use ndp_sim::system::{Breakdown, Differences, GpuNumerics, MergeFigures};
+use ndp_report::{Chart, ChartKind, Level, Report, Values, counted, decimal, fields, figures};
+use ndp_sim::system::{Breakdown, Differences, MergeFigures};
 use serde::Serialize;
 
 /// One run.
@@ -164,46 +163,9 @@ fn answer(rows: &[Row]) -> (String, Option<String>) {
 }
 
 #[derive(Serialize)]
-struct Figures<'a> {
-    backend: Backend,
-    gpu_percent: u32,
-    gpu_numerics: GpuNumerics,
-    links: LinksChoice,
-    bit_error_rate: f64,
-    prompt: &'a str,
-    tokens: usize,
-    seed: u64,
-    predictor: Predictor<'a>,
-}
-
-#[derive(Serialize)]
 struct Predictor<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     perplexity: Option<&'a Quality>,
-}
-
-fields! { FIGURES
-    "backend" "backend" {Text} Verbose: "rtl or cycles";
-    "gpu_percent" "neurons on the GPU" {Real("%", 0)} Verbose: "room of the GPU in percent of the neurons";
-    "gpu_numerics" "GPU adds" {Text} Verbose: "exact or fp32";
-    "links" "links" {Text} Verbose: "rtl or bandwidth";
-    "bit_error_rate" "bit error rate" {Real("", 9)} Verbose: "bit error rate of the links' lanes";
-    "tokens" "tokens" {Count} Verbose: "tokens of each run";
-    "seed" "seed" {Count} Verbose: "seed of sampler, stalls and placement";
-    "prompt" "prompt" {Text} Verbose: "text that is continued";
-    "predictor" "" {Data} Json: "what the live predictor does to a fixed text (perplexity)";
-}
-
-/// Where a token's time goes in a run.
-#[derive(Serialize)]
-struct OfRun {
-    run: String,
-    #[serde(flatten)]
-    part: time::Part,
-}
-
-fields! { RUN
-    "run" "run" {Text} Screen: "DIMMs, policy and form of partial results, as far as runs differ in them";
 }
 
 /// The report.
@@ -237,21 +199,18 @@ pub fn report(host: &Host<'_>, rows: &[Row], quality: Option<&Quality>) -> Repor
         report = row.failures.iter().fold(report, |report, failure| report.note(format!("{run}: {failure}")));
     }
     report = notes(report, host, true, args.links == LinksChoice::Rtl)
-        .figures(
-            FIGURES,
-            &Figures {
-                backend: args.unit.backend,
-                gpu_percent: args.gpu_percent,
-                gpu_numerics: args.gpu_numerics,
-                links: args.links,
-                bit_error_rate: args.ber,
-                prompt: &host.job.prompt,
-                tokens: host.job.options.tokens,
-                seed: host.job.options.seed,
-                predictor: Predictor { perplexity: quality },
-            },
-        )
-        .table("rows", "Runs", ROW, rows)
+        .figures(figures! {
+                "backend" "backend" {Text} Verbose: "rtl or cycles" = args.unit.backend;
+                "gpu_percent" "neurons on the GPU" {Real("%", 0)} Verbose: "room of the GPU in percent of the neurons" = args.gpu_percent;
+                "gpu_numerics" "GPU adds" {Text} Verbose: "exact or fp32" = args.gpu_numerics;
+                "links" "links" {Text} Verbose: "rtl or bandwidth" = args.links;
+                "bit_error_rate" "bit error rate" {Real("", 9)} Verbose: "bit error rate of the links' lanes" = args.ber;
+                "tokens" "tokens" {Count} Verbose: "tokens of each run" = host.job.options.tokens;
+                "seed" "seed" {Count} Verbose: "seed of sampler, stalls and placement" = host.job.options.seed;
+                "prompt" "prompt" {Text} Verbose: "text that is continued" = &host.job.prompt;
+                "predictor" "" {Data} Json: "what the live predictor does to a fixed text (perplexity)" = Predictor { perplexity: quality };
+            })
+        .table("rows", "Runs", (ROW, rows))
         .chart(Chart {
             table: "rows",
             title: "Tokens per second".to_owned(),
@@ -260,17 +219,14 @@ pub fn report(host: &Host<'_>, rows: &[Row], quality: Option<&Quality>) -> Repor
         });
     let part = |row: &Row| {
         let run = row.name(rows);
-        time::critical(&(None, &row.time)).into_iter().map(move |part| OfRun { run: run.clone(), part })
+        time::critical(&(None, &row.time)).into_iter().map(move |part| figures! {
+            ..part;
+            "run" "run" {Text} Screen: "DIMMs, policy and form of partial results, as far as runs differ in them" = run.clone();
+        })
     };
-    let parts: Vec<OfRun> = rows.iter().flat_map(part).collect();
+    let parts: Values = rows.iter().flat_map(part).collect();
     report = report
-        .table_at(
-            Level::Verbose,
-            None,
-            ("critical", "Where a token's time goes"),
-            &[RUN, time::CRITICAL].concat(),
-            &parts,
-        )
+        .table_at(Level::Verbose, None, ("critical", "Where a token's time goes"), parts.with(time::CRITICAL))
         .chart(Chart {
             table: "critical",
             title: "Time of a token".to_owned(),

@@ -81,14 +81,14 @@ pub fn show(report: Report, runs: &[(Option<&'static str>, &Breakdown)]) -> Repo
         kind,
     };
     let report = report
-        .table_at(level, Some("share"), ("critical", "Where a token's time goes"), CRITICAL, &critical)
+        .table_at(level, Some("share"), ("critical", "Where a token's time goes"), (CRITICAL, &critical))
         .chart(chart(
             "critical",
             "Devices that a token waits for",
             "The critical path, from the end of the token back to its begin: the longest bar is the bottleneck.",
             if several { stacks("policy", "device") } else { stacks("device", "does") },
         ))
-        .table_at(Level::Verbose, None, ("devices", "Time of each device"), DEVICES, &devices);
+        .table_at(Level::Verbose, None, ("devices", "Time of each device"), (DEVICES, &devices));
     if several {
         return report;
     }

@@ -5,10 +5,9 @@ use crate::temperature::temperature_percent;
 use crate::tools::{load_model, workspace_path};
 use ndp_files::FileSet;
 use ndp_model::{GenerateOptions, SoftwareBackend, generate};
-use ndp_report::{Report, fields};
+use ndp_report::{Report, figures};
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{TokenInfo, TraceFileWriter, TraceHeader};
-use serde::Serialize;
 use std::cell::Cell;
 use std::path::PathBuf;
 
@@ -39,18 +38,6 @@ pub struct Args {
     out: PathBuf,
     #[command(flatten)]
     pub form: OutputArgs,
-}
-
-/// A text of the model.
-#[derive(Serialize)]
-struct Captured {
-    prompt: String,
-    text: String,
-}
-
-fields! { CAPTURED
-    "prompt" "prompt" {Text} Screen: "text that was continued";
-    "text" "text" {Text} Screen: "text that was generated";
 }
 
 /// Runs the command.
@@ -110,11 +97,13 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
             writer.write(TokenInfo::at(position.replace(position.get() + 1), own), activity)
         });
         let generation = generate(&model, &mut backend, prompt.as_bytes(), &options, |_| {})?;
-        texts.push(Captured { prompt: prompt.clone(), text: generation.text });
+        texts.push(figures! {
+            "prompt" "prompt" {Text} Screen: "text that was continued" = prompt.clone();
+            "text" "text" {Text} Screen: "text that was generated" = generation.text;
+        });
     }
     drop(bar);
     writer.finish()?;
     let answer = format!("{} has {tokens} tokens of {} neurons", args.out.display(), shape.neurons());
-    Ok(super::header::with(Report::answer("trace capture", answer), &header)
-        .table("texts", "Texts", CAPTURED, &texts))
+    Ok(super::header::with(Report::answer("trace capture", answer), &header).table("texts", "Texts", texts))
 }

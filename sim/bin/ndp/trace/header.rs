@@ -21,5 +21,5 @@ pub fn with(report: Report, header: &TraceHeader) -> Report {
     let TraceHeader { model, tokens, sequences, source, .. } = header;
     report
         .setting(format!("{tokens} tokens of {model} in {sequences} sequence(s); {}", visible(source)))
-        .group(Level::Verbose, ("header", "Header"), HEADER, header)
+        .group(Level::Verbose, ("header", "Header"), (HEADER, header))
 }

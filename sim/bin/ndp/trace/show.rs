@@ -4,9 +4,8 @@ use crate::output::OutputArgs;
 use anyhow::Context;
 use ndp_config::BlockKind;
 use ndp_files::FileSet;
-use ndp_report::{Report, fields};
+use ndp_report::{Report, Values, figures};
 use ndp_traces::{Activity, NeuronShape, Phase, TokenInfo, TraceReader, ones};
-use serde::Serialize;
 use std::path::PathBuf;
 
 /// Without --token the first tokens, one line each. With --token that token, one line per block; with --layer as well the active
@@ -32,44 +31,6 @@ pub struct Args {
     pub form: OutputArgs,
 }
 
-/// A token.
-#[derive(Serialize)]
-struct Token {
-    token: u64,
-    phase: String,
-    attention: u64,
-    mlp: u64,
-    similarity: Option<f64>,
-}
-
-fields! { TOKEN
-    "token" "token" {Count} Screen: "number of the token, from 0";
-    "phase" "phase" {Text} Screen: "prompt or generated, and whether it begins a sequence";
-    "attention" "attention" {Count} Screen: "active neurons before attention";
-    "mlp" "MLP" {Count} Screen: "active neurons of the MLP";
-    "similarity" "as the one before" {Share} Screen: "twice the active neurons that it shares with the token before, over those of both";
-}
-
-/// A block of a token.
-#[derive(Serialize)]
-struct Block {
-    layer: u32,
-    block: &'static str,
-    active: usize,
-    neurons: u32,
-    share: f64,
-    numbers: Option<String>,
-}
-
-fields! { BLOCK
-    "layer" "layer" {Count} Screen: "layer";
-    "block" "block" {Text} Screen: "attention or MLP";
-    "active" "active" {Count} Screen: "active neurons";
-    "neurons" "of" {Count} Screen: "neurons";
-    "share" "share" {Share} Screen: "part of the neurons that is active";
-    "numbers" "neurons" {Text} Screen: "numbers of the active neurons, with --layer";
-}
-
 /// Runs the command.
 ///
 /// # Errors
@@ -92,11 +53,11 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
             info = reader.read_into(&mut activity).with_context(file)?;
         }
         let blocks = blocks(&shape, &activity, args.layer);
-        let active: usize = blocks.iter().map(|block| block.active).sum();
+        let active: f64 = blocks.numbers("active").sum();
         let answer =
             format!("token {token} ({}) has {active} active neurons", info.map_or("-".into(), phase));
         let report = super::header::with(Report::answer("trace show", answer), &header);
-        return Ok(report.table("blocks", "Blocks", BLOCK, &blocks));
+        return Ok(report.table("blocks", "Blocks", blocks));
     }
     let (mut rows, mut before) = (Vec::new(), None::<Activity>);
     for token in 0..tokens.min(args.tokens) {
@@ -112,12 +73,18 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
             2.0 * activity.common(before) as f64 / (activity.count() + before.count()).max(1) as f64
         });
         let [attention, mlp] = [BlockKind::Attention, BlockKind::Mlp].map(count);
-        rows.push(Token { token, phase: phase(info), attention, mlp, similarity });
+        rows.push(figures! {
+            "token" "token" {Count} Screen: "number of the token, from 0" = token;
+            "phase" "phase" {Text} Screen: "prompt or generated, and whether it begins a sequence" = phase(info);
+            "attention" "attention" {Count} Screen: "active neurons before attention" = attention;
+            "mlp" "MLP" {Count} Screen: "active neurons of the MLP" = mlp;
+            "similarity" "as the one before" {Share} Screen: "twice the active neurons that it shares with the token before, over those of both"
+                = similarity;
+        });
         before = Some(activity.clone());
     }
     let answer = format!("{} of {tokens} tokens are shown", rows.len());
-    Ok(super::header::with(Report::answer("trace show", answer), &header)
-        .table("tokens", "Tokens", TOKEN, &rows))
+    Ok(super::header::with(Report::answer("trace show", answer), &header).table("tokens", "Tokens", rows))
 }
 
 fn phase(info: TokenInfo) -> String {
@@ -126,20 +93,20 @@ fn phase(info: TokenInfo) -> String {
 }
 
 /// Blocks of a token, with the numbers of active neurons if a layer is asked for.
-fn blocks(shape: &NeuronShape, activity: &Activity, layer: Option<u32>) -> Vec<Block> {
+fn blocks(shape: &NeuronShape, activity: &Activity, layer: Option<u32>) -> Values {
     let blocks = shape.blocks().iter().enumerate();
     let asked = blocks.filter(|(_, block)| layer.is_none_or(|layer| layer == block.layer));
     asked
         .map(|(index, block)| {
             let bits = activity.block(shape, index);
             let active = ones(bits).count();
-            Block {
-                layer: block.layer,
-                block: if block.kind == BlockKind::Attention { "attention" } else { "MLP" },
-                active,
-                neurons: block.neurons,
-                share: active as f64 / f64::from(block.neurons),
-                numbers: layer.map(|_| runs(ones(bits))),
+            figures! {
+                "layer" "layer" {Count} Screen: "layer" = block.layer;
+                "block" "block" {Text} Screen: "attention or MLP" = if block.kind == BlockKind::Attention { "attention" } else { "MLP" };
+                "active" "active" {Count} Screen: "active neurons" = active;
+                "neurons" "of" {Count} Screen: "neurons" = block.neurons;
+                "share" "share" {Share} Screen: "part of the neurons that is active" = active as f64 / f64::from(block.neurons);
+                "numbers" "neurons" {Text} Screen: "numbers of the active neurons, with --layer" = layer.map(|_| runs(ones(bits)));
             }
         })
         .collect()

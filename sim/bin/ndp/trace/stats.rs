@@ -64,5 +64,5 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         density(found.mlp)
     );
     let report = super::header::with(Report::answer("trace stats", answer), reader.header());
-    Ok(report.group(Level::Screen, ("statistics", "Statistics"), STATISTICS, &found))
+    Ok(report.group(Level::Screen, ("statistics", "Statistics"), (STATISTICS, &found)))
 }

@@ -4,12 +4,11 @@ use crate::output::OutputArgs;
 use anyhow::Context;
 use ndp_config::LlmShape;
 use ndp_files::FileSet;
-use ndp_report::{Report, fields};
+use ndp_report::{Report, Values, figures};
 use ndp_traces::stats::{Report as Found, Statistics};
 use ndp_traces::synth::targets::Targets;
 use ndp_traces::synth::{SynthOptions, Synthesizer};
 use ndp_traces::{Activity, TraceFileWriter, TraceHeader};
-use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -48,22 +47,6 @@ pub struct Args {
     out: PathBuf,
     #[command(flatten)]
     pub form: OutputArgs,
-}
-
-/// A statistic.
-#[derive(Serialize)]
-struct Row {
-    statistic: &'static str,
-    target: Option<f64>,
-    expected: Option<f64>,
-    achieved: Option<f64>,
-}
-
-fields! { ROW
-    "statistic" "statistic" {Text} Screen: "statistic";
-    "target" "target" {Share} Screen: "published value; null if nothing is fitted";
-    "expected" "expected" {Share} Screen: "value that the parameters lead to over many texts";
-    "achieved" "achieved" {Share} Screen: "value of this trace";
 }
 
 fn model(name: &str) -> anyhow::Result<LlmShape> {
@@ -144,16 +127,23 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     let answer =
         format!("{} has {tokens} tokens of {} neurons", args.out.display(), synthesizer.shape().neurons());
     let report = super::header::with(Report::answer("trace synth", answer), &header);
-    Ok(report.table("statistics", "Statistics", ROW, &rows(&synthesizer, &statistics.report())))
+    Ok(report.table("statistics", "Statistics", rows(&synthesizer, &statistics.report())))
 }
 
 /// Targets, values that the parameters lead to over many texts, and those of this trace.
-fn rows(synthesizer: &Synthesizer, report: &Found) -> Vec<Row> {
+fn rows(synthesizer: &Synthesizer, report: &Found) -> Values {
     let (targets, expected) = (synthesizer.targets(), &synthesizer.fit().expected);
     let similarity = |distance: usize| report.similarity[distance - 1];
     let far = Targets::FAR as usize;
     let density = targets.density;
-    let row = |(statistic, target, expected, achieved)| Row { statistic, target, expected, achieved };
+    let row = |(statistic, target, expected, achieved)| {
+        figures! {
+            "statistic" "statistic" {Text} Screen: "statistic" = statistic;
+            "target" "target" {Share} Screen: "published value; null if nothing is fitted" = target;
+            "expected" "expected" {Share} Screen: "value that the parameters lead to over many texts" = expected;
+            "achieved" "achieved" {Share} Screen: "value of this trace" = achieved;
+        }
+    };
     [
         (
             "active neurons, attention",
