@@ -17,6 +17,15 @@ pub struct Matrix {
     stored: Option<(RowOf, Arc<QuantisedMatrix>)>,
 }
 
+ndp_config::getters!(Matrix {
+    /// Number of rows (outputs).
+    rows: usize,
+    /// Number of columns (inputs).
+    cols: usize,
+    /// All elements, row after row.
+    data: &[f16],
+});
+
 impl Matrix {
     /// Errors ([`ModelError::Length`], named `what`) unless `data` has `rows * cols` elements.
     pub fn new(what: &str, rows: usize, cols: usize, data: Vec<f16>) -> Result<Self, ModelError> {
@@ -39,21 +48,6 @@ impl Matrix {
     /// The INT8 or INT4 weights that it was made of, and what their rows are; none of an FP16 matrix.
     pub fn stored(&self) -> Option<(RowOf, &QuantisedMatrix)> {
         self.stored.as_ref().map(|(row_of, matrix)| (*row_of, &**matrix))
-    }
-
-    /// Number of rows (outputs).
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Number of columns (inputs).
-    pub fn cols(&self) -> usize {
-        self.cols
-    }
-
-    /// All elements, row after row.
-    pub fn data(&self) -> &[f16] {
-        &self.data
     }
 
     /// One row, `[cols]`.

@@ -1,6 +1,7 @@
 //! Tables of configuration keys: name, type, default, limits, meaning and accessor of a key are written once.
 
-/// Read access to the fields of a type, by methods with their names: `name: Type` returns a copy, `name: &Type` a reference.
+/// Read access to the fields of a type, by methods with their names: `name: Type` returns a copy, `name: &Type` a reference, `name: &'a Type` the
+/// reference that the field is. `name = field: Type` has another name than the field.
 ///
 /// ```
 /// struct Point {
@@ -18,10 +19,24 @@
 /// ```
 #[macro_export]
 macro_rules! getters {
+    (@ $(#[$doc:meta])* $name:ident: &$life:lifetime $type:ty, $($rest:tt)*) => {
+        $(#[$doc])*
+        pub fn $name(&self) -> &$life $type {
+            self.$name
+        }
+        $crate::getters!(@ $($rest)*);
+    };
     (@ $(#[$doc:meta])* $name:ident: &$type:ty, $($rest:tt)*) => {
         $(#[$doc])*
         pub fn $name(&self) -> &$type {
             &self.$name
+        }
+        $crate::getters!(@ $($rest)*);
+    };
+    (@ $(#[$doc:meta])* $name:ident = $field:ident: $type:ty, $($rest:tt)*) => {
+        $(#[$doc])*
+        pub fn $name(&self) -> $type {
+            self.$field
         }
         $crate::getters!(@ $($rest)*);
     };
@@ -33,9 +48,48 @@ macro_rules! getters {
         $crate::getters!(@ $($rest)*);
     };
     (@) => {};
+    (<$life:lifetime> $type:ty { $($rows:tt)* }) => {
+        impl<$life> $type {
+            $crate::getters!(@ $($rows)*);
+        }
+    };
     ($type:ty { $($rows:tt)* }) => {
         impl $type {
             $crate::getters!(@ $($rows)*);
+        }
+    };
+}
+
+/// An enumeration whose members have names in files and tables: `ALL` of them, and `name`.
+///
+/// ```
+/// ndp_config::named! {
+///     #[derive(Debug, Clone, Copy, PartialEq)]
+///     pub enum Side {
+///         Left = "left",
+///         Right = "right",
+///     }
+/// }
+/// assert_eq!((Side::ALL, Side::Right.name()), ([Side::Left, Side::Right], "right"));
+/// ```
+#[macro_export]
+macro_rules! named {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$meta])*
+        pub enum $name {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: [Self; [$($text),*].len()] = [$(Self::$variant),*];
+
+            /// Its name in files, options and tables.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)*
+                }
+            }
         }
     };
 }

@@ -120,6 +120,10 @@ getters!(LlmShape {
     vocabulary: u32,
     /// What the matrices of the layers are made of.
     weights: WeightFormat,
+    /// Whether the linear layers add biases.
+    is_biased = biased: bool,
+    /// Whether Q and K are rotated by their position (rotary embedding).
+    is_rotary = rotary: bool,
 });
 
 impl LlmShape {
@@ -240,16 +244,6 @@ impl LlmShape {
     /// Width of the keys, and of the values, of one token in one layer.
     pub fn kv_width(&self) -> u32 {
         self.kv_heads * self.head_width()
-    }
-
-    /// Whether the linear layers add biases.
-    pub fn is_biased(&self) -> bool {
-        self.biased
-    }
-
-    /// Whether Q and K are rotated by their position (rotary embedding).
-    pub fn is_rotary(&self) -> bool {
-        self.rotary
     }
 
     /// Bytes of so many weights of the layers, their scales included.

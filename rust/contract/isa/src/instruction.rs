@@ -322,6 +322,12 @@ operands! {
 }
 
 impl Product {
+    /// All rows of a matrix with one vector from word 0 on, to word 0; none of them so far.
+    pub fn of_matrix(cols: u32, address: u32, weights: WeightFormat) -> Self {
+        let (src, dst, batch, count, heads) = (0, 0, 1, 0, 1);
+        Self { src, dst, cols, batch, count, address, list: None, selected: false, heads, weights }
+    }
+
     /// Vectors of a block that has one for each vector of the batch and each head.
     pub fn vectors(&self) -> u32 {
         self.batch.saturating_mul(self.heads)
@@ -384,6 +390,11 @@ impl Transfer {
 }
 
 impl Activation {
+    /// Of the block (cols, batch) at a word, which the result replaces.
+    pub fn in_place(self, at: u32, cols: u32, batch: u32) -> Instruction {
+        Instruction::Activate { operation: self, src: at, dst: at, cols, batch, heads: 1 }
+    }
+
     /// First word of the second block, if it takes one.
     pub fn other(self) -> Option<u32> {
         self.value(OTHER)

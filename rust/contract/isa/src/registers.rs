@@ -1,6 +1,7 @@
 //! The core's registers as the host reads them (docs/isa.md).
 
 use crate::Opcode;
+use crate::table::Operand;
 use serde::Serialize;
 
 /// What a read of a register returns: 64 bytes.
@@ -29,7 +30,7 @@ macro_rules! register {
             /// The fields by their words; those that are missing are 0.
             pub fn from_words(words: &[u32]) -> Self {
                 let mut words = words.iter().copied();
-                Self { $($field: <$type>::of_word(words.next().unwrap_or(0)),)* }
+                Self { $($field: Operand::of([words.next().unwrap_or(0)]),)* }
             }
 
             fn to_words(self) -> [u32; [$(stringify!($field)),*].len()] {
@@ -37,30 +38,6 @@ macro_rules! register {
             }
         }
     };
-}
-
-/// A field of a register.
-trait Word {
-    /// That of a word.
-    fn of_word(word: u32) -> Self;
-}
-
-impl Word for u32 {
-    fn of_word(word: u32) -> Self {
-        word
-    }
-}
-
-impl Word for u8 {
-    fn of_word(word: u32) -> Self {
-        word as Self
-    }
-}
-
-impl Word for bool {
-    fn of_word(word: u32) -> Self {
-        word != 0
-    }
 }
 
 register! {

@@ -13,34 +13,26 @@ pub(crate) trait Operand<const N: usize>: Copy {
     fn values(self) -> [Option<u32>; N];
 }
 
-impl Operand<1> for u32 {
-    fn of([value]: [u32; 1]) -> Self {
-        value
-    }
+/// Numbers and flags, by what a word is in their type.
+macro_rules! plain {
+    ($($type:ty: $word:ident => $value:expr;)*) => {
+        $(impl Operand<1> for $type {
+            fn of([$word]: [u32; 1]) -> Self {
+                $value
+            }
 
-    fn values(self) -> [Option<u32>; 1] {
-        [Some(self)]
-    }
+            fn values(self) -> [Option<u32>; 1] {
+                [Some(self.into())]
+            }
+        })*
+    };
 }
 
-impl Operand<1> for u16 {
-    fn of([value]: [u32; 1]) -> Self {
-        value as u16
-    }
-
-    fn values(self) -> [Option<u32>; 1] {
-        [Some(self.into())]
-    }
-}
-
-impl Operand<1> for bool {
-    fn of([value]: [u32; 1]) -> Self {
-        value == 1
-    }
-
-    fn values(self) -> [Option<u32>; 1] {
-        [Some(self.into())]
-    }
+plain! {
+    u32: word => word;
+    u16: word => word as Self;
+    u8: word => word as Self;
+    bool: word => word != 0;
 }
 
 impl Operand<1> for WeightFormat {

@@ -10,27 +10,32 @@ use ndp_config::DramConfig;
 use serde::Serialize;
 
 use super::Command;
+use crate::counts;
 
-/// Commands of a bank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct BankCounts {
-    /// ACT.
-    pub activates: u64,
-    /// RD and RDA.
-    pub reads: u64,
-    /// WR and WRA.
-    pub writes: u64,
+counts! {
+    /// Commands of a bank.
+    #[derive(Copy)]
+    pub struct BankCounts {
+        /// ACT.
+        activates: u64,
+        /// RD and RDA.
+        reads: u64,
+        /// WR and WRA.
+        writes: u64,
+    }
 }
 
-/// Bits on the data bus in one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct BusBits {
-    /// Transferred bits.
-    pub bits: u64,
-    /// Those that are 1.
-    pub ones: u64,
-    /// Changes of data pins.
-    pub toggles: u64,
+counts! {
+    /// Bits on the data bus in one direction.
+    #[derive(Copy)]
+    pub struct BusBits {
+        /// Transferred bits.
+        bits: u64,
+        /// Those that are 1.
+        ones: u64,
+        /// Changes of data pins.
+        toggles: u64,
+    }
 }
 
 /// All of it up to now.

@@ -18,6 +18,7 @@ use ndp_config::DramConfig;
 use serde::Serialize;
 
 use super::{Command, CommandKind};
+use crate::counts;
 
 /// Commands by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -42,27 +43,21 @@ pub struct CommandCounts {
     pub undefined: u64,
 }
 
-/// Clocks of the data bus by cause; the module documentation defines the classes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct BusCycles {
-    /// Data of a read.
-    pub read: u64,
-    /// Data of a write.
-    pub write: u64,
-    /// Refresh, with the precharge before it.
-    pub refresh: u64,
-    /// A bank is being precharged or activated.
-    pub row_cycle: u64,
-    /// Between commands and data that could not follow each other faster.
-    pub turnaround: u64,
-    /// Nothing to do.
-    pub idle: u64,
-}
-
-impl BusCycles {
-    /// All clocks.
-    pub fn total(&self) -> u64 {
-        self.read + self.write + self.refresh + self.row_cycle + self.turnaround + self.idle
+counts! {
+    /// Clocks of the data bus by cause; the module documentation defines the classes.
+    pub classes BusCycles {
+        /// Data of a read.
+        read,
+        /// Data of a write.
+        write,
+        /// Refresh, with the precharge before it.
+        refresh,
+        /// A bank is being precharged or activated.
+        row_cycle,
+        /// Between commands and data that could not follow each other faster.
+        turnaround,
+        /// Nothing to do.
+        idle,
     }
 }
 

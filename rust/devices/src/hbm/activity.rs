@@ -7,68 +7,48 @@
 //! - MAC accesses a column in every bank, so one number does for all of them.
 
 use ndp_config::HbmConfig;
-use serde::Serialize;
 
+use crate::counts;
 use crate::hbm::command::{HbmCommand, HbmKind};
 use crate::hbm::partitions::Partitions;
 use crate::rules::CommandSet;
 
-/// Accesses of a bank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct HbmBankCounts {
-    /// Rows that were opened, by ACT, PACT or PACTA.
-    pub activates: u64,
-    /// RD and RDA.
-    pub reads: u64,
-    /// RDG.
-    pub buffer_reads: u64,
-    /// WR and WRA.
-    pub writes: u64,
-    /// SUM.
-    pub sums: u64,
+counts! {
+    /// Accesses of a bank.
+    #[derive(Copy)]
+    pub struct HbmBankCounts {
+        /// Rows that were opened, by ACT, PACT or PACTA.
+        activates: u64,
+        /// RD and RDA.
+        reads: u64,
+        /// RDG.
+        buffer_reads: u64,
+        /// WR and WRA.
+        writes: u64,
+        /// SUM.
+        sums: u64,
+    }
 }
 
-/// All of it up to now.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct HbmActivity {
-    /// Clocks.
-    pub cycles: u64,
-    /// Clocks in which at least one row buffer is open.
-    pub active_cycles: u64,
-    /// REF.
-    pub refreshes: u64,
-    /// REFB.
-    pub bank_refreshes: u64,
-    /// GBW.
-    pub buffer_writes: u64,
-    /// MAC: as many columns in every bank.
-    pub macs: u64,
-    /// RES.
-    pub results: u64,
-    /// By bank: `bank_group * banks_per_group + bank`.
-    pub banks: Vec<HbmBankCounts>,
-}
-
-impl HbmActivity {
-    /// What has come since `before`, which is of the same channel.
-    pub fn since(&self, before: &Self) -> Self {
-        let banks = self.banks.iter().zip(&before.banks).map(|(now, before)| HbmBankCounts {
-            activates: now.activates - before.activates,
-            reads: now.reads - before.reads,
-            buffer_reads: now.buffer_reads - before.buffer_reads,
-            writes: now.writes - before.writes,
-            sums: now.sums - before.sums,
-        });
-        Self {
-            cycles: self.cycles - before.cycles,
-            active_cycles: self.active_cycles - before.active_cycles,
-            refreshes: self.refreshes - before.refreshes,
-            bank_refreshes: self.bank_refreshes - before.bank_refreshes,
-            buffer_writes: self.buffer_writes - before.buffer_writes,
-            macs: self.macs - before.macs,
-            results: self.results - before.results,
-            banks: banks.collect(),
-        }
+counts! {
+    /// All of it up to now.
+    pub struct HbmActivity {
+        /// Clocks.
+        cycles: u64,
+        /// Clocks in which at least one row buffer is open.
+        active_cycles: u64,
+        /// REF.
+        refreshes: u64,
+        /// REFB.
+        bank_refreshes: u64,
+        /// GBW.
+        buffer_writes: u64,
+        /// MAC: as many columns in every bank.
+        macs: u64,
+        /// RES.
+        results: u64,
+        /// By bank: `bank_group * banks_per_group + bank`.
+        banks: Vec<HbmBankCounts>,
     }
 }
 

@@ -189,21 +189,7 @@ impl CommandSet for HbmCommand {
     const WRITES: &'static [HbmKind] = &[HbmKind::Write, HbmKind::BufferWrite];
 
     fn kind(&self) -> Option<HbmKind> {
-        Some(match self {
-            Self::Nop => return None,
-            Self::Activate { .. } => HbmKind::Activate,
-            Self::Precharge { .. } | Self::PrechargeAll | Self::PimPrecharge => HbmKind::Precharge,
-            Self::Refresh => HbmKind::Refresh,
-            Self::RefreshBank { .. } => HbmKind::RefreshBank,
-            Self::Slice { .. } => HbmKind::Slice,
-            Self::PimActivate { .. } => HbmKind::PimActivate,
-            Self::PimActivateAll { .. } => HbmKind::PimActivateAll,
-            Self::Read { .. } | Self::ReadToBuffer { .. } => HbmKind::Read,
-            Self::Write { .. } => HbmKind::Write,
-            Self::BufferWrite { .. } => HbmKind::BufferWrite,
-            Self::Mac { .. } => HbmKind::Mac,
-            Self::ReadResults | Self::ReadSum { .. } => HbmKind::ResultRead,
-        })
+        self.kind_of()
     }
 
     fn index(kind: HbmKind) -> usize {

@@ -95,21 +95,11 @@ impl RuleSet<HbmCommand> {
                 HbmKind::ALL.into_iter().flat_map(|earlier| HbmKind::ALL.map(|later| (earlier, later)));
             table.extend(pairs.map(|(earlier, later)| (Rule::CommandBus, earlier, later, Rank, c.t_cmd())));
         }
-        let timing = table
-            .into_iter()
-            .map(|(rule, earlier, later, scope, cycles)| TimingRule {
-                rule,
-                earlier,
-                later,
-                scope,
-                cycles: cycles.into(),
-            })
-            .collect();
         Self {
             bank_groups: c.bank_groups() as usize,
             banks_per_group: c.banks_per_group() as usize,
             partitions: HbmConfig::PARTITIONS as usize,
-            timing,
+            timing: table.into_iter().map(TimingRule::from).collect(),
             windows: vec![WindowRule {
                 rule: Rule::Faw,
                 kinds: vec![(Activate, 1), (PimActivate, c.banks_per_group() as usize)],
