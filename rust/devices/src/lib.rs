@@ -14,6 +14,7 @@ mod counts;
 pub mod ddr4;
 mod error;
 pub mod hbm;
+mod open_time;
 pub mod rules;
 
 pub use counts::Counts;

@@ -19,7 +19,7 @@ use crate::constant::{self, Constant};
 use crate::counts::DramUse;
 use crate::energy::Energy;
 use crate::table::table;
-use ndp_config::{BEAT_BITS, ConfigError, DramConfig, NameRule};
+use ndp_config::{BEAT_BITS, ConfigError, DramConfig, NameRule, within};
 use ndp_dram::BankCounts;
 use serde::{Deserialize, Serialize};
 
@@ -185,9 +185,7 @@ impl DramConstants {
             ("vpp_currents_ma.ipp0", ipp0, ipp3n),
             ("vpp_currents_ma.ipp5b", ipp5b, ipp3n),
         ] {
-            if !(min..=MOST_MA).contains(&value) {
-                return Err(ConfigError::OutOfRange { key, value: value.to_string(), min, max: MOST_MA });
-            }
+            within(key, value, min, MOST_MA)?;
         }
         let Ranges { activate, read, write, refresh, active_standby, precharged_standby, .. } = range;
         for (key, [low, high]) in [
@@ -198,11 +196,8 @@ impl DramConstants {
             ("range.active_standby", active_standby),
             ("range.precharged_standby", precharged_standby),
         ] {
-            for (value, min, max) in [(*low, 0.0, 1.0), (*high, 1.0, 100.0)] {
-                if !(min..=max).contains(&value) {
-                    return Err(ConfigError::OutOfRange { key, value: value.to_string(), min, max });
-                }
-            }
+            within(key, *low, 0.0, 1.0)?;
+            within(key, *high, 1.0, 100.0)?;
         }
         Ok(constants)
     }

@@ -77,22 +77,14 @@ impl<'a> GemvOp<'a> {
         weights: &'a [f16],
         activations: &'a [f16],
     ) -> Result<Self, ModelError> {
-        let length = |part: &str, found, expected| ModelError::Length {
-            what: format!("{label}: {part}"),
-            found,
-            expected,
+        let check = |part: &str, found, expected| {
+            ModelError::check_length(|| format!("{label}: {part}"), found, expected)
         };
         let expected = rows.saturating_mul(cols);
-        if weights.len() != expected {
-            return Err(length("weights", weights.len(), expected));
-        }
-        if expected == 0 {
-            return Err(length("weights", 0, 1));
-        }
+        check("weights", weights.len(), expected)?;
+        check("weights", expected.min(1), 1)?;
         let batch = activations.len() / cols;
-        if batch == 0 || !activations.len().is_multiple_of(cols) {
-            return Err(length("activations", activations.len(), batch.max(1) * cols));
-        }
+        check("activations", activations.len(), batch.max(1) * cols)?;
         Ok(Self { label, class, rows, cols, batch, weights, stored: None, activations })
     }
 

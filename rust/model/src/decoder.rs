@@ -135,10 +135,7 @@ impl<'m> Decoder<'m> {
         backend: &mut B,
         tokens: &[u32],
     ) -> Result<Vec<f16>, ModelError> {
-        if sequences.len() != tokens.len() {
-            let (found, expected) = (tokens.len(), sequences.len());
-            return Err(ModelError::Length { what: "tokens of a step".to_owned(), found, expected });
-        }
+        ModelError::check_length(|| "tokens of a step".to_owned(), tokens.len(), sequences.len())?;
         let mut batch: Vec<(&mut Self, &[u32])> = Vec::with_capacity(tokens.len());
         for (sequence, token) in sequences.iter_mut().zip(tokens) {
             sequence.check(std::slice::from_ref(token))?;

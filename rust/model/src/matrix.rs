@@ -29,10 +29,7 @@ ndp_config::getters!(Matrix {
 impl Matrix {
     /// Errors ([`ModelError::Length`], named `what`) unless `data` has `rows * cols` elements.
     pub fn new(what: &str, rows: usize, cols: usize, data: Vec<f16>) -> Result<Self, ModelError> {
-        let expected = rows.saturating_mul(cols);
-        if data.len() != expected {
-            return Err(ModelError::Length { what: what.to_owned(), found: data.len(), expected });
-        }
+        ModelError::check_length(|| what.to_owned(), data.len(), rows.saturating_mul(cols))?;
         Ok(Self { rows, cols, data, stored: None })
     }
 

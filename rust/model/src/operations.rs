@@ -60,10 +60,7 @@ impl<'a> LinearOp<'a> {
             ("gate", gate.unwrap_or(outputs), outputs),
             ("residual", residual.unwrap_or(outputs), outputs),
         ] {
-            if found != expected {
-                let what = format!("{}: {part}", product.label());
-                return Err(ModelError::Length { what, found, expected });
-            }
+            ModelError::check_length(|| format!("{}: {part}", product.label()), found, expected)?;
         }
         Ok(Self { product, bias, finish })
     }
@@ -116,8 +113,7 @@ impl<'a> RotaryOp<'a> {
         rotations: Vec<&'a Rotation>,
     ) -> Result<Self, ModelError> {
         let check = |part: &str, found, expected| {
-            let what = format!("{label}: {part}");
-            if found == expected { Ok(()) } else { Err(ModelError::Length { what, found, expected }) }
+            ModelError::check_length(|| format!("{label}: {part}"), found, expected)
         };
         for rotation in &rotations {
             check("elements of a rotated head", 2 * rotation.angles()[0].len(), head_width)?;
@@ -210,8 +206,7 @@ impl<'a> AttentionOp<'a> {
     ) -> Result<Self, ModelError> {
         let label = format!("layers.{layer}.attention");
         let check = |part: &str, found, expected| {
-            let what = format!("{label}: {part}");
-            if found == expected { Ok(()) } else { Err(ModelError::Length { what, found, expected }) }
+            ModelError::check_length(|| format!("{label}: {part}"), found, expected)
         };
         let tokens: usize = spans.iter().map(|span| span.tokens).sum();
         check("queries", queries.len(), tokens.max(1) * heads * head_width)?;

@@ -1,14 +1,13 @@
 //! Parameters of the AXI4 subordinate in front of the core's host port.
 
-use crate::keys::keys;
+use crate::keys::part;
 use crate::limits::{in_range, power_of_two};
 use crate::{BEAT_BITS, ConfigError};
-use serde::Serialize;
 
-keys! {
+part! {
     "axi.", raw:
-    /// The `[axi]` table as written.
-    RawAxi for AxiConfig.0 {
+    /// Validated parameters of the subordinate.
+    pub struct AxiConfig(RawAxi) {
         /// Bits of WDATA and RDATA.
         pub data_bits: u32 = BEAT_BITS, power_of_two(32, BEAT_BITS);
         /// Bits of an ID.
@@ -17,11 +16,6 @@ keys! {
         pub outstanding: u32 = 64, power_of_two(4, AxiConfig::MOST_OUTSTANDING);
     }
 }
-
-/// Validated parameters of the subordinate.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(transparent)]
-pub struct AxiConfig(RawAxi);
 
 impl AxiConfig {
     /// Most bursts of DRAM under way in each direction: the host's tags have six bits for their numbers.

@@ -1,14 +1,13 @@
 //! Parameters of the NDP core around the GEMV unit: queues between the instruction stream, the DRAM and the unit.
 
 use crate::ConfigError;
-use crate::keys::keys;
+use crate::keys::part;
 use crate::limits::{in_range, power_of_two};
-use serde::Serialize;
 
-keys! {
+part! {
     "core.", raw:
-    /// The `[core]` table as written.
-    RawCore for CoreConfig.0 {
+    /// Validated parameters of the core.
+    pub struct CoreConfig(RawCore) {
         /// The core's clock in MHz.
         pub clock_mhz: u32 = 1000, in_range(CoreConfig::SLOWEST_MHZ, CoreConfig::FASTEST_MHZ);
         /// Instructions that can wait.
@@ -21,11 +20,6 @@ keys! {
         pub link: bool = true;
     }
 }
-
-/// Validated parameters of the core.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(transparent)]
-pub struct CoreConfig(RawCore);
 
 impl CoreConfig {
     /// The slowest clock: below it a DRAM of any grade is more than eight times as fast, and nobody asks for that.

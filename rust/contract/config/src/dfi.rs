@@ -1,15 +1,14 @@
 //! Parameters of the DFI port of a rank: where the PHY's data lie, and how long a device takes to power up.
 
-use crate::keys::keys;
+use crate::keys::part;
 use crate::limits::in_range;
 use crate::speed::check_cas_latency;
 use crate::{ConfigError, DramConfig};
-use serde::Serialize;
 
-keys! {
+part! {
     "dfi.", raw:
-    /// The `[dfi]` table as written.
-    RawDfi for DfiConfig.0 {
+    /// Validated parameters of the port. Times in clocks of the DRAM; names beginning with `t_` are those of the DFI specification.
+    pub struct DfiConfig(RawDfi) {
         /// Clocks from write data at the port to the same data on the bus of the device, the way of a command left out.
         pub write_lead: u32 = 2, in_range(0, 4);
         /// Clocks from `dfi_wrdata_en` to its data.
@@ -26,11 +25,6 @@ keys! {
         cke_us: u32 = 500, in_range(1, 10_000);
     }
 }
-
-/// Validated parameters of the port. Times in clocks of the DRAM; names beginning with `t_` are those of the DFI specification.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(transparent)]
-pub struct DfiConfig(RawDfi);
 
 impl DfiConfig {
     pub(crate) fn validate(raw: RawDfi) -> Result<Self, ConfigError> {

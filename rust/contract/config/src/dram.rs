@@ -6,14 +6,13 @@
 //! and which times a grade allows: `speed`.
 
 use crate::ConfigError;
-use crate::keys::keys;
+use crate::keys::part;
 use crate::limits::{in_range, power_of_two, row_and_refresh_fit};
-use serde::Serialize;
 
-keys! {
+part! {
     "dram.", raw:
-    /// The `[dram]` table as written; the paper's values are the defaults.
-    RawDram for DramConfig.0 {
+    /// Validated DDR4 parameters of a rank. All times are in clock cycles of the DRAM (tCK), from command to command.
+    pub struct DramConfig(RawDram) {
         /// Transfers per pin in 10^6 a second: 2400, 2666, 2933 or 3200.
         pub speed: u32 = 3200;
         /// Whether times that the speed grade does not have are refused.
@@ -60,11 +59,6 @@ keys! {
         pub t_refi: u32 = 12480, in_range(512, 65532);
     }
 }
-
-/// Validated DDR4 parameters of a rank. All times are in clock cycles of the DRAM (tCK), from command to command.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(transparent)]
-pub struct DramConfig(RawDram);
 
 impl DramConfig {
     /// Banks of a bank group, in every DDR4 device.

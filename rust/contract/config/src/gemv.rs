@@ -3,16 +3,16 @@
 //! Source of the defaults: Hermes, section IV-A2 and Table II (256 multipliers of 128 bits, reduction tree,
 //! 256 KB buffer) and Table II's four DDR4-3200 ranks.
 
-use crate::keys::keys;
+use crate::keys::part;
 use crate::limits::{in_range, power_of_two, require};
 use crate::{BEAT_BITS, BEAT_ELEMS, ConfigError, named};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-keys! {
+part! {
     "gemv.", raw:
-    /// The `[gemv]` table as written; the paper's values are the defaults.
-    RawGemv for GemvConfig.0 {
+    /// Validated parameters of the GEMV unit.
+    pub struct GemvConfig(RawGemv) {
         /// Multiplier units (the paper's "multipliers": 128 bits each).
         pub multipliers: u32 = 256, power_of_two(4, 1024);
         /// Lanes of a multiplier unit; one FP16 product each per window.
@@ -124,11 +124,6 @@ impl fmt::Display for WeightFormat {
         f.write_str(self.name())
     }
 }
-
-/// Validated parameters of the GEMV unit.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(transparent)]
-pub struct GemvConfig(RawGemv);
 
 /// Bits needed to hold `0..=max`; at least one.
 const fn bits_for(max: u32) -> u32 {

@@ -167,4 +167,27 @@ macro_rules! keys {
     };
 }
 
-pub(crate) use {checked, keys};
+/// A table of [`keys!`] that is a part of a design, and its validated form.
+macro_rules! part {
+    (
+        $prefix:literal, $values:ident:
+        $(#[$meta:meta])*
+        pub struct $owner:ident($raw:ident) {
+            $($rows:tt)*
+        }
+        $(private { $($own:tt)* })?
+    ) => {
+        $crate::keys::keys! {
+            $prefix, $values:
+            /// What the file says; every key is optional.
+            $raw for $owner.0 { $($rows)* } $(private { $($own)* })?
+        }
+
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+        #[serde(transparent)]
+        pub struct $owner($raw);
+    };
+}
+
+pub(crate) use {checked, keys, part};

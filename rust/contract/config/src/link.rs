@@ -3,15 +3,14 @@
 //! Lanes and rate are the paper's (Hermes, section IV-A and Table II: eight lanes of 25 Gb/s, 25 GB/s per link and direction). The paper gives no
 //! frame format; what follows is this project's, described in `docs/dimm-link.md`.
 
-use crate::keys::keys;
+use crate::keys::part;
 use crate::limits::{in_range, power_of_two, require};
 use crate::{BEAT_BITS, ConfigError};
-use serde::Serialize;
 
-keys! {
+part! {
     "link.", raw:
-    /// The `[link]` table as written.
-    RawLink for LinkConfig.0 {
+    /// Validated parameters of a link. All ends of a link have the same.
+    pub struct LinkConfig(RawLink) {
         /// Serial lanes in each direction.
         pub lanes: u32 = 8, power_of_two(4, 8);
         /// Beats of payload in a flit, 64 bytes each.
@@ -32,11 +31,6 @@ keys! {
         pub bridge_ports: u32 = 4, in_range(2, 8);
     }
 }
-
-/// Validated parameters of a link. All ends of a link have the same.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(transparent)]
-pub struct LinkConfig(RawLink);
 
 impl LinkConfig {
     /// Bits of one lane in a core cycle: 25 Gb/s at 1 GHz.

@@ -137,13 +137,16 @@ impl LlmShape {
     /// # Errors
     /// [`ConfigError::UnknownPreset`] lists the names that exist.
     pub fn preset(name: &str) -> Result<Self, ConfigError> {
+        Self::find(name, false)
+    }
+
+    /// `file`: whether a file could be named as well.
+    fn find(name: &str, file: bool) -> Result<Self, ConfigError> {
         let shape = PRESETS.iter().find(|shape| shape.name.eq_ignore_ascii_case(name));
-        shape.cloned().ok_or_else(|| ConfigError::UnknownPreset {
-            kind: "model",
-            name: name.to_owned(),
-            known: Self::preset_names().collect(),
-            file: false,
-        })
+        let known = || Self::preset_names().collect();
+        let unknown =
+            || ConfigError::UnknownPreset { kind: "model", name: name.to_owned(), known: known(), file };
+        shape.cloned().ok_or_else(unknown)
     }
 
     /// A model with FP16 weights: its sizes in the order of the keys, whether the embeddings are tied, whether linear layers have biases, and
@@ -220,12 +223,7 @@ impl LlmShape {
         if preset_or_path.ends_with(".toml") {
             return from_file(preset_or_path, Self::from_toml);
         }
-        Self::preset(preset_or_path).map_err(|error| match error {
-            ConfigError::UnknownPreset { kind, name, known, .. } => {
-                ConfigError::UnknownPreset { kind, name, known, file: true }
-            }
-            other => other,
-        })
+        Self::find(preset_or_path, true)
     }
 
     fn checked(self) -> Result<Self, ConfigError> {

@@ -39,11 +39,13 @@ impl Field {
     /// # Errors
     /// [`IsaError::Field`] if it does not fit.
     fn put(self, value: u32) -> Result<u128, IsaError> {
-        if u64::from(value) > self.max() {
-            let (field, value, max) = (self.name, value.into(), self.max());
-            return Err(IsaError::Field { field, value, min: 0, max });
-        }
+        self.within(value, 0, self.max())?;
         Ok(u128::from(value) << self.low)
+    }
+
+    fn within(self, value: u32, min: u64, max: u64) -> Result<(), IsaError> {
+        let (field, value) = (self.name, value.into());
+        if (min..=max).contains(&value) { Ok(()) } else { Err(IsaError::Field { field, value, min, max }) }
     }
 }
 
@@ -411,18 +413,16 @@ impl Instruction {
         for &field in self.opcode().fields() {
             let Some(value) = self.value(field) else { continue };
             word |= match (field, value) {
-                (BATCH, 1..=16) => BATCH.put(value - 1)?,
                 (BATCH, _) => {
-                    let (field, value, max) = (BATCH.name, value.into(), BATCH.max() + 1);
-                    return Err(IsaError::Field { field, value, min: 1, max });
+                    BATCH.within(value, 1, BATCH.max() + 1)?;
+                    BATCH.put(value - 1)?
                 }
                 (HEADS, _) if !value.is_power_of_two() => {
                     return Err(IsaError::PowerOfTwo { field: HEADS.name, value: value.into() });
                 }
-                (HEADS, 1..=128) => HEADS.put(value.trailing_zeros())?,
                 (HEADS, _) => {
-                    let (field, value, max) = (HEADS.name, value.into(), 1 << HEADS.max());
-                    return Err(IsaError::Field { field, value, min: 1, max });
+                    HEADS.within(value, 1, 1 << HEADS.max())?;
+                    HEADS.put(value.trailing_zeros())?
                 }
                 _ => field.put(value)?,
             };

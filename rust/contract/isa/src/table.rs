@@ -200,6 +200,11 @@ macro_rules! instructions {
         }
 
         impl Activation {
+            /// Each of them, by code, with operands of these values.
+            pub fn all(get: &dyn Fn(Field) -> u32) -> impl Iterator<Item = Self> + use<> {
+                [$(Self::$activation $({ $extra: Operand::of([get($extra_field)]) })?),*].into_iter()
+            }
+
             /// Its opcode.
             pub fn opcode(self) -> Opcode {
                 match self {

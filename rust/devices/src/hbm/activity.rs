@@ -11,6 +11,7 @@ use ndp_config::HbmConfig;
 use crate::counts;
 use crate::hbm::command::{HbmCommand, HbmKind};
 use crate::hbm::partitions::Partitions;
+use crate::open_time::OpenTime;
 use crate::rules::CommandSet;
 
 counts! {
@@ -57,11 +58,8 @@ counts! {
 pub(crate) struct Meter {
     activity: HbmActivity,
     banks_per_group: usize,
-    /// Open row buffers, one bit each, and since when there are some.
-    open: u64,
-    active_since: u64,
-    /// First clocks of auto precharges to come, and their row buffers.
-    closing: Vec<(u64, u64)>,
+    /// A bit for each row buffer.
+    open: OpenTime,
 }
 
 impl Meter {
@@ -69,17 +67,13 @@ impl Meter {
         let banks = vec![HbmBankCounts::default(); config.banks() as usize];
         let activity = HbmActivity { banks, ..HbmActivity::default() };
         let banks_per_group = config.banks_per_group() as usize;
-        Self { activity, banks_per_group, open: 0, active_since: 0, closing: Vec::new() }
+        Self { activity, banks_per_group, open: OpenTime::default() }
     }
 
     /// What was counted in the clocks before `cycle`.
     pub fn activity(&self, cycle: u64) -> HbmActivity {
-        let mut meter = self.clone();
-        meter.close_in_time(cycle);
-        if meter.open != 0 {
-            meter.activity.active_cycles += cycle - meter.active_since;
-        }
-        HbmActivity { cycles: cycle, ..meter.activity }
+        let active_cycles = self.open.active_cycles(cycle);
+        HbmActivity { cycles: cycle, active_cycles, ..self.activity.clone() }
     }
 
     /// Takes a command that was carried out, with the row buffers after it. `precharge_start`: for RDA and WRA, where the precharge begins.
@@ -90,7 +84,7 @@ impl Meter {
         state: &Partitions,
         precharge_start: Option<u64>,
     ) {
-        self.close_in_time(cycle + 1);
+        self.open.close_before(cycle + 1);
         let bank = command.bank().map(|(group, bank)| state.bank_index(group, bank));
         let activity = &mut self.activity;
         match (command, bank) {
@@ -119,28 +113,9 @@ impl Meter {
             let held = state.open_units();
             if let Some(start) = precharge_start {
                 // The rows that this command closes later; those of others are in `closing` already.
-                let pending = self.closing.iter().fold(0, |all, (_, units)| all | units);
-                self.closing.push((start, self.open & !held & !pending));
+                self.open.close_at(start, self.open.open() & !held & !self.open.pending());
             }
-            let pending = self.closing.iter().fold(0, |all, (_, units)| all | units);
-            self.set_open(cycle, held | pending);
+            self.open.set(cycle, held | self.open.pending());
         }
-    }
-
-    /// Auto precharges that begin before `cycle`.
-    fn close_in_time(&mut self, cycle: u64) {
-        while let Some(next) = self.closing.iter().filter(|(start, _)| *start < cycle).min().copied() {
-            self.closing.retain(|closing| *closing != next);
-            self.set_open(next.0, self.open & !next.1);
-        }
-    }
-
-    fn set_open(&mut self, cycle: u64, open: u64) {
-        match (self.open, open) {
-            (0, 1..) => self.active_since = cycle,
-            (1.., 0) => self.activity.active_cycles += cycle - self.active_since,
-            _ => {}
-        }
-        self.open = open;
     }
 }

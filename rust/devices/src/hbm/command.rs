@@ -136,6 +136,20 @@ macro_rules! commands {
                 }
             }
 
+            /// The bits in a field that the command has.
+            #[inline]
+            fn bits(&self, field: Field) -> Option<u32> {
+                match *self {
+                    Self::Nop => None,
+                    $(Self::$command $({ $($operand),* })? => {
+                        $($(if field == $field {
+                            return Some($operand.bits());
+                        })*)?
+                        None
+                    })*
+                }
+            }
+
             /// What timing rules take it for; nothing for no command.
             pub(super) fn kind_of(&self) -> Option<HbmKind> {
                 match self {
@@ -342,37 +356,20 @@ impl HbmKind {
 impl HbmCommand {
     /// Bank group and bank of a command to a single bank.
     pub fn bank(&self) -> Option<(u8, u8)> {
-        match *self {
-            Self::Activate { bank_group, bank, .. }
-            | Self::Precharge { bank_group, bank, .. }
-            | Self::Slice { bank_group, bank, .. }
-            | Self::RefreshBank { bank_group, bank }
-            | Self::Read { bank_group, bank, .. }
-            | Self::ReadToBuffer { bank_group, bank, .. }
-            | Self::Write { bank_group, bank, .. }
-            | Self::ReadSum { bank_group, bank } => Some((bank_group, bank)),
-            _ => None,
-        }
+        // Two bits each.
+        Some((self.bits(GROUP)? as u8, self.bits(BANK)? as u8))
     }
 
     /// Place of the global buffer that it reads or writes.
     pub fn slot(&self) -> Option<u8> {
-        match *self {
-            Self::ReadToBuffer { slot, .. } | Self::BufferWrite { slot } | Self::Mac { slot, .. } => {
-                Some(slot)
-            }
-            _ => None,
-        }
+        // Five bits.
+        self.bits(SLOT).map(|slot| slot as u8)
     }
 
     /// Row that it opens.
     pub fn row(&self) -> Option<u32> {
-        match *self {
-            Self::Activate { row, .. } | Self::PimActivate { row, .. } | Self::PimActivateAll { row } => {
-                Some(row)
-            }
-            _ => None,
-        }
+        // The boundary of SLICE has the same place.
+        self.bits(ROW).filter(|_| !matches!(self, Self::Slice { .. }))
     }
 
     /// Whether it is RDA or WRA.

@@ -6,7 +6,6 @@
 use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 
 use crate::hbm::command::{HbmCommand, HbmKind};
-use crate::hbm::partitions::Features;
 use crate::rules::{Rule, RuleSet, Scope, TimingRule, WindowRule};
 
 impl RuleSet<HbmCommand> {
@@ -115,7 +114,7 @@ impl RuleSet<HbmCommand> {
                 HbmRefresh::All => 8,
                 HbmRefresh::Bank => 8 * u64::from(c.banks()),
             },
-            features: Features::new(c),
+            features: c.clone(),
         }
     }
 }

@@ -124,7 +124,7 @@ pub(crate) enum Traffic {
 }
 
 /// Keeps [`HbmStatistics`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Accountant {
     config: HbmConfig,
     statistics: HbmStatistics,
@@ -147,22 +147,7 @@ pub(crate) struct Accountant {
 
 impl Accountant {
     pub(crate) fn new(config: &HbmConfig) -> Self {
-        Self {
-            config: config.clone(),
-            statistics: HbmStatistics::default(),
-            refresh_until: 0,
-            bank_refresh_until: 0,
-            row_until: 0,
-            data_until: 0,
-            mac_until: 0,
-            pim_row_until: 0,
-            drain_until: 0,
-            auto_precharges: Vec::new(),
-            joined_pim: false,
-            open_for_pim: 0,
-            host_in_pim: false,
-            banks: config.banks() as usize,
-        }
+        Self { config: config.clone(), banks: config.banks() as usize, ..Self::default() }
     }
 
     pub(crate) fn statistics(&self) -> HbmStatistics {

@@ -4,6 +4,56 @@
 //! arithmetic are either implemented or refused by name; unknown fields are a warning. Each family has a file; what they
 //! have in common is here, and the fields that none implements are in `others`.
 
+/// The fields of a family: those that every family has, its own, and all others. Every default is Hugging Face's.
+macro_rules! fields {
+    ($($(#[$attribute:meta])* $field:ident: $type:ty,)*) => {
+        #[derive(Debug, serde::Deserialize)]
+        pub(super) struct Raw {
+            vocab_size: usize,
+            hidden_size: usize,
+            num_hidden_layers: usize,
+            num_attention_heads: usize,
+            $($(#[$attribute])* $field: $type,)*
+            tie_word_embeddings: Option<bool>,
+            relu_before_qkv: Option<bool>,
+            #[serde(flatten)]
+            others: $crate::config::others::Others,
+        }
+
+        impl Raw {
+            /// A decoder of these sizes as most families have it: as many heads of K and V as of Q, LayerNorm, no biases, a tied head.
+            fn decoder(
+                &self,
+                architecture: $crate::Architecture,
+                [ffn_dim, max_position_embeddings]: [usize; 2],
+            ) -> Result<$crate::DecoderConfig, $crate::ModelError> {
+                Ok($crate::DecoderConfig {
+                    architecture,
+                    vocab_size: self.vocab_size,
+                    hidden_size: self.hidden_size,
+                    num_hidden_layers: self.num_hidden_layers,
+                    num_attention_heads: self.num_attention_heads,
+                    num_key_value_heads: self.num_attention_heads,
+                    head_width: 0,
+                    ffn_dim,
+                    max_position_embeddings,
+                    position_limit: "max_position_embeddings",
+                    warnings: $crate::config::others::check(&self.others)?,
+                    activation: $crate::Activation::Relu,
+                    rms_norm: false,
+                    norm_eps: ndp_numerics::Epsilon::OPT.units(),
+                    rotary_base: None,
+                    attention_bias: false,
+                    ffn_bias: false,
+                    norms_per_layer: 2,
+                    tied_head: true,
+                    relu_before_qkv: self.relu_before_qkv.unwrap_or(false),
+                })
+            }
+        }
+    };
+}
+
 mod falcon;
 mod llama;
 mod opt;
