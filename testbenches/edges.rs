@@ -1,11 +1,11 @@
 //! The edge of `ndp`: lost output, files that are not what they seem, signals, endless and absurd input.
 //!
 //! The binary is started from outside and no model is linked, so this is a program of its own. What all binaries have to do
-//! alike is checked by `ndp_files::testing`.
+//! alike is checked by `ndp_testkit::programs`.
 
 #![allow(missing_docs, clippy::unwrap_used)]
 
-use ndp_files::testing::Program;
+use ndp_testkit::programs::Program;
 use std::path::{Path, PathBuf};
 
 const FFN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testbenches/programs/ffn.asm");

@@ -8,8 +8,9 @@ use common::rank::{Bench, Request, Segment, Stalls};
 use common::rtl::{Mutant, design, design_config};
 use common::{Outcome, amount, first, some};
 use ndp_config::{DesignConfig, DramConfig};
-use ndp_dram::{Rule, stream};
+use ndp_dram::Rule;
 use ndp_sim::ffi::{Edge, Mutation};
+use ndp_testkit::stream;
 use std::error::Error;
 
 const CONFIGS: [&str; 4] = ["hermes", "odd-timings", "hermes-x8", "hermes-x16"];

@@ -1,7 +1,7 @@
 //! `ndp` from outside, in the project's folder.
 
 use common::Outcome;
-pub use ndp_files::testing::remarks;
+pub use ndp_testkit::programs::remarks;
 use serde_json::Value;
 use std::error::Error;
 use std::process::{Command, Output};

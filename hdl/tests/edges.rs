@@ -1,6 +1,6 @@
 //! The edge of `gen-rtl`: lost output, and files that are not what they seem.
 
-use ndp_files::testing::Program;
+use ndp_testkit::programs::Program;
 use std::os::unix::fs::PermissionsExt;
 
 fn gen_rtl() -> Program {

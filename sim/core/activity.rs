@@ -1,7 +1,7 @@
 //! What the DRAM of a core was used for: by the devices behind RTL, or by the cycle model, which knows all but the bits on the bus.
 
 use super::dimm::Dimm;
-use ndp_energy::{BankCounts, BusBits, BusCounts, RankActivity};
+use ndp_energy::{BankCounts, BusCounts, RankActivity};
 
 impl Dimm {
     /// Of each rank, in clocks since the last reset.
@@ -9,14 +9,8 @@ impl Dimm {
         let of_rank = |rank: &ndp_dram::Rank| {
             let ndp_dram::Activity { cycles, active_cycles, refreshes, banks, read_bus, write_bus } =
                 rank.activity();
-            let banks = banks.iter().map(|of| BankCounts {
-                activates: of.activates,
-                reads: of.reads,
-                writes: of.writes,
-            });
-            let bits = |of: ndp_dram::BusBits| BusBits { bits: of.bits, ones: of.ones, toggles: of.toggles };
-            let bus = BusCounts { read: bits(read_bus), write: bits(write_bus) };
-            RankActivity::new([cycles - self.origin(), active_cycles, refreshes], banks.collect(), Some(bus))
+            let bus = BusCounts { read: read_bus, write: write_bus };
+            RankActivity::new([cycles - self.origin(), active_cycles, refreshes], banks, Some(bus))
         };
         self.ranks.iter().map(of_rank).collect()
     }

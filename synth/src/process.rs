@@ -53,7 +53,7 @@ mod tests {
             command.args(["-c", "sleep 100000 & echo $!; sleep 100000"]);
             assert!(run(&mut command, &log, limit).unwrap().is_none());
             if let Ok(grandchild) = tail(&log, 1).parse() {
-                return ndp_files::testing::has_ended(grandchild);
+                return ndp_testkit::programs::has_ended(grandchild);
             }
         }
     }

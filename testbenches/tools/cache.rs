@@ -1,7 +1,7 @@
 //! The cache of models and the programs that fill it, with the tool started from outside: files that stay, files that are loaded, and processes that end
 //! with the tool.
 
-use ndp_files::testing::{Program, ended_by, has_ended, said};
+use ndp_testkit::programs::{Program, ended_by, has_ended, said};
 use ndp_verilate::NAME;
 use std::collections::BTreeSet;
 use std::fs::{self, File, Permissions};

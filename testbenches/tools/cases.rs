@@ -3,7 +3,7 @@
 //! output: it differs from run to run.
 //! `SNAPSHOTS=overwrite cargo test --release --test tools cases` writes the outputs.
 
-use ndp_files::testing::{Program, remarks};
+use ndp_testkit::programs::{Program, remarks};
 use serde_json::Value;
 use snapbox::{Assert, Data};
 use std::path::{Path, PathBuf};

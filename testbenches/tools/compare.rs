@@ -1,6 +1,6 @@
 //! `ndp compare`: rates, energy and prices of policies, refusals, files.
 
-use ndp_files::testing::Program;
+use ndp_testkit::programs::Program;
 use serde_json::Value;
 
 fn program() -> Program {
@@ -128,7 +128,7 @@ fn a_page_may_have_any_name() {
     let program = program();
     let name = std::ffi::OsStr::from_bytes(b"a\xff.html");
     let output = program.command("--llm opt-13b --policies flexgen --html").arg(name).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", ndp_files::testing::said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", ndp_testkit::programs::said(&output));
     assert!(std::fs::read(std::path::Path::new(&program.path("")).join(name)).is_ok());
 }
 

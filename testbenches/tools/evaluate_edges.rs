@@ -1,6 +1,6 @@
 //! The edge of `ndp evaluate`: lost output, files that are not what they seem.
 use ndp_config::LlmShape;
-use ndp_files::testing::Program;
+use ndp_testkit::programs::Program;
 use ndp_traces::synth::{SynthOptions, Synthesizer};
 use ndp_traces::{Activity, NeuronShape, TraceFileWriter, TraceHeader};
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! `ndp figures`: files, numbers that are kept, refusals, and how many numbers of the papers are met.
 
-use ndp_files::testing::Program;
+use ndp_testkit::programs::Program;
 use serde_json::Value;
 use std::fs;
 

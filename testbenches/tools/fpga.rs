@@ -1,6 +1,6 @@
 //! `ndp synth fpga`: its report has the numbers of the library, which `synth/tests/fpga.rs` tests.
 
-use ndp_files::testing::Program;
+use ndp_testkit::programs::Program;
 use serde_json::{Map, Value};
 
 #[test]

@@ -1,7 +1,7 @@
 //! Names and texts of files that others have written: they reach no terminal, no path and no generated file as they are.
 
 use ndp_config::LlmShape;
-use ndp_files::testing::{Program, said};
+use ndp_testkit::programs::{Program, said};
 use ndp_traces::{Activity, TokenInfo, TraceFileWriter, TraceHeader};
 use std::path::Path;
 

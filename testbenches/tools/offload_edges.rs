@@ -1,5 +1,5 @@
 //! The edge of `ndp offload`: lost output, files that are not what they seem.
-use ndp_files::testing::Program;
+use ndp_testkit::programs::Program;
 
 const STEP: &str = "--llm gpt3-175b --formula --sequences 512 --batches 8";
 

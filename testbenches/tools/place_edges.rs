@@ -1,5 +1,5 @@
 //! The edge of `ndp place`: lost output, files that are not what they seem.
-use ndp_files::testing::Program;
+use ndp_testkit::programs::Program;
 
 const PLACE: &str = "--llm llama2-7b --dimms 8 --synthetic-seed 1";
 

@@ -2,7 +2,7 @@
 //!
 //! `ndp place --profile` counts what both profile, so its file has to be the placement that they compute without one, to the last figure.
 //! Another placement changes times, but neither the text nor the number of neurons that are computed.
-use ndp_files::testing::Program;
+use ndp_testkit::programs::Program;
 use serde_json::Value;
 use std::fs;
 

@@ -1,7 +1,7 @@
 //! `ndp synth power` from outside: what it refuses. `synth/tests/power.rs` and `testbenches/power.rs` test what it computes.
 
 use super::common;
-use ndp_files::testing::Program;
+use ndp_testkit::programs::Program;
 use std::process::Command;
 
 /// The message of a call that has to fail with exit code 2 or 3.

@@ -1,6 +1,6 @@
 //! `ndp serve`: traces that are drawn and read, figures that add up, refusals, tables.
 
-use ndp_files::testing::Program;
+use ndp_testkit::programs::Program;
 use serde_json::Value;
 
 fn program() -> Program {

@@ -1,6 +1,6 @@
 //! `.ci/summary`, which `make test` ends with: every failed test of every program has to be named.
 
-use ndp_files::testing::Program;
+use ndp_testkit::programs::Program;
 
 const CARGO: &str = "     Running unittests src/lib.rs (target/release/deps/ndp_files-0123456789abcdef)
 test child::tests::passes ... ok

@@ -1,6 +1,6 @@
 //! `ndp sweep`: equal results from every engine, and from a run that was killed in its middle.
 
-use ndp_files::testing::Program;
+use ndp_testkit::programs::Program;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -52,7 +52,7 @@ fn results(folder: &str) -> BTreeMap<String, Vec<u8>> {
 /// Runs a line in a shell, in the folder of the test.
 fn shell(program: &Program, line: &str) {
     let done = Command::new("bash").args(["-c", line]).current_dir(program.folder.path()).output().unwrap();
-    assert!(done.status.success(), "{line}: {}", ndp_files::testing::said(&done));
+    assert!(done.status.success(), "{line}: {}", ndp_testkit::programs::said(&done));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn an_unusable_cache_is_no_result() {
     let mut command =
         program.command(&format!("sweep run {} --out {}", program.path("space.toml"), program.path("out")));
     let output = command.env("NDP_CACHE", "/dev/null/cache").output().unwrap();
-    let said = ndp_files::testing::said(&output);
+    let said = ndp_testkit::programs::said(&output);
     assert!(output.status.code() == Some(3) && said.contains("/dev/null/cache"), "{said}");
     assert_eq!(stored(&program, "out"), 0);
 }
@@ -185,7 +185,7 @@ fn no_name_of_a_folder_is_a_second_command() {
     };
     for engine in ["local", "parallel", "hyperqueue", "slurm"] {
         let output = run("a\ntouch evil\n", engine);
-        let said = ndp_files::testing::said(&output);
+        let said = ndp_testkit::programs::said(&output);
         assert_eq!(output.status.code(), Some(2), "{engine}: {said}");
         assert!(said.contains(r"a\ntouch evil\n' must have no control characters"), "{engine}: {said}");
     }
@@ -229,7 +229,7 @@ fn slurm_gets_arrays_of_the_size_that_it_takes_whose_tasks_are_all_points() {
     };
     // Slurm refuses the jobs, and no point has a result.
     let output = run("--partition none");
-    let said = ndp_files::testing::said(&output);
+    let said = ndp_testkit::programs::said(&output);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(
         said.contains("sbatch takes no jobs") && said.contains("sbatch: error: invalid partition"),
@@ -239,7 +239,7 @@ fn slurm_gets_arrays_of_the_size_that_it_takes_whose_tasks_are_all_points() {
     std::fs::remove_file(program.path("calls")).unwrap();
 
     let output = run("--partition debug --account me --time 1:00:00 --memory 4G");
-    assert_eq!(output.status.code(), Some(0), "{}", ndp_files::testing::said(&output));
+    assert_eq!(output.status.code(), Some(0), "{}", ndp_testkit::programs::said(&output));
     let calls = std::fs::read_to_string(program.path("calls")).unwrap();
     let calls: Vec<Vec<&str>> = calls.split_terminator("---\n").map(|call| call.lines().collect()).collect();
     let of = |name: &str| -> Vec<String> {
@@ -274,7 +274,7 @@ fn tasks_of_slurm_that_fail_are_points_without_a_result() {
     program.file("space.toml", SPACE.replacen("program.asm", "late.asm", 1));
     let line = format!("sweep run {} --out {}", program.path("space.toml"), program.path("slurm"));
     let output = program.command(&format!("{line} --engine slurm")).env("PATH", path).output().unwrap();
-    let said = ndp_files::testing::said(&output);
+    let said = ndp_testkit::programs::said(&output);
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("4 points have no result") && said.contains("slurm-*.log"), "{said}");
     assert_eq!(stored(&program, "slurm"), 4);
@@ -315,7 +315,7 @@ fn a_run_that_is_killed_goes_on_where_it_was() {
     assert_eq!(done("killed"), 2);
     std::fs::remove_file(program.path("late.asm")).unwrap();
     program.file("late.asm", PROGRAM);
-    let said = ndp_files::testing::said(&program.succeeds(&line("killed")));
+    let said = ndp_testkit::programs::said(&program.succeeds(&line("killed")));
     assert!(said.contains("118 are to run"), "{said}");
     program.succeeds(&line("whole"));
     let (killed, mut whole) = (results(&program.path("killed")), results(&program.path("whole")));
@@ -324,7 +324,7 @@ fn a_run_that_is_killed_goes_on_where_it_was() {
     assert_eq!(whole.len(), 120 + 3);
     assert!(whole.iter().all(|(name, bytes)| killed[name] == *bytes));
     // Nothing is left to run.
-    let said = ndp_files::testing::said(&program.succeeds(&line("killed")));
+    let said = ndp_testkit::programs::said(&program.succeeds(&line("killed")));
     assert!(said.contains("120 have a result, 0 are to run"), "{said}");
 }
 
@@ -542,7 +542,7 @@ fn no_folder_is_an_option() {
     program.succeeds("sweep run space.toml --out=-x");
     assert_eq!(results(&program.path("-x")), results(&program.path("out")));
     let said =
-        ndp_files::testing::said(&program.succeeds("sweep run space.toml --out=-y --engine hyperqueue"));
+        ndp_testkit::programs::said(&program.succeeds("sweep run space.toml --out=-y --engine hyperqueue"));
     assert!(said.contains(&format!("bash {}", program.path("-y/hyperqueue.sh"))), "{said}");
     program.succeeds("sweep points -- -y 0 1 2 3 4 5 6 7");
     assert_eq!(stored(&program, "-y"), 8);

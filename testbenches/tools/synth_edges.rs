@@ -4,7 +4,7 @@
 
 use super::common;
 
-use ndp_files::testing::Program;
+use ndp_testkit::programs::Program;
 use std::os::unix::fs::PermissionsExt;
 
 fn synth() -> Program {
@@ -95,9 +95,9 @@ fn ends_its_tools(synth: &Program, signal: &str) -> Option<i32> {
     command.env("YOSYS", &yosys).env("TMPDIR", &temporary).stderr(std::process::Stdio::null());
     let begun = |names: &[String]| names.contains(&"numbers".to_owned());
     let child = synth.wait_for(command.spawn().unwrap(), "synth", begun);
-    let code = ndp_files::testing::ended_by(child, signal);
+    let code = ndp_testkit::programs::ended_by(child, signal);
     for number in std::fs::read_to_string(numbers).unwrap().split_whitespace() {
-        ndp_files::testing::has_ended(number.parse().unwrap());
+        ndp_testkit::programs::has_ended(number.parse().unwrap());
     }
     code
 }

@@ -1,5 +1,5 @@
 //! The edge of `ndp trace`: lost output, files that are not what they seem, signals.
-use ndp_files::testing::Program;
+use ndp_testkit::programs::Program;
 
 const SYNTH: &str = "synth --llm 3x64x200 --tokens 40 --out";
 

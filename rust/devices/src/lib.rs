@@ -10,14 +10,17 @@
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod counts;
 pub mod ddr4;
 mod error;
 pub mod hbm;
+mod open_time;
 pub mod rules;
 
+pub use counts::Counts;
 pub use ddr4::{
     Activity, BankCounts, BusBits, BusCycles, Command, CommandCounts, CommandKind, CommandPins, Location,
-    Rank, Statistics, storage, stream,
+    Rank, Statistics, storage,
 };
 pub use error::DramError;
 pub use rules::{Checker, CommandSet, Rule, RuleSet, Scope, TimingRule, Violation, WindowRule};

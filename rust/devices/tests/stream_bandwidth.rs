@@ -2,7 +2,8 @@
 
 use crate::support::*;
 use ndp_config::{DesignConfig, DramConfig};
-use ndp_dram::{CommandPins, Rank, stream};
+use ndp_dram::{CommandPins, Rank};
+use ndp_testkit::stream;
 
 #[test]
 fn the_default_has_the_known_bandwidths() {

@@ -2,29 +2,23 @@
 
 use crate::constant::{self, Constant};
 use crate::energy::Energy;
+use crate::table::table;
 use ndp_config::{ConfigError, DesignConfig, NameRule};
+use ndp_dram::counts;
 use serde::{Deserialize, Serialize};
-use std::ops::AddAssign;
 
-/// Cycles of a core by what it does.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct CoreUse {
-    /// Products by rows (`dot`).
-    pub dot: u64,
-    /// Products that add to sums in the slices (`axpy`, `merge`, `import`, `select`).
-    pub axpy: u64,
-    /// The activation unit, and rounding.
-    pub activation: u64,
-    /// Everything else: instructions and data on their way, waiting.
-    pub other: u64,
-}
-
-impl AddAssign for CoreUse {
-    fn add_assign(&mut self, other: Self) {
-        self.dot += other.dot;
-        self.axpy += other.axpy;
-        self.activation += other.activation;
-        self.other += other.other;
+counts! {
+    /// Cycles of a core by what it does.
+    #[derive(Copy)]
+    pub struct CoreUse {
+        /// Products by rows (`dot`).
+        dot: u64,
+        /// Products that add to sums in the slices (`axpy`, `merge`, `import`, `select`).
+        axpy: u64,
+        /// The activation unit, and rounding.
+        activation: u64,
+        /// Everything else: instructions and data on their way, waiting.
+        other: u64,
     }
 }
 
@@ -74,38 +68,25 @@ impl CoreConstants {
     }
 }
 
-/// What the logic of a core is used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CorePart {
-    /// `dot`.
-    Dot,
-    /// `axpy` and its like.
-    Axpy,
-    /// The activation unit, and rounding.
-    Activation,
-    /// Neither.
-    Idle,
-}
-
-impl CorePart {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Dot, Self::Axpy, Self::Activation, Self::Idle];
-
-    /// Its name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Dot => "dot",
-            Self::Axpy => "axpy",
-            Self::Activation => "activation",
-            Self::Idle => "idle",
-        }
+table! {
+    /// What the logic of a core is used for.
+    CorePart,
+    /// A value for each [`CorePart`].
+    ByCorePart {
+        /// `dot`.
+        Dot = "dot",
+        /// `axpy` and its like.
+        Axpy = "axpy",
+        /// The activation unit, and rounding.
+        Activation = "activation",
+        /// Neither.
+        Idle = "idle",
     }
 }
 
 /// What a cycle of a core of a design costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CoreCosts([Energy; CorePart::ALL.len()]);
+pub struct CoreCosts(ByCorePart<Energy>);
 
 impl CoreCosts {
     /// Of a design. Energy of a cycle does not depend on the clock, but for leakage, which is less than a percent.
@@ -115,19 +96,18 @@ impl CoreCosts {
         // mW over us are nJ.
         let cycle =
             |mw: &Constant| Energy::from_pj(mw.range().map(|mw| mw * 1e3 / f64::from(*clock_mhz) * share));
-        Self([dot_mw, axpy_mw, activation_mw, idle_mw].map(cycle))
+        Self(ByCorePart([dot_mw, axpy_mw, activation_mw, idle_mw].map(cycle)))
     }
 
     /// Of cycles by what the core does.
     pub fn of(&self, cycles: &CoreUse) -> impl Iterator<Item = (CorePart, Energy)> {
         let CoreUse { dot, axpy, activation, other } = *cycles;
         let cycles = [dot, axpy, activation, other];
-        let costs = self.0;
-        CorePart::ALL.into_iter().enumerate().map(move |(index, part)| (part, costs[index] * cycles[index]))
+        self.0.iter().zip(cycles).map(|((part, cost), cycles)| (part, cost * cycles))
     }
 
     /// Of cycles without work.
     pub fn idle(&self, cycles: u64) -> Energy {
-        self.0[CorePart::Idle as usize] * cycles
+        self.0.get(CorePart::Idle) * cycles
     }
 }

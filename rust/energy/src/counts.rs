@@ -1,51 +1,34 @@
 //! What a rank of DRAM was used for, as a model or the device behind RTL has counted it.
 
+use ndp_dram::{BankCounts, BusBits, Counts, counts};
 use serde::Serialize;
 use std::ops::AddAssign;
 
-/// Commands of a bank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct BankCounts {
-    /// ACT; each is followed by a PRE.
-    pub activates: u64,
-    /// RD.
-    pub reads: u64,
-    /// WR.
-    pub writes: u64,
+counts! {
+    /// What one rank, or several together, were used for.
+    #[derive(Copy)]
+    pub struct RankCounts {
+        /// Clocks of the DRAM; of several ranks the sum.
+        cycles: u64,
+        /// Clocks in which at least one bank of the rank is open.
+        active_cycles: u64,
+        /// REF.
+        refreshes: u64,
+        /// Commands of all banks.
+        #[serde(flatten)]
+        commands: BankCounts,
+    }
 }
 
-/// Bits on a data bus in one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct BusBits {
-    /// Transferred bits.
-    pub bits: u64,
-    /// Those that are 1.
-    pub ones: u64,
-    /// Changes of data pins.
-    pub toggles: u64,
-}
-
-/// What one rank, or several together, were used for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct RankCounts {
-    /// Clocks of the DRAM; of several ranks the sum.
-    pub cycles: u64,
-    /// Clocks in which at least one bank of the rank is open.
-    pub active_cycles: u64,
-    /// REF.
-    pub refreshes: u64,
-    /// Commands of all banks.
-    #[serde(flatten)]
-    pub commands: BankCounts,
-}
-
-/// The bits that a rank and its controller have driven.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct BusCounts {
-    /// Driven by the rank.
-    pub read: BusBits,
-    /// Driven by the controller.
-    pub write: BusBits,
+counts! {
+    /// The bits that a rank and its controller have driven.
+    #[derive(Copy)]
+    pub struct BusCounts {
+        /// Driven by the rank.
+        read: BusBits,
+        /// Driven by the controller.
+        write: BusBits,
+    }
 }
 
 /// What ranks together were used for in some time.
@@ -58,64 +41,17 @@ pub struct DramUse {
     pub bus: Option<BusCounts>,
 }
 
-/// A rank with its banks.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct RankActivity {
-    /// All of it.
-    pub counts: RankCounts,
-    /// By bank: `bank_group * 4 + bank`.
-    pub banks: Vec<BankCounts>,
-    /// Bits on the bus; only RTL moves data over a bus.
-    pub bus: Option<BusCounts>,
-}
-
-macro_rules! sums {
-    ($type:ident: $($field:ident),+) => {
-        impl AddAssign for $type {
-            fn add_assign(&mut self, other: Self) {
-                $(self.$field += other.$field;)+
-            }
-        }
-
-        impl $type {
-            /// What has come since `before`.
-            pub fn since(self, before: Self) -> Self {
-                Self { $($field: sums!(@ self.$field, before.$field)),+ }
-            }
-        }
-    };
-    (@ $now:expr, $before:expr) => {
-        Since::since($now, $before)
-    };
-}
-
-/// The difference to what was counted before.
-trait Since {
-    fn since(self, before: Self) -> Self;
-}
-
-impl Since for u64 {
-    fn since(self, before: Self) -> Self {
-        self - before
+counts! {
+    /// A rank with its banks.
+    pub struct RankActivity {
+        /// All of it.
+        counts: RankCounts,
+        /// By bank: `bank_group * 4 + bank`.
+        banks: Vec<BankCounts>,
+        /// Bits on the bus; only RTL moves data over a bus.
+        bus: Option<BusCounts>,
     }
 }
-
-impl Since for BankCounts {
-    fn since(self, before: Self) -> Self {
-        Self::since(self, before)
-    }
-}
-
-impl Since for BusBits {
-    fn since(self, before: Self) -> Self {
-        Self::since(self, before)
-    }
-}
-
-sums!(BankCounts: activates, reads, writes);
-sums!(BusBits: bits, ones, toggles);
-sums!(BusCounts: read, write);
-sums!(RankCounts: cycles, active_cycles, refreshes, commands);
 
 impl RankActivity {
     /// A rank of these banks.
@@ -129,16 +65,6 @@ impl RankActivity {
             sum
         });
         Self { counts: RankCounts { cycles, active_cycles, refreshes, commands }, banks, bus }
-    }
-
-    /// What has come since `before`, which has as many banks.
-    pub fn since(&self, before: &Self) -> Self {
-        let banks = self.banks.iter().zip(&before.banks).map(|(now, before)| now.since(*before));
-        Self {
-            counts: self.counts.since(before.counts),
-            banks: banks.collect(),
-            bus: self.bus.zip(before.bus).map(|(now, before)| now.since(before)),
-        }
     }
 
     /// Without the banks.
@@ -161,8 +87,6 @@ impl DramUse {
 impl AddAssign for DramUse {
     fn add_assign(&mut self, other: Self) {
         self.counts += other.counts;
-        if let Some(bus) = other.bus {
-            *self.bus.get_or_insert_default() += bus;
-        }
+        self.bus.add_counts(&other.bus);
     }
 }

@@ -17,9 +17,9 @@
 
 use crate::constant::{self, Constant};
 use crate::energy::Energy;
+use crate::table::table;
 use ndp_config::{ConfigError, HbmConfig, NameRule};
 use serde::{Deserialize, Serialize};
-use std::ops::AddAssign;
 
 /// Bytes of the row that `activate_pj` is of.
 const ROW_BYTES: u32 = 1024;
@@ -123,80 +123,6 @@ impl HbmConstants {
             ("arithmetic.pj_per_op", &arithmetic.pj_per_op),
         ]
     }
-}
-
-/// An enumeration with names, and a table with a value for each of it.
-macro_rules! table {
-    ($(#[$doc:meta])* $kind:ident, $(#[$by_doc:meta])* $by:ident { $($(#[$of:meta])* $variant:ident = $name:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-        #[serde(rename_all = "snake_case")]
-        pub enum $kind {
-            $($(#[$of])* $variant),+
-        }
-
-        impl $kind {
-            /// All of them.
-            pub const ALL: [Self; [$(Self::$variant),+].len()] = [$(Self::$variant),+];
-
-            /// Its name in tables.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name),+
-                }
-            }
-        }
-
-        $(#[$by_doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct $by<T>([T; $kind::ALL.len()]);
-
-        impl<T: Copy> $by<T> {
-            /// The value of one.
-            pub fn get(&self, kind: $kind) -> T {
-                self.0[kind as usize]
-            }
-
-            /// All values.
-            pub fn iter(&self) -> impl Iterator<Item = ($kind, T)> + '_ {
-                $kind::ALL.into_iter().zip(self.0)
-            }
-        }
-
-        impl<T: AddAssign> $by<T> {
-            /// Adds to one.
-            pub fn add(&mut self, kind: $kind, value: T) {
-                self.0[kind as usize] += value;
-            }
-        }
-
-        impl<T: AddAssign> AddAssign for $by<T> {
-            fn add_assign(&mut self, other: Self) {
-                self.0.iter_mut().zip(other.0).for_each(|(sum, value)| *sum += value);
-            }
-        }
-
-        impl $by<u64> {
-            /// What has come since `before`.
-            #[must_use]
-            pub fn since(&self, before: &Self) -> Self {
-                Self(std::array::from_fn(|kind| self.0[kind] - before.0[kind]))
-            }
-        }
-
-        impl $by<Energy> {
-            /// All of it together.
-            pub fn total(&self) -> Energy {
-                self.0.into_iter().sum()
-            }
-        }
-
-        impl<T: Copy + Serialize> Serialize for $by<T> {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_map(self.iter())
-            }
-        }
-    };
 }
 
 table! {

@@ -48,6 +48,25 @@ pub struct GemvOp<'a> {
     activations: &'a [f16],
 }
 
+ndp_config::getters!(<'a> GemvOp<'a> {
+    /// Where in the model, for messages and traces: `layers.2.fc1`, `layers.2.head.0.scores`, `lm_head`.
+    label: &'a str,
+    /// The INT8 or INT4 weights that the matrix was made of, and what their rows in DRAM are; none of FP16 weights.
+    stored: Option<(RowOf, &'a QuantisedMatrix)>,
+    /// Which kind of matrix.
+    class: GemvClass,
+    /// Number of outputs per vector.
+    rows: usize,
+    /// Number of inputs per vector.
+    cols: usize,
+    /// Number of vectors.
+    batch: usize,
+    /// `[rows x cols]`, row-major; nothing of an outline.
+    weights: &'a [f16],
+    /// `[batch x cols]`, row-major.
+    activations: &'a [f16],
+});
+
 impl<'a> GemvOp<'a> {
     /// `weights` is `[rows x cols]` row-major, `activations` is `[batch x cols]` row-major; `rows`, `cols` and the batch
     /// (deduced) are at least 1. Errors with [`ModelError::Length`] otherwise.
@@ -58,22 +77,14 @@ impl<'a> GemvOp<'a> {
         weights: &'a [f16],
         activations: &'a [f16],
     ) -> Result<Self, ModelError> {
-        let length = |part: &str, found, expected| ModelError::Length {
-            what: format!("{label}: {part}"),
-            found,
-            expected,
+        let check = |part: &str, found, expected| {
+            ModelError::check_length(|| format!("{label}: {part}"), found, expected)
         };
         let expected = rows.saturating_mul(cols);
-        if weights.len() != expected {
-            return Err(length("weights", weights.len(), expected));
-        }
-        if expected == 0 {
-            return Err(length("weights", 0, 1));
-        }
+        check("weights", weights.len(), expected)?;
+        check("weights", expected.min(1), 1)?;
         let batch = activations.len() / cols;
-        if batch == 0 || !activations.len().is_multiple_of(cols) {
-            return Err(length("activations", activations.len(), batch.max(1) * cols));
-        }
+        check("activations", activations.len(), batch.max(1) * cols)?;
         Ok(Self { label, class, rows, cols, batch, weights, stored: None, activations })
     }
 
@@ -135,44 +146,9 @@ impl<'a> GemvOp<'a> {
         Self { label, class, rows, cols, batch: activations.len() / cols, weights, stored: None, activations }
     }
 
-    /// Where in the model, for messages and traces: `layers.2.fc1`, `layers.2.head.0.scores`, `lm_head`.
-    pub fn label(&self) -> &'a str {
-        self.label
-    }
-
-    /// The INT8 or INT4 weights that the matrix was made of, and what their rows in DRAM are; none of FP16 weights.
-    pub fn stored(&self) -> Option<(RowOf, &'a QuantisedMatrix)> {
-        self.stored
-    }
-
     /// What the matrix is made of in DRAM.
     pub fn format(&self) -> WeightFormat {
         self.stored.map_or(WeightFormat::Fp16, |(_, matrix)| matrix.format)
-    }
-
-    /// Which kind of matrix.
-    pub fn class(&self) -> GemvClass {
-        self.class
-    }
-
-    /// Number of outputs per vector.
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Number of inputs per vector.
-    pub fn cols(&self) -> usize {
-        self.cols
-    }
-
-    /// Number of vectors.
-    pub fn batch(&self) -> usize {
-        self.batch
-    }
-
-    /// `[rows x cols]`, row-major; nothing of an outline.
-    pub fn weights(&self) -> &'a [f16] {
-        self.weights
     }
 
     /// One row of the weights, `[cols]`.
@@ -181,11 +157,6 @@ impl<'a> GemvOp<'a> {
     /// If `row >= rows`, and for an outline.
     pub fn weight_row(&self, row: usize) -> &'a [f16] {
         &self.weights[row * self.cols..(row + 1) * self.cols]
-    }
-
-    /// `[batch x cols]`, row-major.
-    pub fn activations(&self) -> &'a [f16] {
-        self.activations
     }
 
     /// One vector of the batch, `[cols]`.

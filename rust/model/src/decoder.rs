@@ -28,6 +28,13 @@ pub struct Decoder<'m> {
     rotary: Option<Rotary>,
 }
 
+ndp_config::getters!(<'m> Decoder<'m> {
+    /// Number of tokens run so far.
+    position: usize,
+    /// The zero counts of each layer over all tokens run so far.
+    sparsity: &[LayerSparsity],
+});
+
 impl<'m> Decoder<'m> {
     /// A sequence of no tokens yet.
     pub fn new(model: &'m Model) -> Self {
@@ -50,16 +57,6 @@ impl<'m> Decoder<'m> {
     pub fn with_sequence(mut self, sequence: u32) -> Self {
         self.sequence = sequence;
         self
-    }
-
-    /// Number of tokens run so far.
-    pub fn position(&self) -> usize {
-        self.position
-    }
-
-    /// The zero counts of each layer over all tokens run so far.
-    pub fn sparsity(&self) -> &[LayerSparsity] {
-        &self.sparsity
     }
 
     /// Runs `tokens` (one or more) after those run before, in batches of up to [`MAX_BATCH`]; returns the logits `[V]`
@@ -138,10 +135,7 @@ impl<'m> Decoder<'m> {
         backend: &mut B,
         tokens: &[u32],
     ) -> Result<Vec<f16>, ModelError> {
-        if sequences.len() != tokens.len() {
-            let (found, expected) = (tokens.len(), sequences.len());
-            return Err(ModelError::Length { what: "tokens of a step".to_owned(), found, expected });
-        }
+        ModelError::check_length(|| "tokens of a step".to_owned(), tokens.len(), sequences.len())?;
         let mut batch: Vec<(&mut Self, &[u32])> = Vec::with_capacity(tokens.len());
         for (sequence, token) in sequences.iter_mut().zip(tokens) {
             sequence.check(std::slice::from_ref(token))?;

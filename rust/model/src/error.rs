@@ -188,3 +188,14 @@ pub enum ModelError {
         source: Box<dyn Error + Send + Sync>,
     },
 }
+
+impl ModelError {
+    /// Refuses a vector that is not as long as its shape says.
+    pub(crate) fn check_length(
+        what: impl FnOnce() -> String,
+        found: usize,
+        expected: usize,
+    ) -> Result<(), Self> {
+        if found == expected { Ok(()) } else { Err(Self::Length { what: what(), found, expected }) }
+    }
+}

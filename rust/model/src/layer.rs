@@ -163,9 +163,6 @@ pub(crate) fn checked<B: GemvBackend + ?Sized>(
 ) -> Result<Vec<f16>, ModelError> {
     let result =
         result.map_err(|source| ModelError::Backend { label: label.to_owned(), source: Box::new(source) })?;
-    if result.len() != expected {
-        let what = format!("{label}: the backend's result");
-        return Err(ModelError::Length { what, found: result.len(), expected });
-    }
+    ModelError::check_length(|| format!("{label}: the backend's result"), result.len(), expected)?;
     Ok(result)
 }

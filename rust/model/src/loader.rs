@@ -72,7 +72,7 @@ impl Model {
         // A link whose target is missing is read too, for its error.
         let is_there = |path: &Path| path.symlink_metadata().is_ok();
         let source = if is_there(&single) {
-            WeightFiles::Single(read(single, limit)?)
+            WeightFiles::single(read(single, limit)?)
         } else if is_there(&index) {
             WeightFiles::sharded(dir, index, limit)?
         } else {
@@ -174,42 +174,40 @@ fn read(path: PathBuf, limit: u64) -> Result<WeightFile, ModelError> {
 }
 
 /// The files in memory.
-enum WeightFiles {
-    Single(WeightFile),
-    Sharded { index: PathBuf, map: BTreeMap<String, String>, shards: BTreeMap<String, WeightFile> },
+struct WeightFiles {
+    /// The index, and which file has which tensor; without one there is a single file.
+    index: Option<(PathBuf, BTreeMap<String, String>)>,
+    files: BTreeMap<String, WeightFile>,
 }
 
 impl WeightFiles {
+    fn single(file: WeightFile) -> Self {
+        Self { index: None, files: BTreeMap::from([(SINGLE_FILE.to_owned(), file)]) }
+    }
+
     fn sharded(dir: &Path, index: PathBuf, limit: u64) -> Result<Self, ModelError> {
         let parsed: ShardIndex = ndp_files::parse_json(&read_json(&index, MAX_HEADER_BYTES)?)
             .map_err(|source| ModelError::Json { path: index.clone(), source })?;
-        let mut shards = BTreeMap::new();
+        let mut files = BTreeMap::new();
         for (tensor, shard) in &parsed.weight_map {
-            if shards.contains_key(shard) {
+            if files.contains_key(shard) {
                 continue;
             }
             // A checkpoint is data from elsewhere: it must not make us read outside its directory.
             let mut components = Path::new(shard).components();
             if !matches!((components.next(), components.next()), (Some(Component::Normal(_)), None)) {
-                return Err(ModelError::ShardName {
-                    path: index,
-                    tensor: tensor.clone(),
-                    shard: shard.clone(),
-                });
+                let (tensor, shard) = (tensor.clone(), shard.clone());
+                return Err(ModelError::ShardName { path: index, tensor, shard });
             }
-            shards.insert(shard.clone(), read(dir.join(shard), limit)?);
+            files.insert(shard.clone(), read(dir.join(shard), limit)?);
         }
-        Ok(Self::Sharded { index, map: parsed.weight_map, shards })
+        Ok(Self { index: Some((index, parsed.weight_map)), files })
     }
 
     fn parse(&self) -> Result<ParsedFiles<'_>, ModelError> {
-        match self {
-            Self::Single(file) => Ok(ParsedFiles::Single(ParsedFile::new(file)?)),
-            Self::Sharded { index, map, shards } => {
-                let shards = shards.iter().map(|(name, file)| Ok((name.as_str(), ParsedFile::new(file)?)));
-                Ok(ParsedFiles::Sharded { index, map, shards: shards.collect::<Result<_, ModelError>>()? })
-            }
-        }
+        let files = self.files.iter().map(|(name, file)| Ok((name.as_str(), ParsedFile::new(file)?)));
+        let index = self.index.as_ref().map(|(path, map)| (path.as_path(), map));
+        Ok(ParsedFiles { index, files: files.collect::<Result<_, ModelError>>()? })
     }
 }
 
@@ -299,24 +297,30 @@ fn place(mut at: usize, shape: &[usize]) -> Vec<usize> {
 }
 
 /// All headers.
-enum ParsedFiles<'a> {
-    Single(ParsedFile<'a>),
-    Sharded { index: &'a Path, map: &'a BTreeMap<String, String>, shards: BTreeMap<&'a str, ParsedFile<'a>> },
+struct ParsedFiles<'a> {
+    index: Option<(&'a Path, &'a BTreeMap<String, String>)>,
+    files: BTreeMap<&'a str, ParsedFile<'a>>,
 }
 
-impl ParsedFiles<'_> {
+impl<'a> ParsedFiles<'a> {
     /// File that lists all tensors.
-    fn path(&self) -> &Path {
-        match self {
-            Self::Single(file) => file.path,
-            Self::Sharded { index, .. } => index,
-        }
+    fn path(&self) -> &'a Path {
+        let index = self.index.map(|(path, _)| path);
+        index.or_else(|| self.files.values().next().map(|file| file.path)).unwrap_or(Path::new(SINGLE_FILE))
     }
 
     fn names(&self) -> Vec<&str> {
-        match self {
-            Self::Single(file) => file.tensors.names(),
-            Self::Sharded { map, .. } => map.keys().map(String::as_str).collect(),
+        match self.index {
+            Some((_, map)) => map.keys().map(String::as_str).collect(),
+            None => self.files.values().flat_map(|file| file.tensors.names()).collect(),
+        }
+    }
+
+    /// The file that should have a tensor.
+    fn file_of(&self, tensor: &str) -> Option<&ParsedFile<'a>> {
+        match self.index {
+            Some((_, map)) => map.get(tensor).and_then(|file| self.files.get(file.as_str())),
+            None => self.files.values().next(),
         }
     }
 }
@@ -377,20 +381,15 @@ impl Tensors<'_> {
     /// The tensor `name`, if it is stored.
     fn find(&self, name: &str, shape: &[usize]) -> Result<Option<Vec<f16>>, ModelError> {
         for stored in self.stored_names(name) {
-            let data = match &self.files {
-                ParsedFiles::Single(file) => file.tensor(&stored, shape, &self.rounded)?,
-                ParsedFiles::Sharded { map, shards, .. } => {
-                    let Some(shard) = map.get(&stored).and_then(|file| shards.get(file.as_str())) else {
-                        continue;
-                    };
-                    let data = shard.tensor(&stored, shape, &self.rounded)?;
-                    Some(data.ok_or_else(|| ModelError::MissingTensor {
-                        path: shard.path.to_owned(),
-                        tensor: stored.clone(),
-                        hint: ", although the index names this file for it".to_owned(),
-                    })?)
-                }
-            };
+            let Some(file) = self.files.file_of(&stored) else { continue };
+            let data = file.tensor(&stored, shape, &self.rounded)?;
+            if data.is_none() && self.files.index.is_some() {
+                return Err(ModelError::MissingTensor {
+                    path: file.path.to_owned(),
+                    tensor: stored,
+                    hint: ", although the index names this file for it".to_owned(),
+                });
+            }
             if data.is_some() {
                 self.used.borrow_mut().insert(stored);
                 return Ok(data);

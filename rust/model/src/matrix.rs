@@ -17,13 +17,19 @@ pub struct Matrix {
     stored: Option<(RowOf, Arc<QuantisedMatrix>)>,
 }
 
+ndp_config::getters!(Matrix {
+    /// Number of rows (outputs).
+    rows: usize,
+    /// Number of columns (inputs).
+    cols: usize,
+    /// All elements, row after row.
+    data: &[f16],
+});
+
 impl Matrix {
     /// Errors ([`ModelError::Length`], named `what`) unless `data` has `rows * cols` elements.
     pub fn new(what: &str, rows: usize, cols: usize, data: Vec<f16>) -> Result<Self, ModelError> {
-        let expected = rows.saturating_mul(cols);
-        if data.len() != expected {
-            return Err(ModelError::Length { what: what.to_owned(), found: data.len(), expected });
-        }
+        ModelError::check_length(|| what.to_owned(), data.len(), rows.saturating_mul(cols))?;
         Ok(Self { rows, cols, data, stored: None })
     }
 
@@ -39,21 +45,6 @@ impl Matrix {
     /// The INT8 or INT4 weights that it was made of, and what their rows are; none of an FP16 matrix.
     pub fn stored(&self) -> Option<(RowOf, &QuantisedMatrix)> {
         self.stored.as_ref().map(|(row_of, matrix)| (*row_of, &**matrix))
-    }
-
-    /// Number of rows (outputs).
-    pub fn rows(&self) -> usize {
-        self.rows
-    }
-
-    /// Number of columns (inputs).
-    pub fn cols(&self) -> usize {
-        self.cols
-    }
-
-    /// All elements, row after row.
-    pub fn data(&self) -> &[f16] {
-        &self.data
     }
 
     /// One row, `[cols]`.

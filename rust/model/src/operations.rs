@@ -37,6 +37,15 @@ pub struct LinearOp<'a> {
     finish: Finish<'a>,
 }
 
+ndp_config::getters!(<'a> LinearOp<'a> {
+    /// The product.
+    product: &GemvOp<'a>,
+    /// `[rows]`, if there is one.
+    bias: Option<&'a [f16]>,
+    /// What follows the bias.
+    finish: Finish<'a>,
+});
+
 impl<'a> LinearOp<'a> {
     /// Errors with [`ModelError::Length`] unless a bias is `[rows]`, a gate and a residual `[batch x rows]`.
     pub fn new(product: GemvOp<'a>, bias: Option<&'a [f16]>, finish: Finish<'a>) -> Result<Self, ModelError> {
@@ -51,27 +60,9 @@ impl<'a> LinearOp<'a> {
             ("gate", gate.unwrap_or(outputs), outputs),
             ("residual", residual.unwrap_or(outputs), outputs),
         ] {
-            if found != expected {
-                let what = format!("{}: {part}", product.label());
-                return Err(ModelError::Length { what, found, expected });
-            }
+            ModelError::check_length(|| format!("{}: {part}", product.label()), found, expected)?;
         }
         Ok(Self { product, bias, finish })
-    }
-
-    /// The product.
-    pub fn product(&self) -> &GemvOp<'a> {
-        &self.product
-    }
-
-    /// `[rows]`, if there is one.
-    pub fn bias(&self) -> Option<&'a [f16]> {
-        self.bias
-    }
-
-    /// What follows the bias.
-    pub fn finish(&self) -> Finish<'a> {
-        self.finish
     }
 
     /// Bias and what follows it, in software, on the product's result `[batch x rows]`.
@@ -105,6 +96,13 @@ pub struct RotaryOp<'a> {
     rotations: Vec<&'a Rotation>,
 }
 
+ndp_config::getters!(<'a> RotaryOp<'a> {
+    /// Where in the model, for messages: `layers.2.q_proj.rotary`.
+    label: &'a str,
+    /// `[tokens x width]`, not rotated.
+    states: &'a [f16],
+});
+
 impl<'a> RotaryOp<'a> {
     /// `states` is `[tokens x heads * head_width]`, with a rotation for each token.
     /// Errors with [`ModelError::Length`] for states or rotations of other sizes.
@@ -115,8 +113,7 @@ impl<'a> RotaryOp<'a> {
         rotations: Vec<&'a Rotation>,
     ) -> Result<Self, ModelError> {
         let check = |part: &str, found, expected| {
-            let what = format!("{label}: {part}");
-            if found == expected { Ok(()) } else { Err(ModelError::Length { what, found, expected }) }
+            ModelError::check_length(|| format!("{label}: {part}"), found, expected)
         };
         for rotation in &rotations {
             check("elements of a rotated head", 2 * rotation.angles()[0].len(), head_width)?;
@@ -126,19 +123,9 @@ impl<'a> RotaryOp<'a> {
         Ok(Self { label, head_width, states, rotations })
     }
 
-    /// Where in the model, for messages: `layers.2.q_proj.rotary`.
-    pub fn label(&self) -> &'a str {
-        self.label
-    }
-
     /// Elements of a token: all heads side by side.
     pub fn width(&self) -> usize {
         self.states.len() / self.rotations.len().max(1)
-    }
-
-    /// `[tokens x width]`, not rotated.
-    pub fn states(&self) -> &'a [f16] {
-        self.states
     }
 
     /// Pairs of elements that are rotated together, token by token and head by head: the places of both in the states, and cosine
@@ -187,6 +174,25 @@ pub struct AttentionOp<'a> {
     spans: Vec<AttentionSpan<'a>>,
 }
 
+ndp_config::getters!(<'a> AttentionOp<'a> {
+    /// Where in the model, for messages: `layers.2.attention`.
+    label: &str,
+    /// The decoder layer.
+    layer: usize,
+    /// Heads of the queries.
+    heads: usize,
+    /// Heads of keys and values.
+    kv_heads: usize,
+    /// Elements of a head.
+    head_width: usize,
+    /// Most positions that a sequence will have.
+    capacity: usize,
+    /// The sequences of the batch, in order.
+    spans: &[AttentionSpan<'a>],
+    /// `[tokens x width]`, scaled.
+    queries: &'a [f16],
+});
+
 impl<'a> AttentionOp<'a> {
     /// `queries`, scaled, is `[tokens of all spans x heads * head_width]`; no sequence will have more than `capacity` positions. If caches have
     /// fewer heads than queries, so many heads of queries one after the other share each of them (grouped-query attention).
@@ -200,8 +206,7 @@ impl<'a> AttentionOp<'a> {
     ) -> Result<Self, ModelError> {
         let label = format!("layers.{layer}.attention");
         let check = |part: &str, found, expected| {
-            let what = format!("{label}: {part}");
-            if found == expected { Ok(()) } else { Err(ModelError::Length { what, found, expected }) }
+            ModelError::check_length(|| format!("{label}: {part}"), found, expected)
         };
         let tokens: usize = spans.iter().map(|span| span.tokens).sum();
         check("queries", queries.len(), tokens.max(1) * heads * head_width)?;
@@ -220,39 +225,9 @@ impl<'a> AttentionOp<'a> {
         Ok(Self { label, layer, heads, kv_heads, head_width, capacity, queries, spans })
     }
 
-    /// Where in the model, for messages: `layers.2.attention`.
-    pub fn label(&self) -> &str {
-        &self.label
-    }
-
-    /// The decoder layer.
-    pub fn layer(&self) -> usize {
-        self.layer
-    }
-
-    /// Heads of the queries.
-    pub fn heads(&self) -> usize {
-        self.heads
-    }
-
-    /// Heads of keys and values.
-    pub fn kv_heads(&self) -> usize {
-        self.kv_heads
-    }
-
     /// Heads of the queries that share one of keys and values.
     pub fn sharing(&self) -> usize {
         self.heads / self.kv_heads
-    }
-
-    /// Elements of a head.
-    pub fn head_width(&self) -> usize {
-        self.head_width
-    }
-
-    /// Most positions that a sequence will have.
-    pub fn capacity(&self) -> usize {
-        self.capacity
     }
 
     /// Elements of a query: all heads side by side.
@@ -265,19 +240,9 @@ impl<'a> AttentionOp<'a> {
         self.kv_heads * self.head_width
     }
 
-    /// The sequences of the batch, in order.
-    pub fn spans(&self) -> &[AttentionSpan<'a>] {
-        &self.spans
-    }
-
     /// Tokens of the batch.
     pub fn tokens(&self) -> usize {
         self.queries.len() / self.width()
-    }
-
-    /// `[tokens x width]`, scaled.
-    pub fn queries(&self) -> &'a [f16] {
-        self.queries
     }
 
     /// One token after the other: its sequence, how many positions it sees, and its query `[width]`.

@@ -173,9 +173,7 @@ where
 {
     fn vector(&mut self, name: &str, len: usize) -> Result<Vec<f16>, ModelError> {
         let data = (self.tensor)(name, &[len])?;
-        if data.len() != len {
-            return Err(ModelError::Length { what: name.to_owned(), found: data.len(), expected: len });
-        }
+        ModelError::check_length(|| name.to_owned(), data.len(), len)?;
         Ok(data)
     }
 

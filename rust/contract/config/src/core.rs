@@ -1,34 +1,24 @@
 //! Parameters of the NDP core around the GEMV unit: queues between the instruction stream, the DRAM and the unit.
 
 use crate::ConfigError;
+use crate::keys::part;
 use crate::limits::{in_range, power_of_two};
-use serde::{Deserialize, Serialize};
 
-/// The `[core]` table as written: every key optional.
-#[derive(Deserialize, Clone)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RawCore {
-    clock_mhz: u32,
-    queue_entries: u32,
-    list_entries: u32,
-    read_fifo_beats: u32,
-    link: bool,
-}
-
-impl Default for RawCore {
-    fn default() -> Self {
-        Self { clock_mhz: 1000, queue_entries: 64, list_entries: 4096, read_fifo_beats: 128, link: true }
+part! {
+    "core.", raw:
+    /// Validated parameters of the core.
+    pub struct CoreConfig(RawCore) {
+        /// The core's clock in MHz.
+        pub clock_mhz: u32 = 1000, in_range(CoreConfig::SLOWEST_MHZ, CoreConfig::FASTEST_MHZ);
+        /// Instructions that can wait.
+        pub queue_entries: u32 = 64, power_of_two(8, 1024);
+        /// Row indices that the list memory holds.
+        pub list_entries: u32 = 4096, power_of_two(64, 4096);
+        /// Beats that a rank can have read and the core not taken yet.
+        pub read_fifo_beats: u32 = 128, power_of_two(16, 256);
+        /// Whether the core has a DIMM-link, with the parameters of the `[link]` table.
+        pub link: bool = true;
     }
-}
-
-/// Validated parameters of the core.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-pub struct CoreConfig {
-    clock_mhz: u32,
-    queue_entries: u32,
-    list_entries: u32,
-    read_fifo_beats: u32,
-    link: bool,
 }
 
 impl CoreConfig {
@@ -38,22 +28,13 @@ impl CoreConfig {
     pub const FASTEST_MHZ: u32 = 2000;
 
     pub(crate) fn validate(raw: RawCore) -> Result<Self, ConfigError> {
-        let RawCore { clock_mhz, queue_entries, list_entries, read_fifo_beats, link } = raw;
-        in_range("core.clock_mhz", clock_mhz, Self::SLOWEST_MHZ, Self::FASTEST_MHZ)?;
-        power_of_two("core.queue_entries", queue_entries, 8, 1024)?;
-        power_of_two("core.list_entries", list_entries, 64, 4096)?;
-        power_of_two("core.read_fifo_beats", read_fifo_beats, 16, 256)?;
-        Ok(Self { clock_mhz, queue_entries, list_entries, read_fifo_beats, link })
-    }
-
-    /// The core's clock in MHz.
-    pub fn clock_mhz(&self) -> u32 {
-        self.clock_mhz
+        raw.check_keys()?;
+        Ok(Self(raw))
     }
 
     /// Period of the core's clock in ps: `10^6 / clock_mhz`, rounded to the nearest. All times follow from it.
     pub fn clock_ps(&self) -> u64 {
-        (1_000_000 + u64::from(self.clock_mhz) / 2) / u64::from(self.clock_mhz)
+        (1_000_000 + u64::from(self.clock_mhz()) / 2) / u64::from(self.clock_mhz())
     }
 
     /// Cycles of the core in a nanosecond, by the period.
@@ -69,25 +50,5 @@ impl CoreConfig {
     /// Whole cycles in so many ns.
     pub fn ns_to_cycles(&self, ns: u64) -> u64 {
         ns * 1000 / self.clock_ps()
-    }
-
-    /// Instructions that can wait.
-    pub fn queue_entries(&self) -> u32 {
-        self.queue_entries
-    }
-
-    /// Row indices that the list memory holds.
-    pub fn list_entries(&self) -> u32 {
-        self.list_entries
-    }
-
-    /// Beats that a rank can have read and the core not taken yet.
-    pub fn read_fifo_beats(&self) -> u32 {
-        self.read_fifo_beats
-    }
-
-    /// Whether the core has a DIMM-link, with the parameters of the `[link]` table.
-    pub fn link(&self) -> bool {
-        self.link
     }
 }

@@ -1,64 +1,35 @@
 //! Parameters of the DFI port of a rank: where the PHY's data lie, and how long a device takes to power up.
 
-use crate::limits::in_ranges;
+use crate::keys::part;
+use crate::limits::in_range;
 use crate::speed::check_cas_latency;
 use crate::{ConfigError, DramConfig};
-use serde::{Deserialize, Serialize};
 
-/// The `[dfi]` table as written: every key optional.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RawDfi {
-    write_lead: u32,
-    t_phy_wrdata: u32,
-    read_lead: u32,
-    read_lag: u32,
-    reset_us: u32,
-    cke_us: u32,
-}
-
-impl Default for RawDfi {
-    fn default() -> Self {
-        Self { write_lead: 2, t_phy_wrdata: 1, read_lead: 4, read_lag: 3, reset_us: 200, cke_us: 500 }
+part! {
+    "dfi.", raw:
+    /// Validated parameters of the port. Times in clocks of the DRAM; names beginning with `t_` are those of the DFI specification.
+    pub struct DfiConfig(RawDfi) {
+        /// Clocks from write data at the port to the same data on the bus of the device, the way of a command left out.
+        pub write_lead: u32 = 2, in_range(0, 4);
+        /// Clocks from `dfi_wrdata_en` to its data.
+        pub t_phy_wrdata: u32 = 1, in_range(0, 3);
+        /// Clocks by which `dfi_rddata_en` comes before the device's CAS latency has passed.
+        pub read_lead: u32 = 4, in_range(0, 8);
+        /// Most clocks by which read data come after the device's CAS latency has passed.
+        pub read_lag: u32 = 3, in_range(0, 12);
+    }
+    private {
+        /// Microseconds in which the reset is low at power up.
+        reset_us: u32 = 200, in_range(1, 10_000);
+        /// Microseconds from the end of the reset to CKE.
+        cke_us: u32 = 500, in_range(1, 10_000);
     }
 }
-
-/// Validated parameters of the port. Times in clocks of the DRAM; names beginning with `t_` are those of the DFI specification.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(transparent)]
-pub struct DfiConfig(RawDfi);
 
 impl DfiConfig {
     pub(crate) fn validate(raw: RawDfi) -> Result<Self, ConfigError> {
-        in_ranges(&[
-            ("dfi.write_lead", raw.write_lead, 0, 4),
-            ("dfi.t_phy_wrdata", raw.t_phy_wrdata, 0, 3),
-            ("dfi.read_lead", raw.read_lead, 0, 8),
-            ("dfi.read_lag", raw.read_lag, 0, 12),
-            ("dfi.reset_us", raw.reset_us, 1, 10_000),
-            ("dfi.cke_us", raw.cke_us, 1, 10_000),
-        ])?;
+        raw.check_keys()?;
         Ok(Self(raw))
-    }
-
-    /// Clocks from write data at the port to the same data on the bus of the device, the way of a command left out.
-    pub fn write_lead(&self) -> u32 {
-        self.0.write_lead
-    }
-
-    /// Clocks from `dfi_wrdata_en` to its data.
-    pub fn t_phy_wrdata(&self) -> u32 {
-        self.0.t_phy_wrdata
-    }
-
-    /// Clocks by which `dfi_rddata_en` comes before the device's CAS latency has passed.
-    pub fn read_lead(&self) -> u32 {
-        self.0.read_lead
-    }
-
-    /// Most clocks by which read data come after the device's CAS latency has passed.
-    pub fn read_lag(&self) -> u32 {
-        self.0.read_lag
     }
 
     /// Clocks by which the port delays commands, so that write data lead them as the PHY wants: a register, and both times of a write.

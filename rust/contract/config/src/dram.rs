@@ -6,73 +6,58 @@
 //! and which times a grade allows: `speed`.
 
 use crate::ConfigError;
-use crate::limits::{in_ranges, power_of_two, row_and_refresh_fit};
-use serde::{Deserialize, Serialize};
+use crate::keys::part;
+use crate::limits::{in_range, power_of_two, row_and_refresh_fit};
 
-/// The `[dram]` table as written: every key optional, the paper's value the default.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RawDram {
-    speed: u32,
-    jedec: bool,
-    bank_groups: u32,
-    row_bits: u32,
-    t_rc: u32,
-    t_rcd: u32,
-    t_cl: u32,
-    t_rp: u32,
-    t_ccd_s: u32,
-    t_ccd_l: u32,
-    t_rrd_s: u32,
-    t_rrd_l: u32,
-    t_faw: u32,
-    t_ras: u32,
-    t_cwl: u32,
-    t_wr: u32,
-    t_wtr_s: u32,
-    t_wtr_l: u32,
-    t_rtp: u32,
-    t_rfc: u32,
-    t_refi: u32,
-}
-
-impl Default for RawDram {
-    fn default() -> Self {
-        Self {
-            speed: 3200,
-            jedec: true,
-            bank_groups: 2,
-            row_bits: 17,
-            t_rc: 76,
-            t_rcd: 24,
-            t_cl: 24,
-            t_rp: 24,
-            t_ccd_s: 4,
-            t_ccd_l: 8,
-            t_rrd_s: 4,
-            t_rrd_l: 6,
-            t_faw: 26,
-            t_ras: 52,
-            t_cwl: 16,
-            t_wr: 24,
-            t_wtr_s: 4,
-            t_wtr_l: 12,
-            t_rtp: 12,
-            t_rfc: 560,
-            t_refi: 12480,
-        }
+part! {
+    "dram.", raw:
+    /// Validated DDR4 parameters of a rank. All times are in clock cycles of the DRAM (tCK), from command to command.
+    pub struct DramConfig(RawDram) {
+        /// Transfers per pin in 10^6 a second: 2400, 2666, 2933 or 3200.
+        pub speed: u32 = 3200;
+        /// Whether times that the speed grade does not have are refused.
+        pub(crate) jedec: bool = true;
+        /// Bank groups of a rank.
+        pub bank_groups: u32 = 2, power_of_two(2, 4);
+        // 8 GiB at most: of four ranks the burst address has the 29 bits of the instruction.
+        /// Bits of a row address.
+        pub row_bits: u32 = 17, in_range(8, if raw.bank_groups == 4 { 16 } else { 17 });
+        /// ACT to ACT of the same bank.
+        pub t_rc: u32 = 76, in_range(8, 240);
+        /// ACT to RD or WR of the same bank.
+        pub t_rcd: u32 = 24, in_range(4, 120);
+        /// RD to its first data.
+        pub t_cl: u32 = 24, in_range(8, 60);
+        /// PRE to ACT of the same bank, PRE of any bank to REF.
+        pub t_rp: u32 = 24, in_range(4, 120);
+        /// RD to RD, WR to WR in different bank groups.
+        pub t_ccd_s: u32 = 4, in_range(DramConfig::T_BL, 32);
+        /// RD to RD, WR to WR in the same bank group.
+        pub t_ccd_l: u32 = 8, in_range(raw.t_ccd_s, 32);
+        /// ACT to ACT of banks in different bank groups.
+        pub t_rrd_s: u32 = 4, in_range(1, 32);
+        /// ACT to ACT of banks in the same bank group.
+        pub t_rrd_l: u32 = 6, in_range(raw.t_rrd_s, 32);
+        /// ACT to the fourth ACT after it: at most four in any window of this length.
+        pub t_faw: u32 = 26, in_range(4, 120);
+        /// ACT to PRE of the same bank.
+        pub t_ras: u32 = 52, in_range(4, 120);
+        // Writing one cycle after the read's data would need a longer bus turnaround than tCL - tCWL + 6.
+        /// WR to its first data.
+        pub t_cwl: u32 = 16, in_range(8, raw.t_cl);
+        /// End of a write's data to PRE of the same bank.
+        pub t_wr: u32 = 24, in_range(4, 120);
+        /// End of a write's data to RD in another bank group.
+        pub t_wtr_s: u32 = 4, in_range(1, 60);
+        /// End of a write's data to RD in the same bank group.
+        pub t_wtr_l: u32 = 12, in_range(raw.t_wtr_s, 60);
+        /// RD to PRE of the same bank.
+        pub t_rtp: u32 = 12, in_range(4, 60);
+        /// REF to any other command than deselect.
+        pub t_rfc: u32 = 560, in_range(16, 4000);
+        /// Mean interval of REFs.
+        pub t_refi: u32 = 12480, in_range(512, 65532);
     }
-}
-
-/// Validated DDR4 parameters of a rank. All times are in clock cycles of the DRAM (tCK), from command to command.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(transparent)]
-pub struct DramConfig(RawDram);
-
-macro_rules! times {
-    ($($(#[doc = $doc:literal])* $name:ident),* $(,)?) => {
-        $($(#[doc = $doc])* pub fn $name(&self) -> u32 { self.0.$name })*
-    };
 }
 
 impl DramConfig {
@@ -84,83 +69,9 @@ impl DramConfig {
     pub const T_BL: u32 = 4;
 
     pub(crate) fn validate(raw: RawDram) -> Result<Self, ConfigError> {
-        power_of_two("dram.bank_groups", raw.bank_groups, 2, 4)?;
-        // 8 GiB at most: of four ranks the burst address has the 29 bits of the instruction.
-        let row_bits = if raw.bank_groups == 4 { 16 } else { 17 };
-        in_ranges(&[
-            ("dram.row_bits", raw.row_bits, 8, row_bits),
-            ("dram.t_rc", raw.t_rc, 8, 240),
-            ("dram.t_rcd", raw.t_rcd, 4, 120),
-            ("dram.t_cl", raw.t_cl, 8, 60),
-            ("dram.t_rp", raw.t_rp, 4, 120),
-            ("dram.t_ccd_s", raw.t_ccd_s, Self::T_BL, 32),
-            ("dram.t_ccd_l", raw.t_ccd_l, raw.t_ccd_s, 32),
-            ("dram.t_rrd_s", raw.t_rrd_s, 1, 32),
-            ("dram.t_rrd_l", raw.t_rrd_l, raw.t_rrd_s, 32),
-            ("dram.t_faw", raw.t_faw, 4, 120),
-            ("dram.t_ras", raw.t_ras, 4, 120),
-            // Writing one cycle after the read's data would need a longer bus turnaround than tCL - tCWL + 6.
-            ("dram.t_cwl", raw.t_cwl, 8, raw.t_cl),
-            ("dram.t_wr", raw.t_wr, 4, 120),
-            ("dram.t_wtr_s", raw.t_wtr_s, 1, 60),
-            ("dram.t_wtr_l", raw.t_wtr_l, raw.t_wtr_s, 60),
-            ("dram.t_rtp", raw.t_rtp, 4, 60),
-            ("dram.t_rfc", raw.t_rfc, 16, 4000),
-            ("dram.t_refi", raw.t_refi, 512, 65532),
-        ])?;
+        raw.check_keys()?;
         row_and_refresh_fit("dram", [raw.t_ras, raw.t_rp, raw.t_rc, raw.t_rfc, raw.t_refi])?;
         Ok(Self(raw))
-    }
-
-    /// Transfers per pin in 10^6 a second: 2400, 2666, 2933 or 3200.
-    pub fn speed(&self) -> u32 {
-        self.0.speed
-    }
-
-    /// Whether times that the speed grade does not have are refused.
-    pub(crate) fn jedec(&self) -> bool {
-        self.0.jedec
-    }
-
-    times! {
-        /// Bank groups of a rank.
-        bank_groups,
-        /// Bits of a row address.
-        row_bits,
-        /// ACT to ACT of the same bank.
-        t_rc,
-        /// ACT to RD or WR of the same bank.
-        t_rcd,
-        /// RD to its first data.
-        t_cl,
-        /// PRE to ACT of the same bank, PRE of any bank to REF.
-        t_rp,
-        /// RD to RD, WR to WR in different bank groups.
-        t_ccd_s,
-        /// RD to RD, WR to WR in the same bank group.
-        t_ccd_l,
-        /// ACT to ACT of banks in different bank groups.
-        t_rrd_s,
-        /// ACT to ACT of banks in the same bank group.
-        t_rrd_l,
-        /// ACT to the fourth ACT after it: at most four in any window of this length.
-        t_faw,
-        /// ACT to PRE of the same bank.
-        t_ras,
-        /// WR to its first data.
-        t_cwl,
-        /// End of a write's data to PRE of the same bank.
-        t_wr,
-        /// End of a write's data to RD in another bank group.
-        t_wtr_s,
-        /// End of a write's data to RD in the same bank group.
-        t_wtr_l,
-        /// RD to PRE of the same bank.
-        t_rtp,
-        /// REF to any other command than deselect.
-        t_rfc,
-        /// Mean interval of REFs.
-        t_refi,
     }
 
     /// RD to WR, any bank: the data of the read, two cycles for the bus to turn around, and a write's later start,

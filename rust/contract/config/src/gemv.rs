@@ -3,49 +3,44 @@
 //! Source of the defaults: Hermes, section IV-A2 and Table II (256 multipliers of 128 bits, reduction tree,
 //! 256 KB buffer) and Table II's four DDR4-3200 ranks.
 
+use crate::keys::part;
 use crate::limits::{in_range, power_of_two, require};
-use crate::{BEAT_BITS, BEAT_ELEMS, ConfigError};
+use crate::{BEAT_BITS, BEAT_ELEMS, ConfigError, named};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The `[gemv]` table as written: every key optional, the paper's value the default.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RawGemv {
-    multipliers: u32,
-    lanes: u32,
-    serial_steps: u32,
-    acc_bits: u32,
-    acc_segments: u32,
-    ranks: u32,
-    buffer_kib: u32,
-    max_batch: u32,
-    weight_fifo_beats: u32,
-    multiplier: Multiplier,
-    exponential: Exponential,
-    /// One for each multiplier unit if the file does not say.
-    activation_lanes: Option<u32>,
-    /// All that the stripes take if the file does not say.
-    weight_formats: Option<Formats>,
-}
-
-impl Default for RawGemv {
-    fn default() -> Self {
-        Self {
-            multipliers: 256,
-            lanes: 8,
-            serial_steps: 11,
-            acc_bits: 104,
-            acc_segments: 4,
-            ranks: 4,
-            buffer_kib: 256,
-            max_batch: 16,
-            weight_fifo_beats: 8,
-            multiplier: Multiplier::BitSerial,
-            exponential: Exponential::PerLane,
-            activation_lanes: None,
-            weight_formats: None,
-        }
+part! {
+    "gemv.", raw:
+    /// Validated parameters of the GEMV unit.
+    pub struct GemvConfig(RawGemv) {
+        /// Multiplier units (the paper's "multipliers": 128 bits each).
+        pub multipliers: u32 = 256, power_of_two(4, 1024);
+        /// Lanes of a multiplier unit; one FP16 product each per window.
+        pub lanes: u32 = 8, power_of_two(8, 16);
+        /// The weight's significand bits that are multiplied (11 for FP16): steps of one serial multiplication.
+        pub serial_steps: u32 = 11, in_range(2, 11);
+        /// Width of the exact accumulator; its least significant bit weighs 2^-48.
+        pub acc_bits: u32 = 104, in_range(GemvConfig::MIN_ACC_BITS, 120);
+        /// Segments of the accumulator between which carries are saved for a cycle.
+        pub acc_segments: u32 = 4, in_range(3, 6);
+        /// DRAM ranks, each feeding its own group of multiplier units.
+        pub ranks: u32 = 4, power_of_two(1, 4);
+        /// Buffer size in KiB, all slices together.
+        pub buffer_kib: u32 = 256, power_of_two(1, 1024);
+        /// Largest batch of one pass.
+        pub max_batch: u32 = 16, power_of_two(1, 16);
+        /// Beats of the weight FIFO in front of each rank's units.
+        pub weight_fifo_beats: u32 = 8, power_of_two(4, 64);
+        /// How a multiplier unit multiplies significands.
+        pub multiplier: Multiplier = Multiplier::BitSerial;
+    }
+    private {
+        /// Where the activation unit computes exponentials.
+        exponential: Exponential = Exponential::PerLane;
+        /// One for each multiplier unit if the file does not say.
+        activation_lanes: Option<u32> = None;
+        /// All that the stripes take if the file does not say.
+        weight_formats: Option<Formats> = None;
     }
 }
 
@@ -64,7 +59,7 @@ pub enum Multiplier {
 /// Where the activation unit computes exponentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-enum Exponential {
+pub(crate) enum Exponential {
     /// In each lane (Hermes, section IV-A2).
     PerLane,
     /// In one unit for each rank, through which the elements of its lanes go one by one.
@@ -74,39 +69,29 @@ enum Exponential {
 /// The formats of weights that products take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Formats {
+pub(crate) enum Formats {
     /// FP16 alone.
     Fp16,
     /// All of [`WeightFormat`].
     All,
 }
 
-/// What a weight in DRAM is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WeightFormat {
-    /// An FP16 number.
-    #[default]
-    Fp16,
-    /// A number of 8 bits, -128..=127; 32 of them share an FP16 scale.
-    Int8,
-    /// A number of 4 bits, -8..=7; 32 of them share an FP16 scale.
-    Int4,
+named! {
+    /// What a weight in DRAM is.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum WeightFormat {
+        /// An FP16 number.
+        #[default]
+        Fp16 = "fp16",
+        /// A number of 8 bits, -128..=127; 32 of them share an FP16 scale.
+        Int8 = "int8",
+        /// A number of 4 bits, -8..=7; 32 of them share an FP16 scale.
+        Int4 = "int4",
+    }
 }
 
 impl WeightFormat {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Fp16, Self::Int8, Self::Int4];
-
-    /// Its name in programs and options.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fp16 => "fp16",
-            Self::Int8 => "int8",
-            Self::Int4 => "int4",
-        }
-    }
-
     /// The format of a name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)
@@ -140,11 +125,6 @@ impl fmt::Display for WeightFormat {
     }
 }
 
-/// Validated parameters of the GEMV unit.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(transparent)]
-pub struct GemvConfig(RawGemv);
-
 /// Bits needed to hold `0..=max`; at least one.
 const fn bits_for(max: u32) -> u32 {
     if max == 0 { 1 } else { 32 - max.leading_zeros() }
@@ -161,15 +141,7 @@ impl GemvConfig {
     }
 
     pub(crate) fn validate(raw: RawGemv) -> Result<Self, ConfigError> {
-        power_of_two("gemv.multipliers", raw.multipliers, 4, 1024)?;
-        power_of_two("gemv.lanes", raw.lanes, 8, 16)?;
-        in_range("gemv.serial_steps", raw.serial_steps, 2, 11)?;
-        in_range("gemv.acc_bits", raw.acc_bits, Self::MIN_ACC_BITS, 120)?;
-        in_range("gemv.acc_segments", raw.acc_segments, 3, 6)?;
-        power_of_two("gemv.ranks", raw.ranks, 1, 4)?;
-        power_of_two("gemv.buffer_kib", raw.buffer_kib, 1, 1024)?;
-        power_of_two("gemv.max_batch", raw.max_batch, 1, 16)?;
-        power_of_two("gemv.weight_fifo_beats", raw.weight_fifo_beats, 4, 64)?;
+        raw.check_keys()?;
         let RawGemv { multipliers, acc_bits, acc_segments, ranks, buffer_kib, max_batch, .. } = raw;
         let mut config = Self(raw);
         require(
@@ -214,21 +186,6 @@ impl GemvConfig {
         Ok(config)
     }
 
-    /// Multiplier units (the paper's "multipliers": 128 bits each).
-    pub fn multipliers(&self) -> u32 {
-        self.0.multipliers
-    }
-
-    /// Lanes of a multiplier unit; one FP16 product each per window.
-    pub fn lanes(&self) -> u32 {
-        self.0.lanes
-    }
-
-    /// How a multiplier unit multiplies significands.
-    pub fn multiplier(&self) -> Multiplier {
-        self.0.multiplier
-    }
-
     /// Windows from the one in which a lane's operands come to the one in which their product leaves.
     pub fn product_windows(&self) -> u32 {
         match self.0.multiplier {
@@ -247,29 +204,9 @@ impl GemvConfig {
         self.window_cycles() - 2 - self.operand_lead()
     }
 
-    /// The weight's significand bits that are multiplied (11 for FP16): steps of one serial multiplication.
-    pub fn serial_steps(&self) -> u32 {
-        self.0.serial_steps
-    }
-
-    /// Width of the exact accumulator; its least significant bit weighs 2^-48.
-    pub fn acc_bits(&self) -> u32 {
-        self.0.acc_bits
-    }
-
-    /// Segments of the accumulator between which carries are saved for a cycle.
-    pub fn acc_segments(&self) -> u32 {
-        self.0.acc_segments
-    }
-
     /// Bits of one accumulator segment, and of one digit in the reduction tree: `acc_bits / acc_segments`.
     pub fn digit_bits(&self) -> u32 {
         self.0.acc_bits / self.0.acc_segments
-    }
-
-    /// DRAM ranks, each feeding its own group of multiplier units.
-    pub fn ranks(&self) -> u32 {
-        self.0.ranks
     }
 
     /// Multiplier units fed by one rank: `multipliers / ranks`.
@@ -326,11 +263,6 @@ impl GemvConfig {
         }
     }
 
-    /// Buffer size in KiB, all slices together.
-    pub fn buffer_kib(&self) -> u32 {
-        self.0.buffer_kib
-    }
-
     /// Words of one unit's buffer slice, a chunk each: `buffer_kib * 1024 / multipliers / chunk_bytes`.
     pub fn slice_words(&self) -> u32 {
         self.0.buffer_kib * 1024 / self.0.multipliers / self.chunk_bytes()
@@ -339,11 +271,6 @@ impl GemvConfig {
     /// Bits of a slice address.
     pub fn slice_addr_bits(&self) -> u32 {
         bits_for(self.slice_words() - 1)
-    }
-
-    /// Largest batch of one pass.
-    pub fn max_batch(&self) -> u32 {
-        self.0.max_batch
     }
 
     /// Bits that hold `0..=max_batch`.
@@ -370,11 +297,6 @@ impl GemvConfig {
     /// Bits that hold `0..=max_vectors`.
     pub fn vectors_bits(&self) -> u32 {
         bits_for(self.max_vectors())
-    }
-
-    /// Beats of the weight FIFO in front of each rank's units.
-    pub fn weight_fifo_beats(&self) -> u32 {
-        self.0.weight_fifo_beats
     }
 
     /// Formats of weights that a product can take, FP16 first.

@@ -5,7 +5,8 @@
 //! and 256 bits per column access, which in HBM2 is a pseudo channel. Times are clocks of the memory (tCK = 1 ns),
 //! from command to command. `docs/hbm-pim.md` has the rules and the source of each default.
 
-use crate::limits::{in_range, in_ranges, name_is, power_of_two, require, row_and_refresh_fit};
+use crate::keys::keys;
+use crate::limits::{in_range, name_is, power_of_two, require, row_and_refresh_fit};
 use crate::{ConfigError, NameRule, parse, presets};
 use serde::{Deserialize, Serialize};
 
@@ -53,99 +54,90 @@ pub enum HbmCommandBuses {
     Shared,
 }
 
-/// The `[device]` table: the paper's values are the defaults.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct RawDevice {
-    channels: u32,
-    bank_groups: u32,
-    banks_per_group: u32,
-    row_bits: u32,
-    subarray_rows: u32,
-    slicing: bool,
-    weight_subarrays: u32,
-    all_bank_activate: bool,
-    refresh: HbmRefresh,
-    command_set: HbmCommandSet,
-    command_buses: HbmCommandBuses,
-    buffer_slots: u32,
-    acc_bits: u32,
-}
-
-impl Default for RawDevice {
-    fn default() -> Self {
-        Self {
-            channels: 64,
-            bank_groups: 4,
-            banks_per_group: 4,
-            row_bits: 14,
-            subarray_rows: 512,
-            slicing: true,
-            weight_subarrays: 16,
-            all_bank_activate: false,
-            refresh: HbmRefresh::All,
-            command_set: HbmCommandSet::LibraPim,
-            command_buses: HbmCommandBuses::Own,
-            buffer_slots: 32,
-            acc_bits: 104,
-        }
+keys! {
+    "device.", raw:
+    /// The `[device]` table; the paper's values are the defaults.
+    RawDevice for HbmConfig.device {
+        /// Channels of the memory, each with a data bus of its own.
+        pub channels: u32 = 64, power_of_two(1, 1024);
+        /// Bank groups of a channel.
+        pub bank_groups: u32 = 4, power_of_two(1, 4);
+        /// Banks of a bank group.
+        pub banks_per_group: u32 = 4, power_of_two(1, 4);
+        /// Bits of a row address.
+        pub row_bits: u32 = 14, in_range(2, 15);
+        /// Rows of a subarray: a boundary lies between two subarrays.
+        pub subarray_rows: u32 = 512, power_of_two(1, 1 << (raw.row_bits - 1));
+        /// Whether banks can be cut in two.
+        pub slicing: bool = true;
+        /// Subarrays of the weight partition that software chooses before inference (`n` of `n : m`); the device itself
+        /// starts with joined banks. Without slicing it has no meaning.
+        pub weight_subarrays: u32 = 16;
+        /// Whether one command may activate a row in all banks, beside tFAW: banks with charge of their own, as LibraPIM
+        /// section 5.2 expects of products.
+        pub all_bank_activate: bool = false;
+        /// How banks are refreshed.
+        pub refresh: HbmRefresh = HbmRefresh::All;
+        /// What commands it takes.
+        pub command_set: HbmCommandSet = HbmCommandSet::LibraPim;
+        /// Whose the command buses are.
+        pub command_buses: HbmCommandBuses = HbmCommandBuses::Own;
+        /// Columns that the channel's global buffer holds.
+        pub buffer_slots: u32 = 32, in_range(1, 32);
+        // A sum with its flags fits half a column.
+        /// Bits of a bank's exact accumulator.
+        pub acc_bits: u32 = 104, in_range(97, 120);
     }
 }
 
-/// The `[timing]` table.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-struct RawTiming {
-    t_cl: u32,
-    t_rcd: u32,
-    t_rp: u32,
-    t_ras: u32,
-    t_rc: u32,
-    t_cwl: u32,
-    t_ccd_s: u32,
-    t_ccd_l: u32,
-    t_rrd_s: u32,
-    t_rrd_l: u32,
-    t_faw: u32,
-    t_wr: u32,
-    t_wtr_s: u32,
-    t_wtr_l: u32,
-    t_rtp: u32,
-    t_rfc: u32,
-    t_rfc_pb: u32,
-    t_rrefd: u32,
-    t_refi: u32,
-    t_slice: u32,
-    t_mac: u32,
-    t_cmd: u32,
-}
-
-impl Default for RawTiming {
-    fn default() -> Self {
-        Self {
-            t_cl: 14,
-            t_rcd: 14,
-            t_rp: 14,
-            t_ras: 34,
-            t_rc: 48,
-            t_cwl: 4,
-            t_ccd_s: 2,
-            t_ccd_l: 2,
-            t_rrd_s: 4,
-            t_rrd_l: 6,
-            t_faw: 30,
-            t_wr: 16,
-            t_wtr_s: 6,
-            t_wtr_l: 8,
-            t_rtp: 6,
-            t_rfc: 260,
-            t_rfc_pb: 160,
-            t_rrefd: 8,
-            t_refi: 3900,
-            t_slice: 15,
-            t_mac: 16,
-            t_cmd: 1,
-        }
+keys! {
+    "timing.", raw:
+    /// The `[timing]` table.
+    RawTiming for HbmConfig.timing {
+        /// RD to its first data.
+        pub t_cl: u32 = 14, in_range(2, 60);
+        /// ACT to RD or WR, PIM ACT to MAC, of the same partition.
+        pub t_rcd: u32 = 14, in_range(2, 120);
+        /// PRE to ACT of the same partition, PRE of any to REF.
+        pub t_rp: u32 = 14, in_range(2, 120);
+        /// ACT to PRE of the same partition.
+        pub t_ras: u32 = 34, in_range(2, 120);
+        /// ACT to ACT of the same partition.
+        pub t_rc: u32 = 48, in_range(4, 240);
+        /// WR to its first data.
+        pub t_cwl: u32 = 4, in_range(1, raw.t_cl);
+        /// RD to RD, WR to WR in different bank groups.
+        pub t_ccd_s: u32 = 2, in_range(HbmConfig::T_BL, 32);
+        /// RD to RD, WR to WR in the same bank group; MAC to MAC.
+        pub t_ccd_l: u32 = 2, in_range(raw.t_ccd_s, 32);
+        /// ACT to ACT in different bank groups.
+        pub t_rrd_s: u32 = 4, in_range(HbmConfig::ACTIVATE_CLOCKS, 32);
+        /// ACT to ACT in the same bank group, the other partition of the same bank included.
+        pub t_rrd_l: u32 = 6, in_range(raw.t_rrd_s, 32);
+        /// At most four rows are activated in any window of this length.
+        pub t_faw: u32 = 30, in_range(4, 120);
+        /// End of a write's data to PRE of the same partition.
+        pub t_wr: u32 = 16, in_range(1, 120);
+        /// End of a write's data to RD in another bank group.
+        pub t_wtr_s: u32 = 6, in_range(1, 60);
+        /// End of a write's data to RD in the same bank group.
+        pub t_wtr_l: u32 = 8, in_range(raw.t_wtr_s, 60);
+        /// RD or MAC to PRE of the same partition.
+        pub t_rtp: u32 = 6, in_range(HbmConfig::ACTIVATE_CLOCKS, 60);
+        /// REF to any other command.
+        pub t_rfc: u32 = 260, in_range(16, 4000);
+        /// REFB to ACT, PIM ACT, SLICE or REFB of the same bank.
+        pub t_rfc_pb: u32 = 160, in_range(16, 4000);
+        /// REFB to ACT, PIM ACT or REFB of another bank.
+        pub t_rrefd: u32 = 8, in_range(HbmConfig::ACTIVATE_CLOCKS, raw.t_rfc_pb);
+        /// Mean interval of a bank's refreshes.
+        pub t_refi: u32 = 3900, in_range(128, 65532);
+        /// SLICE to ACT or SLICE of the same bank, SLICE of any bank to REF.
+        pub t_slice: u32 = 15, in_range(1, 240);
+        /// MAC to a reading of its result.
+        pub t_mac: u32 = 16, in_range(1, 240);
+        /// Command to command, with [`HbmCommandSet::Aim`].
+        pub t_cmd: u32 = 1, in_range(1, 4096);
     }
 }
 
@@ -161,12 +153,6 @@ pub struct HbmConfig {
     name: String,
     device: RawDevice,
     timing: RawTiming,
-}
-
-macro_rules! fields {
-    ($table:ident: $($(#[doc = $doc:literal])* $name:ident: $type:ty),* $(,)?) => {
-        $($(#[doc = $doc])* pub fn $name(&self) -> $type { self.$table.$name })*
-    };
 }
 
 // The paper's memory, two channels of it that hold a small model, a small one for tests, and the paper's baseline without slicing, also with a
@@ -256,84 +242,6 @@ impl HbmConfig {
         &self.name
     }
 
-    fields! { device:
-        /// Channels of the memory, each with a data bus of its own.
-        channels: u32,
-        /// Bank groups of a channel.
-        bank_groups: u32,
-        /// Banks of a bank group.
-        banks_per_group: u32,
-        /// Bits of a row address.
-        row_bits: u32,
-        /// Rows of a subarray: a boundary lies between two subarrays.
-        subarray_rows: u32,
-        /// Whether banks can be cut in two.
-        slicing: bool,
-        /// Subarrays of the weight partition that software chooses before inference (`n` of `n : m`); the device itself
-        /// starts with joined banks. Without slicing it has no meaning.
-        weight_subarrays: u32,
-        /// Whether one command may activate a row in all banks, beside tFAW: banks with charge of their own, as LibraPIM
-        /// section 5.2 expects of products.
-        all_bank_activate: bool,
-        /// How banks are refreshed.
-        refresh: HbmRefresh,
-        /// What commands it takes.
-        command_set: HbmCommandSet,
-        /// Whose the command buses are.
-        command_buses: HbmCommandBuses,
-        /// Columns that the channel's global buffer holds.
-        buffer_slots: u32,
-        /// Bits of a bank's exact accumulator.
-        acc_bits: u32,
-    }
-
-    fields! { timing:
-        /// RD to its first data.
-        t_cl: u32,
-        /// ACT to RD or WR, PIM ACT to MAC, of the same partition.
-        t_rcd: u32,
-        /// PRE to ACT of the same partition, PRE of any to REF.
-        t_rp: u32,
-        /// ACT to PRE of the same partition.
-        t_ras: u32,
-        /// ACT to ACT of the same partition.
-        t_rc: u32,
-        /// WR to its first data.
-        t_cwl: u32,
-        /// RD to RD, WR to WR in different bank groups.
-        t_ccd_s: u32,
-        /// RD to RD, WR to WR in the same bank group; MAC to MAC.
-        t_ccd_l: u32,
-        /// ACT to ACT in different bank groups.
-        t_rrd_s: u32,
-        /// ACT to ACT in the same bank group, the other partition of the same bank included.
-        t_rrd_l: u32,
-        /// At most four rows are activated in any window of this length.
-        t_faw: u32,
-        /// End of a write's data to PRE of the same partition.
-        t_wr: u32,
-        /// End of a write's data to RD in another bank group.
-        t_wtr_s: u32,
-        /// End of a write's data to RD in the same bank group.
-        t_wtr_l: u32,
-        /// RD or MAC to PRE of the same partition.
-        t_rtp: u32,
-        /// REF to any other command.
-        t_rfc: u32,
-        /// REFB to ACT, PIM ACT, SLICE or REFB of the same bank.
-        t_rfc_pb: u32,
-        /// REFB to ACT, PIM ACT or REFB of another bank.
-        t_rrefd: u32,
-        /// Mean interval of a bank's refreshes.
-        t_refi: u32,
-        /// SLICE to ACT or SLICE of the same bank, SLICE of any bank to REF.
-        t_slice: u32,
-        /// MAC to a reading of its result.
-        t_mac: u32,
-        /// Command to command, with [`HbmCommandSet::Aim`].
-        t_cmd: u32,
-    }
-
     /// RD to WR, any bank: `tCL + tBL + 2 - tCWL`, the read's data and two clocks for the bus to turn around.
     pub fn t_rtw(&self) -> u32 {
         self.timing.t_cl + Self::T_BL + 2 - self.timing.t_cwl
@@ -379,14 +287,7 @@ impl HbmConfig {
 }
 
 fn check_device(raw: &RawDevice) -> Result<(), ConfigError> {
-    power_of_two("device.channels", raw.channels, 1, 1024)?;
-    power_of_two("device.bank_groups", raw.bank_groups, 1, 4)?;
-    power_of_two("device.banks_per_group", raw.banks_per_group, 1, 4)?;
-    in_range("device.row_bits", raw.row_bits, 2, 15)?;
-    power_of_two("device.subarray_rows", raw.subarray_rows, 1, 1 << (raw.row_bits - 1))?;
-    in_range("device.buffer_slots", raw.buffer_slots, 1, 32)?;
-    // A sum with its flags fits half a column.
-    in_range("device.acc_bits", raw.acc_bits, 97, 120)?;
+    raw.check_keys()?;
     let subarrays = (1 << raw.row_bits) / raw.subarray_rows;
     in_range("device.weight_subarrays", raw.weight_subarrays, 1, subarrays - 1)?;
     let paired = raw.command_buses == HbmCommandBuses::Own || raw.channels > 1;
@@ -404,30 +305,7 @@ fn check_device(raw: &RawDevice) -> Result<(), ConfigError> {
 }
 
 fn check_timing(raw: &RawTiming) -> Result<(), ConfigError> {
-    in_ranges(&[
-        ("timing.t_cl", raw.t_cl, 2, 60),
-        ("timing.t_rcd", raw.t_rcd, 2, 120),
-        ("timing.t_rp", raw.t_rp, 2, 120),
-        ("timing.t_ras", raw.t_ras, 2, 120),
-        ("timing.t_rc", raw.t_rc, 4, 240),
-        ("timing.t_cwl", raw.t_cwl, 1, raw.t_cl),
-        ("timing.t_ccd_s", raw.t_ccd_s, HbmConfig::T_BL, 32),
-        ("timing.t_ccd_l", raw.t_ccd_l, raw.t_ccd_s, 32),
-        ("timing.t_rrd_s", raw.t_rrd_s, HbmConfig::ACTIVATE_CLOCKS, 32),
-        ("timing.t_rrd_l", raw.t_rrd_l, raw.t_rrd_s, 32),
-        ("timing.t_faw", raw.t_faw, 4, 120),
-        ("timing.t_wr", raw.t_wr, 1, 120),
-        ("timing.t_wtr_s", raw.t_wtr_s, 1, 60),
-        ("timing.t_wtr_l", raw.t_wtr_l, raw.t_wtr_s, 60),
-        ("timing.t_rtp", raw.t_rtp, HbmConfig::ACTIVATE_CLOCKS, 60),
-        ("timing.t_rfc", raw.t_rfc, 16, 4000),
-        ("timing.t_rfc_pb", raw.t_rfc_pb, 16, 4000),
-        ("timing.t_rrefd", raw.t_rrefd, HbmConfig::ACTIVATE_CLOCKS, raw.t_rfc_pb),
-        ("timing.t_refi", raw.t_refi, 128, 65532),
-        ("timing.t_slice", raw.t_slice, 1, 240),
-        ("timing.t_mac", raw.t_mac, 1, 240),
-        ("timing.t_cmd", raw.t_cmd, 1, 4096),
-    ])?;
+    raw.check_keys()?;
     row_and_refresh_fit("timing", [raw.t_ras, raw.t_rp, raw.t_rc, raw.t_rfc, raw.t_refi])
 }
 

@@ -17,6 +17,7 @@ mod dram;
 mod error;
 mod gemv;
 mod hbm;
+mod keys;
 mod limits;
 mod link;
 mod llm;
@@ -34,7 +35,7 @@ pub use dram::DramConfig;
 pub use error::ConfigError;
 pub use gemv::{GemvConfig, Multiplier, WeightFormat};
 pub use hbm::{HbmCommandBuses, HbmCommandSet, HbmConfig, HbmRefresh};
-pub use limits::{in_range, in_ranges, name_is, require};
+pub use limits::{in_range, in_ranges, name_is, require, within};
 pub use link::LinkConfig;
 pub use llm::{BlockKind, LlmFamily, LlmShape};
 pub use ndp_files::NameRule;
@@ -105,6 +106,23 @@ presets!(
     "tiny" => "../presets/tiny.toml",
 );
 
+getters!(DesignConfig {
+    /// Name of the design: lower-case letters, digits and `-`, at most 64.
+    name: &str,
+    /// The GEMV unit.
+    gemv: &GemvConfig,
+    /// The DRAM behind each rank controller.
+    dram: &DramConfig,
+    /// The core around the GEMV unit.
+    core: &CoreConfig,
+    /// The DIMM-link.
+    link: &LinkConfig,
+    /// The AXI4 subordinate in front of the host port.
+    axi: &AxiConfig,
+    /// The DFI port of a rank.
+    dfi: &DfiConfig,
+});
+
 impl DesignConfig {
     /// Parses and validates a configuration in TOML.
     ///
@@ -123,41 +141,6 @@ impl DesignConfig {
             axi: AxiConfig::validate(raw.axi)?,
             dfi: DfiConfig::validate(raw.dfi)?,
         })
-    }
-
-    /// Name of the design: lower-case letters, digits and `-`, at most 64.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The GEMV unit.
-    pub fn gemv(&self) -> &GemvConfig {
-        &self.gemv
-    }
-
-    /// The DRAM behind each rank controller.
-    pub fn dram(&self) -> &DramConfig {
-        &self.dram
-    }
-
-    /// The core around the GEMV unit.
-    pub fn core(&self) -> &CoreConfig {
-        &self.core
-    }
-
-    /// The DIMM-link.
-    pub fn link(&self) -> &LinkConfig {
-        &self.link
-    }
-
-    /// The AXI4 subordinate in front of the host port.
-    pub fn axi(&self) -> &AxiConfig {
-        &self.axi
-    }
-
-    /// The DFI port of a rank.
-    pub fn dfi(&self) -> &DfiConfig {
-        &self.dfi
     }
 
     /// The design of a bridge with so many links, for DIMMs of this one: `<name>-bridge<ports>`.

@@ -15,6 +15,18 @@ pub fn in_range(key: &'static str, value: u32, min: u32, max: u32) -> Result<(),
     Err(ConfigError::Range { key, value, min, max })
 }
 
+/// Checks a quantity.
+///
+/// # Errors
+/// [`ConfigError::OutOfRange`] if it is outside, or no number.
+pub fn within(key: &'static str, value: impl Into<f64>, min: f64, max: f64) -> Result<(), ConfigError> {
+    let value = value.into();
+    if (min..=max).contains(&value) {
+        return Ok(());
+    }
+    Err(ConfigError::OutOfRange { key, value: value.to_string(), min, max })
+}
+
 /// Checks values in turn: key, value, least and most.
 ///
 /// # Errors

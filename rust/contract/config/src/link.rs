@@ -3,45 +3,34 @@
 //! Lanes and rate are the paper's (Hermes, section IV-A and Table II: eight lanes of 25 Gb/s, 25 GB/s per link and direction). The paper gives no
 //! frame format; what follows is this project's, described in `docs/dimm-link.md`.
 
+use crate::keys::part;
 use crate::limits::{in_range, power_of_two, require};
 use crate::{BEAT_BITS, ConfigError};
-use serde::{Deserialize, Serialize};
 
-/// The `[link]` table as written: every key optional.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub(crate) struct RawLink {
-    lanes: u32,
-    flit_beats: u32,
-    frame_flits: u32,
-    replay_flits: u32,
-    receive_flits: u32,
-    timeout_cycles: u32,
-    fault_cycles: u32,
-    transfer_cycles: u32,
-    bridge_ports: u32,
-}
-
-impl Default for RawLink {
-    fn default() -> Self {
-        Self {
-            lanes: 8,
-            flit_beats: 8,
-            frame_flits: 8,
-            replay_flits: 16,
-            receive_flits: 16,
-            timeout_cycles: 1024,
-            fault_cycles: 65_536,
-            transfer_cycles: 1 << 20,
-            bridge_ports: 4,
-        }
+part! {
+    "link.", raw:
+    /// Validated parameters of a link. All ends of a link have the same.
+    pub struct LinkConfig(RawLink) {
+        /// Serial lanes in each direction.
+        pub lanes: u32 = 8, power_of_two(4, 8);
+        /// Beats of payload in a flit, 64 bytes each.
+        pub flit_beats: u32 = 8, power_of_two(2, 8);
+        /// Flits between two alignment markers.
+        pub frame_flits: u32 = 8, power_of_two(2, 64);
+        /// Flits that the transmitter holds until they are acknowledged.
+        pub replay_flits: u32 = 16, power_of_two(4, 64);
+        /// Flits that the receiver holds until they are taken: the credits.
+        pub receive_flits: u32 = 16, power_of_two(4, 64);
+        /// Cycles without an acknowledgement after which the transmitter repeats unasked, once.
+        pub timeout_cycles: u32 = 1024, power_of_two(256, 65_536);
+        /// Cycles without progress after which a link is faulty.
+        pub fault_cycles: u32 = 65_536, power_of_two(1024, 1 << 24);
+        /// Cycles without a beat after which a core gives up a transfer.
+        pub transfer_cycles: u32 = 1 << 20, power_of_two(2048, 1 << 25);
+        /// Links of a bridge.
+        pub bridge_ports: u32 = 4, in_range(2, 8);
     }
 }
-
-/// Validated parameters of a link. All ends of a link have the same.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(transparent)]
-pub struct LinkConfig(RawLink);
 
 impl LinkConfig {
     /// Bits of one lane in a core cycle: 25 Gb/s at 1 GHz.
@@ -62,15 +51,7 @@ impl LinkConfig {
     pub const MAX_FLIT_BITS: u32 = 5243 + Self::CRC_BITS;
 
     pub(crate) fn validate(raw: RawLink) -> Result<Self, ConfigError> {
-        power_of_two("link.lanes", raw.lanes, 4, 8)?;
-        power_of_two("link.flit_beats", raw.flit_beats, 2, 8)?;
-        power_of_two("link.frame_flits", raw.frame_flits, 2, 64)?;
-        power_of_two("link.replay_flits", raw.replay_flits, 4, 64)?;
-        power_of_two("link.receive_flits", raw.receive_flits, 4, 64)?;
-        power_of_two("link.timeout_cycles", raw.timeout_cycles, 256, 65_536)?;
-        power_of_two("link.fault_cycles", raw.fault_cycles, 1024, 1 << 24)?;
-        power_of_two("link.transfer_cycles", raw.transfer_cycles, 2048, 1 << 25)?;
-        in_range("link.bridge_ports", raw.bridge_ports, 2, 8)?;
+        raw.check_keys()?;
         let config = Self(raw);
         require(
             config.flit_bits() <= Self::MAX_FLIT_BITS,
@@ -93,51 +74,6 @@ impl LinkConfig {
             format!("be at least twice the {} of link.fault_cycles", config.fault_cycles()),
         )?;
         Ok(config)
-    }
-
-    /// Serial lanes in each direction.
-    pub fn lanes(&self) -> u32 {
-        self.0.lanes
-    }
-
-    /// Beats of payload in a flit, 64 bytes each.
-    pub fn flit_beats(&self) -> u32 {
-        self.0.flit_beats
-    }
-
-    /// Flits between two alignment markers.
-    pub fn frame_flits(&self) -> u32 {
-        self.0.frame_flits
-    }
-
-    /// Flits that the transmitter holds until they are acknowledged.
-    pub fn replay_flits(&self) -> u32 {
-        self.0.replay_flits
-    }
-
-    /// Flits that the receiver holds until they are taken: the credits.
-    pub fn receive_flits(&self) -> u32 {
-        self.0.receive_flits
-    }
-
-    /// Cycles without an acknowledgement after which the transmitter repeats unasked, once.
-    pub fn timeout_cycles(&self) -> u32 {
-        self.0.timeout_cycles
-    }
-
-    /// Cycles without progress after which a link is faulty.
-    pub fn fault_cycles(&self) -> u32 {
-        self.0.fault_cycles
-    }
-
-    /// Cycles without a beat after which a core gives up a transfer.
-    pub fn transfer_cycles(&self) -> u32 {
-        self.0.transfer_cycles
-    }
-
-    /// Links of a bridge.
-    pub fn bridge_ports(&self) -> u32 {
-        self.0.bridge_ports
     }
 
     /// The same links around a bridge with so many of them.

@@ -4,8 +4,10 @@
 //! in front of attention, column `i` of the Q, K and V matrices; in the MLP, row `i` of the up (and gate) projection together
 //! with column `i` of the down projection. Weights are FP16 unless the shape says otherwise; embeddings and head always are. What the numbers do is left to who plans with them.
 
-use crate::{ConfigError, NameRule, WeightFormat, from_file, in_ranges, name_is, parse, require};
+use crate::keys::checked;
+use crate::{ConfigError, NameRule, WeightFormat, from_file, getters, in_range, name_is, parse, require};
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 /// Bytes of an FP16 number.
 const FP16_BYTES: u64 = 2;
@@ -32,31 +34,34 @@ impl BlockKind {
     }
 }
 
-/// The dimensions of a decoder-only language model.
-///
-/// ```
-/// use ndp_config::{BlockKind, LlmShape};
-/// let model = LlmShape::preset("llama2-70b").unwrap();
-/// assert_eq!(model.neurons(), 80 * (8192 + 28672));
-/// assert_eq!(model.neuron_bytes(BlockKind::Mlp), 3 * 8192 * 2);
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LlmShape {
-    name: String,
-    layers: u32,
-    hidden: u32,
-    heads: u32,
-    kv_heads: u32,
-    ffn: u32,
-    mlp_matrices: u32,
-    vocabulary: u32,
-    tied_embeddings: bool,
-    biased: bool,
-    #[serde(default)]
-    rotary: bool,
-    #[serde(default)]
-    weights: WeightFormat,
+checked! {
+    "", shape:
+    /// The dimensions of a decoder-only language model.
+    ///
+    /// ```
+    /// use ndp_config::{BlockKind, LlmShape};
+    /// let model = LlmShape::preset("llama2-70b").unwrap();
+    /// assert_eq!(model.neurons(), 80 * (8192 + 28672));
+    /// assert_eq!(model.neuron_bytes(BlockKind::Mlp), 3 * 8192 * 2);
+    /// ```
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct LlmShape {
+        name: Cow<'static, str>;
+        layers: u32, in_range(1, 1 << 20);
+        hidden: u32, in_range(1, 1 << 20);
+        heads: u32, in_range(1, 1 << 20);
+        kv_heads: u32, in_range(1, 1 << 20);
+        ffn: u32, in_range(1, 1 << 20);
+        mlp_matrices: u32, in_range(2, 3);
+        vocabulary: u32, in_range(1, 1 << 20);
+        tied_embeddings: bool;
+        biased: bool;
+        #[serde(default)]
+        rotary: bool;
+        #[serde(default)]
+        weights: WeightFormat;
+    }
 }
 
 /// What the layers of a family have that OPT's have not, or have otherwise.
@@ -74,36 +79,57 @@ pub struct LlmFamily {
     pub rotary: bool,
 }
 
-/// Name, layers, hidden width, heads, heads of K and V, FFN width, matrices of the MLP, vocabulary, embeddings tied, linear layers with biases,
-/// Q and K rotated.
-type Row = (&'static str, u32, u32, u32, u32, u32, u32, u32, bool, bool, bool);
-
 /// Sizes from the models' published configurations (OPT: arXiv 2205.01068, table 1; LLaMA2: arXiv 2307.09288; Falcon:
 /// arXiv 2311.16867; GPT3: arXiv 2005.14165, table 2.1; Llama3: arXiv 2407.21783, table 3; Bamboo, which has those of Mistral:
 /// arXiv 2310.06825, table 1; Yi: arXiv 2403.04652, table 1; Qwen1.5: its configuration file), the widths of the first seven also in the
 /// Hermes paper's section V-A3, layers and heads of the next two in the LibraPIM paper's table 2.
-const PRESETS: [Row; 15] = [
-    ("opt-13b", 40, 5120, 40, 40, 20480, 2, 50272, true, true, false),
-    ("opt-30b", 48, 7168, 56, 56, 28672, 2, 50272, true, true, false),
-    ("opt-66b", 64, 9216, 72, 72, 36864, 2, 50272, true, true, false),
-    ("llama2-7b", 32, 4096, 32, 32, 11008, 3, 32000, false, false, true),
-    ("llama2-13b", 40, 5120, 40, 40, 13824, 3, 32000, false, false, true),
-    ("llama2-70b", 80, 8192, 64, 8, 28672, 3, 32000, false, false, true),
-    ("falcon-40b", 60, 8192, 128, 8, 32768, 2, 65024, true, false, true),
-    ("gpt3-175b", 96, 12288, 96, 96, 49152, 2, 50257, true, true, false),
-    ("llama3-70b", 80, 8192, 64, 8, 28672, 3, 128256, false, false, true),
-    ("opt-6.7b", 32, 4096, 32, 32, 16384, 2, 50272, true, true, false),
-    ("opt-175b", 96, 12288, 96, 96, 49152, 2, 50272, true, true, false),
-    ("falcon-7b", 32, 4544, 71, 1, 18176, 2, 65024, true, false, true),
-    ("bamboo-7b", 32, 4096, 32, 8, 14336, 3, 32000, false, false, true),
-    ("qwen1.5-4b", 40, 2560, 20, 20, 6912, 3, 151936, false, false, true),
-    ("yi-34b", 60, 7168, 56, 8, 20480, 3, 64000, false, false, true),
+static PRESETS: [LlmShape; 15] = [
+    LlmShape::of(Cow::Borrowed("opt-13b"), [40, 5120, 40, 40, 20480, 2, 50272], [true, true, false]),
+    LlmShape::of(Cow::Borrowed("opt-30b"), [48, 7168, 56, 56, 28672, 2, 50272], [true, true, false]),
+    LlmShape::of(Cow::Borrowed("opt-66b"), [64, 9216, 72, 72, 36864, 2, 50272], [true, true, false]),
+    LlmShape::of(Cow::Borrowed("llama2-7b"), [32, 4096, 32, 32, 11008, 3, 32000], [false, false, true]),
+    LlmShape::of(Cow::Borrowed("llama2-13b"), [40, 5120, 40, 40, 13824, 3, 32000], [false, false, true]),
+    LlmShape::of(Cow::Borrowed("llama2-70b"), [80, 8192, 64, 8, 28672, 3, 32000], [false, false, true]),
+    LlmShape::of(Cow::Borrowed("falcon-40b"), [60, 8192, 128, 8, 32768, 2, 65024], [true, false, true]),
+    LlmShape::of(Cow::Borrowed("gpt3-175b"), [96, 12288, 96, 96, 49152, 2, 50257], [true, true, false]),
+    LlmShape::of(Cow::Borrowed("llama3-70b"), [80, 8192, 64, 8, 28672, 3, 128256], [false, false, true]),
+    LlmShape::of(Cow::Borrowed("opt-6.7b"), [32, 4096, 32, 32, 16384, 2, 50272], [true, true, false]),
+    LlmShape::of(Cow::Borrowed("opt-175b"), [96, 12288, 96, 96, 49152, 2, 50272], [true, true, false]),
+    LlmShape::of(Cow::Borrowed("falcon-7b"), [32, 4544, 71, 1, 18176, 2, 65024], [true, false, true]),
+    LlmShape::of(Cow::Borrowed("bamboo-7b"), [32, 4096, 32, 8, 14336, 3, 32000], [false, false, true]),
+    LlmShape::of(Cow::Borrowed("qwen1.5-4b"), [40, 2560, 20, 20, 6912, 3, 151936], [false, false, true]),
+    LlmShape::of(Cow::Borrowed("yi-34b"), [60, 7168, 56, 8, 20480, 3, 64000], [false, false, true]),
 ];
+
+getters!(LlmShape {
+    /// Name in lower case.
+    name: &str,
+    /// Decoder layers.
+    layers: u32,
+    /// Width of the hidden state.
+    hidden: u32,
+    /// Heads of Q.
+    heads: u32,
+    /// Heads of K and V: fewer than of Q where several share one (grouped-query attention).
+    kv_heads: u32,
+    /// Width of the MLP's hidden layer.
+    ffn: u32,
+    /// Matrices of the MLP: 3 with a gate, 2 without.
+    mlp_matrices: u32,
+    /// Tokens of the vocabulary.
+    vocabulary: u32,
+    /// What the matrices of the layers are made of.
+    weights: WeightFormat,
+    /// Whether the linear layers add biases.
+    is_biased = biased: bool,
+    /// Whether Q and K are rotated by their position (rotary embedding).
+    is_rotary = rotary: bool,
+});
 
 impl LlmShape {
     /// Names of the presets.
     pub fn preset_names() -> impl Iterator<Item = &'static str> {
-        PRESETS.iter().map(|row| row.0)
+        PRESETS.iter().map(|shape| &*shape.name)
     }
 
     /// The model of that name; upper and lower case are the same.
@@ -111,27 +137,26 @@ impl LlmShape {
     /// # Errors
     /// [`ConfigError::UnknownPreset`] lists the names that exist.
     pub fn preset(name: &str) -> Result<Self, ConfigError> {
-        let row = PRESETS.iter().find(|row| row.0.eq_ignore_ascii_case(name));
-        let &(
-            name,
-            layers,
-            hidden,
-            heads,
-            kv_heads,
-            ffn,
-            mlp_matrices,
-            vocabulary,
-            tied_embeddings,
-            biased,
-            rotary,
-        ) = row.ok_or_else(|| ConfigError::UnknownPreset {
-            kind: "model",
-            name: name.to_owned(),
-            known: Self::preset_names().collect(),
-            file: false,
-        })?;
-        let name = name.to_owned();
-        Ok(Self {
+        Self::find(name, false)
+    }
+
+    /// `file`: whether a file could be named as well.
+    fn find(name: &str, file: bool) -> Result<Self, ConfigError> {
+        let shape = PRESETS.iter().find(|shape| shape.name.eq_ignore_ascii_case(name));
+        let known = || Self::preset_names().collect();
+        let unknown =
+            || ConfigError::UnknownPreset { kind: "model", name: name.to_owned(), known: known(), file };
+        shape.cloned().ok_or_else(unknown)
+    }
+
+    /// A model with FP16 weights: its sizes in the order of the keys, whether the embeddings are tied, whether linear layers have biases, and
+    /// whether Q and K are rotated.
+    const fn of(
+        name: Cow<'static, str>,
+        [layers, hidden, heads, kv_heads, ffn, mlp_matrices, vocabulary]: [u32; 7],
+        [tied_embeddings, biased, rotary]: [bool; 3],
+    ) -> Self {
+        Self {
             name,
             layers,
             hidden,
@@ -144,7 +169,7 @@ impl LlmShape {
             biased,
             rotary,
             weights: WeightFormat::Fp16,
-        })
+        }
     }
 
     /// A model of the OPT family (two matrices in the MLP, biases, tied embeddings, as many heads of K and V as of Q).
@@ -159,21 +184,8 @@ impl LlmShape {
         ffn: u32,
         vocabulary: u32,
     ) -> Result<Self, ConfigError> {
-        let shape = Self {
-            name: name.to_owned(),
-            layers,
-            hidden,
-            heads,
-            kv_heads: heads,
-            ffn,
-            mlp_matrices: 2,
-            vocabulary,
-            tied_embeddings: true,
-            biased: true,
-            rotary: false,
-            weights: WeightFormat::Fp16,
-        };
-        shape.checked()
+        let sizes = [layers, hidden, heads, heads, ffn, 2, vocabulary];
+        Self::of(name.to_owned().into(), sizes, [true, true, false]).checked()
     }
 
     /// The same sizes in another family.
@@ -211,53 +223,15 @@ impl LlmShape {
         if preset_or_path.ends_with(".toml") {
             return from_file(preset_or_path, Self::from_toml);
         }
-        Self::preset(preset_or_path).map_err(|error| match error {
-            ConfigError::UnknownPreset { kind, name, known, .. } => {
-                ConfigError::UnknownPreset { kind, name, known, file: true }
-            }
-            other => other,
-        })
+        Self::find(preset_or_path, true)
     }
 
     fn checked(self) -> Result<Self, ConfigError> {
-        let Self { layers, hidden, heads, kv_heads, ffn, mlp_matrices, vocabulary, .. } = self;
-        in_ranges(&[
-            ("layers", layers, 1, 1 << 20),
-            ("hidden", hidden, 1, 1 << 20),
-            ("heads", heads, 1, 1 << 20),
-            ("kv_heads", kv_heads, 1, 1 << 20),
-            ("ffn", ffn, 1, 1 << 20),
-            ("mlp_matrices", mlp_matrices, 2, 3),
-            ("vocabulary", vocabulary, 1, 1 << 20),
-        ])?;
+        self.check_keys()?;
+        let Self { hidden, heads, kv_heads, .. } = self;
         require(hidden.is_multiple_of(heads), "heads", heads, format!("divide hidden = {hidden}"))?;
         require(heads.is_multiple_of(kv_heads), "kv_heads", kv_heads, format!("divide heads = {heads}"))?;
         Ok(self)
-    }
-
-    /// Name in lower case.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Decoder layers.
-    pub fn layers(&self) -> u32 {
-        self.layers
-    }
-
-    /// Width of the hidden state.
-    pub fn hidden(&self) -> u32 {
-        self.hidden
-    }
-
-    /// Heads of Q.
-    pub fn heads(&self) -> u32 {
-        self.heads
-    }
-
-    /// Heads of K and V: fewer than of Q where several share one (grouped-query attention).
-    pub fn kv_heads(&self) -> u32 {
-        self.kv_heads
     }
 
     /// Width of a head.
@@ -268,36 +242,6 @@ impl LlmShape {
     /// Width of the keys, and of the values, of one token in one layer.
     pub fn kv_width(&self) -> u32 {
         self.kv_heads * self.head_width()
-    }
-
-    /// Width of the MLP's hidden layer.
-    pub fn ffn(&self) -> u32 {
-        self.ffn
-    }
-
-    /// Matrices of the MLP: 3 with a gate, 2 without.
-    pub fn mlp_matrices(&self) -> u32 {
-        self.mlp_matrices
-    }
-
-    /// Tokens of the vocabulary.
-    pub fn vocabulary(&self) -> u32 {
-        self.vocabulary
-    }
-
-    /// Whether the linear layers add biases.
-    pub fn is_biased(&self) -> bool {
-        self.biased
-    }
-
-    /// Whether Q and K are rotated by their position (rotary embedding).
-    pub fn is_rotary(&self) -> bool {
-        self.rotary
-    }
-
-    /// What the matrices of the layers are made of.
-    pub fn weights(&self) -> WeightFormat {
-        self.weights
     }
 
     /// Bytes of so many weights of the layers, their scales included.

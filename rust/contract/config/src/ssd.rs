@@ -1,33 +1,37 @@
 //! An SSD below the DIMMs: how long it takes to read chunks that lie anywhere on it.
 
-use crate::{ConfigError, NameRule, in_ranges, name_is, parse, presets};
+use crate::keys::checked;
+use crate::{ConfigError, NameRule, getters, in_range, name_is, parse, presets, within};
 use serde::{Deserialize, Serialize};
 
-/// An SSD and how it is read.
-///
-/// A thread waits for the latency of a request, then its stream delivers the chunk. As many requests as threads and queue depth allow overlap; all
-/// together are no faster than the SSD reads in sequence. Of `n` chunks of `c` bytes each chunk takes
-///
-/// `max(c / bandwidth, latency / (threads x queue depth) + c / (stream x threads), 1 / iops)`
-///
-/// and all together never less than the latency of one request.
-///
-/// ```
-/// let ssd = ndp_config::Ssd::preset("flash-m1").unwrap();
-/// // 64 x (184 us + 16 KiB / 0.35 GB/s) / 32.
-/// assert_eq!(ssd.read_ns(64, 16 << 10), 461_623);
-/// ```
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Ssd {
-    name: String,
-    bandwidth_gbps: f64,
-    latency_us: f64,
-    stream_gbps: f64,
-    threads: u32,
-    queue_depth: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    iops: Option<u32>,
+checked! {
+    "ssd.", ssd:
+    /// An SSD and how it is read.
+    ///
+    /// A thread waits for the latency of a request, then its stream delivers the chunk. As many requests as threads and queue depth allow overlap; all
+    /// together are no faster than the SSD reads in sequence. Of `n` chunks of `c` bytes each chunk takes
+    ///
+    /// `max(c / bandwidth, latency / (threads x queue depth) + c / (stream x threads), 1 / iops)`
+    ///
+    /// and all together never less than the latency of one request.
+    ///
+    /// ```
+    /// let ssd = ndp_config::Ssd::preset("flash-m1").unwrap();
+    /// // 64 x (184 us + 16 KiB / 0.35 GB/s) / 32.
+    /// assert_eq!(ssd.read_ns(64, 16 << 10), 461_623);
+    /// ```
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Ssd {
+        name: String;
+        bandwidth_gbps: f64, within(1e-3, 1e4);
+        latency_us: f64, within(0.0, 1e6);
+        stream_gbps: f64, within(1e-3, 1e4);
+        threads: u32, in_range(1, 4096);
+        queue_depth: u32, in_range(1, 65_536);
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        iops: Option<u32>;
+    }
 }
 
 presets!(
@@ -37,6 +41,13 @@ presets!(
     "flash-linux" => "../presets/ssds/flash-linux.toml",
     "nvme-pcie4" => "../presets/ssds/nvme-pcie4.toml",
 );
+
+getters!(Ssd {
+    /// Its name.
+    name: &str,
+    /// GB/s that it reads in sequence.
+    bandwidth_gbps: f64,
+});
 
 impl Ssd {
     /// Parses and validates an SSD in TOML.
@@ -53,30 +64,8 @@ impl Ssd {
     /// Checks the values of a file.
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         name_is(NameRule::Title, "ssd.name", &self.name)?;
-        for (key, value, min, max) in [
-            ("ssd.bandwidth_gbps", self.bandwidth_gbps, 1e-3, 1e4),
-            ("ssd.latency_us", self.latency_us, 0.0, 1e6),
-            ("ssd.stream_gbps", self.stream_gbps, 1e-3, 1e4),
-        ] {
-            if !(min..=max).contains(&value) {
-                return Err(ConfigError::OutOfRange { key, value: value.to_string(), min, max });
-            }
-        }
-        in_ranges(&[
-            ("ssd.threads", self.threads, 1, 4096),
-            ("ssd.queue_depth", self.queue_depth, 1, 65_536),
-            ("ssd.iops", self.iops.unwrap_or(u32::MAX), 1, u32::MAX),
-        ])
-    }
-
-    /// Its name.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// GB/s that it reads in sequence.
-    pub fn bandwidth_gbps(&self) -> f64 {
-        self.bandwidth_gbps
+        self.check_keys()?;
+        in_range("ssd.iops", self.iops.unwrap_or(u32::MAX), 1, u32::MAX)
     }
 
     /// Nanoseconds in which it reads so many chunks of so many bytes. The whole time is rounded up, once; none for no chunks and for chunks of no

@@ -3,7 +3,8 @@
 //! Read from TOML or a preset, validated once, immutable afterwards. Placement and the time model take their bandwidths and
 //! capacities from here. Bytes are decimal (1 GB = 10^9 bytes) where the sources give decimal figures.
 
-use crate::{ConfigError, LlmShape, NameRule, Ssd, name_is, parse, presets};
+use crate::keys::checked;
+use crate::{ConfigError, LlmShape, NameRule, Ssd, getters, in_range, name_is, parse, presets, within};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a GB.
@@ -25,27 +26,30 @@ struct RawSystem {
     ssd: Option<Ssd>,
 }
 
-/// The GPU, or several that share each product.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Gpu {
-    /// How many; the other keys are those of one. 1 if left out.
-    #[serde(default = "one_device")]
-    pub count: u32,
-    /// Memory in GB.
-    pub memory_gb: f64,
-    /// Part of the memory, in GB, that is neither weights nor neurons: activations, kernels, fragments.
-    pub workspace_gb: f64,
-    /// Bandwidth of its memory in GB/s.
-    pub bandwidth_gbps: f64,
-    /// Share of the bandwidth that a product of a matrix and few vectors reaches; 1 if left out.
-    #[serde(default = "one")]
-    pub bandwidth_efficiency: f64,
-    /// FP16 tensor throughput in TFLOP/s.
-    pub tflops: f64,
-    /// Share of the throughput that a product of a matrix and many vectors reaches; 1 if left out.
-    #[serde(default = "one")]
-    pub compute_efficiency: f64,
+checked! {
+    "gpu.", gpu:
+    /// The GPU, or several that share each product.
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Gpu {
+        /// How many; the other keys are those of one. 1 if left out.
+        #[serde(default = "one_device")]
+        pub count: u32, within(1.0, 1024.0);
+        /// Memory in GB.
+        pub memory_gb: f64, within(0.0, 1e4);
+        /// Part of the memory, in GB, that is neither weights nor neurons: activations, kernels, fragments.
+        pub workspace_gb: f64, within(0.0, gpu.memory_gb.max(0.0));
+        /// Bandwidth of its memory in GB/s.
+        pub bandwidth_gbps: f64, within(1.0, 1e6);
+        /// Share of the bandwidth that a product of a matrix and few vectors reaches; 1 if left out.
+        #[serde(default = "one")]
+        pub bandwidth_efficiency: f64, within(0.01, 1.0);
+        /// FP16 tensor throughput in TFLOP/s.
+        pub tflops: f64, within(0.1, 1e6);
+        /// Share of the throughput that a product of a matrix and many vectors reaches; 1 if left out.
+        #[serde(default = "one")]
+        pub compute_efficiency: f64, within(0.01, 1.0);
+    }
 }
 
 /// What a share is if it is left out.
@@ -58,28 +62,34 @@ fn one_device() -> u32 {
     1
 }
 
-/// The way between host memory and GPU.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Bus {
-    /// Bandwidth in GB/s.
-    pub bandwidth_gbps: f64,
-    /// One synchronisation in microseconds: `T_sync` (Hermes, Table I). The paper does not give its value.
-    pub sync_us: f64,
+checked! {
+    "bus.", bus:
+    /// The way between host memory and GPU.
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Bus {
+        /// Bandwidth in GB/s.
+        pub bandwidth_gbps: f64, within(0.1, 1e5);
+        /// One synchronisation in microseconds: `T_sync` (Hermes, Table I). The paper does not give its value.
+        pub sync_us: f64, within(0.0, 1e6);
+    }
 }
 
-/// The host's memory channels. DIMMs `n * dimms` and up share channel `n`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Channel {
-    /// DIMMs on a channel.
-    pub dimms: u32,
-    /// Bandwidth in GB/s, in either direction.
-    pub bandwidth_gbps: f64,
-    /// Nanoseconds from the host's request to a DIMM's port, and from there to the host.
-    pub latency_ns: f64,
-    /// Nanoseconds that a channel is idle between reads and writes.
-    pub turnaround_ns: f64,
+checked! {
+    "channel.", channel:
+    /// The host's memory channels. DIMMs `n * dimms` and up share channel `n`.
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Channel {
+        /// DIMMs on a channel.
+        pub dimms: u32, within(1.0, SystemConfig::MAX_DIMMS.into());
+        /// Bandwidth in GB/s, in either direction.
+        pub bandwidth_gbps: f64, within(0.1, 1e5);
+        /// Nanoseconds from the host's request to a DIMM's port, and from there to the host.
+        pub latency_ns: f64, within(0.0, 1e6);
+        /// Nanoseconds that a channel is idle between reads and writes.
+        pub turnaround_ns: f64, within(0.0, 1e6);
+    }
 }
 
 /// That of the preset `hermes`, for files that name none.
@@ -89,20 +99,23 @@ impl Default for Channel {
     }
 }
 
-/// The host's processor and its memory.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Host {
-    /// Cores that share a block's neurons when they predict.
-    pub cores: u32,
-    /// Picoseconds of one core for each neuron of a block: to predict it and to take what was active.
-    pub predictor_ps_per_neuron: u32,
-    /// Memory in GB, NDP-DIMMs not counted.
-    pub memory_gb: f64,
-    /// Bandwidth of that memory in GB/s.
-    pub bandwidth_gbps: f64,
-    /// Floating-point throughput of all cores in TFLOP/s.
-    pub tflops: f64,
+checked! {
+    "host.", host:
+    /// The host's processor and its memory.
+    #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields, default)]
+    pub struct Host {
+        /// Cores that share a block's neurons when they predict.
+        pub cores: u32, within(1.0, 1024.0);
+        /// Picoseconds of one core for each neuron of a block: to predict it and to take what was active.
+        pub predictor_ps_per_neuron: u32, within(1.0, 1e6);
+        /// Memory in GB, NDP-DIMMs not counted.
+        pub memory_gb: f64, within(0.0, 1e6);
+        /// Bandwidth of that memory in GB/s.
+        pub bandwidth_gbps: f64, within(0.1, 1e6);
+        /// Floating-point throughput of all cores in TFLOP/s.
+        pub tflops: f64, within(0.001, 1e6);
+    }
 }
 
 /// That of the preset `hermes`, for files that name none.
@@ -112,32 +125,38 @@ impl Default for Host {
     }
 }
 
-/// The NDP-DIMMs. A file without them describes a system that has none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Dimms {
-    /// How many; 0 only in a system without any.
-    pub count: u32,
-    /// Capacity of each in GB.
-    pub capacity_gb: f64,
-    /// Bandwidth of each towards its own core in GB/s: that of its ranks together, refresh not counted.
-    pub bandwidth_gbps: f64,
-    /// Payload of a DIMM-link in GB/s and direction.
-    pub link_gbps: f64,
+checked! {
+    "dimms.", dimms:
+    /// The NDP-DIMMs. A file without them describes a system that has none.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Dimms {
+        /// How many; 0 only in a system without any.
+        pub count: u32, within(1.0, SystemConfig::MAX_DIMMS.into());
+        /// Capacity of each in GB.
+        pub capacity_gb: f64, within(1e-9, 1e5);
+        /// Bandwidth of each towards its own core in GB/s: that of its ranks together, refresh not counted.
+        pub bandwidth_gbps: f64, within(1.0, 1e5);
+        /// Payload of a DIMM-link in GB/s and direction.
+        pub link_gbps: f64, within(0.1, 1e5);
+    }
 }
 
-/// What the devices cost.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Price {
-    /// A GPU, in US dollars.
-    pub gpu_usd: f64,
-    /// Processor, board, memory that is not NDP-DIMMs, case and supply, in US dollars.
-    pub host_usd: f64,
-    /// An NDP-DIMM, in US dollars.
-    pub dimm_usd: f64,
-    /// Where the prices are from, and of what date.
-    pub source: String,
+checked! {
+    "price.", price:
+    /// What the devices cost.
+    #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    pub struct Price {
+        /// A GPU, in US dollars.
+        pub gpu_usd: f64, within(0.0, 1e7);
+        /// Processor, board, memory that is not NDP-DIMMs, case and supply, in US dollars.
+        pub host_usd: f64, within(0.0, 1e7);
+        /// An NDP-DIMM, in US dollars.
+        pub dimm_usd: f64, within(0.0, 1e7);
+        /// Where the prices are from, and of what date.
+        pub source: String;
+    }
 }
 
 /// A validated system.
@@ -177,6 +196,21 @@ presets!(
     "m1-max" => "../presets/systems/m1-max.toml",
 );
 
+getters!(SystemConfig {
+    /// Name of the system.
+    name: &str,
+    /// The GPU.
+    gpu: &Gpu,
+    /// The bus to the GPU.
+    bus: &Bus,
+    /// The host's memory channels.
+    channel: &Channel,
+    /// The host's processor and memory.
+    host: &Host,
+    /// The DIMMs.
+    dimms: &Dimms,
+});
+
 impl SystemConfig {
     /// Most DIMMs that a system may have.
     pub const MAX_DIMMS: u32 = 64;
@@ -190,50 +224,15 @@ impl SystemConfig {
         let RawSystem { name, gpu, bus, channel, host, dimms, price, ssd } = parse(text)?;
         name_is(NameRule::Title, "name", &name)?;
         ssd.iter().try_for_each(Ssd::validate)?;
-        let some_dimms = if dimms.is_some() { 1.0 } else { 0.0 };
+        gpu.check_keys()?;
+        bus.check_keys()?;
+        channel.check_keys()?;
+        host.check_keys()?;
+        dimms.iter().try_for_each(Dimms::check_keys)?;
         let dimms = dimms.unwrap_or_default();
-        for (key, value, min, max) in [
-            ("gpu.count", gpu.count.into(), 1.0, 1024.0),
-            ("gpu.memory_gb", gpu.memory_gb, 0.0, 1e4),
-            ("gpu.workspace_gb", gpu.workspace_gb, 0.0, gpu.memory_gb.max(0.0)),
-            ("gpu.bandwidth_gbps", gpu.bandwidth_gbps, 1.0, 1e6),
-            ("gpu.bandwidth_efficiency", gpu.bandwidth_efficiency, 0.01, 1.0),
-            ("gpu.tflops", gpu.tflops, 0.1, 1e6),
-            ("gpu.compute_efficiency", gpu.compute_efficiency, 0.01, 1.0),
-            ("bus.bandwidth_gbps", bus.bandwidth_gbps, 0.1, 1e5),
-            ("bus.sync_us", bus.sync_us, 0.0, 1e6),
-            ("channel.dimms", channel.dimms.into(), 1.0, Self::MAX_DIMMS.into()),
-            ("channel.bandwidth_gbps", channel.bandwidth_gbps, 0.1, 1e5),
-            ("channel.latency_ns", channel.latency_ns, 0.0, 1e6),
-            ("channel.turnaround_ns", channel.turnaround_ns, 0.0, 1e6),
-            ("host.cores", host.cores.into(), 1.0, 1024.0),
-            ("host.predictor_ps_per_neuron", host.predictor_ps_per_neuron.into(), 1.0, 1e6),
-            ("host.memory_gb", host.memory_gb, 0.0, 1e6),
-            ("host.bandwidth_gbps", host.bandwidth_gbps, 0.1, 1e6),
-            ("host.tflops", host.tflops, 0.001, 1e6),
-            ("dimms.count", dimms.count.into(), some_dimms, Self::MAX_DIMMS.into()),
-            ("dimms.capacity_gb", dimms.capacity_gb, 1e-9 * some_dimms, 1e5),
-            ("dimms.bandwidth_gbps", dimms.bandwidth_gbps, some_dimms, 1e5),
-            ("dimms.link_gbps", dimms.link_gbps, 0.1 * some_dimms, 1e5),
-        ] {
-            if !(min..=max).contains(&value) {
-                return Err(ConfigError::OutOfRange { key, value: value.to_string(), min, max });
-            }
-        }
-        if let Some(Price { gpu_usd, host_usd, dimm_usd, source }) = &price {
-            for (key, value) in
-                [("price.gpu_usd", *gpu_usd), ("price.host_usd", *host_usd), ("price.dimm_usd", *dimm_usd)]
-            {
-                if !(0.0..=1e7).contains(&value) {
-                    return Err(ConfigError::OutOfRange {
-                        key,
-                        value: value.to_string(),
-                        min: 0.0,
-                        max: 1e7,
-                    });
-                }
-            }
-            if source.trim().is_empty() {
+        if let Some(price) = &price {
+            price.check_keys()?;
+            if price.source.trim().is_empty() {
                 return Err(ConfigError::Syntax(
                     "price.source must say where the prices are from".to_owned(),
                 ));
@@ -255,10 +254,7 @@ impl SystemConfig {
     /// # Errors
     /// [`ConfigError::OutOfRange`] for none or more than [`SystemConfig::MAX_DIMMS`].
     pub fn with_dimms(mut self, count: u32) -> Result<Self, ConfigError> {
-        if !(1..=Self::MAX_DIMMS).contains(&count) {
-            let (min, max) = (1.0, f64::from(Self::MAX_DIMMS));
-            return Err(ConfigError::OutOfRange { key: "dimms.count", value: count.to_string(), min, max });
-        }
+        within("dimms.count", count, 1.0, Self::MAX_DIMMS.into())?;
         self.dimms.count = count;
         Ok(self)
     }
@@ -274,10 +270,7 @@ impl SystemConfig {
     /// # Errors
     /// [`ConfigError::OutOfRange`] for a negative time, or one above a second.
     pub fn with_sync_us(mut self, us: f64) -> Result<Self, ConfigError> {
-        let max = 1e6;
-        if !(0.0..=max).contains(&us) {
-            return Err(ConfigError::OutOfRange { key: "bus.sync_us", value: us.to_string(), min: 0.0, max });
-        }
+        within("bus.sync_us", us, 0.0, 1e6)?;
         self.bus.sync_us = us;
         Ok(self)
     }
@@ -287,11 +280,7 @@ impl SystemConfig {
     /// # Errors
     /// [`ConfigError::OutOfRange`].
     pub fn with_bus_gbps(mut self, gbps: f64) -> Result<Self, ConfigError> {
-        let (min, max) = (0.1, 1e5);
-        if !(min..=max).contains(&gbps) {
-            let (key, value) = ("bus.bandwidth_gbps", gbps.to_string());
-            return Err(ConfigError::OutOfRange { key, value, min, max });
-        }
+        within("bus.bandwidth_gbps", gbps, 0.1, 1e5)?;
         self.bus.bandwidth_gbps = gbps;
         Ok(self)
     }
@@ -308,37 +297,10 @@ impl SystemConfig {
     /// # Errors
     /// [`ConfigError::Range`] for more than 100 percent.
     pub fn with_gpu_percent(mut self, model: &LlmShape, percent: u32) -> Result<Self, ConfigError> {
-        if percent > 100 {
-            return Err(ConfigError::Range { key: "gpu_percent", value: percent.into(), min: 0, max: 100 });
-        }
+        in_range("gpu_percent", percent, 0, 100)?;
         let neurons = model.neurons_bytes() as f64 * f64::from(percent) / 100.0;
         self.gpu.memory_gb = self.gpu.workspace_gb + (model.resident_bytes() as f64 + neurons) / GB;
         Ok(self)
-    }
-
-    /// Name of the system.
-    pub fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// The GPU.
-    pub fn gpu(&self) -> &Gpu {
-        &self.gpu
-    }
-
-    /// The bus to the GPU.
-    pub fn bus(&self) -> &Bus {
-        &self.bus
-    }
-
-    /// The host's memory channels.
-    pub fn channel(&self) -> &Channel {
-        &self.channel
-    }
-
-    /// The host's processor and memory.
-    pub fn host(&self) -> &Host {
-        &self.host
     }
 
     /// What the whole system costs in US dollars, if its file says so.
@@ -365,11 +327,6 @@ impl SystemConfig {
         let bytes = bytes as f64 / f64::from(count);
         let memory = bytes / (bandwidth_gbps * bandwidth_efficiency);
         memory.max(bytes * batch as f64 / (tflops * 1e3 * compute_efficiency))
-    }
-
-    /// The DIMMs.
-    pub fn dimms(&self) -> &Dimms {
-        &self.dimms
     }
 
     /// The SSD below the DIMMs, if there is one.

@@ -20,10 +20,10 @@ pub mod footprint;
 pub mod instruction;
 mod literal;
 pub mod malformed;
-mod operands;
 pub mod parse;
 pub mod program;
 pub mod registers;
+mod table;
 
 pub use error::IsaError;
 pub use footprint::{Words, accumulator_words, block_words, vector_words};

@@ -9,11 +9,9 @@ use ndp_config::DesignConfig;
 
 use crate::footprint::{accumulator_words, block_words};
 use crate::instruction::fields::{
-    ADDRESS, BATCH, COLS, COUNT, DST, FROM, HEADS, LIST, LISTED, NODE, OPCODE, OTHER, RANKS, ROW, SCALAR,
-    SELECTED, SLOT, SRC, TAG, WEIGHTS,
+    ADDRESS, BATCH, COLS, COUNT, DST, FROM, HEADS, LIST, LISTED, OPCODE, OTHER, SELECTED, SRC, WEIGHTS,
 };
 use crate::instruction::{code_of, weights_of};
-use crate::operands::Operands;
 use crate::{Activation, Instruction, Numbers, Opcode, Product};
 
 /// Longest vector of a softmax.
@@ -193,31 +191,14 @@ pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
     if bits != 0 {
         return Err(Malformed::Reserved { opcode, bits });
     }
-    let weights = if opcode.fields().contains(&WEIGHTS) { WEIGHTS.get(word) } else { 0 };
-    let Some(weights) = weights_of(weights) else {
+    if opcode.fields().contains(&WEIGHTS) && weights_of(WEIGHTS.get(word)).is_none() {
         return Err(Malformed::Reserved { opcode, bits: word & WEIGHTS.mask() });
-    };
-    let operands = Operands {
-        src: SRC.get(word),
-        dst: DST.get(word),
-        other: OTHER.get(word),
-        cols: COLS.get(word),
-        batch: BATCH.get(word) + 1,
-        heads: 1 << HEADS.get(word),
-        count: COUNT.get(word),
-        row: ROW.get(word),
-        scalar: SCALAR.get(word) as u16,
-        address: ADDRESS.get(word),
-        tag: TAG.get(word),
-        list: LIST.get(word),
-        listed: LISTED.get(word) == 1,
-        selected: SELECTED.get(word) == 1,
-        weights,
-        node: NODE.get(word),
-        ranks: RANKS.get(word),
-        slot: SLOT.get(word),
-    };
-    let instruction = operands.instruction(opcode);
+    }
+    let instruction = Instruction::of(opcode, &|field| match field {
+        BATCH => BATCH.get(word) + 1,
+        HEADS => 1 << HEADS.get(word),
+        field => field.get(word),
+    });
     instruction.check_listed()?;
     Ok(instruction)
 }

@@ -4,6 +4,7 @@
 //! and then comma-separated values, or `name=value` pairs with spaces between them. Whether a design can execute the
 //! result is not asked here.
 
+use crate::instruction::code_of;
 use crate::instruction::fields::{
     ADDRESS, BATCH, COLS, COUNT, DST, FROM, HEADS, LIST, LISTED, NODE, OTHER, RANKS, ROW, SCALAR, SELECTED,
     SLOT, SRC, TAG, WEIGHTS,
@@ -11,12 +12,15 @@ use crate::instruction::fields::{
 use ndp_config::{WeightFormat, nearest};
 
 use crate::literal::f16_from_decimal;
-use crate::operands::Operands;
 use crate::{Code, Data, Dump, Field, Instruction, IsaError, Opcode, Program, RandomKind};
 
 /// Largest burst address of a DIMM and, as the layout needs it, of a rank.
 const MAX_ADDRESS: u64 = ADDRESS.max();
 const MAX_RANK_ADDRESS: u64 = (1 << 27) - 1;
+
+/// Fields with a number, in the order in which missing ones are asked for.
+const NEEDED: [Field; 15] =
+    [SRC, DST, OTHER, COLS, BATCH, HEADS, COUNT, ROW, SCALAR, ADDRESS, LIST, SELECTED, NODE, RANKS, SLOT];
 
 /// Reads a program.
 ///
@@ -138,10 +142,10 @@ impl Line {
         };
         match opcode.fields() {
             [] if !rest.is_empty() => return Err(self.error(rest, "nothing")),
-            [] => return Ok(Operands::default().instruction(opcode)),
+            [] => return Ok(Instruction::of(opcode, &|_| 0)),
             [TAG] => {
                 let tag = self.limited(rest, rest, TAG.max().into())? as u32;
-                return Ok(Operands { tag, ..Operands::default() }.instruction(opcode));
+                return Ok(Instruction::of(opcode, &|_| tag));
             }
             _ => {}
         }
@@ -198,27 +202,14 @@ impl Line {
         if said(FROM) && said(ROW) {
             return Err(self.error("row=", "row or from, not both"));
         }
-        let operands = Operands {
-            src: get(SRC)?,
-            dst: get(DST)?,
-            other: get(OTHER)?,
-            cols: get(COLS)?,
-            batch: get(BATCH)?,
-            heads: get(HEADS)?,
-            count: get(COUNT)?,
-            row: if said(FROM) { get(FROM)? } else { get(ROW)? },
-            scalar: get(SCALAR)? as u16,
-            address: get(ADDRESS)?,
-            tag: 0,
-            list: get(LIST)?,
-            listed,
-            selected: get(SELECTED)? == 1,
-            weights: weights.unwrap_or_default(),
-            node: get(NODE)?,
-            ranks: get(RANKS)?,
-            slot: get(SLOT)?,
-        };
-        Ok(operands.instruction(opcode))
+        let mut operands = Vec::with_capacity(NEEDED.len());
+        for field in NEEDED {
+            operands.push((field, get(if field == ROW && said(FROM) { FROM } else { field })?));
+        }
+        operands.push((LISTED, listed.into()));
+        operands.push((WEIGHTS, code_of(weights.unwrap_or_default())));
+        let value = |field| operands.iter().find(|(of, _)| *of == field).map_or(0, |(_, value)| *value);
+        Ok(Instruction::of(opcode, &value))
     }
 
     fn data(self, head: &str, rest: &str) -> Result<Data, IsaError> {

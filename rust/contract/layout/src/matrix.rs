@@ -60,6 +60,19 @@ pub struct MatrixLayout {
     open_blocks: u32,
 }
 
+ndp_config::getters!(MatrixLayout {
+    /// First burst in every rank.
+    base: u32,
+    /// Rows.
+    rows: u32,
+    /// How a row is cut.
+    cut: &RowLayout,
+    /// What the matrix is made of.
+    weights: WeightFormat,
+    /// Bursts of a stripe of FP16 weights, and places of 32 weights of any stripe.
+    beats_per_stripe: u32,
+});
+
 impl MatrixLayout {
     /// Row numbers have 24 bits.
     pub const MAX_ROWS: u32 = 1 << 24;
@@ -114,34 +127,9 @@ impl MatrixLayout {
         self.open_blocks
     }
 
-    /// First burst in every rank.
-    pub fn base(&self) -> u32 {
-        self.base
-    }
-
-    /// Rows.
-    pub fn rows(&self) -> u32 {
-        self.rows
-    }
-
     /// Elements of a row.
     pub fn cols(&self) -> u32 {
         self.cut.cols
-    }
-
-    /// How a row is cut.
-    pub fn cut(&self) -> &RowLayout {
-        &self.cut
-    }
-
-    /// What the matrix is made of.
-    pub fn weights(&self) -> WeightFormat {
-        self.weights
-    }
-
-    /// Bursts of a stripe of FP16 weights, and places of 32 weights of any stripe.
-    pub fn beats_per_stripe(&self) -> u32 {
-        self.beats_per_stripe
     }
 
     /// How many of the rows before `row` have a tail stripe on `rank`.

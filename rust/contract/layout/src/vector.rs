@@ -24,6 +24,15 @@ pub struct VectorBlock {
     dimm_bursts: u64,
 }
 
+ndp_config::getters!(VectorBlock {
+    /// First burst of the DIMM.
+    address: u32,
+    /// Elements of a vector.
+    elements: u32,
+    /// Vectors.
+    batch: u32,
+});
+
 impl VectorBlock {
     /// The block at burst `address` of the DIMM.
     ///
@@ -40,21 +49,6 @@ impl VectorBlock {
     /// The block as a checked instruction names it; `elements` and `batch` are at least 1.
     pub fn unchecked(config: &DesignConfig, address: u32, elements: u32, batch: u32) -> Self {
         Self { address, elements, batch, dimm_bursts: 1 << config.dimm_burst_bits() }
-    }
-
-    /// First burst of the DIMM.
-    pub fn address(&self) -> u32 {
-        self.address
-    }
-
-    /// Elements of a vector.
-    pub fn elements(&self) -> u32 {
-        self.elements
-    }
-
-    /// Vectors.
-    pub fn batch(&self) -> u32 {
-        self.batch
     }
 
     /// Bursts of the DIMM: `ceil(elements / 32) * batch`.

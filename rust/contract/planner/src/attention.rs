@@ -5,8 +5,8 @@
 //! under way at a time if the buffer has room for both: the scores of one are computed beside the softmax of the other.
 
 use crate::PlanError;
-use crate::product::buffer_words;
-use ndp_config::{ConfigError, DesignConfig, WeightFormat};
+use crate::product::{buffer_words, load, store};
+use ndp_config::{ConfigError, DesignConfig, WeightFormat, require};
 use ndp_isa::{Activation, Instruction, Product as Operands, SOFTMAX_ELEMS, accumulator_words, block_words};
 use ndp_layout::{MatrixLayout, VectorBlock};
 
@@ -141,14 +141,9 @@ pub fn slot_words(
     let vectors = cut.segments * queries;
     let scores = words.map(|count| block_words(config, count, vectors)).max().unwrap_or(1);
     let needed = queries + scores + accumulator_words(config, cut.width, queries);
-    if needed > buffer_words(config) {
-        return Err(ConfigError::Mismatch {
-            what: format!("slice words for a context of {visible} tokens and {vectors} heads"),
-            value: needed.into(),
-            rule: format!("be at most {} (a {} KiB buffer)", buffer_words(config), gemv.buffer_kib()),
-        }
-        .into());
-    }
+    let what = format!("slice words for a context of {visible} tokens and {vectors} heads");
+    let rule = format!("be at most {} (a {} KiB buffer)", buffer_words(config), gemv.buffer_kib());
+    require(needed <= buffer_words(config), what, needed, rule)?;
     Ok(needed)
 }
 
@@ -166,26 +161,19 @@ pub fn attention_program(
         let query = index as u32 % places * words;
         Slot { query, sums: query + queries, scores: query + queries + sums }
     };
-    let product = |unit: &AttentionUnit, matrix: usize, src: u32, dst: u32| Operands {
-        src,
-        dst,
-        cols: unit.output.elements(),
-        batch: unit.queries(),
-        count: unit.visible,
-        address: unit.matrices[matrix].base(),
-        list: None,
-        heads: cut.segments,
-        selected: false,
-        weights: WeightFormat::Fp16,
+    let product = |unit: &AttentionUnit, matrix: usize, src: u32, dst: u32| {
+        let address = unit.matrices[matrix].base();
+        let (batch, count, heads) = (unit.queries(), unit.visible, cut.segments);
+        let operands = Operands::of_matrix(unit.output.elements(), address, WeightFormat::Fp16);
+        Operands { src, dst, batch, count, heads, ..operands }
     };
     let begin = |index: usize, unit: &AttentionUnit| {
         let Slot { query, scores, .. } = slot(index);
         let mut dst = query;
         let load = |input: &VectorBlock| {
-            let (cols, batch, address) = (input.elements(), input.batch(), input.address());
-            let load = Instruction::Load { dst, cols, batch, address };
+            let load = load(dst, input);
             // A query is a word.
-            dst += batch;
+            dst += input.batch();
             load
         };
         let mut instructions: Vec<Instruction> = unit.inputs.iter().map(load).collect();
@@ -204,12 +192,12 @@ pub fn attention_program(
     };
     let end = |index: usize, unit: &AttentionUnit| {
         let Slot { scores, sums: place, .. } = slot(index);
-        let (cols, batch, address) = (unit.output.elements(), unit.queries(), unit.output.address());
+        let (cols, batch) = (unit.output.elements(), unit.queries());
         [
             Instruction::Zero { dst: place, count: sums },
             Instruction::Axpy(product(unit, 1, scores, place)),
             Instruction::Round { src: place, dst: place, cols, batch },
-            Instruction::Store { src: place, cols, batch, address },
+            store(place, &unit.output),
         ]
     };
     let mut instructions = Vec::new();

@@ -3,8 +3,8 @@
 //! rows of another matrix, which is read for the positive ones alone.
 
 use crate::PlanError;
-use crate::product::{Chunk, buffer_words, list_piece, longest};
-use ndp_config::DesignConfig;
+use crate::product::{Chunk, buffer_words, list_piece, longest, operands};
+use ndp_config::{DesignConfig, require};
 use ndp_isa::{Activation, Instruction, Numbers, Product, accumulator_words, block_words};
 use ndp_layout::MatrixLayout;
 use std::ops::Range;
@@ -97,15 +97,8 @@ impl KeptOutputs {
             ("lists of the results", lists.map_or(1, <[_]>::len) as u32, self.chunks.len() as u32),
             ("matrices besides the gate's", up.is_some().into(), self.products.is_some().into()),
         ] {
-            if value != expected {
-                let rule = format!("be {expected}, as for the results that were kept");
-                return Err(ndp_config::ConfigError::Mismatch {
-                    what: what.to_owned(),
-                    value: value.into(),
-                    rule,
-                }
-                .into());
-            }
+            let rule = format!("be {expected}, as for the results that were kept");
+            require(value == expected, what, value, rule)?;
         }
         let (cols, batch) = (self.cols, self.batch);
         let entry = |chunk: &Chunk| chunk.half * list_piece(config);
@@ -120,45 +113,19 @@ impl KeptOutputs {
         for chunk in &self.chunks {
             let (dst, count, list) = (self.factors[chunk.half as usize], chunk.count, entry(chunk));
             let numbers = Numbers::Listed(list);
+            let product = |layout, (src, dst)| {
+                let list = Some(list);
+                Product { src, dst, batch, count, list, selected: true, ..operands(layout) }
+            };
             program.push(Instruction::Select { src: chunk.dst, dst, cols: count, batch, list, numbers });
             if let (Some(up), Some(products)) = (up, self.products) {
                 let other = products[chunk.half as usize];
-                program.push(Instruction::Dot(Product {
-                    src: self.source,
-                    dst: other,
-                    cols: up.cols(),
-                    batch,
-                    count,
-                    address: up.base(),
-                    list: Some(list),
-                    heads: 1,
-                    selected: true,
-                    weights: up.weights(),
-                }));
-                let operation = Activation::Mul { other };
-                program.push(Instruction::Activate {
-                    operation,
-                    src: dst,
-                    dst,
-                    cols: count,
-                    batch,
-                    heads: 1,
-                });
+                program.push(Instruction::Dot(product(up, (self.source, other))));
+                program.push(Activation::Mul { other }.in_place(dst, count, batch));
             }
             // The next list comes while this product runs.
             program.extend(lists.next());
-            program.push(Instruction::Axpy(Product {
-                src: dst,
-                dst: 0,
-                cols,
-                batch,
-                count,
-                address: layout.base(),
-                list: Some(list),
-                heads: 1,
-                selected: true,
-                weights: layout.weights(),
-            }));
+            program.push(Instruction::Axpy(product(layout, (dst, 0))));
         }
         Ok(program)
     }

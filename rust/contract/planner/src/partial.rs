@@ -5,8 +5,8 @@
 //! which order they meet.
 
 use crate::PlanError;
-use crate::product::{Epilogue, Piece, Plan, buffer_words};
-use ndp_config::{ConfigError, DesignConfig};
+use crate::product::{Epilogue, Piece, Plan, buffer_words, store};
+use ndp_config::{DesignConfig, require};
 use ndp_isa::{Instruction, accumulator_words, block_words};
 use ndp_layout::{DimmMap, ExportedSums, MatrixLayout, VectorBlock};
 
@@ -57,9 +57,8 @@ pub fn rounding_program(config: &DesignConfig, block: VectorBlock) -> Plan {
     let (cols, batch) = (block.elements(), block.batch());
     let words = accumulator_words(config, cols, batch);
     let dst = if rounds_beside_sums(config, (cols, batch)) { words } else { 0 };
-    let store = Instruction::Store { src: dst, cols, batch, address: block.address() };
     Plan {
-        instructions: vec![Instruction::Round { src: 0, dst, cols, batch }, store],
+        instructions: vec![Instruction::Round { src: 0, dst, cols, batch }, store(dst, &block)],
         outputs: vec![Piece { block, first: 0, vector: 0 }],
         passes: 1,
         ..Plan::default()
@@ -84,14 +83,8 @@ pub fn meeting_program(
     let (words, results) = (accumulator_words(config, cols, batch), block_words(config, cols, batch));
     let first = own.unwrap_or(0);
     let needed = first + words.max(2 * results);
-    if needed > buffer_words(config) {
-        return Err(ConfigError::Mismatch {
-            what: format!("slice words for sums of cols = {cols}, batch = {batch}"),
-            value: needed.into(),
-            rule: format!("be at most {}", buffer_words(config)),
-        }
-        .into());
-    }
+    let what = format!("slice words for sums of cols = {cols}, batch = {batch}");
+    require(needed <= buffer_words(config), what, needed, format!("be at most {}", buffer_words(config)))?;
     if own.is_none() {
         plan.instructions.push(Instruction::Zero { dst: first, count: words });
     }
@@ -106,6 +99,6 @@ pub fn meeting_program(
     plan.instructions.push(Instruction::Round { src: first, dst: first, cols, batch });
     plan.finish(map, epilogue, (first, first + results), (cols, batch), (0, 0))?;
     plan.outputs.push(Piece { block: output, first: 0, vector: 0 });
-    plan.instructions.push(Instruction::Store { src: first, cols, batch, address: output.address() });
+    plan.instructions.push(store(first, &output));
     Ok(plan)
 }

@@ -5,8 +5,8 @@
 
 use crate::PlanError;
 use crate::kept::KeptOutputs;
-use crate::product::{Chunk, Piece, Plan, Sizes};
-use ndp_config::{ConfigError, DesignConfig};
+use crate::product::{Piece, Plan, Sizes, load, operands, store};
+use ndp_config::{DesignConfig, require};
 use ndp_isa::{Activation, Instruction, Numbers, Product, block_words};
 use ndp_layout::{DimmMap, MatrixLayout, VectorBlock};
 
@@ -40,51 +40,22 @@ impl Plan {
         prediction: &Prediction<'_>,
     ) -> Result<(Self, Option<VectorBlock>), PlanError> {
         let Sizes { cols, count, .. } = *sizes;
-        let refuse = |what: &str, value: u32, rule: String| {
-            PlanError::from(ConfigError::Mismatch { what: what.to_owned(), value: value.into(), rule })
-        };
-        let [Chunk { dst, .. }] = kept.chunks[..] else {
-            let rule = "be 1, for a predictor on the core".to_owned();
-            return Err(refuse("chunks of the results", kept.chunks.len() as u32, rule));
-        };
+        let chunks = kept.chunks.len() as u32;
+        require(chunks == 1, "chunks of the results", chunks, "be 1, for a predictor on the core")?;
+        let dst = kept.chunks[0].dst;
         let (rank, words, free) = (prediction.rows.cols(), block_words(config, count, 1), kept.free());
         // What is predicted, what is added to it, the numbers between both matrices, and 1.0.
         let (s, other, t) = (free.start, free.start + words, free.start + 2 * words);
         let one = t + block_words(config, rank, 1);
         let end = one + block_words(config, 1, 1);
-        if end > free.end {
-            let rule = format!("be at most {}", free.end);
-            return Err(refuse("last word of a prediction in the buffer", end, rule));
-        }
+        let rule = format!("be at most {}", free.end);
+        require(end <= free.end, "last word of a prediction in the buffer", end, rule)?;
         let mut plan = Self { matrices: vec![(0, layout.clone())], passes: 1, ..Self::default() };
         let mut block = |name: &str, cols| map.add_vectors(name, cols, 1);
-        let load = |dst, block: &VectorBlock| {
-            let (cols, batch, address) = (block.elements(), block.batch(), block.address());
-            Instruction::Load { dst, cols, batch, address }
-        };
         let product = |src, dst, layout: &MatrixLayout, (count, list, selected)| {
-            let (cols, address, weights) = (layout.cols(), layout.base(), layout.weights());
-            Instruction::Dot(Product {
-                src,
-                dst,
-                cols,
-                batch: 1,
-                count,
-                address,
-                list,
-                heads: 1,
-                selected,
-                weights,
-            })
+            Instruction::Dot(Product { src, dst, count, list, selected, ..operands(layout) })
         };
-        let activate = |operation, dst| Instruction::Activate {
-            operation,
-            src: dst,
-            dst,
-            cols: count,
-            batch: 1,
-            heads: 1,
-        };
+        let activate = |operation: Activation, dst| operation.in_place(dst, count, 1);
         let [input, bias, output] = [block("x", cols)?, block("bias", count)?, block("y", count)?];
         let ones = prediction.bias.map(|_| block("one", 1)).transpose()?;
         plan.instructions.push(load(kept.source, &input));
@@ -112,8 +83,7 @@ impl Plan {
             plan.instructions.push(activate(Activation::Add { other: s }, dst));
         }
         plan.instructions.push(activate(Activation::Relu, dst));
-        let address = output.address();
-        plan.instructions.push(Instruction::Store { src: dst, cols: count, batch: 1, address });
+        plan.instructions.push(store(dst, &output));
         let piece = |block| Piece { block, first: 0, vector: 0 };
         (plan.inputs, plan.biases, plan.outputs) =
             (vec![piece(input)], vec![piece(bias)], vec![piece(output)]);

@@ -8,7 +8,7 @@
 
 use crate::PlanError;
 use crate::kept::KeptOutputs;
-use ndp_config::{DesignConfig, RowLayout};
+use ndp_config::{DesignConfig, RowLayout, in_range, require};
 use ndp_isa::{
     Activation, Instruction, Product as Operands, accumulator_words, block_words, fields, vector_words,
 };
@@ -144,6 +144,21 @@ pub(crate) fn fitting(config: &DesignConfig, count: u32, words: u32) -> u32 {
     whole.find(|count| vector_words(config, *count) <= words).unwrap_or(stripe)
 }
 
+/// The operands of a product of a matrix, but for vectors, rows and results.
+pub(crate) fn operands(layout: &MatrixLayout) -> Operands {
+    Operands::of_matrix(layout.cols(), layout.base(), layout.weights())
+}
+
+/// A vector block from DRAM to the word `dst`.
+pub(crate) fn load(dst: u32, block: &VectorBlock) -> Instruction {
+    Instruction::Load { dst, cols: block.elements(), batch: block.batch(), address: block.address() }
+}
+
+/// The vector block at the word `src` to DRAM.
+pub(crate) fn store(src: u32, block: &VectorBlock) -> Instruction {
+    Instruction::Store { src, cols: block.elements(), batch: block.batch(), address: block.address() }
+}
+
 impl Plan {
     pub(crate) fn list(
         &mut self,
@@ -173,17 +188,14 @@ impl Plan {
         (cols, batch): (u32, u32),
         (first, vector): (u32, u32),
     ) -> Result<(), PlanError> {
-        let activate =
-            |operation| Instruction::Activate { operation, src: place, dst: place, cols, batch, heads: 1 };
+        let activate = |operation: Activation| operation.in_place(place, cols, batch);
         let operand = |map: &mut DimmMap, name: &str| -> Result<Piece, PlanError> {
             let block = map.add_vectors(&format!("{name} {vector} {first}"), cols, batch)?;
             Ok(Piece { block, first, vector })
         };
-        let load =
-            |piece: &Piece| Instruction::Load { dst: other, cols, batch, address: piece.block.address() };
         if epilogue.bias.is_some() {
             let piece = operand(map, "bias")?;
-            self.instructions.extend([load(&piece), activate(Activation::Add { other })]);
+            self.instructions.extend([load(other, &piece.block), activate(Activation::Add { other })]);
             self.biases.push(piece);
         }
         if let Some(factor) = epilogue.scale {
@@ -194,7 +206,7 @@ impl Plan {
         }
         if epilogue.residual.is_some() {
             let piece = operand(map, "residual")?;
-            self.instructions.extend([load(&piece), activate(Activation::Add { other })]);
+            self.instructions.extend([load(other, &piece.block), activate(Activation::Add { other })]);
             self.residuals.push(piece);
         }
         Ok(())
@@ -229,24 +241,16 @@ impl Plan {
     ) -> Result<Self, PlanError> {
         let gemv = config.gemv();
         let words = buffer_words(config);
-        if sizes.cols > longest(config) {
-            let (value, max) = (sizes.cols.into(), longest(config).into());
-            return Err(ndp_config::ConfigError::Range { key: "cols", value, min: 1, max }.into());
-        }
+        in_range("cols", sizes.cols, sizes.cols.min(1), longest(config))?;
         let mut plan = Self { matrices: vec![(0, layout.clone())], ..Self::default() };
         let row_words = RowLayout::new(gemv, sizes.cols).words_per_vector();
         // Beside a vector its results need two words at least, and what is added to them two more.
         let blocks = if epilogue.has_operand() { 2 } else { 1 };
         let needed = row_words + 2 * blocks;
         let largest = (words / needed).min(gemv.max_batch());
-        if largest == 0 {
-            return Err(ndp_config::ConfigError::Mismatch {
-                what: format!("slice words for cols = {}", sizes.cols),
-                value: needed.into(),
-                rule: format!("be at most {words} (a {} KiB buffer)", gemv.buffer_kib()),
-            }
-            .into());
-        }
+        let what = format!("slice words for cols = {}", sizes.cols);
+        let rule = format!("be at most {words} (a {} KiB buffer)", gemv.buffer_kib());
+        require(largest > 0, what, needed, rule)?;
         plan.passes = if kept.is_some() { 1 } else { sizes.batch.div_ceil(largest) };
         let mut vector = 0;
         for pass in 0..plan.passes {
@@ -254,12 +258,7 @@ impl Plan {
             let input = map.add_vectors(&format!("x {vector}"), sizes.cols, batch)?;
             plan.inputs.push(Piece { block: input, first: 0, vector });
             let src = kept.map_or(0, |kept| kept.source);
-            plan.instructions.push(Instruction::Load {
-                dst: src,
-                cols: sizes.cols,
-                batch,
-                address: input.address(),
-            });
+            plan.instructions.push(load(src, &input));
             let chunks = match kept {
                 Some(kept) => kept.chunks.clone(),
                 None => Chunk::in_turn(config, sizes, batch, blocks),
@@ -269,27 +268,13 @@ impl Plan {
                 let list = plan.list(map, sizes, first, count, half * list_piece(config))?;
                 // Without a list a chunk is a matrix of its own, which begins at its first row.
                 let address = if sizes.listed { layout.base() } else { chunk_base(layout, first, config)? };
-                plan.instructions.push(Instruction::Dot(Operands {
-                    src,
-                    dst,
-                    cols: sizes.cols,
-                    batch,
-                    count,
-                    address,
-                    list,
-                    heads: 1,
-                    selected: false,
-                    weights: layout.weights(),
-                }));
+                let cols = sizes.cols;
+                let operands = Operands { src, dst, cols, batch, count, address, list, ..operands(layout) };
+                plan.instructions.push(Instruction::Dot(operands));
                 plan.finish(map, epilogue, (dst, other), (count, batch), (first, vector))?;
                 let output = map.add_vectors(&format!("y {vector} {first}"), count, batch)?;
                 plan.outputs.push(Piece { block: output, first, vector });
-                plan.instructions.push(Instruction::Store {
-                    src: dst,
-                    cols: count,
-                    batch,
-                    address: output.address(),
-                });
+                plan.instructions.push(store(dst, &output));
             }
             vector += batch;
         }
@@ -340,15 +325,10 @@ impl Plan {
     ) -> Result<Self, PlanError> {
         let mut plan = Self { matrices: layouts.to_vec(), ..Self::default() };
         let pieces = tiling.passes.len() * tiling.tiles.len();
-        if ending == Ending::Kept && pieces > 1 {
-            return Err(ndp_config::ConfigError::Mismatch {
-                what: format!("tiles and passes for cols = {}, batch = {}", sizes.cols, sizes.batch),
-                value: pieces as u64,
-                rule: "be 1, for sums that stay in the buffer".to_owned(),
-            }
-            .into());
-        }
-        plan.passes = (tiling.passes.len() * tiling.tiles.len()) as u32;
+        plan.passes = pieces as u32;
+        let what = format!("tiles and passes for cols = {}, batch = {}", sizes.cols, sizes.batch);
+        let one = ending != Ending::Kept || pieces <= 1;
+        require(one, what, plan.passes, "be 1, for sums that stay in the buffer")?;
         let words = buffer_words(config);
         // A piece of the list has its scalars in the buffer and, if it is listed, its indices in the list memory.
         let factor_words =
@@ -408,8 +388,7 @@ impl Plan {
                 plan.finish(map, epilogue, places, (cols, batch), (*column, step.vector))?;
                 let output = map.add_vectors(&format!("y {} {column}", step.vector), cols, batch)?;
                 plan.outputs.push(Piece { block: output, first: *column, vector: step.vector });
-                let address = output.address();
-                plan.instructions.push(Instruction::Store { src: result_place, cols, batch, address });
+                plan.instructions.push(store(result_place, &output));
             }
         }
         Ok(plan)
@@ -439,7 +418,7 @@ impl Plan {
                 }
             };
             let dst = cut.place_of(buffer_words(config), now.place);
-            self.instructions.push(Instruction::Load { dst, cols: count, batch, address: block.address() });
+            self.instructions.push(load(dst, &block));
         }
         if now.list.is_none() || cut.pieces > 1 {
             let half = if step.index % 2 == 1 { list_piece(config) } else { 0 };
@@ -463,18 +442,8 @@ impl Plan {
                 .push(Instruction::Zero { dst: 0, count: accumulator_words(config, cols, batch) });
         }
         let address = if list.is_some() { layout.base() } else { chunk_base(layout, step.first, config)? };
-        self.instructions.push(Instruction::Axpy(Operands {
-            src,
-            dst: 0,
-            cols,
-            batch,
-            count,
-            address,
-            list,
-            heads: 1,
-            selected: false,
-            weights: layout.weights(),
-        }));
+        let operands = Operands { src, batch, count, address, list, ..operands(layout) };
+        self.instructions.push(Instruction::Axpy(operands));
         Ok(())
     }
 }
@@ -559,13 +528,7 @@ struct Operand {
 /// of the ranks.
 fn chunk_base(layout: &MatrixLayout, first: u32, config: &DesignConfig) -> Result<u32, PlanError> {
     let ranks = config.gemv().ranks();
-    if !first.is_multiple_of(ranks) {
-        return Err(ndp_config::ConfigError::Mismatch {
-            what: "first row of a chunk".into(),
-            value: first.into(),
-            rule: format!("be a multiple of the {ranks} ranks"),
-        }
-        .into());
-    }
+    let rule = format!("be a multiple of the {ranks} ranks");
+    require(first.is_multiple_of(ranks), "first row of a chunk", first, rule)?;
     Ok(layout.burst_at(layout.offset(first, 0)))
 }

@@ -5,7 +5,7 @@
 //! the results of both halves are two products and a difference, or a sum, of whole vectors.
 
 use crate::PlanError;
-use crate::product::{buffer_words, fitting, longest};
+use crate::product::{buffer_words, fitting, load, longest, store};
 use ndp_config::DesignConfig;
 use ndp_isa::{Activation, Instruction};
 use ndp_layout::{DimmMap, VectorBlock};
@@ -45,18 +45,11 @@ impl RotaryPiece {
     fn program(&self, config: &DesignConfig) -> impl Iterator<Item = Instruction> {
         let (words, cols) = (buffer_words(config) / VECTORS, self.inputs[0].elements());
         let [first, second, cosines, sines, product, other] = [0, 1, 2, 3, 4, 5].map(|place| place * words);
-        let load = |(block, dst): (&VectorBlock, u32)| Instruction::Load {
-            dst,
-            cols,
-            batch: 1,
-            address: block.address(),
-        };
         let activate =
             |operation, src, dst| Instruction::Activate { operation, src, dst, cols, batch: 1, heads: 1 };
-        let store =
-            |src, block: &VectorBlock| Instruction::Store { src, cols, batch: 1, address: block.address() };
-        let loads = self.inputs.iter().zip([first, second, cosines, sines]).map(load).collect::<Vec<_>>();
-        loads.into_iter().chain([
+        let places = [first, second, cosines, sines];
+        let loads = places.into_iter().zip(&self.inputs).map(|(place, block)| load(place, block));
+        loads.chain([
             activate(Activation::Mul { other: cosines }, first, product),
             activate(Activation::Mul { other: sines }, second, other),
             activate(Activation::Sub { other }, product, product),

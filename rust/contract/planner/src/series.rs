@@ -4,7 +4,7 @@
 //! results of the one before are stored: a product waits for nothing but the one before it. A product that does not fit half of
 //! each is planned as if it were alone.
 
-use crate::product::{buffer_words, list_piece};
+use crate::product::{buffer_words, list_piece, load, operands, store};
 use crate::{Ending, Epilogue, Mode, Piece, Plan, PlanError, Sizes};
 use ndp_config::DesignConfig;
 use ndp_isa::{Instruction, Product as Operands, accumulator_words, block_words};
@@ -119,10 +119,8 @@ fn stages(
     let block = map.add_vectors("x", input, batch)?;
     plan.inputs.push(Piece { block, first: 0, vector: 0 });
     let (src, dst) = if *mode == Mode::Dot { (base, behind) } else { (behind, base) };
-    before.push(Instruction::Load { dst: src, cols: input, batch, address: block.address() });
-    let (address, weights) = (layout.base(), layout.weights());
-    let operands =
-        Operands { src, dst, cols, batch, count, address, list, heads: 1, selected: false, weights };
+    before.push(load(src, &block));
+    let operands = Operands { src, dst, cols, batch, count, list, ..operands(layout) };
     let mut round = None;
     let product = match mode {
         Mode::Dot => Instruction::Dot(operands),
@@ -134,6 +132,5 @@ fn stages(
     };
     let block = map.add_vectors("y", output, batch)?;
     plan.outputs.push(Piece { block, first: 0, vector: 0 });
-    let store = Instruction::Store { src: dst, cols: output, batch, address: block.address() };
-    Ok(Some(Stages { before, product, round, store }))
+    Ok(Some(Stages { before, product, round, store: store(dst, &block) }))
 }

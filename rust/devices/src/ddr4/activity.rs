@@ -10,27 +10,33 @@ use ndp_config::DramConfig;
 use serde::Serialize;
 
 use super::Command;
+use crate::counts;
+use crate::open_time::OpenTime;
 
-/// Commands of a bank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct BankCounts {
-    /// ACT.
-    pub activates: u64,
-    /// RD and RDA.
-    pub reads: u64,
-    /// WR and WRA.
-    pub writes: u64,
+counts! {
+    /// Commands of a bank.
+    #[derive(Copy)]
+    pub struct BankCounts {
+        /// ACT.
+        activates: u64,
+        /// RD and RDA.
+        reads: u64,
+        /// WR and WRA.
+        writes: u64,
+    }
 }
 
-/// Bits on the data bus in one direction.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct BusBits {
-    /// Transferred bits.
-    pub bits: u64,
-    /// Those that are 1.
-    pub ones: u64,
-    /// Changes of data pins.
-    pub toggles: u64,
+counts! {
+    /// Bits on the data bus in one direction.
+    #[derive(Copy)]
+    pub struct BusBits {
+        /// Transferred bits.
+        bits: u64,
+        /// Those that are 1.
+        ones: u64,
+        /// Changes of data pins.
+        toggles: u64,
+    }
 }
 
 /// All of it up to now.
@@ -62,11 +68,8 @@ struct LastTransfer {
 #[derive(Clone, Debug)]
 pub(crate) struct Meter {
     activity: Activity,
-    /// Open banks, one bit each, and since when there are some.
-    open: u32,
-    active_since: u64,
-    /// First clocks of auto precharges to come, and their banks.
-    closing: Vec<(u64, usize)>,
+    /// A bit for each bank.
+    open: OpenTime,
     last: Option<LastTransfer>,
 }
 
@@ -82,45 +85,40 @@ impl Meter {
     pub fn new(config: &DramConfig) -> Self {
         let banks = vec![BankCounts::default(); config.banks() as usize];
         let activity = Activity { banks, ..Activity::default() };
-        Self { activity, open: 0, active_since: 0, closing: Vec::new(), last: None }
+        Self { activity, open: OpenTime::default(), last: None }
     }
 
     /// What was counted in the clocks before `cycle`.
     pub fn activity(&self, cycle: u64) -> Activity {
         let mut meter = self.clone();
-        meter.close_in_time(cycle);
-        if meter.open != 0 {
-            meter.activity.active_cycles += cycle - meter.active_since;
-        }
         meter.return_to_ones(cycle);
-        Activity { cycles: cycle, ..meter.activity }
+        Activity { cycles: cycle, active_cycles: self.open.active_cycles(cycle), ..meter.activity }
     }
 
     /// Takes a command. `precharge_start`: for RDA and WRA of an open bank, where the precharge begins.
     pub fn command(&mut self, cycle: u64, command: &Command, precharge_start: Option<u64>) {
-        self.close_in_time(cycle + 1);
+        self.open.close_before(cycle + 1);
         let bank = command.bank().map(|(group, bank)| {
             usize::from(group) * DramConfig::BANKS_PER_GROUP as usize + usize::from(bank)
         });
         match (command, bank) {
             (Command::Activate { .. }, Some(bank)) => {
                 self.activity.banks[bank].activates += 1;
-                if self.open == 0 {
-                    self.active_since = cycle;
-                }
-                self.open |= 1 << bank;
+                self.open.set(cycle, self.open.open() | 1 << bank);
                 // What was to be closed is replaced, which is a violation.
-                self.closing.retain(|(_, closing)| *closing != bank);
+                self.open.keep(1 << bank);
             }
             (Command::Read { .. }, Some(bank)) => self.activity.banks[bank].reads += 1,
             (Command::Write { .. }, Some(bank)) => self.activity.banks[bank].writes += 1,
-            (Command::Precharge { .. }, Some(bank)) => self.close(cycle, 1 << bank),
-            (Command::PrechargeAll, _) => self.close(cycle, u32::MAX),
+            (Command::Precharge { .. }, Some(bank)) => {
+                self.open.set(cycle, self.open.open() & !(1 << bank));
+            }
+            (Command::PrechargeAll, _) => self.open.set(cycle, 0),
             (Command::Refresh, _) => self.activity.refreshes += 1,
             _ => {}
         }
         if let (Some(start), Some(bank)) = (precharge_start, bank) {
-            self.closing.push((start, bank));
+            self.open.close_at(start, 1 << bank);
         }
     }
 
@@ -139,20 +137,5 @@ impl Meter {
         let Some(last) = self.last.take_if(|last| last.cycle + 1 < cycle) else { return };
         let bus = if last.write { &mut self.activity.write_bus } else { &mut self.activity.read_bus };
         bus.toggles += u64::from(last.word.count_zeros());
-    }
-
-    /// Auto precharges that begin before `cycle`.
-    fn close_in_time(&mut self, cycle: u64) {
-        while let Some(next) = self.closing.iter().filter(|(start, _)| *start < cycle).min().copied() {
-            self.closing.retain(|closing| *closing != next);
-            self.close(next.0, 1 << next.1);
-        }
-    }
-
-    fn close(&mut self, cycle: u64, banks: u32) {
-        if self.open != 0 && self.open & !banks == 0 {
-            self.activity.active_cycles += cycle - self.active_since;
-        }
-        self.open &= !banks;
     }
 }

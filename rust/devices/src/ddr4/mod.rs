@@ -4,8 +4,7 @@
 //! command against the timing rules of [`ndp_config::DramConfig`].
 //!
 //! Reading order: [`pins`] (what a command is), [`storage`] and [`address`] (the contents), `rules` and `open_banks` (what a command may
-//! do), [`statistics`] (what every clock of the data bus was used for), [`activity`] (what energy depends on), [`rank`] (all of it together), [`stream`] (the bandwidth that a
-//! read stream can reach, by formula).
+//! do), [`statistics`] (what every clock of the data bus was used for), [`activity`] (what energy depends on), [`rank`] (all of it together).
 
 pub mod activity;
 pub mod address;
@@ -15,7 +14,6 @@ pub mod rank;
 mod rules;
 pub mod statistics;
 pub mod storage;
-pub mod stream;
 
 pub use activity::{Activity, BankCounts, BusBits};
 pub use address::Location;

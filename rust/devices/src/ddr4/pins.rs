@@ -76,13 +76,12 @@ impl CommandPins {
         }
         let auto_precharge = address & A10 != 0;
         match (address & RAS_N != 0, address & CAS_N != 0, address & WE_N != 0) {
-            (true, false, true) => {
+            (true, false, reads) => {
                 let column_burst = column_burst(address)?;
-                Ok(Command::Read { bank_group, bank, column_burst, auto_precharge })
-            }
-            (true, false, false) => {
-                let column_burst = column_burst(address)?;
-                Ok(Command::Write { bank_group, bank, column_burst, auto_precharge })
+                Ok(match reads {
+                    true => Command::Read { bank_group, bank, column_burst, auto_precharge },
+                    false => Command::Write { bank_group, bank, column_burst, auto_precharge },
+                })
             }
             (false, true, false) if auto_precharge => Ok(Command::PrechargeAll),
             (false, true, false) => Ok(Command::Precharge { bank_group, bank }),
@@ -213,12 +212,11 @@ impl Command {
         let (act_n, address) = match *self {
             Self::Deselect => return CommandPins::DESELECT,
             Self::Activate { row, .. } => (false, row),
-            Self::Read { column_burst, auto_precharge, .. } => (
-                true,
-                RAS_N | WE_N | BC_N | a10(auto_precharge) | u32::from(column_burst) << COLUMN_BURST_SHIFT,
-            ),
-            Self::Write { column_burst, auto_precharge, .. } => {
-                (true, RAS_N | BC_N | a10(auto_precharge) | u32::from(column_burst) << COLUMN_BURST_SHIFT)
+            Self::Read { column_burst, auto_precharge, .. }
+            | Self::Write { column_burst, auto_precharge, .. } => {
+                let we_n = if matches!(self, Self::Read { .. }) { WE_N } else { 0 };
+                let column = u32::from(column_burst) << COLUMN_BURST_SHIFT;
+                (true, RAS_N | we_n | BC_N | a10(auto_precharge) | column)
             }
             Self::Precharge { .. } => (true, CAS_N),
             Self::PrechargeAll => (true, CAS_N | A10),

@@ -67,6 +67,13 @@ pub struct Rank {
     trace: Option<Vec<(u64, Command)>>,
 }
 
+ndp_config::getters!(Rank {
+    /// Number of clocks so far, which is the number of the next one.
+    cycle: u64,
+    /// The configuration.
+    config: &DramConfig,
+});
+
 impl Rank {
     /// A rank with all banks closed, before its first clock; what was never written reads as zeros.
     pub fn new(config: &DramConfig) -> Self {
@@ -116,16 +123,6 @@ impl Rank {
                 self.storage.write_beat(location, beat, [!burst[2 * beat], !burst[2 * beat + 1]]);
             }
         }
-    }
-
-    /// Number of clocks so far, which is the number of the next one.
-    pub fn cycle(&self) -> u64 {
-        self.cycle
-    }
-
-    /// The configuration.
-    pub fn config(&self) -> &DramConfig {
-        &self.config
     }
 
     /// Checks what is due by now: that refresh is not overdue. To be called when the simulation ends.

@@ -35,21 +35,11 @@ impl RuleSet<Command> {
             (Rule::Rtw, Read, Write, Rank, config.t_rtw()),
         ];
         table.extend(CommandKind::ALL.map(|later| (Rule::Rfc, Refresh, later, Rank, config.t_rfc())));
-        let timing = table
-            .into_iter()
-            .map(|(rule, earlier, later, scope, cycles)| TimingRule {
-                rule,
-                earlier,
-                later,
-                scope,
-                cycles: cycles.into(),
-            })
-            .collect();
         Self {
             bank_groups: config.bank_groups() as usize,
             banks_per_group: DramConfig::BANKS_PER_GROUP as usize,
             partitions: 1,
-            timing,
+            timing: table.into_iter().map(TimingRule::from).collect(),
             windows: vec![WindowRule {
                 rule: Rule::Faw,
                 kinds: vec![(Activate, 1)],

@@ -18,6 +18,7 @@ use ndp_config::DramConfig;
 use serde::Serialize;
 
 use super::{Command, CommandKind};
+use crate::counts;
 
 /// Commands by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -42,27 +43,21 @@ pub struct CommandCounts {
     pub undefined: u64,
 }
 
-/// Clocks of the data bus by cause; the module documentation defines the classes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct BusCycles {
-    /// Data of a read.
-    pub read: u64,
-    /// Data of a write.
-    pub write: u64,
-    /// Refresh, with the precharge before it.
-    pub refresh: u64,
-    /// A bank is being precharged or activated.
-    pub row_cycle: u64,
-    /// Between commands and data that could not follow each other faster.
-    pub turnaround: u64,
-    /// Nothing to do.
-    pub idle: u64,
-}
-
-impl BusCycles {
-    /// All clocks.
-    pub fn total(&self) -> u64 {
-        self.read + self.write + self.refresh + self.row_cycle + self.turnaround + self.idle
+counts! {
+    /// Clocks of the data bus by cause; the module documentation defines the classes.
+    pub classes BusCycles {
+        /// Data of a read.
+        read,
+        /// Data of a write.
+        write,
+        /// Refresh, with the precharge before it.
+        refresh,
+        /// A bank is being precharged or activated.
+        row_cycle,
+        /// Between commands and data that could not follow each other faster.
+        turnaround,
+        /// Nothing to do.
+        idle,
     }
 }
 
@@ -83,22 +78,10 @@ pub struct Statistics {
     pub row_misses: u64,
 }
 
-/// Times that decide the class of a clock.
-#[derive(Clone, Copy, Debug)]
-struct Times {
-    read_latency: u64,
-    write_latency: u64,
-    burst: u64,
-    row_to_column: u64,
-    precharge: u64,
-    refresh: u64,
-    write_recovery: u64,
-}
-
 /// Keeps [`Statistics`], from the commands and from the clocks in which something is on.
 #[derive(Clone, Debug)]
 pub(crate) struct Accountant {
-    times: Times,
+    config: DramConfig,
     statistics: Statistics,
     /// Ends of the spans named in the module documentation, each one clock behind the last of it.
     refresh_until: u64,
@@ -114,15 +97,7 @@ pub(crate) struct Accountant {
 impl Accountant {
     pub(crate) fn new(config: &DramConfig) -> Self {
         Self {
-            times: Times {
-                read_latency: config.t_cl().into(),
-                write_latency: config.t_cwl().into(),
-                burst: DramConfig::T_BL.into(),
-                row_to_column: config.t_rcd().into(),
-                precharge: config.t_rp().into(),
-                refresh: config.t_rfc().into(),
-                write_recovery: config.t_wr().max(config.t_wtr_l()).into(),
-            },
+            config: config.clone(),
             statistics: Statistics::default(),
             refresh_until: 0,
             row_until: 0,
@@ -148,7 +123,7 @@ impl Accountant {
 
     /// First clock that is idle unless another command comes before it.
     pub(crate) fn busy_until(&self) -> u64 {
-        let precharged = self.auto_precharges.iter().map(|start| start + self.times.precharge);
+        let precharged = self.auto_precharges.iter().map(|start| start + u64::from(self.config.t_rp()));
         let ends = [self.refresh_until, self.row_until, self.data_until, self.recovery_until];
         precharged.chain(ends).max().unwrap_or(0)
     }
@@ -164,20 +139,26 @@ impl Accountant {
     ) {
         let Some(kind) = command.kind() else { return };
         self.count(command, kind, row_hit);
+        let c = &self.config;
+        let after = |clocks: u32| cycle + u64::from(clocks);
         match kind {
             CommandKind::Activate => {
-                self.row_until = self.row_until.max(cycle + self.times.row_to_column);
+                self.row_until = self.row_until.max(after(c.t_rcd()));
                 self.row_since_precharge = None;
             }
             CommandKind::Precharge => self.begin_precharge(cycle),
-            CommandKind::Read => self.access(cycle, cycle + self.times.read_latency, row_hit),
-            CommandKind::Write => {
-                let data = cycle + self.times.write_latency;
+            CommandKind::Read => {
+                let data = after(c.t_cl());
                 self.access(cycle, data, row_hit);
-                self.recovery_until = data + self.times.burst + self.times.write_recovery;
+            }
+            CommandKind::Write => {
+                let recovery = c.t_wr().max(c.t_wtr_l());
+                self.recovery_until = after(c.t_cwl() + DramConfig::T_BL + recovery);
+                let data = after(c.t_cwl());
+                self.access(cycle, data, row_hit);
             }
             CommandKind::Refresh => {
-                self.refresh_until = cycle + self.times.refresh;
+                self.refresh_until = after(c.t_rfc());
                 let moved = self.row_since_precharge.take().unwrap_or(0);
                 self.statistics.bus.row_cycle -= moved;
                 self.statistics.bus.refresh += moved;
@@ -215,12 +196,12 @@ impl Accountant {
     }
 
     fn begin_precharge(&mut self, cycle: u64) {
-        self.row_until = self.row_until.max(cycle + self.times.precharge);
+        self.row_until = self.row_until.max(cycle + u64::from(self.config.t_rp()));
         self.row_since_precharge = Some(0);
     }
 
     fn access(&mut self, cycle: u64, data: u64, row_hit: bool) {
-        self.data_until = self.data_until.max(data + self.times.burst);
+        self.data_until = self.data_until.max(data + u64::from(DramConfig::T_BL));
         if !row_hit && cycle <= self.row_until {
             self.row_until = self.row_until.max(data);
         }

@@ -7,68 +7,49 @@
 //! - MAC accesses a column in every bank, so one number does for all of them.
 
 use ndp_config::HbmConfig;
-use serde::Serialize;
 
+use crate::counts;
 use crate::hbm::command::{HbmCommand, HbmKind};
 use crate::hbm::partitions::Partitions;
+use crate::open_time::OpenTime;
 use crate::rules::CommandSet;
 
-/// Accesses of a bank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct HbmBankCounts {
-    /// Rows that were opened, by ACT, PACT or PACTA.
-    pub activates: u64,
-    /// RD and RDA.
-    pub reads: u64,
-    /// RDG.
-    pub buffer_reads: u64,
-    /// WR and WRA.
-    pub writes: u64,
-    /// SUM.
-    pub sums: u64,
+counts! {
+    /// Accesses of a bank.
+    #[derive(Copy)]
+    pub struct HbmBankCounts {
+        /// Rows that were opened, by ACT, PACT or PACTA.
+        activates: u64,
+        /// RD and RDA.
+        reads: u64,
+        /// RDG.
+        buffer_reads: u64,
+        /// WR and WRA.
+        writes: u64,
+        /// SUM.
+        sums: u64,
+    }
 }
 
-/// All of it up to now.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct HbmActivity {
-    /// Clocks.
-    pub cycles: u64,
-    /// Clocks in which at least one row buffer is open.
-    pub active_cycles: u64,
-    /// REF.
-    pub refreshes: u64,
-    /// REFB.
-    pub bank_refreshes: u64,
-    /// GBW.
-    pub buffer_writes: u64,
-    /// MAC: as many columns in every bank.
-    pub macs: u64,
-    /// RES.
-    pub results: u64,
-    /// By bank: `bank_group * banks_per_group + bank`.
-    pub banks: Vec<HbmBankCounts>,
-}
-
-impl HbmActivity {
-    /// What has come since `before`, which is of the same channel.
-    pub fn since(&self, before: &Self) -> Self {
-        let banks = self.banks.iter().zip(&before.banks).map(|(now, before)| HbmBankCounts {
-            activates: now.activates - before.activates,
-            reads: now.reads - before.reads,
-            buffer_reads: now.buffer_reads - before.buffer_reads,
-            writes: now.writes - before.writes,
-            sums: now.sums - before.sums,
-        });
-        Self {
-            cycles: self.cycles - before.cycles,
-            active_cycles: self.active_cycles - before.active_cycles,
-            refreshes: self.refreshes - before.refreshes,
-            bank_refreshes: self.bank_refreshes - before.bank_refreshes,
-            buffer_writes: self.buffer_writes - before.buffer_writes,
-            macs: self.macs - before.macs,
-            results: self.results - before.results,
-            banks: banks.collect(),
-        }
+counts! {
+    /// All of it up to now.
+    pub struct HbmActivity {
+        /// Clocks.
+        cycles: u64,
+        /// Clocks in which at least one row buffer is open.
+        active_cycles: u64,
+        /// REF.
+        refreshes: u64,
+        /// REFB.
+        bank_refreshes: u64,
+        /// GBW.
+        buffer_writes: u64,
+        /// MAC: as many columns in every bank.
+        macs: u64,
+        /// RES.
+        results: u64,
+        /// By bank: `bank_group * banks_per_group + bank`.
+        banks: Vec<HbmBankCounts>,
     }
 }
 
@@ -77,11 +58,8 @@ impl HbmActivity {
 pub(crate) struct Meter {
     activity: HbmActivity,
     banks_per_group: usize,
-    /// Open row buffers, one bit each, and since when there are some.
-    open: u64,
-    active_since: u64,
-    /// First clocks of auto precharges to come, and their row buffers.
-    closing: Vec<(u64, u64)>,
+    /// A bit for each row buffer.
+    open: OpenTime,
 }
 
 impl Meter {
@@ -89,17 +67,13 @@ impl Meter {
         let banks = vec![HbmBankCounts::default(); config.banks() as usize];
         let activity = HbmActivity { banks, ..HbmActivity::default() };
         let banks_per_group = config.banks_per_group() as usize;
-        Self { activity, banks_per_group, open: 0, active_since: 0, closing: Vec::new() }
+        Self { activity, banks_per_group, open: OpenTime::default() }
     }
 
     /// What was counted in the clocks before `cycle`.
     pub fn activity(&self, cycle: u64) -> HbmActivity {
-        let mut meter = self.clone();
-        meter.close_in_time(cycle);
-        if meter.open != 0 {
-            meter.activity.active_cycles += cycle - meter.active_since;
-        }
-        HbmActivity { cycles: cycle, ..meter.activity }
+        let active_cycles = self.open.active_cycles(cycle);
+        HbmActivity { cycles: cycle, active_cycles, ..self.activity.clone() }
     }
 
     /// Takes a command that was carried out, with the row buffers after it. `precharge_start`: for RDA and WRA, where the precharge begins.
@@ -110,7 +84,7 @@ impl Meter {
         state: &Partitions,
         precharge_start: Option<u64>,
     ) {
-        self.close_in_time(cycle + 1);
+        self.open.close_before(cycle + 1);
         let bank = command.bank().map(|(group, bank)| state.bank_index(group, bank));
         let activity = &mut self.activity;
         match (command, bank) {
@@ -139,28 +113,9 @@ impl Meter {
             let held = state.open_units();
             if let Some(start) = precharge_start {
                 // The rows that this command closes later; those of others are in `closing` already.
-                let pending = self.closing.iter().fold(0, |all, (_, units)| all | units);
-                self.closing.push((start, self.open & !held & !pending));
+                self.open.close_at(start, self.open.open() & !held & !self.open.pending());
             }
-            let pending = self.closing.iter().fold(0, |all, (_, units)| all | units);
-            self.set_open(cycle, held | pending);
+            self.open.set(cycle, held | self.open.pending());
         }
-    }
-
-    /// Auto precharges that begin before `cycle`.
-    fn close_in_time(&mut self, cycle: u64) {
-        while let Some(next) = self.closing.iter().filter(|(start, _)| *start < cycle).min().copied() {
-            self.closing.retain(|closing| *closing != next);
-            self.set_open(next.0, self.open & !next.1);
-        }
-    }
-
-    fn set_open(&mut self, cycle: u64, open: u64) {
-        match (self.open, open) {
-            (0, 1..) => self.active_since = cycle,
-            (1.., 0) => self.activity.active_cycles += cycle - self.active_since,
-            _ => {}
-        }
-        self.open = open;
     }
 }

@@ -26,7 +26,7 @@ pub mod storage;
 pub use activity::{HbmActivity, HbmBankCounts};
 pub use answer::Answer;
 pub use command::{HbmCommand, HbmKind, decode_column, decode_row};
-pub use partitions::{Features, Owner, Partitions};
+pub use partitions::{Owner, Partitions};
 pub use pim::PimUnits;
 pub use pseudo_channel::{HbmOutputs, HbmPlace, PseudoChannel};
 pub use statistics::{HbmBusCycles, HbmCommandCounts, HbmStatistics, PimCycles};

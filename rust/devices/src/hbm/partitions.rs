@@ -11,46 +11,6 @@ use crate::hbm::command::{HbmCommand, HbmKind};
 use crate::rules::command_set::{Breach, CommandSet, Direction, RowState, Target};
 use crate::rules::{Rule, RuleSet};
 
-/// What the device can do, beside its numbers of banks and its times.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Features {
-    /// Whether banks can be sliced.
-    pub slicing: bool,
-    /// Whether there is PACTA.
-    pub all_bank_activate: bool,
-    /// How banks are refreshed.
-    pub refresh: HbmRefresh,
-    /// What commands it takes.
-    pub command_set: HbmCommandSet,
-    /// Rows of a bank.
-    pub rows: u32,
-    /// Rows of a subarray.
-    pub subarray_rows: u32,
-    /// Columns of the global buffer.
-    pub buffer_slots: usize,
-    /// From RDG to a MAC that uses what it brings.
-    pub read_to_mac: u64,
-    /// From GBW to a MAC that uses what it brings.
-    pub write_to_mac: u64,
-}
-
-impl Features {
-    /// Those of `config`.
-    pub fn new(config: &HbmConfig) -> Self {
-        Self {
-            slicing: config.slicing(),
-            all_bank_activate: config.all_bank_activate(),
-            refresh: config.refresh(),
-            command_set: config.command_set(),
-            rows: config.rows(),
-            subarray_rows: config.subarray_rows(),
-            buffer_slots: config.buffer_slots() as usize,
-            read_to_mac: (config.t_cl() + HbmConfig::T_BL).into(),
-            write_to_mac: (config.t_cwl() + HbmConfig::T_BL).into(),
-        }
-    }
-}
-
 /// Whom a row was opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
@@ -66,7 +26,7 @@ type Filling = Option<(u64, HbmCommand, u64)>;
 /// State of all banks.
 #[derive(Clone, Debug)]
 pub struct Partitions {
-    features: Features,
+    config: HbmConfig,
     banks_per_group: usize,
     /// Subarrays of partition 0 by bank; 0 if joined.
     boundaries: Vec<u16>,
@@ -149,7 +109,7 @@ impl Partitions {
 
     /// Whether partition `partition` of a bank exists, and has `row` if one is given.
     fn check_place(&self, bank: usize, partition: u8, row: Option<u32>) -> Result<(), Rule> {
-        let boundary = u32::from(self.boundaries[bank]) * self.features.subarray_rows;
+        let boundary = u32::from(self.boundaries[bank]) * self.config.subarray_rows();
         match (boundary, row) {
             (0, _) if partition != 0 => Err(Rule::PartitionAbsent),
             (1.., Some(row)) if (row >= boundary) != (partition == 1) => Err(Rule::RowOutsidePartition),
@@ -181,7 +141,7 @@ impl Partitions {
 impl CommandSet for HbmCommand {
     type Kind = HbmKind;
     type State = Partitions;
-    type Features = Features;
+    type Features = HbmConfig;
 
     const KINDS: usize = HbmKind::ALL.len();
     const DESELECT: Self = Self::Nop;
@@ -189,21 +149,7 @@ impl CommandSet for HbmCommand {
     const WRITES: &'static [HbmKind] = &[HbmKind::Write, HbmKind::BufferWrite];
 
     fn kind(&self) -> Option<HbmKind> {
-        Some(match self {
-            Self::Nop => return None,
-            Self::Activate { .. } => HbmKind::Activate,
-            Self::Precharge { .. } | Self::PrechargeAll | Self::PimPrecharge => HbmKind::Precharge,
-            Self::Refresh => HbmKind::Refresh,
-            Self::RefreshBank { .. } => HbmKind::RefreshBank,
-            Self::Slice { .. } => HbmKind::Slice,
-            Self::PimActivate { .. } => HbmKind::PimActivate,
-            Self::PimActivateAll { .. } => HbmKind::PimActivateAll,
-            Self::Read { .. } | Self::ReadToBuffer { .. } => HbmKind::Read,
-            Self::Write { .. } => HbmKind::Write,
-            Self::BufferWrite { .. } => HbmKind::BufferWrite,
-            Self::Mac { .. } => HbmKind::Mac,
-            Self::ReadResults | Self::ReadSum { .. } => HbmKind::ResultRead,
-        })
+        self.kind_of()
     }
 
     fn index(kind: HbmKind) -> usize {
@@ -230,14 +176,13 @@ impl CommandSet for HbmCommand {
 impl RowState<HbmCommand> for Partitions {
     fn new(rules: &RuleSet<HbmCommand>) -> Self {
         let &RuleSet { bank_groups, banks_per_group, .. } = rules;
-        let features = rules.features.clone();
         Self {
             banks_per_group,
             boundaries: vec![0; bank_groups * banks_per_group],
             open: vec![None; rules.units()],
-            slots: vec![None; features.buffer_slots],
+            slots: vec![None; rules.features.buffer_slots() as usize],
             next_refresh: 0,
-            features,
+            config: rules.features.clone(),
         }
     }
 
@@ -273,7 +218,7 @@ impl RowState<HbmCommand> for Partitions {
         let alone = |rule| Some(Breach::alone(rule));
         // A precharge of its own would be no command on the bus either.
         let extra = matches!(command, HbmCommand::ReadToBuffer { .. } | HbmCommand::ReadSum { .. });
-        if self.features.command_set == HbmCommandSet::Aim && (extra || command.auto_precharge()) {
+        if self.config.command_set() == HbmCommandSet::Aim && (extra || command.auto_precharge()) {
             return alone(Rule::CommandAbsent);
         }
         match *command {
@@ -302,7 +247,7 @@ impl RowState<HbmCommand> for Partitions {
                 }
             }
             HbmCommand::Refresh | HbmCommand::RefreshBank { .. }
-                if (*command == HbmCommand::Refresh) != (self.features.refresh == HbmRefresh::All) =>
+                if (*command == HbmCommand::Refresh) != (self.config.refresh() == HbmRefresh::All) =>
             {
                 alone(Rule::RefreshAbsent)
             }
@@ -319,17 +264,17 @@ impl RowState<HbmCommand> for Partitions {
                 Some(Breach::after(Rule::RefreshOpenBank, activation(owner)))
             }
             HbmCommand::Slice { bank_group, bank, boundary } => {
-                if !self.features.slicing {
+                if !self.config.slicing() {
                     return alone(Rule::SlicingAbsent);
                 }
-                if u32::from(boundary) * self.features.subarray_rows >= self.features.rows {
+                if u32::from(boundary) * self.config.subarray_rows() >= self.config.rows() {
                     return alone(Rule::Boundary);
                 }
                 let bank = self.bank_index(bank_group, bank);
                 let (_, owner) = self.open_row(bank, 0).or(self.open_row(bank, 1))?;
                 Some(Breach::after(Rule::SliceOpenBank, activation(owner)))
             }
-            HbmCommand::PimActivateAll { .. } if !self.features.all_bank_activate => {
+            HbmCommand::PimActivateAll { .. } if !self.config.all_bank_activate() => {
                 alone(Rule::AllBankActivateAbsent)
             }
             HbmCommand::PimActivate { row, .. } | HbmCommand::PimActivateAll { row } => {
@@ -387,11 +332,11 @@ impl RowState<HbmCommand> for Partitions {
             }
             HbmCommand::RefreshBank { .. } => self.next_refresh = (self.next_refresh + 1) % self.banks(),
             HbmCommand::ReadToBuffer { slot, .. } => {
-                let ready = cycle + self.features.read_to_mac;
+                let ready = cycle + u64::from(self.config.t_cl() + HbmConfig::T_BL);
                 self.slots[usize::from(slot)] = Some((cycle, *command, ready));
             }
             HbmCommand::BufferWrite { slot } => {
-                let ready = cycle + self.features.write_to_mac;
+                let ready = cycle + u64::from(self.config.t_cwl() + HbmConfig::T_BL);
                 self.slots[usize::from(slot)] = Some((cycle, *command, ready));
             }
             HbmCommand::Nop

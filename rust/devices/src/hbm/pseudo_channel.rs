@@ -84,6 +84,17 @@ pub struct PseudoChannel {
     buses: Option<SharedBuses>,
 }
 
+ndp_config::getters!(PseudoChannel {
+    /// Number of clocks so far, which is the number of the next one.
+    cycle: u64,
+    /// The configuration.
+    config: &HbmConfig,
+    /// Global buffer and sums. A column that a GBW is still bringing is not seen; that of a RDG is.
+    pim: &PimUnits,
+    /// The contents.
+    storage: &HbmStorage,
+});
+
 impl PseudoChannel {
     /// A channel with all banks joined and closed, before its first clock; what was never written reads as zeros.
     ///
@@ -166,24 +177,9 @@ impl PseudoChannel {
         HbmOutputs { read: read.map(|beat| beat.words), row_status, column_status }
     }
 
-    /// Number of clocks so far, which is the number of the next one.
-    pub fn cycle(&self) -> u64 {
-        self.cycle
-    }
-
-    /// The configuration.
-    pub fn config(&self) -> &HbmConfig {
-        &self.config
-    }
-
     /// Row buffers and boundaries.
     pub fn partitions(&self) -> &Partitions {
         self.checker.state()
-    }
-
-    /// Global buffer and sums. A column that a GBW is still bringing is not seen; that of a RDG is.
-    pub fn pim(&self) -> &PimUnits {
-        &self.pim
     }
 
     /// Checks what is due by now: that refresh is not overdue. To be called when the simulation ends.
@@ -214,11 +210,6 @@ impl PseudoChannel {
     /// What energy depends on, in the clocks up to now.
     pub fn activity(&self) -> HbmActivity {
         self.meter.activity(self.cycle)
-    }
-
-    /// The contents.
-    pub fn storage(&self) -> &HbmStorage {
-        &self.storage
     }
 
     /// Backdoor: sets a column. A RD given before still gets what was there.

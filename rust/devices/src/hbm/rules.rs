@@ -6,7 +6,6 @@
 use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 
 use crate::hbm::command::{HbmCommand, HbmKind};
-use crate::hbm::partitions::Features;
 use crate::rules::{Rule, RuleSet, Scope, TimingRule, WindowRule};
 
 impl RuleSet<HbmCommand> {
@@ -95,21 +94,11 @@ impl RuleSet<HbmCommand> {
                 HbmKind::ALL.into_iter().flat_map(|earlier| HbmKind::ALL.map(|later| (earlier, later)));
             table.extend(pairs.map(|(earlier, later)| (Rule::CommandBus, earlier, later, Rank, c.t_cmd())));
         }
-        let timing = table
-            .into_iter()
-            .map(|(rule, earlier, later, scope, cycles)| TimingRule {
-                rule,
-                earlier,
-                later,
-                scope,
-                cycles: cycles.into(),
-            })
-            .collect();
         Self {
             bank_groups: c.bank_groups() as usize,
             banks_per_group: c.banks_per_group() as usize,
             partitions: HbmConfig::PARTITIONS as usize,
-            timing,
+            timing: table.into_iter().map(TimingRule::from).collect(),
             windows: vec![WindowRule {
                 rule: Rule::Faw,
                 kinds: vec![(Activate, 1), (PimActivate, c.banks_per_group() as usize)],
@@ -125,7 +114,7 @@ impl RuleSet<HbmCommand> {
                 HbmRefresh::All => 8,
                 HbmRefresh::Bank => 8 * u64::from(c.banks()),
             },
-            features: Features::new(c),
+            features: c.clone(),
         }
     }
 }

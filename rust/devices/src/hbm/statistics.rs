@@ -22,11 +22,10 @@
 //! 6. `host`: a row that the multipliers could use is open for the host.
 //! 7. `idle`: none of it.
 
-use std::ops::AddAssign;
-
 use ndp_config::HbmConfig;
 use serde::Serialize;
 
+use crate::counts;
 use crate::hbm::command::{HbmCommand, HbmKind};
 use crate::hbm::partitions::{Owner, Partitions};
 use crate::rules::CommandSet;
@@ -58,88 +57,47 @@ pub struct HbmCommandCounts {
     pub refused: u64,
 }
 
-/// Clocks of the data bus by cause; the module documentation defines the classes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct HbmBusCycles {
-    /// Data of a read.
-    pub read: u64,
-    /// Results of the banks.
-    pub result: u64,
-    /// Data of a write.
-    pub write: u64,
-    /// Data for the global buffer.
-    pub buffer: u64,
-    /// Refresh.
-    pub refresh: u64,
-    /// A partition is being precharged or activated for the host.
-    pub row_cycle: u64,
-    /// Between commands and data that could not follow each other faster.
-    pub turnaround: u64,
-    /// Joined banks compute.
-    pub pim: u64,
-    /// Nothing to do.
-    pub idle: u64,
-}
-
-impl HbmBusCycles {
-    /// All clocks.
-    pub fn total(&self) -> u64 {
-        let busy = self.read + self.result + self.write + self.buffer;
-        busy + self.refresh + self.row_cycle + self.turnaround + self.pim + self.idle
+counts! {
+    /// Clocks of the data bus by cause; the module documentation defines the classes.
+    pub classes HbmBusCycles {
+        /// Data of a read.
+        read,
+        /// Results of the banks.
+        result,
+        /// Data of a write.
+        write,
+        /// Data for the global buffer.
+        buffer,
+        /// Refresh.
+        refresh,
+        /// A partition is being precharged or activated for the host.
+        row_cycle,
+        /// Between commands and data that could not follow each other faster.
+        turnaround,
+        /// Joined banks compute.
+        pim,
+        /// Nothing to do.
+        idle,
     }
 }
 
-/// Clocks of the multipliers by cause; the module documentation defines the classes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct PimCycles {
-    /// The multipliers take a column.
-    pub mac: u64,
-    /// Refresh.
-    pub refresh: u64,
-    /// Rows are being precharged or activated to compute with.
-    pub row_cycle: u64,
-    /// A result is on its way.
-    pub drain: u64,
-    /// All rows are open, and there is no MAC.
-    pub waiting: u64,
-    /// The host has the rows.
-    pub host: u64,
-    /// Nothing to do.
-    pub idle: u64,
-}
-
-/// Of another channel.
-impl AddAssign for HbmBusCycles {
-    fn add_assign(&mut self, other: Self) {
-        self.read += other.read;
-        self.result += other.result;
-        self.write += other.write;
-        self.buffer += other.buffer;
-        self.refresh += other.refresh;
-        self.row_cycle += other.row_cycle;
-        self.turnaround += other.turnaround;
-        self.pim += other.pim;
-        self.idle += other.idle;
-    }
-}
-
-/// Of another channel.
-impl AddAssign for PimCycles {
-    fn add_assign(&mut self, other: Self) {
-        self.mac += other.mac;
-        self.refresh += other.refresh;
-        self.row_cycle += other.row_cycle;
-        self.drain += other.drain;
-        self.waiting += other.waiting;
-        self.host += other.host;
-        self.idle += other.idle;
-    }
-}
-
-impl PimCycles {
-    /// All clocks.
-    pub fn total(&self) -> u64 {
-        self.mac + self.refresh + self.row_cycle + self.drain + self.waiting + self.host + self.idle
+counts! {
+    /// Clocks of the multipliers by cause; the module documentation defines the classes.
+    pub classes PimCycles {
+        /// The multipliers take a column.
+        mac,
+        /// Refresh.
+        refresh,
+        /// Rows are being precharged or activated to compute with.
+        row_cycle,
+        /// A result is on its way.
+        drain,
+        /// All rows are open, and there is no MAC.
+        waiting,
+        /// The host has the rows.
+        host,
+        /// Nothing to do.
+        idle,
     }
 }
 
@@ -166,7 +124,7 @@ pub(crate) enum Traffic {
 }
 
 /// Keeps [`HbmStatistics`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Accountant {
     config: HbmConfig,
     statistics: HbmStatistics,
@@ -189,22 +147,7 @@ pub(crate) struct Accountant {
 
 impl Accountant {
     pub(crate) fn new(config: &HbmConfig) -> Self {
-        Self {
-            config: config.clone(),
-            statistics: HbmStatistics::default(),
-            refresh_until: 0,
-            bank_refresh_until: 0,
-            row_until: 0,
-            data_until: 0,
-            mac_until: 0,
-            pim_row_until: 0,
-            drain_until: 0,
-            auto_precharges: Vec::new(),
-            joined_pim: false,
-            open_for_pim: 0,
-            host_in_pim: false,
-            banks: config.banks() as usize,
-        }
+        Self { config: config.clone(), banks: config.banks() as usize, ..Self::default() }
     }
 
     pub(crate) fn statistics(&self) -> HbmStatistics {

@@ -147,14 +147,8 @@ impl<C: CommandSet> Checker<C> {
 
     /// Reports that no data were driven for the `command` (a WR) of clock `issued`.
     pub(crate) fn write_data_missing(&mut self, cycle: u64, issued: u64, command: C) {
-        self.log.push(Violation {
-            cycle,
-            rule: Rule::WriteDataMissing,
-            command,
-            earlier: Some((issued, command)),
-            required: self.rules.write_latency,
-            actual: cycle - issued,
-        });
+        let earlier = Some((issued, command));
+        self.log.report(cycle, Rule::WriteDataMissing, command, earlier, self.rules.write_latency);
     }
 
     /// Reports that data were driven although no WR needs them.
@@ -163,19 +157,13 @@ impl<C: CommandSet> Checker<C> {
             .iter()
             .filter_map(|&kind| self.history.latest(kind, Scope::Rank, Target::All))
             .max_by_key(|event| event.issued);
-        self.log.push(Violation {
-            cycle,
-            rule: Rule::WriteDataUnexpected,
-            command: C::DESELECT,
-            earlier: last.map(|event| (event.issued, event.command)),
-            required: self.rules.write_latency,
-            actual: last.map_or(cycle, |event| cycle - event.issued),
-        });
+        let (rule, earlier) = (Rule::WriteDataUnexpected, last.map(Event::given));
+        self.log.report(cycle, rule, C::DESELECT, earlier, self.rules.write_latency);
     }
 
     /// Reports that `command` is refused for something that is not seen here.
     pub(crate) fn refuse(&mut self, cycle: u64, command: C, rule: Rule) {
-        self.log.push(Violation { cycle, rule, command, earlier: None, required: 0, actual: cycle });
+        self.log.report(cycle, rule, command, None, 0);
     }
 
     /// Reports pins that are no command of this memory.
@@ -202,14 +190,8 @@ impl<C: CommandSet> Checker<C> {
             let Some(event) = self.history.latest(rule.earlier, rule.scope, target) else { continue };
             if cycle < event.effective + rule.cycles {
                 first = Some(first.map_or(rule.rule, |first| first.min(rule.rule)));
-                self.log.push(Violation {
-                    cycle,
-                    rule: rule.rule,
-                    command,
-                    earlier: Some((event.issued, event.command)),
-                    required: event.effective + rule.cycles - event.issued,
-                    actual: cycle - event.issued,
-                });
+                let required = event.effective + rule.cycles - event.issued;
+                self.log.report(cycle, rule.rule, command, Some(event.given()), required);
             }
         }
         first
@@ -225,14 +207,7 @@ impl<C: CommandSet> Checker<C> {
             let Some(binding) = before.filter(|_| weight > 0).map(|index| &recent[index]) else { continue };
             if cycle < binding.issued + rule.cycles {
                 broken = broken.or(Some(rule.rule));
-                self.log.push(Violation {
-                    cycle,
-                    rule: rule.rule,
-                    command,
-                    earlier: Some((binding.issued, binding.command)),
-                    required: rule.cycles,
-                    actual: cycle - binding.issued,
-                });
+                self.log.report(cycle, rule.rule, command, Some(binding.given()), rule.cycles);
             }
         }
         broken
@@ -243,10 +218,9 @@ impl<C: CommandSet> Checker<C> {
         let event = earlier.and_then(|kind| self.history.latest(kind, Scope::SameBank, target));
         let (earlier, required) = match since {
             Some((issued, command, required)) => (Some((issued, command)), required),
-            None => (event.map(|event| (event.issued, event.command)), 0),
+            None => (event.map(Event::given), 0),
         };
-        let actual = earlier.map_or(cycle, |(issued, _)| cycle - issued);
-        self.log.push(Violation { cycle, rule, command, earlier, required, actual });
+        self.log.report(cycle, rule, command, earlier, required);
         Some(rule)
     }
 
@@ -262,15 +236,8 @@ impl<C: CommandSet> Checker<C> {
             return;
         }
         self.refresh.reported = true;
-        self.log.push(Violation {
-            cycle,
-            rule: Rule::Refi,
-            command,
-            earlier: last,
-            // A deadline that passed before the last REF leaves nothing.
-            required: deadline.saturating_sub(since),
-            actual: cycle - since,
-        });
+        // A deadline that passed before the last REF leaves nothing.
+        self.log.report(cycle, Rule::Refi, command, last, deadline.saturating_sub(since));
     }
 
     fn check_bus(&mut self, cycle: u64, command: C, direction: Direction) -> Option<Rule> {
@@ -282,14 +249,8 @@ impl<C: CommandSet> Checker<C> {
         }
         let overlaps = |burst: &&Burst<C>| burst.start.abs_diff(start) < burst_cycles;
         let &Burst { start: other, event } = self.bursts.iter().rev().find(overlaps)?;
-        self.log.push(Violation {
-            cycle,
-            rule: Rule::BusCollision,
-            command,
-            earlier: Some((event.issued, event.command)),
-            required: other + burst_cycles - latency - event.issued,
-            actual: cycle - event.issued,
-        });
+        let required = other + burst_cycles - latency - event.issued;
+        self.log.report(cycle, Rule::BusCollision, command, Some(event.given()), required);
         Some(Rule::BusCollision)
     }
 

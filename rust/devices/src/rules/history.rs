@@ -14,6 +14,13 @@ pub(crate) struct Event<C> {
     pub(crate) command: C,
 }
 
+impl<C: Copy> Event<C> {
+    /// The command with its clock.
+    pub(crate) fn given(&self) -> (u64, C) {
+        (self.issued, self.command)
+    }
+}
+
 /// Last events by kind. "Last" is the one with the latest `effective`: it is the one that binds.
 #[derive(Clone, Debug)]
 pub(crate) struct History<C> {

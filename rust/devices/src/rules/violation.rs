@@ -56,11 +56,20 @@ impl<C> ViolationLog<C> {
         Self { kept: Vec::new(), limit, count: 0 }
     }
 
+    /// Takes a violation by its fields; the actual distance follows from them.
     #[cold]
-    pub(crate) fn push(&mut self, violation: Violation<C>) {
+    pub(crate) fn report(
+        &mut self,
+        cycle: u64,
+        rule: Rule,
+        command: C,
+        earlier: Option<(u64, C)>,
+        required: u64,
+    ) {
         self.count += 1;
         if self.kept.len() < self.limit {
-            self.kept.push(violation);
+            let actual = cycle - earlier.as_ref().map_or(0, |(issued, _)| *issued);
+            self.kept.push(Violation { cycle, rule, command, earlier, required, actual });
         }
     }
 
@@ -105,14 +114,7 @@ mod tests {
     fn the_first_ones_are_kept_and_all_are_counted() {
         let mut log = ViolationLog::new(3);
         for cycle in 0..10 {
-            log.push(Violation {
-                cycle,
-                rule: Rule::Rp,
-                command: Command::Refresh,
-                earlier: None,
-                required: 0,
-                actual: 0,
-            });
+            log.report(cycle, Rule::Rp, Command::Refresh, None, 0);
         }
         assert_eq!(log.count(), 10);
         assert_eq!(log.kept().iter().map(|v| v.cycle).collect::<Vec<_>>(), [0, 1, 2]);

@@ -1,18 +1,9 @@
 //! `config.json` of Falcon.
 
-use serde::Deserialize;
-
-use super::others::{self, Others};
 use super::{Activation, Architecture, DecoderConfig, Rotary, activation, eps, require, unsupported};
 use crate::ModelError;
 
-/// The fields that matter; every default is Hugging Face's `FalconConfig`'s.
-#[derive(Debug, Deserialize)]
-pub(super) struct Raw {
-    vocab_size: usize,
-    hidden_size: usize,
-    num_hidden_layers: usize,
-    num_attention_heads: usize,
+fields! {
     num_kv_heads: Option<usize>,
     ffn_hidden_size: Option<usize>,
     max_position_embeddings: Option<usize>,
@@ -24,12 +15,8 @@ pub(super) struct Raw {
     new_decoder_architecture: Option<bool>,
     num_ln_in_parallel_attn: Option<usize>,
     bias: Option<bool>,
-    tie_word_embeddings: Option<bool>,
-    relu_before_qkv: Option<bool>,
     #[serde(flatten)]
     rotary: Rotary,
-    #[serde(flatten)]
-    others: Others,
 }
 
 pub(super) fn read(raw: Raw) -> Result<DecoderConfig, ModelError> {
@@ -50,26 +37,17 @@ pub(super) fn read(raw: Raw) -> Result<DecoderConfig, ModelError> {
     };
     let known = [("gelu", Activation::Gelu), ("relu", Activation::Relu)];
     let biased = raw.bias.unwrap_or(false);
+    let ffn_dim = raw.ffn_hidden_size.unwrap_or(raw.hidden_size.saturating_mul(4));
+    let positions = raw.max_position_embeddings.unwrap_or(2048);
+    let decoder = raw.decoder(Architecture::Falcon, [ffn_dim, positions])?;
     Ok(DecoderConfig {
-        architecture: Architecture::Falcon,
-        vocab_size: raw.vocab_size,
-        hidden_size: raw.hidden_size,
-        num_hidden_layers: raw.num_hidden_layers,
-        num_attention_heads: heads,
         num_key_value_heads: kv_heads,
-        head_width: 0,
-        ffn_dim: raw.ffn_hidden_size.unwrap_or(raw.hidden_size.saturating_mul(4)),
-        max_position_embeddings: raw.max_position_embeddings.unwrap_or(2048),
-        position_limit: "max_position_embeddings",
-        warnings: others::check(&raw.others)?,
         activation: activation("activation", raw.activation.as_deref().unwrap_or("gelu"), &known)?,
-        rms_norm: false,
         norm_eps: eps("layer_norm_epsilon", raw.layer_norm_epsilon.unwrap_or(1e-5))?,
         rotary_base: Some(raw.rotary.base()?),
         attention_bias: biased,
         ffn_bias: biased,
         norms_per_layer,
-        tied_head: true,
-        relu_before_qkv: raw.relu_before_qkv.unwrap_or(false),
+        ..decoder
     })
 }

@@ -4,6 +4,56 @@
 //! arithmetic are either implemented or refused by name; unknown fields are a warning. Each family has a file; what they
 //! have in common is here, and the fields that none implements are in `others`.
 
+/// The fields of a family: those that every family has, its own, and all others. Every default is Hugging Face's.
+macro_rules! fields {
+    ($($(#[$attribute:meta])* $field:ident: $type:ty,)*) => {
+        #[derive(Debug, serde::Deserialize)]
+        pub(super) struct Raw {
+            vocab_size: usize,
+            hidden_size: usize,
+            num_hidden_layers: usize,
+            num_attention_heads: usize,
+            $($(#[$attribute])* $field: $type,)*
+            tie_word_embeddings: Option<bool>,
+            relu_before_qkv: Option<bool>,
+            #[serde(flatten)]
+            others: $crate::config::others::Others,
+        }
+
+        impl Raw {
+            /// A decoder of these sizes as most families have it: as many heads of K and V as of Q, LayerNorm, no biases, a tied head.
+            fn decoder(
+                &self,
+                architecture: $crate::Architecture,
+                [ffn_dim, max_position_embeddings]: [usize; 2],
+            ) -> Result<$crate::DecoderConfig, $crate::ModelError> {
+                Ok($crate::DecoderConfig {
+                    architecture,
+                    vocab_size: self.vocab_size,
+                    hidden_size: self.hidden_size,
+                    num_hidden_layers: self.num_hidden_layers,
+                    num_attention_heads: self.num_attention_heads,
+                    num_key_value_heads: self.num_attention_heads,
+                    head_width: 0,
+                    ffn_dim,
+                    max_position_embeddings,
+                    position_limit: "max_position_embeddings",
+                    warnings: $crate::config::others::check(&self.others)?,
+                    activation: $crate::Activation::Relu,
+                    rms_norm: false,
+                    norm_eps: ndp_numerics::Epsilon::OPT.units(),
+                    rotary_base: None,
+                    attention_bias: false,
+                    ffn_bias: false,
+                    norms_per_layer: 2,
+                    tied_head: true,
+                    relu_before_qkv: self.relu_before_qkv.unwrap_or(false),
+                })
+            }
+        }
+    };
+}
+
 mod falcon;
 mod llama;
 mod opt;
@@ -143,6 +193,45 @@ const MISTRAL: &str = "mistral";
 /// Defaults of `MistralConfig` that `LlamaConfig` does not share.
 const MISTRAL_DEFAULTS: [(&str, u32); 2] = [("sliding_window", 4096), ("num_key_value_heads", 8)];
 
+ndp_config::getters!(DecoderConfig {
+    /// Fields that were not understood and are ignored, one line each.
+    warnings: &[String],
+    /// The family.
+    architecture: Architecture,
+    /// Number of tokens, `V`.
+    vocab_size: usize,
+    /// Width of the hidden state, `d`.
+    hidden_size: usize,
+    /// Number of decoder layers.
+    num_hidden_layers: usize,
+    /// Number of heads of queries, `H`.
+    num_attention_heads: usize,
+    /// Number of heads of keys and values, `G`; it divides `H`.
+    num_key_value_heads: usize,
+    /// Width of one head, `h`: `d / H` unless the model says otherwise.
+    head_width: usize,
+    /// Width of the feed-forward hidden layer, `f`.
+    ffn_dim: usize,
+    /// Longest sequence, prompt and generated tokens together: what the model says, at most [`MAX_POSITIONS`].
+    max_position_embeddings: usize,
+    /// The function between the feed-forward layers.
+    activation: Activation,
+    /// Normalisations of a layer: two, or one that attention and feed-forward block share.
+    norms_per_layer: usize,
+    /// The base of the rotary embedding; without one, positions are embedded as tokens are.
+    rotary_base: Option<u64>,
+    /// Whether a ReLU stands between the attention's normalisation and the Q, K and V projections (Hermes, section II).
+    relu_before_qkv: bool,
+    /// Whether the model has RMSNorm, which has no bias, in place of LayerNorm.
+    has_rms_norm = rms_norm: bool,
+    /// Whether the four linear layers of the attention have biases.
+    has_attention_bias = attention_bias: bool,
+    /// Whether the linear layers of the feed-forward block have biases.
+    has_ffn_bias = ffn_bias: bool,
+    /// Whether the embedding is the output head too.
+    has_tied_head = tied_head: bool,
+});
+
 impl DecoderConfig {
     /// Reads and checks `config.json` in `dir`.
     pub fn load(dir: &Path) -> Result<Self, ModelError> {
@@ -228,11 +317,6 @@ impl DecoderConfig {
         if self.architecture == Architecture::Falcon { "num_kv_heads" } else { "num_key_value_heads" }
     }
 
-    /// Fields that were not understood and are ignored, one line each.
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
-
     /// Refuses a text that is too long.
     ///
     /// # Errors
@@ -240,41 +324,6 @@ impl DecoderConfig {
     pub fn check_positions(&self, requested: usize) -> Result<(), ModelError> {
         let (max, limit) = (self.max_position_embeddings, self.position_limit);
         if requested > max { Err(ModelError::PositionOverflow { requested, max, limit }) } else { Ok(()) }
-    }
-
-    /// The family.
-    pub fn architecture(&self) -> Architecture {
-        self.architecture
-    }
-
-    /// Number of tokens, `V`.
-    pub fn vocab_size(&self) -> usize {
-        self.vocab_size
-    }
-
-    /// Width of the hidden state, `d`.
-    pub fn hidden_size(&self) -> usize {
-        self.hidden_size
-    }
-
-    /// Number of decoder layers.
-    pub fn num_hidden_layers(&self) -> usize {
-        self.num_hidden_layers
-    }
-
-    /// Number of heads of queries, `H`.
-    pub fn num_attention_heads(&self) -> usize {
-        self.num_attention_heads
-    }
-
-    /// Number of heads of keys and values, `G`; it divides `H`.
-    pub fn num_key_value_heads(&self) -> usize {
-        self.num_key_value_heads
-    }
-
-    /// Width of one head, `h`: `d / H` unless the model says otherwise.
-    pub fn head_width(&self) -> usize {
-        self.head_width
     }
 
     /// Width of all heads of queries together.
@@ -287,21 +336,6 @@ impl DecoderConfig {
         self.num_key_value_heads * self.head_width
     }
 
-    /// Width of the feed-forward hidden layer, `f`.
-    pub fn ffn_dim(&self) -> usize {
-        self.ffn_dim
-    }
-
-    /// Longest sequence, prompt and generated tokens together: what the model says, at most [`MAX_POSITIONS`].
-    pub fn max_position_embeddings(&self) -> usize {
-        self.max_position_embeddings
-    }
-
-    /// The function between the feed-forward layers.
-    pub fn activation(&self) -> Activation {
-        self.activation
-    }
-
     /// Whether the feed-forward block has a gate: two matrices whose results are multiplied.
     pub fn is_gated(&self) -> bool {
         self.architecture == Architecture::Llama
@@ -312,45 +346,10 @@ impl DecoderConfig {
         self.architecture == Architecture::Falcon
     }
 
-    /// Whether the model has RMSNorm, which has no bias, in place of LayerNorm.
-    pub fn has_rms_norm(&self) -> bool {
-        self.rms_norm
-    }
-
     /// What a normalisation adds to the variance.
     pub fn norm_eps(&self) -> Epsilon {
         // The field was made from one.
         Epsilon::new(self.norm_eps).unwrap_or(Epsilon::OPT)
-    }
-
-    /// Normalisations of a layer: two, or one that attention and feed-forward block share.
-    pub fn norms_per_layer(&self) -> usize {
-        self.norms_per_layer
-    }
-
-    /// The base of the rotary embedding; without one, positions are embedded as tokens are.
-    pub fn rotary_base(&self) -> Option<u64> {
-        self.rotary_base
-    }
-
-    /// Whether the four linear layers of the attention have biases.
-    pub fn has_attention_bias(&self) -> bool {
-        self.attention_bias
-    }
-
-    /// Whether the linear layers of the feed-forward block have biases.
-    pub fn has_ffn_bias(&self) -> bool {
-        self.ffn_bias
-    }
-
-    /// Whether the embedding is the output head too.
-    pub fn has_tied_head(&self) -> bool {
-        self.tied_head
-    }
-
-    /// Whether a ReLU stands between the attention's normalisation and the Q, K and V projections (Hermes, section II).
-    pub fn relu_before_qkv(&self) -> bool {
-        self.relu_before_qkv
     }
 }
 

@@ -15,7 +15,7 @@
 //! - [`Progress`]: how long a run will take, before it does.
 //!
 //! It knows nothing of hardware or numbers. `ndp-config`, which is below both the design and the oracle, uses only the reading
-//! (no feature; threads need none either); libraries that write files use the feature `output`, binaries `program`, tests `testing`.
+//! (no feature; threads need none either); libraries that write files use the feature `output`, binaries `program`.
 
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
@@ -63,6 +63,3 @@ pub use {
     progress::{Progress, duration},
     refusal::{REFUSED, Refusal, UNUSABLE, exit_code},
 };
-
-#[cfg(feature = "testing")]
-pub mod testing;

@@ -1,5 +1,6 @@
 //! What tests of several crates draw at random: legal configurations, for tests of the generator, of the planner and of the simulation, and
-//! programs ([`random_programs`], [`malform`]); and how much of a series runs ([`amount`], [`some`], [`first`]).
+//! programs ([`random_programs`], [`malform`]); and how much of a series runs ([`amount`], [`some`], [`first`]). Beside it: checks of a binary from
+//! outside ([`programs`]), and what a read stream of a rank can reach by formula ([`stream`]).
 //!
 //! Every key is drawn here, one line each, within the limits of `ndp_config` (`docs/configuration.md`): often a limit itself, else
 //! any value between. What ties keys together is kept by the order in which they are drawn, or by drawing again. A new key gets a
@@ -9,11 +10,13 @@
 
 pub mod malform;
 mod program_writer;
+pub mod programs;
 mod random_memories;
 mod random_merges;
 pub mod random_programs;
 mod random_selections;
 mod series;
+pub mod stream;
 
 pub use malform::malformed_word;
 pub use random_memories::random_memory;

@@ -7,7 +7,7 @@
 
 use ndp_config::DesignConfig;
 use ndp_isa::{
-    Activation, Data, Dump, Instruction, Product, Program, RandomKind, accumulator_words, block_words,
+    Activation, Data, Dump, Instruction, Product, Program, RandomKind, accumulator_words, block_words, fields,
 };
 use ndp_numerics::SplitMix64;
 
@@ -470,19 +470,9 @@ impl Writer<'_> {
 }
 
 /// The activation unit's operations; softmax as often as two others.
-pub(crate) fn operations_on(other: u32, scalar: u16) -> [Activation; 12] {
-    [
-        Activation::Relu,
-        Activation::Exp,
-        Activation::Softmax,
-        Activation::Softmax,
-        Activation::Scale { scalar },
-        Activation::Add { other },
-        Activation::Sub { other },
-        Activation::Mul { other },
-        Activation::Max { other },
-        Activation::Silu,
-        Activation::Gelu,
-        Activation::Div { other },
-    ]
+pub(crate) fn operations_on(other: u32, scalar: u16) -> Vec<Activation> {
+    let value = |field| if field == fields::SCALAR { scalar.into() } else { other };
+    Activation::all(&value)
+        .flat_map(|of| std::iter::repeat_n(of, if of == Activation::Softmax { 2 } else { 1 }))
+        .collect()
 }

@@ -1,0 +1,193 @@
+//! Tables of configuration keys: name, type, default, limits, meaning and accessor of a key are written once.
+
+/// Read access to the fields of a type, by methods with their names: `name: Type` returns a copy, `name: &Type` a reference, `name: &'a Type` the
+/// reference that the field is. `name = field: Type` has another name than the field.
+///
+/// ```
+/// struct Point {
+///     x: u32,
+///     name: String,
+/// }
+/// ndp_config::getters!(Point {
+///     /// Distance to the right.
+///     x: u32,
+///     /// What it is called.
+///     name: &str,
+/// });
+/// let point = Point { x: 3, name: "here".to_owned() };
+/// assert_eq!((point.x(), point.name()), (3, "here"));
+/// ```
+#[macro_export]
+macro_rules! getters {
+    (@ $(#[$doc:meta])* $name:ident: &$life:lifetime $type:ty, $($rest:tt)*) => {
+        $(#[$doc])*
+        pub fn $name(&self) -> &$life $type {
+            self.$name
+        }
+        $crate::getters!(@ $($rest)*);
+    };
+    (@ $(#[$doc:meta])* $name:ident: &$type:ty, $($rest:tt)*) => {
+        $(#[$doc])*
+        pub fn $name(&self) -> &$type {
+            &self.$name
+        }
+        $crate::getters!(@ $($rest)*);
+    };
+    (@ $(#[$doc:meta])* $name:ident = $field:ident: $type:ty, $($rest:tt)*) => {
+        $(#[$doc])*
+        pub fn $name(&self) -> $type {
+            self.$field
+        }
+        $crate::getters!(@ $($rest)*);
+    };
+    (@ $(#[$doc:meta])* $name:ident: $type:ty, $($rest:tt)*) => {
+        $(#[$doc])*
+        pub fn $name(&self) -> $type {
+            self.$name
+        }
+        $crate::getters!(@ $($rest)*);
+    };
+    (@) => {};
+    (<$life:lifetime> $type:ty { $($rows:tt)* }) => {
+        impl<$life> $type {
+            $crate::getters!(@ $($rows)*);
+        }
+    };
+    ($type:ty { $($rows:tt)* }) => {
+        impl $type {
+            $crate::getters!(@ $($rows)*);
+        }
+    };
+}
+
+/// An enumeration whose members have names in files and tables: `ALL` of them, and `name`.
+///
+/// ```
+/// ndp_config::named! {
+///     #[derive(Debug, Clone, Copy, PartialEq)]
+///     pub enum Side {
+///         Left = "left",
+///         Right = "right",
+///     }
+/// }
+/// assert_eq!((Side::ALL, Side::Right.name()), ([Side::Left, Side::Right], "right"));
+/// ```
+#[macro_export]
+macro_rules! named {
+    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)* }) => {
+        $(#[$meta])*
+        pub enum $name {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: [Self; [$($text),*].len()] = [$(Self::$variant),*];
+
+            /// Its name in files, options and tables.
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $text,)*
+                }
+            }
+        }
+    };
+}
+
+/// A struct whose keys can have limits of their own, and the check of these, in the order of the keys. `$prefix` is what messages write before a
+/// key; limits may depend on other keys of `$values`, the struct itself.
+macro_rules! checked {
+    (
+        $prefix:literal, $values:ident:
+        $(#[$meta:meta])*
+        $vis:vis struct $name:ident {
+            $($(#[$doc:meta])* $key_vis:vis $key:ident: $type:ty $(, $check:ident($min:expr, $max:expr))?;)*
+        }
+    ) => {
+        $(#[$meta])*
+        $vis struct $name {
+            $($(#[$doc])* $key_vis $key: $type,)*
+        }
+
+        impl $name {
+            /// Checks each key by itself.
+            pub(crate) fn check_keys(&self) -> Result<(), $crate::ConfigError> {
+                let $values = self;
+                $($($check(concat!($prefix, stringify!($key)), $values.$key, $min, $max)?;)?)*
+                Ok(())
+            }
+        }
+    };
+}
+
+/// A table of a file whose keys are all optional: what is read (`$raw`), the defaults, the limits, and a method of `$owner` for each key that is
+/// not `private`.
+macro_rules! keys {
+    (
+        $prefix:literal, $values:ident:
+        $(#[$meta:meta])*
+        $raw:ident for $owner:ident.$field:tt {
+            $(
+                $(#[$doc:meta])*
+                $vis:vis $key:ident: $type:ty = $default:expr $(, $check:ident($min:expr, $max:expr))?;
+            )*
+        }
+        $(private {
+            $(
+                $(#[$own_doc:meta])*
+                $own:ident: $own_type:ty = $own_default:expr $(, $own_check:ident($own_min:expr, $own_max:expr))?;
+            )*
+        })?
+    ) => {
+        $crate::keys::checked! {
+            $prefix, $values:
+            $(#[$meta])*
+            #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+            #[serde(deny_unknown_fields, default)]
+            pub(crate) struct $raw {
+                $($(#[$doc])* pub(crate) $key: $type $(, $check($min, $max))?;)*
+                $($($(#[$own_doc])* pub(crate) $own: $own_type $(, $own_check($own_min, $own_max))?;)*)?
+            }
+        }
+
+        impl Default for $raw {
+            fn default() -> Self {
+                Self { $($key: $default,)* $($($own: $own_default,)*)? }
+            }
+        }
+
+        impl $owner {
+            $(
+                $(#[$doc])*
+                $vis fn $key(&self) -> $type {
+                    self.$field.$key
+                }
+            )*
+        }
+    };
+}
+
+/// A table of [`keys!`] that is a part of a design, and its validated form.
+macro_rules! part {
+    (
+        $prefix:literal, $values:ident:
+        $(#[$meta:meta])*
+        pub struct $owner:ident($raw:ident) {
+            $($rows:tt)*
+        }
+        $(private { $($own:tt)* })?
+    ) => {
+        $crate::keys::keys! {
+            $prefix, $values:
+            /// What the file says; every key is optional.
+            $raw for $owner.0 { $($rows)* } $(private { $($own)* })?
+        }
+
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+        #[serde(transparent)]
+        pub struct $owner($raw);
+    };
+}
+
+pub(crate) use {checked, keys, part};

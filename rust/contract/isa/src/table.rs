@@ -1,0 +1,304 @@
+//! Operands and the fields that hold them, and the macros that turn tables of both into types.
+
+use crate::Numbers;
+use crate::instruction::{code_of, weights_of};
+use ndp_config::WeightFormat;
+
+/// A value that `N` fields of the encoding hold together.
+pub(crate) trait Operand<const N: usize>: Copy {
+    /// The operand of these values.
+    fn of(values: [u32; N]) -> Self;
+
+    /// The values; `None` for a field without meaning.
+    fn values(self) -> [Option<u32>; N];
+}
+
+/// Numbers and flags, by what a word is in their type.
+macro_rules! plain {
+    ($($type:ty: $word:ident => $value:expr;)*) => {
+        $(impl Operand<1> for $type {
+            fn of([$word]: [u32; 1]) -> Self {
+                $value
+            }
+
+            fn values(self) -> [Option<u32>; 1] {
+                [Some(self.into())]
+            }
+        })*
+    };
+}
+
+plain! {
+    u32: word => word;
+    u16: word => word as Self;
+    u8: word => word as Self;
+    bool: word => word != 0;
+}
+
+impl Operand<1> for WeightFormat {
+    fn of([code]: [u32; 1]) -> Self {
+        weights_of(code).unwrap_or_default()
+    }
+
+    fn values(self) -> [Option<u32>; 1] {
+        [Some(code_of(self))]
+    }
+}
+
+/// The list of a product: whether there is one, and its first entry.
+impl Operand<2> for Option<u32> {
+    fn of([listed, list]: [u32; 2]) -> Self {
+        (listed == 1).then_some(list)
+    }
+
+    fn values(self) -> [Option<u32>; 2] {
+        [Some(self.is_some().into()), self]
+    }
+}
+
+/// Whether they are in the list memory, and the first number or entry.
+impl Operand<2> for Numbers {
+    fn of([listed, first]: [u32; 2]) -> Self {
+        if listed == 1 { Self::Listed(first) } else { Self::From(first) }
+    }
+
+    fn values(self) -> [Option<u32>; 2] {
+        match self {
+            Self::From(row) => [Some(0), Some(row)],
+            Self::Listed(entry) => [Some(1), Some(entry)],
+        }
+    }
+}
+
+/// Returns the value of a field if one of these operands has it.
+macro_rules! find {
+    ($wanted:ident: $($operand:ident = $($field:ident)+),*) => {
+        $(
+            if let Some(at) = [$($field),+].iter().position(|field| *field == $wanted) {
+                return Operand::values($operand)[at];
+            }
+        )*
+    };
+}
+
+/// A struct of operands that several instructions have in common.
+macro_rules! operands {
+    (
+        $(#[$meta:meta])*
+        pub struct $name:ident {
+            $($(#[$doc:meta])* $operand:ident: $type:ty = $($field:ident)+;)*
+        }
+    ) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub struct $name {
+            $($(#[$doc])* pub $operand: $type,)*
+        }
+
+        impl $name {
+            const FIELDS: &'static [Field] = &[$($($field),+),*];
+
+            fn of(get: &dyn Fn(Field) -> u32) -> Self {
+                Self { $($operand: Operand::of([$($field),+].map(get)),)* }
+            }
+
+            fn value(&self, field: Field) -> Option<u32> {
+                let Self { $($operand),* } = *self;
+                $crate::table::find!(field: $($operand = $($field)+),*);
+                None
+            }
+        }
+    };
+}
+
+/// The fields of an instruction by what the table says of its operands, or in the order that it gives.
+macro_rules! fields_of {
+    () => {
+        &[]
+    };
+    (($type:ident)) => {
+        $type::FIELDS
+    };
+    ({ $($(#[$doc:meta])* $operand:ident: $type:ty = $($field:ident)+;)* }) => {
+        &[$($($field),+),*]
+    };
+    ($operands:tt as [$($field:ident),+]) => {
+        &[$($field),+]
+    };
+}
+
+/// The enumerations [`Opcode`](crate::Opcode), [`Activation`](crate::Activation) and [`Instruction`](crate::Instruction) with all that follows from
+/// codes, mnemonics and operands. Instructions are in the order of their codes; those of the activation unit have operands in common and
+/// are variants of the operation.
+macro_rules! instructions {
+    (
+        first { $($first:tt)* }
+        activations { $($activations:tt)* }
+        last { $($last:tt)* }
+    ) => {
+        $crate::table::instructions! {
+            all { $($first)* $($activations)* $($last)* }
+            records { $($first)* $($last)* }
+            activations { $($activations)* }
+        }
+    };
+    (
+        all {
+            $($(#[$doc:meta])* $opcode:ident = $code:literal, $mnemonic:literal $(, $shape:tt $(as $order:tt)?)?;)*
+        }
+        records {
+            $(
+                $(#[$record_doc:meta])*
+                $record:ident = $record_code:literal, $record_name:literal
+                $(, ($type:ident))?
+                $(, {
+                    $($(#[$operand_doc:meta])* $operand:ident: $operand_type:ty = $($field:ident)+;)*
+                } $(as $record_order:tt)?)?;
+            )*
+        }
+        activations {
+            $(
+                $(#[$activation_doc:meta])*
+                $activation:ident = $activation_code:literal, $activation_name:literal
+                $(, { $(#[$extra_doc:meta])* $extra:ident: $extra_type:ty = $extra_field:ident; })?;
+            )*
+        }
+    ) => {
+        /// What an instruction does; the discriminant is its code.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Opcode {
+            $($(#[$doc])* $opcode = $code,)*
+        }
+
+        impl Opcode {
+            /// All of them, by code.
+            pub const ALL: [Self; [$($code),*].len()] = [$(Self::$opcode),*];
+
+            /// Its name in programs.
+            pub const fn mnemonic(self) -> &'static str {
+                match self {
+                    $(Self::$opcode => $mnemonic,)*
+                }
+            }
+
+            /// The fields that it names; all others are 0.
+            pub const fn fields(self) -> &'static [Field] {
+                match self {
+                    $(Self::$record => $crate::table::fields_of!($(($type))? $({
+                        $($operand: $operand_type = $($field)+;)*
+                    } $(as $record_order)?)?),)*
+                    $(Self::$activation => &[SRC, DST, COLS, BATCH, HEADS, $($extra_field)?],)*
+                }
+            }
+        }
+
+        /// What the activation unit does with each element `x` of a vector block; `other` is the first word of a second block
+        /// of the same shape, `y` its element.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Activation {
+            $($(#[$activation_doc])* $activation $({ $(#[$extra_doc])* $extra: $extra_type })?,)*
+        }
+
+        impl Activation {
+            /// Each of them, by code, with operands of these values.
+            pub fn all(get: &dyn Fn(Field) -> u32) -> impl Iterator<Item = Self> + use<> {
+                [$(Self::$activation $({ $extra: Operand::of([get($extra_field)]) })?),*].into_iter()
+            }
+
+            /// Its opcode.
+            pub fn opcode(self) -> Opcode {
+                match self {
+                    $(Self::$activation { .. } => Opcode::$activation,)*
+                }
+            }
+
+            fn value(self, field: Field) -> Option<u32> {
+                match self {
+                    $($(Self::$activation { $extra } if field == $extra_field => Some($extra.into()),)?)*
+                    _ => None,
+                }
+            }
+        }
+
+        /// One instruction.
+        ///
+        /// ```
+        /// use ndp_isa::{Instruction, parse};
+        /// let load = Instruction::Load { dst: 0, cols: 4096, batch: 4, address: 0x1000 };
+        /// assert_eq!(load.to_string(), "load dst=0, cols=4096, batch=4, address=0x1000");
+        /// assert_eq!(load.encode(), 0x0000_1000_0200_0610);
+        /// assert_eq!(parse(&load.to_string()).unwrap().words(), [load.encode()]);
+        /// ```
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Instruction {
+            $(
+                $(#[$record_doc])*
+                $record $(($type))? $({ $($(#[$operand_doc])* $operand: $operand_type,)* })?,
+            )*
+            /// The activation unit: vector block (cols, batch * heads) at src, and perhaps another, to dst.
+            Activate {
+                /// What is done.
+                operation: Activation,
+                /// First word of the block.
+                src: u32,
+                /// First word of the result.
+                dst: u32,
+                /// Elements of a vector.
+                cols: u32,
+                /// Vectors for each head, 1..=16.
+                batch: u32,
+                /// Heads, a power of two.
+                heads: u32,
+            },
+        }
+
+        impl Instruction {
+            /// The instruction with this opcode and these values of fields. Only those that it names are asked for; `BATCH` is the number of
+            /// vectors and `HEADS` that of heads, not what is encoded.
+            pub(crate) fn of(opcode: Opcode, get: &dyn Fn(Field) -> u32) -> Self {
+                let activate = |operation| {
+                    let [src, dst, cols, batch, heads] = [SRC, DST, COLS, BATCH, HEADS].map(get);
+                    Self::Activate { operation, src, dst, cols, batch, heads }
+                };
+                match opcode {
+                    $(Opcode::$record => Self::$record
+                        $(($type::of(get)))?
+                        $({ $($operand: Operand::of([$($field),+].map(get)),)* })?,)*
+                    $(Opcode::$activation => activate(Activation::$activation
+                        $({ $extra: Operand::of([get($extra_field)]) })?),)*
+                }
+            }
+
+            /// What it does.
+            pub fn opcode(&self) -> Opcode {
+                match self {
+                    $(Self::$record { .. } => Opcode::$record,)*
+                    Self::Activate { operation, .. } => operation.opcode(),
+                }
+            }
+
+            /// The value of a field; `None` if the instruction does not name it. `BATCH` gives the number of vectors and
+            /// `HEADS` that of heads, not what is encoded, `LIST` of a product is `None` if the rows are not listed, and `ROW` of a
+            /// `select` may be an entry of the list memory.
+            pub fn value(&self, field: Field) -> Option<u32> {
+                if field == OPCODE {
+                    return Some(self.opcode() as u32);
+                }
+                match *self {
+                    $($(Self::$record(common @ $type { .. }) => return common.value(field),)?)*
+                    $($(Self::$record { $($operand),* } => {
+                        $crate::table::find!(field: $($operand = $($field)+),*);
+                    })?)*
+                    Self::Activate { operation, src, dst, cols, batch, heads } => {
+                        $crate::table::find!(field: src = SRC, dst = DST, cols = COLS, batch = BATCH, heads = HEADS);
+                        return operation.value(field);
+                    }
+                    _ => {}
+                }
+                None
+            }
+        }
+    };
+}
+
+pub(crate) use {fields_of, find, instructions, operands};
