@@ -230,20 +230,15 @@ impl Tables<'_> {
         };
         let model = self.part;
         for batch in DECODING.into_iter().filter(|batch| *batch > 0) {
-            let parts = [
-                ("qkv", Work::Qkv, self.times.qkv_npu(batch), model.qkv().weights()),
-                (
-                    "projection",
-                    Work::Projection,
-                    self.times.projection_npu(batch),
-                    model.projection().weights(),
-                ),
-                ("ffn", Work::Ffn, self.times.ffn_npu(batch), model.ffn_weights()),
-                ("head", Work::Head, self.times.head_npu(batch), model.head().weights()),
+            let names = [
+                ("qkv", Work::Qkv),
+                ("projection", Work::Projection),
+                ("ffn", Work::Ffn),
+                ("head", Work::Head),
             ];
-            for (name, work, time, weights) in parts {
-                let job = Job::Matrix { work, npu: batch, pim: 0 };
-                row(name, batch, 0, time.total(), job, weights * u64::from(batch));
+            for (name, work) in names {
+                let (time, job) = (self.times.npu(work, batch, 1), Job::Matrix { work, npu: batch, pim: 0 });
+                row(name, batch, 0, time.total(), job, model.weights(work) * u64::from(batch));
             }
             for context in CONTEXTS {
                 let job = Job::Attention { device: Device::Pim, contexts: vec![context; batch as usize] };

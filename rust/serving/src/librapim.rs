@@ -117,15 +117,15 @@ impl<'a> LibraPimSteps<'a> {
         let tokens = tokens_of(prompts);
         let count = yielding(prompts);
         let layers = u64::from(model.layers);
-        let matrices = self.prompts.qkv_npu(tokens).total()
-            + self.prompts.projection_npu(tokens).total()
-            + self.prompts.ffn_npu(tokens).total();
+        let of_layer = [Work::Qkv, Work::Projection, Work::Ffn];
+        let matrices: Picos =
+            of_layer.map(|work| self.prompts.npu(work, tokens, 1).total()).into_iter().sum();
         let of_prompt =
             |chunk: &Chunk| Self::attention_of_chunk(&self.npu, model, chunk.tokens, chunk.context());
         let attention: Picos = prompts.iter().map(of_prompt).sum();
         let head = if count > 0 { self.prompts.head_npu(count).total() } else { Picos::ZERO };
         let span = (matrices + attention) * layers + head;
-        let weights = model.qkv().weights() + model.projection().weights() + model.ffn_weights();
+        let weights: u64 = of_layer.map(|work| model.weights(work)).iter().sum();
         let of_attention = |chunk: &Chunk| model.attention_macs(chunk.context()) * u64::from(chunk.tokens);
         let macs = layers * (weights * u64::from(tokens) + prompts.iter().map(of_attention).sum::<u64>())
             + model.head().weights() * u64::from(count);
@@ -140,13 +140,9 @@ impl<'a> LibraPimSteps<'a> {
             start: Picos::ZERO,
             end: span,
         };
-        let jobs = vec![
-            (matrix(Work::Qkv, tokens), layers),
-            (matrix(Work::Projection, tokens), layers),
-            (matrix(Work::Ffn, tokens), layers),
-            (Job::Attention { device: Device::Npu, contexts }, layers),
-            (matrix(Work::Head, count), u64::from(count > 0)),
-        ];
+        let mut jobs = of_layer.map(|work| (matrix(work, tokens), layers)).to_vec();
+        jobs.push((Job::Attention { device: Device::Npu, contexts }, layers));
+        jobs.push((matrix(Work::Head, count), u64::from(count > 0)));
         let mut step = Step { npu_macs: macs, ..Step::alone(self.mode, span, jobs) };
         step.timeline.events.push(event);
         step

@@ -6,7 +6,7 @@
 use crate::error::SystemsError;
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
 use ndp_placement::{Instance, Options, place_random, place_structured};
-use ndp_predictor::{Confusion, LayerTable, NeuronStates, Predictor, PredictorKind, PredictorRules};
+use ndp_predictor::{Evaluation, LayerTable, NeuronStates, Predictor, PredictorKind, PredictorRules};
 use ndp_scheduler::session::Start;
 use ndp_scheduler::{Load, Policy, Residency, SchedulerError, Session, SystemTimes};
 use ndp_traces::stats::Statistics;
@@ -249,25 +249,13 @@ fn accuracy(
     last: &Activity,
     text: &[Activity],
 ) -> Result<f64, SystemsError> {
-    let run = || -> Result<Confusion, ndp_predictor::PredictorError> {
-        let mut predictor =
-            Predictor::new(states.clone(), table, PredictorRules::default(), PredictorKind::Both)?;
-        for block in 0..shape.blocks().len() {
-            predictor.set_activity(block, last.block(shape, block))?;
-        }
-        let (mut all, mut room) = (Confusion::default(), Vec::new());
-        for activity in text {
-            for (index, block) in shape.blocks().iter().enumerate() {
-                let actual = activity.block(shape, index);
-                room.resize(actual.len(), 0);
-                predictor.predict(index, &mut room)?;
-                all.count(block.neurons, &room, actual);
-                predictor.observe(index, actual)?;
-            }
-        }
-        Ok(all)
+    let run = || {
+        let rules = PredictorRules::default();
+        let mut predictor = Predictor::new(states.clone(), table, rules, PredictorKind::Both)?;
+        predictor.set_last(shape, last)?;
+        Evaluation::of(shape, &mut predictor, text.iter())
     };
-    Ok(run().map_err(SchedulerError::from)?.accuracy())
+    Ok(run().map_err(SchedulerError::from)?.all().accuracy())
 }
 
 #[cfg(test)]

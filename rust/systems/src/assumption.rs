@@ -20,21 +20,15 @@ pub struct Assumption {
 /// Declares the keys: variant, key in files, value when nothing is assumed, range, unit, meaning.
 macro_rules! keys {
     ($($(#[doc = $doc:literal])+ $key:ident $name:literal = $stated:literal in $low:literal, $high:literal $unit:literal;)+) => {
-        /// What can be assumed.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Key {
-            $($(#[doc = $doc])+ $key,)+
+        ndp_config::named! {
+            /// What can be assumed.
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+            pub enum Key {
+                $($(#[doc = $doc])+ #[serde(rename = $name)] $key = $name,)+
+            }
         }
 
         impl Key {
-            /// All of them, in the order of reports.
-            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$key),+];
-
-            /// As in files.
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$key => $name,)+ }
-            }
-
             /// The value of the set `stated`.
             pub fn stated(self) -> f64 {
                 match self { $(Self::$key => $stated,)+ }
@@ -195,10 +189,9 @@ impl Assumptions {
     pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
         let set: Self = ndp_config::parse(text)?;
         ndp_config::name_is(NameRule::Title, "name", &set.name)?;
-        let known: Vec<&str> = Key::ALL.iter().map(|key| key.name()).collect();
         for (name, Assumption { value, reason }) in &set.values {
-            let Some(key) = Key::ALL.into_iter().find(|key| key.name() == name) else {
-                return Err(ConfigError::unknown_preset("assumption", name, &known));
+            let Some(key) = Key::named(name) else {
+                return Err(ConfigError::unknown_preset("assumption", name, &Key::ALL.map(Key::name)));
             };
             let [min, max] = key.range();
             if !(min..=max).contains(value) {

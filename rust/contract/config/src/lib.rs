@@ -21,6 +21,7 @@ mod keys;
 mod limits;
 mod link;
 mod llm;
+mod named;
 mod nearest;
 mod presets;
 mod shape;

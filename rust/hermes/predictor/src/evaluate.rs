@@ -8,6 +8,7 @@ use crate::table::LayerTable;
 use ndp_config::BlockKind;
 use ndp_traces::{Activity, NeuronShape, ones};
 use serde::Serialize;
+use std::borrow::Borrow;
 
 /// Counts of predictions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -91,6 +92,35 @@ impl Evaluation {
     pub fn all(&self) -> Confusion {
         self.attention + self.mlp
     }
+
+    /// Predicts, counts and observes tokens one after the other.
+    ///
+    /// # Errors
+    /// [`PredictorError::Length`] and [`PredictorError::StrayBits`] for activity that does not fit the shape.
+    pub fn of(
+        shape: &NeuronShape,
+        predictor: &mut Predictor,
+        tokens: impl Iterator<Item = impl Borrow<Activity>>,
+    ) -> Result<Self, PredictorError> {
+        let mut evaluation = Self::default();
+        let mut predicted = vec![0; shape.widest().div_ceil(64) as usize];
+        for token in tokens {
+            let token = token.borrow();
+            same_length("words of a token", token.words().len(), shape.words_per_token())?;
+            for (number, block) in shape.blocks().iter().enumerate() {
+                let actual = token.block(shape, number);
+                let predicted = &mut predicted[..actual.len()];
+                predictor.predict(number, predicted)?;
+                predictor.observe(number, actual)?;
+                let counts = match block.kind {
+                    BlockKind::Attention => &mut evaluation.attention,
+                    BlockKind::Mlp => &mut evaluation.mlp,
+                };
+                counts.count(block.neurons, predicted, actual);
+            }
+        }
+        Ok(evaluation)
+    }
 }
 
 /// Plays a sequence of tokens: the first `prefill` ones set the states by how often each neuron is active and the parents by the
@@ -126,27 +156,10 @@ pub fn evaluate(
     });
     let states = NeuronStates::from_frequencies(shape, &frequencies.collect::<Vec<_>>())?;
     let mut predictor = Predictor::new(states, table, rules, kind)?;
-    for block in 0..shape.blocks().len() {
-        predictor.set_activity(block, last.block(shape, block))?;
-    }
-    let mut evaluation = Evaluation::default();
-    let mut predicted = vec![0; shape.widest().div_ceil(64) as usize];
+    predictor.set_last(shape, &last)?;
     let mut seen = 0;
-    for (_, token) in tokens {
-        same_length("words of a token", token.words().len(), shape.words_per_token())?;
-        for (number, block) in shape.blocks().iter().enumerate() {
-            let actual = token.block(shape, number);
-            let predicted = &mut predicted[..actual.len()];
-            predictor.predict(number, predicted)?;
-            predictor.observe(number, actual)?;
-            let counts = match block.kind {
-                BlockKind::Attention => &mut evaluation.attention,
-                BlockKind::Mlp => &mut evaluation.mlp,
-            };
-            counts.count(block.neurons, predicted, actual);
-        }
-        seen += 1;
-    }
+    let evaluation =
+        Evaluation::of(shape, &mut predictor, tokens.map(|(_, token)| token).inspect(|_| seen += 1))?;
     in_range("tokens behind the prefill", seen, 1, u64::MAX)?;
     Ok(evaluation)
 }

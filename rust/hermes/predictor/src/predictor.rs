@@ -7,7 +7,7 @@ use crate::kernel::{LANES, Masks, PARENT_WORDS, STATE_WORDS};
 use crate::rules::{PredictorKind, PredictorRules};
 use crate::states::{NeuronStates, check_bits, check_length, group_starts};
 use crate::table::{LayerTable, previous_block};
-use ndp_traces::NeuronShape;
+use ndp_traces::{Activity, NeuronShape};
 
 /// Predicts the active neurons of a block before it is computed.
 ///
@@ -109,6 +109,14 @@ impl Predictor {
         self.find_quiet();
         self.tell_children(block);
         Ok(())
+    }
+
+    /// Sets the last activity of all blocks without updating states.
+    ///
+    /// # Errors
+    /// As [`Predictor::observe`].
+    pub fn set_last(&mut self, shape: &NeuronShape, last: &Activity) -> Result<(), PredictorError> {
+        (0..shape.blocks().len()).try_for_each(|block| self.set_activity(block, last.block(shape, block)))
     }
 
     /// Writes one bit per neuron of a block: whether it is predicted active.

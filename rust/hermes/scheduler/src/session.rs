@@ -117,9 +117,7 @@ impl Session {
         let shape = residency.shape();
         let blocks = shape.blocks().len();
         if let Some(predictor) = &mut predictor {
-            for block in 0..blocks {
-                predictor.set_activity(block, last.block(shape, block))?;
-            }
+            predictor.set_last(shape, last)?;
         }
         Ok(Self {
             policy,

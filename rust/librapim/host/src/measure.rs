@@ -17,9 +17,10 @@ use crate::shared::{Product, channel_work};
 use ndp_config::{HbmCommandBuses, HbmCommandSet, HbmConfig};
 use ndp_dram::hbm::PseudoChannel;
 use ndp_numerics::f16;
-use ndp_offloading::npu::{NpuTime, NpuTimes};
+use ndp_offloading::npu::NpuTime;
+use ndp_offloading::timeline::Work;
 use ndp_offloading::work::Matrix;
-use ndp_offloading::{AnalyticTimes, DeviceTimes, Hardware, KvMapping, Model, Picos};
+use ndp_offloading::{AnalyticTimes, DeviceTimes, Hardware, Model, Picos};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
@@ -160,7 +161,6 @@ pub struct MeasuredMemory {
     model: Model,
     hardware: Hardware,
     computed: AnalyticTimes,
-    npu: NpuTimes,
     /// Clocks of a head by context.
     heads: BTreeMap<u32, u64>,
     /// Broadcasts by number of inputs.
@@ -213,7 +213,6 @@ impl MeasuredMemory {
             model: model.clone(),
             hardware: *hardware,
             computed: AnalyticTimes::new(model, hardware, config.slicing()),
-            npu: NpuTimes::new(hardware, config.slicing()),
             heads,
             broadcasts: of_inputs,
         })
@@ -224,7 +223,6 @@ impl MeasuredMemory {
     #[must_use]
     pub fn with_slicing(mut self, sliced: bool) -> Self {
         self.computed = AnalyticTimes::new(&self.model, &self.hardware, sliced);
-        self.npu = NpuTimes::new(&self.hardware, sliced);
         self
     }
 
@@ -272,56 +270,16 @@ impl DeviceTimes for MeasuredMemory {
         (u32::MAX, self.heads.last_key_value().map_or(0, |(&context, _)| context))
     }
 
-    fn qkv_npu(&self, requests: u32) -> NpuTime {
-        self.computed.qkv_npu(requests)
+    fn npu(&self, work: Work, requests: u32, context: u32) -> NpuTime {
+        self.computed.npu(work, requests, context)
     }
 
-    fn projection_npu(&self, requests: u32) -> NpuTime {
-        self.computed.projection_npu(requests)
-    }
-
-    fn ffn_npu(&self, requests: u32) -> NpuTime {
-        self.computed.ffn_npu(requests)
-    }
-
-    fn head_npu(&self, requests: u32) -> NpuTime {
-        self.computed.head_npu(requests)
-    }
-
-    fn mha_npu(&self, requests: u32, context: u32) -> NpuTime {
-        self.computed.mha_npu(requests, context)
-    }
-
-    fn mha_pim(&self, requests: u32, context: u32) -> Picos {
-        let channels = u64::from(self.hardware.pim.channels);
-        let (requests, heads) = (u64::from(requests), u64::from(self.model.kv_heads));
-        let in_channel = match self.hardware.pim.usage.kv_mapping {
-            KvMapping::Heads => (requests * heads).div_ceil(channels),
-            KvMapping::Requests => requests.div_ceil(channels) * heads,
-        };
-        let scores = requests * u64::from(self.model.heads) * u64::from(context);
-        (self.head(context) * in_channel).max(self.npu.softmax(scores))
-    }
-
-    fn qkv_pim(&self, requests: u32) -> Picos {
-        if self.broadcasts.is_empty() {
-            return self.computed.qkv_pim(requests);
+    fn pim(&self, work: Work, requests: u32, context: u32) -> Picos {
+        match work {
+            Work::Mha => self.computed.attention_of(requests, context, self.head(context)),
+            _ if self.broadcasts.is_empty() => self.computed.pim(work, requests, context),
+            _ => self.model.matrices(work).map(|matrix| self.broadcast(matrix, requests)).sum(),
         }
-        self.broadcast(self.model.qkv(), requests)
-    }
-
-    fn projection_pim(&self, requests: u32) -> Picos {
-        if self.broadcasts.is_empty() {
-            return self.computed.projection_pim(requests);
-        }
-        self.broadcast(self.model.projection(), requests)
-    }
-
-    fn ffn_pim(&self, requests: u32) -> Picos {
-        if self.broadcasts.is_empty() {
-            return self.computed.ffn_pim(requests);
-        }
-        self.model.ffn_parts().map(|matrix| self.broadcast(matrix, requests)).sum()
     }
 }
 

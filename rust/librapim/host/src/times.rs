@@ -8,6 +8,7 @@ use crate::PimError;
 use crate::measure::{head_clocks, shared_clocks};
 use ndp_config::HbmConfig;
 use ndp_offloading::npu::{NpuTime, NpuTimes};
+use ndp_offloading::timeline::Work;
 use ndp_offloading::work::Matrix;
 use ndp_offloading::{AnalyticTimes, DeviceTimes, Hardware, Model, Picos};
 
@@ -90,46 +91,27 @@ impl DeviceTimes for HostTimes {
         (self.requests, STEP * self.heads.len() as u32)
     }
 
-    /// Three matrices here, one after the other. The host's normalisations take no time, so products alone count.
-    fn qkv_npu(&self, requests: u32) -> NpuTime {
+    /// Q, K and V are three matrices here, one after the other. The host's normalisations take no time, so products alone count.
+    fn npu(&self, work: Work, requests: u32, context: u32) -> NpuTime {
         let Model { hidden: inputs, heads, kv_heads, head_width, .. } = self.model;
-        let matrices =
-            [heads, kv_heads, kv_heads].map(|heads| Matrix { inputs, outputs: heads * head_width });
-        self.npu.gemms(matrices.into_iter(), requests)
+        let of_heads = |heads| Matrix { inputs, outputs: heads * head_width };
+        match work {
+            Work::Mha => self.computed.npu(work, requests, context),
+            Work::Qkv => self.npu.gemms([heads, kv_heads, kv_heads].map(of_heads).into_iter(), requests),
+            _ => self.npu.gemms(self.model.matrices(work), requests),
+        }
     }
 
-    fn projection_npu(&self, requests: u32) -> NpuTime {
-        self.npu.gemm(self.model.projection(), requests)
-    }
-
-    fn ffn_npu(&self, requests: u32) -> NpuTime {
-        self.npu.gemms(self.model.ffn_parts(), requests)
-    }
-
-    fn head_npu(&self, requests: u32) -> NpuTime {
-        self.npu.gemm(self.model.head(), requests)
-    }
-
-    fn mha_npu(&self, requests: u32, context: u32) -> NpuTime {
-        self.computed.mha_npu(requests, context)
-    }
-
-    fn mha_pim(&self, requests: u32, context: u32) -> Picos {
-        let heads = u64::from(requests) * u64::from(self.model.heads);
-        let scores = heads * u64::from(context);
-        let in_memory = self.time(self.head_clocks(context) * heads.div_ceil(self.channels));
-        in_memory.max(self.npu.softmax(scores))
-    }
-
-    fn qkv_pim(&self, requests: u32) -> Picos {
-        self.computed.qkv_pim(requests)
-    }
-
-    fn projection_pim(&self, requests: u32) -> Picos {
-        self.computed.projection_pim(requests)
-    }
-
-    fn ffn_pim(&self, requests: u32) -> Picos {
-        self.time(self.ffn_clocks(requests))
+    fn pim(&self, work: Work, requests: u32, context: u32) -> Picos {
+        match work {
+            Work::Mha => {
+                let heads = u64::from(requests) * u64::from(self.model.heads);
+                let scores = heads * u64::from(context);
+                let in_memory = self.time(self.head_clocks(context) * heads.div_ceil(self.channels));
+                in_memory.max(self.npu.softmax(scores))
+            }
+            Work::Ffn => self.time(self.ffn_clocks(requests)),
+            _ => self.computed.pim(work, requests, context),
+        }
     }
 }

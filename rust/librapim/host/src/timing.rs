@@ -4,6 +4,7 @@
 
 use ndp_config::HbmConfig;
 use std::collections::VecDeque;
+use std::ops::Range;
 
 /// Whom a row is open for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +22,13 @@ struct Buffer {
     activate: u64,
     column: u64,
     precharge: u64,
+}
+
+impl Buffer {
+    /// Whether a row may be opened in it.
+    fn is_free(&self, now: u64) -> bool {
+        self.open.is_none() && now >= self.activate
+    }
 }
 
 /// Earliest clocks of a channel's commands.
@@ -150,15 +158,16 @@ impl Timing {
         self.refresh = self.refresh.max(ready);
     }
 
+    /// Whether a row may be opened in a bank group, as far as other rows are concerned.
+    fn may_open(&self, now: u64, group: usize) -> bool {
+        let earliest = [self.activate, self.activate_group[group], self.bank_refresh, self.all];
+        earliest.iter().all(|&clock| now >= clock)
+    }
+
     /// ACT.
     pub fn can_activate(&self, now: u64, bank: u32, partition: u32) -> bool {
-        let buffer = &self.buffers[self.index(bank, partition)];
-        buffer.open.is_none()
-            && now >= buffer.activate
-            && now >= self.activate
-            && now >= self.activate_group[self.group(bank)]
-            && now >= self.bank_refresh
-            && now >= self.all
+        self.buffers[self.index(bank, partition)].is_free(now)
+            && self.may_open(now, self.group(bank))
             && self.in_window(now) < 4
     }
 
@@ -170,49 +179,42 @@ impl Timing {
         self.activated(now, 1);
     }
 
+    fn banks_of(&self, group: u32) -> Range<u32> {
+        let per_group = self.config.banks_per_group();
+        group * per_group..(group + 1) * per_group
+    }
+
+    fn are_free(&self, now: u64, mut banks: Range<u32>) -> bool {
+        banks.all(|bank| self.buffers[self.index(bank, self.pim_partition())].is_free(now))
+    }
+
+    fn open_for_pim(&mut self, now: u64, banks: Range<u32>, row: u32) {
+        banks.for_each(|bank| self.open_row(self.index(bank, self.pim_partition()), now, row, User::Pim));
+    }
+
     /// PACT of a bank group.
     pub fn can_activate_group(&self, now: u64, group: u32) -> bool {
-        let per_group = self.config.banks_per_group();
-        let free = |bank| {
-            let buffer = &self.buffers[self.index(bank, self.pim_partition())];
-            buffer.open.is_none() && now >= buffer.activate
-        };
-        (group * per_group..(group + 1) * per_group).all(free)
-            && now >= self.activate
-            && now >= self.activate_group[group as usize]
-            && now >= self.bank_refresh
-            && now >= self.all
-            && self.in_window(now) + per_group as usize <= 4
+        self.are_free(now, self.banks_of(group))
+            && self.may_open(now, group as usize)
+            && self.in_window(now) + self.config.banks_per_group() as usize <= 4
     }
 
     /// Takes note of a PACT.
     pub fn activate_group(&mut self, now: u64, group: u32, row: u32) {
-        let per_group = self.config.banks_per_group();
-        for bank in group * per_group..(group + 1) * per_group {
-            self.open_row(self.index(bank, self.pim_partition()), now, row, User::Pim);
-        }
+        self.open_for_pim(now, self.banks_of(group), row);
         self.activate_group[group as usize] = now + u64::from(self.config.t_rrd_l());
-        self.activated(now, per_group);
+        self.activated(now, self.config.banks_per_group());
     }
 
     /// PACTA.
     pub fn can_activate_all(&self, now: u64) -> bool {
-        let free = |bank| {
-            let buffer = &self.buffers[self.index(bank, self.pim_partition())];
-            buffer.open.is_none() && now >= buffer.activate
-        };
-        (0..self.config.banks()).all(free)
-            && now >= self.activate
-            && self.activate_group.iter().all(|&clock| now >= clock)
-            && now >= self.bank_refresh
-            && now >= self.all
+        self.are_free(now, 0..self.config.banks())
+            && (0..self.activate_group.len()).all(|group| self.may_open(now, group))
     }
 
     /// Takes note of a PACTA.
     pub fn activate_all(&mut self, now: u64, row: u32) {
-        for bank in 0..self.config.banks() {
-            self.open_row(self.index(bank, self.pim_partition()), now, row, User::Pim);
-        }
+        self.open_for_pim(now, 0..self.config.banks(), row);
         self.activate_group.fill(now + u64::from(self.config.t_rrd_l()));
         self.activated(now, 0);
     }
@@ -277,12 +279,7 @@ impl Timing {
     /// REFB of a closed bank.
     pub fn can_refresh_bank(&self, now: u64, bank: u32) -> bool {
         let both = 2 * bank as usize..2 * bank as usize + 2;
-        let free = |buffer: &Buffer| buffer.open.is_none() && now >= buffer.activate;
-        self.buffers[both].iter().all(free)
-            && now >= self.activate
-            && now >= self.activate_group[self.group(bank)]
-            && now >= self.bank_refresh
-            && now >= self.all
+        self.buffers[both].iter().all(|buffer| buffer.is_free(now)) && self.may_open(now, self.group(bank))
     }
 
     /// Takes note of a REFB.

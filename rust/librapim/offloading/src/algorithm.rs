@@ -13,6 +13,7 @@
 
 use crate::balance::{Balance, balance, exhaustive};
 use crate::time::Picos;
+use crate::timeline::Work;
 use crate::times::DeviceTimes;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,22 @@ pub enum Stage {
     Last,
     /// Nothing.
     Idle,
+}
+
+impl Stage {
+    /// Matrices of the stage, in order.
+    pub fn matrices(self) -> &'static [Work] {
+        match self {
+            Self::First => &[Work::Qkv],
+            Self::Middle => &[Work::Projection, Work::Ffn, Work::Qkv],
+            Self::Last => &[Work::Projection, Work::Ffn, Work::Head],
+            Self::Idle => &[],
+        }
+    }
+
+    fn has_ffn(self) -> bool {
+        self.matrices().contains(&Work::Ffn)
+    }
 }
 
 /// What two devices work on at the same time.
@@ -86,11 +103,8 @@ pub struct Sides<'a> {
 impl Sides<'_> {
     /// The NPU with the FFN of `m` requests less.
     pub fn npu_without(&self, m: u32) -> Picos {
-        let ffn = match self.slot.stage {
-            Stage::First | Stage::Idle => Picos::ZERO,
-            Stage::Middle | Stage::Last => self.times.ffn_npu(self.slot.requests - m).total(),
-        };
-        self.others + ffn
+        let ffn = self.slot.stage.has_ffn().then(|| self.times.ffn_npu(self.slot.requests - m).total());
+        self.others + ffn.unwrap_or_default()
     }
 
     /// The memory with the FFN of `m` requests.
@@ -169,22 +183,14 @@ impl<'a> Scheduler<'a> {
     /// The sides of that slot.
     pub fn sides(&self, slot: Slot) -> Sides<'a> {
         let (times, b) = (self.times, slot.requests);
-        let projection = || times.projection_npu(b).total();
-        let others = match slot.stage {
-            Stage::Idle => Picos::ZERO,
-            Stage::First => times.qkv_npu(b).total(),
-            Stage::Middle => projection() + times.qkv_npu(b).total(),
-            Stage::Last => projection() + times.head_npu(b).total(),
-        };
+        let others = slot.stage.matrices().iter().filter(|work| **work != Work::Ffn);
+        let others = others.map(|work| times.npu(*work, b, 1).total()).sum();
         let mha = times.mha_pim(slot.mha_requests, slot.context);
         Sides { times, slot, rule: self.rule, others, mha }
     }
 
     fn ffn_limit(&self, slot: Slot) -> u32 {
-        match slot.stage {
-            Stage::First | Stage::Idle => 0,
-            Stage::Middle | Stage::Last => slot.requests.min(self.channels),
-        }
+        if slot.stage.has_ffn() { slot.requests.min(self.channels) } else { 0 }
     }
 
     /// The FFN of that many requests, or of all that there are, to the memory, whatever it takes.

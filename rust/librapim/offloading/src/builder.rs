@@ -7,7 +7,7 @@ use crate::step::{Job, Layout, Mode, Step};
 use crate::time::Picos;
 use crate::timeline::{Device, Event, Timeline, Work};
 use crate::times::DeviceTimes;
-use crate::work::{Matrix, Model};
+use crate::work::Model;
 
 /// A group on the NPU: its number, requests, and layer whose attention is next (stage middle: Q, K, V).
 #[derive(Clone, Copy)]
@@ -72,10 +72,18 @@ impl<'a> Builder<'a> {
     }
 
     fn matrix(&mut self, work: Work, npu: u32, pim: u32) {
+        let weights = self.model.weights(work);
+        self.npu_macs += u64::from(npu) * weights;
+        self.pim_macs += u64::from(pim) * weights;
         self.job(Job::Matrix { work, npu, pim });
     }
 
     fn attention(&mut self, device: Device, contexts: &[u32]) {
+        let macs: u64 = contexts.iter().map(|&context| self.model.attention_macs(context)).sum();
+        match device {
+            Device::Npu => self.npu_macs += macs,
+            Device::Pim => self.pim_macs += macs,
+        }
         self.job(Job::Attention { device, contexts: contexts.to_vec() });
     }
 
@@ -86,22 +94,6 @@ impl<'a> Builder<'a> {
         let time = self.times.mha_pim_ragged(contexts);
         self.ragged.push((contexts.to_vec(), time));
         time
-    }
-
-    fn mha_macs(&self, contexts: &[u32]) -> u64 {
-        contexts.iter().map(|&context| self.model.attention_macs(context)).sum()
-    }
-
-    /// MACs of a stage for one request, without the FFN.
-    fn other_macs(&self, stage: Stage) -> u64 {
-        let model = self.model;
-        let [qkv, projection, head] = [model.qkv(), model.projection(), model.head()].map(Matrix::weights);
-        match stage {
-            Stage::First => qkv,
-            Stage::Middle => projection + qkv,
-            Stage::Last => projection + head,
-            Stage::Idle => 0,
-        }
     }
 
     /// How long banks wait for reads of a slot that they cannot do at the same time.
@@ -121,67 +113,40 @@ impl<'a> Builder<'a> {
             Decision::Ffn(m) => (m, 0),
             Decision::Mha(n) => (0, n as usize),
         };
+        let times = self.times;
+        let on_both = |work, requests| if work == Work::Ffn { (requests - m, m) } else { (requests, 0) };
         // All that the NPU reads in the slot; in some modes the banks wait for it.
-        let reads = on_npu.map_or(Picos::ZERO, |OnNpu { stage, requests, .. }| {
-            let times = self.times;
-            let before = if stage == Stage::First {
-                Picos::ZERO
-            } else {
-                times.projection_npu(requests).read + times.ffn_npu(requests - m).read
-            };
-            let last = match stage {
-                Stage::Last => times.head_npu(requests),
-                _ => times.qkv_npu(requests),
-            };
-            before + last.read
+        let reads = on_npu.iter().flat_map(|OnNpu { stage, requests, .. }| {
+            stage.matrices().iter().map(|&work| times.npu(work, on_both(work, *requests).0, 1).read)
         });
-        let pim_free = start + self.excluded(reads);
+        let pim_free = start + self.excluded(reads.sum());
         // What the NPU does: projection, its share of the FFN, then Q, K, V or logits once both shares are done.
         let (mut npu_end, mut ffn_pim) = (start, None);
         if let Some(OnNpu { group, stage, layer, requests }) = on_npu {
-            let times = self.times;
-            let before = layer.saturating_sub(1);
-            let event = |work, layer, requests, start, end| Event {
-                device: Device::Npu,
-                work,
-                group,
-                layer,
-                requests,
-                start,
-                end,
-            };
-            if stage != Stage::First {
-                let projection = times.projection_npu(requests);
-                let ffn = times.ffn_npu(requests - m);
-                let ready = npu_end + projection.total();
-                self.timeline.add(event(Work::Projection, before, requests, npu_end, ready));
-                npu_end =
-                    self.timeline.add(event(Work::Ffn, before, requests - m, ready, ready + ffn.total()));
-                let begins = ready.max(pim_free);
-                let share = Event {
-                    device: Device::Pim,
-                    ..event(Work::Ffn, before, m, begins, begins + times.ffn_pim(m))
+            for &work in stage.matrices() {
+                let layer = if work == Work::Qkv { layer } else { layer.saturating_sub(1) };
+                let (npu, pim) = on_both(work, requests);
+                let event = |device, requests, start, time| Event {
+                    device,
+                    work,
+                    group,
+                    layer,
+                    requests,
+                    start,
+                    end: start + time,
                 };
-                if m > 0 {
+                let share = event(Device::Pim, pim, npu_end.max(pim_free), times.pim(work, pim, 1));
+                npu_end =
+                    self.timeline.add(event(Device::Npu, npu, npu_end, times.npu(work, npu, 1).total()));
+                if pim > 0 {
                     npu_end = npu_end.max(share.end);
+                    ffn_pim = Some(share);
                 }
-                ffn_pim = Some(share);
-                self.matrix(Work::Projection, requests, 0);
-                self.matrix(Work::Ffn, requests - m, m);
-                let ffn_macs = self.model.ffn_weights();
-                self.npu_macs += u64::from(requests - m) * ffn_macs;
-                self.pim_macs += u64::from(m) * ffn_macs;
+                self.matrix(work, npu, pim);
             }
-            let (work, last, layer) = match stage {
-                Stage::First | Stage::Middle | Stage::Idle => (Work::Qkv, times.qkv_npu(requests), layer),
-                Stage::Last => (Work::Head, times.head_npu(requests), before),
-            };
-            self.matrix(work, requests, 0);
-            npu_end = self.timeline.add(event(work, layer, requests, npu_end, npu_end + last.total()));
-            self.npu_macs += u64::from(requests) * self.other_macs(stage);
         }
         let mut pim_end = start;
-        let share = ffn_pim.filter(|share| share.end > share.start);
+        let share: Option<Event> = ffn_pim.filter(|share: &Event| share.end > share.start);
         if in_mha.is_none()
             && let Some(share) = share
         {
@@ -201,7 +166,6 @@ impl<'a> Builder<'a> {
             if n > 0 {
                 let time = self.times.mha_npu_ragged(offloaded).total();
                 npu_end = self.timeline.add(event(Device::Npu, n, npu_end, npu_end + time));
-                self.npu_macs += self.mha_macs(offloaded);
                 self.attention(Device::Npu, offloaded);
             }
             let time = self.mha_pim(kept);
@@ -214,7 +178,6 @@ impl<'a> Builder<'a> {
                 pim_end =
                     self.timeline.add(event(Device::Pim, kept.len(), pim_end, pim_end + (time - first)));
             }
-            self.pim_macs += self.mha_macs(kept);
             self.attention(Device::Pim, kept);
         }
         self.now = npu_end.max(pim_end);
@@ -224,51 +187,35 @@ impl<'a> Builder<'a> {
     /// NPU's.
     pub fn both(&mut self, on_npu: OnNpu, in_memory: u32) {
         let OnNpu { stage, layer, requests, .. } = on_npu;
-        let start = self.now;
         let times = self.times;
-        let before = layer.saturating_sub(1);
-        let at = |device, work, layer, requests, start, time| Event {
+        let at = |device, work, requests, start, time| Event {
             device,
             work,
             group: u8::from(device == Device::Pim),
-            layer,
+            layer: if work == Work::Qkv { layer } else { layer.saturating_sub(1) },
             requests,
             start,
             end: start + time,
         };
-        let (mut npu, mut pim) = (start, start);
-        if stage != Stage::First {
-            let time = times.projection_npu(requests).total();
-            npu = self.timeline.add(at(Device::Npu, Work::Projection, before, requests, npu, time));
-            let time = times.ffn_npu(requests).total();
-            npu = self.timeline.add(at(Device::Npu, Work::Ffn, before, requests, npu, time));
-            let time = times.projection_pim(in_memory);
-            pim = self.timeline.add(at(Device::Pim, Work::Projection, before, in_memory, pim, time));
-            let time = times.ffn_pim(in_memory);
-            pim = self.timeline.add(at(Device::Pim, Work::Ffn, before, in_memory, pim, time));
-            self.matrix(Work::Projection, requests, in_memory);
-            self.matrix(Work::Ffn, requests, in_memory);
-            let ffn = self.model.ffn_weights();
-            self.npu_macs += u64::from(requests) * ffn;
-            self.pim_macs += u64::from(in_memory) * ffn;
-        }
-        if stage == Stage::Last {
-            let all = requests + in_memory;
-            let ready = npu.max(pim);
-            let time = times.head_npu(all).total();
-            npu = self.timeline.add(at(Device::Npu, Work::Head, before, all, ready, time));
-            self.matrix(Work::Head, all, 0);
-            let [projection, head] = [self.model.projection(), self.model.head()].map(Matrix::weights);
-            self.npu_macs += u64::from(requests) * projection + u64::from(all) * head;
-            self.pim_macs += u64::from(in_memory) * projection;
-        } else {
-            self.matrix(Work::Qkv, requests, in_memory);
-            let time = times.qkv_npu(requests).total();
-            npu = self.timeline.add(at(Device::Npu, Work::Qkv, layer, requests, npu, time));
-            let time = times.qkv_pim(in_memory);
-            pim = self.timeline.add(at(Device::Pim, Work::Qkv, layer, in_memory, pim, time));
-            self.npu_macs += u64::from(requests) * self.other_macs(stage);
-            self.pim_macs += u64::from(in_memory) * self.other_macs(stage);
+        let (mut npu, mut pim) = (self.now, self.now);
+        // The memory's projection and FFN follow the NPU's.
+        for works in stage.matrices().chunk_by(|_, next| *next == Work::Ffn) {
+            if works == [Work::Head] {
+                let all = requests + in_memory;
+                let time = times.head_npu(all).total();
+                npu = self.timeline.add(at(Device::Npu, Work::Head, all, npu.max(pim), time));
+                self.matrix(Work::Head, all, 0);
+                continue;
+            }
+            for &work in works {
+                let time = times.npu(work, requests, 1).total();
+                npu = self.timeline.add(at(Device::Npu, work, requests, npu, time));
+            }
+            for &work in works {
+                let time = times.pim(work, in_memory, 1);
+                pim = self.timeline.add(at(Device::Pim, work, in_memory, pim, time));
+                self.matrix(work, requests, in_memory);
+            }
         }
         self.now = npu.max(pim);
     }
@@ -290,8 +237,6 @@ impl<'a> Builder<'a> {
         self.matrix(Work::Qkv, requests, 0);
         self.matrix(Work::Projection, requests, 0);
         self.attention(Device::Pim, contexts);
-        self.npu_macs += u64::from(requests) * self.other_macs(Stage::Middle);
-        self.pim_macs += self.mha_macs(contexts);
     }
 
     /// AttAcc's FFN of a layer: both devices multiply their part of the weights, so that both are done at the same time.
@@ -323,6 +268,5 @@ impl<'a> Builder<'a> {
         let (device, work) = (Device::Npu, Work::Head);
         self.now = self.timeline.add(Event { device, work, group: 0, layer, requests, start, end });
         self.matrix(Work::Head, requests, 0);
-        self.npu_macs += u64::from(requests) * self.model.head().weights();
     }
 }

@@ -15,7 +15,7 @@
 use crate::hardware::Hardware;
 use crate::pim::PimTimes;
 use crate::step::{Job, Step};
-use crate::timeline::{Device, Work};
+use crate::timeline::Device;
 use crate::work::{Matrix, Model};
 use ndp_energy::{
     Energy, HbmConstants, HbmCosts, HbmCounts, HbmEnergy, HbmEvent, HbmSizes, NpuConstants, ratio_range,
@@ -147,15 +147,7 @@ impl StepCosts {
     fn count(&self, job: &Job, add: &mut dyn FnMut(Purpose, HbmEvent, u64)) {
         match job {
             Job::Matrix { work, npu, pim } => {
-                let model = &self.model;
-                let matrices: Vec<Matrix> = match work {
-                    Work::Qkv => vec![model.qkv()],
-                    Work::Projection => vec![model.projection()],
-                    Work::Ffn => model.ffn_parts().collect(),
-                    Work::Head => vec![model.head()],
-                    Work::Mha => Vec::new(),
-                };
-                matrices.into_iter().for_each(|matrix| self.count_matrix(matrix, *npu, *pim, add));
+                self.model.matrices(*work).for_each(|matrix| self.count_matrix(matrix, *npu, *pim, add));
             }
             Job::Coprocessed { requests, npu_macs, pim_macs } => {
                 let requests = u64::from(*requests);

@@ -34,7 +34,7 @@ pub mod times;
 pub mod work;
 
 pub use algorithm::{Decision, Rule, Scheduler, Slot, Stage};
-pub use balance::{Balance, Linear, balance, exhaustive};
+pub use balance::{Balance, balance, exhaustive};
 pub use batch::{Batch, Request};
 pub use boundary::Room;
 pub use energy::{Purpose, StepCosts, StepEnergy};

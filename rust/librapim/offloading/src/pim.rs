@@ -162,6 +162,11 @@ impl PimTimes {
 
     /// Attention of `requests`, all with the same context.
     pub fn attention(&self, model: &Model, requests: u32, context: u32) -> Picos {
+        self.attention_of(model, requests, context, self.head(model, context))
+    }
+
+    /// The same if one head of K and V with the heads of Q on it takes so long.
+    pub fn attention_of(&self, model: &Model, requests: u32, context: u32, head: Picos) -> Picos {
         let channels = u64::from(self.hardware.pim.channels);
         let (requests, heads) = (u64::from(requests), u64::from(model.kv_heads));
         let in_channel = match self.hardware.pim.usage.kv_mapping {
@@ -169,7 +174,7 @@ impl PimTimes {
             KvMapping::Requests => requests.div_ceil(channels) * heads,
         };
         let scores = requests * u64::from(model.heads) * u64::from(context);
-        (self.head(model, context) * in_channel).max(self.npu.softmax(scores))
+        (head * in_channel).max(self.npu.softmax(scores))
     }
 
     /// Attention of requests with those contexts: the longest ones first to the channel that is free first (lowest number of
@@ -236,17 +241,6 @@ impl PimTimes {
     pub fn broadcasts(&self, matrices: impl Iterator<Item = Matrix>, requests: u32) -> Picos {
         matrices.map(|matrix| self.broadcast(matrix, requests)).sum()
     }
-
-    /// The part of what tFAW allows that row openings of attention and reads at full bus speed need together, at most.
-    pub fn activation_load(&self) -> f64 {
-        let h = &self.hardware;
-        let columns = u64::from(h.row_columns());
-        let by_pim = f64::from(h.pim.banks) / self.row(columns).0 as f64;
-        let by_reads = 1.0 / (h.bus_column(self.sliced) * columns).0 as f64;
-        let allowed = f64::from(h.pim.acts_per_window)
-            / (u64::from(h.pim.t_faw).max(1) * u64::from(h.pim.clock_ps)) as f64;
-        (by_pim + by_reads) / allowed
-    }
 }
 
 #[cfg(test)]
@@ -266,6 +260,17 @@ mod tests {
 
     fn model(name: &str) -> Model {
         Model::of(&LlmShape::preset(name).unwrap())
+    }
+
+    /// The part of what tFAW allows that row openings of attention and reads at full bus speed need together, at most.
+    fn activation_load(times: &PimTimes) -> f64 {
+        let h = &times.hardware;
+        let columns = u64::from(h.row_columns());
+        let by_pim = f64::from(h.pim.banks) / times.row(columns).0 as f64;
+        let by_reads = 1.0 / (h.bus_column(times.sliced) * columns).0 as f64;
+        let allowed = f64::from(h.pim.acts_per_window)
+            / (u64::from(h.pim.t_faw).max(1) * u64::from(h.pim.clock_ps)) as f64;
+        (by_pim + by_reads) / allowed
     }
 
     #[test]
@@ -323,10 +328,10 @@ mod tests {
 
     #[test]
     fn reads_at_full_speed_and_attention_fit_into_tfaw_together() {
-        let load = PimTimes::new(&Hardware::default(), true).activation_load();
+        let load = activation_load(&PimTimes::new(&Hardware::default(), true));
         assert!((0.7..0.8).contains(&load), "{load}");
         let tight = Hardware::from(Pim { t_faw: 60, ..Pim::default() });
-        assert!(PimTimes::new(&tight, true).activation_load() > 1.0);
+        assert!(activation_load(&PimTimes::new(&tight, true)) > 1.0);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use crate::error::OffloadError;
 use crate::npu::NpuTime;
 use crate::time::Picos;
+use crate::timeline::Work;
 use crate::times::DeviceTimes;
 use crate::work::Model;
 use serde::{Deserialize, Serialize};
@@ -56,22 +57,47 @@ pub struct TableFile {
 impl TableFile {
     /// The times that `times` has at those points.
     pub fn sample(times: &dyn DeviceTimes, requests: &[u32], contexts: &[u32]) -> Self {
-        let points = || requests.iter().flat_map(|&b| contexts.iter().map(move |&context| (b, context)));
-        let npu = |time: &dyn Fn(u32) -> NpuTime| requests.iter().map(|&b| time(b)).collect();
-        let pim = |time: &dyn Fn(u32) -> Picos| requests.iter().map(|&b| time(b)).collect();
+        let points = |work| {
+            let contexts = if work == Work::Mha { contexts } else { &[1] };
+            requests.iter().flat_map(move |&b| contexts.iter().map(move |&context| (b, context)))
+        };
+        let npu = |work| points(work).map(|(b, context)| times.npu(work, b, context)).collect();
+        let pim = |work| points(work).map(|(b, context)| times.pim(work, b, context)).collect();
         Self {
             of: None,
             requests: requests.to_vec(),
             contexts: contexts.to_vec(),
-            qkv_npu: npu(&|b| times.qkv_npu(b)),
-            projection_npu: npu(&|b| times.projection_npu(b)),
-            ffn_npu: npu(&|b| times.ffn_npu(b)),
-            head_npu: npu(&|b| times.head_npu(b)),
-            qkv_pim: pim(&|b| times.qkv_pim(b)),
-            projection_pim: pim(&|b| times.projection_pim(b)),
-            ffn_pim: pim(&|b| times.ffn_pim(b)),
-            mha_npu: points().map(|(b, context)| times.mha_npu(b, context)).collect(),
-            mha_pim: points().map(|(b, context)| times.mha_pim(b, context)).collect(),
+            qkv_npu: npu(Work::Qkv),
+            projection_npu: npu(Work::Projection),
+            ffn_npu: npu(Work::Ffn),
+            head_npu: npu(Work::Head),
+            qkv_pim: pim(Work::Qkv),
+            projection_pim: pim(Work::Projection),
+            ffn_pim: pim(Work::Ffn),
+            mha_npu: npu(Work::Mha),
+            mha_pim: pim(Work::Mha),
+        }
+    }
+
+    /// Times on the NPU, and their name in the file.
+    fn npu(&self, work: Work) -> (&'static str, &[NpuTime]) {
+        match work {
+            Work::Qkv => ("qkv_npu", &self.qkv_npu),
+            Work::Projection => ("projection_npu", &self.projection_npu),
+            Work::Ffn => ("ffn_npu", &self.ffn_npu),
+            Work::Head => ("head_npu", &self.head_npu),
+            Work::Mha => ("mha_npu", &self.mha_npu),
+        }
+    }
+
+    /// Times in memory, which logits do not have.
+    fn pim(&self, work: Work) -> Option<(&'static str, &[Picos])> {
+        match work {
+            Work::Qkv => Some(("qkv_pim", &self.qkv_pim)),
+            Work::Projection => Some(("projection_pim", &self.projection_pim)),
+            Work::Ffn => Some(("ffn_pim", &self.ffn_pim)),
+            Work::Head => None,
+            Work::Mha => Some(("mha_pim", &self.mha_pim)),
         }
     }
 
@@ -178,26 +204,17 @@ impl MeasuredTimes {
     pub fn new(file: TableFile) -> Result<Self, OffloadError> {
         check_axis("requests", &file.requests)?;
         check_axis("contexts", &file.contexts)?;
-        let (rows, cols) = (file.requests.len(), file.contexts.len());
-        let npu = [
-            ("qkv_npu", &file.qkv_npu, 1),
-            ("projection_npu", &file.projection_npu, 1),
-            ("ffn_npu", &file.ffn_npu, 1),
-            ("head_npu", &file.head_npu, 1),
-            ("mha_npu", &file.mha_npu, cols),
-        ];
-        for (column, times, width) in npu {
+        let rows = file.requests.len();
+        let width = |work| if work == Work::Mha { file.contexts.len() } else { 1 };
+        for work in Work::ALL {
+            let ((column, times), width) = (file.npu(work), width(work));
             check_rising(column, times.iter().map(|time| time.read), width, rows * width)?;
             check_rising(column, times.iter().map(|time| time.compute), width, rows * width)?;
         }
-        let pim = [
-            ("qkv_pim", &file.qkv_pim, 1),
-            ("projection_pim", &file.projection_pim, 1),
-            ("ffn_pim", &file.ffn_pim, 1),
-            ("mha_pim", &file.mha_pim, cols),
-        ];
-        for (column, times, width) in pim {
-            check_rising(column, times.iter().copied(), width, rows * width)?;
+        for work in Work::ALL {
+            if let Some((column, times)) = file.pim(work) {
+                check_rising(column, times.iter().copied(), width(work), rows * width(work))?;
+            }
         }
         Ok(Self(file))
     }
@@ -218,14 +235,14 @@ impl MeasuredTimes {
         Ok(())
     }
 
-    fn at(&self, times: impl Fn(usize) -> Picos, requests: u32, context: Option<u32>) -> Picos {
+    fn at(&self, work: Work, requests: u32, context: u32, times: impl Fn(usize) -> Picos) -> Picos {
         if requests == 0 {
             return Picos::ZERO;
         }
         let row = Place::on(&self.0.requests, requests);
-        let (cols, col) = match context {
-            Some(context) => (self.0.contexts.len(), Place::on(&self.0.contexts, context)),
-            None => (1, Place { low: 0, high: 0, part: 0, whole: 1 }),
+        let (cols, col) = match work {
+            Work::Mha => (self.0.contexts.len(), Place::on(&self.0.contexts, context)),
+            _ => (1, Place { low: 0, high: 0, part: 0, whole: 1 }),
         };
         let time = |row: usize, col: usize| u128::from(times(row * cols + col).0);
         let (part, whole) = (u128::from(col.part), u128::from(col.whole));
@@ -233,17 +250,6 @@ impl MeasuredTimes {
         let (down, rows) = (u128::from(row.part), u128::from(row.whole));
         let sum = along(row.low) * (rows - down) + along(row.high) * down;
         Picos(sum.div_ceil(rows * whole) as u64)
-    }
-
-    fn npu(&self, times: &[NpuTime], requests: u32, context: Option<u32>) -> NpuTime {
-        NpuTime {
-            read: self.at(|index| times[index].read, requests, context),
-            compute: self.at(|index| times[index].compute, requests, context),
-        }
-    }
-
-    fn pim(&self, times: &[Picos], requests: u32, context: Option<u32>) -> Picos {
-        self.at(|index| times[index], requests, context)
     }
 }
 
@@ -253,39 +259,17 @@ impl DeviceTimes for MeasuredTimes {
         (last(&self.0.requests), last(&self.0.contexts))
     }
 
-    fn qkv_npu(&self, requests: u32) -> NpuTime {
-        self.npu(&self.0.qkv_npu, requests, None)
+    fn npu(&self, work: Work, requests: u32, context: u32) -> NpuTime {
+        let (_, times) = self.0.npu(work);
+        NpuTime {
+            read: self.at(work, requests, context, |index| times[index].read),
+            compute: self.at(work, requests, context, |index| times[index].compute),
+        }
     }
 
-    fn projection_npu(&self, requests: u32) -> NpuTime {
-        self.npu(&self.0.projection_npu, requests, None)
-    }
-
-    fn ffn_npu(&self, requests: u32) -> NpuTime {
-        self.npu(&self.0.ffn_npu, requests, None)
-    }
-
-    fn head_npu(&self, requests: u32) -> NpuTime {
-        self.npu(&self.0.head_npu, requests, None)
-    }
-
-    fn mha_npu(&self, requests: u32, context: u32) -> NpuTime {
-        self.npu(&self.0.mha_npu, requests, Some(context))
-    }
-
-    fn mha_pim(&self, requests: u32, context: u32) -> Picos {
-        self.pim(&self.0.mha_pim, requests, Some(context))
-    }
-
-    fn qkv_pim(&self, requests: u32) -> Picos {
-        self.pim(&self.0.qkv_pim, requests, None)
-    }
-
-    fn projection_pim(&self, requests: u32) -> Picos {
-        self.pim(&self.0.projection_pim, requests, None)
-    }
-
-    fn ffn_pim(&self, requests: u32) -> Picos {
-        self.pim(&self.0.ffn_pim, requests, None)
+    fn pim(&self, work: Work, requests: u32, context: u32) -> Picos {
+        self.0
+            .pim(work)
+            .map_or(Picos::ZERO, |(_, times)| self.at(work, requests, context, |index| times[index]))
     }
 }

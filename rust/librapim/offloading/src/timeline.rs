@@ -29,6 +29,11 @@ pub enum Work {
     Head,
 }
 
+impl Work {
+    /// All kinds of work: matrices, then attention.
+    pub const ALL: [Self; 5] = [Self::Qkv, Self::Projection, Self::Ffn, Self::Head, Self::Mha];
+}
+
 /// A piece of work without a break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Event {

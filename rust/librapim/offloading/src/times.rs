@@ -7,6 +7,7 @@ use crate::hardware::Hardware;
 use crate::npu::{NpuTime, NpuTimes};
 use crate::pim::PimTimes;
 use crate::time::Picos;
+use crate::timeline::Work;
 use crate::work::Model;
 
 /// The times of one decoder layer on both devices.
@@ -18,24 +19,47 @@ pub trait DeviceTimes {
     fn limits(&self) -> (u32, u32) {
         (u32::MAX, u32::MAX)
     }
+    /// Work on the NPU; `context` is for attention alone (MHA offload).
+    fn npu(&self, work: Work, requests: u32, context: u32) -> NpuTime;
+    /// Work in memory: attention, the FFN, or matrices of a whole group. The planner leaves logits to the NPU.
+    fn pim(&self, work: Work, requests: u32, context: u32) -> Picos;
+
     /// Q, K and V on the NPU.
-    fn qkv_npu(&self, requests: u32) -> NpuTime;
+    fn qkv_npu(&self, requests: u32) -> NpuTime {
+        self.npu(Work::Qkv, requests, 1)
+    }
     /// The projection on the NPU.
-    fn projection_npu(&self, requests: u32) -> NpuTime;
+    fn projection_npu(&self, requests: u32) -> NpuTime {
+        self.npu(Work::Projection, requests, 1)
+    }
     /// The FFN on the NPU.
-    fn ffn_npu(&self, requests: u32) -> NpuTime;
+    fn ffn_npu(&self, requests: u32) -> NpuTime {
+        self.npu(Work::Ffn, requests, 1)
+    }
     /// Logits on the NPU, once per token.
-    fn head_npu(&self, requests: u32) -> NpuTime;
+    fn head_npu(&self, requests: u32) -> NpuTime {
+        self.npu(Work::Head, requests, 1)
+    }
     /// Attention on the NPU (MHA offload).
-    fn mha_npu(&self, requests: u32, context: u32) -> NpuTime;
+    fn mha_npu(&self, requests: u32, context: u32) -> NpuTime {
+        self.npu(Work::Mha, requests, context)
+    }
     /// Attention in memory.
-    fn mha_pim(&self, requests: u32, context: u32) -> Picos;
+    fn mha_pim(&self, requests: u32, context: u32) -> Picos {
+        self.pim(Work::Mha, requests, context)
+    }
     /// Q, K and V in memory (whole group).
-    fn qkv_pim(&self, requests: u32) -> Picos;
+    fn qkv_pim(&self, requests: u32) -> Picos {
+        self.pim(Work::Qkv, requests, 1)
+    }
     /// The projection in memory (whole group).
-    fn projection_pim(&self, requests: u32) -> Picos;
+    fn projection_pim(&self, requests: u32) -> Picos {
+        self.pim(Work::Projection, requests, 1)
+    }
     /// The FFN in memory (FFN offload, or whole group).
-    fn ffn_pim(&self, requests: u32) -> Picos;
+    fn ffn_pim(&self, requests: u32) -> Picos {
+        self.pim(Work::Ffn, requests, 1)
+    }
 
     /// The FFN in AttAcc's banks, all of it.
     fn ffn_coprocessed(&self, requests: u32) -> Picos {
@@ -73,49 +97,32 @@ impl AnalyticTimes {
     pub fn head(&self, context: u32) -> Picos {
         self.pim.head(&self.model, context)
     }
+
+    /// Attention in memory if that head takes so long.
+    pub fn attention_of(&self, requests: u32, context: u32, head: Picos) -> Picos {
+        self.pim.attention_of(&self.model, requests, context, head)
+    }
 }
 
 impl DeviceTimes for AnalyticTimes {
-    fn qkv_npu(&self, requests: u32) -> NpuTime {
-        let vector = self.npu.normalised(self.model.hidden, requests);
-        self.npu.gemm(self.model.qkv(), requests).and_then(vector)
+    fn npu(&self, work: Work, requests: u32, context: u32) -> NpuTime {
+        let model = &self.model;
+        let normalised = || self.npu.normalised(model.hidden, requests);
+        let mapped = |width| self.npu.mapped(width, requests);
+        let vector = match work {
+            Work::Qkv | Work::Head => normalised(),
+            Work::Projection => mapped(model.hidden),
+            Work::Ffn => normalised() + mapped(model.ffn * (model.ffn_matrices - 1) + model.hidden),
+            Work::Mha => return self.npu.attention(model, std::iter::repeat_n(context, requests as usize)),
+        };
+        self.npu.gemms(model.matrices(work), requests).and_then(vector)
     }
 
-    fn projection_npu(&self, requests: u32) -> NpuTime {
-        let vector = self.npu.mapped(self.model.hidden, requests);
-        self.npu.gemm(self.model.projection(), requests).and_then(vector)
-    }
-
-    fn ffn_npu(&self, requests: u32) -> NpuTime {
-        let activations = self.model.ffn * (self.model.ffn_matrices - 1);
-        let vector = self.npu.normalised(self.model.hidden, requests)
-            + self.npu.mapped(activations + self.model.hidden, requests);
-        self.npu.gemms(self.model.ffn_parts(), requests).and_then(vector)
-    }
-
-    fn head_npu(&self, requests: u32) -> NpuTime {
-        let vector = self.npu.normalised(self.model.hidden, requests);
-        self.npu.gemm(self.model.head(), requests).and_then(vector)
-    }
-
-    fn mha_npu(&self, requests: u32, context: u32) -> NpuTime {
-        self.npu.attention(&self.model, std::iter::repeat_n(context, requests as usize))
-    }
-
-    fn mha_pim(&self, requests: u32, context: u32) -> Picos {
-        self.pim.attention(&self.model, requests, context)
-    }
-
-    fn qkv_pim(&self, requests: u32) -> Picos {
-        self.pim.broadcast(self.model.qkv(), requests)
-    }
-
-    fn projection_pim(&self, requests: u32) -> Picos {
-        self.pim.broadcast(self.model.projection(), requests)
-    }
-
-    fn ffn_pim(&self, requests: u32) -> Picos {
-        self.pim.broadcasts(self.model.ffn_parts(), requests)
+    fn pim(&self, work: Work, requests: u32, context: u32) -> Picos {
+        match work {
+            Work::Mha => self.pim.attention(&self.model, requests, context),
+            _ => self.pim.broadcasts(self.model.matrices(work), requests),
+        }
     }
 
     fn mha_npu_ragged(&self, contexts: &[u32]) -> NpuTime {
@@ -151,41 +158,16 @@ impl DeviceTimes for BaselineTimes<'_> {
         self.inner.limits()
     }
 
-    fn qkv_npu(&self, requests: u32) -> NpuTime {
-        self.inner.qkv_npu(requests)
+    fn npu(&self, work: Work, requests: u32, context: u32) -> NpuTime {
+        self.inner.npu(work, requests, context)
     }
 
-    fn projection_npu(&self, requests: u32) -> NpuTime {
-        self.inner.projection_npu(requests)
-    }
-
-    fn ffn_npu(&self, requests: u32) -> NpuTime {
-        self.inner.ffn_npu(requests)
-    }
-
-    fn head_npu(&self, requests: u32) -> NpuTime {
-        self.inner.head_npu(requests)
-    }
-
-    fn mha_npu(&self, requests: u32, context: u32) -> NpuTime {
-        self.inner.mha_npu(requests, context)
-    }
-
-    fn mha_pim(&self, requests: u32, context: u32) -> Picos {
-        let issue = self.pim.issue(u64::from(requests) * self.commands(context));
-        self.inner.mha_pim(requests, context).max(issue)
-    }
-
-    fn qkv_pim(&self, requests: u32) -> Picos {
-        self.inner.qkv_pim(requests)
-    }
-
-    fn projection_pim(&self, requests: u32) -> Picos {
-        self.inner.projection_pim(requests)
-    }
-
-    fn ffn_pim(&self, requests: u32) -> Picos {
-        self.inner.ffn_pim(requests)
+    fn pim(&self, work: Work, requests: u32, context: u32) -> Picos {
+        let issue = match work {
+            Work::Mha => self.pim.issue(u64::from(requests) * self.commands(context)),
+            _ => Picos::ZERO,
+        };
+        self.inner.pim(work, requests, context).max(issue)
     }
 
     fn ffn_coprocessed(&self, requests: u32) -> Picos {

@@ -1,6 +1,7 @@
 //! What a decode step has to compute: matrices and attention of one decoder layer, from a model's sizes.
 
 use crate::error::OffloadError;
+use crate::timeline::Work;
 use ndp_config::LlmShape;
 use serde::{Deserialize, Serialize};
 
@@ -105,9 +106,26 @@ impl Model {
         Matrix { inputs: self.hidden, outputs: self.vocabulary }
     }
 
+    /// The matrices of a piece of work, which attention does not have.
+    pub fn matrices(&self, work: Work) -> impl Iterator<Item = Matrix> {
+        let ffn = self.ffn_parts().filter(move |_| work == Work::Ffn);
+        let other = match work {
+            Work::Qkv => Some(self.qkv()),
+            Work::Projection => Some(self.projection()),
+            Work::Head => Some(self.head()),
+            Work::Ffn | Work::Mha => None,
+        };
+        ffn.chain(other)
+    }
+
+    /// Weights of these matrices, and MACs for one vector.
+    pub fn weights(&self, work: Work) -> u64 {
+        self.matrices(work).map(Matrix::weights).sum()
+    }
+
     /// Weights of the FFN.
     pub fn ffn_weights(&self) -> u64 {
-        self.ffn_parts().map(Matrix::weights).sum()
+        self.weights(Work::Ffn)
     }
 
     /// MACs of attention for one request with `context` tokens in one layer: scores and weighted values.
@@ -122,8 +140,8 @@ impl Model {
 
     /// Bytes of the weights of all layers, head left out.
     pub fn weight_bytes(&self) -> u64 {
-        let layer = self.qkv().weights() + self.projection().weights() + self.ffn_weights();
-        2 * u64::from(self.layers) * layer
+        let layer = [Work::Qkv, Work::Projection, Work::Ffn].map(|work| self.weights(work));
+        2 * u64::from(self.layers) * layer.iter().sum::<u64>()
     }
 }
 

@@ -1,13 +1,13 @@
 //! Is the number that is offloaded always the best one, and the smallest of the best?
 
+use crate::closed_form::{Linear, PaperTimes};
 use ndp_config::LlmShape;
 use ndp_numerics::SplitMix64;
 use ndp_offloading::algorithm::{Slot, Stage};
-use ndp_offloading::balance::PaperTimes;
 use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
 use ndp_offloading::{
-    AnalyticTimes, Decision, DeviceTimes, Hardware, KvMapping, Linear, MeasuredTimes, Model, Npu, Picos, Pim,
-    Rule, Scheduler, TableFile, Usage, balance, exhaustive,
+    AnalyticTimes, Decision, DeviceTimes, Hardware, KvMapping, MeasuredTimes, Model, Npu, Picos, Pim, Rule,
+    Scheduler, TableFile, Usage, balance, exhaustive,
 };
 
 fn below(rng: &mut SplitMix64, end: u64) -> u64 {

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod closed_form;
 mod energy;
 mod exact;
 mod timelines;

@@ -3,7 +3,8 @@
 //! Papers state few of these rates in numbers, and no energy of a system but LibraPIM's, so nothing here is compared: the table goes beside
 //! that of the [`Item`](super::Item)s and counts in none of its sums.
 
-use super::{Designs, Paper, Study, flash, hermes, librapim, powerinfer};
+use super::quantity::{Case, Evaluation};
+use super::{Designs, Paper, Study};
 use crate::assumption::Assumptions;
 use crate::energy::RunCosts;
 use crate::error::SystemsError;
@@ -34,10 +35,8 @@ impl TokenCost {
     }
 }
 
-/// What a bar shows.
-pub type Cost = Box<dyn Fn(&Study<'_>) -> Result<TokenCost, SystemsError>>;
-
 /// One bar.
+#[derive(Clone, Debug)]
 pub struct Bar {
     /// Figure, table or section.
     pub figure: &'static str,
@@ -51,8 +50,8 @@ pub struct Bar {
     pub output: u32,
     /// Sequences at the same time.
     pub batch: u32,
-    /// Its rate and energy.
-    pub cost: Cost,
+    /// The settings of its case, `who` computes included.
+    pub(super) case: Case,
 }
 
 /// A bar with what follows for it.
@@ -78,25 +77,15 @@ pub struct BarRow {
     pub fitted: TokenCost,
 }
 
-impl Paper {
-    /// The bars of its figures, each in the first figure that has it. Of grids there are the largest batch (Hermes, Fig. 11), the longest texts
-    /// (PowerInfer, Fig. 10 to 15) and the point of section 6.3 (LibraPIM).
-    pub fn bars(self) -> Vec<Bar> {
-        match self {
-            Self::Hermes => hermes::bars(),
-            Self::PowerInfer => powerinfer::bars(),
-            Self::Flash => flash::bars(),
-            Self::LibraPim => librapim::bars(),
-        }
-    }
-}
-
 /// The row of a bar.
 ///
 /// # Errors
 /// As its computation.
 pub fn bar_row(paper: Paper, bar: Bar, designs: &Designs) -> Result<BarRow, SystemsError> {
-    let cost = |set: &str| (bar.cost)(&Study::new(&Assumptions::preset(set)?, designs));
+    let cost = |set: &str| {
+        let set = Assumptions::preset(set)?;
+        Evaluation::new(paper, &Study::new(&set, designs), Some(&bar.case))?.token_cost()
+    };
     let (stated, fitted) = (cost("stated")?, cost(paper.name())?);
     let Bar { figure, system, model, prompt, output, batch, .. } = bar;
     Ok(BarRow { paper_name: paper.name(), figure, system, model, prompt, output, batch, stated, fitted })

@@ -1,33 +1,17 @@
-//! What the evaluation of LibraPIM states (sections 3 and 6), and what each assumption has to do with it.
+//! Steps of LibraPIM and of the systems that it is compared with (sections 3 and 6), and areas of what slicing adds.
 //!
 //! All systems are those of `ndp_offloading`, with the formulas of its time model. A step of all layers follows from steps of three and four
 //! layers, since every layer but the first and the last takes the same time. Attention has a row of K and V for each head of Q, as table 2 counts.
 
-use super::study::mean;
-use super::{Bar, Item, Study, TokenCost, at_least, contradicted, item, known, missing};
 use crate::assumption::{Assumptions, Key};
 use crate::error::SystemsError;
 use ndp_config::{HbmConfig, LlmShape};
 use ndp_energy::{Energy, HbmConstants, NpuConstants};
 use ndp_offloading::algorithm::Decision;
-use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
 use ndp_offloading::{
     AnalyticTimes, Baselines, Batch, Device, Dispatch, Hardware, Mode, Model, Npu, Pim, Planner, Step,
     StepCosts, Usage,
 };
-
-/// The models of table 2.
-const MODELS: [&str; 2] = ["gpt3-175b", "llama3-70b"];
-/// The model of Fig. 20 and 22.
-const LLAMA: &str = "llama3-70b";
-/// The model of Fig. 7 and of what section 6.2 says of large batches.
-const GPT: &str = "gpt3-175b";
-/// Sides of the arrays of Fig. 21.
-const SIDES: [u32; 4] = [32, 64, 128, 256];
-/// Least change that counts as one.
-const NOTABLE: f64 = 0.05;
-
-type Value = Result<f64, SystemsError>;
 
 /// Numbers of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -129,76 +113,18 @@ pub fn point(
     })
 }
 
-fn at(study: &Study<'_>, mode: Mode, model: &str, batch: u32, sequence: u32) -> Result<Point, SystemsError> {
-    point(&hardware(study.assumptions()), mode, model, batch, sequence)
-}
-
-/// The point of section 6.3.
-fn pinned(study: &Study<'_>, mode: Mode) -> Result<Point, SystemsError> {
-    at(study, mode, LLAMA, 128, 4096)
-}
-
-/// How many times as fast LibraPIM is, mean over models, batches and sequences of at least so many tokens.
-pub fn mean_over(hardware: &Hardware, mode: Mode, shortest: u32) -> Value {
-    let sequences: Vec<u32> = SEQUENCES.into_iter().filter(|&sequence| sequence >= shortest).collect();
-    mean(&MODELS, |model| {
-        mean(&BATCHES, |batch| {
-            mean(&sequences, |sequence| {
-                let ms = |mode| Ok::<_, SystemsError>(point(hardware, mode, model, batch, sequence)?.ms);
-                Ok(ms(mode)? / ms(Mode::DexDbo)?)
-            })
-        })
-    })
-}
-
-fn faster(study: &Study<'_>, mode: Mode, shortest: u32) -> Value {
-    mean_over(&hardware(study.assumptions()), mode, shortest)
-}
-
-/// The longest sequence at which reads in the banks' way take less than [`NOTABLE`] of the PIM utilisation that overlapping would have.
-fn exclusive_until(study: &Study<'_>, batch: u32) -> Value {
-    let mut longest = 0;
-    for sequence in SEQUENCES {
-        let [exclusive, ideal] =
-            [Mode::Pipelined, Mode::Dex].map(|mode| at(study, mode, GPT, batch, sequence));
-        if exclusive?.pim < (1.0 - NOTABLE) * ideal?.pim {
-            break;
-        }
-        longest = sequence;
-    }
-    Ok(f64::from(longest))
-}
-
-/// Most requests whose FFN is offloaded with a batch of 384.
-fn most_moved(study: &Study<'_>) -> Value {
-    let moved = SEQUENCES.map(|sequence| at(study, Mode::DexDbo, GPT, 384, sequence));
-    moved.into_iter().try_fold(0.0, |most: f64, point| Ok(most.max(point?.ffn_moved)))
-}
-
-/// How many sizes of arrays of Fig. 21 gain from offloading.
-fn sides_that_gain(study: &Study<'_>, batch: u32) -> Value {
-    let mut count = 0.0;
-    for array_side in SIDES {
-        let mut hardware = hardware(study.assumptions());
-        hardware.npu.array_side = array_side;
-        let [dex, dbo] = [Mode::Dex, Mode::DexDbo].map(|mode| point(&hardware, mode, LLAMA, batch, 512));
-        count += f64::from(u8::from(dex?.ms > (1.0 + NOTABLE) * dbo?.ms));
-    }
-    Ok(count)
-}
-
 /// Energy of a step, memory and NPU.
-fn step_energy(
-    study: &Study<'_>,
+pub(super) fn step_energy(
+    assumptions: &Assumptions,
     mode: Mode,
     model: &str,
     batch: u32,
     sequence: u32,
 ) -> Result<Energy, SystemsError> {
-    let (hardware, model) = (hardware(study.assumptions()), self::model(model)?);
+    let (hardware, model) = (hardware(assumptions), self::model(model)?);
     let (memory, npu) = (HbmConstants::preset("hbm2-8gb")?, NpuConstants::preset("npu-65tflops")?);
     let costs = StepCosts::new(&model, &hardware, &memory, &npu);
-    let least_gain = study.assumptions().get(Key::FfnGain);
+    let least_gain = assumptions.get(Key::FfnGain);
     let [three, four] =
         steps(&hardware, mode, &model, batch, sequence, least_gain)?.map(|step| costs.of(&step).total);
     let more = u128::from(model.layers) - 3;
@@ -210,127 +136,9 @@ fn step_energy(
     })
 }
 
-/// Energy of a system over that of NeuPIMs, mean over sequences at batch 128.
-fn energy(study: &Study<'_>, mode: Mode) -> Value {
-    mean(&SEQUENCES, |sequence| {
-        let [own, neupims] = [mode, Mode::NeuPims].map(|mode| step_energy(study, mode, LLAMA, 128, sequence));
-        Ok(own?.joules() / neupims?.joules())
-    })
-}
-
-/// The systems of section 6.1 at 128 requests of 4096 tokens, a step of each.
-pub fn bars() -> Vec<Bar> {
-    let [batch, sequence] = [128, 4096];
-    let of = |model: &'static str, mode: Mode| Bar {
-        figure: "Fig. 19",
-        system: mode.system().to_owned(),
-        model: model.to_owned(),
-        prompt: sequence,
-        output: 1,
-        batch,
-        cost: Box::new(move |study| {
-            Ok(TokenCost {
-                tokens_per_second: 1e3 * f64::from(batch) / at(study, mode, model, batch, sequence)?.ms,
-                joules_per_token: step_energy(study, mode, model, batch, sequence)?.per(batch.into()),
-            })
-        }),
-    };
-    let modes = [Mode::Serial, Mode::AttAcc, Mode::NeuPims, Mode::DexDbo];
-    MODELS.into_iter().flat_map(|model| modes.map(|mode| of(model, mode))).collect()
-}
-
-/// How many of these points hold.
-fn count(points: impl IntoIterator<Item = Result<bool, SystemsError>>) -> Value {
-    points.into_iter().try_fold(0.0, |count, point| Ok(count + f64::from(u8::from(point?))))
-}
-
-/// What utilisations that the paper states mean, whatever the devices' rates are: MACs of both over what they could do, of two systems with the
-/// same work.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Implied {
-    /// The banks' rate over the NPU's, of a system that offloads nothing.
-    pub pim_over_npu: f64,
-    /// LibraPIM over NeuPIMs.
-    pub neupims: f64,
-    /// LibraPIM over AttAcc.
-    pub attacc: f64,
-    /// NeuPIMs over AttAcc.
-    pub attacc_over_neupims: f64,
-}
-
-/// What follows from Fig. 20 at 128 requests of 4096 tokens: NPU and PIM of LibraPIM, NeuPIMs and AttAcc.
-///
-/// # Errors
-/// [`SystemsError::Config`] if the model is not there.
-pub fn implied() -> Result<Implied, SystemsError> {
-    let [libra, neupims, attacc] = [[0.77, 0.38], [0.62, 0.21], [0.13, 0.06]];
-    let (model, layers) = (model(LLAMA)?, 80);
-    let products = (model.weight_bytes() / 2 * 128) as f64;
-    let attention = (layers * 128 * model.attention_macs(4096)) as f64;
-    // NeuPIMs has its products on the NPU and its attention in memory.
-    let pim_over_npu = attention / neupims[1] * neupims[0] / products;
-    let rate = |[npu, pim]: [f64; 2]| npu + pim * pim_over_npu;
-    Ok(Implied {
-        pim_over_npu,
-        neupims: rate(libra) / rate(neupims),
-        attacc: rate(libra) / rate(attacc),
-        attacc_over_neupims: rate(neupims) / rate(attacc),
-    })
-}
-
 fn model(name: &str) -> Result<Model, SystemsError> {
     Ok(Model::of(&LlmShape::preset(name)?))
 }
-
-/// What the averages become with assumptions of a set.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Contribution {
-    /// The assumption; none in the first line, which has stated parameters alone.
-    pub key: Option<Key>,
-    /// Its value.
-    pub value: f64,
-    /// LibraPIM over NPU+AiM, AttAcc and NeuPIMs with this assumption alone.
-    pub alone: [f64; 3],
-    /// The same with this one and those above it.
-    pub together: [f64; 3],
-}
-
-/// The baselines of section 6.1.
-pub const BASELINES: [Mode; 3] = [Mode::Serial, Mode::AttAcc, Mode::NeuPims];
-
-/// What each assumption of a set contributes to the averages of section 6.2, from stated parameters on, in the order of the keys.
-///
-/// # Errors
-/// As [`point`].
-pub fn contributions(set: &Assumptions, shortest: u32) -> Result<Vec<Contribution>, SystemsError> {
-    let means = |set: &Assumptions| -> Result<[f64; 3], SystemsError> {
-        let hardware = hardware(set);
-        let [aim, attacc, neupims] = BASELINES.map(|mode| mean_over(&hardware, mode, shortest));
-        Ok([aim?, attacc?, neupims?])
-    };
-    let stated = Assumptions::preset("stated")?;
-    let alone = means(&stated)?;
-    let mut all = vec![Contribution { key: None, value: 0.0, alone, together: alone }];
-    let mut grown = stated.clone();
-    for key in Key::ALL.into_iter().filter(|&key| set.names(key)) {
-        let value = set.get(key);
-        grown = grown.with(key, value);
-        let (alone, together) = (means(&stated.with(key, value))?, means(&grown)?);
-        all.push(Contribution { key: Some(key), value, alone, together });
-    }
-    Ok(all)
-}
-
-const SATURATED: &str = "a full row of MACs takes 190 ns with tFAW, 64 ns of them MACs, so banks that never wait reach 33 to 34 % \
-    (38 % if the precharge is hidden); 38 % is a memory that is always busy, and then the NPU's 77 % are not what holds it up";
-
-const SERIAL: &str = "AttAcc's utilisations mean 4.65 times NeuPIMs' time, and devices one after the other take at most twice as long as \
-    both at once: the hardware cannot be identical, as section 6.1 has it";
-
-const AVERAGE: &str = "utilisations of Fig. 20 mean 1.28 over NeuPIMs at 4096 tokens, and devices of NeuPIMs that never overlap would mean less \
-    than 1.9 on average";
-
-const IDLE: &str = "with commands so slow that 6.2 follows, the NPU of Fig. 7 works for less than 10 % of the time, and not for 10 to 20 %";
 
 /// Area of a bank's logic with slicing and without, as `ndp synth` reports it: ASAP7, module by module.
 const SLICED: &str = include_str!("../../../../synth/reports/librapim-pim_bank-asap7_rvt_tt.md");
@@ -341,15 +149,16 @@ const NODES: [f64; 2] = [22.0, 7.0];
 /// Area of a DRAM cell in squares of the process: an open-bitline cell, as CACTI's commodity DRAM has it.
 const CELL: f64 = 6.0;
 
-/// What follows from a report: um2 of a module with its children.
-fn um2(report: &str, module: &str) -> Value {
+/// What follows from the report with slicing, or without: um2 of a module with its children.
+pub(super) fn um2(sliced: bool, module: &str) -> Result<f64, SystemsError> {
+    let report = if sliced { SLICED } else { PLAIN };
     let row = report.lines().map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
     let of = row.into_iter().find(|cells| cells.get(1).is_some_and(|name| name.starts_with(module)));
     of.and_then(|cells| cells.get(9)?.parse().ok()).ok_or(SystemsError::NotComputed)
 }
 
 /// Per cent of a bank's cells at the paper's process.
-fn of_cells(um2: f64) -> f64 {
+pub(super) fn of_cells(um2: f64) -> f64 {
     let memory = HbmConfig::default();
     let bank_bits = (8 * memory.bytes() / u64::from(memory.channels() * memory.banks())) as f64;
     let [paper, report] = NODES;
@@ -357,220 +166,129 @@ fn of_cells(um2: f64) -> f64 {
     100.0 * um2 * (paper / report).powi(2) / cells_um2
 }
 
-const DECODER: &str = "the RTL's decoder has 32 columns to select from an address that is there, and no predecoder, no drivers of lines across a bank, \
-    which need large transistors; a share of the bank's cells alone, which are about half of a bank";
-
-const FLIP_FLOPS: &str = "256 flip-flops of a cell library in place of sense amplifiers that fit the pitch of the I/O lines: 0.5 um2 each at 7 nm; \
-    the paper's are 0.03 um2 each at 22 nm";
-
-const STATE: &str = "of 0.54 %, 0.31 are flip-flops in place of sense amplifiers, 0.11 the row address latch, state and times of a second row buffer, \
-    with which this bank checks every command, 0.10 the choice of a path";
-
-/// All of them.
-pub const ITEMS: &[Item] = &[
-    at_least(item("Fig. 7", "NPU+AiM's PIM idle, GPT3-175B, 32 requests of 16 tokens", "%", 80.0, |s| {
-        Ok(100.0 - 100.0 * at(s, Mode::Serial, GPT, 32, 16)?.pim_busy)
-    })),
-    item(
-        "Fig. 7",
-        "NPU+AiM's PIM idle for more than 80 %, GPT3-175B, 32 and 64 requests of 16 to 128 tokens",
-        "of 8",
-        8.0,
-        |s| {
-            let points = [32, 64]
-                .into_iter()
-                .flat_map(|batch| SEQUENCES[..4].iter().map(move |&tokens| (batch, tokens)));
-            count(points.map(|(batch, tokens)| Ok(at(s, Mode::Serial, GPT, batch, tokens)?.pim_busy < 0.2)))
-        },
-    ),
-    item(
-        "Fig. 7",
-        "NPU+AiM's NPU active, GPT3-175B, 384 requests of 4096 tokens, 10 to 20",
-        "%",
-        15.0,
-        |s| Ok(100.0 * at(s, Mode::Serial, GPT, 384, 4096)?.npu_busy),
-    ),
-    item(
-        "Fig. 9",
-        "longest sequence without a loss of PIM utilisation by exclusion, 256 requests",
-        "tokens",
-        512.0,
-        |s| exclusive_until(s, 256),
-    ),
-    item("Fig. 20b", "LibraPIM's NPU, Llama3-70B, 128 requests of 4096 tokens", "% of its MACs", 77.0, |s| {
-        Ok(100.0 * pinned(s, Mode::DexDbo)?.npu)
-    }),
-    contradicted(
-        item("Fig. 20a", "LibraPIM's PIM, the same", "% of its MACs", 38.0, |s| {
-            Ok(100.0 * pinned(s, Mode::DexDbo)?.pim)
-        }),
-        SATURATED,
-    ),
-    item("Fig. 20b", "NeuPIMs' NPU, the same", "% of its MACs", 62.0, |s| {
-        Ok(100.0 * pinned(s, Mode::NeuPims)?.npu)
-    }),
-    item("Fig. 20a", "NeuPIMs' PIM, the same", "% of its MACs", 21.0, |s| {
-        Ok(100.0 * pinned(s, Mode::NeuPims)?.pim)
-    }),
-    item("Fig. 20b", "AttAcc's NPU, the same", "% of its MACs", 13.0, |s| {
-        Ok(100.0 * pinned(s, Mode::AttAcc)?.npu)
-    }),
-    item("Fig. 20a", "AttAcc's PIM, the same", "% of its MACs", 6.0, |s| {
-        Ok(100.0 * pinned(s, Mode::AttAcc)?.pim)
-    }),
-    item(
-        "Fig. 20a",
-        "LibraPIM's PIM above 25 % of its MACs, Llama3-70B, 128 requests of 16 to 128 tokens",
-        "of 4",
-        4.0,
-        |s| {
-            count(
-                SEQUENCES[..4].iter().map(|&tokens| Ok(at(s, Mode::DexDbo, LLAMA, 128, tokens)?.pim > 0.25)),
-            )
-        },
-    ),
-    contradicted(
-        item("Fig. 20a", "AttAcc's and NeuPIMs' PIM below 5 %, the same", "of 8", 8.0, |s| {
-            let points = [Mode::AttAcc, Mode::NeuPims]
-                .into_iter()
-                .flat_map(|mode| SEQUENCES[..4].iter().map(move |&tokens| (mode, tokens)));
-            count(points.map(|(mode, tokens)| Ok(at(s, mode, LLAMA, 128, tokens)?.pim < 0.05)))
-        }),
-        "section 6.2 has AttAcc's banks multiply FFNs so that it gains over NPU+AiM, and those take nearly all of a step of few tokens",
-    ),
-    item(
-        "Fig. 20",
-        "LibraPIM over AttAcc that its utilisations mean, 128 requests of 4096 tokens",
-        "x",
-        5.96,
-        |s| Ok(pinned(s, Mode::AttAcc)?.ms / pinned(s, Mode::DexDbo)?.ms),
-    ),
-    item("Fig. 20", "LibraPIM over NeuPIMs that its utilisations mean, the same", "x", 1.28, |s| {
-        Ok(pinned(s, Mode::NeuPims)?.ms / pinned(s, Mode::DexDbo)?.ms)
-    }),
-    contradicted(
-        item("Fig. 19", "LibraPIM over NPU+AiM, mean", "x", 6.2, |s| faster(s, Mode::Serial, 0)),
-        IDLE,
-    ),
-    contradicted(
-        item("Fig. 19", "LibraPIM over AttAcc, mean", "x", 4.4, |s| faster(s, Mode::AttAcc, 0)),
-        SERIAL,
-    ),
-    contradicted(
-        item("Fig. 19", "LibraPIM over NeuPIMs, mean", "x", 2.1, |s| faster(s, Mode::NeuPims, 0)),
-        AVERAGE,
-    ),
-    contradicted(
-        item("Fig. 19", "LibraPIM over NPU+AiM, mean of 512 tokens and more", "x", 6.2, |s| {
-            faster(s, Mode::Serial, 512)
-        }),
-        IDLE,
-    ),
-    contradicted(
-        item("Fig. 19", "LibraPIM over AttAcc, mean of 512 tokens and more", "x", 4.4, |s| {
-            faster(s, Mode::AttAcc, 512)
-        }),
-        SERIAL,
-    ),
-    contradicted(
-        item("Fig. 19", "LibraPIM over NeuPIMs, mean of 512 tokens and more", "x", 2.1, |s| {
-            faster(s, Mode::NeuPims, 512)
-        }),
-        AVERAGE,
-    ),
-    item("section 6.2", "LibraPIM over NeuPIMs, GPT3-175B, 256 requests, mean: similar", "x", 1.0, |s| {
-        mean(&SEQUENCES, |sequence| {
-            let ms = |mode| Ok::<_, SystemsError>(at(s, mode, GPT, 256, sequence)?.ms);
-            Ok(ms(Mode::NeuPims)? / ms(Mode::DexDbo)?)
-        })
-    }),
-    item("section 6.2", "most FFNs offloaded, GPT3-175B, 384 requests", "requests", 64.0, most_moved),
-    item("Fig. 21", "array sizes of 32 to 256 that gain, 256 requests of 512 tokens", "of 4", 2.0, |s| {
-        sides_that_gain(s, 256)
-    }),
-    item("Fig. 22", "LibraPIM's energy over NeuPIMs', Llama3-70B, 128 requests, mean", "x", 1.2, |s| {
-        energy(s, Mode::DexDbo)
-    }),
-    item("Fig. 22", "without offloading, the same: similar", "x", 1.0, |s| energy(s, Mode::Dex)),
-    item("Fig. 15", "tCCD with slicing over without, worst case", "x", 1.02, |s| {
-        let hardware = hardware(s.assumptions());
-        Ok(hardware.mac_column(true).us() / hardware.mac_column(false).us())
-    }),
-    contradicted(
-        item(
-            "Table 1",
-            "FLOPs of attention in generation, 8192 tokens over 4096: section 6.2 says quadratic",
-            "x",
-            4.0,
-            |_| {
-                let model = model(LLAMA)?;
-                Ok(model.attention_macs(8192) as f64 / model.attention_macs(4096) as f64)
-            },
-        ),
-        "Table 1 has B (L + n) d for generation, which is linear; quadratic is the summarization",
-    ),
-    contradicted(
-        item("Algorithm 1", "K of GPT3's FFN, FLOPs of a request over d_model d_ff", "", 16.0, |_| {
-            let model = model(GPT)?;
-            Ok(2.0 * model.ffn_weights() as f64 / (f64::from(model.hidden) * f64::from(model.ffn)))
-        }),
-        "K = 16 goes with d_model^2, since d_ff = 4 d_model; with d_model d_ff it counts four times what there is",
-    ),
-    item(
-        "Table 2",
-        "capacity of the memory",
-        "GB",
-        16.0,
-        |_| Ok((HbmConfig::default().bytes() >> 30) as f64),
-    ),
-    item("Table 2", "MAC units of a bank", "", 16.0, |s| {
-        Ok(f64::from(hardware(s.assumptions()).column_elements()))
-    }),
-    item("Table 2", "decoders of GPT3-175B", "", 96.0, |_| Ok(f64::from(model(GPT)?.layers))),
-    item("Table 2", "heads of GPT3-175B", "", 96.0, |_| Ok(f64::from(model(GPT)?.heads))),
-    item("Table 2", "decoders of Llama3-70B", "", 80.0, |_| Ok(f64::from(model(LLAMA)?.layers))),
-    item("Table 2", "heads of Llama3-70B", "", 64.0, |_| Ok(f64::from(model(LLAMA)?.heads))),
-    known(
-        item("Table 3", "area of the second column predecoder and decoder", "% of a bank", 0.030, |_| {
-            Ok(of_cells(um2(SLICED, "pim_column_decoder")?))
-        }),
-        DECODER,
-    ),
-    known(
-        item("Table 3", "area of the second IOSA", "% of a bank", 0.002, |_| {
-            let path = um2(SLICED, "pim_column_path")? - um2(SLICED, "pim_column_decoder")?;
-            Ok(of_cells(path))
-        }),
-        FLIP_FLOPS,
-    ),
-    known(
-        item("Table 3", "area of what slicing adds", "% of a bank", 0.032, |_| {
-            Ok(of_cells(um2(SLICED, "pim_bank_librapim")? - um2(PLAIN, "pim_bank_newton_aim")?))
-        }),
-        STATE,
-    ),
-    missing(
-        "section 3.2",
-        "area of a second row buffer",
-        "% of a mat",
-        38.0,
-        "cited from others; there is no layout of cells here",
-    ),
-];
-
 #[cfg(test)]
 mod tests {
-    use super::super::{Designs, Paper, row};
+    use super::super::{Designs, Item, Paper, Study, row};
     use super::*;
+    use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
+
+    /// The models of table 2.
+    const MODELS: [&str; 2] = ["gpt3-175b", "llama3-70b"];
+
+    type Value = Result<f64, SystemsError>;
+
+    /// The mean of a number over models, or whatever it is.
+    fn mean<T: Copy>(over: &[T], value: impl Fn(T) -> Value) -> Value {
+        let sum: f64 = over.iter().map(|&one| value(one)).sum::<Result<f64, _>>()?;
+        Ok(sum / over.len() as f64)
+    }
+
+    /// How many times as fast LibraPIM is, mean over models, batches and sequences of at least so many tokens.
+    fn mean_over(hardware: &Hardware, mode: Mode, shortest: u32) -> Value {
+        let sequences: Vec<u32> = SEQUENCES.into_iter().filter(|&sequence| sequence >= shortest).collect();
+        mean(&MODELS, |model| {
+            mean(&BATCHES, |batch| {
+                mean(&sequences, |sequence| {
+                    let ms = |mode| Ok::<_, SystemsError>(point(hardware, mode, model, batch, sequence)?.ms);
+                    Ok(ms(mode)? / ms(Mode::DexDbo)?)
+                })
+            })
+        })
+    }
+
+    /// What the averages become with assumptions of a set.
+    #[derive(Clone, Debug, PartialEq)]
+    struct Contribution {
+        /// The assumption; none in the first line, which has stated parameters alone.
+        key: Option<Key>,
+        /// LibraPIM over NPU+AiM, AttAcc and NeuPIMs with this assumption alone.
+        alone: [f64; 3],
+        /// The same with this one and those above it.
+        together: [f64; 3],
+    }
+
+    /// The baselines of section 6.1.
+    const BASELINES: [Mode; 3] = [Mode::Serial, Mode::AttAcc, Mode::NeuPims];
+
+    /// What each assumption of a set contributes to the averages of section 6.2, from stated parameters on, in the order of the keys.
+    fn contributions(set: &Assumptions, shortest: u32) -> Result<Vec<Contribution>, SystemsError> {
+        let means = |set: &Assumptions| -> Result<[f64; 3], SystemsError> {
+            let hardware = hardware(set);
+            let [aim, attacc, neupims] = BASELINES.map(|mode| mean_over(&hardware, mode, shortest));
+            Ok([aim?, attacc?, neupims?])
+        };
+        let stated = Assumptions::preset("stated")?;
+        let alone = means(&stated)?;
+        let mut all = vec![Contribution { key: None, alone, together: alone }];
+        let mut grown = stated.clone();
+        for key in Key::ALL.into_iter().filter(|&key| set.names(key)) {
+            let value = set.get(key);
+            grown = grown.with(key, value);
+            let (alone, together) = (means(&stated.with(key, value))?, means(&grown)?);
+            all.push(Contribution { key: Some(key), alone, together });
+        }
+        Ok(all)
+    }
+
+    /// The model of Fig. 20 and 22.
+    const LLAMA: &str = "llama3-70b";
+    /// The model of Fig. 7 and of what section 6.2 says of large batches.
+    const GPT: &str = "gpt3-175b";
+
+    fn at(
+        study: &Study<'_>,
+        mode: Mode,
+        model: &str,
+        batch: u32,
+        sequence: u32,
+    ) -> Result<Point, SystemsError> {
+        point(&hardware(study.assumptions()), mode, model, batch, sequence)
+    }
+
+    /// The point of section 6.3.
+    fn pinned(study: &Study<'_>, mode: Mode) -> Result<Point, SystemsError> {
+        at(study, mode, LLAMA, 128, 4096)
+    }
+
+    /// What utilisations that the paper states mean, whatever the devices' rates are: MACs of both over what they could do, of two systems with the
+    /// same work.
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    struct Implied {
+        /// The banks' rate over the NPU's, of a system that offloads nothing.
+        pim_over_npu: f64,
+        /// LibraPIM over NeuPIMs.
+        neupims: f64,
+        /// LibraPIM over AttAcc.
+        attacc: f64,
+        /// NeuPIMs over AttAcc.
+        attacc_over_neupims: f64,
+    }
+
+    /// What follows from Fig. 20 at 128 requests of 4096 tokens: NPU and PIM of LibraPIM, NeuPIMs and AttAcc.
+    fn implied() -> Implied {
+        let [libra, neupims, attacc] = [[0.77, 0.38], [0.62, 0.21], [0.13, 0.06]];
+        let (model, layers) = (model(LLAMA).unwrap(), 80);
+        let products = (model.weight_bytes() / 2 * 128) as f64;
+        let attention = (layers * 128 * model.attention_macs(4096)) as f64;
+        // NeuPIMs has its products on the NPU and its attention in memory.
+        let pim_over_npu = attention / neupims[1] * neupims[0] / products;
+        let rate = |[npu, pim]: [f64; 2]| npu + pim * pim_over_npu;
+        Implied {
+            pim_over_npu,
+            neupims: rate(libra) / rate(neupims),
+            attacc: rate(libra) / rate(attacc),
+            attacc_over_neupims: rate(neupims) / rate(attacc),
+        }
+    }
 
     fn values(set: &str) -> Vec<(&'static str, f64, f64)> {
         let (set, designs) = (Assumptions::preset(set).unwrap(), Designs::default());
         let study = Study::new(&set, &designs);
-        let of = |item: &Item| match (item.value)(&study) {
+        let of = |item: &Item| match Paper::LibraPim.value(item, &study) {
             Err(SystemsError::NotComputed) => None,
             value => Some((item.item, item.paper, value.unwrap())),
         };
-        ITEMS.iter().filter_map(of).collect()
+        Paper::LibraPim.items().iter().filter_map(of).collect()
     }
 
     fn value(values: &[(&'static str, f64, f64)], item: &str) -> f64 {
@@ -635,7 +353,7 @@ mod tests {
 
     #[test]
     fn what_the_paper_says_of_itself_excludes_itself() {
-        let implied = implied().unwrap();
+        let implied = implied();
         assert!(near(implied.pim_over_npu, 0.231, 0.005), "{implied:?}");
         assert!(near(implied.neupims, 1.28, 0.005) && near(implied.attacc, 5.96, 0.005), "{implied:?}");
         assert!(near(implied.attacc_over_neupims, 4.65, 0.005), "{implied:?}");
@@ -673,18 +391,18 @@ mod tests {
         // A bank of 16 GiB over 64 x 16 banks: 2^27 cells of 6 F^2 at 22 nm are 0.390 mm2.
         let mm2 = f64::from(1 << 27) * 6.0 * (22e-6f64).powi(2);
         assert!((of_cells(1.0) - 100.0 * (22.0f64 / 7.0).powi(2) * 1e-6 / mm2).abs() < 1e-9);
-        assert_eq!(um2(SLICED, "pim_column_decoder").unwrap(), 6.0);
-        assert_eq!(um2(SLICED, "pim_bank_librapim").unwrap(), 4497.1);
-        assert!(um2(PLAIN, "pim_bank_librapim").is_err());
+        assert_eq!(um2(true, "pim_column_decoder").unwrap(), 6.0);
+        assert_eq!(um2(true, "pim_bank_librapim").unwrap(), 4497.1);
+        assert!(um2(false, "pim_bank_librapim").is_err());
     }
 
     #[test]
     fn every_number_of_the_paper_has_one_of_ours_and_what_differs_has_a_cause() {
         let values = values("librapim");
         assert!(values.len() >= 30 && values.iter().all(|(.., ours)| ours.is_finite()), "{values:?}");
-        assert_eq!(ITEMS.len() - values.len(), 1);
+        assert_eq!(Paper::LibraPim.items().len() - values.len(), 1);
         assert_eq!(value(&values, "tCCD with slicing over without, worst case"), 1.02);
-        let found = |item: &str| ITEMS.iter().find(|found| found.item == item).unwrap();
+        let found = |item: &str| Paper::LibraPim.items().iter().find(|found| found.item == item).unwrap();
         let row = |item| row(Paper::LibraPim, found(item), &Designs::default()).unwrap();
         let k = row("K of GPT3's FFN, FLOPs of a request over d_model d_ff");
         assert!(!k.agrees() && k.cause.contains("contradicts itself"), "{k:?}");

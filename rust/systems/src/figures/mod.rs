@@ -5,70 +5,62 @@
 //! by itself makes it agree, or two numbers of the paper that exclude each other.
 
 mod bars;
-mod flash;
-mod hermes;
+mod formula;
 pub mod librapim;
 mod measured;
-mod powerinfer;
+mod quantity;
 mod study;
+mod table;
 
 pub use bars::{Bar, BarRow, TokenCost, bar_row};
 pub use study::{Designs, Study, TraceSetting};
 
 use crate::assumption::{Assumptions, Key};
 use crate::error::SystemsError;
+use formula::Formula;
+use quantity::Evaluation;
 use serde::{Deserialize, Serialize};
+use table::{Kept, kept};
 
 /// Share by which ours may differ before it needs a cause.
 pub const BAND: f64 = 0.15;
 
-/// A paper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-#[serde(rename_all = "lowercase")]
-pub enum Paper {
-    /// Hermes (HPCA 2025).
-    Hermes,
-    /// PowerInfer (SOSP 2024).
-    #[cfg_attr(feature = "clap", value(name = "powerinfer"))]
-    PowerInfer,
-    /// LLM in a flash (arXiv 2312.11514, version 1).
-    Flash,
-    /// LibraPIM.
-    #[cfg_attr(feature = "clap", value(name = "librapim"))]
-    LibraPim,
+ndp_config::named! {
+    /// A paper.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+    #[serde(rename_all = "lowercase")]
+    pub enum Paper {
+        /// Hermes (HPCA 2025).
+        Hermes = "hermes",
+        /// PowerInfer (SOSP 2024).
+        #[cfg_attr(feature = "clap", value(name = "powerinfer"))]
+        PowerInfer = "powerinfer",
+        /// LLM in a flash (arXiv 2312.11514, version 1).
+        Flash = "flash",
+        /// LibraPIM.
+        #[cfg_attr(feature = "clap", value(name = "librapim"))]
+        LibraPim = "librapim",
+    }
 }
 
 impl Paper {
-    /// All.
-    pub const ALL: [Self; 4] = [Self::Hermes, Self::PowerInfer, Self::Flash, Self::LibraPim];
-
-    /// As on the command line, and the name of its set of assumptions.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Hermes => "hermes",
-            Self::PowerInfer => "powerinfer",
-            Self::Flash => "flash",
-            Self::LibraPim => "librapim",
-        }
-    }
-
-    /// Its numbers, in the order of its figures.
-    pub fn items(self) -> &'static [Item] {
-        match self {
-            Self::Hermes => hermes::ITEMS,
-            Self::PowerInfer => powerinfer::ITEMS,
-            Self::Flash => flash::ITEMS,
-            Self::LibraPim => librapim::ITEMS,
-        }
+    /// Our value of an item of the paper.
+    ///
+    /// # Errors
+    /// [`SystemsError::NotComputed`] for an item without a formula; the errors of its quantities.
+    pub fn value(self, item: &Item, study: &Study<'_>) -> Result<f64, SystemsError> {
+        let formula = item.ours.as_ref().ok_or(SystemsError::NotComputed)?;
+        Evaluation::new(self, study, None)?.value(formula)
     }
 }
 
 /// What the number of a paper is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
     /// The number itself.
+    #[default]
     Exact,
     /// No more than it.
     AtMost,
@@ -85,65 +77,33 @@ impl Bound {
 }
 
 /// One number that a paper states.
-#[derive(Clone, Copy)]
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Item {
     /// Figure, table or section.
-    pub figure: &'static str,
+    #[serde(skip)]
+    pub figure: Kept,
     /// What it is of.
-    pub item: &'static str,
+    #[serde(deserialize_with = "kept")]
+    pub item: Kept,
     /// Its unit.
-    pub unit: &'static str,
+    #[serde(deserialize_with = "kept")]
+    pub unit: Kept,
     /// The paper's number.
     pub paper: f64,
     /// Whether it is a bound.
+    #[serde(default)]
     pub bound: Bound,
-    /// Ours, or [`SystemsError::NotComputed`].
-    pub value: fn(&Study<'_>) -> Result<f64, SystemsError>,
+    /// Ours; none if nothing here computes it.
+    ours: Option<Formula>,
     /// Two numbers of the paper that exclude each other, if it is that.
-    pub contradiction: Option<&'static str>,
+    contradiction: Option<String>,
     /// Why it differs or is not computed, if that is known; no assumption is looked for then.
-    pub known: Option<&'static str>,
-    /// Values of assumptions that are tried in search of a cause, for a number that takes long; a fine grid of all assumptions for others.
-    pub tried: Option<&'static [(Key, &'static [f64])]>,
-}
-
-/// An item that is computed.
-const fn item(
-    figure: &'static str,
-    item: &'static str,
-    unit: &'static str,
-    paper: f64,
-    value: fn(&Study<'_>) -> Result<f64, SystemsError>,
-) -> Item {
-    let bound = Bound::Exact;
-    Item { figure, item, unit, paper, bound, value, contradiction: None, known: None, tried: None }
-}
-
-/// An item that nothing here computes, and why.
-const fn missing(
-    figure: &'static str,
-    what: &'static str,
-    unit: &'static str,
-    paper: f64,
-    why: &'static str,
-) -> Item {
-    Item { known: Some(why), ..item(figure, what, unit, paper, |_| Err(SystemsError::NotComputed)) }
-}
-
-const fn at_most(item: Item) -> Item {
-    Item { bound: Bound::AtMost, ..item }
-}
-
-const fn at_least(item: Item) -> Item {
-    Item { bound: Bound::AtLeast, ..item }
-}
-
-const fn contradicted(item: Item, why: &'static str) -> Item {
-    Item { contradiction: Some(why), ..item }
-}
-
-const fn known(item: Item, why: &'static str) -> Item {
-    Item { known: Some(why), ..item }
+    known: Option<String>,
+    /// Whether it needs a trace, which takes long: only the values of the table's `tried` are tried in search of a cause, for others a fine grid of
+    /// all assumptions.
+    #[serde(default)]
+    pub traced: bool,
 }
 
 /// One row of the table.
@@ -211,10 +171,10 @@ fn ratio(ours: f64, paper: f64) -> f64 {
 /// As its computation.
 pub fn row(paper: Paper, item: &Item, designs: &Designs) -> Result<Row, SystemsError> {
     let sets = [Assumptions::preset("stated")?, Assumptions::preset(paper.name())?];
-    let value = |set: &Assumptions| (item.value)(&Study::new(set, designs));
+    let value = |set: &Assumptions| paper.value(item, &Study::new(set, designs));
     let fitted = match value(&sets[1]) {
         Err(SystemsError::NotComputed) => {
-            let cause = format!("Not computed: {}.", item.known.unwrap_or("no reason is given"));
+            let cause = format!("Not computed: {}.", item.known.as_deref().unwrap_or("no reason is given"));
             return Ok(Row::new(paper, item, (f64::NAN, f64::NAN, cause)));
         }
         other => other?,
@@ -223,11 +183,11 @@ pub fn row(paper: Paper, item: &Item, designs: &Designs) -> Result<Row, SystemsE
     let cause = if item.bound.agrees(ratio(fitted, item.paper)) {
         String::new()
     } else {
-        let found = match item.known {
+        let found = match &item.known {
             Some(why) => format!("{why}."),
-            None => remedy(item, &sets[1], designs)?.in_words(&sets[1]),
+            None => remedy(paper, item, &sets[1], designs)?.in_words(&sets[1]),
         };
-        match item.contradiction {
+        match &item.contradiction {
             Some(why) => format!("{found} The paper contradicts itself: {why}."),
             None => found,
         }
@@ -301,19 +261,19 @@ impl Remedy {
 }
 
 /// The assumption that has to change least, relative to its range, to make an item agree.
-fn remedy(item: &Item, set: &Assumptions, designs: &Designs) -> Result<Remedy, SystemsError> {
-    let all: Vec<(Key, Vec<f64>)> = match item.tried {
-        Some(tried) => tried.iter().map(|(key, values)| (*key, values.to_vec())).collect(),
-        None => Key::ALL.into_iter().map(|key| (key, grid(key))).collect(),
+fn remedy(paper: Paper, item: &Item, set: &Assumptions, designs: &Designs) -> Result<Remedy, SystemsError> {
+    let all: Vec<(Key, Vec<f64>)> = match item.traced {
+        true => paper.table().tried.clone(),
+        false => Key::ALL.into_iter().map(|key| (key, grid(key))).collect(),
     };
-    let ours = |key: Key, value: f64| (item.value)(&Study::new(&set.with(key, value), designs));
+    let ours = |key: Key, value: f64| paper.value(item, &Study::new(&set.with(key, value), designs));
     let mut best: Option<(f64, Key, f64)> = None;
     let mut nearest: Option<(f64, Key, f64, f64)> = None;
     for (key, mut values) in all {
         let now = set.get(key);
         let current = ours(key, now)?;
         let matters = |value: &f64| ours(key, *value).is_ok_and(|found| found != current);
-        if item.tried.is_none()
+        if !item.traced
             && ![values[0], values[values.len() / 2], values[values.len() - 1]].iter().any(matters)
         {
             continue;
@@ -335,7 +295,7 @@ fn remedy(item: &Item, set: &Assumptions, designs: &Designs) -> Result<Remedy, S
                 continue;
             }
             // A number that takes long is looked at once between two values; the item has to agree there.
-            let value = if item.tried.is_some() {
+            let value = if item.traced {
                 Some(a + (b - a) * below / (below - above))
             } else {
                 crossing(a, b, below < 0.0, |value| Some(ours(key, value).ok()? < item.paper))
@@ -370,10 +330,13 @@ pub struct Sensitivity {
     pub imbalance: f64,
 }
 
-/// The settings of the study of Fig. 13: the set itself, then each of [`hermes::TRIED`].
+/// The model whose trace Fig. 4 and 13 are computed with.
+const TRACED: &str = "llama2-13b";
+
+/// The settings of the study of Fig. 13: the set itself, then each value that is tried.
 pub fn sensitivity_settings() -> Vec<Option<(Key, f64)>> {
-    let varied =
-        hermes::TRIED.iter().flat_map(|(key, values)| values.iter().map(|value| Some((*key, *value))));
+    let tried = &Paper::Hermes.table().tried;
+    let varied = tried.iter().flat_map(|(key, values)| values.iter().map(|value| Some((*key, *value))));
     std::iter::once(None).chain(varied).collect()
 }
 
@@ -389,7 +352,7 @@ pub fn trace_settings() -> Result<Vec<TraceSetting>, SystemsError> {
     });
     let mut settings: Vec<TraceSetting> = Vec::new();
     for set in std::iter::once(Assumptions::preset("stated")?).chain(varied) {
-        let setting = TraceSetting::new(&set, hermes::TRACED)?;
+        let setting = TraceSetting::new(&set, TRACED)?;
         if settings.iter().all(|known| known.name() != setting.name()) {
             settings.push(setting);
         }
@@ -405,7 +368,7 @@ pub fn sensitivity(setting: Option<(Key, f64)>, designs: &Designs) -> Result<Sen
     use ndp_scheduler::Policy::{Adjustment, Hermes, Partition, Random};
     let set = Assumptions::preset(Paper::Hermes.name())?;
     let set = setting.map_or(set.clone(), |(key, value)| set.with(key, value));
-    let trace = Study::new(&set, designs).trace(hermes::TRACED)?;
+    let trace = Study::new(&set, designs).trace(TRACED)?;
     Ok(Sensitivity {
         assumption: setting.map_or("the set", |(key, _)| key.name()).to_owned(),
         value: setting.map(|(_, value)| value),
@@ -439,14 +402,14 @@ mod tests {
         let designs = Designs::default();
         let mut agreeing = 0;
         let set = Assumptions::preset(paper.name()).unwrap();
-        let ours = |item: &Item, set: &Assumptions| (item.value)(&Study::new(set, &designs));
+        let ours = |item: &Item, set: &Assumptions| paper.value(item, &Study::new(set, &designs));
         for item in paper.items() {
             let Ok(now) = ours(item, &set) else { continue };
             let agrees = |value: f64| item.bound.agrees(ratio(value, item.paper));
             if agrees(now) {
                 continue;
             }
-            match remedy(item, &set, &designs).unwrap() {
+            match remedy(paper, item, &set, &designs).unwrap() {
                 Remedy::Agrees(key, value) => {
                     assert!(key.range()[0] <= value && value <= key.range()[1]);
                     let found = ours(item, &set.with(key, value)).unwrap();

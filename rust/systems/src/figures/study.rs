@@ -1,13 +1,9 @@
-//! What the computations of items have in common: systems, models, traces, means.
+//! What the computations of items have in common: cores, systems, traces.
 
-use super::TokenCost;
 use crate::ablation::{TraceOptions, TraceStudy, study};
 use crate::assumption::{Assumptions, Key};
 use crate::dimms::DimmModel;
 use crate::error::SystemsError;
-use crate::machine::{Machine, Workload};
-use crate::policies::Policy;
-use crate::run::Run;
 use ndp_config::{DesignConfig, LlmShape, SystemConfig};
 use ndp_traces::synth::targets::Targets;
 use std::cell::RefCell;
@@ -24,10 +20,8 @@ pub struct Designs {
 
 impl Designs {
     /// Takes over what a trace shows, which somebody else has computed.
-    pub fn add_trace(&self, setting: &TraceSetting, study: TraceStudy) -> Rc<TraceStudy> {
-        let study = Rc::new(study);
-        self.traces.borrow_mut().insert(setting.name().to_owned(), Rc::clone(&study));
-        study
+    pub fn add_trace(&self, setting: &TraceSetting, study: TraceStudy) {
+        self.traces.borrow_mut().insert(setting.name().to_owned(), Rc::new(study));
     }
 
     /// That of a preset.
@@ -35,12 +29,7 @@ impl Designs {
     /// # Errors
     /// [`SystemsError::Config`] for a name that there is not.
     pub fn get(&self, name: &str) -> Result<Rc<DimmModel>, SystemsError> {
-        if let Some(found) = self.all.borrow().get(name) {
-            return Ok(found.clone());
-        }
-        let made = Rc::new(DimmModel::new(&DesignConfig::preset(name)?));
-        self.all.borrow_mut().insert(name.to_owned(), made.clone());
-        Ok(made)
+        once(&self.all, name, || Ok(DimmModel::new(&DesignConfig::preset(name)?)))
     }
 
     /// A system.
@@ -48,13 +37,22 @@ impl Designs {
     /// # Errors
     /// [`SystemsError::Config`] for a name that there is not.
     pub fn system(&self, name: &str) -> Result<Rc<SystemConfig>, SystemsError> {
-        if let Some(found) = self.systems.borrow().get(name) {
-            return Ok(found.clone());
-        }
-        let made = Rc::new(SystemConfig::preset(name)?);
-        self.systems.borrow_mut().insert(name.to_owned(), made.clone());
-        Ok(made)
+        once(&self.systems, name, || Ok(SystemConfig::preset(name)?))
     }
+}
+
+/// The entry of a name; `make` creates a missing one.
+fn once<T>(
+    all: &RefCell<BTreeMap<String, Rc<T>>>,
+    name: &str,
+    make: impl FnOnce() -> Result<T, SystemsError>,
+) -> Result<Rc<T>, SystemsError> {
+    if let Some(found) = all.borrow().get(name) {
+        return Ok(Rc::clone(found));
+    }
+    let made = Rc::new(make()?);
+    all.borrow_mut().insert(name.to_owned(), Rc::clone(&made));
+    Ok(made)
 }
 
 /// A trace, and the system that Hermes' scheduler runs it on: the GPU has as much room as hot neurons take.
@@ -122,46 +120,9 @@ impl<'a> Study<'a> {
         self.assumptions
     }
 
-    /// A policy on a system, with DIMMs that have the core `design`.
-    ///
-    /// # Errors
-    /// As [`Policy::run`].
-    pub fn run_on(
-        &self,
-        system: &SystemConfig,
-        design: &str,
-        policy: Policy,
-        work: &Workload,
-    ) -> Result<Run, SystemsError> {
-        self.on(system, design, |machine| policy.run(machine, work))
-    }
-
-    /// Whatever is computed on a system whose DIMMs have the core `design`.
-    ///
-    /// # Errors
-    /// Those of `value`, and as [`Designs::get`].
-    pub fn on<T>(
-        &self,
-        system: &SystemConfig,
-        design: &str,
-        value: impl FnOnce(&Machine<'_>) -> Result<T, SystemsError>,
-    ) -> Result<T, SystemsError> {
-        let dimms = self.designs.get(design)?;
-        value(&Machine { system, assumptions: self.assumptions, dimms: &dimms })
-    }
-
-    /// Rate and energy of a policy on a system, with DIMMs that have the core `design`.
-    ///
-    /// # Errors
-    /// As [`Policy::run`].
-    pub fn token_cost(
-        &self,
-        system: &SystemConfig,
-        design: &str,
-        policy: Policy,
-        work: &Workload,
-    ) -> Result<TokenCost, SystemsError> {
-        self.on(system, design, |machine| TokenCost::of(machine, &policy.run(machine, work)?))
+    /// Cores, systems and traces.
+    pub fn designs(&self) -> &'a Designs {
+        self.designs
     }
 
     /// Hermes' scheduler on a synthetic trace of a model.
@@ -170,52 +131,6 @@ impl<'a> Study<'a> {
     /// As [`study`].
     pub fn trace(&self, model: &str) -> Result<Rc<TraceStudy>, SystemsError> {
         let setting = TraceSetting::new(self.assumptions, model)?;
-        if let Some(found) = self.designs.traces.borrow().get(setting.name()) {
-            return Ok(Rc::clone(found));
-        }
-        let made = setting.run()?;
-        Ok(self.designs.add_trace(&setting, made))
+        once(&self.designs.traces, setting.name(), || setting.run())
     }
-
-    /// A policy on a system with a model, all by name, 128 tokens in and out.
-    ///
-    /// # Errors
-    /// As [`Policy::run`].
-    pub fn run(&self, system: &str, policy: Policy, model: &str, batch: u32) -> Result<Run, SystemsError> {
-        let work = Workload::new(&LlmShape::preset(model)?, 128, 128, batch)?;
-        self.run_on(&*self.designs.system(system)?, "hermes", policy, &work)
-    }
-
-    /// A system by name.
-    ///
-    /// # Errors
-    /// As [`Designs::system`].
-    pub fn system(&self, name: &str) -> Result<Rc<SystemConfig>, SystemsError> {
-        self.designs.system(name)
-    }
-
-    /// What an item gives with another value of an assumption.
-    ///
-    /// # Errors
-    /// Those of `value`.
-    pub fn with<T>(
-        &self,
-        key: Key,
-        value: f64,
-        item: impl FnOnce(&Study<'_>) -> Result<T, SystemsError>,
-    ) -> Result<T, SystemsError> {
-        item(&Study::new(&self.assumptions.with(key, value), self.designs))
-    }
-}
-
-/// The mean of a number over models, or whatever it is.
-///
-/// # Errors
-/// The first of the computation's.
-pub fn mean<T: Copy>(
-    over: &[T],
-    value: impl Fn(T) -> Result<f64, SystemsError>,
-) -> Result<f64, SystemsError> {
-    let sum: f64 = over.iter().map(|&one| value(one)).sum::<Result<f64, _>>()?;
-    Ok(sum / over.len() as f64)
 }

@@ -14,21 +14,6 @@ use ndp_config::{BlockKind, LlmShape};
 /// Share of the active neurons that the predictor misses, and of the others that it takes for active (section 4.1).
 const MISPREDICTED: [f64; 2] = [0.05, 0.07];
 
-/// What the paper adds, step by step (Table 2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Technique {
-    /// All weights are read for each token.
-    Naive,
-    /// Half of them are in memory ("hybrid").
-    Half,
-    /// Attention is in memory, of the MLP the rows are read that a predictor takes to be active.
-    Predictor,
-    /// Rows stay in memory for some tokens.
-    Window,
-    /// A row of the up projection and the column of the down projection that belongs to it are one chunk.
-    Bundles,
-}
-
 /// What the paper states of a model.
 pub struct Statement {
     /// Active share of the neurons of the MLP (section 3.1).
@@ -130,11 +115,10 @@ pub fn run_with(
     let all = work.weight_bytes() * width;
     if sparse {
         let new = count * bytes;
-        let ns = new / machine.assumed(Key::NeuronCopy);
-        token.add(1.0, Step::new("manage memory").with(Device::Host, ns, new));
+        token.alone(1.0, "manage memory", Device::Host, new / machine.assumed(Key::NeuronCopy), new);
         if on_gpu {
             let bus = machine.bus_ns(new, Key::BusStream);
-            token.add(1.0, Step::new("copy to the GPU").with(Device::Bus, bus, new));
+            token.alone(1.0, "copy to the GPU", Device::Bus, bus, new);
         }
     }
     let rows = match technique {
@@ -155,31 +139,44 @@ pub fn run_with(
     };
     let flop = 2.0 * products / (work.element_bytes() * width) * f64::from(work.batch);
     let (device, ns) = compute(products + work.kv_bytes(), flop);
-    token.add(1.0, Step::new("compute").with(device, ns, products));
+    token.alone(1.0, "compute", device, ns, products);
     // The tokens of a prompt need nearly all neurons together: what is not in memory is read once.
     let mut prefill = Steps::default();
     prefill.add(1.0, read([1.0, all - in_memory]));
     let (device, ns) = compute(all, work.prefill_flop());
-    prefill.add(1.0, Step::new("compute").with(device, ns, all));
+    prefill.alone(1.0, "compute", device, ns, all);
     Ok(Run { batch: work.batch, output: work.output, prefill, token, resident: in_memory / all })
 }
 
-/// Declares the policies, with weights of 16 bits.
+/// Declares the techniques, and their policies with weights of 16 bits.
 macro_rules! techniques {
-    ($($function:ident $name:literal $technique:ident;)+) => {
+    ($($(#[doc = $doc:literal])+ $technique:ident $name:literal $function:ident $policy:literal;)+) => {
+        ndp_config::named! {
+            /// What the paper adds, step by step (Table 2).
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+            pub enum Technique {
+                $($(#[doc = $doc])+ $technique = $name,)+
+            }
+        }
+
         $(
-            #[doc = concat!("`", $name, "`.")]
+            #[doc = concat!("`", $policy, "`.")]
             pub fn $function(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
-                run_with($name, machine, work, Technique::$technique, 1.0)
+                run_with($policy, machine, work, Technique::$technique, 1.0)
             }
         )+
     };
 }
 
 techniques! {
-    naive "flash-naive" Naive;
-    half "flash-half" Half;
-    predictor "flash-predictor" Predictor;
-    window "flash-window" Window;
-    bundles "flash-bundles" Bundles;
+    /// All weights are read for each token.
+    Naive "all read" naive "flash-naive";
+    /// Half of them are in memory ("hybrid").
+    Half "half in memory" half "flash-half";
+    /// Attention is in memory, of the MLP the rows are read that a predictor takes to be active.
+    Predictor "predictor" predictor "flash-predictor";
+    /// Rows stay in memory for some tokens.
+    Window "window" window "flash-window";
+    /// A row of the up projection and the column of the down projection that belongs to it are one chunk.
+    Bundles "bundles" bundles "flash-bundles";
 }

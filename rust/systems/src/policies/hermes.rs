@@ -28,15 +28,9 @@ fn prefill(machine: &Machine<'_>, work: &Workload, hot_bytes: f64) -> Steps {
     let compute = machine.gpu_flop_ns(work.prefill_flop()).max(machine.gpu_read_ns(work.weight_bytes()));
     steps.add(1.0, stream.with(Device::Gpu, compute, work.weight_bytes()));
     let loaded = hot_bytes * (1.0 - resident / work.weight_bytes());
-    steps.add(
-        1.0,
-        Step::new("load hot neurons").with(Device::Bus, machine.bus_ns(loaded, Key::BusStream), loaded),
-    );
+    steps.alone(1.0, "load hot neurons", Device::Bus, machine.bus_ns(loaded, Key::BusStream), loaded);
     let kv = f64::from(work.prompt) * f64::from(work.batch) * work.model.kv_bytes_per_token() as f64;
-    steps.add(
-        1.0,
-        Step::new("store keys and values").with(Device::Bus, machine.bus_ns(kv, Key::BusStream), kv),
-    );
+    steps.alone(1.0, "store keys and values", Device::Bus, machine.bus_ns(kv, Key::BusStream), kv);
     steps
 }
 
@@ -70,15 +64,12 @@ fn rest(
 ) {
     let layers = f64::from(work.model.layers());
     let (device, ns) = attention;
-    token.add(1.0, Step::new("attention").with(device, ns, work.kv_bytes()));
+    token.alone(1.0, "attention", device, ns, work.kv_bytes());
     let projection = work.projection_bytes() / layers;
-    token.add(
-        layers,
-        Step::new("projection").with(Device::Gpu, gpu_ns(machine, work, projection), projection),
-    );
-    token.add(layers, Step::new("software").with(Device::Software, software_us * US, 0.0));
+    token.alone(layers, "projection", Device::Gpu, gpu_ns(machine, work, projection), projection);
+    token.alone(layers, "software", Device::Software, software_us * US, 0.0);
     let head = work.head_bytes();
-    token.add(1.0, Step::new("logits").with(Device::Gpu, gpu_ns(machine, work, head), head));
+    token.alone(1.0, "logits", Device::Gpu, gpu_ns(machine, work, head), head);
 }
 
 /// Refuses a system without DIMMs, or with too small ones.
@@ -149,21 +140,17 @@ pub fn base(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError>
     let fc = work.weight_bytes() - head;
     let on_gpu = ((resident - head) / fc).clamp(0.0, 1.0);
     let mut token = Steps::default();
-    token.add(
-        1.0,
-        Step::new("layers of the GPU").with(Device::Gpu, gpu_ns(machine, work, on_gpu * fc), on_gpu * fc),
-    );
+    token.alone(1.0, "layers of the GPU", Device::Gpu, gpu_ns(machine, work, on_gpu * fc), on_gpu * fc);
     let rate = f64::from(count)
         * machine.dimms.dense_rate(&work.model, count, work.batch)?
         * machine.assumed(Key::BaseDimm);
     let cold = (1.0 - on_gpu) * fc;
-    token.add(1.0, Step::new("layers of the DIMMs").with(Device::Dimms, cold / rate, cold));
+    token.alone(1.0, "layers of the DIMMs", Device::Dimms, cold / rate, cold);
     let (device, ns) = attention_on_dimms(machine, work)?;
-    token.add(1.0, Step::new("attention").with(device, ns, work.kv_bytes()));
+    token.alone(1.0, "attention", device, ns, work.kv_bytes());
     let syncs = f64::from(work.model.layers());
-    token
-        .add(syncs, Step::new("software").with(Device::Software, 2.0 * machine.assumed(Key::Sync) * US, 0.0));
-    token.add(1.0, Step::new("logits").with(Device::Gpu, gpu_ns(machine, work, head), head));
+    token.alone(syncs, "software", Device::Software, 2.0 * machine.assumed(Key::Sync) * US, 0.0);
+    token.alone(1.0, "logits", Device::Gpu, gpu_ns(machine, work, head), head);
     let prefill = prefill(machine, work, 0.0);
     Ok(Run {
         batch: work.batch,

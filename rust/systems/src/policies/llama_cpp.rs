@@ -38,9 +38,9 @@ pub fn prompt(
 fn copied_prompt(machine: &Machine<'_>, work: &Workload, copied: f64) -> Steps {
     let mut steps = Steps::default();
     let bus = machine.bus_ns(copied, Key::BusStream);
-    steps.add(1.0, Step::new("copy for the prompt").with(Device::Bus, bus, copied));
+    steps.alone(1.0, "copy for the prompt", Device::Bus, bus, copied);
     let compute = machine.gpu_flop_ns(work.prefill_flop()).max(machine.gpu_read_ns(work.weight_bytes()));
-    steps.add(1.0, Step::new("prompt").with(Device::Gpu, compute, work.weight_bytes()));
+    steps.alone(1.0, "prompt", Device::Gpu, compute, work.weight_bytes());
     steps
 }
 
@@ -66,20 +66,17 @@ fn token(machine: &Machine<'_>, work: &Workload, on_gpu: f64) -> Steps {
     let layers = work.layer_bytes();
     let mut steps = Steps::default();
     let [gpu, host] = [on_gpu * layers, (1.0 - on_gpu) * layers];
-    let ns = machine.host_dense_ns(work, host);
-    steps.add(1.0, Step::new("layers of the host").with(Device::Host, ns, host));
-    let ns = machine.gpu_product_ns(work, gpu);
-    steps.add(1.0, Step::new("layers of the GPU").with(Device::Gpu, ns, gpu));
+    steps.alone(1.0, "layers of the host", Device::Host, machine.host_dense_ns(work, host), host);
+    steps.alone(1.0, "layers of the GPU", Device::Gpu, machine.gpu_product_ns(work, gpu), gpu);
     keys_and_values(machine, work, &mut steps);
-    steps.add(1.0, Step::new("logits").with(Device::Gpu, machine.gpu_product_ns(work, head), head));
+    steps.alone(1.0, "logits", Device::Gpu, machine.gpu_product_ns(work, head), head);
     steps
 }
 
 /// Keys and values stay in the host's memory (section 7).
 pub fn keys_and_values(machine: &Machine<'_>, work: &Workload, steps: &mut Steps) {
     let bytes = work.kv_bytes();
-    let ns = machine.host_dense_read_ns(bytes);
-    steps.add(1.0, Step::new("keys and values").with(Device::Host, ns, bytes));
+    steps.alone(1.0, "keys and values", Device::Host, machine.host_dense_read_ns(bytes), bytes);
 }
 
 /// llama.cpp.
@@ -109,10 +106,7 @@ pub fn spec_infer(machine: &Machine<'_>, work: &Workload) -> Result<Run, Systems
     let all = work.weight_bytes();
     let tree = Workload { batch: (f64::from(work.batch) * verified).ceil() as u32, ..work.clone() };
     token.add(1.0 / verified, stream.with(Device::Gpu, machine.gpu_product_ns(&tree, all), all));
-    token.add(
-        1.0,
-        Step::new("draft").with(Device::Gpu, machine.gpu_product_ns(work, DRAFT_BYTES), DRAFT_BYTES),
-    );
+    token.alone(1.0, "draft", Device::Gpu, machine.gpu_product_ns(work, DRAFT_BYTES), DRAFT_BYTES);
     keys_and_values(machine, work, &mut token);
     Ok(Run {
         batch: work.batch,

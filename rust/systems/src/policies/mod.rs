@@ -17,23 +17,17 @@ use serde::Serialize;
 /// Declares the policies: variant, name, description, function.
 macro_rules! policies {
     ($($(#[doc = $doc:literal])+ $policy:ident $name:literal $run:path;)+) => {
-        /// A way to run a model that is larger than the GPU's memory.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-        #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-        #[serde(rename_all = "kebab-case")]
-        pub enum Policy {
-            $($(#[doc = $doc])+ #[cfg_attr(feature = "clap", value(name = $name))] #[serde(rename = $name)] $policy,)+
+        ndp_config::named! {
+            /// A way to run a model that is larger than the GPU's memory.
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+            #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+            #[serde(rename_all = "kebab-case")]
+            pub enum Policy {
+                $($(#[doc = $doc])+ #[cfg_attr(feature = "clap", value(name = $name))] #[serde(rename = $name)] $policy = $name,)+
+            }
         }
 
         impl Policy {
-            /// All, in the order of reports.
-            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$policy),+];
-
-            /// As on the command line.
-            pub fn name(self) -> &'static str {
-                match self { $(Self::$policy => $name,)+ }
-            }
-
             /// What it does, in a sentence.
             pub fn meaning(self) -> &'static str {
                 match self { $(Self::$policy => concat!($($doc),+),)+ }

@@ -30,8 +30,8 @@ fn pass(
         let step = Step::new(name).with(Device::Bus, stream, copied);
         steps.add(1.0, step.with(Device::Gpu, gpu_ns, work.weight_bytes()));
     } else {
-        steps.add(1.0, Step::new("copy").with(Device::Bus, stream, copied));
-        steps.add(1.0, Step::new(name).with(Device::Gpu, gpu_ns, work.weight_bytes()));
+        steps.alone(1.0, "copy", Device::Bus, stream, copied);
+        steps.alone(1.0, name, Device::Gpu, gpu_ns, work.weight_bytes());
     }
     steps
 }
@@ -85,17 +85,13 @@ pub fn deja_vu(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsErr
     let dense = work.weight_bytes() - mlp;
     let mut token = Steps::default();
     let bus = machine.bus_ns(missing * dense, Key::BusFlexGen);
-    token.add(1.0, Step::new("copy attention").with(Device::Bus, bus, missing * dense));
+    token.alone(1.0, "copy attention", Device::Bus, bus, missing * dense);
     let gathered = missing * union * mlp;
-    token.add(
-        1.0,
-        Step::new("copy neurons").with(Device::Bus, machine.bus_ns(gathered, Key::BusGather), gathered),
-    );
+    token.alone(1.0, "copy neurons", Device::Bus, machine.bus_ns(gathered, Key::BusGather), gathered);
     let bytes = dense + union * mlp;
     let gpu = machine.gpu_product_ns(work, bytes) + machine.gpu_read_ns(work.kv_bytes());
-    token.add(1.0, Step::new("layers").with(Device::Gpu, gpu, bytes));
+    token.alone(1.0, "layers", Device::Gpu, gpu, bytes);
     let predictors = machine.assumed(Key::DejaVuPredictor) * work.weight_bytes();
-    let ns = machine.gpu_product_ns(work, predictors);
-    token.add(1.0, Step::new("predictor").with(Device::Gpu, ns, predictors));
+    token.alone(1.0, "predictor", Device::Gpu, machine.gpu_product_ns(work, predictors), predictors);
     Ok(Run { token, ..whole })
 }

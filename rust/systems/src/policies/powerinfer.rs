@@ -221,9 +221,9 @@ fn blocks(
 fn predict(machine: &Machine<'_>, work: &Workload, bytes: &Bytes, split: f64, steps: &mut Steps) {
     let layers = f64::from(work.model.layers());
     let ns = machine.gpu_product_ns(work, bytes.predictor);
-    steps.add(1.0, Step::new("predictor").with(Device::Gpu, ns, bytes.predictor));
+    steps.alone(1.0, "predictor", Device::Gpu, ns, bytes.predictor);
     let software = (machine.assumed(Key::GpuLayer) + split * machine.assumed(Key::HostLayer)) * US;
-    steps.add(layers, Step::new("software").with(Device::Software, software, 0.0));
+    steps.alone(layers, "software", Device::Software, software, 0.0);
 }
 
 /// A token of each sequence.
@@ -243,8 +243,7 @@ fn token(machine: &Machine<'_>, work: &Workload, bytes: &Bytes, layout: Layout) 
     let mlp = [frequencies.union_by(on_gpu, work.batch), frequencies.active_by(on_gpu)]
         .map(|needed| layout.needed(needed).map(|share| share * bytes.mlp / layers));
     blocks(machine, work, ("MLP", layout.neurons), mlp, &mut steps);
-    let ns = machine.gpu_product_ns(work, bytes.head);
-    steps.add(1.0, Step::new("logits").with(Device::Gpu, ns, bytes.head));
+    steps.alone(1.0, "logits", Device::Gpu, machine.gpu_product_ns(work, bytes.head), bytes.head);
     steps
 }
 
@@ -295,12 +294,10 @@ pub fn operators(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsE
         predict(machine, work, &bytes, 0.0, &mut steps);
         let [gpu, host] = [on_gpu * needed, (1.0 - on_gpu) * needed];
         let ns = machine.host_neurons_ns(work, host, (1.0 - on_gpu) * pairs);
-        steps.add(1.0, Step::new("layers of the host").with(Device::Host, ns, host));
-        let ns = machine.gpu_product_ns(work, gpu);
-        steps.add(1.0, Step::new("layers of the GPU").with(Device::Gpu, ns, gpu));
+        steps.alone(1.0, "layers of the host", Device::Host, ns, host);
+        steps.alone(1.0, "layers of the GPU", Device::Gpu, machine.gpu_product_ns(work, gpu), gpu);
         keys_and_values(machine, work, &mut steps);
-        let ns = machine.gpu_product_ns(work, bytes.head);
-        steps.add(1.0, Step::new("logits").with(Device::Gpu, ns, bytes.head));
+        steps.alone(1.0, "logits", Device::Gpu, machine.gpu_product_ns(work, bytes.head), bytes.head);
         steps
     };
     Ok(Run {

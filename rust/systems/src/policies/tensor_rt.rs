@@ -4,7 +4,7 @@ use super::fits;
 use crate::assumption::Key;
 use crate::error::SystemsError;
 use crate::machine::{Machine, Workload};
-use crate::run::{Device, Run, Step, Steps};
+use crate::run::{Device, Run, Steps};
 
 /// All weights on the GPUs, of whose bandwidth products reach such a share.
 fn on_gpus(
@@ -17,11 +17,10 @@ fn on_gpus(
     fits(policy, "GPU memory", bytes + work.kv_bytes(), machine.gpu_bytes(), machine)?;
     let mut prefill = Steps::default();
     let flop = machine.gpu_flop_ns(work.prefill_flop());
-    prefill.add(1.0, Step::new("prefill").with(Device::Gpu, flop.max(machine.gpu_read_ns(bytes)), bytes));
+    prefill.alone(1.0, "prefill", Device::Gpu, flop.max(machine.gpu_read_ns(bytes)), bytes);
     let mut token = Steps::default();
     let read = bytes + work.kv_bytes();
-    let ns = machine.gpu_product_ns(work, read) / share;
-    token.add(1.0, Step::new("layers").with(Device::Gpu, ns, read));
+    token.alone(1.0, "layers", Device::Gpu, machine.gpu_product_ns(work, read) / share, read);
     Ok(Run { batch: work.batch, output: work.output, prefill, token, resident: 1.0 })
 }
 

@@ -104,7 +104,7 @@ fn chosen(args: &Args) -> Result<Vec<(Paper, &'static Item)>> {
     for paper in papers(args) {
         let mut before = "";
         for item in paper.items().iter().filter(|item| is_of(item.figure, &args.figure)) {
-            let skipped = args.quick && (item.figure == before || item.tried.is_some());
+            let skipped = args.quick && (item.figure == before || item.traced);
             if !skipped {
                 before = item.figure;
                 all.push((paper, item));
@@ -229,9 +229,9 @@ pub fn run(args: &Args) -> Result<Report> {
         .with_context(|| format!("cannot make the folder '{}'", args.out.display()))?;
     let kept = Kept::open(&args.out, args.fresh)?;
     let designs = Designs::default();
-    let study = !args.quick && items.iter().any(|(_, item)| item.tried.is_some() && item.figure == "Fig. 13");
+    let study = !args.quick && items.iter().any(|(_, item)| item.traced && item.figure == "Fig. 13");
     let settings = if study { sensitivity_settings() } else { Vec::new() };
-    if items.iter().any(|(paper, item)| item.tried.is_some() && !kept.has_row(*paper, item)) || study {
+    if items.iter().any(|(paper, item)| item.traced && !kept.has_row(*paper, item)) || study {
         for (setting, found) in traces(&kept)? {
             designs.add_trace(&setting, found);
         }

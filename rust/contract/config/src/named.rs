@@ -1,0 +1,39 @@
+//! Enums whose variants have names.
+
+/// Declares an enum with a name for each variant.
+///
+/// ```
+/// ndp_config::named! {
+///     /// A side.
+///     #[derive(Clone, Copy, Debug, PartialEq)]
+///     pub enum Side {
+///         /// Towards the host.
+///         Near = "near",
+///         /// Towards the memory.
+///         Far = "far",
+///     }
+/// }
+/// assert_eq!((Side::Far.name(), Side::named("near"), Side::ALL.len()), ("far", Some(Side::Near), 2));
+/// ```
+#[macro_export]
+macro_rules! named {
+    ($(#[$meta:meta])* $vis:vis enum $type:ident { $($(#[$of:meta])* $variant:ident = $name:expr),+ $(,)? }) => {
+        $(#[$meta])*
+        $vis enum $type { $($(#[$of])* $variant),+ }
+
+        impl $type {
+            /// All of them, in the order of their declaration.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$variant),+];
+
+            /// Its name in files, on the command line and in reports.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name),+ }
+            }
+
+            /// The one of that name.
+            pub fn named(name: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|one| one.name() == name)
+            }
+        }
+    };
+}

@@ -1,0 +1,490 @@
+//! Meaning of the names in formulas: functions, and quantities of a case.
+//!
+//! | function | value |
+//! | --- | --- |
+//! | `at(case.., f)`, `sum(cases.., f)` | `f` in that case; the sum over all of them |
+//! | `mean(cases.., f)`, `least(..)`, `greatest(..)` | over all cases |
+//! | `min(f, g)`, `max(f, g)` | of two numbers |
+//! | `assuming(key, f, g)` | `g` if an assumption has the value `f` |
+//! | `where-least(setting, cases.., f)` | the setting's value in the case with the least `f` |
+//! | `first-possible(setting, cases.., f)` | the setting's value in the first case in which `f` can be computed |
+//! | `first-sufficient(setting, cases.., f)` | in the first case with at least 95 % of the next case's `f` |
+//! | `last-before(setting, cases.., f)` | in the case before the first one in which `f` is not 0 |
+//!
+//! A case is the name of one in the table, or a setting such as `batch=4`; several of them are all combinations. A name of several words has
+//! hyphens.
+
+use super::formula::Formula;
+use super::librapim;
+use super::measured::{Skewed, Text};
+use super::table::Table;
+use super::{Paper, Study, TokenCost};
+use crate::ablation::{PolicyTimes, TraceStudy};
+use crate::assumption::Key;
+use crate::error::SystemsError;
+use crate::machine::{Machine, Workload};
+use crate::policies::Policy;
+use crate::policies::flash::{Technique, chunks, fixed_bytes, memory_bytes, run_with, statement};
+use crate::run::{Device, Run};
+use ndp_config::{BlockKind, ConfigError, HbmConfig, LlmFamily, LlmShape, Ssd, SystemConfig, WeightFormat};
+use ndp_energy::Energy;
+use ndp_offloading::{Hardware, Mode, Model};
+use ndp_scheduler::Policy as Scheduling;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::str::FromStr;
+
+/// Share of the next case's value that `first-sufficient` accepts.
+const SUFFICIENT: f64 = 0.95;
+
+type Value = Result<f64, SystemsError>;
+
+/// The error for an unknown name.
+pub fn unknown(kind: &str, name: &str) -> SystemsError {
+    ConfigError::Syntax(format!("unknown {kind} '{name}'")).into()
+}
+
+fn device(name: &str) -> Result<Device, SystemsError> {
+    Device::named(name).ok_or_else(|| unknown("device", name))
+}
+
+/// The mode of a system of LibraPIM's evaluation.
+fn mode(name: &str) -> Result<Mode, SystemsError> {
+    let found = Mode::ALL.into_iter().find(|mode| mode.system() == spaced(name));
+    found.ok_or_else(|| unknown("system", name))
+}
+
+fn technique(name: &str) -> Result<Technique, SystemsError> {
+    Technique::named(&spaced(name)).ok_or_else(|| unknown("technique", name))
+}
+
+fn assumption(name: &str) -> Result<Key, SystemsError> {
+    Key::named(name).ok_or_else(|| unknown("assumption", name))
+}
+
+fn parsed<T: FromStr>(text: &str) -> Result<T, SystemsError> {
+    text.parse().map_err(|_| unknown("number", text))
+}
+
+/// A name of several words, which has hyphens in formulas.
+fn spaced(name: &str) -> String {
+    name.replace('-', " ")
+}
+
+/// Settings with their values, such as `model` and `batch`.
+#[derive(Clone, Debug, Default)]
+pub struct Case(BTreeMap<String, String>);
+
+impl Case {
+    /// The same with another setting.
+    #[must_use]
+    pub fn with(&self, name: &str, value: &str) -> Self {
+        let mut case = self.clone();
+        case.0.insert(name.to_owned(), value.to_owned());
+        case
+    }
+
+    fn text(&self, name: &str) -> Result<&str, SystemsError> {
+        self.0.get(name).map(String::as_str).ok_or_else(|| unknown("setting", name))
+    }
+
+    /// A setting that is a number.
+    pub fn number<T: FromStr>(&self, name: &str) -> Result<T, SystemsError> {
+        parsed(self.text(name)?)
+    }
+
+    /// A text in which names in braces stand for settings.
+    pub fn in_words(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value))
+    }
+
+    /// The model; LLaMA2(SwiGLU)-13B has the sizes of LLaMA2-13B.
+    fn model(&self) -> Result<LlmShape, SystemsError> {
+        let name = self.text("model")?;
+        let weights = match self.text("format") {
+            Ok(format) => WeightFormat::named(format).ok_or_else(|| unknown("format", format))?,
+            Err(_) => WeightFormat::Fp16,
+        };
+        if name != "llama2-13b-swiglu" {
+            return Ok(LlmShape::preset(name)?.with_weights(weights));
+        }
+        let family =
+            LlmFamily { kv_heads: 40, gated: true, biased: false, tied_embeddings: false, rotary: true };
+        Ok(LlmShape::opt_like(name, 40, 5120, 40, 13824, 32000)?.of_family(family)?.with_weights(weights))
+    }
+
+    fn work(&self) -> Result<Workload, SystemsError> {
+        Workload::new(&self.model()?, self.number("prompt")?, self.number("output")?, self.number("batch")?)
+    }
+
+    /// The core of the DIMMs.
+    fn design(&self) -> String {
+        match self.text("multipliers") {
+            Ok("256") | Err(_) => "hermes".to_owned(),
+            Ok(multipliers) => format!("hermes-{multipliers}"),
+        }
+    }
+}
+
+/// Evaluates formulas of a paper in a case, under a set of assumptions.
+pub struct Evaluation<'a> {
+    table: &'static Table,
+    study: &'a Study<'a>,
+    case: Case,
+}
+
+impl<'a> Evaluation<'a> {
+    /// In a case, or in the default one of the paper.
+    ///
+    /// # Errors
+    /// [`SystemsError::Config`], which tables do not have.
+    pub fn new(paper: Paper, study: &'a Study<'a>, case: Option<&Case>) -> Result<Self, SystemsError> {
+        let table = paper.table();
+        Ok(Self { table, study, case: case.cloned().map_or_else(|| table.default_case(), Ok)? })
+    }
+
+    /// The value of a formula.
+    ///
+    /// # Errors
+    /// The errors of its quantities; [`SystemsError::Config`] for an unknown name.
+    pub fn value(&self, formula: &Formula) -> Value {
+        match formula {
+            Formula::Name(name, arguments) => self.named(name, arguments),
+            Formula::Operation(operator, operands) => {
+                let [left, right] = [self.value(&operands[0])?, self.value(&operands[1])?];
+                Ok(match operator {
+                    '+' => left + right,
+                    '-' => left - right,
+                    '*' => left * right,
+                    '/' => left / right,
+                    '<' => f64::from(u8::from(left < right)),
+                    _ => f64::from(u8::from(left > right)),
+                })
+            }
+        }
+    }
+
+    /// Values of a formula, the last of the arguments, in the cases that the others name.
+    fn each(&self, arguments: &[Formula]) -> Result<Vec<(Case, Value)>, SystemsError> {
+        let Some((formula, cases)) = arguments.split_last() else { return Err(unknown("formula", "")) };
+        let cases =
+            self.table.cases(self.case.clone(), cases.iter().map(|case| case.word().unwrap_or_default()))?;
+        Ok(cases
+            .into_iter()
+            .map(|case| {
+                let there = Self { case: case.clone(), ..*self };
+                (case, there.value(formula))
+            })
+            .collect())
+    }
+
+    /// A function of formulas, the name of a formula, a setting or a number; else a quantity.
+    fn named(&self, name: &str, arguments: &[Formula]) -> Value {
+        let all =
+            || self.each(arguments)?.into_iter().map(|(_, value)| value).collect::<Result<Vec<f64>, _>>();
+        match (name, arguments) {
+            ("at" | "sum", _) => Ok(all()?.iter().sum()),
+            ("mean", _) => all().map(|all| all.iter().sum::<f64>() / all.len() as f64),
+            ("least", _) => Ok(all()?.into_iter().fold(f64::INFINITY, f64::min)),
+            ("greatest", _) => Ok(all()?.into_iter().fold(0.0, f64::max)),
+            ("min", [a, b]) => Ok(self.value(a)?.min(self.value(b)?)),
+            ("max", [a, b]) => Ok(self.value(a)?.max(self.value(b)?)),
+            ("assuming", [key, value, formula]) => {
+                let key = assumption(key.word().unwrap_or_default())?;
+                let set = self.study.assumptions().with(key, self.value(value)?);
+                let study = &Study::new(&set, self.study.designs());
+                Evaluation { table: self.table, study, case: self.case.clone() }.value(formula)
+            }
+            ("of-cells", [area]) => Ok(librapim::of_cells(self.value(area)?)),
+            (
+                "where-least" | "first-possible" | "first-sufficient" | "last-before",
+                [setting, cases @ ..],
+            ) => self.found(name, setting.word().unwrap_or_default(), cases),
+            (_, []) if self.table.formulas.contains_key(name) => self.value(&self.table.formulas[name]),
+            (_, []) if self.case.0.contains_key(name) => self.case.number(name),
+            (_, []) if name.starts_with(|first: char| first.is_ascii_digit()) => parsed(name),
+            _ => {
+                let words = arguments.iter().map(|argument| argument.word().unwrap_or_default());
+                self.quantity(name, &words.collect::<Vec<_>>())
+            }
+        }
+    }
+
+    /// The value of a setting in the case that a function selects.
+    fn found(&self, function: &str, setting: &str, arguments: &[Formula]) -> Value {
+        let (cases, values): (Vec<Case>, Vec<Value>) = self.each(arguments)?.into_iter().unzip();
+        let number = |index: usize| cases[index].number(setting);
+        if function == "first-possible" {
+            return values.iter().position(Value::is_ok).map_or(Ok(f64::NAN), number);
+        }
+        let values = values.into_iter().collect::<Result<Vec<f64>, _>>()?;
+        let last = cases.len() - 1;
+        match function {
+            "where-least" => number(
+                (0..last).rfold(last, |least, one| if values[one] <= values[least] { one } else { least }),
+            ),
+            "first-sufficient" => {
+                number(values.windows(2).position(|pair| pair[0] >= SUFFICIENT * pair[1]).unwrap_or(last))
+            }
+            _ => match values.iter().position(|value| *value != 0.0) {
+                Some(0) => Ok(0.0),
+                found => number(found.unwrap_or(cases.len()) - 1),
+            },
+        }
+    }
+
+    /// Calls `value` with the system of the case: with another system's bus, another number of DIMMs and an SSD if the case has them.
+    fn on<T>(&self, value: impl FnOnce(&Machine<'_>) -> Result<T, SystemsError>) -> Result<T, SystemsError> {
+        value(&Machine {
+            system: &self.system()?,
+            assumptions: self.study.assumptions(),
+            dimms: &*self.study.designs().get(&self.case.design())?,
+        })
+    }
+
+    fn system(&self) -> Result<SystemConfig, SystemsError> {
+        let named = |setting| self.study.designs().system(self.case.text(setting)?);
+        let mut system = SystemConfig::clone(&*named("system")?);
+        if self.case.text("bus").is_ok() {
+            system = system.with_bus_gbps(named("bus")?.bus().bandwidth_gbps)?;
+        }
+        if self.case.text("dimms").is_ok() {
+            system = system.with_dimms(self.case.number("dimms")?)?;
+        }
+        Ok(match self.case.text("ssd") {
+            Ok(ssd) => system.with_ssd(Ssd::preset(ssd)?),
+            Err(_) => system,
+        })
+    }
+
+    /// The run of a policy, or of a technique of LLM in a flash with weights of any width.
+    fn run(&self, who: &str) -> Result<Run, SystemsError> {
+        self.on(|machine| {
+            let work = self.case.work()?;
+            match technique(who) {
+                Ok(technique) => run_with("flash", machine, &work, technique, self.case.number("width")?),
+                Err(_) => Policy::named(who).ok_or_else(|| unknown("policy", who))?.run(machine, &work),
+            }
+        })
+    }
+
+    /// NPU and memory with arrays of the case's size.
+    fn hardware(&self) -> Result<Hardware, SystemsError> {
+        let mut hardware = librapim::hardware(self.study.assumptions());
+        if self.case.text("array-side").is_ok() {
+            hardware.npu.array_side = self.case.number("array-side")?;
+        }
+        Ok(hardware)
+    }
+
+    /// Numbers of a step of LibraPIM or of a system like it.
+    fn point(&self, who: &str) -> Result<librapim::Point, SystemsError> {
+        let (batch, sequence) = (self.case.number("batch")?, self.case.number("sequence")?);
+        librapim::point(&self.hardware()?, mode(who)?, self.case.text("model")?, batch, sequence)
+    }
+
+    fn step_energy(&self, who: &str) -> Result<Energy, SystemsError> {
+        let (batch, sequence) = (self.case.number("batch")?, self.case.number("sequence")?);
+        librapim::step_energy(self.study.assumptions(), mode(who)?, self.case.text("model")?, batch, sequence)
+    }
+
+    /// Rate and energy of a token.
+    ///
+    /// # Errors
+    /// The errors of the policy.
+    pub fn token_cost(&self) -> Result<TokenCost, SystemsError> {
+        let who = self.case.text("who")?;
+        if mode(who).is_err() {
+            let run = self.run(who)?;
+            return self.on(|machine| TokenCost::of(machine, &run));
+        }
+        let batch: u32 = self.case.number("batch")?;
+        Ok(TokenCost {
+            tokens_per_second: 1e3 * f64::from(batch) / self.point(who)?.ms,
+            joules_per_token: self.step_energy(who)?.per(batch.into()),
+        })
+    }
+
+    /// A quantity of a policy, a model, a system, a trace or a report.
+    fn quantity(&self, name: &str, words: &[&str]) -> Value {
+        let (case, study) = (&self.case, self.study);
+        Ok(match (name, words) {
+            // A request, or a token in the middle of the output.
+            ("rate", [who]) => self.run(who)?.tokens_per_second(),
+            ("decode", [who]) => self.run(who)?.decode_tokens_per_second(),
+            ("time", [who]) => self.run(who)?.ns(),
+            ("prefill", [who]) => self.run(who)?.prefill_share(),
+            ("resident", [who]) => self.run(who)?.resident,
+            ("token", [who]) => self.run(who)?.token.ns(),
+            ("time", [who, step]) => self.run(who)?.token.ns_of(&spaced(step)),
+            ("busy", [who, busy]) => self.run(who)?.token.busy_ns(device(busy)?),
+            ("waiting", [who, slowest]) => self.run(who)?.token.ns_waiting_for(device(slowest)?),
+            ("bytes", [who, step, reader]) => self.run(who)?.token.bytes_of(&spaced(step), device(reader)?),
+            ("chunks", [who]) => chunks(&case.work()?, technique(who)?, case.number("width")?)[0],
+            ("chunk-bytes", [who]) => chunks(&case.work()?, technique(who)?, case.number("width")?)[1],
+            ("memory", [who]) => memory_bytes(&case.work()?, technique(who)?, case.number("width")?),
+            // Sizes of the model.
+            ("layers", []) => case.model()?.layers().into(),
+            ("heads", []) => case.model()?.heads().into(),
+            ("hidden", []) => case.model()?.hidden().into(),
+            ("ffn", []) => case.model()?.ffn().into(),
+            ("neurons", []) => case.model()?.neurons() as f64,
+            ("kv-bytes", []) => case.model()?.kv_bytes_per_token() as f64,
+            ("weights", []) => case.work()?.weight_bytes(),
+            ("layer-bytes", []) => case.work()?.layer_bytes(),
+            ("mlp-bytes", []) => case.work()?.block_bytes(BlockKind::Mlp),
+            ("ffn-weights", []) => Model::of(&case.model()?).ffn_weights() as f64,
+            ("attention-macs", [tokens]) => Model::of(&case.model()?).attention_macs(parsed(tokens)?) as f64,
+            ("embedding-bytes", []) => fixed_bytes(&case.work()?, 1.0)[0],
+            ("attention-bytes", []) => fixed_bytes(&case.work()?, 1.0)[1],
+            ("predictor-bytes", []) => fixed_bytes(&case.work()?, 1.0)[2],
+            ("stated-window", []) => statement(&case.model()?).window,
+            ("stated-new", []) => statement(&case.model()?).new,
+            ("stated-predicted", []) => statement(&case.model()?).predicted(),
+            // The system, and assumptions.
+            ("assumed", [key]) => study.assumptions().get(assumption(key)?),
+            ("usd", []) => self.system()?.usd().unwrap_or(f64::NAN),
+            ("gpu-usd", []) => self.system()?.price().map_or(f64::NAN, |price| price.gpu_usd),
+            ("link", []) => self.system()?.dimms().link_gbps,
+            ("channel", []) => self.system()?.channel().bandwidth_gbps,
+            ("channel-dimms", []) => self.system()?.channel().dimms.into(),
+            ("predictor-ps", []) => self.system()?.predictor_ps(case.model()?.neurons() as usize) as f64,
+            ("ssd-ns", [count, bytes]) => {
+                Ssd::preset(case.text("ssd")?)?.read_ns(parsed(count)?, parsed(bytes)?) as f64
+            }
+            ("crossover", [share, kind]) => self.crossover(parsed(share)?, kind)?,
+            // Synthetic traces.
+            ("skew", [model, of]) => skew(model, of)?,
+            ("aggregated", [text, tokens]) => match *text {
+                "hermes" => Text::Hermes.aggregated(parsed(tokens)?),
+                _ => Text::Flash.aggregated(parsed(tokens)?),
+            },
+            ("adjacent", []) => self.trace()?.similarity[0],
+            ("distant", []) => self.trace()?.similarity[1],
+            ("parent", []) => self.trace()?.layer,
+            ("hot-change", []) => self.trace()?.hot_change,
+            ("accuracy", []) => self.trace()?.accuracy,
+            ("oracle", []) => self.trace()?.oracle_us,
+            ("mlp", [policy]) => self.of_policy(policy, |found| found.mlp_us)?,
+            ("imbalance", [policy]) => self.of_policy(policy, |found| found.imbalance)?,
+            ("remapped", [policy]) => self.of_policy(policy, |found| found.windows[1])?,
+            // A step on an NPU with HBM-PIM, and its hardware.
+            ("ms", [who]) => self.point(who)?.ms,
+            ("npu", [who]) => self.point(who)?.npu,
+            ("pim", [who]) => self.point(who)?.pim,
+            ("npu-busy", [who]) => self.point(who)?.npu_busy,
+            ("pim-busy", [who]) => self.point(who)?.pim_busy,
+            ("ffn-moved", [who]) => self.point(who)?.ffn_moved,
+            ("joules", [who]) => self.step_energy(who)?.joules(),
+            ("mac-column-us", [banks]) => self.hardware()?.mac_column(*banks == "sliced").us(),
+            ("column-elements", []) => self.hardware()?.column_elements().into(),
+            ("memory-gib", []) => (HbmConfig::default().bytes() >> 30) as f64,
+            ("um2", [banks, module]) => librapim::um2(*banks == "sliced", module)?,
+            _ => return Err(unknown("quantity", name)),
+        })
+    }
+
+    /// Results of the model's synthetic trace.
+    fn trace(&self) -> Result<Rc<TraceStudy>, SystemsError> {
+        self.study.trace(self.case.text("model")?)
+    }
+
+    fn of_policy(&self, policy: &str, number: fn(&PolicyTimes) -> f64) -> Value {
+        let policy = Scheduling::named(policy).ok_or_else(|| unknown("scheduling", policy))?;
+        Ok(self.trace()?.policy(policy).map_or(f64::NAN, number))
+    }
+
+    /// The number of vectors from which copying a share of the weights to the GPU takes less time than their products on the host (PowerInfer,
+    /// Fig. 6).
+    fn crossover(&self, share: f64, kind: &str) -> Value {
+        let work = self.case.work()?;
+        let all = match kind {
+            "MLP" => work.block_bytes(BlockKind::Mlp),
+            _ => work.block_bytes(BlockKind::Attention) + work.projection_bytes(),
+        };
+        let bytes = share * all / f64::from(work.model.layers());
+        self.on(|machine| {
+            let faster = |batch: &u32| {
+                let work = Workload { batch: *batch, ..work.clone() };
+                machine.bus_ns(bytes, Key::BusStream) + machine.gpu_product_ns(&work, bytes)
+                    < machine.host_neurons_ns(&work, bytes, bytes)
+            };
+            Ok((1..=Workload::MAX_BATCH).find(faster).map_or(f64::INFINITY, f64::from))
+        })
+    }
+}
+
+/// How skewed the activity of a synthetic trace is.
+fn skew(model: &str, of: &str) -> Value {
+    let skew = match model {
+        "opt" => Skewed::Opt,
+        "reglu" => Skewed::ReGlu,
+        _ => Skewed::SwiGlu,
+    }
+    .skew();
+    Ok(match of {
+        "block" => skew.block,
+        "model" => skew.model,
+        "first-half" => skew.first_half,
+        _ => return Err(unknown("share", of)),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Designs;
+    use super::*;
+    use crate::Assumptions;
+
+    fn value(paper: Paper, text: &str) -> Result<f64, String> {
+        let (set, designs) = (Assumptions::preset("stated").unwrap(), Designs::default());
+        let study = Study::new(&set, &designs);
+        let formula = Formula::try_from(text.to_owned()).unwrap();
+        let found = Evaluation::new(paper, &study, None).and_then(|here| here.value(&formula));
+        found.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn functions_go_over_the_cases_that_they_are_given() {
+        // OPT-13B, 30B and 66B have 40, 48 and 64 layers.
+        for (text, expected) in [
+            ("sum(opt, layers)", 152.0),
+            ("mean(small, layers)", 44.0),
+            ("greatest(opt, layers) - least(opt, layers)", 24.0),
+            ("at(model=opt-13b, batch=3, batch - layers / 2)", -17.0),
+            ("max(1, 2) - min(3, 4)", -1.0),
+            ("sum(batches, batch > 2)", 3.0),
+            ("where-least(batch, batches, 8 / batch)", 16.0),
+            ("last-before(batch, batches, batch > 4)", 4.0),
+            ("last-before(batch, batches, batch > 0)", 0.0),
+            ("last-before(batch, batches, batch > 16)", 16.0),
+            // 0, 0.875, 0.984, 0.998, ...
+            ("first-sufficient(batch, batches, 1 - 1 / (batch * batch * batch))", 4.0),
+            ("first-sufficient(batch, batches, batch)", 16.0),
+            ("assuming(sync, 3, assumed(sync) + 1) + assumed(sync)", 4.0),
+        ] {
+            assert_eq!(value(Paper::Hermes, text).unwrap(), expected, "{text}");
+        }
+        // Cases of cases: each prompt with each output.
+        assert_eq!(value(Paper::PowerInfer, "sum(lengths, prompt * output)").unwrap(), 192.0 * 640.0);
+        assert_eq!(value(Paper::PowerInfer, "mean(lengths, high, prompt < 128)").unwrap(), 0.5);
+    }
+
+    #[test]
+    fn what_has_no_meaning_is_refused_by_name() {
+        for (text, expected) in [
+            ("nothing", "unknown quantity 'nothing'"),
+            ("layers(2)", "unknown quantity 'layers'"),
+            ("layers", "unknown setting 'model'"),
+            ("at(optt, layers)", "unknown case 'optt'"),
+            ("at(batch=x, batch)", "unknown number 'x'"),
+            ("at(model=opt-13b, rate(hermse))", "unknown policy 'hermse'"),
+            ("at(model=opt-13b, busy(hermes, gpu))", "unknown device 'gpu'"),
+            ("at(model=opt-13, layers)", "did you mean 'opt-13b'?"),
+            ("assumed(snyc)", "unknown assumption 'snyc'"),
+        ] {
+            let error = value(Paper::Hermes, text).unwrap_err();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}
