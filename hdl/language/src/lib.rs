@@ -27,6 +27,7 @@ mod lower;
 mod module;
 pub mod mutate;
 mod netlist;
+mod ports;
 mod split;
 
 pub use bits::{Bits, any_named, any_of, cat, lit, mux, named, one_hot_mux, repeat, rom, zeros};
@@ -35,4 +36,36 @@ pub use design::Design;
 pub use domain::{ClockCrossing, Crossing, Domain};
 pub use error::HdlError;
 pub use module::{Direction, MemoryInfo, Module, Port, Pragmas, SignalInfo};
+pub use ndp_hdl_macros::block;
 pub use netlist::{Binary, Check, Graph, Id, MemoryArray, Netlist, Node, Op, Register, limb_bits, limbs};
+pub use ports::{Inputs, Output, Outputs};
+
+/// What a block's function gives: the checked module, or the rule that it breaks.
+pub type Block = Result<std::rc::Rc<Module>, HdlError>;
+
+/// What the description of a block needs.
+pub mod prelude {
+    pub use crate::{
+        Bits, Block, Crossing, Domain, HdlError, InstanceBuilder, Memory, Module, ModuleBuilder, Reg, Wire,
+        all, any, any_named, any_of, block, cat, lit, mux, named, one_hot_mux, repeat, rom, zeros,
+    };
+    pub use std::rc::Rc;
+}
+
+/// Whether all of the values, of one bit each, are 1.
+#[macro_export]
+macro_rules! all {
+    ($($part:expr),+ $(,)?) => { $crate::cat!($($part),+).all() };
+}
+
+/// OR of the values.
+#[macro_export]
+macro_rules! any {
+    ($($part:expr),+ $(,)?) => { $crate::any_of([$($crate::Bits::from($part)),+]) };
+}
+
+/// Concatenation, most significant part first.
+#[macro_export]
+macro_rules! cat {
+    ($($part:expr),+ $(,)?) => { $crate::cat([$($crate::Bits::from($part)),+]) };
+}

@@ -5,7 +5,7 @@
 
 use super::encoding::{bits_for, log2};
 use ndp_config::{BEAT_ELEMS, GemvConfig};
-use ndp_hdl_language::{Bits, InstanceBuilder, ModuleBuilder};
+use ndp_hdl_language::prelude::*;
 
 /// Bits of a wave count of one row.
 pub(crate) fn wave_bits(config: &GemvConfig) -> u32 {
@@ -50,12 +50,12 @@ impl Layout {
     }
 
     /// Connects the fields to the input ports of an instance.
-    pub fn connect<'a>(&self, instance: InstanceBuilder<'a>) -> InstanceBuilder<'a> {
+    pub fn connect<'a>(&self, instance: InstanceBuilder) -> InstanceBuilder {
         instance
-            .input("waves_i", &self.waves)
-            .input("tail_i", &self.tail)
-            .input("last_beat_i", &self.last_beat)
-            .input("last_elem_i", &self.last_elem)
+            .input("waves_i", self.waves)
+            .input("tail_i", self.tail)
+            .input("last_beat_i", self.last_beat)
+            .input("last_elem_i", self.last_elem)
     }
 }
 

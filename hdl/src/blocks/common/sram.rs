@@ -1,8 +1,7 @@
 //! SRAM macros with one read and one write port: slices of the buffer, the list memory, queues that are too large for flip-flops.
 
 use super::encoding::bits_for;
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// `depth` words of `width` bits, a read and a write per cycle. Each of `lanes` equal parts of a word has its own write
 /// enable. Read data come one cycle later and are held until the next read; reading the word that is being written gives the old
@@ -12,7 +11,8 @@ use std::rc::Rc;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn sram(depth: u32, width: u32, lanes: u32) -> Result<Rc<Module>, HdlError> {
+#[block(m)]
+pub fn sram(depth: u32, width: u32, lanes: u32) -> Block {
     let name = match lanes {
         1 => format!("sram_{depth}x{width}"),
         _ => format!("sram_{depth}x{width}_e{lanes}"),
@@ -27,7 +27,7 @@ pub fn sram(depth: u32, width: u32, lanes: u32) -> Result<Rc<Module>, HdlError> 
     let data = m.input("wdata_i", width, "word to write");
     let memory = m.memory("words", width, depth);
     memory.write(&write, &write_addr, &data);
-    let out = m.hold("rdata_q", memory.read(&read_addr), &read);
-    m.output("rdata_o", &out, "word of the last read");
+    let out = m.hold("rdata_q", memory.read(&read_addr), read);
+    m.output("rdata_o", out, "word of the last read");
     m.finish()
 }

@@ -6,8 +6,7 @@
 
 use crate::blocks::common::encoding::log2;
 use ndp_config::{BEAT_BITS, LinkConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of a sequence number.
 pub(super) const SEQ: u32 = LinkConfig::SEQUENCE_BITS;
@@ -52,17 +51,17 @@ pub(super) const FIELD_BITS: u32 = KIND + 2 + 2 * ROUND + 3 * SEQ + TAG;
 
 impl Header {
     pub fn pack(&self) -> Bits {
-        let fields = cat([
-            self.tag.clone(),
-            self.limit.clone(),
-            self.ack.clone(),
-            self.sequence.clone(),
-            self.round.clone(),
-            self.nack_round.clone(),
-            self.nack.clone(),
-            self.fault.clone(),
-            self.kind.clone(),
-        ]);
+        let fields = cat!(
+            self.tag,
+            self.limit,
+            self.ack,
+            self.sequence,
+            self.round,
+            self.nack_round,
+            self.nack,
+            self.fault,
+            self.kind
+        );
         fields.zext(LinkConfig::HEADER_BITS)
     }
 
@@ -163,7 +162,7 @@ pub(super) fn end_of_beat(config: &LinkConfig, b: u32) -> (u32, u32) {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn link_ring(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
+pub fn link_ring(config: &LinkConfig) -> Block {
     let (words, flits) = (config.flit_words(), config.frame_flits());
     let m =
         ModuleBuilder::new(format!("link_ring_{flits}x{words}"), "Place of a word in its frame, one-hot.");
@@ -174,27 +173,27 @@ pub fn link_ring(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let flit_bits = log2(flits);
     let flit = m.reg("flit_q", flit_bits).reset(0);
     let ends = at.msb();
-    let last = m.wire("last", &ends & flit.all());
+    let last = m.wire("last", ends & flit.all());
     flit.next(mux_count(&flit.q(), &ends, &mark.q()));
-    mark.next((&begin | &last) & &run);
-    let first = any_of(&[mark.q(), &ends & !&last]);
-    at.next(cat([at.low(words - 1), first]).gated(&run));
-    m.output("mark_o", &mark, "markers");
-    m.output("at_o", &at, "word of the flit, one-hot");
+    mark.next((begin | last) & run);
+    let first = any!(mark, ends & !last);
+    at.next(cat!(at.low(words - 1), first).gated(run));
+    m.output("mark_o", mark, "markers");
+    m.output("at_o", at, "word of the flit, one-hot");
     m.finish()
 }
 
 /// A counter that steps and is cleared.
 fn mux_count(value: &Bits, step: &Bits, clear: &Bits) -> Bits {
-    let stepped = ndp_hdl_language::mux(step, &value.plus_one(), value);
-    ndp_hdl_language::mux(clear, &zeros(value.width()), &stepped)
+    let stepped = mux(step, value.plus_one(), value);
+    mux(clear, zeros(value.width()), stepped)
 }
 
 /// `value` one to `count` cycles later, cleared by reset.
 pub(super) fn delayed(m: &ModuleBuilder, name: &str, value: &Bits, count: u32) -> Vec<Bits> {
     let mut stages = vec![value.clone()];
     for k in 1..=count {
-        stages.push(m.flag(format!("{name}{k}_q"), &stages[k as usize - 1]));
+        stages.push(m.flag(format!("{name}{k}_q"), stages[k as usize - 1]));
     }
     stages
 }

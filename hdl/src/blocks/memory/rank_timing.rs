@@ -8,7 +8,7 @@
 
 use crate::blocks::common::encoding::bits_for;
 use ndp_config::DramConfig;
-use ndp_hdl_language::{Bits, ModuleBuilder, any_of, cat, lit, mux, zeros};
+use ndp_hdl_language::prelude::*;
 
 /// Clocks of a slot.
 pub(super) const SLOT: u32 = DramConfig::T_BL;
@@ -115,7 +115,7 @@ pub(super) fn countdown(m: &ModuleBuilder, name: &str, step: &Bits, loads: &[(Bi
 
 /// A counter's value less one, or `reload` where `load` is set.
 pub(super) fn reload(load: &Bits, reload: u32, less: &Bits) -> Bits {
-    mux(load, &lit(reload.into(), less.width()), less)
+    mux(load, lit(reload.into(), less.width()), less)
 }
 
 /// Row pairs that can be open, and banks of each half. Pairs are numbered by the upper bits of their bank groups, which are the
@@ -214,7 +214,7 @@ impl Entry {
 
     /// Bank group of a burst in `half`.
     pub fn group(&self, half: Bits) -> Bits {
-        self.upper_group().map_or(half.clone(), |upper| cat([upper, half]))
+        self.upper_group().map_or(half.clone(), |upper| cat!(upper, half))
     }
 
     /// Bank of the bank group.

@@ -13,10 +13,7 @@ use super::pim_decoder::{COLUMN, SLOT};
 use super::pim_timer::{bus, suffix};
 use crate::blocks::common::encoding::{bits_for, log2};
 use ndp_config::HbmConfig;
-use ndp_hdl_language::{
-    Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
-};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of what is to be done with a request's columns.
 const KIND: u32 = 2;
@@ -107,7 +104,7 @@ pub(super) fn at(slots: &Bits, slot: &Bits) -> Bits {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+pub fn pim_requests(config: &HbmConfig) -> Block {
     let c = config;
     let layout = RequestLayout::new(c);
     let (groups, per_group) = (c.bank_groups(), c.banks_per_group());
@@ -149,26 +146,18 @@ pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let upper: Vec<Bits> = requests
         .iter()
         .enumerate()
-        .map(|(s, r)| m.wire(format!("upper{s}"), r.row.high(boundary_bits).ge(&boundary)))
+        .map(|(s, r)| m.wire(format!("upper{s}"), r.row.high(boundary_bits).ge(boundary)))
         .collect();
     // Where the multipliers also are.
     let shared: Vec<Bits> =
-        upper.iter().enumerate().map(|(s, upper)| m.wire(format!("shared{s}"), &joined | upper)).collect();
+        upper.iter().enumerate().map(|(s, upper)| m.wire(format!("shared{s}"), joined | upper)).collect();
     let partitions: Vec<Bits> =
-        upper.iter().enumerate().map(|(s, u)| m.wire(format!("partition{s}"), u & !&joined)).collect();
-    let other_bank = requests[0].bank.ne(&requests[1].bank) | !slots[0].0.q();
-    let first_shared = slots[0].0.q() & &shared[0];
+        upper.iter().enumerate().map(|(s, u)| m.wire(format!("partition{s}"), u & !joined)).collect();
+    let other_bank = requests[0].bank.ne(requests[1].bank) | !slots[0].0.q();
+    let first_shared = slots[0].0 & shared[0];
     let enabled = [
-        m.wire("enabled0", slots[0].0.q() & (!&shared[0] | &turn)),
-        m.wire(
-            "enabled1",
-            cat([
-                slots[1].0.q(),
-                other_bank,
-                !&shared[1] | cat([turn.clone(), first_shared.clone(), alone.clone()]).all(),
-            ])
-            .all(),
-        ),
+        m.wire("enabled0", slots[0].0 & (!shared[0] | turn)),
+        m.wire("enabled1", all!(slots[1].0.q(), other_bank, !shared[1] | all!(turn, first_shared, alone))),
     ];
 
     // What each group's bank needs for each request.
@@ -179,60 +168,60 @@ pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
             let of = |part: &dyn Fn(&BankState) -> Bits| {
                 let values: Vec<Bits> =
                     (0..per_group).map(|i| part(&states[(g * per_group + i) as usize])).collect();
-                one_hot_mux(&bus(&bank_is), &values)
+                one_hot_mux(bus(&bank_is), &values)
             };
             // The path of a joined bank is that of partition 1.
             let chosen = |bits: &Bits| {
-                if parts == 2 { mux(&shared[s], &bits.bit(1), &bits.bit(0)) } else { bits.bit(0) }
+                if parts == 2 { mux(shared[s], bits.bit(1), bits.bit(0)) } else { bits.bit(0) }
             };
             let open = m.wire(format!("open{s}_{g}"), of(&|(open, _, _)| chosen(open)));
             let computes = of(&|(_, pim, _)| chosen(pim));
             let row = of(&|(_, _, rows)| {
-                if parts == 2 { mux(&shared[s], &rows[1], &rows[0]) } else { rows[0].clone() }
+                if parts == 2 { mux(shared[s], rows[1], rows[0]) } else { rows[0].clone() }
             });
-            let right = m.wire(format!("right{s}_{g}"), row.eq(&request.row) & !computes);
+            let right = m.wire(format!("right{s}_{g}"), row.eq(request.row) & !computes);
             // Groups that no column is left for need nothing.
             let needed = if groups == 1 {
                 enabled[s].clone()
             } else {
                 let group = lit(g.into(), layout.group);
                 let ahead = (group - request.position.low(layout.group)).zext(layout.position());
-                &enabled[s] & request.left.ge(&ahead)
+                enabled[s] & request.left.ge(ahead)
             };
             let needed = m.wire(format!("needed{s}_{g}"), needed);
-            closes.push(cat([needed.clone(), open.clone(), !&right]).all());
-            let may = if s == 1 { !&hold } else { lit(1, 1) };
-            opens.push(cat([needed, !&open, may]).all());
-            ready.push(&open & &right);
+            closes.push(all!(needed, open, !right));
+            let may = if s == 1 { !hold } else { lit(1, 1) };
+            opens.push(all!(needed, !open, may));
+            ready.push(open & right);
         }
     }
-    let finished = m.wire("finished", &column_go & requests[0].left.is_zero());
-    let advance = m.wire("advance", &finished | !slots[0].0.q());
-    let pop = m.wire("pop", &head_valid & (&advance | !slots[1].0.q()));
-    let moved = m.flag("moved_q", any_of(&[finished.clone(), &advance & slots[1].0.q(), pop.clone()]));
+    let finished = m.wire("finished", column_go & requests[0].left.is_zero());
+    let advance = m.wire("advance", finished | !slots[0].0.q());
+    let pop = m.wire("pop", head_valid & (advance | !slots[1].0.q()));
+    let moved = m.flag("moved_q", any!(finished, advance & slots[1].0.q(), pop));
     let urgent = m.flag("opens_q", bus(&opens));
-    let fresh = m.wire("fresh", !(&given | moved));
-    let closes = m.flag("closes_q", bus(&closes)).gated(&fresh);
-    let opens = m.wire("opens", urgent.gated(&fresh));
+    let fresh = m.wire("fresh", !(given | moved));
+    let closes = m.flag("closes_q", bus(&closes)).gated(fresh);
+    let opens = m.wire("opens", urgent.gated(fresh));
     let (first, second) = ready.split_at(groups as usize);
-    let ready = m.flag("ready_q", mux(&advance, &bus(second), &bus(first)));
+    let ready = m.flag("ready_q", mux(advance, bus(second), bus(first)));
 
     // One of them is asked for in a clock, another one if it is not legal yet. What the first request has to open goes before the second one's.
     let count = 2 * groups;
     let urgent = m.wire("urgent", urgent.low(groups).any());
-    let now = cat([repeat(groups, &!&urgent), lit((1 << groups) - 1, groups)]);
-    let wants = m.wire("wants", (&closes | &opens) & now);
+    let now = cat!(repeat(groups, !urgent), lit((1 << groups) - 1, groups));
+    let wants = m.wire("wants", (closes | opens) & now);
     let behind = m.reg("behind_q", count).reset(0);
-    let later = m.wire("later", &wants & behind.q());
-    let chosen = m.wire("chosen", lowest(&mux(&later.any(), &later, &wants)));
+    let later = m.wire("later", wants & behind);
+    let chosen = m.wire("chosen", lowest(&mux(later.any(), later, wants)));
     // The ones above the chosen one come next.
     let above = (0..count).rev().map(|i| if i == 0 { zeros(1) } else { chosen.low(i).any() });
-    behind.next(mux(&row_taken, &cat(above), &behind).gated(&!&given));
+    behind.next(mux(row_taken, cat(above), behind).gated(!given));
     let second_chosen = m.wire("second_chosen", chosen.high(groups).any());
-    let of_chosen = |values: [&Bits; 2]| mux(&second_chosen, values[1], values[0]);
-    m.output("act_o", (&chosen & &opens).any(), "ACT is wanted");
-    m.output("urgent_o", &urgent, "the request in work waits for an ACT");
-    m.output("pre_o", (&chosen & &closes).any(), "PRE is wanted");
+    let of_chosen = |values: [&Bits; 2]| mux(second_chosen, values[1], values[0]);
+    m.output("act_o", (chosen & opens).any(), "ACT is wanted");
+    m.output("urgent_o", urgent, "the request in work waits for an ACT");
+    m.output("pre_o", (chosen & closes).any(), "PRE is wanted");
     m.output("row_group_o", chosen.low(groups) | chosen.high(groups), "its bank group, one-hot");
     m.output("row_bank_o", of_chosen([&requests[0].bank, &requests[1].bank]), "its bank of the group");
     m.output("row_partition_o", of_chosen([&partitions[0], &partitions[1]]), "its partition");
@@ -243,26 +232,22 @@ pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
             |g| if groups == 1 { lit(1, 1) } else { requests[0].position.low(layout.group).eq_lit(g.into()) },
         )
         .collect();
-    let group_ready = (&ready & bus(&group_is)).any();
-    let can = m.wire("can", &enabled[0] & group_ready);
+    let group_ready = (ready & bus(&group_is)).any();
+    let can = m.wire("can", enabled[0] & group_ready);
     let [write, copy, share] = [WRITE, COPY, SHARE].map(|kind| requests[0].kind.eq_lit(kind));
-    m.output("rd_o", &can & requests[0].kind.is_zero(), "RD is wanted");
-    m.output("wr_o", cat([can.clone(), write, data_valid]).all(), "WR is wanted");
+    m.output("rd_o", can & requests[0].kind.is_zero(), "RD is wanted");
+    m.output("wr_o", all!(can, write, data_valid), "WR is wanted");
     let early = m.wire("early", at(&promised, &requests[0].slot));
-    let free = m.wire("free", !&early | soon);
-    m.output("rdg_o", &can & (copy | (&share & &free)), "RDG is wanted");
-    m.output("early_o", &share & early, "only if the MAC that is asked for is given");
-    m.output(
-        "waits_o",
-        cat([slots[0].0.q(), share.clone(), !&free]).all(),
-        "it waits for a MAC to take a slot",
-    );
-    m.output("share_o", &share, "a MAC takes what it brings");
+    let free = m.wire("free", !early | soon);
+    m.output("rdg_o", can & (copy | (share & free)), "RDG is wanted");
+    m.output("early_o", share & early, "only if the MAC that is asked for is given");
+    m.output("waits_o", all!(slots[0].0.q(), share, !free), "it waits for a MAC to take a slot");
+    m.output("share_o", share, "a MAC takes what it brings");
     m.output("column_group_o", bus(&group_is), "its bank group, one-hot");
-    m.output("column_bank_o", &requests[0].bank, "its bank of the group");
-    m.output("column_partition_o", &partitions[0], "its partition");
+    m.output("column_bank_o", requests[0].bank, "its bank of the group");
+    m.output("column_partition_o", partitions[0], "its partition");
     m.output("column_o", requests[0].position.high(COLUMN), "its column");
-    m.output("slot_o", &requests[0].slot, "slot of RDG");
+    m.output("slot_o", requests[0].slot, "slot of RDG");
     m.unused(requests[1].position.high(COLUMN), "the second request has not begun");
 
     // The next column, the next request.
@@ -274,13 +259,13 @@ pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         bank: requests[0].bank.clone(),
         row: requests[0].row.clone(),
     };
-    slots[0].0.next(mux(&advance, &slots[1].0, &slots[0].0));
-    slots[0].1.next(mux(&advance, &slots[1].1, &mux(&column_go, &stepped.pack(), &slots[0].1)));
-    slots[1].0.next(mux(&pop, &lit(1, 1), &(slots[1].0.q() & !&advance)));
-    slots[1].1.next(mux(&pop, &head, &slots[1].1));
-    m.output("pop_o", &pop, "the request is taken");
-    m.output("finished_o", &finished, "a request ends with this clock");
+    slots[0].0.next(mux(advance, slots[1].0, slots[0].0));
+    slots[0].1.next(mux(advance, slots[1].1, mux(column_go, stepped.pack(), slots[0].1)));
+    slots[1].0.next(mux(pop, lit(1, 1), slots[1].0 & !advance));
+    slots[1].1.next(mux(pop, head, slots[1].1));
+    m.output("pop_o", pop, "the request is taken");
+    m.output("finished_o", finished, "a request ends with this clock");
     m.output("shared_o", first_shared, "the request in work uses what the multipliers use");
-    m.output("busy_o", slots[0].0.q() | slots[1].0.q(), "there are requests in work");
+    m.output("busy_o", slots[0].0 | slots[1].0.q(), "there are requests in work");
     m.finish()
 }
