@@ -5,7 +5,7 @@
 //! All values are unsigned bit vectors; sign handling is written out where it is meant.
 
 use crate::{Output, Reg, Wire};
-use std::ops::{Add, BitAnd, BitOr, BitXor, Mul, Not, Sub};
+use std::ops::{Add, BitAnd, BitOr, BitXor, Mul, Not, Range, Sub};
 use std::panic::Location;
 
 /// A named signal of one module.
@@ -345,6 +345,14 @@ pub fn mux(select: impl Into<Bits>, then: impl Into<Bits>, otherwise: impl Into<
         );
     }
     Bits::new(then.width, Node::Mux(select, then, otherwise))
+}
+
+/// One value for each number below `count`.
+pub fn each<N: Default, T>(count: N, of: impl FnMut(N) -> T) -> Vec<T>
+where
+    Range<N>: Iterator<Item = N>,
+{
+    (N::default()..count).map(of).collect()
 }
 
 /// OR of all parts (of equal width).

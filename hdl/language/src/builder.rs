@@ -8,7 +8,7 @@ use crate::body::{Declaration, Inner, InstanceBody, Kind, MemoryBody, PropertyBo
 use crate::check::Report;
 use crate::domain::implicit_names;
 use crate::module::{Direction, MemoryInfo, Module, Port, hashed_name};
-use crate::{Bits, Crossing, Domain, HdlError, Inputs, check, lower, mux};
+use crate::{Bits, Crossing, Domain, HdlError, check, lower, mux};
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::panic::Location;
@@ -87,27 +87,21 @@ impl ModuleBuilder {
     #[track_caller]
     pub fn hold(&self, name: impl Into<String>, value: impl Into<Bits>, enable: impl Into<Bits>) -> Bits {
         let value = value.into();
-        let reg = self.reg(name, value.width()).enable(enable);
-        reg.next(value);
-        reg.q()
+        self.reg(name, value.width()).enable(enable).next(value).q()
     }
 
     /// `value` a cycle later; undefined in the first cycle.
     #[track_caller]
     pub fn delay(&self, name: impl Into<String>, value: impl Into<Bits>) -> Bits {
         let value = value.into();
-        let reg = self.reg(name, value.width());
-        reg.next(value);
-        reg.q()
+        self.reg(name, value.width()).next(value).q()
     }
 
     /// `value` a cycle later; 0 in reset.
     #[track_caller]
     pub fn flag(&self, name: impl Into<String>, value: impl Into<Bits>) -> Bits {
         let value = value.into();
-        let reg = self.reg(name, value.width()).reset(0);
-        reg.next(value);
-        reg.q()
+        self.reg(name, value.width()).reset(0).next(value).q()
     }
 
     /// Counts the cycles with `step` since reset, modulo 2^`width`.
@@ -253,11 +247,6 @@ impl ModuleBuilder {
         InstanceBuilder { inner: self.inner, index: inner.instances.len() - 1 }
     }
 
-    /// An instance of a block with its inputs; gives its outputs.
-    pub fn part<I: Inputs>(&self, name: impl Into<String>, block: &Rc<Module>, inputs: I) -> I::Out {
-        inputs.connect(self.instance(name, block))
-    }
-
     /// A further clock domain, `<name>_clk_i` with `<name>_rst_ni`, for instances; see [`Domain`].
     pub fn clock_domain(&self, name: impl Into<String>) -> Domain {
         let mut inner = self.inner.borrow_mut();
@@ -272,7 +261,8 @@ impl ModuleBuilder {
 
     /// States that (part of) a signal is deliberately not read, and why.
     pub fn unused(&self, value: impl Into<Bits>, reason: impl Into<String>) {
-        self.inner.borrow_mut().unused.push((value.into(), reason.into()));
+        let value = value.into();
+        self.inner.borrow_mut().unused.push((value, reason.into()));
     }
 
     /// Lets all instances of the module share their code in simulation: Verilator neither inlines the module nor
@@ -381,25 +371,28 @@ impl Reg {
     }
 
     /// The value after the next clock edge.
-    pub fn next(&self, value: impl Into<Bits>) {
-        self.inner.borrow_mut().regs[self.index].next.push(value.into());
+    pub fn next(self, value: impl Into<Bits>) -> Self {
+        let value = value.into();
+        self.inner.borrow_mut().regs[self.index].next.push(value);
+        self
     }
 
     /// A flag is 1 after a cycle with `set`, else 0 after one with `clear`.
     #[track_caller]
-    pub fn set_clear(&self, set: impl Into<Bits>, clear: impl Into<Bits>) {
-        self.next(set.into() | (self & !clear.into()));
+    pub fn set_clear(self, set: impl Into<Bits>, clear: impl Into<Bits>) -> Self {
+        self.next(set.into() | (self & !clear.into()))
     }
 
     /// Counts up or down by one in a cycle with `change`.
     #[track_caller]
-    pub fn up_down(&self, change: impl Into<Bits>, up: impl Into<Bits>) {
-        self.next(mux(change, mux(up, self.plus_one(), self.minus_one()), self));
+    pub fn up_down(self, change: impl Into<Bits>, up: impl Into<Bits>) -> Self {
+        self.next(mux(change, mux(up, self.plus_one(), self.minus_one()), self))
     }
 
     /// Holds the value while `enable` is 0.
     pub fn enable(self, enable: impl Into<Bits>) -> Self {
-        self.inner.borrow_mut().regs[self.index].enable.push(enable.into());
+        let enable = enable.into();
+        self.inner.borrow_mut().regs[self.index].enable.push(enable);
         self
     }
 
@@ -433,7 +426,8 @@ impl Wire {
 
     /// Drives the wire.
     pub fn drive(&self, value: impl Into<Bits>) {
-        self.inner.borrow_mut().drives.push((self.id, value.into()));
+        let value = value.into();
+        self.inner.borrow_mut().drives.push((self.id, value));
     }
 }
 

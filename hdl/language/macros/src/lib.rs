@@ -1,10 +1,9 @@
 //! The attribute [`block`](macro@block), which makes a function the description of a module.
 
 use proc_macro::{Delimiter, Group, Literal, Span, TokenStream, TokenTree};
-use std::fmt::Write;
 
 /// Methods of the builder whose first argument may be left out: arguments without it, and the end of the name.
-const NAMED: [(&str, usize, &str); 14] = [
+const NAMED: [(&str, usize, &str); 13] = [
     ("input", 2, "_i"),
     ("output", 2, "_o"),
     ("wire", 1, ""),
@@ -18,7 +17,6 @@ const NAMED: [(&str, usize, &str); 14] = [
     ("memory", 2, ""),
     ("any_sequence", 1, ""),
     ("instance", 1, ""),
-    ("part", 2, ""),
 ];
 
 /// Makes a function the description of a module: `#[block(m, "title", "what it does")]`.
@@ -31,7 +29,8 @@ const NAMED: [(&str, usize, &str); 14] = [
 ///
 /// Beside the function is a module of its name: `In` has a field for each input port, `Out` for each output port. The ports are those
 /// that the function itself declares with a literal for a name. A port in a branch or closure may be missing (`Option`); one with a number in
-/// its name, as in `format!("data{i}_i")`, is one of several (`Vec`). Ports that other functions declare are connected by name.
+/// its name, as in `format!("data{i}_i")`, is one of several (`Vec`). `let layout = Layout::inputs(&m, ..)` is a field of that type, which
+/// is `Drives`. Ports that other functions declare are connected by name.
 #[proc_macro_attribute]
 pub fn block(attribute: TokenStream, function: TokenStream) -> TokenStream {
     let mut function: Vec<TokenTree> = function.into_iter().collect();
@@ -102,30 +101,21 @@ fn split(stream: TokenStream) -> Vec<TokenStream> {
     parts.into_iter().filter(|part| !part.is_empty()).map(TokenStream::from_iter).collect()
 }
 
-/// How often a port may be there.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Count {
-    One,
-    Perhaps,
-    Several,
-}
-
 struct Port {
     output: bool,
-    /// With braces in place of a number.
+    /// With braces in place of a number; of a bundle the variable.
     name: String,
-    count: Count,
+    /// Type of the field.
+    kind: String,
 }
 
 impl Port {
     fn field(&self) -> String {
         let ends: &[&str] = if self.output { &["_o"] } else { &["_ni", "_i"] };
         let stem = ends.iter().find_map(|end| self.name.strip_suffix(end)).unwrap_or(&self.name);
-        let field = stem.replace("{}", "");
-        if matches!(&*field, "ref" | "move" | "in" | "type" | "match" | "loop") {
-            format!("r#{field}")
-        } else {
-            field
+        match &*stem.replace("{}", "") {
+            keyword @ ("ref" | "move" | "in" | "type" | "match" | "loop") => format!("r#{keyword}"),
+            field => field.to_owned(),
         }
     }
 }
@@ -156,6 +146,13 @@ impl Ports {
                 && is_ident(&tokens[at - 3], &self.builder)
                 && is_punct(Some(&tokens[at - 2]), '.');
             let mut stream = group.stream();
+            if let Some(at) = at.checked_sub(7).filter(|_| !inner)
+                && let [first, variable, _, kind, _, _, method] = &tokens[at..at + 7]
+                && is_ident(first, "let")
+                && is_ident(method, "inputs")
+            {
+                self.ports.push(Port { output: false, name: variable.to_string(), kind: kind.to_string() });
+            }
             if of_builder {
                 let variable =
                     (at >= 6 && is_punct(tokens.get(at - 4), '=') && is_ident(&tokens[at - 6], "let"))
@@ -208,88 +205,67 @@ impl Ports {
     /// Collects a port with a literal for a name.
     fn declared(&mut self, output: bool, arguments: TokenStream, inner: bool) {
         let mut tokens = arguments.into_iter();
-        let (text, count) = match tokens.next() {
-            Some(TokenTree::Literal(name)) => {
-                (name.to_string(), if inner { Count::Perhaps } else { Count::One })
+        let text = match (tokens.next(), tokens.nth(1)) {
+            (Some(TokenTree::Literal(name)), _) => name.to_string(),
+            (Some(token), Some(TokenTree::Group(group))) if is_ident(&token, "format") => {
+                group.stream().to_string()
             }
-            Some(token) if is_ident(&token, "format") => match tokens.nth(1) {
-                Some(TokenTree::Group(group)) => (group.stream().to_string(), Count::Several),
-                _ => return,
-            },
             _ => return,
         };
         let Some(name) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) else { return };
-        // A number is the one thing in braces.
-        let name = match (name.split_once('{'), count) {
-            (None, Count::One | Count::Perhaps) => name.to_owned(),
-            (Some((before, rest)), Count::Several) => match rest.split_once('}') {
-                Some((number, after)) if number.len() == 1 && !after.contains('{') => {
-                    format!("{before}{{}}{after}")
-                }
-                _ => return,
-            },
-            _ => return,
+        let kinds =
+            if output { ["Output", "Output", "Outputs"] } else { ["Bits", "Option<Bits>", "Vec<Bits>"] };
+        // A number is the one thing in braces, and follows a word.
+        let (name, kind) = match name.split_once('{').map(|(before, rest)| (before, rest.split_once('}'))) {
+            None => (name.to_owned(), kinds[usize::from(inner)]),
+            Some((before, Some((_, after))))
+                if before.ends_with(char::is_alphanumeric) && !after.contains('{') =>
+            {
+                (format!("{before}{{}}{after}"), kinds[2])
+            }
+            Some(_) => return,
         };
         if !self.ports.iter().any(|port| port.name == name && port.output == output) {
-            self.ports.push(Port { output, name, count });
+            self.ports.push(Port { output, name, kind: kind.to_owned() });
         }
     }
 
     /// The module with the types.
     fn types(&self, visible: &str, block: &str) -> String {
-        let (mut inputs, mut connects, mut outputs, mut reads) = Default::default();
-        let write = |text: &mut String, line: String| text.push_str(&line);
+        let [mut fields, mut uses] = [const { [String::new(), String::new()] }; 2];
         for (at, port) in self.ports.iter().enumerate() {
-            let (mut field, Port { name, count, .. }) = (port.field(), port);
-            if self.ports[..at].iter().any(|other| other.output == port.output && other.field() == field) {
+            let (mut field, Port { output, name, kind }) = (port.field(), port);
+            if self.ports[..at].iter().any(|other| other.output == *output && other.field() == field) {
                 field.push('s');
             }
-            if port.output {
-                let (kind, pattern) = match (count, name.split_once("{}")) {
-                    (Count::Several, Some((before, after))) => ("Outputs", format!("{before:?}, {after:?}")),
-                    _ => ("Output", format!("{name:?}")),
-                };
-                write(&mut outputs, format!("#[doc = \"`{name}`.\"] pub {field}: {kind},"));
-                write(&mut reads, format!("{field}: {kind}::new(instance, {pattern}),"));
-                continue;
-            }
-            let (kind, connect) = match count {
-                Count::One => ("Bits", format!("instance.input({name:?}, self.{field});")),
-                Count::Perhaps => (
-                    "Option<Bits>",
-                    format!("if let Some(value) = self.{field} {{ instance.input({name:?}, value); }}"),
-                ),
-                Count::Several => {
-                    let each = format!("instance.input(format!({name:?}, number), value);");
-                    (
-                        "Vec<Bits>",
-                        format!("for (number, value) in self.{field}.into_iter().enumerate() {{ {each} }}"),
-                    )
-                }
+            fields[usize::from(*output)] += &format!("#[doc = \"`{name}`.\"] pub {field}: {kind},");
+            uses[usize::from(*output)] += &match output {
+                true => format!("{field}: {kind}::new(instance, {name:?}),"),
+                false => format!("self.{field}.drive(instance, {name:?});"),
             };
-            write(&mut inputs, format!("#[doc = \"`{name}`.\"] pub {field}: {kind},"));
-            write(&mut connects, connect);
         }
-        let mut text = String::new();
-        let _ = write!(
-            text,
-            "#[doc = \"Ports of the block.\"] #[allow(clippy::module_inception, dead_code)] {visible} mod {block} {{
+        let ([inputs, outputs], [connects, reads]) = (fields, uses);
+        format!(
+            "#[doc = \"Ports of the block.\"] #[allow(clippy::module_inception, dead_code, private_interfaces)] {visible} mod {block} {{
                 #[allow(unused_imports)] pub use super::*;
-                use ::ndp_hdl_language::{{Bits, InstanceBuilder, Inputs, Output, Outputs}};
+                use ::ndp_hdl_language::{{Bits, Drives, InstanceBuilder, Inputs, Output, Outputs}};
                 #[doc = \"What drives an instance.\"] #[derive(Clone, Debug)] pub struct In {{ {inputs} }}
                 impl Inputs for In {{
                     type Out = Out;
                     fn connect(self, instance: InstanceBuilder) -> Out {{ {connects} Out::of(instance) }}
                 }}
                 #[doc = \"What an instance drives.\"] #[derive(Clone, Copy, Debug)] pub struct Out {{
-                    #[doc = \"The instance.\"] pub instance: InstanceBuilder, {outputs}
+                    instance: InstanceBuilder, {outputs}
+                }}
+                impl ::std::ops::Deref for Out {{
+                    type Target = InstanceBuilder;
+                    fn deref(&self) -> &InstanceBuilder {{ &self.instance }}
                 }}
                 impl Out {{
                     #[doc = \"The outputs of an instance.\"]
                     pub fn of(instance: InstanceBuilder) -> Self {{ Self {{ instance, {reads} }} }}
                 }}
             }}"
-        );
-        text
+        )
     }
 }

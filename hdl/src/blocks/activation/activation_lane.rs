@@ -134,12 +134,10 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
         m.share_code();
         m.replicated();
         let taken = m.input("take_slice_i", slices, "slice whose word is taken, one-hot");
-        let words: Vec<Bits> = (0..slices)
-            .map(|k| {
-                let doc = format!("last word of slice {k}, recoded FP16 values");
-                m.input(format!("word{k}_i"), lanes * FP16_BITS, doc)
-            })
-            .collect();
+        let words = each(slices, |k| {
+            let doc = format!("last word of slice {k}, recoded FP16 values");
+            m.input(format!("word{k}_i"), lanes * FP16_BITS, doc)
+        });
         m.wire("word", one_hot_mux(taken, &words))
     };
     let controls: Vec<_> = lane_controls(config)
@@ -184,7 +182,7 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
     let other = shifted("second_q", &take_other, &chain_other);
     let b = m.wire(mux(two, other, scalar));
     let delayed = |name: &str, value: &Bits, steps: u32, enable: &Bits| {
-        (0..steps).fold(value.clone(), |value, step| m.hold(format!("{name}{step}_q"), value, enable))
+        (0..steps).fold(*value, |value, step| m.hold(format!("{name}{step}_q"), value, enable))
     };
     let is_nan = |value: &Bits| value.slice(10, 5).all() & value.low(10).is_zero();
     let (a_nan, a_infinite) = specials(&m, &a);
@@ -205,14 +203,11 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
         .input("advance_i", sum_moves)
         .input("a_i", a)
         .input("b_i", cat!(sign, b.low(FP16_BITS - 1)));
-    let product = m
-        .instance("multiplier", &fp16_multiplier()?)
-        .input("advance_i", product_moves)
-        .input("a_i", a)
-        .input("b_i", b)
-        .input("wide_i", wide)
-        .input("reciprocal_i", reciprocal)
-        .input("scale_i", scale);
+    let product = fp16_multiplier::In { advance: *product_moves, a, b, wide, reciprocal, scale }.part(
+        &m,
+        "multiplier",
+        &fp16_multiplier()?,
+    );
 
     // Choice: the larger one, or the element itself if it is not negative. A NaN is the result of either.
     let (a_key, b_key) = (m.wire("a_key", key(&a)), key(&b));
@@ -240,13 +235,13 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
         infinite: unit.output("infinite_o"),
     };
     let product = of(&product);
-    let product = Way { nan: &product.nan | spoilt, ..product };
+    let product = Way { nan: product.nan | spoilt, ..product };
     let choice = Way {
         magnitude: cat!(choice, zeros(MAGNITUDE_BITS - FP16_BITS)),
         exponent: zeros(fp16_packer::EXPONENT_BITS),
-        sign: no.clone(),
-        nan: no.clone(),
-        infinite: no.clone(),
+        sign: no,
+        nan: no,
+        infinite: no,
     };
     let mut ways = vec![of(&sum), product, choice];
     let mut blanks = blanks;
@@ -261,26 +256,25 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
         m.unused(path.bit(0), "the lane has no exponential");
     }
     let turn = path.high(ways.len() as u32);
-    let chosen = |part: fn(&Way) -> &Bits| {
-        one_hot_mux(turn, &ways.iter().map(|way| part(way).clone()).collect::<Vec<_>>())
-    };
-    let packer = m
-        .instance(&fp16_packer()?)
-        .input("advance_i", advance)
-        .input("magnitude_i", chosen(|way| &way.magnitude))
-        .input("exponent_i", chosen(|way| &way.exponent))
-        .input("sign_i", chosen(|way| &way.sign))
-        .input("nan_i", chosen(|way| &way.nan))
-        .input("infinite_i", chosen(|way| &way.infinite))
-        .input("raw_i", path.bit(3))
-        .input("blank_i", one_hot_mux(turn, &blanks))
-        .input("wide_i", if term.is_some() { wide & path.bit(0) } else { zeros(1) });
+    let chosen = |part: fn(&Way) -> &Bits| one_hot_mux(turn, ways.iter().map(|way| *part(way)));
+    let packer = fp16_packer::In {
+        advance,
+        magnitude: chosen(|way| &way.magnitude),
+        exponent: chosen(|way| &way.exponent),
+        sign: chosen(|way| &way.sign),
+        nan: chosen(|way| &way.nan),
+        infinite: chosen(|way| &way.infinite),
+        raw: path.bit(3),
+        blank: one_hot_mux(turn, &blanks),
+        wide: if term.is_some() { wide & path.bit(0) } else { zeros(1) },
+    }
+    .part(&m, "packer", &fp16_packer()?);
 
     // For the trees: keys of the elements, terms of the sum.
     let key_reg = m.hold("key_q", a_key.gated(counts), choice_moves);
     let bad = m.hold(counts & any!(a_nan, a_infinite & !a.msb()), choice_moves);
     let term = term.map(|term| m.hold("term_q", term, moves_of(0)));
-    let value = packer.output("value_o");
+    let value = packer.value.q();
     m.output(value, "result, recoded; a wide value of an exponential with `wide_i`");
     m.output("chain_o", a, "the first operand's element");
     m.output("chain_other_o", other, "the second operand's element");

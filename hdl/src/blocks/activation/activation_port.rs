@@ -105,7 +105,7 @@ impl LaneInputs {
             .map(|tile| {
                 let tile_bits = log2(BEAT_ELEMS) - lane_bits;
                 let element = match tile_bits {
-                    0 => self.element.clone(),
+                    0 => self.element,
                     bits => cat!(lit(tile.into(), bits), self.element),
                 };
                 m.wire(format!("lane_cut{tile}"), self.last_elem.lt(element))
@@ -115,12 +115,12 @@ impl LaneInputs {
 
     /// Whether slice `k` of the lanes is read.
     pub fn reads(&self, k: u32) -> Bits {
-        self.slices.as_ref().map_or_else(|| self.read.clone(), |[read, ..]| self.read & read.bit(k))
+        self.slices.as_ref().map_or_else(|| self.read, |[read, ..]| self.read & read.bit(k))
     }
 
     /// What is written of slice `k` of the lanes.
     pub fn writes(&self, k: u32) -> Bits {
-        self.slices.as_ref().map_or_else(|| self.write.clone(), |[.., write]| self.write.gated(write.bit(k)))
+        self.slices.as_ref().map_or_else(|| self.write, |[.., write]| self.write.gated(write.bit(k)))
     }
 
     /// Whether the element of tile `tile` is beyond the vectors' end.
@@ -150,7 +150,7 @@ impl LaneInputs {
             Some([_, take, slice, _]) => {
                 let count = slice.width();
                 let of_slice = |k: u32| self.beyond(m, cuts, lane * count + k) & slice.bit(k);
-                let beyond = any_of(&(0..count).map(of_slice).collect::<Vec<_>>());
+                let beyond = any_of((0..count).map(of_slice));
                 input("take_slice", take);
                 m.wire(format!("lane{lane}_beyond"), beyond)
             }

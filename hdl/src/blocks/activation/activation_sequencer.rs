@@ -34,7 +34,8 @@ const CHOICE: u32 = 3;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-#[block(m, "activation_sequencer_g{}_l{}_a{}{}", config.ranks(), config.lanes(), config.slice_words(), shared_suffix(config),
+#[block(m, "activation_sequencer_g{}_l{}_a{}{}", config.ranks(), config.lanes(), config.slice_words(),
+    shared_suffix(config),
     "Passes over a vector block, word by word, element by element.")]
 pub fn activation_sequencer(config: &GemvConfig) -> Block {
     let (lanes, addr_bits) = (config.lanes(), config.slice_addr_bits());
@@ -104,8 +105,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     let coming_other = flag("coming_other_q");
     // The word is taken one cycle after it was read, when at most one element is left, which leaves in that cycle.
     let nearly = remains.high(lane_bits).is_zero() & (!remains.bit(0) | soon);
-    let first_read = all!(reading, !coming, !coming_other, !wants_other, !begun, nearly);
-    let first_read = m.wire(first_read);
+    let first_read = m.wire(all!(reading, !coming, !coming_other, !wants_other, !begun, nearly));
     let read_valid = m.wire(first_read | wants_other);
     let first_granted = m.wire(first_read & granted);
     let other_granted = m.wire(wants_other & granted);
@@ -116,38 +116,39 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     let taken = m.wire(mux(two, coming_other, coming));
     left.next(mux(taken, lit(lanes.into(), lane_bits + 1), remains));
     let fewer = mux(goes_round, around_left.minus_one(), around_left);
-    let round = if shared { m.wire("round", function | exponentials) } else { function.clone() };
+    let round = if shared { m.wire("round", function | exponentials) } else { function };
     around_left.next(mux(taken & round, lit(around.into(), around_left.width()), fewer));
 
     let walker_module = activation_walker(config)?;
-    let walker = m
-        .instance("read_walker", &walker_module)
-        .input("start_i", begun)
-        .input("waves_i", waves)
-        .input("tail_i", tail)
-        .input("vectors_i", vectors)
-        .input("base_i", mux(products, target, source))
-        .input("step_i", complete);
-    let walker_ends = walker.output("last_o");
+    let walker = activation_walker::In {
+        start: *begun,
+        waves,
+        tail,
+        vectors,
+        base: mux(products, target, source),
+        step: complete,
+    }
+    .part(&m, "read_walker", &walker_module);
+    let walker_ends = walker.last.q();
     reading.set_clear(begins, complete & walker_ends);
     let apart = m.hold(other - source, begun);
-    let address = walker.output("word_o") + apart.gated(wants_other);
+    let address = walker.word + apart.gated(wants_other);
     // What is known of a word travels with it.
     let known = |name: &str, value: Bits| {
         let fetched = m.hold(format!("fetched_{name}_q"), value, complete);
         let now = m.hold(format!("{name}_q"), fetched, taken);
-        (fetched.clone(), now.clone())
+        (fetched, now)
     };
-    let (fetched_vector, vector) = known("vector", walker.output("vector_o"));
-    let (_, last_word) = known("last_word", walker.output("last_word_o"));
-    let (_, ends) = known("ends", walker.output("ends_o"));
-    let (_, counts) = known("counts", walker.output("counts_o"));
+    let (fetched_vector, vector) = known("vector", walker.vector.q());
+    let (_, last_word) = known("last_word", walker.last_word.q());
+    let (_, ends) = known("ends", walker.ends.q());
+    let (_, counts) = known("counts", walker.counts.q());
     let mut slices = Vec::new();
     if config.slices_per_lane() > 1 {
         // The word is taken in the cycle after that in which it was read.
-        let read = walker.output("slice_o");
+        let read = walker.slice.q();
         let taken = m.delay("take_slice_q", read);
-        slices = vec![read.clone(), taken, known("slice", read).1];
+        slices = vec![read, taken, known("slice", read).1];
     }
     let element = m.reg(lane_bits);
     element.next(mux(leaves, element.plus_one(), element).gated(!begun));
@@ -164,23 +165,22 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
             .collect();
         let travels = any_of(&on_its_way);
         let link = |name: &str, from: Bits| {
-            let reg = m.reg(format!("{name}{step}_q"), 1).reset(0).enable(advance);
-            reg.next(from & travels);
+            let reg = m.reg(format!("{name}{step}_q"), 1).reset(0).enable(advance).next(from & travels);
             reg.q()
         };
-        let before = chain.last().cloned().unwrap_or_else(|| leaves.clone());
-        let last_before = lasts.last().cloned().unwrap_or_else(|| vector_ends.clone());
+        let before = chain.last().cloned().unwrap_or_else(|| leaves);
+        let last_before = lasts.last().cloned().unwrap_or_else(|| vector_ends);
         chain.push(link("way", before));
         if step < exponential::LATENCY && !shared {
             lasts.push(link("end", last_before));
         }
     }
     let arrivals: Vec<Bits> =
-        paths(config).map(|path| chain[activation_lane::latency(path) as usize - 1].clone()).collect();
+        paths(config).map(|path| chain[activation_lane::latency(path) as usize - 1]).collect();
     let arrives = one_hot_mux(path.high(arrivals.len() as u32), &arrivals);
     let writes = m.wire(all!(arrives, advance, !maxima));
     let moving = m.wire(any_of(&chain));
-    let quiet = m.wire(!any_of(&[reading.q(), coming.q(), coming_other.q(), left.any(), moving]));
+    let quiet = m.wire(!any_of([reading.q(), coming.q(), coming_other.q(), left.any(), moving]));
     let quiet = m.wire("pass_done", all!(quiet, running, !begun, !wants_other));
     again.drive(quiet & (maxima | exponentials));
     running.set_clear(start, quiet & !again);
@@ -230,21 +230,19 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     let lane = m.reg(lane_bits);
     lane.next(mux(writes, lane.plus_one(), lane).gated(!begun));
     let word_done = m.wire(writes & lane.all());
-    let results = m
-        .instance("write_walker", &walker_module)
-        .input("start_i", begun)
-        .input("waves_i", waves)
-        .input("tail_i", tail)
-        .input("vectors_i", vectors)
-        .input("base_i", target)
-        .input("step_i", word_done)
-        .ignore("vector_o", "results need no vector")
-        .ignore("last_word_o", "their number is that of the elements")
-        .ignore("last_o", "their number is that of the elements")
-        .ignore("ends_o", "marks come with them")
-        .ignore("counts_o", "all ranks write");
+    let results =
+        activation_walker::In { start: *begun, waves, tail, vectors, base: target, step: word_done }.part(
+            &m,
+            "write_walker",
+            &walker_module,
+        );
+    results.vector.ignore("results need no vector");
+    results.last_word.ignore("their number is that of the elements");
+    results.last.ignore("their number is that of the elements");
+    results.ends.ignore("marks come with them");
+    results.counts.ignore("all ranks write");
     if !slices.is_empty() {
-        slices.push(results.output("slice_o"));
+        slices.push(results.slice.q());
     }
     let idle = m.output("idle_o", !running, "a command can be taken, all results are written");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
@@ -261,7 +259,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     m.output(counts, "ranks whose elements count");
     m.output("vector_o", mux(taken, fetched_vector, vector), "vector of the next element");
     m.output("write_o", writes, "results are written; no other part writes in this cycle");
-    m.output("write_addr_o", results.output("word_o"), "their word");
+    m.output("write_addr_o", results.word, "their word");
     m.output("write_lane_o", cat((0..lanes).rev().map(|i| lane.eq_lit(i.into()))), "their lane, one-hot");
     for ((name, _, doc), value) in slice_controls(config).into_iter().zip(slices) {
         m.output(format!("{name}_o"), value, doc);

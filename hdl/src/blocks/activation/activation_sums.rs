@@ -53,8 +53,7 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Block {
 
     // Over the elements of a vector.
     let anything = m.wire(keys_now | sums_now);
-    let fresh = m.reg(1).reset(1).enable(m.wire("moves", anything | start));
-    fresh.next(start | last_now);
+    let fresh = m.reg(1).reset(1).enable(m.wire("moves", anything | start)).next(start | last_now);
     let so_far = !fresh;
     let running = |name: &str, bits: u32| m.reg(name, bits).enable(anything);
     let largest = running("largest_q", KEY_BITS);
@@ -91,7 +90,7 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Block {
     let entry = |value: &Bits| value.low(index_bits);
     let arguments = m.memory(ARGUMENT_BITS + 1, entries);
     let argued = counter("argued_q", &argument_valid);
-    arguments.write(&argument_valid, &entry(&argued), &cat!(hopeless, argument));
+    arguments.write(argument_valid, entry(&argued), cat!(hopeless, argument));
 
     // A sum is normalised: 2^16 <= s < 2^17, and its leading one's place.
     let mut normal = total.q();
@@ -110,7 +109,7 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Block {
     let normal_valid = m.flag(sum_done);
     let normals = m.memory(MANTISSA_BITS + PLACE_BITS, entries);
     let summed = counter("summed_q", &normal_valid);
-    normals.write(&normal_valid, &entry(&summed), &cat!(place, mantissa));
+    normals.write(normal_valid, entry(&summed), cat!(place, mantissa));
 
     // Divide 2^32 by it, one vector after the other: the first step gives bit 16 of the quotient.
     let steps_left = m.reg(bits_for(RECIPROCAL_BITS)).reset(0);
@@ -121,7 +120,7 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Block {
     let steps = mux(dividing, steps_left.minus_one(), steps_left);
     let steps = mux(begins, lit(RECIPROCAL_BITS.into(), steps_left.width()), steps);
     steps_left.next(steps.gated(!start));
-    let chosen = normals.read(&entry(&divided));
+    let chosen = normals.read(entry(&divided));
     let divisor = m.hold(cat!(lit(1, 1), chosen.low(MANTISSA_BITS)), begins);
     let divided_place = m.hold(chosen.high(PLACE_BITS), begins);
     let remainder_bits = RECIPROCAL_BITS + 1;
@@ -137,11 +136,11 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Block {
     m.unused(quotient.msb(), "it has left when the last bit comes");
     let reciprocals = m.memory(RECIPROCAL_BITS + PLACE_BITS, entries);
     let complete = cat!(divided_place, quotient.low(RECIPROCAL_BITS - 1), fits);
-    reciprocals.write(&ends, &entry(&divided), &complete);
+    reciprocals.write(ends, entry(&divided), complete);
 
     // Looking up.
-    let known = arguments.read(&entry(&vector));
-    let share = reciprocals.read(&entry(&vector));
+    let known = arguments.read(entry(&vector));
+    let share = reciprocals.read(entry(&vector));
     let scale_bits = fp16_packer::EXPONENT_BITS;
     // With the leading one at bit t = 42 - place of the sum it is 14 - t.
     let scale = share.high(PLACE_BITS).zext(scale_bits) - lit(28, scale_bits);

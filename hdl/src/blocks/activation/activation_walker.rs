@@ -21,7 +21,8 @@ pub(crate) fn vector_bits(config: &GemvConfig) -> u32 {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-#[block(m, "activation_walker_g{}_a{}_v{}{}", config.ranks(), config.slice_words(), vector_bits(config), shared_suffix(config),
+#[block(m, "activation_walker_g{}_a{}_v{}{}", config.ranks(), config.slice_words(), vector_bits(config),
+    shared_suffix(config),
     "Words of a vector block, vector by vector.")]
 pub fn activation_walker(config: &GemvConfig) -> Block {
     let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
@@ -69,8 +70,7 @@ pub fn activation_walker(config: &GemvConfig) -> Block {
     word.next(mux(restart, next_first, mux(step, onward, word)));
 
     // The vector ends in the last rank's stripe of the last wave, or in the tail: in the ranks that hold the last stripe.
-    let two = if ranks == 4 { tail.eq_lit(2) } else { zeros(1) };
-    let two = m.wire(two);
+    let two = m.wire(if ranks == 4 { tail.eq_lit(2) } else { zeros(1) });
     let tail_last = m.wire(tail.minus_one());
     let ends = (0..ranks).map(|g| {
         let held = mux(two, lit((g % 2).into(), rank_width), stripe);
@@ -82,7 +82,7 @@ pub fn activation_walker(config: &GemvConfig) -> Block {
     let counts = (0..ranks).map(|g| match g {
         0 => lit(1, 1),
         1 => in_waves | two,
-        _ => in_waves.clone(),
+        _ => in_waves,
     });
     let counts: Vec<_> = counts.collect();
     m.output(word, "the word");

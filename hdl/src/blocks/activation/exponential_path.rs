@@ -42,12 +42,12 @@ impl Exponential {
         argument: &Bits,
         counts: &Bits,
     ) -> Result<Self, HdlError> {
-        let exp = m
-            .instance("exponential", &exponential()?)
-            .input("advance_i", moves)
-            .input("value_i", value)
-            .input("argument_i", argument);
-        let (significand, exponent) = (exp.output("significand_o"), exp.output("exponent_o"));
+        let exp = exponential::In { advance: *moves, value: *value, argument: *argument }.part(
+            m,
+            "exponential",
+            &exponential()?,
+        );
+        let (significand, exponent) = (exp.significand.q(), exp.exponent.q());
         // Of infinities the sign decides.
         let kind = cat!(value.msb(), infinite, nan, counts);
         let kind = (0..exponential::LATENCY)
@@ -97,18 +97,19 @@ pub fn shared_exponential() -> Block {
     let always = lit(1, 1);
     let (nan, infinite) = specials(&m, &value);
     let exp = Exponential::of(&m, &always, &value, (&nan, &infinite), &argument, &counts)?;
-    let packer = m
-        .instance(&fp16_packer()?)
-        .input("advance_i", always)
-        .input("magnitude_i", exp.magnitude)
-        .input("exponent_i", exp.exponent)
-        .input("sign_i", zeros(1))
-        .input("nan_i", exp.nan)
-        .input("infinite_i", exp.infinite)
-        .input("raw_i", zeros(1))
-        .input("blank_i", exp.vanishes)
-        .input("wide_i", wide);
-    m.output("value_o", packer.output("value_o"), "result, recoded; with `wide_i` a wide value");
+    let packer = fp16_packer::In {
+        advance: always,
+        magnitude: exp.magnitude,
+        exponent: exp.exponent,
+        sign: zeros(1),
+        nan: exp.nan,
+        infinite: exp.infinite,
+        raw: zeros(1),
+        blank: exp.vanishes,
+        wide,
+    }
+    .part(&m, "packer", &fp16_packer()?);
+    m.output("value_o", packer.value, "result, recoded; with `wide_i` a wide value");
     m.output(
         "term_o",
         m.delay("term_q", exp.term),

@@ -30,13 +30,11 @@ pub fn combiner(config: &GemvConfig) -> Block {
     let waves = m.input(wave_bits(config), "stripes of the row that every rank takes");
     let tail = m.input(rank_width, "stripes of the row that are left over");
     let batch = m.input(batch_bits, "vectors, at least one");
-    let queues: Vec<(Bits, Bits, Bits)> = (0..ranks)
-        .map(|g| {
-            let valid = m.input(format!("sum{g}_valid_i"), 1, format!("rank {g} has a digit"));
-            let digit = m.input(format!("sum{g}_digit_i"), digit_bits, format!("digit of rank {g}"));
-            (valid, digit, m.input(format!("sum{g}_flags_i"), FLAG_BITS, format!("flags of rank {g}")))
-        })
-        .collect();
+    let queues: Vec<(Bits, Bits, Bits)> = each(ranks, |g| {
+        let valid = m.input(format!("sum{g}_valid_i"), 1, format!("rank {g} has a digit"));
+        let digit = m.input(format!("sum{g}_digit_i"), digit_bits, format!("digit of rank {g}"));
+        (valid, digit, m.input(format!("sum{g}_flags_i"), FLAG_BITS, format!("flags of rank {g}")))
+    });
     let row_push = m.input(1, "take a row; only with `row_room_o`");
     let row_start = m.input(rank_width, "rank at which its tail starts");
     let result_ready = m.input(1, "the result is taken");
@@ -45,22 +43,20 @@ pub fn combiner(config: &GemvConfig) -> Block {
     let active = m.reg(1).reset(0);
     let prepared = m.reg(1).reset(0);
     let prepare = m.forward(1);
-    let rows_ahead = m
-        .instance(&fifo(rank_width, QUEUED_ROWS)?)
-        .input("push_i", row_push)
-        .input("data_i", row_start)
-        .input("pop_i", prepare);
+    let rows_ahead = fifo::In { push: row_push, data: row_start, pop: *prepare }.part(
+        &m,
+        "rows_ahead",
+        &fifo(rank_width, QUEUED_ROWS)?,
+    );
     // The next row while the last digit of the one before is taken.
     let row_ends = m.forward(1);
-    prepare.drive(all!(active, !prepared | row_ends, rows_ahead.output("valid_o")));
-    let tail_start = rows_ahead.output("data_o");
+    prepare.drive(all!(active, !prepared | row_ends, rows_ahead.valid));
+    let tail_start = rows_ahead.data.q();
     let everyone = waves.any();
-    let takes_part: Vec<Bits> = (0..ranks)
-        .map(|g| {
-            let index = lit(g.into(), rank_width) - tail_start;
-            everyone | index.lt(tail)
-        })
-        .collect();
+    let takes_part = each(ranks, |g| {
+        let index = lit(g.into(), rank_width) - tail_start;
+        everyone | index.lt(tail)
+    });
     let members = m.hold(cat(takes_part.into_iter().rev()), prepare);
 
     let room = m.forward(1);
@@ -68,7 +64,7 @@ pub fn combiner(config: &GemvConfig) -> Block {
     let index = m.reg(digit_bits_of_index).reset(0);
     let is_first = m.wire(index.is_zero());
     let is_last = m.wire(index.eq_lit((segments - 1).into()));
-    let all_there: Vec<Bits> = (0..ranks).map(|g| queues[g as usize].0 | !members.bit(g)).collect();
+    let all_there = each(ranks, |g| queues[g as usize].0 | !members.bit(g));
     let fire = m.wire(all!(prepared, cat(all_there).all(), room | !is_first));
     index.next(mux(fire, mux(is_last, zeros(digit_bits_of_index), index.plus_one()), index));
 
@@ -108,7 +104,7 @@ pub fn combiner(config: &GemvConfig) -> Block {
     carry.next(sum.high(carry_bits));
     let digit = m.hold(sum.low(digit_bits), adds);
     let flags = m.reg(FLAG_BITS).enable(adds);
-    flags.next(any_of(&operands.iter().map(|(_, flags)| flags.clone()).collect::<Vec<_>>()));
+    flags.next(any_of(operands.iter().map(|(_, flags)| *flags)));
     let valid = m.flag("digit_valid_q", adds);
     let rounder = m
         .instance(&fp16_rounder(config)?)
@@ -120,13 +116,10 @@ pub fn combiner(config: &GemvConfig) -> Block {
 
     // Results.
     let taken = m.forward(1);
-    let results = m
-        .instance(&fifo(FP16_BITS, QUEUED_RESULTS)?)
-        .input("push_i", rounder.output("valid_o"))
-        .input("data_i", rounder.output("data_o"))
-        .input("pop_i", taken)
-        .ignore("ready_o", "a place is reserved before the result is begun");
-    let result_valid = results.output("valid_o");
+    let results = fifo::In { push: rounder.output("valid_o"), data: rounder.output("data_o"), pop: *taken }
+        .part(&m, "results", &fifo(FP16_BITS, QUEUED_RESULTS)?);
+    results.ready.ignore("a place is reserved before the result is begun");
+    let result_valid = results.valid.q();
     taken.drive(result_valid & result_ready);
     let count_bits = bits_for(QUEUED_RESULTS);
     let reserved = m.reg(count_bits).reset(0);
@@ -140,7 +133,7 @@ pub fn combiner(config: &GemvConfig) -> Block {
         m.output(format!("sum{g}_pop_o"), pops.bit(g), format!("take a digit of rank {g}"));
         m.output(format!("sum{g}_release_o"), pops.bit(g) & is_last, "it is the last one of its sum");
     }
-    m.output("row_room_o", rows_ahead.output("ready_o"), "a row can be taken");
+    m.output("row_room_o", rows_ahead.ready, "a row can be taken");
     m.output(result_valid, "a result is offered, rows in order, in each row the vectors");
-    m.output("result_data_o", results.output("data_o"), "FP16 result");
+    m.output("result_data_o", results.data, "FP16 result");
 }

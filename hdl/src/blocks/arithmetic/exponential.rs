@@ -44,7 +44,7 @@ fn coefficients() -> [Vec<u128>; 3] {
             let i = f64::from(i);
             coefficient(power(i), power(i + 0.5), power(i + 1.0)).round() as u128
         };
-        (0..1 << INTERVAL_BITS).map(of).collect::<Vec<_>>()
+        each(1 << INTERVAL_BITS, of)
     };
     let constant = each(|begin, _, _| begin).into_iter().map(|c| c - (1 << FRACTION_BITS)).collect();
     [
@@ -82,8 +82,7 @@ impl Scaled {
     /// Rounded down to a multiple of 2^-24.
     pub fn magnitude(&self, m: &ModuleBuilder) -> Bits {
         // The product's unit is 2^(exponent - 50); an exponent of 31 would shift by nothing.
-        let shifted = cat!(self.product, zeros(5)).shr(!self.exponent);
-        let shifted = m.wire("shifted", shifted);
+        let shifted = m.wire("shifted", cat!(self.product, zeros(5)).shr(!self.exponent));
         m.unused(shifted.msb(), "infinities and NaNs are handled after this block");
         shifted.low(MAGNITUDE_BITS)
     }
@@ -135,7 +134,7 @@ pub fn exponential() -> Block {
     // Stages 4 and 5: the interval's coefficients, and the slope at the place. Beyond 2^5 the exponent saturates.
     let [constants, slopes, curves] = coefficients();
     let interval = fraction.high(INTERVAL_BITS);
-    let table = |name: &str, values: &[u128], bits: u32| stage(name, &rom(&interval, values, bits));
+    let table = |name: &str, values: &[u128], bits: u32| stage(name, &rom(interval, values, bits));
     let (constant, slope) =
         (table("constant0_q", &constants, CONSTANT_BITS), table("slope0_q", &slopes, SLOPE_BITS));
     let curve = table("curve_q", &curves, CURVE_BITS);
@@ -165,8 +164,7 @@ pub fn exponential() -> Block {
     let exponent = stage("exponent3_q", &exponent);
     let wide = SIGNIFICAND_BITS + PLACE_BITS;
     let base = cat!(lit(1, 1), constant, zeros(PLACE_BITS));
-    let sum = base + cat!(upper, zeros(half)).zext(wide) + lower.zext(wide);
-    let sum = m.wire(sum);
+    let sum = m.wire(base + cat!(upper, zeros(half)).zext(wide) + lower.zext(wide));
     m.unused(sum.low(PLACE_BITS), "below the units of the significand");
     let significand = sum.high(SIGNIFICAND_BITS);
     m.output("significand_o", stage("significand_q", &significand), "1 <= s < 2 in units of 2^-24");

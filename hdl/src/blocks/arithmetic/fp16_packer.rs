@@ -41,7 +41,7 @@ pub fn fp16_packer() -> Block {
     let stage = |name: &str, value: &Bits| m.hold(name, value, advance);
 
     // Stage 1: the leading one to the top.
-    let mut normal = magnitude.clone();
+    let mut normal = magnitude;
     let mut moved = Vec::new();
     for level in (0..5).rev() {
         let by = 1 << level;

@@ -52,11 +52,11 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Block {
     borrow.next(negative_sum.msb());
     let collect = |name: &str, value: &Bits| {
         let mut below: Vec<Bits> = Vec::new();
-        let mut from = value.clone();
+        let mut from = *value;
         for k in (0..segments).rev() {
             let reg = m.hold(format!("{name}{k}_q"), from, valid);
-            from = reg.clone();
-            below.push(reg.clone());
+            from = reg;
+            below.push(reg);
         }
         m.wire(name, cat(below))
     };
@@ -94,7 +94,7 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Block {
                 .iter()
                 .zip(0..=MAX_SHIFT)
                 .filter(|(_, shift)| shift >> bit & 1 == 1)
-                .map(|(l, _)| l.clone())
+                .map(|(l, _)| *l)
                 .collect();
             any_of(&set)
         })
@@ -128,8 +128,7 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Block {
     let up = m.wire(guard & (sticky | significand.bit(0)));
     let below_sign = FP16_BITS - 1;
     let exponent_field = cat!(exponent, zeros(10)).zext(below_sign);
-    let encoded = exponent_field + significand.zext(below_sign) + up.zext(below_sign);
-    let encoded = m.wire(encoded);
+    let encoded = m.wire(exponent_field + significand.zext(below_sign) + up.zext(below_sign));
     let (plus, minus) = (special.bit(1), special.bit(2));
     let nan = m.wire(special.bit(0) | (plus & minus));
     let infinite = m.wire(plus | minus);

@@ -47,7 +47,7 @@ impl Operand {
             sign: value.msb(),
             exponent: cat!(field.high(4), field.bit(0) | field.is_zero()),
             significand: cat!(field.any() & !special, fraction),
-            infinite: &special & !nan,
+            infinite: special & !nan,
             field,
             nan,
         }
@@ -55,7 +55,7 @@ impl Operand {
 
     /// Significand with its leading one on top, and the exponent field that goes with it, two's complement.
     fn normalised(&self, m: &ModuleBuilder, name: &str) -> (Bits, Bits) {
-        let (mut normal, mut moved) = (self.significand.clone(), Vec::new());
+        let (mut normal, mut moved) = (self.significand, Vec::new());
         for level in (0..4).rev() {
             let by = 1 << level;
             let empty = m.wire(format!("{name}_empty{level}"), normal.high(by).is_zero());
@@ -120,7 +120,7 @@ pub fn function_unit() -> Block {
     let divisor = m.input(FP16_BITS, "recoded FP16 value");
     let stage = |name: &str, value: &Bits| m.delay(format!("{name}_q"), value);
     let stages = |name: &str, value: &Bits, count: u32| {
-        (0..count).fold(value.clone(), |value, i| stage(&format!("{name}{i}"), &value))
+        (0..count).fold(*value, |value, i| stage(&format!("{name}{i}"), &value))
     };
 
     // Stage 1: operands.
@@ -209,16 +209,17 @@ pub fn function_unit() -> Block {
 
     let late = |name: &str, value: &Bits| stages(name, value, DIVISION_STAGES);
     let difference = late("difference", &difference);
-    let packer = m
-        .instance(&fp16_packer()?)
-        .input("advance_i", lit(1, 1))
-        .input("magnitude_i", mux(divide, quotient, function))
-        .input("exponent_i", mux(divide, difference, exponent))
-        .input("sign_i", late("sign", &sign))
-        .input("nan_i", late("nan", &nan))
-        .input("infinite_i", late("infinite", &infinite))
-        .input("raw_i", zeros(1))
-        .input("blank_i", zeros(1))
-        .input("wide_i", zeros(1));
-    m.output("value_o", packer.output("value_o"), "the result, recoded");
+    let packer = fp16_packer::In {
+        advance: lit(1, 1),
+        magnitude: mux(divide, quotient, function),
+        exponent: mux(divide, difference, exponent),
+        sign: late("sign", &sign),
+        nan: late("nan", &nan),
+        infinite: late("infinite", &infinite),
+        raw: zeros(1),
+        blank: zeros(1),
+        wide: zeros(1),
+    }
+    .part(&m, "packer", &fp16_packer()?);
+    m.output("value_o", packer.value, "the result, recoded");
 }

@@ -48,6 +48,12 @@ pub(crate) fn multiplier_suffix(config: &GemvConfig) -> &'static str {
     }
 }
 
+/// The multiplier unit in titles of modules.
+pub(crate) fn multiplier_name(config: &GemvConfig) -> String {
+    let suffix = multiplier_suffix(config);
+    format!("l{}_s{}_w{}{suffix}", config.lanes(), config.serial_steps(), config.acc_bits())
+}
+
 /// What moves before products leave.
 enum Before {
     /// Lanes, and the line that goes with them.
@@ -103,7 +109,7 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
     let (lanes, steps, window) = (config.lanes(), config.serial_steps(), config.window_cycles());
     let (segments, digit_bits) = (config.acc_segments(), config.digit_bits());
     let m = ModuleBuilder::new(
-        format!("multiplier_unit_l{lanes}_s{steps}_w{}{}", config.acc_bits(), multiplier_suffix(config)),
+        format!("multiplier_unit_{}", multiplier_name(config)),
         match config.multiplier() {
             Multiplier::BitSerial => "Eight-lane bit-serial FP16 dot-product unit with an exact accumulator.",
             Multiplier::DigitSerial => {
@@ -149,12 +155,12 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
         0 => phase.low(lanes),
         _ => cat!(phase.low(lanes - lead), phase.high(lead)),
     };
-    let elements = |v: &Bits| (0..lanes).map(|i| v.slice(i * FP16_BITS, FP16_BITS)).collect::<Vec<_>>();
-    let w_now = decode(&m, "w", &m.wire("w_now", one_hot_mux(turn, &elements(&w))));
+    let elements = |v: &Bits| each(lanes, |i| v.slice(i * FP16_BITS, FP16_BITS));
+    let w_now = decode(&m, "w", &m.wire("w_now", one_hot_mux(turn, elements(&w))));
     // In a phase without an operand nothing may be sent: the scalar's sign would be that of a negative zero, whose carries nobody
     // waits for.
     let shared = broadcast & !phase.slice(lanes - lead, window - lanes).any();
-    let x_now = m.wire(mux(shared, scalar, one_hot_mux(turn, &elements(&x))));
+    let x_now = m.wire(mux(shared, scalar, one_hot_mux(turn, elements(&x))));
     let x_now = decode(&m, "x", &x_now);
     let special = m.wire(w_now.special | x_now.special);
     let exp_sum = w_now.exp.zext(EXPONENT_SUM_BITS) + x_now.exp.zext(EXPONENT_SUM_BITS);
@@ -174,7 +180,7 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
             // The phases in which a lane takes its steps.
             let at_work = |i: u32| {
                 let phases = (i..i + digit_serial_lane::steps(steps)).map(|at| phase.bit(at % window));
-                any_of(&phases.collect::<Vec<_>>())
+                any_of(phases)
             };
             let mut leaving = Vec::new();
             for i in 0..lanes {
@@ -206,7 +212,7 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
 
     let aligner = product_aligner(config)?;
     let aligner =
-        m.instance(&aligner).input("product_i", term).input("exp_i", term_exp).input("negative_i", negative);
+        product_aligner::In { product: term, exp: term_exp, negative }.part(&m, "aligner", &aligner);
 
     // The first product of a window replaces the sum, and with it the carries of the one before. A product that has a sum of
     // its own replaces it by that one.
@@ -217,7 +223,7 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
     let mut digits = Vec::new();
     let mut carries = Vec::new();
     for k in 0..segments {
-        let product = aligner.output(&format!("digit{k}_o"));
+        let product = aligner.digit.at(k);
         let aligned = m.wire(format!("aligned{k}"), mux(import, imported.digits[k as usize], product));
         let segment = m.reg(format!("acc{k}_q"), digit_bits).enable(moves);
         let before = m.wire(format!("before{k}"), previous(&segment, &stored.digits[k as usize]));
@@ -227,7 +233,7 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
         if k + 1 < segments {
             let carry = m.hold(format!("carry{k}_q"), sum.msb(), moves);
             carry_in = m.wire(format!("carry{k}"), previous(&carry, &stored.carries.bit(k)));
-            carries.push(carry.clone());
+            carries.push(carry);
         } else {
             m.unused(sum.msb(), "two's complement: the carry out of the top is dropped");
         }

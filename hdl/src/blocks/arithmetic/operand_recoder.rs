@@ -20,21 +20,19 @@ pub fn operand_recoder() -> Block {
     let clear = m.input(1, "replace all elements by +0");
     let cut = m.input(1, "replace the elements after `last_i` by +0");
     let last = m.input(log2(BEAT_ELEMS), "index of the last element of the row in this beat");
-    let elements: Vec<Bits> = (0..BEAT_ELEMS)
-        .map(|e| {
-            let value = data.slice(e * FP16_BITS, FP16_BITS);
-            // Element 0 of a beat is never beyond the row's end.
-            let blank = match e {
-                0 => clear.clone(),
-                _ => clear | (cut & last.lt(lit(e.into(), last.width()))),
-            };
-            let keep = m.wire(format!("keep{e}"), !blank);
-            let special = m.wire(format!("special{e}"), value.slice(10, 5).all());
-            let infinite = m.wire(format!("infinite{e}"), value.low(10).is_zero());
-            let fraction = mux(special, cat!(infinite, zeros(9)), value.low(10));
-            cat!(value.high(6), fraction).gated(keep)
-        })
-        .collect();
+    let elements = each(BEAT_ELEMS, |e| {
+        let value = data.slice(e * FP16_BITS, FP16_BITS);
+        // Element 0 of a beat is never beyond the row's end.
+        let blank = match e {
+            0 => clear,
+            _ => clear | (cut & last.lt(lit(e.into(), last.width()))),
+        };
+        let keep = m.wire(format!("keep{e}"), !blank);
+        let special = m.wire(format!("special{e}"), value.slice(10, 5).all());
+        let infinite = m.wire(format!("infinite{e}"), value.low(10).is_zero());
+        let fraction = mux(special, cat!(infinite, zeros(9)), value.low(10));
+        cat!(value.high(6), fraction).gated(keep)
+    });
     m.output("data_o", cat(elements.into_iter().rev()), "recoded values");
 }
 

@@ -16,19 +16,17 @@ pub fn place_scaler(bits: u32) -> Block {
     let scale = m.input(FP16_BITS, "their scale");
     let scale = Scale::new(&m, "scale", &scale, &step);
     let module = weight_scaler(bits)?;
-    let weights: Vec<Bits> = (0..BEAT_ELEMS)
-        .map(|e| {
-            m.instance(format!("weight{e}"), &module)
-                .input("step_i", step)
-                .input("number_i", numbers.slice(e * bits, bits))
-                .input("sign_i", scale.sign)
-                .input("significand_i", scale.significand)
-                .input("exponent_i", scale.exponent)
-                .input("special_i", scale.special)
-                .input("nan_i", scale.nan)
-                .output("weight_o")
-        })
-        .collect();
+    let weights = each(BEAT_ELEMS, |e| {
+        m.instance(format!("weight{e}"), &module)
+            .input("step_i", step)
+            .input("number_i", numbers.slice(e * bits, bits))
+            .input("sign_i", scale.sign)
+            .input("significand_i", scale.significand)
+            .input("exponent_i", scale.exponent)
+            .input("special_i", scale.special)
+            .input("nan_i", scale.nan)
+            .output("weight_o")
+    });
     let weights = cat(weights.into_iter().rev());
     debug_assert_eq!(weights.width(), BEAT_BITS);
     m.output(weights, "FP16 values, the first one lowest; the cycle after");

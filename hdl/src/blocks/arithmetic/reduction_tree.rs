@@ -54,50 +54,40 @@ fn of_heads(heads: &Bits, most: u32, values: &[Bits]) -> Bits {
     let first = u128::from(log2(most)) + 1 - values.len() as u128;
     let last = &values[values.len() - 1];
     let others = (first..).zip(&values[..values.len() - 1]).collect::<Vec<_>>();
-    others.iter().rev().fold(last.clone(), |rest, (h, value)| mux(heads.eq_lit(*h), value, rest))
+    others.iter().rev().fold(*last, |rest, (h, value)| mux(heads.eq_lit(*h), value, rest))
 }
 
-#[block(m)]
+#[block(m, "reduction_tree_n{leaves}_d{digit_bits}{}",
+    if heads > 1 { format!("_h{heads}") } else { String::new() },
+    "Pipelined binary tree of digit-serial adders.")]
 fn tree(leaves: u32, digit_bits: u32, heads: u32) -> Block {
     let node = tree_node(digit_bits)?;
-    let taps = if heads > 1 { format!("_h{heads}") } else { String::new() };
-    let m = ModuleBuilder::new(
-        format!("reduction_tree_n{leaves}_d{digit_bits}{taps}"),
-        "Pipelined binary tree of digit-serial adders.",
-    );
     let valid = m.input(1, "there are digits");
     let first = m.input(1, "they are the least significant ones");
     let last = m.input(1, "they are the most significant ones");
-    let mut streams: Vec<_> = (0..leaves)
-        .map(|i| {
-            let digit = m.input(format!("digit{i}_i"), digit_bits, format!("digit of leaf {i}"));
-            (digit, m.input(format!("flags{i}_i"), FLAG_BITS, format!("flags of leaf {i}")))
-        })
-        .collect();
+    let mut streams = each(leaves, |i| {
+        let digit = m.input(format!("digit{i}_i"), digit_bits, format!("digit of leaf {i}"));
+        (digit, m.input(format!("flags{i}_i"), FLAG_BITS, format!("flags of leaf {i}")))
+    });
 
     let mut strobes = cat!(last, first, valid);
     let (mut inner, mut inner_strobes) = (Vec::new(), Vec::new());
     for level in 0..log2(leaves) {
         if streams.len() <= heads as usize {
             inner.push(streams.clone());
-            inner_strobes.push(strobes.clone());
+            inner_strobes.push(strobes);
         }
         let first = strobes.bit(1);
         let mut sums = Vec::new();
         for (i, pair) in streams.chunks(2).enumerate() {
-            let ((a, a_flags), (b, b_flags)) = (&pair[0], &pair[1]);
-            let sum = m
-                .instance(format!("node{level}_{i}"), &node)
-                .input("first_i", first)
-                .input("a_i", a)
-                .input("b_i", b)
-                .input("a_flags_i", a_flags)
-                .input("b_flags_i", b_flags);
-            sums.push((sum.output("digit_o"), sum.output("flags_o")));
+            let [(a, a_flags), (b, b_flags)] = [pair[0], pair[1]];
+            let sum =
+                tree_node::In { first, a, b, a_flags, b_flags }.part(&m, format!("node{level}_{i}"), &node);
+            sums.push((sum.digit.q(), sum.flags.q()));
         }
         streams = sums;
         let delayed = m.flag(format!("strobes{level}_q"), strobes);
-        strobes = delayed.clone();
+        strobes = delayed;
     }
     m.output("valid_o", strobes.bit(0), "there is a digit of the whole sum");
     m.output("first_o", strobes.bit(1), "it is the least significant one");
@@ -126,17 +116,12 @@ fn tree(leaves: u32, digit_bits: u32, heads: u32) -> Block {
             let pick = |part: &dyn Fn(&(Bits, Bits)) -> Bits| {
                 of_heads(&count, heads, &levels().map(|level| part(&level[tap])).collect::<Vec<_>>())
             };
-            m.output(
-                format!("tap{tap}_digit_o"),
-                pick(&|node| node.0.clone()),
-                format!("digit of tap {tap}"),
-            );
+            m.output(format!("tap{tap}_digit_o"), pick(&|node| node.0), format!("digit of tap {tap}"));
             m.output(
                 format!("tap{tap}_flags_o"),
-                pick(&|node| node.1.clone()),
+                pick(&|node| node.1),
                 format!("flags of tap {tap}; valid with the last digit"),
             );
         }
     }
-    m.finish()
 }

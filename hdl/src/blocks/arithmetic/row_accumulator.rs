@@ -31,18 +31,18 @@ pub fn row_accumulator(config: &GemvConfig) -> Block {
     let sums = m.memory(digit_bits, 1 << (vector_bits + segment_bits));
     let addr = m.wire(cat!(vector, segment));
     let keep = m.wire(!row_first);
-    let so_far = m.wire(sums.read(&addr).gated(keep));
+    let so_far = m.wire(sums.read(addr).gated(keep));
     let carry = m.reg(1).enable(valid);
     let carry_in = carry & !first;
     let wide = digit_bits + 1;
     let sum = m.wire(so_far.zext(wide) + digit.zext(wide) + carry_in.zext(wide));
     carry.next(sum.msb());
     let update = m.wire(valid & !row_last);
-    sums.write(&update, &addr, &sum.low(digit_bits));
+    sums.write(update, addr, sum.low(digit_bits));
 
     let seen = m.memory(FLAG_BITS, 1 << vector_bits);
-    let all_flags = m.wire(flags | seen.read(&vector).gated(keep));
-    seen.write(&(update & last), &vector, &all_flags);
+    let all_flags = m.wire(flags | seen.read(vector).gated(keep));
+    seen.write(update & last, vector, all_flags);
 
     let complete = m.flag(valid & row_last);
     let out = m.hold("digit_q", sum.low(digit_bits), valid);

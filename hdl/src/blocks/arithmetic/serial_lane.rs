@@ -15,14 +15,9 @@ use ndp_hdl_language::prelude::*;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-#[block(m)]
+#[block(m, "serial_lane_s{steps}{}", if steps == window { String::new() } else { format!("_p{window}") },
+    "Bit-serial multiplier of two significands.")]
 pub fn serial_lane(steps: u32, window: u32) -> Block {
-    let name = if steps == window {
-        format!("serial_lane_s{steps}")
-    } else {
-        format!("serial_lane_s{steps}_p{window}")
-    };
-    let m = ModuleBuilder::new(name, "Bit-serial multiplier of two significands.");
     let load = m.input(1, "takes new operands; the old product is read in the same cycle");
     let moves = m.input(
         "move_i",
@@ -50,5 +45,4 @@ pub fn serial_lane(steps: u32, window: u32) -> Block {
         );
     }
     m.output("product_o", product.low(SIGNIFICAND_BITS + steps), "product of the significands");
-    m.finish()
 }

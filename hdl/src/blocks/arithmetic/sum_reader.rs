@@ -19,8 +19,7 @@ pub fn sum_reader(config: &GemvConfig) -> Block {
     m.replicated();
     let select = m.input(tiles, "tile to read, one-hot");
     let load = m.input(1, "take its word");
-    let words: Vec<_> =
-        (0..tiles).map(|t| m.input(format!("word{t}_i"), word_bits, format!("word of tile {t}"))).collect();
+    let words = each(tiles, |t| m.input(format!("word{t}_i"), word_bits, format!("word of tile {t}")));
     let word = m.wire(one_hot_mux(select, &words));
     let sum = StoredSum::of(config, &word);
     let loaded_digits = cat(sum.digits.into_iter().rev());
@@ -31,8 +30,7 @@ pub fn sum_reader(config: &GemvConfig) -> Block {
     digits.next(mux(load, loaded_digits, next_digits));
     let carries = m.reg(segments);
     carries.next(mux(load, loaded_carries, cat!(zeros(1), carries.high(segments - 1))));
-    let flags = m.reg(FLAG_BITS).enable(load);
-    flags.next(sum.flags);
+    let flags = m.reg(FLAG_BITS).enable(load).next(sum.flags);
     m.output("digit_o", digits.low(digit_bits), "digit");
     m.output("carry_o", carries.bit(0), "carry to add to it");
     m.output(flags, "flags of the sum");

@@ -23,7 +23,7 @@ pub fn sum_resolver(config: &GemvConfig) -> Block {
     let mut valid_now = valid;
     for k in 1..segments {
         let there = m.flag(format!("valid{k}_q"), valid_now);
-        valid_now = there.clone();
+        valid_now = there;
     }
     let mut words = Vec::new();
     for i in 0..config.beat_chunks() {

@@ -91,8 +91,7 @@ pub fn weight_scaler(bits: u32) -> Block {
     let some = m.wire(product.any());
     // The significand's leading one adds the one that the exponent field lacks.
     let field = (exponent.zext(EXPONENT_BITS + 1) + by.zext(EXPONENT_BITS + 1)).gated(some);
-    let sum = cat!(field, zeros(FRACTION_BITS)) + kept.zext(FP16_BITS) + up.zext(FP16_BITS);
-    let sum = m.wire(sum);
+    let sum = m.wire(cat!(field, zeros(FRACTION_BITS)) + kept.zext(FP16_BITS) + up.zext(FP16_BITS));
     let over = sum.msb() | sum.slice(FRACTION_BITS, EXPONENT_BITS).all();
     let infinite = m.wire(any!(over, special));
     // Infinity times zero is NaN.

@@ -65,12 +65,10 @@ fn writer(depth: u32) -> Block {
 }
 
 /// The side that takes; with `moves` the head is moved on from the storage's output to a register.
-#[block(m)]
+#[block(m, "async_fifo_reader_{depth}{}", if moves { "_moving" } else { "" },
+    "Read pointer and prefetch of a FIFO between two clocks.")]
 fn reader(depth: u32, moves: bool) -> Block {
     let (addr_bits, bits) = (log2(depth), log2(depth) + 1);
-    let suffix = if moves { "_moving" } else { "" };
-    let name = format!("async_fifo_reader_{depth}{suffix}");
-    let m = ModuleBuilder::new(name, "Read pointer and prefetch of a FIFO between two clocks.");
     let pop = m.input(1, "remove the head");
     let writer = synchronised(&m, "writer", &m.input("writer_i", bits, "the writer's pointer, Gray"))?;
     let waiting = m.reg(1).reset(0);
@@ -98,7 +96,6 @@ fn reader(depth: u32, moves: bool) -> Block {
     m.output("addr_o", pointer.low(addr_bits), "where from");
     m.output("gray_o", sent, "words read, Gray");
     m.output(valid, "there is a head");
-    m.finish()
 }
 
 /// `depth` words (a power of two) of `width` bits from the domain `write` to the domain `read`, beside those in the
@@ -106,22 +103,21 @@ fn reader(depth: u32, moves: bool) -> Block {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
+#[block(m, "async_fifo{}_{depth}x{width}", if storage == Storage::Sram { "_sram" } else { "" },
+    "FIFO from one clock to another.")]
 pub fn async_fifo(width: u32, depth: u32, storage: Storage) -> Block {
     const POINTER: &str = "Gray code, one bit changes at a time, and a synchroniser follows";
     let sram = storage == Storage::Sram;
-    let kind = if sram { "_sram" } else { "" };
-    let m =
-        ModuleBuilder::new(format!("async_fifo{kind}_{depth}x{width}"), "FIFO from one clock to another.");
     let (write, read) = (m.clock_domain("write"), m.clock_domain("read"));
-    let data = m.input("data_i", width, "word to append");
-    let pop = m.input("pop_i", 1, "remove the head");
-    let read_pointer = m.forward("read_pointer", bits_for(depth));
+    let data = m.input(width, "word to append");
+    let pop = m.input(1, "remove the head");
+    let read_pointer = m.forward(bits_for(depth));
     let writer = m
-        .instance("writer", &writer(depth)?)
+        .instance(&writer(depth)?)
         .in_domain(&write)
         .input("push_i", m.input("push_i", 1, "append `data_i`"))
-        .crossing("reader_i", &read_pointer, Crossing::Gray, POINTER);
-    let reader = m.instance("reader", &reader(depth, sram)?).in_domain(&read).input("pop_i", pop).crossing(
+        .crossing("reader_i", read_pointer, Crossing::Gray, POINTER);
+    let reader = m.instance(&reader(depth, sram)?).in_domain(&read).input("pop_i", pop).crossing(
         "writer_i",
         writer.output("gray_o"),
         Crossing::Gray,
@@ -151,5 +147,4 @@ pub fn async_fifo(width: u32, depth: u32, storage: Storage) -> Block {
     );
     m.output("valid_o", reader.output("valid_o"), "there is a head");
     m.output("data_o", head, "the head");
-    m.finish()
 }

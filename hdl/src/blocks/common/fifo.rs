@@ -15,10 +15,8 @@ fn remembers(
     let chosen = m.any_sequence("chosen", 1);
     let watched = m.ghost("watched_q", 1).reset(0);
     let begins = pushes & chosen & !watched;
-    let place = m.ghost("watched_place_q", tail.width()).enable(begins);
-    place.next(tail);
-    let word = m.ghost("watched_word_q", data.width()).enable(begins);
-    word.next(data);
+    let place = m.ghost("watched_place_q", tail.width()).enable(begins).next(tail);
+    let word = m.ghost("watched_word_q", data.width()).enable(begins).next(data);
     let ends = watched & pops & place.q().eq(head);
     watched.next((watched & !ends) | begins);
     let ahead = (place - head).zext(count.width());
@@ -52,9 +50,9 @@ pub fn fifo(width: u32, depth: u32) -> Block {
         "the pointers are as far from each other as there are words, at most all places",
     );
     let words = m.memory(width, depth);
-    words.write(&pushes, &tail, &data);
+    words.write(pushes, tail, data);
     remembers(&m, [&pushes, &tail, &data], [&pops, &head], &count, |place| words.read(place));
     m.output(valid, "there is a head");
-    m.output("data_o", words.read(&head), "the head");
+    m.output("data_o", words.read(head), "the head");
     m.output(ready, "there is room");
 }

@@ -10,16 +10,14 @@ use ndp_hdl_language::prelude::*;
 pub fn oldest_first(m: &ModuleBuilder, name: &str, wants: &[Bits]) -> Vec<Bits> {
     let count = wants.len();
     // Whether the first of a pair is older than the second.
-    let older: Vec<Vec<_>> = (0..count)
-        .map(|i| (i + 1..count).map(|j| m.reg(format!("{name}_older{i}_{j}_q"), 1).reset(1)).collect())
-        .collect();
+    let older: Vec<Vec<_>> = each(count, |i| {
+        (i + 1..count).map(|j| m.reg(format!("{name}_older{i}_{j}_q"), 1).reset(1)).collect()
+    });
     let before = |i: usize, j: usize| if i < j { older[i][j - i - 1].q() } else { !older[j][i - j - 1].q() };
-    let turns: Vec<Bits> = (0..count)
-        .map(|i| {
-            let clear = (0..count).filter(|j| *j != i).map(|j| !(wants[j] & before(j, i)));
-            m.wire(format!("{name}{i}"), cat(clear.chain([wants[i].clone()])).all())
-        })
-        .collect();
+    let turns = each(count, |i| {
+        let clear = (0..count).filter(|j| *j != i).map(|j| !(wants[j] & before(j, i)));
+        m.wire(format!("{name}{i}"), cat(clear.chain([wants[i]])).all())
+    });
     for (i, j) in (0..count).flat_map(|i| (0..count).map(move |j| (i, j))).filter(|(i, j)| i != j) {
         // Since `i` began to want its turn, `j` had one.
         let passed = m.ghost(format!("{name}_passed{i}_{j}_q"), 1).reset(0);
@@ -30,8 +28,7 @@ pub fn oldest_first(m: &ModuleBuilder, name: &str, wants: &[Bits]) -> Vec<Bits> 
             "a source that passed another one over waits for it",
         );
     }
-    let first = m.ghost(format!("{name}_first_q"), 1).reset(1);
-    first.next(lit(0, 1));
+    let first = m.ghost(format!("{name}_first_q"), 1).reset(1).next(lit(0, 1));
     let in_order = older.iter().flatten().fold(lit(1, 1), |all, older| all & older);
     m.assert(format!("{name}_reset"), !first | in_order, "after reset each is older than those behind it");
     for (i, j, k) in triples(count) {

@@ -7,11 +7,9 @@ use ndp_hdl_language::prelude::*;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
+#[block(m, "phase_ring_{window}", "One-hot ring counter of the window's phases.")]
 pub fn phase_ring(window: u32) -> Block {
-    let m =
-        ModuleBuilder::new(format!("phase_ring_{window}"), "One-hot ring counter of the window's phases.");
-    let phase = m.reg("phase_q", window).reset(1);
+    let phase = m.reg(window).reset(1);
     phase.next(cat!(phase.low(window - 1), phase.msb()));
-    m.output("phase_o", phase, "phase, one-hot");
-    m.finish()
+    m.output(phase, "phase, one-hot");
 }

@@ -33,7 +33,7 @@ pub(crate) fn layout_fields(config: &GemvConfig) -> [(&'static str, u32, &'stati
 }
 
 /// The fields of a row's cut as signals, in the order of [`layout_fields`].
-#[derive(Clone)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     pub waves: Bits,
     pub tail: Bits,
@@ -48,14 +48,15 @@ impl Layout {
             layout_fields(config).map(|(name, bits, doc)| m.input(format!("{name}_i"), bits, doc));
         Self { waves, tail, last_beat, last_elem }
     }
+}
 
-    /// Connects the fields to the input ports of an instance.
-    pub fn connect<'a>(&self, instance: InstanceBuilder) -> InstanceBuilder {
+impl Drives for Layout {
+    fn drive(self, instance: InstanceBuilder, _: &str) {
         instance
             .input("waves_i", self.waves)
             .input("tail_i", self.tail)
             .input("last_beat_i", self.last_beat)
-            .input("last_elem_i", self.last_elem)
+            .input("last_elem_i", self.last_elem);
     }
 }
 

@@ -11,13 +11,9 @@ use ndp_hdl_language::prelude::*;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-#[block(m)]
+#[block(m, "sram_{depth}x{width}{}", if lanes == 1 { String::new() } else { format!("_e{lanes}") },
+    "SRAM with one read and one write port.")]
 pub fn sram(depth: u32, width: u32, lanes: u32) -> Block {
-    let name = match lanes {
-        1 => format!("sram_{depth}x{width}"),
-        _ => format!("sram_{depth}x{width}_e{lanes}"),
-    };
-    let m = ModuleBuilder::new(name, "SRAM with one read and one write port.");
     m.memory_macro(depth, width);
     let addr_bits = bits_for(depth - 1);
     let read_addr = m.input("raddr_i", addr_bits, "word to read");
@@ -26,8 +22,7 @@ pub fn sram(depth: u32, width: u32, lanes: u32) -> Block {
     let write = m.input("we_i", lanes, "parts of the word to write");
     let data = m.input("wdata_i", width, "word to write");
     let memory = m.memory("words", width, depth);
-    memory.write(&write, &write_addr, &data);
-    let out = m.hold("rdata_q", memory.read(&read_addr), read);
+    memory.write(write, write_addr, data);
+    let out = m.hold("rdata_q", memory.read(read_addr), read);
     m.output("rdata_o", out, "word of the last read");
-    m.finish()
 }

@@ -32,15 +32,13 @@ pub fn sram_fifo(width: u32, depth: u32) -> Block {
         lit(depth.into(), bits_for(depth)).ge(count) & count.low(addr_bits).eq(tail - head),
         "the pointers are as far from each other as there are words, at most all places",
     );
-    let words = m
-        .instance("storage", &sram(depth, width, 1)?)
-        .input("raddr_i", head)
-        .input("re_i", reads)
-        .input("waddr_i", tail)
-        .input("we_i", pushes)
-        .input("wdata_i", data);
+    let words = sram::In { raddr: head, re: reads, waddr: tail, we: pushes, wdata: data }.part(
+        &m,
+        "storage",
+        &sram(depth, width, 1)?,
+    );
     m.output(valid, "there is a head");
-    m.output("data_o", words.output("rdata_o"), "the head");
+    m.output("data_o", words.rdata, "the head");
     m.output(ready, "there is room");
     m.output(count, "words behind the head");
 }

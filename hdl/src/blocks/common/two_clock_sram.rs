@@ -20,17 +20,15 @@ pub(super) fn word_register(width: u32) -> Block {
 }
 
 /// The words themselves, on the clock that writes them; reads are combinational.
+#[block(m, "fifo_words_{depth}x{width}", "Words with one write and one read port.")]
 fn words(depth: u32, width: u32) -> Block {
-    let m =
-        ModuleBuilder::new(format!("fifo_words_{depth}x{width}"), "Words with one write and one read port.");
     let write = m.input("we_i", 1, "write `waddr_i`");
     let write_addr = m.input("waddr_i", bits_for(depth - 1), "word to write");
     let data = m.input("wdata_i", width, "its new value");
     let read_addr = m.input("raddr_i", bits_for(depth - 1), "word to read");
     let memory = m.memory("words", width, depth);
-    memory.write(&write, &write_addr, &data);
-    m.output("rdata_o", memory.read(&read_addr), "its value");
-    m.finish()
+    memory.write(write, write_addr, data);
+    m.output("rdata_o", memory.read(read_addr), "its value");
 }
 
 /// `depth` words of `width` bits in flip-flops, written in the domain `write`, read in `read`: read data one cycle

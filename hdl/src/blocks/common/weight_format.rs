@@ -40,7 +40,7 @@ impl Format {
 fn ceiling(value: &Bits, by: u32) -> Bits {
     let bits = value.width();
     if by == 0 {
-        return value.clone();
+        return *value;
     }
     if by >= bits {
         return value.any().zext(bits);
@@ -68,7 +68,7 @@ pub(crate) fn quantised_tails(
     let more = |holds: u32| {
         if beats >= holds {
             let by = beats - holds;
-            return if by == 0 { tails.clone() } else { cat!(tails.low(tails.width() - by), zeros(by)) };
+            return if by == 0 { *tails } else { cat!(tails.low(tails.width() - by), zeros(by)) };
         }
         let inside = (holds - beats).min(waves.width());
         tails.gated(waves.low(inside).is_zero())

@@ -133,18 +133,14 @@ pub(super) fn bursts(
     ];
     let widths = fields.each_ref().map(Bits::width);
     let load = m.forward("load", 1);
-    let queue = m
-        .instance("queue", &fifo(widths.iter().sum(), WAITING)?)
-        .input("push_i", valid)
-        .input("data_i", cat(fields.iter().cloned()))
-        .input("pop_i", load);
-    let ready = m.output(
-        format!("s_axi_{channel}ready"),
-        queue.output("ready_o"),
-        "the burst is taken; from registers",
+    let queue = fifo::In { push: valid, data: cat(fields.iter().cloned()), pop: *load }.part(
+        m,
+        "queue",
+        &fifo(widths.iter().sum(), WAITING)?,
     );
+    let ready = m.output(format!("s_axi_{channel}ready"), queue.ready, "the burst is taken; from registers");
     m.assume_held(channel, valid, ready, &fields.each_ref());
-    let (waits, head) = (queue.output("valid_o"), queue.output("data_o"));
+    let (waits, head) = (queue.valid.q(), queue.data.q());
     let mut low = head.width();
     let [id, addr, len, size, kind] = widths.map(|width| {
         low -= width;
@@ -166,7 +162,7 @@ pub(super) fn bursts(
         any!(
             kind.all(),
             lit(log2(shape.data_bytes()).into(), SIZE_BITS).lt(size),
-            wraps & (!any_of(&powers) | unaligned)
+            wraps & (!any_of(powers) | unaligned)
         ),
     );
     let spare = shape.line_number_bits - 1 - shape.register_bits;
@@ -209,6 +205,6 @@ pub(super) fn bursts(
         line_ends: m.wire("line_ends", any!(last, alone, other_line)),
         last,
         comes: valid & ready,
-        comes_len: fields[2].clone(),
+        comes_len: fields[2],
     })
 }

@@ -32,8 +32,7 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
     let in_use = closed - fetched;
     let free = m.wire(!in_use.msb());
     m.assert("places", !in_use.msb() | in_use.low(slot_bits).is_zero(), "no more lines than places");
-    let fresh = m.reg(1).reset(1).enable(advances);
-    fresh.next(burst.line_ends);
+    let fresh = m.reg(1).reset(1).enable(advances).next(burst.line_ends);
     let legal = m.wire(burst.resp.is_zero());
     let asks = m.wire(all!(burst.active, free, fresh, legal));
     m.assert("asks_no_more", !asks | burst.resp.eq_lit(0), "a burst that is refused asks for no line");
@@ -47,12 +46,12 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
     let beats = m.wire(count.gated(!fresh));
     count.next(beats.plus_one());
     let lanes = shape.line_bits / shape.data_bits;
-    let mut facts = vec![burst.id.clone(), burst.resp.clone(), burst.last.clone(), beats];
+    let mut facts = vec![burst.id, burst.resp, burst.last, beats];
     if lanes > 1 {
         let first = m.reg(byte_bits).enable(advances);
         let first_byte = m.wire(mux(fresh, burst.byte, first));
         first.next(first_byte);
-        facts.extend([burst.step.clone(), burst.moves.clone(), first_byte]);
+        facts.extend([burst.step, burst.moves, first_byte]);
     } else {
         for part in [&burst.byte, &burst.step, &burst.moves] {
             m.unused(part, "a beat is a line");
@@ -111,7 +110,7 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
         let at = m.reg(byte_bits).enable(emits);
         let at_now = m.wire(mux(within, at, first_byte));
         at.next(next_byte(&at_now, &step, &moves));
-        let parts: Vec<Bits> = (0..lanes).map(|i| data.slice(i * shape.data_bits, shape.data_bits)).collect();
+        let parts = each(lanes, |i| data.slice(i * shape.data_bits, shape.data_bits));
         one_hot_mux(one_hot(&at_now.high(log2(lanes)), lanes), &parts)
     } else {
         data
@@ -128,8 +127,7 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
     m.assume("asked", (!asked & arrived).is_zero(), "a line comes once, and only if it was asked for");
     m.assert_held("req", asks, asks_ready, &[&burst.line, &here]);
     m.assert_held("r", valid, taken, &[&r_id, &r_resp, &r_last, &r_data]);
-    let can_offer = m.ghost(1).reset(0);
-    can_offer.next(line_valid & !valid);
+    let can_offer = m.ghost(1).reset(0).next(line_valid & !valid);
     m.assert("offers", !can_offer | valid, "a beat that is there is offered, whoever waits for it");
     // Bursts and beats that were taken and have not gone out.
     let goes = valid & taken;

@@ -74,7 +74,7 @@ pub fn axi_subordinate(config: &DesignConfig) -> Block {
     m.unused(response_write, "the tag says it too");
     m.assume(
         "kind",
-        !response | any_of(&[READ, MERGE, WRITE].map(|of| kind.eq_lit(of))),
+        !response | any_of([READ, MERGE, WRITE].map(|of| kind.eq_lit(of))),
         "a response has the tag of a request",
     );
     m.assume(
@@ -118,7 +118,7 @@ pub fn axi_subordinate(config: &DesignConfig) -> Block {
     };
     m.output("host_valid_o", valid, "host port: a request is offered");
     let payload = [
-        out("write", granted[1].clone() & write, "host port: write, otherwise read"),
+        out("write", granted[1] & write, "host port: write, otherwise read"),
         out(
             "addr",
             mux(granted[0], reads.output("req_line_o"), writes.output("req_line_o")),

@@ -33,14 +33,14 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
     let read = m.input("read_valid_i", 1, "the line to be merged has come");
     let read_data = m.input(shape.line_bits, "the line");
     let widths = [1, bytes, shape.data_bits];
-    let beats = m
-        .instance(&fifo(widths.iter().sum(), WAITING)?)
-        .input("push_i", valid)
-        .input("data_i", cat!(last, strobes, data))
-        .input("pop_i", advances);
-    let w_ready = m.output("s_axi_wready", beats.output("ready_o"), "the beat is taken; from registers");
+    let beats = fifo::In { push: valid, data: cat!(last, strobes, data), pop: *advances }.part(
+        &m,
+        "beats",
+        &fifo(widths.iter().sum(), WAITING)?,
+    );
+    let w_ready = m.output("s_axi_wready", beats.ready, "the beat is taken; from registers");
     m.assume_held("w", valid, w_ready, &[&data, &strobes, &last]);
-    let (waits, head) = (beats.output("valid_o"), beats.output("data_o"));
+    let (waits, head) = (beats.valid.q(), beats.data.q());
     let (w_data, w_strobes, w_last) =
         (head.low(shape.data_bits), head.slice(shape.data_bits, bytes), head.msb());
 
@@ -50,8 +50,7 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
     advances.drive(all!(burst.active, waits, any!(!complete, goes)));
     let ends = m.wire("ends_line", *advances & burst.line_ends);
     complete.set_clear(ends, goes);
-    let fresh = m.reg(1).reset(1).enable(advances);
-    fresh.next(burst.line_ends);
+    let fresh = m.reg(1).reset(1).enable(advances).next(burst.line_ends);
     let lanes = shape.line_bits / shape.data_bits;
     let lane = match log2(lanes) {
         0 => {
@@ -65,7 +64,7 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
     }
     let comes = m.wire(cat((0..lanes).rev().map(|i| w_strobes.gated(lane.bit(i)))).gated(advances));
     let mask = m.reg(shape.line_bytes());
-    let before = mask.gated(!(&*advances & fresh));
+    let before = mask.gated(!(*advances & fresh));
     mask.next(before | comes | repeat(shape.line_bytes(), read));
     let old = m.wire(!mask & repeat(shape.line_bytes(), read));
     let line = m.reg(shape.line_bits);
@@ -116,8 +115,8 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
     done.next((done | arrived | nothing) & !oldest.gated(passes));
     let notes = m.memory(1 + RESP_BITS + shape.id_bits, slots);
     let line_resp = mux(refused, resp, lit(SLVERR, RESP_BITS).gated(fails));
-    notes.write(&opens, &here, &cat!(is_last, line_resp, id));
-    let note = m.wire(notes.read(&oldest_slot));
+    notes.write(opens, here, cat!(is_last, line_resp, id));
+    let note = m.wire(notes.read(oldest_slot));
     let some = all!(opened.ne(answered), (done & oldest).any());
     let b_valid = m.reg(1).reset(0);
     let room = any!(!note.msb(), !b_valid, taken);
@@ -139,7 +138,7 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
         (m.ghost("addresses_q", COUNT_BITS).reset(0), m.ghost("ends_q", COUNT_BITS).reset(0));
     let answer_goes = (b_valid & taken).zext(COUNT_BITS);
     addresses.next(addresses + burst.comes.zext(COUNT_BITS) - answer_goes);
-    let ends_burst = (&*advances & burst.last).zext(COUNT_BITS);
+    let ends_burst = (*advances & burst.last).zext(COUNT_BITS);
     ends.next(ends + ends_burst - answer_goes);
     m.assert(
         "owed",

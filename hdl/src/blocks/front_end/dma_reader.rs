@@ -28,7 +28,8 @@ pub(crate) fn beat_count_bits(config: &DesignConfig) -> u32 {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-#[block(m, "dma_reader_g{}_a{}_c{}", config.gemv().ranks(), config.dram().burst_bits(), beat_count_bits(config),
+#[block(m, "dma_reader_g{}_a{}_c{}", config.gemv().ranks(), config.dram().burst_bits(),
+    beat_count_bits(config),
     "Reads consecutive bursts of the DIMM in order.")]
 pub fn dma_reader(config: &DesignConfig) -> Block {
     let ranks = config.gemv().ranks();
@@ -42,7 +43,7 @@ pub fn dma_reader(config: &DesignConfig) -> Block {
     let left = m.reg(count_bits).reset(0);
     let rank = m.reg(rank_width);
     let (first_rank, first_burst) = match rank_log2 {
-        0 => (zeros(1), address.clone()),
+        0 => (zeros(1), address),
         bits => (address.low(bits), address.high(addr_bits)),
     };
     let wide = count_bits + 1;
@@ -56,7 +57,7 @@ pub fn dma_reader(config: &DesignConfig) -> Block {
         let data = m.input(format!("beat{g}_data_i"), BEAT_BITS, format!("rank {g}: the beat"));
         // Of `first_rank .. first_rank + count` those that are `g` modulo the ranks, and the first of them.
         let (own_first, own_count) = if ranks == 1 {
-            (first_burst.clone(), count.clone())
+            (first_burst, count)
         } else {
             let bias = lit((ranks - 1 - g).into(), rank_log2 + 1);
             let before = m.wire(format!("before{g}"), first_rank.zext(rank_log2 + 1) + bias);
@@ -85,20 +86,20 @@ pub fn dma_reader(config: &DesignConfig) -> Block {
         addr.next(mux(start, own_first, mux(taken, onward, addr)));
         let freed = pop.bit(g).zext(PLACE_BITS);
         places.next(places + freed - length.zext(PLACE_BITS).gated(taken));
-        let queue = m
-            .instance(format!("queue{g}"), &sram_fifo(BEAT_BITS, QUEUED_BEATS)?)
-            .input("push_i", push)
-            .input("data_i", data)
-            .input("pop_i", pop.bit(g))
-            .ignore("ready_o", "a place is reserved before the segment is asked for")
-            .ignore("count_o", "places are counted from the request on");
-        queues.push((queue.output("valid_o"), queue.output("data_o")));
+        let queue = sram_fifo::In { push, data, pop: pop.bit(g) }.part(
+            &m,
+            format!("queue{g}"),
+            &sram_fifo(BEAT_BITS, QUEUED_BEATS)?,
+        );
+        queue.ready.ignore("a place is reserved before the segment is asked for");
+        queue.count.ignore("places are counted from the request on");
+        queues.push((queue.valid.q(), queue.data.q()));
         m.output(format!("seg{g}_valid_o"), offers, format!("rank {g}: a segment is offered"));
         m.output(format!("seg{g}_addr_o"), addr, format!("rank {g}: its first burst"));
         m.output(format!("seg{g}_len_o"), length, format!("rank {g}: its bursts"));
         asking.push(own_left.any());
     }
-    let at: Vec<Bits> = (0..ranks).map(|g| rank.eq_lit(g.into())).collect();
+    let at = each(ranks, |g| rank.eq_lit(g.into()));
     let at = m.wire(if ranks == 1 { lit(1, 1) } else { cat(at.into_iter().rev()) });
     if ranks == 1 {
         m.unused(rank, "a single rank");

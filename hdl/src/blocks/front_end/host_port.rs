@@ -143,17 +143,17 @@ pub fn host_port(config: &DesignConfig) -> Block {
     let row_at = if rank_log2 == 0 { lit(1, 1) } else { one_hot(&row.low(rank_log2), ranks) };
     let store_at = mux(in_rows, row_at, store_at);
     let store_burst = mux(in_rows, row_burst, store_burst);
-    let readies = cat(rank_inputs.iter().rev().map(|inputs| inputs[0].clone()));
-    let mut sources = vec![("host", for_rank.clone(), host_at), ("store", store_valid, store_at)];
+    let readies = cat(rank_inputs.iter().rev().map(|inputs| inputs[0]));
+    let mut sources = vec![("host", for_rank, host_at), ("store", store_valid, store_at)];
     if let Some([valid, _, to, ..]) = &transfer {
-        sources.push(("transfer", valid.clone(), to.clone()));
+        sources.push(("transfer", *valid, *to));
     }
     let can: Vec<Bits> = sources
         .iter()
         .map(|(name, valid, at)| m.wire(format!("{name}_can"), valid & (readies & at).any()))
         .collect();
     let turns = oldest_first(&m, "turn", &can);
-    let (host_goes, store_goes) = (turns[0].clone(), turns[1].clone());
+    let (host_goes, store_goes) = (turns[0], turns[1]);
     let transfer_goes = turns.get(2).cloned().unwrap_or_else(|| zeros(1));
     let to: Vec<Bits> = sources.iter().zip(&turns).map(|((_, _, at), goes)| at.gated(goes)).collect();
     let to = m.wire(any_of(&to));
@@ -191,8 +191,7 @@ pub fn host_port(config: &DesignConfig) -> Block {
     let answer = m.reg(1).reset(0);
     let reads_register = m.wire(all!(for_core, !write, !answer));
     let unpacking = m.reg(BURST_INSTRUCTIONS).reset(0);
-    let writes_queue = all!(for_core, write, !answer, is_queue, !outside);
-    let writes_queue = m.wire(writes_queue);
+    let writes_queue = m.wire(all!(for_core, write, !answer, is_queue, !outside));
     // While a burst is being unpacked, the queue's count does not say all.
     let settled = m.wire(!unpacking.any());
     let limit = config.core().queue_entries() - BURST_INSTRUCTIONS;
@@ -226,7 +225,7 @@ pub fn host_port(config: &DesignConfig) -> Block {
     words.push(cat!(write, tag, answer_data));
     let chosen = oldest_first(&m, "answer", &offers);
     for (g, [_, valid, _, tag, _]) in rank_inputs.iter().enumerate() {
-        let mut taken = vec![acknowledged[g].clone(), chosen[g].clone()];
+        let mut taken = vec![acknowledged[g], chosen[g]];
         if transfer.is_some() {
             let moved = m.wire(format!("moved{g}"), valid & tag.msb());
             let doc = format!("rank {g}: a response to a transfer's request");

@@ -99,7 +99,8 @@ pub(crate) fn strobes() -> impl Iterator<Item = &'static str> {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-#[block(m, "instruction_decoder_c{}_a{}{}", config.gemv().col_bits(), config.dimm_burst_bits(), link_suffix(config),
+#[block(m, "instruction_decoder_c{}_a{}{}", config.gemv().col_bits(), config.dimm_burst_bits(),
+    link_suffix(config),
     "Fields of an instruction, and what is wrong with them.")]
 pub fn instruction_decoder(config: &DesignConfig) -> Block {
     let gemv = config.gemv();
@@ -110,7 +111,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
         .iter()
         .map(|(name, code, _)| (*name, m.wire(format!("is_{name}"), opcode.eq_lit(*code))))
         .collect();
-    let is: Vec<Bits> = kinds.iter().map(|(_, bit)| bit.clone()).collect();
+    let is: Vec<Bits> = kinds.iter().map(|(_, bit)| *bit).collect();
     let one_of = |names: &[&str]| any_named(&kinds, names);
     let unknown = m.wire(!any_of(&is));
 
@@ -148,8 +149,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
         // There are three formats.
         reserved.push(products & field(WEIGHTS).all());
     }
-    let reserved = any_of(&reserved);
-    let reserved = m.wire(reserved);
+    let reserved = m.wire(any_of(&reserved));
 
     // Sizes.
     let fit = |value: &Bits, bits: u32| if value.width() > bits { value.low(bits) } else { value.zext(bits) };
@@ -222,8 +222,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
     let from_end = m.wire(end_of(&from));
     let past = |end: &Bits| lit(entries.into(), end_bits).lt(end);
     let past_lists = past(&end_of(&list)) | (listed & past(&from_end));
-    let bad_list = any!(odd, lists & lit(entries.into(), COUNT.1 + 1).lt(end), selects & past_lists);
-    let bad_list = m.wire(bad_list);
+    let bad_list = m.wire(any!(odd, lists & lit(entries.into(), COUNT.1 + 1).lt(end), selects & past_lists));
     // In place or downwards every entry is read before it is written.
     let upward = all!(selects, listed, from.lt(list), list.zext(end_bits).lt(from_end));
 

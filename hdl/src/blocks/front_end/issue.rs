@@ -120,7 +120,7 @@ pub fn issue(config: &DesignConfig) -> Block {
         strobed.iter().map(|(name, bit)| (*name, keep(&format!("is_{name}"), bit))).collect();
     // Known as early as the others: much depends on it.
     let activations: Vec<Bits> =
-        strobed.iter().filter(|(name, _)| ACTIVATIONS.contains(name)).map(|(_, bit)| bit.clone()).collect();
+        strobed.iter().filter(|(name, _)| ACTIVATIONS.contains(name)).map(|(_, bit)| *bit).collect();
     let one_of = |names: &[&str]| any_named(&kinds, names);
     let decoded = |name: &str| keep(name, &decoder.output(&format!("{name}_o")));
     let (word_error, listed, batch, cols, count) =
@@ -188,13 +188,11 @@ pub fn issue(config: &DesignConfig) -> Block {
     let sums = cat!(col_block, zeros(lane_bits));
     // Results and scalars of a product have a vector for each vector of the batch and each head.
     let activates = keep("activates", &m.wire("decodes_activation", any_of(&activations)));
-    let col_vectors = col_block.zext(col_block.width() + max_heads_log2).shl(heads);
-    let col_vectors = m.wire(col_vectors);
+    let col_vectors = m.wire(col_block.zext(col_block.width() + max_heads_log2).shl(heads));
     let row_block = m.wire("row_vectors", row_block.zext(row_block.width() + max_heads_log2).shl(heads));
     let (is_axpy, is_round) = (one_of(&["axpy"]), one_of(&["round"]));
     let is_export = one_of(&["export"]);
-    let blocks = mux(activates, wide(&col_vectors), wide(&col_block));
-    let blocks = m.wire(blocks);
+    let blocks = m.wire(mux(activates, wide(&col_vectors), wide(&col_block)));
     let source_words = mux(is_axpy, wide(&row_block), mux(is_round, wide(&sums), blocks));
     let source_words = mux(is_export, wide(&count), source_words);
     let other_words = mux(one_of(&["dot"]), wide(&row_block), blocks);
@@ -204,7 +202,7 @@ pub fn issue(config: &DesignConfig) -> Block {
     let reads = one_of(&["store", "append", "export", "dot", "axpy", "select", "round"]) | activates;
     let writes = one_of(&["load", "zero", "round"]) | one_of(&PRODUCTS) | activates;
     let reads_two = m.wire(one_of(&TWO_OPERANDS));
-    let multiplied_now = m.wire(multiplies & !any_of(&[starts.clone(), bits_left.any(), decodes.q()]));
+    let multiplied_now = m.wire(multiplies & !any_of([starts, bits_left.any(), decodes.q()]));
     let end_of = |name: &str, first: &Bits, words: Bits| {
         m.hold(format!("{name}_end_q"), wide(first) + words, multiplied_now)
     };
@@ -214,7 +212,7 @@ pub fn issue(config: &DesignConfig) -> Block {
     checks.next(multiplied_now);
     let source_range = Range { used: m.wire("reads", reads), first: wide(&source), end: source_end };
     let target_range = Range { used: m.wire("writes", writes), first: wide(&target), end: target_end };
-    let other_range = Range { used: reads_two.clone(), first: wide(&other), end: other_end };
+    let other_range = Range { used: reads_two, first: wide(&other), end: other_end };
     let limit = lit(gemv.slice_words().into(), range_bits);
     let outside = |range: &Range| range.used & limit.lt(range.end);
     let outside = m.wire(any!(outside(&source_range), outside(&target_range), outside(&other_range)));
@@ -275,7 +273,7 @@ pub fn issue(config: &DesignConfig) -> Block {
         if *part == "list" || *part == "gemv" {
             let held = list_range.held(&m, &format!("{part}_list"), &starts, busy);
             // Two readers do not disturb each other.
-            let against = if *part == "list" { lit(1, 1) } else { is_list.clone() };
+            let against = if *part == "list" { lit(1, 1) } else { is_list };
             conflicts.push(list_range.meets(&held) & against);
         }
         if *part != "list" {
@@ -302,7 +300,7 @@ pub fn issue(config: &DesignConfig) -> Block {
         }
         let blocks = m.wire(format!("{part}_blocks"), busy & any_of(&conflicts));
         if *part != "gemv" && *part != "round" {
-            before_rows.push(blocks.clone());
+            before_rows.push(blocks);
         }
         in_the_way.push(blocks);
     }
@@ -316,7 +314,7 @@ pub fn issue(config: &DesignConfig) -> Block {
     let rows_clear = m.flag(waits & !any_of(&before_rows) & !start);
     let fetched = m.reg(1).reset(0);
     let has_rows = one_of(&PRODUCTS) & !one_of(&["select"]);
-    let comes = &*start | all!(waits, rows_clear, has_rows);
+    let comes = *start | all!(waits, rows_clear, has_rows);
     let fetches = m.wire(all!(comes, one_of(&PRODUCTS), !fetched));
     fetched.next(any!(fetched, fetches) & waits & !start);
 
@@ -336,8 +334,7 @@ pub fn issue(config: &DesignConfig) -> Block {
     let first_sequence = m.reg(SEQUENCE_BITS).reset(0).enable(fresh);
     first_sequence.next(mux(refused, taken.minus_one(), taken));
     let signals = m.wire(*start & one_of(&["signal"]));
-    let last_tag = m.reg(TAG_BITS).reset(0).enable(signals);
-    last_tag.next(tag);
+    let last_tag = m.reg(TAG_BITS).reset(0).enable(signals).next(tag);
     let signalled = counter("signals_q", &signals);
 
     m.output("word_ready_o", takes, "the instruction is taken");

@@ -31,15 +31,13 @@ pub fn monitor(config: &DesignConfig) -> Block {
     let status = m.input(BEAT_BITS, "status");
     let read = m.input("register_re_i", 1, "read a register");
     let register = m.input(REGISTER_BITS, "its number");
-    let causes: Vec<Bits> = (0..ranks)
-        .map(|g| {
-            m.input(
-                format!("cause{g}_i"),
-                CAUSES,
-                format!("what group {g} does in this cycle, one-hot or nothing"),
-            )
-        })
-        .collect();
+    let causes = each(ranks, |g| {
+        m.input(
+            format!("cause{g}_i"),
+            CAUSES,
+            format!("what group {g} does in this cycle, one-hot or nothing"),
+        )
+    });
     let activation = m.input(1, "the core is busy with: activation");
     let parts = ["gemv", "axpy", "round", "load", "store", "list", "zero"]
         .map(|part| m.input(format!("{part}_i"), 1, format!("the core is busy with: {part}")));
@@ -62,13 +60,11 @@ pub fn monitor(config: &DesignConfig) -> Block {
     });
 
     let share_bits = bits_for(ranks);
-    let mut steps: Vec<Bits> = (0..CAUSES)
-        .map(|cause| {
-            let each = causes.iter().map(|of_group| of_group.bit(cause).zext(share_bits));
-            let sum = each.fold(zeros(share_bits), |sum, one| sum + one);
-            m.flag(format!("cause{cause}_step_q"), sum)
-        })
-        .collect();
+    let mut steps = each(CAUSES, |cause| {
+        let each = causes.iter().map(|of_group| of_group.bit(cause).zext(share_bits));
+        let sum = each.fold(zeros(share_bits), |sum, one| sum + one);
+        m.flag(format!("cause{cause}_step_q"), sum)
+    });
     // With these two the counters account for every cycle of every group (docs/ndp-core.md, "Counters"). They are counted on
     // their own, not as what the others leave over.
     let (product, rounds) = (&parts[0], &parts[2]);
@@ -76,7 +72,7 @@ pub fn monitor(config: &DesignConfig) -> Block {
     let filling = m.flag("filling_step_q", fills.fold(zeros(share_bits), |sum, one| sum + one));
     let outside = m.wire(!(product | rounds));
     steps.extend(parts);
-    steps.extend([filling.clone(), outside, lit(1, 1), activation]);
+    steps.extend([filling, outside, lit(1, 1), activation]);
     let counters: Vec<Bits> = steps
         .iter()
         .enumerate()
@@ -108,28 +104,29 @@ pub fn monitor(config: &DesignConfig) -> Block {
     place.next(mux(mask_valid, place.plus_one(), place).gated(!start));
     let mask_bits = bits_for(masks - 1);
     let to_mask = |at: u32| place.low(mask_bits).eq_lit(at.into()) & mask_valid;
-    let of_mask: Vec<Bits> = (0..masks).map(|at| m.wire(format!("mask{at}"), to_mask(at))).collect();
+    let of_mask = each(masks, |at| m.wire(format!("mask{at}"), to_mask(at)));
     let of_row = |l: u32| row.low(lane_bits).eq_lit(l.into()) & last;
-    let at: Vec<Bits> = (0..lanes).map(|l| of_row(l) | of_mask[(l / mask_lanes) as usize]).collect();
+    let at = each(lanes, |l| of_row(l) | of_mask[(l / mask_lanes) as usize]);
     let word_bits = row.width() - lane_bits;
     let written = m.wire(mux(mask_valid, mask, repeat(mask_lanes, counted)));
-    let memory = m
-        .instance("activations", &sram(NEURONS / lanes, BEAT_BITS, lanes)?)
-        .input("raddr_i", register.low(word_bits))
-        .input("re_i", read)
-        .input("waddr_i", mux(mask_valid, place.high(word_bits), row.high(word_bits)))
-        .input("we_i", cat(at.into_iter().rev()))
-        .input("wdata_i", repeat(masks, written));
+    let memory = sram::In {
+        raddr: register.low(word_bits),
+        re: read,
+        waddr: mux(mask_valid, place.high(word_bits), row.high(word_bits)),
+        we: cat(at.into_iter().rev()),
+        wdata: repeat(masks, written),
+    }
+    .part(&m, "activations", &sram(NEURONS / lanes, BEAT_BITS, lanes)?);
 
     let number = m.hold("register_q", register, read);
     let is_activations = all!(!number.msb(), number.bit(6));
     let select = cat!(is_activations, number.eq_lit(1), number.is_zero());
     let sampled = m.hold(cat!(counters, status), read);
-    let mut choices = vec![sampled.low(BEAT_BITS), sampled.high(BEAT_BITS), memory.output("rdata_o")];
+    let mut choices = vec![sampled.low(BEAT_BITS), sampled.high(BEAT_BITS), memory.rdata.q()];
     let mut selects = vec![select];
     if let Some([status, counter]) = link {
         let status_q = m.hold("link_status_q", status, read);
-        choices.extend([status_q.clone(), counter.zext(BEAT_BITS)]);
+        choices.extend([status_q, counter.zext(BEAT_BITS)]);
         let is_counter = number.high(REGISTER_BITS - 4).eq_lit(1);
         selects.insert(0, cat!(is_counter, number.eq_lit(LINK_REGISTER)));
     }

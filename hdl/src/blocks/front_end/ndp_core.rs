@@ -12,7 +12,9 @@ use super::monitor::{COUNTER_BITS, COUNTERS, monitor};
 use super::rank_feeder::{SEGMENT_BITS, rank_feeder};
 use super::row_generator::{WORD_ENTRIES, list_addr_bits, row_generator};
 use super::segment_turns::segment_turns;
+use crate::blocks::activation::activation_lane::shared_suffix;
 use crate::blocks::activation::activation_unit::operation_fields;
+use crate::blocks::arithmetic::multiplier_unit::multiplier_name;
 use crate::blocks::common::encoding::log2;
 use crate::blocks::common::fifo::fifo;
 use crate::blocks::common::row_layout::{Layout, layout_fields, rank_bits};
@@ -49,16 +51,14 @@ fn connect_layout<'a>(
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-#[block(m)]
+#[block(m, "ndp_core_n{}_{}{}", config.gemv().multipliers(), multiplier_name(config.gemv()),
+    shared_suffix(config.gemv()),
+    "NDP core of a DIMM: executes instructions on data in DRAM.")]
 pub fn ndp_core(config: &DesignConfig) -> Block {
     let gemv = config.gemv();
     let ranks = gemv.ranks();
     let (burst_bits, dimm_bits) = (config.dram().burst_bits(), config.dimm_burst_bits());
     let unit_module = gemv_unit(gemv)?;
-    let m = ModuleBuilder::new(
-        unit_module.title().replace("gemv_unit", "ndp_core"),
-        "NDP core of a DIMM: executes instructions on data in DRAM.",
-    );
     let clock = m.clock_domain("dram");
     let host_inputs = [
         ("host_valid_i", 1, "host: a request is offered"),
@@ -69,15 +69,13 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
         ("response_ready_i", 1, "host: the response is taken"),
     ]
     .map(|(name, width, doc)| (name, m.input(name, width, doc)));
-    let data_pins: Vec<Bits> = (0..ranks)
-        .map(|g| {
-            m.input(
-                format!("r{g}_dq_i"),
-                BUS_BITS,
-                format!("rank {g}: data bus, two transfers; on the DRAM's clock"),
-            )
-        })
-        .collect();
+    let data_pins = each(ranks, |g| {
+        m.input(
+            format!("r{g}_dq_i"),
+            BUS_BITS,
+            format!("rank {g}: data bus, two transfers; on the DRAM's clock"),
+        )
+    });
 
     let link = config.core().link();
     let link_pins = link.then(|| {
@@ -91,28 +89,27 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
     // Instructions.
     let (queue_pop, host_overflow) = (m.forward("queue_pop", 1), m.forward("lost", 1));
     let (queue_push, queue_word) = (m.forward("queue_push", 1), m.forward("queue_word", INSTRUCTION_BITS));
-    let queue = m
-        .instance(&sram_fifo(INSTRUCTION_BITS, config.core().queue_entries())?)
-        .input("push_i", queue_push)
-        .input("data_i", queue_word)
-        .input("pop_i", queue_pop)
-        .ignore("ready_o", "there is room for a burst before it is taken");
-    let (queue_valid, queue_count) = (queue.output("valid_o"), queue.output("count_o"));
+    let queue = sram_fifo::In { push: *queue_push, data: *queue_word, pop: *queue_pop }.part(
+        &m,
+        "queue",
+        &sram_fifo(INSTRUCTION_BITS, config.core().queue_entries())?,
+    );
+    queue.ready.ignore("there is room for a burst before it is taken");
+    let (queue_valid, queue_count) = (queue.valid.q(), queue.count.q());
     let busy: Vec<_> =
         parts(config).iter().map(|(part, _)| (*part, m.forward(format!("{part}_busy"), 1))).collect();
     let link_holds = link.then(|| m.forward("link_holds", 1));
     let rows_idle = m.forward(1);
-    let front = m
-        .instance("issue", &issue(config)?)
-        .input("rows_idle_i", rows_idle)
-        .input("word_valid_i", queue_valid)
-        .input("word_i", queue.output("data_o"))
-        .input("overflow_i", host_overflow);
-    let front = busy.iter().fold(front, |front, (part, busy)| front.input(format!("{part}_busy_i"), busy));
-    if let Some(holds) = &link_holds {
-        front.connect_input("link_holds_i", holds);
+    let front = issue::In {
+        word_valid: queue_valid,
+        word: queue.data.q(),
+        overflow: *host_overflow,
+        rows_idle: *rows_idle,
+        link_holds: link_holds.map(|holds| *holds),
     }
-    queue_pop.drive(front.output("word_ready_o"));
+    .part(&m, "issue", &issue(config)?);
+    busy.iter().for_each(|(part, busy)| front.connect_input(format!("{part}_busy_i"), busy));
+    queue_pop.drive(front.word_ready);
     let starts: Vec<(&str, Bits)> = STARTS
         .into_iter()
         .chain(["activation"])
@@ -125,17 +122,17 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
         Layout { waves, tail, last_beat, last_elem }
     };
     let (cols, rows_layout) = (layout("cols"), layout("rows"));
-    let (rows, batch, address) = (front.output("rows_o"), front.output("batch_o"), front.output("address_o"));
-    let (listed, list, beats) = (front.output("listed_o"), front.output("list_o"), front.output("beats_o"));
-    let product = m.wire(any_of(&PRODUCTS.map(start)));
+    let (rows, batch, address) = (front.rows.q(), front.batch.q(), front.address.q());
+    let (listed, list, beats) = (front.listed.q(), front.list.q(), front.beats.q());
+    let product = m.wire(any_of(PRODUCTS.map(start)));
     // A product may take only rows that were selected. Of none nothing is begun.
     let selection = m.forward(selection_bits(config));
-    let count = rows.clone();
-    let selected = front.output("selected_o");
+    let count = rows;
+    let selected = front.selected.q();
     let few = m.wire(selection.zext(gemv.row_bits()).lt(count) & selected);
     let rows = m.wire(mux(few, selection.zext(gemv.row_bits()), count));
     let none = m.wire(selected & selection.is_zero());
-    let fetch = front.output("fetch_o");
+    let fetch = front.fetch.q();
     let begins = m.wire(all!(fetch, !start("select"), !none));
 
     // Rows of a product, and where each rank finds them: of the one in work, or of the next one as soon as all of these are asked
@@ -150,7 +147,7 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
     let product_start = m.flag(product);
     let rows_start = m.flag(begins);
     let list_start = list.high(list_addr_bits(config));
-    let weights = is_quantised(gemv).then(|| front.output("weights_o"));
+    let weights = is_quantised(gemv).then(|| front.weights.q());
     let held_weights = weights.as_ref().map(|weights| held("weights", weights, &fetch));
     let matrix = held("matrix", &address.low(burst_bits), &fetch);
     let list_word = m.forward(BEAT_BITS);
@@ -181,8 +178,7 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
 
     // Loads and lists share the reader.
     let loads = m.wire(start("load") | start("list"));
-    let reads_list = m.reg(1).reset(0).enable(loads);
-    reads_list.next(start("list"));
+    let reads_list = m.reg(1).reset(0).enable(loads).next(start("list"));
     let reader_start = m.flag(loads);
     let reader_ready = m.forward(1);
     let reader = m
@@ -200,8 +196,7 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
     let list_writes = m.wire(read_valid & reads_list);
     list_at.next(mux(start("list"), list_start, mux(list_writes, list_at.plus_one(), list_at)));
     // A selection reads and writes it by the entry, while neither generator nor reader of lists is at work.
-    let selecting = m.reg("selects_q", 1).reset(0).enable(fetch);
-    selecting.next(start("select"));
+    let selecting = m.reg("selects_q", 1).reset(0).enable(fetch).next(start("select"));
     selects.drive(selecting);
     let (element_valid, element) = (m.forward("element_valid", 1), m.forward("element", element_bits(gemv)));
     let entry_bits = list.width();
@@ -210,49 +205,51 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
     if element.width() > entry_bits {
         m.unused(element.high(element.width() - entry_bits), "a selection has no more elements than entries");
     }
-    let namer = m
-        .instance("list_writer", &list_writer(config)?)
-        .input("start_i", start("select"))
-        .input("listed_i", held_listed)
-        .input("first_i", held_rows)
-        .input("list_i", held_list.high(list_bits))
-        .input("element_valid_i", element_valid)
-        .input("element_i", element_fit)
-        .input("entry_i", generator.output("entry_o"));
-    selection.drive(namer.output("selection_o"));
-    reads_for_selection.drive(namer.output("read_o"));
-    other_entry.drive(namer.output("read_entry_o"));
-    let read_at = mux(reads_for_selection, namer.output("read_addr_o"), generator.output("list_addr_o"));
-    let lists = m
-        .instance(&sram(1 << list_bits, BEAT_BITS, WORD_ENTRIES)?)
-        .input("raddr_i", read_at)
-        .input("re_i", generator.output("list_re_o") | reads_for_selection)
-        .input("waddr_i", mux(list_writes, list_at, namer.output("write_addr_o")))
-        .input("we_i", namer.output("write_o") | repeat(WORD_ENTRIES, list_writes))
-        .input("wdata_i", mux(list_writes, read_beat, namer.output("write_data_o")));
-    list_word.drive(lists.output("rdata_o"));
+    let namer = list_writer::In {
+        start: start("select"),
+        listed: held_listed,
+        first: held_rows,
+        list: held_list.high(list_bits),
+        element_valid: *element_valid,
+        element: element_fit,
+        entry: generator.output("entry_o"),
+    }
+    .part(&m, "list_writer", &list_writer(config)?);
+    selection.drive(namer.selection);
+    reads_for_selection.drive(namer.read);
+    other_entry.drive(namer.read_entry);
+    let read_at = mux(reads_for_selection, namer.read_addr.q(), generator.output("list_addr_o"));
+    let lists = sram::In {
+        raddr: read_at,
+        re: generator.output("list_re_o") | reads_for_selection,
+        waddr: mux(list_writes, list_at, namer.write_addr),
+        we: namer.write | repeat(WORD_ENTRIES, list_writes),
+        wdata: mux(list_writes, read_beat, namer.write_data),
+    }
+    .part(&m, "lists", &sram(1 << list_bits, BEAT_BITS, WORD_ENTRIES)?);
+    list_word.drive(lists.rdata);
 
     // The unit. A row goes to the feeders and, as the place of its tail, to the unit.
     let token_pop = m.forward(1);
     let row_taken = m.wire(row_valid & row_ready);
-    let tokens = m
-        .instance(&fifo(rank_bits(gemv), QUEUED_TOKENS)?)
-        .input("push_i", row_taken)
-        .input("data_i", row_start)
-        .input("pop_i", token_pop);
+    let tokens = fifo::In { push: row_taken, data: row_start, pop: *token_pop }.part(
+        &m,
+        "tokens",
+        &fifo(rank_bits(gemv), QUEUED_TOKENS)?,
+    );
     let y_ready = m.forward(1);
     let unit = m
         .instance(&unit_module)
         .input("rows_i", rows)
         .input("batch_i", batch)
-        .input("source_i", front.output("source_o"))
-        .input("target_i", front.output("target_o"))
-        .input("heads_i", front.output("heads_o"))
+        .input("source_i", front.source)
+        .input("target_i", front.target)
+        .input("heads_i", front.heads)
         .input("x_valid_i", read_valid & !reads_list)
         .input("x_data_i", read_beat)
         .input("y_ready_i", y_ready)
-        .input("row_valid_i", tokens.output("valid_o"))
-        .input("row_start_i", tokens.output("data_o"));
+        .input("row_valid_i", tokens.valid)
+        .input("row_start_i", tokens.data);
     if let Some(weights) = &weights {
         unit.connect_input("weight_format_i", weights);
     }
@@ -334,7 +331,7 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
     // Ranks. The reader has reserved a place for all that it asks for.
     let (feeder, turns) = (rank_feeder(config)?, segment_turns(config)?);
     let port = rank_port(config.dram(), &RankPorts::new(config.core(), 1, request_tag_bits(config)))?;
-    let (mut room, mut all_asked) = (vec![tokens.output("ready_o")], vec![generator_idle]);
+    let (mut room, mut all_asked) = (vec![tokens.ready.q()], vec![generator_idle]);
     for (g, dq) in (0..ranks).zip(&data_pins) {
         let seg_ready = m.forward(format!("seg{g}_ready"), 1);
         let mut turns = m.instance(format!("turns{g}"), &turns).input("seg_ready_i", seg_ready);
@@ -405,7 +402,7 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
     rows_idle.drive(cat(all_asked).all());
 
     // Busy: from the start of an instruction until nothing of it is left.
-    let product_parts = [product_start, gemv_busy.clone()];
+    let product_parts = [product_start, gemv_busy];
     let reading = m.wire(reader_start | !reader_idle);
     let transfers_busy: Vec<(&str, Bits)> = transfers
         .iter()
@@ -415,10 +412,10 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
         "load" => any!(load_busy, reading & !reads_list),
         "list" => reading & reads_list,
         "store" => any!(store_busy, stores_pending),
-        "zero" => zero_busy.clone(),
-        "gemv" => any_of(&product_parts),
-        "round" => round_busy.clone(),
-        "activation" => activation_busy.clone(),
+        "zero" => zero_busy,
+        "gemv" => any_of(product_parts),
+        "round" => round_busy,
+        "activation" => activation_busy,
         part => named(&transfers_busy, part),
     };
     busy.iter().for_each(|(part, busy)| busy.drive(of_part(part)));
@@ -429,13 +426,12 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
     let part_busy = |part: &str| named(&all_busy, part);
 
     // Status and counters.
-    let axpy = m.reg(1).reset(0).enable(product);
-    axpy.next(!start("dot"));
+    let axpy = m.reg(1).reset(0).enable(product).next(!start("dot"));
     let cycles = m.reg(COUNTER_BITS).reset(0);
     cycles.next(cycles.plus_one());
     let unpacking = host.output("unpacking_o");
-    let in_work = [front.output("busy_o"), queue_valid, unpacking.any()];
-    let core_busy = m.wire(any_of(&in_work));
+    let in_work = [front.busy.q(), queue_valid, unpacking.any()];
+    let core_busy = m.wire(any_of(in_work));
     // Places of instructions that are still on their way are not free.
     let on_their_way = (0..unpacking.width()).map(|i| unpacking.bit(i).zext(COUNTER_BITS));
     let entries = lit(config.core().queue_entries().into(), COUNTER_BITS);
@@ -498,8 +494,8 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
         "trace: busy parts; load, list, store, zero, gemv, round, activation, send, receive from bit 0",
     );
     m.output("take_o", seen("take", queue_pop.q()), "trace: an instruction was taken from the queue");
-    m.output("start_o", seen("start", front.output("start_o")), "trace: the one taken last was started");
-    m.output("refuse_o", seen("refuse", front.output("refuse_o")), "trace: the one taken last was malformed");
+    m.output("start_o", seen("start", front.start.q()), "trace: the one taken last was started");
+    m.output("refuse_o", seen("refuse", front.refuse.q()), "trace: the one taken last was malformed");
     m.output("select_valid_o", selects, "trace: a selection has looked at 32 elements");
     m.output("select_mask_o", mask, "trace: those that are selected");
     m.output("host_ready_o", host.output("host_ready_o"), "host: the request is taken");
@@ -512,5 +508,4 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
         m.output(port, host.output(port), doc);
     }
     m.output("busy_o", core_busy, "an instruction waits or is in work");
-    m.finish()
 }

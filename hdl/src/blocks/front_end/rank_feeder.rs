@@ -45,7 +45,8 @@ pub(crate) fn after_segment(addr: &Bits) -> Bits {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-#[block(m, "rank_feeder_g{}_p{}_a{}", config.gemv().ranks(), config.gemv().beats_per_stripe(), config.dram().burst_bits(),
+#[block(m, "rank_feeder_g{}_p{}_a{}", config.gemv().ranks(), config.gemv().beats_per_stripe(),
+    config.dram().burst_bits(),
     "Segments of DRAM that a rank reads for a product.")]
 pub fn rank_feeder(config: &DesignConfig) -> Block {
     let gemv = config.gemv();
@@ -65,12 +66,12 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
     let ready = m.input("seg_ready_i", 1, "the segment is taken");
 
     let next = m.forward(1);
-    let queue = m
-        .instance("rows", &fifo(row_bits + offset_bits + rank_width, QUEUED_ROWS)?)
-        .input("push_i", push)
-        .input("data_i", cat!(row_start, row_offset, row))
-        .input("pop_i", next);
-    let head = queue.output("data_o");
+    let queue = fifo::In { push, data: cat!(row_start, row_offset, row), pop: *next }.part(
+        &m,
+        "rows",
+        &fifo(row_bits + offset_bits + rank_width, QUEUED_ROWS)?,
+    );
+    let head = queue.data.q();
     let (row, row_offset) = (head.low(row_bits), head.slice(row_bits, offset_bits));
     let row_start = head.high(rank_width);
 
@@ -85,8 +86,7 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
     let turns = match ranks {
         1 => zeros(wide),
         2 => {
-            let turns = row.zext(wide) + (!rank).zext(wide);
-            let turns = m.wire(turns);
+            let turns = m.wire(row.zext(wide) + (!rank).zext(wide));
             m.unused(turns.bit(0), "half a round");
             cat!(zeros(1), turns.high(wide - 1)).gated(layout.tail.bit(0))
         }
@@ -114,13 +114,12 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
     }
     let waves_before = m.hold(row_offset, next);
     // Beats: whole stripes, of which the row's last one may end early.
-    let stripes = layout.waves.zext(wave_width + 1) + has_tail.zext(wave_width + 1);
-    let stripes = m.wire(stripes);
+    let stripes = m.wire(layout.waves.zext(wave_width + 1) + has_tail.zext(wave_width + 1));
     let ends_tail = tail_at.plus_one().eq(layout.tail) & layout.tail.any();
     let ends_wave = layout.tail.is_zero() & rank.eq_lit((ranks - 1).into()) & layout.waves.any();
     let ends = m.wire(ends_tail | ends_wave);
     let left_bits = wave_width + 1 + beat_bits;
-    let all_beats = if beat_bits == 0 { stripes.clone() } else { cat!(stripes, zeros(beat_bits)) };
+    let all_beats = if beat_bits == 0 { stripes } else { cat!(stripes, zeros(beat_bits)) };
     let position_width = position_bits(gemv);
     let spare = lit((beats - 1).into(), position_width) - layout.last_beat;
     let spare = m.wire(spare.gated(ends));
@@ -136,7 +135,7 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
         None => tails,
         Some(format) => {
             let whole = if beat_bits == 0 {
-                tails.clone()
+                tails
             } else {
                 cat!(tails.low(offset_bits - beat_bits), zeros(beat_bits))
             };
@@ -153,7 +152,7 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
     let taken = m.wire(valid & ready);
     let fewer = m.wire(left - fit(&length, left_bits));
     let row_bursts = match &format {
-        None => beats_now.clone(),
+        None => beats_now,
         Some(format) => {
             let quantised = quantised_bursts(&m, &beats_now, &format.int4);
             m.unused(quantised.msb(), "a burst has two places at least");
@@ -165,11 +164,11 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
     let onward = after_segment(&addr);
     addr.next(mux(placed, base + first, mux(taken, onward, addr)));
     let working = m.wire(any!(counted, placed, valid));
-    let waiting = queue.output("valid_o");
+    let waiting = queue.valid.q();
     next.drive(waiting & !working);
 
     m.output("idle_o", !(working | waiting), "no row is in work");
-    m.output("row_room_o", queue.output("ready_o"), "a row can be taken");
+    m.output("row_room_o", queue.ready, "a row can be taken");
     m.output("seg_valid_o", valid, "a segment is offered");
     m.output("seg_addr_o", addr, "its first burst");
     m.output("seg_len_o", length, "its bursts");

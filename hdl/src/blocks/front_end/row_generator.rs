@@ -33,7 +33,8 @@ fn length_bits(config: &GemvConfig) -> u32 {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-#[block(m, "row_generator_g{}_o{}_v{}", config.gemv().ranks(), row_offset_bits(config), wave_bits(config.gemv()),
+#[block(m, "row_generator_g{}_o{}_v{}", config.gemv().ranks(), row_offset_bits(config),
+    wave_bits(config.gemv()),
     "Rows of a product, with the stripes that lie before them.")]
 pub fn row_generator(config: &DesignConfig) -> Block {
     let gemv = config.gemv();
@@ -75,10 +76,9 @@ pub fn row_generator(config: &DesignConfig) -> Block {
     chooses.next(begins_listed);
     let entry_low = log2(WORD_ENTRIES);
     let at = m.wire(one_hot(&mux(others, other, entry.low(entry_low)), WORD_ENTRIES));
-    let entries: Vec<Bits> = (0..WORD_ENTRIES).map(|e| word.slice(e * ENTRY_BITS, row_bits)).collect();
+    let entries = each(WORD_ENTRIES, |e| word.slice(e * ENTRY_BITS, row_bits));
     let chosen = m.wire(one_hot_mux(at, &entries));
-    let unread: Vec<Bits> =
-        (0..WORD_ENTRIES).map(|e| word.slice(e * ENTRY_BITS + row_bits, ENTRY_BITS - row_bits)).collect();
+    let unread = each(WORD_ENTRIES, |e| word.slice(e * ENTRY_BITS + row_bits, ENTRY_BITS - row_bits));
     m.unused(cat(unread), "a row index has 24 bits");
     let ahead = m.hold(chosen, chooses);
     let next = m.wire(mux(chooses, chosen, ahead));
@@ -86,9 +86,9 @@ pub fn row_generator(config: &DesignConfig) -> Block {
     let beats = log2(gemv.beats_per_stripe());
     let step_bits = if format.is_some() { length_bits(gemv) } else { wave_width };
     let (factor, length) = match &format {
-        None => (waves.clone(), waves.clone()),
+        None => (waves, waves),
         Some(format) => {
-            let places = if beats == 0 { waves.clone() } else { cat!(waves, zeros(beats)) };
+            let places = if beats == 0 { waves } else { cat!(waves, zeros(beats)) };
             let bursts = quantised_bursts(&m, &places, &format.int4);
             let quantised = if bursts.width() > step_bits {
                 m.unused(bursts.high(bursts.width() - step_bits), "no row is so long");

@@ -10,7 +10,7 @@
 use crate::blocks::activation::activation_lane::{
     activation_lane, lane_controls, lane_results, shared_suffix,
 };
-use crate::blocks::arithmetic::multiplier_unit::{moves, multiplier_unit, sum_bits};
+use crate::blocks::arithmetic::multiplier_unit::{moves, multiplier_name, multiplier_unit, sum_bits};
 use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::common::sram::sram;
 use ndp_config::GemvConfig;
@@ -31,21 +31,13 @@ fn own_lane_inputs(config: &GemvConfig) -> Vec<(&'static str, u32, &'static str)
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-#[block(m)]
+#[block(m, "compute_tile_{}_a{}{}", multiplier_name(config), config.slice_words(), shared_suffix(config),
+    "Multiplier unit with double-buffered weights and its slice of the buffer.")]
 pub fn compute_tile(config: &GemvConfig) -> Block {
     let unit = multiplier_unit(config)?;
     let (lanes, addr_bits) = (config.lanes(), config.slice_addr_bits());
     let chunk_bits = lanes * FP16_BITS;
     let sram = sram(config.slice_words(), chunk_bits, lanes)?;
-    let m = ModuleBuilder::new(
-        format!(
-            "compute_tile_{}_a{}{}",
-            unit.title().trim_start_matches("multiplier_unit_"),
-            config.slice_words(),
-            shared_suffix(config)
-        ),
-        "Multiplier unit with double-buffered weights and its slice of the buffer.",
-    );
     m.share_code();
     m.replicated();
     let phase = m.input(config.window_cycles(), "phase of the window, one-hot");
@@ -85,14 +77,15 @@ pub fn compute_tile(config: &GemvConfig) -> Block {
     };
     let from_lane = m.wire(keep_result.any());
     let other_data = mux(from_lane, repeat(lanes, result), data);
-    let slice = m
-        .instance(&sram)
-        .input("raddr_i", read_addr)
-        .input("re_i", read)
-        .input("waddr_i", write_addr)
-        .input("we_i", any!(write, repeat(lanes, keep_sum), keep_result))
-        .input("wdata_i", mux(keep_sum, sum.zext(chunk_bits), other_data));
-    let word = slice.output("rdata_o");
+    let slice = sram::In {
+        raddr: read_addr,
+        re: read,
+        waddr: write_addr,
+        we: any!(write, repeat(lanes, keep_sum), keep_result),
+        wdata: mux(keep_sum, sum.zext(chunk_bits), other_data),
+    }
+    .part(&m, "slice", &sram);
+    let word = slice.rdata.q();
     let unit = m
         .instance(&unit)
         .input("phase_i", phase)
@@ -118,5 +111,4 @@ pub fn compute_tile(config: &GemvConfig) -> Block {
         }
     }
     m.output(word, "the slice's last word");
-    m.finish()
 }

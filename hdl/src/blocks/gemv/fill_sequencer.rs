@@ -92,11 +92,11 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     let scaled = format.as_ref().map(|_| m.reg("scaled_q", 1).reset(0));
     let beat_ready = match (&format, &scaled) {
         (Some(format), Some(scaled)) => m.wire("beat_ready", beat_valid & (scaled | !format.quantised)),
-        _ => beat_valid.clone(),
+        _ => beat_valid,
     };
     let pair_end = format.as_ref().map(|format| {
         let last_pair = position.high(position.width() - 1).all();
-        let last_pair = if position.width() == 1 { format.int4.clone() } else { last_pair & format.int4 };
+        let last_pair = if position.width() == 1 { format.int4 } else { last_pair & format.int4 };
         m.wire("pair_end", last_pair)
     });
     let pop = m.wire(ready & !beyond & beat_ready);
@@ -136,7 +136,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     m.output("row_pop_o", row_done, "the row is planned");
     let here = position.eq(layout.last_beat);
     let mut ends_here = plan_end & here;
-    let mut taken = pop.clone();
+    let mut taken = pop;
     let mut complete = full.q();
     if let (Some(Format { quantised, int4 }), Some(scaled)) = (&format, &scaled) {
         ends_here = m.wire("ends_here", ends_here);
@@ -148,7 +148,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
         let row_end = m.wire("place_row_end", ends_here | in_pair);
         let ends = m.wire(plan_last & mux(plan_end, row_end, stripe_end));
         let weights = m.wire(pop & quantised);
-        let scales = [quantised.clone(), plan_valid.q(), !beyond, beat_valid.clone(), !scaled];
+        let scales = [*quantised, plan_valid.q(), !beyond, beat_valid, !scaled];
         let scales = m.wire(cat(scales).all());
         let half = m.reg(1).reset(0).enable(weights);
         half.next(!(half | ends));

@@ -16,7 +16,7 @@ use crate::blocks::activation::activation_lane::{lane_controls, shared_suffix, s
 use crate::blocks::activation::activation_unit::{activation_unit, operation_fields};
 use crate::blocks::activation::exponential_path::shared_controls;
 use crate::blocks::arithmetic::combiner::combiner;
-use crate::blocks::arithmetic::multiplier_unit::multiplier_suffix;
+use crate::blocks::arithmetic::multiplier_unit::multiplier_name;
 use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::arithmetic::operand_recoder::{recoded, restored};
 use crate::blocks::arithmetic::sum_resolver::sum_resolver;
@@ -76,21 +76,10 @@ struct Write {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-#[block(m)]
+#[block(m, "gemv_unit_n{}_{}{}", config.multipliers(), multiplier_name(config), shared_suffix(config),
+    "Exact FP16 products of matrices and vectors, weights from the ranks, everything else in the buffer.")]
 pub fn gemv_unit(config: &GemvConfig) -> Block {
     let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
-    let m = ModuleBuilder::new(
-        format!(
-            "gemv_unit_n{}_l{}_s{}_w{}{}{}",
-            config.multipliers(),
-            config.lanes(),
-            config.serial_steps(),
-            config.acc_bits(),
-            multiplier_suffix(config),
-            shared_suffix(config)
-        ),
-        "Exact FP16 products of matrices and vectors, weights from the ranks, everything else in the buffer.",
-    );
     let start_of =
         |name: &str, doc: &str| m.input(format!("start_{name}_i"), 1, format!("{doc}; only while not busy"));
     let start_load = start_of("load", "load a vector block (cols, batch) to `target_i`");
@@ -149,20 +138,14 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let y_ready = m.input(1, "store: the beat is taken");
     let row_valid = m.input(1, "row: offered");
     let row_start = m.input(rank_bits(config), "row: rank at which its tail starts");
-    let weights: Vec<(Bits, Bits)> = (0..ranks)
-        .map(|g| {
-            let doc = format!("weights of rank {g}");
-            let valid = m.input(format!("w{g}_valid_i"), 1, format!("{doc}: a beat is offered"));
-            (
-                valid,
-                m.input(
-                    format!("w{g}_data_i"),
-                    BEAT_BITS,
-                    format!("{doc}: 32 FP16 values, stripe by stripe"),
-                ),
-            )
-        })
-        .collect();
+    let weights: Vec<(Bits, Bits)> = each(ranks, |g| {
+        let doc = format!("weights of rank {g}");
+        let valid = m.input(format!("w{g}_valid_i"), 1, format!("{doc}: a beat is offered"));
+        (
+            valid,
+            m.input(format!("w{g}_data_i"), BEAT_BITS, format!("{doc}: 32 FP16 values, stripe by stripe")),
+        )
+    });
     let started = |name: &str, start: &Bits| m.flag(format!("{name}_start_q"), start);
 
     // Commands are held by the part that executes them, which starts in the next cycle.
@@ -171,8 +154,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let starts_store = m.wire(start_store | start_export);
     let store = command.held(&m, "store", &starts_store);
     let store_start = started("store", &starts_store);
-    let exports = m.reg(1).reset(0).enable(starts_store);
-    exports.next(start_export);
+    let exports = m.reg(1).reset(0).enable(starts_store).next(start_export);
     let merges = m.wire(start_merge | start_import);
     let start_gemv = m.wire(any!(start_dot, start_axpy, merges));
     // A selection shares command and writer with the products. The vectors that it writes are as long as those that it reads.
@@ -186,12 +168,10 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     };
     let gemv = CommandFields { count, ..command.clone() }.held(&m, "gemv", &takes_gemv);
     let select_start = started("select", &start_select);
-    let selects = m.reg(1).reset(0).enable(takes_gemv);
-    selects.next(start_select);
+    let selects = m.reg(1).reset(0).enable(takes_gemv).next(start_select);
     let gemv_start = started("gemv", &start_gemv);
     let kind = |name: &str, value: &Bits| {
-        let reg = m.reg(name, 1).reset(0).enable(start_gemv);
-        reg.next(value);
+        let reg = m.reg(name, 1).reset(0).enable(start_gemv).next(value);
         reg
     };
     // What adds to sums in the slices; of these what has no scalars; and of these what adds sums.
@@ -216,12 +196,12 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     for (part, unread) in [
         ("load", cat!(load.rows, load.source)),
         ("store", cat!(store.rows, store.target)),
-        ("round", round.rows.clone()),
+        ("round", round.rows),
     ] {
         m.unused(unread, format!("not part of a {part}"));
     }
     for part in [&load, &store, &round] {
-        let Layout { waves, tail, last_beat, last_elem } = part.count.clone();
+        let Layout { waves, tail, last_beat, last_elem } = part.count;
         m.unused(cat!(waves, tail, last_beat, last_elem), "only products have rows");
     }
 
@@ -235,7 +215,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         .input("target_i", command.target)
         .input("read_ready_i", lanes_granted)
         .input("soon_free_i", lanes_free);
-    activation = command.cols.connect(activation);
+    command.cols.drive(activation, "");
     for (name, value) in &operation {
         activation = activation.input(format!("{name}_i"), value);
     }
@@ -254,7 +234,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         .input("base_i", load.target)
         .input("item_valid_i", x_valid)
         .input("item_data_i", x_data);
-    let load_writer = load.cols.connect(load_writer);
+    load.cols.drive(load_writer, "");
     let result_valid = m.forward(1);
     let result_data = m.forward(FP16_BITS);
     let items_valid = m.forward(1);
@@ -269,7 +249,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         .input("base_i", gemv.target)
         .input("item_valid_i", items_valid)
         .input("item_data_i", items_data);
-    let result_writer = gemv.count.connect(result_writer);
+    gemv.count.drive(result_writer, "");
     let of_writer = |name: &str, writer: &InstanceBuilder| Write {
         valid: writer.output("write_valid_o"),
         fields: write_fields(config).map(|(field, ..)| writer.output(&format!("write_{field}_o"))).into(),
@@ -281,7 +261,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         _ => repeat(bits, lit(1, 1)),
     });
     let zero_write =
-        Write { valid: zeroing.clone(), fields: zero_fields.into(), ready: m.forward("zero_write_ready", 1) };
+        Write { valid: zeroing, fields: zero_fields.into(), ready: m.forward("zero_write_ready", 1) };
     let writes = [zero_write, of_writer("result", &result_writer), of_writer("load", &load_writer)];
     let mut write_fields_now = writes[2].fields.clone();
     for write in writes[..2].iter().rev() {
@@ -291,13 +271,13 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let named = |(value, (name, ..)): (&Bits, (&str, u32, &str))| m.wire(format!("write_{name}"), value);
     let write_now: Vec<Bits> = write_fields_now.iter().zip(write_fields(config)).map(named).collect();
     let write_free = m.forward(ranks);
-    let target_free = m.wire((&*write_free | !write_now[0]).all());
+    let target_free = m.wire((*write_free | !write_now[0]).all());
     let mut granted = target_free;
     for write in &writes {
         write.ready.drive(granted & write.valid);
         granted = granted & !write.valid;
     }
-    let writes_now = m.wire(any_of(&writes.iter().map(|w| w.ready.q()).collect::<Vec<_>>()));
+    let writes_now = m.wire(any_of(writes.iter().map(|w| w.ready.q())));
     let load_writer = load_writer.input("write_ready_i", writes[2].ready);
     let result_writer = result_writer.input("write_ready_i", writes[1].ready);
     let left = mux(writes[0].ready, zero_left.minus_one(), zero_left);
@@ -308,15 +288,16 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
 
     // Readers: scalars of an AXPY before stores, these before the activation unit, and all of them before the selector.
     let store_ready = m.forward("store_read_ready", 1);
-    let store_reader = m
-        .instance(&vector_reader(config)?)
-        .input("start_i", store_start)
-        .input("batch_i", store.batch.zext(config.vectors_bits()))
-        .input("base_i", store.source)
-        .input("stop_i", zeros(1))
-        .input("read_ready_i", store_ready);
-    let store_reader =
-        store.cols.connect(store_reader).ignore("read_vector_last_o", "the order is that of DRAM");
+    let store_reader = vector_reader::In {
+        start: store_start,
+        layout: store.cols,
+        batch: store.batch.zext(config.vectors_bits()),
+        base: store.source,
+        read_ready: *store_ready,
+        stop: zeros(1),
+    }
+    .part(&m, "store_reader", &vector_reader(config)?);
+    store_reader.read_vector_last.ignore("the order is that of DRAM");
     let rows_room = m.forward(1);
     let scalar_ready = m.forward("scalar_read_ready", 1);
     let beat_scalar = m.forward(1);
@@ -335,10 +316,10 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         .input("read_ready_i", scalar_ready)
         .input("beat_valid_i", beat_scalar)
         .input("beat_i", beat);
-    let rows = gemv.count.connect(rows);
+    gemv.count.drive(rows, "");
     let scalar_reads = rows.output("read_valid_o");
     let store_room = m.forward(1);
-    let store_reads = m.wire(store_reader.output("read_valid_o") & store_room);
+    let store_reads = m.wire(store_reader.read_valid & store_room);
     let selector_ready = m.forward("selector_read_ready", 1);
     let selecting = m
         .instance("selector", &selector(config)?)
@@ -347,7 +328,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         .input("base_i", gemv.source)
         .input("read_ready_i", selector_ready)
         .input("beat_i", beat);
-    let selecting = gemv.count.connect(selecting);
+    gemv.count.drive(selecting, "");
     let selector_idle = selecting.output("idle_o");
     let selector_asks = selecting.output("read_valid_o");
     let chosen = |field: &str| {
@@ -357,19 +338,18 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     };
     let (read_rank, read_position, read_addr) = (chosen("rank"), chosen("position"), chosen("addr"));
     let read_free = m.forward(ranks);
-    let at_rank: Vec<Bits> = (0..ranks).map(|g| read_rank.eq_lit(g.into())).collect();
+    let at_rank = each(ranks, |g| read_rank.eq_lit(g.into()));
     let at_rank = m.wire(if ranks == 1 { lit(1, 1) } else { cat(at_rank.into_iter().rev()) });
     if ranks == 1 {
         m.unused(read_rank, "a single rank");
     }
-    let rank_free = m.wire((&*read_free & at_rank).any());
+    let rank_free = m.wire((*read_free & at_rank).any());
     scalar_ready.drive(rank_free);
     store_ready.drive(all!(rank_free, !scalar_reads, store_room));
     let selector_reads = m.wire(all!(selector_asks, !scalar_reads, !store_reads, !lanes_read));
     selector_ready.drive(rank_free & selector_reads);
     let reads_now = m.wire(rank_free & any!(scalar_reads, store_reads, selector_reads));
-    let lanes_read_now = all!(lanes_read, read_free.all(), !scalar_reads, !store_reads);
-    let lanes_read_now = m.wire(lanes_read_now);
+    let lanes_read_now = m.wire(all!(lanes_read, read_free.all(), !scalar_reads, !store_reads));
     lanes_granted.drive(lanes_read_now);
 
     // Rounding.
@@ -381,7 +361,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         .input("source_i", round.source)
         .input("target_i", round.target)
         .input("result_valid_i", columns_valid);
-    let rounding = round.cols.connect(rounding);
+    round.cols.drive(rounding, "");
 
     // Columns: one for each position, over all ranks. In a DOT one for each head: windows are in step in all ranks.
     let control = |port: &str| (port.to_owned(), rounding.output(&port.replace("_i", "_o")) & !headed);
@@ -390,20 +370,18 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let head_strobes = ["valid", "first", "last"].map(|strobe| m.forward(format!("head_{strobe}"), 1));
     for (port, heads) in ["valid_i", "first_i", "last_i"].into_iter().zip(&head_strobes) {
         let kept = rounding.output(&format!("digit_{}", port.replace("_i", "_o")));
-        controls.push((port.into(), m.wire(format!("digit_{port}"), kept | &**heads)));
+        controls.push((port.into(), m.wire(format!("digit_{port}"), kept | **heads)));
     }
     let column = round_column(config)?;
-    let mut columns: Vec<InstanceBuilder> = (0..column_count(config))
-        .map(|p| {
-            let instance = m.instance(format!("column{p}"), &column);
-            controls.iter().fold(instance, |instance, (port, value)| instance.input(port.clone(), value))
-        })
-        .collect();
+    let mut columns: Vec<InstanceBuilder> = each(column_count(config), |p| {
+        let instance = m.instance(format!("column{p}"), &column);
+        controls.iter().fold(instance, |instance, (port, value)| instance.input(port.clone(), value))
+    });
 
     // Groups. While sums are rounded, their end is that of the rounding's vectors.
     let round_idle = rounding.output("idle_o");
     let last_beat = m.wire(mux(round_idle, gemv.cols.last_beat, round.cols.last_beat));
-    let group_cols = Layout { last_beat, ..gemv.cols.clone() };
+    let group_cols = Layout { last_beat, ..gemv.cols };
     let base = m.wire(mux(axpy, gemv.target, gemv.source));
     let (push, push_start) = (rows.output("push_o"), rows.output("push_start_o"));
     let (push_last, push_vector) = (rows.output("push_last_o"), rows.output("push_vector_o"));
@@ -513,7 +491,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         if let Some(format) = &format {
             instance.connect_input("weight_format_i", format);
         }
-        let instance = group_cols.connect(instance);
+        group_cols.drive(instance, "");
         let instance = instance
             .input("lane_re_i", lanes_read_now)
             .input("lane_ends_i", lanes_ends.bit(g))
@@ -578,12 +556,12 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let single = mux(selects, selecting.output("item_data_o"), recoded(&result_data));
     let single = repeat(ranks, single);
     let item_valids = [result_valid.q(), collector.output("valid_o"), selecting.output("item_valid_o")];
-    items_valid.drive(any_of(&item_valids));
+    items_valid.drive(any_of(item_valids));
     items_data.drive(mux(headed, collector.output("data_o"), single));
 
     // What was read comes back after READ_LATENCY cycles.
     let delayed = |name: &str, value: &Bits| {
-        (0..READ_LATENCY).fold(value.clone(), |value, k| m.flag(format!("{name}{k}_q"), value))
+        (0..READ_LATENCY).fold(*value, |value, k| m.flag(format!("{name}{k}_q"), value))
     };
     let back_scalar = delayed("back_scalar", &(reads_now & scalar_reads));
     let store_reads_now = m.wire(all!(reads_now, !scalar_reads, store_reads));
@@ -595,7 +573,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     // Elements beyond the vectors' end are stored as +0. The buffer may have old values there: a result that ends early, such as a
     // selection, leaves the stripes that it does not reach as they were.
     let back_last = (1..READ_LATENCY)
-        .fold(store_reader.output("read_last_o"), |last, k| m.delay(format!("back_last{k}_q"), last));
+        .fold(store_reader.read_last.q(), |last, k| m.delay(format!("back_last{k}_q"), last));
     let last_elem = &store.cols.last_elem;
     let within = |e: u32| !(back_last & last_elem.lt(lit(e.into(), last_elem.width())));
     let within = m.delay("back_within_q", cat((1..BEAT_ELEMS).rev().map(within)));
@@ -605,16 +583,20 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     };
     let plain: Vec<Bits> = (0..BEAT_ELEMS).rev().map(stored_element).collect();
     // Vectors as they are, sums without their pending carries.
-    let resolver =
-        m.instance(&sum_resolver(config)?).input("valid_i", back_store & exports).input("data_i", beat);
-    let stored_beat = mux(exports, resolver.output("data_o"), cat(plain));
-    let stored = m
-        .instance(&fifo(BEAT_BITS, QUEUED_STORES)?)
-        .input("push_i", mux(exports, resolver.output("valid_o"), back_store))
-        .input("data_i", m.wire("stored_beat", stored_beat))
-        .input("pop_i", store_taken)
-        .ignore("ready_o", "a place is reserved before the beat is read");
-    let y_valid = stored.output("valid_o");
+    let resolver = sum_resolver::In { valid: back_store & exports, data: *beat }.part(
+        &m,
+        "resolver",
+        &sum_resolver(config)?,
+    );
+    let stored_beat = mux(exports, resolver.data, cat(plain));
+    let stored = fifo::In {
+        push: mux(exports, resolver.valid, back_store),
+        data: m.wire("stored_beat", stored_beat),
+        pop: *store_taken,
+    }
+    .part(&m, "stored", &fifo(BEAT_BITS, QUEUED_STORES)?);
+    stored.ready.ignore("a place is reserved before the beat is read");
+    let y_valid = stored.valid.q();
     store_taken.drive(y_valid & y_ready);
     let count_bits = bits_for(QUEUED_STORES);
     let store_places = m.reg(count_bits).reset(0);
@@ -625,21 +607,21 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
 
     m.output("load_busy_o", load_start | !load_writer.output("idle_o"), "a load is running");
     m.output("x_ready_o", load_writer.output("item_ready_o"), "load: the beat is taken");
-    let storing = [store_start, !store_reader.output("idle_o"), store_places.any()];
-    m.output("store_busy_o", any_of(&storing), "a store is running");
+    let storing = [store_start, !store_reader.idle.q(), store_places.any()];
+    m.output("store_busy_o", any_of(storing), "a store is running");
     m.output(y_valid, "store: a beat is offered");
-    m.output("y_data_o", stored.output("data_o"), "store: 32 FP16 values");
+    m.output("y_data_o", stored.data, "store: 32 FP16 values");
     m.output("activation_busy_o", activation.output("busy_o"), "the activation unit works");
     m.output("zero_busy_o", zeroing, "words are being zeroed");
     let working = [
-        gemv_start.clone(),
+        gemv_start,
         select_start,
         !selector_idle,
         !cat(idle).all(),
         !combine.output("idle_o"),
         !rows.output("idle_o"),
     ];
-    let working = m.wire(any_of(&working));
+    let working = m.wire(any_of(working));
     // Fewer results than the block has elements come if rows or elements were selected. Heads' results wait where nobody counts.
     finished.drive(!(working | headed));
     m.output("gemv_busy_o", working | !result_writer.output("idle_o"), "a product or a selection is running");
@@ -659,5 +641,4 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let magnitude_special = value.slice(10, 5).all() & value.low(10).any();
     let positive = all!(!value.msb(), value.low(15).any(), !magnitude_special);
     m.output("result_positive_o", positive, "it is greater than zero");
-    m.finish()
 }

@@ -18,12 +18,10 @@ pub fn head_results(config: &GemvConfig) -> Block {
     let members = m.input(ranks, "ranks that have a row of the group");
     let vector = m.input(log2(config.max_vectors()), "vector of the results: `vector * heads + head`");
     let ready = m.input(1, "the item is taken");
-    let results: Vec<(Bits, Bits)> = (0..ranks)
-        .map(|g| {
-            let valid = m.input(format!("result{g}_valid_i"), 1, format!("rank {g} has a result"));
-            (valid, m.input(format!("result{g}_data_i"), FP16_BITS, format!("recoded result of rank {g}")))
-        })
-        .collect();
+    let results: Vec<(Bits, Bits)> = each(ranks, |g| {
+        let valid = m.input(format!("result{g}_valid_i"), 1, format!("rank {g} has a result"));
+        (valid, m.input(format!("result{g}_data_i"), FP16_BITS, format!("recoded result of rank {g}")))
+    });
     let there = (0..ranks).zip(&results).map(|(g, (valid, _))| valid | !members.bit(g));
     let valid = m.wire(cat([count.any()].into_iter().chain(there)).all());
     let taken = m.wire(valid & ready);
@@ -40,11 +38,7 @@ pub fn head_results(config: &GemvConfig) -> Block {
         m.output(format!("result{g}_pop_o"), pop, format!("take a result of rank {g}"));
     }
     m.output(valid, "an item is offered");
-    m.output(
-        "data_o",
-        cat(results.iter().rev().map(|(_, data)| data.clone())),
-        "the ranks' results, rank 0 lowest",
-    );
+    m.output("data_o", cat(results.iter().rev().map(|(_, data)| *data)), "the ranks' results, rank 0 lowest");
     if config.max_vectors() > heads {
         m.unused(vector.high(log2(config.max_vectors()) - log2(heads)), "jobs are told apart by their heads");
     }

@@ -18,9 +18,8 @@ pub fn head_sender(config: &GemvConfig) -> Block {
     let count = m.input("heads_i", config.head_bits(), "logarithm of the number of heads, not 0");
     let digits_last = m.input(1, "the last digits of a job of this rank go to the columns");
     let rounded_valid = m.input(1, "the columns have results of some ranks");
-    let rounded: Vec<Bits> = (0..heads)
-        .map(|head| m.input(format!("rounded{head}_i"), FP16_BITS, format!("result of head {head}")))
-        .collect();
+    let rounded =
+        each(heads, |head| m.input(format!("rounded{head}_i"), FP16_BITS, format!("result of head {head}")));
 
     let pending = m.reg(1).reset(0);
     let begins = m.wire(rounded_valid & pending);

@@ -19,7 +19,7 @@ use crate::blocks::activation::activation_port::LaneInputs;
 use crate::blocks::activation::activation_tree::activation_tree;
 use crate::blocks::activation::exponential_path::shared_exponential;
 use crate::blocks::arithmetic::function_unit::function_unit;
-use crate::blocks::arithmetic::multiplier_unit::{moves, multiplier_suffix, sum_bits};
+use crate::blocks::arithmetic::multiplier_unit::{moves, multiplier_name, sum_bits};
 use crate::blocks::arithmetic::number_format::{FLAG_BITS, FP16_BITS};
 use crate::blocks::arithmetic::operand_recoder::operand_recoder;
 use crate::blocks::arithmetic::reduction_tree::tapped_tree;
@@ -148,7 +148,7 @@ fn placing(
     let clear = fill.output("place_clear_o");
     let beat = beats.output("data_o");
     let (cut, place) = (fill.output("place_cut_o"), fill.output("place_o"));
-    let mut places = Places { clear, cut, place, first: beat.clone(), unpacked: None };
+    let mut places = Places { clear, cut, place, first: beat, unpacked: None };
     if let Some(format) = format {
         places = places.unpacked(m, config, fill, format)?;
     }
@@ -177,14 +177,15 @@ fn placing(
     // The second place is the one after an even position.
     let both = cat!(here.low(positions - 1), zeros(1)).gated(pair);
     place_at.next((here | both).gated(place));
-    Ok(Placing { at: place_at.q(), even: placed.q(), odd: odd.clone() })
+    Ok(Placing { at: place_at.q(), even: placed.q(), odd: odd })
 }
 
 /// The group of one rank of `config`.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-#[block(m)]
+#[block(m, "rank_group_n{}_{}{}", config.units_per_rank(), multiplier_name(config), shared_suffix(config),
+    "The tiles of one DRAM rank with their sequencers, reduction tree and row accumulator.")]
 pub fn rank_group(config: &GemvConfig) -> Block {
     let (tiles, positions, digit_bits) =
         (config.units_per_rank(), config.beats_per_stripe(), config.digit_bits());
@@ -192,16 +193,6 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     let chunk_bits = lanes * FP16_BITS;
     let (addr_bits, vector_bits) = (config.slice_addr_bits(), bits_for(config.max_batch() - 1));
     let slot_bits = scalar_slot_bits();
-    let m = ModuleBuilder::new(
-        format!(
-            "rank_group_n{tiles}_l{lanes}_s{}_w{}{}{}",
-            config.serial_steps(),
-            config.acc_bits(),
-            multiplier_suffix(config),
-            shared_suffix(config)
-        ),
-        "The tiles of one DRAM rank with their sequencers, reduction tree and row accumulator.",
-    );
     m.share_code();
     let rank = m.input(rank_bits(config), "which rank this is");
     let start = m.input(1, "take a command, whose fields stay; only while `idle_o` is set");
@@ -242,25 +233,25 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     let round_lane = m.input(lanes, "lane to write, one-hot");
     let round_end = m.input(1, "the vectors end in this rank's stripe");
     let round_cut = m.input(1, "the element is beyond the end if the beat is the last one");
-    let rounded: Vec<Bits> = (0..column_count(config))
-        .map(|p| m.input(format!("rounded{p}_i"), FP16_BITS, format!("recoded value for position {p}")))
-        .collect();
+    let rounded = each(column_count(config), |p| {
+        m.input(format!("rounded{p}_i"), FP16_BITS, format!("recoded value for position {p}"))
+    });
     let lanes_of = LaneInputs::new(&m, config);
     let rounded_valid = m.input(1, "the columns have new values");
     let sum_pop = m.input(1, "take a digit");
     let sum_release = m.input(1, "it was the last one of a sum");
 
-    let ring = m.instance(&phase_ring(config.window_cycles())?);
-    let phase = ring.output("phase_o");
+    let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(config.window_cycles())?);
+    let phase = ring.phase.q();
 
     // Rows: where the tail starts, and for AXPY the scalars of rows in which this rank takes part.
     let row_pop = m.forward(1);
     let row_done = m.wire(row_push & row_last);
-    let row_queue = m
-        .instance("rows_ahead", &fifo(rank_bits(config), QUEUED_ROWS)?)
-        .input("push_i", row_done)
-        .input("data_i", row_start)
-        .input("pop_i", row_pop);
+    let row_queue = fifo::In { push: row_done, data: row_start, pop: *row_pop }.part(
+        &m,
+        "rows_ahead",
+        &fifo(rank_bits(config), QUEUED_ROWS)?,
+    );
     // With heads the scalars of a row for each rank come first, then the rows; what a rank without a row stores is never
     // used.
     let headed = m.wire(heads.any());
@@ -290,14 +281,14 @@ pub fn rank_group(config: &GemvConfig) -> Block {
         .input("rank_i", rank)
         .input("start_i", start)
         .input("rows_i", rows)
-        .input("row_valid_i", row_queue.output("valid_o"))
-        .input("row_start_i", row_queue.output("data_o"))
+        .input("row_valid_i", row_queue.valid)
+        .input("row_start_i", row_queue.data)
         .input("beat_valid_i", beats.output("valid_o"))
         .input("stripe_take_i", take);
     if let Some(format) = &format {
         fill.connect_input("weight_format_i", format);
     }
-    let fill = layout.connect(fill);
+    layout.drive(fill, "");
     row_pop.drive(fill.output("row_pop_o"));
     beat_pop.drive(fill.output("beat_pop_o"));
     let Placing { at: place_at, even: placed, odd: placed_odd } =
@@ -305,67 +296,66 @@ pub fn rank_group(config: &GemvConfig) -> Block {
 
     // Jobs.
     let room = m.forward(1);
-    let windows = m
-        .instance(&window_sequencer(config)?)
-        .input("phase_i", phase)
-        .input("axpy_i", axpy)
-        .input("merge_i", merge)
-        .input("import_i", import)
-        .input("batch_i", batch)
-        .input("base_i", base)
-        .input("stripe_valid_i", fill.output("stripe_valid_o"))
-        .input("stripe_first_i", fill.output("stripe_first_o"))
-        .input("stripe_last_i", fill.output("stripe_last_o"))
-        .input("stripe_skip_i", fill.output("stripe_skip_o"))
-        .input("stripe_slot_i", fill.output("stripe_slot_o"))
-        .input("stripe_row_i", fill.output("stripe_row_o"))
-        .input("room_i", room);
-    take.drive(windows.output("stripe_take_o"));
-    slot_free.drive(windows.output("slot_free_o"));
-    let job = windows.output("job_o");
-    let job_last = windows.output("job_last_o");
-    let job_vector = windows.output("job_vector_o");
-    let advance = windows.output("advance_o");
-    let scalars = m
-        .instance(&scalar_banks(config)?)
-        .input("we_i", stores)
-        .input("wslot_i", slot)
-        .input("windex_i", row_vector)
-        .input("wdata_i", row_scalar)
-        .input("re_i", windows.output("job_sums_o"))
-        .input("rslot_i", windows.output("job_slot_o"))
-        .input("rvector_i", job_vector)
-        .input("heads_i", heads);
+    let windows = window_sequencer::In {
+        phase,
+        axpy,
+        merge,
+        import,
+        batch,
+        base,
+        stripe_valid: fill.output("stripe_valid_o"),
+        stripe_first: fill.output("stripe_first_o"),
+        stripe_last: fill.output("stripe_last_o"),
+        stripe_skip: fill.output("stripe_skip_o"),
+        stripe_slot: fill.output("stripe_slot_o"),
+        stripe_row: fill.output("stripe_row_o"),
+        room: *room,
+    }
+    .part(&m, "windows", &window_sequencer(config)?);
+    take.drive(windows.stripe_take);
+    slot_free.drive(windows.slot_free);
+    let job = windows.job.q();
+    let job_last = windows.job_last.q();
+    let job_vector = windows.job_vector.q();
+    let advance = windows.advance.q();
+    let scalars = scalar_banks::In {
+        we: stores,
+        wslot: *slot,
+        windex: row_vector,
+        wdata: row_scalar,
+        re: windows.job_sums.q(),
+        rslot: windows.job_slot.q(),
+        rvector: job_vector,
+        heads,
+    }
+    .part(&m, "scalars", &scalar_banks(config)?);
     let segment_tiles = tiles / config.max_heads();
     let one = lit(ONE.into(), FP16_BITS);
-    let scalar: Vec<Bits> = (0..config.max_heads())
-        .map(|s| m.wire(format!("factor{s}"), mux(merge, one, scalars.output(&format!("scalar{s}_o")))))
-        .collect();
+    let scalar =
+        each(config.max_heads(), |s| m.wire(format!("factor{s}"), mux(merge, one, scalars.scalar.at(s))));
 
     // The slices' ports.
-    let slice_read = windows.output("slice_re_o");
-    let sum_read = windows.output("sum_re_o");
-    let sum_write = windows.output("sum_we_o");
+    let slice_read = windows.slice_re.q();
+    let sum_read = windows.sum_re.q();
+    let sum_write = windows.sum_we.q();
     let lane_write = lanes_of.write.any();
-    let busy_reading = [slice_read.clone(), sum_read.clone(), windows.output("holding_o"), sums_read.clone()];
-    let read_free = m.wire(!any_of(&busy_reading));
-    let write_free = m.wire(!any_of(&[sum_write.clone(), round_write.clone(), lane_write.clone()]));
+    let busy_reading = [slice_read, sum_read, windows.holding.q(), sums_read];
+    let read_free = m.wire(!any_of(busy_reading));
+    let write_free = m.wire(!any_of([sum_write, round_write, lane_write]));
     let shared = config.slices_per_lane();
     // For each of the slices that share a lane.
-    let any_reads: Vec<Bits> = (0..shared)
-        .map(|k| {
-            let name = if shared == 1 { "any_read".to_owned() } else { format!("any_read{k}") };
-            let reads = [&slice_read, &sum_read, &read, &sums_read].map(Bits::clone);
-            m.wire(name, any_of(&[&reads[..], &[lanes_of.reads(k)]].concat()))
-        })
-        .collect();
+    let any_reads = each(shared, |k| {
+        let name = if shared == 1 { "any_read".to_owned() } else { format!("any_read{k}") };
+        let reads = [&slice_read, &sum_read, &read, &sums_read].map(Bits::clone);
+        m.wire(name, any_of([&reads[..], &[lanes_of.reads(k)]].concat()))
+    });
     let other_addr = mux(sums_read, sums_addr, mux(lanes_of.read, lanes_of.read_addr, read_addr));
-    let window_addr = mux(slice_read, windows.output("slice_addr_o"), windows.output("sum_raddr_o"));
+    let window_addr = mux(slice_read, windows.slice_addr, windows.sum_raddr);
     let for_window = slice_read | sum_read;
     let slice_addr = m.wire(mux(for_window, window_addr, other_addr));
     let outside_addr = mux(round_write, round_addr, write_addr);
     let outside_addr = mux(lane_write, lanes_of.write_addr, outside_addr);
-    let slice_waddr = m.wire(mux(sum_write, windows.output("sum_waddr_o"), outside_addr));
+    let slice_waddr = m.wire(mux(sum_write, windows.sum_waddr, outside_addr));
     let write_at = m.wire(one_hot_position(&write_position, &write_rest, positions).gated(write));
     let every_tile = m.wire(write_tiles | repeat(beat_chunks, write_rest));
     let lane_enables = m.wire(mux(round_write, round_lane, write_lanes));
@@ -377,17 +367,17 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     let mut tree = m
         .instance("tree", &tree_module)
         .input("heads_i", heads)
-        .input("valid_i", windows.output("digits_o"))
-        .input("first_i", windows.output("digits_first_o"))
-        .input("last_i", windows.output("digits_last_o"));
-    let separate = windows.output("separate_o");
+        .input("valid_i", windows.digits)
+        .input("first_i", windows.digits_first)
+        .input("last_i", windows.digits_last);
+    let separate = windows.separate.q();
     let moves: Vec<_> = moves(config)
         .into_iter()
         .map(|(name, ..)| (format!("{name}_i"), windows.output(&format!("{name}_o"))))
         .collect();
     let lane_count = config.activation_lanes_per_rank();
     let trees_module = activation_tree(config)?;
-    let trees = m.instance(&trees_module);
+    let trees = activation_tree::In {}.part(&m, "trees", &trees_module);
     let cuts = lanes_of.cuts(&m, config);
     // The lanes' elements move from lane to lane, from the last one to the first, and around through the function unit,
     // and through the exponential if they share one.
@@ -395,24 +385,26 @@ pub fn rank_group(config: &GemvConfig) -> Block {
         (0..=lane_count).map(|i| m.forward(format!("chain_{name}{i}"), FP16_BITS)).collect()
     };
     let [firsts, seconds] = [link("first"), link("second")];
-    let function = m
-        .instance("functions", &function_unit()?)
-        .input("gelu_i", lanes_of.gelu)
-        .input("divide_i", lanes_of.divide)
-        .input("value_i", firsts[0])
-        .input("divisor_i", seconds[0]);
-    let returned = function.output("value_o");
+    let function = function_unit::In {
+        gelu: lanes_of.gelu,
+        divide: lanes_of.divide,
+        value: *firsts[0],
+        divisor: *seconds[0],
+    }
+    .part(&m, "functions", &function_unit()?);
+    let returned = function.value.q();
     let (returned, shared_term) = match &lanes_of.exponential {
         None => (returned, None),
         Some(inputs) => {
-            let exponential = m
-                .instance(&shared_exponential()?)
-                .input("value_i", firsts[0])
-                .input("argument_i", inputs.argument)
-                .input("counts_i", inputs.counts)
-                .input("wide_i", inputs.wide);
-            let returned = mux(inputs.returns, exponential.output("value_o"), returned);
-            (m.wire("returned", returned), Some(exponential.output("term_o")))
+            let exponential = shared_exponential::In {
+                value: *firsts[0],
+                argument: inputs.argument,
+                counts: inputs.counts,
+                wide: inputs.wide,
+            }
+            .part(&m, "exponential", &shared_exponential()?);
+            let returned = mux(inputs.returns, exponential.value, returned);
+            (m.wire("returned", returned), Some(exponential.term.q()))
         }
     };
     firsts[lane_count as usize].drive(returned);
@@ -489,8 +481,8 @@ pub fn rank_group(config: &GemvConfig) -> Block {
         result.drive(instance.output("value_o"));
     }
 
-    let (lane_key, lane_bad) = (trees.output("key_o"), trees.output("bad_o"));
-    let lane_sum = shared_term.unwrap_or_else(|| trees.output("sum_o"));
+    let (lane_key, lane_bad) = (trees.key.q(), trees.bad.q());
+    let lane_sum = shared_term.unwrap_or_else(|| trees.sum.q());
     m.output(lane_key, "activation unit: largest key of the rank's lanes");
     m.output(lane_bad, "activation unit: one of them had NaN or +Inf");
     m.output(lane_sum, "activation unit: sum of their terms");
@@ -512,7 +504,7 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     let column_digits = |p: u32, digit: Bits, carry: Bits, flags: Bits| {
         let tap = |what: &str, kept: &Bits| match p < config.max_heads() {
             true => mux(headed, tree.output(&format!("tap{p}_{what}_o")), kept),
-            false => kept.clone(),
+            false => *kept,
         };
         let of = |what: &str| format!("{what} of position {p}'s kept sum, or of head {p}");
         m.output(format!("kept{p}_digit_o"), tap("digit", &digit), of("digit"));
@@ -537,24 +529,22 @@ pub fn rank_group(config: &GemvConfig) -> Block {
 
     // Sums: the job that a sum belongs to waits for it in a queue.
     let sum_last = tree.output("last_o");
-    let jobs = m
-        .instance(&fifo(vector_bits + 2, jobs_in_flight(config))?)
-        .input("push_i", job)
-        .input("data_i", cat!(job_vector, windows.output("job_first_o"), job_last))
-        .input("pop_i", sum_last)
-        .ignore("valid_o", "there is a job for every sum")
-        .ignore("ready_o", "deep enough for all jobs between issue and sum");
-    let done = jobs.output("data_o");
-    let rows = m
-        .instance(&row_accumulator(config)?)
-        .input("valid_i", tree.output("valid_o") & !headed)
-        .input("first_i", tree.output("first_o"))
-        .input("last_i", sum_last)
-        .input("digit_i", tree.output("digit_o"))
-        .input("flags_i", tree.output("flags_o"))
-        .input("vector_i", done.high(vector_bits))
-        .input("row_first_i", done.bit(1))
-        .input("row_last_i", done.bit(0));
+    let jobs = fifo::In { push: job, data: cat!(job_vector, windows.job_first, job_last), pop: sum_last }
+        .part(&m, "jobs", &fifo(vector_bits + 2, jobs_in_flight(config))?);
+    jobs.valid.ignore("there is a job for every sum");
+    jobs.ready.ignore("deep enough for all jobs between issue and sum");
+    let done = jobs.data.q();
+    let rows = row_accumulator::In {
+        valid: tree.output("valid_o") & !headed,
+        first: tree.output("first_o"),
+        last: sum_last,
+        digit: tree.output("digit_o"),
+        flags: tree.output("flags_o"),
+        vector: done.high(vector_bits),
+        row_first: done.bit(1),
+        row_last: done.bit(0),
+    }
+    .part(&m, "rows", &row_accumulator(config)?);
     let sender = m
         .instance(&head_sender(config)?)
         .input("heads_i", heads)
@@ -563,14 +553,15 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     let sender = (0..config.max_heads())
         .fold(sender, |sender, head| sender.input(format!("rounded{head}_i"), rounded[head as usize]));
     let result = sender.output("data_o").zext(digit_bits + FLAG_BITS);
-    let queued = mux(headed, result, cat!(rows.output("flags_o"), rows.output("digit_o")));
+    let queued = mux(headed, result, cat!(rows.flags, rows.digit));
     let sums = queued_sums(config);
-    let out = m
-        .instance("sums", &fifo(digit_bits + FLAG_BITS, queue_depth(config))?)
-        .input("push_i", rows.output("valid_o") | sender.output("push_o"))
-        .input("data_i", m.wire("queued", queued))
-        .input("pop_i", sum_pop)
-        .ignore("ready_o", "a place is reserved before the job is issued");
+    let out = fifo::In {
+        push: rows.valid.q() | sender.output("push_o"),
+        data: m.wire("queued", queued),
+        pop: sum_pop,
+    }
+    .part(&m, "sums", &fifo(digit_bits + FLAG_BITS, queue_depth(config))?);
+    out.ready.ignore("a place is reserved before the job is issued");
     // Places reserved: from the issue of a row's last job until its sum, or the last of its heads' results, has left.
     let count_bits = bits_for(sums);
     let reserved = m.reg(count_bits).reset(0);
@@ -588,26 +579,22 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     room.drive(reserved.ne(m.wire("sum_limit", limits)));
 
     let fill_idle = fill.output("idle_o");
-    let idle = m.wire(fill_idle & windows.output("idle_o"));
+    let idle = m.wire(fill_idle & windows.idle.q());
     m.output(idle, "a command can be taken; the sums of the last AXPY are written");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
     let moves = any!(sums_read, round_write);
     m.assume("rounded_when_idle", !moves | idle, "sums are read and rounded ones written only while idle");
-    m.output("row_room_o", row_queue.output("ready_o") & slot_room, "a row or a scalar can be taken");
+    m.output("row_room_o", row_queue.ready & slot_room, "a row or a scalar can be taken");
     m.output("weight_ready_o", beats.output("ready_o"), "the beat of weights is taken");
     m.output(read_free, "the buffer can be read in this cycle");
     m.output(beat, "beat read two cycles ago");
     m.output(write_free, "the buffer can be written in this cycle");
-    m.output(
-        "sum_valid_o",
-        out.output("valid_o"),
-        "a digit of a row's sum, or the result of a head, is there",
-    );
-    let head = out.output("data_o");
+    m.output("sum_valid_o", out.valid, "a digit of a row's sum, or the result of a head, is there");
+    let head = out.data.q();
     let doc = "the digit, rows and vectors in order, or the recoded result, in each vector the heads";
     m.output("sum_digit_o", head.low(digit_bits), doc);
     m.output("sum_flags_o", head.high(FLAG_BITS), "NaN, +Inf, -Inf seen; valid with the last digit");
-    let cause = windows.output("cause_o");
+    let cause = windows.cause.q();
     let starved = m.wire(cause.bit(1) & !fill_idle);
     let rowless = fill.output("rowless_o");
     let causes = [cause.bit(0), starved & rowless, starved & !rowless, cause.bit(2)];
@@ -616,5 +603,4 @@ pub fn rank_group(config: &GemvConfig) -> Block {
         cat(causes.into_iter().rev()),
         "this cycle: a job is in work, waiting for a row, for weights, for room; one-hot or nothing",
     );
-    m.finish()
 }

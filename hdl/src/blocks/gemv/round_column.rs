@@ -36,13 +36,11 @@ pub fn round_column(config: &GemvConfig) -> Block {
     let all = m.input(1, "all ranks share their columns");
     let result_pairs = m.input(1, "the same for the result that comes out");
     let result_all = m.input(1, "the same for the result that comes out");
-    let streams: Vec<Stream> = (0..ranks)
-        .map(|g| Stream {
-            digit: m.input(format!("digit{g}_i"), digit_bits, format!("digit of rank {g}")),
-            carry: m.input(format!("carry{g}_i"), 1, format!("carry to add to it, rank {g}")),
-            flags: m.input(format!("flags{g}_i"), FLAG_BITS, format!("flags of rank {g}'s sum")),
-        })
-        .collect();
+    let streams: Vec<Stream> = each(ranks, |g| Stream {
+        digit: m.input(format!("digit{g}_i"), digit_bits, format!("digit of rank {g}")),
+        carry: m.input(format!("carry{g}_i"), 1, format!("carry to add to it, rank {g}")),
+        flags: m.input(format!("flags{g}_i"), FLAG_BITS, format!("flags of rank {g}'s sum")),
+    });
     let shared = m.wire(pairs | all);
     let (valid_q, first_q, last_q) =
         (m.flag("valid_q", valid), m.flag("first_q", first), m.flag("last_q", last));
@@ -61,7 +59,7 @@ pub fn round_column(config: &GemvConfig) -> Block {
             .filter(|h| *h == g || others(*h).is_some())
             .map(|h| (&streams[h as usize], others(h)))
             .collect();
-        let gated = |value: &Bits, gate: Option<&Bits>| gate.map_or(value.clone(), |gate| value.gated(gate));
+        let gated = |value: &Bits, gate: Option<&Bits>| gate.map_or(*value, |gate| value.gated(gate));
         // The sum of n digits, n pending carries and the carry before is below n * 2^digit_bits + n.
         let carry_bits = bits_for(gates.len() as u32);
         let wide = digit_bits + carry_bits;
@@ -74,7 +72,7 @@ pub fn round_column(config: &GemvConfig) -> Block {
         carry.next(sum.high(carry_bits));
         let digit = m.hold(format!("digit{g}_q"), sum.low(digit_bits), valid);
         let flags = m.reg(format!("flags{g}_q"), FLAG_BITS).enable(valid);
-        flags.next(any_of(&gates.iter().map(|(s, gate)| gated(&s.flags, *gate)).collect::<Vec<_>>()));
+        flags.next(any_of(gates.iter().map(|(s, gate)| gated(&s.flags, *gate))));
         let rounder = m
             .instance(format!("rounder{g}"), &fp16_rounder(config)?)
             .input("valid_i", valid_q)
@@ -93,7 +91,7 @@ pub fn round_column(config: &GemvConfig) -> Block {
     for g in 0..ranks {
         let own = &results[g as usize];
         let chosen = match g {
-            0 => own.clone(),
+            0 => *own,
             1 => mux(result_all, results[0], own),
             _ => {
                 let parity = &results[g as usize % 2];

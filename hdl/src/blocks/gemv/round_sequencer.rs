@@ -76,7 +76,7 @@ pub fn round_sequencer(config: &GemvConfig) -> Block {
     let three = m.wire(if ranks == 4 { layout.tail.eq_lit(3) } else { zeros(1) });
     let one_word = layout.tail.any().zext(rank_width.max(1));
     let tail_words = m.wire(mux(three, layout.tail, one_word));
-    let command = Command { batch, waves: layout.waves.clone(), tail_words };
+    let command = Command { batch, waves: layout.waves, tail_words };
 
     // Reads.
     let active = m.reg(1).reset(0);
@@ -114,7 +114,7 @@ pub fn round_sequencer(config: &GemvConfig) -> Block {
     // The digits follow the load: first, ..., last.
     let mut digit = vec![m.flag("digit0_q", load)];
     for k in 1..segments {
-        let before = digit[k as usize - 1].clone();
+        let before = digit[k as usize - 1];
         digit.push(m.flag(format!("digit{k}_q"), before));
     }
 
@@ -138,16 +138,13 @@ pub fn round_sequencer(config: &GemvConfig) -> Block {
     word_ends.next(counted.gated(!(start | word_done)));
     let fewer = mux(word_done & !writing.in_tail, wave_left.minus_one(), wave_left);
     wave_left.next(mux(start, layout.waves, fewer));
-    let last_wave = wave_left.eq_lit(1) & !writing.in_tail & layout.tail.is_zero();
-    let last_wave = m.wire(last_wave);
+    let last_wave = m.wire(wave_left.eq_lit(1) & !writing.in_tail & layout.tail.is_zero());
     let tail_last = m.wire(layout.tail.minus_one());
-    let ends: Vec<Bits> = (0..ranks)
-        .map(|g| {
-            let held = mux(two, lit((g % 2).into(), rank_width), writing.tail_word);
-            let in_wave = if g + 1 == ranks { last_wave.clone() } else { zeros(1) };
-            in_wave | (writing.in_tail & held.eq(tail_last))
-        })
-        .collect();
+    let ends = each(ranks, |g| {
+        let held = mux(two, lit((g % 2).into(), rank_width), writing.tail_word);
+        let in_wave = if g + 1 == ranks { last_wave } else { zeros(1) };
+        in_wave | (writing.in_tail & held.eq(tail_last))
+    });
     let cut = m.wire(layout.last_elem.lt(writing.element));
     let result = |name: &str, value: &Bits| m.hold(format!("{name}_q"), value, result_step);
     let result_ends = result("result_ends", &cat(ends.into_iter().rev()));
@@ -157,8 +154,7 @@ pub fn round_sequencer(config: &GemvConfig) -> Block {
     let write_tile = result("write_tile", &tile_of(&writing.element));
     let write_lane = result("write_lane", &one_hot(&writing.element.low(lane_bits), lanes));
 
-    let idle =
-        m.output("idle_o", !any_of(&[active.q(), writes.q(), write_now.clone()]), "everything is written");
+    let idle = m.output("idle_o", !any_of([active.q(), writes.q(), write_now]), "everything is written");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
     m.output("sums_re_o", read_now, "read sums");
     m.output("sums_raddr_o", read_addr, "their word");

@@ -45,21 +45,23 @@ pub fn row_distributor(config: &GemvConfig) -> Block {
     // A product of rows that were selected may have fewer than its scalars' vectors have elements.
     let no_rows = m.forward(1);
     let reader_ready = m.forward(1);
-    let reader = m
-        .instance(&vector_reader(config)?)
-        .input("start_i", start & axpy)
-        .input("batch_i", batch)
-        .input("base_i", base)
-        .input("stop_i", no_rows)
-        .input("read_ready_i", reader_ready);
-    let reader = layout.connect(reader).ignore("read_last_o", "elements beyond the end belong to no row");
-    let wants = reader.output("read_valid_o");
+    let reader = vector_reader::In {
+        start: start & axpy,
+        layout,
+        batch,
+        base,
+        read_ready: *reader_ready,
+        stop: *no_rows,
+    }
+    .part(&m, "reader", &vector_reader(config)?);
+    reader.read_last.ignore("elements beyond the end belong to no row");
+    let wants = reader.read_valid.q();
     // Halves that were asked for and not used up yet.
     let halves = m.reg(2);
     let half_room = m.wire(!halves.bit(1));
     let asks = m.wire(wants & half_room);
     reader_ready.drive(read_ready & half_room);
-    let half_asked = m.wire(all!(asks, read_ready, reader.output("read_vector_last_o")));
+    let half_asked = m.wire(all!(asks, read_ready, reader.read_vector_last));
     let half_used = m.forward(1);
     let change = m.wire(half_asked ^ half_used);
     let counted = mux(change, mux(half_asked, halves.plus_one(), halves.minus_one()), halves);
@@ -87,13 +89,14 @@ pub fn row_distributor(config: &GemvConfig) -> Block {
     let choose = m.wire(fetched & (!offered | taken));
     let fetch = m.wire(all!(axpy, complete.any(), !fetched | choose));
     let scalar_last = m.wire(vector.plus_one().eq(batch));
-    let memory = m
-        .instance("scalars", &sram(2 << vector_bits, BEAT_BITS, 1)?)
-        .input("raddr_i", cat!(half, vector.low(vector_bits)))
-        .input("re_i", fetch)
-        .input("waddr_i", cat!(back_half, back_vector.low(vector_bits)))
-        .input("we_i", beat_valid)
-        .input("wdata_i", beat);
+    let memory = sram::In {
+        raddr: cat!(half, vector.low(vector_bits)),
+        re: fetch,
+        waddr: cat!(back_half, back_vector.low(vector_bits)),
+        we: beat_valid,
+        wdata: beat,
+    }
+    .part(&m, "scalars", &sram(2 << vector_bits, BEAT_BITS, 1)?);
     let element_done = m.wire(fetch & scalar_last);
     let next_vector = mux(fetch, vector.plus_one(), vector);
     vector.next(next_vector.gated(!(start | element_done)));
@@ -117,15 +120,15 @@ pub fn row_distributor(config: &GemvConfig) -> Block {
     let fetched_place = m.hold(cat!(scalar_last, vector.low(vector_bits)), fetch);
     let offered_place = m.hold(fetched_place, choose);
     let offered_last = offered_place.msb();
-    let word = memory.output("rdata_o");
+    let word = memory.rdata.q();
     let group_bits = ranks * FP16_BITS;
-    let groups: Vec<Bits> = (0..BEAT_ELEMS / ranks).map(|i| word.slice(i * group_bits, group_bits)).collect();
+    let groups = each(BEAT_ELEMS / ranks, |i| word.slice(i * group_bits, group_bits));
     let at_group = fetched_element.high(element_bits - rank_log2);
     let at: Vec<Bits> = (0..BEAT_ELEMS / ranks).rev().map(|i| at_group.eq_lit(i.into())).collect();
     let group = m.wire(one_hot_mux(m.wire("at", cat(at)), &groups));
-    let of_rank: Vec<Bits> = (0..ranks).map(|g| group.slice(g * FP16_BITS, FP16_BITS)).collect();
+    let of_rank = each(ranks, |g| group.slice(g * FP16_BITS, FP16_BITS));
     let single = match rank_log2 {
-        0 => group.clone(),
+        0 => group,
         bits => {
             let at = fetched_element.low(bits);
             one_hot_mux(cat((0..ranks).rev().map(|g| at.eq_lit(g.into()))), &of_rank)
@@ -163,7 +166,7 @@ pub fn row_distributor(config: &GemvConfig) -> Block {
     rows_left.next(mux(start, rows, mux(row_taken, rows_left.minus_one(), rows_left)));
 
     no_rows.drive(rows_left.is_zero());
-    let idle = m.output("idle_o", reader.output("idle_o") & no_rows, "all rows were taken");
+    let idle = m.output("idle_o", reader.idle & no_rows, "all rows were taken");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
     m.output("row_ready_o", possible & last, "the row is taken");
     m.output(push, "a row or scalar for every group");

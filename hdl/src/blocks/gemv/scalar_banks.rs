@@ -34,7 +34,7 @@ pub fn scalar_banks(config: &GemvConfig) -> Block {
     let heads = m.input(config.head_bits(), "logarithm of the number of heads");
 
     let word = |slot: &Bits, index: &Bits| match index_bits - bank_bits {
-        0 => slot.clone(),
+        0 => *slot,
         bits => cat!(slot, index.high(bits)),
     };
     let first = m.wire(vector.zext(index_bits).shl(heads));
@@ -43,13 +43,11 @@ pub fn scalar_banks(config: &GemvConfig) -> Block {
         m.wire("read_word", word(&read_slot, &first)),
     );
     let bank = write_index.low(bank_bits);
-    let read_banks: Vec<Bits> = (0..banks)
-        .map(|b| {
-            let scalars = m.memory(format!("scalars{b}"), FP16_BITS, 1 << write_word.width());
-            scalars.write(&(write & bank.eq_lit(b.into())), &write_word, &data);
-            m.wire(format!("read{b}"), scalars.read(&read_word))
-        })
-        .collect();
+    let read_banks = each(banks, |b| {
+        let scalars = m.memory(format!("scalars{b}"), FP16_BITS, 1 << write_word.width());
+        scalars.write(write & bank.eq_lit(b.into()), write_word, data);
+        m.wire(format!("read{b}"), scalars.read(read_word))
+    });
 
     // `parts[h]`: the scalars of `2^h` heads.
     let mut parts = vec![read_banks];
@@ -61,7 +59,7 @@ pub fn scalar_banks(config: &GemvConfig) -> Block {
     for segment in 0..banks {
         let of = |h: u32| &parts[h as usize][(segment >> (bank_bits - h)) as usize];
         let fewer = (0..bank_bits).rev();
-        let chosen = fewer.fold(of(bank_bits).clone(), |rest, h| mux(heads.eq_lit(h.into()), of(h), rest));
+        let chosen = fewer.fold(*of(bank_bits), |rest, h| mux(heads.eq_lit(h.into()), of(h), rest));
         let scalar = m.hold(format!("scalar{segment}_q"), chosen, read);
         m.output(
             format!("scalar{segment}_o"),

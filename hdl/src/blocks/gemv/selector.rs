@@ -25,7 +25,8 @@ pub(crate) fn element_bits(config: &GemvConfig) -> u32 {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-#[block(m, "selector_g{}_p{}_b{}_a{}", config.ranks(), config.beats_per_stripe(), config.max_batch(), config.slice_words(),
+#[block(m, "selector_g{}_p{}_b{}_a{}", config.ranks(), config.beats_per_stripe(), config.max_batch(),
+    config.slice_words(),
     "Positive elements of a vector block.")]
 pub fn selector(config: &GemvConfig) -> Block {
     let (batch_bits, addr_bits, within_bits) =
@@ -56,14 +57,10 @@ pub fn selector(config: &GemvConfig) -> Block {
     let rest = m.wire(mask & less_one);
     let step = all!(reads, !any | (element_done & !rest.any()));
     let step = m.wire(step);
-    let walker = m
-        .instance(&vector_walker(config)?)
-        .input("start_i", start)
-        .input("batch_i", batch.zext(config.vectors_bits()))
-        .input("base_i", base)
-        .input("step_i", step);
-    let walker = layout.connect(walker).ignore("holders_o", "one of them is enough");
-    let last = walker.output("last_o");
+    let walker = vector_walker::In { start, layout, batch: batch.zext(config.vectors_bits()), base, step }
+        .part(&m, "walker", &vector_walker(config)?);
+    walker.holders.ignore("one of them is enough");
+    let last = walker.last.q();
     active.set_clear(start, step & last);
     let looked = m.wire(vectors_done & looks);
     looks.next(any!(start, looks & !looked, step & !last));
@@ -96,7 +93,7 @@ pub fn selector(config: &GemvConfig) -> Block {
     element_beat.next(element_back);
 
     // Elements greater than 0: no zero, no NaN (exponent 31, fraction 0), and none behind the vector's end.
-    let values: Vec<Bits> = (0..BEAT_ELEMS).map(|e| beat.slice(e * FP16_BITS, FP16_BITS)).collect();
+    let values = each(BEAT_ELEMS, |e| beat.slice(e * FP16_BITS, FP16_BITS));
     let positive = |(e, value): (u32, &Bits)| {
         let nan = value.slice(10, 5).all() & value.low(10).is_zero();
         let found = all!(!value.msb(), value.low(15).any(), !nan, look_beat);
@@ -112,13 +109,13 @@ pub fn selector(config: &GemvConfig) -> Block {
     // Values wait for the writer.
     let value = one_hot_mux(m.wire("at", one_hot(&element_beat.q(), BEAT_ELEMS)), &values);
     let item_taken = m.forward(1);
-    let queue = m
-        .instance("values", &fifo(FP16_BITS, QUEUED_VALUES)?)
-        .input("push_i", value_beat)
-        .input("data_i", m.wire("value", value))
-        .input("pop_i", item_taken)
-        .ignore("ready_o", "a place is reserved before the beat is read");
-    let item_valid = queue.output("valid_o");
+    let queue = fifo::In { push: *value_beat, data: m.wire("value", value), pop: *item_taken }.part(
+        &m,
+        "values",
+        &fifo(FP16_BITS, QUEUED_VALUES)?,
+    );
+    queue.ready.ignore("a place is reserved before the beat is read");
+    let item_valid = queue.valid.q();
     item_taken.drive(item_valid & item_ready);
     let places = m.reg(bits_for(QUEUED_VALUES)).reset(0);
     let reserves = m.wire(taken & reads);
@@ -137,11 +134,11 @@ pub fn selector(config: &GemvConfig) -> Block {
     let idle = m.output("idle_o", !(active | places.any()), "all values were taken, a command can be");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
     m.output("read_valid_o", asks, "a request is offered");
-    m.output("read_rank_o", walker.output("rank_o"), "rank to read");
-    m.output("read_position_o", walker.output("position_o"), "position of the beat among the tiles");
-    m.output("read_addr_o", walker.output("word_o") + words(&m, &vector, addr_bits), "word to read");
+    m.output("read_rank_o", walker.rank, "rank to read");
+    m.output("read_position_o", walker.position, "position of the beat among the tiles");
+    m.output("read_addr_o", walker.word + words(&m, &vector, addr_bits), "word to read");
     m.output(item_valid, "a value is offered, in the order of the elements, in each the vectors");
-    m.output("item_data_o", queue.output("data_o"), "the value, recoded");
+    m.output("item_data_o", queue.data, "the value, recoded");
     m.output("element_valid_o", named, "an element is selected, in ascending order");
     m.output("element_o", cat!(place, element_back), "its number");
     m.output("mask_valid_o", begins, "all of a place was looked at");

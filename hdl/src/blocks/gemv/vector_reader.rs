@@ -25,23 +25,22 @@ pub fn vector_reader(config: &GemvConfig) -> Block {
     let vector = m.reg(batch_bits);
     let last_vector = m.wire(vector.plus_one().eq(batch));
     let place_done = m.wire(taken & last_vector);
-    let walker = m
-        .instance(&vector_walker(config)?)
-        .input("start_i", start)
-        .input("batch_i", batch)
-        .input("base_i", base)
-        .input("step_i", place_done);
-    let walker = layout.connect(walker).ignore("holders_o", "one of them is enough");
+    let walker = vector_walker::In { start, layout, batch, base, step: place_done }.part(
+        &m,
+        "walker",
+        &vector_walker(config)?,
+    );
+    walker.holders.ignore("one of them is enough");
     let next_vector = mux(taken, vector.plus_one(), vector);
     vector.next(next_vector.gated(!(start | place_done)));
-    let end = walker.output("last_o");
+    let end = walker.last.q();
     active.set_clear(start, (place_done & end) | stop);
     let idle = m.output("idle_o", !active, "a command can be taken");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
     m.output("read_valid_o", active, "a request is offered");
-    m.output("read_rank_o", walker.output("rank_o"), "rank to read");
-    m.output("read_position_o", walker.output("position_o"), "position of the beat among the tiles");
-    m.output("read_addr_o", walker.output("word_o") + words(&m, &vector, addr_bits), "word to read");
+    m.output("read_rank_o", walker.rank, "rank to read");
+    m.output("read_position_o", walker.position, "position of the beat among the tiles");
+    m.output("read_addr_o", walker.word + words(&m, &vector, addr_bits), "word to read");
     m.output("read_vector_last_o", last_vector, "it is the last of one place of all vectors");
     m.output("read_last_o", end, "it is a vector's last beat, which may have elements beyond the end");
 }

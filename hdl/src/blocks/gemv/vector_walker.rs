@@ -57,13 +57,11 @@ pub fn vector_walker(config: &GemvConfig) -> Block {
 
     // Ranks that hold the stripe.
     let two = m.wire(if ranks == 4 { layout.tail.eq_lit(2) } else { zeros(1) });
-    let holders: Vec<Bits> = (0..ranks)
-        .map(|r| {
-            let own = rank.eq_lit(r.into());
-            let parity = if ranks == 4 { rank.bit(0).eq_lit((r % 2).into()) } else { lit(1, 1) };
-            mux(in_waves, own, !two | parity)
-        })
-        .collect();
+    let holders = each(ranks, |r| {
+        let own = rank.eq_lit(r.into());
+        let parity = if ranks == 4 { rank.bit(0).eq_lit((r % 2).into()) } else { lit(1, 1) };
+        mux(in_waves, own, !two | parity)
+    });
     let last_position = m.wire(position.eq(layout.last_beat));
     m.output(position, "position of the beat among the tiles");
     m.output(rank, "a rank that holds it");

@@ -40,19 +40,17 @@ pub(crate) fn write_fields(config: &GemvConfig) -> [(&'static str, u32, &'static
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-#[block(m)]
+#[block(m, "{}_writer_g{}_p{}_a{}", if matches!(item, Item::Beat) { "beat" } else { "value" }, config.ranks(),
+    config.beats_per_stripe(), config.slice_words(),
+    "Writes a vector block into the buffer.")]
 pub fn vector_writer(config: &GemvConfig, item: Item) -> Block {
     let (lanes, tiles) = (config.lanes(), config.beat_chunks());
     let (batch_bits, addr_bits) = (config.vectors_bits(), config.slice_addr_bits());
     let (ranks, rank_log2) = (config.ranks(), log2(config.ranks()));
-    let (kind, item_bits) = match item {
-        Item::Beat => ("beat", BEAT_BITS),
-        Item::Value => ("value", ranks * FP16_BITS),
+    let item_bits = match item {
+        Item::Beat => BEAT_BITS,
+        Item::Value => ranks * FP16_BITS,
     };
-    let m = ModuleBuilder::new(
-        format!("{kind}_writer_g{}_p{}_a{}", config.ranks(), config.beats_per_stripe(), config.slice_words()),
-        "Writes a vector block into the buffer.",
-    );
     let start = m.input(1, "take a command; only while `idle_o` is set");
     let layout = Layout::inputs(&m, config);
     let batch = m.input(batch_bits, "vectors, at least one");
@@ -75,21 +73,19 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Block {
 
     let active = m.reg(1).reset(0);
     let step = m.forward(1);
-    let walker = m
-        .instance(&vector_walker(config)?)
-        .input("start_i", start)
-        .input("batch_i", batch)
-        .input("base_i", base)
-        .input("step_i", step);
-    let walker = layout.connect(walker);
-    let position = walker.output("position_o");
+    let walker = vector_walker::In { start, layout, batch, base, step: *step }.part(
+        &m,
+        "walker",
+        &vector_walker(config)?,
+    );
+    let position = walker.position.q();
 
     // Vectors, and with values the elements of a beat.
     let vector = m.reg(batch_bits);
     let last_vector = m.wire(vector.plus_one().eq(batch));
     let blanked = m.reg(1);
     let (element, beat_first, beat_last, vector_end) = match item {
-        Item::Beat => (None, lit(1, 1), lit(1, 1), walker.output("last_o")),
+        Item::Beat => (None, lit(1, 1), lit(1, 1), walker.last.q()),
         Item::Value => {
             let element = m.reg(log2(BEAT_ELEMS));
             // A group of elements ends beat and vector as its last one would.
@@ -100,7 +96,7 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Block {
                 full = full & (group | element.low(rank_log2).all());
                 meets = meets & (group | element.low(rank_log2).eq(layout.last_elem.low(rank_log2)));
             }
-            (Some(element.clone()), element.is_zero(), full, walker.output("last_o") & meets)
+            (Some(element), element.is_zero(), full, walker.last & meets)
         }
     };
     let vector_end = m.wire(vector_end);
@@ -129,13 +125,9 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Block {
 
     let (values, tile_enables, lane_enables) = match &element {
         None => {
-            let recoder = m
-                .instance(&operand_recoder()?)
-                .input("data_i", data)
-                .input("clear_i", blank)
-                .input("cut_i", vector_end)
-                .input("last_i", layout.last_elem);
-            (recoder.output("data_o"), repeat(tiles, lit(1, 1)), repeat(lanes, lit(1, 1)))
+            let recoder = operand_recoder::In { data, clear: blank, cut: vector_end, last: layout.last_elem }
+                .part(&m, "recoder", &operand_recoder()?);
+            (recoder.data.q(), repeat(tiles, lit(1, 1)), repeat(lanes, lit(1, 1)))
         }
         Some(element) => {
             let value = m.wire(data.gated(!blank));
@@ -164,9 +156,9 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Block {
             (repeat(BEAT_ELEMS / ranks, value), tile, lane)
         }
     };
-    let blank_now = blank.clone();
-    let word = walker.output("word_o") + words(&m, &vector, addr_bits);
-    let values = [walker.output("holders_o"), position, blank, tile_enables, lane_enables, word, values];
+    let blank_now = blank;
+    let word = walker.word + words(&m, &vector, addr_bits);
+    let values = [walker.holders.q(), position, blank, tile_enables, lane_enables, word, values];
     for ((name, _, doc), value) in write_fields(config).into_iter().zip(values) {
         let reg = m.hold(format!("write_{name}_q"), value, offered);
         m.output(format!("write_{name}_o"), reg, doc);
@@ -178,6 +170,5 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Block {
     }
     let idle = m.output("idle_o", !(active | staged), "everything is written, a command can be taken");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
-    m.unused(walker.output("rank_o"), "all holders are written");
-    m.finish()
+    m.unused(walker.rank.q(), "all holders are written");
 }

@@ -24,7 +24,8 @@ use ndp_hdl_language::prelude::*;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-#[block(m, "window_sequencer_p{}_b{}_a{}{}", config.window_cycles(), config.max_batch(), config.slice_words(), multiplier_suffix(config),
+#[block(m, "window_sequencer_p{}_b{}_a{}{}", config.window_cycles(), config.max_batch(), config.slice_words(),
+    multiplier_suffix(config),
     "Issues one job (stripe times vector) per window.")]
 pub fn window_sequencer(config: &GemvConfig) -> Block {
     let (window, lanes) = (config.window_cycles(), config.lanes());
@@ -113,7 +114,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     let leaving = left("leaving_q", &loading);
     let loading_sums = age("loading_sums_q", &adds.q());
     let leaving_sums = left("leaving_sums_q", &loading_sums);
-    let digit_phases: Vec<u32> = (0..config.acc_segments()).map(|k| digit_phase(config, k)).collect();
+    let digit_phases: Vec<u32> = each(config.acc_segments(), |k| digit_phase(config, k));
     let wraps = digit_phases.iter().any(|at| *at >= window);
 
     // What of the tiles has to move. A lane holds a job from its phase of the first window up to that of the next one.
@@ -129,7 +130,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     let adding = flag("adding_q");
     adding.next(leaves);
 
-    let resolving = if wraps { age("resolving_q", &leaving) } else { leaving.clone() };
+    let resolving = if wraps { age("resolving_q", &leaving) } else { leaving };
     let digit_strobe = |at: &u32| phase.bit(at % window) & if *at < window { &leaving } else { &resolving };
     let strobes: Vec<Bits> = digit_phases.iter().map(digit_strobe).collect();
 
@@ -144,7 +145,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
         let loading_addr = m.hold(addr, turn);
         (mux(import, adds, loading_sums), mux(import, addr, loading_addr))
     } else {
-        (loading_sums.clone(), addr.clone())
+        (loading_sums, addr)
     };
     let last_phase = phase.bit(window - 1);
     sum_read.next((last_phase & reads_sums) | more_lanes);
@@ -191,7 +192,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     m.output("digits_first_o", strobes[0], "they are the least significant ones");
     m.output("digits_last_o", strobes[strobes.len() - 1], "they are the most significant ones");
     let stages = [running.q(), read.q(), adds.q(), loading, loading_sums, leaving, leaving_sums];
-    m.output("idle_o", !any_of(&stages), "no job is in work, sums are written");
+    m.output("idle_o", !any_of(stages), "no job is in work, sums are written");
     m.output("cause_o", idle_window, "this window: job, no stripe, no room for the sum; one-hot");
     if vector_bits < batch_bits {
         m.unused(vector_now.msb(), "vectors are numbered below the batch size");

@@ -19,16 +19,17 @@ pub fn link_aligner(config: &LinkConfig) -> Block {
     let lane = link_lane(config)?;
     let (mut words, mut locked, mut marks, mut near) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for l in 0..lanes {
-        let instance = m
-            .instance(format!("lane{l}"), &lane)
-            .input("lane_i", bits.slice(l * LinkConfig::LANE_BITS, LinkConfig::LANE_BITS))
-            .input("marker_i", lit(marker(l), LinkConfig::LANE_BITS))
-            .input("restart_i", restart)
-            .input("align_i", align);
-        words.push(instance.output("word_o"));
-        locked.push(instance.output("locked_o"));
-        marks.push(instance.output("mark_o"));
-        near.push(instance.output("near_o"));
+        let instance = link_lane::In {
+            lane: bits.slice(l * LinkConfig::LANE_BITS, LinkConfig::LANE_BITS),
+            marker: lit(marker(l), LinkConfig::LANE_BITS),
+            restart,
+            align: *align,
+        }
+        .part(&m, format!("lane{l}"), &lane);
+        words.push(instance.word.q());
+        locked.push(instance.locked.q());
+        marks.push(instance.mark.q());
+        near.push(instance.near.q());
     }
     let locked = m.wire(cat(locked.into_iter().rev()));
     let aligned = m.reg(1).reset(0);
@@ -47,8 +48,7 @@ pub fn link_aligner(config: &LinkConfig) -> Block {
     m.output(aligned, "lanes are in step");
     m.output(locked, "lanes whose markers are found");
 
-    let told = m.ghost(1).reset(0);
-    told.next(restart);
+    let told = m.ghost(1).reset(0).next(restart);
     m.assert("searches", !(told & aligned), "told to search anew, it relies on no lane");
     m.assert(
         "lanes_search",

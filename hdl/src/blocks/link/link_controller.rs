@@ -29,27 +29,26 @@ pub fn link_controller(config: &LinkConfig) -> Block {
 
     let forward = |name: &str, width| m.forward(name, width);
     let (up, syncs, restart) = (forward("up", 1), forward("syncs", 1), forward("restart", 1));
-    let rx = m
-        .instance("receiver", &link_receiver(config)?)
-        .input("lanes_i", lanes)
-        .input("restart_i", restart)
-        .input("up_i", up)
-        .input("syncs_i", syncs)
-        .input("rx_ready_i", rx_ready);
+    let rx = link_receiver::In { lanes, restart: *restart, up: *up, syncs: *syncs, rx_ready }.part(
+        &m,
+        "receiver",
+        &link_receiver(config)?,
+    );
     let (busy, advances) = (forward("busy", 1), forward("advances", 1));
-    let good = rx.output("good_o");
-    let session = m
-        .instance(&link_session(config)?)
-        .input("good_i", good)
-        .input("kind_i", rx.output("kind_o"))
-        .input("peer_fault_i", rx.output("peer_fault_o"))
-        .input("busy_i", busy)
-        .input("advances_i", advances)
-        .input("retrain_i", retrain);
-    up.drive(session.output("up_o"));
-    syncs.drive(session.output("syncs_o"));
-    restart.drive(session.output("restart_o"));
-    let fault = session.output("fault_o");
+    let good = rx.good.q();
+    let session = link_session::In {
+        good,
+        kind: rx.kind.q(),
+        peer_fault: rx.peer_fault.q(),
+        busy: *busy,
+        advances: *advances,
+        retrain,
+    }
+    .part(&m, "session", &link_session(config)?);
+    up.drive(session.up);
+    syncs.drive(session.syncs);
+    restart.drive(session.restart);
+    let fault = session.fault.q();
     let tx = m
         .instance("transmitter", &link_transmitter(config)?)
         .input("tx_valid_i", tx_valid)
@@ -59,11 +58,11 @@ pub fn link_controller(config: &LinkConfig) -> Block {
         .input("tx_source_i", tx_source)
         .input("tx_label_i", tx_label)
         .input("up_i", up)
-        .input("answers_i", session.output("answers_o"))
+        .input("answers_i", session.answers)
         .input("fault_i", fault)
         .input("discard_i", discard)
-        .input("resync_i", session.output("resync_o"))
-        .input("heard_i", session.output("heard_o"));
+        .input("resync_i", session.resync)
+        .input("heard_i", session.heard);
     for port in ["expected", "nack", "nack_round", "limit"] {
         tx.connect_input(format!("{port}_i"), rx.output(&format!("{port}_o")));
     }
@@ -76,8 +75,8 @@ pub fn link_controller(config: &LinkConfig) -> Block {
     busy.drive(tx.output("busy_o"));
     advances.drive(tx.output("advances_o"));
     let tx_ready = tx.output("tx_ready_o");
-    let rx_valid = rx.output("rx_valid_o");
-    let aligned = rx.output("aligned_o");
+    let rx_valid = rx.rx_valid.q();
+    let aligned = rx.aligned.q();
 
     let mut events: BTreeMap<&str, Bits> = BTreeMap::new();
     for name in ["sends", "repeats", "asked", "expires", "empty", "starves", "discards", "arrives"] {
@@ -99,40 +98,29 @@ pub fn link_controller(config: &LinkConfig) -> Block {
 
     m.output(tx_ready, "the beat is taken");
     m.output(rx_valid, "a received beat is offered");
-    m.output("rx_data_o", rx.output("rx_data_o"), "the beat");
-    m.output("rx_last_o", rx.output("rx_last_o"), "it is the last of its message");
-    m.output("rx_flit_last_o", rx.output("rx_flit_last_o"), "it is the last of its flit");
-    m.output("rx_dest_o", rx.output("rx_dest_o"), "the message's destination");
-    m.output("rx_source_o", rx.output("rx_source_o"), "its source");
-    m.output("rx_label_o", rx.output("rx_label_o"), "label of the flit");
+    m.output("rx_data_o", rx.rx_data, "the beat");
+    m.output("rx_last_o", rx.rx_last, "it is the last of its message");
+    m.output("rx_flit_last_o", rx.rx_flit_last, "it is the last of its flit");
+    m.output("rx_dest_o", rx.rx_dest, "the message's destination");
+    m.output("rx_source_o", rx.rx_source, "its source");
+    m.output("rx_label_o", rx.rx_label, "label of the flit");
     m.output("tx_holds_o", tx.output("holds_o"), "beats are taken and not acknowledged");
     m.output("lanes_o", tx.output("lanes_o"), "25 bits of each lane, lane 0 lowest, first bit lowest");
     m.output(up, "flits can be exchanged");
     m.output(aligned, "lanes are in step");
-    m.output("locked_o", rx.output("locked_o"), "lanes whose markers are found");
+    m.output("locked_o", rx.locked, "lanes whose markers are found");
     m.output(fault, "the link is faulty: nothing new is sent until `retrain_i`");
-    m.output(
-        "cause_o",
-        session.output("cause_o"),
-        "of the last fault: bit 0 nothing heard, bit 1 nothing acknowledged",
-    );
-    m.output("peer_fault_o", session.output("peer_fault_o"), "the other side said last that it is faulty");
-    m.output(
-        "peer_restart_o",
-        session.output("peer_restart_o"),
-        "the other side was reset while the link was up",
-    );
+    m.output("cause_o", session.cause, "of the last fault: bit 0 nothing heard, bit 1 nothing acknowledged");
+    m.output("peer_fault_o", session.peer_fault, "the other side said last that it is faulty");
+    m.output("peer_restart_o", session.peer_restart, "the other side was reset while the link was up");
     m.output("counter_o", monitor.output("counter_o"), "the counter that was asked for in the cycle before");
 }
 
 /// What the receiver tells the transmitter of the other side changes only behind a flit that is intact.
 fn stays_until_heard(m: &ModuleBuilder, good: &Bits, said: &Bits) {
-    let checked = m.ghost("checked_q", 1).reset(0);
-    checked.next(lit(1, 1));
-    let heard = m.ghost("heard_q", 1).reset(0);
-    heard.next(good);
-    let before = m.ghost("said_before_q", said.width());
-    before.next(said);
+    let checked = m.ghost("checked_q", 1).reset(0).next(lit(1, 1));
+    let heard = m.ghost("heard_q", 1).reset(0).next(good);
+    let before = m.ghost("said_before_q", said.width()).next(said);
     m.assert(
         "says_what_was_intact",
         any!(heard, said.eq(before), !checked),

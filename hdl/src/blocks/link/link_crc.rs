@@ -40,7 +40,7 @@ fn product(columns: &[u32], bits: &Bits) -> Bits {
 fn parity(terms: &[Bits]) -> Bits {
     match terms {
         [] => lit(0, 1),
-        [one] => one.clone(),
+        [one] => *one,
         _ => {
             let (left, right) = terms.split_at(terms.len() / 2);
             parity(left) ^ parity(right)
@@ -61,8 +61,8 @@ pub(super) fn on_the_wire(remainder: &Bits) -> Bits {
 pub fn link_crc(width: u32) -> Block {
     let word = m.input(width, "word, its lowest bit first on the wire");
     let first = m.input(1, "it is the first of a flit");
-    let of_word: Vec<u32> = (0..width).map(|i| power(width - 1 - i)).collect();
-    let of_state: Vec<u32> = (0..BITS).map(|k| power(width + k)).collect();
+    let of_word: Vec<u32> = each(width, |i| power(width - 1 - i));
+    let of_state: Vec<u32> = each(BITS, |k| power(width + k));
     let seed = of_state.iter().zip(0..).filter(|(_, k)| SEED >> k & 1 == 1).fold(0, |sum, (c, _)| sum ^ c);
 
     let partial = m.delay(product(&of_word, &word));

@@ -32,7 +32,7 @@ pub fn link_lane(config: &LinkConfig) -> Block {
     let place = m.reg(BITS).reset(1).enable(slides);
     place.next(cat!(place.low(BITS - 1), place.msb()));
     let window = cat!(now, before);
-    let candidates: Vec<Bits> = (0..BITS).map(|k| window.slice(k, BITS)).collect();
+    let candidates = each(BITS, |k| window.slice(k, BITS));
     let cut = m.delay(one_hot_mux(place, &candidates));
     let hit = m.flag(cut.eq(marker));
     let word = m.delay(cut);
@@ -47,8 +47,7 @@ pub fn link_lane(config: &LinkConfig) -> Block {
     let due = m.flag(all!(pos.eq_lit((frame - 1).into()), found, !restart));
     let finds = m.wire(hit & !found);
     let missed = m.wire(due & !hit);
-    let lost = any!(missed & !locked, missed & misses.all(), restart);
-    let lost = m.wire(lost);
+    let lost = m.wire(any!(missed & !locked, missed & misses.all(), restart));
     let gives_up = !found & pos.eq_lit((frame + MARGIN).into());
     slides.drive(gives_up & !finds);
     found.next(any!(finds, found) & !lost);
@@ -71,13 +70,12 @@ pub fn link_lane(config: &LinkConfig) -> Block {
     let write = m.reg(depth_bits).reset(0);
     write.next(write.plus_one());
     let words = m.memory(BITS, LinkConfig::DESKEW_WORDS);
-    words.write(&lit(1, 1), &write, &word);
+    words.write(lit(1, 1), write, word);
     let read = m.reg(depth_bits).reset(0);
     read.next(mux(align, write - age_now, read.plus_one()));
-    let out = m.delay(words.read(&read));
+    let out = m.delay(words.read(read));
 
-    let told = m.ghost(1).reset(0);
-    told.next(restart);
+    let told = m.ghost(1).reset(0).next(restart);
     m.assert("searches", !(told & locked), "told to search anew, it relies on no markers that it found");
     m.output(locked, "the lane's markers are found");
     m.output(mark, "a marker is due in this cycle");

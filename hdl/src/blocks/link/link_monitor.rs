@@ -41,7 +41,7 @@ pub fn link_monitor() -> Block {
         let event = m.input(*port, 1, *meaning);
         let seen = m.flag(format!("seen{k}_q"), event);
         let count = m.counter(format!("count{k}_q"), COUNTER, seen);
-        counters.push(count.clone());
+        counters.push(count);
         arrives = event;
     }
     // From its first sending to its acknowledgement, whatever comes between.
@@ -49,8 +49,7 @@ pub fn link_monitor() -> Block {
     let aged = mux(time.all(), time, time.plus_one());
     time.next(aged.gated(!times));
     let done = m.flag(arrives);
-    let taken = m.reg(TIME).reset(0).enable(arrives);
-    taken.next(time);
+    let taken = m.reg(TIME).reset(0).enable(arrives).next(time);
     let sum = m.reg(COUNTER).reset(0).enable(done);
     sum.next(sum + taken.zext(COUNTER));
     let longest = m.reg(TIME).reset(0).enable(done);

@@ -5,9 +5,7 @@
 
 use super::link_aligner::link_aligner;
 use super::link_crc::link_crc;
-use super::link_frame::{
-    BEAT, DATA, FIELD_BITS, Header, KIND, ROUND, SEQ, TAG, Tag, delayed, end_of_beat, name,
-};
+use super::link_frame::{BEAT, DATA, Header, KIND, ROUND, SEQ, TAG, Tag, delayed, end_of_beat, name};
 use crate::blocks::common::encoding::log2;
 use crate::blocks::common::sram::sram;
 use ndp_config::{BEAT_BITS, LinkConfig};
@@ -25,23 +23,20 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     let syncs = m.input(1, "the flit that is good says which number comes next");
     let ready = m.input("rx_ready_i", 1, "the beat is taken");
 
-    let aligner = m.instance(&link_aligner(config)?).input("lanes_i", lanes).input("restart_i", restart);
-    let word = aligner.output("word_o");
-    let at = delayed(&m, "at", &aligner.output("at_o"), 3);
+    let aligner = link_aligner::In { lanes, restart }.part(&m, "aligner", &link_aligner(config)?);
+    let word = aligner.word.q();
+    let at = delayed(&m, "at", &aligner.at.q(), 3);
 
     // The check, and the header of the flit that it is about.
-    let crc = m
-        .instance(&link_crc(config.word_bits())?)
-        .input("word_i", word)
-        .input("first_i", at[0].bit(0))
-        .output("crc_o");
+    let crc =
+        link_crc::In { word, first: at[0].bit(0) }.part(&m, "crc", &link_crc(config.word_bits())?).crc.q();
     let ends = m.wire(at[2].msb());
     let zero = m.wire(crc.is_zero());
     let good = m.flag(ends & zero);
     let bad = m.flag(ends & !zero);
-    let first = m.hold(word.low(FIELD_BITS), at[0].bit(0));
+    let first = m.hold(word.low(Header::bits()), at[0].bit(0));
     let header_q = m.hold("header_q", first, at[0].msb());
-    let header = Header::unpack(&header_q);
+    let header = Header::unpack(header_q);
 
     // What it says of the other direction is looked at up to four cycles after `good`. The header of a short flit is overwritten before
     // that.
@@ -58,8 +53,7 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     let slot_bits = log2(depth);
     let filled = m.reg(slot_bits + 1).reset(0);
     // The flit before is accepted, if at all, by the time that this looks.
-    let room = m.reg(1).reset(0).enable(at[3].bit(0));
-    room.next(!filled.msb());
+    let room = m.reg(1).reset(0).enable(at[3].bit(0)).next(!filled.msb());
     let has_payload = m.wire(header.kind.eq(lit(DATA, KIND)));
     let normal = m.wire(all!(good, up, !header.kind.msb()));
     let accepts = m.wire(all!(normal, has_payload, in_turn, room));
@@ -76,8 +70,7 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     // A flit in turn, or an idle one that says that there is none beyond, ends the search.
     let caught_up = any!(accepts, all!(normal, in_turn, !has_payload), syncs);
     nack.set_clear(misses, caught_up);
-    let nack_round = m.reg(ROUND).reset(0).enable(misses);
-    nack_round.next(header.round);
+    let nack_round = m.reg(ROUND).reset(0).enable(misses).next(header.round);
 
     // Words become beats: the word that completes a beat is the newest of the history.
     let past = BEAT_BITS.div_ceil(config.word_bits());
@@ -85,8 +78,8 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     let mut newest = word;
     for k in 0..=past {
         let kept = m.delay(format!("word{k}_q"), newest);
-        newest = kept.clone();
-        history.push(kept.clone());
+        newest = kept;
+        history.push(kept);
     }
     let history = cat(history);
     let (mut at_end, mut cuts) = (Vec::new(), Vec::new());
@@ -101,19 +94,19 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     let beat = m.delay(one_hot_mux(at_end, &cuts));
     let writes = m.flag(at_end.any());
     let index = m.reg(beat_bits);
-    let numbers: Vec<Bits> = (0..config.flit_beats()).map(|b| lit(b.into(), beat_bits)).collect();
+    let numbers = each(config.flit_beats(), |b| lit(b.into(), beat_bits));
     index.next(one_hot_mux(at_end, &numbers));
     let write = m.reg(slot_bits).reset(0);
     write.next(write + accepts.zext(slot_bits));
     let tags = m.memory(TAG, depth);
-    tags.write(&accepts, &write, &header.tag);
+    tags.write(accepts, write, header.tag);
 
     // Beats go out; a flit's place is free when its last beat has been read.
     let read = m.reg(slot_bits).reset(0);
     let from = m.reg(beat_bits).reset(0);
     let valid = m.reg(1).reset(0);
-    let tag = m.wire(tags.read(&read));
-    let tag = Tag::unpack(&tag);
+    let tag = m.wire(tags.read(read));
+    let tag = Tag::unpack(tag);
     let reads = m.wire(filled.any() & (ready | !valid));
     valid.set_clear(reads, ready);
     let last_beat = m.wire(from.zext(BEAT).eq(tag.last_beat));
@@ -122,29 +115,30 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     read.next(read + frees.zext(slot_bits));
     let count_bits = slot_bits + 1;
     filled.next(filled + accepts.zext(count_bits) - frees.zext(count_bits));
-    let buffer = m
-        .instance(&sram(depth * config.flit_beats(), BEAT_BITS, 1)?)
-        .input("raddr_i", cat!(read, from))
-        .input("re_i", reads)
-        .input("waddr_i", cat!(write, index))
-        .input("we_i", writes & room)
-        .input("wdata_i", beat);
+    let buffer = sram::In {
+        raddr: cat!(read, from),
+        re: reads,
+        waddr: cat!(write, index),
+        we: writes & room,
+        wdata: beat,
+    }
+    .part(&m, "buffer", &sram(depth * config.flit_beats(), BEAT_BITS, 1)?);
     m.assert(
         "keeps",
         any!(!writes, !room, !filled.msb()),
         "no beat of an accepted flit is overwritten before it is read",
     );
     let held = |name: &str, value: Bits| m.hold(name, value, reads);
-    let flit_ends = held("flit_ends_q", last_beat.clone());
+    let flit_ends = held("flit_ends_q", last_beat);
     let message_ends = held("message_ends_q", last_beat & tag.end);
-    let dest = held("dest_q", tag.dest.clone());
-    let source = held("source_q", tag.source.clone());
-    let label = held("label_q", tag.label.clone());
+    let dest = held("dest_q", tag.dest);
+    let source = held("source_q", tag.source);
+    let label = held("label_q", tag.label);
     // Not a cycle later than the expected number: a header has both.
     let limit = m.wire(expected + lit(depth.into(), SEQ) - filled.zext(SEQ));
 
     m.output("rx_valid_o", valid, "a beat is offered");
-    m.output("rx_data_o", buffer.output("rdata_o"), "the beat");
+    m.output("rx_data_o", buffer.rdata, "the beat");
     m.output("rx_last_o", message_ends, "it is the last of its message");
     m.output("rx_flit_last_o", flit_ends, "it is the last of its flit");
     m.output("rx_dest_o", dest, "the message's destination");
@@ -172,6 +166,6 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     m.output(nack, "a flit is missing");
     m.output(nack_round, "round in which that was seen");
     m.output(limit, "first number for which there is no credit");
-    m.output("aligned_o", aligner.output("aligned_o"), "lanes are in step");
-    m.output("locked_o", aligner.output("locked_o"), "lanes whose markers are found");
+    m.output("aligned_o", aligner.aligned, "lanes are in step");
+    m.output("locked_o", aligner.locked, "lanes whose markers are found");
 }

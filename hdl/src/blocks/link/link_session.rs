@@ -33,8 +33,7 @@ pub fn link_session(config: &LinkConfig) -> Block {
     let opens = any!(hears_answer, hears_normal & answers, up);
     up.next(opens & !hears_init);
     answers.next(any!(hears_init, all!(answers, !hears_answer, !hears_normal)));
-    let peer_fault = m.reg(1).reset(0).enable(good);
-    peer_fault.next(said_fault);
+    let peer_fault = m.reg(1).reset(0).enable(good).next(said_fault);
 
     // Time since the last intact flit, and since the last sign that what is sent arrives. Both stop at a fault.
     let fault = m.reg(1).reset(0);

@@ -7,8 +7,8 @@
 
 use super::link_crc::{link_crc, on_the_wire};
 use super::link_frame::{
-    ANSWER, BEAT, FIELD_BITS, Header, IDLE, INIT, LABEL, NODE, ROUND, SEQ, TAG, Tag, beat_of_word, delayed,
-    link_ring, markers, name, payload_of_word,
+    ANSWER, BEAT, Header, IDLE, INIT, LABEL, NODE, ROUND, SEQ, TAG, Tag, beat_of_word, delayed, link_ring,
+    markers, name, payload_of_word,
 };
 use crate::blocks::common::encoding::log2;
 use crate::blocks::common::sram::sram;
@@ -77,17 +77,17 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     tail.next(tail + appends.zext(SEQ));
     let tags = m.memory(TAG, config.replay_flits());
     let tag = Tag { dest, source, last_beat: beat.zext(BEAT), end, label };
-    tags.write(&appends, &tail.low(slot_bits), &tag.pack());
+    tags.write(appends, tail.low(slot_bits), tag.pack());
 
     // The place in the frame; stage k of the pipeline sees it k cycles later.
     let started = m.flag(lit(1, 1));
-    let ring = m.instance(&link_ring(config)?).input("run_i", lit(1, 1)).input("begin_i", !started);
-    let at = delayed(&m, "at", &ring.output("at_o"), 6);
-    let mark = delayed(&m, "mark", &ring.output("mark_o"), 6);
+    let ring = link_ring::In { run: lit(1, 1), begin: !started }.part(&m, "ring", &link_ring(config)?);
+    let at = delayed(&m, "at", &ring.at.q(), 6);
+    let mark = delayed(&m, "mark", &ring.mark.q(), 6);
     let chooses = at[0].bit(0);
 
     // What the other side said changes the numbers only when the choice does not depend on them.
-    let quiet = m.wire(!any_of(&[at[0].msb(), mark[0].clone(), chooses.clone()]));
+    let quiet = m.wire(!any_of([at[0].msb(), mark[0], chooses]));
     let wait = |name: &str, event: &Bits, done: &Bits| {
         let flag = m.reg(name, 1).reset(0);
         flag.set_clear(event, done);
@@ -126,15 +126,14 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     let clear = m.wire(any!(advances, again, !busy));
     repeated.set_clear(expires, clear);
     let unasked = m.ghost(1).reset(0);
-    unasked.next(any!(expires, unasked & !any_of(&[advances.clone(), asked.clone(), !busy])));
+    unasked.next(any!(expires, unasked & !any_of([advances, asked, !busy])));
     m.assert("once_unasked", !(expires & unasked), "without progress, flits are repeated unasked once");
     timer.next(timer.plus_one().gated(!clear));
     late.next((timer.all() | late) & !clear);
     round.next(round + again.zext(ROUND));
 
     acked.next(mux(advances, peer_ack, acked));
-    let jumps = any!(asked, all!(listens, legal, overtakes));
-    let jumps = m.wire(jumps);
+    let jumps = m.wire(any!(asked, all!(listens, legal, overtakes)));
     let back = m.wire(any!(resyncs, expires));
     let has_flit = next.ne(tail);
     let ahead = m.wire(credit - next);
@@ -151,16 +150,16 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     let slot = next.low(slot_bits);
     let fields = Header {
         kind: mux(up, mux(sends_next, lit(1, 2), lit(IDLE, 2)), mux(answers, lit(ANSWER, 2), lit(INIT, 2))),
-        fault: fault.clone(),
+        fault: fault,
         nack,
         nack_round,
         round: round.q(),
         sequence: mux(up, next, acked),
         ack: expected,
         limit,
-        tag: tags.read(&slot),
+        tag: tags.read(slot),
     };
-    let header = m.hold(fields.pack().low(FIELD_BITS), chooses);
+    let header = m.hold(fields.pack(), chooses);
     let full = m.hold(sends_next, chooses);
     let slot_q = m.hold("slot_q", slot, chooses);
 
@@ -188,23 +187,20 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     // Stage 3 cuts words out of it.
     let full3 = m.hold(full, at[2].bit(0));
     let window = cat!(upper, lower);
-    let pieces: Vec<Bits> = (0..words)
-        .map(|w| {
-            let (bits, offset) = payload_of_word(config, w);
-            let front = if w == 0 { LinkConfig::HEADER_BITS } else { 0 };
-            let payload = if bits == 0 { zeros(1) } else { window.slice(offset, bits).gated(full3) };
-            let piece = if front == 0 { payload } else { cat!(payload, header.zext(front)) };
-            piece.zext(config.word_bits())
-        })
-        .collect();
+    let pieces = each(words, |w| {
+        let (bits, offset) = payload_of_word(config, w);
+        let front = if w == 0 { LinkConfig::HEADER_BITS } else { 0 };
+        let payload = if bits == 0 { zeros(1) } else { window.slice(offset, bits).gated(full3) };
+        let piece = if front == 0 { payload } else { cat!(payload, header.zext(front)) };
+        piece.zext(config.word_bits())
+    });
     let word4 = m.delay(one_hot_mux(at[3], &pieces));
 
     // The CRC goes to the end of the last word.
-    let crc = m
-        .instance(&link_crc(config.word_bits())?)
-        .input("word_i", word4)
-        .input("first_i", at[4].bit(0))
-        .output("crc_o");
+    let crc = link_crc::In { word: word4, first: at[4].bit(0) }
+        .part(&m, "crc", &link_crc(config.word_bits())?)
+        .crc
+        .q();
     let word5 = m.delay(word4);
     let word6 = m.delay(word5);
     let check = on_the_wire(&crc).gated(at[6].msb());

@@ -17,7 +17,8 @@ const PENDING_BITS: u32 = 10;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-#[block(m, "transfer_receiver_g{}_a{}_t{}", config.gemv().ranks(), config.dram().burst_bits(), config.link().transfer_cycles(),
+#[block(m, "transfer_receiver_g{}_a{}_t{}", config.gemv().ranks(), config.dram().burst_bits(),
+    config.link().transfer_cycles(),
     "Takes a message into a range of DRAM.")]
 pub fn transfer_receiver(config: &DesignConfig) -> Block {
     let (ranks, addr_bits, link) = (config.gemv().ranks(), config.dram().burst_bits(), config.link());
@@ -58,21 +59,22 @@ pub fn transfer_receiver(config: &DesignConfig) -> Block {
     let surplus = m.wire(all!(valid, suits, !room, !again));
     let takes = m.wire(any!(passed, foreign, surplus));
     flit_begins.next(mux(takes, flit_end, flit_begins));
-    began.next(any!(passed, began) & !any_of(&[start.clone(), again.clone()]));
+    began.next(any!(passed, began) & !any_of([start, again]));
     let fewer = left - passed.zext(TRANSFER_BITS);
     left.next(mux(start, beats, mux(again, all, fewer)));
-    let walker = m
-        .instance("places", &transfer_walker(config)?)
-        .input("start_i", start | again)
-        .input("address_i", mux(start, address, first))
-        .input("ranks_i", mux(start, chosen, set))
-        .input("step_i", passed);
+    let walker = transfer_walker::In {
+        start: start | again,
+        address: mux(start, address, first),
+        ranks: mux(start, chosen, set),
+        step: passed,
+    }
+    .part(&m, "places", &transfer_walker(config)?);
 
     let ends = m.wire(all!(any!(passed, surplus), end));
     let complete = m.wire(all!(passed, ends, left.eq_lit(1)));
     let late = patience(&m, link, &any!(start, passed), &active.q());
     let gives_up = m.wire(all!(active, !valid, fault | late));
-    active.next(any!(start, active & !any_of(&[ends.clone(), gives_up.clone()])));
+    active.next(any!(start, active & !any_of([ends, gives_up])));
     let pending = m.reg(PENDING_BITS).reset(0);
     let back = (0..ranks).fold(zeros(PENDING_BITS), |sum, g| sum + written.bit(g).zext(PENDING_BITS));
     pending.next(pending + passed.zext(PENDING_BITS) - back);
@@ -81,8 +83,8 @@ pub fn transfer_receiver(config: &DesignConfig) -> Block {
     m.assume("started_when_idle", !(start & busy), "a command is given only while not busy");
     m.output("rx_ready_o", takes, "link: the beat is taken");
     m.output("req_valid_o", wants, "the beat is to be written");
-    m.output("req_rank_o", walker.output("rank_o"), "its rank, one-hot");
-    m.output("req_addr_o", walker.output("burst_o"), "the burst of the rank");
+    m.output("req_rank_o", walker.rank, "its rank, one-hot");
+    m.output("req_addr_o", walker.burst, "the burst of the rank");
     m.output(node, "DIMM that it comes from");
     m.output(slot, "slot of the message");
     m.output("drops_o", foreign & flit_end, "a flit is dropped that no `receive` waits for");

@@ -31,7 +31,8 @@ pub(super) fn patience(m: &ModuleBuilder, config: &LinkConfig, clear: &Bits, run
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-#[block(m, "transfer_sender_g{}_a{}_b{}_t{}", config.gemv().ranks(), config.dram().burst_bits(), config.link().flit_beats(), config.link().transfer_cycles(),
+#[block(m, "transfer_sender_g{}_a{}_b{}_t{}", config.gemv().ranks(), config.dram().burst_bits(),
+    config.link().flit_beats(), config.link().transfer_cycles(),
     "Reads a range of DRAM and sends it as one message.")]
 pub fn transfer_sender(config: &DesignConfig) -> Block {
     let (ranks, addr_bits, link) = (config.gemv().ranks(), config.dram().burst_bits(), config.link());
@@ -71,22 +72,22 @@ pub fn transfer_sender(config: &DesignConfig) -> Block {
         let push =
             m.input(format!("beat{g}_valid_i"), 1, format!("rank {g}: a burst comes, its place is reserved"));
         let data = m.input(format!("beat{g}_data_i"), BEAT_BITS, format!("rank {g}: the burst"));
-        let pop = m.wire(format!("pop{g}"), (&*takes & next.bit(g)) | flushes);
-        let queue = m
-            .instance(format!("queue{g}"), &sram_fifo(BEAT_BITS, QUEUED_BEATS)?)
-            .input("push_i", push)
-            .input("data_i", data)
-            .input("pop_i", pop)
-            .ignore("ready_o", "a place is reserved before the burst is asked for")
-            .ignore("count_o", "places are counted from the request on");
-        let valid = queue.output("valid_o");
+        let pop = m.wire(format!("pop{g}"), (*takes & next.bit(g)) | flushes);
+        let queue = sram_fifo::In { push, data, pop }.part(
+            &m,
+            format!("queue{g}"),
+            &sram_fifo(BEAT_BITS, QUEUED_BEATS)?,
+        );
+        queue.ready.ignore("a place is reserved before the burst is asked for");
+        queue.count.ignore("places are counted from the request on");
+        let valid = queue.valid.q();
         let places = m.reg(format!("places{g}_q"), PLACE_BITS).reset(QUEUED_BEATS.into());
         let (freed, used) = (pop & valid, passed & rank.bit(g));
         places.next(places + freed.zext(PLACE_BITS) - used.zext(PLACE_BITS));
         free.push(places.any());
         empty.push(places.msb());
         valids.push(valid);
-        words.push(queue.output("data_o"));
+        words.push(queue.data.q());
     }
     let free = m.wire(cat(free.into_iter().rev()));
     let wants = m.wire(asks.any() & (rank & free).any());
@@ -102,7 +103,7 @@ pub fn transfer_sender(config: &DesignConfig) -> Block {
     let ends = m.wire(last | index.all());
     index.next(mux(takes, index.plus_one().gated(!ends), index));
     let begins = m.reg(1).reset(0);
-    begins.set_clear(start, &*takes & ends);
+    begins.set_clear(start, *takes & ends);
 
     // A message that cannot go on: the link is faulty, or nothing has moved for too long.
     let runs = m.wire(left.any());

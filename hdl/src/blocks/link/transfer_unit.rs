@@ -98,7 +98,7 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
     for (g, [valid, write, data]) in responses.iter().enumerate() {
         written.push(valid & write);
         sender_inputs.push((format!("beat{g}_valid_i"), valid & !write));
-        sender_inputs.push((format!("beat{g}_data_i"), data.clone()));
+        sender_inputs.push((format!("beat{g}_data_i"), *data));
     }
     sender_inputs.into_iter().for_each(|(port, value)| sender.connect_input(port, value));
     receiver.connect_input("written_i", cat(written.into_iter().rev()));
@@ -142,9 +142,9 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
         all!(receive_fails, gives_up, receive_faulty),
         all!(receive_fails, gives_up, !receive_faulty),
         receive_fails & !gives_up,
-        drops.clone(),
+        drops,
         m.flag("restarts_q", link.output("peer_restart_o")),
-        untaken.clone(),
+        untaken,
     ];
     let failures = m.reg(causes.len() as u32).reset(0);
     let events = m.wire(cat(causes.into_iter().rev()));
@@ -157,21 +157,20 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
         cat!(zeros(4), sent_to, sender.output("slot_o")),
         cat!(lit(1, 4), receiver.output("node_o"), receiver.output("slot_o")),
     ];
-    let first = m.reg(which[0].width()).reset(0).enable(fresh);
-    first.next(mux(send_fails, which[0], which[1]));
+    let first = m.reg(which[0].width()).reset(0).enable(fresh).next(mux(send_fails, which[0], which[1]));
     let (send_busy, receive_busy) = (sender.output("busy_o"), receiver.output("busy_o"));
     let send_busy = m.wire(send_busy | sends);
     let receive_busy = m.wire(receive_busy | receives);
     let flags = [
         lit(1, 1),
         link.output("up_o"),
-        fault.clone(),
+        fault,
         peer_fault,
         link.output("cause_o"),
         link.output("aligned_o"),
-        holds.clone(),
-        send_busy.clone(),
-        receive_busy.clone(),
+        holds,
+        send_busy,
+        receive_busy,
         zeros(6),
         link.output("locked_o"),
     ];

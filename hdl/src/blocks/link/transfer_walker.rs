@@ -6,7 +6,7 @@ use ndp_hdl_language::prelude::*;
 /// The lowest set bit alone.
 fn lowest(bits: &Bits) -> Bits {
     let alone = |g: u32| {
-        let below: Vec<Bits> = (0..g).map(|k| bits.bit(k)).collect();
+        let below = each(g, |k| bits.bit(k));
         if g == 0 { bits.bit(0) } else { bits.bit(g) & !any_of(&below) }
     };
     cat((0..bits.width()).rev().map(alone))
@@ -27,8 +27,7 @@ pub fn transfer_walker(config: &DesignConfig) -> Block {
 
     let set = m.hold(chosen, start);
     let rank = m.reg(ranks);
-    let above: Vec<Bits> =
-        (0..ranks).map(|g| if g == 0 { zeros(1) } else { set.bit(g) & rank.low(g).any() }).collect();
+    let above = each(ranks, |g| if g == 0 { zeros(1) } else { set.bit(g) & rank.low(g).any() });
     let above = m.wire(cat(above.into_iter().rev()));
     let wraps = m.wire(above.is_zero());
     let onward = mux(wraps, lowest(&set), lowest(&above));

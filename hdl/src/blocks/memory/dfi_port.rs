@@ -45,14 +45,14 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Block {
 
     // A value some clocks later; chip select is high after reset.
     let later = |name: &str, value: &Bits, clocks: u32, reset: Option<u128>| {
-        (0..clocks).fold(value.clone(), |value, clock| {
+        (0..clocks).fold(*value, |value, clock| {
             let reg = m.reg(format!("{name}{clock}_q"), value.width());
             let reg = if let Some(reset) = reset { reg.reset(reset) } else { reg };
             reg.next(value);
             reg.q()
         })
     };
-    let steps = m.instance(&sequencer).input("complete_i", complete);
+    let steps = dfi_sequencer::In { complete }.part(&m, "steps", &sequencer);
     let ready = steps.output("ready_o");
     let delay = dfi.command_delay();
     let pins = cat!(act_n, group, bank, address);
@@ -60,8 +60,7 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Block {
         (later("cs_n", &cs_n, delay - 1, Some(1)), later("pins", &pins, delay - 1, None));
     let mode = steps.output("mode_o");
     let owned = cat!(lit(1, 1), mode.high(1).zext(group_bits), mode.low(2), steps.output("a_o"));
-    let select = m.reg("select_n_q", 1).reset(1);
-    select.next(mux(ready, cs_late, steps.output("cs_n_o")));
+    let select = m.reg("select_n_q", 1).reset(1).next(mux(ready, cs_late, steps.output("cs_n_o")));
     let command = m.delay(mux(ready, pins_late, owned));
 
     // What the controller gave, with its age in clocks; it is at the port after `delay` of them.
@@ -73,7 +72,7 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Block {
         let mut all = vec![m.wire(name, value)];
         for age in 1..=clocks {
             let reg = m.flag(format!("{name}_age{age}_q"), all[age as usize - 1]);
-            all.push(reg.clone());
+            all.push(reg);
         }
         all
     };
@@ -93,11 +92,8 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     // Read data wait for the clock in which the controller looks.
     let places = (dfi.t_phy_rdlat() + BURST + 2).next_power_of_two();
     let wanted = m.wire(span(&reads, due, BURST));
-    let queue = m
-        .instance(&fifo(BUS_BITS, places)?)
-        .input("push_i", valid)
-        .input("data_i", rddata)
-        .input("pop_i", wanted);
+    let queue =
+        fifo::In { push: valid, data: rddata, pop: wanted }.part(&m, "queue", &fifo(BUS_BITS, places)?);
     let [there, room] = ["valid_o", "ready_o"].map(|port| queue.output(port));
     m.unused(room, "a PHY gives only what was asked for");
     let late = m.reg(1).reset(0);
@@ -105,14 +101,14 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     m.assume("in_time", !wanted | there, "a PHY gives data within t_phy_rdlat");
     m.assume("room", !valid | room, "and only those that were read");
     m.assume("waits", ready | cs_n, "the controller gives no command before the device is ready");
-    m.output("dq_o", queue.output("data_o"), "controller: data bus");
+    m.output("dq_o", queue.data, "controller: data bus");
     m.output(ready, "the device can be used: the controller's reset may end");
     m.output(late, "read data were not there when they were due; stays until reset");
     m.output("dfi_reset_n", steps.output("reset_n_o"), "reset of the device, active low");
     m.output("dfi_cke", steps.output("cke_o"), "clock enable");
     m.output("dfi_cs_n", select, "chip select, active low");
     m.output("dfi_odt", odt, "on-die termination: six clocks from each WR");
-    let pins = command.clone();
+    let pins = command;
     m.output("dfi_act_n", pins.msb(), "ACT, active low");
     m.output("dfi_bg", pins.slice(ADDRESS_PINS + 2, group_bits), "bank group");
     m.output("dfi_bank", pins.slice(ADDRESS_PINS, 2), "bank");

@@ -121,7 +121,8 @@ fn modes(dfi: &DfiConfig, dram: &DramConfig) -> Result<[u128; 7], HdlError> {
 /// # Errors
 /// [`HdlError`] if a mode register has no code for a time, if devices of the speed grade have no such CAS latency, or if the description
 /// breaks a rule of the language.
-#[block(m, "dfi_sequencer_l{}_w{}_g{}_{}", dfi.cas_latency(dram), dram.t_cwl(), dram.bank_groups(), name(dfi, dram),
+#[block(m, "dfi_sequencer_l{}_w{}_g{}_{}", dfi.cas_latency(dram), dram.t_cwl(), dram.bank_groups(),
+    name(dfi, dram),
     "Initialises a DDR4 device.")]
 pub fn dfi_sequencer(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     let modes = modes(dfi, dram)?;
@@ -163,9 +164,8 @@ pub fn dfi_sequencer(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     let complete = m.input(1, "the PHY can be used");
     let step = m.reg(step_bits).reset(0);
     let table = |of: &dyn Fn(&Step) -> u128, width: u32| {
-        let values: Vec<u128> =
-            (0..1 << step_bits).map(|i| steps.get(i).or(steps.last()).map_or(0, of)).collect();
-        rom(&step, &values, width)
+        let values: Vec<u128> = each(1 << step_bits, |i| steps.get(i).or(steps.last()).map_or(0, of));
+        rom(step, &values, width)
     };
     let last = m.wire(step.eq_lit((count - 1).into()));
     let left = m.reg(time_bits).reset(steps[0].clocks.into());
@@ -175,16 +175,15 @@ pub fn dfi_sequencer(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     step.next(mux(ends, step.plus_one(), step));
     let next_time = {
         let values: Vec<u128> =
-            (0..1 << step_bits).map(|i| steps.get(i + 1).map_or(1, |step| step.clocks.into())).collect();
-        rom(&step, &values, time_bits)
+            each(1 << step_bits, |i| steps.get(i + 1).map_or(1, |step| step.clocks.into()));
+        rom(step, &values, time_bits)
     };
     let counted = mux(waits | last, left, left.minus_one());
     left.next(mux(ends, next_time, counted));
     // A command is there in the first clock of its step.
     first.next(ends);
     let out = |name: &str, value: Bits, reset: u128, doc: &str| {
-        let reg = m.reg(format!("{name}_q"), value.width()).reset(reset);
-        reg.next(value);
+        let reg = m.reg(format!("{name}_q"), value.width()).reset(reset).next(value);
         m.output(format!("{name}_o"), reg, doc);
     };
     let command = table(&|step| step.command.into(), 1);

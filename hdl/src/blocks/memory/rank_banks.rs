@@ -24,7 +24,7 @@ pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Block {
         m.unused(commands[2], "PRE is allowed in the slot after a RD anyway");
     }
     let row = m.input(dram.row_bits(), "row that is opened");
-    let ring = m.instance(&phase_ring(SLOT)?).output("phase_o");
+    let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
     m.unused(ring.low(SLOT - 1), "the state changes in the last phase");
     let step = ring.msb();
 
@@ -37,14 +37,10 @@ pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Block {
         let open_row = m.hold(format!("row{bank}_q"), row, act);
         let bar =
             |what: &str, loads: &[(Bits, u32)]| countdown(&m, &format!("{what}_bar{bank}"), &step, loads);
-        let column = bar("column", &[(act.clone(), slots.act_to_column)]);
-        let precharge = [
-            (act.clone(), slots.act_to_pre),
-            (rd.clone(), slots.read_to_pre),
-            (wr.clone(), slots.write_to_pre),
-        ];
+        let column = bar("column", &[(act, slots.act_to_column)]);
+        let precharge = [(act, slots.act_to_pre), (rd, slots.read_to_pre), (wr, slots.write_to_pre)];
         let precharge = bar("pre", &precharge);
-        let activate = bar("act", &[(act.clone(), slots.act_to_act), (pre.clone(), slots.pre_to_act)]);
+        let activate = bar("act", &[(act, slots.act_to_act), (pre, slots.pre_to_act)]);
         states.push(cat!(open_row, !activate, !precharge, !column, open));
         bars.push(precharge);
     }

@@ -15,7 +15,7 @@ use super::rank_intake::{RankPorts, rank_intake};
 use super::rank_queue::rank_queue;
 use super::rank_refresh::rank_refresh;
 use super::rank_scheduler::{ADDRESS_PINS, rank_scheduler};
-use super::rank_timing::{BURST_BITS, BUS_BITS, ENTRIES, EntryLayout, HALVES, LENGTH_BITS, SLOT};
+use super::rank_timing::{BURST_BITS, BUS_BITS, ENTRIES, Entry, EntryLayout, HALVES, LENGTH_BITS, SLOT};
 use crate::blocks::common::encoding::bits_for;
 use crate::blocks::common::phase_ring::phase_ring;
 use ndp_config::DramConfig;
@@ -66,21 +66,19 @@ pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Block {
     let data_in =
         m.input("wdata_i", BURST_BITS, "burst to write next: it is there before its request gets here");
     let dq = m.input(BUS_BITS, "data bus, two transfers");
-    let ring = m.instance(&phase_ring(SLOT)?).output("phase_o");
+    let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
     m.unused(cat!(ring.bit(2), ring.bit(0)), "pins change for the first and the third clock of a slot");
     let (for_row, for_column) = (ring.bit(1), ring.bit(3));
 
     let (column, take) = (m.forward("column", 1), m.forward("take", 1));
     let intake = intake.input("take_i", take);
-    let queue = m
-        .instance(&rank_queue(dram, ports)?)
-        .input("valid_i", intake.output("valid_o"))
-        .input("entry_i", intake.output("entry_o"))
-        .input("column_i", column);
-    take.drive(queue.output("take_o"));
-    let valid: Vec<Bits> = (0..ENTRIES).map(|i| queue.output(&format!("valid{i}_o"))).collect();
-    let packed: Vec<Bits> = (0..ENTRIES).map(|i| queue.output(&format!("entry{i}_o"))).collect();
-    let head = layout.unpack(&packed[0]);
+    let queue =
+        rank_queue::In { valid: intake.output("valid_o"), entry: intake.output("entry_o"), column: *column }
+            .part(&m, "queue", &rank_queue(dram, ports)?);
+    take.drive(queue.take);
+    let valid = each(ENTRIES, |i| queue.valid.at(i));
+    let packed = each(ENTRIES, |i| queue.entry.at(i));
+    let head = Entry::unpack(layout, packed[0]);
 
     // The scheduler's choice changes the banks, whose state it sees in the next slot.
     let commands: Vec<_> = ["act", "pre", "rd", "wr"]
@@ -92,14 +90,15 @@ pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Block {
         banks = banks.input(format!("{kind}_i"), command);
     }
     for (i, packed) in packed.iter().enumerate() {
-        banks = banks.input(format!("bank{i}_i"), layout.unpack(packed).bank);
+        banks = banks.input(format!("bank{i}_i"), Entry::unpack(layout, packed).bank);
     }
-    let refresh = m.instance(&rank_refresh(dram, &name)?).input("quiet_i", banks.output("quiet_o"));
+    let refresh =
+        rank_refresh::In { quiet: banks.output("quiet_o") }.part(&m, "refresh", &rank_refresh(dram, &name)?);
     let mut scheduler = m
         .instance("scheduler", &rank_scheduler(dram, ports, &name)?)
-        .input("block_i", refresh.output("block_o"))
-        .input("close_i", refresh.output("close_o"))
-        .input("refresh_i", refresh.output("refresh_o"));
+        .input("block_i", refresh.block)
+        .input("close_i", refresh.close)
+        .input("refresh_i", refresh.refresh);
     for i in 0..ENTRIES {
         scheduler = scheduler.input(format!("valid{i}_i"), valid[i]).input(format!("entry{i}_i"), packed[i]);
         for group in 0..HALVES {
@@ -114,21 +113,21 @@ pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Block {
     row.drive(scheduler.output("row_o"));
     column.drive(scheduler.output("column_o"));
 
-    let data = m
-        .instance(&rank_data(dram, ports, &name)?)
-        .input("column_i", column)
-        .input("write_i", head.write)
-        .input("request_i", head.request)
-        .input("last_i", queue.output("last_o"))
-        .input("tag_i", head.tag)
-        .input("wdata_i", data_in)
-        .input("dq_i", dq);
+    let data = rank_data::In {
+        column: *column,
+        write: head.write,
+        request: head.request,
+        last: queue.last.q(),
+        tag: head.tag,
+        dq,
+        wdata: data_in,
+    }
+    .part(&m, "data", &rank_data(dram, ports, &name)?);
 
     // The command bus. Column commands are on it in the first clock of a slot, row commands in the third.
     let [row_command, row_act_n] = ["command_o", "act_n_o"].map(|port| scheduler.output(port));
     let selected = any!(for_column & column, for_row & row_command);
-    let deselect = m.reg("cs_n_q", 1).reset(1);
-    deselect.next(!selected);
+    let deselect = m.reg("cs_n_q", 1).reset(1).next(!selected);
     let act_n = m.delay(any!(for_column, row_act_n));
     let either =
         |name: &str, of_column: Bits, of_row: Bits| m.delay(name, mux(for_column, of_column, of_row));

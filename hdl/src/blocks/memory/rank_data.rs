@@ -25,7 +25,7 @@ pub(super) fn rank_data(dram: &DramConfig, ports: &RankPorts, name: &str) -> Blo
     let tag = m.input(tag_bits, "tag of its entry");
     let dq = m.input(BUS_BITS, "data bus, two transfers");
     let data = m.input("wdata_i", BURST_BITS, "burst to write next");
-    let ring = m.instance(&phase_ring(SLOT)?).output("phase_o");
+    let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
     let step = ring.msb();
     let phase = |clock: u32| ring.bit(clock % SLOT);
 
@@ -47,9 +47,7 @@ pub(super) fn rank_data(dram: &DramConfig, ports: &RankPorts, name: &str) -> Blo
     }
     let at = |clock: u32| &issued[(clock / SLOT) as usize + 1];
 
-    let words: Vec<Bits> = (0..SLOT)
-        .map(|transfer| m.hold(format!("dq{transfer}_q"), dq, phase(read_latency + transfer)))
-        .collect();
+    let words = each(SLOT, |transfer| m.hold(format!("dq{transfer}_q"), dq, phase(read_latency + transfer)));
     let (valid, write, rest) = at(read_latency + SLOT);
     let arrives = m.wire(valid & phase(read_latency));
     let (tag, last, request) = (rest.low(tag_bits), rest.bit(tag_bits), rest.bit(tag_bits + 1));
@@ -64,7 +62,7 @@ pub(super) fn rank_data(dram: &DramConfig, ports: &RankPorts, name: &str) -> Blo
     let parts = (0..)
         .zip(&selected)
         .map(|(transfer, select)| data.slice(transfer * BUS_BITS, BUS_BITS).gated(select));
-    let bus = m.delay("dq_q", any_of(&parts.collect::<Vec<_>>()));
+    let bus = m.delay("dq_q", any_of(parts));
     let drives = m.flag("dq_oe_q", any_of(&selected));
 
     m.output("beat_push_o", arrives & !request, "a burst of a segment is complete");

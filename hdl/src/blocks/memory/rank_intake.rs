@@ -5,7 +5,7 @@
 //! turn of several keeps the bus from turning and rows from closing with each request. The choice takes three clocks,
 //! within the slot: used places, sum with the new ones (both ahead), comparison, choice.
 
-use super::rank_timing::{EntryLayout, LENGTH_BITS, SLOT};
+use super::rank_timing::{Entry, EntryLayout, LENGTH_BITS, SLOT};
 use crate::blocks::common::encoding::bits_for;
 use crate::blocks::common::phase_ring::phase_ring;
 use ndp_config::DramConfig;
@@ -64,7 +64,7 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Block {
     let request_tag = m.input("req_tag_i", ports.request_tag_bits, "its tag");
     let take = m.input(1, "the entry is taken; only in the last phase");
 
-    let ring = m.instance(&phase_ring(SLOT)?).output("phase_o");
+    let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
     m.unused(ring.bit(2), "the used places are counted in every phase");
     let [compare, choose, add] = [0, 1, 3].map(|phase| ring.bit(phase));
 
@@ -78,8 +78,7 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Block {
         let reserved = m.reg(format!("{name}_reserved_q"), bits).reset(0).enable(chosen);
         reserved.next(reserved + more.zext(bits) + lit(1, bits));
         let used = m.delay(format!("{name}_used_q"), reserved - taken);
-        let before = m.ghost(format!("{name}_before_q"), bits).reset(0);
-        before.next(taken);
+        let before = m.ghost(format!("{name}_before_q"), bits).reset(0).next(taken);
         let kept = reserved - before;
         m.assume(
             format!("{name}_taken_was_there"),
@@ -93,10 +92,8 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Block {
         );
         let wide = bits + 1;
         let sum = m.hold(format!("{name}_sum_q"), used.zext(wide) + more.zext(wide), add);
-        let seen = m.reg(format!("{name}_seen_q"), 1).reset(0).enable(add);
-        seen.next(valid);
-        let offered = m.ghost(format!("{name}_offered_q"), 1).reset(0);
-        offered.next(valid);
+        let seen = m.reg(format!("{name}_seen_q"), 1).reset(0).enable(add).next(valid);
+        let offered = m.ghost(format!("{name}_offered_q"), 1).reset(0).next(valid);
         m.assert(
             format!("{name}_seen_in_time"),
             !compare | seen.eq(offered),
@@ -127,16 +124,15 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Block {
     let counted = mux(of_turn, run.plus_one(), run).gated(!ends);
     // The segment that ends the requests' turn is the first one of its own.
     run.next(mux(ends_early, lit(1, run_bits), counted));
-    let amid = m.ghost(1).reset(0);
-    amid.next(all!(!segments_turn, segment, run.any()));
+    let amid = m.ghost(1).reset(0).next(all!(!segments_turn, segment, run.any()));
     let begun = segments_turn & run.eq_lit(1);
     m.assert("turn_begins", !amid | begun, "a segment that goes amid the requests' turn begins its own");
 
-    let entry = m.reg(layout.bits()).enable(chooses);
+    let entry = m.reg(Entry::bits(layout)).enable(chooses);
     let tags = |tag: &Bits| tag.zext(ports.tag_bits());
-    let from_segment = layout.entry(&segment_address, length.clone(), zeros(1), zeros(1), tags(&segment_tag));
+    let from_segment = layout.entry(&segment_address, length, zeros(1), zeros(1), tags(&segment_tag));
     let from_request =
-        layout.entry(&request_address, zeros(LENGTH_BITS), write.clone(), lit(1, 1), tags(&request_tag));
+        layout.entry(&request_address, zeros(LENGTH_BITS), write, lit(1, 1), tags(&request_tag));
     entry.next(mux(segment_first, from_segment.pack(), from_request.pack()));
     let arrives = any!(segment, request);
     staged.set_clear(arrives, take);

@@ -17,22 +17,22 @@ use ndp_hdl_language::prelude::*;
 pub(super) fn rank_queue(dram: &DramConfig, ports: &RankPorts) -> Block {
     let layout = EntryLayout::new(dram, ports.tag_bits());
     let new_valid = m.input("valid_i", 1, "there is a new entry, stable in the last two phases");
-    let new_entry = m.input("entry_i", layout.bits(), "the new entry");
+    let new_entry = m.input("entry_i", Entry::bits(layout), "the new entry");
     let column = m.input(1, "the head's next burst is issued; for the last two phases");
-    let ring = m.instance(&phase_ring(SLOT)?).output("phase_o");
+    let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
     m.unused(ring.low(SLOT - 1), "everything changes in the last phase");
     let step = ring.msb();
 
-    let valid: Vec<_> = (0..ENTRIES).map(|i| m.reg(format!("valid{i}_q"), 1).reset(0).enable(step)).collect();
-    let entries: Vec<_> = (0..ENTRIES).map(|i| m.reg(format!("entry{i}_q"), layout.bits())).collect();
-    let head = layout.unpack(&entries[0].q());
+    let valid = each(ENTRIES, |i| m.reg(format!("valid{i}_q"), 1).reset(0).enable(step));
+    let entries = each(ENTRIES, |i| m.reg(format!("entry{i}_q"), Entry::bits(layout)));
+    let head = Entry::unpack(layout, entries[0]);
 
     // What depends on registers alone is worked out before the last phase.
     let last = m.wire(head.left.is_zero());
     let pops = m.wire(column & last);
     let pops_q = m.delay("pops_q", pops);
     let goes_on = m.delay(column & !last);
-    let advanced = Entry { burst: head.burst.plus_one(), left: head.left.minus_one(), ..head.clone() };
+    let advanced = Entry { burst: head.burst.plus_one(), left: head.left.minus_one(), ..head };
     let advanced = [("burst", &advanced.burst), ("left", &advanced.left)]
         .map(|(name, value)| m.delay(format!("next_{name}_q"), value));
     let mut takes = Vec::new();
@@ -44,13 +44,13 @@ pub(super) fn rank_queue(dram: &DramConfig, ports: &RankPorts) -> Block {
         let take = m.delay(format!("take{i}_q"), new_valid & free);
         let moved = entries.get(i + 1).map(|next| next.q());
         let stays = if i == 0 {
-            let changed = Entry { burst: advanced[0].clone(), left: advanced[1].clone(), ..head.clone() };
+            let changed = Entry { burst: advanced[0], left: advanced[1], ..head };
             mux(goes_on, changed.pack(), register)
         } else {
             register.q()
         };
-        let old = moved.map_or(stays.clone(), |moved| mux(pops_q, moved, stays));
-        register.clone().enable(step).next(mux(take, new_entry, old));
+        let old = moved.map_or(stays, |moved| mux(pops_q, moved, stays));
+        (*register).enable(step).next(mux(take, new_entry, old));
         valid[i].next(any!(take, mux(pops_q, occupied(i + 1), occupied(i))));
         takes.push(take);
     }

@@ -20,7 +20,7 @@ use ndp_hdl_language::prelude::*;
 pub fn rank_refresh(dram: &DramConfig, name: &str) -> Block {
     let slots = Slots::new(dram);
     let quiet = m.input(1, "PRE is allowed for every bank");
-    let ring = m.instance(&phase_ring(SLOT)?).output("phase_o");
+    let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
     m.unused(ring.low(SLOT - 1), "everything changes in the last phase");
     let step = ring.msb();
 
@@ -63,7 +63,7 @@ pub fn rank_refresh(dram: &DramConfig, name: &str) -> Block {
         (0..SLOT)
             .fold(lit(1, 1), |all, other| all & if other == bit { ring.bit(other) } else { !ring.bit(other) })
     };
-    m.assert("one_phase", any_of(&(0..SLOT).map(one).collect::<Vec<_>>()), "a slot has one phase at a time");
+    m.assert("one_phase", any_of((0..SLOT).map(one)), "a slot has one phase at a time");
     m.output("block_o", !idle, "no other part may issue a command");
     m.output(close, "PRE of all banks; for the last phase");
     m.output(refresh, "REF; for the last phase");
@@ -100,11 +100,7 @@ fn properties(
     );
     let owed = m.ghost("owed_q", 1).reset(1).enable(step);
     owed.set_clear(ends, refresh);
-    m.assert(
-        "one_a_time",
-        !cat([step.clone(), ends, owed.q()]).all() | refresh,
-        "a refresh comes in its interval",
-    );
+    m.assert("one_a_time", !cat([*step, ends, owed.q()]).all() | refresh, "a refresh comes in its interval");
     m.assert("due", !(step & refresh) | owed, "a refresh comes once in an interval");
     let most = most.max(slots.settle()) + slots.pre_to_act + LATE;
     let waits = counter("owed_slots_q", most);

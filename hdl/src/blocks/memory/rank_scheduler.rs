@@ -33,20 +33,18 @@ pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block
     let block = m.input(1, "refresh: no command");
     let close = m.input(1, "PRE of all banks; in the last phase");
     let refresh = m.input(1, "REF; in the last phase");
-    let valid: Vec<Bits> =
-        (0..ENTRIES).map(|i| m.input(format!("valid{i}_i"), 1, format!("entry {i} is there"))).collect();
-    let entries: Vec<Entry> = (0..ENTRIES)
-        .map(|i| {
-            let entry = layout.unpack(&m.input(format!("entry{i}_i"), layout.bits(), format!("entry {i}")));
-            m.unused(entry.burst.high(entry.burst.width() - 1), "the column goes to the pins directly");
-            m.unused(cat!(entry.tag, entry.request), "tags are of no interest here");
-            if i > 0 {
-                m.unused(entry.write, "only the head is read or written");
-            }
-            entry
-        })
-        .collect();
-    let ring = m.instance(&phase_ring(SLOT)?).output("phase_o");
+    let valid = each(ENTRIES, |i| m.input(format!("valid{i}_i"), 1, format!("entry {i} is there")));
+    let entries: Vec<Entry> = each(ENTRIES, |i| {
+        let entry =
+            Entry::unpack(layout, m.input(format!("entry{i}_i"), Entry::bits(layout), format!("entry {i}")));
+        m.unused(entry.burst.high(entry.burst.width() - 1), "the column goes to the pins directly");
+        m.unused(cat!(entry.tag, entry.request), "tags are of no interest here");
+        if i > 0 {
+            m.unused(entry.write, "only the head is read or written");
+        }
+        entry
+    });
+    let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
     m.unused(ring.low(SLOT - 1), "the state changes in the last phase");
     let step = ring.msb();
 
@@ -66,7 +64,7 @@ pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block
     let mut act_bar = Vec::new();
     for group in 0..groups {
         let issued = |write: bool, same: bool| {
-            let direction = if write { head.write.clone() } else { !head.write };
+            let direction = if write { head.write } else { !head.write };
             let group = if same { in_group(group) } else { !in_group(group) };
             all!(column, direction, group)
         };
@@ -82,10 +80,7 @@ pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block
         column_bar.push(mux(head.write, bars[1], bars[0]));
         let loads = [
             (acts.bit(group as u32), slots.act_to_other[1]),
-            (
-                any_of(&(0..groups).filter(|g| *g != group).map(|g| acts.bit(g as u32)).collect::<Vec<_>>()),
-                slots.act_to_other[0],
-            ),
+            (any_of((0..groups).filter(|g| *g != group).map(|g| acts.bit(g as u32))), slots.act_to_other[0]),
         ];
         act_bar.push(countdown(&m, &format!("act_bar{group}"), &step, &loads));
     }
@@ -95,9 +90,8 @@ pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block
     // That of the bank group in which an entry has a half.
     let of_half = |bars: &[Bits], entry: &Entry, half: usize| {
         let of_uppers = bars.iter().enumerate().filter(|(group, _)| group % HALVES == half);
-        let gated =
-            of_uppers.map(|(group, bar)| in_upper(entry, group).map_or(bar.clone(), |upper| upper & bar));
-        any_of(&gated.collect::<Vec<_>>())
+        let gated = of_uppers.map(|(group, bar)| in_upper(entry, group).map_or(*bar, |upper| upper & bar));
+        any_of(gated)
     };
     let four_acts = four_acts(&m, &acts.any(), slots.four_acts, &step);
 
@@ -106,7 +100,7 @@ pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block
     let mut acts_possible = Vec::new();
     let mut head_open = Vec::new();
     for (i, entry) in entries.iter().enumerate() {
-        let older: Vec<Bits> = (0..i).map(|j| valid[j] & entries[j].bank.eq(entry.bank)).collect();
+        let older = each(i, |j| valid[j] & entries[j].bank.eq(entry.bank));
         let alone = if older.is_empty() { lit(1, 1) } else { !any_of(&older) };
         for group in 0..HALVES {
             let state = m.input(
@@ -121,7 +115,7 @@ pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block
             let same_row = m.wire(format!("same_row{i}_{group}"), state.high(dram.row_bits()).eq(entry.row));
             let free = m.wire(format!("free{i}_{group}"), needs & !block);
             let pre = all!(free, open, !same_row, pre_free);
-            let may_open = !any_of(&[of_half(&act_bar, entry, group), four_acts.clone()]);
+            let may_open = !any_of([of_half(&act_bar, entry, group), four_acts]);
             let act = all!(free, !open, act_free, may_open);
             pres.push(m.delay(format!("pre{i}_{group}_q"), pre));
             acts_possible.push(m.delay(format!("act{i}_{group}_q"), act));
@@ -153,7 +147,7 @@ pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block
     let of_banks = |chosen: &[Bits]| {
         let bank = |bank: usize| {
             let (group, index) = (bank / pairs, bank % pairs);
-            any_of(&(0..ENTRIES).map(|i| chosen[i * HALVES + group] & banks[i][index]).collect::<Vec<_>>())
+            any_of((0..ENTRIES).map(|i| chosen[i * HALVES + group] & banks[i][index]))
         };
         cat((0..2 * pairs).rev().map(bank))
     };
@@ -163,41 +157,33 @@ pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block
     let of_group = |chosen: &[Bits], group: usize| {
         let of_entry = |i: usize| {
             let chosen = &chosen[i * HALVES + group % HALVES];
-            in_upper(&entries[i], group).map_or(chosen.clone(), |upper| upper & chosen)
+            in_upper(&entries[i], group).map_or(*chosen, |upper| upper & chosen)
         };
-        any_of(&(0..ENTRIES).map(of_entry).collect::<Vec<_>>())
+        any_of((0..ENTRIES).map(of_entry))
     };
     acts.drive(cat((0..groups).rev().map(|group| of_group(&chosen_act, group))));
     let of_entry = |i: usize| {
-        any_of(&[&chosen_act[i * HALVES..][..HALVES], &chosen_pre[i * HALVES..][..HALVES]].concat())
+        any_of([&chosen_act[i * HALVES..][..HALVES], &chosen_pre[i * HALVES..][..HALVES]].concat())
     };
-    let picked: Vec<Bits> = (0..ENTRIES).map(of_entry).collect();
+    let picked = each(ENTRIES, of_entry);
     let pick = |field: &dyn Fn(&Entry) -> Bits| {
-        any_of(
-            &entries
-                .iter()
-                .zip(&picked)
-                .map(|(entry, picked)| field(entry).gated(picked))
-                .collect::<Vec<_>>(),
-        )
+        any_of(entries.iter().zip(&picked).map(|(entry, picked)| field(entry).gated(picked)))
     };
-    let row = m.wire(pick(&|entry| entry.row.clone()));
+    let row = m.wire(pick(&|entry| entry.row));
 
     // The row command, for the pins two phases later.
     let held = |name: &str, value: Bits| m.hold(name, value, step);
     let act = any_of(&chosen_act);
     let pre = any_of(&chosen_pre);
-    let valid_row = m.reg("row_valid_q", 1).reset(0).enable(step);
-    valid_row.next(any!(act, pre, close, refresh));
+    let valid_row = m.reg("row_valid_q", 1).reset(0).enable(step).next(any!(act, pre, close, refresh));
     let operation = [(CAS_N, any!(pre, close)), (WE_N, refresh), (ALL_BANKS, close)];
     let pins = (0..ADDRESS_PINS).map(|pin| {
         let row_bit = if pin < row.width() { row.bit(pin) & act } else { zeros(1) };
-        let operation = operation.iter().filter(|(at, _)| *at == pin).map(|(_, value)| value.clone());
-        any_of(&operation.chain([row_bit]).collect::<Vec<_>>())
+        let operation = operation.iter().filter(|(at, _)| *at == pin).map(|(_, value)| *value);
+        any_of(operation.chain([row_bit]))
     });
     let pins = cat(pins.collect::<Vec<_>>().into_iter().rev());
-    let upper_half =
-        |chosen: &[Bits]| any_of(&chosen.iter().skip(1).step_by(HALVES).cloned().collect::<Vec<_>>());
+    let upper_half = |chosen: &[Bits]| any_of(chosen.iter().skip(1).step_by(HALVES).cloned());
     let [half_act, half_pre] = [&chosen_act, &chosen_pre].map(|chosen| upper_half(chosen));
 
     let half = half_act | half_pre;
@@ -212,7 +198,7 @@ pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block
         all!(in_half(group), banks[0][index])
     });
     let head_banks = m.delay(cat(head_banks.collect::<Vec<_>>().into_iter().rev()));
-    for (name, write) in [("rd", !head.write), ("wr", head.write.clone())] {
+    for (name, write) in [("rd", !head.write), ("wr", head.write)] {
         let issued = m.delay(format!("{name}_q"), goes & write);
         m.output(format!("{name}_o"), head_banks.gated(issued & step), format!("{name} of these banks"));
     }

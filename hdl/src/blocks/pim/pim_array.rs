@@ -42,13 +42,13 @@ pub fn pim_array(config: &HbmConfig, paths: u32) -> Block {
         m.unused(select.bit(0), "column 0 is the one without any of the others");
         let write = m.input(format!("we{p}_i"), 2, "halves of the column to write");
         let addr = m.wire(format!("addr{p}"), cat!(row, number(&select, COLUMN)));
-        m.output(format!("data{p}_o"), memory.read(&addr), format!("column of path {p}"));
+        m.output(format!("data{p}_o"), memory.read(addr), format!("column of path {p}"));
         writes.push((write, addr));
     }
     let (enable, addr) = match writes.as_slice() {
         [(e0, a0), (e1, a1)] => (m.wire("we", e0 | e1), m.wire("waddr", mux(e1.any(), a1, a0))),
-        _ => writes[0].clone(),
+        _ => writes[0],
     };
-    memory.write(&enable, &addr, &cat!(data, data));
+    memory.write(enable, addr, cat!(data, data));
     debug_assert_eq!(COLUMN_BITS % (2 * FP16_BITS), 0);
 }

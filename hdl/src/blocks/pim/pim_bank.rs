@@ -84,11 +84,11 @@ pub fn pim_bank(config: &HbmConfig) -> Block {
         let here = |select: &Bits| match (paths, p) {
             (1, _) => lit(1, 1),
             (_, 0) => !select,
-            _ => select.clone(),
+            _ => *select,
         };
         let mut reads = vec![reads_host & here(&path)];
         if p == last {
-            reads.push(reads_mac.clone());
+            reads.push(reads_mac);
         }
         let writes = m.wire(format!("we{p}"), write.gated(here(&write_path)));
         m.assert(
@@ -97,21 +97,13 @@ pub fn pim_bank(config: &HbmConfig) -> Block {
             "a path's column decoder serves a reading or a writing, not both at once",
         );
         let cells = m.input(format!("cells{p}_i"), COLUMN_BITS, format!("selected cells of path {p}"));
-        let instance = m
-            .instance(format!("path{p}"), &column_path)
-            .input("read_i", any_of(&reads))
-            .input("column_i", column)
-            .input("write_i", writes.any())
-            .input("write_column_i", write_column)
-            .input("cells_i", cells);
-        m.output(
-            format!("select{p}_o"),
-            instance.output("select_o"),
-            format!("column select lines of path {p}"),
-        );
+        let instance =
+            pim_column_path::In { read: any_of(&reads), column, write: writes.any(), write_column, cells }
+                .part(&m, format!("path{p}"), &column_path);
+        m.output(format!("select{p}_o"), instance.select, format!("column select lines of path {p}"));
         m.output(format!("row{p}_o"), state.output(&format!("row{p}_o")), format!("open row of path {p}"));
         m.output(format!("we{p}_o"), writes, format!("halves to write through path {p}"));
-        data.push(instance.output("data_o"));
+        data.push(instance.data.q());
     }
     let host_data = match data.as_slice() {
         [zero, one] => {
@@ -120,24 +112,19 @@ pub fn pim_bank(config: &HbmConfig) -> Block {
         }
         _ => {
             m.unused(write_path, "there is one path");
-            data[0].clone()
+            data[0]
         }
     };
     m.output("data_o", host_data, "the host's column, one clock after RD");
     m.output(path, "path of the access that is being given");
     m.output("row_flags_o", state.output("row_flags_o"), row_flags(config).join(", ") + ", from bit 0");
     m.output("column_flags_o", state.output("column_flags_o"), COLUMN_FLAGS.join(", ") + ", from bit 0");
-    let unit = m
-        .instance("mac", &pim_mac(config)?)
-        .input("load_i", mac_load)
-        .input("first_i", mac_first)
-        .input("w_i", data[last as usize])
-        .input("x_i", operand)
-        .input("round_i", round);
-    let result = unit.output("result_o");
+    let unit = pim_mac::In { load: mac_load, first: mac_first, w: data[last as usize], x: operand, round }
+        .part(&m, "mac", &pim_mac(config)?);
+    let result = unit.result.q();
     debug_assert_eq!(result.width(), FP16_BITS);
     m.output(result, "the rounded sum");
-    let sum = unit.output("sum_o");
+    let sum = unit.sum.q();
     debug_assert_eq!(sum.width(), acc_bits + FLAG_BITS);
     m.output("sum_o", cat!(sum), "exact sum: flags, value");
 }

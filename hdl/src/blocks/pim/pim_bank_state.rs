@@ -76,7 +76,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
     debug_assert!(ROW_COMMANDS.contains(&"ppre"));
     // With a bit more where a REFB does something.
     let refb = (c.refresh() == HbmRefresh::Bank).then(|| m.input("refb_i", 1, "REFB for this bank"));
-    let and_refb = |kinds: &[&Bits]| any_of(&kinds.iter().copied().chain(&refb).cloned().collect::<Vec<_>>());
+    let and_refb = |kinds: &[&Bits]| any_of(kinds.iter().copied().chain(&refb).cloned());
     let partition = m.input("row_partition_i", 1, "partition of the row command");
     let row = m.input(row_bits, "row");
     let row_go = m.input(1, "the row command is carried out");
@@ -93,11 +93,9 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
     let (joined, joined_next, subarray, boundary) = if slicing {
         let boundary_bits = bits_for(c.subarrays() - 1);
         let new = m.input("boundary_i", boundary_bits, "boundary of SLICE");
-        let boundary = m.reg(boundary_bits).reset(0).enable(moves);
-        boundary.next(new);
+        let boundary = m.reg(boundary_bits).reset(0).enable(moves).next(new);
         let joined = m.wire(boundary.is_zero());
-        let next =
-            if record { joined.clone() } else { m.wire("joined_next", mux(moves, new.is_zero(), joined)) };
+        let next = if record { joined } else { m.wire("joined_next", mux(moves, new.is_zero(), joined)) };
         let below = row.high(boundary_bits).lt(boundary);
         (joined, next, Some(below), Some(boundary.q()))
     } else {
@@ -110,15 +108,13 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
         if !slicing {
             return (vec![lit(1, 1)], vec![lit(1, 1)]);
         }
-        let meant = [!partition, partition.clone()];
+        let meant = [!partition, *partition];
         let touches = meant.iter().map(|is| joined | is).collect();
         let at = vec![!joined & meant[0], joined | meant[1]];
         (touches, at)
     };
     // What the multipliers work on concerns partition 0 only if it is the same.
-    let of_pim = |joined: &Bits| {
-        (0..count).map(|u| if u == last { lit(1, 1) } else { joined.clone() }).collect::<Vec<_>>()
-    };
+    let of_pim = |joined: &Bits| each(count, |u| if u == last { lit(1, 1) } else { *joined });
     let (host_touches, host_at) = concerned(&partition, &joined);
     let pim_touches = of_pim(&joined);
     let activates = m.wire(act | pact);
@@ -126,35 +122,30 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
     let one_bank = m.wire(act | pre);
     let for_pim = m.wire(pact | ppre);
     let everything = m.wire(and_refb(&[&prea, &slice]));
-    let touches: Vec<Bits> = (0..count)
-        .map(|u| {
-            let parts = [one_bank & host_touches[u], for_pim & pim_touches[u], everything.clone()];
-            m.wire(format!("touches{u}"), any_of(&parts))
-        })
-        .collect();
-    let opens: Vec<Bits> = (0..count)
-        .map(|u| {
-            let opened = if u == last { (act & host_at[u]) | pact } else { act & host_at[u] };
-            m.wire(format!("opens{u}"), row_go & opened)
-        })
-        .collect();
+    let touches = each(count, |u| {
+        let parts = [one_bank & host_touches[u], for_pim & pim_touches[u], everything];
+        m.wire(format!("touches{u}"), any_of(parts))
+    });
+    let opens = each(count, |u| {
+        let opened = if u == last { (act & host_at[u]) | pact } else { act & host_at[u] };
+        m.wire(format!("opens{u}"), row_go & opened)
+    });
     let [activated, precharged] =
         [("activated", &activates), ("precharged", &precharges)].map(|(name, kind)| {
             let of = |u: usize| m.wire(format!("{name}{u}"), all!(row_go, kind, touches[u]));
-            (0..count).map(of).collect::<Vec<_>>()
+            each(count, of)
         });
 
     // Column command, after the row command.
     let host = m.wire(rd | wr);
     let (column_touches, column_at) = concerned(&column_partition, &joined_next);
     let mac_touches = of_pim(&joined_next);
-    let access: Vec<Bits> = (0..count)
-        .map(|u| m.wire(format!("access{u}"), (host & column_touches[u]) | (mac & mac_touches[u])))
-        .collect();
+    let access =
+        each(count, |u| m.wire(format!("access{u}"), (host & column_touches[u]) | (mac & mac_touches[u])));
     let reads = m.wire(rd | mac);
     let of_column = |name: &str, kind: &Bits| {
         let of = |u: usize| m.wire(format!("{name}{u}"), all!(column_go, kind, access[u]));
-        (0..count).map(of).collect::<Vec<_>>()
+        each(count, of)
     };
     let read = of_column("read", &reads);
     let written = of_column("written", &wr);
@@ -173,9 +164,9 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
         let pim = m.hold(format!("pim{u}_q"), pact, opens[u]);
         owned.push(open & pim);
         let (open_then, pim_then) = if record {
-            (open.q(), pim.clone())
+            (open.q(), pim)
         } else {
-            (open_next.clone(), m.wire(format!("pim{u}_next"), mux(opens[u], pact, pim)))
+            (open_next, m.wire(format!("pim{u}_next"), mux(opens[u], pact, pim)))
         };
         let open_row = m.hold(format!("row{u}_q"), row, opens[u]);
         let counter = |name: &str, load: &Bits, gap: u32| timer(&m, &format!("{name}{u}"), load, gap);
@@ -195,7 +186,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
             Partition {
                 open: open_then,
                 pim: pim_then,
-                row: open_row.clone(),
+                row: open_row,
                 rc: counter("rc", &activated[u], c.t_rc()),
                 ras: counter("ras", &activated[u], c.t_ras()),
                 rcd: counter("rcd", &activated[u], c.t_rcd()),
@@ -224,7 +215,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
                 let both = larger(zero, one);
                 mux(joined_next, both, mux(column_partition, one, zero))
             }
-            _ => bounds[0].clone(),
+            _ => bounds[0],
         };
         let bound = m.wire(bound);
         let own = mux(wr, lit(write_gap.into(), bound_bits), lit(c.t_rtp().into(), bound_bits));
@@ -233,18 +224,16 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
     }
 
     // What is wrong with the row command.
-    let any_open = any_of(&partitions.iter().map(|(open, _)| open.clone()).collect::<Vec<_>>());
-    let opening: Vec<Bits> = (0..count)
-        .map(|u| {
-            let here = if u == last { (act & host_at[u]) | pact } else { act & host_at[u] };
-            here & partitions[u].0
-        })
-        .collect();
+    let any_open = any_of(partitions.iter().map(|(open, _)| *open));
+    let opening = each(count, |u| {
+        let here = if u == last { (act & host_at[u]) | pact } else { act & host_at[u] };
+        here & partitions[u].0
+    });
     let early = |left: &dyn Fn(&Partition) -> Bits| {
         let of = |u: usize| left(&partitions[u].1).any() & touches[u];
-        any_of(&(0..count).map(of).collect::<Vec<_>>())
+        any_of((0..count).map(of))
     };
-    let any_rp = any_of(&partitions.iter().map(|(_, p)| p.rp.any()).collect::<Vec<_>>());
+    let any_rp = any_of(partitions.iter().map(|(_, p)| p.rp.any()));
     let absent = if slicing { all!(joined, one_bank, partition) } else { one_bank & partition };
     let outside = match &subarray {
         Some(below) => {
@@ -261,11 +250,11 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
         absent,
         outside,
         any_of(&opening) | (and_refb(&[&slice, &refresh]) & any_open),
-        and_refb(&[&activates]) & early(&|p| p.rc.clone()),
-        precharges & early(&|p| p.ras.clone()),
-        (and_refb(&[&activates, &slice]) & early(&|p| p.rp.clone())) | (refresh & any_rp),
-        precharges & early(&|p| p.rtp.clone()),
-        precharges & early(&|p| p.wr.clone()),
+        and_refb(&[&activates]) & early(&|p| p.rc),
+        precharges & early(&|p| p.ras),
+        (and_refb(&[&activates, &slice]) & early(&|p| p.rp)) | (refresh & any_rp),
+        precharges & early(&|p| p.rtp),
+        precharges & early(&|p| p.wr),
         moving,
     ];
     flags.extend(refreshing_left.map(|left| and_refb(&[&activates, &slice]) & left.any()));
@@ -276,14 +265,14 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
     );
 
     // And with the column command.
-    let open_at: Vec<Bits> = (0..count).map(|u| column_at[u] & partitions[u].1.open).collect();
-    let pim_at: Vec<Bits> = (0..count).map(|u| open_at[u] & partitions[u].1.pim).collect();
+    let open_at = each(count, |u| column_at[u] & partitions[u].1.open);
+    let pim_at = each(count, |u| open_at[u] & partitions[u].1.pim);
     let computing = &partitions[last].1;
     let closed = (host & !any_of(&open_at)) | (mac & !computing.open);
     let of_other = (host & any_of(&pim_at)) | all!(mac, computing.open, !computing.pim);
     // A row command beside it: the channel looks at what it does, the record at whether it is there.
     let beside = if record { &touches } else { &activated };
-    let rcd: Vec<Bits> = (0..count).map(|u| (partitions[u].1.rcd.any() | beside[u]) & access[u]).collect();
+    let rcd = each(count, |u| (partitions[u].1.rcd.any() | beside[u]) & access[u]);
     let absent = if slicing { all!(joined_next, host, column_partition) } else { host & column_partition };
     let column_flags = [absent, closed, of_other, any_of(&rcd)];
     m.output(
@@ -291,7 +280,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
         bus(&column_flags),
         COLUMN_FLAGS.join(", ") + ", from bit 0: wrong with the column command",
     );
-    let opened: Vec<Bits> = partitions.iter().map(|(open, _)| open.clone()).collect();
+    let opened: Vec<Bits> = partitions.iter().map(|(open, _)| *open).collect();
     if let (Some(boundary), [(first, low), (second, high)]) = (&boundary, partitions.as_slice()) {
         let below = |row: &Bits| row.high(boundary.width()).lt(boundary);
         let apart = below(&low.row) & !below(&high.row);

@@ -46,24 +46,20 @@ pub fn pim_buffer(config: &HbmConfig) -> Block {
     m.output("early_o", any_of(&early), "its data have not passed yet");
 
     let memory = m.memory("columns", COLUMN_BITS, slots);
-    memory.write(&write, &write_slot, &cat!(data, data));
+    memory.write(write, write_slot, cat!(data, data));
     let mut halves = Vec::new();
     for half in 0..2 {
         let come = m.reg(format!("come{half}_q"), slots).reset(0);
         let bits = (0..slots).rev().map(|s| write.bit(half) & write_slot.eq_lit(s.into()));
         come.next(come | cat(bits));
-        let of_slot: Vec<Bits> = (0..slots).map(|s| come.bit(s) & slot.eq_lit(s.into())).collect();
+        let of_slot = each(slots, |s| come.bit(s) & slot.eq_lit(s.into()));
         halves.push(any_of(&of_slot));
     }
-    let value = m.wire(memory.read(&slot));
+    let value = m.wire(memory.read(slot));
     let half_bits = COLUMN_BITS / 2;
     let known = cat!(value.high(half_bits).gated(halves[1]), value.low(half_bits).gated(halves[0]));
     let operand = m.hold(known, read);
     let lanes = (0..COLUMN_BITS / FP16_BITS).rev();
     let lanes = lanes.map(|i| m.wire(format!("lane{i}"), operand.slice(i * FP16_BITS, FP16_BITS)));
-    m.output(
-        "operand_o",
-        cat(lanes.map(|lane| recoded(&lane)).collect::<Vec<_>>()),
-        "column of the last MAC, recoded",
-    );
+    m.output("operand_o", cat(lanes.map(|lane| recoded(&lane))), "column of the last MAC, recoded");
 }

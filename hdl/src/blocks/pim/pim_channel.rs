@@ -59,7 +59,8 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
     let data_valid = m.input(1, "the controller drives the data bus");
     let data = m.input(BUS, "what it drives");
 
-    let decoder = m.instance(&pim_decoder(c)?).input("row_i", row_word).input("column_i", column_word);
+    let decoder =
+        pim_decoder::In { row: row_word, column: column_word }.part(&m, "decoder", &pim_decoder(c)?);
     let row_ops = ROW_COMMANDS.map(|op| decoder.output(&format!("{op}_o")));
     let column_ops = COLUMN_COMMANDS.map(|op| decoder.output(&format!("{op}_o")));
     let [act, pre, prea, refresh, slice, pact, pacta, ppre, refb] = &row_ops;
@@ -70,10 +71,9 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
         ["row_undefined_o", "column_undefined_o"].map(|port| decoder.output(port));
     let [row_partition, column_partition] =
         ["row_partition_o", "column_partition_o"].map(|port| decoder.output(port));
-    let (row, boundary) = (decoder.output("row_o"), decoder.output("boundary_o"));
-    let (column, flag, slot) =
-        (decoder.output("column_o"), decoder.output("flag_o"), decoder.output("slot_o"));
-    let outside = decoder.output("outside_o");
+    let (row, boundary) = (decoder.row.q(), decoder.boundary.q());
+    let (column, flag, slot) = (decoder.column.q(), decoder.flag.q(), decoder.slot.q());
+    let outside = decoder.outside.q();
     if !c.slicing() {
         m.unused(boundary, "there is no boundary");
         m.unused(outside, "there is no boundary");
@@ -94,8 +94,8 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
     let go = |name: &str, kind: Bits| m.wire(name, kind & column_go);
     let [rd_go, rdg_go, gbw_go, mac_go, res_go] =
         [("rd_go", rd), ("rdg_go", rdg), ("gbw_go", gbw), ("mac_go", mac), ("res_go", res)]
-            .map(|(name, kind)| go(name, kind.clone()));
-    let sum_go = go("sum_go", sum.clone());
+            .map(|(name, kind)| go(name, *kind));
+    let sum_go = go("sum_go", *sum);
     let write_go = go("write_go", wr | gbw);
     let read_go = m.wire(any!(rd_go, rdg_go, res_go, sum_go));
     let io_write = m.forward("bank_write", 2 * banks);
@@ -169,34 +169,36 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
     let result_data = m.wire(bus(&results).zext(COLUMN_BITS));
     debug_assert_eq!(results[0].width(), FP16_BITS);
 
-    let io = m
-        .instance(&pim_io(c)?)
-        .input("read_i", read_go)
-        .input("rdg_i", rdg_go)
-        .input("res_i", res_go)
-        .input("slot_i", slot)
-        .input("column_data_i", column_data)
-        .input("result_data_i", result_data)
-        .input("write_i", write_go)
-        .input("gbw_i", gbw_go)
-        .input("bank_i", column_bank)
-        .input("path_i", any_of(&used_paths))
-        .input("column_i", column)
-        .input("data_valid_i", data_valid)
-        .input("data_i", data);
-    io_write.drive(io.output("write_o"));
-    io_path.drive(io.output("write_path_o"));
-    io_column.drive(io.output("write_column_o"));
-    let buffer = m
-        .instance(&pim_buffer(c)?)
-        .input("slot_i", slot)
-        .input("rdg_i", rdg_go)
-        .input("gbw_i", gbw_go)
-        .input("read_i", mac_go)
-        .input("write_i", io.output("fill_o"))
-        .input("write_slot_i", io.output("fill_slot_o"))
-        .input("data_i", io.output("fill_data_o"));
-    operand.drive(buffer.output("operand_o"));
+    let io = pim_io::In {
+        read: read_go,
+        rdg: rdg_go,
+        res: res_go,
+        slot,
+        column_data,
+        result_data,
+        write: write_go,
+        gbw: gbw_go,
+        bank: column_bank,
+        path: any_of(&used_paths),
+        column,
+        data_valid,
+        data,
+    }
+    .part(&m, "io", &pim_io(c)?);
+    io_write.drive(io.write);
+    io_path.drive(io.write_path);
+    io_column.drive(io.write_column);
+    let buffer = pim_buffer::In {
+        slot,
+        rdg: rdg_go,
+        gbw: gbw_go,
+        read: mac_go,
+        write: io.fill.q(),
+        write_slot: io.fill_slot.q(),
+        data: io.fill_data.q(),
+    }
+    .part(&m, "buffer", &pim_buffer(c)?);
+    operand.drive(buffer.operand);
 
     // Who objects.
     let row_wrong = m.wire(any_of(&row_flags));
@@ -212,21 +214,19 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
     let between = |name: &str| found(&between_rows, &timing::row_flags(c), name);
     let open = by_bank("open");
     let never = zeros(1);
-    let (cannot_slice, cannot_open_all) = (
-        if c.slicing() { never.clone() } else { slice.clone() },
-        if c.all_bank_activate() { never } else { pacta.clone() },
-    );
+    let (cannot_slice, cannot_open_all) =
+        (if c.slicing() { never } else { *slice }, if c.all_bank_activate() { never } else { *pacta });
     let refreshes = m.wire(refresh | refb);
     // REFB is for the bank whose turn it is.
     let (no_refresh, turn, of_bank) = match c.refresh() {
-        HbmRefresh::All => (refb.clone(), None, Vec::new()),
+        HbmRefresh::All => (*refb, None, Vec::new()),
         HbmRefresh::Bank => {
             let turn = m.reg(bits_for(banks - 1)).reset(0).enable(refb & row_go);
             let last = turn.eq_lit((banks - 1).into());
             turn.next(turn.plus_one().gated(!last));
-            let due = bus(&(0..banks).map(|b| turn.eq_lit(b.into())).collect::<Vec<_>>());
+            let due = bus(&each(banks, |b| turn.eq_lit(b.into())));
             let of_bank = vec![(by_bank("rfc_pb"), 52), (between("rrefd"), 53)];
-            (refresh.clone(), Some((refb & !(due & row_bank).any(), 16)), of_bank)
+            (*refresh, Some((refb & !(due & row_bank).any(), 16)), of_bank)
         }
     };
     let mut row_codes = vec![
@@ -271,8 +271,8 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
         (closed, 3),
         (mac & owner, 9),
         (owner, 7),
-        (mac & buffer.output("empty_o"), 10),
-        (mac & buffer.output("early_o"), 50),
+        (mac & buffer.empty.q(), 10),
+        (mac & buffer.early.q(), 50),
         (by_bank("rcd"), 34),
         (between("ccd_s"), 39),
         (between("ccd_l"), 40),
@@ -287,22 +287,23 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
     let [row_status, column_status] = [("row_status", &row_codes[..]), ("column_status", &column_codes[..])]
         .map(|(name, codes)| m.wire(name, first_code(STATUS, codes)));
     // Without a command there is nothing to be carried out.
-    let any_row = m.wire(any_of(&row_ops));
-    let any_column = m.wire(any_of(&column_ops));
+    let any_row = m.wire(any_of(row_ops));
+    let any_column = m.wire(any_of(column_ops));
     row_go.drive(any_row & row_status.is_zero());
     column_go.drive(any_column & column_status.is_zero());
 
-    let watch = m
-        .instance(&pim_refresh_watch(c)?)
-        .input("refresh_i", refreshes & row_go)
-        .input("row_command_i", any_row)
-        .input("column_command_i", any_column);
+    let watch = pim_refresh_watch::In {
+        refresh: refreshes & row_go,
+        row_command: any_row,
+        column_command: any_column,
+    }
+    .part(&m, "watch", &pim_refresh_watch(c)?);
     m.output(row_status, "answer to the row command of this clock; 0: done, or no command");
     m.output(column_status, "answer to the column command of this clock");
-    m.output("data_valid_o", io.output("data_valid_o"), "the channel drives the data bus");
-    m.output("data_o", io.output("data_o"), "what it drives");
-    m.output("refresh_late_o", watch.output("late_o"), "code 64: a refresh is overdue");
-    m.output("write_missing_o", io.output("missing_o"), "code 65: write data missing");
-    m.output("write_unexpected_o", io.output("unexpected_o"), "code 66: write data without WR");
+    m.output("data_valid_o", io.data_valid, "the channel drives the data bus");
+    m.output("data_o", io.data, "what it drives");
+    m.output("refresh_late_o", watch.late, "code 64: a refresh is overdue");
+    m.output("write_missing_o", io.missing, "code 65: write data missing");
+    m.output("write_unexpected_o", io.unexpected, "code 66: write data without WR");
     m.finish()
 }

@@ -41,12 +41,12 @@ impl Distances {
             let early: Vec<Bits> = timers.iter().enumerate().map(|(g, left)| left.any() & there(g)).collect();
             any_or_none(&early)
         };
-        [each(&self.other, &|g| !groups[g]), each(&self.same, &|g| groups[g].clone())]
+        [each(&self.other, &|g| !groups[g]), each(&self.same, &|g| groups[g])]
     }
 
     /// Whether a command without a bank comes too early: it counts as one in another group.
     fn broken_anywhere(&self) -> Bits {
-        any_of(&self.other.iter().map(Bits::any).collect::<Vec<_>>())
+        any_of(self.other.iter().map(Bits::any))
     }
 }
 
@@ -54,17 +54,11 @@ impl Distances {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-#[block(m)]
+#[block(m, "pim_channel_{}_{}", if view == View::Channel { "timing" } else { "record" }, suffix(config),
+    "Rules between the banks of a PIM channel.")]
 pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
     let c = config;
     let groups = c.bank_groups();
-    let m = ModuleBuilder::new(
-        match view {
-            View::Channel => format!("pim_channel_timing_{}", suffix(c)),
-            View::Record => format!("pim_channel_record_{}", suffix(c)),
-        },
-        "Rules between the banks of a PIM channel.",
-    );
     m.share_code();
     let row: Vec<Bits> =
         row_commands(c).iter().map(|op| m.input(format!("{op}_i"), 1, op.to_uppercase())).collect();
@@ -90,13 +84,12 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
     };
     let activates = m.wire(any!(act, pact, pacta));
     let activated = m.wire(activates & row_go);
-    let row_groups: Vec<Bits> =
-        (0..groups).map(|g| m.wire(format!("row_group{g}"), row_group.bit(g) | pacta)).collect();
+    let row_groups = each(groups, |g| m.wire(format!("row_group{g}"), row_group.bit(g) | pacta));
     let rrd = distances("rrd", &activated, &row_groups, [c.t_rrd_s(), c.t_rrd_l()]);
     let [rrd_s, rrd_l] = rrd.broken(&row_groups);
     let opens = match row.get(8) {
         Some(refb) => m.wire("opens", activates | refb),
-        None => activates.clone(),
+        None => activates,
     };
     let rrefd = row.get(8).map(|refb| timer(&m, "rrefd", &(refb & row_go), c.t_rrefd()).any());
 
@@ -106,12 +99,12 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
     let mut window: Vec<Bits> = Vec::new();
     let bits = bits_for(c.t_faw() - 1);
     let full = lit((c.t_faw() - 1).into(), bits);
-    let slots: Vec<_> = (0..WINDOW).map(|i| m.reg(format!("window{i}_q"), bits).reset(0)).collect();
+    let slots = each(WINDOW, |i| m.reg(format!("window{i}_q"), bits).reset(0));
     for (i, slot) in slots.iter().enumerate() {
         let aged = |i: usize| super::pim_timer::counted(&slots[i]);
         let after = |weight: u32| match i.checked_sub(weight as usize) {
             Some(older) => aged(older),
-            None => full.clone(),
+            None => full,
         };
         let shifted = mux(act, after(1), after(weight));
         slot.next(mux(counts, shifted, aged(i)));
@@ -125,7 +118,7 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
         timer(&m, "cmd", &given, c.t_cmd()).any()
     });
     let row_bus = timer(&m, "row_bus", &activated, HbmConfig::ACTIVATE_CLOCKS).any();
-    let narrow = any_of(&[pre, prea, ppre, refresh, slice].map(Bits::clone));
+    let narrow = any_of([pre, prea, ppre, refresh, slice].map(Bits::clone));
     let refreshes = m.wire(refresh & row_go);
     let rfc = timer(&m, "rfc", &refreshes, c.t_rfc()).any();
     let any_row = any_of(&row);
@@ -139,7 +132,7 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
     );
 
     // Column commands.
-    let groups_of: Vec<Bits> = (0..groups).map(|g| column_group.bit(g)).collect();
+    let groups_of = each(groups, |g| column_group.bit(g));
     let reads = m.wire(rd | rdg);
     let results = m.wire(res | sum);
     let done = |name: &str, kind: &Bits| m.wire(name, kind & column_go);
@@ -193,7 +186,7 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
         wtr_s,
         reads & wtr_l,
         ins & rtw,
-        any_column & (rfc | if view == View::Record { refresh.clone() } else { refreshes }),
+        any_column & (rfc | if view == View::Record { *refresh } else { refreshes }),
         results & mac_left,
         collision,
     ];
@@ -203,5 +196,4 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
         bus(&flags),
         column_flags(c).join(", ") + ", from bit 0: wrong with the column command",
     );
-    m.finish()
 }

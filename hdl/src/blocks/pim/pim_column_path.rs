@@ -29,12 +29,9 @@ pub fn pim_column_path() -> Block {
     let write = m.input(1, "half a column is written");
     let write_column = m.input(COLUMN, "its column");
     let cells = m.input(COLUMN_BITS, "what the selected cells hold");
-    let decoder = m
-        .instance(&pim_column_decoder()?)
-        .input("column_i", column)
-        .input("write_i", write)
-        .input("write_column_i", write_column);
-    m.output("select_o", decoder.output("select_o"), "column select lines, one-hot");
+    let decoder =
+        pim_column_decoder::In { column, write, write_column }.part(&m, "decoder", &pim_column_decoder()?);
+    m.output("select_o", decoder.select, "column select lines, one-hot");
     let sensed = m.hold(cells, read);
     m.output("data_o", sensed, "the column that was read");
 }

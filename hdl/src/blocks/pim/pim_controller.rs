@@ -19,8 +19,8 @@ use super::pim_bank_refreshes::pim_bank_refreshes;
 use super::pim_decoder::{COLUMN_COMMANDS, ROW, SLOT, WORD, row_commands};
 use super::pim_io::BUS;
 use super::pim_mac::COLUMN_BITS;
-use super::pim_operations::{OperationLayout, pim_operations};
-use super::pim_requests::{RequestLayout, pim_requests};
+use super::pim_operations::{operation_bits, pim_operations};
+use super::pim_requests::{Request, RequestLayout, pim_requests};
 use super::pim_shadow::pim_shadow;
 use super::pim_sharing::pim_sharing;
 use super::pim_timer::{bus, suffix, timer};
@@ -66,15 +66,15 @@ fn encoded(one_hot: &Bits) -> Bits {
 pub fn pim_controller(config: &HbmConfig) -> Block {
     let c = config;
     let (groups, per_group, row_bits) = (c.bank_groups(), c.banks_per_group(), log2(c.rows()));
-    let (request_layout, operation_layout) = (RequestLayout::new(c), OperationLayout::new(c));
+    let (request_bits, operation_bits) = (Request::bits(RequestLayout::new(c)), operation_bits(c));
     let parts = super::pim_bank::paths(c);
     let boundary_bits = bits_for(c.subarrays() - 1);
     let request_valid = m.input(1, "there is a request");
-    let request = m.input(request_layout.bits(),
+    let request = m.input(request_bits,
         "position in the stripe (column, bank group), columns less one, row, bank of the group, slot, kind (0 read, 1 write, 2 read into the buffer too, 3 the same for a run that takes); from bit 0",
     );
     let operation_valid = m.input(1, "there is an operation");
-    let operation = m.input(operation_layout.bits(),
+    let operation = m.input(operation_bits,
         "bank, row, slot, column, steps less one, first, last on its row, take, kind (0 load, 1 run, 2 results, 3 sum); from bit 0",
     );
     let write_valid = m.input(1, "there is a column to write; stays until it is taken");
@@ -104,9 +104,9 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
         };
     let (request_pop, operation_pop) = (m.forward("request_pop", 1), m.forward("operation_pop", 1));
     let [has_request, next_request, takes_request] =
-        queue("requests_in", request_layout.bits(), &request_valid, &request, &request_pop)?;
+        queue("requests_in", request_bits, &request_valid, &request, &request_pop)?;
     let [has_operation, next_operation, takes_operation] =
-        queue("operations_in", operation_layout.bits(), &operation_valid, &operation, &operation_pop)?;
+        queue("operations_in", operation_bits, &operation_valid, &operation, &operation_pop)?;
     m.output("request_ready_o", takes_request, "the request is taken");
     m.output("operation_ready_o", takes_operation, "the operation is taken");
 
@@ -171,7 +171,7 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     let mut states = Vec::new();
     for b in 0..c.banks() {
         let [open, pim] = ["open", "pim"].map(|part| shadow.output(&format!("{part}{b}_o")));
-        states.push([open.clone(), pim.clone()]);
+        states.push([open, pim]);
         requests = requests.input(format!("open{b}_i"), open).input(format!("pim{b}_i"), pim);
         operations = operations.input(format!("open{b}_i"), open.msb()).input(format!("pim{b}_i"), pim.msb());
         for p in 0..parts {
@@ -270,9 +270,9 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     let mut values = vec![
         host_row & host_act,
         host_row & host_pre,
-        refresh_rows[2].clone(),
-        refresh_rows[3].clone(),
-        slicing.clone(),
+        refresh_rows[2],
+        refresh_rows[3],
+        slicing,
         pim_row & pact,
         pim_row & pacta,
         pim_row & ppre,
@@ -282,7 +282,7 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
             values.iter().chain([&zeros(1)]).zip(&refresh_rows).map(|(own, forced)| own | forced).collect();
     }
     let spread = |group: &Bits, bank: &Bits| {
-        let bank_is: Vec<Bits> = (0..per_group).map(|i| bank.eq_lit(i.into())).collect();
+        let bank_is = each(per_group, |i| bank.eq_lit(i.into()));
         let banks: Vec<Bits> = (0..groups)
             .flat_map(|g| bank_is.iter().map(move |is| (g, is)))
             .map(|(g, is)| group.bit(g) & is)
@@ -297,9 +297,7 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     let host_bank = spread(&host_group, &requests.output("row_bank_o"));
     let mut chosen_bank = mux(slicing, slice_bank, host_bank);
     let mut chosen_partition = requests.output("row_partition_o");
-    let group_of = |bank: &Bits| {
-        bus(&(0..groups).map(|g| bank.slice(g * per_group, per_group).any()).collect::<Vec<_>>())
-    };
+    let group_of = |bank: &Bits| bus(&each(groups, |g| bank.slice(g * per_group, per_group).any()));
     let pim_group = operations.output("row_group_o");
     let mut group = mux(slicing, group_of(&slice_bank), mux(host_row, host_group, pim_group));
     if let Some((busy, bank, partition)) = refresh_place {
@@ -363,7 +361,7 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     let host_group = requests.output("column_group_o");
     let host_bank = spread(&host_group, &requests.output("column_bank_o"));
     let sum_bank = operations.output("bank_o");
-    let sum_bank = bus(&(0..c.banks()).map(|b| sum_bank.eq_lit(b.into())).collect::<Vec<_>>());
+    let sum_bank = bus(&each(c.banks(), |b| sum_bank.eq_lit(b.into())));
     column_bank.drive(m.delay("column_bank_q", mux(host_column, host_bank, sum_bank)));
     column_group.drive(m.delay("column_group_q", mux(host_column, host_group, group_of(&sum_bank))));
     column_partition.drive(m.delay("column_partition_q", requests.output("column_partition_o")));
@@ -376,15 +374,12 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     let slot = of_queue("slot_q", &host_slot, "slot_o");
     let flag = m.delay(operations.output("flag_o"));
     let passes = |op: usize| all!(takes, column_ops[op], column_go);
-    let sharing = m
-        .instance(&pim_sharing(c)?)
-        .input("share_i", passes(2))
-        .input("take_i", passes(4))
-        .input("slot_i", slot);
+    let sharing =
+        pim_sharing::In { share: passes(2), take: passes(4), slot }.part(&m, "sharing", &pim_sharing(c)?);
     let soon = all!(takes, column_ops[4], slot.eq(host_slot));
     requests.connect_input("soon_i", soon);
-    requests.connect_input("promised_i", sharing.output("promised_o"));
-    operations.connect_input("there_i", sharing.output("there_o"));
+    requests.connect_input("promised_i", sharing.promised);
+    operations.connect_input("there_i", sharing.there);
     let column_choice = Choice {
         ops: column_ops.iter().map(|wire| wire.q()).collect(),
         group: column_group.q(),
@@ -394,7 +389,7 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
 
     // The words, a clock later. Fields that a command does not use are 0.
     let field = |choice: &Choice, users: &[usize], value: Bits| {
-        let uses: Vec<Bits> = users.iter().map(|op| choice.ops[op - 1].clone()).collect();
+        let uses: Vec<Bits> = users.iter().map(|op| choice.ops[op - 1]).collect();
         value.gated(any_of(&uses))
     };
     let opcode = |choice: &Choice| {
@@ -402,9 +397,7 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
         any_of(&codes)
     };
     let bank_of = |choice: &Choice| {
-        let within: Vec<Bits> = (0..per_group)
-            .map(|i| any_of(&(0..groups).map(|g| choice.bank.bit(g * per_group + i)).collect::<Vec<_>>()))
-            .collect();
+        let within = each(per_group, |i| any_of((0..groups).map(|g| choice.bank.bit(g * per_group + i))));
         encoded(&bus(&within))
     };
     let target = mux(slicing, boundary.zext(ROW), row.zext(ROW));
@@ -415,7 +408,7 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
         field(&row_choice, &[1, 5, 6, 7], target),
         field(&row_choice, with_group, encoded(&row_choice.group)),
         field(&row_choice, with_bank, bank_of(&row_choice)),
-        field(&row_choice, &[1, 2], row_choice.partition.clone()),
+        field(&row_choice, &[1, 2], row_choice.partition),
         opcode(&row_choice)
     );
     let column_word = cat!(
@@ -425,7 +418,7 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
         field(&column_choice, &[1, 2, 3, 5], column),
         field(&column_choice, &[1, 2, 3, 7], encoded(&column_choice.group)),
         field(&column_choice, &[1, 2, 3, 7], bank_of(&column_choice)),
-        field(&column_choice, &[1, 2, 3], column_choice.partition.clone()),
+        field(&column_choice, &[1, 2, 3], column_choice.partition),
         opcode(&column_choice)
     );
     m.output("row_o", m.flag("row_word_q", row_word.gated(row_go)), "row command bus");
@@ -442,13 +435,13 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     let offered = m.delay(mux(load_asked, load_data, write_data));
     let went_out = m.flag(goes_out);
     let tail = m.counter(log2(depth), went_out);
-    waiting.write(&went_out, &tail, &offered);
+    waiting.write(went_out, tail, offered);
     let line = m.reg(c.t_cwl() + 1).reset(0);
     line.next(cat!(line.low(c.t_cwl()), goes_out));
     let first_half = line.bit(c.t_cwl() - 1);
     let second_half = line.bit(c.t_cwl());
     let head = m.counter(log2(depth), second_half);
-    let out = m.wire(waiting.read(&head));
+    let out = m.wire(waiting.read(head));
     let driving = m.wire(first_half | second_half);
     // With a tCWL of one clock it is not stored yet.
     let lower = if c.t_cwl() == 1 { offered.low(BUS) } else { out.low(BUS) };
@@ -465,7 +458,7 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     let awaited = m.wire(m.flag("asks_q", asks) & column_status.is_zero());
     let asked = m.counter(log2(places), awaited);
     let kind = m.memory("kinds", KIND, places);
-    kind.write(&awaited, &asked, &m.delay("asks_kind_q", cat!(sums, results)));
+    kind.write(awaited, asked, m.delay("asks_kind_q", cat!(sums, results)));
     let second = m.reg(1).reset(0).enable(device_valid);
     second.next(!second);
     let lower = m.hold(device_data, device_valid);
@@ -475,7 +468,7 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     m.output("read_o", m.flag("read_q", cat!(device_data, lower)), "the column");
     m.output(
         "read_kind_o",
-        m.flag("read_kind_q", kind.read(&answered)),
+        m.flag("read_kind_q", kind.read(answered)),
         "0: of a request, 1: results, 2: a sum",
     );
     let refused = m.reg(2 * STATUS).reset(0);
@@ -498,7 +491,7 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     );
     m.output(
         "idle_o",
-        !any_of(&[requests.output("busy_o"), has_request, computes.q()]),
+        !any_of([requests.output("busy_o"), has_request, computes.q()]),
         "nothing is to be done",
     );
 }

@@ -43,7 +43,7 @@ fn excess(word: &Bits, ops: &[Bits], fields: &[(u32, u32, &[usize])], unused_fro
     let mut bits: Vec<Bits> = fields
         .iter()
         .map(|&(low, width, users)| {
-            let used = any_of(&users.iter().map(|&op| ops[op - 1].clone()).collect::<Vec<_>>());
+            let used = any_of(users.iter().map(|&op| ops[op - 1]));
             word.slice(low, width).any() & !used
         })
         .collect();
@@ -71,7 +71,7 @@ pub fn pim_decoder(config: &HbmConfig) -> Block {
     // Of commands to a bank, by place; without a place all of them.
     let targets = |prefix: &str, word: &Bits| {
         let (bank, group) = (word.slice(5, BANK), word.slice(7, BANK));
-        let at = |field: &Bits, count: u32| (0..count).map(|i| field.eq_lit(i.into())).collect::<Vec<_>>();
+        let at = |field: &Bits, count: u32| each(count, |i| field.eq_lit(i.into()));
         let (bank_is, group_is) = (at(&bank, per_group), at(&group, groups));
         let banks: Vec<Bits> = group_is.iter().flat_map(|g| bank_is.iter().map(move |b| g & b)).collect();
         m.output(format!("{prefix}_group_o"), bus(&group_is), "bank group named, one-hot");
@@ -83,7 +83,7 @@ pub fn pim_decoder(config: &HbmConfig) -> Block {
     let (bank_exists, group_exists) = targets("row", &row);
     let uses: [(u32, u32, &[usize]); 4] =
         [(4, 1, &[1, 2]), (5, BANK, &[1, 2, 5, 9]), (7, BANK, &[1, 2, 5, 6, 9]), (9, ROW, &[1, 5, 6, 7])];
-    let place = any_of(&[0, 1, 4, 8].map(|op: usize| ops[op].clone()));
+    let place = any_of([0, 1, 4, 8].map(|op: usize| ops[op]));
     let mut wrong = vec![
         row.low(4).ge(lit(ROW_COMMANDS.len() as u128 + 1, 4)),
         excess(&row, &ops, &uses, 9 + ROW),

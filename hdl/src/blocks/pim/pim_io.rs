@@ -39,7 +39,7 @@ pub fn pim_io(config: &HbmConfig) -> Block {
     let data_valid = m.input(1, "the controller drives the data bus");
     let data = m.input(BUS, "what it drives");
     let delayed = |name: &str, value: &Bits, clocks: u32| {
-        (0..clocks).fold(value.clone(), |value, k| m.flag(format!("{name}{k}_q"), value))
+        (0..clocks).fold(*value, |value, k| m.flag(format!("{name}{k}_q"), value))
     };
 
     // Places of what has been asked for and has not been on the bus.
@@ -49,26 +49,25 @@ pub fn pim_io(config: &HbmConfig) -> Block {
     let at_data = delayed("tail_late", &tail, 1);
     let has_data = delayed("column_late", &(read & !res), 1);
     let columns = m.memory(COLUMN_BITS, depth);
-    columns.write(&has_data, &at_data, &column_data);
+    columns.write(has_data, at_data, column_data);
     let at_result = delayed("tail_later", &at_data, ROUND_LATENCY - 1);
     let has_result = delayed("result_late", &(read & res), ROUND_LATENCY);
     let results = m.memory(COLUMN_BITS, depth);
-    results.write(&has_result, &at_result, &result_data);
+    results.write(has_result, at_result, result_data);
     let kinds = m.memory(2 + slot_bits, depth);
-    kinds.write(&read, &tail, &cat!(slot, res, rdg));
+    kinds.write(read, tail, cat!(slot, res, rdg));
 
     let due = delayed("due", &read, t_cl - 1);
     let second = delayed("second", &due, 1);
     let head = m.counter(place_bits, second);
-    let kind = m.wire(kinds.read(&head));
-    let word = m.wire(mux(kind.bit(1), results.read(&head), columns.read(&head)));
+    let kind = m.wire(kinds.read(head));
+    let word = m.wire(mux(kind.bit(1), results.read(head), columns.read(head)));
     let moves = m.wire(due | second);
     let driven = m.hold(mux(second, word.high(BUS), word.low(BUS)), moves);
     let driving = delayed("driving", &moves, 1);
     m.output("data_o", driven.gated(driving), "what the channel drives");
     m.output("data_valid_o", driving, "the channel drives the data bus");
-    let fills = m.reg(1 + slot_bits).reset(0).enable(due);
-    fills.next(cat!(kind.high(slot_bits), kind.bit(0)));
+    let fills = m.reg(1 + slot_bits).reset(0).enable(due).next(cat!(kind.high(slot_bits), kind.bit(0)));
     let last_half = delayed("last_half", &second, 1);
 
     // Writes: what they are, until both halves of the data are due.
@@ -76,7 +75,7 @@ pub fn pim_io(config: &HbmConfig) -> Block {
     let mut waiting = order;
     for k in 0..t_cwl {
         let stage = m.delay(format!("order{k}_q"), waiting);
-        waiting = stage.clone();
+        waiting = stage;
     }
     let previous = m.delay("order_last_q", waiting);
     let first_half = delayed("write", &write, t_cwl);
@@ -86,7 +85,7 @@ pub fn pim_io(config: &HbmConfig) -> Block {
     let arrives = m.wire(expected & data_valid);
     let halves = m.wire(cat!(arrives & second_half, arrives & first_half));
     let is_gbw = order.bit(0);
-    let to_banks: Vec<Bits> = (0..banks).map(|b| halves.gated(!is_gbw & order.bit(1 + b))).collect();
+    let to_banks = each(banks, |b| halves.gated(!is_gbw & order.bit(1 + b)));
     m.output("write_o", cat(to_banks.into_iter().rev()), "halves to write, two bits per bank");
     m.output("write_path_o", order.bit(1 + banks), "path to write through");
     m.output("write_column_o", order.slice(2 + banks, COLUMN), "column to write");

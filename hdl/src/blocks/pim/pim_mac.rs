@@ -49,18 +49,17 @@ pub fn pim_mac(config: &HbmConfig) -> Block {
     let (mut near, mut far, mut flags) = (Vec::new(), Vec::new(), Vec::new());
     for i in 0..LANES {
         let weight = m.wire(format!("w{i}"), recoded(&column(&w, i)));
-        let product = m
-            .instance(format!("lane{i}"), &lane)
-            .input("load_i", load)
-            .input("place_i", multiplied)
-            .input("w_i", weight)
-            .input("x_i", column(&x, i));
-        let (term, is_far) = (product.output("term_o"), product.output("far_o"));
-        let negative = product.output("negative_o");
+        let product = pim_lane::In { load, place: multiplied, w: weight, x: column(&x, i) }.part(
+            &m,
+            format!("lane{i}"),
+            &lane,
+        );
+        let (term, is_far) = (product.term.q(), product.far.q());
+        let negative = product.negative.q();
         // With the one that makes a complement a negative number.
         near.push((m.wire(format!("near{i}"), term.high(near_bits).gated(!is_far)), negative & !is_far));
         far.push((m.wire(format!("far{i}"), term.gated(is_far)), negative & is_far));
-        flags.push(product.output("flags_o"));
+        flags.push(product.flags.q());
     }
     let level = |name: &str, enable: &Bits, terms: &[(Bits, Bits)]| -> Vec<(Bits, Bits)> {
         let width = terms[0].0.width() + RADIX.trailing_zeros();

@@ -24,22 +24,29 @@ pub(super) const RESULTS: u128 = 2;
 /// The exact sum of a bank.
 pub(super) const SUM: u128 = 3;
 
-/// Widths of an operation's parts.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OperationLayout {
-    pub row: u32,
-    pub bank: u32,
+packed! {
+    /// An operation, which has its row above its bank.
+    struct Operation(bank_bits: u32) {
+        bank: bank_bits,
+        slot: SLOT,
+        column: COLUMN,
+        count: COLUMN,
+        first: 1,
+        last: 1,
+        take: 1,
+        kind: KIND,
+    }
 }
 
-impl OperationLayout {
-    pub fn new(config: &HbmConfig) -> Self {
-        Self { row: log2(config.rows()), bank: bits_for(config.banks() - 1) }
-    }
+/// Bits of a bank, and of a row.
+fn place_bits(config: &HbmConfig) -> (u32, u32) {
+    (bits_for(config.banks() - 1), log2(config.rows()))
+}
 
-    /// Kind, take, first, last, count, column, slot, row, bank.
-    pub fn bits(self) -> u32 {
-        KIND + 3 + COLUMN + COLUMN + SLOT + self.row + self.bank
-    }
+/// Bits of an operation with its row.
+pub(super) fn operation_bits(config: &HbmConfig) -> u32 {
+    let (bank, row) = place_bits(config);
+    Operation::bits(bank) + row
 }
 
 /// MACs that have to be left while the host opens rows ahead, so that the window is free again for the next run: its ACTs at
@@ -56,12 +63,12 @@ fn quiet_macs(c: &HbmConfig) -> u32 {
 #[block(m, "pim_operations_{}", suffix(config), "Operations of a PIM controller.")]
 pub fn pim_operations(config: &HbmConfig) -> Block {
     let c = config;
-    let layout = OperationLayout::new(c);
+    let (bank_bits, row_bits) = place_bits(c);
     let (groups, per_group) = (c.bank_groups(), c.banks_per_group());
     let head_valid = m.input("operation_valid_i", 1, "there is an operation");
     let head = m.input(
         "operation_i",
-        layout.bits(),
+        operation_bits(c),
         "bank, row, slot, column, steps less one, first, last, take, kind; from bit 0",
     );
     let enable = m.input(1, "the multipliers may use their rows");
@@ -76,7 +83,7 @@ pub fn pim_operations(config: &HbmConfig) -> Block {
     for b in 0..c.banks() {
         let opened = m.input(format!("open{b}_i"), 1, "the row buffer with the multipliers is open");
         pim.push(m.input(format!("pim{b}_i"), 1, "opened to compute with"));
-        rows.push(m.input(format!("row{b}_i"), layout.row, "its last row"));
+        rows.push(m.input(format!("row{b}_i"), row_bits, "its last row"));
         open.push(opened);
     }
     debug_assert!(last_part < 2);
@@ -85,36 +92,27 @@ pub fn pim_operations(config: &HbmConfig) -> Block {
     let valid = m.reg(1).reset(0);
     let pop = m.wire(head_valid & (finished | !valid));
     valid.set_clear(pop, finished);
-    let current = m.reg(layout.bits() - layout.row).enable(pop);
-    let (before, behind) = (layout.bank, layout.bank + layout.row);
-    current.next(cat!(head.high(layout.bits() - behind), head.low(before)));
-    let next_row = head.slice(before, layout.row);
+    let current = m.reg(Operation::bits(bank_bits)).enable(pop);
+    current.next(cat!(head.high(Operation::bits(bank_bits) - bank_bits), head.low(bank_bits)));
+    let next_row = head.slice(bank_bits, row_bits);
     let next_runs = m.wire(pop & head.high(KIND).eq_lit(RUN));
     let row = m.hold(next_row, next_runs);
     let other_row = m.wire(next_runs & next_row.ne(row));
-    let (row, valid) = (row.clone(), valid.q());
-    let mut low = 0;
-    let mut field = |width: u32| {
-        low += width;
-        current.q().slice(low - width, width)
-    };
-    let bank = field(layout.bank);
-    let (slot, column, count) = (field(SLOT), field(COLUMN), field(COLUMN));
-    let (first, last, take, kind) = (field(1), field(1), field(1), field(KIND));
+    let (row, valid) = (row, valid.q());
+    let Operation { bank, slot, column, count, first, last, take, kind } =
+        Operation::unpack(bank_bits, current);
     let is = |code: u128, name: &str| m.wire(name, valid & kind.eq_lit(code));
     let [load, run, results, sum] =
         [(LOAD, "load"), (RUN, "run"), (RESULTS, "results"), (SUM, "sum")].map(|(code, name)| is(code, name));
 
     // Rows: what is open and should not be, and which groups are missing.
-    let fits: Vec<Bits> = (0..c.banks() as usize)
-        .map(|b| m.wire(format!("fits{b}"), all!(open[b], pim[b], rows[b].eq(row))))
-        .collect();
-    let wrong = any_of(&fits.iter().zip(&open).map(|(fits, open)| open & !fits).collect::<Vec<_>>());
+    let fits =
+        each(c.banks() as usize, |b| m.wire(format!("fits{b}"), all!(open[b], pim[b], rows[b].eq(row))));
+    let wrong = any_of(fits.iter().zip(&open).map(|(fits, open)| open & !fits));
     let of_group = |g: u32| &open[(g * per_group) as usize..((g + 1) * per_group) as usize];
     // Groups that are half open (a bank was closed by a PRE of its own) are closed before.
-    let partial: Vec<Bits> =
-        (0..groups).map(|g| any_of(of_group(g)) & !cat(of_group(g).to_vec()).all()).collect();
-    let missing: Vec<Bits> = (0..groups).map(|g| !any_of(of_group(g))).collect();
+    let partial = each(groups, |g| any_of(of_group(g)) & !cat(of_group(g).to_vec()).all());
+    let missing = each(groups, |g| !any_of(of_group(g)));
     let all_fit = m.wire(m.flag("all_fit_q", cat(fits).all() & !other_row));
     let to_close = m.flag(wrong | any_of(&partial));
     let missing = m.flag(bus(&missing));
@@ -125,11 +123,8 @@ pub fn pim_operations(config: &HbmConfig) -> Block {
     let close = m.wire((starts & to_close) | closing);
     let opens = m.wire(starts & !close);
     let all_missing = missing.all();
-    let (pact, pacta) = if c.all_bank_activate() {
-        (opens & !all_missing, opens & all_missing)
-    } else {
-        (opens.clone(), zeros(1))
-    };
+    let (pact, pacta) =
+        if c.all_bank_activate() { (opens & !all_missing, opens & all_missing) } else { (opens, zeros(1)) };
     m.output("pact_o", pact & missing.any(), "PACT is wanted");
     m.output(pacta, "PACTA is wanted");
     m.output("ppre_o", close, "PPRE is wanted");

@@ -20,11 +20,11 @@ pub fn pim_sharing(config: &HbmConfig) -> Block {
     let take = m.input(1, "MAC is given that has waited");
     let slot = m.input(SLOT, "slot of either");
     // A MAC is chosen in the clock before it may be given.
-    let mut arrives = (share.clone(), slot.clone());
+    let mut arrives = (share, slot);
     for k in 0..config.t_cl() {
         let valid = m.flag(format!("valid{k}_q"), arrives.0);
         let late = m.delay(format!("slot{k}_q"), arrives.1);
-        arrives = (valid.clone(), late.clone());
+        arrives = (valid, late);
     }
     let bits = |name: &str, set: &Bits, of: &Bits| {
         let bit = |s: u32| {
@@ -33,7 +33,7 @@ pub fn pim_sharing(config: &HbmConfig) -> Block {
             bit.next((set & of.eq_lit(s.into())) | (bit & !taken));
             bit.q()
         };
-        bus(&(0..slots).map(bit).collect::<Vec<_>>())
+        bus(&each(slots, bit))
     };
     m.output("promised_o", bits("promised", &share, &slot), "slots that a MAC has yet to take");
     m.output("there_o", bits("there", &arrives.0, &arrives.1), "of these, those that it may");
