@@ -188,7 +188,7 @@ impl Bits {
         if width < self.width {
             return Self::new(width, Node::Mismatch { what: "sext", left: width, right: self.width });
         }
-        cat([repeat(width - self.width, &self.msb()), *self])
+        cat([repeat(width - self.width, self.msb()), *self])
     }
 
     /// All bits set.
@@ -488,7 +488,7 @@ impl Bits {
     /// The same expression made of others, which are as wide as those that they stand for.
     pub(crate) fn with_children(&self, children: impl IntoIterator<Item = Self>) -> Self {
         let mut children = children.into_iter();
-        let mut next = |own: &Self| children.next().unwrap_or_else(|| *own);
+        let mut next = |own: &Self| children.next().unwrap_or(*own);
         let node = match self.node() {
             Node::Unary(op, a) => Node::Unary(*op, next(a)),
             Node::Repeat(count, part) => Node::Repeat(*count, next(part)),

@@ -396,7 +396,7 @@ impl Mutant {
     /// The expression before and after.
     fn mutated(&self, inner: &Inner) -> Option<(Bits, Bits)> {
         let Found { root, bits } = self.find(inner)?;
-        Some((bits.clone(), changed(inner, bits, self.change, root.register)?))
+        Some((*bits, changed(inner, bits, self.change, root.register)?))
     }
 
     /// Whether it changes something in a module.
@@ -519,18 +519,18 @@ struct Rewriter<'a> {
 impl Rewriter<'_> {
     fn rewritten(&mut self, bits: &Bits) -> Bits {
         if let Some((_, new)) = self.done.get(&bits.address()) {
-            return new.clone();
+            return *new;
         }
         let mut new = self.below(bits);
         if let Some((_, changes)) = self.changes.get(&bits.address()).cloned() {
             // A change may hold the original, which stays as it is in there.
-            self.done.insert(bits.address(), (bits.clone(), new.clone()));
+            self.done.insert(bits.address(), (*bits, new));
             for (number, changed) in changes {
                 let changed = self.below(&changed);
                 new = (self.choose)(number, changed, new);
             }
         }
-        self.done.insert(bits.address(), (bits.clone(), new.clone()));
+        self.done.insert(bits.address(), (*bits, new));
         new
     }
 
@@ -539,7 +539,7 @@ impl Rewriter<'_> {
         let old: Vec<&Bits> = bits.children().collect();
         let new: Vec<Bits> = old.iter().map(|child| self.rewritten(child)).collect();
         let same = old.iter().zip(&new).all(|(old, new)| old.address() == new.address());
-        if same { bits.clone() } else { bits.with_children(new) }
+        if same { *bits } else { bits.with_children(new) }
     }
 }
 

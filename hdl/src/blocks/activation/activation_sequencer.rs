@@ -168,8 +168,8 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
             let reg = m.reg(format!("{name}{step}_q"), 1).reset(0).enable(advance).next(from & travels);
             reg.q()
         };
-        let before = chain.last().cloned().unwrap_or_else(|| leaves);
-        let last_before = lasts.last().cloned().unwrap_or_else(|| vector_ends);
+        let before = chain.last().copied().unwrap_or(leaves);
+        let last_before = lasts.last().copied().unwrap_or(vector_ends);
         chain.push(link("way", before));
         if step < exponential::LATENCY && !shared {
             lasts.push(link("end", last_before));

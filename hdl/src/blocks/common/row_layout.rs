@@ -48,15 +48,20 @@ impl Layout {
             layout_fields(config).map(|(name, bits, doc)| m.input(format!("{name}_i"), bits, doc));
         Self { waves, tail, last_beat, last_elem }
     }
+
+    /// Connects the fields to the input ports `<prefix><field>_i` of an instance.
+    pub fn connect(self, instance: InstanceBuilder, prefix: &str) {
+        let Self { waves, tail, last_beat, last_elem } = self;
+        let fields = [("waves", waves), ("tail", tail), ("last_beat", last_beat), ("last_elem", last_elem)];
+        for (name, value) in fields {
+            instance.connect_input(format!("{prefix}{name}_i"), value);
+        }
+    }
 }
 
 impl Drives for Layout {
     fn drive(self, instance: InstanceBuilder, _: &str) {
-        instance
-            .input("waves_i", self.waves)
-            .input("tail_i", self.tail)
-            .input("last_beat_i", self.last_beat)
-            .input("last_elem_i", self.last_elem);
+        self.connect(instance, "");
     }
 }
 

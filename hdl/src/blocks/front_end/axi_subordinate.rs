@@ -35,7 +35,7 @@ pub fn axi_shape(config: &DesignConfig) -> AxiShape {
 }
 
 /// Connects the inputs of an instance that have the prefix to ports of the same names.
-fn pass_inputs<'a>(m: &ModuleBuilder, instance: InstanceBuilder, module: &Module) -> InstanceBuilder {
+fn pass_inputs(m: &ModuleBuilder, instance: InstanceBuilder, module: &Module) -> InstanceBuilder {
     let ports = module.ports().iter().filter(|port| port.name.starts_with(PREFIX));
     ports.filter(|port| port.direction == Direction::Input).fold(instance, |instance, port| {
         instance.input(&port.name, m.input(&port.name, port.width, &port.doc))

@@ -33,20 +33,6 @@ use ndp_hdl_language::prelude::*;
 /// Rows that the unit's distributor can find waiting.
 const QUEUED_TOKENS: u32 = 16;
 
-/// Connects all four fields of a layout, each prefixed.
-fn connect_layout<'a>(
-    instance: InstanceBuilder,
-    config: &DesignConfig,
-    prefix: &str,
-    layout: &Layout,
-) -> InstanceBuilder {
-    let Layout { waves, tail, last_beat, last_elem } = layout;
-    layout_fields(config.gemv())
-        .into_iter()
-        .zip([waves, tail, last_beat, last_elem])
-        .fold(instance, |instance, ((name, ..), value)| instance.input(format!("{prefix}{name}_i"), value))
-}
-
 /// The core of `config`.
 ///
 /// # Errors
@@ -253,7 +239,8 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
     if let Some(weights) = &weights {
         unit.connect_input("weight_format_i", weights);
     }
-    let unit = connect_layout(connect_layout(unit, config, "cols_", &cols), config, "rows_", &rows_layout);
+    cols.connect(unit, "cols_");
+    rows_layout.connect(unit, "rows_");
     let unit = operation_fields(gemv).into_iter().fold(unit, |unit, (name, ..)| {
         let port = format!("activation_{name}");
         unit.input(format!("{port}_i"), front.output(&format!("{port}_o")))
@@ -347,7 +334,7 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
         if let Some(weights) = &held_weights {
             feeder.connect_input("weight_format_i", weights);
         }
-        let feeder = connect_layout(feeder, config, "", &held_cols);
+        held_cols.connect(feeder, "");
         room.push(feeder.output("row_room_o"));
         all_asked.push(feeder.output("idle_o"));
         reader.connect_input(format!("seg{g}_ready_i"), turns.output("reader_ready_o"));

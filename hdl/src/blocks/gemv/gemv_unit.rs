@@ -170,10 +170,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let select_start = started("select", &start_select);
     let selects = m.reg(1).reset(0).enable(takes_gemv).next(start_select);
     let gemv_start = started("gemv", &start_gemv);
-    let kind = |name: &str, value: &Bits| {
-        let reg = m.reg(name, 1).reset(0).enable(start_gemv).next(value);
-        reg
-    };
+    let kind = |name: &str, value: &Bits| m.reg(name, 1).reset(0).enable(start_gemv).next(value);
     // What adds to sums in the slices; of these what has no scalars; and of these what adds sums.
     let axpy = kind("axpy_q", &(start_axpy | merges));
     let merge = kind("merge_q", &merges);
@@ -215,7 +212,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         .input("target_i", command.target)
         .input("read_ready_i", lanes_granted)
         .input("soon_free_i", lanes_free);
-    command.cols.drive(activation, "");
+    command.cols.connect(activation, "");
     for (name, value) in &operation {
         activation = activation.input(format!("{name}_i"), value);
     }
@@ -234,7 +231,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         .input("base_i", load.target)
         .input("item_valid_i", x_valid)
         .input("item_data_i", x_data);
-    load.cols.drive(load_writer, "");
+    load.cols.connect(load_writer, "");
     let result_valid = m.forward(1);
     let result_data = m.forward(FP16_BITS);
     let items_valid = m.forward(1);
@@ -249,7 +246,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         .input("base_i", gemv.target)
         .input("item_valid_i", items_valid)
         .input("item_data_i", items_data);
-    gemv.count.drive(result_writer, "");
+    gemv.count.connect(result_writer, "");
     let of_writer = |name: &str, writer: &InstanceBuilder| Write {
         valid: writer.output("write_valid_o"),
         fields: write_fields(config).map(|(field, ..)| writer.output(&format!("write_{field}_o"))).into(),
@@ -316,7 +313,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         .input("read_ready_i", scalar_ready)
         .input("beat_valid_i", beat_scalar)
         .input("beat_i", beat);
-    gemv.count.drive(rows, "");
+    gemv.count.connect(rows, "");
     let scalar_reads = rows.output("read_valid_o");
     let store_room = m.forward(1);
     let store_reads = m.wire(store_reader.read_valid & store_room);
@@ -328,7 +325,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         .input("base_i", gemv.source)
         .input("read_ready_i", selector_ready)
         .input("beat_i", beat);
-    gemv.count.drive(selecting, "");
+    gemv.count.connect(selecting, "");
     let selector_idle = selecting.output("idle_o");
     let selector_asks = selecting.output("read_valid_o");
     let chosen = |field: &str| {
@@ -361,7 +358,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         .input("source_i", round.source)
         .input("target_i", round.target)
         .input("result_valid_i", columns_valid);
-    round.cols.drive(rounding, "");
+    round.cols.connect(rounding, "");
 
     // Columns: one for each position, over all ranks. In a DOT one for each head: windows are in step in all ranks.
     let control = |port: &str| (port.to_owned(), rounding.output(&port.replace("_i", "_o")) & !headed);
@@ -491,7 +488,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         if let Some(format) = &format {
             instance.connect_input("weight_format_i", format);
         }
-        group_cols.drive(instance, "");
+        group_cols.connect(instance, "");
         let instance = instance
             .input("lane_re_i", lanes_read_now)
             .input("lane_ends_i", lanes_ends.bit(g))

@@ -177,7 +177,7 @@ fn placing(
     // The second place is the one after an even position.
     let both = cat!(here.low(positions - 1), zeros(1)).gated(pair);
     place_at.next((here | both).gated(place));
-    Ok(Placing { at: place_at.q(), even: placed.q(), odd: odd })
+    Ok(Placing { at: place_at.q(), even: placed.q(), odd })
 }
 
 /// The group of one rank of `config`.
@@ -288,7 +288,7 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     if let Some(format) = &format {
         fill.connect_input("weight_format_i", format);
     }
-    layout.drive(fill, "");
+    layout.connect(fill, "");
     row_pop.drive(fill.output("row_pop_o"));
     beat_pop.drive(fill.output("beat_pop_o"));
     let Placing { at: place_at, even: placed, odd: placed_odd } =

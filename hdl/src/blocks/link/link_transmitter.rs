@@ -150,7 +150,7 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     let slot = next.low(slot_bits);
     let fields = Header {
         kind: mux(up, mux(sends_next, lit(1, 2), lit(IDLE, 2)), mux(answers, lit(ANSWER, 2), lit(INIT, 2))),
-        fault: fault,
+        fault,
         nack,
         nack_round,
         round: round.q(),
