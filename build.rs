@@ -32,13 +32,14 @@ mod models {
     use std::path::{Path, PathBuf};
 
     /// What the models are made from: the generators and the C++ side of the interface. The Rust side is not among them.
-    const INPUTS: [&str; 9] = [
+    const INPUTS: [&str; 10] = [
         "sim/verilate/src",
         "sim/ffi/shim.h",
         "sim/ffi/shim.cpp",
         "sim/ffi/model.hpp",
         "sim/ffi/native.hpp",
         "hdl/language/src",
+        "hdl/language/macros/src",
         "hdl/src",
         "rust/contract/config/src",
         "rust/contract/config/presets",

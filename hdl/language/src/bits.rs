@@ -4,9 +4,9 @@
 //! expression that [`crate::ModuleBuilder::finish`] reports with module, signal and both widths.
 //! All values are unsigned bit vectors; sign handling is written out where it is meant.
 
-use std::ops::{Add, BitAnd, BitOr, BitXor, Mul, Not, Sub};
+use crate::{Output, Reg, Wire};
+use std::ops::{Add, BitAnd, BitOr, BitXor, Mul, Not, Range, Sub};
 use std::panic::Location;
-use std::rc::Rc;
 
 /// A named signal of one module.
 #[derive(Debug, PartialEq, Eq)]
@@ -76,34 +76,31 @@ pub(crate) enum Node {
     Invalid(String),
 }
 
-/// An expression of a known width. Cloning is cheap.
-#[derive(Clone, Debug)]
+/// An expression of a known width. A copy is the same expression; each expression stays in memory until the program ends.
+#[derive(Clone, Copy, Debug)]
 pub struct Bits {
     width: u32,
-    node: Rc<(Node, &'static Location<'static>)>,
+    node: &'static (Node, &'static Location<'static>),
 }
 
 impl Bits {
     #[track_caller]
     pub(crate) fn new(width: u32, node: Node) -> Self {
-        Self { width, node: Rc::new((node, Location::caller())) }
+        Self::placed(width, node, Location::caller())
     }
 
-    pub(crate) fn node(&self) -> &Node {
+    /// An expression from another place of the description.
+    pub(crate) fn placed(width: u32, node: Node, place: &'static Location<'static>) -> Self {
+        Self { width, node: Box::leak(Box::new((node, place))) }
+    }
+
+    pub(crate) fn node(&self) -> &'static Node {
         &self.node.0
     }
 
     /// Where in the description the expression is.
     pub(crate) fn place(&self) -> &'static Location<'static> {
         self.node.1
-    }
-
-    /// The same from another place.
-    pub(crate) fn placed(self, place: &'static Location<'static>) -> Self {
-        match Rc::try_unwrap(self.node) {
-            Ok((node, _)) => Self { width: self.width, node: Rc::new((node, place)) },
-            Err(node) => Self { width: self.width, node },
-        }
     }
 
     /// Where the expression is in memory: clones have one address.
@@ -124,7 +121,7 @@ impl Bits {
             return Self::new(width.max(1), Node::Invalid(what));
         }
         if low == 0 && width == self.width {
-            return self.clone();
+            return *self;
         }
         match self.node() {
             // A slice of a slice is a slice of its base; a slice inside one part of a concatenation is a slice
@@ -140,9 +137,9 @@ impl Bits {
                     }
                     offset += part.width;
                 }
-                Self::new(width, Node::Slice { base: self.clone(), low })
+                Self::new(width, Node::Slice { base: *self, low })
             }
-            _ => Self::new(width, Node::Slice { base: self.clone(), low }),
+            _ => Self::new(width, Node::Slice { base: *self, low }),
         }
     }
 
@@ -174,24 +171,24 @@ impl Bits {
     #[track_caller]
     pub fn zext(&self, width: u32) -> Self {
         if width == self.width {
-            return self.clone();
+            return *self;
         }
         if width < self.width {
             return Self::new(width, Node::Mismatch { what: "zext", left: width, right: self.width });
         }
-        cat([zeros(width - self.width), self.clone()])
+        cat([zeros(width - self.width), *self])
     }
 
     /// Sign-extended to `width` bits.
     #[track_caller]
     pub fn sext(&self, width: u32) -> Self {
         if width == self.width {
-            return self.clone();
+            return *self;
         }
         if width < self.width {
             return Self::new(width, Node::Mismatch { what: "sext", left: width, right: self.width });
         }
-        cat([repeat(width - self.width, &self.msb()), self.clone()])
+        cat([repeat(width - self.width, self.msb()), *self])
     }
 
     /// All bits set.
@@ -215,47 +212,48 @@ impl Bits {
     #[track_caller]
     fn unary(&self, op: UnaryOp, width: u32) -> Self {
         if self.width == 1 && op != UnaryOp::Not {
-            return self.clone();
+            return *self;
         }
-        Self::new(width, Node::Unary(op, self.clone()))
+        Self::new(width, Node::Unary(op, *self))
     }
 
     #[track_caller]
-    fn binary(&self, op: BinaryOp, what: &'static str, other: &Self, width: u32) -> Self {
+    fn binary(&self, op: BinaryOp, what: &'static str, other: impl Into<Self>, width: u32) -> Self {
+        let other = other.into();
         if self.width != other.width {
             return Self::new(width, Node::Mismatch { what, left: self.width, right: other.width });
         }
-        Self::new(width, Node::Binary(op, self.clone(), other.clone()))
+        Self::new(width, Node::Binary(op, *self, other))
     }
 
     /// `self == other`.
     #[track_caller]
-    pub fn eq(&self, other: &Self) -> Self {
+    pub fn eq(&self, other: impl Into<Self>) -> Self {
         self.binary(BinaryOp::Eq, "==", other, 1)
     }
 
     /// `self != other`.
     #[track_caller]
-    pub fn ne(&self, other: &Self) -> Self {
+    pub fn ne(&self, other: impl Into<Self>) -> Self {
         self.binary(BinaryOp::Ne, "!=", other, 1)
     }
 
     /// `self < other`, unsigned.
     #[track_caller]
-    pub fn lt(&self, other: &Self) -> Self {
+    pub fn lt(&self, other: impl Into<Self>) -> Self {
         self.binary(BinaryOp::Lt, "<", other, 1)
     }
 
     /// `self >= other`, unsigned.
     #[track_caller]
-    pub fn ge(&self, other: &Self) -> Self {
+    pub fn ge(&self, other: impl Into<Self>) -> Self {
         self.binary(BinaryOp::Ge, ">=", other, 1)
     }
 
     /// `self == value`.
     #[track_caller]
     pub fn eq_lit(&self, value: u128) -> Self {
-        self.eq(&lit(value, self.width))
+        self.eq(lit(value, self.width))
     }
 
     /// `self + 1`, wrapping.
@@ -272,19 +270,19 @@ impl Bits {
 
     /// Shifted left by a variable amount; bits shifted out are lost.
     #[track_caller]
-    pub fn shl(&self, amount: &Self) -> Self {
-        Self::new(self.width, Node::Binary(BinaryOp::Shl, self.clone(), amount.clone()))
+    pub fn shl(&self, amount: impl Into<Self>) -> Self {
+        Self::new(self.width, Node::Binary(BinaryOp::Shl, *self, amount.into()))
     }
 
     /// Shifted right by a variable amount, zeros shifted in.
     #[track_caller]
-    pub fn shr(&self, amount: &Self) -> Self {
-        Self::new(self.width, Node::Binary(BinaryOp::Shr, self.clone(), amount.clone()))
+    pub fn shr(&self, amount: impl Into<Self>) -> Self {
+        Self::new(self.width, Node::Binary(BinaryOp::Shr, *self, amount.into()))
     }
 
     /// `self` where the one-bit `enable` is set, otherwise zero.
     #[track_caller]
-    pub fn gated(&self, enable: &Self) -> Self {
+    pub fn gated(&self, enable: impl Into<Self>) -> Self {
         self & repeat(self.width, enable)
     }
 }
@@ -310,11 +308,11 @@ pub fn zeros(width: u32) -> Bits {
 
 /// Concatenation, most significant part first.
 #[track_caller]
-pub fn cat(parts: impl IntoIterator<Item = Bits>) -> Bits {
-    let parts: Vec<Bits> = parts.into_iter().collect();
+pub fn cat(parts: impl IntoIterator<Item: Into<Bits>>) -> Bits {
+    let parts: Vec<Bits> = parts.into_iter().map(Into::into).collect();
     match parts.len() {
         0 => Bits::new(1, Node::Invalid("empty concatenation".into())),
-        1 => parts[0].clone(),
+        1 => parts[0],
         _ => {
             let width = parts.iter().fold(0, |sum: u32, part| sum.saturating_add(part.width));
             Bits::new(width, Node::Cat(parts))
@@ -324,17 +322,19 @@ pub fn cat(parts: impl IntoIterator<Item = Bits>) -> Bits {
 
 /// `part` repeated `count` times.
 #[track_caller]
-pub fn repeat(count: u32, part: &Bits) -> Bits {
+pub fn repeat(count: u32, part: impl Into<Bits>) -> Bits {
+    let part = part.into();
     match count {
         0 => Bits::new(1, Node::Invalid("repetition of count 0".into())),
-        1 => part.clone(),
-        _ => Bits::new(part.width.saturating_mul(count), Node::Repeat(count, part.clone())),
+        1 => part,
+        _ => Bits::new(part.width.saturating_mul(count), Node::Repeat(count, part)),
     }
 }
 
 /// `select ? then : otherwise`; `select` is one bit wide.
 #[track_caller]
-pub fn mux(select: &Bits, then: &Bits, otherwise: &Bits) -> Bits {
+pub fn mux(select: impl Into<Bits>, then: impl Into<Bits>, otherwise: impl Into<Bits>) -> Bits {
+    let (select, then, otherwise) = (select.into(), then.into(), otherwise.into());
     if select.width != 1 {
         return Bits::new(then.width, Node::Mismatch { what: "mux select", left: 1, right: select.width });
     }
@@ -344,18 +344,27 @@ pub fn mux(select: &Bits, then: &Bits, otherwise: &Bits) -> Bits {
             Node::Mismatch { what: "mux", left: then.width, right: otherwise.width },
         );
     }
-    Bits::new(then.width, Node::Mux(select.clone(), then.clone(), otherwise.clone()))
+    Bits::new(then.width, Node::Mux(select, then, otherwise))
+}
+
+/// One value for each number below `count`.
+pub fn each<N: Default, T>(count: N, of: impl FnMut(N) -> T) -> Vec<T>
+where
+    Range<N>: Iterator<Item = N>,
+{
+    (N::default()..count).map(of).collect()
 }
 
 /// OR of all parts (of equal width).
 #[track_caller]
-pub fn any_of(parts: &[Bits]) -> Bits {
-    balanced_or(parts)
+pub fn any_of(parts: impl IntoIterator<Item: Into<Bits>>) -> Bits {
+    balanced_or(&parts.into_iter().map(Into::into).collect::<Vec<_>>())
 }
 
 /// AND-OR multiplexer: the OR of all `values` whose bit of `select` is set (bit `i` belongs to `values[i]`).
 #[track_caller]
-pub fn one_hot_mux(select: &Bits, values: &[Bits]) -> Bits {
+pub fn one_hot_mux(select: impl Into<Bits>, values: impl IntoIterator<Item: Into<Bits>>) -> Bits {
+    let (select, values) = (select.into(), values.into_iter().map(Into::into).collect::<Vec<Bits>>());
     if select.width as usize != values.len() {
         let right = values.len() as u32;
         return Bits::new(
@@ -363,13 +372,14 @@ pub fn one_hot_mux(select: &Bits, values: &[Bits]) -> Bits {
             Node::Mismatch { what: "one-hot select", left: select.width, right },
         );
     }
-    let gated: Vec<Bits> = values.iter().zip(0..).map(|(value, i)| value.gated(&select.bit(i))).collect();
+    let gated: Vec<Bits> = values.iter().zip(0..).map(|(value, i)| value.gated(select.bit(i))).collect();
     balanced_or(&gated)
 }
 
 /// The value at `index` of a table of constants, `width` bits each; the table has a value for every index.
 #[track_caller]
-pub fn rom(index: &Bits, values: &[u128], width: u32) -> Bits {
+pub fn rom(index: impl Into<Bits>, values: &[u128], width: u32) -> Bits {
+    let index = index.into();
     if values.len() != 1_usize.checked_shl(index.width).unwrap_or(0) {
         return Bits::new(
             width,
@@ -379,7 +389,7 @@ pub fn rom(index: &Bits, values: &[u128], width: u32) -> Bits {
     let mut level: Vec<Bits> = values.iter().map(|value| lit(*value, width)).collect();
     for bit in 0..index.width {
         let select = index.bit(bit);
-        level = level.chunks(2).map(|pair| mux(&select, &pair[1], &pair[0])).collect();
+        level = level.chunks(2).map(|pair| mux(select, pair[1], pair[0])).collect();
     }
     level.swap_remove(0)
 }
@@ -387,7 +397,7 @@ pub fn rom(index: &Bits, values: &[u128], width: u32) -> Bits {
 /// The signal of that name in a list. What [`crate::ModuleBuilder::finish`] refuses, with the names that exist, if there is none.
 #[track_caller]
 pub fn named(signals: &[(&str, Bits)], name: &str) -> Bits {
-    let found = signals.iter().find(|(known, _)| *known == name).map(|(_, bits)| bits.clone());
+    let found = signals.iter().find(|(known, _)| *known == name).map(|(_, bits)| *bits);
     found.unwrap_or_else(|| {
         let known: Vec<&str> = signals.iter().map(|(known, _)| *known).collect();
         let what = format!("no signal is named `{name}`, expected one of {}", known.join(", "));
@@ -399,16 +409,16 @@ pub fn named(signals: &[(&str, Bits)], name: &str) -> Bits {
 #[track_caller]
 pub fn any_named(signals: &[(&str, Bits)], names: &[&str]) -> Bits {
     let is_known = |name: &str| signals.iter().any(|(known, _)| *known == name);
-    let chosen = signals.iter().filter(|(known, _)| names.contains(known)).map(|(_, bits)| bits.clone());
+    let chosen = signals.iter().filter(|(known, _)| names.contains(known)).map(|(_, bits)| *bits);
     let missing = names.iter().filter(|name| !is_known(name)).map(|name| named(signals, name));
-    any_of(&chosen.chain(missing).collect::<Vec<_>>())
+    any_of(chosen.chain(missing))
 }
 
 #[track_caller]
 fn balanced_or(parts: &[Bits]) -> Bits {
     match parts {
         [] => Bits::new(1, Node::Invalid("OR of nothing".into())),
-        [one] => one.clone(),
+        [one] => *one,
         _ => {
             let (left, right) = parts.split_at(parts.len() / 2);
             balanced_or(left) | balanced_or(right)
@@ -416,58 +426,43 @@ fn balanced_or(parts: &[Bits]) -> Bits {
     }
 }
 
-macro_rules! operator {
-    ($trait:ident, $method:ident, $op:expr, $what:literal) => {
-        impl $trait<&Bits> for &Bits {
+/// Operators between one kind of value, by value or by reference, and all that read as [`Bits`].
+macro_rules! operators {
+    ($($left:ty),+) => {
+        $(operators! { @ $left:
+            BitAnd bitand And "&", BitOr bitor Or "|", BitXor bitxor Xor "^", Add add Add "+", Sub sub Sub "-", Mul mul Mul "*"
+        })+
+    };
+    (@ $left:ty: $($trait:ident $method:ident $op:ident $what:literal),+) => {
+        $(impl<T: Into<Bits>> $trait<T> for $left {
             type Output = Bits;
             #[track_caller]
-            fn $method(self, other: &Bits) -> Bits {
-                self.binary($op, $what, other, self.width)
+            fn $method(self, other: T) -> Bits {
+                let own = Bits::from(self);
+                own.binary(BinaryOp::$op, $what, other, own.width)
             }
-        }
-        impl $trait<Bits> for &Bits {
+        })+
+        impl Not for $left {
             type Output = Bits;
             #[track_caller]
-            fn $method(self, other: Bits) -> Bits {
-                self.binary($op, $what, &other, self.width)
-            }
-        }
-        impl $trait<&Bits> for Bits {
-            type Output = Bits;
-            #[track_caller]
-            fn $method(self, other: &Bits) -> Bits {
-                self.binary($op, $what, other, self.width)
-            }
-        }
-        impl $trait<Bits> for Bits {
-            type Output = Bits;
-            #[track_caller]
-            fn $method(self, other: Bits) -> Bits {
-                self.binary($op, $what, &other, self.width)
+            fn not(self) -> Bits {
+                let own = Bits::from(self);
+                own.unary(UnaryOp::Not, own.width)
             }
         }
     };
 }
-operator!(BitAnd, bitand, BinaryOp::And, "&");
-operator!(BitOr, bitor, BinaryOp::Or, "|");
-operator!(BitXor, bitxor, BinaryOp::Xor, "^");
-operator!(Add, add, BinaryOp::Add, "+");
-operator!(Sub, sub, BinaryOp::Sub, "-");
-operator!(Mul, mul, BinaryOp::Mul, "*");
+operators!(Bits, &Bits, Reg, &Reg, Wire, &Wire, Output, &Output);
 
-impl Not for &Bits {
-    type Output = Bits;
-    #[track_caller]
-    fn not(self) -> Bits {
-        self.unary(UnaryOp::Not, self.width)
+impl From<&Self> for Bits {
+    fn from(bits: &Self) -> Self {
+        *bits
     }
 }
 
-impl Not for Bits {
-    type Output = Bits;
-    #[track_caller]
-    fn not(self) -> Bits {
-        !&self
+impl From<&&Self> for Bits {
+    fn from(bits: &&Self) -> Self {
+        **bits
     }
 }
 
@@ -493,7 +488,7 @@ impl Bits {
     /// The same expression made of others, which are as wide as those that they stand for.
     pub(crate) fn with_children(&self, children: impl IntoIterator<Item = Self>) -> Self {
         let mut children = children.into_iter();
-        let mut next = |own: &Self| children.next().unwrap_or_else(|| own.clone());
+        let mut next = |own: &Self| children.next().unwrap_or(*own);
         let node = match self.node() {
             Node::Unary(op, a) => Node::Unary(*op, next(a)),
             Node::Repeat(count, part) => Node::Repeat(*count, next(part)),
@@ -508,11 +503,9 @@ impl Bits {
             | Node::Literal(_)
             | Node::Mutant(_)
             | Node::Mismatch { .. }
-            | Node::Invalid(_) => {
-                return self.clone();
-            }
+            | Node::Invalid(_) => return *self,
         };
-        Self::new(self.width, node).placed(self.place())
+        Self::placed(self.width, node, self.place())
     }
 
     /// Does `action` to this expression and to all in it.

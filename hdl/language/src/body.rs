@@ -1,7 +1,7 @@
 //! The contents of a module as they are collected: declarations, drivers, registers, memories, instances.
 
 use crate::Bits;
-use crate::bits::Owner;
+use crate::bits::{Node, Owner, Signal};
 use crate::domain::{Crossing, Domain, implicit_names};
 use crate::module::{MemoryInfo, Module};
 use std::panic::Location;
@@ -121,6 +121,13 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
+    /// The value of a signal.
+    #[track_caller]
+    pub fn signal(&self, id: usize) -> Bits {
+        let Declaration { name, width, .. } = &self.declarations[id];
+        Bits::new(*width, Node::Signal(Signal { name: name.clone(), owner: self.owner.clone(), id }))
+    }
+
     /// Whether only properties read a signal.
     pub fn is_ghost(&self, id: usize) -> bool {
         matches!(self.declarations[id].kind, Kind::Ghost | Kind::Free { .. })

@@ -3,12 +3,12 @@
 //! Nothing is checked here; [`ModuleBuilder::finish`] hands everything to `check` and `lower`. That keeps
 //! block descriptions free of `?` on every line.
 
-use crate::bits::{Node, Owner, Signal};
+use crate::bits::{Node, Owner};
 use crate::body::{Declaration, Inner, InstanceBody, Kind, MemoryBody, PropertyBody, PropertyKind, RegBody};
 use crate::check::Report;
 use crate::domain::implicit_names;
 use crate::module::{Direction, MemoryInfo, Module, Port, hashed_name};
-use crate::{Bits, Crossing, Domain, HdlError, check, lower};
+use crate::{Bits, Crossing, Domain, HdlError, check, lower, mux};
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::panic::Location;
@@ -18,8 +18,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Describes one module; see [the language](crate) for the conventions.
 #[derive(Debug)]
 pub struct ModuleBuilder {
-    inner: Rc<RefCell<Inner>>,
+    inner: Contents,
 }
+
+/// What is collected of a module; [`ModuleBuilder::finish`] takes it and leaves nothing behind.
+type Contents = &'static RefCell<Inner>;
 
 impl ModuleBuilder {
     /// Starts a module. `name` is its title, with parameters so that no other module of a design has it; `doc` says in a sentence
@@ -32,16 +35,15 @@ impl ModuleBuilder {
         let caller = Location::caller();
         let source = format!("{}:{}", caller.file(), caller.line());
         let inner = Inner { owner, source, doc: doc.into(), ..Inner::default() };
-        Self { inner: Rc::new(RefCell::new(inner)) }
+        Self { inner: Box::leak(Box::new(RefCell::new(inner))) }
     }
 
     #[track_caller]
     fn declare(&self, name: impl Into<String>, width: u32, kind: Kind) -> (usize, Bits) {
         let mut inner = self.inner.borrow_mut();
         let (id, name) = (inner.declarations.len(), name.into());
-        let signal = Signal { name: name.clone(), owner: inner.owner.clone(), id };
         inner.declarations.push(Declaration { name, width, kind, place: Location::caller() });
-        (id, Bits::new(width, Node::Signal(signal)))
+        (id, inner.signal(id))
     }
 
     /// An input port; `doc` becomes its line in the port table.
@@ -55,7 +57,7 @@ impl ModuleBuilder {
     pub fn output(&self, name: impl Into<String>, value: impl Into<Bits>, doc: impl Into<String>) -> Bits {
         let value = value.into();
         let (id, _) = self.declare(name, value.width(), Kind::Output { doc: doc.into() });
-        self.inner.borrow_mut().drives.push((id, value.clone()));
+        self.inner.borrow_mut().drives.push((id, value));
         value
     }
 
@@ -72,7 +74,7 @@ impl ModuleBuilder {
     #[track_caller]
     pub fn forward(&self, name: impl Into<String>, width: u32) -> Wire {
         let (id, bits) = self.declare(name, width, Kind::Wire);
-        Wire { bits, id, inner: self.inner.clone() }
+        Wire { bits, id, inner: self.inner }
     }
 
     /// A register of `width` bits on `clk_i`; without [`Reg::reset`] its first value is undefined.
@@ -85,27 +87,21 @@ impl ModuleBuilder {
     #[track_caller]
     pub fn hold(&self, name: impl Into<String>, value: impl Into<Bits>, enable: impl Into<Bits>) -> Bits {
         let value = value.into();
-        let reg = self.reg(name, value.width()).enable(enable);
-        reg.next(value);
-        reg.q()
+        self.reg(name, value.width()).enable(enable).next(value).q()
     }
 
     /// `value` a cycle later; undefined in the first cycle.
     #[track_caller]
     pub fn delay(&self, name: impl Into<String>, value: impl Into<Bits>) -> Bits {
         let value = value.into();
-        let reg = self.reg(name, value.width());
-        reg.next(value);
-        reg.q()
+        self.reg(name, value.width()).next(value).q()
     }
 
     /// `value` a cycle later; 0 in reset.
     #[track_caller]
     pub fn flag(&self, name: impl Into<String>, value: impl Into<Bits>) -> Bits {
         let value = value.into();
-        let reg = self.reg(name, value.width()).reset(0);
-        reg.next(value);
-        reg.q()
+        self.reg(name, value.width()).reset(0).next(value).q()
     }
 
     /// Counts the cycles with `step` since reset, modulo 2^`width`.
@@ -145,7 +141,7 @@ impl ModuleBuilder {
             reset: None,
             other_resets: Vec::new(),
         });
-        Reg { bits, index: inner.regs.len() - 1, inner: self.inner.clone() }
+        Reg { bits, index: inner.regs.len() - 1, inner: self.inner }
     }
 
     /// The module keeps `holds`, a bit, before every rising edge of `clk_i` at which `rst_ni` is 1. `why` says in words what is kept. Simulation
@@ -179,48 +175,65 @@ impl ModuleBuilder {
     /// A valid/ready input: what is offered stays offered, with the same payload, until it is taken. `name` is the stem of the
     /// property's name.
     #[track_caller]
-    pub fn assume_held(&self, name: &str, valid: &Bits, ready: &Bits, payload: &[&Bits]) {
+    pub fn assume_held(
+        &self,
+        name: &str,
+        valid: impl Into<Bits>,
+        ready: impl Into<Bits>,
+        payload: impl IntoIterator<Item: Into<Bits>>,
+    ) {
         let holds = self.held(name, valid, ready, payload);
         self.assume(format!("{name}_held"), holds, "what is offered stays until it is taken");
     }
 
     /// A valid/ready output: the same of what the module offers.
     #[track_caller]
-    pub fn assert_held(&self, name: &str, valid: &Bits, ready: &Bits, payload: &[&Bits]) {
+    pub fn assert_held(
+        &self,
+        name: &str,
+        valid: impl Into<Bits>,
+        ready: impl Into<Bits>,
+        payload: impl IntoIterator<Item: Into<Bits>>,
+    ) {
         let holds = self.held(name, valid, ready, payload);
         self.assert(format!("{name}_held"), holds, "what is offered stays until it is taken");
     }
 
     #[track_caller]
-    fn held(&self, name: &str, valid: &Bits, ready: &Bits, payload: &[&Bits]) -> Bits {
+    fn held(
+        &self,
+        name: &str,
+        valid: impl Into<Bits>,
+        ready: impl Into<Bits>,
+        payload: impl IntoIterator<Item: Into<Bits>>,
+    ) -> Bits {
+        let valid = valid.into();
         let waits = self.ghost(format!("{name}_waits_q"), 1).reset(0);
-        waits.next(valid & !ready);
-        let same = payload.iter().enumerate().map(|(number, part)| {
+        waits.next(valid & !ready.into());
+        let same = payload.into_iter().map(Into::into).enumerate().map(|(number, part): (_, Bits)| {
             let before = self.ghost(format!("{name}_payload{number}_q"), part.width());
-            before.next(*part);
-            before.q().eq(part)
+            before.next(part);
+            before.eq(part)
         });
-        let same = same.fold(valid.clone(), |all, same| all & same);
-        !waits.q() | same
+        let same = same.fold(valid, |all, same| all & same);
+        !waits | same
     }
 
     /// A memory of `depth` words of `width` bits.
     pub fn memory(&self, name: impl Into<String>, width: u32, depth: u32) -> Memory {
         let mut inner = self.inner.borrow_mut();
-        let name = name.into();
         inner.memories.push(MemoryBody {
-            name: name.clone(),
+            name: name.into(),
             width,
             depth,
             writes: Vec::new(),
             read_addrs: Vec::new(),
         });
-        let (index, owner) = (inner.memories.len() - 1, inner.owner.clone());
-        Memory { name, width, index, owner, inner: self.inner.clone() }
+        Memory { index: inner.memories.len() - 1, inner: self.inner }
     }
 
     /// Starts an instance of `module`; clock and reset are connected by themselves.
-    pub fn instance(&self, name: impl Into<String>, module: &Rc<Module>) -> InstanceBuilder<'_> {
+    pub fn instance(&self, name: impl Into<String>, module: &Rc<Module>) -> InstanceBuilder {
         let mut inner = self.inner.borrow_mut();
         inner.instances.push(InstanceBody {
             name: name.into(),
@@ -231,7 +244,7 @@ impl ModuleBuilder {
             passed: Vec::new(),
             crossings: Vec::new(),
         });
-        InstanceBuilder { builder: self, index: inner.instances.len() - 1 }
+        InstanceBuilder { inner: self.inner, index: inner.instances.len() - 1 }
     }
 
     /// A further clock domain, `<name>_clk_i` with `<name>_rst_ni`, for instances; see [`Domain`].
@@ -248,7 +261,8 @@ impl ModuleBuilder {
 
     /// States that (part of) a signal is deliberately not read, and why.
     pub fn unused(&self, value: impl Into<Bits>, reason: impl Into<String>) {
-        self.inner.borrow_mut().unused.push((value.into(), reason.into()));
+        let value = value.into();
+        self.inner.borrow_mut().unused.push((value, reason.into()));
     }
 
     /// Lets all instances of the module share their code in simulation: Verilator neither inlines the module nor
@@ -343,27 +357,42 @@ fn implicit_port(name: &str, doc: &str) -> Port {
 }
 
 /// A register: reads as its present value.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Reg {
     bits: Bits,
     index: usize,
-    inner: Rc<RefCell<Inner>>,
+    inner: Contents,
 }
 
 impl Reg {
     /// The present value.
     pub fn q(&self) -> Bits {
-        self.bits.clone()
+        self.bits
     }
 
     /// The value after the next clock edge.
-    pub fn next(&self, value: impl Into<Bits>) {
-        self.inner.borrow_mut().regs[self.index].next.push(value.into());
+    pub fn next(self, value: impl Into<Bits>) -> Self {
+        let value = value.into();
+        self.inner.borrow_mut().regs[self.index].next.push(value);
+        self
+    }
+
+    /// A flag is 1 after a cycle with `set`, else 0 after one with `clear`.
+    #[track_caller]
+    pub fn set_clear(self, set: impl Into<Bits>, clear: impl Into<Bits>) -> Self {
+        self.next(set.into() | (self & !clear.into()))
+    }
+
+    /// Counts up or down by one in a cycle with `change`.
+    #[track_caller]
+    pub fn up_down(self, change: impl Into<Bits>, up: impl Into<Bits>) -> Self {
+        self.next(mux(change, mux(up, self.plus_one(), self.minus_one()), self))
     }
 
     /// Holds the value while `enable` is 0.
     pub fn enable(self, enable: impl Into<Bits>) -> Self {
-        self.inner.borrow_mut().regs[self.index].enable.push(enable.into());
+        let enable = enable.into();
+        self.inner.borrow_mut().regs[self.index].enable.push(enable);
         self
     }
 
@@ -382,22 +411,23 @@ impl Deref for Reg {
 }
 
 /// A wire whose driver comes later.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Wire {
     bits: Bits,
     id: usize,
-    inner: Rc<RefCell<Inner>>,
+    inner: Contents,
 }
 
 impl Wire {
     /// The value.
     pub fn q(&self) -> Bits {
-        self.bits.clone()
+        self.bits
     }
 
     /// Drives the wire.
     pub fn drive(&self, value: impl Into<Bits>) {
-        self.inner.borrow_mut().drives.push((self.id, value.into()));
+        let value = value.into();
+        self.inner.borrow_mut().drives.push((self.id, value));
     }
 }
 
@@ -408,59 +438,53 @@ impl Deref for Wire {
     }
 }
 
-impl From<&Bits> for Bits {
-    fn from(bits: &Bits) -> Bits {
-        bits.clone()
-    }
+/// What reads as the value of a signal.
+macro_rules! reads_as_bits {
+    ($($kind:ty),+) => {
+        $(impl From<$kind> for Bits {
+            fn from(signal: $kind) -> Self {
+                signal.bits
+            }
+        })+
+    };
 }
-
-impl From<&Reg> for Bits {
-    fn from(reg: &Reg) -> Bits {
-        reg.q()
-    }
-}
-
-impl From<&Wire> for Bits {
-    fn from(wire: &Wire) -> Bits {
-        wire.q()
-    }
-}
+reads_as_bits!(Reg, &Reg, Wire, &Wire);
 
 /// A memory: reads are combinational (register them for a synchronous read), writes on the clock edge.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    name: String,
-    width: u32,
     index: usize,
-    owner: Owner,
-    inner: Rc<RefCell<Inner>>,
+    inner: Contents,
 }
 
 impl Memory {
     /// The word at `addr`.
     #[track_caller]
-    pub fn read(&self, addr: &Bits) -> Bits {
-        self.inner.borrow_mut().memories[self.index].read_addrs.push(addr.clone());
-        let (memory, owner) = (self.name.clone(), self.owner.clone());
-        Bits::new(self.width, Node::MemoryRead { memory, owner, addr: addr.clone() })
+    pub fn read(&self, addr: impl Into<Bits>) -> Bits {
+        let addr = addr.into();
+        let inner = &mut *self.inner.borrow_mut();
+        let memory = &mut inner.memories[self.index];
+        memory.read_addrs.push(addr);
+        let (name, owner) = (memory.name.clone(), inner.owner.clone());
+        Bits::new(memory.width, Node::MemoryRead { memory: name, owner, addr })
     }
 
     /// Writes `data` at `addr` on the clock edge when `enable` is set. An `enable` of several bits, a number that divides
     /// the word, writes each equal part of the word by its own bit, the lowest part by bit 0.
-    pub fn write(&self, enable: &Bits, addr: &Bits, data: &Bits) {
-        let write = (enable.clone(), addr.clone(), data.clone());
+    pub fn write(&self, enable: impl Into<Bits>, addr: impl Into<Bits>, data: impl Into<Bits>) {
+        let write = (enable.into(), addr.into(), data.into());
         self.inner.borrow_mut().memories[self.index].writes.push(write);
     }
 }
 
 /// Connects one instance.
-#[derive(Debug)]
-pub struct InstanceBuilder<'a> {
-    builder: &'a ModuleBuilder,
+#[derive(Clone, Copy, Debug)]
+pub struct InstanceBuilder {
+    inner: Contents,
     index: usize,
 }
 
-impl InstanceBuilder<'_> {
+impl InstanceBuilder {
     /// Connects an input port.
     #[track_caller]
     pub fn input(self, port: impl Into<String>, value: impl Into<Bits>) -> Self {
@@ -471,20 +495,20 @@ impl InstanceBuilder<'_> {
     /// Connects an input port to a signal of another clock domain; `reason` says why that is right.
     pub fn crossing(self, port: &str, value: impl Into<Bits>, kind: Crossing, reason: &str) -> Self {
         let crossing = (port.to_owned(), kind, reason.to_owned());
-        self.builder.inner.borrow_mut().instances[self.index].crossings.push(crossing);
+        self.inner.borrow_mut().instances[self.index].crossings.push(crossing);
         self.input(port, value)
     }
 
     /// Puts the instance into a domain: its `clk_i` and `rst_ni` are those of the domain.
     pub fn in_domain(self, domain: &Domain) -> Self {
-        self.builder.inner.borrow_mut().instances[self.index].own_domain.push(domain.clone());
+        self.inner.borrow_mut().instances[self.index].own_domain.push(domain.clone());
         self
     }
 
     /// Passes a domain on to the domain `name` of the instance.
     pub fn pass_domain(self, name: &str, domain: &Domain) -> Self {
         let passed = (name.to_owned(), domain.clone());
-        self.builder.inner.borrow_mut().instances[self.index].passed.push(passed);
+        self.inner.borrow_mut().instances[self.index].passed.push(passed);
         self
     }
 
@@ -492,7 +516,7 @@ impl InstanceBuilder<'_> {
     #[track_caller]
     pub fn output(&self, port: &str) -> Bits {
         let (name, width) = {
-            let inner = self.builder.inner.borrow();
+            let inner = self.inner.borrow();
             let body = &inner.instances[self.index];
             let stem = port.strip_suffix("_o").unwrap_or(port);
             (format!("{}_{stem}", body.name), body.module.port(port).map_or(1, |p| p.width))
@@ -500,24 +524,35 @@ impl InstanceBuilder<'_> {
         self.connect_output(port, name, width)
     }
 
+    /// The wire of an output port; the one that there is, if the port was read before.
+    #[track_caller]
+    pub(crate) fn read(&self, port: &str) -> Bits {
+        let known = {
+            let inner = self.inner.borrow();
+            let outputs = &inner.instances[self.index].outputs;
+            outputs.iter().find(|(name, _)| name == port).map(|(_, id)| inner.signal(*id))
+        };
+        known.unwrap_or_else(|| self.output(port))
+    }
+
     /// Connects an input port of an instance that is kept in a collection.
     pub fn connect_input(&self, port: impl Into<String>, value: impl Into<Bits>) {
         let (port, value) = (port.into(), value.into());
-        self.builder.inner.borrow_mut().instances[self.index].inputs.push((port, value));
+        self.inner.borrow_mut().instances[self.index].inputs.push((port, value));
     }
 
     /// Leaves an output port unread, for a stated reason.
     #[track_caller]
     pub fn ignore(self, port: &str, reason: &str) -> Self {
         let bits = self.output(port);
-        self.builder.unused(bits, reason);
+        ModuleBuilder { inner: self.inner }.unused(bits, reason);
         self
     }
 
     #[track_caller]
     fn connect_output(&self, port: &str, name: String, width: u32) -> Bits {
-        let (id, bits) = self.builder.declare(name, width, Kind::InstanceOutput);
-        self.builder.inner.borrow_mut().instances[self.index].outputs.push((port.to_owned(), id));
+        let (id, bits) = ModuleBuilder { inner: self.inner }.declare(name, width, Kind::InstanceOutput);
+        self.inner.borrow_mut().instances[self.index].outputs.push((port.to_owned(), id));
         bits
     }
 }

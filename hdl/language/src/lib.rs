@@ -27,12 +27,83 @@ mod lower;
 mod module;
 pub mod mutate;
 mod netlist;
+mod ports;
 mod split;
 
-pub use bits::{Bits, any_named, any_of, cat, lit, mux, named, one_hot_mux, repeat, rom, zeros};
+pub use bits::{Bits, any_named, any_of, cat, each, lit, mux, named, one_hot_mux, repeat, rom, zeros};
 pub use builder::{InstanceBuilder, Memory, ModuleBuilder, Reg, Wire};
 pub use design::Design;
 pub use domain::{ClockCrossing, Crossing, Domain};
 pub use error::HdlError;
 pub use module::{Direction, MemoryInfo, Module, Port, Pragmas, SignalInfo};
+pub use ndp_hdl_macros::block;
 pub use netlist::{Binary, Check, Graph, Id, MemoryArray, Netlist, Node, Op, Register, limb_bits, limbs};
+pub use ports::{Drives, Inputs, Output, Outputs};
+
+/// What a block's function gives: the checked module, or the rule that it breaks.
+pub type Block = Result<std::rc::Rc<Module>, HdlError>;
+
+/// What the description of a block needs.
+pub mod prelude {
+    pub use crate::{
+        Bits, Block, Crossing, Domain, Drives, HdlError, Inputs, InstanceBuilder, Memory, Module,
+        ModuleBuilder, Reg, Wire, all, any, any_named, any_of, block, cat, each, lit, mux, named,
+        one_hot_mux, packed, repeat, rom, zeros,
+    };
+    pub use std::rc::Rc;
+}
+
+/// Whether all of the values, of one bit each, are 1.
+#[macro_export]
+macro_rules! all {
+    ($($part:expr),+ $(,)?) => { $crate::cat!($($part),+).all() };
+}
+
+/// OR of the values.
+#[macro_export]
+macro_rules! any {
+    ($($part:expr),+ $(,)?) => { $crate::any_of([$($crate::Bits::from($part)),+]) };
+}
+
+/// Concatenation, most significant part first.
+#[macro_export]
+macro_rules! cat {
+    ($($part:expr),+ $(,)?) => { $crate::cat([$($crate::Bits::from($part)),+]) };
+}
+
+/// A word with named fields, the lowest first: a structure of [`Bits`] with `bits`, `pack` and `unpack`. Widths may depend on a parameter.
+#[macro_export]
+macro_rules! packed {
+    ($(#[$meta:meta])* $visible:vis struct $name:ident $(($with:ident: $kind:ty))? {
+        $($(#[$doc:meta])* $field:ident: $width:expr),+ $(,)?
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug)]
+        $visible struct $name {
+            $($(#[$doc])* pub $field: $crate::Bits),+
+        }
+
+        #[allow(dead_code)]
+        impl $name {
+            /// Bits of the word.
+            pub fn bits($($with: $kind)?) -> u32 {
+                [$($width),+].iter().sum()
+            }
+
+            /// The word.
+            pub fn pack(&self) -> $crate::Bits {
+                $crate::cat([$(self.$field),+].into_iter().rev())
+            }
+
+            /// The fields of a word.
+            pub fn unpack($($with: $kind,)? word: impl Into<$crate::Bits>) -> Self {
+                let (word, mut low) = (word.into(), 0);
+                let mut field = |width: u32| {
+                    low += width;
+                    word.slice(low - width, width)
+                };
+                Self { $($field: field($width)),+ }
+            }
+        }
+    };
+}

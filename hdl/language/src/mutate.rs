@@ -7,7 +7,7 @@
 use crate::bits::{BinaryOp, Node, Signal, UnaryOp};
 use crate::body::Inner;
 use crate::builder::assembled;
-use crate::{Bits, Design, Module, check, lit, mux};
+use crate::{Bits, Design, Module, check};
 use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Display};
 use std::panic::Location;
@@ -260,46 +260,42 @@ fn changes_of_root(inner: &Inner, root: &Root<'_>) -> Vec<Change> {
 
 /// The expression after a change; none if the change does not fit.
 fn changed(inner: &Inner, bits: &Bits, change: Change, register: Option<usize>) -> Option<Bits> {
-    let children: Vec<&Bits> = bits.children().collect();
+    let mut children: Vec<Bits> = bits.children().copied().collect();
+    let new = |node: Node| Bits::placed(bits.width(), node, bits.place());
     let new = match (change, bits.node()) {
-        (Change::Operator(op), Node::Binary(_, a, b)) => {
-            Bits::new(bits.width(), Node::Binary(op, a.clone(), b.clone()))
-        }
-        (Change::Swapped(op), Node::Binary(_, a, b)) => {
-            Bits::new(bits.width(), Node::Binary(op, b.clone(), a.clone()))
-        }
+        (Change::Operator(op), Node::Binary(_, a, b)) => new(Node::Binary(op, *a, *b)),
+        (Change::Swapped(op), Node::Binary(_, a, b)) => new(Node::Binary(op, *b, *a)),
         (Change::Reduction, Node::Unary(op, a)) => {
             let op = if *op == UnaryOp::All { UnaryOp::Any } else { UnaryOp::All };
-            Bits::new(1, Node::Unary(op, a.clone()))
+            new(Node::Unary(op, *a))
         }
-        (Change::Part(part), _) => (*children.get(part)?).clone(),
+        (Change::Part(part), _) => *children.get(part)?,
         (Change::Exchanged(a, b), _) => {
-            let mut parts: Vec<Bits> = children.into_iter().cloned().collect();
-            if a.max(b) >= parts.len() || parts[a].width() != parts[b].width() {
+            if a.max(b) >= children.len() || children[a].width() != children[b].width() {
                 return None;
             }
-            parts.swap(a, b);
-            bits.with_children(parts)
+            children.swap(a, b);
+            bits.with_children(children)
         }
-        (Change::Negated, _) => !bits,
+        (Change::Negated, _) => new(Node::Unary(UnaryOp::Not, *bits)),
         (Change::Constant(value), _) => {
             let fits = bits.width() >= 128 || value >> bits.width() == 0;
-            fits.then(|| lit(value, bits.width()))?
+            fits.then(|| new(Node::Literal(value)))?
         }
         (Change::Higher, Node::Slice { base, low }) if low + bits.width() < base.width() => {
-            Bits::new(bits.width(), Node::Slice { base: base.clone(), low: low + 1 })
+            new(Node::Slice { base: *base, low: low + 1 })
         }
         (Change::Lower, Node::Slice { base, low }) if *low > 0 => {
-            Bits::new(bits.width(), Node::Slice { base: base.clone(), low: low - 1 })
+            new(Node::Slice { base: *base, low: low - 1 })
         }
         (Change::Held, _) => {
             let id = register?;
             let name = inner.declarations[id].name.clone();
-            Bits::new(bits.width(), Node::Signal(Signal { name, owner: inner.owner.clone(), id }))
+            new(Node::Signal(Signal { name, owner: inner.owner.clone(), id }))
         }
         _ => return None,
     };
-    (new.width() == bits.width()).then(|| new.placed(bits.place()))
+    (new.width() == bits.width()).then_some(new)
 }
 
 /// An expression in a few words.
@@ -400,7 +396,7 @@ impl Mutant {
     /// The expression before and after.
     fn mutated(&self, inner: &Inner) -> Option<(Bits, Bits)> {
         let Found { root, bits } = self.find(inner)?;
-        Some((bits.clone(), changed(inner, bits, self.change, root.register)?))
+        Some((*bits, changed(inner, bits, self.change, root.register)?))
     }
 
     /// Whether it changes something in a module.
@@ -471,8 +467,7 @@ fn mutated_body(module: &Module, mutants: &[(u32, &Mutant)], mode: Mode) -> Opti
     }
     let choose = |number: u32, new: Bits, old: Bits| match mode {
         Mode::Choice => {
-            let place = old.place();
-            mux(&Bits::new(1, Node::Mutant(number)), &new, &old).placed(place)
+            Bits::placed(old.width(), Node::Mux(Bits::new(1, Node::Mutant(number)), new, old), old.place())
         }
         Mode::Replacement => new,
     };
@@ -524,18 +519,18 @@ struct Rewriter<'a> {
 impl Rewriter<'_> {
     fn rewritten(&mut self, bits: &Bits) -> Bits {
         if let Some((_, new)) = self.done.get(&bits.address()) {
-            return new.clone();
+            return *new;
         }
         let mut new = self.below(bits);
         if let Some((_, changes)) = self.changes.get(&bits.address()).cloned() {
             // A change may hold the original, which stays as it is in there.
-            self.done.insert(bits.address(), (bits.clone(), new.clone()));
+            self.done.insert(bits.address(), (*bits, new));
             for (number, changed) in changes {
                 let changed = self.below(&changed);
                 new = (self.choose)(number, changed, new);
             }
         }
-        self.done.insert(bits.address(), (bits.clone(), new.clone()));
+        self.done.insert(bits.address(), (*bits, new));
         new
     }
 
@@ -544,7 +539,7 @@ impl Rewriter<'_> {
         let old: Vec<&Bits> = bits.children().collect();
         let new: Vec<Bits> = old.iter().map(|child| self.rewritten(child)).collect();
         let same = old.iter().zip(&new).all(|(old, new)| old.address() == new.address());
-        if same { bits.clone() } else { bits.with_children(new) }
+        if same { *bits } else { bits.with_children(new) }
     }
 }
 

@@ -89,7 +89,7 @@ impl Split {
             Node::MemoryRead { memory, addr, .. } => of(addr).saturating_add(memory.len() + 2),
             Node::Mismatch { .. } | Node::Invalid(_) => 0,
         };
-        self.lengths.insert(expression.address(), (expression.clone(), length));
+        self.lengths.insert(expression.address(), (*expression, length));
         length
     }
 }
@@ -114,7 +114,7 @@ impl Printer {
         let length = all.iter().fold(rest, |sum, one| sum.saturating_add(self.length(one)));
         all.map(|one| {
             let long = length >= LINE && self.length(one) > SHARED;
-            let one = if long { self.named(one) } else { one.clone() };
+            let one = if long { self.named(one) } else { *one };
             self.text(&one)
         })
     }
@@ -142,10 +142,10 @@ impl Printer {
     /// An expression of at most [`ROOM`] characters that has wires in place of parts.
     fn reduced(&mut self, expression: &Bits) -> Bits {
         if self.length(expression) <= SHARED {
-            return expression.clone();
+            return *expression;
         }
         if let Some((_, known)) = self.split.reduced.get(&expression.address()) {
-            return known.clone();
+            return *known;
         }
         let children: Vec<Bits> = expression.children().map(|child| self.named_if_shared(child)).collect();
         let mut reduced = expression.with_children(children);
@@ -157,7 +157,7 @@ impl Printer {
             let Some(shorter) = shorter else { break };
             reduced = shorter;
         }
-        self.split.reduced.insert(expression.address(), (expression.clone(), reduced.clone()));
+        self.split.reduced.insert(expression.address(), (*expression, reduced));
         reduced
     }
 
@@ -183,7 +183,7 @@ impl Printer {
     fn in_groups(&mut self, parts: &[Bits]) -> Bits {
         let (mut groups, mut group, mut length) = (Vec::new(), Vec::new(), 0);
         for part in parts {
-            let part = if self.length(part) > ROOM / 2 { self.named(part) } else { part.clone() };
+            let part = if self.length(part) > ROOM / 2 { self.named(part) } else { *part };
             let more = self.length(&part) + 2;
             if length + more > ROOM && group.len() > 1 {
                 groups.push(self.named(&cat(std::mem::take(&mut group))));
@@ -199,7 +199,7 @@ impl Printer {
     /// A wire with the value of an expression.
     fn named(&mut self, expression: &Bits) -> Bits {
         if matches!(expression.node(), Node::Signal(_)) {
-            return expression.clone();
+            return *expression;
         }
         let name = self.hoist(expression);
         Bits::new(expression.width(), Node::Signal(Signal { name, owner: Owner::default(), id: usize::MAX }))

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod blocks;
 mod clock_domains;
 mod common;
 mod emission;

@@ -28,7 +28,7 @@ fn stage() -> Rc<Module> {
     let word = m.reg("word_q", 8).enable(&valid & &takes);
     word.next(&data);
     m.assume_held("input", &valid, &takes, &[&data]);
-    m.assert_held("output", &full, &ready, &[&word]);
+    m.assert_held("output", &full, &ready, [&word]);
     m.output("ready_o", &takes, "the word is taken");
     m.output("valid_o", &full, "there is a word");
     m.output("data_o", &word, "the word");

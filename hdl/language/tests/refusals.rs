@@ -180,9 +180,9 @@ fn literals_that_do_not_fit_are_refused() {
 
 #[test]
 fn empty_expressions_are_refused() {
-    assert_eq!(refused_expression(|_, _| cat([])), "module dut: y_o: empty concatenation");
+    assert_eq!(refused_expression(|_, _| cat(Vec::<Bits>::new())), "module dut: y_o: empty concatenation");
     assert_eq!(refused_expression(|a, _| repeat(0, a)), "module dut: y_o: repetition of count 0");
-    assert_eq!(refused_expression(|_, _| any_of(&[])), "module dut: y_o: OR of nothing");
+    assert_eq!(refused_expression(|_, _| any_of(Vec::<Bits>::new())), "module dut: y_o: OR of nothing");
 }
 
 #[test]
@@ -249,7 +249,9 @@ fn two_drivers_are_refused() {
     let error = refused(|m| {
         let a = m.input("a_i", 3, "operand");
         let state = m.reg("state_q", 3);
-        (0..3).for_each(|_| state.next(&a));
+        for _ in 0..3 {
+            state.next(&a);
+        }
         m.output("y_o", &state, "result");
     });
     assert_eq!(error.to_string(), "module dut: state_q is driven 3 times");

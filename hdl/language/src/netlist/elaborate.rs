@@ -117,7 +117,7 @@ impl Elaboration {
         let source = |d: &Declaration| if free(&d.kind) { Source::Free } else { Source::Input };
         let mut sources: Vec<Source> = body.declarations.iter().map(source).collect();
         for (id, value) in &body.drives {
-            sources[*id] = Source::Expression(value.clone());
+            sources[*id] = Source::Expression(*value);
         }
         let clock = || clocks.get("clk_i").cloned().unwrap_or_default();
         for reg in &body.regs {
@@ -308,7 +308,7 @@ impl Elaboration {
         }
         let value = match &self.scopes[scope].sources[id] {
             Source::Expression(expression) => {
-                let expression = expression.clone();
+                let expression = *expression;
                 self.bits(scope, &expression)
             }
             Source::Register(register) => self.state(*register),

@@ -8,16 +8,13 @@
 
 use super::exponential_path::{Exponential, specials};
 use crate::blocks::arithmetic::exponential;
-use crate::blocks::arithmetic::fp16_adder::{self, fp16_adder};
-use crate::blocks::arithmetic::fp16_multiplier::{self, RECIPROCAL_BITS, fp16_multiplier};
-use crate::blocks::arithmetic::fp16_packer::{self, MAGNITUDE_BITS, fp16_packer};
+use crate::blocks::arithmetic::fp16_adder::fp16_adder;
+use crate::blocks::arithmetic::fp16_multiplier::{RECIPROCAL_BITS, fp16_multiplier};
+use crate::blocks::arithmetic::fp16_packer::{MAGNITUDE_BITS, fp16_packer};
 use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::arithmetic::operand_recoder::recoded;
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{
-    Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
-};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of an exponential in units of 2^-28: 1 is the largest.
 pub(crate) const TERM_BITS: u32 = 29;
@@ -111,14 +108,15 @@ struct Way {
 /// A number whose order as an unsigned integer is that of FP16 values, -0 below +0; NaNs mean nothing.
 fn key(value: &Bits) -> Bits {
     let sign = value.msb();
-    value ^ cat([lit(1, 1), repeat(FP16_BITS - 1, &sign)])
+    value ^ cat!(lit(1, 1), repeat(FP16_BITS - 1, sign))
 }
 
 /// The lane for words of `lanes` values, of one slice or of several that share it.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m)]
+pub fn activation_lane(config: &GemvConfig) -> Block {
     let lanes = config.lanes();
     let slices = config.slices_per_lane();
     let m = ModuleBuilder::new(
@@ -136,13 +134,11 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         m.share_code();
         m.replicated();
         let taken = m.input("take_slice_i", slices, "slice whose word is taken, one-hot");
-        let words: Vec<Bits> = (0..slices)
-            .map(|k| {
-                let doc = format!("last word of slice {k}, recoded FP16 values");
-                m.input(format!("word{k}_i"), lanes * FP16_BITS, doc)
-            })
-            .collect();
-        m.wire("word", one_hot_mux(&taken, &words))
+        let words = each(slices, |k| {
+            let doc = format!("last word of slice {k}, recoded FP16 values");
+            m.input(format!("word{k}_i"), lanes * FP16_BITS, doc)
+        });
+        m.wire("word", one_hot_mux(taken, &words))
     };
     let controls: Vec<_> = lane_controls(config)
         .into_iter()
@@ -172,26 +168,26 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     else {
         unreachable!("the controls are those of `lane_controls`")
     };
-    let counts = m.input("counts_i", 1, "the element counts in maximum and sum");
-    let blank = m.input("blank_i", 1, "the element is beyond the vector's end: its result is +0");
-    let chain = m.input("chain_i", FP16_BITS, "comes in behind the first operand's elements");
-    let chain_other = m.input("chain_other_i", FP16_BITS, "comes in behind the second operand's elements");
+    let counts = m.input(1, "the element counts in maximum and sum");
+    let blank = m.input(1, "the element is beyond the vector's end: its result is +0");
+    let chain = m.input(FP16_BITS, "comes in behind the first operand's elements");
+    let chain_other = m.input(FP16_BITS, "comes in behind the second operand's elements");
 
     let shifted = |name: &str, take: &Bits, behind: &Bits| {
-        let reg = m.reg(name, lanes * FP16_BITS).enable(m.wire(format!("{name}_moves"), take | &shift));
-        reg.next(mux(take, &word, &cat([behind.clone(), reg.high((lanes - 1) * FP16_BITS)])));
+        let reg = m.reg(name, lanes * FP16_BITS).enable(m.wire(format!("{name}_moves"), take | shift));
+        reg.next(mux(take, word, cat!(behind, reg.high((lanes - 1) * FP16_BITS))));
         reg.low(FP16_BITS)
     };
-    let a = m.wire("a", shifted("first_q", &take, &chain));
+    let a = m.wire(shifted("first_q", &take, &chain));
     let other = shifted("second_q", &take_other, &chain_other);
-    let b = m.wire("b", mux(&two, &other, &scalar));
+    let b = m.wire(mux(two, other, scalar));
     let delayed = |name: &str, value: &Bits, steps: u32, enable: &Bits| {
-        (0..steps).fold(value.clone(), |value, step| m.hold(format!("{name}{step}_q"), &value, enable))
+        (0..steps).fold(*value, |value, step| m.hold(format!("{name}{step}_q"), value, enable))
     };
     let is_nan = |value: &Bits| value.slice(10, 5).all() & value.low(10).is_zero();
     let (a_nan, a_infinite) = specials(&m, &a);
     let moves = paths(config)
-        .map(|index| m.wire(format!("{}_moves", PATHS[index]), &advance & path.bit(index as u32)))
+        .map(|index| m.wire(format!("{}_moves", PATHS[index]), advance & path.bit(index as u32)))
         .collect::<Vec<_>>();
     let moves_of = |path: usize| &moves[path - paths(config).start];
     let (sum_moves, product_moves, choice_moves) = (moves_of(1), moves_of(2), moves_of(3));
@@ -201,29 +197,26 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .transpose()?;
 
     // Sum and product.
-    let sign = m.wire("b_sign", b.msb() ^ &subtract);
+    let sign = m.wire("b_sign", b.msb() ^ subtract);
     let sum = m
         .instance("adder", &fp16_adder()?)
         .input("advance_i", sum_moves)
-        .input("a_i", &a)
-        .input("b_i", cat([sign, b.low(FP16_BITS - 1)]));
-    let product = m
-        .instance("multiplier", &fp16_multiplier()?)
-        .input("advance_i", product_moves)
-        .input("a_i", &a)
-        .input("b_i", &b)
-        .input("wide_i", &wide)
-        .input("reciprocal_i", &reciprocal)
-        .input("scale_i", &scale);
+        .input("a_i", a)
+        .input("b_i", cat!(sign, b.low(FP16_BITS - 1)));
+    let product = fp16_multiplier::In { advance: *product_moves, a, b, wide, reciprocal, scale }.part(
+        &m,
+        "multiplier",
+        &fp16_multiplier()?,
+    );
 
     // Choice: the larger one, or the element itself if it is not negative. A NaN is the result of either.
     let (a_key, b_key) = (m.wire("a_key", key(&a)), key(&b));
-    let larger = mux(&a_key.lt(&b_key), &b, &a);
-    let positive = a.gated(&!&a.msb());
-    let nan = m.wire("nan", &a_nan | (&choose_max & is_nan(&b)));
-    let choice = mux(&nan, &recoded(&lit(0x7e00, FP16_BITS)), &mux(&choose_max, &larger, &positive));
+    let larger = mux(a_key.lt(b_key), b, a);
+    let positive = a.gated(!a.msb());
+    let nan = m.wire(a_nan | (choose_max & is_nan(&b)));
+    let choice = mux(nan, recoded(&lit(0x7e00, FP16_BITS)), mux(choose_max, larger, positive));
     // Exponentials of softmax that come back in the chain are no FP16 values.
-    let choice = if exp.is_some() { choice } else { mux(&wide, &a, &choice) };
+    let choice = if exp.is_some() { choice } else { mux(wide, a, choice) };
     let choice = delayed("choice", &choice, 1, choice_moves);
 
     // The way to the packer. Elements beyond the end carry a mark that takes as long as they do.
@@ -234,7 +227,7 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         })
         .collect();
     let no = lit(0, 1);
-    let of = |unit: &InstanceBuilder<'_>| Way {
+    let of = |unit: &InstanceBuilder| Way {
         magnitude: unit.output("magnitude_o"),
         exponent: unit.output("exponent_o"),
         sign: unit.output("sign_o"),
@@ -242,20 +235,20 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         infinite: unit.output("infinite_o"),
     };
     let product = of(&product);
-    let product = Way { nan: &product.nan | &spoilt, ..product };
+    let product = Way { nan: product.nan | spoilt, ..product };
     let choice = Way {
-        magnitude: cat([choice, zeros(MAGNITUDE_BITS - FP16_BITS)]),
+        magnitude: cat!(choice, zeros(MAGNITUDE_BITS - FP16_BITS)),
         exponent: zeros(fp16_packer::EXPONENT_BITS),
-        sign: no.clone(),
-        nan: no.clone(),
-        infinite: no.clone(),
+        sign: no,
+        nan: no,
+        infinite: no,
     };
     let mut ways = vec![of(&sum), product, choice];
     let mut blanks = blanks;
     let mut term = None;
     if let Some(exp) = exp {
         // Plus infinity stays, minus infinity becomes +0.
-        blanks[0] = m.wire("exp_blank", &blanks[0] | &exp.vanishes);
+        blanks[0] = m.wire("exp_blank", blanks[0] | exp.vanishes);
         let (magnitude, exponent) = (exp.magnitude, exp.exponent);
         ways.insert(0, Way { magnitude, exponent, sign: no, nan: exp.nan, infinite: exp.infinite });
         term = Some(exp.term);
@@ -263,33 +256,32 @@ pub fn activation_lane(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         m.unused(path.bit(0), "the lane has no exponential");
     }
     let turn = path.high(ways.len() as u32);
-    let chosen = |part: fn(&Way) -> &Bits| {
-        one_hot_mux(&turn, &ways.iter().map(|way| part(way).clone()).collect::<Vec<_>>())
-    };
-    let packer = m
-        .instance("packer", &fp16_packer()?)
-        .input("advance_i", &advance)
-        .input("magnitude_i", chosen(|way| &way.magnitude))
-        .input("exponent_i", chosen(|way| &way.exponent))
-        .input("sign_i", chosen(|way| &way.sign))
-        .input("nan_i", chosen(|way| &way.nan))
-        .input("infinite_i", chosen(|way| &way.infinite))
-        .input("raw_i", path.bit(3))
-        .input("blank_i", one_hot_mux(&turn, &blanks))
-        .input("wide_i", if term.is_some() { &wide & path.bit(0) } else { zeros(1) });
+    let chosen = |part: fn(&Way) -> &Bits| one_hot_mux(turn, ways.iter().map(|way| *part(way)));
+    let packer = fp16_packer::In {
+        advance,
+        magnitude: chosen(|way| &way.magnitude),
+        exponent: chosen(|way| &way.exponent),
+        sign: chosen(|way| &way.sign),
+        nan: chosen(|way| &way.nan),
+        infinite: chosen(|way| &way.infinite),
+        raw: path.bit(3),
+        blank: one_hot_mux(turn, &blanks),
+        wide: if term.is_some() { wide & path.bit(0) } else { zeros(1) },
+    }
+    .part(&m, "packer", &fp16_packer()?);
 
     // For the trees: keys of the elements, terms of the sum.
-    let key_reg = m.hold("key_q", a_key.gated(&counts), choice_moves);
-    let bad = m.hold("bad_q", &counts & any_of(&[a_nan, &a_infinite & !a.msb()]), choice_moves);
+    let key_reg = m.hold("key_q", a_key.gated(counts), choice_moves);
+    let bad = m.hold(counts & any!(a_nan, a_infinite & !a.msb()), choice_moves);
     let term = term.map(|term| m.hold("term_q", term, moves_of(0)));
-    let value = packer.output("value_o");
-    m.output("value_o", &value, "result, recoded; a wide value of an exponential with `wide_i`");
-    m.output("chain_o", &a, "the first operand's element");
-    m.output("chain_other_o", &other, "the second operand's element");
-    m.output("key_o", &key_reg, "order of the element, 0 if it does not count");
-    m.output("bad_o", &bad, "it counts and is NaN or +Inf");
+    let value = packer.value.q();
+    m.output(value, "result, recoded; a wide value of an exponential with `wide_i`");
+    m.output("chain_o", a, "the first operand's element");
+    m.output("chain_other_o", other, "the second operand's element");
+    m.output("key_o", key_reg, "order of the element, 0 if it does not count");
+    m.output(bad, "it counts and is NaN or +Inf");
     if let Some(term) = term {
-        m.output("term_o", term, "exponential in units of 2^-28, 0 if the element does not count");
+        m.output(term, "exponential in units of 2^-28, 0 if the element does not count");
     }
     m.finish()
 }

@@ -4,7 +4,7 @@ use super::activation_lane::{lane_controls, slice_controls};
 use super::exponential_path::shared_controls;
 use crate::blocks::common::encoding::log2;
 use ndp_config::{BEAT_ELEMS, GemvConfig};
-use ndp_hdl_language::{Bits, InstanceBuilder, ModuleBuilder, any_of, cat, lit};
+use ndp_hdl_language::prelude::*;
 
 /// Ports of a group for the activation unit.
 pub(crate) struct LaneInputs {
@@ -77,7 +77,7 @@ impl LaneInputs {
         let exponential = config.shares_exponential().then(|| {
             let [returns, argument, wide, past_end] =
                 shared_controls().map(|(name, bits, doc)| input(name, bits, doc));
-            let counts = m.wire("exponential_counts", &counts & !(&ends & &past_end));
+            let counts = m.wire("exponential_counts", counts & !(ends & past_end));
             SharedInputs { returns, argument, wide, counts }
         });
         Self {
@@ -105,22 +105,22 @@ impl LaneInputs {
             .map(|tile| {
                 let tile_bits = log2(BEAT_ELEMS) - lane_bits;
                 let element = match tile_bits {
-                    0 => self.element.clone(),
-                    bits => cat([lit(tile.into(), bits), self.element.clone()]),
+                    0 => self.element,
+                    bits => cat!(lit(tile.into(), bits), self.element),
                 };
-                m.wire(format!("lane_cut{tile}"), self.last_elem.lt(&element))
+                m.wire(format!("lane_cut{tile}"), self.last_elem.lt(element))
             })
             .collect()
     }
 
     /// Whether slice `k` of the lanes is read.
     pub fn reads(&self, k: u32) -> Bits {
-        self.slices.as_ref().map_or_else(|| self.read.clone(), |[read, ..]| &self.read & read.bit(k))
+        self.slices.as_ref().map_or_else(|| self.read, |[read, ..]| self.read & read.bit(k))
     }
 
     /// What is written of slice `k` of the lanes.
     pub fn writes(&self, k: u32) -> Bits {
-        self.slices.as_ref().map_or_else(|| self.write.clone(), |[.., write]| self.write.gated(&write.bit(k)))
+        self.slices.as_ref().map_or_else(|| self.write, |[.., write]| self.write.gated(write.bit(k)))
     }
 
     /// Whether the element of tile `tile` is beyond the vectors' end.
@@ -130,16 +130,16 @@ impl LaneInputs {
         let cut = &cuts[tile as usize];
         let beyond = match position {
             0 => cut & self.last_beat.is_zero(),
-            _ => self.last_beat.lt(&here) | (cut & self.last_beat.eq(&here)),
+            _ => self.last_beat.lt(here) | (cut & self.last_beat.eq(here)),
         };
-        m.wire(format!("lane_beyond{position}_{tile}"), &self.ends & beyond)
+        m.wire(format!("lane_beyond{position}_{tile}"), self.ends & beyond)
     }
 
     /// Connects lane number `lane`, whose ports have names that begin with `prefix`.
     pub fn connect(
         &self,
         m: &ModuleBuilder,
-        instance: &InstanceBuilder<'_>,
+        instance: &InstanceBuilder,
         prefix: &str,
         cuts: &[Bits],
         lane: u32,
@@ -150,12 +150,12 @@ impl LaneInputs {
             Some([_, take, slice, _]) => {
                 let count = slice.width();
                 let of_slice = |k: u32| self.beyond(m, cuts, lane * count + k) & slice.bit(k);
-                let beyond = any_of(&(0..count).map(of_slice).collect::<Vec<_>>());
+                let beyond = any_of((0..count).map(of_slice));
                 input("take_slice", take);
                 m.wire(format!("lane{lane}_beyond"), beyond)
             }
         };
-        input("counts", &(&self.counts & !&beyond));
+        input("counts", &(self.counts & !beyond));
         input("blank", &beyond);
         self.controls.iter().for_each(|(name, value)| input(name, value));
     }

@@ -19,8 +19,7 @@ use crate::blocks::arithmetic::{exponential, function_unit};
 use crate::blocks::common::encoding::{bits_for, log2};
 use crate::blocks::common::row_layout::{rank_bits, wave_bits};
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 const _: () = assert!(
     exponential_path::LATENCY == function_unit::LATENCY,
@@ -35,127 +34,125 @@ const CHOICE: u32 = 3;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
-    let (ranks, lanes, addr_bits) = (config.ranks(), config.lanes(), config.slice_addr_bits());
+#[block(m, "activation_sequencer_g{}_l{}_a{}{}", config.ranks(), config.lanes(), config.slice_words(),
+    shared_suffix(config),
+    "Passes over a vector block, word by word, element by element.")]
+pub fn activation_sequencer(config: &GemvConfig) -> Block {
+    let (lanes, addr_bits) = (config.lanes(), config.slice_addr_bits());
     let (lane_bits, vector_bits) = (log2(lanes), vector_bits(config));
-    let m = ModuleBuilder::new(
-        format!("activation_sequencer_g{ranks}_l{lanes}_a{}{}", config.slice_words(), shared_suffix(config)),
-        "Passes over a vector block, word by word, element by element.",
-    );
-    let start = m.input("start_i", 1, "take a command; only while `idle_o` is set");
-    let path = m.input("path_i", PATHS.len() as u32, "way of the elements, one-hot; not of softmax");
-    let softmax = m.input("softmax_i", 1, "the command is a softmax");
-    let two = m.input("two_i", 1, "it has two operands in the buffer");
-    let function = m.input("function_i", 1, "elements go round through the function unit before they leave");
-    let waves = m.input("waves_i", wave_bits(config), "stripes of a vector that every rank takes");
-    let tail = m.input("tail_i", rank_bits(config), "stripes that are left over");
-    let vectors = m.input("vectors_i", vector_bits, "vectors, at least one");
-    let source = m.input("source_i", addr_bits, "first word of the first operand");
-    let other = m.input("other_i", addr_bits, "first word of the second operand");
-    let target = m.input("target_i", addr_bits, "first word of the results");
+    let start = m.input(1, "take a command; only while `idle_o` is set");
+    let path = m.input(PATHS.len() as u32, "way of the elements, one-hot; not of softmax");
+    let softmax = m.input(1, "the command is a softmax");
+    let two = m.input(1, "it has two operands in the buffer");
+    let function = m.input(1, "elements go round through the function unit before they leave");
+    let waves = m.input(wave_bits(config), "stripes of a vector that every rank takes");
+    let tail = m.input(rank_bits(config), "stripes that are left over");
+    let vectors = m.input(vector_bits, "vectors, at least one");
+    let source = m.input(addr_bits, "first word of the first operand");
+    let other = m.input(addr_bits, "first word of the second operand");
+    let target = m.input(addr_bits, "first word of the results");
     let granted = m.input("read_ready_i", 1, "the read is done; only with `read_valid_o`");
     let soon = m.input("soon_free_i", 1, "in the next cycle no slice is written by others");
-    let argued = m.input("argued_i", 1, "the maximum of the vector that was looked up is known");
-    let divided = m.input("divided_i", 1, "its reciprocal is known");
+    let argued = m.input(1, "the maximum of the vector that was looked up is known");
+    let divided = m.input(1, "its reciprocal is known");
 
     let flag = |name: &str| m.reg(name, 1).reset(0);
     let advance = flag("advance_q");
-    advance.next(&soon);
+    advance.next(soon);
 
     // Passes: 0 of everything else, 1 to 3 of softmax.
     let running = flag("running_q");
-    let pass = m.reg("pass_q", 2);
-    let again = m.forward("again", 1);
-    let begins = m.wire("begins", &start | &*again);
-    pass.next(mux(&start, &softmax.zext(2), &mux(&again, &pass.plus_one(), &pass)));
+    let pass = m.reg(2);
+    let again = m.forward(1);
+    let begins = m.wire(start | again);
+    pass.next(mux(start, softmax.zext(2), mux(again, pass.plus_one(), pass)));
     let is_pass = |number: u128| pass.eq_lit(number);
     let begun = flag("begun_q");
-    begun.next(&begins);
+    begun.next(begins);
     let (maxima, exponentials, products) = (is_pass(1), is_pass(2), is_pass(3));
     let (maxima, exponentials) = (m.wire("maxima", maxima), m.wire("exponentials", exponentials));
-    let products = m.wire("products", products);
+    let products = m.wire(products);
     let one_hot = |index: u32| lit(1 << index, PATHS.len() as u32);
     let shared = config.shares_exponential();
     let exponential_way = if shared { CHOICE } else { EXPONENTIAL };
-    let path = mux(&exponentials, &one_hot(exponential_way), &mux(&products, &one_hot(PRODUCT), &path));
-    let path = m.wire("path", mux(&maxima, &one_hot(CHOICE), &path));
-    let two = m.wire("two", &two & !&softmax);
+    let path = mux(exponentials, one_hot(exponential_way), mux(products, one_hot(PRODUCT), path));
+    let path = m.wire(mux(maxima, one_hot(CHOICE), path));
+    let two = m.wire(two & !softmax);
 
     // Words: asked for, coming, in the lanes' registers.
-    let left = m.reg("left_q", lane_bits + 1).reset(0);
+    let left = m.reg(lane_bits + 1).reset(0);
     let around = config.activation_lanes_per_rank() * lanes + function_unit::LATENCY;
-    let around_left = m.reg("around_left_q", bits_for(around)).reset(0);
+    let around_left = m.reg(bits_for(around)).reset(0);
     // If exponentials go round, they do so when the maximum is known; otherwise they leave then.
     let (goes_round, ready) = match shared {
         false => {
-            let goes_round = m.wire("goes_round", around_left.any());
-            let ready = mux(&exponentials, &argued, &mux(&products, &divided, &!&goes_round));
+            let goes_round = m.wire(around_left.any());
+            let ready = mux(exponentials, argued, mux(products, divided, !goes_round));
             (goes_round, ready)
         }
         true => {
-            let stays = m.wire("stays", around_left.any());
-            let goes_round = m.wire("goes_round", &stays & (!&exponentials | &argued));
-            (goes_round, mux(&products, &divided, &!stays))
+            let stays = m.wire(around_left.any());
+            let goes_round = m.wire(stays & (!exponentials | argued));
+            (goes_round, mux(products, divided, !stays))
         }
     };
-    let ready = m.wire("ready", ready);
-    let leaves = m.wire("leaves", cat([advance.q(), left.any(), ready.clone()]).all());
-    let remains = m.wire("remains", mux(&leaves, &left.minus_one(), &left));
+    let ready = m.wire(ready);
+    let leaves = m.wire(all!(advance, left.any(), ready));
+    let remains = m.wire(mux(leaves, left.minus_one(), left));
     let reading = flag("reading_q");
     let wants_other = flag("wants_other_q");
     let coming = flag("coming_q");
     let coming_other = flag("coming_other_q");
     // The word is taken one cycle after it was read, when at most one element is left, which leaves in that cycle.
-    let nearly = remains.high(lane_bits).is_zero() & (!remains.bit(0) | &soon);
-    let first_read =
-        cat([reading.q(), !coming.q(), !coming_other.q(), !wants_other.q(), !begun.q(), nearly]).all();
-    let first_read = m.wire("first_read", first_read);
-    let read_valid = m.wire("read_valid", &first_read | wants_other.q());
-    let first_granted = m.wire("first_granted", &first_read & &granted);
-    let other_granted = m.wire("other_granted", wants_other.q() & &granted);
-    coming.next(&first_granted);
-    coming_other.next(&other_granted);
-    wants_other.next((&first_granted & &two) | (wants_other.q() & !&granted));
-    let complete = m.wire("complete", mux(&two, &other_granted, &first_granted));
-    let taken = m.wire("taken", mux(&two, &coming_other, &coming));
-    left.next(mux(&taken, &lit(lanes.into(), lane_bits + 1), &remains));
-    let fewer = mux(&goes_round, &around_left.minus_one(), &around_left);
-    let round = if shared { m.wire("round", &function | &exponentials) } else { function.clone() };
-    around_left.next(mux(&(&taken & &round), &lit(around.into(), around_left.width()), &fewer));
+    let nearly = remains.high(lane_bits).is_zero() & (!remains.bit(0) | soon);
+    let first_read = m.wire(all!(reading, !coming, !coming_other, !wants_other, !begun, nearly));
+    let read_valid = m.wire(first_read | wants_other);
+    let first_granted = m.wire(first_read & granted);
+    let other_granted = m.wire(wants_other & granted);
+    coming.next(first_granted);
+    coming_other.next(other_granted);
+    wants_other.set_clear(first_granted & two, granted);
+    let complete = m.wire(mux(two, other_granted, first_granted));
+    let taken = m.wire(mux(two, coming_other, coming));
+    left.next(mux(taken, lit(lanes.into(), lane_bits + 1), remains));
+    let fewer = mux(goes_round, around_left.minus_one(), around_left);
+    let round = if shared { m.wire("round", function | exponentials) } else { function };
+    around_left.next(mux(taken & round, lit(around.into(), around_left.width()), fewer));
 
     let walker_module = activation_walker(config)?;
-    let walker = m
-        .instance("read_walker", &walker_module)
-        .input("start_i", &begun)
-        .input("waves_i", &waves)
-        .input("tail_i", &tail)
-        .input("vectors_i", &vectors)
-        .input("base_i", mux(&products, &target, &source))
-        .input("step_i", &complete);
-    let walker_ends = walker.output("last_o");
-    reading.next(any_of(&[begins.clone(), reading.q() & !(&complete & walker_ends)]));
-    let apart = m.hold("apart_q", &other - &source, &begun);
-    let address = walker.output("word_o") + apart.gated(&wants_other);
+    let walker = activation_walker::In {
+        start: *begun,
+        waves,
+        tail,
+        vectors,
+        base: mux(products, target, source),
+        step: complete,
+    }
+    .part(&m, "read_walker", &walker_module);
+    let walker_ends = walker.last.q();
+    reading.set_clear(begins, complete & walker_ends);
+    let apart = m.hold(other - source, begun);
+    let address = walker.word + apart.gated(wants_other);
     // What is known of a word travels with it.
     let known = |name: &str, value: Bits| {
-        let fetched = m.hold(format!("fetched_{name}_q"), &value, &complete);
-        let now = m.hold(format!("{name}_q"), &fetched, &taken);
-        (fetched.clone(), now.clone())
+        let fetched = m.hold(format!("fetched_{name}_q"), value, complete);
+        let now = m.hold(format!("{name}_q"), fetched, taken);
+        (fetched, now)
     };
-    let (fetched_vector, vector) = known("vector", walker.output("vector_o"));
-    let (_, last_word) = known("last_word", walker.output("last_word_o"));
-    let (_, ends) = known("ends", walker.output("ends_o"));
-    let (_, counts) = known("counts", walker.output("counts_o"));
+    let (fetched_vector, vector) = known("vector", walker.vector.q());
+    let (_, last_word) = known("last_word", walker.last_word.q());
+    let (_, ends) = known("ends", walker.ends.q());
+    let (_, counts) = known("counts", walker.counts.q());
     let mut slices = Vec::new();
     if config.slices_per_lane() > 1 {
         // The word is taken in the cycle after that in which it was read.
-        let read = walker.output("slice_o");
-        let taken = m.delay("take_slice_q", &read);
-        slices = vec![read.clone(), taken, known("slice", read).1];
+        let read = walker.slice.q();
+        let taken = m.delay("take_slice_q", read);
+        slices = vec![read, taken, known("slice", read).1];
     }
-    let element = m.reg("element_q", lane_bits);
-    element.next(mux(&leaves, &element.plus_one(), &element).gated(&!begun.q()));
-    let vector_ends = m.wire("vector_ends", cat([leaves.clone(), last_word.clone(), element.all()]).all());
+    let element = m.reg(lane_bits);
+    element.next(mux(leaves, element.plus_one(), element).gated(!begun));
+    let vector_ends = m.wire(all!(leaves, last_word, element.all()));
 
     // Elements on their way: a bit for each step, as many as their path has.
     let longest = paths(config).map(activation_lane::latency).max().unwrap_or(1);
@@ -168,53 +165,51 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
             .collect();
         let travels = any_of(&on_its_way);
         let link = |name: &str, from: Bits| {
-            let reg = m.reg(format!("{name}{step}_q"), 1).reset(0).enable(&advance);
-            reg.next(from & &travels);
+            let reg = m.reg(format!("{name}{step}_q"), 1).reset(0).enable(advance).next(from & travels);
             reg.q()
         };
-        let before = chain.last().cloned().unwrap_or_else(|| leaves.clone());
-        let last_before = lasts.last().cloned().unwrap_or_else(|| vector_ends.clone());
+        let before = chain.last().copied().unwrap_or(leaves);
+        let last_before = lasts.last().copied().unwrap_or(vector_ends);
         chain.push(link("way", before));
         if step < exponential::LATENCY && !shared {
             lasts.push(link("end", last_before));
         }
     }
     let arrivals: Vec<Bits> =
-        paths(config).map(|path| chain[activation_lane::latency(path) as usize - 1].clone()).collect();
-    let arrives = one_hot_mux(&path.high(arrivals.len() as u32), &arrivals);
-    let writes = m.wire("writes", cat([arrives, advance.q(), !&maxima]).all());
-    let moving = m.wire("moving", any_of(&chain));
-    let quiet = m.wire("quiet", !any_of(&[reading.q(), coming.q(), coming_other.q(), left.any(), moving]));
-    let quiet = m.wire("pass_done", cat([quiet, running.q(), !begun.q(), !wants_other.q()]).all());
-    again.drive(&quiet & (&maxima | &exponentials));
-    running.next(any_of(&[start.clone(), running.q() & !(&quiet & !&*again)]));
+        paths(config).map(|path| chain[activation_lane::latency(path) as usize - 1]).collect();
+    let arrives = one_hot_mux(path.high(arrivals.len() as u32), &arrivals);
+    let writes = m.wire(all!(arrives, advance, !maxima));
+    let moving = m.wire(any_of(&chain));
+    let quiet = m.wire(!any_of([reading.q(), coming.q(), coming_other.q(), left.any(), moving]));
+    let quiet = m.wire("pass_done", all!(quiet, running, !begun, !wants_other));
+    again.drive(quiet & (maxima | exponentials));
+    running.set_clear(start, quiet & !again);
 
     // To the trees: keys of the first pass, terms of the second.
     let at_terms = exponential::LATENCY as usize - 1;
     let strobe = |name: &str, value: Bits, cycles: u32| {
-        (0..cycles).fold(value, |value, cycle| m.flag(format!("{name}{cycle}_q"), &value))
+        (0..cycles).fold(value, |value, cycle| m.flag(format!("{name}{cycle}_q"), value))
     };
     let tree_cycles = 1 + activation_tree::latency(config.activation_lanes_per_rank());
-    let keys_valid = strobe("keys", &leaves & &maxima, tree_cycles);
+    let keys_valid = strobe("keys", leaves & maxima, tree_cycles);
     let (terms_valid, last) = if shared {
         // The word goes into the exponential until its own results come back to where it began.
         let last_left = lit((exponential_path::LATENCY + 1).into(), around_left.width());
-        let enters =
-            m.wire("enters", cat([goes_round.clone(), exponentials, around_left.ge(&last_left)]).all());
-        let term_ends = cat([enters.clone(), around_left.eq(&last_left), last_word]).all();
-        let key_last = strobe("key_last", &vector_ends & &maxima, tree_cycles);
+        let enters = m.wire(all!(goes_round, exponentials, around_left.ge(last_left)));
+        let term_ends = all!(enters, around_left.eq(last_left), last_word);
+        let key_last = strobe("key_last", vector_ends & maxima, tree_cycles);
         let term_last = strobe("term_last", term_ends, exponential_path::TERM_LATENCY);
         (strobe("terms", enters, exponential_path::TERM_LATENCY), key_last | term_last)
     } else {
-        let terms = cat([chain[at_terms].clone(), advance.q(), exponentials.clone()]).all();
+        let terms = all!(chain[at_terms], advance, exponentials);
         let terms_valid = strobe("terms", terms, tree_cycles);
-        let term_ends = &lasts[at_terms] & advance.q() & &exponentials;
-        (terms_valid, strobe("last", (&vector_ends & &maxima) | term_ends, tree_cycles))
+        let term_ends = lasts[at_terms] & advance & exponentials;
+        (terms_valid, strobe("last", (vector_ends & maxima) | term_ends, tree_cycles))
     };
     let place = shared.then(|| {
         // The first lane's elements go first; an element's place in its stripe has lane, slice and element as its digits.
-        let turn = m.reg("turn_q", log2(around - function_unit::LATENCY));
-        turn.next(mux(&goes_round, &turn.plus_one(), &turn).gated(&!&taken));
+        let turn = m.reg(log2(around - function_unit::LATENCY));
+        turn.next(mux(goes_round, turn.plus_one(), turn).gated(!taken));
         let mut digits = Vec::new();
         if turn.width() > lane_bits {
             digits.push(turn.high(turn.width() - lane_bits));
@@ -232,50 +227,47 @@ pub fn activation_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError>
     });
 
     // Results.
-    let lane = m.reg("lane_q", lane_bits);
-    lane.next(mux(&writes, &lane.plus_one(), &lane).gated(&!begun.q()));
-    let word_done = m.wire("word_done", &writes & lane.all());
-    let results = m
-        .instance("write_walker", &walker_module)
-        .input("start_i", &begun)
-        .input("waves_i", &waves)
-        .input("tail_i", &tail)
-        .input("vectors_i", &vectors)
-        .input("base_i", &target)
-        .input("step_i", &word_done)
-        .ignore("vector_o", "results need no vector")
-        .ignore("last_word_o", "their number is that of the elements")
-        .ignore("last_o", "their number is that of the elements")
-        .ignore("ends_o", "marks come with them")
-        .ignore("counts_o", "all ranks write");
+    let lane = m.reg(lane_bits);
+    lane.next(mux(writes, lane.plus_one(), lane).gated(!begun));
+    let word_done = m.wire(writes & lane.all());
+    let results =
+        activation_walker::In { start: *begun, waves, tail, vectors, base: target, step: word_done }.part(
+            &m,
+            "write_walker",
+            &walker_module,
+        );
+    results.vector.ignore("results need no vector");
+    results.last_word.ignore("their number is that of the elements");
+    results.last.ignore("their number is that of the elements");
+    results.ends.ignore("marks come with them");
+    results.counts.ignore("all ranks write");
     if !slices.is_empty() {
-        slices.push(results.output("slice_o"));
+        slices.push(results.slice.q());
     }
-    let idle = m.output("idle_o", !running.q(), "a command can be taken, all results are written");
-    m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
-    m.output("advance_o", &advance, "the lanes move on");
-    m.output("path_o", &path, "way of their elements");
-    m.output("two_o", &two & !&function, "the operation's second operand comes from the slices");
-    m.output("read_valid_o", &read_valid, "the slices are to be read");
+    let idle = m.output("idle_o", !running, "a command can be taken, all results are written");
+    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
+    m.output(advance, "the lanes move on");
+    m.output(path, "way of their elements");
+    m.output("two_o", two & !function, "the operation's second operand comes from the slices");
+    m.output(read_valid, "the slices are to be read");
     m.output("read_addr_o", address, "word to read");
-    m.output("take_o", &coming, "the lanes take the word as first operand");
-    m.output("take_other_o", &coming_other, "they take it as second operand");
-    m.output("shift_o", &leaves | &goes_round, "an element leaves, or all go round");
-    m.output("element_o", &element, "its number in the word");
-    m.output("ends_o", &ends, "ranks in whose stripe the vectors end");
-    m.output("counts_o", &counts, "ranks whose elements count");
-    m.output("vector_o", mux(&taken, &fetched_vector, &vector), "vector of the next element");
-    m.output("write_o", &writes, "results are written; no other part writes in this cycle");
-    m.output("write_addr_o", results.output("word_o"), "their word");
+    m.output("take_o", coming, "the lanes take the word as first operand");
+    m.output("take_other_o", coming_other, "they take it as second operand");
+    m.output("shift_o", leaves | goes_round, "an element leaves, or all go round");
+    m.output(element, "its number in the word");
+    m.output(ends, "ranks in whose stripe the vectors end");
+    m.output(counts, "ranks whose elements count");
+    m.output("vector_o", mux(taken, fetched_vector, vector), "vector of the next element");
+    m.output("write_o", writes, "results are written; no other part writes in this cycle");
+    m.output("write_addr_o", results.word, "their word");
     m.output("write_lane_o", cat((0..lanes).rev().map(|i| lane.eq_lit(i.into()))), "their lane, one-hot");
     for ((name, _, doc), value) in slice_controls(config).into_iter().zip(slices) {
         m.output(format!("{name}_o"), value, doc);
     }
     if let Some(place) = place {
-        m.output("place_o", place, "place in its stripe of the element that goes into the exponential");
+        m.output(place, "place in its stripe of the element that goes into the exponential");
     }
-    m.output("keys_valid_o", keys_valid, "the trees put out keys of one element of each lane");
-    m.output("terms_valid_o", terms_valid, "they put out terms");
-    m.output("last_o", last, "of a vector's last elements");
-    m.finish()
+    m.output(keys_valid, "the trees put out keys of one element of each lane");
+    m.output(terms_valid, "they put out terms");
+    m.output(last, "of a vector's last elements");
 }

@@ -11,8 +11,7 @@ use crate::blocks::arithmetic::fp16_multiplier::RECIPROCAL_BITS;
 use crate::blocks::arithmetic::fp16_packer;
 use crate::blocks::common::encoding::{bits_for, log2};
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of a sum of exponentials: 16384 of them, each at most 2^28.
 const SUM_BITS: u32 = 43;
@@ -26,76 +25,72 @@ const LEAST_KEY: u128 = 0x01ff;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Result<Rc<Module>, HdlError> {
+#[block(m, "activation_sums_g{}_v{}_s{rank_sum_bits}", config.ranks(), vector_bits(config),
+    "Maximum, sum of exponentials and its reciprocal for each vector.")]
+pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Block {
     let (ranks, vector_bits) = (config.ranks(), vector_bits(config));
-    let m = ModuleBuilder::new(
-        format!("activation_sums_g{ranks}_v{vector_bits}_s{rank_sum_bits}"),
-        "Maximum, sum of exponentials and its reciprocal for each vector.",
-    );
-    let start = m.input("start_i", 1, "a command begins: nothing is known of any vector");
-    let keys_valid = m.input("keys_valid_i", 1, "keys arrive");
-    let sums_valid = m.input("sums_valid_i", 1, "sums arrive");
-    let last = m.input("last_i", 1, "they are their vector's last");
+    let start = m.input(1, "a command begins: nothing is known of any vector");
+    let keys_valid = m.input(1, "keys arrive");
+    let sums_valid = m.input(1, "sums arrive");
+    let last = m.input(1, "they are their vector's last");
     let (mut keys, mut bads, mut sums) = (Vec::new(), Vec::new(), Vec::new());
     for g in 0..ranks {
         keys.push(m.input(format!("key{g}_i"), KEY_BITS, format!("largest key of rank {g}")));
         bads.push(m.input(format!("bad{g}_i"), 1, format!("rank {g} had NaN or +Inf")));
         sums.push(m.input(format!("sum{g}_i"), rank_sum_bits, format!("sum of rank {g}")));
     }
-    let vector =
-        m.input("vector_i", vector_bits, "vector to look up; what is known of it follows one cycle later");
+    let vector = m.input(vector_bits, "vector to look up; what is known of it follows one cycle later");
 
     // Over all ranks.
     let key_leaves = keys.clone();
     let key = tree(&m, "key", key_leaves, |_, a, b| larger(a, b));
-    let key = if ranks == 1 { m.delay("key_q", &key) } else { key };
+    let key = if ranks == 1 { m.delay("key_q", key) } else { key };
     let sum = tree(&m, "sum", sums, |_, a, b| wider_sum(a, b));
-    let sum = if ranks == 1 { m.delay("sum_q", &sum) } else { sum };
-    let bad = m.delay("bad_q", any_of(&bads));
-    let (keys_now, sums_now) = (m.flag("keys_now_q", &keys_valid), m.flag("sums_now_q", &sums_valid));
-    let last_now = m.flag("last_now_q", &last);
+    let sum = if ranks == 1 { m.delay("sum_q", sum) } else { sum };
+    let bad = m.delay(any_of(&bads));
+    let (keys_now, sums_now) = (m.flag("keys_now_q", keys_valid), m.flag("sums_now_q", sums_valid));
+    let last_now = m.flag(last);
 
     // Over the elements of a vector.
-    let anything = m.wire("anything", &keys_now | &sums_now);
-    let fresh = m.reg("fresh_q", 1).reset(1).enable(m.wire("moves", &anything | &start));
-    fresh.next(&start | &last_now);
-    let so_far = !fresh.q();
-    let running = |name: &str, bits: u32| m.reg(name, bits).enable(&anything);
+    let anything = m.wire(keys_now | sums_now);
+    let fresh = m.reg(1).reset(1).enable(m.wire("moves", anything | start)).next(start | last_now);
+    let so_far = !fresh;
+    let running = |name: &str, bits: u32| m.reg(name, bits).enable(anything);
     let largest = running("largest_q", KEY_BITS);
-    let largest_now = m.wire("largest_now", larger(&largest.gated(&so_far), &key));
-    largest.next(&largest_now);
+    let largest_now = m.wire(larger(&largest.gated(so_far), &key));
+    largest.next(largest_now);
     let spoilt = running("spoilt_q", 1);
-    spoilt.next((spoilt.q() & &so_far) | &bad);
+    spoilt.next((spoilt & so_far) | bad);
     let total = running("total_q", SUM_BITS);
-    total.next(total.gated(&so_far) + sum.zext(SUM_BITS));
-    let key_done = m.flag("key_done_q", &(&keys_now & &last_now));
-    let sum_done = m.flag("sum_done_q", &(&sums_now & &last_now));
+    total.next(total.gated(so_far) + sum.zext(SUM_BITS));
+    let key_done = m.flag(keys_now & last_now);
+    let sum_done = m.flag(sums_now & last_now);
 
     // A maximum becomes the argument: less its product with log2(e). If there is no finite one, nothing can be said.
-    let value = largest.q() ^ cat([lit(1, 1), repeat(KEY_BITS - 1, &!largest.msb())]);
+    let value = largest ^ cat!(lit(1, 1), repeat(KEY_BITS - 1, !largest.msb()));
     let scaled = Scaled::of(&m, &value).staged(|name, value| m.delay(name, value));
-    let negative = m.delay("negative_q", value.msb());
-    let hopeless = m.delay("hopeless_q", &(spoilt.q() | !lit(LEAST_KEY, KEY_BITS).lt(&largest)));
-    let scaled_valid = m.flag("scaled_valid_q", &key_done);
-    let magnitude = m.delay("magnitude_q", scaled.magnitude(&m));
-    let negative = m.delay("negative1_q", &negative);
-    let hopeless = m.delay("hopeless1_q", &hopeless);
-    let magnitude_valid = m.flag("magnitude_valid_q", &scaled_valid);
-    let inverted = magnitude.zext(ARGUMENT_BITS) ^ repeat(ARGUMENT_BITS, &!&negative);
-    let argument = m.delay("argument_q", &(inverted + (!&negative).zext(ARGUMENT_BITS)));
-    let hopeless = m.delay("hopeless2_q", &hopeless);
-    let argument_valid = m.flag("argument_valid_q", &magnitude_valid);
+    let negative = m.delay(value.msb());
+    let hopeless = m.delay(spoilt | !lit(LEAST_KEY, KEY_BITS).lt(largest));
+    let scaled_valid = m.flag(key_done);
+    let magnitude = m.delay(scaled.magnitude(&m));
+    let negative = m.delay("negative1_q", negative);
+    let hopeless = m.delay("hopeless1_q", hopeless);
+    let magnitude_valid = m.flag(scaled_valid);
+    let inverted = magnitude.zext(ARGUMENT_BITS) ^ repeat(ARGUMENT_BITS, !negative);
+    let argument = m.delay(inverted + (!negative).zext(ARGUMENT_BITS));
+    let hopeless = m.delay("hopeless2_q", hopeless);
+    let argument_valid = m.flag(magnitude_valid);
     let counter = |name: &str, step: &Bits| {
         let reg = m.reg(name, vector_bits);
-        reg.next(mux(step, &reg.plus_one(), &reg).gated(&!&start));
+        reg.next(mux(step, reg.plus_one(), reg).gated(!start));
         reg.q()
     };
     let entries = 2 * config.max_batch();
     let index_bits = log2(entries);
     let entry = |value: &Bits| value.low(index_bits);
-    let arguments = m.memory("arguments", ARGUMENT_BITS + 1, entries);
+    let arguments = m.memory(ARGUMENT_BITS + 1, entries);
     let argued = counter("argued_q", &argument_valid);
-    arguments.write(&argument_valid, &entry(&argued), &cat([hopeless, argument]));
+    arguments.write(argument_valid, entry(&argued), cat!(hopeless, argument));
 
     // A sum is normalised: 2^16 <= s < 2^17, and its leading one's place.
     let mut normal = total.q();
@@ -103,63 +98,60 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Result<Rc<Mod
     for level in (0..PLACE_BITS).rev() {
         let by = 1 << level;
         let empty = m.wire(format!("empty{level}"), normal.high(by).is_zero());
-        normal = m.wire(
-            format!("normal{level}"),
-            mux(&empty, &cat([normal.low(SUM_BITS - by), zeros(by)]), &normal),
-        );
+        normal =
+            m.wire(format!("normal{level}"), mux(empty, cat!(normal.low(SUM_BITS - by), zeros(by)), normal));
         moved.push(empty);
     }
     m.unused(normal.msb(), "the maximum's exponential is in the sum, so the leading one has arrived");
     m.unused(normal.low(SUM_BITS - RECIPROCAL_BITS), "beyond the precision of the quotient");
-    let mantissa = m.delay("mantissa_q", normal.slice(SUM_BITS - RECIPROCAL_BITS, MANTISSA_BITS));
-    let place = m.delay("place_q", cat(moved));
-    let normal_valid = m.flag("normal_valid_q", &sum_done);
-    let normals = m.memory("normals", MANTISSA_BITS + PLACE_BITS, entries);
+    let mantissa = m.delay(normal.slice(SUM_BITS - RECIPROCAL_BITS, MANTISSA_BITS));
+    let place = m.delay(cat(moved));
+    let normal_valid = m.flag(sum_done);
+    let normals = m.memory(MANTISSA_BITS + PLACE_BITS, entries);
     let summed = counter("summed_q", &normal_valid);
-    normals.write(&normal_valid, &entry(&summed), &cat([place, mantissa]));
+    normals.write(normal_valid, entry(&summed), cat!(place, mantissa));
 
     // Divide 2^32 by it, one vector after the other: the first step gives bit 16 of the quotient.
-    let steps_left = m.reg("steps_left_q", bits_for(RECIPROCAL_BITS)).reset(0);
-    let dividing = m.wire("dividing", steps_left.any());
-    let ends = m.wire("ends", steps_left.eq_lit(1) & !&start);
+    let steps_left = m.reg(bits_for(RECIPROCAL_BITS)).reset(0);
+    let dividing = m.wire(steps_left.any());
+    let ends = m.wire(steps_left.eq_lit(1) & !start);
     let divided = counter("divided_q", &ends);
-    let begins = m.wire("begins", cat([!&dividing, divided.ne(&summed), !&start]).all());
-    let steps = mux(&dividing, &steps_left.minus_one(), &steps_left);
-    let steps = mux(&begins, &lit(RECIPROCAL_BITS.into(), steps_left.width()), &steps);
-    steps_left.next(steps.gated(&!&start));
-    let chosen = normals.read(&entry(&divided));
-    let divisor = m.hold("divisor_q", cat([lit(1, 1), chosen.low(MANTISSA_BITS)]), &begins);
-    let divided_place = m.hold("divided_place_q", chosen.high(PLACE_BITS), &begins);
+    let begins = m.wire(all!(!dividing, divided.ne(summed), !start));
+    let steps = mux(dividing, steps_left.minus_one(), steps_left);
+    let steps = mux(begins, lit(RECIPROCAL_BITS.into(), steps_left.width()), steps);
+    steps_left.next(steps.gated(!start));
+    let chosen = normals.read(entry(&divided));
+    let divisor = m.hold(cat!(lit(1, 1), chosen.low(MANTISSA_BITS)), begins);
+    let divided_place = m.hold(chosen.high(PLACE_BITS), begins);
     let remainder_bits = RECIPROCAL_BITS + 1;
-    let remainder = m.reg("remainder_q", remainder_bits);
-    let less = m.wire("less", remainder.q() - divisor.zext(remainder_bits));
-    let fits = m.wire("fits", remainder.ge(&divisor.zext(remainder_bits)));
-    let rest = m.wire("rest", mux(&fits, &less, &remainder));
+    let remainder = m.reg(remainder_bits);
+    let less = m.wire(remainder - divisor.zext(remainder_bits));
+    let fits = m.wire(remainder.ge(divisor.zext(remainder_bits)));
+    let rest = m.wire(mux(fits, less, remainder));
     m.unused(rest.msb(), "what is left is below the divisor");
-    let next = cat([rest.low(remainder_bits - 1), zeros(1)]);
-    remainder.next(mux(&begins, &lit(1 << MANTISSA_BITS, remainder_bits), &next));
-    let quotient = m.reg("quotient_q", RECIPROCAL_BITS).enable(&dividing);
-    quotient.next(cat([quotient.low(RECIPROCAL_BITS - 1), fits.clone()]));
+    let next = cat!(rest.low(remainder_bits - 1), zeros(1));
+    remainder.next(mux(begins, lit(1 << MANTISSA_BITS, remainder_bits), next));
+    let quotient = m.reg(RECIPROCAL_BITS).enable(dividing);
+    quotient.next(cat!(quotient.low(RECIPROCAL_BITS - 1), fits));
     m.unused(quotient.msb(), "it has left when the last bit comes");
-    let reciprocals = m.memory("reciprocals", RECIPROCAL_BITS + PLACE_BITS, entries);
-    let complete = cat([divided_place.clone(), quotient.low(RECIPROCAL_BITS - 1), fits]);
-    reciprocals.write(&ends, &entry(&divided), &complete);
+    let reciprocals = m.memory(RECIPROCAL_BITS + PLACE_BITS, entries);
+    let complete = cat!(divided_place, quotient.low(RECIPROCAL_BITS - 1), fits);
+    reciprocals.write(ends, entry(&divided), complete);
 
     // Looking up.
-    let known = arguments.read(&entry(&vector));
-    let share = reciprocals.read(&entry(&vector));
+    let known = arguments.read(entry(&vector));
+    let share = reciprocals.read(entry(&vector));
     let scale_bits = fp16_packer::EXPONENT_BITS;
     // With the leading one at bit t = 42 - place of the sum it is 14 - t.
     let scale = share.high(PLACE_BITS).zext(scale_bits) - lit(28, scale_bits);
-    m.output("argued_o", m.flag("argued_known_q", vector.lt(&argued)), "its argument is known");
+    m.output("argued_o", m.flag("argued_known_q", vector.lt(argued)), "its argument is known");
     m.output(
         "argument_o",
         m.delay("argument_known_q", known.low(ARGUMENT_BITS)),
         "less maximum times log2(e)",
     );
     m.output("hopeless_o", m.delay("hopeless_known_q", known.msb()), "NaN, +Inf, or nothing but -Inf");
-    m.output("divided_o", m.flag("divided_known_q", vector.lt(&divided)), "its reciprocal is known");
+    m.output("divided_o", m.flag("divided_known_q", vector.lt(divided)), "its reciprocal is known");
     m.output("reciprocal_o", m.delay("reciprocal_known_q", share.low(RECIPROCAL_BITS)), "2^15 < r <= 2^16");
-    m.output("scale_o", m.delay("scale_known_q", &scale), "exponent that goes with it, two's complement");
-    m.finish()
+    m.output("scale_o", m.delay("scale_known_q", scale), "exponent that goes with it, two's complement");
 }

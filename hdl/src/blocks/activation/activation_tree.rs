@@ -6,8 +6,7 @@
 use super::activation_lane::{KEY_BITS, TERM_BITS};
 use crate::blocks::common::encoding::log2;
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Levels between two registers.
 const LEVELS_PER_STAGE: u32 = 2;
@@ -47,7 +46,7 @@ pub(crate) fn tree(
 
 /// The larger of two keys.
 pub(crate) fn larger(a: &Bits, b: &Bits) -> Bits {
-    mux(&a.lt(b), b, a)
+    mux(a.lt(b), b, a)
 }
 
 /// The sum of two, one bit wider.
@@ -59,7 +58,8 @@ pub(crate) fn wider_sum(a: &Bits, b: &Bits) -> Bits {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn activation_tree(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m)]
+pub fn activation_tree(config: &GemvConfig) -> Block {
     let lanes = config.activation_lanes_per_rank();
     let (suffix, title) = match config.shares_exponential() {
         true => ("_e", "Largest key of all lanes."),
@@ -82,7 +82,7 @@ pub fn activation_tree(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.output("key_o", largest, "largest key");
     m.output("bad_o", seen, "a lane had NaN or +Inf");
     if let Some(sum) = sum {
-        m.output("sum_o", sum, "sum of the terms");
+        m.output(sum, "sum of the terms");
     }
     m.finish()
 }

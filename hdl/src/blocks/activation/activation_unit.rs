@@ -12,8 +12,7 @@ use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::arithmetic::operand_recoder::recoded;
 use crate::blocks::common::row_layout::{Layout, layout_fields};
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Minus infinity, recoded: the larger of it and a number is the number.
 const LEAST: u128 = 0xfe00;
@@ -38,23 +37,16 @@ pub(crate) fn operation_fields(config: &GemvConfig) -> [(&'static str, u32, &'st
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "activation_unit_n{}_l{}_a{}{}", config.multipliers(), config.lanes(), config.slice_words(),
+    shared_suffix(config),
+    "Softmax and element-wise operations on vector blocks: control of the lanes, maxima and sums.")]
+pub fn activation_unit(config: &GemvConfig) -> Block {
     let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
     let (sum_bits, shared) = (activation_tree::sum_bits(config), config.shares_exponential());
-    let m = ModuleBuilder::new(
-        format!(
-            "activation_unit_n{}_l{}_a{}{}",
-            config.multipliers(),
-            config.lanes(),
-            config.slice_words(),
-            shared_suffix(config)
-        ),
-        "Softmax and element-wise operations on vector blocks: control of the lanes, maxima and sums.",
-    );
-    let start = m.input("start_i", 1, "take a command; only while not busy");
+    let start = m.input(1, "take a command; only while not busy");
     let command = |name: &str, bits: u32, doc: &str| {
         let value = m.input(format!("{name}_i"), bits, doc);
-        m.hold(format!("{name}_q"), &value, &start)
+        m.hold(format!("{name}_q"), value, start)
     };
     let [waves, tail, last_beat, last_elem] =
         layout_fields(config).map(|(name, bits, doc)| command(name, bits, doc));
@@ -68,40 +60,41 @@ pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let (path, function) = match shared {
         false => (path, function),
         true => (
-            m.wire("way", cat([path.bit(3) | &exponential, path.slice(1, 2), zeros(1)])),
-            m.wire("goes_round", function | &exponential),
+            m.wire("way", cat!(path.bit(3) | exponential, path.slice(1, 2), zeros(1))),
+            m.wire("goes_round", function | exponential),
         ),
     };
-    let started = m.flag("started_q", &start);
+    let started = m.flag(start);
     let granted = m.input("read_ready_i", 1, "the read is done");
     let soon = m.input("soon_free_i", ranks, "in the next cycle no sums are written to the rank's slices");
 
     let looked_up = |name: &str, bits: u32| m.forward(name, bits);
     let (argued, divided) = (looked_up("argued", 1), looked_up("divided", 1));
-    let sequencer = m
-        .instance("sequencer", &activation_sequencer(config)?)
-        .input("start_i", &started)
-        .input("path_i", &path)
-        .input("softmax_i", &softmax)
-        .input("two_i", &two)
-        .input("function_i", &function)
-        .input("waves_i", &layout.waves)
-        .input("tail_i", &layout.tail)
-        .input("vectors_i", &vectors)
-        .input("source_i", &source)
-        .input("other_i", &other)
-        .input("target_i", &target)
-        .input("read_ready_i", &granted)
-        .input("soon_free_i", soon.all())
-        .input("argued_i", &argued)
-        .input("divided_i", &divided);
+    let sequencer = activation_sequencer::In {
+        start: started,
+        path,
+        softmax,
+        two,
+        function,
+        waves: layout.waves,
+        tail: layout.tail,
+        vectors,
+        source,
+        other,
+        target,
+        read_ready: granted,
+        soon_free: soon.all(),
+        argued: *argued,
+        divided: *divided,
+    }
+    .part(&m, "sequencer", &activation_sequencer(config)?);
     let mut sums = m
         .instance("sums", &activation_sums(config, sum_bits)?)
-        .input("start_i", &started)
-        .input("keys_valid_i", sequencer.output("keys_valid_o"))
-        .input("sums_valid_i", sequencer.output("terms_valid_o"))
-        .input("last_i", sequencer.output("last_o"))
-        .input("vector_i", sequencer.output("vector_o"));
+        .input("start_i", started)
+        .input("keys_valid_i", sequencer.keys_valid)
+        .input("sums_valid_i", sequencer.terms_valid)
+        .input("last_i", sequencer.last)
+        .input("vector_i", sequencer.vector);
     for g in 0..ranks {
         for (name, bits, doc) in [
             ("key", KEY_BITS, "largest key"),
@@ -116,25 +109,24 @@ pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     divided.drive(sums.output("divided_o"));
 
     // What the lanes need two steps after an element has left goes through as many registers.
-    let advance = sequencer.output("advance_o");
+    let advance = sequencer.advance.q();
     let later = |name: &str, value: Bits| {
-        (0..2).fold(value, |value, step| m.hold(format!("{name}{step}_q"), &value, &advance))
+        (0..2).fold(value, |value, step| m.hold(format!("{name}{step}_q"), value, advance))
     };
-    let argument = sums.output("argument_o").gated(&m.wire("in_softmax", &softmax));
-    let argument = m.wire("argument", argument);
+    let argument = m.wire(sums.output("argument_o").gated(m.wire("in_softmax", softmax)));
     let argument = if shared { argument } else { later("argument", argument) };
     debug_assert_eq!(argument.width(), ARGUMENT_BITS);
-    let hopeless = later("hopeless", m.wire("hopeless", sums.output("hopeless_o") & &softmax));
+    let hopeless = later("hopeless", m.wire("hopeless", sums.output("hopeless_o") & softmax));
     for (name, bits, doc) in lane_controls(config) {
         let value = match name {
-            "subtract" => subtract.clone(),
-            "max" => &max | &function,
-            "scalar" => mux(&function, &lit(LEAST, FP16_BITS), &recoded(&scalar)),
-            "wide" => softmax.clone(),
-            "argument" => argument.clone(),
-            "advance" => advance.clone(),
+            "subtract" => subtract,
+            "max" => max | function,
+            "scalar" => mux(function, lit(LEAST, FP16_BITS), recoded(&scalar)),
+            "wide" => softmax,
+            "argument" => argument,
+            "advance" => advance,
             "reciprocal" | "scale" => sums.output(&format!("{name}_o")),
-            "spoilt" => hopeless.clone(),
+            "spoilt" => hopeless,
             _ => sequencer.output(&format!("{name}_o")),
         };
         debug_assert_eq!(value.width(), bits);
@@ -145,34 +137,29 @@ pub fn activation_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     }
     for (name, bits, doc) in shared_controls().into_iter().filter(|_| shared) {
         let value = match name {
-            "exponentials" => &softmax | &exponential,
-            "argument" => argument.clone(),
-            "wide_exponentials" => softmax.clone(),
+            "exponentials" => softmax | exponential,
+            "argument" => argument,
+            "wide_exponentials" => softmax,
             _ => {
-                let end = cat([layout.last_beat.clone(), layout.last_elem.clone()]);
-                end.lt(&sequencer.output("place_o").zext(end.width()))
+                let end = cat!(layout.last_beat, layout.last_elem);
+                end.lt(sequencer.place.q().zext(end.width()))
             }
         };
         debug_assert_eq!(value.width(), bits);
         m.output(format!("lane_{name}_o"), value, format!("lanes: {doc}"));
     }
-    m.output("lane_gelu_o", &gelu, "function unit: GELU");
-    m.output("lane_divide_o", &function & &two, "function unit: quotients");
-    m.output("lane_element_o", sequencer.output("element_o"), "lanes: number of the element in its word");
-    m.output("lane_last_beat_o", &layout.last_beat, "lanes: position of the vectors' last beat");
-    m.output("lane_last_elem_o", &layout.last_elem, "lanes: last element of the vectors in that beat");
-    m.output("ends_o", sequencer.output("ends_o"), "ranks in whose stripe the vectors end");
-    m.output("counts_o", sequencer.output("counts_o"), "ranks whose elements count");
-    m.output("read_valid_o", sequencer.output("read_valid_o"), "all slices are to be read");
-    m.output("read_addr_o", sequencer.output("read_addr_o"), "word to read");
-    let lane = sequencer.output("write_lane_o");
-    m.output(
-        "write_o",
-        lane.gated(&sequencer.output("write_o")),
-        "lane to write in all slices, one-hot or nothing",
-    );
-    m.output("write_addr_o", sequencer.output("write_addr_o"), "word to write");
-    let busy = m.output("busy_o", &started | !sequencer.output("idle_o"), "a command is in work");
-    m.assume("started_when_idle", !(&start & &busy), "a command is given only while not busy");
-    m.finish()
+    m.output("lane_gelu_o", gelu, "function unit: GELU");
+    m.output("lane_divide_o", function & two, "function unit: quotients");
+    m.output("lane_element_o", sequencer.element, "lanes: number of the element in its word");
+    m.output("lane_last_beat_o", layout.last_beat, "lanes: position of the vectors' last beat");
+    m.output("lane_last_elem_o", layout.last_elem, "lanes: last element of the vectors in that beat");
+    m.output("ends_o", sequencer.ends, "ranks in whose stripe the vectors end");
+    m.output("counts_o", sequencer.counts, "ranks whose elements count");
+    m.output("read_valid_o", sequencer.read_valid, "all slices are to be read");
+    m.output("read_addr_o", sequencer.read_addr, "word to read");
+    let lane = sequencer.write_lane.q();
+    m.output("write_o", lane.gated(sequencer.write), "lane to write in all slices, one-hot or nothing");
+    m.output("write_addr_o", sequencer.write_addr, "word to write");
+    let busy = m.output("busy_o", started | !sequencer.idle.q(), "a command is in work");
+    m.assume("started_when_idle", !(start & busy), "a command is given only while not busy");
 }

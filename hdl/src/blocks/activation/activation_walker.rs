@@ -9,8 +9,7 @@ use super::activation_lane::shared_suffix;
 use crate::blocks::common::encoding::{bits_for, log2};
 use crate::blocks::common::row_layout::{rank_bits, wave_bits, words};
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder, cat, lit, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits that hold `0..=` the largest number of vectors of a block: heads of a whole batch.
 pub(crate) fn vector_bits(config: &GemvConfig) -> u32 {
@@ -22,30 +21,25 @@ pub(crate) fn vector_bits(config: &GemvConfig) -> u32 {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn activation_walker(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "activation_walker_g{}_a{}_v{}{}", config.ranks(), config.slice_words(), vector_bits(config),
+    shared_suffix(config),
+    "Words of a vector block, vector by vector.")]
+pub fn activation_walker(config: &GemvConfig) -> Block {
     let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
     let (wave_bits, rank_width, vector_bits) = (wave_bits(config), rank_bits(config), vector_bits(config));
-    let m = ModuleBuilder::new(
-        format!(
-            "activation_walker_g{ranks}_a{}_v{vector_bits}{}",
-            config.slice_words(),
-            shared_suffix(config)
-        ),
-        "Words of a vector block, vector by vector.",
-    );
-    let start = m.input("start_i", 1, "go to the first word");
-    let waves = m.input("waves_i", wave_bits, "stripes of a vector that every rank takes");
-    let tail = m.input("tail_i", rank_width, "stripes that are left over");
-    let vectors = m.input("vectors_i", vector_bits, "vectors, at least one");
-    let base = m.input("base_i", addr_bits, "first word");
+    let start = m.input(1, "go to the first word");
+    let waves = m.input(wave_bits, "stripes of a vector that every rank takes");
+    let tail = m.input(rank_width, "stripes that are left over");
+    let vectors = m.input(vector_bits, "vectors, at least one");
+    let base = m.input(addr_bits, "first word");
     let mut step = m.input("step_i", 1, "go to the next word");
     let slices = config.slices_per_lane();
     let mut last_slice = None;
     if slices > 1 {
-        let slice = m.reg("slice_q", log2(slices));
-        slice.next(mux(&step, &slice.plus_one(), &slice).gated(&!&start));
+        let slice = m.reg(log2(slices));
+        slice.next(mux(step, slice.plus_one(), slice).gated(!start));
         let last = m.wire("last_slice", slice.all());
-        step = m.wire("step", step & &last);
+        step = m.wire("step", step & last);
         last_slice = Some(last);
         let one_hot = cat((0..slices).rev().map(|k| slice.eq_lit(k.into())));
         m.output("slice_o", one_hot, "slice of each lane, one-hot");
@@ -53,58 +47,56 @@ pub fn activation_walker(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
 
     // With three tail stripes every rank holds all of them, else one word is enough.
     let three = if ranks == 4 { tail.eq_lit(3) } else { zeros(1) };
-    let tail_words = m.wire("tail_words", mux(&three, &tail, &tail.any().zext(rank_width)));
-    let wave = m.reg("wave_q", wave_bits);
-    let stripe = m.reg("stripe_q", rank_width);
-    let in_waves = m.wire("in_waves", wave.ne(&waves));
+    let tail_words = m.wire(mux(three, tail, tail.any().zext(rank_width)));
+    let wave = m.reg(wave_bits);
+    let stripe = m.reg(rank_width);
+    let in_waves = m.wire(wave.ne(waves));
     let no_tail = tail_words.is_zero();
-    let last_wave = wave.plus_one().eq(&waves) & &no_tail;
-    let last_stripe = stripe.plus_one().eq(&tail_words);
-    let last_word = m.wire("last_word", mux(&in_waves, &last_wave, &last_stripe));
-    let vector_done = m.wire("vector_done", &step & &last_word);
-    let restart = m.wire("restart", &start | &vector_done);
-    wave.next(mux(&(&step & &in_waves), &wave.plus_one(), &wave).gated(&!&restart));
-    stripe.next(mux(&(&step & !&in_waves), &stripe.plus_one(), &stripe).gated(&!&restart));
-    let vector = m.reg("vector_q", vector_bits);
-    vector.next(mux(&vector_done, &vector.plus_one(), &vector).gated(&!&start));
+    let last_wave = wave.plus_one().eq(waves) & no_tail;
+    let last_stripe = stripe.plus_one().eq(tail_words);
+    let last_word = m.wire(mux(in_waves, last_wave, last_stripe));
+    let vector_done = m.wire(step & last_word);
+    let restart = m.wire(start | vector_done);
+    wave.next(mux(step & in_waves, wave.plus_one(), wave).gated(!restart));
+    stripe.next(mux(step & !in_waves, stripe.plus_one(), stripe).gated(!restart));
+    let vector = m.reg(vector_bits);
+    vector.next(mux(vector_done, vector.plus_one(), vector).gated(!start));
 
-    let first = m.reg("first_q", addr_bits);
-    let next_first = m.wire("next_first", mux(&start, &base, &mux(&vector_done, &first.plus_one(), &first)));
-    first.next(&next_first);
-    let word = m.reg("word_q", addr_bits);
-    let onward = word.q() + words(&m, &vectors, addr_bits);
-    word.next(mux(&restart, &next_first, &mux(&step, &onward, &word)));
+    let first = m.reg(addr_bits);
+    let next_first = m.wire(mux(start, base, mux(vector_done, first.plus_one(), first)));
+    first.next(next_first);
+    let word = m.reg(addr_bits);
+    let onward = word + words(&m, &vectors, addr_bits);
+    word.next(mux(restart, next_first, mux(step, onward, word)));
 
     // The vector ends in the last rank's stripe of the last wave, or in the tail: in the ranks that hold the last stripe.
-    let two = if ranks == 4 { tail.eq_lit(2) } else { zeros(1) };
-    let two = m.wire("two", two);
-    let tail_last = m.wire("tail_last", tail.minus_one());
+    let two = m.wire(if ranks == 4 { tail.eq_lit(2) } else { zeros(1) });
+    let tail_last = m.wire(tail.minus_one());
     let ends = (0..ranks).map(|g| {
-        let held = mux(&two, &lit((g % 2).into(), rank_width), &stripe);
-        let in_wave = if g + 1 == ranks { &last_word & &in_waves } else { zeros(1) };
-        in_wave | (!&in_waves & held.eq(&tail_last))
+        let held = mux(two, lit((g % 2).into(), rank_width), stripe);
+        let in_wave = if g + 1 == ranks { last_word & in_waves } else { zeros(1) };
+        in_wave | (!in_waves & held.eq(tail_last))
     });
     let ends: Vec<_> = ends.collect();
     // Of the ranks that hold a tail stripe one counts.
     let counts = (0..ranks).map(|g| match g {
         0 => lit(1, 1),
-        1 => &in_waves | &two,
-        _ => in_waves.clone(),
+        1 => in_waves | two,
+        _ => in_waves,
     });
     let counts: Vec<_> = counts.collect();
-    m.output("word_o", &word, "the word");
-    m.output("vector_o", &vector, "its vector");
+    m.output(word, "the word");
+    m.output(vector, "its vector");
     let last_word = match last_slice {
         None => last_word,
         Some(last) => m.wire("last_of_vector", last_word & last),
     };
-    m.output("last_word_o", &last_word, "it is its vector's last");
-    m.output("last_o", &last_word & vector.plus_one().eq(&vectors), "it is the block's last");
+    m.output(last_word, "it is its vector's last");
+    m.output("last_o", last_word & vector.plus_one().eq(vectors), "it is the block's last");
     m.output("ends_o", cat(ends.into_iter().rev()), "ranks in whose stripe the vectors end");
     m.output(
         "counts_o",
         cat(counts.into_iter().rev()),
         "ranks whose elements count; no element counts twice",
     );
-    m.finish()
 }

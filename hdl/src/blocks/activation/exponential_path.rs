@@ -2,11 +2,10 @@
 //! rank share.
 
 use super::activation_lane::TERM_BITS;
-use crate::blocks::arithmetic::exponential::{self, exponential};
-use crate::blocks::arithmetic::fp16_packer::{self, MAGNITUDE_BITS, fp16_packer};
+use crate::blocks::arithmetic::exponential::exponential;
+use crate::blocks::arithmetic::fp16_packer::{MAGNITUDE_BITS, fp16_packer};
 use crate::blocks::arithmetic::number_format::FP16_BITS;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Cycles from a value to its result in the shared unit: those of the function unit, beside which it is in the chain of the lanes.
 pub(crate) const LATENCY: u32 = exponential::LATENCY + fp16_packer::LATENCY;
@@ -28,8 +27,8 @@ pub(crate) struct Exponential {
 /// A recoded FP16 value: whether it is a NaN, and an infinity.
 pub(crate) fn specials(m: &ModuleBuilder, value: &Bits) -> (Bits, Bits) {
     let special = value.slice(10, 5).all();
-    let nan = m.wire("a_nan", &special & value.low(10).is_zero());
-    let infinite = m.wire("a_infinite", special & !&nan);
+    let nan = m.wire("a_nan", special & value.low(10).is_zero());
+    let infinite = m.wire("a_infinite", special & !nan);
     (nan, infinite)
 }
 
@@ -43,24 +42,24 @@ impl Exponential {
         argument: &Bits,
         counts: &Bits,
     ) -> Result<Self, HdlError> {
-        let exp = m
-            .instance("exponential", &exponential()?)
-            .input("advance_i", moves)
-            .input("value_i", value)
-            .input("argument_i", argument);
-        let (significand, exponent) = (exp.output("significand_o"), exp.output("exponent_o"));
+        let exp = exponential::In { advance: *moves, value: *value, argument: *argument }.part(
+            m,
+            "exponential",
+            &exponential()?,
+        );
+        let (significand, exponent) = (exp.significand.q(), exp.exponent.q());
         // Of infinities the sign decides.
-        let kind = cat([value.msb(), infinite.clone(), nan.clone(), counts.clone()]);
+        let kind = cat!(value.msb(), infinite, nan, counts);
         let kind = (0..exponential::LATENCY)
-            .fold(kind, |kind, step| m.hold(format!("exp_kind{step}_q"), &kind, moves));
+            .fold(kind, |kind, step| m.hold(format!("exp_kind{step}_q"), kind, moves));
         let (counts, nan, infinite, negative) = (kind.bit(0), kind.bit(1), kind.bit(2), kind.bit(3));
-        let vanishes = m.wire("vanishes", &infinite & &negative);
+        let vanishes = m.wire("vanishes", infinite & negative);
         // In units of 2^-28; no exponent is above 0, and below -31 nothing is left.
-        let units = cat([significand.clone(), zeros(TERM_BITS - exponential::SIGNIFICAND_BITS)]);
-        let down = m.wire("down", zeros(exponential::EXPONENT_BITS) - &exponent);
-        let term = units.shr(&down).gated(&(&counts & !&vanishes));
+        let units = cat!(significand, zeros(TERM_BITS - exponential::SIGNIFICAND_BITS));
+        let down = m.wire("down", zeros(exponential::EXPONENT_BITS) - exponent);
+        let term = units.shr(down).gated(counts & !vanishes);
         Ok(Self {
-            magnitude: cat([significand, zeros(MAGNITUDE_BITS - exponential::SIGNIFICAND_BITS)]),
+            magnitude: cat!(significand, zeros(MAGNITUDE_BITS - exponential::SIGNIFICAND_BITS)),
             exponent: exponent.sext(fp16_packer::EXPONENT_BITS),
             nan,
             infinite,
@@ -89,34 +88,31 @@ pub(crate) fn shared_controls() -> [(&'static str, u32, &'static str); 4] {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn shared_exponential() -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(
-        "shared_exponential",
-        "Exponentials of FP16 values, for all lanes of a rank in turn.",
-    );
-    let value = m.input("value_i", FP16_BITS, "recoded FP16 value");
-    let argument = m.input("argument_i", exponential::ARGUMENT_BITS, "less the maximum times log2(e), or 0");
-    let counts = m.input("counts_i", 1, "the value counts in the sum");
-    let wide = m.input("wide_i", 1, "results are wide values, for softmax");
+#[block(m, "shared_exponential", "Exponentials of FP16 values, for all lanes of a rank in turn.")]
+pub fn shared_exponential() -> Block {
+    let value = m.input(FP16_BITS, "recoded FP16 value");
+    let argument = m.input(exponential::ARGUMENT_BITS, "less the maximum times log2(e), or 0");
+    let counts = m.input(1, "the value counts in the sum");
+    let wide = m.input(1, "results are wide values, for softmax");
     let always = lit(1, 1);
     let (nan, infinite) = specials(&m, &value);
     let exp = Exponential::of(&m, &always, &value, (&nan, &infinite), &argument, &counts)?;
-    let packer = m
-        .instance("packer", &fp16_packer()?)
-        .input("advance_i", always)
-        .input("magnitude_i", exp.magnitude)
-        .input("exponent_i", exp.exponent)
-        .input("sign_i", zeros(1))
-        .input("nan_i", exp.nan)
-        .input("infinite_i", exp.infinite)
-        .input("raw_i", zeros(1))
-        .input("blank_i", exp.vanishes)
-        .input("wide_i", wide);
-    m.output("value_o", packer.output("value_o"), "result, recoded; with `wide_i` a wide value");
+    let packer = fp16_packer::In {
+        advance: always,
+        magnitude: exp.magnitude,
+        exponent: exp.exponent,
+        sign: zeros(1),
+        nan: exp.nan,
+        infinite: exp.infinite,
+        raw: zeros(1),
+        blank: exp.vanishes,
+        wide,
+    }
+    .part(&m, "packer", &fp16_packer()?);
+    m.output("value_o", packer.value, "result, recoded; with `wide_i` a wide value");
     m.output(
         "term_o",
         m.delay("term_q", exp.term),
         "exponential in units of 2^-28, 0 if the value does not count",
     );
-    m.finish()
 }

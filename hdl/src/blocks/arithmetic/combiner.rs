@@ -9,8 +9,7 @@ use crate::blocks::common::encoding::bits_for;
 use crate::blocks::common::fifo::fifo;
 use crate::blocks::common::row_layout::{rank_bits, wave_bits};
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Results that can wait at the output; the rounder's latency must fit in it twice for full rate.
 const QUEUED_RESULTS: u32 = 8;
@@ -21,131 +20,120 @@ const QUEUED_ROWS: u32 = 32;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn combiner(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "combiner_g{}_k{}_d{}", config.ranks(), config.acc_segments(), config.digit_bits(),
+    "Adds the ranks' sums of each row, rounds once, and queues the results in order.")]
+pub fn combiner(config: &GemvConfig) -> Block {
     let (ranks, segments, digit_bits) = (config.ranks(), config.acc_segments(), config.digit_bits());
     let (row_bits, batch_bits, rank_width) = (config.row_bits(), config.batch_bits(), rank_bits(config));
-    let m = ModuleBuilder::new(
-        format!("combiner_g{ranks}_k{segments}_d{digit_bits}"),
-        "Adds the ranks' sums of each row, rounds once, and queues the results in order.",
-    );
-    let start = m.input("start_i", 1, "take a command; only while `idle_o` is set");
-    let rows = m.input("rows_i", row_bits, "rows, at least one");
-    let waves = m.input("waves_i", wave_bits(config), "stripes of the row that every rank takes");
-    let tail = m.input("tail_i", rank_width, "stripes of the row that are left over");
-    let batch = m.input("batch_i", batch_bits, "vectors, at least one");
-    let queues: Vec<(Bits, Bits, Bits)> = (0..ranks)
-        .map(|g| {
-            let valid = m.input(format!("sum{g}_valid_i"), 1, format!("rank {g} has a digit"));
-            let digit = m.input(format!("sum{g}_digit_i"), digit_bits, format!("digit of rank {g}"));
-            (valid, digit, m.input(format!("sum{g}_flags_i"), FLAG_BITS, format!("flags of rank {g}")))
-        })
-        .collect();
-    let row_push = m.input("row_push_i", 1, "take a row; only with `row_room_o`");
-    let row_start = m.input("row_start_i", rank_width, "rank at which its tail starts");
-    let result_ready = m.input("result_ready_i", 1, "the result is taken");
+    let start = m.input(1, "take a command; only while `idle_o` is set");
+    let rows = m.input(row_bits, "rows, at least one");
+    let waves = m.input(wave_bits(config), "stripes of the row that every rank takes");
+    let tail = m.input(rank_width, "stripes of the row that are left over");
+    let batch = m.input(batch_bits, "vectors, at least one");
+    let queues: Vec<(Bits, Bits, Bits)> = each(ranks, |g| {
+        let valid = m.input(format!("sum{g}_valid_i"), 1, format!("rank {g} has a digit"));
+        let digit = m.input(format!("sum{g}_digit_i"), digit_bits, format!("digit of rank {g}"));
+        (valid, digit, m.input(format!("sum{g}_flags_i"), FLAG_BITS, format!("flags of rank {g}")))
+    });
+    let row_push = m.input(1, "take a row; only with `row_room_o`");
+    let row_start = m.input(rank_width, "rank at which its tail starts");
+    let result_ready = m.input(1, "the result is taken");
 
     // Rows and vectors of the command, and who takes part in the present row.
-    let active = m.reg("active_q", 1).reset(0);
-    let prepared = m.reg("prepared_q", 1).reset(0);
-    let prepare = m.forward("prepare", 1);
-    let rows_ahead = m
-        .instance("rows_ahead", &fifo(rank_width, QUEUED_ROWS)?)
-        .input("push_i", &row_push)
-        .input("data_i", &row_start)
-        .input("pop_i", &prepare);
+    let active = m.reg(1).reset(0);
+    let prepared = m.reg(1).reset(0);
+    let prepare = m.forward(1);
+    let rows_ahead = fifo::In { push: row_push, data: row_start, pop: *prepare }.part(
+        &m,
+        "rows_ahead",
+        &fifo(rank_width, QUEUED_ROWS)?,
+    );
     // The next row while the last digit of the one before is taken.
-    let row_ends = m.forward("row_ends", 1);
-    prepare.drive(cat([active.q(), !prepared.q() | &*row_ends, rows_ahead.output("valid_o")]).all());
-    let tail_start = rows_ahead.output("data_o");
+    let row_ends = m.forward(1);
+    prepare.drive(all!(active, !prepared | row_ends, rows_ahead.valid));
+    let tail_start = rows_ahead.data.q();
     let everyone = waves.any();
-    let takes_part: Vec<Bits> = (0..ranks)
-        .map(|g| {
-            let index = lit(g.into(), rank_width) - &tail_start;
-            &everyone | index.lt(&tail)
-        })
-        .collect();
-    let members = m.hold("members_q", cat(takes_part.into_iter().rev()), &*prepare);
+    let takes_part = each(ranks, |g| {
+        let index = lit(g.into(), rank_width) - tail_start;
+        everyone | index.lt(tail)
+    });
+    let members = m.hold(cat(takes_part.into_iter().rev()), prepare);
 
-    let room = m.forward("room", 1);
+    let room = m.forward(1);
     let digit_bits_of_index = bits_for(segments - 1);
-    let index = m.reg("index_q", digit_bits_of_index).reset(0);
-    let is_first = m.wire("is_first", index.is_zero());
-    let is_last = m.wire("is_last", index.eq_lit((segments - 1).into()));
-    let all_there: Vec<Bits> = (0..ranks).map(|g| &queues[g as usize].0 | !members.bit(g)).collect();
-    let fire = m.wire("fire", cat([prepared.q(), cat(all_there).all(), room.q() | !&is_first]).all());
-    index.next(mux(&fire, &mux(&is_last, &zeros(digit_bits_of_index), &index.plus_one()), &index));
+    let index = m.reg(digit_bits_of_index).reset(0);
+    let is_first = m.wire(index.is_zero());
+    let is_last = m.wire(index.eq_lit((segments - 1).into()));
+    let all_there = each(ranks, |g| queues[g as usize].0 | !members.bit(g));
+    let fire = m.wire(all!(prepared, cat(all_there).all(), room | !is_first));
+    index.next(mux(fire, mux(is_last, zeros(digit_bits_of_index), index.plus_one()), index));
 
-    let rows_left = m.reg("rows_left_q", row_bits);
-    let vector = m.reg("vector_q", batch_bits);
-    let begins = m.wire("begins", &fire & &is_first);
-    let ends = m.wire("ends", &fire & &is_last);
-    let last_vector = m.wire("last_vector", vector.plus_one().eq(&batch));
-    row_ends.drive(&ends & &last_vector);
-    let final_row = m.wire("final_row", rows_left.eq_lit(1));
-    let command_ends = m.wire("command_ends", &*row_ends & &final_row);
-    active.next(any_of(&[start.clone(), active.q() & !&command_ends]));
-    prepared.next(any_of(&[prepare.q(), prepared.q() & !&*row_ends]));
-    rows_left.next(mux(&start, &rows, &mux(&row_ends, &rows_left.minus_one(), &rows_left)));
-    let restart = m.wire("restart", &start | &*row_ends);
-    vector.next(mux(&restart, &zeros(batch_bits), &mux(&ends, &vector.plus_one(), &vector)));
+    let rows_left = m.reg(row_bits);
+    let vector = m.reg(batch_bits);
+    let begins = m.wire(fire & is_first);
+    let ends = m.wire(fire & is_last);
+    let last_vector = m.wire(vector.plus_one().eq(batch));
+    row_ends.drive(ends & last_vector);
+    let final_row = m.wire(rows_left.eq_lit(1));
+    let command_ends = m.wire(*row_ends & final_row);
+    active.set_clear(start, command_ends);
+    prepared.set_clear(prepare, row_ends);
+    rows_left.next(mux(start, rows, mux(row_ends, rows_left.minus_one(), rows_left)));
+    let restart = m.wire(start | row_ends);
+    vector.next(mux(restart, zeros(batch_bits), mux(ends, vector.plus_one(), vector)));
 
     // Adder: one digit of all members per cycle.
-    let pops = m.wire("pops", &members & repeat(ranks, &fire));
+    let pops = m.wire(members & repeat(ranks, fire));
     let operands: Vec<(Bits, Bits)> = queues
         .iter()
         .enumerate()
         .map(|(g, (_, digit, flags))| {
             let member = members.bit(g as u32);
-            let reg =
-                m.hold(format!("operand{g}_q"), cat([flags.clone(), digit.clone()]).gated(&member), &fire);
+            let reg = m.hold(format!("operand{g}_q"), cat!(flags, digit).gated(member), fire);
             (reg.low(digit_bits), reg.high(FLAG_BITS))
         })
         .collect();
-    let (adds, adds_first) = (m.flag("adds_q", &fire), m.flag("adds_first_q", &begins));
-    let adds_last = m.flag("adds_last_q", &ends);
+    let (adds, adds_first) = (m.flag("adds_q", fire), m.flag("adds_first_q", begins));
+    let adds_last = m.flag(ends);
     let carry_bits = bits_for(ranks - 1);
     let wide = digit_bits + carry_bits;
-    let carry = m.reg("carry_q", carry_bits).enable(&adds);
+    let carry = m.reg(carry_bits).enable(adds);
     let terms: Vec<Bits> = operands.iter().map(|(digit, _)| digit.zext(wide)).collect();
-    let carry_in = carry.gated(&!&adds_first).zext(wide);
-    let sum = m.wire("sum", terms.iter().fold(carry_in, |sum, term| sum + term));
+    let carry_in = carry.gated(!adds_first).zext(wide);
+    let sum = m.wire(terms.iter().fold(carry_in, |sum, term| sum + term));
     carry.next(sum.high(carry_bits));
-    let digit = m.hold("digit_q", sum.low(digit_bits), &adds);
-    let flags = m.reg("flags_q", FLAG_BITS).enable(&adds);
-    flags.next(any_of(&operands.iter().map(|(_, flags)| flags.clone()).collect::<Vec<_>>()));
-    let valid = m.flag("digit_valid_q", &adds);
+    let digit = m.hold(sum.low(digit_bits), adds);
+    let flags = m.reg(FLAG_BITS).enable(adds);
+    flags.next(any_of(operands.iter().map(|(_, flags)| *flags)));
+    let valid = m.flag("digit_valid_q", adds);
     let rounder = m
-        .instance("rounder", &fp16_rounder(config)?)
+        .instance(&fp16_rounder(config)?)
         .input("valid_i", valid)
-        .input("first_i", m.flag("digit_first_q", &adds_first))
-        .input("last_i", m.flag("digit_last_q", &adds_last))
-        .input("digit_i", &digit)
-        .input("flags_i", &flags);
+        .input("first_i", m.flag("digit_first_q", adds_first))
+        .input("last_i", m.flag("digit_last_q", adds_last))
+        .input("digit_i", digit)
+        .input("flags_i", flags);
 
     // Results.
-    let taken = m.forward("taken", 1);
-    let results = m
-        .instance("results", &fifo(FP16_BITS, QUEUED_RESULTS)?)
-        .input("push_i", rounder.output("valid_o"))
-        .input("data_i", rounder.output("data_o"))
-        .input("pop_i", &taken)
-        .ignore("ready_o", "a place is reserved before the result is begun");
-    let result_valid = results.output("valid_o");
-    taken.drive(&result_valid & &result_ready);
+    let taken = m.forward(1);
+    let results = fifo::In { push: rounder.output("valid_o"), data: rounder.output("data_o"), pop: *taken }
+        .part(&m, "results", &fifo(FP16_BITS, QUEUED_RESULTS)?);
+    results.ready.ignore("a place is reserved before the result is begun");
+    let result_valid = results.valid.q();
+    taken.drive(result_valid & result_ready);
     let count_bits = bits_for(QUEUED_RESULTS);
-    let reserved = m.reg("reserved_q", count_bits).reset(0);
-    let change = m.wire("change", &begins ^ &*taken);
-    reserved.next(mux(&change, &mux(&begins, &reserved.plus_one(), &reserved.minus_one()), &reserved));
-    room.drive(reserved.ne(&lit(QUEUED_RESULTS.into(), count_bits)));
+    let reserved = m.reg(count_bits).reset(0);
+    let change = m.wire(begins ^ taken);
+    reserved.up_down(change, begins);
+    room.drive(reserved.ne(lit(QUEUED_RESULTS.into(), count_bits)));
 
-    let idle = m.output("idle_o", !(active.q() | reserved.any()), "all results are taken, a command can be");
-    m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
+    let idle = m.output("idle_o", !(active | reserved.any()), "all results are taken, a command can be");
+    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
     for g in 0..ranks {
         m.output(format!("sum{g}_pop_o"), pops.bit(g), format!("take a digit of rank {g}"));
-        m.output(format!("sum{g}_release_o"), pops.bit(g) & &is_last, "it is the last one of its sum");
+        m.output(format!("sum{g}_release_o"), pops.bit(g) & is_last, "it is the last one of its sum");
     }
-    m.output("row_room_o", rows_ahead.output("ready_o"), "a row can be taken");
-    m.output("result_valid_o", &result_valid, "a result is offered, rows in order, in each row the vectors");
-    m.output("result_data_o", results.output("data_o"), "FP16 result");
-    m.finish()
+    m.output("row_room_o", rows_ahead.ready, "a row can be taken");
+    m.output(result_valid, "a result is offered, rows in order, in each row the vectors");
+    m.output("result_data_o", results.data, "FP16 result");
 }

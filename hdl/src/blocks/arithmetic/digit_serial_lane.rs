@@ -4,8 +4,7 @@
 //! when its product leaves depends on its turn at the aligner, not on the steps.
 
 use super::number_format::SIGNIFICAND_BITS;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of the weight in a step.
 const DIGIT_BITS: u32 = 2;
@@ -22,38 +21,38 @@ pub(crate) const fn steps(bits: u32) -> u32 {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn digit_serial_lane(bits: u32) -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(
-        format!("digit_serial_lane_s{bits}"),
-        "Multiplier of two significands, two bits of the weight in each step.",
-    );
-    let load = m.input("load_i", 1, "takes new operands; the old product is read in the same cycle");
+#[block(
+    m,
+    "digit_serial_lane_s{bits}",
+    "Multiplier of two significands, two bits of the weight in each step."
+)]
+pub fn digit_serial_lane(bits: u32) -> Block {
+    let load = m.input(1, "takes new operands; the old product is read in the same cycle");
     let moves = m.input("move_i", 1, "the product takes its next step; with every load");
-    let sig_w = m.input("sig_w_i", bits, "significand of the weight");
-    let sig_x = m.input("sig_x_i", SIGNIFICAND_BITS, "significand of the activation");
+    let sig_w = m.input(bits, "significand of the weight");
+    let sig_x = m.input(SIGNIFICAND_BITS, "significand of the activation");
 
-    let multiplicand = m.hold("multiplicand_q", &sig_x, &load);
+    let multiplicand = m.hold(sig_x, load);
     // Upper part: the running sum, below the multiplicand. Lower part: what is left of the weight, then the product's low end.
     let low_bits = steps(bits) * DIGIT_BITS;
     let sum_bits = SIGNIFICAND_BITS + DIGIT_BITS;
-    let product = m.reg("product_q", SIGNIFICAND_BITS + low_bits).enable(&moves);
+    let product = m.reg(SIGNIFICAND_BITS + low_bits).enable(moves);
     let times = |x: &Bits, digit: &Bits| {
-        let twice = cat([x.clone(), zeros(1)]).gated(&digit.bit(1));
-        twice.zext(sum_bits) + x.gated(&digit.bit(0)).zext(sum_bits)
+        let twice = cat!(x, zeros(1)).gated(digit.bit(1));
+        twice.zext(sum_bits) + x.gated(digit.bit(0)).zext(sum_bits)
     };
     let running = product.high(SIGNIFICAND_BITS).zext(sum_bits);
-    let sum = m.wire("sum", running + times(&multiplicand, &product.low(DIGIT_BITS)));
-    let first = m.wire("first", times(&sig_x, &sig_w.low(DIGIT_BITS)));
+    let sum = m.wire(running + times(&multiplicand, &product.low(DIGIT_BITS)));
+    let first = m.wire(times(&sig_x, &sig_w.low(DIGIT_BITS)));
     let rest_bits = low_bits - DIGIT_BITS;
     // With weights of two bits there is one step.
     let after = |sum: Bits, rest: Option<Bits>| cat([sum].into_iter().chain(rest));
     let rest = (rest_bits > 0).then(|| product.slice(DIGIT_BITS, rest_bits));
     let left = (rest_bits > 0).then(|| sig_w.high(bits - DIGIT_BITS).zext(rest_bits));
-    product.next(mux(&load, &after(first, left), &after(sum, rest)));
+    product.next(mux(load, after(first, left), after(sum, rest)));
 
     if low_bits > bits {
         m.unused(product.msb(), "the last digit has one bit, so this stays zero");
     }
     m.output("product_o", product.low(SIGNIFICAND_BITS + bits), "product of the significands");
-    m.finish()
 }

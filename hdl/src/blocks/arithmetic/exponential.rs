@@ -5,8 +5,7 @@
 //! finite FP16 number. Definition and error bound: `docs/numerics.md`.
 
 use super::number_format::FP16_BITS;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, repeat, rom, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Fraction bits of `x * log2(e)`.
 const FRACTION_BITS: u32 = 24;
@@ -45,7 +44,7 @@ fn coefficients() -> [Vec<u128>; 3] {
             let i = f64::from(i);
             coefficient(power(i), power(i + 0.5), power(i + 1.0)).round() as u128
         };
-        (0..1 << INTERVAL_BITS).map(of).collect::<Vec<_>>()
+        each(1 << INTERVAL_BITS, of)
     };
     let constant = each(|begin, _, _| begin).into_iter().map(|c| c - (1 << FRACTION_BITS)).collect();
     [
@@ -69,8 +68,8 @@ impl Scaled {
     pub fn of(m: &ModuleBuilder, value: &Bits) -> Self {
         let field = value.slice(10, 5);
         let subnormal = m.wire("subnormal", field.is_zero());
-        let exponent = cat([field.high(4), field.bit(0) | &subnormal]);
-        let significand = cat([!&subnormal, value.low(10)]);
+        let exponent = cat!(field.high(4), field.bit(0) | subnormal);
+        let significand = cat!(!subnormal, value.low(10));
         let product = significand.zext(PRODUCT_BITS) * lit(LOG2_E, PRODUCT_BITS);
         Self { product: m.wire("product", product), exponent }
     }
@@ -83,8 +82,7 @@ impl Scaled {
     /// Rounded down to a multiple of 2^-24.
     pub fn magnitude(&self, m: &ModuleBuilder) -> Bits {
         // The product's unit is 2^(exponent - 50); an exponent of 31 would shift by nothing.
-        let shifted = cat([self.product.clone(), zeros(5)]).shr(&!&self.exponent);
-        let shifted = m.wire("shifted", shifted);
+        let shifted = m.wire("shifted", cat!(self.product, zeros(5)).shr(!self.exponent));
         m.unused(shifted.msb(), "infinities and NaNs are handled after this block");
         shifted.low(MAGNITUDE_BITS)
     }
@@ -97,27 +95,26 @@ impl Scaled {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn exponential() -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new("exponential", "Exponential of FP16 values as significand and exponent.");
-    let advance = m.input("advance_i", 1, "all stages move on");
-    let value = m.input("value_i", FP16_BITS, "finite FP16 value");
-    let argument =
-        m.input("argument_i", ARGUMENT_BITS, "what is added to its product with log2(e), in units of 2^-24");
-    let stage = |name: &str, value: &Bits| m.hold(name, value, &advance);
+#[block(m, "exponential", "Exponential of FP16 values as significand and exponent.")]
+pub fn exponential() -> Block {
+    let advance = m.input(1, "all stages move on");
+    let value = m.input(FP16_BITS, "finite FP16 value");
+    let argument = m.input(ARGUMENT_BITS, "what is added to its product with log2(e), in units of 2^-24");
+    let stage = |name: &str, value: &Bits| m.hold(name, value, advance);
 
     // Stage 1: |x| * log2(e), not yet in its place.
     let scaled = Scaled::of(&m, &value).staged(stage);
     let negative = stage("negative_q", &value.msb());
 
     // Stages 2 and 3: the argument of the power of two.
-    let signed = scaled.magnitude(&m).zext(ARGUMENT_BITS) ^ repeat(ARGUMENT_BITS, &negative);
+    let signed = scaled.magnitude(&m).zext(ARGUMENT_BITS) ^ repeat(ARGUMENT_BITS, negative);
     let signed = stage("signed_q", &signed);
     // The sign comes in as carry. The upper half is there for both carries out of the lower one: one long sum would take
     // longer than the multiplier's stages.
     let low_bits = ARGUMENT_BITS / 2;
     let sum_with = |name: &str, a: &Bits, b: &Bits, carry: &Bits| {
         let bits = a.width() + 2;
-        let sum = cat([a.clone(), lit(1, 1)]).zext(bits) + cat([b.clone(), carry.clone()]).zext(bits);
+        let sum = cat!(a, lit(1, 1)).zext(bits) + cat!(b, carry).zext(bits);
         let sum = m.wire(name, sum);
         m.unused(sum.bit(0), "the carry's place");
         sum.high(bits - 1)
@@ -131,24 +128,24 @@ pub fn exponential() -> Result<Rc<Module>, HdlError> {
         sum.low(high_bits)
     };
     let (without, with) = (upper("power_high", 0), upper("power_higher", 1));
-    let power = stage("power_of_two_q", &cat([mux(&low.msb(), &with, &without), low.low(low_bits)]));
+    let power = stage("power_of_two_q", &cat!(mux(low.msb(), with, without), low.low(low_bits)));
     let fraction = power.low(FRACTION_BITS);
 
     // Stages 4 and 5: the interval's coefficients, and the slope at the place. Beyond 2^5 the exponent saturates.
     let [constants, slopes, curves] = coefficients();
     let interval = fraction.high(INTERVAL_BITS);
-    let table = |name: &str, values: &[u128], bits: u32| stage(name, &rom(&interval, values, bits));
+    let table = |name: &str, values: &[u128], bits: u32| stage(name, &rom(interval, values, bits));
     let (constant, slope) =
         (table("constant0_q", &constants, CONSTANT_BITS), table("slope0_q", &slopes, SLOPE_BITS));
     let curve = table("curve_q", &curves, CURVE_BITS);
     let place = stage("place0_q", &fraction.low(PLACE_BITS));
     let whole = power.high(ARGUMENT_BITS - FRACTION_BITS);
     let beyond = whole.high(whole.width() - EXPONENT_BITS + 1);
-    let in_range = m.wire("in_range", beyond.all() | beyond.is_zero());
-    let limit = cat([whole.msb(), repeat(EXPONENT_BITS - 1, &!whole.msb())]);
-    let exponent = stage("exponent1_q", &mux(&in_range, &whole.low(EXPONENT_BITS), &limit));
+    let in_range = m.wire(beyond.all() | beyond.is_zero());
+    let limit = cat!(whole.msb(), repeat(EXPONENT_BITS - 1, !whole.msb()));
+    let exponent = stage("exponent1_q", &mux(in_range, whole.low(EXPONENT_BITS), limit));
     let bend_bits = CURVE_BITS + SQUARE_BITS;
-    let bend = m.wire("bend", curve.zext(bend_bits) * place.high(SQUARE_BITS).zext(bend_bits));
+    let bend = m.wire(curve.zext(bend_bits) * place.high(SQUARE_BITS).zext(bend_bits));
     m.unused(bend.low(SQUARE_BITS), "below the units of the slope");
     let slope = stage("slope1_q", &(slope + bend.high(CURVE_BITS).zext(SLOPE_BITS)));
     let constant = stage("constant1_q", &constant);
@@ -166,12 +163,10 @@ pub fn exponential() -> Result<Rc<Module>, HdlError> {
     let constant = stage("constant2_q", &constant);
     let exponent = stage("exponent3_q", &exponent);
     let wide = SIGNIFICAND_BITS + PLACE_BITS;
-    let base = cat([lit(1, 1), constant, zeros(PLACE_BITS)]);
-    let sum = base + cat([upper, zeros(half)]).zext(wide) + lower.zext(wide);
-    let sum = m.wire("sum", sum);
+    let base = cat!(lit(1, 1), constant, zeros(PLACE_BITS));
+    let sum = m.wire(base + cat!(upper, zeros(half)).zext(wide) + lower.zext(wide));
     m.unused(sum.low(PLACE_BITS), "below the units of the significand");
     let significand = sum.high(SIGNIFICAND_BITS);
     m.output("significand_o", stage("significand_q", &significand), "1 <= s < 2 in units of 2^-24");
     m.output("exponent_o", stage("exponent4_q", &exponent), "exponent, two's complement");
-    m.finish()
 }

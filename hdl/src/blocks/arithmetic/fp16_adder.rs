@@ -2,8 +2,7 @@
 
 use super::fp16_packer::{EXPONENT_BITS, MAGNITUDE_BITS};
 use super::number_format::{FP16_BITS, SIGNIFICAND_BITS};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Cycles from operands to what [`super::fp16_packer`] rounds.
 pub(crate) const LATENCY: u32 = 2;
@@ -14,31 +13,31 @@ const EXTRA_BITS: u32 = 3;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn fp16_adder() -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new("fp16_adder", "Adds two FP16 values, exactly as far as rounding needs it.");
-    let advance = m.input("advance_i", 1, "all stages move on");
-    let a = m.input("a_i", FP16_BITS, "recoded FP16 value");
-    let b = m.input("b_i", FP16_BITS, "recoded FP16 value");
-    let stage = |name: &str, value: &Bits| m.hold(name, value, &advance);
+#[block(m, "fp16_adder", "Adds two FP16 values, exactly as far as rounding needs it.")]
+pub fn fp16_adder() -> Block {
+    let advance = m.input(1, "all stages move on");
+    let a = m.input(FP16_BITS, "recoded FP16 value");
+    let b = m.input(FP16_BITS, "recoded FP16 value");
+    let stage = |name: &str, value: &Bits| m.hold(name, value, advance);
 
     // Stage 1: order by magnitude. Recoding keeps infinities above all finite values.
-    let swap = m.wire("swap", a.low(FP16_BITS - 1).lt(&b.low(FP16_BITS - 1)));
-    let large = m.wire("larger", mux(&swap, &b, &a));
-    let small = m.wire("lesser", mux(&swap, &a, &b));
+    let swap = m.wire(a.low(FP16_BITS - 1).lt(b.low(FP16_BITS - 1)));
+    let large = m.wire("larger", mux(swap, b, a));
+    let small = m.wire("lesser", mux(swap, a, b));
     m.unused(small.msb(), "the sum has the sign of the larger one");
     let exponent_of = |value: &Bits| {
         let field = value.slice(10, 5);
-        cat([field.high(4), field.bit(0) | field.is_zero()])
+        cat!(field.high(4), field.bit(0) | field.is_zero())
     };
-    let significand_of = |value: &Bits| cat([value.slice(10, 5).any(), value.low(10)]);
+    let significand_of = |value: &Bits| cat!(value.slice(10, 5).any(), value.low(10));
     let (large_exponent, small_exponent) = (exponent_of(&large), exponent_of(&small));
-    let distance = m.wire("distance", &large_exponent - &small_exponent);
+    let distance = m.wire(large_exponent - small_exponent);
     let special = |value: &Bits| value.slice(10, 5).all();
     let nan = |value: &Bits| special(value) & value.low(10).is_zero();
-    let differs = m.wire("differs", a.msb() ^ b.msb());
+    let differs = m.wire(a.msb() ^ b.msb());
     let either = special(&a) | special(&b);
-    let opposite = cat([special(&a), special(&b), differs.clone()]).all();
-    let no_number = m.wire("no_number", any_of(&[nan(&a), nan(&b), opposite]));
+    let opposite = all!(special(&a), special(&b), differs);
+    let no_number = m.wire(any!(nan(&a), nan(&b), opposite));
     // Of an infinity and a finite value the infinity is the larger one, a NaN of recoded fraction 0 never counts.
     let significand = stage("significand_q", &significand_of(&large));
     let smaller = stage("smaller_q", &significand_of(&small));
@@ -46,30 +45,29 @@ pub fn fp16_adder() -> Result<Rc<Module>, HdlError> {
     let distance = stage("distance_q", &distance);
     let subtract = stage("subtract_q", &differs);
     let sign = stage("sign_q", &large.msb());
-    let kind = stage("kind_q", &cat([either & !&no_number, no_number]));
+    let kind = stage("kind_q", &cat!(either & !no_number, no_number));
 
     // Stage 2: align and add. What falls below is kept as one bit.
     let bits = SIGNIFICAND_BITS + EXTRA_BITS;
-    let wide = cat([smaller, zeros(EXTRA_BITS)]);
-    let moved = m.wire("moved", wide.shr(&distance));
-    let lost_mask = m.wire("lost_mask", !repeat(bits, &lit(1, 1)).shl(&distance));
-    let lost = (&wide & &lost_mask).any();
-    let aligned = m.wire("aligned", cat([moved.high(bits - 1), moved.bit(0) | lost]));
-    let inverted = aligned.zext(bits + 1) ^ repeat(bits + 1, &subtract);
-    let sum = cat([significand, zeros(EXTRA_BITS)]).zext(bits + 1) + inverted + subtract.zext(bits + 1);
-    let sum = m.wire("sum", sum);
+    let wide = cat!(smaller, zeros(EXTRA_BITS));
+    let moved = m.wire(wide.shr(distance));
+    let lost_mask = m.wire(!repeat(bits, lit(1, 1)).shl(distance));
+    let lost = (wide & lost_mask).any();
+    let aligned = m.wire(cat!(moved.high(bits - 1), moved.bit(0) | lost));
+    let inverted = aligned.zext(bits + 1) ^ repeat(bits + 1, subtract);
+    let sum = cat!(significand, zeros(EXTRA_BITS)).zext(bits + 1) + inverted + subtract.zext(bits + 1);
+    let sum = m.wire(sum);
     // The sum's uppermost bit is one above the significand's.
     let exponent = exponent.zext(EXPONENT_BITS) - lit(14, EXPONENT_BITS);
-    let none = m.wire("none", sum.is_zero());
+    let none = m.wire(sum.is_zero());
     m.output(
         "magnitude_o",
-        cat([stage("sum_q", &sum), zeros(MAGNITUDE_BITS - bits - 1)]),
+        cat!(stage("sum_q", &sum), zeros(MAGNITUDE_BITS - bits - 1)),
         "magnitude of the sum",
     );
     m.output("exponent_o", stage("exponent_sum_q", &exponent), "exponent of its uppermost bit");
     // Values that cancel give +0; two zeros of one sign keep it.
-    m.output("sign_o", stage("sign_sum_q", &(&sign & !(&none & &subtract))), "sign of the sum");
+    m.output("sign_o", stage("sign_sum_q", &(sign & !(none & subtract))), "sign of the sum");
     m.output("nan_o", stage("nan_q", &kind.bit(0)), "the sum is NaN");
     m.output("infinite_o", stage("infinite_q", &kind.bit(1)), "the sum is infinite");
-    m.finish()
 }

@@ -1,8 +1,7 @@
 //! Rounds a magnitude with an exponent to FP16, to nearest even: the common end of the activation unit's operations.
 
 use super::number_format::FP16_BITS;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of a magnitude.
 pub(crate) const MAGNITUDE_BITS: u32 = 30;
@@ -26,57 +25,51 @@ fn signed(value: i32, bits: u32) -> Bits {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn fp16_packer() -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new("fp16_packer", "Normalises and rounds to FP16, to nearest even.");
-    let advance = m.input("advance_i", 1, "all stages move on");
-    let magnitude = m.input(
-        "magnitude_i",
-        MAGNITUDE_BITS,
-        "magnitude, need not be normalised; bit 0 may stand for lost ones",
-    );
-    let exponent = m.input("exponent_i", EXPONENT_BITS, "exponent of its uppermost bit, two's complement");
-    let sign = m.input("sign_i", 1, "sign, of zeros and infinities too");
-    let nan = m.input("nan_i", 1, "the result is NaN");
-    let infinite = m.input("infinite_i", 1, "the result is infinite");
-    let raw = m.input("raw_i", 1, "the uppermost 16 bits of the magnitude are the result, a recoded value");
-    let blank = m.input("blank_i", 1, "the result is +0 whatever else");
-    let wide = m.input(
-        "wide_i",
-        1,
-        "round to 12 fraction bits: no sign, 4 exponent bits; stays while values are on their way",
-    );
-    let stage = |name: &str, value: &Bits| m.hold(name, value, &advance);
+#[block(m, "fp16_packer", "Normalises and rounds to FP16, to nearest even.")]
+pub fn fp16_packer() -> Block {
+    let advance = m.input(1, "all stages move on");
+    let magnitude =
+        m.input(MAGNITUDE_BITS, "magnitude, need not be normalised; bit 0 may stand for lost ones");
+    let exponent = m.input(EXPONENT_BITS, "exponent of its uppermost bit, two's complement");
+    let sign = m.input(1, "sign, of zeros and infinities too");
+    let nan = m.input(1, "the result is NaN");
+    let infinite = m.input(1, "the result is infinite");
+    let raw = m.input(1, "the uppermost 16 bits of the magnitude are the result, a recoded value");
+    let blank = m.input(1, "the result is +0 whatever else");
+    let wide = m
+        .input(1, "round to 12 fraction bits: no sign, 4 exponent bits; stays while values are on their way");
+    let stage = |name: &str, value: &Bits| m.hold(name, value, advance);
 
     // Stage 1: the leading one to the top.
-    let mut normal = magnitude.clone();
+    let mut normal = magnitude;
     let mut moved = Vec::new();
     for level in (0..5).rev() {
         let by = 1 << level;
-        let empty = m.wire(format!("empty{level}"), normal.high(by).is_zero() & !&raw);
-        let shifted = cat([normal.low(MAGNITUDE_BITS - by), zeros(by)]);
-        normal = m.wire(format!("normal{level}"), mux(&empty, &shifted, &normal));
+        let empty = m.wire(format!("empty{level}"), normal.high(by).is_zero() & !raw);
+        let shifted = cat!(normal.low(MAGNITUDE_BITS - by), zeros(by));
+        normal = m.wire(format!("normal{level}"), mux(empty, shifted, normal));
         moved.push(empty);
     }
     let top = exponent.sext(EXPONENT_BITS + 1) - cat(moved).zext(EXPONENT_BITS + 1);
     let normal = stage("normal_q", &normal);
     let exponent = stage("exponent_q", &top);
     let sign = stage("sign_q", &sign);
-    let kind = stage("kind_q", &cat([blank, raw, infinite, nan]));
+    let kind = stage("kind_q", &cat!(blank, raw, infinite, nan));
 
     // Stage 2: subnormal results move down.
     let bits = EXPONENT_BITS + 1;
-    let below = m.wire("below", signed(MIN_EXPONENT, bits) - &exponent);
-    let subnormal = m.wire("subnormal", !below.msb() & below.any());
-    let far = m.wire("far", below.slice(5, bits - 6).any());
-    let moves = &subnormal & !kind.bit(2);
-    let amount = m.wire("amount", (below.low(5) | repeat(5, &far)).gated(&moves));
-    let moved = m.wire("moved", normal.shr(&amount));
-    let lost_mask = m.wire("lost_mask", !repeat(MAGNITUDE_BITS, &lit(1, 1)).shl(&amount));
-    let lost = stage("lost_q", &(&normal & lost_mask).any());
+    let below = m.wire(signed(MIN_EXPONENT, bits) - exponent);
+    let subnormal = m.wire(!below.msb() & below.any());
+    let far = m.wire(below.slice(5, bits - 6).any());
+    let moves = subnormal & !kind.bit(2);
+    let amount = m.wire((below.low(5) | repeat(5, far)).gated(moves));
+    let moved = m.wire(normal.shr(amount));
+    let lost_mask = m.wire(!repeat(MAGNITUDE_BITS, lit(1, 1)).shl(amount));
+    let lost = stage("lost_q", &(normal & lost_mask).any());
     // Exponent field less one: the significand's leading one adds the one.
-    let biased = &exponent + signed(BIAS as i32 - 1, bits);
-    let small = &subnormal | !normal.msb();
-    let field = stage("field_q", &biased.gated(&!small));
+    let biased = exponent + signed(BIAS as i32 - 1, bits);
+    let small = subnormal | !normal.msb();
+    let field = stage("field_q", &biased.gated(!small));
     let kept = stage("kept_q", &moved);
     let sign = stage("sign1_q", &sign);
     let kind = stage("kind1_q", &kind);
@@ -85,14 +78,14 @@ pub fn fp16_packer() -> Result<Rc<Module>, HdlError> {
     let cut = |fraction_bits: u32| {
         let significand = kept.high(fraction_bits + 1);
         let rest = kept.low(MAGNITUDE_BITS - fraction_bits - 1);
-        let sticky = rest.low(rest.width() - 1).any() | &lost;
+        let sticky = rest.low(rest.width() - 1).any() | lost;
         let up = rest.msb() & (sticky | significand.bit(0));
         (significand, up)
     };
     let sum_bits = FP16_BITS;
     let rounded = |name: &str, fraction_bits: u32| {
         let (significand, up) = cut(fraction_bits);
-        let exponent = cat([field.low(sum_bits - fraction_bits), zeros(fraction_bits)]);
+        let exponent = cat!(field.low(sum_bits - fraction_bits), zeros(fraction_bits));
         m.wire(name, exponent + significand.zext(sum_bits) + up.zext(sum_bits))
     };
     let narrow = rounded("narrow", FRACTION_BITS);
@@ -100,13 +93,12 @@ pub fn fp16_packer() -> Result<Rc<Module>, HdlError> {
     m.unused(narrow.msb(), "the sign is put there");
     // Recoded: infinity has the fraction 0x200, NaN 0.
     let (is_nan, is_infinite, is_raw, is_blank) = (kind.bit(0), kind.bit(1), kind.bit(2), kind.bit(3));
-    let too_large = field.ge(&lit(2 * BIAS, bits));
+    let too_large = field.ge(lit(2 * BIAS, bits));
     let rounds_over = narrow.slice(FRACTION_BITS, 5).all();
-    let infinity = m.wire("infinity", any_of(&[is_infinite, too_large, rounds_over]));
-    let special = cat([&sign & !&is_nan, repeat(5, &lit(1, 1)), !&is_nan, zeros(9)]);
-    let finite = mux(&wide, &wide_value, &cat([sign, narrow.low(FP16_BITS - 1)]));
-    let computed = mux(&(&is_nan | (&infinity & !&wide)), &special, &finite);
-    let result = mux(&is_raw, &kept.high(FP16_BITS), &computed).gated(&!is_blank);
+    let infinity = m.wire(any!(is_infinite, too_large, rounds_over));
+    let special = cat!(sign & !is_nan, repeat(5, lit(1, 1)), !is_nan, zeros(9));
+    let finite = mux(wide, wide_value, cat!(sign, narrow.low(FP16_BITS - 1)));
+    let computed = mux(is_nan | (infinity & !wide), special, finite);
+    let result = mux(is_raw, kept.high(FP16_BITS), computed).gated(!is_blank);
     m.output("value_o", stage("value_q", &result), "the recoded FP16 value, or the wide one");
-    m.finish()
 }

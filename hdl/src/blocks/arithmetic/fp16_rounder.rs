@@ -8,8 +8,7 @@
 use super::number_format::{ACC_LSB_EXPONENT, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
 use crate::blocks::common::encoding::bits_for;
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Position of FP16's smallest step (2^-24) in the sum.
 const SMALLEST_STEP: u32 = (-24 - ACC_LSB_EXPONENT) as u32;
@@ -27,7 +26,7 @@ const INFINITY: u128 = 0x7c00;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn fp16_rounder(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+pub fn fp16_rounder(config: &GemvConfig) -> Block {
     rounder(config.acc_bits(), config.acc_segments())
 }
 
@@ -35,55 +34,48 @@ pub fn fp16_rounder(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn rounder(acc_bits: u32, segments: u32) -> Result<Rc<Module>, HdlError> {
+#[block(m, "fp16_rounder_w{acc_bits}_d{}", (acc_bits / segments),
+    "Rounds an exact sum to FP16, to nearest even.")]
+pub fn rounder(acc_bits: u32, segments: u32) -> Block {
     let digit_bits = acc_bits / segments;
-    let m = ModuleBuilder::new(
-        format!("fp16_rounder_w{acc_bits}_d{digit_bits}"),
-        "Rounds an exact sum to FP16, to nearest even.",
-    );
-    let valid = m.input("valid_i", 1, "a digit arrives");
-    let first = m.input("first_i", 1, "it is the least significant one");
-    let last = m.input("last_i", 1, "it is the most significant one");
-    let digit = m.input("digit_i", digit_bits, "digit of the sum");
-    let flags = m.input("flags_i", FLAG_BITS, "NaN, +Inf, -Inf seen; valid with the last digit");
+    let valid = m.input(1, "a digit arrives");
+    let first = m.input(1, "it is the least significant one");
+    let last = m.input(1, "it is the most significant one");
+    let digit = m.input(digit_bits, "digit of the sum");
+    let flags = m.input(FLAG_BITS, "NaN, +Inf, -Inf seen; valid with the last digit");
 
     // Stage 1: collect the sum and its negative; each digit enters at the top and moves down.
-    let borrow = m.reg("negative_carry_q", 1).enable(&valid);
-    let carry_in = &first | borrow.q();
+    let borrow = m.reg("negative_carry_q", 1).enable(valid);
+    let carry_in = first | borrow;
     let wide = digit_bits + 1;
-    let negative_sum = m.wire("negative_sum", (!&digit).zext(wide) + carry_in.zext(wide));
+    let negative_sum = m.wire((!digit).zext(wide) + carry_in.zext(wide));
     borrow.next(negative_sum.msb());
     let collect = |name: &str, value: &Bits| {
         let mut below: Vec<Bits> = Vec::new();
-        let mut from = value.clone();
+        let mut from = *value;
         for k in (0..segments).rev() {
-            let reg = m.hold(format!("{name}{k}_q"), &from, &valid);
-            from = reg.clone();
-            below.push(reg.clone());
+            let reg = m.hold(format!("{name}{k}_q"), from, valid);
+            from = reg;
+            below.push(reg);
         }
         m.wire(name, cat(below))
     };
     let positive = collect("positive", &digit);
     let negative = collect("negative", &negative_sum.low(digit_bits));
-    let complete = m.flag("complete_q", &(&valid & &last));
-    let final_flags = m.hold("flags_q", &flags, &valid);
+    let complete = m.flag(valid & last);
+    let final_flags = m.hold("flags_q", flags, valid);
 
     // Stage 2: magnitude.
-    let is_negative = m.wire("is_negative", positive.msb());
-    let magnitude_valid = m.flag("magnitude_valid_q", &complete);
-    let magnitude =
-        m.hold("magnitude_q", mux(&is_negative, &negative.low(OVERFLOW), &positive.low(OVERFLOW)), &complete);
+    let is_negative = m.wire(positive.msb());
+    let magnitude_valid = m.flag(complete);
+    let magnitude = m.hold(mux(is_negative, negative.low(OVERFLOW), positive.low(OVERFLOW)), complete);
     let above = acc_bits - OVERFLOW;
-    let too_large = m.hold(
-        "too_large_q",
-        mux(&is_negative, &negative.high(above), &positive.high(above)).any(),
-        &complete,
-    );
-    let sign = m.hold("sign_q", &is_negative, &complete);
-    let magnitude_flags = m.hold("magnitude_flags_q", &final_flags, &complete);
+    let too_large = m.hold(mux(is_negative, negative.high(above), positive.high(above)).any(), complete);
+    let sign = m.hold(is_negative, complete);
+    let magnitude_flags = m.hold(final_flags, complete);
 
     // Stage 3: how far to shift. A leading one at bit p keeps bits p..p-10, but none below the smallest step.
-    let shift_valid = m.flag("shift_valid_q", &magnitude_valid);
+    let shift_valid = m.flag(magnitude_valid);
     let lowest = SMALLEST_STEP + SIGNIFICAND_BITS - 1;
     let leading: Vec<Bits> = (0..=MAX_SHIFT)
         .map(|shift| {
@@ -102,56 +94,50 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Result<Rc<Module>, HdlError> {
                 .iter()
                 .zip(0..=MAX_SHIFT)
                 .filter(|(_, shift)| shift >> bit & 1 == 1)
-                .map(|(l, _)| l.clone())
+                .map(|(l, _)| *l)
                 .collect();
             any_of(&set)
         })
         .collect();
-    m.unused(&leading[0], "a shift of zero sets no bit of the amount");
-    let shift = m.hold("shift_q", cat(amount), &magnitude_valid);
-    let value = m.hold("value_q", magnitude.clone(), &magnitude_valid);
-    let value_special = m.hold(
-        "value_special_q",
-        cat([sign.clone(), too_large.clone(), magnitude_flags.clone()]),
-        &magnitude_valid,
-    );
+    m.unused(leading[0], "a shift of zero sets no bit of the amount");
+    let shift = m.hold(cat(amount), magnitude_valid);
+    let value = m.hold(magnitude, magnitude_valid);
+    let value_special = m.hold(cat!(sign, too_large, magnitude_flags), magnitude_valid);
 
     // Stage 4: shift; what falls below the guard bit is only tested for zero.
-    let rounded_valid = m.flag("kept_valid_q", &shift_valid);
+    let rounded_valid = m.flag("kept_valid_q", shift_valid);
     let guard_at = SMALLEST_STEP - 1;
     let movable = value.high(OVERFLOW - guard_at);
-    let moved = m.wire("moved", movable.shr(&shift));
+    let moved = m.wire(movable.shr(shift));
     let kept_bits = SIGNIFICAND_BITS + 1;
     m.unused(
         moved.high(moved.width() - kept_bits),
         "the leading one has arrived at bit 11, above it are zeros",
     );
-    let lost_mask = m.wire("lost_mask", !repeat(MAX_SHIFT, &lit(1, 1)).shl(&shift));
-    let lost = (movable.low(MAX_SHIFT) & &lost_mask).any() | value.low(guard_at).any();
-    let kept = m.hold("kept_q", moved.low(kept_bits), &shift_valid);
-    let sticky = m.hold("sticky_q", &lost, &shift_valid);
-    let exponent = m.hold("exponent_q", &shift, &shift_valid);
-    let special = m.hold("special_q", &value_special, &shift_valid);
+    let lost_mask = m.wire(!repeat(MAX_SHIFT, lit(1, 1)).shl(shift));
+    let lost = (movable.low(MAX_SHIFT) & lost_mask).any() | value.low(guard_at).any();
+    let kept = m.hold(moved.low(kept_bits), shift_valid);
+    let sticky = m.hold(lost, shift_valid);
+    let exponent = m.hold(shift, shift_valid);
+    let special = m.hold(value_special, shift_valid);
 
     // Stage 5: round and pack. The significand with its hidden bit is added to the exponent less one, so a carry out of
     // the fraction raises the exponent by itself, up to infinity.
     let guard = kept.bit(0);
     let significand = kept.high(SIGNIFICAND_BITS);
-    let up = m.wire("up", &guard & (&sticky | significand.bit(0)));
+    let up = m.wire(guard & (sticky | significand.bit(0)));
     let below_sign = FP16_BITS - 1;
-    let exponent_field = cat([exponent, zeros(10)]).zext(below_sign);
-    let encoded = exponent_field + significand.zext(below_sign) + up.zext(below_sign);
-    let encoded = m.wire("encoded", encoded);
+    let exponent_field = cat!(exponent, zeros(10)).zext(below_sign);
+    let encoded = m.wire(exponent_field + significand.zext(below_sign) + up.zext(below_sign));
     let (plus, minus) = (special.bit(1), special.bit(2));
-    let nan = m.wire("nan", special.bit(0) | (&plus & &minus));
-    let infinite = m.wire("infinite", &plus | &minus);
+    let nan = m.wire(special.bit(0) | (plus & minus));
+    let infinite = m.wire(plus | minus);
     let overflow = special.bit(3);
-    let result_sign = mux(&infinite, &minus, &special.bit(4));
-    let is_infinity = &infinite | &overflow;
-    let finite = mux(&is_infinity, &lit(INFINITY, below_sign), &encoded);
-    let result = mux(&nan, &lit(NAN, FP16_BITS), &cat([result_sign, finite]));
-    let out = m.hold("data_q", result, &rounded_valid);
-    m.output("valid_o", m.flag("valid_q", &rounded_valid), "a result, for one cycle");
-    m.output("data_o", &out, "FP16 result");
-    m.finish()
+    let result_sign = mux(infinite, minus, special.bit(4));
+    let is_infinity = infinite | overflow;
+    let finite = mux(is_infinity, lit(INFINITY, below_sign), encoded);
+    let result = mux(nan, lit(NAN, FP16_BITS), cat!(result_sign, finite));
+    let out = m.hold("data_q", result, rounded_valid);
+    m.output("valid_o", m.flag("valid_q", rounded_valid), "a result, for one cycle");
+    m.output("data_o", out, "FP16 result");
 }

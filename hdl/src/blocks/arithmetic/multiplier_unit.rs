@@ -14,13 +14,12 @@
 //! its first cycle and the cycle behind it the sum. What comes before (buffers, window control) is
 //! `compute_tile`'s and `window_sequencer`'s business.
 
-use super::digit_serial_lane::{self, digit_serial_lane};
+use super::digit_serial_lane::digit_serial_lane;
 use super::number_format::{EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
 use super::product_aligner::product_aligner;
 use super::serial_lane::serial_lane;
 use ndp_config::{GemvConfig, Multiplier};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux, repeat};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The phase of the window in which digit `k` of a sum is on `digit_o`, counted from the start of the window in which
 /// the lanes hand their products over: `lanes + 1 + k`; beyond the window's end it lies in the next one.
@@ -49,6 +48,12 @@ pub(crate) fn multiplier_suffix(config: &GemvConfig) -> &'static str {
     }
 }
 
+/// The multiplier unit in titles of modules.
+pub(crate) fn multiplier_name(config: &GemvConfig) -> String {
+    let suffix = multiplier_suffix(config);
+    format!("l{}_s{}_w{}{suffix}", config.lanes(), config.serial_steps(), config.acc_bits())
+}
+
 /// What moves before products leave.
 enum Before {
     /// Lanes, and the line that goes with them.
@@ -73,9 +78,9 @@ pub(crate) fn decode(m: &ModuleBuilder, name: &str, value: &Bits) -> Operand {
     let special = m.wire(format!("{name}_special"), raw.all());
     let subnormal = m.wire(format!("{name}_subnormal"), raw.is_zero());
     // Subnormals have the exponent of the smallest normal and no hidden bit; recoded specials have none either.
-    let exp = cat([raw.high(4), raw.bit(0) | &subnormal]);
-    let hidden = !(&special | &subnormal);
-    Operand { sign: value.msb(), special, exp, significand: cat([hidden, value.low(10)]) }
+    let exp = cat!(raw.high(4), raw.bit(0) | subnormal);
+    let hidden = !(special | subnormal);
+    Operand { sign: value.msb(), special, exp, significand: cat!(hidden, value.low(10)) }
 }
 
 /// `value` delayed by `stages` cycles in which `moves` is set. Several stages share a register, of at most 64 bits: that is one word in simulation.
@@ -84,7 +89,7 @@ fn delay_line(m: &ModuleBuilder, name: &str, value: &Bits, stages: u32, moves: &
     let delayed = |low: u32| {
         let part = value.slice(low, widest.min(value.width() - low));
         let line = m.reg(format!("{name}{low}_q"), stages * part.width()).enable(moves);
-        line.next(cat([line.low(line.width() - part.width()), part.clone()]));
+        line.next(cat!(line.low(line.width() - part.width()), part));
         line.high(part.width())
     };
     let parts: Vec<Bits> = (0..value.width()).step_by(widest as usize).map(delayed).collect();
@@ -99,11 +104,12 @@ fn delay_line(m: &ModuleBuilder, name: &str, value: &Bits, stages: u32, moves: &
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m)]
+pub fn multiplier_unit(config: &GemvConfig) -> Block {
     let (lanes, steps, window) = (config.lanes(), config.serial_steps(), config.window_cycles());
     let (segments, digit_bits) = (config.acc_segments(), config.digit_bits());
     let m = ModuleBuilder::new(
-        format!("multiplier_unit_l{lanes}_s{steps}_w{}{}", config.acc_bits(), multiplier_suffix(config)),
+        format!("multiplier_unit_{}", multiplier_name(config)),
         match config.multiplier() {
             Multiplier::BitSerial => "Eight-lane bit-serial FP16 dot-product unit with an exact accumulator.",
             Multiplier::DigitSerial => {
@@ -115,21 +121,18 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         }
         .replace("Eight", &spelled(lanes)),
     );
-    let phase = m.input("phase_i", window, "phase of the window, one-hot");
+    let phase = m.input(window, "phase of the window, one-hot");
     let used = match config.operand_lead() {
         0 => "element i used in phase i",
         _ => "element i used in the phase before phase i",
     };
-    let w = m.input("w_i", lanes * FP16_BITS, format!("recoded weights, {used}"));
-    let x = m.input("x_i", lanes * FP16_BITS, format!("recoded activations, {used}"));
-    let broadcast = m.input(
-        "broadcast_i",
-        1,
-        "all lanes use `scalar_i` instead of `x_i`; of no account in phases without an operand",
-    );
-    let scalar = m.input("scalar_i", FP16_BITS, "recoded activation of all lanes");
-    let separate = m.input("separate_i", 1, "add the leaving product to `sum_i` instead of the window's sum");
-    let import = m.input("import_i", 1, "add `w_i`, whole, as a sum without carries instead of a product");
+    let w = m.input(lanes * FP16_BITS, format!("recoded weights, {used}"));
+    let x = m.input(lanes * FP16_BITS, format!("recoded activations, {used}"));
+    let broadcast =
+        m.input(1, "all lanes use `scalar_i` instead of `x_i`; of no account in phases without an operand");
+    let scalar = m.input(FP16_BITS, "recoded activation of all lanes");
+    let separate = m.input(1, "add the leaving product to `sum_i` instead of the window's sum");
+    let import = m.input(1, "add `w_i`, whole, as a sum without carries instead of a product");
     let before = match config.multiplier() {
         Multiplier::BitSerial | Multiplier::DigitSerial => Before::Serial {
             lanes_move: m.input("lanes_move_i", lanes, "lanes that hold or take operands of a job"),
@@ -139,8 +142,8 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             Before::Parallel { operands_move: m.input("operands_move_i", 1, "operands of a job come") }
         }
     };
-    let term_moves = m.input("term_moves_i", 1, "products of a job leave");
-    let sum_moves = m.input("sum_moves_i", 1, "the same a cycle later: they are added");
+    let term_moves = m.input(1, "products of a job leave");
+    let sum_moves = m.input(1, "the same a cycle later: they are added");
     let sum_in = m.input("sum_i", sum_bits(config), "sum to add to, in the form of `sum_o`");
     let stored = StoredSum::of(config, &sum_in);
     let imported = StoredSum::of(config, &w.low(sum_bits(config)));
@@ -150,26 +153,26 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let lead = config.operand_lead();
     let turn = match lead {
         0 => phase.low(lanes),
-        _ => cat([phase.low(lanes - lead), phase.high(lead)]),
+        _ => cat!(phase.low(lanes - lead), phase.high(lead)),
     };
-    let elements = |v: &Bits| (0..lanes).map(|i| v.slice(i * FP16_BITS, FP16_BITS)).collect::<Vec<_>>();
-    let w_now = decode(&m, "w", &m.wire("w_now", one_hot_mux(&turn, &elements(&w))));
+    let elements = |v: &Bits| each(lanes, |i| v.slice(i * FP16_BITS, FP16_BITS));
+    let w_now = decode(&m, "w", &m.wire("w_now", one_hot_mux(turn, elements(&w))));
     // In a phase without an operand nothing may be sent: the scalar's sign would be that of a negative zero, whose carries nobody
     // waits for.
-    let shared = &broadcast & !phase.slice(lanes - lead, window - lanes).any();
-    let x_now = m.wire("x_now", mux(&shared, &scalar, &one_hot_mux(&turn, &elements(&x))));
+    let shared = broadcast & !phase.slice(lanes - lead, window - lanes).any();
+    let x_now = m.wire(mux(shared, scalar, one_hot_mux(turn, elements(&x))));
     let x_now = decode(&m, "x", &x_now);
-    let special = m.wire("special", &w_now.special | &x_now.special);
+    let special = m.wire(w_now.special | x_now.special);
     let exp_sum = w_now.exp.zext(EXPONENT_SUM_BITS) + x_now.exp.zext(EXPONENT_SUM_BITS);
-    let exp = m.wire("exp", exp_sum | repeat(EXPONENT_SUM_BITS, &special));
-    let sign = m.wire("sign", &w_now.sign ^ &x_now.sign);
-    let sig_w = m.wire("sig_w", w_now.significand.high(steps));
-    let sig_x = m.wire("sig_x", &x_now.significand);
+    let exp = m.wire(exp_sum | repeat(EXPONENT_SUM_BITS, special));
+    let sign = m.wire(w_now.sign ^ x_now.sign);
+    let sig_w = m.wire(w_now.significand.high(steps));
+    let sig_x = m.wire(x_now.significand);
     if steps < SIGNIFICAND_BITS {
         m.unused(w.low(1), "weights keep their leading serial_steps significand bits only");
     }
 
-    let passed = cat([sign, exp]);
+    let passed = cat!(sign, exp);
     let (product, late) = match before {
         Before::Serial { lanes_move, line_moves } => {
             let digits = config.multiplier() == Multiplier::DigitSerial;
@@ -177,7 +180,7 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             // The phases in which a lane takes its steps.
             let at_work = |i: u32| {
                 let phases = (i..i + digit_serial_lane::steps(steps)).map(|at| phase.bit(at % window));
-                any_of(&phases.collect::<Vec<_>>())
+                any_of(phases)
             };
             let mut leaving = Vec::new();
             for i in 0..lanes {
@@ -185,55 +188,52 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
                     .instance(format!("lane{i}"), &lane)
                     .input("load_i", phase.bit(i) & lanes_move.bit(i))
                     .input("move_i", if digits { lanes_move.bit(i) & at_work(i) } else { lanes_move.bit(i) })
-                    .input("sig_w_i", &sig_w)
-                    .input("sig_x_i", &sig_x);
+                    .input("sig_w_i", sig_w)
+                    .input("sig_x_i", sig_x);
                 leaving.push(instance.output("product_o"));
             }
             // A product leaves exactly one window after its operands came, so exponent and sign need no place in the lanes: a
             // delay line of a window's length brings them to the aligner in the same cycle. Phases without an operand send
             // zeros.
-            (one_hot_mux(&turn, &leaving), delay_line(&m, "line", &passed, window + 1, &line_moves))
+            (one_hot_mux(turn, &leaving), delay_line(&m, "line", &passed, window + 1, &line_moves))
         }
         Before::Parallel { operands_move } => {
-            let registered = |name: &str, value: Bits| m.hold(name, value, &operands_move);
+            let registered = |name: &str, value: Bits| m.hold(name, value, operands_move);
             let bits = steps + SIGNIFICAND_BITS;
             let (left, right) = (registered("sig_w_q", sig_w), registered("sig_x_q", sig_x));
-            let late = m.hold("line_q", registered("sign_exp_q", passed), &term_moves);
+            let late = m.hold("line_q", registered("sign_exp_q", passed), term_moves);
             (left.zext(bits) * right.zext(bits), late)
         }
     };
-    let term_exp = m.wire("term_exp", late.low(EXPONENT_SUM_BITS));
-    let negative = m.wire("negative", late.msb());
+    let term_exp = m.wire(late.low(EXPONENT_SUM_BITS));
+    let negative = m.wire(late.msb());
     // One product per phase; zero when no lane has its turn, which is what resolves the carries.
-    let term = m.hold("term_q", product, &term_moves);
+    let term = m.hold(product, term_moves);
 
     let aligner = product_aligner(config)?;
-    let aligner = m
-        .instance("aligner", &aligner)
-        .input("product_i", &term)
-        .input("exp_i", &term_exp)
-        .input("negative_i", &negative);
+    let aligner =
+        product_aligner::In { product: term, exp: term_exp, negative }.part(&m, "aligner", &aligner);
 
     // The first product of a window replaces the sum, and with it the carries of the one before. A product that has a sum of
     // its own replaces it by that one.
-    let keep = m.wire("keep", !(phase.bit(1) | &separate));
-    let moves = m.wire("moves", &sum_moves | &separate);
-    let previous = |own: &Bits, other: &Bits| own.gated(&keep) | other.gated(&separate);
-    let mut carry_in = negative.gated(&!&import);
+    let keep = m.wire(!(phase.bit(1) | separate));
+    let moves = m.wire(sum_moves | separate);
+    let previous = |own: &Bits, other: &Bits| own.gated(keep) | other.gated(separate);
+    let mut carry_in = negative.gated(!import);
     let mut digits = Vec::new();
     let mut carries = Vec::new();
     for k in 0..segments {
-        let product = aligner.output(&format!("digit{k}_o"));
-        let aligned = m.wire(format!("aligned{k}"), mux(&import, &imported.digits[k as usize], &product));
-        let segment = m.reg(format!("acc{k}_q"), digit_bits).enable(&moves);
+        let product = aligner.digit.at(k);
+        let aligned = m.wire(format!("aligned{k}"), mux(import, imported.digits[k as usize], product));
+        let segment = m.reg(format!("acc{k}_q"), digit_bits).enable(moves);
         let before = m.wire(format!("before{k}"), previous(&segment, &stored.digits[k as usize]));
         let sum = before.zext(digit_bits + 1) + aligned.zext(digit_bits + 1) + carry_in.zext(digit_bits + 1);
         let sum = m.wire(format!("acc{k}_sum"), sum);
         segment.next(sum.low(digit_bits));
         if k + 1 < segments {
-            let carry = m.hold(format!("carry{k}_q"), sum.msb(), &moves);
+            let carry = m.hold(format!("carry{k}_q"), sum.msb(), moves);
             carry_in = m.wire(format!("carry{k}"), previous(&carry, &stored.carries.bit(k)));
-            carries.push(carry.clone());
+            carries.push(carry);
         } else {
             m.unused(sum.msb(), "two's complement: the carry out of the top is dropped");
         }
@@ -244,10 +244,10 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     // zero comes out as NaN by itself.
     let is_special = m.wire("term_special", term_exp.all());
     let nonzero = m.wire("term_nonzero", term.any());
-    let infinite = m.wire("term_infinite", &is_special & &nonzero);
-    let seen = cat([&infinite & &negative, &infinite & !&negative, &is_special & !&nonzero]);
-    let flags = m.reg("flags_q", FLAG_BITS).enable(&moves);
-    flags.next(mux(&import, &imported.flags, &seen) | previous(&flags, &stored.flags));
+    let infinite = m.wire("term_infinite", is_special & nonzero);
+    let seen = cat!(infinite & negative, infinite & !negative, is_special & !nonzero);
+    let flags = m.reg(FLAG_BITS).enable(moves);
+    flags.next(mux(import, imported.flags, seen) | previous(&flags, &stored.flags));
 
     let read: Vec<Bits> = (0..segments).rev().map(|k| phase.bit(digit_phase(config, k) % window)).collect();
     let quiet: Vec<Bits> = (0..window)
@@ -257,10 +257,10 @@ pub fn multiplier_unit(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     m.unused(any_of(&quiet), "phases in which nothing but the lanes' own turn happens");
     m.output(
         "digit_o",
-        one_hot_mux(&cat(read), &digits),
+        one_hot_mux(cat(read), &digits),
         "digit of the sum over the last window, in its phase",
     );
-    m.output("flags_o", &flags, "NaN, +Inf, -Inf seen in the window; valid with the last digit");
+    m.output(flags, "NaN, +Inf, -Inf seen in the window; valid with the last digit");
     let sum = [flags.q(), cat(carries.into_iter().rev())].into_iter().chain(digits.into_iter().rev());
     m.output("sum_o", cat(sum), "sum with what was added last: flags, pending carries, digits");
     m.finish()

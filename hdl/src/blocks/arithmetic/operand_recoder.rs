@@ -7,52 +7,45 @@
 use super::number_format::FP16_BITS;
 use crate::blocks::common::encoding::log2;
 use ndp_config::{BEAT_BITS, BEAT_ELEMS};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// A beat of 32 values; those with index above `last_i` come out as +0 when `cut_i` is set, all of them when `clear_i` is.
 /// Combinational.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn operand_recoder() -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(
-        format!("operand_recoder_{BEAT_ELEMS}"),
-        "Recodes and masks one beat of FP16 operands.",
-    );
-    let data = m.input("data_i", BEAT_BITS, "FP16 values, element e in bits 16e+15..16e");
-    let clear = m.input("clear_i", 1, "replace all elements by +0");
-    let cut = m.input("cut_i", 1, "replace the elements after `last_i` by +0");
-    let last = m.input("last_i", log2(BEAT_ELEMS), "index of the last element of the row in this beat");
-    let elements: Vec<Bits> = (0..BEAT_ELEMS)
-        .map(|e| {
-            let value = data.slice(e * FP16_BITS, FP16_BITS);
-            // Element 0 of a beat is never beyond the row's end.
-            let blank = match e {
-                0 => clear.clone(),
-                _ => &clear | (&cut & last.lt(&ndp_hdl_language::lit(e.into(), last.width()))),
-            };
-            let keep = m.wire(format!("keep{e}"), !blank);
-            let special = m.wire(format!("special{e}"), value.slice(10, 5).all());
-            let infinite = m.wire(format!("infinite{e}"), value.low(10).is_zero());
-            let fraction = mux(&special, &cat([infinite, zeros(9)]), &value.low(10));
-            cat([value.high(6), fraction]).gated(&keep)
-        })
-        .collect();
+#[block(m, "operand_recoder_{BEAT_ELEMS}", "Recodes and masks one beat of FP16 operands.")]
+pub fn operand_recoder() -> Block {
+    let data = m.input(BEAT_BITS, "FP16 values, element e in bits 16e+15..16e");
+    let clear = m.input(1, "replace all elements by +0");
+    let cut = m.input(1, "replace the elements after `last_i` by +0");
+    let last = m.input(log2(BEAT_ELEMS), "index of the last element of the row in this beat");
+    let elements = each(BEAT_ELEMS, |e| {
+        let value = data.slice(e * FP16_BITS, FP16_BITS);
+        // Element 0 of a beat is never beyond the row's end.
+        let blank = match e {
+            0 => clear,
+            _ => clear | (cut & last.lt(lit(e.into(), last.width()))),
+        };
+        let keep = m.wire(format!("keep{e}"), !blank);
+        let special = m.wire(format!("special{e}"), value.slice(10, 5).all());
+        let infinite = m.wire(format!("infinite{e}"), value.low(10).is_zero());
+        let fraction = mux(special, cat!(infinite, zeros(9)), value.low(10));
+        cat!(value.high(6), fraction).gated(keep)
+    });
     m.output("data_o", cat(elements.into_iter().rev()), "recoded values");
-    m.finish()
 }
 
 /// An FP16 value as [`operand_recoder`] rewrites it.
 pub(crate) fn recoded(value: &Bits) -> Bits {
     let (special, infinite) = (value.slice(10, 5).all(), value.low(10).is_zero());
-    cat([value.high(6), mux(&special, &cat([infinite, zeros(9)]), &value.low(10))])
+    cat!(value.high(6), mux(special, cat!(infinite, zeros(9)), value.low(10)))
 }
 
 /// The FP16 value behind a recoded one; NaNs become the canonical one.
 pub(crate) fn restored(value: &Bits) -> Bits {
     let special = value.slice(10, 5).all();
     let nan = value.low(10).is_zero();
-    let sign = value.msb() & !(&special & &nan);
-    cat([sign, value.slice(10, 5), mux(&special, &cat([nan, zeros(9)]), &value.low(10))])
+    let sign = value.msb() & !(special & nan);
+    cat!(sign, value.slice(10, 5), mux(special, cat!(nan, zeros(9)), value.low(10)))
 }

@@ -3,35 +3,31 @@
 use super::number_format::FP16_BITS;
 use super::weight_scaler::{Scale, weight_scaler};
 use ndp_config::{BEAT_BITS, BEAT_ELEMS};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The weights of a place, of `bits` bits each, a cycle after their numbers.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn place_scaler(bits: u32) -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(format!("place_scaler_{bits}"), "32 numbers times their FP16 scale.");
-    let step = m.input("step_i", 1, "take the numbers of a place");
-    let numbers = m.input("numbers_i", BEAT_ELEMS * bits, "its numbers, the first one lowest");
-    let scale = m.input("scale_i", FP16_BITS, "their scale");
+#[block(m, "place_scaler_{bits}", "32 numbers times their FP16 scale.")]
+pub fn place_scaler(bits: u32) -> Block {
+    let step = m.input(1, "take the numbers of a place");
+    let numbers = m.input(BEAT_ELEMS * bits, "its numbers, the first one lowest");
+    let scale = m.input(FP16_BITS, "their scale");
     let scale = Scale::new(&m, "scale", &scale, &step);
     let module = weight_scaler(bits)?;
-    let weights: Vec<Bits> = (0..BEAT_ELEMS)
-        .map(|e| {
-            m.instance(format!("weight{e}"), &module)
-                .input("step_i", &step)
-                .input("number_i", numbers.slice(e * bits, bits))
-                .input("sign_i", &scale.sign)
-                .input("significand_i", &scale.significand)
-                .input("exponent_i", &scale.exponent)
-                .input("special_i", &scale.special)
-                .input("nan_i", &scale.nan)
-                .output("weight_o")
-        })
-        .collect();
+    let weights = each(BEAT_ELEMS, |e| {
+        m.instance(format!("weight{e}"), &module)
+            .input("step_i", step)
+            .input("number_i", numbers.slice(e * bits, bits))
+            .input("sign_i", scale.sign)
+            .input("significand_i", scale.significand)
+            .input("exponent_i", scale.exponent)
+            .input("special_i", scale.special)
+            .input("nan_i", scale.nan)
+            .output("weight_o")
+    });
     let weights = cat(weights.into_iter().rev());
     debug_assert_eq!(weights.width(), BEAT_BITS);
-    m.output("weights_o", weights, "FP16 values, the first one lowest; the cycle after");
-    m.finish()
+    m.output(weights, "FP16 values, the first one lowest; the cycle after");
 }

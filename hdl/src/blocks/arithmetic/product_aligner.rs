@@ -6,8 +6,7 @@
 
 use super::number_format::{EXPONENT_SUM_BITS, SIGNIFICAND_BITS};
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, mux, repeat, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of an exponent sum that the fine shift uses; the last bit is the coarse shift.
 pub(crate) const FINE_SHIFT_BITS: u32 = EXPONENT_SUM_BITS - 1;
@@ -44,43 +43,37 @@ impl Placed {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn product_aligner(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "product_aligner_s{}_k{}_d{}", config.serial_steps(), config.acc_segments(), config.digit_bits(),
+    "Shifts a product to its place in the accumulator.")]
+pub fn product_aligner(config: &GemvConfig) -> Block {
     let (steps, segments, digit_bits) = (config.serial_steps(), config.acc_segments(), config.digit_bits());
-    let m = ModuleBuilder::new(
-        format!("product_aligner_s{steps}_k{segments}_d{digit_bits}"),
-        "Shifts a product to its place in the accumulator.",
-    );
-    let product = m.input("product_i", SIGNIFICAND_BITS + steps, "product of the significands");
-    let exp = m.input(
-        "exp_i",
-        EXPONENT_SUM_BITS,
-        "sum of the effective exponents; at least 2 unless the product is zero",
-    );
-    let negative = m.input("negative_i", 1, "sign of the product");
+    let product = m.input(SIGNIFICAND_BITS + steps, "product of the significands");
+    let exp =
+        m.input(EXPONENT_SUM_BITS, "sum of the effective exponents; at least 2 unless the product is zero");
+    let negative = m.input(1, "sign of the product");
 
     // The product of exponent sum e stands at 2^(e - 50). It is complemented before it is shifted, with the sign filled in
     // on both sides: that takes far fewer gates than complementing the aligned value. The smallest sum is 2, at the
     // accumulator's end; below it nothing is kept. In two parts, so that simulation needs no more than 64 bits.
     let padded = match SIGNIFICAND_BITS - steps {
         0 => product,
-        cut => cat([product, zeros(cut)]),
+        cut => cat!(product, zeros(cut)),
     };
-    let mut fine = m.wire("product_signed", &padded ^ repeat(padded.width(), &negative));
+    let mut fine = m.wire("product_signed", padded ^ repeat(padded.width(), negative));
     for level in 0..FINE_SHIFT_BITS {
-        let fill = repeat(1 << level, &negative);
-        let (moved, kept) = (cat([fine.clone(), fill.clone()]), cat([fill, fine]));
-        fine = m.wire(format!("shifted{level}"), mux(&exp.bit(level), &moved, &kept));
+        let fill = repeat(1 << level, negative);
+        let (moved, kept) = (cat!(fine, fill), cat!(fill, fine));
+        fine = m.wire(format!("shifted{level}"), mux(exp.bit(level), moved, kept));
     }
-    let far = m.wire("far", exp.msb());
+    let far = m.wire(exp.msb());
     let near = Placed { value: fine.high(fine.width() - 2), offset: 0 };
     let away = Placed { value: fine, offset: (1 << FINE_SHIFT_BITS) - 2 };
     for k in 0..segments {
         let part = |value: &Placed| value.bits(k * digit_bits, digit_bits, &negative);
         m.output(
             format!("digit{k}_o"),
-            mux(&far, &part(&away), &part(&near)),
+            mux(far, part(&away), part(&near)),
             format!("digit {k} of the aligned product"),
         );
     }
-    m.finish()
 }

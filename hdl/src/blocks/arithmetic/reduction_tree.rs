@@ -8,35 +8,33 @@
 
 use super::number_format::FLAG_BITS;
 use crate::blocks::common::encoding::{bits_for, log2};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Adds two digit streams. Latency: one cycle.
-fn tree_node(digit_bits: u32) -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(format!("tree_node_d{digit_bits}"), "Digit-serial adder of two exact sums.");
+#[block(m, "tree_node_d{digit_bits}", "Digit-serial adder of two exact sums.")]
+fn tree_node(digit_bits: u32) -> Block {
     m.replicated();
-    let first = m.input("first_i", 1, "first digit: no carry comes in");
-    let a = m.input("a_i", digit_bits, "digit of the first sum");
-    let b = m.input("b_i", digit_bits, "digit of the second sum");
-    let a_flags = m.input("a_flags_i", FLAG_BITS, "flags of the first sum");
-    let b_flags = m.input("b_flags_i", FLAG_BITS, "flags of the second sum");
-    let carry = m.reg("carry_q", 1);
-    let carry_in = carry.q() & !&first;
+    let first = m.input(1, "first digit: no carry comes in");
+    let a = m.input(digit_bits, "digit of the first sum");
+    let b = m.input(digit_bits, "digit of the second sum");
+    let a_flags = m.input(FLAG_BITS, "flags of the first sum");
+    let b_flags = m.input(FLAG_BITS, "flags of the second sum");
+    let carry = m.reg(1);
+    let carry_in = carry & !first;
     let wide = digit_bits + 1;
-    let sum = m.wire("sum", a.zext(wide) + b.zext(wide) + carry_in.zext(wide));
+    let sum = m.wire(a.zext(wide) + b.zext(wide) + carry_in.zext(wide));
     carry.next(sum.msb());
-    let digit = m.delay("digit_q", sum.low(digit_bits));
-    let flags = m.delay("flags_q", &a_flags | &b_flags);
-    m.output("digit_o", &digit, "digit of the sum");
-    m.output("flags_o", &flags, "flags of either");
-    m.finish()
+    let digit = m.delay(sum.low(digit_bits));
+    let flags = m.delay(a_flags | b_flags);
+    m.output(digit, "digit of the sum");
+    m.output(flags, "flags of either");
 }
 
 /// A tree over `leaves` (a power of two) digit streams. Latency: `log2(leaves)` cycles, the strobes included.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn reduction_tree(leaves: u32, digit_bits: u32) -> Result<Rc<Module>, HdlError> {
+pub fn reduction_tree(leaves: u32, digit_bits: u32) -> Block {
     tree(leaves, digit_bits, 1)
 }
 
@@ -46,7 +44,7 @@ pub fn reduction_tree(leaves: u32, digit_bits: u32) -> Result<Rc<Module>, HdlErr
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn tapped_tree(leaves: u32, digit_bits: u32, heads: u32) -> Result<Rc<Module>, HdlError> {
+pub fn tapped_tree(leaves: u32, digit_bits: u32, heads: u32) -> Block {
     tree(leaves, digit_bits, heads)
 }
 
@@ -56,55 +54,46 @@ fn of_heads(heads: &Bits, most: u32, values: &[Bits]) -> Bits {
     let first = u128::from(log2(most)) + 1 - values.len() as u128;
     let last = &values[values.len() - 1];
     let others = (first..).zip(&values[..values.len() - 1]).collect::<Vec<_>>();
-    others.iter().rev().fold(last.clone(), |rest, (h, value)| mux(&heads.eq_lit(*h), value, &rest))
+    others.iter().rev().fold(*last, |rest, (h, value)| mux(heads.eq_lit(*h), value, rest))
 }
 
-fn tree(leaves: u32, digit_bits: u32, heads: u32) -> Result<Rc<Module>, HdlError> {
+#[block(m, "reduction_tree_n{leaves}_d{digit_bits}{}",
+    if heads > 1 { format!("_h{heads}") } else { String::new() },
+    "Pipelined binary tree of digit-serial adders.")]
+fn tree(leaves: u32, digit_bits: u32, heads: u32) -> Block {
     let node = tree_node(digit_bits)?;
-    let taps = if heads > 1 { format!("_h{heads}") } else { String::new() };
-    let m = ModuleBuilder::new(
-        format!("reduction_tree_n{leaves}_d{digit_bits}{taps}"),
-        "Pipelined binary tree of digit-serial adders.",
-    );
-    let valid = m.input("valid_i", 1, "there are digits");
-    let first = m.input("first_i", 1, "they are the least significant ones");
-    let last = m.input("last_i", 1, "they are the most significant ones");
-    let mut streams: Vec<_> = (0..leaves)
-        .map(|i| {
-            let digit = m.input(format!("digit{i}_i"), digit_bits, format!("digit of leaf {i}"));
-            (digit, m.input(format!("flags{i}_i"), FLAG_BITS, format!("flags of leaf {i}")))
-        })
-        .collect();
+    let valid = m.input(1, "there are digits");
+    let first = m.input(1, "they are the least significant ones");
+    let last = m.input(1, "they are the most significant ones");
+    let mut streams = each(leaves, |i| {
+        let digit = m.input(format!("digit{i}_i"), digit_bits, format!("digit of leaf {i}"));
+        (digit, m.input(format!("flags{i}_i"), FLAG_BITS, format!("flags of leaf {i}")))
+    });
 
-    let mut strobes = cat([last, first, valid]);
+    let mut strobes = cat!(last, first, valid);
     let (mut inner, mut inner_strobes) = (Vec::new(), Vec::new());
     for level in 0..log2(leaves) {
         if streams.len() <= heads as usize {
             inner.push(streams.clone());
-            inner_strobes.push(strobes.clone());
+            inner_strobes.push(strobes);
         }
         let first = strobes.bit(1);
         let mut sums = Vec::new();
         for (i, pair) in streams.chunks(2).enumerate() {
-            let ((a, a_flags), (b, b_flags)) = (&pair[0], &pair[1]);
-            let sum = m
-                .instance(format!("node{level}_{i}"), &node)
-                .input("first_i", &first)
-                .input("a_i", a)
-                .input("b_i", b)
-                .input("a_flags_i", a_flags)
-                .input("b_flags_i", b_flags);
-            sums.push((sum.output("digit_o"), sum.output("flags_o")));
+            let [(a, a_flags), (b, b_flags)] = [pair[0], pair[1]];
+            let sum =
+                tree_node::In { first, a, b, a_flags, b_flags }.part(&m, format!("node{level}_{i}"), &node);
+            sums.push((sum.digit.q(), sum.flags.q()));
         }
         streams = sums;
-        let delayed = m.flag(format!("strobes{level}_q"), &strobes);
-        strobes = delayed.clone();
+        let delayed = m.flag(format!("strobes{level}_q"), strobes);
+        strobes = delayed;
     }
     m.output("valid_o", strobes.bit(0), "there is a digit of the whole sum");
     m.output("first_o", strobes.bit(1), "it is the least significant one");
     m.output("last_o", strobes.bit(2), "it is the most significant one");
-    m.output("digit_o", &streams[0].0, "digit of the whole sum");
-    m.output("flags_o", &streams[0].1, "flags of the whole sum; valid with the last digit");
+    m.output("digit_o", streams[0].0, "digit of the whole sum");
+    m.output("flags_o", streams[0].1, "flags of the whole sum; valid with the last digit");
     if heads > 1 {
         let count = m.input("heads_i", bits_for(log2(heads)), "logarithm of the number of heads");
         // From the level of two nodes upwards to that of `heads`.
@@ -119,7 +108,7 @@ fn tree(leaves: u32, digit_bits: u32, heads: u32) -> Result<Rc<Module>, HdlError
             m.output(format!("tap_{name}_o"), strobes.bit(bit), doc);
         }
         if heads == 2 {
-            m.unused(&count, "there is no other number of heads");
+            m.unused(count, "there is no other number of heads");
         }
         for tap in 0..heads as usize {
             // With fewer heads there is no such tap.
@@ -127,17 +116,12 @@ fn tree(leaves: u32, digit_bits: u32, heads: u32) -> Result<Rc<Module>, HdlError
             let pick = |part: &dyn Fn(&(Bits, Bits)) -> Bits| {
                 of_heads(&count, heads, &levels().map(|level| part(&level[tap])).collect::<Vec<_>>())
             };
-            m.output(
-                format!("tap{tap}_digit_o"),
-                pick(&|node| node.0.clone()),
-                format!("digit of tap {tap}"),
-            );
+            m.output(format!("tap{tap}_digit_o"), pick(&|node| node.0), format!("digit of tap {tap}"));
             m.output(
                 format!("tap{tap}_flags_o"),
-                pick(&|node| node.1.clone()),
+                pick(&|node| node.1),
                 format!("flags of tap {tap}; valid with the last digit"),
             );
         }
     }
-    m.finish()
 }

@@ -6,52 +6,48 @@
 use super::number_format::FLAG_BITS;
 use crate::blocks::common::encoding::bits_for;
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder, cat, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The accumulator of one rank: `max_batch` sums of `acc_segments` digits. Latency: one cycle.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn row_accumulator(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "row_accumulator_b{}_k{}_d{}", config.max_batch(), config.acc_segments(), config.digit_bits(),
+    "Exact sums of the rows in work, one per vector of the batch.")]
+pub fn row_accumulator(config: &GemvConfig) -> Block {
     let (batch, segments, digit_bits) = (config.max_batch(), config.acc_segments(), config.digit_bits());
     let (vector_bits, segment_bits) = (bits_for(batch - 1), bits_for(segments - 1));
-    let m = ModuleBuilder::new(
-        format!("row_accumulator_b{batch}_k{segments}_d{digit_bits}"),
-        "Exact sums of the rows in work, one per vector of the batch.",
-    );
-    let valid = m.input("valid_i", 1, "a digit arrives");
-    let first = m.input("first_i", 1, "it is the least significant one");
-    let last = m.input("last_i", 1, "it is the most significant one");
-    let digit = m.input("digit_i", digit_bits, "digit of the stripe's sum");
-    let flags = m.input("flags_i", FLAG_BITS, "flags of the stripe's sum; valid with the last digit");
-    let vector = m.input("vector_i", vector_bits, "vector of the batch; valid with every digit");
-    let row_first = m.input("row_first_i", 1, "first stripe of the row: nothing is added");
-    let row_last = m.input("row_last_i", 1, "last stripe of the row: the sum is complete");
+    let valid = m.input(1, "a digit arrives");
+    let first = m.input(1, "it is the least significant one");
+    let last = m.input(1, "it is the most significant one");
+    let digit = m.input(digit_bits, "digit of the stripe's sum");
+    let flags = m.input(FLAG_BITS, "flags of the stripe's sum; valid with the last digit");
+    let vector = m.input(vector_bits, "vector of the batch; valid with every digit");
+    let row_first = m.input(1, "first stripe of the row: nothing is added");
+    let row_last = m.input(1, "last stripe of the row: the sum is complete");
 
-    let segment = m.reg("segment_q", segment_bits).reset(0).enable(&valid);
-    segment.next(mux(&last, &zeros(segment_bits), &segment.plus_one()));
-    let sums = m.memory("sums", digit_bits, 1 << (vector_bits + segment_bits));
-    let addr = m.wire("addr", cat([vector.clone(), segment.q()]));
-    let keep = m.wire("keep", !&row_first);
-    let so_far = m.wire("so_far", sums.read(&addr).gated(&keep));
-    let carry = m.reg("carry_q", 1).enable(&valid);
-    let carry_in = carry.q() & !&first;
+    let segment = m.reg(segment_bits).reset(0).enable(valid);
+    segment.next(mux(last, zeros(segment_bits), segment.plus_one()));
+    let sums = m.memory(digit_bits, 1 << (vector_bits + segment_bits));
+    let addr = m.wire(cat!(vector, segment));
+    let keep = m.wire(!row_first);
+    let so_far = m.wire(sums.read(addr).gated(keep));
+    let carry = m.reg(1).enable(valid);
+    let carry_in = carry & !first;
     let wide = digit_bits + 1;
-    let sum = m.wire("sum", so_far.zext(wide) + digit.zext(wide) + carry_in.zext(wide));
+    let sum = m.wire(so_far.zext(wide) + digit.zext(wide) + carry_in.zext(wide));
     carry.next(sum.msb());
-    let update = m.wire("update", &valid & !&row_last);
-    sums.write(&update, &addr, &sum.low(digit_bits));
+    let update = m.wire(valid & !row_last);
+    sums.write(update, addr, sum.low(digit_bits));
 
-    let seen = m.memory("seen", FLAG_BITS, 1 << vector_bits);
-    let all_flags = m.wire("all_flags", &flags | seen.read(&vector).gated(&keep));
-    seen.write(&(&update & &last), &vector, &all_flags);
+    let seen = m.memory(FLAG_BITS, 1 << vector_bits);
+    let all_flags = m.wire(flags | seen.read(vector).gated(keep));
+    seen.write(update & last, vector, all_flags);
 
-    let complete = m.flag("complete_q", &valid & &row_last);
-    let out = m.hold("digit_q", sum.low(digit_bits), &valid);
-    let out_flags = m.hold("flags_q", &all_flags, &valid);
-    m.output("valid_o", &complete, "a digit of a complete row");
-    m.output("digit_o", &out, "the digit");
-    m.output("flags_o", &out_flags, "flags of the row; valid with the last digit");
-    m.finish()
+    let complete = m.flag(valid & row_last);
+    let out = m.hold("digit_q", sum.low(digit_bits), valid);
+    let out_flags = m.hold("flags_q", all_flags, valid);
+    m.output("valid_o", complete, "a digit of a complete row");
+    m.output("digit_o", out, "the digit");
+    m.output("flags_o", out_flags, "flags of the row; valid with the last digit");
 }

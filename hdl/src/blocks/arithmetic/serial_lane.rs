@@ -6,8 +6,7 @@
 //! the lanes by in the unit's delay line.
 
 use super::number_format::SIGNIFICAND_BITS;
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder, cat, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// A lane for weights of `steps` significand bits in a window of `window` cycles (`window >= steps`).
 ///
@@ -16,32 +15,28 @@ use std::rc::Rc;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn serial_lane(steps: u32, window: u32) -> Result<Rc<Module>, HdlError> {
-    let name = if steps == window {
-        format!("serial_lane_s{steps}")
-    } else {
-        format!("serial_lane_s{steps}_p{window}")
-    };
-    let m = ModuleBuilder::new(name, "Bit-serial multiplier of two significands.");
-    let load = m.input("load_i", 1, "takes new operands; the old product is read in the same cycle");
+#[block(m, "serial_lane_s{steps}{}", if steps == window { String::new() } else { format!("_p{window}") },
+    "Bit-serial multiplier of two significands.")]
+pub fn serial_lane(steps: u32, window: u32) -> Block {
+    let load = m.input(1, "takes new operands; the old product is read in the same cycle");
     let moves = m.input(
         "move_i",
         1,
         "the product takes its next step; with every load, and while the product is of account",
     );
-    let sig_w = m.input("sig_w_i", steps, "significand of the weight");
-    let sig_x = m.input("sig_x_i", SIGNIFICAND_BITS, "significand of the activation");
+    let sig_w = m.input(steps, "significand of the weight");
+    let sig_x = m.input(SIGNIFICAND_BITS, "significand of the activation");
 
-    let multiplicand = m.hold("multiplicand_q", &sig_x, &load);
+    let multiplicand = m.hold(sig_x, load);
     // Upper part: the running sum. Lower part, `window` bits: what is left of the weight, then the product's low end.
-    let product = m.reg("product_q", SIGNIFICAND_BITS + window).enable(&moves);
+    let product = m.reg(SIGNIFICAND_BITS + window).enable(moves);
     let running = product.high(SIGNIFICAND_BITS);
-    let addend = multiplicand.gated(&product.bit(0));
-    let sum = m.wire("sum", running.zext(SIGNIFICAND_BITS + 1) + addend.zext(SIGNIFICAND_BITS + 1));
-    let stepped = cat([sum, product.slice(1, window - 1)]);
-    let first_sum = sig_x.gated(&sig_w.bit(0));
-    let loaded = cat([zeros(1), first_sum, sig_w.slice(1, steps - 1).zext(window - 1)]);
-    product.next(mux(&load, &loaded, &stepped));
+    let addend = multiplicand.gated(product.bit(0));
+    let sum = m.wire(running.zext(SIGNIFICAND_BITS + 1) + addend.zext(SIGNIFICAND_BITS + 1));
+    let stepped = cat!(sum, product.slice(1, window - 1));
+    let first_sum = sig_x.gated(sig_w.bit(0));
+    let loaded = cat!(zeros(1), first_sum, sig_w.slice(1, steps - 1).zext(window - 1));
+    product.next(mux(load, loaded, stepped));
 
     if window > steps {
         m.unused(
@@ -50,5 +45,4 @@ pub fn serial_lane(steps: u32, window: u32) -> Result<Rc<Module>, HdlError> {
         );
     }
     m.output("product_o", product.low(SIGNIFICAND_BITS + steps), "product of the significands");
-    m.finish()
 }

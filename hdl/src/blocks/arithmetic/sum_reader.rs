@@ -3,41 +3,35 @@
 use super::multiplier_unit::{StoredSum, sum_bits};
 use super::number_format::FLAG_BITS;
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder, cat, mux, one_hot_mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Chooses among the tiles of one position, keeps the word and shifts it out: `acc_segments` digits, the least
 /// significant one in the cycle after `load_i`. Each digit comes with the carry that was pending below it.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn sum_reader(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "sum_reader_t{}_k{}_d{}", config.beat_chunks(), config.acc_segments(), config.digit_bits(),
+    "Reads the kept sums of a few tiles digit by digit.")]
+pub fn sum_reader(config: &GemvConfig) -> Block {
     let (tiles, digit_bits, segments) = (config.beat_chunks(), config.digit_bits(), config.acc_segments());
     let word_bits = sum_bits(config);
-    let m = ModuleBuilder::new(
-        format!("sum_reader_t{tiles}_k{segments}_d{digit_bits}"),
-        "Reads the kept sums of a few tiles digit by digit.",
-    );
     m.share_code();
     m.replicated();
-    let select = m.input("select_i", tiles, "tile to read, one-hot");
-    let load = m.input("load_i", 1, "take its word");
-    let words: Vec<_> =
-        (0..tiles).map(|t| m.input(format!("word{t}_i"), word_bits, format!("word of tile {t}"))).collect();
-    let word = m.wire("word", one_hot_mux(&select, &words));
+    let select = m.input(tiles, "tile to read, one-hot");
+    let load = m.input(1, "take its word");
+    let words = each(tiles, |t| m.input(format!("word{t}_i"), word_bits, format!("word of tile {t}")));
+    let word = m.wire(one_hot_mux(select, &words));
     let sum = StoredSum::of(config, &word);
     let loaded_digits = cat(sum.digits.into_iter().rev());
     // Digit 0 has no carry below it.
-    let loaded_carries = cat([sum.carries, zeros(1)]);
-    let digits = m.reg("digits_q", segments * digit_bits);
-    let next_digits = cat([zeros(digit_bits), digits.high((segments - 1) * digit_bits)]);
-    digits.next(mux(&load, &loaded_digits, &next_digits));
-    let carries = m.reg("carries_q", segments);
-    carries.next(mux(&load, &loaded_carries, &cat([zeros(1), carries.high(segments - 1)])));
-    let flags = m.reg("flags_q", FLAG_BITS).enable(&load);
-    flags.next(&sum.flags);
+    let loaded_carries = cat!(sum.carries, zeros(1));
+    let digits = m.reg(segments * digit_bits);
+    let next_digits = cat!(zeros(digit_bits), digits.high((segments - 1) * digit_bits));
+    digits.next(mux(load, loaded_digits, next_digits));
+    let carries = m.reg(segments);
+    carries.next(mux(load, loaded_carries, cat!(zeros(1), carries.high(segments - 1))));
+    let flags = m.reg(FLAG_BITS).enable(load).next(sum.flags);
     m.output("digit_o", digits.low(digit_bits), "digit");
     m.output("carry_o", carries.bit(0), "carry to add to it");
-    m.output("flags_o", &flags, "flags of the sum");
-    m.finish()
+    m.output(flags, "flags of the sum");
 }

@@ -6,27 +6,24 @@
 use super::multiplier_unit::{StoredSum, sum_bits};
 use super::number_format::FP16_BITS;
 use ndp_config::{BEAT_BITS, GemvConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The resolver for a beat of words with a sum each. A beat per cycle; one digit per cycle, so it takes `acc_segments - 1`.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn sum_resolver(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "sum_resolver_w{}_s{}_l{}", config.acc_bits(), config.acc_segments(), config.lanes(),
+    "Sums without pending carries.")]
+pub fn sum_resolver(config: &GemvConfig) -> Block {
     let (segments, digit_bits) = (config.acc_segments(), config.digit_bits());
     let chunk_bits = config.lanes() * FP16_BITS;
-    let m = ModuleBuilder::new(
-        format!("sum_resolver_w{}_s{segments}_l{}", config.acc_bits(), config.lanes()),
-        "Sums without pending carries.",
-    );
-    let valid = m.input("valid_i", 1, "a beat is there");
-    let data = m.input("data_i", BEAT_BITS, "words of the slices");
+    let valid = m.input(1, "a beat is there");
+    let data = m.input(BEAT_BITS, "words of the slices");
 
     let mut valid_now = valid;
     for k in 1..segments {
-        let there = m.flag(format!("valid{k}_q"), &valid_now);
-        valid_now = there.clone();
+        let there = m.flag(format!("valid{k}_q"), valid_now);
+        valid_now = there;
     }
     let mut words = Vec::new();
     for i in 0..config.beat_chunks() {
@@ -56,11 +53,10 @@ pub fn sum_resolver(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             }
         }
         // Infinities leave something in the digits that means nothing, since the flags decide.
-        let number = cat(digits.into_iter().rev()).gated(&!m.wire(format!("special{i}"), flags.any()));
-        let sum = cat([flags, zeros(segments - 1), number]);
+        let number = cat(digits.into_iter().rev()).gated(!m.wire(format!("special{i}"), flags.any()));
+        let sum = cat!(flags, zeros(segments - 1), number);
         words.push(sum.zext(chunk_bits));
     }
     m.output("valid_o", valid_now, "a resolved beat is there");
     m.output("data_o", cat(words.into_iter().rev()), "the words, without carries");
-    m.finish()
 }

@@ -4,8 +4,7 @@
 //! smaller than its scale, so nothing ever moves up: a normal scale's leading one stays where it is or leaves by up to seven bits.
 
 use super::number_format::{FP16_BITS, SIGNIFICAND_BITS};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Fraction bits of an FP16 value.
 const FRACTION_BITS: u32 = SIGNIFICAND_BITS - 1;
@@ -32,8 +31,8 @@ impl Scale {
         let fraction = scale.low(FRACTION_BITS);
         Self {
             sign: scale.msb(),
-            significand: m.wire(format!("{name}_significand"), cat([normal.clone(), fraction.clone()])),
-            exponent: keep("exponent", &field.minus_one().gated(&normal)),
+            significand: m.wire(format!("{name}_significand"), cat!(normal, fraction)),
+            exponent: keep("exponent", &field.minus_one().gated(normal)),
             special: keep("special", &field.all()),
             nan: keep("nan", &(field.all() & fraction.any())),
         }
@@ -44,32 +43,28 @@ impl Scale {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn weight_scaler(bits: u32) -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(
-        format!("weight_scaler_{bits}"),
-        "A number times an FP16 scale, rounded to nearest even.",
-    );
+#[block(m, "weight_scaler_{bits}", "A number times an FP16 scale, rounded to nearest even.")]
+pub fn weight_scaler(bits: u32) -> Block {
     m.share_code();
     m.replicated();
-    let step = m.input("step_i", 1, "take a number");
-    let number = m.input("number_i", bits, "the number, two's complement");
+    let step = m.input(1, "take a number");
+    let number = m.input(bits, "the number, two's complement");
     let scale_sign = m.input("sign_i", 1, "sign of its scale");
     let scale = m.input("significand_i", SIGNIFICAND_BITS, "significand of its scale");
     let exponent = m.input(
-        "exponent_i",
         EXPONENT_BITS,
         "the cycle after: exponent field of the scale less one, or 0 if it is subnormal",
     );
-    let special = m.input("special_i", 1, "the cycle after: the scale is infinite or NaN");
-    let nan = m.input("nan_i", 1, "the cycle after: it is NaN");
+    let special = m.input(1, "the cycle after: the scale is infinite or NaN");
+    let nan = m.input(1, "the cycle after: it is NaN");
 
     // First cycle: the product of the magnitudes. The most negative number has a magnitude of its own.
     let negative = number.msb();
-    let flipped = mux(&negative, &!&number, &number);
-    let magnitude = m.wire("magnitude", flipped + negative.zext(bits));
+    let flipped = mux(negative, !number, number);
+    let magnitude = m.wire(flipped + negative.zext(bits));
     let wide = bits + SIGNIFICAND_BITS;
-    let product = m.hold("product_q", magnitude.zext(wide) * scale.zext(wide), &step);
-    let sign = m.hold("sign_q", &negative ^ &scale_sign, &step);
+    let product = m.hold(magnitude.zext(wide) * scale.zext(wide), step);
+    let sign = m.hold(negative ^ scale_sign, step);
 
     // Second cycle: the leading one to its place, which is at most `bits - 1` bits lower: 2^(bits - 1) is the largest magnitude.
     m.unused(product.msb(), "the magnitude has one value with its uppermost bit, a power of two");
@@ -81,29 +76,27 @@ pub fn weight_scaler(bits: u32) -> Result<Rc<Module>, HdlError> {
             if by == 0 { none_above } else { none_above & product.bit(FRACTION_BITS + by) }
         })
         .collect();
-    let at = m.wire("at", cat(leading.iter().rev().cloned()));
+    let at = m.wire(cat(leading.iter().rev().cloned()));
     let cut = |by: u32| {
         let kept = product.slice(by, SIGNIFICAND_BITS);
         let half = if by == 0 { zeros(1) } else { product.bit(by - 1) };
         let rest = if by < 2 { zeros(1) } else { product.low(by - 1).any() };
-        let up = &half & (rest | kept.bit(0));
-        cat([lit(by.into(), EXPONENT_BITS), up, kept])
+        let up = half & (rest | kept.bit(0));
+        cat!(lit(by.into(), EXPONENT_BITS), up, kept)
     };
     let cuts: Vec<Bits> = (0..=most).map(cut).collect();
-    let chosen = m.wire("chosen", ndp_hdl_language::one_hot_mux(&at, &cuts));
+    let chosen = m.wire(one_hot_mux(at, &cuts));
     let (kept, up) = (chosen.low(SIGNIFICAND_BITS), chosen.bit(SIGNIFICAND_BITS));
     let by = chosen.high(EXPONENT_BITS);
-    let some = m.wire("some", product.any());
+    let some = m.wire(product.any());
     // The significand's leading one adds the one that the exponent field lacks.
-    let field = (exponent.zext(EXPONENT_BITS + 1) + by.zext(EXPONENT_BITS + 1)).gated(&some);
-    let sum = cat([field, zeros(FRACTION_BITS)]) + kept.zext(FP16_BITS) + up.zext(FP16_BITS);
-    let sum = m.wire("sum", sum);
+    let field = (exponent.zext(EXPONENT_BITS + 1) + by.zext(EXPONENT_BITS + 1)).gated(some);
+    let sum = m.wire(cat!(field, zeros(FRACTION_BITS)) + kept.zext(FP16_BITS) + up.zext(FP16_BITS));
     let over = sum.msb() | sum.slice(FRACTION_BITS, EXPONENT_BITS).all();
-    let infinite = m.wire("infinite", any_of(&[over, special.clone()]));
+    let infinite = m.wire(any!(over, special));
     // Infinity times zero is NaN.
-    let is_nan = m.wire("is_nan", &nan | (&special & !&some));
-    let finite = cat([sign.clone(), sum.low(FP16_BITS - 1)]);
-    let other = cat([&sign & !&is_nan, lit(31, EXPONENT_BITS), is_nan, zeros(FRACTION_BITS - 1)]);
-    m.output("weight_o", mux(&infinite, &other, &finite), "the FP16 weight, in the cycle after");
-    m.finish()
+    let is_nan = m.wire(nan | (special & !some));
+    let finite = cat!(sign, sum.low(FP16_BITS - 1));
+    let other = cat!(sign & !is_nan, lit(31, EXPONENT_BITS), is_nan, zeros(FRACTION_BITS - 1));
+    m.output("weight_o", mux(infinite, other, finite), "the FP16 weight, in the cycle after");
 }

@@ -10,8 +10,7 @@
 use super::encoding::{bits_for, log2};
 use super::synchroniser::synchroniser;
 use super::two_clock_sram::{two_clock_sram, two_clock_words, word_register};
-use ndp_hdl_language::{Bits, Crossing, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// What holds the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +23,7 @@ pub enum Storage {
 
 /// `value` in Gray code.
 fn gray(value: &Bits) -> Bits {
-    value ^ cat([lit(0, 1), value.high(value.width() - 1)])
+    value ^ cat!(lit(0, 1), value.high(value.width() - 1))
 }
 
 /// The value behind a Gray code: bit `i` is the parity of the bits from `i` up.
@@ -39,74 +38,64 @@ fn synchronised(m: &ModuleBuilder, name: &str, value: &Bits) -> Result<Bits, Hdl
 }
 
 /// The side that appends.
-fn writer(depth: u32) -> Result<Rc<Module>, HdlError> {
+#[block(m, "async_fifo_writer_{depth}", "Write pointer of a FIFO between two clocks.")]
+fn writer(depth: u32) -> Block {
     let (addr_bits, bits) = (log2(depth), log2(depth) + 1);
-    let m = ModuleBuilder::new(
-        format!("async_fifo_writer_{depth}"),
-        "Write pointer of a FIFO between two clocks.",
-    );
-    let push = m.input("push_i", 1, "append a word");
+    let push = m.input(1, "append a word");
     let reader = synchronised(&m, "reader", &m.input("reader_i", bits, "the reader's pointer, Gray"))?;
-    let ready = m.reg("ready_q", 1).reset(0);
-    let pushes = m.wire("pushes", &push & &ready.q());
-    let pointer = m.reg("pointer_q", bits).reset(0);
-    let next = m.wire("next", mux(&pushes, &pointer.plus_one(), &pointer));
-    pointer.next(&next);
-    let next_gray = m.wire("next_gray", gray(&next));
-    let sent = m.flag("gray_q", &next_gray);
+    let ready = m.reg(1).reset(0);
+    let pushes = m.wire(push & ready);
+    let pointer = m.reg(bits).reset(0);
+    let next = m.wire(mux(pushes, pointer.plus_one(), pointer));
+    pointer.next(next);
+    let next_gray = m.wire(gray(&next));
+    let sent = m.flag("gray_q", next_gray);
     // Full: a whole round ahead, which in Gray code differs in the two upper bits.
     let full = match bits {
-        2 => !&reader,
-        _ => cat([!reader.high(2), reader.low(bits - 2)]),
+        2 => !reader,
+        _ => cat!(!reader.high(2), reader.low(bits - 2)),
     };
-    ready.next(next_gray.ne(&full));
-    let taken = m.flag("taken_q", binary(&reader));
-    m.output("ready_o", &ready, "there is room");
+    ready.next(next_gray.ne(full));
+    let taken = m.flag(binary(&reader));
+    m.output(ready, "there is room");
     m.output("we_o", pushes, "write the word");
     m.output("addr_o", pointer.low(addr_bits), "where to");
-    m.output("gray_o", &sent, "words appended, Gray");
-    m.output(
-        "taken_o",
-        &taken,
-        "words that have left the storage, as far as this side knows; modulo twice the depth",
-    );
-    m.finish()
+    m.output("gray_o", sent, "words appended, Gray");
+    m.output(taken, "words that have left the storage, as far as this side knows; modulo twice the depth");
 }
 
 /// The side that takes; with `moves` the head is moved on from the storage's output to a register.
-fn reader(depth: u32, moves: bool) -> Result<Rc<Module>, HdlError> {
+#[block(m, "async_fifo_reader_{depth}{}", if moves { "_moving" } else { "" },
+    "Read pointer and prefetch of a FIFO between two clocks.")]
+fn reader(depth: u32, moves: bool) -> Block {
     let (addr_bits, bits) = (log2(depth), log2(depth) + 1);
-    let suffix = if moves { "_moving" } else { "" };
-    let name = format!("async_fifo_reader_{depth}{suffix}");
-    let m = ModuleBuilder::new(name, "Read pointer and prefetch of a FIFO between two clocks.");
-    let pop = m.input("pop_i", 1, "remove the head");
+    let pop = m.input(1, "remove the head");
     let writer = synchronised(&m, "writer", &m.input("writer_i", bits, "the writer's pointer, Gray"))?;
-    let waiting = m.reg("waiting_q", 1).reset(0);
-    let valid = m.reg("valid_q", 1).reset(0);
-    let head_free = m.wire("head_free", !valid.q() | &pop);
-    let read = m.forward("read", 1);
+    let waiting = m.reg(1).reset(0);
+    let valid = m.reg(1).reset(0);
+    let head_free = m.wire(!valid | pop);
+    let read = m.forward(1);
     if moves {
-        let held = m.reg("held_q", 1).reset(0);
-        let moving = m.wire("moving", &held.q() & &head_free);
-        read.drive(&waiting.q() & (!held.q() | &moving));
-        held.next(any_of(&[read.q(), held.q() & !&moving]));
-        valid.next(any_of(&[moving.clone(), !&head_free]));
+        let held = m.reg(1).reset(0);
+        let moving = m.wire(held & head_free);
+        read.drive(waiting & (!held | moving));
+        held.set_clear(read, moving);
+        valid.next(any!(moving, !head_free));
         m.output("move_o", moving, "take the storage's output over as head");
     } else {
-        read.drive(&waiting.q() & &head_free);
-        valid.next(any_of(&[read.q(), !&head_free]));
+        read.drive(waiting & head_free);
+        valid.next(any!(read, !head_free));
     }
-    let pointer = m.reg("pointer_q", bits).reset(0);
-    let next = m.wire("next", mux(&read, &pointer.plus_one(), &pointer));
-    pointer.next(&next);
-    let next_gray = m.wire("next_gray", gray(&next));
-    let sent = m.flag("gray_q", &next_gray);
-    waiting.next(next_gray.ne(&writer));
-    m.output("re_o", &read, "read the next word");
+    let pointer = m.reg(bits).reset(0);
+    let next = m.wire(mux(read, pointer.plus_one(), pointer));
+    pointer.next(next);
+    let next_gray = m.wire(gray(&next));
+    let sent = m.flag("gray_q", next_gray);
+    waiting.next(next_gray.ne(writer));
+    m.output("re_o", read, "read the next word");
     m.output("addr_o", pointer.low(addr_bits), "where from");
-    m.output("gray_o", &sent, "words read, Gray");
-    m.output("valid_o", &valid, "there is a head");
-    m.finish()
+    m.output("gray_o", sent, "words read, Gray");
+    m.output(valid, "there is a head");
 }
 
 /// `depth` words (a power of two) of `width` bits from the domain `write` to the domain `read`, beside those in the
@@ -114,22 +103,21 @@ fn reader(depth: u32, moves: bool) -> Result<Rc<Module>, HdlError> {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn async_fifo(width: u32, depth: u32, storage: Storage) -> Result<Rc<Module>, HdlError> {
+#[block(m, "async_fifo{}_{depth}x{width}", if storage == Storage::Sram { "_sram" } else { "" },
+    "FIFO from one clock to another.")]
+pub fn async_fifo(width: u32, depth: u32, storage: Storage) -> Block {
     const POINTER: &str = "Gray code, one bit changes at a time, and a synchroniser follows";
     let sram = storage == Storage::Sram;
-    let kind = if sram { "_sram" } else { "" };
-    let m =
-        ModuleBuilder::new(format!("async_fifo{kind}_{depth}x{width}"), "FIFO from one clock to another.");
     let (write, read) = (m.clock_domain("write"), m.clock_domain("read"));
-    let data = m.input("data_i", width, "word to append");
-    let pop = m.input("pop_i", 1, "remove the head");
-    let read_pointer = m.forward("read_pointer", bits_for(depth));
+    let data = m.input(width, "word to append");
+    let pop = m.input(1, "remove the head");
+    let read_pointer = m.forward(bits_for(depth));
     let writer = m
-        .instance("writer", &writer(depth)?)
+        .instance(&writer(depth)?)
         .in_domain(&write)
         .input("push_i", m.input("push_i", 1, "append `data_i`"))
-        .crossing("reader_i", &read_pointer, Crossing::Gray, POINTER);
-    let reader = m.instance("reader", &reader(depth, sram)?).in_domain(&read).input("pop_i", &pop).crossing(
+        .crossing("reader_i", read_pointer, Crossing::Gray, POINTER);
+    let reader = m.instance(&reader(depth, sram)?).in_domain(&read).input("pop_i", pop).crossing(
         "writer_i",
         writer.output("gray_o"),
         Crossing::Gray,
@@ -159,5 +147,4 @@ pub fn async_fifo(width: u32, depth: u32, storage: Storage) -> Result<Rc<Module>
     );
     m.output("valid_o", reader.output("valid_o"), "there is a head");
     m.output("data_o", head, "the head");
-    m.finish()
 }

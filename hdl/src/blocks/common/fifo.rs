@@ -1,8 +1,7 @@
 //! Synchronous FIFO in flip-flops.
 
 use super::encoding::bits_for;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, lit, mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Properties of a queue in a ring of places: a word that is pushed, any one, stays in its place until it is popped, and is popped in its turn.
 /// `stored` reads a place.
@@ -15,16 +14,14 @@ fn remembers(
 ) {
     let chosen = m.any_sequence("chosen", 1);
     let watched = m.ghost("watched_q", 1).reset(0);
-    let begins = pushes & &chosen & !watched.q();
-    let place = m.ghost("watched_place_q", tail.width()).enable(&begins);
-    place.next(tail);
-    let word = m.ghost("watched_word_q", data.width()).enable(&begins);
-    word.next(data);
-    let ends = watched.q() & pops & place.q().eq(head);
-    watched.next((watched.q() & !ends) | begins);
-    let ahead = (place.q() - head).zext(count.width());
-    let kept = ahead.lt(count) & stored(&place.q()).eq(&word.q());
-    m.assert("keeps", !watched.q() | kept, "a word that was pushed is in its place until its turn has come");
+    let begins = pushes & chosen & !watched;
+    let place = m.ghost("watched_place_q", tail.width()).enable(begins).next(tail);
+    let word = m.ghost("watched_word_q", data.width()).enable(begins).next(data);
+    let ends = watched & pops & place.q().eq(head);
+    watched.next((watched & !ends) | begins);
+    let ahead = (place - head).zext(count.width());
+    let kept = ahead.lt(count) & stored(&place.q()).eq(word);
+    m.assert("keeps", !watched | kept, "a word that was pushed is in its place until its turn has come");
 }
 
 /// `depth` words (a power of two) of `width` bits. `valid_o` and `ready_o` depend on state alone; the head is on `data_o`
@@ -32,31 +29,30 @@ fn remembers(
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn fifo(width: u32, depth: u32) -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(format!("fifo_{depth}x{width}"), "First-in first-out queue.");
-    let push = m.input("push_i", 1, "append `data_i`");
-    let data = m.input("data_i", width, "word to append");
-    let pop = m.input("pop_i", 1, "remove the head");
+#[block(m, "fifo_{depth}x{width}", "First-in first-out queue.")]
+pub fn fifo(width: u32, depth: u32) -> Block {
+    let push = m.input(1, "append `data_i`");
+    let data = m.input(width, "word to append");
+    let pop = m.input(1, "remove the head");
 
     let addr_bits = bits_for(depth - 1);
-    let count = m.reg("count_q", bits_for(depth)).reset(0);
-    let valid = m.wire("valid", count.any());
-    let ready = m.wire("ready", count.ne(&lit(depth.into(), bits_for(depth))));
-    let pushes = m.wire("pushes", &push & &ready);
-    let pops = m.wire("pops", &pop & &valid);
-    let head = m.counter("head_q", addr_bits, &pops);
-    let tail = m.counter("tail_q", addr_bits, &pushes);
-    count.next(mux(&(&pushes ^ &pops), &mux(&pushes, &count.plus_one(), &count.minus_one()), &count));
+    let count = m.reg(bits_for(depth)).reset(0);
+    let valid = m.wire(count.any());
+    let ready = m.wire(count.ne(lit(depth.into(), bits_for(depth))));
+    let pushes = m.wire(push & ready);
+    let pops = m.wire(pop & valid);
+    let head = m.counter(addr_bits, pops);
+    let tail = m.counter(addr_bits, pushes);
+    count.next(mux(pushes ^ pops, mux(pushes, count.plus_one(), count.minus_one()), count));
     m.assert(
         "counts",
-        lit(depth.into(), bits_for(depth)).ge(&count) & count.low(addr_bits).eq(&(&tail - &head)),
+        lit(depth.into(), bits_for(depth)).ge(count) & count.low(addr_bits).eq(tail - head),
         "the pointers are as far from each other as there are words, at most all places",
     );
-    let words = m.memory("words", width, depth);
-    words.write(&pushes, &tail, &data);
+    let words = m.memory(width, depth);
+    words.write(pushes, tail, data);
     remembers(&m, [&pushes, &tail, &data], [&pops, &head], &count, |place| words.read(place));
-    m.output("valid_o", valid, "there is a head");
-    m.output("data_o", words.read(&head), "the head");
-    m.output("ready_o", ready, "there is room");
-    m.finish()
+    m.output(valid, "there is a head");
+    m.output("data_o", words.read(head), "the head");
+    m.output(ready, "there is room");
 }

@@ -1,18 +1,15 @@
 //! The free-running phase of the window, one-hot.
 
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder, cat};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// A ring of `window` phases; phase 0 follows reset. Every rank group has a ring of its own, so that the phase is
 /// never a global net; they start together and so agree.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn phase_ring(window: u32) -> Result<Rc<Module>, HdlError> {
-    let m =
-        ModuleBuilder::new(format!("phase_ring_{window}"), "One-hot ring counter of the window's phases.");
-    let phase = m.reg("phase_q", window).reset(1);
-    phase.next(cat([phase.low(window - 1), phase.msb()]));
-    m.output("phase_o", &phase, "phase, one-hot");
-    m.finish()
+#[block(m, "phase_ring_{window}", "One-hot ring counter of the window's phases.")]
+pub fn phase_ring(window: u32) -> Block {
+    let phase = m.reg(window).reset(1);
+    phase.next(cat!(phase.low(window - 1), phase.msb()));
+    m.output(phase, "phase, one-hot");
 }

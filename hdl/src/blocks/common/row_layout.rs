@@ -5,7 +5,7 @@
 
 use super::encoding::{bits_for, log2};
 use ndp_config::{BEAT_ELEMS, GemvConfig};
-use ndp_hdl_language::{Bits, InstanceBuilder, ModuleBuilder};
+use ndp_hdl_language::prelude::*;
 
 /// Bits of a wave count of one row.
 pub(crate) fn wave_bits(config: &GemvConfig) -> u32 {
@@ -33,7 +33,7 @@ pub(crate) fn layout_fields(config: &GemvConfig) -> [(&'static str, u32, &'stati
 }
 
 /// The fields of a row's cut as signals, in the order of [`layout_fields`].
-#[derive(Clone)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
     pub waves: Bits,
     pub tail: Bits,
@@ -49,13 +49,19 @@ impl Layout {
         Self { waves, tail, last_beat, last_elem }
     }
 
-    /// Connects the fields to the input ports of an instance.
-    pub fn connect<'a>(&self, instance: InstanceBuilder<'a>) -> InstanceBuilder<'a> {
-        instance
-            .input("waves_i", &self.waves)
-            .input("tail_i", &self.tail)
-            .input("last_beat_i", &self.last_beat)
-            .input("last_elem_i", &self.last_elem)
+    /// Connects the fields to the input ports `<prefix><field>_i` of an instance.
+    pub fn connect(self, instance: InstanceBuilder, prefix: &str) {
+        let Self { waves, tail, last_beat, last_elem } = self;
+        let fields = [("waves", waves), ("tail", tail), ("last_beat", last_beat), ("last_elem", last_elem)];
+        for (name, value) in fields {
+            instance.connect_input(format!("{prefix}{name}_i"), value);
+        }
+    }
+}
+
+impl Drives for Layout {
+    fn drive(self, instance: InstanceBuilder, _: &str) {
+        self.connect(instance, "");
     }
 }
 

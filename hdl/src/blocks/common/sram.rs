@@ -1,8 +1,7 @@
 //! SRAM macros with one read and one write port: slices of the buffer, the list memory, queues that are too large for flip-flops.
 
 use super::encoding::bits_for;
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// `depth` words of `width` bits, a read and a write per cycle. Each of `lanes` equal parts of a word has its own write
 /// enable. Read data come one cycle later and are held until the next read; reading the word that is being written gives the old
@@ -12,12 +11,9 @@ use std::rc::Rc;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn sram(depth: u32, width: u32, lanes: u32) -> Result<Rc<Module>, HdlError> {
-    let name = match lanes {
-        1 => format!("sram_{depth}x{width}"),
-        _ => format!("sram_{depth}x{width}_e{lanes}"),
-    };
-    let m = ModuleBuilder::new(name, "SRAM with one read and one write port.");
+#[block(m, "sram_{depth}x{width}{}", if lanes == 1 { String::new() } else { format!("_e{lanes}") },
+    "SRAM with one read and one write port.")]
+pub fn sram(depth: u32, width: u32, lanes: u32) -> Block {
     m.memory_macro(depth, width);
     let addr_bits = bits_for(depth - 1);
     let read_addr = m.input("raddr_i", addr_bits, "word to read");
@@ -26,8 +22,7 @@ pub fn sram(depth: u32, width: u32, lanes: u32) -> Result<Rc<Module>, HdlError> 
     let write = m.input("we_i", lanes, "parts of the word to write");
     let data = m.input("wdata_i", width, "word to write");
     let memory = m.memory("words", width, depth);
-    memory.write(&write, &write_addr, &data);
-    let out = m.hold("rdata_q", memory.read(&read_addr), &read);
-    m.output("rdata_o", &out, "word of the last read");
-    m.finish()
+    memory.write(write, write_addr, data);
+    let out = m.hold("rdata_q", memory.read(read_addr), read);
+    m.output("rdata_o", out, "word of the last read");
 }

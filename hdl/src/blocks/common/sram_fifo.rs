@@ -2,8 +2,7 @@
 
 use super::encoding::bits_for;
 use super::sram::sram;
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder, any_of, lit, mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// `depth` words (a power of two) of `width` bits, and the head besides. A word comes out two cycles after it was pushed, then one
 /// per cycle. `valid_o` and `ready_o` depend on state alone. Pushing when not ready or popping when not valid is refused
@@ -11,38 +10,35 @@ use std::rc::Rc;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn sram_fifo(width: u32, depth: u32) -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(format!("sram_fifo_{depth}x{width}"), "First-in first-out queue in an SRAM.");
-    let push = m.input("push_i", 1, "append `data_i`");
-    let data = m.input("data_i", width, "word to append");
-    let pop = m.input("pop_i", 1, "remove the head");
+#[block(m, "sram_fifo_{depth}x{width}", "First-in first-out queue in an SRAM.")]
+pub fn sram_fifo(width: u32, depth: u32) -> Block {
+    let push = m.input(1, "append `data_i`");
+    let data = m.input(width, "word to append");
+    let pop = m.input(1, "remove the head");
 
     let addr_bits = bits_for(depth - 1);
-    let count = m.reg("count_q", bits_for(depth)).reset(0);
-    let ready = m.wire("ready", count.ne(&lit(depth.into(), bits_for(depth))));
-    let pushes = m.wire("pushes", &push & &ready);
+    let count = m.reg(bits_for(depth)).reset(0);
+    let ready = m.wire(count.ne(lit(depth.into(), bits_for(depth))));
+    let pushes = m.wire(push & ready);
     // The head is the word last read, which the SRAM holds.
-    let valid = m.reg("valid_q", 1).reset(0);
-    let reads = m.wire("reads", count.any() & (&pop | !valid.q()));
-    valid.next(any_of(&[reads.clone(), valid.q() & !&pop]));
-    let head = m.counter("head_q", addr_bits, &reads);
-    let tail = m.counter("tail_q", addr_bits, &pushes);
-    count.next(mux(&(&pushes ^ &reads), &mux(&pushes, &count.plus_one(), &count.minus_one()), &count));
+    let valid = m.reg(1).reset(0);
+    let reads = m.wire(count.any() & (pop | !valid));
+    valid.set_clear(reads, pop);
+    let head = m.counter(addr_bits, reads);
+    let tail = m.counter(addr_bits, pushes);
+    count.next(mux(pushes ^ reads, mux(pushes, count.plus_one(), count.minus_one()), count));
     m.assert(
         "counts",
-        lit(depth.into(), bits_for(depth)).ge(&count) & count.low(addr_bits).eq(&(&tail - &head)),
+        lit(depth.into(), bits_for(depth)).ge(count) & count.low(addr_bits).eq(tail - head),
         "the pointers are as far from each other as there are words, at most all places",
     );
-    let words = m
-        .instance("storage", &sram(depth, width, 1)?)
-        .input("raddr_i", &head)
-        .input("re_i", &reads)
-        .input("waddr_i", &tail)
-        .input("we_i", &pushes)
-        .input("wdata_i", &data);
-    m.output("valid_o", &valid, "there is a head");
-    m.output("data_o", words.output("rdata_o"), "the head");
-    m.output("ready_o", ready, "there is room");
-    m.output("count_o", &count, "words behind the head");
-    m.finish()
+    let words = sram::In { raddr: head, re: reads, waddr: tail, we: pushes, wdata: data }.part(
+        &m,
+        "storage",
+        &sram(depth, width, 1)?,
+    );
+    m.output(valid, "there is a head");
+    m.output("data_o", words.rdata, "the head");
+    m.output(ready, "there is room");
+    m.output(count, "words behind the head");
 }

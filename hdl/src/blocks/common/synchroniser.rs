@@ -1,21 +1,19 @@
 //! Synchronisers: the registers that catch a signal of another clock. They are modules of their own, so that a library's cells can
 //! replace them, and constraints find them.
 
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Two flip-flops in a row for each of `width` bits, cleared by reset: the value comes two cycles later. Each bit is caught by itself, so
 /// that a number has to come in Gray code.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn synchroniser(width: u32) -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(format!("synchroniser_{width}"), "Two flip-flops in a row.");
+#[block(m, "synchroniser_{width}", "Two flip-flops in a row.")]
+pub fn synchroniser(width: u32) -> Block {
     m.synchroniser();
     let first = m.flag("meta_q", m.input("value_i", width, "signal of another clock"));
-    let second = m.flag("sync_q", &first);
-    m.output("value_o", &second, "the signal on this clock");
-    m.finish()
+    let second = m.flag("sync_q", first);
+    m.output("value_o", second, "the signal on this clock");
 }
 
 /// Brings a reset into step with a clock, for designs around the core: low two cycles after the input, or as soon as the clock runs,
@@ -23,14 +21,13 @@ pub fn synchroniser(width: u32) -> Result<Rc<Module>, HdlError> {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn reset_synchroniser() -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new("reset_synchroniser", "Brings a reset into step with a clock.");
+#[block(m, "reset_synchroniser", "Brings a reset into step with a clock.")]
+pub fn reset_synchroniser() -> Block {
     m.synchroniser();
     let first = m.delay(
         "meta_q",
         m.input("async_rst_ni", 1, "reset of any origin, active low, for at least two cycles"),
     );
-    let second = m.delay("sync_q", &first);
-    m.output("sync_rst_no", &second, "the reset in step with the clock, active low");
-    m.finish()
+    let second = m.delay("sync_q", first);
+    m.output("sync_rst_no", second, "the reset in step with the clock, active low");
 }

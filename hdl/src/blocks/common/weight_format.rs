@@ -5,7 +5,7 @@
 
 use super::encoding::log2;
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{Bits, ModuleBuilder, cat, mux, zeros};
+use ndp_hdl_language::prelude::*;
 
 /// Bits of a format.
 pub(crate) const FORMAT_BITS: u32 = 2;
@@ -40,7 +40,7 @@ impl Format {
 fn ceiling(value: &Bits, by: u32) -> Bits {
     let bits = value.width();
     if by == 0 {
-        return value.clone();
+        return *value;
     }
     if by >= bits {
         return value.any().zext(bits);
@@ -52,7 +52,7 @@ fn ceiling(value: &Bits, by: u32) -> Bits {
 pub(crate) fn quantised_bursts(m: &ModuleBuilder, places: &Bits, int4: &Bits) -> Bits {
     let bits = places.width() + 1;
     let places = places.zext(bits);
-    let numbers = mux(int4, &ceiling(&places, 2), &ceiling(&places, 1));
+    let numbers = mux(int4, ceiling(&places, 2), ceiling(&places, 1));
     m.wire("quantised_bursts", ceiling(&places, log2(SCALED_PLACES)) + numbers)
 }
 
@@ -68,16 +68,16 @@ pub(crate) fn quantised_tails(
     let more = |holds: u32| {
         if beats >= holds {
             let by = beats - holds;
-            return if by == 0 { tails.clone() } else { cat([tails.low(tails.width() - by), zeros(by)]) };
+            return if by == 0 { *tails } else { cat!(tails.low(tails.width() - by), zeros(by)) };
         }
         let inside = (holds - beats).min(waves.width());
-        tails.gated(&waves.low(inside).is_zero())
+        tails.gated(waves.low(inside).is_zero())
     };
     let scaled = log2(SCALED_PLACES);
     if beats > scaled {
         // Every product below leaves out these bits, and more.
         m.unused(tails.high(beats - scaled), "addresses count modulo the rank");
     }
-    let numbers = mux(int4, &more(2), &more(1));
+    let numbers = mux(int4, more(2), more(1));
     m.wire("quantised_tails", numbers + more(scaled))
 }

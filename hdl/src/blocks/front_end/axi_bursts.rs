@@ -4,7 +4,7 @@
 
 use crate::blocks::common::encoding::log2;
 use crate::blocks::common::fifo::fifo;
-use ndp_hdl_language::{Bits, HdlError, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
+use ndp_hdl_language::prelude::*;
 
 /// Bits of AxLEN, AxSIZE, AxBURST and xRESP.
 pub const LEN_BITS: u32 = 8;
@@ -105,7 +105,7 @@ pub(super) struct Burst {
 /// The next address of an offset: the bits of `moves` go on to the next multiple of `step`.
 pub(super) fn next_byte(offset: &Bits, step: &Bits, moves: &Bits) -> Bits {
     let aligned = offset & !step.minus_one();
-    let onward = &aligned + step;
+    let onward = aligned + step;
     (offset & !moves) | (onward & moves)
 }
 
@@ -133,18 +133,14 @@ pub(super) fn bursts(
     ];
     let widths = fields.each_ref().map(Bits::width);
     let load = m.forward("load", 1);
-    let queue = m
-        .instance("queue", &fifo(widths.iter().sum(), WAITING)?)
-        .input("push_i", &valid)
-        .input("data_i", cat(fields.iter().cloned()))
-        .input("pop_i", &*load);
-    let ready = m.output(
-        format!("s_axi_{channel}ready"),
-        queue.output("ready_o"),
-        "the burst is taken; from registers",
+    let queue = fifo::In { push: valid, data: cat(fields.iter().cloned()), pop: *load }.part(
+        m,
+        "queue",
+        &fifo(widths.iter().sum(), WAITING)?,
     );
-    m.assume_held(channel, &valid, &ready, &fields.each_ref());
-    let (waits, head) = (queue.output("valid_o"), queue.output("data_o"));
+    let ready = m.output(format!("s_axi_{channel}ready"), queue.ready, "the burst is taken; from registers");
+    m.assume_held(channel, valid, ready, &fields.each_ref());
+    let (waits, head) = (queue.valid.q(), queue.data.q());
     let mut low = head.width();
     let [id, addr, len, size, kind] = widths.map(|width| {
         low -= width;
@@ -155,19 +151,19 @@ pub(super) fn bursts(
     let bits = shape.offset_bits();
     let fixed = m.wire("fixed", kind.eq_lit(FIXED));
     let wraps = m.wire("wraps", kind.eq_lit(WRAP));
-    let step = m.wire("step", lit(1, bits).shl(&size));
+    let step = m.wire("step", lit(1, bits).shl(size));
     let beats = if bits > LEN_BITS { len.zext(bits) } else { len.low(bits) };
-    let container = m.wire("container", beats.shl(&size) | step.minus_one());
-    let moves = m.wire("moves", mux(&wraps, &container, &repeat(bits, &!&fixed)));
+    let container = m.wire("container", beats.shl(size) | step.minus_one());
+    let moves = m.wire("moves", mux(wraps, container, repeat(bits, !fixed)));
     let powers = [1, 3, 7, 15].map(|beats| len.eq_lit(beats));
     let unaligned = (addr.low(bits) & step.minus_one()).any();
     let illegal = m.wire(
         "illegal",
-        any_of(&[
+        any!(
             kind.all(),
-            lit(log2(shape.data_bytes()).into(), SIZE_BITS).lt(&size),
-            &wraps & (!any_of(&powers) | unaligned),
-        ]),
+            lit(log2(shape.data_bytes()).into(), SIZE_BITS).lt(size),
+            wraps & (!any_of(powers) | unaligned)
+        ),
     );
     let spare = shape.line_number_bits - 1 - shape.register_bits;
     let unmapped = match spare {
@@ -175,29 +171,29 @@ pub(super) fn bursts(
         _ => addr.msb() & addr.slice(shape.byte_bits() + shape.register_bits, spare).any(),
     };
     let unmapped = m.wire("unmapped", unmapped);
-    let resp = mux(&unmapped, &lit(DECERR, RESP_BITS), &lit(SLVERR, RESP_BITS).gated(&illegal));
+    let resp = mux(unmapped, lit(DECERR, RESP_BITS), lit(SLVERR, RESP_BITS).gated(illegal));
 
     // The walk.
     let ends = m.forward("ends", 1);
     let active = m.reg("active_q", 1).reset(0);
-    load.drive(&waits & (!active.q() | &*ends));
-    active.next(any_of(&[load.q(), active.q() & !&*ends]));
-    let held = |name: &str, value: &Bits| m.hold(format!("{name}_q"), value, &*load);
+    load.drive(waits & (!active | ends));
+    active.set_clear(load, ends);
+    let held = |name: &str, value: &Bits| m.hold(format!("{name}_q"), value, load);
     let (id, resp, step) = (held("id", &id), held("resp", &resp), held("step", &step));
     // Addresses of a burst that is refused may stay in one line for longer than a line has bytes.
     let moves = held("moves", &moves);
-    let alone = held("alone", &any_of(&[fixed, illegal, unmapped]));
+    let alone = held("alone", &any!(fixed, illegal, unmapped));
     let page = held("page", &addr.high(shape.addr_bits() - bits));
     let offset = m.reg("offset_q", bits);
     let next = m.wire("next", next_byte(&offset.q(), &step, &moves));
-    offset.next(mux(&load, &addr.low(bits), &mux(advances, &next, &offset)));
+    offset.next(mux(load, addr.low(bits), mux(advances, next, offset)));
     let left = m.reg("left_q", LEN_BITS);
-    left.next(mux(&load, &len, &mux(advances, &left.minus_one(), &left)));
+    left.next(mux(load, len, mux(advances, left.minus_one(), left)));
     let last = m.wire("last", left.is_zero());
-    ends.drive(advances & &last);
+    ends.drive(advances & last);
     let in_page = bits - shape.byte_bits();
-    let other_line = next.high(in_page).ne(&offset.high(in_page));
-    let line = cat([page, offset.high(in_page)]);
+    let other_line = next.high(in_page).ne(offset.high(in_page));
+    let line = cat!(page, offset.high(in_page));
     Ok(Burst {
         active: active.q(),
         id,
@@ -206,9 +202,9 @@ pub(super) fn bursts(
         byte: offset.low(shape.byte_bits()),
         moves: moves.low(shape.byte_bits()),
         step: step.low(shape.byte_bits()),
-        line_ends: m.wire("line_ends", any_of(&[last.clone(), alone, other_line])),
+        line_ends: m.wire("line_ends", any!(last, alone, other_line)),
         last,
         comes: valid & ready,
-        comes_len: fields[2].clone(),
+        comes_len: fields[2],
     })
 }

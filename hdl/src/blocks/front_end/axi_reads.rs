@@ -6,8 +6,7 @@
 use super::axi_bursts::{AxiShape, bursts, next_byte, place};
 use crate::blocks::common::encoding::{log2, one_hot};
 use crate::blocks::common::sram::sram;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits that count all bursts, or all beats, that can be under way.
 const COUNT_BITS: u32 = 16;
@@ -16,13 +15,10 @@ const COUNT_BITS: u32 = 16;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn axi_reads(shape: &AxiShape) -> Result<Rc<Module>, HdlError> {
+#[block(m, "axi_reads_{}", shape.name(), "Bursts of reads, a line at a time, in order.")]
+pub fn axi_reads(shape: &AxiShape) -> Block {
     let (byte_bits, slot_bits, slots) = (shape.byte_bits(), shape.slot_bits(), shape.outstanding);
-    let m = ModuleBuilder::new(
-        format!("axi_reads_{}", shape.name()),
-        "Bursts of reads, a line at a time, in order.",
-    );
-    let advances = m.forward("advances", 1);
+    let advances = m.forward(1);
     let burst = bursts(&m, shape, "ar", &advances)?;
     let taken = m.input("s_axi_rready", 1, "the beat is taken");
     let asks_ready = m.input("req_ready_i", 1, "the line is asked for");
@@ -31,32 +27,31 @@ pub fn axi_reads(shape: &AxiShape) -> Result<Rc<Module>, HdlError> {
     let comes_data = m.input("rsp_data_i", shape.line_bits, "the line");
 
     // A place for each line: from its first beat on, given away behind its last one.
-    let closed = m.reg("closed_q", slot_bits + 1).reset(0);
-    let fetched = m.reg("fetched_q", slot_bits + 1).reset(0);
-    let in_use = closed.q() - fetched.q();
-    let free = m.wire("free", !in_use.msb());
+    let closed = m.reg(slot_bits + 1).reset(0);
+    let fetched = m.reg(slot_bits + 1).reset(0);
+    let in_use = closed - fetched;
+    let free = m.wire(!in_use.msb());
     m.assert("places", !in_use.msb() | in_use.low(slot_bits).is_zero(), "no more lines than places");
-    let fresh = m.reg("fresh_q", 1).reset(1).enable(&*advances);
-    fresh.next(&burst.line_ends);
-    let legal = m.wire("legal", burst.resp.is_zero());
-    let asks = m.wire("asks", cat([burst.active.clone(), free.clone(), fresh.q(), legal.clone()]).all());
-    m.assert("asks_no_more", !&asks | burst.resp.eq_lit(0), "a burst that is refused asks for no line");
-    advances.drive(cat([burst.active.clone(), free, any_of(&[!&asks, asks_ready.clone()])]).all());
-    let closes = m.wire("closes", &*advances & &burst.line_ends);
-    closed.next(closed.q() + closes.zext(slot_bits + 1));
+    let fresh = m.reg(1).reset(1).enable(advances).next(burst.line_ends);
+    let legal = m.wire(burst.resp.is_zero());
+    let asks = m.wire(all!(burst.active, free, fresh, legal));
+    m.assert("asks_no_more", !asks | burst.resp.eq_lit(0), "a burst that is refused asks for no line");
+    advances.drive(all!(burst.active, free, any!(!asks, asks_ready)));
+    let closes = m.wire(*advances & burst.line_ends);
+    closed.next(closed + closes.zext(slot_bits + 1));
     let here = closed.low(slot_bits);
 
     // Beats of the line, and where it begins.
-    let count = m.reg("count_q", byte_bits).enable(&*advances);
-    let beats = m.wire("beats", count.gated(&!fresh.q()));
+    let count = m.reg(byte_bits).enable(advances);
+    let beats = m.wire(count.gated(!fresh));
     count.next(beats.plus_one());
     let lanes = shape.line_bits / shape.data_bits;
-    let mut facts = vec![burst.id.clone(), burst.resp.clone(), burst.last.clone(), beats];
+    let mut facts = vec![burst.id, burst.resp, burst.last, beats];
     if lanes > 1 {
-        let first = m.reg("first_q", byte_bits).enable(&*advances);
-        let first_byte = m.wire("first_byte", mux(&fresh, &burst.byte, &first));
-        first.next(&first_byte);
-        facts.extend([burst.step.clone(), burst.moves.clone(), first_byte]);
+        let first = m.reg(byte_bits).enable(advances);
+        let first_byte = m.wire(mux(fresh, burst.byte, first));
+        first.next(first_byte);
+        facts.extend([burst.step, burst.moves, first_byte]);
     } else {
         for part in [&burst.byte, &burst.step, &burst.moves] {
             m.unused(part, "a beat is a line");
@@ -65,30 +60,30 @@ pub fn axi_reads(shape: &AxiShape) -> Result<Rc<Module>, HdlError> {
     let widths: Vec<u32> = facts.iter().map(Bits::width).collect();
 
     // Lines that are there. One that nobody asks for is there at once.
-    let done = m.reg("done_q", slots).reset(0);
-    let arrived = place(&comes_slot, slots).gated(&comes);
-    let refused = place(&here, slots).gated(&m.wire("refused", &closes & !&legal));
+    let done = m.reg(slots).reset(0);
+    let arrived = place(&comes_slot, slots).gated(comes);
+    let refused = place(&here, slots).gated(m.wire("refused", closes & !legal));
     let oldest = place(&fetched.low(slot_bits), slots);
-    let fetch = m.forward("fetch", 1);
-    done.next((done.q() | &arrived | refused) & !oldest.gated(&fetch));
-    let is_done = m.wire("is_done", (done.q() & &oldest).any());
-    let line_done = m.forward("line_done", 1);
-    let line_valid = m.reg("line_valid_q", 1).reset(0);
-    let some = closed.ne(&fetched.q());
-    fetch.drive(cat([some, is_done, any_of(&[!line_valid.q(), line_done.q()])]).all());
-    line_valid.next(any_of(&[fetch.q(), line_valid.q() & !&*line_done]));
-    fetched.next(fetched.q() + fetch.zext(slot_bits + 1));
+    let fetch = m.forward(1);
+    done.next((done | arrived | refused) & !oldest.gated(fetch));
+    let is_done = m.wire((done & oldest).any());
+    let line_done = m.forward(1);
+    let line_valid = m.reg(1).reset(0);
+    let some = closed.ne(fetched);
+    fetch.drive(all!(some, is_done, any!(!line_valid, line_done)));
+    line_valid.set_clear(fetch, line_done);
+    fetched.next(fetched + fetch.zext(slot_bits + 1));
     let storage = |name: &str, width: u32| -> Result<_, HdlError> {
         let at = fetched.low(slot_bits);
-        Ok(m.instance(name, &sram(slots, width, 1)?).input("raddr_i", at).input("re_i", &*fetch))
+        Ok(m.instance(name, &sram(slots, width, 1)?).input("raddr_i", at).input("re_i", fetch))
     };
     let lines = storage("lines", shape.line_bits)?
-        .input("waddr_i", &comes_slot)
-        .input("we_i", &comes)
-        .input("wdata_i", &comes_data);
+        .input("waddr_i", comes_slot)
+        .input("we_i", comes)
+        .input("wdata_i", comes_data);
     let notes = storage("notes", widths.iter().sum())?
-        .input("waddr_i", &here)
-        .input("we_i", &closes)
+        .input("waddr_i", here)
+        .input("we_i", closes)
         .input("wdata_i", cat(facts));
     let (data, note) = (lines.output("rdata_o"), notes.output("rdata_o"));
     let mut low = note.width();
@@ -100,59 +95,57 @@ pub fn axi_reads(shape: &AxiShape) -> Result<Rc<Module>, HdlError> {
     let (id, resp, last_line, beats) = (field(), field(), field(), field());
 
     // Beats out of the line.
-    let valid = m.reg("valid_q", 1).reset(0);
-    let emits = m.wire("emits", line_valid.q() & any_of(&[!valid.q(), taken.clone()]));
-    let within = m.reg("within_q", 1).reset(0).enable(&emits);
-    let left = m.reg("left_beats_q", byte_bits).enable(&emits);
-    let left_now = m.wire("left_now", mux(&within, &left, &beats));
-    let last_beat = m.wire("last_beat", left_now.is_zero());
+    let valid = m.reg(1).reset(0);
+    let emits = m.wire(line_valid & any!(!valid, taken));
+    let within = m.reg(1).reset(0).enable(emits);
+    let left = m.reg("left_beats_q", byte_bits).enable(emits);
+    let left_now = m.wire(mux(within, left, beats));
+    let last_beat = m.wire(left_now.is_zero());
     left.next(left_now.minus_one());
-    within.next(!&last_beat);
-    line_done.drive(&emits & &last_beat);
-    valid.next(any_of(&[emits.clone(), valid.q() & !&taken]));
+    within.next(!last_beat);
+    line_done.drive(emits & last_beat);
+    valid.set_clear(emits, taken);
     let chosen = if lanes > 1 {
         let (step, moves, first_byte) = (field(), field(), field());
-        let at = m.reg("at_q", byte_bits).enable(&emits);
-        let at_now = m.wire("at_now", mux(&within, &at, &first_byte));
+        let at = m.reg(byte_bits).enable(emits);
+        let at_now = m.wire(mux(within, at, first_byte));
         at.next(next_byte(&at_now, &step, &moves));
-        let parts: Vec<Bits> = (0..lanes).map(|i| data.slice(i * shape.data_bits, shape.data_bits)).collect();
-        one_hot_mux(&one_hot(&at_now.high(log2(lanes)), lanes), &parts)
+        let parts = each(lanes, |i| data.slice(i * shape.data_bits, shape.data_bits));
+        one_hot_mux(one_hot(&at_now.high(log2(lanes)), lanes), &parts)
     } else {
         data
     };
-    let out = |name: &str, value: Bits| m.hold(format!("{name}_q"), value, &emits);
-    let r_data = out("data", chosen.gated(&resp.is_zero()));
+    let out = |name: &str, value: Bits| m.hold(format!("{name}_q"), value, emits);
+    let r_data = out("data", chosen.gated(resp.is_zero()));
     let (r_id, r_resp, r_last) =
         (out("id_out", id), out("resp_out", resp), out("last_out", last_line & last_beat));
 
     // What surroundings keep, and what is kept.
-    let asked = m.ghost("asked_q", slots).reset(0);
-    let asking = place(&here, slots).gated(&(&asks & &asks_ready));
-    asked.next((asked.q() | asking) & !&arrived);
-    m.assume("asked", (!asked.q() & arrived).is_zero(), "a line comes once, and only if it was asked for");
-    m.assert_held("req", &asks, &asks_ready, &[&burst.line, &here]);
-    m.assert_held("r", &valid, &taken, &[&r_id, &r_resp, &r_last, &r_data]);
-    let can_offer = m.ghost("can_offer_q", 1).reset(0);
-    can_offer.next(line_valid.q() & !valid.q());
-    m.assert("offers", !can_offer.q() | valid.q(), "a beat that is there is offered, whoever waits for it");
+    let asked = m.ghost(slots).reset(0);
+    let asking = place(&here, slots).gated(asks & asks_ready);
+    asked.next((asked | asking) & !arrived);
+    m.assume("asked", (!asked & arrived).is_zero(), "a line comes once, and only if it was asked for");
+    m.assert_held("req", asks, asks_ready, &[&burst.line, &here]);
+    m.assert_held("r", valid, taken, &[&r_id, &r_resp, &r_last, &r_data]);
+    let can_offer = m.ghost(1).reset(0).next(line_valid & !valid);
+    m.assert("offers", !can_offer | valid, "a beat that is there is offered, whoever waits for it");
     // Bursts and beats that were taken and have not gone out.
-    let goes = &valid.q() & &taken;
+    let goes = valid & taken;
     let (bursts, beats) = (m.ghost("bursts_q", COUNT_BITS).reset(0), m.ghost("beats_q", COUNT_BITS).reset(0));
-    bursts.next(bursts.q() + burst.comes.zext(COUNT_BITS) - (&goes & &r_last).zext(COUNT_BITS));
-    let more = (burst.comes_len.zext(COUNT_BITS) + lit(1, COUNT_BITS)).gated(&burst.comes);
-    beats.next(beats.q() + more - goes.zext(COUNT_BITS));
-    m.assert("owed", !valid.q() | (bursts.any() & beats.any()), "a beat belongs to a burst that was taken");
-    let newest = bursts.eq_lit(1).eq(&beats.eq_lit(1)) | !&r_last;
-    m.assert("newest", !valid.q() | newest, "the last beat of the last burst is the last one");
-    m.cover("several_beats", &goes & !&r_last, "a beat that is not the last goes out");
+    bursts.next(bursts + burst.comes.zext(COUNT_BITS) - (goes & r_last).zext(COUNT_BITS));
+    let more = (burst.comes_len.zext(COUNT_BITS) + lit(1, COUNT_BITS)).gated(burst.comes);
+    beats.next(beats + more - goes.zext(COUNT_BITS));
+    m.assert("owed", !valid | (bursts.any() & beats.any()), "a beat belongs to a burst that was taken");
+    let newest = bursts.eq_lit(1).eq(beats.eq_lit(1)) | !r_last;
+    m.assert("newest", !valid | newest, "the last beat of the last burst is the last one");
+    m.cover("several_beats", goes & !r_last, "a beat that is not the last goes out");
 
-    m.output("req_valid_o", &asks, "a line is wanted");
-    m.output("req_line_o", &burst.line, "its number");
-    m.output("req_slot_o", &here, "its place");
-    m.output("s_axi_rvalid", &valid, "a beat is offered");
+    m.output("req_valid_o", asks, "a line is wanted");
+    m.output("req_line_o", burst.line, "its number");
+    m.output("req_slot_o", here, "its place");
+    m.output("s_axi_rvalid", valid, "a beat is offered");
     m.output("s_axi_rid", r_id, "its ID");
     m.output("s_axi_rdata", r_data, "its bytes; 0 with an error");
     m.output("s_axi_rresp", r_resp, "0 OKAY, 2 SLVERR, 3 DECERR");
     m.output("s_axi_rlast", r_last, "it is the last of its burst");
-    m.finish()
 }

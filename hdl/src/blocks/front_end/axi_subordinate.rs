@@ -9,10 +9,8 @@ use super::axi_writes::axi_writes;
 use super::host_port::{HOST_TAG_BITS, REGISTER_BITS};
 use crate::blocks::common::oldest_first::oldest_first;
 use ndp_config::{BEAT_BITS, DesignConfig};
-use ndp_hdl_language::{
-    Bits, Direction, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux,
-};
-use std::rc::Rc;
+use ndp_hdl_language::Direction;
+use ndp_hdl_language::prelude::*;
 
 /// The kinds of requests, uppermost bits of their tags: a read's line, a line to be merged, a write.
 const KIND_BITS: u32 = 2;
@@ -37,7 +35,7 @@ pub fn axi_shape(config: &DesignConfig) -> AxiShape {
 }
 
 /// Connects the inputs of an instance that have the prefix to ports of the same names.
-fn pass_inputs<'a>(m: &ModuleBuilder, instance: InstanceBuilder<'a>, module: &Module) -> InstanceBuilder<'a> {
+fn pass_inputs(m: &ModuleBuilder, instance: InstanceBuilder, module: &Module) -> InstanceBuilder {
     let ports = module.ports().iter().filter(|port| port.name.starts_with(PREFIX));
     ports.filter(|port| port.direction == Direction::Input).fold(instance, |instance, port| {
         instance.input(&port.name, m.input(&port.name, port.width, &port.doc))
@@ -45,7 +43,7 @@ fn pass_inputs<'a>(m: &ModuleBuilder, instance: InstanceBuilder<'a>, module: &Mo
 }
 
 /// Makes ports of the outputs of an instance that have the prefix.
-fn pass_outputs(m: &ModuleBuilder, instance: &InstanceBuilder<'_>, module: &Module) {
+fn pass_outputs(m: &ModuleBuilder, instance: &InstanceBuilder, module: &Module) {
     let ports = module.ports().iter().filter(|port| port.name.starts_with(PREFIX));
     for port in ports.filter(|port| port.direction == Direction::Output) {
         m.output(&port.name, instance.output(&port.name), &port.doc);
@@ -56,84 +54,80 @@ fn pass_outputs(m: &ModuleBuilder, instance: &InstanceBuilder<'_>, module: &Modu
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn axi_subordinate(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "axi_subordinate_{}", axi_shape(config).name(), "AXI4 subordinate in front of the host port.")]
+pub fn axi_subordinate(config: &DesignConfig) -> Block {
     let shape = axi_shape(config);
     let (slot_bits, slot_end) = (shape.slot_bits(), HOST_TAG_BITS - KIND_BITS);
-    let m = ModuleBuilder::new(
-        format!("axi_subordinate_{}", shape.name()),
-        "AXI4 subordinate in front of the host port.",
-    );
     let (reads_module, writes_module) = (axi_reads(&shape)?, axi_writes(&shape)?);
-    let host_ready = m.input("host_ready_i", 1, "host port: the request is taken");
+    let host_ready = m.input(1, "host port: the request is taken");
     let response = m.input("response_valid_i", 1, "host port: a response is offered; it is taken");
-    let response_write = m.input("response_write_i", 1, "host port: it is a write's");
-    let response_tag = m.input("response_tag_i", HOST_TAG_BITS, "host port: tag of its request");
-    let response_data = m.input("response_data_i", BEAT_BITS, "host port: the burst or register");
+    let response_write = m.input(1, "host port: it is a write's");
+    let response_tag = m.input(HOST_TAG_BITS, "host port: tag of its request");
+    let response_data = m.input(BEAT_BITS, "host port: the burst or register");
 
     let kind = response_tag.high(KIND_BITS);
-    let answers = |of: u128| &response & kind.eq_lit(of);
+    let answers = |of: u128| response & kind.eq_lit(of);
     let slot = response_tag.low(slot_bits);
     if slot_bits < slot_end {
         m.unused(response_tag.slice(slot_bits, slot_end - slot_bits), "fewer places than a tag can name");
     }
-    m.unused(&response_write, "the tag says it too");
+    m.unused(response_write, "the tag says it too");
     m.assume(
         "kind",
-        !&response | any_of(&[READ, MERGE, WRITE].map(|of| kind.eq_lit(of))),
+        !response | any_of([READ, MERGE, WRITE].map(|of| kind.eq_lit(of))),
         "a response has the tag of a request",
     );
     m.assume(
         "write",
-        !&response | response_write.eq(&kind.eq_lit(WRITE)),
+        !response | response_write.eq(kind.eq_lit(WRITE)),
         "a response is of its request's kind",
     );
 
     // A request goes on when the one before it was taken.
-    let valid = m.reg("valid_q", 1).reset(0);
-    let room = m.wire("room", any_of(&[!valid.q(), host_ready.clone()]));
+    let valid = m.reg(1).reset(0);
+    let room = m.wire(any!(!valid, host_ready));
     let turns = ["read_goes", "write_goes"].map(|name| m.forward(name, 1));
     let reads = m
-        .instance("reads", &reads_module)
-        .input("req_ready_i", &*turns[0])
+        .instance(&reads_module)
+        .input("req_ready_i", turns[0])
         .input("rsp_valid_i", answers(READ))
-        .input("rsp_slot_i", &slot)
-        .input("rsp_data_i", &response_data);
+        .input("rsp_slot_i", slot)
+        .input("rsp_data_i", response_data);
     let reads = pass_inputs(&m, reads, &reads_module);
     let writes = m
-        .instance("writes", &writes_module)
-        .input("req_ready_i", &*turns[1])
+        .instance(&writes_module)
+        .input("req_ready_i", turns[1])
         .input("written_valid_i", answers(WRITE))
-        .input("written_slot_i", &slot)
+        .input("written_slot_i", slot)
         .input("read_valid_i", answers(MERGE))
-        .input("read_data_i", &response_data);
+        .input("read_data_i", response_data);
     let writes = pass_inputs(&m, writes, &writes_module);
-    let wants = [&reads, &writes].map(|side| side.output("req_valid_o") & &room);
+    let wants = [&reads, &writes].map(|side| side.output("req_valid_o") & room);
     let granted = oldest_first(&m, "turn", &wants);
     turns.iter().zip(&granted).for_each(|(turn, granted)| turn.drive(granted));
     let write = writes.output("req_write_o");
     let kinds =
-        mux(&granted[0], &lit(READ, KIND_BITS), &mux(&write, &lit(WRITE, KIND_BITS), &lit(MERGE, KIND_BITS)));
-    let slots = mux(&granted[0], &reads.output("req_slot_o"), &writes.output("req_slot_o"));
-    let tag = cat([kinds, slots.zext(slot_end)]);
-    let comes = m.wire("comes", any_of(&granted));
-    valid.next(any_of(&[comes.clone(), valid.q() & !&host_ready]));
+        mux(granted[0], lit(READ, KIND_BITS), mux(write, lit(WRITE, KIND_BITS), lit(MERGE, KIND_BITS)));
+    let slots = mux(granted[0], reads.output("req_slot_o"), writes.output("req_slot_o"));
+    let tag = cat!(kinds, slots.zext(slot_end));
+    let comes = m.wire(any_of(&granted));
+    valid.set_clear(comes, host_ready);
     let out = |name: &str, value: Bits, doc: &str| {
-        let reg = m.hold(format!("{name}_q"), value, &comes);
-        m.output(format!("host_{name}_o"), &reg, doc)
+        let reg = m.hold(format!("{name}_q"), value, comes);
+        m.output(format!("host_{name}_o"), reg, doc)
     };
-    m.output("host_valid_o", &valid, "host port: a request is offered");
+    m.output("host_valid_o", valid, "host port: a request is offered");
     let payload = [
-        out("write", granted[1].clone() & write, "host port: write, otherwise read"),
+        out("write", granted[1] & write, "host port: write, otherwise read"),
         out(
             "addr",
-            mux(&granted[0], &reads.output("req_line_o"), &writes.output("req_line_o")),
+            mux(granted[0], reads.output("req_line_o"), writes.output("req_line_o")),
             "host port: burst; the uppermost bit selects the core",
         ),
         out("tag", tag, "host port: tag of the response"),
         out("data", writes.output("req_data_o"), "host port: burst to write"),
     ];
-    m.assert_held("host", &valid, &host_ready, &payload.each_ref());
+    m.assert_held("host", valid, host_ready, &payload.each_ref());
     pass_outputs(&m, &reads, &reads_module);
     pass_outputs(&m, &writes, &writes_module);
-    m.finish()
 }

@@ -5,8 +5,7 @@
 
 use crate::blocks::common::encoding::{bits_for, log2};
 use ndp_config::{BEAT_ELEMS, GemvConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Whether a number is in `1..=max`.
 fn in_limit(value: &Bits, max: u32) -> Bits {
@@ -22,30 +21,27 @@ fn in_limit(value: &Bits, max: u32) -> Bits {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn command_decoder(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "command_decoder_c{}_e{}_g{}", config.col_bits(), config.stripe_elems(), config.ranks(),
+    "Cuts a row over the ranks and checks a command's sizes.")]
+pub fn command_decoder(config: &GemvConfig) -> Block {
     let (stripe_bits, rank_log2) = (log2(config.stripe_elems()), log2(config.ranks()));
     let (beat_log2, col_bits) = (log2(BEAT_ELEMS), config.col_bits());
-    let m = ModuleBuilder::new(
-        format!("command_decoder_c{col_bits}_e{}_g{}", config.stripe_elems(), config.ranks()),
-        "Cuts a row over the ranks and checks a command's sizes.",
-    );
-    let cols = m.input("cols_i", col_bits, "elements of a row");
-    let batch = m.input("batch_i", config.batch_bits(), "vectors");
+    let cols = m.input(col_bits, "elements of a row");
+    let batch = m.input(config.batch_bits(), "vectors");
 
-    let last = m.wire("last", cols.minus_one());
+    let last = m.wire(cols.minus_one());
     // Stripes of the row; one bit more than `last` has above the stripe, for a row that fills the buffer.
     let count_bits = col_bits - stripe_bits + 1;
-    let stripes = m.wire("stripes", last.high(col_bits - stripe_bits).zext(count_bits).plus_one());
+    let stripes = m.wire(last.high(col_bits - stripe_bits).zext(count_bits).plus_one());
     let tail = if rank_log2 == 0 { zeros(1) } else { stripes.low(rank_log2) };
     let last_beat = match stripe_bits - beat_log2 {
         0 => zeros(1),
         bits => last.slice(beat_log2, bits),
     };
     m.output("waves_o", stripes.high(count_bits - rank_log2), "stripes of the row that every rank takes");
-    m.output("tail_o", tail, "stripes of the row that are left over");
-    m.output("last_beat_o", last_beat, "position of the last beat in the row's last stripe");
+    m.output(tail, "stripes of the row that are left over");
+    m.output(last_beat, "position of the last beat in the row's last stripe");
     m.output("last_elem_o", last.low(beat_log2), "last element of the row in that beat");
-    let legal = cat([in_limit(&cols, config.max_cols()), in_limit(&batch, config.max_batch())]).all();
-    m.output("legal_o", legal, "the sizes are possible");
-    m.finish()
+    let legal = all!(in_limit(&cols, config.max_cols()), in_limit(&batch, config.max_batch()));
+    m.output(legal, "the sizes are possible");
 }

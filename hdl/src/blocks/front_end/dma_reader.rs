@@ -8,8 +8,7 @@ use crate::blocks::common::encoding::{bits_for, log2};
 use crate::blocks::common::row_layout::rank_bits;
 use crate::blocks::common::sram_fifo::sram_fifo;
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, DesignConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Beats that can be on their way to or wait in one rank's queue: two segments, because beside a product each is under way for long.
 const QUEUED_BEATS: u32 = 32;
@@ -29,29 +28,28 @@ pub(crate) fn beat_count_bits(config: &DesignConfig) -> u32 {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn dma_reader(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "dma_reader_g{}_a{}_c{}", config.gemv().ranks(), config.dram().burst_bits(),
+    beat_count_bits(config),
+    "Reads consecutive bursts of the DIMM in order.")]
+pub fn dma_reader(config: &DesignConfig) -> Block {
     let ranks = config.gemv().ranks();
     let (rank_width, rank_log2) = (rank_bits(config.gemv()), log2(ranks));
     let (addr_bits, count_bits) = (config.dram().burst_bits(), beat_count_bits(config));
-    let m = ModuleBuilder::new(
-        format!("dma_reader_g{ranks}_a{addr_bits}_c{count_bits}"),
-        "Reads consecutive bursts of the DIMM in order.",
-    );
-    let start = m.input("start_i", 1, "take a command; only while `idle_o` is set");
-    let address = m.input("address_i", addr_bits + rank_log2, "first burst of the DIMM");
-    let count = m.input("count_i", count_bits, "bursts, at least one");
+    let start = m.input(1, "take a command; only while `idle_o` is set");
+    let address = m.input(addr_bits + rank_log2, "first burst of the DIMM");
+    let count = m.input(count_bits, "bursts, at least one");
     let ready = m.input("beat_ready_i", 1, "the beat is taken");
 
-    let left = m.reg("left_q", count_bits).reset(0);
-    let rank = m.reg("rank_q", rank_width);
+    let left = m.reg(count_bits).reset(0);
+    let rank = m.reg(rank_width);
     let (first_rank, first_burst) = match rank_log2 {
-        0 => (zeros(1), address.clone()),
+        0 => (zeros(1), address),
         bits => (address.low(bits), address.high(addr_bits)),
     };
     let wide = count_bits + 1;
     let mut queues: Vec<(Bits, Bits)> = Vec::new();
     let mut asking = Vec::new();
-    let pop = m.forward("pop", ranks);
+    let pop = m.forward(ranks);
     for g in 0..ranks {
         let seg_ready = m.input(format!("seg{g}_ready_i"), 1, format!("rank {g}: the segment is taken"));
         let push =
@@ -59,16 +57,16 @@ pub fn dma_reader(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         let data = m.input(format!("beat{g}_data_i"), BEAT_BITS, format!("rank {g}: the beat"));
         // Of `first_rank .. first_rank + count` those that are `g` modulo the ranks, and the first of them.
         let (own_first, own_count) = if ranks == 1 {
-            (first_burst.clone(), count.clone())
+            (first_burst, count)
         } else {
             let bias = lit((ranks - 1 - g).into(), rank_log2 + 1);
-            let before = m.wire(format!("before{g}"), first_rank.zext(rank_log2 + 1) + &bias);
+            let before = m.wire(format!("before{g}"), first_rank.zext(rank_log2 + 1) + bias);
             let through = first_rank.zext(wide) + count.zext(wide) + bias.zext(wide);
             let through = m.wire(format!("through{g}"), through);
-            m.unused(cat([before.low(rank_log2), through.low(rank_log2)]), "fractions of a round");
+            m.unused(cat!(before.low(rank_log2), through.low(rank_log2)), "fractions of a round");
             let skipped = before.msb();
             let own = through.high(wide - rank_log2).zext(count_bits) - skipped.zext(count_bits);
-            (&first_burst + skipped.zext(addr_bits), own)
+            (first_burst + skipped.zext(addr_bits), own)
         };
         let addr = m.reg(format!("addr{g}_q"), addr_bits);
         let own_left = m.reg(format!("left{g}_q"), count_bits).reset(0);
@@ -76,63 +74,62 @@ pub fn dma_reader(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         let length = {
             // Named wires of the helper have to differ from rank to rank.
             let part = m.instance(format!("length{g}"), &segment_cutter(addr_bits, count_bits)?);
-            let part = part.input("addr_i", &addr).input("left_i", &own_left);
+            let part = part.input("addr_i", addr).input("left_i", own_left);
             part.output("length_o")
         };
-        let fits = m.wire(format!("fits{g}"), places.ge(&length.zext(PLACE_BITS)));
+        let fits = m.wire(format!("fits{g}"), places.ge(length.zext(PLACE_BITS)));
         let offers = m.wire(format!("offers{g}"), own_left.any() & fits);
-        let taken = m.wire(format!("taken{g}"), &offers & &seg_ready);
-        let fewer = own_left.q() - length.zext(count_bits);
-        own_left.next(mux(&start, &own_count, &mux(&taken, &fewer, &own_left)));
+        let taken = m.wire(format!("taken{g}"), offers & seg_ready);
+        let fewer = own_left - length.zext(count_bits);
+        own_left.next(mux(start, own_count, mux(taken, fewer, own_left)));
         let onward = after_segment(&addr);
-        addr.next(mux(&start, &own_first, &mux(&taken, &onward, &addr)));
+        addr.next(mux(start, own_first, mux(taken, onward, addr)));
         let freed = pop.bit(g).zext(PLACE_BITS);
-        places.next(places.q() + freed - length.zext(PLACE_BITS).gated(&taken));
-        let queue = m
-            .instance(format!("queue{g}"), &sram_fifo(BEAT_BITS, QUEUED_BEATS)?)
-            .input("push_i", &push)
-            .input("data_i", &data)
-            .input("pop_i", pop.bit(g))
-            .ignore("ready_o", "a place is reserved before the segment is asked for")
-            .ignore("count_o", "places are counted from the request on");
-        queues.push((queue.output("valid_o"), queue.output("data_o")));
+        places.next(places + freed - length.zext(PLACE_BITS).gated(taken));
+        let queue = sram_fifo::In { push, data, pop: pop.bit(g) }.part(
+            &m,
+            format!("queue{g}"),
+            &sram_fifo(BEAT_BITS, QUEUED_BEATS)?,
+        );
+        queue.ready.ignore("a place is reserved before the segment is asked for");
+        queue.count.ignore("places are counted from the request on");
+        queues.push((queue.valid.q(), queue.data.q()));
         m.output(format!("seg{g}_valid_o"), offers, format!("rank {g}: a segment is offered"));
-        m.output(format!("seg{g}_addr_o"), &addr, format!("rank {g}: its first burst"));
+        m.output(format!("seg{g}_addr_o"), addr, format!("rank {g}: its first burst"));
         m.output(format!("seg{g}_len_o"), length, format!("rank {g}: its bursts"));
         asking.push(own_left.any());
     }
-    let at: Vec<Bits> = (0..ranks).map(|g| rank.eq_lit(g.into())).collect();
-    let at = m.wire("at", if ranks == 1 { lit(1, 1) } else { cat(at.into_iter().rev()) });
+    let at = each(ranks, |g| rank.eq_lit(g.into()));
+    let at = m.wire(if ranks == 1 { lit(1, 1) } else { cat(at.into_iter().rev()) });
     if ranks == 1 {
-        m.unused(&rank, "a single rank");
+        m.unused(rank, "a single rank");
     }
     let (valids, beats): (Vec<Bits>, Vec<Bits>) = queues.into_iter().unzip();
-    let there = m.wire("there", (&at & cat(valids.into_iter().rev())).any());
-    let valid = m.wire("valid", left.any() & there);
-    let taken = m.wire("taken", &valid & &ready);
-    pop.drive(at.gated(&taken));
-    left.next(mux(&start, &count, &mux(&taken, &left.minus_one(), &left)));
-    let onward = if ranks == 1 { zeros(1) } else { mux(&taken, &rank.plus_one(), &rank) };
-    rank.next(mux(&start, &first_rank, &onward));
+    let there = m.wire((at & cat(valids.into_iter().rev())).any());
+    let valid = m.wire(left.any() & there);
+    let taken = m.wire(valid & ready);
+    pop.drive(at.gated(taken));
+    left.next(mux(start, count, mux(taken, left.minus_one(), left)));
+    let onward = if ranks == 1 { zeros(1) } else { mux(taken, rank.plus_one(), rank) };
+    rank.next(mux(start, first_rank, onward));
     m.unused(any_of(&asking), "the last beat tells the end");
 
     let idle = m.output("idle_o", left.is_zero(), "all beats are taken, a command can be");
-    m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
+    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
     m.output("beat_valid_o", valid, "a beat is offered, in order");
-    m.output("beat_data_o", one_hot_mux(&at, &beats), "the beat");
-    m.finish()
+    m.output("beat_data_o", one_hot_mux(at, &beats), "the beat");
 }
 
 /// [`segment_length`] as a module.
-fn segment_cutter(addr_bits: u32, left_bits: u32) -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(
-        format!("segment_cutter_a{addr_bits}_c{left_bits}"),
-        "Bursts up to the next multiple of 16, but not more than are left.",
-    );
-    let addr = m.input("addr_i", addr_bits, "next burst");
-    let left = m.input("left_i", left_bits, "bursts left");
+#[block(
+    m,
+    "segment_cutter_a{addr_bits}_c{left_bits}",
+    "Bursts up to the next multiple of 16, but not more than are left."
+)]
+fn segment_cutter(addr_bits: u32, left_bits: u32) -> Block {
+    let addr = m.input(addr_bits, "next burst");
+    let left = m.input(left_bits, "bursts left");
     let length = segment_length(&m, &addr, &left);
     m.unused(addr.high(addr_bits - SEGMENT_BITS + 1), "only the place within 16 bursts matters");
-    m.output("length_o", length, "bursts of the segment");
-    m.finish()
+    m.output(length, "bursts of the segment");
 }

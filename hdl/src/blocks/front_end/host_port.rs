@@ -9,8 +9,7 @@ use crate::blocks::common::encoding::{bits_for, log2, one_hot};
 use crate::blocks::common::oldest_first::oldest_first;
 use crate::blocks::link::transfer_unit::CONTROL_BITS;
 use ndp_config::{BEAT_BITS, DesignConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of a host's tag.
 pub(crate) const HOST_TAG_BITS: u32 = 8;
@@ -31,36 +30,30 @@ const PENDING_BITS: u32 = 10;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "host_port_g{}_a{}{}", config.gemv().ranks(), config.dimm_burst_bits(), link_suffix(config),
+    "Passes the host's requests to the ranks and to the core.")]
+pub fn host_port(config: &DesignConfig) -> Block {
     let ranks = config.gemv().ranks();
     let rank_log2 = log2(ranks);
     let (burst_bits, dimm_bits) = (config.dram().burst_bits(), config.dimm_burst_bits());
     let queue_bits = bits_for(config.core().queue_entries());
-    let m = ModuleBuilder::new(
-        format!("host_port_g{ranks}_a{dimm_bits}{}", link_suffix(config)),
-        "Passes the host's requests to the ranks and to the core.",
-    );
     let valid = m.input("host_valid_i", 1, "a request is offered");
     let write = m.input("host_write_i", 1, "write, otherwise read");
     let addr = m.input("host_addr_i", dimm_bits + 1, "burst; the uppermost bit selects the core");
     let tag = m.input("host_tag_i", HOST_TAG_BITS, "tag of the response");
     let data = m.input("host_data_i", BEAT_BITS, "burst to write");
-    let response_ready = m.input("response_ready_i", 1, "the response is taken");
-    let store_start = m.input("store_start_i", 1, "a store begins");
-    let store_rows = m.input("store_rows_i", 1, "it is an append: vectors become rows, one stripe each");
-    let store_waves =
-        m.input("store_waves_i", 1, "it is an export: one stripe to each rank in turn, row after row");
-    let store_row = m.input("store_row_i", config.gemv().row_bits(), "row of the first vector");
-    let store_batch = m.input("store_batch_i", config.gemv().batch_bits(), "vectors");
-    let store_address = m.input(
-        "store_address_i",
-        dimm_bits,
-        "its first burst; of an append or export the matrix's in every rank",
-    );
-    let store_valid = m.input("store_valid_i", 1, "store: a beat is offered");
-    let store_data = m.input("store_data_i", BEAT_BITS, "store: the beat");
-    let queue_count = m.input("queue_count_i", queue_bits, "instructions that wait");
-    let register_data = m.input("register_data_i", BEAT_BITS, "register, one cycle after `register_re_o`");
+    let response_ready = m.input(1, "the response is taken");
+    let store_start = m.input(1, "a store begins");
+    let store_rows = m.input(1, "it is an append: vectors become rows, one stripe each");
+    let store_waves = m.input(1, "it is an export: one stripe to each rank in turn, row after row");
+    let store_row = m.input(config.gemv().row_bits(), "row of the first vector");
+    let store_batch = m.input(config.gemv().batch_bits(), "vectors");
+    let store_address =
+        m.input(dimm_bits, "its first burst; of an append or export the matrix's in every rank");
+    let store_valid = m.input(1, "store: a beat is offered");
+    let store_data = m.input(BEAT_BITS, "store: the beat");
+    let queue_count = m.input(queue_bits, "instructions that wait");
+    let register_data = m.input(BEAT_BITS, "register, one cycle after `register_re_o`");
     let rank_inputs: Vec<[Bits; 5]> = (0..ranks)
         .map(|g| {
             let of = |what: &str| format!("rank {g}: {what}");
@@ -87,21 +80,21 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     });
 
     // The request in work.
-    let pending = m.reg("pending_q", 1).reset(0);
-    let passed = m.forward("passed", 1);
-    let take = m.wire("take", &valid & !pending.q());
-    pending.next(any_of(&[take.clone(), pending.q() & !&*passed]));
-    let hold = |name: &str, value: &Bits| m.hold(name, value, &take);
+    let pending = m.reg(1).reset(0);
+    let passed = m.forward(1);
+    let take = m.wire(valid & !pending);
+    pending.set_clear(take, passed);
+    let hold = |name: &str, value: &Bits| m.hold(name, value, take);
     let (write, addr, tag, data) =
         (hold("write_q", &write), hold("addr_q", &addr), hold("tag_q", &tag), hold("data_q", &data));
-    let for_core = m.wire("for_core", pending.q() & addr.msb());
-    let for_rank = m.wire("for_rank", pending.q() & !addr.msb());
+    let for_core = m.wire(pending & addr.msb());
+    let for_rank = m.wire(pending & !addr.msb());
 
     // Stores: consecutive bursts. An append goes to the rows of its vectors in turn, beat by beat; row r of one stripe lies in
     // rank r mod ranks, behind the r div ranks that lie there before it. An export fills such rows one after the other.
-    let store_addr = m.reg("store_addr_q", dimm_bits);
-    let store_passed = m.forward("store_passed", 1);
-    let kept = |name: &str, value: &Bits| m.hold(name, value, &store_start);
+    let store_addr = m.reg(dimm_bits);
+    let store_passed = m.forward(1);
+    let kept = |name: &str, value: &Bits| m.hold(name, value, store_start);
     let appends = kept("appends_q", &store_rows);
     let exports = kept("exports_q", &store_waves);
     let first_row = kept("first_row_q", &store_row);
@@ -111,26 +104,26 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         0 => (zeros(1), lit(1, 1)),
         bits => {
             let beat = m.reg("store_beat_q", bits);
-            let next_beat = mux(&store_passed, &beat.plus_one(), &beat);
-            beat.next(next_beat.gated(&!&store_start));
+            let next_beat = mux(store_passed, beat.plus_one(), beat);
+            beat.next(next_beat.gated(!store_start));
             (beat.q(), m.wire("store_last_beat", beat.all()))
         }
     };
     // An export has more rows than there are vectors.
     let stripes_bits = config.gemv().slice_addr_bits() + rank_log2;
     let vector = m.reg("store_vector_q", stripes_bits.max(batch.width()));
-    let last_vector = m.wire("store_last_vector", vector.plus_one().eq(&batch.zext(vector.width())));
-    let next_vector = vector.plus_one().gated(&(&exports | !&last_vector));
-    let vector_done = m.wire("store_vector_done", &*store_passed & (!&exports | &last_beat));
-    vector.next(mux(&vector_done, &next_vector, &vector).gated(&!&store_start));
-    let moves = cat([store_passed.q(), !&exports, !&appends | &last_vector]).all();
+    let last_vector = m.wire("store_last_vector", vector.plus_one().eq(batch.zext(vector.width())));
+    let next_vector = vector.plus_one().gated(exports | !last_vector);
+    let vector_done = m.wire("store_vector_done", *store_passed & (!exports | last_beat));
+    vector.next(mux(vector_done, next_vector, vector).gated(!store_start));
+    let moves = all!(store_passed, !exports, !appends | last_vector);
     let moves = m.wire("store_moves", moves);
-    let onward = mux(&moves, &store_addr.plus_one(), &store_addr);
-    store_addr.next(mux(&store_start, &store_address, &onward));
-    let row = m.wire("store_row", &first_row + vector.zext(first_row.width()));
+    let onward = mux(moves, store_addr.plus_one(), store_addr);
+    store_addr.next(mux(store_start, store_address, onward));
+    let row = m.wire("store_row", first_row + vector.zext(first_row.width()));
     let before = match beat_bits {
         0 => row.high(row.width() - rank_log2),
-        _ => cat([row.high(row.width() - rank_log2), beat.gated(&exports)]),
+        _ => cat!(row.high(row.width() - rank_log2), beat.gated(exports)),
     };
     let before = if before.width() > burst_bits {
         m.unused(before.high(before.width() - burst_bits), "addresses count modulo the rank");
@@ -138,7 +131,7 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     } else {
         before.zext(burst_bits)
     };
-    let row_burst = m.wire("row_burst", store_addr.low(burst_bits) + before);
+    let row_burst = m.wire(store_addr.low(burst_bits) + before);
 
     // One request per cycle goes to the ranks, of those whose rank has room: a rank's ready depends on what it holds alone.
     let split = |address: &Bits| match rank_log2 {
@@ -146,111 +139,109 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         bits => (one_hot(&address.low(bits), ranks), address.slice(bits, burst_bits)),
     };
     let ((host_at, host_burst), (store_at, store_burst)) = (split(&addr), split(&store_addr));
-    let in_rows = m.wire("in_rows", &appends | &exports);
+    let in_rows = m.wire(appends | exports);
     let row_at = if rank_log2 == 0 { lit(1, 1) } else { one_hot(&row.low(rank_log2), ranks) };
-    let store_at = mux(&in_rows, &row_at, &store_at);
-    let store_burst = mux(&in_rows, &row_burst, &store_burst);
-    let readies = cat(rank_inputs.iter().rev().map(|inputs| inputs[0].clone()));
-    let mut sources = vec![("host", for_rank.clone(), host_at), ("store", store_valid, store_at)];
+    let store_at = mux(in_rows, row_at, store_at);
+    let store_burst = mux(in_rows, row_burst, store_burst);
+    let readies = cat(rank_inputs.iter().rev().map(|inputs| inputs[0]));
+    let mut sources = vec![("host", for_rank, host_at), ("store", store_valid, store_at)];
     if let Some([valid, _, to, ..]) = &transfer {
-        sources.push(("transfer", valid.clone(), to.clone()));
+        sources.push(("transfer", *valid, *to));
     }
     let can: Vec<Bits> = sources
         .iter()
-        .map(|(name, valid, at)| m.wire(format!("{name}_can"), valid & (&readies & at).any()))
+        .map(|(name, valid, at)| m.wire(format!("{name}_can"), valid & (readies & at).any()))
         .collect();
     let turns = oldest_first(&m, "turn", &can);
-    let (host_goes, store_goes) = (turns[0].clone(), turns[1].clone());
+    let (host_goes, store_goes) = (turns[0], turns[1]);
     let transfer_goes = turns.get(2).cloned().unwrap_or_else(|| zeros(1));
     let to: Vec<Bits> = sources.iter().zip(&turns).map(|((_, _, at), goes)| at.gated(goes)).collect();
-    let to = m.wire("to", any_of(&to));
-    store_passed.drive(&store_goes);
+    let to = m.wire(any_of(&to));
+    store_passed.drive(store_goes);
     let own = [
-        mux(&host_goes, &write, &lit(1, 1)),
-        mux(&host_goes, &host_burst, &store_burst),
-        cat([store_goes.clone(), tag.clone()]),
-        mux(&host_goes, &data, &store_data),
+        mux(host_goes, write, lit(1, 1)),
+        mux(host_goes, host_burst, store_burst),
+        cat!(store_goes, tag),
+        mux(host_goes, data, store_data),
     ];
     let chosen = match &transfer {
         None => own,
         Some([_, write, _, addr, burst]) => {
             let [own_write, own_addr, own_tag, own_data] = own;
             [
-                mux(&transfer_goes, write, &own_write),
-                mux(&transfer_goes, addr, &own_addr),
-                cat([transfer_goes.clone(), own_tag]),
-                mux(&transfer_goes, burst, &own_data),
+                mux(transfer_goes, write, own_write),
+                mux(transfer_goes, addr, own_addr),
+                cat!(transfer_goes, own_tag),
+                mux(transfer_goes, burst, own_data),
             ]
         }
     };
     let [request_write, request_addr, request_tag, request_data] = chosen;
-    let request_write = m.wire("request_write", request_write);
-    let request_addr = m.wire("request_addr", request_addr);
-    let request_tag = m.wire("request_tag", request_tag);
-    let request_data = m.wire("request_data", request_data);
+    let request_write = m.wire(request_write);
+    let request_addr = m.wire(request_addr);
+    let request_tag = m.wire(request_tag);
+    let request_data = m.wire(request_data);
 
     // The core's registers: instructions are unpacked one per cycle; a register comes back in the next cycle.
     let register = addr.low(REGISTER_BITS);
-    let is_queue = m.wire("is_queue", register.is_zero());
+    let is_queue = m.wire(register.is_zero());
     let unread_bits = dimm_bits - REGISTER_BITS;
-    let outside = m.wire("outside", addr.slice(REGISTER_BITS, unread_bits).any());
-    let answered = m.forward("answered", 1);
-    let answer = m.reg("answer_q", 1).reset(0);
-    let reads_register = m.wire("reads_register", cat([for_core.clone(), !&write, !answer.q()]).all());
-    let unpacking = m.reg("unpacking_q", BURST_INSTRUCTIONS).reset(0);
-    let writes_queue = cat([for_core.clone(), write.clone(), !answer.q(), is_queue, !&outside]).all();
-    let writes_queue = m.wire("writes_queue", writes_queue);
+    let outside = m.wire(addr.slice(REGISTER_BITS, unread_bits).any());
+    let answered = m.forward(1);
+    let answer = m.reg(1).reset(0);
+    let reads_register = m.wire(all!(for_core, !write, !answer));
+    let unpacking = m.reg(BURST_INSTRUCTIONS).reset(0);
+    let writes_queue = m.wire(all!(for_core, write, !answer, is_queue, !outside));
     // While a burst is being unpacked, the queue's count does not say all.
-    let settled = m.wire("settled", !unpacking.any());
+    let settled = m.wire(!unpacking.any());
     let limit = config.core().queue_entries() - BURST_INSTRUCTIONS;
-    let full = m.wire("full", lit(limit.into(), queue_bits).lt(&queue_count));
-    let queues = m.wire("queues", cat([writes_queue.clone(), settled.clone(), !&full]).all());
-    let overflow = m.wire("overflow", cat([writes_queue.clone(), settled.clone(), full]).all());
-    let shifted = cat([zeros(1), unpacking.high(BURST_INSTRUCTIONS - 1)]);
-    unpacking.next(mux(&queues, &ndp_hdl_language::repeat(BURST_INSTRUCTIONS, &lit(1, 1)), &shifted));
-    let packed = m.reg("packed_q", BEAT_BITS);
-    let rest = cat([zeros(INSTRUCTION_BITS), packed.high(BEAT_BITS - INSTRUCTION_BITS)]);
-    packed.next(mux(&queues, &data, &rest));
-    let ignored = cat([for_core.clone(), write.clone(), !answer.q(), !&writes_queue]).all();
-    let done = m.wire("done", any_of(&[reads_register.clone(), queues, overflow.clone(), ignored.clone()]));
-    answer.next(any_of(&[done, answer.q() & !&*answered]));
-    let blank = m.reg("blank_q", 1);
-    blank.next(mux(&reads_register, &outside, &blank));
-    let answer_data = register_data.gated(&!(blank.q() | &write));
-    passed.drive(any_of(&[host_goes, answered.q()]));
+    let full = m.wire(lit(limit.into(), queue_bits).lt(queue_count));
+    let queues = m.wire(all!(writes_queue, settled, !full));
+    let overflow = m.wire(all!(writes_queue, settled, full));
+    let shifted = cat!(zeros(1), unpacking.high(BURST_INSTRUCTIONS - 1));
+    unpacking.next(mux(queues, repeat(BURST_INSTRUCTIONS, lit(1, 1)), shifted));
+    let packed = m.reg(BEAT_BITS);
+    let rest = cat!(zeros(INSTRUCTION_BITS), packed.high(BEAT_BITS - INSTRUCTION_BITS));
+    packed.next(mux(queues, data, rest));
+    let ignored = all!(for_core, write, !answer, !writes_queue);
+    let done = m.wire(any!(reads_register, queues, overflow, ignored));
+    answer.set_clear(done, answered);
+    let blank = m.reg(1);
+    blank.next(mux(reads_register, outside, blank));
+    let answer_data = register_data.gated(!(blank | write));
+    passed.drive(any!(host_goes, answered));
 
     // Responses: acknowledged stores are counted, the rest goes to the host.
     let response = m.reg("response_valid_q", 1).reset(0);
-    let room = m.wire("room", !response.q() | &response_ready);
+    let room = m.wire(!response | response_ready);
     let (mut offers, mut acknowledged, mut words) = (Vec::new(), Vec::new(), Vec::new());
     for (g, [_, valid, write, tag, data]) in rank_inputs.iter().enumerate() {
         acknowledged.push(m.wire(format!("stored{g}"), valid & tag.bit(HOST_TAG_BITS)));
         let others = tag.high(tag.width() - HOST_TAG_BITS);
-        offers
-            .push(m.wire(format!("offered{g}"), cat([valid.clone(), others.is_zero(), room.clone()]).all()));
-        words.push(cat([write.clone(), tag.low(HOST_TAG_BITS), data.clone()]));
+        offers.push(m.wire(format!("offered{g}"), all!(valid, others.is_zero(), room)));
+        words.push(cat!(write, tag.low(HOST_TAG_BITS), data));
     }
-    offers.push(answer.q() & &room);
-    words.push(cat([write.clone(), tag.clone(), answer_data]));
+    offers.push(answer & room);
+    words.push(cat!(write, tag, answer_data));
     let chosen = oldest_first(&m, "answer", &offers);
     for (g, [_, valid, _, tag, _]) in rank_inputs.iter().enumerate() {
-        let mut taken = vec![acknowledged[g].clone(), chosen[g].clone()];
+        let mut taken = vec![acknowledged[g], chosen[g]];
         if transfer.is_some() {
             let moved = m.wire(format!("moved{g}"), valid & tag.msb());
             let doc = format!("rank {g}: a response to a transfer's request");
-            m.output(format!("transfer{g}_valid_o"), &moved, doc);
+            m.output(format!("transfer{g}_valid_o"), moved, doc);
             taken.push(moved);
         }
         m.output(format!("rsp{g}_ready_o"), any_of(&taken), format!("rank {g}: the response is taken"));
     }
-    answered.drive(&chosen[offers.len() - 1]);
-    let comes = m.wire("comes", any_of(&offers));
-    response.next(any_of(&[comes.clone(), response.q() & !&response_ready]));
-    let word = m.hold("response_q", one_hot_mux(&cat(chosen.into_iter().rev()), &words), &comes);
+    answered.drive(chosen[offers.len() - 1]);
+    let comes = m.wire(any_of(&offers));
+    response.set_clear(comes, response_ready);
+    let word = m.hold("response_q", one_hot_mux(cat(chosen.into_iter().rev()), &words), comes);
 
-    let stores = m.reg("stores_q", PENDING_BITS).reset(0);
+    let stores = m.reg(PENDING_BITS).reset(0);
     let back = acknowledged.iter().fold(zeros(PENDING_BITS), |sum, one| sum + one.zext(PENDING_BITS));
-    stores.next(stores.q() + store_passed.zext(PENDING_BITS) - back);
+    stores.next(stores + store_passed.zext(PENDING_BITS) - back);
 
     for (g, at) in (0..ranks).map(|g| (g, to.bit(g))) {
         m.output(format!("req{g}_valid_o"), at, format!("rank {g}: a request is offered"));
@@ -259,24 +250,23 @@ pub fn host_port(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     m.output("req_addr_o", request_addr, "its burst of the rank");
     m.output("req_tag_o", request_tag, "its tag; above the host's tag: a store's, a transfer's");
     m.output("req_data_o", request_data, "burst to write");
-    m.output("host_ready_o", !pending.q(), "the request is taken");
-    m.output("response_valid_o", &response, "a response is offered");
+    m.output("host_ready_o", !pending, "the request is taken");
+    m.output("response_valid_o", response, "a response is offered");
     m.output("response_write_o", word.msb(), "it is a write's");
     m.output("response_tag_o", word.slice(BEAT_BITS, HOST_TAG_BITS), "tag of its request");
     m.output("response_data_o", word.low(BEAT_BITS), "the burst, if it was read");
-    m.output("store_ready_o", &store_passed, "store: the beat is taken");
+    m.output("store_ready_o", store_passed, "store: the beat is taken");
     m.output("stores_pending_o", stores.any(), "stores are not written yet");
     m.output("queue_push_o", unpacking.bit(0), "an instruction for the queue");
     m.output("queue_data_o", packed.low(INSTRUCTION_BITS), "the instruction");
-    m.output("overflow_o", overflow, "instructions were lost");
-    m.output("unpacking_o", &unpacking, "instructions on their way to the queue, the next one in bit 0");
+    m.output(overflow, "instructions were lost");
+    m.output(unpacking, "instructions on their way to the queue, the next one in bit 0");
     if transfer.is_some() {
-        m.output("transfer_ready_o", &transfer_goes, "transfer: the request is taken");
-        let control = cat([ignored, register.eq_lit(LINK_REGISTER), !&outside]).all();
-        let control = data.low(CONTROL_BITS).gated(&m.wire("control", control));
-        m.output("control_o", control, "for the link: retrain, forget failures");
+        m.output("transfer_ready_o", transfer_goes, "transfer: the request is taken");
+        let control = all!(ignored, register.eq_lit(LINK_REGISTER), !outside);
+        let control = data.low(CONTROL_BITS).gated(m.wire("control", control));
+        m.output(control, "for the link: retrain, forget failures");
     }
     m.output("register_re_o", reads_register, "read a register");
-    m.output("register_o", register, "its number");
-    m.finish()
+    m.output(register, "its number");
 }

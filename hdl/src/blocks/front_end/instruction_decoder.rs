@@ -7,10 +7,7 @@ use crate::blocks::common::row_layout::{Layout, layout_fields, wave_bits};
 use crate::blocks::common::weight_format::{FORMAT_BITS, FORMAT_DOC, is_quantised};
 use crate::blocks::link::transfer_message::{COUNT_BITS, SLOT_BITS};
 use ndp_config::{DesignConfig, LinkConfig};
-use ndp_hdl_language::{
-    Bits, HdlError, Module, ModuleBuilder, any_named, any_of, cat, lit, mux, repeat, zeros,
-};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of an instruction.
 pub(crate) const INSTRUCTION_BITS: u32 = 128;
@@ -102,27 +99,21 @@ pub(crate) fn strobes() -> impl Iterator<Item = &'static str> {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "instruction_decoder_c{}_a{}{}", config.gemv().col_bits(), config.dimm_burst_bits(),
+    link_suffix(config),
+    "Fields of an instruction, and what is wrong with them.")]
+pub fn instruction_decoder(config: &DesignConfig) -> Block {
     let gemv = config.gemv();
-    let m = ModuleBuilder::new(
-        format!(
-            "instruction_decoder_c{}_a{}{}",
-            gemv.col_bits(),
-            config.dimm_burst_bits(),
-            link_suffix(config)
-        ),
-        "Fields of an instruction, and what is wrong with them.",
-    );
-    let word = m.input("word_i", INSTRUCTION_BITS, "instruction");
+    let word = m.input(INSTRUCTION_BITS, "instruction");
     let field = |(low, bits): Field| word.slice(low, bits);
     let opcode = field(OPCODE);
     let kinds: Vec<(&str, Bits)> = INSTRUCTIONS
         .iter()
         .map(|(name, code, _)| (*name, m.wire(format!("is_{name}"), opcode.eq_lit(*code))))
         .collect();
-    let is: Vec<Bits> = kinds.iter().map(|(_, bit)| bit.clone()).collect();
+    let is: Vec<Bits> = kinds.iter().map(|(_, bit)| *bit).collect();
     let one_of = |names: &[&str]| any_named(&kinds, names);
-    let unknown = m.wire("unknown", !any_of(&is));
+    let unknown = m.wire(!any_of(&is));
 
     // Bits that no field of the instruction covers have to be 0.
     let used = |fields: &[Field]| {
@@ -136,30 +127,29 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
         .zip(&is)
         .map(|((name, _, fields), is)| {
             let fields = if with_weights(name) { [fields, &[WEIGHTS][..]].concat() } else { fields.to_vec() };
-            (&word & lit(!used(&fields), INSTRUCTION_BITS)).any() & is
+            (word & lit(!used(&fields), INSTRUCTION_BITS)).any() & is
         })
         .collect();
     // Rows of several heads are counted: `listed` has to be 0 then.
-    let products = m.wire("products", one_of(&["dot", "axpy"]));
-    let activations = m.wire("activations", one_of(&ACTIVATIONS));
-    let appends = m.wire("appends", one_of(&["append"]));
+    let products = m.wire(one_of(&["dot", "axpy"]));
+    let activations = m.wire(one_of(&ACTIVATIONS));
+    let appends = m.wire(one_of(&["append"]));
     // What moves partial results: sums as rows of one wave, or FP16 as a row for each vector.
     let (exports, imports, merges) = (one_of(&["export"]), one_of(&["import"]), one_of(&["merge"]));
-    let moves = m.wire("moves", &exports | &imports);
-    let transfers = m.wire("transfers", one_of(&TRANSFERS));
-    let headed = m.wire("headed", &products & field(HEADS).any());
+    let moves = m.wire(exports | imports);
+    let transfers = m.wire(one_of(&TRANSFERS));
+    let headed = m.wire(products & field(HEADS).any());
     // What was selected is listed, and an entry has fewer bits than a row's number.
-    let selects = m.wire("selects", one_of(&["select"]));
-    let unlisted = cat([products.clone(), field(SELECTED), !field(LISTED)]).all();
+    let selects = m.wire(one_of(&["select"]));
+    let unlisted = all!(products, field(SELECTED), !field(LISTED));
     let entry_over = field(ROW).high(ROW.1 - FROM.1).any();
-    let entry_over = cat([selects.clone(), field(LISTED), entry_over]).all();
-    let mut reserved = vec![any_of(&reserved), &headed & field(LISTED), unlisted, entry_over];
+    let entry_over = all!(selects, field(LISTED), entry_over);
+    let mut reserved = vec![any_of(&reserved), headed & field(LISTED), unlisted, entry_over];
     if quantised {
         // There are three formats.
-        reserved.push(&products & field(WEIGHTS).all());
+        reserved.push(products & field(WEIGHTS).all());
     }
-    let reserved = any_of(&reserved);
-    let reserved = m.wire("reserved", reserved);
+    let reserved = m.wire(any_of(&reserved));
 
     // Sizes.
     let fit = |value: &Bits, bits: u32| if value.width() > bits { value.low(bits) } else { value.zext(bits) };
@@ -167,88 +157,81 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
         if value.width() > bits { value.high(value.width() - bits).any() } else { zeros(1) }
     };
     let (col_bits, batch_bits) = (gemv.col_bits(), gemv.batch_bits());
-    let batch = m.wire("batch", field(BATCH).zext(BATCH.1 + 1).plus_one());
+    let batch = m.wire(field(BATCH).zext(BATCH.1 + 1).plus_one());
     let cut = command_decoder(gemv)?;
     let cols = m
-        .instance("cols", &cut)
+        .instance(&cut)
         .input("cols_i", fit(&field(COLS), col_bits))
         .input("batch_i", fit(&batch, batch_bits));
     let batch_over = over(&batch, batch_bits);
-    let bad_block =
-        m.wire("bad_block", any_of(&[!cols.output("legal_o"), over(&field(COLS), col_bits), batch_over]));
+    let bad_block = m.wire(any!(!cols.output("legal_o"), over(&field(COLS), col_bits), batch_over));
     let count = field(COUNT);
-    let rows =
-        m.instance("rows", &cut).input("cols_i", fit(&count, col_bits)).input("batch_i", lit(1, batch_bits));
-    let bad_rows = m.wire("bad_rows", !rows.output("legal_o") | over(&count, col_bits));
-    let beyond = |limit: u32| lit(limit.into(), COUNT.1).lt(&count) | count.is_zero();
-    let bad_words = m.wire("bad_words", beyond(gemv.slice_words()));
+    let rows = m.instance(&cut).input("cols_i", fit(&count, col_bits)).input("batch_i", lit(1, batch_bits));
+    let bad_rows = m.wire(!rows.output("legal_o") | over(&count, col_bits));
+    let beyond = |limit: u32| lit(limit.into(), COUNT.1).lt(count) | count.is_zero();
+    let bad_words = m.wire(beyond(gemv.slice_words()));
     let entries = config.core().list_entries();
-    let bad_entries = m.wire("bad_entries", beyond(entries));
-    let listed = m.wire("listed", field(LISTED));
-    let lists = m.wire("lists", one_of(&["list"]) | (&products & &listed));
-    let bad_elements = lit(entries.into(), COLS.1).lt(&field(COLS)) & &selects;
+    let bad_entries = m.wire(beyond(entries));
+    let listed = m.wire(field(LISTED));
+    let lists = m.wire(one_of(&["list"]) | (products & listed));
+    let bad_elements = lit(entries.into(), COLS.1).lt(field(COLS)) & selects;
     // With heads: rows of one stripe at most, and a limit for heads and for the vectors of all heads.
     let heads = field(HEADS);
     let most = log2(gemv.max_heads());
-    let vectors = m.wire("vectors", batch.zext(BATCH.1 + 1 + most).shl(&fit(&heads, gemv.head_bits())));
-    let with_heads = &headed | (&activations & heads.any());
-    let bad_heads = any_of(&[
-        lit(most.into(), HEADS.1).lt(&heads),
-        lit(gemv.max_vectors().into(), vectors.width()).lt(&vectors),
-        &headed & lit(gemv.stripe_elems().into(), COLS.1).lt(&field(COLS)),
-    ]);
-    let bad_heads = m.wire("bad_heads", with_heads & bad_heads);
-    let too_long =
-        m.wire("too_long", one_of(&["softmax"]) & lit(SOFTMAX_ELEMS.into(), COLS.1).lt(&field(COLS)));
+    let vectors = m.wire(batch.zext(BATCH.1 + 1 + most).shl(fit(&heads, gemv.head_bits())));
+    let with_heads = headed | (activations & heads.any());
+    let bad_heads = any!(
+        lit(most.into(), HEADS.1).lt(heads),
+        lit(gemv.max_vectors().into(), vectors.width()).lt(vectors),
+        headed & lit(gemv.stripe_elems().into(), COLS.1).lt(field(COLS))
+    );
+    let bad_heads = m.wire(with_heads & bad_heads);
+    let too_long = m.wire(one_of(&["softmax"]) & lit(SOFTMAX_ELEMS.into(), COLS.1).lt(field(COLS)));
     // A transfer names ranks that there are.
     let ranks = field(RANKS);
     let others = ranks.high(RANKS.1 - gemv.ranks()).any();
-    let bad_ranks = m.wire("bad_ranks", &transfers & any_of(&[count.is_zero(), ranks.is_zero(), others]));
-    let bad_size = m.wire(
-        "bad_size",
-        any_of(&[
-            bad_ranks,
-            one_of(&["load", "store", "dot", "axpy", "round", "merge", "select"]) & &bad_block,
-            bad_elements,
-            &products & &bad_rows,
-            bad_heads,
-            (&activations | &appends) & &bad_block,
-            too_long,
-            &appends & lit(gemv.stripe_elems().into(), COLS.1).lt(&field(COLS)),
-            (one_of(&["zero"]) | &moves) & &bad_words,
-            &lists & &bad_entries,
-        ]),
-    );
+    let bad_ranks = m.wire(transfers & any!(count.is_zero(), ranks.is_zero(), others));
+    let bad_size = m.wire(any!(
+        bad_ranks,
+        one_of(&["load", "store", "dot", "axpy", "round", "merge", "select"]) & bad_block,
+        bad_elements,
+        products & bad_rows,
+        bad_heads,
+        (activations | appends) & bad_block,
+        too_long,
+        appends & lit(gemv.stripe_elems().into(), COLS.1).lt(field(COLS)),
+        (one_of(&["zero"]) | moves) & bad_words,
+        lists & bad_entries
+    ));
 
     // Addresses, entries.
     let address = field(ADDRESS);
     let dimm = over(&address, config.dimm_burst_bits()) & one_of(&["load", "store", "list"]);
-    let in_rank = any_of(&[products.clone(), appends.clone(), moves.clone(), merges.clone()]);
-    let transfer_end = m.wire("transfer_end", address.zext(ADDRESS.1 + 1) + count.zext(ADDRESS.1 + 1));
-    let beyond_rank = lit(config.dram().bursts().into(), ADDRESS.1 + 1).lt(&transfer_end) & &transfers;
+    let in_rank = any!(products, appends, moves, merges);
+    let transfer_end = m.wire(address.zext(ADDRESS.1 + 1) + count.zext(ADDRESS.1 + 1));
+    let beyond_rank = lit(config.dram().bursts().into(), ADDRESS.1 + 1).lt(transfer_end) & transfers;
     let in_rank = over(&address, config.dram().burst_bits()) & in_rank;
-    let bad_address = m.wire("bad_address", any_of(&[dimm, in_rank, beyond_rank]));
+    let bad_address = m.wire(any!(dimm, in_rank, beyond_rank));
     let list = field(LIST);
     let end = m.wire("list_end", list.zext(COUNT.1 + 1) + count.zext(COUNT.1 + 1));
-    let odd = (one_of(&["list"]) | &selects) & list.low(log2(WORD_ENTRIES)).any();
+    let odd = (one_of(&["list"]) | selects) & list.low(log2(WORD_ENTRIES)).any();
     // A selection writes at most as many entries as there are elements, and reads so many of them if it is listed.
     let end_bits = COLS.1 + 1;
     let end_of = |first: &Bits| first.zext(end_bits) + field(COLS).zext(end_bits);
     let from = field(FROM);
-    let from_end = m.wire("from_end", end_of(&from));
+    let from_end = m.wire(end_of(&from));
     let past = |end: &Bits| lit(entries.into(), end_bits).lt(end);
-    let past_lists = past(&end_of(&list)) | (&listed & past(&from_end));
-    let bad_list = any_of(&[odd, &lists & lit(entries.into(), COUNT.1 + 1).lt(&end), &selects & past_lists]);
-    let bad_list = m.wire("bad_list", bad_list);
+    let past_lists = past(&end_of(&list)) | (listed & past(&from_end));
+    let bad_list = m.wire(any!(odd, lists & lit(entries.into(), COUNT.1 + 1).lt(end), selects & past_lists));
     // In place or downwards every entry is read before it is written.
-    let upward = cat([selects, listed.clone(), from.lt(&list), list.zext(end_bits).lt(&from_end)]).all();
+    let upward = all!(selects, listed, from.lt(list), list.zext(end_bits).lt(from_end));
 
     // The first error in the order of the document.
     let no_link = if config.core().link() { zeros(1) } else { transfers };
     let code = [(unknown, 1), (reserved, 2), (no_link, 9), (bad_size, 3), (bad_address, 6), (bad_list, 5)]
         .into_iter()
         .rev()
-        .fold(zeros(ERROR_BITS), |rest, (wrong, code)| mux(&wrong, &lit(code, ERROR_BITS), &rest));
+        .fold(zeros(ERROR_BITS), |rest, (wrong, code)| mux(wrong, lit(code, ERROR_BITS), rest));
 
     m.output("error_o", code, "code of the first error, or 0");
     for (name, bit) in strobes().zip(&is) {
@@ -262,16 +245,16 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     }
     // Words that are moved are whole waves: all of them as one vector to read, one of them as a row to add.
     let wave_count = fit(&count, wave_bits(gemv));
-    let waves = mux(&imports, &lit(1, wave_bits(gemv)), &wave_count);
+    let waves = mux(imports, lit(1, wave_bits(gemv)), wave_count);
     for (part, decoder) in [("cols", &cols), ("rows", &rows)] {
         for (name, bits, doc) in layout_fields(gemv) {
             let value = decoder.output(&format!("{name}_o"));
             let value = match (part, name) {
-                ("cols", "waves") => mux(&moves, &waves, &value),
-                ("cols", "tail") => value.gated(&!&moves),
+                ("cols", "waves") => mux(moves, waves, value),
+                ("cols", "tail") => value.gated(!moves),
                 // A whole wave ends with the last place of its last beat; a stripe of one beat has no other.
                 ("cols", "last_beat") if gemv.beats_per_stripe() == 1 => value,
-                ("cols", _) => value | repeat(bits, &moves),
+                ("cols", _) => value | repeat(bits, moves),
                 _ => value,
             };
             m.output(format!("{part}_{name}_o"), value, format!("{part}: {doc}"));
@@ -281,13 +264,13 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     if quantised {
         m.output("weights_o", field(WEIGHTS), FORMAT_DOC);
     }
-    m.output("listed_o", &listed, "rows come from the list memory");
+    m.output(listed, "rows come from the list memory");
     m.output("selected_o", field(SELECTED), "as many rows as were selected, at most");
-    m.output("upward_o", upward, "entries of the list memory would be overwritten before they are read");
+    m.output(upward, "entries of the list memory would be overwritten before they are read");
     m.output("batch_o", fit(&batch, batch_bits), "vectors");
     m.output("cols_o", fit(&field(COLS), col_bits), "elements of a vector or a row");
     // A merge has a row for each vector.
-    m.output("count_o", mux(&merges, &batch.zext(COUNT.1), &count), "rows, entries or words");
+    m.output("count_o", mux(merges, batch.zext(COUNT.1), count), "rows, entries or words");
     m.output("address_o", fit(&address, config.dimm_burst_bits()), "burst address");
     m.output("other_o", field(OTHER), "first word of the second source");
     m.output("scalar_o", field(SCALAR), "factor of all elements");
@@ -295,7 +278,6 @@ pub fn instruction_decoder(config: &DesignConfig) -> Result<Rc<Module>, HdlError
     m.output("target_o", field(TARGET), "first word of the destination");
     m.output("entry_o", fit(&list, bits_for(entries - 1)), "first entry");
     m.output("tag_o", field(TAG), "tag of a signal");
-    m.finish()
 }
 
 /// The ranks, DIMM and slot that a transfer names.
@@ -310,11 +292,7 @@ pub(crate) fn link_suffix(config: &DesignConfig) -> &'static str {
 }
 
 /// The layout outputs of an [`instruction_decoder`], `part` being `cols` or `rows`.
-pub(crate) fn layout_of(
-    decoder: &ndp_hdl_language::InstanceBuilder<'_>,
-    gemv: &ndp_config::GemvConfig,
-    part: &str,
-) -> Layout {
+pub(crate) fn layout_of(decoder: &InstanceBuilder, gemv: &ndp_config::GemvConfig, part: &str) -> Layout {
     let [waves, tail, last_beat, last_elem] =
         layout_fields(gemv).map(|(name, ..)| decoder.output(&format!("{part}_{name}_o")));
     Layout { waves, tail, last_beat, last_elem }

@@ -16,8 +16,7 @@ use crate::blocks::common::row_layout::{Layout, layout_fields, wave_bits};
 use crate::blocks::common::weight_format::{FORMAT_DOC, is_quantised};
 use crate::blocks::link::transfer_message::{COUNT_BITS, SLOT_BITS};
 use ndp_config::{BEAT_ELEMS, DesignConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_named, any_of, cat, lit, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of a count of instructions.
 pub(crate) const SEQUENCE_BITS: u32 = 32;
@@ -33,8 +32,7 @@ struct Range {
 impl Range {
     /// Whether both have a word in common.
     fn meets(&self, other: &Self) -> Bits {
-        cat([self.used.clone(), other.used.clone(), self.first.lt(&other.end), other.first.lt(&self.end)])
-            .all()
+        all!(self.used, other.used, self.first.lt(other.end), other.first.lt(self.end))
     }
 
     /// Kept by a part from its start on, used while it is busy.
@@ -86,23 +84,21 @@ const FUNCTIONS: [&str; 3] = ["silu", "gelu", "div"];
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "issue_a{}_d{}{}", config.gemv().slice_words(), config.dimm_burst_bits(), link_suffix(config),
+    "Decodes instructions and starts them in order.")]
+pub fn issue(config: &DesignConfig) -> Block {
     let gemv = config.gemv();
     let (batch_bits, lane_bits) = (gemv.batch_bits(), log2(gemv.lanes()));
     let addr_bits = gemv.slice_addr_bits();
-    let m = ModuleBuilder::new(
-        format!("issue_a{}_d{}{}", gemv.slice_words(), config.dimm_burst_bits(), link_suffix(config)),
-        "Decodes instructions and starts them in order.",
-    );
     let valid = m.input("word_valid_i", 1, "the queue has an instruction");
-    let word = m.input("word_i", INSTRUCTION_BITS, "the instruction");
-    let overflow = m.input("overflow_i", 1, "instructions were lost");
+    let word = m.input(INSTRUCTION_BITS, "the instruction");
+    let overflow = m.input(1, "instructions were lost");
     let parts = parts(config);
     let busy: Vec<Bits> = parts
         .iter()
         .map(|(name, _)| m.input(format!("{name}_busy_i"), 1, format!("the part `{name}` is busy")))
         .collect();
-    let rows_idle = m.input("rows_idle_i", 1, "all rows of the product before are asked for");
+    let rows_idle = m.input(1, "all rows of the product before are asked for");
     let holds = config.core().link().then(|| m.input("link_holds_i", 1, "what was sent is on its way"));
     let holds = holds.unwrap_or_else(|| zeros(1));
 
@@ -110,12 +106,12 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let step = |name: &str| m.reg(format!("{name}_q"), 1).reset(0);
     let (decodes, multiplies, checks, waits) =
         (step("decodes"), step("multiplies"), step("checks"), step("waits"));
-    let working = m.wire("working", any_of(&[decodes.q(), multiplies.q(), checks.q(), waits.q()]));
-    let takes = m.wire("takes", &valid & !&working);
-    let instruction = m.hold("instruction_q", &word, &takes);
-    let decoder = m.instance("decoder", &instruction_decoder(config)?).input("word_i", &instruction);
-    decodes.next(&takes);
-    let keep = |name: &str, value: &Bits| m.hold(format!("{name}_q"), value, &decodes);
+    let working = m.wire(any!(decodes, multiplies, checks, waits));
+    let takes = m.wire(valid & !working);
+    let instruction = m.hold(word, takes);
+    let decoder = m.instance(&instruction_decoder(config)?).input("word_i", instruction);
+    decodes.next(takes);
+    let keep = |name: &str, value: &Bits| m.hold(format!("{name}_q"), value, decodes);
     let strobed: Vec<(&str, Bits)> = strobes()
         .filter(|name| *name != "nop" && (config.core().link() || !TRANSFERS.contains(name)))
         .map(|name| (name, decoder.output(&format!("{name}_o"))))
@@ -124,7 +120,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         strobed.iter().map(|(name, bit)| (*name, keep(&format!("is_{name}"), bit))).collect();
     // Known as early as the others: much depends on it.
     let activations: Vec<Bits> =
-        strobed.iter().filter(|(name, _)| ACTIVATIONS.contains(name)).map(|(_, bit)| bit.clone()).collect();
+        strobed.iter().filter(|(name, _)| ACTIVATIONS.contains(name)).map(|(_, bit)| *bit).collect();
     let one_of = |names: &[&str]| any_named(&kinds, names);
     let decoded = |name: &str| keep(name, &decoder.output(&format!("{name}_o")));
     let (word_error, listed, batch, cols, count) =
@@ -151,37 +147,37 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let word_bits = wave_bits(gemv) + 1;
     let words_of = |name: &str, layout: &Layout| {
         let one = layout.tail.any().zext(word_bits);
-        let tail_words = mux(&three(&layout.tail), &lit(3, word_bits.max(2)).low(word_bits), &one);
+        let tail_words = mux(three(&layout.tail), lit(3, word_bits.max(2)).low(word_bits), one);
         m.wire(name, layout.waves.zext(word_bits) + tail_words)
     };
     let (col_words, row_words) = (words_of("col_words", &cols_layout), words_of("row_words", &rows_layout));
     let beat_log2 = log2(BEAT_ELEMS);
     let beats_wide = cols.width() - beat_log2 + 1;
     let part_beat = cols.low(beat_log2).any().zext(beats_wide);
-    let vector_beats = m.wire("vector_beats", cols.high(beats_wide - 1).zext(beats_wide) + part_beat);
-    let bits_left = m.reg("bits_left_q", batch_bits).reset(0);
-    let factor = m.reg("factor_q", batch_bits);
-    let starts = m.flag("starts_q", &decodes);
+    let vector_beats = m.wire(cols.high(beats_wide - 1).zext(beats_wide) + part_beat);
+    let bits_left = m.reg(batch_bits).reset(0);
+    let factor = m.reg(batch_bits);
+    let starts = m.flag(decodes);
     let shift = |value: &Bits, with: u32| match value.width() {
         1 => lit(with.into(), 1),
-        bits => cat([lit(with.into(), 1), value.high(bits - 1)]),
+        bits => cat!(lit(with.into(), 1), value.high(bits - 1)),
     };
-    bits_left.next(mux(&starts, &ndp_hdl_language::repeat(batch_bits, &lit(1, 1)), &shift(&bits_left, 0)));
-    factor.next(mux(&starts, &batch, &shift(&factor, 0)));
+    bits_left.next(mux(starts, repeat(batch_bits, lit(1, 1)), shift(&bits_left, 0)));
+    factor.next(mux(starts, batch, shift(&factor, 0)));
     let multiplied = |name: &str, value: &Bits| {
         let bits = value.width() + batch_bits;
         let term = m.reg(format!("{name}_term_q"), bits);
-        let doubled = cat([term.low(bits - 1), zeros(1)]);
-        term.next(mux(&starts, &value.zext(bits), &doubled));
+        let doubled = cat!(term.low(bits - 1), zeros(1));
+        term.next(mux(starts, value.zext(bits), doubled));
         let product = m.reg(format!("{name}_product_q"), bits);
-        let sum = product.q() + term.gated(&factor.bit(0));
-        product.next(mux(&starts, &zeros(bits), &mux(&bits_left.any(), &sum, &product)));
+        let sum = product + term.gated(factor.bit(0));
+        product.next(mux(starts, zeros(bits), mux(bits_left.any(), sum, product)));
         product.q()
     };
     let col_block = multiplied("col_words", &col_words);
     let row_block = multiplied("row_words", &row_words);
     let beats = multiplied("beats", &vector_beats);
-    multiplies.next(any_of(&[decodes.q(), starts.clone(), bits_left.any() & multiplies.q()]));
+    multiplies.next(any!(decodes, starts, bits_left.any() & multiplies));
 
     // Ranges in the buffer. AXPY and rounding have a word for each lane.
     let max_heads_log2 = log2(gemv.max_heads());
@@ -189,69 +185,65 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let wide_bits = lane_bits.max(max_heads_log2);
     let range_bits = (col_block.width() + wide_bits).max(row_bits).max(count.width()).max(source.width()) + 1;
     let wide = |value: &Bits| value.zext(range_bits);
-    let sums = cat([col_block.clone(), zeros(lane_bits)]);
+    let sums = cat!(col_block, zeros(lane_bits));
     // Results and scalars of a product have a vector for each vector of the batch and each head.
     let activates = keep("activates", &m.wire("decodes_activation", any_of(&activations)));
-    let col_vectors = col_block.zext(col_block.width() + max_heads_log2).shl(&heads);
-    let col_vectors = m.wire("col_vectors", col_vectors);
-    let row_block = m.wire("row_vectors", row_block.zext(row_block.width() + max_heads_log2).shl(&heads));
+    let col_vectors = m.wire(col_block.zext(col_block.width() + max_heads_log2).shl(heads));
+    let row_block = m.wire("row_vectors", row_block.zext(row_block.width() + max_heads_log2).shl(heads));
     let (is_axpy, is_round) = (one_of(&["axpy"]), one_of(&["round"]));
     let is_export = one_of(&["export"]);
-    let blocks = mux(&activates, &wide(&col_vectors), &wide(&col_block));
-    let blocks = m.wire("blocks", blocks);
-    let source_words = mux(&is_axpy, &wide(&row_block), &mux(&is_round, &wide(&sums), &blocks));
-    let source_words = mux(&is_export, &wide(&count), &source_words);
-    let other_words = mux(&one_of(&["dot"]), &wide(&row_block), &blocks);
-    let on_sums = &is_axpy | one_of(&["merge"]);
-    let other_words = mux(&on_sums, &wide(&sums), &other_words);
-    let target_words = mux(&one_of(&["zero", "import"]), &wide(&count), &other_words);
-    let reads = one_of(&["store", "append", "export", "dot", "axpy", "select", "round"]) | &activates;
-    let writes = one_of(&["load", "zero", "round"]) | one_of(&PRODUCTS) | &activates;
-    let reads_two = m.wire("reads_two", one_of(&TWO_OPERANDS));
-    let multiplied_now =
-        m.wire("multiplied_now", multiplies.q() & !any_of(&[starts.clone(), bits_left.any(), decodes.q()]));
+    let blocks = m.wire(mux(activates, wide(&col_vectors), wide(&col_block)));
+    let source_words = mux(is_axpy, wide(&row_block), mux(is_round, wide(&sums), blocks));
+    let source_words = mux(is_export, wide(&count), source_words);
+    let other_words = mux(one_of(&["dot"]), wide(&row_block), blocks);
+    let on_sums = is_axpy | one_of(&["merge"]);
+    let other_words = mux(on_sums, wide(&sums), other_words);
+    let target_words = mux(one_of(&["zero", "import"]), wide(&count), other_words);
+    let reads = one_of(&["store", "append", "export", "dot", "axpy", "select", "round"]) | activates;
+    let writes = one_of(&["load", "zero", "round"]) | one_of(&PRODUCTS) | activates;
+    let reads_two = m.wire(one_of(&TWO_OPERANDS));
+    let multiplied_now = m.wire(multiplies & !any_of([starts, bits_left.any(), decodes.q()]));
     let end_of = |name: &str, first: &Bits, words: Bits| {
-        m.hold(format!("{name}_end_q"), wide(first) + words, &multiplied_now)
+        m.hold(format!("{name}_end_q"), wide(first) + words, multiplied_now)
     };
     let source_end = end_of("source", &source, source_words);
     let target_end = end_of("target", &target, target_words);
     let other_end = end_of("other", &other, blocks);
-    checks.next(&multiplied_now);
+    checks.next(multiplied_now);
     let source_range = Range { used: m.wire("reads", reads), first: wide(&source), end: source_end };
     let target_range = Range { used: m.wire("writes", writes), first: wide(&target), end: target_end };
-    let other_range = Range { used: reads_two.clone(), first: wide(&other), end: other_end };
+    let other_range = Range { used: reads_two, first: wide(&other), end: other_end };
     let limit = lit(gemv.slice_words().into(), range_bits);
-    let outside = |range: &Range| &range.used & limit.lt(&range.end);
-    let outside =
-        m.wire("outside", any_of(&[outside(&source_range), outside(&target_range), outside(&other_range)]));
+    let outside = |range: &Range| range.used & limit.lt(range.end);
+    let outside = m.wire(any!(outside(&source_range), outside(&target_range), outside(&other_range)));
     // Rounding may go down or stay, but not up into its own source.
     let meets = source_range.meets(&target_range);
-    let upward = source_range.first.lt(&target_range.first);
+    let upward = source_range.first.lt(target_range.first);
     // The activation unit works in place, or elsewhere.
-    let shifted = |range: &Range| range.meets(&target_range) & range.first.ne(&target_range.first);
-    let misplaced = &activates & (shifted(&source_range) | shifted(&other_range));
-    let misplaced = m.wire("misplaced", misplaced);
-    let overlap = meets & (one_of(&["dot", "axpy", "select"]) | (&is_round & upward));
-    let overlap = m.wire("overlap", any_of(&[overlap, misplaced, list_upward]));
+    let shifted = |range: &Range| range.meets(&target_range) & range.first.ne(target_range.first);
+    let misplaced = activates & (shifted(&source_range) | shifted(&other_range));
+    let misplaced = m.wire(misplaced);
+    let overlap = meets & (one_of(&["dot", "axpy", "select"]) | (is_round & upward));
+    let overlap = m.wire(any!(overlap, misplaced, list_upward));
     let code = |code: u128| lit(code, ERROR_BITS);
-    let range_error = mux(&outside, &code(4), &mux(&overlap, &code(7), &zeros(ERROR_BITS)));
-    let error = m.wire("error", mux(&word_error.any(), &word_error, &range_error));
-    let malformed = m.wire("malformed", checks.q() & error.any());
-    let legal = m.wire("legal", checks.q() & !error.any());
+    let range_error = mux(outside, code(4), mux(overlap, code(7), zeros(ERROR_BITS)));
+    let error = m.wire(mux(word_error.any(), word_error, range_error));
+    let malformed = m.wire(checks & error.any());
+    let legal = m.wire(checks & !error.any());
 
     // Entries of the list memory, in words.
     let entry_bits = bits_for(config.core().list_entries()) + 1;
     let list_first = list.zext(entry_bits);
     let counted = if count.width() > entry_bits { count.low(entry_bits) } else { count.zext(entry_bits) };
-    let list_end = m.wire("list_end", &list_first + counted + lit((WORD_ENTRIES - 1).into(), entry_bits));
+    let list_end = m.wire(list_first + counted + lit((WORD_ENTRIES - 1).into(), entry_bits));
     let to_word = |value: &Bits| value.high(entry_bits - log2(WORD_ENTRIES));
     m.unused(list_end.low(log2(WORD_ENTRIES)), "lists are written by the word");
     let is_list = one_of(&["list"]);
-    let list_used = m.wire("list_used", &is_list | (one_of(&["dot", "axpy"]) & &listed));
+    let list_used = m.wire(is_list | (one_of(&["dot", "axpy"]) & listed));
     let list_range = Range { used: list_used, first: to_word(&list_first), end: to_word(&list_end) };
 
     // What runs, and whether it is in the way.
-    let start = m.forward("start", 1);
+    let start = m.forward(1);
     let mut in_the_way = Vec::new();
     // The rows of a product may come while the one before it, or a rounding, is at work. They fill the way from the DRAM, so
     // the product must not wait for anything else.
@@ -263,7 +255,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
             in_the_way.push(busy & own);
             continue;
         }
-        let starts = m.wire(format!("{part}_starts"), &*start & &own);
+        let starts = m.wire(format!("{part}_starts"), *start & own);
         let others = match *part {
             "load" => vec!["list"],
             // They share the list memory's port for writing.
@@ -274,14 +266,14 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         };
         let mut conflicts = vec![one_of(&[*kinds, &others[..]].concat())];
         if *part == "gemv" {
-            let selects = m.hold("gemv_selects_q", one_of(&["select"]), &starts);
-            conflicts.push(&selects & &is_list);
-            before_rows.push(busy & &selects);
+            let selects = m.hold("gemv_selects_q", one_of(&["select"]), starts);
+            conflicts.push(selects & is_list);
+            before_rows.push(busy & selects);
         }
         if *part == "list" || *part == "gemv" {
             let held = list_range.held(&m, &format!("{part}_list"), &starts, busy);
             // Two readers do not disturb each other.
-            let against = if *part == "list" { lit(1, 1) } else { is_list.clone() };
+            let against = if *part == "list" { lit(1, 1) } else { is_list };
             conflicts.push(list_range.meets(&held) & against);
         }
         if *part != "list" {
@@ -295,7 +287,7 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
                 conflicts.push(target_range.meets(&held_source));
             } else {
                 let Range { used, first, end } = held_source;
-                m.unused(cat([used, first, end]), "it reads nothing");
+                m.unused(cat!(used, first, end), "it reads nothing");
             }
             if *part != "store" {
                 conflicts.push(target_range.meets(&held_target));
@@ -303,63 +295,62 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
                 conflicts.push(other_range.meets(&held_target));
             } else {
                 let Range { used, first, end } = held_target;
-                m.unused(cat([used, first, end]), "it writes nothing");
+                m.unused(cat!(used, first, end), "it writes nothing");
             }
         }
         let blocks = m.wire(format!("{part}_blocks"), busy & any_of(&conflicts));
         if *part != "gemv" && *part != "round" {
-            before_rows.push(blocks.clone());
+            before_rows.push(blocks);
         }
         in_the_way.push(blocks);
     }
     let fences = one_of(&["barrier", "signal"]);
-    let in_work = m.wire("in_work", any_of(&busy) | &holds);
-    in_the_way.push(&in_work & &fences);
+    let in_work = m.wire(any_of(&busy) | holds);
+    in_the_way.push(in_work & fences);
     // What is in the way is judged in one cycle and used in the next: it can only become less meanwhile.
-    let clear = m.flag("clear_q", waits.q() & !any_of(&in_the_way) & !&*start);
-    start.drive(waits.q() & &clear);
-    waits.next(any_of(&[legal, waits.q() & !&*start]));
-    let rows_clear = m.flag("rows_clear_q", waits.q() & !any_of(&before_rows) & !&*start);
-    let fetched = m.reg("fetched_q", 1).reset(0);
+    let clear = m.flag(waits & !any_of(&in_the_way) & !start);
+    start.drive(waits & clear);
+    waits.set_clear(legal, start);
+    let rows_clear = m.flag(waits & !any_of(&before_rows) & !start);
+    let fetched = m.reg(1).reset(0);
     let has_rows = one_of(&PRODUCTS) & !one_of(&["select"]);
-    let comes = &*start | cat([waits.q(), rows_clear.clone(), has_rows]).all();
-    let fetches = m.wire("fetches", cat([comes, one_of(&PRODUCTS), !fetched.q()]).all());
-    fetched.next(any_of(&[fetched.q(), fetches.clone()]) & waits.q() & !&*start);
+    let comes = *start | all!(waits, rows_clear, has_rows);
+    let fetches = m.wire(all!(comes, one_of(&PRODUCTS), !fetched));
+    fetched.next(any!(fetched, fetches) & waits & !start);
 
     // Status.
     let counter = |name: &str, step: &Bits| m.counter(name, SEQUENCE_BITS, step);
     let taken = counter("taken_q", &takes);
     let finished = counter("started_q", &start);
     // Errors are counted in the cycle after the check, which is a long way by itself.
-    let refused = m.flag("refused_q", &malformed);
-    let refused_for = m.delay("refused_for_q", &error);
+    let refused = m.flag(malformed);
+    let refused_for = m.delay(error);
     let wrong = counter("malformed_q", &refused);
-    let any_error = m.wire("any_error", &refused | &overflow);
-    let first_error = m.reg("first_error_q", ERROR_BITS).reset(0);
-    let fresh = m.wire("fresh", first_error.is_zero() & any_error);
-    let new_error = mux(&refused, &refused_for, &code(8));
-    first_error.next(mux(&fresh, &new_error, &first_error));
-    let first_sequence = m.reg("first_sequence_q", SEQUENCE_BITS).reset(0).enable(&fresh);
-    first_sequence.next(mux(&refused, &taken.minus_one(), &taken));
-    let signals = m.wire("signals", &*start & one_of(&["signal"]));
-    let last_tag = m.reg("last_tag_q", TAG_BITS).reset(0).enable(&signals);
-    last_tag.next(&tag);
+    let any_error = m.wire(refused | overflow);
+    let first_error = m.reg(ERROR_BITS).reset(0);
+    let fresh = m.wire(first_error.is_zero() & any_error);
+    let new_error = mux(refused, refused_for, code(8));
+    first_error.next(mux(fresh, new_error, first_error));
+    let first_sequence = m.reg(SEQUENCE_BITS).reset(0).enable(fresh);
+    first_sequence.next(mux(refused, taken.minus_one(), taken));
+    let signals = m.wire(*start & one_of(&["signal"]));
+    let last_tag = m.reg(TAG_BITS).reset(0).enable(signals).next(tag);
     let signalled = counter("signals_q", &signals);
 
-    m.output("word_ready_o", &takes, "the instruction is taken");
-    m.output("start_o", &*start, "the instruction starts; one that no part executes is complete");
+    m.output("word_ready_o", takes, "the instruction is taken");
+    m.output(start, "the instruction starts; one that no part executes is complete");
     m.output(
         "fetch_o",
-        &fetches,
+        fetches,
         "the rows of a product come, with its start or before; of a selection the list",
     );
-    m.output("refuse_o", &malformed, "the instruction is malformed");
+    m.output("refuse_o", malformed, "the instruction is malformed");
     for name in STARTS {
-        m.output(format!("start_{name}_o"), &*start & one_of(&[name]), format!("start a {name}"));
+        m.output(format!("start_{name}_o"), *start & one_of(&[name]), format!("start a {name}"));
     }
     if config.core().link() {
         for name in TRANSFERS {
-            m.output(format!("start_{name}_o"), &*start & one_of(&[name]), format!("start a {name}"));
+            m.output(format!("start_{name}_o"), *start & one_of(&[name]), format!("start a {name}"));
         }
         let [ranks, node, slot] = transfer_fields(&instruction, config);
         debug_assert_eq!((node.width(), slot.width()), (NODE_BITS, SLOT_BITS));
@@ -368,15 +359,15 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         m.output("transfer_node_o", node, "transfer: the other DIMM");
         m.output("transfer_slot_o", slot, "transfer: what its message is known by");
     }
-    m.output("start_activation_o", &*start & &activates, "start the activation unit");
-    let vectors = batch.zext(gemv.vectors_bits()).shl(&heads);
+    m.output("start_activation_o", *start & activates, "start the activation unit");
+    let vectors = batch.zext(gemv.vectors_bits()).shl(heads);
     // In the order of the unit's fields: by which way, and with what.
     let function = m.wire("functions", one_of(&FUNCTIONS));
     let ways = [
         one_of(&["exp"]),
         one_of(&["add", "sub"]),
         one_of(&["scale", "mul"]),
-        one_of(&["relu", "max"]) | &function,
+        one_of(&["relu", "max"]) | function,
     ];
     let (is_softmax, is_sub, is_max) = (one_of(&["softmax"]), one_of(&["sub"]), one_of(&["max"]));
     let operation = [
@@ -412,37 +403,32 @@ pub fn issue(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         fit(&count, gemv.row_bits()),
         "rows, words or entries; of a selection the number of its first row",
     );
-    m.output("batch_o", &batch, "vectors");
-    m.output("heads_o", &heads, "logarithm of the number of heads");
+    m.output(batch, "vectors");
+    m.output(heads, "logarithm of the number of heads");
     if let Some(weights) = weights {
-        m.output("weights_o", weights, FORMAT_DOC);
+        m.output(weights, FORMAT_DOC);
     }
     m.output("source_o", fit(&source, addr_bits), "first word of the source");
     m.output("target_o", fit(&target, addr_bits), "first word of the destination");
-    m.output("address_o", &address, "burst address");
-    m.output("listed_o", &listed, "rows come from the list memory");
-    m.output("selected_o", &selected, "as many rows as were selected, at most");
-    m.output("list_o", &list, "first entry");
+    m.output(address, "burst address");
+    m.output(listed, "rows come from the list memory");
+    m.output(selected, "as many rows as were selected, at most");
+    m.output(list, "first entry");
     let list_words = to_word(&counted_words(&m, &count, entry_bits));
     let beat_bits = beat_count_bits(config);
     if list_words.width() > beat_bits {
         // Both hold the words of the whole list memory.
         m.unused(list_words.high(list_words.width() - beat_bits), "lists are no longer than their memory");
     }
-    m.output(
-        "beats_o",
-        mux(&is_list, &fit(&list_words, beat_bits), &fit(&beats, beat_bits)),
-        "bursts to move",
-    );
-    m.output("busy_o", any_of(&[in_work, working, refused.clone()]), "an instruction is in work");
-    m.output("taken_o", taken, "instructions taken");
+    m.output("beats_o", mux(is_list, fit(&list_words, beat_bits), fit(&beats, beat_bits)), "bursts to move");
+    m.output("busy_o", any!(in_work, working, refused), "an instruction is in work");
+    m.output(taken, "instructions taken");
     m.output("started_o", finished, "instructions started, markers included");
     m.output("malformed_o", wrong, "malformed instructions");
-    m.output("error_o", &first_error, "code of the first error");
-    m.output("error_sequence_o", &first_sequence, "its sequence number");
-    m.output("tag_o", &last_tag, "tag of the last signal");
+    m.output("error_o", first_error, "code of the first error");
+    m.output("error_sequence_o", first_sequence, "its sequence number");
+    m.output("tag_o", last_tag, "tag of the last signal");
     m.output("signals_o", signalled, "signals");
-    m.finish()
 }
 
 /// Entries rounded up to words of the list memory, still counted in entries.

@@ -7,8 +7,7 @@
 use super::row_generator::{ENTRY_BITS, WORD_ENTRIES, list_addr_bits};
 use crate::blocks::common::encoding::{bits_for, log2, one_hot};
 use ndp_config::{BEAT_BITS, DesignConfig};
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder, mux, repeat};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of the number of selected elements.
 pub(crate) fn selection_bits(config: &DesignConfig) -> u32 {
@@ -20,39 +19,36 @@ pub(crate) fn selection_bits(config: &DesignConfig) -> u32 {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn list_writer(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "list_writer_e{}", config.core().list_entries(),
+    "Numbers of selected elements to the list memory.")]
+pub fn list_writer(config: &DesignConfig) -> Block {
     let row_bits = config.gemv().row_bits();
     let (entry_bits, word_bits) = (bits_for(config.core().list_entries() - 1), list_addr_bits(config));
     let low = log2(WORD_ENTRIES);
-    let m = ModuleBuilder::new(
-        format!("list_writer_e{}", config.core().list_entries()),
-        "Numbers of selected elements to the list memory.",
-    );
-    let start = m.input("start_i", 1, "a command begins: nothing is selected yet");
-    let listed = m.input("listed_i", 1, "numbers come from the list memory; stays");
-    let first = m.input("first_i", row_bits, "number of element 0, or the entry that has it; stays");
-    let list = m.input("list_i", word_bits, "first word to write; stays");
+    let start = m.input(1, "a command begins: nothing is selected yet");
+    let listed = m.input(1, "numbers come from the list memory; stays");
+    let first = m.input(row_bits, "number of element 0, or the entry that has it; stays");
+    let list = m.input(word_bits, "first word to write; stays");
     let valid = m.input("element_valid_i", 1, "an element is selected");
-    let element = m.input("element_i", entry_bits, "the element");
-    let entry = m.input("entry_i", row_bits, "the entry chosen by `read_entry_o` of the word read last");
+    let element = m.input(entry_bits, "the element");
+    let entry = m.input(row_bits, "the entry chosen by `read_entry_o` of the word read last");
 
-    let number = m.wire("number", &first + element.zext(row_bits));
-    let reads = m.wire("reads", &valid & &listed);
-    let read = m.flag("read_q", &reads);
-    let read_entry = m.delay("read_entry_q", number.low(low));
-    let writes = m.wire("writes", &read | (&valid & !&listed));
-    let selection = m.reg("selection_q", selection_bits(config)).reset(0);
-    let counted = mux(&writes, &selection.plus_one(), &selection);
-    selection.next(counted.gated(&!&start));
-    let value = mux(&listed, &entry, &number).zext(ENTRY_BITS);
+    let number = m.wire(first + element.zext(row_bits));
+    let reads = m.wire(valid & listed);
+    let read = m.flag(reads);
+    let read_entry = m.delay(number.low(low));
+    let writes = m.wire(read | (valid & !listed));
+    let selection = m.reg(selection_bits(config)).reset(0);
+    let counted = mux(writes, selection.plus_one(), selection);
+    selection.next(counted.gated(!start));
+    let value = mux(listed, entry, number).zext(ENTRY_BITS);
 
-    m.output("read_o", &reads, "read a word");
+    m.output("read_o", reads, "read a word");
     m.output("read_addr_o", number.slice(low, word_bits), "word to read");
-    m.output("read_entry_o", &read_entry, "entry to choose, in the cycle after");
+    m.output(read_entry, "entry to choose, in the cycle after");
     let lanes = one_hot(&selection.low(low), WORD_ENTRIES);
-    m.output("write_o", lanes.gated(&writes), "entries of the word to write");
-    m.output("write_addr_o", &list + selection.slice(low, word_bits), "word to write");
-    m.output("write_data_o", repeat(BEAT_BITS / ENTRY_BITS, &value), "the number");
-    m.output("selection_o", &selection, "selected elements");
-    m.finish()
+    m.output("write_o", lanes.gated(writes), "entries of the word to write");
+    m.output("write_addr_o", list + selection.slice(low, word_bits), "word to write");
+    m.output("write_data_o", repeat(BEAT_BITS / ENTRY_BITS, value), "the number");
+    m.output(selection, "selected elements");
 }

@@ -5,8 +5,7 @@ use super::instruction_decoder::link_suffix;
 use crate::blocks::common::encoding::bits_for;
 use crate::blocks::common::sram::sram;
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, DesignConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, one_hot_mux, repeat, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of a counter.
 pub(crate) const COUNTER_BITS: u32 = 32;
@@ -24,35 +23,30 @@ const CAUSES: u32 = 4;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn monitor(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "monitor_g{}_b{}{}", config.gemv().ranks(), config.gemv().max_batch(), link_suffix(config),
+    "Counters and status for the host.")]
+pub fn monitor(config: &DesignConfig) -> Block {
     let gemv = config.gemv();
     let (ranks, batch_bits) = (gemv.ranks(), gemv.batch_bits());
-    let m = ModuleBuilder::new(
-        format!("monitor_g{ranks}_b{}{}", gemv.max_batch(), link_suffix(config)),
-        "Counters and status for the host.",
-    );
-    let status = m.input("status_i", BEAT_BITS, "status");
+    let status = m.input(BEAT_BITS, "status");
     let read = m.input("register_re_i", 1, "read a register");
-    let register = m.input("register_i", REGISTER_BITS, "its number");
-    let causes: Vec<Bits> = (0..ranks)
-        .map(|g| {
-            m.input(
-                format!("cause{g}_i"),
-                CAUSES,
-                format!("what group {g} does in this cycle, one-hot or nothing"),
-            )
-        })
-        .collect();
-    let activation = m.input("activation_i", 1, "the core is busy with: activation");
+    let register = m.input(REGISTER_BITS, "its number");
+    let causes = each(ranks, |g| {
+        m.input(
+            format!("cause{g}_i"),
+            CAUSES,
+            format!("what group {g} does in this cycle, one-hot or nothing"),
+        )
+    });
+    let activation = m.input(1, "the core is busy with: activation");
     let parts = ["gemv", "axpy", "round", "load", "store", "list", "zero"]
         .map(|part| m.input(format!("{part}_i"), 1, format!("the core is busy with: {part}")));
     let start = m.input("dot_start_i", 1, "a DOT begins");
-    let batch = m.input("batch_i", batch_bits, "its vectors; stays");
+    let batch = m.input(batch_bits, "its vectors; stays");
     let taken = m.input("result_taken_i", 1, "a result, rows in order, in each the vectors");
     let positive = m.input("result_positive_i", 1, "it is greater than zero");
-    let mask_valid =
-        m.input("mask_valid_i", 1, "a selection has looked at a place; no result is taken in this cycle");
-    let mask = m.input("mask_i", BEAT_ELEMS, "its selected elements");
+    let mask_valid = m.input(1, "a selection has looked at a place; no result is taken in this cycle");
+    let mask = m.input(BEAT_ELEMS, "its selected elements");
 
     let link = config.core().link().then(|| {
         [
@@ -66,27 +60,25 @@ pub fn monitor(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     });
 
     let share_bits = bits_for(ranks);
-    let mut steps: Vec<Bits> = (0..CAUSES)
-        .map(|cause| {
-            let each = causes.iter().map(|of_group| of_group.bit(cause).zext(share_bits));
-            let sum = each.fold(zeros(share_bits), |sum, one| sum + one);
-            m.flag(format!("cause{cause}_step_q"), sum)
-        })
-        .collect();
+    let mut steps = each(CAUSES, |cause| {
+        let each = causes.iter().map(|of_group| of_group.bit(cause).zext(share_bits));
+        let sum = each.fold(zeros(share_bits), |sum, one| sum + one);
+        m.flag(format!("cause{cause}_step_q"), sum)
+    });
     // With these two the counters account for every cycle of every group (docs/ndp-core.md, "Counters"). They are counted on
     // their own, not as what the others leave over.
     let (product, rounds) = (&parts[0], &parts[2]);
     let fills = causes.iter().map(|of_group| (product & !of_group.any()).zext(share_bits));
     let filling = m.flag("filling_step_q", fills.fold(zeros(share_bits), |sum, one| sum + one));
-    let outside = m.wire("outside", !(product | rounds));
+    let outside = m.wire(!(product | rounds));
     steps.extend(parts);
-    steps.extend([filling.clone(), outside, lit(1, 1), activation]);
+    steps.extend([filling, outside, lit(1, 1), activation]);
     let counters: Vec<Bits> = steps
         .iter()
         .enumerate()
         .map(|(i, step)| {
             let counter = m.reg(format!("counter{i}_q"), COUNTER_BITS).reset(0);
-            counter.next(counter.q() + step.zext(COUNTER_BITS));
+            counter.next(counter + step.zext(COUNTER_BITS));
             counter.q()
         })
         .collect();
@@ -94,50 +86,50 @@ pub fn monitor(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let counters = cat(std::iter::once(zeros(spare)).chain(counters.into_iter().rev()));
 
     // Activations of a row: counted over its vectors, written with the last one.
-    let vector = m.reg("vector_q", batch_bits);
-    let last = m.wire("last", &taken & vector.plus_one().eq(&batch));
-    let next = mux(&taken, &vector.plus_one(), &vector);
-    vector.next(next.gated(&!(&start | &last)));
-    let active = m.reg("active_q", ACTIVATION_BITS);
-    let counted = m.wire("counted", active.q() + positive.zext(ACTIVATION_BITS));
-    active.next(mux(&taken, &counted, &active).gated(&!(&start | &last)));
-    let row = m.reg("row_q", bits_for(NEURONS - 1));
-    row.next(mux(&last, &row.plus_one(), &row).gated(&!&start));
+    let vector = m.reg(batch_bits);
+    let last = m.wire(taken & vector.plus_one().eq(batch));
+    let next = mux(taken, vector.plus_one(), vector);
+    vector.next(next.gated(!(start | last)));
+    let active = m.reg(ACTIVATION_BITS);
+    let counted = m.wire(active + positive.zext(ACTIVATION_BITS));
+    active.next(mux(taken, counted, active).gated(!(start | last)));
+    let row = m.reg(bits_for(NEURONS - 1));
+    row.next(mux(last, row.plus_one(), row).gated(!start));
     let lanes = BEAT_BITS / ACTIVATION_BITS;
     let lane_bits = bits_for(lanes - 1);
     // A mask takes the lanes of as many counts as it has bytes; places go on from selection to selection.
     let mask_lanes = BEAT_ELEMS / ACTIVATION_BITS;
     let masks = lanes / mask_lanes;
-    let place = m.reg("place_q", bits_for(NEURONS / mask_lanes - 1)).reset(0);
-    place.next(mux(&mask_valid, &place.plus_one(), &place).gated(&!&start));
+    let place = m.reg(bits_for(NEURONS / mask_lanes - 1)).reset(0);
+    place.next(mux(mask_valid, place.plus_one(), place).gated(!start));
     let mask_bits = bits_for(masks - 1);
-    let to_mask = |at: u32| place.low(mask_bits).eq_lit(at.into()) & &mask_valid;
-    let of_mask: Vec<Bits> = (0..masks).map(|at| m.wire(format!("mask{at}"), to_mask(at))).collect();
-    let of_row = |l: u32| row.low(lane_bits).eq_lit(l.into()) & &last;
-    let at: Vec<Bits> = (0..lanes).map(|l| of_row(l) | &of_mask[(l / mask_lanes) as usize]).collect();
+    let to_mask = |at: u32| place.low(mask_bits).eq_lit(at.into()) & mask_valid;
+    let of_mask = each(masks, |at| m.wire(format!("mask{at}"), to_mask(at)));
+    let of_row = |l: u32| row.low(lane_bits).eq_lit(l.into()) & last;
+    let at = each(lanes, |l| of_row(l) | of_mask[(l / mask_lanes) as usize]);
     let word_bits = row.width() - lane_bits;
-    let written = m.wire("written", mux(&mask_valid, &mask, &repeat(mask_lanes, &counted)));
-    let memory = m
-        .instance("activations", &sram(NEURONS / lanes, BEAT_BITS, lanes)?)
-        .input("raddr_i", register.low(word_bits))
-        .input("re_i", &read)
-        .input("waddr_i", mux(&mask_valid, &place.high(word_bits), &row.high(word_bits)))
-        .input("we_i", cat(at.into_iter().rev()))
-        .input("wdata_i", repeat(masks, &written));
+    let written = m.wire(mux(mask_valid, mask, repeat(mask_lanes, counted)));
+    let memory = sram::In {
+        raddr: register.low(word_bits),
+        re: read,
+        waddr: mux(mask_valid, place.high(word_bits), row.high(word_bits)),
+        we: cat(at.into_iter().rev()),
+        wdata: repeat(masks, written),
+    }
+    .part(&m, "activations", &sram(NEURONS / lanes, BEAT_BITS, lanes)?);
 
-    let number = m.hold("register_q", &register, &read);
-    let is_activations = cat([!number.msb(), number.bit(6)]).all();
-    let select = cat([is_activations, number.eq_lit(1), number.is_zero()]);
-    let sampled = m.hold("sampled_q", cat([counters, status]), &read);
-    let mut choices = vec![sampled.low(BEAT_BITS), sampled.high(BEAT_BITS), memory.output("rdata_o")];
+    let number = m.hold("register_q", register, read);
+    let is_activations = all!(!number.msb(), number.bit(6));
+    let select = cat!(is_activations, number.eq_lit(1), number.is_zero());
+    let sampled = m.hold(cat!(counters, status), read);
+    let mut choices = vec![sampled.low(BEAT_BITS), sampled.high(BEAT_BITS), memory.rdata.q()];
     let mut selects = vec![select];
     if let Some([status, counter]) = link {
-        let status_q = m.hold("link_status_q", status, &read);
-        choices.extend([status_q.clone(), counter.zext(BEAT_BITS)]);
+        let status_q = m.hold("link_status_q", status, read);
+        choices.extend([status_q, counter.zext(BEAT_BITS)]);
         let is_counter = number.high(REGISTER_BITS - 4).eq_lit(1);
-        selects.insert(0, cat([is_counter, number.eq_lit(LINK_REGISTER)]));
+        selects.insert(0, cat!(is_counter, number.eq_lit(LINK_REGISTER)));
     }
-    let select = m.wire("select", cat(selects));
-    m.output("register_data_o", one_hot_mux(&select, &choices), "the register read last");
-    m.finish()
+    let select = m.wire(cat(selects));
+    m.output("register_data_o", one_hot_mux(select, &choices), "the register read last");
 }

@@ -12,7 +12,9 @@ use super::monitor::{COUNTER_BITS, COUNTERS, monitor};
 use super::rank_feeder::{SEGMENT_BITS, rank_feeder};
 use super::row_generator::{WORD_ENTRIES, list_addr_bits, row_generator};
 use super::segment_turns::segment_turns;
+use crate::blocks::activation::activation_lane::shared_suffix;
 use crate::blocks::activation::activation_unit::operation_fields;
+use crate::blocks::arithmetic::multiplier_unit::multiplier_name;
 use crate::blocks::common::encoding::log2;
 use crate::blocks::common::fifo::fifo;
 use crate::blocks::common::row_layout::{Layout, layout_fields, rank_bits};
@@ -26,41 +28,23 @@ use crate::blocks::memory::rank_intake::RankPorts;
 use crate::blocks::memory::rank_port::{PINS, rank_port};
 use crate::blocks::memory::rank_timing::BUS_BITS;
 use ndp_config::{BEAT_BITS, DesignConfig};
-use ndp_hdl_language::{
-    Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, named, repeat, zeros,
-};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Rows that the unit's distributor can find waiting.
 const QUEUED_TOKENS: u32 = 16;
-
-/// Connects all four fields of a layout, each prefixed.
-fn connect_layout<'a>(
-    instance: InstanceBuilder<'a>,
-    config: &DesignConfig,
-    prefix: &str,
-    layout: &Layout,
-) -> InstanceBuilder<'a> {
-    let Layout { waves, tail, last_beat, last_elem } = layout;
-    layout_fields(config.gemv())
-        .into_iter()
-        .zip([waves, tail, last_beat, last_elem])
-        .fold(instance, |instance, ((name, ..), value)| instance.input(format!("{prefix}{name}_i"), value))
-}
 
 /// The core of `config`.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "ndp_core_n{}_{}{}", config.gemv().multipliers(), multiplier_name(config.gemv()),
+    shared_suffix(config.gemv()),
+    "NDP core of a DIMM: executes instructions on data in DRAM.")]
+pub fn ndp_core(config: &DesignConfig) -> Block {
     let gemv = config.gemv();
     let ranks = gemv.ranks();
     let (burst_bits, dimm_bits) = (config.dram().burst_bits(), config.dimm_burst_bits());
     let unit_module = gemv_unit(gemv)?;
-    let m = ModuleBuilder::new(
-        unit_module.title().replace("gemv_unit", "ndp_core"),
-        "NDP core of a DIMM: executes instructions on data in DRAM.",
-    );
     let clock = m.clock_domain("dram");
     let host_inputs = [
         ("host_valid_i", 1, "host: a request is offered"),
@@ -71,15 +55,13 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         ("response_ready_i", 1, "host: the response is taken"),
     ]
     .map(|(name, width, doc)| (name, m.input(name, width, doc)));
-    let data_pins: Vec<Bits> = (0..ranks)
-        .map(|g| {
-            m.input(
-                format!("r{g}_dq_i"),
-                BUS_BITS,
-                format!("rank {g}: data bus, two transfers; on the DRAM's clock"),
-            )
-        })
-        .collect();
+    let data_pins = each(ranks, |g| {
+        m.input(
+            format!("r{g}_dq_i"),
+            BUS_BITS,
+            format!("rank {g}: data bus, two transfers; on the DRAM's clock"),
+        )
+    });
 
     let link = config.core().link();
     let link_pins = link.then(|| {
@@ -93,28 +75,27 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     // Instructions.
     let (queue_pop, host_overflow) = (m.forward("queue_pop", 1), m.forward("lost", 1));
     let (queue_push, queue_word) = (m.forward("queue_push", 1), m.forward("queue_word", INSTRUCTION_BITS));
-    let queue = m
-        .instance("queue", &sram_fifo(INSTRUCTION_BITS, config.core().queue_entries())?)
-        .input("push_i", &queue_push)
-        .input("data_i", &queue_word)
-        .input("pop_i", &queue_pop)
-        .ignore("ready_o", "there is room for a burst before it is taken");
-    let (queue_valid, queue_count) = (queue.output("valid_o"), queue.output("count_o"));
+    let queue = sram_fifo::In { push: *queue_push, data: *queue_word, pop: *queue_pop }.part(
+        &m,
+        "queue",
+        &sram_fifo(INSTRUCTION_BITS, config.core().queue_entries())?,
+    );
+    queue.ready.ignore("there is room for a burst before it is taken");
+    let (queue_valid, queue_count) = (queue.valid.q(), queue.count.q());
     let busy: Vec<_> =
         parts(config).iter().map(|(part, _)| (*part, m.forward(format!("{part}_busy"), 1))).collect();
     let link_holds = link.then(|| m.forward("link_holds", 1));
-    let rows_idle = m.forward("rows_idle", 1);
-    let front = m
-        .instance("issue", &issue(config)?)
-        .input("rows_idle_i", &rows_idle)
-        .input("word_valid_i", &queue_valid)
-        .input("word_i", queue.output("data_o"))
-        .input("overflow_i", &host_overflow);
-    let front = busy.iter().fold(front, |front, (part, busy)| front.input(format!("{part}_busy_i"), busy));
-    if let Some(holds) = &link_holds {
-        front.connect_input("link_holds_i", holds);
+    let rows_idle = m.forward(1);
+    let front = issue::In {
+        word_valid: queue_valid,
+        word: queue.data.q(),
+        overflow: *host_overflow,
+        rows_idle: *rows_idle,
+        link_holds: link_holds.map(|holds| *holds),
     }
-    queue_pop.drive(front.output("word_ready_o"));
+    .part(&m, "issue", &issue(config)?);
+    busy.iter().for_each(|(part, busy)| front.connect_input(format!("{part}_busy_i"), busy));
+    queue_pop.drive(front.word_ready);
     let starts: Vec<(&str, Bits)> = STARTS
         .into_iter()
         .chain(["activation"])
@@ -127,18 +108,18 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         Layout { waves, tail, last_beat, last_elem }
     };
     let (cols, rows_layout) = (layout("cols"), layout("rows"));
-    let (rows, batch, address) = (front.output("rows_o"), front.output("batch_o"), front.output("address_o"));
-    let (listed, list, beats) = (front.output("listed_o"), front.output("list_o"), front.output("beats_o"));
-    let product = m.wire("product", any_of(&PRODUCTS.map(start)));
+    let (rows, batch, address) = (front.rows.q(), front.batch.q(), front.address.q());
+    let (listed, list, beats) = (front.listed.q(), front.list.q(), front.beats.q());
+    let product = m.wire(any_of(PRODUCTS.map(start)));
     // A product may take only rows that were selected. Of none nothing is begun.
-    let selection = m.forward("selection", selection_bits(config));
-    let count = rows.clone();
-    let selected = front.output("selected_o");
-    let few = m.wire("few", selection.zext(gemv.row_bits()).lt(&count) & &selected);
-    let rows = m.wire("rows", mux(&few, &selection.zext(gemv.row_bits()), &count));
-    let none = m.wire("none", &selected & selection.is_zero());
-    let fetch = front.output("fetch_o");
-    let begins = m.wire("begins", cat([fetch.clone(), !start("select"), !&none]).all());
+    let selection = m.forward(selection_bits(config));
+    let count = rows;
+    let selected = front.selected.q();
+    let few = m.wire(selection.zext(gemv.row_bits()).lt(count) & selected);
+    let rows = m.wire(mux(few, selection.zext(gemv.row_bits()), count));
+    let none = m.wire(selected & selection.is_zero());
+    let fetch = front.fetch.q();
+    let begins = m.wire(all!(fetch, !start("select"), !none));
 
     // Rows of a product, and where each rank finds them: of the one in work, or of the next one as soon as all of these are asked
     // for.
@@ -149,30 +130,30 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         last_beat: held("last_beat", &cols.last_beat, &fetch),
         last_elem: held("last_elem", &cols.last_elem, &fetch),
     };
-    let product_start = m.flag("product_start_q", &product);
-    let rows_start = m.flag("rows_start_q", &begins);
+    let product_start = m.flag(product);
+    let rows_start = m.flag(begins);
     let list_start = list.high(list_addr_bits(config));
-    let weights = is_quantised(gemv).then(|| front.output("weights_o"));
+    let weights = is_quantised(gemv).then(|| front.weights.q());
     let held_weights = weights.as_ref().map(|weights| held("weights", weights, &fetch));
     let matrix = held("matrix", &address.low(burst_bits), &fetch);
-    let list_word = m.forward("list_word", BEAT_BITS);
-    let row_ready = m.forward("row_ready", 1);
+    let list_word = m.forward(BEAT_BITS);
+    let row_ready = m.forward(1);
     let (held_listed, held_rows, held_list) =
         (held("listed", &listed, &fetch), held("rows", &rows, &fetch), held("list", &list, &fetch));
     let [selects, reads_for_selection] = ["selects", "reads_for_selection"].map(|name| m.forward(name, 1));
-    let other_entry = m.forward("other_entry", log2(WORD_ENTRIES));
+    let other_entry = m.forward(log2(WORD_ENTRIES));
     let generator = m
-        .instance("generator", &row_generator(config)?)
-        .input("start_i", &rows_start)
-        .input("other_i", &selects)
-        .input("other_entry_i", &other_entry)
-        .input("listed_i", &held_listed)
-        .input("rows_i", &held_rows)
-        .input("list_i", &held_list)
-        .input("waves_i", &held_cols.waves)
-        .input("tail_i", &held_cols.tail)
-        .input("list_data_i", &list_word)
-        .input("row_ready_i", &row_ready);
+        .instance(&row_generator(config)?)
+        .input("start_i", rows_start)
+        .input("other_i", selects)
+        .input("other_entry_i", other_entry)
+        .input("listed_i", held_listed)
+        .input("rows_i", held_rows)
+        .input("list_i", held_list)
+        .input("waves_i", held_cols.waves)
+        .input("tail_i", held_cols.tail)
+        .input("list_data_i", list_word)
+        .input("row_ready_i", row_ready);
     if let Some(weights) = &held_weights {
         generator.connect_input("weight_format_i", weights);
     }
@@ -182,29 +163,27 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let generator_idle = generator.output("idle_o");
 
     // Loads and lists share the reader.
-    let loads = m.wire("loads", &start("load") | &start("list"));
-    let reads_list = m.reg("reads_list_q", 1).reset(0).enable(&loads);
-    reads_list.next(start("list"));
-    let reader_start = m.flag("reader_start_q", &loads);
-    let reader_ready = m.forward("reader_ready", 1);
+    let loads = m.wire(start("load") | start("list"));
+    let reads_list = m.reg(1).reset(0).enable(loads).next(start("list"));
+    let reader_start = m.flag(loads);
+    let reader_ready = m.forward(1);
     let reader = m
-        .instance("reader", &dma_reader(config)?)
-        .input("start_i", &reader_start)
+        .instance(&dma_reader(config)?)
+        .input("start_i", reader_start)
         .input("address_i", held("reader_address", &address, &loads))
         .input("count_i", held("reader_count", &beats, &loads))
-        .input("beat_ready_i", &reader_ready);
+        .input("beat_ready_i", reader_ready);
     let (read_valid, read_beat) = (reader.output("beat_valid_o"), reader.output("beat_data_o"));
     let reader_idle = reader.output("idle_o");
 
     // List memory.
     let list_bits = list_addr_bits(config);
-    let list_at = m.reg("list_at_q", list_bits);
-    let list_writes = m.wire("list_writes", &read_valid & reads_list.q());
-    list_at.next(mux(&start("list"), &list_start, &mux(&list_writes, &list_at.plus_one(), &list_at)));
+    let list_at = m.reg(list_bits);
+    let list_writes = m.wire(read_valid & reads_list);
+    list_at.next(mux(start("list"), list_start, mux(list_writes, list_at.plus_one(), list_at)));
     // A selection reads and writes it by the entry, while neither generator nor reader of lists is at work.
-    let selecting = m.reg("selects_q", 1).reset(0).enable(&fetch);
-    selecting.next(start("select"));
-    selects.drive(&selecting);
+    let selecting = m.reg("selects_q", 1).reset(0).enable(fetch).next(start("select"));
+    selects.drive(selecting);
     let (element_valid, element) = (m.forward("element_valid", 1), m.forward("element", element_bits(gemv)));
     let entry_bits = list.width();
     let element_fit =
@@ -212,70 +191,73 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     if element.width() > entry_bits {
         m.unused(element.high(element.width() - entry_bits), "a selection has no more elements than entries");
     }
-    let namer = m
-        .instance("list_writer", &list_writer(config)?)
-        .input("start_i", start("select"))
-        .input("listed_i", &held_listed)
-        .input("first_i", &held_rows)
-        .input("list_i", held_list.high(list_bits))
-        .input("element_valid_i", &element_valid)
-        .input("element_i", element_fit)
-        .input("entry_i", generator.output("entry_o"));
-    selection.drive(namer.output("selection_o"));
-    reads_for_selection.drive(namer.output("read_o"));
-    other_entry.drive(namer.output("read_entry_o"));
-    let read_at = mux(&reads_for_selection, &namer.output("read_addr_o"), &generator.output("list_addr_o"));
-    let lists = m
-        .instance("lists", &sram(1 << list_bits, BEAT_BITS, WORD_ENTRIES)?)
-        .input("raddr_i", read_at)
-        .input("re_i", generator.output("list_re_o") | &*reads_for_selection)
-        .input("waddr_i", mux(&list_writes, &list_at, &namer.output("write_addr_o")))
-        .input("we_i", namer.output("write_o") | repeat(WORD_ENTRIES, &list_writes))
-        .input("wdata_i", mux(&list_writes, &read_beat, &namer.output("write_data_o")));
-    list_word.drive(lists.output("rdata_o"));
+    let namer = list_writer::In {
+        start: start("select"),
+        listed: held_listed,
+        first: held_rows,
+        list: held_list.high(list_bits),
+        element_valid: *element_valid,
+        element: element_fit,
+        entry: generator.output("entry_o"),
+    }
+    .part(&m, "list_writer", &list_writer(config)?);
+    selection.drive(namer.selection);
+    reads_for_selection.drive(namer.read);
+    other_entry.drive(namer.read_entry);
+    let read_at = mux(reads_for_selection, namer.read_addr.q(), generator.output("list_addr_o"));
+    let lists = sram::In {
+        raddr: read_at,
+        re: generator.output("list_re_o") | reads_for_selection,
+        waddr: mux(list_writes, list_at, namer.write_addr),
+        we: namer.write | repeat(WORD_ENTRIES, list_writes),
+        wdata: mux(list_writes, read_beat, namer.write_data),
+    }
+    .part(&m, "lists", &sram(1 << list_bits, BEAT_BITS, WORD_ENTRIES)?);
+    list_word.drive(lists.rdata);
 
     // The unit. A row goes to the feeders and, as the place of its tail, to the unit.
-    let token_pop = m.forward("token_pop", 1);
-    let row_taken = m.wire("row_taken", &row_valid & &*row_ready);
-    let tokens = m
-        .instance("tokens", &fifo(rank_bits(gemv), QUEUED_TOKENS)?)
-        .input("push_i", &row_taken)
-        .input("data_i", &row_start)
-        .input("pop_i", &token_pop);
-    let y_ready = m.forward("y_ready", 1);
+    let token_pop = m.forward(1);
+    let row_taken = m.wire(row_valid & row_ready);
+    let tokens = fifo::In { push: row_taken, data: row_start, pop: *token_pop }.part(
+        &m,
+        "tokens",
+        &fifo(rank_bits(gemv), QUEUED_TOKENS)?,
+    );
+    let y_ready = m.forward(1);
     let unit = m
-        .instance("unit", &unit_module)
-        .input("rows_i", &rows)
-        .input("batch_i", &batch)
-        .input("source_i", front.output("source_o"))
-        .input("target_i", front.output("target_o"))
-        .input("heads_i", front.output("heads_o"))
-        .input("x_valid_i", &read_valid & !reads_list.q())
-        .input("x_data_i", &read_beat)
-        .input("y_ready_i", &y_ready)
-        .input("row_valid_i", tokens.output("valid_o"))
-        .input("row_start_i", tokens.output("data_o"));
+        .instance(&unit_module)
+        .input("rows_i", rows)
+        .input("batch_i", batch)
+        .input("source_i", front.source)
+        .input("target_i", front.target)
+        .input("heads_i", front.heads)
+        .input("x_valid_i", read_valid & !reads_list)
+        .input("x_data_i", read_beat)
+        .input("y_ready_i", y_ready)
+        .input("row_valid_i", tokens.valid)
+        .input("row_start_i", tokens.data);
     if let Some(weights) = &weights {
         unit.connect_input("weight_format_i", weights);
     }
-    let unit = connect_layout(connect_layout(unit, config, "cols_", &cols), config, "rows_", &rows_layout);
+    cols.connect(unit, "cols_");
+    rows_layout.connect(unit, "rows_");
     let unit = operation_fields(gemv).into_iter().fold(unit, |unit, (name, ..)| {
         let port = format!("activation_{name}");
         unit.input(format!("{port}_i"), front.output(&format!("{port}_o")))
     });
     // The unit reads the same beats for a store and an append; where they go is the host port's business.
     let exports = start("export");
-    let stores = m.wire("stores", any_of(&[start("store"), start("append"), exports.clone()]));
+    let stores = m.wire(any!(start("store"), start("append"), exports));
     let unit = ["load", "export", "zero", "merge", "import", "select", "round", "activation"]
         .into_iter()
         .fold(unit, |unit, name| unit.input(format!("start_{name}_i"), start(name)))
-        .input("start_dot_i", start("dot") & !&none)
-        .input("start_axpy_i", start("axpy") & !&none)
+        .input("start_dot_i", start("dot") & !none)
+        .input("start_axpy_i", start("axpy") & !none)
         .input("start_store_i", start("store") | start("append"));
     token_pop.drive(unit.output("row_ready_o"));
     element_valid.drive(unit.output("element_valid_o"));
     element.drive(unit.output("element_o"));
-    reader_ready.drive(reads_list.q() | unit.output("x_ready_o"));
+    reader_ready.drive(reads_list | unit.output("x_ready_o"));
     let unit_busy = |part: &str| unit.output(&format!("{part}_busy_o"));
     let (load_busy, store_busy, zero_busy) = (unit_busy("load"), unit_busy("store"), unit_busy("zero"));
     let (gemv_busy, round_busy) = (unit_busy("gemv"), unit_busy("round"));
@@ -285,17 +267,17 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let (register_data, stores_pending) =
         (m.forward("register_data", BEAT_BITS), m.forward("stores_pending", 1));
     let host = m
-        .instance("host", &host_port(config)?)
-        .input("store_start_i", &stores)
+        .instance(&host_port(config)?)
+        .input("store_start_i", stores)
         .input("store_rows_i", start("append"))
-        .input("store_waves_i", &exports)
-        .input("store_row_i", rows.gated(&!&exports))
-        .input("store_batch_i", &batch)
-        .input("store_address_i", &address)
+        .input("store_waves_i", exports)
+        .input("store_row_i", rows.gated(!exports))
+        .input("store_batch_i", batch)
+        .input("store_address_i", address)
         .input("store_valid_i", unit.output("y_valid_o"))
         .input("store_data_i", unit.output("y_data_o"))
-        .input("queue_count_i", &queue_count)
-        .input("register_data_i", &register_data);
+        .input("queue_count_i", queue_count)
+        .input("register_data_i", register_data);
     let host = host_inputs.iter().fold(host, |host, (name, value)| host.input(*name, value));
     y_ready.drive(host.output("store_ready_o"));
     stores_pending.drive(host.output("stores_pending_o"));
@@ -336,23 +318,23 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     // Ranks. The reader has reserved a place for all that it asks for.
     let (feeder, turns) = (rank_feeder(config)?, segment_turns(config)?);
     let port = rank_port(config.dram(), &RankPorts::new(config.core(), 1, request_tag_bits(config)))?;
-    let (mut room, mut all_asked) = (vec![tokens.output("ready_o")], vec![generator_idle]);
+    let (mut room, mut all_asked) = (vec![tokens.ready.q()], vec![generator_idle]);
     for (g, dq) in (0..ranks).zip(&data_pins) {
         let seg_ready = m.forward(format!("seg{g}_ready"), 1);
-        let mut turns = m.instance(format!("turns{g}"), &turns).input("seg_ready_i", &*seg_ready);
+        let mut turns = m.instance(format!("turns{g}"), &turns).input("seg_ready_i", seg_ready);
         let feeder = m
             .instance(format!("feeder{g}"), &feeder)
             .input("rank_i", lit(g.into(), rank_bits(gemv)))
-            .input("base_i", &matrix)
-            .input("row_push_i", &row_taken)
-            .input("row_i", &row)
-            .input("row_offset_i", &row_offset)
-            .input("row_start_i", &row_start)
+            .input("base_i", matrix)
+            .input("row_push_i", row_taken)
+            .input("row_i", row)
+            .input("row_offset_i", row_offset)
+            .input("row_start_i", row_start)
             .input("seg_ready_i", turns.output("feeder_ready_o"));
         if let Some(weights) = &held_weights {
             feeder.connect_input("weight_format_i", weights);
         }
-        let feeder = connect_layout(feeder, config, "", &held_cols);
+        held_cols.connect(feeder, "");
         room.push(feeder.output("row_room_o"));
         all_asked.push(feeder.output("idle_o"));
         reader.connect_input(format!("seg{g}_ready_i"), turns.output("reader_ready_o"));
@@ -376,19 +358,19 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
             .input("req_tag_i", request_tag)
             .input("req_address_i", request_addr)
             .input("req_data_i", request_data)
-            .input("beat_ready_i", &beat_ready)
+            .input("beat_ready_i", beat_ready)
             .input("rsp_ready_i", host.output(&format!("rsp{g}_ready_o")))
             .input("dq_i", dq)
             .ignore("beat_last_o", "beats are counted where they are used");
         seg_ready.drive(rank.output("seg_ready_o"));
         let (valid, tag, data) =
             (rank.output("beat_valid_o"), rank.output("beat_tag_o"), rank.output("beat_data_o"));
-        let for_reader = m.wire(format!("for_reader{g}"), &valid & &tag);
-        beat_ready.drive(&tag | unit.output(&format!("w{g}_ready_o")));
-        reader.connect_input(format!("beat{g}_valid_i"), &for_reader);
-        reader.connect_input(format!("beat{g}_data_i"), &data);
-        unit.connect_input(format!("w{g}_valid_i"), &valid & !&tag);
-        unit.connect_input(format!("w{g}_data_i"), &data);
+        let for_reader = m.wire(format!("for_reader{g}"), valid & tag);
+        beat_ready.drive(tag | unit.output(&format!("w{g}_ready_o")));
+        reader.connect_input(format!("beat{g}_valid_i"), for_reader);
+        reader.connect_input(format!("beat{g}_data_i"), data);
+        unit.connect_input(format!("w{g}_valid_i"), valid & !tag);
+        unit.connect_input(format!("w{g}_data_i"), data);
         host.connect_input(format!("req{g}_ready_i"), rank.output("req_ready_o"));
         let response = ["valid", "write", "tag", "data"].map(|field| rank.output(&format!("rsp_{field}_o")));
         for (field, value) in ["valid", "write", "tag", "data"].into_iter().zip(&response) {
@@ -396,8 +378,8 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         }
         if let Some(unit) = &transfers {
             unit.connect_input(format!("rsp{g}_valid_i"), host.output(&format!("transfer{g}_valid_o")));
-            unit.connect_input(format!("rsp{g}_write_i"), &response[1]);
-            unit.connect_input(format!("rsp{g}_data_i"), &response[3]);
+            unit.connect_input(format!("rsp{g}_write_i"), response[1]);
+            unit.connect_input(format!("rsp{g}_data_i"), response[3]);
         }
         for (pin, doc) in PINS {
             m.output(format!("r{g}_{pin}"), rank.output(pin), format!("rank {g}: {doc}"));
@@ -407,20 +389,20 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     rows_idle.drive(cat(all_asked).all());
 
     // Busy: from the start of an instruction until nothing of it is left.
-    let product_parts = [product_start, gemv_busy.clone()];
-    let reading = m.wire("reading", &reader_start | !&reader_idle);
+    let product_parts = [product_start, gemv_busy];
+    let reading = m.wire(reader_start | !reader_idle);
     let transfers_busy: Vec<(&str, Bits)> = transfers
         .iter()
         .flat_map(|unit| TRANSFERS.map(|part| (part, unit.output(&format!("{part}_busy_o")))))
         .collect();
     let of_part = |part: &str| match part {
-        "load" => any_of(&[load_busy.clone(), &reading & !reads_list.q()]),
-        "list" => &reading & reads_list.q(),
-        "store" => any_of(&[store_busy.clone(), stores_pending.q()]),
-        "zero" => zero_busy.clone(),
-        "gemv" => any_of(&product_parts),
-        "round" => round_busy.clone(),
-        "activation" => activation_busy.clone(),
+        "load" => any!(load_busy, reading & !reads_list),
+        "list" => reading & reads_list,
+        "store" => any!(store_busy, stores_pending),
+        "zero" => zero_busy,
+        "gemv" => any_of(product_parts),
+        "round" => round_busy,
+        "activation" => activation_busy,
         part => named(&transfers_busy, part),
     };
     busy.iter().for_each(|(part, busy)| busy.drive(of_part(part)));
@@ -431,13 +413,12 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let part_busy = |part: &str| named(&all_busy, part);
 
     // Status and counters.
-    let axpy = m.reg("axpy_q", 1).reset(0).enable(&product);
-    axpy.next(!start("dot"));
-    let cycles = m.reg("cycles_q", COUNTER_BITS).reset(0);
+    let axpy = m.reg(1).reset(0).enable(product).next(!start("dot"));
+    let cycles = m.reg(COUNTER_BITS).reset(0);
     cycles.next(cycles.plus_one());
     let unpacking = host.output("unpacking_o");
-    let in_work = [front.output("busy_o"), queue_valid, unpacking.any()];
-    let core_busy = m.wire("core_busy", any_of(&in_work));
+    let in_work = [front.busy.q(), queue_valid, unpacking.any()];
+    let core_busy = m.wire(any_of(in_work));
     // Places of instructions that are still on their way are not free.
     let on_their_way = (0..unpacking.width()).map(|i| unpacking.bit(i).zext(COUNTER_BITS));
     let entries = lit(config.core().queue_entries().into(), COUNTER_BITS);
@@ -464,24 +445,24 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         .instance("monitor", &monitor(config)?)
         .input("status_i", status)
         .input("register_re_i", host.output("register_re_o"))
-        .input("register_i", &register)
+        .input("register_i", register)
         .input("gemv_i", part_busy("gemv"))
-        .input("axpy_i", part_busy("gemv") & axpy.q())
+        .input("axpy_i", part_busy("gemv") & axpy)
         .input("round_i", part_busy("round"))
         .input("load_i", part_busy("load"))
         .input("store_i", part_busy("store"))
         .input("list_i", part_busy("list"))
         .input("zero_i", part_busy("zero"))
         .input("activation_i", part_busy("activation"))
-        .input("dot_start_i", start("dot") & !&selected)
+        .input("dot_start_i", start("dot") & !selected)
         .input("batch_i", held("product_batch", &batch, &product))
         .input(
             "result_taken_i",
             unit.output("result_taken_o") & !held("product_selected", &selected, &product),
         )
         .input("result_positive_i", unit.output("result_positive_o"))
-        .input("mask_valid_i", &selects)
-        .input("mask_i", &mask);
+        .input("mask_valid_i", selects)
+        .input("mask_i", mask);
     let counters = (0..ranks).fold(counters, |counters, g| {
         counters.input(format!("cause{g}_i"), unit.output(&format!("cause{g}_o")))
     });
@@ -500,8 +481,8 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         "trace: busy parts; load, list, store, zero, gemv, round, activation, send, receive from bit 0",
     );
     m.output("take_o", seen("take", queue_pop.q()), "trace: an instruction was taken from the queue");
-    m.output("start_o", seen("start", front.output("start_o")), "trace: the one taken last was started");
-    m.output("refuse_o", seen("refuse", front.output("refuse_o")), "trace: the one taken last was malformed");
+    m.output("start_o", seen("start", front.start.q()), "trace: the one taken last was started");
+    m.output("refuse_o", seen("refuse", front.refuse.q()), "trace: the one taken last was malformed");
     m.output("select_valid_o", selects, "trace: a selection has looked at 32 elements");
     m.output("select_mask_o", mask, "trace: those that are selected");
     m.output("host_ready_o", host.output("host_ready_o"), "host: the request is taken");
@@ -513,6 +494,5 @@ pub fn ndp_core(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     ] {
         m.output(port, host.output(port), doc);
     }
-    m.output("busy_o", &core_busy, "an instruction waits or is in work");
-    m.finish()
+    m.output("busy_o", core_busy, "an instruction waits or is in work");
 }

@@ -3,8 +3,8 @@
 use super::axi_subordinate::{PREFIX, axi_subordinate};
 use super::ndp_core::ndp_core;
 use ndp_config::DesignConfig;
-use ndp_hdl_language::{Direction, HdlError, Module, ModuleBuilder, lit};
-use std::rc::Rc;
+use ndp_hdl_language::Direction;
+use ndp_hdl_language::prelude::*;
 
 /// What the ports of the core that the subordinate has begin with.
 const HOST: [&str; 2] = ["host_", "response_"];
@@ -13,7 +13,8 @@ const HOST: [&str; 2] = ["host_", "response_"];
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn ndp_core_axi(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m)]
+pub fn ndp_core_axi(config: &DesignConfig) -> Block {
     let (core_module, axi_module) = (ndp_core(config)?, axi_subordinate(config)?);
     let shape = axi_module.title().trim_start_matches("axi_subordinate_").to_owned();
     let title = core_module.title().replace("ndp_core", "ndp_core_axi");

@@ -12,8 +12,7 @@ use crate::blocks::common::fifo::fifo;
 use crate::blocks::common::row_layout::{Layout, position_bits, rank_bits, wave_bits};
 use crate::blocks::common::weight_format::{Format, is_quantised, quantised_bursts, quantised_tails};
 use ndp_config::DesignConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Longest segment in bursts.
 pub(crate) const SEGMENT_BURSTS: u32 = 16;
@@ -27,18 +26,18 @@ pub(crate) fn segment_length(m: &ModuleBuilder, addr: &Bits, left: &Bits) -> Bit
     let to_end = lit(SEGMENT_BURSTS.into(), SEGMENT_BITS) - addr.low(SEGMENT_BITS - 1).zext(SEGMENT_BITS);
     let to_end = m.wire("to_end", to_end);
     let fits = if left.width() > SEGMENT_BITS {
-        left.high(left.width() - SEGMENT_BITS).is_zero() & left.low(SEGMENT_BITS).lt(&to_end)
+        left.high(left.width() - SEGMENT_BITS).is_zero() & left.low(SEGMENT_BITS).lt(to_end)
     } else {
-        left.zext(SEGMENT_BITS).lt(&to_end)
+        left.zext(SEGMENT_BITS).lt(to_end)
     };
     let left_low = if left.width() > SEGMENT_BITS { left.low(SEGMENT_BITS) } else { left.zext(SEGMENT_BITS) };
-    m.wire("length", mux(&m.wire("fits", fits), &left_low, &to_end))
+    m.wire("length", mux(m.wire("fits", fits), left_low, to_end))
 }
 
 /// Where the segment after the one at `addr` begins: at the next multiple of 16 bursts. After the last one this is not used.
 pub(crate) fn after_segment(addr: &Bits) -> Bits {
     let within = SEGMENT_BITS - 1;
-    cat([addr.high(addr.width() - within).plus_one(), zeros(within)])
+    cat!(addr.high(addr.width() - within).plus_one(), zeros(within))
 }
 
 /// The feeder of one rank. A row takes three cycles and one for each segment. The command's fields have to stay until all is
@@ -46,137 +45,132 @@ pub(crate) fn after_segment(addr: &Bits) -> Bits {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn rank_feeder(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "rank_feeder_g{}_p{}_a{}", config.gemv().ranks(), config.gemv().beats_per_stripe(),
+    config.dram().burst_bits(),
+    "Segments of DRAM that a rank reads for a product.")]
+pub fn rank_feeder(config: &DesignConfig) -> Block {
     let gemv = config.gemv();
     let (ranks, beats) = (gemv.ranks(), gemv.beats_per_stripe());
     let (row_bits, rank_width, wave_width) = (gemv.row_bits(), rank_bits(gemv), wave_bits(gemv));
     let (offset_bits, addr_bits) = (row_offset_bits(config), config.dram().burst_bits());
     let beat_bits = log2(beats);
-    let m = ModuleBuilder::new(
-        format!("rank_feeder_g{ranks}_p{beats}_a{addr_bits}"),
-        "Segments of DRAM that a rank reads for a product.",
-    );
-    let rank = m.input("rank_i", rank_width, "which rank this is");
+    let rank = m.input(rank_width, "which rank this is");
     let layout = Layout::inputs(&m, gemv);
     let format = is_quantised(gemv).then(|| Format::input(&m));
-    let base = m.input("base_i", addr_bits, "first burst of the matrix");
+    let base = m.input(addr_bits, "first burst of the matrix");
     let push = m.input("row_push_i", 1, "take a row; only with `row_room_o`");
-    let row = m.input("row_i", row_bits, "its index");
+    let row = m.input(row_bits, "its index");
     let what = if format.is_some() { "bursts of the full waves" } else { "full waves" };
-    let row_offset = m.input("row_offset_i", offset_bits, format!("{what} of all rows before it"));
-    let row_start = m.input("row_start_i", rank_width, "rank at which its tail starts");
+    let row_offset = m.input(offset_bits, format!("{what} of all rows before it"));
+    let row_start = m.input(rank_width, "rank at which its tail starts");
     let ready = m.input("seg_ready_i", 1, "the segment is taken");
 
-    let next = m.forward("next", 1);
-    let queue = m
-        .instance("rows", &fifo(row_bits + offset_bits + rank_width, QUEUED_ROWS)?)
-        .input("push_i", &push)
-        .input("data_i", cat([row_start, row_offset, row]))
-        .input("pop_i", &next);
-    let head = queue.output("data_o");
+    let next = m.forward(1);
+    let queue = fifo::In { push, data: cat!(row_start, row_offset, row), pop: *next }.part(
+        &m,
+        "rows",
+        &fifo(row_bits + offset_bits + rank_width, QUEUED_ROWS)?,
+    );
+    let head = queue.data.q();
     let (row, row_offset) = (head.low(row_bits), head.slice(row_bits, offset_bits));
     let row_start = head.high(rank_width);
 
     // First step: tails on this rank before the row. With t tail stripes over 4 ranks the tail of row r starts at rank
     // t * r mod 4. One stripe: ranks take turns. Two: ranks 0, 1 in even rows, 2, 3 in odd ones. Three: each rank is left out
     // once in four rows, rank g first in row 3 - g.
-    let counted = m.reg("counted_q", 1).reset(0);
-    let placed = m.reg("placed_q", 1).reset(0);
-    let tail_at = m.wire("tail_at", &rank - &row_start);
-    let has_tail = m.wire("has_tail", tail_at.lt(&layout.tail));
+    let counted = m.reg(1).reset(0);
+    let placed = m.reg(1).reset(0);
+    let tail_at = m.wire(rank - row_start);
+    let has_tail = m.wire(tail_at.lt(layout.tail));
     let wide = row_bits + 1;
     let turns = match ranks {
         1 => zeros(wide),
         2 => {
-            let turns = row.zext(wide) + (!&rank).zext(wide);
-            let turns = m.wire("turns", turns);
+            let turns = m.wire(row.zext(wide) + (!rank).zext(wide));
             m.unused(turns.bit(0), "half a round");
-            cat([zeros(1), turns.high(wide - 1)]).gated(&layout.tail.bit(0))
+            cat!(zeros(1), turns.high(wide - 1)).gated(layout.tail.bit(0))
         }
         _ => {
-            let one = m.wire("one", row.zext(wide) + (lit(3, 2) - &rank).zext(wide));
-            let two = m.wire("two", row.zext(wide) + (!rank.bit(1)).zext(wide));
-            let left_out = m.wire("left_out", row.zext(wide) + rank.zext(wide));
-            let three = row.zext(wide) - cat([zeros(2), left_out.high(wide - 2)]);
-            m.unused(cat([one.low(2), two.low(1), left_out.low(2)]), "fractions of a round");
-            any_of(&[
-                cat([zeros(2), one.high(wide - 2)]).gated(&layout.tail.eq_lit(1)),
-                cat([zeros(1), two.high(wide - 1)]).gated(&layout.tail.eq_lit(2)),
-                m.wire("three", three).gated(&layout.tail.eq_lit(3)),
-            ])
+            let one = m.wire(row.zext(wide) + (lit(3, 2) - rank).zext(wide));
+            let two = m.wire(row.zext(wide) + (!rank.bit(1)).zext(wide));
+            let left_out = m.wire(row.zext(wide) + rank.zext(wide));
+            let three = row.zext(wide) - cat!(zeros(2), left_out.high(wide - 2));
+            m.unused(cat!(one.low(2), two.low(1), left_out.low(2)), "fractions of a round");
+            any!(
+                cat!(zeros(2), one.high(wide - 2)).gated(layout.tail.eq_lit(1)),
+                cat!(zeros(1), two.high(wide - 1)).gated(layout.tail.eq_lit(2)),
+                m.wire("three", three).gated(layout.tail.eq_lit(3))
+            )
         }
     };
     if ranks == 1 {
-        m.unused(&row, "a single rank has no tails");
+        m.unused(row, "a single rank has no tails");
     }
     let fit =
         |value: &Bits, bits: u32| if value.width() >= bits { value.low(bits) } else { value.zext(bits) };
-    let tails = m.hold("tails_q", turns, &*next);
+    let tails = m.hold(turns, next);
     if wide > offset_bits {
         m.unused(tails.high(wide - offset_bits), "addresses count modulo the rank");
     }
-    let waves_before = m.hold("waves_before_q", row_offset, &*next);
+    let waves_before = m.hold(row_offset, next);
     // Beats: whole stripes, of which the row's last one may end early.
-    let stripes = layout.waves.zext(wave_width + 1) + has_tail.zext(wave_width + 1);
-    let stripes = m.wire("stripes", stripes);
-    let ends_tail = tail_at.plus_one().eq(&layout.tail) & layout.tail.any();
+    let stripes = m.wire(layout.waves.zext(wave_width + 1) + has_tail.zext(wave_width + 1));
+    let ends_tail = tail_at.plus_one().eq(layout.tail) & layout.tail.any();
     let ends_wave = layout.tail.is_zero() & rank.eq_lit((ranks - 1).into()) & layout.waves.any();
-    let ends = m.wire("ends", ends_tail | ends_wave);
+    let ends = m.wire(ends_tail | ends_wave);
     let left_bits = wave_width + 1 + beat_bits;
-    let all_beats = if beat_bits == 0 { stripes.clone() } else { cat([stripes.clone(), zeros(beat_bits)]) };
+    let all_beats = if beat_bits == 0 { stripes } else { cat!(stripes, zeros(beat_bits)) };
     let position_width = position_bits(gemv);
-    let spare = lit((beats - 1).into(), position_width) - &layout.last_beat;
-    let spare = m.wire("spare", spare.gated(&ends));
-    let row_beats = m.wire("row_beats", all_beats - spare.zext(left_bits));
+    let spare = lit((beats - 1).into(), position_width) - layout.last_beat;
+    let spare = m.wire(spare.gated(ends));
+    let row_beats = m.wire(all_beats - spare.zext(left_bits));
 
-    let beats_now = m.hold("beats_q", row_beats, &*next);
+    let beats_now = m.hold("beats_q", row_beats, next);
 
     // Second step: stripes before the row; third: its first burst; then the segments.
-    counted.next(&*next);
-    let before = m.reg("before_q", offset_bits).enable(&counted);
+    counted.next(next);
+    let before = m.reg(offset_bits).enable(counted);
     let tails = fit(&tails, offset_bits);
     let tails = match &format {
         None => tails,
         Some(format) => {
             let whole = if beat_bits == 0 {
-                tails.clone()
+                tails
             } else {
-                cat([tails.low(offset_bits - beat_bits), zeros(beat_bits)])
+                cat!(tails.low(offset_bits - beat_bits), zeros(beat_bits))
             };
             let quantised = quantised_tails(&m, gemv, (&tails, &layout.waves, &format.int4));
-            mux(&format.quantised, &quantised, &whole)
+            mux(format.quantised, quantised, whole)
         }
     };
-    before.next(&waves_before + tails);
-    placed.next(&counted);
-    let left = m.reg("left_q", left_bits).reset(0);
-    let addr = m.reg("addr_q", addr_bits);
+    before.next(waves_before + tails);
+    placed.next(counted);
+    let left = m.reg(left_bits).reset(0);
+    let addr = m.reg(addr_bits);
     let length = segment_length(&m, &addr, &left);
-    let valid = m.wire("valid", left.any());
-    let taken = m.wire("taken", &valid & &ready);
-    let fewer = m.wire("fewer", left.q() - fit(&length, left_bits));
+    let valid = m.wire(left.any());
+    let taken = m.wire(valid & ready);
+    let fewer = m.wire(left - fit(&length, left_bits));
     let row_bursts = match &format {
-        None => beats_now.clone(),
+        None => beats_now,
         Some(format) => {
             let quantised = quantised_bursts(&m, &beats_now, &format.int4);
             m.unused(quantised.msb(), "a burst has two places at least");
-            mux(&format.quantised, &quantised.low(left_bits), &beats_now)
+            mux(format.quantised, quantised.low(left_bits), beats_now)
         }
     };
-    left.next(mux(&placed, &row_bursts, &mux(&taken, &fewer, &left)));
-    let first =
-        if beat_bits == 0 || format.is_some() { before.q() } else { cat([before.q(), zeros(beat_bits)]) };
+    left.next(mux(placed, row_bursts, mux(taken, fewer, left)));
+    let first = if beat_bits == 0 || format.is_some() { before.q() } else { cat!(before, zeros(beat_bits)) };
     let onward = after_segment(&addr);
-    addr.next(mux(&placed, &(&base + &first), &mux(&taken, &onward, &addr)));
-    let working = m.wire("working", any_of(&[counted.q(), placed.q(), valid.clone()]));
-    let waiting = queue.output("valid_o");
-    next.drive(&waiting & !&working);
+    addr.next(mux(placed, base + first, mux(taken, onward, addr)));
+    let working = m.wire(any!(counted, placed, valid));
+    let waiting = queue.valid.q();
+    next.drive(waiting & !working);
 
-    m.output("idle_o", !(&working | &waiting), "no row is in work");
-    m.output("row_room_o", queue.output("ready_o"), "a row can be taken");
-    m.output("seg_valid_o", &valid, "a segment is offered");
-    m.output("seg_addr_o", &addr, "its first burst");
-    m.output("seg_len_o", &length, "its bursts");
+    m.output("idle_o", !(working | waiting), "no row is in work");
+    m.output("row_room_o", queue.ready, "a row can be taken");
+    m.output("seg_valid_o", valid, "a segment is offered");
+    m.output("seg_addr_o", addr, "its first burst");
+    m.output("seg_len_o", length, "its bursts");
     m.unused(layout.last_elem, "whole beats are read");
-    m.finish()
 }

@@ -4,8 +4,7 @@ use crate::blocks::common::encoding::{bits_for, log2, one_hot};
 use crate::blocks::common::row_layout::{rank_bits, wave_bits};
 use crate::blocks::common::weight_format::{Format, SCALED_PLACES, is_quantised, quantised_bursts};
 use ndp_config::{BEAT_BITS, DesignConfig, GemvConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of an entry of the list memory.
 pub(crate) const ENTRY_BITS: u32 = 32;
@@ -34,64 +33,62 @@ fn length_bits(config: &GemvConfig) -> u32 {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn row_generator(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "row_generator_g{}_o{}_v{}", config.gemv().ranks(), row_offset_bits(config),
+    wave_bits(config.gemv()),
+    "Rows of a product, with the stripes that lie before them.")]
+pub fn row_generator(config: &DesignConfig) -> Block {
     let gemv = config.gemv();
     let (row_bits, rank_width, wave_width) = (gemv.row_bits(), rank_bits(gemv), wave_bits(gemv));
     let (offset_bits, list_bits) = (row_offset_bits(config), bits_for(config.core().list_entries() - 1));
-    let m = ModuleBuilder::new(
-        format!("row_generator_g{}_o{offset_bits}_v{wave_width}", gemv.ranks()),
-        "Rows of a product, with the stripes that lie before them.",
-    );
-    let start = m.input("start_i", 1, "take a command; only while `idle_o` is set");
-    let listed = m.input("listed_i", 1, "rows come from the list memory");
-    let rows = m.input("rows_i", row_bits, "rows, at least one");
-    let list = m.input("list_i", list_bits, "first entry");
-    let waves = m.input("waves_i", wave_width, "stripes of a row that every rank takes");
-    let tail = m.input("tail_i", rank_width, "stripes of a row that are left over");
+    let start = m.input(1, "take a command; only while `idle_o` is set");
+    let listed = m.input(1, "rows come from the list memory");
+    let rows = m.input(row_bits, "rows, at least one");
+    let list = m.input(list_bits, "first entry");
+    let waves = m.input(wave_width, "stripes of a row that every rank takes");
+    let tail = m.input(rank_width, "stripes of a row that are left over");
     let format = is_quantised(gemv).then(|| Format::input(&m));
     let word = m.input("list_data_i", BEAT_BITS, "word of the list memory, one cycle after `list_re_o`");
     let ready = m.input("row_ready_i", 1, "the row is taken");
     let others = m.input("other_i", 1, "`entry_o` is for another reader of the list memory");
     let other = m.input("other_entry_i", log2(WORD_ENTRIES), "the entry that it wants");
 
-    let active = m.reg("active_q", 1).reset(0);
-    let valid = m.reg("valid_q", 1).reset(0);
-    let taken = m.wire("taken", valid.q() & &ready);
-    let left = m.reg("left_q", row_bits);
-    let last = m.wire("last", left.eq_lit(1));
-    let done = m.wire("done", &taken & &last);
-    active.next(any_of(&[start.clone(), active.q() & !&done]));
-    left.next(mux(&start, &rows, &mux(&taken, &left.minus_one(), &left)));
+    let active = m.reg(1).reset(0);
+    let valid = m.reg(1).reset(0);
+    let taken = m.wire(valid & ready);
+    let left = m.reg(row_bits);
+    let last = m.wire(left.eq_lit(1));
+    let done = m.wire(taken & last);
+    active.set_clear(start, done);
+    left.next(mux(start, rows, mux(taken, left.minus_one(), left)));
 
     // A listed row: read the word and choose the entry while the row before is multiplied, bit by bit from the lowest.
-    let busy = m.forward("busy", 1);
+    let busy = m.forward(1);
     let chooses = m.reg("choose_q", 1).reset(0);
-    let waits = m.reg("waits_q", 1).reset(0);
-    let is_known = m.wire("is_known", chooses.q() | waits.q());
-    let loads = m.wire("loads", &is_known & (!&*busy | &taken));
-    waits.next(is_known & !&loads);
-    let more = !&last & !(&taken & left.eq_lit(2));
-    let reads = m.wire("reads", (&start & &listed) | (&loads & more));
-    let entry = m.reg("entry_q", list_bits);
-    entry.next(mux(&start, &list, &mux(&loads, &entry.plus_one(), &entry)));
-    let begins_listed = m.flag("read_q", &reads);
-    chooses.next(&begins_listed);
+    let waits = m.reg(1).reset(0);
+    let is_known = m.wire(chooses | waits);
+    let loads = m.wire(is_known & (!busy | taken));
+    waits.next(is_known & !loads);
+    let more = !last & !(taken & left.eq_lit(2));
+    let reads = m.wire((start & listed) | (loads & more));
+    let entry = m.reg(list_bits);
+    entry.next(mux(start, list, mux(loads, entry.plus_one(), entry)));
+    let begins_listed = m.flag("read_q", reads);
+    chooses.next(begins_listed);
     let entry_low = log2(WORD_ENTRIES);
-    let at = m.wire("at", one_hot(&mux(&others, &other, &entry.low(entry_low)), WORD_ENTRIES));
-    let entries: Vec<Bits> = (0..WORD_ENTRIES).map(|e| word.slice(e * ENTRY_BITS, row_bits)).collect();
-    let chosen = m.wire("chosen", one_hot_mux(&at, &entries));
-    let unread: Vec<Bits> =
-        (0..WORD_ENTRIES).map(|e| word.slice(e * ENTRY_BITS + row_bits, ENTRY_BITS - row_bits)).collect();
+    let at = m.wire(one_hot(&mux(others, other, entry.low(entry_low)), WORD_ENTRIES));
+    let entries = each(WORD_ENTRIES, |e| word.slice(e * ENTRY_BITS, row_bits));
+    let chosen = m.wire(one_hot_mux(at, &entries));
+    let unread = each(WORD_ENTRIES, |e| word.slice(e * ENTRY_BITS + row_bits, ENTRY_BITS - row_bits));
     m.unused(cat(unread), "a row index has 24 bits");
-    let ahead = m.hold("ahead_q", &chosen, &chooses);
-    let next = m.wire("next", mux(&chooses, &chosen, &ahead));
+    let ahead = m.hold(chosen, chooses);
+    let next = m.wire(mux(chooses, chosen, ahead));
     // What a row is long: its waves, or their bursts.
     let beats = log2(gemv.beats_per_stripe());
     let step_bits = if format.is_some() { length_bits(gemv) } else { wave_width };
     let (factor, length) = match &format {
-        None => (waves.clone(), waves.clone()),
+        None => (waves, waves),
         Some(format) => {
-            let places = if beats == 0 { waves.clone() } else { cat([waves.clone(), zeros(beats)]) };
+            let places = if beats == 0 { waves } else { cat!(waves, zeros(beats)) };
             let bursts = quantised_bursts(&m, &places, &format.int4);
             let quantised = if bursts.width() > step_bits {
                 m.unused(bursts.high(bursts.width() - step_bits), "no row is so long");
@@ -101,21 +98,21 @@ pub fn row_generator(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
             };
             let places = places.zext(places.width() + 1);
             (
-                mux(&format.quantised, &quantised, &waves.zext(step_bits)),
-                m.wire("length", mux(&format.quantised, &bursts, &places)),
+                mux(format.quantised, quantised, waves.zext(step_bits)),
+                m.wire("length", mux(format.quantised, bursts, places)),
             )
         }
     };
-    let multiplier = m.reg("multiplier_q", step_bits);
+    let multiplier = m.reg(step_bits);
     let rest = if step_bits == 1 { zeros(1) } else { multiplier.high(step_bits - 1).zext(step_bits) };
-    let last_step = m.wire("last_step", rest.is_zero());
-    multiplier.next(mux(&loads, &factor, &rest));
-    let stepping = m.reg("stepping_q", 1).reset(0);
-    stepping.next(&loads | (stepping.q() & !&last_step));
-    busy.drive(stepping.q() | valid.q());
-    let row = m.reg("row_q", row_bits);
-    let counted = mux(&taken, &row.plus_one(), &row).gated(&!&start);
-    row.next(mux(&listed, &mux(&loads, &next, &row), &counted));
+    let last_step = m.wire(rest.is_zero());
+    multiplier.next(mux(loads, factor, rest));
+    let stepping = m.reg(1).reset(0);
+    stepping.set_clear(loads, last_step);
+    busy.drive(stepping | valid);
+    let row = m.reg(row_bits);
+    let counted = mux(taken, row.plus_one(), row).gated(!start);
+    row.next(mux(listed, mux(loads, next, row), counted));
 
     let fit = |value: &Bits| {
         if value.width() >= offset_bits { value.low(offset_bits) } else { value.zext(offset_bits) }
@@ -123,45 +120,44 @@ pub fn row_generator(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     if row_bits > offset_bits {
         m.unused(row.high(row_bits - offset_bits), "addresses count modulo the rank");
     }
-    let offset = m.reg("offset_q", offset_bits);
+    let offset = m.reg(offset_bits);
     // A wave of FP16 has a burst for each place.
     let first = match &format {
         Some(format) if beats > 0 => {
-            let whole = cat([next.clone(), zeros(beats)]);
-            mux(&format.quantised, &fit(&next), &fit(&whole))
+            let whole = cat!(next, zeros(beats));
+            mux(format.quantised, fit(&next), fit(&whole))
         }
         _ => fit(&next),
     };
-    let term = m.reg("term_q", offset_bits);
-    term.next(mux(&loads, &first, &cat([term.low(offset_bits - 1), zeros(1)])));
-    let product = offset.q() + term.gated(&multiplier.bit(0));
-    let listed_offset = mux(&loads, &zeros(offset_bits), &mux(&stepping, &product, &offset));
-    let counted_offset = offset.q() + fit(&length).gated(&taken);
-    let counted_offset = counted_offset.gated(&!&start);
-    offset.next(mux(&listed, &listed_offset, &counted_offset));
-    let counts = m.wire("counts", (&start | (&taken & !&last)) & !&listed);
-    let known = m.wire("known", (stepping.q() & &last_step) | &counts);
-    valid.next(any_of(&[known, valid.q() & !&taken]));
+    let term = m.reg(offset_bits);
+    term.next(mux(loads, first, cat!(term.low(offset_bits - 1), zeros(1))));
+    let product = offset + term.gated(multiplier.bit(0));
+    let listed_offset = mux(loads, zeros(offset_bits), mux(stepping, product, offset));
+    let counted_offset = offset + fit(&length).gated(taken);
+    let counted_offset = counted_offset.gated(!start);
+    offset.next(mux(listed, listed_offset, counted_offset));
+    let counts = m.wire((start | (taken & !last)) & !listed);
+    let known = m.wire((stepping & last_step) | counts);
+    valid.set_clear(known, taken);
 
     // `row * tail mod ranks`: a product of two numbers below the number of ranks.
-    let (low, high) = (row.low(rank_width), cat([row.low(rank_width), zeros(1)]).low(rank_width));
+    let (low, high) = (row.low(rank_width), cat!(row.low(rank_width), zeros(1)).low(rank_width));
     let tail_start = match rank_width {
         1 if gemv.ranks() == 1 => zeros(1),
-        1 => low & &tail,
-        _ => low.gated(&tail.bit(0)) + high.gated(&tail.bit(1)),
+        1 => low & tail,
+        _ => low.gated(tail.bit(0)) + high.gated(tail.bit(1)),
     };
     if gemv.ranks() == 1 {
-        m.unused(&tail, "a single rank has no tail");
+        m.unused(tail, "a single rank has no tail");
     }
-    let idle = m.output("idle_o", !active.q(), "a command can be taken");
-    m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
-    m.output("list_re_o", &begins_listed, "read the list memory");
+    let idle = m.output("idle_o", !active, "a command can be taken");
+    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
+    m.output("list_re_o", begins_listed, "read the list memory");
     m.output("list_addr_o", entry.high(list_bits - entry_low), "word to read");
-    m.output("entry_o", &chosen, "the row in an entry of the word read last");
-    m.output("row_valid_o", &valid, "a row is offered");
-    m.output("row_o", &row, "its index");
+    m.output("entry_o", chosen, "the row in an entry of the word read last");
+    m.output("row_valid_o", valid, "a row is offered");
+    m.output(row, "its index");
     let what = if format.is_some() { "bursts of the full waves" } else { "full waves" };
-    m.output("row_offset_o", &offset, format!("{what} of all rows before it"));
+    m.output("row_offset_o", offset, format!("{what} of all rows before it"));
     m.output("row_start_o", tail_start, "rank at which its tail starts");
-    m.finish()
 }

@@ -8,8 +8,7 @@ use super::rank_feeder::SEGMENT_BITS;
 use crate::blocks::common::encoding::{bits_for, log2};
 use crate::blocks::memory::rank_timing::pairs;
 use ndp_config::DesignConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Segments of the feeder that may go before one of the reader.
 const PASSED: u32 = 7;
@@ -20,13 +19,11 @@ const BLOCK_BITS: u32 = 8;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn segment_turns(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "segment_turns_a{}_p{}", config.dram().burst_bits(), log2(pairs(config.dram()) as u32),
+    "Whose segment a rank takes: the reader's, or one of the feeder as long as a row would be in the way.")]
+pub fn segment_turns(config: &DesignConfig) -> Block {
     let dram = config.dram();
     let (addr_bits, pair_bits) = (dram.burst_bits(), log2(pairs(dram) as u32));
-    let m = ModuleBuilder::new(
-        format!("segment_turns_a{addr_bits}_p{pair_bits}"),
-        "Whose segment a rank takes: the reader's, or one of the feeder as long as a row would be in the way.",
-    );
     let [reader, feeder] = ["reader", "feeder"].map(|source| {
         let valid = m.input(format!("{source}_valid_i"), 1, format!("the {source} offers a segment"));
         let addr = m.input(format!("{source}_addr_i"), addr_bits, format!("{source}: its first burst"));
@@ -34,30 +31,29 @@ pub fn segment_turns(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     });
     let ready = m.input("seg_ready_i", 1, "the segment is taken");
 
-    let last = m.reg("last_q", addr_bits - BLOCK_BITS).reset(0);
+    let last = m.reg(addr_bits - BLOCK_BITS).reset(0);
     let [of_reader, of_feeder] = [&reader.1, &feeder.1].map(|addr| addr.high(addr_bits - BLOCK_BITS));
     let clash = |name: &str, block: &Bits, other: &Bits| {
-        let same_banks = block.low(pair_bits).eq(&other.low(pair_bits));
+        let same_banks = block.low(pair_bits).eq(other.low(pair_bits));
         m.wire(name, same_banks & block.ne(other))
     };
-    let passed = m.reg("passed_q", bits_for(PASSED)).reset(0);
-    let may_pass = cat([feeder.0.clone(), passed.ne(&lit(PASSED.into(), bits_for(PASSED)))]).all();
+    let passed = m.reg(bits_for(PASSED)).reset(0);
+    let may_pass = all!(feeder.0, passed.ne(lit(PASSED.into(), bits_for(PASSED))));
     let costs = clash("clash_before", &of_reader, &last) | clash("clash_behind", &of_reader, &of_feeder);
-    let passes = m.wire("passes", cat([may_pass, costs, !clash("clash_instead", &of_feeder, &last)]).all());
-    let takes_reader = m.wire("takes_reader", &reader.0 & !&passes);
-    let valid = m.wire("valid", &reader.0 | &feeder.0);
-    let taken = m.wire("taken", &valid & &ready);
-    let addr = m.wire("addr", mux(&takes_reader, &reader.1, &feeder.1));
-    last.next(mux(&taken, &addr.high(addr_bits - BLOCK_BITS), &last));
-    let over = m.wire("over", &taken & &reader.0);
-    let counted = mux(&over, &passed.plus_one(), &passed);
-    passed.next(counted.gated(&!(&taken & &takes_reader)));
+    let passes = m.wire(all!(may_pass, costs, !clash("clash_instead", &of_feeder, &last)));
+    let takes_reader = m.wire(reader.0 & !passes);
+    let valid = m.wire(reader.0 | feeder.0);
+    let taken = m.wire(valid & ready);
+    let addr = m.wire(mux(takes_reader, reader.1, feeder.1));
+    last.next(mux(taken, addr.high(addr_bits - BLOCK_BITS), last));
+    let over = m.wire(taken & reader.0);
+    let counted = mux(over, passed.plus_one(), passed);
+    passed.next(counted.gated(!(taken & takes_reader)));
 
     m.output("seg_valid_o", valid, "a segment is offered");
     m.output("seg_addr_o", addr, "its first burst");
-    m.output("seg_len_o", mux(&takes_reader, &reader.2, &feeder.2), "its bursts");
-    m.output("seg_reader_o", &takes_reader, "it is the reader's");
-    m.output("reader_ready_o", &ready & &takes_reader, "the reader's segment is taken");
-    m.output("feeder_ready_o", &ready & !&takes_reader, "the feeder's segment is taken, if it offers one");
-    m.finish()
+    m.output("seg_len_o", mux(takes_reader, reader.2, feeder.2), "its bursts");
+    m.output("seg_reader_o", takes_reader, "it is the reader's");
+    m.output("reader_ready_o", ready & takes_reader, "the reader's segment is taken");
+    m.output("feeder_ready_o", ready & !takes_reader, "the feeder's segment is taken, if it offers one");
 }

@@ -10,12 +10,11 @@
 use crate::blocks::activation::activation_lane::{
     activation_lane, lane_controls, lane_results, shared_suffix,
 };
-use crate::blocks::arithmetic::multiplier_unit::{moves, multiplier_unit, sum_bits};
+use crate::blocks::arithmetic::multiplier_unit::{moves, multiplier_name, multiplier_unit, sum_bits};
 use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::common::sram::sram;
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder, any_of, mux, repeat};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// What the tile gets for a lane of its own: name, bits, meaning.
 fn own_lane_inputs(config: &GemvConfig) -> Vec<(&'static str, u32, &'static str)> {
@@ -32,33 +31,25 @@ fn own_lane_inputs(config: &GemvConfig) -> Vec<(&'static str, u32, &'static str)
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "compute_tile_{}_a{}{}", multiplier_name(config), config.slice_words(), shared_suffix(config),
+    "Multiplier unit with double-buffered weights and its slice of the buffer.")]
+pub fn compute_tile(config: &GemvConfig) -> Block {
     let unit = multiplier_unit(config)?;
     let (lanes, addr_bits) = (config.lanes(), config.slice_addr_bits());
     let chunk_bits = lanes * FP16_BITS;
     let sram = sram(config.slice_words(), chunk_bits, lanes)?;
-    let m = ModuleBuilder::new(
-        format!(
-            "compute_tile_{}_a{}{}",
-            unit.title().trim_start_matches("multiplier_unit_"),
-            config.slice_words(),
-            shared_suffix(config)
-        ),
-        "Multiplier unit with double-buffered weights and its slice of the buffer.",
-    );
     m.share_code();
     m.replicated();
-    let phase = m.input("phase_i", config.window_cycles(), "phase of the window, one-hot");
-    let weight = m.input("weight_i", chunk_bits, "recoded weights of the next stripe");
+    let phase = m.input(config.window_cycles(), "phase of the window, one-hot");
+    let weight = m.input(chunk_bits, "recoded weights of the next stripe");
     let weight_write = m.input("weight_we_i", 1, "take `weight_i` as the next weights");
-    let advance =
-        m.input("advance_i", 1, "make the next weights the current ones; in the window's last phase");
-    let broadcast = m.input("broadcast_i", 1, "all lanes use `scalar_i` instead of the slice's last word");
-    let scalar = m.input("scalar_i", FP16_BITS, "recoded activation of all lanes");
+    let advance = m.input(1, "make the next weights the current ones; in the window's last phase");
+    let broadcast = m.input(1, "all lanes use `scalar_i` instead of the slice's last word");
+    let scalar = m.input(FP16_BITS, "recoded activation of all lanes");
     let read_addr = m.input("raddr_i", addr_bits, "word of the slice to read");
     let read = m.input("re_i", 1, "read the slice");
-    let separate = m.input("separate_i", 1, "add the leaving product to the slice's last word");
-    let import = m.input("import_i", 1, "add the weights, which are a sum, instead of a product");
+    let separate = m.input(1, "add the leaving product to the slice's last word");
+    let import = m.input(1, "add the weights, which are a sum, instead of a product");
     let moves: Vec<_> = moves(config)
         .into_iter()
         .map(|(name, bits, doc)| (format!("{name}_i"), m.input(format!("{name}_i"), bits, doc)))
@@ -76,40 +67,41 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         .collect();
     let keep_result = m.input("lane_we_i", lanes, "lanes to write with the activation unit's result; alone");
 
-    let next = m.hold("weight_next_q", &weight, &weight_write);
-    let current = m.hold("weight_q", &next, &advance);
-    let sum = m.forward("sum", sum_bits(config));
+    let next = m.hold("weight_next_q", weight, weight_write);
+    let current = m.hold("weight_q", next, advance);
+    let sum = m.forward(sum_bits(config));
     let own_result = own_lane.then(|| m.forward("result", FP16_BITS));
     let result = match &own_result {
         Some(result) => result.q(),
         None => m.input("lane_result_i", FP16_BITS, "the activation unit's result"),
     };
-    let from_lane = m.wire("from_lane", keep_result.any());
-    let other_data = mux(&from_lane, &repeat(lanes, &result), &data);
-    let slice = m
-        .instance("slice", &sram)
-        .input("raddr_i", &read_addr)
-        .input("re_i", &read)
-        .input("waddr_i", &write_addr)
-        .input("we_i", any_of(&[write, repeat(lanes, &keep_sum), keep_result.clone()]))
-        .input("wdata_i", mux(&keep_sum, &sum.zext(chunk_bits), &other_data));
-    let word = slice.output("rdata_o");
+    let from_lane = m.wire(keep_result.any());
+    let other_data = mux(from_lane, repeat(lanes, result), data);
+    let slice = sram::In {
+        raddr: read_addr,
+        re: read,
+        waddr: write_addr,
+        we: any!(write, repeat(lanes, keep_sum), keep_result),
+        wdata: mux(keep_sum, sum.zext(chunk_bits), other_data),
+    }
+    .part(&m, "slice", &sram);
+    let word = slice.rdata.q();
     let unit = m
-        .instance("unit", &unit)
-        .input("phase_i", &phase)
-        .input("w_i", &current)
-        .input("x_i", &word)
-        .input("broadcast_i", &broadcast)
-        .input("scalar_i", &scalar)
-        .input("separate_i", &separate)
-        .input("import_i", &import)
+        .instance(&unit)
+        .input("phase_i", phase)
+        .input("w_i", current)
+        .input("x_i", word)
+        .input("broadcast_i", broadcast)
+        .input("scalar_i", scalar)
+        .input("separate_i", separate)
+        .input("import_i", import)
         .input("sum_i", word.low(sum_bits(config)));
     let unit = moves.iter().fold(unit, |unit, (name, value)| unit.input(name, value));
     sum.drive(unit.output("sum_o"));
     m.output("digit_o", unit.output("digit_o"), "digit of the sum over the last window, in its phase");
     m.output("flags_o", unit.output("flags_o"), "NaN, +Inf, -Inf seen; valid with the last digit");
     if let Some(result) = own_result {
-        let lane = m.instance("lane", &activation_lane(config)?).input("word_i", &word);
+        let lane = m.instance(&activation_lane(config)?).input("word_i", word);
         let lane = lane_inputs.into_iter().fold(lane, |lane, (port, value)| lane.input(port, value));
         result.drive(lane.output("value_o"));
         let chain = [("chain", "the lane's first element"), ("chain_other", "its second element")];
@@ -118,6 +110,5 @@ pub fn compute_tile(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             m.output(port.as_str(), lane.output(&port), doc);
         }
     }
-    m.output("word_o", word, "the slice's last word");
-    m.finish()
+    m.output(word, "the slice's last word");
 }

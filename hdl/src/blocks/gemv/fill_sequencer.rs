@@ -13,8 +13,7 @@ use crate::blocks::common::encoding::log2;
 use crate::blocks::common::row_layout::{Layout, position_bits, rank_bits, wave_bits};
 use crate::blocks::common::weight_format::{Format, SCALED_PLACES, is_quantised};
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The sequencer of one rank. A plan (one stripe) is made in the cycle before its first beat; after that one beat per
 /// cycle, and one more cycle for the zeros if the row ends before the stripe does. The command's fields have to stay while it
@@ -22,109 +21,107 @@ use std::rc::Rc;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "fill_sequencer_g{}_p{}", config.ranks(), config.beats_per_stripe(),
+    "Places a rank's beats of weights and describes each stripe.")]
+pub fn fill_sequencer(config: &GemvConfig) -> Block {
     let (row_bits, rank_width, positions) = (config.row_bits(), rank_bits(config), config.beats_per_stripe());
-    let m = ModuleBuilder::new(
-        format!("fill_sequencer_g{}_p{positions}", config.ranks()),
-        "Places a rank's beats of weights and describes each stripe.",
-    );
-    let rank = m.input("rank_i", rank_width, "which rank this is");
+    let rank = m.input(rank_width, "which rank this is");
     let start_command = m.input("start_i", 1, "take a command; only while `idle_o` is set");
-    let rows = m.input("rows_i", row_bits, "rows, at least one");
+    let rows = m.input(row_bits, "rows, at least one");
     let layout = Layout::inputs(&m, config);
-    let row_valid = m.input("row_valid_i", 1, "the next row is known");
+    let row_valid = m.input(1, "the next row is known");
     let tail_start = m.input("row_start_i", rank_width, "rank at which its tail starts");
-    let beat_valid = m.input("beat_valid_i", 1, "the FIFO has a beat");
+    let beat_valid = m.input(1, "the FIFO has a beat");
     let format = is_quantised(config).then(|| Format::input(&m));
     let take_stripe = m.input("stripe_take_i", 1, "the described stripe starts computing");
 
     // Where the next plan stands: row, wave and tail.
-    let active = m.reg("active_q", 1).reset(0);
-    let plan_valid = m.reg("plan_valid_q", 1).reset(0);
-    let make_plan = m.wire("make_plan", active.q() & !plan_valid.q() & &row_valid);
-    let wave = m.reg("wave_q", wave_bits(config));
-    let rows_left = m.reg("rows_left_q", row_bits);
+    let active = m.reg(1).reset(0);
+    let plan_valid = m.reg(1).reset(0);
+    let make_plan = m.wire(active & !plan_valid & row_valid);
+    let wave = m.reg(wave_bits(config));
+    let rows_left = m.reg(row_bits);
     // The tail stripe that this rank takes: `(rank - start) mod ranks`. A single rank has no tail, and all is 0.
-    let tail_at = m.wire("tail_at", &rank - &tail_start);
-    let has_tail = m.wire("has_tail", tail_at.lt(&layout.tail));
-    let in_waves = m.wire("in_waves", wave.ne(&layout.waves));
-    let last_wave = m.wire("last_wave", wave.plus_one().eq(&layout.waves));
-    let row_first = m.wire("row_first", wave.is_zero());
-    let row_last = m.wire("row_last", mux(&in_waves, &(&last_wave & !&has_tail), &lit(1, 1)));
+    let tail_at = m.wire(rank - tail_start);
+    let has_tail = m.wire(tail_at.lt(layout.tail));
+    let in_waves = m.wire(wave.ne(layout.waves));
+    let last_wave = m.wire(wave.plus_one().eq(layout.waves));
+    let row_first = m.wire(wave.is_zero());
+    let row_last = m.wire(mux(in_waves, last_wave & !has_tail, lit(1, 1)));
     // The stripe that holds the row's end: the last tail stripe, or the last rank's last wave.
-    let ends_tail = tail_at.plus_one().eq(&layout.tail) & layout.tail.any();
-    let ends_wave = layout.tail.is_zero() & &last_wave & rank.eq_lit((config.ranks() - 1).into());
-    let row_end = m.wire("row_end", mux(&in_waves, &ends_wave, &ends_tail));
+    let ends_tail = tail_at.plus_one().eq(layout.tail) & layout.tail.any();
+    let ends_wave = layout.tail.is_zero() & last_wave & rank.eq_lit((config.ranks() - 1).into());
+    let row_end = m.wire(mux(in_waves, ends_wave, ends_tail));
     // Three tail stripes over four ranks: a rank meets all three in turn and its slice holds all three; with one or
     // two tail stripes it always meets the same.
     let skip = if config.ranks() == 4 {
         let three = layout.tail.eq_lit(3);
-        tail_at.gated(&(three & !&in_waves))
+        tail_at.gated(three & !in_waves)
     } else {
         zeros(rank_width)
     };
-    let planned = m.wire("planned", &make_plan & (&in_waves | &has_tail));
+    let planned = m.wire(make_plan & (in_waves | has_tail));
     // A row that leaves this rank out takes a cycle and makes no plan.
-    let row_done = m.wire("row_done", &make_plan & &row_last);
-    let command_done = m.wire("command_done", &row_done & rows_left.eq_lit(1));
-    active.next(any_of(&[start_command.clone(), active.q() & !&command_done]));
-    rows_left.next(mux(&start_command, &rows, &mux(&row_done, &rows_left.minus_one(), &rows_left)));
-    let restart = m.wire("restart", &start_command | &row_done);
-    wave.next(mux(&restart, &zeros(wave_bits(config)), &mux(&planned, &wave.plus_one(), &wave)));
+    let row_done = m.wire(make_plan & row_last);
+    let command_done = m.wire(row_done & rows_left.eq_lit(1));
+    active.set_clear(start_command, command_done);
+    rows_left.next(mux(start_command, rows, mux(row_done, rows_left.minus_one(), rows_left)));
+    let restart = m.wire(start_command | row_done);
+    wave.next(mux(restart, zeros(wave_bits(config)), mux(planned, wave.plus_one(), wave)));
     // Rows in which this rank takes part, in whose order their scalars were stored.
-    let slot = m.reg("slot_q", scalar_slot_bits()).reset(0);
-    let next_slot = mux(&(&row_done & &planned), &slot.plus_one(), &slot);
-    slot.next(next_slot.gated(&!&start_command));
+    let slot = m.reg(scalar_slot_bits()).reset(0);
+    let next_slot = mux(row_done & planned, slot.plus_one(), slot);
+    slot.next(next_slot.gated(!start_command));
 
-    let row = m.reg("row_q", config.slice_addr_bits());
-    let next_row = mux(&row_done, &row.plus_one(), &row);
-    row.next(next_row.gated(&!&start_command));
+    let row = m.reg(config.slice_addr_bits());
+    let next_row = mux(row_done, row.plus_one(), row);
+    row.next(next_row.gated(!start_command));
 
-    let plan = |name: &str, value: &Bits| m.hold(format!("plan_{name}_q"), value, &planned);
+    let plan = |name: &str, value: &Bits| m.hold(format!("plan_{name}_q"), value, planned);
     let (plan_first, plan_last) = (plan("first", &row_first), plan("last", &row_last));
     let (plan_end, plan_skip, plan_slot) = (plan("end", &row_end), plan("skip", &skip), plan("slot", &slot));
     let plan_row = plan("row", &row);
 
     // Beats of the planned stripe, while the tiles' next weights are free.
     let full = m.reg("stripe_valid_q", 1).reset(0);
-    let position = m.reg("position_q", position_bits(config)).reset(0);
-    let beyond = m.wire("beyond", &plan_end & layout.last_beat.lt(&position));
-    let ready = m.wire("ready", plan_valid.q() & !full.q());
+    let position = m.reg(position_bits(config)).reset(0);
+    let beyond = m.wire(plan_end & layout.last_beat.lt(position));
+    let ready = m.wire(plan_valid & !full);
     let at_end = position.eq_lit((positions - 1).into());
     // Of quantised weights: the beat is scales; a step with weights; both places of a pair.
     let scaled = format.as_ref().map(|_| m.reg("scaled_q", 1).reset(0));
     let beat_ready = match (&format, &scaled) {
-        (Some(format), Some(scaled)) => m.wire("beat_ready", &beat_valid & (scaled.q() | !&format.quantised)),
-        _ => beat_valid.clone(),
+        (Some(format), Some(scaled)) => m.wire("beat_ready", beat_valid & (scaled | !format.quantised)),
+        _ => beat_valid,
     };
     let pair_end = format.as_ref().map(|format| {
         let last_pair = position.high(position.width() - 1).all();
-        let last_pair = if position.width() == 1 { format.int4.clone() } else { last_pair & &format.int4 };
+        let last_pair = if position.width() == 1 { format.int4 } else { last_pair & format.int4 };
         m.wire("pair_end", last_pair)
     });
-    let pop = m.wire("pop", &ready & !&beyond & &beat_ready);
-    let step = m.wire("step", &ready & (&beyond | &beat_ready));
+    let pop = m.wire(ready & !beyond & beat_ready);
+    let step = m.wire(ready & (beyond | beat_ready));
     // All that lies beyond the row's end is blanked in one step.
     let stripe_end = match &pair_end {
-        Some(pair_end) => &at_end | pair_end,
+        Some(pair_end) => at_end | pair_end,
         None => at_end,
     };
-    let last_step = m.wire("last_step", &beyond | &stripe_end);
-    let finish = m.wire("finish", &step & &last_step);
+    let last_step = m.wire(beyond | stripe_end);
+    let finish = m.wire(step & last_step);
     let onward = match &format {
         None => position.plus_one(),
         Some(format) if position.width() > 1 => {
-            let pairs = cat([position.high(position.width() - 1).plus_one(), position.bit(0)]);
-            mux(&format.int4, &pairs, &position.plus_one())
+            let pairs = cat!(position.high(position.width() - 1).plus_one(), position.bit(0));
+            mux(format.int4, pairs, position.plus_one())
         }
         Some(_) => position.plus_one(),
     };
-    let onward = m.wire("onward", onward.gated(&!&last_step));
-    position.next(mux(&step, &onward, &position));
-    plan_valid.next(any_of(&[planned.clone(), plan_valid.q() & !&finish]));
-    full.next(any_of(&[finish.clone(), full.q() & !&take_stripe]));
+    let onward = m.wire(onward.gated(!last_step));
+    position.next(mux(step, onward, position));
+    plan_valid.set_clear(planned, finish);
+    full.set_clear(finish, take_stripe);
 
-    let stripe = |name: &str, value: &Bits| m.hold(format!("stripe_{name}_q"), value, &finish);
+    let stripe = |name: &str, value: &Bits| m.hold(format!("stripe_{name}_q"), value, finish);
     let outputs = [
         ("stripe_first_o", stripe("first", &plan_first), "it is the row's first on this rank"),
         ("stripe_last_o", stripe("last", &plan_last), "it is the row's last on this rank"),
@@ -133,59 +130,54 @@ pub fn fill_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         ("stripe_row_o", stripe("row", &plan_row), "number of its row, counted from 0"),
     ];
 
-    let idle = m.output(
-        "idle_o",
-        !(active.q() | plan_valid.q() | full.q()),
-        "a command can be taken, no stripe waits",
-    );
-    m.assume("started_when_idle", !&start_command | &idle, "a command is given only while idle");
-    m.output("rowless_o", active.q() & !plan_valid.q() & !&row_valid, "waiting for a row");
+    let idle = m.output("idle_o", !(active | plan_valid | full), "a command can be taken, no stripe waits");
+    m.assume("started_when_idle", !start_command | idle, "a command is given only while idle");
+    m.output("rowless_o", active & !plan_valid & !row_valid, "waiting for a row");
     m.output("row_pop_o", row_done, "the row is planned");
-    let here = position.eq(&layout.last_beat);
-    let mut ends_here = &plan_end & &here;
-    let mut taken = pop.clone();
+    let here = position.eq(layout.last_beat);
+    let mut ends_here = plan_end & here;
+    let mut taken = pop;
     let mut complete = full.q();
     if let (Some(Format { quantised, int4 }), Some(scaled)) = (&format, &scaled) {
         ends_here = m.wire("ends_here", ends_here);
         let pairs = position.width() - 1;
         let same_pair =
-            if pairs == 0 { lit(1, 1) } else { position.high(pairs).eq(&layout.last_beat.high(pairs)) };
+            if pairs == 0 { lit(1, 1) } else { position.high(pairs).eq(layout.last_beat.high(pairs)) };
         // The second place of a pair is beyond the row's end, or has it; positions of pairs are even.
-        let in_pair = m.wire("in_pair", cat([plan_end.clone(), same_pair, int4.clone()]).all());
-        let row_end = m.wire("place_row_end", &ends_here | &in_pair);
-        let ends = m.wire("ends", &plan_last & mux(&plan_end, &row_end, &stripe_end));
-        let weights = m.wire("weights", &pop & quantised);
-        let scales = [quantised.clone(), plan_valid.q(), !&beyond, beat_valid.clone(), !scaled.q()];
-        let scales = m.wire("scales", cat(scales).all());
-        let half = m.reg("half_q", 1).reset(0).enable(&weights);
-        half.next(!(half.q() | &ends));
+        let in_pair = m.wire(all!(plan_end, same_pair, int4));
+        let row_end = m.wire("place_row_end", ends_here | in_pair);
+        let ends = m.wire(plan_last & mux(plan_end, row_end, stripe_end));
+        let weights = m.wire(pop & quantised);
+        let scales = [*quantised, plan_valid.q(), !beyond, beat_valid, !scaled];
+        let scales = m.wire(cat(scales).all());
+        let half = m.reg(1).reset(0).enable(weights);
+        half.next(!(half | ends));
         let group_bits = log2(SCALED_PLACES);
-        let group = m.reg("group_q", group_bits).reset(0).enable(&weights);
-        let pair_onward = cat([group.high(group_bits - 1).plus_one(), zeros(1)]);
-        group.next(mux(int4, &pair_onward, &group.plus_one()).gated(&!&ends));
+        let group = m.reg(group_bits).reset(0).enable(weights);
+        let pair_onward = cat!(group.high(group_bits - 1).plus_one(), zeros(1));
+        group.next(mux(int4, pair_onward, group.plus_one()).gated(!ends));
         let last_of_group = group.high(group_bits - 1).all() & (int4 | group.bit(0));
-        let used_up = m.wire("used_up", &weights & (&ends | last_of_group));
-        scaled.next(any_of(&[scales.clone(), scaled.q() & !&used_up]));
-        taken = &scales | (&pop & (!quantised | half.q() | &ends));
+        let used_up = m.wire(weights & (ends | last_of_group));
+        scaled.set_clear(scales, used_up);
+        taken = scales | (pop & (!quantised | half | ends));
         // Scaled weights are a cycle later at their tiles.
-        let late = m.flag("late_q", &finish & quantised);
-        complete = complete & !&late;
-        m.output("scales_o", scales, "the beat has scales");
-        m.output("half_o", half.q(), "which half of the beat has the weights");
-        m.output("group_o", group.q(), "number of the first place among those of the scales");
-        m.output("place_pair_o", int4 & !&beyond, "two places go to the tiles");
-        m.output("place_next_clear_o", &in_pair & &here & !position.bit(0), "zeros as the second one");
-        m.output("place_next_cut_o", &in_pair & !&here, "the second one is the row's last");
+        let late = m.flag(finish & quantised);
+        complete = complete & !late;
+        m.output(scales, "the beat has scales");
+        m.output(half, "which half of the beat has the weights");
+        m.output(group, "number of the first place among those of the scales");
+        m.output("place_pair_o", int4 & !beyond, "two places go to the tiles");
+        m.output("place_next_clear_o", in_pair & here & !position.bit(0), "zeros as the second one");
+        m.output("place_next_cut_o", in_pair & !here, "the second one is the row's last");
     }
     m.output("beat_pop_o", taken, "take a beat from the FIFO");
-    m.output("place_o", &step, "a beat goes to the tiles");
-    m.output("place_position_o", &position, "its position among the tiles");
-    m.output("place_clear_o", &beyond, "zeros instead, for this position and all after it");
+    m.output("place_o", step, "a beat goes to the tiles");
+    m.output("place_position_o", position, "its position among the tiles");
+    m.output("place_clear_o", beyond, "zeros instead, for this position and all after it");
     m.output("place_cut_o", ends_here, "it is the row's last");
     m.output("stripe_valid_o", complete, "the tiles' next weights are complete and described");
     for (name, value, doc) in outputs {
         m.output(name, value, doc);
     }
     m.unused(layout.last_elem, "who cuts the last beat knows the element");
-    m.finish()
 }

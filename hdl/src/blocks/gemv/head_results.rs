@@ -4,53 +4,42 @@
 use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::common::encoding::log2;
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The collector. Combinational: an item is offered when all of its ranks have a result, and taken from them together.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn head_results(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "head_results_g{}_h{}", config.ranks(), config.max_heads(),
+    "Puts the ranks' results of a head side by side.")]
+pub fn head_results(config: &GemvConfig) -> Block {
     let (ranks, heads) = (config.ranks(), config.max_heads());
-    let m = ModuleBuilder::new(
-        format!("head_results_g{ranks}_h{heads}"),
-        "Puts the ranks' results of a head side by side.",
-    );
     let count = m.input("heads_i", config.head_bits(), "logarithm of the number of heads");
-    let members = m.input("members_i", ranks, "ranks that have a row of the group");
-    let vector =
-        m.input("vector_i", log2(config.max_vectors()), "vector of the results: `vector * heads + head`");
-    let ready = m.input("ready_i", 1, "the item is taken");
-    let results: Vec<(Bits, Bits)> = (0..ranks)
-        .map(|g| {
-            let valid = m.input(format!("result{g}_valid_i"), 1, format!("rank {g} has a result"));
-            (valid, m.input(format!("result{g}_data_i"), FP16_BITS, format!("recoded result of rank {g}")))
-        })
-        .collect();
+    let members = m.input(ranks, "ranks that have a row of the group");
+    let vector = m.input(log2(config.max_vectors()), "vector of the results: `vector * heads + head`");
+    let ready = m.input(1, "the item is taken");
+    let results: Vec<(Bits, Bits)> = each(ranks, |g| {
+        let valid = m.input(format!("result{g}_valid_i"), 1, format!("rank {g} has a result"));
+        (valid, m.input(format!("result{g}_data_i"), FP16_BITS, format!("recoded result of rank {g}")))
+    });
     let there = (0..ranks).zip(&results).map(|(g, (valid, _))| valid | !members.bit(g));
-    let valid = m.wire("valid", cat([count.any()].into_iter().chain(there)).all());
-    let taken = m.wire("taken", &valid & &ready);
+    let valid = m.wire(cat([count.any()].into_iter().chain(there)).all());
+    let taken = m.wire(valid & ready);
     // The last head of a vector: all bits of the head's number are set.
     let head = vector.low(log2(heads));
     let last = (0..log2(heads)).map(|bit| {
         let counts: Vec<Bits> = (bit + 1..=log2(heads)).map(|h| count.eq_lit(h.into())).collect();
         head.bit(bit) | !any_of(&counts)
     });
-    let last = m.wire("last", cat(last).all());
+    let last = m.wire(cat(last).all());
     for g in 0..ranks {
-        let pop = m.wire(format!("pop{g}"), &taken & members.bit(g));
-        m.output(format!("result{g}_release_o"), &pop & &last, "it is the last one of its job");
+        let pop = m.wire(format!("pop{g}"), taken & members.bit(g));
+        m.output(format!("result{g}_release_o"), pop & last, "it is the last one of its job");
         m.output(format!("result{g}_pop_o"), pop, format!("take a result of rank {g}"));
     }
-    m.output("valid_o", &valid, "an item is offered");
-    m.output(
-        "data_o",
-        cat(results.iter().rev().map(|(_, data)| data.clone())),
-        "the ranks' results, rank 0 lowest",
-    );
+    m.output(valid, "an item is offered");
+    m.output("data_o", cat(results.iter().rev().map(|(_, data)| *data)), "the ranks' results, rank 0 lowest");
     if config.max_vectors() > heads {
         m.unused(vector.high(log2(config.max_vectors()) - log2(heads)), "jobs are told apart by their heads");
     }
-    m.finish()
 }

@@ -6,33 +6,30 @@
 use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::common::encoding::log2;
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The sender of one rank. Results of a job are sent in the cycles after `rounded_valid_i`, those of head 0 first.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn head_sender(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "head_sender_h{}", config.max_heads(), "Queues the results of all heads of a job.")]
+pub fn head_sender(config: &GemvConfig) -> Block {
     let heads = config.max_heads();
-    let m = ModuleBuilder::new(format!("head_sender_h{heads}"), "Queues the results of all heads of a job.");
     let count = m.input("heads_i", config.head_bits(), "logarithm of the number of heads, not 0");
-    let digits_last = m.input("digits_last_i", 1, "the last digits of a job of this rank go to the columns");
-    let rounded_valid = m.input("rounded_valid_i", 1, "the columns have results of some ranks");
-    let rounded: Vec<Bits> = (0..heads)
-        .map(|head| m.input(format!("rounded{head}_i"), FP16_BITS, format!("result of head {head}")))
-        .collect();
+    let digits_last = m.input(1, "the last digits of a job of this rank go to the columns");
+    let rounded_valid = m.input(1, "the columns have results of some ranks");
+    let rounded =
+        each(heads, |head| m.input(format!("rounded{head}_i"), FP16_BITS, format!("result of head {head}")));
 
-    let pending = m.reg("pending_q", 1).reset(0);
-    let begins = m.wire("begins", &rounded_valid & pending.q());
-    pending.next(any_of(&[digits_last, pending.q() & !&rounded_valid]));
+    let pending = m.reg(1).reset(0);
+    let begins = m.wire(rounded_valid & pending);
+    pending.set_clear(digits_last, rounded_valid);
     // One bit for each head, the present one.
-    let at = m.reg("at_q", heads).reset(0);
+    let at = m.reg(heads).reset(0);
     let ends: Vec<Bits> = (1..=log2(heads)).map(|h| count.eq_lit(h.into()) & at.bit((1 << h) - 1)).collect();
-    let next = cat([at.low(heads - 1), lit(0, 1)]);
-    let next = next.gated(&!any_of(&ends));
-    at.next(mux(&begins, &lit(1, heads), &next));
+    let next = cat!(at.low(heads - 1), lit(0, 1));
+    let next = next.gated(!any_of(&ends));
+    at.next(mux(begins, lit(1, heads), next));
     m.output("push_o", at.any(), "a result is sent");
-    m.output("data_o", one_hot_mux(&at, &rounded), "recoded result");
-    m.finish()
+    m.output("data_o", one_hot_mux(at, &rounded), "recoded result");
 }

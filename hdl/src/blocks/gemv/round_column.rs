@@ -9,8 +9,7 @@ use crate::blocks::arithmetic::number_format::FLAG_BITS;
 use crate::blocks::arithmetic::operand_recoder::recoded;
 use crate::blocks::common::encoding::bits_for;
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// One rank's digit with what goes with it.
 struct Stream {
@@ -24,31 +23,27 @@ struct Stream {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn round_column(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "round_column_g{}_d{}_w{}", config.ranks(), config.digit_bits(), config.acc_bits(),
+    "Adds the kept sums of the ranks that share a column, and rounds.")]
+pub fn round_column(config: &GemvConfig) -> Block {
     let (ranks, digit_bits) = (config.ranks(), config.digit_bits());
-    let m = ModuleBuilder::new(
-        format!("round_column_g{ranks}_d{digit_bits}_w{}", config.acc_bits()),
-        "Adds the kept sums of the ranks that share a column, and rounds.",
-    );
     m.share_code();
     m.replicated();
-    let valid = m.input("valid_i", 1, "digits arrive");
-    let first = m.input("first_i", 1, "they are the least significant ones");
-    let last = m.input("last_i", 1, "they are the most significant ones");
-    let pairs = m.input("pairs_i", 1, "ranks of the same parity share their columns");
-    let all = m.input("all_i", 1, "all ranks share their columns");
-    let result_pairs = m.input("result_pairs_i", 1, "the same for the result that comes out");
-    let result_all = m.input("result_all_i", 1, "the same for the result that comes out");
-    let streams: Vec<Stream> = (0..ranks)
-        .map(|g| Stream {
-            digit: m.input(format!("digit{g}_i"), digit_bits, format!("digit of rank {g}")),
-            carry: m.input(format!("carry{g}_i"), 1, format!("carry to add to it, rank {g}")),
-            flags: m.input(format!("flags{g}_i"), FLAG_BITS, format!("flags of rank {g}'s sum")),
-        })
-        .collect();
-    let shared = m.wire("shared", &pairs | &all);
+    let valid = m.input(1, "digits arrive");
+    let first = m.input(1, "they are the least significant ones");
+    let last = m.input(1, "they are the most significant ones");
+    let pairs = m.input(1, "ranks of the same parity share their columns");
+    let all = m.input(1, "all ranks share their columns");
+    let result_pairs = m.input(1, "the same for the result that comes out");
+    let result_all = m.input(1, "the same for the result that comes out");
+    let streams: Vec<Stream> = each(ranks, |g| Stream {
+        digit: m.input(format!("digit{g}_i"), digit_bits, format!("digit of rank {g}")),
+        carry: m.input(format!("carry{g}_i"), 1, format!("carry to add to it, rank {g}")),
+        flags: m.input(format!("flags{g}_i"), FLAG_BITS, format!("flags of rank {g}'s sum")),
+    });
+    let shared = m.wire(pairs | all);
     let (valid_q, first_q, last_q) =
-        (m.flag("valid_q", &valid), m.flag("first_q", &first), m.flag("last_q", &last));
+        (m.flag("valid_q", valid), m.flag("first_q", first), m.flag("last_q", last));
     let mut results = Vec::new();
     let mut result_valid = None;
     for g in 0..ranks {
@@ -64,27 +59,27 @@ pub fn round_column(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
             .filter(|h| *h == g || others(*h).is_some())
             .map(|h| (&streams[h as usize], others(h)))
             .collect();
-        let gated = |value: &Bits, gate: Option<&Bits>| gate.map_or(value.clone(), |gate| value.gated(gate));
+        let gated = |value: &Bits, gate: Option<&Bits>| gate.map_or(*value, |gate| value.gated(gate));
         // The sum of n digits, n pending carries and the carry before is below n * 2^digit_bits + n.
         let carry_bits = bits_for(gates.len() as u32);
         let wide = digit_bits + carry_bits;
-        let carry = m.reg(format!("carry{g}_q"), carry_bits).enable(&valid);
-        let mut sum = carry.gated(&!&first).zext(wide);
+        let carry = m.reg(format!("carry{g}_q"), carry_bits).enable(valid);
+        let mut sum = carry.gated(!first).zext(wide);
         for (stream, gate) in &gates {
             sum = sum + gated(&stream.digit, *gate).zext(wide) + gated(&stream.carry, *gate).zext(wide);
         }
         let sum = m.wire(format!("sum{g}"), sum);
         carry.next(sum.high(carry_bits));
-        let digit = m.hold(format!("digit{g}_q"), sum.low(digit_bits), &valid);
-        let flags = m.reg(format!("flags{g}_q"), FLAG_BITS).enable(&valid);
-        flags.next(any_of(&gates.iter().map(|(s, gate)| gated(&s.flags, *gate)).collect::<Vec<_>>()));
+        let digit = m.hold(format!("digit{g}_q"), sum.low(digit_bits), valid);
+        let flags = m.reg(format!("flags{g}_q"), FLAG_BITS).enable(valid);
+        flags.next(any_of(gates.iter().map(|(s, gate)| gated(&s.flags, *gate))));
         let rounder = m
             .instance(format!("rounder{g}"), &fp16_rounder(config)?)
-            .input("valid_i", &valid_q)
-            .input("first_i", &first_q)
-            .input("last_i", &last_q)
-            .input("digit_i", &digit)
-            .input("flags_i", &flags);
+            .input("valid_i", valid_q)
+            .input("first_i", first_q)
+            .input("last_i", last_q)
+            .input("digit_i", digit)
+            .input("flags_i", flags);
         results.push(m.wire(format!("result{g}"), recoded(&rounder.output("data_o"))));
         if g == 0 {
             result_valid = Some(m.wire("result_valid", rounder.output("valid_o")));
@@ -96,22 +91,21 @@ pub fn round_column(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     for g in 0..ranks {
         let own = &results[g as usize];
         let chosen = match g {
-            0 => own.clone(),
-            1 => mux(&result_all, &results[0], own),
+            0 => *own,
+            1 => mux(result_all, results[0], own),
             _ => {
                 let parity = &results[g as usize % 2];
-                mux(&result_all, &results[0], &mux(&result_pairs, parity, own))
+                mux(result_all, results[0], mux(result_pairs, parity, own))
             }
         };
-        let reg = m.hold(format!("rounded{g}_q"), chosen, &result_valid);
-        m.output(format!("rounded{g}_o"), &reg, format!("recoded result of rank {g}"));
+        let reg = m.hold(format!("rounded{g}_q"), chosen, result_valid);
+        m.output(format!("rounded{g}_o"), reg, format!("recoded result of rank {g}"));
     }
-    m.output("valid_o", m.flag("done_q", &result_valid), "results, for one cycle; they stay until the next");
+    m.output("valid_o", m.flag("done_q", result_valid), "results, for one cycle; they stay until the next");
     if ranks < 4 {
-        m.unused(cat([pairs, result_pairs, shared]), "only four ranks can have two tail stripes");
+        m.unused(cat!(pairs, result_pairs, shared), "only four ranks can have two tail stripes");
     }
     if ranks == 1 {
-        m.unused(cat([all, result_all]), "a single rank has no tail");
+        m.unused(cat!(all, result_all), "a single rank has no tail");
     }
-    m.finish()
 }

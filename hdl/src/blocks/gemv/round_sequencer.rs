@@ -6,8 +6,7 @@
 use crate::blocks::common::encoding::{bits_for, log2};
 use crate::blocks::common::row_layout::{Layout, rank_bits, wave_bits};
 use ndp_config::{BEAT_ELEMS, GemvConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Where one side stands: the element of a beat, the vector, the word of the vector.
 struct Walk {
@@ -24,20 +23,20 @@ fn walk(m: &ModuleBuilder, config: &GemvConfig, side: &str, start: &Bits, step: 
     let name = |what: &str| format!("{side}_{what}_q");
     let element = m.reg(name("element"), log2(BEAT_ELEMS));
     let beat_done = m.wire(format!("{side}_beat_done"), step & element.all());
-    element.next(mux(step, &element.plus_one(), &element).gated(&!start));
+    element.next(mux(step, element.plus_one(), element).gated(!start));
     let vector = m.reg(name("vector"), config.batch_bits());
-    let last_vector = m.wire(format!("{side}_last_vector"), vector.plus_one().eq(&at.batch));
-    let word_done = m.wire(format!("{side}_word_done"), &beat_done & &last_vector);
-    let next_vector = mux(&beat_done, &vector.plus_one(), &vector);
-    vector.next(next_vector.gated(&!(start | &word_done)));
+    let last_vector = m.wire(format!("{side}_last_vector"), vector.plus_one().eq(at.batch));
+    let word_done = m.wire(format!("{side}_word_done"), beat_done & last_vector);
+    let next_vector = mux(beat_done, vector.plus_one(), vector);
+    vector.next(next_vector.gated(!(start | word_done)));
     let wave = m.reg(name("wave"), wave_bits(config));
-    let in_waves = m.wire(format!("{side}_in_waves"), wave.ne(&at.waves));
-    let last_wave = wave.plus_one().eq(&at.waves) & at.tail_words.is_zero();
-    wave.next(mux(&(&word_done & &in_waves), &wave.plus_one(), &wave).gated(&!start));
+    let in_waves = m.wire(format!("{side}_in_waves"), wave.ne(at.waves));
+    let last_wave = wave.plus_one().eq(at.waves) & at.tail_words.is_zero();
+    wave.next(mux(word_done & in_waves, wave.plus_one(), wave).gated(!start));
     let tail = m.reg(name("tail"), rank_width);
-    let last_tail = tail.plus_one().eq(&at.tail_words);
-    tail.next(mux(&(&word_done & !&in_waves), &tail.plus_one(), &tail).gated(&!start));
-    let last_word = m.wire(format!("{side}_last_word"), mux(&in_waves, &last_wave, &last_tail));
+    let last_tail = tail.plus_one().eq(at.tail_words);
+    tail.next(mux(word_done & !in_waves, tail.plus_one(), tail).gated(!start));
+    let last_word = m.wire(format!("{side}_last_word"), mux(in_waves, last_wave, last_tail));
     Walk {
         element: element.q(),
         in_tail: !in_waves,
@@ -59,127 +58,120 @@ struct Command {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn round_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
-    let (ranks, positions, segments) = (config.ranks(), config.beats_per_stripe(), config.acc_segments());
+#[block(m, "round_sequencer_g{}_p{}_a{}", config.ranks(), config.beats_per_stripe(), config.slice_words(),
+    "Reads kept sums and places their rounded values.")]
+pub fn round_sequencer(config: &GemvConfig) -> Block {
+    let (ranks, segments) = (config.ranks(), config.acc_segments());
     let (addr_bits, lanes, tiles) = (config.slice_addr_bits(), config.lanes(), config.beat_chunks());
     let rank_width = rank_bits(config);
-    let m = ModuleBuilder::new(
-        format!("round_sequencer_g{ranks}_p{positions}_a{}", config.slice_words()),
-        "Reads kept sums and places their rounded values.",
-    );
-    let start = m.input("start_i", 1, "take a command; only while `idle_o` is set");
+    let start = m.input(1, "take a command; only while `idle_o` is set");
     let layout = Layout::inputs(&m, config);
-    let batch = m.input("batch_i", config.batch_bits(), "vectors, at least one");
-    let source = m.input("source_i", addr_bits, "first word of the sums");
-    let target = m.input("target_i", addr_bits, "first word of the results");
-    let result_valid = m.input("result_valid_i", 1, "the columns have a result");
+    let batch = m.input(config.batch_bits(), "vectors, at least one");
+    let source = m.input(addr_bits, "first word of the sums");
+    let target = m.input(addr_bits, "first word of the results");
+    let result_valid = m.input(1, "the columns have a result");
 
     // With two tail stripes each rank holds one of them, with three all.
-    let two = m.wire("two", if ranks == 4 { layout.tail.eq_lit(2) } else { zeros(1) });
-    let three = m.wire("three", if ranks == 4 { layout.tail.eq_lit(3) } else { zeros(1) });
+    let two = m.wire(if ranks == 4 { layout.tail.eq_lit(2) } else { zeros(1) });
+    let three = m.wire(if ranks == 4 { layout.tail.eq_lit(3) } else { zeros(1) });
     let one_word = layout.tail.any().zext(rank_width.max(1));
-    let tail_words = m.wire("tail_words", mux(&three, &layout.tail, &one_word));
-    let command = Command { batch, waves: layout.waves.clone(), tail_words };
+    let tail_words = m.wire(mux(three, layout.tail, one_word));
+    let command = Command { batch, waves: layout.waves, tail_words };
 
     // Reads.
-    let active = m.reg("active_q", 1).reset(0);
+    let active = m.reg(1).reset(0);
     let cycle_bits = bits_for(segments - 1);
-    let cycle = m.reg("cycle_q", cycle_bits);
-    let cycle_last = m.wire("cycle_last", cycle.eq_lit((segments - 1).into()));
-    cycle.next(cycle.plus_one().gated(&(active.q() & !&cycle_last & !&start)));
-    let reads = m.wire("reads", active.q() & cycle.is_zero());
-    let read_step = m.wire("read_step", active.q() & &cycle_last);
+    let cycle = m.reg(cycle_bits);
+    let cycle_last = m.wire(cycle.eq_lit((segments - 1).into()));
+    cycle.next(cycle.plus_one().gated(active & !cycle_last & !start));
+    let reads = m.wire(active & cycle.is_zero());
+    let read_step = m.wire(active & cycle_last);
     let reading = walk(&m, config, "read", &start, &read_step, &command);
     let lane_bits = log2(lanes);
-    let lane_last = m.wire("lane_last", &read_step & reading.element.low(lane_bits).all());
+    let lane_last = m.wire(read_step & reading.element.low(lane_bits).all());
     // Each tile starts again at the first lane's word; after the last tile the next words follow.
-    let word = m.reg("word_q", addr_bits);
+    let word = m.reg(addr_bits);
     let first = m.reg("first_word_q", addr_bits);
-    let onward = m.wire("onward", word.plus_one());
-    let next_first = m.wire("next_first", mux(&start, &source, &mux(&reading.beat_done, &onward, &first)));
-    first.next(&next_first);
-    let jumps = m.wire("jumps", &start | &lane_last);
-    word.next(mux(&jumps, &next_first, &mux(&read_step, &onward, &word)));
-    active.next(any_of(&[start.clone(), active.q() & !&reading.end]));
+    let onward = m.wire(word.plus_one());
+    let next_first = m.wire(mux(start, source, mux(reading.beat_done, onward, first)));
+    first.next(next_first);
+    let jumps = m.wire(start | lane_last);
+    word.next(mux(jumps, next_first, mux(read_step, onward, word)));
+    active.set_clear(start, reading.end);
     let one_hot = |index: &Bits, count: u32| cat((0..count).rev().map(|i| index.eq_lit(i.into())));
     let tile_of = |element: &Bits| match log2(BEAT_ELEMS) - lane_bits {
         0 => lit(1, 1),
         bits => one_hot(&element.high(bits), tiles),
     };
-    let read_now = m.flag("reads_q", &reads);
-    let read_addr = m.delay("read_addr_q", &word);
-    let tile_now = m.hold("tile_now_q", tile_of(&reading.element), &reads);
-    let tile = m.hold("tile_q", &tile_now, &read_now);
-    let load = m.flag("load_q", &read_now);
-    let shared_now = m.hold("shared_now_q", &reading.in_tail, &reads);
-    let shared_next = m.hold("shared_next_q", &shared_now, &read_now);
-    let shared = m.hold("shared_q", &shared_next, &load);
+    let read_now = m.flag("reads_q", reads);
+    let read_addr = m.delay(word);
+    let tile_now = m.hold(tile_of(&reading.element), reads);
+    let tile = m.hold(tile_now, read_now);
+    let load = m.flag(read_now);
+    let shared_now = m.hold(reading.in_tail, reads);
+    let shared_next = m.hold(shared_now, read_now);
+    let shared = m.hold(shared_next, load);
     // The digits follow the load: first, ..., last.
-    let mut digit = vec![m.flag("digit0_q", &load)];
+    let mut digit = vec![m.flag("digit0_q", load)];
     for k in 1..segments {
-        let before = digit[k as usize - 1].clone();
-        digit.push(m.flag(format!("digit{k}_q"), &before));
+        let before = digit[k as usize - 1];
+        digit.push(m.flag(format!("digit{k}_q"), before));
     }
 
     // Writes.
-    let writing_done = m.forward("writing_done", 1);
-    let writes = m.reg("writes_q", 1).reset(0);
-    writes.next((&start | writes.q()) & !&*writing_done);
-    let result_step = m.wire("result_step", &result_valid & writes.q());
+    let writing_done = m.forward(1);
+    let writes = m.reg(1).reset(0);
+    writes.next((start | writes) & !writing_done);
+    let result_step = m.wire(result_valid & writes);
     let writing = walk(&m, config, "write", &start, &result_step, &command);
-    writing_done.drive(&writing.end);
-    let result_word = m.reg("result_word_q", addr_bits);
-    let moved = mux(&writing.beat_done, &result_word.plus_one(), &result_word);
-    result_word.next(mux(&start, &target, &moved));
+    writing_done.drive(writing.end);
+    let result_word = m.reg(addr_bits);
+    let moved = mux(writing.beat_done, result_word.plus_one(), result_word);
+    result_word.next(mux(start, target, moved));
 
     // What lies beyond the vectors' end is written as zeros: in the stripe that holds the end, the beats after the last one
     // and the last one's elements after the last.
-    let wave_left = m.reg("wave_left_q", wave_bits(config));
+    let wave_left = m.reg(wave_bits(config));
     let word_ends = m.reg("word_vectors_q", config.batch_bits());
-    let word_done = m.wire("word_done", &writing.beat_done & word_ends.plus_one().eq(&command.batch));
-    let counted = mux(&writing.beat_done, &word_ends.plus_one(), &word_ends);
-    word_ends.next(counted.gated(&!(&start | &word_done)));
-    let fewer = mux(&(&word_done & !&writing.in_tail), &wave_left.minus_one(), &wave_left);
-    wave_left.next(mux(&start, &layout.waves, &fewer));
-    let last_wave = wave_left.eq_lit(1) & !&writing.in_tail & layout.tail.is_zero();
-    let last_wave = m.wire("last_wave", last_wave);
-    let tail_last = m.wire("tail_last", layout.tail.minus_one());
-    let ends: Vec<Bits> = (0..ranks)
-        .map(|g| {
-            let held = mux(&two, &lit((g % 2).into(), rank_width), &writing.tail_word);
-            let in_wave = if g + 1 == ranks { last_wave.clone() } else { zeros(1) };
-            in_wave | (&writing.in_tail & held.eq(&tail_last))
-        })
-        .collect();
-    let cut = m.wire("cut", layout.last_elem.lt(&writing.element));
-    let result = |name: &str, value: &Bits| m.hold(format!("{name}_q"), value, &result_step);
+    let word_done = m.wire(writing.beat_done & word_ends.plus_one().eq(command.batch));
+    let counted = mux(writing.beat_done, word_ends.plus_one(), word_ends);
+    word_ends.next(counted.gated(!(start | word_done)));
+    let fewer = mux(word_done & !writing.in_tail, wave_left.minus_one(), wave_left);
+    wave_left.next(mux(start, layout.waves, fewer));
+    let last_wave = m.wire(wave_left.eq_lit(1) & !writing.in_tail & layout.tail.is_zero());
+    let tail_last = m.wire(layout.tail.minus_one());
+    let ends = each(ranks, |g| {
+        let held = mux(two, lit((g % 2).into(), rank_width), writing.tail_word);
+        let in_wave = if g + 1 == ranks { last_wave } else { zeros(1) };
+        in_wave | (writing.in_tail & held.eq(tail_last))
+    });
+    let cut = m.wire(layout.last_elem.lt(writing.element));
+    let result = |name: &str, value: &Bits| m.hold(format!("{name}_q"), value, result_step);
     let result_ends = result("result_ends", &cat(ends.into_iter().rev()));
     let result_cut = result("result_cut", &cut);
-    let write_now = m.flag("write_now_q", &result_step);
+    let write_now = m.flag(result_step);
     let write_addr = result("write_addr", &result_word.q());
     let write_tile = result("write_tile", &tile_of(&writing.element));
     let write_lane = result("write_lane", &one_hot(&writing.element.low(lane_bits), lanes));
 
-    let idle =
-        m.output("idle_o", !any_of(&[active.q(), writes.q(), write_now.clone()]), "everything is written");
-    m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
-    m.output("sums_re_o", &read_now, "read sums");
-    m.output("sums_raddr_o", &read_addr, "their word");
-    m.output("sums_tile_o", &tile, "tile of each position to take, one-hot; with `sums_load_o`");
-    m.output("sums_load_o", &load, "take the words read");
+    let idle = m.output("idle_o", !any_of([active.q(), writes.q(), write_now]), "everything is written");
+    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
+    m.output("sums_re_o", read_now, "read sums");
+    m.output("sums_raddr_o", read_addr, "their word");
+    m.output("sums_tile_o", tile, "tile of each position to take, one-hot; with `sums_load_o`");
+    m.output("sums_load_o", load, "take the words read");
     m.output("digit_valid_o", any_of(&digit), "the groups put out digits");
-    m.output("digit_first_o", &digit[0], "the least significant ones");
-    m.output("digit_last_o", &digit[segments as usize - 1], "the most significant ones");
-    m.output("pairs_o", &shared & &two, "ranks of the same parity share these columns");
-    m.output("all_o", &shared & !&two, "all ranks share these columns");
-    m.output("result_pairs_o", &writing.in_tail & &two, "the same for the results that come out");
-    m.output("result_all_o", &writing.in_tail & !&two, "the same for the results that come out");
-    m.output("round_we_o", &write_now, "write results");
-    m.output("round_waddr_o", &write_addr, "their word");
-    m.output("round_tile_o", &write_tile, "tile of each position, one-hot");
-    m.output("round_lane_o", &write_lane, "lane, one-hot");
-    m.output("round_ends_o", &result_ends, "ranks in whose stripe the vectors end");
-    m.output("round_cut_o", &result_cut, "the element is beyond the end if the beat is the last one");
+    m.output("digit_first_o", digit[0], "the least significant ones");
+    m.output("digit_last_o", digit[segments as usize - 1], "the most significant ones");
+    m.output("pairs_o", shared & two, "ranks of the same parity share these columns");
+    m.output("all_o", shared & !two, "all ranks share these columns");
+    m.output("result_pairs_o", writing.in_tail & two, "the same for the results that come out");
+    m.output("result_all_o", writing.in_tail & !two, "the same for the results that come out");
+    m.output("round_we_o", write_now, "write results");
+    m.output("round_waddr_o", write_addr, "their word");
+    m.output("round_tile_o", write_tile, "tile of each position, one-hot");
+    m.output("round_lane_o", write_lane, "lane, one-hot");
+    m.output("round_ends_o", result_ends, "ranks in whose stripe the vectors end");
+    m.output("round_cut_o", result_cut, "the element is beyond the end if the beat is the last one");
     m.unused(layout.last_beat, "who writes knows the beat");
-    m.finish()
 }

@@ -14,166 +14,164 @@ use crate::blocks::common::encoding::log2;
 use crate::blocks::common::row_layout::{Layout, rank_bits};
 use crate::blocks::common::sram::sram;
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, GemvConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The distributor. One row or transfer of scalars per cycle; the command's fields have to stay while it runs, rows of the next one wait.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn row_distributor(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "row_distributor_g{}_b{}_a{}", config.ranks(), config.max_batch(), config.slice_words(),
+    "Hands rows and scalars to the rank groups.")]
+pub fn row_distributor(config: &GemvConfig) -> Block {
     let (batch_bits, addr_bits) = (config.vectors_bits(), config.slice_addr_bits());
     let vector_bits = log2(config.max_vectors());
     let (element_bits, rank_width) = (log2(BEAT_ELEMS), rank_bits(config));
     let (ranks, rank_log2) = (config.ranks(), log2(config.ranks()));
-    let m = ModuleBuilder::new(
-        format!("row_distributor_g{}_b{}_a{}", config.ranks(), config.max_batch(), config.slice_words()),
-        "Hands rows and scalars to the rank groups.",
-    );
-    let start = m.input("start_i", 1, "take a command; only while `idle_o` is set");
-    let axpy = m.input("axpy_i", 1, "it is an AXPY");
-    let rows = m.input("rows_i", config.row_bits(), "rows, at least one");
+    let start = m.input(1, "take a command; only while `idle_o` is set");
+    let axpy = m.input(1, "it is an AXPY");
+    let rows = m.input(config.row_bits(), "rows, at least one");
     let layout = Layout::inputs(&m, config);
-    let batch = m.input("batch_i", batch_bits, "vectors times heads, at least one");
-    let headed = m.input("headed_i", 1, "several heads");
-    let base = m.input("base_i", addr_bits, "first word of the scalars");
-    let row_valid = m.input("row_valid_i", 1, "a row is offered");
-    let row_start = m.input("row_start_i", rank_width, "rank at which its tail starts");
-    let room = m.input("room_i", 1, "every group can take a row or scalar");
-    let read_ready = m.input("read_ready_i", 1, "the request is taken");
-    let beat_valid = m.input("beat_valid_i", 1, "a beat comes back");
-    let beat = m.input("beat_i", BEAT_BITS, "the beat, recoded");
+    let batch = m.input(batch_bits, "vectors times heads, at least one");
+    let headed = m.input(1, "several heads");
+    let base = m.input(addr_bits, "first word of the scalars");
+    let row_valid = m.input(1, "a row is offered");
+    let row_start = m.input(rank_width, "rank at which its tail starts");
+    let room = m.input(1, "every group can take a row or scalar");
+    let read_ready = m.input(1, "the request is taken");
+    let beat_valid = m.input(1, "a beat comes back");
+    let beat = m.input(BEAT_BITS, "the beat, recoded");
 
     // Filling: a half is asked for when it is empty and all beats of the one before were asked for.
     // A product of rows that were selected may have fewer than its scalars' vectors have elements.
-    let no_rows = m.forward("no_rows", 1);
-    let reader_ready = m.forward("reader_ready", 1);
-    let reader = m
-        .instance("reader", &vector_reader(config)?)
-        .input("start_i", &start & &axpy)
-        .input("batch_i", &batch)
-        .input("base_i", &base)
-        .input("stop_i", &*no_rows)
-        .input("read_ready_i", &reader_ready);
-    let reader = layout.connect(reader).ignore("read_last_o", "elements beyond the end belong to no row");
-    let wants = reader.output("read_valid_o");
+    let no_rows = m.forward(1);
+    let reader_ready = m.forward(1);
+    let reader = vector_reader::In {
+        start: start & axpy,
+        layout,
+        batch,
+        base,
+        read_ready: *reader_ready,
+        stop: *no_rows,
+    }
+    .part(&m, "reader", &vector_reader(config)?);
+    reader.read_last.ignore("elements beyond the end belong to no row");
+    let wants = reader.read_valid.q();
     // Halves that were asked for and not used up yet.
-    let halves = m.reg("halves_q", 2);
-    let half_room = m.wire("half_room", !halves.bit(1));
-    let asks = m.wire("asks", &wants & &half_room);
-    reader_ready.drive(&read_ready & &half_room);
-    let half_asked =
-        m.wire("half_asked", cat([asks.clone(), read_ready, reader.output("read_vector_last_o")]).all());
-    let half_used = m.forward("half_used", 1);
-    let change = m.wire("change", &half_asked ^ &*half_used);
-    let counted = mux(&change, &mux(&half_asked, &halves.plus_one(), &halves.minus_one()), &halves);
-    halves.next(counted.gated(&!&start));
+    let halves = m.reg(2);
+    let half_room = m.wire(!halves.bit(1));
+    let asks = m.wire(wants & half_room);
+    reader_ready.drive(read_ready & half_room);
+    let half_asked = m.wire(all!(asks, read_ready, reader.read_vector_last));
+    let half_used = m.forward(1);
+    let change = m.wire(half_asked ^ half_used);
+    let counted = mux(change, mux(half_asked, halves.plus_one(), halves.minus_one()), halves);
+    halves.next(counted.gated(!start));
 
-    let back_vector = m.reg("back_vector_q", batch_bits);
-    let back_half = m.reg("back_half_q", 1);
-    let back_last = m.wire("back_last", &beat_valid & back_vector.plus_one().eq(&batch));
-    let next_back = mux(&beat_valid, &back_vector.plus_one(), &back_vector);
-    back_vector.next(next_back.gated(&!(&start | &back_last)));
-    back_half.next((back_half.q() ^ &back_last) & !&start);
+    let back_vector = m.reg(batch_bits);
+    let back_half = m.reg(1);
+    let back_last = m.wire(beat_valid & back_vector.plus_one().eq(batch));
+    let next_back = mux(beat_valid, back_vector.plus_one(), back_vector);
+    back_vector.next(next_back.gated(!(start | back_last)));
+    back_half.next((back_half ^ back_last) & !start);
     // Halves that are complete.
-    let complete = m.reg("complete_q", 2);
-    let complete_change = m.wire("complete_change", &back_last ^ &*half_used);
-    let counted =
-        mux(&complete_change, &mux(&back_last, &complete.plus_one(), &complete.minus_one()), &complete);
-    complete.next(counted.gated(&!&start));
+    let complete = m.reg(2);
+    let complete_change = m.wire(back_last ^ half_used);
+    let counted = mux(complete_change, mux(back_last, complete.plus_one(), complete.minus_one()), complete);
+    complete.next(counted.gated(!start));
 
     // Emptying, in three steps: fetch the beat, choose the scalar, offer it. The memory keeps its word until the next fetch.
-    let element = m.reg("element_q", element_bits);
-    let vector = m.reg("vector_q", batch_bits);
-    let half = m.reg("half_q", 1);
-    let fetched = m.reg("fetched_q", 1).reset(0);
-    let offered = m.reg("offered_q", 1).reset(0);
-    let taken = m.forward("taken", 1);
-    let choose = m.wire("choose", fetched.q() & (!offered.q() | &*taken));
-    let fetch = m.wire("fetch", cat([axpy.clone(), complete.any(), !fetched.q() | &choose]).all());
-    let scalar_last = m.wire("scalar_last", vector.plus_one().eq(&batch));
-    let memory = m
-        .instance("scalars", &sram(2 << vector_bits, BEAT_BITS, 1)?)
-        .input("raddr_i", cat([half.q(), vector.low(vector_bits)]))
-        .input("re_i", &fetch)
-        .input("waddr_i", cat([back_half.q(), back_vector.low(vector_bits)]))
-        .input("we_i", &beat_valid)
-        .input("wdata_i", &beat);
-    let element_done = m.wire("element_done", &fetch & &scalar_last);
-    let next_vector = mux(&fetch, &vector.plus_one(), &vector);
-    vector.next(next_vector.gated(&!(&start | &element_done)));
+    let element = m.reg(element_bits);
+    let vector = m.reg(batch_bits);
+    let half = m.reg(1);
+    let fetched = m.reg(1).reset(0);
+    let offered = m.reg(1).reset(0);
+    let taken = m.forward(1);
+    let choose = m.wire(fetched & (!offered | taken));
+    let fetch = m.wire(all!(axpy, complete.any(), !fetched | choose));
+    let scalar_last = m.wire(vector.plus_one().eq(batch));
+    let memory = sram::In {
+        raddr: cat!(half, vector.low(vector_bits)),
+        re: fetch,
+        waddr: cat!(back_half, back_vector.low(vector_bits)),
+        we: beat_valid,
+        wdata: beat,
+    }
+    .part(&m, "scalars", &sram(2 << vector_bits, BEAT_BITS, 1)?);
+    let element_done = m.wire(fetch & scalar_last);
+    let next_vector = mux(fetch, vector.plus_one(), vector);
+    vector.next(next_vector.gated(!(start | element_done)));
     // With heads a step is a group of elements, one for each rank.
     let (onward, beat_done) = match ranks {
         1 => (element.plus_one(), element.all()),
         _ => {
-            let step = mux(&headed, &lit(ranks.into(), element_bits), &lit(1, element_bits));
+            let step = mux(headed, lit(ranks.into(), element_bits), lit(1, element_bits));
             let last = element.high(element_bits - rank_log2).all();
-            (element.q() + step, last & (&headed | element.low(rank_log2).all()))
+            (element + step, last & (headed | element.low(rank_log2).all()))
         }
     };
-    let next_element = mux(&element_done, &onward, &element);
-    element.next(next_element.gated(&!&start));
-    half_used.drive(&element_done & beat_done);
-    half.next((half.q() ^ &*half_used) & !&start);
-    fetched.next((&fetch | (fetched.q() & !&choose)) & !&start);
-    offered.next((&choose | (offered.q() & !&*taken)) & !&start);
+    let next_element = mux(element_done, onward, element);
+    element.next(next_element.gated(!start));
+    half_used.drive(element_done & beat_done);
+    half.next((half ^ half_used) & !start);
+    fetched.next((fetch | (fetched & !choose)) & !start);
+    offered.next((choose | (offered & !taken)) & !start);
 
-    let fetched_element = m.hold("fetched_element_q", &element, &fetch);
-    let fetched_place = m.hold("fetched_place_q", cat([scalar_last, vector.low(vector_bits)]), &fetch);
-    let offered_place = m.hold("offered_place_q", &fetched_place, &choose);
+    let fetched_element = m.hold(element, fetch);
+    let fetched_place = m.hold(cat!(scalar_last, vector.low(vector_bits)), fetch);
+    let offered_place = m.hold(fetched_place, choose);
     let offered_last = offered_place.msb();
-    let word = memory.output("rdata_o");
+    let word = memory.rdata.q();
     let group_bits = ranks * FP16_BITS;
-    let groups: Vec<Bits> = (0..BEAT_ELEMS / ranks).map(|i| word.slice(i * group_bits, group_bits)).collect();
+    let groups = each(BEAT_ELEMS / ranks, |i| word.slice(i * group_bits, group_bits));
     let at_group = fetched_element.high(element_bits - rank_log2);
     let at: Vec<Bits> = (0..BEAT_ELEMS / ranks).rev().map(|i| at_group.eq_lit(i.into())).collect();
-    let group = m.wire("group", one_hot_mux(&m.wire("at", cat(at)), &groups));
-    let of_rank: Vec<Bits> = (0..ranks).map(|g| group.slice(g * FP16_BITS, FP16_BITS)).collect();
+    let group = m.wire(one_hot_mux(m.wire("at", cat(at)), &groups));
+    let of_rank = each(ranks, |g| group.slice(g * FP16_BITS, FP16_BITS));
     let single = match rank_log2 {
-        0 => group.clone(),
+        0 => group,
         bits => {
             let at = fetched_element.low(bits);
-            one_hot_mux(&cat((0..ranks).rev().map(|g| at.eq_lit(g.into()))), &of_rank)
+            one_hot_mux(cat((0..ranks).rev().map(|g| at.eq_lit(g.into()))), &of_rank)
         }
     };
-    let single = m.wire("single", single);
+    let single = m.wire(single);
     let scalars: Vec<Bits> = of_rank
         .iter()
         .enumerate()
-        .map(|(g, own)| m.hold(format!("scalar{g}_q"), mux(&headed, own, &single), &choose))
+        .map(|(g, own)| m.hold(format!("scalar{g}_q"), mux(headed, own, single), choose))
         .collect();
 
     // A row is on its way as long as there are rows of the command left; the last scalar goes with the row's end.
-    let rows_left = m.reg("rows_left_q", config.row_bits()).reset(0);
+    let rows_left = m.reg(config.row_bits()).reset(0);
     // With heads: after the scalars of a group come its rows, as many as there are ranks, or those that are left.
-    let sends_rows = m.reg("sends_rows_q", 1).reset(0);
-    let scalar_there = m.wire("scalar_there", offered.q() & !sends_rows.q());
-    let offers = any_of(&[!&axpy, scalar_there.clone(), sends_rows.q()]);
-    let possible = m.wire("possible", cat([rows_left.any(), room, offers]).all());
-    let push = m.wire("push", &possible & &row_valid);
-    taken.drive(cat([push.clone(), axpy.clone(), !sends_rows.q()]).all());
-    let last = m.wire("last", !&axpy | mux(&headed, &sends_rows, &offered_last));
-    let row_taken = m.wire("row_taken", &push & &last);
-    let rows_begin = m.wire("rows_begin", cat([taken.q(), headed, offered_last]).all());
+    let sends_rows = m.reg(1).reset(0);
+    let scalar_there = m.wire(offered & !sends_rows);
+    let offers = any!(!axpy, scalar_there, sends_rows);
+    let possible = m.wire(all!(rows_left.any(), room, offers));
+    let push = m.wire(possible & row_valid);
+    taken.drive(all!(push, axpy, !sends_rows));
+    let last = m.wire(!axpy | mux(headed, sends_rows, offered_last));
+    let row_taken = m.wire(push & last);
+    let rows_begin = m.wire(all!(taken, headed, offered_last));
     let group_end = if ranks == 1 {
         lit(1, 1)
     } else {
-        let in_group = m.reg("in_group_q", rank_log2);
-        let next = mux(&row_taken, &in_group.plus_one(), &in_group);
-        in_group.next(next.gated(&!&start));
+        let in_group = m.reg(rank_log2);
+        let next = mux(row_taken, in_group.plus_one(), in_group);
+        in_group.next(next.gated(!start));
         in_group.all() | rows_left.eq_lit(1)
     };
-    let rows_end = m.wire("rows_end", &row_taken & group_end);
-    sends_rows.next(any_of(&[rows_begin, sends_rows.q() & !&rows_end]));
-    rows_left.next(mux(&start, &rows, &mux(&row_taken, &rows_left.minus_one(), &rows_left)));
+    let rows_end = m.wire(row_taken & group_end);
+    sends_rows.set_clear(rows_begin, rows_end);
+    rows_left.next(mux(start, rows, mux(row_taken, rows_left.minus_one(), rows_left)));
 
     no_rows.drive(rows_left.is_zero());
-    let idle = m.output("idle_o", reader.output("idle_o") & &*no_rows, "all rows were taken");
-    m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
-    m.output("row_ready_o", &possible & &last, "the row is taken");
-    m.output("push_o", &push, "a row or scalar for every group");
-    m.output("push_start_o", &row_start, "rank at which the row's tail starts");
-    m.output("push_last_o", &last, "the row is complete");
+    let idle = m.output("idle_o", reader.idle & no_rows, "all rows were taken");
+    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
+    m.output("row_ready_o", possible & last, "the row is taken");
+    m.output(push, "a row or scalar for every group");
+    m.output("push_start_o", row_start, "rank at which the row's tail starts");
+    m.output("push_last_o", last, "the row is complete");
     m.output(
         "push_vector_o",
         offered_place.low(vector_bits),
@@ -191,7 +189,6 @@ pub fn row_distributor(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
         m.output(format!("{name}_o"), reader.output(&format!("{name}_o")), doc);
     }
     if vector_bits < batch_bits {
-        m.unused(cat([vector.msb(), back_vector.msb()]), "vectors are numbered below the batch size");
+        m.unused(cat!(vector.msb(), back_vector.msb()), "vectors are numbered below the batch size");
     }
-    m.finish()
 }

@@ -7,8 +7,7 @@
 use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::common::encoding::{bits_for, log2};
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of the place of a row's scalars. The rows in work are the one being planned, the complete stripe's and the
 /// computing one's; a fourth can be stored meanwhile.
@@ -20,13 +19,11 @@ pub(crate) const fn scalar_slot_bits() -> u32 {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn scalar_banks(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "scalar_banks_h{}_v{}", config.max_heads(), config.max_vectors(),
+    "Scalars of a few rows, those of all heads at once.")]
+pub fn scalar_banks(config: &GemvConfig) -> Block {
     let (banks, slot_bits) = (config.max_heads(), scalar_slot_bits());
     let (bank_bits, index_bits) = (log2(banks), log2(config.max_vectors()));
-    let m = ModuleBuilder::new(
-        format!("scalar_banks_h{banks}_v{}", config.max_vectors()),
-        "Scalars of a few rows, those of all heads at once.",
-    );
     let write = m.input("we_i", 1, "take a scalar");
     let write_slot = m.input("wslot_i", slot_bits, "place of its row");
     let write_index = m.input("windex_i", index_bits, "its number in the row: `vector * heads + head`");
@@ -34,43 +31,40 @@ pub fn scalar_banks(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let read = m.input("re_i", 1, "read the scalars of a vector");
     let read_slot = m.input("rslot_i", slot_bits, "place of their row");
     let vector = m.input("rvector_i", bits_for(config.max_batch() - 1), "the vector");
-    let heads = m.input("heads_i", config.head_bits(), "logarithm of the number of heads");
+    let heads = m.input(config.head_bits(), "logarithm of the number of heads");
 
     let word = |slot: &Bits, index: &Bits| match index_bits - bank_bits {
-        0 => slot.clone(),
-        bits => cat([slot.clone(), index.high(bits)]),
+        0 => *slot,
+        bits => cat!(slot, index.high(bits)),
     };
-    let first = m.wire("first", vector.zext(index_bits).shl(&heads));
+    let first = m.wire(vector.zext(index_bits).shl(heads));
     let (write_word, read_word) = (
         m.wire("write_word", word(&write_slot, &write_index)),
         m.wire("read_word", word(&read_slot, &first)),
     );
     let bank = write_index.low(bank_bits);
-    let read_banks: Vec<Bits> = (0..banks)
-        .map(|b| {
-            let scalars = m.memory(format!("scalars{b}"), FP16_BITS, 1 << write_word.width());
-            scalars.write(&(&write & bank.eq_lit(b.into())), &write_word, &data);
-            m.wire(format!("read{b}"), scalars.read(&read_word))
-        })
-        .collect();
+    let read_banks = each(banks, |b| {
+        let scalars = m.memory(format!("scalars{b}"), FP16_BITS, 1 << write_word.width());
+        scalars.write(write & bank.eq_lit(b.into()), write_word, data);
+        m.wire(format!("read{b}"), scalars.read(read_word))
+    });
 
     // `parts[h]`: the scalars of `2^h` heads.
     let mut parts = vec![read_banks];
     for h in (0..bank_bits).rev() {
         let (low, high) = parts[0].split_at(1 << h);
-        let half = low.iter().zip(high).map(|(low, high)| mux(&first.bit(h), high, low)).collect();
+        let half = low.iter().zip(high).map(|(low, high)| mux(first.bit(h), high, low)).collect();
         parts.insert(0, half);
     }
     for segment in 0..banks {
         let of = |h: u32| &parts[h as usize][(segment >> (bank_bits - h)) as usize];
         let fewer = (0..bank_bits).rev();
-        let chosen = fewer.fold(of(bank_bits).clone(), |rest, h| mux(&heads.eq_lit(h.into()), of(h), &rest));
-        let scalar = m.hold(format!("scalar{segment}_q"), chosen, &read);
+        let chosen = fewer.fold(*of(bank_bits), |rest, h| mux(heads.eq_lit(h.into()), of(h), rest));
+        let scalar = m.hold(format!("scalar{segment}_q"), chosen, read);
         m.output(
             format!("scalar{segment}_o"),
-            &scalar,
+            scalar,
             format!("recoded scalar of segment {segment} of the tiles"),
         );
     }
-    m.finish()
 }

@@ -10,8 +10,7 @@ use crate::blocks::common::encoding::{bits_for, log2, one_hot};
 use crate::blocks::common::fifo::fifo;
 use crate::blocks::common::row_layout::{Layout, words};
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, GemvConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Values on their way to or waiting for the writer: as many as a read takes, so that one can go per cycle.
 const QUEUED_VALUES: u32 = 4;
@@ -26,138 +25,122 @@ pub(crate) fn element_bits(config: &GemvConfig) -> u32 {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn selector(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "selector_g{}_p{}_b{}_a{}", config.ranks(), config.beats_per_stripe(), config.max_batch(),
+    config.slice_words(),
+    "Positive elements of a vector block.")]
+pub fn selector(config: &GemvConfig) -> Block {
     let (batch_bits, addr_bits, within_bits) =
         (config.batch_bits(), config.slice_addr_bits(), log2(BEAT_ELEMS));
-    let m = ModuleBuilder::new(
-        format!(
-            "selector_g{}_p{}_b{}_a{}",
-            config.ranks(),
-            config.beats_per_stripe(),
-            config.max_batch(),
-            config.slice_words()
-        ),
-        "Positive elements of a vector block.",
-    );
-    let start = m.input("start_i", 1, "take a command; only while `idle_o` is set");
+    let start = m.input(1, "take a command; only while `idle_o` is set");
     let layout = Layout::inputs(&m, config);
-    let batch = m.input("batch_i", batch_bits, "vectors, at least one");
-    let base = m.input("base_i", addr_bits, "first word to read");
+    let batch = m.input(batch_bits, "vectors, at least one");
+    let base = m.input(addr_bits, "first word to read");
     let ready = m.input("read_ready_i", 1, "the request is taken");
-    let beat = m.input("beat_i", BEAT_BITS, "recoded values, two cycles after the request was taken");
-    let item_ready = m.input("item_ready_i", 1, "the value is taken");
+    let beat = m.input(BEAT_BITS, "recoded values, two cycles after the request was taken");
+    let item_ready = m.input(1, "the value is taken");
 
     // A place is looked at, then its selected elements are read.
     let flag = |name: &str| m.reg(name, 1).reset(0);
     let (active, looks, reads) = (flag("active_q"), flag("looks_q"), flag("reads_q"));
-    let mask = m.reg("mask_q", BEAT_ELEMS).reset(0);
-    let any = m.wire("any", mask.any());
-    let room = m.forward("room", 1);
-    let asks = m.wire("asks", looks.q() | cat([reads.q(), any.clone(), room.q()]).all());
-    let taken = m.wire("taken", &asks & &ready);
-    let vector = m.reg("vector_q", batch_bits);
-    let last_vector = m.wire("last_vector", vector.plus_one().eq(&batch));
-    let vectors_done = m.wire("vectors_done", &taken & &last_vector);
-    let next_vector = mux(&taken, &vector.plus_one(), &vector);
-    vector.next(next_vector.gated(&!(&start | &vectors_done)));
-    let element_done = m.wire("element_done", &vectors_done & reads.q());
-    let less_one = m.wire("less_one", mask.minus_one());
-    let rest = m.wire("rest", mask.q() & &less_one);
-    let step = cat([reads.q(), !&any | (&element_done & !rest.any())]).all();
-    let step = m.wire("step", step);
-    let walker = m
-        .instance("walker", &vector_walker(config)?)
-        .input("start_i", &start)
-        .input("batch_i", batch.zext(config.vectors_bits()))
-        .input("base_i", &base)
-        .input("step_i", &step);
-    let walker = layout.connect(walker).ignore("holders_o", "one of them is enough");
-    let last = walker.output("last_o");
-    active.next(any_of(&[start.clone(), active.q() & !(&step & &last)]));
-    let looked = m.wire("looked", &vectors_done & looks.q());
-    looks.next(any_of(&[start.clone(), looks.q() & !&looked, &step & !&last]));
+    let mask = m.reg(BEAT_ELEMS).reset(0);
+    let any = m.wire(mask.any());
+    let room = m.forward(1);
+    let asks = m.wire(looks | all!(reads, any, room));
+    let taken = m.wire(asks & ready);
+    let vector = m.reg(batch_bits);
+    let last_vector = m.wire(vector.plus_one().eq(batch));
+    let vectors_done = m.wire(taken & last_vector);
+    let next_vector = mux(taken, vector.plus_one(), vector);
+    vector.next(next_vector.gated(!(start | vectors_done)));
+    let element_done = m.wire(vectors_done & reads);
+    let less_one = m.wire(mask.minus_one());
+    let rest = m.wire(mask & less_one);
+    let step = all!(reads, !any | (element_done & !rest.any()));
+    let step = m.wire(step);
+    let walker = vector_walker::In { start, layout, batch: batch.zext(config.vectors_bits()), base, step }
+        .part(&m, "walker", &vector_walker(config)?);
+    walker.holders.ignore("one of them is enough");
+    let last = walker.last.q();
+    active.set_clear(start, step & last);
+    let looked = m.wire(vectors_done & looks);
+    looks.next(any!(start, looks & !looked, step & !last));
     // The last beat comes two cycles later, and is in the mask in the third.
     let [comes, counts] = ["comes_q", "counts_q"].map(flag);
-    comes.next(&looked);
-    counts.next(&comes);
-    reads.next(counts.q() | (reads.q() & !&step));
+    comes.next(looked);
+    counts.next(comes);
+    reads.set_clear(counts, step);
     let begins = flag("begins_q");
-    begins.next(&counts);
+    begins.next(counts);
 
     // What is asked for, and when it comes.
     let [look_back, look_beat] = ["look_back_q", "look_beat_q"].map(flag);
-    look_back.next(&taken & looks.q());
-    look_beat.next(&look_back);
+    look_back.next(taken & looks);
+    look_beat.next(look_back);
     let [value_back, value_beat] = ["value_back_q", "value_beat_q"].map(flag);
-    value_back.next(&taken & reads.q());
-    value_beat.next(&value_back);
+    value_back.next(taken & reads);
+    value_beat.next(value_back);
     // The number of the lowest element; of element 0 no bit is set.
-    let lowest = m.wire("lowest", mask.high(BEAT_ELEMS - 1) & !less_one.high(BEAT_ELEMS - 1));
+    let lowest = m.wire(mask.high(BEAT_ELEMS - 1) & !less_one.high(BEAT_ELEMS - 1));
     let number_bit = |bit: u32| {
         let with: Vec<Bits> =
             (1..BEAT_ELEMS).filter(|e| e >> bit & 1 == 1).map(|e| lowest.bit(e - 1)).collect();
         any_of(&with)
     };
-    let element = m.wire("element", cat((0..within_bits).rev().map(number_bit)));
+    let element = m.wire(cat((0..within_bits).rev().map(number_bit)));
     let [element_back, element_beat] =
         ["element_back_q", "element_beat_q"].map(|name| m.reg(name, within_bits));
-    element_back.next(&element);
-    element_beat.next(&element_back);
+    element_back.next(element);
+    element_beat.next(element_back);
 
     // Elements greater than 0: no zero, no NaN (exponent 31, fraction 0), and none behind the vector's end.
-    let values: Vec<Bits> = (0..BEAT_ELEMS).map(|e| beat.slice(e * FP16_BITS, FP16_BITS)).collect();
+    let values = each(BEAT_ELEMS, |e| beat.slice(e * FP16_BITS, FP16_BITS));
     let positive = |(e, value): (u32, &Bits)| {
         let nan = value.slice(10, 5).all() & value.low(10).is_zero();
-        let found = cat([!value.msb(), value.low(15).any(), !nan, look_beat.q()]).all();
+        let found = all!(!value.msb(), value.low(15).any(), !nan, look_beat);
         match e {
             0 => found,
-            _ => found & !(&last & layout.last_elem.lt(&lit(e.into(), within_bits))),
+            _ => found & !(last & layout.last_elem.lt(lit(e.into(), within_bits))),
         }
     };
     let found: Vec<Bits> = (0..BEAT_ELEMS).zip(&values).map(positive).collect();
-    let found = m.wire("found", cat(found.into_iter().rev()));
-    mask.next(mux(&element_done, &rest, &mask) | &found);
+    let found = m.wire(cat(found.into_iter().rev()));
+    mask.next(mux(element_done, rest, mask) | found);
 
     // Values wait for the writer.
-    let value = one_hot_mux(&m.wire("at", one_hot(&element_beat.q(), BEAT_ELEMS)), &values);
-    let item_taken = m.forward("item_taken", 1);
-    let queue = m
-        .instance("values", &fifo(FP16_BITS, QUEUED_VALUES)?)
-        .input("push_i", &value_beat)
-        .input("data_i", m.wire("value", value))
-        .input("pop_i", &item_taken)
-        .ignore("ready_o", "a place is reserved before the beat is read");
-    let item_valid = queue.output("valid_o");
-    item_taken.drive(&item_valid & &item_ready);
-    let places = m.reg("places_q", bits_for(QUEUED_VALUES)).reset(0);
-    let reserves = m.wire("reserves", &taken & reads.q());
-    let counted = mux(&reserves, &places.plus_one(), &places.minus_one());
-    places.next(mux(&(&reserves ^ &*item_taken), &counted, &places));
-    room.drive(places.ne(&lit(QUEUED_VALUES.into(), bits_for(QUEUED_VALUES))));
+    let value = one_hot_mux(m.wire("at", one_hot(&element_beat.q(), BEAT_ELEMS)), &values);
+    let item_taken = m.forward(1);
+    let queue = fifo::In { push: *value_beat, data: m.wire("value", value), pop: *item_taken }.part(
+        &m,
+        "values",
+        &fifo(FP16_BITS, QUEUED_VALUES)?,
+    );
+    queue.ready.ignore("a place is reserved before the beat is read");
+    let item_valid = queue.valid.q();
+    item_taken.drive(item_valid & item_ready);
+    let places = m.reg(bits_for(QUEUED_VALUES)).reset(0);
+    let reserves = m.wire(taken & reads);
+    let counted = mux(reserves, places.plus_one(), places.minus_one());
+    places.next(mux(reserves ^ item_taken, counted, places));
+    room.drive(places.ne(lit(QUEUED_VALUES.into(), bits_for(QUEUED_VALUES))));
 
     // Numbers of the elements, one cycle after the first of their values is asked for; the place follows a cycle late.
     let named = flag("named_q");
-    named.next(cat([reserves, vector.is_zero()]).all());
+    named.next(all!(reserves, vector.is_zero()));
     let stepped = flag("stepped_q");
-    stepped.next(&step);
-    let place = m.reg("place_q", element_bits(config) - within_bits);
-    place.next(mux(&stepped, &place.plus_one(), &place).gated(&!&start));
+    stepped.next(step);
+    let place = m.reg(element_bits(config) - within_bits);
+    place.next(mux(stepped, place.plus_one(), place).gated(!start));
 
-    let idle = m.output("idle_o", !(active.q() | places.any()), "all values were taken, a command can be");
-    m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
-    m.output("read_valid_o", &asks, "a request is offered");
-    m.output("read_rank_o", walker.output("rank_o"), "rank to read");
-    m.output("read_position_o", walker.output("position_o"), "position of the beat among the tiles");
-    m.output("read_addr_o", walker.output("word_o") + words(&m, &vector, addr_bits), "word to read");
-    m.output(
-        "item_valid_o",
-        item_valid,
-        "a value is offered, in the order of the elements, in each the vectors",
-    );
-    m.output("item_data_o", queue.output("data_o"), "the value, recoded");
-    m.output("element_valid_o", &named, "an element is selected, in ascending order");
-    m.output("element_o", cat([place.q(), element_back.q()]), "its number");
-    m.output("mask_valid_o", &begins, "all of a place was looked at");
-    m.output("mask_o", &mask, "its selected elements");
-    m.finish()
+    let idle = m.output("idle_o", !(active | places.any()), "all values were taken, a command can be");
+    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
+    m.output("read_valid_o", asks, "a request is offered");
+    m.output("read_rank_o", walker.rank, "rank to read");
+    m.output("read_position_o", walker.position, "position of the beat among the tiles");
+    m.output("read_addr_o", walker.word + words(&m, &vector, addr_bits), "word to read");
+    m.output(item_valid, "a value is offered, in the order of the elements, in each the vectors");
+    m.output("item_data_o", queue.data, "the value, recoded");
+    m.output("element_valid_o", named, "an element is selected, in ascending order");
+    m.output("element_o", cat!(place, element_back), "its number");
+    m.output("mask_valid_o", begins, "all of a place was looked at");
+    m.output(mask, "its selected elements");
 }

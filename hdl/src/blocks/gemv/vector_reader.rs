@@ -3,49 +3,44 @@
 use super::vector_walker::vector_walker;
 use crate::blocks::common::row_layout::{Layout, words};
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder, any_of, mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The reader. One request per cycle. Layout, batch and base have to stay while it runs.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn vector_reader(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "vector_reader_g{}_p{}_a{}", config.ranks(), config.beats_per_stripe(), config.slice_words(),
+    "Places to read for a vector block.")]
+pub fn vector_reader(config: &GemvConfig) -> Block {
     let (batch_bits, addr_bits) = (config.vectors_bits(), config.slice_addr_bits());
-    let m = ModuleBuilder::new(
-        format!("vector_reader_g{}_p{}_a{}", config.ranks(), config.beats_per_stripe(), config.slice_words()),
-        "Places to read for a vector block.",
-    );
-    let start = m.input("start_i", 1, "take a command; only while `idle_o` is set");
+    let start = m.input(1, "take a command; only while `idle_o` is set");
     let layout = Layout::inputs(&m, config);
-    let batch = m.input("batch_i", batch_bits, "vectors, at least one");
-    let base = m.input("base_i", addr_bits, "first word to read");
+    let batch = m.input(batch_bits, "vectors, at least one");
+    let base = m.input(addr_bits, "first word to read");
     let ready = m.input("read_ready_i", 1, "the request is taken");
-    let stop = m.input("stop_i", 1, "the rest is not wanted; not in the cycle after the command");
+    let stop = m.input(1, "the rest is not wanted; not in the cycle after the command");
 
-    let active = m.reg("active_q", 1).reset(0);
-    let taken = m.wire("taken", active.q() & &ready);
-    let vector = m.reg("vector_q", batch_bits);
-    let last_vector = m.wire("last_vector", vector.plus_one().eq(&batch));
-    let place_done = m.wire("place_done", &taken & &last_vector);
-    let walker = m
-        .instance("walker", &vector_walker(config)?)
-        .input("start_i", &start)
-        .input("batch_i", &batch)
-        .input("base_i", &base)
-        .input("step_i", &place_done);
-    let walker = layout.connect(walker).ignore("holders_o", "one of them is enough");
-    let next_vector = mux(&taken, &vector.plus_one(), &vector);
-    vector.next(next_vector.gated(&!(&start | &place_done)));
-    let end = walker.output("last_o");
-    active.next(any_of(&[start.clone(), active.q() & !((&place_done & &end) | stop)]));
-    let idle = m.output("idle_o", !active.q(), "a command can be taken");
-    m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
-    m.output("read_valid_o", &active, "a request is offered");
-    m.output("read_rank_o", walker.output("rank_o"), "rank to read");
-    m.output("read_position_o", walker.output("position_o"), "position of the beat among the tiles");
-    m.output("read_addr_o", walker.output("word_o") + words(&m, &vector, addr_bits), "word to read");
-    m.output("read_vector_last_o", &last_vector, "it is the last of one place of all vectors");
+    let active = m.reg(1).reset(0);
+    let taken = m.wire(active & ready);
+    let vector = m.reg(batch_bits);
+    let last_vector = m.wire(vector.plus_one().eq(batch));
+    let place_done = m.wire(taken & last_vector);
+    let walker = vector_walker::In { start, layout, batch, base, step: place_done }.part(
+        &m,
+        "walker",
+        &vector_walker(config)?,
+    );
+    walker.holders.ignore("one of them is enough");
+    let next_vector = mux(taken, vector.plus_one(), vector);
+    vector.next(next_vector.gated(!(start | place_done)));
+    let end = walker.last.q();
+    active.set_clear(start, (place_done & end) | stop);
+    let idle = m.output("idle_o", !active, "a command can be taken");
+    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
+    m.output("read_valid_o", active, "a request is offered");
+    m.output("read_rank_o", walker.rank, "rank to read");
+    m.output("read_position_o", walker.position, "position of the beat among the tiles");
+    m.output("read_addr_o", walker.word + words(&m, &vector, addr_bits), "word to read");
+    m.output("read_vector_last_o", last_vector, "it is the last of one place of all vectors");
     m.output("read_last_o", end, "it is a vector's last beat, which may have elements beyond the end");
-    m.finish()
 }

@@ -7,73 +7,66 @@
 
 use crate::blocks::common::row_layout::{Layout, position_bits, rank_bits, wave_bits, words};
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The walker. `start_i` puts it on the first beat, `step_i` moves it on by one; all outputs come from registers that
 /// follow one cycle later. Layout, batch and base have to stay.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn vector_walker(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "vector_walker_g{}_p{}_a{}", config.ranks(), config.beats_per_stripe(), config.slice_words(),
+    "Places of the beats of a vector block in the buffer.")]
+pub fn vector_walker(config: &GemvConfig) -> Block {
     let (ranks, positions, addr_bits) = (config.ranks(), config.beats_per_stripe(), config.slice_addr_bits());
     let rank_width = rank_bits(config);
-    let m = ModuleBuilder::new(
-        format!("vector_walker_g{ranks}_p{positions}_a{}", config.slice_words()),
-        "Places of the beats of a vector block in the buffer.",
-    );
-    let start = m.input("start_i", 1, "go to the first beat");
+    let start = m.input(1, "go to the first beat");
     let layout = Layout::inputs(&m, config);
-    let batch = m.input("batch_i", config.vectors_bits(), "vectors, at least one");
-    let base = m.input("base_i", addr_bits, "first word");
-    let step = m.input("step_i", 1, "go to the next beat");
+    let batch = m.input(config.vectors_bits(), "vectors, at least one");
+    let base = m.input(addr_bits, "first word");
+    let step = m.input(1, "go to the next beat");
 
-    let position = m.reg("position_q", position_bits(config));
-    let rank = m.reg("rank_q", rank_width);
-    let wave = m.reg("wave_q", wave_bits(config));
-    let in_waves = m.wire("in_waves", wave.ne(&layout.waves));
-    let last_rank = m.wire("last_rank", rank.eq_lit((ranks - 1).into()));
-    let last_wave = m.wire("last_wave", wave.plus_one().eq(&layout.waves));
-    let tail_end = m.wire("tail_end", rank.plus_one().eq(&layout.tail));
+    let position = m.reg(position_bits(config));
+    let rank = m.reg(rank_width);
+    let wave = m.reg(wave_bits(config));
+    let in_waves = m.wire(wave.ne(layout.waves));
+    let last_rank = m.wire(rank.eq_lit((ranks - 1).into()));
+    let last_wave = m.wire(wave.plus_one().eq(layout.waves));
+    let tail_end = m.wire(rank.plus_one().eq(layout.tail));
     // `rank_q` counts the tail's stripes once the waves are done.
-    let ends_in_waves = cat([last_rank.clone(), last_wave, layout.tail.is_zero()]).all();
-    let row_end = m.wire("row_end", mux(&in_waves, &ends_in_waves, &tail_end));
-    let stripe_done = m.wire("stripe_done", &step & position.eq_lit((positions - 1).into()));
-    let moved = m.wire("moved", mux(&step, &position.plus_one(), &position));
-    let at_end = m.wire("at_end", &start | &stripe_done);
-    position.next(moved.gated(&!&at_end));
-    let wave_done =
-        m.wire("wave_done", cat([stripe_done.clone(), in_waves.clone(), last_rank.clone()]).all());
+    let ends_in_waves = all!(last_rank, last_wave, layout.tail.is_zero());
+    let row_end = m.wire(mux(in_waves, ends_in_waves, tail_end));
+    let stripe_done = m.wire(step & position.eq_lit((positions - 1).into()));
+    let moved = m.wire(mux(step, position.plus_one(), position));
+    let at_end = m.wire(start | stripe_done);
+    position.next(moved.gated(!at_end));
+    let wave_done = m.wire(all!(stripe_done, in_waves, last_rank));
     let next_rank = if ranks == 1 {
-        m.unused(&last_rank, "a single rank");
+        m.unused(last_rank, "a single rank");
         zeros(1)
     } else {
-        mux(&stripe_done, &rank.plus_one(), &rank)
+        mux(stripe_done, rank.plus_one(), rank)
     };
-    rank.next(next_rank.gated(&!&start));
-    wave.next(mux(&wave_done, &wave.plus_one(), &wave).gated(&!&start));
+    rank.next(next_rank.gated(!start));
+    wave.next(mux(wave_done, wave.plus_one(), wave).gated(!start));
 
-    let word = m.reg("word_q", addr_bits);
+    let word = m.reg(addr_bits);
     let three = if ranks == 4 { layout.tail.eq_lit(3) } else { zeros(1) };
-    let next_word = m.wire("next_word", &wave_done | cat([stripe_done.clone(), three, !&in_waves]).all());
+    let next_word = m.wire(wave_done | all!(stripe_done, three, !in_waves));
     let wave_words = words(&m, &batch, addr_bits);
-    word.next(mux(&start, &base, &(word.q() + wave_words.gated(&next_word))));
+    word.next(mux(start, base, word + wave_words.gated(next_word)));
 
     // Ranks that hold the stripe.
-    let two = m.wire("two", if ranks == 4 { layout.tail.eq_lit(2) } else { zeros(1) });
-    let holders: Vec<Bits> = (0..ranks)
-        .map(|r| {
-            let own = rank.eq_lit(r.into());
-            let parity = if ranks == 4 { rank.bit(0).eq_lit((r % 2).into()) } else { lit(1, 1) };
-            mux(&in_waves, &own, &(!&two | parity))
-        })
-        .collect();
-    let last_position = m.wire("last_position", position.eq(&layout.last_beat));
-    m.output("position_o", &position, "position of the beat among the tiles");
-    m.output("rank_o", &rank, "a rank that holds it");
+    let two = m.wire(if ranks == 4 { layout.tail.eq_lit(2) } else { zeros(1) });
+    let holders = each(ranks, |r| {
+        let own = rank.eq_lit(r.into());
+        let parity = if ranks == 4 { rank.bit(0).eq_lit((r % 2).into()) } else { lit(1, 1) };
+        mux(in_waves, own, !two | parity)
+    });
+    let last_position = m.wire(position.eq(layout.last_beat));
+    m.output(position, "position of the beat among the tiles");
+    m.output(rank, "a rank that holds it");
     m.output("holders_o", cat(holders.into_iter().rev()), "all ranks that hold it");
-    m.output("word_o", &word, "word of vector 0");
-    m.output("last_o", &row_end & &last_position, "it is the vector's last");
+    m.output(word, "word of vector 0");
+    m.output("last_o", row_end & last_position, "it is the vector's last");
     m.unused(layout.last_elem, "who cuts the last beat knows the element");
-    m.finish()
 }

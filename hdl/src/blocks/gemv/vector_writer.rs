@@ -11,8 +11,7 @@ use crate::blocks::arithmetic::operand_recoder::operand_recoder;
 use crate::blocks::common::encoding::log2;
 use crate::blocks::common::row_layout::{Layout, position_bits, words};
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, GemvConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, repeat, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// What a writer takes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,22 +40,21 @@ pub(crate) fn write_fields(config: &GemvConfig) -> [(&'static str, u32, &'static
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn vector_writer(config: &GemvConfig, item: Item) -> Result<Rc<Module>, HdlError> {
+#[block(m, "{}_writer_g{}_p{}_a{}", if matches!(item, Item::Beat) { "beat" } else { "value" }, config.ranks(),
+    config.beats_per_stripe(), config.slice_words(),
+    "Writes a vector block into the buffer.")]
+pub fn vector_writer(config: &GemvConfig, item: Item) -> Block {
     let (lanes, tiles) = (config.lanes(), config.beat_chunks());
     let (batch_bits, addr_bits) = (config.vectors_bits(), config.slice_addr_bits());
     let (ranks, rank_log2) = (config.ranks(), log2(config.ranks()));
-    let (kind, item_bits) = match item {
-        Item::Beat => ("beat", BEAT_BITS),
-        Item::Value => ("value", ranks * FP16_BITS),
+    let item_bits = match item {
+        Item::Beat => BEAT_BITS,
+        Item::Value => ranks * FP16_BITS,
     };
-    let m = ModuleBuilder::new(
-        format!("{kind}_writer_g{}_p{}_a{}", config.ranks(), config.beats_per_stripe(), config.slice_words()),
-        "Writes a vector block into the buffer.",
-    );
-    let start = m.input("start_i", 1, "take a command; only while `idle_o` is set");
+    let start = m.input(1, "take a command; only while `idle_o` is set");
     let layout = Layout::inputs(&m, config);
-    let batch = m.input("batch_i", batch_bits, "vectors, at least one");
-    let base = m.input("base_i", addr_bits, "first word to write");
+    let batch = m.input(batch_bits, "vectors, at least one");
+    let base = m.input(addr_bits, "first word to write");
     let valid = m.input("item_valid_i", 1, "an item is offered");
     let doc = match item {
         Item::Beat => "FP16 values",
@@ -67,78 +65,72 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Result<Rc<Module>, HdlE
         Item::Beat => zeros(1),
         Item::Value => m.input("group_i", 1, "an item has a value for each of the next elements; stays"),
     };
-    let write_ready = m.input("write_ready_i", 1, "the write is taken");
+    let write_ready = m.input(1, "the write is taken");
     let finish = match item {
         Item::Beat => zeros(1),
         Item::Value => m.input("finish_i", 1, "no item comes any more: the block ends here"),
     };
 
-    let active = m.reg("active_q", 1).reset(0);
-    let step = m.forward("step", 1);
-    let walker = m
-        .instance("walker", &vector_walker(config)?)
-        .input("start_i", &start)
-        .input("batch_i", &batch)
-        .input("base_i", &base)
-        .input("step_i", &step);
-    let walker = layout.connect(walker);
-    let position = walker.output("position_o");
+    let active = m.reg(1).reset(0);
+    let step = m.forward(1);
+    let walker = vector_walker::In { start, layout, batch, base, step: *step }.part(
+        &m,
+        "walker",
+        &vector_walker(config)?,
+    );
+    let position = walker.position.q();
 
     // Vectors, and with values the elements of a beat.
-    let vector = m.reg("vector_q", batch_bits);
-    let last_vector = m.wire("last_vector", vector.plus_one().eq(&batch));
-    let blanked = m.reg("blanked_q", 1);
+    let vector = m.reg(batch_bits);
+    let last_vector = m.wire(vector.plus_one().eq(batch));
+    let blanked = m.reg(1);
     let (element, beat_first, beat_last, vector_end) = match item {
-        Item::Beat => (None, lit(1, 1), lit(1, 1), walker.output("last_o")),
+        Item::Beat => (None, lit(1, 1), lit(1, 1), walker.last.q()),
         Item::Value => {
-            let element = m.reg("element_q", log2(BEAT_ELEMS));
+            let element = m.reg(log2(BEAT_ELEMS));
             // A group of elements ends beat and vector as its last one would.
             let whole = log2(BEAT_ELEMS) - rank_log2;
             let (mut full, mut meets) =
-                (element.high(whole).all(), element.high(whole).eq(&layout.last_elem.high(whole)));
+                (element.high(whole).all(), element.high(whole).eq(layout.last_elem.high(whole)));
             if rank_log2 > 0 {
-                full = full & (&group | element.low(rank_log2).all());
-                meets = meets & (&group | element.low(rank_log2).eq(&layout.last_elem.low(rank_log2)));
+                full = full & (group | element.low(rank_log2).all());
+                meets = meets & (group | element.low(rank_log2).eq(layout.last_elem.low(rank_log2)));
             }
-            (Some(element.clone()), element.is_zero(), full, walker.output("last_o") & meets)
+            (Some(element), element.is_zero(), full, walker.last & meets)
         }
     };
-    let vector_end = m.wire("vector_end", vector_end);
-    let stripe_first = m.wire("stripe_first", position.is_zero() & &beat_first);
-    let blank = m.wire("blank", &stripe_first & !blanked.q());
+    let vector_end = m.wire(vector_end);
+    let stripe_first = m.wire(position.is_zero() & beat_first);
+    let blank = m.wire(stripe_first & !blanked);
 
-    let staged = m.reg("staged_q", 1).reset(0);
-    let free = m.wire("free", !staged.q() | &write_ready);
-    let offered = m.wire("offered", active.q() & &free & (&blank | &valid));
-    let taken = m.wire("taken", &offered & !&blank);
-    blanked.next((&offered & &blank) | (blanked.q() & !&taken & !&start));
-    let place_done = m.wire("place_done", &taken & &last_vector);
-    let next_vector = mux(&taken, &vector.plus_one(), &vector);
-    vector.next(next_vector.gated(&!(&start | &place_done)));
+    let staged = m.reg(1).reset(0);
+    let free = m.wire(!staged | write_ready);
+    let offered = m.wire(active & free & (blank | valid));
+    let taken = m.wire(offered & !blank);
+    blanked.next((offered & blank) | (blanked & !taken & !start));
+    let place_done = m.wire(taken & last_vector);
+    let next_vector = mux(taken, vector.plus_one(), vector);
+    vector.next(next_vector.gated(!(start | place_done)));
     if let Some(element) = &element {
         let onward = match ranks {
             1 => element.plus_one(),
-            _ => element.q() + mux(&group, &lit(ranks.into(), element.width()), &lit(1, element.width())),
+            _ => element + mux(group, lit(ranks.into(), element.width()), lit(1, element.width())),
         };
-        let next = mux(&place_done, &onward, element);
-        element.next(next.gated(&!&start));
+        let next = mux(place_done, onward, element);
+        element.next(next.gated(!start));
     }
-    step.drive(&place_done & &beat_last);
-    active.next(any_of(&[start.clone(), active.q() & !((&place_done & &vector_end) | finish)]));
-    staged.next(any_of(&[offered.clone(), staged.q() & !&write_ready]));
+    step.drive(place_done & beat_last);
+    active.set_clear(start, (place_done & vector_end) | finish);
+    staged.set_clear(offered, write_ready);
 
     let (values, tile_enables, lane_enables) = match &element {
         None => {
-            let recoder = m
-                .instance("recoder", &operand_recoder()?)
-                .input("data_i", &data)
-                .input("clear_i", &blank)
-                .input("cut_i", &vector_end)
-                .input("last_i", &layout.last_elem);
-            (recoder.output("data_o"), repeat(tiles, &lit(1, 1)), repeat(lanes, &lit(1, 1)))
+            let recoder = operand_recoder::In { data, clear: blank, cut: vector_end, last: layout.last_elem }
+                .part(&m, "recoder", &operand_recoder()?);
+            (recoder.data.q(), repeat(tiles, lit(1, 1)), repeat(lanes, lit(1, 1)))
         }
         Some(element) => {
-            let value = m.wire("value", data.gated(&!&blank));
+            let value = m.wire(data.gated(!blank));
             let lane_bits = log2(lanes);
             let one_hot = |index: &Bits, count: u32| cat((0..count).rev().map(|i| index.eq_lit(i.into())));
             let tile = match log2(BEAT_ELEMS) - lane_bits {
@@ -146,39 +138,37 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Result<Rc<Module>, HdlE
                 bits => one_hot(&element.high(bits), tiles),
             };
             // Ranks that have an element of the group: all but in the last one.
-            let last_of_group = |g: u32| layout.last_elem.low(rank_log2).lt(&lit(g.into(), rank_log2));
-            let member = |g: u32| if g == 0 { lit(1, 1) } else { !(&vector_end & last_of_group(g)) };
-            let members = m.wire("members", cat((0..ranks).rev().map(member)));
-            m.output("members_o", &members, "with `group_i`: ranks whose values are part of the item");
+            let last_of_group = |g: u32| layout.last_elem.low(rank_log2).lt(lit(g.into(), rank_log2));
+            let member = |g: u32| if g == 0 { lit(1, 1) } else { !(vector_end & last_of_group(g)) };
+            let members = m.wire(cat((0..ranks).rev().map(member)));
+            m.output(members, "with `group_i`: ranks whose values are part of the item");
             let own = one_hot(&element.low(lane_bits), lanes);
             let lane = if ranks == 1 {
-                m.unused(&group, "a group of one");
+                m.unused(group, "a group of one");
                 own
             } else {
                 let near = one_hot(&element.low(lane_bits).high(lane_bits - rank_log2), lanes / ranks);
                 let groups: Vec<Bits> =
                     (0..lanes).rev().map(|l| near.bit(l / ranks) & members.bit(l % ranks)).collect();
-                mux(&group, &cat(groups), &own)
+                mux(group, cat(groups), own)
             };
-            let lane = lane | repeat(lanes, &blank);
-            (repeat(BEAT_ELEMS / ranks, &value), tile, lane)
+            let lane = lane | repeat(lanes, blank);
+            (repeat(BEAT_ELEMS / ranks, value), tile, lane)
         }
     };
-    let blank_now = blank.clone();
-    let word = walker.output("word_o") + words(&m, &vector, addr_bits);
-    let values = [walker.output("holders_o"), position, blank, tile_enables, lane_enables, word, values];
+    let blank_now = blank;
+    let word = walker.word + words(&m, &vector, addr_bits);
+    let values = [walker.holders.q(), position, blank, tile_enables, lane_enables, word, values];
     for ((name, _, doc), value) in write_fields(config).into_iter().zip(values) {
-        let reg = m.hold(format!("write_{name}_q"), value, &offered);
-        m.output(format!("write_{name}_o"), &reg, doc);
+        let reg = m.hold(format!("write_{name}_q"), value, offered);
+        m.output(format!("write_{name}_o"), reg, doc);
     }
-    m.output("write_valid_o", &staged, "a write is offered");
-    m.output("item_ready_o", cat([active.q(), free, !blank_now]).all(), "the item is taken");
+    m.output("write_valid_o", staged, "a write is offered");
+    m.output("item_ready_o", all!(active, free, !blank_now), "the item is taken");
     if item == Item::Value {
         m.output("vector_o", vector.low(log2(config.max_vectors())), "the item's vector");
     }
-    let idle =
-        m.output("idle_o", !(active.q() | staged.q()), "everything is written, a command can be taken");
-    m.assume("started_when_idle", !&start | &idle, "a command is given only while idle");
-    m.unused(walker.output("rank_o"), "all holders are written");
-    m.finish()
+    let idle = m.output("idle_o", !(active | staged), "everything is written, a command can be taken");
+    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
+    m.unused(walker.rank.q(), "all holders are written");
 }

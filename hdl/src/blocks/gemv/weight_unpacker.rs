@@ -9,8 +9,7 @@ use crate::blocks::common::encoding::log2;
 use crate::blocks::common::row_layout::position_bits;
 use crate::blocks::common::weight_format::{Format, SCALED_PLACES};
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, GemvConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, mux, one_hot_mux, repeat};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// What is done with a place, a cycle after it was decided: name, bits, meaning.
 pub(crate) fn delayed_fields(config: &GemvConfig) -> [(&'static str, u32, &'static str); 6] {
@@ -28,51 +27,44 @@ pub(crate) fn delayed_fields(config: &GemvConfig) -> [(&'static str, u32, &'stat
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn weight_unpacker(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(
-        format!("weight_unpacker_p{}", config.beats_per_stripe()),
-        "Quantised weights of a rank to FP16.",
-    );
+#[block(m, "weight_unpacker_p{}", config.beats_per_stripe(), "Quantised weights of a rank to FP16.")]
+pub fn weight_unpacker(config: &GemvConfig) -> Block {
     let Format { quantised, int4 } = Format::input(&m);
-    let beat = m.input("beat_i", BEAT_BITS, "scales or numbers");
-    let scales = m.input("scales_i", 1, "keep the beat as the scales of 32 places");
-    let place = m.input("place_i", 1, "take a half of the beat, or none of it with `clear_i`");
-    let half = m.input("half_i", 1, "which half");
-    let group =
-        m.input("group_i", log2(SCALED_PLACES), "number of the first place among those of the scales");
+    let beat = m.input(BEAT_BITS, "scales or numbers");
+    let scales = m.input(1, "keep the beat as the scales of 32 places");
+    let place = m.input(1, "take a half of the beat, or none of it with `clear_i`");
+    let half = m.input(1, "which half");
+    let group = m.input(log2(SCALED_PLACES), "number of the first place among those of the scales");
     let fields: Vec<(&str, Bits)> = delayed_fields(config)
         .map(|(name, bits, doc)| (name, m.input(format!("{name}_i"), bits, doc)))
         .into();
 
-    let step = m.wire("step", &place & &quantised);
-    let kept = m.hold("scales_q", &beat, &scales);
-    let numbers = m.wire("numbers", mux(&half, &beat.high(BEAT_BITS / 2), &beat.low(BEAT_BITS / 2)));
+    let step = m.wire(place & quantised);
+    let kept = m.hold("scales_q", beat, scales);
+    let numbers = m.wire(mux(half, beat.high(BEAT_BITS / 2), beat.low(BEAT_BITS / 2)));
     // Places by pairs; the first one of a pair comes with the second one, or alone.
-    let pairs: Vec<Bits> =
-        (0..SCALED_PLACES / 2).map(|pair| kept.slice(pair * 2 * FP16_BITS, 2 * FP16_BITS)).collect();
+    let pairs = each(SCALED_PLACES / 2, |pair| kept.slice(pair * 2 * FP16_BITS, 2 * FP16_BITS));
     let at = crate::blocks::common::encoding::one_hot(&group.high(group.width() - 1), SCALED_PLACES / 2);
-    let pair = m.wire("scale_pair", one_hot_mux(&m.wire("at", at), &pairs));
-    let first_scale = mux(&group.bit(0), &pair.high(FP16_BITS), &pair.low(FP16_BITS));
+    let pair = m.wire("scale_pair", one_hot_mux(m.wire("at", at), &pairs));
+    let first_scale = mux(group.bit(0), pair.high(FP16_BITS), pair.low(FP16_BITS));
     let nibble = |e: u32| numbers.slice(4 * e, 4);
-    let first: Vec<Bits> = (0..BEAT_ELEMS)
-        .map(|e| mux(&int4, &cat([repeat(4, &nibble(e).msb()), nibble(e)]), &numbers.slice(8 * e, 8)))
-        .collect();
+    let first =
+        each(BEAT_ELEMS, |e| mux(int4, cat!(repeat(4, nibble(e).msb()), nibble(e)), numbers.slice(8 * e, 8)));
     let scaled = |name: &str, bits: u32, numbers: Bits, scale: Bits| -> Result<Bits, HdlError> {
         Ok(m.instance(name, &place_scaler(bits)?)
-            .input("step_i", &step)
+            .input("step_i", step)
             .input("numbers_i", numbers)
             .input("scale_i", scale)
             .output("weights_o"))
     };
     let first = scaled("first", 8, cat(first.into_iter().rev()), first_scale)?;
     let second = scaled("second", 4, numbers.high(4 * BEAT_ELEMS), pair.high(FP16_BITS))?;
-    m.output("first_o", first, "FP16 weights of the first place");
-    m.output("second_o", second, "FP16 weights of the second place");
-    let placed = m.flag("place_q", &step);
-    m.output("place_o", &placed, "they go to the tiles");
+    m.output(first, "FP16 weights of the first place");
+    m.output(second, "FP16 weights of the second place");
+    let placed = m.flag("place_q", step);
+    m.output("place_o", placed, "they go to the tiles");
     for ((name, value), (_, _, doc)) in fields.iter().zip(delayed_fields(config)) {
-        let reg = m.hold(format!("{name}_q"), value, &step);
-        m.output(format!("{name}_o"), reg.clone(), doc);
+        let reg = m.hold(format!("{name}_q"), value, step);
+        m.output(format!("{name}_o"), reg, doc);
     }
-    m.finish()
 }

@@ -18,99 +18,92 @@ use crate::blocks::arithmetic::multiplier_unit::{digit_phase, multiplier_suffix}
 use crate::blocks::common::encoding::{bits_for, log2};
 use crate::blocks::common::row_layout::{rank_bits, words};
 use ndp_config::GemvConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The sequencer of one rank. The command's fields have to stay while it runs.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "window_sequencer_p{}_b{}_a{}{}", config.window_cycles(), config.max_batch(), config.slice_words(),
+    multiplier_suffix(config),
+    "Issues one job (stripe times vector) per window.")]
+pub fn window_sequencer(config: &GemvConfig) -> Block {
     let (window, lanes) = (config.window_cycles(), config.lanes());
     let (batch_bits, addr_bits) = (config.batch_bits(), config.slice_addr_bits());
     let vector_bits = bits_for(config.max_batch() - 1);
-    let m = ModuleBuilder::new(
-        format!(
-            "window_sequencer_p{window}_b{}_a{}{}",
-            config.max_batch(),
-            config.slice_words(),
-            multiplier_suffix(config)
-        ),
-        "Issues one job (stripe times vector) per window.",
-    );
-    let phase = m.input("phase_i", window, "phase of the window, one-hot");
-    let axpy = m.input("axpy_i", 1, "the command adds to sums in the slices");
-    let merge = m.input("merge_i", 1, "row k has one job on each stripe, with vector k");
-    let import = m.input("import_i", 1, "a stripe is a sum for each tile, row k for word k; with `merge_i`");
-    let batch = m.input("batch_i", batch_bits, "vectors");
-    let base = m.input("base_i", addr_bits, "first word of the activations (DOT) or of the sums");
-    let stripe_valid = m.input("stripe_valid_i", 1, "a stripe of weights is complete");
-    let stripe_first = m.input("stripe_first_i", 1, "it is the row's first on this rank");
-    let stripe_last = m.input("stripe_last_i", 1, "it is the row's last on this rank");
-    let stripe_skip = m.input("stripe_skip_i", rank_bits(config), "tail stripes to skip in the slice");
-    let stripe_row = m.input("stripe_row_i", addr_bits, "number of its row");
-    let stripe_slot = m.input("stripe_slot_i", scalar_slot_bits(), "place of the row's scalars");
-    let room = m.input("room_i", 1, "there is room for the sum of a row");
+    let phase = m.input(window, "phase of the window, one-hot");
+    let axpy = m.input(1, "the command adds to sums in the slices");
+    let merge = m.input(1, "row k has one job on each stripe, with vector k");
+    let import = m.input(1, "a stripe is a sum for each tile, row k for word k; with `merge_i`");
+    let batch = m.input(batch_bits, "vectors");
+    let base = m.input(addr_bits, "first word of the activations (DOT) or of the sums");
+    let stripe_valid = m.input(1, "a stripe of weights is complete");
+    let stripe_first = m.input(1, "it is the row's first on this rank");
+    let stripe_last = m.input(1, "it is the row's last on this rank");
+    let stripe_skip = m.input(rank_bits(config), "tail stripes to skip in the slice");
+    let stripe_row = m.input(addr_bits, "number of its row");
+    let stripe_slot = m.input(scalar_slot_bits(), "place of the row's scalars");
+    let room = m.input(1, "there is room for the sum of a row");
 
     // The stripe in work, and the vector that comes next; `running` while there is one.
-    let running = m.reg("running_q", 1).reset(0);
+    let running = m.reg(1).reset(0);
     let decide = phase.bit(config.decision_phase());
-    let fresh = m.wire("fresh", !running.q());
-    let issue = m.forward("issue", 1);
-    let take = m.wire("take", &*issue & &fresh);
+    let fresh = m.wire(!running);
+    let issue = m.forward(1);
+    let take = m.wire(*issue & fresh);
     let hold = |name: &str, value: &Bits| {
-        let reg = m.hold(format!("{name}_q"), value, &take);
-        m.wire(format!("{name}_now"), mux(&fresh, value, &reg))
+        let reg = m.hold(format!("{name}_q"), value, take);
+        m.wire(format!("{name}_now"), mux(fresh, value, reg))
     };
     let (is_first, is_last) = (hold("first", &stripe_first), hold("last", &stripe_last));
     let slot = hold("slot", &stripe_slot);
-    let possible = m.wire("possible", running.q() | &stripe_valid);
-    let roomless = m.wire("roomless", &is_last & !&axpy & !&room);
-    issue.drive(cat([decide.clone(), possible.clone(), !&roomless]).all());
-    let vector = m.reg("vector_q", batch_bits).enable(&*issue);
-    let vector_now = m.wire("vector_now", vector.gated(&running));
-    let vector_next = m.wire("vector_next", vector_now.plus_one());
-    vector.next(&vector_next);
-    let vectors_left = m.wire("vectors_left", vector_next.ne(&batch) & !&merge);
-    running.next(mux(&issue, &vectors_left, &running));
+    let possible = m.wire(running | stripe_valid);
+    let roomless = m.wire(is_last & !axpy & !room);
+    issue.drive(all!(decide, possible, !roomless));
+    let vector = m.reg(batch_bits).enable(issue);
+    let vector_now = m.wire(vector.gated(running));
+    let vector_next = m.wire(vector_now.plus_one());
+    vector.next(vector_next);
+    let vectors_left = m.wire(vector_next.ne(batch) & !merge);
+    running.next(mux(issue, vectors_left, running));
 
     // Words of a slice follow each other in the order of jobs: wave by wave, vector by vector. Only the tail may skip.
     // A job of AXPY has a word for each lane. The one job of a merge is that of its vector in each wave.
-    let index = m.reg("index_q", addr_bits).enable(&*issue);
-    let restart = m.wire("restart", &fresh & &stripe_first);
-    let step = mux(&merge, &words(&m, &batch, addr_bits), &lit(1, addr_bits));
-    let first_index = stripe_row.gated(&cat([restart.clone(), merge.clone()]).all());
-    let onward = m.wire("onward", (index.q() + step).gated(&!&restart) | first_index);
-    let mut skipped = words(&m, &batch, addr_bits).gated(&stripe_skip.bit(0));
+    let index = m.reg(addr_bits).enable(issue);
+    let restart = m.wire(fresh & stripe_first);
+    let step = mux(merge, words(&m, &batch, addr_bits), lit(1, addr_bits));
+    let first_index = stripe_row.gated(all!(restart, merge));
+    let onward = m.wire((index + step).gated(!restart) | first_index);
+    let mut skipped = words(&m, &batch, addr_bits).gated(stripe_skip.bit(0));
     if stripe_skip.width() > 1 {
-        let twice = cat([batch.clone(), zeros(1)]);
-        skipped = skipped | words(&m, &twice, addr_bits).gated(&stripe_skip.bit(1));
+        let twice = cat!(batch, zeros(1));
+        skipped = skipped | words(&m, &twice, addr_bits).gated(stripe_skip.bit(1));
     }
-    let skipped = m.wire("skipped", skipped.gated(&fresh));
-    let index_now = m.wire("index_now", onward + skipped);
-    index.next(&index_now);
+    let skipped = m.wire(skipped.gated(fresh));
+    let index_now = m.wire(onward + skipped);
+    index.next(index_now);
     let lane_bits = log2(lanes);
     let sum_index = if addr_bits > lane_bits {
         m.unused(index_now.high(lane_bits), "AXPY's words are counted modulo the words of a slice");
-        cat([index_now.low(addr_bits - lane_bits), zeros(lane_bits)])
+        cat!(index_now.low(addr_bits - lane_bits), zeros(lane_bits))
     } else {
         zeros(addr_bits)
     };
-    let addr = m.hold("job_addr_q", &base + mux(&(&axpy & !&import), &sum_index, &index_now), &*issue);
+    let addr = m.hold("job_addr_q", base + mux(axpy & !import, sum_index, index_now), issue);
 
     // What the jobs of the last windows are in: loading operands, leaving as products, and for the last digits of a sum
     // the window after that.
     let turn = phase.bit(config.decision_phase() + 1);
     let flag = |name: &str| m.reg(name, 1).reset(0);
-    let strobe = any_of(&[decide.clone(), turn.clone()]);
-    let read = flag("slice_re_q").enable(&strobe);
-    read.next(&*issue & !&axpy);
-    let adds = flag("adds_q").enable(&strobe);
-    adds.next(&*issue & &axpy);
-    let advance = flag("advance_q").enable(&strobe);
-    advance.next(&take);
+    let strobe = any!(decide, turn);
+    let read = flag("slice_re_q").enable(strobe);
+    read.next(*issue & !axpy);
+    let adds = flag("adds_q").enable(strobe);
+    adds.next(*issue & axpy);
+    let advance = flag("advance_q").enable(strobe);
+    advance.next(take);
     let age = |name: &str, value: &Bits| {
-        let reg = flag(name).enable(&turn);
+        let reg = flag(name).enable(turn);
         reg.next(value);
         reg.q()
     };
@@ -121,90 +114,86 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let leaving = left("leaving_q", &loading);
     let loading_sums = age("loading_sums_q", &adds.q());
     let leaving_sums = left("leaving_sums_q", &loading_sums);
-    let digit_phases: Vec<u32> = (0..config.acc_segments()).map(|k| digit_phase(config, k)).collect();
+    let digit_phases: Vec<u32> = each(config.acc_segments(), |k| digit_phase(config, k));
     let wraps = digit_phases.iter().any(|at| *at >= window);
 
     // What of the tiles has to move. A lane holds a job from its phase of the first window up to that of the next one.
-    let loads = m.wire("loads", &loading | &loading_sums);
-    let leaves = m.wire("leaves", &leaving | &leaving_sums);
+    let loads = m.wire(loading | loading_sums);
+    let leaves = m.wire(leaving | leaving_sums);
     let lanes_move = serial.then(|| {
         let busy = m.reg("lanes_q", lanes).reset(0);
-        let lane = |i: u32| mux(&phase.bit(i), &loads, &busy.bit(i));
-        let lanes_move = m.wire("lanes_move", cat((0..lanes).rev().map(lane)));
-        busy.next(&lanes_move);
+        let lane = |i: u32| mux(phase.bit(i), loads, busy.bit(i));
+        let lanes_move = m.wire(cat((0..lanes).rev().map(lane)));
+        busy.next(lanes_move);
         lanes_move
     });
     let adding = flag("adding_q");
-    adding.next(&leaves);
+    adding.next(leaves);
 
-    let resolving = if wraps { age("resolving_q", &leaving) } else { leaving.clone() };
+    let resolving = if wraps { age("resolving_q", &leaving) } else { leaving };
     let digit_strobe = |at: &u32| phase.bit(at % window) & if *at < window { &leaving } else { &resolving };
     let strobes: Vec<Bits> = digit_phases.iter().map(digit_strobe).collect();
 
     // The slice's ports. A read changes the slice's word in the next phase: DOT needs it until lane `lanes - 1` has loaded.
     let last_loads = phase.bit(lanes - 1 - config.operand_lead());
     let holding = flag("holding_q");
-    holding.next((&turn & read.q()) | (holding.q() & !last_loads));
+    holding.set_clear(turn & read, last_loads);
     let sum_read = flag("sum_re_q");
-    let more_lanes = cat([sum_read.q(), !phase.bit(lanes - 1), !&import]).all();
+    let more_lanes = all!(sum_read, !phase.bit(lanes - 1), !import);
     // Whether sums are read from the next phase 0 on, and the first one's word.
     let (reads_sums, first_sum) = if serial {
-        let loading_addr = m.hold("loading_addr_q", &addr, &turn);
-        (mux(&import, &adds.q(), &loading_sums), mux(&import, &addr, &loading_addr))
+        let loading_addr = m.hold(addr, turn);
+        (mux(import, adds, loading_sums), mux(import, addr, loading_addr))
     } else {
-        (loading_sums.clone(), addr.clone())
+        (loading_sums, addr)
     };
     let last_phase = phase.bit(window - 1);
-    sum_read.next((&last_phase & reads_sums) | more_lanes);
-    let sum_addr = m.reg("sum_addr_q", addr_bits);
-    sum_addr.next(mux(&last_phase, &first_sum, &sum_addr.plus_one()));
+    sum_read.next((last_phase & reads_sums) | more_lanes);
+    let sum_addr = m.reg(addr_bits);
+    sum_addr.next(mux(last_phase, first_sum, sum_addr.plus_one()));
     let separate = flag("separate_q");
-    separate.next(&sum_read);
+    separate.next(sum_read);
     let sum_write = flag("sum_we_q");
-    sum_write.next(&separate);
-    let later_addr = m.delay("separate_addr_q", &sum_addr);
-    let write_addr = m.delay("write_addr_q", &later_addr);
+    sum_write.next(separate);
+    let later_addr = m.delay("separate_addr_q", sum_addr);
+    let write_addr = m.delay(later_addr);
 
     // Why the window goes without a job, for the counters.
-    let idle_window = m.reg("cause_q", 3).reset(0).enable(&decide);
-    let starved = !&possible;
-    idle_window.next(cat([&possible & &roomless, starved, issue.q()]));
+    let idle_window = m.reg("cause_q", 3).reset(0).enable(decide);
+    let starved = !possible;
+    idle_window.next(cat!(possible & roomless, starved, issue));
 
-    m.output("stripe_take_o", &take, "the stripe is taken; its weights step up in the next cycle");
-    m.output("advance_o", &advance, "the next weights become the current ones");
-    m.output("slice_re_o", &read, "the tiles read activations");
-    m.output("slice_addr_o", &addr, "word they read");
-    m.output("holding_o", &holding, "they still need the word");
-    m.output("sum_re_o", &sum_read, "the tiles read the sums of a lane");
-    m.output("sum_raddr_o", &sum_addr, "word they read");
-    m.output("separate_o", &separate, "the tiles add products to the words read");
+    m.output("stripe_take_o", take, "the stripe is taken; its weights step up in the next cycle");
+    m.output(advance, "the next weights become the current ones");
+    m.output("slice_re_o", read, "the tiles read activations");
+    m.output("slice_addr_o", addr, "word they read");
+    m.output(holding, "they still need the word");
+    m.output("sum_re_o", sum_read, "the tiles read the sums of a lane");
+    m.output("sum_raddr_o", sum_addr, "word they read");
+    m.output(separate, "the tiles add products to the words read");
     if let Some(lanes_move) = lanes_move {
-        m.output("lanes_move_o", lanes_move, "lanes of the tiles that hold or take operands of a job");
-        m.output("line_moves_o", &loads | &leaves, "operands of a job come, or its products leave");
+        m.output(lanes_move, "lanes of the tiles that hold or take operands of a job");
+        m.output("line_moves_o", loads | leaves, "operands of a job come, or its products leave");
     } else {
         m.output("operands_move_o", loads, "operands of a job come");
     }
-    m.output("term_moves_o", &leaves, "products of a job leave");
-    m.output("sum_moves_o", &adding, "they are added");
-    m.output("sum_we_o", &sum_write, "the tiles write sums");
-    m.output("sum_waddr_o", &write_addr, "word they write");
-    m.output("job_o", &*issue & !&axpy, "a DOT job is issued");
-    m.output("job_sums_o", &*issue & &axpy, "an AXPY job is issued");
+    m.output("term_moves_o", leaves, "products of a job leave");
+    m.output("sum_moves_o", adding, "they are added");
+    m.output("sum_we_o", sum_write, "the tiles write sums");
+    m.output("sum_waddr_o", write_addr, "word they write");
+    m.output("job_o", *issue & !axpy, "a DOT job is issued");
+    m.output("job_sums_o", *issue & axpy, "an AXPY job is issued");
     m.output("job_vector_o", vector_now.low(vector_bits), "the job's vector of the batch");
     m.output("job_slot_o", slot, "place of its row's scalars");
     m.output("job_first_o", is_first, "it is its row's first stripe on this rank");
-    m.output("job_last_o", &is_last, "it is its row's last stripe on this rank");
-    m.output(
-        "slot_free_o",
-        cat([issue.q(), axpy.clone(), !&merge, is_last, !&vectors_left]).all(),
-        "the scalars were used",
-    );
+    m.output("job_last_o", is_last, "it is its row's last stripe on this rank");
+    m.output("slot_free_o", all!(issue, axpy, !merge, is_last, !vectors_left), "the scalars were used");
     m.output("digits_o", any_of(&strobes), "the tiles have digits of a job on their outputs");
-    m.output("digits_first_o", &strobes[0], "they are the least significant ones");
-    m.output("digits_last_o", &strobes[strobes.len() - 1], "they are the most significant ones");
+    m.output("digits_first_o", strobes[0], "they are the least significant ones");
+    m.output("digits_last_o", strobes[strobes.len() - 1], "they are the most significant ones");
     let stages = [running.q(), read.q(), adds.q(), loading, loading_sums, leaving, leaving_sums];
-    m.output("idle_o", !any_of(&stages), "no job is in work, sums are written");
-    m.output("cause_o", &idle_window, "this window: job, no stripe, no room for the sum; one-hot");
+    m.output("idle_o", !any_of(stages), "no job is in work, sums are written");
+    m.output("cause_o", idle_window, "this window: job, no stripe, no room for the sum; one-hot");
     if vector_bits < batch_bits {
         m.unused(vector_now.msb(), "vectors are numbered below the batch size");
     }
@@ -213,5 +202,4 @@ pub fn window_sequencer(config: &GemvConfig) -> Result<Rc<Module>, HdlError> {
     let is_read = |p: &u32| used.contains(p) || digit_phases.iter().any(|at| at % window == *p);
     let idle: Vec<Bits> = (0..window).filter(|p| !is_read(p)).map(|p| phase.bit(p)).collect();
     m.unused(any_of(&idle), "phases in which nothing is decided");
-    m.finish()
 }

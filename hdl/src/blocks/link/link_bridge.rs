@@ -5,8 +5,7 @@ use super::link_frame::name;
 use super::link_monitor::NUMBER;
 use super::link_switch::{link_switch, port_bits, routes_bits};
 use ndp_config::LinkConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Streams between a controller and the crossbar, as the crossbar names them.
 const FROM_LINK: [&str; 7] = ["valid", "data", "last", "flit_last", "dest", "source", "label"];
@@ -16,19 +15,15 @@ const TO_LINK: [&str; 6] = ["valid", "data", "last", "dest", "source", "label"];
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn link_bridge(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "link_bridge_p{}_{}", config.bridge_ports(), name(config), "Links and the crossbar between them.")]
+pub fn link_bridge(config: &LinkConfig) -> Block {
     let ports = config.bridge_ports();
-    let m = ModuleBuilder::new(
-        format!("link_bridge_p{ports}_{}", name(config)),
-        "Links and the crossbar between them.",
-    );
-    let routes =
-        m.input("routes_i", routes_bits(), "port towards each DIMM, and above it that there is one; stable");
-    let retrain = m.input("retrain_i", ports, "links that forget a fault and go on");
+    let routes = m.input(routes_bits(), "port towards each DIMM, and above it that there is one; stable");
+    let retrain = m.input(ports, "links that forget a fault and go on");
     let number = m.input("counter_i", NUMBER, "counter to be read");
     let of_port = m.input("counter_port_i", port_bits(ports), "link whose counter is read");
     let controller = link_controller(config)?;
-    let switch = m.instance("switch", &link_switch(ports)?).input("routes_i", routes);
+    let switch = m.instance(&link_switch(ports)?).input("routes_i", routes);
     let mut readings = Vec::new();
     let mut status: Vec<Vec<Bits>> = vec![Vec::new(); 4];
     for p in 0..ports {
@@ -39,7 +34,7 @@ pub fn link_bridge(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
             .input("lanes_i", lanes)
             .input("retrain_i", retrain.bit(p))
             .input("discard_i", lit(1, 1))
-            .input("counter_i", &number)
+            .input("counter_i", number)
             .input("rx_ready_i", switch.output(&format!("rx{p}_ready_o")));
         for port in TO_LINK {
             link.connect_input(format!("tx_{port}_i"), switch.output(&format!("tx{p}_{port}_o")));
@@ -53,7 +48,7 @@ pub fn link_bridge(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
             bits.push(link.output(port));
         }
         status[3].push(switch.output(&format!("misrouted{p}_o")));
-        readings.push(link.output("counter_o").gated(&of_port.eq_lit(p.into())));
+        readings.push(link.output("counter_o").gated(of_port.eq_lit(p.into())));
         let lanes_seen = "each lane's state is read at the DIMM's end";
         link.ignore("aligned_o", lanes_seen)
             .ignore("locked_o", lanes_seen)
@@ -61,7 +56,7 @@ pub fn link_bridge(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
             .ignore("peer_restart_o", "a DIMM that was reset says so itself")
             .ignore("tx_holds_o", "who sends asks its own link");
     }
-    let reading = m.delay("reading_q", any_of(&readings));
+    let reading = m.delay(any_of(&readings));
     let names = [
         ("up_o", "links that can exchange flits"),
         ("fault_o", "faulty links"),
@@ -71,6 +66,5 @@ pub fn link_bridge(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     for (bits, (port, doc)) in status.into_iter().zip(names) {
         m.output(port, cat(bits.into_iter().rev()), doc);
     }
-    m.output("counter_o", &reading, "the counter that was asked for two cycles ago");
-    m.finish()
+    m.output("counter_o", reading, "the counter that was asked for two cycles ago");
 }

@@ -10,8 +10,7 @@
 //! larger one, of the word, has a pipeline stage of its own.
 
 use ndp_config::LinkConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, lit, mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// `P` without its leading term.
 const POLYNOMIAL: u32 = 0x1EDC_6F41;
@@ -35,13 +34,13 @@ fn product(columns: &[u32], bits: &Bits) -> Bits {
             columns.iter().zip(0..).filter(|(c, _)| *c >> k & 1 == 1).map(|(_, i)| bits.bit(i)).collect();
         parity(&terms)
     };
-    ndp_hdl_language::cat((0..BITS).rev().map(row))
+    cat((0..BITS).rev().map(row))
 }
 
 fn parity(terms: &[Bits]) -> Bits {
     match terms {
         [] => lit(0, 1),
-        [one] => one.clone(),
+        [one] => *one,
         _ => {
             let (left, right) = terms.split_at(terms.len() / 2);
             parity(left) ^ parity(right)
@@ -51,28 +50,27 @@ fn parity(terms: &[Bits]) -> Bits {
 
 /// The remainder's bits as they are sent: the highest degree first, so at the lowest place.
 pub(super) fn on_the_wire(remainder: &Bits) -> Bits {
-    ndp_hdl_language::cat((0..BITS).map(|k| remainder.bit(k)))
+    cat((0..BITS).map(|k| remainder.bit(k)))
 }
 
 /// The remainder over words of `width` bits. Two cycles after a word it is in `crc_o`.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn link_crc(width: u32) -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(format!("link_crc_{width}"), "Remainder of a flit, word by word.");
-    let word = m.input("word_i", width, "word, its lowest bit first on the wire");
-    let first = m.input("first_i", 1, "it is the first of a flit");
-    let of_word: Vec<u32> = (0..width).map(|i| power(width - 1 - i)).collect();
-    let of_state: Vec<u32> = (0..BITS).map(|k| power(width + k)).collect();
+#[block(m, "link_crc_{width}", "Remainder of a flit, word by word.")]
+pub fn link_crc(width: u32) -> Block {
+    let word = m.input(width, "word, its lowest bit first on the wire");
+    let first = m.input(1, "it is the first of a flit");
+    let of_word: Vec<u32> = each(width, |i| power(width - 1 - i));
+    let of_state: Vec<u32> = each(BITS, |k| power(width + k));
     let seed = of_state.iter().zip(0..).filter(|(_, k)| SEED >> k & 1 == 1).fold(0, |sum, (c, _)| sum ^ c);
 
-    let partial = m.delay("partial_q", product(&of_word, &word));
-    let starts = m.delay("starts_q", &first);
+    let partial = m.delay(product(&of_word, &word));
+    let starts = m.delay(first);
     let state = m.reg("crc_q", BITS);
-    let moved = m.wire("moved", product(&of_state, &state.q()));
-    state.next(mux(&starts, &lit(seed.into(), BITS), &moved) ^ &partial);
-    m.output("crc_o", &state, "remainder up to the word of two cycles ago");
-    m.finish()
+    let moved = m.wire(product(&of_state, &state.q()));
+    state.next(mux(starts, lit(seed.into(), BITS), moved) ^ partial);
+    m.output("crc_o", state, "remainder up to the word of two cycles ago");
 }
 
 #[cfg(test)]

@@ -6,8 +6,7 @@
 
 use crate::blocks::common::encoding::log2;
 use ndp_config::{BEAT_BITS, LinkConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of a sequence number.
 pub(super) const SEQ: u32 = LinkConfig::SEQUENCE_BITS;
@@ -33,83 +32,29 @@ pub(super) const INIT: u128 = 2;
 /// The answer to [`INIT`].
 pub(super) const ANSWER: u128 = 3;
 
-/// The fields of a header.
-#[derive(Clone, Debug)]
-pub(super) struct Header {
-    pub kind: Bits,
-    pub fault: Bits,
-    pub nack: Bits,
-    pub nack_round: Bits,
-    pub round: Bits,
-    pub sequence: Bits,
-    pub ack: Bits,
-    pub limit: Bits,
-    pub tag: Bits,
-}
-
-/// Bits of the fields; the rest of the header is zero.
-pub(super) const FIELD_BITS: u32 = KIND + 2 + 2 * ROUND + 3 * SEQ + TAG;
-
-impl Header {
-    pub fn pack(&self) -> Bits {
-        let fields = cat([
-            self.tag.clone(),
-            self.limit.clone(),
-            self.ack.clone(),
-            self.sequence.clone(),
-            self.round.clone(),
-            self.nack_round.clone(),
-            self.nack.clone(),
-            self.fault.clone(),
-            self.kind.clone(),
-        ]);
-        fields.zext(LinkConfig::HEADER_BITS)
-    }
-
-    /// From the lowest [`FIELD_BITS`] of a header.
-    pub fn unpack(bits: &Bits) -> Self {
-        let mut at = 0;
-        let mut field = |width| {
-            at += width;
-            bits.slice(at - width, width)
-        };
-        Self {
-            kind: field(KIND),
-            fault: field(1),
-            nack: field(1),
-            nack_round: field(ROUND),
-            round: field(ROUND),
-            sequence: field(SEQ),
-            ack: field(SEQ),
-            limit: field(SEQ),
-            tag: field(TAG),
-        }
+packed! {
+    /// The fields of a header; the rest of it is zero.
+    pub(super) struct Header {
+        kind: KIND,
+        fault: 1,
+        nack: 1,
+        nack_round: ROUND,
+        round: ROUND,
+        sequence: SEQ,
+        ack: SEQ,
+        limit: SEQ,
+        tag: TAG,
     }
 }
 
-/// The parts of a tag.
-pub(super) struct Tag {
-    pub dest: Bits,
-    pub source: Bits,
-    pub last_beat: Bits,
-    pub end: Bits,
-    pub label: Bits,
-}
-
-impl Tag {
-    pub fn pack(&self) -> Bits {
-        let Self { dest, source, last_beat, end, label } = self;
-        cat([label, end, last_beat, source, dest].map(Bits::clone))
-    }
-
-    pub fn unpack(bits: &Bits) -> Self {
-        Self {
-            dest: bits.low(NODE),
-            source: bits.slice(NODE, NODE),
-            last_beat: bits.slice(2 * NODE, BEAT),
-            end: bits.bit(2 * NODE + BEAT),
-            label: bits.high(LABEL),
-        }
+packed! {
+    /// The parts of a tag.
+    pub(super) struct Tag {
+        dest: NODE,
+        source: NODE,
+        last_beat: BEAT,
+        end: 1,
+        label: LABEL,
     }
 }
 
@@ -163,38 +108,37 @@ pub(super) fn end_of_beat(config: &LinkConfig, b: u32) -> (u32, u32) {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn link_ring(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "link_ring_{}x{}", config.frame_flits(), config.flit_words(),
+    "Place of a word in its frame, one-hot.")]
+pub fn link_ring(config: &LinkConfig) -> Block {
     let (words, flits) = (config.flit_words(), config.frame_flits());
-    let m =
-        ModuleBuilder::new(format!("link_ring_{flits}x{words}"), "Place of a word in its frame, one-hot.");
-    let run = m.input("run_i", 1, "stay in step; otherwise no place is set");
-    let begin = m.input("begin_i", 1, "the next word is a marker");
-    let mark = m.reg("mark_q", 1).reset(0);
-    let at = m.reg("at_q", words).reset(0);
+    let run = m.input(1, "stay in step; otherwise no place is set");
+    let begin = m.input(1, "the next word is a marker");
+    let mark = m.reg(1).reset(0);
+    let at = m.reg(words).reset(0);
     let flit_bits = log2(flits);
-    let flit = m.reg("flit_q", flit_bits).reset(0);
+    let flit = m.reg(flit_bits).reset(0);
     let ends = at.msb();
-    let last = m.wire("last", &ends & flit.all());
+    let last = m.wire(ends & flit.all());
     flit.next(mux_count(&flit.q(), &ends, &mark.q()));
-    mark.next((&begin | &last) & &run);
-    let first = any_of(&[mark.q(), &ends & !&last]);
-    at.next(cat([at.low(words - 1), first]).gated(&run));
-    m.output("mark_o", &mark, "markers");
-    m.output("at_o", &at, "word of the flit, one-hot");
-    m.finish()
+    mark.next((begin | last) & run);
+    let first = any!(mark, ends & !last);
+    at.next(cat!(at.low(words - 1), first).gated(run));
+    m.output(mark, "markers");
+    m.output(at, "word of the flit, one-hot");
 }
 
 /// A counter that steps and is cleared.
 fn mux_count(value: &Bits, step: &Bits, clear: &Bits) -> Bits {
-    let stepped = ndp_hdl_language::mux(step, &value.plus_one(), value);
-    ndp_hdl_language::mux(clear, &zeros(value.width()), &stepped)
+    let stepped = mux(step, value.plus_one(), value);
+    mux(clear, zeros(value.width()), stepped)
 }
 
 /// `value` one to `count` cycles later, cleared by reset.
 pub(super) fn delayed(m: &ModuleBuilder, name: &str, value: &Bits, count: u32) -> Vec<Bits> {
-    let mut stages = vec![value.clone()];
+    let mut stages = vec![*value];
     for k in 1..=count {
-        stages.push(m.flag(format!("{name}{k}_q"), &stages[k as usize - 1]));
+        stages.push(m.flag(format!("{name}{k}_q"), stages[k as usize - 1]));
     }
     stages
 }

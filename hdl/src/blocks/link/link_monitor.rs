@@ -1,7 +1,6 @@
 //! Counters of a link, read one at a time.
 
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of a counter.
 pub(super) const COUNTER: u32 = 32;
@@ -32,36 +31,33 @@ pub(super) const EVENTS: [(&str, &str); 14] = [
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn link_monitor() -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new("link_monitor", "Counters of a link.");
+#[block(m, "link_monitor", "Counters of a link.")]
+pub fn link_monitor() -> Block {
     let number = m.input("counter_i", NUMBER, "counter to be read");
-    let times = m.input("times_i", 1, "the time of a flit begins");
+    let times = m.input(1, "the time of a flit begins");
     let mut counters: Vec<Bits> = Vec::new();
     let mut arrives = zeros(1);
     for (k, (port, meaning)) in EVENTS.iter().enumerate() {
         let event = m.input(*port, 1, *meaning);
-        let seen = m.flag(format!("seen{k}_q"), &event);
-        let count = m.counter(format!("count{k}_q"), COUNTER, &seen);
-        counters.push(count.clone());
+        let seen = m.flag(format!("seen{k}_q"), event);
+        let count = m.counter(format!("count{k}_q"), COUNTER, seen);
+        counters.push(count);
         arrives = event;
     }
     // From its first sending to its acknowledgement, whatever comes between.
-    let time = m.reg("time_q", TIME).reset(0);
-    let aged = mux(&time.all(), &time, &time.plus_one());
-    time.next(aged.gated(&!&times));
-    let done = m.flag("done_q", &arrives);
-    let taken = m.reg("taken_q", TIME).reset(0).enable(&arrives);
-    taken.next(&time);
-    let sum = m.reg("sum_q", COUNTER).reset(0).enable(&done);
-    sum.next(sum.q() + taken.zext(COUNTER));
-    let longest = m.reg("longest_q", TIME).reset(0).enable(&done);
-    longest.next(mux(&longest.lt(&taken), &taken, &longest));
+    let time = m.reg(TIME).reset(0);
+    let aged = mux(time.all(), time, time.plus_one());
+    time.next(aged.gated(!times));
+    let done = m.flag(arrives);
+    let taken = m.reg(TIME).reset(0).enable(arrives).next(time);
+    let sum = m.reg(COUNTER).reset(0).enable(done);
+    sum.next(sum + taken.zext(COUNTER));
+    let longest = m.reg(TIME).reset(0).enable(done);
+    longest.next(mux(longest.lt(taken), taken, longest));
     counters.push(sum.q());
     counters.push(longest.zext(COUNTER));
 
-    let gated: Vec<Bits> =
-        counters.iter().zip(0..).map(|(value, k)| value.gated(&number.eq_lit(k))).collect();
-    let out = m.delay("out_q", any_of(&gated));
-    m.output("counter_o", &out, "the counter that was asked for in the cycle before");
-    m.finish()
+    let gated: Vec<Bits> = counters.iter().zip(0..).map(|(value, k)| value.gated(number.eq_lit(k))).collect();
+    let out = m.delay(any_of(&gated));
+    m.output("counter_o", out, "the counter that was asked for in the cycle before");
 }

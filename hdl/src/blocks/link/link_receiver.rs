@@ -5,96 +5,81 @@
 
 use super::link_aligner::link_aligner;
 use super::link_crc::link_crc;
-use super::link_frame::{
-    BEAT, DATA, FIELD_BITS, Header, KIND, ROUND, SEQ, TAG, Tag, delayed, end_of_beat, name,
-};
+use super::link_frame::{BEAT, DATA, Header, KIND, ROUND, SEQ, TAG, Tag, delayed, end_of_beat, name};
 use crate::blocks::common::encoding::log2;
 use crate::blocks::common::sram::sram;
 use ndp_config::{BEAT_BITS, LinkConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The receiver. `good_o` or `bad_o` comes three cycles after a flit's last word was in step.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(
-        format!("link_receiver_{}", name(config)),
-        "Checks flits and hands them out in order.",
-    );
-    let lanes = m.input("lanes_i", config.word_bits(), "bits of all lanes");
-    let restart = m.input("restart_i", 1, "search the markers anew");
-    let up = m.input("up_i", 1, "both sides know each other's numbers");
-    let syncs = m.input("syncs_i", 1, "the flit that is good says which number comes next");
+#[block(m, "link_receiver_{}", name(config), "Checks flits and hands them out in order.")]
+pub fn link_receiver(config: &LinkConfig) -> Block {
+    let lanes = m.input(config.word_bits(), "bits of all lanes");
+    let restart = m.input(1, "search the markers anew");
+    let up = m.input(1, "both sides know each other's numbers");
+    let syncs = m.input(1, "the flit that is good says which number comes next");
     let ready = m.input("rx_ready_i", 1, "the beat is taken");
 
-    let aligner =
-        m.instance("aligner", &link_aligner(config)?).input("lanes_i", &lanes).input("restart_i", &restart);
-    let word = aligner.output("word_o");
-    let at = delayed(&m, "at", &aligner.output("at_o"), 3);
+    let aligner = link_aligner::In { lanes, restart }.part(&m, "aligner", &link_aligner(config)?);
+    let word = aligner.word.q();
+    let at = delayed(&m, "at", &aligner.at.q(), 3);
 
     // The check, and the header of the flit that it is about.
-    let crc = m
-        .instance("crc", &link_crc(config.word_bits())?)
-        .input("word_i", &word)
-        .input("first_i", at[0].bit(0))
-        .output("crc_o");
-    let ends = m.wire("ends", at[2].msb());
-    let zero = m.wire("zero", crc.is_zero());
-    let good = m.flag("good_q", &ends & &zero);
-    let bad = m.flag("bad_q", &ends & !&zero);
-    let first = m.hold("first_q", word.low(FIELD_BITS), at[0].bit(0));
-    let header_q = m.hold("header_q", first.clone(), at[0].msb());
-    let header = Header::unpack(&header_q);
+    let crc =
+        link_crc::In { word, first: at[0].bit(0) }.part(&m, "crc", &link_crc(config.word_bits())?).crc.q();
+    let ends = m.wire(at[2].msb());
+    let zero = m.wire(crc.is_zero());
+    let good = m.flag(ends & zero);
+    let bad = m.flag(ends & !zero);
+    let first = m.hold(word.low(Header::bits()), at[0].bit(0));
+    let header_q = m.hold("header_q", first, at[0].msb());
+    let header = Header::unpack(header_q);
 
     // What it says of the other direction is looked at up to four cycles after `good`. The header of a short flit is overwritten before
     // that.
-    let said =
-        cat([header.limit.clone(), header.nack_round.clone(), header.nack.clone(), header.ack.clone()]);
-    let said_q = m.hold("said_q", said, &good);
+    let said = cat!(header.limit, header.nack_round, header.nack, header.ack);
+    let said_q = m.hold("said_q", said, good);
 
     // Its number against the expected one: worked out while the check is.
-    let expected = m.reg("expected_q", SEQ).reset(0);
-    let gap = m.wire("gap", &header.sequence - expected.q());
-    let in_turn = m.delay("in_turn_q", gap.is_zero());
-    let beyond = m.delay("beyond_q", gap.any() & !gap.msb());
+    let expected = m.reg(SEQ).reset(0);
+    let gap = m.wire(header.sequence - expected);
+    let in_turn = m.delay(gap.is_zero());
+    let beyond = m.delay(gap.any() & !gap.msb());
 
     let (depth, beat_bits) = (config.receive_flits(), log2(config.flit_beats()));
     let slot_bits = log2(depth);
-    let filled = m.reg("filled_q", slot_bits + 1).reset(0);
+    let filled = m.reg(slot_bits + 1).reset(0);
     // The flit before is accepted, if at all, by the time that this looks.
-    let room = m.reg("room_q", 1).reset(0).enable(at[3].bit(0));
-    room.next(!filled.msb());
-    let has_payload = m.wire("has_payload", header.kind.eq(&lit(DATA, KIND)));
-    let normal = m.wire("normal", cat([good.clone(), up, !header.kind.msb()]).all());
-    let accepts =
-        m.wire("accepts", cat([normal.clone(), has_payload.clone(), in_turn.clone(), room.q()]).all());
-    m.assume("syncs_with_good", !&syncs | &good, "a flit that says which number comes next is a good one");
+    let room = m.reg(1).reset(0).enable(at[3].bit(0)).next(!filled.msb());
+    let has_payload = m.wire(header.kind.eq(lit(DATA, KIND)));
+    let normal = m.wire(all!(good, up, !header.kind.msb()));
+    let accepts = m.wire(all!(normal, has_payload, in_turn, room));
+    m.assume("syncs_with_good", !syncs | good, "a flit that says which number comes next is a good one");
     m.assert(
         "in_order",
-        !&accepts | header.sequence.eq(&expected.q()),
+        !accepts | header.sequence.eq(expected),
         "a flit is accepted when all before it are, and once",
     );
-    m.assert("has_place", !&accepts | !filled.msb(), "a flit is accepted only if there is a place for it");
-    expected.next(mux(&syncs, &header.sequence, &(expected.q() + accepts.zext(SEQ))));
-    let nack = m.reg("nack_q", 1).reset(0);
-    let misses = m.wire("misses", &normal & &beyond);
+    m.assert("has_place", !accepts | !filled.msb(), "a flit is accepted only if there is a place for it");
+    expected.next(mux(syncs, header.sequence, expected + accepts.zext(SEQ)));
+    let nack = m.reg(1).reset(0);
+    let misses = m.wire(normal & beyond);
     // A flit in turn, or an idle one that says that there is none beyond, ends the search.
-    let caught_up =
-        any_of(&[accepts.clone(), cat([normal.clone(), in_turn.clone(), !&has_payload]).all(), syncs]);
-    nack.next(any_of(&[misses.clone(), nack.q() & !caught_up]));
-    let nack_round = m.reg("nack_round_q", ROUND).reset(0).enable(&misses);
-    nack_round.next(&header.round);
+    let caught_up = any!(accepts, all!(normal, in_turn, !has_payload), syncs);
+    nack.set_clear(misses, caught_up);
+    let nack_round = m.reg(ROUND).reset(0).enable(misses).next(header.round);
 
     // Words become beats: the word that completes a beat is the newest of the history.
     let past = BEAT_BITS.div_ceil(config.word_bits());
     let mut history = Vec::new();
     let mut newest = word;
     for k in 0..=past {
-        let kept = m.delay(format!("word{k}_q"), &newest);
-        newest = kept.clone();
-        history.push(kept.clone());
+        let kept = m.delay(format!("word{k}_q"), newest);
+        newest = kept;
+        history.push(kept);
     }
     let history = cat(history);
     let (mut at_end, mut cuts) = (Vec::new(), Vec::new());
@@ -103,63 +88,64 @@ pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
         at_end.push(at[1].bit(word));
         cuts.push(history.slice(history.width() - after - BEAT_BITS, BEAT_BITS));
     }
-    m.unused(history.clone(), "beats begin within the oldest word");
+    m.unused(history, "beats begin within the oldest word");
     m.unused(cat(at[1..].iter().cloned()), "only some places matter");
-    let at_end = m.wire("at_end", cat(at_end.into_iter().rev()));
-    let beat = m.delay("beat_q", one_hot_mux(&at_end, &cuts));
-    let writes = m.flag("writes_q", at_end.any());
-    let index = m.reg("index_q", beat_bits);
-    let numbers: Vec<Bits> = (0..config.flit_beats()).map(|b| lit(b.into(), beat_bits)).collect();
-    index.next(one_hot_mux(&at_end, &numbers));
-    let write = m.reg("write_q", slot_bits).reset(0);
-    write.next(write.q() + accepts.zext(slot_bits));
-    let tags = m.memory("tags", TAG, depth);
-    tags.write(&accepts, &write, &header.tag);
+    let at_end = m.wire(cat(at_end.into_iter().rev()));
+    let beat = m.delay(one_hot_mux(at_end, &cuts));
+    let writes = m.flag(at_end.any());
+    let index = m.reg(beat_bits);
+    let numbers = each(config.flit_beats(), |b| lit(b.into(), beat_bits));
+    index.next(one_hot_mux(at_end, &numbers));
+    let write = m.reg(slot_bits).reset(0);
+    write.next(write + accepts.zext(slot_bits));
+    let tags = m.memory(TAG, depth);
+    tags.write(accepts, write, header.tag);
 
     // Beats go out; a flit's place is free when its last beat has been read.
-    let read = m.reg("read_q", slot_bits).reset(0);
-    let from = m.reg("from_q", beat_bits).reset(0);
-    let valid = m.reg("valid_q", 1).reset(0);
-    let tag = m.wire("tag", tags.read(&read));
-    let tag = Tag::unpack(&tag);
-    let reads = m.wire("reads", filled.any() & (&ready | !valid.q()));
-    valid.next(any_of(&[reads.clone(), valid.q() & !&ready]));
-    let last_beat = m.wire("last_beat", from.zext(BEAT).eq(&tag.last_beat));
-    let frees = m.wire("frees", &reads & &last_beat);
-    from.next(mux(&reads, &mux(&last_beat, &zeros(beat_bits), &from.plus_one()), &from));
-    read.next(read.q() + frees.zext(slot_bits));
+    let read = m.reg(slot_bits).reset(0);
+    let from = m.reg(beat_bits).reset(0);
+    let valid = m.reg(1).reset(0);
+    let tag = m.wire(tags.read(read));
+    let tag = Tag::unpack(tag);
+    let reads = m.wire(filled.any() & (ready | !valid));
+    valid.set_clear(reads, ready);
+    let last_beat = m.wire(from.zext(BEAT).eq(tag.last_beat));
+    let frees = m.wire(reads & last_beat);
+    from.next(mux(reads, mux(last_beat, zeros(beat_bits), from.plus_one()), from));
+    read.next(read + frees.zext(slot_bits));
     let count_bits = slot_bits + 1;
-    filled.next(filled.q() + accepts.zext(count_bits) - frees.zext(count_bits));
-    let buffer = m
-        .instance("buffer", &sram(depth * config.flit_beats(), BEAT_BITS, 1)?)
-        .input("raddr_i", cat([read.q(), from.q()]))
-        .input("re_i", &reads)
-        .input("waddr_i", cat([write.q(), index.q()]))
-        .input("we_i", &writes & room.q())
-        .input("wdata_i", &beat);
+    filled.next(filled + accepts.zext(count_bits) - frees.zext(count_bits));
+    let buffer = sram::In {
+        raddr: cat!(read, from),
+        re: reads,
+        waddr: cat!(write, index),
+        we: writes & room,
+        wdata: beat,
+    }
+    .part(&m, "buffer", &sram(depth * config.flit_beats(), BEAT_BITS, 1)?);
     m.assert(
         "keeps",
-        any_of(&[!&writes, !room.q(), !filled.msb()]),
+        any!(!writes, !room, !filled.msb()),
         "no beat of an accepted flit is overwritten before it is read",
     );
-    let held = |name: &str, value: Bits| m.hold(name, value, &reads);
-    let flit_ends = held("flit_ends_q", last_beat.clone());
-    let message_ends = held("message_ends_q", &last_beat & &tag.end);
-    let dest = held("dest_q", tag.dest.clone());
-    let source = held("source_q", tag.source.clone());
-    let label = held("label_q", tag.label.clone());
+    let held = |name: &str, value: Bits| m.hold(name, value, reads);
+    let flit_ends = held("flit_ends_q", last_beat);
+    let message_ends = held("message_ends_q", last_beat & tag.end);
+    let dest = held("dest_q", tag.dest);
+    let source = held("source_q", tag.source);
+    let label = held("label_q", tag.label);
     // Not a cycle later than the expected number: a header has both.
-    let limit = m.wire("limit", expected.q() + lit(depth.into(), SEQ) - filled.zext(SEQ));
+    let limit = m.wire(expected + lit(depth.into(), SEQ) - filled.zext(SEQ));
 
-    m.output("rx_valid_o", &valid, "a beat is offered");
-    m.output("rx_data_o", buffer.output("rdata_o"), "the beat");
+    m.output("rx_valid_o", valid, "a beat is offered");
+    m.output("rx_data_o", buffer.rdata, "the beat");
     m.output("rx_last_o", message_ends, "it is the last of its message");
     m.output("rx_flit_last_o", flit_ends, "it is the last of its flit");
     m.output("rx_dest_o", dest, "the message's destination");
     m.output("rx_source_o", source, "its source");
     m.output("rx_label_o", label, "label of the flit");
-    m.output("good_o", &good, "a flit came whose CRC is right");
-    m.output("bad_o", &bad, "a flit came whose CRC is wrong");
+    m.output(good, "a flit came whose CRC is right");
+    m.output(bad, "a flit came whose CRC is wrong");
     m.output("kind_o", header.kind, "kind of the good flit, in the cycle of `good_o`");
     m.output("peer_fault_o", header.fault, "its sender has a fault; in the same cycle");
     m.output(
@@ -170,17 +156,16 @@ pub fn link_receiver(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     m.output("peer_nack_o", said_q.bit(SEQ), "its sender misses a flit");
     m.output("peer_nack_round_o", said_q.slice(SEQ + 1, ROUND), "round in which it saw that");
     m.output("peer_limit_o", said_q.high(SEQ), "first number for which it gives no credit");
-    m.output("accepts_o", &accepts, "a flit is accepted");
+    m.output(accepts, "a flit is accepted");
     m.output(
         "refuses_o",
-        cat([normal, has_payload, !&accepts]).all(),
+        all!(normal, has_payload, !accepts),
         "a flit is out of order: it came before, or one before it is missing",
     );
-    m.output("expected_o", &expected, "number expected next");
-    m.output("nack_o", &nack, "a flit is missing");
-    m.output("nack_round_o", &nack_round, "round in which that was seen");
-    m.output("limit_o", &limit, "first number for which there is no credit");
-    m.output("aligned_o", aligner.output("aligned_o"), "lanes are in step");
-    m.output("locked_o", aligner.output("locked_o"), "lanes whose markers are found");
-    m.finish()
+    m.output(expected, "number expected next");
+    m.output(nack, "a flit is missing");
+    m.output(nack_round, "round in which that was seen");
+    m.output(limit, "first number for which there is no credit");
+    m.output("aligned_o", aligner.aligned, "lanes are in step");
+    m.output("locked_o", aligner.locked, "lanes whose markers are found");
 }

@@ -6,8 +6,7 @@
 use super::link_frame::{LABEL, NODE};
 use crate::blocks::common::encoding::log2;
 use ndp_config::BEAT_BITS;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux, rom};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of a port's number in the routes.
 pub(super) const PORT: u32 = 3;
@@ -20,81 +19,74 @@ pub(super) const NODES: u32 = 1 << NODE;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn link_switch(ports: u32) -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(format!("link_switch_{ports}"), "Moves flits between the links of a bridge.");
-    let routes = m.input(
-        "routes_i",
-        NODES * ROUTE,
-        "route to each DIMM, stable: port, and above it that there is one",
-    );
-    let inputs: Vec<_> = (0..ports)
-        .map(|p| {
-            let of = |what: &str| format!("link {p}: {what}");
-            let valid = m.input(format!("rx{p}_valid_i"), 1, of("a beat is offered"));
-            let data = m.input(format!("rx{p}_data_i"), BEAT_BITS, of("the beat"));
-            let end = m.input(format!("rx{p}_last_i"), 1, of("it is the last of its message"));
-            let flit_end = m.input(format!("rx{p}_flit_last_i"), 1, of("it is the last of its flit"));
-            let dest = m.input(format!("rx{p}_dest_i"), NODE, of("the message's destination"));
-            let source = m.input(format!("rx{p}_source_i"), NODE, of("its source"));
-            let label = m.input(format!("rx{p}_label_i"), LABEL, of("label of the flit"));
-            let ready = m.input(format!("tx{p}_ready_i"), 1, of("the beat sent to it is taken"));
-            (valid, flit_end, dest.clone(), cat([label, source, dest, end, data]), ready)
-        })
-        .collect();
+#[block(m, "link_switch_{ports}", "Moves flits between the links of a bridge.")]
+pub fn link_switch(ports: u32) -> Block {
+    let routes = m.input(NODES * ROUTE, "route to each DIMM, stable: port, and above it that there is one");
+    let inputs = each(ports, |p| {
+        let of = |what: &str| format!("link {p}: {what}");
+        let valid = m.input(format!("rx{p}_valid_i"), 1, of("a beat is offered"));
+        let data = m.input(format!("rx{p}_data_i"), BEAT_BITS, of("the beat"));
+        let end = m.input(format!("rx{p}_last_i"), 1, of("it is the last of its message"));
+        let flit_end = m.input(format!("rx{p}_flit_last_i"), 1, of("it is the last of its flit"));
+        let dest = m.input(format!("rx{p}_dest_i"), NODE, of("the message's destination"));
+        let source = m.input(format!("rx{p}_source_i"), NODE, of("its source"));
+        let label = m.input(format!("rx{p}_label_i"), LABEL, of("label of the flit"));
+        let ready = m.input(format!("tx{p}_ready_i"), 1, of("the beat sent to it is taken"));
+        (valid, flit_end, dest, cat!(label, source, dest, end, data), ready)
+    });
 
     // Inputs: the beat, and where it goes.
-    let moved: Vec<_> = (0..ports).map(|p| m.forward(format!("moved{p}"), 1)).collect();
+    let moved = each(ports, |p| m.forward(format!("moved{p}"), 1));
     let (mut waits, mut beats, mut lasts, mut ways) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for (p, (valid, flit_end, dest, beat, _)) in inputs.iter().enumerate() {
         let held = m.reg(format!("held{p}_q"), 1).reset(0);
-        let takes = m.wire(format!("takes{p}"), valid & !held.q());
-        let entries: Vec<Bits> = (0..NODES).map(|n| routes.slice(n * ROUTE, ROUTE)).collect();
+        let takes = m.wire(format!("takes{p}"), valid & !held);
+        let entries = each(NODES, |n| routes.slice(n * ROUTE, ROUTE));
         let select: Vec<Bits> = (0..NODES).rev().map(|n| dest.eq_lit(n.into())).collect();
-        let route = m.wire(format!("route{p}"), one_hot_mux(&cat(select), &entries));
+        let route = m.wire(format!("route{p}"), one_hot_mux(cat(select), &entries));
         let (port, known) = (route.low(PORT), route.msb());
-        let table: Vec<u128> = (0..1 << PORT).map(|o| if o < ports { 1 << o } else { 0 }).collect();
-        let to = m.wire(format!("to{p}"), rom(&port, &table, ports).gated(&known));
-        let way = m.hold(format!("way{p}_q"), &to, &takes);
-        let word = m.hold(format!("beat{p}_q"), beat, &takes);
-        let last = m.hold(format!("last{p}_q"), flit_end, &takes);
+        let table: Vec<u128> = each(1 << PORT, |o| if o < ports { 1 << o } else { 0 });
+        let to = m.wire(format!("to{p}"), rom(port, &table, ports).gated(known));
+        let way = m.hold(format!("way{p}_q"), to, takes);
+        let word = m.hold(format!("beat{p}_q"), beat, takes);
+        let last = m.hold(format!("last{p}_q"), flit_end, takes);
         // What has no route is dropped.
-        let nowhere = m.wire(format!("nowhere{p}"), &held.q() & !way.any());
-        held.next(any_of(&[takes, held.q() & !&any_of(&[moved[p].q(), nowhere.clone()])]));
-        m.output(format!("rx{p}_ready_o"), !held.q(), format!("link {p}: the beat is taken"));
+        let nowhere = m.wire(format!("nowhere{p}"), held & !way.any());
+        held.set_clear(takes, any!(moved[p], nowhere));
+        m.output(format!("rx{p}_ready_o"), !held, format!("link {p}: the beat is taken"));
         m.output(
             format!("misrouted{p}_o"),
-            &nowhere & &last,
+            nowhere & last,
             format!("link {p}: a flit is dropped, there is no route to its destination"),
         );
         waits.push(held.q());
-        beats.push(word.clone());
-        lasts.push(last.clone());
-        ways.push(way.clone());
+        beats.push(word);
+        lasts.push(last);
+        ways.push(way);
     }
 
     // Outputs: one input at a time, chosen by turns.
     let mut taken_from: Vec<Vec<Bits>> = vec![Vec::new(); ports as usize];
     for (o, (.., ready)) in inputs.iter().enumerate() {
-        let wants: Vec<Bits> = (0..ports as usize).map(|p| &waits[p] & ways[p].bit(o as u32)).collect();
+        let wants = each(ports as usize, |p| waits[p] & ways[p].bit(o as u32));
         let wants = m.wire(format!("wants{o}"), cat(wants.into_iter().rev()));
         let served = m.reg(format!("served{o}_q"), ports).reset(1);
         let active = m.reg(format!("active{o}_q"), 1).reset(0);
         let turn = m.wire(format!("turn{o}"), next_in_turn(&wants, &served.q()));
-        let chooses = m.wire(format!("chooses{o}"), !active.q() & wants.any());
-        served.next(mux(&chooses, &turn, &served));
+        let chooses = m.wire(format!("chooses{o}"), !active & wants.any());
+        served.next(mux(chooses, turn, served));
         let full = m.reg(format!("full{o}_q"), 1).reset(0);
-        let there = m.wire(format!("there{o}"), (&wants & served.q()).any());
-        let moves = m.wire(format!("moves{o}"), cat([active.q(), there, !full.q()]).all());
-        let ends =
-            m.wire(format!("ends{o}"), &moves & (&served.q() & cat(lasts.iter().rev().cloned())).any());
-        active.next(any_of(&[chooses, active.q() & !&ends]));
-        full.next(any_of(&[moves.clone(), full.q() & !ready]));
-        let out = m.hold(format!("out{o}_q"), one_hot_mux(&served.q(), &beats), &moves);
+        let there = m.wire(format!("there{o}"), (wants & served).any());
+        let moves = m.wire(format!("moves{o}"), all!(active, there, !full));
+        let ends = m.wire(format!("ends{o}"), moves & (served & cat(lasts.iter().rev().cloned())).any());
+        active.set_clear(chooses, ends);
+        full.set_clear(moves, ready);
+        let out = m.hold(format!("out{o}_q"), one_hot_mux(served, &beats), moves);
         for (p, from) in taken_from.iter_mut().enumerate() {
-            from.push(&moves & served.bit(p as u32));
+            from.push(moves & served.bit(p as u32));
         }
         let of = |what: &str| format!("link {o}: {what}");
-        m.output(format!("tx{o}_valid_o"), &full, of("a beat is offered"));
+        m.output(format!("tx{o}_valid_o"), full, of("a beat is offered"));
         m.output(format!("tx{o}_data_o"), out.low(BEAT_BITS), of("the beat"));
         m.output(format!("tx{o}_last_o"), out.bit(BEAT_BITS), of("it is the last of its message"));
         m.output(format!("tx{o}_dest_o"), out.slice(BEAT_BITS + 1, NODE), of("the message's destination"));
@@ -104,27 +96,24 @@ pub fn link_switch(ports: u32) -> Result<Rc<Module>, HdlError> {
     for (wire, from) in moved.iter().zip(&taken_from) {
         wire.drive(any_of(from));
     }
-    m.finish()
 }
 
 /// The first of `wants` after the one that was served last, going round.
 fn next_in_turn(wants: &Bits, served: &Bits) -> Bits {
     let count = wants.width();
     let grant = |i: u32| {
-        let cases: Vec<Bits> = (0..count)
-            .map(|last| {
-                // Those between the last one and this one go first.
-                let between: Vec<Bits> = (1..count)
-                    .map(|d| (last + d) % count)
-                    .take_while(|j| *j != i)
-                    .map(|j| wants.bit(j))
-                    .collect();
-                if between.is_empty() {
-                    return served.bit(last);
-                }
-                served.bit(last) & !any_of(&between)
-            })
-            .collect();
+        let cases = each(count, |last| {
+            // Those between the last one and this one go first.
+            let between: Vec<Bits> = (1..count)
+                .map(|d| (last + d) % count)
+                .take_while(|j| *j != i)
+                .map(|j| wants.bit(j))
+                .collect();
+            if between.is_empty() {
+                return served.bit(last);
+            }
+            served.bit(last) & !any_of(&between)
+        });
         wants.bit(i) & any_of(&cases)
     };
     cat((0..count).rev().map(grant))

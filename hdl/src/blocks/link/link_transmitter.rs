@@ -7,24 +7,25 @@
 
 use super::link_crc::{link_crc, on_the_wire};
 use super::link_frame::{
-    ANSWER, BEAT, FIELD_BITS, Header, IDLE, INIT, LABEL, NODE, ROUND, SEQ, TAG, Tag, beat_of_word, delayed,
-    link_ring, markers, name, payload_of_word,
+    ANSWER, BEAT, Header, IDLE, INIT, LABEL, NODE, ROUND, SEQ, TAG, Tag, beat_of_word, delayed, link_ring,
+    markers, name, payload_of_word,
 };
 use crate::blocks::common::encoding::log2;
 use crate::blocks::common::sram::sram;
 use ndp_config::{BEAT_BITS, LinkConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The transmitter. A word leaves seven cycles after its flit was chosen.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(
-        format!("link_transmitter_{}", name(config)),
-        "Keeps, frames and repeats flits until they are acknowledged.",
-    );
+#[block(
+    m,
+    "link_transmitter_{}",
+    name(config),
+    "Keeps, frames and repeats flits until they are acknowledged."
+)]
+pub fn link_transmitter(config: &LinkConfig) -> Block {
     let (slot_bits, beat_bits) = (log2(config.replay_flits()), log2(config.flit_beats()));
     let words = config.flit_words();
     let valid = m.input("tx_valid_i", 1, "a beat is offered");
@@ -33,219 +34,204 @@ pub fn link_transmitter(config: &LinkConfig) -> Result<Rc<Module>, HdlError> {
     let dest = m.input("tx_dest_i", NODE, "the message's destination");
     let source = m.input("tx_source_i", NODE, "its source");
     let label = m.input("tx_label_i", LABEL, "label of the flit, the same for all of its beats");
-    let up = m.input("up_i", 1, "both sides know each other's numbers");
-    let answers = m.input("answers_i", 1, "not up, and the other side's number is known");
-    let fault = m.input("fault_i", 1, "send no payload");
-    let discard =
-        m.input("discard_i", 1, "during a fault take new flits and drop them, rather than not take them");
-    let expected = m.input("expected_i", SEQ, "number expected from the other side");
-    let nack = m.input("nack_i", 1, "a flit from the other side is missing");
-    let nack_round = m.input("nack_round_i", ROUND, "round in which that was seen");
-    let limit = m.input("limit_i", SEQ, "first number for which there is no credit for the other side");
-    let heard =
-        m.input("heard_i", 1, "the next four are there from the next cycle on, up to another good flit");
-    let peer_ack = m.input("peer_ack_i", SEQ, "number that the other side expects");
-    let peer_nack = m.input("peer_nack_i", 1, "it misses a flit");
+    let up = m.input(1, "both sides know each other's numbers");
+    let answers = m.input(1, "not up, and the other side's number is known");
+    let fault = m.input(1, "send no payload");
+    let discard = m.input(1, "during a fault take new flits and drop them, rather than not take them");
+    let expected = m.input(SEQ, "number expected from the other side");
+    let nack = m.input(1, "a flit from the other side is missing");
+    let nack_round = m.input(ROUND, "round in which that was seen");
+    let limit = m.input(SEQ, "first number for which there is no credit for the other side");
+    let heard = m.input(1, "the next four are there from the next cycle on, up to another good flit");
+    let peer_ack = m.input(SEQ, "number that the other side expects");
+    let peer_nack = m.input(1, "it misses a flit");
     let peer_round = m.input("peer_nack_round_i", ROUND, "round in which it saw that");
-    let peer_limit = m.input("peer_limit_i", SEQ, "first number for which it gives no credit");
-    let resync =
-        m.input("resync_i", 1, "the other side was reset: all that it has not acknowledged is new to it");
+    let peer_limit = m.input(SEQ, "first number for which it gives no credit");
+    let resync = m.input(1, "the other side was reset: all that it has not acknowledged is new to it");
 
-    let acked = m.reg("acked_q", SEQ).reset(0);
-    let next = m.reg("next_q", SEQ).reset(0);
-    let tail = m.reg("tail_q", SEQ).reset(0);
-    let credit = m.reg("credit_q", SEQ).reset(0);
+    let acked = m.reg(SEQ).reset(0);
+    let next = m.reg(SEQ).reset(0);
+    let tail = m.reg(SEQ).reset(0);
+    let credit = m.reg(SEQ).reset(0);
 
     // Beats come in. Once its first beat is taken there is room for all of a flit.
-    let beat = m.reg("beat_q", beat_bits).reset(0);
-    let begins = m.wire("begins", beat.is_zero());
-    let held = m.wire("held", tail.q() - acked.q());
-    let room = m.wire("room", held.ne(&lit(config.replay_flits().into(), SEQ)));
-    let drops_new = m.wire("drops_new", &fault & &discard);
-    let dropping = m.reg("dropping_q", 1).reset(0);
-    let ready = m.wire("ready", any_of(&[room, drops_new.clone(), !&begins]));
-    let takes = m.wire("takes", &valid & &ready);
-    let drops = m.wire("drops", mux(&begins, &drops_new, &dropping));
-    dropping.next(mux(&takes, &drops, &dropping));
-    let completes = m.wire("completes", &takes & (&end | beat.all()));
-    beat.next(mux(&completes, &zeros(beat_bits), &(beat.q() + takes.zext(beat_bits))));
-    let appends = m.wire("appends", &completes & !&drops);
+    let beat = m.reg(beat_bits).reset(0);
+    let begins = m.wire(beat.is_zero());
+    let held = m.wire(tail - acked);
+    let room = m.wire(held.ne(lit(config.replay_flits().into(), SEQ)));
+    let drops_new = m.wire(fault & discard);
+    let dropping = m.reg(1).reset(0);
+    let ready = m.wire(any!(room, drops_new, !begins));
+    let takes = m.wire(valid & ready);
+    let drops = m.wire(mux(begins, drops_new, dropping));
+    dropping.next(mux(takes, drops, dropping));
+    let completes = m.wire(takes & (end | beat.all()));
+    beat.next(mux(completes, zeros(beat_bits), beat + takes.zext(beat_bits)));
+    let appends = m.wire(completes & !drops);
     let places = lit(config.replay_flits().into(), SEQ);
     m.assert(
         "keeps",
-        any_of(&[!&takes, drops.clone(), held.lt(&places)]),
+        any!(!takes, drops, held.lt(places)),
         "no flit is overwritten that is not acknowledged",
     );
-    tail.next(tail.q() + appends.zext(SEQ));
-    let tags = m.memory("tags", TAG, config.replay_flits());
+    tail.next(tail + appends.zext(SEQ));
+    let tags = m.memory(TAG, config.replay_flits());
     let tag = Tag { dest, source, last_beat: beat.zext(BEAT), end, label };
-    tags.write(&appends, &tail.low(slot_bits), &tag.pack());
+    tags.write(appends, tail.low(slot_bits), tag.pack());
 
     // The place in the frame; stage k of the pipeline sees it k cycles later.
-    let started = m.flag("started_q", lit(1, 1));
-    let ring = m.instance("ring", &link_ring(config)?).input("run_i", lit(1, 1)).input("begin_i", !&started);
-    let at = delayed(&m, "at", &ring.output("at_o"), 6);
-    let mark = delayed(&m, "mark", &ring.output("mark_o"), 6);
+    let started = m.flag(lit(1, 1));
+    let ring = link_ring::In { run: lit(1, 1), begin: !started }.part(&m, "ring", &link_ring(config)?);
+    let at = delayed(&m, "at", &ring.at.q(), 6);
+    let mark = delayed(&m, "mark", &ring.mark.q(), 6);
     let chooses = at[0].bit(0);
 
     // What the other side said changes the numbers only when the choice does not depend on them.
-    let quiet = m.wire("quiet", !any_of(&[at[0].msb(), mark[0].clone(), chooses.clone()]));
+    let quiet = m.wire(!any_of([at[0].msb(), mark[0], chooses]));
     let wait = |name: &str, event: &Bits, done: &Bits| {
         let flag = m.reg(name, 1).reset(0);
-        flag.next(any_of(&[event.clone(), flag.q() & !done]));
+        flag.set_clear(event, done);
         flag.q()
     };
     let resyncs = wait("resync_q", &resync, &quiet);
     let listens = wait("heard_q", &heard, &quiet);
-    let listens = m.wire("listens", cat([listens, quiet.clone(), !&resyncs]).all());
-    let resyncs = m.wire("resyncs", &resyncs & &quiet);
-    let delta = m.wire("delta", &peer_ack - acked.q());
-    let outstanding = m.wire("outstanding", next.q() - acked.q());
-    let amid = !&begins & !&drops;
+    let listens = m.wire(all!(listens, quiet, !resyncs));
+    let resyncs = m.wire(resyncs & quiet);
+    let delta = m.wire(peer_ack - acked);
+    let outstanding = m.wire(next - acked);
+    let amid = !begins & !drops;
     m.assert(
         "bounded",
-        cat([places.ge(&held), held.ge(&outstanding), !amid | held.lt(&places)]).all(),
+        all!(places.ge(held), held.ge(outstanding), !amid | held.lt(places)),
         "what is sent next is among the flits that are held, and these are no more than places",
     );
-    let legal = m.wire("legal", held.ge(&delta));
-    let overtakes = m.wire("overtakes", outstanding.lt(&delta));
-    let round = m.reg("round_q", ROUND).reset(0);
-    let asked = cat([listens.clone(), legal.clone(), peer_nack, peer_round.eq(&round), peer_ack.ne(&next)]);
-    let asked = m.wire("asked", asked.all());
-    let advances = m.wire("advances", cat([listens.clone(), legal.clone(), delta.any()]).all());
+    let legal = m.wire(held.ge(delta));
+    let overtakes = m.wire(outstanding.lt(delta));
+    let round = m.reg(ROUND).reset(0);
+    let asked = cat!(listens, legal, peer_nack, peer_round.eq(round), peer_ack.ne(next));
+    let asked = m.wire(asked.all());
+    let advances = m.wire(all!(listens, legal, delta.any()));
     // Set back, `next` says nothing of what was sent.
-    let newest = m.reg("newest_q", SEQ).reset(0);
-    let busy = m.wire("busy", newest.ne(&acked) & &up);
+    let newest = m.reg(SEQ).reset(0);
+    let busy = m.wire(newest.ne(acked) & up);
 
     let timer_bits = log2(config.timeout_cycles());
-    let timer = m.reg("timer_q", timer_bits).reset(0);
-    let late = m.reg("late_q", 1).reset(0);
+    let timer = m.reg(timer_bits).reset(0);
+    let late = m.reg(1).reset(0);
     // Once only: a side that searches its markers must come to see idle flits, which have none. It answers them.
-    let repeated = m.reg("repeated_q", 1).reset(0);
-    let expires = cat([late.q(), quiet.clone(), busy.clone(), !&listens, !repeated.q()]);
-    let expires = m.wire("expires", expires.all());
-    let again = m.wire("again", any_of(&[asked.clone(), expires.clone()]));
-    let clear = m.wire("clear", any_of(&[advances.clone(), again.clone(), !&busy]));
-    repeated.next(any_of(&[expires.clone(), repeated.q() & !&clear]));
-    let unasked = m.ghost("unasked_q", 1).reset(0);
-    unasked
-        .next(any_of(&[expires.clone(), unasked.q() & !any_of(&[advances.clone(), asked.clone(), !&busy])]));
-    m.assert("once_unasked", !(&expires & unasked.q()), "without progress, flits are repeated unasked once");
-    timer.next(timer.plus_one().gated(&!&clear));
-    late.next((timer.all() | late.q()) & !&clear);
-    round.next(round.q() + again.zext(ROUND));
+    let repeated = m.reg(1).reset(0);
+    let expires = cat!(late, quiet, busy, !listens, !repeated);
+    let expires = m.wire(expires.all());
+    let again = m.wire(any!(asked, expires));
+    let clear = m.wire(any!(advances, again, !busy));
+    repeated.set_clear(expires, clear);
+    let unasked = m.ghost(1).reset(0);
+    unasked.next(any!(expires, unasked & !any_of([advances, asked, !busy])));
+    m.assert("once_unasked", !(expires & unasked), "without progress, flits are repeated unasked once");
+    timer.next(timer.plus_one().gated(!clear));
+    late.next((timer.all() | late) & !clear);
+    round.next(round + again.zext(ROUND));
 
-    acked.next(mux(&advances, &peer_ack, &acked));
-    let jumps = any_of(&[asked.clone(), cat([listens.clone(), legal, overtakes]).all()]);
-    let jumps = m.wire("jumps", jumps);
-    let back = m.wire("back", any_of(&[resyncs.clone(), expires.clone()]));
-    let has_flit = next.ne(&tail);
-    let ahead = m.wire("ahead", credit.q() - next.q());
-    let has_credit = m.wire("has_credit", ahead.any() & !ahead.msb());
-    let sends_next =
-        m.flag("sends_q", cat([up.clone(), !&fault, has_flit.clone(), has_credit.clone()]).all());
-    let sends = m.wire("sends", &chooses & &sends_next);
-    m.assert("sends_kept", !&sends | outstanding.lt(&held), "a flit that is sent is in the buffer");
-    m.assert("has_places", !&sends | &has_credit, "a flit is sent only if the other side has a place for it");
-    let stepped = next.q() + sends.zext(SEQ);
-    next.next(mux(&jumps, &peer_ack, &mux(&back, &acked, &stepped)));
-    credit.next(mux(&resyncs, &acked, &mux(&listens, &peer_limit, &credit)));
+    acked.next(mux(advances, peer_ack, acked));
+    let jumps = m.wire(any!(asked, all!(listens, legal, overtakes)));
+    let back = m.wire(any!(resyncs, expires));
+    let has_flit = next.ne(tail);
+    let ahead = m.wire(credit - next);
+    let has_credit = m.wire(ahead.any() & !ahead.msb());
+    let sends_next = m.flag("sends_q", all!(up, !fault, has_flit, has_credit));
+    let sends = m.wire(chooses & sends_next);
+    m.assert("sends_kept", !sends | outstanding.lt(held), "a flit that is sent is in the buffer");
+    m.assert("has_places", !sends | has_credit, "a flit is sent only if the other side has a place for it");
+    let stepped = next + sends.zext(SEQ);
+    next.next(mux(jumps, peer_ack, mux(back, acked, stepped)));
+    credit.next(mux(resyncs, acked, mux(listens, peer_limit, credit)));
 
     // Stage 0 chooses and makes the header.
     let slot = next.low(slot_bits);
     let fields = Header {
-        kind: mux(
-            &up,
-            &mux(&sends_next, &lit(1, 2), &lit(IDLE, 2)),
-            &mux(&answers, &lit(ANSWER, 2), &lit(INIT, 2)),
-        ),
-        fault: fault.clone(),
+        kind: mux(up, mux(sends_next, lit(1, 2), lit(IDLE, 2)), mux(answers, lit(ANSWER, 2), lit(INIT, 2))),
+        fault,
         nack,
         nack_round,
         round: round.q(),
-        sequence: mux(&up, &next, &acked),
+        sequence: mux(up, next, acked),
         ack: expected,
         limit,
-        tag: tags.read(&slot),
+        tag: tags.read(slot),
     };
-    let header = m.hold("header_q", fields.pack().low(FIELD_BITS), &chooses);
-    let full = m.hold("full_q", &sends_next, &chooses);
-    let slot_q = m.hold("slot_q", &slot, &chooses);
+    let header = m.hold(fields.pack(), chooses);
+    let full = m.hold(sends_next, chooses);
+    let slot_q = m.hold("slot_q", slot, chooses);
 
     // Beats come out of the buffer into a window of two.
     let moves_at: Vec<u32> =
         (0..words - 1).filter(|w| beat_of_word(config, *w) != beat_of_word(config, w + 1)).collect();
     debug_assert!(moves_at.iter().all(|w| w + 3 <= words), "the window must be free for the next flit");
     let moves: Vec<Bits> = moves_at.iter().map(|w| at[3].bit(*w)).collect();
-    let fills = m.wire("fills", any_of(&[any_of(&moves), at[2].bit(0)]));
-    let loads = m.wire("loads", &fills | at[1].bit(0));
-    let from = m.reg("from_q", beat_bits).reset(0);
-    from.next(mux(&chooses, &lit(1, beat_bits), &(from.q() + loads.zext(beat_bits))));
-    let place = mux(&chooses, &cat([slot, zeros(beat_bits)]), &cat([slot_q.clone(), from.q()]));
+    let fills = m.wire(any!(any_of(&moves), at[2].bit(0)));
+    let loads = m.wire(fills | at[1].bit(0));
+    let from = m.reg(beat_bits).reset(0);
+    from.next(mux(chooses, lit(1, beat_bits), from + loads.zext(beat_bits)));
+    let place = mux(chooses, cat!(slot, zeros(beat_bits)), cat!(slot_q, from));
     let buffer = m
-        .instance("buffer", &sram(config.replay_flits() * config.flit_beats(), BEAT_BITS, 1)?)
+        .instance(&sram(config.replay_flits() * config.flit_beats(), BEAT_BITS, 1)?)
         .input("raddr_i", place)
-        .input("re_i", &chooses | &loads)
-        .input("waddr_i", cat([tail.low(slot_bits), beat.q()]))
+        .input("re_i", chooses | loads)
+        .input("waddr_i", cat!(tail.low(slot_bits), beat))
         // With a full buffer the place at the tail is that of the oldest flit.
-        .input("we_i", &takes & !&drops)
+        .input("we_i", takes & !drops)
         .input("wdata_i", data);
-    let upper = m.hold("upper_q", buffer.output("rdata_o"), &loads);
-    let lower = m.hold("lower_q", upper.clone(), &fills);
+    let upper = m.hold(buffer.output("rdata_o"), loads);
+    let lower = m.hold(upper, fills);
 
     // Stage 3 cuts words out of it.
-    let full3 = m.hold("full3_q", &full, at[2].bit(0));
-    let window = cat([upper.clone(), lower.clone()]);
-    let pieces: Vec<Bits> = (0..words)
-        .map(|w| {
-            let (bits, offset) = payload_of_word(config, w);
-            let front = if w == 0 { LinkConfig::HEADER_BITS } else { 0 };
-            let payload = if bits == 0 { zeros(1) } else { window.slice(offset, bits).gated(&full3) };
-            let piece = if front == 0 { payload } else { cat([payload, header.zext(front)]) };
-            piece.zext(config.word_bits())
-        })
-        .collect();
-    let word4 = m.delay("word4_q", one_hot_mux(&at[3], &pieces));
+    let full3 = m.hold(full, at[2].bit(0));
+    let window = cat!(upper, lower);
+    let pieces = each(words, |w| {
+        let (bits, offset) = payload_of_word(config, w);
+        let front = if w == 0 { LinkConfig::HEADER_BITS } else { 0 };
+        let payload = if bits == 0 { zeros(1) } else { window.slice(offset, bits).gated(full3) };
+        let piece = if front == 0 { payload } else { cat!(payload, header.zext(front)) };
+        piece.zext(config.word_bits())
+    });
+    let word4 = m.delay(one_hot_mux(at[3], &pieces));
 
     // The CRC goes to the end of the last word.
-    let crc = m
-        .instance("crc", &link_crc(config.word_bits())?)
-        .input("word_i", &word4)
-        .input("first_i", at[4].bit(0))
-        .output("crc_o");
-    let word5 = m.delay("word5_q", word4.clone());
-    let word6 = m.delay("word6_q", word5.clone());
-    let check = on_the_wire(&crc).gated(&at[6].msb());
-    let check = cat([check, zeros(config.word_bits() - LinkConfig::CRC_BITS)]);
-    let marked = markers(config).gated(&mark[6]);
-    let lanes = m.flag("lanes_q", any_of(&[word6.clone(), check, marked]));
+    let crc = link_crc::In { word: word4, first: at[4].bit(0) }
+        .part(&m, "crc", &link_crc(config.word_bits())?)
+        .crc
+        .q();
+    let word5 = m.delay(word4);
+    let word6 = m.delay(word5);
+    let check = on_the_wire(&crc).gated(at[6].msb());
+    let check = cat!(check, zeros(config.word_bits() - LinkConfig::CRC_BITS));
+    let marked = markers(config).gated(mark[6]);
+    let lanes = m.flag(any!(word6, check, marked));
     m.unused(at[4].high(words - 1), "only the first word matters there");
     m.unused(at[6].low(words - 1), "only the last word matters there");
 
     // For counters: one flit at a time is timed from its first sending to its acknowledgement.
-    let is_new = m.wire("is_new", newest.eq(&next));
-    newest.next(newest.q() + (&sends & &is_new).zext(SEQ));
-    let timing = m.reg("timing_q", 1).reset(0);
-    let timed = m.reg("timed_q", SEQ);
-    let times = m.wire("times", cat([sends.clone(), is_new.clone(), !timing.q()]).all());
-    timed.next(mux(&times, &next, &timed));
-    let arrives =
-        m.wire("arrives", cat([timing.q(), advances.clone(), (timed.q() - acked.q()).lt(&delta)]).all());
-    timing.next(any_of(&[times.clone(), timing.q() & !&arrives]));
+    let is_new = m.wire(newest.eq(next));
+    newest.next(newest + (sends & is_new).zext(SEQ));
+    let timing = m.reg(1).reset(0);
+    let timed = m.reg(SEQ);
+    let times = m.wire(all!(sends, is_new, !timing));
+    timed.next(mux(times, next, timed));
+    let arrives = m.wire(all!(timing, advances, (timed - acked).lt(delta)));
+    timing.set_clear(times, arrives);
 
     m.output("tx_ready_o", ready, "the beat is taken");
-    m.output("lanes_o", &lanes, "bits of all lanes");
+    m.output(lanes, "bits of all lanes");
     m.output("holds_o", held.any() | beat.any(), "flits are taken and not acknowledged");
-    m.output("busy_o", busy, "flits are sent and not acknowledged");
-    m.output("advances_o", advances, "flits are acknowledged");
-    m.output("asked_o", asked, "flits are repeated because the other side misses one");
-    m.output("expires_o", expires, "flits are repeated because no acknowledgement came");
-    m.output("sends_o", &sends & &is_new, "a flit is sent for the first time");
-    m.output("repeats_o", &sends & !&is_new, "a flit is sent again");
-    m.output("empty_o", cat([chooses.clone(), up.clone(), !&has_flit]).all(), "there is no flit to be sent");
-    m.output("starves_o", cat([chooses, up, has_flit, !&has_credit]).all(), "a flit waits for credit");
-    m.output("times_o", times, "the time of a flit begins");
-    m.output("arrives_o", arrives, "it is acknowledged");
-    m.output("discards_o", &completes & &drops, "a flit is dropped during a fault");
-    m.finish()
+    m.output(busy, "flits are sent and not acknowledged");
+    m.output(advances, "flits are acknowledged");
+    m.output(asked, "flits are repeated because the other side misses one");
+    m.output(expires, "flits are repeated because no acknowledgement came");
+    m.output("sends_o", sends & is_new, "a flit is sent for the first time");
+    m.output("repeats_o", sends & !is_new, "a flit is sent again");
+    m.output("empty_o", all!(chooses, up, !has_flit), "there is no flit to be sent");
+    m.output("starves_o", all!(chooses, up, has_flit, !has_credit), "a flit waits for credit");
+    m.output(times, "the time of a flit begins");
+    m.output(arrives, "it is acknowledged");
+    m.output("discards_o", completes & drops, "a flit is dropped during a fault");
 }

@@ -10,8 +10,7 @@ use super::transfer_walker::transfer_walker;
 use crate::blocks::common::encoding::log2;
 use crate::blocks::common::sram_fifo::sram_fifo;
 use ndp_config::{BEAT_BITS, DesignConfig, LinkConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, one_hot_mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Beats that can be on their way to or wait in one rank's queue. With those that wait in the link they last for a refresh.
 const QUEUED_BEATS: u32 = 16;
@@ -22,9 +21,9 @@ const PLACE_BITS: u32 = log2(QUEUED_BEATS) + 1;
 pub(super) fn patience(m: &ModuleBuilder, config: &LinkConfig, clear: &Bits, runs: &Bits) -> Bits {
     let bits = log2(config.transfer_cycles());
     let time = m.reg("time_q", bits).reset(0);
-    time.next(mux(runs, &time.plus_one(), &time).gated(&!clear));
+    time.next(mux(runs, time.plus_one(), time).gated(!clear));
     let late = m.reg("late_q", 1).reset(0);
-    late.next((time.all() | late.q()) & !clear);
+    late.next((time.all() | late) & !clear);
     late.q()
 }
 
@@ -32,41 +31,40 @@ pub(super) fn patience(m: &ModuleBuilder, config: &LinkConfig, clear: &Bits, run
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn transfer_sender(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "transfer_sender_g{}_a{}_b{}_t{}", config.gemv().ranks(), config.dram().burst_bits(),
+    config.link().flit_beats(), config.link().transfer_cycles(),
+    "Reads a range of DRAM and sends it as one message.")]
+pub fn transfer_sender(config: &DesignConfig) -> Block {
     let (ranks, addr_bits, link) = (config.gemv().ranks(), config.dram().burst_bits(), config.link());
-    let m = ModuleBuilder::new(
-        format!("transfer_sender_g{ranks}_a{addr_bits}_b{}_t{}", link.flit_beats(), link.transfer_cycles()),
-        "Reads a range of DRAM and sends it as one message.",
-    );
-    let start = m.input("start_i", 1, "take a command; only while `busy_o` is not set");
-    let address = m.input("address_i", addr_bits, "first burst in every rank");
-    let beats = m.input("beats_i", TRANSFER_BITS, "bursts of all ranks together, at least one");
+    let start = m.input(1, "take a command; only while `busy_o` is not set");
+    let address = m.input(addr_bits, "first burst in every rank");
+    let beats = m.input(TRANSFER_BITS, "bursts of all ranks together, at least one");
     let chosen = m.input("ranks_i", ranks, "ranks that take part, at least one");
-    let node = m.input("node_i", NODE, "DIMM that the message is for");
-    let slot = m.input("slot_i", SLOT_BITS, "what the message is known by");
-    let passed = m.input("passed_i", 1, "the request is taken");
+    let node = m.input(NODE, "DIMM that the message is for");
+    let slot = m.input(SLOT_BITS, "what the message is known by");
+    let passed = m.input(1, "the request is taken");
     let ready = m.input("tx_ready_i", 1, "the link takes the beat");
-    let fault = m.input("fault_i", 1, "the link is faulty");
+    let fault = m.input(1, "the link is faulty");
 
-    let held = |name: &str, value: &Bits| m.hold(name, value, &start);
+    let held = |name: &str, value: &Bits| m.hold(name, value, start);
     let (node, slot) = (held("node_q", &node), held("slot_q", &slot));
-    let stops = m.forward("stops", 1);
-    let flushes = m.reg("flushes_q", 1).reset(0);
+    let stops = m.forward(1);
+    let flushes = m.reg(1).reset(0);
 
     // Requests go round the ranks as long as there are places for what they bring.
-    let asks = m.reg("asks_q", TRANSFER_BITS).reset(0);
-    asks.next(mux(&start, &beats, &(asks.q() - passed.zext(TRANSFER_BITS))).gated(&!&*stops));
+    let asks = m.reg(TRANSFER_BITS).reset(0);
+    asks.next(mux(start, beats, asks - passed.zext(TRANSFER_BITS)).gated(!stops));
     let walker = transfer_walker(config)?;
     let walk = |name: &str, step: &Bits| {
-        let walk = m.instance(name, &walker).input("start_i", &start).input("address_i", &address);
-        walk.input("ranks_i", &chosen).input("step_i", step)
+        let walk = m.instance(name, &walker).input("start_i", start).input("address_i", address);
+        walk.input("ranks_i", chosen).input("step_i", step)
     };
     let places_at = walk("requests", &passed);
     let (rank, burst) = (places_at.output("rank_o"), places_at.output("burst_o"));
 
     // Beats leave in the same order.
-    let left = m.reg("left_q", TRANSFER_BITS).reset(0);
-    let takes = m.forward("takes", 1);
+    let left = m.reg(TRANSFER_BITS).reset(0);
+    let takes = m.forward(1);
     let order = walk("order", &takes).ignore("burst_o", "only the order of the ranks matters here");
     let next = order.output("rank_o");
     let (mut free, mut empty, mut valids, mut words) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -74,66 +72,61 @@ pub fn transfer_sender(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         let push =
             m.input(format!("beat{g}_valid_i"), 1, format!("rank {g}: a burst comes, its place is reserved"));
         let data = m.input(format!("beat{g}_data_i"), BEAT_BITS, format!("rank {g}: the burst"));
-        let pop = m.wire(format!("pop{g}"), (&*takes & next.bit(g)) | flushes.q());
-        let queue = m
-            .instance(format!("queue{g}"), &sram_fifo(BEAT_BITS, QUEUED_BEATS)?)
-            .input("push_i", push)
-            .input("data_i", data)
-            .input("pop_i", &pop)
-            .ignore("ready_o", "a place is reserved before the burst is asked for")
-            .ignore("count_o", "places are counted from the request on");
-        let valid = queue.output("valid_o");
+        let pop = m.wire(format!("pop{g}"), (*takes & next.bit(g)) | flushes);
+        let queue = sram_fifo::In { push, data, pop }.part(
+            &m,
+            format!("queue{g}"),
+            &sram_fifo(BEAT_BITS, QUEUED_BEATS)?,
+        );
+        queue.ready.ignore("a place is reserved before the burst is asked for");
+        queue.count.ignore("places are counted from the request on");
+        let valid = queue.valid.q();
         let places = m.reg(format!("places{g}_q"), PLACE_BITS).reset(QUEUED_BEATS.into());
-        let (freed, used) = (&pop & &valid, &passed & rank.bit(g));
-        places.next(places.q() + freed.zext(PLACE_BITS) - used.zext(PLACE_BITS));
+        let (freed, used) = (pop & valid, passed & rank.bit(g));
+        places.next(places + freed.zext(PLACE_BITS) - used.zext(PLACE_BITS));
         free.push(places.any());
         empty.push(places.msb());
         valids.push(valid);
-        words.push(queue.output("data_o"));
+        words.push(queue.data.q());
     }
-    let free = m.wire("free", cat(free.into_iter().rev()));
-    let wants = m.wire("wants", asks.any() & (&rank & &free).any());
-    let valids = m.wire("valids", cat(valids.into_iter().rev()));
-    let valid = m.wire("valid", left.any() & (&next & &valids).any());
-    takes.drive(&valid & &ready);
-    let last = m.wire("last", left.eq_lit(1));
-    left.next(mux(&start, &beats, &(left.q() - takes.zext(TRANSFER_BITS))).gated(&!&*stops));
+    let free = m.wire(cat(free.into_iter().rev()));
+    let wants = m.wire(asks.any() & (rank & free).any());
+    let valids = m.wire(cat(valids.into_iter().rev()));
+    let valid = m.wire(left.any() & (next & valids).any());
+    takes.drive(valid & ready);
+    let last = m.wire(left.eq_lit(1));
+    left.next(mux(start, beats, left - takes.zext(TRANSFER_BITS)).gated(!stops));
 
     // The place in the flit. The first flit of a message says so.
     let index_bits = log2(link.flit_beats());
-    let index = m.reg("index_q", index_bits).reset(0);
-    let ends = m.wire("ends", &last | index.all());
-    index.next(mux(&takes, &index.plus_one().gated(&!&ends), &index));
-    let begins = m.reg("begins_q", 1).reset(0);
-    begins.next(any_of(&[start.clone(), begins.q() & !(&*takes & &ends)]));
+    let index = m.reg(index_bits).reset(0);
+    let ends = m.wire(last | index.all());
+    index.next(mux(takes, index.plus_one().gated(!ends), index));
+    let begins = m.reg(1).reset(0);
+    begins.set_clear(start, *takes & ends);
 
     // A message that cannot go on: the link is faulty, or nothing has moved for too long.
-    let runs = m.wire("runs", left.any());
-    let late = patience(&m, link, &any_of(&[start.clone(), takes.q()]), &runs);
-    let between = m.wire("between", mux(&takes, &ends, &index.is_zero()));
-    let over = m.wire("over", &*takes & &last);
-    stops.drive(cat([runs.clone(), between, !&over, &fault | &late]).all());
-    let returned = m.wire("returned", cat(empty).all());
-    flushes.next(any_of(&[stops.q(), flushes.q() & !returned]));
+    let runs = m.wire(left.any());
+    let late = patience(&m, link, &any!(start, takes), &runs);
+    let between = m.wire(mux(takes, ends, index.is_zero()));
+    let over = m.wire(*takes & last);
+    stops.drive(all!(runs, between, !over, fault | late));
+    let returned = m.wire(cat(empty).all());
+    flushes.set_clear(stops, returned);
 
-    let busy = m.output("busy_o", any_of(&[runs, flushes.q()]), "a message is in work");
-    m.assume("started_when_idle", !(&start & &busy), "a command is given only while not busy");
+    let busy = m.output("busy_o", any!(runs, flushes), "a message is in work");
+    m.assume("started_when_idle", !(start & busy), "a command is given only while not busy");
     m.output("req_valid_o", wants, "a burst is to be read");
     m.output("req_rank_o", rank, "its rank, one-hot");
     m.output("req_addr_o", burst, "the burst of the rank");
     m.output("tx_valid_o", valid, "a beat for the link");
-    m.output("tx_data_o", one_hot_mux(&next, &words), "the beat");
+    m.output("tx_data_o", one_hot_mux(next, &words), "the beat");
     m.output("tx_last_o", last, "it is the last of its message");
-    m.output("tx_dest_o", &node, "DIMM that it is for");
-    m.output(
-        "tx_label_o",
-        cat([slot.clone(), begins.q()]),
-        "slot, and in bit 0 that the message begins with this flit",
-    );
-    m.output("slot_o", slot, "slot of the message in work");
-    m.output("sends_o", takes.q(), "a beat leaves");
+    m.output("tx_dest_o", node, "DIMM that it is for");
+    m.output("tx_label_o", cat!(slot, begins), "slot, and in bit 0 that the message begins with this flit");
+    m.output(slot, "slot of the message in work");
+    m.output("sends_o", takes, "a beat leaves");
     m.output("done_o", over, "the last one does");
-    m.output("fails_o", stops.q(), "the message ends too early");
+    m.output("fails_o", stops, "the message ends too early");
     m.output("faulty_o", fault, "because of the link, otherwise because of time");
-    m.finish()
 }

@@ -12,10 +12,7 @@ use super::transfer_message::{COUNT_BITS, SLOT_BITS, TRANSFER_BITS};
 use super::transfer_receiver::transfer_receiver;
 use super::transfer_sender::{patience, transfer_sender};
 use ndp_config::{BEAT_BITS, DesignConfig};
-use ndp_hdl_language::{
-    Bits, HdlError, InstanceBuilder, Module, ModuleBuilder, any_of, cat, lit, mux, zeros,
-};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of a number of requests in a row.
 const RUN_BITS: u32 = 4;
@@ -26,23 +23,21 @@ pub(crate) const CONTROL_BITS: u32 = 2;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "transfer_unit_g{}_a{}_{}", config.gemv().ranks(), config.dram().burst_bits(), name(config.link()),
+    "Moves ranges of DRAM over a DIMM-link.")]
+pub fn transfer_unit(config: &DesignConfig) -> Block {
     let (ranks, addr_bits, link_config) = (config.gemv().ranks(), config.dram().burst_bits(), config.link());
-    let m = ModuleBuilder::new(
-        format!("transfer_unit_g{ranks}_a{addr_bits}_{}", name(link_config)),
-        "Moves ranges of DRAM over a DIMM-link.",
-    );
-    let start_send = m.input("start_send_i", 1, "start a send");
-    let start_receive = m.input("start_receive_i", 1, "start a receive");
-    let address = m.input("address_i", addr_bits, "first burst in every rank");
-    let count = m.input("count_i", COUNT_BITS, "bursts in every rank");
+    let start_send = m.input(1, "start a send");
+    let start_receive = m.input(1, "start a receive");
+    let address = m.input(addr_bits, "first burst in every rank");
+    let count = m.input(COUNT_BITS, "bursts in every rank");
     let chosen = m.input("ranks_i", ranks, "ranks that take part");
-    let node = m.input("node_i", NODE, "the other DIMM");
-    let slot = m.input("slot_i", SLOT_BITS, "what the message is known by");
-    let own = m.input("own_i", NODE, "number of this DIMM; stable");
-    let control = m.input("control_i", CONTROL_BITS, "of the host: bit 0 retrain, bit 1 forget failures");
+    let node = m.input(NODE, "the other DIMM");
+    let slot = m.input(SLOT_BITS, "what the message is known by");
+    let own = m.input(NODE, "number of this DIMM; stable");
+    let control = m.input(CONTROL_BITS, "of the host: bit 0 retrain, bit 1 forget failures");
     let number = m.input("counter_i", NUMBER, "counter of the link to be read");
-    let passed = m.input("passed_i", 1, "the request is taken");
+    let passed = m.input(1, "the request is taken");
     let responses: Vec<[Bits; 3]> = (0..ranks)
         .map(|g| {
             let of = |what: &str| format!("rank {g}: {what}");
@@ -57,15 +52,14 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
             ]
         })
         .collect();
-    let lanes =
-        m.input("lanes_i", link_config.word_bits(), "25 bits of each lane, lane 0 lowest, first bit lowest");
+    let lanes = m.input(link_config.word_bits(), "25 bits of each lane, lane 0 lowest, first bit lowest");
 
     // Bursts of all ranks together, in the cycle after the instruction's start.
-    let sends = m.flag("starts_send_q", &start_send);
-    let receives = m.flag("starts_receive_q", &start_receive);
-    let starts = m.wire("starts", &start_send | &start_receive);
-    let held = |name: &str, value: &Bits| m.hold(name, value, &starts);
-    let each = (0..ranks).map(|g| count.gated(&chosen.bit(g)).zext(TRANSFER_BITS));
+    let sends = m.flag("starts_send_q", start_send);
+    let receives = m.flag("starts_receive_q", start_receive);
+    let starts = m.wire(start_send | start_receive);
+    let held = |name: &str, value: &Bits| m.hold(name, value, starts);
+    let each = (0..ranks).map(|g| count.gated(chosen.bit(g)).zext(TRANSFER_BITS));
     let beats = held("beats_q", &each.fold(zeros(TRANSFER_BITS), |sum, one| sum + one));
     let command = [
         ("address_i", held("address_q", &address)),
@@ -77,9 +71,9 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
 
     // The link.
     let link = m
-        .instance("link", &link_controller(link_config)?)
+        .instance(&link_controller(link_config)?)
         .input("lanes_i", lanes)
-        .input("tx_source_i", &own)
+        .input("tx_source_i", own)
         .input("retrain_i", control.bit(0))
         .input("discard_i", lit(0, 1))
         .input("counter_i", number);
@@ -88,25 +82,23 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
 
     // One request per cycle; up to so many go for one side before the other, so that not each of them needs another row.
     let (sent, got) = (m.forward("send_passed", 1), m.forward("receive_passed", 1));
-    let sender = m.instance("sender", &transfer_sender(config)?).input("start_i", &sends);
-    let sender = sender
-        .input("passed_i", &sent)
-        .input("fault_i", &fault)
-        .input("tx_ready_i", link.output("tx_ready_o"));
+    let sender = m.instance(&transfer_sender(config)?).input("start_i", sends);
+    let sender =
+        sender.input("passed_i", sent).input("fault_i", fault).input("tx_ready_i", link.output("tx_ready_o"));
     let receiver = m
-        .instance("receiver", &transfer_receiver(config)?)
-        .input("start_i", &receives)
-        .input("passed_i", &got)
-        .input("own_i", &own)
-        .input("fault_i", &fault | &peer_fault);
-    let with_command = |instance: &InstanceBuilder<'_>| {
+        .instance(&transfer_receiver(config)?)
+        .input("start_i", receives)
+        .input("passed_i", got)
+        .input("own_i", own)
+        .input("fault_i", fault | peer_fault);
+    let with_command = |instance: &InstanceBuilder| {
         command.iter().for_each(|(port, value)| instance.connect_input(*port, value));
     };
     let (mut written, mut sender_inputs) = (Vec::new(), Vec::new());
     for (g, [valid, write, data]) in responses.iter().enumerate() {
         written.push(valid & write);
         sender_inputs.push((format!("beat{g}_valid_i"), valid & !write));
-        sender_inputs.push((format!("beat{g}_data_i"), data.clone()));
+        sender_inputs.push((format!("beat{g}_data_i"), *data));
     }
     sender_inputs.into_iter().for_each(|(port, value)| sender.connect_input(port, value));
     receiver.connect_input("written_i", cat(written.into_iter().rev()));
@@ -114,72 +106,71 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
         receiver.connect_input(format!("rx_{port}_i"), link.output(&format!("rx_{port}_o")));
     }
     let sent_to = sender.output("tx_dest_o");
-    link.connect_input("tx_dest_i", &sent_to);
+    link.connect_input("tx_dest_i", sent_to);
     for port in ["valid", "data", "last", "label"] {
         link.connect_input(format!("tx_{port}_i"), sender.output(&format!("tx_{port}_o")));
     }
     link.connect_input("rx_ready_i", receiver.output("rx_ready_o"));
     let (send_wants, receive_wants) = (sender.output("req_valid_o"), receiver.output("req_valid_o"));
-    let turn = m.reg("turn_q", 1).reset(0);
-    let sends_now = m.wire("sends_now", &send_wants & (turn.q() | !&receive_wants));
-    let run = m.reg("run_q", RUN_BITS).reset(0);
+    let turn = m.reg(1).reset(0);
+    let sends_now = m.wire(send_wants & (turn | !receive_wants));
+    let run = m.reg(RUN_BITS).reset(0);
     let ends = m.wire("run_ends", run.all());
-    turn.next(mux(&passed, &(&sends_now ^ &ends), &turn));
-    let other = m.wire("run_changes", &ends | (&sends_now ^ turn.q()));
-    run.next(mux(&passed, &run.plus_one().gated(&!other), &run));
-    sent.drive(&passed & &sends_now);
-    got.drive(&passed & !&sends_now);
-    let choose = |port: &str| mux(&sends_now, &sender.output(port), &receiver.output(port));
+    turn.next(mux(passed, sends_now ^ ends, turn));
+    let other = m.wire("run_changes", ends | (sends_now ^ turn));
+    run.next(mux(passed, run.plus_one().gated(!other), run));
+    sent.drive(passed & sends_now);
+    got.drive(passed & !sends_now);
+    let choose = |port: &str| mux(sends_now, sender.output(port), receiver.output(port));
 
     // What the host reads: see docs/isa.md.
     let control_forget = control.bit(1);
     let counter = |name: &str, step: &Bits| m.counter(name, COUNTER, step);
-    let send_fails = m.flag("send_fails_q", sender.output("fails_o"));
-    let send_faulty = m.flag("send_faulty_q", sender.output("faulty_o"));
-    let receive_fails = m.flag("receive_fails_q", receiver.output("fails_o"));
-    let receive_faulty = m.flag("receive_faulty_q", receiver.output("faulty_o"));
-    let gives_up = m.flag("gives_up_q", receiver.output("gives_up_o"));
-    let drops = m.flag("drops_q", receiver.output("drops_o"));
+    let send_fails = m.flag(sender.output("fails_o"));
+    let send_faulty = m.flag(sender.output("faulty_o"));
+    let receive_fails = m.flag(receiver.output("fails_o"));
+    let receive_faulty = m.flag(receiver.output("faulty_o"));
+    let gives_up = m.flag(receiver.output("gives_up_o"));
+    let drops = m.flag(receiver.output("drops_o"));
     // What the other side does not take is not waited for without an end.
     let holds = link.output("tx_holds_o");
     let sends_beat = sender.output("sends_o");
-    let untaken = patience(&m, link_config, &any_of(&[sends_beat.clone(), !&holds]), &holds);
+    let untaken = patience(&m, link_config, &any!(sends_beat, !holds), &holds);
     let causes = [
-        &send_fails & &send_faulty,
-        &send_fails & !&send_faulty,
-        cat([receive_fails.clone(), gives_up.clone(), receive_faulty.clone()]).all(),
-        cat([receive_fails.clone(), gives_up.clone(), !receive_faulty]).all(),
-        &receive_fails & !gives_up,
-        drops.clone(),
+        send_fails & send_faulty,
+        send_fails & !send_faulty,
+        all!(receive_fails, gives_up, receive_faulty),
+        all!(receive_fails, gives_up, !receive_faulty),
+        receive_fails & !gives_up,
+        drops,
         m.flag("restarts_q", link.output("peer_restart_o")),
-        untaken.clone(),
+        untaken,
     ];
-    let failures = m.reg("failures_q", causes.len() as u32).reset(0);
-    let events = m.wire("events", cat(causes.into_iter().rev()));
-    failures.next(events | failures.gated(&!&control_forget));
-    let failed = m.wire("failed", &send_fails | &receive_fails);
-    let known = m.reg("known_q", 1).reset(0);
-    let fresh = m.wire("fresh", &failed & (!known.q() | &control_forget));
-    known.next(any_of(&[failed, known.q() & !&control_forget]));
+    let failures = m.reg(causes.len() as u32).reset(0);
+    let events = m.wire(cat(causes.into_iter().rev()));
+    failures.next(events | failures.gated(!control_forget));
+    let failed = m.wire(send_fails | receive_fails);
+    let known = m.reg(1).reset(0);
+    let fresh = m.wire(failed & (!known | control_forget));
+    known.set_clear(failed, control_forget);
     let which = [
-        cat([zeros(4), sent_to, sender.output("slot_o")]),
-        cat([lit(1, 4), receiver.output("node_o"), receiver.output("slot_o")]),
+        cat!(zeros(4), sent_to, sender.output("slot_o")),
+        cat!(lit(1, 4), receiver.output("node_o"), receiver.output("slot_o")),
     ];
-    let first = m.reg("first_q", which[0].width()).reset(0).enable(&fresh);
-    first.next(mux(&send_fails, &which[0], &which[1]));
+    let first = m.reg(which[0].width()).reset(0).enable(fresh).next(mux(send_fails, which[0], which[1]));
     let (send_busy, receive_busy) = (sender.output("busy_o"), receiver.output("busy_o"));
-    let send_busy = m.wire("send_busy", &send_busy | &sends);
-    let receive_busy = m.wire("receive_busy", &receive_busy | &receives);
+    let send_busy = m.wire(send_busy | sends);
+    let receive_busy = m.wire(receive_busy | receives);
     let flags = [
         lit(1, 1),
         link.output("up_o"),
-        fault.clone(),
+        fault,
         peer_fault,
         link.output("cause_o"),
         link.output("aligned_o"),
-        holds.clone(),
-        send_busy.clone(),
-        receive_busy.clone(),
+        holds,
+        send_busy,
+        receive_busy,
         zeros(6),
         link.output("locked_o"),
     ];
@@ -187,7 +178,7 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     let words = [
         word(cat(flags.into_iter().rev())),
         word(failures.q()),
-        cat([known.q(), zeros(COUNTER - 1 - first.width()), first.q()]),
+        cat!(known, zeros(COUNTER - 1 - first.width()), first),
         counter("sends_q", &sender.output("done_o")),
         counter("receives_q", &receiver.output("done_o")),
         counter("sends_failed_q", &send_fails),
@@ -200,20 +191,15 @@ pub fn transfer_unit(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
     with_command(&sender);
     with_command(&receiver);
 
-    m.output("send_busy_o", send_busy, "a send is in work");
-    m.output("receive_busy_o", receive_busy, "a receive is in work");
-    m.output(
-        "holds_o",
-        cat([holds, !fault, !untaken]).all(),
-        "beats are on their way over a link that works",
-    );
-    m.output("req_valid_o", &send_wants | &receive_wants, "a request is offered");
-    m.output("req_write_o", !&sends_now, "it is a write");
+    m.output(send_busy, "a send is in work");
+    m.output(receive_busy, "a receive is in work");
+    m.output("holds_o", all!(holds, !fault, !untaken), "beats are on their way over a link that works");
+    m.output("req_valid_o", send_wants | receive_wants, "a request is offered");
+    m.output("req_write_o", !sends_now, "it is a write");
     m.output("req_rank_o", choose("req_rank_o"), "its rank, one-hot");
     m.output("req_addr_o", choose("req_addr_o"), "its burst of the rank");
     m.output("req_data_o", rx_data, "burst to write");
     m.output("status_o", status.zext(BEAT_BITS), "status, 32-bit words");
     m.output("counter_o", link.output("counter_o"), "the counter that was asked for in the cycle before");
     m.output("lanes_o", link.output("lanes_o"), "25 bits of each lane, lane 0 lowest, first bit lowest");
-    m.finish()
 }

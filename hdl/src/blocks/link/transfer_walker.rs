@@ -1,13 +1,12 @@
 //! The places of a transfer's bursts: burst by burst, and of each burst all ranks that take part, the lowest first.
 
 use ndp_config::DesignConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The lowest set bit alone.
 fn lowest(bits: &Bits) -> Bits {
     let alone = |g: u32| {
-        let below: Vec<Bits> = (0..g).map(|k| bits.bit(k)).collect();
+        let below = each(g, |k| bits.bit(k));
         if g == 0 { bits.bit(0) } else { bits.bit(g) & !any_of(&below) }
     };
     cat((0..bits.width()).rev().map(alone))
@@ -17,34 +16,30 @@ fn lowest(bits: &Bits) -> Bits {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn transfer_walker(config: &DesignConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "transfer_walker_g{}_a{}", config.gemv().ranks(), config.dram().burst_bits(),
+    "Rank and burst of each burst of a transfer.")]
+pub fn transfer_walker(config: &DesignConfig) -> Block {
     let (ranks, addr_bits) = (config.gemv().ranks(), config.dram().burst_bits());
-    let m = ModuleBuilder::new(
-        format!("transfer_walker_g{ranks}_a{addr_bits}"),
-        "Rank and burst of each burst of a transfer.",
-    );
-    let start = m.input("start_i", 1, "begin");
-    let address = m.input("address_i", addr_bits, "first burst in every rank");
+    let start = m.input(1, "begin");
+    let address = m.input(addr_bits, "first burst in every rank");
     let chosen = m.input("ranks_i", ranks, "ranks that take part, at least one");
-    let step = m.input("step_i", 1, "go on to the next place");
+    let step = m.input(1, "go on to the next place");
 
-    let set = m.hold("set_q", &chosen, &start);
-    let rank = m.reg("rank_q", ranks);
-    let above: Vec<Bits> =
-        (0..ranks).map(|g| if g == 0 { zeros(1) } else { set.bit(g) & rank.low(g).any() }).collect();
-    let above = m.wire("above", cat(above.into_iter().rev()));
-    let wraps = m.wire("wraps", above.is_zero());
-    let onward = mux(&wraps, &lowest(&set), &lowest(&above));
-    rank.next(mux(&start, &lowest(&chosen), &mux(&step, &onward, &rank)));
-    let burst = m.reg("burst_q", addr_bits);
-    burst.next(mux(&start, &address, &mux(&(&step & &wraps), &burst.plus_one(), &burst)));
+    let set = m.hold(chosen, start);
+    let rank = m.reg(ranks);
+    let above = each(ranks, |g| if g == 0 { zeros(1) } else { set.bit(g) & rank.low(g).any() });
+    let above = m.wire(cat(above.into_iter().rev()));
+    let wraps = m.wire(above.is_zero());
+    let onward = mux(wraps, lowest(&set), lowest(&above));
+    rank.next(mux(start, lowest(&chosen), mux(step, onward, rank)));
+    let burst = m.reg(addr_bits);
+    burst.next(mux(start, address, mux(step & wraps, burst.plus_one(), burst)));
     if ranks > 1 {
         m.unused(rank.msb(), "no rank is above the last one");
     } else {
-        m.unused(&rank, "a single rank");
+        m.unused(rank, "a single rank");
     }
 
-    m.output("rank_o", &rank, "rank, one-hot");
-    m.output("burst_o", &burst, "burst of the rank");
-    m.finish()
+    m.output(rank, "rank, one-hot");
+    m.output(burst, "burst of the rank");
 }

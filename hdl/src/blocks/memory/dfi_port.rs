@@ -13,8 +13,7 @@ use super::rank_scheduler::ADDRESS_PINS;
 use super::rank_timing::BUS_BITS;
 use crate::blocks::common::fifo::fifo;
 use ndp_config::{DfiConfig, DramConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Clocks of a burst on the data bus.
 const BURST: u32 = DramConfig::T_BL;
@@ -25,14 +24,15 @@ const ODT: u32 = 6;
 ///
 /// # Errors
 /// [`HdlError`] for the reasons of [`dfi_sequencer`].
-pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m)]
+pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     let sequencer = dfi_sequencer(dfi, dram)?;
     let m = ModuleBuilder::new(
         sequencer.title().replace("dfi_sequencer", "dfi_port"),
         "The pins of a rank's controller as a DFI port.",
     );
-    let cs_n = m.input("cs_n_i", 1, "controller: chip select, active low");
-    let act_n = m.input("act_n_i", 1, "controller: ACT, active low");
+    let cs_n = m.input(1, "controller: chip select, active low");
+    let act_n = m.input(1, "controller: ACT, active low");
     let group_bits = dram.bank_groups().trailing_zeros();
     let group = m.input("bg_i", group_bits, "controller: bank group");
     let bank = m.input("ba_i", 2, "controller: bank");
@@ -45,42 +45,34 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Result<Rc<Module>, HdlErr
 
     // A value some clocks later; chip select is high after reset.
     let later = |name: &str, value: &Bits, clocks: u32, reset: Option<u128>| {
-        (0..clocks).fold(value.clone(), |value, clock| {
+        (0..clocks).fold(*value, |value, clock| {
             let reg = m.reg(format!("{name}{clock}_q"), value.width());
             let reg = if let Some(reset) = reset { reg.reset(reset) } else { reg };
-            reg.next(&value);
+            reg.next(value);
             reg.q()
         })
     };
-    let steps = m.instance("steps", &sequencer).input("complete_i", complete);
+    let steps = dfi_sequencer::In { complete }.part(&m, "steps", &sequencer);
     let ready = steps.output("ready_o");
     let delay = dfi.command_delay();
-    let pins = cat([act_n.clone(), group.clone(), bank.clone(), address.clone()]);
+    let pins = cat!(act_n, group, bank, address);
     let (cs_late, pins_late) =
         (later("cs_n", &cs_n, delay - 1, Some(1)), later("pins", &pins, delay - 1, None));
     let mode = steps.output("mode_o");
-    let owned = cat([lit(1, 1), mode.high(1).zext(group_bits), mode.low(2), steps.output("a_o")]);
-    let select = m.reg("select_n_q", 1).reset(1);
-    select.next(mux(&ready, &cs_late, &steps.output("cs_n_o")));
-    let command = m.delay("command_q", mux(&ready, &pins_late, &owned));
+    let owned = cat!(lit(1, 1), mode.high(1).zext(group_bits), mode.low(2), steps.output("a_o"));
+    let select = m.reg("select_n_q", 1).reset(1).next(mux(ready, cs_late, steps.output("cs_n_o")));
+    let command = m.delay(mux(ready, pins_late, owned));
 
     // What the controller gave, with its age in clocks; it is at the port after `delay` of them.
     let code = |write_n: bool| {
         let kind = address.slice(14, 3);
-        cat([
-            !&cs_n,
-            act_n.clone(),
-            kind.bit(2),
-            !kind.bit(1),
-            if write_n { kind.bit(0) } else { !kind.bit(0) },
-        ])
-        .all()
+        all!(!cs_n, act_n, kind.bit(2), !kind.bit(1), if write_n { kind.bit(0) } else { !kind.bit(0) })
     };
     let ages = |name: &str, value: Bits, clocks: u32| -> Vec<Bits> {
         let mut all = vec![m.wire(name, value)];
         for age in 1..=clocks {
-            let reg = m.flag(format!("{name}_age{age}_q"), &all[age as usize - 1]);
-            all.push(reg.clone());
+            let reg = m.flag(format!("{name}_age{age}_q"), all[age as usize - 1]);
+            all.push(reg);
         }
         all
     };
@@ -95,31 +87,28 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Result<Rc<Module>, HdlErr
     let odt = strobe("odt_q", span(&writes, delay - 1, ODT));
     let rddata_en = strobe("rddata_en_q", span(&reads, enable - 1, BURST));
     let wrdata_en = strobe("wrdata_en_q", span(&writes, drives, BURST));
-    let wrdata = later("wrdata", &data.gated(&driven), 1 + dfi.t_phy_wrdata(), None);
+    let wrdata = later("wrdata", &data.gated(driven), 1 + dfi.t_phy_wrdata(), None);
 
     // Read data wait for the clock in which the controller looks.
     let places = (dfi.t_phy_rdlat() + BURST + 2).next_power_of_two();
-    let wanted = m.wire("wanted", span(&reads, due, BURST));
-    let queue = m
-        .instance("queue", &fifo(BUS_BITS, places)?)
-        .input("push_i", &valid)
-        .input("data_i", rddata)
-        .input("pop_i", &wanted);
+    let wanted = m.wire(span(&reads, due, BURST));
+    let queue =
+        fifo::In { push: valid, data: rddata, pop: wanted }.part(&m, "queue", &fifo(BUS_BITS, places)?);
     let [there, room] = ["valid_o", "ready_o"].map(|port| queue.output(port));
-    m.unused(&room, "a PHY gives only what was asked for");
-    let late = m.reg("late_q", 1).reset(0);
-    late.next(any_of(&[late.q(), &wanted & !&there]));
-    m.assume("in_time", !&wanted | &there, "a PHY gives data within t_phy_rdlat");
-    m.assume("room", !&valid | room, "and only those that were read");
-    m.assume("waits", &ready | &cs_n, "the controller gives no command before the device is ready");
-    m.output("dq_o", queue.output("data_o"), "controller: data bus");
-    m.output("ready_o", ready, "the device can be used: the controller's reset may end");
-    m.output("late_o", &late, "read data were not there when they were due; stays until reset");
+    m.unused(room, "a PHY gives only what was asked for");
+    let late = m.reg(1).reset(0);
+    late.next(any!(late, wanted & !there));
+    m.assume("in_time", !wanted | there, "a PHY gives data within t_phy_rdlat");
+    m.assume("room", !valid | room, "and only those that were read");
+    m.assume("waits", ready | cs_n, "the controller gives no command before the device is ready");
+    m.output("dq_o", queue.data, "controller: data bus");
+    m.output(ready, "the device can be used: the controller's reset may end");
+    m.output(late, "read data were not there when they were due; stays until reset");
     m.output("dfi_reset_n", steps.output("reset_n_o"), "reset of the device, active low");
     m.output("dfi_cke", steps.output("cke_o"), "clock enable");
-    m.output("dfi_cs_n", &select, "chip select, active low");
+    m.output("dfi_cs_n", select, "chip select, active low");
     m.output("dfi_odt", odt, "on-die termination: six clocks from each WR");
-    let pins = command.clone();
+    let pins = command;
     m.output("dfi_act_n", pins.msb(), "ACT, active low");
     m.output("dfi_bg", pins.slice(ADDRESS_PINS + 2, group_bits), "bank group");
     m.output("dfi_bank", pins.slice(ADDRESS_PINS, 2), "bank");

@@ -3,8 +3,7 @@
 use super::rank_scheduler::ADDRESS_PINS;
 use crate::blocks::common::encoding::bits_for;
 use ndp_config::{DfiConfig, DramConfig};
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder, mux, rom};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Clocks: tMRD, tMOD, tZQinit, and tDLLK of the fastest grade.
 const T_MRD: u32 = 8;
@@ -122,7 +121,10 @@ fn modes(dfi: &DfiConfig, dram: &DramConfig) -> Result<[u128; 7], HdlError> {
 /// # Errors
 /// [`HdlError`] if a mode register has no code for a time, if devices of the speed grade have no such CAS latency, or if the description
 /// breaks a rule of the language.
-pub fn dfi_sequencer(dfi: &DfiConfig, dram: &DramConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "dfi_sequencer_l{}_w{}_g{}_{}", dfi.cas_latency(dram), dram.t_cwl(), dram.bank_groups(),
+    name(dfi, dram),
+    "Initialises a DDR4 device.")]
+pub fn dfi_sequencer(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     let modes = modes(dfi, dram)?;
     let of_ps = |ps: u64| ps.div_ceil(dram.clock_ps()) as u32;
     let quiet = |reset_n: bool, cke: bool, clocks: u32| Step {
@@ -159,46 +161,38 @@ pub fn dfi_sequencer(dfi: &DfiConfig, dram: &DramConfig) -> Result<Rc<Module>, H
     let longest = steps.iter().map(|step| step.clocks).max().unwrap_or(1);
     let (step_bits, time_bits) = (bits_for(count - 1), bits_for(longest));
     // FNV-1a of all that is in it would be in the name of the module twice; the hash of the text tells modules of one name apart.
-    let latency = dfi.cas_latency(dram);
-    let m = ModuleBuilder::new(
-        format!("dfi_sequencer_l{latency}_w{}_g{}_{}", dram.t_cwl(), dram.bank_groups(), name(dfi, dram)),
-        "Initialises a DDR4 device.",
-    );
-    let complete = m.input("complete_i", 1, "the PHY can be used");
-    let step = m.reg("step_q", step_bits).reset(0);
+    let complete = m.input(1, "the PHY can be used");
+    let step = m.reg(step_bits).reset(0);
     let table = |of: &dyn Fn(&Step) -> u128, width: u32| {
-        let values: Vec<u128> =
-            (0..1 << step_bits).map(|i| steps.get(i).or(steps.last()).map_or(0, of)).collect();
-        rom(&step, &values, width)
+        let values: Vec<u128> = each(1 << step_bits, |i| steps.get(i).or(steps.last()).map_or(0, of));
+        rom(step, &values, width)
     };
-    let last = m.wire("last", step.eq_lit((count - 1).into()));
-    let left = m.reg("left_q", time_bits).reset(steps[0].clocks.into());
-    let first = m.reg("first_q", 1).reset(0);
-    let ends = m.wire("ends", left.eq_lit(1) & !&last);
-    let waits = m.wire("waits", step.is_zero() & !&complete);
-    step.next(mux(&ends, &step.plus_one(), &step));
+    let last = m.wire(step.eq_lit((count - 1).into()));
+    let left = m.reg(time_bits).reset(steps[0].clocks.into());
+    let first = m.reg(1).reset(0);
+    let ends = m.wire(left.eq_lit(1) & !last);
+    let waits = m.wire(step.is_zero() & !complete);
+    step.next(mux(ends, step.plus_one(), step));
     let next_time = {
         let values: Vec<u128> =
-            (0..1 << step_bits).map(|i| steps.get(i + 1).map_or(1, |step| step.clocks.into())).collect();
-        rom(&step, &values, time_bits)
+            each(1 << step_bits, |i| steps.get(i + 1).map_or(1, |step| step.clocks.into()));
+        rom(step, &values, time_bits)
     };
-    let counted = mux(&(&waits | &last), &left, &left.minus_one());
-    left.next(mux(&ends, &next_time, &counted));
+    let counted = mux(waits | last, left, left.minus_one());
+    left.next(mux(ends, next_time, counted));
     // A command is there in the first clock of its step.
-    first.next(&ends);
-    let out = |name: &str, value: ndp_hdl_language::Bits, reset: u128, doc: &str| {
-        let reg = m.reg(format!("{name}_q"), value.width()).reset(reset);
-        reg.next(value);
-        m.output(format!("{name}_o"), &reg, doc);
+    first.next(ends);
+    let out = |name: &str, value: Bits, reset: u128, doc: &str| {
+        let reg = m.reg(format!("{name}_q"), value.width()).reset(reset).next(value);
+        m.output(format!("{name}_o"), reg, doc);
     };
     let command = table(&|step| step.command.into(), 1);
-    out("cs_n", !(command & first.q()), 1, "chip select, active low");
+    out("cs_n", !(command & first), 1, "chip select, active low");
     out("mode", table(&|step| step.mode, 3), 0, "mode register: bank group, bank");
     out("a", table(&|step| step.address, ADDRESS_PINS), NONE, "address pins");
     out("reset_n", table(&|step| step.reset_n.into(), 1), 0, "reset of the device, active low");
     out("cke", table(&|step| step.cke.into(), 1), 0, "clock enable");
     out("ready", last, 0, "the device can be used");
-    m.finish()
 }
 
 /// Part of module names: all other parameters.

@@ -6,8 +6,7 @@
 use super::rank_timing::{ENTRIES, EntryLayout, HALVES, SLOT, Slots, countdown, decoded, pairs};
 use crate::blocks::common::phase_ring::phase_ring;
 use ndp_config::DramConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of a bank's state beside its row, from bit 0: open, RD and WR allowed, PRE allowed, ACT allowed.
 pub(super) const FLAGS: u32 = 4;
@@ -16,19 +15,16 @@ pub(super) const FLAGS: u32 = 4;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Result<Rc<Module>, HdlError> {
+#[block(m, "rank_banks_{name}", "Open rows of a rank and when its banks may be used.")]
+pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Block {
     let (slots, banks) = (Slots::new(dram), dram.banks());
-    let m = ModuleBuilder::new(
-        format!("rank_banks_{name}"),
-        "Open rows of a rank and when its banks may be used.",
-    );
     let commands = ["act", "pre", "rd", "wr"]
         .map(|kind| m.input(format!("{kind}_i"), banks, format!("{kind} of these banks; in the last phase")));
     if slots.read_to_pre == 1 {
-        m.unused(&commands[2], "PRE is allowed in the slot after a RD anyway");
+        m.unused(commands[2], "PRE is allowed in the slot after a RD anyway");
     }
-    let row = m.input("row_i", dram.row_bits(), "row that is opened");
-    let ring = m.instance("ring", &phase_ring(SLOT)?).output("phase_o");
+    let row = m.input(dram.row_bits(), "row that is opened");
+    let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
     m.unused(ring.low(SLOT - 1), "the state changes in the last phase");
     let step = ring.msb();
 
@@ -37,19 +33,15 @@ pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Result<Rc<Module>, Hd
     for bank in 0..banks {
         let [act, pre, rd, wr] = commands.each_ref().map(|command| command.bit(bank));
         let open = m.reg(format!("open{bank}_q"), 1).reset(0);
-        open.next(any_of(&[act.clone(), open.q() & !&pre]));
-        let open_row = m.hold(format!("row{bank}_q"), &row, &act);
+        open.set_clear(act, pre);
+        let open_row = m.hold(format!("row{bank}_q"), row, act);
         let bar =
             |what: &str, loads: &[(Bits, u32)]| countdown(&m, &format!("{what}_bar{bank}"), &step, loads);
-        let column = bar("column", &[(act.clone(), slots.act_to_column)]);
-        let precharge = [
-            (act.clone(), slots.act_to_pre),
-            (rd.clone(), slots.read_to_pre),
-            (wr.clone(), slots.write_to_pre),
-        ];
+        let column = bar("column", &[(act, slots.act_to_column)]);
+        let precharge = [(act, slots.act_to_pre), (rd, slots.read_to_pre), (wr, slots.write_to_pre)];
         let precharge = bar("pre", &precharge);
-        let activate = bar("act", &[(act.clone(), slots.act_to_act), (pre.clone(), slots.pre_to_act)]);
-        states.push(cat([open_row.clone(), !activate, !&precharge, !column, open.q()]));
+        let activate = bar("act", &[(act, slots.act_to_act), (pre, slots.pre_to_act)]);
+        states.push(cat!(open_row, !activate, !precharge, !column, open));
         bars.push(precharge);
     }
     for i in 0..ENTRIES {
@@ -63,6 +55,5 @@ pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Result<Rc<Module>, Hd
             m.output(format!("state{i}_{group}_o"), state, doc);
         }
     }
-    m.output("quiet_o", m.delay("quiet_q", &!any_of(&bars)), "PRE is allowed for every bank");
-    m.finish()
+    m.output("quiet_o", m.delay("quiet_q", !any_of(&bars)), "PRE is allowed for every bank");
 }

@@ -15,12 +15,11 @@ use super::rank_intake::{RankPorts, rank_intake};
 use super::rank_queue::rank_queue;
 use super::rank_refresh::rank_refresh;
 use super::rank_scheduler::{ADDRESS_PINS, rank_scheduler};
-use super::rank_timing::{BURST_BITS, BUS_BITS, ENTRIES, EntryLayout, HALVES, LENGTH_BITS, SLOT};
+use super::rank_timing::{BURST_BITS, BUS_BITS, ENTRIES, Entry, EntryLayout, HALVES, LENGTH_BITS, SLOT};
 use crate::blocks::common::encoding::bits_for;
 use crate::blocks::common::phase_ring::phase_ring;
 use ndp_config::DramConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// A12 high: burst of eight.
 const BURST_OF_EIGHT: u32 = 12;
@@ -54,13 +53,11 @@ pub(super) fn source_ports(dram: &DramConfig, ports: &RankPorts) -> Vec<(&'stati
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, HdlError> {
+#[block(m, "rank_controller_{}_{}", timing_name(dram), ports.name(dram),
+    "Issues the commands of one DRAM rank and moves its data.")]
+pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Block {
     let layout = EntryLayout::new(dram, ports.tag_bits());
     let name = timing_name(dram);
-    let m = ModuleBuilder::new(
-        format!("rank_controller_{name}_{}", ports.name(dram)),
-        "Issues the commands of one DRAM rank and moves its data.",
-    );
     m.share_code();
     let mut intake = m.instance("intake", &rank_intake(dram, ports)?);
     for (port, width, doc) in source_ports(dram, ports) {
@@ -68,45 +65,42 @@ pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module
     }
     let data_in =
         m.input("wdata_i", BURST_BITS, "burst to write next: it is there before its request gets here");
-    let dq = m.input("dq_i", BUS_BITS, "data bus, two transfers");
-    let ring = m.instance("ring", &phase_ring(SLOT)?).output("phase_o");
-    m.unused(cat([ring.bit(2), ring.bit(0)]), "pins change for the first and the third clock of a slot");
+    let dq = m.input(BUS_BITS, "data bus, two transfers");
+    let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
+    m.unused(cat!(ring.bit(2), ring.bit(0)), "pins change for the first and the third clock of a slot");
     let (for_row, for_column) = (ring.bit(1), ring.bit(3));
 
     let (column, take) = (m.forward("column", 1), m.forward("take", 1));
-    let intake = intake.input("take_i", &take);
-    let queue = m
-        .instance("queue", &rank_queue(dram, ports)?)
-        .input("valid_i", intake.output("valid_o"))
-        .input("entry_i", intake.output("entry_o"))
-        .input("column_i", &column);
-    take.drive(queue.output("take_o"));
-    let valid: Vec<Bits> = (0..ENTRIES).map(|i| queue.output(&format!("valid{i}_o"))).collect();
-    let packed: Vec<Bits> = (0..ENTRIES).map(|i| queue.output(&format!("entry{i}_o"))).collect();
-    let head = layout.unpack(&packed[0]);
+    let intake = intake.input("take_i", take);
+    let queue =
+        rank_queue::In { valid: intake.output("valid_o"), entry: intake.output("entry_o"), column: *column }
+            .part(&m, "queue", &rank_queue(dram, ports)?);
+    take.drive(queue.take);
+    let valid = each(ENTRIES, |i| queue.valid.at(i));
+    let packed = each(ENTRIES, |i| queue.entry.at(i));
+    let head = Entry::unpack(layout, packed[0]);
 
     // The scheduler's choice changes the banks, whose state it sees in the next slot.
     let commands: Vec<_> = ["act", "pre", "rd", "wr"]
         .map(|kind| (kind, m.forward(format!("{kind}_banks"), dram.banks())))
         .into();
-    let row = m.forward("row", dram.row_bits());
-    let mut banks = m.instance("banks", &rank_banks(dram, &name)?).input("row_i", &row);
+    let row = m.forward(dram.row_bits());
+    let mut banks = m.instance("banks", &rank_banks(dram, &name)?).input("row_i", row);
     for (kind, command) in &commands {
         banks = banks.input(format!("{kind}_i"), command);
     }
     for (i, packed) in packed.iter().enumerate() {
-        banks = banks.input(format!("bank{i}_i"), layout.unpack(packed).bank);
+        banks = banks.input(format!("bank{i}_i"), Entry::unpack(layout, packed).bank);
     }
     let refresh =
-        m.instance("refresh", &rank_refresh(dram, &name)?).input("quiet_i", banks.output("quiet_o"));
+        rank_refresh::In { quiet: banks.output("quiet_o") }.part(&m, "refresh", &rank_refresh(dram, &name)?);
     let mut scheduler = m
         .instance("scheduler", &rank_scheduler(dram, ports, &name)?)
-        .input("block_i", refresh.output("block_o"))
-        .input("close_i", refresh.output("close_o"))
-        .input("refresh_i", refresh.output("refresh_o"));
+        .input("block_i", refresh.block)
+        .input("close_i", refresh.close)
+        .input("refresh_i", refresh.refresh);
     for i in 0..ENTRIES {
-        scheduler =
-            scheduler.input(format!("valid{i}_i"), &valid[i]).input(format!("entry{i}_i"), &packed[i]);
+        scheduler = scheduler.input(format!("valid{i}_i"), valid[i]).input(format!("entry{i}_i"), packed[i]);
         for group in 0..HALVES {
             let state = banks.output(&format!("state{i}_{group}_o"));
             debug_assert_eq!(state.width(), FLAGS + dram.row_bits());
@@ -119,29 +113,29 @@ pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module
     row.drive(scheduler.output("row_o"));
     column.drive(scheduler.output("column_o"));
 
-    let data = m
-        .instance("data", &rank_data(dram, ports, &name)?)
-        .input("column_i", &column)
-        .input("write_i", &head.write)
-        .input("request_i", &head.request)
-        .input("last_i", queue.output("last_o"))
-        .input("tag_i", &head.tag)
-        .input("wdata_i", data_in)
-        .input("dq_i", dq);
+    let data = rank_data::In {
+        column: *column,
+        write: head.write,
+        request: head.request,
+        last: queue.last.q(),
+        tag: head.tag,
+        dq,
+        wdata: data_in,
+    }
+    .part(&m, "data", &rank_data(dram, ports, &name)?);
 
     // The command bus. Column commands are on it in the first clock of a slot, row commands in the third.
     let [row_command, row_act_n] = ["command_o", "act_n_o"].map(|port| scheduler.output(port));
-    let selected = any_of(&[&for_column & &column.q(), &for_row & &row_command]);
-    let deselect = m.reg("cs_n_q", 1).reset(1);
-    deselect.next(!selected);
-    let act_n = m.delay("act_n_q", any_of(&[for_column.clone(), row_act_n]));
+    let selected = any!(for_column & column, for_row & row_command);
+    let deselect = m.reg("cs_n_q", 1).reset(1).next(!selected);
+    let act_n = m.delay(any!(for_column, row_act_n));
     let either =
-        |name: &str, of_column: Bits, of_row: Bits| m.delay(name, mux(&for_column, &of_column, &of_row));
+        |name: &str, of_column: Bits, of_row: Bits| m.delay(name, mux(for_column, of_column, of_row));
     let group = either("bg_q", head.group(head.half()), scheduler.output("group_o"));
     let bank = either("bank_q", head.bank_of_group(), scheduler.output("bank_o"));
     let column_pins = (0..ADDRESS_PINS).map(|pin| match pin {
         RAS_N | BURST_OF_EIGHT => lit(1, 1),
-        WE_N => !&head.write,
+        WE_N => !head.write,
         pin if pin >= COLUMN_SHIFT && pin < COLUMN_SHIFT + head.burst.width() - 1 => {
             head.burst.bit(1 + pin - COLUMN_SHIFT)
         }
@@ -155,12 +149,11 @@ pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module
     for (port, doc) in DATA_OUTPUTS {
         m.output(port, data.output(port), doc);
     }
-    m.output("cs_n_o", &deselect, "chip select, active low");
-    m.output("act_n_o", &act_n, "ACT, active low");
+    m.output("cs_n_o", deselect, "chip select, active low");
+    m.output(act_n, "ACT, active low");
     m.output("bg_o", group, "bank group");
     m.output("ba_o", bank, "bank");
     m.output("a_o", address, "address pins; without ACT RAS_n, CAS_n and WE_n are A16, A15 and A14");
-    m.finish()
 }
 
 /// Outputs of the data path that are outputs of the controller.

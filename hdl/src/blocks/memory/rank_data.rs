@@ -8,39 +8,36 @@ use super::rank_intake::RankPorts;
 use super::rank_timing::{BURST_BITS, BUS_BITS, SLOT};
 use crate::blocks::common::phase_ring::phase_ring;
 use ndp_config::DramConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The data path.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub(super) fn rank_data(dram: &DramConfig, ports: &RankPorts, name: &str) -> Result<Rc<Module>, HdlError> {
+#[block(m, "rank_data_{name}_{}", ports.name(dram),
+    "Moves bursts between the data bus and the FIFOs at the time their commands ask for.")]
+pub(super) fn rank_data(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block {
     let tag_bits = ports.tag_bits();
-    let m = ModuleBuilder::new(
-        format!("rank_data_{name}_{}", ports.name(dram)),
-        "Moves bursts between the data bus and the FIFOs at the time their commands ask for.",
-    );
-    let column = m.input("column_i", 1, "a burst is issued; in the last phase");
-    let write = m.input("write_i", 1, "it is written");
-    let request = m.input("request_i", 1, "for a request");
-    let last = m.input("last_i", 1, "it is the last one of its entry");
-    let tag = m.input("tag_i", tag_bits, "tag of its entry");
-    let dq = m.input("dq_i", BUS_BITS, "data bus, two transfers");
+    let column = m.input(1, "a burst is issued; in the last phase");
+    let write = m.input(1, "it is written");
+    let request = m.input(1, "for a request");
+    let last = m.input(1, "it is the last one of its entry");
+    let tag = m.input(tag_bits, "tag of its entry");
+    let dq = m.input(BUS_BITS, "data bus, two transfers");
     let data = m.input("wdata_i", BURST_BITS, "burst to write next");
-    let ring = m.instance("ring", &phase_ring(SLOT)?).output("phase_o");
+    let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
     let step = ring.msb();
     let phase = |clock: u32| ring.bit(clock % SLOT);
 
     // What was issued. Stage 0 belongs to the slot in which the command is on the pins.
     let (read_latency, write_latency) = (dram.t_cl(), dram.t_cwl());
     let stages = read_latency / SLOT + 2;
-    let mut issued: Vec<(Bits, Bits, Bits)> = vec![(column, write, cat([request, last, tag]))];
+    let mut issued: Vec<(Bits, Bits, Bits)> = vec![(column, write, cat!(request, last, tag))];
     for stage in 0..stages {
         let [valid, write, rest] = {
             let (valid, write, rest) = &issued[stage as usize];
             [("valid", valid), ("write", write), ("tag", rest)].map(|(name, value)| {
-                let reg = m.reg(format!("{name}{stage}_q"), value.width()).enable(&step);
+                let reg = m.reg(format!("{name}{stage}_q"), value.width()).enable(step);
                 let reg = if name == "valid" { reg.reset(0) } else { reg };
                 reg.next(value);
                 reg.q()
@@ -50,34 +47,31 @@ pub(super) fn rank_data(dram: &DramConfig, ports: &RankPorts, name: &str) -> Res
     }
     let at = |clock: u32| &issued[(clock / SLOT) as usize + 1];
 
-    let words: Vec<Bits> = (0..SLOT)
-        .map(|transfer| m.hold(format!("dq{transfer}_q"), &dq, phase(read_latency + transfer)))
-        .collect();
+    let words = each(SLOT, |transfer| m.hold(format!("dq{transfer}_q"), dq, phase(read_latency + transfer)));
     let (valid, write, rest) = at(read_latency + SLOT);
-    let arrives = m.wire("arrives", valid & phase(read_latency));
+    let arrives = m.wire(valid & phase(read_latency));
     let (tag, last, request) = (rest.low(tag_bits), rest.bit(tag_bits), rest.bit(tag_bits + 1));
 
     // Two registers lie before the pins: the selection, and the bus itself.
     let selected = (0..SLOT).map(|transfer| {
         let clock = write_latency - 2 + transfer;
         let (valid, write, _) = at(clock);
-        m.flag(format!("select{transfer}_q"), cat([valid.clone(), write.clone(), phase(clock)]).all())
+        m.flag(format!("select{transfer}_q"), all!(valid, write, phase(clock)))
     });
     let selected: Vec<Bits> = selected.collect();
     let parts = (0..)
         .zip(&selected)
         .map(|(transfer, select)| data.slice(transfer * BUS_BITS, BUS_BITS).gated(select));
-    let bus = m.delay("dq_q", any_of(&parts.collect::<Vec<_>>()));
+    let bus = m.delay("dq_q", any_of(parts));
     let drives = m.flag("dq_oe_q", any_of(&selected));
 
-    m.output("beat_push_o", &arrives & !&request, "a burst of a segment is complete");
-    m.output("rsp_push_o", &arrives & &request, "a request is complete");
-    m.output("last_o", last, "it is the last one of its segment");
-    m.output("write_o", write, "it was a write");
-    m.output("tag_o", tag, "its tag");
+    m.output("beat_push_o", arrives & !request, "a burst of a segment is complete");
+    m.output("rsp_push_o", arrives & request, "a request is complete");
+    m.output(last, "it is the last one of its segment");
+    m.output(write, "it was a write");
+    m.output(tag, "its tag");
     m.output("data_o", cat(words.into_iter().rev()), "the burst, if it was read");
-    m.output("wdata_pop_o", &selected[SLOT as usize - 1], "the burst to write was taken");
-    m.output("dq_o", &bus, "data bus, two transfers");
+    m.output("wdata_pop_o", selected[SLOT as usize - 1], "the burst to write was taken");
+    m.output("dq_o", bus, "data bus, two transfers");
     m.output("dq_oe_o", drives, "the data bus is driven");
-    m.finish()
 }

@@ -5,12 +5,11 @@
 //! turn of several keeps the bus from turning and rows from closing with each request. The choice takes three clocks,
 //! within the slot: used places, sum with the new ones (both ahead), comparison, choice.
 
-use super::rank_timing::{EntryLayout, LENGTH_BITS, SLOT};
+use super::rank_timing::{Entry, EntryLayout, LENGTH_BITS, SLOT};
 use crate::blocks::common::encoding::bits_for;
 use crate::blocks::common::phase_ring::phase_ring;
 use ndp_config::DramConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Requests that may go before a waiting segment.
 pub const TURN_REQUESTS: u32 = 16;
@@ -51,12 +50,10 @@ impl RankPorts {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, HdlError> {
+#[block(m, "rank_intake_{}", ports.name(dram),
+    "Reserves the places for what comes back and chooses the next entry.")]
+pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Block {
     let layout = EntryLayout::new(dram, ports.tag_bits());
-    let m = ModuleBuilder::new(
-        format!("rank_intake_{}", ports.name(dram)),
-        "Reserves the places for what comes back and chooses the next entry.",
-    );
     let segment_valid = m.input("seg_valid_i", 1, "a segment is offered");
     let segment_address = m.input("seg_address_i", dram.burst_bits(), "its first burst");
     let length = m.input("seg_length_i", LENGTH_BITS, "its bursts less one");
@@ -65,48 +62,45 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, H
     let write = m.input("req_write_i", 1, "it is a write");
     let request_address = m.input("req_address_i", dram.burst_bits(), "its burst");
     let request_tag = m.input("req_tag_i", ports.request_tag_bits, "its tag");
-    let take = m.input("take_i", 1, "the entry is taken; only in the last phase");
+    let take = m.input(1, "the entry is taken; only in the last phase");
 
-    let ring = m.instance("ring", &phase_ring(SLOT)?).output("phase_o");
+    let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
     m.unused(ring.bit(2), "the used places are counted in every phase");
     let [compare, choose, add] = [0, 1, 3].map(|phase| ring.bit(phase));
 
     // Places: reserved so far less taken so far, modulo twice the depth, and with the new ones.
-    let staged = m.reg("staged_q", 1).reset(0);
-    let chooses = m.wire("chooses", &choose & !&staged.q());
+    let staged = m.reg(1).reset(0);
+    let chooses = m.wire(choose & !staged);
     let fits = |name: &str, depth: u32, valid: &Bits, more: &Bits, chosen: &Bits| {
         let bits = bits_for(depth);
         let taken =
             m.input(format!("{name}_taken_i"), bits, "words that have left the FIFO, modulo twice its depth");
         let reserved = m.reg(format!("{name}_reserved_q"), bits).reset(0).enable(chosen);
-        reserved.next(&reserved.q() + more.zext(bits) + lit(1, bits));
-        let used = m.delay(format!("{name}_used_q"), &(&reserved.q() - &taken));
-        let before = m.ghost(format!("{name}_before_q"), bits).reset(0);
-        before.next(&taken);
-        let kept = reserved.q() - before.q();
+        reserved.next(reserved + more.zext(bits) + lit(1, bits));
+        let used = m.delay(format!("{name}_used_q"), reserved - taken);
+        let before = m.ghost(format!("{name}_before_q"), bits).reset(0).next(taken);
+        let kept = reserved - before;
         m.assume(
             format!("{name}_taken_was_there"),
-            kept.ge(&(&taken - before.q())),
+            kept.ge(taken - before),
             "only what has a place is taken, and nothing is put back",
         );
         m.assert(
             format!("{name}_has_places"),
-            lit(depth.into(), bits).ge(&(&reserved.q() - &taken)),
+            lit(depth.into(), bits).ge(reserved - taken),
             "no more places are reserved than there are",
         );
         let wide = bits + 1;
-        let sum = m.hold(format!("{name}_sum_q"), used.zext(wide) + more.zext(wide), &add);
-        let seen = m.reg(format!("{name}_seen_q"), 1).reset(0).enable(&add);
-        seen.next(valid);
-        let offered = m.ghost(format!("{name}_offered_q"), 1).reset(0);
-        offered.next(valid);
+        let sum = m.hold(format!("{name}_sum_q"), used.zext(wide) + more.zext(wide), add);
+        let seen = m.reg(format!("{name}_seen_q"), 1).reset(0).enable(add).next(valid);
+        let offered = m.ghost(format!("{name}_offered_q"), 1).reset(0).next(valid);
         m.assert(
             format!("{name}_seen_in_time"),
-            !&compare | seen.eq(&offered.q()),
+            !compare | seen.eq(offered),
             "what is offered when a slot ends can enter in the next one",
         );
-        let fits = m.reg(format!("{name}_fits_q"), 1).reset(0).enable(&compare);
-        fits.next(&seen.q() & sum.lt(&lit(depth.into(), wide)));
+        let fits = m.reg(format!("{name}_fits_q"), 1).reset(0).enable(compare);
+        fits.next(seen & sum.lt(lit(depth.into(), wide)));
         fits.q()
     };
     let (segment, request) = (m.forward("segment", 1), m.forward("request", 1));
@@ -116,39 +110,37 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, H
     // Whose turn it is, and how many of it have gone. The requests' turn begins with the first one and ends early if a segment
     // can go and no request can; the segments' turn waits for all of its segments.
     let run_bits = bits_for(TURN_REQUESTS - 1);
-    let run = m.reg("run_q", run_bits).reset(0);
-    let segments_turn = m.reg("segments_turn_q", 1).reset(0);
-    let segment_first = m.wire("segment_first", &segment_fits & (segments_turn.q() | !&request_fits));
-    segment.drive(&chooses & &segment_first);
-    request.drive(&chooses & &request_fits & !&segment_first);
-    let of_turn = m.wire("of_turn", mux(&segments_turn, &segment, &request));
-    let ends_early = m.wire("ends_early", cat([!segments_turn.q(), segment.q(), run.any()]).all());
+    let run = m.reg(run_bits).reset(0);
+    let segments_turn = m.reg(1).reset(0);
+    let segment_first = m.wire(segment_fits & (segments_turn | !request_fits));
+    segment.drive(chooses & segment_first);
+    request.drive(chooses & request_fits & !segment_first);
+    let of_turn = m.wire(mux(segments_turn, segment, request));
+    let ends_early = m.wire(all!(!segments_turn, segment, run.any()));
     let last =
-        mux(&segments_turn, &run.eq_lit((TURN_SEGMENTS - 1).into()), &run.eq_lit((TURN_REQUESTS - 1).into()));
-    let ends = m.wire("ends", &of_turn & last);
-    segments_turn.next(segments_turn.q() ^ (&ends | &ends_early));
-    let counted = mux(&of_turn, &run.plus_one(), &run).gated(&!&ends);
+        mux(segments_turn, run.eq_lit((TURN_SEGMENTS - 1).into()), run.eq_lit((TURN_REQUESTS - 1).into()));
+    let ends = m.wire(of_turn & last);
+    segments_turn.next(segments_turn ^ (ends | ends_early));
+    let counted = mux(of_turn, run.plus_one(), run).gated(!ends);
     // The segment that ends the requests' turn is the first one of its own.
-    run.next(mux(&ends_early, &lit(1, run_bits), &counted));
-    let amid = m.ghost("amid_q", 1).reset(0);
-    amid.next(cat([!segments_turn.q(), segment.q(), run.any()]).all());
-    let begun = segments_turn.q() & run.eq_lit(1);
-    m.assert("turn_begins", !amid.q() | begun, "a segment that goes amid the requests' turn begins its own");
+    run.next(mux(ends_early, lit(1, run_bits), counted));
+    let amid = m.ghost(1).reset(0).next(all!(!segments_turn, segment, run.any()));
+    let begun = segments_turn & run.eq_lit(1);
+    m.assert("turn_begins", !amid | begun, "a segment that goes amid the requests' turn begins its own");
 
-    let entry = m.reg("entry_q", layout.bits()).enable(&chooses);
+    let entry = m.reg(Entry::bits(layout)).enable(chooses);
     let tags = |tag: &Bits| tag.zext(ports.tag_bits());
-    let from_segment = layout.entry(&segment_address, length.clone(), zeros(1), zeros(1), tags(&segment_tag));
+    let from_segment = layout.entry(&segment_address, length, zeros(1), zeros(1), tags(&segment_tag));
     let from_request =
-        layout.entry(&request_address, zeros(LENGTH_BITS), write.clone(), lit(1, 1), tags(&request_tag));
-    entry.next(mux(&segment_first, &from_segment.pack(), &from_request.pack()));
-    let arrives = any_of(&[segment.q(), request.q()]);
-    staged.next(any_of(&[arrives, staged.q() & !&take]));
+        layout.entry(&request_address, zeros(LENGTH_BITS), write, lit(1, 1), tags(&request_tag));
+    entry.next(mux(segment_first, from_segment.pack(), from_request.pack()));
+    let arrives = any!(segment, request);
+    staged.set_clear(arrives, take);
 
-    m.assume_held("seg", &segment_valid, &segment, &[&segment_address, &length, &segment_tag]);
-    m.assume_held("req", &request_valid, &request, &[&request_address, &write, &request_tag]);
-    m.output("seg_pop_o", &segment, "the segment is taken");
-    m.output("req_pop_o", &request, "the request is taken");
-    m.output("valid_o", &staged, "there is an entry");
-    m.output("entry_o", &entry, "the entry");
-    m.finish()
+    m.assume_held("seg", segment_valid, segment, &[&segment_address, &length, &segment_tag]);
+    m.assume_held("req", request_valid, request, &[&request_address, &write, &request_tag]);
+    m.output("seg_pop_o", segment, "the segment is taken");
+    m.output("req_pop_o", request, "the request is taken");
+    m.output("valid_o", staged, "there is an entry");
+    m.output(entry, "the entry");
 }

@@ -15,8 +15,7 @@ use super::rank_timing::{BURST_BITS, BUS_BITS, LENGTH_BITS};
 use crate::blocks::common::async_fifo::{Storage, async_fifo};
 use crate::blocks::common::encoding::bits_for;
 use ndp_config::{CoreConfig, DramConfig};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Segments that can wait.
 const SEGMENTS: u32 = 8;
@@ -41,7 +40,8 @@ impl RankPorts {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, HdlError> {
+#[block(m)]
+pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Block {
     let controller = rank_controller(dram, ports)?;
     let name = controller.title().replace("rank_controller", "rank_port");
     let m = ModuleBuilder::new(name, "A DRAM rank's controller behind FIFOs to the core's clock.");
@@ -51,22 +51,22 @@ pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, Hdl
     let (address_bits, seg_tag, req_tag) =
         (dram.burst_bits(), ports.segment_tag_bits, ports.request_tag_bits);
 
-    let seg_valid = m.input("seg_valid_i", 1, "a segment is offered");
+    let seg_valid = m.input(1, "a segment is offered");
     let seg = [
         m.input("seg_tag_i", seg_tag, "tag of its beats"),
         m.input("seg_length_i", LENGTH_BITS, "its bursts less one; it must not leave its 256 bursts"),
         m.input("seg_address_i", address_bits, "its first burst"),
     ];
-    let req_valid = m.input("req_valid_i", 1, "a request is offered");
-    let req_write = m.input("req_write_i", 1, "write, otherwise read");
+    let req_valid = m.input(1, "a request is offered");
+    let req_write = m.input(1, "write, otherwise read");
     let req = [
         m.input("req_tag_i", req_tag, "tag of its response"),
         m.input("req_address_i", address_bits, "its burst"),
     ];
-    let req_data = m.input("req_data_i", BURST_BITS, "burst to write");
-    let beat_ready = m.input("beat_ready_i", 1, "the beat is taken");
-    let rsp_ready = m.input("rsp_ready_i", 1, "the response is taken");
-    let dq = m.input("dq_i", BUS_BITS, "data bus, two transfers; on the DRAM's clock");
+    let req_data = m.input(BURST_BITS, "burst to write");
+    let beat_ready = m.input(1, "the beat is taken");
+    let rsp_ready = m.input(1, "the response is taken");
+    let dq = m.input(BUS_BITS, "data bus, two transfers; on the DRAM's clock");
 
     let inward = |name: &str, width: u32, depth: u32, storage: Storage| {
         let fifo = async_fifo(width, depth, storage)?;
@@ -78,21 +78,19 @@ pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, Hdl
     let segments = inward("segments", width(&seg), SEGMENTS, Storage::FlipFlops)?
         .input("push_i", seg_valid)
         .input("data_i", cat(seg))
-        .input("pop_i", &pop_seg);
+        .input("pop_i", pop_seg);
     // A request is in both of its FIFOs or in none.
     let requests = inward("requests", width(&req) + 1, REQUESTS, Storage::FlipFlops)?;
     let writes = inward("writes", BURST_BITS, WRITES, Storage::Sram)?;
-    let room = m.wire("room", requests.output("ready_o") & writes.output("ready_o"));
-    let pushes = m.wire("pushes", &req_valid & &room);
-    let pop_write = m.forward("pop_write", 1);
-    let requests = requests
-        .input("push_i", &pushes)
-        .input("data_i", cat([req_write.clone(), cat(req)]))
-        .input("pop_i", &pop_req);
+    let room = m.wire(requests.output("ready_o") & writes.output("ready_o"));
+    let pushes = m.wire(req_valid & room);
+    let pop_write = m.forward(1);
+    let requests =
+        requests.input("push_i", pushes).input("data_i", cat!(req_write, cat(req))).input("pop_i", pop_req);
     let writes = writes
-        .input("push_i", &pushes & &req_write)
+        .input("push_i", pushes & req_write)
         .input("data_i", req_data)
-        .input("pop_i", &pop_write)
+        .input("pop_i", pop_write)
         .ignore("valid_o", "a burst comes with its request, long before it is due on the data bus");
 
     let (segment, request) = (segments.output("data_o"), requests.output("data_o"));
@@ -124,17 +122,16 @@ pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, Hdl
 
     let (data, tag) = (rank.output("data_o"), rank.output("tag_o"));
     let (last, write) = (rank.output("last_o"), rank.output("write_o"));
-    let outward =
-        |name: &str, word: Bits, depth: u32, push: &str, taken: &ndp_hdl_language::Wire, ready: &Bits| {
-            let fifo = async_fifo(word.width(), depth, Storage::Sram)?;
-            let fifo = m.instance(name, &fifo).pass_domain("write", &clock).pass_domain("read", &core);
-            let fifo = fifo.input("push_i", rank.output(push)).input("data_i", word).input("pop_i", ready);
-            taken.drive(fifo.output("taken_o"));
-            Ok::<_, HdlError>(fifo.ignore("ready_o", "a place was reserved before the command was issued"))
-        };
-    let beat = cat([last, tag.low(seg_tag), data.clone()]);
+    let outward = |name: &str, word: Bits, depth: u32, push: &str, taken: &Wire, ready: &Bits| {
+        let fifo = async_fifo(word.width(), depth, Storage::Sram)?;
+        let fifo = m.instance(name, &fifo).pass_domain("write", &clock).pass_domain("read", &core);
+        let fifo = fifo.input("push_i", rank.output(push)).input("data_i", word).input("pop_i", ready);
+        taken.drive(fifo.output("taken_o"));
+        Ok::<_, HdlError>(fifo.ignore("ready_o", "a place was reserved before the command was issued"))
+    };
+    let beat = cat!(last, tag.low(seg_tag), data);
     let beats = outward("beats", beat, ports.beats, "beat_push_o", &beat_taken, &beat_ready)?;
-    let response = cat([write, tag.low(req_tag), data]);
+    let response = cat!(write, tag.low(req_tag), data);
     let responses = outward("responses", response, ports.responses, "rsp_push_o", &rsp_taken, &rsp_ready)?;
 
     m.output("seg_ready_o", segments.output("ready_o"), "the segment is taken");

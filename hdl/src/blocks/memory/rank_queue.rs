@@ -7,37 +7,32 @@ use super::rank_intake::RankPorts;
 use super::rank_timing::{ENTRIES, Entry, EntryLayout, SLOT};
 use crate::blocks::common::phase_ring::phase_ring;
 use ndp_config::DramConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The queue.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub(super) fn rank_queue(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Module>, HdlError> {
+#[block(m, "rank_queue_{}", ports.name(dram), "Entries of a rank controller in order.")]
+pub(super) fn rank_queue(dram: &DramConfig, ports: &RankPorts) -> Block {
     let layout = EntryLayout::new(dram, ports.tag_bits());
-    let m = ModuleBuilder::new(
-        format!("rank_queue_{}", ports.name(dram)),
-        "Entries of a rank controller in order.",
-    );
     let new_valid = m.input("valid_i", 1, "there is a new entry, stable in the last two phases");
-    let new_entry = m.input("entry_i", layout.bits(), "the new entry");
-    let column = m.input("column_i", 1, "the head's next burst is issued; for the last two phases");
-    let ring = m.instance("ring", &phase_ring(SLOT)?).output("phase_o");
+    let new_entry = m.input("entry_i", Entry::bits(layout), "the new entry");
+    let column = m.input(1, "the head's next burst is issued; for the last two phases");
+    let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
     m.unused(ring.low(SLOT - 1), "everything changes in the last phase");
     let step = ring.msb();
 
-    let valid: Vec<_> =
-        (0..ENTRIES).map(|i| m.reg(format!("valid{i}_q"), 1).reset(0).enable(&step)).collect();
-    let entries: Vec<_> = (0..ENTRIES).map(|i| m.reg(format!("entry{i}_q"), layout.bits())).collect();
-    let head = layout.unpack(&entries[0].q());
+    let valid = each(ENTRIES, |i| m.reg(format!("valid{i}_q"), 1).reset(0).enable(step));
+    let entries = each(ENTRIES, |i| m.reg(format!("entry{i}_q"), Entry::bits(layout)));
+    let head = Entry::unpack(layout, entries[0]);
 
     // What depends on registers alone is worked out before the last phase.
-    let last = m.wire("last", head.left.is_zero());
-    let pops = m.wire("pops", &column & &last);
-    let pops_q = m.delay("pops_q", &pops);
-    let goes_on = m.delay("goes_on_q", &(&column & !&last));
-    let advanced = Entry { burst: head.burst.plus_one(), left: head.left.minus_one(), ..head.clone() };
+    let last = m.wire(head.left.is_zero());
+    let pops = m.wire(column & last);
+    let pops_q = m.delay("pops_q", pops);
+    let goes_on = m.delay(column & !last);
+    let advanced = Entry { burst: head.burst.plus_one(), left: head.left.minus_one(), ..head };
     let advanced = [("burst", &advanced.burst), ("left", &advanced.left)]
         .map(|(name, value)| m.delay(format!("next_{name}_q"), value));
     let mut takes = Vec::new();
@@ -45,18 +40,18 @@ pub(super) fn rank_queue(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Modu
         let occupied = |place: usize| valid.get(place).map_or(lit(0, 1), |v| v.q());
         let before = if i == 0 { lit(1, 1) } else { occupied(i - 1) };
         // The first free place, counted after the head has left.
-        let free = mux(&pops, &(occupied(i) & !occupied(i + 1)), &(!occupied(i) & before));
-        let take = m.delay(format!("take{i}_q"), &(&new_valid & free));
+        let free = mux(pops, occupied(i) & !occupied(i + 1), !occupied(i) & before);
+        let take = m.delay(format!("take{i}_q"), new_valid & free);
         let moved = entries.get(i + 1).map(|next| next.q());
         let stays = if i == 0 {
-            let changed = Entry { burst: advanced[0].clone(), left: advanced[1].clone(), ..head.clone() };
-            mux(&goes_on, &changed.pack(), register)
+            let changed = Entry { burst: advanced[0], left: advanced[1], ..head };
+            mux(goes_on, changed.pack(), register)
         } else {
             register.q()
         };
-        let old = moved.map_or(stays.clone(), |moved| mux(&pops_q, &moved, &stays));
-        register.clone().enable(&step).next(mux(&take, &new_entry, &old));
-        valid[i].next(any_of(&[take.clone(), mux(&pops_q, &occupied(i + 1), &occupied(i))]));
+        let old = moved.map_or(stays, |moved| mux(pops_q, moved, stays));
+        (*register).enable(step).next(mux(take, new_entry, old));
+        valid[i].next(any!(take, mux(pops_q, occupied(i + 1), occupied(i))));
         takes.push(take);
     }
     m.output("take_o", step & any_of(&takes), "the new entry is taken");
@@ -65,6 +60,5 @@ pub(super) fn rank_queue(dram: &DramConfig, ports: &RankPorts) -> Result<Rc<Modu
         m.output(format!("entry{i}_o"), entry, format!("entry {i}"));
     }
     let last: Bits = last;
-    m.output("last_o", last, "the head has one burst left");
-    m.finish()
+    m.output(last, "the head has one burst left");
 }

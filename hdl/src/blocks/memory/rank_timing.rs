@@ -8,7 +8,7 @@
 
 use crate::blocks::common::encoding::bits_for;
 use ndp_config::DramConfig;
-use ndp_hdl_language::{Bits, ModuleBuilder, any_of, cat, lit, mux, zeros};
+use ndp_hdl_language::prelude::*;
 
 /// Clocks of a slot.
 pub(super) const SLOT: u32 = DramConfig::T_BL;
@@ -103,7 +103,7 @@ pub(super) fn countdown(m: &ModuleBuilder, name: &str, step: &Bits, loads: &[(Bi
     let left = m.reg(format!("{name}_q"), length).reset(0).enable(step);
     let next = (0..length).map(|slot| {
         let mut sources: Vec<Bits> =
-            loads.iter().filter(|(_, gap)| slot + 1 < *gap).map(|(load, _)| load.clone()).collect();
+            loads.iter().filter(|(_, gap)| slot + 1 < *gap).map(|(load, _)| *load).collect();
         if slot + 1 < length {
             sources.push(left.bit(slot + 1));
         }
@@ -115,7 +115,7 @@ pub(super) fn countdown(m: &ModuleBuilder, name: &str, step: &Bits, loads: &[(Bi
 
 /// A counter's value less one, or `reload` where `load` is set.
 pub(super) fn reload(load: &Bits, reload: u32, less: &Bits) -> Bits {
-    mux(load, &lit(reload.into(), less.width()), less)
+    mux(load, lit(reload.into(), less.width()), less)
 }
 
 /// Row pairs that can be open, and banks of each half. Pairs are numbered by the upper bits of their bank groups, which are the
@@ -133,20 +133,21 @@ pub(super) struct EntryLayout {
     pub tag_bits: u32,
 }
 
-/// An entry taken apart.
-#[derive(Clone, Debug)]
-pub(super) struct Entry {
-    /// Next burst: bit 0 of the bank group and, above it, column burst.
-    pub burst: Bits,
-    /// Row pair.
-    pub bank: Bits,
-    pub row: Bits,
-    /// Bursts less one.
-    pub left: Bits,
-    pub write: Bits,
-    /// A request, not a segment.
-    pub request: Bits,
-    pub tag: Bits,
+packed! {
+    /// An entry taken apart.
+    pub(super) struct Entry(layout: EntryLayout) {
+        /// Next burst: bit 0 of the bank group and, above it, column burst.
+        burst: EntryLayout::BURST,
+        /// Row pair.
+        bank: layout.bank,
+        row: layout.row_bits,
+        /// Bursts less one.
+        left: LENGTH_BITS,
+        write: 1,
+        /// A request, not a segment.
+        request: 1,
+        tag: layout.tag_bits,
+    }
 }
 
 impl EntryLayout {
@@ -157,29 +158,6 @@ impl EntryLayout {
         Self { bank: pairs(dram).trailing_zeros(), row_bits: dram.row_bits(), tag_bits }
     }
 
-    pub fn bits(self) -> u32 {
-        Self::BURST + self.bank + self.row_bits + LENGTH_BITS + 2 + self.tag_bits
-    }
-
-    pub fn unpack(self, packed: &Bits) -> Entry {
-        let mut low = 0;
-        let mut field = |width: u32| {
-            low += width;
-            packed.slice(low - width, width)
-        };
-        Entry {
-            burst: field(Self::BURST),
-            bank: field(self.bank),
-            row: field(self.row_bits),
-            left: field(LENGTH_BITS),
-            write: field(1),
-            request: field(1),
-            tag: field(self.tag_bits),
-        }
-    }
-}
-
-impl EntryLayout {
     /// From a burst address of the rank.
     pub fn entry(self, address: &Bits, left: Bits, write: Bits, request: Bits, tag: Bits) -> Entry {
         let (burst, bank) = (Self::BURST, self.bank);
@@ -196,11 +174,6 @@ impl EntryLayout {
 }
 
 impl Entry {
-    pub fn pack(&self) -> Bits {
-        let parts = [&self.tag, &self.request, &self.write, &self.left, &self.row, &self.bank, &self.burst];
-        cat(parts.map(Bits::clone))
-    }
-
     /// Half of the next burst: bit 0 of its bank group.
     pub fn half(&self) -> Bits {
         self.burst.bit(0)
@@ -214,7 +187,7 @@ impl Entry {
 
     /// Bank group of a burst in `half`.
     pub fn group(&self, half: Bits) -> Bits {
-        self.upper_group().map_or(half.clone(), |upper| cat([upper, half]))
+        self.upper_group().map_or(half, |upper| cat!(upper, half))
     }
 
     /// Bank of the bank group.

@@ -9,8 +9,7 @@ use super::pim_mac::COLUMN_BITS;
 use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::common::encoding::log2;
 use ndp_config::HbmConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The number of the bit that is set.
 fn number(one_hot: &Bits, bits: u32) -> Bits {
@@ -27,12 +26,10 @@ fn number(one_hot: &Bits, bits: u32) -> Bits {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn pim_array(config: &HbmConfig, paths: u32) -> Result<Rc<Module>, HdlError> {
+#[block(m, "pim_array_{}x{}_p{paths}", config.rows(), HbmConfig::COLUMNS,
+    "Cells of a bank: simulation only.")]
+pub fn pim_array(config: &HbmConfig, paths: u32) -> Block {
     let (rows, row_bits) = (config.rows(), log2(config.rows()));
-    let m = ModuleBuilder::new(
-        format!("pim_array_{rows}x{}_p{paths}", HbmConfig::COLUMNS),
-        "Cells of a bank: simulation only.",
-    );
     m.share_code();
     let depth = rows * HbmConfig::COLUMNS;
     m.memory_macro(depth, COLUMN_BITS);
@@ -44,15 +41,14 @@ pub fn pim_array(config: &HbmConfig, paths: u32) -> Result<Rc<Module>, HdlError>
         let select = m.input(format!("select{p}_i"), HbmConfig::COLUMNS, "column select lines, one-hot");
         m.unused(select.bit(0), "column 0 is the one without any of the others");
         let write = m.input(format!("we{p}_i"), 2, "halves of the column to write");
-        let addr = m.wire(format!("addr{p}"), cat([row, number(&select, COLUMN)]));
-        m.output(format!("data{p}_o"), memory.read(&addr), format!("column of path {p}"));
+        let addr = m.wire(format!("addr{p}"), cat!(row, number(&select, COLUMN)));
+        m.output(format!("data{p}_o"), memory.read(addr), format!("column of path {p}"));
         writes.push((write, addr));
     }
     let (enable, addr) = match writes.as_slice() {
-        [(e0, a0), (e1, a1)] => (m.wire("we", e0 | e1), m.wire("waddr", mux(&e1.any(), a1, a0))),
-        _ => writes[0].clone(),
+        [(e0, a0), (e1, a1)] => (m.wire("we", e0 | e1), m.wire("waddr", mux(e1.any(), a1, a0))),
+        _ => writes[0],
     };
-    memory.write(&enable, &addr, &cat([data.clone(), data]));
+    memory.write(enable, addr, cat!(data, data));
     debug_assert_eq!(COLUMN_BITS % (2 * FP16_BITS), 0);
-    m.finish()
 }

@@ -13,8 +13,7 @@ use super::pim_timer::suffix;
 use crate::blocks::arithmetic::number_format::{FLAG_BITS, FP16_BITS};
 use crate::blocks::common::encoding::{bits_for, log2};
 use ndp_config::{HbmConfig, HbmRefresh};
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder, any_of, cat, lit, mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Paths of a bank: partitions that can be accessed at once.
 pub(super) fn paths(config: &HbmConfig) -> u32 {
@@ -25,13 +24,10 @@ pub(super) fn paths(config: &HbmConfig) -> u32 {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn pim_bank(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "pim_bank_{}", suffix(config), "Bank with multipliers, cut into two partitions or not.")]
+pub fn pim_bank(config: &HbmConfig) -> Block {
     let (paths, row_bits) = (paths(config), log2(config.rows()));
     let acc_bits = config.acc_bits();
-    let m = ModuleBuilder::new(
-        format!("pim_bank_{}", suffix(config)),
-        "Bank with multipliers, cut into two partitions or not.",
-    );
     m.replicated();
     let mut state = m.instance("state", &pim_bank_state(config, View::Channel)?);
     for (port, width, doc) in [
@@ -53,96 +49,82 @@ pub fn pim_bank(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         state = state.input("refb_i", m.input("refb_i", 1, "REFB for this bank"));
     }
     if config.slicing() {
-        let boundary = m.input("boundary_i", bits_for(config.subarrays() - 1), "boundary of SLICE");
+        let boundary = m.input(bits_for(config.subarrays() - 1), "boundary of SLICE");
         state = state.input("boundary_i", boundary);
     }
-    let rd = m.input("rd_i", 1, "RD or RDG for this bank");
-    let wr = m.input("wr_i", 1, "WR for this bank");
-    let mac = m.input("mac_i", 1, "MAC");
+    let rd = m.input(1, "RD or RDG for this bank");
+    let wr = m.input(1, "WR for this bank");
+    let mac = m.input(1, "MAC");
     let partition = m.input("column_partition_i", 1, "partition of the column command");
-    let column = m.input("column_i", COLUMN, "column");
+    let column = m.input(COLUMN, "column");
     let go = m.input("column_go_i", 1, "the column command is carried out");
     let state = state
-        .input("rd_i", &rd)
-        .input("wr_i", &wr)
-        .input("mac_i", &mac)
-        .input("column_partition_i", &partition)
-        .input("column_go_i", &go)
+        .input("rd_i", rd)
+        .input("wr_i", wr)
+        .input("mac_i", mac)
+        .input("column_partition_i", partition)
+        .input("column_go_i", go)
         .ignore("open_o", "for controllers")
         .ignore("pim_o", "for controllers");
-    let write = m.input("write_i", 2, "halves of a column to write");
-    let write_path = m.input("write_path_i", 1, "path to write through: `path_o` of the WR");
-    let write_column = m.input("write_column_i", COLUMN, "column to write");
-    let operand = m.input("operand_i", COLUMN_BITS, "column of the buffer, recoded");
-    let mac_load = m.input("mac_load_i", 1, "the multipliers take the column that was read and `operand_i`");
-    let mac_first = m.input("mac_first_i", 1, "the sum begins with it");
-    let round = m.input("round_i", 1, "round the sum");
+    let write = m.input(2, "halves of a column to write");
+    let write_path = m.input(1, "path to write through: `path_o` of the WR");
+    let write_column = m.input(COLUMN, "column to write");
+    let operand = m.input(COLUMN_BITS, "column of the buffer, recoded");
+    let mac_load = m.input(1, "the multipliers take the column that was read and `operand_i`");
+    let mac_first = m.input(1, "the sum begins with it");
+    let round = m.input(1, "round the sum");
 
     let path = if paths == 2 { m.wire("path", state.output("path_o")) } else { lit(0, 1) };
-    let reads_host = m.wire("reads_host", &rd & &go);
-    let reads_mac = m.wire("reads_mac", &mac & &go);
+    let reads_host = m.wire(rd & go);
+    let reads_mac = m.wire(mac & go);
     let last = paths - 1;
     let column_path = pim_column_path()?;
     let mut data = Vec::new();
     for p in 0..paths {
-        let here = |select: &ndp_hdl_language::Bits| match (paths, p) {
+        let here = |select: &Bits| match (paths, p) {
             (1, _) => lit(1, 1),
             (_, 0) => !select,
-            _ => select.clone(),
+            _ => *select,
         };
-        let mut reads = vec![&reads_host & here(&path)];
+        let mut reads = vec![reads_host & here(&path)];
         if p == last {
-            reads.push(reads_mac.clone());
+            reads.push(reads_mac);
         }
-        let writes = m.wire(format!("we{p}"), write.gated(&here(&write_path)));
+        let writes = m.wire(format!("we{p}"), write.gated(here(&write_path)));
         m.assert(
             format!("one_access{p}"),
             !(any_of(&reads) & writes.any()),
             "a path's column decoder serves a reading or a writing, not both at once",
         );
         let cells = m.input(format!("cells{p}_i"), COLUMN_BITS, format!("selected cells of path {p}"));
-        let instance = m
-            .instance(format!("path{p}"), &column_path)
-            .input("read_i", any_of(&reads))
-            .input("column_i", &column)
-            .input("write_i", writes.any())
-            .input("write_column_i", &write_column)
-            .input("cells_i", cells);
-        m.output(
-            format!("select{p}_o"),
-            instance.output("select_o"),
-            format!("column select lines of path {p}"),
-        );
+        let instance =
+            pim_column_path::In { read: any_of(&reads), column, write: writes.any(), write_column, cells }
+                .part(&m, format!("path{p}"), &column_path);
+        m.output(format!("select{p}_o"), instance.select, format!("column select lines of path {p}"));
         m.output(format!("row{p}_o"), state.output(&format!("row{p}_o")), format!("open row of path {p}"));
         m.output(format!("we{p}_o"), writes, format!("halves to write through path {p}"));
-        data.push(instance.output("data_o"));
+        data.push(instance.data.q());
     }
     let host_data = match data.as_slice() {
         [zero, one] => {
-            let taken = m.hold("taken_q", &path, &reads_host);
-            mux(&taken, one, zero)
+            let taken = m.hold(path, reads_host);
+            mux(taken, one, zero)
         }
         _ => {
-            m.unused(&write_path, "there is one path");
-            data[0].clone()
+            m.unused(write_path, "there is one path");
+            data[0]
         }
     };
     m.output("data_o", host_data, "the host's column, one clock after RD");
-    m.output("path_o", &path, "path of the access that is being given");
+    m.output(path, "path of the access that is being given");
     m.output("row_flags_o", state.output("row_flags_o"), row_flags(config).join(", ") + ", from bit 0");
     m.output("column_flags_o", state.output("column_flags_o"), COLUMN_FLAGS.join(", ") + ", from bit 0");
-    let unit = m
-        .instance("mac", &pim_mac(config)?)
-        .input("load_i", &mac_load)
-        .input("first_i", &mac_first)
-        .input("w_i", &data[last as usize])
-        .input("x_i", &operand)
-        .input("round_i", &round);
-    let result = unit.output("result_o");
+    let unit = pim_mac::In { load: mac_load, first: mac_first, w: data[last as usize], x: operand, round }
+        .part(&m, "mac", &pim_mac(config)?);
+    let result = unit.result.q();
     debug_assert_eq!(result.width(), FP16_BITS);
-    m.output("result_o", result, "the rounded sum");
-    let sum = unit.output("sum_o");
+    m.output(result, "the rounded sum");
+    let sum = unit.sum.q();
     debug_assert_eq!(sum.width(), acc_bits + FLAG_BITS);
-    m.output("sum_o", cat([sum]), "exact sum: flags, value");
-    m.finish()
+    m.output("sum_o", cat!(sum), "exact sum: flags, value");
 }

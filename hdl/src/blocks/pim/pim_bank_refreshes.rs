@@ -11,8 +11,7 @@ use super::pim_bank::paths;
 use super::pim_timer::suffix;
 use crate::blocks::common::encoding::bits_for;
 use ndp_config::HbmConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Rounds of refreshes that can be owed: as many as a channel allows.
 const ROUNDS: u32 = 8;
@@ -21,15 +20,16 @@ const ROUNDS: u32 = 8;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn pim_bank_refreshes(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m)]
+pub fn pim_bank_refreshes(config: &HbmConfig) -> Block {
     let (banks, parts) = (config.banks(), paths(config));
     let name = format!("pim_bank_refreshes_{}", suffix(config));
     let m = ModuleBuilder::new(name, "Refreshes of single banks by a PIM controller.");
-    let elapsed = m.input("elapsed_i", 1, "an interval is over");
-    let ready = m.input("ready_i", 1, "the row bus may be used");
-    let computes = m.input("computes_i", 1, "there is something to compute");
-    let done = m.input("done_i", 1, "REFB is given");
-    let joined = m.input("joined_i", 1, "banks are not cut");
+    let elapsed = m.input(1, "an interval is over");
+    let ready = m.input(1, "the row bus may be used");
+    let computes = m.input(1, "there is something to compute");
+    let done = m.input(1, "REFB is given");
+    let joined = m.input(1, "banks are not cut");
     let (opens, pims): (Vec<Bits>, Vec<Bits>) = (0..banks)
         .map(|b| {
             let open = m.input(format!("open{b}_i"), parts, "partitions with an open row");
@@ -38,30 +38,30 @@ pub fn pim_bank_refreshes(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         .unzip();
 
     let bits = bits_for(ROUNDS * banks);
-    let owed = m.reg("owed_q", bits).reset(0);
-    let more = m.wire("more", &elapsed & !owed.all());
-    let owed_next = m.wire("owed_next", owed.q() + more.zext(bits) - done.zext(bits));
-    owed.next(&owed_next);
-    let serving = m.reg("serving_q", 1).reset(0);
-    let round = owed_next.ge(&lit(banks.into(), bits));
-    let begins = any_of(&[serving.q(), !computes, round]);
-    serving.next(cat([ready, owed_next.any(), begins]).all());
+    let owed = m.reg(bits).reset(0);
+    let more = m.wire(elapsed & !owed.all());
+    let owed_next = m.wire(owed + more.zext(bits) - done.zext(bits));
+    owed.next(owed_next);
+    let serving = m.reg(1).reset(0);
+    let round = owed_next.ge(lit(banks.into(), bits));
+    let begins = any!(serving, !computes, round);
+    serving.next(all!(ready, owed_next.any(), begins));
 
-    let turn = m.reg("turn_q", banks).reset(1).enable(&done);
-    turn.next(if banks == 1 { turn.q() } else { cat([turn.low(banks - 1), turn.msb()]) });
-    let open = m.wire("open", one_hot_mux(&turn, &opens));
-    let computing = m.wire("computing", (one_hot_mux(&turn, &pims) & &open).any());
-    m.output("busy_o", &serving, "the row bus is used");
-    m.output("ppre_o", serving.q() & &computing, "PPRE is wanted");
-    m.output("pre_o", cat([serving.q(), open.any(), !&computing]).all(), "PRE is wanted");
-    m.output("refb_o", serving.q() & !open.any(), "REFB is wanted");
-    m.output("bank_o", &turn, "the bank, one-hot over the channel");
+    let turn = m.reg(banks).reset(1).enable(done);
+    turn.next(if banks == 1 { turn.q() } else { cat!(turn.low(banks - 1), turn.msb()) });
+    let open = m.wire(one_hot_mux(turn, &opens));
+    let computing = m.wire((one_hot_mux(turn, &pims) & open).any());
+    m.output("busy_o", serving, "the row bus is used");
+    m.output("ppre_o", serving & computing, "PPRE is wanted");
+    m.output("pre_o", all!(serving, open.any(), !computing), "PRE is wanted");
+    m.output("refb_o", serving & !open.any(), "REFB is wanted");
+    m.output("bank_o", turn, "the bank, one-hot over the channel");
     let partition = if parts == 2 {
-        mux(&joined, &lit(0, 1), &!open.bit(0))
+        mux(joined, lit(0, 1), !open.bit(0))
     } else {
-        m.unused(&joined, "there are no partitions");
+        m.unused(joined, "there are no partitions");
         lit(0, 1)
     };
-    m.output("partition_o", partition, "partition of PRE");
+    m.output(partition, "partition of PRE");
     m.finish()
 }

@@ -15,8 +15,7 @@ use super::pim_decoder::ROW_COMMANDS;
 use super::pim_timer::{bus, counted, larger, suffix, timer};
 use crate::blocks::common::encoding::{bits_for, log2};
 use ndp_config::{HbmConfig, HbmRefresh};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 const ROW_FLAGS: [&str; 10] =
     ["absent", "outside", "open", "rc", "ras", "rp", "rtp", "wr", "slice", "rfc_pb"];
@@ -66,45 +65,41 @@ struct Partition {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlError> {
+#[block(m, "pim_bank_{}_{}", view.name(), suffix(config),
+    "Row buffers of a bank: which row is open for which path, and which rules a command to it would break.")]
+pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
     let (c, record) = (config, view == View::Record);
     let (slicing, row_bits) = (c.slicing(), log2(c.rows()));
-    let m = ModuleBuilder::new(
-        format!("pim_bank_{}_{}", view.name(), suffix(c)),
-        "Row buffers of a bank: which row is open for which path, and which rules a command to it would break.",
-    );
     m.share_code();
     let [act, pre, prea, refresh, slice, pact, ppre] = ["act", "pre", "prea", "ref", "slice", "pact", "ppre"]
         .map(|name| m.input(format!("{name}_i"), 1, format!("{} for this bank", name.to_uppercase())));
     debug_assert!(ROW_COMMANDS.contains(&"ppre"));
     // With a bit more where a REFB does something.
     let refb = (c.refresh() == HbmRefresh::Bank).then(|| m.input("refb_i", 1, "REFB for this bank"));
-    let and_refb = |kinds: &[&Bits]| any_of(&kinds.iter().copied().chain(&refb).cloned().collect::<Vec<_>>());
+    let and_refb = |kinds: &[&Bits]| any_of(kinds.iter().copied().chain(&refb).cloned());
     let partition = m.input("row_partition_i", 1, "partition of the row command");
-    let row = m.input("row_i", row_bits, "row");
-    let row_go = m.input("row_go_i", 1, "the row command is carried out");
+    let row = m.input(row_bits, "row");
+    let row_go = m.input(1, "the row command is carried out");
     let [rd, wr, mac] =
         [("rd_i", "RD or RDG"), ("wr_i", "WR"), ("mac_i", "MAC")].map(|(port, name)| m.input(port, 1, name));
     let auto = if record { zeros(1) } else { m.input("auto_i", 1, "RD or WR with auto precharge") };
-    let column_partition = m.input("column_partition_i", 1, "partition of the column command");
-    let column_go = m.input("column_go_i", 1, "the column command is carried out");
+    let column_partition = m.input(1, "partition of the column command");
+    let column_go = m.input(1, "the column command is carried out");
     let count = if slicing { 2 } else { 1 };
     // The last one has the multipliers.
     let last = count - 1;
 
-    let moves = m.wire("moves", &row_go & &slice);
+    let moves = m.wire(row_go & slice);
     let (joined, joined_next, subarray, boundary) = if slicing {
         let boundary_bits = bits_for(c.subarrays() - 1);
         let new = m.input("boundary_i", boundary_bits, "boundary of SLICE");
-        let boundary = m.reg("boundary_q", boundary_bits).reset(0).enable(&moves);
-        boundary.next(&new);
-        let joined = m.wire("joined", boundary.is_zero());
-        let next =
-            if record { joined.clone() } else { m.wire("joined_next", mux(&moves, &new.is_zero(), &joined)) };
-        let below = row.high(boundary_bits).lt(&boundary);
+        let boundary = m.reg(boundary_bits).reset(0).enable(moves).next(new);
+        let joined = m.wire(boundary.is_zero());
+        let next = if record { joined } else { m.wire("joined_next", mux(moves, new.is_zero(), joined)) };
+        let below = row.high(boundary_bits).lt(boundary);
         (joined, next, Some(below), Some(boundary.q()))
     } else {
-        m.unused(&moves, "there is no boundary");
+        m.unused(moves, "there is no boundary");
         (lit(1, 1), lit(1, 1), None, None)
     };
 
@@ -113,60 +108,49 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlE
         if !slicing {
             return (vec![lit(1, 1)], vec![lit(1, 1)]);
         }
-        let meant = [!partition, partition.clone()];
+        let meant = [!partition, *partition];
         let touches = meant.iter().map(|is| joined | is).collect();
-        let at = vec![!joined & &meant[0], joined | &meant[1]];
+        let at = vec![!joined & meant[0], joined | meant[1]];
         (touches, at)
     };
     // What the multipliers work on concerns partition 0 only if it is the same.
-    let of_pim = |joined: &Bits| {
-        (0..count).map(|u| if u == last { lit(1, 1) } else { joined.clone() }).collect::<Vec<_>>()
-    };
+    let of_pim = |joined: &Bits| each(count, |u| if u == last { lit(1, 1) } else { *joined });
     let (host_touches, host_at) = concerned(&partition, &joined);
     let pim_touches = of_pim(&joined);
-    let activates = m.wire("activates", &act | &pact);
-    let precharges = m.wire("precharges", any_of(&[pre.clone(), prea.clone(), ppre.clone()]));
-    let one_bank = m.wire("one_bank", &act | &pre);
-    let for_pim = m.wire("for_pim", &pact | &ppre);
-    let everything = m.wire("everything", and_refb(&[&prea, &slice]));
-    let touches: Vec<Bits> = (0..count)
-        .map(|u| {
-            let parts = [&one_bank & &host_touches[u], &for_pim & &pim_touches[u], everything.clone()];
-            m.wire(format!("touches{u}"), any_of(&parts))
-        })
-        .collect();
-    let opens: Vec<Bits> = (0..count)
-        .map(|u| {
-            let opened = if u == last { (&act & &host_at[u]) | &pact } else { &act & &host_at[u] };
-            m.wire(format!("opens{u}"), &row_go & opened)
-        })
-        .collect();
+    let activates = m.wire(act | pact);
+    let precharges = m.wire(any!(pre, prea, ppre));
+    let one_bank = m.wire(act | pre);
+    let for_pim = m.wire(pact | ppre);
+    let everything = m.wire(and_refb(&[&prea, &slice]));
+    let touches = each(count, |u| {
+        let parts = [one_bank & host_touches[u], for_pim & pim_touches[u], everything];
+        m.wire(format!("touches{u}"), any_of(parts))
+    });
+    let opens = each(count, |u| {
+        let opened = if u == last { (act & host_at[u]) | pact } else { act & host_at[u] };
+        m.wire(format!("opens{u}"), row_go & opened)
+    });
     let [activated, precharged] =
         [("activated", &activates), ("precharged", &precharges)].map(|(name, kind)| {
-            let of = |u: usize| {
-                m.wire(format!("{name}{u}"), cat([row_go.clone(), kind.clone(), touches[u].clone()]).all())
-            };
-            (0..count).map(of).collect::<Vec<_>>()
+            let of = |u: usize| m.wire(format!("{name}{u}"), all!(row_go, kind, touches[u]));
+            each(count, of)
         });
 
     // Column command, after the row command.
-    let host = m.wire("host", &rd | &wr);
+    let host = m.wire(rd | wr);
     let (column_touches, column_at) = concerned(&column_partition, &joined_next);
     let mac_touches = of_pim(&joined_next);
-    let access: Vec<Bits> = (0..count)
-        .map(|u| m.wire(format!("access{u}"), (&host & &column_touches[u]) | (&mac & &mac_touches[u])))
-        .collect();
-    let reads = m.wire("reads", &rd | &mac);
+    let access =
+        each(count, |u| m.wire(format!("access{u}"), (host & column_touches[u]) | (mac & mac_touches[u])));
+    let reads = m.wire(rd | mac);
     let of_column = |name: &str, kind: &Bits| {
-        let of = |u: usize| {
-            m.wire(format!("{name}{u}"), cat([column_go.clone(), kind.clone(), access[u].clone()]).all())
-        };
-        (0..count).map(of).collect::<Vec<_>>()
+        let of = |u: usize| m.wire(format!("{name}{u}"), all!(column_go, kind, access[u]));
+        each(count, of)
     };
     let read = of_column("read", &reads);
     let written = of_column("written", &wr);
     let closed_after =
-        if record { vec![zeros(1); count] } else { of_column("closes", &m.wire("closing", &host & &auto)) };
+        if record { vec![zeros(1); count] } else { of_column("closes", &m.wire("closing", host & auto)) };
 
     let write_gap = c.t_cwl() + HbmConfig::T_BL + c.t_wr();
     let bound_bits = bits_for(c.t_ras().max(c.t_rtp()).max(write_gap));
@@ -175,24 +159,24 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlE
     let (mut partitions, mut owned) = (Vec::new(), Vec::new());
     for u in 0..count {
         let open = m.reg(format!("open{u}_q"), 1).reset(0);
-        let open_next = m.wire(format!("open{u}_next"), &opens[u] | (open.q() & !&precharged[u]));
-        open.next(&open_next & !&closed_after[u]);
-        let pim = m.hold(format!("pim{u}_q"), &pact, &opens[u]);
-        owned.push(open.q() & &pim);
+        let open_next = m.wire(format!("open{u}_next"), opens[u] | (open & !precharged[u]));
+        open.next(open_next & !closed_after[u]);
+        let pim = m.hold(format!("pim{u}_q"), pact, opens[u]);
+        owned.push(open & pim);
         let (open_then, pim_then) = if record {
-            (open.q(), pim.clone())
+            (open.q(), pim)
         } else {
-            (open_next.clone(), m.wire(format!("pim{u}_next"), mux(&opens[u], &pact, &pim)))
+            (open_next, m.wire(format!("pim{u}_next"), mux(opens[u], pact, pim)))
         };
-        let open_row = m.hold(format!("row{u}_q"), &row, &opens[u]);
+        let open_row = m.hold(format!("row{u}_q"), row, opens[u]);
         let counter = |name: &str, load: &Bits, gap: u32| timer(&m, &format!("{name}{u}"), load, gap);
         let rp = match &auto_left {
             None => counter("rp", &precharged[u], c.t_rp()),
             Some(auto_left) => {
                 // A precharge of an access begins as soon as a PRE would be legal.
                 let rp = m.reg(format!("rp{u}_q"), rp_bits).reset(0);
-                let after_pre = mux(&precharged[u], &lit((c.t_rp() - 1).into(), rp_bits), &counted(&rp));
-                rp.next(mux(&closed_after[u], &auto_left.q(), &after_pre));
+                let after_pre = mux(precharged[u], lit((c.t_rp() - 1).into(), rp_bits), counted(&rp));
+                rp.next(mux(closed_after[u], auto_left, after_pre));
                 rp.q()
             }
         };
@@ -202,7 +186,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlE
             Partition {
                 open: open_then,
                 pim: pim_then,
-                row: open_row.clone(),
+                row: open_row,
                 rc: counter("rc", &activated[u], c.t_rc()),
                 ras: counter("ras", &activated[u], c.t_ras()),
                 rcd: counter("rcd", &activated[u], c.t_rcd()),
@@ -212,7 +196,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlE
             },
         ));
     }
-    let refreshing_left = refb.as_ref().map(|refb| timer(&m, "rfc_pb", &(refb & &row_go), c.t_rfc_pb()));
+    let refreshing_left = refb.as_ref().map(|refb| timer(&m, "rfc_pb", &(refb & row_go), c.t_rfc_pb()));
     let slicing_left = if slicing { Some(timer(&m, "slice", &moves, c.t_slice())) } else { None };
 
     if let Some(auto_left) = auto_left {
@@ -229,38 +213,32 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlE
         let bound = match bounds.as_slice() {
             [zero, one] => {
                 let both = larger(zero, one);
-                mux(&joined_next, &both, &mux(&column_partition, one, zero))
+                mux(joined_next, both, mux(column_partition, one, zero))
             }
-            _ => bounds[0].clone(),
+            _ => bounds[0],
         };
-        let bound = m.wire("bound", bound);
-        let own = mux(&wr, &lit(write_gap.into(), bound_bits), &lit(c.t_rtp().into(), bound_bits));
+        let bound = m.wire(bound);
+        let own = mux(wr, lit(write_gap.into(), bound_bits), lit(c.t_rtp().into(), bound_bits));
         let own = m.wire("own_bound", own);
         auto_left.drive(larger(&bound, &own).zext(rp_bits) + lit((c.t_rp() - 1).into(), rp_bits));
     }
 
     // What is wrong with the row command.
-    let any_open = any_of(&partitions.iter().map(|(open, _)| open.clone()).collect::<Vec<_>>());
-    let opening: Vec<Bits> = (0..count)
-        .map(|u| {
-            let here = if u == last { (&act & &host_at[u]) | &pact } else { &act & &host_at[u] };
-            here & &partitions[u].0
-        })
-        .collect();
+    let any_open = any_of(partitions.iter().map(|(open, _)| *open));
+    let opening = each(count, |u| {
+        let here = if u == last { (act & host_at[u]) | pact } else { act & host_at[u] };
+        here & partitions[u].0
+    });
     let early = |left: &dyn Fn(&Partition) -> Bits| {
-        let of = |u: usize| left(&partitions[u].1).any() & &touches[u];
-        any_of(&(0..count).map(of).collect::<Vec<_>>())
+        let of = |u: usize| left(&partitions[u].1).any() & touches[u];
+        any_of((0..count).map(of))
     };
-    let any_rp = any_of(&partitions.iter().map(|(_, p)| p.rp.any()).collect::<Vec<_>>());
-    let absent = if slicing {
-        cat([joined.clone(), one_bank.clone(), partition.clone()]).all()
-    } else {
-        &one_bank & &partition
-    };
+    let any_rp = any_of(partitions.iter().map(|(_, p)| p.rp.any()));
+    let absent = if slicing { all!(joined, one_bank, partition) } else { one_bank & partition };
     let outside = match &subarray {
         Some(below) => {
-            let wrong = mux(&pact, below, &(below.eq(&partition)));
-            cat([activates.clone(), !&joined, wrong]).all()
+            let wrong = mux(pact, below, below.eq(partition));
+            all!(activates, !joined, wrong)
         }
         None => lit(0, 1),
     };
@@ -272,11 +250,11 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlE
         absent,
         outside,
         any_of(&opening) | (and_refb(&[&slice, &refresh]) & any_open),
-        and_refb(&[&activates]) & early(&|p| p.rc.clone()),
-        &precharges & early(&|p| p.ras.clone()),
-        (and_refb(&[&activates, &slice]) & early(&|p| p.rp.clone())) | (&refresh & any_rp),
-        &precharges & early(&|p| p.rtp.clone()),
-        &precharges & early(&|p| p.wr.clone()),
+        and_refb(&[&activates]) & early(&|p| p.rc),
+        precharges & early(&|p| p.ras),
+        (and_refb(&[&activates, &slice]) & early(&|p| p.rp)) | (refresh & any_rp),
+        precharges & early(&|p| p.rtp),
+        precharges & early(&|p| p.wr),
         moving,
     ];
     flags.extend(refreshing_left.map(|left| and_refb(&[&activates, &slice]) & left.any()));
@@ -287,43 +265,37 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlE
     );
 
     // And with the column command.
-    let open_at: Vec<Bits> = (0..count).map(|u| &column_at[u] & &partitions[u].1.open).collect();
-    let pim_at: Vec<Bits> = (0..count).map(|u| &open_at[u] & &partitions[u].1.pim).collect();
+    let open_at = each(count, |u| column_at[u] & partitions[u].1.open);
+    let pim_at = each(count, |u| open_at[u] & partitions[u].1.pim);
     let computing = &partitions[last].1;
-    let closed = (&host & !any_of(&open_at)) | (&mac & !&computing.open);
-    let of_other =
-        (&host & any_of(&pim_at)) | cat([mac.clone(), computing.open.clone(), !&computing.pim]).all();
+    let closed = (host & !any_of(&open_at)) | (mac & !computing.open);
+    let of_other = (host & any_of(&pim_at)) | all!(mac, computing.open, !computing.pim);
     // A row command beside it: the channel looks at what it does, the record at whether it is there.
     let beside = if record { &touches } else { &activated };
-    let rcd: Vec<Bits> = (0..count).map(|u| (partitions[u].1.rcd.any() | &beside[u]) & &access[u]).collect();
-    let absent = if slicing {
-        cat([joined_next.clone(), host.clone(), column_partition.clone()]).all()
-    } else {
-        &host & &column_partition
-    };
+    let rcd = each(count, |u| (partitions[u].1.rcd.any() | beside[u]) & access[u]);
+    let absent = if slicing { all!(joined_next, host, column_partition) } else { host & column_partition };
     let column_flags = [absent, closed, of_other, any_of(&rcd)];
     m.output(
         "column_flags_o",
         bus(&column_flags),
         COLUMN_FLAGS.join(", ") + ", from bit 0: wrong with the column command",
     );
-    let opened: Vec<Bits> = partitions.iter().map(|(open, _)| open.clone()).collect();
+    let opened: Vec<Bits> = partitions.iter().map(|(open, _)| *open).collect();
     if let (Some(boundary), [(first, low), (second, high)]) = (&boundary, partitions.as_slice()) {
         let below = |row: &Bits| row.high(boundary.width()).lt(boundary);
         let apart = below(&low.row) & !below(&high.row);
         m.assert(
             "other_subarrays",
-            !(first & second) | (apart & !&joined),
+            !(first & second) | (apart & !joined),
             "the rows of two open partitions lie on their sides of the boundary",
         );
     }
     m.output("open_o", bus(&opened), "partitions with an open row, from bit 0, before the row command");
     m.output("pim_o", bus(&owned), "of these, opened to compute with");
     for (u, (_, p)) in partitions.iter().enumerate() {
-        m.output(format!("row{u}_o"), &p.row, format!("open row of partition {u}"));
+        m.output(format!("row{u}_o"), p.row, format!("open row of partition {u}"));
     }
     if slicing {
-        m.output("path_o", &column_at[1], "the host's access goes through partition 1");
+        m.output("path_o", column_at[1], "the host's access goes through partition 1");
     }
-    m.finish()
 }

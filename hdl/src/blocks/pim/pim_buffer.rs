@@ -9,63 +9,57 @@ use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::arithmetic::operand_recoder::recoded;
 use crate::blocks::common::encoding::bits_for;
 use ndp_config::HbmConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The buffer. `operand_o` is there one clock after MAC.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn pim_buffer(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "pim_buffer_{}", suffix(config), "Global buffer of a PIM channel.")]
+pub fn pim_buffer(config: &HbmConfig) -> Block {
     let slots = config.buffer_slots();
     let slot_bits = bits_for(slots - 1);
-    let m = ModuleBuilder::new(format!("pim_buffer_{}", suffix(config)), "Global buffer of a PIM channel.");
     m.share_code();
-    let slot = m.input("slot_i", slot_bits, "slot of the command");
-    let rdg = m.input("rdg_i", 1, "RDG is carried out: its data will be on the bus");
-    let gbw = m.input("gbw_i", 1, "GBW is carried out");
-    let read = m.input("read_i", 1, "MAC is carried out");
-    let write = m.input("write_i", 2, "halves of a column to write");
-    let write_slot = m.input("write_slot_i", slot_bits, "slot to write");
-    let data = m.input("data_i", COLUMN_BITS / 2, "half a column");
+    let slot = m.input(slot_bits, "slot of the command");
+    let rdg = m.input(1, "RDG is carried out: its data will be on the bus");
+    let gbw = m.input(1, "GBW is carried out");
+    let read = m.input(1, "MAC is carried out");
+    let write = m.input(2, "halves of a column to write");
+    let write_slot = m.input(slot_bits, "slot to write");
+    let data = m.input(COLUMN_BITS / 2, "half a column");
 
     // When MAC may use a slot.
     let (mut filled, mut early) = (Vec::new(), Vec::new());
     for s in 0..slots {
         let here = m.wire(format!("here{s}"), slot.eq_lit(s.into()));
         let [by_bank, by_host] =
-            [("rdg", &rdg), ("gbw", &gbw)].map(|(name, go)| m.wire(format!("{name}{s}"), go & &here));
+            [("rdg", &rdg), ("gbw", &gbw)].map(|(name, go)| m.wire(format!("{name}{s}"), go & here));
         let seen = m.reg(format!("filled{s}_q"), 1).reset(0);
-        seen.next(any_of(&[seen.q(), by_bank.clone(), by_host.clone()]));
-        filled.push(&here & seen.q());
+        seen.next(any!(seen, by_bank, by_host));
+        filled.push(here & seen);
         // Between RDG and GBW the bus turns around, so the later one is ready later.
         let bank = timer(&m, &format!("by_bank{s}"), &by_bank, config.t_cl() + HbmConfig::T_BL);
         let host = timer(&m, &format!("by_host{s}"), &by_host, config.t_cwl() + HbmConfig::T_BL);
-        early.push(&here & (bank.any() | host.any()));
+        early.push(here & (bank.any() | host.any()));
     }
     m.output("empty_o", !any_of(&filled), "the slot has never been filled");
     m.output("early_o", any_of(&early), "its data have not passed yet");
 
     let memory = m.memory("columns", COLUMN_BITS, slots);
-    memory.write(&write, &write_slot, &cat([data.clone(), data]));
+    memory.write(write, write_slot, cat!(data, data));
     let mut halves = Vec::new();
     for half in 0..2 {
         let come = m.reg(format!("come{half}_q"), slots).reset(0);
         let bits = (0..slots).rev().map(|s| write.bit(half) & write_slot.eq_lit(s.into()));
-        come.next(come.q() | cat(bits));
-        let of_slot: Vec<Bits> = (0..slots).map(|s| come.bit(s) & slot.eq_lit(s.into())).collect();
+        come.next(come | cat(bits));
+        let of_slot = each(slots, |s| come.bit(s) & slot.eq_lit(s.into()));
         halves.push(any_of(&of_slot));
     }
-    let value = m.wire("value", memory.read(&slot));
+    let value = m.wire(memory.read(slot));
     let half_bits = COLUMN_BITS / 2;
-    let known = cat([value.high(half_bits).gated(&halves[1]), value.low(half_bits).gated(&halves[0])]);
-    let operand = m.hold("operand_q", known, &read);
+    let known = cat!(value.high(half_bits).gated(halves[1]), value.low(half_bits).gated(halves[0]));
+    let operand = m.hold(known, read);
     let lanes = (0..COLUMN_BITS / FP16_BITS).rev();
     let lanes = lanes.map(|i| m.wire(format!("lane{i}"), operand.slice(i * FP16_BITS, FP16_BITS)));
-    m.output(
-        "operand_o",
-        cat(lanes.map(|lane| recoded(&lane)).collect::<Vec<_>>()),
-        "column of the last MAC, recoded",
-    );
-    m.finish()
+    m.output("operand_o", cat(lanes.map(|lane| recoded(&lane))), "column of the last MAC, recoded");
 }

@@ -20,8 +20,7 @@ use super::pim_timer::{bus, first_code, suffix};
 use crate::blocks::arithmetic::number_format::{FLAG_BITS, FP16_BITS};
 use crate::blocks::common::encoding::bits_for;
 use ndp_config::{HbmConfig, HbmRefresh};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, named, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of a status.
 pub const STATUS: u32 = 7;
@@ -48,7 +47,8 @@ fn check(config: &HbmConfig, module: &str) -> Result<(), HdlError> {
 /// # Errors
 /// [`HdlError::Expression`] if tCL or tMAC are shorter than the banks' pipelines (7 and 6 clocks); others only if the
 /// description breaks a rule of the language.
-pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m)]
+pub fn pim_channel(config: &HbmConfig) -> Block {
     let c = config;
     let name = format!("pim_channel_{}", suffix(c));
     check(c, &name)?;
@@ -56,11 +56,11 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new(name, "HBM2 channel whose banks compute.");
     let row_word = m.input("row_i", WORD, "row command bus");
     let column_word = m.input("column_i", WORD, "column command bus");
-    let data_valid = m.input("data_valid_i", 1, "the controller drives the data bus");
-    let data = m.input("data_i", BUS, "what it drives");
+    let data_valid = m.input(1, "the controller drives the data bus");
+    let data = m.input(BUS, "what it drives");
 
     let decoder =
-        m.instance("decoder", &pim_decoder(c)?).input("row_i", &row_word).input("column_i", &column_word);
+        pim_decoder::In { row: row_word, column: column_word }.part(&m, "decoder", &pim_decoder(c)?);
     let row_ops = ROW_COMMANDS.map(|op| decoder.output(&format!("{op}_o")));
     let column_ops = COLUMN_COMMANDS.map(|op| decoder.output(&format!("{op}_o")));
     let [act, pre, prea, refresh, slice, pact, pacta, ppre, refb] = &row_ops;
@@ -71,42 +71,41 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         ["row_undefined_o", "column_undefined_o"].map(|port| decoder.output(port));
     let [row_partition, column_partition] =
         ["row_partition_o", "column_partition_o"].map(|port| decoder.output(port));
-    let (row, boundary) = (decoder.output("row_o"), decoder.output("boundary_o"));
-    let (column, flag, slot) =
-        (decoder.output("column_o"), decoder.output("flag_o"), decoder.output("slot_o"));
-    let outside = decoder.output("outside_o");
+    let (row, boundary) = (decoder.row.q(), decoder.boundary.q());
+    let (column, flag, slot) = (decoder.column.q(), decoder.flag.q(), decoder.slot.q());
+    let outside = decoder.outside.q();
     if !c.slicing() {
-        m.unused(&boundary, "there is no boundary");
-        m.unused(&outside, "there is no boundary");
+        m.unused(boundary, "there is no boundary");
+        m.unused(outside, "there is no boundary");
     }
 
-    let row_go = m.forward("row_go", 1);
-    let column_go = m.forward("column_go", 1);
+    let row_go = m.forward(1);
+    let column_go = m.forward(1);
     let mut rules = m
         .instance("timing", &pim_channel_timing(c, View::Channel)?)
-        .input("row_group_i", &row_group)
-        .input("row_go_i", &row_go)
-        .input("column_group_i", &column_group)
-        .input("column_go_i", &column_go);
+        .input("row_group_i", row_group)
+        .input("row_go_i", row_go)
+        .input("column_group_i", column_group)
+        .input("column_go_i", column_go);
     let ops = row_commands(c).iter().zip(&row_ops).chain(COLUMN_COMMANDS.iter().zip(&column_ops));
     for (op, bits) in ops {
         rules = rules.input(format!("{op}_i"), bits);
     }
-    let go = |name: &str, kind: Bits| m.wire(name, kind & column_go.q());
+    let go = |name: &str, kind: Bits| m.wire(name, kind & column_go);
     let [rd_go, rdg_go, gbw_go, mac_go, res_go] =
         [("rd_go", rd), ("rdg_go", rdg), ("gbw_go", gbw), ("mac_go", mac), ("res_go", res)]
-            .map(|(name, kind)| go(name, kind.clone()));
-    let sum_go = go("sum_go", sum.clone());
+            .map(|(name, kind)| go(name, *kind));
+    let sum_go = go("sum_go", *sum);
     let write_go = go("write_go", wr | gbw);
-    let read_go = m.wire("read_go", any_of(&[rd_go.clone(), rdg_go.clone(), res_go.clone(), sum_go.clone()]));
+    let read_go = m.wire(any!(rd_go, rdg_go, res_go, sum_go));
     let io_write = m.forward("bank_write", 2 * banks);
     let io_path = m.forward("bank_write_path", 1);
     let io_column = m.forward("bank_write_column", column.width());
     let operand = m.forward("broadcast", COLUMN_BITS);
-    let mac_load = m.flag("mac_load_q", mac_go.clone());
-    let mac_first = m.flag("mac_first_q", flag.clone());
-    let reads = m.wire("reads", rd | rdg);
-    let auto = m.wire("auto", (rd | wr) & &flag);
+    let mac_load = m.flag(mac_go);
+    let mac_first = m.flag(flag);
+    let reads = m.wire(rd | rdg);
+    let auto = m.wire((rd | wr) & flag);
 
     let (bank, array) = (pim_bank(c)?, pim_array(c, paths(c))?);
     let (mut row_flags, mut column_flags, mut results) = (Vec::new(), Vec::new(), Vec::new());
@@ -114,40 +113,40 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     for b in 0..banks {
         let (named, addressed) = (row_bank.bit(b), column_bank.bit(b));
         let group = row_group.bit(b / per_group);
-        let here = m.wire(format!("read{b}"), &reads & &addressed);
+        let here = m.wire(format!("read{b}"), reads & addressed);
         let mut instance = m
             .instance(format!("bank{b}"), &bank)
-            .input("act_i", act & &named)
-            .input("pre_i", pre & &named)
+            .input("act_i", act & named)
+            .input("pre_i", pre & named)
             .input("prea_i", prea)
             .input("ref_i", refresh)
-            .input("slice_i", slice & &named)
+            .input("slice_i", slice & named)
             .input("pact_i", (pact & group) | pacta)
             .input("ppre_i", ppre)
-            .input("row_partition_i", &row_partition)
-            .input("row_i", &row)
-            .input("row_go_i", &row_go)
-            .input("auto_i", &auto)
-            .input("rd_i", &here)
-            .input("wr_i", wr & &addressed)
+            .input("row_partition_i", row_partition)
+            .input("row_i", row)
+            .input("row_go_i", row_go)
+            .input("auto_i", auto)
+            .input("rd_i", here)
+            .input("wr_i", wr & addressed)
             .input("mac_i", mac)
-            .input("column_partition_i", &column_partition)
-            .input("column_i", &column)
-            .input("column_go_i", &column_go)
+            .input("column_partition_i", column_partition)
+            .input("column_i", column)
+            .input("column_go_i", column_go)
             .input("write_i", io_write.slice(2 * b, 2))
-            .input("write_path_i", &io_path)
-            .input("write_column_i", &io_column)
-            .input("operand_i", &operand)
-            .input("mac_load_i", &mac_load)
-            .input("mac_first_i", &mac_first)
-            .input("round_i", &res_go);
+            .input("write_path_i", io_path)
+            .input("write_column_i", io_column)
+            .input("operand_i", operand)
+            .input("mac_load_i", mac_load)
+            .input("mac_first_i", mac_first)
+            .input("round_i", res_go);
         if c.refresh() == HbmRefresh::Bank {
-            instance = instance.input("refb_i", refb & &named);
+            instance = instance.input("refb_i", refb & named);
         }
         if c.slicing() {
-            instance = instance.input("boundary_i", &boundary);
+            instance = instance.input("boundary_i", boundary);
         }
-        let mut cells = m.instance(format!("cells{b}"), &array).input("wdata_i", &data);
+        let mut cells = m.instance(format!("cells{b}"), &array).input("wdata_i", data);
         for p in 0..paths(c) {
             cells = cells
                 .input(format!("row{p}_i"), instance.output(&format!("row{p}_o")))
@@ -158,50 +157,52 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         row_flags.push(instance.output("row_flags_o"));
         column_flags.push(instance.output("column_flags_o"));
         results.push(instance.output("result_o"));
-        let was_read = m.flag(format!("was_read{b}_q"), &here & column_go.q());
-        columns.push(instance.output("data_o").gated(&was_read));
-        sums.push(instance.output("sum_o").gated(&addressed));
-        used_paths.push(instance.output("path_o") & &addressed);
+        let was_read = m.flag(format!("was_read{b}_q"), here & column_go);
+        columns.push(instance.output("data_o").gated(was_read));
+        sums.push(instance.output("sum_o").gated(addressed));
+        used_paths.push(instance.output("path_o") & addressed);
     }
     // Also of a sum one clock after the command.
     let _sum_bits = c.acc_bits() + FLAG_BITS;
-    let sum_read = m.delay("sum_read_q", any_of(&sums).gated(&sum_go));
-    let column_data = m.wire("column_data", any_of(&columns) | sum_read.zext(COLUMN_BITS));
-    let result_data = m.wire("result_data", bus(&results).zext(COLUMN_BITS));
+    let sum_read = m.delay(any_of(&sums).gated(sum_go));
+    let column_data = m.wire(any_of(&columns) | sum_read.zext(COLUMN_BITS));
+    let result_data = m.wire(bus(&results).zext(COLUMN_BITS));
     debug_assert_eq!(results[0].width(), FP16_BITS);
 
-    let io = m
-        .instance("io", &pim_io(c)?)
-        .input("read_i", &read_go)
-        .input("rdg_i", &rdg_go)
-        .input("res_i", &res_go)
-        .input("slot_i", &slot)
-        .input("column_data_i", column_data)
-        .input("result_data_i", result_data)
-        .input("write_i", write_go)
-        .input("gbw_i", &gbw_go)
-        .input("bank_i", &column_bank)
-        .input("path_i", any_of(&used_paths))
-        .input("column_i", &column)
-        .input("data_valid_i", &data_valid)
-        .input("data_i", &data);
-    io_write.drive(io.output("write_o"));
-    io_path.drive(io.output("write_path_o"));
-    io_column.drive(io.output("write_column_o"));
-    let buffer = m
-        .instance("buffer", &pim_buffer(c)?)
-        .input("slot_i", &slot)
-        .input("rdg_i", &rdg_go)
-        .input("gbw_i", &gbw_go)
-        .input("read_i", &mac_go)
-        .input("write_i", io.output("fill_o"))
-        .input("write_slot_i", io.output("fill_slot_o"))
-        .input("data_i", io.output("fill_data_o"));
-    operand.drive(buffer.output("operand_o"));
+    let io = pim_io::In {
+        read: read_go,
+        rdg: rdg_go,
+        res: res_go,
+        slot,
+        column_data,
+        result_data,
+        write: write_go,
+        gbw: gbw_go,
+        bank: column_bank,
+        path: any_of(&used_paths),
+        column,
+        data_valid,
+        data,
+    }
+    .part(&m, "io", &pim_io(c)?);
+    io_write.drive(io.write);
+    io_path.drive(io.write_path);
+    io_column.drive(io.write_column);
+    let buffer = pim_buffer::In {
+        slot,
+        rdg: rdg_go,
+        gbw: gbw_go,
+        read: mac_go,
+        write: io.fill.q(),
+        write_slot: io.fill_slot.q(),
+        data: io.fill_data.q(),
+    }
+    .part(&m, "buffer", &pim_buffer(c)?);
+    operand.drive(buffer.operand);
 
     // Who objects.
-    let row_wrong = m.wire("row_wrong", any_of(&row_flags));
-    let column_wrong = m.wire("column_wrong", any_of(&column_flags));
+    let row_wrong = m.wire(any_of(&row_flags));
+    let column_wrong = m.wire(any_of(&column_flags));
     let between_rows = rules.output("row_flags_o");
     let between_columns = rules.output("column_flags_o");
     let found = |flags: &Bits, names: &[&'static str], name: &str| {
@@ -213,33 +214,31 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let between = |name: &str| found(&between_rows, &timing::row_flags(c), name);
     let open = by_bank("open");
     let never = zeros(1);
-    let (cannot_slice, cannot_open_all) = (
-        if c.slicing() { never.clone() } else { slice.clone() },
-        if c.all_bank_activate() { never } else { pacta.clone() },
-    );
-    let refreshes = m.wire("refreshes", refresh | refb);
+    let (cannot_slice, cannot_open_all) =
+        (if c.slicing() { never } else { *slice }, if c.all_bank_activate() { never } else { *pacta });
+    let refreshes = m.wire(refresh | refb);
     // REFB is for the bank whose turn it is.
     let (no_refresh, turn, of_bank) = match c.refresh() {
-        HbmRefresh::All => (refb.clone(), None, Vec::new()),
+        HbmRefresh::All => (*refb, None, Vec::new()),
         HbmRefresh::Bank => {
-            let turn = m.reg("turn_q", bits_for(banks - 1)).reset(0).enable(&(refb & row_go.q()));
+            let turn = m.reg(bits_for(banks - 1)).reset(0).enable(refb & row_go);
             let last = turn.eq_lit((banks - 1).into());
-            turn.next(turn.plus_one().gated(&!&last));
-            let due = bus(&(0..banks).map(|b| turn.eq_lit(b.into())).collect::<Vec<_>>());
+            turn.next(turn.plus_one().gated(!last));
+            let due = bus(&each(banks, |b| turn.eq_lit(b.into())));
             let of_bank = vec![(by_bank("rfc_pb"), 52), (between("rrefd"), 53)];
-            (refresh.clone(), Some((refb & !(due & &row_bank).any(), 16)), of_bank)
+            (*refresh, Some((refb & !(due & row_bank).any(), 16)), of_bank)
         }
     };
     let mut row_codes = vec![
         (row_undefined, 1),
         (cannot_slice, 13),
-        (if c.slicing() { slice & &outside } else { zeros(1) }, 12),
-        (slice & &open, 11),
+        (if c.slicing() { slice & outside } else { zeros(1) }, 12),
+        (slice & open, 11),
         (no_refresh, 15),
     ];
     row_codes.extend(turn);
     row_codes.extend([
-        (&refreshes & &open, 4),
+        (refreshes & open, 4),
         (cannot_open_all, 14),
         (by_bank("absent"), 5),
         (by_bank("outside"), 6),
@@ -264,16 +263,16 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let (closed, owner) = (by_bank("closed"), by_bank("owner"));
     let mut column_codes = vec![(column_undefined, 1)];
     if one_at_a_time {
-        column_codes.push((any_of(&[rdg.clone(), sum.clone(), auto.clone()]), 17));
+        column_codes.push((any!(rdg, sum, auto), 17));
     }
     column_codes.extend([
         (by_bank("absent"), 5),
-        (mac & &closed, 8),
+        (mac & closed, 8),
         (closed, 3),
-        (mac & &owner, 9),
+        (mac & owner, 9),
         (owner, 7),
-        (mac & buffer.output("empty_o"), 10),
-        (mac & buffer.output("early_o"), 50),
+        (mac & buffer.empty.q(), 10),
+        (mac & buffer.early.q(), 50),
         (by_bank("rcd"), 34),
         (between("ccd_s"), 39),
         (between("ccd_l"), 40),
@@ -288,22 +287,23 @@ pub fn pim_channel(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let [row_status, column_status] = [("row_status", &row_codes[..]), ("column_status", &column_codes[..])]
         .map(|(name, codes)| m.wire(name, first_code(STATUS, codes)));
     // Without a command there is nothing to be carried out.
-    let any_row = m.wire("any_row", any_of(&row_ops));
-    let any_column = m.wire("any_column", any_of(&column_ops));
-    row_go.drive(&any_row & row_status.is_zero());
-    column_go.drive(&any_column & column_status.is_zero());
+    let any_row = m.wire(any_of(row_ops));
+    let any_column = m.wire(any_of(column_ops));
+    row_go.drive(any_row & row_status.is_zero());
+    column_go.drive(any_column & column_status.is_zero());
 
-    let watch = m
-        .instance("watch", &pim_refresh_watch(c)?)
-        .input("refresh_i", &refreshes & row_go.q())
-        .input("row_command_i", any_row)
-        .input("column_command_i", any_column);
-    m.output("row_status_o", row_status, "answer to the row command of this clock; 0: done, or no command");
-    m.output("column_status_o", column_status, "answer to the column command of this clock");
-    m.output("data_valid_o", io.output("data_valid_o"), "the channel drives the data bus");
-    m.output("data_o", io.output("data_o"), "what it drives");
-    m.output("refresh_late_o", watch.output("late_o"), "code 64: a refresh is overdue");
-    m.output("write_missing_o", io.output("missing_o"), "code 65: write data missing");
-    m.output("write_unexpected_o", io.output("unexpected_o"), "code 66: write data without WR");
+    let watch = pim_refresh_watch::In {
+        refresh: refreshes & row_go,
+        row_command: any_row,
+        column_command: any_column,
+    }
+    .part(&m, "watch", &pim_refresh_watch(c)?);
+    m.output(row_status, "answer to the row command of this clock; 0: done, or no command");
+    m.output(column_status, "answer to the column command of this clock");
+    m.output("data_valid_o", io.data_valid, "the channel drives the data bus");
+    m.output("data_o", io.data, "what it drives");
+    m.output("refresh_late_o", watch.late, "code 64: a refresh is overdue");
+    m.output("write_missing_o", io.missing, "code 65: write data missing");
+    m.output("write_unexpected_o", io.unexpected, "code 66: write data without WR");
     m.finish()
 }

@@ -8,8 +8,7 @@ use super::pim_decoder::{COLUMN_COMMANDS, row_commands};
 use super::pim_timer::{any_or_none, bus, suffix, timer};
 use crate::blocks::common::encoding::bits_for;
 use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// What is wrong with a row command, from bit 0.
 pub(super) fn row_flags(config: &HbmConfig) -> Vec<&'static str> {
@@ -42,12 +41,12 @@ impl Distances {
             let early: Vec<Bits> = timers.iter().enumerate().map(|(g, left)| left.any() & there(g)).collect();
             any_or_none(&early)
         };
-        [each(&self.other, &|g| !&groups[g]), each(&self.same, &|g| groups[g].clone())]
+        [each(&self.other, &|g| !groups[g]), each(&self.same, &|g| groups[g])]
     }
 
     /// Whether a command without a bank comes too early: it counts as one in another group.
     fn broken_anywhere(&self) -> Bits {
-        any_of(&self.other.iter().map(Bits::any).collect::<Vec<_>>())
+        any_of(self.other.iter().map(Bits::any))
     }
 }
 
@@ -55,27 +54,22 @@ impl Distances {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Result<Rc<Module>, HdlError> {
+#[block(m, "pim_channel_{}_{}", if view == View::Channel { "timing" } else { "record" }, suffix(config),
+    "Rules between the banks of a PIM channel.")]
+pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
     let c = config;
     let groups = c.bank_groups();
-    let m = ModuleBuilder::new(
-        match view {
-            View::Channel => format!("pim_channel_timing_{}", suffix(c)),
-            View::Record => format!("pim_channel_record_{}", suffix(c)),
-        },
-        "Rules between the banks of a PIM channel.",
-    );
     m.share_code();
     let row: Vec<Bits> =
         row_commands(c).iter().map(|op| m.input(format!("{op}_i"), 1, op.to_uppercase())).collect();
     // In the order of the opcodes.
     let [act, pre, prea, refresh, slice, pact, pacta, ppre] = [0, 1, 2, 3, 4, 5, 6, 7].map(|i| &row[i]);
-    let row_group = m.input("row_group_i", groups, "bank group of the row command, one-hot");
-    let row_go = m.input("row_go_i", 1, "the row command is carried out");
+    let row_group = m.input(groups, "bank group of the row command, one-hot");
+    let row_go = m.input(1, "the row command is carried out");
     let column: Vec<Bits> = COLUMN_COMMANDS.map(|op| m.input(format!("{op}_i"), 1, op.to_uppercase())).into();
     let [rd, wr, rdg, gbw, mac, res, sum] = [0, 1, 2, 3, 4, 5, 6].map(|i| &column[i]);
-    let column_group = m.input("column_group_i", groups, "bank group of the column command, one-hot");
-    let column_go = m.input("column_go_i", 1, "the column command is carried out");
+    let column_group = m.input(groups, "bank group of the column command, one-hot");
+    let column_go = m.input(1, "the column command is carried out");
 
     // Distances between commands in bank groups.
     let distances = |name: &str, kind: &Bits, of: &[Bits], gaps: [u32; 2]| {
@@ -88,50 +82,49 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Result<Rc<Module>, 
         };
         Distances { other: timers("s", gaps[0]), same: timers("l", gaps[1]) }
     };
-    let activates = m.wire("activates", any_of(&[act.clone(), pact.clone(), pacta.clone()]));
-    let activated = m.wire("activated", &activates & &row_go);
-    let row_groups: Vec<Bits> =
-        (0..groups).map(|g| m.wire(format!("row_group{g}"), row_group.bit(g) | pacta)).collect();
+    let activates = m.wire(any!(act, pact, pacta));
+    let activated = m.wire(activates & row_go);
+    let row_groups = each(groups, |g| m.wire(format!("row_group{g}"), row_group.bit(g) | pacta));
     let rrd = distances("rrd", &activated, &row_groups, [c.t_rrd_s(), c.t_rrd_l()]);
     let [rrd_s, rrd_l] = rrd.broken(&row_groups);
     let opens = match row.get(8) {
-        Some(refb) => m.wire("opens", &activates | refb),
-        None => activates.clone(),
+        Some(refb) => m.wire("opens", activates | refb),
+        None => activates,
     };
-    let rrefd = row.get(8).map(|refb| timer(&m, "rrefd", &(refb & &row_go), c.t_rrefd()).any());
+    let rrefd = row.get(8).map(|refb| timer(&m, "rrefd", &(refb & row_go), c.t_rrefd()).any());
 
     // The window: the last four activations, the newest first. PACT counts as many as its banks, PACTA nothing.
     let weight = c.banks_per_group();
-    let counts = m.wire("counts", (act | pact) & &row_go);
+    let counts = m.wire((act | pact) & row_go);
     let mut window: Vec<Bits> = Vec::new();
     let bits = bits_for(c.t_faw() - 1);
     let full = lit((c.t_faw() - 1).into(), bits);
-    let slots: Vec<_> = (0..WINDOW).map(|i| m.reg(format!("window{i}_q"), bits).reset(0)).collect();
+    let slots = each(WINDOW, |i| m.reg(format!("window{i}_q"), bits).reset(0));
     for (i, slot) in slots.iter().enumerate() {
         let aged = |i: usize| super::pim_timer::counted(&slots[i]);
         let after = |weight: u32| match i.checked_sub(weight as usize) {
             Some(older) => aged(older),
-            None => full.clone(),
+            None => full,
         };
-        let shifted = mux(act, &after(1), &after(weight));
-        slot.next(mux(&counts, &shifted, &aged(i)));
+        let shifted = mux(act, after(1), after(weight));
+        slot.next(mux(counts, shifted, aged(i)));
         window.push(slot.q());
     }
     let binding = |weight: u32| window[(WINDOW - weight) as usize].any();
     let faw = (act & binding(1)) | (pact & binding(weight));
 
     let given = one_at_a_time(c).then(|| {
-        let given = m.wire("given", &row_go | &column_go);
+        let given = m.wire(row_go | column_go);
         timer(&m, "cmd", &given, c.t_cmd()).any()
     });
     let row_bus = timer(&m, "row_bus", &activated, HbmConfig::ACTIVATE_CLOCKS).any();
-    let narrow = any_of(&[pre, prea, ppre, refresh, slice].map(Bits::clone));
-    let refreshes = m.wire("refreshes", refresh & &row_go);
+    let narrow = any_of([pre, prea, ppre, refresh, slice].map(Bits::clone));
+    let refreshes = m.wire(refresh & row_go);
     let rfc = timer(&m, "rfc", &refreshes, c.t_rfc()).any();
     let any_row = any_of(&row);
-    let mut flags = vec![&opens & rrd_s, &opens & rrd_l, &any_row & &rfc, narrow & row_bus, faw];
-    flags.extend(rrefd.map(|early| &opens & early));
-    flags.extend(given.as_ref().map(|early| &any_row & early));
+    let mut flags = vec![opens & rrd_s, opens & rrd_l, any_row & rfc, narrow & row_bus, faw];
+    flags.extend(rrefd.map(|early| opens & early));
+    flags.extend(given.as_ref().map(|early| any_row & early));
     m.output(
         "row_flags_o",
         bus(&flags),
@@ -139,10 +132,10 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Result<Rc<Module>, 
     );
 
     // Column commands.
-    let groups_of: Vec<Bits> = (0..groups).map(|g| column_group.bit(g)).collect();
-    let reads = m.wire("reads", rd | rdg);
-    let results = m.wire("results", res | sum);
-    let done = |name: &str, kind: &Bits| m.wire(name, kind & &column_go);
+    let groups_of = each(groups, |g| column_group.bit(g));
+    let reads = m.wire(rd | rdg);
+    let results = m.wire(res | sum);
+    let done = |name: &str, kind: &Bits| m.wire(name, kind & column_go);
     let [was_read, was_write] = [done("was_read", &reads), done("was_write", wr)];
     let [was_result, was_fill] = [done("was_result", &results), done("was_fill", gbw)];
     let was_mac = done("was_mac", mac);
@@ -154,55 +147,53 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Result<Rc<Module>, 
     let after_result = timer(&m, "result_ccd", &was_result, c.t_ccd_s()).any();
     let after_fill = timer(&m, "fill_ccd", &was_fill, c.t_ccd_s()).any();
     let after_fill_read = timer(&m, "fill_wtr", &was_fill, end + c.t_wtr_s()).any();
-    let out = m.wire("was_out", &was_read | &was_result);
+    let out = m.wire("was_out", was_read | was_result);
     let rtw = timer(&m, "rtw", &out, c.t_rtw()).any();
     let mac_ccd = timer(&m, "mac_ccd", &was_mac, c.t_ccd_l()).any();
     let mac_left = timer(&m, "mac", &was_mac, c.t_mac()).any();
     let [read_s, read_l] = read_ccd.broken(&groups_of);
     let [write_s, write_l] = write_ccd.broken(&groups_of);
     let [wtr_s, wtr_l] = wtr.broken(&groups_of);
-    let ins = m.wire("ins", wr | gbw);
-    let ccd_s = any_of(&[
-        &reads & (read_s | &after_result),
-        &results & (read_ccd.broken_anywhere() | &after_result),
-        wr & (write_s | &after_fill),
-        gbw & (write_ccd.broken_anywhere() | &after_fill),
-    ]);
-    let ccd_l = any_of(&[&reads & read_l, wr & write_l, mac & mac_ccd]);
-    let wtr_s =
-        any_of(&[&reads & (wtr_s | &after_fill_read), &results & (wtr.broken_anywhere() | &after_fill_read)]);
+    let ins = m.wire(wr | gbw);
+    let ccd_s = any!(
+        reads & (read_s | after_result),
+        results & (read_ccd.broken_anywhere() | after_result),
+        wr & (write_s | after_fill),
+        gbw & (write_ccd.broken_anywhere() | after_fill)
+    );
+    let ccd_l = any!(reads & read_l, wr & write_l, mac & mac_ccd);
+    let wtr_s = any!(reads & (wtr_s | after_fill_read), results & (wtr.broken_anywhere() | after_fill_read));
     let any_column = any_of(&column);
 
     // Clocks of the data bus that are taken, from the present one on. The distances keep bursts apart already.
     let length = c.t_cl().max(c.t_cwl()) + HbmConfig::T_BL;
-    let taken = m.reg("taken_q", length).reset(0);
-    let moves_out = m.wire("moves_out", &reads | &results);
+    let taken = m.reg(length).reset(0);
+    let moves_out = m.wire(reads | results);
     let burst = |latency: u32| -> Vec<Bits> {
         (0..length).map(|at| lit(u128::from(at >= latency && at < latency + HbmConfig::T_BL), 1)).collect()
     };
     let at = |latency: u32| taken.slice(latency, HbmConfig::T_BL).any();
-    let collision = (&moves_out & at(c.t_cl())) | (&ins & at(c.t_cwl()));
+    let collision = (moves_out & at(c.t_cl())) | (ins & at(c.t_cwl()));
     let (out_mask, in_mask) = (bus(&burst(c.t_cl())), bus(&burst(c.t_cwl())));
-    let going = out_mask.gated(&(&moves_out & &column_go)) | in_mask.gated(&(&ins & &column_go));
-    let occupied = m.wire("occupied", taken.q() | going);
+    let going = out_mask.gated(moves_out & column_go) | in_mask.gated(ins & column_go);
+    let occupied = m.wire(taken | going);
     m.unused(occupied.bit(0), "the present clock is over then");
-    taken.next(cat([zeros(1), occupied.high(length - 1)]));
+    taken.next(cat!(zeros(1), occupied.high(length - 1)));
 
     let mut flags = vec![
         ccd_s,
         ccd_l,
         wtr_s,
-        &reads & wtr_l,
-        &ins & rtw,
-        &any_column & (rfc | if view == View::Record { refresh.clone() } else { refreshes }),
-        &results & mac_left,
+        reads & wtr_l,
+        ins & rtw,
+        any_column & (rfc | if view == View::Record { *refresh } else { refreshes }),
+        results & mac_left,
         collision,
     ];
-    flags.extend(given.map(|early| &any_column & (early | &row_go)));
+    flags.extend(given.map(|early| any_column & (early | row_go)));
     m.output(
         "column_flags_o",
         bus(&flags),
         column_flags(c).join(", ") + ", from bit 0: wrong with the column command",
     );
-    m.finish()
 }

@@ -3,41 +3,35 @@
 use super::pim_decoder::COLUMN;
 use super::pim_mac::COLUMN_BITS;
 use ndp_config::HbmConfig;
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder, lit, mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The decoder. Combinational.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn pim_column_decoder() -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new("pim_column_decoder", "Column decoder of a partition.");
-    let column = m.input("column_i", COLUMN, "column to read");
-    let write = m.input("write_i", 1, "half a column is written");
-    let write_column = m.input("write_column_i", COLUMN, "its column");
-    let selected = m.wire("selected", mux(&write, &write_column, &column));
-    m.output("select_o", lit(1, HbmConfig::COLUMNS).shl(&selected), "column select lines, one-hot");
-    m.finish()
+#[block(m, "pim_column_decoder", "Column decoder of a partition.")]
+pub fn pim_column_decoder() -> Block {
+    let column = m.input(COLUMN, "column to read");
+    let write = m.input(1, "half a column is written");
+    let write_column = m.input(COLUMN, "its column");
+    let selected = m.wire(mux(write, write_column, column));
+    m.output("select_o", lit(1, HbmConfig::COLUMNS).shl(selected), "column select lines, one-hot");
 }
 
 /// One path. The select lines are combinational, the column that was read is there from the next clock to the next read.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn pim_column_path() -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new("pim_column_path", "Column decoder and I/O sense amplifiers of a partition.");
-    let read = m.input("read_i", 1, "read a column");
-    let column = m.input("column_i", COLUMN, "column to read");
-    let write = m.input("write_i", 1, "half a column is written");
-    let write_column = m.input("write_column_i", COLUMN, "its column");
-    let cells = m.input("cells_i", COLUMN_BITS, "what the selected cells hold");
-    let decoder = m
-        .instance("decoder", &pim_column_decoder()?)
-        .input("column_i", &column)
-        .input("write_i", &write)
-        .input("write_column_i", &write_column);
-    m.output("select_o", decoder.output("select_o"), "column select lines, one-hot");
-    let sensed = m.hold("sensed_q", &cells, &read);
-    m.output("data_o", &sensed, "the column that was read");
-    m.finish()
+#[block(m, "pim_column_path", "Column decoder and I/O sense amplifiers of a partition.")]
+pub fn pim_column_path() -> Block {
+    let read = m.input(1, "read a column");
+    let column = m.input(COLUMN, "column to read");
+    let write = m.input(1, "half a column is written");
+    let write_column = m.input(COLUMN, "its column");
+    let cells = m.input(COLUMN_BITS, "what the selected cells hold");
+    let decoder =
+        pim_column_decoder::In { column, write, write_column }.part(&m, "decoder", &pim_column_decoder()?);
+    m.output("select_o", decoder.select, "column select lines, one-hot");
+    let sensed = m.hold(cells, read);
+    m.output("data_o", sensed, "the column that was read");
 }

@@ -19,16 +19,15 @@ use super::pim_bank_refreshes::pim_bank_refreshes;
 use super::pim_decoder::{COLUMN_COMMANDS, ROW, SLOT, WORD, row_commands};
 use super::pim_io::BUS;
 use super::pim_mac::COLUMN_BITS;
-use super::pim_operations::{OperationLayout, pim_operations};
-use super::pim_requests::{RequestLayout, pim_requests};
+use super::pim_operations::{operation_bits, pim_operations};
+use super::pim_requests::{Request, RequestLayout, pim_requests};
 use super::pim_shadow::pim_shadow;
 use super::pim_sharing::pim_sharing;
 use super::pim_timer::{bus, suffix, timer};
 use crate::blocks::common::encoding::{bits_for, log2};
 use crate::blocks::common::fifo::fifo;
 use ndp_config::{HbmConfig, HbmRefresh};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Requests and operations that wait.
 const QUEUE: u32 = 4;
@@ -63,29 +62,25 @@ fn encoded(one_hot: &Bits) -> Bits {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "pim_controller_{}", suffix(config), "Controller of a PIM channel.")]
+pub fn pim_controller(config: &HbmConfig) -> Block {
     let c = config;
     let (groups, per_group, row_bits) = (c.bank_groups(), c.banks_per_group(), log2(c.rows()));
-    let (request_layout, operation_layout) = (RequestLayout::new(c), OperationLayout::new(c));
+    let (request_bits, operation_bits) = (Request::bits(RequestLayout::new(c)), operation_bits(c));
     let parts = super::pim_bank::paths(c);
     let boundary_bits = bits_for(c.subarrays() - 1);
-    let m = ModuleBuilder::new(format!("pim_controller_{}", suffix(c)), "Controller of a PIM channel.");
-    let request_valid = m.input("request_valid_i", 1, "there is a request");
-    let request = m.input(
-        "request_i",
-        request_layout.bits(),
+    let request_valid = m.input(1, "there is a request");
+    let request = m.input(request_bits,
         "position in the stripe (column, bank group), columns less one, row, bank of the group, slot, kind (0 read, 1 write, 2 read into the buffer too, 3 the same for a run that takes); from bit 0",
     );
-    let operation_valid = m.input("operation_valid_i", 1, "there is an operation");
-    let operation = m.input(
-        "operation_i",
-        operation_layout.bits(),
+    let operation_valid = m.input(1, "there is an operation");
+    let operation = m.input(operation_bits,
         "bank, row, slot, column, steps less one, first, last on its row, take, kind (0 load, 1 run, 2 results, 3 sum); from bit 0",
     );
-    let write_valid = m.input("write_valid_i", 1, "there is a column to write; stays until it is taken");
-    let write_data = m.input("write_data_i", COLUMN_BITS, "the column");
-    let load_valid = m.input("load_valid_i", 1, "there is a column for the buffer; stays until it is taken");
-    let load_data = m.input("load_data_i", COLUMN_BITS, "the column");
+    let write_valid = m.input(1, "there is a column to write; stays until it is taken");
+    let write_data = m.input(COLUMN_BITS, "the column");
+    let load_valid = m.input(1, "there is a column for the buffer; stays until it is taken");
+    let load_data = m.input(COLUMN_BITS, "the column");
     let boundary = if c.slicing() {
         m.input("boundary_i", boundary_bits, "boundary of all banks, 0: joined; constant from reset on")
     } else {
@@ -93,8 +88,8 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     };
     let device_valid = m.input("data_valid_i", 1, "the channel drives the data bus");
     let device_data = m.input("data_i", BUS, "what it drives");
-    let row_status = m.input("row_status_i", STATUS, "answer to `row_o`");
-    let column_status = m.input("column_status_i", STATUS, "answer to `column_o`");
+    let row_status = m.input(STATUS, "answer to `row_o`");
+    let column_status = m.input(STATUS, "answer to `column_o`");
     let reports = ["refresh_late", "write_missing", "write_unexpected"]
         .map(|name| m.input(format!("{name}_i"), 1, format!("the channel's `{name}_o`")));
 
@@ -109,64 +104,64 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         };
     let (request_pop, operation_pop) = (m.forward("request_pop", 1), m.forward("operation_pop", 1));
     let [has_request, next_request, takes_request] =
-        queue("requests_in", request_layout.bits(), &request_valid, &request, &request_pop)?;
+        queue("requests_in", request_bits, &request_valid, &request, &request_pop)?;
     let [has_operation, next_operation, takes_operation] =
-        queue("operations_in", operation_layout.bits(), &operation_valid, &operation, &operation_pop)?;
+        queue("operations_in", operation_bits, &operation_valid, &operation, &operation_pop)?;
     m.output("request_ready_o", takes_request, "the request is taken");
     m.output("operation_ready_o", takes_operation, "the operation is taken");
 
     // What is to be done before, and every tREFI: cut the banks, refresh.
-    let normal = m.forward("normal", 1);
-    let row_go = m.forward("row_go", 1);
-    let column_go = m.forward("column_go", 1);
-    let given = m.flag("given_q", &row_go);
-    let turn = m.reg("turn_q", 1).reset(0);
+    let normal = m.forward(1);
+    let row_go = m.forward(1);
+    let column_go = m.forward(1);
+    let given = m.flag(row_go);
+    let turn = m.reg(1).reset(0);
     // Who is chosen for each bus, and whose the command is that is asked for.
     let (host_row, host_column) = (m.forward("host_row", 1), m.forward("host_column", 1));
-    let asked_host = m.flag("asked_host_q", &host_column);
+    let asked_host = m.flag(host_column);
     // There is an operation, in work or before it.
-    let computes = m.forward("computes", 1);
+    let computes = m.forward(1);
     let mut requests = m
         .instance("requests", &pim_requests(c)?)
-        .input("request_valid_i", &has_request)
+        .input("request_valid_i", has_request)
         .input("request_i", next_request)
-        .input("boundary_i", &boundary)
-        .input("turn_i", !turn.q())
-        .input("alone_i", !computes.q())
-        .input("data_valid_i", &write_valid)
-        .input("given_i", &given)
-        .input("row_taken_i", &host_row)
-        .input("column_go_i", &asked_host & column_go.q());
-    let closed_rows = m.forward("closed_rows", 1);
+        .input("boundary_i", boundary)
+        .input("turn_i", !turn)
+        .input("alone_i", !computes)
+        .input("data_valid_i", write_valid)
+        .input("given_i", given)
+        .input("row_taken_i", host_row)
+        .input("column_go_i", asked_host & column_go);
+    let closed_rows = m.forward(1);
     let mut operations = m
         .instance("operations", &pim_operations(c)?)
-        .input("operation_valid_i", &has_operation)
+        .input("operation_valid_i", has_operation)
         .input("operation_i", next_operation)
-        .input("data_valid_i", &load_valid)
-        .input("given_i", &given)
-        .input("closed_i", &closed_rows)
-        .input("column_go_i", !&asked_host & column_go.q());
+        .input("data_valid_i", load_valid)
+        .input("given_i", given)
+        .input("closed_i", closed_rows)
+        .input("column_go_i", !asked_host & column_go);
 
     let row_names = row_commands(c);
     let row_ops: Vec<_> = row_names.iter().map(|op| m.forward(format!("{op}_asked"), 1)).collect();
     let column_ops: Vec<_> = COLUMN_COMMANDS.iter().map(|op| m.forward(format!("{op}_asked"), 1)).collect();
-    let row_bank = m.forward("row_bank", c.banks());
-    let row_group = m.forward("row_group", groups);
-    let row_partition = m.forward("row_partition", 1);
-    let row = m.forward("row", row_bits);
-    let column_bank = m.forward("column_bank", c.banks());
-    let column_group = m.forward("column_group", groups);
-    let column_partition = m.forward("column_partition", 1);
+    let row_bank = m.forward(c.banks());
+    let row_group = m.forward(groups);
+    let row_partition = m.forward(1);
+    let row = m.forward(row_bits);
+    let column_bank = m.forward(c.banks());
+    let column_group = m.forward(groups);
+    let column_partition = m.forward(1);
     let mut shadow = m
         .instance("shadow", &pim_shadow(c)?)
-        .input("row_group_i", &row_group)
-        .input("row_bank_i", &row_bank)
-        .input("row_partition_i", &row_partition)
-        .input("row_i", &row)
-        .input("column_group_i", &column_group)
-        .input("column_bank_i", &column_bank)
-        .input("column_partition_i", &column_partition)
-        .input("boundary_i", &boundary);
+        .input("row_group_i", row_group)
+        .input("row_bank_i", row_bank)
+        .input("row_partition_i", row_partition)
+        .input("row_i", row)
+        .input("column_group_i", column_group)
+        .input("column_bank_i", column_bank)
+        .input("column_partition_i", column_partition)
+        .input("boundary_i", boundary);
     let ops = row_names.iter().zip(&row_ops).chain(COLUMN_COMMANDS.iter().zip(&column_ops));
     for (op, wire) in ops {
         shadow = shadow.input(format!("{op}_i"), wire);
@@ -176,20 +171,20 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let mut states = Vec::new();
     for b in 0..c.banks() {
         let [open, pim] = ["open", "pim"].map(|part| shadow.output(&format!("{part}{b}_o")));
-        states.push([open.clone(), pim.clone()]);
-        requests = requests.input(format!("open{b}_i"), &open).input(format!("pim{b}_i"), &pim);
+        states.push([open, pim]);
+        requests = requests.input(format!("open{b}_i"), open).input(format!("pim{b}_i"), pim);
         operations = operations.input(format!("open{b}_i"), open.msb()).input(format!("pim{b}_i"), pim.msb());
         for p in 0..parts {
             let row = shadow.output(&format!("row{b}_{p}_o"));
-            requests = requests.input(format!("row{b}_{p}_i"), &row);
+            requests = requests.input(format!("row{b}_{p}_i"), row);
             if p + 1 == parts {
-                operations = operations.input(format!("row{b}_i"), &row);
+                operations = operations.input(format!("row{b}_i"), row);
             }
         }
     }
-    computes.drive(&has_operation | operations.output("busy_o"));
+    computes.drive(has_operation | operations.output("busy_o"));
     let shared = requests.output("shared_o");
-    operations.connect_input("enable_i", turn.q() | !&shared);
+    operations.connect_input("enable_i", turn | !shared);
     requests.connect_input("hold_i", operations.output("hold_o"));
     let request_done = requests.output("finished_o");
     let operation_done = operations.output("finished_o");
@@ -199,48 +194,48 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let [request_waits, operation_waits] = [requests.output("waits_o"), operations.output("waits_o")];
     let idle = operations.output("between_o");
     let give = mux(
-        &turn,
-        &!(&shared & any_of(&[operation_done, operation_waits, idle & !computes.q()])),
-        &(computes.q() & any_of(&[!&shared, request_done.clone(), request_waits])),
+        turn,
+        !(shared & any!(operation_done, operation_waits, idle & !computes)),
+        computes & any!(!shared, request_done, request_waits),
     );
     turn.next(give);
 
     // Setup and refresh.
-    let asked_forced = m.flag("asked_forced_q", !&normal.q());
-    let forced = m.wire("forced_done", row_go.q() & &asked_forced);
+    let asked_forced = m.flag(!normal);
+    let forced = m.wire("forced_done", row_go & asked_forced);
     let (slicing, slice_bank) = if c.slicing() {
         let banks = c.banks();
         let count = m.reg("cut_q", bits_for(banks)).reset(0);
-        let cutting = m.wire("cutting", count.ne(&lit(banks.into(), bits_for(banks))) & boundary.any());
-        count.next(mux(&(&cutting & &forced), &count.plus_one(), &count));
+        let cutting = m.wire(count.ne(lit(banks.into(), bits_for(banks))) & boundary.any());
+        count.next(mux(cutting & forced, count.plus_one(), count));
         (cutting, cat((0..banks).rev().map(|b| count.eq_lit(b.into()))))
     } else {
         (zeros(1), zeros(c.banks()))
     };
     let interval_bits = bits_for(c.refresh_interval() - 1);
-    let interval = m.reg("interval_q", interval_bits).reset(0);
-    let elapsed = m.wire("elapsed", interval.eq_lit((c.refresh_interval() - 1).into()));
-    interval.next(interval.plus_one().gated(&!&elapsed));
+    let interval = m.reg(interval_bits).reset(0);
+    let elapsed = m.wire(interval.eq_lit((c.refresh_interval() - 1).into()));
+    interval.next(interval.plus_one().gated(!elapsed));
     // Which command is chosen towards a refresh; of single banks also where.
     let all_banks = c.refresh() == HbmRefresh::All;
     let (mut refresh_rows, mut refresh_place) = (vec![zeros(1); row_names.len()], None);
     if all_banks {
-        let due = m.reg("due_q", 1).reset(0);
-        let closed = m.reg("closed_q", 1).reset(0);
-        let refreshed = m.wire("refreshed", cat([forced.clone(), closed.q(), !&slicing]).all());
-        due.next(&elapsed | (due.q() & !&refreshed));
-        closed.next(cat([due.q(), !&slicing, &forced | closed.q(), !&refreshed]).all());
-        normal.drive(!(&slicing | due.q()));
-        let refreshing = m.wire("refreshing", due.q() & !&slicing);
-        (refresh_rows[2], refresh_rows[3]) = (&refreshing & !closed.q(), &refreshing & closed.q());
+        let due = m.reg(1).reset(0);
+        let closed = m.reg(1).reset(0);
+        let refreshed = m.wire(all!(forced, closed, !slicing));
+        due.set_clear(elapsed, refreshed);
+        closed.next(all!(due, !slicing, forced | closed, !refreshed));
+        normal.drive(!(slicing | due));
+        let refreshing = m.wire(due & !slicing);
+        (refresh_rows[2], refresh_rows[3]) = (refreshing & !closed, refreshing & closed);
     } else {
         let mut unit = m
             .instance("bank_refreshes", &pim_bank_refreshes(c)?)
-            .input("elapsed_i", &elapsed)
-            .input("ready_i", !&slicing)
-            .input("computes_i", computes.q())
+            .input("elapsed_i", elapsed)
+            .input("ready_i", !slicing)
+            .input("computes_i", computes)
             .input("joined_i", boundary.is_zero())
-            .input("done_i", row_go.q() & row_ops[8].q());
+            .input("done_i", row_go & row_ops[8].q());
         for (b, [open, pim]) in states.iter().enumerate() {
             unit = unit.input(format!("open{b}_i"), open).input(format!("pim{b}_i"), pim);
         }
@@ -248,46 +243,46 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
             refresh_rows[op] = unit.output(port);
         }
         let busy = m.wire("refreshing", unit.output("busy_o"));
-        normal.drive(!(&slicing | &busy));
+        normal.drive(!(slicing | busy));
         refresh_place = Some((busy, unit.output("bank_o"), unit.output("partition_o")));
     }
     if !all_banks && !c.slicing() {
-        m.unused(&forced, "banks are not cut, and a refresh says when it is done");
+        m.unused(forced, "banks are not cut, and a refresh says when it is done");
     }
     // Columns of open rows are read and computed with while single banks are refreshed.
-    let accesses = if all_banks { normal.q() } else { m.wire("accesses", !&slicing) };
+    let accesses = if all_banks { normal.q() } else { m.wire("accesses", !slicing) };
 
     // The row command to be asked for next.
     let [host_act, host_pre] = ["act_o", "pre_o"].map(|port| requests.output(port));
     let [pact, pacta, ppre] = ["pact_o", "pacta_o", "ppre_o"].map(|port| operations.output(port));
-    let host_wants = m.wire("host_wants_row", &host_act | &host_pre);
+    let host_wants = m.wire("host_wants_row", host_act | host_pre);
     // After a refresh both want all their rows. The host's few do not hold up the multipliers for long; the other way round they would.
-    let patience = m.reg("patience_q", PATIENCE).reset(0);
-    let waits = cat([requests.output("urgent_o"), &pact | &pacta, !patience.all()]).all();
+    let patience = m.reg(PATIENCE).reset(0);
+    let waits = all!(requests.output("urgent_o"), pact | pacta, !patience.all());
     let waits = m.wire("pim_waits", waits);
-    patience.next(mux(&waits, &patience.plus_one(), &zeros(PATIENCE)));
-    let (pact, pacta) = (pact & !&waits, pacta & !&waits);
-    let pim_wants = m.wire("pim_wants_row", any_of(&[pact.clone(), pacta.clone(), ppre.clone()]));
-    let host_next = m.reg("host_next_q", 1).reset(0);
-    host_row.drive(cat([normal.q(), host_wants, !&pim_wants | host_next.q()]).all());
-    host_next.next(!host_row.q());
-    let pim_row = m.wire("pim_row", normal.q() & !host_row.q());
+    patience.next(mux(waits, patience.plus_one(), zeros(PATIENCE)));
+    let (pact, pacta) = (pact & !waits, pacta & !waits);
+    let pim_wants = m.wire("pim_wants_row", any!(pact, pacta, ppre));
+    let host_next = m.reg(1).reset(0);
+    host_row.drive(all!(normal, host_wants, !pim_wants | host_next));
+    host_next.next(!host_row);
+    let pim_row = m.wire(normal & !host_row);
     let mut values = vec![
-        &host_row.q() & host_act,
-        &host_row.q() & host_pre,
-        refresh_rows[2].clone(),
-        refresh_rows[3].clone(),
-        slicing.clone(),
-        &pim_row & pact,
-        &pim_row & pacta,
-        &pim_row & ppre,
+        host_row & host_act,
+        host_row & host_pre,
+        refresh_rows[2],
+        refresh_rows[3],
+        slicing,
+        pim_row & pact,
+        pim_row & pacta,
+        pim_row & ppre,
     ];
     if !all_banks {
         values =
             values.iter().chain([&zeros(1)]).zip(&refresh_rows).map(|(own, forced)| own | forced).collect();
     }
     let spread = |group: &Bits, bank: &Bits| {
-        let bank_is: Vec<Bits> = (0..per_group).map(|i| bank.eq_lit(i.into())).collect();
+        let bank_is = each(per_group, |i| bank.eq_lit(i.into()));
         let banks: Vec<Bits> = (0..groups)
             .flat_map(|g| bank_is.iter().map(move |is| (g, is)))
             .map(|(g, is)| group.bit(g) & is)
@@ -296,26 +291,24 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     };
     for ((wire, value), op) in row_ops.iter().zip(values).zip(row_names) {
         // What was chosen before the last command may be out of date.
-        wire.drive(m.flag(format!("{op}_q"), value) & !&given);
+        wire.drive(m.flag(format!("{op}_q"), value) & !given);
     }
     let host_group = requests.output("row_group_o");
     let host_bank = spread(&host_group, &requests.output("row_bank_o"));
-    let mut chosen_bank = mux(&slicing, &slice_bank, &host_bank);
+    let mut chosen_bank = mux(slicing, slice_bank, host_bank);
     let mut chosen_partition = requests.output("row_partition_o");
-    let group_of = |bank: &Bits| {
-        bus(&(0..groups).map(|g| bank.slice(g * per_group, per_group).any()).collect::<Vec<_>>())
-    };
+    let group_of = |bank: &Bits| bus(&each(groups, |g| bank.slice(g * per_group, per_group).any()));
     let pim_group = operations.output("row_group_o");
-    let mut group = mux(&slicing, &group_of(&slice_bank), &mux(&host_row, &host_group, &pim_group));
+    let mut group = mux(slicing, group_of(&slice_bank), mux(host_row, host_group, pim_group));
     if let Some((busy, bank, partition)) = refresh_place {
-        group = mux(&busy, &group_of(&bank), &group);
-        chosen_bank = mux(&busy, &bank, &chosen_bank);
-        chosen_partition = mux(&busy, &partition, &chosen_partition);
+        group = mux(busy, group_of(&bank), group);
+        chosen_bank = mux(busy, bank, chosen_bank);
+        chosen_partition = mux(busy, partition, chosen_partition);
     }
     row_bank.drive(m.delay("row_bank_q", chosen_bank));
     row_group.drive(m.delay("row_group_q", group));
     row_partition.drive(m.delay("row_partition_q", chosen_partition));
-    let chosen_row = mux(&host_row, &requests.output("row_o"), &operations.output("row_o"));
+    let chosen_row = mux(host_row, requests.output("row_o"), operations.output("row_o"));
     row.drive(m.delay("row_q", chosen_row));
     let row_choice = Choice {
         ops: row_ops.iter().map(|wire| wire.q()).collect(),
@@ -323,45 +316,44 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         bank: row_bank.q(),
         partition: row_partition.q(),
     };
-    closed_rows.drive(row_go.q() & row_ops[7].q());
+    closed_rows.drive(row_go & row_ops[7].q());
 
     // The column command to be asked for next. What needs the data bus for a buffer load or a result has it first: reads would never leave
     // a gap. What is asked for may be given, so its queue does not ask for the next one yet; if it is not, it is asked for again.
     let [rd, wr, rdg] = ["rd_o", "wr_o", "rdg_o"].map(|port| requests.output(port));
     let [mac, gbw, res, sum] = ["mac_o", "gbw_o", "res_o", "sum_o"].map(|port| operations.output(port));
-    let pim_bus = m.wire("pim_bus", any_of(&[gbw.clone(), res.clone(), sum.clone()]));
+    let pim_bus = m.wire(any!(gbw, res, sum));
     // Right after an access the next one is not even asked for, so that what comes between them does not shift it.
-    let host_served = m.wire("host_served", &asked_host & column_go.q());
+    let host_served = m.wire(asked_host & column_go);
     let host_rests = timer(&m, "host_rests", &host_served, c.t_ccd_s() - 1).any();
-    let host_wants =
-        m.wire("host_wants_column", any_of(&[rd.clone(), wr.clone(), rdg.clone()]) & !host_rests);
-    let chosen = cat([accesses.clone(), host_wants, !&pim_bus, !&mac | !&asked_host]).all();
+    let host_wants = m.wire("host_wants_column", any!(rd, wr, rdg) & !host_rests);
+    let chosen = all!(accesses, host_wants, !pim_bus, !mac | !asked_host);
     host_column.drive(chosen);
-    let pim_column = m.wire("pim_column", &accesses & !host_column.q());
+    let pim_column = m.wire(accesses & !host_column);
     let values = [
-        &host_column.q() & rd,
-        &host_column.q() & wr,
-        &host_column.q() & rdg,
-        &pim_column & gbw,
-        &pim_column & mac,
-        &pim_column & res,
-        &pim_column & sum,
+        host_column & rd,
+        host_column & wr,
+        host_column & rdg,
+        pim_column & gbw,
+        pim_column & mac,
+        pim_column & res,
+        pim_column & sum,
     ];
-    let same = m.wire("same_queue", !(&host_column.q() ^ &asked_host));
-    let repeated = m.wire("repeated", &same & column_go.q());
+    let same = m.wire("same_queue", !(host_column ^ asked_host));
+    let repeated = m.wire(same & column_go);
     // Data that were there may have gone.
-    let load_asked = m.forward("load_asked", 1);
+    let load_asked = m.forward(1);
     // A slot that was to be taken in the clock in which it was chosen.
-    let early = m.flag("early_q", &host_column.q() & requests.output("early_o"));
-    let unfounded = m.wire("unfounded", early & !m.flag("column_given_q", column_go.q()));
+    let early = m.flag(host_column & requests.output("early_o"));
+    let unfounded = m.wire(early & !m.flag("column_given_q", column_go));
     for (op, ((wire, value), name)) in column_ops.iter().zip(values).zip(COLUMN_COMMANDS).enumerate() {
-        let asked = m.flag(format!("{name}_q"), value & !&repeated);
+        let asked = m.flag(format!("{name}_q"), value & !repeated);
         wire.drive(match op {
-            1 => asked & &write_valid,
-            2 => asked & !&unfounded,
+            1 => asked & write_valid,
+            2 => asked & !unfounded,
             3 => {
-                load_asked.drive(&asked);
-                asked & &load_valid
+                load_asked.drive(asked);
+                asked & load_valid
             }
             _ => asked,
         });
@@ -369,28 +361,25 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let host_group = requests.output("column_group_o");
     let host_bank = spread(&host_group, &requests.output("column_bank_o"));
     let sum_bank = operations.output("bank_o");
-    let sum_bank = bus(&(0..c.banks()).map(|b| sum_bank.eq_lit(b.into())).collect::<Vec<_>>());
-    column_bank.drive(m.delay("column_bank_q", mux(&host_column, &host_bank, &sum_bank)));
-    column_group.drive(m.delay("column_group_q", mux(&host_column, &host_group, &group_of(&sum_bank))));
+    let sum_bank = bus(&each(c.banks(), |b| sum_bank.eq_lit(b.into())));
+    column_bank.drive(m.delay("column_bank_q", mux(host_column, host_bank, sum_bank)));
+    column_group.drive(m.delay("column_group_q", mux(host_column, host_group, group_of(&sum_bank))));
     column_partition.drive(m.delay("column_partition_q", requests.output("column_partition_o")));
     let of_queue = |name: &str, request: &Bits, operation: &str| {
-        m.delay(name, mux(&host_column, request, &operations.output(operation)))
+        m.delay(name, mux(host_column, request, operations.output(operation)))
     };
     let host_slot = requests.output("slot_o");
     let takes = of_queue("takes_q", &requests.output("share_o"), "take_o");
     let column = of_queue("column_q", &requests.output("column_o"), "column_o");
     let slot = of_queue("slot_q", &host_slot, "slot_o");
-    let flag = m.delay("flag_q", operations.output("flag_o"));
-    let passes = |op: usize| cat([takes.clone(), column_ops[op].q(), column_go.q()]).all();
-    let sharing = m
-        .instance("sharing", &pim_sharing(c)?)
-        .input("share_i", passes(2))
-        .input("take_i", passes(4))
-        .input("slot_i", &slot);
-    let soon = cat([takes.clone(), column_ops[4].q(), slot.eq(&host_slot)]).all();
+    let flag = m.delay(operations.output("flag_o"));
+    let passes = |op: usize| all!(takes, column_ops[op], column_go);
+    let sharing =
+        pim_sharing::In { share: passes(2), take: passes(4), slot }.part(&m, "sharing", &pim_sharing(c)?);
+    let soon = all!(takes, column_ops[4], slot.eq(host_slot));
     requests.connect_input("soon_i", soon);
-    requests.connect_input("promised_i", sharing.output("promised_o"));
-    operations.connect_input("there_i", sharing.output("there_o"));
+    requests.connect_input("promised_i", sharing.promised);
+    operations.connect_input("there_i", sharing.there);
     let column_choice = Choice {
         ops: column_ops.iter().map(|wire| wire.q()).collect(),
         group: column_group.q(),
@@ -400,106 +389,99 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
 
     // The words, a clock later. Fields that a command does not use are 0.
     let field = |choice: &Choice, users: &[usize], value: Bits| {
-        let uses: Vec<Bits> = users.iter().map(|op| choice.ops[op - 1].clone()).collect();
-        value.gated(&any_of(&uses))
+        let uses: Vec<Bits> = users.iter().map(|op| choice.ops[op - 1]).collect();
+        value.gated(any_of(&uses))
     };
     let opcode = |choice: &Choice| {
         let codes = choice.ops.iter().zip(1..).map(|(op, code)| lit(code, 4).gated(op)).collect::<Vec<_>>();
         any_of(&codes)
     };
     let bank_of = |choice: &Choice| {
-        let within: Vec<Bits> = (0..per_group)
-            .map(|i| any_of(&(0..groups).map(|g| choice.bank.bit(g * per_group + i)).collect::<Vec<_>>()))
-            .collect();
+        let within = each(per_group, |i| any_of((0..groups).map(|g| choice.bank.bit(g * per_group + i))));
         encoded(&bus(&within))
     };
-    let target = mux(&slicing, &boundary.zext(ROW), &row.zext(ROW));
+    let target = mux(slicing, boundary.zext(ROW), row.zext(ROW));
     let (with_group, with_bank): (&[usize], &[usize]) =
         if all_banks { (&[1, 2, 5, 6], &[1, 2, 5]) } else { (&[1, 2, 5, 6, 9], &[1, 2, 5, 9]) };
-    let row_word = cat([
+    let row_word = cat!(
         zeros(WORD - 9 - ROW),
         field(&row_choice, &[1, 5, 6, 7], target),
         field(&row_choice, with_group, encoded(&row_choice.group)),
         field(&row_choice, with_bank, bank_of(&row_choice)),
-        field(&row_choice, &[1, 2], row_choice.partition.clone()),
-        opcode(&row_choice),
-    ]);
-    let column_word = cat([
+        field(&row_choice, &[1, 2], row_choice.partition),
+        opcode(&row_choice)
+    );
+    let column_word = cat!(
         zeros(WORD - 15 - SLOT),
         field(&column_choice, &[3, 4, 5], slot),
         field(&column_choice, &[5], flag),
         field(&column_choice, &[1, 2, 3, 5], column),
         field(&column_choice, &[1, 2, 3, 7], encoded(&column_choice.group)),
         field(&column_choice, &[1, 2, 3, 7], bank_of(&column_choice)),
-        field(&column_choice, &[1, 2, 3], column_choice.partition.clone()),
-        opcode(&column_choice),
-    ]);
-    m.output("row_o", m.flag("row_word_q", row_word.gated(&row_go)), "row command bus");
-    m.output("column_o", m.flag("column_word_q", column_word.gated(&column_go)), "column command bus");
+        field(&column_choice, &[1, 2, 3], column_choice.partition),
+        opcode(&column_choice)
+    );
+    m.output("row_o", m.flag("row_word_q", row_word.gated(row_go)), "row command bus");
+    m.output("column_o", m.flag("column_word_q", column_word.gated(column_go)), "column command bus");
 
     // Data to the channel: tCWL after the command.
-    let [writes, loads] = [&column_ops[1], &column_ops[3]].map(|op| op.q() & column_go.q());
-    m.output("write_ready_o", &writes, "the column is taken");
-    m.output("load_ready_o", &loads, "the column is taken");
+    let [writes, loads] = [&column_ops[1], &column_ops[3]].map(|op| op & column_go);
+    m.output("write_ready_o", writes, "the column is taken");
+    m.output("load_ready_o", loads, "the column is taken");
     let depth = (c.t_cwl() / HbmConfig::T_BL + 2).next_power_of_two();
-    let waiting = m.memory("waiting", COLUMN_BITS, depth);
-    let goes_out = m.wire("goes_out", &writes | &loads);
+    let waiting = m.memory(COLUMN_BITS, depth);
+    let goes_out = m.wire(writes | loads);
     // What is offered is kept in any case, and stored a clock later if it was taken.
-    let offered = m.delay("offered_q", mux(&load_asked, &load_data, &write_data));
-    let went_out = m.flag("went_out_q", goes_out.clone());
-    let tail = m.counter("tail_q", log2(depth), &went_out);
-    waiting.write(&went_out, &tail, &offered);
-    let line = m.reg("line_q", c.t_cwl() + 1).reset(0);
-    line.next(cat([line.low(c.t_cwl()), goes_out]));
+    let offered = m.delay(mux(load_asked, load_data, write_data));
+    let went_out = m.flag(goes_out);
+    let tail = m.counter(log2(depth), went_out);
+    waiting.write(went_out, tail, offered);
+    let line = m.reg(c.t_cwl() + 1).reset(0);
+    line.next(cat!(line.low(c.t_cwl()), goes_out));
     let first_half = line.bit(c.t_cwl() - 1);
     let second_half = line.bit(c.t_cwl());
-    let head = m.counter("head_q", log2(depth), &second_half);
-    let out = m.wire("out", waiting.read(&head));
-    let driving = m.wire("driving", &first_half | &second_half);
+    let head = m.counter(log2(depth), second_half);
+    let out = m.wire(waiting.read(head));
+    let driving = m.wire(first_half | second_half);
     // With a tCWL of one clock it is not stored yet.
     let lower = if c.t_cwl() == 1 { offered.low(BUS) } else { out.low(BUS) };
-    let half = mux(&second_half, &out.high(BUS), &lower);
-    m.output("data_valid_o", m.flag("driving_q", driving.clone()), "the controller drives the data bus");
-    m.output("data_o", m.flag("driven_q", half.gated(&driving)), "what it drives");
+    let half = mux(second_half, out.high(BUS), lower);
+    m.output("data_valid_o", m.flag("driving_q", driving), "the controller drives the data bus");
+    m.output("data_o", m.flag("driven_q", half.gated(driving)), "what it drives");
 
     // Data from the channel: in the order of the commands.
-    let reads = m.wire("reads", (column_ops[0].q() | column_ops[2].q()) & column_go.q());
-    let [results, sums] = [&column_ops[5], &column_ops[6]].map(|op| op.q() & column_go.q());
+    let reads = m.wire((column_ops[0] | column_ops[2].q()) & column_go);
+    let [results, sums] = [&column_ops[5], &column_ops[6]].map(|op| op & column_go);
     let places = (c.t_cl() / HbmConfig::T_BL + 4).next_power_of_two();
-    let asks = m.wire("asks", any_of(&[reads, results.clone(), sums.clone()]));
+    let asks = m.wire(any!(reads, results, sums));
     // The channel answers while the command is on the pins. A read that it refuses brings no data, so none are awaited.
-    let awaited = m.wire("awaited", m.flag("asks_q", asks) & column_status.is_zero());
-    let asked = m.counter("asked_q", log2(places), &awaited);
+    let awaited = m.wire(m.flag("asks_q", asks) & column_status.is_zero());
+    let asked = m.counter(log2(places), awaited);
     let kind = m.memory("kinds", KIND, places);
-    kind.write(&awaited, &asked, &m.delay("asks_kind_q", cat([sums, results])));
-    let second = m.reg("second_q", 1).reset(0).enable(&device_valid);
-    second.next(!second.q());
-    let lower = m.hold("lower_q", &device_data, &device_valid);
-    let arrives = m.wire("arrives", &device_valid & second.q());
-    let answered = m.counter("answered_q", log2(places), &arrives);
+    kind.write(awaited, asked, m.delay("asks_kind_q", cat!(sums, results)));
+    let second = m.reg(1).reset(0).enable(device_valid);
+    second.next(!second);
+    let lower = m.hold(device_data, device_valid);
+    let arrives = m.wire(device_valid & second);
+    let answered = m.counter(log2(places), arrives);
     m.output("read_valid_o", m.flag("read_valid_q", arrives), "a column was read");
-    m.output("read_o", m.flag("read_q", cat([device_data, lower.clone()])), "the column");
+    m.output("read_o", m.flag("read_q", cat!(device_data, lower)), "the column");
     m.output(
         "read_kind_o",
-        m.flag("read_kind_q", kind.read(&answered)),
+        m.flag("read_kind_q", kind.read(answered)),
         "0: of a request, 1: results, 2: a sum",
     );
-    let refused = m.reg("refused_q", 2 * STATUS).reset(0);
+    let refused = m.reg(2 * STATUS).reset(0);
     let seen = |low: u32, status: &Bits| {
         let before = refused.slice(low, STATUS);
-        mux(&before.any(), &before, status)
+        mux(before.any(), before, status)
     };
-    refused.next(cat([seen(STATUS, &column_status), seen(0, &row_status)]));
+    refused.next(cat!(seen(STATUS, &column_status), seen(0, &row_status)));
+    m.output(refused, "first refusals of the channel: row command, column command; 0 if all is well");
+    let reported = m.reg(reports.len() as u32).reset(0);
+    reported.next(reported | bus(&reports));
     m.output(
-        "refused_o",
-        &refused,
-        "first refusals of the channel: row command, column command; 0 if all is well",
-    );
-    let reported = m.reg("reported_q", reports.len() as u32).reset(0);
-    reported.next(reported.q() | bus(&reports));
-    m.output(
-        "reported_o",
-        &reported,
+        reported,
         "what the channel has reported: a late refresh, missing data, unexpected data; from bit 0",
     );
     m.output(
@@ -509,8 +491,7 @@ pub fn pim_controller(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     );
     m.output(
         "idle_o",
-        !any_of(&[requests.output("busy_o"), has_request, computes.q()]),
+        !any_of([requests.output("busy_o"), has_request, computes.q()]),
         "nothing is to be done",
     );
-    m.finish()
 }

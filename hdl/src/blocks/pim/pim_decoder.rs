@@ -6,8 +6,7 @@
 use super::pim_timer::{any_or_none, bus};
 use crate::blocks::common::encoding::{bits_for, log2};
 use ndp_config::{HbmConfig, HbmRefresh};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, lit, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of a command word.
 pub const WORD: u32 = 32;
@@ -36,7 +35,7 @@ pub(super) fn row_commands(config: &HbmConfig) -> &'static [&'static str] {
 
 /// Whether a field of two bits is below `count`, which is 1, 2 or 4.
 fn below(field: &Bits, count: u32) -> Bits {
-    if count == 4 { lit(1, 1) } else { field.lt(&lit(count.into(), BANK)) }
+    if count == 4 { lit(1, 1) } else { field.lt(lit(count.into(), BANK)) }
 }
 
 /// Whether bits of `word` are set that the command does not use: `fields` are low bit, width, and the opcodes that use it.
@@ -44,7 +43,7 @@ fn excess(word: &Bits, ops: &[Bits], fields: &[(u32, u32, &[usize])], unused_fro
     let mut bits: Vec<Bits> = fields
         .iter()
         .map(|&(low, width, users)| {
-            let used = any_of(&users.iter().map(|&op| ops[op - 1].clone()).collect::<Vec<_>>());
+            let used = any_of(users.iter().map(|&op| ops[op - 1]));
             word.slice(low, width).any() & !used
         })
         .collect();
@@ -56,13 +55,14 @@ fn excess(word: &Bits, ops: &[Bits], fields: &[(u32, u32, &[usize])], unused_fro
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn pim_decoder(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m)]
+pub fn pim_decoder(config: &HbmConfig) -> Block {
     let (groups, per_group) = (config.bank_groups(), config.banks_per_group());
     let (slots, row_bits) = (config.buffer_slots(), log2(config.rows()));
     let name = format!("pim_decoder_g{groups}_b{per_group}_r{row_bits}_s{slots}");
     let m = ModuleBuilder::new(name, "Decodes the command buses of a PIM channel.");
-    let row = m.input("row_i", WORD, "word on the row command bus");
-    let column = m.input("column_i", WORD, "word on the column command bus");
+    let row = m.input(WORD, "word on the row command bus");
+    let column = m.input(WORD, "word on the column command bus");
     let named = |word: &Bits, prefix: &str, names: &[&str]| {
         let opcode =
             |(name, code): (&&str, u128)| m.wire(format!("{prefix}_{name}"), word.low(4).eq_lit(code));
@@ -71,7 +71,7 @@ pub fn pim_decoder(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     // Of commands to a bank, by place; without a place all of them.
     let targets = |prefix: &str, word: &Bits| {
         let (bank, group) = (word.slice(5, BANK), word.slice(7, BANK));
-        let at = |field: &Bits, count: u32| (0..count).map(|i| field.eq_lit(i.into())).collect::<Vec<_>>();
+        let at = |field: &Bits, count: u32| each(count, |i| field.eq_lit(i.into()));
         let (bank_is, group_is) = (at(&bank, per_group), at(&group, groups));
         let banks: Vec<Bits> = group_is.iter().flat_map(|g| bank_is.iter().map(move |b| g & b)).collect();
         m.output(format!("{prefix}_group_o"), bus(&group_is), "bank group named, one-hot");
@@ -83,22 +83,22 @@ pub fn pim_decoder(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let (bank_exists, group_exists) = targets("row", &row);
     let uses: [(u32, u32, &[usize]); 4] =
         [(4, 1, &[1, 2]), (5, BANK, &[1, 2, 5, 9]), (7, BANK, &[1, 2, 5, 6, 9]), (9, ROW, &[1, 5, 6, 7])];
-    let place = any_of(&[0, 1, 4, 8].map(|op: usize| ops[op].clone()));
+    let place = any_of([0, 1, 4, 8].map(|op: usize| ops[op]));
     let mut wrong = vec![
-        row.low(4).ge(&lit(ROW_COMMANDS.len() as u128 + 1, 4)),
+        row.low(4).ge(lit(ROW_COMMANDS.len() as u128 + 1, 4)),
         excess(&row, &ops, &uses, 9 + ROW),
-        &place & !&bank_exists,
-        (&place | &ops[5]) & !&group_exists,
+        place & !bank_exists,
+        (place | ops[5]) & !group_exists,
     ];
     if row_bits < ROW {
-        let opens = any_of(&[ops[0].clone(), ops[5].clone(), ops[6].clone()]);
+        let opens = any!(ops[0], ops[5], ops[6]);
         wrong.push(opens & row.slice(9 + row_bits, ROW - row_bits).any());
     }
     let undefined = m.wire("row_undefined", any_of(&wrong));
     for (op, name) in ops.iter().zip(ROW_COMMANDS) {
-        m.output(format!("{name}_o"), op & !&undefined, name.to_uppercase());
+        m.output(format!("{name}_o"), op & !undefined, name.to_uppercase());
     }
-    m.output("row_undefined_o", &undefined, "the row word is no command of this memory");
+    m.output("row_undefined_o", undefined, "the row word is no command of this memory");
     m.output("row_partition_o", row.bit(4), "partition of the row command");
     m.output("row_o", row.slice(9, row_bits), "row");
     // Without slicing nothing can be done with a boundary.
@@ -106,7 +106,7 @@ pub fn pim_decoder(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let boundary = row.slice(9, ROW);
     let outside = if boundary_bits < ROW { boundary.high(ROW - boundary_bits).any() } else { zeros(1) };
     m.output("boundary_o", boundary.low(boundary_bits), "boundary");
-    m.output("outside_o", outside, "the boundary lies outside of the bank");
+    m.output(outside, "the boundary lies outside of the bank");
 
     let ops = named(&column, "column", &COLUMN_COMMANDS);
     let (bank_exists, group_exists) = targets("column", &column);
@@ -118,22 +118,22 @@ pub fn pim_decoder(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         (14, 1, &[1, 2, 5]),
         (15, SLOT, &[3, 4, 5]),
     ];
-    let place = any_of(&[ops[0].clone(), ops[1].clone(), ops[2].clone(), ops[6].clone()]);
-    let with_slot = any_of(&[ops[2].clone(), ops[3].clone(), ops[4].clone()]);
+    let place = any!(ops[0], ops[1], ops[2], ops[6]);
+    let with_slot = any!(ops[2], ops[3], ops[4]);
     let slot = column.slice(15, SLOT);
     let mut wrong = vec![
-        column.low(4).ge(&lit(COLUMN_COMMANDS.len() as u128 + 1, 4)),
+        column.low(4).ge(lit(COLUMN_COMMANDS.len() as u128 + 1, 4)),
         excess(&column, &ops, &uses, 15 + SLOT),
-        &place & !(bank_exists & group_exists),
+        place & !(bank_exists & group_exists),
     ];
     if slots < 1 << SLOT {
-        wrong.push(&with_slot & slot.ge(&lit(slots.into(), SLOT)));
+        wrong.push(with_slot & slot.ge(lit(slots.into(), SLOT)));
     }
     let undefined = m.wire("column_undefined", any_or_none(&wrong));
     for (op, name) in ops.iter().zip(COLUMN_COMMANDS) {
-        m.output(format!("{name}_o"), op & !&undefined, name.to_uppercase());
+        m.output(format!("{name}_o"), op & !undefined, name.to_uppercase());
     }
-    m.output("column_undefined_o", &undefined, "the column word is no command of this memory");
+    m.output("column_undefined_o", undefined, "the column word is no command of this memory");
     m.output("column_partition_o", column.bit(4), "partition of the column command");
     m.output("column_o", column.slice(9, COLUMN), "column");
     m.output("flag_o", column.bit(14), "flag");

@@ -8,8 +8,7 @@ use super::pim_decoder::COLUMN;
 use super::pim_mac::{COLUMN_BITS, ROUND_LATENCY};
 use crate::blocks::common::encoding::{bits_for, log2};
 use ndp_config::HbmConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits on the data bus in a clock.
 pub const BUS: u32 = COLUMN_BITS / 2;
@@ -20,87 +19,83 @@ pub(super) const LEAST_CL: u32 = ROUND_LATENCY + 2;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn pim_io(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "pim_io_l{}_w{}_b{}_s{}", config.t_cl(), config.t_cwl(), config.banks(), config.buffer_slots(),
+    "Data bus of a PIM channel.")]
+pub fn pim_io(config: &HbmConfig) -> Block {
     let (t_cl, t_cwl) = (config.t_cl(), config.t_cwl());
     let (banks, slot_bits) = (config.banks(), bits_for(config.buffer_slots() - 1));
-    let m = ModuleBuilder::new(
-        format!("pim_io_l{t_cl}_w{t_cwl}_b{banks}_s{}", config.buffer_slots()),
-        "Data bus of a PIM channel.",
-    );
     m.share_code();
-    let read = m.input("read_i", 1, "RD, RDG, RES or SUM is carried out");
-    let rdg = m.input("rdg_i", 1, "it is RDG");
-    let res = m.input("res_i", 1, "it is RES");
-    let slot = m.input("slot_i", slot_bits, "slot of RDG or GBW");
-    let column_data = m.input("column_data_i", COLUMN_BITS, "column or sum, one clock after its command");
-    let result_data = m.input("result_data_i", COLUMN_BITS, "rounded sums, when they are ready");
-    let write = m.input("write_i", 1, "WR or GBW is carried out");
-    let gbw = m.input("gbw_i", 1, "it is GBW");
-    let bank = m.input("bank_i", banks, "bank of WR, one-hot");
-    let path = m.input("path_i", 1, "its path");
-    let column = m.input("column_i", COLUMN, "its column");
-    let data_valid = m.input("data_valid_i", 1, "the controller drives the data bus");
-    let data = m.input("data_i", BUS, "what it drives");
+    let read = m.input(1, "RD, RDG, RES or SUM is carried out");
+    let rdg = m.input(1, "it is RDG");
+    let res = m.input(1, "it is RES");
+    let slot = m.input(slot_bits, "slot of RDG or GBW");
+    let column_data = m.input(COLUMN_BITS, "column or sum, one clock after its command");
+    let result_data = m.input(COLUMN_BITS, "rounded sums, when they are ready");
+    let write = m.input(1, "WR or GBW is carried out");
+    let gbw = m.input(1, "it is GBW");
+    let bank = m.input(banks, "bank of WR, one-hot");
+    let path = m.input(1, "its path");
+    let column = m.input(COLUMN, "its column");
+    let data_valid = m.input(1, "the controller drives the data bus");
+    let data = m.input(BUS, "what it drives");
     let delayed = |name: &str, value: &Bits, clocks: u32| {
-        (0..clocks).fold(value.clone(), |value, k| m.flag(format!("{name}{k}_q"), &value))
+        (0..clocks).fold(*value, |value, k| m.flag(format!("{name}{k}_q"), value))
     };
 
     // Places of what has been asked for and has not been on the bus.
     let depth = (t_cl / HbmConfig::T_BL + 2).next_power_of_two();
     let place_bits = log2(depth);
-    let tail = m.counter("tail_q", place_bits, &read);
+    let tail = m.counter(place_bits, read);
     let at_data = delayed("tail_late", &tail, 1);
-    let has_data = delayed("column_late", &(&read & !&res), 1);
-    let columns = m.memory("columns", COLUMN_BITS, depth);
-    columns.write(&has_data, &at_data, &column_data);
+    let has_data = delayed("column_late", &(read & !res), 1);
+    let columns = m.memory(COLUMN_BITS, depth);
+    columns.write(has_data, at_data, column_data);
     let at_result = delayed("tail_later", &at_data, ROUND_LATENCY - 1);
-    let has_result = delayed("result_late", &(&read & &res), ROUND_LATENCY);
-    let results = m.memory("results", COLUMN_BITS, depth);
-    results.write(&has_result, &at_result, &result_data);
-    let kinds = m.memory("kinds", 2 + slot_bits, depth);
-    kinds.write(&read, &tail, &cat([slot.clone(), res.clone(), rdg.clone()]));
+    let has_result = delayed("result_late", &(read & res), ROUND_LATENCY);
+    let results = m.memory(COLUMN_BITS, depth);
+    results.write(has_result, at_result, result_data);
+    let kinds = m.memory(2 + slot_bits, depth);
+    kinds.write(read, tail, cat!(slot, res, rdg));
 
     let due = delayed("due", &read, t_cl - 1);
     let second = delayed("second", &due, 1);
-    let head = m.counter("head_q", place_bits, &second);
-    let kind = m.wire("kind", kinds.read(&head));
-    let word = m.wire("word", mux(&kind.bit(1), &results.read(&head), &columns.read(&head)));
-    let moves = m.wire("moves", &due | &second);
-    let driven = m.hold("driven_q", mux(&second, &word.high(BUS), &word.low(BUS)), &moves);
+    let head = m.counter(place_bits, second);
+    let kind = m.wire(kinds.read(head));
+    let word = m.wire(mux(kind.bit(1), results.read(head), columns.read(head)));
+    let moves = m.wire(due | second);
+    let driven = m.hold(mux(second, word.high(BUS), word.low(BUS)), moves);
     let driving = delayed("driving", &moves, 1);
-    m.output("data_o", driven.gated(&driving), "what the channel drives");
-    m.output("data_valid_o", &driving, "the channel drives the data bus");
-    let fills = m.reg("fills_q", 1 + slot_bits).reset(0).enable(&due);
-    fills.next(cat([kind.high(slot_bits), kind.bit(0)]));
+    m.output("data_o", driven.gated(driving), "what the channel drives");
+    m.output("data_valid_o", driving, "the channel drives the data bus");
+    let fills = m.reg(1 + slot_bits).reset(0).enable(due).next(cat!(kind.high(slot_bits), kind.bit(0)));
     let last_half = delayed("last_half", &second, 1);
 
     // Writes: what they are, until both halves of the data are due.
-    let order = cat([slot, column, path, bank, gbw.clone()]);
+    let order = cat!(slot, column, path, bank, gbw);
     let mut waiting = order;
     for k in 0..t_cwl {
-        let stage = m.delay(format!("order{k}_q"), &waiting);
-        waiting = stage.clone();
+        let stage = m.delay(format!("order{k}_q"), waiting);
+        waiting = stage;
     }
-    let previous = m.delay("order_last_q", &waiting);
+    let previous = m.delay("order_last_q", waiting);
     let first_half = delayed("write", &write, t_cwl);
     let second_half = delayed("write_second", &first_half, 1);
-    let expected = m.wire("expected", &first_half | &second_half);
-    let order = m.wire("order", mux(&second_half, &previous, &waiting));
-    let arrives = m.wire("arrives", &expected & &data_valid);
-    let halves = m.wire("halves", cat([&arrives & &second_half, &arrives & &first_half]));
+    let expected = m.wire(first_half | second_half);
+    let order = m.wire(mux(second_half, previous, waiting));
+    let arrives = m.wire(expected & data_valid);
+    let halves = m.wire(cat!(arrives & second_half, arrives & first_half));
     let is_gbw = order.bit(0);
-    let to_banks: Vec<Bits> = (0..banks).map(|b| halves.gated(&(!&is_gbw & order.bit(1 + b)))).collect();
+    let to_banks = each(banks, |b| halves.gated(!is_gbw & order.bit(1 + b)));
     m.output("write_o", cat(to_banks.into_iter().rev()), "halves to write, two bits per bank");
     m.output("write_path_o", order.bit(1 + banks), "path to write through");
     m.output("write_column_o", order.slice(2 + banks, COLUMN), "column to write");
-    m.output("missing_o", &expected & !&data_valid, "data are due and not there");
-    m.output("unexpected_o", &data_valid & !&expected, "there are data, and none are due");
+    m.output("missing_o", expected & !data_valid, "data are due and not there");
+    m.output("unexpected_o", data_valid & !expected, "there are data, and none are due");
 
     // What passes on the bus for the buffer.
-    let passes = m.wire("passes", &driving & fills.bit(0));
-    let passing = cat([&passes & &last_half, &passes & !&last_half]);
-    m.output("fill_o", passing | halves.gated(&is_gbw), "halves to write into the buffer");
-    m.output("fill_slot_o", mux(&passes, &fills.high(slot_bits), &order.high(slot_bits)), "slot to write");
-    m.output("fill_data_o", mux(&passes, &driven, &data), "half a column for the buffer");
-    m.finish()
+    let passes = m.wire(driving & fills.bit(0));
+    let passing = cat!(passes & last_half, passes & !last_half);
+    m.output("fill_o", passing | halves.gated(is_gbw), "halves to write into the buffer");
+    m.output("fill_slot_o", mux(passes, fills.high(slot_bits), order.high(slot_bits)), "slot to write");
+    m.output("fill_data_o", mux(passes, driven, data), "half a column for the buffer");
 }

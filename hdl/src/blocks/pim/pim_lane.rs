@@ -8,8 +8,7 @@
 use crate::blocks::arithmetic::multiplier_unit::decode;
 use crate::blocks::arithmetic::number_format::{EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
 use crate::blocks::arithmetic::product_aligner::FINE_SHIFT_BITS;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, repeat};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Place of a far product's bit 0 in the accumulator.
 pub(super) const FAR: u32 = (1 << FINE_SHIFT_BITS) - 2;
@@ -20,36 +19,31 @@ pub(super) const TERM: u32 = 2 * SIGNIFICAND_BITS + (1 << FINE_SHIFT_BITS);
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn pim_lane() -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new("pim_lane", "Multiplies two FP16 values and puts the product into its place.");
+#[block(m, "pim_lane", "Multiplies two FP16 values and puts the product into its place.")]
+pub fn pim_lane() -> Block {
     m.share_code();
-    let load = m.input("load_i", 1, "takes the operands");
-    let place = m.input("place_i", 1, "puts the product into its place");
-    let w = m.input("w_i", FP16_BITS, "recoded weight");
-    let x = m.input("x_i", FP16_BITS, "recoded activation");
+    let load = m.input(1, "takes the operands");
+    let place = m.input(1, "puts the product into its place");
+    let w = m.input(FP16_BITS, "recoded weight");
+    let x = m.input(FP16_BITS, "recoded activation");
     let (w, x) = (decode(&m, "w", &w), decode(&m, "x", &x));
     let keep = |name: &str, enable: &Bits, value: Bits| m.hold(name, value, enable);
     let bits = 2 * SIGNIFICAND_BITS;
     let product = keep("product_q", &load, w.significand.zext(bits) * x.significand.zext(bits));
     let exp = w.exp.zext(EXPONENT_SUM_BITS) + x.exp.zext(EXPONENT_SUM_BITS);
     let exp = keep("exp_q", &load, exp);
-    let negative = keep("negative_q", &load, &w.sign ^ &x.sign);
-    let special = keep("special_q", &load, &w.special | &x.special);
+    let negative = keep("negative_q", &load, w.sign ^ x.sign);
+    let special = keep("special_q", &load, w.special | x.special);
 
     // Complemented only: the tree adds the ones that are missing, which takes no carry chain here.
-    let moved = m.wire("moved", product.zext(TERM).shl(&exp.low(FINE_SHIFT_BITS)));
-    let term = keep("term_q", &place, &moved ^ repeat(TERM, &negative));
-    let nonzero = m.wire("nonzero", product.any());
-    let infinite = m.wire("infinite", &special & &nonzero);
-    let flags = cat([&infinite & &negative, &infinite & !&negative, &special & !&nonzero]);
+    let moved = m.wire(product.zext(TERM).shl(exp.low(FINE_SHIFT_BITS)));
+    let term = keep("term_q", &place, moved ^ repeat(TERM, negative));
+    let nonzero = m.wire(product.any());
+    let infinite = m.wire(special & nonzero);
+    let flags = cat!(infinite & negative, infinite & !negative, special & !nonzero);
     debug_assert_eq!(flags.width(), FLAG_BITS);
-    m.output(
-        "term_o",
-        term,
-        "product in its range, complemented if it is negative; the least sum of exponents is 2",
-    );
+    m.output(term, "product in its range, complemented if it is negative; the least sum of exponents is 2");
     m.output("negative_o", keep("term_negative_q", &place, negative), "it is negative: add one");
     m.output("far_o", keep("far_q", &place, exp.msb()), "it lies in the far range");
     m.output("flags_o", keep("flags_q", &place, flags), "the product is NaN, +Inf, -Inf");
-    m.finish()
 }

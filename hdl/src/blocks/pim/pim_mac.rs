@@ -9,8 +9,7 @@ use crate::blocks::arithmetic::fp16_rounder::rounder;
 use crate::blocks::arithmetic::number_format::{FLAG_BITS, FP16_BITS};
 use crate::blocks::arithmetic::operand_recoder::recoded;
 use ndp_config::HbmConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Lanes of a column.
 pub(super) const LANES: u32 = HbmConfig::LANES;
@@ -28,23 +27,20 @@ pub(super) const ROUND_LATENCY: u32 = 5;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn pim_mac(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "pim_mac_w{}", config.acc_bits(), "Sixteen FP16 multipliers with an exact accumulator.")]
+pub fn pim_mac(config: &HbmConfig) -> Block {
     let acc_bits = config.acc_bits();
-    let m = ModuleBuilder::new(
-        format!("pim_mac_w{acc_bits}"),
-        "Sixteen FP16 multipliers with an exact accumulator.",
-    );
     m.share_code();
-    let load = m.input("load_i", 1, "takes the operands");
-    let first = m.input("first_i", 1, "the sum begins with them");
-    let w = m.input("w_i", COLUMN_BITS, "FP16 column of the bank");
-    let x = m.input("x_i", COLUMN_BITS, "column of the buffer, recoded");
-    let round = m.input("round_i", 1, "round the sum");
-    let multiplied = m.flag("multiplied_q", &load);
-    let placed = m.flag("placed_q", &multiplied);
-    let grouped = m.flag("grouped_q", &placed);
-    let totalled = m.flag("totalled_q", &grouped);
-    let beginning = (0..4).fold(first, |first, k| m.flag(format!("beginning{k}_q"), &first));
+    let load = m.input(1, "takes the operands");
+    let first = m.input(1, "the sum begins with them");
+    let w = m.input(COLUMN_BITS, "FP16 column of the bank");
+    let x = m.input(COLUMN_BITS, "column of the buffer, recoded");
+    let round = m.input(1, "round the sum");
+    let multiplied = m.flag(load);
+    let placed = m.flag(multiplied);
+    let grouped = m.flag(placed);
+    let totalled = m.flag(grouped);
+    let beginning = (0..4).fold(first, |first, k| m.flag(format!("beginning{k}_q"), first));
 
     let lane = pim_lane()?;
     let column = |v: &Bits, i: u32| v.slice(i * FP16_BITS, FP16_BITS);
@@ -53,27 +49,26 @@ pub fn pim_mac(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let (mut near, mut far, mut flags) = (Vec::new(), Vec::new(), Vec::new());
     for i in 0..LANES {
         let weight = m.wire(format!("w{i}"), recoded(&column(&w, i)));
-        let product = m
-            .instance(format!("lane{i}"), &lane)
-            .input("load_i", &load)
-            .input("place_i", &multiplied)
-            .input("w_i", weight)
-            .input("x_i", column(&x, i));
-        let (term, is_far) = (product.output("term_o"), product.output("far_o"));
-        let negative = product.output("negative_o");
+        let product = pim_lane::In { load, place: multiplied, w: weight, x: column(&x, i) }.part(
+            &m,
+            format!("lane{i}"),
+            &lane,
+        );
+        let (term, is_far) = (product.term.q(), product.far.q());
+        let negative = product.negative.q();
         // With the one that makes a complement a negative number.
-        near.push((m.wire(format!("near{i}"), term.high(near_bits).gated(&!&is_far)), &negative & !&is_far));
-        far.push((m.wire(format!("far{i}"), term.gated(&is_far)), negative & is_far));
-        flags.push(product.output("flags_o"));
+        near.push((m.wire(format!("near{i}"), term.high(near_bits).gated(!is_far)), negative & !is_far));
+        far.push((m.wire(format!("far{i}"), term.gated(is_far)), negative & is_far));
+        flags.push(product.flags.q());
     }
     let level = |name: &str, enable: &Bits, terms: &[(Bits, Bits)]| -> Vec<(Bits, Bits)> {
         let width = terms[0].0.width() + RADIX.trailing_zeros();
         let of = |(i, group): (usize, &[(Bits, Bits)])| {
             let sum = m.reg(format!("{name}{i}_q"), width).enable(enable);
             let wide: Vec<Bits> = group.iter().map(|(term, _)| term.sext(width)).collect();
-            let pairs: Vec<Bits> = wide.chunks(2).map(|pair| &pair[0] + &pair[1]).collect();
+            let pairs: Vec<Bits> = wide.chunks(2).map(|pair| pair[0] + pair[1]).collect();
             let ones = group.iter().map(|(_, one)| one.zext(3)).fold(zeros(3), |sum, one| sum + one);
-            sum.next(&pairs[0] + &pairs[1] + ones.zext(width));
+            sum.next(pairs[0] + pairs[1] + ones.zext(width));
             (sum.q(), zeros(1))
         };
         terms.chunks(RADIX as usize).enumerate().map(of).collect()
@@ -83,26 +78,25 @@ pub fn pim_mac(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         level(&format!("{name}_total"), &grouped, &groups).remove(0).0
     };
     let (near, far) = (tree("near", &near), tree("far", &far));
-    let seen = m.hold("group_flags_q", any_of(&flags), &placed);
-    let all_seen = m.hold("total_flags_q", &seen, &grouped);
+    let seen = m.hold("group_flags_q", any_of(&flags), placed);
+    let all_seen = m.hold("total_flags_q", seen, grouped);
 
-    let keep = m.wire("keep", !&beginning);
-    let sum = m.reg("sum_q", acc_bits).reset(0).enable(&totalled);
-    let far_placed = cat([far.sext(acc_bits - FAR), lit(0, FAR)]);
-    sum.next(sum.gated(&keep) + near.sext(acc_bits) + far_placed);
-    let sum_flags = m.reg("flags_q", FLAG_BITS).reset(0).enable(&totalled);
-    sum_flags.next(sum_flags.gated(&keep) | &all_seen);
+    let keep = m.wire(!beginning);
+    let sum = m.reg(acc_bits).reset(0).enable(totalled);
+    let far_placed = cat!(far.sext(acc_bits - FAR), lit(0, FAR));
+    sum.next(sum.gated(keep) + near.sext(acc_bits) + far_placed);
+    let sum_flags = m.reg("flags_q", FLAG_BITS).reset(0).enable(totalled);
+    sum_flags.next(sum_flags.gated(keep) | all_seen);
     let rounded = m
         .instance("rounder", &rounder(acc_bits, 1)?)
-        .input("valid_i", &round)
+        .input("valid_i", round)
         .input("first_i", lit(1, 1))
         .input("last_i", lit(1, 1))
-        .input("digit_i", &sum)
-        .input("flags_i", &sum_flags);
+        .input("digit_i", sum)
+        .input("flags_i", sum_flags);
     m.output("result_o", rounded.output("data_o"), "the rounded sum");
     let _ = rounded.ignore("valid_o", "the channel counts the clocks");
     // A flag decides the result, so the value does not matter any more.
-    let value = sum.gated(&sum_flags.any().eq_lit(0));
-    m.output("sum_o", cat([sum_flags.q(), value]), "exact sum: flags, value");
-    m.finish()
+    let value = sum.gated(sum_flags.any().eq_lit(0));
+    m.output("sum_o", cat!(sum_flags, value), "exact sum: flags, value");
 }

@@ -11,8 +11,7 @@ use super::pim_requests::{at, lowest};
 use super::pim_timer::{bus, suffix, timer};
 use crate::blocks::common::encoding::{bits_for, log2};
 use ndp_config::HbmConfig;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, zeros};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of a kind.
 const KIND: u32 = 2;
@@ -25,22 +24,29 @@ pub(super) const RESULTS: u128 = 2;
 /// The exact sum of a bank.
 pub(super) const SUM: u128 = 3;
 
-/// Widths of an operation's parts.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OperationLayout {
-    pub row: u32,
-    pub bank: u32,
+packed! {
+    /// An operation, which has its row above its bank.
+    struct Operation(bank_bits: u32) {
+        bank: bank_bits,
+        slot: SLOT,
+        column: COLUMN,
+        count: COLUMN,
+        first: 1,
+        last: 1,
+        take: 1,
+        kind: KIND,
+    }
 }
 
-impl OperationLayout {
-    pub fn new(config: &HbmConfig) -> Self {
-        Self { row: log2(config.rows()), bank: bits_for(config.banks() - 1) }
-    }
+/// Bits of a bank, and of a row.
+fn place_bits(config: &HbmConfig) -> (u32, u32) {
+    (bits_for(config.banks() - 1), log2(config.rows()))
+}
 
-    /// Kind, take, first, last, count, column, slot, row, bank.
-    pub fn bits(self) -> u32 {
-        KIND + 3 + COLUMN + COLUMN + SLOT + self.row + self.bank
-    }
+/// Bits of an operation with its row.
+pub(super) fn operation_bits(config: &HbmConfig) -> u32 {
+    let (bank, row) = place_bits(config);
+    Operation::bits(bank) + row
 }
 
 /// MACs that have to be left while the host opens rows ahead, so that the window is free again for the next run: its ACTs at
@@ -54,118 +60,106 @@ fn quiet_macs(c: &HbmConfig) -> u32 {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn pim_operations(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "pim_operations_{}", suffix(config), "Operations of a PIM controller.")]
+pub fn pim_operations(config: &HbmConfig) -> Block {
     let c = config;
-    let layout = OperationLayout::new(c);
+    let (bank_bits, row_bits) = place_bits(c);
     let (groups, per_group) = (c.bank_groups(), c.banks_per_group());
-    let m = ModuleBuilder::new(format!("pim_operations_{}", suffix(c)), "Operations of a PIM controller.");
     let head_valid = m.input("operation_valid_i", 1, "there is an operation");
     let head = m.input(
         "operation_i",
-        layout.bits(),
+        operation_bits(c),
         "bank, row, slot, column, steps less one, first, last, take, kind; from bit 0",
     );
-    let enable = m.input("enable_i", 1, "the multipliers may use their rows");
-    let data_valid = m.input("data_valid_i", 1, "there are data to load");
-    let there = m.input("there_i", c.buffer_slots(), "slots with a column for a MAC that takes it");
-    let given = m.input("given_i", 1, "a row command was given, by whomever, in the clock before");
-    let closed = m.input("closed_i", 1, "PPRE is given");
-    let column_go = m.input("column_go_i", 1, "the column command is given");
+    let enable = m.input(1, "the multipliers may use their rows");
+    let data_valid = m.input(1, "there are data to load");
+    let there = m.input(c.buffer_slots(), "slots with a column for a MAC that takes it");
+    let given = m.input(1, "a row command was given, by whomever, in the clock before");
+    let closed = m.input(1, "PPRE is given");
+    let column_go = m.input(1, "the column command is given");
     let parts = super::pim_bank::paths(c);
     let last_part = parts - 1;
     let (mut open, mut pim, mut rows) = (Vec::new(), Vec::new(), Vec::new());
     for b in 0..c.banks() {
         let opened = m.input(format!("open{b}_i"), 1, "the row buffer with the multipliers is open");
         pim.push(m.input(format!("pim{b}_i"), 1, "opened to compute with"));
-        rows.push(m.input(format!("row{b}_i"), layout.row, "its last row"));
+        rows.push(m.input(format!("row{b}_i"), row_bits, "its last row"));
         open.push(opened);
     }
     debug_assert!(last_part < 2);
     // The operation in work, and the next one; the row is that of the last run.
-    let finished = m.forward("finished", 1);
-    let valid = m.reg("valid_q", 1).reset(0);
-    let pop = m.wire("pop", &head_valid & (finished.q() | !valid.q()));
-    valid.next(&pop | (valid.q() & !finished.q()));
-    let current = m.reg("current_q", layout.bits() - layout.row).enable(&pop);
-    let (before, behind) = (layout.bank, layout.bank + layout.row);
-    current.next(cat([head.high(layout.bits() - behind), head.low(before)]));
-    let next_row = head.slice(before, layout.row);
-    let next_runs = m.wire("next_runs", &pop & head.high(KIND).eq_lit(RUN));
-    let row = m.hold("row_q", &next_row, &next_runs);
-    let other_row = m.wire("other_row", &next_runs & next_row.ne(&row));
-    let (row, valid) = (row.clone(), valid.q());
-    let mut low = 0;
-    let mut field = |width: u32| {
-        low += width;
-        current.q().slice(low - width, width)
-    };
-    let bank = field(layout.bank);
-    let (slot, column, count) = (field(SLOT), field(COLUMN), field(COLUMN));
-    let (first, last, take, kind) = (field(1), field(1), field(1), field(KIND));
-    let is = |code: u128, name: &str| m.wire(name, &valid & kind.eq_lit(code));
+    let finished = m.forward(1);
+    let valid = m.reg(1).reset(0);
+    let pop = m.wire(head_valid & (finished | !valid));
+    valid.set_clear(pop, finished);
+    let current = m.reg(Operation::bits(bank_bits)).enable(pop);
+    current.next(cat!(head.high(Operation::bits(bank_bits) - bank_bits), head.low(bank_bits)));
+    let next_row = head.slice(bank_bits, row_bits);
+    let next_runs = m.wire(pop & head.high(KIND).eq_lit(RUN));
+    let row = m.hold(next_row, next_runs);
+    let other_row = m.wire(next_runs & next_row.ne(row));
+    let (row, valid) = (row, valid.q());
+    let Operation { bank, slot, column, count, first, last, take, kind } =
+        Operation::unpack(bank_bits, current);
+    let is = |code: u128, name: &str| m.wire(name, valid & kind.eq_lit(code));
     let [load, run, results, sum] =
         [(LOAD, "load"), (RUN, "run"), (RESULTS, "results"), (SUM, "sum")].map(|(code, name)| is(code, name));
 
     // Rows: what is open and should not be, and which groups are missing.
-    let fits: Vec<Bits> = (0..c.banks() as usize)
-        .map(|b| m.wire(format!("fits{b}"), cat([open[b].clone(), pim[b].clone(), rows[b].eq(&row)]).all()))
-        .collect();
-    let wrong = any_of(&fits.iter().zip(&open).map(|(fits, open)| open & !fits).collect::<Vec<_>>());
+    let fits =
+        each(c.banks() as usize, |b| m.wire(format!("fits{b}"), all!(open[b], pim[b], rows[b].eq(row))));
+    let wrong = any_of(fits.iter().zip(&open).map(|(fits, open)| open & !fits));
     let of_group = |g: u32| &open[(g * per_group) as usize..((g + 1) * per_group) as usize];
     // Groups that are half open (a bank was closed by a PRE of its own) are closed before.
-    let partial: Vec<Bits> =
-        (0..groups).map(|g| any_of(of_group(g)) & !cat(of_group(g).to_vec()).all()).collect();
-    let missing: Vec<Bits> = (0..groups).map(|g| !any_of(of_group(g))).collect();
-    let all_fit = m.wire("all_fit", m.flag("all_fit_q", cat(fits).all() & !other_row));
-    let to_close = m.flag("to_close_q", wrong | any_of(&partial));
-    let missing = m.flag("missing_q", bus(&missing));
-    let known = m.wire("known", !m.flag("next_q", pop.clone()));
-    let closing = m.reg("closing_q", 1).reset(0);
-    let works = cat([run.clone(), enable.clone(), known, !&given, !closing.q(), !&all_fit]).all();
-    let starts = m.wire("starts", works);
-    let close = m.wire("close", (&starts & &to_close) | closing.q());
-    let opens = m.wire("opens", &starts & !&close);
+    let partial = each(groups, |g| any_of(of_group(g)) & !cat(of_group(g).to_vec()).all());
+    let missing = each(groups, |g| !any_of(of_group(g)));
+    let all_fit = m.wire(m.flag("all_fit_q", cat(fits).all() & !other_row));
+    let to_close = m.flag(wrong | any_of(&partial));
+    let missing = m.flag(bus(&missing));
+    let known = m.wire(!m.flag("next_q", pop));
+    let closing = m.reg(1).reset(0);
+    let works = all!(run, enable, known, !given, !closing, !all_fit);
+    let starts = m.wire(works);
+    let close = m.wire((starts & to_close) | closing);
+    let opens = m.wire(starts & !close);
     let all_missing = missing.all();
-    let (pact, pacta) = if c.all_bank_activate() {
-        (&opens & !&all_missing, &opens & all_missing)
-    } else {
-        (opens.clone(), zeros(1))
-    };
+    let (pact, pacta) =
+        if c.all_bank_activate() { (opens & !all_missing, opens & all_missing) } else { (opens, zeros(1)) };
     m.output("pact_o", pact & missing.any(), "PACT is wanted");
-    m.output("pacta_o", pacta, "PACTA is wanted");
-    m.output("ppre_o", &close, "PPRE is wanted");
+    m.output(pacta, "PACTA is wanted");
+    m.output("ppre_o", close, "PPRE is wanted");
     m.output("row_group_o", lowest(&missing), "bank group of PACT, one-hot");
-    m.output("row_o", &row, "row to open");
+    m.output(row, "row to open");
 
     // Steps of the operation.
-    let step = m.reg("step_q", COLUMN).reset(0).enable(&column_go);
-    let ends = m.wire("ends", !(&load | &run) | step.eq(&count));
-    finished.drive(&column_go & &ends);
-    step.next(step.plus_one().gated(&!&ends));
-    let mac_done = m.wire("mac_done", &column_go & &run);
-    let load_done = m.wire("load_done", &column_go & &load);
-    closing.next(any_of(&[cat([finished.q(), run.clone(), last.clone()]).all(), closing.q() & !&closed]));
+    let step = m.reg(COLUMN).reset(0).enable(column_go);
+    let ends = m.wire(!(load | run) | step.eq(count));
+    finished.drive(column_go & ends);
+    step.next(step.plus_one().gated(!ends));
+    let mac_done = m.wire(column_go & run);
+    let load_done = m.wire(column_go & load);
+    closing.set_clear(all!(finished, run, last), closed);
     // Not before the sum is there, or the slot: so the data bus is not kept free for nothing. What is asked for is given a clock later at the
     // earliest.
     let sum_left = timer(&m, "sum_left", &mac_done, c.t_mac() - 1);
     let slot_left = timer(&m, "slot_left", &load_done, c.t_cwl() + HbmConfig::T_BL - 1);
-    let (slot_now, column_now) = (m.wire("slot_now", slot + step.q().zext(SLOT)), column + step.q());
-    let filled = m.wire("filled", !&take | at(&there, &slot_now));
-    m.output("waits_o", &run & !&filled, "a MAC waits for a column");
-    let mac = cat([run.clone(), enable.clone(), all_fit.clone(), !slot_left.any(), !closing.q(), filled]);
+    let (slot_now, column_now) = (m.wire("slot_now", slot + step.q().zext(SLOT)), column + step);
+    let filled = m.wire(!take | at(&there, &slot_now));
+    m.output("waits_o", run & !filled, "a MAC waits for a column");
+    let mac = cat!(run, enable, all_fit, !slot_left.any(), !closing, filled);
     m.output("mac_o", mac.all(), "MAC is wanted");
-    m.output("take_o", &take, "it takes what a read has brought for it");
-    m.output("gbw_o", &load & &data_valid, "GBW is wanted");
-    m.output("res_o", &results & !sum_left.any(), "RES is wanted");
-    m.output("sum_o", &sum & !sum_left.any(), "SUM is wanted");
+    m.output(take, "it takes what a read has brought for it");
+    m.output("gbw_o", load & data_valid, "GBW is wanted");
+    m.output("res_o", results & !sum_left.any(), "RES is wanted");
+    m.output("sum_o", sum & !sum_left.any(), "SUM is wanted");
     m.output("column_o", column_now, "column of MAC");
     m.output("slot_o", slot_now, "slot of GBW or MAC");
-    m.output("flag_o", &first & step.is_zero(), "the sum begins with this MAC");
-    m.output("bank_o", &bank, "bank of SUM");
-    m.output("finished_o", &finished, "the operation ends with this clock");
-    m.output("pop_o", &pop, "the operation is taken");
-    m.output("busy_o", &valid, "there is an operation in work");
-    m.output("between_o", step.is_zero() & !closing.q(), "no operation is half done");
+    m.output("flag_o", first & step.is_zero(), "the sum begins with this MAC");
+    m.output(bank, "bank of SUM");
+    m.output(finished, "the operation ends with this clock");
+    m.output(pop, "the operation is taken");
+    m.output("busy_o", valid, "there is an operation in work");
+    m.output("between_o", step.is_zero() & !closing, "no operation is half done");
     // The window belongs to the activations of a run, which are near if few MACs are left on the row. An activation of all banks leaves the
     // window alone, but waits for tRRD.
     let hold = if c.all_bank_activate() {
@@ -173,10 +167,9 @@ pub fn pim_operations(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     } else {
         let enough = match quiet_macs(c).min(31) {
             0 => lit(1, 1),
-            quiet => !&last | (&count - step.q()).ge(&lit(quiet.into(), COLUMN)),
+            quiet => !last | (count - step).ge(lit(quiet.into(), COLUMN)),
         };
-        cat([valid, enable, !cat([run, all_fit, enough]).all()]).all()
+        all!(valid, enable, !cat([run, all_fit, enough]).all())
     };
-    m.output("hold_o", hold, "rows that are opened ahead would be in the way");
-    m.finish()
+    m.output(hold, "rows that are opened ahead would be in the way");
 }

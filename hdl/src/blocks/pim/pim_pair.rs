@@ -9,8 +9,7 @@ use super::pim_decoder::WORD;
 use super::pim_io::BUS;
 use super::pim_timer::{bus, suffix};
 use ndp_config::HbmConfig;
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder, any_of, cat, lit, mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Status of a word whose bus the other pseudo channel has.
 const TAKEN: u128 = 55;
@@ -21,41 +20,37 @@ const ACTIVATIONS: [u128; 3] = [1, 6, 7];
 ///
 /// # Errors
 /// As [`pim_channel`].
-pub fn pim_pair(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
-    let m = ModuleBuilder::new(
-        format!("pim_pair_{}", suffix(config)),
-        "Two pseudo channels of HBM2 on shared command buses.",
-    );
+#[block(m, "pim_pair_{}", suffix(config), "Two pseudo channels of HBM2 on shared command buses.")]
+pub fn pim_pair(config: &HbmConfig) -> Block {
     let channel = pim_channel(config)?;
     let rows = [0, 1].map(|p| m.input(format!("row{p}_i"), WORD, "row word for this pseudo channel"));
     let columns =
         [0, 1].map(|p| m.input(format!("column{p}_i"), WORD, "column word for this pseudo channel"));
     // Who has activated in the last clock.
-    let activated = m.reg("activated_q", 2).reset(0);
+    let activated = m.reg(2).reset(0);
     let held = [0, 1].map(|p| m.wire(format!("held{p}"), activated.bit(1 - p) & rows[p as usize].any()));
-    let both_rows = m.wire("both_rows", cat([rows[0].any(), rows[1].any(), !&held[0]]).all());
-    let both_columns = m.wire("both_columns", columns[0].any() & columns[1].any());
-    let row_taken = [held[0].clone(), m.wire("row_taken1", &held[1] | both_rows)];
+    let both_rows = m.wire(all!(rows[0].any(), rows[1].any(), !held[0]));
+    let both_columns = m.wire(columns[0].any() & columns[1].any());
+    let row_taken = [held[0], m.wire("row_taken1", held[1] | both_rows)];
     let mut activations = Vec::new();
     for p in 0..2 {
         let valid = m.input(format!("data_valid{p}_i"), 1, "the controller drives this data bus");
         let data = m.input(format!("data{p}_i"), BUS, "what it drives");
         let (row, taken) = (&rows[p], &row_taken[p]);
-        let column = if p == 0 { columns[0].clone() } else { columns[1].gated(&!&both_columns) };
-        let instance = m
-            .instance(format!("channel{p}"), &channel)
-            .input("row_i", row.gated(&!taken))
-            .input("column_i", column)
-            .input("data_valid_i", &valid)
-            .input("data_i", &data);
-        let status = instance.output("row_status_o");
+        let column = if p == 0 { columns[0] } else { columns[1].gated(!both_columns) };
+        let instance = pim_channel::In { row: row.gated(!taken), column, data_valid: valid, data }.part(
+            &m,
+            format!("channel{p}"),
+            &channel,
+        );
+        let status = instance.row_status.q();
         let opcode = row.slice(0, 4);
-        let activates = any_of(&ACTIVATIONS.map(|code| opcode.eq_lit(code)));
-        activations.push(m.wire(format!("activates{p}"), cat([activates, !taken, status.is_zero()]).all()));
+        let activates = any_of(ACTIVATIONS.map(|code| opcode.eq_lit(code)));
+        activations.push(m.wire(format!("activates{p}"), all!(activates, !taken, status.is_zero())));
         let code = lit(TAKEN, STATUS);
-        m.output(format!("row_status{p}_o"), mux(taken, &code, &status), "answer to the row word");
-        let status = instance.output("column_status_o");
-        let status = if p == 0 { status } else { mux(&both_columns, &code, &status) };
+        m.output(format!("row_status{p}_o"), mux(taken, code, status), "answer to the row word");
+        let status = instance.column_status.q();
+        let status = if p == 0 { status } else { mux(both_columns, code, status) };
         m.output(format!("column_status{p}_o"), status, "answer to the column word");
         for (port, what) in [
             ("data_valid", "the pseudo channel drives its data bus"),
@@ -68,5 +63,4 @@ pub fn pim_pair(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         }
     }
     activated.next(bus(&activations));
-    m.finish()
 }

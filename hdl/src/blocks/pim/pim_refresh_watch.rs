@@ -5,8 +5,7 @@
 
 use crate::blocks::common::encoding::bits_for;
 use ndp_config::{HbmConfig, HbmRefresh};
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, lit, mux};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Refreshes of a bank that may be postponed, and ahead of time.
 const ALLOWANCE: u32 = 8;
@@ -17,7 +16,8 @@ const DEBT: u32 = 16;
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn pim_refresh_watch(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m)]
+pub fn pim_refresh_watch(config: &HbmConfig) -> Block {
     let interval = config.refresh_interval();
     let parts = if config.refresh() == HbmRefresh::Bank { config.banks() } else { 1 };
     let of_parts = if parts == 1 { String::new() } else { format!("_{parts}") };
@@ -25,33 +25,33 @@ pub fn pim_refresh_watch(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new(name, "Tells when a refresh is overdue.");
     m.share_code();
     let allowance = ALLOWANCE * parts;
-    let refresh = m.input("refresh_i", 1, "a refresh is carried out");
+    let refresh = m.input(1, "a refresh is carried out");
     let row = m.input("row_command_i", 1, "there is a row command");
     let column = m.input("column_command_i", 1, "there is a column command; it comes after the row command");
-    let phase = m.reg("phase_q", bits_for(interval - 1)).reset(0);
-    let wraps = m.wire("wraps", phase.eq_lit((interval - 1).into()));
-    phase.next(phase.plus_one().gated(&!&wraps));
+    let phase = m.reg(bits_for(interval - 1)).reset(0);
+    let wraps = m.wire(phase.eq_lit((interval - 1).into()));
+    phase.next(phase.plus_one().gated(!wraps));
 
     // Intervals that are over less refreshes that count, plus those that may be ahead.
-    let debt = m.reg("debt_q", DEBT).reset(allowance.into());
-    let paid = m.wire("paid", debt.q() - (&refresh & debt.any()).zext(DEBT));
-    debt.next(mux(&paid.all(), &paid, &(&paid + wraps.zext(DEBT))));
+    let debt = m.reg(DEBT).reset(allowance.into());
+    let paid = m.wire(debt - (refresh & debt.any()).zext(DEBT));
+    debt.next(mux(paid.all(), paid, paid + wraps.zext(DEBT)));
     let most = lit((2 * allowance + 1).into(), DEBT);
-    let is_behind = |debt: &Bits| most.lt(debt) | (debt.eq(&most) & phase.any());
-    let behind = m.wire("behind", is_behind(&debt));
+    let is_behind = |debt: &Bits| most.lt(debt) | (debt.eq(most) & phase.any());
+    let behind = m.wire(is_behind(&debt));
     // One refresh may not be enough.
-    let still_behind = m.wire("still_behind", cat([refresh.clone(), column.clone(), is_behind(&paid)]).all());
+    let still_behind = m.wire(all!(refresh, column, is_behind(&paid)));
 
     let intervals = (allowance + 1) * interval;
     let since_bits = bits_for(intervals + 1);
-    let since = m.reg("since_q", since_bits).reset(0);
-    let over = m.wire("over", since.eq_lit((intervals + 1).into()));
-    let next: Bits = mux(&over, &since, &since.plus_one());
-    since.next(mux(&refresh, &lit(1, since_bits), &next));
+    let since = m.reg(since_bits).reset(0);
+    let over = m.wire(since.eq_lit((intervals + 1).into()));
+    let next: Bits = mux(over, since, since.plus_one());
+    since.next(mux(refresh, lit(1, since_bits), next));
 
-    let told = m.reg("told_q", 1).reset(0);
-    let late = m.wire("late", (&over | &behind) & !told.q() & (row | column));
-    told.next(((told.q() | &late) & !&refresh) | &still_behind);
+    let told = m.reg(1).reset(0);
+    let late = m.wire((over | behind) & !told & (row | column));
+    told.next(((told | late) & !refresh) | still_behind);
     m.output("late_o", late | still_behind, "a refresh is overdue");
     m.finish()
 }

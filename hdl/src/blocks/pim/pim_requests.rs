@@ -13,10 +13,7 @@ use super::pim_decoder::{COLUMN, SLOT};
 use super::pim_timer::{bus, suffix};
 use crate::blocks::common::encoding::{bits_for, log2};
 use ndp_config::HbmConfig;
-use ndp_hdl_language::{
-    Bits, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat, zeros,
-};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// Bits of what is to be done with a request's columns.
 const KIND: u32 = 2;
@@ -50,42 +47,17 @@ impl RequestLayout {
     pub fn position(self) -> u32 {
         self.group + COLUMN
     }
-
-    pub fn bits(self) -> u32 {
-        KIND + SLOT + self.bank + self.row + 2 * self.position()
-    }
 }
 
-/// A request taken apart.
-struct Request {
-    kind: Bits,
-    slot: Bits,
-    bank: Bits,
-    row: Bits,
-    position: Bits,
-    left: Bits,
-}
-
-impl Request {
-    fn of(layout: RequestLayout, packed: &Bits) -> Self {
-        let mut low = 0;
-        let mut field = |width: u32| {
-            low += width;
-            packed.slice(low - width, width)
-        };
-        Self {
-            position: field(layout.position()),
-            left: field(layout.position()),
-            row: field(layout.row),
-            bank: field(layout.bank),
-            slot: field(SLOT),
-            kind: field(KIND),
-        }
-    }
-
-    fn pack(&self) -> Bits {
-        let parts = [&self.kind, &self.slot, &self.bank, &self.row, &self.left, &self.position];
-        cat(parts.map(Bits::clone))
+packed! {
+    /// A request taken apart.
+    pub(super) struct Request(layout: RequestLayout) {
+        position: layout.position(),
+        left: layout.position(),
+        row: layout.row,
+        bank: layout.bank,
+        slot: SLOT,
+        kind: KIND,
     }
 }
 
@@ -99,7 +71,7 @@ pub(super) fn lowest(bits: &Bits) -> Bits {
 
 /// The bit of a slot; 0 for a slot that does not exist.
 pub(super) fn at(slots: &Bits, slot: &Bits) -> Bits {
-    let bits: Vec<Bits> = (0..slots.width()).map(|s| slots.bit(s) & slot.eq_lit(s.into())).collect();
+    let bits = each(slots.width(), |s| slots.bit(s) & slot.eq_lit(s.into()));
     any_of(&bits)
 }
 
@@ -107,162 +79,147 @@ pub(super) fn at(slots: &Bits, slot: &Bits) -> Bits {
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "pim_requests_{}", suffix(config), "Reads and writes of a PIM controller.")]
+pub fn pim_requests(config: &HbmConfig) -> Block {
     let c = config;
     let layout = RequestLayout::new(c);
     let (groups, per_group) = (c.bank_groups(), c.banks_per_group());
-    let m =
-        ModuleBuilder::new(format!("pim_requests_{}", suffix(c)), "Reads and writes of a PIM controller.");
     let head_valid = m.input("request_valid_i", 1, "there is a request");
-    let head =
-        m.input("request_i", layout.bits(), "position, columns less one, row, bank, slot, kind; from bit 0");
+    let head = m.input(
+        "request_i",
+        Request::bits(layout),
+        "position, columns less one, row, bank, slot, kind; from bit 0",
+    );
     let boundary_bits = bits_for(c.subarrays() - 1);
-    let boundary = m.input("boundary_i", boundary_bits, "boundary of all banks, 0 if they are joined");
-    let turn = m.input("turn_i", 1, "the host may use what the multipliers use");
-    let alone = m.input("alone_i", 1, "nothing is to be computed");
-    let hold = m.input("hold_i", 1, "no row is to be opened ahead: the window is for the multipliers");
-    let data_valid = m.input("data_valid_i", 1, "there are data to write");
-    let soon = m.input("soon_i", 1, "a MAC that takes what is in `slot_o` is asked for");
-    let promised = m.input("promised_i", c.buffer_slots(), "slots that a MAC has yet to take");
-    let given = m.input("given_i", 1, "a row command was given, by whomever, in the clock before");
-    let row_taken = m.input("row_taken_i", 1, "what is wanted of the row bus is asked for next");
-    let column_go = m.input("column_go_i", 1, "the column command is given");
+    let boundary = m.input(boundary_bits, "boundary of all banks, 0 if they are joined");
+    let turn = m.input(1, "the host may use what the multipliers use");
+    let alone = m.input(1, "nothing is to be computed");
+    let hold = m.input(1, "no row is to be opened ahead: the window is for the multipliers");
+    let data_valid = m.input(1, "there are data to write");
+    let soon = m.input(1, "a MAC that takes what is in `slot_o` is asked for");
+    let promised = m.input(c.buffer_slots(), "slots that a MAC has yet to take");
+    let given = m.input(1, "a row command was given, by whomever, in the clock before");
+    let row_taken = m.input(1, "what is wanted of the row bus is asked for next");
+    let column_go = m.input(1, "the column command is given");
     let parts = super::pim_bank::paths(c);
-    let states: Vec<BankState> = (0..c.banks())
-        .map(|b| {
-            let rows =
-                (0..parts).map(|p| m.input(format!("row{b}_{p}_i"), layout.row, "last row of a partition"));
-            let rows = rows.collect();
-            let open = m.input(format!("open{b}_i"), parts, "partitions with an open row");
-            (open, m.input(format!("pim{b}_i"), parts, "opened to compute with"), rows)
-        })
-        .collect();
+    let states: Vec<BankState> = each(c.banks(), |b| {
+        let rows =
+            (0..parts).map(|p| m.input(format!("row{b}_{p}_i"), layout.row, "last row of a partition"));
+        let rows = rows.collect();
+        let open = m.input(format!("open{b}_i"), parts, "partitions with an open row");
+        (open, m.input(format!("pim{b}_i"), parts, "opened to compute with"), rows)
+    });
 
     let slots: Vec<_> = ["first", "second"]
         .map(|name| {
             let valid = m.reg(format!("{name}_valid_q"), 1).reset(0);
-            (valid, m.reg(format!("{name}_q"), layout.bits()))
+            (valid, m.reg(format!("{name}_q"), Request::bits(layout)))
         })
         .into();
-    let joined = m.wire("joined", boundary.is_zero());
-    let requests: Vec<Request> = slots.iter().map(|(_, packed)| Request::of(layout, packed)).collect();
+    let joined = m.wire(boundary.is_zero());
+    let requests: Vec<Request> = slots.iter().map(|(_, packed)| Request::unpack(layout, packed)).collect();
     let upper: Vec<Bits> = requests
         .iter()
         .enumerate()
-        .map(|(s, r)| m.wire(format!("upper{s}"), r.row.high(boundary_bits).ge(&boundary)))
+        .map(|(s, r)| m.wire(format!("upper{s}"), r.row.high(boundary_bits).ge(boundary)))
         .collect();
     // Where the multipliers also are.
     let shared: Vec<Bits> =
-        upper.iter().enumerate().map(|(s, upper)| m.wire(format!("shared{s}"), &joined | upper)).collect();
+        upper.iter().enumerate().map(|(s, upper)| m.wire(format!("shared{s}"), joined | upper)).collect();
     let partitions: Vec<Bits> =
-        upper.iter().enumerate().map(|(s, u)| m.wire(format!("partition{s}"), u & !&joined)).collect();
-    let other_bank = requests[0].bank.ne(&requests[1].bank) | !slots[0].0.q();
-    let first_shared = slots[0].0.q() & &shared[0];
+        upper.iter().enumerate().map(|(s, u)| m.wire(format!("partition{s}"), u & !joined)).collect();
+    let other_bank = requests[0].bank.ne(requests[1].bank) | !slots[0].0.q();
+    let first_shared = slots[0].0 & shared[0];
     let enabled = [
-        m.wire("enabled0", slots[0].0.q() & (!&shared[0] | &turn)),
-        m.wire(
-            "enabled1",
-            cat([
-                slots[1].0.q(),
-                other_bank,
-                !&shared[1] | cat([turn.clone(), first_shared.clone(), alone.clone()]).all(),
-            ])
-            .all(),
-        ),
+        m.wire("enabled0", slots[0].0 & (!shared[0] | turn)),
+        m.wire("enabled1", all!(slots[1].0.q(), other_bank, !shared[1] | all!(turn, first_shared, alone))),
     ];
 
     // What each group's bank needs for each request.
     let (mut closes, mut opens, mut ready) = (Vec::new(), Vec::new(), Vec::new());
     for (s, request) in requests.iter().enumerate() {
-        let bank_is: Vec<Bits> = (0..per_group).map(|i| request.bank.eq_lit(i.into())).collect();
+        let bank_is = each(per_group, |i| request.bank.eq_lit(i.into()));
         for g in 0..groups {
             let of = |part: &dyn Fn(&BankState) -> Bits| {
-                let values: Vec<Bits> =
-                    (0..per_group).map(|i| part(&states[(g * per_group + i) as usize])).collect();
-                one_hot_mux(&bus(&bank_is), &values)
+                let values = each(per_group, |i| part(&states[(g * per_group + i) as usize]));
+                one_hot_mux(bus(&bank_is), &values)
             };
             // The path of a joined bank is that of partition 1.
             let chosen = |bits: &Bits| {
-                if parts == 2 { mux(&shared[s], &bits.bit(1), &bits.bit(0)) } else { bits.bit(0) }
+                if parts == 2 { mux(shared[s], bits.bit(1), bits.bit(0)) } else { bits.bit(0) }
             };
             let open = m.wire(format!("open{s}_{g}"), of(&|(open, _, _)| chosen(open)));
             let computes = of(&|(_, pim, _)| chosen(pim));
             let row = of(&|(_, _, rows)| {
-                if parts == 2 { mux(&shared[s], &rows[1], &rows[0]) } else { rows[0].clone() }
+                if parts == 2 { mux(shared[s], rows[1], rows[0]) } else { rows[0] }
             });
-            let right = m.wire(format!("right{s}_{g}"), row.eq(&request.row) & !computes);
+            let right = m.wire(format!("right{s}_{g}"), row.eq(request.row) & !computes);
             // Groups that no column is left for need nothing.
             let needed = if groups == 1 {
-                enabled[s].clone()
+                enabled[s]
             } else {
                 let group = lit(g.into(), layout.group);
                 let ahead = (group - request.position.low(layout.group)).zext(layout.position());
-                &enabled[s] & request.left.ge(&ahead)
+                enabled[s] & request.left.ge(ahead)
             };
             let needed = m.wire(format!("needed{s}_{g}"), needed);
-            closes.push(cat([needed.clone(), open.clone(), !&right]).all());
-            let may = if s == 1 { !&hold } else { lit(1, 1) };
-            opens.push(cat([needed, !&open, may]).all());
-            ready.push(&open & &right);
+            closes.push(all!(needed, open, !right));
+            let may = if s == 1 { !hold } else { lit(1, 1) };
+            opens.push(all!(needed, !open, may));
+            ready.push(open & right);
         }
     }
-    let finished = m.wire("finished", &column_go & requests[0].left.is_zero());
-    let advance = m.wire("advance", &finished | !slots[0].0.q());
-    let pop = m.wire("pop", &head_valid & (&advance | !slots[1].0.q()));
-    let moved = m.flag("moved_q", any_of(&[finished.clone(), &advance & slots[1].0.q(), pop.clone()]));
+    let finished = m.wire(column_go & requests[0].left.is_zero());
+    let advance = m.wire(finished | !slots[0].0.q());
+    let pop = m.wire(head_valid & (advance | !slots[1].0.q()));
+    let moved = m.flag(any!(finished, advance & slots[1].0.q(), pop));
     let urgent = m.flag("opens_q", bus(&opens));
-    let fresh = m.wire("fresh", !(&given | moved));
-    let closes = m.flag("closes_q", bus(&closes)).gated(&fresh);
-    let opens = m.wire("opens", urgent.gated(&fresh));
+    let fresh = m.wire(!(given | moved));
+    let closes = m.flag(bus(&closes)).gated(fresh);
+    let opens = m.wire(urgent.gated(fresh));
     let (first, second) = ready.split_at(groups as usize);
-    let ready = m.flag("ready_q", mux(&advance, &bus(second), &bus(first)));
+    let ready = m.flag(mux(advance, bus(second), bus(first)));
 
     // One of them is asked for in a clock, another one if it is not legal yet. What the first request has to open goes before the second one's.
     let count = 2 * groups;
-    let urgent = m.wire("urgent", urgent.low(groups).any());
-    let now = cat([repeat(groups, &!&urgent), lit((1 << groups) - 1, groups)]);
-    let wants = m.wire("wants", (&closes | &opens) & now);
-    let behind = m.reg("behind_q", count).reset(0);
-    let later = m.wire("later", &wants & behind.q());
-    let chosen = m.wire("chosen", lowest(&mux(&later.any(), &later, &wants)));
+    let urgent = m.wire(urgent.low(groups).any());
+    let now = cat!(repeat(groups, !urgent), lit((1 << groups) - 1, groups));
+    let wants = m.wire((closes | opens) & now);
+    let behind = m.reg(count).reset(0);
+    let later = m.wire(wants & behind);
+    let chosen = m.wire(lowest(&mux(later.any(), later, wants)));
     // The ones above the chosen one come next.
     let above = (0..count).rev().map(|i| if i == 0 { zeros(1) } else { chosen.low(i).any() });
-    behind.next(mux(&row_taken, &cat(above), &behind).gated(&!&given));
-    let second_chosen = m.wire("second_chosen", chosen.high(groups).any());
-    let of_chosen = |values: [&Bits; 2]| mux(&second_chosen, values[1], values[0]);
-    m.output("act_o", (&chosen & &opens).any(), "ACT is wanted");
-    m.output("urgent_o", &urgent, "the request in work waits for an ACT");
-    m.output("pre_o", (&chosen & &closes).any(), "PRE is wanted");
+    behind.next(mux(row_taken, cat(above), behind).gated(!given));
+    let second_chosen = m.wire(chosen.high(groups).any());
+    let of_chosen = |values: [&Bits; 2]| mux(second_chosen, values[1], values[0]);
+    m.output("act_o", (chosen & opens).any(), "ACT is wanted");
+    m.output(urgent, "the request in work waits for an ACT");
+    m.output("pre_o", (chosen & closes).any(), "PRE is wanted");
     m.output("row_group_o", chosen.low(groups) | chosen.high(groups), "its bank group, one-hot");
     m.output("row_bank_o", of_chosen([&requests[0].bank, &requests[1].bank]), "its bank of the group");
     m.output("row_partition_o", of_chosen([&partitions[0], &partitions[1]]), "its partition");
     m.output("row_o", of_chosen([&requests[0].row, &requests[1].row]), "its row");
 
-    let group_is: Vec<Bits> = (0..groups)
-        .map(
-            |g| if groups == 1 { lit(1, 1) } else { requests[0].position.low(layout.group).eq_lit(g.into()) },
-        )
-        .collect();
-    let group_ready = (&ready & bus(&group_is)).any();
-    let can = m.wire("can", &enabled[0] & group_ready);
+    let group_is = each(groups, |g| {
+        if groups == 1 { lit(1, 1) } else { requests[0].position.low(layout.group).eq_lit(g.into()) }
+    });
+    let group_ready = (ready & bus(&group_is)).any();
+    let can = m.wire(enabled[0] & group_ready);
     let [write, copy, share] = [WRITE, COPY, SHARE].map(|kind| requests[0].kind.eq_lit(kind));
-    m.output("rd_o", &can & requests[0].kind.is_zero(), "RD is wanted");
-    m.output("wr_o", cat([can.clone(), write, data_valid]).all(), "WR is wanted");
-    let early = m.wire("early", at(&promised, &requests[0].slot));
-    let free = m.wire("free", !&early | soon);
-    m.output("rdg_o", &can & (copy | (&share & &free)), "RDG is wanted");
-    m.output("early_o", &share & early, "only if the MAC that is asked for is given");
-    m.output(
-        "waits_o",
-        cat([slots[0].0.q(), share.clone(), !&free]).all(),
-        "it waits for a MAC to take a slot",
-    );
-    m.output("share_o", &share, "a MAC takes what it brings");
+    m.output("rd_o", can & requests[0].kind.is_zero(), "RD is wanted");
+    m.output("wr_o", all!(can, write, data_valid), "WR is wanted");
+    let early = m.wire(at(&promised, &requests[0].slot));
+    let free = m.wire(!early | soon);
+    m.output("rdg_o", can & (copy | (share & free)), "RDG is wanted");
+    m.output("early_o", share & early, "only if the MAC that is asked for is given");
+    m.output("waits_o", all!(slots[0].0.q(), share, !free), "it waits for a MAC to take a slot");
+    m.output(share, "a MAC takes what it brings");
     m.output("column_group_o", bus(&group_is), "its bank group, one-hot");
-    m.output("column_bank_o", &requests[0].bank, "its bank of the group");
-    m.output("column_partition_o", &partitions[0], "its partition");
+    m.output("column_bank_o", requests[0].bank, "its bank of the group");
+    m.output("column_partition_o", partitions[0], "its partition");
     m.output("column_o", requests[0].position.high(COLUMN), "its column");
-    m.output("slot_o", &requests[0].slot, "slot of RDG");
+    m.output("slot_o", requests[0].slot, "slot of RDG");
     m.unused(requests[1].position.high(COLUMN), "the second request has not begun");
 
     // The next column, the next request.
@@ -270,17 +227,16 @@ pub fn pim_requests(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
         position: requests[0].position.plus_one(),
         left: requests[0].left.minus_one(),
         slot: requests[0].slot.plus_one(),
-        kind: requests[0].kind.clone(),
-        bank: requests[0].bank.clone(),
-        row: requests[0].row.clone(),
+        kind: requests[0].kind,
+        bank: requests[0].bank,
+        row: requests[0].row,
     };
-    slots[0].0.next(mux(&advance, &slots[1].0, &slots[0].0));
-    slots[0].1.next(mux(&advance, &slots[1].1, &mux(&column_go, &stepped.pack(), &slots[0].1)));
-    slots[1].0.next(mux(&pop, &lit(1, 1), &(slots[1].0.q() & !&advance)));
-    slots[1].1.next(mux(&pop, &head, &slots[1].1));
-    m.output("pop_o", &pop, "the request is taken");
-    m.output("finished_o", &finished, "a request ends with this clock");
+    slots[0].0.next(mux(advance, slots[1].0, slots[0].0));
+    slots[0].1.next(mux(advance, slots[1].1, mux(column_go, stepped.pack(), slots[0].1)));
+    slots[1].0.next(mux(pop, lit(1, 1), slots[1].0 & !advance));
+    slots[1].1.next(mux(pop, head, slots[1].1));
+    m.output(pop, "the request is taken");
+    m.output(finished, "a request ends with this clock");
     m.output("shared_o", first_shared, "the request in work uses what the multipliers use");
-    m.output("busy_o", slots[0].0.q() | slots[1].0.q(), "there are requests in work");
-    m.finish()
+    m.output("busy_o", slots[0].0 | slots[1].0.q(), "there are requests in work");
 }

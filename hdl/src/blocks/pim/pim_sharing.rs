@@ -7,39 +7,34 @@
 use super::pim_decoder::SLOT;
 use super::pim_timer::{bus, suffix};
 use ndp_config::HbmConfig;
-use ndp_hdl_language::{HdlError, Module, ModuleBuilder};
-use std::rc::Rc;
+use ndp_hdl_language::prelude::*;
 
 /// The slots' bits.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-pub fn pim_sharing(config: &HbmConfig) -> Result<Rc<Module>, HdlError> {
+#[block(m, "pim_sharing_{}", suffix(config), "Slots of the buffer on their way from a read to a MAC.")]
+pub fn pim_sharing(config: &HbmConfig) -> Block {
     let slots = config.buffer_slots();
-    let m = ModuleBuilder::new(
-        format!("pim_sharing_{}", suffix(config)),
-        "Slots of the buffer on their way from a read to a MAC.",
-    );
-    let share = m.input("share_i", 1, "RDG is given for a MAC that waits for it");
-    let take = m.input("take_i", 1, "MAC is given that has waited");
-    let slot = m.input("slot_i", SLOT, "slot of either");
+    let share = m.input(1, "RDG is given for a MAC that waits for it");
+    let take = m.input(1, "MAC is given that has waited");
+    let slot = m.input(SLOT, "slot of either");
     // A MAC is chosen in the clock before it may be given.
-    let mut arrives = (share.clone(), slot.clone());
+    let mut arrives = (share, slot);
     for k in 0..config.t_cl() {
-        let valid = m.flag(format!("valid{k}_q"), &arrives.0);
-        let late = m.delay(format!("slot{k}_q"), &arrives.1);
-        arrives = (valid.clone(), late.clone());
+        let valid = m.flag(format!("valid{k}_q"), arrives.0);
+        let late = m.delay(format!("slot{k}_q"), arrives.1);
+        arrives = (valid, late);
     }
-    let bits = |name: &str, set: &ndp_hdl_language::Bits, of: &ndp_hdl_language::Bits| {
+    let bits = |name: &str, set: &Bits, of: &Bits| {
         let bit = |s: u32| {
             let bit = m.reg(format!("{name}{s}_q"), 1).reset(0);
-            let taken = &take & slot.eq_lit(s.into());
-            bit.next((set & of.eq_lit(s.into())) | (bit.q() & !taken));
+            let taken = take & slot.eq_lit(s.into());
+            bit.next((set & of.eq_lit(s.into())) | (bit & !taken));
             bit.q()
         };
-        bus(&(0..slots).map(bit).collect::<Vec<_>>())
+        bus(&each(slots, bit))
     };
     m.output("promised_o", bits("promised", &share, &slot), "slots that a MAC has yet to take");
     m.output("there_o", bits("there", &arrives.0, &arrives.1), "of these, those that it may");
-    m.finish()
 }

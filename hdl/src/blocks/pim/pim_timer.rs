@@ -5,7 +5,7 @@
 //! the larger number.
 
 use crate::blocks::common::encoding::bits_for;
-use ndp_hdl_language::{Bits, ModuleBuilder, any_of, cat, lit, mux, zeros};
+use ndp_hdl_language::prelude::*;
 
 /// Clocks that are left of a distance of `gap` from the last `load`: `gap - 1` in the clock after it.
 pub(super) fn timer(m: &ModuleBuilder, name: &str, load: &Bits, gap: u32) -> Bits {
@@ -15,7 +15,7 @@ pub(super) fn timer(m: &ModuleBuilder, name: &str, load: &Bits, gap: u32) -> Bit
     }
     let bits = bits_for(gap - 1);
     let left = m.reg(format!("{name}_q"), bits).reset(0);
-    left.next(mux(load, &lit((gap - 1).into(), bits), &counted(&left)));
+    left.next(mux(load, lit((gap - 1).into(), bits), counted(&left)));
     left.q()
 }
 
@@ -26,13 +26,13 @@ pub(super) fn counted(left: &Bits) -> Bits {
 
 /// The larger one of two numbers of equal width.
 pub(super) fn larger(a: &Bits, b: &Bits) -> Bits {
-    mux(&a.lt(b), b, a)
+    mux(a.lt(b), b, a)
 }
 
 /// The code of the first condition that holds, 0 if none does.
 pub(super) fn first_code(width: u32, conditions: &[(Bits, u32)]) -> Bits {
     let rest = zeros(width);
-    conditions.iter().rev().fold(rest, |rest, (holds, code)| mux(holds, &lit((*code).into(), width), &rest))
+    conditions.iter().rev().fold(rest, |rest, (holds, code)| mux(holds, lit((*code).into(), width), rest))
 }
 
 /// Bits in order, the first one lowest.

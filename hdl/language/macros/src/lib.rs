@@ -1,0 +1,271 @@
+//! The attribute [`block`](macro@block), which makes a function the description of a module.
+
+use proc_macro::{Delimiter, Group, Literal, Span, TokenStream, TokenTree};
+
+/// Methods of the builder whose first argument may be left out: arguments without it, and the end of the name.
+const NAMED: [(&str, usize, &str); 13] = [
+    ("input", 2, "_i"),
+    ("output", 2, "_o"),
+    ("wire", 1, ""),
+    ("forward", 1, ""),
+    ("reg", 1, "_q"),
+    ("hold", 2, "_q"),
+    ("delay", 1, "_q"),
+    ("flag", 1, "_q"),
+    ("counter", 2, "_q"),
+    ("ghost", 1, "_q"),
+    ("memory", 2, ""),
+    ("any_sequence", 1, ""),
+    ("instance", 1, ""),
+];
+
+/// Makes a function the description of a module: `#[block(m, "title", "what it does")]`.
+///
+/// `m` is the module's builder, with which the function begins, and which it finishes. Between title and purpose there may be arguments
+/// for the title, a format string. With `#[block(m)]` the function does that itself.
+///
+/// A signal, memory or part that is the value of a `let` may be given no name: it has that of the variable, a port with `_i`, a register
+/// with `_q` behind it. So has `m.output(variable, "..")`, with `_o`.
+///
+/// Beside the function is a module of its name: `In` has a field for each input port, `Out` for each output port. The ports are those
+/// that the function itself declares with a literal for a name. A port in a branch or closure may be missing (`Option`); one with a number in
+/// its name, as in `format!("data{i}_i")`, is one of several (`Vec`). `let layout = Layout::inputs(&m, ..)` is a field of that type, which
+/// is `Drives`. Ports that other functions declare are connected by name.
+#[proc_macro_attribute]
+pub fn block(attribute: TokenStream, function: TokenStream) -> TokenStream {
+    let mut function: Vec<TokenTree> = function.into_iter().collect();
+    let at = function.iter().position(|token| is_ident(token, "fn"));
+    let (Some(at), Some(TokenTree::Group(body))) = (at, function.pop()) else {
+        return failure("expected a function", Span::call_site());
+    };
+    let parts = split(attribute);
+    let Some((builder, named)) = parts.split_first() else {
+        return failure("expected the builder", Span::call_site());
+    };
+    let mut ports = Ports { builder: builder.to_string(), ports: Vec::new(), failure: None };
+    let body_stream = ports.rewritten(body.stream(), false);
+    if let Some((what, span)) = ports.failure {
+        return failure(&what, span);
+    }
+    let stream = match named.split_last() {
+        None => body_stream,
+        Some((purpose, title)) => {
+            let title = title.iter().map(TokenStream::to_string).collect::<Vec<_>>().join(", ");
+            let new = format!("::ndp_hdl_language::ModuleBuilder::new(format!({title}), {purpose})");
+            let [begin, end] = [format!("let {builder} = {new};"), format!("; {builder}.finish()")]
+                .map(|text| text.parse::<TokenStream>().unwrap_or_default());
+            [begin, body_stream, end].into_iter().collect()
+        }
+    };
+    let visible = function[..at].iter().rposition(|token| is_ident(token, "pub")).map_or(at, |start| start);
+    let visible: TokenStream = function[visible..at].iter().cloned().collect();
+    let types = ports.types(&visible.to_string(), &function[at + 1].to_string());
+    let mut body = Group::new(Delimiter::Brace, stream);
+    body.set_span(Span::call_site());
+    function.push(body.into());
+    function.into_iter().chain(types.parse::<TokenStream>().unwrap_or_default()).collect()
+}
+
+fn failure(what: &str, span: Span) -> TokenStream {
+    let text: TokenStream = format!("compile_error!({what:?});").parse().unwrap_or_default();
+    let located = text.into_iter().map(|mut token| {
+        token.set_span(span);
+        token
+    });
+    located.collect()
+}
+
+fn is_ident(token: &TokenTree, name: &str) -> bool {
+    matches!(token, TokenTree::Ident(ident) if ident.to_string() == name)
+}
+
+fn is_punct(token: Option<&TokenTree>, mark: char) -> bool {
+    matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == mark)
+}
+
+/// Whether a bar behind the token begins a closure.
+fn opens_closure(before: &TokenTree) -> bool {
+    matches!(before, TokenTree::Punct(punct) if ",=".contains(punct.as_char())) || is_ident(before, "move")
+}
+
+/// What stands between the commas.
+fn split(stream: TokenStream) -> Vec<TokenStream> {
+    let mut parts = vec![Vec::new()];
+    for token in stream {
+        if is_punct(Some(&token), ',') {
+            parts.push(Vec::new());
+        } else if let Some(last) = parts.last_mut() {
+            last.push(token);
+        }
+    }
+    parts.into_iter().filter(|part| !part.is_empty()).map(TokenStream::from_iter).collect()
+}
+
+struct Port {
+    output: bool,
+    /// With braces in place of a number; of a bundle the variable.
+    name: String,
+    /// Type of the field.
+    kind: String,
+}
+
+impl Port {
+    fn field(&self) -> String {
+        let ends: &[&str] = if self.output { &["_o"] } else { &["_ni", "_i"] };
+        let stem = ends.iter().find_map(|end| self.name.strip_suffix(end)).unwrap_or(&self.name);
+        match &*stem.replace("{}", "") {
+            keyword @ ("ref" | "move" | "in" | "type" | "match" | "loop") => format!("r#{keyword}"),
+            field => field.to_owned(),
+        }
+    }
+}
+
+/// The ports of a block, collected while its text is rewritten.
+struct Ports {
+    builder: String,
+    ports: Vec<Port>,
+    failure: Option<(String, Span)>,
+}
+
+impl Ports {
+    /// The text with the names that it leaves out. `inner` is what may be run never or several times.
+    fn rewritten(&mut self, stream: TokenStream, inner: bool) -> TokenStream {
+        let tokens: Vec<TokenTree> = stream.into_iter().collect();
+        let (mut rewritten, mut closure) = (Vec::with_capacity(tokens.len()), false);
+        for (at, token) in tokens.iter().enumerate() {
+            closure |= is_punct(Some(token), '|')
+                && at.checked_sub(1).is_none_or(|before| opens_closure(&tokens[before]));
+            closure &= !is_punct(Some(token), ';');
+            let inner = inner || closure;
+            let TokenTree::Group(group) = token else {
+                rewritten.push(token.clone());
+                continue;
+            };
+            let of_builder = group.delimiter() == Delimiter::Parenthesis
+                && at >= 3
+                && is_ident(&tokens[at - 3], &self.builder)
+                && is_punct(Some(&tokens[at - 2]), '.');
+            let mut stream = group.stream();
+            if let Some(at) = at.checked_sub(7).filter(|_| !inner)
+                && let [first, variable, _, kind, _, _, method] = &tokens[at..at + 7]
+                && is_ident(first, "let")
+                && is_ident(method, "inputs")
+            {
+                self.ports.push(Port { output: false, name: variable.to_string(), kind: kind.to_string() });
+            }
+            if of_builder {
+                let variable =
+                    (at >= 6 && is_punct(tokens.get(at - 4), '=') && is_ident(&tokens[at - 6], "let"))
+                        .then(|| tokens[at - 5].clone());
+                stream = self.called(&tokens[at - 1], variable, stream, inner);
+            }
+            let braces = group.delimiter() == Delimiter::Brace;
+            let mut new = Group::new(group.delimiter(), self.rewritten(stream, inner || braces));
+            new.set_span(group.span());
+            rewritten.push(new.into());
+        }
+        rewritten.into_iter().collect()
+    }
+
+    /// The arguments of a method of the builder, with the name.
+    fn called(
+        &mut self,
+        method: &TokenTree,
+        variable: Option<TokenTree>,
+        arguments: TokenStream,
+        inner: bool,
+    ) -> TokenStream {
+        let name = method.to_string();
+        let parts = split(arguments.clone());
+        let Some((_, count, end)) = NAMED.iter().find(|(known, ..)| *known == name) else { return arguments };
+        let output = name == "output";
+        let arguments = if parts.len() == *count {
+            let variable = if output {
+                parts[0].clone().into_iter().find(|token| matches!(token, TokenTree::Ident(_)))
+            } else {
+                variable
+            };
+            let Some(variable) = variable else {
+                self.failure.get_or_insert((format!("`{name}` needs a name here"), method.span()));
+                return arguments;
+            };
+            let mut literal = Literal::string(&format!("{variable}{end}"));
+            literal.set_span(method.span());
+            let comma = ",".parse::<TokenStream>().unwrap_or_default();
+            [TokenTree::from(literal).into(), comma, arguments].into_iter().collect()
+        } else {
+            arguments
+        };
+        if matches!(&*name, "input" | "output") {
+            self.declared(output, arguments.clone(), inner);
+        }
+        arguments
+    }
+
+    /// Collects a port with a literal for a name.
+    fn declared(&mut self, output: bool, arguments: TokenStream, inner: bool) {
+        let mut tokens = arguments.into_iter();
+        let text = match (tokens.next(), tokens.nth(1)) {
+            (Some(TokenTree::Literal(name)), _) => name.to_string(),
+            (Some(token), Some(TokenTree::Group(group))) if is_ident(&token, "format") => {
+                group.stream().to_string()
+            }
+            _ => return,
+        };
+        let Some(name) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) else { return };
+        let kinds =
+            if output { ["Output", "Output", "Outputs"] } else { ["Bits", "Option<Bits>", "Vec<Bits>"] };
+        // A number is the one thing in braces, and follows a word.
+        let (name, kind) = match name.split_once('{').map(|(before, rest)| (before, rest.split_once('}'))) {
+            None => (name.to_owned(), kinds[usize::from(inner)]),
+            Some((before, Some((_, after))))
+                if before.ends_with(char::is_alphanumeric) && !after.contains('{') =>
+            {
+                (format!("{before}{{}}{after}"), kinds[2])
+            }
+            Some(_) => return,
+        };
+        if !self.ports.iter().any(|port| port.name == name && port.output == output) {
+            self.ports.push(Port { output, name, kind: kind.to_owned() });
+        }
+    }
+
+    /// The module with the types.
+    fn types(&self, visible: &str, block: &str) -> String {
+        let [mut fields, mut uses] = [const { [String::new(), String::new()] }; 2];
+        for (at, port) in self.ports.iter().enumerate() {
+            let (mut field, Port { output, name, kind }) = (port.field(), port);
+            if self.ports[..at].iter().any(|other| other.output == *output && other.field() == field) {
+                field.push('s');
+            }
+            fields[usize::from(*output)] += &format!("#[doc = \"`{name}`.\"] pub {field}: {kind},");
+            uses[usize::from(*output)] += &match output {
+                true => format!("{field}: {kind}::new(instance, {name:?}),"),
+                false => format!("self.{field}.drive(instance, {name:?});"),
+            };
+        }
+        let ([inputs, outputs], [connects, reads]) = (fields, uses);
+        format!(
+            "#[doc = \"Ports of the block.\"] #[allow(clippy::module_inception, dead_code, private_interfaces)] {visible} mod {block} {{
+                #[allow(unused_imports)] pub use super::*;
+                use ::ndp_hdl_language::{{Bits, Drives, InstanceBuilder, Inputs, Output, Outputs}};
+                #[doc = \"What drives an instance.\"] #[derive(Clone, Debug)] pub struct In {{ {inputs} }}
+                impl Inputs for In {{
+                    type Out = Out;
+                    fn connect(self, instance: InstanceBuilder) -> Out {{ {connects} Out::of(instance) }}
+                }}
+                #[doc = \"What an instance drives.\"] #[derive(Clone, Copy, Debug)] pub struct Out {{
+                    instance: InstanceBuilder, {outputs}
+                }}
+                impl ::std::ops::Deref for Out {{
+                    type Target = InstanceBuilder;
+                    fn deref(&self) -> &InstanceBuilder {{ &self.instance }}
+                }}
+                impl Out {{
+                    #[doc = \"The outputs of an instance.\"]
+                    pub fn of(instance: InstanceBuilder) -> Self {{ Self {{ instance, {reads} }} }}
+                }}
+            }}"
+        )
+    }
+}
