@@ -270,7 +270,7 @@ impl<P: Places> SystemBackend<P> {
     pub fn estimated(&self) -> Option<Estimated> {
         let mut all = None;
         for core in self.cores.iter().filter_map(GemvUnit::estimated) {
-            all.get_or_insert_with(Estimated::default).add(&core);
+            *all.get_or_insert_with(Estimated::default) += core;
         }
         all
     }

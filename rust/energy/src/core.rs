@@ -4,7 +4,6 @@ use crate::constant::{self, Constant};
 use crate::energy::Energy;
 use ndp_config::{ConfigError, DesignConfig, NameRule};
 use serde::{Deserialize, Serialize};
-use std::ops::AddAssign;
 
 /// Cycles of a core by what it does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -19,14 +18,7 @@ pub struct CoreUse {
     pub other: u64,
 }
 
-impl AddAssign for CoreUse {
-    fn add_assign(&mut self, other: Self) {
-        self.dot += other.dot;
-        self.axpy += other.axpy;
-        self.activation += other.activation;
-        self.other += other.other;
-    }
-}
+crate::sums!(CoreUse: dot, axpy, activation, other);
 
 /// What a file of constants of a core holds; unknown keys are refused. Power in mW, logic and SRAM, of a core with `multipliers` multiplier units at
 /// `clock_mhz`.
@@ -74,32 +66,19 @@ impl CoreConstants {
     }
 }
 
-/// What the logic of a core is used for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum CorePart {
-    /// `dot`.
-    Dot,
-    /// `axpy` and its like.
-    Axpy,
-    /// The activation unit, and rounding.
-    Activation,
-    /// Neither.
-    Idle,
-}
-
-impl CorePart {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Dot, Self::Axpy, Self::Activation, Self::Idle];
-
-    /// Its name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Dot => "dot",
-            Self::Axpy => "axpy",
-            Self::Activation => "activation",
-            Self::Idle => "idle",
-        }
+ndp_config::named! {
+    /// What the logic of a core is used for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum CorePart {
+        /// `dot`.
+        Dot => "dot",
+        /// `axpy` and its like.
+        Axpy => "axpy",
+        /// The activation unit, and rounding.
+        Activation => "activation",
+        /// Neither.
+        Idle => "idle",
     }
 }
 

@@ -69,47 +69,24 @@ pub struct RankActivity {
     pub bus: Option<BusCounts>,
 }
 
+/// Sums and differences, field by field.
+#[macro_export]
 macro_rules! sums {
     ($type:ident: $($field:ident),+) => {
-        impl AddAssign for $type {
+        impl std::ops::AddAssign for $type {
             fn add_assign(&mut self, other: Self) {
                 $(self.$field += other.$field;)+
             }
         }
 
-        impl $type {
-            /// What has come since `before`.
-            pub fn since(self, before: Self) -> Self {
-                Self { $($field: sums!(@ self.$field, before.$field)),+ }
+        impl std::ops::Sub for $type {
+            type Output = Self;
+
+            fn sub(self, before: Self) -> Self {
+                Self { $($field: self.$field - before.$field),+ }
             }
         }
     };
-    (@ $now:expr, $before:expr) => {
-        Since::since($now, $before)
-    };
-}
-
-/// The difference to what was counted before.
-trait Since {
-    fn since(self, before: Self) -> Self;
-}
-
-impl Since for u64 {
-    fn since(self, before: Self) -> Self {
-        self - before
-    }
-}
-
-impl Since for BankCounts {
-    fn since(self, before: Self) -> Self {
-        Self::since(self, before)
-    }
-}
-
-impl Since for BusBits {
-    fn since(self, before: Self) -> Self {
-        Self::since(self, before)
-    }
 }
 
 sums!(BankCounts: activates, reads, writes);
@@ -133,11 +110,11 @@ impl RankActivity {
 
     /// What has come since `before`, which has as many banks.
     pub fn since(&self, before: &Self) -> Self {
-        let banks = self.banks.iter().zip(&before.banks).map(|(now, before)| now.since(*before));
+        let banks = self.banks.iter().zip(&before.banks).map(|(now, before)| *now - *before);
         Self {
-            counts: self.counts.since(before.counts),
+            counts: self.counts - before.counts,
             banks: banks.collect(),
-            bus: self.bus.zip(before.bus).map(|(now, before)| now.since(before)),
+            bus: self.bus.zip(before.bus).map(|(now, before)| now - before),
         }
     }
 

@@ -18,9 +18,9 @@
 use crate::constant::{self, Constant};
 use crate::counts::{BankCounts, DramUse};
 use crate::energy::Energy;
+use crate::table::by;
 use ndp_config::{BEAT_BITS, ConfigError, DramConfig, NameRule};
 use serde::{Deserialize, Serialize};
-use std::ops::AddAssign;
 
 /// Data pins of a rank.
 const PINS: u32 = 64;
@@ -215,93 +215,37 @@ impl DramConstants {
     }
 }
 
-/// What the energy of DRAM goes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DramPart {
-    /// ACT and PRE.
-    Activate,
-    /// RD, without the bus.
-    Read,
-    /// WR, without the bus.
-    Write,
-    /// REF.
-    Refresh,
-    /// Clocks in which a bank is open.
-    ActiveStandby,
-    /// Clocks in which none is.
-    PrechargedStandby,
-    /// The data bus, read.
-    ReadBus,
-    /// The data bus, written.
-    WriteBus,
-}
-
-impl DramPart {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Activate,
-        Self::Read,
-        Self::Write,
-        Self::Refresh,
-        Self::ActiveStandby,
-        Self::PrechargedStandby,
-        Self::ReadBus,
-        Self::WriteBus,
-    ];
-
-    /// Its name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Activate => "ACT and PRE",
-            Self::Read => "RD",
-            Self::Write => "WR",
-            Self::Refresh => "REF",
-            Self::ActiveStandby => "active standby",
-            Self::PrechargedStandby => "precharged standby",
-            Self::ReadBus => "bus, read",
-            Self::WriteBus => "bus, written",
-        }
+ndp_config::named! {
+    /// What the energy of DRAM goes to.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum DramPart {
+        /// ACT and PRE.
+        Activate => "ACT and PRE",
+        /// RD, without the bus.
+        Read => "RD",
+        /// WR, without the bus.
+        Write => "WR",
+        /// REF.
+        Refresh => "REF",
+        /// Clocks in which a bank is open.
+        ActiveStandby => "active standby",
+        /// Clocks in which none is.
+        PrechargedStandby => "precharged standby",
+        /// The data bus, read.
+        ReadBus => "bus, read",
+        /// The data bus, written.
+        WriteBus => "bus, written",
     }
 }
 
-/// Energy of DRAM by part.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DramEnergy([Energy; DramPart::ALL.len()]);
-
-impl DramEnergy {
-    /// Of a part.
-    pub fn get(&self, part: DramPart) -> Energy {
-        self.0[part as usize]
-    }
-
-    /// All parts together.
-    pub fn total(&self) -> Energy {
-        self.0.into_iter().sum()
-    }
-
-    /// The parts, those without energy too.
-    pub fn iter(&self) -> impl Iterator<Item = (DramPart, Energy)> {
-        DramPart::ALL.into_iter().zip(self.0)
-    }
-
-    /// Adds to a part.
-    pub fn add(&mut self, part: DramPart, energy: Energy) {
-        self.0[part as usize] += energy;
-    }
+by! {
+    /// A value for each [`DramPart`].
+    ByDramPart: DramPart
 }
 
-impl AddAssign for DramEnergy {
-    fn add_assign(&mut self, other: Self) {
-        self.0.iter_mut().zip(other.0).for_each(|(sum, energy)| *sum += energy);
-    }
-}
-
-impl Serialize for DramEnergy {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.iter())
-    }
-}
+/// Energy by part.
+pub type DramEnergy = ByDramPart<Energy>;
 
 /// What each event costs a rank of a design.
 ///

@@ -17,9 +17,9 @@
 
 use crate::constant::{self, Constant};
 use crate::energy::Energy;
+use crate::table::by;
 use ndp_config::{ConfigError, HbmConfig, NameRule};
 use serde::{Deserialize, Serialize};
-use std::ops::AddAssign;
 
 /// Bytes of the row that `activate_pj` is of.
 const ROW_BYTES: u32 = 1024;
@@ -125,142 +125,78 @@ impl HbmConstants {
     }
 }
 
-/// An enumeration with names, and a table with a value for each of it.
-macro_rules! table {
-    ($(#[$doc:meta])* $kind:ident, $(#[$by_doc:meta])* $by:ident { $($(#[$of:meta])* $variant:ident = $name:literal),+ $(,)? }) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-        #[serde(rename_all = "snake_case")]
-        pub enum $kind {
-            $($(#[$of])* $variant),+
-        }
-
-        impl $kind {
-            /// All of them.
-            pub const ALL: [Self; [$(Self::$variant),+].len()] = [$(Self::$variant),+];
-
-            /// Its name in tables.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name),+
-                }
-            }
-        }
-
-        $(#[$by_doc])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct $by<T>([T; $kind::ALL.len()]);
-
-        impl<T: Copy> $by<T> {
-            /// The value of one.
-            pub fn get(&self, kind: $kind) -> T {
-                self.0[kind as usize]
-            }
-
-            /// All values.
-            pub fn iter(&self) -> impl Iterator<Item = ($kind, T)> + '_ {
-                $kind::ALL.into_iter().zip(self.0)
-            }
-        }
-
-        impl<T: AddAssign> $by<T> {
-            /// Adds to one.
-            pub fn add(&mut self, kind: $kind, value: T) {
-                self.0[kind as usize] += value;
-            }
-        }
-
-        impl<T: AddAssign> AddAssign for $by<T> {
-            fn add_assign(&mut self, other: Self) {
-                self.0.iter_mut().zip(other.0).for_each(|(sum, value)| *sum += value);
-            }
-        }
-
-        impl $by<u64> {
-            /// What has come since `before`.
-            #[must_use]
-            pub fn since(&self, before: &Self) -> Self {
-                Self(std::array::from_fn(|kind| self.0[kind] - before.0[kind]))
-            }
-        }
-
-        impl $by<Energy> {
-            /// All of it together.
-            pub fn total(&self) -> Energy {
-                self.0.into_iter().sum()
-            }
-        }
-
-        impl<T: Copy + Serialize> Serialize for $by<T> {
-            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                serializer.collect_map(self.iter())
-            }
-        }
-    };
-}
-
-table! {
+ndp_config::named! {
     /// What a channel does that costs energy.
-    HbmEvent,
-    /// A value for each [`HbmEvent`].
-    ByHbmEvent {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum HbmEvent {
         /// A row is opened in a bank, and closed again.
-        Row = "ACT and PRE of a row",
+        Row => "ACT and PRE of a row",
         /// RD.
-        Read = "RD",
+        Read => "RD",
         /// RDG.
-        BufferRead = "RDG",
+        BufferRead => "RDG",
         /// WR.
-        Write = "WR",
+        Write => "WR",
         /// GBW.
-        BufferWrite = "GBW",
+        BufferWrite => "GBW",
         /// MAC, in all banks.
-        Mac = "MAC",
+        Mac => "MAC",
         /// RES.
-        Result = "RES",
+        Result => "RES",
         /// SUM.
-        Sum = "SUM",
+        Sum => "SUM",
         /// REF.
-        Refresh = "REF",
+        Refresh => "REF",
         /// REFB.
-        BankRefresh = "REFB",
+        BankRefresh => "REFB",
         /// A clock with a row open.
-        ActiveClock = "standby with a row open",
+        ActiveClock => "standby with a row open",
         /// A clock without.
-        PrechargedClock = "standby, all closed",
+        PrechargedClock => "standby, all closed",
     }
 }
 
-table! {
+by! {
+    /// A value for each [`HbmEvent`].
+    ByHbmEvent: HbmEvent
+}
+
+ndp_config::named! {
     /// What the energy of a channel goes to; each has one constant.
-    HbmPart,
-    /// A value for each [`HbmPart`].
-    ByHbmPart {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum HbmPart {
         /// ACT and PRE.
-        Activate = "rows",
+        Activate => "rows",
         /// Cells to column decoder.
-        Column = "columns in the banks",
+        Column => "columns in the banks",
         /// To the bank group's multiplexer.
-        BankGroup = "to the bank group",
+        BankGroup => "to the bank group",
         /// To the channel's multiplexer.
-        Multiplexer = "to the channel's I/O",
+        Multiplexer => "to the channel's I/O",
         /// Through the stack.
-        Tsv = "TSVs",
+        Tsv => "TSVs",
         /// Over the interposer.
-        Interposer = "interposer",
+        Interposer => "interposer",
         /// Global buffer.
-        Buffer = "global buffer",
+        Buffer => "global buffer",
         /// Buffer to banks.
-        Broadcast = "broadcast to the banks",
+        Broadcast => "broadcast to the banks",
         /// The multipliers.
-        Arithmetic = "multipliers",
+        Arithmetic => "multipliers",
         /// REF.
-        Refresh = "refresh",
+        Refresh => "refresh",
         /// Clocks with a row open.
-        ActiveStandby = "standby with a row open",
+        ActiveStandby => "standby with a row open",
         /// Clocks without.
-        PrechargedStandby = "standby, all closed",
+        PrechargedStandby => "standby, all closed",
     }
+}
+
+by! {
+    /// A value for each [`HbmPart`].
+    ByHbmPart: HbmPart
 }
 
 /// How often each event has happened.

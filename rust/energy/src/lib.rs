@@ -17,12 +17,15 @@ mod energy;
 mod hbm;
 mod npu;
 mod system;
+mod table;
 
 pub use constant::Constant;
 pub use core::{CoreConstants, CoreCosts, CorePart, CoreUse};
 pub use counts::{BankCounts, BusBits, BusCounts, DramUse, RankActivity, RankCounts};
 pub use dimm::{DimmEnergy, RankEnergy};
-pub use dram::{Currents, DramConstants, DramCosts, DramEnergy, DramPart, Interface, Ranges, VppCurrents};
+pub use dram::{
+    ByDramPart, Currents, DramConstants, DramCosts, DramEnergy, DramPart, Interface, Ranges, VppCurrents,
+};
 pub use energy::{Energy, ratio_range};
 pub use hbm::{
     ByHbmEvent, ByHbmPart, HbmArithmetic, HbmBank, HbmChannelEnergy, HbmConstants, HbmCosts, HbmCounts,

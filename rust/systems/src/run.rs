@@ -2,38 +2,23 @@
 
 use serde::Serialize;
 
-/// A device of the system.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Device {
-    /// The GPU, or all GPUs.
-    Gpu,
-    /// The host's processor with its memory.
-    Host,
-    /// The bus between host and GPU.
-    Bus,
-    /// The storage below the host's memory.
-    Ssd,
-    /// The NDP-DIMMs.
-    Dimms,
-    /// Nobody: launches, synchronisations and software.
-    Software,
-}
-
-impl Device {
-    /// All, in the order of reports.
-    pub const ALL: [Self; 6] = [Self::Gpu, Self::Host, Self::Bus, Self::Ssd, Self::Dimms, Self::Software];
-
-    /// As in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Gpu => "GPU",
-            Self::Host => "host",
-            Self::Bus => "bus",
-            Self::Ssd => "SSD",
-            Self::Dimms => "DIMMs",
-            Self::Software => "software",
-        }
+ndp_config::named! {
+    /// A device of the system.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Device {
+        /// The GPU, or all GPUs.
+        Gpu => "GPU",
+        /// The host's processor with its memory.
+        Host => "host",
+        /// The bus between host and GPU.
+        Bus => "bus",
+        /// The storage below the host's memory.
+        Ssd => "SSD",
+        /// The NDP-DIMMs.
+        Dimms => "DIMMs",
+        /// Nobody: launches, synchronisations and software.
+        Software => "software",
     }
 }
 

@@ -2,7 +2,7 @@
 
 use ndp_model::GemvClass;
 use ndp_report::fields;
-use ndp_sim::system::{InstructionFigures, ProductFigures, ProgramSums, class_name};
+use ndp_sim::system::{InstructionFigures, ProductFigures, ProgramSums};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -27,8 +27,8 @@ pub struct Instructions {
 
 /// The figures of each class that occurred.
 pub fn classes(classes: &BTreeMap<GemvClass, ProductFigures>) -> Vec<Class> {
-    let class = |(class, figures): (&_, &ProductFigures)| Class {
-        class: class_name(*class),
+    let class = |(class, figures): (&GemvClass, &ProductFigures)| Class {
+        class: class.name(),
         figures: *figures,
         efficiency: figures.efficiency(),
     };
@@ -38,7 +38,7 @@ pub fn classes(classes: &BTreeMap<GemvClass, ProductFigures>) -> Vec<Class> {
 /// The figures of each opcode that occurred. The instructions of the activation unit share a counter and are one row.
 pub fn instructions(sums: &ProgramSums) -> Vec<Instructions> {
     let (activation, cycles) = (sums.activation, sums.phases.total());
-    let opcodes = sums.opcodes.iter().map(|(opcode, figures)| (opcode.mnemonic(), *figures));
+    let opcodes = sums.opcodes.iter().map(|(opcode, figures)| (opcode.name(), *figures));
     let all = opcodes.chain((activation.count > 0).then_some(("activation", activation)));
     let row = |(opcode, figures): (&'static str, InstructionFigures)| Instructions {
         opcode,

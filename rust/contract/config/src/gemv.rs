@@ -81,32 +81,22 @@ enum Formats {
     All,
 }
 
-/// What a weight in DRAM is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WeightFormat {
-    /// An FP16 number.
-    #[default]
-    Fp16,
-    /// A number of 8 bits, -128..=127; 32 of them share an FP16 scale.
-    Int8,
-    /// A number of 4 bits, -8..=7; 32 of them share an FP16 scale.
-    Int4,
+crate::named! {
+    /// What a weight in DRAM is.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum WeightFormat {
+        /// An FP16 number.
+        #[default]
+        Fp16 => "fp16",
+        /// A number of 8 bits, -128..=127; 32 of them share an FP16 scale.
+        Int8 => "int8",
+        /// A number of 4 bits, -8..=7; 32 of them share an FP16 scale.
+        Int4 => "int4",
+    }
 }
 
 impl WeightFormat {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Fp16, Self::Int8, Self::Int4];
-
-    /// Its name in programs and options.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fp16 => "fp16",
-            Self::Int8 => "int8",
-            Self::Int4 => "int4",
-        }
-    }
-
     /// The format of a name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)

@@ -20,6 +20,7 @@ mod hbm;
 mod limits;
 mod link;
 mod llm;
+mod named;
 mod nearest;
 mod presets;
 mod shape;

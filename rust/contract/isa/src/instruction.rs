@@ -101,137 +101,73 @@ use fields::{
     SLOT, SRC, TAG, WEIGHTS,
 };
 
-/// What an instruction does; the discriminant is its code.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Opcode {
-    /// Nothing.
-    Nop = 0x00,
-    /// Wait for all earlier instructions.
-    Barrier = 0x01,
-    /// Report a tag.
-    Signal = 0x02,
-    /// Vector block from DRAM.
-    Load = 0x10,
-    /// Vector block to DRAM.
-    Store = 0x11,
-    /// Entries of the list memory from DRAM.
-    List = 0x12,
-    /// Vectors to rows of a matrix in DRAM.
-    Append = 0x13,
-    /// Words of sums to DRAM.
-    Export = 0x14,
-    /// Clear words of the buffer.
-    Zero = 0x20,
-    /// Rows times vectors.
-    Dot = 0x21,
-    /// Rows added up with factors.
-    Axpy = 0x22,
-    /// Accumulators to vectors.
-    Round = 0x23,
-    /// Rows of FP16 values added to accumulators.
-    Merge = 0x24,
-    /// Words of sums from DRAM, added to those in the buffer.
-    Import = 0x25,
-    /// Positive elements of vectors, and their numbers.
-    Select = 0x26,
-    /// Negative elements become +0.
-    Relu = 0x30,
-    /// Exponentials.
-    Exp = 0x31,
-    /// Softmax of each vector.
-    Softmax = 0x32,
-    /// Products with a factor.
-    Scale = 0x33,
-    /// Sums of two vector blocks.
-    Add = 0x34,
-    /// Differences of two vector blocks.
-    Sub = 0x35,
-    /// Products of two vector blocks, element by element.
-    Mul = 0x36,
-    /// The larger elements of two vector blocks.
-    Max = 0x37,
-    /// Each element times its logistic function.
-    Silu = 0x38,
-    /// Each element times the normal distribution below it.
-    Gelu = 0x39,
-    /// Quotients of two vector blocks, element by element.
-    Div = 0x3A,
-    /// Bursts of DRAM to another DIMM.
-    Send = 0x40,
-    /// Bursts of another DIMM to DRAM.
-    Receive = 0x41,
+ndp_config::named! {
+    /// What an instruction does; the discriminant is its code.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Opcode {
+        /// Nothing.
+        Nop = 0x00 => "nop",
+        /// Wait for all earlier instructions.
+        Barrier = 0x01 => "barrier",
+        /// Report a tag.
+        Signal = 0x02 => "signal",
+        /// Vector block from DRAM.
+        Load = 0x10 => "load",
+        /// Vector block to DRAM.
+        Store = 0x11 => "store",
+        /// Entries of the list memory from DRAM.
+        List = 0x12 => "list",
+        /// Vectors to rows of a matrix in DRAM.
+        Append = 0x13 => "append",
+        /// Words of sums to DRAM.
+        Export = 0x14 => "export",
+        /// Clear words of the buffer.
+        Zero = 0x20 => "zero",
+        /// Rows times vectors.
+        Dot = 0x21 => "dot",
+        /// Rows added up with factors.
+        Axpy = 0x22 => "axpy",
+        /// Accumulators to vectors.
+        Round = 0x23 => "round",
+        /// Rows of FP16 values added to accumulators.
+        Merge = 0x24 => "merge",
+        /// Words of sums from DRAM, added to those in the buffer.
+        Import = 0x25 => "import",
+        /// Positive elements of vectors, and their numbers.
+        Select = 0x26 => "select",
+        /// Negative elements become +0.
+        Relu = 0x30 => "relu",
+        /// Exponentials.
+        Exp = 0x31 => "exp",
+        /// Softmax of each vector.
+        Softmax = 0x32 => "softmax",
+        /// Products with a factor.
+        Scale = 0x33 => "scale",
+        /// Sums of two vector blocks.
+        Add = 0x34 => "add",
+        /// Differences of two vector blocks.
+        Sub = 0x35 => "sub",
+        /// Products of two vector blocks, element by element.
+        Mul = 0x36 => "mul",
+        /// The larger elements of two vector blocks.
+        Max = 0x37 => "max",
+        /// Each element times its logistic function.
+        Silu = 0x38 => "silu",
+        /// Each element times the normal distribution below it.
+        Gelu = 0x39 => "gelu",
+        /// Quotients of two vector blocks, element by element.
+        Div = 0x3A => "div",
+        /// Bursts of DRAM to another DIMM.
+        Send = 0x40 => "send",
+        /// Bursts of another DIMM to DRAM.
+        Receive = 0x41 => "receive",
+    }
 }
 
 impl Opcode {
-    /// All of them, by code.
-    pub const ALL: [Self; 28] = [
-        Self::Nop,
-        Self::Barrier,
-        Self::Signal,
-        Self::Load,
-        Self::Store,
-        Self::List,
-        Self::Append,
-        Self::Export,
-        Self::Zero,
-        Self::Dot,
-        Self::Axpy,
-        Self::Round,
-        Self::Merge,
-        Self::Import,
-        Self::Select,
-        Self::Relu,
-        Self::Exp,
-        Self::Softmax,
-        Self::Scale,
-        Self::Add,
-        Self::Sub,
-        Self::Mul,
-        Self::Max,
-        Self::Silu,
-        Self::Gelu,
-        Self::Div,
-        Self::Send,
-        Self::Receive,
-    ];
-
     /// The opcode of that code.
     pub fn from_code(code: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|opcode| *opcode as u8 == code)
-    }
-
-    /// Its name in programs.
-    pub const fn mnemonic(self) -> &'static str {
-        match self {
-            Self::Nop => "nop",
-            Self::Barrier => "barrier",
-            Self::Signal => "signal",
-            Self::Load => "load",
-            Self::Store => "store",
-            Self::List => "list",
-            Self::Append => "append",
-            Self::Export => "export",
-            Self::Zero => "zero",
-            Self::Dot => "dot",
-            Self::Axpy => "axpy",
-            Self::Round => "round",
-            Self::Merge => "merge",
-            Self::Import => "import",
-            Self::Select => "select",
-            Self::Relu => "relu",
-            Self::Exp => "exp",
-            Self::Softmax => "softmax",
-            Self::Scale => "scale",
-            Self::Add => "add",
-            Self::Sub => "sub",
-            Self::Mul => "mul",
-            Self::Max => "max",
-            Self::Silu => "silu",
-            Self::Gelu => "gelu",
-            Self::Div => "div",
-            Self::Send => "send",
-            Self::Receive => "receive",
-        }
     }
 
     /// The fields that it names; all others are 0.

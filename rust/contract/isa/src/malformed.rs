@@ -71,7 +71,7 @@ pub enum Malformed {
         opcode: u8,
     },
     /// Bits outside the fields that the instruction names.
-    #[error("{}: bits {bits:#034x} must be 0", opcode.mnemonic())]
+    #[error("{}: bits {bits:#034x} must be 0", opcode.name())]
     Reserved {
         /// The instruction.
         opcode: Opcode,
@@ -89,7 +89,7 @@ pub enum Malformed {
         max: u32,
     },
     /// A core without a link.
-    #[error("{}: the core has no link", opcode.mnemonic())]
+    #[error("{}: the core has no link", opcode.name())]
     Link {
         /// The instruction.
         opcode: Opcode,

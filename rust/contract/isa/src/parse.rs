@@ -133,8 +133,8 @@ impl Line {
     }
 
     fn instruction(self, head: &str, rest: &str) -> Result<Instruction, IsaError> {
-        let Some(opcode) = Opcode::ALL.into_iter().find(|opcode| opcode.mnemonic() == head) else {
-            return Err(self.unknown((head, head), &Opcode::ALL.map(Opcode::mnemonic), ", or a directive"));
+        let Some(opcode) = Opcode::ALL.into_iter().find(|opcode| opcode.name() == head) else {
+            return Err(self.unknown((head, head), &Opcode::ALL.map(Opcode::name), ", or a directive"));
         };
         match opcode.fields() {
             [] if !rest.is_empty() => return Err(self.error(rest, "nothing")),

@@ -54,37 +54,26 @@ impl Code {
     }
 }
 
-/// How random data are distributed. Each element takes one output `u` of SplitMix64, whose initial state is the seed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum RandomKind {
-    /// Finite values of moderate size, 1/8 <= |v| < 2: sign and fraction are those of `u`, the exponent field is
-    /// `12 + u[17:16]`.
-    Normal,
-    /// Any finite value: the low 16 bits of `u`, with bit 14 cleared where the exponent field is 31.
-    Finite,
-    /// As normal; but where `u[36:32]` is 0 the value is `SPECIALS[u[43:40] mod 12]`.
-    Special,
-    /// Any bit pattern, the low 16 bits of `u`.
-    Bits,
+ndp_config::named! {
+    /// How random data are distributed. Each element takes one output `u` of SplitMix64, whose initial state is the seed.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    pub enum RandomKind {
+        /// Finite values of moderate size, 1/8 <= |v| < 2: sign and fraction are those of `u`, the exponent field is
+        /// `12 + u[17:16]`.
+        Normal => "normal",
+        /// Any finite value: the low 16 bits of `u`, with bit 14 cleared where the exponent field is 31.
+        Finite => "finite",
+        /// As normal; but where `u[36:32]` is 0 the value is `SPECIALS[u[43:40] mod 12]`.
+        Special => "special",
+        /// Any bit pattern, the low 16 bits of `u`.
+        Bits => "bits",
+    }
 }
 
 impl RandomKind {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Normal, Self::Finite, Self::Special, Self::Bits];
-
     /// What [`RandomKind::Special`] sprinkles: zeros, infinities, NaNs, largest, subnormal and least normal numbers.
     pub const SPECIALS: [u16; 12] =
         [0x0000, 0x8000, 0x7C00, 0xFC00, 0x7E00, 0x7C01, 0x7BFF, 0xFBFF, 0x0001, 0x83FF, 0x0400, 0x8400];
-
-    /// Its name in programs.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Normal => "normal",
-            Self::Finite => "finite",
-            Self::Special => "special",
-            Self::Bits => "bits",
-        }
-    }
 
     /// The bits of an FP16 value from one output of the generator.
     pub const fn element(self, u: u64) -> u16 {
@@ -183,7 +172,7 @@ impl Program {
 
 impl Display for Instruction {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(self.opcode().mnemonic())?;
+        f.write_str(self.opcode().name())?;
         let mut separator = " ";
         for &field in self.opcode().fields() {
             let Some(value) = self.value(field) else { continue };

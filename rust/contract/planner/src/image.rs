@@ -15,26 +15,28 @@ use ndp_config::{BlockKind, DesignConfig, LlmShape};
 use ndp_layout::{ColumnTile, DimmMap, MatrixLayout, MatrixPlace, RowRange};
 use serde::Serialize;
 
-/// A matrix of a block, with a row for each neuron.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum WeightMatrix {
-    /// The neuron's column of the query projection.
-    Q,
-    /// Of the key projection.
-    K,
-    /// Of the value projection.
-    V,
-    /// The neuron's row of the first MLP layer, which the activation function follows; in a gated MLP that of the gate.
-    Fc1,
-    /// In a gated MLP, the neuron's row of the matrix whose results the gate multiplies.
-    Up,
-    /// The neuron's column of the second MLP layer.
-    Fc2,
-    /// The neuron's row of the second matrix of its layer's low-rank predictor.
-    Predictor,
-    /// What is added to the neuron's result in the first MLP layer, for cores that choose their neurons themselves.
-    Bias,
+ndp_config::named! {
+    /// A matrix of a block, with a row for each neuron.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum WeightMatrix {
+        /// The neuron's column of the query projection.
+        Q => "q",
+        /// Of the key projection.
+        K => "k",
+        /// Of the value projection.
+        V => "v",
+        /// The neuron's row of the first MLP layer, which the activation function follows; in a gated MLP that of the gate.
+        Fc1 => "fc1",
+        /// In a gated MLP, the neuron's row of the matrix whose results the gate multiplies.
+        Up => "up",
+        /// The neuron's column of the second MLP layer.
+        Fc2 => "fc2",
+        /// The neuron's row of the second matrix of its layer's low-rank predictor.
+        Predictor => "predictor",
+        /// What is added to the neuron's result in the first MLP layer, for cores that choose their neurons themselves.
+        Bias => "bias",
+    }
 }
 
 impl WeightMatrix {
@@ -60,20 +62,6 @@ impl WeightMatrix {
     /// Whether rows are added up with factors (`axpy`), so that columns are tiled; the others are multiplied by a vector (`dot`).
     pub fn is_summed(self) -> bool {
         matches!(self, Self::Q | Self::K | Self::V | Self::Fc2)
-    }
-
-    /// Its name in a map of the DIMM.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Q => "q",
-            Self::K => "k",
-            Self::V => "v",
-            Self::Fc1 => "fc1",
-            Self::Up => "up",
-            Self::Fc2 => "fc2",
-            Self::Predictor => "predictor",
-            Self::Bias => "bias",
-        }
     }
 }
 

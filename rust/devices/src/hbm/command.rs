@@ -132,52 +132,38 @@ pub enum HbmCommand {
     },
 }
 
-/// What the timing rules tell apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub enum HbmKind {
-    /// ACT.
-    Activate,
-    /// PACT.
-    PimActivate,
-    /// PACTA.
-    PimActivateAll,
-    /// PRE, PREA, PPRE and the precharge that ends RDA and WRA.
-    Precharge,
-    /// REF.
-    Refresh,
-    /// REFB.
-    RefreshBank,
-    /// SLICE.
-    Slice,
-    /// RD, RDA and RDG.
-    Read,
-    /// WR and WRA.
-    Write,
-    /// GBW.
-    BufferWrite,
-    /// MAC.
-    Mac,
-    /// RES and SUM.
-    ResultRead,
+ndp_config::named! {
+    /// What the timing rules tell apart.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+    pub enum HbmKind {
+        /// ACT.
+        Activate,
+        /// PACT.
+        PimActivate,
+        /// PACTA.
+        PimActivateAll,
+        /// PRE, PREA, PPRE and the precharge that ends RDA and WRA.
+        Precharge,
+        /// REF.
+        Refresh,
+        /// REFB.
+        RefreshBank,
+        /// SLICE.
+        Slice,
+        /// RD, RDA and RDG.
+        Read,
+        /// WR and WRA.
+        Write,
+        /// GBW.
+        BufferWrite,
+        /// MAC.
+        Mac,
+        /// RES and SUM.
+        ResultRead,
+    }
 }
 
 impl HbmKind {
-    /// All kinds, in the order of their index; the first seven are row commands.
-    pub const ALL: [Self; 12] = [
-        Self::Activate,
-        Self::PimActivate,
-        Self::PimActivateAll,
-        Self::Precharge,
-        Self::Refresh,
-        Self::RefreshBank,
-        Self::Slice,
-        Self::Read,
-        Self::Write,
-        Self::BufferWrite,
-        Self::Mac,
-        Self::ResultRead,
-    ];
-
     /// Whether its commands are on the row command bus.
     pub fn is_row(self) -> bool {
         self <= Self::Slice

@@ -3,47 +3,27 @@
 use ndp_predictor::PredictorKind;
 use serde::{Deserialize, Serialize};
 
-/// A setting of section V-C, each with what the ones before it have unless said otherwise.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Policy {
-    /// Neurons anywhere, and they stay (Hermes-random).
-    Random,
-    /// The offline placement, and it stays (Hermes-partition).
-    Partition,
-    /// Hot neurons go to the GPU by their states alone (Hermes-token-adjustment).
-    TokenAdjustment,
-    /// Hot neurons go to the GPU by their parents alone (Hermes-layer-adjustment).
-    LayerAdjustment,
-    /// Hot neurons go to the GPU by states and parents (Hermes-adjustment).
-    Adjustment,
-    /// Cold neurons change DIMMs as well, once in a window (Hermes).
-    Hermes,
+ndp_config::named! {
+    /// A setting of section V-C, each with what the ones before it have unless said otherwise.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Policy {
+        /// Neurons anywhere, and they stay (Hermes-random).
+        Random => "random",
+        /// The offline placement, and it stays (Hermes-partition).
+        Partition => "partition",
+        /// Hot neurons go to the GPU by their states alone (Hermes-token-adjustment).
+        TokenAdjustment => "token-adjustment",
+        /// Hot neurons go to the GPU by their parents alone (Hermes-layer-adjustment).
+        LayerAdjustment => "layer-adjustment",
+        /// Hot neurons go to the GPU by states and parents (Hermes-adjustment).
+        Adjustment => "adjustment",
+        /// Cold neurons change DIMMs as well, once in a window (Hermes).
+        Hermes => "hermes",
+    }
 }
 
 impl Policy {
-    /// All of them, in the order of the figure.
-    pub const ALL: [Self; 6] = [
-        Self::Random,
-        Self::Partition,
-        Self::TokenAdjustment,
-        Self::LayerAdjustment,
-        Self::Adjustment,
-        Self::Hermes,
-    ];
-
-    /// Its name in reports and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Random => "random",
-            Self::Partition => "partition",
-            Self::TokenAdjustment => "token-adjustment",
-            Self::LayerAdjustment => "layer-adjustment",
-            Self::Adjustment => "adjustment",
-            Self::Hermes => "hermes",
-        }
-    }
-
     /// What adjustment goes by; `None` if there is none.
     pub fn adjusts_by(self) -> Option<PredictorKind> {
         match self {

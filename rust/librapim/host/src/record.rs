@@ -4,29 +4,19 @@ use ndp_dram::hbm::HbmCommand;
 use ndp_offloading::Device;
 use serde::Serialize;
 
-/// What is done in a piece of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Work {
-    /// A matrix on the NPU.
-    Matrix,
-    /// A matrix on both devices: an FFN that is offloaded in part, or as a whole.
-    Product,
-    /// Attention.
-    Attention,
-    /// Keys and values are read to be written to their other home.
-    Move,
-}
-
-impl Work {
-    /// In a word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Matrix => "matrix",
-            Self::Product => "product",
-            Self::Attention => "attention",
-            Self::Move => "move",
-        }
+ndp_config::named! {
+    /// What is done in a piece of work.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Work {
+        /// A matrix on the NPU.
+        Matrix => "matrix",
+        /// A matrix on both devices: an FFN that is offloaded in part, or as a whole.
+        Product => "product",
+        /// Attention.
+        Attention => "attention",
+        /// Keys and values are read to be written to their other home.
+        Move => "move",
     }
 }
 

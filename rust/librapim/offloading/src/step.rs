@@ -5,32 +5,34 @@ use crate::time::Picos;
 use crate::timeline::{Device, Timeline, Work};
 use serde::{Deserialize, Serialize};
 
-/// How NPU and memory work together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// NPU+AiM: one group of requests, the devices take turns
-    #[cfg_attr(feature = "clap", value(alias = "npu-aim"))]
-    Serial,
-    /// AttAcc: one group; attention of some heads while Q, K, V and projection of others are computed, FFNs shared
-    #[cfg_attr(feature = "clap", value(name = "attacc"))]
-    AttAcc,
-    /// Two groups, banks not sliced: rows are open for reads or for MACs
-    Pipelined,
-    /// NeuPIMs: two groups, two row buffers
-    #[cfg_attr(feature = "clap", value(name = "neupims"))]
-    NeuPims,
-    /// Two groups, sliced banks: reads and MACs at the same time
-    Dex,
-    /// As pipelined; parts of FFN or attention move to the other device
-    Dbo,
-    /// LibraPIM: as dex; parts of FFN or attention move to the other device
-    #[cfg_attr(feature = "clap", value(name = "dex+dbo", alias = "librapim"))]
-    #[serde(rename = "dex+dbo")]
-    DexDbo,
-    /// As dex+dbo, with one group or two, whichever is shorter; not from the paper
-    Shortest,
+ndp_config::named! {
+    /// How NPU and memory work together.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+    #[serde(rename_all = "lowercase")]
+    pub enum Mode {
+        /// NPU+AiM: one group of requests, the devices take turns
+        #[cfg_attr(feature = "clap", value(alias = "npu-aim"))]
+        Serial => "serial",
+        /// AttAcc: one group; attention of some heads while Q, K, V and projection of others are computed, FFNs shared
+        #[cfg_attr(feature = "clap", value(name = "attacc"))]
+        AttAcc => "attacc",
+        /// Two groups, banks not sliced: rows are open for reads or for MACs
+        Pipelined => "pipelined",
+        /// NeuPIMs: two groups, two row buffers
+        #[cfg_attr(feature = "clap", value(name = "neupims"))]
+        NeuPims => "neupims",
+        /// Two groups, sliced banks: reads and MACs at the same time
+        Dex => "dex",
+        /// As pipelined; parts of FFN or attention move to the other device
+        Dbo => "dbo",
+        /// LibraPIM: as dex; parts of FFN or attention move to the other device
+        #[cfg_attr(feature = "clap", value(name = "dex+dbo", alias = "librapim"))]
+        #[serde(rename = "dex+dbo")]
+        DexDbo => "dex+dbo",
+        /// As dex+dbo, with one group or two, whichever is shorter; not from the paper
+        Shortest => "shortest",
+    }
 }
 
 /// How requests are spread over groups and devices.
@@ -46,32 +48,6 @@ pub enum Layout {
 }
 
 impl Mode {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Serial,
-        Self::AttAcc,
-        Self::Pipelined,
-        Self::NeuPims,
-        Self::Dex,
-        Self::Dbo,
-        Self::DexDbo,
-        Self::Shortest,
-    ];
-
-    /// Name, as in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Serial => "serial",
-            Self::AttAcc => "attacc",
-            Self::Pipelined => "pipelined",
-            Self::NeuPims => "neupims",
-            Self::Dex => "dex",
-            Self::Dbo => "dbo",
-            Self::DexDbo => "dex+dbo",
-            Self::Shortest => "shortest",
-        }
-    }
-
     /// The system of the paper that works so, if there is one.
     pub fn system(self) -> &'static str {
         match self {

@@ -22,37 +22,26 @@ use serde::{Deserialize, Serialize};
 /// Share by which ours may differ before it needs a cause.
 pub const BAND: f64 = 0.15;
 
-/// A paper.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
-#[serde(rename_all = "lowercase")]
-pub enum Paper {
-    /// Hermes (HPCA 2025).
-    Hermes,
-    /// PowerInfer (SOSP 2024).
-    #[cfg_attr(feature = "clap", value(name = "powerinfer"))]
-    PowerInfer,
-    /// LLM in a flash (arXiv 2312.11514, version 1).
-    Flash,
-    /// LibraPIM.
-    #[cfg_attr(feature = "clap", value(name = "librapim"))]
-    LibraPim,
+ndp_config::named! {
+    /// A paper.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+    #[serde(rename_all = "lowercase")]
+    pub enum Paper {
+        /// Hermes (HPCA 2025).
+        Hermes => "hermes",
+        /// PowerInfer (SOSP 2024).
+        #[cfg_attr(feature = "clap", value(name = "powerinfer"))]
+        PowerInfer => "powerinfer",
+        /// LLM in a flash (arXiv 2312.11514, version 1).
+        Flash => "flash",
+        /// LibraPIM.
+        #[cfg_attr(feature = "clap", value(name = "librapim"))]
+        LibraPim => "librapim",
+    }
 }
 
 impl Paper {
-    /// All.
-    pub const ALL: [Self; 4] = [Self::Hermes, Self::PowerInfer, Self::Flash, Self::LibraPim];
-
-    /// As on the command line, and the name of its set of assumptions.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Hermes => "hermes",
-            Self::PowerInfer => "powerinfer",
-            Self::Flash => "flash",
-            Self::LibraPim => "librapim",
-        }
-    }
-
     /// Its numbers, in the order of its figures.
     pub fn items(self) -> &'static [Item] {
         match self {

@@ -1,0 +1,58 @@
+//! Tables with a value for each of an enumeration that [`ndp_config::named`] has made.
+
+/// A table.
+macro_rules! by {
+    ($(#[$doc:meta])* $by:ident: $kind:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+        pub struct $by<T>([T; $kind::ALL.len()]);
+
+        impl<T: Copy> $by<T> {
+            /// The value of one.
+            pub fn get(&self, kind: $kind) -> T {
+                self.0[kind as usize]
+            }
+
+            /// All values.
+            pub fn iter(&self) -> impl Iterator<Item = ($kind, T)> + use<T> {
+                $kind::ALL.into_iter().zip(self.0)
+            }
+        }
+
+        impl<T: std::ops::AddAssign> $by<T> {
+            /// Adds to one.
+            pub fn add(&mut self, kind: $kind, value: T) {
+                self.0[kind as usize] += value;
+            }
+        }
+
+        impl<T: std::ops::AddAssign> std::ops::AddAssign for $by<T> {
+            fn add_assign(&mut self, other: Self) {
+                self.0.iter_mut().zip(other.0).for_each(|(sum, value)| *sum += value);
+            }
+        }
+
+        impl $by<u64> {
+            /// What has come since `before`.
+            #[must_use]
+            pub fn since(&self, before: &Self) -> Self {
+                Self(std::array::from_fn(|kind| self.0[kind] - before.0[kind]))
+            }
+        }
+
+        impl $by<crate::energy::Energy> {
+            /// All of it together.
+            pub fn total(&self) -> crate::energy::Energy {
+                self.0.into_iter().sum()
+            }
+        }
+
+        impl<T: Copy + serde::Serialize> serde::Serialize for $by<T> {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_map(self.iter())
+            }
+        }
+    };
+}
+
+pub(crate) use by;
