@@ -5,6 +5,7 @@
 //! batch 4 four queries share one (GQA). What loads and stores the vectors is a program's business, and not in the numbers.
 
 use common::Outcome;
+use common::check::Checks;
 use ndp_config::DesignConfig;
 use ndp_model::{AttentionOp, AttentionSpan, GemvBackend, LayerCache, SoftwareBackend};
 use ndp_sim::core::{CoreOptions, NdpCore};
@@ -162,8 +163,10 @@ fn random_programs_at_full_width_do_what_they_say() -> Outcome {
 fn heads_of_queries_that_share_keys_are_attended_together() -> Outcome {
     for (name, heads, kv_heads, width) in [("tiny", 6, 2, 16), ("tiny", 12, 3, 32), ("hermes", 16, 2, 128)] {
         let config = DesignConfig::preset(name)?;
-        let (mut unit, _) =
-            GemvUnit::open(&config, &GemvOptions { predict: true, ..GemvOptions::default() })?;
+        let (mut unit, _) = GemvUnit::open(
+            &config,
+            &GemvOptions::from(CoreOptions { predict: true, ..CoreOptions::default() }),
+        )?;
         let mut cache = LayerCache::new(kv_heads, width);
         let draw = |count, seed| DataKind::Gaussian.weights(1, count, seed);
         for (position, tokens) in [(0, 2), (2, 1), (3, 2)] {

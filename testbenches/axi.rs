@@ -5,13 +5,13 @@
 //! resets amid work, rates, mutants.
 
 use common::axi::{Burst, Kind, LINE, Line, Manager, Space, Stalls};
-use common::rtl::{Mutant, design, design_config};
+use common::rtl::{Mutant, Mutation, design, design_config};
 use common::{Outcome, amount, some};
 use ndp_config::DesignConfig;
 use ndp_dram::storage::Storage;
 use ndp_dram::{CommandPins, Rank};
 use ndp_numerics::SplitMix64;
-use ndp_sim::ffi::{Clocks, Edge, InputPort, Model, Mutation, OpenOptions, OutputPort};
+use ndp_sim::ffi::{Clocks, Edge, InputPort, Model, OpenOptions, OutputPort};
 use std::collections::{HashMap, VecDeque};
 use std::error::Error;
 

@@ -1,5 +1,6 @@
 //! Do modelled cores do what cores in RTL do, in the same cycles, for the same host? Linked ones are in `linked_system`.
 
+use common::check::Checks;
 use common::{Outcome, amount};
 use ndp_config::DesignConfig;
 use ndp_energy::{DramUse, RankActivity};
@@ -75,7 +76,12 @@ fn a_layer_takes_the_same_cycles() -> Outcome {
     {
         let step = LayerStep::random(&sizes, 40, batch, 7)?;
         let run = |backend| -> Result<_, Box<dyn Error>> {
-            let options = GemvOptions { stall_percent, predict: true, backend, ..GemvOptions::default() };
+            let options = GemvOptions::from(CoreOptions {
+                stalls: HostStalls::both(stall_percent),
+                predict: true,
+                backend,
+                ..CoreOptions::default()
+            });
             let mut backend = LoneCore::open(&config, &options)?.with_neurons(neurons);
             let output = step.run(&mut backend)?;
             assert_eq!(backend.model_cycles(), backend.total().cycles);

@@ -4,12 +4,12 @@
 //! was given, and drives the device model from them. Read data come back at random times up to the latest one. Mutants.
 
 use common::rank::{Bench, DataPath, Request, Segment, Stalls};
-use common::rtl::{Mutant, design, design_config};
+use common::rtl::{Mutant, Mutation, design, design_config};
 use common::{Outcome, amount};
 use ndp_config::{DfiConfig, DramConfig};
 use ndp_dram::{CommandPins, Rank};
 use ndp_numerics::SplitMix64;
-use ndp_sim::ffi::{Clocks, InputPort, Model, Mutation, OpenOptions, OutputPort};
+use ndp_sim::ffi::{Clocks, InputPort, Model, OpenOptions, OutputPort};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::error::Error;
 use std::sync::{Arc, Mutex};

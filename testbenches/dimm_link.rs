@@ -5,11 +5,12 @@
 //! behind the link and in its Verilog have to be found.
 
 use common::Outcome;
-use common::rtl::{self, Mutant};
+use common::rtl::{self, Mutant, Mutation};
+use common::star::Star;
 use ndp_config::{DesignConfig, LinkConfig};
 use ndp_numerics::SplitMix64;
 use ndp_sim::error::LinkError;
-use ndp_sim::ffi::{Model, Mutation, OpenOptions};
+use ndp_sim::ffi::{Model, OpenOptions};
 use ndp_sim::link::flow::Flow;
 use ndp_sim::link::network::{DeliveryFault, END, Network, NetworkError};
 use std::error::Error;
@@ -631,7 +632,7 @@ fn errors_in_the_hardware_are_caught() -> Outcome {
         [("mutant-crc", false), ("mutant-order", false), ("mutant-credit", true), ("mutant-replay", true)];
     for (design, on_the_lanes) in cases {
         let end = rtl::design(design, END, &MUTANTS)?;
-        let mut network = Network::unequal([&end; 2], &config, 160)?;
+        let mut network = Network::open([&end; 2], 2, &config, 160)?;
         bring_up(&mut network)?;
         network.cables[0].set_ber(2e-5);
         network.nodes[1].stalls[1] = 180;

@@ -5,7 +5,7 @@ use common::causes::every_nanosecond_has_a_cause;
 use common::energy::{all_energy_has_a_use, without_bus};
 use ndp_config::{BlockKind, DesignConfig, Ssd, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
-use ndp_sim::core::Backend;
+use ndp_sim::core::{Backend, CoreOptions, HostStalls};
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
@@ -81,10 +81,13 @@ impl Case {
         model: &Model,
     ) -> Result<SystemBackend<StaticPlaces>, Box<dyn Error>> {
         let unit = GemvOptions {
-            predict: true,
             log_instructions: true,
-            stall_percent: if self.linked { 3 } else { 0 },
-            backend: self.backend,
+            core: CoreOptions {
+                predict: true,
+                stalls: HostStalls::both(if self.linked { 3 } else { 0 }),
+                backend: self.backend,
+                ..CoreOptions::default()
+            },
             ..GemvOptions::default()
         };
         let config = DesignConfig::preset("tiny")?;
@@ -423,9 +426,8 @@ impl Places for Tiers {
 #[test]
 fn a_placement_says_what_is_in_the_dimms_at_first() -> Outcome {
     let model = model("golden/model")?;
-    let (config, unit, shape) =
-        (DesignConfig::preset("tiny")?, GemvOptions::default(), shape_of(&model.config));
-    let unit = GemvOptions { backend: Backend::Cycles, ..unit };
+    let (config, shape) = (DesignConfig::preset("tiny")?, shape_of(&model.config));
+    let unit = GemvOptions::from(CoreOptions { backend: Backend::Cycles, ..CoreOptions::default() });
     let places = || Tiers(StaticPlaces::new(2, 20, 7));
     // Slots for a tenth of the neurons are fewer than the placement has residents.
     let case = Case { percent: 10, ..CASE };

@@ -5,6 +5,7 @@
 use common::{Outcome, some};
 use ndp_config::DesignConfig;
 use ndp_model::{GemvBackend, GemvClass, GemvOp};
+use ndp_sim::core::{CoreOptions, HostStalls};
 use ndp_sim::gemv::GemvOptions;
 use ndp_sim::stimulus::DataKind;
 use ndp_sim::system::LoneCore;
@@ -38,7 +39,11 @@ fn long_rows_reach_the_roofline() -> Outcome {
 #[test]
 fn special_operands_short_rows_and_stalls_give_the_same_bits() -> Outcome {
     for (index, cols) in [1, 64, 511, 513, 2047, 2049, 4095, 7168].into_iter().enumerate() {
-        let options = GemvOptions { stall_percent: 20, seed: 40 + index as u64, ..GemvOptions::default() };
+        let options = GemvOptions::from(CoreOptions {
+            stalls: HostStalls::both(20),
+            seed: 40 + index as u64,
+            ..CoreOptions::default()
+        });
         efficiency((9, cols, 1 + 5 * (index % 4)), DataKind::Mixed, &options)?;
     }
     Ok(())

@@ -5,11 +5,11 @@
 use common::Outcome;
 use common::activation_driver::recoded;
 use common::function_driver::{Function, all_quotients, quotient, run};
-use common::rtl::{Mutant, design};
+use common::rtl::{Mutant, Mutation, design};
 use ndp_oracle::ieee::{Operation, rounded};
 use ndp_oracle::pairs::{corners, pairs};
 use ndp_oracle::{Random, activations};
-use ndp_sim::ffi::{Model, Mutation, OpenOptions, Rtl, SimError};
+use ndp_sim::ffi::{Model, OpenOptions, Rtl, SimError};
 use std::sync::LazyLock;
 
 /// SiLU and GELU of every number.

@@ -5,7 +5,8 @@
 
 use crate::function_unit::{GELU, SILU};
 use crate::ndp_core::core_mutants;
-use common::rtl::{Mutant, design, design_config};
+use common::check::Checks;
+use common::rtl::{Mutant, Mutation, design, design_config};
 use common::{Outcome, some};
 use ndp_config::{BEAT_ELEMS, DesignConfig};
 use ndp_isa::{Activation, Data, Instruction, Opcode, Program, block_words};
@@ -14,7 +15,6 @@ use ndp_oracle::Random;
 use ndp_oracle::exponential::exp_of_all;
 use ndp_oracle::ieee::Operation;
 use ndp_sim::core::{CoreOptions, NdpCore};
-use ndp_sim::ffi::Mutation;
 use std::error::Error;
 use std::sync::LazyLock;
 

@@ -7,6 +7,7 @@ use common::{Outcome, amount, some};
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::Opcode;
 use ndp_model::{Decoder, GemvClass, GenerateOptions, Model, ModelError, generate, logits_digest};
+use ndp_sim::core::{CoreOptions, HostStalls};
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{BitFlip, GemvOptions};
 use ndp_sim::system::{LoneCore, Neurons};
@@ -85,7 +86,7 @@ fn parallel_multipliers_give_the_stored_logits_too() -> Outcome {
 
 /// Logits of the OPT model with stalls, compared with the golden.
 fn stored_logits(config: &str, neurons: Neurons) -> Result<LoneCore, Box<dyn Error>> {
-    let stalls = GemvOptions { stall_percent: 5, ..GemvOptions::default() };
+    let stalls = GemvOptions::from(CoreOptions { stalls: HostStalls::both(5), ..CoreOptions::default() });
     let mut backend = LoneCore::open(&design_config(config)?, &stalls)?.with_neurons(neurons);
     let model = model()?;
     logits_are_stored(&model, &mut backend, &stored("greedy.json")?, positions())?;
@@ -125,7 +126,11 @@ fn quantised_models_give_the_stored_logits() -> Outcome {
         let model = Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden").join(folder))?;
         let (model, error) = model.quantised(weights)?;
         assert!(error.is_some_and(|error| error.mean_share > 0.0 && error.largest_share < 0.1), "{error:?}");
-        let unit = GemvOptions { stall_percent: 5, predict: true, ..GemvOptions::default() };
+        let unit = GemvOptions::from(CoreOptions {
+            stalls: HostStalls::both(5),
+            predict: true,
+            ..CoreOptions::default()
+        });
         let mut backend = LoneCore::open(&DesignConfig::preset("tiny")?, &unit)?.with_neurons(neurons);
         logits_are_stored(&model, &mut backend, &golden, positions()).map_err(|e| format!("{name}: {e}"))?;
         assert_eq!(
@@ -155,7 +160,8 @@ fn checkpoints_of_transformers_give_the_logits_of_the_reference() -> Outcome {
         let numbers = expected["tokens"].as_array().ok_or("tokens")?.iter();
         let tokens: Vec<u32> = numbers.filter_map(|token| Some(token.as_u64()? as u32)).collect();
         let model = Model::load(&dir)?;
-        let options = GemvOptions { stall_percent: 5, ..GemvOptions::default() };
+        let options =
+            GemvOptions::from(CoreOptions { stalls: HostStalls::both(5), ..CoreOptions::default() });
         let config = DesignConfig::preset("tiny")?;
         let mut backend = LoneCore::open(&config, &options)?.with_neurons(neurons);
         // Some tokens together, then one by itself.

@@ -5,11 +5,11 @@
 //! host that takes one now and then. Then what passes, with random addresses, tags and data. Last, the same starvation as a program meets it.
 
 use common::Outcome;
-use common::rtl::{Mutant, design};
+use common::rtl::{Mutant, Mutation, design};
 use ndp_config::DesignConfig;
 use ndp_numerics::SplitMix64;
 use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
-use ndp_sim::ffi::{InputPort, Model, Mutation, OpenOptions, OutputPort};
+use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort};
 use std::error::Error;
 
 const RANKS: usize = 2;

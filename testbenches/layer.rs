@@ -8,6 +8,7 @@ use ndp_config::DesignConfig;
 use ndp_isa::Opcode;
 use ndp_model::{GemvClass, ModelError, SoftwareBackend};
 use ndp_numerics::f16;
+use ndp_sim::core::{CoreOptions, HostStalls};
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{BitFlip, GemvOptions, HeadCut};
 use ndp_sim::layer::{LayerSizes, LayerStep};
@@ -31,7 +32,11 @@ fn agrees(
 ) -> Result<LoneCore, Box<dyn Error>> {
     let seed = (context * 31 + batch) as u64;
     let step = LayerStep::random(sizes, context, batch, seed)?;
-    let options = GemvOptions { stall_percent: 3, predict: true, ..GemvOptions::default() };
+    let options = GemvOptions::from(CoreOptions {
+        stalls: HostStalls::both(3),
+        predict: true,
+        ..CoreOptions::default()
+    });
     let mut backend = open(&options, neurons)?;
     let output = step.run(&mut backend).map_err(|e| format!("{sizes:?}, {context}, {batch}: {e:?}"))?;
     let expected = step.run(&mut SoftwareBackend::new())?;

@@ -4,11 +4,10 @@
 //! the two directions lie to each other, so the channel's latency goes through all cycles of a flit. The cycle model runs beside each link.
 //! And the payload may be what a receiver searches: markers.
 
-use common::rtl::{self, Mutant, design_config};
+use common::rtl::{self, Mutant, Mutation, design_config};
 use common::{Outcome, some};
 use ndp_config::{DesignConfig, LinkConfig};
 use ndp_sim::error::LinkError;
-use ndp_sim::ffi::Mutation;
 use ndp_sim::link::flow::Flow;
 use ndp_sim::link::network::{END, LATENCY, Network, NetworkError};
 use std::error::Error;
@@ -31,7 +30,7 @@ fn stream(source: u32, dest: u32, config: &LinkConfig) -> Flow {
 /// Two DIMMs whose link is up, with the cycle model beside them if `predict` says so. Words take `latency` cycles.
 fn pair(design: &str, config: &LinkConfig, latency: u32, predict: bool) -> Result<Network, Box<dyn Error>> {
     let end = rtl::design(design, END, &MUTANTS)?;
-    let mut network = Network::unequal([&end; 2], config, latency.into())?;
+    let mut network = Network::open([&end; 2], 2, config, latency.into())?;
     if predict {
         network.predict(config);
     }

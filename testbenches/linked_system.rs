@@ -5,7 +5,7 @@ use common::energy::{all_energy_has_a_use, without_bus};
 use common::{Outcome, some};
 use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
-use ndp_sim::core::Backend;
+use ndp_sim::core::{Backend, CoreOptions, HostStalls};
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
@@ -55,10 +55,13 @@ fn open_as<P: Places>(
     // A host that never stalls lets a modelled core leap to the end of a program.
     let stall_percent = if options.system.dimms().count == 5 { 0 } else { 3 };
     let unit = GemvOptions {
-        stall_percent,
-        predict: true,
         log_instructions: true,
-        backend,
+        core: CoreOptions {
+            stalls: HostStalls::both(stall_percent),
+            predict: true,
+            backend,
+            ..CoreOptions::default()
+        },
         ..GemvOptions::default()
     };
     SystemBackend::open(&DesignConfig::preset("tiny")?, &unit, options, places, model)?.with_links(links)

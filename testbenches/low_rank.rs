@@ -8,7 +8,7 @@ use common::{Outcome, some};
 use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
 use ndp_predictor::{Confusion, Evaluation, LowRank};
-use ndp_sim::core::Backend;
+use ndp_sim::core::{Backend, CoreOptions};
 use ndp_sim::gemv::GemvOptions;
 use ndp_sim::system::{
     Cause, Device, Event, Fault, Knowledge, LinkOptions, LivePredictor, Load, Operation, Perplexity, Place,
@@ -219,7 +219,7 @@ impl Job {
     ) -> Result<SystemBackend<P>, Box<dyn Error>> {
         let system = SystemConfig::preset("hermes")?.with_dimms(dimms)?;
         let asked = SystemOptions { prompt_on_gpu: self.prompt_tokens, load, ..SystemOptions::new(&system) };
-        let unit = GemvOptions { predict: true, backend, ..GemvOptions::default() };
+        let unit = GemvOptions::from(CoreOptions { predict: true, backend, ..CoreOptions::default() });
         Ok(SystemBackend::open(&DesignConfig::preset(config)?, &unit, &asked, places, &self.model)?)
     }
 

@@ -6,7 +6,7 @@
 use crate::ndp_core::core_mutants;
 use common::linked_cores::LinkedCores;
 use common::messages::{Plan, SOURCES, TARGETS, below};
-use common::rtl::{self, Mutant};
+use common::rtl::{self, Mutant, Mutation};
 use common::traffic::Traffic;
 use common::{Outcome, amount, some};
 use ndp_config::DesignConfig;
@@ -14,7 +14,6 @@ use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer, parse};
 use ndp_machine::{Machine, SparseMemory, run_together};
 use ndp_numerics::SplitMix64;
 use ndp_sim::core::{Burst, CoreOptions, HostStalls, LinkStatus, NdpCore};
-use ndp_sim::ffi::Mutation;
 use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
 use std::io::Write;

@@ -9,10 +9,10 @@
 use common::Outcome;
 use common::exact::dot;
 use common::multiplier_driver::{Bench, Fault, KINDS, Kept, Kind, Window, any_windows};
-use common::rtl::{Mutant, design, design_config};
+use common::rtl::{Mutant, Mutation, design, design_config};
 use ndp_config::DesignConfig;
 use ndp_numerics::SplitMix64;
-use ndp_sim::ffi::{Model, Mutation, OpenOptions, rtl};
+use ndp_sim::ffi::{Model, OpenOptions, rtl};
 
 #[test]
 fn two_hundred_thousand_windows_are_exact() -> Outcome {

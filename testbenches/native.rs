@@ -4,6 +4,7 @@
 //! with random values on all pins, legal or not, and resets, from random contents that are the same in both; a core runs random programs;
 //! and errors in what the emitter writes have to be found. What is changed in the Verilog (mutants) is always Verilated.
 
+use common::check::Checks;
 use common::rtl::{design_config, hbm_config};
 use common::selftest::SelfTest;
 use common::{Outcome, amount, some};

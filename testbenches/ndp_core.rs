@@ -3,6 +3,7 @@
 //! Programs are random; what they have to do to DRAM is the functional model's business, which knows nothing of the hardware.
 
 use crate::{functions, migration, select, series, shared_exponential};
+use common::check::Checks;
 use common::rtl::Mutant;
 use common::traffic::Traffic;
 use common::{Outcome, amount, some};

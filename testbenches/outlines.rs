@@ -4,7 +4,7 @@ use common::{Outcome, energy, some};
 use ndp_config::{DesignConfig, LlmShape, Ssd, SystemConfig, WeightFormat};
 use ndp_model::{GenerateOptions, Model, generate};
 use ndp_scheduler::Policy;
-use ndp_sim::core::Backend;
+use ndp_sim::core::{Backend, CoreOptions};
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
     ActivitySource, Breakdown, Cause, FlashOptions, LinkOptions, LivePredictor, Load, Place, Setup,
@@ -76,7 +76,7 @@ fn both(case: Case) -> Result<([SystemFigures; 2], Breakdown), Box<dyn Error>> {
         flash: case.flash.map(|resident_percent| FlashOptions { resident_percent, window: NonZeroU32::MIN }),
         ..SystemOptions::new(&system)
     };
-    let unit = GemvOptions { backend: case.backend, ..GemvOptions::default() };
+    let unit = GemvOptions::from(CoreOptions { backend: case.backend, ..CoreOptions::default() });
     let shape = shape_of(&model.config);
     let policy = if case.flash.is_some() { Policy::Partition } else { Policy::Hermes };
     let online = || setup.online(&config, &system, policy, (prompt_tokens, 1));

@@ -5,11 +5,11 @@
 //! one clock too early and in time, with numbers written out here. Mutants of the Verilog have to be found.
 
 use common::pim_streams::Stream;
-use common::rtl::{Mutant, hbm_config, hbm_design};
+use common::rtl::{Mutant, Mutation, hbm_config, hbm_design};
 use common::{Outcome, amount, first};
 use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::hbm::HbmCommand::{self, *};
-use ndp_sim::ffi::{Mutation, OpenOptions, Rtl};
+use ndp_sim::ffi::{OpenOptions, Rtl};
 use ndp_sim::hbm::{Lockstep, LockstepError, PimChannel};
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -5,12 +5,11 @@
 //! with a map of columns, what is computed with exact sums of `rust/contract/numerics`. Rates are measured, printed and asserted: with banks cut in two
 //! both reach at least 95 % of what each reaches alone; joined, their times add up.
 
-use common::rtl::{Mutant, hbm_config, hbm_design};
+use common::rtl::{Mutant, Mutation, hbm_config, hbm_design};
 use common::{Outcome, amount, some};
 use ndp_config::{HbmCommandSet, HbmConfig};
 use ndp_dram::hbm::{Column, HbmPlace, pim};
 use ndp_numerics::{ExactSum, SplitMix64, SumFormat, f16};
-use ndp_sim::ffi::Mutation;
 use ndp_sim::hbm::diagram::{draw, scenario};
 use ndp_sim::hbm::{Access, Controlled, ControlledWaves, Operation, PimChannel, Request};
 use std::collections::{HashMap, VecDeque};

@@ -2,11 +2,11 @@
 
 use common::Outcome;
 use common::pim_streams::Stream;
-use common::rtl::{Mutant, hbm_config, hbm_design};
+use common::rtl::{Mutant, Mutation, hbm_config, hbm_design};
 use ndp_config::HbmConfig;
 use ndp_dram::Rule;
 use ndp_dram::hbm::PseudoChannel;
-use ndp_sim::ffi::{InputPort, Model, Mutation, OpenOptions, OutputPort, Rtl};
+use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, Rtl};
 use ndp_sim::hbm::ChannelOutputs;
 use std::error::Error;
 

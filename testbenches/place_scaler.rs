@@ -2,8 +2,8 @@
 
 use common::Outcome;
 use common::exact::{nearest, value};
-use common::rtl::{Mutant, design};
-use ndp_sim::ffi::{Model, Mutation, OpenOptions, Rtl};
+use common::rtl::{Mutant, Mutation, design};
+use ndp_sim::ffi::{Model, OpenOptions, Rtl};
 use std::error::Error;
 
 const NAN: u16 = 0x7E00;

@@ -3,8 +3,9 @@
 //! `hdl/language/tests/properties.rs` tests what the language prints and refuses.
 
 use common::Outcome;
+use common::mutations::{Mutation, mutant};
 use common::selftest::{SelfTest, open_with};
-use ndp_sim::ffi::{Form, Model, Mutation, OpenOptions, WaveOptions, rtl};
+use ndp_sim::ffi::{Form, Model, OpenOptions, WaveOptions, rtl};
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -77,8 +78,7 @@ fn nothing_is_checked_during_reset_and_failures_can_be_counted() -> Outcome {
 #[test]
 fn of_a_mutant_failures_are_counted() -> Outcome {
     let mutations = [Mutation::new("mutant-counts-twice", "count_q + 8'h1", "count_q + 8'h2")];
-    let mutant =
-        rtl(&SelfTest, "limits")?.mutated(&mutations, "mutant-counts-twice").map_err(|e| e.join("\n"))?;
+    let mutant = mutant(&SelfTest, "limits", &mutations, "mutant-counts-twice")?;
     let mut model = Model::open(&mutant, &OpenOptions::default())?;
     let pin = model.input("step_i")?;
     model.set(pin, 1 << 6);

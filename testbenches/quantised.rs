@@ -2,15 +2,15 @@
 //!
 //! Programs are random, with all formats side by side. Bits are the functional model's business, cycles the cycle model's.
 
+use common::check::Checks;
 use common::replay::compare;
-use common::rtl::{Mutant, design};
+use common::rtl::{Mutant, Mutation, design};
 use common::traffic::Traffic;
 use common::{Outcome, amount, some};
 use ndp_config::DesignConfig;
 use ndp_isa::Program;
 use ndp_machine::SparseMemory;
 use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
-use ndp_sim::ffi::Mutation;
 use ndp_testkit::{ProgramOptions, RandomPrograms};
 use std::error::Error;
 use std::fmt::Write;

@@ -7,8 +7,10 @@
 //! A failure prints the configuration and the command that repeats it: `NDP_RANDOM_CONFIG` names the one seed to run.
 
 use crate::migration;
+use common::check::Checks;
 use common::linked_cores::LinkedCores;
 use common::messages::below;
+use common::mutations::{Mutation, mutant};
 use common::replay::compare;
 use common::traffic::Traffic;
 use common::{Outcome, some};
@@ -18,7 +20,7 @@ use ndp_machine::{Machine, SparseMemory, run_together};
 use ndp_model::{GemvClass, GemvOp, QuantisedMatrix};
 use ndp_numerics::{SplitMix64, f16};
 use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
-use ndp_sim::ffi::{Mutation, Rtl, mutant, rtl};
+use ndp_sim::ffi::{Rtl, rtl};
 use ndp_sim::gemv::{GemvOptions, Mode, Product, Weights};
 use ndp_sim::system::LoneCore;
 use ndp_testkit::{Extent, ProgramOptions, RandomConfig, RandomPrograms, simulated_seeds};
@@ -347,13 +349,13 @@ fn run(random: &RandomConfig) -> Result<Compared, Box<dyn Error>> {
         compared += run_programs(&mut core, &mut random, 4).map_err(|e| format!("session {session}: {e}"))?;
     }
     let stall_percent = [0, 30][below(&mut random, 2) as usize];
-    let options = GemvOptions {
-        stall_percent,
+    let options = GemvOptions::from(CoreOptions {
+        stalls: HostStalls::both(stall_percent),
         seed: *seed,
         predict: true,
         opt_level: OPT_LEVEL,
-        ..GemvOptions::default()
-    };
+        ..CoreOptions::default()
+    });
     let mut backend = LoneCore::open(config, &options)?;
     for _ in 0..3 {
         compared += run_product(&mut backend, &mut random)?.unwrap_or_default();

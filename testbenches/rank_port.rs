@@ -5,11 +5,11 @@
 //! controller gives.
 
 use common::rank::{Bench, Request, Segment, Stalls};
-use common::rtl::{Mutant, design, design_config};
+use common::rtl::{Mutant, Mutation, design, design_config};
 use common::{Outcome, amount, first, some};
 use ndp_config::{DesignConfig, DramConfig};
 use ndp_dram::Rule;
-use ndp_sim::ffi::{Edge, Mutation};
+use ndp_sim::ffi::Edge;
 use ndp_testkit::stream;
 use std::error::Error;
 

@@ -3,6 +3,7 @@
 //! The clocks are nowhere in the Verilog, so one model of `tiny` is simulated at every ratio. Bits are compared with the functional
 //! model, cycles, answers and commands with the cycle model, and the device looks at every time between commands. No tolerance.
 
+use common::check::Checks;
 use common::clocks::{RATIOS, at};
 use common::rank::{Bench, Request, Segment, Stalls};
 use common::replay::compare;

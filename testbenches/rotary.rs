@@ -7,7 +7,7 @@ use ndp_model::{GemvBackend, RotaryOp};
 use ndp_numerics::{Rotary, Rotation, f16};
 use ndp_oracle::Random;
 use ndp_oracle::ieee::Operation;
-use ndp_sim::core::Backend;
+use ndp_sim::core::{Backend, CoreOptions, HostStalls};
 use ndp_sim::gemv::GemvOptions;
 use ndp_sim::system::{LoneCore, Phase};
 
@@ -39,7 +39,12 @@ fn expected(width: usize, states: &[f16], rotations: &[Rotation]) -> Vec<u16> {
 #[test]
 fn heads_of_any_bits_are_rotated_as_the_contract_says() -> Outcome {
     for (backend, stall_percent) in [(Backend::Rtl, 10), (Backend::Rtl, 0), (Backend::Cycles, 0)] {
-        let options = GemvOptions { backend, stall_percent, predict: true, ..GemvOptions::default() };
+        let options = GemvOptions::from(CoreOptions {
+            backend,
+            stalls: HostStalls::both(stall_percent),
+            predict: true,
+            ..CoreOptions::default()
+        });
         let mut core = LoneCore::open(&DesignConfig::preset("tiny")?, &options)?;
         let mut outputs = 0;
         for (width, heads, tokens) in CASES {

@@ -5,14 +5,14 @@
 //! rows that a product takes.
 
 use crate::ndp_core::core_mutants;
-use common::rtl::{Mutant, design};
+use common::check::Checks;
+use common::rtl::{Mutant, Mutation, design};
 use common::{Outcome, some};
 use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_isa::{Code, Data, Instruction, Numbers, Product, Program, accumulator_words, block_words};
 use ndp_layout::elements_of;
 use ndp_numerics::SplitMix64;
 use ndp_sim::core::{CoreOptions, NdpCore};
-use ndp_sim::ffi::Mutation;
 use std::error::Error;
 
 const NAMES: [&str; 3] =

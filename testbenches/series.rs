@@ -4,8 +4,9 @@
 //! every cycle with the cycle model.
 
 use crate::ndp_core::core_mutants;
+use common::check::Checks;
 use common::replay::compare;
-use common::rtl::{Mutant, design};
+use common::rtl::{Mutant, Mutation, design};
 use common::{Outcome, amount, some};
 use ndp_config::DesignConfig;
 use ndp_isa::{Code, Data, Program, RandomKind};
@@ -14,7 +15,6 @@ use ndp_machine::SparseMemory;
 use ndp_numerics::SplitMix64;
 use ndp_planner::{Member, Mode, Series, Sizes};
 use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
-use ndp_sim::ffi::Mutation;
 use std::error::Error;
 
 fn below(random: &mut SplitMix64, bound: u32) -> u32 {

@@ -5,7 +5,8 @@
 
 use crate::ndp_core::core_mutants;
 use common::activation_driver::{argument, parabolas, power, recoded, term, wide, y};
-use common::rtl::{Mutant, design, design_config};
+use common::check::Checks;
+use common::rtl::{Mutant, Mutation, design, design_config};
 use common::{Outcome, some};
 use ndp_config::{BEAT_ELEMS, DesignConfig};
 use ndp_isa::Program;
@@ -13,7 +14,7 @@ use ndp_numerics::SplitMix64;
 use ndp_oracle::Random;
 use ndp_oracle::exponential::exp_of_all;
 use ndp_sim::core::{CoreOptions, NdpCore};
-use ndp_sim::ffi::{Model, Mutation, OpenOptions};
+use ndp_sim::ffi::{Model, OpenOptions};
 use std::error::Error;
 
 /// Cycles from a value to its result, to its term, and until the argument may change.

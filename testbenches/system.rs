@@ -6,6 +6,7 @@ use ndp_config::{BlockKind, DesignConfig, SystemConfig, WeightFormat};
 use ndp_isa::{Opcode, decode_fields};
 use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
 use ndp_scheduler::Policy;
+use ndp_sim::core::{CoreOptions, HostStalls};
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
@@ -39,8 +40,11 @@ fn open<P: Places>(
     options: &SystemOptions,
     places: P,
 ) -> Result<SystemBackend<P>, Box<dyn Error>> {
-    let unit =
-        GemvOptions { stall_percent: 3, predict: true, log_instructions: true, ..GemvOptions::default() };
+    let unit = GemvOptions {
+        log_instructions: true,
+        core: CoreOptions { stalls: HostStalls::both(3), predict: true, ..CoreOptions::default() },
+        ..GemvOptions::default()
+    };
     Ok(SystemBackend::open(&DesignConfig::preset("tiny")?, &unit, options, places, model)?)
 }
 

@@ -4,11 +4,10 @@
 //! that shares no code with the writer. What the hardware computes is left to the other testbenches.
 
 use common::Outcome;
+use common::mutations::{Mutation, mutant};
 use common::selftest::{SelfTest, open, open_with};
 use ndp_config::DesignConfig;
-use ndp_sim::ffi::{
-    Direction, Model, Mutation, OpenOptions, PortInfo, SimError, WaveOptions, mutant, rtl, verilator_version,
-};
+use ndp_sim::ffi::{Direction, Model, OpenOptions, PortInfo, SimError, WaveOptions, rtl, verilator_version};
 use std::error::Error;
 use std::path::Path;
 use wellen::simple::Waveform;

@@ -4,7 +4,6 @@ use super::burst::Burst;
 use super::ndp_core::NdpCore;
 use super::program::{BURST_INSTRUCTIONS, ProgramRun};
 use crate::error::SimError;
-use ndp_isa::Program;
 use ndp_machine::{Machine, SparseMemory};
 use serde::Serialize;
 
@@ -67,23 +66,6 @@ fn element(burst: &Burst, index: u32) -> u16 {
 }
 
 impl NdpCore {
-    /// Runs a program and compares all of the DRAM that it or its data wrote, the status and the monitor with the
-    /// functional model.
-    ///
-    /// # Errors
-    /// As [`NdpCore::run_words`]; [`SimError::Machine`].
-    pub fn check_program(
-        &mut self,
-        program: &Program,
-        between: impl FnMut(&mut Self),
-    ) -> Result<ProgramCheck, SimError> {
-        let mut machine = Machine::new(self.config(), SparseMemory::new())?;
-        machine.run(program)?;
-        self.place(program)?;
-        let run = self.run_words(&program.words(), between)?;
-        self.compare(run, &machine)
-    }
-
     /// Compares a run of a program with the functional model, which has run it too, from its reset on.
     ///
     /// # Errors

@@ -45,6 +45,13 @@ pub struct HostStalls {
     pub response: u32,
 }
 
+impl HostStalls {
+    /// Requests and responses stall equally often: chance in percent.
+    pub fn both(percent: u32) -> Self {
+        Self { request: percent, response: percent }
+    }
+}
+
 /// A request on its way.
 #[derive(Clone, Copy, Debug)]
 struct Pending {

@@ -29,6 +29,8 @@ pub struct PartCycles {
     pub idle: u64,
 }
 
+ndp_energy::sums!(PartCycles: gemv, activation, round, store, load, list, zero, link, idle);
+
 impl PartCycles {
     /// Counts a cycle with these parts at work, a bit for each of [`PARTS`].
     pub(super) fn count(&mut self, busy: u64) {
@@ -51,22 +53,6 @@ impl PartCycles {
             () => &mut self.idle,
         };
         *of += cycles;
-    }
-
-    /// What was counted after `earlier`.
-    #[must_use]
-    pub fn since(&self, earlier: &Self) -> Self {
-        Self {
-            gemv: self.gemv - earlier.gemv,
-            activation: self.activation - earlier.activation,
-            round: self.round - earlier.round,
-            store: self.store - earlier.store,
-            load: self.load - earlier.load,
-            list: self.list - earlier.list,
-            zero: self.zero - earlier.zero,
-            link: self.link - earlier.link,
-            idle: self.idle - earlier.idle,
-        }
     }
 
     /// All cycles.
@@ -92,6 +78,6 @@ mod tests {
         assert_eq!([gemv, activation, round, store, load, list], [256, 128, 64, 32, 16, 8]);
         assert_eq!([zero, link, idle], [4, 3, 1]);
         assert_eq!(parts.total(), 512);
-        assert_eq!(parts.since(&parts), PartCycles::default());
+        assert_eq!(parts - parts, PartCycles::default());
     }
 }

@@ -136,7 +136,7 @@ impl NdpCore {
                 return Err(self.hang("the program does not end"));
             }
         }
-        let (cycles, parts) = (self.cycle() - begin, self.parts().since(&parts));
+        let (cycles, parts) = (self.cycle() - begin, self.parts() - parts);
         let dram = DramUse::since(&self.activity(), &used);
         self.spend(wall);
         self.note_end(begin);

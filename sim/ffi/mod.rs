@@ -35,7 +35,7 @@ pub use coverage::COVERAGE;
 pub use library::{TARGET, compiler_version, verilator_version};
 pub use model::{Form, Model, ModuleShare, OpenOptions};
 pub use mutants::{MUTANT, MUTANTS};
-pub use ndp_verilate::{Hardware, Mutation, Rtl};
+pub use ndp_verilate::{Hardware, Rtl};
 pub use ports::{InputPort, OutputPort, PortInfo};
 pub use waves::WaveOptions;
 
@@ -77,18 +77,12 @@ fn elaborated(
     Ok(rtl)
 }
 
-/// The same with an error that a test has to find: the one of these mutations that has this name.
+/// The same without the mutants of a campaign: for what a test changes itself, which says nothing of them.
 ///
 /// # Errors
-/// As [`rtl`], and what [`Rtl::mutated`] says of the mutations.
-pub fn mutant(
-    hardware: &impl Hardware,
-    block: &str,
-    mutations: &[Mutation],
-    name: &str,
-) -> Result<Rtl, SimError> {
-    // It is wrong already, so it says nothing of the mutants that a campaign looks for.
-    elaborated(hardware, block, None)?.mutated(mutations, name).map_err(|lines| SimError::build(name, lines))
+/// As [`rtl`].
+pub fn unchanged(hardware: &impl Hardware, block: &str) -> Result<Rtl, SimError> {
+    elaborated(hardware, block, None)
 }
 
 /// What bindgen made of `shim.h`.

@@ -35,17 +35,9 @@ pub struct Estimated {
     pub distance: u64,
 }
 
-impl Estimated {
-    /// Adds those of another core.
-    pub fn add(&mut self, other: &Self) {
-        self.run += other.run;
-        self.estimated += other.estimated;
-        self.checked += other.checked;
-        self.checked_cycles += other.checked_cycles;
-        self.estimated_cycles += other.estimated_cycles;
-        self.distance += other.distance;
-    }
+ndp_energy::sums!(Estimated: run, estimated, checked, checked_cycles, estimated_cycles, distance);
 
+impl Estimated {
     /// How far the estimates are off together, as a share of the cycles.
     pub fn error(&self) -> f64 {
         self.estimated_cycles.abs_diff(self.checked_cycles) as f64 / self.checked_cycles.max(1) as f64

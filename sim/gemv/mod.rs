@@ -9,7 +9,7 @@ mod bit_flip;
 mod check;
 mod estimates;
 #[cfg(test)]
-mod gated;
+mod gated_tests;
 mod partial;
 mod predicted;
 mod product;

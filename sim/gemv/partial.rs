@@ -1,7 +1,7 @@
 //! Products whose rows are on several cores: sums that stay, leave and meet.
 //!
-//! Each core computes the sums of its own rows ([`GemvUnit::partial`]) and hands them over (`hand_over_async`), as
-//! exact sums or rounded to FP16 ([`MergeFormat`]). One core, or each for some of the columns, adds what the others sent and finishes ([`GemvUnit::meet`]). The host
+//! Each core computes the sums of its own rows (`begin_partial`) and hands them over (`hand_over_async`), as
+//! exact sums or rounded to FP16 ([`MergeFormat`]). One core, or each for some of the columns, adds what the others sent and finishes (`meet_async`). The host
 //! reads and writes it through the ports of the cores, or it goes over links (`transfer`) from where one core left it to where the other
 //! one takes it.
 
@@ -99,19 +99,6 @@ impl Handed {
 }
 
 impl Part {
-    /// The part of a device without a core: `sums` is `[batch x cols]`, each rounded once if the form is FP16.
-    ///
-    /// # Errors
-    /// As [`PartialSums::of`]; [`SimError::Numerics`] for a sum beyond the range of the accumulators.
-    pub fn of(
-        format: MergeFormat,
-        config: &DesignConfig,
-        (cols, batch): (u32, u32),
-        sums: &[ExactSum],
-    ) -> Result<Self, SimError> {
-        Self::of_cut(format, config, batch, &Cut::all(cols), sums)
-    }
-
     /// That of some columns; `sums` are of their block, `[batch x block]`.
     pub(crate) fn of_cut(
         format: MergeFormat,
@@ -205,14 +192,6 @@ pub(crate) type Places = Vec<Vec<u32>>;
 pub struct PartialSums(Vec<Burst>);
 
 impl PartialSums {
-    /// The sums that a device without a core has computed: `sums` is `[batch x cols]`.
-    ///
-    /// # Errors
-    /// [`SimError::Length`] for another number of sums, [`SimError::Layout`] for sizes that the design does not have.
-    pub fn of(config: &DesignConfig, (cols, batch): (u32, u32), sums: &[ExactSum]) -> Result<Self, SimError> {
-        Self::of_cut(config, batch, &Cut::all(cols), sums)
-    }
-
     /// Those of some columns; `sums` are of their block.
     fn of_cut(config: &DesignConfig, batch: u32, cut: &Cut, sums: &[ExactSum]) -> Result<Self, SimError> {
         let cols = cut.cols();
@@ -373,21 +352,10 @@ fn first_word(config: &DesignConfig, column: u32, batch: u32) -> u32 {
 }
 
 impl GemvUnit {
-    /// Computes an AXPY whose sums stay in the buffer.
+    /// The next program begins with an AXPY whose sums stay in the buffer.
     ///
     /// # Errors
     /// As [`GemvUnit::product`]; [`SimError::Config`] for one of several tiles or passes.
-    pub fn partial(&mut self, product: &Product<'_>) -> Result<ProgramFigures, SimError> {
-        self.alone(async |unit| {
-            unit.begin_partial(product).await?;
-            unit.execute(&[]).await
-        })
-    }
-
-    /// The next program begins with it.
-    ///
-    /// # Errors
-    /// As [`GemvUnit::partial`].
     pub(crate) async fn begin_partial(&mut self, product: &Product<'_>) -> Result<(), SimError> {
         let config = self.core.config().clone();
         let (sizes, epilogue) = (product.sizes()?, Epilogue::default());
@@ -417,7 +385,7 @@ impl GemvUnit {
     }
 
     /// The AXPY of the results that the last program has left in the buffer, of those that are positive, with rows of a matrix that have the numbers
-    /// of the rows that they come from. Its sums stay in the buffer as those of [`GemvUnit::partial`] do. The host has no part in it. If the results
+    /// of the rows that they come from. Its sums stay in the buffer as those of `begin_partial` do. The host has no part in it. If the results
     /// are a gate's, `matrices` has the matrix that it gates too. A core without data has to be told the rows whose results are `positive`. If the
     /// host `asks` which these are, it reads the monitor of the core.
     pub(crate) fn begin_partial_of_kept(
@@ -462,7 +430,7 @@ impl GemvUnit {
         Ok(Selected { rows, bytes: (registers * MONITOR_BYTES) as u64 })
     }
 
-    /// Takes the sums that the last [`GemvUnit::partial`] has left out of the core, in one form or the other. Of a linked core they stay in DRAM,
+    /// Takes the sums that the last program has left out of the core, in one form or the other. Of a linked core they stay in DRAM,
     /// where they can leave from.
     ///
     /// # Errors
@@ -527,15 +495,7 @@ impl GemvUnit {
         self.flush().await
     }
 
-    /// Exports the sums that the last [`GemvUnit::partial`] has left.
-    ///
-    /// # Errors
-    /// As [`GemvUnit::product`].
-    pub fn export(&mut self, cols: u32, batch: u32) -> Result<(PartialSums, ProgramFigures), SimError> {
-        self.alone(async |unit| unit.export_async(cols, batch).await)
-    }
-
-    /// The same in a future.
+    /// Exports the sums that the last program has left.
     pub(crate) async fn export_async(
         &mut self,
         cols: u32,
@@ -552,23 +512,8 @@ impl GemvUnit {
         Ok((PartialSums(full.into_iter().map(|burst| self.fetched(burst)).collect()), figures))
     }
 
-    /// Adds `parts` to the sums that the last [`GemvUnit::partial`] has left, or to none if `own` is false, and finishes the product:
-    /// `[batch x cols]`.
-    ///
-    /// # Errors
-    /// As [`GemvUnit::product`].
-    pub fn meet(
-        &mut self,
-        (cols, batch): (u32, u32),
-        parts: &[Part],
-        own: bool,
-        epilogue: &Epilogue<'_>,
-    ) -> Result<GemvRun, SimError> {
-        let cut = Cut::all(cols);
-        self.alone(async |unit| unit.meet_async((batch, &cut), parts, own, epilogue, None).await)
-    }
-
-    /// The same in a future, for some columns: `[batch x block]`, as bias and residual are. The result goes to `output`, or anywhere.
+    /// Adds `parts` to the sums that the last program has left, or to none if `own` is false, and finishes the product for some columns:
+    /// `[batch x block]`, as bias and residual are. The result goes to `output`, or anywhere.
     pub(crate) async fn meet_async(
         &mut self,
         (batch, cut): (u32, &Cut),

@@ -9,10 +9,10 @@ use super::estimates::{Estimated, Estimates, Shape};
 use super::product::{Orders, Product, Weights};
 use super::state::{Caches, Transfers};
 use crate::core::{
-    Backend, CoreOptions, HostStalls, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording, at_once,
+    Backend, CoreOptions, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording, at_once,
 };
 use crate::error::SimError;
-use crate::ffi::{Form, ModuleShare, WaveOptions};
+use crate::ffi::ModuleShare;
 use ndp_config::DesignConfig;
 use ndp_energy::{CoreUse, DramUse, RankActivity};
 use ndp_isa::Counters;
@@ -31,87 +31,43 @@ pub(super) const NEVER_STORED: u64 = 0x7E5A_7E5A_7E5A_7E5A;
 /// How a unit is opened.
 #[derive(Clone, Debug)]
 pub struct GemvOptions {
-    /// Chance in percent, 0..=99, that the host is not ready to send or to take in a cycle.
-    pub stall_percent: u32,
-    /// Seed of the stalls.
-    pub seed: u64,
-    /// Dump signals to a file.
-    pub waves: Option<WaveOptions>,
-    /// Registers and memories start with random contents of this seed.
-    pub random_contents: Option<u32>,
-    /// Core cycles without any progress after which a run is given up.
-    pub watchdog_cycles: u64,
+    /// How its core is opened; whether it records follows from `recorded_products`.
+    pub core: CoreOptions,
     /// Record so many programs; 0 for none.
     pub recorded_products: u32,
     /// Programs before the first recorded one.
     pub recorded_from: u64,
     /// Keep when each instruction of each program began and ended: [`ProgramFigures::records`].
     pub log_instructions: bool,
-    /// Ask the cycle model for the cycles of each program.
-    pub predict: bool,
-    /// When the DRAM's clock rises first: [`CoreOptions::phase_ps`].
-    pub phase_ps: Option<u64>,
     /// A deliberate error in the first product that has such a place.
     pub flip: Option<BitFlip>,
     /// Before a program, overwrite the places of its results, so that an old result there cannot pass; behind it, read back what it has
     /// appended to caches. Neither costs cycles of a program, but both keep the port busy.
     pub audit: bool,
-    /// What stands for the core.
-    pub backend: Backend,
-    /// Without data: [`CoreOptions::outline`].
-    pub outline: bool,
     /// Without data: programs like those that ran before need not run, and their cycles are estimates.
     pub estimate: bool,
     /// Keep what the host writes and the programs that it starts: [`GemvUnit::take_programs`].
     pub log_programs: bool,
-    /// What simulates the RTL.
-    pub form: Form,
-    /// How much the compiler optimises the model; see [`CoreOptions::opt_level`].
-    pub opt_level: Option<u32>,
 }
 
-impl Default for GemvOptions {
-    fn default() -> Self {
+impl From<CoreOptions> for GemvOptions {
+    fn from(core: CoreOptions) -> Self {
         Self {
-            stall_percent: 0,
-            seed: 1,
-            waves: None,
-            random_contents: None,
-            watchdog_cycles: 50_000,
+            core,
             recorded_products: 0,
             recorded_from: 0,
             log_instructions: false,
-            predict: false,
-            phase_ps: None,
             flip: None,
             audit: true,
-            backend: Backend::default(),
-            outline: false,
             estimate: false,
             log_programs: false,
-            form: Form::default(),
-            opt_level: None,
         }
     }
 }
 
-impl GemvOptions {
-    /// How its core is opened; `record` asks for a recording.
-    pub fn core(&self, record: bool) -> CoreOptions {
-        CoreOptions {
-            stalls: HostStalls { request: self.stall_percent, response: self.stall_percent },
-            seed: self.seed,
-            waves: self.waves.clone(),
-            random_contents: self.random_contents,
-            watchdog_cycles: self.watchdog_cycles.max(1),
-            record,
-            predict: self.predict,
-            backend: self.backend,
-            outline: self.outline,
-            form: self.form,
-            opt_level: self.opt_level,
-            phase_ps: self.phase_ps,
-        }
+impl Default for GemvOptions {
+    fn default() -> Self {
+        CoreOptions::default().into()
     }
 }
 
@@ -129,7 +85,7 @@ pub struct ProgramFigures {
     pub first_cycle: u64,
     /// From the offer of the first instruction until the core came to rest, all results in DRAM.
     pub cycles: u64,
-    /// The same by the cycle model, if [`GemvOptions::predict`] asks for it.
+    /// The same by the cycle model, if [`CoreOptions::predict`] asks for it.
     pub model_cycles: Option<u64>,
     /// To which part of the core each of them belongs.
     pub parts: PartCycles,
@@ -255,10 +211,11 @@ impl GemvUnit {
     /// As [`NdpCore::open`].
     pub fn open(config: &DesignConfig, options: &GemvOptions) -> Result<(Self, Backdoor), SimError> {
         let GemvOptions { recorded_products, recorded_from, log_instructions, flip, audit, .. } = *options;
-        if recorded_products > 0 && options.backend != Backend::Rtl {
+        if recorded_products > 0 && options.core.backend != Backend::Rtl {
             return Err(SimError::NeedsRtl { what: "a recording of DRAM commands" });
         }
-        let core = NdpCore::open(config, &options.core(recorded_products > 0 && recorded_from == 0))?;
+        let record = recorded_products > 0 && recorded_from == 0;
+        let core = NdpCore::open(config, &CoreOptions { record, ..options.core.clone() })?;
         let unit = Self {
             core,
             flip,
@@ -277,7 +234,7 @@ impl GemvUnit {
             orders: Orders::default(),
             begun: None,
             logged: options.log_programs.then(|| vec![LoggedProgram::default()]),
-            estimates: (options.estimate && options.outline).then(|| Estimates::new(options.seed)),
+            estimates: (options.estimate && options.core.outline).then(|| Estimates::new(options.core.seed)),
             skipped: false,
         };
         Ok((unit, Backdoor(())))

@@ -106,7 +106,8 @@ pub struct Network {
     pub fault: Option<DeliveryFault>,
     /// Flits that the bridge dropped for want of a route.
     pub misrouted: u64,
-    bridge: Option<Bridge>,
+    /// If there are more than two DIMMs.
+    pub bridge: Option<Bridge>,
     prediction: Option<LinkPair>,
     last_delivery: u64,
     cycle: u64,
@@ -124,26 +125,11 @@ impl Network {
         Self::open([&end; 2], 2, config.link(), seed)
     }
 
-    /// Two DIMMs on one link from Verilog that differs from what is generated, such as mutants.
+    /// So many DIMMs, their ends in turn of either Verilog, without a bridge.
     ///
     /// # Errors
     /// As [`Network::pair`].
-    pub fn unequal(ends: [&Rtl; 2], config: &LinkConfig, seed: u64) -> Result<Self, SimError> {
-        Self::open(ends, 2, config, seed)
-    }
-
-    /// A DIMM at each link of a bridge; the route to DIMM `n` is link `n`, to others there is none.
-    ///
-    /// # Errors
-    /// As [`Network::pair`].
-    pub fn star(config: &DesignConfig, seed: u64) -> Result<Self, SimError> {
-        let end = rtl(config, END)?;
-        let mut network = Self::open([&end; 2], config.link().bridge_ports(), config.link(), seed)?;
-        network.bridge = Some(Bridge::open(config, seed)?);
-        Ok(network)
-    }
-
-    fn open(ends: [&Rtl; 2], count: u32, config: &LinkConfig, seed: u64) -> Result<Self, SimError> {
+    pub fn open(ends: [&Rtl; 2], count: u32, config: &LinkConfig, seed: u64) -> Result<Self, SimError> {
         let nodes: Vec<Endpoint> = (0..count)
             .map(|n| Endpoint::open(ends[n as usize % 2], config, n, seed * 16 + u64::from(n)))
             .collect::<Result<_, SimError>>()?;
@@ -216,55 +202,6 @@ impl Network {
                 cursor.next + left - arrived.filter(|c| c.flow == cursor.flow).map_or(0, |c| c.next)
             })
             .sum()
-    }
-
-    /// Links of the bridge that are faulty, one bit each.
-    pub fn bridge_faults(&self) -> u64 {
-        self.bridge.as_ref().map_or(0, Bridge::faults)
-    }
-
-    /// Sets the bridge's `retrain_i`.
-    pub fn set_bridge_retrain(&mut self, links: u64) {
-        if let Some(bridge) = &mut self.bridge {
-            bridge.set_retrain(links);
-        }
-    }
-
-    /// Holds the bridge's reset, or releases it.
-    pub fn set_bridge_reset(&mut self, active: bool) {
-        if let Some(bridge) = &mut self.bridge {
-            bridge.set_reset(active);
-        }
-        let bridged = self.bridge.is_some();
-        for cable in self.cables.iter_mut().filter(|_| active && bridged) {
-            cable.probes[0].forget(false);
-            cable.probes[1].forget(true);
-        }
-    }
-
-    /// Resets one DIMM for some cycles: what it had to send is forgotten, and what it has not delivered.
-    ///
-    /// # Errors
-    /// As [`Network::step`].
-    pub fn reset_node(&mut self, node: usize, cycles: u64) -> Result<(), NetworkError> {
-        self.nodes[node].set_reset(true);
-        let end = if self.bridge.is_some() { (node, 0) } else { (0, node) };
-        self.cables[end.0].probes[end.1].forget(true);
-        self.cables[end.0].probes[1 - end.1].forget(false);
-        for inbox in 0..self.inboxes.len() {
-            if inbox == node {
-                self.inboxes[inbox].lenient.fill(true);
-            } else {
-                self.inboxes[inbox].lenient[node] = true;
-            }
-        }
-        for _ in 0..cycles {
-            self.step()?;
-        }
-        // What watchers saw of the last flits before the reset is past now.
-        self.cables[end.0].probes[end.1].forget(true);
-        self.nodes[node].set_reset(false);
-        Ok(())
     }
 
     /// One core cycle of everything.

@@ -9,7 +9,8 @@
 
 use super::timeline::fields_of;
 use crate::core::{PARTS, part_of};
-use crate::system::{Event, Operation, Place, Power, ProgramEvent, Segment};
+use crate::gemv::ProgramFigures;
+use crate::system::{Event, Operation, Place, Power, Segment};
 use ndp_isa::Code;
 use ndp_report::Timeline;
 use serde_json::{Map, Value, json};
@@ -177,7 +178,7 @@ fn add(event: &Event, core_ps: u64, timeline: &mut Timeline) {
     if !neurons.is_empty() {
         args["neurons"] = json!(neurons.len());
     }
-    if let Some(ProgramEvent { number, first_cycle, cycles, instructions, .. }) = program {
+    if let Some(ProgramFigures { number, first_cycle, cycles, instructions, .. }) = program {
         args["program"] = json!(number);
         args["first core cycle"] = json!(first_cycle);
         args["cycles"] = json!(cycles);
@@ -197,7 +198,7 @@ fn add(event: &Event, core_ps: u64, timeline: &mut Timeline) {
 fn add_instructions(
     process: u32,
     (begin_ns, core_ps): (u64, u64),
-    program: &ProgramEvent,
+    program: &ProgramFigures,
     of: &Value,
     timeline: &mut Timeline,
 ) {
@@ -226,7 +227,7 @@ mod tests {
     use crate::core::InstructionRecord;
     use crate::system::{Cause, Shares};
 
-    fn event(place: Place, program: Option<ProgramEvent>) -> Event {
+    fn event(place: Place, program: Option<ProgramFigures>) -> Event {
         Event {
             position: 7,
             layer: Some(2),
@@ -256,13 +257,13 @@ mod tests {
         };
         let filler = InstructionRecord { word: 0, ..record };
         let records = vec![record, filler];
-        let program = ProgramEvent {
+        let program = ProgramFigures {
             number: 9,
             first_cycle: 1000,
             cycles: 60,
             instructions: 1,
             records,
-            ..ProgramEvent::default()
+            ..ProgramFigures::default()
         };
         let events = [event(Place::Dimm(1), Some(program)), event(Place::Gpu, None)];
         let moves = [Moves { position: 7, uploads: 3, upload_ns: 5, ..Moves::default() }];

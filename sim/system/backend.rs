@@ -18,7 +18,7 @@ use super::ran::Ran;
 use super::reference::Reference;
 use super::residence::{ImageMap, Neuron, Residence};
 use super::setup::llm_shape;
-use crate::core::{Backend, Recording};
+use crate::core::{Backend, CoreOptions, Recording};
 use crate::error::{Mismatch, SimError};
 use crate::gemv::{Backdoor, Cut, Estimated, GemvOptions, GemvUnit, LoggedProgram, MergeFormat, compare};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig, WeightFormat};
@@ -198,7 +198,8 @@ impl<P: Places> SystemBackend<P> {
         places: P,
         shape: &LlmShape,
     ) -> Result<Self, SimError> {
-        let unit = GemvOptions { backend: Backend::Cycles, outline: true, ..unit.clone() };
+        let core = CoreOptions { backend: Backend::Cycles, outline: true, ..unit.core.clone() };
+        let unit = GemvOptions { core, ..unit.clone() };
         let (mut system, _) = Self::new(config, &unit, options, places, shape)?;
         system.reference = Reference::outline(shape);
         Ok(system)
@@ -224,9 +225,10 @@ impl<P: Places> SystemBackend<P> {
         flash::check(options, &places)?;
         let (residence, map) = Residence::new(config, shape, dimms as u32, &places, options.flash)?;
         let open = |index: usize| {
-            let mut unit = GemvOptions { seed: unit.seed.wrapping_add(index as u64), ..unit.clone() };
+            let mut unit = unit.clone();
+            unit.core.seed = unit.core.seed.wrapping_add(index as u64);
             if index != options.observed_dimm {
-                (unit.waves, unit.recorded_products) = (None, 0);
+                (unit.core.waves, unit.recorded_products) = (None, 0);
             }
             let (mut unit, backdoor) = GemvUnit::open(config, &unit)?;
             unit.occupy(map.clone());
@@ -270,7 +272,7 @@ impl<P: Places> SystemBackend<P> {
     pub fn estimated(&self) -> Option<Estimated> {
         let mut all = None;
         for core in self.cores.iter().filter_map(GemvUnit::estimated) {
-            all.get_or_insert_with(Estimated::default).add(&core);
+            *all.get_or_insert_with(Estimated::default) += core;
         }
         all
     }

@@ -10,37 +10,37 @@ use super::causes::{Cause, Shares};
 use super::figures::{SystemFigures, TokenFigures};
 use super::links::Round;
 use super::place::Place;
-use crate::core::{InstructionRecord, PartCycles};
 use crate::error::{Mismatch, SimError};
 use crate::gemv::ProgramFigures;
 use ndp_config::{CoreConfig, SystemConfig};
-use ndp_energy::{CoreUse, DramUse};
-use ndp_isa::{Counters, Opcode};
+use ndp_isa::Opcode;
 use ndp_model::{GemvClass, GemvOp};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// A product of a layer, or what is done once.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Operation {
-    /// Queries.
-    #[default]
-    Q,
-    /// Keys.
-    K,
-    /// Values.
-    V,
-    /// Attention over the caches.
-    Attention,
-    /// The projection behind attention.
-    Projection,
-    /// First half of the MLP.
-    Fc1,
-    /// Second half of the MLP.
-    Fc2,
-    /// Logits.
-    Head,
+ndp_config::named! {
+    /// A product of a layer, or what is done once.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Operation {
+        /// Queries.
+        #[default]
+        Q = "q",
+        /// Keys.
+        K = "k",
+        /// Values.
+        V = "v",
+        /// Attention over the caches.
+        Attention = "attention",
+        /// The projection behind attention.
+        Projection = "projection",
+        /// First half of the MLP.
+        Fc1 = "fc1",
+        /// Second half of the MLP.
+        Fc2 = "fc2",
+        /// Logits.
+        Head = "logits",
+    }
 }
 
 impl Operation {
@@ -56,45 +56,6 @@ impl Operation {
             GemvClass::Proj | GemvClass::Scores | GemvClass::Context => Self::Projection,
         }
     }
-
-    /// Its name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Q => "q",
-            Self::K => "k",
-            Self::V => "v",
-            Self::Attention => "attention",
-            Self::Projection => "projection",
-            Self::Fc1 => "fc1",
-            Self::Fc2 => "fc2",
-            Self::Head => "logits",
-        }
-    }
-}
-
-/// A program of a core.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProgramEvent {
-    /// Its number among the programs of the core, from 0.
-    pub number: u64,
-    /// The core's cycle in which it began: that of waves and traces.
-    pub first_cycle: u64,
-    /// Its cycles.
-    pub cycles: u64,
-    /// Its instructions.
-    pub instructions: u32,
-    /// What the DRAM was used for meanwhile, all ranks together.
-    pub dram: DramUse,
-    /// Its cycles by what the logic of the core did.
-    pub core: CoreUse,
-    /// Its cycles by the part of the core that they belong to.
-    pub parts: PartCycles,
-    /// Its counters.
-    pub counters: Counters,
-    /// Instructions of each opcode that occurs.
-    pub opcodes: BTreeMap<Opcode, u32>,
-    /// When each of them was in work, if that was asked for.
-    pub records: Vec<InstructionRecord>,
 }
 
 /// What a memory channel carries from the DRAM of a DIMM or to it.
@@ -136,7 +97,7 @@ pub struct Event {
     /// Neurons that were computed.
     pub neurons: Vec<u32>,
     /// The program, if a core did it.
-    pub program: Option<ProgramEvent>,
+    pub program: Option<ProgramFigures>,
 }
 
 /// Which way data go between the host and a DIMM.
@@ -332,21 +293,8 @@ impl Books {
         }
         let end = begin + self.core.cycles_to_ns(self.figures.count(dimm, &program));
         let shares = Shares::of_program(&program, end - begin);
-        let core = program.core_use();
-        let ProgramFigures { number, first_cycle, cycles, instructions, .. } = program;
-        let ProgramFigures { dram, parts, counters, opcodes, records, .. } = program;
-        let program = ProgramEvent {
-            number,
-            first_cycle,
-            cycles,
-            instructions,
-            dram,
-            core,
-            parts,
-            counters,
-            opcodes,
-            records,
-        };
+        // Events are the same whether somebody predicts or not.
+        program.model_cycles = None;
         let span = (Span::new(begin, end), shares);
         self.push(Place::Dimm(dimm as u32), what, span, (0, neurons), Some(program));
         end
@@ -591,7 +539,7 @@ impl Books {
         what: &'static str,
         (span, shares): (Span, Shares),
         (bytes, neurons): (u64, &[u32]),
-        program: Option<ProgramEvent>,
+        program: Option<ProgramFigures>,
     ) {
         let Step { position, layer, operation } = self.step;
         let neurons = neurons.to_vec();

@@ -11,61 +11,31 @@ use crate::gemv::ProgramFigures;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;
 
-/// What a nanosecond is spent on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Cause {
-    /// A DIMM: products whose weights are there, rounding, element-wise operations. The GPU: all but synchronisation.
-    Compute,
-    /// A DIMM: products that wait for weights; loads and stores between DRAM and buffer; the host writes neurons into slots.
-    Dram,
-    /// A DIMM: instructions on their way, lists, zeroing; products that begin, end, or wait for a row.
-    SetUp,
-    /// A DIMM: messages over links, and nothing else.
-    Messages,
-    /// Bus, channel, link or SSD: data.
-    Transfer,
-    /// A channel: instructions and status.
-    Control,
-    /// The GPU: synchronisation.
-    Synchronisation,
-    /// The GPU and the host: neurons are predicted. A core's program counts as the product that it is a part of.
-    Prediction,
-    /// The critical path: data wait until bus, channel or link are free, or a block until the host is.
-    Queue,
-    /// The critical path: the latency of a channel.
-    Latency,
-}
-
-impl Cause {
-    /// All of them.
-    pub const ALL: [Self; 10] = [
-        Self::Compute,
-        Self::Dram,
-        Self::SetUp,
-        Self::Messages,
-        Self::Transfer,
-        Self::Control,
-        Self::Synchronisation,
-        Self::Prediction,
-        Self::Queue,
-        Self::Latency,
-    ];
-
-    /// Its name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Compute => "compute",
-            Self::Dram => "DRAM",
-            Self::SetUp => "set-up",
-            Self::Messages => "messages",
-            Self::Transfer => "transfer",
-            Self::Control => "control",
-            Self::Synchronisation => "synchronisation",
-            Self::Prediction => "prediction",
-            Self::Queue => "queue",
-            Self::Latency => "latency",
-        }
+ndp_config::named! {
+    /// What a nanosecond is spent on.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Cause {
+        /// A DIMM: products whose weights are there, rounding, element-wise operations. The GPU: all but synchronisation.
+        Compute = "compute",
+        /// A DIMM: products that wait for weights; loads and stores between DRAM and buffer; the host writes neurons into slots.
+        Dram = "DRAM",
+        /// A DIMM: instructions on their way, lists, zeroing; products that begin, end, or wait for a row.
+        SetUp = "set-up",
+        /// A DIMM: messages over links, and nothing else.
+        Messages = "messages",
+        /// Bus, channel, link or SSD: data.
+        Transfer = "transfer",
+        /// A channel: instructions and status.
+        Control = "control",
+        /// The GPU: synchronisation.
+        Synchronisation = "synchronisation",
+        /// The GPU and the host: neurons are predicted. A core's program counts as the product that it is a part of.
+        Prediction = "prediction",
+        /// The critical path: data wait until bus, channel or link are free, or a block until the host is.
+        Queue = "queue",
+        /// The critical path: the latency of a channel.
+        Latency = "latency",
     }
 }
 

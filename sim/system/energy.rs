@@ -234,7 +234,7 @@ impl EnergyTally {
                     for (part, energy) in costs.dram.of(&program.dram).iter() {
                         add(place, EnergyPart::Program(part), energy);
                     }
-                    for (part, energy) in costs.core.of(&program.core) {
+                    for (part, energy) in costs.core.of(&program.core_use()) {
                         add(place, EnergyPart::Core(part), energy);
                     }
                     *busy_ns.entry(place).or_default() += event.end_ns - event.begin_ns;
@@ -374,7 +374,7 @@ impl EnergyCosts {
         let of = |place, busy: Option<&Event>| match (place, busy) {
             (Place::Dimm(_), Some(event)) => {
                 let energy = event.program.as_ref().map(|program| {
-                    let core: Energy = self.core.of(&program.core).map(|(_, energy)| energy).sum();
+                    let core: Energy = self.core.of(&program.core_use()).map(|(_, energy)| energy).sum();
                     self.dram.of(&program.dram).total() + core
                 });
                 watts(energy.unwrap_or_default(), event.end_ns - event.begin_ns)

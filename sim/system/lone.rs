@@ -45,19 +45,12 @@ pub struct ProductFigures {
     pub roofline_cycles: u64,
 }
 
+ndp_energy::sums!(ProductFigures: calls, outputs_checked, macs, cycles, roofline_cycles);
+
 impl ProductFigures {
     /// `roofline_cycles / cycles`; 0 if nothing ran.
     pub fn efficiency(&self) -> f64 {
         if self.cycles == 0 { 0.0 } else { self.roofline_cycles as f64 / self.cycles as f64 }
-    }
-
-    /// Adds another class.
-    pub fn add(&mut self, other: &Self) {
-        self.calls += other.calls;
-        self.outputs_checked += other.outputs_checked;
-        self.macs += other.macs;
-        self.cycles += other.cycles;
-        self.roofline_cycles += other.roofline_cycles;
     }
 }
 
@@ -161,7 +154,7 @@ impl LoneCore {
     /// are among the outputs.
     pub fn total(&self) -> ProductFigures {
         let mut total = ProductFigures::default();
-        self.classes.values().for_each(|class| total.add(class));
+        self.classes.values().for_each(|class| total += *class);
         let SystemFigures { outputs_checked, dimms, .. } = &self.books.figures;
         ProductFigures { cycles: dimms[0].cycles, outputs_checked: *outputs_checked, ..total }
     }
@@ -171,7 +164,7 @@ impl LoneCore {
         ProgramSums::of(&self.books.events)
     }
 
-    /// The cycles of all programs by the cycle model; 0 unless [`GemvOptions::predict`] asks for them.
+    /// The cycles of all programs by the cycle model; 0 unless [`CoreOptions::predict`](crate::core::CoreOptions::predict) asks for them.
     pub fn model_cycles(&self) -> u64 {
         self.books.figures.dimms[0].model_cycles
     }
@@ -364,13 +357,8 @@ impl LoneCore {
         let roofline_cycles = roofline_cycles(self.unit.config(), op, inputs, weights);
         count_work(roofline_cycles);
         let outputs_checked = run.bits.len() as u64;
-        self.classes.entry(op.class()).or_default().add(&ProductFigures {
-            calls: 1,
-            outputs_checked,
-            macs,
-            cycles: run.figures.cycles,
-            roofline_cycles,
-        });
+        *self.classes.entry(op.class()).or_default() +=
+            ProductFigures { calls: 1, outputs_checked, macs, cycles: run.figures.cycles, roofline_cycles };
         match self.books.step.operation {
             Operation::Q | Operation::K | Operation::V | Operation::Fc2 => {
                 self.books.figures.neurons(Some(0), inputs);
@@ -464,8 +452,8 @@ impl GemvBackend for LoneCore {
         // Scores stay in the buffer: what follows from them is compared.
         let scores = ProductFigures { cycles: scores, ..figures };
         let context = ProductFigures { cycles: context, outputs_checked, ..figures };
-        self.classes.entry(GemvClass::Scores).or_default().add(&scores);
-        self.classes.entry(GemvClass::Context).or_default().add(&context);
+        *self.classes.entry(GemvClass::Scores).or_default() += scores;
+        *self.classes.entry(GemvClass::Context).or_default() += context;
         let values = 2 * op.tokens() * op.kv_width();
         self.enter("append", Inputs { values, ..Inputs::default() }, run.append, 0);
         let values = op.queries().len();
@@ -524,18 +512,4 @@ fn stored_rows<'a>(op: &GemvOp<'a>, rows: &[u32]) -> Vec<&'a QuantisedRow> {
 /// The inputs that are not zero in some vector.
 pub(crate) fn active_inputs(op: &GemvOp<'_>) -> Vec<u32> {
     active_columns(op.activations(), op.cols())
-}
-
-/// Name of a class in tables and JSON.
-pub fn class_name(class: GemvClass) -> &'static str {
-    match class {
-        GemvClass::Qkv => "qkv",
-        GemvClass::Scores => "scores",
-        GemvClass::Context => "context",
-        GemvClass::Proj => "proj",
-        GemvClass::Fc1 => "fc1",
-        GemvClass::Up => "up",
-        GemvClass::Fc2 => "fc2",
-        GemvClass::Head => "head",
-    }
 }

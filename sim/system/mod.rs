@@ -38,7 +38,7 @@ mod sums;
 mod text;
 
 pub use backend::{ActivitySource, Fault, Load, SystemBackend, SystemOptions, check_model};
-pub use books::{Access, Event, Operation, ProgramEvent};
+pub use books::{Access, Event, Operation};
 pub use causes::{Breakdown, Cause, DeviceTime, Segment, Shares};
 pub use energy::{Alternative, EnergyBreakdown, EnergyCosts, EnergyPart, EnergyRow, Power};
 pub use evaluate::{
@@ -52,7 +52,7 @@ pub use flash::{FlashFigures, FlashOptions, FlashSummary, FlashToken};
 pub use gpu::{Gpu, GpuNumerics, sum_f32};
 pub use links::{FaultKind, LinkFault, LinkOptions};
 pub use live::{Knowledge, LivePredictor, PredictedError, PredictedSoftware};
-pub use lone::{LoneCore, Neurons, ProductFigures, class_name};
+pub use lone::{LoneCore, Neurons, ProductFigures};
 pub(crate) use lone::{active_inputs, roofline_cycles};
 pub use online::{Known, Online, OnlineStart};
 pub use phases::{Phase, PhaseCycles};

@@ -3,85 +3,50 @@
 //! Each cycle of a program belongs to one part of the core ([`PartCycles`]), and each part's cycles to one phase: what a product is
 //! for, or what computes beside it. So the phases add up to all cycles.
 
-use super::books::{Operation, ProgramEvent};
+use super::books::Operation;
 use crate::core::PartCycles;
+use crate::gemv::ProgramFigures;
 use ndp_isa::Counters;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What a cycle was spent on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Phase {
-    /// Products of the query, key and value projections.
-    Qkv,
-    /// Rotary embedding of queries and keys, loads and stores included.
-    Rotary,
-    /// Keys and values into the caches, their loads included.
-    Append,
-    /// Products of keys and queries.
-    Scores,
-    /// Softmax.
-    Softmax,
-    /// Products of probabilities and values.
-    Context,
-    /// Rounding of exact sums, in attention and behind products over active neurons.
-    Round,
-    /// Product of the attention's output projection.
-    Projection,
-    /// Product of the first feed-forward layer.
-    Fc1,
-    /// Product of the second feed-forward layer.
-    Fc2,
-    /// Product of the output head.
-    Head,
-    /// Biases, ReLU, scale and residuals, as far as no product hides them.
-    ElementWise,
-    /// Loads, stores, lists and clearing, as far as nothing is computed meanwhile.
-    Transfer,
-    /// Nothing at work: instructions on their way, beginnings and ends of programs.
-    Waiting,
+ndp_config::named! {
+    /// What a cycle was spent on.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Phase {
+        /// Products of the query, key and value projections.
+        Qkv = "QKV",
+        /// Rotary embedding of queries and keys, loads and stores included.
+        Rotary = "rotary",
+        /// Keys and values into the caches, their loads included.
+        Append = "append",
+        /// Products of keys and queries.
+        Scores = "scores",
+        /// Softmax.
+        Softmax = "softmax",
+        /// Products of probabilities and values.
+        Context = "context",
+        /// Rounding of exact sums, in attention and behind products over active neurons.
+        Round = "round",
+        /// Product of the attention's output projection.
+        Projection = "projection",
+        /// Product of the first feed-forward layer.
+        Fc1 = "FC1",
+        /// Product of the second feed-forward layer.
+        Fc2 = "FC2",
+        /// Product of the output head.
+        Head = "head",
+        /// Biases, ReLU, scale and residuals, as far as no product hides them.
+        ElementWise = "element-wise",
+        /// Loads, stores, lists and clearing, as far as nothing is computed meanwhile.
+        Transfer = "transfer",
+        /// Nothing at work: instructions on their way, beginnings and ends of programs.
+        Waiting = "waiting",
+    }
 }
 
 impl Phase {
-    /// All of them, in the order of a layer.
-    pub const ALL: [Self; 14] = [
-        Self::Qkv,
-        Self::Rotary,
-        Self::Append,
-        Self::Scores,
-        Self::Softmax,
-        Self::Context,
-        Self::Round,
-        Self::Projection,
-        Self::Fc1,
-        Self::Fc2,
-        Self::Head,
-        Self::ElementWise,
-        Self::Transfer,
-        Self::Waiting,
-    ];
-
-    /// Its name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Qkv => "QKV",
-            Self::Rotary => "rotary",
-            Self::Append => "append",
-            Self::Scores => "scores",
-            Self::Softmax => "softmax",
-            Self::Context => "context",
-            Self::Round => "round",
-            Self::Projection => "projection",
-            Self::Fc1 => "FC1",
-            Self::Fc2 => "FC2",
-            Self::Head => "head",
-            Self::ElementWise => "element-wise",
-            Self::Transfer => "transfer",
-            Self::Waiting => "waiting",
-        }
-    }
-
     /// Phase of the products of an operation; none for attention, which has two kinds of products.
     fn of(operation: Operation) -> Option<Self> {
         match operation {
@@ -120,8 +85,8 @@ impl PhaseCycles {
     }
 
     /// Counts a program that is part of an operation.
-    pub(super) fn count(&mut self, (operation, what): (Operation, &str), program: &ProgramEvent) {
-        let ProgramEvent { parts, counters, .. } = program;
+    pub(super) fn count(&mut self, (operation, what): (Operation, &str), program: &ProgramFigures) {
+        let ProgramFigures { parts, counters, .. } = program;
         match (what, Phase::of(operation)) {
             ("rotary", _) => self.add(Phase::Rotary, parts.total()),
             ("append", _) => self.add(Phase::Append, parts.total()),
@@ -169,7 +134,7 @@ mod tests {
             ..Default::default()
         };
         let counters = Counters { axpy: 30, product: 101, ..Counters::default() };
-        let program = ProgramEvent { parts, counters, ..ProgramEvent::default() };
+        let program = ProgramFigures { parts, counters, ..ProgramFigures::default() };
         let mut phases = PhaseCycles::default();
         for (what, operation) in [
             ("product", Operation::Fc1),

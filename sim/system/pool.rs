@@ -52,7 +52,6 @@ fn side_by_side<J: Send, T: Send>(
     size: impl Fn(&J) -> usize,
     run: impl Fn(&mut GemvUnit, J) -> Result<T, SimError> + Sync,
 ) -> Result<Vec<(usize, T)>, SimError> {
-    let count = jobs.len();
     let mut lent: Vec<Option<&mut GemvUnit>> = cores.iter_mut().map(Some).collect();
     let tasks = jobs.into_iter().enumerate().filter_map(|(place, (core, job))| {
         let unit = lent.get_mut(core)?.take()?;
@@ -60,19 +59,13 @@ fn side_by_side<J: Send, T: Send>(
     });
     let mut tasks: Vec<_> = tasks.collect();
     tasks.sort_by_key(|(.., job)| std::cmp::Reverse(size(job)));
-    let waiting = Mutex::new(tasks.into_iter());
-    let done = Mutex::new(Vec::with_capacity(count));
-    let work = || {
-        loop {
-            // Nothing panics while a lock is held, so a poisoned one is as good as any.
-            let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let Some((place, core, unit, job)) = next else { return };
-            let result = run(unit, job);
-            done.lock().unwrap_or_else(PoisonError::into_inner).push((place, core, result));
-        }
-    };
-    ndp_files::on_threads(threads.min(count), work);
-    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let tasks: Vec<_> = tasks.into_iter().map(|task| Mutex::new(Some(task))).collect();
+    let done = ndp_files::map_on_threads(threads, tasks.len(), |number| {
+        // Nothing panics while a lock is held, so a poisoned one is as good as any.
+        let task = tasks[number].lock().unwrap_or_else(PoisonError::into_inner).take();
+        task.map(|(place, core, unit, job)| (place, core, run(unit, job)))
+    });
+    let mut done: Vec<_> = done.into_iter().flatten().collect();
     done.sort_by_key(|(place, ..)| *place);
     done.into_iter().map(|(_, core, result)| Ok((core, result?))).collect()
 }

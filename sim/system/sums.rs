@@ -40,7 +40,7 @@ impl ProgramSums {
             sums.phases.count((event.operation, event.what), program);
             let used = sums.used.entry(name_of(event)).or_default();
             used.0 += program.dram;
-            used.1 += program.core;
+            used.1 += program.core_use();
             for (&opcode, &count) in &program.opcodes {
                 if opcode.is_activation() {
                     sums.activation.count += u64::from(count);

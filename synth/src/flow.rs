@@ -3,22 +3,19 @@
 //! Each module has a directory of its own in the working directory, because ABC writes a file of a fixed name. The libraries
 //! are linked into it: the WebAssembly build of Yosys opens relative paths only and follows no symbolic links out.
 
+use crate::files::{create_folder, read, unwritten, write};
 use crate::liberty::{ClockGate, Family, Liberty};
 use crate::parse::{self, AbcDelay, CellCounts};
 use crate::script::{self, Mapping, Recipe};
 use crate::source::{Hierarchy, Unit};
-use crate::tools::{self, Tool};
-use crate::{SynthError, process, sta};
+use crate::tools::Tool;
+use crate::{SynthError, sta};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const YOSYS: &str = "Yosys";
 const OPENSTA: &str = "OpenSTA";
-/// Lines of a failing tool's log that are shown.
-const TAIL_LINES: usize = 15;
-
 /// The cell library.
 #[derive(Debug)]
 pub struct Library {
@@ -148,31 +145,26 @@ impl Flow {
             (0..hierarchy.units.len()).filter(|i| hierarchy.units[*i].memory.is_none()).collect();
         // Long ones first, so that none of them starts when everything else has finished.
         order.sort_by_key(|i| (std::cmp::Reverse(hierarchy.units[*i].verilog.len()), *i));
-        let results = Mutex::new(vec![None; hierarchy.units.len()]);
-        let failures = Mutex::new(Vec::new());
-        let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-        let work = || {
-            while !stop.load(Ordering::Relaxed) {
-                let Some(&index) = order.get(next.fetch_add(1, Ordering::Relaxed)) else { break };
-                match self.module(hierarchy, index, folder) {
-                    Ok(figures) => {
-                        lock(&results)[index] = Some(figures);
-                        done(&hierarchy.units[index].name);
-                    }
-                    Err(error) => {
-                        stop.store(true, Ordering::Relaxed);
-                        lock(&failures).push((index, error));
-                    }
-                }
+        let stop = AtomicBool::new(false);
+        let found = ndp_files::map_on_threads(self.jobs, order.len(), |number| {
+            if stop.load(Ordering::Relaxed) {
+                return None;
             }
-        };
-        ndp_files::on_threads(self.jobs.min(order.len()), work);
-        let mut failures = failures.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
-        failures.sort_by_key(|(index, _)| *index);
-        match failures.into_iter().next() {
-            Some((_, error)) => Err(error),
-            None => Ok(results.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())),
+            let index = order[number];
+            let figures = self.module(hierarchy, index, folder);
+            match &figures {
+                Ok(_) => done(&hierarchy.units[index].name),
+                Err(_) => stop.store(true, Ordering::Relaxed),
+            }
+            Some((index, figures))
+        });
+        let mut found: Vec<_> = found.into_iter().flatten().collect();
+        found.sort_by_key(|(index, _)| *index);
+        let mut all = vec![None; hierarchy.units.len()];
+        for (index, figures) in found {
+            all[index] = Some(figures?);
         }
+        Ok(all)
     }
 
     fn write_libraries(&self, folder: &Path) -> Result<(), SynthError> {
@@ -194,7 +186,7 @@ impl Flow {
     ) -> Result<PathBuf, SynthError> {
         let unit = &hierarchy.units[index];
         let own = folder.join(format!("m{index:04}"));
-        std::fs::create_dir_all(&own).map_err(|reason| SynthError::Write { path: own.clone(), reason })?;
+        create_folder(&own)?;
         if let Some(library) = &self.library {
             let seq = if library.seq.is_some() { script::SEQ_LIB } else { script::COMB_LIB };
             for (from, to) in [
@@ -252,7 +244,7 @@ impl Flow {
     ) -> Result<Figures, SynthError> {
         let unit = &hierarchy.units[index];
         let own = self.prepare(hierarchy, index, folder, recipes)?;
-        self.start(&self.yosys, YOSYS, &[script::SCRIPT], &own, script::LOG, &unit.name)?;
+        self.yosys.run(YOSYS, (&unit.name, &own), &[script::SCRIPT], script::LOG, self.limit)?;
         let generic = generic(&self.stat(&own, script::GENERIC_STAT, unit)?, unit)?;
         let Some(library) = &self.library else { return Ok(Figures { generic, mapped: None }) };
         let dumped = std::fs::read_to_string(own.join(script::ABC_STATS)).unwrap_or_default();
@@ -308,39 +300,10 @@ impl Flow {
             boundary,
         };
         write(&own.join(sta::SCRIPT), &sta::script(&request))?;
-        self.start(tool, OPENSTA, &["-no_splash", "-exit", sta::SCRIPT], own, sta::LOG, &unit.name)?;
+        let arguments = ["-no_splash", "-exit", sta::SCRIPT];
+        tool.run(OPENSTA, (&unit.name, own), &arguments, sta::LOG, self.limit)?;
         sta::timing(&read(&own.join(sta::LOG))?, &request)
             .map_err(|reason| output(OPENSTA, &unit.name, reason))
-    }
-
-    fn start(
-        &self,
-        tool: &Tool,
-        name: &'static str,
-        arguments: &[&str],
-        own: &Path,
-        log: &str,
-        module: &str,
-    ) -> Result<(), SynthError> {
-        let log = own.join(log);
-        let mut command = tools::command(&tool.program, own);
-        let status = process::run(command.args(arguments), &log, self.limit).map_err(|reason| {
-            SynthError::MissingTool { program: tool.program.clone(), hint: "it answered before", reason }
-        })?;
-        match status {
-            Some(status) if status.success() => Ok(()),
-            Some(status) => Err(SynthError::ToolFailed {
-                tool: name,
-                module: module.to_owned(),
-                status: status.to_string(),
-                tail: process::tail(&log, TAIL_LINES),
-            }),
-            None => Err(SynthError::Timeout {
-                tool: name,
-                module: module.to_owned(),
-                seconds: self.limit.as_secs(),
-            }),
-        }
     }
 
     fn stat(&self, own: &Path, file: &str, unit: &Unit) -> Result<CellCounts, SynthError> {
@@ -381,25 +344,9 @@ fn output(tool: &'static str, module: &str, reason: String) -> SynthError {
     SynthError::Output { tool, module: module.to_owned(), reason }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // A panicking worker ends the scope with that panic; the data is never used after it.
-    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-}
-
-fn read(path: &Path) -> Result<String, SynthError> {
-    let bytes = std::fs::read(path).map_err(|reason| SynthError::Read { path: path.into(), reason })?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn write(path: &Path, text: &str) -> Result<(), SynthError> {
-    std::fs::write(path, text).map_err(|reason| SynthError::Write { path: path.into(), reason })
-}
-
 fn link(from: &Path, to: &Path) -> Result<(), SynthError> {
     let _ = std::fs::remove_file(to);
-    std::fs::hard_link(from, to)
-        .or_else(|_| std::fs::copy(from, to).map(drop))
-        .map_err(|reason| SynthError::Write { path: to.into(), reason })
+    std::fs::hard_link(from, to).or_else(|_| std::fs::copy(from, to).map(drop)).map_err(unwritten(to))
 }
 
 #[cfg(test)]

@@ -3,8 +3,9 @@
 //! The core has more pins than any package of the family, so the block is placed out of context: its ports are ends of nets without I/O cells.
 //! Paths from and to ports are not timed; all others are. RAMs become block RAM (`NDP_RAM_FPGA`).
 
-use crate::tools::{self, Tool};
-use crate::{SynthError, parse, process};
+use crate::files::{read, write};
+use crate::tools::Tool;
+use crate::{SynthError, parse};
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::{HBM_BLOCKS, build, build_hbm};
 use ndp_hdl::package::{Source, files};
@@ -130,21 +131,14 @@ impl Fpga {
         let (_, flag, package) = *self.device()?;
         let (name, text) = verilog(config, block)?;
         let top = format!("{block}_top");
-        let design = folder.join("design.v");
-        std::fs::write(&design, text).map_err(|reason| SynthError::Write { path: design, reason })?;
+        write(&folder.join("design.v"), &text)?;
         // Without the last step, which takes longer than all others to give cells names.
         let script = format!(
             "read_verilog -DNDP_RAM_FPGA design.v; synth_ecp5 -top {top} -run begin:check; hierarchy -check; check; blackbox =A:whitebox; \
              write_json netlist.json; write_verilog -noattr netlist.v; tee -q -o stat.json stat -json"
         );
-        self.tool(
-            &self.yosys,
-            "Yosys",
-            block,
-            folder,
-            &["-q", "-l", "yosys.log", "-p", &script],
-            "yosys.out",
-        )?;
+        let arguments = ["-q", "-l", "yosys.log", "-p", &script];
+        self.yosys.run("Yosys", (block, folder), &arguments, "yosys.out", self.limit)?;
         let stat = read(&folder.join("stat.json"))?;
         let wrong = |tool, reason| SynthError::Output { tool, module: block.to_owned(), reason };
         let cells = parse::stat_json(&stat, &top).map_err(|reason| wrong("Yosys", reason))?;
@@ -175,7 +169,7 @@ impl Fpga {
             "--report",
             "report.json",
         ];
-        let ran = self.tool(nextpnr, "nextpnr", block, folder, &arguments, "nextpnr.log");
+        let ran = nextpnr.run("nextpnr", (block, folder), &arguments, "nextpnr.log", self.limit);
         let log = read(&folder.join("nextpnr.log"))?;
         if let Some(over) = utilisation(&log).into_iter().find(|usage| usage.used > usage.available) {
             let Usage { resource, used, available } = over;
@@ -197,38 +191,6 @@ impl Fpga {
             .find(|device| device.0 == self.device)
             .ok_or_else(|| SynthError::Device { device: self.device.clone(), known: devices().join(", ") })
     }
-
-    fn tool(
-        &self,
-        tool: &Tool,
-        name: &'static str,
-        block: &str,
-        folder: &Path,
-        arguments: &[&str],
-        log: &str,
-    ) -> Result<(), SynthError> {
-        let log = folder.join(log);
-        let mut command = tools::command(&tool.program, folder);
-        let status = process::run(command.args(arguments), &log, self.limit)
-            .map_err(|reason| SynthError::Write { path: log.clone(), reason })?;
-        let module = block.to_owned();
-        match status {
-            None => Err(SynthError::Timeout { tool: name, module, seconds: self.limit.as_secs() }),
-            Some(status) if status.success() => Ok(()),
-            Some(status) => Err(SynthError::ToolFailed {
-                tool: name,
-                module,
-                status: status.to_string(),
-                tail: process::tail(&log, 15),
-            }),
-        }
-    }
-}
-
-fn read(path: &Path) -> Result<String, SynthError> {
-    std::fs::read(path)
-        .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-        .map_err(|reason| SynthError::Read { path: path.to_owned(), reason })
 }
 
 /// What nextpnr says before it places: `Info: \t DP16KD:  45/  208  21%`.

@@ -17,6 +17,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod error;
+mod files;
 pub mod flow;
 pub mod formal;
 pub mod fpga;

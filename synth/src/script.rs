@@ -16,38 +16,27 @@ pub const CONSTRAINTS: &str = "abc.sdc";
 /// Share of the period that ABC may use: the rest is left for clock-to-Q and setup, which ABC does not see.
 pub const ABC_SHARE: f64 = 0.9;
 
-/// How ABC optimises and maps.
-///
-/// Measured on a multiplier unit (eight lanes, aligner, 4 x 26-bit accumulator; ASAP7, Yosys 0.23): Yosys' own script
-/// 454 um2 / 919 ps, balanced 438 um2 / 734 ps, area 435 um2 / 1114 ps, speed 468 um2 / 608 ps. ABC's `dc2`, part of
-/// Yosys' script, undoes the logarithmic carry trees that Yosys builds; leaving it out is most of the gain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Recipe {
-    /// Structural choices and area-oriented mapping, no restructuring of adders. The default.
-    Balanced,
-    /// Restructures first: smaller where there is slack.
-    Area,
-    /// Delay-oriented mapping.
-    Speed,
-    /// The script that Yosys uses by itself.
-    Yosys,
+ndp_config::named! {
+    /// How ABC optimises and maps.
+    ///
+    /// Measured on a multiplier unit (eight lanes, aligner, 4 x 26-bit accumulator; ASAP7, Yosys 0.23): Yosys' own script
+    /// 454 um2 / 919 ps, balanced 438 um2 / 734 ps, area 435 um2 / 1114 ps, speed 468 um2 / 608 ps. ABC's `dc2`, part of
+    /// Yosys' script, undoes the logarithmic carry trees that Yosys builds; leaving it out is most of the gain.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Recipe {
+        /// Structural choices and area-oriented mapping, no restructuring of adders. The default.
+        Balanced = "balanced",
+        /// Restructures first: smaller where there is slack.
+        Area = "area",
+        /// Delay-oriented mapping.
+        Speed = "speed",
+        /// The script that Yosys uses by itself.
+        Yosys = "yosys",
+    }
 }
 
 impl Recipe {
-    /// All of them, in order of preference between equals.
-    pub const ALL: [Self; 4] = [Self::Balanced, Self::Area, Self::Speed, Self::Yosys];
-
-    /// Name on the command line and in files.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Balanced => "balanced",
-            Self::Area => "area",
-            Self::Speed => "speed",
-            Self::Yosys => "yosys",
-        }
-    }
-
     /// ABC commands in Yosys' notation; `{D}` becomes the target delay.
     fn commands(self) -> &'static str {
         match self {

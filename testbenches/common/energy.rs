@@ -58,7 +58,7 @@ pub fn all_energy_has_a_use(
     let mut cycles = CoreUse::default();
     let mut all_cycles = 0;
     for program in events().filter_map(|event| event.program.as_ref()) {
-        cycles += program.core;
+        cycles += program.core_use();
         all_cycles += program.cycles;
     }
     assert_eq!(cycles.dot + cycles.axpy + cycles.activation + cycles.other, all_cycles);

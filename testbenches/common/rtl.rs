@@ -1,8 +1,11 @@
 //! Blocks by the name of a configuration, and mutants of them.
 
+use crate::mutations::mutant;
 use ndp_config::{ConfigError, DesignConfig, HbmConfig};
-use ndp_sim::ffi::{Mutation, Rtl, SimError, mutant, rtl};
+use ndp_sim::ffi::{Rtl, SimError, rtl};
 use std::path::Path;
+
+pub use crate::mutations::Mutation;
 
 /// A mutant, and the name of the configuration that it is one of.
 pub type Mutant = (&'static str, Mutation);

@@ -12,25 +12,27 @@ use crate::operations::{AttentionOp, LinearOp, RotaryOp, attend_by_heads};
 use crate::quantised::{QuantisedMatrix, RowOf};
 use crate::{Matrix, ModelError};
 
-/// Which matrix of the decoder an operation multiplies by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum GemvClass {
-    /// Query, key or value projection, `[q x d]` or `[k x d]`.
-    Qkv,
-    /// Attention scores of one head: key cache `[positions x head_width]` times a query.
-    Scores,
-    /// Attention context of one head: transposed value cache `[head_width x positions]` times the probabilities.
-    Context,
-    /// Output projection of the attention, `[d x q]`.
-    Proj,
-    /// First feed-forward layer, `[f x d]`; of a block with a gate it is the gate.
-    Fc1,
-    /// What a gate is multiplied with, `[f x d]`: where a ReLU has shut the gate it need not be known.
-    Up,
-    /// Second feed-forward layer, `[d x f]`; its activations are sparse after a ReLU.
-    Fc2,
-    /// Output head, `[V x d]`.
-    Head,
+ndp_config::named! {
+    /// Which matrix of the decoder an operation multiplies by.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+    pub enum GemvClass {
+        /// Query, key or value projection, `[q x d]` or `[k x d]`.
+        Qkv = "qkv",
+        /// Attention scores of one head: key cache `[positions x head_width]` times a query.
+        Scores = "scores",
+        /// Attention context of one head: transposed value cache `[head_width x positions]` times the probabilities.
+        Context = "context",
+        /// Output projection of the attention, `[d x q]`.
+        Proj = "proj",
+        /// First feed-forward layer, `[f x d]`; of a block with a gate it is the gate.
+        Fc1 = "fc1",
+        /// What a gate is multiplied with, `[f x d]`: where a ReLU has shut the gate it need not be known.
+        Up = "up",
+        /// Second feed-forward layer, `[d x f]`; its activations are sparse after a ReLU.
+        Fc2 = "fc2",
+        /// Output head, `[V x d]`.
+        Head = "head",
+    }
 }
 
 /// `y[b, r] = dot(weights[r, :], activations[b, :])` for every row `r` and every vector `b` of the batch; no bias.

@@ -8,7 +8,7 @@ use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_files::FileSet;
-use ndp_sim::core::Backend;
+use ndp_sim::core::{Backend, CoreOptions, HostStalls};
 use ndp_sim::ffi::WaveOptions;
 use ndp_sim::gemv::{BitFlip, GemvOptions};
 use std::path::PathBuf;
@@ -80,15 +80,15 @@ impl UnitArgs {
             stop_cycle: self.wave_stop,
             ..WaveOptions::new(path)
         });
-        GemvOptions {
-            stall_percent: self.stalls,
+        let core = CoreOptions {
+            stalls: HostStalls::both(self.stalls),
             seed,
             waves,
-            watchdog_cycles: self.watchdog,
-            flip: self.flip,
+            watchdog_cycles: self.watchdog.max(1),
             backend: self.backend,
-            ..GemvOptions::default()
-        }
+            ..CoreOptions::default()
+        };
+        GemvOptions { flip: self.flip, ..core.into() }
     }
 }
 

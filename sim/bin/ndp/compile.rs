@@ -11,7 +11,7 @@ use ndp_files::{FileSet, OutputFile};
 use ndp_model::{GenerateOptions, Model, generate};
 use ndp_report::{Report, figures};
 use ndp_scheduler::Policy;
-use ndp_sim::core::Backend;
+use ndp_sim::core::{Backend, CoreOptions};
 use ndp_sim::gemv::{GemvOptions, LoggedProgram, MergeFormat};
 use ndp_sim::system::{ImageMap, Setup, SystemBackend, SystemOptions};
 use serde::Serialize;
@@ -143,8 +143,12 @@ fn compile(
     let tokens = model.vocabulary.tokens(text)?.len();
     let places = setup.online(config, &system, Policy::Partition, (tokens, args.seed))?;
     // Old results need not be overwritten: nothing is compared here that was computed before.
-    let unit =
-        GemvOptions { backend: Backend::Cycles, log_programs: true, audit: false, ..GemvOptions::default() };
+    let unit = GemvOptions {
+        log_programs: true,
+        audit: false,
+        core: CoreOptions { backend: Backend::Cycles, ..CoreOptions::default() },
+        ..GemvOptions::default()
+    };
     let options = SystemOptions { merge: args.merge, ..SystemOptions::new(&system) };
     let mut backend = SystemBackend::open(config, &unit, &options, places, model)?;
     let image = backend.image_map();

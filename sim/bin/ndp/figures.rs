@@ -2,7 +2,7 @@
 
 use ndp_model::GemvClass;
 use ndp_report::fields;
-use ndp_sim::system::{InstructionFigures, ProductFigures, ProgramSums, class_name};
+use ndp_sim::system::{InstructionFigures, ProductFigures, ProgramSums};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -27,8 +27,8 @@ pub struct Instructions {
 
 /// The figures of each class that occurred.
 pub fn classes(classes: &BTreeMap<GemvClass, ProductFigures>) -> Vec<Class> {
-    let class = |(class, figures): (&_, &ProductFigures)| Class {
-        class: class_name(*class),
+    let class = |(class, figures): (&GemvClass, &ProductFigures)| Class {
+        class: class.name(),
         figures: *figures,
         efficiency: figures.efficiency(),
     };

@@ -166,8 +166,9 @@ pub fn run(args: &Args) -> anyhow::Result<Verdict> {
 fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Result<Report> {
     let Args { unit, context, batch, neurons, seed, records, .. } = args;
     let recorded_products = if records.is_asked() { u32::MAX } else { 0 };
-    let backend =
-        LoneCore::open(config, &GemvOptions { recorded_products, predict: true, ..unit.options(*seed) })?;
+    let mut options = GemvOptions { recorded_products, ..unit.options(*seed) };
+    options.core.predict = true;
+    let backend = LoneCore::open(config, &options)?;
     let mut backend = backend.with_neurons(*neurons);
     let records = Records::create(records)?;
     let chart = args.chart.as_deref().map(OutputFile::create).transpose()?;

@@ -20,7 +20,7 @@ use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock};
 use ndp_machine::{Machine, SparseMemory, dump_bursts};
 use ndp_numerics::f16;
 use ndp_report::{Level, Report, Values, fields, figures, grouped};
-use ndp_sim::core::{Difference, NdpCore, ProgramCheck, ProgramRun};
+use ndp_sim::core::{CoreOptions, Difference, NdpCore, ProgramCheck, ProgramRun};
 use ndp_sim::gemv::BitFlip;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -95,8 +95,8 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     let programs = paths.iter().map(|path| assemble(path, &config, *allow_malformed));
     let programs = programs.collect::<anyhow::Result<Vec<_>>>()?;
     let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-    let options = unit.options(*seed);
-    let mut core = NdpCore::open(&config, &options.core(records.is_asked()))?;
+    let options = CoreOptions { record: records.is_asked(), ..unit.options(*seed).core };
+    let mut core = NdpCore::open(&config, &options)?;
     let records = Records::create(records)?;
     // The cycles of a select are known if its operands are; those that an earlier program leaves are not counted.
     let cycles = |program| predict(&config, program).map_or(0, |run| run.cycles);

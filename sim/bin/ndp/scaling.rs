@@ -12,7 +12,7 @@ use clap::Args;
 use ndp_config::{DesignConfig, LlmFamily, LlmShape, SystemConfig};
 use ndp_report::{Chart, ChartKind, Report, counted, fields, figures};
 use ndp_sim::core::Backend;
-use ndp_sim::gemv::{GemvOptions, MergeFormat};
+use ndp_sim::gemv::MergeFormat;
 use ndp_sim::layer::LayerStep;
 use ndp_sim::system::{
     ActivitySource, LinkOptions, Load, Operation, StaticPlaces, SystemBackend, SystemFigures, SystemOptions,
@@ -231,7 +231,8 @@ fn one(
     let activity = args.activity;
     let options =
         SystemOptions { threads, merge, activity, load: Load::Backdoor, ..SystemOptions::new(&system) };
-    let options_of_unit = GemvOptions { predict: true, ..unit.options(*seed) };
+    let mut options_of_unit = unit.options(*seed);
+    options_of_unit.core.predict = true;
     let places = StaticPlaces::new(dimms, 0, *seed);
     let layers = std::slice::from_ref(step.layer());
     let mut backend = SystemBackend::of_layers(config, &options_of_unit, &options, places, (&shape, layers))?;

@@ -28,7 +28,6 @@ const VERILATE_FIRST: u64 = 1 << 40;
 #[derive(Clone, Debug)]
 pub struct Cache {
     dir: PathBuf,
-    limit: u64,
 }
 
 /// A library of the cache that is whole. Nobody removes it as long as this lives, if the cache is ours.
@@ -44,13 +43,7 @@ pub struct Kept {
 impl Cache {
     /// The cache in a directory, which is made when something is built. All that it keeps is in one folder there.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
-        Self { dir: dir.into(), limit: LIMIT }
-    }
-
-    /// Another limit, in bytes of all models together. What was asked for last stays even if it is larger.
-    #[must_use]
-    pub fn with_limit(self, limit: u64) -> Self {
-        Self { limit, ..self }
+        Self { dir: dir.into() }
     }
 
     /// What is built for one variant of a design; [`Unit::key`] identifies it.
@@ -102,7 +95,7 @@ impl Cache {
             for (_, part) in missing {
                 entries.push(folder.made(part)?);
             }
-            folder.trim(self.limit, |name| name.starts_with(RUNTIME))?;
+            folder.trim(LIMIT, |name| name.starts_with(RUNTIME))?;
         }
         progress.end();
         let kept = |entry: Entry| Kept {

@@ -3,7 +3,7 @@
 //! A model is built when it is asked for, and kept ([`Cache`]). build.rs asks for those of the main job, the harness for any other
 //! while it runs. Reading order: [`rtl`] (a design, elaborated), [`tools`] (Verilator and the compiler), [`unit`] (a run of
 //! Verilator, or the source of a native model), `native` (that source), `compile` (its C++), with `shims` (the C++ that differs between models)
-//! `contents` (what registers begin with) and `mutants` (errors that tests have to find), `pool` (workers), [`cache`] (libraries that are kept),
+//! `contents` (what registers begin with), `pool` (workers), [`cache`] (libraries that are kept),
 //! `folder` (location and trust) and `files` (hashes). `sim/ffi` loads libraries.
 
 #![deny(missing_docs)]
@@ -14,7 +14,6 @@ mod compile;
 mod contents;
 mod files;
 mod folder;
-mod mutants;
 mod native;
 mod pool;
 pub mod rtl;
@@ -25,7 +24,6 @@ pub mod unit;
 pub use cache::{Cache, Kept};
 pub use files::write_if_changed;
 pub use folder::NAME;
-pub use mutants::Mutation;
 pub use ndp_hdl_language::mutate;
 pub use rtl::{Hardware, Port, Rtl};
 pub use shims::COVERAGE;

@@ -1,6 +1,6 @@
 //! The Verilog of one block, from which a model is made.
 
-use crate::{Failure, Mutation, mutants, native};
+use crate::{Failure, native};
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::BuildError;
 use ndp_hdl_language::mutate::{Mutant, with_choices};
@@ -17,8 +17,6 @@ const SHORT_RUN: (usize, usize) = (1_500_000, 64);
 /// That of bridges, whose wide functions take three times as long to compile at level 2, and are a small part of what a system
 /// evaluates.
 const BRIDGE_OPT_LEVEL: u32 = 1;
-/// That of mutants, which run until the error is found.
-const MUTANT_OPT_LEVEL: u32 = 0;
 
 /// A configuration from which blocks are elaborated. Two with the same text for debugging are the same hardware.
 pub trait Hardware: std::fmt::Debug {
@@ -168,23 +166,6 @@ impl Rtl {
         // For none a number that no mutant has: Verilated models look for one.
         let mutant = if number == 0 { mutants.len() as u32 + 1 } else { number };
         Ok(Self { mutant, ..Self::new(hardware.name(), block, &design)? })
-    }
-
-    /// The mutant of that name, hardly optimised. All mutants of a block are one text, and so one library: which of the mutations is at
-    /// work is said when the model is opened.
-    ///
-    /// # Errors
-    /// A mutation that cannot be put in; a name that none of them has.
-    pub fn mutated(mut self, mutations: &[Mutation], name: &str) -> Result<Self, Failure> {
-        let chosen = mutations.iter().position(|mutation| mutation.name == name);
-        let chosen = chosen.ok_or_else(|| vec![format!("no mutant of {} is called {name}", self.name)])?;
-        self.verilog = mutants::all(&self.verilog, mutations)
-            .map_err(|error| vec![format!("the Verilog of {}: {error}", self.name)])?;
-        self.name = format!("{name}/{}", self.block);
-        self.native = None;
-        self.opt_level = MUTANT_OPT_LEVEL;
-        self.mutant = chosen as u32 + 1;
-        Ok(self)
     }
 
     /// The same with another optimisation, if one is given.

@@ -22,8 +22,9 @@ mod scheduler;
 
 pub use list::PROOFS;
 
-use crate::tools::{self, Tool};
-use crate::{SynthError, process};
+use crate::SynthError;
+use crate::files::{create_folder, read, write};
+use crate::tools::Tool;
 use ndp_config::ConfigError;
 use ndp_hdl_language::mutate::{self, Mutant};
 use ndp_hdl_language::{Design, HdlError, Module, Pragmas};
@@ -208,9 +209,6 @@ impl Prover {
         folder: &Path,
         judge: impl FnOnce(&str) -> Result<(Verdict, Vec<String>), SynthError>,
     ) -> Result<Outcome, SynthError> {
-        let write = |path: &Path, text: &str| {
-            std::fs::write(path, text).map_err(|reason| SynthError::Write { path: path.to_owned(), reason })
-        };
         let file = folder.join("verdict.json");
         let from = format!("{}; {}\n{search}\n{script}\n{verilog}", self.yosys.version, self.abc.version);
         let kept = std::fs::read_to_string(&file).ok();
@@ -218,8 +216,7 @@ impl Prover {
         if let Some(kept) = kept.filter(|kept| kept.from == from) {
             return Ok(kept.outcome);
         }
-        std::fs::create_dir_all(folder)
-            .map_err(|reason| SynthError::Write { path: folder.to_owned(), reason })?;
+        create_folder(folder)?;
         write(&folder.join("design.v"), verilog)?;
         write(&folder.join("model.ys"), script)?;
         write(&folder.join("steps.v"), STEPS)?;
@@ -274,23 +271,8 @@ impl Prover {
         arguments: &[&str],
         log: &str,
     ) -> Result<String, SynthError> {
-        let log = folder.join(log);
-        let mut command = tools::command(&tool.program, folder);
-        let status = process::run(command.args(arguments), &log, self.limit)
-            .map_err(|reason| SynthError::Write { path: log.clone(), reason })?;
-        let module = module.to_owned();
-        match status {
-            None => Err(SynthError::Timeout { tool: name, module, seconds: self.limit.as_secs() }),
-            Some(status) if status.success() => std::fs::read(&log)
-                .map(|text| String::from_utf8_lossy(&text).into_owned())
-                .map_err(|reason| SynthError::Read { path: log, reason }),
-            Some(status) => Err(SynthError::ToolFailed {
-                tool: name,
-                module,
-                status: status.to_string(),
-                tail: process::tail(&log, 15),
-            }),
-        }
+        tool.run(name, (module, folder), arguments, log, self.limit)?;
+        read(&folder.join(log))
     }
 }
 

@@ -92,11 +92,6 @@ named! {
 }
 
 impl WeightFormat {
-    /// The format of a name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|format| format.name() == name)
-    }
-
     /// Bits of a weight, its share of a scale not counted.
     pub const fn bits(self) -> u32 {
         match self {

@@ -60,40 +60,6 @@ macro_rules! getters {
     };
 }
 
-/// An enumeration whose members have names in files and tables: `ALL` of them, and `name`.
-///
-/// ```
-/// ndp_config::named! {
-///     #[derive(Debug, Clone, Copy, PartialEq)]
-///     pub enum Side {
-///         Left = "left",
-///         Right = "right",
-///     }
-/// }
-/// assert_eq!((Side::ALL, Side::Right.name()), ([Side::Left, Side::Right], "right"));
-/// ```
-#[macro_export]
-macro_rules! named {
-    ($(#[$meta:meta])* pub enum $name:ident { $($(#[$doc:meta])* $variant:ident = $text:literal,)* }) => {
-        $(#[$meta])*
-        pub enum $name {
-            $($(#[$doc])* $variant,)*
-        }
-
-        impl $name {
-            /// All of them.
-            pub const ALL: [Self; [$($text),*].len()] = [$(Self::$variant),*];
-
-            /// Its name in files, options and tables.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $text,)*
-                }
-            }
-        }
-    };
-}
-
 /// A struct whose keys can have limits of their own, and the check of these, in the order of the keys. `$prefix` is what messages write before a
 /// key; limits may depend on other keys of `$values`, the struct itself.
 macro_rules! checked {

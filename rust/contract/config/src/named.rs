@@ -1,6 +1,6 @@
 //! Enums whose variants have names.
 
-/// Declares an enum with a name for each variant.
+/// Declares an enum that knows all its variants, and the name of each if they have names.
 ///
 /// ```
 /// ndp_config::named! {
@@ -17,6 +17,15 @@
 /// ```
 #[macro_export]
 macro_rules! named {
+    ($(#[$meta:meta])* $vis:vis enum $type:ident { $($(#[$of:meta])* $variant:ident),+ $(,)? }) => {
+        $(#[$meta])*
+        $vis enum $type { $($(#[$of])* $variant),+ }
+
+        impl $type {
+            /// All of them, in the order of their declaration.
+            pub const ALL: [Self; [$(stringify!($variant)),+].len()] = [$(Self::$variant),+];
+        }
+    };
     ($(#[$meta:meta])* $vis:vis enum $type:ident { $($(#[$of:meta])* $variant:ident = $name:expr),+ $(,)? }) => {
         $(#[$meta])*
         $vis enum $type { $($(#[$of])* $variant),+ }

@@ -153,25 +153,24 @@ pub enum Command {
     Refresh,
 }
 
-/// What the timing rules tell apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub enum CommandKind {
-    /// ACT.
-    Activate,
-    /// RD and RDA.
-    Read,
-    /// WR and WRA.
-    Write,
-    /// PRE, PREA and the precharge that ends RDA and WRA.
-    Precharge,
-    /// REF.
-    Refresh,
+ndp_config::named! {
+    /// What the timing rules tell apart.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+    pub enum CommandKind {
+        /// ACT.
+        Activate,
+        /// RD and RDA.
+        Read,
+        /// WR and WRA.
+        Write,
+        /// PRE, PREA and the precharge that ends RDA and WRA.
+        Precharge,
+        /// REF.
+        Refresh,
+    }
 }
 
 impl CommandKind {
-    /// All kinds, in the order of their index.
-    pub const ALL: [Self; 5] = [Self::Activate, Self::Read, Self::Write, Self::Precharge, Self::Refresh];
-
     pub(crate) fn index(self) -> usize {
         self as usize
     }

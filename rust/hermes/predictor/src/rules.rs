@@ -10,21 +10,18 @@ const COLDEST: f64 = 0.02;
 /// Frequency above which a neuron's first state is 15 (Hermes, section IV-C1).
 const HOTTEST: f64 = 0.90;
 
-/// What a prediction is made from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PredictorKind {
-    /// State and parents: `s1 + lambda * s2 > T` (Hermes, section IV-C1).
-    Both,
-    /// The state alone. The paper names this variant but does not define it. Here: predicted when hot (`s1 > T_h`), the
-    /// only threshold of the paper for a state alone.
-    TokenOnly,
-    /// The parents alone. Not defined in the paper either. Here: predicted when both parents are active (`s2 = 2`).
-    LayerOnly,
-}
-
-impl PredictorKind {
-    /// All variants.
-    pub const ALL: [Self; 3] = [Self::Both, Self::TokenOnly, Self::LayerOnly];
+ndp_config::named! {
+    /// What a prediction is made from.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum PredictorKind {
+        /// State and parents: `s1 + lambda * s2 > T` (Hermes, section IV-C1).
+        Both,
+        /// The state alone. The paper names this variant but does not define it. Here: predicted when hot (`s1 > T_h`), the
+        /// only threshold of the paper for a state alone.
+        TokenOnly,
+        /// The parents alone. Not defined in the paper either. Here: predicted when both parents are active (`s2 = 2`).
+        LayerOnly,
+    }
 }
 
 /// The numbers of the predictor; those of the paper by default.

@@ -22,37 +22,26 @@ use ndp_energy::{
 };
 use serde::Serialize;
 
-/// What energy of a step goes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Purpose {
-    /// Weights from the cells to the NPU, whoever else gets them.
-    Weights,
-    /// Keys and values that the NPU reads.
-    AttentionOnNpu,
-    /// Attention in the banks.
-    Attention,
-    /// Inputs, MACs and results of matrices in the banks.
-    MatricesInMemory,
-    /// Clocks and REF of the memory.
-    MemoryStandby,
-    /// Operations of the NPU.
-    NpuArithmetic,
-    /// The NPU's standby.
-    NpuStandby,
-}
-
-impl Purpose {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Weights,
-        Self::AttentionOnNpu,
-        Self::Attention,
-        Self::MatricesInMemory,
-        Self::MemoryStandby,
-        Self::NpuArithmetic,
-        Self::NpuStandby,
-    ];
+ndp_config::named! {
+    /// What energy of a step goes to.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+    #[serde(rename_all = "snake_case")]
+    pub enum Purpose {
+        /// Weights from the cells to the NPU, whoever else gets them.
+        Weights,
+        /// Keys and values that the NPU reads.
+        AttentionOnNpu,
+        /// Attention in the banks.
+        Attention,
+        /// Inputs, MACs and results of matrices in the banks.
+        MatricesInMemory,
+        /// Clocks and REF of the memory.
+        MemoryStandby,
+        /// Operations of the NPU.
+        NpuArithmetic,
+        /// The NPU's standby.
+        NpuStandby,
+    }
 }
 
 /// Energy of a step.

@@ -373,13 +373,13 @@ pub fn simulate(host: &Host<'_>, choice: Choice, show: impl FnMut(u32)) -> anyho
     let options = &job.options;
     let begin = Instant::now();
     let recorded_products = if args.records.commands.is_some() { args.timeline_products } else { 0 };
-    let unit = GemvOptions {
-        predict: true,
+    let mut unit = GemvOptions {
         log_instructions: args.records.timeline.is_some(),
         recorded_products,
         recorded_from: args.shown_program,
         ..args.unit.options(options.seed)
     };
+    unit.core.predict = true;
     let system = host.system.clone().with_dimms(choice.dimms)?;
     let constants = args.unit.energy.constants(config, system.name())?;
     let costs = EnergyCosts::new(config, &system, &constants);

@@ -4,7 +4,7 @@
 use super::partial::Cut;
 use super::product::{Product, Weights};
 use super::unit::{GemvOptions, GemvUnit};
-use crate::core::Backend;
+use crate::core::{Backend, CoreOptions};
 use crate::stimulus::DataKind;
 use ndp_config::DesignConfig;
 use ndp_isa::Activation;
@@ -29,7 +29,7 @@ impl Mlp {
     fn open(backend: Backend) -> Result<Self, Box<dyn Error>> {
         let config = DesignConfig::preset("tiny")?;
         let (mut unit, backdoor) =
-            GemvUnit::open(&config, &GemvOptions { backend, ..GemvOptions::default() })?;
+            GemvUnit::open(&config, &GemvOptions::from(CoreOptions { backend, ..CoreOptions::default() }))?;
         let mut map = DimmMap::new(&config);
         let mut add =
             |name| -> Result<MatrixLayout, Box<dyn Error>> { Ok(map.add_matrix(name, ROWS, COLS)?) };

@@ -1,6 +1,7 @@
 //! Verilog with errors that tests have to find. The mutants of one block are one text: each expression that a mutation changes becomes a choice
 //! between what it is and what it would be, by a number that is a plus argument of the model. So they are Verilated and compiled once.
 
+use ndp_sim::ffi::{Hardware, Rtl, SimError, unchanged};
 use std::fmt::Write;
 
 /// An error in the Verilog that a test has to find: each occurrence of a text is replaced.
@@ -22,7 +23,7 @@ impl Mutation {
 }
 
 /// The register that has the number of the mutation at work, in each module that is changed.
-const NUMBER: &str =
+pub const NUMBER: &str =
     "    integer mutant;\n    initial if (!$value$plusargs(\"mutant=%d\", mutant)) mutant = 0;\n";
 
 /// A line before its expression, the expression, and what is behind it: `assign x = E;`, `x <= E;`, `if (E)`, or `.port(E),`, as the
@@ -42,7 +43,7 @@ fn parts(line: &str) -> Option<(&str, &str, &str)> {
 ///
 /// # Errors
 /// A text that is replaced and is not in the Verilog, or not in an expression.
-pub(crate) fn all(verilog: &str, mutations: &[Mutation]) -> Result<String, String> {
+pub fn all(verilog: &str, mutations: &[Mutation]) -> Result<String, String> {
     let mut found = vec![false; mutations.len()];
     let (mut text, mut module, mut changed) = (String::new(), String::new(), false);
     for line in verilog.lines() {
@@ -77,36 +78,28 @@ pub(crate) fn all(verilog: &str, mutations: &[Mutation]) -> Result<String, Strin
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// That of mutants, which run until the error is found.
+const MUTANT_OPT_LEVEL: u32 = 0;
 
-    const MODULE: &str = "module a (\n    input b_i\n);\n    assign c = b_i & d;\n    always @(posedge clk_i) begin\n        if (b_i)\n            e_q <= c;\n    end\n    f g (\n        .h_i(c),\n        .i_o(j)\n    );\nendmodule\n";
-
-    #[test]
-    fn each_changed_expression_is_a_choice() {
-        let mutations = [
-            Mutation::new("and", "& d", "| d"),
-            Mutation::new("b", "(b_i)", "(1'h1)"),
-            Mutation::new("c", "= c;", "= d;"),
-            Mutation::new("both", "b_i & d", "d"),
-        ];
-        let text = all(MODULE, &mutations).unwrap();
-        for line in [
-            "    assign c = (mutant == 4) ? (d) : ((mutant == 1) ? (b_i | d) : (b_i & d));",
-            "        if ((mutant == 2) ? (1'h1) : (b_i))",
-            "            e_q <= (mutant == 3) ? (d) : (c);",
-        ] {
-            assert!(text.lines().any(|other| other == line), "{line} in\n{text}");
-        }
-        assert!(text.starts_with(&format!("module a (\n    input b_i\n);\n{NUMBER}    assign c")), "{text}");
-        assert_eq!(all(MODULE, &[]).unwrap(), MODULE);
-    }
-
-    #[test]
-    fn what_cannot_be_changed_is_named() {
-        let refused = |from| all(MODULE, &[Mutation::new("wrong", from, "x")]).unwrap_err();
-        assert_eq!(refused("e_q <="), "`e_q <=` of wrong is not in one expression of `e_q <= c;`");
-        assert_eq!(refused("nowhere"), "no `nowhere`, which wrong replaces");
-    }
+/// A block with an error that a test has to find: the one of these mutations that has this name.
+///
+/// # Errors
+/// As [`unchanged`], and what [`all`] says of the mutations.
+pub fn mutant(
+    hardware: &impl Hardware,
+    block: &str,
+    mutations: &[Mutation],
+    name: &str,
+) -> Result<Rtl, SimError> {
+    let mut rtl = unchanged(hardware, block)?;
+    let failed = |reason: String| SimError::Build { design: name.to_owned(), reason };
+    let chosen = mutations.iter().position(|mutation| mutation.name == name);
+    let chosen = chosen.ok_or_else(|| failed(format!("no mutant of {} is called {name}", rtl.name)))?;
+    rtl.verilog = all(&rtl.verilog, mutations)
+        .map_err(|error| failed(format!("the Verilog of {}: {error}", rtl.name)))?;
+    rtl.name = format!("{name}/{}", rtl.block);
+    rtl.native = None;
+    rtl.opt_level = MUTANT_OPT_LEVEL;
+    rtl.mutant = chosen as u32 + 1;
+    Ok(rtl)
 }

@@ -1,0 +1,34 @@
+//! A program on a core, compared with the functional model.
+
+use ndp_isa::Program;
+use ndp_machine::{Machine, SparseMemory};
+use ndp_sim::core::{NdpCore, ProgramCheck};
+use ndp_sim::error::SimError;
+
+/// Operations that only tests need of an [`NdpCore`].
+pub trait Checks {
+    /// Runs a program and compares all of the DRAM that it or its data wrote, the status and the monitor with the
+    /// functional model.
+    ///
+    /// # Errors
+    /// As [`NdpCore::run_words`]; [`SimError::Machine`].
+    fn check_program(
+        &mut self,
+        program: &Program,
+        between: impl FnMut(&mut Self),
+    ) -> Result<ProgramCheck, SimError>;
+}
+
+impl Checks for NdpCore {
+    fn check_program(
+        &mut self,
+        program: &Program,
+        between: impl FnMut(&mut Self),
+    ) -> Result<ProgramCheck, SimError> {
+        let mut machine = Machine::new(self.config(), SparseMemory::new())?;
+        machine.run(program)?;
+        self.place(program)?;
+        let run = self.run_words(&program.words(), between)?;
+        self.compare(run, &machine)
+    }
+}

@@ -1,0 +1,73 @@
+//! DIMMs around a bridge, and resets amid traffic.
+
+use ndp_config::DesignConfig;
+use ndp_sim::error::SimError;
+use ndp_sim::ffi::rtl;
+use ndp_sim::link::bridge::Bridge;
+use ndp_sim::link::network::{END, Network, NetworkError};
+
+/// Operations that only tests need of a [`Network`].
+pub trait Star: Sized {
+    /// A DIMM at each link of a bridge; the route to DIMM `n` is link `n`, to others there is none.
+    ///
+    /// # Errors
+    /// As [`Network::pair`].
+    fn star(config: &DesignConfig, seed: u64) -> Result<Self, SimError>;
+
+    /// Links of the bridge that are faulty, one bit each.
+    fn bridge_faults(&self) -> u64;
+
+    /// Holds the bridge's reset, or releases it.
+    fn set_bridge_reset(&mut self, active: bool);
+
+    /// Resets one DIMM for some cycles: what it had to send is forgotten, and what it has not delivered.
+    ///
+    /// # Errors
+    /// As [`Network::step`].
+    fn reset_node(&mut self, node: usize, cycles: u64) -> Result<(), NetworkError>;
+}
+
+impl Star for Network {
+    fn star(config: &DesignConfig, seed: u64) -> Result<Self, SimError> {
+        let end = rtl(config, END)?;
+        let mut network = Self::open([&end; 2], config.link().bridge_ports(), config.link(), seed)?;
+        network.bridge = Some(Bridge::open(config, seed)?);
+        Ok(network)
+    }
+
+    fn bridge_faults(&self) -> u64 {
+        self.bridge.as_ref().map_or(0, Bridge::faults)
+    }
+
+    fn set_bridge_reset(&mut self, active: bool) {
+        if let Some(bridge) = &mut self.bridge {
+            bridge.set_reset(active);
+        }
+        let bridged = self.bridge.is_some();
+        for cable in self.cables.iter_mut().filter(|_| active && bridged) {
+            cable.probes[0].forget(false);
+            cable.probes[1].forget(true);
+        }
+    }
+
+    fn reset_node(&mut self, node: usize, cycles: u64) -> Result<(), NetworkError> {
+        self.nodes[node].set_reset(true);
+        let end = if self.bridge.is_some() { (node, 0) } else { (0, node) };
+        self.cables[end.0].probes[end.1].forget(true);
+        self.cables[end.0].probes[1 - end.1].forget(false);
+        for inbox in 0..self.inboxes.len() {
+            if inbox == node {
+                self.inboxes[inbox].lenient.fill(true);
+            } else {
+                self.inboxes[inbox].lenient[node] = true;
+            }
+        }
+        for _ in 0..cycles {
+            self.step()?;
+        }
+        // What watchers saw of the last flits before the reset is past now.
+        self.cables[end.0].probes[end.1].forget(true);
+        self.nodes[node].set_reset(false);
+        Ok(())
+    }
+}
