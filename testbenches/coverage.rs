@@ -29,10 +29,10 @@ fn reached() -> Result<Rc<Module>, HdlError> {
     let module = ModuleBuilder::new("reached", "a branch that small numbers do not reach");
     let data = module.input("data_i", 4, "number");
     let last = module.reg("last_q", 4).reset(0);
-    last.next(&data);
-    let full = module.hold("full_q", &data, data.all());
-    module.output("last_o", &last, "the number before");
-    module.output("full_o", &full, "15 after the first one");
+    last.next(data);
+    let full = module.hold("full_q", data, data.all());
+    module.output("last_o", last, "the number before");
+    module.output("full_o", full, "15 after the first one");
     module.output("even_o", cat([zeros(2), !data.bit(0)]), "two bits that are always 0, and one");
     module.finish()
 }

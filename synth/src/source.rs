@@ -178,24 +178,24 @@ mod tests {
         let data = ram.input("data_i", 8, "data");
         let write = ram.input("write_i", 1, "write");
         let words = ram.memory("words_q", 8, 4);
-        words.write(&write, &addr, &data);
-        ram.output("data_o", words.read(&addr), "data");
+        words.write(write, addr, data);
+        ram.output("data_o", words.read(addr), "data");
         ram.memory_macro(4, 8);
         let ram = ram.finish().unwrap();
         let leaf = |name: &str, ram: Option<&Rc<Module>>| {
             let m = ModuleBuilder::new(name, "A leaf.");
             let a = m.input("a_i", 8, "a");
             let q = m.reg("a_q", 8);
-            q.next(&a);
+            q.next(a);
             match ram {
                 None => {
-                    m.output("y_o", q.q(), "y");
+                    m.output("y_o", q, "y");
                 }
                 Some(ram) => {
                     let instance = m
                         .instance("ram", ram)
                         .input("addr_i", q.low(2))
-                        .input("data_i", q.q())
+                        .input("data_i", q)
                         .input("write_i", q.msb());
                     m.output("y_o", instance.output("data_o"), "y");
                 }
@@ -206,7 +206,7 @@ mod tests {
         let holder = leaf("holder", Some(&ram));
         let top = ModuleBuilder::new("top", "Two levels.");
         let a = top.input("a_i", 8, "a");
-        let first = top.instance("first", &holder).input("a_i", &a).output("y_o");
+        let first = top.instance("first", &holder).input("a_i", a).output("y_o");
         let second = top.instance("second", &holder).input("a_i", first).output("y_o");
         let third = top.instance("third", &plain).input("a_i", second).output("y_o");
         top.output("y_o", third, "y");

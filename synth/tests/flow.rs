@@ -22,7 +22,7 @@ fn register() -> Rc<Module> {
     let a = m.input("a_i", 8, "data");
     let q = m.reg("q_q", 8);
     q.next(a);
-    m.output("y_o", &q, "data of the cycle before");
+    m.output("y_o", q, "data of the cycle before");
     m.finish().unwrap()
 }
 
@@ -40,10 +40,10 @@ fn memory() -> Rc<Module> {
     let [addr, data] = [m.input("addr_i", 4, "word"), m.input("data_i", 8, "word")];
     let write = m.input("write_i", 1, "write");
     let words = m.memory("words", 8, 16);
-    words.write(&write, &addr, &data);
+    words.write(write, addr, data);
     let q = m.reg("q_q", 8);
-    q.next(words.read(&addr));
-    m.output("data_o", &q, "word");
+    q.next(words.read(addr));
+    m.output("data_o", q, "word");
     m.memory_macro(16, 8);
     m.finish().unwrap()
 }
@@ -58,7 +58,7 @@ pub fn chain() -> Hierarchy {
         data = m.instance(format!("stage{index}"), module).input("a_i", data).output("y_o");
     }
     for name in ["first", "second"] {
-        let memory = m.instance(name, &memory).input("addr_i", &addr).input("write_i", &write);
+        let memory = m.instance(name, &memory).input("addr_i", addr).input("write_i", write);
         data = memory.input("data_i", data).output("data_o");
     }
     m.output("y_o", data, "data");

@@ -22,12 +22,12 @@ fn accumulator() -> Hierarchy {
     let m = ModuleBuilder::new("accumulator", "Adds.");
     let [a, b] = [m.input("a_i", 8, "number"), m.input("b_i", 8, "number")];
     let enable = m.input("en_i", 1, "add");
-    let sum = m.reg("sum_q", 8).enable(&enable);
-    sum.next(sum.q() + mux(&a.bit(0), &a, &b));
+    let sum = m.reg("sum_q", 8).enable(enable);
+    sum.next(sum + mux(a.bit(0), a, b));
     let late = m.reg("late_q", 8);
-    late.next(&a ^ &b);
-    m.output("sum_o", &sum, "sum");
-    m.output("late_o", late.q() & sum.q(), "both");
+    late.next(a ^ b);
+    m.output("sum_o", sum, "sum");
+    m.output("late_o", late & sum, "both");
     Hierarchy::from_design(&Design::new(&m.finish().unwrap()).unwrap())
 }
 
@@ -36,7 +36,7 @@ fn toggle() -> Hierarchy {
     let m = ModuleBuilder::new("toggle", "A register.");
     let q = m.reg("q_q", 1);
     q.next(m.input("a_i", 1, "bit"));
-    m.output("y_o", !q.q(), "inverted");
+    m.output("y_o", !q, "inverted");
     Hierarchy::from_design(&Design::new(&m.finish().unwrap()).unwrap())
 }
 

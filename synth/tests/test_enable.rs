@@ -23,10 +23,10 @@ fn design() -> Hierarchy {
     let (a, enables) = (m.input("a_i", 8, "data"), m.input("en_i", 2, "enables"));
     let [first, second] = [0, 1].map(|n| {
         let register = m.reg(format!("q{n}_q"), 8).enable(enables.bit(n));
-        register.next(&a + register.q());
+        register.next(a + register);
         register
     });
-    m.output("y_o", first.q() ^ second.q(), "both");
+    m.output("y_o", first ^ second, "both");
     let leaf = m.finish().unwrap();
 
     let m = ModuleBuilder::new("inverter", "No clock.");
@@ -38,28 +38,28 @@ fn design() -> Hierarchy {
     let (address, data, write) =
         (m.input("addr_i", 2, "word"), m.input("data_i", 8, "word"), m.input("write_i", 1, "write"));
     let words = m.memory("words", 8, 4);
-    words.write(&write, &address, &data);
+    words.write(write, address, data);
     let q = m.reg("read_q", 8);
-    q.next(words.read(&address));
-    m.output("data_o", &q, "word");
+    q.next(words.read(address));
+    m.output("data_o", q, "word");
     m.memory_macro(4, 8);
     let memory = m.finish().unwrap();
 
     let m = ModuleBuilder::new("middle", "Passes the test enable on.");
     let (a, enables) = (m.input("a_i", 8, "data"), m.input("en_i", 2, "enables"));
-    let y = m.instance("leaf", &leaf).input("a_i", &a).input("en_i", &enables).output("y_o");
+    let y = m.instance("leaf", &leaf).input("a_i", a).input("en_i", enables).output("y_o");
     m.output("y_o", m.instance("inverter", &inverter).input("a_i", y).output("y_o"), "data");
     let middle = m.finish().unwrap();
 
     let m = ModuleBuilder::new("top", "All of it.");
     let (a, enables) = (m.input("a_i", 8, "data"), m.input("en_i", 4, "enables"));
-    let inner = m.instance("middle", &middle).input("a_i", &a).input("en_i", enables.low(2)).output("y_o");
-    let outer = m.instance("leaf", &leaf).input("a_i", &inner).input("en_i", enables.low(2)).output("y_o");
+    let inner = m.instance("middle", &middle).input("a_i", a).input("en_i", enables.low(2)).output("y_o");
+    let outer = m.instance("leaf", &leaf).input("a_i", inner).input("en_i", enables.low(2)).output("y_o");
     let kept = m.instance("memory", &memory).input("addr_i", a.low(2)).input("write_i", enables.bit(3));
     let kept = kept.input("data_i", outer).output("data_o");
     let own = m.reg("own_q", 8).enable(enables.bit(2));
-    own.next(kept ^ own.q());
-    m.output("y_o", own.q(), "data");
+    own.next(kept ^ own);
+    m.output("y_o", own, "data");
     Hierarchy::from_design(&Design::new(&m.finish().unwrap()).unwrap())
 }
 

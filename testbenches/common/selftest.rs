@@ -52,7 +52,7 @@ fn adder() -> Result<Rc<Module>, HdlError> {
     for width in WIDTHS {
         let a = module.input(format!("a{width}_i"), width, "term");
         let b = module.input(format!("b{width}_i"), width, "term");
-        module.output(format!("y{width}_o"), &a + &b, "sum, wrapping");
+        module.output(format!("y{width}_o"), a + b, "sum, wrapping");
     }
     module.finish()
 }
@@ -63,14 +63,14 @@ fn clocks() -> Result<Rc<Module>, HdlError> {
         let module = ModuleBuilder::new("selftest_counter", "cycles since reset");
         let count = module.reg("count_q", 40).reset(0);
         count.next(count.plus_one());
-        module.output("count_o", &count, "cycles since reset");
+        module.output("count_o", count, "cycles since reset");
         module.finish()?
     };
     let sampler = {
         let module = ModuleBuilder::new("selftest_sampler", "what an input was at the last edge");
         let sample = module.reg("sample_q", 40);
         sample.next(module.input("value_i", 40, "value"));
-        module.output("sample_o", &sample, "the input at the last edge");
+        module.output("sample_o", sample, "the input at the last edge");
         module.finish()?
     };
     let module = ModuleBuilder::new("selftest_clocks", "a counter on each of two clocks");
@@ -98,17 +98,17 @@ fn accumulator() -> Result<Rc<Module>, HdlError> {
     let module = ModuleBuilder::new("selftest_accumulator", "running sums of each width");
     let enable = module.input("en_i", 1, "add the inputs");
     let enable_q = module.reg("en_q", 1).reset(0);
-    enable_q.next(&enable);
+    enable_q.next(enable);
     for width in WIDTHS {
         let channel = channel(width)?;
         let x = module.input(format!("x{width}_i"), width, "term");
         let instance = module.instance(format!("channel{width}"), &channel);
-        let sum = instance.input("en_i", &enable_q).input("x_i", &x).output("y_o");
-        module.output(format!("y{width}_o"), &sum, "sum, wrapping");
+        let sum = instance.input("en_i", enable_q).input("x_i", x).output("y_o");
+        module.output(format!("y{width}_o"), sum, "sum, wrapping");
     }
     let cycle = module.reg("cycle_q", 40).reset(0);
     cycle.next(cycle.plus_one());
-    module.output("cycle_o", &cycle, "cycles since reset");
+    module.output("cycle_o", cycle, "cycles since reset");
     module.finish()
 }
 
@@ -118,10 +118,10 @@ fn channel(width: u32) -> Result<Rc<Module>, HdlError> {
     let enable = module.input("en_i", 1, "add, one cycle after the term");
     let x = module.input("x_i", width, "term");
     let x_q = module.reg("x_q", width).reset(0);
-    x_q.next(&x);
+    x_q.next(x);
     let sum = module.reg("sum_q", width).reset(0);
-    sum.next(mux(&enable, &(&sum.q() + &x_q.q()), &sum.q()));
-    module.output("y_o", &sum, "sum");
+    sum.next(mux(enable, sum + x_q, sum));
+    module.output("y_o", sum, "sum");
     module.finish()
 }
 
@@ -131,10 +131,10 @@ fn limits() -> Result<Rc<Module>, HdlError> {
         let m = ModuleBuilder::new("selftest_limit", "steps since reset");
         m.replicated();
         let (step, limit) = (m.input("step_i", 1, "count"), m.input("limit_i", 8, "what is not reached"));
-        let count = m.reg("count_q", 8).reset(0).enable(&step);
+        let count = m.reg("count_q", 8).reset(0).enable(step);
         count.next(count.plus_one());
-        m.assert("below", count.lt(&limit), "the count is below the limit");
-        m.output("reached_o", count.eq(&limit), "the limit is reached");
+        m.assert("below", count.lt(limit), "the count is below the limit");
+        m.output("reached_o", count.eq(limit), "the limit is reached");
         m.finish()?
     };
     let m = ModuleBuilder::new("selftest_limits", "an array of counters with limits");
@@ -169,47 +169,47 @@ fn element() -> Result<Rc<Module>, HdlError> {
     let parts = m.input("we_i", 5, "parts to write");
     // A constant that differs from instance to instance, and passes through.
     let number = m.input("number_i", 8, "number of the instance");
-    m.output("number_o", &number, "the same");
-    m.assert("number_known", number.ne(&zeros(8)) | !&choose, "the first instance has no choice");
+    m.output("number_o", number, "the same");
+    m.assert("number_known", number.ne(zeros(8)) | !choose, "the first instance has no choice");
     for width in OPERANDS {
         let (a, b) = (
             m.input(format!("a{width}_i"), width, "operand"),
             m.input(format!("b{width}_i"), width, "operand"),
         );
-        let sum = m.wire(format!("sum{width}"), &a + &b);
+        let sum = m.wire(format!("sum{width}"), a + b);
         let total = m.reg(format!("total{width}_q"), width).reset(1);
-        total.next(total.q() ^ &sum);
-        let held = m.reg(format!("held{width}_q"), width).enable(&enable);
-        held.next(&total);
-        let chosen = m.reg(format!("chosen{width}_q"), width).reset(0).enable(&choose);
-        chosen.next(held.q() + &a);
+        total.next(total ^ sum);
+        let held = m.reg(format!("held{width}_q"), width).enable(enable);
+        held.next(total);
+        let chosen = m.reg(format!("chosen{width}_q"), width).reset(0).enable(choose);
+        chosen.next(held + a);
         let whole = m.memory(format!("whole{width}"), width, DEPTH);
         whole.write(&enable, &write_addr, &a);
         let wide = m.memory(format!("parts{width}"), 5 * width, DEPTH);
-        wide.write(&parts, &write_addr, &repeat(5, &b));
-        let word = m.reg(format!("word{width}_q"), 5 * width).enable(&enable);
-        word.next(wide.read(&read_addr));
+        wide.write(&parts, &write_addr, &repeat(5, b));
+        let word = m.reg(format!("word{width}_q"), 5 * width).enable(enable);
+        word.next(wide.read(read_addr));
         let bits: Vec<Bits> = (0..width).map(|i| a.bit(i)).collect();
         let parity = bits[1..].iter().fold(bits[0].clone(), |sum, bit| sum ^ bit);
         let results = [
             sum.clone(),
-            &a - &b,
-            &a * &b,
-            &a & &b,
-            &a | &b,
-            &a ^ &b,
-            !&a,
-            a.shl(&amount),
-            a.shr(&amount),
-            mux(&choose, &a, &b),
-            cat([a.eq(&b), a.ne(&b), a.lt(&b), a.ge(&b), a.all(), a.any(), parity]),
-            one_hot_mux(&parts, &[&a, &b, &sum, &total.q(), &held.q()].map(Bits::clone)),
-            repeat(3, &b),
+            a - b,
+            &a * b,
+            a & b,
+            a | b,
+            a ^ b,
+            !a,
+            a.shl(amount),
+            a.shr(amount),
+            mux(choose, a, b),
+            cat([a.eq(b), a.ne(b), a.lt(b), a.ge(b), a.all(), a.any(), parity]),
+            one_hot_mux(parts, &[&a, &b, &sum, &total.q(), &held.q()].map(Bits::clone)),
+            repeat(3, b),
             cat([b.high(width.div_ceil(2)), a.low(width.div_ceil(2))]),
-            (&a * &lit(1, width)).zext(width + 3) + b.sext(width + 3),
-            any_of(&[a.gated(&choose), b.gated(&!&choose)]),
+            (&a * lit(1, width)).zext(width + 3) + b.sext(width + 3),
+            any_of(&[a.gated(choose), b.gated(!choose)]),
             chosen.q(),
-            whole.read(&read_addr),
+            whole.read(read_addr),
             word.q(),
         ];
         for (index, result) in results.into_iter().enumerate() {
@@ -253,8 +253,8 @@ fn operators() -> Result<Rc<Module>, HdlError> {
         // Neighbours, and lanes of both vectors.
         let values: Vec<Bits> = instances.iter().map(|instance| instance.output(name)).collect();
         let stem = name.trim_end_matches("_o");
-        m.output(format!("{stem}_first_o"), &values[0], "of the first one");
-        m.output(format!("{stem}_last_o"), &values[values.len() - 1], "of the last one");
+        m.output(format!("{stem}_first_o"), values[0], "of the first one");
+        m.output(format!("{stem}_last_o"), values[values.len() - 1], "of the last one");
         let sum = values[1..].iter().fold(values[0].clone(), |sum, value| sum ^ value);
         m.output(format!("{stem}_sum_o"), sum, "of all, modulo 2");
     }
@@ -268,15 +268,14 @@ fn chain() -> Result<Rc<Module>, HdlError> {
         m.replicated();
         let (carry, own) = (m.input("carry_i", 8, "from the one before"), m.input("own_i", 8, "to hold"));
         let held = m.reg("held_q", 8).reset(0);
-        held.next(&own);
-        m.output("carry_o", &carry + held.q(), "to the next one");
+        held.next(own);
+        m.output("carry_o", carry + held, "to the next one");
         m.finish()?
     };
     let m = ModuleBuilder::new("selftest_chain", "a chain");
     let (mut carry, own) = (m.input("carry_i", 8, "to the first"), m.input("own_i", 8, "for all"));
     for index in 0..6 {
-        let instance =
-            m.instance(format!("link{index}"), &link).input("carry_i", &carry).input("own_i", &own);
+        let instance = m.instance(format!("link{index}"), &link).input("carry_i", carry).input("own_i", own);
         carry = instance.output("carry_o");
     }
     m.output("carry_o", carry, "from the last");

@@ -6,6 +6,10 @@
 //! What passes is lowered to rust-hdl's AST and printed once per distinct module ([`Design`]), or elaborated to a graph of operations on
 //! words for other simulators ([`Netlist`]).
 //!
+//! A block is a function with the attribute [`block`](macro@block), which gives ports and signals the names of their variables and makes a
+//! structure of the inputs and one of the outputs: `fifo::In { push, data, pop }.part(&m, "queue", &fifo(8, 4)?).valid`. Words with fields
+//! are [`packed!`].
+//!
 //! Conventions: one clock `clk_i`, one synchronous active-low reset `rst_ni`, both implicit; registers hold
 //! their value unless enabled; every wire is a continuous assignment, so a latch cannot be written (a wire that
 //! refers to itself is a loop and refused). An expression is printed wherever it is used: give one that is used

@@ -23,7 +23,7 @@ fn delay() -> Rc<Module> {
     let a = m.input("a_i", 8, "data");
     let q = m.reg("q_q", 8).reset(3);
     q.next(a);
-    m.output("y_o", &q, "data of the cycle before");
+    m.output("y_o", q, "data of the cycle before");
     m.finish().unwrap()
 }
 
@@ -44,12 +44,12 @@ fn there_and_back() -> Rc<Module> {
     let dram = m.clock_domain("dram");
     let step = m.input("step_i", 8, "increment");
     let count = m.reg("count_q", 8).reset(0);
-    count.next(&count.q() + &step);
+    count.next(count.q() + step);
     let there = m.instance("there", &far_delay()).pass_domain("far", &dram);
-    let there = there.crossing("a_i", &count, Crossing::Stable, "sampled, in a test").output("y_o");
+    let there = there.crossing("a_i", count, Crossing::Stable, "sampled, in a test").output("y_o");
     let inverted = m.instance("inverted", &inverter()).input("a_i", there).output("y_o");
     let back = m.instance("back", &far_delay()).pass_domain("far", &m.own_domain());
-    let back = back.crossing("a_i", &inverted, Crossing::Stable, "sampled, in a test").output("y_o");
+    let back = back.crossing("a_i", inverted, Crossing::Stable, "sampled, in a test").output("y_o");
     m.output("near_o", back, "on the module's own clock");
     m.output("far_o", inverted, "on the other one");
     m.finish().unwrap()
@@ -119,7 +119,7 @@ fn a_signal_that_crosses_unsaid_is_refused_with_both_clocks() {
         let dram = m.clock_domain("dram");
         let q = m.reg("q_q", 8);
         q.next(m.input("a_i", 8, "data"));
-        m.output("y_o", m.instance("far", &delay()).in_domain(&dram).input("a_i", &q).output("y_o"), "data");
+        m.output("y_o", m.instance("far", &delay()).in_domain(&dram).input("a_i", q).output("y_o"), "data");
     });
     assert_eq!(
         direct,
@@ -133,7 +133,7 @@ fn a_signal_that_crosses_unsaid_is_refused_with_both_clocks() {
         let inverted = m.instance("inverted", &inverter()).input("a_i", far).output("y_o");
         let q = m.reg("q_q", 1);
         q.next(inverted.bit(3));
-        m.output("y_o", &q, "data");
+        m.output("y_o", q, "data");
     });
     assert!(behind_wires_and_instances.contains("q_q, read with clk_i, comes from dram_clk_i"));
     let between_two_others = refused(|m| {
@@ -147,8 +147,8 @@ fn a_signal_that_crosses_unsaid_is_refused_with_both_clocks() {
         let dram = m.clock_domain("dram");
         let a = m.input("a_i", 8, "data");
         let words = m.memory("words", 8, 4);
-        words.write(&a.bit(7), &a.low(2), &a);
-        let read = words.read(&a.low(2));
+        words.write(a.bit(7), a.low(2), a);
+        let read = words.read(a.low(2));
         m.output(
             "y_o",
             m.instance("far", &delay()).in_domain(&dram).input("a_i", read).output("y_o"),
@@ -164,8 +164,8 @@ fn a_port_belongs_to_one_domain() {
         let dram = m.clock_domain("dram");
         let a = m.input("a_i", 8, "data");
         let q = m.reg("q_q", 8);
-        q.next(&a);
-        m.output("x_o", &q, "data");
+        q.next(a);
+        m.output("x_o", q, "data");
         m.output("y_o", m.instance("far", &delay()).in_domain(&dram).input("a_i", a).output("y_o"), "data");
     });
     assert!(input.contains("far.a_i, read with dram_clk_i, comes from clk_i"), "{input}");
@@ -263,8 +263,8 @@ fn caught(marked: bool) -> Rc<Module> {
     let first = m.reg("first_q", 8);
     first.next(m.input("a_i", 8, "value"));
     let second = m.reg("second_q", 8);
-    second.next(&first);
-    m.output("y_o", &second, "the value");
+    second.next(first);
+    m.output("y_o", second, "the value");
     m.finish().unwrap()
 }
 
@@ -272,10 +272,10 @@ fn caught(marked: bool) -> Rc<Module> {
 fn reader(besides: bool) -> Rc<Module> {
     let m = ModuleBuilder::new("reader", "Reads a value of another clock.");
     let a = m.input("a_i", 8, "value");
-    let y = m.instance("catch", &caught(true)).input("a_i", &a).output("y_o");
+    let y = m.instance("catch", &caught(true)).input("a_i", a).output("y_o");
     let q = m.reg("q_q", 8);
     q.next(if besides { y ^ a } else { y });
-    m.output("y_o", &q, "the value, later");
+    m.output("y_o", q, "the value, later");
     m.finish().unwrap()
 }
 
@@ -286,7 +286,7 @@ fn sender(child: &Rc<Module>, sent: impl Fn(&Bits) -> Bits) -> Result<Rc<Module>
     let q = m.reg("q_q", 8).reset(0);
     q.next(m.input("a_i", 8, "data"));
     let wire = m.wire("sent", sent(&q));
-    let far = m.instance("far", child).in_domain(&dram).crossing("a_i", &wire, Crossing::Gray, "as it is");
+    let far = m.instance("far", child).in_domain(&dram).crossing("a_i", wire, Crossing::Gray, "as it is");
     m.output("y_o", far.output("y_o"), "the value");
     m.finish()
 }
@@ -328,11 +328,9 @@ fn the_registers_of_a_synchroniser_have_their_attributes() {
 fn a_loop_through_another_domain_is_found() {
     let m = ModuleBuilder::new("dut", "To be refused.");
     let wire = m.forward("w", 8);
-    let y = m
-        .instance("i", &inverter())
-        .crossing("a_i", &wire, Crossing::Stable, "no reason helps")
-        .output("y_o");
-    wire.drive(&y);
+    let y =
+        m.instance("i", &inverter()).crossing("a_i", wire, Crossing::Stable, "no reason helps").output("y_o");
+    wire.drive(y);
     m.output("y_o", y, "loop");
     assert!(matches!(m.finish().unwrap_err(), HdlError::CombinationalLoop { .. }));
 }

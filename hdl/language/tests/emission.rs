@@ -15,17 +15,17 @@ fn registers() -> Rc<Module> {
     let data = m.input("data_i", 4, "next value");
     let enable = m.input("enable_i", 1, "take it");
     let plain = m.reg("plain_q", 4);
-    let held = m.reg("held_q", 4).enable(&enable);
+    let held = m.reg("held_q", 4).enable(enable);
     let cleared = m.reg("cleared_q", 4).reset(0);
-    let counter = m.reg("counter_q", 4).reset(9).enable(&enable);
-    plain.next(&data);
-    held.next(&data);
-    cleared.next(&data);
+    let counter = m.reg("counter_q", 4).reset(9).enable(enable);
+    plain.next(data);
+    held.next(data);
+    cleared.next(data);
     counter.next(counter.plus_one());
     for (name, register) in
         [("plain_o", plain), ("held_o", held), ("cleared_o", cleared), ("counter_o", counter)]
     {
-        m.output(name, &register, "its value");
+        m.output(name, register, "its value");
     }
     m.finish().unwrap()
 }
@@ -38,10 +38,10 @@ fn register_file() -> Rc<Module> {
     let data = m.input("data_i", 8, "word");
     let read_addr = m.input("read_addr_i", 3, "word to read");
     let words = m.memory("words", 8, 6);
-    words.write(&write, &write_addr, &data);
+    words.write(write, write_addr, data);
     let read = m.reg("read_q", 8);
-    read.next(words.read(&read_addr));
-    m.output("data_o", &read, "the word, a cycle later");
+    read.next(words.read(read_addr));
+    m.output("data_o", read, "the word, a cycle later");
     m.memory_macro(6, 8);
     m.finish().unwrap()
 }
@@ -55,14 +55,14 @@ fn expressions() -> Rc<Module> {
     let [a, b] = [m.input("a_i", 8, "first operand"), m.input("b_i", 8, "second operand")];
     let select = m.input("select_i", 3, "selects, one-hot");
     let amount = m.input("amount_i", 4, "shift amount");
-    m.output("logic_o", (&a & &b) | (!&a ^ &b), "bitwise");
+    m.output("logic_o", (a & b) | (!&a ^ b), "bitwise");
     m.output("carry_o", (a.zext(9) + b.zext(9)).bit(8), "carry of the sum");
     m.output("difference_o", (a.sext(9) - b.sext(9)).high(3), "signed difference, upper bits");
-    m.output("shifted_o", a.shl(&amount) ^ b.shr(&amount.low(3)), "variable shifts");
-    m.output("selected_o", one_hot_mux(&select, &[a.clone(), b.clone(), lit(0xa5, 8)]), "AND-OR multiplexer");
-    m.output("nested_o", mux(&select.bit(0), &(&a + &b), &a).slice(2, 4), "slice of a multiplexer");
-    m.output("flags_o", cat([a.eq(&b), a.ne(&b), a.lt(&b), a.ge(&b), a.all(), b.is_zero()]), "comparisons");
-    m.output("any_o", any_of(&[a.msb(), b.msb(), select.any()]).gated(&!(!&select).all()), "reductions");
+    m.output("shifted_o", a.shl(amount) ^ b.shr(amount.low(3)), "variable shifts");
+    m.output("selected_o", one_hot_mux(select, [a, b, lit(0xa5, 8)]), "AND-OR multiplexer");
+    m.output("nested_o", mux(select.bit(0), a + b, a).slice(2, 4), "slice of a multiplexer");
+    m.output("flags_o", cat([a.eq(b), a.ne(b), a.lt(b), a.ge(b), a.all(), b.is_zero()]), "comparisons");
+    m.output("any_o", any_of([a.msb(), b.msb(), select.any()]).gated(!(!&select).all()), "reductions");
     m.output("wide_o", cat([a, lit(0, 140), b]).slice(4, 150), "more than 128 bits");
     m.finish().unwrap()
 }
@@ -87,17 +87,17 @@ fn hierarchy() -> Design {
         .into_iter()
         .map(|name| {
             m.instance(name, &file)
-                .input("write_i", if name == "odd" { &write & addr.bit(0) } else { &write & !addr.bit(0) })
-                .input("write_addr_i", &addr)
-                .input("read_addr_i", &addr)
-                .input("data_i", &data)
+                .input("write_i", if name == "odd" { write & addr.bit(0) } else { write & !addr.bit(0) })
+                .input("write_addr_i", addr)
+                .input("read_addr_i", addr)
+                .input("data_i", data)
                 .output("data_o")
         })
         .collect();
     // Built twice on purpose: equal modules are one definition.
-    let first = m.instance("first", &leaf()).input("a_i", &words[0]).input("b_i", &words[1]);
+    let first = m.instance("first", &leaf()).input("a_i", words[0]).input("b_i", words[1]);
     let first = first.ignore("carry_o", "the sum\nwraps").output("sum_o");
-    let second = m.instance("second", &leaf()).input("a_i", first).input("b_i", &data);
+    let second = m.instance("second", &leaf()).input("a_i", first).input("b_i", data);
     m.output("sum_o", cat([second.output("carry_o"), second.output("sum_o")]), "sum of both and `data_i`");
     Design::new(&m.finish().unwrap()).unwrap()
 }
@@ -204,8 +204,8 @@ fn names_of_helper_wires_avoid_the_names_in_use() {
     let a = m.input("a_i", 4, "operand");
     let taken = m.wire("y_o_part0", !&a);
     let unused = m.wire("unused_0", taken.plus_one());
-    m.unused(&unused, "only its name matters");
-    m.output("y_o", (&a + &taken).bit(3), "upper bit of a sum");
+    m.unused(unused, "only its name matters");
+    m.output("y_o", (a + taken).bit(3), "upper bit of a sum");
     let module = m.finish().unwrap();
     common::lint(module.verilog(), module.name());
 }
@@ -215,14 +215,14 @@ fn a_long_expression_is_cut_and_what_its_parts_share_is_printed_once() {
     let m = ModuleBuilder::new("cut", "Lines that would be too long.");
     let data = m.input("data_i", 8, "data");
     let parity = (0..6).map(|bit| data.bit(bit)).reduce(|sum, bit| sum ^ bit).unwrap();
-    let bits: Vec<Bits> = (0..64).map(|bit| &parity & data.bit(bit % 8)).collect();
+    let bits: Vec<Bits> = (0..64).map(|bit| parity & data.bit(bit % 8)).collect();
     m.output(
         "all_o",
         cat(bits.iter().rev().cloned()),
         "the data eight times if the parity of six bits is odd",
     );
     // An expression that is short is repeated.
-    m.output("any_o", any_of(&[parity.clone(), data.bit(0)]), "short");
+    m.output("any_o", any_of([parity, data.bit(0)]), "short");
     let module = m.finish().unwrap();
     let text = module.verilog();
     assert!(text.lines().all(|line| line.len() < 200), "{text}");
@@ -334,8 +334,8 @@ fn register_file_of_parts(parts: u32) -> Rc<Module> {
     let data = m.input("data_i", 12, "word");
     let read_addr = m.input("read_addr_i", 3, "word to read");
     let words = m.memory("words", 12, 6);
-    words.write(&write, &write_addr, &data);
-    m.output("data_o", words.read(&read_addr), "the word");
+    words.write(write, write_addr, data);
+    m.output("data_o", words.read(read_addr), "the word");
     m.finish().unwrap()
 }
 

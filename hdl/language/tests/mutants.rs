@@ -9,9 +9,9 @@ use std::rc::Rc;
 fn adder(width: u32) -> Rc<Module> {
     let m = ModuleBuilder::new(format!("adder_{width}"), "Adds.");
     let (enable, data) = (m.input("enable_i", 1, "add"), m.input("data_i", width, "summand"));
-    let sum = m.reg("sum_q", width).reset(2).enable(&enable);
-    let more = m.wire("more", sum.q() + &data);
-    sum.next(mux(&more.lt(&data), &lit(7, width), &more));
+    let sum = m.reg("sum_q", width).reset(2).enable(enable);
+    let more = m.wire("more", sum.q() + data);
+    sum.next(mux(more.lt(data), lit(7, width), more));
     m.output("sum_o", sum.q(), "sum");
     m.finish().unwrap()
 }
@@ -21,7 +21,7 @@ fn pair() -> Rc<Module> {
     let (m, child) = (ModuleBuilder::new("pair", "Two."), adder(8));
     let (enable, data) = (m.input("enable_i", 1, "add"), m.input("data_i", 8, "summand"));
     for name in ["first", "second"] {
-        let instance = m.instance(name, &child).input("enable_i", &enable).input("data_i", &data);
+        let instance = m.instance(name, &child).input("enable_i", enable).input("data_i", data);
         m.output(format!("{name}_o"), instance.output("sum_o"), "sum");
     }
     m.finish().unwrap()
@@ -121,7 +121,7 @@ fn choices_are_by_number_and_reach_all_instances() {
     // A design without any of them stays as it is.
     let m = ModuleBuilder::new("wire_only", "Nothing.");
     let input = m.input("a_i", 1, "in");
-    m.output("a_o", &input, "out");
+    m.output("a_o", input, "out");
     assert!(with_choices(&m.finish().unwrap(), &mutants).is_none());
 }
 
@@ -129,7 +129,7 @@ fn choices_are_by_number_and_reach_all_instances() {
 fn a_mutant_that_holds_the_original_is_no_circle() {
     let m = ModuleBuilder::new("parity", "Adds modulo 2.");
     let (a, b) = (m.input("a_i", 4, "one"), m.input("b_i", 4, "other"));
-    m.output("sum_o", &a ^ &b, "sum");
+    m.output("sum_o", a ^ b, "sum");
     let module = m.finish().unwrap();
     let negated =
         all(&module).into_iter().find(|mutant| mutant.words(&module).contains("becomes !")).unwrap();

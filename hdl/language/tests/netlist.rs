@@ -11,9 +11,9 @@ fn adder(replicated: bool) -> Result<Rc<Module>, HdlError> {
     }
     let (a, b) = (m.input("a_i", 8, "term"), m.input("b_i", 8, "term"));
     let sum = m.reg("sum_q", 8).reset(0);
-    sum.next(&a + &b);
-    m.output("sum_o", &sum, "sum of the last cycle's terms");
-    m.output("now_o", &a + &b, "sum of this cycle's");
+    sum.next(a + b);
+    m.output("sum_o", sum, "sum of the last cycle's terms");
+    m.output("now_o", a + b, "sum of this cycle's");
     m.finish()
 }
 
@@ -23,7 +23,7 @@ fn adders(count: u32, replicated: bool, first: impl Fn(&Bits, u32) -> Bits) -> R
     let m = ModuleBuilder::new("adders", "adders side by side");
     let (a, b) = (m.input("a_i", 8, "for all"), m.input("b_i", 8, "for all"));
     for n in 0..count {
-        let instance = m.instance(format!("adder{n}"), &adder).input("a_i", first(&a, n)).input("b_i", &b);
+        let instance = m.instance(format!("adder{n}"), &adder).input("a_i", first(&a, n)).input("b_i", b);
         m.output(format!("sum{n}_o"), instance.output("sum_o"), "sum");
         m.output(format!("now{n}_o"), instance.output("now_o"), "sum");
     }
@@ -53,7 +53,7 @@ fn replicated_instances_are_one_array_with_one_operation() -> Result<(), HdlErro
 
 #[test]
 fn what_all_instances_get_alike_stays_a_scalar() -> Result<(), HdlError> {
-    let netlist = adders(5, true, |a, _| a.clone())?;
+    let netlist = adders(5, true, |a, _| *a)?;
     // The register is one for each instance: they may start with different contents.
     assert_eq!(netlist.registers[0].group, Some(0));
     let vectors = netlist.graph.nodes.iter().filter(|node| node.group.is_some());
@@ -81,7 +81,7 @@ fn instances_that_follow_from_one_another_are_none() -> Result<(), HdlError> {
     let m = ModuleBuilder::new("chain", "adders one after the other");
     let (mut a, b) = (m.input("a_i", 8, "for the first"), m.input("b_i", 8, "for all"));
     for n in 0..5 {
-        let instance = m.instance(format!("adder{n}"), &adder).input("a_i", &a).input("b_i", &b);
+        let instance = m.instance(format!("adder{n}"), &adder).input("a_i", a).input("b_i", b);
         m.output(format!("sum{n}_o"), instance.output("sum_o"), "sum");
         a = instance.output("now_o");
     }

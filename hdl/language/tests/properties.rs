@@ -9,10 +9,10 @@ use std::rc::Rc;
 fn counter(last: u128) -> Rc<Module> {
     let m = ModuleBuilder::new("counter", "Counts.");
     let step = m.input("step_i", 1, "count");
-    let count = m.reg("count_q", 3).reset(0).enable(&step);
-    count.next(mux(&count.eq_lit(last), &lit(0, 3), &count.plus_one()));
-    m.output("count_o", &count, "steps");
-    m.assert("bounded", lit(5, 3).ge(&count), "the count is at most 5");
+    let count = m.reg("count_q", 3).reset(0).enable(step);
+    count.next(mux(count.eq_lit(last), lit(0, 3), count.plus_one()));
+    m.output("count_o", count, "steps");
+    m.assert("bounded", lit(5, 3).ge(count), "the count is at most 5");
     m.cover("ends", count.eq_lit(last), "the last count is reached");
     m.finish().unwrap()
 }
@@ -23,15 +23,15 @@ fn stage() -> Rc<Module> {
     let (valid, data) = (m.input("valid_i", 1, "offered"), m.input("data_i", 8, "word"));
     let ready = m.input("ready_i", 1, "taken");
     let full = m.reg("full_q", 1).reset(0);
-    let takes = m.wire("takes", !full.q() | &ready);
-    full.next(mux(&takes, &valid, &full));
-    let word = m.reg("word_q", 8).enable(&valid & &takes);
-    word.next(&data);
+    let takes = m.wire("takes", !full.q() | ready);
+    full.next(mux(takes, valid, full));
+    let word = m.reg("word_q", 8).enable(valid & takes);
+    word.next(data);
     m.assume_held("input", &valid, &takes, &[&data]);
     m.assert_held("output", &full, &ready, [&word]);
-    m.output("ready_o", &takes, "the word is taken");
-    m.output("valid_o", &full, "there is a word");
-    m.output("data_o", &word, "the word");
+    m.output("ready_o", takes, "the word is taken");
+    m.output("valid_o", full, "there is a word");
+    m.output("data_o", word, "the word");
     m.finish().unwrap()
 }
 
@@ -102,7 +102,7 @@ fn refused(describe: impl FnOnce(&ModuleBuilder)) -> String {
     let m = ModuleBuilder::new("dut", "To be refused.");
     let q = m.reg("q_q", 2).reset(0);
     q.next(m.input("a_i", 2, "data"));
-    m.output("q_o", &q, "data");
+    m.output("q_o", q, "data");
     describe(&m);
     m.finish().expect_err("the module must be refused").to_string()
 }
@@ -118,14 +118,14 @@ fn what_a_property_must_not_be_is_refused() {
     let message = refused(|m| {
         let ghost = m.ghost("past_q", 1).reset(0);
         ghost.next(lit(1, 1));
-        m.output("y_o", &ghost, "a ghost");
+        m.output("y_o", ghost, "a ghost");
     });
     assert_eq!(message, "module dut: past_q is never read (use ModuleBuilder::unused with a reason)");
     let message = refused(|m| {
         let ghost = m.ghost("past_q", 1).reset(0);
         ghost.next(lit(1, 1));
-        m.output("y_o", &ghost, "a ghost");
-        m.assert("past", &ghost, "it is read");
+        m.output("y_o", ghost, "a ghost");
+        m.assert("past", ghost, "it is read");
     });
     assert_eq!(message, "module dut: y_o: reads past_q, a ghost, which only properties may read");
     // What only a property reads is not read by the hardware.
@@ -140,8 +140,8 @@ fn what_a_property_must_not_be_is_refused() {
 fn a_module_without_clock_or_reset_has_no_properties() {
     let m = ModuleBuilder::new("dut", "To be refused.");
     let a = m.input("a_i", 1, "data");
-    m.output("y_o", &a, "data");
-    m.assert("set", &a, "always");
+    m.output("y_o", a, "data");
+    m.assert("set", a, "always");
     let error: HdlError = m.finish().unwrap_err();
     assert_eq!(error.to_string(), "module dut: set: a property needs a module with clk_i and rst_ni");
 }

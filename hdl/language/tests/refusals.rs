@@ -39,7 +39,7 @@ fn delay(width: u32) -> Rc<Module> {
     let a = m.input("a_i", width, "data");
     let q = m.reg("q_q", width);
     q.next(a);
-    m.output("y_o", &q, "data of the cycle before");
+    m.output("y_o", q, "data of the cycle before");
     m.finish().unwrap()
 }
 
@@ -65,19 +65,19 @@ fn operands_of_different_width_are_refused_with_both_widths() {
 
 #[test]
 fn a_mismatch_deep_inside_an_expression_is_found() {
-    let message = refused_expression(|a, b| cat([mux(&b.bit(0), &zeros(3), &(a + b).low(3)), b.clone()]));
+    let message = refused_expression(|a, b| cat([mux(b.bit(0), zeros(3), (a + b).low(3)), *b]));
     assert_eq!(message, "module dut: y_o: +: 8 bits against 5 bits");
 }
 
 #[test]
 fn multiplexers_with_wrong_widths_are_refused() {
-    let message = refused_expression(|a, b| mux(&a.bit(0), a, b));
+    let message = refused_expression(|a, b| mux(a.bit(0), a, b));
     assert_eq!(message, "module dut: y_o: mux: 8 bits against 5 bits");
     let message = refused_expression(|a, b| mux(b, a, a));
     assert_eq!(message, "module dut: y_o: mux select: 1 bits against 5 bits");
-    let message = refused_expression(|a, b| one_hot_mux(b, &[a.clone(), a.clone()]));
+    let message = refused_expression(|a, b| one_hot_mux(b, [*a, *a]));
     assert_eq!(message, "module dut: y_o: one-hot select: 5 bits against 2 bits");
-    let message = refused_expression(|a, b| one_hot_mux(&b.low(2), &[a.clone(), b.clone()]));
+    let message = refused_expression(|a, b| one_hot_mux(b.low(2), [*a, *b]));
     assert_eq!(message, "module dut: y_o: |: 8 bits against 5 bits");
 }
 
@@ -102,30 +102,30 @@ fn a_driver_of_another_width_than_its_target_is_refused() {
     let error = refused(|m| {
         let a = m.input("a_i", 8, "eight bits");
         let narrow = m.forward("narrow", 7);
-        narrow.drive(&a);
-        m.output("y_o", &narrow, "result");
+        narrow.drive(a);
+        m.output("y_o", narrow, "result");
     });
     assert_eq!(error.to_string(), "module dut: narrow: assignment: 7 bits against 8 bits");
 
     let error = refused(|m| {
         let a = m.input("a_i", 8, "eight bits");
         let wide = m.reg("wide_q", 9);
-        wide.next(&a);
-        m.output("y_o", &wide, "result");
+        wide.next(a);
+        m.output("y_o", wide, "result");
     });
     assert_eq!(error.to_string(), "module dut: wide_q: assignment: 9 bits against 8 bits");
 
     let error = refused(|m| {
         let a = m.input("a_i", 8, "eight bits");
-        let held = m.reg("held_q", 8).enable(&a);
-        held.next(&a);
-        m.output("y_o", &held, "result");
+        let held = m.reg("held_q", 8).enable(a);
+        held.next(a);
+        m.output("y_o", held, "result");
     });
     assert_eq!(error.to_string(), "module dut: held_q (enable): assignment: 1 bits against 8 bits");
 
     let error = refused(|m| {
         let a = m.input("a_i", 8, "eight bits");
-        m.output("y_o", m.instance("inv", &inverter(4)).input("a_i", &a).output("y_o"), "result");
+        m.output("y_o", m.instance("inv", &inverter(4)).input("a_i", a).output("y_o"), "result");
     });
     assert_eq!(error.to_string(), "module dut: inv.a_i: assignment: 4 bits against 8 bits");
 }
@@ -136,8 +136,8 @@ fn refused_memory(read: u32, write: u32, data: u32, enable: u32) -> String {
         let [read, write] = [m.input("read_i", read, "address"), m.input("write_i", write, "address")];
         let [data, enable] = [m.input("data_i", data, "word"), m.input("enable_i", enable, "enable")];
         let words = m.memory("words", 8, 5);
-        words.write(&enable, &write, &data);
-        m.output("y_o", words.read(&read), "word");
+        words.write(enable, write, data);
+        m.output("y_o", words.read(read), "word");
     })
     .to_string()
 }
@@ -173,7 +173,7 @@ fn literals_that_do_not_fit_are_refused() {
         let a = m.input("a_i", 8, "eight bits");
         let counter = m.reg("counter_q", 8).reset(256);
         counter.next(a);
-        m.output("y_o", &counter, "result");
+        m.output("y_o", counter, "result");
     });
     assert_eq!(message.to_string(), "module dut: counter_q: reset value 256 in 8 bits");
 }
@@ -195,15 +195,15 @@ fn widths_and_depths_outside_the_limits_are_refused() {
     let message = refused_expression(|a, _| repeat(10_000, a).any());
     assert_eq!(message, "module dut: y_o: an expression of 80000 bits must have at most 65536");
     // Saturates instead of wrapping to something small.
-    let message = refused_expression(|a, _| cat([repeat(u32::MAX, a), a.clone()]).any());
+    let message = refused_expression(|a, _| cat([repeat(u32::MAX, a), *a]).any());
     assert_eq!(message, "module dut: y_o: an expression of 4294967295 bits must have at most 65536");
 
     let refused_shape = |width, depth| {
         refused(|m| {
             let a = m.input("a_i", 1, "address");
             let words = m.memory("words", width, depth);
-            words.write(&a, &a, &lit(0, 8));
-            m.output("y_o", words.read(&a).any(), "any bit set");
+            words.write(a, a, lit(0, 8));
+            m.output("y_o", words.read(a).any(), "any bit set");
         })
         .to_string()
     };
@@ -216,17 +216,17 @@ fn widths_and_depths_outside_the_limits_are_refused() {
 fn signals_without_a_driver_are_refused() {
     let error = refused(|m| {
         let wire = m.forward("floating", 3);
-        m.output("y_o", &wire, "result");
+        m.output("y_o", wire, "result");
     });
     assert_eq!(error, HdlError::Undriven { module: "dut".into(), signal: "floating".into() });
     assert_eq!(error.to_string(), "module dut: floating is never driven");
 
-    let error = refused(|m| m.output("y_o", &m.reg("state_q", 3), "result"));
+    let error = refused(|m| m.output("y_o", m.reg("state_q", 3), "result"));
     assert_eq!(error.to_string(), "module dut: state_q is never driven");
 
     let error = refused(|m| {
         let addr = m.input("addr_i", 2, "address");
-        m.output("y_o", m.memory("words", 8, 4).read(&addr), "word");
+        m.output("y_o", m.memory("words", 8, 4).read(addr), "word");
     });
     assert_eq!(error.to_string(), "module dut: words is never driven");
 }
@@ -236,9 +236,9 @@ fn two_drivers_are_refused() {
     let error = refused(|m| {
         let a = m.input("a_i", 3, "operand");
         let wire = m.forward("shared", 3);
-        wire.drive(&a);
+        wire.drive(a);
         wire.drive(!&a);
-        m.output("y_o", &wire, "result");
+        m.output("y_o", wire, "result");
     });
     assert_eq!(
         error,
@@ -250,17 +250,17 @@ fn two_drivers_are_refused() {
         let a = m.input("a_i", 3, "operand");
         let state = m.reg("state_q", 3);
         for _ in 0..3 {
-            state.next(&a);
+            state.next(a);
         }
-        m.output("y_o", &state, "result");
+        m.output("y_o", state, "result");
     });
     assert_eq!(error.to_string(), "module dut: state_q is driven 3 times");
 
     let error = refused(|m| {
         let a = m.input("a_i", 1, "operand");
-        let state = m.reg("state_q", 1).enable(&a).enable(!&a);
-        state.next(&a);
-        m.output("y_o", &state, "result");
+        let state = m.reg("state_q", 1).enable(a).enable(!&a);
+        state.next(a);
+        m.output("y_o", state, "result");
     });
     assert_eq!(error.to_string(), "module dut: state_q (enable) is driven 2 times");
 }
@@ -270,9 +270,9 @@ fn a_memory_with_two_write_ports_is_refused() {
     let error = refused(|m| {
         let a = m.input("a_i", 1, "operand");
         let words = m.memory("words", 1, 2);
-        words.write(&a, &a, &a);
-        words.write(&!&a, &a, &a);
-        m.output("y_o", words.read(&a), "word");
+        words.write(a, a, a);
+        words.write(!&a, a, a);
+        m.output("y_o", words.read(a), "word");
     });
     assert_eq!(error.to_string(), "module dut: words is driven 2 times");
 }
@@ -281,7 +281,7 @@ fn a_memory_with_two_write_ports_is_refused() {
 fn an_instance_port_that_is_connected_twice_is_refused() {
     let error = refused(|m| {
         let a = m.input("a_i", 4, "operand");
-        let inv = m.instance("inv", &inverter(4)).input("a_i", &a).input("a_i", !&a);
+        let inv = m.instance("inv", &inverter(4)).input("a_i", a).input("a_i", !&a);
         m.output("y_o", inv.output("y_o"), "result");
     });
     assert_eq!(error.to_string(), "module dut: inv.a_i is driven 2 times");
@@ -314,7 +314,7 @@ fn signals_that_nothing_reads_are_refused() {
     assert_eq!(message, expected("inv_y"));
     let message = unread(|m| {
         let a = m.input("a_i", 1, "operand");
-        m.memory("words", 1, 2).write(&a, &a, &a);
+        m.memory("words", 1, 2).write(a, a, a);
     });
     assert_eq!(message, expected("words"));
 }
@@ -340,14 +340,14 @@ fn an_instance_with_an_open_port_is_refused() {
 fn a_connection_to_a_port_that_does_not_exist_is_refused() {
     let error = refused(|m| {
         let a = m.input("a_i", 4, "operand");
-        let inv = m.instance("inv", &inverter(4)).input("b_i", &a);
+        let inv = m.instance("inv", &inverter(4)).input("b_i", a);
         m.output("y_o", inv.output("y_o"), "result");
     });
     assert_eq!(error.to_string(), "module dut: instance inv (inverter_4) has no input port b_i");
 
     let error = refused(|m| {
         let a = m.input("a_i", 4, "operand");
-        let inv = m.instance("inv", &inverter(4)).input("a_i", &a);
+        let inv = m.instance("inv", &inverter(4)).input("a_i", a);
         m.output("y_o", inv.output("z_o"), "result");
     });
     assert_eq!(error.to_string(), "module dut: instance inv (inverter_4) has no output port z_o");
@@ -357,7 +357,7 @@ fn a_connection_to_a_port_that_does_not_exist_is_refused() {
 fn a_connection_against_the_direction_of_its_port_is_refused() {
     let error = refused(|m| {
         let a = m.input("a_i", 4, "operand");
-        let _ = m.instance("inv", &inverter(4)).input("a_i", &a).input("y_o", &a);
+        let _ = m.instance("inv", &inverter(4)).input("a_i", a).input("y_o", a);
     });
     assert_eq!(error.to_string(), "module dut: instance inv (inverter_4) has no input port y_o");
     let error = refused(|m| m.output("y_o", m.instance("inv", &inverter(4)).output("a_i"), "result"));
@@ -370,22 +370,22 @@ fn combinational_loops_are_refused_with_their_path() {
         let (first, second) = (m.forward("first", 2), m.forward("second", 2));
         first.drive(!&*second);
         second.drive(first.plus_one());
-        m.output("y_o", &first, "result");
+        m.output("y_o", first, "result");
     });
     assert_eq!(error.to_string(), "module dut: combinational loop first -> second -> first");
 
     let error = refused(|m| {
         let own = m.forward("own", 1);
         own.drive(!&*own);
-        m.output("y_o", &own, "result");
+        m.output("y_o", own, "result");
     });
     assert_eq!(error.to_string(), "module dut: combinational loop own -> own");
 
     let latch = refused(|m| {
         let [enable, data] = [m.input("enable_i", 1, "enable"), m.input("data_i", 1, "data")];
         let latch = m.forward("latch", 1);
-        latch.drive(mux(&enable, &data, &latch));
-        m.output("y_o", &latch, "result");
+        latch.drive(mux(enable, data, latch));
+        m.output("y_o", latch, "result");
     });
     assert_eq!(latch.to_string(), "module dut: combinational loop latch -> latch");
 }
@@ -394,7 +394,7 @@ fn combinational_loops_are_refused_with_their_path() {
 fn ring(m: &ModuleBuilder, child: &Rc<Module>) {
     let back = m.forward("back", 4);
     let around = m.instance("child", child).input("a_i", !&*back).output("y_o");
-    back.drive(&around);
+    back.drive(around);
     m.output("y_o", around, "result");
 }
 
@@ -413,10 +413,10 @@ fn a_loop_through_a_memory_address_is_refused() {
     let error = refused(|m| {
         let a = m.input("a_i", 1, "operand");
         let words = m.memory("words", 1, 2);
-        words.write(&a, &a, &a);
+        words.write(a, a, a);
         let next = m.forward("next", 1);
-        next.drive(words.read(&next));
-        m.output("y_o", &next, "result");
+        next.drive(words.read(next));
+        m.output("y_o", next, "result");
     });
     assert_eq!(error.to_string(), "module dut: combinational loop next -> next");
 }
@@ -435,8 +435,8 @@ fn illegal_names_are_refused() {
     let memory = refused(|m| {
         let a = m.input("a_i", 1, "operand");
         let words = m.memory("reg", 1, 2);
-        words.write(&a, &a, &a);
-        m.output("y_o", words.read(&a), "word");
+        words.write(a, a, a);
+        m.output("y_o", words.read(a), "word");
     });
     assert_eq!(memory, HdlError::IllegalName { module: "dut".into(), name: "reg".into() });
     let instance = refused(|m| {
@@ -465,7 +465,7 @@ fn names_used_twice_are_refused() {
     assert_eq!(twice(|m, _| m.output("y_o", m.input("rst_ni", 1, "reset"), "result")), expected("rst_ni"));
     // An instance's output wire against a wire of that name.
     let message = twice(|m, a| {
-        let y = m.wire("inv_y", &a);
+        let y = m.wire("inv_y", a);
         m.output("y_o", m.instance("inv", &inverter(4)).input("a_i", y).output("y_o"), "result")
     });
     assert_eq!(message, expected("inv_y"));
@@ -478,7 +478,7 @@ fn signals_of_other_modules_are_refused() {
     let error = refused(|m| m.output("y_o", !&foreign, "result"));
     assert_eq!(error.to_string(), "module dut: y_o refers to b_i, which belongs to module other");
     let words = other.memory("words", 4, 16);
-    let error = refused(|m| m.output("y_o", words.read(&lit(0, 4)), "result"));
+    let error = refused(|m| m.output("y_o", words.read(lit(0, 4)), "result"));
     assert_eq!(error.to_string(), "module dut: y_o refers to words, which belongs to module other");
 }
 

@@ -99,10 +99,7 @@ const OPERATIONS: u32 = 26;
 impl Generator<'_> {
     fn leaf(&mut self, width: u32) -> Expression {
         if let Some(index) = INPUTS.iter().position(|w| *w == width).filter(|_| self.random.below(4) > 0) {
-            return Expression {
-                bits: self.inputs[index].clone(),
-                meaning: Box::new(move |v| v[index].clone()),
-            };
+            return Expression { bits: self.inputs[index], meaning: Box::new(move |v| v[index].clone()) };
         }
         let wide: Vec<usize> = (0..INPUTS.len()).filter(|i| INPUTS[*i] > width).collect();
         if !wide.is_empty() && self.random.below(4) > 0 {
@@ -147,7 +144,7 @@ impl Generator<'_> {
             16 | 17 => {
                 let [value, amount] = [self.expression(width, d), self.expression(other.min(7), d)];
                 let left = operation == 16;
-                let bits = if left { value.bits.shl(&amount.bits) } else { value.bits.shr(&amount.bits) };
+                let bits = if left { value.bits.shl(amount.bits) } else { value.bits.shr(amount.bits) };
                 Expression {
                     bits,
                     meaning: Box::new(move |v| shifted(&(value.meaning)(v), &(amount.meaning)(v), left)),
@@ -156,7 +153,7 @@ impl Generator<'_> {
             18 => {
                 let select = self.expression(1, d);
                 let [a, b] = [self.expression(width, d), self.expression(width, d)];
-                let bits = mux(&select.bits, &a.bits, &b.bits);
+                let bits = mux(select.bits, a.bits, b.bits);
                 let meaning =
                     move |v: &[Value]| if (select.meaning)(v)[0] { (a.meaning)(v) } else { (b.meaning)(v) };
                 Expression { bits, meaning: Box::new(meaning) }
@@ -193,7 +190,7 @@ impl Generator<'_> {
                 let count = 2 + self.random.below(3);
                 let select = self.expression(count, d);
                 let values: Vec<Expression> = (0..count).map(|_| self.expression(width, d)).collect();
-                let bits: Vec<Bits> = values.iter().map(|value| value.bits.clone()).collect();
+                let bits: Vec<Bits> = values.iter().map(|value| value.bits).collect();
                 let or = self.random.below(4) == 0;
                 let bits = if or { any_of(&bits) } else { one_hot_mux(&select.bits, &bits) };
                 let meaning = move |v: &[Value]| {
@@ -215,7 +212,7 @@ impl Generator<'_> {
                     .iter()
                     .map(|value| value.iter().rev().fold(0, |n, bit| n << 1 | u128::from(*bit)))
                     .collect();
-                let bits = rom(&index.bits, &numbers, width);
+                let bits = rom(index.bits, &numbers, width);
                 let meaning = move |v: &[Value]| {
                     let at = (index.meaning)(v).iter().rev().fold(0, |n, bit| n << 1 | usize::from(*bit));
                     let mut value = table[at].clone();
@@ -228,9 +225,9 @@ impl Generator<'_> {
                 // Repetition where the width divides, and a name for the expression.
                 let count = if width.is_multiple_of(3) { 3 } else { 1 };
                 let part = self.expression(width / count, d);
-                let bits = self.module.wire(format!("w{}", self.wires), repeat(count, &part.bits));
+                let bits = self.module.wire(format!("w{}", self.wires), repeat(count, part.bits));
                 self.wires += 1;
-                self.module.unused(&bits, "a slice of a concatenation may leave it out");
+                self.module.unused(bits, "a slice of a concatenation may leave it out");
                 Expression { bits, meaning: Box::new(move |v| (part.meaning)(v).repeat(count as usize)) }
             }
         }
@@ -271,7 +268,7 @@ impl Generator<'_> {
         f: fn(&[bool], &[bool]) -> bool,
     ) -> Expression {
         let [a, b] = [self.expression(other, depth), self.expression(other, depth)];
-        let bits = repeat(width, &bits(&a.bits, &b.bits));
+        let bits = repeat(width, bits(&a.bits, &b.bits));
         let meaning = move |v: &[Value]| vec![f(&(a.meaning)(v), &(b.meaning)(v)); width as usize];
         Expression { bits, meaning: Box::new(meaning) }
     }
@@ -296,7 +293,7 @@ fn mismatches(seed: u64, plant: bool, operations: &mut Vec<u32>) -> Vec<String> 
     for index in 0..OUTPUTS {
         let width = 1 + generator.random.below(if index % 8 == 0 { 140 } else { 24 });
         let expression = generator.expression(width, 1 + index as u32 % 5);
-        module.output(format!("y{index}_o"), &expression.bits, "result");
+        module.output(format!("y{index}_o"), expression.bits, "result");
         outputs.push((width, expression.meaning));
     }
     let mut random = Random(seed ^ 0xABCD);

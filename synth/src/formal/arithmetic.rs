@@ -51,21 +51,21 @@ impl Number {
     /// Exponent field less one, at least 0: what the significand is shifted by, in steps of 2^-24.
     fn places(&self) -> Bits {
         let field = self.code.high(5);
-        field.minus_one().gated(&field.any())
+        field.minus_one().gated(field.any())
     }
 }
 
 /// The magnitude of a code in steps of 2^-24.
 fn magnitude_of(code: &Bits) -> Bits {
-    let number = Number { sign: zeros(1), code: code.clone() };
-    number.significand().zext(FIXED).shl(&number.places())
+    let number = Number { sign: zeros(1), code: *code };
+    number.significand().zext(FIXED).shl(number.places())
 }
 
 /// The properties of a finite result: `code` is the nearest one to `exact`, which is in steps of `2^(-24 - below)`, even if two are.
 fn nearest(m: &ModuleBuilder, checks: &Bits, code: &Bits, exact: &Bits, below: u32) {
     let width = exact.width().max(FIXED + below) + 2;
     // Twice the exact value, against the sum of the result and what is beside it.
-    let twice = cat([exact.clone(), zeros(1)]).zext(width);
+    let twice = cat([*exact, zeros(1)]).zext(width);
     let here = magnitude_of(code);
     let halfway = |beside: Bits| {
         let sum = magnitude_of(&beside).zext(FIXED + 1) + here.zext(FIXED + 1);
@@ -74,8 +74,8 @@ fn nearest(m: &ModuleBuilder, checks: &Bits, code: &Bits, exact: &Bits, below: u
     let (lower, upper) = (halfway(code.minus_one()), halfway(code.plus_one()));
     let even = !code.bit(0);
     let (least, most) = (code.is_zero(), code.eq_lit(INFINITY));
-    let above = any_of(&[least, lower.lt(&twice), &even & lower.eq(&twice)]);
-    let under = any_of(&[most, twice.lt(&upper), &even & twice.eq(&upper)]);
+    let above = any_of([least, lower.lt(twice), even & lower.eq(twice)]);
+    let under = any_of([most, twice.lt(upper), even & twice.eq(upper)]);
     let is_number = !lit(INFINITY, 15).lt(code);
     m.assert("a_number", !checks | is_number, "finite operands give no NaN");
     m.assert("not_too_large", !checks | above, "no smaller FP16 value is nearer to the exact one");
@@ -93,9 +93,9 @@ fn passed(m: &ModuleBuilder, registers: u32) -> Bits {
 
 /// A value some cycles later.
 fn later(m: &ModuleBuilder, name: &str, value: &Bits, cycles: u32) -> Bits {
-    (0..cycles).fold(value.clone(), |value, k| {
+    (0..cycles).fold(*value, |value, k| {
         let ghost = m.ghost(format!("{name}{k}_q"), value.width());
-        ghost.next(&value);
+        ghost.next(value);
         ghost.q()
     })
 }
@@ -110,12 +110,12 @@ pub(super) fn adder() -> Result<Rc<Module>, HdlError> {
     let (a, b) = (m.input("a_i", 16, "FP16 value"), m.input("b_i", 16, "FP16 value"));
     let recoded = m
         .instance("recoder", &operand_recoder()?)
-        .input("data_i", cat([b.clone(), a.clone()]).zext(512))
+        .input("data_i", cat([b, a]).zext(512))
         .input("clear_i", zeros(1))
         .input("cut_i", zeros(1))
         .input("last_i", zeros(5))
         .output("data_o");
-    m.unused(&recoded, "two of 32 values");
+    m.unused(recoded, "two of 32 values");
     let adder = m
         .instance("adder", &fp16_adder()?)
         .input("advance_i", m.flag("advance_q", lit(1, 1)))
@@ -130,33 +130,33 @@ pub(super) fn adder() -> Result<Rc<Module>, HdlError> {
     let bits = FIXED + 2;
     let signed = |number: &Number| {
         let magnitude = magnitude_of(&number.code).zext(bits);
-        mux(&number.sign, &(zeros(bits) - &magnitude), &magnitude)
+        mux(number.sign, zeros(bits) - magnitude, magnitude)
     };
     let sum = signed(&a) + signed(&b);
-    let exact = mux(&sum.msb(), &(zeros(bits) - &sum), &sum);
+    let exact = mux(sum.msb(), zeros(bits) - sum, sum);
     let special = a.special() | b.special();
-    let opposite = cat([a.is_infinite(), b.is_infinite(), &a.sign ^ &b.sign]).all();
-    let invalid = any_of(&[a.is_nan(), b.is_nan(), opposite]);
-    m.assert("nan_only_then", !&checks | nan.eq(&invalid), "what is invalid is NaN, and nothing else");
-    let valid = cat([checks.clone(), !invalid]).all();
-    m.assert("infinite_only_then", !&valid | infinite.eq(&special), "infinite operands have infinite sums");
+    let opposite = cat([a.is_infinite(), b.is_infinite(), a.sign ^ b.sign]).all();
+    let invalid = any_of([a.is_nan(), b.is_nan(), opposite]);
+    m.assert("nan_only_then", !&checks | nan.eq(invalid), "what is invalid is NaN, and nothing else");
+    let valid = cat([checks, !invalid]).all();
+    m.assert("infinite_only_then", !&valid | infinite.eq(special), "infinite operands have infinite sums");
     // Infinities have the sign of the one that is infinite; zeros are negative if both operands are.
-    let zero = cat([a.sign.clone(), b.sign.clone(), sum.is_zero()]).all();
-    let expected = mux(&a.is_infinite(), &a.sign, &mux(&b.is_infinite(), &b.sign, &(sum.msb() | zero)));
-    m.assert("right_sign", !valid | sign.eq(&expected), "the sign is that of the exact sum");
+    let zero = cat([a.sign, b.sign, sum.is_zero()]).all();
+    let expected = mux(a.is_infinite(), a.sign, mux(b.is_infinite(), b.sign, sum.msb() | zero));
+    m.assert("right_sign", !valid | sign.eq(expected), "the sign is that of the exact sum");
 
     // In eighths of 2^-24: the smallest exponent of a sum's uppermost bit is -13.
     let (sum, below) = (magnitude.high(SUM), magnitude.low(magnitude.width() - SUM));
     let places = (exponent + lit(13, 7)).low(5);
     let wide = bits + 3;
-    let said = sum.zext(wide).shl(&places);
+    let said = sum.zext(wide).shl(places);
     let exact = cat([exact, zeros(3)]);
-    let away = mux(&said.lt(&exact), &(&exact - &said), &(&said - &exact));
-    let close = cat([sum.bit(0), sum.high(3).any(), away.lt(&lit(1, wide).shl(&places))]).all();
+    let away = mux(said.lt(exact), exact - said, said - exact);
+    let close = cat([sum.bit(0), sum.high(3).any(), away.lt(lit(1, wide).shl(places))]).all();
     let holds = below.is_zero() & (away.is_zero() | close);
     m.assert(
         "exact",
-        any_of(&[!checks, special, holds]),
+        any_of([!checks, special, holds]),
         "the sum is exact, or odd and less than a step away",
     );
     m.finish()
@@ -175,16 +175,16 @@ pub(super) fn packer() -> Result<Rc<Module>, HdlError> {
     let instance = m
         .instance("packer", &fp16_packer()?)
         .input("advance_i", m.flag("advance_q", lit(1, 1)))
-        .input("magnitude_i", &magnitude)
+        .input("magnitude_i", magnitude)
         .input("exponent_i", exponent.zext(7) - lit(LEAST, 7))
-        .input("sign_i", &sign)
-        .input("nan_i", &nan)
-        .input("infinite_i", &infinite)
+        .input("sign_i", sign)
+        .input("nan_i", nan)
+        .input("infinite_i", infinite)
         .input("raw_i", zeros(1))
         .input("blank_i", zeros(1))
         .input("wide_i", zeros(1));
     let value = instance.output("value_o");
-    m.output("value_o", &value, "recoded result");
+    m.output("value_o", value, "recoded result");
     let later = |name: &str, value: &Bits| later(&m, name, value, LATENCY);
     let [magnitude, places, sign, nan, infinite] = [
         ("magnitude", &magnitude),
@@ -196,23 +196,23 @@ pub(super) fn packer() -> Result<Rc<Module>, HdlError> {
     .map(|(name, value)| later(name, value));
     // Less than a step of a sum above or below it, if its last bit is 1 and the leading one is among its upper three.
     let odd = magnitude.low(31 - SUM).eq_lit(1 << (30 - SUM)) & magnitude.high(3).any();
-    let away = m.any_sequence("away", 31 - SUM).gated(&odd).zext(31);
+    let away = m.any_sequence("away", 31 - SUM).gated(odd).zext(31);
     let even = cat([magnitude, zeros(1)]);
-    let fine = mux(&m.any_sequence("above", 1), &(&even + &away), &(&even - &away));
+    let fine = mux(m.any_sequence("above", 1), even + away, even - away);
     // In steps of 2^(-30 - 29 - 1).
-    let exact = fine.zext(31 + 63).shl(&places);
+    let exact = fine.zext(31 + 63).shl(places);
     let checks = passed(&m, LATENCY + 1);
     // Recoded: fraction 0x200 of an infinity, 0 of a NaN.
     let special = value.slice(10, 5).all();
-    let fraction = mux(&special, &cat([value.low(10).is_zero(), zeros(9)]), &value.low(10));
+    let fraction = mux(special, cat([value.low(10).is_zero(), zeros(9)]), value.low(10));
     let result = Number { sign: value.msb(), code: cat([value.slice(10, 5), fraction]) };
-    m.assert("nan_only_then", !&checks | result.is_nan().eq(&nan), "NaN stays NaN, and nothing becomes NaN");
+    m.assert("nan_only_then", !&checks | result.is_nan().eq(nan), "NaN stays NaN, and nothing becomes NaN");
     m.assert(
         "stays_infinite",
-        any_of(&[!&checks, nan.clone(), !&infinite, result.is_infinite()]),
+        any_of([!&checks, nan, !&infinite, result.is_infinite()]),
         "infinity stays infinite",
     );
-    m.assert("right_sign", any_of(&[!&checks, nan.clone(), result.sign.eq(&sign)]), "the sign stays");
+    m.assert("right_sign", any_of([!&checks, nan, result.sign.eq(sign)]), "the sign stays");
     nearest(&m, &cat([checks, !nan, !infinite]).all(), &result.code, &exact, 36);
     m.finish()
 }
@@ -231,41 +231,41 @@ pub(super) fn rounder() -> Result<Rc<Module>, HdlError> {
     let phase = m.reg("phase_q", digits).reset(1);
     phase.next(cat([phase.low(digits - 1), phase.msb()]));
     let (first, last) = (phase.bit(0), phase.msb());
-    let whole = mux(&first, &sum, &m.hold("sum_q", &sum, &first));
+    let whole = mux(first, sum, m.hold("sum_q", sum, first));
     let digit_bits = bits / digits;
     let parts: Vec<Bits> = (0..digits).map(|k| whole.slice(k * digit_bits, digit_bits)).collect();
     let instance = m
         .instance("rounder", &fp16_rounder(&config)?)
         .input("valid_i", lit(1, 1))
-        .input("first_i", &first)
-        .input("last_i", &last)
+        .input("first_i", first)
+        .input("last_i", last)
         .input("digit_i", one_hot_mux(&phase, &parts))
-        .input("flags_i", &flags);
+        .input("flags_i", flags);
     let (valid, value) = (instance.output("valid_o"), instance.output("data_o"));
-    m.output("valid_o", &valid, "a result");
-    m.output("data_o", &value, "the result");
+    m.output("valid_o", valid, "a result");
+    m.output("data_o", value, "the result");
     const LATENCY: u32 = 5;
     let [whole, flags, ends] = [("whole", &whole), ("flags", &flags), ("ends", &last)]
         .map(|(name, value)| later(&m, name, value, LATENCY));
-    let checks = &ends & passed(&m, LATENCY + digits);
-    m.assert("in_time", !&checks | &valid, "a result comes five cycles after the last digit");
+    let checks = ends & passed(&m, LATENCY + digits);
+    m.assert("in_time", !&checks | valid, "a result comes five cycles after the last digit");
     let result = Number::new(&value);
     let (plus, minus) = (flags.bit(1), flags.bit(2));
-    let nan = flags.bit(0) | (&plus & &minus);
-    let infinite = (&plus | &minus) & !&nan;
+    let nan = flags.bit(0) | (plus & minus);
+    let infinite = (plus | minus) & !&nan;
     m.assert(
         "nan_only_then",
-        !&checks | result.is_nan().eq(&nan),
+        !&checks | result.is_nan().eq(nan),
         "NaN, and infinities of both signs, give NaN",
     );
     m.assert(
         "stays_infinite",
-        !(&checks & &infinite) | result.is_infinite(),
+        !(checks & infinite) | result.is_infinite(),
         "an infinity gives infinity otherwise",
     );
-    let sign = mux(&infinite, &minus, &whole.msb());
-    m.assert("right_sign", !(&checks & !&nan) | result.sign.eq(&sign), "the sign is that of the sum");
-    let exact = mux(&whole.msb(), &(zeros(bits) - &whole), &whole);
+    let sign = mux(infinite, minus, whole.msb());
+    m.assert("right_sign", !(checks & !&nan) | result.sign.eq(sign), "the sign is that of the sum");
+    let exact = mux(whole.msb(), zeros(bits) - whole, whole);
     nearest(&m, &cat([checks, !nan, !infinite]).all(), &result.code, &exact, 24);
     m.finish()
 }
@@ -281,20 +281,20 @@ pub(super) fn aligner() -> Result<Rc<Module>, HdlError> {
     let negative = m.input("negative_i", 1, "its sign");
     let instance = m
         .instance("aligner", &product_aligner(&config)?)
-        .input("product_i", &product)
-        .input("exp_i", &exponent)
-        .input("negative_i", &negative);
+        .input("product_i", product)
+        .input("exp_i", exponent)
+        .input("negative_i", negative);
     let digits: Vec<Bits> =
         (0..config.acc_segments()).rev().map(|k| instance.output(&format!("digit{k}_o"))).collect();
     // A property needs a clock, and the aligner has none.
     let aligned = m.flag("aligned_q", cat(digits));
-    let exact = product.zext(bits).shl(&(&exponent - &lit(2, 6)));
-    let exact = if steps < 11 { exact.shl(&lit(u128::from(11 - steps), 4)) } else { exact };
+    let exact = product.zext(bits).shl(exponent - lit(2, 6));
+    let exact = if steps < 11 { exact.shl(lit(u128::from(11 - steps), 4)) } else { exact };
     // 63 marks a special operand, and a sum below 2 a product that is zero.
-    let means = exponent.ge(&lit(2, 6)) & exponent.lt(&lit(61, 6));
-    let expected = later(&m, "expected", &(exact ^ repeat(bits, &negative)), 1);
+    let means = exponent.ge(lit(2, 6)) & exponent.lt(lit(61, 6));
+    let expected = later(&m, "expected", &(exact ^ repeat(bits, negative)), 1);
     let checks = later(&m, "means", &means, 1) & passed(&m, 1);
-    m.assert("exact", !checks | aligned.eq(&expected), "a product stands at its place in the accumulator");
+    m.assert("exact", !checks | aligned.eq(expected), "a product stands at its place in the accumulator");
     m.output("aligned_o", aligned, "the digits");
     m.finish()
 }

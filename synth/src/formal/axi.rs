@@ -33,7 +33,7 @@ impl<'a> View<'a> {
         for port in module.ports() {
             if port.direction == Direction::Input && !module.is_clock_or_reset(&port.name) {
                 let value = m.input(&port.name, port.width, &port.doc);
-                ports.push((port.name.clone(), value.clone()));
+                ports.push((port.name.clone(), value));
                 instance = instance.input(&port.name, value);
             }
         }
@@ -46,7 +46,7 @@ impl<'a> View<'a> {
 
     fn port(&self, name: &str) -> Bits {
         let ports: Vec<(&str, Bits)> =
-            self.ports.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+            self.ports.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         named(&ports, name)
     }
 
@@ -81,31 +81,25 @@ impl<'a> View<'a> {
         let begins = self.taken(channel);
         let inside = m.ghost("inside_q", BITS).reset(0);
         let left = inside.q() - ends.zext(BITS);
-        inside.next(&left + begins.zext(BITS));
+        inside.next(left + begins.zext(BITS));
         let follows = m.ghost("follows_q", 1).reset(0);
-        let chosen = m.any_sequence("chosen", 1) & &begins & !follows.q();
+        let chosen = m.any_sequence("chosen", 1) & begins & !follows.q();
         let before = m.ghost("before_q", BITS).reset(0);
         let turn = follows.q() & before.is_zero();
-        follows.next(&chosen | (follows.q() & !(&turn & ends)));
-        before.next(mux(&chosen, &left, &(before.q() - (ends & before.any()).zext(BITS))));
+        follows.next(chosen | (follows.q() & !(turn & ends)));
+        before.next(mux(chosen, left, before.q() - (ends & before.any()).zext(BITS)));
         let keep = |name: &str, value: Bits| {
-            let ghost = m.ghost(format!("{name}_kept_q"), value.width()).enable(&chosen);
+            let ghost = m.ghost(format!("{name}_kept_q"), value.width()).enable(chosen);
             ghost.next(value);
             ghost.q()
         };
         // A wrapping burst has 2, 4, 8 or 16 beats and begins at a multiple of a beat; here a beat has one byte.
-        let wrap = kind.eq_lit(2) & !any_of(&[1, 3, 7, 15].map(|beats| len.eq_lit(beats)));
-        let wrong = any_of(&[kind.eq_lit(3), size.any(), wrap]);
+        let wrap = kind.eq_lit(2) & !any_of([1, 3, 7, 15].map(|beats| len.eq_lit(beats)));
+        let wrong = any_of([kind.eq_lit(3), size.any(), wrap]);
         let registers = addr.msb();
         let outside = registers & addr.slice(2, 2).any();
-        let resp = mux(&outside, &lit(3, 2), &mux(&wrong, &lit(2, 2), &lit(0, 2)));
-        Followed {
-            turn,
-            id: keep("id", id),
-            begins: chosen.clone(),
-            resp: keep("resp", resp),
-            inside: inside.q(),
-        }
+        let resp = mux(outside, lit(3, 2), mux(wrong, lit(2, 2), lit(0, 2)));
+        Followed { turn, id: keep("id", id), begins: chosen, resp: keep("resp", resp), inside: inside.q() }
     }
 }
 
@@ -125,21 +119,21 @@ pub(super) fn reads() -> Result<Rc<Module>, HdlError> {
     view.under_way(&asks, &view.port("rsp_valid_i"), &view.port("rsp_slot_i"));
     let valid = view.port("s_axi_rvalid");
     let last = view.port("s_axi_rlast");
-    let goes = &valid & view.port("s_axi_rready");
-    let burst = view.follow("ar", &(&goes & &last));
+    let goes = valid & view.port("s_axi_rready");
+    let burst = view.follow("ar", &(goes & last));
     let beats = m.ghost("followed_beats_q", 8).reset(0);
-    let counts = &burst.turn & &goes;
-    beats.next(mux(&burst.turn, &(beats.q() + counts.zext(8)), &lit(0, 8)).gated(&!(&counts & &last)));
-    let len = m.ghost("len_kept_q", 8).enable(&burst.begins);
+    let counts = burst.turn & goes;
+    beats.next(mux(burst.turn, beats.q() + counts.zext(8), lit(0, 8)).gated(!(counts & last)));
+    let len = m.ghost("len_kept_q", 8).enable(burst.begins);
     len.next(view.port("s_axi_arlen"));
-    let shown = &burst.turn & &valid;
-    m.assert("has_id", !&shown | view.port("s_axi_rid").eq(&burst.id), "its beats have its ID");
+    let shown = burst.turn & valid;
+    m.assert("has_id", !&shown | view.port("s_axi_rid").eq(burst.id), "its beats have its ID");
     m.assert(
         "has_resp",
-        !&shown | view.port("s_axi_rresp").eq(&burst.resp),
+        !&shown | view.port("s_axi_rresp").eq(burst.resp),
         "and the response of the standard",
     );
-    m.assert("has_length", !&shown | last.eq(&beats.eq(&len)), "the last of AxLEN + 1 beats has RLAST");
+    m.assert("has_length", !&shown | last.eq(beats.eq(len)), "the last of AxLEN + 1 beats has RLAST");
     m.finish()
 }
 
@@ -152,20 +146,20 @@ pub(super) fn writes() -> Result<Rc<Module>, HdlError> {
     let goes = view.port("req_valid_o") & view.port("req_ready_i");
     let write = view.port("req_write_o");
     let under_way =
-        view.under_way(&(&goes & &write), &view.port("written_valid_i"), &view.port("written_slot_i"));
+        view.under_way(&(goes & write), &view.port("written_valid_i"), &view.port("written_slot_i"));
     // One line to be merged at a time.
-    let (merges, comes) = (&goes & !&write, view.port("read_valid_i"));
+    let (merges, comes) = (goes & !&write, view.port("read_valid_i"));
     let merging = m.ghost("merging_q", 1).reset(0);
-    merging.next(any_of(&[merges, merging.q() & !&comes]));
+    merging.next(any_of([merges, merging.q() & !&comes]));
     m.assume("comes_merged", !&comes | merging.q(), "a line that was asked for");
     let valid = view.port("s_axi_bvalid");
-    let burst = view.follow("aw", &(&valid & view.port("s_axi_bready")));
-    let shown = &burst.turn & &valid;
+    let burst = view.follow("aw", &(valid & view.port("s_axi_bready")));
+    let shown = burst.turn & valid;
     let resp = view.port("s_axi_bresp");
-    let fits = mux(&burst.resp.any(), &resp.eq(&burst.resp), &!resp.bit(0));
-    m.assert("has_id", !&shown | view.port("s_axi_bid").eq(&burst.id), "its answer has its ID");
+    let fits = mux(burst.resp.any(), resp.eq(burst.resp), !resp.bit(0));
+    m.assert("has_id", !&shown | view.port("s_axi_bid").eq(burst.id), "its answer has its ID");
     m.assert("has_resp", !&shown | fits, "and the response of the standard; without it OKAY or SLVERR");
-    let alone = &valid & burst.inside.eq_lit(1);
+    let alone = valid & burst.inside.eq_lit(1);
     m.assert("all_written", !alone | (under_way.is_zero() & !merging.q()), "all its lines are written");
     m.finish()
 }

@@ -64,18 +64,18 @@ pub(super) fn paths() -> Result<Rc<Module>, HdlError> {
     let [row_go, column_go] = ["row_go", "column_go"].map(|name| m.forward(name, 1));
     decoded.extend([("row_go", row_go.q()), ("column_go", column_go.q())]);
     let decoded = decoded;
-    let done = |name: &str| &decoded[name] & column_go.q();
-    let read = any_of(&[done("rd"), done("rdg"), done("res"), done("sum")]);
+    let done = |name: &str| decoded[name] & column_go.q();
+    let read = any_of([done("rd"), done("rdg"), done("res"), done("sum")]);
 
     // A bank takes what is for all banks or for its group too; there is one.
     let io = pim_io(&config)?;
     let mut of_bank = decoded.clone();
-    of_bank.insert("pact", &decoded["pact"] | &decoded["pacta"]);
-    of_bank.insert("rd", &decoded["rd"] | &decoded["rdg"]);
-    of_bank.insert("auto", any_of(&[decoded["rd"].clone(), decoded["wr"].clone()]) & &decoded["flag"]);
+    of_bank.insert("pact", decoded["pact"] | decoded["pacta"]);
+    of_bank.insert("rd", decoded["rd"] | decoded["rdg"]);
+    of_bank.insert("auto", any_of([decoded["rd"], decoded["wr"]]) & decoded["flag"]);
     let mut of_io = decoded.clone();
     of_io.extend([("read", read), ("rdg", done("rdg")), ("res", done("res")), ("gbw", done("gbw"))]);
-    of_io.extend([("write", done("wr") | done("gbw")), ("bank", decoded["column_bank"].clone())]);
+    of_io.extend([("write", done("wr") | done("gbw")), ("bank", decoded["column_bank"])]);
     let writes: Vec<Wire> = [("write", 2), ("write_path", 1), ("write_column", 5)]
         .map(|(name, width)| m.forward(name, width))
         .into();
@@ -89,7 +89,7 @@ pub(super) fn paths() -> Result<Rc<Module>, HdlError> {
             let input = port.direction == Direction::Input && !module.is_clock_or_reset(&port.name);
             if input {
                 let value = match signals.get(port.name.trim_end_matches("_i")) {
-                    Some(value) => value.clone(),
+                    Some(value) => *value,
                     None => m.input(format!("{name}_{}", port.name), port.width, &port.doc),
                 };
                 instance = instance.input(&port.name, value);
@@ -100,7 +100,7 @@ pub(super) fn paths() -> Result<Rc<Module>, HdlError> {
     let rules = connected("timing", &pim_channel_timing(&config, View::Channel)?, &decoded);
     let bank = connected("bank", &pim_bank(&config)?, &of_bank);
     let path = bank.output("path_o");
-    of_io.insert("path", path.clone());
+    of_io.insert("path", path);
     let io = connected("io", &io, &of_io);
     for (name, wire) in ["write_o", "write_path_o", "write_column_o"].into_iter().zip(&writes) {
         wire.drive(io.output(name));
@@ -116,25 +116,25 @@ pub(super) fn paths() -> Result<Rc<Module>, HdlError> {
 
     // Who objects, and the prover.
     let nobody = |flags: &str, undefined: &str| {
-        let objects = [bank.output(flags).any(), rules.output(flags).any(), decoded[undefined].clone()];
-        !any_of(&objects)
+        let objects = [bank.output(flags).any(), rules.output(flags).any(), decoded[undefined]];
+        !any_of(objects)
     };
     let [row_may, column_may] =
         ["row_may_i", "column_may_i"].map(|name| m.input(name, 1, "the channel has no objection of its own"));
-    let outside = &decoded["slice"] & &decoded["outside"];
+    let outside = decoded["slice"] & decoded["outside"];
     row_go.drive(cat([row_may, nobody("row_flags_o", "row_undefined"), !outside]).all());
     column_go.drive(cat([column_may, nobody("column_flags_o", "column_undefined")]).all());
 
     // A row that is being written to stays until the data are there: tCWL and two clocks.
     for p in 0..2 {
-        let here = if p == 0 { !&path } else { path.clone() };
+        let here = if p == 0 { !&path } else { path };
         let pending = m.ghost(format!("pending{p}_q"), config.t_cwl() + 2).reset(0);
         pending.next(cat([pending.q().low(config.t_cwl() + 1), done("wr") & here]));
         let row = m.output(format!("row{p}_o"), bank.output(&format!("row{p}_o")), "row of a path");
         let before = m.ghost(format!("row_before{p}_q"), row.width());
-        before.next(&row);
+        before.next(row);
         let old = pending.q().high(config.t_cwl() + 1).any();
-        m.assert(format!("written_row{p}"), !old | row.eq(&before.q()), "a row stays until it is written");
+        m.assert(format!("written_row{p}"), !old | row.eq(before.q()), "a row stays until it is written");
     }
     m.finish()
 }

@@ -32,22 +32,18 @@ fn follower() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("follower", "Follows one word through a FIFO between two clocks.");
     let seen = SEEN.map(|(name, width, doc)| m.input(name, width, doc));
     let last = m.reg("seen_q", seen.iter().map(Bits::width).sum()).reset(0);
-    last.next(cat(seen.clone()));
-    m.output("seen_o", &last, "what was seen");
+    last.next(cat(seen));
+    m.output("seen_o", last, "what was seen");
     let [write, read, push, ready, data, pop, valid, head] = seen;
-    let (pushes, pops) = (push & &ready & &write, pop & &valid & &read);
+    let (pushes, pops) = (push & ready & write, pop & valid & read);
     let inside = followed(&m, [&pushes, &pops], &data, (&valid, &head));
     // The head is in a register behind the storage.
-    m.assert(
-        "bounded",
-        inside.lt(&lit((DEPTH + 2).into(), inside.width())),
-        "there is a place for each word",
-    );
+    m.assert("bounded", inside.lt(lit((DEPTH + 2).into(), inside.width())), "there is a place for each word");
     // Five edges: two or three until a pointer has come across, and two until what follows from it is in a register.
     let in_time = |name: &str, edge: &Bits, waits: &Bits, why: &str| {
         let edges = m.ghost(format!("{name}_edges_q"), 3).reset(0);
-        edges.next(mux(waits, &mux(edge, &edges.plus_one(), &edges), &zeros(3)));
-        m.assert(name, !waits | edges.lt(&lit(5, 3)), why);
+        edges.next(mux(waits, mux(edge, edges.plus_one(), edges), zeros(3)));
+        m.assert(name, !waits | edges.lt(lit(5, 3)), why);
     };
     in_time("arrives", &read, &(inside.any() & !valid), "a word is there after five edges of the reader");
     in_time("frees", &write, &(inside.is_zero() & !ready), "room is there after five edges of the writer");
@@ -68,7 +64,7 @@ pub(super) fn fifo() -> Result<Rc<Module>, HdlError> {
         if fifo.ports().iter().any(|other| other.name == port) || port.ends_with("_edge_i") {
             let value = m.input(port, width, doc);
             if !port.ends_with("_edge_i") {
-                instance = instance.input(port, &value);
+                instance = instance.input(port, value);
             }
             follower = follower.crossing(port, value, Crossing::Stable, STEPS);
         }

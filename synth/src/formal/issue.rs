@@ -41,8 +41,7 @@ struct Words {
 
 impl Words {
     fn meet(&self, other: &Self) -> Bits {
-        cat([self.used.clone(), other.used.clone(), self.first.lt(&other.end), other.first.lt(&self.end)])
-            .all()
+        cat([self.used, other.used, self.first.lt(other.end), other.first.lt(self.end)]).all()
     }
 
     /// Kept from `begins` on.
@@ -66,14 +65,14 @@ pub(super) fn collisions() -> Result<Rc<Module>, HdlError> {
     let m = ModuleBuilder::new("issue_collisions", "An issuer, of whose instructions two are compared.");
     let issuer = issue(&config)?;
     let (valid, word) = (m.input("word_valid_i", 1, "an instruction"), m.input("word_i", 128, "its word"));
-    let mut instance = m.instance("issue", &issuer).input("word_valid_i", &valid).input("word_i", &word);
+    let mut instance = m.instance("issue", &issuer).input("word_valid_i", valid).input("word_i", word);
     // Parts: busy from the cycle after a start until the prover ends it.
     let mut parts = Vec::new();
     for port in issuer.ports().iter().filter(|port| port.direction == Direction::Input) {
         if let Some(part) = port.name.strip_suffix("_busy_i") {
             let busy = m.reg(format!("{part}_busy_q"), 1).reset(0);
             let ends = m.input(format!("{part}_ends_i"), 1, "the part comes to its end");
-            instance = instance.input(&port.name, &busy);
+            instance = instance.input(&port.name, busy);
             parts.push((part.to_owned(), busy, ends));
         } else if !["word_valid_i", "word_i"].contains(&port.name.as_str())
             && !issuer.is_clock_or_reset(&port.name)
@@ -88,10 +87,10 @@ pub(super) fn collisions() -> Result<Rc<Module>, HdlError> {
         }
     }
     // The instruction in work.
-    let current = m.reg("current_q", 128).enable(&takes);
-    current.next(&word);
+    let current = m.reg("current_q", 128).enable(takes);
+    current.next(word);
     let opcode = current.low(8);
-    let is = |codes: &[u128]| any_of(&codes.iter().map(|code| opcode.eq_lit(*code)).collect::<Vec<_>>());
+    let is = |codes: &[u128]| any_of(codes.iter().map(|code| opcode.eq_lit(*code)).collect::<Vec<_>>());
     let activations = [&TWO_SOURCES[..], &ONE_SOURCE].concat();
     let products = [DOT, AXPY, MERGE, IMPORT, SELECT];
     let of_part = |part: &str| match part {
@@ -106,7 +105,7 @@ pub(super) fn collisions() -> Result<Rc<Module>, HdlError> {
         _ => is(&[RECEIVE]),
     };
     for (part, busy, ends) in &parts {
-        busy.next(any_of(&[&start & of_part(part), busy.q() & !ends]));
+        busy.next(any_of([start & of_part(part), busy.q() & !ends]));
     }
     let busy_of =
         |name: &str| parts.iter().find(|(part, ..)| part == name).map_or(zeros(1), |part| part.1.q());
@@ -120,40 +119,36 @@ pub(super) fn collisions() -> Result<Rc<Module>, HdlError> {
         ("store", is(&[STORE, APPEND, EXPORT]), &["store"]),
     ];
     for (name, needs, others) in shares {
-        let taken = any_of(&others.iter().map(|other| busy_of(other)).collect::<Vec<_>>());
-        m.assert(
-            format!("{name}_free"),
-            !cat([start.clone(), needs, taken]).all(),
-            "a part has one instruction",
-        );
+        let taken = any_of(others.iter().map(|other| busy_of(other)).collect::<Vec<_>>());
+        m.assert(format!("{name}_free"), !cat([start, needs, taken]).all(), "a part has one instruction");
     }
-    let fence = cat([start.clone(), is(&FENCES)]).all();
-    let any_busy = any_of(&parts.iter().map(|part| part.1.q()).collect::<Vec<_>>());
+    let fence = cat([start, is(&FENCES)]).all();
+    let any_busy = any_of(parts.iter().map(|part| part.1.q()).collect::<Vec<_>>());
     m.assert("fences", !&fence | !any_busy, "a barrier waits for all parts");
 
     // Words of the buffer, of the instructions that name how many.
     let range = |at: u32, codes: &[u128]| {
         let first = current.slice(at, 10).zext(WORDS);
-        Words { used: is(codes), end: &first + current.slice(64, 24).zext(WORDS), first }
+        Words { used: is(codes), end: first + current.slice(64, 24).zext(WORDS), first }
     };
     let (reads, writes) = (range(88, &[EXPORT]), range(98, &[ZERO, IMPORT]));
-    let judged = &start & is(&[ZERO, EXPORT, IMPORT]);
+    let judged = start & is(&[ZERO, EXPORT, IMPORT]);
 
     // One instruction, any one, until its part is idle.
     let remembers = m.ghost("remembers_q", 1).reset(0);
-    let begins = m.any_sequence("chosen", 1) & &judged & !remembers.q();
+    let begins = m.any_sequence("chosen", 1) & judged & !remembers.q();
     let mine: Vec<Bits> = parts
         .iter()
         .map(|(part, busy, ends)| {
-            let mine = m.ghost(format!("{part}_mine_q"), 1).enable(&begins);
+            let mine = m.ghost(format!("{part}_mine_q"), 1).enable(begins);
             mine.next(of_part(part));
             cat([mine.q(), busy.q(), !ends]).all()
         })
         .collect();
-    remembers.next(any_of(&[begins.clone(), remembers.q() & any_of(&mine)]));
+    remembers.next(any_of([begins, remembers.q() & any_of(&mine)]));
     let [old_reads, old_writes] =
         [("reads", &reads), ("writes", &writes)].map(|(name, words)| words.kept(&m, name, &begins));
-    let compared = &judged & remembers.q();
+    let compared = judged & remembers.q();
     for (name, new, old, why) in [
         ("read_after_write", &reads, &old_writes, "nothing is read that is still being written"),
         ("write_after_write", &writes, &old_writes, "nothing is written that is still being written"),

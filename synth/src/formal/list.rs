@@ -237,16 +237,15 @@ fn queue(queue: &Rc<Module>) -> Result<Rc<Module>, HdlError> {
     let (push, pop) = (m.input("push_i", 1, "append `data_i`"), m.input("pop_i", 1, "remove the head"));
     let width = queue.ports().iter().find(|port| port.name == "data_i").map_or(1, |port| port.width);
     let data = m.input("data_i", width, "word to append");
-    let instance =
-        m.instance("queue", queue).input("push_i", &push).input("pop_i", &pop).input("data_i", &data);
+    let instance = m.instance("queue", queue).input("push_i", push).input("pop_i", pop).input("data_i", data);
     let [valid, ready, head] = ["valid_o", "ready_o", "data_o"].map(|port| instance.output(port));
     if queue.ports().iter().any(|port| port.name == "count_o") {
         m.unused(instance.output("count_o"), "counted here once more");
     }
-    m.output("valid_o", &valid, "there is a head");
-    m.output("ready_o", &ready, "there is room");
-    m.output("data_o", &head, "the head");
-    followed(&m, [&(&push & &ready), &(&pop & &valid)], &data, (&valid, &head));
+    m.output("valid_o", valid, "there is a head");
+    m.output("ready_o", ready, "there is room");
+    m.output("data_o", head, "the head");
+    followed(&m, [&(push & ready), &(pop & valid)], &data, (&valid, &head));
     m.finish()
 }
 
@@ -261,17 +260,17 @@ pub(super) fn followed(
     const BITS: u32 = 5;
     let inside = m.ghost("inside_q", BITS).reset(0);
     let more = inside.q() + pushes.zext(BITS);
-    inside.next(&more - &pops.zext(BITS));
+    inside.next(more - pops.zext(BITS));
     let follows = m.ghost("follows_q", 1).reset(0);
     let begins = m.any_sequence("chosen", 1) & pushes & !follows.q();
     let before = m.ghost("before_q", BITS).reset(0);
-    let word = m.ghost("word_q", data.width()).enable(&begins);
+    let word = m.ghost("word_q", data.width()).enable(begins);
     word.next(data);
     let left = inside.q() - pops.zext(BITS);
-    before.next(mux(&begins, &left, &(before.q() - (pops & before.any()).zext(BITS))));
+    before.next(mux(begins, left, before.q() - (pops & before.any()).zext(BITS)));
     let turn = follows.q() & before.is_zero();
-    follows.next(&begins | (follows.q() & !(&turn & pops)));
-    m.assert("in_turn", !(&turn & valid) | head.eq(&word.q()), "a word comes out in its turn");
+    follows.next(begins | (follows.q() & !(turn & pops)));
+    m.assert("in_turn", !(turn & valid) | head.eq(word.q()), "a word comes out in its turn");
     m.assert("counted", !valid | inside.any(), "there is a head only if a word is inside");
     inside.q()
 }

@@ -19,7 +19,7 @@ pub(super) fn carries(multiplier: &str) -> Result<Rc<Module>, HdlError> {
     let window = config.window_cycles();
     let phase = m.reg("phase_q", window).reset(1);
     phase.next(cat([phase.low(window - 1), phase.msb()]));
-    let mut instance = m.instance("unit", &unit).input("phase_i", &phase);
+    let mut instance = m.instance("unit", &unit).input("phase_i", phase);
     for port in unit.ports().iter().filter(|port| port.direction == Direction::Input) {
         let name = port.name.as_str();
         if name.contains("move") {
@@ -34,7 +34,7 @@ pub(super) fn carries(multiplier: &str) -> Result<Rc<Module>, HdlError> {
     for name in ["digit_o", "flags_o"] {
         m.output(name, instance.output(name), "of the sum");
     }
-    m.output("sum_o", &sum, "the sum");
+    m.output("sum_o", sum, "the sum");
     // What was in the unit before the reset has left it after two windows.
     let begun = m.ghost("begun_q", 2).reset(0).enable(phase.msb());
     begun.next(cat([begun.low(1), lit(1, 1)]));

@@ -112,8 +112,8 @@ fn controller(m: &ModuleBuilder, dram: &DramConfig) -> Result<Pins, HdlError> {
         let bits = controller.ports().iter().find(|other| other.name == port).map_or(1, |port| port.width);
         let [came, went] = ["came", "went"].map(|what| m.reg(format!("{name}_{what}_q"), bits).reset(0));
         came.next(came.q() + pushed.zext(bits));
-        went.next(went.q() + (takes & came.ne(&went.q())).zext(bits));
-        instance = instance.input(port, &went);
+        went.next(went.q() + (takes & came.ne(went.q())).zext(bits));
+        instance = instance.input(port, went);
     }
     let mut offered = [Vec::new(), Vec::new()];
     for port in controller.ports().iter().filter(|port| port.direction == Direction::Input) {
@@ -121,7 +121,7 @@ fn controller(m: &ModuleBuilder, dram: &DramConfig) -> Result<Pins, HdlError> {
             let value = m.input(&port.name, port.width, &port.doc);
             for (source, parts) in ["seg_", "req_"].iter().zip(&mut offered) {
                 if port.name.starts_with(source) {
-                    parts.push((port.name.clone(), value.clone()));
+                    parts.push((port.name.clone(), value));
                 }
             }
             instance = instance.input(&port.name, value);
@@ -132,7 +132,7 @@ fn controller(m: &ModuleBuilder, dram: &DramConfig) -> Result<Pins, HdlError> {
         let valid = parts.iter().find(|(name, _)| name.ends_with("valid_i"));
         let payload: Vec<&Bits> = parts.iter().map(|(_, value)| value).collect();
         m.assume_held(source, valid.map_or(&pop, |(_, valid)| valid), &pop, &payload);
-        m.output(format!("{source}_pop_o"), &pop, "it is taken");
+        m.output(format!("{source}_pop_o"), pop, "it is taken");
     }
     const PINS: [&str; 5] = ["cs_n_o", "act_n_o", "bg_o", "ba_o", "a_o"];
     let pins = PINS.map(|port| instance.output(port));
@@ -148,26 +148,22 @@ fn controller(m: &ModuleBuilder, dram: &DramConfig) -> Result<Pins, HdlError> {
         }
     }
     let [cs_n, act_n, group, bank, address] = pins;
-    m.output(
-        "command_o",
-        cat([cs_n.clone(), act_n.clone(), group.clone(), bank.clone(), address.clone()]),
-        "the command bus",
-    );
+    m.output("command_o", cat([cs_n, act_n, group, bank, address]), "the command bus");
 
     // A16, A15, A14 are RAS_n, CAS_n, WE_n where ACT_n is high; A10 of a PRE closes all banks.
     let selected = !cs_n;
-    let other = &selected & &act_n;
-    let code = |bits: u128| &other & address.slice(14, 3).eq_lit(bits);
+    let other = selected & act_n;
+    let code = |bits: u128| other & address.slice(14, 3).eq_lit(bits);
     let closes = code(0b010);
     let now: [Bits; COMMANDS] = [
-        &selected & !&act_n,
-        &closes & !address.bit(10),
-        &closes & address.bit(10),
+        selected & !&act_n,
+        closes & !address.bit(10),
+        closes & address.bit(10),
         code(0b101),
         code(0b100),
         code(0b001),
     ];
-    m.assert("known", !&selected | any_of(&now), "a command is one that is known");
+    m.assert("known", !&selected | any_of(now), "a command is one that is known");
     Ok(Pins { now, selected, group, bank })
 }
 
@@ -181,51 +177,51 @@ pub(super) fn timing() -> Result<Rc<Module>, HdlError> {
     // One command of the run, and how long ago it was; the counter stays at its end.
     let longest = distances(dram).iter().map(|rule| rule.3).max().unwrap_or(0).max(dram.t_faw());
     let age_bits = 32 - longest.leading_zeros();
-    let begins = m.any_sequence("chosen", 1) & &selected;
+    let begins = m.any_sequence("chosen", 1) & selected;
     let age = m.ghost("age_q", age_bits).reset(0);
     let first = m.ghost("first_q", COMMANDS as u32).reset(0);
     let ended = age.all();
-    age.next(mux(&begins, &lit(1, age_bits), &mux(&ended, &age, &age.plus_one())));
-    first.next(mux(&begins, &cat(now.iter().rev().cloned()), &first));
+    age.next(mux(begins, lit(1, age_bits), mux(ended, age, age.plus_one())));
+    first.next(mux(begins, cat(now.iter().rev().cloned()), first));
     let place = m.ghost("place_q", group.width() + bank.width());
-    let here = cat([group.clone(), bank.clone()]);
-    place.next(mux(&begins, &here, &place));
-    let same = place.q().eq(&here);
-    let same_group = place.q().high(group.width()).eq(&group);
+    let here = cat([group, bank]);
+    place.next(mux(begins, here, place));
+    let same = place.q().eq(here);
+    let same_group = place.q().high(group.width()).eq(group);
     for (number, (earlier, later, banks, clocks)) in distances(dram).into_iter().enumerate() {
         let concerned = match banks {
             Any => lit(1, 1),
-            Same => same.clone(),
-            SameGroup => &same_group & !&same,
+            Same => same,
+            SameGroup => same_group & !&same,
             OtherGroup => !&same_group,
         };
-        let early = age.q().lt(&lit(clocks.into(), age_bits));
-        let broken = cat([first.bit(earlier as u32), now[later as usize].clone(), concerned, early]).all();
+        let early = age.q().lt(lit(clocks.into(), age_bits));
+        let broken = cat([first.bit(earlier as u32), now[later as usize], concerned, early]).all();
         m.assert(format!("distance{number}"), !broken, "commands keep the distances of JESD79-4");
     }
     // At most four ACTs in tFAW: the fourth one after the one that is remembered.
     let acts = m.ghost("acts_q", 3).reset(0);
-    let counts = &now[Activate as usize] & !acts.q().eq_lit(4);
-    acts.next(mux(&begins, &zeros(3), &mux(&counts, &acts.plus_one(), &acts)));
-    let fifth = cat([first.bit(Activate as u32), now[Activate as usize].clone(), acts.q().eq_lit(3)]).all();
+    let counts = now[Activate as usize] & !acts.q().eq_lit(4);
+    acts.next(mux(begins, zeros(3), mux(counts, acts.plus_one(), acts)));
+    let fifth = cat([first.bit(Activate as u32), now[Activate as usize], acts.q().eq_lit(3)]).all();
     m.assert(
         "four_acts",
-        !fifth | age.q().ge(&lit(dram.t_faw().into(), age_bits)),
+        !fifth | age.q().ge(lit(dram.t_faw().into(), age_bits)),
         "at most four ACTs in tFAW",
     );
 
     // One bank, any one: commands fit its state. After a reset it is unknown until it is closed.
     let watched = m.any_constant("watched", here.width());
-    let mine = here.eq(&watched);
+    let mine = here.eq(watched);
     let [known, open] = ["known_q", "open_q"].map(|name| m.ghost(name, 1).reset(0));
-    let opens = &now[Activate as usize] & &mine;
-    let shuts = any_of(&[&now[Precharge as usize] & &mine, now[PrechargeAll as usize].clone()]);
-    known.next(any_of(&[known.q(), shuts.clone()]));
-    open.next(any_of(&[opens.clone(), open.q() & !&shuts]));
-    let closed = &known.q() & !open.q();
-    m.assert("opens_closed", !opens | &closed, "ACT opens a bank that is closed");
-    m.assert("refreshes_closed", !&now[Refresh as usize] | &closed, "REF comes when all banks are closed");
-    let column = any_of(&[now[Read as usize].clone(), now[Write as usize].clone()]) & &mine;
+    let opens = now[Activate as usize] & mine;
+    let shuts = any_of([now[Precharge as usize] & mine, now[PrechargeAll as usize]]);
+    known.next(any_of([known.q(), shuts]));
+    open.next(any_of([opens, open.q() & !&shuts]));
+    let closed = known.q() & !open.q();
+    m.assert("opens_closed", !opens | closed, "ACT opens a bank that is closed");
+    m.assert("refreshes_closed", !&now[Refresh as usize] | closed, "REF comes when all banks are closed");
+    let column = any_of([now[Read as usize], now[Write as usize]]) & mine;
     m.assert("uses_open", !column | (known.q() & open.q()), "RD and WR are for a bank that is open");
     m.finish()
 }

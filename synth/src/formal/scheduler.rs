@@ -39,7 +39,7 @@ pub(super) fn choices() -> Result<Rc<Module>, HdlError> {
     m.unused(ring.low(SLOT - 1), "decisions are known in the last phase");
     let step = ring.msb();
     let begins = m.ghost("begins_q", 1).reset(1);
-    begins.next(&step);
+    begins.next(step);
     let mut instance = m.instance("scheduler", &scheduler);
     let mut inputs = Vec::new();
     for port in scheduler.ports().iter().filter(|port| port.direction == Direction::Input) {
@@ -49,30 +49,30 @@ pub(super) fn choices() -> Result<Rc<Module>, HdlError> {
         let value = m.input(&port.name, port.width, &port.doc);
         if !["close_i", "refresh_i"].contains(&port.name.as_str()) {
             let before = m.ghost(format!("{}_before_q", port.name), port.width);
-            before.next(&value);
-            let stays = begins.q() | value.eq(&before.q());
+            before.next(value);
+            let stays = begins.q() | value.eq(before.q());
             m.assume(format!("{}_stays", port.name), stays, "it changes with the slot");
         }
-        instance = instance.input(&port.name, &value);
+        instance = instance.input(&port.name, value);
         inputs.push((port.name.clone(), value));
     }
     let input = |name: String| -> Bits {
-        inputs.iter().find(|(other, _)| *other == name).map_or(zeros(1), |(_, value)| value.clone())
+        inputs.iter().find(|(other, _)| *other == name).map_or(zeros(1), |(_, value)| *value)
     };
     let mut outputs = Vec::new();
     for port in scheduler.ports().iter().filter(|port| port.direction == Direction::Output) {
         let value = instance.output(&port.name);
-        m.output(&port.name, &value, &port.doc);
+        m.output(&port.name, value, &port.doc);
         outputs.push((port.name.as_str(), value));
     }
     let output = |name: &str| ndp_hdl_language::named(&outputs, name);
     let [block, close, refresh] = ["block_i", "close_i", "refresh_i"].map(|name| input(name.to_owned()));
     m.assume(
         "blocked",
-        &block | !(&close | &refresh),
+        block | !(close | refresh),
         "no entry has a command while banks are closed or refreshed",
     );
-    m.assume("one", !(&close & &refresh), "one command at a time");
+    m.assume("one", !(close & refresh), "one command at a time");
 
     // What each entry needs in each half, the oldest first.
     let valid: Vec<Bits> = (0..ENTRIES).map(|i| input(format!("valid{i}_i"))).collect();
@@ -81,78 +81,69 @@ pub(super) fn choices() -> Result<Rc<Module>, HdlError> {
     let row = |i: usize| entries[i].slice(BURST + pair_bits, row_bits);
     let (mut closes, mut opens) = (Vec::new(), Vec::new());
     for i in 0..ENTRIES {
-        let mine =
-            (0..i).fold(valid[i].clone(), |mine, older| mine & !(&valid[older] & pair(older).eq(&pair(i))));
+        let mine = (0..i).fold(valid[i], |mine, older| mine & !(valid[older] & pair(older).eq(pair(i))));
         let goes_on = entries[i].slice(BURST + pair_bits + row_bits, LEFT).any();
         for half in 0..HALVES {
             // Open, RD and WR allowed, PRE allowed, ACT allowed, and the row.
             let state = input(format!("state{i}_{half}_i"));
             let begins_here = entries[i].bit(0).eq_lit(half as u128);
-            let needs = cat([mine.clone(), !&block, begins_here | &goes_on]).all();
-            let other_row = state.high(row_bits).ne(&row(i));
-            closes.push(cat([needs.clone(), state.bit(0), other_row, state.bit(2)]).all());
+            let needs = cat([mine, !&block, begins_here | goes_on]).all();
+            let other_row = state.high(row_bits).ne(row(i));
+            closes.push(cat([needs, state.bit(0), other_row, state.bit(2)]).all());
             opens.push(cat([needs, !state.bit(0), state.bit(3)]).all());
         }
     }
     // The banks of what would be given: half and row pair.
     let bank = |k: usize| cat([lit((k % HALVES) as u128, 1), pair(k / HALVES)]);
     let [act, pre] = ["act_o", "pre_o"].map(output);
-    let is_at = |k: usize, banks: &Bits| banks.shr(&bank(k)).bit(0);
-    let given: Vec<Bits> = (0..opens.len())
-        .map(|k| any_of(&[&opens[k] & is_at(k, &act), &closes[k] & is_at(k, &pre)]))
-        .collect();
-    let all = ndp_hdl_language::repeat(banks, &lit(1, 1));
-    let of_entry = !&close & any_of(&[act.any(), pre.any()]);
-    let is_single = |value: &Bits| (value & &value.minus_one()).is_zero();
-    m.assert("in_time", &step | !any_of(&[act.any(), pre.any()]), "banks change in the last phase");
-    m.assert("all", !(&step & &close) | (pre.eq(&all) & !act.any()), "a refresh closes all banks");
-    m.assert(
-        "one_bank",
-        !&of_entry | is_single(&cat([act.clone(), pre.clone()])),
-        "a row command is for one bank",
-    );
+    let is_at = |k: usize, banks: &Bits| banks.shr(bank(k)).bit(0);
+    let given: Vec<Bits> =
+        (0..opens.len()).map(|k| any_of([opens[k] & is_at(k, &act), closes[k] & is_at(k, &pre)])).collect();
+    let all = ndp_hdl_language::repeat(banks, lit(1, 1));
+    let of_entry = !&close & any_of([act.any(), pre.any()]);
+    let is_single = |value: &Bits| (value & value.minus_one()).is_zero();
+    m.assert("in_time", step | !any_of([act.any(), pre.any()]), "banks change in the last phase");
+    m.assert("all", !(step & close) | (pre.eq(all) & !act.any()), "a refresh closes all banks");
+    m.assert("one_bank", !&of_entry | is_single(&cat([act, pre])), "a row command is for one bank");
     m.assert("needed", !&of_entry | any_of(&given), "a row command is one that an entry needs, and may have");
-    let since = m.ghost("since_act_q", 4).reset(LONG).enable(&step);
-    since.next(mux(&act.any(), &zeros(4), &mux(&since.q().all(), &since, &since.plus_one())));
+    let since = m.ghost("since_act_q", 4).reset(LONG).enable(step);
+    since.next(mux(act.any(), zeros(4), mux(since.q().all(), since, since.plus_one())));
     let long_ago = since.q().eq_lit(LONG);
-    let due: Vec<Bits> = closes
-        .iter()
-        .zip(&opens)
-        .map(|(closes, opens)| any_of(&[closes.clone(), opens & &long_ago]))
-        .collect();
-    let passed: Vec<Bits> = (1..due.len()).map(|k| any_of(&due[..k]) & &given[k]).collect();
-    m.assert("oldest", !(&of_entry & any_of(&passed)), "the oldest entry goes first");
+    let due: Vec<Bits> =
+        closes.iter().zip(&opens).map(|(closes, opens)| any_of([*closes, opens & long_ago])).collect();
+    let passed: Vec<Bits> = (1..due.len()).map(|k| any_of(&due[..k]) & given[k]).collect();
+    m.assert("oldest", !(of_entry & any_of(&passed)), "the oldest entry goes first");
     m.assert(
         "at_once",
-        !(&step & !&of_entry & any_of(&due)),
+        !(step & !&of_entry & any_of(&due)),
         "a row is closed and opened as soon as it may be",
     );
 
     // Which row it is, and what the pins say in the next slot.
     let rows: Vec<Bits> =
-        (0..opens.len()).map(|k| row(k / HALVES).gated(&(&opens[k] & is_at(k, &act)))).collect();
+        (0..opens.len()).map(|k| row(k / HALVES).gated(opens[k] & is_at(k, &act))).collect();
     let opened = any_of(&rows);
-    m.assert("row", !act.any() | output("row_o").eq(&opened), "the row that is opened is its entry's");
+    m.assert("row", !act.any() | output("row_o").eq(opened), "the row that is opened is its entry's");
     let kept = |name: &str, value: Bits| {
-        let kept = m.ghost(name, value.width()).reset(0).enable(&step);
+        let kept = m.ghost(name, value.width()).reset(0).enable(step);
         kept.next(value);
         kept.q()
     };
-    let told = kept("told_q", any_of(&[act.clone(), pre.gated(&!&close)]));
+    let told = kept("told_q", any_of([act, pre.gated(!&close)]));
     let is_act = kept("told_act_q", act.any());
-    let address = any_of(&[
-        opened.zext(PINS).gated(&act.any()),
-        lit(PRE, PINS).gated(&pre.any()),
-        lit(ALL_BANKS, PINS).gated(&close),
-        lit(REF, PINS).gated(&refresh),
+    let address = any_of([
+        opened.zext(PINS).gated(act.any()),
+        lit(PRE, PINS).gated(pre.any()),
+        lit(ALL_BANKS, PINS).gated(close),
+        lit(REF, PINS).gated(refresh),
     ]);
     let address = kept("told_address_q", address);
-    let any = kept("told_any_q", any_of(&[act.any(), pre.any(), refresh.clone()]));
-    m.assert("commands", output("command_o").eq(&any), "the pins have a row command if one was chosen");
-    m.assert("is_act", !&any | output("act_n_o").eq(&!&is_act), "ACT is what opens a row");
-    m.assert("address", !&any | output("address_o").eq(&address), "address pins of ACT, PRE and REF");
+    let any = kept("told_any_q", any_of([act.any(), pre.any(), refresh]));
+    m.assert("commands", output("command_o").eq(any), "the pins have a row command if one was chosen");
+    m.assert("is_act", !&any | output("act_n_o").eq(!&is_act), "ACT is what opens a row");
+    m.assert("address", !&any | output("address_o").eq(address), "address pins of ACT, PRE and REF");
     // With two bank groups a half is a group.
-    let named = lit(1, banks).shl(&cat([output("group_o"), output("bank_o")]));
-    m.assert("named", !told.any() | told.eq(&named), "the pins name the bank whose state changes");
+    let named = lit(1, banks).shl(cat([output("group_o"), output("bank_o")]));
+    m.assert("named", !told.any() | told.eq(named), "the pins name the bank whose state changes");
     m.finish()
 }

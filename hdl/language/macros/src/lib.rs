@@ -57,7 +57,7 @@ pub fn block(attribute: TokenStream, function: TokenStream) -> TokenStream {
             [begin, body_stream, end].into_iter().collect()
         }
     };
-    let visible = function[..at].iter().rposition(|token| is_ident(token, "pub")).map_or(at, |start| start);
+    let visible = function[..at].iter().rposition(|token| is_ident(token, "pub")).unwrap_or(at);
     let visible: TokenStream = function[visible..at].iter().cloned().collect();
     let types = ports.types(&visible.to_string(), &function[at + 1].to_string());
     let mut body = Group::new(Delimiter::Brace, stream);
