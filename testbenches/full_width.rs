@@ -18,7 +18,8 @@ fn efficiency(
     options: &GemvOptions,
 ) -> Result<f64, Box<dyn Error>> {
     let mut backend = LoneCore::open(&DesignConfig::preset("hermes")?, options)?;
-    let (w, x) = (data.weights(rows, cols, options.core.seed), data.activations(batch, cols, options.core.seed));
+    let (w, x) =
+        (data.weights(rows, cols, options.core.seed), data.activations(batch, cols, options.core.seed));
     backend.gemv(&GemvOp::new("full width", GemvClass::Proj, (rows, cols), &w, &x)?)?;
     let total = backend.total();
     assert_eq!(total.outputs_checked, (rows * batch) as u64);
