@@ -121,6 +121,22 @@ impl Beats {
         self.known = self.known.max(if taken < self.count { taken } else { known });
     }
 
+    /// In core cycle `cycle`, the `clock`th of the DRAM: the same comes of both.
+    pub fn is_alike(&mut self, other: &mut Self, cycle: u64, clock: u64) -> bool {
+        let [state, others] = [&mut *self, &mut *other].map(|beats| {
+            beats.look(clock.saturating_sub(2));
+            // To a queue without a head all that was before is the same.
+            let past = |edge: u64| if beats.runs.is_empty() { edge.max(cycle) } else { edge };
+            let Flow { read, taken } = beats.flow;
+            let flow = Flow { read: past(read), taken: taken.map(past) };
+            (beats.reserved - beats.known, beats.count.wrapping_sub(beats.known), beats.for_reader, flow)
+        });
+        let unseen = |beats: &Self, age: u64| beats.reads[beats.place(beats.count - 1 - age)];
+        state == others
+            && self.runs == other.runs
+            && (0..self.count.saturating_sub(self.known)).all(|age| unseen(self, age) == unseen(other, age))
+    }
+
     /// A DRAM cycle before which `more` beats do not fit, as the core takes them in the future at the earliest.
     pub fn full_until(&self, more: u64, room: Room) -> u64 {
         // The head and the beat behind it are read before they are taken.

@@ -1,6 +1,7 @@
 //! The whole core, cycle by cycle (docs/timing.md). What is skipped is in `skip`, what a link has to
 //! do with it in `linked`.
 
+mod alike;
 mod linked;
 mod serve;
 mod skip;
@@ -18,6 +19,7 @@ use crate::rows::{Feeder, Generator, Rows, Turn};
 use crate::shape::{Cut, Shape};
 use crate::transfer::{Given, TRANSFER_TAG, TransferUnit, Wanted};
 use crate::unit::{Inputs, Kind, Unit};
+use alike::Aside;
 use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_isa::Status;
 use ndp_isa::{Instruction, Numbers, Product, block_words, vector_words};
@@ -41,7 +43,13 @@ pub struct CycleModel {
     lag: u64,
     /// No row and no segment can go before this cycle; 0 if that is to be found out.
     rows_wake: u64,
+    /// Of these and what else there is of each of them only the first, if the others are put aside.
     ranks: Vec<Rank>,
+    aside: Vec<Aside>,
+    /// Ranks that are alike are computed once, and whether they are is to be looked at.
+    joins: bool,
+    times_alike: u64,
+    compares: bool,
     unit: Unit,
     reader: Reader,
     reads_list: bool,
@@ -97,6 +105,10 @@ impl CycleModel {
             dense: false,
             rows_wake: 0,
             ranks,
+            aside: Vec::new(),
+            joins: true,
+            times_alike: 0,
+            compares: false,
             unit: Unit::new(shape),
             reader: Reader::new(shape.ranks, rank_bursts),
             reads_list: false,
@@ -133,6 +145,7 @@ impl CycleModel {
 
     /// Records instructions and commands of the DRAM from now on.
     pub fn record(&mut self) {
+        self.part_ranks();
         self.recorder = Some(Recorder::default());
         self.ranks.iter_mut().for_each(Rank::record);
     }
@@ -144,6 +157,7 @@ impl CycleModel {
 
     /// What was recorded; nothing is recorded any more.
     pub fn take_record(&mut self) -> Record {
+        self.part_ranks();
         self.catch_up(self.cycle);
         Record {
             instructions: self.recorder.take().unwrap_or_default().instructions,
@@ -163,13 +177,14 @@ impl CycleModel {
 
     /// What each rank was used for before the present cycle.
     pub fn activity(&mut self) -> Vec<RankActivity> {
+        self.part_ranks();
         self.catch_up(self.cycle);
         self.ranks.iter().map(|rank| rank.activity(self.cycle)).collect()
     }
 
     /// A number that grows whenever bursts are read or written.
     pub fn moved(&self) -> u64 {
-        self.ranks.iter().map(Rank::moved).sum()
+        self.ranks.iter().map(Rank::moved).sum::<u64>() + self.moved_aside()
     }
 
     /// The core's status as it would be read now.
@@ -192,6 +207,7 @@ impl CycleModel {
     /// The counters of register 1, words 0 to 14, as they would be read now.
     pub fn counters(&mut self) -> [u32; COUNTERS] {
         self.counters.count(self.cycle, self.busy, self.unit.is_no_dot());
+        self.part_ranks();
         self.catch_up(self.cycle);
         let causes = self.unit.causes(self.cycle.saturating_sub(1), &mut self.ranks);
         self.counters.register(causes, self.shape.ranks)
@@ -235,6 +251,9 @@ impl CycleModel {
             self.catch_up(cycle);
             self.step_all(cycle, host);
         } else {
+            if std::mem::take(&mut self.compares) {
+                self.join_ranks();
+            }
             if let Some(request) = host.offer(cycle) {
                 self.take_request(request);
             }
@@ -344,6 +363,9 @@ impl CycleModel {
             self.engaged = self.needs_link();
         }
         self.dense = self.is_dense();
+        if self.dense {
+            self.part_ranks();
+        }
         let cycle = self.cycle;
         self.fetching = self.generator.is_active() || self.feeders.iter().any(|feeder| feeder.is_busy(cycle));
         let busy = self.busy_parts();
@@ -448,6 +470,7 @@ impl CycleModel {
         }
         if row.is_some() {
             self.generator.taken(cycle, &self.list);
+            self.compares = self.aside.is_empty();
         }
         row.map(|_| start as u8)
     }
@@ -699,6 +722,9 @@ impl CycleModel {
         let Some((_, product, count @ 1..)) = self.product_of(instruction) else { return };
         let cut = Cut::new(self.config.gemv(), product.cols);
         let rows = Rows::new(&self.config, &Product { count, ..product }, cut);
+        if !rows.are_even(&self.shape) {
+            self.part_ranks();
+        }
         self.rows = Some(rows);
         self.rows_start = true;
     }

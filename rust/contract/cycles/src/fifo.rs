@@ -72,6 +72,12 @@ impl<T: Copy + Default> Ring<T> {
     }
 }
 
+impl<T: Copy + Default + PartialEq> PartialEq for Ring<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.count == other.count && (0..self.count).all(|index| self.get(index) == other.get(index))
+    }
+}
+
 /// Numbers of events that count from a time on, in the order of these times.
 #[derive(Clone, Debug)]
 struct Later {
@@ -174,6 +180,25 @@ impl<T: Copy + Default> ToDram<T> {
         let read = readable.max(self.last_pop);
         self.head = Some((read + 1, word));
         self.freed.times.push(clocks.core_after(read) + SYNCHRONISED);
+    }
+
+    /// Nothing waits.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.head.is_none() && self.words.is_empty()
+    }
+
+    /// In core cycle `cycle`, the `clock`th of the DRAM: the same comes of both.
+    pub fn is_alike(&mut self, other: &mut Self, cycle: u64, clock: u64) -> bool
+    where
+        T: PartialEq,
+    {
+        let [used, others] = [&mut *self, other].map(|queue| queue.pushed - queue.freed.until(cycle));
+        used == others
+            && self.freed.times == other.freed.times
+            && self.words == other.words
+            && self.head == other.head
+            && self.last_pop.max(clock) == other.last_pop.max(clock)
     }
 
     /// The head, and the first DRAM cycle in which it is there.

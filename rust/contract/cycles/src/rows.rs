@@ -24,6 +24,11 @@ impl Rows {
         Self { matrix, cut, count: product.count, list: product.list }
     }
 
+    /// Every rank has the same part of every row.
+    pub fn are_even(&self, shape: &Shape) -> bool {
+        self.cut.is_even(shape)
+    }
+
     /// The rank at which the tail of a row begins.
     #[inline]
     pub fn tail_start(&self, row: u32, ranks: u32) -> u32 {
@@ -134,6 +139,20 @@ impl Feeder {
     pub fn new(rank: u32, rank_bursts: u64) -> Self {
         let mask = (rank_bursts - 1) as u32;
         Self { rank, waiting: Ring::new(QUEUED_ROWS), from: 0, address: 0, left: 0, mask }
+    }
+
+    /// In cycle `cycle` the same comes of both.
+    pub fn is_alike(&self, other: &Self, cycle: u64) -> bool {
+        let state = |feeder: &Self| {
+            (feeder.left, if feeder.left > 0 { feeder.address } else { 0 }, feeder.from.max(cycle))
+        };
+        state(self) == state(other) && self.waiting == other.waiting
+    }
+
+    /// Has done what `other` has.
+    pub fn follow(&mut self, other: &Self) {
+        let rank = self.rank;
+        *self = Self { rank, ..other.clone() };
     }
 
     /// A row can be taken.

@@ -28,6 +28,13 @@ impl Cut {
     }
 }
 
+impl Cut {
+    /// Every rank has the same part of it.
+    pub fn is_even(&self, shape: &Shape) -> bool {
+        self.tail == 0 && self.last_beat + 1 == shape.positions
+    }
+}
+
 /// Cycles from the last digit at a rounding column to its result.
 const COLUMN: u64 = 7;
 

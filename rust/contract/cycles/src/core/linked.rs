@@ -90,6 +90,7 @@ impl CycleModel {
         (self.engaged, self.waiting) = (false, true);
         self.dense = self.is_dense();
         self.run_free(end, host);
+        self.part_ranks();
         (self.engaged, self.waiting) = (true, false);
         self.dense = true;
     }

@@ -11,6 +11,7 @@ impl CycleModel {
     /// The core may not be busy, and no request of the host may be on its way.
     pub fn serve(&mut self, requests: impl IntoIterator<Item = (u32, bool)>) {
         debug_assert!(!self.is_busy() && !self.engaged && self.port.is_idle() && self.port.outstanding == 0);
+        self.part_ranks();
         let mut requests = requests.into_iter().peekable();
         let mut under_way = [false; 1 << u8::BITS];
         let mut next_tag = 0u8;

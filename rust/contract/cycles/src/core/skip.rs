@@ -73,7 +73,7 @@ impl CycleModel {
             if row {
                 self.run_rows(at, next);
             }
-            if next >= end || ran < event || last || self.unit.has_ended(next) {
+            if next >= end || ran < event || last || self.compares || self.unit.has_ended(next) {
                 return next;
             }
             let decides = unit == next && self.unit.only_decides(next, row, &self.ranks);

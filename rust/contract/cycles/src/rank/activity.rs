@@ -40,6 +40,19 @@ pub struct RankActivity {
 }
 
 impl RankActivity {
+    /// Counts what another one has, too.
+    fn add(&mut self, other: &Self) {
+        self.active_cycles += other.active_cycles;
+        self.precharges += other.precharges;
+        self.precharges_all += other.precharges_all;
+        self.refreshes += other.refreshes;
+        for (bank, other) in self.banks.iter_mut().zip(&other.banks) {
+            bank.activates += other.activates;
+            bank.reads += other.reads;
+            bank.writes += other.writes;
+        }
+    }
+
     /// Of all banks together.
     pub fn all_banks(&self) -> BankCounts {
         let mut sum = BankCounts::default();
@@ -66,6 +79,9 @@ struct Columns {
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
     counted: RankActivity,
+    /// The same of the time before [`Meter::begin`], and what was decided in it.
+    before: RankActivity,
+    decided_before: u64,
     /// Open banks, one bit each, and since when there are some.
     open: u32,
     active_since: u64,
@@ -85,7 +101,9 @@ impl Meter {
     pub fn new(dram: &DramConfig) -> Self {
         let banks = vec![BankCounts::default(); dram.banks() as usize];
         Self {
-            counted: RankActivity { banks, ..RankActivity::default() },
+            counted: RankActivity { banks: banks.clone(), ..RankActivity::default() },
+            before: RankActivity { banks, ..RankActivity::default() },
+            decided_before: 0,
             open: 0,
             active_since: 0,
             rows: VecDeque::new(),
@@ -96,7 +114,38 @@ impl Meter {
 
     /// RD and WR that were decided.
     pub fn decided(&self) -> u64 {
+        self.decided_before + self.decided
+    }
+
+    /// Those since [`Meter::begin`].
+    pub fn decided_since(&self) -> u64 {
         self.decided
+    }
+
+    /// Counts anew from clock `clock` on; every slot that begins before it has been decided.
+    pub fn begin(&mut self, clock: u64) {
+        self.count(clock);
+        if self.open != 0 {
+            self.counted.active_cycles += clock - self.active_since;
+            self.active_since = clock;
+        }
+        self.before.add(&self.counted);
+        self.counted = RankActivity {
+            banks: vec![BankCounts::default(); self.counted.banks.len()],
+            ..RankActivity::default()
+        };
+        self.decided_before += std::mem::take(&mut self.decided);
+    }
+
+    /// Two that have begun to count anew go on alike.
+    pub fn is_alike(&self, other: &Self) -> bool {
+        (self.open, &self.rows, &self.columns) == (other.open, &other.rows, &other.columns)
+    }
+
+    /// What `other` has counted since both began is this one's too.
+    pub fn follow(&mut self, other: &Self) {
+        let (before, decided_before) = (std::mem::take(&mut self.before), self.decided_before);
+        *self = Self { before, decided_before, ..other.clone() };
     }
 
     /// What was on the pins before clock `until`; every slot that begins before it has been decided.
@@ -106,6 +155,7 @@ impl Meter {
         if meter.open != 0 {
             meter.counted.active_cycles += until - meter.active_since;
         }
+        meter.counted.add(&meter.before);
         RankActivity { cycles: until, ..meter.counted }
     }
 

@@ -127,6 +127,52 @@ impl Rank {
         self.meter.activity(self.clock_of(cycle))
     }
 
+    /// In core cycle `cycle`, up to which both have been caught up: from now on the same comes of both, as long as they are given the same
+    /// segments and no request.
+    pub fn is_alike(&mut self, other: &mut Self, cycle: u64) -> bool {
+        let clock = self.clock_of(cycle);
+        let slot = clock.div_ceil(SLOT);
+        let rests = |rank: &Self| {
+            let request = rank.staged.is_some_and(|entry| entry.request);
+            rank.requests.is_empty() && !request && rank.scheduler.has_segments_only()
+        };
+        // The first thing to look at is what most often differs.
+        self.scheduler.is_alike(&other.scheduler, slot)
+            && self.refresh == other.refresh
+            && self.turns == other.turns
+            && self.staged == other.staged
+            && rests(self)
+            && rests(other)
+            && self.segments.is_alike(&mut other.segments, cycle, clock)
+            && self.beats.is_alike(&mut other.beats, cycle, clock)
+            && {
+                self.meter.begin(clock);
+                other.meter.begin(clock);
+                self.meter.is_alike(&other.meter)
+            }
+    }
+
+    /// Does what `other` has done since both were alike, and `trace` of its commands were recorded.
+    pub fn follow(&mut self, other: &Self, trace: usize) {
+        self.meter.follow(&other.meter);
+        if let (Some(own), Some(others)) = (&mut self.trace, &other.trace) {
+            own.extend(&others[trace..]);
+        }
+        self.segments.clone_from(&other.segments);
+        self.beats.clone_from(&other.beats);
+        self.turns.clone_from(&other.turns);
+        self.scheduler.clone_from(&other.scheduler);
+        self.refresh.clone_from(&other.refresh);
+        let Self { staged, next, wake, reads_to, wake_cycle, intake, .. } = *other;
+        (self.staged, self.next, self.wake) = (staged, next, wake);
+        (self.reads_to, self.wake_cycle, self.intake) = (reads_to, wake_cycle, intake);
+    }
+
+    /// Commands recorded so far.
+    pub fn traced(&self) -> usize {
+        self.trace.as_ref().map_or(0, Vec::len)
+    }
+
     /// Clocks of the DRAM before core cycle `cycle`.
     fn clock_of(&self, cycle: u64) -> u64 {
         cycle.checked_sub(1).map_or(0, |edge| self.clocks.dram_after(edge))
@@ -135,6 +181,11 @@ impl Rank {
     /// Bursts that were read or written, or will soon be.
     pub fn moved(&self) -> u64 {
         self.meter.decided()
+    }
+
+    /// The same, since it was found to be alike to another one.
+    pub fn moved_alike(&self) -> u64 {
+        self.meter.decided_since()
     }
 
     /// Whether a segment is taken in this core cycle.

@@ -146,6 +146,26 @@ impl Scheduler {
         self.count == ENTRIES
     }
 
+    /// From slot `slot` on the same comes of both.
+    pub fn is_alike(&self, other: &Self, slot: u64) -> bool {
+        let times = |times: [u64; GROUPS]| times.map(|from| max(from, slot));
+        let bank = |bank: &Bank| {
+            let [column, pre, act] = [bank.column, bank.pre, bank.act].map(|from| max(from, slot));
+            Bank { row: bank.row, column, pre, act }
+        };
+        self.entries[..self.count] == other.entries[..other.count]
+            && self.banks.iter().map(bank).eq(other.banks.iter().map(bank))
+            && times(self.read) == times(other.read)
+            && times(self.write) == times(other.write)
+            && times(self.act) == times(other.act)
+            && times(self.recent_acts) == times(other.recent_acts)
+    }
+
+    /// No entry is a request.
+    pub fn has_segments_only(&self) -> bool {
+        !self.entries[..self.count].iter().any(|entry| entry.request)
+    }
+
     /// The first slot in which PRE is allowed for every bank.
     pub fn quiet_from(&self) -> u64 {
         self.banks.iter().map(|bank| bank.pre).max().unwrap_or(0)

@@ -127,6 +127,32 @@ impl Fill {
         self.now
     }
 
+    /// Both have been brought up to the same cycle: from now on the same comes of both, if each rank has the same part of a row.
+    pub fn is_alike(&self, other: &Self, depth: u64) -> bool {
+        let state = |fill: &Self| {
+            let now = |cycle: u64| cycle.max(fill.now);
+            let times = [fill.plan_from, fill.place_from, fill.scale_from, fill.full_from].map(now);
+            let last = |stripe: Option<Stripe>| stripe.map(|stripe| stripe.last);
+            let filling = [fill.active, fill.filling_from.is_some(), fill.scaled, fill.half];
+            let places = [fill.rows_left, fill.wave, fill.position, fill.sharing];
+            let counts = [fill.now, fill.popped - fill.placed, fill.rows_taken];
+            (times, last(fill.plan), last(fill.full), filling, places, counts)
+        };
+        let waiting = |fill: &Self, age: u64| fill.pops[(fill.popped - 1 - age) as usize % MOST_BEATS];
+        let used = |fill: &Self, age: u64| {
+            fill.places[fill.placed.wrapping_sub(1 + age) as usize % MOST_BEATS].max(fill.now)
+        };
+        state(self) == state(other)
+            && (0..self.popped - self.placed).all(|age| waiting(self, age) == waiting(other, age))
+            && (0..depth).all(|age| used(self, age) == used(other, age))
+    }
+
+    /// Has done what `other` has.
+    pub fn follow(&mut self, other: &Self) {
+        let rank = self.rank;
+        *self = Self { rank, ..other.clone() };
+    }
+
     /// A stripe or row is in work.
     #[inline]
     pub fn is_busy(&self) -> bool {

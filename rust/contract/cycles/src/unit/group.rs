@@ -1,6 +1,7 @@
 //! What works for one rank: jobs are issued window by window (docs/timing.md, "Windows").
 
 use super::fill::{Fill, FillCounts, Surroundings};
+use super::rows::RowQueue;
 use super::{Kind, Product};
 use crate::beats::Beats;
 use crate::fifo::Ring;
@@ -54,6 +55,8 @@ pub(super) struct Group {
     /// Up to the first cycle of the window, by its cause, and the causes until the cycle before.
     account: Account,
     before: Causes,
+    /// What is to be added to all of these.
+    lead: Causes,
     /// What the fill counted before the last cycle that it knows.
     earlier: (u64, FillCounts),
     /// Sums that have a place or will need one.
@@ -78,10 +81,60 @@ impl Group {
             rests_until: 0,
             account: Account::default(),
             before: Causes::default(),
+            lead: Causes::default(),
             earlier: (0, FillCounts::default()),
             reserved: 0,
             sums: Ring::new(shape.sums_of(1) as usize),
         }
+    }
+
+    /// Brings both up to the beginning of a cycle of window `window`. From then on the same comes of both, if each rank has the same part of
+    /// a row.
+    pub fn is_alike(
+        &mut self,
+        other: &mut Self,
+        cycle: u64,
+        window: u64,
+        beats: [&mut Beats; 2],
+        around: Surroundings,
+    ) -> bool {
+        let state = |group: &mut Self, beats| {
+            group.advance(cycle, false, beats, around);
+            let vectors = if group.running { (group.running_last, group.vector) } else { (false, 0) };
+            (
+                group.fill.now(),
+                group.slots,
+                group.running,
+                vectors,
+                group.jobs(window),
+                group.window,
+                group.reserved,
+            )
+        };
+        let [beats, others] = beats;
+        state(self, beats) == state(other, others)
+            && self.fill.now() == cycle
+            && self.sums == other.sums
+            && self.fill.is_alike(&other.fill, around.shape.weight_beats.into())
+    }
+
+    /// What the counters of this one will be ahead of those of another one, to which it is alike.
+    pub fn note_lead(&mut self, other: &Self, rows: &RowQueue) {
+        let causes = |group: &Self| {
+            let causes = group.causes_until(group.fill.now(), group.fill.counts(rows));
+            std::array::from_fn(|at| causes[at].wrapping_add(group.lead[at]))
+        };
+        let (own, others): (Causes, Causes) = (causes(self), causes(other));
+        self.lead = std::array::from_fn(|at| own[at].wrapping_sub(others[at]));
+    }
+
+    /// Has done what `other` has since they were alike.
+    pub fn follow(&mut self, other: &Self) {
+        let (rank, lead) = (self.rank, self.lead);
+        let lead = std::array::from_fn(|at| lead[at].wrapping_add(other.lead[at]));
+        let fill = std::mem::replace(&mut self.fill, Fill::new(rank));
+        *self = Self { rank, lead, fill, ..other.clone() };
+        self.fill.follow(&other.fill);
     }
 
     /// Jobs of this window and of those before it, up to the one whose products leave.
@@ -195,6 +248,11 @@ impl Group {
     /// Causes of the cycles before `until`, which is at most one before what is known.
     pub fn causes(&mut self, until: u64, beats: &mut Beats, around: Surroundings) -> Causes {
         self.advance(until, true, beats, around);
+        let causes = self.known_causes(until, around);
+        std::array::from_fn(|at| causes[at].wrapping_add(self.lead[at]))
+    }
+
+    fn known_causes(&self, until: u64, around: Surroundings) -> Causes {
         if self.account.until > until {
             // The window has begun in this cycle.
             return self.before;

@@ -1,6 +1,7 @@
 //! The GEMV unit: parts that share the ports of the slices (docs/timing.md, "GEMV unit").
 
 mod activation;
+mod alike;
 mod combiner;
 mod distributor;
 mod fill;
@@ -108,8 +109,9 @@ pub(crate) struct Outputs {
 pub(crate) struct Unit {
     shape: Shape,
     product: Product,
-    /// One for each rank.
+    /// One for each rank; only the first, if the others are put aside.
     groups: Vec<Group>,
+    aside: Vec<Group>,
     combiner: Combiner,
     heads: HeadResults,
     distributor: Distributor,
@@ -146,6 +148,7 @@ impl Unit {
             shape,
             product: Product::default(),
             groups: (0..shape.ranks).map(|rank| Group::new(rank, &shape)).collect(),
+            aside: Vec::new(),
             combiner: Combiner::new(),
             heads: HeadResults::default(),
             distributor: Distributor::default(),
