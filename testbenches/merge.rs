@@ -190,7 +190,7 @@ impl Module {
         let records = recording.map(|recording| recording.instructions).unwrap_or_default();
         let span = |record: &InstructionRecord| {
             let instruction = ndp_isa::decode(record.word, &self.config).ok()?;
-            Some((instruction.opcode().name(), record.ended? - record.started?))
+            Some((instruction.opcode().mnemonic(), record.ended? - record.started?))
         };
         records.iter().filter_map(span).collect()
     }

@@ -5,7 +5,7 @@
 use common::Outcome;
 use common::mutations::{Mutation, mutant};
 use common::selftest::{SelfTest, open_with};
-use ndp_sim::ffi::{Form, Model, OpenOptions, WaveOptions, rtl};
+use ndp_sim::ffi::{Form, Model, OpenOptions, WaveOptions};
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -92,7 +92,7 @@ fn every_port_has_a_comment_and_every_module_its_source() {
             let line: usize = line.parse().unwrap();
             let line = described.lines().nth(line - 1).unwrap();
             assert!(
-                ["ModuleBuilder::new", "#[block(m, "].iter().any(|begin| line.contains(begin)),
+                ["ModuleBuilder::new", "#[block("].iter().any(|begin| line.contains(begin)),
                 "{name}: {source}"
             );
         }
