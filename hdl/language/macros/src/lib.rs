@@ -25,7 +25,7 @@ const NAMED: [(&str, usize, &str); 13] = [
 /// for the title, a format string. With `#[block(m)]` the function does that itself.
 ///
 /// A signal, memory or part that is the value of a `let` may be given no name: it has that of the variable, a port with `_i`, a register
-/// with `_q` behind it. So has `m.output(variable, "..")`, with `_o`.
+/// with `_q` after it. So has `m.output(variable, "..")`, with `_o`.
 ///
 /// Beside the function is a module of its name: `In` has a field for each input port, `Out` for each output port. The ports are those
 /// that the function itself declares with a literal for a name. A port in a branch or closure may be missing (`Option`); one with a number in
@@ -83,12 +83,12 @@ fn is_punct(token: Option<&TokenTree>, mark: char) -> bool {
     matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == mark)
 }
 
-/// Whether a bar behind the token begins a closure.
+/// Whether a bar after the token begins a closure.
 fn opens_closure(before: &TokenTree) -> bool {
     matches!(before, TokenTree::Punct(punct) if ",=".contains(punct.as_char())) || is_ident(before, "move")
 }
 
-/// What stands between the commas.
+/// The parts between the commas.
 fn split(stream: TokenStream) -> Vec<TokenStream> {
     let mut parts = vec![Vec::new()];
     for token in stream {

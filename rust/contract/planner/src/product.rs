@@ -144,7 +144,7 @@ pub(crate) fn fitting(config: &DesignConfig, count: u32, words: u32) -> u32 {
     whole.find(|count| vector_words(config, *count) <= words).unwrap_or(stripe)
 }
 
-/// The operands of a product of a matrix, but for vectors, rows and results.
+/// The operands of a product of a matrix, except vectors, rows and results.
 pub(crate) fn operands(layout: &MatrixLayout) -> Operands {
     Operands::of_matrix(layout.cols(), layout.base(), layout.weights())
 }

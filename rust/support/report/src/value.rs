@@ -1,7 +1,7 @@
 //! The value of a result: verdict, figures, tables, charts and provenance. [`Report`] is built once; text, JSON, CSV and HTML are made from it.
 //!
-//! Numbers come in as serializable structs, and a [`Field`] gives each key a name, a unit and a meaning. A key without a field is an error when the report is
-//! rendered, so that the schema ([`Report::schema`]) lists every JSON path.
+//! Numbers come in by [`figures!`](crate::figures) and [`rows!`](crate::rows), or as serializable structs. A [`Field`] gives each key a name, a unit and
+//! a meaning. A key without a field is an error when the report is rendered, so that the schema ([`Report::schema`]) lists every JSON path.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
