@@ -4,7 +4,8 @@
 //! expression that [`crate::ModuleBuilder::finish`] reports with module, signal and both widths.
 //! All values are unsigned bit vectors; sign handling is written out where it is meant.
 
-use crate::{Output, Reg, Wire};
+use crate::{InstanceBuilder, Output, Reg, Wire};
+use std::cell::RefCell;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Mul, Not, Range, Sub};
 use std::panic::Location;
 
@@ -74,6 +75,8 @@ pub(crate) enum Node {
         right: u32,
     },
     Invalid(String),
+    /// What is known after the instances whose inputs it drives: these inputs.
+    Later(RefCell<Vec<(InstanceBuilder, String)>>),
 }
 
 /// An expression of a known width. A copy is the same expression; each expression stays in memory until the program ends.
@@ -177,6 +180,12 @@ impl Bits {
             return Self::new(width, Node::Mismatch { what: "zext", left: width, right: self.width });
         }
         cat([zeros(width - self.width), *self])
+    }
+
+    /// In `width` bits: zero-extended, or without what does not fit.
+    #[track_caller]
+    pub fn fit(&self, width: u32) -> Self {
+        if width < self.width { self.low(width) } else { self.zext(width) }
     }
 
     /// Sign-extended to `width` bits.
@@ -480,7 +489,8 @@ impl Bits {
             | Node::Literal(_)
             | Node::Mutant(_)
             | Node::Mismatch { .. }
-            | Node::Invalid(_) => ([None; 3], &[]),
+            | Node::Invalid(_)
+            | Node::Later(_) => ([None; 3], &[]),
         };
         few.into_iter().flatten().chain(many)
     }
@@ -503,7 +513,8 @@ impl Bits {
             | Node::Literal(_)
             | Node::Mutant(_)
             | Node::Mismatch { .. }
-            | Node::Invalid(_) => return *self,
+            | Node::Invalid(_)
+            | Node::Later(_) => return *self,
         };
         Self::placed(self.width, node, self.place())
     }

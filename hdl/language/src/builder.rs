@@ -494,9 +494,14 @@ impl InstanceBuilder {
 
     /// Connects an input port to a signal of another clock domain; `reason` says why that is right.
     pub fn crossing(self, port: &str, value: impl Into<Bits>, kind: Crossing, reason: &str) -> Self {
+        self.crosses(port, kind, reason);
+        self.input(port, value)
+    }
+
+    /// States that an input port is connected to a signal of another clock domain, and why that is right.
+    pub fn crosses(self, port: &str, kind: Crossing, reason: &str) {
         let crossing = (port.to_owned(), kind, reason.to_owned());
         self.inner.borrow_mut().instances[self.index].crossings.push(crossing);
-        self.input(port, value)
     }
 
     /// Puts the instance into a domain: its `clk_i` and `rst_ni` are those of the domain.
@@ -538,7 +543,15 @@ impl InstanceBuilder {
     /// Connects an input port of an instance that is kept in a collection.
     pub fn connect_input(&self, port: impl Into<String>, value: impl Into<Bits>) {
         let (port, value) = (port.into(), value.into());
-        self.inner.borrow_mut().instances[self.index].inputs.push((port, value));
+        match value.node() {
+            Node::Later(inputs) => inputs.borrow_mut().push((*self, port)),
+            _ => self.inner.borrow_mut().instances[self.index].inputs.push((port, value)),
+        }
+    }
+
+    /// Whether the block has the output port.
+    pub(crate) fn has_output(&self, port: &str) -> bool {
+        self.inner.borrow().instances[self.index].module.port(port).is_some()
     }
 
     /// Leaves an output port unread, for a stated reason.

@@ -217,6 +217,10 @@ fn check_expression(inner: &Inner, signal: &str, expression: &Bits) -> Result<()
                 Some(HdlError::Width { module, signal, what: (*what).into(), left: *left, right: *right })
             }
             Node::Invalid(what) => Some(HdlError::Expression { module, signal, what: what.clone() }),
+            Node::Later(_) => {
+                let what = "what comes later can drive inputs of instances only".into();
+                Some(HdlError::Expression { module, signal, what })
+            }
             Node::Signal(Signal { name, owner, .. }) | Node::MemoryRead { memory: name, owner, .. }
                 if *owner != inner.owner =>
             {

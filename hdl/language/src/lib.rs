@@ -42,7 +42,7 @@ pub use error::HdlError;
 pub use module::{Direction, MemoryInfo, Module, Port, Pragmas, SignalInfo};
 pub use ndp_hdl_macros::block;
 pub use netlist::{Binary, Check, Graph, Id, MemoryArray, Netlist, Node, Op, Register, limb_bits, limbs};
-pub use ports::{Drives, Inputs, Output, Outputs};
+pub use ports::{Bundle, Drives, Field, Inputs, Output, Outputs, Reads, has_output, later, laters, plain};
 
 /// What a block's function gives: the checked module, or the rule that it breaks.
 pub type Block = Result<std::rc::Rc<Module>, HdlError>;
@@ -50,9 +50,9 @@ pub type Block = Result<std::rc::Rc<Module>, HdlError>;
 /// What the description of a block needs.
 pub mod prelude {
     pub use crate::{
-        Bits, Block, Crossing, Domain, Drives, HdlError, Inputs, InstanceBuilder, Memory, Module,
-        ModuleBuilder, Reg, Wire, all, any, any_named, any_of, block, cat, each, lit, mux, named,
-        one_hot_mux, packed, repeat, rom, zeros,
+        Bits, Block, Bundle, Crossing, Domain, Drives, HdlError, Inputs, InstanceBuilder, Memory, Module,
+        ModuleBuilder, Outputs, Reg, Wire, all, any, any_named, any_of, block, bundle, cat, each, later,
+        laters, lit, mux, named, one_hot_mux, packed, repeat, rom, zeros,
     };
     pub use std::rc::Rc;
 }

@@ -461,7 +461,9 @@ impl Printer {
                 self.piece(format!("{memory}[{addr}]"))
             }
             // `check` has refused these.
-            Node::Mismatch { .. } | Node::Invalid(_) => VerilogExpression::Signal("invalid".into()),
+            Node::Mismatch { .. } | Node::Invalid(_) | Node::Later(_) => {
+                VerilogExpression::Signal("invalid".into())
+            }
         }
     }
 

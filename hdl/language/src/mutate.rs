@@ -314,7 +314,7 @@ fn short(bits: &Bits, depth: u32) -> String {
         Node::Repeat(count, a) => format!("{count} times {}", part(a)),
         Node::Slice { base, low } => format!("{}[{}:{low}]", part(base), low + bits.width() - 1),
         Node::MemoryRead { memory, addr, .. } => format!("{memory}[{}]", part(addr)),
-        Node::Mismatch { .. } | Node::Invalid(_) => "..".to_owned(),
+        Node::Mismatch { .. } | Node::Invalid(_) | Node::Later(_) => "..".to_owned(),
     }
 }
 

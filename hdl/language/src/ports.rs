@@ -1,6 +1,10 @@
-//! Ports of a block as fields: what [`block`](macro@crate::block) makes types of.
+//! Ports of a block as fields: what [`block`](macro@crate::block) makes types of, and bundles of ports that blocks have in common.
 
+use crate::bits::Node;
 use crate::{Bits, InstanceBuilder, Module, ModuleBuilder};
+use std::cell::RefCell;
+use std::fmt::Display;
+use std::marker::PhantomData;
 use std::ops::Deref;
 use std::rc::Rc;
 
@@ -23,7 +27,7 @@ pub trait Inputs {
 
 /// What drives an input port of an instance, or several.
 pub trait Drives {
-    /// Drives the input `port`; braces in the name stand for a number.
+    /// Drives the input `port`, of a bundle all that begin with that. Braces in the name stand for a number.
     fn drive(self, instance: InstanceBuilder, port: &str);
 }
 
@@ -33,39 +37,86 @@ impl Drives for Bits {
     }
 }
 
-impl Drives for Option<Bits> {
+impl<T: Drives> Drives for Option<T> {
     fn drive(self, instance: InstanceBuilder, port: &str) {
-        self.into_iter().for_each(|value| instance.connect_input(port, value));
+        self.into_iter().for_each(|value| value.drive(instance, port));
     }
 }
 
-impl Drives for Vec<Bits> {
+impl<T: Drives> Drives for Vec<T> {
     fn drive(self, instance: InstanceBuilder, port: &str) {
         for (number, value) in self.into_iter().enumerate() {
-            instance.connect_input(port.replace("{}", &number.to_string()), value);
+            value.drive(instance, &port.replacen("{}", &number.to_string(), 1));
         }
     }
 }
 
-/// An output port of an instance. It reads as a wire named `<instance>_<port>`, which is declared where it is read first.
-#[derive(Clone, Copy, Debug)]
-pub struct Output {
-    instance: InstanceBuilder,
-    port: &'static str,
+/// What drives inputs of instances and is known after them: see [`Bits::comes_from`]. It can do nothing else.
+pub fn later() -> Bits {
+    Bits::new(1, Node::Later(RefCell::default()))
 }
 
-impl Output {
+/// As many of them.
+pub fn laters(count: u32) -> Vec<Bits> {
+    (0..count).map(|_| later()).collect()
+}
+
+impl Bits {
+    /// Drives all inputs that were connected to what [`later`] has made.
+    pub fn comes_from(&self, value: impl Into<Self>) {
+        let value = value.into();
+        if let Node::Later(inputs) = self.node() {
+            inputs.take().into_iter().for_each(|(instance, port)| instance.connect_input(port, value));
+        }
+    }
+}
+
+/// What reads as a value, or as several.
+pub trait Reads {
+    /// The value.
+    type Value;
+    /// The outputs of an instance, of a bundle all that begin with that name; braces in the name stand for a number.
+    fn read(instance: InstanceBuilder, port: &str) -> Self::Value;
+}
+
+impl Reads for Bits {
+    type Value = Self;
+    #[track_caller]
+    fn read(instance: InstanceBuilder, port: &str) -> Self {
+        instance.read(port)
+    }
+}
+
+/// An output port of an instance. It reads as a wire named `<instance>_<port>`, which is declared where it is read first. Or the outputs
+/// of a bundle, which are read together.
+#[derive(Clone, Copy, Debug)]
+pub struct Output<T = Bits> {
+    instance: InstanceBuilder,
+    port: &'static str,
+    kind: PhantomData<T>,
+}
+
+impl<T: Reads> Output<T> {
     /// The output `port` of an instance.
     pub fn new(instance: InstanceBuilder, port: &'static str) -> Self {
-        Self { instance, port }
+        Self { instance, port, kind: PhantomData }
     }
 
     /// The value.
     #[track_caller]
-    pub fn q(&self) -> Bits {
-        self.instance.read(self.port)
+    pub fn q(&self) -> T::Value {
+        T::read(self.instance, self.port)
     }
+}
 
+impl<T: Bundle> Output<T> {
+    /// The values of the fields that a configuration has.
+    pub fn of(&self, with: T::With<'_>) -> T {
+        T::make(with, |name, _, _| self.instance.read(&format!("{}{name}_o", self.port)))
+    }
+}
+
+impl Output {
     /// States that it is deliberately not read, and why.
     #[track_caller]
     pub fn ignore(&self, reason: &str) {
@@ -87,20 +138,20 @@ impl From<&Output> for Bits {
     }
 }
 
-impl Deref for Output {
-    type Target = Bits;
+impl<T: Reads> Deref for Output<T> {
+    type Target = T::Value;
     /// The value, which stays in memory as expressions do.
     #[track_caller]
-    fn deref(&self) -> &Bits {
+    fn deref(&self) -> &T::Value {
         Box::leak(Box::new(self.q()))
     }
 }
 
 /// Output ports of an instance with numbers in their names.
 #[derive(Clone, Copy, Debug)]
-pub struct Outputs(Output);
+pub struct Outputs<T = Bits>(Output<T>);
 
-impl Outputs {
+impl<T: Reads> Outputs<T> {
     /// The outputs of that name of an instance, in which braces stand for a number.
     pub fn new(instance: InstanceBuilder, port: &'static str) -> Self {
         Self(Output::new(instance, port))
@@ -108,7 +159,220 @@ impl Outputs {
 
     /// The value of one of them.
     #[track_caller]
-    pub fn at(&self, number: impl std::fmt::Display) -> Bits {
-        self.0.instance.read(&self.0.port.replace("{}", &number.to_string()))
+    pub fn at(&self, number: impl Display) -> T::Value {
+        T::read(self.0.instance, &self.0.port.replacen("{}", &number.to_string(), 1))
     }
+
+    /// The value of one of them, of those that have two numbers.
+    #[track_caller]
+    pub fn at_both(&self, first: impl Display, second: impl Display) -> T::Value {
+        let port = self.0.port.replacen("{}", &first.to_string(), 1);
+        T::read(self.0.instance, &port.replacen("{}", &second.to_string(), 1))
+    }
+}
+
+/// A field of a bundle: [`Bits`], or `Option<Bits>` if some configurations do not have the port.
+pub trait Field: Copy {
+    /// The field, made if it is there.
+    fn make(present: bool, make: impl FnOnce() -> Bits) -> Self;
+    /// Its value if it is there.
+    fn value(self) -> Option<Bits>;
+}
+
+impl Field for Bits {
+    fn make(_: bool, make: impl FnOnce() -> Self) -> Self {
+        make()
+    }
+
+    fn value(self) -> Option<Bits> {
+        Some(self)
+    }
+}
+
+impl Field for Option<Bits> {
+    fn make(present: bool, make: impl FnOnce() -> Bits) -> Self {
+        present.then(make)
+    }
+
+    fn value(self) -> Self {
+        self
+    }
+}
+
+/// The ports of a bundle, which [`bundle!`](crate::bundle) makes.
+pub trait Bundle: Copy {
+    /// What the widths depend on.
+    type With<'a>;
+
+    /// A bundle of what is made of name, width and meaning of each field: for who drives it, and for who reads it.
+    fn make(with: Self::With<'_>, make: impl FnMut(&'static str, u32, [&str; 2]) -> Bits) -> Self;
+
+    /// The outputs of an instance whose names begin with `prefix`.
+    fn of(instance: InstanceBuilder, prefix: &str) -> Self;
+
+    /// What `change` makes of name and value of each field.
+    fn map(self, change: impl FnMut(&'static str, Bits) -> Bits) -> Self;
+
+    /// What drives inputs of instances and is known after them: see [`Bundle::comes_from`].
+    fn later(with: Self::With<'_>) -> Self {
+        Self::make(with, |_, _, _| later())
+    }
+
+    /// Drives all inputs that were connected to what [`Bundle::later`] has made.
+    fn comes_from(self, values: Self) {
+        self.values().iter().zip(values.values()).for_each(|(later, value)| later.comes_from(value));
+    }
+
+    /// Input ports `<field>_i`.
+    fn inputs(m: &ModuleBuilder, with: Self::With<'_>) -> Self {
+        Self::inputs_as(m, "", "", with)
+    }
+
+    /// Input ports `<prefix><field>_i`, which `about` says more of.
+    fn inputs_as(m: &ModuleBuilder, prefix: impl Display, about: impl Display, with: Self::With<'_>) -> Self {
+        Self::make(with, |name, width, [_, doc]| {
+            m.input(format!("{prefix}{name}_i"), width, format!("{about}{doc}"))
+        })
+    }
+
+    /// Output ports `<field>_o`.
+    fn outputs(m: &ModuleBuilder, with: Self::With<'_>, values: Self) {
+        Self::outputs_as(m, "", "", with, values);
+    }
+
+    /// Output ports `<prefix><field>_o`, which `about` says more of.
+    fn outputs_as(
+        m: &ModuleBuilder,
+        prefix: impl Display,
+        about: impl Display,
+        with: Self::With<'_>,
+        values: Self,
+    ) {
+        let mut all = values.values().into_iter();
+        Self::make(with, |name, width, [doc, _]| {
+            let value = all.next().unwrap_or_else(|| crate::zeros(width));
+            m.output(format!("{prefix}{name}_o"), value, format!("{about}{doc}"))
+        });
+    }
+
+    /// Registers `<prefix><field>_q` that take the values when `enable` is set.
+    #[track_caller]
+    fn held(self, m: &ModuleBuilder, prefix: impl Display, enable: impl Into<Bits>) -> Self {
+        let enable = enable.into();
+        self.map(|name, value| m.hold(format!("{prefix}{name}_q"), value, enable))
+    }
+
+    /// A bundle of values in the order of the fields.
+    fn of_values<V: Into<Bits>>(with: Self::With<'_>, values: impl IntoIterator<Item = V>) -> Self {
+        let mut values = values.into_iter();
+        Self::make(with, |_, width, _| values.next().map_or_else(|| crate::zeros(width), Into::into))
+    }
+
+    /// The values of all fields, in their order.
+    fn values(self) -> Vec<Bits> {
+        let mut values = Vec::new();
+        self.map(|_, value| {
+            values.push(value);
+            value
+        });
+        values
+    }
+
+    /// What `join` makes of the values that each field has here and in the other bundles.
+    fn joined(self, others: &[Self], mut join: impl FnMut(Vec<Bits>) -> Bits) -> Self {
+        let mut others: Vec<_> = others.iter().map(|other| other.values().into_iter()).collect();
+        self.map(|_, value| {
+            let rest = others.iter_mut().filter_map(Iterator::next);
+            join([value].into_iter().chain(rest).collect())
+        })
+    }
+
+    /// These values if `select` is set, otherwise the others.
+    #[track_caller]
+    fn or_else(self, select: impl Into<Bits>, others: Self) -> Self {
+        let select = select.into();
+        self.joined(&[others], |values| crate::mux(select, values[0], values[1]))
+    }
+}
+
+/// Ports that blocks have in common: a structure of [`Bits`] whose fields have the names, widths and meanings of the ports, and which is a
+/// [`Bundle`](crate::Bundle). Widths may depend on a parameter. A meaning behind `=>` is that of the input port, if it is another one. A field
+/// with a condition is an `Option`.
+#[macro_export]
+macro_rules! bundle {
+    (@kind) => { $crate::Bits };
+    (@kind $present:expr) => { Option<$crate::Bits> };
+    (@present) => { true };
+    (@present $present:expr) => { $present };
+    (@docs $doc:expr) => { [$doc, $doc] };
+    (@docs $doc:expr => $read:expr) => { [$doc, $read] };
+    ($(#[$meta:meta])* $visible:vis struct $name:ident $(($with:ident: &$kind:ty))? {
+        $($field:ident: $width:expr, $doc:expr $(=> $read:expr)? $(, if $present:expr)?;)+
+    }) => {
+        $(#[$meta])*
+        #[derive(Clone, Copy, Debug)]
+        $visible struct $name {
+            $(#[doc = concat!("`", stringify!($field), "`.")] pub $field: $crate::bundle!(@kind $($present)?)),+
+        }
+
+        impl $crate::Bundle for $name {
+            type With<'a> = ($(&'a $kind)?);
+
+            fn make(
+                #[allow(unused_parens)] ($($with)?): Self::With<'_>,
+                mut make: impl FnMut(&'static str, u32, [&str; 2]) -> $crate::Bits,
+            ) -> Self {
+                Self {
+                    $($field: $crate::Field::make($crate::bundle!(@present $($present)?), || {
+                        make($crate::plain(stringify!($field)), $width, $crate::bundle!(@docs $doc $(=> $read)?))
+                    })),+
+                }
+            }
+
+            fn of(instance: $crate::InstanceBuilder, prefix: &str) -> Self {
+                let port = |name: &str| format!("{prefix}{name}_o");
+                Self {
+                    $($field: $crate::Field::make(
+                        $crate::has_output(instance, &port($crate::plain(stringify!($field)))),
+                        || <$crate::Bits as $crate::Reads>::read(instance, &port($crate::plain(stringify!($field)))),
+                    )),+
+                }
+            }
+
+            fn map(self, mut change: impl FnMut(&'static str, $crate::Bits) -> $crate::Bits) -> Self {
+                Self {
+                    $($field: match $crate::Field::value(self.$field) {
+                        Some(value) => $crate::Field::make(true, || change($crate::plain(stringify!($field)), value)),
+                        None => self.$field,
+                    }),+
+                }
+            }
+        }
+
+        impl $crate::Drives for $name {
+            fn drive(self, instance: $crate::InstanceBuilder, prefix: &str) {
+                $crate::Bundle::map(self, |name, value| {
+                    instance.connect_input(format!("{prefix}{name}_i"), value);
+                    value
+                });
+            }
+        }
+
+        impl $crate::Reads for $name {
+            type Value = Self;
+            fn read(instance: $crate::InstanceBuilder, prefix: &str) -> Self {
+                $crate::Bundle::of(instance, prefix)
+            }
+        }
+    };
+}
+
+/// The name of a field, which may be a keyword of Rust.
+pub fn plain(field: &'static str) -> &'static str {
+    field.trim_start_matches("r#")
+}
+
+/// Whether the block of an instance has the output port.
+pub fn has_output(instance: InstanceBuilder, port: &str) -> bool {
+    instance.has_output(port)
 }

@@ -87,7 +87,7 @@ impl Split {
                 base + format!("[{}:{low}]", low + expression.width() - 1).len()
             }
             Node::MemoryRead { memory, addr, .. } => of(addr).saturating_add(memory.len() + 2),
-            Node::Mismatch { .. } | Node::Invalid(_) => 0,
+            Node::Mismatch { .. } | Node::Invalid(_) | Node::Later(_) => 0,
         };
         self.lengths.insert(expression.address(), (*expression, length));
         length

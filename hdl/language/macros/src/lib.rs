@@ -25,12 +25,14 @@ const NAMED: [(&str, usize, &str); 13] = [
 /// for the title, a format string. With `#[block(m)]` the function does that itself.
 ///
 /// A signal, memory or part that is the value of a `let` may be given no name: it has that of the variable, a port with `_i`, a register
-/// with `_q` after it. So has `m.output(variable, "..")`, with `_o`.
+/// with `_q` after it. So has `m.output(variable, "..")`, with `_o`. Elsewhere the name stands before the first argument:
+/// `m.output(sum = a + b, "..")`.
 ///
 /// Beside the function is a module of its name: `In` has a field for each input port, `Out` for each output port. The ports are those
 /// that the function itself declares with a literal for a name. A port in a branch or closure may be missing (`Option`); one with a number in
-/// its name, as in `format!("data{i}_i")`, is one of several (`Vec`). `let layout = Layout::inputs(&m, ..)` is a field of that type, which
-/// is `Drives`. Ports that other functions declare are connected by name.
+/// its name, as in `format!("data{i}_i")`, is one of several (`Vec`), with two as in `format!("row{i}_{k}_i")` of several each. A bundle of ports is one field: `let layout = Layout::inputs(&m, ..)`, or
+/// `Layout::inputs_as(&m, "cols_", ..)`, which is `cols`; so are `Layout::outputs(..)` and `Layout::outputs_as(..)`. Ports that other
+/// functions declare are connected by name.
 #[proc_macro_attribute]
 pub fn block(attribute: TokenStream, function: TokenStream) -> TokenStream {
     let mut function: Vec<TokenTree> = function.into_iter().collect();
@@ -101,19 +103,75 @@ fn split(stream: TokenStream) -> Vec<TokenStream> {
     parts.into_iter().filter(|part| !part.is_empty()).map(TokenStream::from_iter).collect()
 }
 
+/// A name that the first argument gives: `name = value`.
+fn given_name(arguments: TokenStream) -> (Option<TokenTree>, TokenStream) {
+    let mut tokens = arguments.clone().into_iter();
+    match (tokens.next(), tokens.next(), tokens.clone().next()) {
+        (Some(name @ TokenTree::Ident(_)), Some(mark), next)
+            if is_punct(Some(&mark), '=') && !is_punct(next.as_ref(), '=') =>
+        {
+            (Some(name), tokens.collect())
+        }
+        _ => (None, arguments),
+    }
+}
+
+/// The text of a literal that comes first, or of one in `format!`.
+fn literal_name(arguments: TokenStream) -> Option<String> {
+    let mut tokens = arguments.into_iter().skip_while(|token| is_punct(Some(token), '&'));
+    let text = match (tokens.next(), tokens.nth(1)) {
+        (Some(TokenTree::Literal(name)), _) => name.to_string(),
+        (Some(token), Some(TokenTree::Group(group))) if is_ident(&token, "format") => {
+            group.stream().to_string()
+        }
+        _ => return None,
+    };
+    Some(text.strip_prefix('"')?.strip_suffix('"')?.to_owned())
+}
+
+/// The name of a type as that of a field.
+fn snake(path: &str) -> String {
+    let mut name = String::new();
+    for letter in path.rsplit(':').next().unwrap_or(path).chars() {
+        if letter.is_uppercase() && !name.is_empty() {
+            name.push('_');
+        }
+        name.extend(letter.to_lowercase());
+    }
+    name
+}
+
+#[derive(PartialEq)]
 struct Port {
     output: bool,
-    /// With braces in place of a number; of a bundle the variable.
+    /// With braces in place of a number; of a bundle what the names of its ports begin with.
     name: String,
+    /// Name of the field of a bundle whose ports have no such beginning, or that of others.
+    field: Option<String>,
     /// Type of the field.
     kind: String,
 }
 
 impl Port {
-    fn field(&self) -> String {
-        let ends: &[&str] = if self.output { &["_o"] } else { &["_ni", "_i"] };
-        let stem = ends.iter().find_map(|end| self.name.strip_suffix(end)).unwrap_or(&self.name);
-        match &*stem.replace("{}", "") {
+    fn field(&self, others: &[Self]) -> String {
+        let ends: &[&str] = if self.output { &["_o", "_"] } else { &["_ni", "_i", "_"] };
+        let stem_of = |port: &Self| {
+            let name = &port.name;
+            ends.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name).to_owned()
+        };
+        let stem = stem_of(self);
+        let same = |other: &&Self| other.output == self.output && *other != self && stem_of(other) == stem;
+        let alike: Vec<&Self> = others.iter().filter(same).collect();
+        let stem = match &self.field {
+            Some(field) if stem.is_empty() => field.clone(),
+            Some(_) if alike.is_empty() => stem,
+            Some(field) if field.starts_with(&stem) || alike.iter().all(|other| other.field.is_some()) => {
+                field.clone()
+            }
+            Some(field) => format!("{stem}_{field}"),
+            None => stem,
+        };
+        match stem.replace("{}", "").trim_end_matches('_') {
             keyword @ ("ref" | "move" | "in" | "type" | "match" | "loop") => format!("r#{keyword}"),
             field => field.to_owned(),
         }
@@ -146,12 +204,8 @@ impl Ports {
                 && is_ident(&tokens[at - 3], &self.builder)
                 && is_punct(Some(&tokens[at - 2]), '.');
             let mut stream = group.stream();
-            if let Some(at) = at.checked_sub(7).filter(|_| !inner)
-                && let [first, variable, _, kind, _, _, method] = &tokens[at..at + 7]
-                && is_ident(first, "let")
-                && is_ident(method, "inputs")
-            {
-                self.ports.push(Port { output: false, name: variable.to_string(), kind: kind.to_string() });
+            if group.delimiter() == Delimiter::Parenthesis {
+                self.bundle(&tokens[..at], &stream, inner);
             }
             if of_builder {
                 let variable =
@@ -176,20 +230,23 @@ impl Ports {
         inner: bool,
     ) -> TokenStream {
         let name = method.to_string();
-        let parts = split(arguments.clone());
         let Some((_, count, end)) = NAMED.iter().find(|(known, ..)| *known == name) else { return arguments };
         let output = name == "output";
+        let (given, arguments) = given_name(arguments);
+        let parts = split(arguments.clone());
         let arguments = if parts.len() == *count {
-            let variable = if output {
-                parts[0].clone().into_iter().find(|token| matches!(token, TokenTree::Ident(_)))
-            } else {
-                variable
+            let variable = match output {
+                true if given.is_none() => {
+                    parts[0].clone().into_iter().find(|token| matches!(token, TokenTree::Ident(_)))
+                }
+                _ => given.or(variable),
             };
             let Some(variable) = variable else {
                 self.failure.get_or_insert((format!("`{name}` needs a name here"), method.span()));
                 return arguments;
             };
-            let mut literal = Literal::string(&format!("{variable}{end}"));
+            let name = variable.to_string();
+            let mut literal = Literal::string(&format!("{}{end}", name.trim_start_matches("r#")));
             literal.set_span(method.span());
             let comma = ",".parse::<TokenStream>().unwrap_or_default();
             [TokenTree::from(literal).into(), comma, arguments].into_iter().collect()
@@ -204,43 +261,84 @@ impl Ports {
 
     /// Collects a port with a literal for a name.
     fn declared(&mut self, output: bool, arguments: TokenStream, inner: bool) {
-        let mut tokens = arguments.into_iter();
-        let text = match (tokens.next(), tokens.nth(1)) {
-            (Some(TokenTree::Literal(name)), _) => name.to_string(),
-            (Some(token), Some(TokenTree::Group(group))) if is_ident(&token, "format") => {
-                group.stream().to_string()
+        let Some(name) = literal_name(arguments) else { return };
+        self.add(output, &name, None, "Bits", inner);
+    }
+
+    /// Collects a port or bundle by its name, or by the beginning of the names of its ports.
+    fn add(&mut self, output: bool, name: &str, field: Option<String>, kind: &str, inner: bool) {
+        // A number is the one thing in braces, and follows a word or the number before.
+        let (mut plain, mut rest, mut numbers) = (String::new(), name, 0);
+        while let Some((before, (_, after))) =
+            rest.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
+        {
+            if !before.ends_with(char::is_alphanumeric) && (numbers == 0 || before != "_") {
+                return;
             }
+            plain += &format!("{before}{{}}");
+            (rest, numbers) = (after, numbers + 1);
+        }
+        let name = plain + rest;
+        let kind = match (output, numbers) {
+            (true, 0) => format!("Output<{kind}>"),
+            (true, _) => format!("Outputs<{kind}>"),
+            (false, 0) if inner => format!("Option<{kind}>"),
+            (false, 0) => kind.to_owned(),
+            (false, 1) => format!("Vec<{kind}>"),
+            (false, _) => format!("Vec<Vec<{kind}>>"),
+        };
+        let port = Port { output, name, field, kind };
+        if !self.ports.contains(&port) {
+            self.ports.push(port);
+        }
+    }
+
+    /// Collects a bundle, whose ports are what `Kind::inputs(..)` and its like declare: of that the arguments, behind what comes before.
+    fn bundle(&mut self, before: &[TokenTree], arguments: &TokenStream, inner: bool) {
+        let Some((method, path)) = before.split_last() else { return };
+        let (output, named) = match &*method.to_string() {
+            "inputs" => (false, false),
+            "inputs_as" => (false, true),
+            "outputs" => (true, false),
+            "outputs_as" => (true, true),
             _ => return,
         };
-        let Some(name) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) else { return };
-        let kinds =
-            if output { ["Output", "Output", "Outputs"] } else { ["Bits", "Option<Bits>", "Vec<Bits>"] };
-        // A number is the one thing in braces, and follows a word.
-        let (name, kind) = match name.split_once('{').map(|(before, rest)| (before, rest.split_once('}'))) {
-            None => (name.to_owned(), kinds[usize::from(inner)]),
-            Some((before, Some((_, after))))
-                if before.ends_with(char::is_alphanumeric) && !after.contains('{') =>
-            {
-                (format!("{before}{{}}{after}"), kinds[2])
-            }
-            Some(_) => return,
+        // The type: a name, or names with `::` between them.
+        let is_path = |at: usize| match &path[at] {
+            TokenTree::Ident(_) => true,
+            _ if is_punct(path.get(at + 1), ':') => true,
+            token => is_punct(Some(token), ':') && at > 0 && is_punct(path.get(at - 1), ':'),
         };
-        if !self.ports.iter().any(|port| port.name == name && port.output == output) {
-            self.ports.push(Port { output, name, kind: kind.to_owned() });
-        }
+        let begin = (0..path.len()).rposition(|at| !is_path(at)).map_or(0, |at| at + 1);
+        let text: String = path[begin..].iter().map(TokenTree::to_string).collect();
+        let Some(kind) = text.strip_suffix("::").map(str::to_owned) else { return };
+        let name = match named {
+            true => split(arguments.clone()).into_iter().nth(1).and_then(literal_name),
+            false => Some(String::new()),
+        };
+        let Some(name) = name else { return };
+        let field = match &path[..begin] {
+            [.., first, variable, _] if is_ident(first, "let") && !named => variable.to_string(),
+            _ => snake(&kind),
+        };
+        self.add(output, &name, Some(field), &kind, inner);
     }
 
     /// The module with the types.
     fn types(&self, visible: &str, block: &str) -> String {
         let [mut fields, mut uses] = [const { [String::new(), String::new()] }; 2];
         for (at, port) in self.ports.iter().enumerate() {
-            let (mut field, Port { output, name, kind }) = (port.field(), port);
-            if self.ports[..at].iter().any(|other| other.output == *output && other.field() == field) {
+            let (mut field, Port { output, name, kind, .. }) = (port.field(&self.ports), port);
+            let before = &self.ports[..at];
+            if before.iter().any(|other| other.output == *output && other.field(&self.ports) == field) {
                 field.push('s');
             }
             fields[usize::from(*output)] += &format!("#[doc = \"`{name}`.\"] pub {field}: {kind},");
             uses[usize::from(*output)] += &match output {
-                true => format!("{field}: {kind}::new(instance, {name:?}),"),
+                true => {
+                    let (kind, _) = kind.split_once('<').unwrap_or((kind, ""));
+                    format!("{field}: {kind}::new(instance, {name:?}),")
+                }
                 false => format!("self.{field}.drive(instance, {name:?});"),
             };
         }

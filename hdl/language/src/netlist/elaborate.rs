@@ -446,7 +446,7 @@ impl Elaboration {
                 }
             }
             // `check` has refused these.
-            Node::Mismatch { .. } | Node::Invalid(_) => self.graph.literal(0, width),
+            Node::Mismatch { .. } | Node::Invalid(_) | Node::Later(_) => self.graph.literal(0, width),
         };
         self.graph.module = outer;
         self.scopes[scope].expressions.insert(key, value.clone());

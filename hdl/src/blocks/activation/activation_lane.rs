@@ -10,7 +10,7 @@ use super::exponential_path::{Exponential, specials};
 use crate::blocks::arithmetic::exponential;
 use crate::blocks::arithmetic::fp16_adder::fp16_adder;
 use crate::blocks::arithmetic::fp16_multiplier::{RECIPROCAL_BITS, fp16_multiplier};
-use crate::blocks::arithmetic::fp16_packer::{MAGNITUDE_BITS, fp16_packer};
+use crate::blocks::arithmetic::fp16_packer::{MAGNITUDE_BITS, Way, fp16_packer};
 use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::arithmetic::operand_recoder::recoded;
 use ndp_config::GemvConfig;
@@ -40,51 +40,35 @@ pub(crate) fn paths(config: &GemvConfig) -> std::ops::Range<usize> {
     usize::from(config.shares_exponential())..PATHS.len()
 }
 
-/// What all lanes get alike: name, bits, meaning.
-pub(crate) fn lane_controls(config: &GemvConfig) -> Vec<(&'static str, u32, &'static str)> {
-    let controls = [
-        ("take", 1, "take the slice's last word as the first operand's elements"),
-        ("take_other", 1, "take it as the second operand's"),
-        ("shift", 1, "the elements move on by one; with `advance_i`, or in the chain"),
-        ("advance", 1, "all stages move on"),
-        ("path", PATHS.len() as u32, "way to the packer, one-hot; stays while elements are on their way"),
-        ("subtract", 1, "the second operand's sign is inverted"),
-        ("max", 1, "of the choices: the larger one; otherwise ReLU of the first"),
-        ("two", 1, "the second operand comes from the slice; otherwise it is `scalar_i`"),
-        ("scalar", FP16_BITS, "recoded second operand of all elements"),
-        ("wide", 1, "softmax: exponentials are wide values, and so are what is multiplied"),
-        (
-            "argument",
-            exponential::ARGUMENT_BITS,
-            "less the maximum times log2(e), of the element two steps ago",
-        ),
-        ("reciprocal", RECIPROCAL_BITS, "reciprocal of the sum of exponentials"),
-        ("scale", fp16_packer::EXPONENT_BITS, "its exponent"),
-        ("spoilt", 1, "every product is NaN, of the element two steps ago"),
-    ];
-    controls.into_iter().filter(|(name, ..)| *name != "argument" || !config.shares_exponential()).collect()
+bundle! {
+    /// What all lanes get alike.
+    pub(crate) struct LaneControls(config: &GemvConfig) {
+        take: 1, "take the slice's last word as the first operand's elements";
+        take_other: 1, "take it as the second operand's";
+        shift: 1, "the elements move on by one; with `advance_i`, or in the chain";
+        advance: 1, "all stages move on";
+        path: PATHS.len() as u32, "way to the packer, one-hot; stays while elements are on their way";
+        subtract: 1, "the second operand's sign is inverted";
+        max: 1, "of the choices: the larger one; otherwise ReLU of the first";
+        two: 1, "the second operand comes from the slice; otherwise it is `scalar_i`";
+        scalar: FP16_BITS, "recoded second operand of all elements";
+        wide: 1, "softmax: exponentials are wide values, and so are what is multiplied";
+        argument: exponential::ARGUMENT_BITS, "less the maximum times log2(e), of the element two steps ago",
+            if !config.shares_exponential();
+        reciprocal: RECIPROCAL_BITS, "reciprocal of the sum of exponentials";
+        scale: fp16_packer::EXPONENT_BITS, "its exponent";
+        spoilt: 1, "every product is NaN, of the element two steps ago";
+    }
 }
 
-/// What the trees take from each lane: name, meaning.
-pub(crate) fn lane_results(config: &GemvConfig) -> Vec<(&'static str, &'static str)> {
-    let results = [
-        ("key", "order of the activation unit's element, 0 if it does not count"),
-        ("bad", "it counts and is NaN or +Inf"),
-        ("term", "its exponential in units of 2^-28"),
-    ];
-    results.into_iter().filter(|(name, _)| *name != "term" || !config.shares_exponential()).collect()
-}
-
-/// What lanes get that several slices share, and no others: name, bits, meaning.
-pub(crate) fn slice_controls(config: &GemvConfig) -> Vec<(&'static str, u32, &'static str)> {
-    let names = [
-        ("read_slice", "slice of each lane to read, one-hot"),
-        ("take_slice", "slice whose word the lanes take, one-hot"),
-        ("slice", "slice whose elements leave, one-hot"),
-        ("write_slice", "slice to write, one-hot"),
-    ];
-    let slices = config.slices_per_lane();
-    names.map(|(name, doc)| (name, slices, doc)).into_iter().filter(|_| slices > 1).collect()
+bundle! {
+    /// What lanes get that several slices share, and no others.
+    pub(crate) struct SliceControls(config: &GemvConfig) {
+        read_slice: config.slices_per_lane(), "slice of each lane to read, one-hot";
+        take_slice: config.slices_per_lane(), "slice whose word the lanes take, one-hot";
+        slice: config.slices_per_lane(), "slice whose elements leave, one-hot";
+        write_slice: config.slices_per_lane(), "slice to write, one-hot";
+    }
 }
 
 /// What the names of modules have in addition if slices share lanes, or lanes the exponential.
@@ -94,15 +78,6 @@ pub(crate) fn shared_suffix(config: &GemvConfig) -> String {
         1 => exponential.to_owned(),
         slices => format!("_k{slices}{exponential}"),
     }
-}
-
-/// What a path gives the packer.
-struct Way {
-    magnitude: Bits,
-    exponent: Bits,
-    sign: Bits,
-    nan: Bits,
-    infinite: Bits,
 }
 
 /// A number whose order as an unsigned integer is that of FP16 values, -0 below +0; NaNs mean nothing.
@@ -129,45 +104,33 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
         },
     );
     let word = if slices == 1 {
-        m.input("word_i", lanes * FP16_BITS, "the slice's last word, recoded FP16 values")
+        m.input(word = lanes * FP16_BITS, "the slice's last word, recoded FP16 values")
     } else {
         m.share_code();
         m.replicated();
-        let taken = m.input("take_slice_i", slices, "slice whose word is taken, one-hot");
+        let take_slice = m.input(slices, "slice whose word is taken, one-hot");
         let words = each(slices, |k| {
             let doc = format!("last word of slice {k}, recoded FP16 values");
             m.input(format!("word{k}_i"), lanes * FP16_BITS, doc)
         });
-        m.wire("word", one_hot_mux(taken, &words))
+        m.wire("word", one_hot_mux(take_slice, &words))
     };
-    let controls: Vec<_> = lane_controls(config)
-        .into_iter()
-        .map(|(name, bits, doc)| (name, m.input(format!("{name}_i"), bits, doc)))
-        .collect();
-    let (argument, others): (Vec<_>, Vec<_>) =
-        controls.into_iter().partition(|(name, _)| *name == "argument");
-    let argument = argument.into_iter().next().map(|(_, value)| value);
-    let others: Vec<Bits> = others.into_iter().map(|(_, value)| value).collect();
-    let Ok(
-        [
-            take,
-            take_other,
-            shift,
-            advance,
-            path,
-            subtract,
-            choose_max,
-            two,
-            scalar,
-            wide,
-            reciprocal,
-            scale,
-            spoilt,
-        ],
-    ) = <[Bits; 13]>::try_from(others)
-    else {
-        unreachable!("the controls are those of `lane_controls`")
-    };
+    let LaneControls {
+        take,
+        take_other,
+        shift,
+        advance,
+        path,
+        subtract,
+        max,
+        two,
+        scalar,
+        wide,
+        argument,
+        reciprocal,
+        scale,
+        spoilt,
+    } = LaneControls::inputs(&m, config);
     let counts = m.input(1, "the element counts in maximum and sum");
     let blank = m.input(1, "the element is beyond the vector's end: its result is +0");
     let chain = m.input(FP16_BITS, "comes in behind the first operand's elements");
@@ -198,11 +161,11 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
 
     // Sum and product.
     let sign = m.wire("b_sign", b.msb() ^ subtract);
-    let sum = m
-        .instance("adder", &fp16_adder()?)
-        .input("advance_i", sum_moves)
-        .input("a_i", a)
-        .input("b_i", cat!(sign, b.low(FP16_BITS - 1)));
+    let sum = fp16_adder::In { advance: *sum_moves, a, b: cat!(sign, b.low(FP16_BITS - 1)) }.part(
+        &m,
+        "adder",
+        &fp16_adder()?,
+    );
     let product = fp16_multiplier::In { advance: *product_moves, a, b, wide, reciprocal, scale }.part(
         &m,
         "multiplier",
@@ -213,8 +176,8 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
     let (a_key, b_key) = (m.wire("a_key", key(&a)), key(&b));
     let larger = mux(a_key.lt(b_key), b, a);
     let positive = a.gated(!a.msb());
-    let nan = m.wire(a_nan | (choose_max & is_nan(&b)));
-    let choice = mux(nan, recoded(&lit(0x7e00, FP16_BITS)), mux(choose_max, larger, positive));
+    let nan = m.wire(a_nan | (max & is_nan(&b)));
+    let choice = mux(nan, recoded(&lit(0x7e00, FP16_BITS)), mux(max, larger, positive));
     // Exponentials of softmax that come back in the chain are no FP16 values.
     let choice = if exp.is_some() { choice } else { mux(wide, a, choice) };
     let choice = delayed("choice", &choice, 1, choice_moves);
@@ -226,44 +189,30 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
             delayed(&format!("{}_blank", PATHS[index]), &blank, steps, moves_of(index))
         })
         .collect();
-    let no = lit(0, 1);
-    let of = |unit: &InstanceBuilder| Way {
-        magnitude: unit.output("magnitude_o"),
-        exponent: unit.output("exponent_o"),
-        sign: unit.output("sign_o"),
-        nan: unit.output("nan_o"),
-        infinite: unit.output("infinite_o"),
-    };
-    let product = of(&product);
+    let product = Way::of(*product, "");
     let product = Way { nan: product.nan | spoilt, ..product };
     let choice = Way {
         magnitude: cat!(choice, zeros(MAGNITUDE_BITS - FP16_BITS)),
         exponent: zeros(fp16_packer::EXPONENT_BITS),
-        sign: no,
-        nan: no,
-        infinite: no,
+        sign: zeros(1),
+        nan: zeros(1),
+        infinite: zeros(1),
     };
-    let mut ways = vec![of(&sum), product, choice];
+    let mut ways = vec![Way::of(*sum, ""), product, choice];
     let mut blanks = blanks;
     let mut term = None;
     if let Some(exp) = exp {
         // Plus infinity stays, minus infinity becomes +0.
         blanks[0] = m.wire("exp_blank", blanks[0] | exp.vanishes);
-        let (magnitude, exponent) = (exp.magnitude, exp.exponent);
-        ways.insert(0, Way { magnitude, exponent, sign: no, nan: exp.nan, infinite: exp.infinite });
+        ways.insert(0, exp.way);
         term = Some(exp.term);
     } else {
         m.unused(path.bit(0), "the lane has no exponential");
     }
     let turn = path.high(ways.len() as u32);
-    let chosen = |part: fn(&Way) -> &Bits| one_hot_mux(turn, ways.iter().map(|way| *part(way)));
     let packer = fp16_packer::In {
         advance,
-        magnitude: chosen(|way| &way.magnitude),
-        exponent: chosen(|way| &way.exponent),
-        sign: chosen(|way| &way.sign),
-        nan: chosen(|way| &way.nan),
-        infinite: chosen(|way| &way.infinite),
+        way: ways[0].joined(&ways[1..], |values| one_hot_mux(turn, values)),
         raw: path.bit(3),
         blank: one_hot_mux(turn, &blanks),
         wide: if term.is_some() { wide & path.bit(0) } else { zeros(1) },
@@ -276,9 +225,9 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
     let term = term.map(|term| m.hold("term_q", term, moves_of(0)));
     let value = packer.value.q();
     m.output(value, "result, recoded; a wide value of an exponential with `wide_i`");
-    m.output("chain_o", a, "the first operand's element");
-    m.output("chain_other_o", other, "the second operand's element");
-    m.output("key_o", key_reg, "order of the element, 0 if it does not count");
+    m.output(chain = a, "the first operand's element");
+    m.output(chain_other = other, "the second operand's element");
+    m.output(key = key_reg, "order of the element, 0 if it does not count");
     m.output(bad, "it counts and is NaN or +Inf");
     if let Some(term) = term {
         m.output(term, "exponential in units of 2^-28, 0 if the element does not count");

@@ -11,7 +11,7 @@
 //! through the function unit, and in at the other. The results leave the lanes as choices that change nothing. So do exponentials, if the
 //! lanes have none of their own: the terms of a softmax then come to the sum one by one, as its elements go into the rank's exponential.
 
-use super::activation_lane::{self, PATHS, paths, shared_suffix, slice_controls};
+use super::activation_lane::{self, PATHS, SliceControls, paths, shared_suffix};
 use super::activation_tree;
 use super::activation_walker::{activation_walker, vector_bits};
 use super::exponential_path;
@@ -51,14 +51,14 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     let source = m.input(addr_bits, "first word of the first operand");
     let other = m.input(addr_bits, "first word of the second operand");
     let target = m.input(addr_bits, "first word of the results");
-    let granted = m.input("read_ready_i", 1, "the read is done; only with `read_valid_o`");
-    let soon = m.input("soon_free_i", 1, "in the next cycle no slice is written by others");
+    let read_ready = m.input(1, "the read is done; only with `read_valid_o`");
+    let soon_free = m.input(1, "in the next cycle no slice is written by others");
     let argued = m.input(1, "the maximum of the vector that was looked up is known");
     let divided = m.input(1, "its reciprocal is known");
 
     let flag = |name: &str| m.reg(name, 1).reset(0);
     let advance = flag("advance_q");
-    advance.next(soon);
+    advance.next(soon_free);
 
     // Passes: 0 of everything else, 1 to 3 of softmax.
     let running = flag("running_q");
@@ -104,14 +104,14 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     let coming = flag("coming_q");
     let coming_other = flag("coming_other_q");
     // The word is taken one cycle after it was read, when at most one element is left, which leaves in that cycle.
-    let nearly = remains.high(lane_bits).is_zero() & (!remains.bit(0) | soon);
+    let nearly = remains.high(lane_bits).is_zero() & (!remains.bit(0) | soon_free);
     let first_read = m.wire(all!(reading, !coming, !coming_other, !wants_other, !begun, nearly));
     let read_valid = m.wire(first_read | wants_other);
-    let first_granted = m.wire(first_read & granted);
-    let other_granted = m.wire(wants_other & granted);
+    let first_granted = m.wire(first_read & read_ready);
+    let other_granted = m.wire(wants_other & read_ready);
     coming.next(first_granted);
     coming_other.next(other_granted);
-    wants_other.set_clear(first_granted & two, granted);
+    wants_other.set_clear(first_granted & two, read_ready);
     let complete = m.wire(mux(two, other_granted, first_granted));
     let taken = m.wire(mux(two, coming_other, coming));
     left.next(mux(taken, lit(lanes.into(), lane_bits + 1), remains));
@@ -244,25 +244,26 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     if !slices.is_empty() {
         slices.push(results.slice.q());
     }
-    let idle = m.output("idle_o", !running, "a command can be taken, all results are written");
+    let idle = m.output(idle = !running, "a command can be taken, all results are written");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
     m.output(advance, "the lanes move on");
     m.output(path, "way of their elements");
-    m.output("two_o", two & !function, "the operation's second operand comes from the slices");
+    m.output(two = two & !function, "the operation's second operand comes from the slices");
     m.output(read_valid, "the slices are to be read");
-    m.output("read_addr_o", address, "word to read");
-    m.output("take_o", coming, "the lanes take the word as first operand");
-    m.output("take_other_o", coming_other, "they take it as second operand");
-    m.output("shift_o", leaves | goes_round, "an element leaves, or all go round");
+    m.output(read_addr = address, "word to read");
+    m.output(take = coming, "the lanes take the word as first operand");
+    m.output(take_other = coming_other, "they take it as second operand");
+    m.output(shift = leaves | goes_round, "an element leaves, or all go round");
     m.output(element, "its number in the word");
     m.output(ends, "ranks in whose stripe the vectors end");
     m.output(counts, "ranks whose elements count");
-    m.output("vector_o", mux(taken, fetched_vector, vector), "vector of the next element");
-    m.output("write_o", writes, "results are written; no other part writes in this cycle");
-    m.output("write_addr_o", results.word, "their word");
-    m.output("write_lane_o", cat((0..lanes).rev().map(|i| lane.eq_lit(i.into()))), "their lane, one-hot");
-    for ((name, _, doc), value) in slice_controls(config).into_iter().zip(slices) {
-        m.output(format!("{name}_o"), value, doc);
+    m.output(vector = mux(taken, fetched_vector, vector), "vector of the next element");
+    m.output(write = writes, "results are written; no other part writes in this cycle");
+    m.output(write_addr = results.word, "their word");
+    m.output(write_lane = cat((0..lanes).rev().map(|i| lane.eq_lit(i.into()))), "their lane, one-hot");
+    if let [read_slice, take_slice, slice, write_slice] = slices[..] {
+        let slices = SliceControls { read_slice, take_slice, slice, write_slice };
+        SliceControls::outputs(&m, config, slices);
     }
     if let Some(place) = place {
         m.output(place, "place in its stripe of the element that goes into the exponential");

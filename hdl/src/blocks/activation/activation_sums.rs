@@ -144,14 +144,10 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Block {
     let scale_bits = fp16_packer::EXPONENT_BITS;
     // With the leading one at bit t = 42 - place of the sum it is 14 - t.
     let scale = share.high(PLACE_BITS).zext(scale_bits) - lit(28, scale_bits);
-    m.output("argued_o", m.flag("argued_known_q", vector.lt(argued)), "its argument is known");
-    m.output(
-        "argument_o",
-        m.delay("argument_known_q", known.low(ARGUMENT_BITS)),
-        "less maximum times log2(e)",
-    );
-    m.output("hopeless_o", m.delay("hopeless_known_q", known.msb()), "NaN, +Inf, or nothing but -Inf");
-    m.output("divided_o", m.flag("divided_known_q", vector.lt(divided)), "its reciprocal is known");
-    m.output("reciprocal_o", m.delay("reciprocal_known_q", share.low(RECIPROCAL_BITS)), "2^15 < r <= 2^16");
-    m.output("scale_o", m.delay("scale_known_q", scale), "exponent that goes with it, two's complement");
+    m.output(argued = m.flag("argued_known_q", vector.lt(argued)), "its argument is known");
+    m.output(argument = m.delay("argument_known_q", known.low(ARGUMENT_BITS)), "less maximum times log2(e)");
+    m.output(hopeless = m.delay("hopeless_known_q", known.msb()), "NaN, +Inf, or nothing but -Inf");
+    m.output(divided = m.flag("divided_known_q", vector.lt(divided)), "its reciprocal is known");
+    m.output(reciprocal = m.delay("reciprocal_known_q", share.low(RECIPROCAL_BITS)), "2^15 < r <= 2^16");
+    m.output(scale = m.delay("scale_known_q", scale), "exponent that goes with it, two's complement");
 }

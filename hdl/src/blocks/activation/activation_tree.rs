@@ -66,21 +66,17 @@ pub fn activation_tree(config: &GemvConfig) -> Block {
         false => ("", "Largest key and sum of terms of all lanes."),
     };
     let m = ModuleBuilder::new(format!("activation_tree_n{lanes}{suffix}"), title);
-    let leaves = |name: &str, bits: u32, doc: &str| -> Vec<Bits> {
-        (0..lanes).map(|i| m.input(format!("{name}{i}_i"), bits, format!("{doc} of lane {i}"))).collect()
-    };
-    let keys = leaves("key", KEY_BITS, "key");
-    let bad = leaves("bad", 1, "NaN or +Inf");
-    let terms = match config.shares_exponential() {
-        true => Vec::new(),
-        false => leaves("term", TERM_BITS, "exponential"),
-    };
+    let keys = each(lanes, |i| m.input(format!("key{i}_i"), KEY_BITS, format!("key of lane {i}")));
+    let bad = each(lanes, |i| m.input(format!("bad{i}_i"), 1, format!("NaN or +Inf of lane {i}")));
+    let of_terms = if config.shares_exponential() { 0 } else { lanes };
+    let terms =
+        each(of_terms, |i| m.input(format!("term{i}_i"), TERM_BITS, format!("exponential of lane {i}")));
     let any_bad = any_of(&bad);
     let largest = tree(&m, "key", keys, |_, a, b| larger(a, b));
     let sum = (!terms.is_empty()).then(|| tree(&m, "sum", terms, |_, a, b| wider_sum(a, b)));
     let seen = (0..latency(lanes)).fold(any_bad, |value, stage| m.delay(format!("bad{stage}_q"), value));
-    m.output("key_o", largest, "largest key");
-    m.output("bad_o", seen, "a lane had NaN or +Inf");
+    m.output(key = largest, "largest key");
+    m.output(bad = seen, "a lane had NaN or +Inf");
     if let Some(sum) = sum {
         m.output(sum, "sum of the terms");
     }

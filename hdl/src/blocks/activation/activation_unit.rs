@@ -1,36 +1,35 @@
 //! The activation unit (Hermes, section IV-A2) without its lanes, which are beside the slices: sequencer, maxima and sums, and the
 //! command that is in work.
 
-use super::activation_lane::{KEY_BITS, PATHS, lane_controls, shared_suffix, slice_controls};
+use super::activation_lane::{KEY_BITS, LaneControls, PATHS, SliceControls, shared_suffix};
 use super::activation_sequencer::activation_sequencer;
 use super::activation_sums::activation_sums;
 use super::activation_tree;
 use super::activation_walker::vector_bits;
-use super::exponential_path::shared_controls;
-use crate::blocks::arithmetic::exponential::ARGUMENT_BITS;
+use super::exponential_path::SharedControls;
 use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::arithmetic::operand_recoder::recoded;
-use crate::blocks::common::row_layout::{Layout, layout_fields};
+use crate::blocks::common::row_layout::Layout;
 use ndp_config::GemvConfig;
 use ndp_hdl_language::prelude::*;
 
 /// Minus infinity, recoded: the larger of it and a number is the number.
 const LEAST: u128 = 0xfe00;
 
-/// What an instruction tells the unit beside layout and words: name, bits, meaning.
-pub(crate) fn operation_fields(config: &GemvConfig) -> [(&'static str, u32, &'static str); 10] {
-    [
-        ("path", PATHS.len() as u32, "way of the elements, one-hot; not of softmax"),
-        ("softmax", 1, "softmax"),
-        ("two", 1, "both operands are vector blocks"),
-        ("subtract", 1, "the second operand's sign is inverted"),
-        ("max", 1, "of the choices: the larger one; otherwise ReLU"),
-        ("scalar", FP16_BITS, "second operand of all elements"),
-        ("function", 1, "the function unit's result, in place of the choice"),
-        ("gelu", 1, "of it: GELU; otherwise SiLU, or the quotient of two operands"),
-        ("vectors", vector_bits(config), "vectors"),
-        ("other", config.slice_addr_bits(), "first word of the second operand"),
-    ]
+bundle! {
+    /// What an instruction tells the unit beside layout and words.
+    pub(crate) struct Operation(config: &GemvConfig) {
+        path: PATHS.len() as u32, "way of the elements, one-hot; not of softmax";
+        softmax: 1, "softmax";
+        two: 1, "both operands are vector blocks";
+        subtract: 1, "the second operand's sign is inverted";
+        max: 1, "of the choices: the larger one; otherwise ReLU";
+        scalar: FP16_BITS, "second operand of all elements";
+        function: 1, "the function unit's result, in place of the choice";
+        gelu: 1, "of it: GELU; otherwise SiLU, or the quotient of two operands";
+        vectors: vector_bits(config), "vectors";
+        other: config.slice_addr_bits(), "first word of the second operand";
+    }
 }
 
 /// The unit of `config`.
@@ -44,17 +43,13 @@ pub fn activation_unit(config: &GemvConfig) -> Block {
     let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
     let (sum_bits, shared) = (activation_tree::sum_bits(config), config.shares_exponential());
     let start = m.input(1, "take a command; only while not busy");
-    let command = |name: &str, bits: u32, doc: &str| {
-        let value = m.input(format!("{name}_i"), bits, doc);
-        m.hold(format!("{name}_q"), value, start)
-    };
-    let [waves, tail, last_beat, last_elem] =
-        layout_fields(config).map(|(name, bits, doc)| command(name, bits, doc));
-    let layout = Layout { waves, tail, last_beat, last_elem };
-    let source = command("source", addr_bits, "first word of the first operand");
-    let target = command("target", addr_bits, "first word of the results");
-    let [path, softmax, two, subtract, max, scalar, function, gelu, vectors, other] =
-        operation_fields(config).map(|(name, bits, doc)| command(name, bits, doc));
+    let layout = Layout::inputs(&m, config).held(&m, "", start);
+    let source = m.input(addr_bits, "first word of the first operand");
+    let source = m.hold(source, start);
+    let target = m.input(addr_bits, "first word of the results");
+    let target = m.hold(target, start);
+    let operation = Operation::inputs(&m, config).held(&m, "", start);
+    let Operation { path, softmax, two, subtract, max, scalar, function, gelu, vectors, other } = operation;
     // An exponential that the lanes have not is a function of another unit in their chain.
     let exponential = path.bit(0);
     let (path, function) = match shared {
@@ -65,11 +60,16 @@ pub fn activation_unit(config: &GemvConfig) -> Block {
         ),
     };
     let started = m.flag(start);
-    let granted = m.input("read_ready_i", 1, "the read is done");
-    let soon = m.input("soon_free_i", ranks, "in the next cycle no sums are written to the rank's slices");
+    let read_ready = m.input(1, "the read is done");
+    let soon_free = m.input(ranks, "in the next cycle no sums are written to the rank's slices");
+    let (mut key, mut bad, mut sum) = (Vec::new(), Vec::new(), Vec::new());
+    for g in 0..ranks {
+        key.push(m.input(format!("key{g}_i"), KEY_BITS, format!("rank {g}: largest key")));
+        bad.push(m.input(format!("bad{g}_i"), 1, format!("rank {g}: NaN or +Inf seen")));
+        sum.push(m.input(format!("sum{g}_i"), sum_bits, format!("rank {g}: sum of terms")));
+    }
 
-    let looked_up = |name: &str, bits: u32| m.forward(name, bits);
-    let (argued, divided) = (looked_up("argued", 1), looked_up("divided", 1));
+    let (argued, divided) = (m.forward("argued", 1), m.forward("divided", 1));
     let sequencer = activation_sequencer::In {
         start: started,
         path,
@@ -82,84 +82,76 @@ pub fn activation_unit(config: &GemvConfig) -> Block {
         source,
         other,
         target,
-        read_ready: granted,
-        soon_free: soon.all(),
+        read_ready,
+        soon_free: soon_free.all(),
         argued: *argued,
         divided: *divided,
     }
     .part(&m, "sequencer", &activation_sequencer(config)?);
-    let mut sums = m
-        .instance("sums", &activation_sums(config, sum_bits)?)
-        .input("start_i", started)
-        .input("keys_valid_i", sequencer.keys_valid)
-        .input("sums_valid_i", sequencer.terms_valid)
-        .input("last_i", sequencer.last)
-        .input("vector_i", sequencer.vector);
-    for g in 0..ranks {
-        for (name, bits, doc) in [
-            ("key", KEY_BITS, "largest key"),
-            ("bad", 1, "NaN or +Inf seen"),
-            ("sum", sum_bits, "sum of terms"),
-        ] {
-            let value = m.input(format!("{name}{g}_i"), bits, format!("rank {g}: {doc}"));
-            sums = sums.input(format!("{name}{g}_i"), value);
-        }
+    let sums = activation_sums::In {
+        start: started,
+        keys_valid: sequencer.keys_valid.q(),
+        sums_valid: sequencer.terms_valid.q(),
+        last: sequencer.last.q(),
+        key,
+        bad,
+        sum,
+        vector: sequencer.vector.q(),
     }
-    argued.drive(sums.output("argued_o"));
-    divided.drive(sums.output("divided_o"));
+    .part(&m, "sums", &activation_sums(config, sum_bits)?);
+    argued.drive(sums.argued);
+    divided.drive(sums.divided);
 
     // What the lanes need two steps after an element has left goes through as many registers.
     let advance = sequencer.advance.q();
     let later = |name: &str, value: Bits| {
         (0..2).fold(value, |value, step| m.hold(format!("{name}{step}_q"), value, advance))
     };
-    let argument = m.wire(sums.output("argument_o").gated(m.wire("in_softmax", softmax)));
+    let argument = m.wire(sums.argument.gated(m.wire("in_softmax", softmax)));
     let argument = if shared { argument } else { later("argument", argument) };
-    debug_assert_eq!(argument.width(), ARGUMENT_BITS);
-    let hopeless = later("hopeless", m.wire("hopeless", sums.output("hopeless_o") & softmax));
-    for (name, bits, doc) in lane_controls(config) {
-        let value = match name {
-            "subtract" => subtract,
-            "max" => max | function,
-            "scalar" => mux(function, lit(LEAST, FP16_BITS), recoded(&scalar)),
-            "wide" => softmax,
-            "argument" => argument,
-            "advance" => advance,
-            "reciprocal" | "scale" => sums.output(&format!("{name}_o")),
-            "spoilt" => hopeless,
-            _ => sequencer.output(&format!("{name}_o")),
+    let hopeless = later("hopeless", m.wire("hopeless", sums.hopeless & softmax));
+    let controls = LaneControls {
+        take: sequencer.take.q(),
+        take_other: sequencer.take_other.q(),
+        shift: sequencer.shift.q(),
+        advance,
+        path: sequencer.path.q(),
+        subtract,
+        max: max | function,
+        two: sequencer.two.q(),
+        scalar: mux(function, lit(LEAST, FP16_BITS), recoded(&scalar)),
+        wide: softmax,
+        argument: (!shared).then_some(argument),
+        reciprocal: sums.reciprocal.q(),
+        scale: sums.scale.q(),
+        spoilt: hopeless,
+    };
+    LaneControls::outputs_as(&m, "lane_", "lanes: ", config, controls);
+    if config.slices_per_lane() > 1 {
+        SliceControls::outputs_as(&m, "lane_", "lanes: ", config, sequencer.slice_controls.q());
+    }
+    if shared {
+        let end = cat!(layout.last_beat, layout.last_elem);
+        let controls = SharedControls {
+            exponentials: softmax | exponential,
+            argument,
+            wide_exponentials: softmax,
+            past_end: end.lt(sequencer.place.q().zext(end.width())),
         };
-        debug_assert_eq!(value.width(), bits);
-        m.output(format!("lane_{name}_o"), value, format!("lanes: {doc}"));
+        SharedControls::outputs_as(&m, "lane_", "lanes: ", (), controls);
     }
-    for (name, _, doc) in slice_controls(config) {
-        m.output(format!("lane_{name}_o"), sequencer.output(&format!("{name}_o")), format!("lanes: {doc}"));
-    }
-    for (name, bits, doc) in shared_controls().into_iter().filter(|_| shared) {
-        let value = match name {
-            "exponentials" => softmax | exponential,
-            "argument" => argument,
-            "wide_exponentials" => softmax,
-            _ => {
-                let end = cat!(layout.last_beat, layout.last_elem);
-                end.lt(sequencer.place.q().zext(end.width()))
-            }
-        };
-        debug_assert_eq!(value.width(), bits);
-        m.output(format!("lane_{name}_o"), value, format!("lanes: {doc}"));
-    }
-    m.output("lane_gelu_o", gelu, "function unit: GELU");
-    m.output("lane_divide_o", function & two, "function unit: quotients");
-    m.output("lane_element_o", sequencer.element, "lanes: number of the element in its word");
-    m.output("lane_last_beat_o", layout.last_beat, "lanes: position of the vectors' last beat");
-    m.output("lane_last_elem_o", layout.last_elem, "lanes: last element of the vectors in that beat");
-    m.output("ends_o", sequencer.ends, "ranks in whose stripe the vectors end");
-    m.output("counts_o", sequencer.counts, "ranks whose elements count");
-    m.output("read_valid_o", sequencer.read_valid, "all slices are to be read");
-    m.output("read_addr_o", sequencer.read_addr, "word to read");
+    m.output(lane_gelu = gelu, "function unit: GELU");
+    m.output(lane_divide = function & two, "function unit: quotients");
+    m.output(lane_element = sequencer.element, "lanes: number of the element in its word");
+    m.output(lane_last_beat = layout.last_beat, "lanes: position of the vectors' last beat");
+    m.output(lane_last_elem = layout.last_elem, "lanes: last element of the vectors in that beat");
+    m.output(ends = sequencer.ends, "ranks in whose stripe the vectors end");
+    m.output(counts = sequencer.counts, "ranks whose elements count");
+    m.output(read_valid = sequencer.read_valid, "all slices are to be read");
+    m.output(read_addr = sequencer.read_addr, "word to read");
     let lane = sequencer.write_lane.q();
-    m.output("write_o", lane.gated(sequencer.write), "lane to write in all slices, one-hot or nothing");
-    m.output("write_addr_o", sequencer.write_addr, "word to write");
-    let busy = m.output("busy_o", started | !sequencer.idle.q(), "a command is in work");
+    m.output(write = lane.gated(sequencer.write), "lane to write in all slices, one-hot or nothing");
+    m.output(write_addr = sequencer.write_addr, "word to write");
+    let busy = m.output(busy = started | !sequencer.idle.q(), "a command is in work");
     m.assume("started_when_idle", !(start & busy), "a command is given only while not busy");
 }

@@ -32,7 +32,7 @@ pub fn activation_walker(config: &GemvConfig) -> Block {
     let tail = m.input(rank_width, "stripes that are left over");
     let vectors = m.input(vector_bits, "vectors, at least one");
     let base = m.input(addr_bits, "first word");
-    let mut step = m.input("step_i", 1, "go to the next word");
+    let mut step = m.input(step = 1, "go to the next word");
     let slices = config.slices_per_lane();
     let mut last_slice = None;
     if slices > 1 {
@@ -42,7 +42,7 @@ pub fn activation_walker(config: &GemvConfig) -> Block {
         step = m.wire("step", step & last);
         last_slice = Some(last);
         let one_hot = cat((0..slices).rev().map(|k| slice.eq_lit(k.into())));
-        m.output("slice_o", one_hot, "slice of each lane, one-hot");
+        m.output(slice = one_hot, "slice of each lane, one-hot");
     }
 
     // With three tail stripes every rank holds all of them, else one word is enough.
@@ -92,11 +92,7 @@ pub fn activation_walker(config: &GemvConfig) -> Block {
         Some(last) => m.wire("last_of_vector", last_word & last),
     };
     m.output(last_word, "it is its vector's last");
-    m.output("last_o", last_word & vector.plus_one().eq(vectors), "it is the block's last");
-    m.output("ends_o", cat(ends.into_iter().rev()), "ranks in whose stripe the vectors end");
-    m.output(
-        "counts_o",
-        cat(counts.into_iter().rev()),
-        "ranks whose elements count; no element counts twice",
-    );
+    m.output(last = last_word & vector.plus_one().eq(vectors), "it is the block's last");
+    m.output(ends = cat(ends.into_iter().rev()), "ranks in whose stripe the vectors end");
+    m.output(counts = cat(counts.into_iter().rev()), "ranks whose elements count; no element counts twice");
 }

@@ -3,7 +3,7 @@
 
 use super::activation_lane::TERM_BITS;
 use crate::blocks::arithmetic::exponential::exponential;
-use crate::blocks::arithmetic::fp16_packer::{MAGNITUDE_BITS, fp16_packer};
+use crate::blocks::arithmetic::fp16_packer::{MAGNITUDE_BITS, Way, fp16_packer};
 use crate::blocks::arithmetic::number_format::FP16_BITS;
 use ndp_hdl_language::prelude::*;
 
@@ -14,10 +14,7 @@ pub(crate) const TERM_LATENCY: u32 = exponential::LATENCY + 1;
 
 /// What comes out of the exponential: operands of the packer, and the term of the sum.
 pub(crate) struct Exponential {
-    pub magnitude: Bits,
-    pub exponent: Bits,
-    pub nan: Bits,
-    pub infinite: Bits,
+    pub way: Way,
     /// The result is +0, whatever the magnitude: of minus infinity, which is a masked element for softmax.
     pub vanishes: Bits,
     /// In units of 2^-28; 0 if the element does not count.
@@ -59,28 +56,27 @@ impl Exponential {
         let down = m.wire("down", zeros(exponential::EXPONENT_BITS) - exponent);
         let term = units.shr(down).gated(counts & !vanishes);
         Ok(Self {
-            magnitude: cat!(significand, zeros(MAGNITUDE_BITS - exponential::SIGNIFICAND_BITS)),
-            exponent: exponent.sext(fp16_packer::EXPONENT_BITS),
-            nan,
-            infinite,
+            way: Way {
+                magnitude: cat!(significand, zeros(MAGNITUDE_BITS - exponential::SIGNIFICAND_BITS)),
+                exponent: exponent.sext(fp16_packer::EXPONENT_BITS),
+                sign: zeros(1),
+                nan,
+                infinite,
+            },
             vanishes,
             term,
         })
     }
 }
 
-/// What the activation unit tells the ranks about it: name, bits, meaning.
-pub(crate) fn shared_controls() -> [(&'static str, u32, &'static str); 4] {
-    [
-        ("exponentials", 1, "what comes back in the chain are exponentials, not functions"),
-        (
-            "argument",
-            exponential::ARGUMENT_BITS,
-            "exponential: less the vector's maximum times log2(e), or 0",
-        ),
-        ("wide_exponentials", 1, "exponential: results are wide values, for softmax"),
-        ("past_end", 1, "exponential: the value is beyond the vectors' end if they end in the rank's stripe"),
-    ]
+bundle! {
+    /// What the activation unit tells the ranks about it.
+    pub(crate) struct SharedControls {
+        exponentials: 1, "what comes back in the chain are exponentials, not functions";
+        argument: exponential::ARGUMENT_BITS, "exponential: less the vector's maximum times log2(e), or 0";
+        wide_exponentials: 1, "exponential: results are wide values, for softmax";
+        past_end: 1, "exponential: the value is beyond the vectors' end if they end in the rank's stripe";
+    }
 }
 
 /// The unit that the lanes of a rank share. Takes a value in each cycle; its result comes [`LATENCY`] cycles later, its term
@@ -97,22 +93,11 @@ pub fn shared_exponential() -> Block {
     let always = lit(1, 1);
     let (nan, infinite) = specials(&m, &value);
     let exp = Exponential::of(&m, &always, &value, (&nan, &infinite), &argument, &counts)?;
-    let packer = fp16_packer::In {
-        advance: always,
-        magnitude: exp.magnitude,
-        exponent: exp.exponent,
-        sign: zeros(1),
-        nan: exp.nan,
-        infinite: exp.infinite,
-        raw: zeros(1),
-        blank: exp.vanishes,
-        wide,
-    }
-    .part(&m, "packer", &fp16_packer()?);
-    m.output("value_o", packer.value, "result, recoded; with `wide_i` a wide value");
+    let packer = fp16_packer::In { advance: always, way: exp.way, raw: zeros(1), blank: exp.vanishes, wide }
+        .part(&m, "packer", &fp16_packer()?);
+    m.output(value = packer.value, "result, recoded; with `wide_i` a wide value");
     m.output(
-        "term_o",
-        m.delay("term_q", exp.term),
+        term = m.delay("term_q", exp.term),
         "exponential in units of 2^-28, 0 if the value does not count",
     );
 }

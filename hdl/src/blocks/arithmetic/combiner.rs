@@ -3,7 +3,7 @@
 //! A rank that has no stripe of a row takes no part in it. Sums are added digit by digit like in the tree. A result is
 //! begun only when there is a place for it at the output, so that nothing behind this block ever has to stop.
 
-use super::fp16_rounder::fp16_rounder;
+use super::fp16_rounder::{fp16_rounder, rounder};
 use super::number_format::{FLAG_BITS, FP16_BITS};
 use crate::blocks::common::encoding::bits_for;
 use crate::blocks::common::fifo::fifo;
@@ -106,18 +106,22 @@ pub fn combiner(config: &GemvConfig) -> Block {
     let flags = m.reg(FLAG_BITS).enable(adds);
     flags.next(any_of(operands.iter().map(|(_, flags)| *flags)));
     let valid = m.flag("digit_valid_q", adds);
-    let rounder = m
-        .instance(&fp16_rounder(config)?)
-        .input("valid_i", valid)
-        .input("first_i", m.flag("digit_first_q", adds_first))
-        .input("last_i", m.flag("digit_last_q", adds_last))
-        .input("digit_i", digit)
-        .input("flags_i", flags);
+    let rounder = rounder::In {
+        valid,
+        first: m.flag("digit_first_q", adds_first),
+        last: m.flag("digit_last_q", adds_last),
+        digit,
+        flags: *flags,
+    }
+    .part(&m, "rounder", &fp16_rounder(config)?);
 
     // Results.
     let taken = m.forward(1);
-    let results = fifo::In { push: rounder.output("valid_o"), data: rounder.output("data_o"), pop: *taken }
-        .part(&m, "results", &fifo(FP16_BITS, QUEUED_RESULTS)?);
+    let results = fifo::In { push: rounder.valid.q(), data: rounder.data.q(), pop: *taken }.part(
+        &m,
+        "results",
+        &fifo(FP16_BITS, QUEUED_RESULTS)?,
+    );
     results.ready.ignore("a place is reserved before the result is begun");
     let result_valid = results.valid.q();
     taken.drive(result_valid & result_ready);
@@ -127,13 +131,13 @@ pub fn combiner(config: &GemvConfig) -> Block {
     reserved.up_down(change, begins);
     room.drive(reserved.ne(lit(QUEUED_RESULTS.into(), count_bits)));
 
-    let idle = m.output("idle_o", !(active | reserved.any()), "all results are taken, a command can be");
+    let idle = m.output(idle = !(active | reserved.any()), "all results are taken, a command can be");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
     for g in 0..ranks {
         m.output(format!("sum{g}_pop_o"), pops.bit(g), format!("take a digit of rank {g}"));
         m.output(format!("sum{g}_release_o"), pops.bit(g) & is_last, "it is the last one of its sum");
     }
-    m.output("row_room_o", rows_ahead.ready, "a row can be taken");
+    m.output(row_room = rows_ahead.ready, "a row can be taken");
     m.output(result_valid, "a result is offered, rows in order, in each row the vectors");
-    m.output("result_data_o", results.data, "FP16 result");
+    m.output(result_data = results.data, "FP16 result");
 }

@@ -28,7 +28,7 @@ pub(crate) const fn steps(bits: u32) -> u32 {
 )]
 pub fn digit_serial_lane(bits: u32) -> Block {
     let load = m.input(1, "takes new operands; the old product is read in the same cycle");
-    let moves = m.input("move_i", 1, "the product takes its next step; with every load");
+    let moves = m.input(r#move = 1, "the product takes its next step; with every load");
     let sig_w = m.input(bits, "significand of the weight");
     let sig_x = m.input(SIGNIFICAND_BITS, "significand of the activation");
 
@@ -54,5 +54,5 @@ pub fn digit_serial_lane(bits: u32) -> Block {
     if low_bits > bits {
         m.unused(product.msb(), "the last digit has one bit, so this stays zero");
     }
-    m.output("product_o", product.low(SIGNIFICAND_BITS + bits), "product of the significands");
+    m.output(product = product.low(SIGNIFICAND_BITS + bits), "product of the significands");
 }

@@ -167,6 +167,6 @@ pub fn exponential() -> Block {
     let sum = m.wire(base + cat!(upper, zeros(half)).zext(wide) + lower.zext(wide));
     m.unused(sum.low(PLACE_BITS), "below the units of the significand");
     let significand = sum.high(SIGNIFICAND_BITS);
-    m.output("significand_o", stage("significand_q", &significand), "1 <= s < 2 in units of 2^-24");
-    m.output("exponent_o", stage("exponent4_q", &exponent), "exponent, two's complement");
+    m.output(significand = stage("significand_q", &significand), "1 <= s < 2 in units of 2^-24");
+    m.output(exponent = stage("exponent4_q", &exponent), "exponent, two's complement");
 }

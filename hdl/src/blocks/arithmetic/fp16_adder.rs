@@ -61,13 +61,12 @@ pub fn fp16_adder() -> Block {
     let exponent = exponent.zext(EXPONENT_BITS) - lit(14, EXPONENT_BITS);
     let none = m.wire(sum.is_zero());
     m.output(
-        "magnitude_o",
-        cat!(stage("sum_q", &sum), zeros(MAGNITUDE_BITS - bits - 1)),
+        magnitude = cat!(stage("sum_q", &sum), zeros(MAGNITUDE_BITS - bits - 1)),
         "magnitude of the sum",
     );
-    m.output("exponent_o", stage("exponent_sum_q", &exponent), "exponent of its uppermost bit");
+    m.output(exponent = stage("exponent_sum_q", &exponent), "exponent of its uppermost bit");
     // Values that cancel give +0; two zeros of one sign keep it.
-    m.output("sign_o", stage("sign_sum_q", &(sign & !(none & subtract))), "sign of the sum");
-    m.output("nan_o", stage("nan_q", &kind.bit(0)), "the sum is NaN");
-    m.output("infinite_o", stage("infinite_q", &kind.bit(1)), "the sum is infinite");
+    m.output(sign = stage("sign_sum_q", &(sign & !(none & subtract))), "sign of the sum");
+    m.output(nan = stage("nan_q", &kind.bit(0)), "the sum is NaN");
+    m.output(infinite = stage("infinite_q", &kind.bit(1)), "the sum is infinite");
 }

@@ -60,9 +60,9 @@ pub fn fp16_multiplier() -> Block {
     // Infinity times zero, and whatever a NaN meets, has a zero among the significands.
     let vanishes = m.wire(!(a_significand.any() & b_significand.any()));
     let twice = |name: &str, value: &Bits| stage(&format!("{name}1_q"), &stage(&format!("{name}0_q"), value));
-    m.output("magnitude_o", stage("product_q", &product), "product of the significands");
-    m.output("exponent_o", twice("exponent", &exponent), "exponent of its uppermost bit");
-    m.output("sign_o", twice("sign", &((a.msb() ^ b.msb()) & !wide)), "sign of the product");
-    m.output("nan_o", twice("nan", &(special & vanishes)), "the product is NaN");
-    m.output("infinite_o", twice("infinite", &(special & !vanishes)), "the product is infinite");
+    m.output(magnitude = stage("product_q", &product), "product of the significands");
+    m.output(exponent = twice("exponent", &exponent), "exponent of its uppermost bit");
+    m.output(sign = twice("sign", &((a.msb() ^ b.msb()) & !wide)), "sign of the product");
+    m.output(nan = twice("nan", &(special & vanishes)), "the product is NaN");
+    m.output(infinite = twice("infinite", &(special & !vanishes)), "the product is infinite");
 }

@@ -20,6 +20,17 @@ fn signed(value: i32, bits: u32) -> Bits {
     lit((i128::from(value) as u128) & ((1 << bits) - 1), bits)
 }
 
+bundle! {
+    /// A number to be packed.
+    pub(crate) struct Way {
+        magnitude: MAGNITUDE_BITS, "magnitude, need not be normalised; bit 0 may stand for lost ones";
+        exponent: EXPONENT_BITS, "exponent of its uppermost bit, two's complement";
+        sign: 1, "sign, of zeros and infinities too";
+        nan: 1, "the result is NaN";
+        infinite: 1, "the result is infinite";
+    }
+}
+
 /// The packer. Everything moves on while `advance_i` is set, `LATENCY` steps from a magnitude to its value. `raw_i` goes before NaN,
 /// that before infinity, that before the magnitude. The result is recoded ([`super::operand_recoder`]).
 ///
@@ -28,12 +39,7 @@ fn signed(value: i32, bits: u32) -> Bits {
 #[block(m, "fp16_packer", "Normalises and rounds to FP16, to nearest even.")]
 pub fn fp16_packer() -> Block {
     let advance = m.input(1, "all stages move on");
-    let magnitude =
-        m.input(MAGNITUDE_BITS, "magnitude, need not be normalised; bit 0 may stand for lost ones");
-    let exponent = m.input(EXPONENT_BITS, "exponent of its uppermost bit, two's complement");
-    let sign = m.input(1, "sign, of zeros and infinities too");
-    let nan = m.input(1, "the result is NaN");
-    let infinite = m.input(1, "the result is infinite");
+    let Way { magnitude, exponent, sign, nan, infinite } = Way::inputs(&m, ());
     let raw = m.input(1, "the uppermost 16 bits of the magnitude are the result, a recoded value");
     let blank = m.input(1, "the result is +0 whatever else");
     let wide = m
@@ -100,5 +106,5 @@ pub fn fp16_packer() -> Block {
     let finite = mux(wide, wide_value, cat!(sign, narrow.low(FP16_BITS - 1)));
     let computed = mux(is_nan | (infinity & !wide), special, finite);
     let result = mux(is_raw, kept.high(FP16_BITS), computed).gated(!is_blank);
-    m.output("value_o", stage("value_q", &result), "the recoded FP16 value, or the wide one");
+    m.output(value = stage("value_q", &result), "the recoded FP16 value, or the wide one");
 }

@@ -4,7 +4,7 @@
 //! and `f(x) = x - x q(x)`. In each of some hundred intervals `q` is a parabola, whose coefficients were fitted so that all 65,536
 //! results are right (`hdl/examples/function_tables.rs`); a test compares all of them. Quotients come three bits per stage.
 
-use super::fp16_packer::{EXPONENT_BITS, MAGNITUDE_BITS, fp16_packer};
+use super::fp16_packer::{EXPONENT_BITS, MAGNITUDE_BITS, Way, fp16_packer};
 use super::function_tables::{GELU_HIGH, GELU_LOW, SILU_HIGH, SILU_LOW};
 use super::number_format::{FP16_BITS, SIGNIFICAND_BITS};
 use ndp_hdl_language::prelude::*;
@@ -211,15 +211,17 @@ pub fn function_unit() -> Block {
     let difference = late("difference", &difference);
     let packer = fp16_packer::In {
         advance: lit(1, 1),
-        magnitude: mux(divide, quotient, function),
-        exponent: mux(divide, difference, exponent),
-        sign: late("sign", &sign),
-        nan: late("nan", &nan),
-        infinite: late("infinite", &infinite),
+        way: Way {
+            magnitude: mux(divide, quotient, function),
+            exponent: mux(divide, difference, exponent),
+            sign: late("sign", &sign),
+            nan: late("nan", &nan),
+            infinite: late("infinite", &infinite),
+        },
         raw: zeros(1),
         blank: zeros(1),
         wide: zeros(1),
     }
     .part(&m, "packer", &fp16_packer()?);
-    m.output("value_o", packer.value, "the result, recoded");
+    m.output(value = packer.value, "the result, recoded");
 }

@@ -27,16 +27,19 @@ pub(crate) fn digit_phase(config: &GemvConfig, k: u32) -> u32 {
     config.lanes() + 1 + k
 }
 
-/// Inputs that say which registers of the unit move: name, bits, meaning for who hands them on.
-pub(crate) fn moves(config: &GemvConfig) -> Vec<(&'static str, u32, &'static str)> {
-    let part = "that part of the multiplier unit holds something of a job";
-    let behind = [("term_moves", 1, part), ("sum_moves", 1, part)];
-    let lanes = ("lanes_move", config.lanes(), "lanes that hold or take operands of a job");
-    let before = match config.multiplier() {
-        Multiplier::BitSerial | Multiplier::DigitSerial => vec![lanes, ("line_moves", 1, part)],
-        Multiplier::SharedParallel => vec![("operands_move", 1, part)],
-    };
-    before.into_iter().chain(behind).collect()
+/// What the ports of those who hand it on say.
+const PART: &str = "that part of the multiplier unit holds something of a job";
+
+bundle! {
+    /// Which registers of the unit move, for who hands it on.
+    pub(crate) struct Moves(config: &GemvConfig) {
+        lanes_move: config.lanes(), "lanes that hold or take operands of a job",
+            if config.multiplier() != Multiplier::SharedParallel;
+        line_moves: 1, PART, if config.multiplier() != Multiplier::SharedParallel;
+        operands_move: 1, PART, if config.multiplier() == Multiplier::SharedParallel;
+        term_moves: 1, PART;
+        sum_moves: 1, PART;
+    }
 }
 
 /// What titles of modules end in.
@@ -135,16 +138,16 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
     let import = m.input(1, "add `w_i`, whole, as a sum without carries instead of a product");
     let before = match config.multiplier() {
         Multiplier::BitSerial | Multiplier::DigitSerial => Before::Serial {
-            lanes_move: m.input("lanes_move_i", lanes, "lanes that hold or take operands of a job"),
-            line_moves: m.input("line_moves_i", 1, "operands of a job come, or its products leave"),
+            lanes_move: m.input(lanes_move = lanes, "lanes that hold or take operands of a job"),
+            line_moves: m.input(line_moves = 1, "operands of a job come, or its products leave"),
         },
         Multiplier::SharedParallel => {
-            Before::Parallel { operands_move: m.input("operands_move_i", 1, "operands of a job come") }
+            Before::Parallel { operands_move: m.input(operands_move = 1, "operands of a job come") }
         }
     };
     let term_moves = m.input(1, "products of a job leave");
     let sum_moves = m.input(1, "the same a cycle later: they are added");
-    let sum_in = m.input("sum_i", sum_bits(config), "sum to add to, in the form of `sum_o`");
+    let sum_in = m.input(sum = sum_bits(config), "sum to add to, in the form of `sum_o`");
     let stored = StoredSum::of(config, &sum_in);
     let imported = StoredSum::of(config, &w.low(sum_bits(config)));
     m.unused(imported.carries, "a sum that is moved has none");
@@ -184,13 +187,16 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
             };
             let mut leaving = Vec::new();
             for i in 0..lanes {
-                let instance = m
-                    .instance(format!("lane{i}"), &lane)
-                    .input("load_i", phase.bit(i) & lanes_move.bit(i))
-                    .input("move_i", if digits { lanes_move.bit(i) & at_work(i) } else { lanes_move.bit(i) })
-                    .input("sig_w_i", sig_w)
-                    .input("sig_x_i", sig_x);
-                leaving.push(instance.output("product_o"));
+                let moves = lanes_move.bit(i);
+                // Both kinds of lanes have the same ports.
+                let lane = serial_lane::In {
+                    load: phase.bit(i) & moves,
+                    r#move: if digits { moves & at_work(i) } else { moves },
+                    sig_w,
+                    sig_x,
+                }
+                .part(&m, format!("lane{i}"), &lane);
+                leaving.push(lane.product.q());
             }
             // A product leaves exactly one window after its operands came, so exponent and sign need no place in the lanes: a
             // delay line of a window's length brings them to the aligner in the same cycle. Phases without an operand send
@@ -255,14 +261,10 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
         .map(|p| phase.bit(p))
         .collect();
     m.unused(any_of(&quiet), "phases in which nothing but the lanes' own turn happens");
-    m.output(
-        "digit_o",
-        one_hot_mux(cat(read), &digits),
-        "digit of the sum over the last window, in its phase",
-    );
+    m.output(digit = one_hot_mux(cat(read), &digits), "digit of the sum over the last window, in its phase");
     m.output(flags, "NaN, +Inf, -Inf seen in the window; valid with the last digit");
     let sum = [flags.q(), cat(carries.into_iter().rev())].into_iter().chain(digits.into_iter().rev());
-    m.output("sum_o", cat(sum), "sum with what was added last: flags, pending carries, digits");
+    m.output(sum = cat(sum), "sum with what was added last: flags, pending carries, digits");
     m.finish()
 }
 

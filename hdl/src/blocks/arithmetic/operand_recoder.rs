@@ -33,7 +33,7 @@ pub fn operand_recoder() -> Block {
         let fraction = mux(special, cat!(infinite, zeros(9)), value.low(10));
         cat!(value.high(6), fraction).gated(keep)
     });
-    m.output("data_o", cat(elements.into_iter().rev()), "recoded values");
+    m.output(data = cat(elements.into_iter().rev()), "recoded values");
 }
 
 /// An FP16 value as [`operand_recoder`] rewrites it.

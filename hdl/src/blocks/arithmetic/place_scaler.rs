@@ -17,15 +17,12 @@ pub fn place_scaler(bits: u32) -> Block {
     let scale = Scale::new(&m, "scale", &scale, &step);
     let module = weight_scaler(bits)?;
     let weights = each(BEAT_ELEMS, |e| {
-        m.instance(format!("weight{e}"), &module)
-            .input("step_i", step)
-            .input("number_i", numbers.slice(e * bits, bits))
-            .input("sign_i", scale.sign)
-            .input("significand_i", scale.significand)
-            .input("exponent_i", scale.exponent)
-            .input("special_i", scale.special)
-            .input("nan_i", scale.nan)
-            .output("weight_o")
+        let Scale { sign, significand, exponent, special, nan } = scale;
+        let number = numbers.slice(e * bits, bits);
+        weight_scaler::In { step, number, sign, significand, exponent, special, nan }
+            .part(&m, format!("weight{e}"), &module)
+            .weight
+            .q()
     });
     let weights = cat(weights.into_iter().rev());
     debug_assert_eq!(weights.width(), BEAT_BITS);

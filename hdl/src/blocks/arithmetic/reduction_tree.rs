@@ -35,17 +35,7 @@ fn tree_node(digit_bits: u32) -> Block {
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
 pub fn reduction_tree(leaves: u32, digit_bits: u32) -> Block {
-    tree(leaves, digit_bits, 1)
-}
-
-/// The same tree with taps for up to `heads` (a power of two, at most `leaves`) sums: with `2^heads_i` heads tap `s` has the
-/// sum of the leaves of head `s`, `heads_i` levels, and so cycles, before the whole sum. Without heads the taps have
-/// digits that mean nothing.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
-pub fn tapped_tree(leaves: u32, digit_bits: u32, heads: u32) -> Block {
-    tree(leaves, digit_bits, heads)
+    tapped_tree(leaves, digit_bits, 1)
 }
 
 /// Chooses by the logarithm of the number of heads, `values` being those of the last `values.len()` logarithms; the last
@@ -57,10 +47,16 @@ fn of_heads(heads: &Bits, most: u32, values: &[Bits]) -> Bits {
     others.iter().rev().fold(*last, |rest, (h, value)| mux(heads.eq_lit(*h), value, rest))
 }
 
+/// The same tree with taps for up to `heads` (a power of two, at most `leaves`) sums: with `2^heads_i` heads tap `s` has the
+/// sum of the leaves of head `s`, `heads_i` levels, and so cycles, before the whole sum. Without heads the taps have
+/// digits that mean nothing.
+///
+/// # Errors
+/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "reduction_tree_n{leaves}_d{digit_bits}{}",
     if heads > 1 { format!("_h{heads}") } else { String::new() },
     "Pipelined binary tree of digit-serial adders.")]
-fn tree(leaves: u32, digit_bits: u32, heads: u32) -> Block {
+pub fn tapped_tree(leaves: u32, digit_bits: u32, heads: u32) -> Block {
     let node = tree_node(digit_bits)?;
     let valid = m.input(1, "there are digits");
     let first = m.input(1, "they are the least significant ones");
@@ -89,24 +85,20 @@ fn tree(leaves: u32, digit_bits: u32, heads: u32) -> Block {
         let delayed = m.flag(format!("strobes{level}_q"), strobes);
         strobes = delayed;
     }
-    m.output("valid_o", strobes.bit(0), "there is a digit of the whole sum");
-    m.output("first_o", strobes.bit(1), "it is the least significant one");
-    m.output("last_o", strobes.bit(2), "it is the most significant one");
-    m.output("digit_o", streams[0].0, "digit of the whole sum");
-    m.output("flags_o", streams[0].1, "flags of the whole sum; valid with the last digit");
+    m.output(valid = strobes.bit(0), "there is a digit of the whole sum");
+    m.output(first = strobes.bit(1), "it is the least significant one");
+    m.output(last = strobes.bit(2), "it is the most significant one");
+    m.output(digit = streams[0].0, "digit of the whole sum");
+    m.output(flags = streams[0].1, "flags of the whole sum; valid with the last digit");
     if heads > 1 {
-        let count = m.input("heads_i", bits_for(log2(heads)), "logarithm of the number of heads");
+        let count = m.input(heads = bits_for(log2(heads)), "logarithm of the number of heads");
         // From the level of two nodes upwards to that of `heads`.
         inner.reverse();
         inner_strobes.reverse();
         let strobes = m.wire("tap_strobes", of_heads(&count, heads, &inner_strobes));
-        for (bit, name, doc) in [
-            (0, "valid", "taps: there is a digit"),
-            (1, "first", "taps: it is the least significant one"),
-            (2, "last", "taps: it is the most significant one"),
-        ] {
-            m.output(format!("tap_{name}_o"), strobes.bit(bit), doc);
-        }
+        m.output(tap_valid = strobes.bit(0), "taps: there is a digit");
+        m.output(tap_first = strobes.bit(1), "taps: it is the least significant one");
+        m.output(tap_last = strobes.bit(2), "taps: it is the most significant one");
         if heads == 2 {
             m.unused(count, "there is no other number of heads");
         }

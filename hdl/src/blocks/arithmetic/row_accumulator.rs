@@ -47,7 +47,7 @@ pub fn row_accumulator(config: &GemvConfig) -> Block {
     let complete = m.flag(valid & row_last);
     let out = m.hold("digit_q", sum.low(digit_bits), valid);
     let out_flags = m.hold("flags_q", all_flags, valid);
-    m.output("valid_o", complete, "a digit of a complete row");
-    m.output("digit_o", out, "the digit");
-    m.output("flags_o", out_flags, "flags of the row; valid with the last digit");
+    m.output(valid = complete, "a digit of a complete row");
+    m.output(digit = out, "the digit");
+    m.output(flags = out_flags, "flags of the row; valid with the last digit");
 }

@@ -20,8 +20,7 @@ use ndp_hdl_language::prelude::*;
 pub fn serial_lane(steps: u32, window: u32) -> Block {
     let load = m.input(1, "takes new operands; the old product is read in the same cycle");
     let moves = m.input(
-        "move_i",
-        1,
+        r#move = 1,
         "the product takes its next step; with every load, and while the product is of account",
     );
     let sig_w = m.input(steps, "significand of the weight");
@@ -44,5 +43,5 @@ pub fn serial_lane(steps: u32, window: u32) -> Block {
             "the steps beyond the weight's bits add nothing, so these stay zero",
         );
     }
-    m.output("product_o", product.low(SIGNIFICAND_BITS + steps), "product of the significands");
+    m.output(product = product.low(SIGNIFICAND_BITS + steps), "product of the significands");
 }

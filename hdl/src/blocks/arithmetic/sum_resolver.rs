@@ -57,6 +57,6 @@ pub fn sum_resolver(config: &GemvConfig) -> Block {
         let sum = cat!(flags, zeros(segments - 1), number);
         words.push(sum.zext(chunk_bits));
     }
-    m.output("valid_o", valid_now, "a resolved beat is there");
-    m.output("data_o", cat(words.into_iter().rev()), "the words, without carries");
+    m.output(valid = valid_now, "a resolved beat is there");
+    m.output(data = cat(words.into_iter().rev()), "the words, without carries");
 }

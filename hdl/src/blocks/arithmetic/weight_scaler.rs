@@ -49,8 +49,8 @@ pub fn weight_scaler(bits: u32) -> Block {
     m.replicated();
     let step = m.input(1, "take a number");
     let number = m.input(bits, "the number, two's complement");
-    let scale_sign = m.input("sign_i", 1, "sign of its scale");
-    let scale = m.input("significand_i", SIGNIFICAND_BITS, "significand of its scale");
+    let scale_sign = m.input(sign = 1, "sign of its scale");
+    let significand = m.input(SIGNIFICAND_BITS, "significand of its scale");
     let exponent = m.input(
         EXPONENT_BITS,
         "the cycle after: exponent field of the scale less one, or 0 if it is subnormal",
@@ -63,7 +63,7 @@ pub fn weight_scaler(bits: u32) -> Block {
     let flipped = mux(negative, !number, number);
     let magnitude = m.wire(flipped + negative.zext(bits));
     let wide = bits + SIGNIFICAND_BITS;
-    let product = m.hold(magnitude.zext(wide) * scale.zext(wide), step);
+    let product = m.hold(magnitude.zext(wide) * significand.zext(wide), step);
     let sign = m.hold(negative ^ scale_sign, step);
 
     // Second cycle: the leading one to its place, which is at most `bits - 1` bits lower: 2^(bits - 1) is the largest magnitude.
@@ -98,5 +98,5 @@ pub fn weight_scaler(bits: u32) -> Block {
     let is_nan = m.wire(nan | (special & !some));
     let finite = cat!(sign, sum.low(FP16_BITS - 1));
     let other = cat!(sign & !is_nan, lit(31, EXPONENT_BITS), is_nan, zeros(FRACTION_BITS - 1));
-    m.output("weight_o", mux(infinite, other, finite), "the FP16 weight, in the cycle after");
+    m.output(weight = mux(infinite, other, finite), "the FP16 weight, in the cycle after");
 }

@@ -9,7 +9,7 @@
 
 use super::encoding::{bits_for, log2};
 use super::synchroniser::synchroniser;
-use super::two_clock_sram::{two_clock_sram, two_clock_words, word_register};
+use super::two_clock_sram::{storage as two_clocks, two_clock_sram, two_clock_words, word_register};
 use ndp_hdl_language::prelude::*;
 
 /// What holds the words.
@@ -34,7 +34,7 @@ fn binary(gray: &Bits) -> Bits {
 
 /// The other side's pointer, two cycles later.
 fn synchronised(m: &ModuleBuilder, name: &str, value: &Bits) -> Result<Bits, HdlError> {
-    Ok(m.instance(name, &synchroniser(value.width())?).input("value_i", value).output("value_o"))
+    Ok(synchroniser::In { value: *value }.part(m, name, &synchroniser(value.width())?).value.q())
 }
 
 /// The side that appends.
@@ -42,7 +42,7 @@ fn synchronised(m: &ModuleBuilder, name: &str, value: &Bits) -> Result<Bits, Hdl
 fn writer(depth: u32) -> Block {
     let (addr_bits, bits) = (log2(depth), log2(depth) + 1);
     let push = m.input(1, "append a word");
-    let reader = synchronised(&m, "reader", &m.input("reader_i", bits, "the reader's pointer, Gray"))?;
+    let reader = synchronised(&m, "reader", &m.input(reader = bits, "the reader's pointer, Gray"))?;
     let ready = m.reg(1).reset(0);
     let pushes = m.wire(push & ready);
     let pointer = m.reg(bits).reset(0);
@@ -58,9 +58,9 @@ fn writer(depth: u32) -> Block {
     ready.next(next_gray.ne(full));
     let taken = m.flag(binary(&reader));
     m.output(ready, "there is room");
-    m.output("we_o", pushes, "write the word");
-    m.output("addr_o", pointer.low(addr_bits), "where to");
-    m.output("gray_o", sent, "words appended, Gray");
+    m.output(we = pushes, "write the word");
+    m.output(addr = pointer.low(addr_bits), "where to");
+    m.output(gray = sent, "words appended, Gray");
     m.output(taken, "words that have left the storage, as far as this side knows; modulo twice the depth");
 }
 
@@ -70,7 +70,7 @@ fn writer(depth: u32) -> Block {
 fn reader(depth: u32, moves: bool) -> Block {
     let (addr_bits, bits) = (log2(depth), log2(depth) + 1);
     let pop = m.input(1, "remove the head");
-    let writer = synchronised(&m, "writer", &m.input("writer_i", bits, "the writer's pointer, Gray"))?;
+    let writer = synchronised(&m, "writer", &m.input(writer = bits, "the writer's pointer, Gray"))?;
     let waiting = m.reg(1).reset(0);
     let valid = m.reg(1).reset(0);
     let head_free = m.wire(!valid | pop);
@@ -81,7 +81,7 @@ fn reader(depth: u32, moves: bool) -> Block {
         read.drive(waiting & (!held | moving));
         held.set_clear(read, moving);
         valid.next(any!(moving, !head_free));
-        m.output("move_o", moving, "take the storage's output over as head");
+        m.output(r#move = moving, "take the storage's output over as head");
     } else {
         read.drive(waiting & head_free);
         valid.next(any!(read, !head_free));
@@ -92,9 +92,9 @@ fn reader(depth: u32, moves: bool) -> Block {
     let next_gray = m.wire(gray(&next));
     let sent = m.flag("gray_q", next_gray);
     waiting.next(next_gray.ne(writer));
-    m.output("re_o", read, "read the next word");
-    m.output("addr_o", pointer.low(addr_bits), "where from");
-    m.output("gray_o", sent, "words read, Gray");
+    m.output(re = read, "read the next word");
+    m.output(addr = pointer.low(addr_bits), "where from");
+    m.output(gray = sent, "words read, Gray");
     m.output(valid, "there is a head");
 }
 
@@ -112,39 +112,36 @@ pub fn async_fifo(width: u32, depth: u32, storage: Storage) -> Block {
     let data = m.input(width, "word to append");
     let pop = m.input(1, "remove the head");
     let read_pointer = m.forward(bits_for(depth));
-    let writer = m
-        .instance(&writer(depth)?)
-        .in_domain(&write)
-        .input("push_i", m.input("push_i", 1, "append `data_i`"))
-        .crossing("reader_i", read_pointer, Crossing::Gray, POINTER);
-    let reader = m.instance(&reader(depth, sram)?).in_domain(&read).input("pop_i", pop).crossing(
-        "writer_i",
-        writer.output("gray_o"),
-        Crossing::Gray,
-        POINTER,
-    );
-    read_pointer.drive(reader.output("gray_o"));
+    let push = m.input(1, "append `data_i`");
+    let writer = writer::In { push, reader: *read_pointer }.part(&m, "writer", &writer(depth)?);
+    writer.in_domain(&write);
+    writer.crosses("reader_i", Crossing::Gray, POINTER);
+    let reader = reader::In { pop, writer: writer.gray.q() }.part(&m, "reader", &reader(depth, sram)?);
+    reader.in_domain(&read);
+    reader.crosses("writer_i", Crossing::Gray, POINTER);
+    read_pointer.drive(reader.gray);
     let words = if sram { two_clock_sram(depth, width)? } else { two_clock_words(depth, width)? };
-    let words = m
-        .instance("storage", &words)
-        .pass_domain("write", &write)
-        .pass_domain("read", &read)
-        .input("we_i", writer.output("we_o"))
-        .input("waddr_i", writer.output("addr_o"))
-        .input("wdata_i", data)
-        .input("re_i", reader.output("re_o"))
-        .input("raddr_i", reader.output("addr_o"));
-    let mut head = words.output("rdata_o");
-    if sram {
-        let register = m.instance("head", &word_register(width)?).in_domain(&read);
-        head = register.input("en_i", reader.output("move_o")).input("data_i", head).output("word_o");
+    let words = two_clocks::In {
+        we: writer.we.q(),
+        waddr: writer.addr.q(),
+        wdata: data,
+        re: reader.re.q(),
+        raddr: reader.addr.q(),
     }
-    m.output("ready_o", writer.output("ready_o"), "there is room");
+    .part(&m, "storage", &words);
+    words.pass_domain("write", &write).pass_domain("read", &read);
+    let mut head = words.rdata.q();
+    if sram {
+        let register =
+            word_register::In { en: reader.r#move.q(), data: head }.part(&m, "head", &word_register(width)?);
+        register.in_domain(&read);
+        head = register.word.q();
+    }
+    m.output(ready = writer.ready, "there is room");
     m.output(
-        "taken_o",
-        writer.output("taken_o"),
+        taken = writer.taken,
         "words that left the storage, modulo twice the depth; on the writer's clock",
     );
-    m.output("valid_o", reader.output("valid_o"), "there is a head");
-    m.output("data_o", head, "the head");
+    m.output(valid = reader.valid, "there is a head");
+    m.output(data = head, "the head");
 }

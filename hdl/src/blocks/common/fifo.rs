@@ -53,6 +53,6 @@ pub fn fifo(width: u32, depth: u32) -> Block {
     words.write(pushes, tail, data);
     remembers(&m, [&pushes, &tail, &data], [&pops, &head], &count, |place| words.read(place));
     m.output(valid, "there is a head");
-    m.output("data_o", words.read(head), "the head");
+    m.output(data = words.read(head), "the head");
     m.output(ready, "there is room");
 }

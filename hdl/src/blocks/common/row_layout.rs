@@ -22,46 +22,13 @@ pub(crate) fn position_bits(config: &GemvConfig) -> u32 {
     bits_for(config.beats_per_stripe() - 1)
 }
 
-/// Name, bits and meaning of the fields that describe a row's cut.
-pub(crate) fn layout_fields(config: &GemvConfig) -> [(&'static str, u32, &'static str); 4] {
-    [
-        ("waves", wave_bits(config), "stripes of the row that every rank takes"),
-        ("tail", rank_bits(config), "stripes of the row that are left over"),
-        ("last_beat", position_bits(config), "position of the last beat in the row's last stripe"),
-        ("last_elem", log2(BEAT_ELEMS), "last element of the row in that beat"),
-    ]
-}
-
-/// The fields of a row's cut as signals, in the order of [`layout_fields`].
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Layout {
-    pub waves: Bits,
-    pub tail: Bits,
-    pub last_beat: Bits,
-    pub last_elem: Bits,
-}
-
-impl Layout {
-    /// Input ports `<field>_i`.
-    pub fn inputs(m: &ModuleBuilder, config: &GemvConfig) -> Self {
-        let [waves, tail, last_beat, last_elem] =
-            layout_fields(config).map(|(name, bits, doc)| m.input(format!("{name}_i"), bits, doc));
-        Self { waves, tail, last_beat, last_elem }
-    }
-
-    /// Connects the fields to the input ports `<prefix><field>_i` of an instance.
-    pub fn connect(self, instance: InstanceBuilder, prefix: &str) {
-        let Self { waves, tail, last_beat, last_elem } = self;
-        let fields = [("waves", waves), ("tail", tail), ("last_beat", last_beat), ("last_elem", last_elem)];
-        for (name, value) in fields {
-            instance.connect_input(format!("{prefix}{name}_i"), value);
-        }
-    }
-}
-
-impl Drives for Layout {
-    fn drive(self, instance: InstanceBuilder, _: &str) {
-        self.connect(instance, "");
+bundle! {
+    /// The fields of a row's cut.
+    pub(crate) struct Layout(config: &GemvConfig) {
+        waves: wave_bits(config), "stripes of the row that every rank takes";
+        tail: rank_bits(config), "stripes of the row that are left over";
+        last_beat: position_bits(config), "position of the last beat in the row's last stripe";
+        last_elem: log2(BEAT_ELEMS), "last element of the row in that beat";
     }
 }
 

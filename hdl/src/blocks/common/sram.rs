@@ -16,13 +16,13 @@ use ndp_hdl_language::prelude::*;
 pub fn sram(depth: u32, width: u32, lanes: u32) -> Block {
     m.memory_macro(depth, width);
     let addr_bits = bits_for(depth - 1);
-    let read_addr = m.input("raddr_i", addr_bits, "word to read");
-    let read = m.input("re_i", 1, "read `raddr_i`");
-    let write_addr = m.input("waddr_i", addr_bits, "word to write");
-    let write = m.input("we_i", lanes, "parts of the word to write");
-    let data = m.input("wdata_i", width, "word to write");
+    let raddr = m.input(addr_bits, "word to read");
+    let re = m.input(1, "read `raddr_i`");
+    let waddr = m.input(addr_bits, "word to write");
+    let we = m.input(lanes, "parts of the word to write");
+    let wdata = m.input(width, "word to write");
     let memory = m.memory("words", width, depth);
-    memory.write(write, write_addr, data);
-    let out = m.hold("rdata_q", memory.read(read_addr), read);
-    m.output("rdata_o", out, "word of the last read");
+    memory.write(we, waddr, wdata);
+    let out = m.hold("rdata_q", memory.read(raddr), re);
+    m.output(rdata = out, "word of the last read");
 }

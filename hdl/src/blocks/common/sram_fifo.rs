@@ -38,7 +38,7 @@ pub fn sram_fifo(width: u32, depth: u32) -> Block {
         &sram(depth, width, 1)?,
     );
     m.output(valid, "there is a head");
-    m.output("data_o", words.rdata, "the head");
+    m.output(data = words.rdata, "the head");
     m.output(ready, "there is room");
     m.output(count, "words behind the head");
 }

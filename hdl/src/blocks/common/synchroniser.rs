@@ -11,9 +11,9 @@ use ndp_hdl_language::prelude::*;
 #[block(m, "synchroniser_{width}", "Two flip-flops in a row.")]
 pub fn synchroniser(width: u32) -> Block {
     m.synchroniser();
-    let first = m.flag("meta_q", m.input("value_i", width, "signal of another clock"));
+    let first = m.flag("meta_q", m.input(value = width, "signal of another clock"));
     let second = m.flag("sync_q", first);
-    m.output("value_o", second, "the signal on this clock");
+    m.output(value = second, "the signal on this clock");
 }
 
 /// Brings a reset into step with a clock, for designs around the core: low two cycles after the input, or as soon as the clock runs,

@@ -13,22 +13,22 @@ const STILL: &str = "the word was written before its pointer came through the sy
 /// A register of `width` bits with an enable: the read port's side of a storage.
 #[block(m, "word_register_{width}", "A word, taken over when enabled.")]
 pub(super) fn word_register(width: u32) -> Block {
-    let enable = m.input("en_i", 1, "take `data_i`");
+    let en = m.input(1, "take `data_i`");
     let data = m.input(width, "word");
-    let word = m.hold(data, enable);
+    let word = m.hold(data, en);
     m.output(word, "the word taken last");
 }
 
 /// The words themselves, on the clock that writes them; reads are combinational.
 #[block(m, "fifo_words_{depth}x{width}", "Words with one write and one read port.")]
 fn words(depth: u32, width: u32) -> Block {
-    let write = m.input("we_i", 1, "write `waddr_i`");
-    let write_addr = m.input("waddr_i", bits_for(depth - 1), "word to write");
-    let data = m.input("wdata_i", width, "its new value");
-    let read_addr = m.input("raddr_i", bits_for(depth - 1), "word to read");
+    let we = m.input(1, "write `waddr_i`");
+    let waddr = m.input(bits_for(depth - 1), "word to write");
+    let wdata = m.input(width, "its new value");
+    let raddr = m.input(bits_for(depth - 1), "word to read");
     let memory = m.memory("words", width, depth);
-    memory.write(write, write_addr, data);
-    m.output("rdata_o", memory.read(read_addr), "its value");
+    memory.write(we, waddr, wdata);
+    m.output(rdata = memory.read(raddr), "its value");
 }
 
 /// `depth` words of `width` bits in flip-flops, written in the domain `write`, read in `read`: read data one cycle
@@ -38,36 +38,35 @@ fn words(depth: u32, width: u32) -> Block {
 /// [`HdlError`] if the description breaks a rule of the language.
 pub fn two_clock_words(depth: u32, width: u32) -> Block {
     let name = format!("two_clock_words_{depth}x{width}");
-    finish(ModuleBuilder::new(name, "Words that one clock writes and another reads."), depth, width)
+    storage(ModuleBuilder::new(name, "Words that one clock writes and another reads."), depth, width)
 }
 
 /// The same as an SRAM macro: synthesis replaces it by a black box and counts its bits apart.
 ///
 /// # Errors
 /// [`HdlError`] if the description breaks a rule of the language.
-#[block(m)]
 pub fn two_clock_sram(depth: u32, width: u32) -> Block {
     let name = format!("two_clock_sram_{depth}x{width}");
     let m = ModuleBuilder::new(name, "SRAM that one clock writes and another reads.");
     m.memory_macro(depth, width);
-    finish(m, depth, width)
+    storage(m, depth, width)
 }
 
-fn finish(m: ModuleBuilder, depth: u32, width: u32) -> Block {
+/// The ports of both.
+#[block(m)]
+pub(super) fn storage(m: ModuleBuilder, depth: u32, width: u32) -> Block {
     let (write, read) = (m.clock_domain("write"), m.clock_domain("read"));
-    let words = m
-        .instance("cells", &words(depth, width)?)
-        .in_domain(&write)
-        .input("we_i", m.input("we_i", 1, "write `waddr_i`"))
-        .input("waddr_i", m.input("waddr_i", bits_for(depth - 1), "word to write"))
-        .input("wdata_i", m.input("wdata_i", width, "its new value"));
-    let read_enable = m.input("re_i", 1, "read `raddr_i`");
-    let read_addr = m.input("raddr_i", bits_for(depth - 1), "word to read");
-    let words =
-        words.crossing("raddr_i", read_addr, Crossing::Stable, "it only selects what the reader sees");
-    let data: Bits = words.output("rdata_o");
-    let out: InstanceBuilder = m.instance("out", &word_register(width)?).in_domain(&read);
-    let out = out.input("en_i", read_enable).crossing("data_i", data, Crossing::Stable, STILL);
-    m.output("rdata_o", out.output("word_o"), "word of the last read");
+    let we = m.input(1, "write `waddr_i`");
+    let waddr = m.input(bits_for(depth - 1), "word to write");
+    let wdata = m.input(width, "its new value");
+    let re = m.input(1, "read `raddr_i`");
+    let raddr = m.input(bits_for(depth - 1), "word to read");
+    let words = words::In { we, waddr, wdata, raddr }.part(&m, "cells", &words(depth, width)?);
+    words.in_domain(&write);
+    words.crosses("raddr_i", Crossing::Stable, "it only selects what the reader sees");
+    let out = word_register::In { en: re, data: words.rdata.q() }.part(&m, "out", &word_register(width)?);
+    out.in_domain(&read);
+    out.crosses("data_i", Crossing::Stable, STILL);
+    m.output(rdata = out.word, "word of the last read");
     m.finish()
 }

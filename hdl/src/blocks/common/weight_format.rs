@@ -29,9 +29,8 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    /// The input port `weight_format_i`.
-    pub fn input(m: &ModuleBuilder) -> Self {
-        let format = m.input("weight_format_i", FORMAT_BITS, FORMAT_DOC);
+    /// The format that a number stands for.
+    pub fn of(m: &ModuleBuilder, format: Bits) -> Self {
         Self { quantised: m.wire("quantised", format.any()), int4: format.bit(1) }
     }
 }

@@ -21,10 +21,10 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
     let advances = m.forward(1);
     let burst = bursts(&m, shape, "ar", &advances)?;
     let taken = m.input("s_axi_rready", 1, "the beat is taken");
-    let asks_ready = m.input("req_ready_i", 1, "the line is asked for");
-    let comes = m.input("rsp_valid_i", 1, "a line has come");
-    let comes_slot = m.input("rsp_slot_i", slot_bits, "its place");
-    let comes_data = m.input("rsp_data_i", shape.line_bits, "the line");
+    let req_ready = m.input(1, "the line is asked for");
+    let rsp_valid = m.input(1, "a line has come");
+    let rsp_slot = m.input(slot_bits, "its place");
+    let rsp_data = m.input(shape.line_bits, "the line");
 
     // A place for each line: from its first beat on, given away behind its last one.
     let closed = m.reg(slot_bits + 1).reset(0);
@@ -36,7 +36,7 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
     let legal = m.wire(burst.resp.is_zero());
     let asks = m.wire(all!(burst.active, free, fresh, legal));
     m.assert("asks_no_more", !asks | burst.resp.eq_lit(0), "a burst that is refused asks for no line");
-    advances.drive(all!(burst.active, free, any!(!asks, asks_ready)));
+    advances.drive(all!(burst.active, free, any!(!asks, req_ready)));
     let closes = m.wire(*advances & burst.line_ends);
     closed.next(closed + closes.zext(slot_bits + 1));
     let here = closed.low(slot_bits);
@@ -61,7 +61,7 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
 
     // Lines that are there. One that nobody asks for is there at once.
     let done = m.reg(slots).reset(0);
-    let arrived = place(&comes_slot, slots).gated(comes);
+    let arrived = place(&rsp_slot, slots).gated(rsp_valid);
     let refused = place(&here, slots).gated(m.wire("refused", closes & !legal));
     let oldest = place(&fetched.low(slot_bits), slots);
     let fetch = m.forward(1);
@@ -73,19 +73,13 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
     fetch.drive(all!(some, is_done, any!(!line_valid, line_done)));
     line_valid.set_clear(fetch, line_done);
     fetched.next(fetched + fetch.zext(slot_bits + 1));
-    let storage = |name: &str, width: u32| -> Result<_, HdlError> {
-        let at = fetched.low(slot_bits);
-        Ok(m.instance(name, &sram(slots, width, 1)?).input("raddr_i", at).input("re_i", fetch))
+    let storage = |name: &str, waddr: Bits, we: Bits, wdata: Bits| -> Result<_, HdlError> {
+        let (raddr, module) = (fetched.low(slot_bits), sram(slots, wdata.width(), 1)?);
+        Ok(sram::In { raddr, re: *fetch, waddr, we, wdata }.part(&m, name, &module))
     };
-    let lines = storage("lines", shape.line_bits)?
-        .input("waddr_i", comes_slot)
-        .input("we_i", comes)
-        .input("wdata_i", comes_data);
-    let notes = storage("notes", widths.iter().sum())?
-        .input("waddr_i", here)
-        .input("we_i", closes)
-        .input("wdata_i", cat(facts));
-    let (data, note) = (lines.output("rdata_o"), notes.output("rdata_o"));
+    let lines = storage("lines", rsp_slot, rsp_valid, rsp_data)?;
+    let notes = storage("notes", here, closes, cat(facts))?;
+    let (data, note) = (lines.rdata.q(), notes.rdata.q());
     let mut low = note.width();
     let mut fields = widths.into_iter().map(|width| {
         low -= width;
@@ -122,10 +116,10 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
 
     // What surroundings keep, and what is kept.
     let asked = m.ghost(slots).reset(0);
-    let asking = place(&here, slots).gated(asks & asks_ready);
+    let asking = place(&here, slots).gated(asks & req_ready);
     asked.next((asked | asking) & !arrived);
     m.assume("asked", (!asked & arrived).is_zero(), "a line comes once, and only if it was asked for");
-    m.assert_held("req", asks, asks_ready, &[&burst.line, &here]);
+    m.assert_held("req", asks, req_ready, &[&burst.line, &here]);
     m.assert_held("r", valid, taken, &[&r_id, &r_resp, &r_last, &r_data]);
     let can_offer = m.ghost(1).reset(0).next(line_valid & !valid);
     m.assert("offers", !can_offer | valid, "a beat that is there is offered, whoever waits for it");
@@ -140,9 +134,9 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
     m.assert("newest", !valid | newest, "the last beat of the last burst is the last one");
     m.cover("several_beats", goes & !r_last, "a beat that is not the last goes out");
 
-    m.output("req_valid_o", asks, "a line is wanted");
-    m.output("req_line_o", burst.line, "its number");
-    m.output("req_slot_o", here, "its place");
+    m.output(req_valid = asks, "a line is wanted");
+    m.output(req_line = burst.line, "its number");
+    m.output(req_slot = here, "its place");
     m.output("s_axi_rvalid", valid, "a beat is offered");
     m.output("s_axi_rid", r_id, "its ID");
     m.output("s_axi_rdata", r_data, "its bytes; 0 with an error");

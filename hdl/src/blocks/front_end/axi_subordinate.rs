@@ -60,13 +60,13 @@ pub fn axi_subordinate(config: &DesignConfig) -> Block {
     let (slot_bits, slot_end) = (shape.slot_bits(), HOST_TAG_BITS - KIND_BITS);
     let (reads_module, writes_module) = (axi_reads(&shape)?, axi_writes(&shape)?);
     let host_ready = m.input(1, "host port: the request is taken");
-    let response = m.input("response_valid_i", 1, "host port: a response is offered; it is taken");
+    let response_valid = m.input(1, "host port: a response is offered; it is taken");
     let response_write = m.input(1, "host port: it is a write's");
     let response_tag = m.input(HOST_TAG_BITS, "host port: tag of its request");
     let response_data = m.input(BEAT_BITS, "host port: the burst or register");
 
     let kind = response_tag.high(KIND_BITS);
-    let answers = |of: u128| response & kind.eq_lit(of);
+    let answers = |of: u128| response_valid & kind.eq_lit(of);
     let slot = response_tag.low(slot_bits);
     if slot_bits < slot_end {
         m.unused(response_tag.slice(slot_bits, slot_end - slot_bits), "fewer places than a tag can name");
@@ -74,12 +74,12 @@ pub fn axi_subordinate(config: &DesignConfig) -> Block {
     m.unused(response_write, "the tag says it too");
     m.assume(
         "kind",
-        !response | any_of([READ, MERGE, WRITE].map(|of| kind.eq_lit(of))),
+        !response_valid | any_of([READ, MERGE, WRITE].map(|of| kind.eq_lit(of))),
         "a response has the tag of a request",
     );
     m.assume(
         "write",
-        !response | response_write.eq(kind.eq_lit(WRITE)),
+        !response_valid | response_write.eq(kind.eq_lit(WRITE)),
         "a response is of its request's kind",
     );
 
@@ -116,7 +116,7 @@ pub fn axi_subordinate(config: &DesignConfig) -> Block {
         let reg = m.hold(format!("{name}_q"), value, comes);
         m.output(format!("host_{name}_o"), reg, doc)
     };
-    m.output("host_valid_o", valid, "host port: a request is offered");
+    m.output(host_valid = valid, "host port: a request is offered");
     let payload = [
         out("write", granted[1] & write, "host port: write, otherwise read"),
         out(

@@ -28,9 +28,9 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
     let last = m.input("s_axi_wlast", 1, "it is the last of its burst");
     let taken = m.input("s_axi_bready", 1, "the answer is taken");
     let req_ready = m.input(1, "the request is taken");
-    let written = m.input("written_valid_i", 1, "a line was written");
+    let written_valid = m.input(1, "a line was written");
     let written_slot = m.input(slot_bits, "its place");
-    let read = m.input("read_valid_i", 1, "the line to be merged has come");
+    let read_valid = m.input(1, "the line to be merged has come");
     let read_data = m.input(shape.line_bits, "the line");
     let widths = [1, bytes, shape.data_bits];
     let beats = fifo::In { push: valid, data: cat!(last, strobes, data), pop: *advances }.part(
@@ -65,8 +65,8 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
     let comes = m.wire(cat((0..lanes).rev().map(|i| w_strobes.gated(lane.bit(i)))).gated(advances));
     let mask = m.reg(shape.line_bytes());
     let before = mask.gated(!(*advances & fresh));
-    mask.next(before | comes | repeat(shape.line_bytes(), read));
-    let old = m.wire(!mask & repeat(shape.line_bytes(), read));
+    mask.next(before | comes | repeat(shape.line_bytes(), read_valid));
+    let old = m.wire(!mask & repeat(shape.line_bytes(), read_valid));
     let line = m.reg(shape.line_bits);
     line.next(cat((0..shape.line_bytes()).rev().map(|byte| {
         let of = |line: &Bits| line.slice(8 * byte, 8);
@@ -97,7 +97,7 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
     let ready_to_go = m.wire(complete & free);
     let asks = m.wire(all!(ready_to_go, !skips, !asked));
     goes.drive(ready_to_go & mux(skips, lit(1, 1), req_ready & !merges));
-    asked.set_clear(all!(asks, merges, req_ready), read);
+    asked.set_clear(all!(asks, merges, req_ready), read_valid);
     let failed = m.reg(1).reset(0).enable(goes);
     let fails = m.wire(any!(failed, broken, early));
     failed.next(fails & !is_last);
@@ -107,7 +107,7 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
 
     // Answers, in the order of lines; that of the last line is the burst's.
     let done = m.reg(slots).reset(0);
-    let arrived = place(&written_slot, slots).gated(written);
+    let arrived = place(&written_slot, slots).gated(written_valid);
     let oldest_slot = answered.low(slot_bits);
     let oldest = place(&oldest_slot, slots);
     let passes = m.forward(1);
@@ -131,7 +131,7 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
     let opening = place(&here, slots).gated(opens & !skips);
     open.next((open | opening) & !arrived);
     m.assume("open", (!open & arrived).is_zero(), "a line is written once, and only if that was asked for");
-    m.assume("read", !read | asked, "a line to be merged comes only if it was asked for");
+    m.assume("read", !read_valid | asked, "a line to be merged comes only if it was asked for");
     m.assert_held("req", asks, req_ready, &[&number, &line, &mask]);
     m.assert_held("b", b_valid, taken, &[&b]);
     let (addresses, ends) =
@@ -145,13 +145,13 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
         !b_valid | (addresses.any() & ends.any()),
         "an answer belongs to a burst whose address and beats were taken",
     );
-    m.cover("merged", asked & read, "a line is merged");
+    m.cover("merged", asked & read_valid, "a line is merged");
 
-    m.output("req_valid_o", asks, "a request is offered");
-    m.output("req_write_o", !merges, "it is a write; otherwise the line to be merged is wanted");
-    m.output("req_line_o", number, "number of its line");
-    m.output("req_slot_o", here, "its place");
-    m.output("req_data_o", line, "the line");
+    m.output(req_valid = asks, "a request is offered");
+    m.output(req_write = !merges, "it is a write; otherwise the line to be merged is wanted");
+    m.output(req_line = number, "number of its line");
+    m.output(req_slot = here, "its place");
+    m.output(req_data = line, "the line");
     m.output("s_axi_bvalid", b_valid, "an answer is offered");
     m.output("s_axi_bid", b.low(shape.id_bits), "ID of its burst");
     m.output("s_axi_bresp", b.high(RESP_BITS), "0 OKAY, 2 SLVERR, 3 DECERR");

@@ -4,6 +4,7 @@
 //! are left over are the tail. Both numbers of elements are powers of two, so the cut is a slice of bits.
 
 use crate::blocks::common::encoding::{bits_for, log2};
+use crate::blocks::common::row_layout::Layout;
 use ndp_config::{BEAT_ELEMS, GemvConfig};
 use ndp_hdl_language::prelude::*;
 
@@ -38,10 +39,8 @@ pub fn command_decoder(config: &GemvConfig) -> Block {
         0 => zeros(1),
         bits => last.slice(beat_log2, bits),
     };
-    m.output("waves_o", stripes.high(count_bits - rank_log2), "stripes of the row that every rank takes");
-    m.output(tail, "stripes of the row that are left over");
-    m.output(last_beat, "position of the last beat in the row's last stripe");
-    m.output("last_elem_o", last.low(beat_log2), "last element of the row in that beat");
+    let (waves, last_elem) = (stripes.high(count_bits - rank_log2), last.low(beat_log2));
+    Layout::outputs(&m, config, Layout { waves, tail, last_beat, last_elem });
     let legal = all!(in_limit(&cols, config.max_cols()), in_limit(&batch, config.max_batch()));
     m.output(legal, "the sizes are possible");
 }

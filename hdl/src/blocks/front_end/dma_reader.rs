@@ -38,7 +38,7 @@ pub fn dma_reader(config: &DesignConfig) -> Block {
     let start = m.input(1, "take a command; only while `idle_o` is set");
     let address = m.input(addr_bits + rank_log2, "first burst of the DIMM");
     let count = m.input(count_bits, "bursts, at least one");
-    let ready = m.input("beat_ready_i", 1, "the beat is taken");
+    let beat_ready = m.input(1, "the beat is taken");
 
     let left = m.reg(count_bits).reset(0);
     let rank = m.reg(rank_width);
@@ -73,9 +73,8 @@ pub fn dma_reader(config: &DesignConfig) -> Block {
         let places = m.reg(format!("places{g}_q"), PLACE_BITS).reset(QUEUED_BEATS.into());
         let length = {
             // Named wires of the helper have to differ from rank to rank.
-            let part = m.instance(format!("length{g}"), &segment_cutter(addr_bits, count_bits)?);
-            let part = part.input("addr_i", addr).input("left_i", own_left);
-            part.output("length_o")
+            let cutter = segment_cutter::In { addr: *addr, left: *own_left };
+            cutter.part(&m, format!("length{g}"), &segment_cutter(addr_bits, count_bits)?).length.q()
         };
         let fits = m.wire(format!("fits{g}"), places.ge(length.zext(PLACE_BITS)));
         let offers = m.wire(format!("offers{g}"), own_left.any() & fits);
@@ -107,17 +106,17 @@ pub fn dma_reader(config: &DesignConfig) -> Block {
     let (valids, beats): (Vec<Bits>, Vec<Bits>) = queues.into_iter().unzip();
     let there = m.wire((at & cat(valids.into_iter().rev())).any());
     let valid = m.wire(left.any() & there);
-    let taken = m.wire(valid & ready);
+    let taken = m.wire(valid & beat_ready);
     pop.drive(at.gated(taken));
     left.next(mux(start, count, mux(taken, left.minus_one(), left)));
     let onward = if ranks == 1 { zeros(1) } else { mux(taken, rank.plus_one(), rank) };
     rank.next(mux(start, first_rank, onward));
     m.unused(any_of(&asking), "the last beat tells the end");
 
-    let idle = m.output("idle_o", left.is_zero(), "all beats are taken, a command can be");
+    let idle = m.output(idle = left.is_zero(), "all beats are taken, a command can be");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
-    m.output("beat_valid_o", valid, "a beat is offered, in order");
-    m.output("beat_data_o", one_hot_mux(at, &beats), "the beat");
+    m.output(beat_valid = valid, "a beat is offered, in order");
+    m.output(beat_data = one_hot_mux(at, &beats), "the beat");
 }
 
 /// [`segment_length`] as a module.

@@ -7,7 +7,7 @@
 use super::instruction_decoder::{INSTRUCTION_BITS, link_suffix};
 use crate::blocks::common::encoding::{bits_for, log2, one_hot};
 use crate::blocks::common::oldest_first::oldest_first;
-use crate::blocks::link::transfer_unit::CONTROL_BITS;
+use crate::blocks::link::transfer_unit::{CONTROL_BITS, TransferRequest};
 use ndp_config::{BEAT_BITS, DesignConfig};
 use ndp_hdl_language::prelude::*;
 
@@ -26,6 +26,36 @@ pub(crate) const LINK_REGISTER: u128 = 2;
 /// Bits of the count of stores on their way: more than all queues hold.
 const PENDING_BITS: u32 = 10;
 
+bundle! {
+    /// What the host asks for.
+    pub(crate) struct HostRequest(config: &DesignConfig) {
+        write: 1, "write, otherwise read";
+        addr: config.dimm_burst_bits() + 1, "burst; the uppermost bit selects the core";
+        tag: HOST_TAG_BITS, "tag of the response";
+        data: BEAT_BITS, "burst to write";
+    }
+}
+
+bundle! {
+    /// What is asked of a rank.
+    pub(crate) struct RankRequest(config: &DesignConfig) {
+        write: 1, "it is a write";
+        addr: config.dram().burst_bits(), "its burst of the rank";
+        tag: request_tag_bits(config), "its tag; above the host's tag: a store's, a transfer's";
+        data: BEAT_BITS, "burst to write";
+    }
+}
+
+bundle! {
+    /// What a rank answers.
+    pub(crate) struct RankResponse(config: &DesignConfig) {
+        valid: 1, "a response is offered";
+        write: 1, "it is a write's";
+        tag: request_tag_bits(config), "tag of its request";
+        data: BEAT_BITS, "the burst, if it was read";
+    }
+}
+
 /// The port. A request is passed on in the cycle after it was taken.
 ///
 /// # Errors
@@ -37,11 +67,8 @@ pub fn host_port(config: &DesignConfig) -> Block {
     let rank_log2 = log2(ranks);
     let (burst_bits, dimm_bits) = (config.dram().burst_bits(), config.dimm_burst_bits());
     let queue_bits = bits_for(config.core().queue_entries());
-    let valid = m.input("host_valid_i", 1, "a request is offered");
-    let write = m.input("host_write_i", 1, "write, otherwise read");
-    let addr = m.input("host_addr_i", dimm_bits + 1, "burst; the uppermost bit selects the core");
-    let tag = m.input("host_tag_i", HOST_TAG_BITS, "tag of the response");
-    let data = m.input("host_data_i", BEAT_BITS, "burst to write");
+    let host_valid = m.input(1, "a request is offered");
+    let host = HostRequest::inputs_as(&m, "host_", "", config);
     let response_ready = m.input(1, "the response is taken");
     let store_start = m.input(1, "a store begins");
     let store_rows = m.input(1, "it is an append: vectors become rows, one stripe each");
@@ -54,39 +81,21 @@ pub fn host_port(config: &DesignConfig) -> Block {
     let store_data = m.input(BEAT_BITS, "store: the beat");
     let queue_count = m.input(queue_bits, "instructions that wait");
     let register_data = m.input(BEAT_BITS, "register, one cycle after `register_re_o`");
-    let rank_inputs: Vec<[Bits; 5]> = (0..ranks)
-        .map(|g| {
-            let of = |what: &str| format!("rank {g}: {what}");
-            [
-                m.input(format!("req{g}_ready_i"), 1, of("the request is taken")),
-                m.input(format!("rsp{g}_valid_i"), 1, of("a response is offered")),
-                m.input(format!("rsp{g}_write_i"), 1, of("it is a write's")),
-                m.input(format!("rsp{g}_tag_i"), request_tag_bits(config), of("tag of its request")),
-                m.input(format!("rsp{g}_data_i"), BEAT_BITS, of("the burst, if it was read")),
-            ]
-        })
-        .collect();
-
-    // The link's transfers: valid, write, rank, burst, data.
-    let transfer = config.core().link().then(|| {
-        let of = |what: &str| format!("transfer: {what}");
-        [
-            m.input("transfer_valid_i", 1, of("a request is offered")),
-            m.input("transfer_write_i", 1, of("it is a write")),
-            m.input("transfer_rank_i", ranks, of("its rank, one-hot")),
-            m.input("transfer_addr_i", burst_bits, of("its burst of the rank")),
-            m.input("transfer_data_i", BEAT_BITS, of("burst to write")),
-        ]
-    });
+    let (mut req_ready, mut responses) = (Vec::new(), Vec::new());
+    for g in 0..ranks {
+        let about = format!("rank {g}: ");
+        req_ready.push(m.input(format!("req{g}_ready_i"), 1, format!("{about}the request is taken")));
+        responses.push(RankResponse::inputs_as(&m, format!("rsp{g}_"), about, config));
+    }
+    let link = config.core().link();
+    let transfer = link.then(|| TransferRequest::inputs_as(&m, "transfer_", "transfer: ", config));
 
     // The request in work.
     let pending = m.reg(1).reset(0);
     let passed = m.forward(1);
-    let take = m.wire(valid & !pending);
+    let take = m.wire(host_valid & !pending);
     pending.set_clear(take, passed);
-    let hold = |name: &str, value: &Bits| m.hold(name, value, take);
-    let (write, addr, tag, data) =
-        (hold("write_q", &write), hold("addr_q", &addr), hold("tag_q", &tag), hold("data_q", &data));
+    let HostRequest { write, addr, tag, data } = host.held(&m, "", take);
     let for_core = m.wire(pending & addr.msb());
     let for_rank = m.wire(pending & !addr.msb());
 
@@ -143,10 +152,10 @@ pub fn host_port(config: &DesignConfig) -> Block {
     let row_at = if rank_log2 == 0 { lit(1, 1) } else { one_hot(&row.low(rank_log2), ranks) };
     let store_at = mux(in_rows, row_at, store_at);
     let store_burst = mux(in_rows, row_burst, store_burst);
-    let readies = cat(rank_inputs.iter().rev().map(|inputs| inputs[0]));
+    let readies = cat(req_ready.iter().rev());
     let mut sources = vec![("host", for_rank, host_at), ("store", store_valid, store_at)];
-    if let Some([valid, _, to, ..]) = &transfer {
-        sources.push(("transfer", *valid, *to));
+    if let Some(transfer) = transfer {
+        sources.push(("transfer", transfer.valid, transfer.rank));
     }
     let can: Vec<Bits> = sources
         .iter()
@@ -158,29 +167,21 @@ pub fn host_port(config: &DesignConfig) -> Block {
     let to: Vec<Bits> = sources.iter().zip(&turns).map(|((_, _, at), goes)| at.gated(goes)).collect();
     let to = m.wire(any_of(&to));
     store_passed.drive(store_goes);
-    let own = [
-        mux(host_goes, write, lit(1, 1)),
-        mux(host_goes, host_burst, store_burst),
-        cat!(store_goes, tag),
-        mux(host_goes, data, store_data),
-    ];
-    let chosen = match &transfer {
-        None => own,
-        Some([_, write, _, addr, burst]) => {
-            let [own_write, own_addr, own_tag, own_data] = own;
-            [
-                mux(transfer_goes, write, own_write),
-                mux(transfer_goes, addr, own_addr),
-                cat!(transfer_goes, own_tag),
-                mux(transfer_goes, burst, own_data),
-            ]
-        }
+    let mut request = RankRequest {
+        write: mux(host_goes, write, lit(1, 1)),
+        addr: mux(host_goes, host_burst, store_burst),
+        tag: cat!(store_goes, tag),
+        data: mux(host_goes, data, store_data),
     };
-    let [request_write, request_addr, request_tag, request_data] = chosen;
-    let request_write = m.wire(request_write);
-    let request_addr = m.wire(request_addr);
-    let request_tag = m.wire(request_tag);
-    let request_data = m.wire(request_data);
+    if let Some(transfer) = transfer {
+        request = RankRequest {
+            write: mux(transfer_goes, transfer.write, request.write),
+            addr: mux(transfer_goes, transfer.addr, request.addr),
+            tag: cat!(transfer_goes, request.tag),
+            data: mux(transfer_goes, transfer.data, request.data),
+        };
+    }
+    let request = request.map(|name, value| m.wire(format!("request_{name}"), value));
 
     // The core's registers: instructions are unpacked one per cycle; a register comes back in the next cycle.
     let register = addr.low(REGISTER_BITS);
@@ -215,7 +216,7 @@ pub fn host_port(config: &DesignConfig) -> Block {
     let response = m.reg("response_valid_q", 1).reset(0);
     let room = m.wire(!response | response_ready);
     let (mut offers, mut acknowledged, mut words) = (Vec::new(), Vec::new(), Vec::new());
-    for (g, [_, valid, write, tag, data]) in rank_inputs.iter().enumerate() {
+    for (g, RankResponse { valid, write, tag, data }) in responses.iter().enumerate() {
         acknowledged.push(m.wire(format!("stored{g}"), valid & tag.bit(HOST_TAG_BITS)));
         let others = tag.high(tag.width() - HOST_TAG_BITS);
         offers.push(m.wire(format!("offered{g}"), all!(valid, others.is_zero(), room)));
@@ -224,7 +225,7 @@ pub fn host_port(config: &DesignConfig) -> Block {
     offers.push(answer & room);
     words.push(cat!(write, tag, answer_data));
     let chosen = oldest_first(&m, "answer", &offers);
-    for (g, [_, valid, _, tag, _]) in rank_inputs.iter().enumerate() {
+    for (g, RankResponse { valid, tag, .. }) in responses.iter().enumerate() {
         let mut taken = vec![acknowledged[g], chosen[g]];
         if transfer.is_some() {
             let moved = m.wire(format!("moved{g}"), valid & tag.msb());
@@ -246,27 +247,24 @@ pub fn host_port(config: &DesignConfig) -> Block {
     for (g, at) in (0..ranks).map(|g| (g, to.bit(g))) {
         m.output(format!("req{g}_valid_o"), at, format!("rank {g}: a request is offered"));
     }
-    m.output("req_write_o", request_write, "it is a write");
-    m.output("req_addr_o", request_addr, "its burst of the rank");
-    m.output("req_tag_o", request_tag, "its tag; above the host's tag: a store's, a transfer's");
-    m.output("req_data_o", request_data, "burst to write");
-    m.output("host_ready_o", !pending, "the request is taken");
-    m.output("response_valid_o", response, "a response is offered");
-    m.output("response_write_o", word.msb(), "it is a write's");
-    m.output("response_tag_o", word.slice(BEAT_BITS, HOST_TAG_BITS), "tag of its request");
-    m.output("response_data_o", word.low(BEAT_BITS), "the burst, if it was read");
-    m.output("store_ready_o", store_passed, "store: the beat is taken");
-    m.output("stores_pending_o", stores.any(), "stores are not written yet");
-    m.output("queue_push_o", unpacking.bit(0), "an instruction for the queue");
-    m.output("queue_data_o", packed.low(INSTRUCTION_BITS), "the instruction");
+    RankRequest::outputs_as(&m, "req_", "", config, request);
+    m.output(host_ready = !pending, "the request is taken");
+    m.output(response_valid = response, "a response is offered");
+    m.output(response_write = word.msb(), "it is a write's");
+    m.output(response_tag = word.slice(BEAT_BITS, HOST_TAG_BITS), "tag of its request");
+    m.output(response_data = word.low(BEAT_BITS), "the burst, if it was read");
+    m.output(store_ready = store_passed, "store: the beat is taken");
+    m.output(stores_pending = stores.any(), "stores are not written yet");
+    m.output(queue_push = unpacking.bit(0), "an instruction for the queue");
+    m.output(queue_data = packed.low(INSTRUCTION_BITS), "the instruction");
     m.output(overflow, "instructions were lost");
     m.output(unpacking, "instructions on their way to the queue, the next one in bit 0");
     if transfer.is_some() {
-        m.output("transfer_ready_o", transfer_goes, "transfer: the request is taken");
+        m.output(transfer_ready = transfer_goes, "transfer: the request is taken");
         let control = all!(ignored, register.eq_lit(LINK_REGISTER), !outside);
         let control = data.low(CONTROL_BITS).gated(m.wire("control", control));
         m.output(control, "for the link: retrain, forget failures");
     }
-    m.output("register_re_o", reads_register, "read a register");
+    m.output(register_re = reads_register, "read a register");
     m.output(register, "its number");
 }

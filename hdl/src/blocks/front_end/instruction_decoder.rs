@@ -3,7 +3,7 @@
 use super::command_decoder::command_decoder;
 use super::row_generator::WORD_ENTRIES;
 use crate::blocks::common::encoding::{bits_for, log2};
-use crate::blocks::common::row_layout::{Layout, layout_fields, wave_bits};
+use crate::blocks::common::row_layout::{Layout, wave_bits};
 use crate::blocks::common::weight_format::{FORMAT_BITS, FORMAT_DOC, is_quantised};
 use crate::blocks::link::transfer_message::{COUNT_BITS, SLOT_BITS};
 use ndp_config::{DesignConfig, LinkConfig};
@@ -152,22 +152,20 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
     let reserved = m.wire(any_of(&reserved));
 
     // Sizes.
-    let fit = |value: &Bits, bits: u32| if value.width() > bits { value.low(bits) } else { value.zext(bits) };
     let over = |value: &Bits, bits: u32| {
         if value.width() > bits { value.high(value.width() - bits).any() } else { zeros(1) }
     };
     let (col_bits, batch_bits) = (gemv.col_bits(), gemv.batch_bits());
     let batch = m.wire(field(BATCH).zext(BATCH.1 + 1).plus_one());
     let cut = command_decoder(gemv)?;
-    let cols = m
-        .instance(&cut)
-        .input("cols_i", fit(&field(COLS), col_bits))
-        .input("batch_i", fit(&batch, batch_bits));
+    let cut_into =
+        |name: &str, cols: Bits, batch: Bits| command_decoder::In { cols, batch }.part(&m, name, &cut);
+    let cols = cut_into("cols", field(COLS).fit(col_bits), batch.fit(batch_bits));
     let batch_over = over(&batch, batch_bits);
-    let bad_block = m.wire(any!(!cols.output("legal_o"), over(&field(COLS), col_bits), batch_over));
+    let bad_block = m.wire(any!(!cols.legal, over(&field(COLS), col_bits), batch_over));
     let count = field(COUNT);
-    let rows = m.instance(&cut).input("cols_i", fit(&count, col_bits)).input("batch_i", lit(1, batch_bits));
-    let bad_rows = m.wire(!rows.output("legal_o") | over(&count, col_bits));
+    let rows = cut_into("rows", count.fit(col_bits), lit(1, batch_bits));
+    let bad_rows = m.wire(!rows.legal | over(&count, col_bits));
     let beyond = |limit: u32| lit(limit.into(), COUNT.1).lt(count) | count.is_zero();
     let bad_words = m.wire(beyond(gemv.slice_words()));
     let entries = config.core().list_entries();
@@ -178,7 +176,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
     // With heads: rows of one stripe at most, and a limit for heads and for the vectors of all heads.
     let heads = field(HEADS);
     let most = log2(gemv.max_heads());
-    let vectors = m.wire(batch.zext(BATCH.1 + 1 + most).shl(fit(&heads, gemv.head_bits())));
+    let vectors = m.wire(batch.zext(BATCH.1 + 1 + most).shl(heads.fit(gemv.head_bits())));
     let with_heads = headed | (activations & heads.any());
     let bad_heads = any!(
         lit(most.into(), HEADS.1).lt(heads),
@@ -233,7 +231,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
         .rev()
         .fold(zeros(ERROR_BITS), |rest, (wrong, code)| mux(wrong, lit(code, ERROR_BITS), rest));
 
-    m.output("error_o", code, "code of the first error, or 0");
+    m.output(error = code, "code of the first error, or 0");
     for (name, bit) in strobes().zip(&is) {
         if name == "nop" {
             m.unused(bit, "nothing is done");
@@ -244,40 +242,35 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
         }
     }
     // Words that are moved are whole waves: all of them as one vector to read, one of them as a row to add.
-    let wave_count = fit(&count, wave_bits(gemv));
+    let wave_count = count.fit(wave_bits(gemv));
     let waves = mux(imports, lit(1, wave_bits(gemv)), wave_count);
-    for (part, decoder) in [("cols", &cols), ("rows", &rows)] {
-        for (name, bits, doc) in layout_fields(gemv) {
-            let value = decoder.output(&format!("{name}_o"));
-            let value = match (part, name) {
-                ("cols", "waves") => mux(moves, waves, value),
-                ("cols", "tail") => value.gated(!moves),
-                // A whole wave ends with the last place of its last beat; a stripe of one beat has no other.
-                ("cols", "last_beat") if gemv.beats_per_stripe() == 1 => value,
-                ("cols", _) => value | repeat(bits, moves),
-                _ => value,
-            };
-            m.output(format!("{part}_{name}_o"), value, format!("{part}: {doc}"));
-        }
-    }
-    m.output("heads_o", fit(&heads, gemv.head_bits()), "logarithm of the number of heads");
+    let cols_layout = cols.layout.q().map(|name, value| match name {
+        "waves" => mux(moves, waves, value),
+        "tail" => value.gated(!moves),
+        // A whole wave ends with the last place of its last beat; a stripe of one beat has no other.
+        "last_beat" if gemv.beats_per_stripe() == 1 => value,
+        _ => value | repeat(value.width(), moves),
+    });
+    Layout::outputs_as(&m, "cols_", "cols: ", gemv, cols_layout);
+    Layout::outputs_as(&m, "rows_", "rows: ", gemv, rows.layout.q());
+    m.output(heads = heads.fit(gemv.head_bits()), "logarithm of the number of heads");
     if quantised {
-        m.output("weights_o", field(WEIGHTS), FORMAT_DOC);
+        m.output(weights = field(WEIGHTS), FORMAT_DOC);
     }
     m.output(listed, "rows come from the list memory");
-    m.output("selected_o", field(SELECTED), "as many rows as were selected, at most");
+    m.output(selected = field(SELECTED), "as many rows as were selected, at most");
     m.output(upward, "entries of the list memory would be overwritten before they are read");
-    m.output("batch_o", fit(&batch, batch_bits), "vectors");
-    m.output("cols_o", fit(&field(COLS), col_bits), "elements of a vector or a row");
+    m.output(batch = batch.fit(batch_bits), "vectors");
+    m.output(cols = field(COLS).fit(col_bits), "elements of a vector or a row");
     // A merge has a row for each vector.
-    m.output("count_o", mux(merges, batch.zext(COUNT.1), count), "rows, entries or words");
-    m.output("address_o", fit(&address, config.dimm_burst_bits()), "burst address");
-    m.output("other_o", field(OTHER), "first word of the second source");
-    m.output("scalar_o", field(SCALAR), "factor of all elements");
-    m.output("source_o", field(SOURCE), "first word of the source");
-    m.output("target_o", field(TARGET), "first word of the destination");
-    m.output("entry_o", fit(&list, bits_for(entries - 1)), "first entry");
-    m.output("tag_o", field(TAG), "tag of a signal");
+    m.output(count = mux(merges, batch.zext(COUNT.1), count), "rows, entries or words");
+    m.output(address = address.fit(config.dimm_burst_bits()), "burst address");
+    m.output(other = field(OTHER), "first word of the second source");
+    m.output(scalar = field(SCALAR), "factor of all elements");
+    m.output(source = field(SOURCE), "first word of the source");
+    m.output(target = field(TARGET), "first word of the destination");
+    m.output(entry = list.fit(bits_for(entries - 1)), "first entry");
+    m.output(tag = field(TAG), "tag of a signal");
 }
 
 /// The ranks, DIMM and slot that a transfer names.
@@ -289,11 +282,4 @@ pub(crate) fn transfer_fields(word: &Bits, config: &DesignConfig) -> [Bits; 3] {
 /// Part of the names of modules that a link changes.
 pub(crate) fn link_suffix(config: &DesignConfig) -> &'static str {
     if config.core().link() { "_link" } else { "" }
-}
-
-/// The layout outputs of an [`instruction_decoder`], `part` being `cols` or `rows`.
-pub(crate) fn layout_of(decoder: &InstanceBuilder, gemv: &ndp_config::GemvConfig, part: &str) -> Layout {
-    let [waves, tail, last_beat, last_elem] =
-        layout_fields(gemv).map(|(name, ..)| decoder.output(&format!("{part}_{name}_o")));
-    Layout { waves, tail, last_beat, last_elem }
 }

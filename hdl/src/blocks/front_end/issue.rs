@@ -7,14 +7,16 @@
 use super::dma_reader::beat_count_bits;
 use super::instruction_decoder::{
     ACTIVATIONS, ERROR_BITS, INSTRUCTION_BITS, NODE_BITS, TAG_BITS, TRANSFERS, instruction_decoder,
-    layout_of, link_suffix, strobes, transfer_fields,
+    link_suffix, strobes, transfer_fields,
 };
 use super::row_generator::WORD_ENTRIES;
-use crate::blocks::activation::activation_unit::operation_fields;
+use crate::blocks::activation::activation_unit::Operation;
+use crate::blocks::activation::activation_walker::vector_bits;
 use crate::blocks::common::encoding::{bits_for, log2};
-use crate::blocks::common::row_layout::{Layout, layout_fields, wave_bits};
+use crate::blocks::common::row_layout::{Layout, wave_bits};
 use crate::blocks::common::weight_format::{FORMAT_DOC, is_quantised};
 use crate::blocks::link::transfer_message::{COUNT_BITS, SLOT_BITS};
+use crate::blocks::link::transfer_unit::Transfer;
 use ndp_config::{BEAT_ELEMS, DesignConfig};
 use ndp_hdl_language::prelude::*;
 
@@ -70,10 +72,23 @@ pub(crate) fn parts(config: &DesignConfig) -> &'static [Part] {
     if config.core().link() { &PARTS } else { &PARTS[..PARTS.len() - TRANSFERS.len()] }
 }
 
-/// What has a start of its own; the activation unit's instructions share one.
-pub(crate) const STARTS: [&str; 12] = [
-    "load", "store", "append", "export", "list", "zero", "dot", "axpy", "merge", "import", "select", "round",
-];
+bundle! {
+    /// What has a start of its own; the activation unit's instructions share one.
+    pub(crate) struct Starts {
+        load: 1, "start a load";
+        store: 1, "start a store";
+        append: 1, "start a append";
+        export: 1, "start a export";
+        list: 1, "start a list";
+        zero: 1, "start a zero";
+        dot: 1, "start a dot";
+        axpy: 1, "start a axpy";
+        merge: 1, "start a merge";
+        import: 1, "start a import";
+        select: 1, "start a select";
+        round: 1, "start a round";
+    }
+}
 
 /// Instructions of the activation unit with two operands in the buffer.
 const TWO_OPERANDS: [&str; 5] = ["add", "sub", "mul", "max", "div"];
@@ -90,7 +105,7 @@ pub fn issue(config: &DesignConfig) -> Block {
     let gemv = config.gemv();
     let (batch_bits, lane_bits) = (gemv.batch_bits(), log2(gemv.lanes()));
     let addr_bits = gemv.slice_addr_bits();
-    let valid = m.input("word_valid_i", 1, "the queue has an instruction");
+    let word_valid = m.input(1, "the queue has an instruction");
     let word = m.input(INSTRUCTION_BITS, "the instruction");
     let overflow = m.input(1, "instructions were lost");
     let parts = parts(config);
@@ -99,7 +114,7 @@ pub fn issue(config: &DesignConfig) -> Block {
         .map(|(name, _)| m.input(format!("{name}_busy_i"), 1, format!("the part `{name}` is busy")))
         .collect();
     let rows_idle = m.input(1, "all rows of the product before are asked for");
-    let holds = config.core().link().then(|| m.input("link_holds_i", 1, "what was sent is on its way"));
+    let holds = config.core().link().then(|| m.input(link_holds = 1, "what was sent is on its way"));
     let holds = holds.unwrap_or_else(|| zeros(1));
 
     // Steps of an instruction: take, decode, multiply sizes, check ranges, issue.
@@ -107,9 +122,10 @@ pub fn issue(config: &DesignConfig) -> Block {
     let (decodes, multiplies, checks, waits) =
         (step("decodes"), step("multiplies"), step("checks"), step("waits"));
     let working = m.wire(any!(decodes, multiplies, checks, waits));
-    let takes = m.wire(valid & !working);
+    let takes = m.wire(word_valid & !working);
     let instruction = m.hold(word, takes);
-    let decoder = m.instance(&instruction_decoder(config)?).input("word_i", instruction);
+    let decoder =
+        instruction_decoder::In { word: instruction }.part(&m, "decoder", &instruction_decoder(config)?);
     decodes.next(takes);
     let keep = |name: &str, value: &Bits| m.hold(format!("{name}_q"), value, decodes);
     let strobed: Vec<(&str, Bits)> = strobes()
@@ -131,16 +147,8 @@ pub fn issue(config: &DesignConfig) -> Block {
     let weights = is_quantised(gemv).then(|| decoded("weights"));
     let (selected, list_upward) = (decoded("selected"), decoded("upward"));
     let (other, scalar) = (decoded("other"), decoded("scalar"));
-    let layout = |part: &str| {
-        let Layout { waves, tail, last_beat, last_elem } = layout_of(&decoder, gemv, part);
-        Layout {
-            waves: keep(&format!("{part}_waves"), &waves),
-            tail: keep(&format!("{part}_tail"), &tail),
-            last_beat: keep(&format!("{part}_last_beat"), &last_beat),
-            last_elem: keep(&format!("{part}_last_elem"), &last_elem),
-        }
-    };
-    let (cols_layout, rows_layout) = (layout("cols"), layout("rows"));
+    let cols_layout = Layout::of(*decoder, "cols_").held(&m, "cols_", decodes);
+    let rows_layout = Layout::of(*decoder, "rows_").held(&m, "rows_", decodes);
 
     // Words and beats of the vector blocks: products with the batch, a bit per cycle.
     let three = |tail: &Bits| if gemv.ranks() == 4 { tail.eq_lit(3) } else { zeros(1) };
@@ -234,8 +242,7 @@ pub fn issue(config: &DesignConfig) -> Block {
     // Entries of the list memory, in words.
     let entry_bits = bits_for(config.core().list_entries()) + 1;
     let list_first = list.zext(entry_bits);
-    let counted = if count.width() > entry_bits { count.low(entry_bits) } else { count.zext(entry_bits) };
-    let list_end = m.wire(list_first + counted + lit((WORD_ENTRIES - 1).into(), entry_bits));
+    let list_end = m.wire(list_first + count.fit(entry_bits) + lit((WORD_ENTRIES - 1).into(), entry_bits));
     let to_word = |value: &Bits| value.high(entry_bits - log2(WORD_ENTRIES));
     m.unused(list_end.low(log2(WORD_ENTRIES)), "lists are written by the word");
     let is_list = one_of(&["list"]);
@@ -337,29 +344,24 @@ pub fn issue(config: &DesignConfig) -> Block {
     let last_tag = m.reg(TAG_BITS).reset(0).enable(signals).next(tag);
     let signalled = counter("signals_q", &signals);
 
-    m.output("word_ready_o", takes, "the instruction is taken");
+    m.output(word_ready = takes, "the instruction is taken");
     m.output(start, "the instruction starts; one that no part executes is complete");
     m.output(
-        "fetch_o",
-        fetches,
+        fetch = fetches,
         "the rows of a product come, with its start or before; of a selection the list",
     );
-    m.output("refuse_o", malformed, "the instruction is malformed");
-    for name in STARTS {
-        m.output(format!("start_{name}_o"), *start & one_of(&[name]), format!("start a {name}"));
-    }
+    m.output(refuse = malformed, "the instruction is malformed");
+    let starts = Starts::make((), |name, _, _| *start & one_of(&[name]));
+    Starts::outputs_as(&m, "start_", "", (), starts);
     if config.core().link() {
-        for name in TRANSFERS {
-            m.output(format!("start_{name}_o"), *start & one_of(&[name]), format!("start a {name}"));
-        }
+        m.output(start_send = *start & one_of(&["send"]), "start a send");
+        m.output(start_receive = *start & one_of(&["receive"]), "start a receive");
         let [ranks, node, slot] = transfer_fields(&instruction, config);
         debug_assert_eq!((node.width(), slot.width()), (NODE_BITS, SLOT_BITS));
-        m.output("transfer_count_o", instruction.slice(64, COUNT_BITS), "transfer: bursts in every rank");
-        m.output("transfer_ranks_o", ranks, "transfer: ranks");
-        m.output("transfer_node_o", node, "transfer: the other DIMM");
-        m.output("transfer_slot_o", slot, "transfer: what its message is known by");
+        let transfer = Transfer { count: instruction.slice(64, COUNT_BITS), ranks, node, slot };
+        Transfer::outputs_as(&m, "transfer_", "transfer: ", gemv, transfer);
     }
-    m.output("start_activation_o", *start & activates, "start the activation unit");
+    m.output(start_activation = *start & activates, "start the activation unit");
     let vectors = batch.zext(gemv.vectors_bits()).shl(heads);
     // In the order of the unit's fields: by which way, and with what.
     let function = m.wire("functions", one_of(&FUNCTIONS));
@@ -370,37 +372,23 @@ pub fn issue(config: &DesignConfig) -> Block {
         one_of(&["relu", "max"]) | function,
     ];
     let (is_softmax, is_sub, is_max) = (one_of(&["softmax"]), one_of(&["sub"]), one_of(&["max"]));
-    let operation = [
-        cat(ways.into_iter().rev()),
-        is_softmax,
-        reads_two,
-        is_sub,
-        is_max,
+    let operation = Operation {
+        path: cat(ways.into_iter().rev()),
+        softmax: is_softmax,
+        two: reads_two,
+        subtract: is_sub,
+        max: is_max,
         scalar,
         function,
-        one_of(&["gelu"]),
-        vectors,
-        other.low(addr_bits.min(10)),
-    ];
-    for ((name, bits, doc), value) in operation_fields(gemv).into_iter().zip(operation) {
-        m.output(
-            format!("activation_{name}_o"),
-            if value.width() < bits { value.zext(bits) } else { value },
-            doc,
-        );
-    }
-    for (part, layout) in [("cols", &cols_layout), ("rows", &rows_layout)] {
-        let Layout { waves, tail, last_beat, last_elem } = layout;
-        for ((name, _, doc), value) in
-            layout_fields(gemv).into_iter().zip([waves, tail, last_beat, last_elem])
-        {
-            m.output(format!("{part}_{name}_o"), value, format!("{part}: {doc}"));
-        }
-    }
-    let fit = |value: &Bits, bits: u32| if value.width() > bits { value.low(bits) } else { value.zext(bits) };
+        gelu: one_of(&["gelu"]),
+        vectors: vectors.fit(vector_bits(gemv)),
+        other: other.fit(addr_bits),
+    };
+    Operation::outputs_as(&m, "activation_", "", gemv, operation);
+    Layout::outputs_as(&m, "cols_", "cols: ", gemv, cols_layout);
+    Layout::outputs_as(&m, "rows_", "rows: ", gemv, rows_layout);
     m.output(
-        "rows_o",
-        fit(&count, gemv.row_bits()),
+        rows = count.fit(gemv.row_bits()),
         "rows, words or entries; of a selection the number of its first row",
     );
     m.output(batch, "vectors");
@@ -408,8 +396,8 @@ pub fn issue(config: &DesignConfig) -> Block {
     if let Some(weights) = weights {
         m.output(weights, FORMAT_DOC);
     }
-    m.output("source_o", fit(&source, addr_bits), "first word of the source");
-    m.output("target_o", fit(&target, addr_bits), "first word of the destination");
+    m.output(source = source.fit(addr_bits), "first word of the source");
+    m.output(target = target.fit(addr_bits), "first word of the destination");
     m.output(address, "burst address");
     m.output(listed, "rows come from the list memory");
     m.output(selected, "as many rows as were selected, at most");
@@ -420,21 +408,20 @@ pub fn issue(config: &DesignConfig) -> Block {
         // Both hold the words of the whole list memory.
         m.unused(list_words.high(list_words.width() - beat_bits), "lists are no longer than their memory");
     }
-    m.output("beats_o", mux(is_list, fit(&list_words, beat_bits), fit(&beats, beat_bits)), "bursts to move");
-    m.output("busy_o", any!(in_work, working, refused), "an instruction is in work");
+    m.output(beats = mux(is_list, list_words.fit(beat_bits), beats.fit(beat_bits)), "bursts to move");
+    m.output(busy = any!(in_work, working, refused), "an instruction is in work");
     m.output(taken, "instructions taken");
-    m.output("started_o", finished, "instructions started, markers included");
-    m.output("malformed_o", wrong, "malformed instructions");
-    m.output("error_o", first_error, "code of the first error");
-    m.output("error_sequence_o", first_sequence, "its sequence number");
-    m.output("tag_o", last_tag, "tag of the last signal");
-    m.output("signals_o", signalled, "signals");
+    m.output(started = finished, "instructions started, markers included");
+    m.output(malformed = wrong, "malformed instructions");
+    m.output(error = first_error, "code of the first error");
+    m.output(error_sequence = first_sequence, "its sequence number");
+    m.output(tag = last_tag, "tag of the last signal");
+    m.output(signals = signalled, "signals");
 }
 
 /// Entries rounded up to words of the list memory, still counted in entries.
 fn counted_words(m: &ModuleBuilder, count: &Bits, bits: u32) -> Bits {
-    let low = if count.width() > bits { count.low(bits) } else { count.zext(bits) };
-    let up = m.wire("entries_up", low + lit((WORD_ENTRIES - 1).into(), bits));
+    let up = m.wire("entries_up", count.fit(bits) + lit((WORD_ENTRIES - 1).into(), bits));
     m.unused(up.low(log2(WORD_ENTRIES)), "lists are read by the word");
     up
 }

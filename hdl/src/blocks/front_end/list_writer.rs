@@ -29,26 +29,26 @@ pub fn list_writer(config: &DesignConfig) -> Block {
     let listed = m.input(1, "numbers come from the list memory; stays");
     let first = m.input(row_bits, "number of element 0, or the entry that has it; stays");
     let list = m.input(word_bits, "first word to write; stays");
-    let valid = m.input("element_valid_i", 1, "an element is selected");
+    let element_valid = m.input(1, "an element is selected");
     let element = m.input(entry_bits, "the element");
     let entry = m.input(row_bits, "the entry chosen by `read_entry_o` of the word read last");
 
     let number = m.wire(first + element.zext(row_bits));
-    let reads = m.wire(valid & listed);
+    let reads = m.wire(element_valid & listed);
     let read = m.flag(reads);
     let read_entry = m.delay(number.low(low));
-    let writes = m.wire(read | (valid & !listed));
+    let writes = m.wire(read | (element_valid & !listed));
     let selection = m.reg(selection_bits(config)).reset(0);
     let counted = mux(writes, selection.plus_one(), selection);
     selection.next(counted.gated(!start));
     let value = mux(listed, entry, number).zext(ENTRY_BITS);
 
-    m.output("read_o", reads, "read a word");
-    m.output("read_addr_o", number.slice(low, word_bits), "word to read");
+    m.output(read = reads, "read a word");
+    m.output(read_addr = number.slice(low, word_bits), "word to read");
     m.output(read_entry, "entry to choose, in the cycle after");
     let lanes = one_hot(&selection.low(low), WORD_ENTRIES);
-    m.output("write_o", lanes.gated(writes), "entries of the word to write");
-    m.output("write_addr_o", list + selection.slice(low, word_bits), "word to write");
-    m.output("write_data_o", repeat(BEAT_BITS / ENTRY_BITS, value), "the number");
+    m.output(write = lanes.gated(writes), "entries of the word to write");
+    m.output(write_addr = list + selection.slice(low, word_bits), "word to write");
+    m.output(write_data = repeat(BEAT_BITS / ENTRY_BITS, value), "the number");
     m.output(selection, "selected elements");
 }

@@ -26,10 +26,9 @@ const CAUSES: u32 = 4;
 #[block(m, "monitor_g{}_b{}{}", config.gemv().ranks(), config.gemv().max_batch(), link_suffix(config),
     "Counters and status for the host.")]
 pub fn monitor(config: &DesignConfig) -> Block {
-    let gemv = config.gemv();
-    let (ranks, batch_bits) = (gemv.ranks(), gemv.batch_bits());
+    let (ranks, batch_bits) = (config.gemv().ranks(), config.gemv().batch_bits());
     let status = m.input(BEAT_BITS, "status");
-    let read = m.input("register_re_i", 1, "read a register");
+    let register_re = m.input(1, "read a register");
     let register = m.input(REGISTER_BITS, "its number");
     let causes = each(ranks, |g| {
         m.input(
@@ -39,21 +38,25 @@ pub fn monitor(config: &DesignConfig) -> Block {
         )
     });
     let activation = m.input(1, "the core is busy with: activation");
-    let parts = ["gemv", "axpy", "round", "load", "store", "list", "zero"]
-        .map(|part| m.input(format!("{part}_i"), 1, format!("the core is busy with: {part}")));
-    let start = m.input("dot_start_i", 1, "a DOT begins");
+    let gemv = m.input(1, "the core is busy with: gemv");
+    let axpy = m.input(1, "the core is busy with: axpy");
+    let round = m.input(1, "the core is busy with: round");
+    let load = m.input(1, "the core is busy with: load");
+    let store = m.input(1, "the core is busy with: store");
+    let list = m.input(1, "the core is busy with: list");
+    let zero = m.input(1, "the core is busy with: zero");
+    let dot_start = m.input(1, "a DOT begins");
     let batch = m.input(batch_bits, "its vectors; stays");
-    let taken = m.input("result_taken_i", 1, "a result, rows in order, in each the vectors");
-    let positive = m.input("result_positive_i", 1, "it is greater than zero");
+    let result_taken = m.input(1, "a result, rows in order, in each the vectors");
+    let result_positive = m.input(1, "it is greater than zero");
     let mask_valid = m.input(1, "a selection has looked at a place; no result is taken in this cycle");
     let mask = m.input(BEAT_ELEMS, "its selected elements");
 
     let link = config.core().link().then(|| {
         [
-            m.input("link_status_i", BEAT_BITS, "status of the link"),
+            m.input(link_status = BEAT_BITS, "status of the link"),
             m.input(
-                "link_counter_i",
-                COUNTER_BITS,
+                link_counter = COUNTER_BITS,
                 "the link's counter with the register's number, a cycle later",
             ),
         ]
@@ -67,11 +70,10 @@ pub fn monitor(config: &DesignConfig) -> Block {
     });
     // With these two the counters account for every cycle of every group (docs/ndp-core.md, "Counters"). They are counted on
     // their own, not as what the others leave over.
-    let (product, rounds) = (&parts[0], &parts[2]);
-    let fills = causes.iter().map(|of_group| (product & !of_group.any()).zext(share_bits));
+    let fills = causes.iter().map(|of_group| (gemv & !of_group.any()).zext(share_bits));
     let filling = m.flag("filling_step_q", fills.fold(zeros(share_bits), |sum, one| sum + one));
-    let outside = m.wire(!(product | rounds));
-    steps.extend(parts);
+    let outside = m.wire(!(gemv | round));
+    steps.extend([gemv, axpy, round, load, store, list, zero]);
     steps.extend([filling, outside, lit(1, 1), activation]);
     let counters: Vec<Bits> = steps
         .iter()
@@ -87,21 +89,21 @@ pub fn monitor(config: &DesignConfig) -> Block {
 
     // Activations of a row: counted over its vectors, written with the last one.
     let vector = m.reg(batch_bits);
-    let last = m.wire(taken & vector.plus_one().eq(batch));
-    let next = mux(taken, vector.plus_one(), vector);
-    vector.next(next.gated(!(start | last)));
+    let last = m.wire(result_taken & vector.plus_one().eq(batch));
+    let next = mux(result_taken, vector.plus_one(), vector);
+    vector.next(next.gated(!(dot_start | last)));
     let active = m.reg(ACTIVATION_BITS);
-    let counted = m.wire(active + positive.zext(ACTIVATION_BITS));
-    active.next(mux(taken, counted, active).gated(!(start | last)));
+    let counted = m.wire(active + result_positive.zext(ACTIVATION_BITS));
+    active.next(mux(result_taken, counted, active).gated(!(dot_start | last)));
     let row = m.reg(bits_for(NEURONS - 1));
-    row.next(mux(last, row.plus_one(), row).gated(!start));
+    row.next(mux(last, row.plus_one(), row).gated(!dot_start));
     let lanes = BEAT_BITS / ACTIVATION_BITS;
     let lane_bits = bits_for(lanes - 1);
     // A mask takes the lanes of as many counts as it has bytes; places go on from selection to selection.
     let mask_lanes = BEAT_ELEMS / ACTIVATION_BITS;
     let masks = lanes / mask_lanes;
     let place = m.reg(bits_for(NEURONS / mask_lanes - 1)).reset(0);
-    place.next(mux(mask_valid, place.plus_one(), place).gated(!start));
+    place.next(mux(mask_valid, place.plus_one(), place).gated(!dot_start));
     let mask_bits = bits_for(masks - 1);
     let to_mask = |at: u32| place.low(mask_bits).eq_lit(at.into()) & mask_valid;
     let of_mask = each(masks, |at| m.wire(format!("mask{at}"), to_mask(at)));
@@ -111,25 +113,25 @@ pub fn monitor(config: &DesignConfig) -> Block {
     let written = m.wire(mux(mask_valid, mask, repeat(mask_lanes, counted)));
     let memory = sram::In {
         raddr: register.low(word_bits),
-        re: read,
+        re: register_re,
         waddr: mux(mask_valid, place.high(word_bits), row.high(word_bits)),
         we: cat(at.into_iter().rev()),
         wdata: repeat(masks, written),
     }
     .part(&m, "activations", &sram(NEURONS / lanes, BEAT_BITS, lanes)?);
 
-    let number = m.hold("register_q", register, read);
+    let number = m.hold("register_q", register, register_re);
     let is_activations = all!(!number.msb(), number.bit(6));
     let select = cat!(is_activations, number.eq_lit(1), number.is_zero());
-    let sampled = m.hold(cat!(counters, status), read);
+    let sampled = m.hold(cat!(counters, status), register_re);
     let mut choices = vec![sampled.low(BEAT_BITS), sampled.high(BEAT_BITS), memory.rdata.q()];
     let mut selects = vec![select];
     if let Some([status, counter]) = link {
-        let status_q = m.hold("link_status_q", status, read);
+        let status_q = m.hold("link_status_q", status, register_re);
         choices.extend([status_q, counter.zext(BEAT_BITS)]);
         let is_counter = number.high(REGISTER_BITS - 4).eq_lit(1);
         selects.insert(0, cat!(is_counter, number.eq_lit(LINK_REGISTER)));
     }
     let select = m.wire(cat(selects));
-    m.output("register_data_o", one_hot_mux(select, &choices), "the register read last");
+    m.output(register_data = one_hot_mux(select, &choices), "the register read last");
 }

@@ -10,7 +10,9 @@ use super::row_generator::row_offset_bits;
 use crate::blocks::common::encoding::log2;
 use crate::blocks::common::fifo::fifo;
 use crate::blocks::common::row_layout::{Layout, position_bits, rank_bits, wave_bits};
-use crate::blocks::common::weight_format::{Format, is_quantised, quantised_bursts, quantised_tails};
+use crate::blocks::common::weight_format::{
+    FORMAT_BITS, FORMAT_DOC, Format, is_quantised, quantised_bursts, quantised_tails,
+};
 use ndp_config::DesignConfig;
 use ndp_hdl_language::prelude::*;
 
@@ -30,7 +32,7 @@ pub(crate) fn segment_length(m: &ModuleBuilder, addr: &Bits, left: &Bits) -> Bit
     } else {
         left.zext(SEGMENT_BITS).lt(to_end)
     };
-    let left_low = if left.width() > SEGMENT_BITS { left.low(SEGMENT_BITS) } else { left.zext(SEGMENT_BITS) };
+    let left_low = left.fit(SEGMENT_BITS);
     m.wire("length", mux(m.wire("fits", fits), left_low, to_end))
 }
 
@@ -56,17 +58,18 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
     let beat_bits = log2(beats);
     let rank = m.input(rank_width, "which rank this is");
     let layout = Layout::inputs(&m, gemv);
-    let format = is_quantised(gemv).then(|| Format::input(&m));
+    let format = is_quantised(gemv).then(|| m.input(weight_format = FORMAT_BITS, FORMAT_DOC));
+    let format = format.map(|format| Format::of(&m, format));
     let base = m.input(addr_bits, "first burst of the matrix");
-    let push = m.input("row_push_i", 1, "take a row; only with `row_room_o`");
+    let row_push = m.input(1, "take a row; only with `row_room_o`");
     let row = m.input(row_bits, "its index");
     let what = if format.is_some() { "bursts of the full waves" } else { "full waves" };
     let row_offset = m.input(offset_bits, format!("{what} of all rows before it"));
     let row_start = m.input(rank_width, "rank at which its tail starts");
-    let ready = m.input("seg_ready_i", 1, "the segment is taken");
+    let seg_ready = m.input(1, "the segment is taken");
 
     let next = m.forward(1);
-    let queue = fifo::In { push, data: cat!(row_start, row_offset, row), pop: *next }.part(
+    let queue = fifo::In { push: row_push, data: cat!(row_start, row_offset, row), pop: *next }.part(
         &m,
         "rows",
         &fifo(row_bits + offset_bits + rank_width, QUEUED_ROWS)?,
@@ -106,8 +109,6 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
     if ranks == 1 {
         m.unused(row, "a single rank has no tails");
     }
-    let fit =
-        |value: &Bits, bits: u32| if value.width() >= bits { value.low(bits) } else { value.zext(bits) };
     let tails = m.hold(turns, next);
     if wide > offset_bits {
         m.unused(tails.high(wide - offset_bits), "addresses count modulo the rank");
@@ -130,7 +131,7 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
     // Second step: stripes before the row; third: its first burst; then the segments.
     counted.next(next);
     let before = m.reg(offset_bits).enable(counted);
-    let tails = fit(&tails, offset_bits);
+    let tails = tails.fit(offset_bits);
     let tails = match &format {
         None => tails,
         Some(format) => {
@@ -149,8 +150,8 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
     let addr = m.reg(addr_bits);
     let length = segment_length(&m, &addr, &left);
     let valid = m.wire(left.any());
-    let taken = m.wire(valid & ready);
-    let fewer = m.wire(left - fit(&length, left_bits));
+    let taken = m.wire(valid & seg_ready);
+    let fewer = m.wire(left - length.fit(left_bits));
     let row_bursts = match &format {
         None => beats_now,
         Some(format) => {
@@ -167,10 +168,10 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
     let waiting = queue.valid.q();
     next.drive(waiting & !working);
 
-    m.output("idle_o", !(working | waiting), "no row is in work");
-    m.output("row_room_o", queue.ready, "a row can be taken");
-    m.output("seg_valid_o", valid, "a segment is offered");
-    m.output("seg_addr_o", addr, "its first burst");
-    m.output("seg_len_o", length, "its bursts");
+    m.output(idle = !(working | waiting), "no row is in work");
+    m.output(row_room = queue.ready, "a row can be taken");
+    m.output(seg_valid = valid, "a segment is offered");
+    m.output(seg_addr = addr, "its first burst");
+    m.output(seg_len = length, "its bursts");
     m.unused(layout.last_elem, "whole beats are read");
 }

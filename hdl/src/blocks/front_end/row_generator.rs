@@ -2,7 +2,9 @@
 
 use crate::blocks::common::encoding::{bits_for, log2, one_hot};
 use crate::blocks::common::row_layout::{rank_bits, wave_bits};
-use crate::blocks::common::weight_format::{Format, SCALED_PLACES, is_quantised, quantised_bursts};
+use crate::blocks::common::weight_format::{
+    FORMAT_BITS, FORMAT_DOC, Format, SCALED_PLACES, is_quantised, quantised_bursts,
+};
 use ndp_config::{BEAT_BITS, DesignConfig, GemvConfig};
 use ndp_hdl_language::prelude::*;
 
@@ -46,15 +48,16 @@ pub fn row_generator(config: &DesignConfig) -> Block {
     let list = m.input(list_bits, "first entry");
     let waves = m.input(wave_width, "stripes of a row that every rank takes");
     let tail = m.input(rank_width, "stripes of a row that are left over");
-    let format = is_quantised(gemv).then(|| Format::input(&m));
-    let word = m.input("list_data_i", BEAT_BITS, "word of the list memory, one cycle after `list_re_o`");
-    let ready = m.input("row_ready_i", 1, "the row is taken");
-    let others = m.input("other_i", 1, "`entry_o` is for another reader of the list memory");
-    let other = m.input("other_entry_i", log2(WORD_ENTRIES), "the entry that it wants");
+    let format = is_quantised(gemv).then(|| m.input(weight_format = FORMAT_BITS, FORMAT_DOC));
+    let format = format.map(|format| Format::of(&m, format));
+    let list_data = m.input(BEAT_BITS, "word of the list memory, one cycle after `list_re_o`");
+    let row_ready = m.input(1, "the row is taken");
+    let others = m.input(other = 1, "`entry_o` is for another reader of the list memory");
+    let other_entry = m.input(log2(WORD_ENTRIES), "the entry that it wants");
 
     let active = m.reg(1).reset(0);
     let valid = m.reg(1).reset(0);
-    let taken = m.wire(valid & ready);
+    let taken = m.wire(valid & row_ready);
     let left = m.reg(row_bits);
     let last = m.wire(left.eq_lit(1));
     let done = m.wire(taken & last);
@@ -75,10 +78,10 @@ pub fn row_generator(config: &DesignConfig) -> Block {
     let begins_listed = m.flag("read_q", reads);
     chooses.next(begins_listed);
     let entry_low = log2(WORD_ENTRIES);
-    let at = m.wire(one_hot(&mux(others, other, entry.low(entry_low)), WORD_ENTRIES));
-    let entries = each(WORD_ENTRIES, |e| word.slice(e * ENTRY_BITS, row_bits));
+    let at = m.wire(one_hot(&mux(others, other_entry, entry.low(entry_low)), WORD_ENTRIES));
+    let entries = each(WORD_ENTRIES, |e| list_data.slice(e * ENTRY_BITS, row_bits));
     let chosen = m.wire(one_hot_mux(at, &entries));
-    let unread = each(WORD_ENTRIES, |e| word.slice(e * ENTRY_BITS + row_bits, ENTRY_BITS - row_bits));
+    let unread = each(WORD_ENTRIES, |e| list_data.slice(e * ENTRY_BITS + row_bits, ENTRY_BITS - row_bits));
     m.unused(cat(unread), "a row index has 24 bits");
     let ahead = m.hold(chosen, chooses);
     let next = m.wire(mux(chooses, chosen, ahead));
@@ -114,9 +117,6 @@ pub fn row_generator(config: &DesignConfig) -> Block {
     let counted = mux(taken, row.plus_one(), row).gated(!start);
     row.next(mux(listed, mux(loads, next, row), counted));
 
-    let fit = |value: &Bits| {
-        if value.width() >= offset_bits { value.low(offset_bits) } else { value.zext(offset_bits) }
-    };
     if row_bits > offset_bits {
         m.unused(row.high(row_bits - offset_bits), "addresses count modulo the rank");
     }
@@ -125,15 +125,15 @@ pub fn row_generator(config: &DesignConfig) -> Block {
     let first = match &format {
         Some(format) if beats > 0 => {
             let whole = cat!(next, zeros(beats));
-            mux(format.quantised, fit(&next), fit(&whole))
+            mux(format.quantised, next.fit(offset_bits), whole.fit(offset_bits))
         }
-        _ => fit(&next),
+        _ => next.fit(offset_bits),
     };
     let term = m.reg(offset_bits);
     term.next(mux(loads, first, cat!(term.low(offset_bits - 1), zeros(1))));
     let product = offset + term.gated(multiplier.bit(0));
     let listed_offset = mux(loads, zeros(offset_bits), mux(stepping, product, offset));
-    let counted_offset = offset + fit(&length).gated(taken);
+    let counted_offset = offset + length.fit(offset_bits).gated(taken);
     let counted_offset = counted_offset.gated(!start);
     offset.next(mux(listed, listed_offset, counted_offset));
     let counts = m.wire((start | (taken & !last)) & !listed);
@@ -150,14 +150,14 @@ pub fn row_generator(config: &DesignConfig) -> Block {
     if gemv.ranks() == 1 {
         m.unused(tail, "a single rank has no tail");
     }
-    let idle = m.output("idle_o", !active, "a command can be taken");
+    let idle = m.output(idle = !active, "a command can be taken");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
-    m.output("list_re_o", begins_listed, "read the list memory");
-    m.output("list_addr_o", entry.high(list_bits - entry_low), "word to read");
-    m.output("entry_o", chosen, "the row in an entry of the word read last");
-    m.output("row_valid_o", valid, "a row is offered");
+    m.output(list_re = begins_listed, "read the list memory");
+    m.output(list_addr = entry.high(list_bits - entry_low), "word to read");
+    m.output(entry = chosen, "the row in an entry of the word read last");
+    m.output(row_valid = valid, "a row is offered");
     m.output(row, "its index");
     let what = if format.is_some() { "bursts of the full waves" } else { "full waves" };
-    m.output("row_offset_o", offset, format!("{what} of all rows before it"));
-    m.output("row_start_o", tail_start, "rank at which its tail starts");
+    m.output(row_offset = offset, format!("{what} of all rows before it"));
+    m.output(row_start = tail_start, "rank at which its tail starts");
 }

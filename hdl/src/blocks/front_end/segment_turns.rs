@@ -24,36 +24,37 @@ const BLOCK_BITS: u32 = 8;
 pub fn segment_turns(config: &DesignConfig) -> Block {
     let dram = config.dram();
     let (addr_bits, pair_bits) = (dram.burst_bits(), log2(pairs(dram) as u32));
-    let [reader, feeder] = ["reader", "feeder"].map(|source| {
-        let valid = m.input(format!("{source}_valid_i"), 1, format!("the {source} offers a segment"));
-        let addr = m.input(format!("{source}_addr_i"), addr_bits, format!("{source}: its first burst"));
-        (valid, addr, m.input(format!("{source}_len_i"), SEGMENT_BITS, format!("{source}: its bursts")))
-    });
-    let ready = m.input("seg_ready_i", 1, "the segment is taken");
+    let reader_valid = m.input(1, "the reader offers a segment");
+    let reader_addr = m.input(addr_bits, "reader: its first burst");
+    let reader_len = m.input(SEGMENT_BITS, "reader: its bursts");
+    let feeder_valid = m.input(1, "the feeder offers a segment");
+    let feeder_addr = m.input(addr_bits, "feeder: its first burst");
+    let feeder_len = m.input(SEGMENT_BITS, "feeder: its bursts");
+    let seg_ready = m.input(1, "the segment is taken");
 
     let last = m.reg(addr_bits - BLOCK_BITS).reset(0);
-    let [of_reader, of_feeder] = [&reader.1, &feeder.1].map(|addr| addr.high(addr_bits - BLOCK_BITS));
+    let [of_reader, of_feeder] = [reader_addr, feeder_addr].map(|addr| addr.high(addr_bits - BLOCK_BITS));
     let clash = |name: &str, block: &Bits, other: &Bits| {
         let same_banks = block.low(pair_bits).eq(other.low(pair_bits));
         m.wire(name, same_banks & block.ne(other))
     };
     let passed = m.reg(bits_for(PASSED)).reset(0);
-    let may_pass = all!(feeder.0, passed.ne(lit(PASSED.into(), bits_for(PASSED))));
+    let may_pass = all!(feeder_valid, passed.ne(lit(PASSED.into(), bits_for(PASSED))));
     let costs = clash("clash_before", &of_reader, &last) | clash("clash_behind", &of_reader, &of_feeder);
     let passes = m.wire(all!(may_pass, costs, !clash("clash_instead", &of_feeder, &last)));
-    let takes_reader = m.wire(reader.0 & !passes);
-    let valid = m.wire(reader.0 | feeder.0);
-    let taken = m.wire(valid & ready);
-    let addr = m.wire(mux(takes_reader, reader.1, feeder.1));
+    let takes_reader = m.wire(reader_valid & !passes);
+    let valid = m.wire(reader_valid | feeder_valid);
+    let taken = m.wire(valid & seg_ready);
+    let addr = m.wire(mux(takes_reader, reader_addr, feeder_addr));
     last.next(mux(taken, addr.high(addr_bits - BLOCK_BITS), last));
-    let over = m.wire(taken & reader.0);
+    let over = m.wire(taken & reader_valid);
     let counted = mux(over, passed.plus_one(), passed);
     passed.next(counted.gated(!(taken & takes_reader)));
 
-    m.output("seg_valid_o", valid, "a segment is offered");
-    m.output("seg_addr_o", addr, "its first burst");
-    m.output("seg_len_o", mux(takes_reader, reader.2, feeder.2), "its bursts");
-    m.output("seg_reader_o", takes_reader, "it is the reader's");
-    m.output("reader_ready_o", ready & takes_reader, "the reader's segment is taken");
-    m.output("feeder_ready_o", ready & !takes_reader, "the feeder's segment is taken, if it offers one");
+    m.output(seg_valid = valid, "a segment is offered");
+    m.output(seg_addr = addr, "its first burst");
+    m.output(seg_len = mux(takes_reader, reader_len, feeder_len), "its bursts");
+    m.output(seg_reader = takes_reader, "it is the reader's");
+    m.output(reader_ready = seg_ready & takes_reader, "the reader's segment is taken");
+    m.output(feeder_ready = seg_ready & !takes_reader, "the feeder's segment is taken, if it offers one");
 }

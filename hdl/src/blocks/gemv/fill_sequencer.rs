@@ -11,7 +11,7 @@
 use super::scalar_banks::scalar_slot_bits;
 use crate::blocks::common::encoding::log2;
 use crate::blocks::common::row_layout::{Layout, position_bits, rank_bits, wave_bits};
-use crate::blocks::common::weight_format::{Format, SCALED_PLACES, is_quantised};
+use crate::blocks::common::weight_format::{FORMAT_BITS, FORMAT_DOC, Format, SCALED_PLACES, is_quantised};
 use ndp_config::GemvConfig;
 use ndp_hdl_language::prelude::*;
 
@@ -26,14 +26,15 @@ use ndp_hdl_language::prelude::*;
 pub fn fill_sequencer(config: &GemvConfig) -> Block {
     let (row_bits, rank_width, positions) = (config.row_bits(), rank_bits(config), config.beats_per_stripe());
     let rank = m.input(rank_width, "which rank this is");
-    let start_command = m.input("start_i", 1, "take a command; only while `idle_o` is set");
+    let start = m.input(1, "take a command; only while `idle_o` is set");
     let rows = m.input(row_bits, "rows, at least one");
     let layout = Layout::inputs(&m, config);
     let row_valid = m.input(1, "the next row is known");
-    let tail_start = m.input("row_start_i", rank_width, "rank at which its tail starts");
+    let row_start = m.input(rank_width, "rank at which its tail starts");
     let beat_valid = m.input(1, "the FIFO has a beat");
-    let format = is_quantised(config).then(|| Format::input(&m));
-    let take_stripe = m.input("stripe_take_i", 1, "the described stripe starts computing");
+    let format = is_quantised(config).then(|| m.input(weight_format = FORMAT_BITS, FORMAT_DOC));
+    let stripe_take = m.input(1, "the described stripe starts computing");
+    let format = format.map(|format| Format::of(&m, format));
 
     // Where the next plan stands: row, wave and tail.
     let active = m.reg(1).reset(0);
@@ -42,7 +43,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     let wave = m.reg(wave_bits(config));
     let rows_left = m.reg(row_bits);
     // The tail stripe that this rank takes: `(rank - start) mod ranks`. A single rank has no tail, and all is 0.
-    let tail_at = m.wire(rank - tail_start);
+    let tail_at = m.wire(rank - row_start);
     let has_tail = m.wire(tail_at.lt(layout.tail));
     let in_waves = m.wire(wave.ne(layout.waves));
     let last_wave = m.wire(wave.plus_one().eq(layout.waves));
@@ -64,18 +65,18 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     // A row that leaves this rank out takes a cycle and makes no plan.
     let row_done = m.wire(make_plan & row_last);
     let command_done = m.wire(row_done & rows_left.eq_lit(1));
-    active.set_clear(start_command, command_done);
-    rows_left.next(mux(start_command, rows, mux(row_done, rows_left.minus_one(), rows_left)));
-    let restart = m.wire(start_command | row_done);
+    active.set_clear(start, command_done);
+    rows_left.next(mux(start, rows, mux(row_done, rows_left.minus_one(), rows_left)));
+    let restart = m.wire(start | row_done);
     wave.next(mux(restart, zeros(wave_bits(config)), mux(planned, wave.plus_one(), wave)));
     // Rows in which this rank takes part, in whose order their scalars were stored.
     let slot = m.reg(scalar_slot_bits()).reset(0);
     let next_slot = mux(row_done & planned, slot.plus_one(), slot);
-    slot.next(next_slot.gated(!start_command));
+    slot.next(next_slot.gated(!start));
 
     let row = m.reg(config.slice_addr_bits());
     let next_row = mux(row_done, row.plus_one(), row);
-    row.next(next_row.gated(!start_command));
+    row.next(next_row.gated(!start));
 
     let plan = |name: &str, value: &Bits| m.hold(format!("plan_{name}_q"), value, planned);
     let (plan_first, plan_last) = (plan("first", &row_first), plan("last", &row_last));
@@ -119,21 +120,17 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     let onward = m.wire(onward.gated(!last_step));
     position.next(mux(step, onward, position));
     plan_valid.set_clear(planned, finish);
-    full.set_clear(finish, take_stripe);
+    full.set_clear(finish, stripe_take);
 
     let stripe = |name: &str, value: &Bits| m.hold(format!("stripe_{name}_q"), value, finish);
-    let outputs = [
-        ("stripe_first_o", stripe("first", &plan_first), "it is the row's first on this rank"),
-        ("stripe_last_o", stripe("last", &plan_last), "it is the row's last on this rank"),
-        ("stripe_skip_o", stripe("skip", &plan_skip), "tail stripes to skip in the slice"),
-        ("stripe_slot_o", stripe("slot", &plan_slot), "place of the row's scalars"),
-        ("stripe_row_o", stripe("row", &plan_row), "number of its row, counted from 0"),
-    ];
+    let (stripe_first, stripe_last) = (stripe("first", &plan_first), stripe("last", &plan_last));
+    let (stripe_skip, stripe_slot) = (stripe("skip", &plan_skip), stripe("slot", &plan_slot));
+    let stripe_row = stripe("row", &plan_row);
 
-    let idle = m.output("idle_o", !(active | plan_valid | full), "a command can be taken, no stripe waits");
-    m.assume("started_when_idle", !start_command | idle, "a command is given only while idle");
-    m.output("rowless_o", active & !plan_valid & !row_valid, "waiting for a row");
-    m.output("row_pop_o", row_done, "the row is planned");
+    let idle = m.output(idle = !(active | plan_valid | full), "a command can be taken, no stripe waits");
+    m.assume("started_when_idle", !start | idle, "a command is given only while idle");
+    m.output(rowless = active & !plan_valid & !row_valid, "waiting for a row");
+    m.output(row_pop = row_done, "the row is planned");
     let here = position.eq(layout.last_beat);
     let mut ends_here = plan_end & here;
     let mut taken = pop;
@@ -166,18 +163,20 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
         m.output(scales, "the beat has scales");
         m.output(half, "which half of the beat has the weights");
         m.output(group, "number of the first place among those of the scales");
-        m.output("place_pair_o", int4 & !beyond, "two places go to the tiles");
-        m.output("place_next_clear_o", in_pair & here & !position.bit(0), "zeros as the second one");
-        m.output("place_next_cut_o", in_pair & !here, "the second one is the row's last");
+        m.output(place_pair = int4 & !beyond, "two places go to the tiles");
+        m.output(place_next_clear = in_pair & here & !position.bit(0), "zeros as the second one");
+        m.output(place_next_cut = in_pair & !here, "the second one is the row's last");
     }
-    m.output("beat_pop_o", taken, "take a beat from the FIFO");
-    m.output("place_o", step, "a beat goes to the tiles");
-    m.output("place_position_o", position, "its position among the tiles");
-    m.output("place_clear_o", beyond, "zeros instead, for this position and all after it");
-    m.output("place_cut_o", ends_here, "it is the row's last");
-    m.output("stripe_valid_o", complete, "the tiles' next weights are complete and described");
-    for (name, value, doc) in outputs {
-        m.output(name, value, doc);
-    }
+    m.output(beat_pop = taken, "take a beat from the FIFO");
+    m.output(place = step, "a beat goes to the tiles");
+    m.output(place_position = position, "its position among the tiles");
+    m.output(place_clear = beyond, "zeros instead, for this position and all after it");
+    m.output(place_cut = ends_here, "it is the row's last");
+    m.output(stripe_valid = complete, "the tiles' next weights are complete and described");
+    m.output(stripe_first, "it is the row's first on this rank");
+    m.output(stripe_last, "it is the row's last on this rank");
+    m.output(stripe_skip, "tail stripes to skip in the slice");
+    m.output(stripe_slot, "place of the row's scalars");
+    m.output(stripe_row, "number of its row, counted from 0");
     m.unused(layout.last_elem, "who cuts the last beat knows the element");
 }

@@ -10,11 +10,11 @@ use super::round_column::round_column;
 use super::round_sequencer::round_sequencer;
 use super::row_distributor::row_distributor;
 use super::selector::{element_bits, selector};
-use super::vector_reader::vector_reader;
-use super::vector_writer::{Item, vector_writer, write_fields};
-use crate::blocks::activation::activation_lane::{lane_controls, shared_suffix, slice_controls};
-use crate::blocks::activation::activation_unit::{activation_unit, operation_fields};
-use crate::blocks::activation::exponential_path::shared_controls;
+use super::vector_reader::{BufferRead, vector_reader};
+use super::vector_writer::{Item, WriteRequest, vector_writer};
+use crate::blocks::activation::activation_lane::shared_suffix;
+use crate::blocks::activation::activation_port::{LaneEnds, LanePort};
+use crate::blocks::activation::activation_unit::{Operation, activation_unit};
 use crate::blocks::arithmetic::combiner::combiner;
 use crate::blocks::arithmetic::multiplier_unit::multiplier_name;
 use crate::blocks::arithmetic::number_format::FP16_BITS;
@@ -22,7 +22,7 @@ use crate::blocks::arithmetic::operand_recoder::{recoded, restored};
 use crate::blocks::arithmetic::sum_resolver::sum_resolver;
 use crate::blocks::common::encoding::bits_for;
 use crate::blocks::common::fifo::fifo;
-use crate::blocks::common::row_layout::{Layout, layout_fields, rank_bits, words};
+use crate::blocks::common::row_layout::{Layout, rank_bits, words};
 use crate::blocks::common::weight_format::{FORMAT_BITS, FORMAT_DOC, is_quantised};
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, GemvConfig};
 use ndp_hdl_language::prelude::*;
@@ -46,20 +46,14 @@ pub(crate) struct CommandFields {
 impl CommandFields {
     /// Registers that take the fields when `enable` is set.
     fn held(&self, m: &ModuleBuilder, part: &str, enable: &Bits) -> Self {
-        let hold = |name: String, value: &Bits| m.hold(format!("{part}_{name}_q"), value, enable);
-        let layout = |prefix: &str, l: &Layout| Layout {
-            waves: hold(format!("{prefix}_waves"), &l.waves),
-            tail: hold(format!("{prefix}_tail"), &l.tail),
-            last_beat: hold(format!("{prefix}_last_beat"), &l.last_beat),
-            last_elem: hold(format!("{prefix}_last_elem"), &l.last_elem),
-        };
+        let hold = |name: &str, value: Bits| m.hold(format!("{part}_{name}_q"), value, enable);
         Self {
-            cols: layout("cols", &self.cols),
-            count: layout("count", &self.count),
-            rows: hold("rows".into(), &self.rows),
-            batch: hold("batch".into(), &self.batch),
-            source: hold("source".into(), &self.source),
-            target: hold("target".into(), &self.target),
+            cols: self.cols.held(m, format!("{part}_cols_"), enable),
+            count: self.count.held(m, format!("{part}_count_"), enable),
+            rows: hold("rows", self.rows),
+            batch: hold("batch", self.batch),
+            source: hold("source", self.source),
+            target: hold("target", self.target),
         }
     }
 }
@@ -67,9 +61,20 @@ impl CommandFields {
 /// Writers of the buffer, the first that offers a write goes first.
 struct Write {
     valid: Bits,
-    /// In the order of [`write_fields`].
-    fields: Vec<Bits>,
+    ranks: Bits,
+    to: WriteRequest,
     ready: Wire,
+}
+
+impl Write {
+    fn of(m: &ModuleBuilder, name: &str, writer: &vector_writer::Out) -> Self {
+        Self {
+            valid: writer.write_valid.q(),
+            ranks: writer.write_ranks.q(),
+            to: writer.write.q(),
+            ready: m.forward(format!("{name}_write_ready"), 1),
+        }
+    }
 }
 
 /// The unit of `config`.
@@ -80,72 +85,64 @@ struct Write {
     "Exact FP16 products of matrices and vectors, weights from the ranks, everything else in the buffer.")]
 pub fn gemv_unit(config: &GemvConfig) -> Block {
     let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
-    let start_of =
-        |name: &str, doc: &str| m.input(format!("start_{name}_i"), 1, format!("{doc}; only while not busy"));
-    let start_load = start_of("load", "load a vector block (cols, batch) to `target_i`");
-    let start_store = start_of("store", "store the vector block (cols, batch) at `source_i`");
-    let start_export =
-        start_of("export", "store `cols_waves_i` words of sums at `source_i`, whole waves of them");
-    let start_zero = start_of("zero", "zero `rows_i` words at `target_i`");
-    let start_dot = start_of(
-        "dot",
-        "DOT: block (cols, batch) at `source_i` to block (rows, batch * heads) at `target_i`",
+    let start_load = m.input(1, "load a vector block (cols, batch) to `target_i`; only while not busy");
+    let start_store = m.input(1, "store the vector block (cols, batch) at `source_i`; only while not busy");
+    let start_export = m.input(
+        1,
+        "store `cols_waves_i` words of sums at `source_i`, whole waves of them; only while not busy",
     );
-    let start_axpy = start_of(
-        "axpy",
-        "AXPY: block (rows, batch * heads) at `source_i` to sums (cols, batch) at `target_i`",
+    let start_zero = m.input(1, "zero `rows_i` words at `target_i`; only while not busy");
+    let start_dot = m.input(
+        1,
+        "DOT: block (cols, batch) at `source_i` to block (rows, batch * heads) at `target_i`; only while not busy",
     );
-    let start_merge = start_of(
-        "merge",
-        "add row k of the matrix to vector k of the sums (cols, batch) at `target_i`, as it is",
+    let start_axpy = m.input(
+        1,
+        "AXPY: block (rows, batch * heads) at `source_i` to sums (cols, batch) at `target_i`; only while not busy",
     );
-    let start_import =
-        start_of("import", "add row k of the matrix, one wave of exported sums, to word `target_i` + k");
-    let start_select = start_of(
-        "select",
-        "select: positive elements of the block (cols, batch) at `source_i` to `target_i`, one behind the other",
+    let start_merge = m.input(
+        1,
+        "add row k of the matrix to vector k of the sums (cols, batch) at `target_i`, as it is; only while not busy",
     );
-    let start_round = start_of("round", "round sums (cols, batch) at `source_i` to `target_i`");
-    let layout = |prefix: &str| {
-        let [waves, tail, last_beat, last_elem] = layout_fields(config)
-            .map(|(name, bits, doc)| m.input(format!("{prefix}_{name}_i"), bits, format!("{prefix}: {doc}")));
-        Layout { waves, tail, last_beat, last_elem }
-    };
-    let command = CommandFields {
-        cols: layout("cols"),
-        count: layout("rows"),
-        rows: m.input("rows_i", config.row_bits(), "rows of the matrix, or words"),
-        batch: m.input("batch_i", config.batch_bits(), "vectors"),
-        source: m.input("source_i", addr_bits, "first word of the source"),
-        target: m.input("target_i", addr_bits, "first word of the destination"),
-    };
-    let start_activation = start_of(
-        "activation",
-        "activation unit: block (cols, vectors) at `source_i`, perhaps another at `other_i`, to `target_i`",
+    let start_import = m.input(
+        1,
+        "add row k of the matrix, one wave of exported sums, to word `target_i` + k; only while not busy",
     );
-    let operation = operation_fields(config).map(|(name, bits, doc)| {
-        (name, m.input(format!("activation_{name}_i"), bits, format!("activation unit: {doc}")))
-    });
+    let start_select = m.input(
+        1,
+        "select: positive elements of the block (cols, batch) at `source_i` to `target_i`, one behind the other; only while not busy",
+    );
+    let start_round = m.input(1, "round sums (cols, batch) at `source_i` to `target_i`; only while not busy");
+    let cols = Layout::inputs_as(&m, "cols_", "cols: ", config);
+    let count = Layout::inputs_as(&m, "rows_", "rows: ", config);
+    let rows = m.input(config.row_bits(), "rows of the matrix, or words");
+    let batch = m.input(config.batch_bits(), "vectors");
+    let source = m.input(addr_bits, "first word of the source");
+    let target = m.input(addr_bits, "first word of the destination");
+    let command = CommandFields { cols, count, rows, batch, source, target };
+    let start_activation = m.input(
+        1,
+        "activation unit: block (cols, vectors) at `source_i`, perhaps another at `other_i`, to `target_i`; only while not busy",
+    );
+    let operation = Operation::inputs_as(&m, "activation_", "activation unit: ", config);
     let heads_in = m.input(
-        "heads_i",
-        config.head_bits(),
+        heads = config.head_bits(),
         "products: logarithm of the number of heads, rows one stripe at most",
     );
     let format_in = is_quantised(config)
-        .then(|| m.input("weight_format_i", FORMAT_BITS, format!("DOT, AXPY: {FORMAT_DOC}")));
+        .then(|| m.input(weight_format = FORMAT_BITS, format!("DOT, AXPY: {FORMAT_DOC}")));
     let x_valid = m.input(1, "load: a beat is offered");
     let x_data = m.input(BEAT_BITS, "load: 32 FP16 values");
     let y_ready = m.input(1, "store: the beat is taken");
     let row_valid = m.input(1, "row: offered");
     let row_start = m.input(rank_bits(config), "row: rank at which its tail starts");
-    let weights: Vec<(Bits, Bits)> = each(ranks, |g| {
+    let (mut w_valid, mut w_data) = (Vec::new(), Vec::new());
+    for g in 0..ranks {
         let doc = format!("weights of rank {g}");
-        let valid = m.input(format!("w{g}_valid_i"), 1, format!("{doc}: a beat is offered"));
-        (
-            valid,
-            m.input(format!("w{g}_data_i"), BEAT_BITS, format!("{doc}: 32 FP16 values, stripe by stripe")),
-        )
-    });
+        w_valid.push(m.input(format!("w{g}_valid_i"), 1, format!("{doc}: a beat is offered")));
+        let doc = format!("{doc}: 32 FP16 values, stripe by stripe");
+        w_data.push(m.input(format!("w{g}_data_i"), BEAT_BITS, doc));
+    }
     let started = |name: &str, start: &Bits| m.flag(format!("{name}_start_q"), start);
 
     // Commands are held by the part that executes them, which starts in the next cycle.
@@ -159,13 +156,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let start_gemv = m.wire(any!(start_dot, start_axpy, merges));
     // A selection shares command and writer with the products. The vectors that it writes are as long as those that it reads.
     let takes_gemv = m.wire(start_gemv | start_select);
-    let pick = |cols: &Bits, count: &Bits| mux(start_select, cols, count);
-    let count = Layout {
-        waves: pick(&command.cols.waves, &command.count.waves),
-        tail: pick(&command.cols.tail, &command.count.tail),
-        last_beat: pick(&command.cols.last_beat, &command.count.last_beat),
-        last_elem: pick(&command.cols.last_elem, &command.count.last_elem),
-    };
+    let count = command.cols.or_else(start_select, command.count);
     let gemv = CommandFields { count, ..command.clone() }.held(&m, "gemv", &takes_gemv);
     let select_start = started("select", &start_select);
     let selects = m.reg(1).reset(0).enable(takes_gemv).next(start_select);
@@ -198,25 +189,27 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         m.unused(unread, format!("not part of a {part}"));
     }
     for part in [&load, &store, &round] {
-        let Layout { waves, tail, last_beat, last_elem } = part.count;
-        m.unused(cat!(waves, tail, last_beat, last_elem), "only products have rows");
+        m.unused(cat(part.count.values()), "only products have rows");
     }
 
     // The activation unit reads and writes all slices at once; others go before it where they read, it goes first where it writes.
     let lanes_granted = m.forward(1);
     let lanes_free = m.forward(ranks);
-    let mut activation = m
-        .instance("activation", &activation_unit(config)?)
-        .input("start_i", start_activation)
-        .input("source_i", command.source)
-        .input("target_i", command.target)
-        .input("read_ready_i", lanes_granted)
-        .input("soon_free_i", lanes_free);
-    command.cols.connect(activation, "");
-    for (name, value) in &operation {
-        activation = activation.input(format!("{name}_i"), value);
+    let [key, bad, sum] = [(); 3].map(|()| laters(ranks));
+    let activation = activation_unit::In {
+        start: start_activation,
+        layout: command.cols,
+        source: command.source,
+        target: command.target,
+        operation,
+        read_ready: *lanes_granted,
+        soon_free: *lanes_free,
+        key: key.clone(),
+        bad: bad.clone(),
+        sum: sum.clone(),
     }
-    let lanes_read = activation.output("read_valid_o");
+    .part(&m, "activation", &activation_unit(config)?);
+    let lanes_read = activation.read_valid.q();
 
     // Zeroing: one word of all slices per cycle.
     let zero_left = m.reg(bits_for(config.slice_words())).reset(0);
@@ -224,59 +217,65 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let zeroing = m.wire(zero_left.any());
 
     // Writers.
-    let load_writer = m
-        .instance(&vector_writer(config, Item::Beat)?)
-        .input("start_i", load_start)
-        .input("batch_i", load.batch.zext(config.vectors_bits()))
-        .input("base_i", load.target)
-        .input("item_valid_i", x_valid)
-        .input("item_data_i", x_data);
-    load.cols.connect(load_writer, "");
+    let (load_ready, result_write_ready) = (later(), later());
+    let load_writer = vector_writer::In {
+        start: load_start,
+        layout: load.cols,
+        batch: load.batch.zext(config.vectors_bits()),
+        base: load.target,
+        item_valid: x_valid,
+        item_data: x_data,
+        group: None,
+        write_ready: load_ready,
+        finish: None,
+    }
+    .part(&m, "load_writer", &vector_writer(config, Item::Beat)?);
     let result_valid = m.forward(1);
     let result_data = m.forward(FP16_BITS);
     let items_valid = m.forward(1);
     let items_data = m.forward(ranks * FP16_BITS);
     let finished = m.forward(1);
-    let result_writer = m
-        .instance(&vector_writer(config, Item::Value)?)
-        .input("start_i", dot_start | select_start)
-        .input("finish_i", finished)
-        .input("batch_i", vectors)
-        .input("group_i", headed)
-        .input("base_i", gemv.target)
-        .input("item_valid_i", items_valid)
-        .input("item_data_i", items_data);
-    gemv.count.connect(result_writer, "");
-    let of_writer = |name: &str, writer: &InstanceBuilder| Write {
-        valid: writer.output("write_valid_o"),
-        fields: write_fields(config).map(|(field, ..)| writer.output(&format!("write_{field}_o"))).into(),
-        ready: m.forward(format!("{name}_write_ready"), 1),
-    };
-    let zero_fields = write_fields(config).map(|(name, bits, _)| match name {
+    let result_writer = vector_writer::In {
+        start: dot_start | select_start,
+        layout: gemv.count,
+        batch: vectors,
+        base: gemv.target,
+        item_valid: *items_valid,
+        item_data: *items_data,
+        group: Some(headed),
+        write_ready: result_write_ready,
+        finish: Some(*finished),
+    }
+    .part(&m, "result_writer", &vector_writer(config, Item::Value)?);
+    let zeros_to = WriteRequest::make(config, |name, bits, _| match name {
         "addr" => zero_addr.q(),
         "position" | "data" => zeros(bits),
         _ => repeat(bits, lit(1, 1)),
     });
-    let zero_write =
-        Write { valid: zeroing, fields: zero_fields.into(), ready: m.forward("zero_write_ready", 1) };
-    let writes = [zero_write, of_writer("result", &result_writer), of_writer("load", &load_writer)];
-    let mut write_fields_now = writes[2].fields.clone();
-    for write in writes[..2].iter().rev() {
-        let pairs = write.fields.iter().zip(&write_fields_now);
-        write_fields_now = pairs.map(|(first, other)| mux(write.valid, first, other)).collect();
-    }
-    let named = |(value, (name, ..)): (&Bits, (&str, u32, &str))| m.wire(format!("write_{name}"), value);
-    let write_now: Vec<Bits> = write_fields_now.iter().zip(write_fields(config)).map(named).collect();
+    let zero_write = Write {
+        valid: zeroing,
+        ranks: repeat(ranks, lit(1, 1)),
+        to: zeros_to,
+        ready: m.forward("zero_write_ready", 1),
+    };
+    let result_write = Write::of(&m, "result", &result_writer);
+    let writes = [zero_write, result_write, Write::of(&m, "load", &load_writer)];
+    let (write_ranks, write_to) =
+        writes[..2].iter().rev().fold((writes[2].ranks, writes[2].to), |(ranks, to), write| {
+            (mux(write.valid, write.ranks, ranks), write.to.or_else(write.valid, to))
+        });
+    let write_ranks = m.wire(write_ranks);
+    let write_to = write_to.map(|name, value| m.wire(format!("write_{name}"), value));
     let write_free = m.forward(ranks);
-    let target_free = m.wire((*write_free | !write_now[0]).all());
+    let target_free = m.wire((*write_free | !write_ranks).all());
     let mut granted = target_free;
     for write in &writes {
         write.ready.drive(granted & write.valid);
         granted = granted & !write.valid;
     }
     let writes_now = m.wire(any_of(writes.iter().map(|w| w.ready.q())));
-    let load_writer = load_writer.input("write_ready_i", writes[2].ready);
-    let result_writer = result_writer.input("write_ready_i", writes[1].ready);
+    load_ready.comes_from(writes[2].ready);
+    result_write_ready.comes_from(writes[1].ready);
     let left = mux(writes[0].ready, zero_left.minus_one(), zero_left);
     let zero_words = words(&m, &command.rows, bits_for(config.slice_words()));
     zero_left.next(mux(start_zero, zero_words, left));
@@ -299,46 +298,49 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let scalar_ready = m.forward("scalar_read_ready", 1);
     let beat_scalar = m.forward(1);
     let beat = m.forward(BEAT_BITS);
-    let rows = m
-        .instance(&row_distributor(config)?)
-        .input("start_i", gemv_start)
-        .input("axpy_i", axpy & !merge)
-        .input("rows_i", gemv.rows)
-        .input("batch_i", vectors)
-        .input("headed_i", headed)
-        .input("base_i", gemv.source)
-        .input("row_valid_i", row_valid)
-        .input("row_start_i", row_start)
-        .input("room_i", rows_room)
-        .input("read_ready_i", scalar_ready)
-        .input("beat_valid_i", beat_scalar)
-        .input("beat_i", beat);
-    gemv.count.connect(rows, "");
-    let scalar_reads = rows.output("read_valid_o");
+    let rows = row_distributor::In {
+        start: gemv_start,
+        axpy: axpy & !merge,
+        rows: gemv.rows,
+        layout: gemv.count,
+        batch: vectors,
+        headed,
+        base: gemv.source,
+        row_valid,
+        row_start,
+        room: *rows_room,
+        read_ready: *scalar_ready,
+        beat_valid: *beat_scalar,
+        beat: *beat,
+    }
+    .part(&m, "rows", &row_distributor(config)?);
+    let scalar_reads = rows.read_valid.q();
     let store_room = m.forward(1);
     let store_reads = m.wire(store_reader.read_valid & store_room);
     let selector_ready = m.forward("selector_read_ready", 1);
-    let selecting = m
-        .instance("selector", &selector(config)?)
-        .input("start_i", select_start)
-        .input("batch_i", gemv.batch)
-        .input("base_i", gemv.source)
-        .input("read_ready_i", selector_ready)
-        .input("beat_i", beat);
-    gemv.count.connect(selecting, "");
-    let selector_idle = selecting.output("idle_o");
-    let selector_asks = selecting.output("read_valid_o");
-    let chosen = |field: &str| {
+    let select_taken = later();
+    let selecting = selector::In {
+        start: select_start,
+        layout: gemv.count,
+        batch: gemv.batch,
+        base: gemv.source,
+        read_ready: *selector_ready,
+        beat: *beat,
+        item_ready: select_taken,
+    }
+    .part(&m, "selector", &selector(config)?);
+    let selector_idle = selecting.idle.q();
+    let selector_asks = selecting.read_valid.q();
+    let read = BufferRead::make(config, |field, _, _| {
         let port = format!("read_{field}_o");
         let rest = mux(store_reads, store_reader.output(&port), selecting.output(&port));
         m.wire(format!("read_{field}"), mux(scalar_reads, rows.output(&port), rest))
-    };
-    let (read_rank, read_position, read_addr) = (chosen("rank"), chosen("position"), chosen("addr"));
+    });
     let read_free = m.forward(ranks);
-    let at_rank = each(ranks, |g| read_rank.eq_lit(g.into()));
+    let at_rank = each(ranks, |g| read.rank.eq_lit(g.into()));
     let at_rank = m.wire(if ranks == 1 { lit(1, 1) } else { cat(at_rank.into_iter().rev()) });
     if ranks == 1 {
-        m.unused(read_rank, "a single rank");
+        m.unused(read.rank, "a single rank");
     }
     let rank_free = m.wire((*read_free & at_rank).any());
     scalar_ready.drive(rank_free);
@@ -351,210 +353,192 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
 
     // Rounding.
     let columns_valid = m.forward(1);
-    let rounding = m
-        .instance(&round_sequencer(config)?)
-        .input("start_i", round_start)
-        .input("batch_i", round.batch)
-        .input("source_i", round.source)
-        .input("target_i", round.target)
-        .input("result_valid_i", columns_valid);
-    round.cols.connect(rounding, "");
+    let rounding = round_sequencer::In {
+        start: round_start,
+        layout: round.cols,
+        batch: round.batch,
+        source: round.source,
+        target: round.target,
+        result_valid: *columns_valid,
+    }
+    .part(&m, "rounding", &round_sequencer(config)?);
 
     // Columns: one for each position, over all ranks. In a DOT one for each head: windows are in step in all ranks.
-    let control = |port: &str| (port.to_owned(), rounding.output(&port.replace("_i", "_o")) & !headed);
-    let mut controls: Vec<(String, Bits)> =
-        ["pairs_i", "all_i", "result_pairs_i", "result_all_i"].map(control).into();
+    let [pairs, all, result_pairs, result_all] =
+        [rounding.pairs, rounding.all, rounding.result_pairs, rounding.result_all]
+            .map(|control| control & !headed);
     let head_strobes = ["valid", "first", "last"].map(|strobe| m.forward(format!("head_{strobe}"), 1));
-    for (port, heads) in ["valid_i", "first_i", "last_i"].into_iter().zip(&head_strobes) {
-        let kept = rounding.output(&format!("digit_{}", port.replace("_i", "_o")));
-        controls.push((port.into(), m.wire(format!("digit_{port}"), kept | **heads)));
-    }
-    let column = round_column(config)?;
-    let mut columns: Vec<InstanceBuilder> = each(column_count(config), |p| {
-        let instance = m.instance(format!("column{p}"), &column);
-        controls.iter().fold(instance, |instance, (port, value)| instance.input(port.clone(), value))
+    let [valid, first, last] = [
+        ("valid", rounding.digit_valid, head_strobes[0]),
+        ("first", rounding.digit_first, head_strobes[1]),
+        ("last", rounding.digit_last, head_strobes[2]),
+    ]
+    .map(|(name, kept, heads)| m.wire(format!("digit_{name}_i"), kept | heads));
+    let column_module = round_column(config)?;
+    let mut kept_sums = Vec::new();
+    let columns = each(column_count(config), |p| {
+        let [digit, carry, flags] = [(); 3].map(|()| laters(ranks));
+        kept_sums.push([digit.clone(), carry.clone(), flags.clone()]);
+        round_column::In { valid, first, last, pairs, all, result_pairs, result_all, digit, carry, flags }
+            .part(&m, format!("column{p}"), &column_module)
     });
 
     // Groups. While sums are rounded, their end is that of the rounding's vectors.
-    let round_idle = rounding.output("idle_o");
+    let round_idle = rounding.idle.q();
     let last_beat = m.wire(mux(round_idle, gemv.cols.last_beat, round.cols.last_beat));
     let group_cols = Layout { last_beat, ..gemv.cols };
     let base = m.wire(mux(axpy, gemv.target, gemv.source));
-    let (push, push_start) = (rows.output("push_o"), rows.output("push_start_o"));
-    let (push_last, push_vector) = (rows.output("push_last_o"), rows.output("push_vector_o"));
+    let (push, push_start) = (rows.push.q(), rows.push_start.q());
+    let (push_last, push_vector) = (rows.push_last.q(), rows.push_vector.q());
     // With heads ranks have no row in common, and nothing is to be added.
-    let mut combine = m
-        .instance("combiner", &combiner(config)?)
-        .input("start_i", dot_start & !headed)
-        .input("rows_i", gemv.rows)
-        .input("waves_i", gemv.cols.waves)
-        .input("tail_i", gemv.cols.tail)
-        .input("batch_i", gemv.batch)
-        .input("row_push_i", all!(push, !axpy, !headed))
-        .input("row_start_i", push_start);
-    let result_ready = result_writer.output("item_ready_o");
-    let mut collector = m
-        .instance("head_results", &head_results(config)?)
-        .input("heads_i", heads)
-        .input("members_i", result_writer.output("members_o"))
-        .input("vector_i", result_writer.output("vector_o"))
-        .input("ready_i", result_ready);
-    let of_rounding = |port: &str| rounding.output(port);
-    let (sums_read, sums_addr) = (of_rounding("sums_re_o"), of_rounding("sums_raddr_o"));
-    let (sums_tile, sums_load) = (of_rounding("sums_tile_o"), of_rounding("sums_load_o"));
-    let (round_write, round_addr) = (of_rounding("round_we_o"), of_rounding("round_waddr_o"));
-    let (round_tile, round_lane) = (of_rounding("round_tile_o"), of_rounding("round_lane_o"));
-    let (round_ends, round_cut) = (of_rounding("round_ends_o"), of_rounding("round_cut_o"));
-    let rounded: Vec<Vec<Bits>> = columns
-        .iter()
-        .map(|column| (0..ranks).map(|g| column.output(&format!("rounded{g}_o"))).collect())
-        .collect();
-    let lanes_ends = activation.output("ends_o");
-    let lanes_counts = activation.output("counts_o");
-    let shared = shared_controls().into_iter().filter(|_| config.shares_exponential());
-    let mut lanes_inputs: Vec<(String, Bits)> = lane_controls(config)
-        .into_iter()
-        .chain(slice_controls(config))
-        .chain(shared)
-        .map(|(name, ..)| (format!("lane_{name}_i"), activation.output(&format!("lane_{name}_o"))))
-        .collect();
-    for (port, output) in [
-        ("lane_raddr_i", "read_addr_o"),
-        ("lane_we_i", "write_o"),
-        ("lane_waddr_i", "write_addr_o"),
-        ("lane_gelu_i", "lane_gelu_o"),
-        ("lane_divide_i", "lane_divide_o"),
-        ("lane_element_i", "lane_element_o"),
-        ("lane_last_beat_i", "lane_last_beat_o"),
-        ("lane_last_elem_i", "lane_last_elem_o"),
-    ] {
-        lanes_inputs.push((port.into(), activation.output(output)));
+    let [sum_valid, sum_digit, sum_flags, result_digit] = [(); 4].map(|()| laters(ranks));
+    let result_goes = later();
+    let combine = combiner::In {
+        start: dot_start & !headed,
+        rows: gemv.rows,
+        waves: gemv.cols.waves,
+        tail: gemv.cols.tail,
+        batch: gemv.batch,
+        sum_valid: sum_valid.clone(),
+        sum_digit: sum_digit.clone(),
+        sum_flags: sum_flags.clone(),
+        row_push: all!(push, !axpy, !headed),
+        row_start: push_start,
+        result_ready: result_goes,
     }
+    .part(&m, "combiner", &combiner(config)?);
+    let result_ready = result_writer.item_ready.q();
+    let collector = head_results::In {
+        heads: *heads,
+        members: result_writer.members.q(),
+        vector: result_writer.vector.q(),
+        ready: result_ready,
+        result_valid: sum_valid.clone(),
+        result_data: result_digit.clone(),
+    }
+    .part(&m, "head_results", &head_results(config)?);
+    let (sums_read, round_write) = (rounding.sums.q(), rounding.round.q());
+    let (round_ends, round_cut) = (rounding.round_ends.q(), rounding.round_cut.q());
+    let rounded: Vec<Vec<Bits>> =
+        columns.iter().map(|column| each(ranks, |g| column.rounded.at(g))).collect();
+    let (ends, counts) = (activation.ends.q(), activation.counts.q());
+    let lane_controls = activation.lane_controls.of(config);
+    let slice_controls = (config.slices_per_lane() > 1).then(|| activation.slice_controls.q());
+    let shared_controls = config.shares_exponential().then(|| activation.shared_controls.q());
+    let lane_port = LanePort {
+        raddr: activation.read_addr.q(),
+        we: activation.write.q(),
+        waddr: activation.write_addr.q(),
+        gelu: activation.lane_gelu.q(),
+        divide: activation.lane_divide.q(),
+        re: lanes_read_now,
+    };
+    let lane_ends = LaneEnds {
+        ends,
+        counts,
+        element: activation.lane_element.q(),
+        last_beat: activation.lane_last_beat.q(),
+        last_elem: activation.lane_last_elem.q(),
+    };
     let group = rank_group(config)?;
     let (mut idle, mut room, mut reads_free, mut writes_free) =
         (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     let mut beats = Vec::new();
     let mut lanes_soon = Vec::new();
     let mut head_digits = [Vec::new(), Vec::new(), Vec::new()];
-    for (g, (valid, data)) in (0..ranks).zip(&weights) {
-        let instance = m
-            .instance(format!("group{g}"), &group)
-            .input("rank_i", lit(g.into(), rank_bits(config)))
-            .input("start_i", gemv_start)
-            .input("axpy_i", axpy)
-            .input("merge_i", merge)
-            .input("import_i", import)
-            .input("rows_i", gemv.rows)
-            .input("batch_i", gemv.batch)
-            .input("base_i", base)
-            .input("row_push_i", push)
-            .input("row_start_i", push_start)
-            .input("row_last_i", push_last)
-            .input("row_vector_i", push_vector)
-            .input("row_scalar_i", rows.output(&format!("push{g}_scalar_o")))
-            .input("heads_i", heads)
-            .input("rounded_valid_i", columns_valid)
-            .input("weight_valid_i", valid)
-            .input("weight_data_i", data)
-            .input("write_i", writes_now & write_now[0].bit(g))
-            .input("write_position_i", write_now[1])
-            .input("write_rest_i", write_now[2])
-            .input("write_tiles_i", write_now[3])
-            .input("write_lanes_i", write_now[4])
-            .input("write_addr_i", write_now[5])
-            .input("write_data_i", write_now[6])
-            .input("read_i", reads_now & at_rank.bit(g))
-            .input("read_position_i", read_position)
-            .input("read_addr_i", read_addr)
-            .input("sums_re_i", sums_read)
-            .input("sums_raddr_i", sums_addr)
-            .input("sums_tile_i", sums_tile)
-            .input("sums_load_i", sums_load)
-            .input("round_we_i", round_write)
-            .input("round_waddr_i", round_addr)
-            .input("round_tile_i", round_tile)
-            .input("round_lane_i", round_lane)
-            .input("round_end_i", round_ends.bit(g))
-            .input("round_cut_i", round_cut)
-            .input(
-                "sum_pop_i",
-                combine.output(&format!("sum{g}_pop_o")) | collector.output(&format!("result{g}_pop_o")),
-            )
-            .input(
-                "sum_release_i",
-                combine.output(&format!("sum{g}_release_o"))
-                    | collector.output(&format!("result{g}_release_o")),
-            );
-        if let Some(format) = &format {
-            instance.connect_input("weight_format_i", format);
+    for g in 0..ranks {
+        let at = g as usize;
+        let group = rank_group::In {
+            rank: lit(g.into(), rank_bits(config)),
+            start: gemv_start,
+            axpy: *axpy,
+            merge: *merge,
+            import: *import,
+            rows: gemv.rows,
+            layout: group_cols,
+            batch: gemv.batch,
+            base,
+            heads: *heads,
+            row_push: push,
+            row_start: push_start,
+            row_last: push_last,
+            row_vector: push_vector,
+            row_scalar: rows.push_scalar.at(g),
+            weight_valid: w_valid[at],
+            weight_data: w_data[at],
+            weight_format: format,
+            write: writes_now & write_ranks.bit(g),
+            write_request: write_to,
+            read: reads_now & at_rank.bit(g),
+            read_position: read.position,
+            read_addr: read.addr,
+            sums: sums_read,
+            round: round_write,
+            round_end: round_ends.bit(g),
+            round_cut,
+            rounded: rounded.iter().map(|column| column[at]).collect(),
+            lane_port,
+            slice_controls,
+            lane_controls,
+            lane_ends: LaneEnds { ends: lane_ends.ends.bit(g), counts: lane_ends.counts.bit(g), ..lane_ends },
+            shared_controls,
+            rounded_valid: *columns_valid,
+            sum_pop: combine.sum_pop.at(g) | collector.result_pop.at(g),
+            sum_release: combine.sum_release.at(g) | collector.result_release.at(g),
         }
-        group_cols.connect(instance, "");
-        let instance = instance
-            .input("lane_re_i", lanes_read_now)
-            .input("lane_ends_i", lanes_ends.bit(g))
-            .input("lane_counts_i", lanes_counts.bit(g));
-        let instance =
-            lanes_inputs.iter().fold(instance, |instance, (port, value)| instance.input(port.clone(), value));
-        for what in ["key", "bad", "sum"] {
-            activation.connect_input(format!("{what}{g}_i"), instance.output(&format!("lane_{what}_o")));
+        .part(&m, format!("group{g}"), &group);
+        key[at].comes_from(group.lane_key);
+        bad[at].comes_from(group.lane_bad);
+        sum[at].comes_from(group.lane_sum);
+        lanes_soon.push(group.lane_soon_free.q());
+        for (p, [digits, carries, flags]) in kept_sums.iter().enumerate() {
+            digits[at].comes_from(group.kept_digit.at(p));
+            carries[at].comes_from(group.kept_carry.at(p));
+            flags[at].comes_from(group.kept_flags.at(p));
         }
-        lanes_soon.push(instance.output("lane_soon_free_o"));
-        let instance = (0..column_count(config)).fold(instance, |instance, p| {
-            instance.input(format!("rounded{p}_i"), rounded[p as usize][g as usize])
-        });
-        for (column, p) in columns.iter_mut().zip(0..) {
-            for what in ["digit", "carry", "flags"] {
-                column.connect_input(format!("{what}{g}_i"), instance.output(&format!("kept{p}_{what}_o")));
-            }
-        }
-        let (sum_valid, sum_digit) = (instance.output("sum_valid_o"), instance.output("sum_digit_o"));
-        combine = combine
-            .input(format!("sum{g}_valid_i"), sum_valid)
-            .input(format!("sum{g}_digit_i"), sum_digit)
-            .input(format!("sum{g}_flags_i"), instance.output("sum_flags_o"));
-        collector = collector
-            .input(format!("result{g}_valid_i"), sum_valid)
-            .input(format!("result{g}_data_i"), sum_digit.low(FP16_BITS));
-        for (digits, strobe) in head_digits.iter_mut().zip(["valid", "first", "last"]) {
-            digits.push(instance.output(&format!("head_{strobe}_o")));
-        }
-        idle.push(instance.output("idle_o"));
-        room.push(instance.output("row_room_o"));
-        reads_free.push(instance.output("read_free_o"));
-        writes_free.push(instance.output("write_free_o"));
-        beats.push(instance.output("beat_o"));
+        sum_valid[at].comes_from(group.sum_valid);
+        sum_digit[at].comes_from(group.sum_digit);
+        sum_flags[at].comes_from(group.sum_flags);
+        result_digit[at].comes_from(group.sum_digit.low(FP16_BITS));
+        let strobes = [group.head_valid, group.head_first, group.head_last];
+        head_digits.iter_mut().zip(strobes).for_each(|(digits, strobe)| digits.push(strobe.q()));
+        idle.push(group.idle.q());
+        room.push(group.row_room.q());
+        reads_free.push(group.read_free.q());
+        writes_free.push(group.write_free.q());
+        beats.push(group.beat.q());
         let doc = format!("weights of rank {g}: the beat is taken");
-        m.output(format!("w{g}_ready_o"), instance.output("weight_ready_o"), doc);
+        m.output(format!("w{g}_ready_o"), group.weight_ready, doc);
         let doc = format!(
             "rank {g}: a job is in work, waiting for a row, for weights, for room; one-hot or nothing"
         );
-        m.output(format!("cause{g}_o"), instance.output("cause_o"), doc);
+        m.output(format!("cause{g}_o"), group.cause, doc);
     }
     for (strobe, digits) in head_strobes.iter().zip(&head_digits) {
         strobe.drive(any_of(digits));
     }
-    rows_room.drive(cat(room).all() & (axpy | combine.output("row_room_o")));
+    rows_room.drive(cat(room).all() & (axpy | combine.row_room));
     lanes_free.drive(cat(lanes_soon.into_iter().rev()));
     read_free.drive(cat(reads_free.into_iter().rev()));
     write_free.drive(cat(writes_free.into_iter().rev()));
     for (p, column) in columns.iter().enumerate() {
         match p {
-            0 => columns_valid.drive(column.output("valid_o")),
-            _ => m.unused(column.output("valid_o"), "all columns go in step"),
+            0 => columns_valid.drive(column.valid),
+            _ => m.unused(column.valid, "all columns go in step"),
         }
     }
 
     // Results go to the buffer.
-    result_valid.drive(combine.output("result_valid_o"));
-    result_data.drive(combine.output("result_data_o"));
+    result_valid.drive(combine.result_valid);
+    result_data.drive(combine.result_data);
     let result_taken = m.wire(*result_valid & result_ready);
-    let combine = combine.input("result_ready_i", result_ready);
-    let selecting = selecting.input("item_ready_i", result_ready);
-    let single = mux(selects, selecting.output("item_data_o"), recoded(&result_data));
+    result_goes.comes_from(result_ready);
+    select_taken.comes_from(result_ready);
+    let single = mux(selects, selecting.item_data, recoded(&result_data));
     let single = repeat(ranks, single);
-    let item_valids = [result_valid.q(), collector.output("valid_o"), selecting.output("item_valid_o")];
+    let item_valids = [result_valid.q(), collector.valid.q(), selecting.item_valid.q()];
     items_valid.drive(any_of(item_valids));
-    items_data.drive(mux(headed, collector.output("data_o"), single));
+    items_data.drive(mux(headed, collector.data, single));
 
     // What was read comes back after READ_LATENCY cycles.
     let delayed = |name: &str, value: &Bits| {
@@ -602,34 +586,27 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     store_places.next(mux(change, counted, store_places));
     store_room.drive(store_places.ne(lit(QUEUED_STORES.into(), count_bits)));
 
-    m.output("load_busy_o", load_start | !load_writer.output("idle_o"), "a load is running");
-    m.output("x_ready_o", load_writer.output("item_ready_o"), "load: the beat is taken");
+    m.output(load_busy = load_start | !load_writer.idle, "a load is running");
+    m.output(x_ready = load_writer.item_ready, "load: the beat is taken");
     let storing = [store_start, !store_reader.idle.q(), store_places.any()];
-    m.output("store_busy_o", any_of(storing), "a store is running");
+    m.output(store_busy = any_of(storing), "a store is running");
     m.output(y_valid, "store: a beat is offered");
-    m.output("y_data_o", stored.data, "store: 32 FP16 values");
-    m.output("activation_busy_o", activation.output("busy_o"), "the activation unit works");
-    m.output("zero_busy_o", zeroing, "words are being zeroed");
-    let working = [
-        gemv_start,
-        select_start,
-        !selector_idle,
-        !cat(idle).all(),
-        !combine.output("idle_o"),
-        !rows.output("idle_o"),
-    ];
+    m.output(y_data = stored.data, "store: 32 FP16 values");
+    m.output(activation_busy = activation.busy, "the activation unit works");
+    m.output(zero_busy = zeroing, "words are being zeroed");
+    let working = [gemv_start, select_start, !selector_idle, !cat(idle).all(), !combine.idle, !rows.idle];
     let working = m.wire(any_of(working));
     // Fewer results than the block has elements come if rows or elements were selected. Heads' results wait where nobody counts.
     finished.drive(!(working | headed));
-    m.output("gemv_busy_o", working | !result_writer.output("idle_o"), "a product or a selection is running");
-    m.output("element_valid_o", selecting.output("element_valid_o"), "select: an element is selected");
-    let element = selecting.output("element_o");
+    m.output(gemv_busy = working | !result_writer.idle, "a product or a selection is running");
+    m.output(element_valid = selecting.element_valid, "select: an element is selected");
+    let element = selecting.element.q();
     debug_assert_eq!(element.width(), element_bits(config));
     m.output(element, "select: its number");
-    m.output("mask_valid_o", selecting.output("mask_valid_o"), "select: a place was looked at");
-    m.output("mask_o", selecting.output("mask_o"), "select: its selected elements");
-    m.output("row_ready_o", rows.output("row_ready_o"), "row: taken");
-    m.output("round_busy_o", round_start | !round_idle, "sums are being rounded");
+    m.output(mask_valid = selecting.mask_valid, "select: a place was looked at");
+    m.output(mask = selecting.mask, "select: its selected elements");
+    m.output(row_ready = rows.row_ready, "row: taken");
+    m.output(round_busy = round_start | !round_idle, "sums are being rounded");
     m.output(
         result_taken,
         "DOT with one head: a result goes to the buffer, rows in order, in each the vectors",
@@ -637,5 +614,5 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let value = &*result_data;
     let magnitude_special = value.slice(10, 5).all() & value.low(10).any();
     let positive = all!(!value.msb(), value.low(15).any(), !magnitude_special);
-    m.output("result_positive_o", positive, "it is greater than zero");
+    m.output(result_positive = positive, "it is greater than zero");
 }

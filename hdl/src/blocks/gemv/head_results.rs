@@ -14,7 +14,7 @@ use ndp_hdl_language::prelude::*;
     "Puts the ranks' results of a head side by side.")]
 pub fn head_results(config: &GemvConfig) -> Block {
     let (ranks, heads) = (config.ranks(), config.max_heads());
-    let count = m.input("heads_i", config.head_bits(), "logarithm of the number of heads");
+    let count = m.input(heads = config.head_bits(), "logarithm of the number of heads");
     let members = m.input(ranks, "ranks that have a row of the group");
     let vector = m.input(log2(config.max_vectors()), "vector of the results: `vector * heads + head`");
     let ready = m.input(1, "the item is taken");
@@ -38,7 +38,7 @@ pub fn head_results(config: &GemvConfig) -> Block {
         m.output(format!("result{g}_pop_o"), pop, format!("take a result of rank {g}"));
     }
     m.output(valid, "an item is offered");
-    m.output("data_o", cat(results.iter().rev().map(|(_, data)| *data)), "the ranks' results, rank 0 lowest");
+    m.output(data = cat(results.iter().rev().map(|(_, data)| *data)), "the ranks' results, rank 0 lowest");
     if config.max_vectors() > heads {
         m.unused(vector.high(log2(config.max_vectors()) - log2(heads)), "jobs are told apart by their heads");
     }

@@ -15,7 +15,7 @@ use ndp_hdl_language::prelude::*;
 #[block(m, "head_sender_h{}", config.max_heads(), "Queues the results of all heads of a job.")]
 pub fn head_sender(config: &GemvConfig) -> Block {
     let heads = config.max_heads();
-    let count = m.input("heads_i", config.head_bits(), "logarithm of the number of heads, not 0");
+    let count = m.input(heads = config.head_bits(), "logarithm of the number of heads, not 0");
     let digits_last = m.input(1, "the last digits of a job of this rank go to the columns");
     let rounded_valid = m.input(1, "the columns have results of some ranks");
     let rounded =
@@ -30,6 +30,6 @@ pub fn head_sender(config: &GemvConfig) -> Block {
     let next = cat!(at.low(heads - 1), lit(0, 1));
     let next = next.gated(!any_of(&ends));
     at.next(mux(begins, lit(1, heads), next));
-    m.output("push_o", at.any(), "a result is sent");
-    m.output("data_o", one_hot_mux(at, &rounded), "recoded result");
+    m.output(push = at.any(), "a result is sent");
+    m.output(data = one_hot_mux(at, &rounded), "recoded result");
 }

@@ -4,7 +4,7 @@
 //! summed in several ranks, as tails move from rank to rank with the row: two ranks apart with two tail stripes, all ranks else. Then
 //! their sums are added, digit by digit, and all of these ranks get the same result.
 
-use crate::blocks::arithmetic::fp16_rounder::fp16_rounder;
+use crate::blocks::arithmetic::fp16_rounder::{fp16_rounder, rounder};
 use crate::blocks::arithmetic::number_format::FLAG_BITS;
 use crate::blocks::arithmetic::operand_recoder::recoded;
 use crate::blocks::common::encoding::bits_for;
@@ -73,18 +73,13 @@ pub fn round_column(config: &GemvConfig) -> Block {
         let digit = m.hold(format!("digit{g}_q"), sum.low(digit_bits), valid);
         let flags = m.reg(format!("flags{g}_q"), FLAG_BITS).enable(valid);
         flags.next(any_of(gates.iter().map(|(s, gate)| gated(&s.flags, *gate))));
-        let rounder = m
-            .instance(format!("rounder{g}"), &fp16_rounder(config)?)
-            .input("valid_i", valid_q)
-            .input("first_i", first_q)
-            .input("last_i", last_q)
-            .input("digit_i", digit)
-            .input("flags_i", flags);
-        results.push(m.wire(format!("result{g}"), recoded(&rounder.output("data_o"))));
+        let inputs = rounder::In { valid: valid_q, first: first_q, last: last_q, digit, flags: *flags };
+        let rounder = inputs.part(&m, format!("rounder{g}"), &fp16_rounder(config)?);
+        results.push(m.wire(format!("result{g}"), recoded(&rounder.data)));
         if g == 0 {
-            result_valid = Some(m.wire("result_valid", rounder.output("valid_o")));
+            result_valid = Some(m.wire("result_valid", rounder.valid));
         } else {
-            m.unused(rounder.output("valid_o"), "all rounders go in step");
+            m.unused(rounder.valid, "all rounders go in step");
         }
     }
     let result_valid = result_valid.unwrap_or_else(|| zeros(1));
@@ -101,7 +96,7 @@ pub fn round_column(config: &GemvConfig) -> Block {
         let reg = m.hold(format!("rounded{g}_q"), chosen, result_valid);
         m.output(format!("rounded{g}_o"), reg, format!("recoded result of rank {g}"));
     }
-    m.output("valid_o", m.flag("done_q", result_valid), "results, for one cycle; they stay until the next");
+    m.output(valid = m.flag("done_q", result_valid), "results, for one cycle; they stay until the next");
     if ranks < 4 {
         m.unused(cat!(pairs, result_pairs, shared), "only four ranks can have two tail stripes");
     }

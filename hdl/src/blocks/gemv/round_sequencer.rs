@@ -8,6 +8,28 @@ use crate::blocks::common::row_layout::{Layout, rank_bits, wave_bits};
 use ndp_config::{BEAT_ELEMS, GemvConfig};
 use ndp_hdl_language::prelude::*;
 
+bundle! {
+    /// Kept sums that are read in all ranks.
+    pub(crate) struct SumsRead(config: &GemvConfig) {
+        re: 1, "read sums" => "read a kept sum in all tiles; only while idle";
+        raddr: config.slice_addr_bits(), "their word" => "word of the sum";
+        tile: config.beat_chunks(), "tile of each position to take, one-hot; with `sums_load_o`"
+            => "tile of each position whose word is taken, one-hot";
+        load: 1, "take the words read" => "take the words; in the cycle after the read";
+    }
+}
+
+bundle! {
+    /// Where rounded sums are written in all ranks.
+    pub(crate) struct RoundWrite(config: &GemvConfig) {
+        we: 1, "write results" => "write rounded sums; only while idle";
+        waddr: config.slice_addr_bits(), "their word" => "word to write";
+        tile: config.beat_chunks(), "tile of each position, one-hot"
+            => "tile of each position to write, one-hot";
+        lane: config.lanes(), "lane, one-hot" => "lane to write, one-hot";
+    }
+}
+
 /// Where one side stands: the element of a beat, the vector, the word of the vector.
 struct Walk {
     element: Bits,
@@ -154,24 +176,20 @@ pub fn round_sequencer(config: &GemvConfig) -> Block {
     let write_tile = result("write_tile", &tile_of(&writing.element));
     let write_lane = result("write_lane", &one_hot(&writing.element.low(lane_bits), lanes));
 
-    let idle = m.output("idle_o", !any_of([active.q(), writes.q(), write_now]), "everything is written");
+    let idle = m.output(idle = !any_of([active.q(), writes.q(), write_now]), "everything is written");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
-    m.output("sums_re_o", read_now, "read sums");
-    m.output("sums_raddr_o", read_addr, "their word");
-    m.output("sums_tile_o", tile, "tile of each position to take, one-hot; with `sums_load_o`");
-    m.output("sums_load_o", load, "take the words read");
-    m.output("digit_valid_o", any_of(&digit), "the groups put out digits");
-    m.output("digit_first_o", digit[0], "the least significant ones");
-    m.output("digit_last_o", digit[segments as usize - 1], "the most significant ones");
-    m.output("pairs_o", shared & two, "ranks of the same parity share these columns");
-    m.output("all_o", shared & !two, "all ranks share these columns");
-    m.output("result_pairs_o", writing.in_tail & two, "the same for the results that come out");
-    m.output("result_all_o", writing.in_tail & !two, "the same for the results that come out");
-    m.output("round_we_o", write_now, "write results");
-    m.output("round_waddr_o", write_addr, "their word");
-    m.output("round_tile_o", write_tile, "tile of each position, one-hot");
-    m.output("round_lane_o", write_lane, "lane, one-hot");
-    m.output("round_ends_o", result_ends, "ranks in whose stripe the vectors end");
-    m.output("round_cut_o", result_cut, "the element is beyond the end if the beat is the last one");
+    let sums = SumsRead { re: read_now, raddr: read_addr, tile, load };
+    SumsRead::outputs_as(&m, "sums_", "", config, sums);
+    m.output(digit_valid = any_of(&digit), "the groups put out digits");
+    m.output(digit_first = digit[0], "the least significant ones");
+    m.output(digit_last = digit[segments as usize - 1], "the most significant ones");
+    m.output(pairs = shared & two, "ranks of the same parity share these columns");
+    m.output(all = shared & !two, "all ranks share these columns");
+    m.output(result_pairs = writing.in_tail & two, "the same for the results that come out");
+    m.output(result_all = writing.in_tail & !two, "the same for the results that come out");
+    let round = RoundWrite { we: write_now, waddr: write_addr, tile: write_tile, lane: write_lane };
+    RoundWrite::outputs_as(&m, "round_", "", config, round);
+    m.output(round_ends = result_ends, "ranks in whose stripe the vectors end");
+    m.output(round_cut = result_cut, "the element is beyond the end if the beat is the last one");
     m.unused(layout.last_beat, "who writes knows the beat");
 }

@@ -8,7 +8,7 @@
 //! rows at a time, one row in each rank: for each vector and head a transfer that has a scalar for every rank, then the rows
 //! themselves.
 
-use super::vector_reader::vector_reader;
+use super::vector_reader::{BufferRead, vector_reader};
 use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::common::encoding::log2;
 use crate::blocks::common::row_layout::{Layout, rank_bits};
@@ -166,28 +166,18 @@ pub fn row_distributor(config: &GemvConfig) -> Block {
     rows_left.next(mux(start, rows, mux(row_taken, rows_left.minus_one(), rows_left)));
 
     no_rows.drive(rows_left.is_zero());
-    let idle = m.output("idle_o", reader.idle & no_rows, "all rows were taken");
+    let idle = m.output(idle = reader.idle & no_rows, "all rows were taken");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
-    m.output("row_ready_o", possible & last, "the row is taken");
+    m.output(row_ready = possible & last, "the row is taken");
     m.output(push, "a row or scalar for every group");
-    m.output("push_start_o", row_start, "rank at which the row's tail starts");
-    m.output("push_last_o", last, "the row is complete");
-    m.output(
-        "push_vector_o",
-        offered_place.low(vector_bits),
-        "number of the scalar: `vector * heads + head`",
-    );
+    m.output(push_start = row_start, "rank at which the row's tail starts");
+    m.output(push_last = last, "the row is complete");
+    m.output(push_vector = offered_place.low(vector_bits), "number of the scalar: `vector * heads + head`");
     for (g, scalar) in scalars.iter().enumerate() {
         m.output(format!("push{g}_scalar_o"), scalar, format!("recoded scalar for rank {g}"));
     }
-    m.output("read_valid_o", asks, "a request is offered");
-    for (name, doc) in [
-        ("read_rank", "rank to read"),
-        ("read_position", "position of the beat among the tiles"),
-        ("read_addr", "word to read"),
-    ] {
-        m.output(format!("{name}_o"), reader.output(&format!("{name}_o")), doc);
-    }
+    m.output(read_valid = asks, "a request is offered");
+    BufferRead::outputs_as(&m, "read_", "", config, reader.read.q());
     if vector_bits < batch_bits {
         m.unused(cat!(vector.msb(), back_vector.msb()), "vectors are numbered below the batch size");
     }

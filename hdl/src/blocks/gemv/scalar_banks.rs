@@ -24,28 +24,26 @@ pub(crate) const fn scalar_slot_bits() -> u32 {
 pub fn scalar_banks(config: &GemvConfig) -> Block {
     let (banks, slot_bits) = (config.max_heads(), scalar_slot_bits());
     let (bank_bits, index_bits) = (log2(banks), log2(config.max_vectors()));
-    let write = m.input("we_i", 1, "take a scalar");
-    let write_slot = m.input("wslot_i", slot_bits, "place of its row");
-    let write_index = m.input("windex_i", index_bits, "its number in the row: `vector * heads + head`");
-    let data = m.input("wdata_i", FP16_BITS, "recoded scalar");
-    let read = m.input("re_i", 1, "read the scalars of a vector");
-    let read_slot = m.input("rslot_i", slot_bits, "place of their row");
-    let vector = m.input("rvector_i", bits_for(config.max_batch() - 1), "the vector");
+    let we = m.input(1, "take a scalar");
+    let wslot = m.input(slot_bits, "place of its row");
+    let windex = m.input(index_bits, "its number in the row: `vector * heads + head`");
+    let wdata = m.input(FP16_BITS, "recoded scalar");
+    let re = m.input(1, "read the scalars of a vector");
+    let rslot = m.input(slot_bits, "place of their row");
+    let rvector = m.input(bits_for(config.max_batch() - 1), "the vector");
     let heads = m.input(config.head_bits(), "logarithm of the number of heads");
 
     let word = |slot: &Bits, index: &Bits| match index_bits - bank_bits {
         0 => *slot,
         bits => cat!(slot, index.high(bits)),
     };
-    let first = m.wire(vector.zext(index_bits).shl(heads));
-    let (write_word, read_word) = (
-        m.wire("write_word", word(&write_slot, &write_index)),
-        m.wire("read_word", word(&read_slot, &first)),
-    );
-    let bank = write_index.low(bank_bits);
+    let first = m.wire(rvector.zext(index_bits).shl(heads));
+    let (write_word, read_word) =
+        (m.wire("write_word", word(&wslot, &windex)), m.wire("read_word", word(&rslot, &first)));
+    let bank = windex.low(bank_bits);
     let read_banks = each(banks, |b| {
         let scalars = m.memory(format!("scalars{b}"), FP16_BITS, 1 << write_word.width());
-        scalars.write(write & bank.eq_lit(b.into()), write_word, data);
+        scalars.write(we & bank.eq_lit(b.into()), write_word, wdata);
         m.wire(format!("read{b}"), scalars.read(read_word))
     });
 
@@ -60,7 +58,7 @@ pub fn scalar_banks(config: &GemvConfig) -> Block {
         let of = |h: u32| &parts[h as usize][(segment >> (bank_bits - h)) as usize];
         let fewer = (0..bank_bits).rev();
         let chosen = fewer.fold(*of(bank_bits), |rest, h| mux(heads.eq_lit(h.into()), of(h), rest));
-        let scalar = m.hold(format!("scalar{segment}_q"), chosen, read);
+        let scalar = m.hold(format!("scalar{segment}_q"), chosen, re);
         m.output(
             format!("scalar{segment}_o"),
             scalar,

@@ -4,6 +4,7 @@
 //! first, the beats are read again, and each gives one value. So no beat has to be kept. Values go to a [`super::vector_writer`],
 //! numbers to the list memory, which is the front end's business.
 
+use super::vector_reader::BufferRead;
 use super::vector_walker::vector_walker;
 use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::common::encoding::{bits_for, log2, one_hot};
@@ -35,7 +36,7 @@ pub fn selector(config: &GemvConfig) -> Block {
     let layout = Layout::inputs(&m, config);
     let batch = m.input(batch_bits, "vectors, at least one");
     let base = m.input(addr_bits, "first word to read");
-    let ready = m.input("read_ready_i", 1, "the request is taken");
+    let read_ready = m.input(1, "the request is taken");
     let beat = m.input(BEAT_BITS, "recoded values, two cycles after the request was taken");
     let item_ready = m.input(1, "the value is taken");
 
@@ -46,7 +47,7 @@ pub fn selector(config: &GemvConfig) -> Block {
     let any = m.wire(mask.any());
     let room = m.forward(1);
     let asks = m.wire(looks | all!(reads, any, room));
-    let taken = m.wire(asks & ready);
+    let taken = m.wire(asks & read_ready);
     let vector = m.reg(batch_bits);
     let last_vector = m.wire(vector.plus_one().eq(batch));
     let vectors_done = m.wire(taken & last_vector);
@@ -131,16 +132,16 @@ pub fn selector(config: &GemvConfig) -> Block {
     let place = m.reg(element_bits(config) - within_bits);
     place.next(mux(stepped, place.plus_one(), place).gated(!start));
 
-    let idle = m.output("idle_o", !(active | places.any()), "all values were taken, a command can be");
+    let idle = m.output(idle = !(active | places.any()), "all values were taken, a command can be");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
-    m.output("read_valid_o", asks, "a request is offered");
-    m.output("read_rank_o", walker.rank, "rank to read");
-    m.output("read_position_o", walker.position, "position of the beat among the tiles");
-    m.output("read_addr_o", walker.word + words(&m, &vector, addr_bits), "word to read");
+    m.output(read_valid = asks, "a request is offered");
+    let (rank, position) = (walker.rank.q(), walker.position.q());
+    let read = BufferRead { rank, position, addr: walker.word + words(&m, &vector, addr_bits) };
+    BufferRead::outputs_as(&m, "read_", "", config, read);
     m.output(item_valid, "a value is offered, in the order of the elements, in each the vectors");
-    m.output("item_data_o", queue.data, "the value, recoded");
-    m.output("element_valid_o", named, "an element is selected, in ascending order");
-    m.output("element_o", cat!(place, element_back), "its number");
-    m.output("mask_valid_o", begins, "all of a place was looked at");
+    m.output(item_data = queue.data, "the value, recoded");
+    m.output(element_valid = named, "an element is selected, in ascending order");
+    m.output(element = cat!(place, element_back), "its number");
+    m.output(mask_valid = begins, "all of a place was looked at");
     m.output(mask, "its selected elements");
 }

@@ -1,9 +1,18 @@
 //! Asks for the beats of a vector block in the buffer, in the order in which the block is stored in DRAM.
 
 use super::vector_walker::vector_walker;
-use crate::blocks::common::row_layout::{Layout, words};
+use crate::blocks::common::row_layout::{Layout, position_bits, rank_bits, words};
 use ndp_config::GemvConfig;
 use ndp_hdl_language::prelude::*;
+
+bundle! {
+    /// What is read from the buffer.
+    pub(crate) struct BufferRead(config: &GemvConfig) {
+        rank: rank_bits(config), "rank to read";
+        position: position_bits(config), "position of the beat among the tiles";
+        addr: config.slice_addr_bits(), "word to read";
+    }
+}
 
 /// The reader. One request per cycle. Layout, batch and base have to stay while it runs.
 ///
@@ -17,11 +26,11 @@ pub fn vector_reader(config: &GemvConfig) -> Block {
     let layout = Layout::inputs(&m, config);
     let batch = m.input(batch_bits, "vectors, at least one");
     let base = m.input(addr_bits, "first word to read");
-    let ready = m.input("read_ready_i", 1, "the request is taken");
+    let read_ready = m.input(1, "the request is taken");
     let stop = m.input(1, "the rest is not wanted; not in the cycle after the command");
 
     let active = m.reg(1).reset(0);
-    let taken = m.wire(active & ready);
+    let taken = m.wire(active & read_ready);
     let vector = m.reg(batch_bits);
     let last_vector = m.wire(vector.plus_one().eq(batch));
     let place_done = m.wire(taken & last_vector);
@@ -35,12 +44,12 @@ pub fn vector_reader(config: &GemvConfig) -> Block {
     vector.next(next_vector.gated(!(start | place_done)));
     let end = walker.last.q();
     active.set_clear(start, (place_done & end) | stop);
-    let idle = m.output("idle_o", !active, "a command can be taken");
+    let idle = m.output(idle = !active, "a command can be taken");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
-    m.output("read_valid_o", active, "a request is offered");
-    m.output("read_rank_o", walker.rank, "rank to read");
-    m.output("read_position_o", walker.position, "position of the beat among the tiles");
-    m.output("read_addr_o", walker.word + words(&m, &vector, addr_bits), "word to read");
-    m.output("read_vector_last_o", last_vector, "it is the last of one place of all vectors");
-    m.output("read_last_o", end, "it is a vector's last beat, which may have elements beyond the end");
+    m.output(read_valid = active, "a request is offered");
+    let (rank, position) = (walker.rank.q(), walker.position.q());
+    let read = BufferRead { rank, position, addr: walker.word + words(&m, &vector, addr_bits) };
+    BufferRead::outputs_as(&m, "read_", "", config, read);
+    m.output(read_vector_last = last_vector, "it is the last of one place of all vectors");
+    m.output(read_last = end, "it is a vector's last beat, which may have elements beyond the end");
 }

@@ -65,8 +65,8 @@ pub fn vector_walker(config: &GemvConfig) -> Block {
     let last_position = m.wire(position.eq(layout.last_beat));
     m.output(position, "position of the beat among the tiles");
     m.output(rank, "a rank that holds it");
-    m.output("holders_o", cat(holders.into_iter().rev()), "all ranks that hold it");
+    m.output(holders = cat(holders.into_iter().rev()), "all ranks that hold it");
     m.output(word, "word of vector 0");
-    m.output("last_o", row_end & last_position, "it is the vector's last");
+    m.output(last = row_end & last_position, "it is the vector's last");
     m.unused(layout.last_elem, "who cuts the last beat knows the element");
 }

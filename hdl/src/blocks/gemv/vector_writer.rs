@@ -22,17 +22,16 @@ pub enum Item {
     Value,
 }
 
-/// Fields of a request to write to the buffer: name, bits, meaning.
-pub(crate) fn write_fields(config: &GemvConfig) -> [(&'static str, u32, &'static str); 7] {
-    [
-        ("ranks", config.ranks(), "ranks to write"),
-        ("position", position_bits(config), "position of the beat among the tiles"),
-        ("rest", 1, "write all positions after it too"),
-        ("tiles", config.beat_chunks(), "tiles of the position to write"),
-        ("lanes", config.lanes(), "lanes of the tiles to write"),
-        ("addr", config.slice_addr_bits(), "word to write"),
-        ("data", BEAT_BITS, "recoded FP16 values"),
-    ]
+bundle! {
+    /// What is written to the buffer, and where in each rank.
+    pub(crate) struct WriteRequest(config: &GemvConfig) {
+        position: position_bits(config), "position of the beat among the tiles";
+        rest: 1, "write all positions after it too";
+        tiles: config.beat_chunks(), "tiles of the position to write";
+        lanes: config.lanes(), "lanes of the tiles to write";
+        addr: config.slice_addr_bits(), "word to write";
+        data: BEAT_BITS, "recoded FP16 values";
+    }
 }
 
 /// The writer. One item per cycle when the buffer takes it, and for each stripe and vector one cycle more. Layout, batch
@@ -55,20 +54,20 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Block {
     let layout = Layout::inputs(&m, config);
     let batch = m.input(batch_bits, "vectors, at least one");
     let base = m.input(addr_bits, "first word to write");
-    let valid = m.input("item_valid_i", 1, "an item is offered");
+    let item_valid = m.input(1, "an item is offered");
     let doc = match item {
         Item::Beat => "FP16 values",
         Item::Value => "recoded values; without `group_i` all the same",
     };
-    let data = m.input("item_data_i", item_bits, doc);
+    let item_data = m.input(item_bits, doc);
     let group = match item {
         Item::Beat => zeros(1),
-        Item::Value => m.input("group_i", 1, "an item has a value for each of the next elements; stays"),
+        Item::Value => m.input(group = 1, "an item has a value for each of the next elements; stays"),
     };
     let write_ready = m.input(1, "the write is taken");
     let finish = match item {
         Item::Beat => zeros(1),
-        Item::Value => m.input("finish_i", 1, "no item comes any more: the block ends here"),
+        Item::Value => m.input(finish = 1, "no item comes any more: the block ends here"),
     };
 
     let active = m.reg(1).reset(0);
@@ -105,7 +104,7 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Block {
 
     let staged = m.reg(1).reset(0);
     let free = m.wire(!staged | write_ready);
-    let offered = m.wire(active & free & (blank | valid));
+    let offered = m.wire(active & free & (blank | item_valid));
     let taken = m.wire(offered & !blank);
     blanked.next((offered & blank) | (blanked & !taken & !start));
     let place_done = m.wire(taken & last_vector);
@@ -125,12 +124,17 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Block {
 
     let (values, tile_enables, lane_enables) = match &element {
         None => {
-            let recoder = operand_recoder::In { data, clear: blank, cut: vector_end, last: layout.last_elem }
-                .part(&m, "recoder", &operand_recoder()?);
+            let recoder = operand_recoder::In {
+                data: item_data,
+                clear: blank,
+                cut: vector_end,
+                last: layout.last_elem,
+            }
+            .part(&m, "recoder", &operand_recoder()?);
             (recoder.data.q(), repeat(tiles, lit(1, 1)), repeat(lanes, lit(1, 1)))
         }
         Some(element) => {
-            let value = m.wire(data.gated(!blank));
+            let value = m.wire(item_data.gated(!blank));
             let lane_bits = log2(lanes);
             let one_hot = |index: &Bits, count: u32| cat((0..count).rev().map(|i| index.eq_lit(i.into())));
             let tile = match log2(BEAT_ELEMS) - lane_bits {
@@ -158,17 +162,24 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Block {
     };
     let blank_now = blank;
     let word = walker.word + words(&m, &vector, addr_bits);
-    let values = [walker.holders.q(), position, blank, tile_enables, lane_enables, word, values];
-    for ((name, _, doc), value) in write_fields(config).into_iter().zip(values) {
-        let reg = m.hold(format!("write_{name}_q"), value, offered);
-        m.output(format!("write_{name}_o"), reg, doc);
-    }
-    m.output("write_valid_o", staged, "a write is offered");
-    m.output("item_ready_o", all!(active, free, !blank_now), "the item is taken");
+    let write_ranks = m.hold(walker.holders, offered);
+    let write = WriteRequest {
+        position,
+        rest: blank,
+        tiles: tile_enables,
+        lanes: lane_enables,
+        addr: word,
+        data: values,
+    };
+    let write = write.held(&m, "write_", offered);
+    m.output(write_ranks, "ranks to write");
+    WriteRequest::outputs_as(&m, "write_", "", config, write);
+    m.output(write_valid = staged, "a write is offered");
+    m.output(item_ready = all!(active, free, !blank_now), "the item is taken");
     if item == Item::Value {
-        m.output("vector_o", vector.low(log2(config.max_vectors())), "the item's vector");
+        m.output(vector = vector.low(log2(config.max_vectors())), "the item's vector");
     }
-    let idle = m.output("idle_o", !(active | staged), "everything is written, a command can be taken");
+    let idle = m.output(idle = !(active | staged), "everything is written, a command can be taken");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");
     m.unused(walker.rank.q(), "all holders are written");
 }

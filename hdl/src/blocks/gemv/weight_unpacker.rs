@@ -7,20 +7,20 @@ use crate::blocks::arithmetic::number_format::FP16_BITS;
 use crate::blocks::arithmetic::place_scaler::place_scaler;
 use crate::blocks::common::encoding::log2;
 use crate::blocks::common::row_layout::position_bits;
-use crate::blocks::common::weight_format::{Format, SCALED_PLACES};
+use crate::blocks::common::weight_format::{FORMAT_BITS, FORMAT_DOC, Format, SCALED_PLACES};
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, GemvConfig};
 use ndp_hdl_language::prelude::*;
 
-/// What is done with a place, a cycle after it was decided: name, bits, meaning.
-pub(crate) fn delayed_fields(config: &GemvConfig) -> [(&'static str, u32, &'static str); 6] {
-    [
-        ("position", position_bits(config), "position of the first place among the tiles"),
-        ("clear", 1, "zeros instead, for this position and all after it"),
-        ("cut", 1, "the row ends in the first place"),
-        ("pair", 1, "the second place has weights or zeros, too"),
-        ("next_clear", 1, "of the second place zeros instead"),
-        ("next_cut", 1, "the row ends in the second place"),
-    ]
+bundle! {
+    /// What is done with a place, a cycle after it was decided.
+    pub(crate) struct Placed(config: &GemvConfig) {
+        position: position_bits(config), "position of the first place among the tiles";
+        clear: 1, "zeros instead, for this position and all after it";
+        cut: 1, "the row ends in the first place";
+        pair: 1, "the second place has weights or zeros, too";
+        next_clear: 1, "of the second place zeros instead";
+        next_cut: 1, "the row ends in the second place";
+    }
 }
 
 /// The unpacker of a rank.
@@ -29,15 +29,14 @@ pub(crate) fn delayed_fields(config: &GemvConfig) -> [(&'static str, u32, &'stat
 /// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "weight_unpacker_p{}", config.beats_per_stripe(), "Quantised weights of a rank to FP16.")]
 pub fn weight_unpacker(config: &GemvConfig) -> Block {
-    let Format { quantised, int4 } = Format::input(&m);
+    let weight_format = m.input(FORMAT_BITS, FORMAT_DOC);
+    let Format { quantised, int4 } = Format::of(&m, weight_format);
     let beat = m.input(BEAT_BITS, "scales or numbers");
     let scales = m.input(1, "keep the beat as the scales of 32 places");
     let place = m.input(1, "take a half of the beat, or none of it with `clear_i`");
     let half = m.input(1, "which half");
     let group = m.input(log2(SCALED_PLACES), "number of the first place among those of the scales");
-    let fields: Vec<(&str, Bits)> = delayed_fields(config)
-        .map(|(name, bits, doc)| (name, m.input(format!("{name}_i"), bits, doc)))
-        .into();
+    let placed = Placed::inputs(&m, config);
 
     let step = m.wire(place & quantised);
     let kept = m.hold("scales_q", beat, scales);
@@ -51,20 +50,13 @@ pub fn weight_unpacker(config: &GemvConfig) -> Block {
     let first =
         each(BEAT_ELEMS, |e| mux(int4, cat!(repeat(4, nibble(e).msb()), nibble(e)), numbers.slice(8 * e, 8)));
     let scaled = |name: &str, bits: u32, numbers: Bits, scale: Bits| -> Result<Bits, HdlError> {
-        Ok(m.instance(name, &place_scaler(bits)?)
-            .input("step_i", step)
-            .input("numbers_i", numbers)
-            .input("scale_i", scale)
-            .output("weights_o"))
+        Ok(place_scaler::In { step, numbers, scale }.part(&m, name, &place_scaler(bits)?).weights.q())
     };
     let first = scaled("first", 8, cat(first.into_iter().rev()), first_scale)?;
     let second = scaled("second", 4, numbers.high(4 * BEAT_ELEMS), pair.high(FP16_BITS))?;
     m.output(first, "FP16 weights of the first place");
     m.output(second, "FP16 weights of the second place");
-    let placed = m.flag("place_q", step);
-    m.output("place_o", placed, "they go to the tiles");
-    for ((name, value), (_, _, doc)) in fields.iter().zip(delayed_fields(config)) {
-        let reg = m.hold(format!("{name}_q"), value, step);
-        m.output(format!("{name}_o"), reg, doc);
-    }
+    let place = m.flag(step);
+    m.output(place, "they go to the tiles");
+    Placed::outputs(&m, config, placed.held(&m, "", step));
 }

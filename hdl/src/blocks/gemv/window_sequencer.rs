@@ -163,37 +163,37 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     let starved = !possible;
     idle_window.next(cat!(possible & roomless, starved, issue));
 
-    m.output("stripe_take_o", take, "the stripe is taken; its weights step up in the next cycle");
+    m.output(stripe_take = take, "the stripe is taken; its weights step up in the next cycle");
     m.output(advance, "the next weights become the current ones");
-    m.output("slice_re_o", read, "the tiles read activations");
-    m.output("slice_addr_o", addr, "word they read");
+    m.output(slice_re = read, "the tiles read activations");
+    m.output(slice_addr = addr, "word they read");
     m.output(holding, "they still need the word");
-    m.output("sum_re_o", sum_read, "the tiles read the sums of a lane");
-    m.output("sum_raddr_o", sum_addr, "word they read");
+    m.output(sum_re = sum_read, "the tiles read the sums of a lane");
+    m.output(sum_raddr = sum_addr, "word they read");
     m.output(separate, "the tiles add products to the words read");
     if let Some(lanes_move) = lanes_move {
         m.output(lanes_move, "lanes of the tiles that hold or take operands of a job");
-        m.output("line_moves_o", loads | leaves, "operands of a job come, or its products leave");
+        m.output(line_moves = loads | leaves, "operands of a job come, or its products leave");
     } else {
-        m.output("operands_move_o", loads, "operands of a job come");
+        m.output(operands_move = loads, "operands of a job come");
     }
-    m.output("term_moves_o", leaves, "products of a job leave");
-    m.output("sum_moves_o", adding, "they are added");
-    m.output("sum_we_o", sum_write, "the tiles write sums");
-    m.output("sum_waddr_o", write_addr, "word they write");
-    m.output("job_o", *issue & !axpy, "a DOT job is issued");
-    m.output("job_sums_o", *issue & axpy, "an AXPY job is issued");
-    m.output("job_vector_o", vector_now.low(vector_bits), "the job's vector of the batch");
-    m.output("job_slot_o", slot, "place of its row's scalars");
-    m.output("job_first_o", is_first, "it is its row's first stripe on this rank");
-    m.output("job_last_o", is_last, "it is its row's last stripe on this rank");
-    m.output("slot_free_o", all!(issue, axpy, !merge, is_last, !vectors_left), "the scalars were used");
-    m.output("digits_o", any_of(&strobes), "the tiles have digits of a job on their outputs");
-    m.output("digits_first_o", strobes[0], "they are the least significant ones");
-    m.output("digits_last_o", strobes[strobes.len() - 1], "they are the most significant ones");
+    m.output(term_moves = leaves, "products of a job leave");
+    m.output(sum_moves = adding, "they are added");
+    m.output(sum_we = sum_write, "the tiles write sums");
+    m.output(sum_waddr = write_addr, "word they write");
+    m.output(job = *issue & !axpy, "a DOT job is issued");
+    m.output(job_sums = *issue & axpy, "an AXPY job is issued");
+    m.output(job_vector = vector_now.low(vector_bits), "the job's vector of the batch");
+    m.output(job_slot = slot, "place of its row's scalars");
+    m.output(job_first = is_first, "it is its row's first stripe on this rank");
+    m.output(job_last = is_last, "it is its row's last stripe on this rank");
+    m.output(slot_free = all!(issue, axpy, !merge, is_last, !vectors_left), "the scalars were used");
+    m.output(digits = any_of(&strobes), "the tiles have digits of a job on their outputs");
+    m.output(digits_first = strobes[0], "they are the least significant ones");
+    m.output(digits_last = strobes[strobes.len() - 1], "they are the most significant ones");
     let stages = [running.q(), read.q(), adds.q(), loading, loading_sums, leaving, leaving_sums];
-    m.output("idle_o", !any_of(stages), "no job is in work, sums are written");
-    m.output("cause_o", idle_window, "this window: job, no stripe, no room for the sum; one-hot");
+    m.output(idle = !any_of(stages), "no job is in work, sums are written");
+    m.output(cause = idle_window, "this window: job, no stripe, no room for the sum; one-hot");
     if vector_bits < batch_bits {
         m.unused(vector_now.msb(), "vectors are numbered below the batch size");
     }

@@ -13,7 +13,7 @@ use ndp_hdl_language::prelude::*;
     "Brings the lanes into step and follows the frame.")]
 pub fn link_aligner(config: &LinkConfig) -> Block {
     let lanes = config.lanes();
-    let bits = m.input("lanes_i", config.word_bits(), "bits of all lanes");
+    let bits = m.input(lanes = config.word_bits(), "bits of all lanes");
     let restart = m.input(1, "search anew");
     let align = m.forward(1);
     let lane = link_lane(config)?;
@@ -37,14 +37,10 @@ pub fn link_aligner(config: &LinkConfig) -> Block {
     aligned.next(all!(any!(align, aligned), locked.all(), !restart));
     // The lanes' words are there two cycles after `align`.
     let begin = m.flag(align);
-    let ring = m.instance(&link_ring(config)?).input("run_i", aligned).input("begin_i", begin);
-    let ring = ring.ignore("mark_o", "markers need no treatment: no place of a flit is set");
-    m.output("word_o", cat(words.into_iter().rev()), "word of the link");
-    m.output(
-        "at_o",
-        ring.output("at_o"),
-        "its place in a flit, one-hot; none for markers and while not aligned",
-    );
+    let ring = link_ring::In { run: *aligned, begin }.part(&m, "ring", &link_ring(config)?);
+    ring.mark.ignore("markers need no treatment: no place of a flit is set");
+    m.output(word = cat(words.into_iter().rev()), "word of the link");
+    m.output(at = ring.at, "its place in a flit, one-hot; none for markers and while not aligned");
     m.output(aligned, "lanes are in step");
     m.output(locked, "lanes whose markers are found");
 

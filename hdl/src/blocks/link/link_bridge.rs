@@ -7,10 +7,6 @@ use super::link_switch::{link_switch, port_bits, routes_bits};
 use ndp_config::LinkConfig;
 use ndp_hdl_language::prelude::*;
 
-/// Streams between a controller and the crossbar, as the crossbar names them.
-const FROM_LINK: [&str; 7] = ["valid", "data", "last", "flit_last", "dest", "source", "label"];
-const TO_LINK: [&str; 6] = ["valid", "data", "last", "dest", "source", "label"];
-
 /// The bridge. Flits are stored and forwarded; a faulty link's are dropped and counted there.
 ///
 /// # Errors
@@ -20,51 +16,73 @@ pub fn link_bridge(config: &LinkConfig) -> Block {
     let ports = config.bridge_ports();
     let routes = m.input(routes_bits(), "port towards each DIMM, and above it that there is one; stable");
     let retrain = m.input(ports, "links that forget a fault and go on");
-    let number = m.input("counter_i", NUMBER, "counter to be read");
-    let of_port = m.input("counter_port_i", port_bits(ports), "link whose counter is read");
+    let number = m.input(counter = NUMBER, "counter to be read");
+    let counter_port = m.input(port_bits(ports), "link whose counter is read");
     let controller = link_controller(config)?;
-    let switch = m.instance(&link_switch(ports)?).input("routes_i", routes);
+    let link_inputs = [(); 8].map(|()| laters(ports));
+    let [rx_valid, rx_data, rx_last, rx_flit_last, rx_dest, rx_source, rx_label, tx_ready] =
+        link_inputs.clone();
+    let switch = link_switch::In {
+        routes,
+        rx_valid,
+        rx_data,
+        rx_last,
+        rx_flit_last,
+        rx_dest,
+        rx_source,
+        rx_label,
+        tx_ready,
+    }
+    .part(&m, "switch", &link_switch(ports)?);
     let mut readings = Vec::new();
-    let mut status: Vec<Vec<Bits>> = vec![Vec::new(); 4];
+    let mut status: [Vec<Bits>; 4] = Default::default();
     for p in 0..ports {
         let lanes =
             m.input(format!("lanes{p}_i"), config.word_bits(), format!("link {p}: bits of all lanes"));
-        let link = m
-            .instance(format!("link{p}"), &controller)
-            .input("lanes_i", lanes)
-            .input("retrain_i", retrain.bit(p))
-            .input("discard_i", lit(1, 1))
-            .input("counter_i", number)
-            .input("rx_ready_i", switch.output(&format!("rx{p}_ready_o")));
-        for port in TO_LINK {
-            link.connect_input(format!("tx_{port}_i"), switch.output(&format!("tx{p}_{port}_o")));
+        let rx_ready = switch.rx_ready.at(p);
+        let link = link_controller::In {
+            tx_valid: switch.tx_valid.at(p),
+            tx_data: switch.tx_data.at(p),
+            tx_last: switch.tx_last.at(p),
+            tx_dest: switch.tx_dest.at(p),
+            tx_source: switch.tx_source.at(p),
+            tx_label: switch.tx_label.at(p),
+            rx_ready,
+            lanes,
+            retrain: retrain.bit(p),
+            discard: lit(1, 1),
+            counter: number,
         }
-        for port in FROM_LINK {
-            switch.connect_input(format!("rx{p}_{port}_i"), link.output(&format!("rx_{port}_o")));
+        .part(&m, format!("link{p}"), &controller);
+        let outputs = [
+            link.rx_valid,
+            link.rx_data,
+            link.rx_last,
+            link.rx_flit_last,
+            link.rx_dest,
+            link.rx_source,
+            link.rx_label,
+            link.tx_ready,
+        ];
+        link_inputs.iter().zip(outputs).for_each(|(inputs, output)| inputs[p as usize].comes_from(output));
+        m.output(format!("lanes{p}_o"), link.lanes, format!("link {p}: bits of all lanes"));
+        for (bits, port) in status.iter_mut().zip([link.up, link.fault, link.peer_fault]) {
+            bits.push(port.q());
         }
-        switch.connect_input(format!("tx{p}_ready_i"), link.output("tx_ready_o"));
-        m.output(format!("lanes{p}_o"), link.output("lanes_o"), format!("link {p}: bits of all lanes"));
-        for (bits, port) in status.iter_mut().zip(["up_o", "fault_o", "peer_fault_o"]) {
-            bits.push(link.output(port));
-        }
-        status[3].push(switch.output(&format!("misrouted{p}_o")));
-        readings.push(link.output("counter_o").gated(of_port.eq_lit(p.into())));
+        status[3].push(switch.misrouted.at(p));
+        readings.push(link.counter.gated(counter_port.eq_lit(p.into())));
         let lanes_seen = "each lane's state is read at the DIMM's end";
-        link.ignore("aligned_o", lanes_seen)
-            .ignore("locked_o", lanes_seen)
-            .ignore("cause_o", lanes_seen)
-            .ignore("peer_restart_o", "a DIMM that was reset says so itself")
-            .ignore("tx_holds_o", "who sends asks its own link");
+        link.aligned.ignore(lanes_seen);
+        link.locked.ignore(lanes_seen);
+        link.cause.ignore(lanes_seen);
+        link.peer_restart.ignore("a DIMM that was reset says so itself");
+        link.tx_holds.ignore("who sends asks its own link");
     }
     let reading = m.delay(any_of(&readings));
-    let names = [
-        ("up_o", "links that can exchange flits"),
-        ("fault_o", "faulty links"),
-        ("peer_fault_o", "links whose other side is faulty"),
-        ("misrouted_o", "links from which a flit is dropped that has no route"),
-    ];
-    for (bits, (port, doc)) in status.into_iter().zip(names) {
-        m.output(port, cat(bits.into_iter().rev()), doc);
-    }
-    m.output("counter_o", reading, "the counter that was asked for two cycles ago");
+    let [up, fault, peer_fault, misrouted] = status.map(|bits| cat(bits.into_iter().rev()));
+    m.output(up, "links that can exchange flits");
+    m.output(fault, "faulty links");
+    m.output(peer_fault, "links whose other side is faulty");
+    m.output(misrouted, "links from which a flit is dropped that has no route");
+    m.output(counter = reading, "the counter that was asked for two cycles ago");
 }

@@ -70,7 +70,7 @@ pub fn link_crc(width: u32) -> Block {
     let state = m.reg("crc_q", BITS);
     let moved = m.wire(product(&of_state, &state.q()));
     state.next(mux(starts, lit(seed.into(), BITS), moved) ^ partial);
-    m.output("crc_o", state, "remainder up to the word of two cycles ago");
+    m.output(crc = state, "remainder up to the word of two cycles ago");
 }
 
 #[cfg(test)]

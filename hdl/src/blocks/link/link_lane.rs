@@ -79,6 +79,6 @@ pub fn link_lane(config: &LinkConfig) -> Block {
     m.assert("searches", !(told & locked), "told to search anew, it relies on no markers that it found");
     m.output(locked, "the lane's markers are found");
     m.output(mark, "a marker is due in this cycle");
-    m.output("near_o", locked & !age_now.all(), "the last marker is still held");
-    m.output("word_o", out, "the delayed word");
+    m.output(near = locked & !age_now.all(), "the last marker is still held");
+    m.output(word = out, "the delayed word");
 }

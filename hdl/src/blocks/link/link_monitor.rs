@@ -9,23 +9,25 @@ pub(super) const NUMBER: u32 = 4;
 /// Bits of the time of one flit.
 const TIME: u32 = 16;
 
-/// What is counted, by number: port and meaning. After these come the sum of latencies and the longest one.
-pub(super) const EVENTS: [(&str, &str); 14] = [
-    ("sends_i", "a flit is sent for the first time"),
-    ("repeats_i", "a flit is sent again"),
-    ("accepts_i", "a flit is accepted"),
-    ("bad_i", "a flit has a wrong CRC"),
-    ("refuses_i", "a flit is out of order"),
-    ("asked_i", "a replay for the other side's sake"),
-    ("expires_i", "a replay because of time"),
-    ("empty_i", "a flit slot without a flit to send"),
-    ("starves_i", "a flit slot without credit"),
-    ("full_i", "a cycle in which a beat waits for the replay buffer"),
-    ("waits_i", "a cycle in which a received beat waits to be taken"),
-    ("discards_i", "a flit is dropped during a fault"),
-    ("unaligned_i", "a cycle without lanes in step"),
-    ("arrives_i", "a timed flit is acknowledged"),
-];
+bundle! {
+    /// What is counted, by number. After these come the sum of latencies and the longest one.
+    pub(super) struct Events {
+        sends: 1, "a flit is sent for the first time";
+        repeats: 1, "a flit is sent again";
+        accepts: 1, "a flit is accepted";
+        bad: 1, "a flit has a wrong CRC";
+        refuses: 1, "a flit is out of order";
+        asked: 1, "a replay for the other side's sake";
+        expires: 1, "a replay because of time";
+        empty: 1, "a flit slot without a flit to send";
+        starves: 1, "a flit slot without credit";
+        full: 1, "a cycle in which a beat waits for the replay buffer";
+        waits: 1, "a cycle in which a received beat waits to be taken";
+        discards: 1, "a flit is dropped during a fault";
+        unaligned: 1, "a cycle without lanes in step";
+        arrives: 1, "a timed flit is acknowledged";
+    }
+}
 
 /// The counters; they wrap around.
 ///
@@ -33,17 +35,15 @@ pub(super) const EVENTS: [(&str, &str); 14] = [
 /// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "link_monitor", "Counters of a link.")]
 pub fn link_monitor() -> Block {
-    let number = m.input("counter_i", NUMBER, "counter to be read");
+    let number = m.input(counter = NUMBER, "counter to be read");
     let times = m.input(1, "the time of a flit begins");
-    let mut counters: Vec<Bits> = Vec::new();
-    let mut arrives = zeros(1);
-    for (k, (port, meaning)) in EVENTS.iter().enumerate() {
-        let event = m.input(*port, 1, *meaning);
+    let events = Events::inputs(&m, ());
+    let arrives = events.arrives;
+    let counted = |(k, event): (usize, Bits)| {
         let seen = m.flag(format!("seen{k}_q"), event);
-        let count = m.counter(format!("count{k}_q"), COUNTER, seen);
-        counters.push(count);
-        arrives = event;
-    }
+        m.counter(format!("count{k}_q"), COUNTER, seen)
+    };
+    let mut counters: Vec<Bits> = events.values().into_iter().enumerate().map(counted).collect();
     // From its first sending to its acknowledgement, whatever comes between.
     let time = m.reg(TIME).reset(0);
     let aged = mux(time.all(), time, time.plus_one());
@@ -59,5 +59,5 @@ pub fn link_monitor() -> Block {
 
     let gated: Vec<Bits> = counters.iter().zip(0..).map(|(value, k)| value.gated(number.eq_lit(k))).collect();
     let out = m.delay(any_of(&gated));
-    m.output("counter_o", out, "the counter that was asked for in the cycle before");
+    m.output(counter = out, "the counter that was asked for in the cycle before");
 }

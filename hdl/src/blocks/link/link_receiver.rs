@@ -21,7 +21,7 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     let restart = m.input(1, "search the markers anew");
     let up = m.input(1, "both sides know each other's numbers");
     let syncs = m.input(1, "the flit that is good says which number comes next");
-    let ready = m.input("rx_ready_i", 1, "the beat is taken");
+    let rx_ready = m.input(1, "the beat is taken");
 
     let aligner = link_aligner::In { lanes, restart }.part(&m, "aligner", &link_aligner(config)?);
     let word = aligner.word.q();
@@ -107,8 +107,8 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     let valid = m.reg(1).reset(0);
     let tag = m.wire(tags.read(read));
     let tag = Tag::unpack(tag);
-    let reads = m.wire(filled.any() & (ready | !valid));
-    valid.set_clear(reads, ready);
+    let reads = m.wire(filled.any() & (rx_ready | !valid));
+    valid.set_clear(reads, rx_ready);
     let last_beat = m.wire(from.zext(BEAT).eq(tag.last_beat));
     let frees = m.wire(reads & last_beat);
     from.next(mux(reads, mux(last_beat, zeros(beat_bits), from.plus_one()), from));
@@ -137,35 +137,33 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     // Not a cycle later than the expected number: a header has both.
     let limit = m.wire(expected + lit(depth.into(), SEQ) - filled.zext(SEQ));
 
-    m.output("rx_valid_o", valid, "a beat is offered");
-    m.output("rx_data_o", buffer.rdata, "the beat");
-    m.output("rx_last_o", message_ends, "it is the last of its message");
-    m.output("rx_flit_last_o", flit_ends, "it is the last of its flit");
-    m.output("rx_dest_o", dest, "the message's destination");
-    m.output("rx_source_o", source, "its source");
-    m.output("rx_label_o", label, "label of the flit");
+    m.output(rx_valid = valid, "a beat is offered");
+    m.output(rx_data = buffer.rdata, "the beat");
+    m.output(rx_last = message_ends, "it is the last of its message");
+    m.output(rx_flit_last = flit_ends, "it is the last of its flit");
+    m.output(rx_dest = dest, "the message's destination");
+    m.output(rx_source = source, "its source");
+    m.output(rx_label = label, "label of the flit");
     m.output(good, "a flit came whose CRC is right");
     m.output(bad, "a flit came whose CRC is wrong");
-    m.output("kind_o", header.kind, "kind of the good flit, in the cycle of `good_o`");
-    m.output("peer_fault_o", header.fault, "its sender has a fault; in the same cycle");
+    m.output(kind = header.kind, "kind of the good flit, in the cycle of `good_o`");
+    m.output(peer_fault = header.fault, "its sender has a fault; in the same cycle");
     m.output(
-        "peer_ack_o",
-        said_q.low(SEQ),
+        peer_ack = said_q.low(SEQ),
         "number that its sender expects; this and what follows come a cycle later and stay up to the next good flit",
     );
-    m.output("peer_nack_o", said_q.bit(SEQ), "its sender misses a flit");
-    m.output("peer_nack_round_o", said_q.slice(SEQ + 1, ROUND), "round in which it saw that");
-    m.output("peer_limit_o", said_q.high(SEQ), "first number for which it gives no credit");
+    m.output(peer_nack = said_q.bit(SEQ), "its sender misses a flit");
+    m.output(peer_nack_round = said_q.slice(SEQ + 1, ROUND), "round in which it saw that");
+    m.output(peer_limit = said_q.high(SEQ), "first number for which it gives no credit");
     m.output(accepts, "a flit is accepted");
     m.output(
-        "refuses_o",
-        all!(normal, has_payload, !accepts),
+        refuses = all!(normal, has_payload, !accepts),
         "a flit is out of order: it came before, or one before it is missing",
     );
     m.output(expected, "number expected next");
     m.output(nack, "a flit is missing");
     m.output(nack_round, "round in which that was seen");
     m.output(limit, "first number for which there is no credit");
-    m.output("aligned_o", aligner.aligned, "lanes are in step");
-    m.output("locked_o", aligner.locked, "lanes whose markers are found");
+    m.output(aligned = aligner.aligned, "lanes are in step");
+    m.output(locked = aligner.locked, "lanes whose markers are found");
 }

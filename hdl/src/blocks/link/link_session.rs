@@ -20,7 +20,7 @@ pub fn link_session(config: &LinkConfig) -> Block {
     let bits = log2(config.fault_cycles());
     let good = m.input(1, "a flit arrived intact");
     let kind = m.input(KIND, "its kind");
-    let said_fault = m.input("peer_fault_i", 1, "its sender has a fault");
+    let said_fault = m.input(peer_fault = 1, "its sender has a fault");
     let busy = m.input(1, "flits are sent and not acknowledged");
     let advances = m.input(1, "flits are acknowledged");
     let retrain = m.input(1, "forget the fault, search the markers anew, go on");
@@ -57,9 +57,9 @@ pub fn link_session(config: &LinkConfig) -> Block {
 
     m.output(up, "both sides know each other's numbers");
     m.output(answers, "not up, and the other side's number is known");
-    m.output("syncs_o", any!(hears_init, hears_answer & !up), "the good flit says which number comes next");
-    m.output("resync_o", hears_init, "the other side was reset");
-    let peer_restart = m.output("peer_restart_o", hears_init & up, "it was reset while the link was up");
+    m.output(syncs = any!(hears_init, hears_answer & !up), "the good flit says which number comes next");
+    m.output(resync = hears_init, "the other side was reset");
+    let peer_restart = m.output(peer_restart = hears_init & up, "it was reset while the link was up");
     let [was_up, restarted] = ["was_up_q", "restarted_q"].map(|name| m.ghost(name, 1).reset(0));
     was_up.next(up);
     restarted.next(peer_restart);
@@ -68,7 +68,7 @@ pub fn link_session(config: &LinkConfig) -> Block {
         (was_up & !up).eq(restarted),
         "the link goes down when the other side was reset, and at no other time",
     );
-    m.output("heard_o", hears_normal & up, "the good flit's acknowledgement and credit count");
+    m.output(heard = hears_normal & up, "the good flit's acknowledgement and credit count");
     m.output(fault, "the link is faulty");
     m.output(cause, "of the last fault: bit 0 nothing heard, bit 1 nothing acknowledged");
     m.output(peer_fault, "the other side said last that it is faulty");

@@ -28,12 +28,12 @@ use ndp_hdl_language::prelude::*;
 pub fn link_transmitter(config: &LinkConfig) -> Block {
     let (slot_bits, beat_bits) = (log2(config.replay_flits()), log2(config.flit_beats()));
     let words = config.flit_words();
-    let valid = m.input("tx_valid_i", 1, "a beat is offered");
-    let data = m.input("tx_data_i", BEAT_BITS, "the beat");
-    let end = m.input("tx_last_i", 1, "it is the last of its message");
-    let dest = m.input("tx_dest_i", NODE, "the message's destination");
-    let source = m.input("tx_source_i", NODE, "its source");
-    let label = m.input("tx_label_i", LABEL, "label of the flit, the same for all of its beats");
+    let tx_valid = m.input(1, "a beat is offered");
+    let tx_data = m.input(BEAT_BITS, "the beat");
+    let tx_last = m.input(1, "it is the last of its message");
+    let tx_dest = m.input(NODE, "the message's destination");
+    let tx_source = m.input(NODE, "its source");
+    let tx_label = m.input(LABEL, "label of the flit, the same for all of its beats");
     let up = m.input(1, "both sides know each other's numbers");
     let answers = m.input(1, "not up, and the other side's number is known");
     let fault = m.input(1, "send no payload");
@@ -45,7 +45,7 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     let heard = m.input(1, "the next four are there from the next cycle on, up to another good flit");
     let peer_ack = m.input(SEQ, "number that the other side expects");
     let peer_nack = m.input(1, "it misses a flit");
-    let peer_round = m.input("peer_nack_round_i", ROUND, "round in which it saw that");
+    let peer_round = m.input(peer_nack_round = ROUND, "round in which it saw that");
     let peer_limit = m.input(SEQ, "first number for which it gives no credit");
     let resync = m.input(1, "the other side was reset: all that it has not acknowledged is new to it");
 
@@ -62,10 +62,10 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     let drops_new = m.wire(fault & discard);
     let dropping = m.reg(1).reset(0);
     let ready = m.wire(any!(room, drops_new, !begins));
-    let takes = m.wire(valid & ready);
+    let takes = m.wire(tx_valid & ready);
     let drops = m.wire(mux(begins, drops_new, dropping));
     dropping.next(mux(takes, drops, dropping));
-    let completes = m.wire(takes & (end | beat.all()));
+    let completes = m.wire(takes & (tx_last | beat.all()));
     beat.next(mux(completes, zeros(beat_bits), beat + takes.zext(beat_bits)));
     let appends = m.wire(completes & !drops);
     let places = lit(config.replay_flits().into(), SEQ);
@@ -76,7 +76,8 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     );
     tail.next(tail + appends.zext(SEQ));
     let tags = m.memory(TAG, config.replay_flits());
-    let tag = Tag { dest, source, last_beat: beat.zext(BEAT), end, label };
+    let tag =
+        Tag { dest: tx_dest, source: tx_source, last_beat: beat.zext(BEAT), end: tx_last, label: tx_label };
     tags.write(appends, tail.low(slot_bits), tag.pack());
 
     // The place in the frame; stage k of the pipeline sees it k cycles later.
@@ -173,15 +174,16 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     let from = m.reg(beat_bits).reset(0);
     from.next(mux(chooses, lit(1, beat_bits), from + loads.zext(beat_bits)));
     let place = mux(chooses, cat!(slot, zeros(beat_bits)), cat!(slot_q, from));
-    let buffer = m
-        .instance(&sram(config.replay_flits() * config.flit_beats(), BEAT_BITS, 1)?)
-        .input("raddr_i", place)
-        .input("re_i", chooses | loads)
-        .input("waddr_i", cat!(tail.low(slot_bits), beat))
+    let buffer = sram::In {
+        raddr: place,
+        re: chooses | loads,
+        waddr: cat!(tail.low(slot_bits), beat),
         // With a full buffer the place at the tail is that of the oldest flit.
-        .input("we_i", takes & !drops)
-        .input("wdata_i", data);
-    let upper = m.hold(buffer.output("rdata_o"), loads);
+        we: takes & !drops,
+        wdata: tx_data,
+    }
+    .part(&m, "buffer", &sram(config.replay_flits() * config.flit_beats(), BEAT_BITS, 1)?);
+    let upper = m.hold(buffer.rdata, loads);
     let lower = m.hold(upper, fills);
 
     // Stage 3 cuts words out of it.
@@ -220,18 +222,18 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     let arrives = m.wire(all!(timing, advances, (timed - acked).lt(delta)));
     timing.set_clear(times, arrives);
 
-    m.output("tx_ready_o", ready, "the beat is taken");
+    m.output(tx_ready = ready, "the beat is taken");
     m.output(lanes, "bits of all lanes");
-    m.output("holds_o", held.any() | beat.any(), "flits are taken and not acknowledged");
+    m.output(holds = held.any() | beat.any(), "flits are taken and not acknowledged");
     m.output(busy, "flits are sent and not acknowledged");
     m.output(advances, "flits are acknowledged");
     m.output(asked, "flits are repeated because the other side misses one");
     m.output(expires, "flits are repeated because no acknowledgement came");
-    m.output("sends_o", sends & is_new, "a flit is sent for the first time");
-    m.output("repeats_o", sends & !is_new, "a flit is sent again");
-    m.output("empty_o", all!(chooses, up, !has_flit), "there is no flit to be sent");
-    m.output("starves_o", all!(chooses, up, has_flit, !has_credit), "a flit waits for credit");
+    m.output(sends = sends & is_new, "a flit is sent for the first time");
+    m.output(repeats = sends & !is_new, "a flit is sent again");
+    m.output(empty = all!(chooses, up, !has_flit), "there is no flit to be sent");
+    m.output(starves = all!(chooses, up, has_flit, !has_credit), "a flit waits for credit");
     m.output(times, "the time of a flit begins");
     m.output(arrives, "it is acknowledged");
-    m.output("discards_o", completes & drops, "a flit is dropped during a fault");
+    m.output(discards = completes & drops, "a flit is dropped during a fault");
 }

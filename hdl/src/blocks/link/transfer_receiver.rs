@@ -25,19 +25,19 @@ pub fn transfer_receiver(config: &DesignConfig) -> Block {
     let start = m.input(1, "take a command; only while `busy_o` is not set");
     let address = m.input(addr_bits, "first burst in every rank");
     let beats = m.input(TRANSFER_BITS, "bursts of all ranks together, at least one");
-    let chosen = m.input("ranks_i", ranks, "ranks that take part, at least one");
+    let chosen = m.input(ranks = ranks, "ranks that take part, at least one");
     let node = m.input(NODE, "DIMM that the message comes from");
     let slot = m.input(SLOT_BITS, "what the message is known by");
     let own = m.input(NODE, "number of this DIMM; stable");
     let passed = m.input(1, "the request is taken");
     let written = m.input(ranks, "ranks that have written a burst");
     let fault = m.input(1, "the link or its other side is faulty");
-    let valid = m.input("rx_valid_i", 1, "link: a beat is offered");
-    let end = m.input("rx_last_i", 1, "link: it is the last of its message");
-    let flit_end = m.input("rx_flit_last_i", 1, "link: it is the last of its flit");
-    let dest = m.input("rx_dest_i", NODE, "link: its destination");
-    let source = m.input("rx_source_i", NODE, "link: its source");
-    let label = m.input("rx_label_i", LinkConfig::LABEL_BITS, "link: label of its flit");
+    let rx_valid = m.input(1, "link: a beat is offered");
+    let rx_last = m.input(1, "link: it is the last of its message");
+    let rx_flit_last = m.input(1, "link: it is the last of its flit");
+    let rx_dest = m.input(NODE, "link: its destination");
+    let rx_source = m.input(NODE, "link: its source");
+    let rx_label = m.input(LinkConfig::LABEL_BITS, "link: label of its flit");
 
     let held = |name: &str, value: &Bits| m.hold(name, value, start);
     let (node, slot) = (held("node_q", &node), held("slot_q", &slot));
@@ -47,18 +47,18 @@ pub fn transfer_receiver(config: &DesignConfig) -> Block {
     let left = m.reg(TRANSFER_BITS).reset(0);
 
     // Whose flit it is. A message that begins anew replaces what has come of it: its sender was reset.
-    let for_us = m.wire(dest.eq(own));
-    let expected = m.wire(all!(active, for_us, source.eq(node), label.high(SLOT_BITS).eq(slot)));
+    let for_us = m.wire(rx_dest.eq(own));
+    let expected = m.wire(all!(active, for_us, rx_source.eq(node), rx_label.high(SLOT_BITS).eq(slot)));
     let flit_begins = m.reg(1).reset(1);
-    let begins = m.wire(all!(valid, expected, label.bit(0), flit_begins));
+    let begins = m.wire(all!(rx_valid, expected, rx_label.bit(0), flit_begins));
     let again = m.wire(begins & began);
-    let suits = m.wire(expected & (label.bit(0) | began));
+    let suits = m.wire(expected & (rx_label.bit(0) | began));
     let room = m.wire(left.any());
-    let wants = m.wire(all!(valid, suits, room, !again));
-    let foreign = m.wire(valid & (!for_us | (active & !suits)));
-    let surplus = m.wire(all!(valid, suits, !room, !again));
+    let wants = m.wire(all!(rx_valid, suits, room, !again));
+    let foreign = m.wire(rx_valid & (!for_us | (active & !suits)));
+    let surplus = m.wire(all!(rx_valid, suits, !room, !again));
     let takes = m.wire(any!(passed, foreign, surplus));
-    flit_begins.next(mux(takes, flit_end, flit_begins));
+    flit_begins.next(mux(takes, rx_flit_last, flit_begins));
     began.next(any!(passed, began) & !any_of([start, again]));
     let fewer = left - passed.zext(TRANSFER_BITS);
     left.next(mux(start, beats, mux(again, all, fewer)));
@@ -70,26 +70,26 @@ pub fn transfer_receiver(config: &DesignConfig) -> Block {
     }
     .part(&m, "places", &transfer_walker(config)?);
 
-    let ends = m.wire(all!(any!(passed, surplus), end));
+    let ends = m.wire(all!(any!(passed, surplus), rx_last));
     let complete = m.wire(all!(passed, ends, left.eq_lit(1)));
     let late = patience(&m, link, &any!(start, passed), &active.q());
-    let gives_up = m.wire(all!(active, !valid, fault | late));
+    let gives_up = m.wire(all!(active, !rx_valid, fault | late));
     active.next(any!(start, active & !any_of([ends, gives_up])));
     let pending = m.reg(PENDING_BITS).reset(0);
     let back = (0..ranks).fold(zeros(PENDING_BITS), |sum, g| sum + written.bit(g).zext(PENDING_BITS));
     pending.next(pending + passed.zext(PENDING_BITS) - back);
 
-    let busy = m.output("busy_o", any!(active, pending.any()), "a message is waited for or in work");
+    let busy = m.output(busy = any!(active, pending.any()), "a message is waited for or in work");
     m.assume("started_when_idle", !(start & busy), "a command is given only while not busy");
-    m.output("rx_ready_o", takes, "link: the beat is taken");
-    m.output("req_valid_o", wants, "the beat is to be written");
-    m.output("req_rank_o", walker.rank, "its rank, one-hot");
-    m.output("req_addr_o", walker.burst, "the burst of the rank");
+    m.output(rx_ready = takes, "link: the beat is taken");
+    m.output(req_valid = wants, "the beat is to be written");
+    m.output(req_rank = walker.rank, "its rank, one-hot");
+    m.output(req_addr = walker.burst, "the burst of the rank");
     m.output(node, "DIMM that it comes from");
     m.output(slot, "slot of the message");
-    m.output("drops_o", foreign & flit_end, "a flit is dropped that no `receive` waits for");
-    m.output("done_o", complete, "the message is complete");
-    m.output("fails_o", any!(ends & !complete, gives_up), "it is not, and is not waited for any more");
+    m.output(drops = foreign & rx_flit_last, "a flit is dropped that no `receive` waits for");
+    m.output(done = complete, "the message is complete");
+    m.output(fails = any!(ends & !complete, gives_up), "it is not, and is not waited for any more");
     m.output(gives_up, "because nothing comes, otherwise because of its length");
-    m.output("faulty_o", fault, "nothing comes because of the link, otherwise for too long");
+    m.output(faulty = fault, "nothing comes because of the link, otherwise for too long");
 }

@@ -39,11 +39,11 @@ pub fn transfer_sender(config: &DesignConfig) -> Block {
     let start = m.input(1, "take a command; only while `busy_o` is not set");
     let address = m.input(addr_bits, "first burst in every rank");
     let beats = m.input(TRANSFER_BITS, "bursts of all ranks together, at least one");
-    let chosen = m.input("ranks_i", ranks, "ranks that take part, at least one");
+    let chosen = m.input(ranks = ranks, "ranks that take part, at least one");
     let node = m.input(NODE, "DIMM that the message is for");
     let slot = m.input(SLOT_BITS, "what the message is known by");
     let passed = m.input(1, "the request is taken");
-    let ready = m.input("tx_ready_i", 1, "the link takes the beat");
+    let tx_ready = m.input(1, "the link takes the beat");
     let fault = m.input(1, "the link is faulty");
 
     let held = |name: &str, value: &Bits| m.hold(name, value, start);
@@ -55,18 +55,18 @@ pub fn transfer_sender(config: &DesignConfig) -> Block {
     let asks = m.reg(TRANSFER_BITS).reset(0);
     asks.next(mux(start, beats, asks - passed.zext(TRANSFER_BITS)).gated(!stops));
     let walker = transfer_walker(config)?;
-    let walk = |name: &str, step: &Bits| {
-        let walk = m.instance(name, &walker).input("start_i", start).input("address_i", address);
-        walk.input("ranks_i", chosen).input("step_i", step)
+    let walk = |name: &str, step: Bits| {
+        transfer_walker::In { start, address, ranks: chosen, step }.part(&m, name, &walker)
     };
-    let places_at = walk("requests", &passed);
-    let (rank, burst) = (places_at.output("rank_o"), places_at.output("burst_o"));
+    let places_at = walk("requests", passed);
+    let (rank, burst) = (places_at.rank.q(), places_at.burst.q());
 
     // Beats leave in the same order.
     let left = m.reg(TRANSFER_BITS).reset(0);
     let takes = m.forward(1);
-    let order = walk("order", &takes).ignore("burst_o", "only the order of the ranks matters here");
-    let next = order.output("rank_o");
+    let order = walk("order", *takes);
+    order.burst.ignore("only the order of the ranks matters here");
+    let next = order.rank.q();
     let (mut free, mut empty, mut valids, mut words) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for g in 0..ranks {
         let push =
@@ -93,7 +93,7 @@ pub fn transfer_sender(config: &DesignConfig) -> Block {
     let wants = m.wire(asks.any() & (rank & free).any());
     let valids = m.wire(cat(valids.into_iter().rev()));
     let valid = m.wire(left.any() & (next & valids).any());
-    takes.drive(valid & ready);
+    takes.drive(valid & tx_ready);
     let last = m.wire(left.eq_lit(1));
     left.next(mux(start, beats, left - takes.zext(TRANSFER_BITS)).gated(!stops));
 
@@ -114,19 +114,19 @@ pub fn transfer_sender(config: &DesignConfig) -> Block {
     let returned = m.wire(cat(empty).all());
     flushes.set_clear(stops, returned);
 
-    let busy = m.output("busy_o", any!(runs, flushes), "a message is in work");
+    let busy = m.output(busy = any!(runs, flushes), "a message is in work");
     m.assume("started_when_idle", !(start & busy), "a command is given only while not busy");
-    m.output("req_valid_o", wants, "a burst is to be read");
-    m.output("req_rank_o", rank, "its rank, one-hot");
-    m.output("req_addr_o", burst, "the burst of the rank");
-    m.output("tx_valid_o", valid, "a beat for the link");
-    m.output("tx_data_o", one_hot_mux(next, &words), "the beat");
-    m.output("tx_last_o", last, "it is the last of its message");
-    m.output("tx_dest_o", node, "DIMM that it is for");
-    m.output("tx_label_o", cat!(slot, begins), "slot, and in bit 0 that the message begins with this flit");
+    m.output(req_valid = wants, "a burst is to be read");
+    m.output(req_rank = rank, "its rank, one-hot");
+    m.output(req_addr = burst, "the burst of the rank");
+    m.output(tx_valid = valid, "a beat for the link");
+    m.output(tx_data = one_hot_mux(next, &words), "the beat");
+    m.output(tx_last = last, "it is the last of its message");
+    m.output(tx_dest = node, "DIMM that it is for");
+    m.output(tx_label = cat!(slot, begins), "slot, and in bit 0 that the message begins with this flit");
     m.output(slot, "slot of the message in work");
-    m.output("sends_o", takes, "a beat leaves");
-    m.output("done_o", over, "the last one does");
-    m.output("fails_o", stops, "the message ends too early");
-    m.output("faulty_o", fault, "because of the link, otherwise because of time");
+    m.output(sends = takes, "a beat leaves");
+    m.output(done = over, "the last one does");
+    m.output(fails = stops, "the message ends too early");
+    m.output(faulty = fault, "because of the link, otherwise because of time");
 }

@@ -11,13 +11,34 @@ use super::link_monitor::{COUNTER, NUMBER};
 use super::transfer_message::{COUNT_BITS, SLOT_BITS, TRANSFER_BITS};
 use super::transfer_receiver::transfer_receiver;
 use super::transfer_sender::{patience, transfer_sender};
-use ndp_config::{BEAT_BITS, DesignConfig};
+use ndp_config::{BEAT_BITS, DesignConfig, GemvConfig};
 use ndp_hdl_language::prelude::*;
 
 /// Bits of a number of requests in a row.
 const RUN_BITS: u32 = 4;
 /// Bits of what the host can tell the link: look for the markers anew and go on; forget failures.
 pub(crate) const CONTROL_BITS: u32 = 2;
+
+bundle! {
+    /// What a send or receive says beside the first burst.
+    pub(crate) struct Transfer(config: &GemvConfig) {
+        count: COUNT_BITS, "bursts in every rank";
+        ranks: config.ranks(), "ranks" => "ranks that take part";
+        node: NODE, "the other DIMM";
+        slot: SLOT_BITS, "what its message is known by" => "what the message is known by";
+    }
+}
+
+bundle! {
+    /// A request to a rank.
+    pub(crate) struct TransferRequest(config: &DesignConfig) {
+        valid: 1, "a request is offered";
+        write: 1, "it is a write";
+        rank: config.gemv().ranks(), "its rank, one-hot";
+        addr: config.dram().burst_bits(), "its burst of the rank";
+        data: BEAT_BITS, "burst to write";
+    }
+}
 
 /// The unit.
 ///
@@ -30,88 +51,95 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
     let start_send = m.input(1, "start a send");
     let start_receive = m.input(1, "start a receive");
     let address = m.input(addr_bits, "first burst in every rank");
-    let count = m.input(COUNT_BITS, "bursts in every rank");
-    let chosen = m.input("ranks_i", ranks, "ranks that take part");
-    let node = m.input(NODE, "the other DIMM");
-    let slot = m.input(SLOT_BITS, "what the message is known by");
+    let Transfer { count, ranks: chosen, node, slot } = Transfer::inputs(&m, config.gemv());
     let own = m.input(NODE, "number of this DIMM; stable");
     let control = m.input(CONTROL_BITS, "of the host: bit 0 retrain, bit 1 forget failures");
-    let number = m.input("counter_i", NUMBER, "counter of the link to be read");
+    let number = m.input(counter = NUMBER, "counter of the link to be read");
     let passed = m.input(1, "the request is taken");
-    let responses: Vec<[Bits; 3]> = (0..ranks)
-        .map(|g| {
-            let of = |what: &str| format!("rank {g}: {what}");
-            [
-                m.input(
-                    format!("rsp{g}_valid_i"),
-                    1,
-                    of("a response to one of the unit's requests; it is taken"),
-                ),
-                m.input(format!("rsp{g}_write_i"), 1, of("it is a write's")),
-                m.input(format!("rsp{g}_data_i"), BEAT_BITS, of("the burst, if it was read")),
-            ]
-        })
-        .collect();
+    let (mut rsp_valid, mut rsp_write, mut rsp_data) = (Vec::new(), Vec::new(), Vec::new());
+    for g in 0..ranks {
+        let doc = format!("rank {g}: a response to one of the unit's requests; it is taken");
+        rsp_valid.push(m.input(format!("rsp{g}_valid_i"), 1, doc));
+        rsp_write.push(m.input(format!("rsp{g}_write_i"), 1, format!("rank {g}: it is a write's")));
+        let doc = format!("rank {g}: the burst, if it was read");
+        rsp_data.push(m.input(format!("rsp{g}_data_i"), BEAT_BITS, doc));
+    }
     let lanes = m.input(link_config.word_bits(), "25 bits of each lane, lane 0 lowest, first bit lowest");
 
     // Bursts of all ranks together, in the cycle after the instruction's start.
     let sends = m.flag("starts_send_q", start_send);
     let receives = m.flag("starts_receive_q", start_receive);
     let starts = m.wire(start_send | start_receive);
-    let held = |name: &str, value: &Bits| m.hold(name, value, starts);
     let each = (0..ranks).map(|g| count.gated(chosen.bit(g)).zext(TRANSFER_BITS));
-    let beats = held("beats_q", &each.fold(zeros(TRANSFER_BITS), |sum, one| sum + one));
-    let command = [
-        ("address_i", held("address_q", &address)),
-        ("beats_i", beats),
-        ("ranks_i", held("ranks_q", &chosen)),
-        ("node_i", held("node_q", &node)),
-        ("slot_i", held("slot_q", &slot)),
-    ];
+    let beats = each.fold(zeros(TRANSFER_BITS), |sum, one| sum + one);
+    let beats = m.hold(beats, starts);
+    let address = m.hold(address, starts);
+    let chosen = m.hold("ranks_q", chosen, starts);
+    let node = m.hold(node, starts);
+    let slot = m.hold(slot, starts);
 
     // The link.
-    let link = m
-        .instance(&link_controller(link_config)?)
-        .input("lanes_i", lanes)
-        .input("tx_source_i", own)
-        .input("retrain_i", control.bit(0))
-        .input("discard_i", lit(0, 1))
-        .input("counter_i", number);
-    let (fault, peer_fault) = (link.output("fault_o"), link.output("peer_fault_o"));
-    let rx_data = link.output("rx_data_o");
+    let [tx_valid, tx_data, tx_last, tx_dest, tx_label, rx_ready] = [(); 6].map(|()| later());
+    let link = link_controller::In {
+        tx_valid,
+        tx_data,
+        tx_last,
+        tx_dest,
+        tx_source: own,
+        tx_label,
+        rx_ready,
+        lanes,
+        retrain: control.bit(0),
+        discard: lit(0, 1),
+        counter: number,
+    }
+    .part(&m, "link", &link_controller(link_config)?);
+    let (fault, peer_fault) = (link.fault.q(), link.peer_fault.q());
+    let rx_data = link.rx_data.q();
 
     // One request per cycle; up to so many go for one side before the other, so that not each of them needs another row.
     let (sent, got) = (m.forward("send_passed", 1), m.forward("receive_passed", 1));
-    let sender = m.instance(&transfer_sender(config)?).input("start_i", sends);
-    let sender =
-        sender.input("passed_i", sent).input("fault_i", fault).input("tx_ready_i", link.output("tx_ready_o"));
-    let receiver = m
-        .instance(&transfer_receiver(config)?)
-        .input("start_i", receives)
-        .input("passed_i", got)
-        .input("own_i", own)
-        .input("fault_i", fault | peer_fault);
-    let with_command = |instance: &InstanceBuilder| {
-        command.iter().for_each(|(port, value)| instance.connect_input(*port, value));
-    };
-    let (mut written, mut sender_inputs) = (Vec::new(), Vec::new());
-    for (g, [valid, write, data]) in responses.iter().enumerate() {
-        written.push(valid & write);
-        sender_inputs.push((format!("beat{g}_valid_i"), valid & !write));
-        sender_inputs.push((format!("beat{g}_data_i"), *data));
+    let sender = transfer_sender::In {
+        start: sends,
+        address,
+        beats,
+        ranks: chosen,
+        node,
+        slot,
+        passed: *sent,
+        beat_valid: rsp_valid.iter().zip(&rsp_write).map(|(valid, write)| valid & !write).collect(),
+        beat_data: rsp_data,
+        fault,
+        tx_ready: link.tx_ready.q(),
     }
-    sender_inputs.into_iter().for_each(|(port, value)| sender.connect_input(port, value));
-    receiver.connect_input("written_i", cat(written.into_iter().rev()));
-    for port in ["valid", "last", "flit_last", "dest", "source", "label"] {
-        receiver.connect_input(format!("rx_{port}_i"), link.output(&format!("rx_{port}_o")));
+    .part(&m, "sender", &transfer_sender(config)?);
+    let receiver = transfer_receiver::In {
+        start: receives,
+        address,
+        beats,
+        ranks: chosen,
+        node,
+        slot,
+        own,
+        passed: *got,
+        written: cat(rsp_valid.iter().zip(&rsp_write).rev().map(|(valid, write)| valid & write)),
+        fault: fault | peer_fault,
+        rx_valid: link.rx_valid.q(),
+        rx_last: link.rx_last.q(),
+        rx_flit_last: link.rx_flit_last.q(),
+        rx_dest: link.rx_dest.q(),
+        rx_source: link.rx_source.q(),
+        rx_label: link.rx_label.q(),
     }
-    let sent_to = sender.output("tx_dest_o");
-    link.connect_input("tx_dest_i", sent_to);
-    for port in ["valid", "data", "last", "label"] {
-        link.connect_input(format!("tx_{port}_i"), sender.output(&format!("tx_{port}_o")));
-    }
-    link.connect_input("rx_ready_i", receiver.output("rx_ready_o"));
-    let (send_wants, receive_wants) = (sender.output("req_valid_o"), receiver.output("req_valid_o"));
+    .part(&m, "receiver", &transfer_receiver(config)?);
+    let sent_to = sender.tx_dest.q();
+    tx_dest.comes_from(sent_to);
+    tx_valid.comes_from(sender.tx_valid);
+    tx_data.comes_from(sender.tx_data);
+    tx_last.comes_from(sender.tx_last);
+    tx_label.comes_from(sender.tx_label);
+    rx_ready.comes_from(receiver.rx_ready);
+    let (send_wants, receive_wants) = (sender.req_valid.q(), receiver.req_valid.q());
     let turn = m.reg(1).reset(0);
     let sends_now = m.wire(send_wants & (turn | !receive_wants));
     let run = m.reg(RUN_BITS).reset(0);
@@ -121,20 +149,19 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
     run.next(mux(passed, run.plus_one().gated(!other), run));
     sent.drive(passed & sends_now);
     got.drive(passed & !sends_now);
-    let choose = |port: &str| mux(sends_now, sender.output(port), receiver.output(port));
 
     // What the host reads: see docs/isa.md.
     let control_forget = control.bit(1);
     let counter = |name: &str, step: &Bits| m.counter(name, COUNTER, step);
-    let send_fails = m.flag(sender.output("fails_o"));
-    let send_faulty = m.flag(sender.output("faulty_o"));
-    let receive_fails = m.flag(receiver.output("fails_o"));
-    let receive_faulty = m.flag(receiver.output("faulty_o"));
-    let gives_up = m.flag(receiver.output("gives_up_o"));
-    let drops = m.flag(receiver.output("drops_o"));
+    let send_fails = m.flag(sender.fails);
+    let send_faulty = m.flag(sender.faulty);
+    let receive_fails = m.flag(receiver.fails);
+    let receive_faulty = m.flag(receiver.faulty);
+    let gives_up = m.flag(receiver.gives_up);
+    let drops = m.flag(receiver.drops);
     // What the other side does not take is not waited for without an end.
-    let holds = link.output("tx_holds_o");
-    let sends_beat = sender.output("sends_o");
+    let holds = link.tx_holds.q();
+    let sends_beat = sender.sends.q();
     let untaken = patience(&m, link_config, &any!(sends_beat, !holds), &holds);
     let causes = [
         send_fails & send_faulty,
@@ -143,7 +170,7 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
         all!(receive_fails, gives_up, !receive_faulty),
         receive_fails & !gives_up,
         drops,
-        m.flag("restarts_q", link.output("peer_restart_o")),
+        m.flag("restarts_q", link.peer_restart),
         untaken,
     ];
     let failures = m.reg(causes.len() as u32).reset(0);
@@ -153,34 +180,31 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
     let known = m.reg(1).reset(0);
     let fresh = m.wire(failed & (!known | control_forget));
     known.set_clear(failed, control_forget);
-    let which = [
-        cat!(zeros(4), sent_to, sender.output("slot_o")),
-        cat!(lit(1, 4), receiver.output("node_o"), receiver.output("slot_o")),
-    ];
+    let which = [cat!(zeros(4), sent_to, sender.slot), cat!(lit(1, 4), receiver.node, receiver.slot)];
     let first = m.reg(which[0].width()).reset(0).enable(fresh).next(mux(send_fails, which[0], which[1]));
-    let (send_busy, receive_busy) = (sender.output("busy_o"), receiver.output("busy_o"));
+    let (send_busy, receive_busy) = (sender.busy.q(), receiver.busy.q());
     let send_busy = m.wire(send_busy | sends);
     let receive_busy = m.wire(receive_busy | receives);
     let flags = [
         lit(1, 1),
-        link.output("up_o"),
+        link.up.q(),
         fault,
         peer_fault,
-        link.output("cause_o"),
-        link.output("aligned_o"),
+        link.cause.q(),
+        link.aligned.q(),
         holds,
         send_busy,
         receive_busy,
         zeros(6),
-        link.output("locked_o"),
+        link.locked.q(),
     ];
     let word = |bits: Bits| bits.zext(COUNTER);
     let words = [
         word(cat(flags.into_iter().rev())),
         word(failures.q()),
         cat!(known, zeros(COUNTER - 1 - first.width()), first),
-        counter("sends_q", &sender.output("done_o")),
-        counter("receives_q", &receiver.output("done_o")),
+        counter("sends_q", &sender.done.q()),
+        counter("receives_q", &receiver.done.q()),
         counter("sends_failed_q", &send_fails),
         counter("receives_failed_q", &receive_fails),
         counter("beats_sent_q", &sends_beat),
@@ -188,18 +212,19 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
         counter("dropped_q", &drops),
     ];
     let status = cat(words.into_iter().rev());
-    with_command(&sender);
-    with_command(&receiver);
 
     m.output(send_busy, "a send is in work");
     m.output(receive_busy, "a receive is in work");
-    m.output("holds_o", all!(holds, !fault, !untaken), "beats are on their way over a link that works");
-    m.output("req_valid_o", send_wants | receive_wants, "a request is offered");
-    m.output("req_write_o", !sends_now, "it is a write");
-    m.output("req_rank_o", choose("req_rank_o"), "its rank, one-hot");
-    m.output("req_addr_o", choose("req_addr_o"), "its burst of the rank");
-    m.output("req_data_o", rx_data, "burst to write");
-    m.output("status_o", status.zext(BEAT_BITS), "status, 32-bit words");
-    m.output("counter_o", link.output("counter_o"), "the counter that was asked for in the cycle before");
-    m.output("lanes_o", link.output("lanes_o"), "25 bits of each lane, lane 0 lowest, first bit lowest");
+    m.output(holds = all!(holds, !fault, !untaken), "beats are on their way over a link that works");
+    let request = TransferRequest {
+        valid: send_wants | receive_wants,
+        write: !sends_now,
+        rank: mux(sends_now, sender.req_rank, receiver.req_rank),
+        addr: mux(sends_now, sender.req_addr, receiver.req_addr),
+        data: rx_data,
+    };
+    TransferRequest::outputs_as(&m, "req_", "", config, request);
+    m.output(status = status.zext(BEAT_BITS), "status, 32-bit words");
+    m.output(counter = link.counter, "the counter that was asked for in the cycle before");
+    m.output(lanes = link.lanes, "25 bits of each lane, lane 0 lowest, first bit lowest");
 }

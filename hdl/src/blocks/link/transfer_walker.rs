@@ -22,7 +22,7 @@ pub fn transfer_walker(config: &DesignConfig) -> Block {
     let (ranks, addr_bits) = (config.gemv().ranks(), config.dram().burst_bits());
     let start = m.input(1, "begin");
     let address = m.input(addr_bits, "first burst in every rank");
-    let chosen = m.input("ranks_i", ranks, "ranks that take part, at least one");
+    let chosen = m.input(ranks = ranks, "ranks that take part, at least one");
     let step = m.input(1, "go on to the next place");
 
     let set = m.hold(chosen, start);

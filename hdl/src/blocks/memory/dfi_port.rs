@@ -34,11 +34,11 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     let cs_n = m.input(1, "controller: chip select, active low");
     let act_n = m.input(1, "controller: ACT, active low");
     let group_bits = dram.bank_groups().trailing_zeros();
-    let group = m.input("bg_i", group_bits, "controller: bank group");
-    let bank = m.input("ba_i", 2, "controller: bank");
-    let address = m.input("a_i", ADDRESS_PINS, "controller: address pins");
-    let data = m.input("dq_i", BUS_BITS, "controller: data bus, two transfers");
-    let driven = m.input("dq_oe_i", 1, "controller: the data bus is driven");
+    let bg = m.input(group_bits, "controller: bank group");
+    let ba = m.input(2, "controller: bank");
+    let a = m.input(ADDRESS_PINS, "controller: address pins");
+    let data = m.input(dq = BUS_BITS, "controller: data bus, two transfers");
+    let dq_oe = m.input(1, "controller: the data bus is driven");
     let complete = m.input("dfi_init_complete", 1, "the PHY can be used");
     let rddata = m.input("dfi_rddata", BUS_BITS, "read data, the earlier transfer in the lower half");
     let valid = m.input("dfi_rddata_valid", 1, "they are valid");
@@ -53,19 +53,19 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Block {
         })
     };
     let steps = dfi_sequencer::In { complete }.part(&m, "steps", &sequencer);
-    let ready = steps.output("ready_o");
+    let ready = steps.ready.q();
     let delay = dfi.command_delay();
-    let pins = cat!(act_n, group, bank, address);
+    let pins = cat!(act_n, bg, ba, a);
     let (cs_late, pins_late) =
         (later("cs_n", &cs_n, delay - 1, Some(1)), later("pins", &pins, delay - 1, None));
-    let mode = steps.output("mode_o");
-    let owned = cat!(lit(1, 1), mode.high(1).zext(group_bits), mode.low(2), steps.output("a_o"));
-    let select = m.reg("select_n_q", 1).reset(1).next(mux(ready, cs_late, steps.output("cs_n_o")));
+    let mode = steps.mode.q();
+    let owned = cat!(lit(1, 1), mode.high(1).zext(group_bits), mode.low(2), steps.a);
+    let select = m.reg("select_n_q", 1).reset(1).next(mux(ready, cs_late, steps.cs_n));
     let command = m.delay(mux(ready, pins_late, owned));
 
     // What the controller gave, with its age in clocks; it is at the port after `delay` of them.
     let code = |write_n: bool| {
-        let kind = address.slice(14, 3);
+        let kind = a.slice(14, 3);
         all!(!cs_n, act_n, kind.bit(2), !kind.bit(1), if write_n { kind.bit(0) } else { !kind.bit(0) })
     };
     let ages = |name: &str, value: Bits, clocks: u32| -> Vec<Bits> {
@@ -87,25 +87,25 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     let odt = strobe("odt_q", span(&writes, delay - 1, ODT));
     let rddata_en = strobe("rddata_en_q", span(&reads, enable - 1, BURST));
     let wrdata_en = strobe("wrdata_en_q", span(&writes, drives, BURST));
-    let wrdata = later("wrdata", &data.gated(driven), 1 + dfi.t_phy_wrdata(), None);
+    let wrdata = later("wrdata", &data.gated(dq_oe), 1 + dfi.t_phy_wrdata(), None);
 
     // Read data wait for the clock in which the controller looks.
     let places = (dfi.t_phy_rdlat() + BURST + 2).next_power_of_two();
     let wanted = m.wire(span(&reads, due, BURST));
     let queue =
         fifo::In { push: valid, data: rddata, pop: wanted }.part(&m, "queue", &fifo(BUS_BITS, places)?);
-    let [there, room] = ["valid_o", "ready_o"].map(|port| queue.output(port));
+    let (there, room) = (queue.valid.q(), queue.ready.q());
     m.unused(room, "a PHY gives only what was asked for");
     let late = m.reg(1).reset(0);
     late.next(any!(late, wanted & !there));
     m.assume("in_time", !wanted | there, "a PHY gives data within t_phy_rdlat");
     m.assume("room", !valid | room, "and only those that were read");
     m.assume("waits", ready | cs_n, "the controller gives no command before the device is ready");
-    m.output("dq_o", queue.data, "controller: data bus");
+    m.output(dq = queue.data, "controller: data bus");
     m.output(ready, "the device can be used: the controller's reset may end");
     m.output(late, "read data were not there when they were due; stays until reset");
-    m.output("dfi_reset_n", steps.output("reset_n_o"), "reset of the device, active low");
-    m.output("dfi_cke", steps.output("cke_o"), "clock enable");
+    m.output("dfi_reset_n", steps.reset_n, "reset of the device, active low");
+    m.output("dfi_cke", steps.cke, "clock enable");
     m.output("dfi_cs_n", select, "chip select, active low");
     m.output("dfi_odt", odt, "on-die termination: six clocks from each WR");
     let pins = command;

@@ -182,17 +182,17 @@ pub fn dfi_sequencer(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     left.next(mux(ends, next_time, counted));
     // A command is there in the first clock of its step.
     first.next(ends);
-    let out = |name: &str, value: Bits, reset: u128, doc: &str| {
-        let reg = m.reg(format!("{name}_q"), value.width()).reset(reset).next(value);
-        m.output(format!("{name}_o"), reg, doc);
-    };
+    let registered =
+        |name: &str, value: Bits, reset: u128| m.reg(name, value.width()).reset(reset).next(value);
     let command = table(&|step| step.command.into(), 1);
-    out("cs_n", !(command & first), 1, "chip select, active low");
-    out("mode", table(&|step| step.mode, 3), 0, "mode register: bank group, bank");
-    out("a", table(&|step| step.address, ADDRESS_PINS), NONE, "address pins");
-    out("reset_n", table(&|step| step.reset_n.into(), 1), 0, "reset of the device, active low");
-    out("cke", table(&|step| step.cke.into(), 1), 0, "clock enable");
-    out("ready", last, 0, "the device can be used");
+    m.output(cs_n = registered("cs_n_q", !(command & first), 1), "chip select, active low");
+    let mode = registered("mode_q", table(&|step| step.mode, 3), 0);
+    m.output(mode, "mode register: bank group, bank");
+    m.output(a = registered("a_q", table(&|step| step.address, ADDRESS_PINS), NONE), "address pins");
+    let reset_n = registered("reset_n_q", table(&|step| step.reset_n.into(), 1), 0);
+    m.output(reset_n, "reset of the device, active low");
+    m.output(cke = registered("cke_q", table(&|step| step.cke.into(), 1), 0), "clock enable");
+    m.output(ready = registered("ready_q", last, 0), "the device can be used");
 }
 
 /// Part of module names: all other parameters.

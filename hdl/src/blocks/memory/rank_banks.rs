@@ -18,10 +18,12 @@ pub(super) const FLAGS: u32 = 4;
 #[block(m, "rank_banks_{name}", "Open rows of a rank and when its banks may be used.")]
 pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Block {
     let (slots, banks) = (Slots::new(dram), dram.banks());
-    let commands = ["act", "pre", "rd", "wr"]
-        .map(|kind| m.input(format!("{kind}_i"), banks, format!("{kind} of these banks; in the last phase")));
+    let act = m.input(banks, "act of these banks; in the last phase");
+    let pre = m.input(banks, "pre of these banks; in the last phase");
+    let rd = m.input(banks, "rd of these banks; in the last phase");
+    let wr = m.input(banks, "wr of these banks; in the last phase");
     if slots.read_to_pre == 1 {
-        m.unused(commands[2], "PRE is allowed in the slot after a RD anyway");
+        m.unused(rd, "PRE is allowed in the slot after a RD anyway");
     }
     let row = m.input(dram.row_bits(), "row that is opened");
     let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
@@ -31,7 +33,7 @@ pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Block {
     let mut states = Vec::new();
     let mut bars = Vec::new();
     for bank in 0..banks {
-        let [act, pre, rd, wr] = commands.each_ref().map(|command| command.bit(bank));
+        let [act, pre, rd, wr] = [act, pre, rd, wr].map(|command| command.bit(bank));
         let open = m.reg(format!("open{bank}_q"), 1).reset(0);
         open.set_clear(act, pre);
         let open_row = m.hold(format!("row{bank}_q"), row, act);
@@ -55,5 +57,5 @@ pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Block {
             m.output(format!("state{i}_{group}_o"), state, doc);
         }
     }
-    m.output("quiet_o", m.delay("quiet_q", !any_of(&bars)), "PRE is allowed for every bank");
+    m.output(quiet = m.delay("quiet_q", !any_of(&bars)), "PRE is allowed for every bank");
 }

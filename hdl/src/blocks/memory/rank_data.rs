@@ -24,7 +24,7 @@ pub(super) fn rank_data(dram: &DramConfig, ports: &RankPorts, name: &str) -> Blo
     let last = m.input(1, "it is the last one of its entry");
     let tag = m.input(tag_bits, "tag of its entry");
     let dq = m.input(BUS_BITS, "data bus, two transfers");
-    let data = m.input("wdata_i", BURST_BITS, "burst to write next");
+    let wdata = m.input(BURST_BITS, "burst to write next");
     let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
     let step = ring.msb();
     let phase = |clock: u32| ring.bit(clock % SLOT);
@@ -61,17 +61,17 @@ pub(super) fn rank_data(dram: &DramConfig, ports: &RankPorts, name: &str) -> Blo
     let selected: Vec<Bits> = selected.collect();
     let parts = (0..)
         .zip(&selected)
-        .map(|(transfer, select)| data.slice(transfer * BUS_BITS, BUS_BITS).gated(select));
+        .map(|(transfer, select)| wdata.slice(transfer * BUS_BITS, BUS_BITS).gated(select));
     let bus = m.delay("dq_q", any_of(parts));
     let drives = m.flag("dq_oe_q", any_of(&selected));
 
-    m.output("beat_push_o", arrives & !request, "a burst of a segment is complete");
-    m.output("rsp_push_o", arrives & request, "a request is complete");
+    m.output(beat_push = arrives & !request, "a burst of a segment is complete");
+    m.output(rsp_push = arrives & request, "a request is complete");
     m.output(last, "it is the last one of its segment");
     m.output(write, "it was a write");
     m.output(tag, "its tag");
-    m.output("data_o", cat(words.into_iter().rev()), "the burst, if it was read");
-    m.output("wdata_pop_o", selected[SLOT as usize - 1], "the burst to write was taken");
-    m.output("dq_o", bus, "data bus, two transfers");
-    m.output("dq_oe_o", drives, "the data bus is driven");
+    m.output(data = cat(words.into_iter().rev()), "the burst, if it was read");
+    m.output(wdata_pop = selected[SLOT as usize - 1], "the burst to write was taken");
+    m.output(dq = bus, "data bus, two transfers");
+    m.output(dq_oe = drives, "the data bus is driven");
 }

@@ -46,6 +46,26 @@ impl RankPorts {
     }
 }
 
+bundle! {
+    /// A segment, with the bits of addresses and tags.
+    pub(super) struct SegmentOffer(bits: &[u32; 2]) {
+        valid: 1, "a segment is offered";
+        address: bits[0], "its first burst";
+        length: LENGTH_BITS, "its bursts less one";
+        tag: bits[1], "its tag";
+    }
+}
+
+bundle! {
+    /// A single request.
+    pub(super) struct RequestOffer(bits: &[u32; 2]) {
+        valid: 1, "a request is offered";
+        write: 1, "it is a write";
+        address: bits[0], "its burst";
+        tag: bits[1], "its tag";
+    }
+}
+
 /// The intake.
 ///
 /// # Errors
@@ -54,15 +74,12 @@ impl RankPorts {
     "Reserves the places for what comes back and chooses the next entry.")]
 pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Block {
     let layout = EntryLayout::new(dram, ports.tag_bits());
-    let segment_valid = m.input("seg_valid_i", 1, "a segment is offered");
-    let segment_address = m.input("seg_address_i", dram.burst_bits(), "its first burst");
-    let length = m.input("seg_length_i", LENGTH_BITS, "its bursts less one");
-    let segment_tag = m.input("seg_tag_i", ports.segment_tag_bits, "its tag");
-    let request_valid = m.input("req_valid_i", 1, "a request is offered");
-    let write = m.input("req_write_i", 1, "it is a write");
-    let request_address = m.input("req_address_i", dram.burst_bits(), "its burst");
-    let request_tag = m.input("req_tag_i", ports.request_tag_bits, "its tag");
+    let seg = SegmentOffer::inputs_as(&m, "seg_", "", &[dram.burst_bits(), ports.segment_tag_bits]);
+    let req = RequestOffer::inputs_as(&m, "req_", "", &[dram.burst_bits(), ports.request_tag_bits]);
     let take = m.input(1, "the entry is taken; only in the last phase");
+    let doc = "words that have left the FIFO, modulo twice its depth";
+    let beat_taken = m.input(bits_for(ports.beats), doc);
+    let rsp_taken = m.input(bits_for(ports.responses), doc);
 
     let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
     m.unused(ring.bit(2), "the used places are counted in every phase");
@@ -71,10 +88,8 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Block {
     // Places: reserved so far less taken so far, modulo twice the depth, and with the new ones.
     let staged = m.reg(1).reset(0);
     let chooses = m.wire(choose & !staged);
-    let fits = |name: &str, depth: u32, valid: &Bits, more: &Bits, chosen: &Bits| {
+    let fits = |name: &str, depth: u32, taken: Bits, valid: &Bits, more: &Bits, chosen: &Bits| {
         let bits = bits_for(depth);
-        let taken =
-            m.input(format!("{name}_taken_i"), bits, "words that have left the FIFO, modulo twice its depth");
         let reserved = m.reg(format!("{name}_reserved_q"), bits).reset(0).enable(chosen);
         reserved.next(reserved + more.zext(bits) + lit(1, bits));
         let used = m.delay(format!("{name}_used_q"), reserved - taken);
@@ -104,8 +119,8 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Block {
         fits.q()
     };
     let (segment, request) = (m.forward("segment", 1), m.forward("request", 1));
-    let segment_fits = fits("beat", ports.beats, &segment_valid, &length, &segment);
-    let request_fits = fits("rsp", ports.responses, &request_valid, &zeros(1), &request);
+    let segment_fits = fits("beat", ports.beats, beat_taken, &seg.valid, &seg.length, &segment);
+    let request_fits = fits("rsp", ports.responses, rsp_taken, &req.valid, &zeros(1), &request);
 
     // Whose turn it is, and how many of it have gone. The requests' turn begins with the first one and ends early if a segment
     // can go and no request can; the segments' turn waits for all of its segments.
@@ -130,17 +145,16 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Block {
 
     let entry = m.reg(Entry::bits(layout)).enable(chooses);
     let tags = |tag: &Bits| tag.zext(ports.tag_bits());
-    let from_segment = layout.entry(&segment_address, length, zeros(1), zeros(1), tags(&segment_tag));
-    let from_request =
-        layout.entry(&request_address, zeros(LENGTH_BITS), write, lit(1, 1), tags(&request_tag));
+    let from_segment = layout.entry(&seg.address, seg.length, zeros(1), zeros(1), tags(&seg.tag));
+    let from_request = layout.entry(&req.address, zeros(LENGTH_BITS), req.write, lit(1, 1), tags(&req.tag));
     entry.next(mux(segment_first, from_segment.pack(), from_request.pack()));
     let arrives = any!(segment, request);
     staged.set_clear(arrives, take);
 
-    m.assume_held("seg", segment_valid, segment, &[&segment_address, &length, &segment_tag]);
-    m.assume_held("req", request_valid, request, &[&request_address, &write, &request_tag]);
-    m.output("seg_pop_o", segment, "the segment is taken");
-    m.output("req_pop_o", request, "the request is taken");
-    m.output("valid_o", staged, "there is an entry");
+    m.assume_held("seg", seg.valid, segment, &[&seg.address, &seg.length, &seg.tag]);
+    m.assume_held("req", req.valid, request, &[&req.address, &req.write, &req.tag]);
+    m.output(seg_pop = segment, "the segment is taken");
+    m.output(req_pop = request, "the request is taken");
+    m.output(valid = staged, "there is an entry");
     m.output(entry, "the entry");
 }

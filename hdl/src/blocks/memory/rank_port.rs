@@ -9,8 +9,9 @@
 //!
 //! **Rounding of times**: see [`super::rank_timing`]. **Bounds**: see `docs/rank-port.md`.
 
-use super::rank_controller::{rank_controller, source_ports};
-use super::rank_intake::RankPorts;
+use super::rank_controller::rank_controller;
+use super::rank_intake::{RankPorts, RequestOffer, SegmentOffer};
+use super::rank_scheduler::ADDRESS_PINS;
 use super::rank_timing::{BURST_BITS, BUS_BITS, LENGTH_BITS};
 use crate::blocks::common::async_fifo::{Storage, async_fifo};
 use crate::blocks::common::encoding::bits_for;
@@ -36,6 +37,19 @@ impl RankPorts {
     }
 }
 
+bundle! {
+    /// The pins of the rank, all from registers on the DRAM's clock.
+    pub(crate) struct Pins(dram: &DramConfig) {
+        cs_n: 1, "chip select, active low";
+        act_n: 1, "ACT, active low";
+        bg: dram.bank_groups().trailing_zeros(), "bank group";
+        ba: 2, "bank";
+        a: ADDRESS_PINS, "address pins; without ACT RAS_n, CAS_n and WE_n are A16, A15 and A14";
+        dq: BUS_BITS, "data bus, two transfers; the earlier one in the lower half";
+        dq_oe: 1, "the data bus is driven";
+    }
+}
+
 /// The rank.
 ///
 /// # Errors
@@ -48,107 +62,106 @@ pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Block {
     m.share_code();
     m.replicated();
     let (core, clock) = (m.own_domain(), m.clock_domain("dram"));
-    let (address_bits, seg_tag, req_tag) =
-        (dram.burst_bits(), ports.segment_tag_bits, ports.request_tag_bits);
+    let address_bits = dram.burst_bits();
+    let (seg_tag_bits, req_tag_bits) = (ports.segment_tag_bits, ports.request_tag_bits);
 
     let seg_valid = m.input(1, "a segment is offered");
     let seg = [
-        m.input("seg_tag_i", seg_tag, "tag of its beats"),
-        m.input("seg_length_i", LENGTH_BITS, "its bursts less one; it must not leave its 256 bursts"),
-        m.input("seg_address_i", address_bits, "its first burst"),
+        m.input(seg_tag = seg_tag_bits, "tag of its beats"),
+        m.input(seg_length = LENGTH_BITS, "its bursts less one; it must not leave its 256 bursts"),
+        m.input(seg_address = address_bits, "its first burst"),
     ];
     let req_valid = m.input(1, "a request is offered");
     let req_write = m.input(1, "write, otherwise read");
     let req = [
-        m.input("req_tag_i", req_tag, "tag of its response"),
-        m.input("req_address_i", address_bits, "its burst"),
+        m.input(req_tag = req_tag_bits, "tag of its response"),
+        m.input(req_address = address_bits, "its burst"),
     ];
     let req_data = m.input(BURST_BITS, "burst to write");
     let beat_ready = m.input(1, "the beat is taken");
     let rsp_ready = m.input(1, "the response is taken");
     let dq = m.input(BUS_BITS, "data bus, two transfers; on the DRAM's clock");
 
-    let inward = |name: &str, width: u32, depth: u32, storage: Storage| {
-        let fifo = async_fifo(width, depth, storage)?;
-        let fifo = m.instance(name, &fifo).pass_domain("write", &core).pass_domain("read", &clock);
-        Ok::<_, HdlError>(fifo.ignore("taken_o", "nothing is reserved here"))
+    let inward = |name: &str, push: Bits, data: Bits, pop: Bits, depth: u32, storage: Storage| {
+        let module = async_fifo(data.width(), depth, storage)?;
+        let fifo = async_fifo::In { data, pop, push }.part(&m, name, &module);
+        fifo.pass_domain("write", &core).pass_domain("read", &clock);
+        fifo.taken.ignore("nothing is reserved here");
+        Ok::<_, HdlError>(fifo)
     };
-    let width = |parts: &[Bits]| parts.iter().map(Bits::width).sum::<u32>();
     let (pop_seg, pop_req) = (m.forward("pop_seg", 1), m.forward("pop_req", 1));
-    let segments = inward("segments", width(&seg), SEGMENTS, Storage::FlipFlops)?
-        .input("push_i", seg_valid)
-        .input("data_i", cat(seg))
-        .input("pop_i", pop_seg);
+    let segments = inward("segments", seg_valid, cat(seg), *pop_seg, SEGMENTS, Storage::FlipFlops)?;
     // A request is in both of its FIFOs or in none.
-    let requests = inward("requests", width(&req) + 1, REQUESTS, Storage::FlipFlops)?;
-    let writes = inward("writes", BURST_BITS, WRITES, Storage::Sram)?;
-    let room = m.wire(requests.output("ready_o") & writes.output("ready_o"));
+    let [takes, takes_write, burst_goes] = [(); 3].map(|()| later());
+    let request = cat!(req_write, cat(req));
+    let requests = inward("requests", takes, request, *pop_req, REQUESTS, Storage::FlipFlops)?;
+    let writes = inward("writes", takes_write, req_data, burst_goes, WRITES, Storage::Sram)?;
+    let room = m.wire(requests.ready & writes.ready);
     let pushes = m.wire(req_valid & room);
     let pop_write = m.forward(1);
-    let requests =
-        requests.input("push_i", pushes).input("data_i", cat!(req_write, cat(req))).input("pop_i", pop_req);
-    let writes = writes
-        .input("push_i", pushes & req_write)
-        .input("data_i", req_data)
-        .input("pop_i", pop_write)
-        .ignore("valid_o", "a burst comes with its request, long before it is due on the data bus");
+    takes.comes_from(pushes);
+    takes_write.comes_from(pushes & req_write);
+    burst_goes.comes_from(pop_write);
+    writes.valid.ignore("a burst comes with its request, long before it is due on the data bus");
 
-    let (segment, request) = (segments.output("data_o"), requests.output("data_o"));
+    let (segment, request) = (segments.data.q(), requests.data.q());
     let (beat_taken, rsp_taken) = (
         m.forward("beat_taken", taken_bits(ports.beats)),
         m.forward("rsp_taken", taken_bits(ports.responses)),
     );
-    let mut inputs = vec![
-        ("seg_valid_i", segments.output("valid_o")),
-        ("seg_address_i", segment.low(address_bits)),
-        ("seg_length_i", segment.slice(address_bits, LENGTH_BITS)),
-        ("seg_tag_i", segment.high(seg_tag)),
-        ("req_valid_i", requests.output("valid_o")),
-        ("req_write_i", request.msb()),
-        ("req_address_i", request.low(address_bits)),
-        ("req_tag_i", request.slice(address_bits, req_tag)),
-        ("beat_taken_i", beat_taken.q()),
-        ("rsp_taken_i", rsp_taken.q()),
-    ];
-    debug_assert_eq!(inputs.len(), source_ports(dram, ports).len());
-    inputs.extend([("wdata_i", writes.output("data_o")), ("dq_i", dq)]);
-    let mut rank = m.instance("rank", &controller).in_domain(&clock);
-    for (port, value) in inputs {
-        rank = rank.input(port, value);
+    let rank = rank_controller::In {
+        seg: SegmentOffer {
+            valid: segments.valid.q(),
+            address: segment.low(address_bits),
+            length: segment.slice(address_bits, LENGTH_BITS),
+            tag: segment.high(seg_tag_bits),
+        },
+        req: RequestOffer {
+            valid: requests.valid.q(),
+            write: request.msb(),
+            address: request.low(address_bits),
+            tag: request.slice(address_bits, req_tag_bits),
+        },
+        beat_taken: *beat_taken,
+        rsp_taken: *rsp_taken,
+        wdata: writes.data.q(),
+        dq,
     }
-    pop_seg.drive(rank.output("seg_pop_o"));
-    pop_req.drive(rank.output("req_pop_o"));
-    pop_write.drive(rank.output("wdata_pop_o"));
+    .part(&m, "rank", &controller);
+    rank.in_domain(&clock);
+    pop_seg.drive(rank.seg_pop);
+    pop_req.drive(rank.req_pop);
+    pop_write.drive(rank.wdata_pop);
 
-    let (data, tag) = (rank.output("data_o"), rank.output("tag_o"));
-    let (last, write) = (rank.output("last_o"), rank.output("write_o"));
-    let outward = |name: &str, word: Bits, depth: u32, push: &str, taken: &Wire, ready: &Bits| {
-        let fifo = async_fifo(word.width(), depth, Storage::Sram)?;
-        let fifo = m.instance(name, &fifo).pass_domain("write", &clock).pass_domain("read", &core);
-        let fifo = fifo.input("push_i", rank.output(push)).input("data_i", word).input("pop_i", ready);
-        taken.drive(fifo.output("taken_o"));
-        Ok::<_, HdlError>(fifo.ignore("ready_o", "a place was reserved before the command was issued"))
+    let (data, tag) = (rank.data.q(), rank.tag.q());
+    let (last, write) = (rank.last.q(), rank.write.q());
+    let outward = |name: &str, data: Bits, depth: u32, push: Bits, taken: &Wire, pop: Bits| {
+        let module = async_fifo(data.width(), depth, Storage::Sram)?;
+        let fifo = async_fifo::In { data, pop, push }.part(&m, name, &module);
+        fifo.pass_domain("write", &clock).pass_domain("read", &core);
+        taken.drive(fifo.taken);
+        fifo.ready.ignore("a place was reserved before the command was issued");
+        Ok::<_, HdlError>(fifo)
     };
-    let beat = cat!(last, tag.low(seg_tag), data);
-    let beats = outward("beats", beat, ports.beats, "beat_push_o", &beat_taken, &beat_ready)?;
-    let response = cat!(write, tag.low(req_tag), data);
-    let responses = outward("responses", response, ports.responses, "rsp_push_o", &rsp_taken, &rsp_ready)?;
+    let beat = cat!(last, tag.low(seg_tag_bits), data);
+    let beats = outward("beats", beat, ports.beats, rank.beat_push.q(), &beat_taken, beat_ready)?;
+    let response = cat!(write, tag.low(req_tag_bits), data);
+    let responses =
+        outward("responses", response, ports.responses, rank.rsp_push.q(), &rsp_taken, rsp_ready)?;
 
-    m.output("seg_ready_o", segments.output("ready_o"), "the segment is taken");
-    m.output("req_ready_o", room, "the request is taken");
-    let beat = beats.output("data_o");
-    m.output("beat_valid_o", beats.output("valid_o"), "a beat of a segment is offered");
-    m.output("beat_data_o", beat.low(BURST_BITS), "the beat");
-    m.output("beat_tag_o", beat.slice(BURST_BITS, seg_tag), "tag of its segment");
-    m.output("beat_last_o", beat.msb(), "it is the last one of its segment");
-    let response = responses.output("data_o");
-    m.output("rsp_valid_o", responses.output("valid_o"), "a response is offered");
-    m.output("rsp_data_o", response.low(BURST_BITS), "the burst, if it was read");
-    m.output("rsp_tag_o", response.slice(BURST_BITS, req_tag), "tag of its request");
-    m.output("rsp_write_o", response.msb(), "it was a write");
-    for (port, doc) in PINS {
-        m.output(port, rank.output(port), doc);
-    }
+    m.output(seg_ready = segments.ready, "the segment is taken");
+    m.output(req_ready = room, "the request is taken");
+    let beat = beats.data.q();
+    m.output(beat_valid = beats.valid, "a beat of a segment is offered");
+    m.output(beat_data = beat.low(BURST_BITS), "the beat");
+    m.output(beat_tag = beat.slice(BURST_BITS, seg_tag_bits), "tag of its segment");
+    m.output(beat_last = beat.msb(), "it is the last one of its segment");
+    let response = responses.data.q();
+    m.output(rsp_valid = responses.valid, "a response is offered");
+    m.output(rsp_data = response.low(BURST_BITS), "the burst, if it was read");
+    m.output(rsp_tag = response.slice(BURST_BITS, req_tag_bits), "tag of its request");
+    m.output(rsp_write = response.msb(), "it was a write");
+    Pins::outputs(&m, dram, Pins::of(*rank, ""));
     m.finish()
 }
 
@@ -156,14 +169,3 @@ pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Block {
 fn taken_bits(depth: u32) -> u32 {
     bits_for(depth)
 }
-
-/// The pins of the rank, all from registers on the DRAM's clock.
-pub(crate) const PINS: [(&str, &str); 7] = [
-    ("cs_n_o", "chip select, active low"),
-    ("act_n_o", "ACT, active low"),
-    ("bg_o", "bank group"),
-    ("ba_o", "bank"),
-    ("a_o", "address pins; without ACT RAS_n, CAS_n and WE_n are A16, A15 and A14"),
-    ("dq_o", "data bus, two transfers; the earlier one in the lower half"),
-    ("dq_oe_o", "the data bus is driven"),
-];

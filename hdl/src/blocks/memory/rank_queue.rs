@@ -16,8 +16,8 @@ use ndp_hdl_language::prelude::*;
 #[block(m, "rank_queue_{}", ports.name(dram), "Entries of a rank controller in order.")]
 pub(super) fn rank_queue(dram: &DramConfig, ports: &RankPorts) -> Block {
     let layout = EntryLayout::new(dram, ports.tag_bits());
-    let new_valid = m.input("valid_i", 1, "there is a new entry, stable in the last two phases");
-    let new_entry = m.input("entry_i", Entry::bits(layout), "the new entry");
+    let new_valid = m.input(valid = 1, "there is a new entry, stable in the last two phases");
+    let new_entry = m.input(entry = Entry::bits(layout), "the new entry");
     let column = m.input(1, "the head's next burst is issued; for the last two phases");
     let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
     m.unused(ring.low(SLOT - 1), "everything changes in the last phase");
@@ -54,7 +54,7 @@ pub(super) fn rank_queue(dram: &DramConfig, ports: &RankPorts) -> Block {
         valid[i].next(any!(take, mux(pops_q, occupied(i + 1), occupied(i))));
         takes.push(take);
     }
-    m.output("take_o", step & any_of(&takes), "the new entry is taken");
+    m.output(take = step & any_of(&takes), "the new entry is taken");
     for (i, (valid, entry)) in valid.iter().zip(&entries).enumerate() {
         m.output(format!("valid{i}_o"), valid, format!("entry {i} is there"));
         m.output(format!("entry{i}_o"), entry, format!("entry {i}"));

@@ -64,7 +64,7 @@ pub fn rank_refresh(dram: &DramConfig, name: &str) -> Block {
             .fold(lit(1, 1), |all, other| all & if other == bit { ring.bit(other) } else { !ring.bit(other) })
     };
     m.assert("one_phase", any_of((0..SLOT).map(one)), "a slot has one phase at a time");
-    m.output("block_o", !idle, "no other part may issue a command");
+    m.output(block = !idle, "no other part may issue a command");
     m.output(close, "PRE of all banks; for the last phase");
     m.output(refresh, "REF; for the last phase");
 }

@@ -192,24 +192,24 @@ pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block
         None => half,
     };
 
-    m.output("column_o", goes, "the head's next burst is issued; for the last two phases");
+    m.output(column = goes, "the head's next burst is issued; for the last two phases");
     let head_banks = (0..2 * pairs).map(|bank| {
         let (group, index) = (bank / pairs, bank % pairs);
         all!(in_half(group), banks[0][index])
     });
     let head_banks = m.delay(cat(head_banks.collect::<Vec<_>>().into_iter().rev()));
-    for (name, write) in [("rd", !head.write), ("wr", head.write)] {
-        let issued = m.delay(format!("{name}_q"), goes & write);
-        m.output(format!("{name}_o"), head_banks.gated(issued & step), format!("{name} of these banks"));
-    }
-    m.output("act_o", act_banks, "act of these banks");
-    m.output("pre_o", pre_banks, "pre of these banks");
+    let reads = m.delay("rd_q", goes & !head.write);
+    m.output(rd = head_banks.gated(reads & step), "rd of these banks");
+    let writes = m.delay("wr_q", goes & head.write);
+    m.output(wr = head_banks.gated(writes & step), "wr of these banks");
+    m.output(act = act_banks, "act of these banks");
+    m.output(pre = pre_banks, "pre of these banks");
     m.output(row, "row that is opened");
-    m.output("command_o", valid_row, "there is a row command");
-    m.output("act_n_o", held("act_n_q", !act), "it is none for ACT");
-    m.output("group_o", held("group_q", picked_group), "its bank group");
-    m.output("bank_o", held("bank_q", pick(&|entry| entry.bank_of_group())), "its bank");
-    m.output("address_o", held("address_q", pins), "its address pins");
+    m.output(command = valid_row, "there is a row command");
+    m.output(act_n = held("act_n_q", !act), "it is none for ACT");
+    m.output(group = held("group_q", picked_group), "its bank group");
+    m.output(bank = held("bank_q", pick(&|entry| entry.bank_of_group())), "its bank");
+    m.output(address = held("address_q", pins), "its address pins");
 }
 
 /// Set while four ACTs lie within the last `window - 1` slots.

@@ -33,7 +33,7 @@ pub fn pim_array(config: &HbmConfig, paths: u32) -> Block {
     m.share_code();
     let depth = rows * HbmConfig::COLUMNS;
     m.memory_macro(depth, COLUMN_BITS);
-    let data = m.input("wdata_i", COLUMN_BITS / 2, "half a column to write");
+    let wdata = m.input(COLUMN_BITS / 2, "half a column to write");
     let memory = m.memory("columns", COLUMN_BITS, depth);
     let mut writes = Vec::new();
     for p in 0..paths {
@@ -49,6 +49,6 @@ pub fn pim_array(config: &HbmConfig, paths: u32) -> Block {
         [(e0, a0), (e1, a1)] => (m.wire("we", e0 | e1), m.wire("waddr", mux(e1.any(), a1, a0))),
         _ => writes[0],
     };
-    memory.write(enable, addr, cat!(data, data));
+    memory.write(enable, addr, cat!(wdata, wdata));
     debug_assert_eq!(COLUMN_BITS % (2 * FP16_BITS), 0);
 }

@@ -29,43 +29,49 @@ pub fn pim_bank(config: &HbmConfig) -> Block {
     let (paths, row_bits) = (paths(config), log2(config.rows()));
     let acc_bits = config.acc_bits();
     m.replicated();
-    let mut state = m.instance("state", &pim_bank_state(config, View::Channel)?);
-    for (port, width, doc) in [
-        ("act_i", 1, "ACT for this bank"),
-        ("pre_i", 1, "PRE for this bank"),
-        ("prea_i", 1, "PREA"),
-        ("ref_i", 1, "REF"),
-        ("slice_i", 1, "SLICE for this bank"),
-        ("pact_i", 1, "PACT of the bank's group, or PACTA"),
-        ("ppre_i", 1, "PPRE"),
-        ("row_partition_i", 1, "partition of the row command"),
-        ("row_i", row_bits, "row"),
-        ("row_go_i", 1, "the row command is carried out"),
-        ("auto_i", 1, "the access ends with a precharge"),
-    ] {
-        state = state.input(port, m.input(port, width, doc));
-    }
-    if config.refresh() == HbmRefresh::Bank {
-        state = state.input("refb_i", m.input("refb_i", 1, "REFB for this bank"));
-    }
-    if config.slicing() {
-        let boundary = m.input(bits_for(config.subarrays() - 1), "boundary of SLICE");
-        state = state.input("boundary_i", boundary);
-    }
+    let act = m.input(1, "ACT for this bank");
+    let pre = m.input(1, "PRE for this bank");
+    let prea = m.input(1, "PREA");
+    let refresh = m.input(r#ref = 1, "REF");
+    let slice = m.input(1, "SLICE for this bank");
+    let pact = m.input(1, "PACT of the bank's group, or PACTA");
+    let ppre = m.input(1, "PPRE");
+    let row_partition = m.input(1, "partition of the row command");
+    let row = m.input(row_bits, "row");
+    let row_go = m.input(1, "the row command is carried out");
+    let auto = m.input(1, "the access ends with a precharge");
+    let refb = (config.refresh() == HbmRefresh::Bank).then(|| m.input(refb = 1, "REFB for this bank"));
+    let boundary_bits = bits_for(config.subarrays() - 1);
+    let boundary = config.slicing().then(|| m.input(boundary = boundary_bits, "boundary of SLICE"));
     let rd = m.input(1, "RD or RDG for this bank");
     let wr = m.input(1, "WR for this bank");
     let mac = m.input(1, "MAC");
-    let partition = m.input("column_partition_i", 1, "partition of the column command");
+    let column_partition = m.input(1, "partition of the column command");
     let column = m.input(COLUMN, "column");
-    let go = m.input("column_go_i", 1, "the column command is carried out");
-    let state = state
-        .input("rd_i", rd)
-        .input("wr_i", wr)
-        .input("mac_i", mac)
-        .input("column_partition_i", partition)
-        .input("column_go_i", go)
-        .ignore("open_o", "for controllers")
-        .ignore("pim_o", "for controllers");
+    let column_go = m.input(1, "the column command is carried out");
+    let state = pim_bank_state::In {
+        act,
+        pre,
+        prea,
+        r#ref: refresh,
+        slice,
+        pact,
+        ppre,
+        refb,
+        row_partition,
+        row,
+        row_go,
+        rd,
+        wr,
+        mac,
+        auto: Some(auto),
+        column_partition,
+        column_go,
+        boundary,
+    }
+    .part(&m, "state", &pim_bank_state(config, View::Channel)?);
+    state.open.ignore("for controllers");
+    state.pim.ignore("for controllers");
     let write = m.input(2, "halves of a column to write");
     let write_path = m.input(1, "path to write through: `path_o` of the WR");
     let write_column = m.input(COLUMN, "column to write");
@@ -74,9 +80,9 @@ pub fn pim_bank(config: &HbmConfig) -> Block {
     let mac_first = m.input(1, "the sum begins with it");
     let round = m.input(1, "round the sum");
 
-    let path = if paths == 2 { m.wire("path", state.output("path_o")) } else { lit(0, 1) };
-    let reads_host = m.wire(rd & go);
-    let reads_mac = m.wire(mac & go);
+    let path = if paths == 2 { m.wire("path", state.path) } else { lit(0, 1) };
+    let reads_host = m.wire(rd & column_go);
+    let reads_mac = m.wire(mac & column_go);
     let last = paths - 1;
     let column_path = pim_column_path()?;
     let mut data = Vec::new();
@@ -101,7 +107,7 @@ pub fn pim_bank(config: &HbmConfig) -> Block {
             pim_column_path::In { read: any_of(&reads), column, write: writes.any(), write_column, cells }
                 .part(&m, format!("path{p}"), &column_path);
         m.output(format!("select{p}_o"), instance.select, format!("column select lines of path {p}"));
-        m.output(format!("row{p}_o"), state.output(&format!("row{p}_o")), format!("open row of path {p}"));
+        m.output(format!("row{p}_o"), state.row.at(p), format!("open row of path {p}"));
         m.output(format!("we{p}_o"), writes, format!("halves to write through path {p}"));
         data.push(instance.data.q());
     }
@@ -115,10 +121,10 @@ pub fn pim_bank(config: &HbmConfig) -> Block {
             data[0]
         }
     };
-    m.output("data_o", host_data, "the host's column, one clock after RD");
+    m.output(data = host_data, "the host's column, one clock after RD");
     m.output(path, "path of the access that is being given");
-    m.output("row_flags_o", state.output("row_flags_o"), row_flags(config).join(", ") + ", from bit 0");
-    m.output("column_flags_o", state.output("column_flags_o"), COLUMN_FLAGS.join(", ") + ", from bit 0");
+    m.output(row_flags = state.row_flags, row_flags(config).join(", ") + ", from bit 0");
+    m.output(column_flags = state.column_flags, COLUMN_FLAGS.join(", ") + ", from bit 0");
     let unit = pim_mac::In { load: mac_load, first: mac_first, w: data[last as usize], x: operand, round }
         .part(&m, "mac", &pim_mac(config)?);
     let result = unit.result.q();
@@ -126,5 +132,5 @@ pub fn pim_bank(config: &HbmConfig) -> Block {
     m.output(result, "the rounded sum");
     let sum = unit.sum.q();
     debug_assert_eq!(sum.width(), acc_bits + FLAG_BITS);
-    m.output("sum_o", cat!(sum), "exact sum: flags, value");
+    m.output(sum = cat!(sum), "exact sum: flags, value");
 }

@@ -51,11 +51,11 @@ pub fn pim_bank_refreshes(config: &HbmConfig) -> Block {
     turn.next(if banks == 1 { turn.q() } else { cat!(turn.low(banks - 1), turn.msb()) });
     let open = m.wire(one_hot_mux(turn, &opens));
     let computing = m.wire((one_hot_mux(turn, &pims) & open).any());
-    m.output("busy_o", serving, "the row bus is used");
-    m.output("ppre_o", serving & computing, "PPRE is wanted");
-    m.output("pre_o", all!(serving, open.any(), !computing), "PRE is wanted");
-    m.output("refb_o", serving & !open.any(), "REFB is wanted");
-    m.output("bank_o", turn, "the bank, one-hot over the channel");
+    m.output(busy = serving, "the row bus is used");
+    m.output(ppre = serving & computing, "PPRE is wanted");
+    m.output(pre = all!(serving, open.any(), !computing), "PRE is wanted");
+    m.output(refb = serving & !open.any(), "REFB is wanted");
+    m.output(bank = turn, "the bank, one-hot over the channel");
     let partition = if parts == 2 {
         mux(joined, lit(0, 1), !open.bit(0))
     } else {

@@ -11,7 +11,6 @@
 //! A controller keeps the same of its channel ([`View::Record`]), but must know about a column command before it knows about the row
 //! command beside it: a row command that is asked for, given or not, holds up column commands to the same row buffers.
 
-use super::pim_decoder::ROW_COMMANDS;
 use super::pim_timer::{bus, counted, larger, suffix, timer};
 use crate::blocks::common::encoding::{bits_for, log2};
 use ndp_config::{HbmConfig, HbmRefresh};
@@ -71,18 +70,23 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
     let (c, record) = (config, view == View::Record);
     let (slicing, row_bits) = (c.slicing(), log2(c.rows()));
     m.share_code();
-    let [act, pre, prea, refresh, slice, pact, ppre] = ["act", "pre", "prea", "ref", "slice", "pact", "ppre"]
-        .map(|name| m.input(format!("{name}_i"), 1, format!("{} for this bank", name.to_uppercase())));
-    debug_assert!(ROW_COMMANDS.contains(&"ppre"));
+    let act = m.input(1, "ACT for this bank");
+    let pre = m.input(1, "PRE for this bank");
+    let prea = m.input(1, "PREA for this bank");
+    let refresh = m.input(r#ref = 1, "REF for this bank");
+    let slice = m.input(1, "SLICE for this bank");
+    let pact = m.input(1, "PACT for this bank");
+    let ppre = m.input(1, "PPRE for this bank");
     // With a bit more where a REFB does something.
-    let refb = (c.refresh() == HbmRefresh::Bank).then(|| m.input("refb_i", 1, "REFB for this bank"));
+    let refb = (c.refresh() == HbmRefresh::Bank).then(|| m.input(refb = 1, "REFB for this bank"));
     let and_refb = |kinds: &[&Bits]| any_of(kinds.iter().copied().chain(&refb).cloned());
-    let partition = m.input("row_partition_i", 1, "partition of the row command");
+    let row_partition = m.input(1, "partition of the row command");
     let row = m.input(row_bits, "row");
     let row_go = m.input(1, "the row command is carried out");
-    let [rd, wr, mac] =
-        [("rd_i", "RD or RDG"), ("wr_i", "WR"), ("mac_i", "MAC")].map(|(port, name)| m.input(port, 1, name));
-    let auto = if record { zeros(1) } else { m.input("auto_i", 1, "RD or WR with auto precharge") };
+    let rd = m.input(1, "RD or RDG");
+    let wr = m.input(1, "WR");
+    let mac = m.input(1, "MAC");
+    let auto = if record { zeros(1) } else { m.input(auto = 1, "RD or WR with auto precharge") };
     let column_partition = m.input(1, "partition of the column command");
     let column_go = m.input(1, "the column command is carried out");
     let count = if slicing { 2 } else { 1 };
@@ -92,7 +96,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
     let moves = m.wire(row_go & slice);
     let (joined, joined_next, subarray, boundary) = if slicing {
         let boundary_bits = bits_for(c.subarrays() - 1);
-        let new = m.input("boundary_i", boundary_bits, "boundary of SLICE");
+        let new = m.input(boundary = boundary_bits, "boundary of SLICE");
         let boundary = m.reg(boundary_bits).reset(0).enable(moves).next(new);
         let joined = m.wire(boundary.is_zero());
         let next = if record { joined } else { m.wire("joined_next", mux(moves, new.is_zero(), joined)) };
@@ -115,7 +119,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
     };
     // What the multipliers work on concerns partition 0 only if it is the same.
     let of_pim = |joined: &Bits| each(count, |u| if u == last { lit(1, 1) } else { *joined });
-    let (host_touches, host_at) = concerned(&partition, &joined);
+    let (host_touches, host_at) = concerned(&row_partition, &joined);
     let pim_touches = of_pim(&joined);
     let activates = m.wire(act | pact);
     let precharges = m.wire(any!(pre, prea, ppre));
@@ -234,10 +238,10 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
         any_of((0..count).map(of))
     };
     let any_rp = any_of(partitions.iter().map(|(_, p)| p.rp.any()));
-    let absent = if slicing { all!(joined, one_bank, partition) } else { one_bank & partition };
+    let absent = if slicing { all!(joined, one_bank, row_partition) } else { one_bank & row_partition };
     let outside = match &subarray {
         Some(below) => {
-            let wrong = mux(pact, below, below.eq(partition));
+            let wrong = mux(pact, below, below.eq(row_partition));
             all!(activates, !joined, wrong)
         }
         None => lit(0, 1),
@@ -258,11 +262,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
         moving,
     ];
     flags.extend(refreshing_left.map(|left| and_refb(&[&activates, &slice]) & left.any()));
-    m.output(
-        "row_flags_o",
-        bus(&flags),
-        row_flags(c).join(", ") + ", from bit 0: wrong with the row command",
-    );
+    m.output(row_flags = bus(&flags), row_flags(c).join(", ") + ", from bit 0: wrong with the row command");
 
     // And with the column command.
     let open_at = each(count, |u| column_at[u] & partitions[u].1.open);
@@ -276,8 +276,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
     let absent = if slicing { all!(joined_next, host, column_partition) } else { host & column_partition };
     let column_flags = [absent, closed, of_other, any_of(&rcd)];
     m.output(
-        "column_flags_o",
-        bus(&column_flags),
+        column_flags = bus(&column_flags),
         COLUMN_FLAGS.join(", ") + ", from bit 0: wrong with the column command",
     );
     let opened: Vec<Bits> = partitions.iter().map(|(open, _)| *open).collect();
@@ -290,12 +289,12 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
             "the rows of two open partitions lie on their sides of the boundary",
         );
     }
-    m.output("open_o", bus(&opened), "partitions with an open row, from bit 0, before the row command");
-    m.output("pim_o", bus(&owned), "of these, opened to compute with");
+    m.output(open = bus(&opened), "partitions with an open row, from bit 0, before the row command");
+    m.output(pim = bus(&owned), "of these, opened to compute with");
     for (u, (_, p)) in partitions.iter().enumerate() {
         m.output(format!("row{u}_o"), p.row, format!("open row of partition {u}"));
     }
     if slicing {
-        m.output("path_o", column_at[1], "the host's access goes through partition 1");
+        m.output(path = column_at[1], "the host's access goes through partition 1");
     }
 }

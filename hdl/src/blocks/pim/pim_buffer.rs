@@ -42,8 +42,8 @@ pub fn pim_buffer(config: &HbmConfig) -> Block {
         let host = timer(&m, &format!("by_host{s}"), &by_host, config.t_cwl() + HbmConfig::T_BL);
         early.push(here & (bank.any() | host.any()));
     }
-    m.output("empty_o", !any_of(&filled), "the slot has never been filled");
-    m.output("early_o", any_of(&early), "its data have not passed yet");
+    m.output(empty = !any_of(&filled), "the slot has never been filled");
+    m.output(early = any_of(&early), "its data have not passed yet");
 
     let memory = m.memory("columns", COLUMN_BITS, slots);
     memory.write(write, write_slot, cat!(data, data));
@@ -61,5 +61,5 @@ pub fn pim_buffer(config: &HbmConfig) -> Block {
     let operand = m.hold(known, read);
     let lanes = (0..COLUMN_BITS / FP16_BITS).rev();
     let lanes = lanes.map(|i| m.wire(format!("lane{i}"), operand.slice(i * FP16_BITS, FP16_BITS)));
-    m.output("operand_o", cat(lanes.map(|lane| recoded(&lane))), "column of the last MAC, recoded");
+    m.output(operand = cat(lanes.map(|lane| recoded(&lane))), "column of the last MAC, recoded");
 }

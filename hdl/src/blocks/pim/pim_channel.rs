@@ -12,7 +12,7 @@ use super::pim_bank::{paths, pim_bank};
 use super::pim_bank_state::{self as bank_state, View};
 use super::pim_buffer::pim_buffer;
 use super::pim_channel_timing::{self as timing, pim_channel_timing};
-use super::pim_decoder::{COLUMN_COMMANDS, ROW_COMMANDS, WORD, pim_decoder, row_commands};
+use super::pim_decoder::{ColumnOps, ROW_COMMANDS, RowOps, WORD, pim_decoder};
 use super::pim_io::{BUS, LEAST_CL, pim_io};
 use super::pim_mac::{COLUMN_BITS, SUM_LATENCY};
 use super::pim_refresh_watch::pim_refresh_watch;
@@ -54,23 +54,21 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
     check(c, &name)?;
     let (banks, per_group) = (c.banks(), c.banks_per_group());
     let m = ModuleBuilder::new(name, "HBM2 channel whose banks compute.");
-    let row_word = m.input("row_i", WORD, "row command bus");
-    let column_word = m.input("column_i", WORD, "column command bus");
+    let row_word = m.input(row = WORD, "row command bus");
+    let column_word = m.input(column = WORD, "column command bus");
     let data_valid = m.input(1, "the controller drives the data bus");
     let data = m.input(BUS, "what it drives");
 
     let decoder =
         pim_decoder::In { row: row_word, column: column_word }.part(&m, "decoder", &pim_decoder(c)?);
     let row_ops = ROW_COMMANDS.map(|op| decoder.output(&format!("{op}_o")));
-    let column_ops = COLUMN_COMMANDS.map(|op| decoder.output(&format!("{op}_o")));
+    let column_ops = decoder.column_ops.q();
     let [act, pre, prea, refresh, slice, pact, pacta, ppre, refb] = &row_ops;
-    let [rd, wr, rdg, gbw, mac, res, sum] = &column_ops;
-    let (row_group, row_bank) = (decoder.output("row_group_o"), decoder.output("row_bank_o"));
-    let (column_group, column_bank) = (decoder.output("column_group_o"), decoder.output("column_bank_o"));
-    let [row_undefined, column_undefined] =
-        ["row_undefined_o", "column_undefined_o"].map(|port| decoder.output(port));
-    let [row_partition, column_partition] =
-        ["row_partition_o", "column_partition_o"].map(|port| decoder.output(port));
+    let ColumnOps { rd, wr, rdg, gbw, mac, res, sum } = column_ops;
+    let (row_group, row_bank) = (decoder.row_group.q(), decoder.row_bank.q());
+    let (column_group, column_bank) = (decoder.column_group.q(), decoder.column_bank.q());
+    let (row_undefined, column_undefined) = (decoder.row_undefined.q(), decoder.column_undefined.q());
+    let (row_partition, column_partition) = (decoder.row_partition.q(), decoder.column_partition.q());
     let (row, boundary) = (decoder.row.q(), decoder.boundary.q());
     let (column, flag, slot) = (decoder.column.q(), decoder.flag.q(), decoder.slot.q());
     let outside = decoder.outside.q();
@@ -81,21 +79,20 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
 
     let row_go = m.forward(1);
     let column_go = m.forward(1);
-    let mut rules = m
-        .instance("timing", &pim_channel_timing(c, View::Channel)?)
-        .input("row_group_i", row_group)
-        .input("row_go_i", row_go)
-        .input("column_group_i", column_group)
-        .input("column_go_i", column_go);
-    let ops = row_commands(c).iter().zip(&row_ops).chain(COLUMN_COMMANDS.iter().zip(&column_ops));
-    for (op, bits) in ops {
-        rules = rules.input(format!("{op}_i"), bits);
+    let rules = pim_channel_timing::In {
+        row_ops: RowOps::of_values(c, row_ops),
+        row_group,
+        row_go: *row_go,
+        column_ops,
+        column_group,
+        column_go: *column_go,
     }
+    .part(&m, "timing", &pim_channel_timing(c, View::Channel)?);
     let go = |name: &str, kind: Bits| m.wire(name, kind & column_go);
     let [rd_go, rdg_go, gbw_go, mac_go, res_go] =
         [("rd_go", rd), ("rdg_go", rdg), ("gbw_go", gbw), ("mac_go", mac), ("res_go", res)]
-            .map(|(name, kind)| go(name, *kind));
-    let sum_go = go("sum_go", *sum);
+            .map(|(name, kind)| go(name, kind));
+    let sum_go = go("sum_go", sum);
     let write_go = go("write_go", wr | gbw);
     let read_go = m.wire(any!(rd_go, rdg_go, res_go, sum_go));
     let io_write = m.forward("bank_write", 2 * banks);
@@ -114,53 +111,53 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
         let (named, addressed) = (row_bank.bit(b), column_bank.bit(b));
         let group = row_group.bit(b / per_group);
         let here = m.wire(format!("read{b}"), reads & addressed);
-        let mut instance = m
-            .instance(format!("bank{b}"), &bank)
-            .input("act_i", act & named)
-            .input("pre_i", pre & named)
-            .input("prea_i", prea)
-            .input("ref_i", refresh)
-            .input("slice_i", slice & named)
-            .input("pact_i", (pact & group) | pacta)
-            .input("ppre_i", ppre)
-            .input("row_partition_i", row_partition)
-            .input("row_i", row)
-            .input("row_go_i", row_go)
-            .input("auto_i", auto)
-            .input("rd_i", here)
-            .input("wr_i", wr & addressed)
-            .input("mac_i", mac)
-            .input("column_partition_i", column_partition)
-            .input("column_i", column)
-            .input("column_go_i", column_go)
-            .input("write_i", io_write.slice(2 * b, 2))
-            .input("write_path_i", io_path)
-            .input("write_column_i", io_column)
-            .input("operand_i", operand)
-            .input("mac_load_i", mac_load)
-            .input("mac_first_i", mac_first)
-            .input("round_i", res_go);
-        if c.refresh() == HbmRefresh::Bank {
-            instance = instance.input("refb_i", refb & named);
+        let cell_data = laters(paths(c));
+        let bank = pim_bank::In {
+            act: act & named,
+            pre: pre & named,
+            prea: *prea,
+            r#ref: *refresh,
+            slice: slice & named,
+            pact: (pact & group) | pacta,
+            ppre: *ppre,
+            row_partition,
+            row,
+            row_go: *row_go,
+            auto,
+            refb: (c.refresh() == HbmRefresh::Bank).then(|| refb & named),
+            boundary: c.slicing().then_some(boundary),
+            rd: here,
+            wr: wr & addressed,
+            mac,
+            column_partition,
+            column,
+            column_go: *column_go,
+            write: io_write.slice(2 * b, 2),
+            write_path: *io_path,
+            write_column: *io_column,
+            operand: *operand,
+            mac_load,
+            mac_first,
+            round: res_go,
+            cells: cell_data.clone(),
         }
-        if c.slicing() {
-            instance = instance.input("boundary_i", boundary);
+        .part(&m, format!("bank{b}"), &bank);
+        let [row, select, we] = [(); 3].map(|()| laters(paths(c)));
+        let inputs = pim_array::In { wdata: data, row: row.clone(), select: select.clone(), we: we.clone() };
+        let cells = inputs.part(&m, format!("cells{b}"), &array);
+        for (p, cell_data) in cell_data.iter().enumerate() {
+            row[p].comes_from(bank.row.at(p));
+            select[p].comes_from(bank.select.at(p));
+            we[p].comes_from(bank.we.at(p));
+            cell_data.comes_from(cells.data.at(p));
         }
-        let mut cells = m.instance(format!("cells{b}"), &array).input("wdata_i", data);
-        for p in 0..paths(c) {
-            cells = cells
-                .input(format!("row{p}_i"), instance.output(&format!("row{p}_o")))
-                .input(format!("select{p}_i"), instance.output(&format!("select{p}_o")))
-                .input(format!("we{p}_i"), instance.output(&format!("we{p}_o")));
-            instance = instance.input(format!("cells{p}_i"), cells.output(&format!("data{p}_o")));
-        }
-        row_flags.push(instance.output("row_flags_o"));
-        column_flags.push(instance.output("column_flags_o"));
-        results.push(instance.output("result_o"));
+        row_flags.push(bank.row_flags.q());
+        column_flags.push(bank.column_flags.q());
+        results.push(bank.result.q());
         let was_read = m.flag(format!("was_read{b}_q"), here & column_go);
-        columns.push(instance.output("data_o").gated(was_read));
-        sums.push(instance.output("sum_o").gated(addressed));
-        used_paths.push(instance.output("path_o") & addressed);
+        columns.push(bank.data.gated(was_read));
+        sums.push(bank.sum.gated(addressed));
+        used_paths.push(bank.path & addressed);
     }
     // Also of a sum one clock after the command.
     let _sum_bits = c.acc_bits() + FLAG_BITS;
@@ -203,8 +200,8 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
     // Who objects.
     let row_wrong = m.wire(any_of(&row_flags));
     let column_wrong = m.wire(any_of(&column_flags));
-    let between_rows = rules.output("row_flags_o");
-    let between_columns = rules.output("column_flags_o");
+    let between_rows = rules.row_flags.q();
+    let between_columns = rules.column_flags.q();
     let found = |flags: &Bits, names: &[&'static str], name: &str| {
         let flags: Vec<(&str, Bits)> =
             names.iter().zip(0..).map(|(name, bit)| (*name, flags.bit(bit))).collect();
@@ -288,7 +285,7 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
         .map(|(name, codes)| m.wire(name, first_code(STATUS, codes)));
     // Without a command there is nothing to be carried out.
     let any_row = m.wire(any_of(row_ops));
-    let any_column = m.wire(any_of(column_ops));
+    let any_column = m.wire(any_of(column_ops.values()));
     row_go.drive(any_row & row_status.is_zero());
     column_go.drive(any_column & column_status.is_zero());
 
@@ -300,10 +297,10 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
     .part(&m, "watch", &pim_refresh_watch(c)?);
     m.output(row_status, "answer to the row command of this clock; 0: done, or no command");
     m.output(column_status, "answer to the column command of this clock");
-    m.output("data_valid_o", io.data_valid, "the channel drives the data bus");
-    m.output("data_o", io.data, "what it drives");
-    m.output("refresh_late_o", watch.late, "code 64: a refresh is overdue");
-    m.output("write_missing_o", io.missing, "code 65: write data missing");
-    m.output("write_unexpected_o", io.unexpected, "code 66: write data without WR");
+    m.output(data_valid = io.data_valid, "the channel drives the data bus");
+    m.output(data = io.data, "what it drives");
+    m.output(refresh_late = watch.late, "code 64: a refresh is overdue");
+    m.output(write_missing = io.missing, "code 65: write data missing");
+    m.output(write_unexpected = io.unexpected, "code 66: write data without WR");
     m.finish()
 }

@@ -4,7 +4,7 @@
 //! ([`super::pim_bank_state`]). In a clock the row command comes first, so a REF binds the column command beside it.
 
 use super::pim_bank_state::View;
-use super::pim_decoder::{COLUMN_COMMANDS, row_commands};
+use super::pim_decoder::{ColumnOps, RowOps};
 use super::pim_timer::{any_or_none, bus, suffix, timer};
 use crate::blocks::common::encoding::bits_for;
 use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
@@ -60,14 +60,12 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
     let c = config;
     let groups = c.bank_groups();
     m.share_code();
-    let row: Vec<Bits> =
-        row_commands(c).iter().map(|op| m.input(format!("{op}_i"), 1, op.to_uppercase())).collect();
-    // In the order of the opcodes.
-    let [act, pre, prea, refresh, slice, pact, pacta, ppre] = [0, 1, 2, 3, 4, 5, 6, 7].map(|i| &row[i]);
+    let row_ops = RowOps::inputs(&m, c);
+    let RowOps { act, pre, prea, r#ref: refresh, slice, pact, pacta, ppre, refb } = row_ops;
     let row_group = m.input(groups, "bank group of the row command, one-hot");
     let row_go = m.input(1, "the row command is carried out");
-    let column: Vec<Bits> = COLUMN_COMMANDS.map(|op| m.input(format!("{op}_i"), 1, op.to_uppercase())).into();
-    let [rd, wr, rdg, gbw, mac, res, sum] = [0, 1, 2, 3, 4, 5, 6].map(|i| &column[i]);
+    let column_ops = ColumnOps::inputs(&m, ());
+    let ColumnOps { rd, wr, rdg, gbw, mac, res, sum } = column_ops;
     let column_group = m.input(groups, "bank group of the column command, one-hot");
     let column_go = m.input(1, "the column command is carried out");
 
@@ -87,11 +85,11 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
     let row_groups = each(groups, |g| m.wire(format!("row_group{g}"), row_group.bit(g) | pacta));
     let rrd = distances("rrd", &activated, &row_groups, [c.t_rrd_s(), c.t_rrd_l()]);
     let [rrd_s, rrd_l] = rrd.broken(&row_groups);
-    let opens = match row.get(8) {
+    let opens = match refb {
         Some(refb) => m.wire("opens", activates | refb),
         None => activates,
     };
-    let rrefd = row.get(8).map(|refb| timer(&m, "rrefd", &(refb & row_go), c.t_rrefd()).any());
+    let rrefd = refb.map(|refb| timer(&m, "rrefd", &(refb & row_go), c.t_rrefd()).any());
 
     // The window: the last four activations, the newest first. PACT counts as many as its banks, PACTA nothing.
     let weight = c.banks_per_group();
@@ -118,27 +116,23 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
         timer(&m, "cmd", &given, c.t_cmd()).any()
     });
     let row_bus = timer(&m, "row_bus", &activated, HbmConfig::ACTIVATE_CLOCKS).any();
-    let narrow = any_of([pre, prea, ppre, refresh, slice].map(Bits::clone));
+    let narrow = any_of([pre, prea, ppre, refresh, slice]);
     let refreshes = m.wire(refresh & row_go);
     let rfc = timer(&m, "rfc", &refreshes, c.t_rfc()).any();
-    let any_row = any_of(&row);
+    let any_row = any_of(row_ops.values());
     let mut flags = vec![opens & rrd_s, opens & rrd_l, any_row & rfc, narrow & row_bus, faw];
     flags.extend(rrefd.map(|early| opens & early));
     flags.extend(given.as_ref().map(|early| any_row & early));
-    m.output(
-        "row_flags_o",
-        bus(&flags),
-        row_flags(c).join(", ") + ", from bit 0: wrong with the row command",
-    );
+    m.output(row_flags = bus(&flags), row_flags(c).join(", ") + ", from bit 0: wrong with the row command");
 
     // Column commands.
     let groups_of = each(groups, |g| column_group.bit(g));
     let reads = m.wire(rd | rdg);
     let results = m.wire(res | sum);
     let done = |name: &str, kind: &Bits| m.wire(name, kind & column_go);
-    let [was_read, was_write] = [done("was_read", &reads), done("was_write", wr)];
-    let [was_result, was_fill] = [done("was_result", &results), done("was_fill", gbw)];
-    let was_mac = done("was_mac", mac);
+    let [was_read, was_write] = [done("was_read", &reads), done("was_write", &wr)];
+    let [was_result, was_fill] = [done("was_result", &results), done("was_fill", &gbw)];
+    let was_mac = done("was_mac", &mac);
     let ccd = [c.t_ccd_s(), c.t_ccd_l()];
     let end = c.t_cwl() + HbmConfig::T_BL;
     let read_ccd = distances("read", &was_read, &groups_of, ccd);
@@ -163,7 +157,7 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
     );
     let ccd_l = any!(reads & read_l, wr & write_l, mac & mac_ccd);
     let wtr_s = any!(reads & (wtr_s | after_fill_read), results & (wtr.broken_anywhere() | after_fill_read));
-    let any_column = any_of(&column);
+    let any_column = any_of(column_ops.values());
 
     // Clocks of the data bus that are taken, from the present one on. The distances keep bursts apart already.
     let length = c.t_cl().max(c.t_cwl()) + HbmConfig::T_BL;
@@ -186,14 +180,13 @@ pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {
         wtr_s,
         reads & wtr_l,
         ins & rtw,
-        any_column & (rfc | if view == View::Record { *refresh } else { refreshes }),
+        any_column & (rfc | if view == View::Record { refresh } else { refreshes }),
         results & mac_left,
         collision,
     ];
     flags.extend(given.map(|early| any_column & (early | row_go)));
     m.output(
-        "column_flags_o",
-        bus(&flags),
+        column_flags = bus(&flags),
         column_flags(c).join(", ") + ", from bit 0: wrong with the column command",
     );
 }

@@ -15,7 +15,7 @@ pub fn pim_column_decoder() -> Block {
     let write = m.input(1, "half a column is written");
     let write_column = m.input(COLUMN, "its column");
     let selected = m.wire(mux(write, write_column, column));
-    m.output("select_o", lit(1, HbmConfig::COLUMNS).shl(selected), "column select lines, one-hot");
+    m.output(select = lit(1, HbmConfig::COLUMNS).shl(selected), "column select lines, one-hot");
 }
 
 /// One path. The select lines are combinational, the column that was read is there from the next clock to the next read.
@@ -31,7 +31,7 @@ pub fn pim_column_path() -> Block {
     let cells = m.input(COLUMN_BITS, "what the selected cells hold");
     let decoder =
         pim_column_decoder::In { column, write, write_column }.part(&m, "decoder", &pim_column_decoder()?);
-    m.output("select_o", decoder.select, "column select lines, one-hot");
+    m.output(select = decoder.select, "column select lines, one-hot");
     let sensed = m.hold(cells, read);
-    m.output("data_o", sensed, "the column that was read");
+    m.output(data = sensed, "the column that was read");
 }

@@ -16,7 +16,7 @@
 //! chosen anew two clocks after the last one, and the other queue's goes in between.
 
 use super::pim_bank_refreshes::pim_bank_refreshes;
-use super::pim_decoder::{COLUMN_COMMANDS, ROW, SLOT, WORD, row_commands};
+use super::pim_decoder::{COLUMN_COMMANDS, ColumnOps, ROW, RowOps, SLOT, WORD, row_commands};
 use super::pim_io::BUS;
 use super::pim_mac::COLUMN_BITS;
 use super::pim_operations::{operation_bits, pim_operations};
@@ -82,33 +82,31 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     let load_valid = m.input(1, "there is a column for the buffer; stays until it is taken");
     let load_data = m.input(COLUMN_BITS, "the column");
     let boundary = if c.slicing() {
-        m.input("boundary_i", boundary_bits, "boundary of all banks, 0: joined; constant from reset on")
+        m.input(boundary = boundary_bits, "boundary of all banks, 0: joined; constant from reset on")
     } else {
         zeros(boundary_bits)
     };
-    let device_valid = m.input("data_valid_i", 1, "the channel drives the data bus");
-    let device_data = m.input("data_i", BUS, "what it drives");
+    let device_valid = m.input(data_valid = 1, "the channel drives the data bus");
+    let device_data = m.input(data = BUS, "what it drives");
     let row_status = m.input(STATUS, "answer to `row_o`");
     let column_status = m.input(STATUS, "answer to `column_o`");
-    let reports = ["refresh_late", "write_missing", "write_unexpected"]
-        .map(|name| m.input(format!("{name}_i"), 1, format!("the channel's `{name}_o`")));
+    let refresh_late = m.input(1, "the channel's `refresh_late_o`");
+    let write_missing = m.input(1, "the channel's `write_missing_o`");
+    let write_unexpected = m.input(1, "the channel's `write_unexpected_o`");
+    let reports = [refresh_late, write_missing, write_unexpected];
 
-    let queue =
-        |name: &str, width: u32, valid: &Bits, data: &Bits, pop: &Bits| -> Result<[Bits; 3], HdlError> {
-            let queue = m
-                .instance(name, &fifo(width, QUEUE)?)
-                .input("push_i", valid)
-                .input("data_i", data)
-                .input("pop_i", pop);
-            Ok(["valid_o", "data_o", "ready_o"].map(|port| queue.output(port)))
-        };
     let (request_pop, operation_pop) = (m.forward("request_pop", 1), m.forward("operation_pop", 1));
-    let [has_request, next_request, takes_request] =
-        queue("requests_in", request_bits, &request_valid, &request, &request_pop)?;
-    let [has_operation, next_operation, takes_operation] =
-        queue("operations_in", operation_bits, &operation_valid, &operation, &operation_pop)?;
-    m.output("request_ready_o", takes_request, "the request is taken");
-    m.output("operation_ready_o", takes_operation, "the operation is taken");
+    let queue = |name: &str, push: Bits, data: Bits, pop: Wire| -> Result<_, HdlError> {
+        Ok(fifo::In { push, data, pop: *pop }.part(&m, name, &fifo(data.width(), QUEUE)?))
+    };
+    let waiting = queue("requests_in", request_valid, request, request_pop)?;
+    let (has_request, next_request) = (waiting.valid.q(), waiting.data.q());
+    let takes_request = waiting.ready.q();
+    let waiting = queue("operations_in", operation_valid, operation, operation_pop)?;
+    let (has_operation, next_operation) = (waiting.valid.q(), waiting.data.q());
+    let takes_operation = waiting.ready.q();
+    m.output(request_ready = takes_request, "the request is taken");
+    m.output(operation_ready = takes_operation, "the operation is taken");
 
     // What is to be done before, and every tREFI: cut the banks, refresh.
     let normal = m.forward(1);
@@ -121,26 +119,42 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     let asked_host = m.flag(host_column);
     // There is an operation, in work or before it.
     let computes = m.forward(1);
-    let mut requests = m
-        .instance("requests", &pim_requests(c)?)
-        .input("request_valid_i", has_request)
-        .input("request_i", next_request)
-        .input("boundary_i", boundary)
-        .input("turn_i", !turn)
-        .input("alone_i", !computes)
-        .input("data_valid_i", write_valid)
-        .input("given_i", given)
-        .input("row_taken_i", host_row)
-        .input("column_go_i", asked_host & column_go);
+    let [enable, hold, soon, promised, there] = [(); 5].map(|()| later());
+    let [open, pim, open_for_pim, pim_for_pim, row_for_pim] = [(); 5].map(|()| laters(c.banks()));
+    let bank_rows = each(c.banks(), |_| laters(parts));
+    let requests = pim_requests::In {
+        request_valid: has_request,
+        request: next_request,
+        boundary,
+        turn: !turn,
+        alone: !computes,
+        hold,
+        data_valid: write_valid,
+        soon,
+        promised,
+        given,
+        row_taken: *host_row,
+        column_go: asked_host & column_go,
+        row: bank_rows.clone(),
+        open: open.clone(),
+        pim: pim.clone(),
+    }
+    .part(&m, "requests", &pim_requests(c)?);
     let closed_rows = m.forward(1);
-    let mut operations = m
-        .instance("operations", &pim_operations(c)?)
-        .input("operation_valid_i", has_operation)
-        .input("operation_i", next_operation)
-        .input("data_valid_i", load_valid)
-        .input("given_i", given)
-        .input("closed_i", closed_rows)
-        .input("column_go_i", !asked_host & column_go);
+    let operations = pim_operations::In {
+        operation_valid: has_operation,
+        operation: next_operation,
+        enable,
+        data_valid: load_valid,
+        there,
+        given,
+        closed: *closed_rows,
+        column_go: !asked_host & column_go,
+        open: open_for_pim.clone(),
+        pim: pim_for_pim.clone(),
+        row: row_for_pim.clone(),
+    }
+    .part(&m, "operations", &pim_operations(c)?);
 
     let row_names = row_commands(c);
     let row_ops: Vec<_> = row_names.iter().map(|op| m.forward(format!("{op}_asked"), 1)).collect();
@@ -152,47 +166,48 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     let column_bank = m.forward(c.banks());
     let column_group = m.forward(groups);
     let column_partition = m.forward(1);
-    let mut shadow = m
-        .instance("shadow", &pim_shadow(c)?)
-        .input("row_group_i", row_group)
-        .input("row_bank_i", row_bank)
-        .input("row_partition_i", row_partition)
-        .input("row_i", row)
-        .input("column_group_i", column_group)
-        .input("column_bank_i", column_bank)
-        .input("column_partition_i", column_partition)
-        .input("boundary_i", boundary);
-    let ops = row_names.iter().zip(&row_ops).chain(COLUMN_COMMANDS.iter().zip(&column_ops));
-    for (op, wire) in ops {
-        shadow = shadow.input(format!("{op}_i"), wire);
+    let shadow = pim_shadow::In {
+        row_ops: RowOps::of_values(c, &row_ops),
+        column_ops: ColumnOps::of_values((), &column_ops),
+        row_group: *row_group,
+        row_bank: *row_bank,
+        row_partition: *row_partition,
+        row: *row,
+        column_group: *column_group,
+        column_bank: *column_bank,
+        column_partition: *column_partition,
+        boundary,
     }
-    row_go.drive(shadow.output("row_go_o"));
-    column_go.drive(shadow.output("column_go_o"));
+    .part(&m, "shadow", &pim_shadow(c)?);
+    row_go.drive(shadow.row_go);
+    column_go.drive(shadow.column_go);
     let mut states = Vec::new();
     for b in 0..c.banks() {
-        let [open, pim] = ["open", "pim"].map(|part| shadow.output(&format!("{part}{b}_o")));
-        states.push([open, pim]);
-        requests = requests.input(format!("open{b}_i"), open).input(format!("pim{b}_i"), pim);
-        operations = operations.input(format!("open{b}_i"), open.msb()).input(format!("pim{b}_i"), pim.msb());
-        for p in 0..parts {
-            let row = shadow.output(&format!("row{b}_{p}_o"));
-            requests = requests.input(format!("row{b}_{p}_i"), row);
-            if p + 1 == parts {
-                operations = operations.input(format!("row{b}_i"), row);
+        let (at, is_open, computing) = (b as usize, shadow.open.at(b), shadow.pim.at(b));
+        states.push([is_open, computing]);
+        open[at].comes_from(is_open);
+        pim[at].comes_from(computing);
+        open_for_pim[at].comes_from(is_open.msb());
+        pim_for_pim[at].comes_from(computing.msb());
+        for (p, of_requests) in bank_rows[at].iter().enumerate() {
+            let row = shadow.row.at_both(b, p);
+            of_requests.comes_from(row);
+            if p + 1 == parts as usize {
+                row_for_pim[at].comes_from(row);
             }
         }
     }
-    computes.drive(has_operation | operations.output("busy_o"));
-    let shared = requests.output("shared_o");
-    operations.connect_input("enable_i", turn | !shared);
-    requests.connect_input("hold_i", operations.output("hold_o"));
-    let request_done = requests.output("finished_o");
-    let operation_done = operations.output("finished_o");
-    request_pop.drive(requests.output("pop_o"));
-    operation_pop.drive(operations.output("pop_o"));
+    computes.drive(has_operation | operations.busy);
+    let shared = requests.shared.q();
+    enable.comes_from(turn | !shared);
+    hold.comes_from(operations.hold);
+    let request_done = requests.finished.q();
+    let operation_done = operations.finished.q();
+    request_pop.drive(requests.pop);
+    operation_pop.drive(operations.pop);
     // Whoever shares rows has them for one request or operation, if the other one waits; and not while it waits for the other one itself.
-    let [request_waits, operation_waits] = [requests.output("waits_o"), operations.output("waits_o")];
-    let idle = operations.output("between_o");
+    let (request_waits, operation_waits) = (requests.waits.q(), operations.waits.q());
+    let idle = operations.between.q();
     let give = mux(
         turn,
         !(shared & any!(operation_done, operation_waits, idle & !computes)),
@@ -229,22 +244,21 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
         let refreshing = m.wire(due & !slicing);
         (refresh_rows[2], refresh_rows[3]) = (refreshing & !closed, refreshing & closed);
     } else {
-        let mut unit = m
-            .instance("bank_refreshes", &pim_bank_refreshes(c)?)
-            .input("elapsed_i", elapsed)
-            .input("ready_i", !slicing)
-            .input("computes_i", computes)
-            .input("joined_i", boundary.is_zero())
-            .input("done_i", row_go & row_ops[8].q());
-        for (b, [open, pim]) in states.iter().enumerate() {
-            unit = unit.input(format!("open{b}_i"), open).input(format!("pim{b}_i"), pim);
+        let (open, pim) = states.iter().map(|[open, pim]| (*open, *pim)).unzip();
+        let unit = pim_bank_refreshes::In {
+            elapsed,
+            ready: !slicing,
+            computes: *computes,
+            done: row_go & row_ops[8].q(),
+            joined: boundary.is_zero(),
+            open,
+            pim,
         }
-        for (op, port) in [(1, "pre_o"), (7, "ppre_o"), (8, "refb_o")] {
-            refresh_rows[op] = unit.output(port);
-        }
-        let busy = m.wire("refreshing", unit.output("busy_o"));
+        .part(&m, "bank_refreshes", &pim_bank_refreshes(c)?);
+        (refresh_rows[1], refresh_rows[7], refresh_rows[8]) = (unit.pre.q(), unit.ppre.q(), unit.refb.q());
+        let busy = m.wire("refreshing", unit.busy);
         normal.drive(!(slicing | busy));
-        refresh_place = Some((busy, unit.output("bank_o"), unit.output("partition_o")));
+        refresh_place = Some((busy, unit.bank.q(), unit.partition.q()));
     }
     if !all_banks && !c.slicing() {
         m.unused(forced, "banks are not cut, and a refresh says when it is done");
@@ -253,12 +267,12 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     let accesses = if all_banks { normal.q() } else { m.wire("accesses", !slicing) };
 
     // The row command to be asked for next.
-    let [host_act, host_pre] = ["act_o", "pre_o"].map(|port| requests.output(port));
-    let [pact, pacta, ppre] = ["pact_o", "pacta_o", "ppre_o"].map(|port| operations.output(port));
+    let (host_act, host_pre) = (requests.act.q(), requests.pre.q());
+    let (pact, pacta, ppre) = (operations.pact.q(), operations.pacta.q(), operations.ppre.q());
     let host_wants = m.wire("host_wants_row", host_act | host_pre);
     // After a refresh both want all their rows. The host's few do not hold up the multipliers for long; the other way round they would.
     let patience = m.reg(PATIENCE).reset(0);
-    let waits = all!(requests.output("urgent_o"), pact | pacta, !patience.all());
+    let waits = all!(requests.urgent, pact | pacta, !patience.all());
     let waits = m.wire("pim_waits", waits);
     patience.next(mux(waits, patience.plus_one(), zeros(PATIENCE)));
     let (pact, pacta) = (pact & !waits, pacta & !waits);
@@ -293,12 +307,12 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
         // What was chosen before the last command may be out of date.
         wire.drive(m.flag(format!("{op}_q"), value) & !given);
     }
-    let host_group = requests.output("row_group_o");
-    let host_bank = spread(&host_group, &requests.output("row_bank_o"));
+    let host_group = requests.row_group.q();
+    let host_bank = spread(&host_group, &requests.row_bank);
     let mut chosen_bank = mux(slicing, slice_bank, host_bank);
-    let mut chosen_partition = requests.output("row_partition_o");
+    let mut chosen_partition = requests.row_partition.q();
     let group_of = |bank: &Bits| bus(&each(groups, |g| bank.slice(g * per_group, per_group).any()));
-    let pim_group = operations.output("row_group_o");
+    let pim_group = operations.row_group.q();
     let mut group = mux(slicing, group_of(&slice_bank), mux(host_row, host_group, pim_group));
     if let Some((busy, bank, partition)) = refresh_place {
         group = mux(busy, group_of(&bank), group);
@@ -308,7 +322,7 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     row_bank.drive(m.delay("row_bank_q", chosen_bank));
     row_group.drive(m.delay("row_group_q", group));
     row_partition.drive(m.delay("row_partition_q", chosen_partition));
-    let chosen_row = mux(host_row, requests.output("row_o"), operations.output("row_o"));
+    let chosen_row = mux(host_row, requests.row, operations.row);
     row.drive(m.delay("row_q", chosen_row));
     let row_choice = Choice {
         ops: row_ops.iter().map(|wire| wire.q()).collect(),
@@ -320,8 +334,9 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
 
     // The column command to be asked for next. What needs the data bus for a buffer load or a result has it first: reads would never leave
     // a gap. What is asked for may be given, so its queue does not ask for the next one yet; if it is not, it is asked for again.
-    let [rd, wr, rdg] = ["rd_o", "wr_o", "rdg_o"].map(|port| requests.output(port));
-    let [mac, gbw, res, sum] = ["mac_o", "gbw_o", "res_o", "sum_o"].map(|port| operations.output(port));
+    let (rd, wr, rdg) = (requests.rd.q(), requests.wr.q(), requests.rdg.q());
+    let (mac, gbw) = (operations.mac.q(), operations.gbw.q());
+    let (res, sum) = (operations.res.q(), operations.sum.q());
     let pim_bus = m.wire(any!(gbw, res, sum));
     // Right after an access the next one is not even asked for, so that what comes between them does not shift it.
     let host_served = m.wire(asked_host & column_go);
@@ -344,7 +359,7 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     // Data that were there may have gone.
     let load_asked = m.forward(1);
     // A slot that was to be taken in the clock in which it was chosen.
-    let early = m.flag(host_column & requests.output("early_o"));
+    let early = m.flag(host_column & requests.early);
     let unfounded = m.wire(early & !m.flag("column_given_q", column_go));
     for (op, ((wire, value), name)) in column_ops.iter().zip(values).zip(COLUMN_COMMANDS).enumerate() {
         let asked = m.flag(format!("{name}_q"), value & !repeated);
@@ -358,28 +373,26 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
             _ => asked,
         });
     }
-    let host_group = requests.output("column_group_o");
-    let host_bank = spread(&host_group, &requests.output("column_bank_o"));
-    let sum_bank = operations.output("bank_o");
+    let host_group = requests.column_group.q();
+    let host_bank = spread(&host_group, &requests.column_bank);
+    let sum_bank = operations.bank.q();
     let sum_bank = bus(&each(c.banks(), |b| sum_bank.eq_lit(b.into())));
     column_bank.drive(m.delay("column_bank_q", mux(host_column, host_bank, sum_bank)));
     column_group.drive(m.delay("column_group_q", mux(host_column, host_group, group_of(&sum_bank))));
-    column_partition.drive(m.delay("column_partition_q", requests.output("column_partition_o")));
-    let of_queue = |name: &str, request: &Bits, operation: &str| {
-        m.delay(name, mux(host_column, request, operations.output(operation)))
-    };
-    let host_slot = requests.output("slot_o");
-    let takes = of_queue("takes_q", &requests.output("share_o"), "take_o");
-    let column = of_queue("column_q", &requests.output("column_o"), "column_o");
-    let slot = of_queue("slot_q", &host_slot, "slot_o");
-    let flag = m.delay(operations.output("flag_o"));
+    column_partition.drive(m.delay("column_partition_q", requests.column_partition));
+    let of_queue =
+        |name: &str, request: Bits, operation: Bits| m.delay(name, mux(host_column, request, operation));
+    let host_slot = requests.slot.q();
+    let takes = of_queue("takes_q", requests.share.q(), operations.take.q());
+    let column = of_queue("column_q", requests.column.q(), operations.column.q());
+    let slot = of_queue("slot_q", host_slot, operations.slot.q());
+    let flag = m.delay(operations.flag);
     let passes = |op: usize| all!(takes, column_ops[op], column_go);
     let sharing =
         pim_sharing::In { share: passes(2), take: passes(4), slot }.part(&m, "sharing", &pim_sharing(c)?);
-    let soon = all!(takes, column_ops[4], slot.eq(host_slot));
-    requests.connect_input("soon_i", soon);
-    requests.connect_input("promised_i", sharing.promised);
-    operations.connect_input("there_i", sharing.there);
+    soon.comes_from(all!(takes, column_ops[4], slot.eq(host_slot)));
+    promised.comes_from(sharing.promised);
+    there.comes_from(sharing.there);
     let column_choice = Choice {
         ops: column_ops.iter().map(|wire| wire.q()).collect(),
         group: column_group.q(),
@@ -421,13 +434,13 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
         field(&column_choice, &[1, 2, 3], column_choice.partition),
         opcode(&column_choice)
     );
-    m.output("row_o", m.flag("row_word_q", row_word.gated(row_go)), "row command bus");
-    m.output("column_o", m.flag("column_word_q", column_word.gated(column_go)), "column command bus");
+    m.output(row = m.flag("row_word_q", row_word.gated(row_go)), "row command bus");
+    m.output(column = m.flag("column_word_q", column_word.gated(column_go)), "column command bus");
 
     // Data to the channel: tCWL after the command.
     let [writes, loads] = [&column_ops[1], &column_ops[3]].map(|op| op & column_go);
-    m.output("write_ready_o", writes, "the column is taken");
-    m.output("load_ready_o", loads, "the column is taken");
+    m.output(write_ready = writes, "the column is taken");
+    m.output(load_ready = loads, "the column is taken");
     let depth = (c.t_cwl() / HbmConfig::T_BL + 2).next_power_of_two();
     let waiting = m.memory(COLUMN_BITS, depth);
     let goes_out = m.wire(writes | loads);
@@ -446,8 +459,8 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     // With a tCWL of one clock it is not stored yet.
     let lower = if c.t_cwl() == 1 { offered.low(BUS) } else { out.low(BUS) };
     let half = mux(second_half, out.high(BUS), lower);
-    m.output("data_valid_o", m.flag("driving_q", driving), "the controller drives the data bus");
-    m.output("data_o", m.flag("driven_q", half.gated(driving)), "what it drives");
+    m.output(data_valid = m.flag("driving_q", driving), "the controller drives the data bus");
+    m.output(data = m.flag("driven_q", half.gated(driving)), "what it drives");
 
     // Data from the channel: in the order of the commands.
     let reads = m.wire((column_ops[0] | column_ops[2].q()) & column_go);
@@ -464,13 +477,9 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     let lower = m.hold(device_data, device_valid);
     let arrives = m.wire(device_valid & second);
     let answered = m.counter(log2(places), arrives);
-    m.output("read_valid_o", m.flag("read_valid_q", arrives), "a column was read");
-    m.output("read_o", m.flag("read_q", cat!(device_data, lower)), "the column");
-    m.output(
-        "read_kind_o",
-        m.flag("read_kind_q", kind.read(answered)),
-        "0: of a request, 1: results, 2: a sum",
-    );
+    m.output(read_valid = m.flag("read_valid_q", arrives), "a column was read");
+    m.output(read = m.flag("read_q", cat!(device_data, lower)), "the column");
+    m.output(read_kind = m.flag("read_kind_q", kind.read(answered)), "0: of a request, 1: results, 2: a sum");
     let refused = m.reg(2 * STATUS).reset(0);
     let seen = |low: u32, status: &Bits| {
         let before = refused.slice(low, STATUS);
@@ -485,13 +494,8 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
         "what the channel has reported: a late refresh, missing data, unexpected data; from bit 0",
     );
     m.output(
-        "request_done_o",
-        m.flag("request_done_q", request_done),
+        request_done = m.flag("request_done_q", request_done),
         "the last command of a request is on the pins; for each request, in their order",
     );
-    m.output(
-        "idle_o",
-        !any_of([requests.output("busy_o"), has_request, computes.q()]),
-        "nothing is to be done",
-    );
+    m.output(idle = !any_of([requests.busy.q(), has_request, computes.q()]), "nothing is to be done");
 }

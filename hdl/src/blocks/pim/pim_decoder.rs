@@ -33,6 +33,34 @@ pub(super) fn row_commands(config: &HbmConfig) -> &'static [&'static str] {
     }
 }
 
+bundle! {
+    /// Row commands that were given, but for a REFB that the memory does not have.
+    pub(super) struct RowOps(config: &HbmConfig) {
+        act: 1, "ACT";
+        pre: 1, "PRE";
+        prea: 1, "PREA";
+        r#ref: 1, "REF";
+        slice: 1, "SLICE";
+        pact: 1, "PACT";
+        pacta: 1, "PACTA";
+        ppre: 1, "PPRE";
+        refb: 1, "REFB", if config.refresh() == HbmRefresh::Bank;
+    }
+}
+
+bundle! {
+    /// Column commands that were given.
+    pub(super) struct ColumnOps {
+        rd: 1, "RD";
+        wr: 1, "WR";
+        rdg: 1, "RDG";
+        gbw: 1, "GBW";
+        mac: 1, "MAC";
+        res: 1, "RES";
+        sum: 1, "SUM";
+    }
+}
+
 /// Whether a field of two bits is below `count`, which is 1, 2 or 4.
 fn below(field: &Bits, count: u32) -> Bits {
     if count == 4 { lit(1, 1) } else { field.lt(lit(count.into(), BANK)) }
@@ -69,18 +97,18 @@ pub fn pim_decoder(config: &HbmConfig) -> Block {
         names.iter().zip(1..).map(opcode).collect::<Vec<_>>()
     };
     // Of commands to a bank, by place; without a place all of them.
-    let targets = |prefix: &str, word: &Bits| {
+    let targets = |word: &Bits| {
         let (bank, group) = (word.slice(5, BANK), word.slice(7, BANK));
         let at = |field: &Bits, count: u32| each(count, |i| field.eq_lit(i.into()));
         let (bank_is, group_is) = (at(&bank, per_group), at(&group, groups));
         let banks: Vec<Bits> = group_is.iter().flat_map(|g| bank_is.iter().map(move |b| g & b)).collect();
-        m.output(format!("{prefix}_group_o"), bus(&group_is), "bank group named, one-hot");
-        m.output(format!("{prefix}_bank_o"), bus(&banks), "bank named, one-hot over the channel");
-        (below(&bank, per_group), below(&group, groups))
+        (bus(&group_is), bus(&banks), below(&bank, per_group), below(&group, groups))
     };
 
     let ops = named(&row, "row", &ROW_COMMANDS);
-    let (bank_exists, group_exists) = targets("row", &row);
+    let (row_group, row_bank, bank_exists, group_exists) = targets(&row);
+    m.output(row_group, "bank group named, one-hot");
+    m.output(row_bank, "bank named, one-hot over the channel");
     let uses: [(u32, u32, &[usize]); 4] =
         [(4, 1, &[1, 2]), (5, BANK, &[1, 2, 5, 9]), (7, BANK, &[1, 2, 5, 6, 9]), (9, ROW, &[1, 5, 6, 7])];
     let place = any_of([0, 1, 4, 8].map(|op: usize| ops[op]));
@@ -98,18 +126,20 @@ pub fn pim_decoder(config: &HbmConfig) -> Block {
     for (op, name) in ops.iter().zip(ROW_COMMANDS) {
         m.output(format!("{name}_o"), op & !undefined, name.to_uppercase());
     }
-    m.output("row_undefined_o", undefined, "the row word is no command of this memory");
-    m.output("row_partition_o", row.bit(4), "partition of the row command");
-    m.output("row_o", row.slice(9, row_bits), "row");
+    m.output(row_undefined = undefined, "the row word is no command of this memory");
+    m.output(row_partition = row.bit(4), "partition of the row command");
+    m.output(row = row.slice(9, row_bits), "row");
     // Without slicing nothing can be done with a boundary.
     let boundary_bits = bits_for(config.subarrays() - 1);
     let boundary = row.slice(9, ROW);
     let outside = if boundary_bits < ROW { boundary.high(ROW - boundary_bits).any() } else { zeros(1) };
-    m.output("boundary_o", boundary.low(boundary_bits), "boundary");
+    m.output(boundary = boundary.low(boundary_bits), "boundary");
     m.output(outside, "the boundary lies outside of the bank");
 
     let ops = named(&column, "column", &COLUMN_COMMANDS);
-    let (bank_exists, group_exists) = targets("column", &column);
+    let (column_group, column_bank, bank_exists, group_exists) = targets(&column);
+    m.output(column_group, "bank group named, one-hot");
+    m.output(column_bank, "bank named, one-hot over the channel");
     let uses: [(u32, u32, &[usize]); 6] = [
         (4, 1, &[1, 2, 3]),
         (5, BANK, &[1, 2, 3, 7]),
@@ -130,14 +160,13 @@ pub fn pim_decoder(config: &HbmConfig) -> Block {
         wrong.push(with_slot & slot.ge(lit(slots.into(), SLOT)));
     }
     let undefined = m.wire("column_undefined", any_or_none(&wrong));
-    for (op, name) in ops.iter().zip(COLUMN_COMMANDS) {
-        m.output(format!("{name}_o"), op & !undefined, name.to_uppercase());
-    }
-    m.output("column_undefined_o", undefined, "the column word is no command of this memory");
-    m.output("column_partition_o", column.bit(4), "partition of the column command");
-    m.output("column_o", column.slice(9, COLUMN), "column");
-    m.output("flag_o", column.bit(14), "flag");
+    let ops = ColumnOps::of_values((), ops.iter().map(|op| op & !undefined));
+    ColumnOps::outputs(&m, (), ops);
+    m.output(column_undefined = undefined, "the column word is no command of this memory");
+    m.output(column_partition = column.bit(4), "partition of the column command");
+    m.output(column = column.slice(9, COLUMN), "column");
+    m.output(flag = column.bit(14), "flag");
     let slot_bits = bits_for(slots - 1);
-    m.output("slot_o", slot.low(slot_bits), "slot of the global buffer");
+    m.output(slot = slot.low(slot_bits), "slot of the global buffer");
     m.finish()
 }

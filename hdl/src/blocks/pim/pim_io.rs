@@ -65,8 +65,8 @@ pub fn pim_io(config: &HbmConfig) -> Block {
     let moves = m.wire(due | second);
     let driven = m.hold(mux(second, word.high(BUS), word.low(BUS)), moves);
     let driving = delayed("driving", &moves, 1);
-    m.output("data_o", driven.gated(driving), "what the channel drives");
-    m.output("data_valid_o", driving, "the channel drives the data bus");
+    m.output(data = driven.gated(driving), "what the channel drives");
+    m.output(data_valid = driving, "the channel drives the data bus");
     let fills = m.reg(1 + slot_bits).reset(0).enable(due).next(cat!(kind.high(slot_bits), kind.bit(0)));
     let last_half = delayed("last_half", &second, 1);
 
@@ -86,16 +86,16 @@ pub fn pim_io(config: &HbmConfig) -> Block {
     let halves = m.wire(cat!(arrives & second_half, arrives & first_half));
     let is_gbw = order.bit(0);
     let to_banks = each(banks, |b| halves.gated(!is_gbw & order.bit(1 + b)));
-    m.output("write_o", cat(to_banks.into_iter().rev()), "halves to write, two bits per bank");
-    m.output("write_path_o", order.bit(1 + banks), "path to write through");
-    m.output("write_column_o", order.slice(2 + banks, COLUMN), "column to write");
-    m.output("missing_o", expected & !data_valid, "data are due and not there");
-    m.output("unexpected_o", data_valid & !expected, "there are data, and none are due");
+    m.output(write = cat(to_banks.into_iter().rev()), "halves to write, two bits per bank");
+    m.output(write_path = order.bit(1 + banks), "path to write through");
+    m.output(write_column = order.slice(2 + banks, COLUMN), "column to write");
+    m.output(missing = expected & !data_valid, "data are due and not there");
+    m.output(unexpected = data_valid & !expected, "there are data, and none are due");
 
     // What passes on the bus for the buffer.
     let passes = m.wire(driving & fills.bit(0));
     let passing = cat!(passes & last_half, passes & !last_half);
-    m.output("fill_o", passing | halves.gated(is_gbw), "halves to write into the buffer");
-    m.output("fill_slot_o", mux(passes, fills.high(slot_bits), order.high(slot_bits)), "slot to write");
-    m.output("fill_data_o", mux(passes, driven, data), "half a column for the buffer");
+    m.output(fill = passing | halves.gated(is_gbw), "halves to write into the buffer");
+    m.output(fill_slot = mux(passes, fills.high(slot_bits), order.high(slot_bits)), "slot to write");
+    m.output(fill_data = mux(passes, driven, data), "half a column for the buffer");
 }

@@ -43,7 +43,7 @@ pub fn pim_lane() -> Block {
     let flags = cat!(infinite & negative, infinite & !negative, special & !nonzero);
     debug_assert_eq!(flags.width(), FLAG_BITS);
     m.output(term, "product in its range, complemented if it is negative; the least sum of exponents is 2");
-    m.output("negative_o", keep("term_negative_q", &place, negative), "it is negative: add one");
-    m.output("far_o", keep("far_q", &place, exp.msb()), "it lies in the far range");
-    m.output("flags_o", keep("flags_q", &place, flags), "the product is NaN, +Inf, -Inf");
+    m.output(negative = keep("term_negative_q", &place, negative), "it is negative: add one");
+    m.output(far = keep("far_q", &place, exp.msb()), "it lies in the far range");
+    m.output(flags = keep("flags_q", &place, flags), "the product is NaN, +Inf, -Inf");
 }

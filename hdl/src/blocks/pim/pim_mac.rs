@@ -87,16 +87,15 @@ pub fn pim_mac(config: &HbmConfig) -> Block {
     sum.next(sum.gated(keep) + near.sext(acc_bits) + far_placed);
     let sum_flags = m.reg("flags_q", FLAG_BITS).reset(0).enable(totalled);
     sum_flags.next(sum_flags.gated(keep) | all_seen);
-    let rounded = m
-        .instance("rounder", &rounder(acc_bits, 1)?)
-        .input("valid_i", round)
-        .input("first_i", lit(1, 1))
-        .input("last_i", lit(1, 1))
-        .input("digit_i", sum)
-        .input("flags_i", sum_flags);
-    m.output("result_o", rounded.output("data_o"), "the rounded sum");
-    let _ = rounded.ignore("valid_o", "the channel counts the clocks");
+    let (valid, first, last) = (round, lit(1, 1), lit(1, 1));
+    let rounded = rounder::In { valid, first, last, digit: *sum, flags: *sum_flags }.part(
+        &m,
+        "rounder",
+        &rounder(acc_bits, 1)?,
+    );
+    m.output(result = rounded.data, "the rounded sum");
+    rounded.valid.ignore("the channel counts the clocks");
     // A flag decides the result, so the value does not matter any more.
     let value = sum.gated(sum_flags.any().eq_lit(0));
-    m.output("sum_o", cat!(sum_flags, value), "exact sum: flags, value");
+    m.output(sum = cat!(sum_flags, value), "exact sum: flags, value");
 }

@@ -65,9 +65,8 @@ pub fn pim_operations(config: &HbmConfig) -> Block {
     let c = config;
     let (bank_bits, row_bits) = place_bits(c);
     let (groups, per_group) = (c.bank_groups(), c.banks_per_group());
-    let head_valid = m.input("operation_valid_i", 1, "there is an operation");
-    let head = m.input(
-        "operation_i",
+    let operation_valid = m.input(1, "there is an operation");
+    let operation = m.input(
         operation_bits(c),
         "bank, row, slot, column, steps less one, first, last, take, kind; from bit 0",
     );
@@ -90,12 +89,12 @@ pub fn pim_operations(config: &HbmConfig) -> Block {
     // The operation in work, and the next one; the row is that of the last run.
     let finished = m.forward(1);
     let valid = m.reg(1).reset(0);
-    let pop = m.wire(head_valid & (finished | !valid));
+    let pop = m.wire(operation_valid & (finished | !valid));
     valid.set_clear(pop, finished);
     let current = m.reg(Operation::bits(bank_bits)).enable(pop);
-    current.next(cat!(head.high(Operation::bits(bank_bits) - bank_bits), head.low(bank_bits)));
-    let next_row = head.slice(bank_bits, row_bits);
-    let next_runs = m.wire(pop & head.high(KIND).eq_lit(RUN));
+    current.next(cat!(operation.high(Operation::bits(bank_bits) - bank_bits), operation.low(bank_bits)));
+    let next_row = operation.slice(bank_bits, row_bits);
+    let next_runs = m.wire(pop & operation.high(KIND).eq_lit(RUN));
     let row = m.hold(next_row, next_runs);
     let other_row = m.wire(next_runs & next_row.ne(row));
     let (row, valid) = (row, valid.q());
@@ -125,10 +124,10 @@ pub fn pim_operations(config: &HbmConfig) -> Block {
     let all_missing = missing.all();
     let (pact, pacta) =
         if c.all_bank_activate() { (opens & !all_missing, opens & all_missing) } else { (opens, zeros(1)) };
-    m.output("pact_o", pact & missing.any(), "PACT is wanted");
+    m.output(pact = pact & missing.any(), "PACT is wanted");
     m.output(pacta, "PACTA is wanted");
-    m.output("ppre_o", close, "PPRE is wanted");
-    m.output("row_group_o", lowest(&missing), "bank group of PACT, one-hot");
+    m.output(ppre = close, "PPRE is wanted");
+    m.output(row_group = lowest(&missing), "bank group of PACT, one-hot");
     m.output(row, "row to open");
 
     // Steps of the operation.
@@ -145,21 +144,21 @@ pub fn pim_operations(config: &HbmConfig) -> Block {
     let slot_left = timer(&m, "slot_left", &load_done, c.t_cwl() + HbmConfig::T_BL - 1);
     let (slot_now, column_now) = (m.wire("slot_now", slot + step.q().zext(SLOT)), column + step);
     let filled = m.wire(!take | at(&there, &slot_now));
-    m.output("waits_o", run & !filled, "a MAC waits for a column");
+    m.output(waits = run & !filled, "a MAC waits for a column");
     let mac = cat!(run, enable, all_fit, !slot_left.any(), !closing, filled);
-    m.output("mac_o", mac.all(), "MAC is wanted");
+    m.output(mac = mac.all(), "MAC is wanted");
     m.output(take, "it takes what a read has brought for it");
-    m.output("gbw_o", load & data_valid, "GBW is wanted");
-    m.output("res_o", results & !sum_left.any(), "RES is wanted");
-    m.output("sum_o", sum & !sum_left.any(), "SUM is wanted");
-    m.output("column_o", column_now, "column of MAC");
-    m.output("slot_o", slot_now, "slot of GBW or MAC");
-    m.output("flag_o", first & step.is_zero(), "the sum begins with this MAC");
+    m.output(gbw = load & data_valid, "GBW is wanted");
+    m.output(res = results & !sum_left.any(), "RES is wanted");
+    m.output(sum = sum & !sum_left.any(), "SUM is wanted");
+    m.output(column = column_now, "column of MAC");
+    m.output(slot = slot_now, "slot of GBW or MAC");
+    m.output(flag = first & step.is_zero(), "the sum begins with this MAC");
     m.output(bank, "bank of SUM");
     m.output(finished, "the operation ends with this clock");
     m.output(pop, "the operation is taken");
-    m.output("busy_o", valid, "there is an operation in work");
-    m.output("between_o", step.is_zero() & !closing, "no operation is half done");
+    m.output(busy = valid, "there is an operation in work");
+    m.output(between = step.is_zero() & !closing, "no operation is half done");
     // The window belongs to the activations of a run, which are near if few MACs are left on the row. An activation of all banks leaves the
     // window alone, but waits for tRRD.
     let hold = if c.all_bank_activate() {

@@ -26,8 +26,8 @@ pub fn pim_refresh_watch(config: &HbmConfig) -> Block {
     m.share_code();
     let allowance = ALLOWANCE * parts;
     let refresh = m.input(1, "a refresh is carried out");
-    let row = m.input("row_command_i", 1, "there is a row command");
-    let column = m.input("column_command_i", 1, "there is a column command; it comes after the row command");
+    let row_command = m.input(1, "there is a row command");
+    let column_command = m.input(1, "there is a column command; it comes after the row command");
     let phase = m.reg(bits_for(interval - 1)).reset(0);
     let wraps = m.wire(phase.eq_lit((interval - 1).into()));
     phase.next(phase.plus_one().gated(!wraps));
@@ -40,7 +40,7 @@ pub fn pim_refresh_watch(config: &HbmConfig) -> Block {
     let is_behind = |debt: &Bits| most.lt(debt) | (debt.eq(most) & phase.any());
     let behind = m.wire(is_behind(&debt));
     // One refresh may not be enough.
-    let still_behind = m.wire(all!(refresh, column, is_behind(&paid)));
+    let still_behind = m.wire(all!(refresh, column_command, is_behind(&paid)));
 
     let intervals = (allowance + 1) * interval;
     let since_bits = bits_for(intervals + 1);
@@ -50,8 +50,8 @@ pub fn pim_refresh_watch(config: &HbmConfig) -> Block {
     since.next(mux(refresh, lit(1, since_bits), next));
 
     let told = m.reg(1).reset(0);
-    let late = m.wire((over | behind) & !told & (row | column));
+    let late = m.wire((over | behind) & !told & (row_command | column_command));
     told.next(((told | late) & !refresh) | still_behind);
-    m.output("late_o", late | still_behind, "a refresh is overdue");
+    m.output(late = late | still_behind, "a refresh is overdue");
     m.finish()
 }

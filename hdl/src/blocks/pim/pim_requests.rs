@@ -84,10 +84,9 @@ pub fn pim_requests(config: &HbmConfig) -> Block {
     let c = config;
     let layout = RequestLayout::new(c);
     let (groups, per_group) = (c.bank_groups(), c.banks_per_group());
-    let head_valid = m.input("request_valid_i", 1, "there is a request");
+    let request_valid = m.input(1, "there is a request");
     let head = m.input(
-        "request_i",
-        Request::bits(layout),
+        request = Request::bits(layout),
         "position, columns less one, row, bank, slot, kind; from bit 0",
     );
     let boundary_bits = bits_for(c.subarrays() - 1);
@@ -171,7 +170,7 @@ pub fn pim_requests(config: &HbmConfig) -> Block {
     }
     let finished = m.wire(column_go & requests[0].left.is_zero());
     let advance = m.wire(finished | !slots[0].0.q());
-    let pop = m.wire(head_valid & (advance | !slots[1].0.q()));
+    let pop = m.wire(request_valid & (advance | !slots[1].0.q()));
     let moved = m.flag(any!(finished, advance & slots[1].0.q(), pop));
     let urgent = m.flag("opens_q", bus(&opens));
     let fresh = m.wire(!(given | moved));
@@ -193,13 +192,13 @@ pub fn pim_requests(config: &HbmConfig) -> Block {
     behind.next(mux(row_taken, cat(above), behind).gated(!given));
     let second_chosen = m.wire(chosen.high(groups).any());
     let of_chosen = |values: [&Bits; 2]| mux(second_chosen, values[1], values[0]);
-    m.output("act_o", (chosen & opens).any(), "ACT is wanted");
+    m.output(act = (chosen & opens).any(), "ACT is wanted");
     m.output(urgent, "the request in work waits for an ACT");
-    m.output("pre_o", (chosen & closes).any(), "PRE is wanted");
-    m.output("row_group_o", chosen.low(groups) | chosen.high(groups), "its bank group, one-hot");
-    m.output("row_bank_o", of_chosen([&requests[0].bank, &requests[1].bank]), "its bank of the group");
-    m.output("row_partition_o", of_chosen([&partitions[0], &partitions[1]]), "its partition");
-    m.output("row_o", of_chosen([&requests[0].row, &requests[1].row]), "its row");
+    m.output(pre = (chosen & closes).any(), "PRE is wanted");
+    m.output(row_group = chosen.low(groups) | chosen.high(groups), "its bank group, one-hot");
+    m.output(row_bank = of_chosen([&requests[0].bank, &requests[1].bank]), "its bank of the group");
+    m.output(row_partition = of_chosen([&partitions[0], &partitions[1]]), "its partition");
+    m.output(row = of_chosen([&requests[0].row, &requests[1].row]), "its row");
 
     let group_is = each(groups, |g| {
         if groups == 1 { lit(1, 1) } else { requests[0].position.low(layout.group).eq_lit(g.into()) }
@@ -207,19 +206,19 @@ pub fn pim_requests(config: &HbmConfig) -> Block {
     let group_ready = (ready & bus(&group_is)).any();
     let can = m.wire(enabled[0] & group_ready);
     let [write, copy, share] = [WRITE, COPY, SHARE].map(|kind| requests[0].kind.eq_lit(kind));
-    m.output("rd_o", can & requests[0].kind.is_zero(), "RD is wanted");
-    m.output("wr_o", all!(can, write, data_valid), "WR is wanted");
+    m.output(rd = can & requests[0].kind.is_zero(), "RD is wanted");
+    m.output(wr = all!(can, write, data_valid), "WR is wanted");
     let early = m.wire(at(&promised, &requests[0].slot));
     let free = m.wire(!early | soon);
-    m.output("rdg_o", can & (copy | (share & free)), "RDG is wanted");
-    m.output("early_o", share & early, "only if the MAC that is asked for is given");
-    m.output("waits_o", all!(slots[0].0.q(), share, !free), "it waits for a MAC to take a slot");
+    m.output(rdg = can & (copy | (share & free)), "RDG is wanted");
+    m.output(early = share & early, "only if the MAC that is asked for is given");
+    m.output(waits = all!(slots[0].0.q(), share, !free), "it waits for a MAC to take a slot");
     m.output(share, "a MAC takes what it brings");
-    m.output("column_group_o", bus(&group_is), "its bank group, one-hot");
-    m.output("column_bank_o", requests[0].bank, "its bank of the group");
-    m.output("column_partition_o", partitions[0], "its partition");
-    m.output("column_o", requests[0].position.high(COLUMN), "its column");
-    m.output("slot_o", requests[0].slot, "slot of RDG");
+    m.output(column_group = bus(&group_is), "its bank group, one-hot");
+    m.output(column_bank = requests[0].bank, "its bank of the group");
+    m.output(column_partition = partitions[0], "its partition");
+    m.output(column = requests[0].position.high(COLUMN), "its column");
+    m.output(slot = requests[0].slot, "slot of RDG");
     m.unused(requests[1].position.high(COLUMN), "the second request has not begun");
 
     // The next column, the next request.
@@ -237,6 +236,6 @@ pub fn pim_requests(config: &HbmConfig) -> Block {
     slots[1].1.next(mux(pop, head, slots[1].1));
     m.output(pop, "the request is taken");
     m.output(finished, "a request ends with this clock");
-    m.output("shared_o", first_shared, "the request in work uses what the multipliers use");
-    m.output("busy_o", slots[0].0 | slots[1].0.q(), "there are requests in work");
+    m.output(shared = first_shared, "the request in work uses what the multipliers use");
+    m.output(busy = slots[0].0 | slots[1].0.q(), "there are requests in work");
 }

@@ -7,7 +7,7 @@
 use super::pim_bank::paths;
 use super::pim_bank_state::{View, pim_bank_state};
 use super::pim_channel_timing::pim_channel_timing;
-use super::pim_decoder::{COLUMN_COMMANDS, row_commands};
+use super::pim_decoder::{ColumnOps, RowOps};
 use super::pim_timer::suffix;
 use crate::blocks::common::encoding::{bits_for, log2};
 use ndp_config::HbmConfig;
@@ -21,9 +21,8 @@ use ndp_hdl_language::prelude::*;
 pub fn pim_shadow(config: &HbmConfig) -> Block {
     let c = config;
     let (banks, groups, row_bits) = (c.banks(), c.bank_groups(), log2(c.rows()));
-    let row_ops: Vec<Bits> =
-        row_commands(c).iter().map(|op| m.input(format!("{op}_i"), 1, op.to_uppercase())).collect();
-    let column_ops = COLUMN_COMMANDS.map(|op| m.input(format!("{op}_i"), 1, op.to_uppercase()));
+    let row_ops = RowOps::inputs(&m, c);
+    let column_ops = ColumnOps::inputs(&m, ());
     let row_group = m.input(groups, "bank group of the row command, one-hot");
     let row_bank = m.input(banks, "bank of the row command, one-hot over the channel");
     let row_partition = m.input(1, "partition of the row command");
@@ -33,69 +32,63 @@ pub fn pim_shadow(config: &HbmConfig) -> Block {
     let column_partition = m.input(1, "partition of the column command");
     let boundary_bits = bits_for(c.subarrays() - 1);
     let boundary = m.input(boundary_bits, "boundary of SLICE");
-    let [act, pre, prea, refresh, slice, pact, pacta, ppre] = [0, 1, 2, 3, 4, 5, 6, 7].map(|op| &row_ops[op]);
-    let [rd, wr, rdg, _, mac, _, _] = &column_ops;
+    let RowOps { act, pre, prea, r#ref, slice, pact, pacta, ppre, refb } = row_ops;
+    let ColumnOps { rd, wr, rdg, mac, .. } = column_ops;
     if !c.slicing() {
         m.unused(boundary, "there is no boundary");
     }
     let row_go = m.forward(1);
     let column_go = m.forward(1);
-    let mut rules = m
-        .instance("timing", &pim_channel_timing(c, View::Record)?)
-        .input("row_group_i", row_group)
-        .input("row_go_i", row_go)
-        .input("column_group_i", column_group)
-        .input("column_go_i", column_go);
-    let ops = row_commands(c).iter().zip(&row_ops).chain(COLUMN_COMMANDS.iter().zip(&column_ops));
-    for (op, bits) in ops {
-        rules = rules.input(format!("{op}_i"), bits);
+    let rules = pim_channel_timing::In {
+        row_ops,
+        row_group,
+        row_go: *row_go,
+        column_ops,
+        column_group,
+        column_go: *column_go,
     }
+    .part(&m, "timing", &pim_channel_timing(c, View::Record)?);
     let state = pim_bank_state(c, View::Record)?;
     let (mut wrong_rows, mut wrong_columns) = (Vec::new(), Vec::new());
     for b in 0..banks {
         let group = row_group.bit(b / c.banks_per_group());
         let (named, addressed) = (row_bank.bit(b), column_bank.bit(b));
-        let mut instance = m
-            .instance(format!("bank{b}"), &state)
-            .input("act_i", act & named)
-            .input("pre_i", pre & named)
-            .input("prea_i", prea)
-            .input("ref_i", refresh)
-            .input("slice_i", slice & named)
-            .input("pact_i", (pact & group) | pacta)
-            .input("ppre_i", ppre)
-            .input("row_partition_i", row_partition)
-            .input("row_i", row)
-            .input("row_go_i", row_go)
-            .input("rd_i", (rd | rdg) & addressed)
-            .input("wr_i", wr & addressed)
-            .input("mac_i", mac)
-            .input("column_partition_i", column_partition)
-            .input("column_go_i", column_go);
-        if let Some(refb) = row_ops.get(8) {
-            instance = instance.input("refb_i", refb & named);
+        let bank = pim_bank_state::In {
+            act: act & named,
+            pre: pre & named,
+            prea,
+            r#ref,
+            slice: slice & named,
+            pact: (pact & group) | pacta,
+            ppre,
+            refb: refb.map(|refb| refb & named),
+            row_partition,
+            row,
+            row_go: *row_go,
+            rd: (rd | rdg) & addressed,
+            wr: wr & addressed,
+            mac,
+            auto: None,
+            column_partition,
+            column_go: *column_go,
+            boundary: c.slicing().then_some(boundary),
         }
+        .part(&m, format!("bank{b}"), &state);
         if c.slicing() {
-            instance =
-                instance.input("boundary_i", boundary).ignore("path_o", "the controller knows the boundary");
+            bank.path.ignore("the controller knows the boundary");
         }
-        wrong_rows.push(instance.output("row_flags_o").any());
-        wrong_columns.push(instance.output("column_flags_o").any());
-        m.output(format!("open{b}_o"), instance.output("open_o"), "partitions with an open row, from bit 0");
-        m.output(format!("pim{b}_o"), instance.output("pim_o"), "of these, opened to compute with");
+        wrong_rows.push(bank.row_flags.any());
+        wrong_columns.push(bank.column_flags.any());
+        m.output(format!("open{b}_o"), bank.open, "partitions with an open row, from bit 0");
+        m.output(format!("pim{b}_o"), bank.pim, "of these, opened to compute with");
         for p in 0..paths(c) {
-            m.output(
-                format!("row{b}_{p}_o"),
-                instance.output(&format!("row{p}_o")),
-                "last row of a partition",
-            );
+            m.output(format!("row{b}_{p}_o"), bank.row.at(p), "last row of a partition");
         }
     }
-    wrong_rows.push(rules.output("row_flags_o").any());
-    wrong_columns.push(rules.output("column_flags_o").any());
-    let any = |ops: &[Bits]| any_of(ops);
-    row_go.drive(any(&row_ops) & !any_of(&wrong_rows));
-    column_go.drive(any(&column_ops) & !any_of(&wrong_columns));
+    wrong_rows.push(rules.row_flags.any());
+    wrong_columns.push(rules.column_flags.any());
+    row_go.drive(any_of(row_ops.values()) & !any_of(&wrong_rows));
+    column_go.drive(any_of(column_ops.values()) & !any_of(&wrong_columns));
     m.output(row_go, "the row command is legal in this clock, and noted");
     m.output(column_go, "the column command is legal in this clock, and noted");
 }

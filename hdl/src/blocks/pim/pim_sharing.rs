@@ -35,6 +35,6 @@ pub fn pim_sharing(config: &HbmConfig) -> Block {
         };
         bus(&each(slots, bit))
     };
-    m.output("promised_o", bits("promised", &share, &slot), "slots that a MAC has yet to take");
-    m.output("there_o", bits("there", &arrives.0, &arrives.1), "of these, those that it may");
+    m.output(promised = bits("promised", &share, &slot), "slots that a MAC has yet to take");
+    m.output(there = bits("there", &arrives.0, &arrives.1), "of these, those that it may");
 }
