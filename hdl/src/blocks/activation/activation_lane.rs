@@ -8,13 +8,7 @@
 
 use super::exponential_path::{Exponential, specials};
 use crate::blocks::arithmetic::exponential;
-use crate::blocks::arithmetic::fp16_adder::fp16_adder;
-use crate::blocks::arithmetic::fp16_multiplier::{RECIPROCAL_BITS, fp16_multiplier};
-use crate::blocks::arithmetic::fp16_packer::{MAGNITUDE_BITS, Way, fp16_packer};
-use crate::blocks::arithmetic::number_format::FP16_BITS;
-use crate::blocks::arithmetic::operand_recoder::recoded;
-use ndp_config::GemvConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 /// Bits of an exponential in units of 2^-28: 1 is the largest.
 pub(crate) const TERM_BITS: u32 = 29;

@@ -1,10 +1,7 @@
 //! What a rank's group gets from the activation unit, and how it passes it on to the lanes of its tiles.
 
 use super::activation_lane::SliceControls;
-use crate::blocks::common::encoding::log2;
-use crate::blocks::common::row_layout::position_bits;
-use ndp_config::{BEAT_ELEMS, GemvConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 bundle! {
     /// What a group gets from the activation unit beside what it passes on.

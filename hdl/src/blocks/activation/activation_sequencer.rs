@@ -16,10 +16,7 @@ use super::activation_tree;
 use super::activation_walker::{activation_walker, vector_bits};
 use super::exponential_path;
 use crate::blocks::arithmetic::{exponential, function_unit};
-use crate::blocks::common::encoding::{bits_for, log2};
-use crate::blocks::common::row_layout::{rank_bits, wave_bits};
-use ndp_config::GemvConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 const _: () = assert!(
     exponential_path::LATENCY == function_unit::LATENCY,

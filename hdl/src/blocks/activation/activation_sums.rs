@@ -6,12 +6,8 @@
 use super::activation_lane::KEY_BITS;
 use super::activation_tree::{larger, tree, wider_sum};
 use super::activation_walker::vector_bits;
-use crate::blocks::arithmetic::exponential::{ARGUMENT_BITS, Scaled};
-use crate::blocks::arithmetic::fp16_multiplier::RECIPROCAL_BITS;
 use crate::blocks::arithmetic::fp16_packer;
-use crate::blocks::common::encoding::{bits_for, log2};
-use ndp_config::GemvConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 /// Bits of a sum of exponentials: 16384 of them, each at most 2^28.
 const SUM_BITS: u32 = 43;

@@ -4,9 +4,7 @@
 //! turn it is who knows when what comes out means something.
 
 use super::activation_lane::{KEY_BITS, TERM_BITS};
-use crate::blocks::common::encoding::log2;
-use ndp_config::GemvConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Levels between two registers.
 const LEVELS_PER_STAGE: u32 = 2;

@@ -7,11 +7,7 @@ use super::activation_sums::activation_sums;
 use super::activation_tree;
 use super::activation_walker::vector_bits;
 use super::exponential_path::SharedControls;
-use crate::blocks::arithmetic::number_format::FP16_BITS;
-use crate::blocks::arithmetic::operand_recoder::recoded;
-use crate::blocks::common::row_layout::Layout;
-use ndp_config::GemvConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 /// Minus infinity, recoded: the larger of it and a number is the number.
 const LEAST: u128 = 0xfe00;

@@ -2,10 +2,7 @@
 //! rank share.
 
 use super::activation_lane::TERM_BITS;
-use crate::blocks::arithmetic::exponential::exponential;
-use crate::blocks::arithmetic::fp16_packer::{MAGNITUDE_BITS, Way, fp16_packer};
-use crate::blocks::arithmetic::number_format::FP16_BITS;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 /// Cycles from a value to its result in the shared unit: those of the function unit, beside which it is in the chain of the lanes.
 pub(crate) const LATENCY: u32 = exponential::LATENCY + fp16_packer::LATENCY;

@@ -5,11 +5,7 @@
 
 use super::fp16_rounder::{fp16_rounder, rounder};
 use super::number_format::{FLAG_BITS, FP16_BITS};
-use crate::blocks::common::encoding::bits_for;
-use crate::blocks::common::fifo::fifo;
-use crate::blocks::common::row_layout::{rank_bits, wave_bits};
-use ndp_config::GemvConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Results that can wait at the output; the rounder's latency must fit in it twice for full rate.
 const QUEUED_RESULTS: u32 = 8;

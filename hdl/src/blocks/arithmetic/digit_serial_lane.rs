@@ -4,7 +4,7 @@
 //! when its product leaves depends on its turn at the aligner, not on the steps.
 
 use super::number_format::SIGNIFICAND_BITS;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Bits of the weight in a step.
 const DIGIT_BITS: u32 = 2;

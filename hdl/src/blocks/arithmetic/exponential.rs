@@ -5,7 +5,7 @@
 //! finite FP16 number. Definition and error bound: `docs/numerics.md`.
 
 use super::number_format::FP16_BITS;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Fraction bits of `x * log2(e)`.
 const FRACTION_BITS: u32 = 24;

@@ -2,7 +2,7 @@
 
 use super::fp16_packer::{EXPONENT_BITS, MAGNITUDE_BITS, WIDE_FRACTION_BITS};
 use super::number_format::{FP16_BITS, SIGNIFICAND_BITS};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Cycles from operands to what [`super::fp16_packer`] rounds.
 pub(crate) const LATENCY: u32 = 2;

@@ -6,9 +6,7 @@
 //! be kept; a leading one at bit 64 or above is at least 2^16 and overflows.
 
 use super::number_format::{ACC_LSB_EXPONENT, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
-use crate::blocks::common::encoding::bits_for;
-use ndp_config::GemvConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Position of FP16's smallest step (2^-24) in the sum.
 const SMALLEST_STEP: u32 = (-24 - ACC_LSB_EXPONENT) as u32;

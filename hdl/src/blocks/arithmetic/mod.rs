@@ -26,3 +26,26 @@ pub mod serial_lane;
 pub mod sum_reader;
 pub mod sum_resolver;
 pub mod weight_scaler;
+
+/// What blocks of later folders take from this one, and from `common`.
+pub(crate) mod prelude {
+    pub(crate) use super::combiner::combiner;
+    pub(crate) use super::exponential::{ARGUMENT_BITS, Scaled, exponential};
+    pub(crate) use super::fp16_adder::fp16_adder;
+    pub(crate) use super::fp16_multiplier::{RECIPROCAL_BITS, fp16_multiplier};
+    pub(crate) use super::fp16_packer::{MAGNITUDE_BITS, Way, fp16_packer};
+    pub(crate) use super::fp16_rounder::{fp16_rounder, rounder};
+    pub(crate) use super::function_unit::function_unit;
+    pub(crate) use super::multiplier_unit::{
+        Moves, decode, digit_phase, multiplier_name, multiplier_suffix, multiplier_unit, sum_bits,
+    };
+    pub(crate) use super::number_format::{EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
+    pub(crate) use super::operand_recoder::{operand_recoder, recoded, restored};
+    pub(crate) use super::place_scaler::place_scaler;
+    pub(crate) use super::product_aligner::FINE_SHIFT_BITS;
+    pub(crate) use super::reduction_tree::tapped_tree;
+    pub(crate) use super::row_accumulator::row_accumulator;
+    pub(crate) use super::sum_reader::sum_reader;
+    pub(crate) use super::sum_resolver::sum_resolver;
+    pub(crate) use crate::blocks::common::prelude::*;
+}

@@ -5,9 +5,7 @@
 //! exactly when the result is NaN, which saves the multiplier unit every other test.
 
 use super::number_format::FP16_BITS;
-use crate::blocks::common::encoding::log2;
-use ndp_config::{BEAT_BITS, BEAT_ELEMS};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// A beat of 32 values; those with index above `last_i` come out as +0 when `cut_i` is set, all of them when `clear_i` is.
 /// Combinational.

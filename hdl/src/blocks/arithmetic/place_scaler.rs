@@ -2,8 +2,7 @@
 
 use super::number_format::FP16_BITS;
 use super::weight_scaler::{Scale, weight_scaler};
-use ndp_config::{BEAT_BITS, BEAT_ELEMS};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// The weights of a place, of `bits` bits each, a cycle after their numbers.
 ///

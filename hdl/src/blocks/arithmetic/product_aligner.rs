@@ -5,8 +5,7 @@
 //! The product of a special operand has no meaning here; the unit raises a flag instead.
 
 use super::number_format::{EXPONENT_SUM_BITS, SIGNIFICAND_BITS};
-use ndp_config::GemvConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Bits of an exponent sum that the fine shift uses; the last bit is the coarse shift.
 pub(crate) const FINE_SHIFT_BITS: u32 = EXPONENT_SUM_BITS - 1;

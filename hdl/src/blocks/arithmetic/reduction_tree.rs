@@ -7,8 +7,7 @@
 //! taps lead them out.
 
 use super::number_format::FLAG_BITS;
-use crate::blocks::common::encoding::{bits_for, log2};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Adds two digit streams. Latency: one cycle.
 #[block(m, "tree_node_d{digit_bits}", "Digit-serial adder of two exact sums.")]

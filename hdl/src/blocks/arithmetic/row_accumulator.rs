@@ -4,9 +4,7 @@
 //! next stripe. The last stripe's sum is passed on instead of being kept.
 
 use super::number_format::FLAG_BITS;
-use crate::blocks::common::encoding::bits_for;
-use ndp_config::GemvConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// The accumulator of one rank: `max_batch` sums of `acc_segments` digits. Latency: one cycle.
 ///

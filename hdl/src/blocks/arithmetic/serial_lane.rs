@@ -6,7 +6,7 @@
 //! the lanes by in the unit's delay line.
 
 use super::number_format::SIGNIFICAND_BITS;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// A lane for weights of `steps` significand bits in a window of `window` cycles (`window >= steps`).
 ///

@@ -2,8 +2,7 @@
 
 use super::multiplier_unit::{StoredSum, sum_bits};
 use super::number_format::FLAG_BITS;
-use ndp_config::GemvConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Chooses among the tiles of one position, keeps the word and shifts it out: `acc_segments` digits, the least
 /// significant one in the cycle after `load_i`. Each digit comes with the carry that was pending below it.

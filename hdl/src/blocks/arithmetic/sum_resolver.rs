@@ -5,8 +5,7 @@
 
 use super::multiplier_unit::{StoredSum, sum_bits};
 use super::number_format::FP16_BITS;
-use ndp_config::{BEAT_BITS, GemvConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// The resolver for a beat of words with a sum each. A beat per cycle; one digit per cycle, so it takes `acc_segments - 1`.
 ///

@@ -4,7 +4,7 @@
 //! smaller than its scale, so nothing ever moves up: a normal scale's leading one stays where it is or leaves by up to seven bits.
 
 use super::number_format::{FP16_BITS, SIGNIFICAND_BITS};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Fraction bits of an FP16 value.
 const FRACTION_BITS: u32 = SIGNIFICAND_BITS - 1;

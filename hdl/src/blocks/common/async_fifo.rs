@@ -7,10 +7,9 @@
 //!
 //! Both resets have to be active together. Valid and ready come from registers.
 
-use super::encoding::{bits_for, log2};
+use super::prelude::*;
 use super::synchroniser::synchroniser;
 use super::two_clock_sram::{storage as two_clocks, two_clock_sram, two_clock_words, word_register};
-use ndp_hdl_language::prelude::*;
 
 /// What holds the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

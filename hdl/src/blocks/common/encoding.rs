@@ -1,6 +1,6 @@
 //! Numbers as bits: how many a number needs, and one-hot codes.
 
-use ndp_hdl_language::prelude::*;
+use super::prelude::*;
 
 /// Bits needed to hold `0..=max`; at least one.
 pub(crate) const fn bits_for(max: u32) -> u32 {

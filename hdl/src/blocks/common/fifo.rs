@@ -1,7 +1,6 @@
 //! Synchronous FIFO in flip-flops.
 
-use super::encoding::bits_for;
-use ndp_hdl_language::prelude::*;
+use super::prelude::*;
 
 /// Properties of a queue in a ring of places: a word that is pushed, any one, stays in its place until it is popped, and is popped in its turn.
 /// `stored` reads a place.

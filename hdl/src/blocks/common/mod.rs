@@ -14,3 +14,23 @@ pub mod sram_fifo;
 pub mod synchroniser;
 pub mod two_clock_sram;
 pub(crate) mod weight_format;
+
+/// What blocks of all folders are built from.
+pub(crate) mod prelude {
+    pub(crate) use super::async_fifo::{Storage, async_fifo};
+    pub(crate) use super::encoding::{bits_for, log2, one_hot};
+    pub(crate) use super::fifo::fifo;
+    pub(crate) use super::oldest_first::oldest_first;
+    pub(crate) use super::phase_ring::phase_ring;
+    pub(crate) use super::row_layout::{Layout, position_bits, rank_bits, wave_bits, words};
+    pub(crate) use super::sram::sram;
+    pub(crate) use super::sram_fifo::sram_fifo;
+    pub(crate) use super::weight_format::{
+        FORMAT_BITS, FORMAT_DOC, Format, SCALED_PLACES, is_quantised, quantised_bursts, quantised_tails,
+    };
+    pub(crate) use ndp_config::{
+        BEAT_BITS, BEAT_ELEMS, CoreConfig, DesignConfig, DfiConfig, DramConfig, GemvConfig, HbmCommandSet,
+        HbmConfig, HbmRefresh, LinkConfig, Multiplier,
+    };
+    pub(crate) use ndp_hdl_language::prelude::*;
+}

@@ -3,7 +3,7 @@
 //! The order changes with turns only, never with time, so nobody starves whatever rhythm the others have: who wants is passed over
 //! by each of the others at most once.
 
-use ndp_hdl_language::prelude::*;
+use super::prelude::*;
 
 /// Who gets its turn in a cycle, one bit each: exactly one of those in `wants` if there are any. After reset the first one is the
 /// oldest.

@@ -1,6 +1,6 @@
 //! The free-running phase of the window, one-hot.
 
-use ndp_hdl_language::prelude::*;
+use super::prelude::*;
 
 /// A ring of `window` phases; phase 0 follows reset. Every rank group has a ring of its own, so that the phase is
 /// never a global net; they start together and so agree.

@@ -3,9 +3,7 @@
 //! A row is cut into stripes of `stripe_elems`. A wave is a stripe for every rank; what is left over is the tail. The front end's
 //! command decoder computes the cut once, and whoever walks over a row is told it.
 
-use super::encoding::{bits_for, log2};
-use ndp_config::{BEAT_ELEMS, GemvConfig};
-use ndp_hdl_language::prelude::*;
+use super::prelude::*;
 
 /// Bits of a wave count of one row.
 pub(crate) fn wave_bits(config: &GemvConfig) -> u32 {

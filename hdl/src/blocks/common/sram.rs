@@ -1,7 +1,6 @@
 //! SRAM macros with one read and one write port: slices of the buffer, the list memory, queues that are too large for flip-flops.
 
-use super::encoding::bits_for;
-use ndp_hdl_language::prelude::*;
+use super::prelude::*;
 
 /// `depth` words of `width` bits, a read and a write per cycle. Each of `lanes` equal parts of a word has its own write
 /// enable. Read data come one cycle later and are held until the next read; reading the word that is being written gives the old

@@ -1,8 +1,7 @@
 //! Synchronous FIFO in an SRAM macro, for queues that are too large for flip-flops.
 
-use super::encoding::bits_for;
+use super::prelude::*;
 use super::sram::sram;
-use ndp_hdl_language::prelude::*;
 
 /// `depth` words (a power of two) of `width` bits, and the head besides. A word comes out two cycles after it was pushed, then one
 /// per cycle. `valid_o` and `ready_o` depend on state alone. Pushing when not ready or popping when not valid is refused

@@ -1,7 +1,7 @@
 //! Synchronisers: the registers that catch a signal of another clock. They are modules of their own, so that a library's cells can
 //! replace them, and constraints find them.
 
-use ndp_hdl_language::prelude::*;
+use super::prelude::*;
 
 /// Two flip-flops in a row for each of `width` bits, cleared by reset: the value comes two cycles later. Each bit is caught by itself, so
 /// that a number has to come in Gray code.

@@ -4,8 +4,7 @@
 //! the pointers of [`super::async_fifo`] see to it that a word is not read before it has been still for two cycles of
 //! the reader.
 
-use super::encoding::bits_for;
-use ndp_hdl_language::prelude::*;
+use super::prelude::*;
 
 /// Why the words may be read with another clock than the one that writes them.
 const STILL: &str = "the word was written before its pointer came through the synchroniser";

@@ -3,9 +3,7 @@
 //! A place is 32 weights of a row. Of quantised weights the bursts of a row on a rank are, for each 32 places, one with their scales
 //! and then those with the numbers, two (8 bits) or four (4 bits) places each. FP16 weights have a burst for each place.
 
-use super::encoding::log2;
-use ndp_config::GemvConfig;
-use ndp_hdl_language::prelude::*;
+use super::prelude::*;
 
 /// Bits of a format.
 pub(crate) const FORMAT_BITS: u32 = 2;

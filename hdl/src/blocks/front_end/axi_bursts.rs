@@ -2,9 +2,7 @@
 //!
 //! What both directions of [`super::axi_subordinate`] share. No module of its own.
 
-use crate::blocks::common::encoding::log2;
-use crate::blocks::common::fifo::fifo;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Bits of AxLEN, AxSIZE, AxBURST and xRESP.
 pub const LEN_BITS: u32 = 8;

@@ -4,9 +4,7 @@
 //! always taken. One beat per cycle; RVALID and all with it come from registers.
 
 use super::axi_bursts::{AxiShape, bursts, next_byte, place};
-use crate::blocks::common::encoding::{log2, one_hot};
-use crate::blocks::common::sram::sram;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Bits that count all bursts, or all beats, that can be under way.
 const COUNT_BITS: u32 = 16;

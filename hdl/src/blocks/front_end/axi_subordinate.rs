@@ -7,10 +7,8 @@ use super::axi_bursts::AxiShape;
 use super::axi_reads::axi_reads;
 use super::axi_writes::axi_writes;
 use super::host_port::{HOST_TAG_BITS, REGISTER_BITS};
-use crate::blocks::common::oldest_first::oldest_first;
-use ndp_config::{BEAT_BITS, DesignConfig};
+use crate::blocks::common::prelude::*;
 use ndp_hdl_language::Direction;
-use ndp_hdl_language::prelude::*;
 
 /// The kinds of requests, uppermost bits of their tags: a read's line, a line to be merged, a write.
 const KIND_BITS: u32 = 2;

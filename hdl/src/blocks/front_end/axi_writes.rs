@@ -4,9 +4,7 @@
 //! order of the bursts, whatever order those of the lines come in. One beat per cycle while strobes are complete.
 
 use super::axi_bursts::{AxiShape, RESP_BITS, SLVERR, bursts, place};
-use crate::blocks::common::encoding::{log2, one_hot};
-use crate::blocks::common::fifo::fifo;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Beats that wait.
 const WAITING: u32 = 2;

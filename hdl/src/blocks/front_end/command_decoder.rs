@@ -3,10 +3,7 @@
 //! A row is cut into stripes of `stripe_elems`; stripe `j` of the full waves goes to rank `j mod ranks`, the stripes that
 //! are left over are the tail. Both numbers of elements are powers of two, so the cut is a slice of bits.
 
-use crate::blocks::common::encoding::{bits_for, log2};
-use crate::blocks::common::row_layout::Layout;
-use ndp_config::{BEAT_ELEMS, GemvConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Whether a number is in `1..=max`.
 fn in_limit(value: &Bits, max: u32) -> Bits {

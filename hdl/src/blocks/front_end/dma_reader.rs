@@ -4,11 +4,7 @@
 //! are reserved before a segment is asked for: these beats never stand in the way of weights that come behind them.
 
 use super::rank_feeder::{SEGMENT_BITS, after_segment, segment_length};
-use crate::blocks::common::encoding::{bits_for, log2};
-use crate::blocks::common::row_layout::rank_bits;
-use crate::blocks::common::sram_fifo::sram_fifo;
-use ndp_config::{BEAT_BITS, BEAT_ELEMS, DesignConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Beats that can be on their way to or wait in one rank's queue: two segments, because beside a product each is under way for long.
 const QUEUED_BEATS: u32 = 32;

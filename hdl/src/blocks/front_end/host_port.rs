@@ -5,11 +5,8 @@
 //! is the longest ago. Responses carry the request's tag; they come in order from one rank, and take turns among ranks.
 
 use super::instruction_decoder::{INSTRUCTION_BITS, link_suffix};
-use crate::blocks::common::encoding::{bits_for, log2, one_hot};
-use crate::blocks::common::oldest_first::oldest_first;
+use crate::blocks::common::prelude::*;
 use crate::blocks::link::transfer_unit::{CONTROL_BITS, TransferRequest};
-use ndp_config::{BEAT_BITS, DesignConfig};
-use ndp_hdl_language::prelude::*;
 
 /// Bits of a host's tag.
 pub(crate) const HOST_TAG_BITS: u32 = 8;

@@ -2,12 +2,8 @@
 
 use super::command_decoder::command_decoder;
 use super::row_generator::WORD_ENTRIES;
-use crate::blocks::common::encoding::{bits_for, log2};
-use crate::blocks::common::row_layout::{Layout, wave_bits};
-use crate::blocks::common::weight_format::{FORMAT_BITS, FORMAT_DOC, is_quantised};
+use crate::blocks::common::prelude::*;
 use crate::blocks::link::transfer_message::{COUNT_BITS, SLOT_BITS};
-use ndp_config::{DesignConfig, LinkConfig};
-use ndp_hdl_language::prelude::*;
 
 /// Bits of an instruction.
 pub(crate) const INSTRUCTION_BITS: u32 = 128;

@@ -12,13 +12,9 @@ use super::instruction_decoder::{
 use super::row_generator::WORD_ENTRIES;
 use crate::blocks::activation::activation_unit::Operation;
 use crate::blocks::activation::activation_walker::vector_bits;
-use crate::blocks::common::encoding::{bits_for, log2};
-use crate::blocks::common::row_layout::{Layout, wave_bits};
-use crate::blocks::common::weight_format::{FORMAT_DOC, is_quantised};
+use crate::blocks::common::prelude::*;
 use crate::blocks::link::transfer_message::{COUNT_BITS, SLOT_BITS};
 use crate::blocks::link::transfer_unit::Transfer;
-use ndp_config::{BEAT_ELEMS, DesignConfig};
-use ndp_hdl_language::prelude::*;
 
 /// Bits of a count of instructions.
 pub(crate) const SEQUENCE_BITS: u32 = 32;

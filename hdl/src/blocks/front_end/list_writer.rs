@@ -5,9 +5,7 @@
 //! behind its first entry; so a list can be worked on in place.
 
 use super::row_generator::{ENTRY_BITS, WORD_ENTRIES, list_addr_bits};
-use crate::blocks::common::encoding::{bits_for, log2, one_hot};
-use ndp_config::{BEAT_BITS, DesignConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Bits of the number of selected elements.
 pub(crate) fn selection_bits(config: &DesignConfig) -> u32 {

@@ -2,10 +2,7 @@
 
 use super::host_port::{LINK_REGISTER, REGISTER_BITS};
 use super::instruction_decoder::link_suffix;
-use crate::blocks::common::encoding::bits_for;
-use crate::blocks::common::sram::sram;
-use ndp_config::{BEAT_BITS, BEAT_ELEMS, DesignConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Bits of a counter.
 pub(crate) const COUNTER_BITS: u32 = 32;

@@ -13,21 +13,13 @@ use super::rank_feeder::{SEGMENT_BITS, rank_feeder};
 use super::row_generator::{WORD_ENTRIES, list_addr_bits, row_generator};
 use super::segment_turns::segment_turns;
 use crate::blocks::activation::activation_lane::shared_suffix;
-use crate::blocks::arithmetic::multiplier_unit::multiplier_name;
-use crate::blocks::common::encoding::log2;
-use crate::blocks::common::fifo::fifo;
-use crate::blocks::common::row_layout::rank_bits;
-use crate::blocks::common::sram::sram;
-use crate::blocks::common::sram_fifo::sram_fifo;
-use crate::blocks::common::weight_format::is_quantised;
+use crate::blocks::arithmetic::prelude::*;
 use crate::blocks::gemv::gemv_unit::gemv_unit;
 use crate::blocks::gemv::selector::element_bits;
 use crate::blocks::link::transfer_unit::{TransferRequest, transfer_unit};
 use crate::blocks::memory::rank_intake::RankPorts;
 use crate::blocks::memory::rank_port::{Pins, rank_port};
 use crate::blocks::memory::rank_timing::BUS_BITS;
-use ndp_config::{BEAT_BITS, DesignConfig};
-use ndp_hdl_language::prelude::*;
 
 /// Rows that the unit's distributor can find waiting.
 const QUEUED_TOKENS: u32 = 16;

@@ -2,9 +2,8 @@
 
 use super::axi_subordinate::{PREFIX, axi_subordinate};
 use super::ndp_core::ndp_core;
-use ndp_config::DesignConfig;
+use crate::blocks::common::prelude::*;
 use ndp_hdl_language::Direction;
-use ndp_hdl_language::prelude::*;
 
 /// What the ports of the core that the subordinate has begin with.
 const HOST: [&str; 2] = ["host_", "response_"];

@@ -7,14 +7,7 @@
 //! many bursts to its row.
 
 use super::row_generator::row_offset_bits;
-use crate::blocks::common::encoding::log2;
-use crate::blocks::common::fifo::fifo;
-use crate::blocks::common::row_layout::{Layout, position_bits, rank_bits, wave_bits};
-use crate::blocks::common::weight_format::{
-    FORMAT_BITS, FORMAT_DOC, Format, is_quantised, quantised_bursts, quantised_tails,
-};
-use ndp_config::DesignConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Longest segment in bursts.
 pub(crate) const SEGMENT_BURSTS: u32 = 16;

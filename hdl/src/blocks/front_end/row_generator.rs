@@ -1,12 +1,6 @@
 //! Names the rows of a product one after the other, counted or from the list memory, and multiplies each by the row's length.
 
-use crate::blocks::common::encoding::{bits_for, log2, one_hot};
-use crate::blocks::common::row_layout::{rank_bits, wave_bits};
-use crate::blocks::common::weight_format::{
-    FORMAT_BITS, FORMAT_DOC, Format, SCALED_PLACES, is_quantised, quantised_bursts,
-};
-use ndp_config::{BEAT_BITS, DesignConfig, GemvConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Bits of an entry of the list memory.
 pub(crate) const ENTRY_BITS: u32 = 32;

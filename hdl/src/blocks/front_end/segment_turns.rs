@@ -5,10 +5,8 @@
 //! that would be so before or behind the reader's, it lets segments of the feeder pass, [`PASSED`] of them at most.
 
 use super::rank_feeder::SEGMENT_BITS;
-use crate::blocks::common::encoding::{bits_for, log2};
+use crate::blocks::common::prelude::*;
 use crate::blocks::memory::rank_timing::pairs;
-use ndp_config::DesignConfig;
-use ndp_hdl_language::prelude::*;
 
 /// Segments of the feeder that may go before one of the reader.
 const PASSED: u32 = 7;

@@ -10,11 +10,7 @@
 use crate::blocks::activation::activation_lane::{
     KEY_BITS, LaneControls, TERM_BITS, activation_lane, shared_suffix,
 };
-use crate::blocks::arithmetic::multiplier_unit::{Moves, multiplier_name, multiplier_unit, sum_bits};
-use crate::blocks::arithmetic::number_format::FP16_BITS;
-use crate::blocks::common::sram::sram;
-use ndp_config::GemvConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 bundle! {
     /// What the tile gets for a lane of its own beside the controls.

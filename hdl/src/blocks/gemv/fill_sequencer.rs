@@ -9,11 +9,7 @@
 //! beat with their scales. That one is taken as soon as its stripe is planned.
 
 use super::scalar_banks::scalar_slot_bits;
-use crate::blocks::common::encoding::log2;
-use crate::blocks::common::row_layout::{Layout, position_bits, rank_bits, wave_bits};
-use crate::blocks::common::weight_format::{FORMAT_BITS, FORMAT_DOC, Format, SCALED_PLACES, is_quantised};
-use ndp_config::GemvConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// The sequencer of one rank. A plan (one stripe) is made in the cycle before its first beat; after that one beat per
 /// cycle, and one more cycle for the zeros if the row ends before the stripe does. The command's fields have to stay while it

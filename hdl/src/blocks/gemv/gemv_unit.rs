@@ -15,17 +15,7 @@ use super::vector_writer::{Item, WriteRequest, vector_writer};
 use crate::blocks::activation::activation_lane::shared_suffix;
 use crate::blocks::activation::activation_port::{LaneEnds, LanePort};
 use crate::blocks::activation::activation_unit::{Operation, activation_unit};
-use crate::blocks::arithmetic::combiner::combiner;
-use crate::blocks::arithmetic::multiplier_unit::multiplier_name;
-use crate::blocks::arithmetic::number_format::FP16_BITS;
-use crate::blocks::arithmetic::operand_recoder::{recoded, restored};
-use crate::blocks::arithmetic::sum_resolver::sum_resolver;
-use crate::blocks::common::encoding::bits_for;
-use crate::blocks::common::fifo::fifo;
-use crate::blocks::common::row_layout::{Layout, rank_bits, words};
-use crate::blocks::common::weight_format::{FORMAT_BITS, FORMAT_DOC, is_quantised};
-use ndp_config::{BEAT_BITS, BEAT_ELEMS, GemvConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 /// Beats of a store that wait for DRAM; the read path's latency must fit in it.
 const QUEUED_STORES: u32 = 4;

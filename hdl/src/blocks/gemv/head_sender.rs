@@ -3,10 +3,7 @@
 //! The columns of all ranks work in step and keep their results for a window, while a rank may be without a job. So
 //! each rank remembers whether the digits in the columns are its own.
 
-use crate::blocks::arithmetic::number_format::FP16_BITS;
-use crate::blocks::common::encoding::log2;
-use ndp_config::GemvConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 /// The sender of one rank. Results of a job are sent in the cycles after `rounded_valid_i`, those of head 0 first.
 ///

@@ -22,20 +22,7 @@ use crate::blocks::activation::activation_lane::{
 use crate::blocks::activation::activation_port::{LaneEnds, LanePort, Lanes};
 use crate::blocks::activation::activation_tree::activation_tree;
 use crate::blocks::activation::exponential_path::{SharedControls, shared_exponential};
-use crate::blocks::arithmetic::function_unit::function_unit;
-use crate::blocks::arithmetic::multiplier_unit::{Moves, multiplier_name, sum_bits};
-use crate::blocks::arithmetic::number_format::{FLAG_BITS, FP16_BITS};
-use crate::blocks::arithmetic::operand_recoder::operand_recoder;
-use crate::blocks::arithmetic::reduction_tree::tapped_tree;
-use crate::blocks::arithmetic::row_accumulator::row_accumulator;
-use crate::blocks::arithmetic::sum_reader::sum_reader;
-use crate::blocks::common::encoding::{bits_for, log2};
-use crate::blocks::common::fifo::fifo;
-use crate::blocks::common::phase_ring::phase_ring;
-use crate::blocks::common::row_layout::{Layout, position_bits, rank_bits};
-use crate::blocks::common::weight_format::{FORMAT_BITS, FORMAT_DOC, is_quantised};
-use ndp_config::{BEAT_BITS, GemvConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 /// 1 in FP16, the factor of partial results.
 const ONE: u16 = 0x3C00;

@@ -4,12 +4,7 @@
 //! summed in several ranks, as tails move from rank to rank with the row: two ranks apart with two tail stripes, all ranks else. Then
 //! their sums are added, digit by digit, and all of these ranks get the same result.
 
-use crate::blocks::arithmetic::fp16_rounder::{fp16_rounder, rounder};
-use crate::blocks::arithmetic::number_format::FLAG_BITS;
-use crate::blocks::arithmetic::operand_recoder::recoded;
-use crate::blocks::common::encoding::bits_for;
-use ndp_config::GemvConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 /// One rank's digit with what goes with it.
 struct Stream {

@@ -3,10 +3,7 @@
 //! For each word of a vector block and each vector: tile by tile of a position, lane by lane. Reads run ahead of writes by the
 //! latency of the path in between; both count by themselves.
 
-use crate::blocks::common::encoding::{bits_for, log2};
-use crate::blocks::common::row_layout::{Layout, rank_bits, wave_bits};
-use ndp_config::{BEAT_ELEMS, GemvConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 bundle! {
     /// Kept sums that are read in all ranks.

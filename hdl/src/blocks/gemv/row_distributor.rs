@@ -9,12 +9,7 @@
 //! themselves.
 
 use super::vector_reader::{BufferRead, vector_reader};
-use crate::blocks::arithmetic::number_format::FP16_BITS;
-use crate::blocks::common::encoding::log2;
-use crate::blocks::common::row_layout::{Layout, rank_bits};
-use crate::blocks::common::sram::sram;
-use ndp_config::{BEAT_BITS, BEAT_ELEMS, GemvConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 /// The distributor. One row or transfer of scalars per cycle; the command's fields have to stay while it runs, rows of the next one wait.
 ///

@@ -6,12 +6,7 @@
 
 use super::vector_reader::BufferRead;
 use super::vector_walker::vector_walker;
-use crate::blocks::arithmetic::number_format::FP16_BITS;
-use crate::blocks::common::encoding::{bits_for, log2, one_hot};
-use crate::blocks::common::fifo::fifo;
-use crate::blocks::common::row_layout::{Layout, words};
-use ndp_config::{BEAT_BITS, BEAT_ELEMS, GemvConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 /// Values on their way to or waiting for the writer: as many as a read takes, so that one can go per cycle.
 const QUEUED_VALUES: u32 = 4;

@@ -1,9 +1,7 @@
 //! Asks for the beats of a vector block in the buffer, in the order in which the block is stored in DRAM.
 
 use super::vector_walker::vector_walker;
-use crate::blocks::common::row_layout::{Layout, position_bits, rank_bits, words};
-use ndp_config::GemvConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 bundle! {
     /// What is read from the buffer.

@@ -5,9 +5,7 @@
 //! four ranks every rank holds all three, with two the even ranks hold the first and the odd ones the second, a single one
 //! is everywhere.
 
-use crate::blocks::common::row_layout::{Layout, position_bits, rank_bits, wave_bits, words};
-use ndp_config::GemvConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// The walker. `start_i` puts it on the first beat, `step_i` moves it on by one; all outputs come from registers that
 /// follow one cycle later. Layout, batch and base have to stay.

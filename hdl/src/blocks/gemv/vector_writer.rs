@@ -6,12 +6,7 @@
 //! beyond the vectors' end too; stores write +0 there by themselves.
 
 use super::vector_walker::vector_walker;
-use crate::blocks::arithmetic::number_format::FP16_BITS;
-use crate::blocks::arithmetic::operand_recoder::operand_recoder;
-use crate::blocks::common::encoding::log2;
-use crate::blocks::common::row_layout::{Layout, position_bits, words};
-use ndp_config::{BEAT_BITS, BEAT_ELEMS, GemvConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 /// What a writer takes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,13 +3,7 @@
 //! What becomes of a beat is decided in [`super::fill_sequencer`]: that it has scales, which stay here, or numbers, of which a half is taken in
 //! a cycle. The scaled weights come out a cycle later, and with them the controls that say where they go.
 
-use crate::blocks::arithmetic::number_format::FP16_BITS;
-use crate::blocks::arithmetic::place_scaler::place_scaler;
-use crate::blocks::common::encoding::log2;
-use crate::blocks::common::row_layout::position_bits;
-use crate::blocks::common::weight_format::{FORMAT_BITS, FORMAT_DOC, Format, SCALED_PLACES};
-use ndp_config::{BEAT_BITS, BEAT_ELEMS, GemvConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 bundle! {
     /// What is done with a place, a cycle after it was decided.

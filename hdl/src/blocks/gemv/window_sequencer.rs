@@ -14,11 +14,7 @@
 //! in phase 2.
 
 use super::scalar_banks::scalar_slot_bits;
-use crate::blocks::arithmetic::multiplier_unit::{digit_phase, multiplier_suffix};
-use crate::blocks::common::encoding::{bits_for, log2};
-use crate::blocks::common::row_layout::{rank_bits, words};
-use ndp_config::GemvConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 /// The sequencer of one rank. The command's fields have to stay while it runs.
 ///

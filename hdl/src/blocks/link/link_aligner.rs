@@ -2,8 +2,7 @@
 
 use super::link_frame::{link_ring, marker};
 use super::link_lane::link_lane;
-use ndp_config::LinkConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// The aligner. Lanes may be apart by up to `DESKEW_WORDS - 2` words of 25 bits.
 ///

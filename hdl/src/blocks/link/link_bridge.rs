@@ -4,8 +4,7 @@ use super::link_controller::link_controller;
 use super::link_frame::name;
 use super::link_monitor::NUMBER;
 use super::link_switch::{link_switch, port_bits, routes_bits};
-use ndp_config::LinkConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// The bridge. Flits are stored and forwarded; a faulty link's are dropped and counted there.
 ///

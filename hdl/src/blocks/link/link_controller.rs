@@ -5,8 +5,7 @@ use super::link_monitor::{Events, NUMBER, link_monitor};
 use super::link_receiver::link_receiver;
 use super::link_session::link_session;
 use super::link_transmitter::link_transmitter;
-use ndp_config::{BEAT_BITS, LinkConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// The controller.
 ///

@@ -1,6 +1,6 @@
 //! Counters of a link, read one at a time.
 
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Bits of a counter.
 pub(super) const COUNTER: u32 = 32;

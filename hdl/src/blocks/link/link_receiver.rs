@@ -6,10 +6,7 @@
 use super::link_aligner::link_aligner;
 use super::link_crc::link_crc;
 use super::link_frame::{BEAT, DATA, Header, KIND, ROUND, SEQ, TAG, Tag, delayed, end_of_beat, name};
-use crate::blocks::common::encoding::log2;
-use crate::blocks::common::sram::sram;
-use ndp_config::{BEAT_BITS, LinkConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// The receiver. `good_o` or `bad_o` comes three cycles after a flit's last word was in step.
 ///

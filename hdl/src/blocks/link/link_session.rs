@@ -7,9 +7,7 @@
 //! to be. A fault stays until `retrain_i`. Nothing is lost by it: numbers and buffers stay as they are.
 
 use super::link_frame::{ANSWER, INIT, KIND};
-use crate::blocks::common::encoding::log2;
-use ndp_config::LinkConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// The session.
 ///

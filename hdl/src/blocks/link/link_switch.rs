@@ -4,9 +4,7 @@
 //! time. A beat takes two cycles from input to output and one passes every other cycle: 32 bytes per cycle and port.
 
 use super::link_frame::{LABEL, NODE};
-use crate::blocks::common::encoding::log2;
-use ndp_config::BEAT_BITS;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Bits of a port's number in the routes.
 pub(super) const PORT: u32 = 3;

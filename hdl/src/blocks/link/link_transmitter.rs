@@ -10,10 +10,7 @@ use super::link_frame::{
     ANSWER, BEAT, Header, IDLE, INIT, LABEL, NODE, ROUND, SEQ, TAG, Tag, beat_of_word, delayed, link_ring,
     markers, name, payload_of_word,
 };
-use crate::blocks::common::encoding::log2;
-use crate::blocks::common::sram::sram;
-use ndp_config::{BEAT_BITS, LinkConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// The transmitter. A word leaves seven cycles after its flit was chosen.
 ///

@@ -7,8 +7,7 @@ use super::link_frame::NODE;
 use super::transfer_message::{SLOT_BITS, TRANSFER_BITS};
 use super::transfer_sender::patience;
 use super::transfer_walker::transfer_walker;
-use ndp_config::{DesignConfig, LinkConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Bits of the count of writes on their way: more than all queues hold.
 const PENDING_BITS: u32 = 10;

@@ -7,10 +7,7 @@
 use super::link_frame::NODE;
 use super::transfer_message::{SLOT_BITS, TRANSFER_BITS};
 use super::transfer_walker::transfer_walker;
-use crate::blocks::common::encoding::log2;
-use crate::blocks::common::sram_fifo::sram_fifo;
-use ndp_config::{BEAT_BITS, DesignConfig, LinkConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Beats that can be on their way to or wait in one rank's queue. With those that wait in the link they last for a refresh.
 const QUEUED_BEATS: u32 = 16;

@@ -11,8 +11,7 @@ use super::link_monitor::{COUNTER, NUMBER};
 use super::transfer_message::{COUNT_BITS, SLOT_BITS, TRANSFER_BITS};
 use super::transfer_receiver::transfer_receiver;
 use super::transfer_sender::{patience, transfer_sender};
-use ndp_config::{BEAT_BITS, DesignConfig, GemvConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Bits of a number of requests in a row.
 const RUN_BITS: u32 = 4;

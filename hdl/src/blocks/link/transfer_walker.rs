@@ -1,7 +1,6 @@
 //! The places of a transfer's bursts: burst by burst, and of each burst all ranks that take part, the lowest first.
 
-use ndp_config::DesignConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// The lowest set bit alone.
 fn lowest(bits: &Bits) -> Bits {

@@ -11,9 +11,7 @@
 use super::dfi_sequencer::dfi_sequencer;
 use super::rank_scheduler::ADDRESS_PINS;
 use super::rank_timing::BUS_BITS;
-use crate::blocks::common::fifo::fifo;
-use ndp_config::{DfiConfig, DramConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Clocks of a burst on the data bus.
 const BURST: u32 = DramConfig::T_BL;

@@ -4,9 +4,7 @@
 //! entries ask for is looked up into registers.
 
 use super::rank_timing::{ENTRIES, EntryLayout, HALVES, SLOT, Slots, countdown, decoded, pairs};
-use crate::blocks::common::phase_ring::phase_ring;
-use ndp_config::DramConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Bits of a bank's state beside its row, from bit 0: open, RD and WR allowed, PRE allowed, ACT allowed.
 pub(super) const FLAGS: u32 = 4;

@@ -16,10 +16,7 @@ use super::rank_queue::rank_queue;
 use super::rank_refresh::rank_refresh;
 use super::rank_scheduler::{ADDRESS_PINS, rank_scheduler};
 use super::rank_timing::{BURST_BITS, BUS_BITS, ENTRIES, Entry, EntryLayout, HALVES, SLOT};
-use crate::blocks::common::encoding::bits_for;
-use crate::blocks::common::phase_ring::phase_ring;
-use ndp_config::DramConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// A12 high: burst of eight.
 const BURST_OF_EIGHT: u32 = 12;

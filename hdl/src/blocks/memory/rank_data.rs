@@ -6,9 +6,7 @@
 
 use super::rank_intake::RankPorts;
 use super::rank_timing::{BURST_BITS, BUS_BITS, SLOT};
-use crate::blocks::common::phase_ring::phase_ring;
-use ndp_config::DramConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// The data path.
 ///

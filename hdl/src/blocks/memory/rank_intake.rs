@@ -6,10 +6,7 @@
 //! within the slot: used places, sum with the new ones (both ahead), comparison, choice.
 
 use super::rank_timing::{Entry, EntryLayout, LENGTH_BITS, SLOT};
-use crate::blocks::common::encoding::bits_for;
-use crate::blocks::common::phase_ring::phase_ring;
-use ndp_config::DramConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Requests that may go before a waiting segment.
 pub const TURN_REQUESTS: u32 = 16;

@@ -13,10 +13,7 @@ use super::rank_controller::rank_controller;
 use super::rank_intake::{RankPorts, RequestOffer, SegmentOffer};
 use super::rank_scheduler::ADDRESS_PINS;
 use super::rank_timing::{BURST_BITS, BUS_BITS, LENGTH_BITS};
-use crate::blocks::common::async_fifo::{Storage, async_fifo};
-use crate::blocks::common::encoding::bits_for;
-use ndp_config::{CoreConfig, DramConfig};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Segments that can wait.
 const SEGMENTS: u32 = 8;

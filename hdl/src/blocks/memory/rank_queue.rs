@@ -5,9 +5,7 @@
 
 use super::rank_intake::RankPorts;
 use super::rank_timing::{ENTRIES, Entry, EntryLayout, SLOT};
-use crate::blocks::common::phase_ring::phase_ring;
-use ndp_config::DramConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// The queue.
 ///

@@ -7,10 +7,7 @@
 //! whatever the device was last told is over ([`Slots::settle`]), as if its banks had to be closed.
 
 use super::rank_timing::{SLOT, Slots, reload};
-use crate::blocks::common::encoding::bits_for;
-use crate::blocks::common::phase_ring::phase_ring;
-use ndp_config::DramConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// The refresh sequencer.
 ///

@@ -8,10 +8,7 @@
 use super::rank_banks::FLAGS;
 use super::rank_intake::RankPorts;
 use super::rank_timing::{ENTRIES, Entry, EntryLayout, HALVES, SLOT, Slots, countdown, decoded, pairs};
-use crate::blocks::common::encoding::{bits_for, log2};
-use crate::blocks::common::phase_ring::phase_ring;
-use ndp_config::DramConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Address pins of the command bus.
 pub const ADDRESS_PINS: u32 = 18;

@@ -6,10 +6,7 @@
 
 use super::pim_decoder::COLUMN;
 use super::pim_mac::COLUMN_BITS;
-use crate::blocks::arithmetic::number_format::FP16_BITS;
-use crate::blocks::common::encoding::log2;
-use ndp_config::HbmConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 /// The number of the bit that is set.
 fn number(one_hot: &Bits, bits: u32) -> Bits {

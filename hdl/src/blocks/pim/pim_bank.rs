@@ -10,10 +10,7 @@ use super::pim_column_path::pim_column_path;
 use super::pim_decoder::COLUMN;
 use super::pim_mac::{COLUMN_BITS, pim_mac};
 use super::pim_timer::suffix;
-use crate::blocks::arithmetic::number_format::{FLAG_BITS, FP16_BITS};
-use crate::blocks::common::encoding::{bits_for, log2};
-use ndp_config::{HbmConfig, HbmRefresh};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 /// Paths of a bank: partitions that can be accessed at once.
 pub(super) fn paths(config: &HbmConfig) -> u32 {

@@ -9,9 +9,7 @@
 
 use super::pim_bank::paths;
 use super::pim_timer::suffix;
-use crate::blocks::common::encoding::bits_for;
-use ndp_config::HbmConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Rounds of refreshes that can be owed: as many as a channel allows.
 const ROUNDS: u32 = 8;

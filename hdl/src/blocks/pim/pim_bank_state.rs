@@ -12,9 +12,7 @@
 //! command beside it: a row command that is asked for, given or not, holds up column commands to the same row buffers.
 
 use super::pim_timer::{bus, counted, larger, suffix, timer};
-use crate::blocks::common::encoding::{bits_for, log2};
-use ndp_config::{HbmConfig, HbmRefresh};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 const ROW_FLAGS: [&str; 10] =
     ["absent", "outside", "open", "rc", "ras", "rp", "rtp", "wr", "slice", "rfc_pb"];

@@ -5,11 +5,7 @@
 
 use super::pim_mac::COLUMN_BITS;
 use super::pim_timer::{suffix, timer};
-use crate::blocks::arithmetic::number_format::FP16_BITS;
-use crate::blocks::arithmetic::operand_recoder::recoded;
-use crate::blocks::common::encoding::bits_for;
-use ndp_config::HbmConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 /// The buffer. `operand_o` is there one clock after MAC.
 ///

@@ -17,10 +17,7 @@ use super::pim_io::{BUS, LEAST_CL, pim_io};
 use super::pim_mac::{COLUMN_BITS, SUM_LATENCY};
 use super::pim_refresh_watch::pim_refresh_watch;
 use super::pim_timer::{bus, first_code, suffix};
-use crate::blocks::arithmetic::number_format::{FLAG_BITS, FP16_BITS};
-use crate::blocks::common::encoding::bits_for;
-use ndp_config::{HbmConfig, HbmRefresh};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 /// Bits of a status.
 pub const STATUS: u32 = 7;

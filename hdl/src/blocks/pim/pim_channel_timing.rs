@@ -6,9 +6,7 @@
 use super::pim_bank_state::View;
 use super::pim_decoder::{ColumnOps, RowOps};
 use super::pim_timer::{any_or_none, bus, suffix, timer};
-use crate::blocks::common::encoding::bits_for;
-use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// What is wrong with a row command, from bit 0.
 pub(super) fn row_flags(config: &HbmConfig) -> Vec<&'static str> {

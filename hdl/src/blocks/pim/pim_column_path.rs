@@ -2,8 +2,7 @@
 
 use super::pim_decoder::COLUMN;
 use super::pim_mac::COLUMN_BITS;
-use ndp_config::HbmConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// The decoder. Combinational.
 ///

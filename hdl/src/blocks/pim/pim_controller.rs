@@ -24,10 +24,7 @@ use super::pim_requests::{Request, RequestLayout, pim_requests};
 use super::pim_shadow::pim_shadow;
 use super::pim_sharing::pim_sharing;
 use super::pim_timer::{bus, suffix, timer};
-use crate::blocks::common::encoding::{bits_for, log2};
-use crate::blocks::common::fifo::fifo;
-use ndp_config::{HbmConfig, HbmRefresh};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Requests and operations that wait.
 const QUEUE: u32 = 4;

@@ -4,9 +4,7 @@
 //! what comes after sees nothing but commands that mean something. The words are those of `docs/hbm-pim.md`.
 
 use super::pim_timer::{any_or_none, bus};
-use crate::blocks::common::encoding::{bits_for, log2};
-use ndp_config::{HbmConfig, HbmRefresh};
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Bits of a command word.
 pub const WORD: u32 = 32;

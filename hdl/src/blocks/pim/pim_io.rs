@@ -6,9 +6,7 @@
 
 use super::pim_decoder::COLUMN;
 use super::pim_mac::{COLUMN_BITS, ROUND_LATENCY};
-use crate::blocks::common::encoding::{bits_for, log2};
-use ndp_config::HbmConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Bits on the data bus in a clock.
 pub const BUS: u32 = COLUMN_BITS / 2;

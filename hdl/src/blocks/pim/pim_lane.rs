@@ -5,10 +5,7 @@
 //! `multiplier_unit` the lower bits of `e` shift it; the uppermost one says in which of two ranges the result
 //! lies, which are summed apart: near ones from 2^-48 on, far ones from 2^-18 on.
 
-use crate::blocks::arithmetic::multiplier_unit::decode;
-use crate::blocks::arithmetic::number_format::{EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
-use crate::blocks::arithmetic::product_aligner::FINE_SHIFT_BITS;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 /// Place of a far product's bit 0 in the accumulator.
 pub(super) const FAR: u32 = (1 << FINE_SHIFT_BITS) - 2;

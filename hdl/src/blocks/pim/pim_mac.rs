@@ -5,11 +5,7 @@
 //! into one accumulator of `acc_bits` bits. The product's place, the flags and the rounder are those of the NDP core.
 
 use super::pim_lane::{FAR, TERM, pim_lane};
-use crate::blocks::arithmetic::fp16_rounder::rounder;
-use crate::blocks::arithmetic::number_format::{FLAG_BITS, FP16_BITS};
-use crate::blocks::arithmetic::operand_recoder::recoded;
-use ndp_config::HbmConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::arithmetic::prelude::*;
 
 /// Lanes of a column.
 pub(super) const LANES: u32 = HbmConfig::LANES;

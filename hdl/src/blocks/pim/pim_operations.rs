@@ -9,9 +9,7 @@
 use super::pim_decoder::{COLUMN, SLOT};
 use super::pim_requests::{at, lowest};
 use super::pim_timer::{bus, suffix, timer};
-use crate::blocks::common::encoding::{bits_for, log2};
-use ndp_config::HbmConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Bits of a kind.
 const KIND: u32 = 2;

@@ -8,8 +8,7 @@ use super::pim_channel::{STATUS, pim_channel};
 use super::pim_decoder::WORD;
 use super::pim_io::BUS;
 use super::pim_timer::{bus, suffix};
-use ndp_config::HbmConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Status of a word whose bus the other pseudo channel has.
 const TAKEN: u128 = 55;

@@ -11,9 +11,7 @@
 
 use super::pim_decoder::{COLUMN, SLOT};
 use super::pim_timer::{bus, suffix};
-use crate::blocks::common::encoding::{bits_for, log2};
-use ndp_config::HbmConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// Bits of what is to be done with a request's columns.
 const KIND: u32 = 2;

@@ -9,9 +9,7 @@ use super::pim_bank_state::{View, pim_bank_state};
 use super::pim_channel_timing::pim_channel_timing;
 use super::pim_decoder::{ColumnOps, RowOps};
 use super::pim_timer::suffix;
-use crate::blocks::common::encoding::{bits_for, log2};
-use ndp_config::HbmConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// The record. Answers are combinational.
 ///

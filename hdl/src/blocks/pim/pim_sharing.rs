@@ -6,8 +6,7 @@
 
 use super::pim_decoder::SLOT;
 use super::pim_timer::{bus, suffix};
-use ndp_config::HbmConfig;
-use ndp_hdl_language::prelude::*;
+use crate::blocks::common::prelude::*;
 
 /// The slots' bits.
 ///
