@@ -46,6 +46,14 @@ impl ModuleBuilder {
         (id, inner.signal(id))
     }
 
+    /// What `make` declares counts as declared at `place`.
+    pub(crate) fn placed<T>(&self, place: &'static Location<'static>, make: impl FnOnce() -> T) -> T {
+        let before = self.inner.borrow().declarations.len();
+        let made = make();
+        self.inner.borrow_mut().declarations[before..].iter_mut().for_each(|new| new.place = place);
+        made
+    }
+
     /// An input port; `doc` becomes its line in the port table.
     #[track_caller]
     pub fn input(&self, name: impl Into<String>, width: u32, doc: impl Into<String>) -> Bits {
@@ -387,6 +395,12 @@ impl Reg {
     #[track_caller]
     pub fn up_down(self, change: impl Into<Bits>, up: impl Into<Bits>) -> Self {
         self.next(mux(change, mux(up, self.plus_one(), self.minus_one()), self))
+    }
+
+    /// Counts the cycles with `step` since the last one with `clear`; what is in that cycle does not count.
+    #[track_caller]
+    pub fn count(self, step: impl Into<Bits>, clear: impl Into<Bits>) -> Self {
+        self.next(mux(step, self.plus_one(), self).gated(!clear.into()))
     }
 
     /// Holds the value while `enable` is 0.

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::fmt::Display;
 use std::marker::PhantomData;
 use std::ops::Deref;
+use std::panic::Location;
 use std::rc::Rc;
 
 /// What drives an instance of a block: a field for each of its input ports.
@@ -224,23 +225,29 @@ pub trait Bundle: Copy {
     }
 
     /// Input ports `<field>_i`.
+    #[track_caller]
     fn inputs(m: &ModuleBuilder, with: Self::With<'_>) -> Self {
         Self::inputs_as(m, "", "", with)
     }
 
     /// Input ports `<prefix><field>_i`, which `about` says more of.
+    #[track_caller]
     fn inputs_as(m: &ModuleBuilder, prefix: impl Display, about: impl Display, with: Self::With<'_>) -> Self {
-        Self::make(with, |name, width, [_, doc]| {
-            m.input(format!("{prefix}{name}_i"), width, format!("{about}{doc}"))
+        m.placed(Location::caller(), || {
+            Self::make(with, |name, width, [_, doc]| {
+                m.input(format!("{prefix}{name}_i"), width, format!("{about}{doc}"))
+            })
         })
     }
 
     /// Output ports `<field>_o`.
+    #[track_caller]
     fn outputs(m: &ModuleBuilder, with: Self::With<'_>, values: Self) {
         Self::outputs_as(m, "", "", with, values);
     }
 
     /// Output ports `<prefix><field>_o`, which `about` says more of.
+    #[track_caller]
     fn outputs_as(
         m: &ModuleBuilder,
         prefix: impl Display,
@@ -249,9 +256,11 @@ pub trait Bundle: Copy {
         values: Self,
     ) {
         let mut all = values.values().into_iter();
-        Self::make(with, |name, width, [doc, _]| {
-            let value = all.next().unwrap_or_else(|| crate::zeros(width));
-            m.output(format!("{prefix}{name}_o"), value, format!("{about}{doc}"))
+        m.placed(Location::caller(), || {
+            Self::make(with, |name, width, [doc, _]| {
+                let value = all.next().unwrap_or_else(|| crate::zeros(width));
+                m.output(format!("{prefix}{name}_o"), value, format!("{about}{doc}"))
+            })
         });
     }
 
@@ -259,7 +268,9 @@ pub trait Bundle: Copy {
     #[track_caller]
     fn held(self, m: &ModuleBuilder, prefix: impl Display, enable: impl Into<Bits>) -> Self {
         let enable = enable.into();
-        self.map(|name, value| m.hold(format!("{prefix}{name}_q"), value, enable))
+        m.placed(Location::caller(), || {
+            self.map(|name, value| m.hold(format!("{prefix}{name}_q"), value, enable))
+        })
     }
 
     /// A bundle of values in the order of the fields.
@@ -290,8 +301,14 @@ pub trait Bundle: Copy {
     /// These values if `select` is set, otherwise the others.
     #[track_caller]
     fn or_else(self, select: impl Into<Bits>, others: Self) -> Self {
-        let select = select.into();
-        self.joined(&[others], |values| crate::mux(select, values[0], values[1]))
+        let (select, place) = (select.into(), Location::caller());
+        self.joined(&[others], |values| {
+            let mux = crate::mux(select, values[0], values[1]);
+            match *mux.node() {
+                Node::Mux(select, a, b) => Bits::placed(mux.width(), Node::Mux(select, a, b), place),
+                _ => mux,
+            }
+        })
     }
 }
 

@@ -69,11 +69,11 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     let (maxima, exponentials, products) = (is_pass(1), is_pass(2), is_pass(3));
     let (maxima, exponentials) = (m.wire("maxima", maxima), m.wire("exponentials", exponentials));
     let products = m.wire(products);
-    let one_hot = |index: u32| lit(1 << index, PATHS.len() as u32);
+    let only = |path: u32| lit(1 << path, PATHS.len() as u32);
     let shared = config.shares_exponential();
     let exponential_way = if shared { CHOICE } else { EXPONENTIAL };
-    let path = mux(exponentials, one_hot(exponential_way), mux(products, one_hot(PRODUCT), path));
-    let path = m.wire(mux(maxima, one_hot(CHOICE), path));
+    let path = mux(exponentials, only(exponential_way), mux(products, only(PRODUCT), path));
+    let path = m.wire(mux(maxima, only(CHOICE), path));
     let two = m.wire(two & !softmax);
 
     // Words: asked for, coming, in the lanes' registers.
@@ -148,7 +148,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
         slices = vec![read, taken, known("slice", read).1];
     }
     let element = m.reg(lane_bits);
-    element.next(mux(leaves, element.plus_one(), element).gated(!begun));
+    element.count(leaves, begun);
     let vector_ends = m.wire(all!(leaves, last_word, element.all()));
 
     // Elements on their way: a bit for each step, as many as their path has.
@@ -206,7 +206,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     let place = shared.then(|| {
         // The first lane's elements go first; an element's place in its stripe has lane, slice and element as its digits.
         let turn = m.reg(log2(around - function_unit::LATENCY));
-        turn.next(mux(goes_round, turn.plus_one(), turn).gated(!taken));
+        turn.count(goes_round, taken);
         let mut digits = Vec::new();
         if turn.width() > lane_bits {
             digits.push(turn.high(turn.width() - lane_bits));
@@ -225,7 +225,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
 
     // Results.
     let lane = m.reg(lane_bits);
-    lane.next(mux(writes, lane.plus_one(), lane).gated(!begun));
+    lane.count(writes, begun);
     let word_done = m.wire(writes & lane.all());
     let results =
         activation_walker::In { start: *begun, waves, tail, vectors, base: target, step: word_done }.part(
@@ -257,7 +257,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     m.output(vector = mux(taken, fetched_vector, vector), "vector of the next element");
     m.output(write = writes, "results are written; no other part writes in this cycle");
     m.output(write_addr = results.word, "their word");
-    m.output(write_lane = cat((0..lanes).rev().map(|i| lane.eq_lit(i.into()))), "their lane, one-hot");
+    m.output(write_lane = one_hot(&lane, lanes), "their lane, one-hot");
     if let [read_slice, take_slice, slice, write_slice] = slices[..] {
         let slices = SliceControls { read_slice, take_slice, slice, write_slice };
         SliceControls::outputs(&m, config, slices);

@@ -78,7 +78,7 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Block {
     let argument_valid = m.flag(magnitude_valid);
     let counter = |name: &str, step: &Bits| {
         let reg = m.reg(name, vector_bits);
-        reg.next(mux(step, reg.plus_one(), reg).gated(!start));
+        reg.count(step, start);
         reg.q()
     };
     let entries = 2 * config.max_batch();

@@ -34,7 +34,7 @@ pub fn activation_walker(config: &GemvConfig) -> Block {
     let mut last_slice = None;
     if slices > 1 {
         let slice = m.reg(log2(slices));
-        slice.next(mux(step, slice.plus_one(), slice).gated(!start));
+        slice.count(step, start);
         let last = m.wire("last_slice", slice.all());
         step = m.wire("step", step & last);
         last_slice = Some(last);
@@ -54,10 +54,10 @@ pub fn activation_walker(config: &GemvConfig) -> Block {
     let last_word = m.wire(mux(in_waves, last_wave, last_stripe));
     let vector_done = m.wire(step & last_word);
     let restart = m.wire(start | vector_done);
-    wave.next(mux(step & in_waves, wave.plus_one(), wave).gated(!restart));
-    stripe.next(mux(step & !in_waves, stripe.plus_one(), stripe).gated(!restart));
+    wave.count(step & in_waves, restart);
+    stripe.count(step & !in_waves, restart);
     let vector = m.reg(vector_bits);
-    vector.next(mux(vector_done, vector.plus_one(), vector).gated(!start));
+    vector.count(vector_done, start);
 
     let first = m.reg(addr_bits);
     let next_first = m.wire(mux(start, base, mux(vector_done, first.plus_one(), first)));

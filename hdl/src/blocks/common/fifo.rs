@@ -42,7 +42,7 @@ pub fn fifo(width: u32, depth: u32) -> Block {
     let pops = m.wire(pop & valid);
     let head = m.counter(addr_bits, pops);
     let tail = m.counter(addr_bits, pushes);
-    count.next(mux(pushes ^ pops, mux(pushes, count.plus_one(), count.minus_one()), count));
+    count.up_down(pushes ^ pops, pushes);
     m.assert(
         "counts",
         lit(depth.into(), bits_for(depth)).ge(count) & count.low(addr_bits).eq(tail - head),

@@ -110,8 +110,7 @@ pub fn host_port(config: &DesignConfig) -> Block {
         0 => (zeros(1), lit(1, 1)),
         bits => {
             let beat = m.reg("store_beat_q", bits);
-            let next_beat = mux(store_passed, beat.plus_one(), beat);
-            beat.next(next_beat.gated(!store_start));
+            beat.count(store_passed, store_start);
             (beat.q(), m.wire("store_last_beat", beat.all()))
         }
     };

@@ -37,8 +37,7 @@ pub fn list_writer(config: &DesignConfig) -> Block {
     let read_entry = m.delay(number.low(low));
     let writes = m.wire(read | (element_valid & !listed));
     let selection = m.reg(selection_bits(config)).reset(0);
-    let counted = mux(writes, selection.plus_one(), selection);
-    selection.next(counted.gated(!start));
+    selection.count(writes, start);
     let value = mux(listed, entry, number).zext(ENTRY_BITS);
 
     m.output(read = reads, "read a word");

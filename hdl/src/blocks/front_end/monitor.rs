@@ -87,20 +87,19 @@ pub fn monitor(config: &DesignConfig) -> Block {
     // Activations of a row: counted over its vectors, written with the last one.
     let vector = m.reg(batch_bits);
     let last = m.wire(result_taken & vector.plus_one().eq(batch));
-    let next = mux(result_taken, vector.plus_one(), vector);
-    vector.next(next.gated(!(dot_start | last)));
+    vector.count(result_taken, dot_start | last);
     let active = m.reg(ACTIVATION_BITS);
     let counted = m.wire(active + result_positive.zext(ACTIVATION_BITS));
     active.next(mux(result_taken, counted, active).gated(!(dot_start | last)));
     let row = m.reg(bits_for(NEURONS - 1));
-    row.next(mux(last, row.plus_one(), row).gated(!dot_start));
+    row.count(last, dot_start);
     let lanes = BEAT_BITS / ACTIVATION_BITS;
     let lane_bits = bits_for(lanes - 1);
     // A mask takes the lanes of as many counts as it has bytes; places go on from selection to selection.
     let mask_lanes = BEAT_ELEMS / ACTIVATION_BITS;
     let masks = lanes / mask_lanes;
     let place = m.reg(bits_for(NEURONS / mask_lanes - 1)).reset(0);
-    place.next(mux(mask_valid, place.plus_one(), place).gated(!dot_start));
+    place.count(mask_valid, dot_start);
     let mask_bits = bits_for(masks - 1);
     let to_mask = |at: u32| place.low(mask_bits).eq_lit(at.into()) & mask_valid;
     let of_mask = each(masks, |at| m.wire(format!("mask{at}"), to_mask(at)));

@@ -46,8 +46,7 @@ pub fn segment_turns(config: &DesignConfig) -> Block {
     let addr = m.wire(mux(takes_reader, reader_addr, feeder_addr));
     last.next(mux(taken, addr.high(addr_bits - BLOCK_BITS), last));
     let over = m.wire(taken & reader_valid);
-    let counted = mux(over, passed.plus_one(), passed);
-    passed.next(counted.gated(!(taken & takes_reader)));
+    passed.count(over, taken & takes_reader);
 
     m.output(seg_valid = valid, "a segment is offered");
     m.output(seg_addr = addr, "its first burst");

@@ -67,12 +67,10 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     wave.next(mux(restart, zeros(wave_bits(config)), mux(planned, wave.plus_one(), wave)));
     // Rows in which this rank takes part, in whose order their scalars were stored.
     let slot = m.reg(scalar_slot_bits()).reset(0);
-    let next_slot = mux(row_done & planned, slot.plus_one(), slot);
-    slot.next(next_slot.gated(!start));
+    slot.count(row_done & planned, start);
 
     let row = m.reg(config.slice_addr_bits());
-    let next_row = mux(row_done, row.plus_one(), row);
-    row.next(next_row.gated(!start));
+    row.count(row_done, start);
 
     let plan = |name: &str, value: &Bits| m.hold(format!("plan_{name}_q"), value, planned);
     let (plan_first, plan_last) = (plan("first", &row_first), plan("last", &row_last));

@@ -572,8 +572,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let count_bits = bits_for(QUEUED_STORES);
     let store_places = m.reg(count_bits).reset(0);
     let change = m.wire("store_change", store_reads_now ^ store_taken);
-    let counted = mux(store_reads_now, store_places.plus_one(), store_places.minus_one());
-    store_places.next(mux(change, counted, store_places));
+    store_places.up_down(change, store_reads_now);
     store_room.drive(store_places.ne(lit(QUEUED_STORES.into(), count_bits)));
 
     m.output(load_busy = load_start | !load_writer.idle, "a load is running");

@@ -42,19 +42,18 @@ fn walk(m: &ModuleBuilder, config: &GemvConfig, side: &str, start: &Bits, step: 
     let name = |what: &str| format!("{side}_{what}_q");
     let element = m.reg(name("element"), log2(BEAT_ELEMS));
     let beat_done = m.wire(format!("{side}_beat_done"), step & element.all());
-    element.next(mux(step, element.plus_one(), element).gated(!start));
+    element.count(step, start);
     let vector = m.reg(name("vector"), config.batch_bits());
     let last_vector = m.wire(format!("{side}_last_vector"), vector.plus_one().eq(at.batch));
     let word_done = m.wire(format!("{side}_word_done"), beat_done & last_vector);
-    let next_vector = mux(beat_done, vector.plus_one(), vector);
-    vector.next(next_vector.gated(!(start | word_done)));
+    vector.count(beat_done, start | word_done);
     let wave = m.reg(name("wave"), wave_bits(config));
     let in_waves = m.wire(format!("{side}_in_waves"), wave.ne(at.waves));
     let last_wave = wave.plus_one().eq(at.waves) & at.tail_words.is_zero();
-    wave.next(mux(word_done & in_waves, wave.plus_one(), wave).gated(!start));
+    wave.count(word_done & in_waves, start);
     let tail = m.reg(name("tail"), rank_width);
     let last_tail = tail.plus_one().eq(at.tail_words);
-    tail.next(mux(word_done & !in_waves, tail.plus_one(), tail).gated(!start));
+    tail.count(word_done & !in_waves, start);
     let last_word = m.wire(format!("{side}_last_word"), mux(in_waves, last_wave, last_tail));
     Walk {
         element: element.q(),
@@ -117,7 +116,6 @@ pub fn round_sequencer(config: &GemvConfig) -> Block {
     let jumps = m.wire(start | lane_last);
     word.next(mux(jumps, next_first, mux(read_step, onward, word)));
     active.set_clear(start, reading.end);
-    let one_hot = |index: &Bits, count: u32| cat((0..count).rev().map(|i| index.eq_lit(i.into())));
     let tile_of = |element: &Bits| match log2(BEAT_ELEMS) - lane_bits {
         0 => lit(1, 1),
         bits => one_hot(&element.high(bits), tiles),
@@ -153,8 +151,7 @@ pub fn round_sequencer(config: &GemvConfig) -> Block {
     let wave_left = m.reg(wave_bits(config));
     let word_ends = m.reg("word_vectors_q", config.batch_bits());
     let word_done = m.wire(writing.beat_done & word_ends.plus_one().eq(command.batch));
-    let counted = mux(writing.beat_done, word_ends.plus_one(), word_ends);
-    word_ends.next(counted.gated(!(start | word_done)));
+    word_ends.count(writing.beat_done, start | word_done);
     let fewer = mux(word_done & !writing.in_tail, wave_left.minus_one(), wave_left);
     wave_left.next(mux(start, layout.waves, fewer));
     let last_wave = m.wire(wave_left.eq_lit(1) & !writing.in_tail & layout.tail.is_zero());

@@ -65,8 +65,7 @@ pub fn row_distributor(config: &GemvConfig) -> Block {
     let back_vector = m.reg(batch_bits);
     let back_half = m.reg(1);
     let back_last = m.wire(beat_valid & back_vector.plus_one().eq(batch));
-    let next_back = mux(beat_valid, back_vector.plus_one(), back_vector);
-    back_vector.next(next_back.gated(!(start | back_last)));
+    back_vector.count(beat_valid, start | back_last);
     back_half.next((back_half ^ back_last) & !start);
     // Halves that are complete.
     let complete = m.reg(2);
@@ -93,8 +92,7 @@ pub fn row_distributor(config: &GemvConfig) -> Block {
     }
     .part(&m, "scalars", &sram(2 << vector_bits, BEAT_BITS, 1)?);
     let element_done = m.wire(fetch & scalar_last);
-    let next_vector = mux(fetch, vector.plus_one(), vector);
-    vector.next(next_vector.gated(!(start | element_done)));
+    vector.count(fetch, start | element_done);
     // With heads a step is a group of elements, one for each rank.
     let (onward, beat_done) = match ranks {
         1 => (element.plus_one(), element.all()),
@@ -119,14 +117,13 @@ pub fn row_distributor(config: &GemvConfig) -> Block {
     let group_bits = ranks * FP16_BITS;
     let groups = each(BEAT_ELEMS / ranks, |i| word.slice(i * group_bits, group_bits));
     let at_group = fetched_element.high(element_bits - rank_log2);
-    let at: Vec<Bits> = (0..BEAT_ELEMS / ranks).rev().map(|i| at_group.eq_lit(i.into())).collect();
-    let group = m.wire(one_hot_mux(m.wire("at", cat(at)), &groups));
+    let group = m.wire(one_hot_mux(m.wire("at", one_hot(&at_group, BEAT_ELEMS / ranks)), &groups));
     let of_rank = each(ranks, |g| group.slice(g * FP16_BITS, FP16_BITS));
     let single = match rank_log2 {
         0 => group,
         bits => {
             let at = fetched_element.low(bits);
-            one_hot_mux(cat((0..ranks).rev().map(|g| at.eq_lit(g.into()))), &of_rank)
+            one_hot_mux(one_hot(&at, ranks), &of_rank)
         }
     };
     let single = m.wire(single);
@@ -152,8 +149,7 @@ pub fn row_distributor(config: &GemvConfig) -> Block {
         lit(1, 1)
     } else {
         let in_group = m.reg(rank_log2);
-        let next = mux(row_taken, in_group.plus_one(), in_group);
-        in_group.next(next.gated(!start));
+        in_group.count(row_taken, start);
         in_group.all() | rows_left.eq_lit(1)
     };
     let rows_end = m.wire(row_taken & group_end);

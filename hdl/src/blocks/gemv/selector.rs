@@ -46,8 +46,7 @@ pub fn selector(config: &GemvConfig) -> Block {
     let vector = m.reg(batch_bits);
     let last_vector = m.wire(vector.plus_one().eq(batch));
     let vectors_done = m.wire(taken & last_vector);
-    let next_vector = mux(taken, vector.plus_one(), vector);
-    vector.next(next_vector.gated(!(start | vectors_done)));
+    vector.count(taken, start | vectors_done);
     let element_done = m.wire(vectors_done & reads);
     let less_one = m.wire(mask.minus_one());
     let rest = m.wire(mask & less_one);
@@ -115,8 +114,7 @@ pub fn selector(config: &GemvConfig) -> Block {
     item_taken.drive(item_valid & item_ready);
     let places = m.reg(bits_for(QUEUED_VALUES)).reset(0);
     let reserves = m.wire(taken & reads);
-    let counted = mux(reserves, places.plus_one(), places.minus_one());
-    places.next(mux(reserves ^ item_taken, counted, places));
+    places.up_down(reserves ^ item_taken, reserves);
     room.drive(places.ne(lit(QUEUED_VALUES.into(), bits_for(QUEUED_VALUES))));
 
     // Numbers of the elements, one cycle after the first of their values is asked for; the place follows a cycle late.
@@ -125,7 +123,7 @@ pub fn selector(config: &GemvConfig) -> Block {
     let stepped = flag("stepped_q");
     stepped.next(step);
     let place = m.reg(element_bits(config) - within_bits);
-    place.next(mux(stepped, place.plus_one(), place).gated(!start));
+    place.count(stepped, start);
 
     let idle = m.output(idle = !(active | places.any()), "all values were taken, a command can be");
     m.assume("started_when_idle", !start | idle, "a command is given only while idle");

@@ -38,8 +38,7 @@ pub fn vector_reader(config: &GemvConfig) -> Block {
         &vector_walker(config)?,
     );
     walker.holders.ignore("one of them is enough");
-    let next_vector = mux(taken, vector.plus_one(), vector);
-    vector.next(next_vector.gated(!(start | place_done)));
+    vector.count(taken, start | place_done);
     let end = walker.last.q();
     active.set_clear(start, (place_done & end) | stop);
     let idle = m.output(idle = !active, "a command can be taken");

@@ -45,7 +45,7 @@ pub fn vector_walker(config: &GemvConfig) -> Block {
         mux(stripe_done, rank.plus_one(), rank)
     };
     rank.next(next_rank.gated(!start));
-    wave.next(mux(wave_done, wave.plus_one(), wave).gated(!start));
+    wave.count(wave_done, start);
 
     let word = m.reg(addr_bits);
     let three = if ranks == 4 { layout.tail.eq_lit(3) } else { zeros(1) };

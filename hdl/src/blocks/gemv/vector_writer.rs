@@ -103,8 +103,7 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Block {
     let taken = m.wire(offered & !blank);
     blanked.next((offered & blank) | (blanked & !taken & !start));
     let place_done = m.wire(taken & last_vector);
-    let next_vector = mux(taken, vector.plus_one(), vector);
-    vector.next(next_vector.gated(!(start | place_done)));
+    vector.count(taken, start | place_done);
     if let Some(element) = &element {
         let onward = match ranks {
             1 => element.plus_one(),
@@ -131,7 +130,6 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Block {
         Some(element) => {
             let value = m.wire(item_data.gated(!blank));
             let lane_bits = log2(lanes);
-            let one_hot = |index: &Bits, count: u32| cat((0..count).rev().map(|i| index.eq_lit(i.into())));
             let tile = match log2(BEAT_ELEMS) - lane_bits {
                 0 => lit(1, 1),
                 bits => one_hot(&element.high(bits), tiles),

@@ -37,7 +37,7 @@ pub fn weight_unpacker(config: &GemvConfig) -> Block {
     let numbers = m.wire(mux(half, beat.high(BEAT_BITS / 2), beat.low(BEAT_BITS / 2)));
     // Places by pairs; the first one of a pair comes with the second one, or alone.
     let pairs = each(SCALED_PLACES / 2, |pair| kept.slice(pair * 2 * FP16_BITS, 2 * FP16_BITS));
-    let at = crate::blocks::common::encoding::one_hot(&group.high(group.width() - 1), SCALED_PLACES / 2);
+    let at = one_hot(&group.high(group.width() - 1), SCALED_PLACES / 2);
     let pair = m.wire("scale_pair", one_hot_mux(m.wire("at", at), &pairs));
     let first_scale = mux(group.bit(0), pair.high(FP16_BITS), pair.low(FP16_BITS));
     let nibble = |e: u32| numbers.slice(4 * e, 4);

@@ -18,7 +18,7 @@ const PLACE_BITS: u32 = log2(QUEUED_BEATS) + 1;
 pub(super) fn patience(m: &ModuleBuilder, config: &LinkConfig, clear: &Bits, runs: &Bits) -> Bits {
     let bits = log2(config.transfer_cycles());
     let time = m.reg("time_q", bits).reset(0);
-    time.next(mux(runs, time.plus_one(), time).gated(!clear));
+    time.count(runs, clear);
     let late = m.reg("late_q", 1).reset(0);
     late.next((time.all() | late) & !clear);
     late.q()
