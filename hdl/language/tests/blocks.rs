@@ -57,6 +57,89 @@ fn an_instance_is_connected_by_fields() {
     assert!(places.is_sorted());
 }
 
+bundle! {
+    /// Ports of both of the following blocks.
+    struct Beat(bits: &u32) {
+        valid: 1, "a beat is offered";
+        data: *bits, "what is driven" => "what is read";
+        r#move: 1, "may be missing", if *bits > 4;
+    }
+}
+
+/// A bundle in and out, and inputs with two numbers.
+#[block(m, "relay_n{bits}", "Holds a beat.")]
+fn relay(bits: u32) -> Block {
+    let beat = Beat::inputs(&m, &bits);
+    let others = Beat::inputs_as(&m, "other_", "other: ", &bits);
+    let enable = m.input(1, "takes it");
+    let rows = each(2, |i| each(2, |k| m.input(format!("row{i}_{k}_i"), 1, "a row")));
+    let chosen = beat.or_else(any_of(rows.into_iter().flatten()), others).held(&m, "", enable);
+    Beat::outputs_as(&m, "to_", "to: ", &bits, chosen);
+    m.output(sum = chosen.data + beat.data, "named before its value");
+}
+
+/// Two of them in a circle: each is driven by the other.
+#[block(m, "circle", "Beats go round.")]
+fn circle() -> Block {
+    let enable = m.input(1, "takes it");
+    let beat = Beat::later(&4);
+    let [first_row, second_row] = [(); 2].map(|()| laters(2));
+    let relay_of = |name: &str, beat: Beat, other: Beat| -> Result<relay::Out, HdlError> {
+        let row = vec![first_row.clone(), second_row.clone()];
+        Ok(relay::In { beat, other, enable, row }.part(&m, name, &relay(4)?))
+    };
+    let first = relay_of("first", beat, beat)?;
+    let second = relay_of("second", first.to.q(), first.to.q())?;
+    beat.comes_from(second.to.q());
+    for (k, rows) in [first_row, second_row].iter().enumerate() {
+        rows.iter().for_each(|row| row.comes_from(lit(k as u128, 1)));
+    }
+    m.output(sum = first.sum ^ second.sum, "of both");
+}
+
+#[test]
+fn a_bundle_is_declared_once() {
+    let module = relay(8).unwrap();
+    let ports: Vec<(&str, &str)> =
+        module.ports().iter().skip(1).map(|port| (port.name.as_str(), port.doc.as_str())).collect();
+    assert_eq!(
+        ports[..4],
+        [
+            ("valid_i", "a beat is offered"),
+            ("data_i", "what is read"),
+            ("move_i", "may be missing"),
+            ("other_valid_i", "other: a beat is offered")
+        ]
+    );
+    assert!(
+        ports.contains(&("to_data_o", "to: what is driven"))
+            && ports.contains(&("sum_o", "named before its value"))
+    );
+    assert!(relay(4).unwrap().ports().iter().all(|port| port.name != "move_i"));
+}
+
+#[test]
+fn what_comes_later_drives_all_that_it_was_connected_to() {
+    let text = circle().unwrap().verilog().to_owned();
+    for line in [
+        ".data_i(second_to_data),",
+        ".other_data_i(second_to_data),",
+        ".row1_0_i(1'h1),",
+        ".data_i(first_to_data),",
+    ] {
+        assert!(text.contains(line), "{line} in\n{text}");
+    }
+}
+
+#[test]
+fn what_comes_later_is_no_operand() {
+    let m = ModuleBuilder::new("dut", "Reads what drives inputs only.");
+    m.output("y_o", later() & lit(1, 1), "no value");
+    assert!(
+        m.finish().unwrap_err().to_string().contains("what comes later can drive inputs of instances only")
+    );
+}
+
 packed! {
     struct Word(width: u32) {
         low: width,

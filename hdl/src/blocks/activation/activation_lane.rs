@@ -7,8 +7,8 @@
 //! [`crate::blocks::arithmetic::function_unit`], or through its exponential if the lanes have none.
 
 use super::exponential_path::{Exponential, specials};
+use super::prelude::*;
 use crate::blocks::arithmetic::exponential;
-use crate::blocks::arithmetic::prelude::*;
 
 /// Bits of an exponential in units of 2^-28: 1 is the largest.
 pub(crate) const TERM_BITS: u32 = 29;

@@ -1,7 +1,6 @@
 //! What a rank's group gets from the activation unit, and how it passes it on to the lanes of its tiles.
 
-use super::activation_lane::SliceControls;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 bundle! {
     /// What a group gets from the activation unit beside what it passes on.

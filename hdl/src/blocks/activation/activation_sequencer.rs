@@ -11,12 +11,10 @@
 //! through the function unit, and in at the other. The results leave the lanes as choices that change nothing. So do exponentials, if the
 //! lanes have none of their own: the terms of a softmax then come to the sum one by one, as its elements go into the rank's exponential.
 
-use super::activation_lane::{self, PATHS, SliceControls, paths, shared_suffix};
 use super::activation_tree;
-use super::activation_walker::{activation_walker, vector_bits};
 use super::exponential_path;
+use super::prelude::*;
 use crate::blocks::arithmetic::{exponential, function_unit};
-use crate::blocks::common::prelude::*;
 
 const _: () = assert!(
     exponential_path::LATENCY == function_unit::LATENCY,

@@ -3,11 +3,9 @@
 //! Takes what the trees of all ranks put out, cycle by cycle, closes a vector after its last elements, and keeps the results by
 //! the vector's number until the next command. One divider serves all vectors, a quotient bit per cycle.
 
-use super::activation_lane::KEY_BITS;
 use super::activation_tree::{larger, tree, wider_sum};
-use super::activation_walker::vector_bits;
+use super::prelude::*;
 use crate::blocks::arithmetic::fp16_packer;
-use crate::blocks::arithmetic::prelude::*;
 
 /// Bits of a sum of exponentials: 16384 of them, each at most 2^28.
 const SUM_BITS: u32 = 43;

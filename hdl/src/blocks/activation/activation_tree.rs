@@ -3,8 +3,7 @@
 //! Both are binary trees, two levels between registers. They take something from every lane in every cycle and never stop; whose
 //! turn it is who knows when what comes out means something.
 
-use super::activation_lane::{KEY_BITS, TERM_BITS};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Levels between two registers.
 const LEVELS_PER_STAGE: u32 = 2;

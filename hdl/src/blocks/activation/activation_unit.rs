@@ -1,13 +1,11 @@
 //! The activation unit (Hermes, section IV-A2) without its lanes, which are beside the slices: sequencer, maxima and sums, and the
 //! command that is in work.
 
-use super::activation_lane::{KEY_BITS, LaneControls, PATHS, SliceControls, shared_suffix};
 use super::activation_sequencer::activation_sequencer;
 use super::activation_sums::activation_sums;
 use super::activation_tree;
-use super::activation_walker::vector_bits;
 use super::exponential_path::SharedControls;
-use crate::blocks::arithmetic::prelude::*;
+use super::prelude::*;
 
 /// Minus infinity, recoded: the larger of it and a number is the number.
 const LEAST: u128 = 0xfe00;

@@ -5,8 +5,7 @@
 //!
 //! Word `i` of vector `v` is word `vectors * i + v` of the block, in the waves and in the tail alike.
 
-use super::activation_lane::shared_suffix;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Bits that hold `0..=` the largest number of vectors of a block: heads of a whole batch.
 pub(crate) fn vector_bits(config: &GemvConfig) -> u32 {

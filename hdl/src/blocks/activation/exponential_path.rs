@@ -1,8 +1,7 @@
 //! A value's way through the exponential, to the packer and to the sum of exponentials: in each lane, or in a unit that the lanes of a
 //! rank share.
 
-use super::activation_lane::TERM_BITS;
-use crate::blocks::arithmetic::prelude::*;
+use super::prelude::*;
 
 /// Cycles from a value to its result in the shared unit: those of the function unit, beside which it is in the chain of the lanes.
 pub(crate) const LATENCY: u32 = exponential::LATENCY + fp16_packer::LATENCY;

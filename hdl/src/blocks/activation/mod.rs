@@ -11,3 +11,12 @@ pub mod activation_tree;
 pub mod activation_unit;
 pub mod activation_walker;
 pub mod exponential_path;
+
+/// What blocks of this folder have in common.
+mod prelude {
+    pub(super) use super::activation_lane::{
+        self, KEY_BITS, LaneControls, PATHS, SliceControls, TERM_BITS, paths, shared_suffix,
+    };
+    pub(super) use super::activation_walker::{activation_walker, vector_bits};
+    pub(super) use crate::blocks::arithmetic::prelude::*;
+}

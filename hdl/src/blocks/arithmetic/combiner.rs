@@ -4,8 +4,7 @@
 //! begun only when there is a place for it at the output, so that nothing behind this block ever has to stop.
 
 use super::fp16_rounder::{fp16_rounder, rounder};
-use super::number_format::{FLAG_BITS, FP16_BITS};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Results that can wait at the output; the rounder's latency must fit in it twice for full rate.
 const QUEUED_RESULTS: u32 = 8;

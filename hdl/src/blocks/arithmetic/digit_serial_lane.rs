@@ -3,8 +3,7 @@
 //! Takes the place of [`super::serial_lane`] if `multiplier` is `digit-serial`. It is done in half as many steps, and then stands still:
 //! when its product leaves depends on its turn at the aligner, not on the steps.
 
-use super::number_format::SIGNIFICAND_BITS;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Bits of the weight in a step.
 const DIGIT_BITS: u32 = 2;

@@ -4,8 +4,7 @@
 //! quadratic in one of 64 intervals. Rounded to FP16 by [`super::fp16_packer`] the result is the correctly rounded `exp` of every
 //! finite FP16 number. Definition and error bound: `docs/numerics.md`.
 
-use super::number_format::FP16_BITS;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Fraction bits of `x * log2(e)`.
 const FRACTION_BITS: u32 = 24;

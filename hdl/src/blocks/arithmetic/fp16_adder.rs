@@ -1,8 +1,7 @@
 //! Sum of two FP16 values, before rounding: the larger one stays, the smaller one moves to its place.
 
 use super::fp16_packer::{EXPONENT_BITS, MAGNITUDE_BITS};
-use super::number_format::{FP16_BITS, SIGNIFICAND_BITS};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Cycles from operands to what [`super::fp16_packer`] rounds.
 pub(crate) const LATENCY: u32 = 2;

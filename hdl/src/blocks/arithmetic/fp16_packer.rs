@@ -1,7 +1,6 @@
 //! Rounds a magnitude with an exponent to FP16, to nearest even: the common end of the activation unit's operations.
 
-use super::number_format::FP16_BITS;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Bits of a magnitude.
 pub(crate) const MAGNITUDE_BITS: u32 = 30;

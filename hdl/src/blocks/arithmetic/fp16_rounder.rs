@@ -5,8 +5,7 @@
 //! The sum's least significant bit weighs 2^-48 and FP16's smallest step is 2^-24, so bit 24 is the lowest that can
 //! be kept; a leading one at bit 64 or above is at least 2^16 and overflows.
 
-use super::number_format::{ACC_LSB_EXPONENT, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Position of FP16's smallest step (2^-24) in the sum.
 const SMALLEST_STEP: u32 = (-24 - ACC_LSB_EXPONENT) as u32;

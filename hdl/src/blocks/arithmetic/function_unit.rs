@@ -6,8 +6,7 @@
 
 use super::fp16_packer::{EXPONENT_BITS, MAGNITUDE_BITS, Way, fp16_packer};
 use super::function_tables::{GELU_HIGH, GELU_LOW, SILU_HIGH, SILU_LOW};
-use super::number_format::{FP16_BITS, SIGNIFICAND_BITS};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 const FRACTION_BITS: u32 = SIGNIFICAND_BITS - 1;
 /// Exponent fields of the first binades with four and with 32 intervals, and of the first one in which `q` vanishes.

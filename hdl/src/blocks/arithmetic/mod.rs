@@ -39,7 +39,9 @@ pub(crate) mod prelude {
     pub(crate) use super::multiplier_unit::{
         Moves, decode, digit_phase, multiplier_name, multiplier_suffix, multiplier_unit, sum_bits,
     };
-    pub(crate) use super::number_format::{EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
+    pub(crate) use super::number_format::{
+        ACC_LSB_EXPONENT, EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS,
+    };
     pub(crate) use super::operand_recoder::{operand_recoder, recoded, restored};
     pub(crate) use super::place_scaler::place_scaler;
     pub(crate) use super::product_aligner::FINE_SHIFT_BITS;

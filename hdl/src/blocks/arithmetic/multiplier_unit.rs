@@ -15,10 +15,9 @@
 //! `compute_tile`'s and `window_sequencer`'s business.
 
 use super::digit_serial_lane::digit_serial_lane;
-use super::number_format::{EXPONENT_SUM_BITS, FLAG_BITS, FP16_BITS, SIGNIFICAND_BITS};
+use super::prelude::*;
 use super::product_aligner::product_aligner;
 use super::serial_lane::serial_lane;
-use crate::blocks::common::prelude::*;
 
 /// The phase of the window in which digit `k` of a sum is on `digit_o`, counted from the start of the window in which
 /// the lanes hand their products over: `lanes + 1 + k`; beyond the window's end it lies in the next one.

@@ -4,8 +4,7 @@
 //! exponent 31. With the hidden bit of exponent 31 taken as 0, the significand product of special operands is then zero
 //! exactly when the result is NaN, which saves the multiplier unit every other test.
 
-use super::number_format::FP16_BITS;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// A beat of 32 values; those with index above `last_i` come out as +0 when `cut_i` is set, all of them when `clear_i` is.
 /// Combinational.

@@ -1,8 +1,7 @@
 //! The 32 weights of a place: numbers that share a scale.
 
-use super::number_format::FP16_BITS;
+use super::prelude::*;
 use super::weight_scaler::{Scale, weight_scaler};
-use crate::blocks::common::prelude::*;
 
 /// The weights of a place, of `bits` bits each, a cycle after their numbers.
 ///

@@ -4,8 +4,7 @@
 //! leaves its lane. A negative product comes out as its ones' complement: the accumulator adds the missing one as a carry.
 //! The product of a special operand has no meaning here; the unit raises a flag instead.
 
-use super::number_format::{EXPONENT_SUM_BITS, SIGNIFICAND_BITS};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Bits of an exponent sum that the fine shift uses; the last bit is the coarse shift.
 pub(crate) const FINE_SHIFT_BITS: u32 = EXPONENT_SUM_BITS - 1;

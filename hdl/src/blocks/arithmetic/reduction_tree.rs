@@ -6,8 +6,7 @@
 //! A product with several heads wants the sums of equal parts of the stripe. These are on the nodes of an inner level;
 //! taps lead them out.
 
-use super::number_format::FLAG_BITS;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Adds two digit streams. Latency: one cycle.
 #[block(m, "tree_node_d{digit_bits}", "Digit-serial adder of two exact sums.")]

@@ -3,8 +3,7 @@
 //! Sums of all vectors of the batch are kept, because the weights of a stripe are used for the whole batch before the
 //! next stripe. The last stripe's sum is passed on instead of being kept.
 
-use super::number_format::FLAG_BITS;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// The accumulator of one rank: `max_batch` sums of `acc_segments` digits. Latency: one cycle.
 ///

@@ -5,8 +5,7 @@
 //! product itself fills from above (the classic shift-add multiplier, one register for both). Exponents and signs pass
 //! the lanes by in the unit's delay line.
 
-use super::number_format::SIGNIFICAND_BITS;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// A lane for weights of `steps` significand bits in a window of `window` cycles (`window >= steps`).
 ///

@@ -1,8 +1,7 @@
 //! Turns one kept sum of the tiles of a beat into digits, for rounding.
 
 use super::multiplier_unit::{StoredSum, sum_bits};
-use super::number_format::FLAG_BITS;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Chooses among the tiles of one position, keeps the word and shifts it out: `acc_segments` digits, the least
 /// significant one in the cycle after `load_i`. Each digit comes with the carry that was pending below it.

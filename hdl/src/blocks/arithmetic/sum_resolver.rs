@@ -4,8 +4,7 @@
 //! depends on what was added last. What leaves the core has none: one form for each number, and 0 for what its flags decide.
 
 use super::multiplier_unit::{StoredSum, sum_bits};
-use super::number_format::FP16_BITS;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// The resolver for a beat of words with a sum each. A beat per cycle; one digit per cycle, so it takes `acc_segments - 1`.
 ///

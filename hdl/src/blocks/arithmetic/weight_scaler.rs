@@ -3,8 +3,7 @@
 //! Below 2^-14 the product is a multiple of the least subnormal number, so it is exact, and only larger ones are rounded. No product is
 //! smaller than its scale, so nothing ever moves up: a normal scale's leading one stays where it is or leaves by up to seven bits.
 
-use super::number_format::{FP16_BITS, SIGNIFICAND_BITS};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Fraction bits of an FP16 value.
 const FRACTION_BITS: u32 = SIGNIFICAND_BITS - 1;

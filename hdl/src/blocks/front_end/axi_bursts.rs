@@ -2,7 +2,7 @@
 //!
 //! What both directions of [`super::axi_subordinate`] share. No module of its own.
 
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Bits of AxLEN, AxSIZE, AxBURST and xRESP.
 pub const LEN_BITS: u32 = 8;

@@ -3,8 +3,7 @@
 //! A line is asked for once for all beats of a burst that follow each other in it. A place is reserved for it before, so lines that come are
 //! always taken. One beat per cycle; RVALID and all with it come from registers.
 
-use super::axi_bursts::{AxiShape, bursts, next_byte, place};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Bits that count all bursts, or all beats, that can be under way.
 const COUNT_BITS: u32 = 16;

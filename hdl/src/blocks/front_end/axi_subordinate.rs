@@ -3,11 +3,9 @@
 //! Reads and writes take turns at the host port. Its responses come in any order; tags say whose they are. `docs/axi.md` says which bursts do
 //! what.
 
-use super::axi_bursts::AxiShape;
 use super::axi_reads::axi_reads;
 use super::axi_writes::axi_writes;
-use super::host_port::{HOST_TAG_BITS, REGISTER_BITS};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 use ndp_hdl_language::Direction;
 
 /// The kinds of requests, uppermost bits of their tags: a read's line, a line to be merged, a write.

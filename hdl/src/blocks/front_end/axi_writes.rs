@@ -3,8 +3,7 @@
 //! A line with all strobes is one write. One of DRAM with some is read, merged and written; one of a register is refused. Answers come in the
 //! order of the bursts, whatever order those of the lines come in. One beat per cycle while strobes are complete.
 
-use super::axi_bursts::{AxiShape, RESP_BITS, SLVERR, bursts, place};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Beats that wait.
 const WAITING: u32 = 2;

@@ -3,7 +3,7 @@
 //! A row is cut into stripes of `stripe_elems`; stripe `j` of the full waves goes to rank `j mod ranks`, the stripes that
 //! are left over are the tail. Both numbers of elements are powers of two, so the cut is a slice of bits.
 
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Whether a number is in `1..=max`.
 fn in_limit(value: &Bits, max: u32) -> Bits {

@@ -3,8 +3,7 @@
 //! Bursts go round the ranks, so each rank reads a run of its own. What comes back waits in a queue for each rank, whose places
 //! are reserved before a segment is asked for: these beats never stand in the way of weights that come behind them.
 
-use super::rank_feeder::{SEGMENT_BITS, after_segment, segment_length};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Beats that can be on their way to or wait in one rank's queue: two segments, because beside a product each is under way for long.
 const QUEUED_BEATS: u32 = 32;

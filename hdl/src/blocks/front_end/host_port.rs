@@ -4,8 +4,7 @@
 //! Shares the ranks' request ports with the core's stores and with transfers: of those whose rank has room, the one whose last turn
 //! is the longest ago. Responses carry the request's tag; they come in order from one rank, and take turns among ranks.
 
-use super::instruction_decoder::{INSTRUCTION_BITS, link_suffix};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 use crate::blocks::link::transfer_unit::{CONTROL_BITS, TransferRequest};
 
 /// Bits of a host's tag.

@@ -1,8 +1,7 @@
 //! Takes an instruction apart and finds what is wrong with it as far as the word alone tells (docs/isa.md).
 
 use super::command_decoder::command_decoder;
-use super::row_generator::WORD_ENTRIES;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 use crate::blocks::link::transfer_message::{COUNT_BITS, SLOT_BITS};
 
 /// Bits of an instruction.

@@ -5,14 +5,9 @@
 //! DRAM is not watched; a barrier waits for everything.
 
 use super::dma_reader::beat_count_bits;
-use super::instruction_decoder::{
-    ACTIVATIONS, ERROR_BITS, INSTRUCTION_BITS, NODE_BITS, TAG_BITS, TRANSFERS, instruction_decoder,
-    link_suffix, strobes, transfer_fields,
-};
-use super::row_generator::WORD_ENTRIES;
+use super::prelude::*;
 use crate::blocks::activation::activation_unit::Operation;
 use crate::blocks::activation::activation_walker::vector_bits;
-use crate::blocks::common::prelude::*;
 use crate::blocks::link::transfer_message::{COUNT_BITS, SLOT_BITS};
 use crate::blocks::link::transfer_unit::Transfer;
 

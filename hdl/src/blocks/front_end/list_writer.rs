@@ -4,8 +4,7 @@
 //! The entry that is written is never behind the one that is read for it, if the target does not begin inside the source
 //! behind its first entry; so a list can be worked on in place.
 
-use super::row_generator::{ENTRY_BITS, WORD_ENTRIES, list_addr_bits};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Bits of the number of selected elements.
 pub(crate) fn selection_bits(config: &DesignConfig) -> u32 {

@@ -20,3 +20,20 @@ pub mod ndp_core_axi;
 pub mod rank_feeder;
 pub mod row_generator;
 pub mod segment_turns;
+
+/// What blocks of this folder have in common.
+mod prelude {
+    pub(super) use super::axi_bursts::{AxiShape, RESP_BITS, SLVERR, bursts, next_byte, place};
+    pub(super) use super::host_port::{
+        HOST_TAG_BITS, HostRequest, LINK_REGISTER, REGISTER_BITS, RankResponse, host_port, request_tag_bits,
+    };
+    pub(super) use super::instruction_decoder::{
+        ACTIVATIONS, ERROR_BITS, INSTRUCTION_BITS, NODE_BITS, TAG_BITS, TRANSFERS, instruction_decoder,
+        link_suffix, strobes, transfer_fields,
+    };
+    pub(super) use super::rank_feeder::{SEGMENT_BITS, after_segment, rank_feeder, segment_length};
+    pub(super) use super::row_generator::{
+        ENTRY_BITS, WORD_ENTRIES, list_addr_bits, row_generator, row_offset_bits,
+    };
+    pub(super) use crate::blocks::arithmetic::prelude::*;
+}

@@ -1,8 +1,6 @@
 //! Counts what the host's scheduler and predictor want to know: activations per neuron, which were selected, and where the cycles go.
 
-use super::host_port::{LINK_REGISTER, REGISTER_BITS};
-use super::instruction_decoder::link_suffix;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Bits of a counter.
 pub(crate) const COUNTER_BITS: u32 = 32;

@@ -4,16 +4,12 @@
 //! and the pins of the ranks; the host's normal accesses pass through while the core works.
 
 use super::dma_reader::dma_reader;
-use super::host_port::{HostRequest, RankResponse, host_port, request_tag_bits};
-use super::instruction_decoder::{INSTRUCTION_BITS, NODE_BITS, TRANSFERS};
 use super::issue::{PARTS, issue, parts};
 use super::list_writer::{list_writer, selection_bits};
 use super::monitor::{COUNTER_BITS, COUNTERS, monitor};
-use super::rank_feeder::{SEGMENT_BITS, rank_feeder};
-use super::row_generator::{WORD_ENTRIES, list_addr_bits, row_generator};
+use super::prelude::*;
 use super::segment_turns::segment_turns;
 use crate::blocks::activation::activation_lane::shared_suffix;
-use crate::blocks::arithmetic::prelude::*;
 use crate::blocks::gemv::gemv_unit::gemv_unit;
 use crate::blocks::gemv::selector::element_bits;
 use crate::blocks::link::transfer_unit::{TransferRequest, transfer_unit};

@@ -2,7 +2,7 @@
 
 use super::axi_subordinate::{PREFIX, axi_subordinate};
 use super::ndp_core::ndp_core;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 use ndp_hdl_language::Direction;
 
 /// What the ports of the core that the subordinate has begin with.

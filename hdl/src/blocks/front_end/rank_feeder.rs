@@ -6,8 +6,7 @@
 //! that it never leaves an open row. Rows of quantised weights are shorter, but follow each other in the same way: each tail stripe adds as
 //! many bursts to its row.
 
-use super::row_generator::row_offset_bits;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Longest segment in bursts.
 pub(crate) const SEGMENT_BURSTS: u32 = 16;

@@ -1,6 +1,6 @@
 //! Names the rows of a product one after the other, counted or from the list memory, and multiplies each by the row's length.
 
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Bits of an entry of the list memory.
 pub(crate) const ENTRY_BITS: u32 = 32;

@@ -4,8 +4,7 @@
 //! that the one before has left open keeps the rank waiting for precharge and activate, with nothing to hide them behind. So where
 //! that would be so before or behind the reader's, it lets segments of the feeder pass, [`PASSED`] of them at most.
 
-use super::rank_feeder::SEGMENT_BITS;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 use crate::blocks::memory::rank_timing::pairs;
 
 /// Segments of the feeder that may go before one of the reader.

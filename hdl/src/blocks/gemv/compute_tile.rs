@@ -7,10 +7,10 @@
 //! [`super::fill_sequencer`] and [`super::window_sequencer`]. Beside them a lane of the activation unit works on the slice's
 //! words; if slices share lanes, it is outside of the tiles.
 
+use super::prelude::*;
 use crate::blocks::activation::activation_lane::{
     KEY_BITS, LaneControls, TERM_BITS, activation_lane, shared_suffix,
 };
-use crate::blocks::arithmetic::prelude::*;
 
 bundle! {
     /// What the tile gets for a lane of its own beside the controls.

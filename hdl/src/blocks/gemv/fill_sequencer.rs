@@ -8,8 +8,7 @@
 //! Of quantised weights a beat is taken in two halves, which are a place each (INT8) or two (INT4), and before each 32 places of a row comes a
 //! beat with their scales. That one is taken as soon as its stripe is planned.
 
-use super::scalar_banks::scalar_slot_bits;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// The sequencer of one rank. A plan (one stripe) is made in the cycle before its first beat; after that one beat per
 /// cycle, and one more cycle for the zeros if the row ends before the stripe does. The command's fields have to stay while it

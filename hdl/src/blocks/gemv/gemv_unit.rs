@@ -5,17 +5,16 @@
 //! together do not touch the same words is the business of who starts them (`issue`). Rounding excludes products and the activation unit.
 
 use super::head_results::head_results;
+use super::prelude::*;
 use super::rank_group::{column_count, rank_group};
 use super::round_column::round_column;
 use super::round_sequencer::round_sequencer;
 use super::row_distributor::row_distributor;
 use super::selector::{element_bits, selector};
-use super::vector_reader::{BufferRead, vector_reader};
 use super::vector_writer::{Item, WriteRequest, vector_writer};
 use crate::blocks::activation::activation_lane::shared_suffix;
 use crate::blocks::activation::activation_port::{LaneEnds, LanePort};
 use crate::blocks::activation::activation_unit::{Operation, activation_unit};
-use crate::blocks::arithmetic::prelude::*;
 
 /// Beats of a store that wait for DRAM; the read path's latency must fit in it.
 const QUEUED_STORES: u32 = 4;

@@ -1,7 +1,7 @@
 //! Collects what the ranks have for the heads of a DOT: consecutive rows lie in consecutive ranks, so that for each vector
 //! and head one value of every rank makes an item of [`super::vector_writer`].
 
-use crate::blocks::arithmetic::prelude::*;
+use super::prelude::*;
 
 /// The collector. Combinational: an item is offered when all of its ranks have a result, and taken from them together.
 ///

@@ -3,7 +3,7 @@
 //! The columns of all ranks work in step and keep their results for a window, while a rank may be without a job. So
 //! each rank remembers whether the digits in the columns are its own.
 
-use crate::blocks::arithmetic::prelude::*;
+use super::prelude::*;
 
 /// The sender of one rank. Results of a job are sent in the cycles after `rounded_valid_i`, those of head 0 first.
 ///

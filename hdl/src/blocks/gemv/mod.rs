@@ -21,3 +21,11 @@ pub mod vector_walker;
 pub mod vector_writer;
 pub mod weight_unpacker;
 pub mod window_sequencer;
+
+/// What blocks of this folder have in common.
+mod prelude {
+    pub(super) use super::scalar_banks::{scalar_banks, scalar_slot_bits};
+    pub(super) use super::vector_reader::{BufferRead, vector_reader};
+    pub(super) use super::vector_walker::vector_walker;
+    pub(super) use crate::blocks::arithmetic::prelude::*;
+}

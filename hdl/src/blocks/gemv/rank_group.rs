@@ -11,8 +11,8 @@
 use super::compute_tile::{LaneResults, OwnLane, compute_tile};
 use super::fill_sequencer::fill_sequencer;
 use super::head_sender::head_sender;
+use super::prelude::*;
 use super::round_sequencer::{RoundWrite, SumsRead};
-use super::scalar_banks::{scalar_banks, scalar_slot_bits};
 use super::vector_writer::WriteRequest;
 use super::weight_unpacker::{Placed, weight_unpacker};
 use super::window_sequencer::window_sequencer;
@@ -22,7 +22,6 @@ use crate::blocks::activation::activation_lane::{
 use crate::blocks::activation::activation_port::{LaneEnds, LanePort, Lanes};
 use crate::blocks::activation::activation_tree::activation_tree;
 use crate::blocks::activation::exponential_path::{SharedControls, shared_exponential};
-use crate::blocks::arithmetic::prelude::*;
 
 /// 1 in FP16, the factor of partial results.
 const ONE: u16 = 0x3C00;

@@ -4,7 +4,7 @@
 //! summed in several ranks, as tails move from rank to rank with the row: two ranks apart with two tail stripes, all ranks else. Then
 //! their sums are added, digit by digit, and all of these ranks get the same result.
 
-use crate::blocks::arithmetic::prelude::*;
+use super::prelude::*;
 
 /// One rank's digit with what goes with it.
 struct Stream {

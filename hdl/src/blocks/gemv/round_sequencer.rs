@@ -3,7 +3,7 @@
 //! For each word of a vector block and each vector: tile by tile of a position, lane by lane. Reads run ahead of writes by the
 //! latency of the path in between; both count by themselves.
 
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 bundle! {
     /// Kept sums that are read in all ranks.

@@ -8,8 +8,7 @@
 //! rows at a time, one row in each rank: for each vector and head a transfer that has a scalar for every rank, then the rows
 //! themselves.
 
-use super::vector_reader::{BufferRead, vector_reader};
-use crate::blocks::arithmetic::prelude::*;
+use super::prelude::*;
 
 /// The distributor. One row or transfer of scalars per cycle; the command's fields have to stay while it runs, rows of the next one wait.
 ///

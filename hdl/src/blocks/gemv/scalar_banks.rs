@@ -4,7 +4,7 @@
 //! scalar `v = vector * heads + head` of a row goes to bank `v mod banks`, and what a job needs lies side by side in one
 //! word of all banks. Half by half the part that is the job's is taken out, and spread over the segments of the tiles.
 
-use crate::blocks::arithmetic::prelude::*;
+use super::prelude::*;
 
 /// Bits of the place of a row's scalars. The rows in work are the one being planned, the complete stripe's and the
 /// computing one's; a fourth can be stored meanwhile.

@@ -4,9 +4,7 @@
 //! first, the beats are read again, and each gives one value. So no beat has to be kept. Values go to a [`super::vector_writer`],
 //! numbers to the list memory, which is the front end's business.
 
-use super::vector_reader::BufferRead;
-use super::vector_walker::vector_walker;
-use crate::blocks::arithmetic::prelude::*;
+use super::prelude::*;
 
 /// Values on their way to or waiting for the writer: as many as a read takes, so that one can go per cycle.
 const QUEUED_VALUES: u32 = 4;

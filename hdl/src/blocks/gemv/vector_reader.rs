@@ -1,7 +1,6 @@
 //! Asks for the beats of a vector block in the buffer, in the order in which the block is stored in DRAM.
 
-use super::vector_walker::vector_walker;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 bundle! {
     /// What is read from the buffer.

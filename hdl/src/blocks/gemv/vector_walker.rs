@@ -5,7 +5,7 @@
 //! four ranks every rank holds all three, with two the even ranks hold the first and the odd ones the second, a single one
 //! is everywhere.
 
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// The walker. `start_i` puts it on the first beat, `step_i` moves it on by one; all outputs come from registers that
 /// follow one cycle later. Layout, batch and base have to stay.

@@ -5,8 +5,7 @@
 //! value may meet the padding of a weight. A block that `finish_i` ends early leaves the stripes that it does not reach as they were,
 //! beyond the vectors' end too; stores write +0 there by themselves.
 
-use super::vector_walker::vector_walker;
-use crate::blocks::arithmetic::prelude::*;
+use super::prelude::*;
 
 /// What a writer takes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

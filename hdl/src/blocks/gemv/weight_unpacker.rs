@@ -3,7 +3,7 @@
 //! What becomes of a beat is decided in [`super::fill_sequencer`]: that it has scales, which stay here, or numbers, of which a half is taken in
 //! a cycle. The scaled weights come out a cycle later, and with them the controls that say where they go.
 
-use crate::blocks::arithmetic::prelude::*;
+use super::prelude::*;
 
 bundle! {
     /// What is done with a place, a cycle after it was decided.

@@ -13,8 +13,7 @@
 //! each tile: it is added while it lies in the weights, in the job's first window, with a read in phase 0 and a write
 //! in phase 2.
 
-use super::scalar_banks::scalar_slot_bits;
-use crate::blocks::arithmetic::prelude::*;
+use super::prelude::*;
 
 /// The sequencer of one rank. The command's fields have to stay while it runs.
 ///

@@ -1,8 +1,7 @@
 //! All lanes of a link's receiver: brings them into step and follows the frame.
 
-use super::link_frame::{link_ring, marker};
 use super::link_lane::link_lane;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// The aligner. Lanes may be apart by up to `DESKEW_WORDS - 2` words of 25 bits.
 ///

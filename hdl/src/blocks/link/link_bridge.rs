@@ -1,10 +1,8 @@
 //! A bridge: a link to each DIMM, or to another bridge, and a crossbar between them.
 
 use super::link_controller::link_controller;
-use super::link_frame::name;
-use super::link_monitor::NUMBER;
 use super::link_switch::{link_switch, port_bits, routes_bits};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// The bridge. Flits are stored and forwarded; a faulty link's are dropped and counted there.
 ///

@@ -1,11 +1,9 @@
 //! One end of a DIMM-link: transmitter, receiver, session and counters. Every DIMM has one, and a bridge one per port.
 
-use super::link_frame::{LABEL, NODE, name};
-use super::link_monitor::{Events, NUMBER, link_monitor};
 use super::link_receiver::link_receiver;
 use super::link_session::link_session;
 use super::link_transmitter::link_transmitter;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// The controller.
 ///

@@ -9,7 +9,7 @@
 //! of this module proves that distance for the longest flit. Both products are sums of constant multiples, so each is a tree of XORs; the
 //! larger one, of the word, has a pipeline stage of its own.
 
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// `P` without its leading term.
 const POLYNOMIAL: u32 = 0x1EDC_6F41;

@@ -4,7 +4,7 @@
 //! the uppermost bits of the last word. Lane `l` carries bits `25 l .. 25 l + 24` of each word, the lowest bit first. Between frames of
 //! `frame_flits` flits there is one word of markers. docs/dimm-link.md has the tables.
 
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Bits of a sequence number.
 pub(super) const SEQ: u32 = LinkConfig::SEQUENCE_BITS;

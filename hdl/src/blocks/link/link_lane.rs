@@ -3,7 +3,7 @@
 //! The SerDes gives 25 bits per cycle and knows no boundary. The lane tries the 25 places one after the other: at each it waits
 //! for the marker a frame long. Three markers a frame apart lock it, four missing ones in a row let go of it.
 
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 const BITS: u32 = LinkConfig::LANE_BITS;
 /// Cycles beyond a frame that the lane stays at a place: what is on its way when the place changes.

@@ -1,6 +1,6 @@
 //! Counters of a link, read one at a time.
 
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Bits of a counter.
 pub(super) const COUNTER: u32 = 32;

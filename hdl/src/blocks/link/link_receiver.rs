@@ -5,8 +5,7 @@
 
 use super::link_aligner::link_aligner;
 use super::link_crc::link_crc;
-use super::link_frame::{BEAT, DATA, Header, KIND, ROUND, SEQ, TAG, Tag, delayed, end_of_beat, name};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// The receiver. `good_o` or `bad_o` comes three cycles after a flit's last word was in step.
 ///

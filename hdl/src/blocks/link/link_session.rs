@@ -6,8 +6,7 @@
 //! A link is faulty when for `fault_cycles` no flit arrived intact, or nothing was acknowledged although something is
 //! to be. A fault stays until `retrain_i`. Nothing is lost by it: numbers and buffers stay as they are.
 
-use super::link_frame::{ANSWER, INIT, KIND};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// The session.
 ///

@@ -3,8 +3,7 @@
 //! Each input has a register, which knows the output that its flit goes to. Each output serves the inputs in turn, a whole flit at a
 //! time. A beat takes two cycles from input to output and one passes every other cycle: 32 bytes per cycle and port.
 
-use super::link_frame::{LABEL, NODE};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Bits of a port's number in the routes.
 pub(super) const PORT: u32 = 3;

@@ -6,11 +6,7 @@
 //! A flit slot without payload to send carries an idle flit, whose header has the same acknowledgements and credits.
 
 use super::link_crc::{link_crc, on_the_wire};
-use super::link_frame::{
-    ANSWER, BEAT, Header, IDLE, INIT, LABEL, NODE, ROUND, SEQ, TAG, Tag, beat_of_word, delayed, link_ring,
-    markers, name, payload_of_word,
-};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// The transmitter. A word leaves seven cycles after its flit was chosen.
 ///

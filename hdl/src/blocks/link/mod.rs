@@ -20,3 +20,14 @@ pub mod transfer_receiver;
 pub mod transfer_sender;
 pub mod transfer_unit;
 pub mod transfer_walker;
+
+/// What blocks of this folder have in common.
+mod prelude {
+    pub(super) use super::link_frame::{
+        ANSWER, BEAT, DATA, Header, IDLE, INIT, KIND, LABEL, NODE, ROUND, SEQ, TAG, Tag, beat_of_word,
+        delayed, end_of_beat, link_ring, marker, markers, name, payload_of_word,
+    };
+    pub(super) use super::link_monitor::{COUNTER, Events, NUMBER, link_monitor};
+    pub(super) use super::transfer_message::{COUNT_BITS, SLOT_BITS, TRANSFER_BITS};
+    pub(super) use crate::blocks::common::prelude::*;
+}

@@ -3,11 +3,9 @@
 //! Each flit says by source and label which message it belongs to. Those of the message that is waited for are written, in the order
 //! in which they come; others are dropped and counted. While nothing is waited for, flits stay in the link.
 
-use super::link_frame::NODE;
-use super::transfer_message::{SLOT_BITS, TRANSFER_BITS};
+use super::prelude::*;
 use super::transfer_sender::patience;
 use super::transfer_walker::transfer_walker;
-use crate::blocks::common::prelude::*;
 
 /// Bits of the count of writes on their way: more than all queues hold.
 const PENDING_BITS: u32 = 10;

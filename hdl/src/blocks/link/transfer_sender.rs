@@ -4,10 +4,8 @@
 //! What comes back waits in a queue for each rank, whose places are reserved before a burst is asked for: responses are always
 //! taken. A message that cannot go on ends between two flits, so the link is never left within one.
 
-use super::link_frame::NODE;
-use super::transfer_message::{SLOT_BITS, TRANSFER_BITS};
+use super::prelude::*;
 use super::transfer_walker::transfer_walker;
-use crate::blocks::common::prelude::*;
 
 /// Beats that can be on their way to or wait in one rank's queue. With those that wait in the link they last for a refresh.
 const QUEUED_BEATS: u32 = 16;

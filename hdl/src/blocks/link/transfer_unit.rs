@@ -5,13 +5,9 @@
 //! what the core computes.
 
 use super::link_controller::link_controller;
-use super::link_frame::NODE;
-use super::link_frame::name;
-use super::link_monitor::{COUNTER, NUMBER};
-use super::transfer_message::{COUNT_BITS, SLOT_BITS, TRANSFER_BITS};
+use super::prelude::*;
 use super::transfer_receiver::transfer_receiver;
 use super::transfer_sender::{patience, transfer_sender};
-use crate::blocks::common::prelude::*;
 
 /// Bits of a number of requests in a row.
 const RUN_BITS: u32 = 4;

@@ -1,6 +1,6 @@
 //! The places of a transfer's bursts: burst by burst, and of each burst all ranks that take part, the lowest first.
 
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// The lowest set bit alone.
 fn lowest(bits: &Bits) -> Bits {

@@ -9,9 +9,7 @@
 //! leave the queue when they are due, whether anybody looks or not.
 
 use super::dfi_sequencer::dfi_sequencer;
-use super::rank_scheduler::ADDRESS_PINS;
-use super::rank_timing::BUS_BITS;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Clocks of a burst on the data bus.
 const BURST: u32 = DramConfig::T_BL;

@@ -1,7 +1,6 @@
 //! Power up of a DDR4 device (JESD79-4, 3.3.1): reset, CKE, mode registers in the order of the standard, ZQ calibration, with the waits behind each.
 
-use super::rank_scheduler::ADDRESS_PINS;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Clocks: tMRD, tMOD, tZQinit, and tDLLK of the fastest grade.
 const T_MRD: u32 = 8;

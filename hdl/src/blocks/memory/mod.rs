@@ -16,3 +16,14 @@ mod rank_queue;
 pub mod rank_refresh;
 pub mod rank_scheduler;
 pub mod rank_timing;
+
+/// What blocks of this folder have in common.
+mod prelude {
+    pub(super) use super::rank_intake::{RankPorts, RequestOffer, SegmentOffer, rank_intake};
+    pub(super) use super::rank_scheduler::{ADDRESS_PINS, rank_scheduler};
+    pub(super) use super::rank_timing::{
+        BURST_BITS, BUS_BITS, ENTRIES, Entry, EntryLayout, HALVES, LENGTH_BITS, SLOT, Slots, countdown,
+        decoded, pairs, reload,
+    };
+    pub(super) use crate::blocks::common::prelude::*;
+}

@@ -3,8 +3,7 @@
 //! Commands change the state at the end of a slot's last phase. In the phase after it, the state of the banks that the
 //! entries ask for is looked up into registers.
 
-use super::rank_timing::{ENTRIES, EntryLayout, HALVES, SLOT, Slots, countdown, decoded, pairs};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Bits of a bank's state beside its row, from bit 0: open, RD and WR allowed, PRE allowed, ACT allowed.
 pub(super) const FLAGS: u32 = 4;

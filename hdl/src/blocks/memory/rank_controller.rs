@@ -9,14 +9,11 @@
 //! Order: entries are served in the order in which they entered, so a source's reads see its earlier writes. Between
 //! the two sources there is no order.
 
+use super::prelude::*;
 use super::rank_banks::rank_banks;
 use super::rank_data::rank_data;
-use super::rank_intake::{RankPorts, RequestOffer, SegmentOffer, rank_intake};
 use super::rank_queue::rank_queue;
 use super::rank_refresh::rank_refresh;
-use super::rank_scheduler::{ADDRESS_PINS, rank_scheduler};
-use super::rank_timing::{BURST_BITS, BUS_BITS, ENTRIES, Entry, EntryLayout, HALVES, SLOT};
-use crate::blocks::common::prelude::*;
 
 /// A12 high: burst of eight.
 const BURST_OF_EIGHT: u32 = 12;

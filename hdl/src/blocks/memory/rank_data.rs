@@ -4,9 +4,7 @@
 //! the next one. For a WR, `dq_o` carries the data in clocks t + tCWL to t + tCWL + 3. Both are fixed phases of the
 //! slot, a fixed number of slots later.
 
-use super::rank_intake::RankPorts;
-use super::rank_timing::{BURST_BITS, BUS_BITS, SLOT};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// The data path.
 ///

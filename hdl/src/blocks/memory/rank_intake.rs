@@ -5,8 +5,7 @@
 //! turn of several keeps the bus from turning and rows from closing with each request. The choice takes three clocks,
 //! within the slot: used places, sum with the new ones (both ahead), comparison, choice.
 
-use super::rank_timing::{Entry, EntryLayout, LENGTH_BITS, SLOT};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Requests that may go before a waiting segment.
 pub const TURN_REQUESTS: u32 = 16;

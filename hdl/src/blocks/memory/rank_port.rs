@@ -9,11 +9,8 @@
 //!
 //! **Rounding of times**: see [`super::rank_timing`]. **Bounds**: see `docs/rank-port.md`.
 
+use super::prelude::*;
 use super::rank_controller::rank_controller;
-use super::rank_intake::{RankPorts, RequestOffer, SegmentOffer};
-use super::rank_scheduler::ADDRESS_PINS;
-use super::rank_timing::{BURST_BITS, BUS_BITS, LENGTH_BITS};
-use crate::blocks::common::prelude::*;
 
 /// Segments that can wait.
 const SEGMENTS: u32 = 8;

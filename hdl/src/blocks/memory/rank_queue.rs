@@ -3,9 +3,7 @@
 //! Everything changes at the end of a slot's last phase: the head loses a burst, a head without bursts leaves and the
 //! others move up, and the new entry takes the first free place.
 
-use super::rank_intake::RankPorts;
-use super::rank_timing::{ENTRIES, Entry, EntryLayout, SLOT};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// The queue.
 ///

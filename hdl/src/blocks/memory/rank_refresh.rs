@@ -6,8 +6,7 @@
 //! After reset the device may be in any state: rows open, a refresh in work. So the first thing is a refresh that waits until
 //! whatever the device was last told is over ([`Slots::settle`]), as if its banks had to be closed.
 
-use super::rank_timing::{SLOT, Slots, reload};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// The refresh sequencer.
 ///

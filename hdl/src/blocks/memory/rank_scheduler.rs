@@ -5,10 +5,8 @@
 //! step: state of the banks and what each entry needs (registered by [`super::rank_banks`] and here), what is possible,
 //! the choice, and the change of state.
 
+use super::prelude::*;
 use super::rank_banks::FLAGS;
-use super::rank_intake::RankPorts;
-use super::rank_timing::{ENTRIES, Entry, EntryLayout, HALVES, SLOT, Slots, countdown, decoded, pairs};
-use crate::blocks::common::prelude::*;
 
 /// Address pins of the command bus.
 pub const ADDRESS_PINS: u32 = 18;

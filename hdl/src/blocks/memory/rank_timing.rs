@@ -6,7 +6,7 @@
 //! [`DramConfig`] is rounded up to the next such distance. With the default timings that costs two clocks in each of
 //! tRCD, tRTP and tWR, tRRD_L becomes 8 and tFAW 28.
 
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Clocks of a slot.
 pub(super) const SLOT: u32 = DramConfig::T_BL;

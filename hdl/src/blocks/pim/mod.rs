@@ -24,3 +24,16 @@ pub mod pim_requests;
 pub mod pim_shadow;
 pub mod pim_sharing;
 mod pim_timer;
+
+/// What blocks of this folder have in common.
+mod prelude {
+    pub(super) use super::pim_bank::{paths, pim_bank};
+    pub(super) use super::pim_bank_state::{COLUMN_FLAGS, View, pim_bank_state, row_flags};
+    pub(super) use super::pim_decoder::{
+        COLUMN, COLUMN_COMMANDS, ColumnOps, ROW, ROW_COMMANDS, RowOps, SLOT, WORD, pim_decoder, row_commands,
+    };
+    pub(super) use super::pim_io::{BUS, LEAST_CL, pim_io};
+    pub(super) use super::pim_mac::{COLUMN_BITS, ROUND_LATENCY, SUM_LATENCY, pim_mac};
+    pub(super) use super::pim_timer::{any_or_none, bus, counted, first_code, larger, suffix, timer};
+    pub(super) use crate::blocks::arithmetic::prelude::*;
+}

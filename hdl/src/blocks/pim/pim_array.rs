@@ -4,9 +4,7 @@
 //! column's select line; what the sense amplifiers hold is the row itself, so there is nothing to restore. Synthesis replaces the
 //! module by a black box.
 
-use super::pim_decoder::COLUMN;
-use super::pim_mac::COLUMN_BITS;
-use crate::blocks::arithmetic::prelude::*;
+use super::prelude::*;
 
 /// The number of the bit that is set.
 fn number(one_hot: &Bits, bits: u32) -> Bits {

@@ -5,12 +5,8 @@
 //! slicing, has one for both. Commands are decoded and admitted outside ([`super::pim_channel`]); what a bank knows of rules it
 //! says in `*_flags_o`.
 
-use super::pim_bank_state::{COLUMN_FLAGS, View, pim_bank_state, row_flags};
 use super::pim_column_path::pim_column_path;
-use super::pim_decoder::COLUMN;
-use super::pim_mac::{COLUMN_BITS, pim_mac};
-use super::pim_timer::suffix;
-use crate::blocks::arithmetic::prelude::*;
+use super::prelude::*;
 
 /// Paths of a bank: partitions that can be accessed at once.
 pub(super) fn paths(config: &HbmConfig) -> u32 {

@@ -7,9 +7,7 @@
 //! In a clock it asks for the next command towards the refresh: PPRE if the bank's row is open to compute with, PRE if a row is open for the
 //! host, REFB if none is.
 
-use super::pim_bank::paths;
-use super::pim_timer::suffix;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Rounds of refreshes that can be owed: as many as a channel allows.
 const ROUNDS: u32 = 8;

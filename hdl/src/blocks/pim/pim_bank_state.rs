@@ -11,8 +11,7 @@
 //! A controller keeps the same of its channel ([`View::Record`]), but must know about a column command before it knows about the row
 //! command beside it: a row command that is asked for, given or not, holds up column commands to the same row buffers.
 
-use super::pim_timer::{bus, counted, larger, suffix, timer};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 const ROW_FLAGS: [&str; 10] =
     ["absent", "outside", "open", "rc", "ras", "rp", "rtp", "wr", "slice", "rfc_pb"];

@@ -3,9 +3,7 @@
 //! Filled from the data bus, whoever drives it: by the controller (GBW), or by a bank whose column is on its way to the host
 //! (RDG). Half a column that has not come since reset reads as zeros.
 
-use super::pim_mac::COLUMN_BITS;
-use super::pim_timer::{suffix, timer};
-use crate::blocks::arithmetic::prelude::*;
+use super::prelude::*;
 
 /// The buffer. `operand_o` is there one clock after MAC.
 ///

@@ -8,16 +8,11 @@
 //! them. The cells are [`super::pim_array`]s.
 
 use super::pim_array::pim_array;
-use super::pim_bank::{paths, pim_bank};
-use super::pim_bank_state::{self as bank_state, View};
+use super::pim_bank_state as bank_state;
 use super::pim_buffer::pim_buffer;
 use super::pim_channel_timing::{self as timing, pim_channel_timing};
-use super::pim_decoder::{ColumnOps, ROW_COMMANDS, RowOps, WORD, pim_decoder};
-use super::pim_io::{BUS, LEAST_CL, pim_io};
-use super::pim_mac::{COLUMN_BITS, SUM_LATENCY};
 use super::pim_refresh_watch::pim_refresh_watch;
-use super::pim_timer::{bus, first_code, suffix};
-use crate::blocks::arithmetic::prelude::*;
+use super::prelude::*;
 
 /// Bits of a status.
 pub const STATUS: u32 = 7;

@@ -3,10 +3,7 @@
 //! One timer for each rule and place, loaded by the commands that are carried out. Banks keep the rules of their own rows
 //! ([`super::pim_bank_state`]). In a clock the row command comes first, so a REF binds the column command beside it.
 
-use super::pim_bank_state::View;
-use super::pim_decoder::{ColumnOps, RowOps};
-use super::pim_timer::{any_or_none, bus, suffix, timer};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// What is wrong with a row command, from bit 0.
 pub(super) fn row_flags(config: &HbmConfig) -> Vec<&'static str> {

@@ -1,8 +1,6 @@
 //! The column decoder and the I/O sense amplifiers of a partition: what slicing a bank needs twice.
 
-use super::pim_decoder::COLUMN;
-use super::pim_mac::COLUMN_BITS;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// The decoder. Combinational.
 ///

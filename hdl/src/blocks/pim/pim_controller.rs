@@ -16,15 +16,11 @@
 //! chosen anew two clocks after the last one, and the other queue's goes in between.
 
 use super::pim_bank_refreshes::pim_bank_refreshes;
-use super::pim_decoder::{COLUMN_COMMANDS, ColumnOps, ROW, RowOps, SLOT, WORD, row_commands};
-use super::pim_io::BUS;
-use super::pim_mac::COLUMN_BITS;
 use super::pim_operations::{operation_bits, pim_operations};
 use super::pim_requests::{Request, RequestLayout, pim_requests};
 use super::pim_shadow::pim_shadow;
 use super::pim_sharing::pim_sharing;
-use super::pim_timer::{bus, suffix, timer};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Requests and operations that wait.
 const QUEUE: u32 = 4;

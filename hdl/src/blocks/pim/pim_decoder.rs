@@ -3,8 +3,7 @@
 //! What is no command of this memory (opcode, bits that must be 0, a bank, row or slot that does not exist) is told here, so that
 //! what comes after sees nothing but commands that mean something. The words are those of `docs/hbm-pim.md`.
 
-use super::pim_timer::{any_or_none, bus};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Bits of a command word.
 pub const WORD: u32 = 32;

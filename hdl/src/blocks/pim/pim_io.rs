@@ -4,9 +4,7 @@
 //! out in the order of the commands, until its turn on the bus, tCL after the command. Writes wait as long as tCWL for their
 //! data. 128 bits per clock, lanes 0 to 7 first.
 
-use super::pim_decoder::COLUMN;
-use super::pim_mac::{COLUMN_BITS, ROUND_LATENCY};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Bits on the data bus in a clock.
 pub const BUS: u32 = COLUMN_BITS / 2;

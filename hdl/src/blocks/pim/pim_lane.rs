@@ -5,7 +5,7 @@
 //! `multiplier_unit` the lower bits of `e` shift it; the uppermost one says in which of two ranges the result
 //! lies, which are summed apart: near ones from 2^-48 on, far ones from 2^-18 on.
 
-use crate::blocks::arithmetic::prelude::*;
+use super::prelude::*;
 
 /// Place of a far product's bit 0 in the accumulator.
 pub(super) const FAR: u32 = (1 << FINE_SHIFT_BITS) - 2;

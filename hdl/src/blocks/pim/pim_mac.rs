@@ -5,7 +5,7 @@
 //! into one accumulator of `acc_bits` bits. The product's place, the flags and the rounder are those of the NDP core.
 
 use super::pim_lane::{FAR, TERM, pim_lane};
-use crate::blocks::arithmetic::prelude::*;
+use super::prelude::*;
 
 /// Lanes of a column.
 pub(super) const LANES: u32 = HbmConfig::LANES;

@@ -6,10 +6,8 @@
 //!
 //! As in [`super::pim_requests`], what the rows need is compared in one clock and said in the next, and not said when it is out of date.
 
-use super::pim_decoder::{COLUMN, SLOT};
 use super::pim_requests::{at, lowest};
-use super::pim_timer::{bus, suffix, timer};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Bits of a kind.
 const KIND: u32 = 2;

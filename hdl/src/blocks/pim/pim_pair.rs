@@ -5,10 +5,7 @@
 //! channel; the answer is 55.
 
 use super::pim_channel::{STATUS, pim_channel};
-use super::pim_decoder::WORD;
-use super::pim_io::BUS;
-use super::pim_timer::{bus, suffix};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Status of a word whose bus the other pseudo channel has.
 const TAKEN: u128 = 55;

@@ -3,7 +3,7 @@
 //! Refresh number `k` (from 1), of all banks or of one, is due at `k` intervals. With an allowance of `a` refreshes the next one is late more
 //! than `a + 1` intervals after the last one, or when `a + 1` are missing. Lateness is told once, beside the first command that finds it, until a REF comes. It refuses nothing.
 
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Refreshes of a bank that may be postponed, and ahead of time.
 const ALLOWANCE: u32 = 8;

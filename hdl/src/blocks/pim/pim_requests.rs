@@ -9,9 +9,7 @@
 //! after a row command, and after a request has moved up. A column of a row that has just been closed may be asked for; the record of the
 //! channel refuses it, and no other row can be open until it is no longer asked for, since tRP and tRCD are at least two clocks each.
 
-use super::pim_decoder::{COLUMN, SLOT};
-use super::pim_timer::{bus, suffix};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Bits of what is to be done with a request's columns.
 const KIND: u32 = 2;

@@ -4,12 +4,8 @@
 //! of the device ([`super::pim_bank_state`], [`super::pim_channel_timing`]) but for what a column command knows of the row command
 //! beside it; that they are right is for the device model to say.
 
-use super::pim_bank::paths;
-use super::pim_bank_state::{View, pim_bank_state};
 use super::pim_channel_timing::pim_channel_timing;
-use super::pim_decoder::{ColumnOps, RowOps};
-use super::pim_timer::suffix;
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// The record. Answers are combinational.
 ///

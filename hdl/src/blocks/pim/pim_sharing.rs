@@ -4,9 +4,7 @@
 //! Two bits for each slot. It is *promised* from the read to the MAC, so that no other read fills it; it is *there* from the clock in which a
 //! MAC may be chosen, which is when the column has passed on the data bus. So neither queue waits for the host in between.
 
-use super::pim_decoder::SLOT;
-use super::pim_timer::{bus, suffix};
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// The slots' bits.
 ///

@@ -4,7 +4,7 @@
 //! its timer is not 0. That is one counter for each rule and place, with no record of clocks, and a longer distance is simply
 //! the larger number.
 
-use crate::blocks::common::prelude::*;
+use super::prelude::*;
 
 /// Clocks that are left of a distance of `gap` from the last `load`: `gap - 1` in the clock after it.
 pub(super) fn timer(m: &ModuleBuilder, name: &str, load: &Bits, gap: u32) -> Bits {
