@@ -109,35 +109,23 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
         });
         m.wire("word", one_hot_mux(take_slice, &words))
     };
-    let LaneControls {
-        take,
-        take_other,
-        shift,
-        advance,
-        path,
-        subtract,
-        max,
-        two,
-        scalar,
-        wide,
-        argument,
-        reciprocal,
-        scale,
-        spoilt,
-    } = LaneControls::inputs(&m, config);
+    let lane_controls = LaneControls::inputs(&m, config);
+    let LaneControls { advance, path, max, wide, reciprocal, scale, .. } = lane_controls;
     let counts = m.input(1, "the element counts in maximum and sum");
     let blank = m.input(1, "the element is beyond the vector's end: its result is +0");
     let chain = m.input(FP16_BITS, "comes in behind the first operand's elements");
     let chain_other = m.input(FP16_BITS, "comes in behind the second operand's elements");
 
     let shifted = |name: &str, take: &Bits, behind: &Bits| {
-        let reg = m.reg(name, lanes * FP16_BITS).enable(m.wire(format!("{name}_moves"), take | shift));
+        let reg = m
+            .reg(name, lanes * FP16_BITS)
+            .enable(m.wire(format!("{name}_moves"), take | lane_controls.shift));
         reg.next(mux(take, word, cat!(behind, reg.high((lanes - 1) * FP16_BITS))));
         reg.low(FP16_BITS)
     };
-    let a = m.wire(shifted("first_q", &take, &chain));
-    let other = shifted("second_q", &take_other, &chain_other);
-    let b = m.wire(mux(two, other, scalar));
+    let a = m.wire(shifted("first_q", &lane_controls.take, &chain));
+    let other = shifted("second_q", &lane_controls.take_other, &chain_other);
+    let b = m.wire(mux(lane_controls.two, other, lane_controls.scalar));
     let delayed = |name: &str, value: &Bits, steps: u32, enable: &Bits| {
         (0..steps).fold(*value, |value, step| m.hold(format!("{name}{step}_q"), value, enable))
     };
@@ -149,12 +137,13 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
     let moves_of = |path: usize| &moves[path - paths(config).start];
     let (sum_moves, product_moves, choice_moves) = (moves_of(1), moves_of(2), moves_of(3));
 
-    let exp = argument
+    let exp = lane_controls
+        .argument
         .map(|argument| Exponential::of(&m, moves_of(0), &a, (&a_nan, &a_infinite), &argument, &counts))
         .transpose()?;
 
     // Sum and product.
-    let sign = m.wire("b_sign", b.msb() ^ subtract);
+    let sign = m.wire("b_sign", b.msb() ^ lane_controls.subtract);
     let sum = fp16_adder::In { advance: *sum_moves, a, b: cat!(sign, b.low(FP16_BITS - 1)) }.part(
         &m,
         "adder",
@@ -184,7 +173,7 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
         })
         .collect();
     let product = Way::of(*product, "");
-    let product = Way { nan: product.nan | spoilt, ..product };
+    let product = Way { nan: product.nan | lane_controls.spoilt, ..product };
     let choice = Way {
         magnitude: cat!(choice, zeros(MAGNITUDE_BITS - FP16_BITS)),
         exponent: zeros(fp16_packer::EXPONENT_BITS),

@@ -10,7 +10,7 @@ use super::monitor::{COUNTER_BITS, COUNTERS, monitor};
 use super::prelude::*;
 use super::segment_turns::segment_turns;
 use crate::blocks::activation::activation_lane::shared_suffix;
-use crate::blocks::gemv::gemv_unit::gemv_unit;
+use crate::blocks::gemv::gemv_unit::{UnitStarts, gemv_unit};
 use crate::blocks::gemv::selector::element_bits;
 use crate::blocks::link::transfer_unit::{TransferRequest, transfer_unit};
 use crate::blocks::memory::rank_intake::RankPorts;
@@ -190,16 +190,18 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
     let exports = starts.export;
     let [w_valid, w_data] = [(); 2].map(|()| laters(ranks));
     let unit = gemv_unit::In {
-        start_load: starts.load,
-        start_store: starts.store | starts.append,
-        start_export: exports,
-        start_zero: starts.zero,
-        start_dot: starts.dot & !none,
-        start_axpy: starts.axpy & !none,
-        start_merge: starts.merge,
-        start_import: starts.import,
-        start_select: starts.select,
-        start_round: starts.round,
+        start: UnitStarts {
+            load: starts.load,
+            store: starts.store | starts.append,
+            export: exports,
+            zero: starts.zero,
+            dot: starts.dot & !none,
+            axpy: starts.axpy & !none,
+            merge: starts.merge,
+            import: starts.import,
+            select: starts.select,
+            round: starts.round,
+        },
         cols,
         rows_layout,
         rows,

@@ -21,6 +21,23 @@ const QUEUED_STORES: u32 = 4;
 /// Cycles from a read of the buffer to its beat.
 const READ_LATENCY: u32 = 2;
 
+bundle! {
+    /// What the unit is told to begin, but for the activation unit.
+    pub(crate) struct UnitStarts {
+        load: 1, "load a vector block (cols, batch) to `target_i`; only while not busy";
+        store: 1, "store the vector block (cols, batch) at `source_i`; only while not busy";
+        export: 1, "store `cols_waves_i` words of sums at `source_i`, whole waves of them; only while not busy";
+        zero: 1, "zero `rows_i` words at `target_i`; only while not busy";
+        dot: 1, "DOT: block (cols, batch) at `source_i` to block (rows, batch * heads) at `target_i`; only while not busy";
+        axpy: 1, "AXPY: block (rows, batch * heads) at `source_i` to sums (cols, batch) at `target_i`; only while not busy";
+        merge: 1, "add row k of the matrix to vector k of the sums (cols, batch) at `target_i`, as it is; only while not busy";
+        import: 1, "add row k of the matrix, one wave of exported sums, to word `target_i` + k; only while not busy";
+        select: 1, "select: positive elements of the block (cols, batch) at `source_i` to `target_i`, one behind the other; only while \
+            not busy";
+        round: 1, "round sums (cols, batch) at `source_i` to `target_i`; only while not busy";
+    }
+}
+
 /// Fields of a command, in the order of the ports.
 #[derive(Clone)]
 pub(crate) struct CommandFields {
@@ -74,34 +91,7 @@ impl Write {
     "Exact FP16 products of matrices and vectors, weights from the ranks, everything else in the buffer.")]
 pub fn gemv_unit(config: &GemvConfig) -> Block {
     let (ranks, addr_bits) = (config.ranks(), config.slice_addr_bits());
-    let start_load = m.input(1, "load a vector block (cols, batch) to `target_i`; only while not busy");
-    let start_store = m.input(1, "store the vector block (cols, batch) at `source_i`; only while not busy");
-    let start_export = m.input(
-        1,
-        "store `cols_waves_i` words of sums at `source_i`, whole waves of them; only while not busy",
-    );
-    let start_zero = m.input(1, "zero `rows_i` words at `target_i`; only while not busy");
-    let start_dot = m.input(
-        1,
-        "DOT: block (cols, batch) at `source_i` to block (rows, batch * heads) at `target_i`; only while not busy",
-    );
-    let start_axpy = m.input(
-        1,
-        "AXPY: block (rows, batch * heads) at `source_i` to sums (cols, batch) at `target_i`; only while not busy",
-    );
-    let start_merge = m.input(
-        1,
-        "add row k of the matrix to vector k of the sums (cols, batch) at `target_i`, as it is; only while not busy",
-    );
-    let start_import = m.input(
-        1,
-        "add row k of the matrix, one wave of exported sums, to word `target_i` + k; only while not busy",
-    );
-    let start_select = m.input(
-        1,
-        "select: positive elements of the block (cols, batch) at `source_i` to `target_i`, one behind the other; only while not busy",
-    );
-    let start_round = m.input(1, "round sums (cols, batch) at `source_i` to `target_i`; only while not busy");
+    let start = UnitStarts::inputs_as(&m, "start_", "", ());
     let cols = Layout::inputs_as(&m, "cols_", "cols: ", config);
     let count = Layout::inputs_as(&m, "rows_", "rows: ", config);
     let rows = m.input(config.row_bits(), "rows of the matrix, or words");
@@ -135,29 +125,29 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let started = |name: &str, start: &Bits| m.flag(format!("{name}_start_q"), start);
 
     // Commands are held by the part that executes them, which starts in the next cycle.
-    let load = command.held(&m, "load", &start_load);
-    let load_start = started("load", &start_load);
-    let starts_store = m.wire(start_store | start_export);
+    let load = command.held(&m, "load", &start.load);
+    let load_start = started("load", &start.load);
+    let starts_store = m.wire(start.store | start.export);
     let store = command.held(&m, "store", &starts_store);
     let store_start = started("store", &starts_store);
-    let exports = m.reg(1).reset(0).enable(starts_store).next(start_export);
-    let merges = m.wire(start_merge | start_import);
-    let start_gemv = m.wire(any!(start_dot, start_axpy, merges));
+    let exports = m.reg(1).reset(0).enable(starts_store).next(start.export);
+    let merges = m.wire(start.merge | start.import);
+    let start_gemv = m.wire(any!(start.dot, start.axpy, merges));
     // A selection shares command and writer with the products. The vectors that it writes are as long as those that it reads.
-    let takes_gemv = m.wire(start_gemv | start_select);
-    let count = command.cols.or_else(start_select, command.count);
+    let takes_gemv = m.wire(start_gemv | start.select);
+    let count = command.cols.or_else(start.select, command.count);
     let gemv = CommandFields { count, ..command.clone() }.held(&m, "gemv", &takes_gemv);
-    let select_start = started("select", &start_select);
-    let selects = m.reg(1).reset(0).enable(takes_gemv).next(start_select);
+    let select_start = started("select", &start.select);
+    let selects = m.reg(1).reset(0).enable(takes_gemv).next(start.select);
     let gemv_start = started("gemv", &start_gemv);
     let kind = |name: &str, value: &Bits| m.reg(name, 1).reset(0).enable(start_gemv).next(value);
     // What adds to sums in the slices; of these what has no scalars; and of these what adds sums.
-    let axpy = kind("axpy_q", &(start_axpy | merges));
+    let axpy = kind("axpy_q", &(start.axpy | merges));
     let merge = kind("merge_q", &merges);
-    let import = kind("import_q", &start_import);
+    let import = kind("import_q", &start.import);
     let dot_start = m.wire(gemv_start & !axpy);
     // Heads of the product, none while sums are rounded: products and rounding share columns, but not in time.
-    let heads = m.reg(config.head_bits()).reset(0).enable(takes_gemv | start_round);
+    let heads = m.reg(config.head_bits()).reset(0).enable(takes_gemv | start.round);
     heads.next(heads_in.gated(start_gemv));
     let format = format_in.map(|format| {
         let reg = m.reg("weight_format_q", FORMAT_BITS).reset(0).enable(start_gemv);
@@ -168,8 +158,8 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let headed = m.wire(heads.any());
     // Vectors of results or scalars: one for each vector and head.
     let vectors = m.wire(gemv.batch.zext(config.vectors_bits()).shl(heads));
-    let round = command.held(&m, "round", &start_round);
-    let round_start = started("round", &start_round);
+    let round = command.held(&m, "round", &start.round);
+    let round_start = started("round", &start.round);
     for (part, unread) in [
         ("load", cat!(load.rows, load.source)),
         ("store", cat!(store.rows, store.target)),
@@ -267,9 +257,9 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     result_write_ready.comes_from(writes[1].ready);
     let left = mux(writes[0].ready, zero_left.minus_one(), zero_left);
     let zero_words = words(&m, &command.rows, bits_for(config.slice_words()));
-    zero_left.next(mux(start_zero, zero_words, left));
+    zero_left.next(mux(start.zero, zero_words, left));
     let next_zero = mux(writes[0].ready, zero_addr.plus_one(), zero_addr);
-    zero_addr.next(mux(start_zero, command.target, next_zero));
+    zero_addr.next(mux(start.zero, command.target, next_zero));
 
     // Readers: scalars of an AXPY before stores, these before the activation unit, and all of them before the selector.
     let store_ready = m.forward("store_read_ready", 1);
