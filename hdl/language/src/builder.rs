@@ -502,7 +502,11 @@ impl InstanceBuilder {
     /// Connects an input port.
     #[track_caller]
     pub fn input(self, port: impl Into<String>, value: impl Into<Bits>) -> Self {
-        self.connect_input(port, value);
+        let (port, value) = (port.into(), value.into());
+        match value.node() {
+            Node::Later(inputs) => inputs.borrow_mut().push((self, port)),
+            _ => self.inner.borrow_mut().instances[self.index].inputs.push((port, value)),
+        }
         self
     }
 
@@ -554,13 +558,20 @@ impl InstanceBuilder {
         known.unwrap_or_else(|| self.output(port))
     }
 
-    /// Connects an input port of an instance that is kept in a collection.
-    pub fn connect_input(&self, port: impl Into<String>, value: impl Into<Bits>) {
-        let (port, value) = (port.into(), value.into());
-        match value.node() {
-            Node::Later(inputs) => inputs.borrow_mut().push((*self, port)),
-            _ => self.inner.borrow_mut().instances[self.index].inputs.push((port, value)),
+    /// Makes ports of the module, of the same names, of those of the instance in a direction that `chosen` names.
+    #[track_caller]
+    pub fn expose(self, direction: Direction, chosen: impl Fn(&str) -> bool) -> Self {
+        let m = ModuleBuilder { inner: self.inner };
+        let module = self.inner.borrow().instances[self.index].module.clone();
+        for Port { name, width, doc, .. } in module.ports().iter().filter(|port| port.direction == direction)
+        {
+            match direction {
+                _ if module.is_clock_or_reset(name) || !chosen(name) => {}
+                Direction::Input => _ = self.input(name, m.input(name, *width, doc)),
+                Direction::Output => _ = m.output(name, self.output(name), doc),
+            }
         }
+        self
     }
 
     /// Whether the block has the output port.

@@ -1,7 +1,7 @@
 //! Ports of a block as fields: what [`block`](macro@crate::block) makes types of, and bundles of ports that blocks have in common.
 
 use crate::bits::Node;
-use crate::{Bits, InstanceBuilder, Module, ModuleBuilder};
+use crate::{Bits, InstanceBuilder, Module, ModuleBuilder, named};
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::marker::PhantomData;
@@ -34,7 +34,7 @@ pub trait Drives {
 
 impl Drives for Bits {
     fn drive(self, instance: InstanceBuilder, port: &str) {
-        instance.connect_input(port, self);
+        instance.input(port, self);
     }
 }
 
@@ -67,7 +67,9 @@ impl Bits {
     pub fn comes_from(&self, value: impl Into<Self>) {
         let value = value.into();
         if let Node::Later(inputs) = self.node() {
-            inputs.take().into_iter().for_each(|(instance, port)| instance.connect_input(port, value));
+            for (instance, port) in inputs.take() {
+                instance.input(port, value);
+            }
         }
     }
 }
@@ -221,7 +223,8 @@ pub trait Bundle: Copy {
 
     /// Drives all inputs that were connected to what [`Bundle::later`] has made.
     fn comes_from(self, values: Self) {
-        self.values().iter().zip(values.values()).for_each(|(later, value)| later.comes_from(value));
+        let values = values.fields();
+        self.fields().iter().for_each(|(name, later)| later.comes_from(named(&values, name)));
     }
 
     /// Input ports `<field>_i`.
@@ -255,11 +258,10 @@ pub trait Bundle: Copy {
         with: Self::With<'_>,
         values: Self,
     ) {
-        let mut all = values.values().into_iter();
+        let values = values.fields();
         m.placed(Location::caller(), || {
-            Self::make(with, |name, width, [doc, _]| {
-                let value = all.next().unwrap_or_else(|| crate::zeros(width));
-                m.output(format!("{prefix}{name}_o"), value, format!("{about}{doc}"))
+            Self::make(with, |name, _, [doc, _]| {
+                m.output(format!("{prefix}{name}_o"), named(&values, name), format!("{about}{doc}"))
             })
         });
     }
@@ -276,25 +278,30 @@ pub trait Bundle: Copy {
     /// A bundle of values in the order of the fields.
     fn of_values<V: Into<Bits>>(with: Self::With<'_>, values: impl IntoIterator<Item = V>) -> Self {
         let mut values = values.into_iter();
-        Self::make(with, |_, width, _| values.next().map_or_else(|| crate::zeros(width), Into::into))
+        Self::make(with, |name, _, _| values.next().map_or_else(|| named(&[], name), Into::into))
     }
 
-    /// The values of all fields, in their order.
-    fn values(self) -> Vec<Bits> {
-        let mut values = Vec::new();
-        self.map(|_, value| {
-            values.push(value);
+    /// Names and values of the fields that are there, in their order.
+    fn fields(self) -> Vec<(&'static str, Bits)> {
+        let mut fields = Vec::new();
+        self.map(|name, value| {
+            fields.push((name, value));
             value
         });
-        values
+        fields
+    }
+
+    /// The values alone.
+    fn values(self) -> Vec<Bits> {
+        self.fields().into_iter().map(|(_, value)| value).collect()
     }
 
     /// What `join` makes of the values that each field has here and in the other bundles.
     fn joined(self, others: &[Self], mut join: impl FnMut(Vec<Bits>) -> Bits) -> Self {
-        let mut others: Vec<_> = others.iter().map(|other| other.values().into_iter()).collect();
-        self.map(|_, value| {
-            let rest = others.iter_mut().filter_map(Iterator::next);
-            join([value].into_iter().chain(rest).collect())
+        let others: Vec<_> = others.iter().map(|other| other.fields()).collect();
+        self.map(|field, value| {
+            let values = others.iter().map(|other| named(other, field));
+            join([value].into_iter().chain(values).collect())
         })
     }
 
@@ -369,7 +376,7 @@ macro_rules! bundle {
         impl $crate::Drives for $name {
             fn drive(self, instance: $crate::InstanceBuilder, prefix: &str) {
                 $crate::Bundle::map(self, |name, value| {
-                    instance.connect_input(format!("{prefix}{name}_i"), value);
+                    instance.input(format!("{prefix}{name}_i"), value);
                     value
                 });
             }

@@ -30,22 +30,6 @@ pub fn axi_shape(config: &DesignConfig) -> AxiShape {
     }
 }
 
-/// Connects the inputs of an instance that have the prefix to ports of the same names.
-fn pass_inputs(m: &ModuleBuilder, instance: InstanceBuilder, module: &Module) -> InstanceBuilder {
-    let ports = module.ports().iter().filter(|port| port.name.starts_with(PREFIX));
-    ports.filter(|port| port.direction == Direction::Input).fold(instance, |instance, port| {
-        instance.input(&port.name, m.input(&port.name, port.width, &port.doc))
-    })
-}
-
-/// Makes ports of the outputs of an instance that have the prefix.
-fn pass_outputs(m: &ModuleBuilder, instance: &InstanceBuilder, module: &Module) {
-    let ports = module.ports().iter().filter(|port| port.name.starts_with(PREFIX));
-    for port in ports.filter(|port| port.direction == Direction::Output) {
-        m.output(&port.name, instance.output(&port.name), &port.doc);
-    }
-}
-
 /// The subordinate. Its requests come from registers, and it takes all responses.
 ///
 /// # Errors
@@ -54,7 +38,6 @@ fn pass_outputs(m: &ModuleBuilder, instance: &InstanceBuilder, module: &Module) 
 pub fn axi_subordinate(config: &DesignConfig) -> Block {
     let shape = axi_shape(config);
     let (slot_bits, slot_end) = (shape.slot_bits(), HOST_TAG_BITS - KIND_BITS);
-    let (reads_module, writes_module) = (axi_reads(&shape)?, axi_writes(&shape)?);
     let host_ready = m.input(1, "host port: the request is taken");
     let response_valid = m.input(1, "host port: a response is offered; it is taken");
     let response_write = m.input(1, "host port: it is a write's");
@@ -83,21 +66,22 @@ pub fn axi_subordinate(config: &DesignConfig) -> Block {
     let valid = m.reg(1).reset(0);
     let room = m.wire(any!(!valid, host_ready));
     let turns = ["read_goes", "write_goes"].map(|name| m.forward(name, 1));
+    let of_axi = |name: &str| name.starts_with(PREFIX);
     let reads = m
-        .instance(&reads_module)
+        .instance(&axi_reads(&shape)?)
         .input("req_ready_i", turns[0])
         .input("rsp_valid_i", answers(READ))
         .input("rsp_slot_i", slot)
         .input("rsp_data_i", response_data);
-    let reads = pass_inputs(&m, reads, &reads_module);
+    reads.expose(Direction::Input, of_axi);
     let writes = m
-        .instance(&writes_module)
+        .instance(&axi_writes(&shape)?)
         .input("req_ready_i", turns[1])
         .input("written_valid_i", answers(WRITE))
         .input("written_slot_i", slot)
         .input("read_valid_i", answers(MERGE))
         .input("read_data_i", response_data);
-    let writes = pass_inputs(&m, writes, &writes_module);
+    writes.expose(Direction::Input, of_axi);
     let wants = [&reads, &writes].map(|side| side.output("req_valid_o") & room);
     let granted = oldest_first(&m, "turn", &wants);
     turns.iter().zip(&granted).for_each(|(turn, granted)| turn.drive(granted));
@@ -124,6 +108,6 @@ pub fn axi_subordinate(config: &DesignConfig) -> Block {
         out("data", writes.output("req_data_o"), "host port: burst to write"),
     ];
     m.assert_held("host", valid, host_ready, &payload.each_ref());
-    pass_outputs(&m, &reads, &reads_module);
-    pass_outputs(&m, &writes, &writes_module);
+    reads.expose(Direction::Output, of_axi);
+    writes.expose(Direction::Output, of_axi);
 }

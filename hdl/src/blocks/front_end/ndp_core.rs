@@ -70,7 +70,9 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
         link_holds: link_holds.map(|holds| *holds),
     }
     .part(&m, "issue", &issue(config)?);
-    busy.iter().for_each(|(part, busy)| front.connect_input(format!("{part}_busy_i"), busy));
+    for (part, busy) in &busy {
+        front.input(format!("{part}_busy_i"), busy);
+    }
     queue_pop.drive(front.word_ready);
     let (starts, start_activation) = (front.starts.q(), front.start_activation.q());
     let (cols, rows_layout) = (front.cols.q(), front.rows_layout.q());

@@ -19,36 +19,20 @@ pub fn ndp_core_axi(config: &DesignConfig) -> Block {
     let title = core_module.title().replace("ndp_core", "ndp_core_axi");
     let m = ModuleBuilder::new(format!("{title}_{shape}"), "NDP core of a DIMM behind an AXI4 subordinate.");
     let clock = m.clock_domain("dram");
-    let mut axi = m.instance("axi", &axi_module);
-    let mut core = m.instance("core", &core_module).pass_domain("dram", &clock);
     let is_host = |name: &str| HOST.iter().any(|prefix| name.starts_with(prefix));
-    for port in axi_module.ports().iter().filter(|port| port.direction == Direction::Input) {
-        if port.name.starts_with(PREFIX) {
-            axi = axi.input(&port.name, m.input(&port.name, port.width, &port.doc));
-        }
-    }
-    for port in core_module.ports().iter().filter(|port| port.direction == Direction::Input) {
-        if !core_module.is_clock_or_reset(&port.name) && !is_host(&port.name) {
-            core = core.input(&port.name, m.input(&port.name, port.width, &port.doc));
-        }
-    }
-    let core = core.input("response_ready_i", lit(1, 1));
+    let of_axi = |name: &str| name.starts_with(PREFIX);
+    let axi = m.instance("axi", &axi_module).expose(Direction::Input, of_axi);
+    let core = m.instance("core", &core_module).pass_domain("dram", &clock);
+    core.expose(Direction::Input, |name| !is_host(name));
+    core.input("response_ready_i", lit(1, 1));
     for name in ["valid", "write", "addr", "tag", "data"] {
-        core.connect_input(format!("host_{name}_i"), axi.output(&format!("host_{name}_o")));
+        core.input(format!("host_{name}_i"), axi.output(&format!("host_{name}_o")));
     }
-    axi.connect_input("host_ready_i", core.output("host_ready_o"));
+    axi.input("host_ready_i", core.output("host_ready_o"));
     for name in ["valid", "write", "tag", "data"] {
-        axi.connect_input(format!("response_{name}_i"), core.output(&format!("response_{name}_o")));
+        axi.input(format!("response_{name}_i"), core.output(&format!("response_{name}_o")));
     }
-    for port in axi_module.ports().iter().filter(|port| port.direction == Direction::Output) {
-        if port.name.starts_with(PREFIX) {
-            m.output(&port.name, axi.output(&port.name), &port.doc);
-        }
-    }
-    for port in core_module.ports().iter().filter(|port| port.direction == Direction::Output) {
-        if !is_host(&port.name) {
-            m.output(&port.name, core.output(&port.name), &port.doc);
-        }
-    }
+    axi.expose(Direction::Output, of_axi);
+    core.expose(Direction::Output, |name| !is_host(name));
     m.finish()
 }
