@@ -38,11 +38,7 @@ pub fn combiner(config: &GemvConfig) -> Block {
     let active = m.reg(1).reset(0);
     let prepared = m.reg(1).reset(0);
     let prepare = m.forward(1);
-    let rows_ahead = fifo::In { push: row_push, data: row_start, pop: *prepare }.part(
-        &m,
-        "rows_ahead",
-        &fifo(rank_width, QUEUED_ROWS)?,
-    );
+    let rows_ahead = fifo_of(&m, "rows_ahead", QUEUED_ROWS, row_push, row_start, prepare)?;
     // The next row while the last digit of the one before is taken.
     let row_ends = m.forward(1);
     prepare.drive(all!(active, !prepared | row_ends, rows_ahead.valid));
@@ -112,11 +108,7 @@ pub fn combiner(config: &GemvConfig) -> Block {
 
     // Results.
     let taken = m.forward(1);
-    let results = fifo::In { push: rounder.valid.q(), data: rounder.data.q(), pop: *taken }.part(
-        &m,
-        "results",
-        &fifo(FP16_BITS, QUEUED_RESULTS)?,
-    );
+    let results = fifo_of(&m, "results", QUEUED_RESULTS, rounder.valid, rounder.data, taken)?;
     results.ready.ignore("a place is reserved before the result is begun");
     let result_valid = results.valid.q();
     taken.drive(result_valid & result_ready);

@@ -55,3 +55,16 @@ pub fn fifo(width: u32, depth: u32) -> Block {
     m.output(data = words.read(head), "the head");
     m.output(ready, "there is room");
 }
+
+/// An instance of [`fifo`] in the module of `m`, as wide as `data`.
+pub(crate) fn fifo_of(
+    m: &ModuleBuilder,
+    name: &str,
+    depth: u32,
+    push: impl Into<Bits>,
+    data: impl Into<Bits>,
+    pop: impl Into<Bits>,
+) -> Result<fifo::Out, HdlError> {
+    let (push, data, pop) = (push.into(), data.into(), pop.into());
+    Ok(fifo::In { push, data, pop }.part(m, name, &fifo(data.width(), depth)?))
+}

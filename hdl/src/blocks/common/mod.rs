@@ -19,7 +19,7 @@ pub(crate) mod weight_format;
 pub(crate) mod prelude {
     pub(crate) use super::async_fifo::{Storage, async_fifo};
     pub(crate) use super::encoding::{bits_for, log2, one_hot};
-    pub(crate) use super::fifo::fifo;
+    pub(crate) use super::fifo::{fifo, fifo_of};
     pub(crate) use super::oldest_first::oldest_first;
     pub(crate) use super::phase_ring::phase_ring;
     pub(crate) use super::row_layout::{Layout, position_bits, rank_bits, wave_bits, words};

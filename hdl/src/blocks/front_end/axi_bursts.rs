@@ -131,11 +131,7 @@ pub(super) fn bursts(
     ];
     let widths = fields.each_ref().map(Bits::width);
     let load = m.forward("load", 1);
-    let queue = fifo::In { push: valid, data: cat(fields.iter().cloned()), pop: *load }.part(
-        m,
-        "queue",
-        &fifo(widths.iter().sum(), WAITING)?,
-    );
+    let queue = fifo_of(m, "queue", WAITING, valid, cat(fields.iter().cloned()), load)?;
     let ready = m.output(format!("s_axi_{channel}ready"), queue.ready, "the burst is taken; from registers");
     m.assume_held(channel, valid, ready, &fields.each_ref());
     let (waits, head) = (queue.valid.q(), queue.data.q());

@@ -29,12 +29,7 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
     let written_slot = m.input(slot_bits, "its place");
     let read_valid = m.input(1, "the line to be merged has come");
     let read_data = m.input(shape.line_bits, "the line");
-    let widths = [1, bytes, shape.data_bits];
-    let beats = fifo::In { push: valid, data: cat!(last, strobes, data), pop: *advances }.part(
-        &m,
-        "beats",
-        &fifo(widths.iter().sum(), WAITING)?,
-    );
+    let beats = fifo_of(&m, "beats", WAITING, valid, cat!(last, strobes, data), advances)?;
     let w_ready = m.output("s_axi_wready", beats.ready, "the beat is taken; from registers");
     m.assume_held("w", valid, w_ready, &[&data, &strobes, &last]);
     let (waits, head) = (beats.valid.q(), beats.data.q());

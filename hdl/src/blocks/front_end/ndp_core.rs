@@ -183,11 +183,7 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
     // The unit. A row goes to the feeders and, as the place of its tail, to the unit.
     let token_pop = m.forward(1);
     let row_taken = m.wire(row_valid & row_ready);
-    let tokens = fifo::In { push: row_taken, data: row_start, pop: *token_pop }.part(
-        &m,
-        "tokens",
-        &fifo(rank_bits(gemv), QUEUED_TOKENS)?,
-    );
+    let tokens = fifo_of(&m, "tokens", QUEUED_TOKENS, row_taken, row_start, token_pop)?;
     let y_ready = m.forward(1);
     let exports = starts.export;
     let [w_valid, w_data] = [(); 2].map(|()| laters(ranks));

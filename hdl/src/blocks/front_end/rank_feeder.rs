@@ -61,11 +61,7 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
     let seg_ready = m.input(1, "the segment is taken");
 
     let next = m.forward(1);
-    let queue = fifo::In { push: row_push, data: cat!(row_start, row_offset, row), pop: *next }.part(
-        &m,
-        "rows",
-        &fifo(row_bits + offset_bits + rank_width, QUEUED_ROWS)?,
-    );
+    let queue = fifo_of(&m, "rows", QUEUED_ROWS, row_push, cat!(row_start, row_offset, row), next)?;
     let head = queue.data.q();
     let (row, row_offset) = (head.low(row_bits), head.slice(row_bits, offset_bits));
     let row_start = head.high(rank_width);

@@ -549,12 +549,14 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         &sum_resolver(config)?,
     );
     let stored_beat = mux(exports, resolver.data, cat(plain));
-    let stored = fifo::In {
-        push: mux(exports, resolver.valid, back_store),
-        data: m.wire("stored_beat", stored_beat),
-        pop: *store_taken,
-    }
-    .part(&m, "stored", &fifo(BEAT_BITS, QUEUED_STORES)?);
+    let stored = fifo_of(
+        &m,
+        "stored",
+        QUEUED_STORES,
+        mux(exports, resolver.valid, back_store),
+        m.wire("stored_beat", stored_beat),
+        store_taken,
+    )?;
     stored.ready.ignore("a place is reserved before the beat is read");
     let y_valid = stored.valid.q();
     store_taken.drive(y_valid & y_ready);

@@ -231,11 +231,7 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     // Rows: where the tail starts, and for AXPY the scalars of rows in which this rank takes part.
     let row_pop = m.forward(1);
     let row_done = m.wire(row_push & row_last);
-    let row_queue = fifo::In { push: row_done, data: row_start, pop: *row_pop }.part(
-        &m,
-        "rows_ahead",
-        &fifo(rank_bits(config), QUEUED_ROWS)?,
-    );
+    let row_queue = fifo_of(&m, "rows_ahead", QUEUED_ROWS, row_done, row_start, row_pop)?;
     // With heads the scalars of a row for each rank come first, then the rows; what a rank without a row stores is never
     // used.
     let headed = m.wire(heads.any());
@@ -253,11 +249,7 @@ pub fn rank_group(config: &GemvConfig) -> Block {
 
     // Weights: queue, recode and mask, place.
     let beat_pop = m.forward(1);
-    let beats = fifo::In { push: weight_valid, data: weight_data, pop: *beat_pop }.part(
-        &m,
-        "beats",
-        &fifo(BEAT_BITS, config.weight_fifo_beats())?,
-    );
+    let beats = fifo_of(&m, "beats", config.weight_fifo_beats(), weight_valid, weight_data, beat_pop)?;
     let take = m.forward("stripe_take", 1);
     let fill = fill_sequencer::In {
         rank,
@@ -521,8 +513,14 @@ pub fn rank_group(config: &GemvConfig) -> Block {
 
     // Sums: the job that a sum belongs to waits for it in a queue.
     let sum_last = tree.last.q();
-    let jobs = fifo::In { push: job, data: cat!(job_vector, windows.job_first, job_last), pop: sum_last }
-        .part(&m, "jobs", &fifo(vector_bits + 2, jobs_in_flight(config))?);
+    let jobs = fifo_of(
+        &m,
+        "jobs",
+        jobs_in_flight(config),
+        job,
+        cat!(job_vector, windows.job_first, job_last),
+        sum_last,
+    )?;
     jobs.valid.ignore("there is a job for every sum");
     jobs.ready.ignore("deep enough for all jobs between issue and sum");
     let done = jobs.data.q();
@@ -547,11 +545,14 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     let result = sender.data.zext(digit_bits + FLAG_BITS);
     let queued = mux(headed, result, cat!(rows.flags, rows.digit));
     let most_sums = queued_sums(config);
-    let out = fifo::In { push: rows.valid | sender.push, data: m.wire("queued", queued), pop: sum_pop }.part(
+    let out = fifo_of(
         &m,
         "sums",
-        &fifo(digit_bits + FLAG_BITS, queue_depth(config))?,
-    );
+        queue_depth(config),
+        rows.valid | sender.push,
+        m.wire("queued", queued),
+        sum_pop,
+    )?;
     out.ready.ignore("a place is reserved before the job is issued");
     // Places reserved: from the issue of a row's last job until its sum, or the last of its heads' results, has left.
     let count_bits = bits_for(most_sums);

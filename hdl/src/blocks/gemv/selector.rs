@@ -102,11 +102,7 @@ pub fn selector(config: &GemvConfig) -> Block {
     // Values wait for the writer.
     let value = one_hot_mux(m.wire("at", one_hot(&element_beat.q(), BEAT_ELEMS)), &values);
     let item_taken = m.forward(1);
-    let queue = fifo::In { push: *value_beat, data: m.wire("value", value), pop: *item_taken }.part(
-        &m,
-        "values",
-        &fifo(FP16_BITS, QUEUED_VALUES)?,
-    );
+    let queue = fifo_of(&m, "values", QUEUED_VALUES, value_beat, m.wire("value", value), item_taken)?;
     queue.ready.ignore("a place is reserved before the beat is read");
     let item_valid = queue.valid.q();
     item_taken.drive(item_valid & item_ready);

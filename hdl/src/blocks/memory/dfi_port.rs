@@ -88,8 +88,7 @@ pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     // Read data wait for the clock in which the controller looks.
     let places = (dfi.t_phy_rdlat() + BURST + 2).next_power_of_two();
     let wanted = m.wire(span(&reads, due, BURST));
-    let queue =
-        fifo::In { push: valid, data: rddata, pop: wanted }.part(&m, "queue", &fifo(BUS_BITS, places)?);
+    let queue = fifo_of(&m, "queue", places, valid, rddata, wanted)?;
     let (there, room) = (queue.valid.q(), queue.ready.q());
     m.unused(room, "a PHY gives only what was asked for");
     let late = m.reg(1).reset(0);

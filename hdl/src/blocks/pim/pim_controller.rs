@@ -89,13 +89,10 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     let reports = [refresh_late, write_missing, write_unexpected];
 
     let (request_pop, operation_pop) = (m.forward("request_pop", 1), m.forward("operation_pop", 1));
-    let queue = |name: &str, push: Bits, data: Bits, pop: Wire| -> Result<_, HdlError> {
-        Ok(fifo::In { push, data, pop: *pop }.part(&m, name, &fifo(data.width(), QUEUE)?))
-    };
-    let waiting = queue("requests_in", request_valid, request, request_pop)?;
+    let waiting = fifo_of(&m, "requests_in", QUEUE, request_valid, request, request_pop)?;
     let (has_request, next_request) = (waiting.valid.q(), waiting.data.q());
     let takes_request = waiting.ready.q();
-    let waiting = queue("operations_in", operation_valid, operation, operation_pop)?;
+    let waiting = fifo_of(&m, "operations_in", QUEUE, operation_valid, operation, operation_pop)?;
     let (has_operation, next_operation) = (waiting.valid.q(), waiting.data.q());
     let takes_operation = waiting.ready.q();
     m.output(request_ready = takes_request, "the request is taken");
