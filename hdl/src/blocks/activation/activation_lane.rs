@@ -144,16 +144,10 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
 
     // Sum and product.
     let sign = m.wire("b_sign", b.msb() ^ lane_controls.subtract);
-    let sum = fp16_adder::In { advance: *sum_moves, a, b: cat!(sign, b.low(FP16_BITS - 1)) }.part(
-        &m,
-        "adder",
-        &fp16_adder()?,
-    );
-    let product = fp16_multiplier::In { advance: *product_moves, a, b, wide, reciprocal, scale }.part(
-        &m,
-        "multiplier",
-        &fp16_multiplier()?,
-    );
+    let sum = fp16_adder::In { advance: *sum_moves, a, b: cat!(sign, b.low(FP16_BITS - 1)) };
+    let sum = sum.part(&m, "adder", &fp16_adder()?);
+    let product = fp16_multiplier::In { advance: *product_moves, a, b, wide, reciprocal, scale };
+    let product = product.part(&m, "multiplier", &fp16_multiplier()?);
 
     // Choice: the larger one, or the element itself if it is not negative. A NaN is the result of either.
     let (a_key, b_key) = (m.wire("a_key", key(&a)), key(&b));

@@ -35,11 +35,8 @@ impl Exponential {
         argument: &Bits,
         counts: &Bits,
     ) -> Result<Self, HdlError> {
-        let exp = exponential::In { advance: *moves, value: *value, argument: *argument }.part(
-            m,
-            "exponential",
-            &exponential()?,
-        );
+        let exp = exponential::In { advance: *moves, value: *value, argument: *argument };
+        let exp = exp.part(m, "exponential", &exponential()?);
         let (significand, exponent) = (exp.significand.q(), exp.exponent.q());
         // Of infinities the sign decides.
         let kind = cat!(value.msb(), infinite, nan, counts);

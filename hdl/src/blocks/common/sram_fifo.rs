@@ -31,11 +31,8 @@ pub fn sram_fifo(width: u32, depth: u32) -> Block {
         lit(depth.into(), bits_for(depth)).ge(count) & count.low(addr_bits).eq(tail - head),
         "the pointers are as far from each other as there are words, at most all places",
     );
-    let words = sram::In { raddr: head, re: reads, waddr: tail, we: pushes, wdata: data }.part(
-        &m,
-        "storage",
-        &sram(depth, width, 1)?,
-    );
+    let words = sram::In { raddr: head, re: reads, waddr: tail, we: pushes, wdata: data };
+    let words = words.part(&m, "storage", &sram(depth, width, 1)?);
     m.output(valid, "there is a head");
     m.output(data = words.rdata, "the head");
     m.output(ready, "there is room");

@@ -80,11 +80,8 @@ pub fn dma_reader(config: &DesignConfig) -> Block {
         addr.next(mux(start, own_first, mux(taken, onward, addr)));
         let freed = pop.bit(g).zext(PLACE_BITS);
         places.next(places + freed - length.zext(PLACE_BITS).gated(taken));
-        let queue = sram_fifo::In { push, data, pop: pop.bit(g) }.part(
-            &m,
-            format!("queue{g}"),
-            &sram_fifo(BEAT_BITS, QUEUED_BEATS)?,
-        );
+        let queue = sram_fifo::In { push, data, pop: pop.bit(g) };
+        let queue = queue.part(&m, format!("queue{g}"), &sram_fifo(BEAT_BITS, QUEUED_BEATS)?);
         queue.ready.ignore("a place is reserved before the segment is asked for");
         queue.count.ignore("places are counted from the request on");
         queues.push((queue.valid.q(), queue.data.q()));

@@ -51,11 +51,8 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
     // Instructions.
     let (queue_pop, host_overflow) = (m.forward("queue_pop", 1), m.forward("lost", 1));
     let (queue_push, queue_word) = (m.forward("queue_push", 1), m.forward("queue_word", INSTRUCTION_BITS));
-    let queue = sram_fifo::In { push: *queue_push, data: *queue_word, pop: *queue_pop }.part(
-        &m,
-        "queue",
-        &sram_fifo(INSTRUCTION_BITS, config.core().queue_entries())?,
-    );
+    let queue = sram_fifo::In { push: *queue_push, data: *queue_word, pop: *queue_pop };
+    let queue = queue.part(&m, "queue", &sram_fifo(INSTRUCTION_BITS, config.core().queue_entries())?);
     queue.ready.ignore("there is room for a burst before it is taken");
     let (queue_valid, queue_count) = (queue.valid.q(), queue.count.q());
     let busy: Vec<_> =

@@ -543,11 +543,8 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     };
     let plain: Vec<Bits> = (0..BEAT_ELEMS).rev().map(stored_element).collect();
     // Vectors as they are, sums without their pending carries.
-    let resolver = sum_resolver::In { valid: back_store & exports, data: *beat }.part(
-        &m,
-        "resolver",
-        &sum_resolver(config)?,
-    );
+    let resolver = sum_resolver::In { valid: back_store & exports, data: *beat };
+    let resolver = resolver.part(&m, "resolver", &sum_resolver(config)?);
     let stored_beat = mux(exports, resolver.data, cat(plain));
     let stored = fifo_of(
         &m,

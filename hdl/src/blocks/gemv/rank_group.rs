@@ -352,11 +352,8 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     let lane_count = config.activation_lanes_per_rank();
     let (keys, bads) = (laters(lane_count), laters(lane_count));
     let terms = laters(if config.shares_exponential() { 0 } else { lane_count });
-    let trees = activation_tree::In { key: keys.clone(), bad: bads.clone(), term: terms.clone() }.part(
-        &m,
-        "trees",
-        &activation_tree(config)?,
-    );
+    let trees = activation_tree::In { key: keys.clone(), bad: bads.clone(), term: terms.clone() };
+    let trees = trees.part(&m, "trees", &activation_tree(config)?);
     let cuts = lanes_of.cuts(&m, config);
     // The lanes' elements move from lane to lane, from the last one to the first, and around through the function unit,
     // and through the exponential if they share one.
@@ -500,14 +497,11 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     for p in positions..column_count(config) {
         column_digits(p, zeros(digit_bits), zeros(1), zeros(FLAG_BITS));
     }
-    let reader = sum_reader(config)?;
+    let sum_reader_module = sum_reader(config)?;
     for (p, words) in words.chunks(beat_chunks as usize).enumerate() {
         let word = words.iter().map(|word| word.low(sum_bits(config))).collect();
-        let reader = sum_reader::In { select: sums.tile, load: sums.load, word }.part(
-            &m,
-            format!("sum_reader{p}"),
-            &reader,
-        );
+        let reader = sum_reader::In { select: sums.tile, load: sums.load, word };
+        let reader = reader.part(&m, format!("sum_reader{p}"), &sum_reader_module);
         column_digits(p as u32, reader.digit.q(), reader.carry.q(), reader.flags.q());
     }
 

@@ -31,11 +31,8 @@ pub fn vector_reader(config: &GemvConfig) -> Block {
     let vector = m.reg(batch_bits);
     let last_vector = m.wire(vector.plus_one().eq(batch));
     let place_done = m.wire(taken & last_vector);
-    let walker = vector_walker::In { start, layout, batch, base, step: place_done }.part(
-        &m,
-        "walker",
-        &vector_walker(config)?,
-    );
+    let walker = vector_walker::In { start, layout, batch, base, step: place_done };
+    let walker = walker.part(&m, "walker", &vector_walker(config)?);
     walker.holders.ignore("one of them is enough");
     vector.count(taken, start | place_done);
     let end = walker.last.q();

@@ -66,11 +66,8 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Block {
 
     let active = m.reg(1).reset(0);
     let step = m.forward(1);
-    let walker = vector_walker::In { start, layout, batch, base, step: *step }.part(
-        &m,
-        "walker",
-        &vector_walker(config)?,
-    );
+    let walker = vector_walker::In { start, layout, batch, base, step: *step };
+    let walker = walker.part(&m, "walker", &vector_walker(config)?);
     let position = walker.position.q();
 
     // Vectors, and with values the elements of a beat.

@@ -25,11 +25,8 @@ pub fn link_controller(config: &LinkConfig) -> Block {
 
     let forward = |name: &str, width| m.forward(name, width);
     let (up, syncs, restart) = (forward("up", 1), forward("syncs", 1), forward("restart", 1));
-    let rx = link_receiver::In { lanes, restart: *restart, up: *up, syncs: *syncs, rx_ready }.part(
-        &m,
-        "receiver",
-        &link_receiver(config)?,
-    );
+    let rx = link_receiver::In { lanes, restart: *restart, up: *up, syncs: *syncs, rx_ready };
+    let rx = rx.part(&m, "receiver", &link_receiver(config)?);
     let (busy, advances) = (forward("busy", 1), forward("advances", 1));
     let good = rx.good.q();
     let session = link_session::In {
@@ -99,11 +96,8 @@ pub fn link_controller(config: &LinkConfig) -> Block {
         unaligned: !aligned,
         arrives,
     };
-    let monitor = link_monitor::In { counter: number, times: tx.times.q(), events }.part(
-        &m,
-        "monitor",
-        &link_monitor()?,
-    );
+    let monitor = link_monitor::In { counter: number, times: tx.times.q(), events };
+    let monitor = monitor.part(&m, "monitor", &link_monitor()?);
 
     m.output(tx_ready, "the beat is taken");
     m.output(rx_valid, "a received beat is offered");

@@ -68,11 +68,8 @@ pub fn transfer_sender(config: &DesignConfig) -> Block {
             m.input(format!("beat{g}_valid_i"), 1, format!("rank {g}: a burst comes, its place is reserved"));
         let data = m.input(format!("beat{g}_data_i"), BEAT_BITS, format!("rank {g}: the burst"));
         let pop = m.wire(format!("pop{g}"), (*takes & next.bit(g)) | flushes);
-        let queue = sram_fifo::In { push, data, pop }.part(
-            &m,
-            format!("queue{g}"),
-            &sram_fifo(BEAT_BITS, QUEUED_BEATS)?,
-        );
+        let queue = sram_fifo::In { push, data, pop };
+        let queue = queue.part(&m, format!("queue{g}"), &sram_fifo(BEAT_BITS, QUEUED_BEATS)?);
         queue.ready.ignore("a place is reserved before the burst is asked for");
         queue.count.ignore("places are counted from the request on");
         let valid = queue.valid.q();

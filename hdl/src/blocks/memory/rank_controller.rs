@@ -42,22 +42,16 @@ pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Block {
     let wdata = m.input(BURST_BITS, "burst to write next: it is there before its request gets here");
     let dq = m.input(BUS_BITS, "data bus, two transfers");
     let entry_goes = later();
-    let intake = rank_intake::In { seg, req, take: entry_goes, beat_taken, rsp_taken }.part(
-        &m,
-        "intake",
-        &rank_intake(dram, ports)?,
-    );
+    let intake = rank_intake::In { seg, req, take: entry_goes, beat_taken, rsp_taken };
+    let intake = intake.part(&m, "intake", &rank_intake(dram, ports)?);
     let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(SLOT)?).phase.q();
     m.unused(cat!(ring.bit(2), ring.bit(0)), "pins change for the first and the third clock of a slot");
     let (for_row, for_column) = (ring.bit(1), ring.bit(3));
 
     let (column, take) = (m.forward("column", 1), m.forward("take", 1));
     entry_goes.comes_from(take);
-    let queue = rank_queue::In { valid: intake.valid.q(), entry: intake.entry.q(), column: *column }.part(
-        &m,
-        "queue",
-        &rank_queue(dram, ports)?,
-    );
+    let queue = rank_queue::In { valid: intake.valid.q(), entry: intake.entry.q(), column: *column };
+    let queue = queue.part(&m, "queue", &rank_queue(dram, ports)?);
     take.drive(queue.take);
     let valid = each(ENTRIES, |i| queue.valid.at(i));
     let packed = each(ENTRIES, |i| queue.entry.at(i));

@@ -45,11 +45,8 @@ pub fn pim_mac(config: &HbmConfig) -> Block {
     let (mut near, mut far, mut flags) = (Vec::new(), Vec::new(), Vec::new());
     for i in 0..LANES {
         let weight = m.wire(format!("w{i}"), recoded(&column(&w, i)));
-        let product = pim_lane::In { load, place: multiplied, w: weight, x: column(&x, i) }.part(
-            &m,
-            format!("lane{i}"),
-            &lane,
-        );
+        let product = pim_lane::In { load, place: multiplied, w: weight, x: column(&x, i) };
+        let product = product.part(&m, format!("lane{i}"), &lane);
         let (term, is_far) = (product.term.q(), product.far.q());
         let negative = product.negative.q();
         // With the one that makes a complement a negative number.
@@ -84,11 +81,8 @@ pub fn pim_mac(config: &HbmConfig) -> Block {
     let sum_flags = m.reg("flags_q", FLAG_BITS).reset(0).enable(totalled);
     sum_flags.next(sum_flags.gated(keep) | all_seen);
     let (valid, first, last) = (round, lit(1, 1), lit(1, 1));
-    let rounded = rounder::In { valid, first, last, digit: *sum, flags: *sum_flags }.part(
-        &m,
-        "rounder",
-        &rounder(acc_bits, 1)?,
-    );
+    let rounded = rounder::In { valid, first, last, digit: *sum, flags: *sum_flags };
+    let rounded = rounded.part(&m, "rounder", &rounder(acc_bits, 1)?);
     m.output(result = rounded.data, "the rounded sum");
     rounded.valid.ignore("the channel counts the clocks");
     // A flag decides the result, so the value does not matter any more.

@@ -34,11 +34,8 @@ pub fn pim_pair(config: &HbmConfig) -> Block {
         let data = m.input(format!("data{p}_i"), BUS, "what it drives");
         let (row, taken) = (&rows[p], &row_taken[p]);
         let column = if p == 0 { columns[0] } else { columns[1].gated(!both_columns) };
-        let instance = pim_channel::In { row: row.gated(!taken), column, data_valid: valid, data }.part(
-            &m,
-            format!("channel{p}"),
-            &channel,
-        );
+        let instance = pim_channel::In { row: row.gated(!taken), column, data_valid: valid, data };
+        let instance = instance.part(&m, format!("channel{p}"), &channel);
         let status = instance.row_status.q();
         let opcode = row.slice(0, 4);
         let activates = any_of(ACTIVATIONS.map(|code| opcode.eq_lit(code)));
