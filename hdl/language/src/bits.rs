@@ -75,7 +75,7 @@ pub(crate) enum Node {
         right: u32,
     },
     Invalid(String),
-    /// What is known after the instances whose inputs it drives: these inputs.
+    /// Placeholder for a value that is known later: the inputs that it drives.
     Later(RefCell<Vec<(InstanceBuilder, String)>>),
 }
 
@@ -182,7 +182,7 @@ impl Bits {
         cat([zeros(width - self.width), *self])
     }
 
-    /// In `width` bits: zero-extended, or without what does not fit.
+    /// Resized to `width` bits: zero-extended, or cut to the low bits.
     #[track_caller]
     pub fn fit(&self, width: u32) -> Self {
         if width < self.width { self.low(width) } else { self.zext(width) }

@@ -46,7 +46,7 @@ impl ModuleBuilder {
         (id, inner.signal(id))
     }
 
-    /// What `make` declares counts as declared at `place`.
+    /// Runs `make`; its declarations have `place` as their place in the description.
     pub(crate) fn placed<T>(&self, place: &'static Location<'static>, make: impl FnOnce() -> T) -> T {
         let before = self.inner.borrow().declarations.len();
         let made = make();
@@ -397,7 +397,7 @@ impl Reg {
         self.next(mux(change, mux(up, self.plus_one(), self.minus_one()), self))
     }
 
-    /// Counts the cycles with `step` since the last one with `clear`; what is in that cycle does not count.
+    /// Counts the cycles with `step`, from 0 after a cycle with `clear`.
     #[track_caller]
     pub fn count(self, step: impl Into<Bits>, clear: impl Into<Bits>) -> Self {
         self.next(mux(step, self.plus_one(), self).gated(!clear.into()))
@@ -516,7 +516,7 @@ impl InstanceBuilder {
         self.input(port, value)
     }
 
-    /// States that an input port is connected to a signal of another clock domain, and why that is right.
+    /// Permits a signal of another clock domain at an input port; `reason` says why that is right.
     pub fn crosses(self, port: &str, kind: Crossing, reason: &str) {
         let crossing = (port.to_owned(), kind, reason.to_owned());
         self.inner.borrow_mut().instances[self.index].crossings.push(crossing);
@@ -558,7 +558,7 @@ impl InstanceBuilder {
         known.unwrap_or_else(|| self.output(port))
     }
 
-    /// Makes ports of the module, of the same names, of those of the instance in a direction that `chosen` names.
+    /// Makes ports of the module from the ports of the instance that have the direction and whose names `chosen` accepts.
     #[track_caller]
     pub fn expose(self, direction: Direction, chosen: impl Fn(&str) -> bool) -> Self {
         let m = ModuleBuilder { inner: self.inner };

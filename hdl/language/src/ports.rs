@@ -52,18 +52,18 @@ impl<T: Drives> Drives for Vec<T> {
     }
 }
 
-/// What drives inputs of instances and is known after them: see [`Bits::comes_from`]. It can do nothing else.
+/// Placeholder that drives inputs of instances until [`Bits::comes_from`] gives its value. Expressions cannot use it.
 pub fn later() -> Bits {
     Bits::new(1, Node::Later(RefCell::default()))
 }
 
-/// As many of them.
+/// `count` placeholders, see [`later`].
 pub fn laters(count: u32) -> Vec<Bits> {
     (0..count).map(|_| later()).collect()
 }
 
 impl Bits {
-    /// Drives all inputs that were connected to what [`later`] has made.
+    /// Gives a placeholder of [`later`] its value, which drives all inputs connected to the placeholder.
     pub fn comes_from(&self, value: impl Into<Self>) {
         let value = value.into();
         if let Node::Later(inputs) = self.node() {
@@ -74,7 +74,7 @@ impl Bits {
     }
 }
 
-/// What reads as a value, or as several.
+/// Output ports that read as one value.
 pub trait Reads {
     /// The value.
     type Value;
@@ -113,7 +113,7 @@ impl<T: Reads> Output<T> {
 }
 
 impl<T: Bundle> Output<T> {
-    /// The values of the fields that a configuration has.
+    /// Values of the fields that `with` has.
     pub fn of(&self, with: T::With<'_>) -> T {
         T::make(with, |name, _, _| self.instance.read(&format!("{}{name}_o", self.port)))
     }
@@ -176,9 +176,9 @@ impl<T: Reads> Outputs<T> {
 
 /// A field of a bundle: [`Bits`], or `Option<Bits>` if some configurations do not have the port.
 pub trait Field: Copy {
-    /// The field, made if it is there.
+    /// Makes the field; an `Option` is `None` if the port is not `present`.
     fn make(present: bool, make: impl FnOnce() -> Bits) -> Self;
-    /// Its value if it is there.
+    /// Value of the field; `None` if the configuration does not have the port.
     fn value(self) -> Option<Bits>;
 }
 
@@ -204,24 +204,24 @@ impl Field for Option<Bits> {
 
 /// The ports of a bundle, which [`bundle!`](crate::bundle) makes.
 pub trait Bundle: Copy {
-    /// What the widths depend on.
+    /// Parameter of the widths.
     type With<'a>;
 
-    /// A bundle of what is made of name, width and meaning of each field: for who drives it, and for who reads it.
+    /// Makes each field from its name, its width and two meanings: that of the output port and that of the input port.
     fn make(with: Self::With<'_>, make: impl FnMut(&'static str, u32, [&str; 2]) -> Bits) -> Self;
 
     /// The outputs of an instance whose names begin with `prefix`.
     fn of(instance: InstanceBuilder, prefix: &str) -> Self;
 
-    /// What `change` makes of name and value of each field.
+    /// Replaces the value of each field by the result of `change`.
     fn map(self, change: impl FnMut(&'static str, Bits) -> Bits) -> Self;
 
-    /// What drives inputs of instances and is known after them: see [`Bundle::comes_from`].
+    /// Placeholders for all fields, see [`later`].
     fn later(with: Self::With<'_>) -> Self {
         Self::make(with, |_, _, _| later())
     }
 
-    /// Drives all inputs that were connected to what [`Bundle::later`] has made.
+    /// Gives the placeholders of [`Bundle::later`] their values.
     fn comes_from(self, values: Self) {
         let values = values.fields();
         self.fields().iter().for_each(|(name, later)| later.comes_from(named(&values, name)));
@@ -233,7 +233,7 @@ pub trait Bundle: Copy {
         Self::inputs_as(m, "", "", with)
     }
 
-    /// Input ports `<prefix><field>_i`, which `about` says more of.
+    /// Input ports `<prefix><field>_i`; `about` precedes their meanings.
     #[track_caller]
     fn inputs_as(m: &ModuleBuilder, prefix: impl Display, about: impl Display, with: Self::With<'_>) -> Self {
         m.placed(Location::caller(), || {
@@ -249,7 +249,7 @@ pub trait Bundle: Copy {
         Self::outputs_as(m, "", "", with, values);
     }
 
-    /// Output ports `<prefix><field>_o`, which `about` says more of.
+    /// Output ports `<prefix><field>_o`; `about` precedes their meanings.
     #[track_caller]
     fn outputs_as(
         m: &ModuleBuilder,
@@ -281,7 +281,7 @@ pub trait Bundle: Copy {
         Self::make(with, |name, _, _| values.next().map_or_else(|| named(&[], name), Into::into))
     }
 
-    /// Names and values of the fields that are there, in their order.
+    /// Names and values of the present fields, in order.
     fn fields(self) -> Vec<(&'static str, Bits)> {
         let mut fields = Vec::new();
         self.map(|name, value| {
@@ -291,12 +291,12 @@ pub trait Bundle: Copy {
         fields
     }
 
-    /// The values alone.
+    /// Values of the present fields, in order.
     fn values(self) -> Vec<Bits> {
         self.fields().into_iter().map(|(_, value)| value).collect()
     }
 
-    /// What `join` makes of the values that each field has here and in the other bundles.
+    /// Joins each field with the same field of the other bundles.
     fn joined(self, others: &[Self], mut join: impl FnMut(Vec<Bits>) -> Bits) -> Self {
         let others: Vec<_> = others.iter().map(|other| other.fields()).collect();
         self.map(|field, value| {
@@ -319,9 +319,9 @@ pub trait Bundle: Copy {
     }
 }
 
-/// Ports that blocks have in common: a structure of [`Bits`] whose fields have the names, widths and meanings of the ports, and which is a
-/// [`Bundle`](crate::Bundle). Widths may depend on a parameter. A meaning behind `=>` is that of the input port, if it is another one. A field
-/// with a condition is an `Option`.
+/// Declares ports that several blocks share: a structure of [`Bits`] whose fields have the names, widths and meanings of the ports, and which
+/// is a [`Bundle`](crate::Bundle). Widths may depend on a parameter. `=>` precedes a different meaning for input ports. A field with a
+/// condition is an `Option`.
 #[macro_export]
 macro_rules! bundle {
     (@kind) => { $crate::Bits };
@@ -391,7 +391,7 @@ macro_rules! bundle {
     };
 }
 
-/// The name of a field, which may be a keyword of Rust.
+/// Name of a port whose field may be a Rust keyword.
 pub fn plain(field: &'static str) -> &'static str {
     field.trim_start_matches("r#")
 }

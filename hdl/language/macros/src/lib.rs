@@ -129,7 +129,7 @@ fn literal_name(arguments: TokenStream) -> Option<String> {
     Some(text.strip_prefix('"')?.strip_suffix('"')?.to_owned())
 }
 
-/// The name of a type as that of a field.
+/// Name of a type in the form of a field's name.
 fn snake(path: &str) -> String {
     let mut name = String::new();
     for letter in path.rsplit(':').next().unwrap_or(path).chars() {
@@ -144,9 +144,9 @@ fn snake(path: &str) -> String {
 #[derive(PartialEq)]
 struct Port {
     output: bool,
-    /// With braces in place of a number; of a bundle what the names of its ports begin with.
+    /// Name of the port, or prefix of the names of a bundle's ports. Braces stand for a number.
     name: String,
-    /// Name of the field of a bundle whose ports have no such beginning, or that of others.
+    /// Name of the field for a bundle without a prefix, or with a prefix that other ports have too.
     field: Option<String>,
     /// Type of the field.
     kind: String,
@@ -293,7 +293,7 @@ impl Ports {
         }
     }
 
-    /// Collects a bundle, whose ports are what `Kind::inputs(..)` and its like declare: of that the arguments, behind what comes before.
+    /// Collects a bundle from a call `Kind::inputs(..)` or similar: `before` are the tokens up to its parentheses.
     fn bundle(&mut self, before: &[TokenTree], arguments: &TokenStream, inner: bool) {
         let Some((method, path)) = before.split_last() else { return };
         let (output, named) = match &*method.to_string() {

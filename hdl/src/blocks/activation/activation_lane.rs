@@ -35,7 +35,7 @@ pub(crate) fn paths(config: &GemvConfig) -> std::ops::Range<usize> {
 }
 
 bundle! {
-    /// What all lanes get alike.
+    /// Controls of every lane of a rank.
     pub(crate) struct LaneControls(config: &GemvConfig) {
         take: 1, "take the slice's last word as the first operand's elements";
         take_other: 1, "take it as the second operand's";
@@ -56,7 +56,7 @@ bundle! {
 }
 
 bundle! {
-    /// What lanes get that several slices share, and no others.
+    /// Controls of lanes that several slices share.
     pub(crate) struct SliceControls(config: &GemvConfig) {
         read_slice: config.slices_per_lane(), "slice of each lane to read, one-hot";
         take_slice: config.slices_per_lane(), "slice whose word the lanes take, one-hot";

@@ -3,7 +3,7 @@
 use super::prelude::*;
 
 bundle! {
-    /// What a group gets from the activation unit beside what it passes on.
+    /// Inputs that a group uses itself, without those it passes to the lanes.
     pub(crate) struct LanePort(config: &GemvConfig) {
         re: 1, "read the slices; only with `read_free_o`, when no other part reads";
         raddr: config.slice_addr_bits(), "word to read";
@@ -15,7 +15,7 @@ bundle! {
 }
 
 bundle! {
-    /// Which elements of the lanes count.
+    /// Position of the lanes' elements relative to the end of the vectors.
     pub(crate) struct LaneEnds(config: &GemvConfig) {
         ends: 1, "the vectors end in this rank's stripe";
         counts: 1, "this rank's elements count";
@@ -25,7 +25,7 @@ bundle! {
     }
 }
 
-/// What the lanes of a group get.
+/// Inputs of the lanes of a group.
 pub(crate) struct Lanes {
     pub port: LanePort,
     /// If slices share lanes.

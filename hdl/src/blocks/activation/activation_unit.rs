@@ -11,7 +11,7 @@ use super::prelude::*;
 const LEAST: u128 = 0xfe00;
 
 bundle! {
-    /// What an instruction tells the unit beside layout and words.
+    /// Fields of an instruction beside layout and words.
     pub(crate) struct Operation(config: &GemvConfig) {
         path: PATHS.len() as u32, "way of the elements, one-hot; not of softmax";
         softmax: 1, "softmax";

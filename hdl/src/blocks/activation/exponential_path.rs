@@ -63,7 +63,7 @@ impl Exponential {
 }
 
 bundle! {
-    /// What the activation unit tells the ranks about it.
+    /// Controls from the activation unit to the exponential of each rank.
     pub(crate) struct SharedControls {
         exponentials: 1, "what comes back in the chain are exponentials, not functions";
         argument: exponential::ARGUMENT_BITS, "exponential: less the vector's maximum times log2(e), or 0";

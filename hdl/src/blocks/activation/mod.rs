@@ -12,7 +12,7 @@ pub mod activation_unit;
 pub mod activation_walker;
 pub mod exponential_path;
 
-/// What blocks of this folder have in common.
+/// Names that several blocks of this folder use.
 mod prelude {
     pub(super) use super::activation_lane::{
         self, KEY_BITS, LaneControls, PATHS, SliceControls, TERM_BITS, paths, shared_suffix,

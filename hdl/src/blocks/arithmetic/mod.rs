@@ -27,7 +27,7 @@ pub mod sum_reader;
 pub mod sum_resolver;
 pub mod weight_scaler;
 
-/// What blocks of later folders take from this one, and from `common`.
+/// Names of this folder and of `common` that blocks of later folders use.
 pub(crate) mod prelude {
     pub(crate) use super::combiner::combiner;
     pub(crate) use super::exponential::{ARGUMENT_BITS, Scaled, exponential};

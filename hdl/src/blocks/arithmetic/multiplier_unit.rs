@@ -25,11 +25,11 @@ pub(crate) fn digit_phase(config: &GemvConfig, k: u32) -> u32 {
     config.lanes() + 1 + k
 }
 
-/// What the ports of those who hand it on say.
+/// Meaning of the ports in blocks that pass the enables on.
 const PART: &str = "that part of the multiplier unit holds something of a job";
 
 bundle! {
-    /// Which registers of the unit move, for who hands it on.
+    /// Enables of the unit's registers, in blocks that pass them on.
     pub(crate) struct Moves(config: &GemvConfig) {
         lanes_move: config.lanes(), "lanes that hold or take operands of a job",
             if config.multiplier() != Multiplier::SharedParallel;

@@ -15,7 +15,7 @@ pub mod synchroniser;
 pub mod two_clock_sram;
 pub(crate) mod weight_format;
 
-/// What blocks of all folders are built from.
+/// Names that blocks of all folders use.
 pub(crate) mod prelude {
     pub(crate) use super::async_fifo::{Storage, async_fifo};
     pub(crate) use super::encoding::{bits_for, log2, one_hot};

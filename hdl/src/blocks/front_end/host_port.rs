@@ -23,7 +23,7 @@ pub(crate) const LINK_REGISTER: u128 = 2;
 const PENDING_BITS: u32 = 10;
 
 bundle! {
-    /// What the host asks for.
+    /// Request of the host.
     pub(crate) struct HostRequest(config: &DesignConfig) {
         write: 1, "write, otherwise read";
         addr: config.dimm_burst_bits() + 1, "burst; the uppermost bit selects the core";
@@ -33,7 +33,7 @@ bundle! {
 }
 
 bundle! {
-    /// What is asked of a rank.
+    /// Request to a rank.
     pub(crate) struct RankRequest(config: &DesignConfig) {
         write: 1, "it is a write";
         addr: config.dram().burst_bits(), "its burst of the rank";
@@ -43,7 +43,7 @@ bundle! {
 }
 
 bundle! {
-    /// What a rank answers.
+    /// Response of a rank.
     pub(crate) struct RankResponse(config: &DesignConfig) {
         valid: 1, "a response is offered";
         write: 1, "it is a write's";

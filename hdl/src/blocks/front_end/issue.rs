@@ -64,7 +64,7 @@ pub(crate) fn parts(config: &DesignConfig) -> &'static [Part] {
 }
 
 bundle! {
-    /// What has a start of its own; the activation unit's instructions share one.
+    /// Starts of instructions; those of the activation unit share another start.
     pub(crate) struct Starts {
         load: 1, "start a load";
         store: 1, "start a store";

@@ -21,7 +21,7 @@ pub mod rank_feeder;
 pub mod row_generator;
 pub mod segment_turns;
 
-/// What blocks of this folder have in common.
+/// Names that several blocks of this folder use.
 mod prelude {
     pub(super) use super::axi_bursts::{AxiShape, RESP_BITS, SLVERR, bursts, next_byte, place};
     pub(super) use super::host_port::{

@@ -13,7 +13,7 @@ use crate::blocks::activation::activation_lane::{
 };
 
 bundle! {
-    /// What the tile gets for a lane of its own beside the controls.
+    /// Inputs of the tile's own lane beside the controls.
     pub(crate) struct OwnLane {
         counts: 1, "the element counts in maximum and sum";
         blank: 1, "the element is beyond the vector's end";
@@ -23,7 +23,7 @@ bundle! {
 }
 
 bundle! {
-    /// What comes from its lane.
+    /// Results of the tile's lane.
     pub(crate) struct LaneResults(config: &GemvConfig) {
         chain: FP16_BITS, "the lane's first element";
         chain_other: FP16_BITS, "its second element";

@@ -22,7 +22,7 @@ pub mod vector_writer;
 pub mod weight_unpacker;
 pub mod window_sequencer;
 
-/// What blocks of this folder have in common.
+/// Names that several blocks of this folder use.
 mod prelude {
     pub(super) use super::scalar_banks::{scalar_banks, scalar_slot_bits};
     pub(super) use super::vector_reader::{BufferRead, vector_reader};

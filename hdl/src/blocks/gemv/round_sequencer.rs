@@ -6,7 +6,7 @@
 use super::prelude::*;
 
 bundle! {
-    /// Kept sums that are read in all ranks.
+    /// Read of kept sums in all ranks.
     pub(crate) struct SumsRead(config: &GemvConfig) {
         re: 1, "read sums" => "read a kept sum in all tiles; only while idle";
         raddr: config.slice_addr_bits(), "their word" => "word of the sum";
@@ -17,7 +17,7 @@ bundle! {
 }
 
 bundle! {
-    /// Where rounded sums are written in all ranks.
+    /// Write of rounded sums in all ranks.
     pub(crate) struct RoundWrite(config: &GemvConfig) {
         we: 1, "write results" => "write rounded sums; only while idle";
         waddr: config.slice_addr_bits(), "their word" => "word to write";

@@ -3,7 +3,7 @@
 use super::prelude::*;
 
 bundle! {
-    /// What is read from the buffer.
+    /// Place of a read from the buffer.
     pub(crate) struct BufferRead(config: &GemvConfig) {
         rank: rank_bits(config), "rank to read";
         position: position_bits(config), "position of the beat among the tiles";

@@ -17,7 +17,7 @@ pub enum Item {
 }
 
 bundle! {
-    /// What is written to the buffer, and where in each rank.
+    /// Data of a write to the buffer, and their place in each rank.
     pub(crate) struct WriteRequest(config: &GemvConfig) {
         position: position_bits(config), "position of the beat among the tiles";
         rest: 1, "write all positions after it too";

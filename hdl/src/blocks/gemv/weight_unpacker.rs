@@ -6,7 +6,7 @@
 use super::prelude::*;
 
 bundle! {
-    /// What is done with a place, a cycle after it was decided.
+    /// Treatment of a place, delayed by a cycle.
     pub(crate) struct Placed(config: &GemvConfig) {
         position: position_bits(config), "position of the first place among the tiles";
         clear: 1, "zeros instead, for this position and all after it";

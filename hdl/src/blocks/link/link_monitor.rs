@@ -10,7 +10,7 @@ pub(super) const NUMBER: u32 = 4;
 const TIME: u32 = 16;
 
 bundle! {
-    /// What is counted, by number. After these come the sum of latencies and the longest one.
+    /// Events with a counter each, in the order of their numbers. The sum of latencies and the longest latency follow.
     pub(super) struct Events {
         sends: 1, "a flit is sent for the first time";
         repeats: 1, "a flit is sent again";

@@ -21,7 +21,7 @@ pub mod transfer_sender;
 pub mod transfer_unit;
 pub mod transfer_walker;
 
-/// What blocks of this folder have in common.
+/// Names that several blocks of this folder use.
 mod prelude {
     pub(super) use super::link_frame::{
         ANSWER, BEAT, DATA, Header, IDLE, INIT, KIND, LABEL, NODE, ROUND, SEQ, TAG, Tag, beat_of_word,

@@ -15,7 +15,7 @@ const RUN_BITS: u32 = 4;
 pub(crate) const CONTROL_BITS: u32 = 2;
 
 bundle! {
-    /// What a send or receive says beside the first burst.
+    /// Fields of a send or receive beside the first burst.
     pub(crate) struct Transfer(config: &GemvConfig) {
         count: COUNT_BITS, "bursts in every rank";
         ranks: config.ranks(), "ranks" => "ranks that take part";

@@ -17,7 +17,7 @@ pub mod rank_refresh;
 pub mod rank_scheduler;
 pub mod rank_timing;
 
-/// What blocks of this folder have in common.
+/// Names that several blocks of this folder use.
 mod prelude {
     pub(super) use super::rank_intake::{RankPorts, RequestOffer, SegmentOffer, rank_intake};
     pub(super) use super::rank_scheduler::{ADDRESS_PINS, rank_scheduler};

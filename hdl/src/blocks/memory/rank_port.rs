@@ -32,7 +32,7 @@ impl RankPorts {
 }
 
 bundle! {
-    /// The pins of the rank, all from registers on the DRAM's clock.
+    /// Pins of the rank, driven by registers on the DRAM's clock.
     pub(crate) struct Pins(dram: &DramConfig) {
         cs_n: 1, "chip select, active low";
         act_n: 1, "ACT, active low";

@@ -25,7 +25,7 @@ pub mod pim_shadow;
 pub mod pim_sharing;
 mod pim_timer;
 
-/// What blocks of this folder have in common.
+/// Names that several blocks of this folder use.
 mod prelude {
     pub(super) use super::pim_bank::{paths, pim_bank};
     pub(super) use super::pim_bank_state::{COLUMN_FLAGS, View, pim_bank_state, row_flags};

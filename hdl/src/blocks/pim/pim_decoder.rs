@@ -31,7 +31,7 @@ pub(super) fn row_commands(config: &HbmConfig) -> &'static [&'static str] {
 }
 
 bundle! {
-    /// Row commands that were given, but for a REFB that the memory does not have.
+    /// Row commands, without REFB if the memory does not have it.
     pub(super) struct RowOps(config: &HbmConfig) {
         act: 1, "ACT";
         pre: 1, "PRE";
@@ -46,7 +46,7 @@ bundle! {
 }
 
 bundle! {
-    /// Column commands that were given.
+    /// Column commands.
     pub(super) struct ColumnOps {
         rd: 1, "RD";
         wr: 1, "WR";
