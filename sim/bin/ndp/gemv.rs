@@ -4,12 +4,12 @@
 //! there are is the library's.
 
 use crate::args::{RecordArgs, UnitArgs, check_weights, density, weight_format};
-use crate::breakdown::{STALLS, StallBreakdown};
+use crate::breakdown::StallBreakdown;
 use crate::energy::CoreEnergy;
 use crate::made;
 use crate::operands::{Numbers, Source, source, target, write};
 use crate::records::Records;
-use crate::report::{SUMMARY, Summary, THROUGHPUT};
+use crate::report::Summary;
 use crate::tools::{Tools, quantisation_text};
 use anyhow::Context;
 use clap::ValueEnum;
@@ -295,9 +295,10 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     };
     let report = report
         .setting(setting)
-        .figures((&[SUMMARY, THROUGHPUT].concat(), &summary))
+        .figures(summary.outcome())
+        .figures(summary.throughput())
         .figures(figures)
-        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), (STALLS, &stalls));
+        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), stalls.figures());
     Ok(energy
         .show(report, "energy", unit.energy.energy)
         .data("config", "the configuration (docs/configuration.md)", &config)

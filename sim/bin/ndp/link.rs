@@ -7,10 +7,9 @@ use crate::output::OutputArgs;
 use crate::tools::Tools;
 use ndp_config::{DesignConfig, LinkConfig};
 use ndp_files::{FileSet, OutputFile, Progress};
-use ndp_report::{Chart, ChartKind, Report, fields, figures, grouped};
+use ndp_report::{Chart, ChartKind, Report, Values, figures, grouped};
 use ndp_sim::link::flow::Flow;
 use ndp_sim::link::network::{Network, NetworkError};
-use serde::Serialize;
 use std::path::PathBuf;
 
 /// Least delay of a lane, and the spread over the lanes, in bits; the spread is what the receiver holds, less two words.
@@ -52,34 +51,6 @@ pub struct Args {
     pub form: OutputArgs,
 }
 
-/// One rate and size.
-#[derive(Debug, Serialize)]
-struct Point {
-    bit_error_rate: f64,
-    message_bytes: u32,
-    bytes_per_cycle: f64,
-    gb_per_s: f64,
-    latency_cycles: f64,
-    cycles: u64,
-    wrong_bits: u64,
-    flits_sent_again: u64,
-    crc_errors: u64,
-    replays_asked: u64,
-}
-
-fields! { POINT
-    "bit_error_rate" "bit error rate" {Real("", 0)} Screen: "errors of a lane for each bit";
-    "message_bytes" "message" {Real("B", 0)} Screen: "bytes of a message";
-    "gb_per_s" "payload" {Real("GB/s", 3)} Screen: "payload of a direction while both work, start and end of the run included";
-    "latency_cycles" "latency" {Real("cycles", 1)} Screen: "mean of messages alone on the link, from the first beat on the way in to the last one out";
-    "flits_sent_again" "flits sent again" {Count} Screen: "flits that one end sent again";
-    "wrong_bits" "wrong bits" {Count} Screen: "bits that both directions turned";
-    "crc_errors" "wrong CRC" {Count} Screen: "flits that one end found damaged";
-    "replays_asked" "replays" {Count} Screen: "replays that one end asked for";
-    "cycles" "cycles" {Cycles} Verbose: "core cycles of the run";
-    "bytes_per_cycle" "payload" {Real("B/cycle", 3)} Verbose: "payload of a direction in a cycle of the core";
-}
-
 /// Runs the job.
 ///
 /// # Errors
@@ -113,21 +84,18 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     }
     drop(progress);
     let lanes = f64::from(config.link().word_bits()) / 8.0;
-    let best = points.iter().map(|point| point.gb_per_s).fold(0.0, f64::max);
-    let chart = Chart {
-        table: "points",
-        title: "Payload of a link over its bit error rate".to_owned(),
-        caption:
-            "Short messages leave most of a flit empty. A rate of 0 has no power of ten and is left out."
-                .to_owned(),
-        kind: ChartKind::Lines {
-            x: ("bit_error_rate", true),
-            y: ("gb_per_s", 1.0),
-            series: ("message_bytes", "messages of ", " bytes"),
-            axes: ["bit error rate, as a power of ten", "GB/s per direction"],
-            reference: Some(("all lanes", lanes * ghz)),
-        },
+    let points = Values::from(points);
+    let best = points.numbers("gb_per_s").fold(0.0, f64::max);
+    let lines = ChartKind::Lines {
+        x: ("bit_error_rate", true),
+        y: ("gb_per_s", 1.0),
+        series: ("message_bytes", "messages of ", " bytes"),
+        axes: ["bit error rate, as a power of ten", "GB/s per direction"],
+        reference: Some(("all lanes", lanes * ghz)),
     };
+    let caption =
+        "Short messages leave most of a flit empty. A rate of 0 has no power of ten and is left out.";
+    let chart = Chart::new("points", "Payload of a link over its bit error rate", caption, lines);
     let report = Report::checked(
         "bench link",
         true,
@@ -145,7 +113,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         "seed" "seed" {Count} Verbose: "seed of errors and skew" = args.seed;
         "lane_bytes_per_cycle" "all lanes" {Real("B/cycle", 1)} Verbose: "bytes that all lanes carry in a cycle, frames and CRC included" = lanes;
     })
-    .table("points", "Payload and latency", (POINT, &points))
+    .table("points", "Payload and latency", points)
     .data("config", "name of the configuration", &config.name())
     .data("tools", "versions of the tools", &Tools::new());
     if let Some(file) = file {
@@ -160,7 +128,7 @@ fn measure(
     (ber, ghz): (f64, f64),
     message: u32,
     bytes: u64,
-) -> Result<Point, NetworkError> {
+) -> Result<Values, NetworkError> {
     for channel in &mut network.cables[0].channels {
         channel.skew(LANE_DELAY.0, LANE_DELAY.1);
     }
@@ -182,16 +150,19 @@ fn measure(
     let cycles = network.cycle() - start;
     let [_, again, _, wrong, _, asked, ..] = network.counters(0)?;
     let bytes_per_cycle = beats as f64 * f64::from(BEAT_BYTES) / cycles as f64;
-    Ok(Point {
-        bit_error_rate: ber,
-        message_bytes: message,
-        bytes_per_cycle,
-        gb_per_s: bytes_per_cycle * ghz,
-        latency_cycles,
-        cycles,
-        wrong_bits: network.cables[0].channels.iter().map(|channel| channel.flipped()).sum(),
-        flits_sent_again: again,
-        crc_errors: wrong,
-        replays_asked: asked,
+    Ok(figures! {
+        "bit_error_rate" "bit error rate" {Real("", 0)} Screen: "errors of a lane for each bit" = ber;
+        "message_bytes" "message" {Real("B", 0)} Screen: "bytes of a message" = message;
+        "gb_per_s" "payload" {Real("GB/s", 3)} Screen: "payload of a direction while both work, start and end of the run included"
+            = bytes_per_cycle * ghz;
+        "latency_cycles" "latency" {Real("cycles", 1)} Screen: "mean of messages alone on the link, from the first beat on the way in to the last one out"
+            = latency_cycles;
+        "flits_sent_again" "flits sent again" {Count} Screen: "flits that one end sent again" = again;
+        "wrong_bits" "wrong bits" {Count} Screen: "bits that both directions turned"
+            = network.cables[0].channels.iter().map(|channel| channel.flipped()).sum::<u64>();
+        "crc_errors" "wrong CRC" {Count} Screen: "flits that one end found damaged" = wrong;
+        "replays_asked" "replays" {Count} Screen: "replays that one end asked for" = asked;
+        "cycles" "cycles" {Cycles} Verbose: "core cycles of the run" = cycles;
+        "bytes_per_cycle" "payload" {Real("B/cycle", 3)} Verbose: "payload of a direction in a cycle of the core" = bytes_per_cycle;
     })
 }

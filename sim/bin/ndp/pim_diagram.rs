@@ -72,6 +72,6 @@ pub fn run(args: &Args) -> Result<Report> {
         format!("{title}: {} commands in {} clocks", given.count(), shown.clocks),
     )
     .figures(figures)
-    .chart(Chart { table: "given", title, caption, kind: ChartKind::Drawn(picture) })
+    .chart(Chart::new("given", title, caption, ChartKind::Drawn(picture)))
     .table_at(Level::Verbose, None, ("given", "Commands"), given))
 }

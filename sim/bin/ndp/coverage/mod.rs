@@ -10,7 +10,7 @@ use crate::waivers::{Hole, Waivers, matches};
 use anyhow::{Context, Result, bail, ensure};
 use counts::{Points, What};
 use ndp_files::{FileSet, OutputFile};
-use ndp_report::{Report, fields};
+use ndp_report::{Report, rows};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -110,42 +110,6 @@ impl Row {
     }
 }
 
-fields! { ROW
-    "block" "block" {Text} Screen: "block";
-    "lines.all" "lines" {Count} Screen: "lines";
-    "lines.waived" "waived" {Count} Screen: "lines that need not run";
-    "lines.covered" "run" {Count} Verbose: "lines that run";
-    "line_share" "covered" {Share} Screen: "part of the other lines that runs";
-    "bits.all" "bits" {Count} Screen: "bits";
-    "bits.waived" "waived" {Count} Screen: "bits that need not change";
-    "bits.covered" "change" {Count} Verbose: "bits that change";
-    "bit_share" "changed" {Share} Screen: "part of the other bits that changes";
-    "gaps" "" {Data} Json: "what is not covered: branch or signal, bits, places, and the reason if it is waived";
-}
-
-/// A block with its shares, for reports.
-#[derive(Serialize)]
-struct Shown<'a> {
-    #[serde(flatten)]
-    row: &'a Row,
-    line_share: f64,
-    bit_share: f64,
-}
-
-/// Something that is not covered and not waived.
-#[derive(Serialize)]
-struct Missed {
-    place: String,
-    what: String,
-    verilog: String,
-}
-
-fields! { HOLE
-    "place" "place" {Text} Screen: "file and line of the description";
-    "what" "branch or bits" {Text} Screen: "branch that does not run, or bits that do not change";
-    "verilog" "Verilog" {Text} Screen: "module and line";
-}
-
 /// Runs the job.
 ///
 /// # Errors
@@ -187,21 +151,31 @@ pub fn run(args: &Args) -> Result<Report> {
         ),
     };
     let share = |share: &Share| share.percent() / 100.0;
-    let shown: Vec<Shown> = rows
-        .iter()
-        .map(|row| Shown { row, line_share: share(&row.lines), bit_share: share(&row.bits) })
-        .collect();
+    let blocks = rows! { &rows => |row|
+        ..row;
+        "block" "block" {Text} Screen: "block";
+        "lines.all" "lines" {Count} Screen: "lines";
+        "lines.waived" "waived" {Count} Screen: "lines that need not run";
+        "lines.covered" "run" {Count} Verbose: "lines that run";
+        "line_share" "covered" {Share} Screen: "part of the other lines that runs" = share(&row.lines);
+        "bits.all" "bits" {Count} Screen: "bits";
+        "bits.waived" "waived" {Count} Screen: "bits that need not change";
+        "bits.covered" "change" {Count} Verbose: "bits that change";
+        "bit_share" "changed" {Share} Screen: "part of the other bits that changes" = share(&row.bits);
+        "gaps" "" {Data} Json: "what is not covered: branch or signal, bits, places, and the reason if it is waived";
+    };
     let gaps = below.iter().flat_map(|row| &row.gaps).filter(|gap| gap.waived.is_none());
-    let missed: Vec<Missed> = gaps
-        .map(|gap| Missed {
-            place: gap.place.clone(),
-            what: format!("{}{}", gap.what, ranges(&gap.bits)),
-            verilog: gap.verilog.clone(),
-        })
-        .collect();
-    Ok(Report::checked("verify coverage", below.is_empty(), verdict)
-        .table("blocks", "Blocks", (ROW, &shown))
-        .table("missed", "Not covered", (HOLE, &missed)))
+    let missed = rows! { gaps => |gap|
+        "place" "place" {Text} Screen: "file and line of the description" = gap.place;
+        "what" "branch or bits" {Text} Screen: "branch that does not run, or bits that do not change"
+            = format!("{}{}", gap.what, ranges(&gap.bits));
+        "verilog" "Verilog" {Text} Screen: "module and line" = gap.verilog;
+    };
+    Ok(Report::checked("verify coverage", below.is_empty(), verdict).table("blocks", "Blocks", blocks).table(
+        "missed",
+        "Not covered",
+        missed,
+    ))
 }
 
 /// Runs the testbenches of the blocks, each set of them once, and says where their counts are.

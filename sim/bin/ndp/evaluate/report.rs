@@ -3,8 +3,8 @@
 use crate::energy;
 use crate::system::time;
 use anyhow::Result;
-use ndp_report::{Chart, ChartKind, Level, Report, Values, fields, figures, rows};
-use ndp_sim::system::{Breakdown, EnergyBreakdown, Evaluation, PolicyResult, PredictorResult};
+use ndp_report::{Chart, ChartKind, Level, Report, fields, figures, rows};
+use ndp_sim::system::{Breakdown, EnergyBreakdown, Evaluation, PolicyResult};
 
 fields! { POLICY
     "policy" "policy" {Text} Screen: "policy of the scheduler";
@@ -54,10 +54,6 @@ fields! { PREDICTOR
     "mlp" "" {Data} Json: "counts of the neurons of the MLPs";
     "tokens" "" {Data} Json: "accuracy of each token";
     "token_recall" "" {Data} Json: "recall of each token";
-}
-
-fn chart(table: &'static str, title: &str, caption: &str, kind: ChartKind) -> Chart {
-    Chart { table, title: title.to_owned(), caption: caption.to_owned(), kind }
 }
 
 fn lines(
@@ -146,10 +142,15 @@ pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
             })
         .table("policies", "Policies", (POLICY, policies))
         .table("ablation", "MLP time of one policy over that of another", (ABLATION, ablation));
-    let operations: Values = policies.iter().map(operations).collect();
+    let each = policies.iter().flat_map(|of| of.operation_us.iter().map(move |one| (of.policy, one)));
+    let operations = rows! { each => |(policy, (operation, us))|
+        "policy" "policy" {Text} Screen: "policy of the scheduler" = policy;
+        "operation" "operation" {Text} Screen: "product of a layer, attention, or the logits" = operation.name();
+        "us" "us" {Real("us", 1)} Screen: "time in a token" = us;
+    };
     report = report
         .table_at(Level::Json, None, ("operations", "Time of a token by operation"), operations)
-        .chart(chart(
+        .chart(Chart::new(
             "operations",
             "Time of a token by operation",
             "Shorter is faster; the policies differ in the MLP, fc1 and fc2.",
@@ -169,7 +170,7 @@ pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
     };
     report = report
         .table_at(Level::Verbose, None, ("similarity", "Similarity of tokens"), similarity)
-        .chart(chart(
+        .chart(Chart::new(
             "similarity",
             "Similarity of tokens by their distance",
             "The paper has above 0.9 for neighbours, and 0.7 from a distance of 10 on.",
@@ -181,17 +182,26 @@ pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
             ),
         ))
         .table_at(Level::Verbose, None, ("predictors", "Predictors"), (PREDICTOR, predictors));
-    let predictions: Values = predictors.iter().map(predictions).collect();
+    let each = predictors.iter().flat_map(|of| {
+        let shares = of.tokens.iter().zip(&of.token_recall).enumerate();
+        shares.map(move |(token, (accuracy, recall))| (of.name, token, accuracy, recall))
+    });
+    let predictions = rows! { each => |(name, token, accuracy, recall)|
+        "name" "goes by" {Text} Screen: "information that the predictor has" = name;
+        "token" "token" {Count} Screen: "number of the generated token, from 0" = token;
+        "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons" = accuracy;
+        "recall" "recall" {Share} Screen: "predicted neurons among the active ones" = recall;
+    };
     let of = |key, axis, reference| lines(("token", "token"), (key, 1.0, axis), ("name", ""), reference);
     Ok(report
         .table_at(Level::Json, None, ("predictions", "Predictions of each token"), predictions)
-        .chart(chart(
+        .chart(Chart::new(
             "predictions",
             "Accuracy of the predictors",
             "Most neurons are not active, so accuracy says little; recall says more.",
             of("accuracy", "accuracy", Some(("paper: 0.98", 0.98))),
         ))
-        .chart(chart(
+        .chart(Chart::new(
             "predictions",
             "Recall of the predictors",
             "Part of the active neurons that were predicted.",
@@ -199,82 +209,48 @@ pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
         )))
 }
 
-fn operations(result: &PolicyResult) -> Values {
-    let policy = result.policy;
-    let row = |(operation, &us): (&ndp_sim::system::Operation, &f64)| {
-        figures! {
-            "policy" "policy" {Text} Screen: "policy of the scheduler" = policy;
-            "operation" "operation" {Text} Screen: "product of a layer, attention, or the logits" = operation.name();
-            "us" "us" {Real("us", 1)} Screen: "time in a token" = us;
-        }
-    };
-    result.operation_us.iter().map(row).collect()
-}
-
-fn predictions(result: &PredictorResult) -> Values {
-    let each = result.tokens.iter().zip(&result.token_recall).enumerate();
-    let row = |(token, (&accuracy, &recall))| {
-        figures! {
-            "name" "goes by" {Text} Screen: "information that the predictor has" = result.name;
-            "token" "token" {Count} Screen: "number of the generated token, from 0" = token;
-            "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons" = accuracy;
-            "recall" "recall" {Share} Screen: "predicted neurons among the active ones" = recall;
-        }
-    };
-    each.map(row).collect()
-}
-
 /// Tables of each token under each policy, and of each DIMM under the last policy, with their charts.
 fn tokens(report: Report, policies: &[PolicyResult]) -> Report {
-    let of = |result: &PolicyResult| {
-        let bundles = result.flash.as_ref().map(|flash| flash.figures.tokens.clone()).unwrap_or_default();
-        let row = |(token, figures): (usize, &ndp_sim::system::TokenFigures)| {
-            let cold: u64 = figures.dimm_neurons.iter().sum();
-            figures! {
-                "policy" "policy" {Text} Screen: "policy of the scheduler" = result.policy;
-                "token" "token" {Count} Screen: "number of the generated token, from 0" = token;
-                "gpu_share" "GPU" {Share} Screen: "part of the active neurons that the GPU computed"
-                    = figures.gpu_neurons as f64 / (figures.gpu_neurons + cold).max(1) as f64;
-                "imbalance" "most/mean" {Real("", 3)} Screen: "active neurons of the most loaded DIMM over the mean of all DIMMs"
-                    = result.records.get(token).map(|record| record.imbalance);
-                "bundles" "bundles" {Count} Screen: "bundles that the SSD read" = bundles.get(token).map(|token| token.loaded);
-            }
-        };
-        result.tokens.iter().enumerate().map(row).collect::<Vec<_>>()
+    let each = policies.iter().flat_map(|of| of.tokens.iter().enumerate().map(move |token| (of, token)));
+    let all = rows! { each => |(of, (token, figures))|
+        let cold = figures.dimm_neurons.iter().sum::<u64>();
+        let bundles = of.flash.as_ref().and_then(|flash| flash.figures.tokens.get(token));
+        "policy" "policy" {Text} Screen: "policy of the scheduler" = of.policy;
+        "token" "token" {Count} Screen: "number of the generated token, from 0" = token;
+        "gpu_share" "GPU" {Share} Screen: "part of the active neurons that the GPU computed"
+            = figures.gpu_neurons as f64 / (figures.gpu_neurons + cold).max(1) as f64;
+        "imbalance" "most/mean" {Real("", 3)} Screen: "active neurons of the most loaded DIMM over the mean of all DIMMs"
+            = of.records.get(token).map(|record| record.imbalance);
+        "bundles" "bundles" {Count} Screen: "bundles that the SSD read" = bundles.map(|token| token.loaded);
     };
-    let all: Values = policies.iter().flat_map(of).collect();
     let last = policies.last();
     let loads = last.iter().flat_map(|last| last.tokens.iter().enumerate()).flat_map(|(token, figures)| {
-        let each = figures.dimm_neurons.iter().enumerate();
-        each.map(move |(dimm, &neurons)| {
-            figures! {
-                "token" "token" {Count} Screen: "number of the generated token, from 0" = token;
-                "dimm" "DIMM" {Count} Screen: "number of the DIMM, from 0" = dimm;
-                "neurons" "neurons" {Count} Screen: "active neurons that it computed" = neurons;
-            }
-        })
-        .collect::<Vec<_>>()
+        figures.dimm_neurons.iter().enumerate().map(move |(dimm, neurons)| (token, dimm, neurons))
     });
-    let loads: Values = loads.collect();
+    let loads = rows! { loads => |(token, dimm, neurons)|
+        "token" "token" {Count} Screen: "number of the generated token, from 0" = token;
+        "dimm" "DIMM" {Count} Screen: "number of the DIMM, from 0" = dimm;
+        "neurons" "neurons" {Count} Screen: "active neurons that it computed" = neurons;
+    };
     let by_policy = |key, factor, axis| lines(("token", "token"), (key, factor, axis), ("policy", ""), None);
     let title = last.map_or_else(String::new, |last| format!("Load of each DIMM, policy {}", last.policy));
     let has_flash = all.numbers("bundles").next().is_some();
     let report = report
         .table_at(Level::Json, None, ("tokens", "Generated tokens"), all)
-        .chart(chart(
+        .chart(Chart::new(
             "tokens",
             "Neurons that the GPU has",
             "Hot neurons are the GPU's, cold ones the DIMMs'.",
             by_policy("gpu_share", 100.0, "% of the active neurons"),
         ))
-        .chart(chart(
+        .chart(Chart::new(
             "tokens",
             "Imbalance of the DIMMs",
             "1 is balance: all DIMMs have equally many active neurons.",
             by_policy("imbalance", 1.0, "most over mean"),
         ))
         .table_at(Level::Json, None, ("loads", "Load of each DIMM under the last policy"), loads)
-        .chart(chart(
+        .chart(Chart::new(
             "loads",
             &title,
             "Lines that stay together are balanced DIMMs.",
@@ -283,7 +259,7 @@ fn tokens(report: Report, policies: &[PolicyResult]) -> Report {
     if !has_flash {
         return report;
     }
-    report.chart(chart(
+    report.chart(Chart::new(
         "tokens",
         "Bundles that the SSD reads",
         "Neurons of the MLPs that no slot of a DIMM has are read from the SSD, a bundle each.",

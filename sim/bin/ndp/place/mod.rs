@@ -18,7 +18,7 @@ use ndp_placement::{
     place_milp, place_powerinfer, place_random, place_structured, place_tiers, synthetic_frequencies,
     write_lp, write_powerinfer_lp,
 };
-use ndp_report::{Report, Values, figures};
+use ndp_report::{Report, rows};
 use ndp_traces::{Counted, NeuronShape, Profile, TraceReader};
 use report::{Origin, Own};
 use std::path::Path;
@@ -297,23 +297,23 @@ fn table(args: &Args) -> Result<Report> {
                 last = Some((instance, certificate));
             }
             let Some((instance, certificate)) = last else { continue };
-            rows.push(figures! {
-                "model" "model" {Text} Screen: "model" = name;
-                "dimms" "DIMMs" {Count} Screen: "DIMMs" = dimms;
-                "groups" "groups" {Count} Screen: "groups of neurons" = instance.groups().len();
-                "objective_us" "time" {Real("us", 2)} Screen: "equation 1 of Hermes for the placement" = certificate.objective_us;
-                "bound_us" "bound" {Real("us", 2)} Screen: "no placement takes less" = certificate.bound_us;
-                "gap" "gap" {Real("", 6)} Screen: "objective_us / bound_us - 1" = certificate.gap;
-                "gpu_bytes" "GPU" {Bytes} Screen: "bytes of the GPU's neurons" = certificate.gpu_bytes;
-                "gpu_capacity_bytes" "of" {Bytes} Screen: "bytes of the GPU for neurons" = instance.machine().gpu_bytes;
-                "grouping_ms" "grouping" {Real("ms", 1)} Screen: "time of grouping, the best of five runs" = grouping * 1e3;
-                "placing_ms" "placing" {Real("ms", 1)} Screen: "time of placing, the best of five runs" = placing * 1e3;
-            });
+            rows.push((name, dimms, instance, certificate, grouping, placing));
             progress.add(1);
         }
     }
     drop(progress);
-    let rows = Values::from(rows);
+    let rows = rows! { rows => |(name, dimms, instance, certificate, grouping, placing)|
+        "model" "model" {Text} Screen: "model" = name;
+        "dimms" "DIMMs" {Count} Screen: "DIMMs" = dimms;
+        "groups" "groups" {Count} Screen: "groups of neurons" = instance.groups().len();
+        "objective_us" "time" {Real("us", 2)} Screen: "equation 1 of Hermes for the placement" = certificate.objective_us;
+        "bound_us" "bound" {Real("us", 2)} Screen: "no placement takes less" = certificate.bound_us;
+        "gap" "gap" {Real("", 6)} Screen: "objective_us / bound_us - 1" = certificate.gap;
+        "gpu_bytes" "GPU" {Bytes} Screen: "bytes of the GPU's neurons" = certificate.gpu_bytes;
+        "gpu_capacity_bytes" "of" {Bytes} Screen: "bytes of the GPU for neurons" = instance.machine().gpu_bytes;
+        "grouping_ms" "grouping" {Real("ms", 1)} Screen: "time of grouping, the best of five runs" = grouping * 1e3;
+        "placing_ms" "placing" {Real("ms", 1)} Screen: "time of placing, the best of five runs" = placing * 1e3;
+    };
     let most = rows.numbers("gap").fold(0.0, f64::max);
     Ok(Report::answer(
         "place --table",

@@ -138,15 +138,6 @@ pub struct Tables {
     pub clocked_ns: u64,
 }
 
-/// What a machine cannot do.
-#[derive(Serialize)]
-pub struct Refusal {
-    /// The policy.
-    pub name: &'static str,
-    /// Why.
-    pub reason: String,
-}
-
 /// What was served, and by what.
 pub struct Outcome {
     /// The machine.
@@ -159,8 +150,8 @@ pub struct Outcome {
     pub rules: Rules,
     /// By mode or policy.
     pub entries: Vec<Entry>,
-    /// Policies that the machine cannot run.
-    pub refused: Vec<Refusal>,
+    /// Policies that the machine cannot run, and why.
+    pub refused: Vec<(&'static str, String)>,
 }
 
 /// Runs the job.
@@ -390,14 +381,14 @@ fn hermes(
         let mut steps = match HermesSteps::new(machine, policy, &model, &costs, kv_bytes) {
             Ok(steps) => steps,
             Err(error) => {
-                refused.push(Refusal { name, reason: error.to_string() });
+                refused.push((name, error.to_string()));
                 continue;
             }
         };
         entries.push(entry(name, requests, &rules, &mut steps, &mut shown)?.0);
     }
     drop(shown);
-    if let Some(Refusal { name, reason }) = refused.first().filter(|_| entries.is_empty()) {
+    if let Some((name, reason)) = refused.first().filter(|_| entries.is_empty()) {
         bail!("{name} does not serve {} on '{}': {reason}", model.name(), system.name());
     }
     let on = format!("{}, {} weights", system.name(), model.weights());

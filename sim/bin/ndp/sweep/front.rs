@@ -6,7 +6,7 @@ use crate::output::OutputArgs;
 use anyhow::Result;
 use ndp_files::FileSet;
 use ndp_report::{
-    Chart, ChartKind, Dot, Field, Level, LineChart, Report, Series, Unit, concise, field, lasting,
+    Chart, ChartKind, Dot, Field, Level, LineChart, Report, Series, Unit, concise, field, lasting, rows,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -60,14 +60,13 @@ impl Objective {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 struct Found {
     objectives: Vec<Objective>,
     rows: Vec<Row>,
     /// Numbers of rows that no other dominates.
     front: Vec<usize>,
     /// The reference, and the rows that dominate it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     reference: Option<(usize, Vec<usize>)>,
     sensitivity: Vec<Sensitivity>,
 }
@@ -349,16 +348,12 @@ fn report(args: &Args, found: &Found, missing: usize) -> Result<Report> {
         report = report.note(format!("{missing} points have no result yet"));
     }
     if let [x, y, ..] = &found.objectives[..] {
-        let drawn = chart(args, found, [x, y])?;
-        report = report.chart(Chart {
-            table: "front",
-            title: format!("{} over {}", y.name, x.name),
-            caption: match found.objectives.len() {
-                2 => "A dot is a configuration; a click opens its JSON. The line joins those that no other dominates.".to_owned(),
-                count => format!("A dot is a configuration; a click opens its JSON. Two of {count} metrics are shown: what no other dominates may look worse here."),
-            },
-            kind: ChartKind::Drawn(drawn),
-        });
+        let drawn = ChartKind::Drawn(chart(args, found, [x, y])?);
+        let caption = match found.objectives.len() {
+            2 => "A dot is a configuration; a click opens its JSON. The line joins those that no other dominates.".to_owned(),
+            count => format!("A dot is a configuration; a click opens its JSON. Two of {count} metrics are shown: what no other dominates may look worse here."),
+        };
+        report = report.chart(Chart::new("front", format!("{} over {}", y.name, x.name), caption, drawn));
     }
     if let Some((reference, better)) = &found.reference {
         let all: Vec<usize> = [*reference].into_iter().chain(better.iter().copied()).collect();
@@ -389,12 +384,9 @@ fn report(args: &Args, found: &Found, missing: usize) -> Result<Report> {
         )
     }));
     let rows: Vec<usize> = (0..found.rows.len()).collect();
-    let refused: Vec<Refused> = found
-        .rows
-        .iter()
-        .flat_map(|row| &row.refused)
-        .map(|reason| Refused { reason: reason.split_whitespace().collect::<Vec<_>>().join(" ") })
-        .collect();
+    let refused = rows! { found.rows.iter().flat_map(|row| &row.refused) => |reason|
+        "reason" "reason" {Text} Screen: "point and reason" = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+    };
     Ok(report
         .table(
             "sensitivity",
@@ -407,11 +399,7 @@ fn report(args: &Args, found: &Found, missing: usize) -> Result<Report> {
             ("rows", "All configurations"),
             (&columns(found, false), &table(found, &rows, None)),
         )
-        .table(
-            "refused",
-            "Refused points",
-            (&[field("reason", "reason", Unit::Text, "point and reason")], &refused),
-        )
+        .table("refused", "Refused points", refused)
         .data(
             "objectives",
             "metrics that are compared, and whether more of each is better",
@@ -439,12 +427,6 @@ fn best(found: &Found, objective: &Objective) -> Option<String> {
 fn keys(row: &Row) -> String {
     let keys = row.keys.iter().map(|(key, value)| format!("{key} = {}", plain(value)));
     keys.collect::<Vec<_>>().join(", ")
-}
-
-/// A point that its command refused.
-#[derive(Serialize)]
-struct Refused {
-    reason: String,
 }
 
 /// All configurations by two metrics, with links to their reports.

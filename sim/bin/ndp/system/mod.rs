@@ -4,7 +4,6 @@
 //! the GPU computes the prompt. `run` runs a text; `report` (one run) and `table` (several) make the report.
 
 pub mod args;
-pub mod flash;
 mod report;
 mod run;
 mod table;

@@ -2,18 +2,19 @@
 
 use super::args::{LinksChoice, PredictorChoice};
 use crate::energy::CoreEnergy;
-use crate::figures::{Class, classes};
+use crate::figures::classes;
 use crate::generate::args::{Args, Job};
 use crate::golden::{self, Comparison, verdict_text};
 use crate::made;
 use crate::phases::PhaseTable;
-use crate::report::Throughput;
+use crate::report::{LISTED, Summary};
 use crate::tools::workspace_path;
 use anyhow::Context;
 use ndp_config::{DesignConfig, SystemConfig};
 use ndp_model::{GemvBackend, Generation, Model, ModelError, QuantisationError, SoftwareBackend, generate};
 use ndp_numerics::SerialSteps;
 use ndp_predictor::{Confusion, Evaluation, LowRank};
+use ndp_report::Values;
 use ndp_scheduler::{Policy, TokenRecord};
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
@@ -28,9 +29,6 @@ use ndp_traces::{Activity, TokenInfo, TraceFileWriter, TraceHeader};
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// Mismatches that are listed; the rest is only counted.
-const LISTED: usize = 16;
 
 /// What all runs have in common.
 pub struct Host<'a> {
@@ -146,16 +144,16 @@ impl Quality {
 
 /// Figures that only a core without a GPU has.
 pub struct Core {
-    pub throughput: Throughput,
+    pub throughput: Values,
     /// Products by class.
-    pub classes: Vec<Class>,
+    pub classes: Values,
     pub energy: CoreEnergy,
 }
 
 impl Core {
     fn new(args: &Args, core: &mut LoneCore) -> anyhow::Result<Self> {
         Ok(Self {
-            throughput: Throughput::new(core),
+            throughput: Summary::new(core).throughput(),
             classes: classes(core.classes()),
             energy: CoreEnergy::new(&args.unit.energy, core)?,
         })

@@ -42,6 +42,11 @@ fn part(breakdown: &Breakdown, policy: Option<&'static str>, device: String, doe
     Part { policy, device, does, ns: ns / tokens.max(&1), share: ns as f64 / (*all).max(1) as f64 }
 }
 
+/// Bars of what a device does, or of whole devices, in the time of a token.
+pub fn stacks(label: &'static str, part: &'static str) -> ChartKind {
+    ChartKind::Stacks { label, part, value: ("ns", 1e-3), axis: "us of a token" }
+}
+
 /// The critical path, the longest parts first.
 pub fn critical((policy, breakdown): &(Option<&'static str>, &Breakdown)) -> Vec<Part> {
     let groups = breakdown.critical_groups();
@@ -73,16 +78,9 @@ pub fn show(report: Report, runs: &[(Option<&'static str>, &Breakdown)]) -> Repo
     let devices: Vec<Part> = runs.iter().flat_map(devices).collect();
     let several = runs.len() > 1;
     let level = if several { Level::Verbose } else { Level::Screen };
-    let stacks = |label, part| ChartKind::Stacks { label, part, value: ("ns", 1e-3), axis: "us of a token" };
-    let chart = |table, title: &str, caption: &str, kind| Chart {
-        table,
-        title: title.to_owned(),
-        caption: caption.to_owned(),
-        kind,
-    };
     let report = report
         .table_at(level, Some("share"), ("critical", "Where a token's time goes"), (CRITICAL, &critical))
-        .chart(chart(
+        .chart(Chart::new(
             "critical",
             "Devices that a token waits for",
             "The critical path, from the end of the token back to its begin: the longest bar is the bottleneck.",
@@ -92,7 +90,7 @@ pub fn show(report: Report, runs: &[(Option<&'static str>, &Breakdown)]) -> Repo
     if several {
         return report;
     }
-    report.chart(chart(
+    report.chart(Chart::new(
         "devices",
         "Time of each device",
         "A device without work waits for the device that the critical path is at.",
@@ -162,12 +160,8 @@ pub fn last_token(outcome: &Outcome) -> Result<Option<Chart>, ReportError> {
         let tip = format!("{}: {}", event.operation.name(), event.what);
         gantt = gantt.bar(row, main_cause(&event.shares), (time(event.begin_ns), time(event.end_ns)), &tip);
     }
-    Ok(Some(Chart {
-        table: "devices",
-        title: title.to_owned(),
-        caption: "A bar has the colour of the cause that takes most of it.".to_owned(),
-        kind: ChartKind::Drawn(gantt.draw()?),
-    }))
+    let caption = "A bar has the colour of the cause that takes most of it.";
+    Ok(Some(Chart::new("devices", title, caption, ChartKind::Drawn(gantt.draw()?))))
 }
 
 /// The cause of most of a time.
