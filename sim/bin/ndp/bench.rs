@@ -3,11 +3,11 @@
 //! Each product is run and checked like one of `ndp gemv`. The cycles are those of the hardware and the same in
 //! every run; the simulation's speed is that of this machine.
 
-use crate::args::{RecordArgs, UnitArgs, check_weights, density, weight_format};
+use crate::args::{check_weights, density, of_words, weight_format};
 use crate::breakdown::StallBreakdown;
 use crate::gemv;
 use crate::gemv::{Product, name, simulate};
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use crate::report::Summary;
 use crate::tools::Tools;
 use anyhow::Context;
@@ -16,7 +16,6 @@ use ndp_files::{FileSet, Progress};
 use ndp_report::{Report, figures, grouped, rows};
 use ndp_sim::core::Backend;
 use ndp_sim::gemv::{BitFlip, Mode};
-use ndp_sim::stimulus::DataKind;
 
 /// Run the row lengths of the paper's models and compare their cycles with the roofline
 #[derive(clap::Args, Debug)]
@@ -65,8 +64,6 @@ pub struct Args {
     /// Flip one bit in every product, as `ndp gemv` does
     #[arg(long, hide = true)]
     pub flip: Option<BitFlip>,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// So that the longest matrix stays within what `ndp gemv` takes.
@@ -103,7 +100,7 @@ impl Case {
 }
 
 /// Runs all products that the configuration's buffer takes.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
     args.form.files(FileSet::new().configuration("the configuration", &args.config)).check()?;
     let config = DesignConfig::load(&args.config)?;
     if args.speed {
@@ -153,7 +150,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
 
     if args.profile {
         cases.dedup_by_key(|case| case.mode);
-        let jobs: Vec<_> = cases.iter().map(|case| job(args, case)).collect();
+        let jobs = cases.iter().map(|case| job(args, case)).collect::<anyhow::Result<Vec<_>>>()?;
         return crate::speed::profile(&config, &jobs);
     }
 
@@ -235,29 +232,23 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
 }
 
 /// One product as a call of `ndp gemv`.
-fn job(args: &Args, case: &Case) -> gemv::Args {
-    let unit = UnitArgs { backend: args.backend, ..UnitArgs::quiet(&args.config, args.flip) };
+fn job(args: &Args, case: &Case) -> anyhow::Result<gemv::Args> {
     let Case { mode, weights, density, shape: GemvShape { rows, cols, batch } } = *case;
-    let (data, records) = (DataKind::Gaussian, RecordArgs::default());
-    gemv::Args {
-        unit,
-        rows: Some(rows),
-        cols: Some(cols),
-        batch,
-        matrix: None,
-        vectors: None,
-        out: None,
-        mode,
-        weights,
-        density,
-        seed: args.seed,
-        data,
-        records,
-    }
+    let words = [
+        format!("--config={}", args.config),
+        format!("--backend={}", name(args.backend)),
+        format!("--mode={}", name(mode)),
+        format!("--weights={weights}"),
+    ];
+    let mut job: gemv::Args = of_words(&[&words[..], &["--rows=1", "--cols=1"].map(String::from)].concat())?;
+    job.unit.flip = args.flip;
+    (job.rows, job.cols, job.batch) = (Some(rows), Some(cols), batch);
+    (job.density, job.seed) = (density, args.seed);
+    Ok(job)
 }
 
 /// Runs one product as `ndp gemv` does.
 fn product(args: &Args, case: &Case) -> anyhow::Result<Row> {
-    let Product { backend, active_rows, stalls, .. } = simulate(&job(args, case))?;
+    let Product { backend, active_rows, stalls, .. } = simulate(&job(args, case)?)?;
     Ok(Row { case: *case, active_rows, summary: Summary::new(&backend), stalls })
 }

@@ -1,7 +1,7 @@
 //! `ndp compare`: policies on a system, by batch: rate, energy, price, and where the time goes.
 
 use crate::ignored;
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use anyhow::{Context, Result};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::{Energy, EnergyConstants};
@@ -60,8 +60,6 @@ pub struct Args {
     /// As --energy-dram, of links, GPU, host and storage.
     #[arg(long, value_name = "PRESET|FILE.toml")]
     energy_system: Option<String>,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// The device that a token waits for longest, and nanoseconds of that.
@@ -110,29 +108,22 @@ fn answer(runs: &[(Policy, Run)]) -> (String, String) {
 ///
 /// # Errors
 /// For a file that cannot be used, and if the system runs none of the policies.
-pub fn run(args: &Args) -> Result<Report> {
-    let mut files = FileSet::new();
-    for (what, path) in [
-        ("the model", args.llm.as_ref()),
-        ("the system", Some(&args.system)),
-        ("the configuration", Some(&args.config)),
-        ("the assumptions", Some(&args.assume)),
-        ("the DRAM's energy", args.energy_dram.as_ref()),
-        ("the cores' energy", args.energy_core.as_ref()),
-        ("the system's energy", args.energy_system.as_ref()),
-    ] {
-        if let Some(path) = path {
-            files = files.configuration(what, path);
-        }
-    }
-    args.form.files(files).check()?;
+pub fn run(args: &Shown<Args>) -> Result<Report> {
+    let asked = [&args.energy_dram, &args.energy_core, &args.energy_system].map(|asked| asked.as_deref());
+    let named = ["the DRAM's energy", "the cores' energy", "the system's energy"];
+    let files = FileSet::new()
+        .configuration("the model", args.llm.as_deref().unwrap_or_default())
+        .configuration("the system", &args.system)
+        .configuration("the configuration", &args.config)
+        .configuration("the assumptions", &args.assume);
+    let energy = named.into_iter().zip(asked.map(Option::unwrap_or_default));
+    args.form.files(energy.fold(files, |files, (what, path)| files.configuration(what, path))).check()?;
     let model = LlmShape::load(args.llm.as_deref().unwrap_or_default())?;
     let model = args.weights.map_or(model.clone(), |weights| model.with_weights(weights));
     let system = SystemConfig::load(&args.system)?;
     ignored::warn("compare", &args.system, &[&ignored::COMPARE[..], &[ignored::COMPARE_LINKS]].concat())?;
     let design = DesignConfig::load(&args.config)?;
     let assumptions = Assumptions::chosen(&args.assume, DEFAULT_SET).context("--assume")?;
-    let asked = [&args.energy_dram, &args.energy_core, &args.energy_system].map(|asked| asked.as_deref());
     let costs = RunCosts::new(&design, &EnergyConstants::load(&design, system.name(), asked)?);
     let dimms = DimmModel::new(&design);
     let machine = Machine { system: &system, assumptions: &assumptions, dimms: &dimms };

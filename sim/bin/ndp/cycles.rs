@@ -3,7 +3,7 @@
 //! Nothing is simulated and nothing is compared: that the model agrees with the hardware is for the tests to show.
 
 use crate::breakdown::StallBreakdown;
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use crate::program::assemble;
 use crate::tools::Tools;
 use ndp_config::DesignConfig;
@@ -33,17 +33,16 @@ pub struct Args {
     /// Take malformed instructions too; the core refuses them
     #[arg(long)]
     pub allow_malformed: bool,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// Runs the job.
 ///
 /// # Errors
 /// For a program that cannot be assembled, and a select of unspecified elements.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
-    let Args { file, config, allow_malformed, form } = args;
-    form.files(FileSet::new().configuration("the configuration", config).input("the program", file))
+pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
+    let Args { file, config, allow_malformed } = &**args;
+    args.form
+        .files(FileSet::new().configuration("the configuration", config).input("the program", file))
         .check()?;
     let config = DesignConfig::load(config)?;
     let program = assemble(file, &config, *allow_malformed)?;

@@ -31,8 +31,8 @@ pub struct EnergyArgs {
 impl EnergyArgs {
     /// Refuses constants that nothing shows: `shown` says whether a form other than the text has the energy.
     pub fn check_effects(&self, shown: bool) -> anyhow::Result<()> {
-        let given = [&self.energy_dram, &self.energy_core, &self.energy_system];
-        let useless = ["dram", "core", "system"].into_iter().zip(given).find(|(_, given)| given.is_some());
+        let asked = self.asked().into_iter();
+        let useless = ["dram", "core", "system"].into_iter().zip(asked).find(|(_, asked)| asked.is_some());
         match useless.filter(|_| !(self.energy || shown)) {
             Some((name, _)) => {
                 bail!("--energy-{name} has no effect without --energy, --json or --verbose; leave it out")
@@ -43,21 +43,19 @@ impl EnergyArgs {
 
     /// With the files that are read.
     pub fn files(&self, files: FileSet) -> FileSet {
-        let named = [
-            ("the DRAM's energy", &self.energy_dram),
-            ("the core's energy", &self.energy_core),
-            ("the system's energy", &self.energy_system),
-        ];
-        named.into_iter().fold(files, |files, (what, path)| match path {
-            Some(path) => files.configuration(what, path),
-            None => files,
-        })
+        let named = ["the DRAM's energy", "the core's energy", "the system's energy"];
+        let asked = named.into_iter().zip(self.asked());
+        asked.fold(files, |files, (what, path)| files.configuration(what, path.unwrap_or_default()))
+    }
+
+    /// Presets or paths of the constants of DRAM, cores and system.
+    fn asked(&self) -> [Option<&str>; 3] {
+        [&self.energy_dram, &self.energy_core, &self.energy_system].map(Option::as_deref)
     }
 
     /// The constants of a design in a system.
     pub fn constants(&self, design: &DesignConfig, system: &str) -> anyhow::Result<EnergyConstants> {
-        let asked = [&self.energy_dram, &self.energy_core, &self.energy_system].map(Option::as_deref);
-        Ok(EnergyConstants::load(design, system, asked)?)
+        Ok(EnergyConstants::load(design, system, self.asked())?)
     }
 
     /// What the DRAM of a design costs.

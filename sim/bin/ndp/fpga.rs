@@ -2,7 +2,7 @@
 //!
 //! What decides a number is in the library; this file reads the environment and places files.
 
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use crate::synth::from_env;
 use anyhow::{Context, Result};
 use ndp_files::{FileSet, TemporaryFolder};
@@ -43,15 +43,13 @@ pub struct Args {
     /// Keep the netlist (netlist.v), scripts and logs in this directory
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// Runs the job.
 ///
 /// # Errors
 /// For arguments that cannot be used, and tools that are missing or fail.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     ensure!(
         args.freq.is_finite() && (1.0..=1000.0).contains(&args.freq),
         "--freq = {} must be from 1 to 1000",

@@ -8,7 +8,6 @@ use crate::breakdown::StallBreakdown;
 use crate::energy::CoreEnergy;
 use crate::made;
 use crate::operands::{Numbers, Source, source, target, write};
-use crate::records::Records;
 use crate::report::Summary;
 use crate::tools::{Tools, quantisation_text};
 use anyhow::Context;
@@ -99,8 +98,7 @@ pub struct Product {
 /// Runs one product; mismatches are left in the backend, everything else that goes wrong is an error.
 pub fn simulate(args: &Args) -> anyhow::Result<Product> {
     let Args { unit, mode, weights: format, density, seed, data, records, .. } = args;
-    unit.energy.check_effects(unit.form.is_whole() || records.timeline.is_some())?;
-    let mut files = records.files(unit.files()).optional("--out", args.out.as_ref());
+    let mut files = unit.files_with(records)?.optional("--out", args.out.as_ref());
     for source in args.matrix.iter().chain(&args.vectors) {
         files = files.input("an operand", &source.path);
     }
@@ -123,7 +121,7 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
 
     let options = GemvOptions { recorded_products: records.is_asked().into(), ..unit.options(*seed) };
     let mut backend = LoneCore::open(&config, &options)?;
-    let records = Records::create(records)?;
+    let records = records.create()?;
     let (cols, batch) = (shape.cols as usize, shape.batch as usize);
     let out = args.out.as_deref().map(OutputFile::create).transpose()?;
     let length = if *mode == Mode::Dot { cols } else { count };

@@ -8,17 +8,15 @@ use crate::energy::CoreEnergy;
 use crate::figures::{classes, instructions};
 use crate::gemv::name;
 use crate::made;
+use crate::output::Asked;
 use crate::phases::PhaseTable;
-use crate::records::Records;
 use crate::report::Summary;
 use crate::scaling::{self, Scaling, ScalingArgs};
 use crate::system::args::LinksChoice;
 use crate::tools::{Tools, load_model, workspace_path};
-
-use crate::verdict::Verdict;
 use anyhow::Context;
 use ndp_config::{DesignConfig, WeightFormat};
-use ndp_files::{OutputFile, Progress};
+use ndp_files::Progress;
 use ndp_numerics::layer_norm;
 use ndp_report::{Level, Report, figures};
 use ndp_sim::expected::Expected;
@@ -132,10 +130,9 @@ fn step(args: &Args, config: &DesignConfig) -> anyhow::Result<LayerStep> {
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+pub fn run(args: &Args) -> anyhow::Result<u8> {
     let Args { unit, seed, records, .. } = args;
-    unit.energy.check_effects(unit.form.is_whole() || records.timeline.is_some())?;
-    let files = records.files(unit.files()).optional("--chart", args.chart.as_ref());
+    let files = unit.files_with(records)?.optional("--chart", args.chart.as_ref());
     files.input_folder("part of the model", model_folder(args)).check()?;
     let config = DesignConfig::load(&unit.config)?;
     check_weights(args.weights, &config)?;
@@ -157,8 +154,8 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Resul
     options.core.predict = true;
     let backend = LoneCore::open(config, &options)?;
     let mut backend = backend.with_neurons(*neurons);
-    let records = Records::create(records)?;
-    let chart = args.chart.as_deref().map(OutputFile::create).transpose()?;
+    let records = records.create()?;
+    let chart = Asked::create(args.chart.as_ref())?;
 
     let mut expected = Expected::new(config, *neurons);
     step.run(&mut expected)?;

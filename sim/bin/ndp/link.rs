@@ -3,10 +3,10 @@
 //! Two Verilated ends on a cable with skewed lanes. Every beat that arrives is compared with the one that is next in its flow and every flit on
 //! the lanes with the protocol; the rate counts payload alone, start and end of the run included.
 
-use crate::output::OutputArgs;
+use crate::output::{Asked, Shown};
 use crate::tools::Tools;
 use ndp_config::{DesignConfig, LinkConfig};
-use ndp_files::{FileSet, OutputFile, Progress};
+use ndp_files::{FileSet, Progress};
 use ndp_report::{Chart, ChartKind, Report, Values, figures, grouped};
 use ndp_sim::link::flow::Flow;
 use ndp_sim::link::network::{Network, NetworkError};
@@ -47,15 +47,13 @@ pub struct Args {
     /// Write a chart of the rates (SVG)
     #[arg(long, value_name = "FILE")]
     chart: Option<PathBuf>,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// Runs the job.
 ///
 /// # Errors
 /// For an argument that cannot be used, and if an end cannot be simulated.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
     for ber in &args.ber {
         ensure!((0.0..=MOST_ERRORS).contains(ber), "--ber is {ber}, must be 0 to {MOST_ERRORS}");
     }
@@ -65,7 +63,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     let files = FileSet::new().configuration("the configuration", &args.config);
     args.form.files(files).optional("--chart", args.chart.as_ref()).check()?;
     let config = DesignConfig::load(&args.config)?;
-    let file = args.chart.as_deref().map(OutputFile::create).transpose()?;
+    let file = Asked::create(args.chart.as_ref())?;
     let ghz = config.core().clock_ghz();
     let progress = Progress::new((args.ber.len() * args.message.len()) as u64, "measurements");
     let mut points = Vec::new();
@@ -116,10 +114,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     .table("points", "Payload and latency", points)
     .data("config", "name of the configuration", &config.name())
     .data("tools", "versions of the tools", &Tools::new());
-    if let Some(file) = file {
-        let picture = report.drawn(&chart)?;
-        file.finish(|out| out.write_all(picture.as_bytes()))?;
-    }
+    file.write(|| Ok(report.drawn(&chart)?))?;
     Ok(report.chart(chart))
 }
 

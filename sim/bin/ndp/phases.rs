@@ -1,6 +1,6 @@
 //! Where the time of a token goes: cycles and share of each phase, as a table with bars, as a chart and in JSON.
 
-use ndp_files::OutputFile;
+use crate::output::Asked;
 use ndp_report::{Chart, ChartKind, Level, Report, Rows, grouped, rows};
 use ndp_sim::system::{Phase, PhaseCycles};
 
@@ -41,14 +41,12 @@ impl PhaseTable {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn write_chart(&self, file: Option<OutputFile>, title: &str) -> anyhow::Result<()> {
-        let Some(file) = file else { return Ok(()) };
+    pub fn write_chart(&self, file: Asked, title: &str) -> anyhow::Result<()> {
         let chart = self.rows.iter().fold(Rows::new(title), |chart, (phase, cycles, share)| {
             let text = format!("{} cycles, {:.1} %", grouped(*cycles), 100.0 * share);
             chart.row(phase.name(), *cycles as f64, &text, colour(*phase))
         });
-        let chart = chart.draw()?;
-        Ok(file.finish(|out| out.write_all(chart.as_bytes()))?)
+        file.write(|| Ok(chart.draw()?))
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Netlists come from `ndp synth --keep`; everything that decides a number is in `ndp_synth::power`.
 
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use anyhow::Result;
 use ndp_files::{FileSet, NameRule};
 use ndp_report::{Level, Report, Unit, Values, fields, figures, rows};
@@ -48,8 +48,6 @@ pub struct Args {
     /// Instances at the same time [default: number of cores]
     #[arg(long)]
     jobs: Option<usize>,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 const MW: Unit = Unit::Real("mW", 4);
@@ -100,7 +98,7 @@ fn parts<'a>(parts: impl Iterator<Item = Part<'a>>) -> Values {
 ///
 /// # Errors
 /// For libraries, netlists and waves that cannot be used.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     ensure!(
         args.slew_ps.is_finite() && args.slew_ps > 0.0,
         "--slew-ps = {} must be a number above 0",

@@ -2,13 +2,11 @@
 //!
 //! What is proved, and how, is in the library; this file runs it and shows the table.
 
-use crate::output::OutputArgs;
-use crate::synth::from_env;
+use crate::output::{Asked, Shown};
+use crate::synth::prover;
 use anyhow::{Context, Result};
-use ndp_files::OutputFile;
 use ndp_report::{Report, rows};
-use ndp_synth::formal::{Method, Outcome, PROOFS, Proof, Prover, Verdict as Found};
-use ndp_synth::tools;
+use ndp_synth::formal::{Method, Outcome, PROOFS, Proof, Verdict as Found};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -37,8 +35,6 @@ pub struct Args {
     /// List the proofs
     #[arg(long)]
     list: bool,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// A proof, and what came of it and of its mutants.
@@ -78,7 +74,7 @@ fn method(proof: &Proof) -> String {
 ///
 /// # Errors
 /// For tools that are missing or fail.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     let chosen =
         |proof: &&Proof| args.names.is_empty() || args.names.iter().any(|part| proof.name.contains(part));
     let proofs: Vec<&'static Proof> = PROOFS.iter().filter(chosen).collect();
@@ -99,11 +95,8 @@ pub fn run(args: &Args) -> Result<Report> {
             .table("proofs", "Proofs", listed));
     }
     ensure!(args.timeout_s > 0, "--timeout-s = 0 must be at least 1");
-    let limit = Duration::from_secs(args.timeout_s);
-    let out = args.out.as_deref().map(OutputFile::create).transpose()?;
-    let yosys = tools::yosys(from_env("YOSYS"), limit)?;
-    let abc = tools::abc(from_env("ABC"), &yosys, limit)?;
-    let prover = Prover { yosys, abc, limit };
+    let out = Asked::create(args.out.as_ref())?;
+    let prover = prover(Duration::from_secs(args.timeout_s))?;
     let mut rows = Vec::new();
     for (number, &proof) in proofs.iter().enumerate() {
         note!("{}/{}: {}", number + 1, proofs.len(), proof.name);
@@ -113,9 +106,7 @@ pub fn run(args: &Args) -> Result<Report> {
         let mutants = prover.refute(proof, &folder.join("mutant")).with_context(context)?;
         rows.push(Row { proof, outcome, mutants });
     }
-    if let Some(out) = out {
-        out.finish(|file| file.write_all(markdown(&rows).as_bytes()))?;
-    }
+    out.write(|| Ok(markdown(&rows)))?;
     let failed = rows.iter().filter(|row| !row.passed()).count();
     let verdict = match failed {
         0 => format!("{} proofs hold, and each mutant breaks a property", rows.len()),

@@ -53,7 +53,7 @@ impl Summary {
         if wall.is_zero() { 0.0 } else { cycles as f64 / wall.as_secs_f64() }
     }
 
-    /// What came of the products.
+    /// Cycles of the products, and how many outputs are wrong.
     pub fn outcome(&self) -> Values {
         figures! {
             "cycles" "cycles" {Cycles} Head: "core cycles of the products" = self.figures.cycles;
@@ -96,12 +96,17 @@ impl Summary {
 
     /// Adds the mismatches.
     pub fn mismatches(&self, report: Report, seed: u64) -> Report {
-        let listed = self.first_mismatches.iter();
-        let report =
-            listed.fold(report, |report, mismatch| report.note(format!("MISMATCH {mismatch}; seed {seed}")));
-        match self.mismatches - self.first_mismatches.len() as u64 {
-            0 => report,
-            more => report.note(format!("and {more} more")),
-        }
+        listed(self.first_mismatches.iter(), self.mismatches, seed).fold(report, Report::note)
     }
+}
+
+/// A line for each of the first mismatches, and one for the rest; `all` is their number.
+pub fn listed<'m>(
+    first: impl Iterator<Item = &'m Mismatch>,
+    all: u64,
+    seed: u64,
+) -> impl Iterator<Item = String> {
+    let lines = first.take(LISTED).map(move |mismatch| format!("MISMATCH {mismatch}; seed {seed}"));
+    let more = all.checked_sub(LISTED as u64).filter(|more| *more > 0);
+    lines.chain(more.map(|more| format!("and {more} more")))
 }

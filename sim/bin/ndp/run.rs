@@ -8,7 +8,6 @@ use crate::cycles::predict;
 use crate::energy::show_dimm;
 use crate::made;
 use crate::program::assemble;
-use crate::records::Records;
 use crate::report::LISTED;
 use crate::tools::Tools;
 use anyhow::Context;
@@ -66,8 +65,7 @@ const DUMP_COLUMNS: usize = 8;
 /// For a program that cannot be assembled, files that cannot be used, and a core that hangs.
 pub fn run(args: &Args) -> anyhow::Result<Report> {
     let Args { programs: paths, unit, seed, allow_malformed, dump, records } = args;
-    unit.energy.check_effects(unit.form.is_whole() || records.timeline.is_some())?;
-    let files = records.files(unit.files());
+    let files = unit.files_with(records)?;
     paths.iter().fold(files, |files, path| files.input("the program", path)).check()?;
     let config = DesignConfig::load(&unit.config)?;
     let programs = paths.iter().map(|path| assemble(path, &config, *allow_malformed));
@@ -75,7 +73,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     let options = CoreOptions { record: records.is_asked(), ..unit.options(*seed).core };
     let mut core = NdpCore::open(&config, &options)?;
-    let records = Records::create(records)?;
+    let records = records.create()?;
     // The cycles of a select are known if its operands are; those that an earlier program leaves are not counted.
     let cycles = |program| predict(&config, program).map_or(0, |run| run.cycles);
     let predicted = programs.iter().map(cycles).sum::<u64>().max(1);

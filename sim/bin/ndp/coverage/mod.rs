@@ -5,11 +5,11 @@
 mod counts;
 
 use crate::mutate::{Block, Ran, build, chosen, hash, run_testbenches};
-use crate::output::OutputArgs;
+use crate::output::{Asked, Shown, write};
 use crate::waivers::{Hole, Waivers, matches};
 use anyhow::{Context, Result, bail, ensure};
 use counts::{Points, What};
-use ndp_files::{FileSet, OutputFile};
+use ndp_files::FileSet;
 use ndp_report::{Report, rows};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,8 +52,6 @@ pub struct Args {
     /// Write the table and all holes as Markdown
     #[arg(long, value_name = "FILE.md")]
     out: Option<PathBuf>,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// Points of one kind.
@@ -114,12 +112,12 @@ impl Row {
 ///
 /// # Errors
 /// For tests that fail, counts that cannot be read, and waivers that waive nothing.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     ndp_files::ensure!(args.timeout_s > 0, "--timeout-s = 0 must be at least 1");
     let files = FileSet::new().input("the list of waivers", &args.waivers);
     args.form.files(files).optional("--out", args.out.as_ref()).check()?;
     let waivers = Waivers::read(&args.waivers)?;
-    let out = args.out.as_deref().map(OutputFile::create).transpose()?;
+    let out = Asked::create(args.out.as_ref())?;
     let mut points = Points::new();
     if let Some(folder) = &args.data {
         counts::read(folder, &mut points)?;
@@ -137,9 +135,7 @@ pub fn run(args: &Args) -> Result<Report> {
     ensure!(!points.is_empty(), "there are no counts of a model");
     let rows =
         rows(&points, &waivers.coverage).with_context(|| format!("waivers of {}", args.waivers.display()))?;
-    if let Some(out) = out {
-        out.finish(|file| file.write_all(markdown(&rows).as_bytes()))?;
-    }
+    out.write(|| Ok(markdown(&rows)))?;
     let below: Vec<&Row> = rows.iter().filter(|row| !row.passes()).collect();
     let verdict = match &below[..] {
         [] => format!("{} blocks reach {LINE_BAR} % of lines and {TOGGLE_BAR} % of bits", rows.len()),
@@ -197,7 +193,7 @@ fn measured(blocks: &[&Block], args: &Args) -> Result<Vec<PathBuf>> {
                 Ran::Failed(test) => bail!("{test} fails on models that count: {}", log.display()),
                 Ran::TooLong => bail!("{} take longer than {} s", tests.join(", "), args.timeout_s),
             }
-            OutputFile::create(&passed)?.finish(|out| out.write_all(identity.as_bytes()))?;
+            write(&passed, &identity)?;
         }
         folders.push(folder);
     }

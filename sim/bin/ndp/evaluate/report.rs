@@ -3,7 +3,7 @@
 use crate::energy;
 use crate::system::time;
 use anyhow::Result;
-use ndp_report::{Chart, ChartKind, Level, Report, fields, figures, rows};
+use ndp_report::{ChartKind, Level, Report, fields, figures, rows};
 use ndp_sim::system::{Breakdown, EnergyBreakdown, Evaluation, PolicyResult};
 
 fields! { POLICY
@@ -62,13 +62,8 @@ fn lines(
     series: (&'static str, &'static str),
     reference: Option<(&'static str, f64)>,
 ) -> ChartKind {
-    ChartKind::Lines {
-        x: (x.0, false),
-        y: (key, factor),
-        series: (series.0, series.1, ""),
-        axes: [x.1, axis],
-        reference,
-    }
+    let (series, axes) = ((series.0, series.1, ""), [x.1, axis]);
+    ChartKind::Lines { x: (x.0, false), y: (key, factor), series, axes, reference }
 }
 
 /// The fastest policy, how much faster it is than the others, and the reason.
@@ -148,14 +143,10 @@ pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
         "operation" "operation" {Text} Screen: "product of a layer, attention, or the logits" = operation.name();
         "us" "us" {Real("us", 1)} Screen: "time in a token" = us;
     };
-    report = report
-        .table_at(Level::Json, None, ("operations", "Time of a token by operation"), operations)
-        .chart(Chart::new(
-            "operations",
-            "Time of a token by operation",
-            "Shorter is faster; the policies differ in the MLP, fc1 and fc2.",
-            ChartKind::Stacks { label: "policy", part: "operation", value: ("us", 1e-3), axis: "ms" },
-        ));
+    let stacks = ChartKind::Stacks { label: "policy", part: "operation", value: ("us", 1e-3), axis: "ms" };
+    report = charts! { report.table_at(Level::Json, None, ("operations", "Time of a token by operation"), operations) =>
+        "operations" "Time of a token by operation", "Shorter is faster; the policies differ in the MLP, fc1 and fc2.", stacks;
+    };
     let times: Vec<(Option<&'static str>, &Breakdown)> =
         policies.iter().map(|p| (Some(p.policy.name()), &p.time)).collect();
     let energies: Vec<(Option<&'static str>, &EnergyBreakdown)> =
@@ -168,20 +159,12 @@ pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
         "similarity" "similarity" {Real("", 3)} Screen: "twice the active neurons that both tokens have over those of the one plus those of the other, mean"
             = similarity;
     };
-    report = report
-        .table_at(Level::Verbose, None, ("similarity", "Similarity of tokens"), similarity)
-        .chart(Chart::new(
-            "similarity",
-            "Similarity of tokens by their distance",
-            "The paper has above 0.9 for neighbours, and 0.7 from a distance of 10 on.",
-            lines(
-                ("distance", "distance in tokens"),
-                ("similarity", 1.0, "similarity"),
-                ("", "similarity"),
-                Some(("paper: 0.7 beyond 10", 0.7)),
-            ),
-        ))
-        .table_at(Level::Verbose, None, ("predictors", "Predictors"), (PREDICTOR, predictors));
+    let (x, y) = (("distance", "distance in tokens"), ("similarity", 1.0, "similarity"));
+    let over_distance = lines(x, y, ("", "similarity"), Some(("paper: 0.7 beyond 10", 0.7)));
+    report = charts! { report.table_at(Level::Verbose, None, ("similarity", "Similarity of tokens"), similarity) =>
+        "similarity" "Similarity of tokens by their distance", "The paper has above 0.9 for neighbours, and 0.7 from a distance of 10 on.", over_distance;
+    };
+    report = report.table_at(Level::Verbose, None, ("predictors", "Predictors"), (PREDICTOR, predictors));
     let each = predictors.iter().flat_map(|of| {
         let shares = of.tokens.iter().zip(&of.token_recall).enumerate();
         shares.map(move |(token, (accuracy, recall))| (of.name, token, accuracy, recall))
@@ -193,20 +176,13 @@ pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
         "recall" "recall" {Share} Screen: "predicted neurons among the active ones" = recall;
     };
     let of = |key, axis, reference| lines(("token", "token"), (key, 1.0, axis), ("name", ""), reference);
-    Ok(report
-        .table_at(Level::Json, None, ("predictions", "Predictions of each token"), predictions)
-        .chart(Chart::new(
-            "predictions",
-            "Accuracy of the predictors",
-            "Most neurons are not active, so accuracy says little; recall says more.",
-            of("accuracy", "accuracy", Some(("paper: 0.98", 0.98))),
-        ))
-        .chart(Chart::new(
-            "predictions",
-            "Recall of the predictors",
-            "Part of the active neurons that were predicted.",
-            of("recall", "recall", None),
-        )))
+    Ok(
+        charts! { report.table_at(Level::Json, None, ("predictions", "Predictions of each token"), predictions) =>
+            "predictions" "Accuracy of the predictors", "Most neurons are not active, so accuracy says little; recall says more.",
+                of("accuracy", "accuracy", Some(("paper: 0.98", 0.98)));
+            "predictions" "Recall of the predictors", "Part of the active neurons that were predicted.", of("recall", "recall", None);
+        },
+    )
 }
 
 /// Tables of each token under each policy, and of each DIMM under the last policy, with their charts.
@@ -235,34 +211,15 @@ fn tokens(report: Report, policies: &[PolicyResult]) -> Report {
     let by_policy = |key, factor, axis| lines(("token", "token"), (key, factor, axis), ("policy", ""), None);
     let title = last.map_or_else(String::new, |last| format!("Load of each DIMM, policy {}", last.policy));
     let has_flash = all.numbers("bundles").next().is_some();
-    let report = report
-        .table_at(Level::Json, None, ("tokens", "Generated tokens"), all)
-        .chart(Chart::new(
-            "tokens",
-            "Neurons that the GPU has",
-            "Hot neurons are the GPU's, cold ones the DIMMs'.",
-            by_policy("gpu_share", 100.0, "% of the active neurons"),
-        ))
-        .chart(Chart::new(
-            "tokens",
-            "Imbalance of the DIMMs",
-            "1 is balance: all DIMMs have equally many active neurons.",
-            by_policy("imbalance", 1.0, "most over mean"),
-        ))
-        .table_at(Level::Json, None, ("loads", "Load of each DIMM under the last policy"), loads)
-        .chart(Chart::new(
-            "loads",
-            &title,
-            "Lines that stay together are balanced DIMMs.",
-            lines(("token", "token"), ("neurons", 1.0, "active neurons"), ("dimm", "DIMM "), None),
-        ));
-    if !has_flash {
-        return report;
+    let report = charts! { report.table_at(Level::Json, None, ("tokens", "Generated tokens"), all) =>
+        "tokens" "Neurons that the GPU has", "Hot neurons are the GPU's, cold ones the DIMMs'.", by_policy("gpu_share", 100.0, "% of the active neurons");
+        "tokens" "Imbalance of the DIMMs", "1 is balance: all DIMMs have equally many active neurons.", by_policy("imbalance", 1.0, "most over mean");
+    };
+    let of_dimms = lines(("token", "token"), ("neurons", 1.0, "active neurons"), ("dimm", "DIMM "), None);
+    let by_dimm = ("loads", "Load of each DIMM under the last policy");
+    charts! { report.table_at(Level::Json, None, by_dimm, loads) =>
+        "loads" title, "Lines that stay together are balanced DIMMs.", of_dimms;
+        "tokens" "Bundles that the SSD reads", "Neurons of the MLPs that no slot of a DIMM has are read from the SSD, a bundle each.",
+            by_policy("bundles", 1.0, "bundles"), if has_flash;
     }
-    report.chart(Chart::new(
-        "tokens",
-        "Bundles that the SSD reads",
-        "Neurons of the MLPs that no slot of a DIMM has are read from the SSD, a bundle each.",
-        by_policy("bundles", 1.0, "bundles"),
-    ))
 }

@@ -9,18 +9,18 @@ mod table;
 pub use kill::{Ran, build, run_testbenches};
 pub use table::Block;
 
-use crate::output::OutputArgs;
-use crate::synth::from_env;
+use crate::output::{Asked, Shown, write};
+use crate::synth::prover;
 use crate::waivers::{Survivor, Waivers, matches};
 use anyhow::{Context, Result, bail};
 use kill::Testbenches;
-use ndp_files::{FileSet, OutputFile};
+use ndp_files::FileSet;
 use ndp_hdl_language::mutate::{Mutant, replaced};
 use ndp_hdl_language::{Design, Module};
 use ndp_numerics::SplitMix64;
 use ndp_report::{Report, Unit, rows};
+use ndp_synth::SynthError;
 use ndp_synth::formal::{PROOFS, Prover, Verdict as Found};
-use ndp_synth::{SynthError, tools};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -67,8 +67,6 @@ pub struct Args {
     /// List the blocks with their tests and proofs
     #[arg(long)]
     list: bool,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// What became of a mutant.
@@ -134,7 +132,7 @@ const PERCENT: Unit = Unit::Real("%", 1);
 ///
 /// # Errors
 /// For unknown blocks, tests that fail on the unmodified design, and waivers that waive nothing.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     let blocks = chosen(&args.blocks)?;
     if args.list {
         let listed = rows! { &blocks => |block|
@@ -150,16 +148,13 @@ pub fn run(args: &Args) -> Result<Report> {
     }
     ensure!(args.n > 0, "--n = 0 must be at least 1");
     ensure!(args.timeout_s > 1, "--timeout-s = {} must be at least 2", args.timeout_s);
-    let limit = Duration::from_secs(args.timeout_s);
     let files = FileSet::new().input("the list of waivers", &args.waivers);
     args.form.files(files).optional("--out", args.out.as_ref()).check()?;
     let waivers = Waivers::read(&args.waivers)?.mutant;
     let waived: Vec<String> = waivers.iter().map(|waiver| waiver.block.clone()).collect();
     chosen(&waived).with_context(|| format!("waivers of {}", args.waivers.display()))?;
-    let out = args.out.as_deref().map(OutputFile::create).transpose()?;
-    let yosys = tools::yosys(from_env("YOSYS"), limit)?;
-    let abc = tools::abc(from_env("ABC"), &yosys, limit)?;
-    let prover = Prover { yosys, abc, limit };
+    let out = Asked::create(args.out.as_ref())?;
+    let prover = prover(Duration::from_secs(args.timeout_s))?;
     let program = build()?;
     let mut campaigns = Vec::new();
     for block in blocks {
@@ -168,9 +163,7 @@ pub fn run(args: &Args) -> Result<Report> {
                 .with_context(|| format!("block {}", block.name))?,
         );
     }
-    if let Some(out) = out {
-        out.finish(|file| file.write_all(markdown(&campaigns, args).as_bytes()))?;
-    }
+    out.write(|| Ok(markdown(&campaigns, args)))?;
     let below: Vec<&str> = campaigns.iter().filter(|one| !one.passes()).map(|one| one.block.name).collect();
     let verdict = match &below[..] {
         [] => {
@@ -301,7 +294,7 @@ fn campaign(
                 note!("{}: mutant {} of {}{left}", block.name, index + 1, mutants.len());
                 let row = bench.row(index + 1, mutant)?;
                 let kept = serde_json::to_string(&Kept { from, row: row.clone() })?;
-                OutputFile::create(&file)?.finish(|out| out.write_all(kept.as_bytes()))?;
+                write(&file, &kept)?;
                 row
             }
         };

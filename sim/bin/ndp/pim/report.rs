@@ -3,6 +3,7 @@
 use super::figures::Figures;
 use super::timeline::decision;
 use super::{Args, ChannelKind, ControllerKind, Ran};
+use crate::output::Shown;
 use crate::tools::Tools;
 use ndp_config::HbmConfig;
 use ndp_energy::Energy;
@@ -27,7 +28,7 @@ const BYTES: [&str; 7] = [
 /// # Errors
 /// For a number that a chart cannot show.
 pub fn report(
-    (args, config, hardware): (&Args, &HbmConfig, &Hardware),
+    (args, config, hardware): (&Shown<Args>, &HbmConfig, &Hardware),
     figures: &[Figures],
     runs: &[(Mode, Ran)],
     alone: &[Generation],

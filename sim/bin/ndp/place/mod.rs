@@ -5,6 +5,7 @@
 mod args;
 mod report;
 
+use crate::output::Shown;
 use crate::tools::{note_dense_attention, tick, traced_model, traced_preset};
 use anyhow::{Context, Result};
 pub use args::Args;
@@ -13,10 +14,9 @@ use indicatif::ProgressBar;
 use ndp_config::{LlmShape, Ssd, SystemConfig};
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_placement::{
-    Certificate, HostMemory, Instance, LpForm, Machine, MilpOptions, MilpReport, Options, Placement,
-    PlacementFile, PowerInferProgram, PowerInferReport, TierCertificate, least_neurons, place_greedy,
-    place_milp, place_powerinfer, place_random, place_structured, place_tiers, synthetic_frequencies,
-    write_lp, write_powerinfer_lp,
+    Certificate, HostMemory, Instance, LpForm, Machine, MilpOptions, Options, Placement, PlacementFile,
+    PowerInferProgram, least_neurons, place_greedy, place_milp, place_powerinfer, place_random,
+    place_structured, place_tiers, synthetic_frequencies, write_lp, write_powerinfer_lp,
 };
 use ndp_report::{Report, rows};
 use ndp_traces::{Counted, NeuronShape, Profile, TraceReader};
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// For files that cannot be used, and a model that does not fit.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     let files = FileSet::new().configuration("the system", &args.system);
     let files = args.llm.iter().fold(files, |files, model| files.configuration("the model", model));
     let files = args.trace.iter().fold(files, |files, trace| files.input("the trace", trace));
@@ -82,7 +82,7 @@ pub fn run(args: &Args) -> Result<Report> {
         );
         let ours =
             |value: f64, bound: f64, unit| format!("{of}\nours {value:.6} {unit}, bound {bound:.6} {unit}");
-        match (&placed.powerinfer, lp_form) {
+        match (&placed.own.powerinfer, lp_form) {
             (Some(own), None) => {
                 let program = powerinfer_program(args, &model, &instance)?;
                 let title = ours(own.impact, own.impact_bound, "impact");
@@ -99,8 +99,7 @@ pub fn run(args: &Args) -> Result<Report> {
         let file = PlacementFile::new(model.name(), dimms, &placed.placement);
         out.finish(|out| Ok(serde_json::to_writer(out, &file)?))?;
     }
-    let Placed { certificate, powerinfer, milp, tiers, .. } = placed;
-    Ok(report::report(&model, &instance, &certificate, &origin, &Own { powerinfer, milp, tiers }))
+    Ok(report::report(&model, &instance, &placed.certificate, &origin, &placed.own))
 }
 
 fn model(args: &Args) -> Result<LlmShape> {
@@ -201,9 +200,7 @@ fn read_trace(path: &Path, counted: Counted, model: &LlmShape) -> Result<Vec<Vec
 struct Placed {
     placement: Placement,
     certificate: Certificate,
-    powerinfer: Option<PowerInferReport>,
-    milp: Option<MilpReport>,
-    tiers: Option<TierCertificate>,
+    own: Own,
 }
 
 /// PowerInfer's program.
@@ -228,7 +225,7 @@ fn powerinfer_program<'a>(
 }
 
 fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<Placed> {
-    let (mut powerinfer, mut milp) = (None, None);
+    let mut own = Own::default();
     let placement = match args.method {
         Method::Structured if instance.machine().ssd_gbps.is_some() => {
             let waiting = waiting("placing on three tiers");
@@ -237,17 +234,18 @@ fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<Placed> {
             // The bound of two tiers is one of three, too.
             let certificate = Certificate::of(instance, &placement)?;
             let certificate = Certificate { bound_us: tiers.bound_us, gap: tiers.gap, ..certificate };
-            return Ok(Placed { placement, certificate, powerinfer, milp, tiers: Some(tiers) });
+            own.tiers = Some(tiers);
+            return Ok(Placed { placement, certificate, own });
         }
         Method::Structured => {
             let (placement, certificate) = place_structured(instance)?;
-            return Ok(Placed { placement, certificate, powerinfer, milp, tiers: None });
+            return Ok(Placed { placement, certificate, own });
         }
         Method::Greedy => place_greedy(instance)?,
         Method::Random => place_random(instance, args.seed)?,
         Method::Powerinfer => {
             let (placement, report) = place_powerinfer(&powerinfer_program(args, model, instance)?)?;
-            powerinfer = Some(report);
+            own.powerinfer = Some(report);
             placement
         }
         Method::Milp => {
@@ -259,12 +257,12 @@ fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<Placed> {
             let waiting = waiting(&format!("solving, {} s at most", args.time_limit));
             let (placement, report) = place_milp(instance, &options)?;
             waiting.finish_and_clear();
-            milp = Some(report);
+            own.milp = Some(report);
             placement
         }
     };
     let certificate = Certificate::of(instance, &placement)?;
-    Ok(Placed { placement, certificate, powerinfer, milp, tiers: None })
+    Ok(Placed { placement, certificate, own })
 }
 
 /// A sign of life with the time that has passed; only on terminals.

@@ -1,6 +1,6 @@
 //! `ndp serve synth`: a trace that is drawn.
 
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use anyhow::Result;
 use ndp_files::FileSet;
 use ndp_report::{Report, figures, rows};
@@ -32,21 +32,19 @@ pub struct Args {
     /// File for the trace, JSON by lines
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// Runs the command.
 ///
 /// # Errors
 /// For lengths and rates that cannot be drawn.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     args.form.files(FileSet::new()).output("--out", &args.out).check()?;
-    let Args { requests, rate, seed, .. } = *args;
+    let Args { requests, rate, seed, .. } = **args;
     let input = Lengths::ALPACA_INPUT.scaled_to(args.input);
     let output = Lengths::ALPACA_OUTPUT.scaled_to(args.output);
     let drawn = Synth { requests, rate, input, output, seed }.draw()?;
-    super::write(&args.out, &request::to_jsonl(&drawn))?;
+    crate::output::write(&args.out, &request::to_jsonl(&drawn))?;
     let mean = |of: fn(&request::Request) -> u32| {
         drawn.iter().map(|request| f64::from(of(request))).sum::<f64>() / f64::from(requests)
     };

@@ -10,8 +10,7 @@ mod slurm;
 mod space;
 mod table;
 
-use crate::output::OutputArgs;
-use crate::verdict::Verdict;
+use crate::output::{OutputArgs, Shown};
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use engine::Engine;
@@ -38,9 +37,9 @@ enum Command {
     /// Runs the points of a sweep that have no result yet, and writes results.jsonl, results.csv and results.parquet
     Run(Run),
     /// Runs some points, by their numbers: what jobs of a cluster do
-    Points(Points),
+    Points(Shown<Points>),
     /// Shows the results: the points that no other dominates, and what each key changes
-    Report(front::Args),
+    Report(Shown<front::Args>),
 }
 
 #[derive(Debug, clap::Args)]
@@ -97,8 +96,6 @@ struct Points {
     /// Numbers of points, as they stand in points.jsonl, from 0
     #[arg(required = true)]
     numbers: Vec<usize>,
-    #[command(flatten)]
-    form: OutputArgs,
 }
 
 /// Points of a sweep. Of one that is done also how many were refused, the time of this run if it ran a point, and the time of each point.
@@ -119,7 +116,7 @@ fn figures(points: usize, to_run: usize, done: Option<(usize, Option<f64>, Vec<f
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> Result<Verdict> {
+pub fn run(args: &Args) -> Result<u8> {
     match &args.command {
         Command::Run(args) => args.form.show(|| run_all(args)),
         Command::Points(args) => args.form.show(|| run_some(args)),
@@ -127,7 +124,7 @@ pub fn run(args: &Args) -> Result<Verdict> {
     }
 }
 
-fn run_some(args: &Points) -> Result<Report> {
+fn run_some(args: &Shown<Points>) -> Result<Report> {
     let folder = Folder::new(&args.folder);
     let points = engine::points(&folder, &args.numbers)?;
     let answer = format!("{} points have a result in {}", points.len(), folder.file("").display());

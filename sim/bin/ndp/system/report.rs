@@ -132,16 +132,10 @@ pub fn notes(report: Report, host: &Host<'_>, has_gpu: bool, linked: bool) -> Re
     }
 }
 
-fn line(
-    table: &'static str,
-    title: &str,
-    caption: &str,
-    (key, factor, axis): (&'static str, f64, &'static str),
-    series: &'static str,
-) -> Chart {
+fn lines(key: &'static str, factor: f64, axis: &'static str, series: &'static str) -> ChartKind {
     let series = (series, if series.is_empty() { axis } else { "DIMM " }, "");
     let (x, y, axes) = (("position", false), (key, factor), ["token", axis]);
-    Chart::new(table, title, caption, ChartKind::Lines { x, y, series, axes, reference: None })
+    ChartKind::Lines { x, y, series, axes, reference: None }
 }
 
 /// The report of a run.
@@ -426,63 +420,18 @@ fn tokens(report: Report, outcome: &Outcome) -> Report {
         "cycles" "cycles" {Cycles} Screen: "core cycles of its programs" = cycles;
         "neurons" "neurons" {Count} Screen: "neurons that it computed" = neurons;
     };
-    let mut report = report
+    let report = report
         .table_at(Level::Verbose, None, ("per_token", "Tokens after the prompt"), tokens)
-        .table_at(Level::Json, None, ("loads", "Load of each DIMM"), loads)
-        .chart(line(
-            "loads",
-            "Load of each DIMM",
-            "Lines that stay together are balanced DIMMs.",
-            ("cycles", 1.0, "cycles"),
-            "dimm",
-        ))
-        .chart(line(
-            "per_token",
-            "Imbalance of the DIMMs",
-            "1 is balance: all DIMMs take the same cycles.",
-            ("imbalance", 1.0, "most over mean"),
-            "",
-        ))
-        .chart(line(
-            "per_token",
-            "Neurons that the GPU has",
-            "Hot neurons are the GPU's, cold ones the DIMMs'.",
-            ("gpu_share", 100.0, "% of neurons"),
-            "",
-        ))
-        .chart(line(
-            "per_token",
-            "Neurons copied to the GPU",
-            "The scheduler follows what becomes hot.",
-            ("uploads", 1.0, "neurons"),
-            "",
-        ))
-        .chart(line(
-            "per_token",
-            "Neurons moved between DIMMs",
-            "The scheduler evens out the DIMMs after each window.",
-            ("migrations", 1.0, "neurons"),
-            "",
-        ));
-    if !bundles.is_empty() {
-        report = report.chart(line(
-            "per_token",
-            "Bundles that the SSD reads",
-            "Neurons without a slot.",
-            ("bundles", 1.0, "bundles"),
-            "",
-        ));
+        .table_at(Level::Json, None, ("loads", "Load of each DIMM"), loads);
+    charts! { report =>
+        "loads" "Load of each DIMM", "Lines that stay together are balanced DIMMs.", lines("cycles", 1.0, "cycles", "dimm");
+        "per_token" "Imbalance of the DIMMs", "1 is balance: all DIMMs take the same cycles.", lines("imbalance", 1.0, "most over mean", "");
+        "per_token" "Neurons that the GPU has", "Hot neurons are the GPU's, cold ones the DIMMs'.", lines("gpu_share", 100.0, "% of neurons", "");
+        "per_token" "Neurons copied to the GPU", "The scheduler follows what becomes hot.", lines("uploads", 1.0, "neurons", "");
+        "per_token" "Neurons moved between DIMMs", "The scheduler evens out the DIMMs after each window.", lines("migrations", 1.0, "neurons", "");
+        "per_token" "Bundles that the SSD reads", "Neurons without a slot.", lines("bundles", 1.0, "bundles", ""), if !bundles.is_empty();
+        "per_token" "Recall of the predictor", "Active neurons that were predicted.", lines("recall", 100.0, "% of active neurons", ""), if !hits.is_empty();
     }
-    if !hits.is_empty() {
-        report = report.chart(line(
-            "per_token",
-            "Recall of the predictor",
-            "Active neurons that were predicted.",
-            ("recall", 100.0, "% of active neurons"),
-            "",
-        ));
-    }
-    report
 }
 
 /// From each token to its work in each device, and how to see that again.

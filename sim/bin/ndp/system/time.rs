@@ -42,7 +42,7 @@ fn part(breakdown: &Breakdown, policy: Option<&'static str>, device: String, doe
     Part { policy, device, does, ns: ns / tokens.max(&1), share: ns as f64 / (*all).max(1) as f64 }
 }
 
-/// Bars of what a device does, or of whole devices, in the time of a token.
+/// Stacked bars of the time of a token: a bar for each value of `label`, cut by `part`.
 pub fn stacks(label: &'static str, part: &'static str) -> ChartKind {
     ChartKind::Stacks { label, part, value: ("ns", 1e-3), axis: "us of a token" }
 }
@@ -78,24 +78,16 @@ pub fn show(report: Report, runs: &[(Option<&'static str>, &Breakdown)]) -> Repo
     let devices: Vec<Part> = runs.iter().flat_map(devices).collect();
     let several = runs.len() > 1;
     let level = if several { Level::Verbose } else { Level::Screen };
-    let report = report
-        .table_at(level, Some("share"), ("critical", "Where a token's time goes"), (CRITICAL, &critical))
-        .chart(Chart::new(
-            "critical",
-            "Devices that a token waits for",
-            "The critical path, from the end of the token back to its begin: the longest bar is the bottleneck.",
-            if several { stacks("policy", "device") } else { stacks("device", "does") },
-        ))
-        .table_at(Level::Verbose, None, ("devices", "Time of each device"), (DEVICES, &devices));
-    if several {
-        return report;
+    let title = ("critical", "Where a token's time goes");
+    let bars = if several { stacks("policy", "device") } else { stacks("device", "does") };
+    let report = charts! { report.table_at(level, Some("share"), title, (CRITICAL, &critical)) =>
+        "critical" "Devices that a token waits for",
+            "The critical path, from the end of the token back to its begin: the longest bar is the bottleneck.", bars;
+    };
+    let title = ("devices", "Time of each device");
+    charts! { report.table_at(Level::Verbose, None, title, (DEVICES, &devices)) =>
+        "devices" title.1, "A device without work waits for the device that the critical path is at.", stacks("device", "does"), if !several;
     }
-    report.chart(Chart::new(
-        "devices",
-        "Time of each device",
-        "A device without work waits for the device that the critical path is at.",
-        stacks("device", "does"),
-    ))
 }
 
 /// Where most of a token's time goes, as a sentence.

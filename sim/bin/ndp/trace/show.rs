@@ -1,6 +1,6 @@
 //! `ndp trace show`: a trace for people to read.
 
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use anyhow::Context;
 use ndp_config::BlockKind;
 use ndp_files::FileSet;
@@ -27,15 +27,13 @@ pub struct Args {
     /// Without --token: how many tokens
     #[arg(long, default_value_t = 20)]
     tokens: u64,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// Runs the command.
 ///
 /// # Errors
 /// For a damaged trace, and a token or layer that it lacks.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
     args.form.files(FileSet::new().input("the trace", &args.file)).check()?;
     let mut reader = TraceReader::open(&args.file)?;
     let file = || args.file.display().to_string();

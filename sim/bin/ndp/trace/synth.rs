@@ -1,6 +1,6 @@
 //! `ndp trace synth`: a synthetic trace, and how near it is to what it was fitted to.
 
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use anyhow::Context;
 use ndp_config::LlmShape;
 use ndp_files::FileSet;
@@ -45,8 +45,6 @@ pub struct Args {
     /// File for the trace
     #[arg(long)]
     out: PathBuf,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 fn model(name: &str) -> anyhow::Result<LlmShape> {
@@ -61,7 +59,7 @@ fn model(name: &str) -> anyhow::Result<LlmShape> {
 ///
 /// # Errors
 /// For a model, lengths or a file that cannot be used.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
     let files = FileSet::new().configuration("the model", &args.llm).output("--out", &args.out);
     args.form.files(files).check()?;
     let model = model(&args.llm)?;
