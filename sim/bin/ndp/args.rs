@@ -7,10 +7,11 @@ use crate::output::OutputArgs;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use ndp_config::{DesignConfig, WeightFormat};
-use ndp_files::FileSet;
-use ndp_sim::core::{Backend, CoreOptions, HostStalls};
+use ndp_files::{FileSet, OutputFile};
+use ndp_sim::core::{Backend, CoreOptions, HostStalls, Recording};
 use ndp_sim::ffi::WaveOptions;
 use ndp_sim::gemv::{BitFlip, GemvOptions};
+use ndp_sim::recordings::{write_text, write_timeline};
 use std::path::PathBuf;
 
 /// Latest cycle that an argument may name: more than anybody waits for, and in ps still a number of 64 bits.
@@ -50,27 +51,23 @@ pub struct UnitArgs {
     pub form: OutputArgs,
 }
 
-impl UnitArgs {
-    /// The unit of `config` without stalls and waves.
-    pub fn quiet(config: &str, flip: Option<BitFlip>) -> Self {
-        Self {
-            config: config.to_owned(),
-            backend: Backend::Rtl,
-            stalls: 0,
-            watchdog: 50_000,
-            waves: None,
-            wave_start: 0,
-            wave_stop: None,
-            energy: EnergyArgs::default(),
-            flip,
-            form: OutputArgs::default(),
-        }
-    }
+/// Arguments as a command line of these words gives them.
+pub fn of_words<A: Args>(words: &[String]) -> anyhow::Result<A> {
+    let command = A::augment_args(clap::Command::new("ndp").no_binary_name(true));
+    Ok(A::from_arg_matches(&command.try_get_matches_from(words)?)?)
+}
 
+impl UnitArgs {
     /// The files that are read and written.
     pub fn files(&self) -> FileSet {
         let files = FileSet::new().configuration("the configuration", &self.config);
         self.form.files(self.energy.files(files.optional("--waves", self.waves.as_ref())))
+    }
+
+    /// These and the files of recordings. Constants of energy that nothing shows are refused.
+    pub fn files_with(&self, records: &RecordArgs) -> anyhow::Result<FileSet> {
+        self.energy.check_effects(self.form.is_whole() || records.timeline.is_some())?;
+        Ok(records.files(self.files()))
     }
 
     /// How the unit is opened.
@@ -109,9 +106,37 @@ impl RecordArgs {
         files.optional("--commands", self.commands.as_ref()).optional("--timeline", self.timeline.as_ref())
     }
 
+    /// Creates those files that show a recording, which have been checked with the other files of the run.
+    pub fn create(&self) -> anyhow::Result<Records> {
+        let create = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::create).transpose();
+        Ok(Records { text: create(&self.commands)?, timeline: create(&self.timeline)? })
+    }
+
     /// Whether there is anything to record.
     pub fn is_asked(&self) -> bool {
         self.commands.is_some() || self.timeline.is_some()
+    }
+}
+
+/// The files that show a recording.
+#[derive(Debug)]
+pub struct Records {
+    text: Option<OutputFile>,
+    timeline: Option<OutputFile>,
+}
+
+impl Records {
+    /// Writes and completes them; the timeline has power by these constants.
+    pub fn write(self, recording: Option<&Recording>, energy: &EnergyArgs) -> anyhow::Result<()> {
+        let Some(recording) = recording else { return Ok(()) };
+        if let Some(file) = self.text {
+            file.finish(|out| write_text(recording, out))?;
+        }
+        if let Some(file) = self.timeline {
+            let costs = energy.dram_costs(&recording.config)?;
+            file.finish(|out| write_timeline(recording, &costs, out))?;
+        }
+        Ok(())
     }
 }
 

@@ -3,21 +3,19 @@
 //! Each product is run and checked like one of `ndp gemv`. The cycles are those of the hardware and the same in
 //! every run; the simulation's speed is that of this machine.
 
-use crate::args::{RecordArgs, UnitArgs, check_weights, density, weight_format};
+use crate::args::{check_weights, density, of_words, weight_format};
 use crate::breakdown::StallBreakdown;
 use crate::gemv;
 use crate::gemv::{Product, name, simulate};
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use crate::report::Summary;
 use crate::tools::Tools;
 use anyhow::Context;
 use ndp_config::{DesignConfig, GemvShape, WeightFormat};
 use ndp_files::{FileSet, Progress};
-use ndp_report::{Report, fields, figures, grouped};
+use ndp_report::{Report, figures, grouped, rows};
 use ndp_sim::core::Backend;
 use ndp_sim::gemv::{BitFlip, Mode};
-use ndp_sim::stimulus::DataKind;
-use serde::Serialize;
 
 /// Run the row lengths of the paper's models and compare their cycles with the roofline
 #[derive(clap::Args, Debug)]
@@ -66,23 +64,15 @@ pub struct Args {
     /// Flip one bit in every product, as `ndp gemv` does
     #[arg(long, hide = true)]
     pub flip: Option<BitFlip>,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// So that the longest matrix stays within what `ndp gemv` takes.
 const MAX_ROWS: u32 = 16384;
 
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 struct Row {
-    mode: Mode,
-    weights: WeightFormat,
-    /// Rows of the matrix; those that take part are `active_rows`.
-    #[serde(flatten)]
-    shape: GemvShape,
-    density: f64,
+    case: Case,
     active_rows: u32,
-    #[serde(flatten)]
     summary: Summary,
     /// Where the groups' cycles went.
     stalls: StallBreakdown,
@@ -109,31 +99,8 @@ impl Case {
     }
 }
 
-fields! { ROW
-    "mode" "mode" {Text} Screen: "dot or axpy";
-    "weights" "weights" {Text} Screen: "format of the weights";
-    "cols" "cols" {Count} Screen: "elements of a row";
-    "rows" "rows" {Count} Screen: "rows of the matrix";
-    "active_rows" "active" {Count} Screen: "rows that take part";
-    "batch" "batch" {Count} Screen: "vectors";
-    "cycles" "cycles" {Count} Screen: "core cycles";
-    "efficiency" "of the roofline" {Share} Screen: "roofline_cycles / cycles";
-    "macs_per_cycle" "MAC/cycle" {Real("", 1)} Screen: "multiply-accumulates in a core cycle";
-    "mismatches" "wrong" {Count} Screen: "outputs that differ";
-    "protocol_violations" "broken rules" {Count} Verbose: "broken timing rules of the DRAM";
-    "outputs_checked" "outputs" {Count} Verbose: "outputs compared with exact arithmetic";
-    "roofline_cycles" "roofline" {Count} Verbose: "core cycles at full bandwidth and peak arithmetic";
-    "sim_cycles_per_second" "simulation cycles/s" {Real("cycles/s", 0)} Verbose: "simulated cycles in a second of wall-clock time";
-    "macs" "MAC" {Count} Json: "multiply-accumulates";
-    "density" "density" {Share} Json: "part of the rows that takes part";
-    "backend" "backend" {Text} Json: "rtl or cycles";
-    "simulated_cycles" "simulated" {Count} Json: "core cycles simulated";
-    "first_mismatches" "" {Data} Json: "the first wrong outputs";
-    "stalls" "" {Data} Json: "cycles of the multipliers' groups, as in ndp gemv";
-}
-
 /// Runs all products that the configuration's buffer takes.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
     args.form.files(FileSet::new().configuration("the configuration", &args.config)).check()?;
     let config = DesignConfig::load(&args.config)?;
     if args.speed {
@@ -183,7 +150,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
 
     if args.profile {
         cases.dedup_by_key(|case| case.mode);
-        let jobs: Vec<_> = cases.iter().map(|case| job(args, case)).collect();
+        let jobs = cases.iter().map(|case| job(args, case)).collect::<anyhow::Result<Vec<_>>>()?;
         return crate::speed::profile(&config, &jobs);
     }
 
@@ -200,20 +167,16 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     drop(progress);
 
     let sum = |figure: fn(&Summary) -> u64| products.iter().map(|row| figure(&row.summary)).sum::<u64>();
-    let (cycles, roofline_cycles) = (sum(|s| s.cycles), sum(|s| s.throughput.roofline_cycles));
-    let seconds: f64 = products
-        .iter()
-        .map(|row| {
-            row.summary.throughput.simulated_cycles as f64 / row.summary.throughput.sim_cycles_per_second
-        })
-        .sum();
-    let (outputs, wrong) = (sum(|s| s.outputs_checked), sum(|s| s.mismatches));
+    let (cycles, roofline_cycles) = (sum(|s| s.figures.cycles), sum(|s| s.figures.roofline_cycles));
+    let seconds: f64 = products.iter().map(|row| row.summary.simulated.1.as_secs_f64()).sum();
+    let efficiency = |row: &Row| row.summary.figures.efficiency();
+    let (outputs, wrong) = (sum(|s| s.figures.outputs_checked), sum(|s| s.mismatches));
     let figures = figures! {
         "efficiency" "of the roofline" {Share} Head: "roofline_cycles / cycles" = roofline_cycles as f64 / cycles.max(1) as f64;
         "least_efficiency" "at least" {Share} Head: "least efficiency of a product"
-            = products.iter().map(|row| row.summary.throughput.efficiency).fold(f64::INFINITY, f64::min);
+            = products.iter().map(efficiency).fold(f64::INFINITY, f64::min);
         "sim_cycles_per_second" "simulation" {Real("cycles/s", 0)} Verbose: "simulated cycles in a second of wall-clock time"
-            = sum(|s| s.throughput.simulated_cycles) as f64 / seconds;
+            = sum(|s| s.simulated.0) as f64 / seconds;
         "cycles" "cycles" {Cycles} Verbose: "core cycles of all products" = cycles;
         "roofline_cycles" "roofline" {Cycles} Verbose: "core cycles at full bandwidth of the DRAM and peak arithmetic" = roofline_cycles;
         "outputs_checked" "outputs" {Count} Verbose: "outputs compared with exact arithmetic" = outputs;
@@ -228,55 +191,64 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     };
     let report = Report::checked("bench", wrong == 0, verdict);
     let report = products.iter().fold(report, |report, row| row.summary.mismatches(report, args.seed));
-    let worst = products
-        .iter()
-        .min_by(|a, b| a.summary.throughput.efficiency.total_cmp(&b.summary.throughput.efficiency));
+    let worst = products.iter().min_by(|a, b| efficiency(a).total_cmp(&efficiency(b)));
     let reason = worst.map_or_else(String::new, |row| {
-        let (shape, at) = (&row.shape, row.stalls.reason());
-        format!(
-            "in the slowest, {} of {} x {} at batch {}, {at}",
-            name(row.mode),
-            shape.rows,
-            shape.cols,
-            shape.batch
-        )
+        let GemvShape { rows, cols, batch } = row.case.shape;
+        let (mode, at) = (name(row.case.mode), row.stalls.reason());
+        format!("in the slowest, {mode} of {rows} x {cols} at batch {batch}, {at}")
     });
+    let rows = rows! { &products => |Row { case, active_rows, summary, stalls }|
+        ..case.shape;
+        "mode" "mode" {Text} Screen: "dot or axpy" = case.mode;
+        "weights" "weights" {Text} Screen: "format of the weights" = case.weights;
+        "cols" "cols" {Count} Screen: "elements of a row";
+        "rows" "rows" {Count} Screen: "rows of the matrix";
+        "active_rows" "active" {Count} Screen: "rows that take part" = active_rows;
+        "batch" "batch" {Count} Screen: "vectors";
+        "cycles" "cycles" {Count} Screen: "core cycles" = summary.figures.cycles;
+        "efficiency" "of the roofline" {Share} Screen: "roofline_cycles / cycles" = summary.figures.efficiency();
+        "macs_per_cycle" "MAC/cycle" {Real("", 1)} Screen: "multiply-accumulates in a core cycle" = summary.macs_per_cycle();
+        "mismatches" "wrong" {Count} Screen: "outputs that differ" = summary.mismatches;
+        "protocol_violations" "broken rules" {Count} Verbose: "broken timing rules of the DRAM" = summary.protocol_violations;
+        "outputs_checked" "outputs" {Count} Verbose: "outputs compared with exact arithmetic" = summary.figures.outputs_checked;
+        "roofline_cycles" "roofline" {Count} Verbose: "core cycles at full bandwidth and peak arithmetic" = summary.figures.roofline_cycles;
+        "sim_cycles_per_second" "simulation cycles/s" {Real("cycles/s", 0)} Verbose: "simulated cycles in a second of wall-clock time"
+            = summary.sim_cycles_per_second();
+        "macs" "MAC" {Count} Json: "multiply-accumulates" = summary.figures.macs;
+        "density" "density" {Share} Json: "part of the rows that takes part" = case.density;
+        "backend" "backend" {Text} Json: "rtl or cycles" = summary.backend;
+        "simulated_cycles" "simulated" {Count} Json: "core cycles simulated" = summary.simulated.0;
+        "first_mismatches" "" {Data} Json: "the first wrong outputs" = summary.first_mismatches;
+        "stalls" "" {Data} Json: "cycles of the multipliers' groups, as in ndp gemv" = stalls.figures().object();
+    };
     // Nothing is counted of a product that differs.
     let report = if wrong == 0 { report.reason(reason) } else { report };
     Ok(report
         .setting(format!("{}, backend {}, seed {}", config.name(), name(args.backend), args.seed))
         .figures(figures)
-        .table("products", "Products", (ROW, &products))
+        .table("products", "Products", rows)
         .data("config", "the configuration (docs/configuration.md)", &config)
         .data("tools", "versions of the tools", &Tools::new()))
 }
 
 /// One product as a call of `ndp gemv`.
-fn job(args: &Args, case: &Case) -> gemv::Args {
-    let unit = UnitArgs { backend: args.backend, ..UnitArgs::quiet(&args.config, args.flip) };
+fn job(args: &Args, case: &Case) -> anyhow::Result<gemv::Args> {
     let Case { mode, weights, density, shape: GemvShape { rows, cols, batch } } = *case;
-    let (data, records) = (DataKind::Gaussian, RecordArgs::default());
-    gemv::Args {
-        unit,
-        rows: Some(rows),
-        cols: Some(cols),
-        batch,
-        matrix: None,
-        vectors: None,
-        out: None,
-        mode,
-        weights,
-        density,
-        seed: args.seed,
-        data,
-        records,
-    }
+    let words = [
+        format!("--config={}", args.config),
+        format!("--backend={}", name(args.backend)),
+        format!("--mode={}", name(mode)),
+        format!("--weights={weights}"),
+    ];
+    let mut job: gemv::Args = of_words(&[&words[..], &["--rows=1", "--cols=1"].map(String::from)].concat())?;
+    job.unit.flip = args.flip;
+    (job.rows, job.cols, job.batch) = (Some(rows), Some(cols), batch);
+    (job.density, job.seed) = (density, args.seed);
+    Ok(job)
 }
 
 /// Runs one product as `ndp gemv` does.
 fn product(args: &Args, case: &Case) -> anyhow::Result<Row> {
-    let Case { mode, weights, density, shape } = *case;
-    let Product { backend, active_rows, stalls, .. } = simulate(&job(args, case))?;
-    let summary = Summary::new(&backend);
-    Ok(Row { mode, weights, shape, density, active_rows, summary, stalls })
+    let Product { backend, active_rows, stalls, .. } = simulate(&job(args, case)?)?;
+    Ok(Row { case: *case, active_rows, summary: Summary::new(&backend), stalls })
 }

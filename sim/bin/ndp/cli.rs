@@ -1,6 +1,6 @@
 //! The command line: all subcommands, by groups.
 
-use crate::verdict::Verdict;
+use crate::output::Shown;
 use clap::{Parser, Subcommand};
 use ndp_files::EXIT_CODES;
 use std::collections::BTreeSet;
@@ -97,15 +97,8 @@ pub fn arguments() -> (Vec<OsString>, Option<(&'static str, String)>) {
 pub struct Cli {
     /// What simulates RTL [default: native]; waves are always Verilated
     #[cfg(feature = "rtl")]
-    #[arg(
-        long,
-        global = true,
-        value_enum,
-        value_name = "FORM",
-        env = "NDP_FORM",
-        hide_env_values = true,
-        hide_short_help = true
-    )]
+    #[arg(long, global = true, value_enum, value_name = "FORM", hide_short_help = true)]
+    #[arg(env = "NDP_FORM", hide_env_values = true)]
     pub form: Option<ndp_sim::ffi::Form>,
     /// What to do.
     #[command(subcommand)]
@@ -115,15 +108,15 @@ pub struct Cli {
 /// The commands.
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    Compare(Compare),
+    Compare(Both<Shown<crate::compare::Args>, CompareBelow>),
     #[cfg(feature = "rtl")]
-    Evaluate(Box<crate::evaluate::Args>),
-    Offload(crate::offload::Args),
+    Evaluate(Box<Shown<crate::evaluate::Args>>),
+    Offload(Shown<crate::offload::Args>),
     Serve(Box<crate::serve::Args>),
-    Figures(crate::papers::Args),
+    Figures(Shown<crate::papers::Args>),
     Sweep(crate::sweep::Args),
     #[cfg(feature = "rtl")]
-    Generate(Box<Generate>),
+    Generate(Box<Both<crate::generate::Args, GenerateBelow>>),
     #[cfg(feature = "rtl")]
     Layer(crate::layer::Args),
     #[cfg(feature = "rtl")]
@@ -137,47 +130,38 @@ pub enum Command {
     )]
     Model(Model),
     Trace(crate::trace::Args),
-    Place(crate::place::Args),
+    Place(Shown<crate::place::Args>),
     /// Emit the hardware of a configuration as Verilog
     Rtl(ndp_hdl::emit::Args),
-    Synth(Synth),
+    Synth(Both<Shown<crate::synth::Args>, SynthBelow>),
     #[command(subcommand, after_help = "Example:\n  ndp verify prove fifo")]
     Verify(Verify),
     #[command(hide = true)]
     Completions(Completions),
     #[command(hide = true)]
-    Schema(crate::schema::Args),
+    Schema(Shown<crate::schema::Args>),
 }
 
+// A command that has other commands below it. The help is that of the arguments.
 #[derive(clap::Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub struct Compare {
+pub struct Both<A: clap::Args, B: Subcommand> {
     #[command(flatten)]
-    args: crate::compare::Args,
+    args: A,
     #[command(subcommand)]
-    below: Option<CompareBelow>,
+    below: Option<B>,
 }
 
 #[derive(Subcommand, Debug)]
-enum CompareBelow {
+pub enum CompareBelow {
     Runs(crate::compare_runs::Args),
 }
 
 #[cfg(feature = "rtl")]
-#[derive(clap::Args, Debug)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub struct Generate {
-    #[command(flatten)]
-    args: crate::generate::Args,
-    #[command(subcommand)]
-    below: Option<GenerateBelow>,
-}
-
-#[cfg(feature = "rtl")]
 #[derive(Subcommand, Debug)]
-enum GenerateBelow {
-    Pim(Box<crate::pim::Args>),
-    PimDiagram(crate::pim_diagram::Args),
+pub enum GenerateBelow {
+    Pim(Box<Shown<crate::pim::Args>>),
+    PimDiagram(Shown<crate::pim_diagram::Args>),
 }
 
 /// Run programs
@@ -194,7 +178,7 @@ pub struct Run {
 
 #[derive(Subcommand, Debug)]
 enum RunBelow {
-    Cycles(crate::cycles::Args),
+    Cycles(Shown<crate::cycles::Args>),
 }
 
 /// Time products, links and pieces of work
@@ -204,7 +188,7 @@ enum RunBelow {
 pub struct Bench {
     #[cfg(feature = "rtl")]
     #[command(flatten)]
-    args: crate::bench::Args,
+    args: Shown<crate::bench::Args>,
     #[command(subcommand)]
     below: Option<BenchBelow>,
 }
@@ -212,38 +196,29 @@ pub struct Bench {
 #[derive(Subcommand, Debug)]
 enum BenchBelow {
     #[cfg(feature = "rtl")]
-    Link(crate::link::Args),
-    Pim(crate::pim_times::Args),
+    Link(Shown<crate::link::Args>),
+    Pim(Shown<crate::pim_times::Args>),
 }
 
 /// Prepare models for the core
 #[cfg(feature = "rtl")]
 #[derive(Subcommand, Debug)]
 pub enum Model {
-    Compile(crate::compile::Args),
-}
-
-#[derive(clap::Args, Debug)]
-#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-pub struct Synth {
-    #[command(flatten)]
-    args: crate::synth::Args,
-    #[command(subcommand)]
-    below: Option<SynthBelow>,
+    Compile(Shown<crate::compile::Args>),
 }
 
 #[derive(Subcommand, Debug)]
-enum SynthBelow {
-    Power(crate::power::Args),
-    Fpga(crate::fpga::Args),
+pub enum SynthBelow {
+    Power(Shown<crate::power::Args>),
+    Fpga(Shown<crate::fpga::Args>),
 }
 
 /// Check the hardware and its tests: proofs, mutants, coverage
 #[derive(Subcommand, Debug)]
 pub enum Verify {
-    Prove(crate::prove::Args),
-    Mutate(crate::mutate::Args),
-    Coverage(crate::coverage::Args),
+    Prove(Shown<crate::prove::Args>),
+    Mutate(Shown<crate::mutate::Args>),
+    Coverage(Shown<crate::coverage::Args>),
 }
 
 /// Print a completion script for a shell
@@ -271,13 +246,13 @@ impl Command {
         }
     }
 
-    /// Runs it.
-    pub fn run(&self) -> anyhow::Result<Verdict> {
+    /// Runs it, and returns the exit code.
+    pub fn run(&self) -> anyhow::Result<u8> {
         match self {
-            Self::Compare(Compare { below: Some(CompareBelow::Runs(args)), .. }) => {
+            Self::Compare(Both { below: Some(CompareBelow::Runs(args)), .. }) => {
                 args.form.show(|| crate::compare_runs::run(args))
             }
-            Self::Compare(Compare { args, .. }) => args.form.show(|| crate::compare::run(args)),
+            Self::Compare(Both { args, .. }) => args.form.show(|| crate::compare::run(args)),
             #[cfg(feature = "rtl")]
             Self::Evaluate(args) => args.form.show(|| crate::evaluate::run(args)),
             Self::Offload(args) => args.form.show(|| crate::offload::run(args)),
@@ -315,39 +290,29 @@ impl Command {
             Self::Trace(args) => crate::trace::run(args),
             Self::Place(args) => args.form.show(|| crate::place::run(args)),
             Self::Rtl(args) => rtl(args),
-            Self::Synth(Synth { below: Some(SynthBelow::Power(args)), .. }) => {
-                args.form.show(|| crate::power::run(args))
-            }
-            Self::Synth(Synth { below: Some(SynthBelow::Fpga(args)), .. }) => {
-                args.form.show(|| crate::fpga::run(args))
-            }
-            Self::Synth(Synth { args, .. }) => args.form.show(|| crate::synth::run(args)),
-            Self::Verify(below) => below.run(),
+            Self::Synth(Both { args, below }) => match below {
+                Some(SynthBelow::Power(args)) => args.form.show(|| crate::power::run(args)),
+                Some(SynthBelow::Fpga(args)) => args.form.show(|| crate::fpga::run(args)),
+                None => args.form.show(|| crate::synth::run(args)),
+            },
+            Self::Verify(Verify::Prove(args)) => args.form.show(|| crate::prove::run(args)),
+            Self::Verify(Verify::Mutate(args)) => args.form.show(|| crate::mutate::run(args)),
+            Self::Verify(Verify::Coverage(args)) => args.form.show(|| crate::coverage::run(args)),
             Self::Completions(args) => completions(args),
             Self::Schema(args) => args.form.show(|| crate::schema::run(args)),
         }
     }
 }
 
-impl Verify {
-    fn run(&self) -> anyhow::Result<Verdict> {
-        match self {
-            Self::Prove(args) => args.form.show(|| crate::prove::run(args)),
-            Self::Mutate(args) => args.form.show(|| crate::mutate::run(args)),
-            Self::Coverage(args) => args.form.show(|| crate::coverage::run(args)),
-        }
-    }
-}
-
-fn rtl(args: &ndp_hdl::emit::Args) -> anyhow::Result<Verdict> {
+fn rtl(args: &ndp_hdl::emit::Args) -> anyhow::Result<u8> {
     match ndp_hdl::emit::run(args) {
         Ok(text) => {
             ndp_files::print(&text);
-            Ok(Verdict::Agreed)
+            Ok(0)
         }
         Err(error) if error.is::<ndp_hdl::emit::Drift>() => {
             note!("error: {error:#}");
-            Ok(Verdict::Differed)
+            Ok(1)
         }
         Err(error) => Err(error),
     }
@@ -382,11 +347,11 @@ pub fn check_lists() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn completions(args: &Completions) -> anyhow::Result<Verdict> {
+fn completions(args: &Completions) -> anyhow::Result<u8> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command(), "ndp", &mut script);
     ndp_files::print(&String::from_utf8(script)?);
-    Ok(Verdict::Agreed)
+    Ok(0)
 }
 
 /// The help with the subcommands in their groups.

@@ -1,14 +1,13 @@
 //! `ndp compare`: policies on a system, by batch: rate, energy, price, and where the time goes.
 
 use crate::ignored;
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use anyhow::{Context, Result};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::{Energy, EnergyConstants};
 use ndp_files::FileSet;
-use ndp_report::{Chart, ChartKind, Level, Report, fields, figures};
+use ndp_report::{Chart, ChartKind, Level, Report, Values, figures, rows};
 use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, Run, RunCosts, Workload};
-use serde::Serialize;
 
 /// Set of assumptions without `--assume`, and below a file of assumptions without `base`.
 pub const DEFAULT_SET: &str = "hermes";
@@ -61,214 +60,129 @@ pub struct Args {
     /// As --energy-dram, of links, GPU, host and storage.
     #[arg(long, value_name = "PRESET|FILE.toml")]
     energy_system: Option<String>,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
-/// A part of a token's time or energy.
-#[derive(Serialize)]
-struct Part<T: Serialize> {
-    policy: Policy,
-    batch: u32,
-    name: &'static str,
-    #[serde(flatten)]
-    part: T,
+/// The device that a token waits for longest, and nanoseconds of that.
+fn longest(run: &Run) -> (&'static str, f64) {
+    let waiting = Device::ALL.map(|device| (device.name(), run.token.ns_waiting_for(device)));
+    waiting.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default()
 }
 
-#[derive(Serialize)]
-struct Time {
-    ms: f64,
-    share: f64,
-}
-
-fields! { TIME
-    "policy" "policy" {Text} Screen: "policy";
-    "batch" "batch" {Count} Screen: "sequences at the same time";
-    "name" "part" {Text} Screen: "computation or transfer, or device that the token waits for";
-    "ms" "ms" {Real("ms", 2)} Screen: "time in a token of each sequence";
-    "share" "share" {Share} Screen: "part of the token's time";
-}
-
-fields! { JOULES
-    "policy" "policy" {Text} Screen: "policy";
-    "batch" "batch" {Count} Screen: "sequences at the same time";
-    "name" "device" {Text} Screen: "device";
-    "fj" "J" {Real("fJ", 0)} Json: "energy in a token, the prompt's share included";
-    "low_fj" "at least" {Real("fJ", 0)} Json: "with all constants at the lower ends of their ranges";
-    "high_fj" "at most" {Real("fJ", 0)} Json: "with all constants at the upper ends of their ranges";
-}
-
-/// A policy with a batch.
-#[derive(Serialize)]
-struct Entry {
-    policy: Policy,
-    batch: u32,
-    tokens_per_second: f64,
-    decode_tokens_per_second: f64,
-    prefill_ms: f64,
-    token_ms: f64,
-    resident: f64,
-    joules_per_token: Energy,
-    per_kilodollar: Option<f64>,
-    waits_for: &'static str,
-    waits_share: f64,
-}
-
-fields! { ENTRY
-    "policy" "policy" {Text} Screen: "policy";
-    "batch" "batch" {Count} Screen: "sequences at the same time";
-    "tokens_per_second" "with prompt" {Real("tokens/s", 2)} Screen: "rate from the first byte of the prompt to the last token";
-    "decode_tokens_per_second" "decode" {Real("tokens/s", 2)} Screen: "rate after the prompt";
-    "token_ms" "token" {Real("ms", 2)} Screen: "time of a token of each sequence";
-    "waits_for" "waits for" {Text} Screen: "device that the token waits for longest";
-    "waits_share" "of it" {Share} Screen: "part of the token's time that it waits for this device";
-    "joules_per_token" "energy of a token" {Energy} Screen: "energy of a token, the prompt's share included";
-    "per_kilodollar" "tokens/s per $1,000" {Real("", 2)} Screen: "rate for each 1,000 US dollars of the system's price";
-    "prefill_ms" "prefill" {Real("ms", 0)} Verbose: "time of the prompt";
-    "resident" "in the GPU" {Share} Verbose: "part of the weights in the GPU's memory";
-}
-
-/// A policy that the system cannot run.
-#[derive(Serialize)]
-struct Refusal {
-    policy: Policy,
-    batch: u32,
-    reason: String,
-}
-
-fields! { REFUSAL
-    "policy" "policy" {Text} Screen: "policy";
-    "batch" "batch" {Count} Screen: "sequences at the same time";
-    "reason" "reason" {Text} Screen: "why the system cannot run it";
-}
-
-/// Tables of a policy's token: the policy itself, its time by steps and by devices, its energy by devices.
-#[derive(Default)]
-struct Tables {
-    entries: Vec<Entry>,
-    steps: Vec<Part<Time>>,
-    waiting: Vec<Part<Time>>,
-    joules: Vec<Part<Energy>>,
-    refused: Vec<Refusal>,
-}
-
-impl Tables {
-    fn add(&mut self, policy: Policy, run: &Run, machine: &Machine<'_>, costs: &RunCosts) {
-        let batch = run.batch;
-        let time = |ns: f64| Time { ms: ns / 1e6, share: ns / run.token.ns() };
-        let steps = run.token.names().into_iter().map(|name| (name, run.token.ns_of(name)));
-        let waiting = Device::ALL.map(|device| (device.name(), run.token.ns_waiting_for(device)));
-        let joules = costs.per_token(machine, run);
-        let (waits_for, most) = waiting.into_iter().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or_default();
-        let rate = run.tokens_per_second();
-        self.entries.push(Entry {
-            policy,
-            batch,
-            tokens_per_second: rate,
-            decode_tokens_per_second: run.decode_tokens_per_second(),
-            prefill_ms: run.prefill.ns() / 1e6,
-            token_ms: run.token.ns() / 1e6,
-            resident: run.resident,
-            joules_per_token: joules.iter().fold(Energy::default(), |sum, (_, energy)| sum + *energy),
-            per_kilodollar: machine.system.usd().filter(|usd| *usd > 0.0).map(|usd| 1e3 * rate / usd),
-            waits_for,
-            waits_share: time(most).share,
-        });
-        let part = |(name, ns)| Part { policy, batch, name, part: time(ns) };
-        self.steps.extend(steps.map(part));
-        self.waiting.extend(waiting.into_iter().filter(|(_, ns)| *ns > 0.0).map(part));
-        self.joules.extend(joules.iter().map(|(of, energy)| Part {
-            policy,
-            batch,
-            name: of.name(),
-            part: *energy,
-        }));
-    }
-
-    /// The fastest policy, how much faster it is than the next, and what its token waits for.
-    fn answer(&self) -> (String, String) {
-        let mut by_rate: Vec<&Entry> = self.entries.iter().collect();
-        by_rate.sort_by(|a, b| b.tokens_per_second.total_cmp(&a.tokens_per_second));
-        let batch = |entry: &Entry| {
-            let several = self.entries.iter().any(|other| other.batch != entry.batch);
-            if several { format!(" at batch {}", entry.batch) } else { String::new() }
-        };
-        let [first, rest @ ..] = &by_rate[..] else { return Default::default() };
-        let mut answer = format!(
-            "{}{} runs at {:.2} tokens/s",
-            first.policy.name(),
-            batch(first),
-            first.tokens_per_second
-        );
-        if let Some(next) = rest.iter().find(|entry| entry.policy != first.policy) {
-            let ratio = first.tokens_per_second / next.tokens_per_second;
-            answer += &format!(
-                ", {ratio:.2} times as fast as {}{} ({:.2} tokens/s)",
-                next.policy.name(),
-                batch(next),
-                next.tokens_per_second
-            );
-        }
-        let reason = format!(
-            "after the prompt a token takes {:.2} ms, and waits for {} during {:.0} % of it",
-            first.token_ms,
-            named(first.waits_for),
-            100.0 * first.waits_share
-        );
-        (answer, reason)
+/// Parts of the time of a token by name, in nanoseconds.
+fn times<'r>(parts: impl Iterator<Item = (Policy, &'r Run, &'static str, f64)>) -> Values {
+    rows! { parts => |(policy, run, name, ns)|
+        "policy" "policy" {Text} Screen: "policy" = policy;
+        "batch" "batch" {Count} Screen: "sequences at the same time" = run.batch;
+        "name" "part" {Text} Screen: "computation or transfer, or device that the token waits for" = name;
+        "ms" "ms" {Real("ms", 2)} Screen: "time in a token of each sequence" = ns / 1e6;
+        "share" "share" {Share} Screen: "part of the token's time" = ns / run.token.ns();
     }
 }
 
-/// A device in a sentence.
-fn named(device: &str) -> String {
-    if device == "software" { device.to_owned() } else { format!("the {device}") }
+/// The fastest policy, how much faster it is than the next, and what its token waits for.
+fn answer(runs: &[(Policy, Run)]) -> (String, String) {
+    let mut by_rate: Vec<(f64, &(Policy, Run))> =
+        runs.iter().map(|entry| (entry.1.tokens_per_second(), entry)).collect();
+    by_rate.sort_by(|(a, _), (b, _)| b.total_cmp(a));
+    let named = |(policy, run): &(Policy, Run)| {
+        let several = runs.iter().any(|(_, other)| other.batch != run.batch);
+        let batch = if several { format!(" at batch {}", run.batch) } else { String::new() };
+        format!("{}{batch}", policy.name())
+    };
+    let [(rate, first), rest @ ..] = &by_rate[..] else { return Default::default() };
+    let mut answer = format!("{} runs at {rate:.2} tokens/s", named(first));
+    if let Some((other, next)) = rest.iter().find(|(_, (policy, _))| *policy != first.0) {
+        let (ratio, next) = (rate / other, named(next));
+        answer += &format!(", {ratio:.2} times as fast as {next} ({other:.2} tokens/s)");
+    }
+    let (ns, (device, waits)) = (first.1.token.ns(), longest(&first.1));
+    let device = if device == "software" { device.to_owned() } else { format!("the {device}") };
+    let (ms, percent) = (ns / 1e6, 100.0 * (waits / ns));
+    let reason = format!(
+        "after the prompt a token takes {ms:.2} ms, and waits for {device} during {percent:.0} % of it"
+    );
+    (answer, reason)
 }
 
 /// Runs the job.
 ///
 /// # Errors
 /// For a file that cannot be used, and if the system runs none of the policies.
-pub fn run(args: &Args) -> Result<Report> {
-    let mut files = FileSet::new();
-    for (what, path) in [
-        ("the model", args.llm.as_ref()),
-        ("the system", Some(&args.system)),
-        ("the configuration", Some(&args.config)),
-        ("the assumptions", Some(&args.assume)),
-        ("the DRAM's energy", args.energy_dram.as_ref()),
-        ("the cores' energy", args.energy_core.as_ref()),
-        ("the system's energy", args.energy_system.as_ref()),
-    ] {
-        if let Some(path) = path {
-            files = files.configuration(what, path);
-        }
-    }
-    args.form.files(files).check()?;
+pub fn run(args: &Shown<Args>) -> Result<Report> {
+    let asked = [&args.energy_dram, &args.energy_core, &args.energy_system].map(|asked| asked.as_deref());
+    let named = ["the DRAM's energy", "the cores' energy", "the system's energy"];
+    let files = FileSet::new()
+        .configuration("the model", args.llm.as_deref().unwrap_or_default())
+        .configuration("the system", &args.system)
+        .configuration("the configuration", &args.config)
+        .configuration("the assumptions", &args.assume);
+    let energy = named.into_iter().zip(asked.map(Option::unwrap_or_default));
+    args.form.files(energy.fold(files, |files, (what, path)| files.configuration(what, path))).check()?;
     let model = LlmShape::load(args.llm.as_deref().unwrap_or_default())?;
     let model = args.weights.map_or(model.clone(), |weights| model.with_weights(weights));
     let system = SystemConfig::load(&args.system)?;
     ignored::warn("compare", &args.system, &[&ignored::COMPARE[..], &[ignored::COMPARE_LINKS]].concat())?;
     let design = DesignConfig::load(&args.config)?;
     let assumptions = Assumptions::chosen(&args.assume, DEFAULT_SET).context("--assume")?;
-    let asked = [&args.energy_dram, &args.energy_core, &args.energy_system].map(|asked| asked.as_deref());
     let costs = RunCosts::new(&design, &EnergyConstants::load(&design, system.name(), asked)?);
     let dimms = DimmModel::new(&design);
     let machine = Machine { system: &system, assumptions: &assumptions, dimms: &dimms };
     let policies = if args.policies.is_empty() { Policy::ALL.to_vec() } else { args.policies.clone() };
-    let mut tables = Tables::default();
+    let (mut runs, mut refused) = (Vec::new(), Vec::new());
     for &batch in &args.batches {
         let work = Workload::new(&model, args.prompt, args.output, batch)?;
         for &policy in &policies {
             match policy.run(&machine, &work) {
-                Ok(run) => tables.add(policy, &run, &machine, &costs),
-                Err(error) => tables.refused.push(Refusal { policy, batch, reason: error.to_string() }),
+                Ok(run) => runs.push((policy, run)),
+                Err(error) => refused.push((policy, batch, error.to_string())),
             }
         }
     }
-    if let Some(Refusal { reason, .. }) = tables.refused.first().filter(|_| tables.entries.is_empty()) {
+    if let Some((.., reason)) = refused.first().filter(|_| runs.is_empty()) {
         bail!("no policy runs {} on '{}': {reason}", model.name(), system.name());
     }
-    let (answer, reason) = tables.answer();
+    let (answer, reason) = answer(&runs);
+    let entries = rows! { &runs => |(policy, run)|
+        let rate = run.tokens_per_second();
+        let (waits_for, most) = longest(run);
+        "policy" "policy" {Text} Screen: "policy" = policy;
+        "batch" "batch" {Count} Screen: "sequences at the same time" = run.batch;
+        "tokens_per_second" "with prompt" {Real("tokens/s", 2)} Screen: "rate from the first byte of the prompt to the last token" = rate;
+        "decode_tokens_per_second" "decode" {Real("tokens/s", 2)} Screen: "rate after the prompt" = run.decode_tokens_per_second();
+        "token_ms" "token" {Real("ms", 2)} Screen: "time of a token of each sequence" = run.token.ns() / 1e6;
+        "waits_for" "waits for" {Text} Screen: "device that the token waits for longest" = waits_for;
+        "waits_share" "of it" {Share} Screen: "part of the token's time that it waits for this device" = most / run.token.ns();
+        "joules_per_token" "energy of a token" {Energy} Screen: "energy of a token, the prompt's share included"
+            = costs.per_token(&machine, run).iter().fold(Energy::default(), |sum, (_, energy)| sum + *energy);
+        "per_kilodollar" "tokens/s per $1,000" {Real("", 2)} Screen: "rate for each 1,000 US dollars of the system's price"
+            = system.usd().filter(|usd| *usd > 0.0).map(|usd| 1e3 * rate / usd);
+        "prefill_ms" "prefill" {Real("ms", 0)} Verbose: "time of the prompt" = run.prefill.ns() / 1e6;
+        "resident" "in the GPU" {Share} Verbose: "part of the weights in the GPU's memory" = run.resident;
+    };
+    let steps = times(runs.iter().flat_map(|(policy, run)| {
+        run.token.names().into_iter().map(move |name| (*policy, run, name, run.token.ns_of(name)))
+    }));
+    let waiting = runs.iter().flat_map(|(policy, run)| {
+        Device::ALL.map(|device| (*policy, run, device.name(), run.token.ns_waiting_for(device)))
+    });
+    let waiting = times(waiting.filter(|(.., ns)| *ns > 0.0));
+    let joules = runs.iter().flat_map(|(policy, run)| {
+        costs.per_token(&machine, run).into_iter().map(move |(device, energy)| (policy, run, device, energy))
+    });
+    let joules = rows! { joules => |(policy, run, device, energy)|
+        ..energy;
+        "policy" "policy" {Text} Screen: "policy" = policy;
+        "batch" "batch" {Count} Screen: "sequences at the same time" = run.batch;
+        "name" "device" {Text} Screen: "device" = device.name();
+        "fj" "J" {Real("fJ", 0)} Json: "energy in a token, the prompt's share included";
+        "low_fj" "at least" {Real("fJ", 0)} Json: "with all constants at the lower ends of their ranges";
+        "high_fj" "at most" {Real("fJ", 0)} Json: "with all constants at the upper ends of their ranges";
+    };
+    let refused = rows! { refused => |(policy, batch, reason)|
+        "policy" "policy" {Text} Screen: "policy" = policy;
+        "batch" "batch" {Count} Screen: "sequences at the same time" = batch;
+        "reason" "reason" {Text} Screen: "why the system cannot run it" = reason;
+    };
     let setting = format!(
         "{} with {} weights on the system {}, {} tokens in, {} out; assumed: set {}",
         model.name(),
@@ -278,12 +192,7 @@ pub fn run(args: &Args) -> Result<Report> {
         args.output,
         assumptions.name
     );
-    let chart = |table, title: &str, caption: &str, kind| Chart {
-        table,
-        title: title.to_owned(),
-        caption: caption.to_owned(),
-        kind,
-    };
+    let bars = ChartKind::Rows { label: "policy,batch", value: "tokens_per_second" };
     let stack = |value, axis| ChartKind::Stacks { label: "policy,batch", part: "name", value, axis };
     Ok(Report::answer("compare", answer)
         .reason(reason)
@@ -294,14 +203,14 @@ pub fn run(args: &Args) -> Result<Report> {
             "output" "tokens generated" {Count} Json: "tokens that are generated for each prompt" = args.output;
             "usd" "price" {Real("US dollars", 0)} Verbose: "price of the system, if its file has prices" = system.usd();
         })
-        .table("entries", "Policies", (ENTRY, &tables.entries))
-        .chart(chart("entries", "Tokens per second", "With the prompt.", ChartKind::Rows { label: "policy,batch", value: "tokens_per_second" }))
-        .table_at(Level::Verbose, None, ("steps", "Time of a token by step"), (TIME, &tables.steps))
-        .table_at(Level::Verbose, None, ("waiting", "Time of a token by the device it waits for"), (TIME, &tables.waiting))
-        .chart(chart("waiting", "Device that a token waits for", "The longest part is the bottleneck.", stack(("share", 100.0), "% of a token")))
-        .table_at(Level::Json, None, ("joules", "Energy of a token by device"), (JOULES, &tables.joules))
-        .chart(chart("joules", "Energy of a token", "The prompt's share is included.", stack(("fj", 1e-15), "J")))
-        .table("refused", "Policies that the system cannot run", (REFUSAL, &tables.refused))
+        .table("entries", "Policies", entries)
+        .chart(Chart::new("entries", "Tokens per second", "With the prompt.", bars))
+        .table_at(Level::Verbose, None, ("steps", "Time of a token by step"), steps)
+        .table_at(Level::Verbose, None, ("waiting", "Time of a token by the device it waits for"), waiting)
+        .chart(Chart::new("waiting", "Device that a token waits for", "The longest part is the bottleneck.", stack(("share", 100.0), "% of a token")))
+        .table_at(Level::Json, None, ("joules", "Energy of a token by device"), joules)
+        .chart(Chart::new("joules", "Energy of a token", "The prompt's share is included.", stack(("fj", 1e-15), "J")))
+        .table("refused", "Policies that the system cannot run", refused)
         .data("model", "sizes of the model", &model)
         .data("system", "the system", &system)
         .data("config", "the configuration of the core (docs/configuration.md)", &design)

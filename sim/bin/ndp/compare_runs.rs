@@ -3,7 +3,7 @@
 use crate::output::OutputArgs;
 use anyhow::{Context, Result};
 use ndp_files::FileSet;
-use ndp_report::{Chart, ChartKind, Level, Report, fields, figures};
+use ndp_report::{Chart, ChartKind, Level, Report, Values, figures, rows};
 use serde::Serialize;
 use serde_json::{Number, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -57,37 +57,15 @@ impl Pair {
     }
 }
 
-fields! { PAIR
-    "path" "number" {Text} Screen: "where the number is in both reports";
-    "ratio" "B/A" {Real("", 4)} Screen: "B divided by A; null if A is 0 and B is not, or the signs differ";
-    "a" "A" {Text} Screen: "number of A";
-    "b" "B" {Text} Screen: "number of B";
-}
-
-/// A text, flag or the like that differs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-struct Other {
-    path: String,
-    a: String,
-    b: String,
-}
-
-fields! { OTHER
-    "path" "text" {Text} Screen: "where the text is in both reports";
-    "a" "A" {Text} Screen: "text of A";
-    "b" "B" {Text} Screen: "text of B";
-}
-
-/// A value of one report.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-struct Only {
-    report: &'static str,
-    path: String,
-}
-
-fields! { ONLY
-    "report" "report" {Text} Screen: "A or B";
-    "path" "value" {Text} Screen: "where the value is in this report";
+/// Numbers of both reports, as a table.
+fn shown<'a>(pairs: impl Iterator<Item = &'a Pair>) -> Values {
+    rows! { pairs => |pair|
+        ..pair;
+        "path" "number" {Text} Screen: "where the number is in both reports";
+        "ratio" "B/A" {Real("", 4)} Screen: "B divided by A; null if A is 0 and B is not, or the signs differ";
+        "a" "A" {Text} Screen: "number of A";
+        "b" "B" {Text} Screen: "number of B";
+    }
 }
 
 /// The number if it is whole; above 2^53 many of them have the same f64.
@@ -108,8 +86,10 @@ struct Comparison {
     /// Those that differ by less than what is listed.
     close: usize,
     differ: Vec<Pair>,
-    texts: Vec<Other>,
-    only: Vec<Only>,
+    /// Texts, flags and the like that differ: where they stand, that of A, and that of B.
+    texts: Vec<(String, String, String)>,
+    /// Values of one report: which, and where they stand.
+    only: Vec<(&'static str, String)>,
 }
 
 /// Runs the job.
@@ -141,20 +121,25 @@ pub fn run(args: &Args) -> Result<Report> {
         "differing" "differ" {Count} Head: "numbers that differ by --least or more" = differ.len();
         "close" "differ less" {Count} Verbose: "numbers that differ by less than --least" = close;
     };
-    let bars: Vec<&Pair> = differ.iter().filter(|pair| pair.ratio.is_some()).take(MOST_BARS).collect();
+    let most = shown(differ.iter().filter(|pair| pair.ratio.is_some()).take(MOST_BARS));
+    let bars = ChartKind::Rows { label: "path", value: "ratio" };
+    let texts = rows! { texts => |(path, a, b)|
+        "path" "text" {Text} Screen: "where the text is in both reports" = path;
+        "a" "A" {Text} Screen: "text of A" = a;
+        "b" "B" {Text} Screen: "text of B" = b;
+    };
+    let only = rows! { only => |(report, path)|
+        "report" "report" {Text} Screen: "A or B" = report;
+        "path" "value" {Text} Screen: "where the value is in this report" = path;
+    };
     Ok(Report::answer("compare runs", answer)
         .setting(format!("A: {}, B: {}", args.a.display(), args.b.display()))
         .figures(figures)
-        .table("differ", "Numbers that differ, the largest ratio first", (PAIR, &differ))
-        .table_at(Level::Json, None, ("most", "Largest ratios"), (PAIR, &bars))
-        .chart(Chart {
-            table: "most",
-            title: "B divided by A".to_owned(),
-            caption: "The numbers that differ most.".to_owned(),
-            kind: ChartKind::Rows { label: "path", value: "ratio" },
-        })
-        .table("texts", "Texts that differ", (OTHER, &texts))
-        .table("only", "Values in one report only", (ONLY, &only)))
+        .table("differ", "Numbers that differ, the largest ratio first", shown(differ.iter()))
+        .table_at(Level::Json, None, ("most", "Largest ratios"), most)
+        .chart(Chart::new("most", "B divided by A", "The numbers that differ most.", bars))
+        .table("texts", "Texts that differ", texts)
+        .table("only", "Values in one report only", only))
 }
 
 fn leaves_of(path: &Path) -> Result<BTreeMap<String, Value>> {
@@ -213,13 +198,11 @@ fn names_of(elements: &[Value]) -> Option<Vec<String>> {
 }
 
 fn compare(a: &BTreeMap<String, Value>, b: &BTreeMap<String, Value>, least: f64) -> Comparison {
-    let only =
-        |report: &'static str, of: &BTreeMap<String, Value>, other: &BTreeMap<String, Value>| -> Vec<Only> {
-            let missing = of.keys().filter(|path| !other.contains_key(*path));
-            missing.map(|path| Only { report, path: path.clone() }).collect()
-        };
-    let only = [only("A", a, b), only("B", b, a)].concat();
-    let mut found = Comparison { only, ..Comparison::default() };
+    let mut found = Comparison::default();
+    for (report, of, other) in [("A", a, b), ("B", b, a)] {
+        let missing = of.keys().filter(|path| !other.contains_key(*path));
+        found.only.extend(missing.map(|path| (report, path.clone())));
+    }
     for (path, a) in a {
         let Some(b) = b.get(path) else { continue };
         if let (Value::Number(a), Value::Number(b)) = (a, b) {
@@ -234,7 +217,7 @@ fn compare(a: &BTreeMap<String, Value>, b: &BTreeMap<String, Value>, least: f64)
             }
         } else if a != b {
             let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-            found.texts.push(Other { path: path.clone(), a: text(a), b: text(b) });
+            found.texts.push((path.clone(), text(a), text(b)));
         }
     }
     found.differ.sort_by(|a, b| b.distance().total_cmp(&a.distance()).then_with(|| a.path.cmp(&b.path)));
@@ -261,8 +244,8 @@ mod tests {
         assert_eq!(paths, [("rows[dimms=2].us", Some(0.25)), ("rows[dimms=1].us", Some(1.25))]);
         // The cycles, and the numbers of DIMMs.
         assert_eq!((found.equal, found.close), (3, 0));
-        assert_eq!(found.texts, [Other { path: "text".to_owned(), a: "x".to_owned(), b: "y".to_owned() }]);
-        let only = |report, path: &str| Only { report, path: path.to_owned() };
+        assert_eq!(found.texts, [("text".to_owned(), "x".to_owned(), "y".to_owned())]);
+        let only = |report, path: &str| (report, path.to_owned());
         assert_eq!(found.only, [only("A", "old"), only("B", "new")]);
         let few = compare(&leaves(&a), &leaves(&b), 30.0);
         assert_eq!((few.differ.len(), few.close), (1, 1));

@@ -3,13 +3,13 @@
 //! The host's software runs with modelled cores and takes down what it writes and starts. So the programs are those of `ndp generate`
 //! without links: what one DIMM has for another one the host carries.
 
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use crate::tools::{load_model, workspace_path};
 use anyhow::Context;
 use ndp_config::{DesignConfig, SystemConfig};
 use ndp_files::{FileSet, OutputFile};
 use ndp_model::{GenerateOptions, Model, generate};
-use ndp_report::{Report, figures};
+use ndp_report::{Report, figures, rows};
 use ndp_scheduler::Policy;
 use ndp_sim::core::{Backend, CoreOptions};
 use ndp_sim::gemv::{GemvOptions, LoggedProgram, MergeFormat};
@@ -56,8 +56,6 @@ pub struct Args {
     /// Seed of the placement
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// What `map.json` has.
@@ -72,7 +70,7 @@ struct Map<'a> {
 ///
 /// # Errors
 /// For a model that cannot be used, and a folder that is not empty.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
     let folder = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
     let files = FileSet::new().configuration("the configuration", &args.config);
     let files = files.configuration("the system", &args.system).input_folder("part of the model", &folder);
@@ -95,13 +93,8 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         let (image, others) = programs.split_at(1.min(programs.len()));
         let instructions = others.iter().map(|logged| logged.program.code.len()).sum::<usize>();
         all = (all.0 + others.len(), all.1 + instructions);
-        rows.push(figures! {
-            "folder" "folder" {Text} Screen: "folder of the DIMM's programs" = format!("{out}/dimm{dimm}");
-            "image_bytes" "weights" {Bytes} Screen: "bytes of the DIMM's weights" = bytes(image);
-            "programs" "programs" {Count} Screen: "programs of a token" = others.len();
-            "instructions" "instructions" {Count} Screen: "instructions of the programs" = instructions;
-            "host_bytes" "from the host" {Bytes} Screen: "bytes that the host writes during a token" = bytes(others);
-        });
+        let others = (others.len(), instructions, bytes(others));
+        rows.push((format!("{out}/dimm{dimm}"), bytes(image), others));
         for (number, LoggedProgram { label, program }) in programs.iter().enumerate() {
             let name: String =
                 label.split_once("layer").map_or(label.clone(), |(_, rest)| format!("layer{rest}"));
@@ -111,6 +104,13 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         }
     }
     write(&args.out, &written).with_context(|| format!("cannot write into `{out}`"))?;
+    let rows = rows! { rows => |(folder, image, (programs, instructions, others))|
+        "folder" "folder" {Text} Screen: "folder of the DIMM's programs" = folder;
+        "image_bytes" "weights" {Bytes} Screen: "bytes of the DIMM's weights" = image;
+        "programs" "programs" {Count} Screen: "programs of a token" = programs;
+        "instructions" "instructions" {Count} Screen: "instructions of the programs" = instructions;
+        "host_bytes" "from the host" {Bytes} Screen: "bytes that the host writes during a token" = others;
+    };
     let (programs, instructions) = all;
     Ok(Report::answer(
         "model compile",

@@ -2,18 +2,17 @@
 //!
 //! Nothing is simulated and nothing is compared: that the model agrees with the hardware is for the tests to show.
 
-use crate::breakdown::{STALLS, StallBreakdown};
-use crate::output::OutputArgs;
+use crate::breakdown::StallBreakdown;
+use crate::output::Shown;
 use crate::program::assemble;
 use crate::tools::Tools;
 use ndp_config::DesignConfig;
-use ndp_cycles::{ClockRelation, CycleModel, InstructionTimes, ProgramCycles, RankActivity, run_program};
+use ndp_cycles::{ClockRelation, CycleModel, ProgramCycles, RankActivity, run_program};
 use ndp_files::FileSet;
-use ndp_isa::Counters;
-use ndp_isa::{Code, Data, Instruction, Program, decode};
+use ndp_isa::{Code, Counters, Data, Instruction, Program, decode};
 use ndp_layout::words_of;
 use ndp_machine::{Machine, Memory, SparseMemory, write_data};
-use ndp_report::{Level, Report, Values, fields, figures, grouped};
+use ndp_report::{Level, Report, figures, grouped, rows};
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -34,26 +33,16 @@ pub struct Args {
     /// Take malformed instructions too; the core refuses them
     #[arg(long)]
     pub allow_malformed: bool,
-    #[command(flatten)]
-    pub form: OutputArgs,
-}
-
-fields! { RANK
-    "cycles" "clocks" {Count} Screen: "DRAM clocks since reset";
-    "active_cycles" "with an open bank" {Count} Screen: "DRAM clocks in which at least one bank is open";
-    "precharges" "PRE" {Count} Screen: "PRE commands of one bank";
-    "precharges_all" "PREA" {Count} Screen: "PRE commands of all banks";
-    "refreshes" "REF" {Count} Screen: "REF commands";
-    "banks" "banks" {Data} Json: "ACT, RD and WR commands of each bank (activates, reads, writes), bank_group * 4 + bank";
 }
 
 /// Runs the job.
 ///
 /// # Errors
 /// For a program that cannot be assembled, and a select of unspecified elements.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
-    let Args { file, config, allow_malformed, form } = args;
-    form.files(FileSet::new().configuration("the configuration", config).input("the program", file))
+pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
+    let Args { file, config, allow_malformed } = &**args;
+    args.form
+        .files(FileSet::new().configuration("the configuration", config).input("the program", file))
         .check()?;
     let config = DesignConfig::load(config)?;
     let program = assemble(file, &config, *allow_malformed)?;
@@ -73,7 +62,26 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
             = speed;
         "program" "program" {Text} Json: "file of the program" = file.display().to_string();
     };
+    let since = |cycle: u64| cycle - run.begin;
+    // The `nop`s that fill the last burst are left out.
+    let instructions = rows! { program.code.iter().zip(&run.instructions) => |(code, times)|
+        "taken" "taken" {Count} Screen: "cycle in which the instruction leaves the queue" = since(times.taken);
+        "started" "started" {Count} Screen: "cycle in which its part gets it; none for an instruction that needs no part" = times.started.map(since);
+        "ended" "ended" {Count} Screen: "first cycle in which its part is free again" = times.ended.map(since);
+        "text" "instruction" {Text} Screen: "the instruction" = code.to_string();
+        "malformed" "malformed" {Text} Screen: "why the core refuses it" = code.check(&config).err().map(|malformed| malformed.to_string());
+        "refused" "refused" {Count} Screen: "cycle in which the core finds it malformed" = times.refused.map(since);
+    };
     let us = run.cycles as f64 * config.core().clock_ps() as f64 / 1e6;
+    let ranks = rows! { &run.dram => |rank|
+        ..rank;
+        "cycles" "clocks" {Count} Screen: "DRAM clocks since reset";
+        "active_cycles" "with an open bank" {Count} Screen: "DRAM clocks in which at least one bank is open";
+        "precharges" "PRE" {Count} Screen: "PRE commands of one bank";
+        "precharges_all" "PREA" {Count} Screen: "PRE commands of all banks";
+        "refreshes" "REF" {Count} Screen: "REF commands";
+        "banks" "banks" {Data} Json: "ACT, RD and WR commands of each bank (activates, reads, writes), bank_group * 4 + bank";
+    };
     let all = run.dram.iter().map(RankActivity::all_banks);
     let (reads, writes) =
         all.fold((0, 0), |(reads, writes), bank| (reads + bank.reads, writes + bank.writes));
@@ -87,13 +95,9 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
             grouped(writes)
         ))
         .figures(figures)
-        .table(
-            "instructions",
-            "Instructions, in cycles from the offer of the first",
-            rows(&program, &config, &run),
-        )
-        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), (STALLS, &stalls))
-        .table_at(Level::Verbose, None, ("dram", "Commands of the ranks"), (RANK, &run.dram))
+        .table("instructions", "Instructions, in cycles from the offer of the first", instructions)
+        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), stalls.figures())
+        .table_at(Level::Verbose, None, ("dram", "Commands of the ranks"), ranks)
         .data("config", "the configuration (docs/configuration.md)", &config)
         .data("counters", "the monitor's registers (docs/monitor.md)", &counters)
         .data("tools", "versions of the tools", &Tools::new()))
@@ -133,26 +137,4 @@ fn lists(config: &DesignConfig, program: &Program) -> anyhow::Result<SparseMemor
         }
     }
     Ok(memory)
-}
-
-/// The program's instructions with their times, the `nop`s that fill the last burst left out.
-fn rows(program: &Program, config: &DesignConfig, run: &ProgramCycles) -> Values {
-    let since = |cycle: u64| cycle - run.begin;
-    let row = |(code, times): (&Code, &InstructionTimes)| {
-        figures! {
-            ..InstructionTimes {
-                taken: since(times.taken),
-                started: times.started.map(since),
-                ended: times.ended.map(since),
-                refused: times.refused.map(since),
-            };
-            "taken" "taken" {Count} Screen: "cycle in which the instruction leaves the queue";
-            "started" "started" {Count} Screen: "cycle in which its part gets it; none for an instruction that needs no part";
-            "ended" "ended" {Count} Screen: "first cycle in which its part is free again";
-            "text" "instruction" {Text} Screen: "the instruction" = code.to_string();
-            "malformed" "malformed" {Text} Screen: "why the core refuses it" = code.check(config).err().map(|malformed| malformed.to_string());
-            "refused" "refused" {Count} Screen: "cycle in which the core finds it malformed";
-        }
-    };
-    program.code.iter().zip(&run.instructions).map(row).collect()
 }

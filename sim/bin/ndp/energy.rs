@@ -6,7 +6,7 @@ use ndp_energy::{
     EnergyConstants,
 };
 use ndp_files::FileSet;
-use ndp_report::{Chart, ChartKind, Level, Report, fields, rows};
+use ndp_report::{Chart, ChartKind, Level, Report, Values, figures, rows};
 use ndp_sim::system::{EnergyBreakdown, EnergyPart, LoneCore};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -31,8 +31,8 @@ pub struct EnergyArgs {
 impl EnergyArgs {
     /// Refuses constants that nothing shows: `shown` says whether a form other than the text has the energy.
     pub fn check_effects(&self, shown: bool) -> anyhow::Result<()> {
-        let given = [&self.energy_dram, &self.energy_core, &self.energy_system];
-        let useless = ["dram", "core", "system"].into_iter().zip(given).find(|(_, given)| given.is_some());
+        let asked = self.asked().into_iter();
+        let useless = ["dram", "core", "system"].into_iter().zip(asked).find(|(_, asked)| asked.is_some());
         match useless.filter(|_| !(self.energy || shown)) {
             Some((name, _)) => {
                 bail!("--energy-{name} has no effect without --energy, --json or --verbose; leave it out")
@@ -43,21 +43,19 @@ impl EnergyArgs {
 
     /// With the files that are read.
     pub fn files(&self, files: FileSet) -> FileSet {
-        let named = [
-            ("the DRAM's energy", &self.energy_dram),
-            ("the core's energy", &self.energy_core),
-            ("the system's energy", &self.energy_system),
-        ];
-        named.into_iter().fold(files, |files, (what, path)| match path {
-            Some(path) => files.configuration(what, path),
-            None => files,
-        })
+        let named = ["the DRAM's energy", "the core's energy", "the system's energy"];
+        let asked = named.into_iter().zip(self.asked());
+        asked.fold(files, |files, (what, path)| files.configuration(what, path.unwrap_or_default()))
+    }
+
+    /// Presets or paths of the constants of DRAM, cores and system.
+    fn asked(&self) -> [Option<&str>; 3] {
+        [&self.energy_dram, &self.energy_core, &self.energy_system].map(Option::as_deref)
     }
 
     /// The constants of a design in a system.
     pub fn constants(&self, design: &DesignConfig, system: &str) -> anyhow::Result<EnergyConstants> {
-        let asked = [&self.energy_dram, &self.energy_core, &self.energy_system].map(Option::as_deref);
-        Ok(EnergyConstants::load(design, system, asked)?)
+        Ok(EnergyConstants::load(design, system, self.asked())?)
     }
 
     /// What the DRAM of a design costs.
@@ -77,21 +75,11 @@ struct OperationEnergy {
     cycles: CoreUse,
 }
 
-/// A core alone with its DRAM.
-#[derive(Debug, Serialize)]
+/// A core alone with its DRAM: the energy of all programs, and its parts.
+#[derive(Debug)]
 pub struct CoreEnergy {
-    /// The device.
-    dram: String,
-    /// All programs: the sum of the operations, and of the parts of DRAM and core.
-    programs: Energy,
-    parts: DramEnergy,
-    core: BTreeMap<&'static str, Energy>,
-    operations: Vec<OperationEnergy>,
-    /// Multiply-accumulates of the programs.
-    macs: u64,
-    pj_per_mac: f64,
-    /// DRAM since reset, programs and everything between them.
-    session: DimmEnergy,
+    figures: Values,
+    parts: Values,
 }
 
 impl CoreEnergy {
@@ -114,66 +102,44 @@ impl CoreEnergy {
         }
         let macs = backend.total().macs;
         let programs = all.total() + core.values().copied().sum();
-        Ok(Self {
-            dram: constants.dram.name,
-            programs,
-            parts: all,
-            core,
-            operations,
-            macs,
-            pj_per_mac: programs.pj() / macs.max(1) as f64,
-            session: DimmEnergy::new(&costs, backend.unit_mut().activity()),
-        })
+        let of_dram = all.iter().map(|(part, energy)| (format!("DRAM, {}", part.name()), energy));
+        let of_core = core.iter().map(|(part, energy)| (format!("core, {part}"), *energy));
+        let parts = sums(of_dram.chain(of_core), programs);
+        let figures = figures! {
+            "programs" "programs" {Energy} Screen: "DRAM and core while programs ran" = programs;
+            "pj_per_mac" "per MAC" {Real("pJ", 2)} Screen: "energy of the programs for each multiply-accumulate" = programs.pj() / macs.max(1) as f64;
+            "session.total" "DRAM since reset" {Energy} Screen: "DRAM since reset, between programs too";
+            "dram" "constants" {Text} Screen: "the DRAM whose currents are counted with" = constants.dram.name;
+            "macs" "multiply-accumulates" {Count} Json: "multiply-accumulates of the programs" = macs;
+            "parts" "" {Data} Json: "DRAM by part, of the programs" = all;
+            "core" "" {Data} Json: "core by part, of the programs" = core;
+            "operations" "" {Data} Json: "the same for each operation, with counts of commands and cycles" = operations;
+            "session" "" {Data} Json: "DRAM since reset: parts, and ranks with their parts, banks and counts"
+                = DimmEnergy::new(&costs, backend.unit_mut().activity());
+        };
+        Ok(Self { figures, parts })
     }
 
     /// Adds figures below `key` and a table of parts, on the screen if they are asked for.
     pub fn show(&self, report: Report, key: &'static str, asked: bool) -> Report {
         let level = if asked { Level::Screen } else { Level::Verbose };
-        let dram = self.parts.iter().map(|(part, energy)| (format!("DRAM, {}", part.name()), energy));
-        let core = self.core.iter().map(|(part, energy)| (format!("core, {part}"), *energy));
-        report.group(level, (key, "Energy of the programs"), (ENERGY, self)).table_at(
+        let title = ("energy_parts", "Energy of the programs by part");
+        report.group(level, (key, "Energy of the programs"), self.figures.clone()).table_at(
             level,
             Some("share"),
-            ("energy_parts", "Energy of the programs by part"),
-            (PART, &sums(dram.chain(core), self.programs)),
+            title,
+            self.parts.clone(),
         )
     }
 }
 
-fields! { ENERGY
-    "programs" "programs" {Energy} Screen: "DRAM and core while programs ran";
-    "pj_per_mac" "per MAC" {Real("pJ", 2)} Screen: "energy of the programs for each multiply-accumulate";
-    "session.total" "DRAM since reset" {Energy} Screen: "DRAM since reset, between programs too";
-    "dram" "constants" {Text} Screen: "the DRAM whose currents are counted with";
-    "macs" "multiply-accumulates" {Count} Json: "multiply-accumulates of the programs";
-    "parts" "" {Data} Json: "DRAM by part, of the programs";
-    "core" "" {Data} Json: "core by part, of the programs";
-    "operations" "" {Data} Json: "the same for each operation, with counts of commands and cycles";
-    "session" "" {Data} Json: "DRAM since reset: parts, and ranks with their parts, banks and counts";
-}
-
-/// A part of a sum of energy.
-#[derive(Serialize)]
-pub struct EnergySum {
-    part: String,
-    share: f64,
-    energy: Energy,
-}
-
-fields! { PART
-    "part" "part" {Text} Screen: "part of DRAM or core";
-    "share" "share" {Share} Screen: "part of the sum";
-    "energy" "energy" {Energy} Screen: "energy";
-}
-
-/// Parts that are not 0.
-fn sums(rows: impl Iterator<Item = (String, Energy)>, total: Energy) -> Vec<EnergySum> {
-    let row = |(part, energy): (String, Energy)| EnergySum {
-        part,
-        share: energy.value as f64 / total.value.max(1) as f64,
-        energy,
-    };
-    rows.filter(|(_, energy)| energy.value > 0).map(row).collect()
+/// Parts of a sum of energy that are not 0.
+fn sums(parts: impl Iterator<Item = (String, Energy)>, total: Energy) -> Values {
+    rows! { parts.filter(|(_, energy)| energy.value > 0) => |(part, energy)|
+        "part" "part" {Text} Screen: "part of DRAM or core" = part;
+        "share" "share" {Share} Screen: "part of the sum" = energy.value as f64 / total.value.max(1) as f64;
+        "energy" "energy" {Energy} Screen: "energy" = energy;
+    }
 }
 
 /// Adds the energy of the ranks of a DIMM since reset, on the screen if it is asked for.
@@ -187,12 +153,7 @@ pub fn show_dimm(report: Report, energy: &DimmEnergy, device: &str, asked: bool)
     } else {
         report
     };
-    report.table_at(
-        level,
-        Some("share"),
-        ("energy_parts", "Energy of the DRAM since reset by part"),
-        (PART, &parts),
-    )
+    report.table_at(level, Some("share"), ("energy_parts", "Energy of the DRAM since reset by part"), parts)
 }
 
 /// Adds the energy of the tokens of a system, of one run or of several policies; on the screen if it is asked for.
@@ -235,19 +196,15 @@ pub fn show_system(report: Report, runs: &[(Option<&'static str>, &EnergyBreakdo
         "ns" "ns" {Count} Verbose: "time of a token";
     };
     let level = if asked { Level::Screen } else { Level::Verbose };
+    let (label, part) = if several { ("policy", "device") } else { ("device", "kind") };
     report
         .table_at(level, Some("share"), ("energy_devices", "Energy of a token by device"), devices)
-        .chart(Chart {
-            table: "energy_devices",
-            title: "Energy of a token".to_owned(),
-            caption: "Commands and times are those that the DRAM has counted.".to_owned(),
-            kind: ChartKind::Stacks {
-                label: if several { "policy" } else { "device" },
-                part: if several { "device" } else { "kind" },
-                value: ("energy.fj", 1e-12),
-                axis: "mJ",
-            },
-        })
+        .chart(Chart::new(
+            "energy_devices",
+            "Energy of a token",
+            "Commands and times are those that the DRAM has counted.",
+            ChartKind::Stacks { label, part, value: ("energy.fj", 1e-12), axis: "mJ" },
+        ))
         .table_at(level, Some("share"), ("energy_operations", "Energy of a token by operation"), operations)
         .table_at(level, None, ("energy_ways", "Energy of other ways"), ways)
 }

@@ -2,14 +2,13 @@
 //!
 //! What decides a number is in the library; this file reads the environment and places files.
 
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use crate::synth::from_env;
 use anyhow::{Context, Result};
 use ndp_files::{FileSet, TemporaryFolder};
-use ndp_report::{Level, Report, fields};
-use ndp_synth::fpga::{Fpga, Step, devices};
+use ndp_report::{Level, Report, rows};
+use ndp_synth::fpga::{Fpga, devices};
 use ndp_synth::tools;
-use serde::Serialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -44,55 +43,13 @@ pub struct Args {
     /// Keep the netlist (netlist.v), scripts and logs in this directory
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
-    #[command(flatten)]
-    pub form: OutputArgs,
-}
-
-fields! { USAGE
-    "resource" "resource" {Text} Screen: "resource of the device";
-    "used" "used" {Count} Screen: "number that the block uses";
-    "available" "of" {Count} Screen: "number on the device";
-}
-
-fields! { CLOCK
-    "clock" "clock" {Text} Screen: "port of the block";
-    "mhz" "reaches" {Real("MHz", 1)} Screen: "highest frequency";
-    "target_mhz" "target" {Real("MHz", 1)} Screen: "frequency that was aimed at";
-    "path" "" {Data} Json: "longest path: cells, and the ns that each adds";
-}
-
-/// A type of cells.
-#[derive(Serialize)]
-struct Cell<'a> {
-    cell: &'a str,
-    count: u64,
-}
-
-fields! { CELL
-    "cell" "cell" {Text} Screen: "type of cells";
-    "count" "count" {Count} Screen: "number of cells";
-}
-
-/// A step of a clock's longest path.
-#[derive(Serialize)]
-struct Stage<'a> {
-    clock: &'a str,
-    #[serde(flatten)]
-    step: &'a Step,
-}
-
-fields! { STAGE
-    "clock" "clock" {Text} Screen: "port of the block";
-    "ns" "time" {Real("ns", 2)} Screen: "time that the step takes";
-    "kind" "kind" {Text} Screen: "clk-to-q, logic, routing or setup";
-    "to" "to" {Text} Screen: "cell that the step leads to";
 }
 
 /// Runs the job.
 ///
 /// # Errors
 /// For arguments that cannot be used, and tools that are missing or fail.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     ensure!(
         args.freq.is_finite() && (1.0..=1000.0).contains(&args.freq),
         "--freq = {} must be from 1 to 1000",
@@ -120,10 +77,31 @@ pub fn run(args: &Args) -> Result<Report> {
     let folder = args.keep.as_deref().unwrap_or(temporary.path());
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create '{}'", folder.display()))?;
     let found = fpga.run(&args.config, &args.block, folder)?;
-    let cells: Vec<Cell> = found.cells.iter().map(|(cell, count)| Cell { cell, count: *count }).collect();
-    let stages =
-        found.clocks.iter().flat_map(|one| one.path.iter().map(|step| Stage { clock: &one.clock, step }));
-    let stages: Vec<Stage> = stages.collect();
+    let clocks = rows! { &found.clocks => |clock|
+        ..clock;
+        "clock" "clock" {Text} Screen: "port of the block";
+        "mhz" "reaches" {Real("MHz", 1)} Screen: "highest frequency";
+        "target_mhz" "target" {Real("MHz", 1)} Screen: "frequency that was aimed at";
+        "path" "" {Data} Json: "longest path: cells, and the ns that each adds";
+    };
+    let usage = rows! { &found.usage => |resource|
+        ..resource;
+        "resource" "resource" {Text} Screen: "resource of the device";
+        "used" "used" {Count} Screen: "number that the block uses";
+        "available" "of" {Count} Screen: "number on the device";
+    };
+    let cells = rows! { &found.cells => |(cell, count)|
+        "cell" "cell" {Text} Screen: "type of cells" = cell;
+        "count" "count" {Count} Screen: "number of cells" = count;
+    };
+    let paths = found.clocks.iter().flat_map(|one| one.path.iter().map(move |step| (&one.clock, step)));
+    let paths = rows! { paths => |(clock, step)|
+        ..step;
+        "clock" "clock" {Text} Screen: "port of the block" = clock;
+        "ns" "time" {Real("ns", 2)} Screen: "time that the step takes";
+        "kind" "kind" {Text} Screen: "clk-to-q, logic, routing or setup";
+        "to" "to" {Text} Screen: "cell that the step leads to";
+    };
     let slowest =
         found.clocks.iter().min_by(|a, b| (a.mhz / a.target_mhz).total_cmp(&(b.mhz / b.target_mhz)));
     let verdict = match slowest {
@@ -137,9 +115,9 @@ pub fn run(args: &Args) -> Result<Report> {
     let level = if found.usage.is_empty() { Level::Screen } else { Level::Verbose };
     Ok(Report::checked("synth fpga", found.meets(), verdict)
         .setting(format!("{} {} on {} ({tools})", found.config, found.block, found.device))
-        .table("clocks", "Clocks", (CLOCK, &found.clocks))
-        .table("usage", "Resources", (USAGE, &found.usage))
-        .table_at(level, None, ("cells", "Cells"), (CELL, &cells))
-        .table_at(Level::Verbose, None, ("paths", "Longest paths"), (STAGE, &stages))
+        .table("clocks", "Clocks", clocks)
+        .table("usage", "Resources", usage)
+        .table_at(level, None, ("cells", "Cells"), cells)
+        .table_at(Level::Verbose, None, ("paths", "Longest paths"), paths)
         .data("run", "the run as the library reports it", &found))
 }

@@ -4,12 +4,11 @@
 //! there are is the library's.
 
 use crate::args::{RecordArgs, UnitArgs, check_weights, density, weight_format};
-use crate::breakdown::{STALLS, StallBreakdown};
+use crate::breakdown::StallBreakdown;
 use crate::energy::CoreEnergy;
 use crate::made;
 use crate::operands::{Numbers, Source, source, target, write};
-use crate::records::Records;
-use crate::report::{SUMMARY, Summary, THROUGHPUT};
+use crate::report::Summary;
 use crate::tools::{Tools, quantisation_text};
 use anyhow::Context;
 use clap::ValueEnum;
@@ -99,8 +98,7 @@ pub struct Product {
 /// Runs one product; mismatches are left in the backend, everything else that goes wrong is an error.
 pub fn simulate(args: &Args) -> anyhow::Result<Product> {
     let Args { unit, mode, weights: format, density, seed, data, records, .. } = args;
-    unit.energy.check_effects(unit.form.is_whole() || records.timeline.is_some())?;
-    let mut files = records.files(unit.files()).optional("--out", args.out.as_ref());
+    let mut files = unit.files_with(records)?.optional("--out", args.out.as_ref());
     for source in args.matrix.iter().chain(&args.vectors) {
         files = files.input("an operand", &source.path);
     }
@@ -123,7 +121,7 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
 
     let options = GemvOptions { recorded_products: records.is_asked().into(), ..unit.options(*seed) };
     let mut backend = LoneCore::open(&config, &options)?;
-    let records = Records::create(records)?;
+    let records = records.create()?;
     let (cols, batch) = (shape.cols as usize, shape.batch as usize);
     let out = args.out.as_deref().map(OutputFile::create).transpose()?;
     let length = if *mode == Mode::Dot { cols } else { count };
@@ -295,9 +293,10 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     };
     let report = report
         .setting(setting)
-        .figures((&[SUMMARY, THROUGHPUT].concat(), &summary))
+        .figures(summary.outcome())
+        .figures(summary.throughput())
         .figures(figures)
-        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), (STALLS, &stalls));
+        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), stalls.figures());
     Ok(energy
         .show(report, "energy", unit.energy.energy)
         .data("config", "the configuration (docs/configuration.md)", &config)

@@ -3,23 +3,20 @@
 //! Checks the sizes, runs the step on the checking backend and reports where its cycles go. What a step is is the library's.
 
 use crate::args::{RecordArgs, UnitArgs, check_weights, density, weight_format};
-use crate::breakdown::{STALLS, StallBreakdown};
+use crate::breakdown::StallBreakdown;
 use crate::energy::CoreEnergy;
-use crate::figures::{CLASS, INSTRUCTION, classes, instructions};
+use crate::figures::{classes, instructions};
 use crate::gemv::name;
 use crate::made;
+use crate::output::Asked;
 use crate::phases::PhaseTable;
-use crate::records::Records;
-use crate::report::{SUMMARY, Summary, THROUGHPUT};
+use crate::report::Summary;
 use crate::scaling::{self, Scaling, ScalingArgs};
 use crate::system::args::LinksChoice;
 use crate::tools::{Tools, load_model, workspace_path};
-
-use crate::verdict::Verdict;
 use anyhow::Context;
 use ndp_config::{DesignConfig, WeightFormat};
-use ndp_files::{OutputFile, Progress};
-use ndp_model::LayerSparsity;
+use ndp_files::Progress;
 use ndp_numerics::layer_norm;
 use ndp_report::{Level, Report, figures};
 use ndp_sim::expected::Expected;
@@ -27,7 +24,7 @@ use ndp_sim::gemv::{GemvOptions, HeadCut};
 use ndp_sim::layer::{LayerSizes, LayerStep};
 use ndp_sim::progress;
 use ndp_sim::system::{ActivitySource, LoneCore, Neurons, check_model};
-use serde::Serialize;
+use serde_json::json;
 use std::path::PathBuf;
 
 /// Run one decoder layer in one decode step, and say where its time goes
@@ -92,18 +89,6 @@ const MAX_WEIGHTS: u64 = 1 << 28;
 /// Longest context, in tokens; what the buffer holds is less.
 const MAX_CONTEXT: u32 = 16_384;
 
-#[derive(Debug, Default, Serialize)]
-struct Zeros {
-    qkv_input: f64,
-    ffn_hidden: f64,
-}
-
-impl From<LayerSparsity> for Zeros {
-    fn from(layer: LayerSparsity) -> Self {
-        Self { qkv_input: layer.qkv_input.fraction(), ffn_hidden: layer.ffn_hidden.fraction() }
-    }
-}
-
 fn model_folder(args: &Args) -> PathBuf {
     args.model.clone().unwrap_or_else(|| workspace_path("golden/model"))
 }
@@ -145,10 +130,9 @@ fn step(args: &Args, config: &DesignConfig) -> anyhow::Result<LayerStep> {
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+pub fn run(args: &Args) -> anyhow::Result<u8> {
     let Args { unit, seed, records, .. } = args;
-    unit.energy.check_effects(unit.form.is_whole() || records.timeline.is_some())?;
-    let files = records.files(unit.files()).optional("--chart", args.chart.as_ref());
+    let files = unit.files_with(records)?.optional("--chart", args.chart.as_ref());
     files.input_folder("part of the model", model_folder(args)).check()?;
     let config = DesignConfig::load(&unit.config)?;
     check_weights(args.weights, &config)?;
@@ -170,8 +154,8 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Resul
     options.core.predict = true;
     let backend = LoneCore::open(config, &options)?;
     let mut backend = backend.with_neurons(*neurons);
-    let records = Records::create(records)?;
-    let chart = args.chart.as_deref().map(OutputFile::create).transpose()?;
+    let records = records.create()?;
+    let chart = Asked::create(args.chart.as_ref())?;
 
     let mut expected = Expected::new(config, *neurons);
     step.run(&mut expected)?;
@@ -182,9 +166,9 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Resul
     backend.unit_mut().close_waves()?;
     let summary = Summary::new(&backend);
     let zeros = match result {
-        Ok(output) => Zeros::from(output.sparsity),
+        Ok(output) => [output.sparsity.qkv_input.fraction(), output.sparsity.ffn_hidden.fraction()],
         // Reported above; the figures up to there are still of interest.
-        Err(_) if summary.mismatches > 0 => Zeros::default(),
+        Err(_) if summary.mismatches > 0 => [0.0; 2],
         Err(error) => return Err(error).with_context(|| format!("seed {seed}, rerun: {}", made::rerun())),
     };
     written?;
@@ -192,13 +176,12 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Resul
     if agrees && backend.unit().flip_is_pending() {
         bail!("nothing in the layer holds the flipped bit");
     }
-    let (cycles, model_cycles) = (summary.cycles, backend.model_cycles());
+    let (cycles, model_cycles) = (summary.figures.cycles, backend.model_cycles());
     // A run that a mismatch has cut short has no end that could be compared.
     let on_time = cycles == model_cycles || !agrees;
     let energy = CoreEnergy::new(&unit.energy, &mut backend)?;
     let sums = backend.sums();
     let stalls = StallBreakdown::new(&sums.counters, config.gemv().ranks())?;
-    let (classes, instructions) = (classes(backend.classes()), instructions(&sums));
     let phases = PhaseTable::new(&sums.phases);
     let shape = step.shape();
     let title = format!(
@@ -211,7 +194,7 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Resul
     phases.write_chart(chart, &title)?;
     let figures = figures! {
         "cycles_per_token" "per token" {Cycles} Head: "cycles / batch" = cycles / u64::from(*batch);
-        "zeros" = zeros;
+        "zeros" = json!({"qkv_input": zeros[0], "ffn_hidden": zeros[1]});
         "zeros.qkv_input" "zeros of the QKV input" {Share} Screen: "part of the inputs of Q, K and V that is 0";
         "zeros.ffn_hidden" "zeros of the FFN's hidden activations" {Share} Screen: "part of the FFN's hidden activations that is 0";
         "model_cycles" "cycle model" {Cycles} Verbose: "cycles by the cycle model, which is given the host's requests and no data but lists"
@@ -242,13 +225,14 @@ fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Resul
             args.weights,
             unit.stalls
         ))
-        .figures((&[SUMMARY, THROUGHPUT].concat(), &summary))
+        .figures(summary.outcome())
+        .figures(summary.throughput())
         .figures(figures);
     let report = phases
         .show(report, Level::Screen)
-        .table("classes", "Products", (CLASS, &classes))
-        .table_at(Level::Verbose, None, ("instructions", "Instructions"), (INSTRUCTION, &instructions))
-        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), (STALLS, &stalls));
+        .table("classes", "Products", classes(backend.classes()))
+        .table_at(Level::Verbose, None, ("instructions", "Instructions"), instructions(&sums))
+        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), stalls.figures());
     Ok(energy
         .show(report, "energy", unit.energy.energy)
         .data("config", "the configuration (docs/configuration.md)", config)

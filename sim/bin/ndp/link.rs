@@ -3,14 +3,13 @@
 //! Two Verilated ends on a cable with skewed lanes. Every beat that arrives is compared with the one that is next in its flow and every flit on
 //! the lanes with the protocol; the rate counts payload alone, start and end of the run included.
 
-use crate::output::OutputArgs;
+use crate::output::{Asked, Shown};
 use crate::tools::Tools;
 use ndp_config::{DesignConfig, LinkConfig};
-use ndp_files::{FileSet, OutputFile, Progress};
-use ndp_report::{Chart, ChartKind, Report, fields, figures, grouped};
+use ndp_files::{FileSet, Progress};
+use ndp_report::{Chart, ChartKind, Report, Values, figures, grouped};
 use ndp_sim::link::flow::Flow;
 use ndp_sim::link::network::{Network, NetworkError};
-use serde::Serialize;
 use std::path::PathBuf;
 
 /// Least delay of a lane, and the spread over the lanes, in bits; the spread is what the receiver holds, less two words.
@@ -48,43 +47,13 @@ pub struct Args {
     /// Write a chart of the rates (SVG)
     #[arg(long, value_name = "FILE")]
     chart: Option<PathBuf>,
-    #[command(flatten)]
-    pub form: OutputArgs,
-}
-
-/// One rate and size.
-#[derive(Debug, Serialize)]
-struct Point {
-    bit_error_rate: f64,
-    message_bytes: u32,
-    bytes_per_cycle: f64,
-    gb_per_s: f64,
-    latency_cycles: f64,
-    cycles: u64,
-    wrong_bits: u64,
-    flits_sent_again: u64,
-    crc_errors: u64,
-    replays_asked: u64,
-}
-
-fields! { POINT
-    "bit_error_rate" "bit error rate" {Real("", 0)} Screen: "errors of a lane for each bit";
-    "message_bytes" "message" {Real("B", 0)} Screen: "bytes of a message";
-    "gb_per_s" "payload" {Real("GB/s", 3)} Screen: "payload of a direction while both work, start and end of the run included";
-    "latency_cycles" "latency" {Real("cycles", 1)} Screen: "mean of messages alone on the link, from the first beat on the way in to the last one out";
-    "flits_sent_again" "flits sent again" {Count} Screen: "flits that one end sent again";
-    "wrong_bits" "wrong bits" {Count} Screen: "bits that both directions turned";
-    "crc_errors" "wrong CRC" {Count} Screen: "flits that one end found damaged";
-    "replays_asked" "replays" {Count} Screen: "replays that one end asked for";
-    "cycles" "cycles" {Cycles} Verbose: "core cycles of the run";
-    "bytes_per_cycle" "payload" {Real("B/cycle", 3)} Verbose: "payload of a direction in a cycle of the core";
 }
 
 /// Runs the job.
 ///
 /// # Errors
 /// For an argument that cannot be used, and if an end cannot be simulated.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
     for ber in &args.ber {
         ensure!((0.0..=MOST_ERRORS).contains(ber), "--ber is {ber}, must be 0 to {MOST_ERRORS}");
     }
@@ -94,7 +63,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     let files = FileSet::new().configuration("the configuration", &args.config);
     args.form.files(files).optional("--chart", args.chart.as_ref()).check()?;
     let config = DesignConfig::load(&args.config)?;
-    let file = args.chart.as_deref().map(OutputFile::create).transpose()?;
+    let file = Asked::create(args.chart.as_ref())?;
     let ghz = config.core().clock_ghz();
     let progress = Progress::new((args.ber.len() * args.message.len()) as u64, "measurements");
     let mut points = Vec::new();
@@ -113,21 +82,18 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     }
     drop(progress);
     let lanes = f64::from(config.link().word_bits()) / 8.0;
-    let best = points.iter().map(|point| point.gb_per_s).fold(0.0, f64::max);
-    let chart = Chart {
-        table: "points",
-        title: "Payload of a link over its bit error rate".to_owned(),
-        caption:
-            "Short messages leave most of a flit empty. A rate of 0 has no power of ten and is left out."
-                .to_owned(),
-        kind: ChartKind::Lines {
-            x: ("bit_error_rate", true),
-            y: ("gb_per_s", 1.0),
-            series: ("message_bytes", "messages of ", " bytes"),
-            axes: ["bit error rate, as a power of ten", "GB/s per direction"],
-            reference: Some(("all lanes", lanes * ghz)),
-        },
+    let points = Values::from(points);
+    let best = points.numbers("gb_per_s").fold(0.0, f64::max);
+    let lines = ChartKind::Lines {
+        x: ("bit_error_rate", true),
+        y: ("gb_per_s", 1.0),
+        series: ("message_bytes", "messages of ", " bytes"),
+        axes: ["bit error rate, as a power of ten", "GB/s per direction"],
+        reference: Some(("all lanes", lanes * ghz)),
     };
+    let caption =
+        "Short messages leave most of a flit empty. A rate of 0 has no power of ten and is left out.";
+    let chart = Chart::new("points", "Payload of a link over its bit error rate", caption, lines);
     let report = Report::checked(
         "bench link",
         true,
@@ -145,13 +111,10 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         "seed" "seed" {Count} Verbose: "seed of errors and skew" = args.seed;
         "lane_bytes_per_cycle" "all lanes" {Real("B/cycle", 1)} Verbose: "bytes that all lanes carry in a cycle, frames and CRC included" = lanes;
     })
-    .table("points", "Payload and latency", (POINT, &points))
+    .table("points", "Payload and latency", points)
     .data("config", "name of the configuration", &config.name())
     .data("tools", "versions of the tools", &Tools::new());
-    if let Some(file) = file {
-        let picture = report.drawn(&chart)?;
-        file.finish(|out| out.write_all(picture.as_bytes()))?;
-    }
+    file.write(|| Ok(report.drawn(&chart)?))?;
     Ok(report.chart(chart))
 }
 
@@ -160,7 +123,7 @@ fn measure(
     (ber, ghz): (f64, f64),
     message: u32,
     bytes: u64,
-) -> Result<Point, NetworkError> {
+) -> Result<Values, NetworkError> {
     for channel in &mut network.cables[0].channels {
         channel.skew(LANE_DELAY.0, LANE_DELAY.1);
     }
@@ -182,16 +145,19 @@ fn measure(
     let cycles = network.cycle() - start;
     let [_, again, _, wrong, _, asked, ..] = network.counters(0)?;
     let bytes_per_cycle = beats as f64 * f64::from(BEAT_BYTES) / cycles as f64;
-    Ok(Point {
-        bit_error_rate: ber,
-        message_bytes: message,
-        bytes_per_cycle,
-        gb_per_s: bytes_per_cycle * ghz,
-        latency_cycles,
-        cycles,
-        wrong_bits: network.cables[0].channels.iter().map(|channel| channel.flipped()).sum(),
-        flits_sent_again: again,
-        crc_errors: wrong,
-        replays_asked: asked,
+    Ok(figures! {
+        "bit_error_rate" "bit error rate" {Real("", 0)} Screen: "errors of a lane for each bit" = ber;
+        "message_bytes" "message" {Real("B", 0)} Screen: "bytes of a message" = message;
+        "gb_per_s" "payload" {Real("GB/s", 3)} Screen: "payload of a direction while both work, start and end of the run included"
+            = bytes_per_cycle * ghz;
+        "latency_cycles" "latency" {Real("cycles", 1)} Screen: "mean of messages alone on the link, from the first beat on the way in to the last one out"
+            = latency_cycles;
+        "flits_sent_again" "flits sent again" {Count} Screen: "flits that one end sent again" = again;
+        "wrong_bits" "wrong bits" {Count} Screen: "bits that both directions turned"
+            = network.cables[0].channels.iter().map(|channel| channel.flipped()).sum::<u64>();
+        "crc_errors" "wrong CRC" {Count} Screen: "flits that one end found damaged" = wrong;
+        "replays_asked" "replays" {Count} Screen: "replays that one end asked for" = asked;
+        "cycles" "cycles" {Cycles} Verbose: "core cycles of the run" = cycles;
+        "bytes_per_cycle" "payload" {Real("B/cycle", 3)} Verbose: "payload of a direction in a cycle of the core" = bytes_per_cycle;
     })
 }

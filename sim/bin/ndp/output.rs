@@ -1,14 +1,35 @@
 //! How results are shown: one struct of options for all commands, and the one place that prints and writes reports.
 
 use crate::made;
-use crate::verdict::Verdict;
 use anyhow::{Context, Result};
 use ndp_files::{FileSet, OutputFile};
 use ndp_report::{Report, Screen, Terminal, WIDTH};
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// Forms of a report.
+/// Writes a file, whole or not at all.
+pub fn write(path: &Path, text: &str) -> Result<()> {
+    Ok(OutputFile::create(path)?.finish(|out| out.write_all(text.as_bytes()))?)
+}
+
+/// An output file whose option is perhaps left out. The file is created before any work, so that a path that cannot be written is refused early.
+pub struct Asked(Option<OutputFile>);
+
+impl Asked {
+    /// The file of this path.
+    pub fn create(path: Option<&PathBuf>) -> Result<Self> {
+        Ok(Self(path.map(|path| OutputFile::create(path)).transpose()?))
+    }
+
+    /// Writes the text if there is a file.
+    pub fn write(self, text: impl FnOnce() -> Result<String>) -> Result<()> {
+        let Some(file) = self.0 else { return Ok(()) };
+        let text = text()?;
+        Ok(file.finish(|out| out.write_all(text.as_bytes()))?)
+    }
+}
+
+// Forms of a report. A doc comment here would become the help of every command.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct OutputArgs {
     /// Print one JSON object instead of text
@@ -25,25 +46,39 @@ pub struct OutputArgs {
     pub verbose: bool,
 }
 
+// The arguments of a command, and the forms of its report. The help is that of the arguments.
+#[derive(clap::Args, Debug)]
+pub struct Shown<A: clap::Args> {
+    #[command(flatten)]
+    args: A,
+    #[command(flatten)]
+    pub form: OutputArgs,
+}
+
+impl<A: clap::Args> std::ops::Deref for Shown<A> {
+    type Target = A;
+
+    fn deref(&self) -> &A {
+        &self.args
+    }
+}
+
 impl OutputArgs {
     /// With the files that are written.
     pub fn files(&self, files: FileSet) -> FileSet {
         files.optional("--html", self.html.as_ref())
     }
 
-    /// Runs a job, and shows its report. The page's file is created first, so that a long run does not fail at its end.
-    pub fn show(&self, job: impl FnOnce() -> Result<Report>) -> Result<Verdict> {
-        let html = self.html.as_deref().map(OutputFile::create).transpose()?;
+    /// Runs a job, and shows its report. The page's file is created first, so that a long run does not fail at its end. Returns the exit code: 1 if a
+    /// check failed, else 0.
+    pub fn show(&self, job: impl FnOnce() -> Result<Report>) -> Result<u8> {
+        let html = Asked::create(self.html.as_ref())?;
         let report = job()?.again(made::rerun());
-        if let Some(file) = html {
-            let page = report.page(&made::provenance())?;
-            file.finish(|out| out.write_all(page.as_bytes()))?;
-        }
+        html.write(|| Ok(report.page(&made::provenance())?))?;
         if let Some(folder) = &self.csv {
             std::fs::create_dir_all(folder).with_context(|| format!("cannot make '{}'", folder.display()))?;
             for (table, text) in report.csv()? {
-                let file = OutputFile::create(&folder.join(format!("{table}.csv")))?;
-                file.finish(|out| out.write_all(text.as_bytes()))?;
+                write(&folder.join(format!("{table}.csv")), &text)?;
             }
         }
         if self.json {
@@ -58,7 +93,7 @@ impl OutputArgs {
         }
         // The result is shown even if a field is missing.
         report.check()?;
-        Ok(if report.failed() { Verdict::Differed } else { Verdict::Agreed })
+        Ok(report.failed().into())
     }
 
     /// Whether there is a form with everything, and not only the first screen.

@@ -1,6 +1,6 @@
 //! `ndp generate pim-diagram`: the timing diagram of a channel that computes and is read, from the commands of the Verilated controller.
 
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use crate::pim::mode_parser;
 use anyhow::Result;
 use ndp_config::HbmConfig;
@@ -26,15 +26,13 @@ pub struct Args {
     /// SVG file to write
     #[arg(long)]
     pub out: PathBuf,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// Runs the job.
 ///
 /// # Errors
 /// For a memory without the mode, and a file that cannot be written.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     let files = FileSet::new().configuration("the memory", &args.memory).output("--out", &args.out);
     args.form.files(files).check()?;
     let config = HbmConfig::load(&args.memory)?;
@@ -72,6 +70,6 @@ pub fn run(args: &Args) -> Result<Report> {
         format!("{title}: {} commands in {} clocks", given.count(), shown.clocks),
     )
     .figures(figures)
-    .chart(Chart { table: "given", title, caption, kind: ChartKind::Drawn(picture) })
+    .chart(Chart::new("given", title, caption, ChartKind::Drawn(picture)))
     .table_at(Level::Verbose, None, ("given", "Commands"), given))
 }

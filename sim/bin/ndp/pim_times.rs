@@ -1,7 +1,7 @@
 //! `ndp bench pim`: how long work in memory takes, by the formulas of `ndp offload`, on a channel of the device model and in RTL; and a table of
 //! times for `ndp offload --times`.
 
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use anyhow::{Context, Result};
 use ndp_config::{HbmCommandSet, HbmConfig, LlmShape};
 use ndp_files::{FileSet, OutputFile, Progress};
@@ -41,8 +41,6 @@ pub struct Args {
     /// File for the table, JSON
     #[arg(long)]
     out: Option<PathBuf>,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 const US: Unit = Unit::Real("us", 3);
@@ -77,7 +75,7 @@ fn rtl_time(_: &Args, _: &HbmConfig, _: &Model, _: &MeasuredMemory, _: u32) -> R
 ///
 /// # Errors
 /// For a model or memory that cannot be used, and RTL that differs from the device model.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     for pair in args.sequences.windows(2) {
         ensure!(pair[0] < pair[1], "--sequences {},{}: the second must be above the first", pair[0], pair[1]);
     }

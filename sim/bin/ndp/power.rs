@@ -2,15 +2,15 @@
 //!
 //! Netlists come from `ndp synth --keep`; everything that decides a number is in `ndp_synth::power`.
 
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use anyhow::Result;
 use ndp_files::{FileSet, NameRule};
-use ndp_report::{Field, Level, Report, Unit, fields, figures};
+use ndp_report::{Level, Report, Unit, Values, fields, figures, rows};
 use ndp_synth::flow::Library;
 use ndp_synth::liberty::Liberty;
 use ndp_synth::power::report::WindowReport;
 use ndp_synth::power::{self, Energy, Request, Window};
-use serde::Serialize;
+use serde_json::json;
 use std::path::PathBuf;
 
 /// Published energy of a 7 nm SRAM of 8 KB, 7.5 pJ for 64 bits.
@@ -48,33 +48,15 @@ pub struct Args {
     /// Instances at the same time [default: number of cores]
     #[arg(long)]
     jobs: Option<usize>,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 const MW: Unit = Unit::Real("mW", 4);
 const PJ: Unit = Unit::Real("pJ", 3);
 
 /// Power by its causes.
-#[derive(Serialize)]
-struct Power {
-    clock_mw: f64,
-    internal_mw: f64,
-    switching_mw: f64,
-    leakage_mw: f64,
-    total_mw: f64,
-}
-
-impl From<Energy> for Power {
-    fn from(power: Energy) -> Self {
-        Self {
-            clock_mw: power.clock,
-            internal_mw: power.internal,
-            switching_mw: power.switching,
-            leakage_mw: power.leakage,
-            total_mw: power.total(),
-        }
-    }
+fn causes(power: &Energy) -> serde_json::Value {
+    let Energy { clock, internal, switching, leakage, .. } = power;
+    json!({"clock_mw": clock, "internal_mw": internal, "switching_mw": switching, "leakage_mw": leakage, "total_mw": power.total()})
 }
 
 fields! { CAUSES
@@ -85,55 +67,38 @@ fields! { CAUSES
     "leakage_mw" "leakage" {MW} Screen: "leakage";
 }
 
-/// A window.
-#[derive(Serialize)]
-struct Sum<'a> {
-    window: &'a str,
-    cycles: u64,
-    #[serde(flatten)]
-    power: Power,
-    sram_mw: f64,
-    work: Option<u64>,
-    unit: Option<&'a str>,
-    pj_per_work: Option<f64>,
-    sram_pj_per_work: Option<f64>,
-}
-
-fields! { SUM
-    "window" "window" {Text} Screen: "window";
-    "cycles" "cycles" {Count} Screen: "cycles of the core's clock";
-    "sram_mw" "SRAM" {MW} Screen: "memory macros, by the assumption";
-    "work" "work" {Count} Screen: "work that was done";
-    "unit" "of" {Text} Screen: "unit of the work";
-    "pj_per_work" "logic for each" {PJ} Screen: "energy of the logic for each unit of work";
-    "sram_pj_per_work" "SRAM for each" {PJ} Screen: "energy of memory macros for each unit of work";
+/// Part of a window's power.
+fn share(found: &WindowReport, power: &Energy) -> f64 {
+    let whole = found.total_mw.total();
+    if whole > 0.0 { power.total() / whole } else { 0.0 }
 }
 
 /// A part of a window: a module, or an instance of the top with everything below it.
-#[derive(Serialize)]
 struct Part<'a> {
-    window: &'a str,
-    part: &'a str,
-    instances: Option<u64>,
-    changes: Option<f64>,
-    #[serde(flatten)]
-    power: Power,
-    share: f64,
+    found: &'a WindowReport,
+    name: &'a str,
+    /// Of a module: its instances, and changes of a net in a cycle.
+    counted: Option<(u64, f64)>,
+    power: &'a Energy,
 }
 
-fields! { PART
-    "window" "window" {Text} Screen: "window";
-    "part" "part" {Text} Screen: "module, or instance of the top with everything below it";
-    "instances" "instances" {Count} Screen: "instances of the module";
-    "changes" "changes" {Real("", 4)} Screen: "changes of a net in a cycle, mean";
-    "share" "share" {Share} Screen: "part of the window's power";
+fn parts<'a>(parts: impl Iterator<Item = Part<'a>>) -> Values {
+    let rows = rows! { parts => |Part { found, name, counted, power }|
+        ..causes(power);
+        "window" "window" {Text} Screen: "window" = found.activity.window.name;
+        "part" "part" {Text} Screen: "module, or instance of the top with everything below it" = name;
+        "instances" "instances" {Count} Screen: "instances of the module" = counted.map(|(instances, _)| instances);
+        "changes" "changes" {Real("", 4)} Screen: "changes of a net in a cycle, mean" = counted.map(|(_, changes)| changes);
+        "share" "share" {Share} Screen: "part of the window's power" = share(found, power);
+    };
+    rows.with(CAUSES)
 }
 
 /// Runs the job.
 ///
 /// # Errors
 /// For libraries, netlists and waves that cannot be used.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     ensure!(
         args.slew_ps.is_finite() && args.slew_ps > 0.0,
         "--slew-ps = {} must be a number above 0",
@@ -174,61 +139,47 @@ pub fn run(args: &Args) -> Result<Report> {
     let source = if args.sram_pj_per_bit.is_some() { "as given" } else { SRAM_SOURCE };
     let windows: Vec<WindowReport> =
         activities.into_iter().map(|activity| WindowReport::new(activity, sram_pj_per_bit)).collect();
-    let (mut sums, mut modules, mut blocks, mut macros) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    for found in &windows {
-        let (activity, whole) = (&found.activity, found.total_mw.total());
-        let window = activity.window.name.as_str();
-        let share = |power: &Energy| if whole > 0.0 { power.total() / whole } else { 0.0 };
-        let work = activity.window.work.as_ref();
-        sums.push(Sum {
-            window,
-            cycles: activity.cycles,
-            power: found.total_mw.into(),
-            sram_mw: found.sram_mw,
-            work: work.map(|(count, _)| *count),
-            unit: work.map(|(_, unit)| unit.as_str()),
-            pj_per_work: found.pj_per_work,
-            sram_pj_per_work: found.sram_pj_per_work,
-        });
-        modules.extend(activity.modules.iter().map(|module| {
-            let nets = module.nets * module.instances * activity.cycles;
-            Part {
-                window,
-                part: &module.module,
-                instances: Some(module.instances),
-                changes: Some(module.changes as f64 / nets.max(1) as f64),
-                power: module.power_mw.into(),
-                share: share(&module.power_mw),
-            }
-        }));
-        blocks.extend(activity.blocks.iter().map(|block| Part {
-            window,
-            part: &block.block,
-            instances: None,
-            changes: None,
-            power: block.power_mw.into(),
-            share: share(&block.power_mw),
-        }));
-        macros.extend(activity.memories.iter().map(|memory| figures! {
-            ..memory;
-            "window" "window" {Text} Screen: "window" = window;
-            "module" "module" {Text} Screen: "memory macro";
-            "instances" "instances" {Count} Screen: "instances";
-            "read_bits" "read" {Real("bits/cycle", 1)} Screen: "bits read in a cycle, all instances";
-            "written_bits" "written" {Real("bits/cycle", 1)} Screen: "bits written in a cycle, all instances";
-        }));
-    }
-    let answer = sums.first().map_or_else(String::new, |sum| {
-        let per = sum
-            .pj_per_work
-            .zip(sum.unit)
-            .map_or_else(String::new, |(pj, unit)| format!(", {pj:.3} pJ/{unit}"));
-        format!("the logic takes {:.3} mW in window {}{per}", sum.power.total_mw, sum.window)
+    let sums = rows! { &windows => |found|
+        let work = found.activity.window.work.as_ref();
+        ..causes(&found.total_mw);
+        "window" "window" {Text} Screen: "window" = found.activity.window.name;
+        "cycles" "cycles" {Count} Screen: "cycles of the core's clock" = found.activity.cycles;
+        "sram_mw" "SRAM" {MW} Screen: "memory macros, by the assumption" = found.sram_mw;
+        "work" "work" {Count} Screen: "work that was done" = work.map(|(count, _)| *count);
+        "unit" "of" {Text} Screen: "unit of the work" = work.map(|(_, unit)| unit.as_str());
+        "pj_per_work" "logic for each" {PJ} Screen: "energy of the logic for each unit of work" = found.pj_per_work;
+        "sram_pj_per_work" "SRAM for each" {PJ} Screen: "energy of memory macros for each unit of work" = found.sram_pj_per_work;
+    };
+    let modules = windows.iter().flat_map(|found| {
+        found.activity.modules.iter().map(move |module| {
+            let nets = module.nets * module.instances * found.activity.cycles;
+            let counted = Some((module.instances, module.changes as f64 / nets.max(1) as f64));
+            Part { found, name: &module.module, counted, power: &module.power_mw }
+        })
     });
-    let most = modules.first().map_or_else(String::new, |part| {
-        format!("{} takes most of it, {:.1} %", part.part, 100.0 * part.share)
+    let blocks = windows.iter().flat_map(|found| {
+        let blocks = found.activity.blocks.iter();
+        blocks.map(move |block| Part { found, name: &block.block, counted: None, power: &block.power_mw })
     });
-    let with_causes = |fields: &[Field]| [fields, CAUSES].concat();
+    let memories =
+        windows.iter().flat_map(|found| found.activity.memories.iter().map(move |one| (found, one)));
+    let macros = rows! { memories => |(found, memory)|
+        ..memory;
+        "window" "window" {Text} Screen: "window" = found.activity.window.name;
+        "module" "module" {Text} Screen: "memory macro";
+        "instances" "instances" {Count} Screen: "instances";
+        "read_bits" "read" {Real("bits/cycle", 1)} Screen: "bits read in a cycle, all instances";
+        "written_bits" "written" {Real("bits/cycle", 1)} Screen: "bits written in a cycle, all instances";
+    };
+    let answer = windows.first().map_or_else(String::new, |found| {
+        let Window { name, work, .. } = &found.activity.window;
+        let per = found.pj_per_work.zip(work.as_ref());
+        let per = per.map_or_else(String::new, |(pj, (_, unit))| format!(", {pj:.3} pJ/{unit}"));
+        format!("the logic takes {:.3} mW in window {name}{per}", found.total_mw.total())
+    });
+    let most = modules.clone().next().map_or_else(String::new, |Part { found, name, power, .. }| {
+        format!("{name} takes most of it, {:.1} %", 100.0 * share(found, power))
+    });
     let setting = windows.first().map_or_else(String::new, |found| {
         format!("{} at {} ps, {}", found.activity.top, found.activity.period_ps, library.comb.name)
     });
@@ -247,14 +198,9 @@ pub fn run(args: &Args) -> Result<Report> {
             "assumed for SRAM: {sram_pj_per_bit} pJ for each bit read or written, {source}; no leakage"
         ))
         .note("no wires, no clock tree, no glitches")
-        .table("windows", "Windows", (&with_causes(SUM), &sums))
-        .table("modules", "Modules", (&with_causes(PART), &modules))
-        .table_at(
-            Level::Verbose,
-            None,
-            ("blocks", "Instances with everything below them"),
-            (&with_causes(PART), &blocks),
-        )
+        .table("windows", "Windows", sums.with(CAUSES))
+        .table("modules", "Modules", parts(modules))
+        .table_at(Level::Verbose, None, ("blocks", "Instances with everything below them"), parts(blocks))
         .table_at(Level::Verbose, None, ("memories", "Memory macros"), macros)
         .data("run", "windows as the library reports them", &windows))
 }

@@ -2,14 +2,11 @@
 //!
 //! What is proved, and how, is in the library; this file runs it and shows the table.
 
-use crate::output::OutputArgs;
-use crate::synth::from_env;
+use crate::output::{Asked, Shown};
+use crate::synth::prover;
 use anyhow::{Context, Result};
-use ndp_files::OutputFile;
-use ndp_report::{Report, fields, rows};
-use ndp_synth::formal::{Method, Outcome, PROOFS, Proof, Prover, Verdict as Found};
-use ndp_synth::tools;
-use serde::Serialize;
+use ndp_report::{Report, rows};
+use ndp_synth::formal::{Method, Outcome, PROOFS, Proof, Verdict as Found};
 use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -38,56 +35,23 @@ pub struct Args {
     /// List the proofs
     #[arg(long)]
     list: bool,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
-fields! { ROW
-    "name" "proof" {Text} Screen: "proof";
-    "verdict" "verdict" {Text} Screen: "proved, REFUTED or OPEN";
-    "seconds" "time" {Real("s", 1)} Screen: "time of the proof and its mutants";
-    "broken" "properties that each mutant breaks" {Text} Screen: "properties that each mutant breaks";
-    "says" "the hardware" {Text} Verbose: "property that is proved";
-    "method" "method" {Text} Verbose: "runs that it covers";
-    "outcome" "" {Data} Json: "verdict, properties and time of the proof";
-    "mutants" "" {Data} Json: "the same for each mutant";
-}
-
-#[derive(Serialize)]
+/// A proof, and what came of it and of its mutants.
 struct Row {
-    name: &'static str,
-    says: &'static str,
-    method: String,
-    verdict: &'static str,
-    seconds: f64,
-    broken: String,
+    proof: &'static Proof,
     outcome: Outcome,
     mutants: Vec<Outcome>,
 }
 
 impl Row {
-    fn new(proof: &Proof, outcome: Outcome, mutants: Vec<Outcome>) -> Self {
-        let verdict = match outcome.verdict {
-            Found::Proved => "proved",
-            Found::Refuted => "REFUTED",
-            Found::Open => "OPEN",
-        };
+    /// Properties that each mutant breaks.
+    fn broken(&self) -> String {
         let of = |mutant: &Outcome| match found(mutant) {
             true => mutant.properties.join(", "),
             false => "NOT FOUND".to_owned(),
         };
-        let broken = mutants.iter().map(of).collect::<Vec<_>>().join("; ");
-        let seconds = outcome.seconds + mutants.iter().map(|mutant| mutant.seconds).sum::<f64>();
-        Self {
-            name: proof.name,
-            says: proof.says,
-            method: method(proof),
-            verdict,
-            seconds,
-            broken,
-            outcome,
-            mutants,
-        }
+        self.mutants.iter().map(of).collect::<Vec<_>>().join("; ")
     }
 
     fn passed(&self) -> bool {
@@ -110,10 +74,10 @@ fn method(proof: &Proof) -> String {
 ///
 /// # Errors
 /// For tools that are missing or fail.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     let chosen =
         |proof: &&Proof| args.names.is_empty() || args.names.iter().any(|part| proof.name.contains(part));
-    let proofs: Vec<&Proof> = PROOFS.iter().filter(chosen).collect();
+    let proofs: Vec<&'static Proof> = PROOFS.iter().filter(chosen).collect();
     let known = || PROOFS.iter().map(|proof| proof.name).collect::<Vec<_>>().join(", ");
     ensure!(
         !proofs.is_empty(),
@@ -131,29 +95,40 @@ pub fn run(args: &Args) -> Result<Report> {
             .table("proofs", "Proofs", listed));
     }
     ensure!(args.timeout_s > 0, "--timeout-s = 0 must be at least 1");
-    let limit = Duration::from_secs(args.timeout_s);
-    let out = args.out.as_deref().map(OutputFile::create).transpose()?;
-    let yosys = tools::yosys(from_env("YOSYS"), limit)?;
-    let abc = tools::abc(from_env("ABC"), &yosys, limit)?;
-    let prover = Prover { yosys, abc, limit };
+    let out = Asked::create(args.out.as_ref())?;
+    let prover = prover(Duration::from_secs(args.timeout_s))?;
     let mut rows = Vec::new();
-    for (number, proof) in proofs.iter().enumerate() {
+    for (number, &proof) in proofs.iter().enumerate() {
         note!("{}/{}: {}", number + 1, proofs.len(), proof.name);
         let folder = args.dir.join(proof.name);
         let context = || format!("proof {}", proof.name);
         let outcome = prover.prove(proof, &folder).with_context(context)?;
         let mutants = prover.refute(proof, &folder.join("mutant")).with_context(context)?;
-        rows.push(Row::new(proof, outcome, mutants));
+        rows.push(Row { proof, outcome, mutants });
     }
-    if let Some(out) = out {
-        out.finish(|file| file.write_all(markdown(&rows).as_bytes()))?;
-    }
+    out.write(|| Ok(markdown(&rows)))?;
     let failed = rows.iter().filter(|row| !row.passed()).count();
     let verdict = match failed {
         0 => format!("{} proofs hold, and each mutant breaks a property", rows.len()),
         failed => format!("{failed} of {} proofs do not hold, or miss a mutant", rows.len()),
     };
-    Ok(Report::checked("verify prove", failed == 0, verdict).table("proofs", "Proofs", (ROW, &rows)))
+    let rows = rows! { &rows => |row|
+        let Row { proof, outcome, mutants } = row;
+        "name" "proof" {Text} Screen: "proof" = proof.name;
+        "verdict" "verdict" {Text} Screen: "proved, REFUTED or OPEN" = match outcome.verdict {
+            Found::Proved => "proved",
+            Found::Refuted => "REFUTED",
+            Found::Open => "OPEN",
+        };
+        "seconds" "time" {Real("s", 1)} Screen: "time of the proof and its mutants"
+            = outcome.seconds + mutants.iter().map(|mutant| mutant.seconds).sum::<f64>();
+        "broken" "properties that each mutant breaks" {Text} Screen: "properties that each mutant breaks" = row.broken();
+        "says" "the hardware" {Text} Verbose: "property that is proved" = proof.says;
+        "method" "method" {Text} Verbose: "runs that it covers" = method(proof);
+        "outcome" "" {Data} Json: "verdict, properties and time of the proof" = outcome;
+        "mutants" "" {Data} Json: "the same for each mutant" = mutants;
+    };
+    Ok(Report::checked("verify prove", failed == 0, verdict).table("proofs", "Proofs", rows))
 }
 
 /// The table, without times, which differ from machine to machine.
@@ -162,7 +137,8 @@ fn markdown(rows: &[Row]) -> String {
         "| proof | the hardware | method | properties that each mutant breaks |\n| --- | --- | --- | --- |\n"
             .to_owned();
     for row in rows {
-        let _ = writeln!(text, "| {} | {} | {} | {} |", row.name, row.says, row.method, row.broken);
+        let Proof { name, says, .. } = row.proof;
+        let _ = writeln!(text, "| {name} | {says} | {} | {} |", method(row.proof), row.broken());
     }
     text
 }

@@ -8,43 +8,25 @@ use ndp_pim::PimError;
 use ndp_planner::PlanError;
 use ndp_predictor::PredictorError;
 use ndp_scheduler::SchedulerError;
-#[cfg(feature = "rtl")]
-use ndp_sim::error::SimError;
-#[cfg(feature = "rtl")]
-use ndp_sim::hbm::{ControlledError, LockstepError};
-#[cfg(feature = "rtl")]
-use ndp_sim::link::network::NetworkError;
-#[cfg(feature = "rtl")]
-use ndp_sim::system::{EvaluateError, PredictedError, SetupError};
 use ndp_synth::SynthError;
 use ndp_systems::SystemsError;
 use ndp_traces::TraceError;
-#[cfg(feature = "rtl")]
-use ndp_traces::capture::CaptureError;
 use std::error::Error;
+
+/// Whether a cause is one of these errors; with functions, only an error for which its function returns true.
+macro_rules! is_one_of {
+    ($cause:ident, $($judge:ident($error:ty)),+ $(,)?) => { $($cause.downcast_ref::<$error>().is_some_and($judge))||+ };
+    ($cause:ident, $($error:ty),+ $(,)?) => { $($cause.is::<$error>())||+ };
+}
 
 /// Whether a cause of an error is a refusal.
 pub fn refuses(cause: &(dyn Error + 'static)) -> bool {
-    macro_rules! any_of {
-        ($($error:ty),+ $(,)?) => { $(cause.is::<$error>())||+ };
-    }
-    macro_rules! some_of {
-        ($($judge:ident($error:ty)),+ $(,)?) => { $(cause.downcast_ref::<$error>().is_some_and($judge))||+ };
-    }
     #[cfg(feature = "rtl")]
-    if some_of!(
-        simulation(SimError),
-        evaluation(EvaluateError),
-        setup(SetupError),
-        predicted(PredictedError),
-        channel(LockstepError),
-        controller(ControlledError),
-        network(NetworkError),
-        captured(CaptureError<SimError>),
-    ) {
+    if rtl::refuses(cause) {
         return true;
     }
-    some_of!(
+    is_one_of!(
+        cause,
         configuration(ConfigError),
         model(ModelError),
         pim(PimError),
@@ -54,7 +36,8 @@ pub fn refuses(cause: &(dyn Error + 'static)) -> bool {
         synthesis(SynthError),
         systems(SystemsError),
         trace(TraceError),
-    ) || any_of!(
+    ) || is_one_of!(
+        cause,
         ndp_files::NameError,
         ndp_hdl::designs::BuildError,
         ndp_hdl_language::HdlError,
@@ -132,79 +115,96 @@ fn synthesis(error: &SynthError) -> bool {
     }
 }
 
+/// Errors of simulations.
 #[cfg(feature = "rtl")]
-fn simulation(error: &SimError) -> bool {
-    match error {
-        SimError::Config(error) => configuration(error),
-        SimError::Model(error) => model(error),
-        SimError::Unsupported { .. }
-        | SimError::Unfit { .. }
-        | SimError::Flash { .. }
-        | SimError::WaveFormat { .. }
-        | SimError::WaveWindow { .. }
-        | SimError::WaveDepth
-        | SimError::Range { .. }
-        | SimError::Length { .. }
-        | SimError::NeedsRtl { .. }
-        | SimError::Machine(_)
-        | SimError::Numerics(_)
-        | SimError::Predictor(_)
-        | SimError::Layout(_) => true,
-        // The cache, Verilator and the compiler are among the others.
-        _ => false,
+mod rtl {
+    use super::{configuration, model, predictor, scheduler, trace};
+    use ndp_sim::error::SimError;
+    use ndp_sim::hbm::{ControlledError, LockstepError};
+    use ndp_sim::link::network::NetworkError;
+    use ndp_sim::system::{EvaluateError, PredictedError, SetupError};
+    use ndp_traces::capture::CaptureError;
+
+    pub fn refuses(cause: &(dyn std::error::Error + 'static)) -> bool {
+        is_one_of!(
+            cause,
+            simulation(SimError),
+            evaluation(EvaluateError),
+            setup(SetupError),
+            predicted(PredictedError),
+            channel(LockstepError),
+            controller(ControlledError),
+            network(NetworkError),
+            captured(CaptureError<SimError>),
+        )
     }
-}
 
-#[cfg(feature = "rtl")]
-fn evaluation(error: &EvaluateError) -> bool {
-    match error {
-        EvaluateError::Scheduler(error) => scheduler(error),
-        EvaluateError::System(error) => simulation(error),
+    fn simulation(error: &SimError) -> bool {
+        match error {
+            SimError::Config(error) => configuration(error),
+            SimError::Model(error) => model(error),
+            SimError::Unsupported { .. }
+            | SimError::Unfit { .. }
+            | SimError::Flash { .. }
+            | SimError::WaveFormat { .. }
+            | SimError::WaveWindow { .. }
+            | SimError::WaveDepth
+            | SimError::Range { .. }
+            | SimError::Length { .. }
+            | SimError::NeedsRtl { .. }
+            | SimError::Machine(_)
+            | SimError::Numerics(_)
+            | SimError::Predictor(_)
+            | SimError::Layout(_) => true,
+            // The cache, Verilator and the compiler are among the others.
+            _ => false,
+        }
     }
-}
 
-#[cfg(feature = "rtl")]
-fn setup(error: &SetupError) -> bool {
-    match error {
-        SetupError::Config(error) => configuration(error),
-        SetupError::Model(error) => model(error),
-        SetupError::Scheduler(error) => scheduler(error),
+    fn evaluation(error: &EvaluateError) -> bool {
+        match error {
+            EvaluateError::Scheduler(error) => scheduler(error),
+            EvaluateError::System(error) => simulation(error),
+        }
     }
-}
 
-#[cfg(feature = "rtl")]
-fn predicted(error: &PredictedError) -> bool {
-    match error {
-        PredictedError::Predictor(error) => predictor(error),
-        PredictedError::Model(error) => model(error),
+    fn setup(error: &SetupError) -> bool {
+        match error {
+            SetupError::Config(error) => configuration(error),
+            SetupError::Model(error) => model(error),
+            SetupError::Scheduler(error) => scheduler(error),
+        }
     }
-}
 
-// Each of these shows a `SimError` as if it were its own, so the chain of causes does not have it.
-#[cfg(feature = "rtl")]
-fn channel(error: &LockstepError) -> bool {
-    if let LockstepError::Sim(error) = error { simulation(error) } else { false }
-}
-
-#[cfg(feature = "rtl")]
-fn controller(error: &ControlledError) -> bool {
-    match error {
-        ControlledError::Sim(error) => simulation(error),
-        ControlledError::Lockstep(error) => channel(error),
-        _ => false,
+    fn predicted(error: &PredictedError) -> bool {
+        match error {
+            PredictedError::Predictor(error) => predictor(error),
+            PredictedError::Model(error) => model(error),
+        }
     }
-}
 
-#[cfg(feature = "rtl")]
-fn network(error: &NetworkError) -> bool {
-    if let NetworkError::Sim(error) = error { simulation(error) } else { false }
-}
+    // Each of these shows a `SimError` as if it were its own, so the chain of causes does not have it.
+    fn channel(error: &LockstepError) -> bool {
+        if let LockstepError::Sim(error) = error { simulation(error) } else { false }
+    }
 
-#[cfg(feature = "rtl")]
-fn captured(error: &CaptureError<SimError>) -> bool {
-    match error {
-        CaptureError::Backend(error) => simulation(error),
-        CaptureError::Trace(error) => trace(error),
+    fn controller(error: &ControlledError) -> bool {
+        match error {
+            ControlledError::Sim(error) => simulation(error),
+            ControlledError::Lockstep(error) => channel(error),
+            _ => false,
+        }
+    }
+
+    fn network(error: &NetworkError) -> bool {
+        if let NetworkError::Sim(error) = error { simulation(error) } else { false }
+    }
+
+    fn captured(error: &CaptureError<SimError>) -> bool {
+        match error {
+            CaptureError::Backend(error) => simulation(error),
+            CaptureError::Trace(error) => trace(error),
+        }
     }
 }
 
@@ -259,6 +259,11 @@ mod tests {
         }
         #[cfg(feature = "rtl")]
         {
+            use ndp_sim::error::SimError;
+            use ndp_sim::hbm::{ControlledError, LockstepError};
+            use ndp_sim::link::network::NetworkError;
+            use ndp_sim::system::{EvaluateError, PredictedError};
+            use ndp_traces::capture::CaptureError;
             let build =
                 SimError::Build { design: "gemv_unit".into(), reason: "cannot lock the cache".into() };
             assert_eq!(code(build.into()), UNUSABLE);

@@ -3,12 +3,12 @@
 //! Assembles, runs and reports. What a program means is `ndp_machine`'s business, what is compared the library's.
 
 use crate::args::{RecordArgs, UnitArgs};
-use crate::breakdown::{STALLS, StallBreakdown};
+use crate::breakdown::StallBreakdown;
 use crate::cycles::predict;
 use crate::energy::show_dimm;
 use crate::made;
 use crate::program::assemble;
-use crate::records::Records;
+use crate::report::LISTED;
 use crate::tools::Tools;
 use anyhow::Context;
 use ndp_config::{DesignConfig, WeightFormat};
@@ -19,10 +19,10 @@ use ndp_isa::{Counters, Status};
 use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock};
 use ndp_machine::{Machine, SparseMemory, dump_bursts};
 use ndp_numerics::f16;
-use ndp_report::{Level, Report, Values, fields, figures, grouped};
+use ndp_report::{Level, Report, figures, grouped, rows};
 use ndp_sim::core::{CoreOptions, Difference, NdpCore, ProgramCheck, ProgramRun};
 use ndp_sim::gemv::BitFlip;
-use serde::Serialize;
+use serde_json::json;
 use std::path::PathBuf;
 
 /// Run programs in the text form of docs/isa-text.md and compare DRAM, status and monitor with the functional model
@@ -56,31 +56,8 @@ pub struct Args {
     pub records: RecordArgs,
 }
 
-/// Mismatches that are listed; the rest is only counted.
-const LISTED: usize = 16;
 /// Values in a line of a dump.
 const DUMP_COLUMNS: usize = 8;
-
-fields! { DUMP
-    "address" "burst" {Count} Json: "address of the burst";
-    "bits" "bits" {Data} Json: "bits of its elements";
-}
-
-/// An element of the DRAM that differs.
-#[derive(Debug, Serialize)]
-struct Mismatch {
-    burst: u64,
-    element: u32,
-    expected: u16,
-    actual: u16,
-}
-
-/// A burst that a `.dump` names.
-#[derive(Debug, Serialize)]
-struct Dump {
-    address: u64,
-    bits: Vec<u16>,
-}
 
 /// Runs the job.
 ///
@@ -88,8 +65,7 @@ struct Dump {
 /// For a program that cannot be assembled, files that cannot be used, and a core that hangs.
 pub fn run(args: &Args) -> anyhow::Result<Report> {
     let Args { programs: paths, unit, seed, allow_malformed, dump, records } = args;
-    unit.energy.check_effects(unit.form.is_whole() || records.timeline.is_some())?;
-    let files = records.files(unit.files());
+    let files = unit.files_with(records)?;
     paths.iter().fold(files, |files, path| files.input("the program", path)).check()?;
     let config = DesignConfig::load(&unit.config)?;
     let programs = paths.iter().map(|path| assemble(path, &config, *allow_malformed));
@@ -97,7 +73,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     let names: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
     let options = CoreOptions { record: records.is_asked(), ..unit.options(*seed).core };
     let mut core = NdpCore::open(&config, &options)?;
-    let records = Records::create(records)?;
+    let records = records.create()?;
     // The cycles of a select are known if its operands are; those that an earlier program leaves are not counted.
     let cycles = |program| predict(&config, program).map_or(0, |run| run.cycles);
     let predicted = programs.iter().map(cycles).sum::<u64>().max(1);
@@ -107,15 +83,12 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     let written = records.write(core.take_recording().as_ref(), &unit.energy);
     let closed = core.close_waves();
     let (checks, counters) = result.with_context(|| format!("seed {seed}, rerun: {}", made::rerun()))?;
-    let row = |(program, check): (&String, &ProgramCheck)| {
-        figures! {
-            "program" "program" {Text} Screen: "file" = program.clone();
-            "instructions" "instructions" {Count} Screen: "instructions" = check.run.words;
-            "cycles" "cycles" {Count} Screen: "core cycles" = check.run.cycles;
-            "mismatches" "wrong elements" {Count} Screen: "elements of the DRAM that differ" = check.mismatches.len() as u64;
-        }
+    let rows = rows! { names.iter().zip(&checks) => |(program, check)|
+        "program" "program" {Text} Screen: "file" = program;
+        "instructions" "instructions" {Count} Screen: "instructions" = check.run.words;
+        "cycles" "cycles" {Count} Screen: "core cycles" = check.run.cycles;
+        "mismatches" "wrong elements" {Count} Screen: "elements of the DRAM that differ" = check.mismatches.len() as u64;
     };
-    let rows: Values = names.iter().zip(&checks).map(row).collect();
     let check = total(checks).context("there are no programs")?;
     written?;
     closed?;
@@ -124,6 +97,20 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
     let stalls = StallBreakdown::new(&counters, config.gemv().ranks())?;
     let first_violation = core.check_protocol().err().map(|error| error.to_string());
     let dumps = if *dump { dumps(&core, &programs) } else { Vec::new() };
+    let bursts = rows! { &dumps => |(address, bits)|
+        "address" "burst" {Count} Json: "address of the burst" = address;
+        "bits" "bits" {Data} Json: "bits of its elements" = bits;
+    };
+    let lines = dumps.iter().flat_map(|(address, bits)| {
+        bits.chunks(DUMP_COLUMNS).enumerate().map(move |(line, chunk)| (address, line, chunk))
+    });
+    let lines = rows! { lines => |(address, line, chunk)|
+        let texts = |text: fn(&u16) -> String| chunk.iter().map(text).collect::<Vec<_>>().join(" ");
+        "burst" "burst" {Text} Screen: "address of the burst" = format!("{address:#010x}");
+        "element" "from" {Count} Screen: "first element" = line * DUMP_COLUMNS;
+        "values" "values" {Text} Screen: "values in FP16" = texts(|bits| f16::from_bits(*bits).to_f32().to_string());
+        "bits" "bits" {Text} Screen: "their bits" = texts(|bits| format!("{bits:04x}"));
+    };
     let constants = unit.energy.constants(&config, "hermes")?;
     let energy = DimmEnergy::new(&DramCosts::new(&constants.dram, config.dram()), core.activity());
     let holds = check.agrees() && first_violation.is_none();
@@ -160,7 +147,10 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         "seed" "seed" {Count} Verbose: "seed of the stalls" = *seed;
         "stalls_percent" "stalls" {Real("%", 0)} Verbose: "cycles in which the host is not ready" = unit.stalls;
         "program" "programs" {Text} Json: "files" = names.join(" ");
-        "first_mismatches" "" {Data} Json: "the first wrong elements: burst, element, expected and actual bits" = listed(&check).collect::<Vec<_>>();
+        "first_mismatches" "" {Data} Json: "the first wrong elements: burst, element, expected and actual bits"
+            = check.mismatches.iter().take(LISTED).map(|(burst, element, expected, actual)| {
+                json!({"burst": burst, "element": element, "expected": expected, "actual": actual})
+            }).collect::<Vec<_>>();
         "differences" "" {Data} Json: "status and counters that differ" = &check.differences;
     };
     let level = if rows.count() > 1 { Level::Screen } else { Level::Verbose };
@@ -169,9 +159,9 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
         .setting(format!("{what} on {}, seed {seed}, {} % stalls", config.name(), unit.stalls))
         .figures(figures)
         .table_at(level, None, ("programs", "Programs"), rows)
-        .table_at(Level::Json, None, ("dumps", "Dumped bursts"), (DUMP, &dumps))
-        .table("dumped", "Dumped elements", dumps.iter().flat_map(lines).collect::<Values>())
-        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), (STALLS, &stalls));
+        .table_at(Level::Json, None, ("dumps", "Dumped bursts"), bursts)
+        .table("dumped", "Dumped elements", lines)
+        .group(Level::Verbose, ("stalls", "Cycles of the multipliers' groups"), stalls.figures());
     Ok(show_dimm(report, &energy, &constants.dram.name, unit.energy.energy)
         .data("config", "the configuration (docs/configuration.md)", &config)
         .data("status", "the core's status (docs/isa.md)", &status)
@@ -281,19 +271,10 @@ fn flip_bit(core: &mut NdpCore, place: Option<(u64, u32, u32)>) {
     core.poke(burst, &data);
 }
 
-fn listed(check: &ProgramCheck) -> impl Iterator<Item = Mismatch> {
-    check.mismatches.iter().take(LISTED).map(|&(burst, element, expected, actual)| Mismatch {
-        burst,
-        element,
-        expected,
-        actual,
-    })
-}
-
 /// Adds what differs.
 fn notes(report: Report, check: &ProgramCheck, violation: Option<&str>, seed: u64) -> Report {
     let value = |bits: u16| f16::from_bits(bits).to_f32();
-    let elements = listed(check).map(|Mismatch { burst, element, expected, actual }| {
+    let elements = check.mismatches.iter().take(LISTED).map(|&(burst, element, expected, actual)| {
         format!(
             "MISMATCH burst {burst:#x} element {element}: expected {expected:#06x} ({}), actual {actual:#06x} ({}); seed {seed}",
             value(expected),
@@ -326,24 +307,10 @@ fn malformed(status: &Status, programs: &[Program], config: &DesignConfig) -> St
     )
 }
 
-/// All bursts that the programs dump, in order.
-fn dumps(core: &NdpCore, programs: &[Program]) -> Vec<Dump> {
+/// Address and bits of all bursts that the programs dump, in order.
+fn dumps(core: &NdpCore, programs: &[Program]) -> Vec<(u64, Vec<u16>)> {
     let bursts =
         programs.iter().flat_map(|program| &program.dumps).flat_map(|dump| dump_bursts(core.config(), *dump));
     let bits = |data: [u64; 8]| (0..32).map(|index| (data[index / 4] >> (16 * (index % 4))) as u16).collect();
-    bursts.map(|address| Dump { address, bits: bits(core.peek(address)) }).collect()
-}
-
-/// The lines of a burst.
-fn lines(dump: &Dump) -> impl Iterator<Item = Values> {
-    let line = |(line, chunk): (usize, &[u16])| {
-        let texts = |text: fn(&u16) -> String| chunk.iter().map(text).collect::<Vec<_>>().join(" ");
-        figures! {
-            "burst" "burst" {Text} Screen: "address of the burst" = format!("{:#010x}", dump.address);
-            "element" "from" {Count} Screen: "first element" = line * DUMP_COLUMNS;
-            "values" "values" {Text} Screen: "values in FP16" = texts(|bits| f16::from_bits(*bits).to_f32().to_string());
-            "bits" "bits" {Text} Screen: "their bits" = texts(|bits| format!("{bits:04x}"));
-        }
-    };
-    dump.bits.chunks(DUMP_COLUMNS).enumerate().map(line)
+    bursts.map(|address| (address, bits(core.peek(address)))).collect()
 }

@@ -5,20 +5,17 @@
 use crate::args::UnitArgs;
 use crate::gemv::name;
 use crate::made;
+use crate::report::LISTED;
 use crate::system::args::LinksChoice;
-use crate::tools::{Tools, grouped};
+use crate::tools::Tools;
 use anyhow::Context;
 use clap::Args;
 use ndp_config::{DesignConfig, LlmFamily, LlmShape, SystemConfig};
-use ndp_report::{Chart, ChartKind, Report, counted, fields, figures};
+use ndp_report::{Chart, ChartKind, Report, counted, figures, grouped, rows};
 use ndp_sim::core::Backend;
 use ndp_sim::gemv::MergeFormat;
 use ndp_sim::layer::LayerStep;
-use ndp_sim::system::{
-    ActivitySource, LinkOptions, Load, Operation, StaticPlaces, SystemBackend, SystemFigures, SystemOptions,
-};
-use serde::Serialize;
-use std::collections::BTreeMap;
+use ndp_sim::system::{ActivitySource, LinkOptions, Load, Ran, StaticPlaces, SystemBackend, SystemOptions};
 use std::time::Instant;
 
 /// Several DIMMs.
@@ -48,59 +45,35 @@ pub struct Scaling<'a> {
 }
 
 /// One number of DIMMs.
-#[derive(Debug, Serialize)]
 struct Row {
     dimms: u32,
     merge: MergeFormat,
-    cycles: u64,
-    operation_cycles: BTreeMap<Operation, u64>,
-    message_cycles: u64,
-    meet_cycles: u64,
+    ran: Ran,
+    /// Cycles of the first row over these, and that over the number of DIMMs.
     speedup: f64,
     efficiency: f64,
-    imbalance: f64,
-    link_bytes: u64,
-    outputs_checked: u64,
-    mismatches: u64,
-    protocol_violations: u64,
-    backdoor_accesses: u64,
-    cycles_equal_model: bool,
+    /// Wall-clock time of the simulation.
     seconds: f64,
-    #[serde(skip)]
-    first_mismatches: Vec<String>,
 }
 
 impl Row {
-    fn is_sound(&self) -> bool {
-        let wrong = self.mismatches + self.protocol_violations + self.backdoor_accesses;
-        wrong == 0 && self.cycles_equal_model
+    fn cycles(&self) -> u64 {
+        self.ran.figures.critical_cycles
     }
-}
 
-fields! { ROW
-    "dimms" "DIMMs" {Count} Screen: "DIMMs";
-    "merge" "partial sums" {Text} Screen: "form in which partial results travel: exact or fp16";
-    "cycles" "cycles" {Cycles} Screen: "core cycles of the slowest DIMM of each step, messages included";
-    "speedup" "speed-up" {Real("", 2)} Screen: "cycles of the first row over these";
-    "efficiency" "per DIMM" {Real("", 2)} Screen: "speed-up over the number of DIMMs, relative to the first row";
-    "message_cycles" "messages" {Cycles} Screen: "core cycles of messages, from the first instruction's offer to the end of the later side";
-    "meet_cycles" "merging" {Cycles} Screen: "core cycles of programs that add partial results and finish the product";
-    "imbalance" "most/mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean";
-    "operation_cycles.q" "Q" {Cycles} Verbose: "core cycles of queries";
-    "operation_cycles.k" "K" {Cycles} Verbose: "core cycles of keys";
-    "operation_cycles.v" "V" {Cycles} Verbose: "core cycles of values";
-    "operation_cycles.attention" "attention" {Cycles} Verbose: "core cycles of attention";
-    "operation_cycles.projection" "projection" {Cycles} Verbose: "core cycles of the projection after attention";
-    "operation_cycles.fc1" "FC1" {Cycles} Verbose: "core cycles of the first half of the MLP";
-    "operation_cycles.fc2" "FC2" {Cycles} Verbose: "core cycles of the second half of the MLP";
-    "operation_cycles.head" "logits" {Cycles} Verbose: "core cycles of the logits";
-    "link_bytes" "over links" {Bytes} Verbose: "bytes over the links";
-    "outputs_checked" "outputs" {Count} Verbose: "outputs of the cores compared with exact arithmetic";
-    "mismatches" "wrong" {Count} Verbose: "outputs that differ";
-    "protocol_violations" "broken rules" {Count} Verbose: "broken timing rules of the DRAM";
-    "backdoor_accesses" "backdoor" {Count} Verbose: "bursts of DRAM accessed by backdoor after loading";
-    "cycles_equal_model" "as predicted" {Text} Verbose: "whether each DIMM takes the cycles that the cycle model predicts";
-    "seconds" "simulation" {Real("s", 1)} Verbose: "wall-clock time of the simulation";
+    fn message_cycles(&self) -> u64 {
+        self.ran.figures.links.as_ref().map_or(0, |links| links.cycles)
+    }
+
+    fn equals_model(&self) -> bool {
+        let figures = &self.ran.figures;
+        figures.mismatches > 0 || figures.dimms.iter().all(|dimm| dimm.cycles == dimm.model_cycles)
+    }
+
+    fn is_sound(&self) -> bool {
+        let wrong = self.ran.figures.mismatches + self.ran.violations + self.ran.backdoor_accesses;
+        wrong == 0 && self.equals_model()
+    }
 }
 
 /// Runs the job.
@@ -120,7 +93,8 @@ pub fn run(scaling: &Scaling<'_>) -> anyhow::Result<Report> {
         }
     }
     let sum = |of: fn(&Row) -> u64| rows.iter().map(of).sum::<u64>();
-    let (checked, wrong) = (grouped(sum(|row| row.outputs_checked)), sum(|row| row.mismatches));
+    let checked = grouped(sum(|row| row.ran.figures.outputs_checked));
+    let wrong = sum(|row| row.ran.figures.mismatches);
     let sound = rows.iter().all(Row::is_sound);
     let verdict = match (sound, wrong) {
         (true, _) => format!("{}; {checked} outputs equal exact arithmetic", answer(&rows)),
@@ -139,19 +113,19 @@ pub fn run(scaling: &Scaling<'_>) -> anyhow::Result<Report> {
         name(args.links)
     ));
     if let Some(most) = rows.iter().max_by_key(|row| row.dimms).filter(|row| row.dimms > 1) {
-        let share = |cycles: u64| 100.0 * cycles as f64 / most.cycles.max(1) as f64;
+        let share = |cycles: u64| 100.0 * cycles as f64 / most.cycles().max(1) as f64;
         report = report.reason(format!(
             "with {}, {:.0} % of the cycles have messages under way and {:.0} % merging, beside other work; the fullest DIMM has {:.3} times the \
              mean load",
             counted(most.dimms.into(), "DIMM"),
-            share(most.message_cycles),
-            share(most.meet_cycles),
-            most.imbalance
+            share(most.message_cycles()),
+            share(most.ran.figures.merge.meet_cycles),
+            most.ran.figures.imbalance()
         ));
     }
     for row in &rows {
         let (dimms, merge) = (counted(row.dimms.into(), "DIMM"), name(row.merge));
-        let listed = row.first_mismatches.iter();
+        let listed = row.ran.mismatches.iter().take(LISTED);
         report = listed.fold(report, |report, mismatch| {
             report.note(format!("{dimms}, merge {merge}: MISMATCH {mismatch}; seed {seed}"))
         });
@@ -160,6 +134,36 @@ pub fn run(scaling: &Scaling<'_>) -> anyhow::Result<Report> {
         Backend::Rtl => report,
         Backend::Cycles => report.note("cycle model and functional model of the cores, no RTL"),
     };
+    let table = rows! { &rows => |row|
+        let figures = &row.ran.figures;
+        "dimms" "DIMMs" {Count} Screen: "DIMMs" = row.dimms;
+        "merge" "partial sums" {Text} Screen: "form in which partial results travel: exact or fp16" = row.merge;
+        "cycles" "cycles" {Cycles} Screen: "core cycles of the slowest DIMM of each step, messages included" = row.cycles();
+        "speedup" "speed-up" {Real("", 2)} Screen: "cycles of the first row over these" = row.speedup;
+        "efficiency" "per DIMM" {Real("", 2)} Screen: "speed-up over the number of DIMMs, relative to the first row" = row.efficiency;
+        "message_cycles" "messages" {Cycles} Screen: "core cycles of messages, from the first instruction's offer to the end of the later side"
+            = row.message_cycles();
+        "meet_cycles" "merging" {Cycles} Screen: "core cycles of programs that add partial results and finish the product" = figures.merge.meet_cycles;
+        "imbalance" "most/mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean" = figures.imbalance();
+        "operation_cycles" = figures.operation_cycles;
+        "operation_cycles.q" "Q" {Cycles} Verbose: "core cycles of queries";
+        "operation_cycles.k" "K" {Cycles} Verbose: "core cycles of keys";
+        "operation_cycles.v" "V" {Cycles} Verbose: "core cycles of values";
+        "operation_cycles.attention" "attention" {Cycles} Verbose: "core cycles of attention";
+        "operation_cycles.projection" "projection" {Cycles} Verbose: "core cycles of the projection after attention";
+        "operation_cycles.fc1" "FC1" {Cycles} Verbose: "core cycles of the first half of the MLP";
+        "operation_cycles.fc2" "FC2" {Cycles} Verbose: "core cycles of the second half of the MLP";
+        "operation_cycles.head" "logits" {Cycles} Verbose: "core cycles of the logits";
+        "link_bytes" "over links" {Bytes} Verbose: "bytes over the links" = figures.bytes.links();
+        "outputs_checked" "outputs" {Count} Verbose: "outputs of the cores compared with exact arithmetic" = figures.outputs_checked;
+        "mismatches" "wrong" {Count} Verbose: "outputs that differ" = figures.mismatches;
+        "protocol_violations" "broken rules" {Count} Verbose: "broken timing rules of the DRAM" = row.ran.violations;
+        "backdoor_accesses" "backdoor" {Count} Verbose: "bursts of DRAM accessed by backdoor after loading" = row.ran.backdoor_accesses;
+        "cycles_equal_model" "as predicted" {Text} Verbose: "whether each DIMM takes the cycles that the cycle model predicts" = row.equals_model();
+        "seconds" "simulation" {Real("s", 1)} Verbose: "wall-clock time of the simulation" = row.seconds;
+    };
+    let caption = "Over the first row; messages and merging keep it below the number of DIMMs.";
+    let bars = ChartKind::Rows { label: "dimms,merge", value: "speedup" };
     Ok(report
         .note("the GPU has no neurons; the projection after attention is the GPU's")
         .figures(figures! {
@@ -173,13 +177,8 @@ pub fn run(scaling: &Scaling<'_>) -> anyhow::Result<Report> {
                 "qkv_zeros" "zeros among inputs of Q, K, V" {Share} Verbose: "part of the inputs of Q, K and V that is 0" = zeros[0];
                 "fc2_zeros" "zeros among inputs of FC2" {Share} Verbose: "part of the inputs of FC2 that is 0" = zeros[1];
             })
-        .table("rows", "Numbers of DIMMs", (ROW, &rows))
-        .chart(Chart {
-            table: "rows",
-            title: "Speed-up".to_owned(),
-            caption: "Over the first row; messages and merging keep it below the number of DIMMs.".to_owned(),
-            kind: ChartKind::Rows { label: "dimms,merge", value: "speedup" },
-        })
+        .table("rows", "Numbers of DIMMs", table)
+        .chart(Chart::new("rows", "Speed-up", caption, bars))
         .data("config", "the configuration (docs/configuration.md)", config)
         .data("tools", "versions of the tools", &Tools::new()))
 }
@@ -191,18 +190,20 @@ fn answer(rows: &[Row]) -> String {
         let merge = if several { format!(", {} partial results", name(row.merge)) } else { String::new() };
         format!("{}{merge}", counted(row.dimms.into(), "DIMM"))
     };
-    let (best, worst) = (rows.iter().min_by_key(|row| row.cycles), rows.iter().max_by_key(|row| row.cycles));
+    let (best, worst) =
+        (rows.iter().min_by_key(|row| row.cycles()), rows.iter().max_by_key(|row| row.cycles()));
     let (Some(best), Some(worst)) = (best, worst) else { return String::new() };
-    let cycles = grouped(best.cycles);
-    if best.cycles == worst.cycles {
+    let (least, most) = (best.cycles(), worst.cycles());
+    let cycles = grouped(least);
+    if least == most {
         return format!("{cycles} cycles with {}", of(best));
     }
     format!(
         "fastest with {}: {cycles} cycles, {:.2} times as fast as with {} ({} cycles)",
         of(best),
-        worst.cycles as f64 / best.cycles.max(1) as f64,
+        most as f64 / least.max(1) as f64,
         of(worst),
-        grouped(worst.cycles)
+        grouped(most)
     )
 }
 
@@ -246,29 +247,10 @@ fn one(
         Err(error) => return Err(error.into()),
     };
     backend.count_links()?;
-    let figures: &SystemFigures = backend.figures();
-    let by_model = |dimm: &ndp_sim::system::DimmFigures| dimm.cycles == dimm.model_cycles;
-    let cycles = figures.critical_cycles;
-    let (of_first, dimms_of_first) = first.map_or((cycles, dimms), |first| (first.cycles, first.dimms));
+    let (ran, seconds) = (backend.into_ran(), begin.elapsed().as_secs_f64());
+    let cycles = ran.figures.critical_cycles;
+    let (of_first, dimms_of_first) = first.map_or((cycles, dimms), |first| (first.cycles(), first.dimms));
     let speedup = of_first as f64 / cycles.max(1) as f64;
-    let row = Row {
-        dimms,
-        merge,
-        cycles,
-        operation_cycles: figures.operation_cycles.clone(),
-        message_cycles: figures.links.as_ref().map_or(0, |links| links.cycles),
-        meet_cycles: figures.merge.meet_cycles,
-        speedup,
-        efficiency: speedup * f64::from(dimms_of_first) / f64::from(dimms),
-        imbalance: figures.imbalance(),
-        link_bytes: figures.bytes.links(),
-        outputs_checked: figures.outputs_checked,
-        mismatches: figures.mismatches,
-        protocol_violations: backend.protocol_violations(),
-        backdoor_accesses: backend.backdoor_accesses(),
-        cycles_equal_model: figures.mismatches > 0 || figures.dimms.iter().all(by_model),
-        seconds: begin.elapsed().as_secs_f64(),
-        first_mismatches: backend.mismatches().iter().take(16).map(ToString::to_string).collect(),
-    };
-    Ok((row, zeros))
+    let efficiency = speedup * f64::from(dimms_of_first) / f64::from(dimms);
+    Ok((Row { dimms, merge, ran, speedup, efficiency, seconds }, zeros))
 }

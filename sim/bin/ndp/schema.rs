@@ -1,6 +1,6 @@
 //! `ndp schema`: unit and meaning of each number in a command's JSON.
 
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use anyhow::Result;
 use ndp_config::nearest;
 use ndp_report::{Report, Values, figures, rows};
@@ -15,8 +15,6 @@ pub struct Args {
     /// Command [default: list the commands that print JSON]
     #[arg(value_name = "COMMAND")]
     command: Vec<String>,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// Commands and their tables.
@@ -40,7 +38,7 @@ fn sections() -> impl Iterator<Item = (&'static str, Vec<Values>)> {
 ///
 /// # Errors
 /// For a command without JSON.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     if args.command.is_empty() {
         let all = rows! { sections() => |(command, rows)|
             "command" "command" {Text} Screen: "command" = command;

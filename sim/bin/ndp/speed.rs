@@ -9,9 +9,8 @@ use crate::tools::{Tools, per_second};
 use anyhow::{Context, ensure};
 use ndp_config::DesignConfig;
 use ndp_files::Progress;
-use ndp_report::{Report, fields};
+use ndp_report::{Report, Values, figures, rows};
 use ndp_sim::ffi::{Form, Model, ModuleShare, OpenOptions, rtl};
-use serde::Serialize;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -48,32 +47,6 @@ const CASES: [(&str, &str, &str); 6] = [
 const IDLE_CYCLES: u64 = 200_000;
 /// Rounds, of which the fastest counts.
 const ROUNDS: usize = 2;
-
-/// Both forms on one case.
-#[derive(Debug, Serialize)]
-struct Row {
-    case: &'static str,
-    /// As they are typed.
-    arguments: String,
-    native_seconds: f64,
-    verilated_seconds: f64,
-    ratio: f64,
-    /// Core cycles, where one core is simulated.
-    cycles: Option<u64>,
-    native_cycles_per_second: Option<f64>,
-    verilated_cycles_per_second: Option<f64>,
-}
-
-fields! { ROW
-    "case" "case" {Text} Screen: "what runs";
-    "cycles" "cycles" {Count} Screen: "core cycles, where one core is simulated";
-    "native_seconds" "native" {Real("s", 2)} Screen: "seconds of wall-clock time with native models";
-    "verilated_seconds" "Verilated" {Real("s", 2)} Screen: "the same with Verilated models";
-    "ratio" "ratio" {Real("", 2)} Screen: "verilated_seconds / native_seconds";
-    "native_cycles_per_second" "native" {Real("cycles/s", 0)} Screen: "cycles in a second with native models";
-    "verilated_cycles_per_second" "Verilated" {Real("cycles/s", 0)} Verbose: "cycles in a second with Verilated models";
-    "arguments" "arguments" {Text} Json: "arguments of ndp";
-}
 
 /// A call of this program with models of a form: its seconds, and its simulated cycles and their seconds if it says them.
 fn call(form: Form, arguments: &[String]) -> anyhow::Result<(f64, Option<(u64, f64)>)> {
@@ -137,53 +110,33 @@ pub fn compare(config: &DesignConfig, name: &str) -> anyhow::Result<Report> {
     }
     cases.push(row("idle", String::new(), Some(IDLE_CYCLES), best));
     drop(progress);
-    let ratios = || cases.iter().map(|row| row.ratio);
+    let cases = Values::from(cases);
+    let ratios = || cases.numbers("ratio");
     let (least, most) = (ratios().fold(f64::INFINITY, f64::min), ratios().fold(0.0, f64::max));
     Ok(Report::answer(
         "bench --speed",
         format!("native models are {least:.2} to {most:.2} times as fast as Verilated ones"),
     )
     .setting(format!("{}, the best of {ROUNDS} rounds on this machine", config.name()))
-    .table("cases", "Cases", (ROW, &cases))
+    .table("cases", "Cases", cases)
     .data("config", "the configuration (docs/configuration.md)", config)
     .data("tools", "versions of the tools", &Tools::new()))
 }
 
-fn row(case: &'static str, arguments: String, cycles: Option<u64>, seconds: [f64; 2]) -> Row {
+/// Both forms on one case.
+fn row(case: &'static str, arguments: String, cycles: Option<u64>, seconds: [f64; 2]) -> Values {
     let [native, verilated] = seconds;
     let rate = |seconds: f64| cycles.map(|cycles| cycles as f64 * per_second(1e9 * seconds));
-    Row {
-        case,
-        arguments,
-        native_seconds: native,
-        verilated_seconds: verilated,
-        ratio: verilated / native,
-        cycles,
-        native_cycles_per_second: rate(native),
-        verilated_cycles_per_second: rate(verilated),
+    figures! {
+        "case" "case" {Text} Screen: "what runs" = case;
+        "cycles" "cycles" {Count} Screen: "core cycles, where one core is simulated" = cycles;
+        "native_seconds" "native" {Real("s", 2)} Screen: "seconds of wall-clock time with native models" = native;
+        "verilated_seconds" "Verilated" {Real("s", 2)} Screen: "the same with Verilated models" = verilated;
+        "ratio" "ratio" {Real("", 2)} Screen: "verilated_seconds / native_seconds" = verilated / native;
+        "native_cycles_per_second" "native" {Real("cycles/s", 0)} Screen: "cycles in a second with native models" = rate(native);
+        "verilated_cycles_per_second" "Verilated" {Real("cycles/s", 0)} Verbose: "cycles in a second with Verilated models" = rate(verilated);
+        "arguments" "arguments" {Text} Json: "arguments of ndp" = arguments;
     }
-}
-
-/// A module, all its instances together.
-#[derive(Debug, Serialize)]
-struct Module {
-    product: String,
-    module: String,
-    share: f64,
-    operations_per_cycle: f64,
-    seconds: f64,
-    operations: f64,
-    cycles: u64,
-}
-
-fields! { MODULE
-    "product" "product" {Text} Screen: "mode and sizes";
-    "module" "module, all instances" {Text} Screen: "module";
-    "share" "time" {Share} Screen: "part of the time of all modules";
-    "operations_per_cycle" "operations/cycle" {Real("", 1)} Screen: "operations of the netlist in a core cycle";
-    "seconds" "time" {Real("s", 3)} Json: "time of the module";
-    "operations" "operations" {Count} Json: "operations of the netlist";
-    "cycles" "cycles" {Count} Json: "core cycles of the product";
 }
 
 /// `ndp bench --profile`.
@@ -198,22 +151,23 @@ pub fn profile(config: &DesignConfig, jobs: &[gemv::Args]) -> anyhow::Result<Rep
         let total: f64 = modules.iter().map(|module| module.seconds).sum();
         let shape = product.shape;
         let product = format!("{} of {} x {}", gemv::name(job.mode), shape.rows, shape.cols);
-        rows.extend(modules.into_iter().map(|ModuleShare { module, seconds, operations }| Module {
-            product: product.clone(),
-            module,
-            share: seconds / total,
-            operations_per_cycle: operations / cycles as f64,
-            seconds,
-            operations,
-            cycles,
-        }));
+        rows.extend(modules.into_iter().map(|one| (product.clone(), cycles, one.seconds / total, one)));
     }
-    let first = rows.first().map_or_else(String::new, |row| {
-        format!("{} takes most of the simulation's time: {:.1} %", row.module, 100.0 * row.share)
+    let first = rows.first().map_or_else(String::new, |(.., share, ModuleShare { module, .. })| {
+        format!("{module} takes most of the simulation's time: {:.1} %", 100.0 * share)
     });
+    let rows = rows! { rows => |(product, cycles, share, ModuleShare { module, seconds, operations })|
+        "product" "product" {Text} Screen: "mode and sizes" = product;
+        "module" "module, all instances" {Text} Screen: "module" = module;
+        "share" "time" {Share} Screen: "part of the time of all modules" = share;
+        "operations_per_cycle" "operations/cycle" {Real("", 1)} Screen: "operations of the netlist in a core cycle" = operations / cycles as f64;
+        "seconds" "time" {Real("s", 3)} Json: "time of the module" = seconds;
+        "operations" "operations" {Count} Json: "operations of the netlist" = operations;
+        "cycles" "cycles" {Count} Json: "core cycles of the product" = cycles;
+    };
     Ok(Report::answer("bench --profile", first)
         .setting(format!("{}, native models with clocks", config.name()))
-        .table("modules", "Modules", (MODULE, &rows))
+        .table("modules", "Modules", rows)
         .data("config", "the configuration (docs/configuration.md)", config)
         .data("tools", "versions of the tools", &Tools::new()))
 }

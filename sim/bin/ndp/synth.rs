@@ -2,12 +2,13 @@
 //!
 //! Everything that decides a number is in the library; this file reads the environment, shows progress and places files.
 
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use ndp_files::{FileSet, NameRule, OutputFile, Progress, TemporaryFolder};
 use ndp_report::{Field, Level, Report, fields, figures, grouped, rows};
 use ndp_synth::flow::{Flow, Library};
+use ndp_synth::formal::Prover;
 use ndp_synth::hierarchy::roll_up;
 use ndp_synth::liberty::{Family, Liberty};
 use ndp_synth::report::{LibraryInfo, Report as Synthesis, SramAssumption};
@@ -83,8 +84,6 @@ pub struct Args {
     /// List presets and blocks
     #[arg(long)]
     list: bool,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// Most modules on the first screen.
@@ -163,7 +162,7 @@ impl RecipeArg {
 ///
 /// # Errors
 /// For tools, libraries and options that cannot be used.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     if args.list {
         let (presets, memories) = (ndp_config::DesignConfig::PRESETS, ndp_config::HbmConfig::PRESETS);
         let blocks = source::blocks();
@@ -277,7 +276,7 @@ fn area_of(um2: f64) -> String {
     if um2 < 1e4 { format!("{um2:.1} um2") } else { format!("{:.3} mm2", um2 / 1e6) }
 }
 
-fn synthesise(args: &Args) -> Result<(Synthesis, OutputFile)> {
+fn synthesise(args: &Shown<Args>) -> Result<(Synthesis, OutputFile)> {
     ensure!(
         args.period_ps.is_finite() && args.period_ps >= 1.0,
         "--period-ps = {} must be at least 1",
@@ -331,7 +330,7 @@ fn synthesise(args: &Args) -> Result<(Synthesis, OutputFile)> {
 }
 
 /// The file for the report, in a folder that is created; it is none of those that are read.
-fn report_file(args: &Args, config: &str, flow: &Flow) -> Result<OutputFile> {
+fn report_file(args: &Shown<Args>, config: &str, flow: &Flow) -> Result<OutputFile> {
     let library = flow.library.as_ref().map(|library| library.comb.name.as_str());
     if let (None, Some(library)) = (&args.report, library) {
         let why = "the library's name is part of the report's file name; choose another file with --report";
@@ -402,6 +401,12 @@ fn flow(args: &Args) -> Result<Flow> {
         jobs: args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |n| n.get())),
         limit,
     })
+}
+
+/// The tools of proofs, with a limit for each run.
+pub fn prover(limit: Duration) -> Result<Prover> {
+    let yosys = tools::yosys(from_env("YOSYS"), limit)?;
+    Ok(Prover { abc: tools::abc(from_env("ABC"), &yosys, limit)?, yosys, limit })
 }
 
 /// A program that the environment names. Empty is as good as unset.

@@ -4,6 +4,7 @@ use anyhow::Context;
 use ndp_config::{HbmConfig, LlmShape};
 use ndp_model::{Model, Remarks, RoundedWeights};
 use ndp_offloading::Mode;
+use ndp_report::grouped;
 use ndp_traces::TraceHeader;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -27,31 +28,19 @@ pub struct Tools {
 impl Tools {
     /// Those of this build.
     pub fn new() -> Self {
+        #[cfg(feature = "rtl")]
+        let versions = [ndp_sim::ffi::verilator_version(), ndp_sim::ffi::compiler_version()];
+        #[cfg(not(feature = "rtl"))]
+        let versions = [None; 2];
         Self {
             ndp_cosim: env!("CARGO_PKG_VERSION"),
             #[cfg(feature = "rtl")]
             form: ndp_sim::ffi::Form::default(),
-            verilator: verilator(),
-            compiler: compiler(),
+            verilator: versions[0].unwrap_or("none"),
+            compiler: versions[1].unwrap_or("none"),
             rustc: ndp_sim::RUSTC_VERSION,
         }
     }
-}
-
-fn verilator() -> &'static str {
-    #[cfg(feature = "rtl")]
-    let version = ndp_sim::ffi::verilator_version();
-    #[cfg(not(feature = "rtl"))]
-    let version = None;
-    version.unwrap_or("none")
-}
-
-fn compiler() -> &'static str {
-    #[cfg(feature = "rtl")]
-    let version = ndp_sim::ffi::compiler_version();
-    #[cfg(not(feature = "rtl"))]
-    let version = None;
-    version.unwrap_or("none")
 }
 
 /// Loads a model, and says on the terminal which of its weights FP16 does not have.
@@ -163,19 +152,6 @@ pub fn workspace_path(relative: &str) -> PathBuf {
     let here = PathBuf::from(relative);
     let workspace = || Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(3).unwrap_or(Path::new("."));
     if here.exists() { here } else { workspace().join(relative) }
-}
-
-/// Digits in groups of three.
-pub fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// A rate: that of something that takes so many nanoseconds; 0 if it takes none.

@@ -19,6 +19,7 @@ mod svg;
 mod text;
 mod timeline;
 mod value;
+mod values;
 
 pub use bars::{BarChart, Bars};
 pub use gantt::Gantt;
@@ -29,9 +30,10 @@ pub use text::{Screen, Terminal, WIDTH};
 pub use timeline::{Timeline, Track};
 
 pub use value::{
-    Chart, ChartKind, Field, Fold, Folds, Level, Report, Unit, Values, concise, counted, decimal, field,
-    grouped, lasting, optional, significant,
+    Chart, ChartKind, Field, Fold, Folds, Level, Report, Unit, concise, counted, decimal, field, grouped,
+    lasting, significant,
 };
+pub use values::{Values, optional};
 
 use thiserror::Error;
 

@@ -1,8 +1,8 @@
 //! The value of a result: verdict, figures, tables, charts and provenance. [`Report`] is built once; text, JSON, CSV and HTML are made from it.
 //!
-//! Numbers come in by [`figures!`](crate::figures) and [`rows!`](crate::rows), or as serializable structs. A [`Field`] gives each key a name, a unit and
-//! a meaning. A key without a field is an error when the report is rendered, so that the schema ([`Report::schema`]) lists every JSON path.
+//! Numbers come in as [`Values`]. A [`Field`] gives each key a name, a unit and a meaning. A key without a field is an error when the report is rendered, so that the schema ([`Report::schema`]) lists every JSON path.
 
+use crate::values::{Values, parsed, unknown};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -77,95 +77,6 @@ pub struct Field {
     pub level: Level,
 }
 
-/// Declares fields: key, label, unit, level and meaning, a line each.
-///
-/// ```
-/// ndp_report::fields! { RUN
-///     "cycles" "cycles" {Cycles} Head: "core cycles of the run";
-///     "share" "share" {Share} Verbose: "part of all cycles";
-/// }
-/// assert_eq!(RUN[1].meaning, "part of all cycles");
-/// ```
-#[macro_export]
-macro_rules! fields {
-    ($visibility:vis $name:ident $($key:literal $label:literal {$unit:expr} $level:ident: $meaning:literal;)+) => {
-        $visibility const $name: &[$crate::Field] = &[$({
-            #[allow(unused_imports)]
-            use $crate::Unit::*;
-            $crate::Field { key: $key, label: $label, unit: $unit, meaning: $meaning, level: $crate::Level::$level }
-        }),+];
-    };
-}
-
-/// Figures, each declared once: key, label, unit, level and meaning as for [`fields!`](crate::fields), and the value. A value whose parts have
-/// fields of their own has a key alone, and such a part has no value. Structs after two dots, which come first, give their keys.
-///
-/// ```
-/// let (cycles, busy) = (8_u64, [1, 2]);
-/// let figures = ndp_report::figures! {
-///     "cycles" "cycles" {Cycles} Head: "core cycles of the run" = cycles;
-///     "busy" "" {Data} Json: "busy cycles of each unit" = busy;
-/// };
-/// assert!(ndp_report::Report::answer("run", "done").figures(figures).json().unwrap().contains("\"cycles\": 8"));
-/// ```
-#[macro_export]
-macro_rules! figures {
-    ($($entries:tt)*) => {{
-        let mut values = $crate::Values::default();
-        $crate::entries!(@fields values $($entries)*);
-        values.begin();
-        $crate::entries!(@values values $($entries)*);
-        values
-    }};
-}
-
-/// Rows of a table, a row for each item of an iterator, with entries as [`figures!`](crate::figures) has them.
-///
-/// ```
-/// let rows = ndp_report::rows! { [3_u64, 5].iter().enumerate() => |(dimm, cycles)|
-///     "dimm" "DIMM" {Count} Screen: "number of the DIMM, from 0" = dimm;
-///     "cycles" "cycles" {Cycles} Screen: "core cycles of its programs" = cycles;
-/// };
-/// let report = ndp_report::Report::answer("run", "done").table("dimms", "DIMMs", rows);
-/// assert!(report.json().unwrap().contains("\"cycles\": 5"));
-/// ```
-#[macro_export]
-macro_rules! rows {
-    ($rows:expr => |$row:pat_param| $($entries:tt)*) => {{
-        let mut values = $crate::Values::default();
-        $crate::entries!(@fields values $($entries)*);
-        for $row in $rows {
-            values.begin();
-            $crate::entries!(@values values $($entries)*);
-        }
-        values
-    }};
-}
-
-/// Fields or values of [`figures!`](crate::figures) and [`rows!`](crate::rows).
-#[doc(hidden)]
-#[macro_export]
-macro_rules! entries {
-    (@fields $values:ident
-        $(let $name:pat_param = $local:expr;)* $(.. $keys:expr;)*
-        $($key:literal $($label:literal {$unit:expr} $level:ident: $meaning:literal)? $(= $value:expr)?;)*
-    ) => {
-        $($($values.field({
-            #[allow(unused_imports)]
-            use $crate::Unit::*;
-            $crate::Field { key: $key, label: $label, unit: $unit, meaning: $meaning, level: $crate::Level::$level }
-        });)?)*
-    };
-    (@values $values:ident
-        $(let $name:pat_param = $local:expr;)* $(.. $keys:expr;)*
-        $($key:literal $($label:literal {$unit:expr} $level:ident: $meaning:literal)? $(= $value:expr)?;)*
-    ) => {
-        $(let $name = $local;)*
-        $($values.keys(&$keys);)*
-        $($($values.put($key, &$value);)?)*
-    };
-}
-
 /// A field on the screen.
 pub const fn field(key: &'static str, label: &'static str, unit: Unit, meaning: &'static str) -> Field {
     Field { key, label, unit, meaning, level: Level::Screen }
@@ -212,6 +123,18 @@ pub struct Chart {
     pub caption: String,
     /// Marks.
     pub kind: ChartKind,
+}
+
+impl Chart {
+    /// A chart over the table of this key.
+    pub fn new(
+        table: &'static str,
+        title: impl Into<String>,
+        caption: impl Into<String>,
+        kind: ChartKind,
+    ) -> Self {
+        Self { table, title: title.into(), caption: caption.into(), kind }
+    }
 }
 
 /// Marks of a chart. Columns are named by their keys; several keys with commas between them name a row together.
@@ -299,7 +222,7 @@ pub(crate) enum Part {
 }
 
 /// The result of a command.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Report {
     pub(crate) command: &'static str,
     /// Whether all checks passed; `None` if there are none.
@@ -318,105 +241,6 @@ pub struct Report {
     pub(crate) fault: Option<String>,
 }
 
-/// A key that is left out without a value, among the structs of [`figures!`](crate::figures).
-pub fn optional<T: Serialize>(key: &'static str, value: &Option<T>) -> impl Serialize {
-    value.as_ref().map(|value| (key, value)).into_iter().collect::<std::collections::BTreeMap<_, _>>()
-}
-
-/// Figures, or rows of a table, with a field for each key. Made by [`figures!`](crate::figures) and [`rows!`](crate::rows), or from structs and their
-/// fields.
-#[derive(Clone, Debug, Default)]
-pub struct Values {
-    fields: Vec<Field>,
-    rows: Vec<Value>,
-    fault: Option<String>,
-}
-
-impl Values {
-    /// Adds a field.
-    pub fn field(&mut self, field: Field) {
-        self.fields.push(field);
-    }
-
-    /// Adds fields of keys that a struct gives.
-    #[must_use]
-    pub fn with(mut self, fields: &[Field]) -> Self {
-        self.fields.extend_from_slice(fields);
-        self
-    }
-
-    /// Begins a row.
-    pub fn begin(&mut self) {
-        self.rows.push(Value::Object(Map::new()));
-    }
-
-    /// Puts a value into the last row.
-    pub fn put(&mut self, key: &str, value: &impl Serialize) {
-        match (parsed(value), self.rows.last_mut()) {
-            (Ok(value), Some(row)) => row[key] = value,
-            (Err(error), _) => self.fault = Some(error.to_string()),
-            _ => {}
-        }
-    }
-
-    /// Puts the fields of a struct into the last row.
-    pub fn keys(&mut self, of: &impl Serialize) {
-        match (parsed(of), self.rows.last_mut()) {
-            (Ok(Value::Object(keys)), Some(Value::Object(row))) => row.extend(keys),
-            (Ok(_), _) => self.fault = Some("no struct".to_owned()),
-            (Err(error), _) => self.fault = Some(error.to_string()),
-        }
-    }
-
-    /// The numbers of a column; rows without one are left out.
-    pub fn numbers(&self, key: &str) -> impl Iterator<Item = f64> {
-        self.rows.iter().filter_map(move |row| row.get(key)?.as_f64())
-    }
-
-    /// Number of rows.
-    pub fn count(&self) -> usize {
-        self.rows.len()
-    }
-}
-
-/// Rows with the same fields. Without a row there is no field.
-impl FromIterator<Self> for Values {
-    fn from_iter<T: IntoIterator<Item = Self>>(rows: T) -> Self {
-        let mut all = Self::default();
-        for one in rows {
-            if all.fields.is_empty() {
-                all.fields = one.fields;
-            }
-            all.rows.extend(one.rows);
-            all.fault = all.fault.or(one.fault);
-        }
-        all
-    }
-}
-
-impl From<Vec<Self>> for Values {
-    fn from(rows: Vec<Self>) -> Self {
-        rows.into_iter().collect()
-    }
-}
-
-impl<const N: usize> From<[Self; N]> for Values {
-    fn from(rows: [Self; N]) -> Self {
-        rows.into_iter().collect()
-    }
-}
-
-impl<F: AsRef<[Field]> + ?Sized, T: Serialize + ?Sized> From<(&F, &T)> for Values {
-    fn from((fields, of): (&F, &T)) -> Self {
-        let (rows, fault) = match parsed(of) {
-            Ok(Value::Array(rows)) => (rows, None),
-            Ok(figures) => (vec![figures], None),
-            Err(error) => (Vec::new(), Some(error.to_string())),
-        };
-        Self { fields: fields.as_ref().to_vec(), rows, fault }
-    }
-}
-
 impl Report {
     /// The result of a command that checks nothing: the sentence that answers the question.
     pub fn answer(command: &'static str, answer: impl Into<String>) -> Self {
@@ -430,20 +254,7 @@ impl Report {
 
     fn of(command: &'static str, holds: Option<bool>, verdict: String) -> Self {
         let json = Map::from_iter([("command".to_owned(), command.into())]);
-        Self {
-            command,
-            holds,
-            verdict,
-            reason: None,
-            setting: String::new(),
-            notes: Vec::new(),
-            figures: Vec::new(),
-            parts: Vec::new(),
-            data: Vec::new(),
-            json,
-            again: None,
-            fault: None,
-        }
+        Self { command, holds, verdict, json, ..Self::default() }
     }
 
     /// Adds the reason for the figures: a sentence.
@@ -470,14 +281,9 @@ impl Report {
     /// Figures at the top.
     #[must_use]
     pub fn figures(mut self, figures: impl Into<Values>) -> Self {
-        let (fields, rows) = self.known("", figures.into());
+        let (fields, figures) = self.object("", figures.into());
         self.figures.extend(fields);
-        for row in rows {
-            match row {
-                Value::Object(figures) => self.json.extend(figures),
-                _ => self.fault("the figures are no object"),
-            }
-        }
+        self.json.extend(figures);
         self
     }
 
@@ -489,10 +295,8 @@ impl Report {
         (key, title): (&'static str, &'static str),
         figures: impl Into<Values>,
     ) -> Self {
-        let (fields, rows) = self.known(key, figures.into());
-        for row in rows {
-            self.json.insert(key.to_owned(), row);
-        }
+        let (fields, figures) = self.object(key, figures.into());
+        self.json.insert(key.to_owned(), figures.into());
         self.parts.push(Part::Group(Group { key, title, fields, level }));
         self
     }
@@ -579,21 +383,18 @@ impl Report {
         }
         (fields, rows)
     }
-}
 
-/// As JSON. By way of text, so that numbers above 64 bits become fractions.
-fn parsed(of: &(impl Serialize + ?Sized)) -> serde_json::Result<Value> {
-    serde_json::from_str(&serde_json::to_string(of)?)
-}
-
-/// A path of the value that no field has.
-fn unknown(value: &Value, path: &str, fields: &[Field]) -> Option<String> {
-    let Value::Object(members) = value else { return Some(path.to_owned()) };
-    members.iter().find_map(|(name, value)| {
-        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-        let known = fields.iter().any(|field| field.key == path);
-        if known { None } else { unknown(value, &path, fields) }
-    })
+    /// The same for figures, which are one object.
+    fn object(&mut self, key: &str, figures: Values) -> (Vec<Field>, Map<String, Value>) {
+        let (fields, mut rows) = self.known(key, figures);
+        match (rows.pop(), rows.len()) {
+            (Some(Value::Object(figures)), 0) => (fields, figures),
+            _ => {
+                self.fault(&format!("'{key}': the figures are no object"));
+                (fields, Map::new())
+            }
+        }
+    }
 }
 
 /// The value at a path. Names may have dots themselves, as keys of configurations do.

@@ -5,12 +5,12 @@
 mod counts;
 
 use crate::mutate::{Block, Ran, build, chosen, hash, run_testbenches};
-use crate::output::OutputArgs;
+use crate::output::{Asked, Shown, write};
 use crate::waivers::{Hole, Waivers, matches};
 use anyhow::{Context, Result, bail, ensure};
 use counts::{Points, What};
-use ndp_files::{FileSet, OutputFile};
-use ndp_report::{Report, fields};
+use ndp_files::FileSet;
+use ndp_report::{Report, rows};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -52,8 +52,6 @@ pub struct Args {
     /// Write the table and all holes as Markdown
     #[arg(long, value_name = "FILE.md")]
     out: Option<PathBuf>,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// Points of one kind.
@@ -110,52 +108,16 @@ impl Row {
     }
 }
 
-fields! { ROW
-    "block" "block" {Text} Screen: "block";
-    "lines.all" "lines" {Count} Screen: "lines";
-    "lines.waived" "waived" {Count} Screen: "lines that need not run";
-    "lines.covered" "run" {Count} Verbose: "lines that run";
-    "line_share" "covered" {Share} Screen: "part of the other lines that runs";
-    "bits.all" "bits" {Count} Screen: "bits";
-    "bits.waived" "waived" {Count} Screen: "bits that need not change";
-    "bits.covered" "change" {Count} Verbose: "bits that change";
-    "bit_share" "changed" {Share} Screen: "part of the other bits that changes";
-    "gaps" "" {Data} Json: "what is not covered: branch or signal, bits, places, and the reason if it is waived";
-}
-
-/// A block with its shares, for reports.
-#[derive(Serialize)]
-struct Shown<'a> {
-    #[serde(flatten)]
-    row: &'a Row,
-    line_share: f64,
-    bit_share: f64,
-}
-
-/// Something that is not covered and not waived.
-#[derive(Serialize)]
-struct Missed {
-    place: String,
-    what: String,
-    verilog: String,
-}
-
-fields! { HOLE
-    "place" "place" {Text} Screen: "file and line of the description";
-    "what" "branch or bits" {Text} Screen: "branch that does not run, or bits that do not change";
-    "verilog" "Verilog" {Text} Screen: "module and line";
-}
-
 /// Runs the job.
 ///
 /// # Errors
 /// For tests that fail, counts that cannot be read, and waivers that waive nothing.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     ndp_files::ensure!(args.timeout_s > 0, "--timeout-s = 0 must be at least 1");
     let files = FileSet::new().input("the list of waivers", &args.waivers);
     args.form.files(files).optional("--out", args.out.as_ref()).check()?;
     let waivers = Waivers::read(&args.waivers)?;
-    let out = args.out.as_deref().map(OutputFile::create).transpose()?;
+    let out = Asked::create(args.out.as_ref())?;
     let mut points = Points::new();
     if let Some(folder) = &args.data {
         counts::read(folder, &mut points)?;
@@ -173,9 +135,7 @@ pub fn run(args: &Args) -> Result<Report> {
     ensure!(!points.is_empty(), "there are no counts of a model");
     let rows =
         rows(&points, &waivers.coverage).with_context(|| format!("waivers of {}", args.waivers.display()))?;
-    if let Some(out) = out {
-        out.finish(|file| file.write_all(markdown(&rows).as_bytes()))?;
-    }
+    out.write(|| Ok(markdown(&rows)))?;
     let below: Vec<&Row> = rows.iter().filter(|row| !row.passes()).collect();
     let verdict = match &below[..] {
         [] => format!("{} blocks reach {LINE_BAR} % of lines and {TOGGLE_BAR} % of bits", rows.len()),
@@ -187,21 +147,31 @@ pub fn run(args: &Args) -> Result<Report> {
         ),
     };
     let share = |share: &Share| share.percent() / 100.0;
-    let shown: Vec<Shown> = rows
-        .iter()
-        .map(|row| Shown { row, line_share: share(&row.lines), bit_share: share(&row.bits) })
-        .collect();
+    let blocks = rows! { &rows => |row|
+        ..row;
+        "block" "block" {Text} Screen: "block";
+        "lines.all" "lines" {Count} Screen: "lines";
+        "lines.waived" "waived" {Count} Screen: "lines that need not run";
+        "lines.covered" "run" {Count} Verbose: "lines that run";
+        "line_share" "covered" {Share} Screen: "part of the other lines that runs" = share(&row.lines);
+        "bits.all" "bits" {Count} Screen: "bits";
+        "bits.waived" "waived" {Count} Screen: "bits that need not change";
+        "bits.covered" "change" {Count} Verbose: "bits that change";
+        "bit_share" "changed" {Share} Screen: "part of the other bits that changes" = share(&row.bits);
+        "gaps" "" {Data} Json: "what is not covered: branch or signal, bits, places, and the reason if it is waived";
+    };
     let gaps = below.iter().flat_map(|row| &row.gaps).filter(|gap| gap.waived.is_none());
-    let missed: Vec<Missed> = gaps
-        .map(|gap| Missed {
-            place: gap.place.clone(),
-            what: format!("{}{}", gap.what, ranges(&gap.bits)),
-            verilog: gap.verilog.clone(),
-        })
-        .collect();
-    Ok(Report::checked("verify coverage", below.is_empty(), verdict)
-        .table("blocks", "Blocks", (ROW, &shown))
-        .table("missed", "Not covered", (HOLE, &missed)))
+    let missed = rows! { gaps => |gap|
+        "place" "place" {Text} Screen: "file and line of the description" = gap.place;
+        "what" "branch or bits" {Text} Screen: "branch that does not run, or bits that do not change"
+            = format!("{}{}", gap.what, ranges(&gap.bits));
+        "verilog" "Verilog" {Text} Screen: "module and line" = gap.verilog;
+    };
+    Ok(Report::checked("verify coverage", below.is_empty(), verdict).table("blocks", "Blocks", blocks).table(
+        "missed",
+        "Not covered",
+        missed,
+    ))
 }
 
 /// Runs the testbenches of the blocks, each set of them once, and says where their counts are.
@@ -223,7 +193,7 @@ fn measured(blocks: &[&Block], args: &Args) -> Result<Vec<PathBuf>> {
                 Ran::Failed(test) => bail!("{test} fails on models that count: {}", log.display()),
                 Ran::TooLong => bail!("{} take longer than {} s", tests.join(", "), args.timeout_s),
             }
-            OutputFile::create(&passed)?.finish(|out| out.write_all(identity.as_bytes()))?;
+            write(&passed, &identity)?;
         }
         folders.push(folder);
     }

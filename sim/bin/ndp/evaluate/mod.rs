@@ -4,7 +4,7 @@ mod report;
 
 use crate::args::{check_weights, weight_format};
 use crate::energy::EnergyArgs;
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use crate::system::args::{FlashArgs, LinksChoice, PlacementArg, PolicyChoice};
 use crate::tools::{note_dense_attention, traced_model};
 use anyhow::{Context, Result};
@@ -96,12 +96,10 @@ pub struct Args {
     /// Energy.
     #[command(flatten)]
     energy: EnergyArgs,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     let files = FileSet::new().input("the trace", &args.trace).configuration("the system", &args.system);
     let files = files.configuration("the configuration", &args.config);
     let files = args.llm.iter().fold(files, |files, model| files.configuration("the model", model));

@@ -3,8 +3,8 @@
 use crate::energy;
 use crate::system::time;
 use anyhow::Result;
-use ndp_report::{Chart, ChartKind, Level, Report, Values, fields, figures, rows};
-use ndp_sim::system::{Breakdown, EnergyBreakdown, Evaluation, PolicyResult, PredictorResult};
+use ndp_report::{ChartKind, Level, Report, fields, figures, rows};
+use ndp_sim::system::{Breakdown, EnergyBreakdown, Evaluation, PolicyResult};
 
 fields! { POLICY
     "policy" "policy" {Text} Screen: "policy of the scheduler";
@@ -56,23 +56,14 @@ fields! { PREDICTOR
     "token_recall" "" {Data} Json: "recall of each token";
 }
 
-fn chart(table: &'static str, title: &str, caption: &str, kind: ChartKind) -> Chart {
-    Chart { table, title: title.to_owned(), caption: caption.to_owned(), kind }
-}
-
 fn lines(
     x: (&'static str, &'static str),
     (key, factor, axis): (&'static str, f64, &'static str),
     series: (&'static str, &'static str),
     reference: Option<(&'static str, f64)>,
 ) -> ChartKind {
-    ChartKind::Lines {
-        x: (x.0, false),
-        y: (key, factor),
-        series: (series.0, series.1, ""),
-        axes: [x.1, axis],
-        reference,
-    }
+    let (series, axes) = ((series.0, series.1, ""), [x.1, axis]);
+    ChartKind::Lines { x: (x.0, false), y: (key, factor), series, axes, reference }
 }
 
 /// The fastest policy, how much faster it is than the others, and the reason.
@@ -146,15 +137,16 @@ pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
             })
         .table("policies", "Policies", (POLICY, policies))
         .table("ablation", "MLP time of one policy over that of another", (ABLATION, ablation));
-    let operations: Values = policies.iter().map(operations).collect();
-    report = report
-        .table_at(Level::Json, None, ("operations", "Time of a token by operation"), operations)
-        .chart(chart(
-            "operations",
-            "Time of a token by operation",
-            "Shorter is faster; the policies differ in the MLP, fc1 and fc2.",
-            ChartKind::Stacks { label: "policy", part: "operation", value: ("us", 1e-3), axis: "ms" },
-        ));
+    let each = policies.iter().flat_map(|of| of.operation_us.iter().map(move |one| (of.policy, one)));
+    let operations = rows! { each => |(policy, (operation, us))|
+        "policy" "policy" {Text} Screen: "policy of the scheduler" = policy;
+        "operation" "operation" {Text} Screen: "product of a layer, attention, or the logits" = operation.name();
+        "us" "us" {Real("us", 1)} Screen: "time in a token" = us;
+    };
+    let stacks = ChartKind::Stacks { label: "policy", part: "operation", value: ("us", 1e-3), axis: "ms" };
+    report = charts! { report.table_at(Level::Json, None, ("operations", "Time of a token by operation"), operations) =>
+        "operations" "Time of a token by operation", "Shorter is faster; the policies differ in the MLP, fc1 and fc2.", stacks;
+    };
     let times: Vec<(Option<&'static str>, &Breakdown)> =
         policies.iter().map(|p| (Some(p.policy.name()), &p.time)).collect();
     let energies: Vec<(Option<&'static str>, &EnergyBreakdown)> =
@@ -167,126 +159,67 @@ pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
         "similarity" "similarity" {Real("", 3)} Screen: "twice the active neurons that both tokens have over those of the one plus those of the other, mean"
             = similarity;
     };
-    report = report
-        .table_at(Level::Verbose, None, ("similarity", "Similarity of tokens"), similarity)
-        .chart(chart(
-            "similarity",
-            "Similarity of tokens by their distance",
-            "The paper has above 0.9 for neighbours, and 0.7 from a distance of 10 on.",
-            lines(
-                ("distance", "distance in tokens"),
-                ("similarity", 1.0, "similarity"),
-                ("", "similarity"),
-                Some(("paper: 0.7 beyond 10", 0.7)),
-            ),
-        ))
-        .table_at(Level::Verbose, None, ("predictors", "Predictors"), (PREDICTOR, predictors));
-    let predictions: Values = predictors.iter().map(predictions).collect();
+    let (x, y) = (("distance", "distance in tokens"), ("similarity", 1.0, "similarity"));
+    let over_distance = lines(x, y, ("", "similarity"), Some(("paper: 0.7 beyond 10", 0.7)));
+    report = charts! { report.table_at(Level::Verbose, None, ("similarity", "Similarity of tokens"), similarity) =>
+        "similarity" "Similarity of tokens by their distance", "The paper has above 0.9 for neighbours, and 0.7 from a distance of 10 on.", over_distance;
+    };
+    report = report.table_at(Level::Verbose, None, ("predictors", "Predictors"), (PREDICTOR, predictors));
+    let each = predictors.iter().flat_map(|of| {
+        let shares = of.tokens.iter().zip(&of.token_recall).enumerate();
+        shares.map(move |(token, (accuracy, recall))| (of.name, token, accuracy, recall))
+    });
+    let predictions = rows! { each => |(name, token, accuracy, recall)|
+        "name" "goes by" {Text} Screen: "information that the predictor has" = name;
+        "token" "token" {Count} Screen: "number of the generated token, from 0" = token;
+        "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons" = accuracy;
+        "recall" "recall" {Share} Screen: "predicted neurons among the active ones" = recall;
+    };
     let of = |key, axis, reference| lines(("token", "token"), (key, 1.0, axis), ("name", ""), reference);
-    Ok(report
-        .table_at(Level::Json, None, ("predictions", "Predictions of each token"), predictions)
-        .chart(chart(
-            "predictions",
-            "Accuracy of the predictors",
-            "Most neurons are not active, so accuracy says little; recall says more.",
-            of("accuracy", "accuracy", Some(("paper: 0.98", 0.98))),
-        ))
-        .chart(chart(
-            "predictions",
-            "Recall of the predictors",
-            "Part of the active neurons that were predicted.",
-            of("recall", "recall", None),
-        )))
-}
-
-fn operations(result: &PolicyResult) -> Values {
-    let policy = result.policy;
-    let row = |(operation, &us): (&ndp_sim::system::Operation, &f64)| {
-        figures! {
-            "policy" "policy" {Text} Screen: "policy of the scheduler" = policy;
-            "operation" "operation" {Text} Screen: "product of a layer, attention, or the logits" = operation.name();
-            "us" "us" {Real("us", 1)} Screen: "time in a token" = us;
-        }
-    };
-    result.operation_us.iter().map(row).collect()
-}
-
-fn predictions(result: &PredictorResult) -> Values {
-    let each = result.tokens.iter().zip(&result.token_recall).enumerate();
-    let row = |(token, (&accuracy, &recall))| {
-        figures! {
-            "name" "goes by" {Text} Screen: "information that the predictor has" = result.name;
-            "token" "token" {Count} Screen: "number of the generated token, from 0" = token;
-            "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons" = accuracy;
-            "recall" "recall" {Share} Screen: "predicted neurons among the active ones" = recall;
-        }
-    };
-    each.map(row).collect()
+    Ok(
+        charts! { report.table_at(Level::Json, None, ("predictions", "Predictions of each token"), predictions) =>
+            "predictions" "Accuracy of the predictors", "Most neurons are not active, so accuracy says little; recall says more.",
+                of("accuracy", "accuracy", Some(("paper: 0.98", 0.98)));
+            "predictions" "Recall of the predictors", "Part of the active neurons that were predicted.", of("recall", "recall", None);
+        },
+    )
 }
 
 /// Tables of each token under each policy, and of each DIMM under the last policy, with their charts.
 fn tokens(report: Report, policies: &[PolicyResult]) -> Report {
-    let of = |result: &PolicyResult| {
-        let bundles = result.flash.as_ref().map(|flash| flash.figures.tokens.clone()).unwrap_or_default();
-        let row = |(token, figures): (usize, &ndp_sim::system::TokenFigures)| {
-            let cold: u64 = figures.dimm_neurons.iter().sum();
-            figures! {
-                "policy" "policy" {Text} Screen: "policy of the scheduler" = result.policy;
-                "token" "token" {Count} Screen: "number of the generated token, from 0" = token;
-                "gpu_share" "GPU" {Share} Screen: "part of the active neurons that the GPU computed"
-                    = figures.gpu_neurons as f64 / (figures.gpu_neurons + cold).max(1) as f64;
-                "imbalance" "most/mean" {Real("", 3)} Screen: "active neurons of the most loaded DIMM over the mean of all DIMMs"
-                    = result.records.get(token).map(|record| record.imbalance);
-                "bundles" "bundles" {Count} Screen: "bundles that the SSD read" = bundles.get(token).map(|token| token.loaded);
-            }
-        };
-        result.tokens.iter().enumerate().map(row).collect::<Vec<_>>()
+    let each = policies.iter().flat_map(|of| of.tokens.iter().enumerate().map(move |token| (of, token)));
+    let all = rows! { each => |(of, (token, figures))|
+        let cold = figures.dimm_neurons.iter().sum::<u64>();
+        let bundles = of.flash.as_ref().and_then(|flash| flash.figures.tokens.get(token));
+        "policy" "policy" {Text} Screen: "policy of the scheduler" = of.policy;
+        "token" "token" {Count} Screen: "number of the generated token, from 0" = token;
+        "gpu_share" "GPU" {Share} Screen: "part of the active neurons that the GPU computed"
+            = figures.gpu_neurons as f64 / (figures.gpu_neurons + cold).max(1) as f64;
+        "imbalance" "most/mean" {Real("", 3)} Screen: "active neurons of the most loaded DIMM over the mean of all DIMMs"
+            = of.records.get(token).map(|record| record.imbalance);
+        "bundles" "bundles" {Count} Screen: "bundles that the SSD read" = bundles.map(|token| token.loaded);
     };
-    let all: Values = policies.iter().flat_map(of).collect();
     let last = policies.last();
     let loads = last.iter().flat_map(|last| last.tokens.iter().enumerate()).flat_map(|(token, figures)| {
-        let each = figures.dimm_neurons.iter().enumerate();
-        each.map(move |(dimm, &neurons)| {
-            figures! {
-                "token" "token" {Count} Screen: "number of the generated token, from 0" = token;
-                "dimm" "DIMM" {Count} Screen: "number of the DIMM, from 0" = dimm;
-                "neurons" "neurons" {Count} Screen: "active neurons that it computed" = neurons;
-            }
-        })
-        .collect::<Vec<_>>()
+        figures.dimm_neurons.iter().enumerate().map(move |(dimm, neurons)| (token, dimm, neurons))
     });
-    let loads: Values = loads.collect();
+    let loads = rows! { loads => |(token, dimm, neurons)|
+        "token" "token" {Count} Screen: "number of the generated token, from 0" = token;
+        "dimm" "DIMM" {Count} Screen: "number of the DIMM, from 0" = dimm;
+        "neurons" "neurons" {Count} Screen: "active neurons that it computed" = neurons;
+    };
     let by_policy = |key, factor, axis| lines(("token", "token"), (key, factor, axis), ("policy", ""), None);
     let title = last.map_or_else(String::new, |last| format!("Load of each DIMM, policy {}", last.policy));
     let has_flash = all.numbers("bundles").next().is_some();
-    let report = report
-        .table_at(Level::Json, None, ("tokens", "Generated tokens"), all)
-        .chart(chart(
-            "tokens",
-            "Neurons that the GPU has",
-            "Hot neurons are the GPU's, cold ones the DIMMs'.",
-            by_policy("gpu_share", 100.0, "% of the active neurons"),
-        ))
-        .chart(chart(
-            "tokens",
-            "Imbalance of the DIMMs",
-            "1 is balance: all DIMMs have equally many active neurons.",
-            by_policy("imbalance", 1.0, "most over mean"),
-        ))
-        .table_at(Level::Json, None, ("loads", "Load of each DIMM under the last policy"), loads)
-        .chart(chart(
-            "loads",
-            &title,
-            "Lines that stay together are balanced DIMMs.",
-            lines(("token", "token"), ("neurons", 1.0, "active neurons"), ("dimm", "DIMM "), None),
-        ));
-    if !has_flash {
-        return report;
+    let report = charts! { report.table_at(Level::Json, None, ("tokens", "Generated tokens"), all) =>
+        "tokens" "Neurons that the GPU has", "Hot neurons are the GPU's, cold ones the DIMMs'.", by_policy("gpu_share", 100.0, "% of the active neurons");
+        "tokens" "Imbalance of the DIMMs", "1 is balance: all DIMMs have equally many active neurons.", by_policy("imbalance", 1.0, "most over mean");
+    };
+    let of_dimms = lines(("token", "token"), ("neurons", 1.0, "active neurons"), ("dimm", "DIMM "), None);
+    let by_dimm = ("loads", "Load of each DIMM under the last policy");
+    charts! { report.table_at(Level::Json, None, by_dimm, loads) =>
+        "loads" title, "Lines that stay together are balanced DIMMs.", of_dimms;
+        "tokens" "Bundles that the SSD reads", "Neurons of the MLPs that no slot of a DIMM has are read from the SSD, a bundle each.",
+            by_policy("bundles", 1.0, "bundles"), if has_flash;
     }
-    report.chart(chart(
-        "tokens",
-        "Bundles that the SSD reads",
-        "Neurons of the MLPs that no slot of a DIMM has are read from the SSD, a bundle each.",
-        by_policy("bundles", 1.0, "bundles"),
-    ))
 }

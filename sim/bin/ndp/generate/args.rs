@@ -71,13 +71,8 @@ pub struct Args {
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "small")]
     pub system: String,
     /// With --dimms: what is done about placement: random, partition, token-adjustment, layer-adjustment, adjustment, hermes or all
-    #[arg(
-        long,
-        value_name = "POLICY,...",
-        value_delimiter = ',',
-        default_value = "hermes",
-        requires = "dimms"
-    )]
+    #[arg(long, value_name = "POLICY,...", value_delimiter = ',')]
+    #[arg(default_value = "hermes", requires = "dimms")]
     pub policy: Vec<PolicyChoice>,
     /// Where neurons are at first.
     #[command(flatten)]

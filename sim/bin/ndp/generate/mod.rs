@@ -10,15 +10,13 @@ use self::args::Job;
 use crate::args::check_weights;
 use crate::system;
 use crate::tools::{load_model, quantisation_text, workspace_path};
-use crate::verdict::Verdict;
 use ndp_config::DesignConfig;
 
 /// Runs the job.
-pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+pub fn run(args: &Args) -> anyhow::Result<u8> {
     args.check_effects()?;
     let unit = &args.unit;
-    unit.energy.check_effects(unit.form.is_whole() || args.records.timeline.is_some())?;
-    let files = args.records.files(unit.files()).optional("--chart", args.chart.as_ref());
+    let files = unit.files_with(&args.records)?.optional("--chart", args.chart.as_ref());
     let own = workspace_path("golden/model");
     let files = files.optional("--trace", args.trace.as_ref());
     let files = args.placement.files(args.flash.files(files.configuration("the system", &args.system)));

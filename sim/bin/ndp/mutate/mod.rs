@@ -9,18 +9,18 @@ mod table;
 pub use kill::{Ran, build, run_testbenches};
 pub use table::Block;
 
-use crate::output::OutputArgs;
-use crate::synth::from_env;
+use crate::output::{Asked, Shown, write};
+use crate::synth::prover;
 use crate::waivers::{Survivor, Waivers, matches};
 use anyhow::{Context, Result, bail};
 use kill::Testbenches;
-use ndp_files::{FileSet, OutputFile};
+use ndp_files::FileSet;
 use ndp_hdl_language::mutate::{Mutant, replaced};
 use ndp_hdl_language::{Design, Module};
 use ndp_numerics::SplitMix64;
-use ndp_report::{Report, Unit, Values, fields, figures};
+use ndp_report::{Report, Unit, rows};
+use ndp_synth::SynthError;
 use ndp_synth::formal::{PROOFS, Prover, Verdict as Found};
-use ndp_synth::{SynthError, tools};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -67,8 +67,6 @@ pub struct Args {
     /// List the blocks with their tests and proofs
     #[arg(long)]
     list: bool,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// What became of a mutant.
@@ -128,92 +126,35 @@ impl Campaign {
     }
 }
 
-/// A block with the numbers of its mutants, for reports.
-#[derive(Serialize)]
-struct Shown<'a> {
-    #[serde(flatten)]
-    campaign: &'a Campaign,
-    mutants: usize,
-    killed: usize,
-    refuted: usize,
-    equivalent: usize,
-    survived: usize,
-    undecided: usize,
-    waived: usize,
-    bar: f64,
-}
-
-impl<'a> Shown<'a> {
-    fn new(campaign: &'a Campaign) -> Self {
-        let count = |fate| campaign.count(fate);
-        Self {
-            campaign,
-            mutants: campaign.rows.len(),
-            killed: count(Fate::Killed),
-            refuted: count(Fate::Refuted),
-            equivalent: count(Fate::Equivalent),
-            survived: count(Fate::Survived),
-            undecided: count(Fate::Undecided),
-            waived: count(Fate::Waived),
-            bar: campaign.block.kind.bar(),
-        }
-    }
-}
-
 const PERCENT: Unit = Unit::Real("%", 1);
-
-fields! { ROW
-    "block.name" "block" {Text} Screen: "block";
-    "mutants" "mutants" {Count} Screen: "mutants that were drawn";
-    "killed" "tests" {Count} Screen: "mutants that a testbench finds";
-    "refuted" "proofs" {Count} Screen: "mutants that a proof finds";
-    "equivalent" "equivalent" {Count} Screen: "mutants whose hardware is the same";
-    "survived" "survive" {Count} Screen: "mutants that a run tells from the original, and no test sees";
-    "undecided" "undecided" {Count} Screen: "mutants of which the solver says neither";
-    "waived" "waived" {Count} Screen: "survivors with a reason";
-    "score" "score" {PERCENT} Screen: "part of the mutants that tests and proofs find, without the equivalent and waived ones";
-    "bar" "bar" {PERCENT} Screen: "least score";
-    "all" "of" {Count} Verbose: "mutants that there are";
-    "block.kind" "kind" {Text} Verbose: "arithmetic or control";
-    "block.design" "design" {Text} Json: "configuration and design in which mutants are looked for";
-    "block.tests" "tests" {Text} Json: "filters of testbenches";
-    "block.proofs" "proofs" {Text} Json: "proofs";
-    "rows" "" {Data} Json: "each mutant: line, change, fate, and the test or proof that finds it";
-}
-
-fields! { LISTED
-    "name" "block" {Text} Screen: "block";
-    "kind" "kind" {Text} Screen: "arithmetic or control";
-    "design" "design" {Text} Screen: "configuration and design in which mutants are looked for";
-    "tests" "tests" {Text} Verbose: "filters of testbenches";
-    "proofs" "proofs" {Text} Screen: "proofs";
-}
 
 /// Runs the job.
 ///
 /// # Errors
 /// For unknown blocks, tests that fail on the unmodified design, and waivers that waive nothing.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     let blocks = chosen(&args.blocks)?;
     if args.list {
-        return Ok(Report::answer("verify mutate", format!("{} blocks", blocks.len())).table(
-            "blocks",
-            "Blocks",
-            (LISTED, &blocks),
-        ));
+        let listed = rows! { &blocks => |block|
+            ..block;
+            "name" "block" {Text} Screen: "block";
+            "kind" "kind" {Text} Screen: "arithmetic or control";
+            "design" "design" {Text} Screen: "configuration and design in which mutants are looked for";
+            "tests" "tests" {Text} Verbose: "filters of testbenches";
+            "proofs" "proofs" {Text} Screen: "proofs";
+        };
+        let answer = format!("{} blocks", blocks.len());
+        return Ok(Report::answer("verify mutate", answer).table("blocks", "Blocks", listed));
     }
     ensure!(args.n > 0, "--n = 0 must be at least 1");
     ensure!(args.timeout_s > 1, "--timeout-s = {} must be at least 2", args.timeout_s);
-    let limit = Duration::from_secs(args.timeout_s);
     let files = FileSet::new().input("the list of waivers", &args.waivers);
     args.form.files(files).optional("--out", args.out.as_ref()).check()?;
     let waivers = Waivers::read(&args.waivers)?.mutant;
     let waived: Vec<String> = waivers.iter().map(|waiver| waiver.block.clone()).collect();
     chosen(&waived).with_context(|| format!("waivers of {}", args.waivers.display()))?;
-    let out = args.out.as_deref().map(OutputFile::create).transpose()?;
-    let yosys = tools::yosys(from_env("YOSYS"), limit)?;
-    let abc = tools::abc(from_env("ABC"), &yosys, limit)?;
-    let prover = Prover { yosys, abc, limit };
+    let out = Asked::create(args.out.as_ref())?;
+    let prover = prover(Duration::from_secs(args.timeout_s))?;
     let program = build()?;
     let mut campaigns = Vec::new();
     for block in blocks {
@@ -222,9 +163,7 @@ pub fn run(args: &Args) -> Result<Report> {
                 .with_context(|| format!("block {}", block.name))?,
         );
     }
-    if let Some(out) = out {
-        out.finish(|file| file.write_all(markdown(&campaigns, args).as_bytes()))?;
-    }
+    out.write(|| Ok(markdown(&campaigns, args)))?;
     let below: Vec<&str> = campaigns.iter().filter(|one| !one.passes()).map(|one| one.block.name).collect();
     let verdict = match &below[..] {
         [] => {
@@ -237,19 +176,37 @@ pub fn run(args: &Args) -> Result<Report> {
             below.join(", ")
         ),
     };
-    let missed = campaigns.iter().flat_map(|one| {
-        survivors(one).map(|(row, undecided)| figures! {
-            "block" "block" {Text} Screen: "block" = one.block.name;
-            "line" "line" {Text} Screen: "file and line of the description" = row.line.clone();
-            "change" "change" {Text} Screen: "change in words" = row.change.clone();
-            "undecided" "undecided" {Text} Screen: "whether the solver says neither" = !undecided.is_empty();
-        })
-    });
-    let missed: Values = missed.collect();
-    let shown: Vec<Shown> = campaigns.iter().map(Shown::new).collect();
-    Ok(Report::checked("verify mutate", below.is_empty(), verdict)
-        .table("blocks", "Blocks", (ROW, &shown))
-        .table("missed", "Mutants that nothing finds", missed))
+    let missed = campaigns.iter().flat_map(|one| survivors(one).map(move |found| (one.block.name, found)));
+    let missed = rows! { missed => |(block, (row, undecided))|
+        "block" "block" {Text} Screen: "block" = block;
+        "line" "line" {Text} Screen: "file and line of the description" = row.line;
+        "change" "change" {Text} Screen: "change in words" = row.change;
+        "undecided" "undecided" {Text} Screen: "whether the solver says neither" = !undecided.is_empty();
+    };
+    let blocks = rows! { &campaigns => |one|
+        ..one;
+        "block.name" "block" {Text} Screen: "block";
+        "mutants" "mutants" {Count} Screen: "mutants that were drawn" = one.rows.len();
+        "killed" "tests" {Count} Screen: "mutants that a testbench finds" = one.count(Fate::Killed);
+        "refuted" "proofs" {Count} Screen: "mutants that a proof finds" = one.count(Fate::Refuted);
+        "equivalent" "equivalent" {Count} Screen: "mutants whose hardware is the same" = one.count(Fate::Equivalent);
+        "survived" "survive" {Count} Screen: "mutants that a run tells from the original, and no test sees" = one.count(Fate::Survived);
+        "undecided" "undecided" {Count} Screen: "mutants of which the solver says neither" = one.count(Fate::Undecided);
+        "waived" "waived" {Count} Screen: "survivors with a reason" = one.count(Fate::Waived);
+        "score" "score" {PERCENT} Screen: "part of the mutants that tests and proofs find, without the equivalent and waived ones";
+        "bar" "bar" {PERCENT} Screen: "least score" = one.block.kind.bar();
+        "all" "of" {Count} Verbose: "mutants that there are";
+        "block.kind" "kind" {Text} Verbose: "arithmetic or control";
+        "block.design" "design" {Text} Json: "configuration and design in which mutants are looked for";
+        "block.tests" "tests" {Text} Json: "filters of testbenches";
+        "block.proofs" "proofs" {Text} Json: "proofs";
+        "rows" "" {Data} Json: "each mutant: line, change, fate, and the test or proof that finds it";
+    };
+    Ok(Report::checked("verify mutate", below.is_empty(), verdict).table("blocks", "Blocks", blocks).table(
+        "missed",
+        "Mutants that nothing finds",
+        missed,
+    ))
 }
 
 /// The blocks of these names; all if there are none.
@@ -337,7 +294,7 @@ fn campaign(
                 note!("{}: mutant {} of {}{left}", block.name, index + 1, mutants.len());
                 let row = bench.row(index + 1, mutant)?;
                 let kept = serde_json::to_string(&Kept { from, row: row.clone() })?;
-                OutputFile::create(&file)?.finish(|out| out.write_all(kept.as_bytes()))?;
+                write(&file, &kept)?;
                 row
             }
         };

@@ -4,13 +4,11 @@ use super::report::decision;
 use anyhow::Result;
 use ndp_config::HbmConfig;
 use ndp_offloading::{Batch, Layout, Mode, Model, Room, Step};
-use ndp_report::{Level, Report, fields};
+use ndp_report::{Level, Report, rows};
 use serde::Serialize;
 
 /// A boundary, a length of requests and a batch.
-#[derive(Serialize)]
 struct Point {
-    #[serde(flatten)]
     room: Room,
     sequence: u32,
     /// Requests that are asked for.
@@ -21,42 +19,6 @@ struct Point {
 }
 
 /// A mode at a point.
-#[derive(Serialize)]
-struct Rate<'a> {
-    weights: u32,
-    kv: u32,
-    sequence: u32,
-    asked: u32,
-    batch: u32,
-    copies: u32,
-    #[serde(flatten)]
-    rate: &'a Throughput,
-}
-
-fields! { RATE
-    "weights" "subarrays for weights" {Count} Screen: "subarrays of a bank for weights";
-    "kv" "for K, V" {Count} Screen: "subarrays of a bank for keys and values";
-    "sequence" "tokens" {Count} Screen: "tokens in K and V of each request";
-    "asked" "asked" {Count} Screen: "requests that were asked for";
-    "batch" "batch" {Count} Screen: "requests that there is room for";
-    "copies" "copies" {Count} Screen: "copies of the keys and values";
-    "mode" "mode" {Text} Screen: "mode";
-    "tokens_per_second" "tokens/s" {Real("tokens/s", 0)} Screen: "rate";
-    "offloaded" "offloaded" {Text} Screen: "requests offloaded in a middle layer: m of the FFN, n of attention; G: one group as a whole; 1: one group";
-    "step_ms" "step" {Real("ms", 2)} Verbose: "time of a decode step";
-}
-
-fields! { POINT
-    "weights" "subarrays for weights" {Count} Json: "subarrays of a bank for weights";
-    "kv" "for K, V" {Count} Json: "subarrays of a bank for keys and values";
-    "requests" "requests" {Count} Json: "requests that there is room for";
-    "copies" "copies" {Count} Json: "copies of the keys and values";
-    "sequence" "tokens" {Count} Json: "tokens in K and V of each request";
-    "asked" "asked" {Count} Json: "requests that were asked for";
-    "batch" "batch" {Count} Json: "requests that are served";
-    "modes" "" {Data} Json: "rate and offloading in each mode";
-}
-
 #[derive(Serialize)]
 struct Throughput {
     mode: Mode,
@@ -111,35 +73,45 @@ pub fn run(
             }
         }
     }
-    let rates = points.iter().flat_map(|point| {
-        let Point { room, sequence, asked, batch, modes } = point;
-        modes.iter().map(|rate| Rate {
-            weights: room.weights,
-            kv: room.kv,
-            sequence: *sequence,
-            asked: *asked,
-            batch: *batch,
-            copies: room.copies,
-            rate,
-        })
-    });
-    let rates: Vec<Rate> = rates.collect();
-    let best = rates.iter().max_by(|a, b| a.rate.tokens_per_second.total_cmp(&b.rate.tokens_per_second));
+    let rates = points.iter().flat_map(|point| point.modes.iter().map(move |rate| (point, rate)));
+    let best = rates.clone().max_by(|(_, a), (_, b)| a.tokens_per_second.total_cmp(&b.tokens_per_second));
     let answer = best.map_or_else(
         || "no request has room".to_owned(),
-        |best| {
+        |(Point { room, sequence, batch, .. }, rate)| {
             format!(
-                "{} subarrays for weights serve most: {:.0} tokens/s with {} requests of {} tokens in {}",
-                best.weights,
-                best.rate.tokens_per_second,
-                best.batch,
-                best.sequence,
-                best.rate.mode.name()
+                "{} subarrays for weights serve most: {:.0} tokens/s with {batch} requests of {sequence} tokens in {}",
+                room.weights,
+                rate.tokens_per_second,
+                rate.mode.name()
             )
         },
     );
+    let rates = rows! { rates => |(Point { room, sequence, asked, batch, .. }, rate)|
+        ..rate;
+        "weights" "subarrays for weights" {Count} Screen: "subarrays of a bank for weights" = room.weights;
+        "kv" "for K, V" {Count} Screen: "subarrays of a bank for keys and values" = room.kv;
+        "sequence" "tokens" {Count} Screen: "tokens in K and V of each request" = sequence;
+        "asked" "asked" {Count} Screen: "requests that were asked for" = asked;
+        "batch" "batch" {Count} Screen: "requests that there is room for" = batch;
+        "copies" "copies" {Count} Screen: "copies of the keys and values" = room.copies;
+        "mode" "mode" {Text} Screen: "mode";
+        "tokens_per_second" "tokens/s" {Real("tokens/s", 0)} Screen: "rate";
+        "offloaded" "offloaded" {Text} Screen: "requests offloaded in a middle layer: m of the FFN, n of attention; G: one group as a whole; 1: one group";
+        "step_ms" "step" {Real("ms", 2)} Verbose: "time of a decode step";
+    };
+    let points = rows! { &points => |point|
+        ..point.room;
+        "weights" "subarrays for weights" {Count} Json: "subarrays of a bank for weights";
+        "kv" "for K, V" {Count} Json: "subarrays of a bank for keys and values";
+        "requests" "requests" {Count} Json: "requests that there is room for";
+        "copies" "copies" {Count} Json: "copies of the keys and values";
+        "sequence" "tokens" {Count} Json: "tokens in K and V of each request" = point.sequence;
+        "asked" "asked" {Count} Json: "requests that were asked for" = point.asked;
+        "batch" "batch" {Count} Json: "requests that are served" = point.batch;
+        "modes" "" {Data} Json: "rate and offloading in each mode" = point.modes;
+    };
     Ok(Report::answer("offload", answer)
         .setting(format!("{} in {}", model.name, memory.name()))
-        .table("rates", "Rates", (RATE, &rates))
-        .table_at(Level::Json, None, ("points", "Points"), (POINT, &points)))
+        .table("rates", "Rates", rates)
+        .table_at(Level::Json, None, ("points", "Points"), points))
 }

@@ -4,12 +4,12 @@ mod boundary;
 mod report;
 
 use crate::given::Given;
-use crate::output::OutputArgs;
+use crate::output::{Shown, write};
 use crate::tools::check_banks;
 use anyhow::{Context, Result};
 use ndp_config::{HbmCommandBuses, HbmConfig, LlmShape};
 use ndp_energy::{HbmConstants, NpuConstants};
-use ndp_files::{FileSet, OutputFile, Progress};
+use ndp_files::{FileSet, Progress};
 use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
 use ndp_offloading::{
     AnalyticTimes, Batch, DeviceTimes, Hardware, KvMapping, MeasuredTimes, Mode, Model, Planner, Rule,
@@ -101,8 +101,6 @@ pub struct Args {
     /// Constants of the NPU's energy: npu-65tflops or a path ending in .toml.
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "npu-65tflops")]
     energy_npu: String,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 impl Args {
@@ -157,22 +155,26 @@ pub fn memory_times(
         !hardware.pim.usage.shared_rows,
         "--hardware {named}: shared_rows needs --formula; the device model opens a row for each head of Q"
     );
-    let mut contexts = contexts.clone();
+    let contexts = in_order(contexts)?;
+    let progress = Progress::new(contexts.len() as u64, "sequences");
+    let times = MeasuredMemory::new(model, hardware, memory, &contexts, |done| progress.set(done as u64))?;
+    Ok([Box::new(times.clone().with_slicing(false)), Box::new(times.with_slicing(true))])
+}
+
+/// Contexts in ascending order, each once.
+fn in_order(contexts: &[u32]) -> Result<Vec<u32>> {
+    let mut contexts = contexts.to_vec();
     contexts.sort_unstable();
     contexts.dedup();
     for &context in &contexts {
         // The range is that of batches.
         Batch::uniform(1, context)?;
     }
-    let progress = Progress::new(contexts.len() as u64, "sequences");
-    let times = MeasuredMemory::new(model, hardware, memory, &contexts, |done| progress.set(done as u64))?;
-    Ok([Box::new(times.clone().with_slicing(false)), Box::new(times.with_slicing(true))])
+    Ok(contexts)
 }
 
-/// Writes a file that is complete or absent.
-fn write_json(file: OutputFile, value: &impl Serialize) -> Result<()> {
-    let text = serde_json::to_string_pretty(value)? + "\n";
-    Ok(file.finish(|out| out.write_all(text.as_bytes()))?)
+fn write_json(path: &Path, value: &impl Serialize) -> Result<()> {
+    write(path, &(serde_json::to_string_pretty(value)? + "\n"))
 }
 
 /// Longest table of times.
@@ -186,7 +188,7 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
 ///
 /// # Errors
 /// For models, memories and tables that cannot be used.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     if !(args.energy || args.form.is_whole()) {
         args.given.only_with("--energy, --json, --html or --verbose", ["energy_memory", "energy_npu"])?;
     }
@@ -229,7 +231,7 @@ pub fn run(args: &Args) -> Result<Report> {
         let planner = Planner::new(&model, &hardware, plain.as_ref(), sliced.as_ref()).with_rule(rule);
         let planner = planner.with_ffn(args.offload_ffn)?;
         let step = planner.step(&Batch::uniform(batch, sequence)?, args.mode)?;
-        write_json(OutputFile::create(path)?, &step)?;
+        write_json(path, &step)?;
     }
     let mut cells = Vec::new();
     for &batch in &args.batches {
@@ -283,15 +285,9 @@ fn sample(
     let most = args.batches.iter().copied().max().unwrap_or(0);
     ensure!((1..=4096).contains(&most), "the largest batch = {most} must be in 1..=4096");
     let requests: Vec<u32> = (1..=most).collect();
-    let mut contexts = args.sequences.clone();
-    contexts.sort_unstable();
-    contexts.dedup();
-    for &context in &contexts {
-        // The range is that of batches.
-        Batch::uniform(1, context)?;
-    }
+    let contexts = in_order(&args.sequences)?;
     let table = TableFile::sample(times, &requests, &contexts).of(model, memory.name());
-    write_json(OutputFile::create(path)?, &table)?;
+    write_json(path, &table)?;
     Ok(Report::answer(
         "offload",
         format!("the times of {} contexts are in {}", contexts.len(), path.display()),

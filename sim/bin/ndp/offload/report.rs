@@ -1,11 +1,9 @@
 //! The report of a grid: points with the decisions of the scheduler, and the step of each point in each mode or system.
 
-use ndp_energy::Energy;
 use ndp_offloading::algorithm::{Choice, Decision};
 use ndp_offloading::evaluate::Chosen;
 use ndp_offloading::{Cell, Dispatch, Hardware, Layout, Mode, ModeResult, Model, Purpose, StepEnergy};
-use ndp_report::{Chart, ChartKind, Level, Report, Values, fields, figures, rows};
-use serde::Serialize;
+use ndp_report::{Chart, ChartKind, Level, Report, Values, rows};
 
 /// The paper's systems, for a report that names none.
 const PAPER: [Mode; 6] = [Mode::Serial, Mode::AttAcc, Mode::NeuPims, Mode::Dex, Mode::Dbo, Mode::DexDbo];
@@ -31,60 +29,6 @@ fn moved(result: &ModeResult) -> String {
     }
 }
 
-/// A step of a point.
-#[derive(Serialize)]
-struct Step {
-    batch: u32,
-    sequence: u32,
-    system: &'static str,
-    point: String,
-    step_ms: f64,
-    tokens_per_second: f64,
-    times: f64,
-    npu_busy: f64,
-    pim_busy: f64,
-    npu_macs: f64,
-    pim_macs: f64,
-    npu_idle_ms: f64,
-    pim_idle_ms: f64,
-    offloaded: String,
-    energy_of_token: Energy,
-}
-
-fields! { STEP
-    "batch" "batch" {Count} Screen: "requests";
-    "sequence" "tokens" {Count} Screen: "tokens in K and V of each request";
-    "system" "system" {Text} Screen: "mode or system";
-    "step_ms" "step" {Real("ms", 1)} Screen: "time of a decode step";
-    "times" "times as fast" {Real("", 2)} Screen: "step of the first system over this one";
-    "npu_busy" "NPU busy" {Share} Screen: "part of the step for which the NPU has work";
-    "pim_busy" "PIM busy" {Share} Screen: "part of the step for which the banks have work";
-    "offloaded" "offloaded" {Text} Screen: "requests offloaded in a middle layer: m of the FFN, n of attention, or a group as a whole";
-    "tokens_per_second" "tokens/s" {Real("tokens/s", 0)} Screen: "requests over the step";
-    "npu_macs" "NPU MACs" {Share} Verbose: "MACs of the NPU over those that it could do in the step";
-    "pim_macs" "PIM MACs" {Share} Verbose: "MACs of the banks over those that they could do in the step";
-    "npu_idle_ms" "NPU idle" {Real("ms", 1)} Verbose: "time for which the NPU waits";
-    "pim_idle_ms" "PIM idle" {Real("ms", 1)} Verbose: "time for which the banks wait";
-    "energy_of_token" "energy of a token" {Energy} Verbose: "energy of the step over its requests";
-    "point" "point" {Text} Json: "batch and tokens together";
-}
-
-/// A system over all points.
-#[derive(Serialize)]
-struct Mean {
-    system: &'static str,
-    geometric: f64,
-    arithmetic: f64,
-    points: usize,
-}
-
-fields! { MEAN
-    "system" "system" {Text} Screen: "mode or system";
-    "geometric" "geometric mean" {Real("", 2)} Screen: "times as fast as the first system, geometric mean of all points";
-    "arithmetic" "arithmetic mean" {Real("", 2)} Screen: "times as fast as the first system, arithmetic mean of all points";
-    "points" "points" {Count} Screen: "points";
-}
-
 /// Source of commands of NPU+AiM and AttAcc.
 fn issue(hardware: &Hardware) -> String {
     let baselines = &hardware.baselines;
@@ -103,76 +47,72 @@ const UTILISATIONS: &str =
 const ENERGIES: &str = "the paper, Fig. 22, for batch 128, LibraPIM over NeuPIMs: without offloading similar; with it more for short \
     sequences, less and less of it for longer ones, +20 % on average";
 
-/// Steps of these modes beside those of the first one.
-fn steps(cells: &[Cell], modes: &[Mode], name: fn(Mode) -> &'static str) -> Vec<Step> {
-    let of = |cell: &Cell, mode: Mode| {
-        let (first, result) = (cell.mode(modes[0])?, cell.mode(mode)?);
-        Some(Step {
-            batch: cell.batch,
-            sequence: cell.sequence,
-            system: name(mode),
-            point: format!("{} requests of {} tokens", cell.batch, cell.sequence),
-            step_ms: result.step_us / 1e3,
-            tokens_per_second: result.tokens_per_second,
-            times: first.step_us / result.step_us,
-            npu_busy: result.npu_busy,
-            pim_busy: result.pim_busy,
-            npu_macs: result.npu_macs,
-            pim_macs: result.pim_macs,
-            npu_idle_ms: result.npu_idle_us / 1e3,
-            pim_idle_ms: result.pim_idle_us / 1e3,
-            offloaded: moved(result),
-            energy_of_token: result.energy.total.per(cell.batch.into()),
-        })
+/// Each point in each of these modes, beside the first mode.
+fn steps<'c>(cells: &'c [Cell], modes: &'c [Mode]) -> impl Iterator<Item = Step<'c>> + Clone {
+    let of = |cell: &'c Cell, mode: Mode| {
+        Some(Step { cell, mode, own: cell.mode(mode)?, first: cell.mode(modes[0])? })
     };
-    cells.iter().flat_map(|cell| modes.iter().filter_map(move |&mode| of(cell, mode))).collect()
+    cells.iter().flat_map(move |cell| modes.iter().filter_map(move |&mode| of(cell, mode)))
 }
 
-fn means(steps: &[Step]) -> Vec<Mean> {
-    let mut names: Vec<&'static str> = Vec::new();
-    steps.iter().for_each(|step| {
-        if !names.contains(&step.system) {
-            names.push(step.system);
+/// A step of a point.
+#[derive(Clone)]
+struct Step<'c> {
+    cell: &'c Cell,
+    mode: Mode,
+    own: &'c ModeResult,
+    /// In the first mode.
+    first: &'c ModeResult,
+}
+
+impl Step<'_> {
+    /// Times as fast as the first mode.
+    fn times(&self) -> f64 {
+        self.first.step_us / self.own.step_us
+    }
+}
+
+/// Each mode that there are steps of, how many, and how many times as fast they are: geometric and arithmetic mean.
+fn means<'c>(steps: impl Iterator<Item = Step<'c>>) -> Vec<(Mode, usize, f64, f64)> {
+    let mut by_mode: Vec<(Mode, Vec<f64>)> = Vec::new();
+    for step in steps {
+        match by_mode.iter_mut().find(|(mode, _)| *mode == step.mode) {
+            Some((_, times)) => times.push(step.times()),
+            None => by_mode.push((step.mode, vec![step.times()])),
         }
-    });
-    let mean = |system| {
-        let times: Vec<f64> =
-            steps.iter().filter(|step| step.system == system).map(|step| step.times).collect();
-        let count = times.len().max(1) as f64;
+    }
+    let mean = |(mode, times): (Mode, Vec<f64>)| {
+        let count = times.len() as f64;
         let geometric = (times.iter().map(|times| times.ln()).sum::<f64>() / count).exp();
-        Mean { system, geometric, arithmetic: times.iter().sum::<f64>() / count, points: times.len() }
+        (mode, times.len(), geometric, times.iter().sum::<f64>() / count)
     };
-    names.into_iter().map(mean).collect()
+    by_mode.into_iter().map(mean).collect()
 }
 
-fn joules(cells: &[Cell], modes: &[Mode], name: fn(Mode) -> &'static str) -> Values {
+fn joules<'c>(steps: impl Iterator<Item = Step<'c>>, name: fn(Mode) -> &'static str) -> Values {
     let ratio = |one: &StepEnergy, other: &StepEnergy, with_npu| {
         let [low, value, high] = one.over(other, with_npu)?;
         Some(format!("{value:.3} ({low:.3} to {high:.3})"))
     };
-    let of = |cell: &Cell, mode: Mode| {
-        let (first, own) = (&cell.mode(modes[0])?.energy, &cell.mode(mode)?.energy);
-        let other = mode != modes[0];
-        Some(figures! {
-            "batch" "batch" {Count} Screen: "requests" = cell.batch;
-            "sequence" "tokens" {Count} Screen: "tokens in K and V of each request" = cell.sequence;
-            "system" "system" {Text} Screen: "mode or system" = name(mode);
-            "memory" "memory" {Energy} Screen: "energy of the memory in a step" = own.memory;
-            "memory_ratio" "over the first" {Text} Screen: "memory's energy over the first system's, with the range over all constants, which are the same in both"
-                = other.then(|| ratio(own, first, false)).flatten();
-            "total" "all" {Energy} Verbose: "energy of the step" = own.total;
-            "total_ratio" "all over the first" {Text} Screen: "energy over the first system's, with the range over all constants"
-                = other.then(|| ratio(own, first, true)).flatten();
-            "weights" "weights" {Energy} Verbose: "reading weights" = own.of(Purpose::Weights);
-            "kv_read" "K, V read" {Energy} Verbose: "reading keys and values for attention on the NPU" = own.of(Purpose::AttentionOnNpu);
-            "attention" "attention" {Energy} Verbose: "attention in the banks" = own.of(Purpose::Attention);
-            "offloaded" "offloaded" {Energy} Verbose: "matrices in the banks" = own.of(Purpose::MatricesInMemory);
-            "standby" "standby" {Energy} Verbose: "standby of the memory" = own.of(Purpose::MemoryStandby);
-            "npu_operations" "NPU ops" {Energy} Verbose: "arithmetic of the NPU" = own.of(Purpose::NpuArithmetic);
-            "npu_idle" "NPU idle" {Energy} Verbose: "standby of the NPU" = own.of(Purpose::NpuStandby);
-        })
-    };
-    cells.iter().flat_map(|cell| modes.iter().filter_map(move |&mode| of(cell, mode))).collect()
+    rows! { steps => |Step { cell, mode, own, first }|
+        let (first, own, other) = (&first.energy, &own.energy, !std::ptr::eq(own, first));
+        "batch" "batch" {Count} Screen: "requests" = cell.batch;
+        "sequence" "tokens" {Count} Screen: "tokens in K and V of each request" = cell.sequence;
+        "system" "system" {Text} Screen: "mode or system" = name(mode);
+        "memory" "memory" {Energy} Screen: "energy of the memory in a step" = own.memory;
+        "memory_ratio" "over the first" {Text} Screen: "memory's energy over the first system's, with the range over all constants, which are the same in both"
+            = other.then(|| ratio(own, first, false)).flatten();
+        "total" "all" {Energy} Verbose: "energy of the step" = own.total;
+        "total_ratio" "all over the first" {Text} Screen: "energy over the first system's, with the range over all constants"
+            = other.then(|| ratio(own, first, true)).flatten();
+        "weights" "weights" {Energy} Verbose: "reading weights" = own.of(Purpose::Weights);
+        "kv_read" "K, V read" {Energy} Verbose: "reading keys and values for attention on the NPU" = own.of(Purpose::AttentionOnNpu);
+        "attention" "attention" {Energy} Verbose: "attention in the banks" = own.of(Purpose::Attention);
+        "offloaded" "offloaded" {Energy} Verbose: "matrices in the banks" = own.of(Purpose::MatricesInMemory);
+        "standby" "standby" {Energy} Verbose: "standby of the memory" = own.of(Purpose::MemoryStandby);
+        "npu_operations" "NPU ops" {Energy} Verbose: "arithmetic of the NPU" = own.of(Purpose::NpuArithmetic);
+        "npu_idle" "NPU idle" {Energy} Verbose: "standby of the NPU" = own.of(Purpose::NpuStandby);
+    }
 }
 
 /// The report of a grid, comparing `systems`, or modes if there are none; with energies on the screen if they are asked for.
@@ -199,18 +139,40 @@ pub fn report(
         "modes" "" {Data} Json: "step in each mode: times in us, utilisations from 0 to 1, energy in fJ by part and purpose" = &cell.modes;
     };
     let shown = if by_system { systems } else { &MODES[..] };
-    let steps = steps(cells, shown, name);
-    let means = means(&steps);
-    let best = means.iter().max_by(|a, b| a.geometric.total_cmp(&b.geometric));
-    let answer = best.map_or_else(String::new, |best| {
-        format!(
-            "{} is {:.2} times as fast as {} in the mean of {} points",
-            best.system,
-            best.geometric,
-            name(shown[0]),
-            best.points
-        )
+    let means = means(steps(cells, shown));
+    let best = means.iter().max_by(|a, b| a.2.total_cmp(&b.2));
+    let first = name(shown[0]);
+    let answer = best.map_or_else(String::new, |&(mode, points, geometric, _)| {
+        let best = name(mode);
+        format!("{best} is {geometric:.2} times as fast as {first} in the mean of {points} points")
     });
+    let means = rows! { means => |(mode, points, geometric, arithmetic)|
+        "system" "system" {Text} Screen: "mode or system" = name(mode);
+        "geometric" "geometric mean" {Real("", 2)} Screen: "times as fast as the first system, geometric mean of all points" = geometric;
+        "arithmetic" "arithmetic mean" {Real("", 2)} Screen: "times as fast as the first system, arithmetic mean of all points" = arithmetic;
+        "points" "points" {Count} Screen: "points" = points;
+    };
+    let table = rows! { steps(cells, shown) => |step|
+        let Step { cell, own, .. } = step;
+        "batch" "batch" {Count} Screen: "requests" = cell.batch;
+        "sequence" "tokens" {Count} Screen: "tokens in K and V of each request" = cell.sequence;
+        "system" "system" {Text} Screen: "mode or system" = name(step.mode);
+        "step_ms" "step" {Real("ms", 1)} Screen: "time of a decode step" = own.step_us / 1e3;
+        "times" "times as fast" {Real("", 2)} Screen: "step of the first system over this one" = step.times();
+        "npu_busy" "NPU busy" {Share} Screen: "part of the step for which the NPU has work" = own.npu_busy;
+        "pim_busy" "PIM busy" {Share} Screen: "part of the step for which the banks have work" = own.pim_busy;
+        "offloaded" "offloaded" {Text} Screen: "requests offloaded in a middle layer: m of the FFN, n of attention, or a group as a whole" = moved(own);
+        "tokens_per_second" "tokens/s" {Real("tokens/s", 0)} Screen: "requests over the step" = own.tokens_per_second;
+        "npu_macs" "NPU MACs" {Share} Verbose: "MACs of the NPU over those that it could do in the step" = own.npu_macs;
+        "pim_macs" "PIM MACs" {Share} Verbose: "MACs of the banks over those that they could do in the step" = own.pim_macs;
+        "npu_idle_ms" "NPU idle" {Real("ms", 1)} Verbose: "time for which the NPU waits" = own.npu_idle_us / 1e3;
+        "pim_idle_ms" "PIM idle" {Real("ms", 1)} Verbose: "time for which the banks wait" = own.pim_idle_us / 1e3;
+        "energy_of_token" "energy of a token" {Energy} Verbose: "energy of the step over its requests" = own.energy.total.per(cell.batch.into());
+        "point" "point" {Text} Json: "batch and tokens together" = format!("{} requests of {} tokens", cell.batch, cell.sequence);
+    };
+    let bars = ChartKind::Rows { label: "system", value: "geometric" };
+    let chart =
+        Chart::new("means", format!("Times as fast as {first}"), "Geometric mean of all points.", bars);
     let Model { layers, hidden, heads, kv_heads, ffn, .. } = model;
     let mut report = Report::answer("offload", answer)
         .setting(format!(
@@ -219,22 +181,17 @@ pub fn report(
             model.name,
             issue(hardware)
         ))
-        .table("means", "Over all points", (MEAN, &means))
-        .table("steps", "A decode step", (STEP, &steps))
-        .chart(Chart {
-            table: "means",
-            title: format!("Times as fast as {}", name(shown[0])),
-            caption: "Geometric mean of all points.".to_owned(),
-            kind: ChartKind::Rows { label: "system", value: "geometric" },
-        })
+        .table("means", "Over all points", means)
+        .table("steps", "A decode step", table)
+        .chart(chart)
         .table_at(if by_system { Level::Verbose } else { Level::Screen }, None, ("cells", "Decisions in a middle layer"), points);
     if model.name == "llama3-70b" && cells.iter().any(|cell| cell.batch == 128) {
         report = report.note(UTILISATIONS);
     }
     let of_energy = if by_system { systems } else { &OFFLOADING[..] };
     let level = if energy { Level::Screen } else { Level::Verbose };
-    let report =
-        report.table_at(level, None, ("energy", "Energy of a decode step"), joules(cells, of_energy, name));
+    let joules = joules(steps(cells, of_energy), name);
+    let report = report.table_at(level, None, ("energy", "Energy of a decode step"), joules);
     let paper =
         energy && !by_system && model.name == "llama3-70b" && cells.iter().any(|cell| cell.batch == 128);
     if paper { report.note(ENERGIES) } else { report }

@@ -5,9 +5,9 @@ mod report;
 mod rows;
 
 use crate::made;
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use anyhow::{Context, Result};
-use ndp_files::{FileSet, OutputFile, Progress};
+use ndp_files::{FileSet, Progress};
 use ndp_report::Report;
 use ndp_systems::ablation::TraceStudy;
 use ndp_systems::figures::{
@@ -46,8 +46,6 @@ pub struct Args {
     /// Compute everything again.
     #[arg(long)]
     fresh: bool,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// Whether a figure was asked for: `12` has 12, 12a and 12b.
@@ -112,11 +110,6 @@ fn chosen(args: &Args) -> Result<Vec<(Paper, &'static Item)>> {
         }
     }
     Ok(all)
-}
-
-/// Writes a file of the folder.
-fn write(folder: &Path, name: &str, text: &str) -> Result<()> {
-    Ok(OutputFile::create(&folder.join(name))?.finish(|out| out.write_all(text.as_bytes()))?)
 }
 
 /// What the traces show, each computed by one of as many threads as there are processors.
@@ -217,7 +210,7 @@ fn with_others(asked: &Outcome, kept: &Kept, folder: &Path) -> Result<Outcome> {
 ///
 /// # Errors
 /// For a figure that does not exist, and a folder that cannot be used.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     let items = chosen(args)?;
     let own =
         Paper::ALL.iter().flat_map(|paper| ["csv", "md"].map(|kind| format!("{}.{kind}", paper.name())));
@@ -255,22 +248,21 @@ pub fn run(args: &Args) -> Result<Report> {
     }
     let asked = outcome;
     let outcome = with_others(&asked, &kept, &args.out)?;
+    let write = |name: &str, text: &str| crate::output::write(&args.out.join(name), text);
     for (name, rows) in outcome.by_paper() {
-        write(&args.out, &format!("{name}.csv"), &rows::csv(&rows))?;
-        write(&args.out, &format!("{name}.md"), &rows::markdown(name, &rows, &outcome.sensitivity))?;
+        write(&format!("{name}.csv"), &rows::csv(&rows))?;
+        write(&format!("{name}.md"), &rows::markdown(name, &rows, &outcome.sensitivity))?;
     }
     if !outcome.energy.is_empty() {
-        write(&args.out, "energy.csv", &energy::csv(&outcome.energy))?;
-        write(&args.out, "energy.md", &energy::markdown(&outcome))?;
+        write("energy.csv", &energy::csv(&outcome.energy))?;
+        write("energy.md", &energy::markdown(&outcome))?;
     }
     let charts = report::charts(&outcome)?;
-    for (_, name, svg) in &charts {
-        write(&args.out, name, svg)?;
-    }
+    charts.iter().try_for_each(|(_, name, svg)| write(name, svg))?;
     let page = || args.out.join("figures.html").display().to_string();
     let whole = report::report(&outcome, &charts, page())?.again(made::rerun());
-    write(&args.out, "figures.html", &whole.page(&made::provenance())?)?;
-    write(&args.out, "figures.json", &serde_json::to_string_pretty(&outcome)?)?;
+    write("figures.html", &whole.page(&made::provenance())?)?;
+    write("figures.json", &serde_json::to_string_pretty(&outcome)?)?;
     report::report(&asked, &report::charts(&asked)?, page())
 }
 

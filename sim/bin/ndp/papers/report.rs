@@ -3,7 +3,7 @@
 use super::Outcome;
 use super::rows::agreeing;
 use anyhow::Result;
-use ndp_report::{BarChart, Chart, ChartKind, Level, Report, Values, fields, figures, significant};
+use ndp_report::{BarChart, Chart, ChartKind, Level, Report, Values, fields, rows, significant};
 use ndp_systems::figures::{Row, Sensitivity};
 use ndp_systems::{Assumptions, Key};
 
@@ -47,23 +47,21 @@ fields! { SENSITIVITY
     "imbalance" "most loaded DIMM" {Digits} Screen: "load of the most loaded DIMM over the mean, with the offline placement";
 }
 
-/// The assumptions that a paper's set has a reason for.
-fn assumed(paper: &'static str) -> Result<Values> {
-    let set = Assumptions::preset(paper)?;
-    let row = |key: Key| {
-        let reason = set.reason(key)?.to_owned();
-        let (name, meaning, unit) = (key.name(), key.meaning().trim(), key.unit());
-        Some(figures! {
-            "paper" "paper" {Text} Screen: "paper" = paper;
-            "name" "assumption" {Text} Screen: "assumption" = name;
-            "meaning" "meaning" {Text} Screen: "meaning of the value" = meaning;
-            "unit" "unit" {Text} Screen: "unit of the values" = unit;
-            "stated" "stated" {Digits} Screen: "value that stands for no assumption" = key.stated();
-            "fitted" "fitted" {Digits} Screen: "value of the paper's set" = set.get(key);
-            "reason" "reason" {Text} Screen: "reason for the value" = reason;
-        })
-    };
-    Ok(Key::ALL.into_iter().filter_map(row).collect())
+/// The assumptions that the papers' sets have a reason for.
+fn assumed<'p>(papers: impl Iterator<Item = &'p &'static str>) -> Result<Values> {
+    let sets = papers.map(|paper| Ok((paper, Assumptions::preset(paper)?))).collect::<Result<Vec<_>>>()?;
+    let keys = sets.iter().flat_map(|(paper, set)| {
+        Key::ALL.into_iter().filter_map(move |key| Some((paper, set, key, set.reason(key)?)))
+    });
+    Ok(rows! { keys => |(paper, set, key, reason)|
+        "paper" "paper" {Text} Screen: "paper" = paper;
+        "name" "assumption" {Text} Screen: "assumption" = key.name();
+        "meaning" "meaning" {Text} Screen: "meaning of the value" = key.meaning().trim();
+        "unit" "unit" {Text} Screen: "unit of the values" = key.unit();
+        "stated" "stated" {Digits} Screen: "value that stands for no assumption" = key.stated();
+        "fitted" "fitted" {Digits} Screen: "value of the paper's set" = set.get(key);
+        "reason" "reason" {Text} Screen: "reason for the value" = reason;
+    })
 }
 
 /// Rows of a figure in groups that one axis serves.
@@ -143,10 +141,9 @@ pub fn report(outcome: &Outcome, charts: &[(String, String, String)], page: Stri
     let counts = papers.iter().map(|(paper, rows)| format!("{paper}: {}", agreeing(rows)));
     let level =
         if outcome.rows.len() + outcome.energy.len() > SCREEN { Level::Verbose } else { Level::Screen };
-    let assumed = papers.keys().map(|paper| assumed(paper)).collect::<Result<Values>>()?;
+    let assumed = assumed(papers.keys())?;
     let drawn = |report: Report, table, title: &str, caption: &str, svg: &str| {
-        let kind = ChartKind::Drawn(svg.to_owned());
-        report.chart(Chart { table, title: title.to_owned(), caption: caption.to_owned(), kind })
+        report.chart(Chart::new(table, title, caption, ChartKind::Drawn(svg.to_owned())))
     };
     let report = Report::answer("figures", counts.collect::<Vec<_>>().join("; "))
         .note(

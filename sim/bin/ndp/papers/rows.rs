@@ -1,7 +1,6 @@
 //! Rows of the table: kept between runs, as CSV, as Markdown.
 
 use anyhow::{Context, Result};
-use ndp_files::OutputFile;
 use ndp_report::significant as number;
 use ndp_systems::figures::{BAND, Designs, Item, Paper, Row, Sensitivity, row};
 use serde::Serialize;
@@ -72,7 +71,7 @@ impl Kept {
         let value = compute()?;
         let text = serde_json::to_string(&value)?;
         let text = format!("{text}\n{}\n", checksum(name, &text));
-        OutputFile::create(&self.path(name))?.finish(|out| out.write_all(text.as_bytes()))?;
+        crate::output::write(&self.path(name), &text)?;
         Ok(value)
     }
 

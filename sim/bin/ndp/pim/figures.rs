@@ -3,11 +3,12 @@
 use super::energy::PimEnergy;
 use super::{CLOCKS_PER_US, Ran};
 use ndp_config::HbmConfig;
-use ndp_dram::hbm::{HbmBusCycles, PimCycles};
+use ndp_dram::hbm::{HbmBusCycles, HbmStatistics, PimCycles};
 use ndp_energy::HbmConstants;
 use ndp_model::Generation;
 use ndp_offloading::{Device, Mode};
 use ndp_pim::{Commands, Decided, Event, Outcome, Work};
+use ndp_report::{Values, figures};
 use serde::Serialize;
 
 /// Bytes over all channels' buses behind the writing of the weights, by what they are.
@@ -61,54 +62,21 @@ pub struct ChannelFigures {
 }
 
 /// One mode.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct Figures {
     pub mode: Mode,
-    pub memory: String,
-    pub groups: usize,
     /// Everything behind the writing of the weights.
     pub clocks: u64,
-    pub loading_clocks: u64,
     pub tokens: usize,
-    pub clocks_per_token: f64,
     pub tokens_per_second: f64,
-    pub npu_busy: u64,
-    pub pim_busy: u64,
-    /// Both at the same time.
-    pub both_busy: u64,
-    pub npu_idle: u64,
-    pub pim_idle: u64,
-    /// Parts of all clocks, which add up to 1.
-    pub npu_only: f64,
-    pub both: f64,
-    pub pim_only: f64,
-    pub neither: f64,
-    /// Steps of a group in which FFNs, or attention, moved to the other device.
-    pub ffn_steps: usize,
-    pub mha_steps: usize,
-    /// Requests of all steps whose FFN was the memory's, and whose attention was the NPU's.
-    pub ffn_requests: u32,
-    pub mha_requests: u32,
-    /// Outputs of attention in the banks that were compared.
-    pub outputs_checked: u64,
-    /// Outputs of FFNs in the banks that were compared.
-    pub ffn_outputs_checked: u64,
-    /// Columns of weights.
-    pub columns_checked: u64,
-    /// Columns of keys and values that the NPU read.
-    pub copies_checked: u64,
     pub protocol_violations: u64,
     pub texts_differ: usize,
-    pub bytes: Bytes,
-    /// Of all channels together, from the beginning.
-    pub bus: HbmBusCycles,
-    pub multipliers: PimCycles,
-    #[serde(skip)]
     pub channels: Vec<ChannelFigures>,
     /// Of the memory, behind the writing of the weights.
     pub energy: PimEnergy,
-    #[serde(skip)]
     pub decisions: Vec<Decided>,
+    /// These and all others as a row of the table of modes.
+    pub row: Values,
 }
 
 impl Figures {
@@ -142,47 +110,65 @@ impl Figures {
         let seconds = outcome.clocks as f64 / CLOCKS_PER_US / 1e6;
         let decisions = outcome.decisions.clone();
         let shares = || decisions.iter().map(|decided| decided.share);
+        let (tokens_per_second, texts_differ) = (tokens as f64 / seconds, differs.count());
+        let energy = PimEnergy::new(constants, memory, ran, tokens);
+        let row = figures! {
+            "mode" "mode" {Text} Screen: "mode" = mode;
+            "tokens_per_second" "tokens/s" {Real("tokens/s", 0)} Screen: "generated tokens over the time" = tokens_per_second;
+            "npu_only" "NPU only" {Share} Screen: "part of the clocks in which only the NPU is busy" = part(npu_busy - both_busy);
+            "both" "both" {Share} Screen: "part of the clocks in which NPU and banks are busy" = part(both_busy);
+            "pim_only" "banks only" {Share} Screen: "part of the clocks in which only the banks are busy" = part(pim_busy - both_busy);
+            "neither" "neither" {Share} Screen: "part of the clocks in which both wait" = part(outcome.clocks + both_busy - npu_busy - pim_busy);
+            "energy.per_token" "energy of a token" {Energy} Screen: "energy of the memory over generated tokens";
+            "clocks_per_token" "clocks per token" {Real("", 0)} Verbose: "clocks over generated tokens" = outcome.clocks as f64 / tokens.max(1) as f64;
+            "clocks" "clocks" {Cycles} Verbose: "clocks after the writing of the weights" = outcome.clocks;
+            "loading_clocks" "loading" {Cycles} Verbose: "clocks of the writing of the weights" = outcome.loading_clocks;
+            "npu_idle" "NPU idle" {Cycles} Verbose: "clocks in which the NPU waits" = outcome.clocks - npu_busy;
+            "pim_idle" "banks idle" {Cycles} Verbose: "clocks in which the banks wait" = outcome.clocks - pim_busy;
+            "ffn_requests" "FFNs moved" {Count} Verbose: "requests of all steps whose FFN the banks computed" = shares().map(|share| share.ffn).sum::<u32>();
+            "ffn_steps" "in steps" {Count} Verbose: "steps of a group in which FFNs moved to the banks" = shares().filter(|share| share.ffn > 0).count();
+            "mha_requests" "attention moved" {Count} Verbose: "requests of all steps whose attention the NPU computed"
+                = shares().map(|share| share.mha).sum::<u32>();
+            "mha_steps" "in steps" {Count} Verbose: "steps of a group in which attention moved to the NPU" = shares().filter(|share| share.mha > 0).count();
+            "bytes" = bytes;
+            "bytes.weights" "weights" {Bytes} Verbose: "weights that the NPU read; weights of FFNs that both devices share count once";
+            "bytes.new_keys_and_values" "new K, V" {Bytes} Verbose: "new keys and values, in the banks or for the NPU";
+            "bytes.keys_and_values" "K, V read" {Bytes} Verbose: "keys and values that the NPU read for attention";
+            "bytes.moved" "K, V moved" {Bytes} Verbose: "keys and values that were read to be moved";
+            "bytes.operands" "queries, probabilities" {Bytes} Verbose: "queries and probabilities into the global buffer";
+            "bytes.inputs" "inputs of FFNs" {Bytes} Verbose: "inputs of FFNs in the banks";
+            "bytes.results" "results" {Bytes} Verbose: "results and sums of the banks";
+            "outputs_checked" "attention checked" {Count} Verbose: "outputs of attention in the banks that were compared" = outcome.checked.attention;
+            "ffn_outputs_checked" "FFNs checked" {Count} Verbose: "outputs of FFNs in the banks that were compared" = outcome.checked.products;
+            "columns_checked" "columns of weights" {Count} Verbose: "columns of weights that the NPU read and that were compared" = outcome.columns_checked;
+            "copies_checked" "of K, V" {Count} Verbose: "columns of keys and values that the NPU read and that were compared" = outcome.copies_checked;
+            "protocol_violations" "violations" {Count} Verbose: "broken timing rules of the memory" = violations;
+            "texts_differ" "texts differ" {Count} Verbose: "texts that differ from the software's, in tokens or logits" = texts_differ;
+            "tokens" "tokens" {Count} Json: "generated tokens" = tokens;
+            "npu_busy" "NPU busy" {Cycles} Json: "clocks in which the NPU is busy" = npu_busy;
+            "pim_busy" "banks busy" {Cycles} Json: "clocks in which the banks are busy" = pim_busy;
+            "both_busy" "both busy" {Cycles} Json: "clocks in which NPU and banks are busy" = both_busy;
+            "memory" "memory" {Text} Json: "name of the memory, with or without sliced banks" = memory.name();
+            "groups" "groups" {Count} Json: "groups of requests" = super::groups(mode);
+            "bus" "" {Data} Json: "clocks of the buses of all channels since reset, by their use" = bus;
+            "multipliers" "" {Data} Json: "clocks of the multipliers of all channels since reset, by their use" = multipliers;
+            "energy" "" {Data} Json: "energy of the memory in fJ (docs/energy-hbm.md): total, by part, command, operation and channel, and with loading of the weights before"
+                = energy;
+        };
+        let channel = |(channel, (statistics, commands)): (usize, (&HbmStatistics, Commands))| {
+            ChannelFigures { channel, commands, bus: statistics.bus, multipliers: statistics.pim }
+        };
         Self {
             mode,
-            memory: memory.name().to_owned(),
-            groups: super::groups(mode),
             clocks: outcome.clocks,
-            loading_clocks: outcome.loading_clocks,
             tokens,
-            clocks_per_token: outcome.clocks as f64 / tokens.max(1) as f64,
-            tokens_per_second: tokens as f64 / seconds,
-            npu_busy,
-            pim_busy,
-            both_busy,
-            npu_idle: outcome.clocks - npu_busy,
-            pim_idle: outcome.clocks - pim_busy,
-            npu_only: part(npu_busy - both_busy),
-            both: part(both_busy),
-            pim_only: part(pim_busy - both_busy),
-            neither: part(outcome.clocks + both_busy - npu_busy - pim_busy),
-            ffn_steps: shares().filter(|share| share.ffn > 0).count(),
-            mha_steps: shares().filter(|share| share.mha > 0).count(),
-            ffn_requests: shares().map(|share| share.ffn).sum(),
-            mha_requests: shares().map(|share| share.mha).sum(),
-            outputs_checked: outcome.checked.attention,
-            ffn_outputs_checked: outcome.checked.products,
-            columns_checked: outcome.columns_checked,
-            copies_checked: outcome.copies_checked,
+            tokens_per_second,
             protocol_violations: *violations,
-            texts_differ: differs.count(),
-            bytes,
-            bus,
-            multipliers,
-            channels: each
-                .map(|(channel, (statistics, commands))| ChannelFigures {
-                    channel,
-                    commands,
-                    bus: statistics.bus,
-                    multipliers: statistics.pim,
-                })
-                .collect(),
-            energy: PimEnergy::new(constants, memory, ran, tokens),
+            texts_differ,
+            channels: each.map(channel).collect(),
+            energy,
             decisions,
+            row,
         }
     }
 

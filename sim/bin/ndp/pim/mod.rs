@@ -9,7 +9,7 @@ mod report;
 mod timeline;
 
 use crate::given::Given;
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use crate::temperature::temperature_percent;
 use crate::tools::{check_banks, load_model, workspace_path};
 use anyhow::{Context, Result};
@@ -171,15 +171,13 @@ pub struct Args {
     /// Constants of the memory's energy: hbm2-8gb or a path ending in .toml
     #[arg(long, value_name = "PRESET|FILE.toml", default_value = "hbm2-8gb")]
     energy_memory: String,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// Runs the job.
 ///
 /// # Errors
 /// For arguments and files that cannot be used, and a memory that does not work.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     let folder = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
     let files = FileSet::new()
         .configuration("the memory", &args.memory)

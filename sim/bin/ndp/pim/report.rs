@@ -1,113 +1,34 @@
 //! The report: modes side by side, who was busy, traffic and energy, decisions, and each piece of work with its clocks and commands.
 
-use super::figures::{ChannelFigures, Figures};
+use super::figures::Figures;
 use super::timeline::decision;
 use super::{Args, ChannelKind, ControllerKind, Ran};
+use crate::output::Shown;
 use crate::tools::Tools;
 use ndp_config::HbmConfig;
 use ndp_energy::Energy;
 use ndp_model::Generation;
 use ndp_offloading::{Device, Hardware, Mode};
-use ndp_pim::{ChannelSpan, Decided, Outcome};
-use ndp_report::{
-    Chart, ChartKind, Gantt, Level, Report, ReportError, Values, fields, figures, grouped, rows,
-};
-use serde::Serialize;
+use ndp_pim::{ChannelSpan, Outcome};
+use ndp_report::{Chart, ChartKind, Gantt, Level, Report, ReportError, Values, figures, grouped, rows};
 
-fields! { MODE
-    "mode" "mode" {Text} Screen: "mode";
-    "tokens_per_second" "tokens/s" {Real("tokens/s", 0)} Screen: "generated tokens over the time";
-    "npu_only" "NPU only" {Share} Screen: "part of the clocks in which only the NPU is busy";
-    "both" "both" {Share} Screen: "part of the clocks in which NPU and banks are busy";
-    "pim_only" "banks only" {Share} Screen: "part of the clocks in which only the banks are busy";
-    "neither" "neither" {Share} Screen: "part of the clocks in which both wait";
-    "energy.per_token" "energy of a token" {Energy} Screen: "energy of the memory over generated tokens";
-    "clocks_per_token" "clocks per token" {Real("", 0)} Verbose: "clocks over generated tokens";
-    "clocks" "clocks" {Cycles} Verbose: "clocks after the writing of the weights";
-    "loading_clocks" "loading" {Cycles} Verbose: "clocks of the writing of the weights";
-    "npu_idle" "NPU idle" {Cycles} Verbose: "clocks in which the NPU waits";
-    "pim_idle" "banks idle" {Cycles} Verbose: "clocks in which the banks wait";
-    "ffn_requests" "FFNs moved" {Count} Verbose: "requests of all steps whose FFN the banks computed";
-    "ffn_steps" "in steps" {Count} Verbose: "steps of a group in which FFNs moved to the banks";
-    "mha_requests" "attention moved" {Count} Verbose: "requests of all steps whose attention the NPU computed";
-    "mha_steps" "in steps" {Count} Verbose: "steps of a group in which attention moved to the NPU";
-    "bytes.weights" "weights" {Bytes} Verbose: "weights that the NPU read; weights of FFNs that both devices share count once";
-    "bytes.new_keys_and_values" "new K, V" {Bytes} Verbose: "new keys and values, in the banks or for the NPU";
-    "bytes.keys_and_values" "K, V read" {Bytes} Verbose: "keys and values that the NPU read for attention";
-    "bytes.moved" "K, V moved" {Bytes} Verbose: "keys and values that were read to be moved";
-    "bytes.operands" "queries, probabilities" {Bytes} Verbose: "queries and probabilities into the global buffer";
-    "bytes.inputs" "inputs of FFNs" {Bytes} Verbose: "inputs of FFNs in the banks";
-    "bytes.results" "results" {Bytes} Verbose: "results and sums of the banks";
-    "outputs_checked" "attention checked" {Count} Verbose: "outputs of attention in the banks that were compared";
-    "ffn_outputs_checked" "FFNs checked" {Count} Verbose: "outputs of FFNs in the banks that were compared";
-    "columns_checked" "columns of weights" {Count} Verbose: "columns of weights that the NPU read and that were compared";
-    "copies_checked" "of K, V" {Count} Verbose: "columns of keys and values that the NPU read and that were compared";
-    "protocol_violations" "violations" {Count} Verbose: "broken timing rules of the memory";
-    "texts_differ" "texts differ" {Count} Verbose: "texts that differ from the software's, in tokens or logits";
-    "tokens" "tokens" {Count} Json: "generated tokens";
-    "npu_busy" "NPU busy" {Cycles} Json: "clocks in which the NPU is busy";
-    "pim_busy" "banks busy" {Cycles} Json: "clocks in which the banks are busy";
-    "both_busy" "both busy" {Cycles} Json: "clocks in which NPU and banks are busy";
-    "memory" "memory" {Text} Json: "name of the memory, with or without sliced banks";
-    "groups" "groups" {Count} Json: "groups of requests";
-    "bus" "" {Data} Json: "clocks of the buses of all channels since reset, by their use";
-    "multipliers" "" {Data} Json: "clocks of the multipliers of all channels since reset, by their use";
-    "energy" "" {Data} Json: "energy of the memory in fJ (docs/energy-hbm.md): total, by part, command, operation and channel, and with loading of the weights before";
-}
-
-#[derive(Serialize)]
-struct Of<'a, T: Serialize> {
-    mode: Mode,
-    #[serde(flatten)]
-    of: &'a T,
-}
-
-fields! { CHANNEL
-    "mode" "mode" {Text} Screen: "mode";
-    "channel" "channel" {Count} Screen: "channel";
-    "commands.read" "RD" {Count} Screen: "columns read by the host";
-    "commands.share" "RDG" {Count} Screen: "columns read by the host and into the global buffer";
-    "commands.write" "WR" {Count} Screen: "columns written";
-    "commands.load" "GBW" {Count} Screen: "columns written into the global buffer";
-    "commands.mac" "MAC" {Count} Screen: "multiply-accumulates of all banks";
-    "commands.result" "RES" {Count} Screen: "results read";
-    "commands.sum" "SUM" {Count} Screen: "sums read";
-    "commands.activate" "ACT" {Count} Screen: "activations";
-    "commands.rows" "rows" {Count} Screen: "rows that they opened, bank by bank";
-    "commands.precharge" "PRE" {Count} Screen: "precharges; PREA and REF, which are for all banks, are not counted";
-    "bus" "" {Data} Json: "clocks of the buses since reset, by their use";
-    "multipliers" "" {Data} Json: "clocks of the multipliers since reset, by their use";
-}
-
-fields! { DECISION
-    "mode" "mode" {Text} Screen: "mode";
-    "group" "group" {Count} Screen: "group";
-    "step" "step" {Count} Screen: "step of the group";
-    "clock" "clock" {Count} Screen: "clock of the decision";
-    "requests" "requests" {Count} Screen: "requests of the group that are not done";
-    "context" "context" {Count} Screen: "their longest context";
-    "other_requests" "of the other" {Count} Screen: "requests of the other group";
-    "other_context" "its context" {Count} Screen: "their longest context";
-    "ffn" "FFN" {Count} Screen: "requests whose FFN the banks compute (equation 1)";
-    "mha" "attention" {Count} Screen: "requests whose attention the NPU computes (equation 2)";
-    "on_npu.npu_before" "FFN: NPU before" {Real("ps", 0)} Screen: "expected time of the NPU for a layer without offloading, by equation 1";
-    "on_npu.npu" "NPU with it" {Real("ps", 0)} Screen: "the same with offloading";
-    "on_npu.pim_before" "banks before" {Real("ps", 0)} Screen: "expected time of the banks without offloading";
-    "on_npu.pim" "banks with it" {Real("ps", 0)} Screen: "the same with offloading";
-    "in_attention.npu_before" "attention: NPU before" {Real("ps", 0)} Screen: "expected time of the NPU for a layer without offloading, by equation 2";
-    "in_attention.npu" "NPU with it" {Real("ps", 0)} Screen: "the same with offloading";
-    "in_attention.pim_before" "banks before" {Real("ps", 0)} Screen: "expected time of the banks without offloading";
-    "in_attention.pim" "banks with it" {Real("ps", 0)} Screen: "the same with offloading";
-    "on_npu" "" {Data} Json: "solution of equation 1 with times in ps; null without the scheduler";
-    "in_attention" "" {Data} Json: "solution of equation 2 with times in ps; null without the scheduler";
-}
+/// Columns of the bytes over the buses.
+const BYTES: [&str; 7] = [
+    "bytes.weights",
+    "bytes.new_keys_and_values",
+    "bytes.keys_and_values",
+    "bytes.moved",
+    "bytes.operands",
+    "bytes.inputs",
+    "bytes.results",
+];
 
 /// The report.
 ///
 /// # Errors
 /// For a number that a chart cannot show.
 pub fn report(
-    (args, config, hardware): (&Args, &HbmConfig, &Hardware),
+    (args, config, hardware): (&Shown<Args>, &HbmConfig, &Hardware),
     figures: &[Figures],
     runs: &[(Mode, Ran)],
     alone: &[Generation],
@@ -130,18 +51,56 @@ pub fn report(
         ControllerKind::Software => "the host's scheduler",
         ControllerKind::Rtl => "the controller in RTL",
     };
-    let decisions: Vec<Of<Decided>> =
-        figures.iter().flat_map(|f| f.decisions.iter().map(|of| Of { mode: f.mode, of })).collect();
-    let by_channel: Vec<Of<ChannelFigures>> =
-        figures.iter().flat_map(|f| f.channels.iter().map(|of| Of { mode: f.mode, of })).collect();
-    let chart = |table, title: &str, caption: &str, kind| Chart {
-        table,
-        title: title.to_owned(),
-        caption: caption.to_owned(),
-        kind,
+    let decisions = figures.iter().flat_map(|f| f.decisions.iter().map(|decided| (f.mode, decided)));
+    let decisions = rows! { decisions => |(mode, decided)|
+        ..decided;
+        "mode" "mode" {Text} Screen: "mode" = mode;
+        "group" "group" {Count} Screen: "group";
+        "step" "step" {Count} Screen: "step of the group";
+        "clock" "clock" {Count} Screen: "clock of the decision";
+        "requests" "requests" {Count} Screen: "requests of the group that are not done";
+        "context" "context" {Count} Screen: "their longest context";
+        "other_requests" "of the other" {Count} Screen: "requests of the other group";
+        "other_context" "its context" {Count} Screen: "their longest context";
+        "ffn" "FFN" {Count} Screen: "requests whose FFN the banks compute (equation 1)";
+        "mha" "attention" {Count} Screen: "requests whose attention the NPU computes (equation 2)";
+        "on_npu.npu_before" "FFN: NPU before" {Real("ps", 0)} Screen: "expected time of the NPU for a layer without offloading, by equation 1";
+        "on_npu.npu" "NPU with it" {Real("ps", 0)} Screen: "the same with offloading";
+        "on_npu.pim_before" "banks before" {Real("ps", 0)} Screen: "expected time of the banks without offloading";
+        "on_npu.pim" "banks with it" {Real("ps", 0)} Screen: "the same with offloading";
+        "in_attention.npu_before" "attention: NPU before" {Real("ps", 0)} Screen: "expected time of the NPU for a layer without offloading, by equation 2";
+        "in_attention.npu" "NPU with it" {Real("ps", 0)} Screen: "the same with offloading";
+        "in_attention.pim_before" "banks before" {Real("ps", 0)} Screen: "expected time of the banks without offloading";
+        "in_attention.pim" "banks with it" {Real("ps", 0)} Screen: "the same with offloading";
+        "on_npu" "" {Data} Json: "solution of equation 1 with times in ps; null without the scheduler";
+        "in_attention" "" {Data} Json: "solution of equation 2 with times in ps; null without the scheduler";
     };
-    let busy = ["npu_only", "both", "pim_only", "neither"].as_slice();
-    let bytes = MODE.iter().map(|field| field.key).filter(|key| key.starts_with("bytes."));
+    let by_channel = figures.iter().flat_map(|f| f.channels.iter().map(|channel| (f.mode, channel)));
+    let by_channel = rows! { by_channel => |(mode, channel)|
+        ..channel;
+        "mode" "mode" {Text} Screen: "mode" = mode;
+        "channel" "channel" {Count} Screen: "channel";
+        "commands.read" "RD" {Count} Screen: "columns read by the host";
+        "commands.share" "RDG" {Count} Screen: "columns read by the host and into the global buffer";
+        "commands.write" "WR" {Count} Screen: "columns written";
+        "commands.load" "GBW" {Count} Screen: "columns written into the global buffer";
+        "commands.mac" "MAC" {Count} Screen: "multiply-accumulates of all banks";
+        "commands.result" "RES" {Count} Screen: "results read";
+        "commands.sum" "SUM" {Count} Screen: "sums read";
+        "commands.activate" "ACT" {Count} Screen: "activations";
+        "commands.rows" "rows" {Count} Screen: "rows that they opened, bank by bank";
+        "commands.precharge" "PRE" {Count} Screen: "precharges; PREA and REF, which are for all banks, are not counted";
+        "bus" "" {Data} Json: "clocks of the buses since reset, by their use";
+        "multipliers" "" {Data} Json: "clocks of the multipliers since reset, by their use";
+    };
+    let modes: Values = figures.iter().map(|f| f.row.clone()).collect();
+    let columns = |parts: &[&'static str], factor, axis| ChartKind::Columns {
+        label: "mode",
+        parts: parts.to_vec(),
+        factor,
+        axis,
+    };
+    let busy = columns(&["npu_only", "both", "pim_only", "neither"], 100.0, "% of all clocks");
     let energy = if args.energy { Level::Screen } else { Level::Verbose };
     let report = Report::checked("generate pim", agrees, verdict)
         .setting(format!(
@@ -156,19 +115,9 @@ pub fn report(
         )
         .note(format!("energy is the memory's, without the NPU; in brackets the ranges of the constants in {}", args.energy_memory))
         .figures(run)
-        .table("modes", "Modes", (MODE, figures))
-        .chart(chart(
-            "modes",
-            "Who is busy",
-            "Clocks in which both are busy are gained over a single device.",
-            ChartKind::Columns { label: "mode", parts: busy.to_vec(), factor: 100.0, axis: "% of all clocks" },
-        ))
-        .chart(chart(
-            "modes",
-            "Bytes over the buses",
-            "Two groups read the weights twice.",
-            ChartKind::Columns { label: "mode", parts: bytes.collect(), factor: 1e-3, axis: "kB" },
-        ))
+        .table("modes", "Modes", modes)
+        .chart(Chart::new("modes", "Who is busy", "Clocks in which both are busy are gained over a single device.", busy))
+        .chart(Chart::new("modes", "Bytes over the buses", "Two groups read the weights twice.", columns(&BYTES, 1e-3, "kB")))
         .table_at(energy, Some("share"), ("energy", "energy of the memory for a token"), parts(figures))
         .by(&["by"]);
     let stacks = || ChartKind::Stacks {
@@ -180,10 +129,10 @@ pub fn report(
     let report = ["by operation", "by part"]
         .into_iter()
         .fold(report, |report, by| {
-            report.chart(chart("energy", by, "Loading of the weights is not counted.", stacks()))
+            report.chart(Chart::new("energy", by, "Loading of the weights is not counted.", stacks()))
         })
-        .table_at(Level::Verbose, None, ("channels", "Commands of the channels"), (CHANNEL, &by_channel))
-        .table_at(Level::Verbose, None, ("decisions", "Decisions"), (DECISION, &decisions));
+        .table_at(Level::Verbose, None, ("channels", "Commands of the channels"), by_channel)
+        .table_at(Level::Verbose, None, ("decisions", "Decisions"), decisions);
     // Thousands of rows: only forms that are files have room for them.
     let has_room = args.form.html.is_some() || args.form.csv.is_some();
     let runs = if has_room { runs } else { &[] };
@@ -197,7 +146,7 @@ pub fn report(
              --wave-channel CHANNEL --wave-start FIRST --wave-stop LAST write the signals.",
             mode.name()
         );
-        Ok(report.chart(chart("work", mode.name(), &caption, ChartKind::Drawn(svg))))
+        Ok(report.chart(Chart::new("work", mode.name(), caption, ChartKind::Drawn(svg))))
     })?;
     let report = reason.into_iter().fold(report, Report::reason);
     Ok(report

@@ -1,7 +1,6 @@
 //! The arguments of `ndp place`.
 
 use crate::given::Given;
-use crate::output::OutputArgs;
 use clap::ValueEnum;
 use ndp_placement::{PC_HIGH_GB, PC_HIGH_GBPS, PREDICTOR_PERCENT, Terms};
 use std::path::PathBuf;
@@ -33,12 +32,8 @@ pub struct Args {
     #[arg(long)]
     pub dimms: Option<u32>,
     /// Activation trace to take frequencies from
-    #[arg(
-        long,
-        value_name = "FILE",
-        required_unless_present = "synthetic_seed",
-        conflicts_with = "synthetic_seed"
-    )]
+    #[arg(long, value_name = "FILE")]
+    #[arg(required_unless_present = "synthetic_seed", conflicts_with = "synthetic_seed")]
     pub trace: Option<PathBuf>,
     /// Count only the prompts of the trace
     #[arg(long, requires = "trace", conflicts_with = "synthetic_seed")]
@@ -104,14 +99,9 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Prints a table of three models with 4, 8 and 16 DIMMs, each placed five times
-    #[arg(
-        long,
-        requires = "synthetic_seed",
-        conflicts_with_all = ["llm", "dimms", "ssd", "gpu_percent", "method", "lp_out", "out"]
-    )]
+    #[arg(long, requires = "synthetic_seed")]
+    #[arg(conflicts_with_all = ["llm", "dimms", "ssd", "gpu_percent", "method", "lp_out", "out"])]
     pub table: bool,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 impl Args {

@@ -5,6 +5,7 @@
 mod args;
 mod report;
 
+use crate::output::Shown;
 use crate::tools::{note_dense_attention, tick, traced_model, traced_preset};
 use anyhow::{Context, Result};
 pub use args::Args;
@@ -13,12 +14,11 @@ use indicatif::ProgressBar;
 use ndp_config::{LlmShape, Ssd, SystemConfig};
 use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_placement::{
-    Certificate, HostMemory, Instance, LpForm, Machine, MilpOptions, MilpReport, Options, Placement,
-    PlacementFile, PowerInferProgram, PowerInferReport, TierCertificate, least_neurons, place_greedy,
-    place_milp, place_powerinfer, place_random, place_structured, place_tiers, synthetic_frequencies,
-    write_lp, write_powerinfer_lp,
+    Certificate, HostMemory, Instance, LpForm, Machine, MilpOptions, Options, Placement, PlacementFile,
+    PowerInferProgram, least_neurons, place_greedy, place_milp, place_powerinfer, place_random,
+    place_structured, place_tiers, synthetic_frequencies, write_lp, write_powerinfer_lp,
 };
-use ndp_report::{Report, Values, figures};
+use ndp_report::{Report, rows};
 use ndp_traces::{Counted, NeuronShape, Profile, TraceReader};
 use report::{Origin, Own};
 use std::path::Path;
@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 ///
 /// # Errors
 /// For files that cannot be used, and a model that does not fit.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     let files = FileSet::new().configuration("the system", &args.system);
     let files = args.llm.iter().fold(files, |files, model| files.configuration("the model", model));
     let files = args.trace.iter().fold(files, |files, trace| files.input("the trace", trace));
@@ -82,7 +82,7 @@ pub fn run(args: &Args) -> Result<Report> {
         );
         let ours =
             |value: f64, bound: f64, unit| format!("{of}\nours {value:.6} {unit}, bound {bound:.6} {unit}");
-        match (&placed.powerinfer, lp_form) {
+        match (&placed.own.powerinfer, lp_form) {
             (Some(own), None) => {
                 let program = powerinfer_program(args, &model, &instance)?;
                 let title = ours(own.impact, own.impact_bound, "impact");
@@ -99,8 +99,7 @@ pub fn run(args: &Args) -> Result<Report> {
         let file = PlacementFile::new(model.name(), dimms, &placed.placement);
         out.finish(|out| Ok(serde_json::to_writer(out, &file)?))?;
     }
-    let Placed { certificate, powerinfer, milp, tiers, .. } = placed;
-    Ok(report::report(&model, &instance, &certificate, &origin, &Own { powerinfer, milp, tiers }))
+    Ok(report::report(&model, &instance, &placed.certificate, &origin, &placed.own))
 }
 
 fn model(args: &Args) -> Result<LlmShape> {
@@ -201,9 +200,7 @@ fn read_trace(path: &Path, counted: Counted, model: &LlmShape) -> Result<Vec<Vec
 struct Placed {
     placement: Placement,
     certificate: Certificate,
-    powerinfer: Option<PowerInferReport>,
-    milp: Option<MilpReport>,
-    tiers: Option<TierCertificate>,
+    own: Own,
 }
 
 /// PowerInfer's program.
@@ -228,7 +225,7 @@ fn powerinfer_program<'a>(
 }
 
 fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<Placed> {
-    let (mut powerinfer, mut milp) = (None, None);
+    let mut own = Own::default();
     let placement = match args.method {
         Method::Structured if instance.machine().ssd_gbps.is_some() => {
             let waiting = waiting("placing on three tiers");
@@ -237,17 +234,18 @@ fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<Placed> {
             // The bound of two tiers is one of three, too.
             let certificate = Certificate::of(instance, &placement)?;
             let certificate = Certificate { bound_us: tiers.bound_us, gap: tiers.gap, ..certificate };
-            return Ok(Placed { placement, certificate, powerinfer, milp, tiers: Some(tiers) });
+            own.tiers = Some(tiers);
+            return Ok(Placed { placement, certificate, own });
         }
         Method::Structured => {
             let (placement, certificate) = place_structured(instance)?;
-            return Ok(Placed { placement, certificate, powerinfer, milp, tiers: None });
+            return Ok(Placed { placement, certificate, own });
         }
         Method::Greedy => place_greedy(instance)?,
         Method::Random => place_random(instance, args.seed)?,
         Method::Powerinfer => {
             let (placement, report) = place_powerinfer(&powerinfer_program(args, model, instance)?)?;
-            powerinfer = Some(report);
+            own.powerinfer = Some(report);
             placement
         }
         Method::Milp => {
@@ -259,12 +257,12 @@ fn place(args: &Args, model: &LlmShape, instance: &Instance) -> Result<Placed> {
             let waiting = waiting(&format!("solving, {} s at most", args.time_limit));
             let (placement, report) = place_milp(instance, &options)?;
             waiting.finish_and_clear();
-            milp = Some(report);
+            own.milp = Some(report);
             placement
         }
     };
     let certificate = Certificate::of(instance, &placement)?;
-    Ok(Placed { placement, certificate, powerinfer, milp, tiers: None })
+    Ok(Placed { placement, certificate, own })
 }
 
 /// A sign of life with the time that has passed; only on terminals.
@@ -297,23 +295,23 @@ fn table(args: &Args) -> Result<Report> {
                 last = Some((instance, certificate));
             }
             let Some((instance, certificate)) = last else { continue };
-            rows.push(figures! {
-                "model" "model" {Text} Screen: "model" = name;
-                "dimms" "DIMMs" {Count} Screen: "DIMMs" = dimms;
-                "groups" "groups" {Count} Screen: "groups of neurons" = instance.groups().len();
-                "objective_us" "time" {Real("us", 2)} Screen: "equation 1 of Hermes for the placement" = certificate.objective_us;
-                "bound_us" "bound" {Real("us", 2)} Screen: "no placement takes less" = certificate.bound_us;
-                "gap" "gap" {Real("", 6)} Screen: "objective_us / bound_us - 1" = certificate.gap;
-                "gpu_bytes" "GPU" {Bytes} Screen: "bytes of the GPU's neurons" = certificate.gpu_bytes;
-                "gpu_capacity_bytes" "of" {Bytes} Screen: "bytes of the GPU for neurons" = instance.machine().gpu_bytes;
-                "grouping_ms" "grouping" {Real("ms", 1)} Screen: "time of grouping, the best of five runs" = grouping * 1e3;
-                "placing_ms" "placing" {Real("ms", 1)} Screen: "time of placing, the best of five runs" = placing * 1e3;
-            });
+            rows.push((name, dimms, instance, certificate, grouping, placing));
             progress.add(1);
         }
     }
     drop(progress);
-    let rows = Values::from(rows);
+    let rows = rows! { rows => |(name, dimms, instance, certificate, grouping, placing)|
+        "model" "model" {Text} Screen: "model" = name;
+        "dimms" "DIMMs" {Count} Screen: "DIMMs" = dimms;
+        "groups" "groups" {Count} Screen: "groups of neurons" = instance.groups().len();
+        "objective_us" "time" {Real("us", 2)} Screen: "equation 1 of Hermes for the placement" = certificate.objective_us;
+        "bound_us" "bound" {Real("us", 2)} Screen: "no placement takes less" = certificate.bound_us;
+        "gap" "gap" {Real("", 6)} Screen: "objective_us / bound_us - 1" = certificate.gap;
+        "gpu_bytes" "GPU" {Bytes} Screen: "bytes of the GPU's neurons" = certificate.gpu_bytes;
+        "gpu_capacity_bytes" "of" {Bytes} Screen: "bytes of the GPU for neurons" = instance.machine().gpu_bytes;
+        "grouping_ms" "grouping" {Real("ms", 1)} Screen: "time of grouping, the best of five runs" = grouping * 1e3;
+        "placing_ms" "placing" {Real("ms", 1)} Screen: "time of placing, the best of five runs" = placing * 1e3;
+    };
     let most = rows.numbers("gap").fold(0.0, f64::max);
     Ok(Report::answer(
         "place --table",

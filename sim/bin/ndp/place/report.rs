@@ -21,6 +21,7 @@ pub struct Origin {
 }
 
 /// Results of methods that solve another problem too.
+#[derive(Default)]
 pub struct Own {
     pub powerinfer: Option<PowerInferReport>,
     pub milp: Option<MilpReport>,

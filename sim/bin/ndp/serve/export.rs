@@ -2,12 +2,12 @@
 
 use super::machine::LibraPimArgs;
 use crate::offload::memory_times;
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use anyhow::{Context, Result};
 use ndp_config::{LlmShape, NameRule};
 use ndp_files::FileSet;
 use ndp_offloading::Mode;
-use ndp_report::{Report, figures};
+use ndp_report::{Report, figures, rows};
 use ndp_serving::export::{PimLine, Tables, contexts, reference_model};
 use std::path::PathBuf;
 
@@ -31,16 +31,14 @@ pub struct Args {
     /// Folder for the tables; it is made if there is none
     #[arg(long, value_name = "FOLDER")]
     out: PathBuf,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// Runs the command.
 ///
 /// # Errors
 /// For a machine that has no tables, and files that cannot be written.
-pub fn run(args: &Args) -> Result<Report> {
-    let Args { name, out, .. } = args;
+pub fn run(args: &Shown<Args>) -> Result<Report> {
+    let Args { name, out, .. } = &**args;
     NameRule::Word.check(name).map_err(|error| refusal!("--name {error}"))?;
     let files = args.chips.files(FileSet::new().configuration("the model", &args.llm));
     args.form.files(files).output("--out", out.join("energies.csv")).check()?;
@@ -78,8 +76,7 @@ pub fn run(args: &Args) -> Result<Report> {
             .with_context(|| format!("cannot make the folder '{}'", folder.display()))?;
     }
     let fit = format!("name,slope,intercept\n{name},{:.4},{:.4}\n", line.slope, line.intercept);
-    let mut written = Vec::new();
-    for (path, text) in [
+    let files = [
         (model.join("meta.yaml"), tables.meta(name, shape.name(), chips.parallel.tp)),
         (tp.join("dense.csv"), tables.dense()),
         (tp.join("per_sequence.csv"), tables.per_sequence()),
@@ -87,12 +84,11 @@ pub fn run(args: &Args) -> Result<Report> {
         (pim.join(format!("{name}.ini")), tables.pim_ini()),
         (pim.join(format!("{name}.csv")), fit),
         (out.join("energies.csv"), tables.energies()),
-    ] {
-        super::write(&path, &text)?;
-        written.push(figures! {
-            "file" "file" {Text} Screen: "file that was written" = path.display().to_string();
-        });
-    }
+    ];
+    files.iter().try_for_each(|(path, text)| crate::output::write(path, text))?;
+    let written = rows! { files => |(path, _)|
+        "file" "file" {Text} Screen: "file that was written" = path.display().to_string();
+    };
     let fit = figures! {
         "intercept" "attention in a channel" {Real("ns", 1)} Screen: "time of attention in a channel, for pim_model.py, without tokens"
             = line.intercept;
@@ -101,7 +97,7 @@ pub fn run(args: &Args) -> Result<Report> {
     };
     Ok(Report::answer(
         "serve export",
-        format!("{} tables of {} in {}", written.len(), shape.name(), out.display()),
+        format!("{} tables of {} in {}", written.count(), shape.name(), out.display()),
     )
     .setting(format!(
         "mode {}, {} chips share a layer, {}",

@@ -10,11 +10,9 @@ mod synth;
 #[cfg(feature = "rtl")]
 mod texts;
 
-use crate::verdict::Verdict;
+use crate::output::Shown;
 use anyhow::Result;
 use clap::Subcommand;
-use ndp_files::OutputFile;
-use std::path::Path;
 
 /// Serve a trace of requests with continuous batching: rates, latencies, utilisation, energy
 ///
@@ -39,21 +37,16 @@ pub struct Args {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Draw a trace: Poisson arrivals, lengths like those of Alpaca
-    Synth(synth::Args),
+    Synth(Shown<synth::Args>),
     /// Write latencies and energies of an NPU with HBM-PIM as tables, in the form that LLMServingSim reads
-    Export(export::Args),
+    Export(Shown<export::Args>),
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> Result<Verdict> {
+pub fn run(args: &Args) -> Result<u8> {
     match &args.command {
         Some(Command::Synth(args)) => args.form.show(|| synth::run(args)),
         Some(Command::Export(args)) => args.form.show(|| export::run(args)),
         None => args.run.form.show(|| run::run(&args.run)),
     }
-}
-
-/// Writes a file that is complete or absent.
-fn write(path: &Path, text: &str) -> Result<()> {
-    Ok(OutputFile::create(path)?.finish(|out| out.write_all(text.as_bytes()))?)
 }

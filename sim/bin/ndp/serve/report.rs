@@ -2,7 +2,7 @@
 
 use super::run::{Entry, Outcome, Tables};
 use anyhow::Result;
-use ndp_report::{Chart, ChartKind, Level, LineChart, Report, Series, Unit, Values, fields, figures};
+use ndp_report::{Chart, ChartKind, Level, LineChart, Report, Series, Unit, fields, figures, rows};
 use ndp_serving::Rules;
 use ndp_serving::metrics::{Latency, cumulative};
 
@@ -51,11 +51,6 @@ fields! { ENTRY
     "served" "requests" {Data} Json: "each request: arrival, first and last token in ns, lengths, preemptions";
 }
 
-fields! { REFUSAL
-    "name" "policy" {Text} Screen: "policy";
-    "reason" "reason" {Text} Screen: "why the machine cannot run it";
-}
-
 /// The report.
 ///
 /// # Errors
@@ -80,18 +75,17 @@ pub fn report(outcome: &Outcome) -> Result<Report> {
         let busy: Vec<String> = busy.collect();
         format!("{}; waits for arrivals {:.0} % of the time", busy.join(", "), 100.0 * entry.summary.waiting)
     });
-    let devices: Values = entries
-        .iter()
-        .flat_map(|entry| {
-            let name = entry.name;
-            entry.summary.utilisation.iter().map(move |one| figures! {
-                "name" "served by" {Text} Screen: "mode or policy" = name;
-                "device" "device" {Text} Screen: "device" = one.device;
-                "busy" "busy" {Share} Screen: "part of the seconds for which it has work, waiting for its memory included" = one.busy;
-                "macs" "of its MACs" {Share} Screen: "its MACs over those that it could do in the time, where they are counted" = one.macs;
-            })
-        })
-        .collect();
+    let devices = entries.iter().flat_map(|of| of.summary.utilisation.iter().map(move |one| (of.name, one)));
+    let devices = rows! { devices => |(name, one)|
+        "name" "served by" {Text} Screen: "mode or policy" = name;
+        "device" "device" {Text} Screen: "device" = one.device;
+        "busy" "busy" {Share} Screen: "part of the seconds for which it has work, waiting for its memory included" = one.busy;
+        "macs" "of its MACs" {Share} Screen: "its MACs over those that it could do in the time, where they are counted" = one.macs;
+    };
+    let refused = rows! { &outcome.refused => |(name, reason)|
+        "name" "policy" {Text} Screen: "policy" = name;
+        "reason" "reason" {Text} Screen: "why the machine cannot run it" = reason;
+    };
     let figures = figures! {
         "machine" "machine" {Text} Json: "machine" = outcome.machine;
         "model" "model" {Text} Json: "model" = &outcome.model;
@@ -104,7 +98,7 @@ pub fn report(outcome: &Outcome) -> Result<Report> {
         .figures(figures)
         .table("entries", "Machines", (ENTRY, entries))
         .table_at(Level::Verbose, None, ("devices", "Devices"), devices)
-        .table("refused", "Policies that the machine cannot run", (REFUSAL, &outcome.refused));
+        .table("refused", "Policies that the machine cannot run", refused);
     for Entry { name, tables, .. } in entries {
         if let Some(Tables { requests, layers, table_ns, clocked_ns }) = tables {
             report = report.note(format!(
@@ -120,8 +114,7 @@ pub fn report(outcome: &Outcome) -> Result<Report> {
 /// Distributions of latencies, and throughput over time.
 fn charts(mut report: Report, entries: &[Entry]) -> Result<Report> {
     let drawn = |report: Report, title: &str, caption: &str, svg: String| {
-        let (title, caption) = (title.to_owned(), caption.to_owned());
-        report.chart(Chart { table: "entries", title, caption, kind: ChartKind::Drawn(svg) })
+        report.chart(Chart::new("entries", title, caption, ChartKind::Drawn(svg)))
     };
     for (name, latency) in [
         ("Time to first token", Latency::FirstToken),

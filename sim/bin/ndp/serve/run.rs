@@ -65,43 +65,33 @@ pub struct Args {
     pub form: OutputArgs,
     // A heading holds for all later options, so a machine's own options come last.
     /// Modes, separated by commas [default: dex+dbo]
-    #[arg(
-        long,
-        value_enum,
-        value_name = "MODE,...",
-        value_delimiter = ',',
-        help_heading = "Options of --machine librapim"
-    )]
+    #[arg(long, value_enum, value_name = "MODE,...", value_delimiter = ',')]
+    #[arg(help_heading = "Options of --machine librapim")]
     pub modes: Vec<Mode>,
     #[command(flatten, next_help_heading = "Options of --machine librapim")]
     pub chips: LibraPimArgs,
+    #[command(flatten, next_help_heading = "Options of --machine hermes")]
+    dimms: HermesArgs,
+}
+
+// A GPU, a host and NDP-DIMMs.
+#[derive(clap::Args, Debug)]
+struct HermesArgs {
     /// Policies, separated by commas [default: hermes]
-    #[arg(
-        long,
-        value_enum,
-        value_name = "POLICY,...",
-        value_delimiter = ',',
-        help_heading = "Options of --machine hermes"
-    )]
+    #[arg(long, value_enum, value_name = "POLICY,...", value_delimiter = ',')]
     policies: Vec<Policy>,
     /// System: hermes, hermes-3090, hermes-t4, pc-high, pc-low, a100x5 or a path ending in .toml
-    #[arg(long, default_value = "hermes", help_heading = "Options of --machine hermes")]
+    #[arg(long, default_value = "hermes")]
     system: String,
     /// Core of the DIMMs: a preset or a path ending in .toml
-    #[arg(long, default_value = "hermes", help_heading = "Options of --machine hermes")]
+    #[arg(long, default_value = "hermes")]
     config: String,
     /// What is assumed beyond the system's file: a paper's set, stated (nothing), or a path ending in .toml, which lies over the set that its key base names, or else
     /// over hermes
-    #[arg(
-        long,
-        value_name = "SET|FILE.toml",
-        default_value = DEFAULT_SET,
-        help_heading = "Options of --machine hermes"
-    )]
+    #[arg(long, value_name = "SET|FILE.toml", default_value = DEFAULT_SET)]
     assume: String,
     /// What the matrices of the layers are made of; FP16, or what the model's file says, if left out
-    #[arg(long, value_name = "FORMAT", help_heading = "Options of --machine hermes",
-        value_parser = |name: &str| WeightFormat::named(name).ok_or("expected fp16, int8 or int4"))]
+    #[arg(long, value_name = "FORMAT", value_parser = |name: &str| WeightFormat::named(name).ok_or("expected fp16, int8 or int4"))]
     weights: Option<WeightFormat>,
 }
 
@@ -138,15 +128,6 @@ pub struct Tables {
     pub clocked_ns: u64,
 }
 
-/// What a machine cannot do.
-#[derive(Serialize)]
-pub struct Refusal {
-    /// The policy.
-    pub name: &'static str,
-    /// Why.
-    pub reason: String,
-}
-
 /// What was served, and by what.
 pub struct Outcome {
     /// The machine.
@@ -159,8 +140,8 @@ pub struct Outcome {
     pub rules: Rules,
     /// By mode or policy.
     pub entries: Vec<Entry>,
-    /// Policies that the machine cannot run.
-    pub refused: Vec<Refusal>,
+    /// Policies that the machine cannot run, and why.
+    pub refused: Vec<(&'static str, String)>,
 }
 
 /// Runs the job.
@@ -176,9 +157,9 @@ pub fn run(args: &Args) -> Result<Report> {
         .llm
         .iter()
         .fold(files, |files, llm| files.configuration("the model", llm))
-        .configuration("the system", &args.system)
-        .configuration("the configuration", &args.config)
-        .configuration("the assumptions", &args.assume);
+        .configuration("the system", &args.dimms.system)
+        .configuration("the configuration", &args.dimms.config)
+        .configuration("the assumptions", &args.dimms.assume);
     args.form.files(args.chips.files(files)).check()?;
     let text =
         ndp_files::read_text(path, MAX_BYTES).with_context(|| format!("cannot read '{}'", path.display()))?;
@@ -224,9 +205,15 @@ fn entry(
             steps.push((one.decoded.iter().map(Chunk::context).collect(), one.end_ns - one.start_ns));
         }
     });
-    let outcome = outcome.map_err(cause)?;
-    let summary = Summary::of(&outcome, machine);
-    Ok((Entry { name, kv: machine.kv(), summary, tables: None, served: outcome.served }, steps))
+    Ok((Entry::new(name, machine, outcome.map_err(cause)?), steps))
+}
+
+impl Entry {
+    /// Figures of a machine that has served.
+    pub fn new(name: &'static str, machine: &dyn StepTimes, outcome: ndp_serving::Outcome) -> Self {
+        let summary = Summary::of(&outcome, machine);
+        Self { name, kv: machine.kv(), summary, tables: None, served: outcome.served }
+    }
 }
 
 /// Refuses options of the machine that does not serve: those below its heading in the help.
@@ -373,16 +360,17 @@ fn hermes(
     rules: Rules,
     kv_bytes: Option<u64>,
 ) -> Result<Outcome> {
-    let model = args.weights.map_or(shape.clone(), |weights| shape.clone().with_weights(weights));
-    let system = SystemConfig::load(&args.system)?;
+    let HermesArgs { policies, system, config, assume, weights } = &args.dimms;
+    let model = weights.map_or(shape.clone(), |weights| shape.clone().with_weights(weights));
     let ignored: Vec<Ignored> = [&COMPARE[..], &[COMPARE_LINKS, SERVE]].concat();
-    crate::ignored::warn("serve", &args.system, &ignored)?;
-    let design = DesignConfig::load(&args.config)?;
-    let assumptions = Assumptions::chosen(&args.assume, DEFAULT_SET).context("--assume")?;
+    crate::ignored::warn("serve", system, &ignored)?;
+    let system = SystemConfig::load(system)?;
+    let design = DesignConfig::load(config)?;
+    let assumptions = Assumptions::chosen(assume, DEFAULT_SET).context("--assume")?;
     let costs = RunCosts::new(&design, &EnergyConstants::load(&design, system.name(), [None; 3])?);
     let dimms = DimmModel::new(&design);
     let machine = Machine { system: &system, assumptions: &assumptions, dimms: &dimms };
-    let policies = if args.policies.is_empty() { vec![Policy::Hermes] } else { args.policies.clone() };
+    let policies = if policies.is_empty() { vec![Policy::Hermes] } else { policies.clone() };
     let mut shown = Shown::new(requests, policies.len());
     let (mut entries, mut refused) = (Vec::new(), Vec::new());
     for policy in policies {
@@ -390,14 +378,14 @@ fn hermes(
         let mut steps = match HermesSteps::new(machine, policy, &model, &costs, kv_bytes) {
             Ok(steps) => steps,
             Err(error) => {
-                refused.push(Refusal { name, reason: error.to_string() });
+                refused.push((name, error.to_string()));
                 continue;
             }
         };
         entries.push(entry(name, requests, &rules, &mut steps, &mut shown)?.0);
     }
     drop(shown);
-    if let Some(Refusal { name, reason }) = refused.first().filter(|_| entries.is_empty()) {
+    if let Some((name, reason)) = refused.first().filter(|_| entries.is_empty()) {
         bail!("{name} does not serve {} on '{}': {reason}", model.name(), system.name());
     }
     let on = format!("{}, {} weights", system.name(), model.weights());

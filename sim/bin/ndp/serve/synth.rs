@@ -1,11 +1,10 @@
 //! `ndp serve synth`: a trace that is drawn.
 
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use anyhow::Result;
 use ndp_files::FileSet;
-use ndp_report::{Report, fields, figures};
+use ndp_report::{Report, figures, rows};
 use ndp_serving::{Lengths, Synth, request};
-use serde::Serialize;
 use std::path::PathBuf;
 
 /// Lengths are log-normal. Their means and medians are those of Alpaca as far as they are published; rust/serving/src/synth.rs has sources and
@@ -33,42 +32,32 @@ pub struct Args {
     /// File for the trace, JSON by lines
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
-    #[command(flatten)]
-    pub form: OutputArgs,
-}
-
-#[derive(Serialize)]
-struct Length {
-    tokens: &'static str,
-    asked: f64,
-    drawn: f64,
-}
-
-fields! { LENGTH
-    "tokens" "tokens" {Text} Screen: "input: of the prompt; output: generated";
-    "asked" "mean" {Real("", 1)} Screen: "mean of the distribution";
-    "drawn" "mean of the trace" {Real("", 1)} Screen: "mean of the drawn requests";
 }
 
 /// Runs the command.
 ///
 /// # Errors
 /// For lengths and rates that cannot be drawn.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     args.form.files(FileSet::new()).output("--out", &args.out).check()?;
-    let Args { requests, rate, seed, .. } = *args;
+    let Args { requests, rate, seed, .. } = **args;
     let input = Lengths::ALPACA_INPUT.scaled_to(args.input);
     let output = Lengths::ALPACA_OUTPUT.scaled_to(args.output);
     let drawn = Synth { requests, rate, input, output, seed }.draw()?;
-    super::write(&args.out, &request::to_jsonl(&drawn))?;
+    crate::output::write(&args.out, &request::to_jsonl(&drawn))?;
     let mean = |of: fn(&request::Request) -> u32| {
         drawn.iter().map(|request| f64::from(of(request))).sum::<f64>() / f64::from(requests)
     };
     let seconds = drawn.last().map_or(0.0, |last| last.arrival_ns as f64 / 1e9);
     let lengths = [
-        Length { tokens: "input", asked: args.input, drawn: mean(|request| request.input) },
-        Length { tokens: "output", asked: args.output, drawn: mean(|request| request.output) },
+        ("input", args.input, mean(|request| request.input)),
+        ("output", args.output, mean(|request| request.output)),
     ];
+    let lengths = rows! { lengths => |(tokens, asked, drawn)|
+        "tokens" "tokens" {Text} Screen: "input: of the prompt; output: generated" = tokens;
+        "asked" "mean" {Real("", 1)} Screen: "mean of the distribution" = asked;
+        "drawn" "mean of the trace" {Real("", 1)} Screen: "mean of the drawn requests" = drawn;
+    };
     Ok(Report::answer(
         "serve synth",
         format!("{requests} requests in {seconds:.1} s, in {}", args.out.display()),
@@ -80,5 +69,5 @@ pub fn run(args: &Args) -> Result<Report> {
         "seconds" "seconds" {Real("s", 1)} Verbose: "arrival of the last request" = seconds;
         "seed" "seed" {Count} Verbose: "seed" = seed;
     })
-    .table("lengths", "Lengths", (LENGTH, &lengths)))
+    .table("lengths", "Lengths", lengths))
 }

@@ -11,7 +11,7 @@ use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate_tokens};
 use ndp_offloading::Mode;
 use ndp_pim::{Channel, PimError, Pins, Prompt, Sizes, Text, boxed, groups_of, sizes_of};
 use ndp_report::Report;
-use ndp_serving::{Chunk, KvMemory, Request, Rules, StepTimes, Summary, TextSteps, serve, texts};
+use ndp_serving::{Chunk, KvMemory, Request, Rules, StepTimes, TextSteps, serve, texts};
 use ndp_sim::ffi::OpenOptions;
 use ndp_sim::hbm::Lockstep;
 use serde::Serialize;
@@ -77,11 +77,7 @@ impl Job<'_> {
             violations == 0,
             PimError::Channel(format!("{violations} violations of the memory's protocol"))
         );
-        let summary = Summary::of(&outcome, &machine);
-        Ok((
-            Entry { name: mode.name(), kv: machine.kv(), summary, tables: None, served: outcome.served },
-            asked,
-        ))
+        Ok((Entry::new(mode.name(), &machine, outcome), asked))
     }
 }
 

@@ -1,8 +1,9 @@
 //! Who runs the points: threads of this process, or a job of a cluster engine for each of some of them.
 
-use super::folder::{Folder, write};
+use super::folder::Folder;
 use super::slurm;
 use super::space::Point;
+use crate::output::write;
 use anyhow::Result;
 use ndp_files::{NameRule, Progress, note};
 use std::path::Path;

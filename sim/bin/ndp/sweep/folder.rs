@@ -1,6 +1,7 @@
 //! The folder of a sweep: its points, and a file for each result, named by what the result depends on.
 
 use super::space::Point;
+use crate::output::write;
 use anyhow::{Context, Result};
 use ndp_files::{FileSet, OutputFile, REFUSED};
 use serde::{Deserialize, Serialize};
@@ -280,9 +281,4 @@ fn known(output: &Value, wanted: &str) -> String {
 
 fn json_of(chosen: &BTreeMap<String, toml::Value>) -> Result<BTreeMap<String, Value>> {
     chosen.iter().map(|(key, value)| Ok((key.clone(), serde_json::to_value(value)?))).collect()
-}
-
-/// Writes a file, whole or not at all.
-pub fn write(path: &Path, text: &str) -> Result<()> {
-    Ok(OutputFile::create(path)?.finish(|out| out.write_all(text.as_bytes()))?)
 }

@@ -2,11 +2,12 @@
 
 use super::folder::{Folder, Outcome};
 use super::table::plain;
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use anyhow::Result;
 use ndp_files::FileSet;
 use ndp_report::{
-    Chart, ChartKind, Dot, Field, Level, LineChart, Report, Series, Unit, concise, field, lasting,
+    Chart, ChartKind, Dot, Field, Level, LineChart, Report, Series, Unit, concise, field, fields, lasting,
+    rows,
 };
 use serde::Serialize;
 use serde_json::Value;
@@ -30,8 +31,6 @@ pub struct Args {
     /// A configuration that others are compared with; repeat the option for each key that tells it from the others
     #[arg(long, value_name = "KEY=VALUE")]
     reference: Vec<String>,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// A configuration with all that was measured of it.
@@ -60,14 +59,13 @@ impl Objective {
     }
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 struct Found {
     objectives: Vec<Objective>,
     rows: Vec<Row>,
     /// Numbers of rows that no other dominates.
     front: Vec<usize>,
     /// The reference, and the rows that dominate it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     reference: Option<(usize, Vec<usize>)>,
     sensitivity: Vec<Sensitivity>,
 }
@@ -87,7 +85,7 @@ struct Sensitivity {
 ///
 /// # Errors
 /// For a folder without results, and for metrics and keys that no point has.
-pub fn run(args: &Args) -> Result<Report> {
+pub fn run(args: &Shown<Args>) -> Result<Report> {
     let folder = Folder::new(&args.folder);
     args.form.files(folder.inputs(FileSet::new())).check()?;
     if let Some(html) = args.form.html.as_ref().filter(|html| folder.keeps(html)) {
@@ -278,36 +276,31 @@ fn sensitivity(rows: &[Row], objectives: &[Objective]) -> Vec<Sensitivity> {
 /// Columns of configurations: keys and objectives; with a reference also how much better each is.
 fn columns(found: &Found, compared: bool) -> Vec<Field> {
     let keys: BTreeSet<&String> = found.rows.iter().flat_map(|row| row.keys.keys()).collect();
-    let of_key = |key: &&String| {
-        field(lasting(&format!("keys.{key}")), lasting(key), Unit::Text, "key that the sweep sets")
-    };
+    let of_key = |key: &&String| dynamic("keys", key, Unit::Text, "key that the sweep sets");
     let mut columns: Vec<Field> = keys.iter().map(of_key).collect();
     for Objective { name, .. } in &found.objectives {
-        columns.push(field(lasting(&format!("metrics.{name}")), lasting(name), Unit::Digits, "metric"));
+        columns.push(dynamic("metrics", name, Unit::Digits, "metric"));
         if compared {
-            let key = lasting(&format!("gains.{name}"));
-            columns.push(field(
-                key,
-                "times as good",
-                Unit::Real("", 3),
-                "how many times as good as the reference",
-            ));
+            let gain = dynamic("gains", name, RATIO, "how many times as good as the reference");
+            columns.push(Field { label: "times as good", ..gain });
         }
     }
     let metrics: BTreeSet<&String> = found.rows.iter().flat_map(|row| row.metrics.keys()).collect();
-    for name in metrics.into_iter().filter(|name| found.objectives.iter().all(|of| of.name != **name)) {
-        let key = lasting(&format!("metrics.{name}"));
-        columns.push(field(key, lasting(name), Unit::Digits, "metric").at(Level::Json));
+    let others = metrics.into_iter().filter(|name| found.objectives.iter().all(|of| of.name != **name));
+    columns.extend(others.map(|name| dynamic("metrics", name, Unit::Digits, "metric").at(Level::Json)));
+    fields! { OWN
+        "refused" "refused" {Text} Json: "points of the configuration that are refused";
+        "outputs" "reports" {Text} Json: "reports of the points, in the folder of the sweep";
     }
-    columns.push(
-        field("refused", "refused", Unit::Text, "points of the configuration that are refused")
-            .at(Level::Json),
-    );
-    columns.push(
-        field("outputs", "reports", Unit::Text, "reports of the points, in the folder of the sweep")
-            .at(Level::Json),
-    );
+    columns.extend_from_slice(OWN);
     columns
+}
+
+const RATIO: Unit = Unit::Real("", 3);
+
+/// A field whose name is that of a key or metric of the sweep.
+fn dynamic(part: &str, name: &str, unit: Unit, meaning: &'static str) -> Field {
+    field(lasting(&format!("{part}.{name}")), lasting(name), unit, meaning)
 }
 
 /// Rows of these numbers.
@@ -329,7 +322,7 @@ fn table(found: &Found, numbers: &[usize], reference: Option<usize>) -> Vec<Valu
     numbers.iter().map(line).collect()
 }
 
-fn report(args: &Args, found: &Found, missing: usize) -> Result<Report> {
+fn report(args: &Shown<Args>, found: &Found, missing: usize) -> Result<Report> {
     let answer = format!(
         "{} of {} configurations {} dominated by no other{}",
         found.front.len(),
@@ -349,16 +342,12 @@ fn report(args: &Args, found: &Found, missing: usize) -> Result<Report> {
         report = report.note(format!("{missing} points have no result yet"));
     }
     if let [x, y, ..] = &found.objectives[..] {
-        let drawn = chart(args, found, [x, y])?;
-        report = report.chart(Chart {
-            table: "front",
-            title: format!("{} over {}", y.name, x.name),
-            caption: match found.objectives.len() {
-                2 => "A dot is a configuration; a click opens its JSON. The line joins those that no other dominates.".to_owned(),
-                count => format!("A dot is a configuration; a click opens its JSON. Two of {count} metrics are shown: what no other dominates may look worse here."),
-            },
-            kind: ChartKind::Drawn(drawn),
-        });
+        let drawn = ChartKind::Drawn(chart(args, found, [x, y])?);
+        let caption = match found.objectives.len() {
+            2 => "A dot is a configuration; a click opens its JSON. The line joins those that no other dominates.".to_owned(),
+            count => format!("A dot is a configuration; a click opens its JSON. Two of {count} metrics are shown: what no other dominates may look worse here."),
+        };
+        report = report.chart(Chart::new("front", format!("{} over {}", y.name, x.name), caption, drawn));
     }
     if let Some((reference, better)) = &found.reference {
         let all: Vec<usize> = [*reference].into_iter().chain(better.iter().copied()).collect();
@@ -373,28 +362,19 @@ fn report(args: &Args, found: &Found, missing: usize) -> Result<Report> {
                 (&columns(found, true), &table(found, &all, Some(*reference))),
             );
     }
-    let mut of_keys = vec![
-        field("key", "key", Unit::Text, "key"),
-        field("value", "value", Unit::Text, "its value"),
-        field("first", "against", Unit::Text, "its first value"),
-        field("pairs", "pairs", Unit::Count, "pairs of configurations that differ in nothing else"),
-    ];
-    of_keys.extend(found.objectives.iter().map(|objective| {
-        let (key, name) = (lasting(&format!("ratios.{}", objective.name)), lasting(&objective.name));
-        field(
-            key,
-            name,
-            Unit::Real("", 3),
-            "geometric mean of the metric's ratio to that with the first value",
-        )
-    }));
+    fields! { OF_KEYS
+        "key" "key" {Text} Screen: "key";
+        "value" "value" {Text} Screen: "its value";
+        "first" "against" {Text} Screen: "its first value";
+        "pairs" "pairs" {Count} Screen: "pairs of configurations that differ in nothing else";
+    }
+    let mean = "geometric mean of the metric's ratio to that with the first value";
+    let ratios = found.objectives.iter().map(|objective| dynamic("ratios", &objective.name, RATIO, mean));
+    let of_keys: Vec<Field> = OF_KEYS.iter().copied().chain(ratios).collect();
     let rows: Vec<usize> = (0..found.rows.len()).collect();
-    let refused: Vec<Refused> = found
-        .rows
-        .iter()
-        .flat_map(|row| &row.refused)
-        .map(|reason| Refused { reason: reason.split_whitespace().collect::<Vec<_>>().join(" ") })
-        .collect();
+    let refused = rows! { found.rows.iter().flat_map(|row| &row.refused) => |reason|
+        "reason" "reason" {Text} Screen: "point and reason" = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+    };
     Ok(report
         .table(
             "sensitivity",
@@ -407,11 +387,7 @@ fn report(args: &Args, found: &Found, missing: usize) -> Result<Report> {
             ("rows", "All configurations"),
             (&columns(found, false), &table(found, &rows, None)),
         )
-        .table(
-            "refused",
-            "Refused points",
-            (&[field("reason", "reason", Unit::Text, "point and reason")], &refused),
-        )
+        .table("refused", "Refused points", refused)
         .data(
             "objectives",
             "metrics that are compared, and whether more of each is better",
@@ -441,14 +417,8 @@ fn keys(row: &Row) -> String {
     keys.collect::<Vec<_>>().join(", ")
 }
 
-/// A point that its command refused.
-#[derive(Serialize)]
-struct Refused {
-    reason: String,
-}
-
 /// All configurations by two metrics, with links to their reports.
-fn chart(args: &Args, found: &Found, [x, y]: [&Objective; 2]) -> Result<String> {
+fn chart(args: &Shown<Args>, found: &Found, [x, y]: [&Objective; 2]) -> Result<String> {
     let place = |row: &Row| Some((*row.metrics.get(&x.name)?, *row.metrics.get(&y.name)?));
     let link = |row: &Row| Some(relative(args, row.outputs.first()?));
     let dot = |row: &Row| Some(Dot { at: place(row)?, tip: keys(row), link: link(row) });
@@ -469,7 +439,7 @@ fn chart(args: &Args, found: &Found, [x, y]: [&Objective; 2]) -> Result<String> 
 }
 
 /// A file of the sweep's folder, seen from the page, so that both may move together.
-fn relative(args: &Args, file: &str) -> String {
+fn relative(args: &Shown<Args>, file: &str) -> String {
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let page = args.form.html.as_deref().and_then(Path::parent).map(absolute).unwrap_or_default();
     let target = absolute(&args.folder).join(file);

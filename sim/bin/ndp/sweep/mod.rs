@@ -10,15 +10,13 @@ mod slurm;
 mod space;
 mod table;
 
-use crate::output::OutputArgs;
-use crate::verdict::Verdict;
+use crate::output::{OutputArgs, Shown};
 use anyhow::{Context, Result};
 use clap::Subcommand;
 use engine::Engine;
 use folder::Folder;
 use ndp_files::{FileSet, NameRule, note};
-use ndp_report::{Level, Report, Values, fields, figures};
-use serde::Serialize;
+use ndp_report::{Level, Report, Values, figures, rows};
 use space::Point;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -39,9 +37,9 @@ enum Command {
     /// Runs the points of a sweep that have no result yet, and writes results.jsonl, results.csv and results.parquet
     Run(Run),
     /// Runs some points, by their numbers: what jobs of a cluster do
-    Points(Points),
+    Points(Shown<Points>),
     /// Shows the results: the points that no other dominates, and what each key changes
-    Report(front::Args),
+    Report(Shown<front::Args>),
 }
 
 #[derive(Debug, clap::Args)]
@@ -98,34 +96,27 @@ struct Points {
     /// Numbers of points, as they stand in points.jsonl, from 0
     #[arg(required = true)]
     numbers: Vec<usize>,
-    #[command(flatten)]
-    form: OutputArgs,
 }
 
-/// Points of a sweep, and the time that they took.
-#[derive(Default, Serialize)]
-struct Figures {
-    points: usize,
-    to_run: usize,
-    refused: Option<usize>,
-    seconds: Option<f64>,
-    mean_seconds: Option<f64>,
-    longest_seconds: Option<f64>,
-    all_seconds: Option<f64>,
-}
-
-fields! { FIGURES
-    "points" "points" {Count} Verbose: "points of the sweep";
-    "to_run" "to run" {Count} Verbose: "points that had no result when the command began";
-    "refused" "refused" {Count} Verbose: "points whose arguments a command refused; null if points are not done";
-    "seconds" "run" {Real("s", 1)} Verbose: "time of this run; null if it ran no point";
-    "mean_seconds" "a point takes" {Real("s", 2)} Screen: "mean time of a point";
-    "longest_seconds" "the longest" {Real("s", 2)} Screen: "longest time of a point";
-    "all_seconds" "all" {Real("s", 1)} Screen: "sum of all points' times";
+/// Points of a sweep. Of one that is done also how many were refused, the time of this run if it ran a point, and the time of each point.
+fn figures(points: usize, to_run: usize, done: Option<(usize, Option<f64>, Vec<f64>)>) -> Values {
+    let done = done.as_ref();
+    let sum = done.map(|(.., seconds)| seconds.iter().sum::<f64>());
+    figures! {
+        "points" "points" {Count} Verbose: "points of the sweep" = points;
+        "to_run" "to run" {Count} Verbose: "points that had no result when the command began" = to_run;
+        "refused" "refused" {Count} Verbose: "points whose arguments a command refused; null if points are not done" = done.map(|(refused, ..)| refused);
+        "seconds" "run" {Real("s", 1)} Verbose: "time of this run; null if it ran no point" = done.and_then(|(_, seconds, _)| *seconds);
+        "mean_seconds" "a point takes" {Real("s", 2)} Screen: "mean time of a point"
+            = sum.zip(done).map(|(sum, (.., seconds))| sum / seconds.len().max(1) as f64);
+        "longest_seconds" "the longest" {Real("s", 2)} Screen: "longest time of a point"
+            = done.map(|(.., seconds)| seconds.iter().copied().fold(0.0, f64::max));
+        "all_seconds" "all" {Real("s", 1)} Screen: "sum of all points' times" = sum;
+    }
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> Result<Verdict> {
+pub fn run(args: &Args) -> Result<u8> {
     match &args.command {
         Command::Run(args) => args.form.show(|| run_all(args)),
         Command::Points(args) => args.form.show(|| run_some(args)),
@@ -133,7 +124,7 @@ pub fn run(args: &Args) -> Result<Verdict> {
     }
 }
 
-fn run_some(args: &Points) -> Result<Report> {
+fn run_some(args: &Shown<Points>) -> Result<Report> {
     let folder = Folder::new(&args.folder);
     let points = engine::points(&folder, &args.numbers)?;
     let answer = format!("{} points have a result in {}", points.len(), folder.file("").display());
@@ -146,14 +137,11 @@ fn with_points<'a>(
     folder: &Folder,
     points: impl Iterator<Item = (usize, &'a Point)>,
 ) -> Report {
-    let done = |(point, of): (usize, &Point)| {
-        figures! {
-            "point" "point" {Count} Screen: "number of the point, as it stands in points.jsonl, from 0" = point;
-            "seconds" "seconds" {Real("s", 2)} Screen: "time that it took" = folder.seconds(&of.key);
-            "command" "command" {Text} Screen: "arguments without files" = of.words.join(" ");
-        }
+    let done = rows! { points => |(point, of)|
+        "point" "point" {Count} Screen: "number of the point, as it stands in points.jsonl, from 0" = point;
+        "seconds" "seconds" {Real("s", 2)} Screen: "time that it took" = folder.seconds(&of.key);
+        "command" "command" {Text} Screen: "arguments without files" = of.words.join(" ");
     };
-    let done: Values = points.map(done).collect();
     report.table_at(Level::Verbose, None, ("done", "Points"), done)
 }
 
@@ -193,9 +181,8 @@ fn run_all(args: &Run) -> Result<Report> {
     }
     let (all, left) = (points.len(), missing.len());
     let counts = format!("{all} points, {} have a result, {left} are to run", all - left);
-    let figures = Figures { points: all, to_run: left, ..Figures::default() };
     if args.dry_run {
-        return Ok(Report::answer("sweep run", counts).figures((FIGURES, &figures)));
+        return Ok(Report::answer("sweep run", counts).figures(figures(all, left, None)));
     }
     note!("{counts}");
     folder.begin(&points)?;
@@ -210,15 +197,15 @@ fn run_all(args: &Run) -> Result<Report> {
         engine => engine::submit((engine, &args.slurm), &folder.file(""), &missing, (args.chunk, jobs))?,
     };
     match ended {
-        true if args.engine == Engine::Slurm => finish(&folder, &points, figures, begin)
+        true if args.engine == Engine::Slurm => finish(&folder, &points, left, begin)
             .with_context(|| format!("the logs of the jobs are '{}'", folder.file("slurm-*.log").display())),
-        true => finish(&folder, &points, figures, begin),
-        false => Ok(Report::answer("sweep run", counts).figures((FIGURES, &figures))),
+        true => finish(&folder, &points, left, begin),
+        false => Ok(Report::answer("sweep run", counts).figures(figures(all, left, None))),
     }
 }
 
 /// Writes the tables, and says what the points took.
-fn finish(folder: &Folder, points: &[Point], figures: Figures, begin: Instant) -> Result<Report> {
+fn finish(folder: &Folder, points: &[Point], ran: usize, begin: Instant) -> Result<Report> {
     let mut outcomes = Vec::with_capacity(points.len());
     let mut without = Vec::new();
     for (number, point) in points.iter().enumerate() {
@@ -239,22 +226,13 @@ fn finish(folder: &Folder, points: &[Point], figures: Figures, begin: Instant) -
     let refused = outcomes.iter().filter(|outcome| outcome.refused.is_some()).count();
     let first = outcomes.first().and_then(|outcome| outcome.refused.as_deref()).unwrap_or_default();
     ensure!(refused < outcomes.len(), "all {refused} points are refused, the first: {}", folder::bare(first));
-    let ran = figures.to_run;
     let elapsed = (ran > 0).then(|| begin.elapsed().as_secs_f64());
-    let ran = elapsed.map_or_else(String::new, |seconds| format!("; {ran} points ran in {seconds:.1} s"));
+    let own = elapsed.map_or_else(String::new, |seconds| format!("; {ran} points ran in {seconds:.1} s"));
     let results = folder.file("results.jsonl");
     let answer =
-        format!("{} results in {}, {refused} of them refused{ran}", outcomes.len(), results.display());
+        format!("{} results in {}, {refused} of them refused{own}", outcomes.len(), results.display());
     let seconds: Vec<f64> = points.iter().filter_map(|point| folder.seconds(&point.key)).collect();
-    let sum: f64 = seconds.iter().sum();
-    let figures = Figures {
-        refused: Some(refused),
-        seconds: elapsed,
-        mean_seconds: Some(sum / seconds.len().max(1) as f64),
-        longest_seconds: Some(seconds.iter().copied().fold(0.0, f64::max)),
-        all_seconds: Some(sum),
-        ..figures
-    };
-    let report = Report::answer("sweep run", answer).figures((FIGURES, &figures));
+    let figures = figures(points.len(), ran, Some((refused, elapsed, seconds)));
+    let report = Report::answer("sweep run", answer).figures(figures);
     Ok(with_points(report, folder, points.iter().enumerate()))
 }

@@ -1,7 +1,7 @@
 //! Slurm: job arrays for the points that have no result, one array after the other.
 
 use super::engine::quoted;
-use super::folder::write;
+use crate::output::write;
 use anyhow::{Context, Result};
 use ndp_files::{NameRule, note};
 use std::path::Path;

@@ -4,7 +4,6 @@
 //! the GPU computes the prompt. `run` runs a text; `report` (one run) and `table` (several) make the report.
 
 pub mod args;
-pub mod flash;
 mod report;
 mod run;
 mod table;
@@ -12,7 +11,7 @@ pub mod time;
 
 use self::args::PolicyChoice;
 use crate::generate::args::{Args, Job};
-use crate::records::Records;
+use crate::output::Asked;
 use crate::stream::TextStream;
 use ndp_config::{DesignConfig, SystemConfig};
 use ndp_files::{OutputFile, Progress};
@@ -105,11 +104,10 @@ fn choices(args: &Args, model: &Model) -> anyhow::Result<(Vec<Choice>, Option<Pl
 /// One run, with everything that can be said of it.
 fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Report> {
     let args = host.args;
-    let create = |path: Option<&std::path::Path>| path.map(OutputFile::create).transpose();
-    let timeline = create(args.records.timeline.as_deref())?;
+    let timeline = args.records.timeline.as_deref().map(OutputFile::create).transpose()?;
     // The timeline of a system is not that of a core.
-    let records = Records::create(&crate::args::RecordArgs { timeline: None, ..args.records.clone() })?;
-    let chart = create(args.chart.as_deref())?;
+    let records = crate::args::RecordArgs { timeline: None, ..args.records.clone() }.create()?;
+    let chart = Asked::create(args.chart.as_ref())?;
     let progress = match choice.policy {
         None => Progress::watch(host.work, "cycles at the roofline", progress::work),
         Some(_) => Progress::new(u64::from(args.tokens - 1).max(1), "tokens"),

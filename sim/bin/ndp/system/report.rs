@@ -1,93 +1,44 @@
 //! The report of one run.
 
-use super::flash::FLASH;
 use super::run::{Choice, Host, Outcome, Quality, is_exact};
 use super::time;
 use crate::energy;
-use crate::figures::{CLASS, INSTRUCTION, instructions};
+use crate::figures::instructions;
 use crate::gemv::name;
 use crate::golden::verdict_text;
 use crate::made;
-use crate::report::THROUGHPUT;
-use crate::tools::{Tools, grouped, per_second};
+use crate::report::LISTED;
+use crate::tools::{Tools, per_second};
 use anyhow::Result;
-use ndp_model::LayerSparsity;
 use ndp_report::{
-    Chart, ChartKind, Fold, Folds, Level, Report, Values, counted, decimal, fields, figures, optional, rows,
+    Chart, ChartKind, Fold, Folds, Level, Report, Values, counted, decimal, figures, grouped, optional, rows,
 };
 use ndp_scheduler::TokenRecord;
 use ndp_sim::core::Backend;
 use ndp_sim::system::{Differences, Event, Operation, PathBytes, Place, TokenFigures, imbalance};
 use serde::Serialize;
+use serde_json::json;
 
-/// What an operation took, over all layers and tokens.
-#[derive(Clone, Copy, Debug, Serialize)]
-pub struct OperationFigures {
-    pub operation: Operation,
-    /// Programs of all cores, their cycles and time.
-    pub programs: u64,
-    pub dimm_cycles: u64,
-    pub dimm_ns: u64,
-    /// Time of GPU, bus and memory channels by their bandwidths, and of the links.
-    pub gpu_ns: u64,
-    pub bus_ns: u64,
-    pub channel_ns: u64,
-    pub link_ns: u64,
-    /// Time of the host's predictor.
-    pub host_ns: u64,
-    /// Time of the SSD.
-    pub ssd_ns: u64,
-}
-
-/// In the order of a layer; `behind` leaves out what came before that time.
-pub fn operations(events: &[Event], behind: u64) -> Vec<OperationFigures> {
-    let mut all: Vec<OperationFigures> = Vec::new();
-    let order = [
-        Operation::Q,
-        Operation::K,
-        Operation::V,
-        Operation::Attention,
-        Operation::Projection,
-        Operation::Fc1,
-        Operation::Fc2,
-        Operation::Head,
-    ];
-    for operation in order {
-        let mut sum = OperationFigures {
-            operation,
-            programs: 0,
-            dimm_cycles: 0,
-            dimm_ns: 0,
-            gpu_ns: 0,
-            bus_ns: 0,
-            channel_ns: 0,
-            link_ns: 0,
-            host_ns: 0,
-            ssd_ns: 0,
+/// What each operation took, over all layers and tokens, in the order of a layer; `behind` leaves out what came before that time.
+fn operations(events: &[Event], behind: u64) -> Values {
+    let of = |operation| events.iter().filter(move |e| e.operation == operation && e.begin_ns >= behind);
+    rows! { Operation::ALL.into_iter().filter(|operation| of(*operation).next().is_some()) => |operation|
+        let programs = || of(operation).filter_map(|event| event.program.as_ref());
+        let ns = |is: fn(Place) -> bool| {
+            of(operation).filter(|event| is(event.place)).map(|event| event.end_ns - event.begin_ns).sum::<u64>()
         };
-        let mut any = false;
-        for event in events.iter().filter(|e| e.operation == operation && e.begin_ns >= behind) {
-            let ns = event.end_ns - event.begin_ns;
-            any = true;
-            match event.place {
-                Place::Gpu => sum.gpu_ns += ns,
-                Place::Host => sum.host_ns += ns,
-                Place::Ssd => sum.ssd_ns += ns,
-                Place::BusDown | Place::BusUp => sum.bus_ns += ns,
-                Place::Channel(_) => sum.channel_ns += ns,
-                Place::LinkIn(_) | Place::LinkOut(_) => sum.link_ns += ns,
-                Place::Dimm(_) => {
-                    sum.programs += u64::from(event.program.is_some());
-                    sum.dimm_cycles += event.program.as_ref().map_or(0, |program| program.cycles);
-                    sum.dimm_ns += ns;
-                }
-            }
-        }
-        if any {
-            all.push(sum);
-        }
+        "operation" "operation" {Text} Screen: "product of a layer, attention, or the logits" = operation;
+        "programs" "programs" {Count} Screen: "programs of all cores" = programs().count();
+        "dimm_cycles" "cycles of DIMMs" {Cycles} Screen: "core cycles of these programs, added up"
+            = programs().map(|program| program.cycles).sum::<u64>();
+        "dimm_ns" "DIMMs ns" {Count} Screen: "time of these programs, added up" = ns(|place| matches!(place, Place::Dimm(_)));
+        "gpu_ns" "GPU ns" {Count} Screen: "time of the GPU, by its bandwidth and throughput" = ns(|place| matches!(place, Place::Gpu));
+        "bus_ns" "bus ns" {Count} Screen: "time of the bus, by its bandwidth" = ns(|place| matches!(place, Place::BusDown | Place::BusUp));
+        "channel_ns" "channels ns" {Count} Screen: "time of the memory channels, by their bandwidth" = ns(|place| matches!(place, Place::Channel(_)));
+        "link_ns" "links ns" {Count} Screen: "time of the links" = ns(|place| matches!(place, Place::LinkIn(_) | Place::LinkOut(_)));
+        "host_ns" "host ns" {Count} Screen: "time of the host's predictor" = ns(|place| matches!(place, Place::Host));
+        "ssd_ns" "SSD ns" {Count} Screen: "time of the SSD" = ns(|place| matches!(place, Place::Ssd));
     }
-    all
 }
 
 /// How text and logits compare with those of exact sums in software.
@@ -134,49 +85,13 @@ pub fn paths(outcome: &Outcome) -> Vec<(&'static str, &'static str, u64)> {
     ]
 }
 
-#[derive(Serialize)]
-struct Predictor<'a> {
+/// What the live predictor did.
+#[derive(Default, Serialize)]
+pub struct Predictor<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    text: Option<&'a super::run::Predictions>,
+    pub text: Option<&'a super::run::Predictions>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    perplexity: Option<&'a Quality>,
-}
-
-#[derive(Serialize)]
-struct Simulation {
-    threads: usize,
-    seconds: f64,
-}
-
-fields! { OPERATION
-    "operation" "operation" {Text} Screen: "product of a layer, attention, or the logits";
-    "programs" "programs" {Count} Screen: "programs of all cores";
-    "dimm_cycles" "cycles of DIMMs" {Cycles} Screen: "core cycles of these programs, added up";
-    "dimm_ns" "DIMMs ns" {Count} Screen: "time of these programs, added up";
-    "gpu_ns" "GPU ns" {Count} Screen: "time of the GPU, by its bandwidth and throughput";
-    "bus_ns" "bus ns" {Count} Screen: "time of the bus, by its bandwidth";
-    "channel_ns" "channels ns" {Count} Screen: "time of the memory channels, by their bandwidth";
-    "link_ns" "links ns" {Count} Screen: "time of the links";
-    "host_ns" "host ns" {Count} Screen: "time of the host's predictor";
-    "ssd_ns" "SSD ns" {Count} Screen: "time of the SSD";
-}
-
-/// Zeros among the activations of a layer.
-#[derive(Serialize)]
-struct Zeros {
-    qkv_input: f64,
-    ffn_hidden: f64,
-}
-
-impl From<&LayerSparsity> for Zeros {
-    fn from(layer: &LayerSparsity) -> Self {
-        Self { qkv_input: layer.qkv_input.fraction(), ffn_hidden: layer.ffn_hidden.fraction() }
-    }
-}
-
-fields! { ZEROS
-    "qkv_input" "QKV input" {Share} Screen: "part of the inputs of Q, K and V that is 0";
-    "ffn_hidden" "FFN hidden" {Share} Screen: "part of the FFN's hidden activations that is 0";
+    pub perplexity: Option<&'a Quality>,
 }
 
 /// Adds the perplexity of a fixed text.
@@ -217,25 +132,10 @@ pub fn notes(report: Report, host: &Host<'_>, has_gpu: bool, linked: bool) -> Re
     }
 }
 
-fn line(
-    table: &'static str,
-    title: &str,
-    caption: &str,
-    (key, factor, axis): (&'static str, f64, &'static str),
-    series: &'static str,
-) -> Chart {
-    Chart {
-        table,
-        title: title.to_owned(),
-        caption: caption.to_owned(),
-        kind: ChartKind::Lines {
-            x: ("position", false),
-            y: (key, factor),
-            series: (series, if series.is_empty() { axis } else { "DIMM " }, ""),
-            axes: ["token", axis],
-            reference: None,
-        },
-    }
+fn lines(key: &'static str, factor: f64, axis: &'static str, series: &'static str) -> ChartKind {
+    let series = (series, if series.is_empty() { axis } else { "DIMM " }, "");
+    let (x, y, axes) = (("position", false), (key, factor), ["token", axis]);
+    ChartKind::Lines { x, y, series, axes, reference: None }
 }
 
 /// The report of a run.
@@ -319,7 +219,7 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
             "outputs_checked" "outputs" {Count} Verbose: "outputs of the cores compared with exact arithmetic" = figures.outputs_checked;
             "mismatches" "wrong outputs" {Count} Verbose: "outputs that differ" = figures.mismatches;
             "first_mismatches" "first mismatches" {Data} Json: "the first of them: product, row, batch, expected and actual bits"
-                = &outcome.ran.mismatches[..outcome.ran.mismatches.len().min(16)];
+                = outcome.ran.mismatches.iter().take(LISTED).collect::<Vec<_>>();
             "protocol_violations" "broken timing rules" {Count} Verbose: "broken timing rules of the DRAM" = outcome.ran.violations;
             "backdoor_accesses" "backdoor accesses" {Count} Verbose: "bursts of DRAM that were read or written by backdoor access after loading"
                 = outcome.ran.backdoor_accesses;
@@ -380,16 +280,12 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
                 = Predictor { text: outcome.predictions.as_ref(), perplexity: outcome.quality.as_ref() };
             "golden" "" {Data} Json: "comparison with a stored text, or null if there is none" = outcome.golden.as_ref();
             "failure" "failure" {Text} Verbose: "why the run ended early" = outcome.failure.as_deref();
-            "simulation" = Simulation { threads: host.threads, seconds: outcome.wall.as_secs_f64() };
+            "simulation" = json!({"threads": host.threads, "seconds": outcome.wall.as_secs_f64()});
             "simulation.threads" "cores at a time" {Count} Verbose: "cores simulated at the same time";
             "simulation.seconds" "simulation" {Real("s", 1)} Verbose: "wall-clock time of the simulation";
         });
     if let Some(core) = &outcome.core {
-        report = report.figures((THROUGHPUT, &core.throughput)).table(
-            "classes",
-            "Products",
-            (CLASS, &core.classes),
-        );
+        report = report.figures(core.throughput.clone()).table("classes", "Products", core.classes.clone());
     }
     report = time::show(report, &[(None, &outcome.breakdown)]);
     report = time::last_token(outcome)?.into_iter().fold(report, Report::chart);
@@ -405,7 +301,23 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
     };
     report = report.table("per_dimm", "DIMMs", cores);
     if let Some(flash) = outcome.flash() {
-        report = report.group(Level::Screen, ("flash", "Neurons on an SSD"), (FLASH, &flash));
+        let flash = figures! {
+            ..flash;
+            "resident_share" "with a slot" {Share} Screen: "slots of the DIMMs over neurons of the MLPs";
+            "hit_rate" "hits" {Share} Screen: "part of the neurons that DIMMs needed that had a slot";
+            "bundles_per_token" "bundles of a token" {Real("", 1)} Screen: "bundles that the SSD reads for a token";
+            "ssd_bytes_per_token" "read for a token" {Bytes} Screen: "bytes that the SSD reads for a token";
+            "ssd_busy_share" "SSD reads" {Share} Screen: "part of the time in which the SSD reads";
+            "ssd_critical_share" "token waits for it" {Share} Screen: "part of the time in which the token waits for the SSD";
+            "moved_bytes_without_holes_per_token" "would move" {Bytes} Verbose: "bytes that would change slots for a token if the slots in use had to be without holes; here none does";
+            "neurons" "neurons" {Count} Verbose: "neurons of all MLP blocks";
+            "slots" "slots" {Count} Verbose: "slots for them on all DIMMs";
+            "bundle_bytes" "a bundle" {Bytes} Verbose: "bytes of a bundle";
+            "moves_without_holes" "moves without holes" {Count} Json: "bundles that would have changed slots if the slots in use had to be without holes";
+            "port_cycles" "cycles of ports" {Cycles} Json: "core cycles of the ports of all DIMMs";
+            "tokens" "tokens" {Data} Json: "each token after the prompt: neurons needed, loaded and deleted, time of the SSD in ns, further rounds of MLPs";
+        };
+        report = report.group(Level::Screen, ("flash", "Neurons on an SSD"), flash);
     }
     report = predictions(report, outcome);
     report = energy::show_system(report, &[(None, &outcome.energy)], args.unit.energy.energy);
@@ -414,30 +326,25 @@ pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
     }
     let level = if has_gpu { Level::Verbose } else { Level::Screen };
     report = outcome.phases().show(report, level);
-    let instructions = instructions(&outcome.sums);
-    let zeros: Vec<Zeros> = outcome.generation.sparsity.iter().map(Zeros::from).collect();
+    let zeros = rows! { &outcome.generation.sparsity => |layer|
+        "qkv_input" "QKV input" {Share} Screen: "part of the inputs of Q, K and V that is 0" = layer.qkv_input.fraction();
+        "ffn_hidden" "FFN hidden" {Share} Screen: "part of the FFN's hidden activations that is 0" = layer.ffn_hidden.fraction();
+    };
     report = report
-        .table_at(Level::Verbose, None, ("instructions", "Instructions"), (INSTRUCTION, &instructions))
-        .table_at(Level::Verbose, None, ("sparsity", "Zeros of each layer"), (ZEROS, &zeros));
+        .table_at(Level::Verbose, None, ("instructions", "Instructions"), instructions(&outcome.sums))
+        .table_at(Level::Verbose, None, ("sparsity", "Zeros of each layer"), zeros);
     report = tokens(report, outcome);
+    let title = "Operations, all layers and tokens after the prompt";
     let operations = operations(&outcome.ran.events, figures.prompt_ns);
-    report = report.table_at(
-        Level::Verbose,
-        None,
-        ("operations", "Operations, all layers and tokens after the prompt"),
-        (OPERATION, &operations),
-    );
+    report = report.table_at(Level::Verbose, None, ("operations", title), operations);
     let paths = rows! { paths(outcome).into_iter().filter(|(.., bytes)| *bytes > 0) => |(path, what, bytes)|
         "path" "path" {Text} Screen: "way of the bytes" = path;
         "what" "holds" {Text} Screen: "data" = what;
         "bytes" "bytes" {Count} Screen: "bytes after the prompt" = bytes;
     };
-    report = report.table_at(Level::Verbose, None, ("paths", "Bytes by path"), paths).chart(Chart {
-        table: "paths",
-        title: "Bytes by path".to_owned(),
-        caption: "After the prompt, all tokens together.".to_owned(),
-        kind: ChartKind::Rows { label: "path,what", value: "bytes" },
-    });
+    let bars = ChartKind::Rows { label: "path,what", value: "bytes" };
+    let chart = Chart::new("paths", "Bytes by path", "After the prompt, all tokens together.", bars);
+    report = report.table_at(Level::Verbose, None, ("paths", "Bytes by path"), paths).chart(chart);
     let links = rows! { figures.links.iter().flat_map(|links| links.counters.iter().enumerate()) => |(dimm, counters)|
         ..counters;
         "dimm" "DIMM" {Count} Screen: "DIMM at the end of the link" = dimm;
@@ -482,108 +389,49 @@ fn tokens(report: Report, outcome: &Outcome) -> Report {
     let figures = &outcome.ran.figures;
     let hits = outcome.predictions.as_ref().map_or(&[][..], |predictions| &predictions.tokens);
     let bundles = figures.flash.as_ref().map_or(&[][..], |flash| &flash.tokens);
-    let token = |(index, figures): (usize, &'_ TokenFigures)| -> (usize, f64, f64) {
-        let cold: u64 = figures.dimm_neurons.iter().sum();
-        let share = figures.gpu_neurons as f64 / (figures.gpu_neurons + cold).max(1) as f64;
-        (index, share, imbalance(figures.dimm_cycles.iter().copied()))
+    let tokens = rows! { figures.tokens.iter().enumerate() => |(index, token)|
+        let cold = token.dimm_neurons.iter().sum::<u64>();
+        let (record, hits) = (outcome.records.get(index), hits.get(index));
+        ..token;
+        "position" "token" {Count} Screen: "its position in the text, from 0";
+        "ns" "ns" {Count} Screen: "time of the token";
+        "critical_cycles" "cycles" {Cycles} Screen: "core cycles of the slowest DIMM of each step, added up";
+        "gpu_neurons" "neurons of the GPU" {Count} Screen: "neurons that the GPU computed";
+        "gpu_share" "GPU's share" {Share} Screen: "part of the computed neurons that the GPU had"
+            = token.gpu_neurons as f64 / (token.gpu_neurons + cold).max(1) as f64;
+        "imbalance" "most over mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean of the DIMMs"
+            = imbalance(token.dimm_cycles.iter().copied());
+        "uploads" "to the GPU" {Count} Screen: "neurons copied to the GPU" = record.map(|record| record.uploads);
+        "migrations" "between DIMMs" {Count} Screen: "neurons that changed DIMMs" = record.map(|record| record.migrations);
+        "bundles" "bundles" {Count} Screen: "bundles that the SSD read" = bundles.get(index).map(|token| token.loaded);
+        "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons" = hits.and_then(|hits| hits.accuracy);
+        "precision" "precision" {Share} Screen: "active neurons among those predicted to be active" = hits.and_then(|hits| hits.precision);
+        "recall" "recall" {Share} Screen: "predicted neurons among the active ones" = hits.and_then(|hits| hits.recall);
+        "dimm_neurons" "" {Data} Json: "neurons that each core computed";
+        "dimm_cycles" "" {Data} Json: "core cycles of each core";
     };
-    let tokens: Values = figures
-        .tokens
-        .iter()
-        .enumerate()
-        .map(|each| {
-            let (index, gpu_share, imbalance) = token(each);
-            let (record, hits) = (outcome.records.get(index), hits.get(index));
-            figures! {
-                ..each.1;
-                "position" "token" {Count} Screen: "its position in the text, from 0";
-                "ns" "ns" {Count} Screen: "time of the token";
-                "critical_cycles" "cycles" {Cycles} Screen: "core cycles of the slowest DIMM of each step, added up";
-                "gpu_neurons" "neurons of the GPU" {Count} Screen: "neurons that the GPU computed";
-                "gpu_share" "GPU's share" {Share} Screen: "part of the computed neurons that the GPU had" = gpu_share;
-                "imbalance" "most over mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean of the DIMMs" = imbalance;
-                "uploads" "to the GPU" {Count} Screen: "neurons copied to the GPU" = record.map(|record| record.uploads);
-                "migrations" "between DIMMs" {Count} Screen: "neurons that changed DIMMs" = record.map(|record| record.migrations);
-                "bundles" "bundles" {Count} Screen: "bundles that the SSD read" = bundles.get(index).map(|token| token.loaded);
-                "accuracy" "accuracy" {Share} Screen: "neurons that were predicted rightly over all neurons" = hits.and_then(|hits| hits.accuracy);
-                "precision" "precision" {Share} Screen: "active neurons among those predicted to be active" = hits.and_then(|hits| hits.precision);
-                "recall" "recall" {Share} Screen: "predicted neurons among the active ones" = hits.and_then(|hits| hits.recall);
-                "dimm_neurons" "" {Data} Json: "neurons that each core computed";
-                "dimm_cycles" "" {Data} Json: "core cycles of each core";
-            }
-        })
-        .collect();
-    let load = |token: &TokenFigures| {
+    let loads = figures.tokens.iter().flat_map(|token| {
         let each = token.dimm_cycles.iter().zip(&token.dimm_neurons).enumerate();
-        let position = token.position;
-        let row = move |(dimm, (&cycles, &neurons))| {
-            figures! {
-                "position" "token" {Count} Screen: "position in the text, from 0" = position;
-                "dimm" "DIMM" {Count} Screen: "number of the DIMM, from 0" = dimm;
-                "cycles" "cycles" {Cycles} Screen: "core cycles of its programs" = cycles;
-                "neurons" "neurons" {Count} Screen: "neurons that it computed" = neurons;
-            }
-        };
-        each.map(row).collect::<Vec<_>>()
+        each.map(move |(dimm, (cycles, neurons))| (token.position, dimm, cycles, neurons))
+    });
+    let loads = rows! { loads => |(position, dimm, cycles, neurons)|
+        "position" "token" {Count} Screen: "position in the text, from 0" = position;
+        "dimm" "DIMM" {Count} Screen: "number of the DIMM, from 0" = dimm;
+        "cycles" "cycles" {Cycles} Screen: "core cycles of its programs" = cycles;
+        "neurons" "neurons" {Count} Screen: "neurons that it computed" = neurons;
     };
-    let loads: Values = figures.tokens.iter().flat_map(load).collect();
-    let mut report = report
+    let report = report
         .table_at(Level::Verbose, None, ("per_token", "Tokens after the prompt"), tokens)
-        .table_at(Level::Json, None, ("loads", "Load of each DIMM"), loads)
-        .chart(line(
-            "loads",
-            "Load of each DIMM",
-            "Lines that stay together are balanced DIMMs.",
-            ("cycles", 1.0, "cycles"),
-            "dimm",
-        ))
-        .chart(line(
-            "per_token",
-            "Imbalance of the DIMMs",
-            "1 is balance: all DIMMs take the same cycles.",
-            ("imbalance", 1.0, "most over mean"),
-            "",
-        ))
-        .chart(line(
-            "per_token",
-            "Neurons that the GPU has",
-            "Hot neurons are the GPU's, cold ones the DIMMs'.",
-            ("gpu_share", 100.0, "% of neurons"),
-            "",
-        ))
-        .chart(line(
-            "per_token",
-            "Neurons copied to the GPU",
-            "The scheduler follows what becomes hot.",
-            ("uploads", 1.0, "neurons"),
-            "",
-        ))
-        .chart(line(
-            "per_token",
-            "Neurons moved between DIMMs",
-            "The scheduler evens out the DIMMs after each window.",
-            ("migrations", 1.0, "neurons"),
-            "",
-        ));
-    if !bundles.is_empty() {
-        report = report.chart(line(
-            "per_token",
-            "Bundles that the SSD reads",
-            "Neurons without a slot.",
-            ("bundles", 1.0, "bundles"),
-            "",
-        ));
+        .table_at(Level::Json, None, ("loads", "Load of each DIMM"), loads);
+    charts! { report =>
+        "loads" "Load of each DIMM", "Lines that stay together are balanced DIMMs.", lines("cycles", 1.0, "cycles", "dimm");
+        "per_token" "Imbalance of the DIMMs", "1 is balance: all DIMMs take the same cycles.", lines("imbalance", 1.0, "most over mean", "");
+        "per_token" "Neurons that the GPU has", "Hot neurons are the GPU's, cold ones the DIMMs'.", lines("gpu_share", 100.0, "% of neurons", "");
+        "per_token" "Neurons copied to the GPU", "The scheduler follows what becomes hot.", lines("uploads", 1.0, "neurons", "");
+        "per_token" "Neurons moved between DIMMs", "The scheduler evens out the DIMMs after each window.", lines("migrations", 1.0, "neurons", "");
+        "per_token" "Bundles that the SSD reads", "Neurons without a slot.", lines("bundles", 1.0, "bundles", ""), if !bundles.is_empty();
+        "per_token" "Recall of the predictor", "Active neurons that were predicted.", lines("recall", 100.0, "% of active neurons", ""), if !hits.is_empty();
     }
-    if !hits.is_empty() {
-        report = report.chart(line(
-            "per_token",
-            "Recall of the predictor",
-            "Active neurons that were predicted.",
-            ("recall", 100.0, "% of active neurons"),
-            "",
-        ));
-    }
-    report
 }
 
 /// From each token to its work in each device, and how to see that again.

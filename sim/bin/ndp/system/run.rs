@@ -2,18 +2,19 @@
 
 use super::args::{LinksChoice, PredictorChoice};
 use crate::energy::CoreEnergy;
-use crate::figures::{Class, classes};
+use crate::figures::classes;
 use crate::generate::args::{Args, Job};
 use crate::golden::{self, Comparison, verdict_text};
 use crate::made;
 use crate::phases::PhaseTable;
-use crate::report::Throughput;
+use crate::report::{Summary, listed};
 use crate::tools::workspace_path;
 use anyhow::Context;
 use ndp_config::{DesignConfig, SystemConfig};
 use ndp_model::{GemvBackend, Generation, Model, ModelError, QuantisationError, SoftwareBackend, generate};
 use ndp_numerics::SerialSteps;
 use ndp_predictor::{Confusion, Evaluation, LowRank};
+use ndp_report::Values;
 use ndp_scheduler::{Policy, TokenRecord};
 use ndp_sim::error::SimError;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
@@ -28,9 +29,6 @@ use ndp_traces::{Activity, TokenInfo, TraceFileWriter, TraceHeader};
 use serde::Serialize;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-/// Mismatches that are listed; the rest is only counted.
-const LISTED: usize = 16;
 
 /// What all runs have in common.
 pub struct Host<'a> {
@@ -70,10 +68,8 @@ impl Choice {
 /// How often predictions were right.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Hits {
-    pub true_positives: u64,
-    pub false_positives: u64,
-    pub false_negatives: u64,
-    pub true_negatives: u64,
+    #[serde(flatten)]
+    counts: Confusion,
     /// Shares, 0 to 1; none if nothing was predicted, or nothing active.
     pub accuracy: Option<f64>,
     pub precision: Option<f64>,
@@ -84,10 +80,7 @@ impl From<&Confusion> for Hits {
     fn from(counts: &Confusion) -> Self {
         let share = |share: f64| share.is_finite().then_some(share);
         Self {
-            true_positives: counts.true_positives,
-            false_positives: counts.false_positives,
-            false_negatives: counts.false_negatives,
-            true_negatives: counts.true_negatives,
+            counts: *counts,
             accuracy: share(counts.accuracy()),
             precision: share(counts.precision()),
             recall: share(counts.recall()),
@@ -146,16 +139,16 @@ impl Quality {
 
 /// Figures that only a core without a GPU has.
 pub struct Core {
-    pub throughput: Throughput,
+    pub throughput: Values,
     /// Products by class.
-    pub classes: Vec<Class>,
+    pub classes: Values,
     pub energy: CoreEnergy,
 }
 
 impl Core {
     fn new(args: &Args, core: &mut LoneCore) -> anyhow::Result<Self> {
         Ok(Self {
-            throughput: Throughput::new(core),
+            throughput: Summary::new(core).throughput(),
             classes: classes(core.classes()),
             energy: CoreEnergy::new(&args.unit.energy, core)?,
         })
@@ -299,16 +292,8 @@ impl Outcome {
         if self.is_sound() {
             return all;
         }
-        all.extend(
-            self.ran
-                .mismatches
-                .iter()
-                .take(LISTED)
-                .map(|mismatch| format!("MISMATCH {mismatch}; seed {seed}")),
-        );
-        if self.ran.mismatches.len() > LISTED {
-            all.push(format!("and {} more", self.ran.mismatches.len() - LISTED));
-        }
+        let mismatches = &self.ran.mismatches;
+        all.extend(listed(mismatches.iter(), mismatches.len() as u64, seed));
         if self.ran.backdoor_accesses > 0 {
             let bursts = self.ran.backdoor_accesses;
             all.push(format!("VIOLATION {bursts} bursts of DRAM were accessed by backdoor; seed {seed}"));
@@ -387,8 +372,7 @@ pub fn simulate(host: &Host<'_>, choice: Choice, show: impl FnMut(u32)) -> anyho
         None => (costs.without_gpu(), alone(host, &system, &unit, show)?),
         Some(policy) => (costs, beside_gpu(host, (&system, choice, policy), &unit, show)?),
     };
-    let Ended { text, ran, core, records, predictions } = ended;
-    let Text { generation, failure, activities } = text;
+    let Ended { text: (generation, failure, activities), ran, core, records, predictions } = ended;
     let pairs = |generation: &Generation| -> Vec<(u32, u64)> {
         generation.tokens.iter().copied().zip(generation.logits_digests.iter().copied()).collect()
     };
@@ -501,14 +485,8 @@ fn beside_gpu(
     Ok(Ended { text, ran: backend.into_ran(), core: None, records: online.records(), predictions })
 }
 
-/// A text as far as it was generated.
-struct Text {
-    generation: Generation,
-    /// Why it ended early.
-    failure: Option<String>,
-    /// Active neurons of each token, if there is a trace to write.
-    activities: Vec<Activity>,
-}
+/// A text as far as it was generated, why it ended early, and active neurons of each token, if there is a trace to write.
+type Text = (Generation, Option<String>, Vec<Activity>);
 
 /// The result of the decoder, before it is known whether an error is a mismatch.
 struct Decoded {
@@ -547,7 +525,7 @@ impl Decoded {
     fn text(self, host: &Host<'_>, mismatches: u64) -> anyhow::Result<Text> {
         let Self { generation, tokens, activities } = self;
         let error = match generation {
-            Ok(generation) => return Ok(Text { generation, failure: None, activities }),
+            Ok(generation) => return Ok((generation, None, activities)),
             Err(error) => error,
         };
         if mismatches == 0 {
@@ -559,8 +537,7 @@ impl Decoded {
         let prompt = vocabulary.tokens(host.job.prompt.as_bytes())?;
         let text = vocabulary.continuation(&prompt, &tokens)?;
         let generation = Generation { tokens, text, logits_digests, sparsity: Vec::new() };
-        let failure = Some(format!("{:#}", anyhow::Error::from(error)));
-        Ok(Text { generation, failure, activities })
+        Ok((generation, Some(format!("{:#}", anyhow::Error::from(error))), activities))
     }
 }
 

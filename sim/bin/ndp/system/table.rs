@@ -1,81 +1,28 @@
 //! The report of several runs: numbers of DIMMs, policies, forms of partial results.
 
 use super::args::LinksChoice;
-use super::report::{notes, show_quality};
+use super::report::{Predictor, notes, show_quality};
 use super::run::{Choice, Host, Outcome, Quality};
 use super::time;
 use crate::gemv::name;
 use crate::tools::{Tools, per_second};
-use ndp_report::{Chart, ChartKind, Level, Report, Values, counted, decimal, fields, figures};
-use ndp_sim::system::{Breakdown, Differences, MergeFigures};
-use serde::Serialize;
+use ndp_report::{Chart, ChartKind, Level, Report, Values, counted, decimal, figures, rows};
+use ndp_sim::system::Breakdown;
 
 /// One run.
-#[derive(Serialize)]
 pub struct Row {
-    #[serde(flatten)]
     choice: Choice,
-    text: String,
-    text_identical: bool,
-    logits_identical: bool,
+    figures: Values,
+    rate: f64,
     outputs_checked: u64,
     mismatches: u64,
-    protocol_violations: u64,
-    backdoor_accesses: u64,
-    cycles_equal_model: bool,
-    cycles_per_token: Option<f64>,
-    tokens_per_second: Option<f64>,
-    system_ns_per_token: Option<f64>,
-    system_tokens_per_second: Option<f64>,
-    imbalance: f64,
-    /// With links in RTL, those that have arrived.
-    migrations: u64,
-    uploads: u64,
-    flits_sent_again: u64,
-    bus_bytes: u64,
-    link_bytes: u64,
-    merge_figures: MergeFigures,
-    differences: Differences,
-    recall: Option<f64>,
     time: Breakdown,
-    seconds: f64,
-    #[serde(skip)]
     failures: Vec<String>,
-    #[serde(skip)]
     is_sound: bool,
 }
 
-fields! { ROW
-    "dimms" "DIMMs" {Count} Screen: "DIMMs";
-    "policy" "policy" {Text} Screen: "policy of the scheduler";
-    "merge" "partial sums" {Text} Screen: "form in which partial results travel";
-    "system_tokens_per_second" "tokens/s" {Real("tokens/s", 0)} Screen: "tokens after the prompt in a second, with GPU, bus and links; null without such a token";
-    "cycles_per_token" "DIMMs' cycles" {Real("cycles", 0)} Screen: "core cycles of the slowest DIMM of each step, mean of the tokens after the prompt";
-    "imbalance" "most/mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean of the DIMMs";
-    "migrations" "came to DIMMs" {Count} Screen: "neurons that arrived at another DIMM; with links in RTL some that were sent may be under way at the end";
-    "uploads" "came to the GPU" {Count} Screen: "neurons that arrived at the GPU";
-    "logits_identical" "equals software" {Text} Screen: "whether text and logits are those of exact sums in software";
-    "text_identical" "text equals software" {Text} Verbose: "whether the text is that of exact sums in software";
-    "outputs_checked" "outputs" {Count} Verbose: "outputs of the cores compared with exact arithmetic";
-    "mismatches" "wrong" {Count} Verbose: "outputs that differ";
-    "protocol_violations" "broken rules" {Count} Verbose: "broken timing rules of the DRAM";
-    "backdoor_accesses" "backdoor" {Count} Verbose: "bursts of DRAM accessed by backdoor after loading";
-    "cycles_equal_model" "as predicted" {Text} Verbose: "whether each core takes the cycles that the cycle model predicts";
-    "tokens_per_second" "DIMMs alone" {Real("tokens/s", 0)} Verbose: "tokens in a second if only the slowest DIMM of each step took time";
-    "system_ns_per_token" "a token" {Real("ns", 0)} Screen: "mean time of a token after the prompt";
-    "flits_sent_again" "flits again" {Count} Verbose: "flits that links in RTL sent again";
-    "bus_bytes" "bus" {Bytes} Verbose: "bytes over the bus";
-    "link_bytes" "links" {Bytes} Verbose: "bytes over the links";
-    "recall" "recall" {Share} Verbose: "predicted neurons among the active ones";
-    "seconds" "simulation" {Real("s", 1)} Verbose: "wall-clock time of the simulation";
-    "text" "text" {Text} Json: "text that was generated";
-    "merge_figures" "" {Data} Json: "cost of merging partial results: programs, partial results, core cycles, bytes";
-    "differences" "" {Data} Json: "results that differ from exact sums of the same inputs";
-    "time" "" {Data} Json: "time of the tokens by device and cause, in ns";
-}
-
 impl Row {
-    /// The row of a run.
+    /// The row of a run. With links in RTL, those neurons have moved that have arrived.
     pub fn new(host: &Host<'_>, outcome: &Outcome) -> Self {
         let figures = &outcome.ran.figures;
         let per_token = outcome.per_token();
@@ -89,32 +36,48 @@ impl Row {
             (uploads, migrations) = (links.uploads, links.migrations);
             flits_sent_again = links.counters.iter().map(|link| u64::from(link.sent_again)).sum();
         }
+        let rate = per_token.map(|(_, ns)| per_second(ns));
+        let values = figures! {
+            ..outcome.choice;
+            "dimms" "DIMMs" {Count} Screen: "DIMMs";
+            "policy" "policy" {Text} Screen: "policy of the scheduler";
+            "merge" "partial sums" {Text} Screen: "form in which partial results travel";
+            "system_tokens_per_second" "tokens/s" {Real("tokens/s", 0)} Screen: "tokens after the prompt in a second, with GPU, bus and links; null without such a token"
+                = rate;
+            "cycles_per_token" "DIMMs' cycles" {Real("cycles", 0)} Screen: "core cycles of the slowest DIMM of each step, mean of the tokens after the prompt"
+                = per_token.map(|(cycles, _)| cycles);
+            "imbalance" "most/mean" {Real("", 3)} Screen: "cycles of the DIMM that has most over the mean of the DIMMs" = figures.imbalance();
+            "migrations" "came to DIMMs" {Count} Screen: "neurons that arrived at another DIMM; with links in RTL some that were sent may be under way at the end"
+                = migrations;
+            "uploads" "came to the GPU" {Count} Screen: "neurons that arrived at the GPU" = uploads;
+            "logits_identical" "equals software" {Text} Screen: "whether text and logits are those of exact sums in software" = outcome.difference.is_none();
+            "text_identical" "text equals software" {Text} Verbose: "whether the text is that of exact sums in software" = outcome.same_text;
+            "outputs_checked" "outputs" {Count} Verbose: "outputs of the cores compared with exact arithmetic" = figures.outputs_checked;
+            "mismatches" "wrong" {Count} Verbose: "outputs that differ" = figures.mismatches;
+            "protocol_violations" "broken rules" {Count} Verbose: "broken timing rules of the DRAM" = outcome.ran.violations;
+            "backdoor_accesses" "backdoor" {Count} Verbose: "bursts of DRAM accessed by backdoor after loading" = outcome.ran.backdoor_accesses;
+            "cycles_equal_model" "as predicted" {Text} Verbose: "whether each core takes the cycles that the cycle model predicts" = outcome.is_on_time();
+            "tokens_per_second" "DIMMs alone" {Real("tokens/s", 0)} Verbose: "tokens in a second if only the slowest DIMM of each step took time"
+                = per_token.map(|(cycles, _)| per_second(cycles / host.config.core().clock_ghz()));
+            "system_ns_per_token" "a token" {Real("ns", 0)} Screen: "mean time of a token after the prompt" = per_token.map(|(_, ns)| ns);
+            "flits_sent_again" "flits again" {Count} Verbose: "flits that links in RTL sent again" = flits_sent_again;
+            "bus_bytes" "bus" {Bytes} Verbose: "bytes over the bus" = figures.bytes.bus() + uploaded;
+            "link_bytes" "links" {Bytes} Verbose: "bytes over the links" = figures.bytes.links() + migrated;
+            "recall" "recall" {Share} Verbose: "predicted neurons among the active ones"
+                = outcome.predictions.as_ref().and_then(|predictions| predictions.all.recall);
+            "seconds" "simulation" {Real("s", 1)} Verbose: "wall-clock time of the simulation" = outcome.wall.as_secs_f64();
+            "text" "text" {Text} Json: "text that was generated" = outcome.generation.text;
+            "merge_figures" "" {Data} Json: "cost of merging partial results: programs, partial results, core cycles, bytes" = figures.merge;
+            "differences" "" {Data} Json: "results that differ from exact sums of the same inputs" = figures.differences;
+            "time" "" {Data} Json: "time of the tokens by device and cause, in ns" = outcome.breakdown;
+        };
         Self {
             choice: outcome.choice,
-            text: outcome.generation.text.clone(),
-            text_identical: outcome.same_text,
-            logits_identical: outcome.difference.is_none(),
+            figures: values,
+            rate: rate.unwrap_or(0.0),
             outputs_checked: figures.outputs_checked,
             mismatches: figures.mismatches,
-            protocol_violations: outcome.ran.violations,
-            backdoor_accesses: outcome.ran.backdoor_accesses,
-            cycles_equal_model: outcome.is_on_time(),
-            cycles_per_token: per_token.map(|(cycles, _)| cycles),
-            tokens_per_second: per_token
-                .map(|(cycles, _)| per_second(cycles / host.config.core().clock_ghz())),
-            system_ns_per_token: per_token.map(|(_, ns)| ns),
-            system_tokens_per_second: per_token.map(|(_, ns)| per_second(ns)),
-            imbalance: figures.imbalance(),
-            migrations,
-            uploads,
-            flits_sent_again,
-            bus_bytes: figures.bytes.bus() + uploaded,
-            link_bytes: figures.bytes.links() + migrated,
-            merge_figures: figures.merge,
-            differences: figures.differences,
-            recall: outcome.predictions.as_ref().and_then(|predictions| predictions.all.recall),
             time: outcome.breakdown.clone(),
-            seconds: outcome.wall.as_secs_f64(),
             failures: outcome.failures(host),
             is_sound: outcome.is_sound(),
         }
@@ -141,31 +104,24 @@ impl Row {
 
 /// The fastest run, how much faster it is than the slowest, and where its time goes.
 fn answer(rows: &[Row]) -> (String, Option<String>) {
-    let rate = |row: &&Row| row.system_tokens_per_second.unwrap_or(0.0);
-    let first = rows.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)));
-    let last = rows.iter().min_by(|a, b| rate(a).total_cmp(&rate(b)));
-    let (Some(first), Some(last)) = (first.filter(|row| rate(row) > 0.0), last) else {
+    let first = rows.iter().max_by(|a, b| a.rate.total_cmp(&b.rate));
+    let last = rows.iter().min_by(|a, b| a.rate.total_cmp(&b.rate));
+    let (Some(first), Some(last)) = (first.filter(|row| row.rate > 0.0), last) else {
         return (format!("{} runs", rows.len()), None);
     };
     let answer = format!(
         "fastest with {}: {} tokens/s, {:.2} times as fast as with {} ({} tokens/s)",
         first.name(rows),
-        decimal(rate(&first), 0),
-        rate(&first) / rate(&last),
+        decimal(first.rate, 0),
+        first.rate / last.rate,
         last.name(rows),
-        decimal(rate(&last), 0)
+        decimal(last.rate, 0)
     );
     let difference = time::difference(&first.time, &last.time);
     let difference = difference
         .map(|more| format!("with {}, the machine {more}. With {}, ", last.name(rows), first.name(rows)));
     let own = time::reason(&first.time);
     (answer, own.map(|own| difference.unwrap_or_default() + &own))
-}
-
-#[derive(Serialize)]
-struct Predictor<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    perplexity: Option<&'a Quality>,
 }
 
 /// The report.
@@ -183,7 +139,7 @@ pub fn report(host: &Host<'_>, rows: &[Row], quality: Option<&Quality>) -> Repor
         }
         (false, wrong) => format!("{wrong} of {checked} outputs differ from exact arithmetic"),
     };
-    let mut report = Report::checked("generate", sound, verdict).setting(format!(
+    let report = Report::checked("generate", sound, verdict).setting(format!(
         "{} runs of {} tokens on {}, activity {}, links {}, seed {}, {} % stalls",
         rows.len(),
         host.job.options.tokens,
@@ -193,11 +149,12 @@ pub fn report(host: &Host<'_>, rows: &[Row], quality: Option<&Quality>) -> Repor
         host.job.options.seed,
         args.unit.stalls
     ));
-    report = reason.into_iter().fold(report, Report::reason);
+    let mut report = reason.into_iter().fold(report, Report::reason);
     for row in rows {
         let run = row.name(rows);
         report = row.failures.iter().fold(report, |report, failure| report.note(format!("{run}: {failure}")));
     }
+    let bars = ChartKind::Rows { label: "policy,dimms,merge", value: "system_tokens_per_second" };
     report = notes(report, host, true, args.links == LinksChoice::Rtl)
         .figures(figures! {
                 "backend" "backend" {Text} Verbose: "rtl or cycles" = args.unit.backend;
@@ -208,36 +165,24 @@ pub fn report(host: &Host<'_>, rows: &[Row], quality: Option<&Quality>) -> Repor
                 "tokens" "tokens" {Count} Verbose: "tokens of each run" = host.job.options.tokens;
                 "seed" "seed" {Count} Verbose: "seed of sampler, stalls and placement" = host.job.options.seed;
                 "prompt" "prompt" {Text} Verbose: "text that is continued" = &host.job.prompt;
-                "predictor" "" {Data} Json: "what the live predictor does to a fixed text (perplexity)" = Predictor { perplexity: quality };
+                "predictor" "" {Data} Json: "what the live predictor does to a fixed text (perplexity)"
+                    = Predictor { perplexity: quality, ..Predictor::default() };
             })
-        .table("rows", "Runs", (ROW, rows))
-        .chart(Chart {
-            table: "rows",
-            title: "Tokens per second".to_owned(),
-            caption: "The whole system, after the prompt.".to_owned(),
-            kind: ChartKind::Rows { label: "policy,dimms,merge", value: "system_tokens_per_second" },
-        });
-    let part = |row: &Row| {
+        .table("rows", "Runs", rows.iter().map(|row| row.figures.clone()).collect::<Values>())
+        .chart(Chart::new("rows", "Tokens per second", "The whole system, after the prompt.", bars));
+    let parts = rows.iter().flat_map(|row| {
         let run = row.name(rows);
-        time::critical(&(None, &row.time)).into_iter().map(move |part| figures! {
-            ..part;
-            "run" "run" {Text} Screen: "DIMMs, policy and form of partial results, as far as runs differ in them" = run.clone();
-        })
+        time::critical(&(None, &row.time)).into_iter().map(move |part| (run.clone(), part))
+    });
+    let parts = rows! { parts => |(run, part)|
+        ..part;
+        "run" "run" {Text} Screen: "DIMMs, policy and form of partial results, as far as runs differ in them" = run;
     };
-    let parts: Values = rows.iter().flat_map(part).collect();
+    let caption = "The critical path of each run: work and waiting by cause, of all devices.";
+    let stacks = time::stacks("run", "does");
     report = report
         .table_at(Level::Verbose, None, ("critical", "Where a token's time goes"), parts.with(time::CRITICAL))
-        .chart(Chart {
-            table: "critical",
-            title: "Time of a token".to_owned(),
-            caption: "The critical path of each run: work and waiting by cause, of all devices.".to_owned(),
-            kind: ChartKind::Stacks {
-                label: "run",
-                part: "does",
-                value: ("ns", 1e-3),
-                axis: "us of a token",
-            },
-        });
+        .chart(Chart::new("critical", "Time of a token", caption, stacks));
     show_quality(report, quality)
         .data("config", "the configuration (docs/configuration.md)", host.config)
         .data("tools", "versions of the tools", &Tools::new())

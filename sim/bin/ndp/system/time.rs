@@ -42,6 +42,11 @@ fn part(breakdown: &Breakdown, policy: Option<&'static str>, device: String, doe
     Part { policy, device, does, ns: ns / tokens.max(&1), share: ns as f64 / (*all).max(1) as f64 }
 }
 
+/// Stacked bars of the time of a token: a bar for each value of `label`, cut by `part`.
+pub fn stacks(label: &'static str, part: &'static str) -> ChartKind {
+    ChartKind::Stacks { label, part, value: ("ns", 1e-3), axis: "us of a token" }
+}
+
 /// The critical path, the longest parts first.
 pub fn critical((policy, breakdown): &(Option<&'static str>, &Breakdown)) -> Vec<Part> {
     let groups = breakdown.critical_groups();
@@ -73,31 +78,16 @@ pub fn show(report: Report, runs: &[(Option<&'static str>, &Breakdown)]) -> Repo
     let devices: Vec<Part> = runs.iter().flat_map(devices).collect();
     let several = runs.len() > 1;
     let level = if several { Level::Verbose } else { Level::Screen };
-    let stacks = |label, part| ChartKind::Stacks { label, part, value: ("ns", 1e-3), axis: "us of a token" };
-    let chart = |table, title: &str, caption: &str, kind| Chart {
-        table,
-        title: title.to_owned(),
-        caption: caption.to_owned(),
-        kind,
+    let title = ("critical", "Where a token's time goes");
+    let bars = if several { stacks("policy", "device") } else { stacks("device", "does") };
+    let report = charts! { report.table_at(level, Some("share"), title, (CRITICAL, &critical)) =>
+        "critical" "Devices that a token waits for",
+            "The critical path, from the end of the token back to its begin: the longest bar is the bottleneck.", bars;
     };
-    let report = report
-        .table_at(level, Some("share"), ("critical", "Where a token's time goes"), (CRITICAL, &critical))
-        .chart(chart(
-            "critical",
-            "Devices that a token waits for",
-            "The critical path, from the end of the token back to its begin: the longest bar is the bottleneck.",
-            if several { stacks("policy", "device") } else { stacks("device", "does") },
-        ))
-        .table_at(Level::Verbose, None, ("devices", "Time of each device"), (DEVICES, &devices));
-    if several {
-        return report;
+    let title = ("devices", "Time of each device");
+    charts! { report.table_at(Level::Verbose, None, title, (DEVICES, &devices)) =>
+        "devices" title.1, "A device without work waits for the device that the critical path is at.", stacks("device", "does"), if !several;
     }
-    report.chart(chart(
-        "devices",
-        "Time of each device",
-        "A device without work waits for the device that the critical path is at.",
-        stacks("device", "does"),
-    ))
 }
 
 /// Where most of a token's time goes, as a sentence.
@@ -162,12 +152,8 @@ pub fn last_token(outcome: &Outcome) -> Result<Option<Chart>, ReportError> {
         let tip = format!("{}: {}", event.operation.name(), event.what);
         gantt = gantt.bar(row, main_cause(&event.shares), (time(event.begin_ns), time(event.end_ns)), &tip);
     }
-    Ok(Some(Chart {
-        table: "devices",
-        title: title.to_owned(),
-        caption: "A bar has the colour of the cause that takes most of it.".to_owned(),
-        kind: ChartKind::Drawn(gantt.draw()?),
-    }))
+    let caption = "A bar has the colour of the cause that takes most of it.";
+    Ok(Some(Chart::new("devices", title, caption, ChartKind::Drawn(gantt.draw()?))))
 }
 
 /// The cause of most of a time.

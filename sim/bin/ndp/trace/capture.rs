@@ -1,11 +1,11 @@
 //! `ndp trace capture`: the repository's model on real text.
 
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use crate::temperature::temperature_percent;
 use crate::tools::{load_model, workspace_path};
 use ndp_files::FileSet;
 use ndp_model::{GenerateOptions, SoftwareBackend, generate};
-use ndp_report::{Report, figures};
+use ndp_report::{Report, rows};
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{TokenInfo, TraceFileWriter, TraceHeader};
 use std::cell::Cell;
@@ -36,15 +36,13 @@ pub struct Args {
     /// File for the trace
     #[arg(long)]
     out: PathBuf,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// Runs the command.
 ///
 /// # Errors
 /// For a model that cannot be used, and a text that is longer than it takes.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
     let path = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
     let files = FileSet::new().input_folder("part of the model", &path);
     args.form.files(files.output("--out", &args.out)).check()?;
@@ -97,13 +95,14 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
             writer.write(TokenInfo::at(position.replace(position.get() + 1), own), activity)
         });
         let generation = generate(&model, &mut backend, prompt.as_bytes(), &options, |_| {})?;
-        texts.push(figures! {
-            "prompt" "prompt" {Text} Screen: "text that was continued" = prompt.clone();
-            "text" "text" {Text} Screen: "text that was generated" = generation.text;
-        });
+        texts.push((prompt, generation.text));
     }
     drop(bar);
     writer.finish()?;
+    let texts = rows! { texts => |(prompt, text)|
+        "prompt" "prompt" {Text} Screen: "text that was continued" = prompt;
+        "text" "text" {Text} Screen: "text that was generated" = text;
+    };
     let answer = format!("{} has {tokens} tokens of {} neurons", args.out.display(), shape.neurons());
     Ok(super::header::with(Report::answer("trace capture", answer), &header).table("texts", "Texts", texts))
 }

@@ -8,7 +8,7 @@ mod show;
 mod stats;
 mod synth;
 
-use crate::verdict::Verdict;
+use crate::output::Shown;
 use clap::Subcommand;
 
 /// Activation traces: which neurons of a language model were active for which token
@@ -26,17 +26,17 @@ pub struct Args {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Runs the repository's model on a prompt and records which neurons were active
-    Capture(capture::Args),
+    Capture(Shown<capture::Args>),
     /// Generates a trace of a model that is too large to be run, with published statistics
-    Synth(synth::Args),
+    Synth(Shown<synth::Args>),
     /// Measures a trace: density, power law, similarity, change of hot neurons, correlation
-    Stats(stats::Args),
+    Stats(Shown<stats::Args>),
     /// Shows a trace's header and some of its tokens
-    Show(show::Args),
+    Show(Shown<show::Args>),
 }
 
 /// Runs the job.
-pub fn run(args: &Args) -> anyhow::Result<Verdict> {
+pub fn run(args: &Args) -> anyhow::Result<u8> {
     match &args.command {
         Command::Capture(args) => args.form.show(|| capture::run(args)),
         Command::Synth(args) => args.form.show(|| synth::run(args)),

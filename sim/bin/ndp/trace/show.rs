@@ -1,10 +1,10 @@
 //! `ndp trace show`: a trace for people to read.
 
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use anyhow::Context;
 use ndp_config::BlockKind;
 use ndp_files::FileSet;
-use ndp_report::{Report, Values, figures};
+use ndp_report::{Report, Values, figures, rows};
 use ndp_traces::{Activity, NeuronShape, Phase, TokenInfo, TraceReader, ones};
 use std::path::PathBuf;
 
@@ -27,15 +27,13 @@ pub struct Args {
     /// Without --token: how many tokens
     #[arg(long, default_value_t = 20)]
     tokens: u64,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 /// Runs the command.
 ///
 /// # Errors
 /// For a damaged trace, and a token or layer that it lacks.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
     args.form.files(FileSet::new().input("the trace", &args.file)).check()?;
     let mut reader = TraceReader::open(&args.file)?;
     let file = || args.file.display().to_string();
@@ -96,20 +94,16 @@ fn phase(info: TokenInfo) -> String {
 fn blocks(shape: &NeuronShape, activity: &Activity, layer: Option<u32>) -> Values {
     let blocks = shape.blocks().iter().enumerate();
     let asked = blocks.filter(|(_, block)| layer.is_none_or(|layer| layer == block.layer));
-    asked
-        .map(|(index, block)| {
-            let bits = activity.block(shape, index);
-            let active = ones(bits).count();
-            figures! {
-                "layer" "layer" {Count} Screen: "layer" = block.layer;
-                "block" "block" {Text} Screen: "attention or MLP" = if block.kind == BlockKind::Attention { "attention" } else { "MLP" };
-                "active" "active" {Count} Screen: "active neurons" = active;
-                "neurons" "of" {Count} Screen: "neurons" = block.neurons;
-                "share" "share" {Share} Screen: "part of the neurons that is active" = active as f64 / f64::from(block.neurons);
-                "numbers" "neurons" {Text} Screen: "numbers of the active neurons, with --layer" = layer.map(|_| runs(ones(bits)));
-            }
-        })
-        .collect()
+    rows! { asked => |(index, block)|
+        let bits = activity.block(shape, index);
+        let active = ones(bits).count();
+        "layer" "layer" {Count} Screen: "layer" = block.layer;
+        "block" "block" {Text} Screen: "attention or MLP" = if block.kind == BlockKind::Attention { "attention" } else { "MLP" };
+        "active" "active" {Count} Screen: "active neurons" = active;
+        "neurons" "of" {Count} Screen: "neurons" = block.neurons;
+        "share" "share" {Share} Screen: "part of the neurons that is active" = active as f64 / f64::from(block.neurons);
+        "numbers" "neurons" {Text} Screen: "numbers of the active neurons, with --layer" = layer.map(|_| runs(ones(bits)));
+    }
 }
 
 /// Numbers in ascending order, runs of them as `a-b`.

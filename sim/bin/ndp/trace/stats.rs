@@ -1,6 +1,6 @@
 //! `ndp trace stats`: measures a trace.
 
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use ndp_files::FileSet;
 use ndp_report::{Level, Report, fields};
 use ndp_traces::TraceReader;
@@ -16,8 +16,6 @@ use std::path::PathBuf;
 pub struct Args {
     /// The trace
     file: PathBuf,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 fields! { STATISTICS
@@ -47,7 +45,7 @@ fields! { STATISTICS
 ///
 /// # Errors
 /// For a damaged trace.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
     args.form.files(FileSet::new().input("the trace", &args.file)).check()?;
     let mut reader = TraceReader::open(&args.file)?;
     let bar = ndp_files::Progress::new(reader.header().tokens, "tokens");

@@ -1,10 +1,10 @@
 //! `ndp trace synth`: a synthetic trace, and how near it is to what it was fitted to.
 
-use crate::output::OutputArgs;
+use crate::output::Shown;
 use anyhow::Context;
 use ndp_config::LlmShape;
 use ndp_files::FileSet;
-use ndp_report::{Report, Values, figures};
+use ndp_report::{Report, Values, rows};
 use ndp_traces::stats::{Report as Found, Statistics};
 use ndp_traces::synth::targets::Targets;
 use ndp_traces::synth::{SynthOptions, Synthesizer};
@@ -45,8 +45,6 @@ pub struct Args {
     /// File for the trace
     #[arg(long)]
     out: PathBuf,
-    #[command(flatten)]
-    pub form: OutputArgs,
 }
 
 fn model(name: &str) -> anyhow::Result<LlmShape> {
@@ -61,7 +59,7 @@ fn model(name: &str) -> anyhow::Result<LlmShape> {
 ///
 /// # Errors
 /// For a model, lengths or a file that cannot be used.
-pub fn run(args: &Args) -> anyhow::Result<Report> {
+pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
     let files = FileSet::new().configuration("the model", &args.llm).output("--out", &args.out);
     args.form.files(files).check()?;
     let model = model(&args.llm)?;
@@ -136,15 +134,7 @@ fn rows(synthesizer: &Synthesizer, report: &Found) -> Values {
     let similarity = |distance: usize| report.similarity[distance - 1];
     let far = Targets::FAR as usize;
     let density = targets.density;
-    let row = |(statistic, target, expected, achieved)| {
-        figures! {
-            "statistic" "statistic" {Text} Screen: "statistic" = statistic;
-            "target" "target" {Share} Screen: "published value; null if nothing is fitted" = target;
-            "expected" "expected" {Share} Screen: "value that the parameters lead to over many texts" = expected;
-            "achieved" "achieved" {Share} Screen: "value of this trace" = achieved;
-        }
-    };
-    [
+    let statistics = [
         (
             "active neurons, attention",
             Some(density),
@@ -171,7 +161,11 @@ fn rows(synthesizer: &Synthesizer, report: &Found) -> Values {
         ("hot neurons that change", Some(targets.hot_change), Some(expected.hot_change), report.hot_change),
         ("layer correlation (sample)", Some(targets.layer), Some(expected.layer), report.layer),
         ("load of the fullest of 8 DIMMs over the mean", None, None, report.dimm_imbalance),
-    ]
-    .map(row)
-    .into()
+    ];
+    rows! { statistics => |(statistic, target, expected, achieved)|
+        "statistic" "statistic" {Text} Screen: "statistic" = statistic;
+        "target" "target" {Share} Screen: "published value; null if nothing is fitted" = target;
+        "expected" "expected" {Share} Screen: "value that the parameters lead to over many texts" = expected;
+        "achieved" "achieved" {Share} Screen: "value of this trace" = achieved;
+    }
 }
