@@ -81,9 +81,6 @@ fn key(value: &Bits) -> Bits {
 }
 
 /// The lane for words of `lanes` values, of one slice or of several that share it.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m)]
 pub fn activation_lane(config: &GemvConfig) -> Block {
     let lanes = config.lanes();

@@ -26,9 +26,6 @@ const PRODUCT: u32 = 2;
 const CHOICE: u32 = 3;
 
 /// The sequencer of `config`. The command's fields have to stay while it runs.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "activation_sequencer_g{}_l{}_a{}{}", config.ranks(), config.lanes(), config.slice_words(),
     shared_suffix(config),
     "Passes over a vector block, word by word, element by element.")]

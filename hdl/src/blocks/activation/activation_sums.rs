@@ -16,9 +16,6 @@ const PLACE_BITS: u32 = 4;
 const LEAST_KEY: u128 = 0x01ff;
 
 /// The unit for the ranks and vectors of `config`; `rank_sum_bits` is the width of what a rank's tree puts out.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "activation_sums_g{}_v{}_s{rank_sum_bits}", config.ranks(), vector_bits(config),
     "Maximum, sum of exponentials and its reciprocal for each vector.")]
 pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Block {

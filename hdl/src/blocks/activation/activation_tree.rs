@@ -52,9 +52,6 @@ pub(crate) fn wider_sum(a: &Bits, b: &Bits) -> Bits {
 }
 
 /// The trees over the lanes of a rank; no adder tree if they share the exponential. Latency: `latency`.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m)]
 pub fn activation_tree(config: &GemvConfig) -> Block {
     let lanes = config.activation_lanes_per_rank();

@@ -27,9 +27,6 @@ bundle! {
 }
 
 /// The unit of `config`.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "activation_unit_n{}_l{}_a{}{}", config.multipliers(), config.lanes(), config.slice_words(),
     shared_suffix(config),
     "Softmax and element-wise operations on vector blocks: control of the lanes, maxima and sums.")]

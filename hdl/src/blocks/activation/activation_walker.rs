@@ -14,9 +14,6 @@ pub(crate) fn vector_bits(config: &GemvConfig) -> u32 {
 
 /// The walker. `start_i` puts it on the first word, `step_i` moves it on by one; all outputs come from registers that follow one
 /// cycle later. The fields have to stay.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "activation_walker_g{}_a{}_v{}{}", config.ranks(), config.slice_words(), vector_bits(config),
     shared_suffix(config),
     "Words of a vector block, vector by vector.")]

@@ -74,9 +74,6 @@ bundle! {
 
 /// The unit that the lanes of a rank share. Takes a value in each cycle; its result comes [`LATENCY`] cycles later, its term
 /// [`TERM_LATENCY`]. The argument and `wide_i` stay as long as values of one word come.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "shared_exponential", "Exponentials of FP16 values, for all lanes of a rank in turn.")]
 pub fn shared_exponential() -> Block {
     let value = m.input(FP16_BITS, "recoded FP16 value");

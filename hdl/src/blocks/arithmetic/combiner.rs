@@ -12,9 +12,6 @@ const QUEUED_RESULTS: u32 = 8;
 const QUEUED_ROWS: u32 = 32;
 
 /// The combiner of `config`, rounder and result queue included.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "combiner_g{}_k{}_d{}", config.ranks(), config.acc_segments(), config.digit_bits(),
     "Adds the ranks' sums of each row, rounds once, and queues the results in order.")]
 pub fn combiner(config: &GemvConfig) -> Block {

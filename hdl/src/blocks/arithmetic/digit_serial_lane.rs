@@ -17,9 +17,6 @@ pub(crate) const fn steps(bits: u32) -> u32 {
 ///
 /// Product `sig_w * sig_x`: [11 + bits], complete after [`steps`] cycles in which `move_i` is set, the one with `load_i` included. Only
 /// then it stays: further steps would move it on.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(
     m,
     "digit_serial_lane_s{bits}",

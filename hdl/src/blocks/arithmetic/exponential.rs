@@ -91,9 +91,6 @@ impl Scaled {
 ///
 /// `significand_o * 2^(exponent_o - 24)` is `exp(value_i)` times two to `argument_i`; the exponent saturates at -32 and 31, where the
 /// significand means nothing.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "exponential", "Exponential of FP16 values as significand and exponent.")]
 pub fn exponential() -> Block {
     let advance = m.input(1, "all stages move on");

@@ -9,9 +9,6 @@ pub(crate) const LATENCY: u32 = 2;
 const EXTRA_BITS: u32 = 3;
 
 /// The adder. Operands are recoded ([`super::operand_recoder`]). Everything moves on while `advance_i` is set.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "fp16_adder", "Adds two FP16 values, exactly as far as rounding needs it.")]
 pub fn fp16_adder() -> Block {
     let advance = m.input(1, "all stages move on");

@@ -12,9 +12,6 @@ pub(crate) const RECIPROCAL_BITS: u32 = 17;
 ///
 /// With `wide_i` the first operand is a wide value of [`super::fp16_packer`] and exponent field `e`, the second one `reciprocal_i`;
 /// the uppermost bit of their product has the exponent `e + scale_i`, `e` being at least 1.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "fp16_multiplier", "Multiplies two FP16 values exactly.")]
 pub fn fp16_multiplier() -> Block {
     let advance = m.input(1, "the result moves on");

@@ -32,9 +32,6 @@ bundle! {
 
 /// The packer. Everything moves on while `advance_i` is set, `LATENCY` steps from a magnitude to its value. `raw_i` goes before NaN,
 /// that before infinity, that before the magnitude. The result is recoded ([`super::operand_recoder`]).
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "fp16_packer", "Normalises and rounds to FP16, to nearest even.")]
 pub fn fp16_packer() -> Block {
     let advance = m.input(1, "all stages move on");

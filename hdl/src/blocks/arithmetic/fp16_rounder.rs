@@ -20,17 +20,11 @@ const INFINITY: u128 = 0x7c00;
 
 /// The rounder for the accumulator of `config`. One result every `acc_segments` cycles; latency four cycles from the last
 /// digit. NaN seen, or both infinities: `0x7E00`; one infinity: that; an exact zero: `+0`.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 pub fn fp16_rounder(config: &GemvConfig) -> Block {
     rounder(config.acc_bits(), config.acc_segments())
 }
 
 /// The rounder for sums of `acc_bits` bits in `segments` digits, which divide it. With one digit a result every cycle.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "fp16_rounder_w{acc_bits}_d{}", (acc_bits / segments),
     "Rounds an exact sum to FP16, to nearest even.")]
 pub fn rounder(acc_bits: u32, segments: u32) -> Block {

@@ -108,9 +108,6 @@ fn coefficients(m: &ModuleBuilder, a: &Operand, gelu: &Bits) -> ([Bits; 4], Bits
 }
 
 /// The unit. Takes a value in each cycle; its result comes `LATENCY` cycles later. The two flags stay meanwhile.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "function_unit", "SiLU, GELU and quotients of FP16 values.")]
 pub fn function_unit() -> Block {
     let gelu = m.input(1, "GELU; otherwise SiLU");

@@ -102,9 +102,6 @@ fn delay_line(m: &ModuleBuilder, name: &str, value: &Bits, stages: u32, moves: &
 /// Operands `w_i`, `x_i`: `lanes` recoded FP16 values, element `i` read `operand_lead` cycles before phase `i` only. The sum over a
 /// window is exact: a multiple of 2^-48 in `acc_bits`-bit two's complement. Latency: operands of one window, digits from phase
 /// `lanes + 1` of the `product_windows`-th one after it.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m)]
 pub fn multiplier_unit(config: &GemvConfig) -> Block {
     let (lanes, steps, window) = (config.lanes(), config.serial_steps(), config.window_cycles());

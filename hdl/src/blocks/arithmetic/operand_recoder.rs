@@ -8,9 +8,6 @@ use super::prelude::*;
 
 /// A beat of 32 values; those with index above `last_i` come out as +0 when `cut_i` is set, all of them when `clear_i` is.
 /// Combinational.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "operand_recoder_{BEAT_ELEMS}", "Recodes and masks one beat of FP16 operands.")]
 pub fn operand_recoder() -> Block {
     let data = m.input(BEAT_BITS, "FP16 values, element e in bits 16e+15..16e");

@@ -4,9 +4,6 @@ use super::prelude::*;
 use super::weight_scaler::{Scale, weight_scaler};
 
 /// The weights of a place, of `bits` bits each, a cycle after their numbers.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "place_scaler_{bits}", "32 numbers times their FP16 scale.")]
 pub fn place_scaler(bits: u32) -> Block {
     let step = m.input(1, "take the numbers of a place");

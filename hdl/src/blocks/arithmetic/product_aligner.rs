@@ -38,9 +38,6 @@ impl Placed {
 ///
 /// Outputs `digit<k>_o`, the least significant one first: `product_i * 2^(11 - serial_steps) * 2^(exp_i - 50)` as a multiple of
 /// 2^-48, all bits inverted if `negative_i`.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "product_aligner_s{}_k{}_d{}", config.serial_steps(), config.acc_segments(), config.digit_bits(),
     "Shifts a product to its place in the accumulator.")]
 pub fn product_aligner(config: &GemvConfig) -> Block {

@@ -29,9 +29,6 @@ fn tree_node(digit_bits: u32) -> Block {
 }
 
 /// A tree over `leaves` (a power of two) digit streams. Latency: `log2(leaves)` cycles, the strobes included.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 pub fn reduction_tree(leaves: u32, digit_bits: u32) -> Block {
     tapped_tree(leaves, digit_bits, 1)
 }
@@ -48,9 +45,6 @@ fn of_heads(heads: &Bits, most: u32, values: &[Bits]) -> Bits {
 /// The same tree with taps for up to `heads` (a power of two, at most `leaves`) sums: with `2^heads_i` heads tap `s` has the
 /// sum of the leaves of head `s`, `heads_i` levels, and so cycles, before the whole sum. Without heads the taps have
 /// digits that mean nothing.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "reduction_tree_n{leaves}_d{digit_bits}{}",
     if heads > 1 { format!("_h{heads}") } else { String::new() },
     "Pipelined binary tree of digit-serial adders.")]

@@ -6,9 +6,6 @@
 use super::prelude::*;
 
 /// The accumulator of one rank: `max_batch` sums of `acc_segments` digits. Latency: one cycle.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "row_accumulator_b{}_k{}_d{}", config.max_batch(), config.acc_segments(), config.digit_bits(),
     "Exact sums of the rows in work, one per vector of the batch.")]
 pub fn row_accumulator(config: &GemvConfig) -> Block {

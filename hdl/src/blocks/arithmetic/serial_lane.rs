@@ -11,9 +11,6 @@ use super::prelude::*;
 ///
 /// Product `sig_w * sig_x`: [11 + steps bits], complete `window` cycles after `load_i`, that is when the next load
 /// comes, if the lane moves in all of them. The first step is part of the load (it adds to zero, so it needs no adder).
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "serial_lane_s{steps}{}", if steps == window { String::new() } else { format!("_p{window}") },
     "Bit-serial multiplier of two significands.")]
 pub fn serial_lane(steps: u32, window: u32) -> Block {

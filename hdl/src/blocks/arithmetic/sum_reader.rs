@@ -5,9 +5,6 @@ use super::prelude::*;
 
 /// Chooses among the tiles of one position, keeps the word and shifts it out: `acc_segments` digits, the least
 /// significant one in the cycle after `load_i`. Each digit comes with the carry that was pending below it.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "sum_reader_t{}_k{}_d{}", config.beat_chunks(), config.acc_segments(), config.digit_bits(),
     "Reads the kept sums of a few tiles digit by digit.")]
 pub fn sum_reader(config: &GemvConfig) -> Block {

@@ -7,9 +7,6 @@ use super::multiplier_unit::{StoredSum, sum_bits};
 use super::prelude::*;
 
 /// The resolver for a beat of words with a sum each. A beat per cycle; one digit per cycle, so it takes `acc_segments - 1`.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "sum_resolver_w{}_s{}_l{}", config.acc_bits(), config.acc_segments(), config.lanes(),
     "Sums without pending carries.")]
 pub fn sum_resolver(config: &GemvConfig) -> Block {

@@ -39,9 +39,6 @@ impl Scale {
 }
 
 /// A weight of `bits` bits.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "weight_scaler_{bits}", "A number times an FP16 scale, rounded to nearest even.")]
 pub fn weight_scaler(bits: u32) -> Block {
     m.share_code();

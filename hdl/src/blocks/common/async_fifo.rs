@@ -99,9 +99,6 @@ fn reader(depth: u32, moves: bool) -> Block {
 
 /// `depth` words (a power of two) of `width` bits from the domain `write` to the domain `read`, beside those in the
 /// registers at its head. A push while not ready and a pop while not valid do nothing.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "async_fifo{}_{depth}x{width}", if storage == Storage::Sram { "_sram" } else { "" },
     "FIFO from one clock to another.")]
 pub fn async_fifo(width: u32, depth: u32, storage: Storage) -> Block {

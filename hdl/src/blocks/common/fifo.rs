@@ -25,9 +25,6 @@ fn remembers(
 
 /// `depth` words (a power of two) of `width` bits. `valid_o` and `ready_o` depend on state alone; the head is on `data_o`
 /// while `valid_o` is set. Pushing when not ready or popping when not valid is refused (nothing happens).
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "fifo_{depth}x{width}", "First-in first-out queue.")]
 pub fn fifo(width: u32, depth: u32) -> Block {
     let push = m.input(1, "append `data_i`");

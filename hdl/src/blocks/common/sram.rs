@@ -7,9 +7,6 @@ use super::prelude::*;
 /// one.
 ///
 /// The module stands for a macro: synthesis replaces it by a black box and counts its bits apart.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "sram_{depth}x{width}{}", if lanes == 1 { String::new() } else { format!("_e{lanes}") },
     "SRAM with one read and one write port.")]
 pub fn sram(depth: u32, width: u32, lanes: u32) -> Block {

@@ -5,9 +5,6 @@ use super::prelude::*;
 
 /// Two flip-flops in a row for each of `width` bits, cleared by reset: the value comes two cycles later. Each bit is caught by itself, so
 /// that a number has to come in Gray code.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "synchroniser_{width}", "Two flip-flops in a row.")]
 pub fn synchroniser(width: u32) -> Block {
     m.synchroniser();
@@ -18,9 +15,6 @@ pub fn synchroniser(width: u32) -> Block {
 
 /// Brings a reset into step with a clock, for designs around the core: low two cycles after the input, or as soon as the clock runs,
 /// and high two cycles after the input. No block has it; the core takes resets that are in step.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "reset_synchroniser", "Brings a reset into step with a clock.")]
 pub fn reset_synchroniser() -> Block {
     m.synchroniser();

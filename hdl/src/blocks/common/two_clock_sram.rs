@@ -32,18 +32,12 @@ fn words(depth: u32, width: u32) -> Block {
 
 /// `depth` words of `width` bits in flip-flops, written in the domain `write`, read in `read`: read data one cycle
 /// later and held until the next read.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 pub fn two_clock_words(depth: u32, width: u32) -> Block {
     let name = format!("two_clock_words_{depth}x{width}");
     storage(ModuleBuilder::new(name, "Words that one clock writes and another reads."), depth, width)
 }
 
 /// The same as an SRAM macro: synthesis replaces it by a black box and counts its bits apart.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 pub fn two_clock_sram(depth: u32, width: u32) -> Block {
     let name = format!("two_clock_sram_{depth}x{width}");
     let m = ModuleBuilder::new(name, "SRAM that one clock writes and another reads.");

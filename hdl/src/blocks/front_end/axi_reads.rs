@@ -9,9 +9,6 @@ use super::prelude::*;
 const COUNT_BITS: u32 = 16;
 
 /// The channels AR and R.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "axi_reads_{}", shape.name(), "Bursts of reads, a line at a time, in order.")]
 pub fn axi_reads(shape: &AxiShape) -> Block {
     let (byte_bits, slot_bits, slots) = (shape.byte_bits(), shape.slot_bits(), shape.outstanding);

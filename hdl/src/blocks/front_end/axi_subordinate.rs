@@ -31,9 +31,6 @@ pub fn axi_shape(config: &DesignConfig) -> AxiShape {
 }
 
 /// The subordinate. Its requests come from registers, and it takes all responses.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "axi_subordinate_{}", axi_shape(config).name(), "AXI4 subordinate in front of the host port.")]
 pub fn axi_subordinate(config: &DesignConfig) -> Block {
     let shape = axi_shape(config);

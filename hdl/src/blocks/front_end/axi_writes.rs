@@ -11,9 +11,6 @@ const WAITING: u32 = 2;
 const COUNT_BITS: u32 = 8;
 
 /// The channels AW, W and B.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "axi_writes_{}", shape.name(), "Bursts of writes, a line at a time, answered in order.")]
 pub fn axi_writes(shape: &AxiShape) -> Block {
     let (slot_bits, slots, bytes) = (shape.slot_bits(), shape.outstanding, shape.data_bytes());

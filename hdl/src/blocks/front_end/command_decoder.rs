@@ -16,9 +16,6 @@ fn in_limit(value: &Bits, max: u32) -> Bits {
 
 /// Cuts a row of `cols_i` elements, and says whether the command makes sense: at least one column and vector, at most
 /// `max_cols` and `max_batch` of them. Combinational.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "command_decoder_c{}_e{}_g{}", config.col_bits(), config.stripe_elems(), config.ranks(),
     "Cuts a row over the ranks and checks a command's sizes.")]
 pub fn command_decoder(config: &GemvConfig) -> Block {

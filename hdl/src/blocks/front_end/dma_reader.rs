@@ -20,9 +20,6 @@ pub(crate) fn beat_count_bits(config: &DesignConfig) -> u32 {
 }
 
 /// The reader. At most one beat per cycle.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "dma_reader_g{}_a{}_c{}", config.gemv().ranks(), config.dram().burst_bits(),
     beat_count_bits(config),
     "Reads consecutive bursts of the DIMM in order.")]

@@ -53,9 +53,6 @@ bundle! {
 }
 
 /// The port. A request is passed on in the cycle after it was taken.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "host_port_g{}_a{}{}", config.gemv().ranks(), config.dimm_burst_bits(), link_suffix(config),
     "Passes the host's requests to the ranks and to the core.")]
 pub fn host_port(config: &DesignConfig) -> Block {

@@ -91,9 +91,6 @@ pub(crate) fn strobes() -> impl Iterator<Item = &'static str> {
 }
 
 /// The decoder. Combinational; who uses it registers what it needs.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "instruction_decoder_c{}_a{}{}", config.gemv().col_bits(), config.dimm_burst_bits(),
     link_suffix(config),
     "Fields of an instruction, and what is wrong with them.")]

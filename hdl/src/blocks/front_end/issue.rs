@@ -87,9 +87,6 @@ const TWO_OPERANDS: [&str; 5] = ["add", "sub", "mul", "max", "div"];
 const FUNCTIONS: [&str; 3] = ["silu", "gelu", "div"];
 
 /// The issuer. From the queue's head to the start of a part about twelve cycles.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "issue_a{}_d{}{}", config.gemv().slice_words(), config.dimm_burst_bits(), link_suffix(config),
     "Decodes instructions and starts them in order.")]
 pub fn issue(config: &DesignConfig) -> Block {

@@ -13,9 +13,6 @@ pub(crate) fn selection_bits(config: &DesignConfig) -> u32 {
 
 /// The writer. One element per cycle; its entry is written in the cycle in which it comes, a listed one a cycle later: before the
 /// selector has handed on the element's first value.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "list_writer_e{}", config.core().list_entries(),
     "Numbers of selected elements to the list memory.")]
 pub fn list_writer(config: &DesignConfig) -> Block {

@@ -15,9 +15,6 @@ const CAUSES: u32 = 4;
 
 /// The monitor: register 0 is `status_i`, register 1 the counters, registers 64..127 the activations of the last DOT, and over them the
 /// masks of all selections since.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "monitor_g{}_b{}{}", config.gemv().ranks(), config.gemv().max_batch(), link_suffix(config),
     "Counters and status for the host.")]
 pub fn monitor(config: &DesignConfig) -> Block {

@@ -21,9 +21,6 @@ use crate::blocks::memory::rank_timing::BUS_BITS;
 const QUEUED_TOKENS: u32 = 16;
 
 /// The core of `config`.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "ndp_core_n{}_{}{}", config.gemv().multipliers(), multiplier_name(config.gemv()),
     shared_suffix(config.gemv()),
     "NDP core of a DIMM: executes instructions on data in DRAM.")]

@@ -9,9 +9,6 @@ use ndp_hdl_language::Direction;
 const HOST: [&str; 2] = ["host_", "response_"];
 
 /// The core behind AXI4; all other ports are those of [`ndp_core`].
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m)]
 pub fn ndp_core_axi(config: &DesignConfig) -> Block {
     let (core_module, axi_module) = (ndp_core(config)?, axi_subordinate(config)?);

@@ -36,9 +36,6 @@ pub(crate) fn after_segment(addr: &Bits) -> Bits {
 
 /// The feeder of one rank. A row takes three cycles and one for each segment. The command's fields have to stay until all is
 /// read.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "rank_feeder_g{}_p{}_a{}", config.gemv().ranks(), config.gemv().beats_per_stripe(),
     config.dram().burst_bits(),
     "Segments of DRAM that a rank reads for a product.")]

@@ -26,9 +26,6 @@ fn length_bits(config: &GemvConfig) -> u32 {
 
 /// The generator: a counted row per cycle, a listed one every `max(n + 1, 2)` cycles, `n` being the bits of what it is multiplied by, one
 /// at least. The command's fields have to stay while it runs.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "row_generator_g{}_o{}_v{}", config.gemv().ranks(), row_offset_bits(config),
     wave_bits(config.gemv()),
     "Rows of a product, with the stripes that lie before them.")]

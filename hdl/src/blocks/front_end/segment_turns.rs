@@ -13,9 +13,6 @@ const PASSED: u32 = 7;
 const BLOCK_BITS: u32 = 8;
 
 /// The choice for a rank.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "segment_turns_a{}_p{}", config.dram().burst_bits(), log2(pairs(config.dram()) as u32),
     "Whose segment a rank takes: the reader's, or one of the feeder as long as a row would be in the way.")]
 pub fn segment_turns(config: &DesignConfig) -> Block {

@@ -34,9 +34,6 @@ bundle! {
 }
 
 /// The tile of `config`.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "compute_tile_{}_a{}{}", multiplier_name(config), config.slice_words(), shared_suffix(config),
     "Multiplier unit with double-buffered weights and its slice of the buffer.")]
 pub fn compute_tile(config: &GemvConfig) -> Block {

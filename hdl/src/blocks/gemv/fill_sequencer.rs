@@ -13,9 +13,6 @@ use super::prelude::*;
 /// The sequencer of one rank. A plan (one stripe) is made in the cycle before its first beat; after that one beat per
 /// cycle, and one more cycle for the zeros if the row ends before the stripe does. The command's fields have to stay while it
 /// runs.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "fill_sequencer_g{}_p{}", config.ranks(), config.beats_per_stripe(),
     "Places a rank's beats of weights and describes each stripe.")]
 pub fn fill_sequencer(config: &GemvConfig) -> Block {

@@ -84,9 +84,6 @@ impl Write {
 }
 
 /// The unit of `config`.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "gemv_unit_n{}_{}{}", config.multipliers(), multiplier_name(config), shared_suffix(config),
     "Exact FP16 products of matrices and vectors, weights from the ranks, everything else in the buffer.")]
 pub fn gemv_unit(config: &GemvConfig) -> Block {

@@ -4,9 +4,6 @@
 use super::prelude::*;
 
 /// The collector. Combinational: an item is offered when all of its ranks have a result, and taken from them together.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "head_results_g{}_h{}", config.ranks(), config.max_heads(),
     "Puts the ranks' results of a head side by side.")]
 pub fn head_results(config: &GemvConfig) -> Block {

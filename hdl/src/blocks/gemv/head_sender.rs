@@ -6,9 +6,6 @@
 use super::prelude::*;
 
 /// The sender of one rank. Results of a job are sent in the cycles after `rounded_valid_i`, those of head 0 first.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "head_sender_h{}", config.max_heads(), "Queues the results of all heads of a job.")]
 pub fn head_sender(config: &GemvConfig) -> Block {
     let heads = config.max_heads();

@@ -167,9 +167,6 @@ fn placing(
 }
 
 /// The group of one rank of `config`.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "rank_group_n{}_{}{}", config.units_per_rank(), multiplier_name(config), shared_suffix(config),
     "The tiles of one DRAM rank with their sequencers, reduction tree and row accumulator.")]
 pub fn rank_group(config: &GemvConfig) -> Block {

@@ -15,9 +15,6 @@ struct Stream {
 
 /// The column for the ranks of `config`. One sum of each rank every `acc_segments` cycles; latency: six cycles from the last
 /// digit.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "round_column_g{}_d{}_w{}", config.ranks(), config.digit_bits(), config.acc_bits(),
     "Adds the kept sums of the ranks that share a column, and rounds.")]
 pub fn round_column(config: &GemvConfig) -> Block {

@@ -73,9 +73,6 @@ struct Command {
 
 /// The sequencer. One kept sum of each position and rank every `acc_segments` cycles. The command's fields have to stay
 /// while it runs.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "round_sequencer_g{}_p{}_a{}", config.ranks(), config.beats_per_stripe(), config.slice_words(),
     "Reads kept sums and places their rounded values.")]
 pub fn round_sequencer(config: &GemvConfig) -> Block {

@@ -11,9 +11,6 @@
 use super::prelude::*;
 
 /// The distributor. One row or transfer of scalars per cycle; the command's fields have to stay while it runs, rows of the next one wait.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "row_distributor_g{}_b{}_a{}", config.ranks(), config.max_batch(), config.slice_words(),
     "Hands rows and scalars to the rank groups.")]
 pub fn row_distributor(config: &GemvConfig) -> Block {

@@ -13,9 +13,6 @@ pub(crate) const fn scalar_slot_bits() -> u32 {
 }
 
 /// The banks of one rank. What is read is there one cycle later and stays until the next read.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "scalar_banks_h{}_v{}", config.max_heads(), config.max_vectors(),
     "Scalars of a few rows, those of all heads at once.")]
 pub fn scalar_banks(config: &GemvConfig) -> Block {

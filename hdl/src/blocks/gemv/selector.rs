@@ -16,9 +16,6 @@ pub(crate) fn element_bits(config: &GemvConfig) -> u32 {
 
 /// The selector. A place takes `batch + 3` cycles if it has no selected element, else `batch + 2` and `batch` for each of them, when
 /// every read is granted and every value taken. A beat comes back two cycles after its read. The command's fields have to stay.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "selector_g{}_p{}_b{}_a{}", config.ranks(), config.beats_per_stripe(), config.max_batch(),
     config.slice_words(),
     "Positive elements of a vector block.")]

@@ -12,9 +12,6 @@ bundle! {
 }
 
 /// The reader. One request per cycle. Layout, batch and base have to stay while it runs.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "vector_reader_g{}_p{}_a{}", config.ranks(), config.beats_per_stripe(), config.slice_words(),
     "Places to read for a vector block.")]
 pub fn vector_reader(config: &GemvConfig) -> Block {

@@ -9,9 +9,6 @@ use super::prelude::*;
 
 /// The walker. `start_i` puts it on the first beat, `step_i` moves it on by one; all outputs come from registers that
 /// follow one cycle later. Layout, batch and base have to stay.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "vector_walker_g{}_p{}_a{}", config.ranks(), config.beats_per_stripe(), config.slice_words(),
     "Places of the beats of a vector block in the buffer.")]
 pub fn vector_walker(config: &GemvConfig) -> Block {

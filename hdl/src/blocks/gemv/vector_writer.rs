@@ -30,9 +30,6 @@ bundle! {
 
 /// The writer. One item per cycle when the buffer takes it, and for each stripe and vector one cycle more. Layout, batch
 /// and base have to stay while it runs.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "{}_writer_g{}_p{}_a{}", if matches!(item, Item::Beat) { "beat" } else { "value" }, config.ranks(),
     config.beats_per_stripe(), config.slice_words(),
     "Writes a vector block into the buffer.")]

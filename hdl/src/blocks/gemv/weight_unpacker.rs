@@ -18,9 +18,6 @@ bundle! {
 }
 
 /// The unpacker of a rank.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "weight_unpacker_p{}", config.beats_per_stripe(), "Quantised weights of a rank to FP16.")]
 pub fn weight_unpacker(config: &GemvConfig) -> Block {
     let weight_format = m.input(FORMAT_BITS, FORMAT_DOC);

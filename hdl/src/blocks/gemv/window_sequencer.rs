@@ -16,9 +16,6 @@
 use super::prelude::*;
 
 /// The sequencer of one rank. The command's fields have to stay while it runs.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "window_sequencer_p{}_b{}_a{}{}", config.window_cycles(), config.max_batch(), config.slice_words(),
     multiplier_suffix(config),
     "Issues one job (stripe times vector) per window.")]

@@ -4,9 +4,6 @@ use super::link_lane::link_lane;
 use super::prelude::*;
 
 /// The aligner. Lanes may be apart by up to `DESKEW_WORDS - 2` words of 25 bits.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "link_aligner_l{}_{}", config.lanes(), config.frame_words(),
     "Brings the lanes into step and follows the frame.")]
 pub fn link_aligner(config: &LinkConfig) -> Block {

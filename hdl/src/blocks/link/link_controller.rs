@@ -6,9 +6,6 @@ use super::link_transmitter::link_transmitter;
 use super::prelude::*;
 
 /// The controller.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "link_controller_{}", name(config), "One end of a DIMM-link.")]
 pub fn link_controller(config: &LinkConfig) -> Block {
     let tx_valid = m.input(1, "a beat is offered");

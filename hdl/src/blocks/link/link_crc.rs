@@ -53,9 +53,6 @@ pub(super) fn on_the_wire(remainder: &Bits) -> Bits {
 }
 
 /// The remainder over words of `width` bits. Two cycles after a word it is in `crc_o`.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "link_crc_{width}", "Remainder of a flit, word by word.")]
 pub fn link_crc(width: u32) -> Block {
     let word = m.input(width, "word, its lowest bit first on the wire");

@@ -103,9 +103,6 @@ pub(super) fn end_of_beat(config: &LinkConfig, b: u32) -> (u32, u32) {
 }
 
 /// Where in frame and flit the present word is.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "link_ring_{}x{}", config.frame_flits(), config.flit_words(),
     "Place of a word in its frame, one-hot.")]
 pub fn link_ring(config: &LinkConfig) -> Block {

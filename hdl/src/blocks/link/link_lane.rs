@@ -10,9 +10,6 @@ const BITS: u32 = LinkConfig::LANE_BITS;
 const MARGIN: u32 = 4;
 
 /// A lane. `align_i` may come in a cycle in which `near_o` is set on all lanes.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "link_lane_{}", config.frame_words(), "Finds a lane's words and markers, and delays the lane.")]
 pub fn link_lane(config: &LinkConfig) -> Block {
     let frame = config.frame_words();

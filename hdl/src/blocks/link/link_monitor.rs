@@ -30,9 +30,6 @@ bundle! {
 }
 
 /// The counters; they wrap around.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "link_monitor", "Counters of a link.")]
 pub fn link_monitor() -> Block {
     let number = m.input(counter = NUMBER, "counter to be read");

@@ -8,9 +8,6 @@ use super::link_crc::link_crc;
 use super::prelude::*;
 
 /// The receiver. `good_o` or `bad_o` comes three cycles after a flit's last word was in step.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "link_receiver_{}", name(config), "Checks flits and hands them out in order.")]
 pub fn link_receiver(config: &LinkConfig) -> Block {
     let lanes = m.input(config.word_bits(), "bits of all lanes");

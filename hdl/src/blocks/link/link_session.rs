@@ -9,9 +9,6 @@
 use super::prelude::*;
 
 /// The session.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "link_session_{}", log2(config.fault_cycles()), "State of a link: reset, up, faulty.")]
 pub fn link_session(config: &LinkConfig) -> Block {
     let bits = log2(config.fault_cycles());

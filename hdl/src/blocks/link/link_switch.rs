@@ -13,9 +13,6 @@ pub(super) const ROUTE: u32 = PORT + 1;
 pub(super) const NODES: u32 = 1 << NODE;
 
 /// The crossbar for `ports` links.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "link_switch_{ports}", "Moves flits between the links of a bridge.")]
 pub fn link_switch(ports: u32) -> Block {
     let routes = m.input(NODES * ROUTE, "route to each DIMM, stable: port, and above it that there is one");

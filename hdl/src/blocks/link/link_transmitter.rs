@@ -9,9 +9,6 @@ use super::link_crc::{link_crc, on_the_wire};
 use super::prelude::*;
 
 /// The transmitter. A word leaves seven cycles after its flit was chosen.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(
     m,
     "link_transmitter_{}",

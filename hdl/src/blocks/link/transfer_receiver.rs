@@ -11,9 +11,6 @@ use super::transfer_walker::transfer_walker;
 const PENDING_BITS: u32 = 10;
 
 /// The receiver. A beat per cycle at most; its data go past it.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "transfer_receiver_g{}_a{}_t{}", config.gemv().ranks(), config.dram().burst_bits(),
     config.link().transfer_cycles(),
     "Takes a message into a range of DRAM.")]

@@ -23,9 +23,6 @@ pub(super) fn patience(m: &ModuleBuilder, config: &LinkConfig, clear: &Bits, run
 }
 
 /// The sender. A beat per cycle at most.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "transfer_sender_g{}_a{}_b{}_t{}", config.gemv().ranks(), config.dram().burst_bits(),
     config.link().flit_beats(), config.link().transfer_cycles(),
     "Reads a range of DRAM and sends it as one message.")]

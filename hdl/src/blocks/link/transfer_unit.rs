@@ -36,9 +36,6 @@ bundle! {
 }
 
 /// The unit.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "transfer_unit_g{}_a{}_{}", config.gemv().ranks(), config.dram().burst_bits(), name(config.link()),
     "Moves ranges of DRAM over a DIMM-link.")]
 pub fn transfer_unit(config: &DesignConfig) -> Block {

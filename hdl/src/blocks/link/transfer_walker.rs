@@ -12,9 +12,6 @@ fn lowest(bits: &Bits) -> Bits {
 }
 
 /// The walker. The first place is there in the cycle after `start_i`, the next one in the cycle after `step_i`.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "transfer_walker_g{}_a{}", config.gemv().ranks(), config.dram().burst_bits(),
     "Rank and burst of each burst of a transfer.")]
 pub fn transfer_walker(config: &DesignConfig) -> Block {

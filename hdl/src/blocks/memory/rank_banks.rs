@@ -9,9 +9,6 @@ use super::prelude::*;
 pub(super) const FLAGS: u32 = 4;
 
 /// The banks.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "rank_banks_{name}", "Open rows of a rank and when its banks may be used.")]
 pub(super) fn rank_banks(dram: &DramConfig, name: &str) -> Block {
     let (slots, banks) = (Slots::new(dram), dram.banks());

@@ -24,9 +24,6 @@ const WE_N: u32 = 14;
 const COLUMN_SHIFT: u32 = 3;
 
 /// The controller.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "rank_controller_{}_{}", timing_name(dram), ports.name(dram),
     "Issues the commands of one DRAM rank and moves its data.")]
 pub fn rank_controller(dram: &DramConfig, ports: &RankPorts) -> Block {

@@ -7,9 +7,6 @@
 use super::prelude::*;
 
 /// The data path.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "rank_data_{name}_{}", ports.name(dram),
     "Moves bursts between the data bus and the FIFOs at the time their commands ask for.")]
 pub(super) fn rank_data(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block {

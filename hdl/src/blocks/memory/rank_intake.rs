@@ -63,9 +63,6 @@ bundle! {
 }
 
 /// The intake.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "rank_intake_{}", ports.name(dram),
     "Reserves the places for what comes back and chooses the next entry.")]
 pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Block {

@@ -45,9 +45,6 @@ bundle! {
 }
 
 /// The rank.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m)]
 pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Block {
     let controller = rank_controller(dram, ports)?;

@@ -6,9 +6,6 @@
 use super::prelude::*;
 
 /// The queue.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "rank_queue_{}", ports.name(dram), "Entries of a rank controller in order.")]
 pub(super) fn rank_queue(dram: &DramConfig, ports: &RankPorts) -> Block {
     let layout = EntryLayout::new(dram, ports.tag_bits());

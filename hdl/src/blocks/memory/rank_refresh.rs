@@ -9,9 +9,6 @@
 use super::prelude::*;
 
 /// The refresh sequencer.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "rank_refresh_{name}", "Decides when a rank is refreshed.")]
 pub fn rank_refresh(dram: &DramConfig, name: &str) -> Block {
     let slots = Slots::new(dram);

@@ -17,9 +17,6 @@ const WE_N: u32 = 14;
 const ALL_BANKS: u32 = 10;
 
 /// The scheduler.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "rank_scheduler_{name}_{}", ports.name(dram),
     "Chooses the column and the row command of each slot.")]
 pub fn rank_scheduler(dram: &DramConfig, ports: &RankPorts, name: &str) -> Block {

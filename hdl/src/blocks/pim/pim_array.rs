@@ -18,9 +18,6 @@ fn number(one_hot: &Bits, bits: u32) -> Bits {
 
 /// The cells, `rows * 32` columns of 256 bits, with `paths` ways to them. Reading takes no clock, writing ends with the clock. One path
 /// writes at a time.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "pim_array_{}x{}_p{paths}", config.rows(), HbmConfig::COLUMNS,
     "Cells of a bank: simulation only.")]
 pub fn pim_array(config: &HbmConfig, paths: u32) -> Block {

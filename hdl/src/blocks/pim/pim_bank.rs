@@ -14,9 +14,6 @@ pub(super) fn paths(config: &HbmConfig) -> u32 {
 }
 
 /// The bank. RD: data one clock later. MAC: operands and `mac_load_i` one clock later.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "pim_bank_{}", suffix(config), "Bank with multipliers, cut into two partitions or not.")]
 pub fn pim_bank(config: &HbmConfig) -> Block {
     let (paths, row_bits) = (paths(config), log2(config.rows()));

@@ -13,9 +13,6 @@ use super::prelude::*;
 const ROUNDS: u32 = 8;
 
 /// The refreshes. What is asked for goes on being asked for until the state of the rows changes.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m)]
 pub fn pim_bank_refreshes(config: &HbmConfig) -> Block {
     let (banks, parts) = (config.banks(), paths(config));

@@ -58,9 +58,6 @@ struct Partition {
 }
 
 /// The state of a bank. Combinational answers; a command is carried out at the end of its clock if `*_go_i` is set.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "pim_bank_{}_{}", view.name(), suffix(config),
     "Row buffers of a bank: which row is open for which path, and which rules a command to it would break.")]
 pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {

@@ -6,9 +6,6 @@
 use super::prelude::*;
 
 /// The buffer. `operand_o` is there one clock after MAC.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "pim_buffer_{}", suffix(config), "Global buffer of a PIM channel.")]
 pub fn pim_buffer(config: &HbmConfig) -> Block {
     let slots = config.buffer_slots();

@@ -46,9 +46,6 @@ impl Distances {
 }
 
 /// The rules. Combinational answers; commands are carried out at the end of their clock if `*_go_i` is set.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "pim_channel_{}_{}", if view == View::Channel { "timing" } else { "record" }, suffix(config),
     "Rules between the banks of a PIM channel.")]
 pub fn pim_channel_timing(config: &HbmConfig, view: View) -> Block {

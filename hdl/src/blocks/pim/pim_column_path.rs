@@ -3,9 +3,6 @@
 use super::prelude::*;
 
 /// The decoder. Combinational.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "pim_column_decoder", "Column decoder of a partition.")]
 pub fn pim_column_decoder() -> Block {
     let column = m.input(COLUMN, "column to read");
@@ -16,9 +13,6 @@ pub fn pim_column_decoder() -> Block {
 }
 
 /// One path. The select lines are combinational, the column that was read is there from the next clock to the next read.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "pim_column_path", "Column decoder and I/O sense amplifiers of a partition.")]
 pub fn pim_column_path() -> Block {
     let read = m.input(1, "read a column");

@@ -52,9 +52,6 @@ fn encoded(one_hot: &Bits) -> Bits {
 }
 
 /// The controller. What is read comes without a way to stop it: who asks has a place for it.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "pim_controller_{}", suffix(config), "Controller of a PIM channel.")]
 pub fn pim_controller(config: &HbmConfig) -> Block {
     let c = config;

@@ -77,9 +77,6 @@ fn excess(word: &Bits, ops: &[Bits], fields: &[(u32, u32, &[usize])], unused_fro
 }
 
 /// The decoder. Combinational.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m)]
 pub fn pim_decoder(config: &HbmConfig) -> Block {
     let (groups, per_group) = (config.bank_groups(), config.banks_per_group());

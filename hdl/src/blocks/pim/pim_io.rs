@@ -12,9 +12,6 @@ pub const BUS: u32 = COLUMN_BITS / 2;
 pub(super) const LEAST_CL: u32 = ROUND_LATENCY + 2;
 
 /// The I/O logic.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "pim_io_l{}_w{}_b{}_s{}", config.t_cl(), config.t_cwl(), config.banks(), config.buffer_slots(),
     "Data bus of a PIM channel.")]
 pub fn pim_io(config: &HbmConfig) -> Block {

@@ -13,9 +13,6 @@ pub(super) const FAR: u32 = (1 << FINE_SHIFT_BITS) - 2;
 pub(super) const TERM: u32 = 2 * SIGNIFICAND_BITS + (1 << FINE_SHIFT_BITS);
 
 /// The lane. Operands with `load_i`, the product in its place after the clock with `place_i`, which is the next one.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "pim_lane", "Multiplies two FP16 values and puts the product into its place.")]
 pub fn pim_lane() -> Block {
     m.share_code();

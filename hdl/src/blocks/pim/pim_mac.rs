@@ -20,9 +20,6 @@ pub(super) const ROUND_LATENCY: u32 = 5;
 
 /// The unit. Operands with `load_i`, at most every clock; the sum has them [`SUM_LATENCY`] clocks later; rounded
 /// [`ROUND_LATENCY`] clocks after `round_i`.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "pim_mac_w{}", config.acc_bits(), "Sixteen FP16 multipliers with an exact accumulator.")]
 pub fn pim_mac(config: &HbmConfig) -> Block {
     let acc_bits = config.acc_bits();

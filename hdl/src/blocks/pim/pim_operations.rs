@@ -53,9 +53,6 @@ fn quiet_macs(c: &HbmConfig) -> u32 {
 }
 
 /// The operation in work. What is asked for goes on being asked for until it is given.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "pim_operations_{}", suffix(config), "Operations of a PIM controller.")]
 pub fn pim_operations(config: &HbmConfig) -> Block {
     let c = config;

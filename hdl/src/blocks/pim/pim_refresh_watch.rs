@@ -11,9 +11,6 @@ const ALLOWANCE: u32 = 8;
 const DEBT: u32 = 16;
 
 /// The watch.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m)]
 pub fn pim_refresh_watch(config: &HbmConfig) -> Block {
     let interval = config.refresh_interval();

@@ -72,9 +72,6 @@ pub(super) fn at(slots: &Bits, slot: &Bits) -> Bits {
 }
 
 /// The requests in work. What is asked for goes on being asked for until it is given.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "pim_requests_{}", suffix(config), "Reads and writes of a PIM controller.")]
 pub fn pim_requests(config: &HbmConfig) -> Block {
     let c = config;

@@ -8,9 +8,6 @@ use super::pim_channel_timing::pim_channel_timing;
 use super::prelude::*;
 
 /// The record. Answers are combinational.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "pim_shadow_{}", suffix(config), "A controller's record of its channel.")]
 pub fn pim_shadow(config: &HbmConfig) -> Block {
     let c = config;

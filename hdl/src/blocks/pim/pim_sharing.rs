@@ -7,9 +7,6 @@
 use super::prelude::*;
 
 /// The slots' bits.
-///
-/// # Errors
-/// [`HdlError`] if the description breaks a rule of the language.
 #[block(m, "pim_sharing_{}", suffix(config), "Slots of the buffer on their way from a read to a MAC.")]
 pub fn pim_sharing(config: &HbmConfig) -> Block {
     let slots = config.buffer_slots();
