@@ -86,7 +86,7 @@ mod models {
 
     /// What `make demo` simulates.
     fn demo() -> Result<Vec<Rtl>, Failure> {
-        let failed = |e: ndp_config::ConfigError| vec![e.to_string()];
+        let failed = |e| vec![format!("{e:#}")];
         let (preset, links) = DEMO;
         let config = DesignConfig::preset(preset).map_err(failed)?;
         let memory = HbmConfig::preset(DEMO_HBM).map_err(failed)?;

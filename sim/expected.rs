@@ -2,9 +2,9 @@
 
 use crate::system::{Neurons, active_inputs, roofline_cycles};
 use ndp_config::DesignConfig;
+use ndp_files::Result;
 use ndp_model::{GemvBackend, GemvClass, GemvOp, SoftwareBackend};
 use ndp_numerics::{SerialSteps, f16};
-use std::convert::Infallible;
 
 /// The software backend, which also adds up what the same products will cost the core.
 #[derive(Clone, Debug)]
@@ -30,9 +30,7 @@ impl<'a> Expected<'a> {
 }
 
 impl GemvBackend for Expected<'_> {
-    type Error = Infallible;
-
-    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, Infallible> {
+    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
         let after_relu = matches!(op.class(), GemvClass::Qkv | GemvClass::Fc2);
         let active = if self.neurons == Neurons::Active && after_relu { active_inputs(op).len() } else { 0 };
         let inputs = if active == 0 { op.cols() } else { active };

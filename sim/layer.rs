@@ -5,10 +5,10 @@
 
 use crate::stimulus::DataKind;
 use ndp_config::WeightFormat;
+use ndp_files::{Result, bail};
 use ndp_model::weights::{Layer, Linear, Norm};
 use ndp_model::{
-    Activation, GemvBackend, LayerCache, LayerShape, LayerSpan, LayerSparsity, Matrix, Model, ModelError,
-    run_layer,
+    Activation, GemvBackend, LayerCache, LayerShape, LayerSpan, LayerSparsity, Matrix, Model, run_layer,
 };
 use ndp_numerics::{Epsilon, Rotary, Rotation, f16};
 
@@ -74,19 +74,15 @@ impl LayerStep {
     /// A layer with random weights, in which about half of the inputs of QKV and a sixth of those of FC2 are active.
     ///
     /// # Errors
-    /// [`ModelError::Length`] if the heads do not divide the hidden size or a size is 0.
-    pub fn random(sizes: &LayerSizes, context: usize, batch: usize, seed: u64) -> Result<Self, ModelError> {
+    /// If the heads do not divide the hidden size or a size is 0.
+    pub fn random(sizes: &LayerSizes, context: usize, batch: usize, seed: u64) -> Result<Self> {
         let LayerSizes { hidden, heads, ffn, active } = *sizes;
         if heads == 0 || ffn == 0 || hidden == 0 || !hidden.is_multiple_of(heads) {
             let what = format!("hidden size with {heads} heads and a feed-forward block of {ffn}");
-            return Err(ModelError::Length {
-                what,
-                found: hidden,
-                expected: hidden.next_multiple_of(heads.max(1)),
-            });
+            bail!("{what} has {hidden} elements, expected {}", hidden.next_multiple_of(heads.max(1)));
         }
         let mut state = !seed;
-        let mut linear = |what: &str, rows: usize, cols: usize, mean: f32| -> Result<Linear, ModelError> {
+        let mut linear = |what: &str, rows: usize, cols: usize, mean: f32| -> Result<Linear> {
             let deviation = 1.0 / (cols as f32).sqrt();
             let weight = Matrix::new(what, rows, cols, draw(rows * cols, &mut state, deviation, 0.0))?;
             Ok(Linear { weight, bias: Some(draw(rows, &mut state, 0.1, mean)) })
@@ -122,10 +118,7 @@ impl LayerStep {
     }
 
     /// The same with quantised matrices; FP16 changes nothing.
-    ///
-    /// # Errors
-    /// [`ModelError::NotQuantisable`].
-    pub fn quantised(self, weights: WeightFormat) -> Result<Self, ModelError> {
+    pub fn quantised(self, weights: WeightFormat) -> Result<Self> {
         Ok(Self { layer: self.layer.quantised(weights)?, ..self })
     }
 
@@ -182,7 +175,7 @@ impl LayerStep {
     ///
     /// # Errors
     /// As [`run_layer`].
-    pub fn run<B: GemvBackend + ?Sized>(&self, backend: &mut B) -> Result<LayerOutput, ModelError> {
+    pub fn run<B: GemvBackend + ?Sized>(&self, backend: &mut B) -> Result<LayerOutput> {
         let mut caches = self.caches.clone();
         let mut sparsity = LayerSparsity::default();
         let rotations = self.rotation.as_slice();

@@ -4,9 +4,9 @@ use common::Outcome;
 use common::causes::every_nanosecond_has_a_cause;
 use common::energy::{all_energy_has_a_use, without_bus};
 use ndp_config::{BlockKind, DesignConfig, Ssd, SystemConfig, WeightFormat};
-use ndp_model::{GenerateOptions, Generation, Model, ModelError, SoftwareBackend, generate};
+use ndp_model::{GenerateOptions, Generation, Model, SoftwareBackend, generate};
 use ndp_sim::core::{Backend, CoreOptions, HostStalls};
-use ndp_sim::error::SimError;
+use ndp_sim::error::Mismatches;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::system::{
     ActivitySource, Device, Event, Fault, FlashOptions, LinkOptions, LivePredictor, Load, Place, Places,
@@ -364,10 +364,10 @@ fn a_wrong_bit_in_a_bundle_ends_the_generation() -> Outcome {
         let case = Case { backend, percent, tokens: 2, ..CASE };
         let mut system = case.open(&model)?.with_fault(Fault::Bundles);
         let generation = generate(&model, &mut system, PROMPT.as_bytes(), &text(case.tokens), |_| {});
-        let Err(ModelError::Backend { source, .. }) = generation else {
+        let Err(source) = generation else {
             return Err(format!("a wrong bit has passed: {generation:?}").into());
         };
-        assert!(matches!(source.downcast_ref(), Some(SimError::Mismatch { .. })), "{source}");
+        assert!(source.is::<Mismatches>(), "{source:#}");
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use common::rtl::{Mutant, Mutation, design};
 use ndp_oracle::ieee::{Operation, rounded};
 use ndp_oracle::pairs::{corners, pairs};
 use ndp_oracle::{Random, activations};
-use ndp_sim::ffi::{Model, OpenOptions, Rtl, SimError};
+use ndp_sim::ffi::{Model, OpenOptions, Rtl};
 use std::sync::LazyLock;
 
 /// SiLU and GELU of every number.
@@ -29,7 +29,7 @@ const MUTANTS: [Mutant; 5] = [
 ];
 
 /// The unit, or a mutant of it.
-fn unit(name: &str) -> Result<Rtl, SimError> {
+fn unit(name: &str) -> ndp_files::Result<Rtl> {
     design(name, "function_unit", &MUTANTS)
 }
 

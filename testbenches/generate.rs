@@ -6,9 +6,9 @@ use common::rtl::design_config;
 use common::{Outcome, amount, some};
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::Opcode;
-use ndp_model::{Decoder, GemvClass, GenerateOptions, Model, ModelError, generate, logits_digest};
+use ndp_model::{Decoder, GemvClass, GenerateOptions, Model, generate, logits_digest};
 use ndp_sim::core::{CoreOptions, HostStalls};
-use ndp_sim::error::SimError;
+use ndp_sim::error::Mismatches;
 use ndp_sim::gemv::{BitFlip, GemvOptions};
 use ndp_sim::system::{LoneCore, Neurons};
 use std::error::Error;
@@ -185,11 +185,11 @@ fn one_wrong_bit_ends_the_generation() -> Outcome {
         LoneCore::open(&DesignConfig::preset("tiny")?, &GemvOptions { flip, ..GemvOptions::default() })?;
     let options = GenerateOptions { tokens: 1, temperature_percent: 0, seed: 0 };
     let failed = generate(&model()?, &mut backend, b"E", &options, |_| {});
-    let Err(ModelError::Backend { label, source }) = failed else {
+    let Err(source) = failed else {
         return Err("the bit was not found".into());
     };
-    assert_eq!(label, "layers.0.q_proj");
-    assert!(matches!(source.downcast_ref(), Some(SimError::Mismatch { count: 1, .. })), "{source}");
+    assert_eq!(source.to_string(), "layers.0.q_proj: the backend failed");
+    assert_eq!(source.downcast_ref::<Mismatches>().map(|found| found.count), Some(1), "{source:#}");
     assert_eq!(backend.mismatches().len(), 1);
     assert_eq!((backend.mismatches()[0].row, backend.mismatches()[0].batch), (100, 0));
     Ok(())

@@ -10,7 +10,7 @@ use common::{Outcome, amount, first};
 use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::hbm::HbmCommand::{self, *};
 use ndp_sim::ffi::{OpenOptions, Rtl};
-use ndp_sim::hbm::{Lockstep, LockstepError, PimChannel};
+use ndp_sim::hbm::{Lockstep, PimChannel};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::io::Write as _;
@@ -79,7 +79,7 @@ fn insist(
     Ok(read)
 }
 
-fn wait(sides: &mut Lockstep, clocks: u64) -> Result<(), LockstepError> {
+fn wait(sides: &mut Lockstep, clocks: u64) -> ndp_files::Result<()> {
     (0..clocks).try_for_each(|_| sides.clock(0, 0, None).map(|_| ()))
 }
 

@@ -306,10 +306,13 @@ fn slicing_and_offloading_pay_if_the_npu_computes_for_longer_than_it_reads_and_t
 #[test]
 fn what_cannot_be_offloaded_or_shown_is_explained() -> Outcome {
     let says = |options: &str, message: &str| refused(&format!("{SHORT} {options}"), message);
-    says("--mode dex+dbo --offload-ffn 3", "requests of a group whose FFN is offloaded = 3 must be 0..=2")?;
+    says(
+        "--mode dex+dbo --offload-ffn 3",
+        "requests of a group whose FFN is offloaded = 3 must be in 0..=2",
+    )?;
     says(
         "--mode dex+dbo --offload-mha 9",
-        "requests of a group whose attention is offloaded = 9 must be 0..=2",
+        "requests of a group whose attention is offloaded = 9 must be in 0..=2",
     )?;
     says("--mode dex --offload-mha 1", "--offload-mha has no meaning without --mode dex+dbo")?;
     says(

@@ -15,8 +15,8 @@ use ndp_pim::machine::Done;
 use ndp_pim::memory::CacheShape;
 use ndp_pim::shared::Product;
 use ndp_pim::{
-    Arrangement, Channel, Commands, Machine, Offloading, PimError, Pins, Prompt, Sizes, boxed, groups_of,
-    run_arranged, run_batch, sizes_of,
+    Arrangement, Channel, Commands, Machine, Offloading, Pins, Prompt, Sizes, boxed, groups_of, run_arranged,
+    run_batch, sizes_of,
 };
 use ndp_serving::{Chunk, Iteration, OutlineSteps, Request, Rules, TextSteps, serve, texts};
 use ndp_sim::ffi::{OpenOptions, Rtl, rtl};
@@ -118,7 +118,7 @@ fn a_memory_of_another_kind_than_its_model_is_caught() -> Outcome {
     // The banks of one cannot be cut.
     let channels = channels(&config.clone().unsliced(), &config)?;
     match run_batch(&model, &config, &hardware, 2, &prompts(), channels) {
-        Err(PimError::Channel(text)) if text.contains("status") => Ok(()),
+        Err(error) if format!("{error:#}").contains("status") => Ok(()),
         Err(error) => Err(format!("another error: {error}").into()),
         Ok(_) => Err("it was not found".into()),
     }
@@ -375,7 +375,7 @@ struct Faulty {
 }
 
 impl Pins for Faulty {
-    fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> Result<HbmOutputs, PimError> {
+    fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> ndp_files::Result<HbmOutputs> {
         let mut out = Pins::clock(&mut self.lockstep, row, column, write)?;
         if column & 15 == self.opcode && self.due.is_none() {
             self.due = Some(self.clock + self.latency);

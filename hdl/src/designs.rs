@@ -6,7 +6,7 @@ use crate::blocks::memory::rank_intake::RankPorts;
 use crate::blocks::memory::rank_timing::BURST_BITS;
 use crate::blocks::pim::pim_bank_state::View;
 use crate::blocks::{activation, arithmetic, common, front_end, gemv, link, memory, pim};
-use ndp_config::{ConfigError, DesignConfig, HbmCommandBuses, HbmConfig};
+use ndp_config::{DesignConfig, HbmCommandBuses, HbmConfig};
 use ndp_hdl_language::{Design, HdlError, Module};
 use std::rc::Rc;
 
@@ -151,7 +151,7 @@ pub fn hbm_blocks(config: &HbmConfig) -> impl Iterator<Item = &'static str> {
 ///
 /// # Errors
 /// If a preset is not valid, which no preset is.
-pub fn packages() -> Result<Vec<(&'static str, &'static str)>, ConfigError> {
+pub fn packages() -> ndp_config::Result<Vec<(&'static str, &'static str)>> {
     let mut packages: Vec<_> = DesignConfig::PRESETS.into_iter().map(|preset| (preset, "ndp_core")).collect();
     for preset in HbmConfig::PRESETS {
         let own = has_block(&HbmConfig::preset(preset)?, CONTROLLER);

@@ -8,7 +8,7 @@ use crate::ip::Manager;
 use crate::package::{Source, files, has_generated_name, is_generated};
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Parser, ValueEnum};
-use ndp_config::{ConfigError, DesignConfig, HbmConfig};
+use ndp_config::{DesignConfig, HbmConfig};
 use ndp_files::{FileSet, OutputFile, bail, ensure};
 use ndp_hdl_language::Design;
 use std::collections::BTreeMap;
@@ -66,14 +66,14 @@ pub fn main() -> ExitCode {
             ndp_files::print(&run(&args)?);
             Ok(0)
         },
-        |error| if error.is::<Drift>() { 1 } else { ndp_files::exit_code(error, refuses) },
+        |error| {
+            if error.is::<Drift>() {
+                1
+            } else {
+                ndp_files::exit_code(error, |cause| cause.is::<BuildError>())
+            }
+        },
     )
-}
-
-/// Whether a cause of an error is a refusal of a configuration or block.
-fn refuses(cause: &(dyn std::error::Error + 'static)) -> bool {
-    let unreadable = matches!(cause.downcast_ref(), Some(ConfigError::Read { .. }));
-    cause.is::<BuildError>() || cause.is::<ConfigError>() && !unreadable
 }
 
 /// Who reads a package.

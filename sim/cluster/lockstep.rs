@@ -8,11 +8,11 @@ use super::prediction::LinkedPrediction;
 use crate::core::dimm::Dimm;
 use crate::core::hub::{self, Hub};
 use crate::core::{Exchange, Happened, NdpCore, QUANTUM, Span};
-use crate::error::SimError;
 use crate::link::bridge::Bridge;
 use crate::link::network::{Cable, LATENCY};
 use ndp_config::DesignConfig;
 use ndp_cycles::Topology;
+use ndp_files::{Result, ensure, fault};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -90,8 +90,8 @@ impl Lockstep {
     /// Links in RTL for so many cores of a configuration, with lanes of random skew and this bit error rate.
     ///
     /// # Errors
-    /// [`SimError::Range`] for another number of cores than 2..=[`MOST`]; [`SimError::Build`] if the bridge cannot be built.
-    pub fn open(config: &DesignConfig, cores: usize, ber: f64, seed: u64) -> Result<Self, SimError> {
+    /// Another number of cores than 2..=[`MOST`]; if the bridge cannot be built.
+    pub fn open(config: &DesignConfig, cores: usize, ber: f64, seed: u64) -> Result<Self> {
         let mut lockstep = Self::with_cables(config, cores, seed)?;
         lockstep.cables.iter_mut().for_each(|cable| cable.set_ber(ber));
         if cores > 2 {
@@ -104,12 +104,7 @@ impl Lockstep {
     ///
     /// # Errors
     /// As [`Lockstep::open`].
-    pub(crate) fn modelled(
-        config: &DesignConfig,
-        first: &NdpCore,
-        cores: usize,
-        seed: u64,
-    ) -> Result<Self, SimError> {
+    pub(crate) fn modelled(config: &DesignConfig, first: &NdpCore, cores: usize, seed: u64) -> Result<Self> {
         let mut lockstep = Self::with_cables(config, cores, seed)?;
         let model = lockstep.model(config, cores, first)?.into_model();
         lockstep.hub =
@@ -117,15 +112,8 @@ impl Lockstep {
         Ok(lockstep)
     }
 
-    fn with_cables(config: &DesignConfig, cores: usize, seed: u64) -> Result<Self, SimError> {
-        if !(2..=MOST).contains(&cores) {
-            return Err(SimError::Range {
-                key: "linked cores",
-                value: cores as u64,
-                min: 2,
-                max: MOST as u64,
-            });
-        }
+    fn with_cables(config: &DesignConfig, cores: usize, seed: u64) -> Result<Self> {
+        ensure!((2..=MOST).contains(&cores), "linked cores = {cores} must be in 2..={}", MOST);
         let link = config.link();
         let mut cables = Vec::new();
         for n in 0..if cores == 2 { 1 } else { cores } {
@@ -147,12 +135,7 @@ impl Lockstep {
     }
 
     /// The cycle model of all cores, `first` being one of them; all have just left their reset.
-    fn model(
-        &mut self,
-        config: &DesignConfig,
-        cores: usize,
-        first: &NdpCore,
-    ) -> Result<LinkedPrediction, SimError> {
+    fn model(&mut self, config: &DesignConfig, cores: usize, first: &NdpCore) -> Result<LinkedPrediction> {
         for cable in &mut self.cables {
             for (direction, channel) in cable.channels.iter_mut().enumerate() {
                 // What goes to a bridge is heard at once, what goes to a core a span later.
@@ -171,7 +154,7 @@ impl Lockstep {
     }
 
     /// Lets the cycle model of all cores run concurrently; `first` is one of them, and all have just left their reset. Before anything is run.
-    pub(crate) fn predict(&mut self, config: &DesignConfig, first: &NdpCore) -> Result<(), SimError> {
+    pub(crate) fn predict(&mut self, config: &DesignConfig, first: &NdpCore) -> Result<()> {
         let (origin, model) = (first.cycle(), self.model(config, self.exchanges.len(), first)?);
         self.prediction = Some(Beside { model, origin, told: Vec::new(), programs: BTreeMap::new() });
         Ok(())
@@ -224,14 +207,14 @@ impl Lockstep {
     /// idle meanwhile. Without any work no time passes. On at most `threads` threads, the caller's among them.
     ///
     /// # Errors
-    /// That of the first core whose work fails, by number, or of its idling; [`SimError::Link`] if an end of a link breaks a rule.
+    /// That of the first core whose work fails, by number, or of its idling; if an end of a link breaks a rule.
     pub(crate) fn run<U: HasCore + Send, J: Send, T: Send>(
         &mut self,
         units: &mut [U],
         jobs: Vec<Option<J>>,
         threads: usize,
-        run: &(impl AsyncFn(&mut U, J) -> Result<T, SimError> + Sync),
-    ) -> Result<Vec<Option<T>>, SimError> {
+        run: &(impl AsyncFn(&mut U, J) -> Result<T> + Sync),
+    ) -> Result<Vec<Option<T>>> {
         if jobs.iter().all(Option::is_none) {
             return Ok(jobs.iter().map(|_| None).collect());
         }
@@ -311,12 +294,11 @@ impl Lockstep {
     }
 
     /// What all cores have sent in a span goes to where they will hear it.
-    fn carry(&mut self) -> Result<(), SimError> {
+    fn carry(&mut self) -> Result<()> {
         let mut sent = Vec::with_capacity(self.exchanges.len());
         for exchange in &self.exchanges {
             let Some(span) = lock(exchange).sent.take() else {
-                let what = "a core on a link stopped without the others".into();
-                return Err(SimError::Host { cycle: self.cycle, what });
+                return Err(fault!("cycle {}: a core on a link stopped without the others", self.cycle));
             };
             sent.push(span);
         }
@@ -367,7 +349,7 @@ fn lock(exchange: &Mutex<Exchange>) -> MutexGuard<'_, Exchange> {
 
 impl Beside {
     /// What cores, lanes and bridge did up to a cycle, and when by the model the programs ended that have.
-    fn hear<U: HasCore>(&mut self, units: &mut [U], cables: &mut [Cable], now: u64) -> Result<(), SimError> {
+    fn hear<U: HasCore>(&mut self, units: &mut [U], cables: &mut [Cable], now: u64) -> Result<()> {
         let mut happened: Vec<Happened> =
             units.iter_mut().map(|unit| unit.core_mut().take_happened().unwrap_or_default()).collect();
         self.model.hear(cables);
@@ -420,8 +402,8 @@ fn run_modelled<U: HasCore, J, T>(
     hub: &Mutex<Hub>,
     units: &mut [U],
     jobs: Vec<Option<J>>,
-    run: &impl AsyncFn(&mut U, J) -> Result<T, SimError>,
-) -> Result<Vec<Option<T>>, SimError> {
+    run: &impl AsyncFn(&mut U, J) -> Result<T>,
+) -> Result<Vec<Option<T>>> {
     let mut results: Vec<Option<T>> = jobs.iter().map(|_| None).collect();
     let work = units.iter_mut().zip(jobs).enumerate();
     let mut work: Vec<_> =
@@ -447,7 +429,7 @@ fn run_modelled<U: HasCore, J, T>(
                 None => Ok(results),
                 Some(core) => {
                     let what = format!("DIMM {core} waits for a message that by the cycle model has arrived");
-                    Err(SimError::Host { cycle: end, what })
+                    Err(fault!("cycle {end}: {what}"))
                 }
             };
         }
@@ -510,7 +492,7 @@ impl Meeting {
 }
 
 /// What came of a core's work, if it had any.
-type Ended<T> = Result<Option<T>, SimError>;
+type Ended<T> = Result<Option<T>>;
 /// A core's work, and its idling behind it.
 type Work<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
@@ -531,7 +513,7 @@ struct Worker<'a> {
 impl<'a> Worker<'a> {
     fn new<U: HasCore, J: 'a, T>(
         share: Vec<(usize, &'a mut U, Option<J>)>,
-        run: &'a impl AsyncFn(&mut U, J) -> Result<T, SimError>,
+        run: &'a impl AsyncFn(&mut U, J) -> Result<T>,
         shared: &'a Shared<T>,
     ) -> Self {
         let future = |(core, unit, job): (usize, &'a mut U, Option<J>)| {

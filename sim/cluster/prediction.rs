@@ -6,11 +6,11 @@
 
 use crate::core::dimm::Dimm;
 use crate::core::{NdpCore, PortCycle, PortLog, Replay};
-use crate::error::SimError;
 use crate::link::channel::ChannelEvent;
 use crate::link::network::{Cable, LATENCY};
 use ndp_config::DesignConfig;
 use ndp_cycles::{ClockRelation, LinkedModel, Topology};
+use ndp_files::{Result, fault};
 
 /// Cycles by which the model is run on at a time to find an end that lies ahead.
 const STEP: u64 = 1024;
@@ -105,22 +105,13 @@ impl LinkedPrediction {
 
     /// The cycle of the system in which, by the model, what the host of a core has sent is answered and done; `now` is the present one. If
     /// that lies ahead, it is what would follow if no host did anything more.
-    ///
-    /// # Errors
-    /// [`SimError::Hang`] if the model does not come to an end.
-    pub fn end(
-        &mut self,
-        core: usize,
-        now: u64,
-        cores: &[NdpCore],
-        cables: &mut [Cable],
-    ) -> Result<u64, SimError> {
+    pub fn end(&mut self, core: usize, now: u64, cores: &[NdpCore], cables: &mut [Cable]) -> Result<u64> {
         self.hear(cables);
         self.end_of(core, now, &dimms(cores))
     }
 
     /// The same for who has told the model what the channels did.
-    pub(super) fn end_of(&mut self, core: usize, now: u64, dimms: &[&Dimm]) -> Result<u64, SimError> {
+    pub(super) fn end_of(&mut self, core: usize, now: u64, dimms: &[&Dimm]) -> Result<u64> {
         self.run_on(now, dimms);
         if let Some(end) = ended(&self.model, &self.logs[core], core) {
             return Ok(end);
@@ -134,7 +125,10 @@ impl LinkedPrediction {
             }
         }
         let state = format!("by the cycle model the program of core {core} does not end");
-        Err(SimError::Hang { cycle: now, quiet_cycles: self.patience, state, seed: 0 })
+        Err(fault!(
+            "no handshake moved for {} cycles up to cycle {now}; {state}; stall seed 0",
+            self.patience
+        ))
     }
 
     /// A core was reset in cycle `now` of the system, for `cycles`; `core` has left its reset.

@@ -3,7 +3,7 @@
 use super::burst::Burst;
 use super::ndp_core::NdpCore;
 use super::program::{BURST_INSTRUCTIONS, ProgramRun};
-use crate::error::SimError;
+use ndp_files::Result;
 use ndp_machine::{Machine, SparseMemory};
 use serde::Serialize;
 
@@ -70,11 +70,7 @@ impl NdpCore {
     ///
     /// # Errors
     /// As [`NdpCore::register`].
-    pub fn compare(
-        &mut self,
-        run: ProgramRun,
-        machine: &Machine<SparseMemory>,
-    ) -> Result<ProgramCheck, SimError> {
+    pub fn compare(&mut self, run: ProgramRun, machine: &Machine<SparseMemory>) -> Result<ProgramCheck> {
         let (mut bursts, mut elements, mut mismatches) = (0, 0, Vec::new());
         for (burst, expected) in machine.memory().bursts() {
             let unspecified = machine.unspecified(burst);

@@ -5,8 +5,8 @@
 
 use super::burst::Burst;
 use super::compare;
-use crate::error::SimError;
 use ndp_config::DesignConfig;
+use ndp_files::Result;
 use ndp_isa::Code;
 use ndp_machine::{Machine, Memory, Message, SparseMemory};
 
@@ -29,7 +29,7 @@ pub(super) struct Outline {
 
 impl Data {
     /// Those of a core after its reset.
-    pub fn new(config: &DesignConfig, outline: bool) -> Result<Self, SimError> {
+    pub fn new(config: &DesignConfig, outline: bool) -> Result<Self> {
         Ok(if outline {
             Self::Outline(Outline::default())
         } else {

@@ -2,11 +2,11 @@
 
 use super::burst::Burst;
 use super::pins::CorePins;
-use crate::error::SimError;
 use crate::ffi::Model;
 use ndp_config::DesignConfig;
 use ndp_dram::{Command, Rank, Violation};
 use ndp_energy::RankActivity;
+use ndp_files::{Result, fault};
 
 /// Clocks of the DRAM from one sample of a recording to the next: 500 ns of DDR4-3200.
 pub const SAMPLE_CLOCKS: u64 = 800;
@@ -117,12 +117,13 @@ impl Dimm {
     }
 
     /// An error if any rule was broken.
-    pub(super) fn verdict(&self) -> Result<(), SimError> {
+    pub(super) fn verdict(&self) -> Result<()> {
         match self.first_violation() {
             None => Ok(()),
-            Some((rank, first)) => {
-                Err(SimError::Dram { rank, count: self.violations(), first: first.to_string() })
-            }
+            Some((rank, first)) => Err(fault!(
+                "{} violations of DRAM timing, the first of rank {rank}: {first}",
+                self.violations()
+            )),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::LinkStatus;
 use super::burst::Burst;
-use crate::error::SimError;
+use ndp_files::{Result, fault};
 use ndp_numerics::SplitMix64;
 use std::collections::VecDeque;
 
@@ -171,8 +171,8 @@ impl Host {
     }
 
     /// A response came.
-    pub(super) fn answered(&mut self, cycle: u64, response: HostResponse) -> Result<(), SimError> {
-        let wrong = |what: String| SimError::Host { cycle, what };
+    pub(super) fn answered(&mut self, cycle: u64, response: HostResponse) -> Result<()> {
+        let wrong = |what: String| fault!("cycle {cycle}: {what}");
         let Some(Pending { request, taken }) = self.pending[response.tag as usize].take() else {
             return Err(wrong(format!("a response with tag {}, which no request has", response.tag)));
         };

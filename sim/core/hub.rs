@@ -9,9 +9,9 @@ use super::host::HostRequest;
 use super::modelled::{Node, Port};
 use super::recording::InstructionRecord;
 use super::simulated::Seen;
-use crate::error::SimError;
 use ndp_config::DesignConfig;
 use ndp_cycles::{CycleModel, LinkedModel};
+use ndp_files::Result;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Cycles that the model runs ahead at most.
@@ -99,16 +99,12 @@ impl Linked {
 
 impl Hub {
     /// Cores that leave their reset in core cycle `origin`, which is the model's first.
-    pub fn new(
-        config: &DesignConfig,
-        model: LinkedModel,
-        (origin, outline): (u64, bool),
-    ) -> Result<Self, SimError> {
+    pub fn new(config: &DesignConfig, model: LinkedModel, (origin, outline): (u64, bool)) -> Result<Self> {
         let cores = model.cores().len();
         let nodes = (0..cores).map(|index| {
             let mut node = Node::new(config, outline)?;
             node.data().set_node(index as u32);
-            Ok::<_, SimError>(node)
+            Ok::<_, ndp_files::Error>(node)
         });
         let nodes = nodes.collect::<Result<_, _>>()?;
         Ok(Self { model, nodes, asks: vec![None; cores], seen: vec![None; cores], origin })

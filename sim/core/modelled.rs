@@ -13,10 +13,10 @@ use super::prediction::request_of;
 use super::recording::{InstructionRecord, Strobes};
 use super::simulated::Seen;
 use super::{LinkStatus, PartCycles};
-use crate::error::SimError;
 use ndp_config::DesignConfig;
 use ndp_cycles::{Answer, ClockRelation, CycleModel, Host, InstructionTimes, Register, Request, RequestKind};
 use ndp_energy::RankActivity;
+use ndp_files::{Result, ensure};
 use ndp_isa::{Code, Instruction, decode};
 use ndp_layout::words_of;
 use std::collections::VecDeque;
@@ -72,15 +72,13 @@ pub(super) struct Reads {
 
 impl Modelled {
     /// A core after its reset.
-    pub fn open(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
+    pub fn open(config: &DesignConfig, options: &CoreOptions) -> Result<Self> {
         for (asked, what) in [
             (options.waves.is_some(), "a file of waves"),
             (options.record, "a recording of DRAM commands"),
             (options.phase_ps.is_some(), "a phase of the clocks"),
         ] {
-            if asked {
-                return Err(SimError::NeedsRtl { what });
-            }
+            ensure!(!asked, "{what} needs a core in RTL: backend `rtl` instead of `cycles`");
         }
         let cycles = CycleModel::new(config, ClockRelation::after_reset(config));
         Ok(Self::Alone(Box::new(Alone { cycles, node: Node::new(config, options.outline)? })))
@@ -223,7 +221,7 @@ impl Modelled {
 
 impl Node {
     /// A core after its reset, its DRAM full of zeros.
-    pub fn new(config: &DesignConfig, outline: bool) -> Result<Self, SimError> {
+    pub fn new(config: &DesignConfig, outline: bool) -> Result<Self> {
         Ok(Self {
             config: config.clone(),
             data: Data::new(config, outline)?,

@@ -10,13 +10,14 @@ use super::recording::{InstructionRecord, Recorder, Recording};
 use super::simulated::{Seen, Simulated};
 use super::wire::{Exchange, Wire, at_once, pause};
 use super::{LinkStatus, PartCycles};
-use crate::error::SimError;
+use crate::error::waits;
 use crate::ffi::{Clocks, Form, ModuleShare, OpenOptions, Rtl, WaveOptions, rtl};
 use crate::link::Lanes;
 use ndp_config::DesignConfig;
 use ndp_cycles::ClockRelation;
 use ndp_dram::Rank;
 use ndp_energy::RankActivity;
+use ndp_files::{Error, Result, bail, ensure, fault};
 use ndp_isa::{Counters, Status};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -137,9 +138,9 @@ impl NdpCore {
     /// Opens the core of a configuration and resets it.
     ///
     /// # Errors
-    /// [`SimError::Build`] if it cannot be built; [`SimError::Range`] for too many stalls; what is wrong with the waves; a port
-    /// that is missing or has another width; [`SimError::NeedsRtl`] for waves or a recording of what is no RTL.
-    pub fn open(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
+    /// If it cannot be built; too many stalls; what is wrong with the waves; a port that is missing or has another width;
+    /// waves or a recording of what is no RTL.
+    pub fn open(config: &DesignConfig, options: &CoreOptions) -> Result<Self> {
         match options.backend {
             Backend::Rtl => Self::of_rtl(&rtl(config, Self::BLOCK)?, config, options),
             Backend::Cycles => {
@@ -152,15 +153,13 @@ impl NdpCore {
     ///
     /// # Errors
     /// As [`NdpCore::open`].
-    pub fn of_rtl(rtl: &Rtl, config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
+    pub fn of_rtl(rtl: &Rtl, config: &DesignConfig, options: &CoreOptions) -> Result<Self> {
         Self::new(Engine::Rtl(Box::new(Simulated::open(rtl, config, options)?)), config, options)
     }
 
-    fn new(engine: Engine, config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
+    fn new(engine: Engine, config: &DesignConfig, options: &CoreOptions) -> Result<Self> {
         for (key, value) in [("stalls", options.stalls.request), ("stalls", options.stalls.response)] {
-            if value > 99 {
-                return Err(SimError::Range { key, value: value.into(), min: 0, max: 99 });
-            }
+            ensure!(value <= 99, "{key} = {value} must be in 0..=99");
         }
         let mut core = Self {
             engine,
@@ -181,9 +180,11 @@ impl NdpCore {
     /// their timers run, and they keep their contents, but for bursts that are being written: those are undefined.
     ///
     /// # Errors
-    /// [`SimError::NeedsRtl`] for a core that is no RTL.
-    pub fn reset(&mut self) -> Result<(), SimError> {
-        let Some(rtl) = self.rtl_mut() else { return Err(SimError::NeedsRtl { what: "a warm reset" }) };
+    /// A core that is no RTL.
+    pub fn reset(&mut self) -> Result<()> {
+        let Some(rtl) = self.rtl_mut() else {
+            bail!("a warm reset needs a core in RTL: backend `rtl` instead of `cycles`")
+        };
         rtl.reset();
         let (ranks, stalls) = (self.config.gemv().ranks(), self.options.stalls);
         self.host = Host::new(ranks, self.config.dimm_burst_bits(), stalls, self.options.seed);
@@ -306,10 +307,7 @@ impl NdpCore {
     }
 
     /// An error that names the first broken rule, if there is one; a refresh that is overdue by now counts too.
-    ///
-    /// # Errors
-    /// [`SimError::Dram`].
-    pub fn check_protocol(&mut self) -> Result<(), SimError> {
+    pub fn check_protocol(&mut self) -> Result<()> {
         let Some(rtl) = self.rtl_mut() else { return Ok(()) };
         rtl.dimm.ranks.iter_mut().for_each(Rank::finish);
         rtl.dimm.verdict()
@@ -371,22 +369,19 @@ impl NdpCore {
     ///
     /// # Errors
     /// As [`NdpCore::register`].
-    pub fn link_status(&mut self) -> Result<LinkStatus, SimError> {
+    pub fn link_status(&mut self) -> Result<LinkStatus> {
         self.alone(Self::link_status_async)
     }
 
     /// The same in a future.
-    pub(crate) async fn link_status_async(&mut self) -> Result<LinkStatus, SimError> {
+    pub(crate) async fn link_status_async(&mut self) -> Result<LinkStatus> {
         Ok(LinkStatus::of(&self.register_async(LinkStatus::REGISTER).await?))
     }
 
     /// Runs a future that waits for no other core.
-    pub(super) fn alone<T>(
-        &mut self,
-        run: impl AsyncFnOnce(&mut Self) -> Result<T, SimError>,
-    ) -> Result<T, SimError> {
+    pub(super) fn alone<T>(&mut self, run: impl AsyncFnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let cycle = self.cycle();
-        at_once(run(self)).unwrap_or_else(|| Err(SimError::waits(cycle)))
+        at_once(run(self)).unwrap_or_else(|| Err(waits(cycle)))
     }
 
     /// Queues a host's read or write of a burst; bit `dimm_burst_bits` selects the core's registers.
@@ -402,12 +397,12 @@ impl NdpCore {
     /// Up to and past the next rising edge of the core's clock.
     ///
     /// # Errors
-    /// [`SimError::Host`] for a response that nobody asked for, or out of order.
-    pub fn step(&mut self) -> Result<(), SimError> {
+    /// A response that nobody asked for, or out of order.
+    pub fn step(&mut self) -> Result<()> {
         let ask = self.ask();
         let seen = match &mut self.engine {
             Engine::Rtl(rtl) => rtl.step(ask.offered.as_ref(), ask.ready)?,
-            Engine::Cycles(model) if model.linked().is_some() => return Err(SimError::waits(self.cycle())),
+            Engine::Cycles(model) if model.linked().is_some() => return Err(waits(self.cycle())),
             Engine::Cycles(model) => model.run(&ask),
         };
         crate::progress::count_cycles(1);
@@ -423,7 +418,7 @@ impl NdpCore {
     }
 
     /// What has come of it.
-    fn settle(&mut self, ask: &Ask, seen: Seen) -> Result<(), SimError> {
+    fn settle(&mut self, ask: &Ask, seen: Seen) -> Result<()> {
         let Ask { offered, ready, limit } = *ask;
         let Seen { taken, response, strobes } = seen;
         let cycle = limit - 1;
@@ -452,7 +447,7 @@ impl NdpCore {
     }
 
     /// [`NdpCore::step`] when the cores that this one is linked to have come as far.
-    pub(crate) async fn tick(&mut self) -> Result<(), SimError> {
+    pub(crate) async fn tick(&mut self) -> Result<()> {
         while self.rtl_mut().and_then(|rtl| rtl.wire.as_mut()).is_some_and(|wire| !wire.is_ready()) {
             pause().await;
         }
@@ -465,7 +460,7 @@ impl NdpCore {
     }
 
     /// A cycle; of a modelled core all cycles in which nothing but its program goes on, up to cycle `limit` or the program's end.
-    pub(super) async fn advance(&mut self, limit: u64) -> Result<(), SimError> {
+    pub(super) async fn advance(&mut self, limit: u64) -> Result<()> {
         let before = self.cycle();
         if self.backend() == Backend::Rtl || !self.host.rests() || before >= limit {
             return self.tick().await;
@@ -522,7 +517,7 @@ impl NdpCore {
     }
 
     /// Lets cycles pass until the others are done too, which is looked at only where the core waits for them.
-    pub(crate) async fn idle_until(&mut self, done: &AtomicBool) -> Result<(), SimError> {
+    pub(crate) async fn idle_until(&mut self, done: &AtomicBool) -> Result<()> {
         loop {
             if self.rtl().and_then(|rtl| rtl.wire.as_ref()).is_none_or(Wire::waits) {
                 pause().await;
@@ -616,13 +611,13 @@ impl NdpCore {
     /// Reads one of the core's registers by way of the host's port.
     ///
     /// # Errors
-    /// As [`NdpCore::step`]; [`SimError::Hang`] if no answer comes.
-    pub fn register(&mut self, number: u64) -> Result<Burst, SimError> {
+    /// As [`NdpCore::step`]; if no answer comes.
+    pub fn register(&mut self, number: u64) -> Result<Burst> {
         self.alone(async |core| core.register_async(number).await)
     }
 
     /// The same in a future.
-    pub(crate) async fn register_async(&mut self, number: u64) -> Result<Burst, SimError> {
+    pub(crate) async fn register_async(&mut self, number: u64) -> Result<Burst> {
         let address = 1 << self.config.dimm_burst_bits() | number;
         self.submit(address, None);
         let wanted = |answer: &Answer| answer.request.address == address && answer.request.write.is_none();
@@ -634,12 +629,12 @@ impl NdpCore {
     ///
     /// # Errors
     /// As [`NdpCore::register`].
-    pub fn status(&mut self) -> Result<Status, SimError> {
+    pub fn status(&mut self) -> Result<Status> {
         self.alone(Self::status_async)
     }
 
     /// The same in a future.
-    pub(crate) async fn status_async(&mut self) -> Result<Status, SimError> {
+    pub(crate) async fn status_async(&mut self) -> Result<Status> {
         Ok(Status::of(&self.register_async(0).await?))
     }
 
@@ -647,20 +642,17 @@ impl NdpCore {
     ///
     /// # Errors
     /// As [`NdpCore::register`].
-    pub fn counters(&mut self) -> Result<Counters, SimError> {
+    pub fn counters(&mut self) -> Result<Counters> {
         self.alone(Self::counters_async)
     }
 
     /// The same in a future.
-    pub(crate) async fn counters_async(&mut self) -> Result<Counters, SimError> {
+    pub(crate) async fn counters_async(&mut self) -> Result<Counters> {
         Ok(Counters::of(&self.register_async(1).await?))
     }
 
     /// Steps until an answer comes that the caller waits for; it is taken out, others stay.
-    pub(super) async fn wait_for(
-        &mut self,
-        mut wanted: impl FnMut(&Answer) -> bool,
-    ) -> Result<Answer, SimError> {
+    pub(super) async fn wait_for(&mut self, mut wanted: impl FnMut(&Answer) -> bool) -> Result<Answer> {
         let start = self.cycle();
         loop {
             let found = self.host.answers.iter().position(&mut wanted);
@@ -675,13 +667,14 @@ impl NdpCore {
     }
 
     /// The error for a core that shows no sign of life.
-    pub(crate) fn hang(&self, state: &str) -> SimError {
-        SimError::Hang {
-            cycle: self.cycle(),
-            quiet_cycles: self.options.watchdog_cycles,
-            state: format!("{state}; busy {}", u8::from(self.is_busy())),
-            seed: self.options.seed,
-        }
+    pub(crate) fn hang(&self, state: &str) -> Error {
+        fault!(
+            "no handshake moved for {} cycles up to cycle {}; {state}; busy {}; stall seed {}",
+            self.options.watchdog_cycles,
+            self.cycle(),
+            u8::from(self.is_busy()),
+            self.options.seed
+        )
     }
 
     /// Counts the time of a run.
@@ -690,10 +683,7 @@ impl NdpCore {
     }
 
     /// Completes the wave file, if there is one.
-    ///
-    /// # Errors
-    /// [`SimError::WaveWrite`].
-    pub fn close_waves(&mut self) -> Result<(), SimError> {
+    pub fn close_waves(&mut self) -> Result<()> {
         self.rtl_mut().map_or(Ok(()), |rtl| rtl.model.close_waves())
     }
 }

@@ -3,12 +3,12 @@
 use super::burst::Burst;
 use super::host::{HostRequest, HostResponse};
 use super::recording::{PARTS, Strobes};
-use crate::error::SimError;
 use crate::ffi::{InputPort, Model, OutputPort};
 use crate::link::Lanes;
 use crate::link::pins::{drive_lanes, read_lanes};
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, DesignConfig, LinkConfig};
 use ndp_dram::CommandPins;
+use ndp_files::Result;
 
 /// Bits of the DRAM's data bus in one clock: two transfers of 64 bits.
 const BUS_BITS: u32 = 128;
@@ -50,7 +50,7 @@ struct LinkPins {
 
 impl CorePins {
     /// Looks every port up, with the width that the configuration implies.
-    pub(super) fn new(model: &Model, config: &DesignConfig) -> Result<Self, SimError> {
+    pub(super) fn new(model: &Model, config: &DesignConfig) -> Result<Self> {
         let input = |name: &str, width| model.input_of_width(name, width);
         let output = |name: &str, width| model.output_of_width(name, width);
         let rank = |g: u32| {
@@ -92,7 +92,7 @@ impl CorePins {
                 output("refuse_o", 1)?,
             ],
             selection: [output("select_valid_o", 1)?, output("select_mask_o", BEAT_ELEMS)?],
-            ranks: (0..config.gemv().ranks()).map(rank).collect::<Result<_, SimError>>()?,
+            ranks: (0..config.gemv().ranks()).map(rank).collect::<Result<_>>()?,
             link: if config.core().link() {
                 let bits = config.link().word_bits();
                 Some(LinkPins {

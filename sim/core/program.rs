@@ -7,8 +7,8 @@ use super::modelled::{Access, Modelled};
 use super::ndp_core::NdpCore;
 use super::recording::{PARTS, part_of};
 use super::{Answer, PartCycles};
-use crate::error::SimError;
 use ndp_energy::DramUse;
+use ndp_files::Result;
 use ndp_isa::{Opcode, Program, Status};
 use ndp_machine::Memory;
 use std::collections::HashMap;
@@ -56,10 +56,7 @@ impl Memory for Poke<'_> {
 
 impl NdpCore {
     /// Writes a program's data into the DRAM, at once.
-    ///
-    /// # Errors
-    /// [`SimError::Machine`] for data that the design cannot hold.
-    pub fn place(&mut self, program: &Program) -> Result<(), SimError> {
+    pub fn place(&mut self, program: &Program) -> Result<()> {
         let config = self.config().clone();
         for data in &program.data {
             ndp_machine::write_data(&config, data, &mut Poke(self))?;
@@ -71,21 +68,13 @@ impl NdpCore {
     /// requests of the host; of a modelled core it is not called while the host waits for the end.
     ///
     /// # Errors
-    /// As [`NdpCore::step`]; [`SimError::Hang`] if the core never comes to an end.
-    pub fn run_words(
-        &mut self,
-        words: &[u128],
-        mut between: impl FnMut(&mut Self),
-    ) -> Result<ProgramRun, SimError> {
+    /// As [`NdpCore::step`]; if the core never comes to an end.
+    pub fn run_words(&mut self, words: &[u128], mut between: impl FnMut(&mut Self)) -> Result<ProgramRun> {
         self.run_words_with(words, &mut between)
     }
 
     /// The same without a parameter of type, so that it is compiled here and not, perhaps without optimisation, where it is used.
-    fn run_words_with(
-        &mut self,
-        words: &[u128],
-        between: &mut dyn FnMut(&mut Self),
-    ) -> Result<ProgramRun, SimError> {
+    fn run_words_with(&mut self, words: &[u128], between: &mut dyn FnMut(&mut Self)) -> Result<ProgramRun> {
         self.alone(async |core| core.run_words_async(words, between).await)
     }
 
@@ -94,7 +83,7 @@ impl NdpCore {
         &mut self,
         words: &[u128],
         mut between: impl FnMut(&mut Self),
-    ) -> Result<ProgramRun, SimError> {
+    ) -> Result<ProgramRun> {
         let wall = Instant::now();
         let before = self.status_async().await?;
         let (begin, parts, used) = (self.cycle(), self.parts(), self.activity());
@@ -148,8 +137,8 @@ impl NdpCore {
     /// Writes bursts of the DIMM by way of the host's port, and waits until all are acknowledged.
     ///
     /// # Errors
-    /// As [`NdpCore::step`]; [`SimError::Hang`] if an acknowledgement does not come.
-    pub(crate) async fn write_async(&mut self, bursts: &[(u64, Burst)]) -> Result<(), SimError> {
+    /// As [`NdpCore::step`]; if an acknowledgement does not come.
+    pub(crate) async fn write_async(&mut self, bursts: &[(u64, Burst)]) -> Result<()> {
         if self.serve(Access::Write(bursts), |_, _| {}) {
             return Ok(());
         }
@@ -160,8 +149,8 @@ impl NdpCore {
     /// Reads bursts of the DIMM by way of the host's port: by address, as several answers may be on their way. Of a core without data there are none.
     ///
     /// # Errors
-    /// As [`NdpCore::step`]; [`SimError::Hang`] if an answer does not come.
-    pub(crate) async fn read_async(&mut self, addresses: &[u64]) -> Result<HashMap<u64, Burst>, SimError> {
+    /// As [`NdpCore::step`]; if an answer does not come.
+    pub(crate) async fn read_async(&mut self, addresses: &[u64]) -> Result<HashMap<u64, Burst>> {
         let mut read = HashMap::with_capacity(if self.is_outline() { 0 } else { addresses.len() });
         if self.serve(Access::Read(addresses), |address, burst| _ = read.insert(address, burst)) {
             return Ok(read);
@@ -181,7 +170,7 @@ impl NdpCore {
         mut left: usize,
         wanted: impl Fn(&Answer) -> bool,
         mut take: impl FnMut(&Answer),
-    ) -> Result<(), SimError> {
+    ) -> Result<()> {
         let registers = 1 << self.config().dimm_burst_bits();
         let mut progress = self.cycle();
         while left > 0 {

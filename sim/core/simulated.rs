@@ -11,11 +11,12 @@ use super::pins::CorePins;
 use super::prediction::{PortCycle, Prediction};
 use super::recording::{Strobes, relation};
 use super::wire::Wire;
-use crate::error::SimError;
+use crate::error::waits;
 use crate::ffi::{Edge, Model, Rtl};
 use ndp_config::DesignConfig;
 use ndp_cycles::ClockRelation;
 use ndp_dram::Rank;
+use ndp_files::Result;
 
 /// What the host and an observer see of a cycle.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,7 +49,7 @@ pub(super) struct Simulated {
 
 impl Simulated {
     /// Opens the model and resets it.
-    pub fn open(rtl: &Rtl, config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
+    pub fn open(rtl: &Rtl, config: &DesignConfig, options: &CoreOptions) -> Result<Self> {
         let model = Model::open(&rtl.clone().optimised(options.opt_level), &options.open_options(config))?;
         let mut core = Self {
             pins: CorePins::new(&model, config)?,
@@ -102,10 +103,10 @@ impl Simulated {
     }
 
     /// Up to and past the next rising edge of the core's clock, with what the host offers and whether it takes a response.
-    pub fn step(&mut self, offered: Option<&HostRequest>, ready: bool) -> Result<Seen, SimError> {
+    pub fn step(&mut self, offered: Option<&HostRequest>, ready: bool) -> Result<Seen> {
         if let Some(wire) = &mut self.wire {
             let sent = self.pins.lanes(&self.model).unwrap_or_default();
-            let Some(heard) = wire.cycle(sent) else { return Err(SimError::waits(self.model.cycle())) };
+            let Some(heard) = wire.cycle(sent) else { return Err(waits(self.model.cycle())) };
             self.pins.drive_lanes(&mut self.model, &heard);
         }
         while self.model.next_edge() == Edge::Dram {

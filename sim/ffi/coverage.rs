@@ -5,8 +5,8 @@
 #![allow(unsafe_code)]
 
 use super::raw;
-use crate::error::SimError;
-use ndp_files::OutputFile;
+use crate::error::unbuilt;
+use ndp_files::{OutputFile, Result};
 use ndp_verilate::Rtl;
 use std::ffi::{CString, c_char};
 use std::path::{Path, PathBuf};
@@ -41,9 +41,9 @@ pub(super) fn folder(asked: Option<&PathBuf>) -> Option<PathBuf> {
 
 impl Sink {
     /// Writes what a report needs besides the counts.
-    pub(super) fn create(rtl: &Rtl, counts: Counts, folder: &Path) -> Result<Self, SimError> {
+    pub(super) fn create(rtl: &Rtl, counts: Counts, folder: &Path) -> Result<Self> {
         let failed = |e: &dyn std::fmt::Display| {
-            SimError::build(&rtl.name, vec![format!("coverage in {}: {e}", folder.display())])
+            unbuilt(&rtl.name, vec![format!("coverage in {}: {e}", folder.display())])
         };
         std::fs::create_dir_all(folder).map_err(|e| failed(&e))?;
         for (kind, text) in [("v", rtl.verilog.as_str()), ("signals", &rtl.signals)] {

@@ -6,7 +6,8 @@
 
 use super::coverage::Counts;
 use super::raw::Shim;
-use crate::error::SimError;
+use crate::error::unbuilt;
+use ndp_files::Result;
 use ndp_verilate::{Cache, Failure, Rtl, Tools, Unit, Variant, tools};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -84,8 +85,8 @@ unsafe fn counts(unit: &Unit, path: &Path) -> Result<Counts, libloading::Error> 
 }
 
 /// One variant of a model, loaded.
-pub(super) fn load(rtl: &Rtl, variant: Variant) -> Result<Library, SimError> {
-    let failed = |lines: Failure| SimError::build(&rtl.name, lines);
+pub(super) fn load(rtl: &Rtl, variant: Variant) -> Result<Library> {
+    let failed = |lines: Failure| unbuilt(&rtl.name, lines);
     let (cache, tools) = (cache(), tools().map_err(failed)?);
     let unit = cache.unit(rtl, variant, tools);
     let known = |loaded: &[(String, Library)]| {

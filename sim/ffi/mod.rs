@@ -29,7 +29,8 @@ mod ports;
 mod storage;
 mod waves;
 
-pub use crate::error::{Direction, SimError};
+pub use crate::error::Direction;
+use crate::error::unbuilt;
 pub use clocks::{Clocks, Edge};
 pub use coverage::COVERAGE;
 pub use library::{TARGET, compiler_version, verilator_version};
@@ -39,6 +40,7 @@ pub use ndp_verilate::{Hardware, Rtl};
 pub use ports::{InputPort, OutputPort, PortInfo};
 pub use waves::WaveOptions;
 
+use ndp_files::Result;
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
@@ -50,17 +52,13 @@ const KEPT: usize = 8;
 /// A block of a configuration, elaborated.
 ///
 /// # Errors
-/// [`SimError::Build`] for an unknown block, and with what the generator says of it.
-pub fn rtl(hardware: &impl Hardware, block: &str) -> Result<Rtl, SimError> {
+/// An unknown block, and with what the generator says of it.
+pub fn rtl(hardware: &impl Hardware, block: &str) -> Result<Rtl> {
     elaborated(hardware, block, mutants::at_work()?)
 }
 
 /// The same with these mutants of its description, of which one is at work.
-fn elaborated(
-    hardware: &impl Hardware,
-    block: &str,
-    mutants: Option<&mutants::AtWork>,
-) -> Result<Rtl, SimError> {
+fn elaborated(hardware: &impl Hardware, block: &str, mutants: Option<&mutants::AtWork>) -> Result<Rtl> {
     let list = || ELABORATED.lock().unwrap_or_else(PoisonError::into_inner);
     let key = format!("{block} of {hardware:?}{}", if mutants.is_some() { ", mutated" } else { "" });
     if let Some((_, rtl)) = list().iter().find(|(other, _)| *other == key) {
@@ -70,7 +68,7 @@ fn elaborated(
         None => Rtl::of(hardware, block),
         Some(mutants) => Rtl::with_mutants(hardware, block, &mutants.all, mutants.number),
     };
-    let rtl = rtl.map_err(|lines| SimError::build(&format!("{}/{block}", hardware.name()), lines))?;
+    let rtl = rtl.map_err(|lines| unbuilt(&format!("{}/{block}", hardware.name()), lines))?;
     let mut list = list();
     list.truncate(KEPT - 1);
     list.push_front((key, rtl.clone()));
@@ -81,7 +79,7 @@ fn elaborated(
 ///
 /// # Errors
 /// As [`rtl`].
-pub fn unchanged(hardware: &impl Hardware, block: &str) -> Result<Rtl, SimError> {
+pub fn unchanged(hardware: &impl Hardware, block: &str) -> Result<Rtl> {
     elaborated(hardware, block, None)
 }
 

@@ -15,7 +15,8 @@ use super::ports::{self, Handle, InputPort, OutputPort, PortInfo};
 use super::raw;
 use super::storage::Slot;
 use super::waves::{WaveOptions, WaveSink};
-use crate::error::{Direction, SimError};
+use crate::error::Direction;
+use ndp_files::{Result, failure};
 use ndp_verilate::{Rtl, Variant};
 use std::ffi::CStr;
 use std::path::PathBuf;
@@ -139,9 +140,9 @@ impl Model {
     /// it is built now, which takes seconds to minutes.
     ///
     /// # Errors
-    /// [`SimError::Build`] if the model cannot be built; [`SimError::Memory`] if there is no room for it; with waves, also invalid [`WaveOptions`], or a file that cannot
-    /// be created.
-    pub fn open(rtl: &Rtl, options: &OpenOptions) -> Result<Self, SimError> {
+    /// If the model cannot be built; if there is no room for it; with waves, also invalid [`WaveOptions`], or a file that
+    /// cannot be created.
+    pub fn open(rtl: &Rtl, options: &OpenOptions) -> Result<Self> {
         // What is wrong with the waves is said before the model is built.
         let waves = options
             .waves
@@ -175,7 +176,7 @@ impl Model {
         options: &OpenOptions,
         waves: Option<WaveSink>,
         reference: Option<Box<Self>>,
-    ) -> Result<Self, SimError> {
+    ) -> Result<Self> {
         let library = library::load(rtl, variant)?;
         let raw_options = raw::NdpOpenOptions {
             waves: waves.is_some(),
@@ -187,7 +188,10 @@ impl Model {
         // SAFETY: the library is of the variant that the options ask for.
         let raw = unsafe { library.shim.ndp_open(&raw_options) };
         let Some(raw) = NonNull::new(raw) else {
-            return Err(SimError::Memory { design: rtl.name.clone() });
+            return Err(failure!(
+                "memory is exhausted: there is no room for the model of `{}`; fewer channels or DIMMs need less",
+                rtl.name
+            ));
         };
         // SAFETY: the table of ports belongs to the model that was just made.
         let table = unsafe {
@@ -244,7 +248,10 @@ impl Model {
             if !unsafe { model.library.shim.ndp_trace_begin(model.raw.as_ptr(), waves.depth()) } {
                 // There is nothing to complete.
                 model.waves = None;
-                return Err(SimError::Memory { design: rtl.name.clone() });
+                return Err(failure!(
+                    "memory is exhausted: there is no room for the model of `{}`; fewer channels or DIMMs need less",
+                    rtl.name
+                ));
             }
         }
         Ok(model)
@@ -263,36 +270,36 @@ impl Model {
     /// Looks an input up.
     ///
     /// # Errors
-    /// [`SimError::UnknownPort`] lists the inputs; [`SimError::PortDirection`] for an output.
-    pub fn input(&self, name: &str) -> Result<InputPort, SimError> {
+    /// No such input; the message lists those of the design.
+    pub fn input(&self, name: &str) -> Result<InputPort> {
         self.find(name, Direction::Input, None).map(InputPort)
     }
 
     /// Looks an output up.
     ///
     /// # Errors
-    /// [`SimError::UnknownPort`] lists the outputs; [`SimError::PortDirection`] for an input.
-    pub fn output(&self, name: &str) -> Result<OutputPort, SimError> {
+    /// No such output; the message lists those of the design.
+    pub fn output(&self, name: &str) -> Result<OutputPort> {
         self.find(name, Direction::Output, None).map(OutputPort)
     }
 
     /// Looks up an input of a known width.
     ///
     /// # Errors
-    /// As [`Model::input`], and [`SimError::PortWidth`].
-    pub fn input_of_width(&self, name: &str, width: u32) -> Result<InputPort, SimError> {
+    /// As [`Model::input`], and the port has another width than the caller counts on.
+    pub fn input_of_width(&self, name: &str, width: u32) -> Result<InputPort> {
         self.find(name, Direction::Input, Some(width)).map(InputPort)
     }
 
     /// Looks up an output of a known width.
     ///
     /// # Errors
-    /// As [`Model::output`], and [`SimError::PortWidth`].
-    pub fn output_of_width(&self, name: &str, width: u32) -> Result<OutputPort, SimError> {
+    /// As [`Model::output`], and the port has another width than the caller counts on.
+    pub fn output_of_width(&self, name: &str, width: u32) -> Result<OutputPort> {
         self.find(name, Direction::Output, Some(width)).map(OutputPort)
     }
 
-    fn find(&self, name: &str, direction: Direction, width: Option<u32>) -> Result<Handle, SimError> {
+    fn find(&self, name: &str, direction: Direction, width: Option<u32>) -> Result<Handle> {
         ports::find(&self.ports, (self.library.number, &self.name), name, direction, width)
     }
 
@@ -563,8 +570,8 @@ impl Model {
     /// report what went wrong. Without waves nothing happens.
     ///
     /// # Errors
-    /// [`SimError::WaveWrite`] if anything failed to be written since the model was opened.
-    pub fn close_waves(&mut self) -> Result<(), SimError> {
+    /// If anything failed to be written since the model was opened.
+    pub fn close_waves(&mut self) -> Result<()> {
         let Some(mut waves) = self.waves.take() else { return Ok(()) };
         // SAFETY: the model was opened with waves, and they end only here.
         unsafe { self.library.shim.ndp_trace_end(self.raw.as_ptr()) };

@@ -1,6 +1,7 @@
 //! Mutants of the description that a campaign puts into all models of this process (`ndp verify mutate`).
 
-use crate::error::SimError;
+use crate::error::unbuilt;
+use ndp_files::Result;
 use ndp_verilate::mutate::Mutant;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -22,13 +23,13 @@ pub(super) struct AtWork {
 ///
 /// # Errors
 /// A file that cannot be read or is none of mutants; a number without a mutant.
-pub(super) fn at_work() -> Result<Option<&'static AtWork>, SimError> {
+pub(super) fn at_work() -> Result<Option<&'static AtWork>> {
     static AT_WORK: OnceLock<Result<Option<AtWork>, String>> = OnceLock::new();
     let at_work =
         AT_WORK.get_or_init(|| std::env::var_os(MUTANTS).map(|file| read(Path::new(&file))).transpose());
     match at_work {
         Ok(at_work) => Ok(at_work.as_ref()),
-        Err(reason) => Err(SimError::build(MUTANTS, vec![reason.clone()])),
+        Err(reason) => Err(unbuilt(MUTANTS, vec![reason.clone()])),
     }
 }
 

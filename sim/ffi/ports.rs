@@ -3,7 +3,8 @@
 //! A handle is made by looking a name up once. It is valid for every model of the same design, with or without
 //! waves, and costs an index when used. Where the values live is left to `storage`.
 
-use crate::error::{Direction, SimError};
+use crate::error::Direction;
+use ndp_files::{Result, failure};
 
 /// One line of the port table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,22 +67,22 @@ pub(super) fn find(
     name: &str,
     wanted: Direction,
     width: Option<u32>,
-) -> Result<Handle, SimError> {
+) -> Result<Handle> {
     let Some((index, port)) = (0..).zip(table).find(|(_, port)| port.name == name) else {
         let known = table.iter().filter(|port| port.direction == wanted);
         let known =
             known.map(|port| format!("{} [{}]", port.name, port.width)).collect::<Vec<_>>().join(", ");
         let (design, port) = (design_name.to_owned(), name.to_owned());
-        return Err(SimError::UnknownPort { design, port, direction: wanted, known });
+        return Err(failure!("`{design}` has no {wanted} port `{port}`; there are {known}"));
     };
     if port.direction != wanted {
         let (design, port, actual) = (design_name.to_owned(), name.to_owned(), port.direction);
-        return Err(SimError::PortDirection { design, port, actual, wanted });
+        return Err(failure!("`{port}` of `{design}` is an {actual}, not an {wanted}"));
     }
     match width {
         Some(wanted) if wanted != port.width => {
             let (design, name) = (design_name.to_owned(), name.to_owned());
-            Err(SimError::PortWidth { design, port: name, actual: port.width, wanted })
+            Err(failure!("`{name}` of `{design}` is {} bits wide, not {wanted}", port.width))
         }
         _ => Ok(Handle { design, index, width: port.width }),
     }

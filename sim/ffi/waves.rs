@@ -5,9 +5,8 @@
 //! [`super::fst`] into the far smaller FST. Time is in ps. A failure to write is kept
 //! until the end, so that waves cannot change how a simulation runs.
 
-use super::SimError;
 use super::fst::FstWriter;
-use ndp_files::{OutputError, OutputFile};
+use ndp_files::{OutputFile, Result, bail, ensure, failure};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
@@ -64,27 +63,29 @@ impl WaveSink {
     pub(super) const SETTLED_PS: u64 = 10;
 
     /// Checks the options and creates the file, for a `clk_i` of this period.
-    pub(super) fn create(options: &WaveOptions, period_ps: u64) -> Result<Self, SimError> {
+    pub(super) fn create(options: &WaveOptions, period_ps: u64) -> Result<Self> {
         let (path, start) = (options.path.clone(), options.start_cycle);
         if let Some(stop) = options.stop_cycle
             && stop <= start
         {
-            return Err(SimError::WaveWindow { start, stop });
+            bail!("the wave window from cycle {start} up to cycle {stop} is empty");
         }
-        if options.depth == Some(0) {
-            return Err(SimError::WaveDepth);
-        }
+        ensure!(
+            options.depth != Some(0),
+            "a wave depth of 0 levels dumps nothing; leave the depth out for all levels"
+        );
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
-        if !matches!(extension, "fst" | "vcd") {
-            return Err(SimError::WaveFormat { path });
-        }
-        let cannot = |error: OutputError| SimError::WaveCreate { path: path.clone(), source: error.reason() };
-        let mut output = OutputFile::create(&path).map_err(cannot)?;
+        ensure!(
+            matches!(extension, "fst" | "vcd"),
+            "wave file `{}` must end in .fst or .vcd",
+            path.display()
+        );
+        let mut output = OutputFile::create(&path)?;
         let format = if extension == "fst" {
-            let file = output.open_seekable().map_err(cannot)?;
+            let file = output.open_seekable()?;
             Format::Fst(Box::new(FstWriter::new(BufWriter::new(file), start * period_ps)))
         } else {
-            Format::Vcd(BufWriter::new(output.open().map_err(cannot)?))
+            Format::Vcd(BufWriter::new(output.open()?))
         };
         Ok(Self { options: options.clone(), period_ps, output, format, failure: None })
     }
@@ -135,7 +136,7 @@ impl WaveSink {
     }
 
     /// Completes the file; `cycle` is the number of cycles that were simulated, `last_ps` the last time of a dump, if it is known.
-    pub(super) fn finish(mut self, cycle: u64, last_ps: Option<u64>) -> Result<(), SimError> {
+    pub(super) fn finish(mut self, cycle: u64, last_ps: Option<u64>) -> Result<()> {
         let end = self.options.stop_cycle.map_or(cycle, |stop| stop.min(cycle));
         if end > self.options.start_cycle {
             // Without it the last value would have no duration in a viewer.
@@ -153,8 +154,10 @@ impl WaveSink {
             (None, Format::Vcd(mut file)) => file.flush().err().map(|e| e.to_string()),
             (None, Format::Fst(writer)) => writer.finish().err(),
         };
-        let named = || self.output.commit().err().map(|error| error.reason().to_string());
+        let named = || self.output.commit().err().map(|error| error.root_cause().to_string());
         let path = self.options.path;
-        failure.or_else(named).map_or(Ok(()), |reason| Err(SimError::WaveWrite { path, reason }))
+        failure
+            .or_else(named)
+            .map_or(Ok(()), |reason| Err(failure!("cannot write wave file `{}`: {reason}", path.display())))
     }
 }

@@ -7,8 +7,8 @@
 use super::bit_flip::BitFlip;
 use super::transfer::values_of;
 use super::unit::{GemvUnit, NEVER_STORED, ProgramFigures};
-use crate::error::SimError;
 use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
+use ndp_files::Result;
 use ndp_isa::Instruction;
 use ndp_layout::{Burst, MatrixLayout, VectorBlock};
 use ndp_model::{AttentionOp, AttentionSpan, LayerCache};
@@ -39,9 +39,9 @@ impl GemvUnit {
     /// that the core has not seen are written into the DRAM at once.
     ///
     /// # Errors
-    /// [`SimError::Config`] for heads or contexts that the design does not take, [`SimError::Layout`] for caches that the DRAM does not
-    /// hold; else as [`GemvUnit::product`].
-    pub fn attend(&mut self, op: &AttentionOp<'_>) -> Result<AttentionRun, SimError> {
+    /// Heads or contexts that the design does not take, caches that the DRAM does not hold; else as
+    /// [`GemvUnit::product`].
+    pub fn attend(&mut self, op: &AttentionOp<'_>) -> Result<AttentionRun> {
         self.alone(async |unit| unit.attend_async(op, None).await)
     }
 
@@ -51,7 +51,7 @@ impl GemvUnit {
         &mut self,
         op: &AttentionOp<'_>,
         resident: Option<[VectorBlock; 3]>,
-    ) -> Result<AttentionRun, SimError> {
+    ) -> Result<AttentionRun> {
         let config = self.core.config().clone();
         let cut = HeadCut::grouped(&config, (op.kv_heads(), op.sharing()), op.head_width())?;
         let visible = op.each().map(|(_, visible, _)| visible as u64).max().unwrap_or(1);
@@ -129,12 +129,7 @@ impl GemvUnit {
     }
 
     /// Places the cache of a span, with the positions before it; those of the span look like nothing that was ever stored.
-    fn prepare(
-        &mut self,
-        op: &AttentionOp<'_>,
-        cut: &HeadCut,
-        span: &AttentionSpan<'_>,
-    ) -> Result<(), SimError> {
+    fn prepare(&mut self, op: &AttentionOp<'_>, cut: &HeadCut, span: &AttentionSpan<'_>) -> Result<()> {
         let cache = self.caches.entry(op, cut, span.sequence)?;
         let (held, groups) = (cache.held.min(span.position), cache.groups.clone());
         let missing = (held..span.position).map(|row| (row, true));
@@ -163,7 +158,7 @@ impl GemvUnit {
         op: &AttentionOp<'_>,
         cut: &HeadCut,
         resident: Option<[VectorBlock; 3]>,
-    ) -> Result<ProgramFigures, SimError> {
+    ) -> Result<ProgramFigures> {
         let config = self.core.config().clone();
         let gemv = config.gemv();
         let most = gemv.max_batch().min(gemv.slice_words() / 2);
@@ -205,7 +200,7 @@ impl GemvUnit {
     }
 
     /// Reads the bursts of a row of a matrix in DRAM.
-    async fn row_bursts(&mut self, layout: &MatrixLayout, row: u32) -> Result<Vec<Burst>, SimError> {
+    async fn row_bursts(&mut self, layout: &MatrixLayout, row: u32) -> Result<Vec<Burst>> {
         let places: Vec<u64> =
             layout.row_places(row).iter().map(|place| place.to_burst(self.core.config())).collect();
         self.fetch(&places).await?;
@@ -217,7 +212,7 @@ impl GemvUnit {
         &mut self,
         (layout, row): (&MatrixLayout, u32),
         (to, to_row): (&mut Self, u32),
-    ) -> Result<(), SimError> {
+    ) -> Result<()> {
         let bursts = self.alone(async |unit| {
             unit.flush().await?;
             unit.row_bursts(layout, row).await
@@ -229,7 +224,7 @@ impl GemvUnit {
     }
 
     /// Reads a row of a matrix in DRAM.
-    pub(crate) async fn row(&mut self, layout: &MatrixLayout, row: u32) -> Result<Vec<u16>, SimError> {
+    pub(crate) async fn row(&mut self, layout: &MatrixLayout, row: u32) -> Result<Vec<u16>> {
         let bursts = self.row_bursts(layout, row).await?;
         if layout.weights() != WeightFormat::Fp16 {
             let row = layout.unpack_quantised(self.core.config(), row, |burst| self.fetched(burst));
@@ -239,7 +234,7 @@ impl GemvUnit {
     }
 
     /// Flips the flipped bit of a key, if a sequence has it.
-    async fn flip_key(&mut self, op: &AttentionOp<'_>, cut: &HeadCut) -> Result<(), SimError> {
+    async fn flip_key(&mut self, op: &AttentionOp<'_>, cut: &HeadCut) -> Result<()> {
         let Some(BitFlip::Key { row, col, bit }) = self.flip else { return Ok(()) };
         let holds = |span: &&AttentionSpan<'_>| (row as usize) < span.position + span.tokens;
         let Some(span) = op.spans().iter().find(holds).filter(|_| (col as usize) < op.width()) else {
@@ -270,7 +265,7 @@ pub(crate) fn columns_of(
     vector: &VectorBlock,
     first: u32,
     cols: u32,
-) -> Result<VectorBlock, SimError> {
+) -> Result<VectorBlock> {
     debug_assert!(vector.batch() == 1 && first.is_multiple_of(BEAT_ELEMS));
     Ok(VectorBlock::new(config, vector.burst(first / BEAT_ELEMS) as u32, cols, 1)?)
 }

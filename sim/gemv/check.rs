@@ -1,17 +1,18 @@
 //! Compares results of the unit with a reference, bit for bit.
 
-use crate::error::{Mismatch, SimError};
+use crate::error::Mismatch;
+use ndp_files::{Result, bail, fault};
 use ndp_layout::{Burst, elements_of};
 use ndp_numerics::f16;
 
 /// Every value of `bits`, `[batch x rows]`, that is not the reference's, row by row.
 ///
 /// # Errors
-/// [`SimError::Length`] if there are not as many as the reference has.
-pub fn compare(label: &str, rows: usize, reference: &[f16], bits: &[u16]) -> Result<Vec<Mismatch>, SimError> {
+/// If there are not as many as the reference has.
+pub fn compare(label: &str, rows: usize, reference: &[f16], bits: &[u16]) -> Result<Vec<Mismatch>> {
     if bits.len() != reference.len() {
         let (found, expected) = (bits.len(), reference.len());
-        return Err(SimError::Length { what: "the unit's result", found, expected });
+        bail!("the unit's result has {found} elements, expected {expected}");
     }
     let outputs = reference.iter().zip(bits).enumerate();
     let differing = outputs.filter(|(_, (expected, actual))| expected.to_bits() != **actual);
@@ -29,14 +30,13 @@ pub fn compare(label: &str, rows: usize, reference: &[f16], bits: &[u16]) -> Res
 }
 
 /// Checks the burst that ends a vector of a stored block: beyond its last element, number `last` of the burst, there is +0.
-///
-/// # Errors
-/// [`SimError::Padding`] for anything else.
-pub(super) fn ends_in_zeros(address: u64, burst: &Burst, last: u32) -> Result<(), SimError> {
+pub(super) fn ends_in_zeros(address: u64, burst: &Burst, last: u32) -> Result<()> {
     let beyond = (0..).zip(elements_of(burst)).skip(last as usize + 1);
     match beyond.into_iter().find(|(_, bits)| *bits != 0) {
         None => Ok(()),
-        Some((element, actual)) => Err(SimError::Padding { address, element, actual }),
+        Some((element, actual)) => Err(fault!(
+            "element {element} of burst {address:#x} is {actual:#06x} beyond the end of a stored vector, expected +0"
+        )),
     }
 }
 

@@ -9,8 +9,8 @@ use super::check::ends_in_zeros;
 use super::product::Product;
 use super::unit::{GemvRun, GemvUnit, Kept, ProgramFigures};
 use crate::core::{MONITOR, MONITOR_BYTES};
-use crate::error::SimError;
 use ndp_config::{BEAT_ELEMS, DesignConfig};
+use ndp_files::{Result, bail, ensure};
 use ndp_isa::accumulator_words;
 use ndp_layout::{
     BufferLayout, BufferPlace, Burst, DimmMap, ExportedSums, MatrixLayout, RowRange, SumBurst, VectorBlock,
@@ -65,10 +65,7 @@ impl Handed {
     }
 
     /// What of it is for the core where some columns meet.
-    ///
-    /// # Errors
-    /// [`SimError::Layout`] for columns that there are not.
-    pub(crate) fn slice(&self, config: &DesignConfig, batch: u32, cut: &Cut) -> Result<Self, SimError> {
+    pub(crate) fn slice(&self, config: &DesignConfig, batch: u32, cut: &Cut) -> Result<Self> {
         let format = self.format;
         if format == MergeFormat::Exact {
             let words = accumulator_words(config, cut.cols(), batch);
@@ -93,7 +90,7 @@ impl Handed {
     }
 
     /// The block of FP16 values that begins with the range.
-    fn block(&self, config: &DesignConfig, (cols, batch): (u32, u32)) -> Result<VectorBlock, SimError> {
+    fn block(&self, config: &DesignConfig, (cols, batch): (u32, u32)) -> Result<VectorBlock> {
         Ok(VectorBlock::new(config, self.address * config.gemv().ranks(), cols, batch)?)
     }
 }
@@ -106,7 +103,7 @@ impl Part {
         batch: u32,
         cut: &Cut,
         sums: &[ExactSum],
-    ) -> Result<Self, SimError> {
+    ) -> Result<Self> {
         match format {
             MergeFormat::Exact => PartialSums::of_cut(config, batch, cut, sums).map(Self::Sums),
             MergeFormat::Fp16 => {
@@ -119,12 +116,7 @@ impl Part {
     }
 
     /// The part of some columns where nothing is computed: as many bytes, all zero.
-    pub(crate) fn outline(
-        format: MergeFormat,
-        config: &DesignConfig,
-        batch: u32,
-        cut: &Cut,
-    ) -> Result<Self, SimError> {
+    pub(crate) fn outline(format: MergeFormat, config: &DesignConfig, batch: u32, cut: &Cut) -> Result<Self> {
         Ok(match format {
             MergeFormat::Exact => {
                 let place = ExportedSums::new(config, 0, accumulator_words(config, cut.cols(), batch))?;
@@ -145,15 +137,7 @@ impl Part {
     }
 
     /// What of a part of `[batch x cols]` is for the core where some columns meet.
-    ///
-    /// # Errors
-    /// [`SimError::Layout`] for columns that there are not.
-    pub(crate) fn slice(
-        &self,
-        config: &DesignConfig,
-        (cols, batch): (u32, u32),
-        cut: &Cut,
-    ) -> Result<Self, SimError> {
+    pub(crate) fn slice(&self, config: &DesignConfig, (cols, batch): (u32, u32), cut: &Cut) -> Result<Self> {
         Ok(match self {
             Self::Sums(sums) => Self::Sums(sums.slice(cut)),
             Self::Fp16(bits) => {
@@ -193,12 +177,10 @@ pub struct PartialSums(Vec<Burst>);
 
 impl PartialSums {
     /// Those of some columns; `sums` are of their block.
-    fn of_cut(config: &DesignConfig, batch: u32, cut: &Cut, sums: &[ExactSum]) -> Result<Self, SimError> {
+    fn of_cut(config: &DesignConfig, batch: u32, cut: &Cut, sums: &[ExactSum]) -> Result<Self> {
         let cols = cut.cols();
         let expected = cols as usize * batch as usize;
-        if sums.len() != expected {
-            return Err(SimError::Length { what: "the sums", found: sums.len(), expected });
-        }
+        ensure!(sums.len() == expected, "the sums has {} elements, expected {expected}", sums.len());
         let gemv = config.gemv();
         let format = SumFormat::new(gemv.acc_bits(), gemv.acc_segments())?;
         let places = BufferLayout::new(config, cols, batch);
@@ -355,13 +337,13 @@ impl GemvUnit {
     /// The next program begins with an AXPY whose sums stay in the buffer.
     ///
     /// # Errors
-    /// As [`GemvUnit::product`]; [`SimError::Config`] for one of several tiles or passes.
-    pub(crate) async fn begin_partial(&mut self, product: &Product<'_>) -> Result<(), SimError> {
+    /// As [`GemvUnit::product`]; one of several tiles or passes.
+    pub(crate) async fn begin_partial(&mut self, product: &Product<'_>) -> Result<()> {
         let config = self.core.config().clone();
         let (sizes, epilogue) = (product.sizes()?, Epilogue::default());
         let mut map = self.free_map();
         let (Some(tiling), layouts) = product.matrices(&config, &mut map, &sizes)? else {
-            return Err(SimError::Range { key: "partial sums of a DOT", value: 1, min: 0, max: 0 });
+            bail!("partial sums of a DOT = 1 must be in 0..=0");
         };
         let plan = Plan::axpy(&config, &mut map, &layouts, &tiling, &sizes, &epilogue, Ending::Kept)?;
         let layouts: Vec<&MatrixLayout> = plan.matrices.iter().map(|(_, layout)| layout).collect();
@@ -392,9 +374,9 @@ impl GemvUnit {
         &mut self,
         matrices: (&MatrixLayout, Option<&MatrixLayout>),
         positive: &[u32],
-    ) -> Result<Places, SimError> {
+    ) -> Result<Places> {
         let Some(Kept { outputs, lists, rows, earlier_masks, map }) = self.kept.take() else {
-            return Err(SimError::Range { key: "results in the buffer", value: 0, min: 1, max: 1 });
+            bail!("results in the buffer = 0 must be in 1..=1");
         };
         let program = outputs.axpy(self.core.config(), matrices, lists.as_deref())?;
         let places: Vec<&[u32]> =
@@ -413,7 +395,7 @@ impl GemvUnit {
     }
 
     /// What the last program has selected, by the monitor of the core: `places` are the rows of each 32 elements.
-    pub(crate) async fn selected(&mut self, places: &[Vec<u32>]) -> Result<Selected, SimError> {
+    pub(crate) async fn selected(&mut self, places: &[Vec<u32>]) -> Result<Selected> {
         let of_register = MONITOR_BYTES / 4;
         let registers = places.len().div_ceil(of_register);
         let mut rows = Vec::new();
@@ -440,7 +422,7 @@ impl GemvUnit {
         format: MergeFormat,
         cols: u32,
         batch: u32,
-    ) -> Result<(Part, ProgramFigures), SimError> {
+    ) -> Result<(Part, ProgramFigures)> {
         let config = self.core.config().clone();
         let ranks = config.gemv().ranks();
         if format == MergeFormat::Exact {
@@ -470,12 +452,7 @@ impl GemvUnit {
     }
 
     /// Flips a bit of the first value of a part that has arrived: what a test does to see that it is noticed.
-    pub(crate) async fn spoil_arrived(
-        &mut self,
-        part: &Handed,
-        batch: u32,
-        cut: &Cut,
-    ) -> Result<(), SimError> {
+    pub(crate) async fn spoil_arrived(&mut self, part: &Handed, batch: u32, cut: &Cut) -> Result<()> {
         let config = self.core.config().clone();
         let cols = cut.cols();
         let burst = match part.format {
@@ -500,7 +477,7 @@ impl GemvUnit {
         &mut self,
         cols: u32,
         batch: u32,
-    ) -> Result<(PartialSums, ProgramFigures), SimError> {
+    ) -> Result<(PartialSums, ProgramFigures)> {
         let config = self.core.config().clone();
         let mut map = self.free_map();
         let places = place_sums(&config, &mut map, (cols, batch), 1)?;
@@ -521,7 +498,7 @@ impl GemvUnit {
         own: bool,
         epilogue: &Epilogue<'_>,
         output: Option<VectorBlock>,
-    ) -> Result<GemvRun, SimError> {
+    ) -> Result<GemvRun> {
         let config = self.core.config().clone();
         let (cols, own) = (cut.cols(), own.then(|| first_word(&config, cut.block.start, batch)));
         let mut map: DimmMap = self.free_map();
@@ -549,7 +526,7 @@ impl GemvUnit {
     }
 
     /// The FP16 bits of a block in DRAM, `[batch x elements]`.
-    async fn block_bits(&mut self, block: VectorBlock) -> Result<Vec<u16>, SimError> {
+    async fn block_bits(&mut self, block: VectorBlock) -> Result<Vec<u16>> {
         self.fetch_blocks([block]).await?;
         for vector in 0..block.batch() {
             let (burst, last) = block.locate(vector, block.elements() - 1);
@@ -566,7 +543,7 @@ impl GemvUnit {
         map: &mut DimmMap,
         (batch, cut): (u32, &Cut),
         parts: &[Part],
-    ) -> Result<Vec<PartPlace>, SimError> {
+    ) -> Result<Vec<PartPlace>> {
         let (config, cols) = (self.core.config().clone(), cut.cols());
         let exact = parts.iter().filter(|part| matches!(part, Part::Sums(_))).count();
         let words = accumulator_words(&config, cols, batch);

@@ -2,8 +2,8 @@
 
 use super::product::{Product, Weights};
 use super::unit::{GemvRun, GemvUnit, Kept};
-use crate::error::SimError;
 use ndp_config::BEAT_ELEMS;
+use ndp_files::{Result, bail};
 use ndp_layout::MatrixLayout;
 use ndp_numerics::f16;
 use ndp_planner::{Epilogue, KeptOutputs, Mode, Plan, Prediction};
@@ -17,12 +17,12 @@ impl GemvUnit {
         product: &Product<'_>,
         (prediction, bias): (&Prediction<'_>, &[f16]),
         (outputs, next): (&KeptOutputs, &MatrixLayout),
-    ) -> Result<(GemvRun, Vec<u32>), SimError> {
+    ) -> Result<(GemvRun, Vec<u32>)> {
         let config = self.core.config().clone();
         let (sizes, mut map) = (product.sizes()?, self.free_map());
         let (Weights::Resident([(_, layout)]), Some(active)) = (product.weights, product.active) else {
             let (key, found, expected) = ("weights", "a product's own".to_owned(), "rows in DRAM".to_owned());
-            return Err(SimError::Unsupported { key, found, expected });
+            bail!("the model's {key} = {found}: systems of DIMMs run models with {expected}");
         };
         let (plan, one) = Plan::predicted(&config, &mut map, layout, &sizes, outputs, prediction)?;
         let mut order = product.order(&sizes, &[next]);

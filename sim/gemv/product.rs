@@ -1,8 +1,8 @@
 //! A product as a unit is given it: rows of a matrix that take part, where the matrix comes from, and the vectors.
 
 use super::unit::Backdoor;
-use crate::error::SimError;
 use ndp_config::{DesignConfig, WeightFormat};
+use ndp_files::{Result, bail, refusal};
 use ndp_layout::{AxpyTiling, DimmMap, MatrixLayout, row_order};
 use ndp_numerics::{QuantisedRow, SCALED, f16};
 use ndp_planner::{Epilogue, Mode, Plan, Sizes, Tile};
@@ -37,11 +37,15 @@ pub struct Product<'a> {
 }
 
 impl Product<'_> {
-    pub(super) fn sizes(&self) -> Result<Sizes, SimError> {
+    pub(super) fn sizes(&self) -> Result<Sizes> {
         let count = self.active.map_or(self.rows as usize, <[u32]>::len);
         let cols = self.cols as usize;
         let expect = |what, found: usize, expected: usize| {
-            if found == expected { Ok(()) } else { Err(SimError::Length { what, found, expected }) }
+            if found == expected {
+                Ok(())
+            } else {
+                Err(refusal!("{what} has {found} elements, expected {expected}"))
+            }
         };
         match self.weights {
             Weights::Given(weights, _) => expect("the matrix", weights.len(), count.saturating_mul(cols))?,
@@ -59,7 +63,7 @@ impl Product<'_> {
         expect("the vectors", self.vectors.len(), batch.max(1) * length.max(1))?;
         if let Some(row) = self.active.and_then(|active| active.iter().find(|row| **row >= self.rows)) {
             let (value, max) = (u64::from(*row), u64::from(self.rows).saturating_sub(1));
-            return Err(SimError::Range { key: "active row", value, min: 0, max });
+            bail!("active row = {value} must be in 0..={max}");
         }
         Ok(Sizes {
             rows: self.rows,
@@ -87,7 +91,7 @@ impl Product<'_> {
         config: &DesignConfig,
         map: &mut DimmMap,
         sizes: &Sizes,
-    ) -> Result<(Option<AxpyTiling>, Vec<Tile>), SimError> {
+    ) -> Result<(Option<AxpyTiling>, Vec<Tile>)> {
         if let Weights::Resident(tiles) = self.weights {
             let cut = match self.mode {
                 Mode::Dot => None,
@@ -108,14 +112,14 @@ impl Product<'_> {
         Ok((Some(tiling), layouts))
     }
 
-    pub(super) fn check(&self, epilogue: &Epilogue<'_>, sizes: &Sizes) -> Result<(), SimError> {
+    pub(super) fn check(&self, epilogue: &Epilogue<'_>, sizes: &Sizes) -> Result<()> {
         let outputs = sizes.outputs(self.mode) as usize;
         for (what, operand, expected) in [
             ("the bias", epilogue.bias, outputs),
             ("the residual", epilogue.residual, outputs * sizes.batch as usize),
         ] {
             if let Some(found) = operand.map(<[f16]>::len).filter(|found| *found != expected) {
-                return Err(SimError::Length { what, found, expected });
+                bail!("{what} has {found} elements, expected {expected}");
             }
         }
         Ok(())
@@ -161,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_is_remembered_of_the_same_rows_of_the_same_matrix_only() -> Result<(), SimError> {
+    fn an_order_is_remembered_of_the_same_rows_of_the_same_matrix_only() -> Result<()> {
         let config = DesignConfig::preset("hermes")?;
         let mut orders = Orders::default();
         let mut found = Vec::new();

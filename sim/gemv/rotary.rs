@@ -1,7 +1,7 @@
 //! Rotary embedding on the core, from DRAM to DRAM: the host puts halves of heads side by side, the core rotates them.
 
 use super::unit::{GemvRun, GemvUnit};
-use crate::error::SimError;
+use ndp_files::Result;
 use ndp_model::RotaryOp;
 use ndp_planner::{RotaryPiece, rotary_program};
 
@@ -10,7 +10,7 @@ impl GemvUnit {
     ///
     /// # Errors
     /// As [`GemvUnit::product`].
-    pub fn rotate(&mut self, op: &RotaryOp<'_>) -> Result<GemvRun, SimError> {
+    pub fn rotate(&mut self, op: &RotaryOp<'_>) -> Result<GemvRun> {
         let config = self.core.config().clone();
         let pairs: Vec<_> = op.pairs().collect();
         // More than fit into 32 bits are refused by the layout.

@@ -1,7 +1,7 @@
 //! What a unit keeps between programs: the caches of keys and values in DRAM, and its end of the links.
 
-use crate::error::SimError;
 use ndp_config::DesignConfig;
+use ndp_files::Result;
 use ndp_layout::{DimmMap, MatrixLayout};
 use ndp_model::AttentionOp;
 use ndp_planner::HeadCut;
@@ -47,12 +47,7 @@ impl Caches {
     }
 
     /// The cache of a sequence; it is placed if there is none.
-    pub(super) fn entry(
-        &mut self,
-        op: &AttentionOp<'_>,
-        cut: &HeadCut,
-        sequence: u32,
-    ) -> Result<&mut Cache, SimError> {
+    pub(super) fn entry(&mut self, op: &AttentionOp<'_>, cut: &HeadCut, sequence: u32) -> Result<&mut Cache> {
         let key = key_of(op, sequence);
         if !self.entries.contains_key(&key) {
             let rows = u32::try_from(op.capacity()).unwrap_or(u32::MAX);

@@ -4,8 +4,8 @@ use super::state::Transfers;
 use super::unit::{GemvUnit, ProgramFigures};
 use crate::cluster::lockstep::{HasCore, Lockstep};
 use crate::core::{Burst, LinkStatus, NdpCore};
-use crate::error::SimError;
 use ndp_config::DesignConfig;
+use ndp_files::{Result, ensure, refusal};
 use ndp_isa::{Instruction, Transfer};
 use ndp_layout::DimmMap;
 
@@ -33,20 +33,18 @@ impl GemvUnit {
     /// Links the core to others, `dimms` in all, as DIMM `node`, and keeps room for what leaves and comes in its DRAM.
     ///
     /// # Errors
-    /// [`SimError::Layout`] for a DRAM that is too small; [`SimError::Range`] for a core without a link.
-    pub(crate) fn connect(&mut self, lockstep: &Lockstep, node: u32, dimms: usize) -> Result<(), SimError> {
+    /// A DRAM that is too small; a core without a link.
+    pub(crate) fn connect(&mut self, lockstep: &Lockstep, node: u32, dimms: usize) -> Result<()> {
         let config = self.core.config().clone();
-        if !config.core().link() {
-            return Err(SimError::Range { key: "core.link", value: 0, min: 1, max: 1 });
-        }
+        ensure!(config.core().link(), "core.link = 0 must be in 1..=1");
         let gemv = config.gemv();
         // As much as the sums of a whole buffer.
         let bursts = gemv.slice_words() * gemv.stripe_elems() / ndp_config::BEAT_ELEMS * gemv.ranks();
         let map = self.caches.map_mut();
-        let mut keep = |name: &str| Ok::<u32, SimError>(map.add_bursts(name, bursts)? / gemv.ranks());
+        let mut keep = |name: &str| Ok::<u32, ndp_files::Error>(map.add_bursts(name, bursts)? / gemv.ranks());
         let leaving = keep("what leaves")?;
         keep_apart(&config, map)?;
-        let mut keep = |name: &str| Ok::<u32, SimError>(map.add_bursts(name, bursts)? / gemv.ranks());
+        let mut keep = |name: &str| Ok::<u32, ndp_files::Error>(map.add_bursts(name, bursts)? / gemv.ranks());
         let coming = (0..dimms).map(|from| keep(&format!("what comes from DIMM {from}")));
         let coming = coming.collect::<Result<_, _>>()?;
         self.transfers = Some(Transfers { leaving, coming, counted: [0; 2] });
@@ -63,11 +61,11 @@ impl GemvUnit {
     /// First burst of each rank of what comes from a DIMM.
     ///
     /// # Errors
-    /// [`SimError::Range`] for a core without a link, or a DIMM that it is not linked to.
-    pub(crate) fn coming(&self, from: usize) -> Result<u32, SimError> {
+    /// A core without a link, or a DIMM that it is not linked to.
+    pub(crate) fn coming(&self, from: usize) -> Result<u32> {
         let coming = self.transfers.as_ref().map_or(&[][..], |transfers| &transfers.coming);
         let (key, value, max) = ("linked DIMM", from as u64, coming.len() as u64);
-        coming.get(from).copied().ok_or(SimError::Range { key, value, min: 0, max })
+        coming.get(from).copied().ok_or_else(|| refusal!("{key} = {value} must be in 0..={max}"))
     }
 
     /// Runs a program of transfers. What is sent must not wait for what comes: both kinds go in turn, each send before its receive.
@@ -78,7 +76,7 @@ impl GemvUnit {
         &mut self,
         sends: &[Transfer],
         receives: &[Transfer],
-    ) -> Result<ProgramFigures, SimError> {
+    ) -> Result<ProgramFigures> {
         let mut instructions = Vec::with_capacity(sends.len() + receives.len() + 1);
         for index in 0..sends.len().max(receives.len()) {
             instructions.extend(sends.get(index).copied().map(Instruction::Send));
@@ -92,7 +90,7 @@ impl GemvUnit {
     ///
     /// # Errors
     /// As [`NdpCore::register`].
-    pub(crate) async fn outcome_async(&mut self) -> Result<Outcome, SimError> {
+    pub(crate) async fn outcome_async(&mut self) -> Result<Outcome> {
         let status = self.core.link_status_async().await?;
         let now = [status.sent, status.received];
         let counted = self.transfers.as_mut().map_or(now, |t| std::mem::replace(&mut t.counted, now));
@@ -106,8 +104,8 @@ impl GemvUnit {
     /// Lets cycles pass in which the host does nothing.
     ///
     /// # Errors
-    /// As [`NdpCore::step`]; [`SimError::Hang`] if they are more than the watchdog allows.
-    pub(crate) async fn pass_async(&mut self, cycles: u64) -> Result<(), SimError> {
+    /// As [`NdpCore::step`]; if they are more than the watchdog allows.
+    pub(crate) async fn pass_async(&mut self, cycles: u64) -> Result<()> {
         let allowed = self.core.watchdog_cycles();
         for _ in 0..cycles.min(allowed) {
             self.core.tick().await?;
@@ -119,7 +117,7 @@ impl GemvUnit {
     ///
     /// # Errors
     /// As [`NdpCore::step`].
-    pub(crate) async fn retrain_async(&mut self) -> Result<(), SimError> {
+    pub(crate) async fn retrain_async(&mut self) -> Result<()> {
         let address = 1 << self.core.config().dimm_burst_bits() | LinkStatus::REGISTER;
         self.core.submit(address, Some([3, 0, 0, 0, 0, 0, 0, 0]));
         while !self.core.registers_answered() {
@@ -133,7 +131,7 @@ impl GemvUnit {
     ///
     /// # Errors
     /// As [`NdpCore::register`].
-    pub(crate) async fn link_counters_async(&mut self) -> Result<[u32; 16], SimError> {
+    pub(crate) async fn link_counters_async(&mut self) -> Result<[u32; 16]> {
         let mut counters = [0; 16];
         for (number, counter) in (LinkStatus::COUNTERS..).zip(&mut counters) {
             *counter = self.core.register_async(number).await?[0] as u32;
@@ -144,7 +142,7 @@ impl GemvUnit {
 
 /// Leaves room, so that what comes is in other banks than what leaves at the same time: half of the pairs of banks, of which a stream has one for
 /// 256 bursts at a time (docs/rank-port.md).
-fn keep_apart(config: &DesignConfig, map: &mut DimmMap) -> Result<(), SimError> {
+fn keep_apart(config: &DesignConfig, map: &mut DimmMap) -> Result<()> {
     const PAIR_BURSTS: u32 = 256;
     map.add_bursts("nothing", config.dram().banks() / 4 * PAIR_BURSTS * config.gemv().ranks())?;
     Ok(())

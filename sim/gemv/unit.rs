@@ -11,10 +11,11 @@ use super::state::{Caches, Transfers};
 use crate::core::{
     Backend, CoreOptions, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording, at_once,
 };
-use crate::error::SimError;
+use crate::error::waits;
 use crate::ffi::ModuleShare;
 use ndp_config::DesignConfig;
 use ndp_energy::{CoreUse, DramUse, RankActivity};
+use ndp_files::{Result, bail, fault};
 use ndp_isa::Counters;
 use ndp_isa::{Data, Instruction, Opcode, Program};
 use ndp_layout::{Burst, DimmAddress, DimmMap, MatrixLayout, PackedBurst, VectorBlock, pack_words, words_of};
@@ -209,10 +210,10 @@ impl GemvUnit {
     ///
     /// # Errors
     /// As [`NdpCore::open`].
-    pub fn open(config: &DesignConfig, options: &GemvOptions) -> Result<(Self, Backdoor), SimError> {
+    pub fn open(config: &DesignConfig, options: &GemvOptions) -> Result<(Self, Backdoor)> {
         let GemvOptions { recorded_products, recorded_from, log_instructions, flip, audit, .. } = *options;
         if recorded_products > 0 && options.core.backend != Backend::Rtl {
-            return Err(SimError::NeedsRtl { what: "a recording of DRAM commands" });
+            bail!("a recording of DRAM commands needs a core in RTL: backend `rtl` instead of `cycles`");
         }
         let record = recorded_products > 0 && recorded_from == 0;
         let core = NdpCore::open(config, &CoreOptions { record, ..options.core.clone() })?;
@@ -305,7 +306,7 @@ impl GemvUnit {
     ///
     /// # Errors
     /// As [`GemvUnit::product`].
-    pub fn gemv(&mut self, op: &GemvOp<'_>, backdoor: &Backdoor) -> Result<GemvRun, SimError> {
+    pub fn gemv(&mut self, op: &GemvOp<'_>, backdoor: &Backdoor) -> Result<GemvRun> {
         // A size beyond 32 bits is refused by the layout like any other that is too large.
         let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         self.product(&Product {
@@ -321,9 +322,9 @@ impl GemvUnit {
     /// Computes one product.
     ///
     /// # Errors
-    /// [`SimError::Length`] for operands of another size than stated; [`SimError::Config`] and [`SimError::Layout`] for sizes that the
-    /// design does not have; [`SimError::Dram`] if a timing rule of the DRAM was broken; else as [`NdpCore::run_words`].
-    pub fn product(&mut self, product: &Product<'_>) -> Result<GemvRun, SimError> {
+    /// Operands of another size than stated; sizes that the design does not have; if a timing rule of the DRAM was
+    /// broken; else as [`NdpCore::run_words`].
+    pub fn product(&mut self, product: &Product<'_>) -> Result<GemvRun> {
         self.product_then(product, &Epilogue::default())
     }
 
@@ -331,11 +332,7 @@ impl GemvUnit {
     ///
     /// # Errors
     /// As [`GemvUnit::product`].
-    pub fn product_then(
-        &mut self,
-        product: &Product<'_>,
-        epilogue: &Epilogue<'_>,
-    ) -> Result<GemvRun, SimError> {
+    pub fn product_then(&mut self, product: &Product<'_>, epilogue: &Epilogue<'_>) -> Result<GemvRun> {
         self.alone(async |unit| unit.product_then_async(product, epilogue).await)
     }
 
@@ -344,7 +341,7 @@ impl GemvUnit {
         &mut self,
         product: &Product<'_>,
         epilogue: &Epilogue<'_>,
-    ) -> Result<GemvRun, SimError> {
+    ) -> Result<GemvRun> {
         self.product_kept_async(product, epilogue, None).await
     }
 
@@ -354,7 +351,7 @@ impl GemvUnit {
         product: &Product<'_>,
         epilogue: &Epilogue<'_>,
         kept: Option<(&KeptOutputs, &MatrixLayout)>,
-    ) -> Result<GemvRun, SimError> {
+    ) -> Result<GemvRun> {
         let config = self.core.config().clone();
         let sizes = product.sizes()?;
         product.check(epilogue, &sizes)?;
@@ -386,20 +383,16 @@ impl GemvUnit {
     }
 
     /// Runs a future that waits for no other core.
-    pub(super) fn alone<T>(
-        &mut self,
-        run: impl AsyncFnOnce(&mut Self) -> Result<T, SimError>,
-    ) -> Result<T, SimError> {
+    pub(super) fn alone<T>(&mut self, run: impl AsyncFnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let cycle = self.core.cycle();
-        at_once(run(self)).unwrap_or_else(|| Err(SimError::waits(cycle)))
+        at_once(run(self)).unwrap_or_else(|| Err(waits(cycle)))
     }
 
     /// Runs a program.
     ///
     /// # Errors
-    /// [`SimError::Host`] for an instruction that the core refuses; [`SimError::Dram`] if a timing rule of the DRAM was broken;
-    /// else as [`NdpCore::run_words`].
-    pub(crate) async fn execute(&mut self, instructions: &[Instruction]) -> Result<ProgramFigures, SimError> {
+    /// An instruction that the core refuses; if a timing rule of the DRAM was broken; else as [`NdpCore::run_words`].
+    pub(crate) async fn execute(&mut self, instructions: &[Instruction]) -> Result<ProgramFigures> {
         self.execute_selecting(instructions, &[]).await
     }
 
@@ -408,7 +401,7 @@ impl GemvUnit {
         &mut self,
         instructions: &[Instruction],
         selections: &[u32],
-    ) -> Result<ProgramFigures, SimError> {
+    ) -> Result<ProgramFigures> {
         let begun = self.begun.take();
         let (all, all_selections);
         let (instructions, selections) = match begun {
@@ -460,11 +453,7 @@ impl GemvUnit {
         self.estimates.as_ref().map(Estimates::figures)
     }
 
-    async fn run(
-        &mut self,
-        instructions: &[Instruction],
-        selections: &[u32],
-    ) -> Result<ProgramFigures, SimError> {
+    async fn run(&mut self, instructions: &[Instruction], selections: &[u32]) -> Result<ProgramFigures> {
         self.kept = None;
         self.core.foretell(selections.iter().copied());
         self.flush().await?;
@@ -501,7 +490,7 @@ impl GemvUnit {
             let at = number.wrapping_sub(run.before.taken) as usize;
             let text = instructions.get(at).map(|instruction| format!(": {instruction}")).unwrap_or_default();
             let what = format!("the core refused instruction {number} with code {code}{text}");
-            return Err(SimError::Host { cycle: self.core.cycle(), what });
+            return Err(fault!("cycle {}: {what}", self.core.cycle()));
         }
         let instructions = words.len() as u32;
         let ProgramRun { begin: first_cycle, cycles, model_cycles, parts, dram, .. } = run;
@@ -525,7 +514,7 @@ impl GemvUnit {
     }
 
     /// Writes what is to be written, and waits until it is.
-    pub(crate) async fn flush(&mut self) -> Result<(), SimError> {
+    pub(crate) async fn flush(&mut self) -> Result<()> {
         let mut outbox = std::mem::take(&mut self.outbox);
         outbox.append(&mut self.lists);
         if let Some(LoggedProgram { program, .. }) = self.logged.as_mut().and_then(|logged| logged.last_mut())
@@ -539,7 +528,7 @@ impl GemvUnit {
     }
 
     /// Reads bursts of the DIMM; [`GemvUnit::fetched`] has them until the next call.
-    pub(crate) async fn fetch(&mut self, addresses: &[u64]) -> Result<(), SimError> {
+    pub(crate) async fn fetch(&mut self, addresses: &[u64]) -> Result<()> {
         if self.skipped {
             return Ok(());
         }
@@ -610,10 +599,7 @@ impl GemvUnit {
     }
 
     /// Reads blocks in DRAM.
-    pub(super) async fn fetch_blocks(
-        &mut self,
-        blocks: impl IntoIterator<Item = VectorBlock>,
-    ) -> Result<(), SimError> {
+    pub(super) async fn fetch_blocks(&mut self, blocks: impl IntoIterator<Item = VectorBlock>) -> Result<()> {
         let bursts = |block: VectorBlock| (0..block.bursts()).map(move |index| block.burst(index));
         let addresses: Vec<u64> = blocks.into_iter().flat_map(bursts).collect();
         self.fetch(&addresses).await
@@ -630,7 +616,7 @@ impl GemvUnit {
         &mut self,
         layout: &MatrixLayout,
         (row, col, bit): (u32, u32, u32),
-    ) -> Result<(), SimError> {
+    ) -> Result<()> {
         let place = layout.locate(row, col);
         let burst = DimmAddress { rank: place.rank, burst: place.burst }.to_burst(self.core.config());
         self.flush().await?;
@@ -651,7 +637,7 @@ impl GemvUnit {
         sizes: &Sizes,
         plan: &Plan,
         order: &[u32],
-    ) -> Result<(), SimError> {
+    ) -> Result<()> {
         let (cols, count) = (sizes.cols as usize, sizes.count as usize);
         for (first, layout) in &plan.matrices {
             for k in 0..count {
@@ -725,7 +711,7 @@ impl GemvUnit {
         sizes: &Sizes,
         plan: &Plan,
         order: &[u32],
-    ) -> Result<Vec<u16>, SimError> {
+    ) -> Result<Vec<u16>> {
         self.fetch_blocks(plan.outputs.iter().map(|piece| piece.block)).await?;
         let outputs = sizes.outputs(mode) as usize;
         let mut bits = vec![0; outputs * sizes.batch as usize];
@@ -764,10 +750,7 @@ impl GemvUnit {
     }
 
     /// Completes the wave file, if there is one.
-    ///
-    /// # Errors
-    /// [`SimError::WaveWrite`].
-    pub fn close_waves(&mut self) -> Result<(), SimError> {
+    pub fn close_waves(&mut self) -> Result<()> {
         self.core.close_waves()
     }
 }

@@ -1,7 +1,7 @@
 //! The Verilated channel at its pins.
 
-use crate::error::SimError;
 use crate::ffi::{InputPort, Model, OpenOptions, OutputPort, Rtl};
+use ndp_files::Result;
 
 /// Clocks in reset before the first one: the model's cycles are so many ahead of the channel's clocks.
 pub const RESET_CLOCKS: u64 = 3;
@@ -41,7 +41,7 @@ impl PimChannel {
     ///
     /// # Errors
     /// As [`Model::open`]; a port that does not exist.
-    pub fn open(rtl: &Rtl, options: &OpenOptions) -> Result<Self, SimError> {
+    pub fn open(rtl: &Rtl, options: &OpenOptions) -> Result<Self> {
         let mut model = Model::open(rtl, options)?;
         model.reset(RESET_CLOCKS);
         Ok(Self {

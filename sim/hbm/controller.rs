@@ -5,13 +5,13 @@
 //! collected by kind, in the order in which they come.
 
 use super::channel::{PimChannel, RESET_CLOCKS};
-use super::lockstep::{Lockstep, LockstepError};
-use crate::error::SimError;
+use super::lockstep::Lockstep;
 use crate::ffi::{InputPort, Model, OpenOptions, OutputPort, Rtl, WaveOptions, rtl};
 use ndp_config::HbmConfig;
 use ndp_dram::DramError;
 use ndp_dram::hbm::{Column, HbmCommand, PseudoChannel, decode_column, decode_row};
-use ndp_numerics::{NumericsError, SplitMix64};
+use ndp_files::{Result, fault};
+use ndp_numerics::SplitMix64;
 use std::collections::VecDeque;
 
 /// Something to compute: what a scheduler of [`ndp_pim`] asks for too.
@@ -50,44 +50,6 @@ pub struct Request {
     pub position: u32,
     /// Number of columns, up to the end of the stripe.
     pub columns: u32,
-}
-
-/// Why a run ended.
-#[derive(Debug, thiserror::Error)]
-pub enum ControlledError {
-    /// A model or port is missing.
-    #[error(transparent)]
-    Sim(#[from] SimError),
-    /// The memory asks for a sum that there is not.
-    #[error(transparent)]
-    Numerics(#[from] NumericsError),
-    /// RTL and model of the channel disagree.
-    #[error(transparent)]
-    Lockstep(#[from] LockstepError),
-    /// The channel refused a command of the controller, or reported something.
-    #[error("clock {clock}: the channel answers {status:?} to {commands}: {reason}")]
-    Refused {
-        /// Clock.
-        clock: u64,
-        /// Answers.
-        status: [u8; 2],
-        /// The commands.
-        commands: String,
-        /// What the device model says.
-        reason: String,
-    },
-    /// Nothing happens any more.
-    #[error(
-        "clock {clock}: nothing has been done for {quiet} clocks, {left} requests and operations are left"
-    )]
-    Hang {
-        /// Clock.
-        clock: u64,
-        /// Clocks without progress.
-        quiet: u64,
-        /// What is left.
-        left: usize,
-    },
 }
 
 /// Signals that are written; their cycles begin [`super::RESET_CLOCKS`] before the first clock.
@@ -174,16 +136,13 @@ impl Controlled {
 
     /// The controller of a memory with the device model of its channel, all banks cut at `boundary` (0: joined). With `channel` that
     /// is Verilated too, in lockstep. `seed` is that of the registers' first contents and of stalls.
-    ///
-    /// # Errors
-    /// [`ControlledError::Sim`] if a model cannot be built.
     pub fn open(
         config: &HbmConfig,
         boundary: u16,
         channel: bool,
         seed: u64,
         waves: ControlledWaves,
-    ) -> Result<Self, ControlledError> {
+    ) -> Result<Self> {
         let channel = channel.then(|| rtl(config, PimChannel::BLOCK)).transpose()?;
         Self::of_rtl(&rtl(config, Self::BLOCK)?, channel.as_ref(), config, boundary, seed, waves)
     }
@@ -199,7 +158,7 @@ impl Controlled {
         boundary: u16,
         seed: u64,
         waves: ControlledWaves,
-    ) -> Result<Self, ControlledError> {
+    ) -> Result<Self> {
         let random_contents = Some(seed as u32);
         let options = OpenOptions { random_contents, waves: waves.controller, ..OpenOptions::default() };
         let mut model = Model::open(controller, &options)?;
@@ -209,7 +168,7 @@ impl Controlled {
         }
         model.reset(RESET_CLOCKS);
         let names = ["request", "operation", "write", "load"];
-        let input = |suffix: &str| -> Result<Vec<InputPort>, SimError> {
+        let input = |suffix: &str| -> Result<Vec<InputPort>> {
             names.iter().map(|name| model.input(&format!("{name}{suffix}"))).collect()
         };
         let four = |ports: Vec<InputPort>| [ports[0], ports[1], ports[2], ports[3]];
@@ -350,8 +309,8 @@ impl Controlled {
     /// One clock.
     ///
     /// # Errors
-    /// [`ControlledError::Refused`] if the channel refuses a command, [`ControlledError::Lockstep`] if its two sides differ.
-    pub fn step(&mut self) -> Result<(), ControlledError> {
+    /// If the channel refuses a command, if its two sides differ.
+    pub fn step(&mut self) -> Result<()> {
         let (row, column) = (self.model.get(self.ports.row) as u32, self.model.get(self.ports.column) as u32);
         let driven = self.model.get_u128(self.ports.driven[1]);
         let write =
@@ -378,7 +337,7 @@ impl Controlled {
                 |word: Result<HbmCommand, DramError>| word.map_or("nothing known".into(), |c| c.to_string());
             let commands = format!("{} / {}", name(decode_row(row)), name(decode_column(column)));
             let reason = self.device().violations().last().map(ToString::to_string).unwrap_or_default();
-            return Err(ControlledError::Refused { clock, status, commands, reason });
+            return Err(fault!("clock {clock}: the channel answers {status:?} to {commands}: {reason}"));
         }
         // A refresh comes in any case, and rows that are opened and closed for nothing are no progress.
         if column != 0 {
@@ -464,8 +423,8 @@ impl Controlled {
     /// Steps until nothing is left, and a little longer for what is on the bus. Returns the clock in which nothing was left.
     ///
     /// # Errors
-    /// As [`Controlled::step`]; [`ControlledError::Hang`] if nothing happens for a long time.
-    pub fn drain(&mut self) -> Result<u64, ControlledError> {
+    /// As [`Controlled::step`]; if nothing happens for a long time.
+    pub fn drain(&mut self) -> Result<u64> {
         self.last_progress = self.clock;
         self.step()?;
         while !self.is_idle() {
@@ -473,7 +432,10 @@ impl Controlled {
             let quiet = self.clock - self.last_progress;
             if quiet > 20 * u64::from(self.config.t_rfc()) {
                 let left = self.requests.len() + self.operations.len();
-                return Err(ControlledError::Hang { clock: self.clock, quiet, left });
+                return Err(fault!(
+                    "clock {}: nothing has been done for {quiet} clocks, {left} requests and operations are left",
+                    self.clock
+                ));
             }
         }
         let end = self.clock;
@@ -487,7 +449,7 @@ impl Controlled {
     ///
     /// # Errors
     /// As [`PseudoChannel::new`].
-    pub fn reset(&mut self) -> Result<(), ControlledError> {
+    pub fn reset(&mut self) -> Result<()> {
         match &mut self.device {
             Device::Model(model) => {
                 **model = PseudoChannel::with_storage(&self.config, model.storage().clone())?;
@@ -513,7 +475,7 @@ impl Controlled {
     ///
     /// # Errors
     /// As [`Model::close_waves`].
-    pub fn close_waves(&mut self) -> Result<(), SimError> {
+    pub fn close_waves(&mut self) -> Result<()> {
         self.model.close_waves()?;
         match &mut self.device {
             Device::Model(_) => Ok(()),

@@ -4,9 +4,10 @@
 //! of the host. [`draw`] makes a picture of any scenario. Boxes are as wide as what they stand for takes: an activation two
 //! clocks of its bus, a column two clocks of the data bus, a row from its opening to its closing.
 
-use super::controller::{Access, Controlled, ControlledError, ControlledWaves, Operation, Request};
+use super::controller::{Access, Controlled, ControlledWaves, Operation, Request};
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::HbmCommand;
+use ndp_files::Result;
 use ndp_report::{Gantt, ReportError};
 
 /// Columns that the host reads in the scenario.
@@ -33,7 +34,7 @@ pub struct Scenario {
 ///
 /// # Errors
 /// As [`Controlled::step`].
-pub fn scenario(config: &HbmConfig, cut: bool) -> Result<Scenario, ControlledError> {
+pub fn scenario(config: &HbmConfig, cut: bool) -> Result<Scenario> {
     // At most the subarrays of a bank.
     let boundary = if cut { config.weight_subarrays() as u16 } else { 0 };
     let mut system = Controlled::open(config, boundary, false, 1, ControlledWaves::default())?;

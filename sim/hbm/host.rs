@@ -1,13 +1,13 @@
 //! The Verilated controller and its channel as a channel of [`ndp_pim`], which gives it requests in place of commands.
 
-use super::controller::{Access, Controlled, ControlledError, ControlledWaves, Request};
-use crate::error::SimError;
+use super::controller::{Access, Controlled, ControlledWaves, Request};
 use crate::ffi::Rtl;
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::{Column, HbmActivity, HbmCommand, HbmOutputs, HbmStatistics};
+use ndp_files::{Context, Result, fault};
 use ndp_pim::scheduler::Given;
 use ndp_pim::scheduler::{Stepped, Stripe, Transfer, Work};
-use ndp_pim::{PimError, Pins, Scheduler};
+use ndp_pim::{Pins, Scheduler};
 
 /// A controller in RTL with its channel.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Hosted {
     ///
     /// # Errors
     /// As [`Controlled::open`].
-    pub fn open(config: &HbmConfig, channel: bool, waves: ControlledWaves) -> Result<Self, ControlledError> {
+    pub fn open(config: &HbmConfig, channel: bool, waves: ControlledWaves) -> Result<Self> {
         Ok(Self::new(Controlled::open(config, Self::boundary(config), channel, 1, waves)?))
     }
 
@@ -33,7 +33,7 @@ impl Hosted {
     ///
     /// # Errors
     /// As [`Controlled::open`].
-    pub fn of_rtl(controller: &Rtl, config: &HbmConfig) -> Result<Self, ControlledError> {
+    pub fn of_rtl(controller: &Rtl, config: &HbmConfig) -> Result<Self> {
         let (boundary, waves) = (Self::boundary(config), ControlledWaves::default());
         Ok(Self::new(Controlled::of_rtl(controller, None, config, boundary, 1, waves)?))
     }
@@ -51,13 +51,9 @@ impl Hosted {
     ///
     /// # Errors
     /// As [`Controlled::close_waves`].
-    pub fn close_waves(&mut self) -> Result<(), SimError> {
+    pub fn close_waves(&mut self) -> Result<()> {
         self.system.close_waves()
     }
-}
-
-fn failed(error: ControlledError) -> PimError {
-    PimError::Channel(error.to_string())
 }
 
 impl Scheduler for Hosted {
@@ -88,9 +84,9 @@ impl Scheduler for Hosted {
         self.system.requests_done
     }
 
-    fn step(&mut self) -> Result<Stepped, PimError> {
+    fn step(&mut self) -> Result<Stepped> {
         self.system.trace = Some(Vec::new());
-        self.system.step().map_err(failed)?;
+        self.system.step().context("the channel failed")?;
         let mut given = Given { data: self.system.bus_used, ..Given::default() };
         for (_, command) in self.system.trace.take().unwrap_or_default() {
             *(if on_row_bus(&command) { &mut given.row } else { &mut given.column }) = Some(command);
@@ -120,8 +116,8 @@ fn on_row_bus(command: &HbmCommand) -> bool {
 }
 
 impl Pins for Hosted {
-    fn clock(&mut self, _: u32, _: u32, _: Option<[u64; 2]>) -> Result<HbmOutputs, PimError> {
-        Err(PimError::Channel("its commands are those of its controller".into()))
+    fn clock(&mut self, _: u32, _: u32, _: Option<[u64; 2]>) -> Result<HbmOutputs> {
+        Err(fault!("the channel failed: its commands are those of its controller"))
     }
 
     fn scheduler(&mut self) -> Option<&mut dyn Scheduler> {
@@ -140,7 +136,7 @@ impl Pins for Hosted {
         self.system.device().activity()
     }
 
-    fn close(&mut self) -> Result<(), PimError> {
-        self.close_waves().map_err(|error| PimError::Waves(error.to_string()))
+    fn close(&mut self) -> Result<()> {
+        self.close_waves()
     }
 }

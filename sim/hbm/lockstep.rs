@@ -1,40 +1,14 @@
 //! The Verilated channel and the device model, clock by clock: every answer, every word of the data bus, every report.
 
 use super::channel::{ChannelOutputs, PimChannel};
-use crate::error::SimError;
 use crate::ffi::{OpenOptions, Rtl, rtl};
 use ndp_config::HbmConfig;
 use ndp_dram::Rule;
 use ndp_dram::hbm::{
     HbmActivity, HbmOutputs, HbmStatistics, HbmStorage, PseudoChannel, decode_column, decode_row,
 };
-use ndp_numerics::NumericsError;
-use ndp_pim::{PimError, Pins};
-
-/// Why a run ended.
-#[derive(Debug, thiserror::Error)]
-pub enum LockstepError {
-    /// A model or port is missing.
-    #[error(transparent)]
-    Sim(#[from] SimError),
-    /// The memory asks for a sum that there is not.
-    #[error(transparent)]
-    Numerics(#[from] NumericsError),
-    /// The two sides disagree.
-    #[error("clock {clock}: {signal} is {found} in RTL, {expected} in the device model; {commands}")]
-    Mismatch {
-        /// Clock of the stream.
-        clock: u64,
-        /// What differs.
-        signal: &'static str,
-        /// Of the RTL.
-        found: String,
-        /// Of the model.
-        expected: String,
-        /// The commands of the clock.
-        commands: String,
-    },
-}
+use ndp_files::{Context, Result, fault};
+use ndp_pim::Pins;
 
 /// Both sides of a channel.
 #[derive(Debug)]
@@ -48,10 +22,7 @@ pub struct Lockstep {
 
 impl Lockstep {
     /// The channel of a memory and its device model; both hold zeros.
-    ///
-    /// # Errors
-    /// [`LockstepError::Sim`] if the channel cannot be built.
-    pub fn open(config: &HbmConfig, options: &OpenOptions) -> Result<Self, LockstepError> {
+    pub fn open(config: &HbmConfig, options: &OpenOptions) -> Result<Self> {
         Self::of_rtl(&rtl(config, PimChannel::BLOCK)?, config, options)
     }
 
@@ -59,7 +30,7 @@ impl Lockstep {
     ///
     /// # Errors
     /// As [`Lockstep::open`].
-    pub fn of_rtl(rtl: &Rtl, config: &HbmConfig, options: &OpenOptions) -> Result<Self, LockstepError> {
+    pub fn of_rtl(rtl: &Rtl, config: &HbmConfig, options: &OpenOptions) -> Result<Self> {
         let mut device = PseudoChannel::new(config)?;
         device.keep_violations(usize::MAX);
         Ok(Self { device, rtl: PimChannel::open(rtl, options)?, seen: 0 })
@@ -69,10 +40,7 @@ impl Lockstep {
     ///
     /// # Errors
     /// As [`Lockstep::open`].
-    pub fn all(
-        config: &HbmConfig,
-        options: impl Fn(usize) -> OpenOptions,
-    ) -> Result<Vec<Self>, LockstepError> {
+    pub fn all(config: &HbmConfig, options: impl Fn(usize) -> OpenOptions) -> Result<Vec<Self>> {
         let open = |(channel, mut device): (usize, PseudoChannel)| {
             device.keep_violations(usize::MAX);
             Ok(Self { device, ..Self::open(config, &options(channel))? })
@@ -83,13 +51,8 @@ impl Lockstep {
     /// One clock of both sides.
     ///
     /// # Errors
-    /// [`LockstepError::Mismatch`] with the first signal that differs.
-    pub fn clock(
-        &mut self,
-        row: u32,
-        column: u32,
-        write: Option<[u64; 2]>,
-    ) -> Result<ChannelOutputs, LockstepError> {
+    /// The first signal that differs.
+    pub fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> Result<ChannelOutputs> {
         self.both(row, column, write).map(|(found, _)| found)
     }
 
@@ -99,7 +62,7 @@ impl Lockstep {
         row: u32,
         column: u32,
         write: Option<[u64; 2]>,
-    ) -> Result<(ChannelOutputs, HbmOutputs), LockstepError> {
+    ) -> Result<(ChannelOutputs, HbmOutputs)> {
         let clock = self.device.cycle();
         let model = self.device.clock(row, column, write);
         let news = &self.device.violations()[self.seen..];
@@ -129,14 +92,14 @@ impl Lockstep {
         } else {
             ("a report", format!("{:?}", found.reports), format!("{:?}", expected.reports))
         };
-        Err(LockstepError::Mismatch { clock, signal, found, expected, commands })
+        Err(fault!("clock {clock}: {signal} is {found} in RTL, {expected} in the device model; {commands}"))
     }
 
     /// Both sides in reset for some clocks; the cells keep what they hold.
     ///
     /// # Errors
     /// As [`PseudoChannel::new`].
-    pub fn reset(&mut self, clocks: u64) -> Result<(), LockstepError> {
+    pub fn reset(&mut self, clocks: u64) -> Result<()> {
         let storage: HbmStorage = self.device.storage().clone();
         self.device = PseudoChannel::with_storage(&self.device.config().clone(), storage)?;
         self.device.keep_violations(usize::MAX);
@@ -148,10 +111,8 @@ impl Lockstep {
 
 /// For [`ndp_pim`]: the RTL is what answers, the device model what checks it.
 impl Pins for Lockstep {
-    fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> Result<HbmOutputs, PimError> {
-        self.both(row, column, write)
-            .map(|(_, both)| both)
-            .map_err(|error| PimError::Channel(error.to_string()))
+    fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> Result<HbmOutputs> {
+        self.both(row, column, write).map(|(_, both)| both).context("the channel failed")
     }
 
     fn violations(&self) -> u64 {
@@ -166,7 +127,7 @@ impl Pins for Lockstep {
         self.device.activity()
     }
 
-    fn close(&mut self) -> Result<(), PimError> {
-        self.rtl.model.close_waves().map_err(|error| PimError::Waves(error.to_string()))
+    fn close(&mut self) -> Result<()> {
+        self.rtl.model.close_waves()
     }
 }

@@ -12,6 +12,6 @@ pub mod host;
 pub mod lockstep;
 
 pub use channel::{ChannelOutputs, PimChannel, RESET_CLOCKS};
-pub use controller::{Access, Controlled, ControlledError, ControlledWaves, Operation, Request};
+pub use controller::{Access, Controlled, ControlledWaves, Operation, Request};
 pub use host::Hosted;
-pub use lockstep::{Lockstep, LockstepError};
+pub use lockstep::Lockstep;

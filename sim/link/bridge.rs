@@ -2,9 +2,9 @@
 
 use super::Lanes;
 use super::pins::{drive_lanes, read_lanes};
-use crate::error::SimError;
 use crate::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use ndp_config::DesignConfig;
+use ndp_files::Result;
 
 /// The bridge; the route to DIMM `n` is link `n`, to others there is none.
 #[derive(Debug)]
@@ -25,7 +25,7 @@ impl Bridge {
     ///
     /// # Errors
     /// As [`Model::open`].
-    pub fn open(config: &DesignConfig, seed: u64) -> Result<Self, SimError> {
+    pub fn open(config: &DesignConfig, seed: u64) -> Result<Self> {
         let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
         let mut model = Model::open(&rtl(config, "link_bridge")?, &options)?;
         let config = config.link();
@@ -38,7 +38,7 @@ impl Bridge {
                 let input = model.input_of_width(&format!("lanes{p}_i"), config.word_bits())?;
                 Ok((input, model.output_of_width(&format!("lanes{p}_o"), config.word_bits())?))
             })
-            .collect::<Result<_, SimError>>()?;
+            .collect::<Result<_>>()?;
         Ok(Self {
             lanes,
             fault: model.output("fault_o")?,

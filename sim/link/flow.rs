@@ -5,8 +5,8 @@
 //! not the one that was next. It also says which one it is, for the message.
 
 use super::{Beat, LANE_BITS};
-use crate::error::LinkError;
 use ndp_config::{BEAT_BITS, LinkConfig};
+use ndp_files::{Result, fault};
 use ndp_numerics::SplitMix64;
 
 /// Bits of a beat that say which one it is.
@@ -129,19 +129,17 @@ impl Inbox {
     }
 
     /// Checks a beat against the one that is next.
-    ///
-    /// # Errors
-    /// [`LinkError::Delivery`].
-    pub fn take(&mut self, cycle: u64, arrival: &Arrival) -> Result<(), LinkError> {
+    pub fn take(&mut self, cycle: u64, arrival: &Arrival) -> Result<()> {
         self.beats += 1;
         self.flits += u64::from(arrival.flit_last);
-        let fail = |cursor: Option<&Cursor>, found: String| LinkError::Delivery {
-            cycle,
-            node: self.node,
-            source_node: arrival.source,
-            found,
-            expected: cursor.map_or(0, |c| c.next),
-            flow: cursor.map_or(0, |c| c.flow.number()),
+        let fail = |cursor: Option<&Cursor>, found: String| {
+            fault!(
+                "cycle {cycle}: DIMM {} received from DIMM {} {found} instead of beat {} of flow {:#x}",
+                self.node,
+                arrival.source,
+                cursor.map_or(0, |c| c.next),
+                cursor.map_or(0, |c| c.flow.number())
+            )
         };
         let Some(Some(cursor)) = self.cursors.get_mut(arrival.source as usize) else {
             return Err(fail(None, format!("a beat {:x?}, though nothing was sent", arrival.beat)));

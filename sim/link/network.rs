@@ -6,27 +6,16 @@ use super::channel::{Channel, ChannelEvent};
 use super::flow::{Arrival, Cursor, Flow, Inbox};
 use super::pins::{COUNTERS, ControllerStatus, Endpoint, Seen};
 use super::probe::Probe;
-use crate::error::{LinkError, SimError};
 use crate::ffi::{Rtl, rtl};
 use ndp_config::{DesignConfig, LinkConfig};
 use ndp_cycles::{Arrived, Beat, EndInputs, EndOutputs, LinkPair};
+use ndp_files::{Result, fault};
 
 /// Cycles of a channel: the way through SerDes and board.
 pub const LATENCY: u32 = 12;
 
 /// The block at each end of a link.
 pub const END: &str = "link_controller";
-
-/// Why a network stopped.
-#[derive(Debug, thiserror::Error)]
-pub enum NetworkError {
-    /// A model or port is missing.
-    #[error(transparent)]
-    Sim(#[from] SimError),
-    /// A promise was broken.
-    #[error(transparent)]
-    Link(#[from] LinkError),
-}
 
 /// An error injected between a link and the check of what arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,10 +52,7 @@ impl Cable {
     }
 
     /// One cycle: what the ends send, and what they receive.
-    ///
-    /// # Errors
-    /// [`LinkError::Protocol`] if an end breaks a rule.
-    pub fn step(&mut self, cycle: u64, sent: [Lanes; 2]) -> Result<[Lanes; 2], LinkError> {
+    pub fn step(&mut self, cycle: u64, sent: [Lanes; 2]) -> Result<[Lanes; 2]> {
         if self.watched {
             let said = [self.probes[1].said(), self.probes[0].said()];
             for end in 0..2 {
@@ -120,7 +106,7 @@ impl Network {
     ///
     /// # Errors
     /// As [`Model::open`](crate::ffi::Model::open).
-    pub fn pair(config: &DesignConfig, seed: u64) -> Result<Self, SimError> {
+    pub fn pair(config: &DesignConfig, seed: u64) -> Result<Self> {
         let end = rtl(config, END)?;
         Self::open([&end; 2], 2, config.link(), seed)
     }
@@ -129,10 +115,10 @@ impl Network {
     ///
     /// # Errors
     /// As [`Network::pair`].
-    pub fn open(ends: [&Rtl; 2], count: u32, config: &LinkConfig, seed: u64) -> Result<Self, SimError> {
+    pub fn open(ends: [&Rtl; 2], count: u32, config: &LinkConfig, seed: u64) -> Result<Self> {
         let nodes: Vec<Endpoint> = (0..count)
             .map(|n| Endpoint::open(ends[n as usize % 2], config, n, seed * 16 + u64::from(n)))
-            .collect::<Result<_, SimError>>()?;
+            .collect::<Result<_>>()?;
         let cable = |n: u32| {
             let other = if count == 2 { "DIMM 1".into() } else { format!("link {n} of the bridge") };
             Cable::new([format!("DIMM {n}"), other], config, seed * 64 + u64::from(n))
@@ -207,8 +193,8 @@ impl Network {
     /// One core cycle of everything.
     ///
     /// # Errors
-    /// [`LinkError`] as soon as a promise is broken, or the cycle model is wrong.
-    pub fn step(&mut self) -> Result<(), NetworkError> {
+    /// As soon as a promise is broken, or the cycle model is wrong.
+    pub fn step(&mut self) -> Result<()> {
         self.cycle += 1;
         let sent: Vec<Lanes> = self.nodes.iter().map(Endpoint::lanes).collect();
         let received = match &mut self.bridge {
@@ -235,7 +221,7 @@ impl Network {
     }
 
     /// Compares the cycle that was made with that of the model.
-    fn compare(&mut self) -> Result<(), NetworkError> {
+    fn compare(&mut self) -> Result<()> {
         let Some(model) = &mut self.prediction else { return Ok(()) };
         let mut inputs = [EndInputs::default(); 2];
         for (n, node) in self.nodes.iter().enumerate() {
@@ -250,7 +236,11 @@ impl Network {
             let (found, predicted) = (shown(&seen), model.outputs(n));
             if found != predicted {
                 let [found, predicted] = [found, predicted].map(|outputs| format!("{outputs:?}"));
-                return Err(LinkError::Prediction { cycle: self.cycle, node: n, found, predicted }.into());
+                return Err(fault!(
+                    "cycle {}: DIMM {n} shows {found}; by the cycle model {predicted}",
+                    self.cycle
+                )
+                .into());
             }
             let beat = seen.offered.map(|(flow, index)| Beat {
                 last: flow.is_last(index),
@@ -264,7 +254,7 @@ impl Network {
         Ok(())
     }
 
-    fn deliver(&mut self, node: usize, arrival: Arrival) -> Result<(), LinkError> {
+    fn deliver(&mut self, node: usize, arrival: Arrival) -> Result<()> {
         self.last_delivery = self.cycle;
         if self.fault.is_none() {
             return self.inboxes[node].take(self.cycle, &arrival);
@@ -291,14 +281,14 @@ impl Network {
     /// Steps until everything has arrived.
     ///
     /// # Errors
-    /// As [`Network::step`], and [`LinkError::Hang`] if nothing arrives for `patience` cycles.
-    pub fn drain(&mut self, patience: u64) -> Result<(), NetworkError> {
+    /// As [`Network::step`], and if nothing arrives for `patience` cycles.
+    pub fn drain(&mut self, patience: u64) -> Result<()> {
         self.last_delivery = self.cycle;
         while self.missing() > 0 {
             self.step()?;
             let quiet = self.cycle - self.last_delivery;
             if quiet > patience {
-                return Err(LinkError::Hang { cycle: self.cycle, quiet, missing: self.missing() }.into());
+                return Err(fault!("cycle {}: nothing was delivered for {quiet} cycles, no link reports a fault, and {} beats are missing", self.cycle, self.missing()).into());
             }
         }
         Ok(())
@@ -308,7 +298,7 @@ impl Network {
     ///
     /// # Errors
     /// As [`Network::step`].
-    pub fn run(&mut self, cycles: u64) -> Result<(), NetworkError> {
+    pub fn run(&mut self, cycles: u64) -> Result<()> {
         (0..cycles).try_for_each(|_| self.step())
     }
 
@@ -316,11 +306,7 @@ impl Network {
     ///
     /// # Errors
     /// As [`Network::step`].
-    pub fn run_until(
-        &mut self,
-        cycles: u64,
-        condition: impl Fn(&Self) -> bool,
-    ) -> Result<bool, NetworkError> {
+    pub fn run_until(&mut self, cycles: u64, condition: impl Fn(&Self) -> bool) -> Result<bool> {
         for _ in 0..cycles {
             if condition(self) {
                 return Ok(true);
@@ -333,8 +319,8 @@ impl Network {
     /// All counters of a DIMM's end, read one per cycle.
     ///
     /// # Errors
-    /// As [`Network::step`], and [`LinkError::Prediction`] for a counter that is not that of the cycle model.
-    pub fn counters(&mut self, node: usize) -> Result<[u64; COUNTERS.len()], NetworkError> {
+    /// As [`Network::step`], and a counter that is not that of the cycle model.
+    pub fn counters(&mut self, node: usize) -> Result<[u64; COUNTERS.len()]> {
         let mut values = [0; COUNTERS.len()];
         for (number, value) in (0..).zip(&mut values) {
             self.nodes[node].select_counter(number);
@@ -345,7 +331,11 @@ impl Network {
             if *value != predicted {
                 let [found, predicted] =
                     [*value, predicted].map(|value| format!("{value} {}", COUNTERS[number as usize]));
-                return Err(LinkError::Prediction { cycle: self.cycle, node, found, predicted }.into());
+                return Err(fault!(
+                    "cycle {}: DIMM {node} shows {found}; by the cycle model {predicted}",
+                    self.cycle
+                )
+                .into());
             }
         }
         Ok(values)

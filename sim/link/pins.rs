@@ -2,9 +2,9 @@
 
 use super::flow::{Arrival, Cursor, Flow};
 use super::{Beat, LANE_BITS, Lanes};
-use crate::error::SimError;
 use crate::ffi::{InputPort, Model, OpenOptions, OutputPort, Rtl};
 use ndp_config::{BEAT_BITS, LinkConfig};
+use ndp_files::Result;
 use ndp_numerics::SplitMix64;
 
 /// Counters of a controller by number.
@@ -132,7 +132,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// As [`Model::open`]; a port that does not exist.
-    pub fn open(rtl: &Rtl, config: &LinkConfig, node: u32, seed: u64) -> Result<Self, SimError> {
+    pub fn open(rtl: &Rtl, config: &LinkConfig, node: u32, seed: u64) -> Result<Self> {
         let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
         let mut model = Model::open(rtl, &options)?;
         let discard = model.input_of_width("discard_i", 1)?;

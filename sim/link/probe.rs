@@ -3,8 +3,8 @@
 //! Looks at the lanes before the channel, so every flit has to be perfect. The decoder is written from docs/dimm-link.md, bit by bit.
 
 use super::{LANE_BITS, Lanes};
-use crate::error::LinkError;
 use ndp_config::LinkConfig;
+use ndp_files::{Result, fault};
 use std::collections::VecDeque;
 
 /// 22 bits that all markers begin with, above the lane's number.
@@ -81,8 +81,8 @@ impl Probe {
     /// One cycle of the lanes, and what the other end has said so far.
     ///
     /// # Errors
-    /// [`LinkError::Protocol`] names the rule.
-    pub fn step(&mut self, cycle: u64, lanes: &Lanes, peer: Said) -> Result<(), LinkError> {
+    /// A sender broke a rule of the protocol on its lanes names the rule.
+    pub fn step(&mut self, cycle: u64, lanes: &Lanes, peer: Said) -> Result<()> {
         let marker = self.is_marker(lanes);
         let Some(bits) = &mut self.bits else {
             if marker {
@@ -90,7 +90,7 @@ impl Probe {
             }
             return Ok(());
         };
-        let protocol = |name: &str, what| LinkError::Protocol { cycle, sender: name.to_owned(), what };
+        let protocol = |name: &str, what| fault!("cycle {cycle}: {name} sent {what}");
         self.place += 1;
         if self.place == self.config.frame_words() {
             self.place = 0;

@@ -19,10 +19,11 @@ use super::reference::Reference;
 use super::residence::{ImageMap, Neuron, Residence};
 use super::setup::llm_shape;
 use crate::core::{Backend, CoreOptions, Recording};
-use crate::error::{Mismatch, SimError};
+use crate::error::Mismatch;
 use crate::gemv::{Backdoor, Cut, Estimated, GemvOptions, GemvUnit, LoggedProgram, MergeFormat, compare};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_dram::Rank;
+use ndp_files::{Result, bail, ensure, fault, refusal};
 use ndp_model::weights::Layer;
 use ndp_model::{
     Activation, AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, Model,
@@ -154,15 +155,15 @@ impl<P: Places> SystemBackend<P> {
     /// Opens the cores. The weights of `model` are written into their DRAM before the first operation.
     ///
     /// # Errors
-    /// As [`GemvUnit::open`]; [`SimError::Layout`] for a model that does not fit the DIMMs; [`SimError::Range`] for an observed DIMM that there is not, and for a core with fewer serial steps than
-    /// FP16 has: the GPU would multiply by other weights.
+    /// As [`GemvUnit::open`]; a model that does not fit the DIMMs; an observed DIMM that there is not, and a core with
+    /// fewer serial steps than FP16 has: the GPU would multiply by other weights.
     pub fn open(
         config: &DesignConfig,
         unit: &GemvOptions,
         options: &SystemOptions,
         places: P,
         model: &Model,
-    ) -> Result<Self, SimError> {
+    ) -> Result<Self> {
         check_model(model)?;
         Self::of_layers(config, unit, options, places, (&llm_shape(model)?, &model.layers))
     }
@@ -177,7 +178,7 @@ impl<P: Places> SystemBackend<P> {
         options: &SystemOptions,
         places: P,
         (shape, layers): (&LlmShape, &[Layer]),
-    ) -> Result<Self, SimError> {
+    ) -> Result<Self> {
         let (mut system, backdoors) = Self::new(config, unit, options, places, shape)?;
         system.image = Some(Image { layers: layers.to_vec(), backdoors });
         if let Some(flash) = &mut system.flash {
@@ -197,7 +198,7 @@ impl<P: Places> SystemBackend<P> {
         options: &SystemOptions,
         places: P,
         shape: &LlmShape,
-    ) -> Result<Self, SimError> {
+    ) -> Result<Self> {
         let core = CoreOptions { backend: Backend::Cycles, outline: true, ..unit.core.clone() };
         let unit = GemvOptions { core, ..unit.clone() };
         let (mut system, _) = Self::new(config, &unit, options, places, shape)?;
@@ -211,16 +212,14 @@ impl<P: Places> SystemBackend<P> {
         options: &SystemOptions,
         places: P,
         shape: &LlmShape,
-    ) -> Result<(Self, Vec<Backdoor>), SimError> {
+    ) -> Result<(Self, Vec<Backdoor>)> {
         let dimms = options.system.dimms().count as usize;
         let full = u64::from(SerialSteps::FULL.get());
         for (key, value, min, max) in [
             ("shown-dimm", options.observed_dimm as u64, 0, dimms as u64 - 1),
             ("serial_steps", config.gemv().serial_steps().into(), full, full),
         ] {
-            if !(min..=max).contains(&value) {
-                return Err(SimError::Range { key, value, min, max });
-            }
+            ensure!((min..=max).contains(&value), "{key} = {value} must be in {min}..={max}");
         }
         flash::check(options, &places)?;
         let (residence, map) = Residence::new(config, shape, dimms as u32, &places, options.flash)?;
@@ -232,7 +231,7 @@ impl<P: Places> SystemBackend<P> {
             }
             let (mut unit, backdoor) = GemvUnit::open(config, &unit)?;
             unit.occupy(map.clone());
-            Ok::<_, SimError>((unit, backdoor))
+            Ok::<_, ndp_files::Error>((unit, backdoor))
         };
         let (cores, backdoors) = (0..dimms).map(open).collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         let merge = MergeFigures { format: options.merge, ..MergeFigures::default() };
@@ -306,18 +305,18 @@ impl<P: Places> SystemBackend<P> {
     /// Only neurons that are predicted active are computed. Low-rank predictors get places in the DRAM of the cores, which predict with them.
     ///
     /// # Errors
-    /// [`SimError::Layout`] for low-rank predictors that do not fit; [`SimError::Unsupported`] for those of a system without data.
-    pub fn with_predictor(mut self, live: LivePredictor) -> Result<Self, SimError> {
+    /// Low-rank predictors that do not fit; those of a system without data.
+    pub fn with_predictor(mut self, live: LivePredictor) -> Result<Self> {
         if let Some(low_rank) = live.low_rank() {
             if self.flash.is_some() {
                 let found =
                     "low-rank, which runs on the cores and reads a row of each of their neurons".to_owned();
-                return Err(SimError::Unfit { what: "predictor", found, expected: "hermes".to_owned() });
+                bail!("with a flash tier the predictor is {found}: expected hermes");
             }
             let Some(image) = &self.image else {
                 let (found, expected) =
                     ("low-rank".to_owned(), "hermes, in a system without data".to_owned());
-                return Err(SimError::Unsupported { key: "predictor", found, expected });
+                bail!("the model's predictor = {found}: systems of DIMMs run models with {expected}");
             };
             let is_biased = image.layers.iter().any(|layer| layer.fc1.bias.is_some());
             let width = self.shape.hidden();
@@ -333,9 +332,9 @@ impl<P: Places> SystemBackend<P> {
     /// With links in RTL between the cores: partial sums, Q, K, V and the weights of neurons that move go over them.
     ///
     /// # Errors
-    /// [`SimError::Range`] for one DIMM or more than there are bridges for, for a fault of a DIMM that there is not, and for cores without links;
-    /// [`SimError::Build`] for a bridge that cannot be built; [`SimError::LinkFault`] if a link does not come up.
-    pub fn with_links(mut self, links: &LinkOptions) -> Result<Self, SimError> {
+    /// One DIMM or more than there are bridges for, a fault of a DIMM that there is not, and cores without links; a
+    /// bridge that cannot be built; if a link does not come up.
+    pub fn with_links(mut self, links: &LinkOptions) -> Result<Self> {
         self.links = Some(Links::open(&self.config, &mut self.cores, links, self.options.threads)?);
         Ok(self)
     }
@@ -344,7 +343,7 @@ impl<P: Places> SystemBackend<P> {
     ///
     /// # Errors
     /// As [`crate::core::NdpCore::register`].
-    pub fn count_links(&mut self) -> Result<(), SimError> {
+    pub fn count_links(&mut self) -> Result<()> {
         if let Some(links) = &mut self.links {
             links.count(&mut self.cores)?;
             self.books.figures.links = Some(links.figures.clone());
@@ -361,7 +360,7 @@ impl<P: Places> SystemBackend<P> {
 
     /// Writes the weights into the DRAM of the cores. The image is used up, and its backdoors with it: from then on there is no way to the
     /// DRAM but the pins.
-    fn load(&mut self) -> Result<(), SimError> {
+    fn load(&mut self) -> Result<()> {
         let Some(Image { layers, backdoors }) = self.image.take() else { return Ok(()) };
         if self.options.load == Load::Backdoor {
             for (dimm, (core, backdoor)) in (0..).zip(self.cores.iter_mut().zip(&backdoors)) {
@@ -401,7 +400,7 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// Neurons change places over links as the scheduler wants it, until the projection that began at `begin` is over, or a move fails.
-    fn move_neurons(&mut self, begin: u64) -> Result<(), SimError> {
+    fn move_neurons(&mut self, begin: u64) -> Result<()> {
         let Some(links) = &mut self.links else { return Ok(()) };
         let (gap, mut now) = (self.books.now, begin);
         loop {
@@ -432,7 +431,7 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// Without links neurons change places between tokens: the host reads their weights from one DIMM and writes them to another.
-    fn copy_neurons(&mut self) -> Result<(), SimError> {
+    fn copy_neurons(&mut self) -> Result<()> {
         loop {
             let moves = self.residence.all_moves();
             if moves.is_empty() {
@@ -501,10 +500,7 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// Completes the wave file of the observed DIMM, if there is one.
-    ///
-    /// # Errors
-    /// [`SimError::WaveWrite`].
-    pub fn close_waves(&mut self) -> Result<(), SimError> {
+    pub fn close_waves(&mut self) -> Result<()> {
         self.cores.iter_mut().try_for_each(GemvUnit::close_waves)
     }
 
@@ -519,7 +515,7 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// What comes is part of this operation; the first one of a pass begins a batch.
-    fn begin(&mut self, layer: Option<u32>, operation: Operation, batch: usize) -> Result<(), SimError> {
+    fn begin(&mut self, layer: Option<u32>, operation: Operation, batch: usize) -> Result<()> {
         if self.books.begin(layer, operation, batch) && !self.on_gpu() {
             self.load()?;
             self.books.begin_token();
@@ -549,7 +545,7 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// Q, K or V: the inputs that take part are those that are not zero, or those that are predicted.
-    fn qkv(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>, SimError> {
+    fn qkv(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>> {
         let product = op.product();
         if self.books.step.operation == Operation::Q
             && let Some(live) = &mut self.live
@@ -559,7 +555,7 @@ impl<P: Places> SystemBackend<P> {
             live.observe(layer, BlockKind::Attention, product.activations(), predicted)?;
         }
         if self.on_gpu() {
-            return Ok(self.linear_on_gpu("prompt", op));
+            return self.linear_on_gpu("prompt", op);
         }
         if self.books.step.operation == Operation::Q {
             self.predict_on_host(product.cols(), self.predicted.is_some());
@@ -593,7 +589,7 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// Refuses a layer that the DIMMs cannot compute: other functions than ReLU, heads of another width than the shape says.
-    fn check_layer(&self, op: &LinearOp<'_>) -> Result<(), SimError> {
+    fn check_layer(&self, op: &LinearOp<'_>) -> Result<()> {
         match op.finish() {
             Finish::Activate(activation) | Finish::Gate { activation, .. } => check_activation(activation),
             Finish::Scale(_) => check_heads(op.product().rows(), self.shape.hidden() as usize),
@@ -602,8 +598,8 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// FC1: all neurons, those that turn out active, which an oracle knows, or those that are predicted.
-    fn fc1(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>, SimError> {
-        let exact = self.reference.linear(op);
+    fn fc1(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>> {
+        let exact = self.reference.linear(op)?;
         let rows = op.product().rows();
         let mut predicted = None;
         if let Some(live) = &mut self.live {
@@ -612,7 +608,7 @@ impl<P: Places> SystemBackend<P> {
         }
         if self.on_gpu() {
             self.flash_remembers(layer, &exact, rows);
-            return Ok(self.linear_on_gpu("prompt", op));
+            return self.linear_on_gpu("prompt", op);
         }
         if self.flash.is_none() {
             self.predict_on_host(rows, predicted.is_some() && self.residence.low_rank().is_none());
@@ -636,16 +632,16 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// What a gate is multiplied with, of the neurons whose gate is open. Cores that have the gate compute it with FC2, at once.
-    fn behind_gate(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>, SimError> {
+    fn behind_gate(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>> {
         if self.on_gpu() {
-            return Ok(self.linear_on_gpu("prompt", op));
+            return self.linear_on_gpu("prompt", op);
         }
         let Finish::Gate { values, .. } = op.finish() else {
-            return Err(SimError::Host { cycle: 0, what: format!("{} has no gate", op.product().label()) });
+            return Err(fault!("cycle 0: {} has no gate", op.product().label()));
         };
         let open = active_columns(values, op.product().rows());
         self.open_gates = Some(open.clone());
-        let exact = self.reference.linear(op);
+        let exact = self.reference.linear(op)?;
         if self.in_rounds() {
             return self.wait(op, layer, &open, &exact);
         }
@@ -656,17 +652,17 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// A linear layer that only the GPU computes.
-    fn linear_on_gpu(&mut self, what: &'static str, op: &LinearOp<'_>) -> Vec<f16> {
+    fn linear_on_gpu(&mut self, what: &'static str, op: &LinearOp<'_>) -> Result<Vec<f16>> {
         self.dense(what, op.product());
         if self.reference.is_outline() {
             return self.reference.linear(op);
         }
-        let Ok(result) = self.gpu.linear(op);
+        let result = self.gpu.linear(op)?;
         if self.gpu.numerics() != GpuNumerics::Exact {
-            let exact = self.reference.linear(op);
+            let exact = self.reference.linear(op)?;
             self.count_differences(&exact, &result);
         }
-        result
+        Ok(result)
     }
 
     /// The host asks the monitor of a core which outputs of FC1 are positive: it knows no other way, and somebody wants to know it of each token.
@@ -697,7 +693,7 @@ impl<P: Places> SystemBackend<P> {
         rows: usize,
         expected: &[f16],
         bits: &[u16],
-    ) -> Result<Vec<f16>, SimError> {
+    ) -> Result<Vec<f16>> {
         if self.reference.is_outline() {
             return Ok(expected.to_vec());
         }
@@ -707,10 +703,8 @@ impl<P: Places> SystemBackend<P> {
 }
 
 impl<P: Places> GemvBackend for SystemBackend<P> {
-    type Error = SimError;
-
     /// A product without what follows it: on the GPU.
-    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, SimError> {
+    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
         self.begin(None, Operation::Head, op.batch())?;
         self.dense("logits", op);
         if op.class() == GemvClass::Head {
@@ -719,17 +713,17 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
             self.places.end(op.batch() as u32);
         }
         if self.reference.is_outline() {
-            return Ok(self.reference.gemv(op));
+            return self.reference.gemv(op);
         }
-        let Ok(result) = self.gpu.gemv(op);
+        let result = self.gpu.gemv(op)?;
         if self.gpu.numerics() != GpuNumerics::Exact {
-            let exact = self.reference.gemv(op);
+            let exact = self.reference.gemv(op)?;
             self.count_differences(&exact, &result);
         }
         Ok(result)
     }
 
-    fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, SimError> {
+    fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>> {
         let product = op.product();
         let layer = layer_of(product.label())?;
         let operation = Operation::of(product);
@@ -750,7 +744,7 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
                 if let Some(flash) = &mut self.flash {
                     flash.idle_ns = begin;
                 }
-                let values = self.linear_on_gpu(what, op);
+                let values = self.linear_on_gpu(what, op)?;
                 if !self.on_gpu() {
                     self.move_neurons(begin)?;
                 }
@@ -759,9 +753,9 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
         }
     }
 
-    fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>, SimError> {
+    fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>> {
         self.begin(Some(op.layer() as u32), Operation::Attention, op.tokens())?;
-        let exact = self.reference.attend(op);
+        let exact = self.reference.attend(op)?;
         if !self.on_gpu() {
             return self.by_heads(op, &exact);
         }
@@ -773,7 +767,7 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
         if self.gpu.numerics() == GpuNumerics::Exact || self.reference.is_outline() {
             return Ok(exact);
         }
-        let Ok(result) = self.gpu.attend(op);
+        let result = self.gpu.attend(op)?;
         self.count_differences(&exact, &result);
         Ok(result)
     }
@@ -781,30 +775,27 @@ impl<P: Places> GemvBackend for SystemBackend<P> {
 
 /// Refuses a model that systems of DIMMs cannot compute: other functions than ReLU, heads that are not as wide together as the layer. It takes no time, so it
 /// can come before anything is loaded or computed in software.
-///
-/// # Errors
-/// [`SimError::Unsupported`].
-pub fn check_model(model: &Model) -> Result<(), SimError> {
+pub fn check_model(model: &Model) -> Result<()> {
     check_activation(model.config.activation())?;
     check_heads(model.config.query_width(), model.config.hidden_size())
 }
 
-fn check_activation(activation: Activation) -> Result<(), SimError> {
+fn check_activation(activation: Activation) -> Result<()> {
     match activation {
         Activation::Relu => Ok(()),
         other => {
             let (found, expected) = (format!("{other:?}"), "Relu".to_owned());
-            Err(SimError::Unsupported { key: "activation", found, expected })
+            Err(refusal!("the model's activation = {found}: systems of DIMMs run models with {expected}"))
         }
     }
 }
 
-fn check_heads(width: usize, hidden: usize) -> Result<(), SimError> {
+fn check_heads(width: usize, hidden: usize) -> Result<()> {
     if width == hidden {
         return Ok(());
     }
     let (found, expected) = (width.to_string(), format!("heads of {hidden} elements together"));
-    Err(SimError::Unsupported { key: "width of all heads", found, expected })
+    Err(refusal!("the model's width of all heads = {found}: systems of DIMMs run models with {expected}"))
 }
 
 /// Flips a bit of the first weight of each matrix of a neuron, in its slot.
@@ -813,7 +804,7 @@ pub(super) fn flip_weights(
     residence: &Residence,
     neuron: Neuron,
     bit: u32,
-) -> Result<(), SimError> {
+) -> Result<()> {
     let rows: Vec<_> = residence.rows_of(neuron).map(|(layout, slot)| (layout.clone(), slot)).collect();
     let jobs = vec![(residence.home(neuron).dimm as usize, rows)];
     together((cores, links), 1, jobs, Vec::len, async |core: &mut GemvUnit, rows: Vec<_>| {

@@ -10,9 +10,10 @@ use super::causes::{Cause, Shares};
 use super::figures::{SystemFigures, TokenFigures};
 use super::links::Round;
 use super::place::Place;
-use crate::error::{Mismatch, SimError};
+use crate::error::{Mismatch, Mismatches};
 use crate::gemv::ProgramFigures;
 use ndp_config::{CoreConfig, SystemConfig};
+use ndp_files::Result;
 use ndp_isa::Opcode;
 use ndp_model::{GemvClass, GemvOp};
 use serde::Serialize;
@@ -203,16 +204,12 @@ impl Books {
     }
 
     /// Counts results that were compared with the reference, and takes down those that differ.
-    ///
-    /// # Errors
-    /// [`SimError::Mismatch`] if any does.
-    pub fn judge(&mut self, outputs: u64, mismatches: Vec<Mismatch>) -> Result<(), SimError> {
+    pub fn judge(&mut self, outputs: u64, mismatches: Vec<Mismatch>) -> Result<()> {
         self.figures.outputs_checked += outputs;
         self.figures.mismatches += mismatches.len() as u64;
-        let Some(first) = mismatches.first() else { return Ok(()) };
-        let (first, count) = (Box::new(first.clone()), mismatches.len() as u64);
+        let found = Mismatches::of(&mismatches, outputs);
         self.mismatches.extend(mismatches);
-        Err(SimError::Mismatch { first, count, outputs })
+        found.map_or(Ok(()), |found| Err(found.into()))
     }
 
     /// A pass of one token begins.

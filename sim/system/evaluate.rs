@@ -17,16 +17,14 @@ use super::links::LinkOptions;
 use super::live::LivePredictor;
 use super::online::{Known, Online, OnlineStart};
 use super::text::TracedText;
-use crate::error::SimError;
 use crate::gemv::{Estimated, GemvOptions, MergeFormat};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::EnergyConstants;
+use ndp_files::{Result, bail, ensure, refusal};
 use ndp_placement::{Certificate, Instance, Options, Placement, place_structured};
-use ndp_predictor::{
-    Confusion, LayerTable, NeuronStates, Predictor, PredictorError, PredictorKind, PredictorRules,
-};
+use ndp_predictor::{Confusion, LayerTable, NeuronStates, Predictor, PredictorKind, PredictorRules};
 use ndp_scheduler::session::WindowBalance;
-use ndp_scheduler::{Policy, SchedulerError, TokenRecord};
+use ndp_scheduler::{Policy, TokenRecord};
 use ndp_traces::stats::Similarity;
 use ndp_traces::{Activity, Counted, NeuronShape, Phase, Profile, TokenInfo, TraceReader};
 use serde::Serialize;
@@ -239,7 +237,7 @@ struct Judge {
 }
 
 impl Judge {
-    fn token(&mut self, shape: &NeuronShape, activity: &Activity) -> Result<(), SchedulerError> {
+    fn token(&mut self, shape: &NeuronShape, activity: &Activity) -> Result<()> {
         let mut all = Confusion::default();
         let mut room = Vec::new();
         for (index, block) in shape.blocks().iter().enumerate() {
@@ -276,23 +274,6 @@ struct Prepared {
     prompt: Vec<Activity>,
 }
 
-/// Why a trace was not evaluated.
-#[derive(Debug, thiserror::Error)]
-pub enum EvaluateError {
-    /// Trace, placement or scheduler.
-    #[error(transparent)]
-    Scheduler(#[from] SchedulerError),
-    /// The system.
-    #[error(transparent)]
-    System(#[from] SimError),
-}
-
-impl From<PredictorError> for EvaluateError {
-    fn from(error: PredictorError) -> Self {
-        Self::Scheduler(error.into())
-    }
-}
-
 /// A policy at work.
 struct Run {
     policy: Policy,
@@ -301,12 +282,12 @@ struct Run {
 }
 
 impl Run {
-    fn token(&mut self, activity: &Activity) -> Result<(), EvaluateError> {
+    fn token(&mut self, activity: &Activity) -> Result<()> {
         self.text.token(activity)?;
         Ok(self.online.token(activity)?)
     }
 
-    fn summary(mut self) -> Result<PolicyResult, EvaluateError> {
+    fn summary(mut self) -> Result<PolicyResult> {
         self.text.system_mut().count_links()?;
         let records = self.online.records();
         let figures = self.text.system().figures();
@@ -347,8 +328,8 @@ impl Run {
 /// Reads a trace and evaluates all policies on it. `progress` is called after every token of a policy with the tokens so far and all of them.
 ///
 /// # Errors
-/// [`SchedulerError::Trace`] for a broken trace, [`SchedulerError::Unfit`] for one of another model or with nothing generated,
-/// [`SchedulerError::Placement`] for a model or a placement that does not fit the system; else as [`SystemBackend::outline`] and its operations.
+/// A broken trace, one of another model or with nothing generated, a model or a placement that does not fit the system;
+/// else as [`SystemBackend::outline`] and its operations.
 pub fn evaluate<R: Read>(
     reader: &mut TraceReader<R>,
     design: &DesignConfig,
@@ -356,13 +337,13 @@ pub fn evaluate<R: Read>(
     system: &SystemConfig,
     options: &EvaluateOptions,
     mut progress: impl FnMut(u64, u64),
-) -> Result<Evaluation, EvaluateError> {
+) -> Result<Evaluation> {
     let header = reader.header().clone();
     let shape = NeuronShape::of(model);
     if reader.shape() != &shape {
         let sizes = format!("{} layers of {} and {} neurons", header.layers, header.attention, header.mlp);
         let expected = format!("{} layers of {} and {}", model.layers(), model.hidden(), model.ffn());
-        let error = SchedulerError::Unfit { what: format!("{} with {sizes}", header.model), expected };
+        let error = refusal!("the trace is of {} with {sizes}, not {expected}", header.model);
         return Err(error.into());
     }
     let (prepared, mut pending) = prepare(reader, &shape, options)?;
@@ -375,13 +356,11 @@ pub fn evaluate<R: Read>(
 
     let frequencies = prepared.known.frequencies();
     let placed = options.flash.map_or_else(|| system.clone(), |flash| flash.for_placement(system, model));
-    let instance =
-        Instance::new(model, &placed, &frequencies, &Options::default()).map_err(SchedulerError::from)?;
+    let instance = Instance::new(model, &placed, &frequencies, &Options::default())?;
     let (placement, certificate) = match &options.placement {
         Some(given) => Certificate::of(&instance, given).map(|certificate| (given.clone(), certificate)),
         None => place_structured(&instance),
-    }
-    .map_err(SchedulerError::from)?;
+    }?;
 
     let positions = options.positions.unwrap_or((prompt_tokens + all) as usize);
     let mut runs = Vec::new();
@@ -406,7 +385,7 @@ pub fn evaluate<R: Read>(
             );
         }
         generated += 1;
-        pending = reader.read().map_err(SchedulerError::from)?.map(|(info, next)| (info, next.clone()));
+        pending = reader.read()?.map(|(info, next)| (info, next.clone()));
     }
     let policies: Vec<PolicyResult> = runs.into_iter().map(Run::summary).collect::<Result<_, _>>()?;
     let ablation = ablation(&policies);
@@ -442,7 +421,7 @@ fn begin(
     (design, model, [system, placed]): (&DesignConfig, &LlmShape, [&SystemConfig; 2]),
     (policy, positions, placement): (Policy, usize, &Placement),
     options: &EvaluateOptions,
-) -> Result<Run, EvaluateError> {
+) -> Result<Run> {
     let Prepared { known, prompt, .. } = prepared;
     let online = Online::new(&OnlineStart {
         design,
@@ -490,7 +469,7 @@ fn prepare<R: Read>(
     reader: &mut TraceReader<R>,
     shape: &NeuronShape,
     options: &EvaluateOptions,
-) -> Result<(Prepared, Option<(TokenInfo, Activity)>), SchedulerError> {
+) -> Result<(Prepared, Option<(TokenInfo, Activity)>)> {
     let sequences = reader.header().sequences;
     let mut profile = Profile::new(shape);
     let (mut prompt, mut counted) = (Vec::new(), Profile::new(shape));
@@ -498,10 +477,7 @@ fn prepare<R: Read>(
     let mut sequence = 0;
     let first = loop {
         let Some((info, activity)) = reader.read()? else {
-            return Err(SchedulerError::Unfit {
-                what: "a trace whose last sequence has no generated token".to_owned(),
-                expected: "at least one".to_owned(),
-            });
+            bail!("the trace is of a trace whose last sequence has no generated token, not at least one");
         };
         sequence += u64::from(info.first);
         let own = sequence == sequences;
@@ -519,12 +495,10 @@ fn prepare<R: Read>(
             }
         }
     };
-    if prompt.is_empty() {
-        return Err(SchedulerError::Unfit {
-            what: "a trace whose last sequence has no prompt".to_owned(),
-            expected: "at least one token of a prompt".to_owned(),
-        });
-    }
+    ensure!(
+        !prompt.is_empty(),
+        "the trace is of a trace whose last sequence has no prompt, not at least one token of a prompt"
+    );
     let table = Rc::new(LayerTable::sample(shape, sampled.into_iter())?);
     let frequencies: Vec<f64> = (0..shape.blocks().len())
         .flat_map(|block| counted.counts(block).iter().map(|&count| f64::from(count)))
@@ -535,11 +509,7 @@ fn prepare<R: Read>(
     Ok((Prepared { known, states, prompt }, Some(first)))
 }
 
-fn judges(
-    prepared: &Prepared,
-    shape: &NeuronShape,
-    options: &EvaluateOptions,
-) -> Result<Vec<Judge>, SchedulerError> {
+fn judges(prepared: &Prepared, shape: &NeuronShape, options: &EvaluateOptions) -> Result<Vec<Judge>> {
     let kinds = [
         ("token and layer", PredictorKind::Both),
         ("token only", PredictorKind::TokenOnly),

@@ -12,9 +12,9 @@ use super::place::Place;
 use super::places::{Device, Places};
 use super::pool::together;
 use super::rounds::Rounds;
-use crate::error::SimError;
 use crate::gemv::GemvUnit;
 use ndp_config::{BlockKind, LlmShape, SystemConfig};
+use ndp_files::{Error, Result, refusal};
 use ndp_flash::{Change, Manager, Window};
 use ndp_model::weights::Layer;
 use ndp_numerics::{f16, fp16};
@@ -160,7 +160,7 @@ impl BlockWindow {
     }
 
     /// A token, or a further round of the last one, needs these neurons: what changes, and how many move without holes.
-    pub fn needs(&mut self, needed: &[u32], further: bool) -> Result<(Change, u64), ndp_flash::FlashError> {
+    pub fn needs(&mut self, needed: &[u32], further: bool) -> Result<(Change, u64)> {
         let of = if further { Window::round } else { Window::token };
         let change = of(&mut self.slots, needed)?;
         Ok((change, of(&mut self.without_holes, needed)?.moved.len() as u64))
@@ -196,9 +196,9 @@ struct Chunk {
 }
 
 /// Refuses options with which the host does not know before an MLP which neurons it needs, or neurons move by other ways.
-pub(super) fn check(options: &SystemOptions, places: &impl Places) -> Result<(), SimError> {
+pub(super) fn check(options: &SystemOptions, places: &impl Places) -> Result<()> {
     let unfit = |what, found: &str, expected: &str| {
-        Err(SimError::Unfit { what, found: found.into(), expected: expected.into() })
+        Err(refusal!("with a flash tier the {what} is {found}: expected {expected}"))
     };
     if options.flash.is_none() {
         return match places.resident(0, 0) {
@@ -259,11 +259,11 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// The rounds in which an MLP computes these neurons: those of the DIMMs, round by round. One if there is no flash tier.
-    pub(super) fn rounds(&self, layer: u32, neurons: &[u32]) -> Result<Vec<Vec<u32>>, SimError> {
+    pub(super) fn rounds(&self, layer: u32, neurons: &[u32]) -> Result<Vec<Vec<u32>>> {
         let mut rounds = vec![Vec::new()];
         let windows = self.residence.windows.get(layer as usize).into_iter().flatten();
         for ((dimm, needed), window) in self.cold(layer, neurons).into_iter().enumerate().zip(windows) {
-            let own = window.slots.rounds(&needed).map_err(|error| SimError::Flash { layer, dimm, error })?;
+            let own = window.slots.rounds(&needed).map_err(|error| unfit(layer, dimm, &error))?;
             rounds.resize(rounds.len().max(own.len()), Vec::new());
             rounds.iter_mut().zip(own).for_each(|(round, mut own)| round.append(&mut own));
         }
@@ -272,7 +272,7 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// The MLP of a layer needs these neurons, perhaps in a further round: those without a slot are read and written into one.
-    pub(super) fn bring(&mut self, layer: u32, neurons: &[u32], further: bool) -> Result<(), SimError> {
+    pub(super) fn bring(&mut self, layer: u32, neurons: &[u32], further: bool) -> Result<()> {
         let Some(&Flash { known_ns, idle_ns, .. }) = self.flash.as_ref() else { return Ok(()) };
         let block = BlockKind::Mlp.block(layer);
         let further_rounds = u64::from(further);
@@ -282,7 +282,7 @@ impl<P: Places> SystemBackend<P> {
         for (dimm, needed) in self.cold(layer, neurons).into_iter().enumerate() {
             let window = &mut self.residence.windows[layer as usize][dimm];
             let changed = window.needs(&needed, further);
-            let (change, moved) = changed.map_err(|error| SimError::Flash { layer, dimm, error })?;
+            let (change, moved) = changed.map_err(|error| unfit(layer, dimm, &error))?;
             token.needed += needed.len() as u64;
             token.loaded += change.loaded.len() as u64;
             token.deleted += change.deleted.len() as u64;
@@ -385,4 +385,10 @@ impl<P: Places> SystemBackend<P> {
             None => figures.tokens.push(token),
         }
     }
+}
+
+fn unfit(layer: u32, dimm: usize, error: &Error) -> Error {
+    refusal!(
+        "MLP of layer {layer}, DIMM {dimm}: {error}; with a larger share of resident neurons there are more"
+    )
 }

@@ -4,10 +4,10 @@
 //! of a GPU: products of FP16 numbers are added in FP32 in a fixed order, and rounded to FP16 where they leave the GPU as such. What
 //! follows a product (bias, scale, ReLU, residual, softmax) is that of the contract in both cases.
 
+use ndp_files::Result;
 use ndp_model::{GemvBackend, GemvOp, SoftwareBackend};
 use ndp_numerics::{ExactSum, f16};
 use serde::Serialize;
-use std::convert::Infallible;
 
 /// How the GPU adds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, clap::ValueEnum)]
@@ -68,9 +68,7 @@ impl Gpu {
 }
 
 impl GemvBackend for Gpu {
-    type Error = Infallible;
-
-    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, Infallible> {
+    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
         if self.numerics == GpuNumerics::Exact {
             return self.software.gemv(op);
         }
@@ -143,7 +141,7 @@ mod tests {
             let (w, x) = (values(w), values(x));
             let op = GemvOp::new("t", GemvClass::Proj, (1, w.len()), &w, &x).unwrap();
             for numerics in [GpuNumerics::Exact, GpuNumerics::Fp32] {
-                let Ok(result) = Gpu::new(numerics).gemv(&op);
+                let result = Gpu::new(numerics).gemv(&op).unwrap();
                 assert_eq!(result[0].to_bits(), expected, "{numerics:?}");
             }
         }

@@ -6,9 +6,9 @@ use super::links::{Message, Round};
 use super::place::Place;
 use super::places::Places;
 use super::pool::{alike, together};
-use crate::error::SimError;
 use crate::gemv::{GemvUnit, columns_of};
 use ndp_config::{BEAT_ELEMS, BlockKind};
+use ndp_files::Result;
 use ndp_layout::RowRange;
 use ndp_model::{AttentionOp, AttentionSpan, LayerCache};
 use ndp_numerics::f16;
@@ -80,7 +80,7 @@ impl<P: Places> SystemBackend<P> {
 
     /// Q, K and V of a token go from the core where they met to those of their heads, to the same places there. By core, the round in which they
     /// come.
-    fn send_qkv(&mut self, op: &AttentionOp<'_>) -> Result<BTreeMap<usize, Round>, SimError> {
+    fn send_qkv(&mut self, op: &AttentionOp<'_>) -> Result<BTreeMap<usize, Round>> {
         let Some((from, gathered)) = self.gathered() else { return Ok(BTreeMap::new()) };
         let ranks = self.config.gemv().ranks();
         let mut messages = Vec::new();
@@ -88,7 +88,7 @@ impl<P: Places> SystemBackend<P> {
             if self.heads(to).is_empty() || !self.keeps_qkv(op.tokens()) {
                 continue;
             }
-            let range = |matrix: &WeightMatrix| -> Result<_, SimError> {
+            let range = |matrix: &WeightMatrix| -> Result<_> {
                 let columns = self.head_columns(*matrix, to);
                 let vector = &self.residence.qkv[*matrix as usize];
                 let block = columns_of(&self.config, vector, columns.start as u32, columns.len() as u32)?;
@@ -131,7 +131,7 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// Attention head by head where the heads live; `exact` is the reference.
-    pub(super) fn by_heads(&mut self, op: &AttentionOp<'_>, exact: &[f16]) -> Result<Vec<f16>, SimError> {
+    pub(super) fn by_heads(&mut self, op: &AttentionOp<'_>, exact: &[f16]) -> Result<Vec<f16>> {
         let (width, begin) = (op.width(), self.books.now);
         let mut came = self.send_qkv(op)?;
         self.learn();

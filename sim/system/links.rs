@@ -13,9 +13,10 @@ use super::place::Place;
 use super::residence::{Flight, Neuron, Residence};
 use crate::cluster::lockstep::{LaneFault, Lockstep};
 use crate::core::{Backend, LinkStatus};
-use crate::error::SimError;
+use crate::error::waits;
 use crate::gemv::{GemvUnit, Outcome, ProgramFigures};
 use ndp_config::DesignConfig;
+use ndp_files::{Error, Result, bail, ensure, fault};
 use ndp_isa::Transfer;
 use ndp_layout::{MatrixLayout, RowRange};
 use ndp_numerics::f16;
@@ -189,12 +190,12 @@ impl Links {
         cores: &mut [GemvUnit],
         options: &LinkOptions,
         threads: usize,
-    ) -> Result<Self, SimError> {
+    ) -> Result<Self> {
         let dimms = cores.len();
         let modelled = cores.first().is_some_and(|core| core.core().backend() == Backend::Cycles);
         let estimates = cores.first().is_some_and(|core| core.estimated().is_some());
         if modelled && (options.ber > 0.0 || !options.faults.is_empty()) {
-            return Err(SimError::NeedsRtl { what: "a link with errors" });
+            bail!("a link with errors needs a core in RTL: backend `rtl` instead of `cycles`");
         }
         let mut lockstep = match cores.first() {
             Some(first) if modelled => Lockstep::modelled(config, first.core(), dimms, options.seed)?,
@@ -208,16 +209,16 @@ impl Links {
             core.connect(&lockstep, node as u32, dimms)?;
         }
         for fault in &options.faults {
-            if fault.dimm >= cores.len() {
-                let (key, value, max) = ("DIMM of a fault", fault.dimm as u64, cores.len() as u64 - 1);
-                return Err(SimError::Range { key, value, min: 0, max });
-            }
+            ensure!(
+                fault.dimm < cores.len(),
+                "DIMM of a fault = {} must be in 0..={}",
+                fault.dimm,
+                cores.len() - 1
+            );
             if let FaultKind::Lanes(LaneFault::DeadLane(lane)) = fault.kind
                 && lane >= config.link().lanes()
             {
-                let (key, value, max) =
-                    ("lane of a fault", lane.into(), u64::from(config.link().lanes()) - 1);
-                return Err(SimError::Range { key, value, min: 0, max });
+                bail!("lane of a fault = {lane} must be in 0..={}", config.link().lanes() - 1);
             }
             match fault.kind {
                 FaultKind::Lanes(kind) => {
@@ -242,7 +243,7 @@ impl Links {
     }
 
     /// Lets cycles pass until all links work, so many at most.
-    fn wait_until_up(&mut self, cores: &mut [GemvUnit], limit: u64) -> Result<Vec<LinkStatus>, SimError> {
+    fn wait_until_up(&mut self, cores: &mut [GemvUnit], limit: u64) -> Result<Vec<LinkStatus>> {
         let end = self.lockstep.cycle() + limit;
         loop {
             let jobs = cores.iter().map(|_| Some(())).collect();
@@ -257,10 +258,7 @@ impl Links {
     }
 
     /// Takes messages to where they are for; those that do not need a common core at the same time. Says in which rounds.
-    ///
-    /// # Errors
-    /// [`SimError::LinkFault`] if a link does not carry a message.
-    pub fn deliver(&mut self, cores: &mut [GemvUnit], messages: &[Message]) -> Result<Vec<Round>, SimError> {
+    pub fn deliver(&mut self, cores: &mut [GemvUnit], messages: &[Message]) -> Result<Vec<Round>> {
         let mut waiting: Vec<usize> = (0..messages.len()).collect();
         let mut rounds = Vec::new();
         while !waiting.is_empty() {
@@ -280,12 +278,7 @@ impl Links {
     }
 
     /// Messages of which each core sends and receives one at most.
-    fn round(
-        &mut self,
-        cores: &mut [GemvUnit],
-        messages: &[Message],
-        numbers: Vec<usize>,
-    ) -> Result<Round, SimError> {
+    fn round(&mut self, cores: &mut [GemvUnit], messages: &[Message], numbers: Vec<usize>) -> Result<Round> {
         let mut round = Round { messages: numbers.clone(), tries: Vec::new() };
         let (mut left, mut ends) = (numbers, Vec::new());
         for _ in 0..TRIES {
@@ -344,11 +337,11 @@ impl Links {
         let what = format!("does not carry a message from DIMM {from} to DIMM {to}, sent {TRIES} times");
         let cycle = self.lockstep.cycle();
         let worst = ends.iter().find(|(_, status)| !sound(status)).or(ends.first());
-        Err(worst.map_or(SimError::waits(cycle), |(dimm, status)| failed(*dimm, status, &what, cycle)))
+        Err(worst.map_or(waits(cycle), |(dimm, status)| failed(*dimm, status, &what, cycle)))
     }
 
     /// Tells all links that are faulty to go on, and waits for them a while.
-    fn go_on(&mut self, cores: &mut [GemvUnit]) -> Result<(), SimError> {
+    fn go_on(&mut self, cores: &mut [GemvUnit]) -> Result<()> {
         self.lockstep.retrain_bridge();
         let jobs = cores.iter().map(|_| Some(())).collect();
         self.lockstep
@@ -395,7 +388,7 @@ impl Links {
         &mut self,
         cores: &mut [GemvUnit],
         residence: &mut Residence,
-    ) -> Result<MovedNeurons, SimError> {
+    ) -> Result<MovedNeurons> {
         let flights = residence.next_flights();
         let mut all = MovedNeurons::default();
         if flights.is_empty() {
@@ -486,7 +479,7 @@ impl Links {
     ///
     /// # Errors
     /// As [`Lockstep::run`].
-    pub fn count(&mut self, cores: &mut [GemvUnit]) -> Result<(), SimError> {
+    pub fn count(&mut self, cores: &mut [GemvUnit]) -> Result<()> {
         let jobs = cores.iter().map(|_| Some(())).collect();
         let counted = self.lockstep.run(cores, jobs, self.threads, &async |core: &mut GemvUnit, ()| {
             core.link_counters_async().await
@@ -514,7 +507,7 @@ fn alike(sides: &[Sides]) -> Vec<Sides> {
 }
 
 /// A core's part of a round.
-async fn transfer(core: &mut GemvUnit, sides: Sides) -> Result<(ProgramFigures, Outcome), SimError> {
+async fn transfer(core: &mut GemvUnit, sides: Sides) -> Result<(ProgramFigures, Outcome)> {
     if sides.late > 0 {
         core.pass_async(sides.late).await?;
     }
@@ -546,7 +539,7 @@ struct Moved {
 }
 
 /// A core's part of neurons' moves: transfers, then the host's reads.
-async fn move_weights(core: &mut GemvUnit, moves: Moves) -> Result<Moved, SimError> {
+async fn move_weights(core: &mut GemvUnit, moves: Moves) -> Result<Moved> {
     let (figures, outcome) = transfer(core, moves.sides).await?;
     let mut read = Vec::with_capacity(moves.uploads.len());
     for (neuron, rows) in moves.uploads {
@@ -563,16 +556,16 @@ async fn move_weights(core: &mut GemvUnit, moves: Moves) -> Result<Moved, SimErr
 }
 
 /// The error for a link that does not work.
-fn failed(dimm: usize, status: &LinkStatus, what: &str, cycle: u64) -> SimError {
-    SimError::LinkFault {
-        dimm,
-        what: what.to_owned(),
-        cycle,
-        state: format!(
-            "up {}, fault {}, fault of the other side {}, cause {:#04b}, lanes locked {:#010b}, failures {:#010b}",
-            status.up, status.fault, status.peer_fault, status.cause, status.locked, status.failures
-        ),
-    }
+fn failed(dimm: usize, status: &LinkStatus, what: &str, cycle: u64) -> Error {
+    fault!(
+        "the link of DIMM {dimm} {what}, in cycle {cycle} of all cores: up {}, fault {}, fault of the other side {}, cause {:#04b}, lanes locked {:#010b}, failures {:#010b}",
+        status.up,
+        status.fault,
+        status.peer_fault,
+        status.cause,
+        status.locked,
+        status.failures
+    )
 }
 
 #[cfg(test)]

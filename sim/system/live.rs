@@ -8,13 +8,13 @@
 //! That is Hermes' predictor. A low-rank predictor ([`LowRank`]) takes its place where a model has one: it looks at the input of the MLP
 //! and leaves attention alone, whose active inputs are known. With [`Exact`] nothing is left out.
 
-use crate::error::SimError;
 use ndp_config::BlockKind;
+use ndp_files::{Result, fault};
 use ndp_model::{GemvBackend, GemvClass, GemvOp, LinearOp, SoftwareBackend};
 use ndp_numerics::{f16, fp16};
 use ndp_predictor::{
     ActivityPredictor, Confusion, Evaluation, Exact, LayerTable, LowRank, NeuronStates, Predictor,
-    PredictorError, PredictorKind, PredictorRules,
+    PredictorKind, PredictorRules,
 };
 use ndp_traces::{Activity, NeuronShape, Profile};
 
@@ -80,11 +80,7 @@ impl LivePredictor {
     ///
     /// # Errors
     /// As [`LayerTable::sample`].
-    pub fn new(
-        shape: &NeuronShape,
-        profile: &[Activity],
-        prompt_tokens: usize,
-    ) -> Result<Self, PredictorError> {
+    pub fn new(shape: &NeuronShape, profile: &[Activity], prompt_tokens: usize) -> Result<Self> {
         let table = LayerTable::sample(shape, profile.iter().cloned())?;
         Ok(Self::of_table(shape, table, prompt_tokens))
     }
@@ -161,30 +157,20 @@ impl LivePredictor {
     /// later those that are active, if they are known.
     ///
     /// # Errors
-    /// [`PredictorError::NoInput`] for an MLP and low-rank predictors, which need [`LivePredictor::predict_from`].
-    pub fn predict(&self, layer: u32, kind: BlockKind) -> Result<Option<Vec<u64>>, PredictorError> {
+    /// An MLP and low-rank predictors, which need [`LivePredictor::predict_from`].
+    pub fn predict(&self, layer: u32, kind: BlockKind) -> Result<Option<Vec<u64>>> {
         self.predicted(layer, kind, None)
     }
 
     /// The same with the vector that the block's first matrix is multiplied with.
     ///
     /// # Errors
-    /// [`PredictorError::Length`] for one of another length, if a low-rank predictor looks at it.
-    pub fn predict_from(
-        &self,
-        layer: u32,
-        kind: BlockKind,
-        input: &[f16],
-    ) -> Result<Option<Vec<u64>>, PredictorError> {
+    /// One of another length, if a low-rank predictor looks at it.
+    pub fn predict_from(&self, layer: u32, kind: BlockKind, input: &[f16]) -> Result<Option<Vec<u64>>> {
         self.predicted(layer, kind, Some(input))
     }
 
-    fn predicted(
-        &self,
-        layer: u32,
-        kind: BlockKind,
-        input: Option<&[f16]>,
-    ) -> Result<Option<Vec<u64>>, PredictorError> {
+    fn predicted(&self, layer: u32, kind: BlockKind, input: Option<&[f16]>) -> Result<Option<Vec<u64>>> {
         let (Some(predictor), Some(block)) = (&self.predictor, self.block(layer, kind)) else {
             return Ok(None);
         };
@@ -203,7 +189,7 @@ impl LivePredictor {
         kind: BlockKind,
         values: &[f16],
         predicted: Option<&[u64]>,
-    ) -> Result<(), PredictorError> {
+    ) -> Result<()> {
         let Some(block) = self.block(layer, kind) else { return Ok(()) };
         let neurons = self.shape.blocks()[block].neurons;
         for (index, values) in values.chunks(neurons as usize).enumerate() {
@@ -268,7 +254,7 @@ impl LivePredictor {
     }
 
     /// A batch of the prompt is over; behind the last one the predictor begins.
-    fn end_batch(&mut self) -> Result<(), PredictorError> {
+    fn end_batch(&mut self) -> Result<()> {
         for activity in self.batch.drain(..) {
             self.counts.add(&activity);
             self.last = activity;
@@ -286,7 +272,7 @@ impl LivePredictor {
     }
 
     /// Hermes' predictor with the states that the prompt gives.
-    fn hermes(&self, table: &LayerTable, tokens: f64) -> Result<Predictor, PredictorError> {
+    fn hermes(&self, table: &LayerTable, tokens: f64) -> Result<Predictor> {
         let frequencies: Vec<f64> = (0..self.shape.blocks().len())
             .flat_map(|block| self.counts.counts(block).iter().map(|&count| f64::from(count) / tokens))
             .collect();
@@ -326,17 +312,6 @@ pub struct PredictedSoftware {
     predicted: Option<Vec<u64>>,
 }
 
-/// Why that stopped.
-#[derive(Debug, thiserror::Error)]
-pub enum PredictedError {
-    /// Activity that does not fit the predictor.
-    #[error(transparent)]
-    Predictor(#[from] PredictorError),
-    /// Sizes that do not fit.
-    #[error(transparent)]
-    Model(#[from] ndp_model::ModelError),
-}
-
 impl PredictedSoftware {
     /// With this predictor.
     pub fn new(live: LivePredictor) -> Self {
@@ -350,14 +325,11 @@ impl PredictedSoftware {
 }
 
 impl GemvBackend for PredictedSoftware {
-    type Error = PredictedError;
-
-    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, PredictedError> {
-        let Ok(result) = self.software.gemv(op);
-        Ok(result)
+    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
+        self.software.gemv(op)
     }
 
-    fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, PredictedError> {
+    fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>> {
         let product = op.product();
         let layer = layer_of(product.label()).unwrap_or(0);
         match product.class() {
@@ -368,37 +340,37 @@ impl GemvBackend for PredictedSoftware {
                     self.live.observe(layer, BlockKind::Attention, product.activations(), predicted)?;
                 }
                 let Some(bits) = &self.predicted else {
-                    let Ok(result) = self.software.linear(op);
+                    let result = self.software.linear(op)?;
                     return Ok(result);
                 };
                 let inputs = masked(product.activations(), product.cols(), bits);
                 let product = product.with_activations(&inputs)?;
-                let Ok(result) = self.software.linear(&LinearOp::new(product, op.bias(), op.finish())?);
+                let result = self.software.linear(&LinearOp::new(product, op.bias(), op.finish())?)?;
                 Ok(result)
             }
             GemvClass::Fc1 => {
                 let predicted = self.live.predict_from(layer, BlockKind::Mlp, product.activations())?;
-                let Ok(result) = self.software.linear(op);
+                let result = self.software.linear(op)?;
                 self.live.observe(layer, BlockKind::Mlp, &result, predicted.as_deref())?;
                 Ok(predicted.map_or(result.clone(), |bits| masked(&result, product.rows(), &bits)))
             }
             _ => {
-                let Ok(result) = self.software.linear(op);
+                let result = self.software.linear(op)?;
                 Ok(result)
             }
         }
     }
 
-    fn attend(&mut self, op: &ndp_model::AttentionOp<'_>) -> Result<Vec<f16>, PredictedError> {
-        let Ok(result) = self.software.attend(op);
+    fn attend(&mut self, op: &ndp_model::AttentionOp<'_>) -> Result<Vec<f16>> {
+        let result = self.software.attend(op)?;
         Ok(result)
     }
 }
 
 /// The layer that a label names: `layers.2.fc1`.
-pub(super) fn layer_of(label: &str) -> Result<u32, SimError> {
+pub(super) fn layer_of(label: &str) -> Result<u32> {
     let number = label.strip_prefix("layers.").and_then(|rest| rest.split('.').next()?.parse().ok());
-    number.ok_or_else(|| SimError::Host { cycle: 0, what: format!("'{label}' names no layer") })
+    number.ok_or_else(|| fault!("cycle 0: '{label}' names no layer"))
 }
 
 #[cfg(test)]

@@ -11,12 +11,13 @@ use super::phases::products_of_attention;
 use super::ran::Ran;
 use super::reference::Reference;
 use super::sums::ProgramSums;
-use crate::error::{Mismatch, SimError};
+use crate::error::Mismatch;
 use crate::gemv::{
     Backdoor, Epilogue, GemvOptions, GemvRun, GemvUnit, Mode, Product, ProgramFigures, Weights, compare,
 };
 use crate::progress::count_work;
 use ndp_config::{DesignConfig, SystemConfig, WeightFormat};
+use ndp_files::Result;
 use ndp_model::{
     Activation, AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, QuantisedMatrix,
     RotaryOp, RowOf,
@@ -107,7 +108,7 @@ impl LoneCore {
     ///
     /// # Errors
     /// As [`GemvUnit::open`].
-    pub fn open(config: &DesignConfig, unit: &GemvOptions) -> Result<Self, SimError> {
+    pub fn open(config: &DesignConfig, unit: &GemvOptions) -> Result<Self> {
         Self::open_in(&SystemConfig::preset(SYSTEM)?, config, unit)
     }
 
@@ -115,11 +116,7 @@ impl LoneCore {
     ///
     /// # Errors
     /// As [`GemvUnit::open`].
-    pub fn open_in(
-        system: &SystemConfig,
-        config: &DesignConfig,
-        unit: &GemvOptions,
-    ) -> Result<Self, SimError> {
+    pub fn open_in(system: &SystemConfig, config: &DesignConfig, unit: &GemvOptions) -> Result<Self> {
         let (unit, backdoor) = GemvUnit::open(config, unit)?;
         let figures = SystemFigures { dimms: vec![DimmFigures::default()], ..SystemFigures::default() };
         Ok(Self {
@@ -209,13 +206,13 @@ impl LoneCore {
     /// equal to: for DOT the rows that take part, for AXPY their transpose.
     ///
     /// # Errors
-    /// As [`GemvUnit::product`], and [`SimError::Mismatch`].
-    pub fn product(&mut self, product: &Product<'_>, op: &GemvOp<'_>) -> Result<GemvRun, SimError> {
+    /// As [`GemvUnit::product`], and outputs differ from the reference.
+    pub fn product(&mut self, product: &Product<'_>, op: &GemvOp<'_>) -> Result<GemvRun> {
         self.begin(op.label(), Operation::of(op), op.batch());
         let run = self.unit.product(product)?;
         let list = product.active.unwrap_or_default();
         let computed = Computed { op, weights: product.format(), inputs: op.cols(), list, residual: 0 };
-        let expected = self.reference.gemv(op);
+        let expected = self.reference.gemv(op)?;
         self.account(&computed, &run, &expected)?;
         Ok(run)
     }
@@ -243,7 +240,7 @@ impl LoneCore {
     }
 
     /// The rows of a product that a gate of `values` does not shut in every vector, with their bias; all others are +0.
-    fn behind_gate(&mut self, op: &LinearOp<'_>, values: &[f16]) -> Result<Vec<f16>, SimError> {
+    fn behind_gate(&mut self, op: &LinearOp<'_>, values: &[f16]) -> Result<Vec<f16>> {
         let product = op.product();
         let (rows, batch) = (product.rows(), product.batch());
         let active = active_columns(values, rows);
@@ -279,11 +276,7 @@ impl LoneCore {
     }
 
     /// Runs a product and what follows it over the inputs that take part; returns these unless all of them do.
-    fn compute(
-        &mut self,
-        op: &GemvOp<'_>,
-        epilogue: &Epilogue<'_>,
-    ) -> Result<(Option<Vec<u32>>, GemvRun), SimError> {
+    fn compute(&mut self, op: &GemvOp<'_>, epilogue: &Epilogue<'_>) -> Result<(Option<Vec<u32>>, GemvRun)> {
         let after_relu = matches!(op.class(), GemvClass::Qkv | GemvClass::Fc2);
         let mut active =
             if self.neurons == Neurons::Active && after_relu { active_inputs(op) } else { Vec::new() };
@@ -317,12 +310,7 @@ impl LoneCore {
     }
 
     /// `op` over the inputs in `active`: the matrix lies in DRAM with a row for each input.
-    fn over_active(
-        &mut self,
-        op: &GemvOp<'_>,
-        active: &[u32],
-        epilogue: &Epilogue<'_>,
-    ) -> Result<GemvRun, SimError> {
+    fn over_active(&mut self, op: &GemvOp<'_>, active: &[u32], epilogue: &Epilogue<'_>) -> Result<GemvRun> {
         let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let of_input = |c: &u32| op.weights().iter().skip(*c as usize).step_by(op.cols());
         let (mut weights, stored) = (Vec::new(), stored_rows(op, active));
@@ -346,12 +334,7 @@ impl LoneCore {
     }
 
     /// Counts a run; returns its outputs, if they are right.
-    fn account(
-        &mut self,
-        computed: &Computed<'_, '_>,
-        run: &GemvRun,
-        expected: &[f16],
-    ) -> Result<Vec<f16>, SimError> {
+    fn account(&mut self, computed: &Computed<'_, '_>, run: &GemvRun, expected: &[f16]) -> Result<Vec<f16>> {
         let Computed { op, weights, inputs, list, residual } = *computed;
         let macs = op.rows() as u64 * inputs as u64 * op.batch() as u64;
         let roofline_cycles = roofline_cycles(self.unit.config(), op, inputs, weights);
@@ -375,22 +358,20 @@ impl LoneCore {
 }
 
 impl GemvBackend for LoneCore {
-    type Error = SimError;
-
     /// The outputs of the core, once each has been found equal to the reference.
     ///
-    /// Errors: as [`GemvUnit::product`], and [`SimError::Mismatch`].
-    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, SimError> {
+    /// Errors: as [`GemvUnit::product`], and [`Mismatches`].
+    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
         self.begin(op.label(), Operation::of(op), op.batch());
         let (list, run) = self.compute(op, &Epilogue::default())?;
         let inputs = list.as_ref().map_or(op.cols(), Vec::len);
         let list = list.as_deref().unwrap_or_default();
-        let expected = self.reference.gemv(op);
+        let expected = self.reference.gemv(op)?;
         self.account(&Computed { op, weights: op.format(), inputs, list, residual: 0 }, &run, &expected)
     }
 
     /// The same with bias and what follows it.
-    fn linear(&mut self, linear: &LinearOp<'_>) -> Result<Vec<f16>, SimError> {
+    fn linear(&mut self, linear: &LinearOp<'_>) -> Result<Vec<f16>> {
         let op = linear.product();
         let mut epilogue = Epilogue { bias: linear.bias(), ..Epilogue::default() };
         match linear.finish() {
@@ -420,12 +401,12 @@ impl GemvBackend for LoneCore {
         let inputs = list.as_ref().map_or(op.cols(), Vec::len);
         let (list, residual) =
             (list.as_deref().unwrap_or_default(), epilogue.residual.map_or(0, <[f16]>::len));
-        let expected = self.reference.linear(linear);
+        let expected = self.reference.linear(linear)?;
         self.account(&Computed { op, weights: op.format(), inputs, list, residual }, &run, &expected)
     }
 
     /// The rotated queries or keys, once each has been found equal to the reference.
-    fn rotate(&mut self, op: &RotaryOp<'_>) -> Result<Vec<f16>, SimError> {
+    fn rotate(&mut self, op: &RotaryOp<'_>) -> Result<Vec<f16>> {
         let GemvRun { bits, figures, .. } = self.unit.rotate(op)?;
         self.books.step.operation = if op.label().contains(".k_proj") { Operation::K } else { Operation::Q };
         // States, cosines and sines.
@@ -436,7 +417,7 @@ impl GemvBackend for LoneCore {
     }
 
     /// The contexts, once they and the keys and values that were appended have been found equal to the reference.
-    fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>, SimError> {
+    fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>> {
         self.books.begin(Some(op.layer() as u32), Operation::Attention, op.tokens());
         let run = self.unit.attend(op)?;
         let [scores, context] = products_of_attention(&run.attend.parts, &run.attend.counters);
@@ -467,7 +448,7 @@ impl GemvBackend for LoneCore {
             let label = format!("layers.{}.{part}", op.layer());
             mismatches.extend(compare(&label, op.kv_width(), &appended(op, rows), bits)?);
         }
-        mismatches.extend(compare(op.label(), op.width(), &self.reference.attend(op), &run.context)?);
+        mismatches.extend(compare(op.label(), op.width(), &self.reference.attend(op)?, &run.context)?);
         let appended = (run.keys.len() + run.values.len()) as u64;
         self.books.judge(outputs_checked + appended, mismatches)?;
         Ok(run.context.iter().map(|bits| f16::from_bits(*bits)).collect())

@@ -8,9 +8,9 @@ use super::place::Place;
 use super::places::{Device, Parts, Places, cold, split};
 use super::pool::{alike, together};
 use super::rounds::Early;
-use crate::error::SimError;
 use crate::gemv::{Cut, Epilogue, GemvUnit, Handed, Mode, Part, Product, Selected, Weights, columns_of};
 use ndp_config::BlockKind;
+use ndp_files::Result;
 use ndp_layout::VectorBlock;
 use ndp_model::{Finish as After, GemvOp, LinearOp};
 use ndp_numerics::{ExactSum, f16};
@@ -106,7 +106,7 @@ impl<P: Places> SystemBackend<P> {
         linear: &LinearOp<'_>,
         (layer, kind): (u32, BlockKind),
         neurons: &[u32],
-    ) -> Result<Vec<f16>, SimError> {
+    ) -> Result<Vec<f16>> {
         let op = linear.product();
         let block = kind.block(layer);
         let mut parts = split(|neuron| self.residence.device((block, neuron)), neurons);
@@ -165,7 +165,7 @@ impl<P: Places> SystemBackend<P> {
                 }
             }
         }
-        let exact = self.reference.linear(linear);
+        let exact = self.reference.linear(linear)?;
         if self.is_exact() || self.reference.is_outline() {
             return self.verdict(op.label(), op.rows(), &exact, &bits);
         }
@@ -182,7 +182,7 @@ impl<P: Places> SystemBackend<P> {
         (block, dimm): (usize, usize),
         neurons: &[u32],
         selected: &[u32],
-    ) -> Result<(), SimError> {
+    ) -> Result<()> {
         let mut expected = self.residence.list(block, neurons);
         expected.sort_unstable();
         if self.reference.is_outline() || expected == selected {
@@ -223,7 +223,7 @@ impl<P: Places> SystemBackend<P> {
         (block, matrix, tile): (usize, WeightMatrix, usize),
         (parts, early): (&Parts, &[Early]),
         epilogue: &Epilogue<'_>,
-    ) -> Result<(Vec<u16>, Vec<f16>), SimError> {
+    ) -> Result<(Vec<u16>, Vec<f16>)> {
         let (cols, batch) = (piece.outputs.len() as u32, piece.vectors.len() as u32);
         let bias: Option<Vec<f16>> = epilogue.bias.map(|bias| bias[piece.outputs.clone()].to_vec());
         let residual: Option<Vec<f16>> = epilogue.residual.map(|residual| piece.of(residual));
@@ -485,7 +485,7 @@ impl<P: Places> SystemBackend<P> {
         exported: &[(usize, Handed)],
         finishes: &mut [Finish<'_>],
         batch: u32,
-    ) -> Result<Vec<(Round, Vec<Path>)>, SimError> {
+    ) -> Result<Vec<(Round, Vec<Path>)>> {
         let Some(links) = &mut self.links else { return Ok(Vec::new()) };
         let count = self.cores.len();
         let (mut messages, mut ways) = (Vec::new(), Vec::new());
@@ -529,7 +529,7 @@ impl<P: Places> SystemBackend<P> {
         piece: &Piece<'_>,
         matrix: WeightMatrix,
         columns: &Range<u32>,
-    ) -> Result<Option<VectorBlock>, SimError> {
+    ) -> Result<Option<VectorBlock>> {
         let [queries, keys, values] = &self.residence.qkv;
         let vector = match matrix {
             WeightMatrix::Q => queries,
@@ -551,11 +551,11 @@ impl<P: Places> SystemBackend<P> {
         (cold, meetings): (&[(usize, &Vec<u32>)], &[Meeting]),
         (gpu, early): (Option<&[ExactSum]>, &[Early]),
         empty: &ExactSum,
-    ) -> Result<Vec<f16>, SimError> {
+    ) -> Result<Vec<f16>> {
         use crate::gemv::MergeFormat;
         let cols = piece.outputs.len();
         let mut totals = vec![empty.clone(); cols * piece.vectors.len()];
-        let mut add = |parts: &[ExactSum], from: Option<usize>| -> Result<(), SimError> {
+        let mut add = |parts: &[ExactSum], from: Option<usize>| -> Result<()> {
             for (index, (total, part)) in totals.iter_mut().zip(parts).enumerate() {
                 let column = (index % cols) as u32;
                 let stays = meetings.iter().any(|of| Some(of.core) == from && of.cut.own.contains(&column));

@@ -41,9 +41,7 @@ pub use backend::{ActivitySource, Fault, Load, SystemBackend, SystemOptions, che
 pub use books::{Access, Event, Operation};
 pub use causes::{Breakdown, Cause, DeviceTime, Segment, Shares};
 pub use energy::{Alternative, EnergyBreakdown, EnergyCosts, EnergyPart, EnergyRow, Power};
-pub use evaluate::{
-    EvaluateError, EvaluateOptions, Evaluation, PlacementResult, PolicyResult, PredictorResult, evaluate,
-};
+pub use evaluate::{EvaluateOptions, Evaluation, PlacementResult, PolicyResult, PredictorResult, evaluate};
 pub use figures::{
     Differences, DimmFigures, LinkCounters, LinkFigures, MergeFigures, PathBytes, SystemFigures,
     TokenFigures, imbalance,
@@ -51,7 +49,7 @@ pub use figures::{
 pub use flash::{FlashFigures, FlashOptions, FlashSummary, FlashToken};
 pub use gpu::{Gpu, GpuNumerics, sum_f32};
 pub use links::{FaultKind, LinkFault, LinkOptions};
-pub use live::{Knowledge, LivePredictor, PredictedError, PredictedSoftware};
+pub use live::{Knowledge, LivePredictor, PredictedSoftware};
 pub use lone::{LoneCore, Neurons, ProductFigures};
 pub(crate) use lone::{active_inputs, roofline_cycles};
 pub use online::{Known, Online, OnlineStart};
@@ -60,6 +58,6 @@ pub use place::Place;
 pub use places::{Device, Places, StaticPlaces};
 pub use ran::Ran;
 pub use residence::{BlockMap, ImageMap, TileMap, VectorMap};
-pub use setup::{Perplexity, Setup, SetupError, perplexity};
+pub use setup::{Perplexity, Setup, perplexity};
 pub use sums::{InstructionFigures, ProgramSums};
 pub use text::TracedText;

@@ -6,12 +6,13 @@
 
 use super::places::{Device, Places};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
+use ndp_files::Result;
 use ndp_placement::{Instance, Options, Placement, place_random, place_structured};
 use ndp_predictor::{LayerTable, NeuronStates, PredictorRules};
 use ndp_scheduler::session::Start;
 use ndp_scheduler::session::WindowBalance;
 use ndp_scheduler::system_time::SystemTimes;
-use ndp_scheduler::{Policy, Residency, SchedulerError, Session, TokenRecord};
+use ndp_scheduler::{Policy, Residency, Session, TokenRecord};
 use ndp_traces::{Activity, NeuronShape, Profile};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -56,8 +57,8 @@ impl Known {
     /// From the activity of another text.
     ///
     /// # Errors
-    /// [`SchedulerError::Predictor`] for a text of another model.
-    pub fn of(shape: &NeuronShape, text: &[Activity]) -> Result<Self, SchedulerError> {
+    /// A text of another model.
+    pub fn of(shape: &NeuronShape, text: &[Activity]) -> Result<Self> {
         let mut profile = Profile::new(shape);
         text.iter().for_each(|activity| profile.add(activity));
         let table = Rc::new(LayerTable::sample(shape, text.iter().cloned())?);
@@ -99,9 +100,8 @@ impl Online {
     /// Places the neurons.
     ///
     /// # Errors
-    /// [`SchedulerError::Placement`] for a model or a placement that does not fit the system, [`SchedulerError::Predictor`] for a profile of
-    /// another model.
-    pub fn new(start: &OnlineStart<'_>) -> Result<Self, SchedulerError> {
+    /// A model or a placement that does not fit the system, a profile of another model.
+    pub fn new(start: &OnlineStart<'_>) -> Result<Self> {
         let OnlineStart { design, model, system, policy, known, prompt_tokens, seed, window, rules, .. } =
             *start;
         let shape = known.shape.clone();
@@ -139,7 +139,7 @@ impl Online {
     ///
     /// # Errors
     /// As [`Session::token`].
-    pub fn token(&self, activity: &Activity) -> Result<(), SchedulerError> {
+    pub fn token(&self, activity: &Activity) -> Result<()> {
         let state = &mut *self.0.borrow_mut();
         if let Some(session) = &mut state.session {
             let record = session.token(&mut state.times, activity)?;

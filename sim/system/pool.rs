@@ -6,8 +6,9 @@
 
 use super::links::Links;
 use crate::core::at_once;
-use crate::error::SimError;
+use crate::error::waits;
 use crate::gemv::GemvUnit;
+use ndp_files::Result;
 use std::sync::{Mutex, PoisonError};
 
 /// A size for jobs that take equally long, as far as can be told.
@@ -25,12 +26,12 @@ pub(super) fn together<J: Send, T: Send>(
     threads: usize,
     jobs: Vec<(usize, J)>,
     size: impl Fn(&J) -> usize,
-    run: impl AsyncFn(&mut GemvUnit, J) -> Result<T, SimError> + Sync,
-) -> Result<Vec<(usize, T)>, SimError> {
+    run: impl AsyncFn(&mut GemvUnit, J) -> Result<T> + Sync,
+) -> Result<Vec<(usize, T)>> {
     let Some(links) = links else {
         return side_by_side(cores, threads, jobs, size, |core, job| {
             let cycle = core.core().cycle();
-            at_once(run(core, job)).unwrap_or_else(|| Err(SimError::waits(cycle)))
+            at_once(run(core, job)).unwrap_or_else(|| Err(waits(cycle)))
         });
     };
     let order: Vec<usize> = jobs.iter().map(|(core, _)| *core).collect();
@@ -50,8 +51,8 @@ fn side_by_side<J: Send, T: Send>(
     threads: usize,
     jobs: Vec<(usize, J)>,
     size: impl Fn(&J) -> usize,
-    run: impl Fn(&mut GemvUnit, J) -> Result<T, SimError> + Sync,
-) -> Result<Vec<(usize, T)>, SimError> {
+    run: impl Fn(&mut GemvUnit, J) -> Result<T> + Sync,
+) -> Result<Vec<(usize, T)>> {
     let mut lent: Vec<Option<&mut GemvUnit>> = cores.iter_mut().map(Some).collect();
     let tasks = jobs.into_iter().enumerate().filter_map(|(place, (core, job))| {
         let unit = lent.get_mut(core)?.take()?;
@@ -112,13 +113,13 @@ mod tests {
     #[test]
     fn the_first_error_in_the_order_of_the_jobs_is_returned() {
         let mut cores = cores(3);
-        let fails = |_: &mut GemvUnit, what: u64| -> Result<(), SimError> {
+        let fails = |_: &mut GemvUnit, what: u64| -> Result<()> {
             if what == 0 {
                 return Ok(());
             }
-            Err(SimError::Host { cycle: what, what: String::new() })
+            Err(ndp_files::fault!("cycle {what}"))
         };
         let error = side_by_side(&mut cores, 2, vec![(0, 0), (2, 9), (1, 3)], alike, fails).unwrap_err();
-        assert!(matches!(error, SimError::Host { cycle: 9, .. }), "{error}");
+        assert_eq!(error.to_string(), "cycle 9");
     }
 }

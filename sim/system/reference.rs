@@ -1,8 +1,8 @@
 //! What results have to be: those of the software, or, in a run without data, what a trace says of them.
 
 use super::live::layer_of;
-use crate::error::SimError;
 use ndp_config::{BlockKind, LlmShape};
+use ndp_files::{Result, refusal};
 use ndp_model::{AttentionOp, GemvBackend, GemvClass, GemvOp, LinearOp, SoftwareBackend};
 use ndp_numerics::{SerialSteps, f16};
 use ndp_traces::{Activity, NeuronShape};
@@ -30,15 +30,9 @@ impl Reference {
     }
 
     /// Computed with the weight bits that hardware with this number of serial steps multiplies.
-    ///
-    /// # Errors
-    /// [`SimError::Range`] unless it is 1..=11.
-    pub fn with_serial_steps(serial_steps: u32) -> Result<Self, SimError> {
-        let steps = SerialSteps::new(serial_steps).map_err(|_| SimError::Range {
-            key: "serial_steps",
-            value: serial_steps.into(),
-            min: 1,
-            max: SerialSteps::FULL.get().into(),
+    pub fn with_serial_steps(serial_steps: u32) -> Result<Self> {
+        let steps = SerialSteps::new(serial_steps).map_err(|_| {
+            refusal!("serial_steps = {serial_steps} must be in 1..={}", SerialSteps::FULL.get())
         })?;
         Ok(Self::Software(SoftwareBackend::with_serial_steps(steps)))
     }
@@ -58,38 +52,29 @@ impl Reference {
         }
     }
 
-    pub fn gemv(&mut self, op: &GemvOp<'_>) -> Vec<f16> {
+    pub fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
         match self {
-            Self::Software(software) => {
-                let Ok(result) = software.gemv(op);
-                result
-            }
-            Self::Outline { .. } => zeros(op.batch() * op.rows()),
+            Self::Software(software) => software.gemv(op),
+            Self::Outline { .. } => Ok(zeros(op.batch() * op.rows())),
         }
     }
 
-    pub fn linear(&mut self, op: &LinearOp<'_>) -> Vec<f16> {
+    pub fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>> {
         let product = op.product();
         match self {
-            Self::Software(software) => {
-                let Ok(result) = software.linear(op);
-                result
-            }
+            Self::Software(software) => software.linear(op),
             Self::Outline { shape, tokens } if matches!(product.class(), GemvClass::Fc1 | GemvClass::Up) => {
                 let block = BlockKind::Mlp.block(layer_of(product.label()).unwrap_or(0));
-                outline_values(shape, tokens, block)
+                Ok(outline_values(shape, tokens, block))
             }
-            Self::Outline { .. } => zeros(product.batch() * product.rows()),
+            Self::Outline { .. } => Ok(zeros(product.batch() * product.rows())),
         }
     }
 
-    pub fn attend(&mut self, op: &AttentionOp<'_>) -> Vec<f16> {
+    pub fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>> {
         match self {
-            Self::Software(software) => {
-                let Ok(result) = software.attend(op);
-                result
-            }
-            Self::Outline { .. } => zeros(op.queries().len()),
+            Self::Software(software) => software.attend(op),
+            Self::Outline { .. } => Ok(zeros(op.queries().len())),
         }
     }
 }
@@ -120,7 +105,7 @@ mod tests {
     fn the_serial_steps_of_the_hardware_count() {
         let (w, x) = ([f16::from_bits(0x3FFF)], [f16::from_bits(0x3C00)]);
         let op = GemvOp::new("t", GemvClass::Fc1, (1, 1), &w, &x).unwrap();
-        let result = |steps| Reference::with_serial_steps(steps).unwrap().gemv(&op)[0].to_bits();
+        let result = |steps| Reference::with_serial_steps(steps).unwrap().gemv(&op).unwrap()[0].to_bits();
         assert_eq!((result(4), result(11)), (0x3F80, 0x3FFF));
         assert!(Reference::with_serial_steps(12).is_err());
     }

@@ -6,8 +6,8 @@
 
 use super::flash::{BlockWindow, FlashFigures, FlashOptions};
 use super::places::{Device, Places};
-use crate::error::SimError;
 use ndp_config::{BlockKind, DesignConfig, LlmShape, WeightFormat};
+use ndp_files::Result;
 use ndp_layout::{DimmMap, MatrixLayout, PackedBurst, RowRange, VectorBlock};
 use ndp_model::Matrix;
 use ndp_model::weights::Layer;
@@ -112,14 +112,14 @@ impl Residence {
     /// theirs when they are needed.
     ///
     /// # Errors
-    /// [`SimError::Layout`] for a model that does not fit.
+    /// A model that does not fit.
     pub fn new(
         config: &DesignConfig,
         shape: &LlmShape,
         dimms: u32,
         places: &impl Places,
         flash: Option<FlashOptions>,
-    ) -> Result<(Self, DimmMap), SimError> {
+    ) -> Result<(Self, DimmMap)> {
         let size = |block| shape.block_neurons(BlockKind::of_block(block)) as usize;
         let sizes: Vec<usize> = (0..2 * shape.layers() as usize).map(size).collect();
         let of_block = |(block, neurons): (usize, &usize)| {
@@ -162,16 +162,13 @@ impl Residence {
     }
 
     /// Gives low-rank predictors their places in what is free; what the first MLP layer adds to its results too, if it adds anything.
-    ///
-    /// # Errors
-    /// [`SimError::Layout`] if they do not fit.
     pub fn place_predictors(
         &mut self,
         map: &mut DimmMap,
         low_rank: &LowRank,
         width: u32,
         is_biased: bool,
-    ) -> Result<(), SimError> {
+    ) -> Result<()> {
         let ranks: Vec<u32> = low_rank.layers().iter().map(|layer| layer.rank() as u32).collect();
         self.image.place_predictors(map, (&ranks, width), is_biased)?;
         self.low_rank = Some(low_rank.clone());

@@ -9,9 +9,9 @@ use super::books::{Operation, Way};
 use super::meet::Piece;
 use super::places::{Device, Parts, Places, cold, split};
 use super::pool::together;
-use crate::error::SimError;
 use crate::gemv::{GemvUnit, Mode, Part, Product, Weights};
 use ndp_config::BlockKind;
+use ndp_files::Result;
 use ndp_model::{Activation, Finish, GemvClass, GemvOp, LinearOp};
 use ndp_numerics::f16;
 use ndp_planner::WeightMatrix;
@@ -82,7 +82,7 @@ impl<P: Places> SystemBackend<P> {
         layer: u32,
         (neurons, predicted): (&[u32], Option<&[u64]>),
         exact: &[f16],
-    ) -> Result<Vec<f16>, SimError> {
+    ) -> Result<Vec<f16>> {
         let rounds = self.rounds(layer, neurons)?;
         if rounds.len() < 2 {
             self.bring(layer, neurons, false)?;
@@ -106,7 +106,7 @@ impl<P: Places> SystemBackend<P> {
         layer: u32,
         neurons: &[u32],
         exact: &[f16],
-    ) -> Result<Vec<f16>, SimError> {
+    ) -> Result<Vec<f16>> {
         let rows = op.product().rows();
         if let Some(rounds) = self.flash.as_mut().and_then(|flash| flash.rounds.as_mut()) {
             rounds.products.push(Waiting::new(op, neurons, exact));
@@ -141,7 +141,7 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// A round of an MLP: its neurons come, and what has waited for them is computed. Nothing, if the MLP has but one.
-    pub(super) fn begin_round(&mut self, round: usize) -> Result<(), SimError> {
+    pub(super) fn begin_round(&mut self, round: usize) -> Result<()> {
         let Some(rounds) = self.flash.as_ref().and_then(|flash| flash.rounds.clone()) else { return Ok(()) };
         let operation = std::mem::replace(&mut self.books.step.operation, Operation::Fc1);
         if let Some(flash) = self.flash.as_mut().filter(|_| round > 0) {
@@ -179,7 +179,7 @@ impl<P: Places> SystemBackend<P> {
         piece: &Piece<'_>,
         (block, matrix, tile): (usize, WeightMatrix, usize),
         parts: &Parts,
-    ) -> Result<Vec<Early>, SimError> {
+    ) -> Result<Vec<Early>> {
         let (cols, batch) = (piece.outputs.len() as u32, piece.vectors.len() as u32);
         let job = |(dimm, neurons): (usize, &Vec<u32>)| {
             (dimm, (self.residence.list(block, neurons), piece.values_of(neurons), neurons.clone()))

@@ -5,9 +5,9 @@ use super::books::Way;
 use super::gpu::GpuNumerics;
 use super::places::{Device, Places, cold, split};
 use super::pool::together;
-use crate::error::SimError;
 use crate::gemv::{Epilogue, GemvUnit, Mode, Product, Weights};
 use ndp_config::BlockKind;
+use ndp_files::{Error, Result, refusal};
 use ndp_isa::Activation;
 use ndp_model::{GemvBackend, GemvClass, GemvOp, LinearOp};
 use ndp_numerics::{ExactSum, f16};
@@ -24,7 +24,7 @@ impl<P: Places> SystemBackend<P> {
         layer: u32,
         (neurons, predicted): (&[u32], Option<&[u64]>),
         exact: &[f16],
-    ) -> Result<Vec<f16>, SimError> {
+    ) -> Result<Vec<f16>> {
         let product = op.product();
         let (rows, batch) = (product.rows(), product.batch());
         let is_first = product.class() == GemvClass::Fc1;
@@ -53,7 +53,7 @@ impl<P: Places> SystemBackend<P> {
                 _ if self.reference.is_outline() => exact.to_vec(),
                 GpuNumerics::Exact => self.exact_on_gpu(op, (block, matrix), neurons, exact),
                 GpuNumerics::Fp32 => {
-                    let Ok(result) = self.gpu.linear(op);
+                    let result = self.gpu.linear(op)?;
                     result
                 }
             };
@@ -183,7 +183,7 @@ impl<P: Places> SystemBackend<P> {
         op: &GemvOp<'_>,
         (neurons, is_predicted): (&[u32], impl Fn(&u32) -> bool),
         found: &[u32],
-    ) -> Result<(), SimError> {
+    ) -> Result<()> {
         let here = |neuron: &u32| neurons.contains(neuron);
         let bit = |is: bool| if is { f16::ONE } else { f16::ZERO };
         let all = 0..op.rows() as u32;
@@ -233,10 +233,8 @@ fn has(bits: &[u64], neuron: u32) -> bool {
 }
 
 /// A core that predicts needs its results in the buffer, beside the sums of all columns of FC2.
-fn no_room() -> SimError {
-    SimError::Unsupported {
-        key: "predictor on the cores",
-        found: "outputs of FC1 that FC2 cannot take from the buffer".to_owned(),
-        expected: "a buffer that holds them beside the sums of FC2, whose columns are one tile".to_owned(),
-    }
+fn no_room() -> Error {
+    refusal!(
+        "the model's predictor on the cores = outputs of FC1 that FC2 cannot take from the buffer: systems of DIMMs run models with a buffer that holds them beside the sums of FC2, whose columns are one tile"
+    )
 }

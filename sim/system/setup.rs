@@ -1,29 +1,16 @@
 //! What a run on several devices begins with: the model's sizes, a machine for it, and the activity of another text.
 
 use super::online::{Known, Online, OnlineStart};
-use ndp_config::{ConfigError, DesignConfig, LlmFamily, LlmShape, SystemConfig};
-use ndp_model::{Decoder, GemvBackend, GenerateOptions, Model, ModelError, SoftwareBackend, generate};
+use ndp_config::{DesignConfig, LlmFamily, LlmShape, SystemConfig};
+use ndp_files::{Result, ensure, refusal};
+use ndp_model::{Decoder, GemvBackend, GenerateOptions, Model, SoftwareBackend, generate};
 use ndp_numerics::{f16, fp16};
 use ndp_placement::Placement;
 use ndp_predictor::PredictorRules;
-use ndp_scheduler::{Policy, SchedulerError, WINDOW_TOKENS};
+use ndp_scheduler::{Policy, WINDOW_TOKENS};
 use ndp_traces::capture::{Capture, shape_of};
 use ndp_traces::{Activity, NeuronShape};
 use serde::Serialize;
-
-/// Why there is nothing to begin with.
-#[derive(Debug, thiserror::Error)]
-pub enum SetupError {
-    /// Sizes that no model or machine has.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The model cannot be run.
-    #[error("cannot profile the model")]
-    Model(#[from] ModelError),
-    /// The neurons cannot be placed.
-    #[error(transparent)]
-    Scheduler(#[from] SchedulerError),
-}
 
 /// A model and what is known of it before a text.
 #[derive(Clone, Debug)]
@@ -41,8 +28,8 @@ impl Setup {
     /// temperature, as far as the model has positions.
     ///
     /// # Errors
-    /// [`SetupError::Config`] for a model that is too large, [`SetupError::Model`] if it cannot be run.
-    pub fn profile(model: &Model, prompt: &[u8], text: &GenerateOptions) -> Result<Self, SetupError> {
+    /// A model that is too large, if it cannot be run.
+    pub fn profile(model: &Model, prompt: &[u8], text: &GenerateOptions) -> Result<Self> {
         let mut profile = Vec::new();
         let mut observed = Capture::new(SoftwareBackend::new(), shape_of(&model.config), |activity| {
             profile.push(activity.clone());
@@ -65,7 +52,7 @@ impl Setup {
         system: &SystemConfig,
         policy: Policy,
         (prompt_tokens, seed): (usize, u64),
-    ) -> Result<Online, SetupError> {
+    ) -> Result<Online> {
         Ok(Online::new(&OnlineStart {
             design,
             model: &self.shape,
@@ -82,7 +69,7 @@ impl Setup {
 }
 
 /// The sizes of a model.
-pub(super) fn llm_shape(model: &Model) -> Result<LlmShape, ConfigError> {
+pub(super) fn llm_shape(model: &Model) -> Result<LlmShape> {
     let config = &model.config;
     let shape = LlmShape::opt_like(
         "model",
@@ -116,18 +103,18 @@ pub struct Perplexity {
 /// Runs a text token by token whatever the logits say, and says how probable each token behind the prompt was.
 ///
 /// # Errors
-/// As [`Decoder::prefill`]; [`ModelError::EmptyPrompt`] also for a text that is no longer than the prompt.
+/// As [`Decoder::prefill`]; a text that is no longer than the prompt.
 pub fn perplexity<B: GemvBackend>(
     model: &Model,
     backend: &mut B,
     text: &[u8],
     prompt_tokens: usize,
-) -> Result<Perplexity, ModelError> {
+) -> Result<Perplexity> {
     let tokens = model.vocabulary.tokens(text)?;
-    let (prompt, rest) = tokens.split_at_checked(prompt_tokens).ok_or(ModelError::EmptyPrompt)?;
-    if rest.is_empty() {
-        return Err(ModelError::EmptyPrompt);
-    }
+    let (prompt, rest) = tokens
+        .split_at_checked(prompt_tokens)
+        .ok_or_else(|| refusal!("the prompt is empty, at least one token is needed"))?;
+    ensure!(!rest.is_empty(), "the prompt is empty, at least one token is needed");
     let mut decoder = Decoder::new(model);
     let mut logits = decoder.prefill(backend, prompt)?;
     let (mut nats, mut right) = (0.0, 0);

@@ -8,8 +8,8 @@ use super::causes::Breakdown;
 use super::energy::{EnergyBreakdown, EnergyCosts, EnergyTally};
 use super::places::Places;
 use super::reference::outline_values;
-use crate::error::SimError;
 use ndp_config::{BlockKind, LlmShape};
+use ndp_files::Result;
 use ndp_model::decoder::MAX_BATCH;
 use ndp_model::{
     Activation, AttentionOp, AttentionSpan, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp,
@@ -79,7 +79,7 @@ impl<P: Places> TracedText<P> {
     ///
     /// # Errors
     /// As [`SystemBackend`]'s operations.
-    pub fn prompt(&mut self, tokens: &[Activity]) -> Result<(), SimError> {
+    pub fn prompt(&mut self, tokens: &[Activity]) -> Result<()> {
         for batch in tokens.chunks(MAX_BATCH) {
             self.layers(batch)?;
         }
@@ -92,7 +92,7 @@ impl<P: Places> TracedText<P> {
     ///
     /// # Errors
     /// As [`SystemBackend`]'s operations.
-    pub fn token(&mut self, activity: &Activity) -> Result<(), SimError> {
+    pub fn token(&mut self, activity: &Activity) -> Result<()> {
         let before = self.system.figures().generated().2 + self.system.figures().prompt_ns;
         self.layers(std::slice::from_ref(activity))?;
         self.head()?;
@@ -110,7 +110,7 @@ impl<P: Places> TracedText<P> {
         Ok(())
     }
 
-    fn head(&mut self) -> Result<(), SimError> {
+    fn head(&mut self) -> Result<()> {
         let (rows, hidden) = (self.model.vocabulary() as usize, self.model.hidden() as usize);
         let inputs = zeros(hidden);
         let op = GemvOp::outline("lm_head", GemvClass::Head, (rows, hidden), &inputs)?;
@@ -118,7 +118,7 @@ impl<P: Places> TracedText<P> {
     }
 
     /// All layers, for tokens that are computed together.
-    fn layers(&mut self, tokens: &[Activity]) -> Result<(), SimError> {
+    fn layers(&mut self, tokens: &[Activity]) -> Result<()> {
         let (hidden, ffn) = (self.model.hidden() as usize, self.model.ffn() as usize);
         let kv = self.model.kv_width() as usize;
         let (batch, position) = (tokens.len(), self.caches.first().map_or(0, LayerCache::positions));
@@ -158,14 +158,14 @@ impl<P: Places> TracedText<P> {
         shape: (usize, usize),
         inputs: &[f16],
         finish: Finish<'_>,
-    ) -> Result<Vec<f16>, SimError> {
+    ) -> Result<Vec<f16>> {
         let label = format!("layers.{layer}.{name}");
         let product = GemvOp::outline(&label, class, shape, inputs)?;
         let bias = self.model.is_biased().then(|| zeros(shape.0));
         self.system.linear(&LinearOp::new(product, bias.as_deref(), finish)?)
     }
 
-    fn attend(&mut self, layer: u32, (position, tokens): (usize, usize)) -> Result<(), SimError> {
+    fn attend(&mut self, layer: u32, (position, tokens): (usize, usize)) -> Result<()> {
         let queries = zeros(tokens * self.model.hidden() as usize);
         let cache = &self.caches[layer as usize];
         let span = AttentionSpan { sequence: 0, position, tokens, cache };

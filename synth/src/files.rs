@@ -1,31 +1,31 @@
 //! Files of the flow, with errors that name them.
 
-use crate::SynthError;
+use ndp_files::{Error, Result};
 use std::io;
 use std::path::Path;
 
 /// Error for a file that cannot be written.
-pub fn unwritten(path: &Path) -> impl FnOnce(io::Error) -> SynthError {
-    |reason| SynthError::Write { path: path.into(), reason }
+pub fn unwritten(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    move |reason| Error::new(reason).context(format!("cannot write '{}'", path.display()))
 }
 
 /// Error for a file that cannot be read.
-pub fn unread(path: &Path) -> impl FnOnce(io::Error) -> SynthError {
-    |reason| SynthError::Read { path: path.into(), reason }
+pub fn unread(path: &Path) -> impl FnOnce(io::Error) -> Error {
+    move |reason| Error::new(reason).context(format!("cannot read '{}'", path.display()))
 }
 
 /// Text of a tool's file, in any encoding.
-pub fn read(path: &Path) -> Result<String, SynthError> {
+pub fn read(path: &Path) -> Result<String> {
     let bytes = std::fs::read(path).map_err(unread(path))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// Replaces the file.
-pub fn write(path: &Path, text: &str) -> Result<(), SynthError> {
+pub fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).map_err(unwritten(path))
 }
 
 /// Creates a folder with its parents.
-pub fn create_folder(path: &Path) -> Result<(), SynthError> {
+pub fn create_folder(path: &Path) -> Result<()> {
     std::fs::create_dir_all(path).map_err(unwritten(path))
 }

@@ -8,8 +8,9 @@ use crate::liberty::{ClockGate, Family, Liberty};
 use crate::parse::{self, AbcDelay, CellCounts};
 use crate::script::{self, Mapping, Recipe};
 use crate::source::{Hierarchy, Unit};
+use crate::sta;
 use crate::tools::Tool;
-use crate::{SynthError, sta};
+use ndp_files::{Error, Result, failure, refusal};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -39,7 +40,7 @@ impl Library {
     }
 
     /// Area and kind of a cell: the sum over a netlist, without the black boxes in `children`.
-    fn sum(&self, cells: &CellCounts, unit: &Unit) -> Result<Cells, SynthError> {
+    fn sum(&self, cells: &CellCounts, unit: &Unit) -> Result<Cells> {
         let mut sum = Cells::default();
         for (name, count) in cells.iter().filter(|(name, _)| !unit.children.contains_key(*name)) {
             let found = self.comb.cells.get(name).or_else(|| self.seq.as_ref()?.cells.get(name));
@@ -59,8 +60,12 @@ struct Cells {
     flip_flops: u64,
 }
 
-fn unmapped(unit: &Unit, cell: &str, count: u64) -> SynthError {
-    SynthError::Unmapped { module: unit.name.clone(), cell: cell.to_owned(), count }
+fn unmapped(unit: &Unit, cell: &str, count: u64) -> Error {
+    refusal!(
+        "module '{}' still holds {count} cells '{cell}' that no given library provides{}",
+        unit.name,
+        if cell.contains("DFF") { " (no matching flip-flop: give one with --liberty-seq)" } else { "" }
+    )
 }
 
 /// Settings of a run.
@@ -139,7 +144,7 @@ impl Flow {
         hierarchy: &Hierarchy,
         folder: &Path,
         done: &(dyn Fn(&str) + Sync),
-    ) -> Result<Vec<Option<Figures>>, SynthError> {
+    ) -> Result<Vec<Option<Figures>>> {
         self.write_libraries(folder)?;
         let mut order: Vec<usize> =
             (0..hierarchy.units.len()).filter(|i| hierarchy.units[*i].memory.is_none()).collect();
@@ -167,7 +172,7 @@ impl Flow {
         Ok(all)
     }
 
-    fn write_libraries(&self, folder: &Path) -> Result<(), SynthError> {
+    fn write_libraries(&self, folder: &Path) -> Result<()> {
         let Some(library) = &self.library else { return Ok(()) };
         write(&folder.join(script::COMB_LIB), &library.comb.text_without(&library.avoided))?;
         if let Some(seq) = &library.seq {
@@ -183,7 +188,7 @@ impl Flow {
         index: usize,
         folder: &Path,
         recipes: &[Recipe],
-    ) -> Result<PathBuf, SynthError> {
+    ) -> Result<PathBuf> {
         let unit = &hierarchy.units[index];
         let own = folder.join(format!("m{index:04}"));
         create_folder(&own)?;
@@ -224,7 +229,7 @@ impl Flow {
         Ok(own)
     }
 
-    fn module(&self, hierarchy: &Hierarchy, index: usize, folder: &Path) -> Result<Figures, SynthError> {
+    fn module(&self, hierarchy: &Hierarchy, index: usize, folder: &Path) -> Result<Figures> {
         let figures = self.module_by(hierarchy, index, folder, &self.recipes)?;
         let met = figures.mapped.as_ref().is_none_or(|mapped| miss(mapped, self.target_ps()) <= 0.0);
         if self.fallback.is_empty() || met {
@@ -241,7 +246,7 @@ impl Flow {
         index: usize,
         folder: &Path,
         recipes: &[Recipe],
-    ) -> Result<Figures, SynthError> {
+    ) -> Result<Figures> {
         let unit = &hierarchy.units[index];
         let own = self.prepare(hierarchy, index, folder, recipes)?;
         self.yosys.run(YOSYS, (&unit.name, &own), &[script::SCRIPT], script::LOG, self.limit)?;
@@ -285,7 +290,7 @@ impl Flow {
         unit: &Unit,
         mapped: &Mapped,
         own: &Path,
-    ) -> Result<sta::Timing, SynthError> {
+    ) -> Result<sta::Timing> {
         let netlist = script::netlist(mapped.recipe);
         let boundary = library.boundary().map(|(cell, load_ff)| (cell, load_ff / library.comb.cap_unit_ff));
         let both = [script::COMB_LIB, script::SEQ_LIB];
@@ -306,7 +311,7 @@ impl Flow {
             .map_err(|reason| output(OPENSTA, &unit.name, reason))
     }
 
-    fn stat(&self, own: &Path, file: &str, unit: &Unit) -> Result<CellCounts, SynthError> {
+    fn stat(&self, own: &Path, file: &str, unit: &Unit) -> Result<CellCounts> {
         parse::stat_json(&read(&own.join(file))?, &unit.name)
             .map_err(|reason| output(YOSYS, &unit.name, reason))
     }
@@ -329,7 +334,7 @@ fn best(found: Vec<Mapped>, target_ps: f64) -> Option<Mapped> {
     })
 }
 
-fn generic(cells: &CellCounts, unit: &Unit) -> Result<Generic, SynthError> {
+fn generic(cells: &CellCounts, unit: &Unit) -> Result<Generic> {
     let mut sum = Generic::default();
     for (name, count) in cells.iter().filter(|(name, _)| !unit.children.contains_key(*name)) {
         let each = parse::transistors(name).ok_or_else(|| unmapped(unit, name, *count))?;
@@ -340,11 +345,11 @@ fn generic(cells: &CellCounts, unit: &Unit) -> Result<Generic, SynthError> {
     Ok(sum)
 }
 
-fn output(tool: &'static str, module: &str, reason: String) -> SynthError {
-    SynthError::Output { tool, module: module.to_owned(), reason }
+fn output(tool: &'static str, module: &str, reason: String) -> Error {
+    failure!("cannot read the output of {tool} for module '{module}': {reason}")
 }
 
-fn link(from: &Path, to: &Path) -> Result<(), SynthError> {
+fn link(from: &Path, to: &Path) -> Result<()> {
     let _ = std::fs::remove_file(to);
     std::fs::hard_link(from, to).or_else(|_| std::fs::copy(from, to).map(drop)).map_err(unwritten(to))
 }

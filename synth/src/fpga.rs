@@ -4,9 +4,10 @@
 //! Paths from and to ports are not timed; all others are. RAMs become block RAM (`NDP_RAM_FPGA`).
 
 use crate::files::{read, write};
+use crate::parse;
 use crate::tools::Tool;
-use crate::{SynthError, parse};
 use ndp_config::{DesignConfig, HbmConfig};
+use ndp_files::{Result, bail, failure, refusal};
 use ndp_hdl::designs::{HBM_BLOCKS, build, build_hbm};
 use ndp_hdl::package::{Source, files};
 use serde::Serialize;
@@ -106,9 +107,8 @@ pub struct Report {
 }
 
 /// The Verilog of a block with RAMs of all technologies, and the configuration's name. The top is `<block>_top`.
-fn verilog(config: &str, block: &str) -> Result<(String, String), SynthError> {
-    let error =
-        |e: &dyn std::fmt::Display| SynthError::Design { block: block.to_owned(), reason: e.to_string() };
+fn verilog(config: &str, block: &str) -> Result<(String, String)> {
+    let error = |e: &dyn std::fmt::Display| refusal!("cannot build block '{block}': {e:#}");
     let (source, design) = if HBM_BLOCKS.contains(&block) {
         let memory = HbmConfig::load(config)?;
         (Source::memory(&memory, config, block, ""), build_hbm(&memory, block))
@@ -126,8 +126,9 @@ impl Fpga {
     /// Maps, places and routes a block in `folder`, which gets `netlist.v`, the mapped netlist for simulation, and the tools' logs.
     ///
     /// # Errors
-    /// A configuration or block that cannot be built, a tool that fails, a block that does not fit ([`SynthError::DoesNotFit`]).
-    pub fn run(&self, config: &str, block: &str, folder: &Path) -> Result<Report, SynthError> {
+    /// A configuration or block that cannot be built, a tool that fails, a block that does not fit (a block needs more
+    /// than an FPGA has).
+    pub fn run(&self, config: &str, block: &str, folder: &Path) -> Result<Report> {
         let (_, flag, package) = *self.device()?;
         let (name, text) = verilog(config, block)?;
         let top = format!("{block}_top");
@@ -140,7 +141,8 @@ impl Fpga {
         let arguments = ["-q", "-l", "yosys.log", "-p", &script];
         self.yosys.run("Yosys", (block, folder), &arguments, "yosys.out", self.limit)?;
         let stat = read(&folder.join("stat.json"))?;
-        let wrong = |tool, reason| SynthError::Output { tool, module: block.to_owned(), reason };
+        let wrong =
+            |tool, reason| failure!("cannot read the output of {tool} for module '{block}': {reason}");
         let cells = parse::stat_json(&stat, &top).map_err(|reason| wrong("Yosys", reason))?;
         let mut report = Report {
             config: name,
@@ -174,7 +176,9 @@ impl Fpga {
         if let Some(over) = utilisation(&log).into_iter().find(|usage| usage.used > usage.available) {
             let Usage { resource, used, available } = over;
             let (block, device) = (block.to_owned(), self.device.clone());
-            return Err(SynthError::DoesNotFit { block, device, resource, used, available });
+            bail!(
+                "block '{block}' does not fit {device}: {used} {resource}, of which the device has {available}"
+            );
         }
         ran?;
         let text = read(&folder.join("report.json"))?;
@@ -185,11 +189,10 @@ impl Fpga {
         Ok(report)
     }
 
-    fn device(&self) -> Result<&'static (&'static str, &'static str, &'static str), SynthError> {
-        DEVICES
-            .iter()
-            .find(|device| device.0 == self.device)
-            .ok_or_else(|| SynthError::Device { device: self.device.clone(), known: devices().join(", ") })
+    fn device(&self) -> Result<&'static (&'static str, &'static str, &'static str)> {
+        DEVICES.iter().find(|device| device.0 == self.device).ok_or_else(|| {
+            refusal!("unknown device '{}'; expected one of {}", self.device, devices().join(", "))
+        })
     }
 }
 

@@ -16,7 +16,6 @@
 #![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
-mod error;
 mod files;
 pub mod flow;
 pub mod formal;
@@ -31,5 +30,3 @@ pub mod script;
 pub mod source;
 pub mod sta;
 pub mod tools;
-
-pub use error::SynthError;

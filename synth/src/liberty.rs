@@ -3,8 +3,7 @@
 //! A scanner over groups and attributes, not a Liberty parser: delay tables are skipped (ABC and OpenSTA read
 //! those). It can also leave cells out of the copy that the tools get, because Yosys 0.23 has no `-dont_use`.
 
-use crate::SynthError;
-use ndp_files::NameRule;
+use ndp_files::{Error, NameRule, Result, refusal};
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::ops::Range;
@@ -112,12 +111,12 @@ impl Liberty {
     /// Reads and scans a file.
     ///
     /// # Errors
-    /// [`SynthError::Read`] or [`SynthError::Liberty`], both with the path.
-    pub fn load(path: &Path) -> Result<Self, SynthError> {
-        let refuse = |reason: String| SynthError::Liberty { path: path.into(), reason };
+    /// A file could not be read or a file was given as cell library but is none that can be used, both with the path.
+    pub fn load(path: &Path) -> Result<Self> {
+        let refuse = |reason: String| refusal!("'{}' is not a usable Liberty file: {reason}", path.display());
         let text = ndp_files::read_any_text(path, MAX_BYTES).map_err(|reason| match reason.kind() {
             ErrorKind::InvalidData => refuse(reason.to_string()),
-            _ => SynthError::Read { path: path.into(), reason },
+            _ => Error::new(reason).context(format!("cannot read '{}'", path.display())),
         })?;
         Self::scan(text).map_err(refuse)
     }

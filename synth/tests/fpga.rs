@@ -1,6 +1,5 @@
 //! Blocks on an FPGA: what is refused, what is counted, and whether a mapped netlist does what its RTL does.
 
-use ndp_synth::SynthError;
 use ndp_synth::fpga::{Fpga, Report};
 use ndp_synth::tools;
 use std::fs;
@@ -162,5 +161,5 @@ fn a_rank_port_meets_its_target_on_an_ecp5() {
 fn what_does_not_fit_says_so() {
     let folder = tempfile::tempdir().unwrap();
     let error = fpga(true, "ecp5-85k", 50.0).run("tiny", "ndp_core", folder.path()).unwrap_err();
-    assert!(matches!(error, SynthError::DoesNotFit { .. }), "{error}");
+    assert!(error.to_string().contains("does not fit"), "{error}");
 }

@@ -3,7 +3,6 @@
 use ndp_isa::Program;
 use ndp_machine::{Machine, SparseMemory};
 use ndp_sim::core::{NdpCore, ProgramCheck};
-use ndp_sim::error::SimError;
 
 /// Operations that only tests need of an [`NdpCore`].
 pub trait Checks {
@@ -11,12 +10,12 @@ pub trait Checks {
     /// functional model.
     ///
     /// # Errors
-    /// As [`NdpCore::run_words`]; [`SimError::Machine`].
+    /// As [`NdpCore::run_words`]; a program that the functional model refuses.
     fn check_program(
         &mut self,
         program: &Program,
         between: impl FnMut(&mut Self),
-    ) -> Result<ProgramCheck, SimError>;
+    ) -> ndp_files::Result<ProgramCheck>;
 }
 
 impl Checks for NdpCore {
@@ -24,7 +23,7 @@ impl Checks for NdpCore {
         &mut self,
         program: &Program,
         between: impl FnMut(&mut Self),
-    ) -> Result<ProgramCheck, SimError> {
+    ) -> ndp_files::Result<ProgramCheck> {
         let mut machine = Machine::new(self.config(), SparseMemory::new())?;
         machine.run(program)?;
         self.place(program)?;

@@ -8,7 +8,7 @@
 use super::buffer_model::{Block, BufferModel, Op};
 use ndp_config::{BEAT_ELEMS, DesignConfig, GemvConfig, RowLayout};
 use ndp_numerics::SplitMix64;
-use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, SimError, rtl};
+use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort, rtl};
 use std::collections::VecDeque;
 
 /// 32-bit words of a beat.
@@ -151,7 +151,7 @@ pub type Failure = String;
 
 impl GemvDriver {
     /// The unit of a configuration after reset, with random contents.
-    pub fn open(config: &DesignConfig, seed: u64) -> Result<Self, SimError> {
+    pub fn open(config: &DesignConfig, seed: u64) -> ndp_files::Result<Self> {
         Self::open_with(
             config,
             seed,
@@ -160,10 +160,10 @@ impl GemvDriver {
     }
 
     /// The same with other options.
-    pub fn open_with(config: &DesignConfig, seed: u64, options: &OpenOptions) -> Result<Self, SimError> {
+    pub fn open_with(config: &DesignConfig, seed: u64, options: &OpenOptions) -> ndp_files::Result<Self> {
         let model = Model::open(&rtl(config, "gemv_unit")?, options)?;
         let config = config.gemv().clone();
-        let stream = |name: &str, data: &str| -> Result<Stream, SimError> {
+        let stream = |name: &str, data: &str| -> ndp_files::Result<Stream> {
             Ok(Stream {
                 valid: model.input(&format!("{name}_valid_i"))?,
                 data: model.input(&format!("{name}_{data}_i"))?,

@@ -6,10 +6,10 @@
 
 use ndp_config::DesignConfig;
 use ndp_cycles::Topology;
+use ndp_files::fault;
 use ndp_isa::Program;
 use ndp_sim::cluster::prediction::LinkedPrediction;
 use ndp_sim::core::{Answer, Burst, CoreOptions, NdpCore};
-use ndp_sim::error::SimError;
 use ndp_sim::ffi::{Rtl, rtl};
 use ndp_sim::link::Lanes;
 use ndp_sim::link::bridge::Bridge;
@@ -58,7 +58,7 @@ impl LinkedCores {
     ///
     /// # Errors
     /// As [`NdpCore::open`].
-    pub fn pair(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
+    pub fn pair(config: &DesignConfig, options: &CoreOptions) -> ndp_files::Result<Self> {
         let cable = Cable::new(["DIMM 0".into(), "DIMM 1".into()], config.link(), options.seed);
         let core = rtl(config, NdpCore::BLOCK)?;
         Self::new(&[&core; 2], vec![cable], None, config, options)
@@ -68,7 +68,11 @@ impl LinkedCores {
     ///
     /// # Errors
     /// As [`NdpCore::open`].
-    pub fn unequal(cores: [&Rtl; 2], config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
+    pub fn unequal(
+        cores: [&Rtl; 2],
+        config: &DesignConfig,
+        options: &CoreOptions,
+    ) -> ndp_files::Result<Self> {
         let cable = Cable::new(["DIMM 0".into(), "DIMM 1".into()], config.link(), options.seed);
         Self::new(&cores, vec![cable], None, config, options)
     }
@@ -77,7 +81,7 @@ impl LinkedCores {
     ///
     /// # Errors
     /// As [`NdpCore::open`].
-    pub fn star(config: &DesignConfig, options: &CoreOptions) -> Result<Self, SimError> {
+    pub fn star(config: &DesignConfig, options: &CoreOptions) -> ndp_files::Result<Self> {
         let count = config.link().bridge_ports();
         let bridge = Bridge::open(config, options.seed)?;
         let cable = |n: u32| {
@@ -95,7 +99,7 @@ impl LinkedCores {
         bridge: Option<Bridge>,
         config: &DesignConfig,
         options: &CoreOptions,
-    ) -> Result<Self, SimError> {
+    ) -> ndp_files::Result<Self> {
         let mut cores = Vec::new();
         for (node, design) in (0..).zip(designs) {
             let seed = options.seed + u64::from(node);
@@ -125,7 +129,7 @@ impl LinkedCores {
     }
 
     /// What each core hears in this cycle.
-    fn carry(&mut self, silent: Option<usize>) -> Result<Vec<Lanes>, SimError> {
+    fn carry(&mut self, silent: Option<usize>) -> ndp_files::Result<Vec<Lanes>> {
         if let (Some(bridge), Some(prediction)) = (&self.bridge, &mut self.prediction)
             && bridge.retrained() != self.retrained
         {
@@ -156,8 +160,8 @@ impl LinkedCores {
     /// One cycle of everything.
     ///
     /// # Errors
-    /// As [`NdpCore::step`]; [`SimError::Link`] if a core breaks a rule of the link.
-    pub fn step(&mut self) -> Result<(), SimError> {
+    /// As [`NdpCore::step`]; if a core breaks a rule of the link.
+    pub fn step(&mut self) -> ndp_files::Result<()> {
         let heard = self.carry(None)?;
         for (n, (core, lanes)) in self.cores.iter_mut().zip(&heard).enumerate() {
             core.drive_link(lanes);
@@ -180,7 +184,7 @@ impl LinkedCores {
     ///
     /// # Errors
     /// As [`NdpCore::place`].
-    pub fn place(&mut self, index: usize, program: &Program) -> Result<(), SimError> {
+    pub fn place(&mut self, index: usize, program: &Program) -> ndp_files::Result<()> {
         self.predict();
         self.cores[index].place(program)
     }
@@ -189,7 +193,7 @@ impl LinkedCores {
     ///
     /// # Errors
     /// As [`LinkedCores::step`].
-    pub fn reset(&mut self, index: usize) -> Result<(), SimError> {
+    pub fn reset(&mut self, index: usize) -> ndp_files::Result<()> {
         self.predict();
         self.cores[index].reset()?;
         if let Some(prediction) = &mut self.prediction {
@@ -242,7 +246,7 @@ impl LinkedCores {
     ///
     /// # Errors
     /// As [`LinkedCores::step`].
-    pub fn advance(&mut self, answers: &mut impl FnMut(usize, Answer)) -> Result<(), SimError> {
+    pub fn advance(&mut self, answers: &mut impl FnMut(usize, Answer)) -> ndp_files::Result<()> {
         for index in 0..self.cores.len() {
             self.feed(index, answers);
             self.predict_end(index)?;
@@ -251,7 +255,7 @@ impl LinkedCores {
     }
 
     /// Asks the model for the end of a program that has just come to its own.
-    fn predict_end(&mut self, index: usize) -> Result<(), SimError> {
+    fn predict_end(&mut self, index: usize) -> ndp_files::Result<()> {
         let feed = &mut self.feeds[index];
         if let Some(prediction) = self.prediction.as_mut().filter(|_| feed.end == Some(self.cycle)) {
             feed.predicted = Some(prediction.end(index, self.cycle, &self.cores, &mut self.cables)?);
@@ -308,14 +312,14 @@ impl LinkedCores {
     /// answered. Returns the cycle of each end, counted from the beginning.
     ///
     /// # Errors
-    /// As [`LinkedCores::step`]; [`SimError::Hang`] after `limit` cycles.
+    /// As [`LinkedCores::step`]; no end after `limit` cycles.
     pub fn run(
         &mut self,
         programs: Vec<Vec<u128>>,
         limit: u64,
         mut between: impl FnMut(usize, &mut NdpCore),
         mut answers: impl FnMut(usize, Answer),
-    ) -> Result<Vec<u64>, SimError> {
+    ) -> ndp_files::Result<Vec<u64>> {
         let begin = self.cycle;
         for (index, words) in programs.into_iter().enumerate() {
             self.start(index, words);
@@ -328,8 +332,10 @@ impl LinkedCores {
                 let busy: Vec<bool> = self.cores.iter().map(NdpCore::is_busy).collect();
                 let links =
                     (0..busy.len()).map(|index| self.link_status(index)).collect::<Result<Vec<_>, _>>()?;
-                let state = format!("programs of linked cores do not end, busy {busy:?}, links {links:x?}");
-                return Err(SimError::Hang { cycle: self.cycle, quiet_cycles: limit, state, seed: 0 });
+                return Err(fault!(
+                    "cycle {}: programs of linked cores do not end after {limit} cycles, busy {busy:?}, links {links:x?}",
+                    self.cycle
+                ));
             }
         }
         Ok(self.feeds.iter().map(|feed| feed.end.unwrap_or(begin) - begin).collect())
@@ -343,7 +349,7 @@ impl LinkedCores {
         &mut self,
         cycles: u64,
         mut condition: impl FnMut(&mut Self) -> bool,
-    ) -> Result<bool, SimError> {
+    ) -> ndp_files::Result<bool> {
         for _ in 0..cycles {
             if condition(self) {
                 return Ok(true);
@@ -356,8 +362,8 @@ impl LinkedCores {
     /// Reads a register of a core while all of them go on.
     ///
     /// # Errors
-    /// As [`LinkedCores::step`]; [`SimError::Hang`] if no answer comes.
-    pub fn register(&mut self, index: usize, number: u64) -> Result<Burst, SimError> {
+    /// As [`LinkedCores::step`]; if no answer comes.
+    pub fn register(&mut self, index: usize, number: u64) -> ndp_files::Result<Burst> {
         let address = 1 << self.cores[index].config().dimm_burst_bits() | number;
         self.cores[index].submit(address, None);
         let begin = self.cycle;
@@ -369,8 +375,10 @@ impl LinkedCores {
                 }
             }
             if self.cycle - begin > 100_000 {
-                let state = format!("no answer to a read of register {number} of core {index}");
-                return Err(SimError::Hang { cycle: self.cycle, quiet_cycles: 100_000, state, seed: 0 });
+                return Err(fault!(
+                    "cycle {}: no answer to a read of register {number} of core {index}",
+                    self.cycle
+                ));
             }
         }
     }
@@ -379,7 +387,7 @@ impl LinkedCores {
     ///
     /// # Errors
     /// As [`LinkedCores::register`].
-    pub fn link_status(&mut self, index: usize) -> Result<ndp_sim::core::LinkStatus, SimError> {
+    pub fn link_status(&mut self, index: usize) -> ndp_files::Result<ndp_sim::core::LinkStatus> {
         Ok(ndp_sim::core::LinkStatus::of(&self.register(index, ndp_sim::core::LinkStatus::REGISTER)?))
     }
 

@@ -1,7 +1,8 @@
 //! Verilog with errors that tests have to find. The mutants of one block are one text: each expression that a mutation changes becomes a choice
 //! between what it is and what it would be, by a number that is a plus argument of the model. So they are Verilated and compiled once.
 
-use ndp_sim::ffi::{Hardware, Rtl, SimError, unchanged};
+use ndp_files::failure;
+use ndp_sim::ffi::{Hardware, Rtl, unchanged};
 use std::fmt::Write;
 
 /// An error in the Verilog that a test has to find: each occurrence of a text is replaced.
@@ -90,9 +91,9 @@ pub fn mutant(
     block: &str,
     mutations: &[Mutation],
     name: &str,
-) -> Result<Rtl, SimError> {
+) -> ndp_files::Result<Rtl> {
     let mut rtl = unchanged(hardware, block)?;
-    let failed = |reason: String| SimError::Build { design: name.to_owned(), reason };
+    let failed = |reason: String| failure!("the model of `{name}` cannot be built: {reason}");
     let chosen = mutations.iter().position(|mutation| mutation.name == name);
     let chosen = chosen.ok_or_else(|| failed(format!("no mutant of {} is called {name}", rtl.name)))?;
     rtl.verilog = all(&rtl.verilog, mutations)

@@ -6,7 +6,7 @@
 use ndp_config::{HbmConfig, HbmRefresh};
 use ndp_dram::hbm::{HbmCommand, Owner, Partitions, PseudoChannel};
 use ndp_numerics::SplitMix64;
-use ndp_sim::hbm::{ChannelOutputs, Lockstep, LockstepError};
+use ndp_sim::hbm::{ChannelOutputs, Lockstep};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A goal on a bus: its word, and how many clocks it may still be tried.
@@ -232,7 +232,7 @@ impl Stream {
     }
 
     /// One clock of both sides.
-    pub fn step(&mut self, sides: &mut Lockstep) -> Result<(), LockstepError> {
+    pub fn step(&mut self, sides: &mut Lockstep) -> ndp_files::Result<()> {
         let clock = sides.device.cycle();
         let (words, write) = self.draw(&sides.device);
         let out = sides.clock(words[0], words[1], write)?;

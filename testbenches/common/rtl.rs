@@ -1,8 +1,8 @@
 //! Blocks by the name of a configuration, and mutants of them.
 
 use crate::mutations::mutant;
-use ndp_config::{ConfigError, DesignConfig, HbmConfig};
-use ndp_sim::ffi::{Rtl, SimError, rtl};
+use ndp_config::{DesignConfig, HbmConfig};
+use ndp_sim::ffi::{Rtl, rtl};
 use std::path::Path;
 
 pub use crate::mutations::Mutation;
@@ -17,12 +17,12 @@ pub fn argument(name: &str) -> String {
 }
 
 /// A configuration by its name.
-pub fn design_config(name: &str) -> Result<DesignConfig, ConfigError> {
+pub fn design_config(name: &str) -> ndp_files::Result<DesignConfig> {
     DesignConfig::load(&argument(name))
 }
 
 /// An HBM2 memory by its name.
-pub fn hbm_config(name: &str) -> Result<HbmConfig, ConfigError> {
+pub fn hbm_config(name: &str) -> ndp_files::Result<HbmConfig> {
     HbmConfig::load(&argument(name))
 }
 
@@ -33,7 +33,7 @@ fn of(name: &str, mutants: &[Mutant]) -> Option<(&'static str, Vec<Mutation>)> {
 }
 
 /// A block of a configuration, or of the mutant that has this name.
-pub fn design(name: &str, block: &str, mutants: &[Mutant]) -> Result<Rtl, SimError> {
+pub fn design(name: &str, block: &str, mutants: &[Mutant]) -> ndp_files::Result<Rtl> {
     match of(name, mutants) {
         Some((of, mutations)) => mutant(&design_config(of)?, block, &mutations, name),
         None => rtl(&design_config(name)?, block),
@@ -41,7 +41,7 @@ pub fn design(name: &str, block: &str, mutants: &[Mutant]) -> Result<Rtl, SimErr
 }
 
 /// The same of an HBM2 memory.
-pub fn hbm_design(name: &str, block: &str, mutants: &[Mutant]) -> Result<Rtl, SimError> {
+pub fn hbm_design(name: &str, block: &str, mutants: &[Mutant]) -> ndp_files::Result<Rtl> {
     match of(name, mutants) {
         Some((of, mutations)) => mutant(&hbm_config(of)?, block, &mutations, name),
         None => rtl(&hbm_config(name)?, block),

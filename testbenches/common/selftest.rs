@@ -9,7 +9,7 @@ use ndp_hdl_language::{
     Bits, Crossing, Design, HdlError, Module, ModuleBuilder, any_of, cat, lit, mux, one_hot_mux, repeat,
     zeros,
 };
-use ndp_sim::ffi::{Hardware, Model, OpenOptions, SimError, rtl};
+use ndp_sim::ffi::{Hardware, Model, OpenOptions, rtl};
 use std::rc::Rc;
 
 /// One width per storage class, the last two in words.
@@ -37,12 +37,12 @@ impl Hardware for SelfTest {
 }
 
 /// One of them with default options.
-pub fn open(block: &str) -> Result<Model, SimError> {
+pub fn open(block: &str) -> ndp_files::Result<Model> {
     open_with(block, &OpenOptions::default())
 }
 
 /// One of them.
-pub fn open_with(block: &str, options: &OpenOptions) -> Result<Model, SimError> {
+pub fn open_with(block: &str, options: &OpenOptions) -> ndp_files::Result<Model> {
     Model::open(&rtl(&SelfTest, block)?, options)
 }
 

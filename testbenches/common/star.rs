@@ -1,10 +1,9 @@
 //! DIMMs around a bridge, and resets amid traffic.
 
 use ndp_config::DesignConfig;
-use ndp_sim::error::SimError;
 use ndp_sim::ffi::rtl;
 use ndp_sim::link::bridge::Bridge;
-use ndp_sim::link::network::{END, Network, NetworkError};
+use ndp_sim::link::network::{END, Network};
 
 /// Operations that only tests need of a [`Network`].
 pub trait Star: Sized {
@@ -12,7 +11,7 @@ pub trait Star: Sized {
     ///
     /// # Errors
     /// As [`Network::pair`].
-    fn star(config: &DesignConfig, seed: u64) -> Result<Self, SimError>;
+    fn star(config: &DesignConfig, seed: u64) -> ndp_files::Result<Self>;
 
     /// Links of the bridge that are faulty, one bit each.
     fn bridge_faults(&self) -> u64;
@@ -24,11 +23,11 @@ pub trait Star: Sized {
     ///
     /// # Errors
     /// As [`Network::step`].
-    fn reset_node(&mut self, node: usize, cycles: u64) -> Result<(), NetworkError>;
+    fn reset_node(&mut self, node: usize, cycles: u64) -> ndp_files::Result<()>;
 }
 
 impl Star for Network {
-    fn star(config: &DesignConfig, seed: u64) -> Result<Self, SimError> {
+    fn star(config: &DesignConfig, seed: u64) -> ndp_files::Result<Self> {
         let end = rtl(config, END)?;
         let mut network = Self::open([&end; 2], config.link().bridge_ports(), config.link(), seed)?;
         network.bridge = Some(Bridge::open(config, seed)?);
@@ -50,7 +49,7 @@ impl Star for Network {
         }
     }
 
-    fn reset_node(&mut self, node: usize, cycles: u64) -> Result<(), NetworkError> {
+    fn reset_node(&mut self, node: usize, cycles: u64) -> ndp_files::Result<()> {
         self.nodes[node].set_reset(true);
         let end = if self.bridge.is_some() { (node, 0) } else { (0, node) };
         self.cables[end.0].probes[end.1].forget(true);

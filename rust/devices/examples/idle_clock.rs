@@ -5,10 +5,10 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use ndp_config::{ConfigError, DesignConfig};
+use ndp_config::DesignConfig;
 use ndp_dram::{Command, CommandPins, Rank};
 
-fn main() -> Result<(), ConfigError> {
+fn main() -> ndp_config::Result<()> {
     let design = DesignConfig::preset("hermes")?;
     let mut rank = Rank::new(design.dram());
     measure("idle", 200_000_000, || {

@@ -1,6 +1,6 @@
 //! Constants with their sources, as configuration files have them.
 
-use ndp_config::ConfigError;
+use ndp_files::{Result, ensure, refusal};
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
 
@@ -28,12 +28,12 @@ impl Constant {
 
     /// Checks that the values are in order and from `min` to `max`, and that there is a source. Voltages, currents and the energy of
     /// work are above 0. Power at rest and parts of a bit's way may be 0, which leaves them out.
-    pub(crate) fn check(&self, key: impl Display, min: f64, max: f64) -> Result<(), ConfigError> {
+    pub(crate) fn check(&self, key: impl Display, min: f64, max: f64) -> Result<()> {
         let [low, value, high] = self.range();
         let wrong = |what: &str| {
-            Err(ConfigError::Syntax(format!(
-                "{key} = {{ low = {low}, value = {value}, high = {high} }} {what}"
-            )))
+            Err(refusal!(
+                "not a valid configuration: {key} = {{ low = {low}, value = {value}, high = {high} }} {what}"
+            ))
         };
         if !(min <= low && low <= value && value <= high && high <= max) {
             return wrong(&format!("must have {min} <= low <= value <= high <= {max}"));
@@ -46,20 +46,18 @@ impl Constant {
 pub(crate) fn in_order(
     (rest_key, rest): (impl Display, &Constant),
     (work_key, work): (impl Display, &Constant),
-) -> Result<(), ConfigError> {
-    if rest.value > work.value {
-        return Err(ConfigError::Syntax(format!(
-            "{rest_key} = {} must be at most {work_key} = {}",
-            rest.value, work.value
-        )));
-    }
+) -> Result<()> {
+    ensure!(
+        rest.value <= work.value,
+        "not a valid configuration: {rest_key} = {} must be at most {work_key} = {}",
+        rest.value,
+        work.value
+    );
     Ok(())
 }
 
 /// Checks that a source is named.
-pub(crate) fn has_source(key: impl Display, source: &str) -> Result<(), ConfigError> {
-    if source.trim().is_empty() {
-        return Err(ConfigError::Syntax(format!("{key} must have a source")));
-    }
+pub(crate) fn has_source(key: impl Display, source: &str) -> Result<()> {
+    ensure!(!source.trim().is_empty(), "not a valid configuration: {key} must have a source");
     Ok(())
 }

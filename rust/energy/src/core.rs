@@ -3,8 +3,9 @@
 use crate::constant::{self, Constant};
 use crate::energy::Energy;
 use crate::table::table;
-use ndp_config::{ConfigError, DesignConfig, NameRule};
+use ndp_config::{DesignConfig, NameRule};
 use ndp_dram::counts;
+use ndp_files::Result;
 use serde::{Deserialize, Serialize};
 
 counts! {
@@ -49,9 +50,9 @@ impl CoreConstants {
     /// Parses and checks a file.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] for text in another form, for an unknown constant, and for one whose bounds are out of order or whose source is missing;
-    /// [`ConfigError::Range`] for a clock or a number of multipliers that no core has.
-    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+    /// Text in another form, an unknown constant, and one whose bounds are out of order or whose source is missing; a
+    /// clock or a number of multipliers that no core has.
+    pub fn from_toml(text: &str) -> Result<Self> {
         let constants: Self = ndp_config::parse(text)?;
         let Self { clock_mhz, multipliers, dot_mw, axpy_mw, activation_mw, idle_mw, .. } = &constants;
         ndp_config::name_is(NameRule::Title, "name", &constants.name)?;

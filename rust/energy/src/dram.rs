@@ -19,8 +19,9 @@ use crate::constant::{self, Constant};
 use crate::counts::DramUse;
 use crate::energy::Energy;
 use crate::table::table;
-use ndp_config::{BEAT_BITS, ConfigError, DramConfig, NameRule, within};
+use ndp_config::{BEAT_BITS, DramConfig, NameRule};
 use ndp_dram::BankCounts;
+use ndp_files::{Result, ensure, in_range};
 use serde::{Deserialize, Serialize};
 
 /// Data pins of a rank.
@@ -137,20 +138,13 @@ impl DramConstants {
     /// Parses and checks a file.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] for text in another form, for an unknown constant, and for one whose bounds are out of order or whose source is missing;
-    /// [`ConfigError::Range`] for devices of another width.
-    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+    /// Text in another form, an unknown constant, and one whose bounds are out of order or whose source is missing;
+    /// devices of another width.
+    pub fn from_toml(text: &str) -> Result<Self> {
         let constants: Self = ndp_config::parse(text)?;
         ndp_config::name_is(NameRule::Title, "name", &constants.name)?;
         let Self { device_pins, vdd, vpp, currents_ma, vpp_currents_ma, interface, range, .. } = &constants;
-        if ![4, 8, 16].contains(device_pins) {
-            return Err(ConfigError::Range {
-                key: "device_pins",
-                value: (*device_pins).into(),
-                min: 4,
-                max: 16,
-            });
-        }
+        ensure!([4, 8, 16].contains(device_pins), "device_pins = {} must be in 4..=16", (*device_pins));
         let Interface { read_zero_pj, write_zero_pj, toggle_pj, read_strobe_pj, write_strobe_pj } = interface;
         for (key, constant, min, max) in [
             ("vdd", vdd, 0.5, 5.0),
@@ -185,7 +179,7 @@ impl DramConstants {
             ("vpp_currents_ma.ipp0", ipp0, ipp3n),
             ("vpp_currents_ma.ipp5b", ipp5b, ipp3n),
         ] {
-            within(key, value, min, MOST_MA)?;
+            in_range(key, value, min, MOST_MA)?;
         }
         let Ranges { activate, read, write, refresh, active_standby, precharged_standby, .. } = range;
         for (key, [low, high]) in [
@@ -196,8 +190,8 @@ impl DramConstants {
             ("range.active_standby", active_standby),
             ("range.precharged_standby", precharged_standby),
         ] {
-            within(key, *low, 0.0, 1.0)?;
-            within(key, *high, 1.0, 100.0)?;
+            in_range(key, *low, 0.0, 1.0)?;
+            in_range(key, *high, 1.0, 100.0)?;
         }
         Ok(constants)
     }
@@ -206,7 +200,7 @@ impl DramConstants {
     ///
     /// # Errors
     /// None for the presets of the crate.
-    pub fn of_design(dram: &DramConfig) -> Result<Self, ConfigError> {
+    pub fn of_design(dram: &DramConfig) -> Result<Self> {
         Self::preset(if dram.bank_groups() == 2 { "ddr4-3200-x16" } else { "ddr4-3200-x8" })
     }
 }

@@ -18,7 +18,8 @@
 use crate::constant::{self, Constant};
 use crate::energy::Energy;
 use crate::table::table;
-use ndp_config::{ConfigError, HbmConfig, NameRule};
+use ndp_config::{HbmConfig, NameRule};
+use ndp_files::Result;
 use serde::{Deserialize, Serialize};
 
 /// Bytes of the row that `activate_pj` is of.
@@ -82,8 +83,8 @@ impl HbmConstants {
     /// Parses and checks a file.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] for text in another form, for an unknown constant, and for one whose bounds are out of order or whose source is missing.
-    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+    /// Text in another form, an unknown constant, and one whose bounds are out of order or whose source is missing.
+    pub fn from_toml(text: &str) -> Result<Self> {
         let constants: Self = ndp_config::parse(text)?;
         ndp_config::name_is(NameRule::Title, "name", &constants.name)?;
         for (key, constant) in constants.named() {

@@ -2,7 +2,8 @@
 
 use crate::constant::Constant;
 use crate::energy::Energy;
-use ndp_config::{ConfigError, NameRule};
+use ndp_config::NameRule;
+use ndp_files::Result;
 use serde::{Deserialize, Serialize};
 
 /// What a file of constants of an NPU holds; unknown keys are refused.
@@ -23,8 +24,8 @@ impl NpuConstants {
     /// Parses and checks a file.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] for text in another form, for an unknown constant, and for one whose bounds are out of order or whose source is missing.
-    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+    /// Text in another form, an unknown constant, and one whose bounds are out of order or whose source is missing.
+    pub fn from_toml(text: &str) -> Result<Self> {
         let constants: Self = ndp_config::parse(text)?;
         ndp_config::name_is(NameRule::Title, "name", &constants.name)?;
         constants.flop_pj.check("flop_pj", 1e-6, 1e6)?;

@@ -4,7 +4,8 @@ use crate::constant::{self, Constant};
 use crate::core::CoreConstants;
 use crate::dram::DramConstants;
 use crate::energy::Energy;
-use ndp_config::{ConfigError, DesignConfig, NameRule};
+use ndp_config::{DesignConfig, NameRule};
+use ndp_files::Result;
 use serde::{Deserialize, Serialize};
 
 /// What a bit costs on its way.
@@ -90,8 +91,8 @@ impl SystemConstants {
     /// Parses and checks a file.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] for text in another form, for an unknown constant, and for one whose bounds are out of order or whose source is missing.
-    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+    /// Text in another form, an unknown constant, and one whose bounds are out of order or whose source is missing.
+    pub fn from_toml(text: &str) -> Result<Self> {
         let constants: Self = ndp_config::parse(text)?;
         let Self { name, wires, gpu, host, ssd } = &constants;
         for (key, name) in
@@ -141,7 +142,7 @@ impl EnergyConstants {
         design: &DesignConfig,
         system: &str,
         [dram_asked, core_asked, system_asked]: [Option<&str>; 3],
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self> {
         let known = SystemConstants::PRESETS.contains(&system);
         Ok(Self {
             dram: dram_asked.map_or_else(|| DramConstants::of_design(design.dram()), DramConstants::load)?,

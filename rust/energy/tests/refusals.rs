@@ -1,12 +1,11 @@
 //! Files that are refused, and what is said of them.
 
-use ndp_config::ConfigError;
 use ndp_energy::{CoreConstants, DramConstants, HbmConstants, NpuConstants, SystemConstants};
 
 /// Each change of a file, one part for another, is refused with these words.
 fn refused<T: std::fmt::Debug>(
     text: &str,
-    read: fn(&str) -> Result<T, ConfigError>,
+    read: fn(&str) -> ndp_files::Result<T>,
     changes: &[(&str, &str, &str)],
 ) {
     assert!(read(text).is_ok());

@@ -3,14 +3,15 @@
 //! The decoder hands linear layers and attention to a [`GemvBackend`]; [`SoftwareBackend`] computes them here, a co-simulation
 //! in the RTL. Since a dot product is an exact sum rounded once, all of them must agree to the last bit.
 
-use std::convert::Infallible;
+use crate::matrix::same_length;
+use ndp_files::{Result, bail};
 
 use ndp_config::WeightFormat;
 use ndp_numerics::{Decoded, SerialSteps, dot_decoded, f16};
 
+use crate::Matrix;
 use crate::operations::{AttentionOp, LinearOp, RotaryOp, attend_by_heads};
 use crate::quantised::{QuantisedMatrix, RowOf};
-use crate::{Matrix, ModelError};
 
 ndp_config::named! {
     /// Which matrix of the decoder an operation multiplies by.
@@ -71,17 +72,15 @@ ndp_config::getters!(<'a> GemvOp<'a> {
 
 impl<'a> GemvOp<'a> {
     /// `weights` is `[rows x cols]` row-major, `activations` is `[batch x cols]` row-major; `rows`, `cols` and the batch
-    /// (deduced) are at least 1. Errors with [`ModelError::Length`] otherwise.
+    /// (deduced) are at least 1. Errors otherwise.
     pub fn new(
         label: &'a str,
         class: GemvClass,
         (rows, cols): (usize, usize),
         weights: &'a [f16],
         activations: &'a [f16],
-    ) -> Result<Self, ModelError> {
-        let check = |part: &str, found, expected| {
-            ModelError::check_length(|| format!("{label}: {part}"), found, expected)
-        };
+    ) -> Result<Self> {
+        let check = |part: &str, found, expected| same_length(|| format!("{label}: {part}"), found, expected);
         let expected = rows.saturating_mul(cols);
         check("weights", weights.len(), expected)?;
         check("weights", expected.min(1), 1)?;
@@ -99,7 +98,7 @@ impl<'a> GemvOp<'a> {
         class: GemvClass,
         matrix: &'a Matrix,
         activations: &'a [f16],
-    ) -> Result<Self, ModelError> {
+    ) -> Result<Self> {
         let op = Self::new(label, class, (matrix.rows(), matrix.cols()), matrix.data(), activations)?;
         Ok(Self { stored: matrix.stored(), ..op })
     }
@@ -113,11 +112,11 @@ impl<'a> GemvOp<'a> {
         class: GemvClass,
         (rows, cols): (usize, usize),
         activations: &'a [f16],
-    ) -> Result<Self, ModelError> {
+    ) -> Result<Self> {
         if rows * cols == 0 || activations.is_empty() || !activations.len().is_multiple_of(cols) {
             let expected = (activations.len() / cols.max(1)).max(1) * cols.max(1);
             let what = format!("{label}: activations");
-            return Err(ModelError::Length { what, found: activations.len(), expected });
+            bail!("{what} has {} elements, expected {expected}", activations.len());
         }
         Ok(Self::unchecked(label, class, (rows, cols), &[], activations))
     }
@@ -126,7 +125,7 @@ impl<'a> GemvOp<'a> {
     ///
     /// # Errors
     /// As [`GemvOp::new`].
-    pub fn with_activations<'b>(&self, activations: &'b [f16]) -> Result<GemvOp<'b>, ModelError>
+    pub fn with_activations<'b>(&self, activations: &'b [f16]) -> Result<GemvOp<'b>>
     where
         'a: 'b,
     {
@@ -172,30 +171,26 @@ impl<'a> GemvOp<'a> {
 
 /// Something that multiplies matrices by vectors with the exact-sum semantics of the numerics contract.
 ///
-/// Object safe for a given `Error`.
 pub trait GemvBackend {
-    /// Why a product could not be computed (a co-simulation timed out, say).
-    type Error: std::error::Error + Send + Sync + 'static;
-
     /// Computes `op`; the result is `[batch x rows]`, batch-major: element `b * rows + r` is
     /// `dot(weights[r, :], activations[b, :])`, +-0, subnormals, infinities and NaN included.
-    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, Self::Error>;
+    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>>;
 
     /// A linear layer, `[batch x rows]`: unless a backend does it otherwise, the product here and the rest in software.
-    fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, Self::Error> {
+    fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>> {
         let mut y = self.gemv(op.product())?;
         op.complete(&mut y);
         Ok(y)
     }
 
     /// Rotary embedding of queries or keys, `[tokens x width]`: unless a backend does it otherwise, in software.
-    fn rotate(&mut self, op: &RotaryOp<'_>) -> Result<Vec<f16>, Self::Error> {
+    fn rotate(&mut self, op: &RotaryOp<'_>) -> Result<Vec<f16>> {
         Ok(op.rotated())
     }
 
     /// Attention, `[tokens x width]`: unless a backend does it otherwise, its products head by head and softmax in software. A
     /// backend with caches of its own adds the keys and values of the batch to them, which are in the operation's caches already.
-    fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>, Self::Error> {
+    fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>> {
         attend_by_heads(self, op)
     }
 }
@@ -232,9 +227,7 @@ impl SoftwareBackend {
 }
 
 impl GemvBackend for SoftwareBackend {
-    type Error = Infallible;
-
-    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, Infallible> {
+    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
         let (rows, batch) = (op.rows(), op.batch());
         let activations: Vec<Decoded<'_>> = (0..batch).map(|b| Decoded::new(op.activation(b))).collect();
         let mut result = vec![f16::from_bits(0); batch * rows];
@@ -306,7 +299,7 @@ mod tests {
             |shape, w, x| GemvOp::new("layers.0.fc1", GemvClass::Fc1, (shape, 4), w, x).map(|op| op.batch());
         assert_eq!(op(3, &v, &v).unwrap(), 3);
         for bad in [op(2, &v, &v), op(3, &v, &v[..6]), op(3, &v, &[]), op(0, &[], &v)] {
-            assert!(matches!(bad, Err(ModelError::Length { .. })));
+            assert!(ndp_files::said(&bad).contains(" elements, expected "));
         }
         assert!(GemvOp::new("t", GemvClass::Fc1, (3, 0), &[], &v).is_err());
         assert!(GemvOp::new("t", GemvClass::Fc1, (1, 0), &v[..1], &v).is_err());
@@ -315,7 +308,7 @@ mod tests {
     #[test]
     fn the_trait_is_object_safe() {
         let v = random(4, 4);
-        let backend: &mut dyn GemvBackend<Error = Infallible> = &mut SoftwareBackend::new();
+        let backend: &mut dyn GemvBackend = &mut SoftwareBackend::new();
         let op = GemvOp::new("t", GemvClass::Proj, (1, 4), &v, &v).unwrap();
         assert_eq!(backend.gemv(&op).unwrap().len(), 1);
     }

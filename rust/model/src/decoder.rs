@@ -3,13 +3,15 @@
 //! Takes token numbers, returns logits. What a layer does is [`crate::layer`]'s; embeddings, the last normalisation and the head are
 //! here. Choosing the next token is [`mod@crate::generate`]'s.
 
+use crate::matrix::same_length;
+use ndp_files::{Result, ensure, refusal};
 use ndp_numerics::{Rotary, Rotation, add, f16};
 
 use crate::config::POSITION_OFFSET;
 use crate::kv_cache::LayerCache;
 use crate::layer::{LayerShape, LayerSpan, checked, norm, run_layer};
 use crate::sparsity::LayerSparsity;
-use crate::{GemvBackend, GemvClass, GemvOp, Model, ModelError};
+use crate::{GemvBackend, GemvClass, GemvOp, Model};
 
 /// Most positions of a prompt that go through the linear layers together.
 pub const MAX_BATCH: usize = 16;
@@ -64,21 +66,13 @@ impl<'m> Decoder<'m> {
     ///
     /// Errors: no tokens, a token outside the vocabulary, more positions than the model has (all before anything runs);
     /// the backend's.
-    pub fn prefill<B: GemvBackend + ?Sized>(
-        &mut self,
-        backend: &mut B,
-        tokens: &[u32],
-    ) -> Result<Vec<f16>, ModelError> {
+    pub fn prefill<B: GemvBackend + ?Sized>(&mut self, backend: &mut B, tokens: &[u32]) -> Result<Vec<f16>> {
         let last = self.extend(backend, tokens)?;
         self.logits(backend, &last)
     }
 
     /// As [`Decoder::prefill`], but returns the last token's hidden state `[d]`, which logits follow from: no head is computed.
-    pub fn extend<B: GemvBackend + ?Sized>(
-        &mut self,
-        backend: &mut B,
-        tokens: &[u32],
-    ) -> Result<Vec<f16>, ModelError> {
+    pub fn extend<B: GemvBackend + ?Sized>(&mut self, backend: &mut B, tokens: &[u32]) -> Result<Vec<f16>> {
         self.check(tokens)?;
         let d = self.model.config.hidden_size();
         let mut last = Vec::new();
@@ -94,7 +88,7 @@ impl<'m> Decoder<'m> {
         &mut self,
         backend: &mut B,
         tokens: &[u32],
-    ) -> Result<Vec<f16>, ModelError> {
+    ) -> Result<Vec<f16>> {
         self.check(tokens)?;
         let mut logits = Vec::with_capacity(tokens.len() * self.model.config.vocab_size());
         for batch in tokens.chunks(MAX_BATCH) {
@@ -105,23 +99,19 @@ impl<'m> Decoder<'m> {
     }
 
     /// Runs one token; returns the logits `[V]` that follow it.
-    pub fn step<B: GemvBackend + ?Sized>(
-        &mut self,
-        backend: &mut B,
-        token: u32,
-    ) -> Result<Vec<f16>, ModelError> {
+    pub fn step<B: GemvBackend + ?Sized>(&mut self, backend: &mut B, token: u32) -> Result<Vec<f16>> {
         self.prefill(backend, &[token])
     }
 
-    fn check(&self, tokens: &[u32]) -> Result<(), ModelError> {
+    fn check(&self, tokens: &[u32]) -> Result<()> {
         let config = &self.model.config;
-        if tokens.is_empty() {
-            return Err(ModelError::EmptyPrompt);
-        }
+        ensure!(!tokens.is_empty(), "the prompt is empty, at least one token is needed");
         config.check_positions(self.position + tokens.len())?;
         let vocab_size = config.vocab_size();
         match tokens.iter().find(|&&token| token as usize >= vocab_size) {
-            Some(&token) => Err(ModelError::TokenOutOfRange { token, vocab_size }),
+            Some(&token) => {
+                Err(refusal!("token {token} is outside the vocabulary, vocab_size = {vocab_size}"))
+            }
             None => Ok(()),
         }
     }
@@ -129,13 +119,13 @@ impl<'m> Decoder<'m> {
     /// Runs one token of each of several sequences of the same model together; returns their logits `[sequences x V]`.
     ///
     /// Each sequence gets what [`Decoder::step`] gives it, bit for bit; zeros are counted only if there is a single one. Errors as
-    /// there, and [`ModelError::Length`] for another number of tokens than of sequences; nothing runs without sequences.
+    /// there, and for another number of tokens than of sequences; nothing runs without sequences.
     pub fn step_together<B: GemvBackend + ?Sized>(
         sequences: &mut [&mut Self],
         backend: &mut B,
         tokens: &[u32],
-    ) -> Result<Vec<f16>, ModelError> {
-        ModelError::check_length(|| "tokens of a step".to_owned(), tokens.len(), sequences.len())?;
+    ) -> Result<Vec<f16>> {
+        same_length(|| "tokens of a step".to_owned(), tokens.len(), sequences.len())?;
         let mut batch: Vec<(&mut Self, &[u32])> = Vec::with_capacity(tokens.len());
         for (sequence, token) in sequences.iter_mut().zip(tokens) {
             sequence.check(std::slice::from_ref(token))?;
@@ -148,24 +138,16 @@ impl<'m> Decoder<'m> {
         batch[0].0.logits(backend, &hidden)
     }
 
-    fn run_batch<B: GemvBackend + ?Sized>(
-        &mut self,
-        backend: &mut B,
-        tokens: &[u32],
-    ) -> Result<Vec<f16>, ModelError> {
+    fn run_batch<B: GemvBackend + ?Sized>(&mut self, backend: &mut B, tokens: &[u32]) -> Result<Vec<f16>> {
         run_spans(backend, &mut [(self, tokens)])
     }
 
     /// Last normalisation and head: `[batch x d] -> [batch x V]`.
-    fn logits<B: GemvBackend + ?Sized>(
-        &self,
-        backend: &mut B,
-        hidden: &[f16],
-    ) -> Result<Vec<f16>, ModelError> {
+    fn logits<B: GemvBackend + ?Sized>(&self, backend: &mut B, hidden: &[f16]) -> Result<Vec<f16>> {
         let y = norm("final_norm", &self.model.final_norm, hidden)?;
         let head = self.model.head();
         let op = GemvOp::new("lm_head", GemvClass::Head, (head.rows(), head.cols()), head.data(), &y)?;
-        checked::<B>("lm_head", backend.gemv(&op), op.batch() * op.rows())
+        checked("lm_head", backend.gemv(&op), op.batch() * op.rows())
     }
 }
 
@@ -174,7 +156,7 @@ impl<'m> Decoder<'m> {
 fn run_spans<B: GemvBackend + ?Sized>(
     backend: &mut B,
     batch: &mut [(&mut Decoder<'_>, &[u32])],
-) -> Result<Vec<f16>, ModelError> {
+) -> Result<Vec<f16>> {
     let model = batch[0].0.model;
     let mut hidden = Vec::new();
     for (sequence, tokens) in &mut *batch {

@@ -2,10 +2,11 @@
 //!
 //! The top of the crate. Everything it returns is determined by model, prompt and options, whichever backend multiplied.
 
+use ndp_files::{Context, Result, ensure};
 use ndp_numerics::{SplitMix64, f16, sample};
 
 use crate::sparsity::LayerSparsity;
-use crate::{Decoder, GemvBackend, Model, ModelError};
+use crate::{Decoder, GemvBackend, Model};
 
 /// What to generate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,7 +62,7 @@ pub fn generate<B: GemvBackend + ?Sized>(
     prompt: &[u8],
     options: &GenerateOptions,
     progress: impl FnMut(GeneratedToken<'_>),
-) -> Result<Generation, ModelError> {
+) -> Result<Generation> {
     let prompt = model.vocabulary.tokens(prompt)?;
     generate_tokens(model, backend, &prompt, options, progress)
 }
@@ -77,10 +78,8 @@ pub fn generate_tokens<B: GemvBackend + ?Sized>(
     prompt: &[u32],
     options: &GenerateOptions,
     mut progress: impl FnMut(GeneratedToken<'_>),
-) -> Result<Generation, ModelError> {
-    if prompt.is_empty() {
-        return Err(ModelError::EmptyPrompt);
-    }
+) -> Result<Generation> {
+    ensure!(!prompt.is_empty(), "the prompt is empty, at least one token is needed");
     model.config.check_positions(prompt.len().saturating_add(options.tokens))?;
     let mut decoder = Decoder::new(model);
     let mut rng = SplitMix64::new(options.seed);
@@ -92,7 +91,7 @@ pub fn generate_tokens<B: GemvBackend + ?Sized>(
             Some(&token) => decoder.step(backend, token)?,
         };
         let drawn = sample(&logits, options.temperature_percent, &mut rng)
-            .map_err(|source| ModelError::Numerics { at: format!("generated token {index}"), source })?;
+            .with_context(|| format!("generated token {index}"))?;
         let token = drawn as u32; // below vocab_size, which is below 2^32
         let logits_digest = logits_digest(&logits);
         progress(GeneratedToken { index, token, logits: &logits, logits_digest });

@@ -3,6 +3,8 @@
 //! Normalisation is computed here; linear layers, rotary embedding and attention are the backend's. [`crate::Decoder`] runs all layers of one
 //! sequence; programs that look at a single layer call [`run_layer`] themselves.
 
+use crate::matrix::same_length;
+use ndp_files::{Context, Result};
 use std::borrow::Cow;
 
 use ndp_numerics::{Rotation, f16, relu, rne_rsqrt};
@@ -12,7 +14,7 @@ use crate::kv_cache::LayerCache;
 use crate::operations::{AttentionOp, AttentionSpan, Finish, LinearOp, RotaryOp};
 use crate::sparsity::LayerSparsity;
 use crate::weights::{Layer, Linear, Norm};
-use crate::{DecoderConfig, GemvBackend, GemvClass, GemvOp, ModelError};
+use crate::{DecoderConfig, GemvBackend, GemvClass, GemvOp};
 
 /// What a layer is, as far as its tensors do not tell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,8 +67,8 @@ pub struct LayerSpan<'a> {
 /// in `sparsity`.
 ///
 /// # Errors
-/// The backend's, as [`ModelError::Backend`]; [`ModelError::Length`] for sizes that do not fit; [`ModelError::Numerics`] from
-/// the normalisation.
+/// The backend's, as for sizes that do not fit; an operation of the numerics contract refused its operands from the
+/// normalisation.
 pub fn run_layer<B: GemvBackend + ?Sized>(
     backend: &mut B,
     (index, layer): (usize, &Layer),
@@ -74,7 +76,7 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
     spans: &mut [LayerSpan<'_>],
     sparsity: &mut LayerSparsity,
     hidden: &[f16],
-) -> Result<Vec<f16>, ModelError> {
+) -> Result<Vec<f16>> {
     let name = |part: &str| format!("layers.{index}.{part}");
     let normed = norm(&name("attention_norm"), &layer.attention_norm, hidden)?;
     let a = match shape.relu_before_qkv {
@@ -94,7 +96,7 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
             let label = name(part);
             let op = RotaryOp::new(&label, width, states, rotations.clone())?;
             let rotated = backend.rotate(&op);
-            *states = checked::<B>(&label, rotated, states.len())?;
+            *states = checked(&label, rotated, states.len())?;
         }
     }
     let kv_width = shape.kv_heads * width;
@@ -110,7 +112,7 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
     });
     let attention = AttentionOp::new(index, (shape.heads, width), shape.positions, &q, attended.collect())?;
     let context = backend.attend(&attention);
-    let context = checked::<B>(attention.label(), context, q.len())?;
+    let context = checked(attention.label(), context, q.len())?;
     let out = Finish::Residual(hidden);
     let attended = linear(backend, &name("out_proj"), GemvClass::Proj, &layer.out_proj, &context, out)?;
 
@@ -131,10 +133,10 @@ pub fn run_layer<B: GemvBackend + ?Sized>(
 }
 
 /// The normalisation of each row of `[batch x d]`.
-pub(crate) fn norm(at: &str, parameters: &Norm, rows: &[f16]) -> Result<Vec<f16>, ModelError> {
+pub(crate) fn norm(at: &str, parameters: &Norm, rows: &[f16]) -> Result<Vec<f16>> {
     let mut result = Vec::with_capacity(rows.len());
     for row in rows.chunks(parameters.gain.len()) {
-        let row = parameters.of(row).map_err(|source| ModelError::Numerics { at: at.to_owned(), source })?;
+        let row = parameters.of(row).with_context(|| at.to_owned())?;
         result.extend(row);
     }
     Ok(result)
@@ -148,21 +150,16 @@ fn linear<B: GemvBackend + ?Sized>(
     parameters: &Linear,
     x: &[f16],
     finish: Finish<'_>,
-) -> Result<Vec<f16>, ModelError> {
+) -> Result<Vec<f16>> {
     let product = GemvOp::of_matrix(label, class, &parameters.weight, x)?;
     let op = LinearOp::new(product, parameters.bias.as_deref(), finish)?;
     let result = backend.linear(&op);
-    checked::<B>(label, result, product.batch() * product.rows())
+    checked(label, result, product.batch() * product.rows())
 }
 
 /// A backend's result, with its length.
-pub(crate) fn checked<B: GemvBackend + ?Sized>(
-    label: &str,
-    result: Result<Vec<f16>, B::Error>,
-    expected: usize,
-) -> Result<Vec<f16>, ModelError> {
-    let result =
-        result.map_err(|source| ModelError::Backend { label: label.to_owned(), source: Box::new(source) })?;
-    ModelError::check_length(|| format!("{label}: the backend's result"), result.len(), expected)?;
+pub(crate) fn checked(label: &str, result: Result<Vec<f16>>, expected: usize) -> Result<Vec<f16>> {
+    let result = result.with_context(|| format!("{label}: the backend failed"))?;
+    same_length(|| format!("{label}: the backend's result"), result.len(), expected)?;
     Ok(result)
 }

@@ -1,9 +1,10 @@
 //! Reads a model from a directory in Hugging Face's layout: `config.json` and safetensors, in one file or in shards.
 //!
-//! The only file that touches weights on disk. Every defect of a file is a [`ModelError`] that names file and tensor;
+//! The only file that touches weights on disk. Every defect of a file is refused with file and tensor;
 //! [`crate::weights`] gives each tensor its use. A stored copy of a tied head has to equal the embedding; other tensors that the decoder does
 //! not need are a warning.
 
+use ndp_files::{Context, Error, Result, bail, failure, refusal};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -13,7 +14,7 @@ use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 
 use crate::damage;
-use crate::{Architecture, DecoderConfig, Model, ModelError, Vocabulary};
+use crate::{Architecture, DecoderConfig, Model, Vocabulary};
 
 const SINGLE_FILE: &str = "model.safetensors";
 const INDEX_FILE: &str = "model.safetensors.index.json";
@@ -59,12 +60,12 @@ impl Model {
     /// products with zero, which are not zero for an infinite weight (docs/numerics.md).
     ///
     /// Files are read whole, each once; memory peaks at the file bytes plus the model.
-    pub fn load(dir: &Path) -> Result<Self, ModelError> {
+    pub fn load(dir: &Path) -> Result<Self> {
         Self::load_with_remarks(dir).map(|(model, _)| model)
     }
 
     /// As [`Model::load`], with remarks for the user.
-    pub fn load_with_remarks(dir: &Path) -> Result<(Self, Remarks), ModelError> {
+    pub fn load_with_remarks(dir: &Path) -> Result<(Self, Remarks)> {
         let config = DecoderConfig::load(dir)?;
         let vocabulary = Vocabulary::load(dir, config.vocab_size())?;
         let limit = weight_bytes(&config).saturating_mul(2).saturating_add(MAX_HEADER_BYTES);
@@ -76,7 +77,11 @@ impl Model {
         } else if is_there(&index) {
             WeightFiles::sharded(dir, index, limit)?
         } else {
-            return Err(ModelError::NoWeights { dir: dir.to_owned(), hint: other_weights(dir) });
+            let others = other_weights(dir);
+            let missing = "expected model.safetensors or model.safetensors.index.json";
+            let text = format!("no weights in '{}': {missing}{others}", dir.display());
+            // Weights in a form that cannot be used are there: the folder is refused.
+            return Err(if others.is_empty() { failure!("{text}") } else { refusal!("{text}") });
         };
         let tensors = Tensors {
             files: source.parse()?,
@@ -96,9 +101,9 @@ impl Model {
 }
 
 /// The text of a JSON file of a checkpoint.
-pub(crate) fn read_json(path: &Path, limit: u64) -> Result<String, ModelError> {
-    let text = ndp_files::read_text(path, limit)
-        .map_err(|source| ModelError::Io { path: path.to_owned(), source })?;
+pub(crate) fn read_json(path: &Path, limit: u64) -> Result<String> {
+    let text =
+        ndp_files::read_text(path, limit).with_context(|| format!("cannot read {}", path.display()))?;
     check_file(path, text.as_bytes())?;
     Ok(text)
 }
@@ -116,12 +121,12 @@ const STAND_INS: [(&str, &str); 5] = [
 ];
 
 /// Refuses a file that is another one than its name says.
-fn check_file(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
+fn check_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let text = bytes.trim_ascii_start();
     let starts =
         |start: &str| text.get(..start.len()).is_some_and(|own| own.eq_ignore_ascii_case(start.as_bytes()));
     match STAND_INS.iter().find(|(start, _)| starts(start)) {
-        Some((_, what)) => Err(ModelError::StandIn { path: path.to_owned(), what }),
+        Some((_, what)) => Err(refusal!("'{}' is {what}", path.display())),
         None => Ok(()),
     }
 }
@@ -166,10 +171,10 @@ struct WeightFile {
 }
 
 /// Reads a file whole.
-fn read(path: PathBuf, limit: u64) -> Result<WeightFile, ModelError> {
+fn read(path: PathBuf, limit: u64) -> Result<WeightFile> {
     match ndp_files::read_bytes(&path, limit) {
         Ok(bytes) => check_file(&path, &bytes).map(|()| WeightFile { path, bytes }),
-        Err(source) => Err(ModelError::Io { path, source }),
+        Err(source) => Err(Error::new(source).context(format!("cannot read {}", path.display()))),
     }
 }
 
@@ -185,9 +190,9 @@ impl WeightFiles {
         Self { index: None, files: BTreeMap::from([(SINGLE_FILE.to_owned(), file)]) }
     }
 
-    fn sharded(dir: &Path, index: PathBuf, limit: u64) -> Result<Self, ModelError> {
+    fn sharded(dir: &Path, index: PathBuf, limit: u64) -> Result<Self> {
         let parsed: ShardIndex = ndp_files::parse_json(&read_json(&index, MAX_HEADER_BYTES)?)
-            .map_err(|source| ModelError::Json { path: index.clone(), source })?;
+            .with_context(|| format!("{} is not valid", index.display()))?;
         let mut files = BTreeMap::new();
         for (tensor, shard) in &parsed.weight_map {
             if files.contains_key(shard) {
@@ -197,17 +202,17 @@ impl WeightFiles {
             let mut components = Path::new(shard).components();
             if !matches!((components.next(), components.next()), (Some(Component::Normal(_)), None)) {
                 let (tensor, shard) = (tensor.clone(), shard.clone());
-                return Err(ModelError::ShardName { path: index, tensor, shard });
+                bail!("{}: shard {shard:?} of tensor {tensor} must be a plain file name", index.display());
             }
             files.insert(shard.clone(), read(dir.join(shard), limit)?);
         }
         Ok(Self { index: Some((index, parsed.weight_map)), files })
     }
 
-    fn parse(&self) -> Result<ParsedFiles<'_>, ModelError> {
+    fn parse(&self) -> Result<ParsedFiles<'_>> {
         let files = self.files.iter().map(|(name, file)| Ok((name.as_str(), ParsedFile::new(file)?)));
         let index = self.index.as_ref().map(|(path, map)| (path.as_path(), map));
-        Ok(ParsedFiles { index, files: files.collect::<Result<_, ModelError>>()? })
+        Ok(ParsedFiles { index, files: files.collect::<Result<_>>()? })
     }
 }
 
@@ -218,15 +223,16 @@ struct ParsedFile<'a> {
 }
 
 impl<'a> ParsedFile<'a> {
-    fn new(file: &'a WeightFile) -> Result<Self, ModelError> {
+    fn new(file: &'a WeightFile) -> Result<Self> {
         match SafeTensors::deserialize(&file.bytes) {
             Ok(tensors) => Ok(Self { path: &file.path, tensors }),
             Err(error) => Err(match damage::foreign(&file.bytes) {
-                Some(what) => ModelError::StandIn { path: file.path.clone(), what },
-                None => ModelError::SafeTensors {
-                    path: file.path.clone(),
-                    reason: damage::reason(&file.bytes, &error),
-                },
+                Some(what) => refusal!("'{}' is {what}", file.path.display()),
+                None => refusal!(
+                    "{}: not a valid safetensors file: {}",
+                    file.path.display(),
+                    damage::reason(&file.bytes, &error)
+                ),
             }),
         }
     }
@@ -237,23 +243,31 @@ impl<'a> ParsedFile<'a> {
         name: &str,
         shape: &[usize],
         rounded: &Cell<RoundedWeights>,
-    ) -> Result<Option<Vec<f16>>, ModelError> {
+    ) -> Result<Option<Vec<f16>>> {
         let Ok(view) = self.tensors.tensor(name) else { return Ok(None) };
         let (path, tensor) = (self.path.to_owned(), name.to_owned());
         if view.shape() != shape {
             let (found, expected) = (view.shape().to_vec(), shape.to_vec());
-            return Err(ModelError::Shape { path, tensor, found, expected });
+            bail!("{}: tensor {tensor} has shape {found:?}, expected {expected:?}", path.display());
         }
         let mut counts = rounded.get();
         let Some(data) = to_fp16(view.dtype(), view.data(), &mut counts) else {
-            return Err(ModelError::Dtype { path, tensor, found: view.dtype() });
+            bail!(
+                "{}: tensor {tensor} has dtype {:?}, expected F16, BF16 or F32 (convert a quantised checkpoint first)",
+                path.display(),
+                view.dtype()
+            );
         };
         rounded.set(counts);
         match data.iter().position(|value| !value.is_finite()) {
             None => Ok(Some(data)),
             Some(at) => {
                 let index = place(at, shape);
-                Err(ModelError::NotFinite { path, tensor, index, value: data[at] })
+                Err(refusal!(
+                    "{}: tensor {tensor}: {index:?} is {}, weights must be finite in FP16",
+                    path.display(),
+                    data[at]
+                ))
             }
         }
     }
@@ -344,7 +358,7 @@ struct Tensors<'a> {
 }
 
 impl Tensors<'_> {
-    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f16>, ModelError> {
+    fn tensor(&self, name: &str, shape: &[usize]) -> Result<Vec<f16>> {
         match self.find(name, shape)? {
             Some(data) => Ok(data),
             None => {
@@ -364,7 +378,7 @@ impl Tensors<'_> {
                     (None, _) => String::new(),
                 };
                 let path = self.files.path().to_owned();
-                Err(ModelError::MissingTensor { path, tensor: stored[0].clone(), hint })
+                Err(refusal!("{}: tensor {} is missing{hint}", path.display(), stored[0]))
             }
         }
     }
@@ -379,16 +393,15 @@ impl Tensors<'_> {
     }
 
     /// The tensor `name`, if it is stored.
-    fn find(&self, name: &str, shape: &[usize]) -> Result<Option<Vec<f16>>, ModelError> {
+    fn find(&self, name: &str, shape: &[usize]) -> Result<Option<Vec<f16>>> {
         for stored in self.stored_names(name) {
             let Some(file) = self.files.file_of(&stored) else { continue };
             let data = file.tensor(&stored, shape, &self.rounded)?;
             if data.is_none() && self.files.index.is_some() {
-                return Err(ModelError::MissingTensor {
-                    path: file.path.to_owned(),
-                    tensor: stored,
-                    hint: ", although the index names this file for it".to_owned(),
-                });
+                bail!(
+                    "{}: tensor {stored} is missing, although the index names this file for it",
+                    file.path.display()
+                );
             }
             if data.is_some() {
                 self.used.borrow_mut().insert(stored);
@@ -399,17 +412,15 @@ impl Tensors<'_> {
     }
 
     /// Refuses a stored head that differs from the embedding that takes its place.
-    fn check_head(&self, model: &Model) -> Result<(), ModelError> {
+    fn check_head(&self, model: &Model) -> Result<()> {
         if !model.config.has_tied_head() {
             return Ok(());
         }
         let embedding = &model.embed_tokens;
         match self.find(HEAD, &[embedding.rows(), embedding.cols()])? {
-            Some(head) if head != embedding.data() => Err(ModelError::Config {
-                field: "tie_word_embeddings",
-                found: "true".to_owned(),
-                expected: format!("a stored {HEAD} that equals the token embedding; it differs"),
-            }),
+            Some(head) if head != embedding.data() => Err(refusal!(
+                "config: tie_word_embeddings = true, expected a stored {HEAD} that equals the token embedding; it differs"
+            )),
             _ => Ok(()),
         }
     }

@@ -1,10 +1,10 @@
 //! A row-major matrix of FP16 numbers: how weights lie in memory, on disk and in a [`crate::GemvOp`].
 
+use ndp_files::{Result, ensure};
 use std::sync::Arc;
 
 use ndp_numerics::f16;
 
-use crate::ModelError;
 use crate::quantised::{QuantisedMatrix, RowOf};
 
 /// `[rows x cols]`, row-major; a weight matrix is `[out x in]`, so one row is one neuron.
@@ -27,9 +27,9 @@ ndp_config::getters!(Matrix {
 });
 
 impl Matrix {
-    /// Errors ([`ModelError::Length`], named `what`) unless `data` has `rows * cols` elements.
-    pub fn new(what: &str, rows: usize, cols: usize, data: Vec<f16>) -> Result<Self, ModelError> {
-        ModelError::check_length(|| what.to_owned(), data.len(), rows.saturating_mul(cols))?;
+    /// Errors, named `what`, unless `data` has `rows * cols` elements.
+    pub fn new(what: &str, rows: usize, cols: usize, data: Vec<f16>) -> Result<Self> {
+        same_length(|| what.to_owned(), data.len(), rows.saturating_mul(cols))?;
         Ok(Self { rows, cols, data, stored: None })
     }
 
@@ -54,4 +54,10 @@ impl Matrix {
     pub fn row(&self, row: usize) -> &[f16] {
         &self.data[row * self.cols..(row + 1) * self.cols]
     }
+}
+
+/// Refuses data of another length; `what` names them.
+pub(crate) fn same_length(what: impl FnOnce() -> String, found: usize, expected: usize) -> Result<()> {
+    ensure!(found == expected, "{} has {found} elements, expected {expected}", what());
+    Ok(())
 }

@@ -3,11 +3,13 @@
 //! Each operation is written here as the software's steps on top of [`GemvBackend::gemv`], which is what a backend does that
 //! knows no better. Hardware that keeps the caches and has an activation unit replaces them; the bits have to stay.
 
+use crate::matrix::same_length;
+use ndp_files::Result;
 use ndp_numerics::{Rotation, add, f16, fp16, mul, softmax};
 
 use crate::config::Activation;
 use crate::kv_cache::LayerCache;
-use crate::{GemvBackend, GemvClass, GemvOp, ModelError};
+use crate::{GemvBackend, GemvClass, GemvOp};
 
 /// What becomes of a linear layer's outputs after the bias.
 #[derive(Debug, Clone, Copy)]
@@ -47,8 +49,8 @@ ndp_config::getters!(<'a> LinearOp<'a> {
 });
 
 impl<'a> LinearOp<'a> {
-    /// Errors with [`ModelError::Length`] unless a bias is `[rows]`, a gate and a residual `[batch x rows]`.
-    pub fn new(product: GemvOp<'a>, bias: Option<&'a [f16]>, finish: Finish<'a>) -> Result<Self, ModelError> {
+    /// Errors unless a bias is `[rows]`, a gate and a residual `[batch x rows]`.
+    pub fn new(product: GemvOp<'a>, bias: Option<&'a [f16]>, finish: Finish<'a>) -> Result<Self> {
         let [gate, residual] = match finish {
             Finish::Gate { values, .. } => [Some(values.len()), None],
             Finish::Residual(residual) => [None, Some(residual.len())],
@@ -60,7 +62,7 @@ impl<'a> LinearOp<'a> {
             ("gate", gate.unwrap_or(outputs), outputs),
             ("residual", residual.unwrap_or(outputs), outputs),
         ] {
-            ModelError::check_length(|| format!("{}: {part}", product.label()), found, expected)?;
+            same_length(|| format!("{}: {part}", product.label()), found, expected)?;
         }
         Ok(Self { product, bias, finish })
     }
@@ -105,16 +107,14 @@ ndp_config::getters!(<'a> RotaryOp<'a> {
 
 impl<'a> RotaryOp<'a> {
     /// `states` is `[tokens x heads * head_width]`, with a rotation for each token.
-    /// Errors with [`ModelError::Length`] for states or rotations of other sizes.
+    /// Errors for states or rotations of other sizes.
     pub fn new(
         label: &'a str,
         head_width: usize,
         states: &'a [f16],
         rotations: Vec<&'a Rotation>,
-    ) -> Result<Self, ModelError> {
-        let check = |part: &str, found, expected| {
-            ModelError::check_length(|| format!("{label}: {part}"), found, expected)
-        };
+    ) -> Result<Self> {
+        let check = |part: &str, found, expected| same_length(|| format!("{label}: {part}"), found, expected);
         for rotation in &rotations {
             check("elements of a rotated head", 2 * rotation.angles()[0].len(), head_width)?;
         }
@@ -196,18 +196,16 @@ ndp_config::getters!(<'a> AttentionOp<'a> {
 impl<'a> AttentionOp<'a> {
     /// `queries`, scaled, is `[tokens of all spans x heads * head_width]`; no sequence will have more than `capacity` positions. If caches have
     /// fewer heads than queries, so many heads of queries one after the other share each of them (grouped-query attention).
-    /// Errors with [`ModelError::Length`] for queries or caches of other sizes.
+    /// Errors for queries or caches of other sizes.
     pub fn new(
         layer: usize,
         (heads, head_width): (usize, usize),
         capacity: usize,
         queries: &'a [f16],
         spans: Vec<AttentionSpan<'a>>,
-    ) -> Result<Self, ModelError> {
+    ) -> Result<Self> {
         let label = format!("layers.{layer}.attention");
-        let check = |part: &str, found, expected| {
-            ModelError::check_length(|| format!("{label}: {part}"), found, expected)
-        };
+        let check = |part: &str, found, expected| same_length(|| format!("{label}: {part}"), found, expected);
         let tokens: usize = spans.iter().map(|span| span.tokens).sum();
         check("queries", queries.len(), tokens.max(1) * heads * head_width)?;
         let kv_heads = spans.first().map_or(heads, |span| span.cache.heads());
@@ -259,7 +257,7 @@ impl<'a> AttentionOp<'a> {
 pub(crate) fn attend_by_heads<B: GemvBackend + ?Sized>(
     backend: &mut B,
     op: &AttentionOp<'_>,
-) -> Result<Vec<f16>, B::Error> {
+) -> Result<Vec<f16>> {
     let (layer, width) = (op.layer(), op.head_width());
     let mut context = Vec::with_capacity(op.queries().len());
     for (span, visible, query) in op.each() {

@@ -1,11 +1,12 @@
 //! Matrices of INT8 and INT4 weights: what becomes of FP16 weights, and how far off that is (docs/numerics.md).
 
 use ndp_config::WeightFormat;
+use ndp_files::{Result, bail, refusal};
 use ndp_numerics::{QuantisedRow, f16};
 use serde::Serialize;
 
 use crate::weights::{Layer, Model};
-use crate::{GemvClass, Matrix, ModelError};
+use crate::{GemvClass, Matrix};
 
 /// A matrix of INT8 or INT4 weights.
 #[derive(Debug, Clone, PartialEq)]
@@ -39,25 +40,22 @@ impl QuantisedMatrix {
     /// The matrix nearest to FP16 weights, `[rows x cols]`: by the largest magnitude of each 32 weights of a row.
     ///
     /// # Errors
-    /// [`ModelError::NotQuantisable`] for weights that are not finite; [`ModelError::Config`] for FP16 as the format.
-    pub fn nearest(
-        what: &str,
-        format: WeightFormat,
-        values: &[f16],
-        cols: usize,
-    ) -> Result<Self, ModelError> {
+    /// Weights that are not finite; FP16 as the format.
+    pub fn nearest(what: &str, format: WeightFormat, values: &[f16], cols: usize) -> Result<Self> {
         let limit = match format {
             WeightFormat::Int4 => 7,
             WeightFormat::Int8 => 127,
             WeightFormat::Fp16 => {
                 let (found, expected) = (format.name().to_owned(), "int8 or int4".to_owned());
-                return Err(ModelError::Config { field: "format of quantised weights", found, expected });
+                bail!("config: format of quantised weights = {found}, expected {expected}");
             }
         };
         let row = |row: &[f16]| {
-            QuantisedRow::nearest(row, limit).ok_or_else(|| ModelError::NotQuantisable {
-                what: what.to_owned(),
-                value: row.iter().find(|value| !value.is_finite()).copied().unwrap_or_default(),
+            QuantisedRow::nearest(row, limit).ok_or_else(|| {
+                refusal!(
+                    "{what} has the weight {}, only finite weights can be quantised",
+                    row.iter().find(|value| !value.is_finite()).copied().unwrap_or_default()
+                )
             })
         };
         Ok(Self { format, rows: values.chunks(cols.max(1)).map(row).collect::<Result<_, _>>()? })
@@ -108,10 +106,7 @@ impl Layer {
     }
 
     /// The layer with quantised matrices; FP16 changes nothing.
-    ///
-    /// # Errors
-    /// [`ModelError::NotQuantisable`].
-    pub fn quantised(&self, format: WeightFormat) -> Result<Self, ModelError> {
+    pub fn quantised(&self, format: WeightFormat) -> Result<Self> {
         let mut layer = self.clone();
         for (class, linear) in layer.linears_mut() {
             linear.weight = linear.weight.quantised(format, RowOf::of(class))?;
@@ -128,13 +123,7 @@ impl Model {
 
     /// The model with quantised matrices in its layers, and how far they are from those that they stand for; nothing for FP16, which changes
     /// nothing.
-    ///
-    /// # Errors
-    /// [`ModelError::NotQuantisable`].
-    pub fn quantised(
-        mut self,
-        format: WeightFormat,
-    ) -> Result<(Self, Option<QuantisationError>), ModelError> {
+    pub fn quantised(mut self, format: WeightFormat) -> Result<(Self, Option<QuantisationError>)> {
         if format == WeightFormat::Fp16 {
             return Ok((self, None));
         }
@@ -152,10 +141,7 @@ impl Model {
 
 impl Matrix {
     /// The matrix made of INT8 or INT4 weights, which share scales along the rows in DRAM; FP16 changes nothing.
-    ///
-    /// # Errors
-    /// [`ModelError::NotQuantisable`].
-    pub fn quantised(&self, format: WeightFormat, row_of: RowOf) -> Result<Self, ModelError> {
+    pub fn quantised(&self, format: WeightFormat, row_of: RowOf) -> Result<Self> {
         if format == WeightFormat::Fp16 {
             return Ok(self.clone());
         }

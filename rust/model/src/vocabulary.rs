@@ -1,5 +1,6 @@
 //! What tokens stand for: bytes, or what a `tokenizer.json` says (Hugging Face's `tokenizers`).
 
+use ndp_files::{Error, Result, refusal};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,8 +9,6 @@ use std::sync::{Arc, Once};
 
 use serde::de::IgnoredAny;
 use tokenizers::{Decoder, Encoding, ModelWrapper, Tokenizer};
-
-use crate::ModelError;
 
 const FILE: &str = "tokenizer.json";
 
@@ -60,15 +59,15 @@ impl Vocabulary {
     /// That of a model's directory.
     ///
     /// # Errors
-    /// [`ModelError::Io`] for a `tokenizer.json` that cannot be read, [`ModelError::Tokenizer`] for one that is not valid.
-    pub fn load(dir: &Path, vocab_size: usize) -> Result<Self, ModelError> {
+    /// A `tokenizer.json` that cannot be read, one that is not valid.
+    pub fn load(dir: &Path, vocab_size: usize) -> Result<Self> {
         let path = dir.join(FILE);
         // A link whose target is missing is an error, and no model without a tokenizer.
         if path.symlink_metadata().is_err() {
             return Ok(Self::of_size(vocab_size));
         }
         let json = crate::loader::read_json(&path, MAX_BYTES)?;
-        let failed = |reason: String| ModelError::Tokenizer { path: path.clone(), reason };
+        let failed = |reason: String| refusal!("{}: {reason}", path.display());
         let tokenizer = tokenizer(&json).map_err(|e| failed(format!("not a tokenizer: {e}")))?;
         let end = tokenizer.get_vocab(true).into_values().max().map_or(0, |last| last as usize + 1);
         Ok(Self::Subwords(Arc::new(Subwords { path, json, tokenizer, end })))
@@ -86,8 +85,9 @@ impl Vocabulary {
     /// The tokens of a text, with those that the tokenizer puts in front of a text, if any.
     ///
     /// # Errors
-    /// [`ModelError::Tokenizer`] for text that is not UTF-8 or has characters without a token, [`ModelError::NoVocabulary`] without a vocabulary.
-    pub fn tokens(&self, text: &[u8]) -> Result<Vec<u32>, ModelError> {
+    /// Text that is not UTF-8 or has characters without a token, text was asked of a model whose tokens nobody describes
+    /// without a vocabulary.
+    pub fn tokens(&self, text: &[u8]) -> Result<Vec<u32>> {
         match self {
             Self::Bytes => Ok(text.iter().map(|&byte| u32::from(byte)).collect()),
             Self::Subwords(subwords) => {
@@ -95,15 +95,18 @@ impl Vocabulary {
                     std::str::from_utf8(text).map_err(|e| subwords.failed(format!("the text: {e}")))?;
                 subwords.tokens(text)
             }
-            Self::Unknown(vocab_size) => Err(ModelError::NoVocabulary { vocab_size: *vocab_size }),
+            Self::Unknown(vocab_size) => Err(refusal!(
+                "text needs a tokenizer.json in the folder of the weights, or bytes as tokens: vocab_size = {}, expected 256",
+                *vocab_size
+            )),
         }
     }
 
     /// The text that tokens spell; what is not UTF-8, or no token of the vocabulary, becomes U+FFFD. Without a vocabulary it is empty.
     ///
     /// # Errors
-    /// [`ModelError::Tokenizer`] if the tokenizer has no text for them.
-    pub fn text(&self, tokens: &[u32]) -> Result<String, ModelError> {
+    /// If the tokenizer has no text for them.
+    pub fn text(&self, tokens: &[u32]) -> Result<String> {
         match self {
             Self::Bytes => {
                 // 0xFF occurs nowhere in UTF-8, so it becomes U+FFFD like any other byte that is out of place.
@@ -126,7 +129,7 @@ impl Vocabulary {
     ///
     /// # Errors
     /// See [`Vocabulary::text`].
-    pub fn continuation(&self, prompt: &[u32], tokens: &[u32]) -> Result<String, ModelError> {
+    pub fn continuation(&self, prompt: &[u32], tokens: &[u32]) -> Result<String> {
         let all = self.text(&[prompt, tokens].concat())?;
         Ok(after(&self.text(prompt)?, &all).to_owned())
     }
@@ -232,7 +235,7 @@ const LISTED: usize = 8;
 impl Subwords {
     /// The tokens of a text. They have to cover each of its characters: the library leaves out those that its model does not know, unless the file
     /// has a token for them.
-    fn tokens(&self, text: &str) -> Result<Vec<u32>, ModelError> {
+    fn tokens(&self, text: &str) -> Result<Vec<u32>> {
         let encoding = caught(|| self.tokenizer.encode(text, true))
             .map_err(|e| self.failed(format!("cannot be used: encoding the text fails: {e}")))?;
         let tokens = encoding.get_ids().to_vec();
@@ -310,7 +313,7 @@ impl Subwords {
         }
     }
 
-    fn failed(&self, reason: String) -> ModelError {
-        ModelError::Tokenizer { path: self.path.clone(), reason }
+    fn failed(&self, reason: String) -> Error {
+        refusal!("{}: {reason}", self.path.display())
     }
 }

@@ -3,10 +3,12 @@
 //! Reads no file: the tensors come from a function, so that [`crate::loader`] (safetensors) and tests (random numbers)
 //! build the same thing. Each family names its tensors as Hugging Face does; what they are for is the same.
 
-use ndp_numerics::{Epsilon, NumericsError, f16, layer_norm, rms_norm};
+use crate::matrix::same_length;
+use ndp_files::Result;
+use ndp_numerics::{Epsilon, f16, layer_norm, rms_norm};
 
 use crate::config::{Architecture, POSITION_OFFSET};
-use crate::{DecoderConfig, GemvClass, Matrix, ModelError, Vocabulary};
+use crate::{DecoderConfig, GemvClass, Matrix, Vocabulary};
 
 /// A normalisation: LayerNorm, or RMSNorm if it has no bias.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +26,7 @@ impl Norm {
     ///
     /// # Errors
     /// As [`layer_norm`] and [`rms_norm`].
-    pub fn of(&self, x: &[f16]) -> Result<Vec<f16>, NumericsError> {
+    pub fn of(&self, x: &[f16]) -> Result<Vec<f16>> {
         match &self.bias {
             Some(bias) => layer_norm(x, &self.gain, bias, self.eps),
             None => rms_norm(x, &self.gain, self.eps),
@@ -113,11 +115,11 @@ impl Model {
     /// Builds a model from `tensor(name, shape)`, called once per tensor in a fixed order.
     ///
     /// Names are the checkpoint's without the prefix that all names have (`decoder.layers.0.fc1.weight` of OPT's `model.decoder...`); shapes have
-    /// one (vectors) or two (matrices, row-major) dimensions. Errors: those of `tensor`, and [`ModelError::Length`] for an answer that does not
+    /// one (vectors) or two (matrices, row-major) dimensions. Errors: those of `tensor`, and for an answer that does not
     /// have as many elements as the shape.
-    pub fn from_tensors<F>(config: DecoderConfig, tensor: F) -> Result<Self, ModelError>
+    pub fn from_tensors<F>(config: DecoderConfig, tensor: F) -> Result<Self>
     where
-        F: FnMut(&str, &[usize]) -> Result<Vec<f16>, ModelError>,
+        F: FnMut(&str, &[usize]) -> Result<Vec<f16>>,
     {
         let (d, vocabulary) = (config.hidden_size(), config.vocab_size());
         let (embedding, layers, last) = match config.architecture() {
@@ -169,20 +171,20 @@ struct Source<'a, F> {
 
 impl<F> Source<'_, F>
 where
-    F: FnMut(&str, &[usize]) -> Result<Vec<f16>, ModelError>,
+    F: FnMut(&str, &[usize]) -> Result<Vec<f16>>,
 {
-    fn vector(&mut self, name: &str, len: usize) -> Result<Vec<f16>, ModelError> {
+    fn vector(&mut self, name: &str, len: usize) -> Result<Vec<f16>> {
         let data = (self.tensor)(name, &[len])?;
-        ModelError::check_length(|| name.to_owned(), data.len(), len)?;
+        same_length(|| name.to_owned(), data.len(), len)?;
         Ok(data)
     }
 
-    fn matrix(&mut self, name: &str, rows: usize, cols: usize) -> Result<Matrix, ModelError> {
+    fn matrix(&mut self, name: &str, rows: usize, cols: usize) -> Result<Matrix> {
         let data = (self.tensor)(name, &[rows, cols])?;
         Matrix::new(name, rows, cols, data)
     }
 
-    fn norm(&mut self, name: &str) -> Result<Norm, ModelError> {
+    fn norm(&mut self, name: &str) -> Result<Norm> {
         let (d, has_bias) = (self.config.hidden_size(), !self.config.has_rms_norm());
         Ok(Norm {
             gain: self.vector(&format!("{name}.weight"), d)?,
@@ -191,19 +193,14 @@ where
         })
     }
 
-    fn linear(
-        &mut self,
-        name: &str,
-        (out, width): (usize, usize),
-        biased: bool,
-    ) -> Result<Linear, ModelError> {
+    fn linear(&mut self, name: &str, (out, width): (usize, usize), biased: bool) -> Result<Linear> {
         Ok(Linear {
             weight: self.matrix(&format!("{name}.weight"), out, width)?,
             bias: biased.then(|| self.vector(&format!("{name}.bias"), out)).transpose()?,
         })
     }
 
-    fn layer(&mut self, name: &str) -> Result<Layer, ModelError> {
+    fn layer(&mut self, name: &str) -> Result<Layer> {
         match self.config.architecture() {
             Architecture::Opt => {
                 let names = ["self_attn_layer_norm", "self_attn.out_proj", "final_layer_norm", "fc1", "fc2"];
@@ -234,7 +231,7 @@ where
         layer: &str,
         [attention_norm, out_proj, ffn_norm, fc1, fc2]: [&str; 5],
         up: Option<&str>,
-    ) -> Result<Layer, ModelError> {
+    ) -> Result<Layer> {
         let config = self.config;
         let (d, f, q) = (config.hidden_size(), config.ffn_dim(), config.query_width());
         let (attention_bias, ffn_bias) = (config.has_attention_bias(), config.has_ffn_bias());
@@ -258,13 +255,13 @@ where
     }
 
     /// Q, K and V of one matrix: for each head of K and V the rows of its heads of Q, then its own of K, then of V.
-    fn fused_qkv(&mut self, name: &str) -> Result<[Linear; 3], ModelError> {
+    fn fused_qkv(&mut self, name: &str) -> Result<[Linear; 3]> {
         let config = self.config;
         let (groups, width, d) = (config.num_key_value_heads(), config.head_width(), config.hidden_size());
         let group = (config.num_attention_heads() / groups + 2) * width;
         let fused = self.linear(name, (groups * group, d), config.has_attention_bias())?;
         let parts = [0..group - 2 * width, group - 2 * width..group - width, group - width..group];
-        let linear = |(part, rows): (&str, std::ops::Range<usize>)| {
+        let linear = |(part, rows): (&str, std::ops::Range<usize>)| -> Result<Linear> {
             let rows = (0..groups).flat_map(|g| rows.clone().map(move |row| g * group + row));
             let weight = rows.clone().flat_map(|row| fused.weight.row(row)).copied().collect();
             let bias = fused.bias.as_ref().map(|bias| rows.clone().map(|row| bias[row]).collect());

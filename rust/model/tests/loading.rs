@@ -1,10 +1,11 @@
 //! Loading from disk: the layouts that are accepted, and every defect with the error that names it.
 
+use ndp_files::said;
 use std::fs;
 use std::path::Path;
 
 use crate::common::{Stored, config, config_json, model_and_tensors, serialize};
-use ndp_model::{DecoderConfig, Model, ModelError, Remarks, RoundedWeights};
+use ndp_model::{DecoderConfig, Model, Remarks, RoundedWeights};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::json;
@@ -83,12 +84,12 @@ fn shards_with_and_without_the_prefix() {
 #[test]
 fn absent_files_are_named() {
     let (dir, _, tensors) = fixture();
-    assert!(matches!(Model::load(dir.path()), Err(ModelError::NoWeights { dir: d, .. }) if d == dir.path()));
+    assert!(said(&Model::load(dir.path())).contains(&format!("no weights in '{}'", dir.path().display())));
     let map = write_shards(dir.path(), &tensors, "");
     write_index(dir.path(), map);
     let shard = dir.path().join("model-00002-of-00002.safetensors");
     fs::remove_file(&shard).unwrap();
-    assert!(matches!(Model::load(dir.path()), Err(ModelError::Io { path, .. }) if path == shard));
+    assert!(said(&Model::load(dir.path())).contains(&format!("cannot read {}", shard.display())));
     fs::remove_file(dir.path().join("config.json")).unwrap();
     let error = Model::load(dir.path()).unwrap_err();
     assert!(error.to_string().contains("config.json"), "{error}");
@@ -101,26 +102,21 @@ fn a_missing_tensor_is_named() {
     tensors.retain(|(name, ..)| name != FC1);
     fs::write(dir.path().join(WEIGHTS), serialize(&tensors, "model.")).unwrap();
     let error = Model::load(dir.path()).unwrap_err();
-    assert!(matches!(&error, ModelError::MissingTensor { path, tensor, .. }
-        if path.ends_with(WEIGHTS) && tensor == &format!("model.{FC1}")));
-    assert!(error.to_string().contains(FC1), "{error}");
+    let missing = format!("{WEIGHTS}: tensor model.{FC1} is missing");
+    assert!(error.to_string().contains(&missing), "{error}");
 
     // Missing from the index, then listed for a shard that does not hold it.
     fs::remove_file(dir.path().join(WEIGHTS)).unwrap();
     let mut without = map.clone();
     let shard = without.remove(&format!("model.{FC1}")).unwrap();
     write_index(dir.path(), without);
-    assert!(
-        matches!(Model::load(dir.path()), Err(ModelError::MissingTensor { path, .. }) if path.ends_with(INDEX))
-    );
+    assert!(said(&Model::load(dir.path())).contains(&format!("{INDEX}: tensor model.{FC1} is missing")));
     let other = if shard.as_str().unwrap().contains("00001-of") { 2 } else { 1 };
     let other = format!("model-0000{other}-of-00002.safetensors");
     let mut wrong = map;
     wrong.insert(format!("model.{FC1}"), json!(other));
     write_index(dir.path(), wrong);
-    assert!(
-        matches!(Model::load(dir.path()), Err(ModelError::MissingTensor { path, .. }) if path.ends_with(&other))
-    );
+    assert!(said(&Model::load(dir.path())).contains(&format!("{other}: tensor model.{FC1} is missing")));
 }
 
 /// Writes the tensors, one of them in another format.
@@ -138,7 +134,6 @@ fn another_dtype_is_refused() {
     write_fc1(dir.path(), &tensors, Dtype::F64, &[0; 40 * 24 * 8]);
     let error = Model::load(dir.path()).unwrap_err();
     let text = error.to_string();
-    assert!(matches!(error, ModelError::Dtype { tensor, found: Dtype::F64, .. } if tensor == FC1));
     assert!(text.contains(FC1) && text.contains("F64") && text.contains("F16, BF16 or F32"), "{text}");
 }
 
@@ -280,12 +275,8 @@ fn another_shape_is_refused() {
     let fc1 = tensors.iter_mut().find(|(name, ..)| name == FC1).unwrap();
     fc1.1 = vec![24, 40]; // the same number of elements
     fs::write(dir.path().join(WEIGHTS), serialize(&tensors, "")).unwrap();
-    match Model::load(dir.path()) {
-        Err(ModelError::Shape { tensor, found, expected, .. }) => {
-            assert_eq!((tensor.as_str(), found, expected), (FC1, vec![24, 40], vec![40, 24]));
-        }
-        other => panic!("{:?}", other.err()),
-    }
+    let text = said(&Model::load(dir.path()));
+    assert!(text.contains(&format!("tensor {FC1} has shape [24, 40], expected [40, 24]")), "{text}");
 }
 
 #[test]
@@ -297,8 +288,8 @@ fn truncated_files_never_panic() {
     for len in lengths {
         fs::write(&path, &bytes[..len]).unwrap();
         let error = Model::load(dir.path()).unwrap_err();
-        assert!(matches!(&error, ModelError::SafeTensors { path: p, .. } if p == &path), "{len}: {error}");
-        assert!(error.to_string().contains(WEIGHTS));
+        let text = format!("{}: not a valid safetensors file: ", path.display());
+        assert!(error.to_string().contains(&text), "{len}: {error}");
     }
 }
 
@@ -313,7 +304,7 @@ fn damage_of_weights_is_named() {
         let error = Model::load(dir.path()).unwrap_err();
         let said = error.to_string();
         assert!(said.ends_with(&format!("not a valid safetensors file: {expected}")), "{said}");
-        assert!(std::error::Error::source(&error).is_none(), "said twice: {said}");
+        assert_eq!(error.chain().count(), 1, "said twice: {said}");
     };
     let len = good.len();
     refused(&good[..len - 1], &format!("expected {len} bytes, found {}", len - 1));
@@ -374,16 +365,13 @@ fn a_broken_index_is_refused() {
     let (dir, _, tensors) = fixture();
     let map = write_shards(dir.path(), &tensors, "");
     fs::write(dir.path().join(INDEX), "{\"weight_map\": [1]}").unwrap();
-    assert!(matches!(Model::load(dir.path()), Err(ModelError::Json { path, .. }) if path.ends_with(INDEX)));
+    assert!(said(&Model::load(dir.path())).contains(&format!("{INDEX} is not valid: ")));
     for outside in ["../model-00001-of-00002.safetensors", "/etc/hostname", "a/b", "..", "", "."] {
         let mut map = map.clone();
         map.insert(FC1.to_owned(), json!(outside));
         write_index(dir.path(), map);
-        match Model::load(dir.path()) {
-            Err(ModelError::ShardName { tensor, shard, .. }) => {
-                assert_eq!((tensor.as_str(), shard.as_str()), (FC1, outside));
-            }
-            other => panic!("{outside}: {:?}", other.err()),
-        }
+        let text = said(&Model::load(dir.path()));
+        let expected = format!("shard {outside:?} of tensor {FC1} must be a plain file name");
+        assert!(text.contains(&expected), "{outside}: {text}");
     }
 }

@@ -3,11 +3,11 @@
 use std::fs;
 
 use crate::common::model;
-use ndp_model::{Continuation, GenerateOptions, ModelError, SoftwareBackend, Vocabulary, generate};
+use ndp_model::{Continuation, GenerateOptions, SoftwareBackend, Vocabulary, generate};
 use serde_json::{Value, json};
 
 /// Loads a `tokenizer.json` for a model of `vocab_size` tokens.
-fn load(json: &str, vocab_size: usize) -> Result<Vocabulary, ModelError> {
+fn load(json: &str, vocab_size: usize) -> ndp_files::Result<Vocabulary> {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("tokenizer.json"), json).unwrap();
     Vocabulary::load(dir.path(), vocab_size)

@@ -9,10 +9,11 @@
 
 use crate::librapim::LibraPimSteps;
 use ndp_config::HbmConfig;
+use ndp_files::{Result, in_range};
 use ndp_offloading::npu::NpuTimes;
 use ndp_offloading::step::Job;
 use ndp_offloading::timeline::{Device, Work};
-use ndp_offloading::{DeviceTimes, Hardware, Mode, Model, OffloadError, Picos, Step, StepCosts, in_range};
+use ndp_offloading::{DeviceTimes, Hardware, Mode, Model, Picos, Step, StepCosts};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -249,13 +250,10 @@ impl Tables<'_> {
     }
 
     /// Refuses times that end before the tables do.
-    ///
-    /// # Errors
-    /// [`OffloadError::Range`].
-    pub fn check(&self) -> Result<(), OffloadError> {
+    pub fn check(&self) -> Result<()> {
         let (requests, context) = self.times.limits();
-        in_range("requests of the tables", DECODING[9].into(), 1, requests.into())?;
-        in_range("context of the tables", FIT_END.into(), 1, context.into())
+        in_range("requests of the tables", DECODING[9], 1, requests)?;
+        in_range("context of the tables", FIT_END, 1, context)
     }
 }
 

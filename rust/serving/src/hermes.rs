@@ -10,10 +10,10 @@
 //!
 //! The union of active neurons is that of independent sequences, as `ndp compare` has it.
 
-use crate::error::ServingError;
 use crate::step::{Chunk, KvMemory, StepCost, StepTimes, Use, tokens_of};
 use ndp_config::LlmShape;
 use ndp_energy::Energy;
+use ndp_files::{Result, bail};
 use ndp_systems::{Device, Machine, Policy, RunCosts, Steps, Workload};
 use std::collections::HashMap;
 
@@ -35,7 +35,7 @@ pub struct HermesSteps<'a> {
 
 /// Room for keys and values: as many tokens as the policy takes, up to 2^20. Those that copy weights from the host's memory do not ask for room;
 /// they have what the weights that the GPU lacks leave of that memory.
-fn kv_memory(machine: &Machine<'_>, policy: Policy, model: &LlmShape) -> Result<KvMemory, ServingError> {
+fn kv_memory(machine: &Machine<'_>, policy: Policy, model: &LlmShape) -> Result<KvMemory> {
     let runs = |tokens| policy.run(machine, &Workload::new(model, tokens, 1, 1)?);
     // What even one token lacks is the policy's to say.
     runs(1)?;
@@ -50,8 +50,10 @@ fn kv_memory(machine: &Machine<'_>, policy: Policy, model: &LlmShape) -> Result<
         let all = (model.neurons_bytes() + model.resident_bytes()) as f64;
         let [has, weights] = [machine.system.host().memory_gb * GB, (all - machine.gpu_bytes()).max(0.0)];
         if has <= weights {
-            let memory = format!("the host's memory of '{}'", machine.system.name());
-            return Err(ServingError::Weights { needed: weights as u64, bytes: has as u64, memory });
+            let system = machine.system.name();
+            bail!(
+                "weights of {weights:.0} bytes leave no room for keys and values in the {has:.0} bytes of the host's memory of '{system}'"
+            );
         }
         bytes = bytes.min((has - weights) as u64);
     }
@@ -62,14 +64,15 @@ impl<'a> HermesSteps<'a> {
     /// A policy on a machine. K and V have as much room as the policy finds, or `given` bytes.
     ///
     /// # Errors
-    /// [`ServingError::Weights`], and what the policy says of the machine and the model.
+    /// Weights that have no room, or leave none for keys and values, and what the policy says of the machine and the
+    /// model.
     pub fn new(
         machine: Machine<'a>,
         policy: Policy,
         model: &LlmShape,
         costs: &RunCosts,
         given: Option<u64>,
-    ) -> Result<Self, ServingError> {
+    ) -> Result<Self> {
         let mut kv = kv_memory(&machine, policy, model)?;
         kv.bytes = given.unwrap_or(kv.bytes);
         let (tokens, prompts) = (HashMap::new(), HashMap::new());
@@ -86,7 +89,7 @@ impl<'a> HermesSteps<'a> {
         }
     }
 
-    fn prompt_cost(&mut self, tokens: u32) -> Result<StepCost, ServingError> {
+    fn prompt_cost(&mut self, tokens: u32) -> Result<StepCost> {
         if let Some(known) = self.prompts.get(&tokens) {
             return Ok(known.clone());
         }
@@ -96,7 +99,7 @@ impl<'a> HermesSteps<'a> {
         Ok(cost)
     }
 
-    fn token_cost(&mut self, batch: u32, twice_mean: u64) -> Result<StepCost, ServingError> {
+    fn token_cost(&mut self, batch: u32, twice_mean: u64) -> Result<StepCost> {
         if let Some(known) = self.tokens.get(&(batch, twice_mean)) {
             return Ok(known.clone());
         }
@@ -123,7 +126,7 @@ impl StepTimes for HermesSteps<'_> {
         Workload::MAX_BATCH
     }
 
-    fn step(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> Result<StepCost, ServingError> {
+    fn step(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> Result<StepCost> {
         let mut cost = StepCost { uses: vec![Use::default(); Device::ALL.len()], ..StepCost::default() };
         let mut add = |one: StepCost| {
             cost.ns = cost.ns.saturating_add(one.ns);

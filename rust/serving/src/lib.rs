@@ -10,7 +10,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod blocks;
-mod error;
 pub mod export;
 pub mod hermes;
 pub mod librapim;
@@ -22,7 +21,6 @@ pub mod step;
 pub mod synth;
 pub mod texts;
 
-pub use error::ServingError;
 pub use hermes::HermesSteps;
 pub use librapim::LibraPimSteps;
 pub use metrics::Summary;

@@ -9,11 +9,11 @@
 //!
 //! **Energy** is that of the steps, of all chips, with standby of chips that wait for others; links are left out.
 
-use crate::error::ServingError;
 use crate::parallel::Parallel;
 use crate::step::{Chunk, KvMemory, StepCost, StepTimes, Use, tokens_of};
 use ndp_config::LlmShape;
 use ndp_energy::Energy;
+use ndp_files::{Result, bail};
 use ndp_offloading::npu::NpuTimes;
 use ndp_offloading::step::Job;
 use ndp_offloading::timeline::{Device, Event, Work};
@@ -43,15 +43,12 @@ fn yielding(chunks: &[Chunk]) -> u32 {
 }
 
 /// Room for keys and values: what the weights leave of the memory of all chips, or `given`.
-///
-/// # Errors
-/// [`ServingError::Weights`] if nothing is left.
 pub fn kv_memory(
     model: &LlmShape,
     parallel: &Parallel,
     memory_bytes: u64,
     given: Option<u64>,
-) -> Result<KvMemory, ServingError> {
+) -> Result<KvMemory> {
     let bytes_per_token = model.kv_bytes_per_token();
     let weights = model.neurons_bytes() + model.resident_bytes();
     let bytes = memory_bytes * u64::from(parallel.chips());
@@ -63,7 +60,9 @@ pub fn kv_memory(
                 1 => "one chip".to_owned(),
                 count => format!("{count} chips"),
             };
-            return Err(ServingError::Weights { needed: weights, bytes, memory });
+            bail!(
+                "weights of {weights} bytes leave no room for keys and values in the {bytes} bytes of {memory}"
+            );
         }
     };
     Ok(KvMemory { bytes: left, bytes_per_token })
@@ -73,7 +72,7 @@ impl<'a> LibraPimSteps<'a> {
     /// Chips that have `part` of a model each ([`Parallel::part`]), with times of it on ordinary and on sliced banks.
     ///
     /// # Errors
-    /// [`ServingError::Divided`] and others of [`Parallel::part`].
+    /// A model that cannot be divided and others of [`Parallel::part`].
     pub fn new(
         model: &Model,
         (parallel, kv): (Parallel, KvMemory),
@@ -81,7 +80,7 @@ impl<'a> LibraPimSteps<'a> {
         costs: impl Fn(&Model) -> StepCosts,
         [plain, sliced]: [&'a dyn DeviceTimes; 2],
         (mode, rule): (Mode, Rule),
-    ) -> Result<Self, ServingError> {
+    ) -> Result<Self> {
         let part = parallel.part(model)?;
         let is_sliced = mode.sliced();
         let limits = if is_sliced { sliced.limits() } else { plain.limits() };
@@ -202,7 +201,7 @@ impl StepTimes for LibraPimSteps<'_> {
         self.most_requests
     }
 
-    fn step(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> Result<StepCost, ServingError> {
+    fn step(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> Result<StepCost> {
         let prefills: Vec<_> = self
             .parallel
             .micro_batches(prompts)

@@ -8,8 +8,8 @@
 //! as the longest micro-batch does, logits included. Token after token the pipeline stays full: a step takes `pp` stage times, whatever the number
 //! of micro-batches is. Prompts find it empty: `pp + micro-batches - 1` stage times. Between stages go vectors of the hidden state, FP16.
 
-use crate::error::ServingError;
-use ndp_offloading::{Model, in_range};
+use ndp_files::{Result, bail, ensure, in_range};
+use ndp_offloading::Model;
 use serde::Serialize;
 
 /// How many chips, and what joins them.
@@ -41,16 +41,16 @@ impl Parallel {
     /// What a chip has of the model: parts of the layers of its stage.
     ///
     /// # Errors
-    /// [`ServingError::Offload`], [`ServingError::Number`], and [`ServingError::Divided`] for a model that `tp` does not divide.
-    pub fn part(&self, model: &Model) -> Result<Model, ServingError> {
-        in_range("tp", self.tp.into(), 1, 1024)?;
-        in_range("pp", self.pp.into(), 1, model.layers.into())?;
+    /// A model that `tp` does not divide.
+    pub fn part(&self, model: &Model) -> Result<Model> {
+        in_range("tp", self.tp, 1, 1024)?;
+        in_range("pp", self.pp, 1, model.layers)?;
         for (what, value, above) in
             [("link bandwidth (GB/s)", self.link_gbps, 1e-3), ("link latency (ns)", self.link_ns, 0.0)]
         {
             if !(above..=1e9).contains(&value) {
                 let expected = if above > 0.0 { "in 0.001..=1e9" } else { "in 0..=1e9" };
-                return Err(ServingError::Number { what, value, expected });
+                bail!("{what} = {value} must be {expected}");
             }
         }
         let mut part = model.clone();
@@ -59,9 +59,12 @@ impl Parallel {
             ("heads of K and V", &mut part.kv_heads),
             ("width of the FFN", &mut part.ffn),
         ] {
-            if *value % self.tp != 0 {
-                return Err(ServingError::Divided { how: "tensor", parts: self.tp, what, value: *value });
-            }
+            ensure!(
+                *value % self.tp == 0,
+                "{} chips by tensor parallelism cannot share {what} = {}: it is not a multiple",
+                self.tp,
+                *value
+            );
             *value /= self.tp;
         }
         part.vocabulary = part.vocabulary.div_ceil(self.tp);

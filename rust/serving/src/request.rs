@@ -5,7 +5,7 @@
 //! Requests may be in any order. Keys that say nothing about length or time are ignored; the numbers of `input_tok_ids` and `output_tok_ids`
 //! have to agree. Sessions (`sub_requests`), whose requests wait for each other, are refused.
 
-use crate::error::ServingError;
+use ndp_files::{Result, bail, refusal};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -35,11 +35,11 @@ const NO_COUNT: &str = "is not a whole number of 0 or more, in digits without a 
 
 impl Request {
     /// Checks all three numbers.
-    fn checked(line: usize, [input, output, arrival_ns]: [u64; 3]) -> Result<Self, ServingError> {
+    fn checked(line: usize, [input, output, arrival_ns]: [u64; 3]) -> Result<Self> {
         let most = u64::from(MOST_TOKENS);
         let error = |what: &str, value: u64, min: u64, max: u64| {
             let what = format!("{what} = {value} must be in {min}..={max}");
-            Err(ServingError::Line { line, what })
+            Err(refusal!("line {line}: {what}"))
         };
         for (what, value) in COLUMNS.into_iter().zip([input, output]) {
             if !(1..=most).contains(&value) {
@@ -64,8 +64,8 @@ impl Request {
 /// Reads a trace: JSON by lines, or columns if the first line does not begin with `{`.
 ///
 /// # Errors
-/// [`ServingError::Line`] names line and value; [`ServingError::NoRequests`].
-pub fn parse(text: &str) -> Result<Vec<Request>, ServingError> {
+/// A line that cannot be read, with its number and the value; a trace without requests.
+pub fn parse(text: &str) -> Result<Vec<Request>> {
     Ok(parse_with_unknown(text)?.0)
 }
 
@@ -73,7 +73,7 @@ pub fn parse(text: &str) -> Result<Vec<Request>, ServingError> {
 ///
 /// # Errors
 /// As [`parse`].
-pub fn parse_with_unknown(text: &str) -> Result<(Vec<Request>, BTreeSet<String>), ServingError> {
+pub fn parse_with_unknown(text: &str) -> Result<(Vec<Request>, BTreeSet<String>)> {
     let mut unknown = BTreeSet::new();
     let lines = text
         .lines()
@@ -81,7 +81,7 @@ pub fn parse_with_unknown(text: &str) -> Result<(Vec<Request>, BTreeSet<String>)
         .map(|(index, line)| (index + 1, line))
         .filter(|(_, line)| !line.trim().is_empty());
     let mut lines = lines.peekable();
-    let Some(&(line, first)) = lines.peek() else { return Err(ServingError::NoRequests) };
+    let Some(&(line, first)) = lines.peek() else { bail!("the trace has no requests") };
     let requests: Vec<Request> = if first.trim_start().starts_with('{') {
         lines.map(|(line, text)| from_json(line, text, &mut unknown)).collect::<Result<_, _>>()?
     } else {
@@ -93,11 +93,11 @@ pub fn parse_with_unknown(text: &str) -> Result<(Vec<Request>, BTreeSet<String>)
                 COLUMNS.join(", "),
                 shortened(first)
             );
-            return Err(ServingError::Line { line, what });
+            bail!("line {line}: {what}");
         }
         lines.map(|(line, text)| from_columns(line, text)).collect::<Result<_, _>>()?
     };
-    if requests.is_empty() { Err(ServingError::NoRequests) } else { Ok((requests, unknown)) }
+    if requests.is_empty() { Err(refusal!("the trace has no requests")) } else { Ok((requests, unknown)) }
 }
 
 /// The beginning of a text, for a message.
@@ -106,18 +106,16 @@ fn shortened(text: &str) -> String {
     if short.len() < text.trim().len() { short + "..." } else { short }
 }
 
-fn from_columns(line: usize, text: &str) -> Result<Request, ServingError> {
+fn from_columns(line: usize, text: &str) -> Result<Request> {
     let values: Vec<&str> = text.trim_end().split('\t').map(str::trim).collect();
     let [input, output, arrival] = values[..] else {
         let what = format!("expected 3 columns between tabs, found {}: '{}'", values.len(), shortened(text));
-        return Err(ServingError::Line { line, what });
+        bail!("line {line}: {what}");
     };
     let mut numbers = [0; 3];
     for (number, (name, value)) in numbers.iter_mut().zip(COLUMNS.into_iter().zip([input, output, arrival])) {
-        *number = value.parse().map_err(|_| ServingError::Line {
-            line,
-            what: format!("{name} = '{}' {NO_COUNT}", shortened(value)),
-        })?;
+        *number =
+            value.parse().map_err(|_| refusal!("line {line}: {name} = '{}' {NO_COUNT}", shortened(value)))?;
     }
     Request::checked(line, numbers)
 }
@@ -138,8 +136,8 @@ struct Fields {
 /// Keys of other programs' requests that have no effect on their time.
 const NAMES: [&str; 4] = ["id", "request_id", "session_id", "model"];
 
-fn from_json(line: usize, text: &str, unknown: &mut BTreeSet<String>) -> Result<Request, ServingError> {
-    let error = |what: String| ServingError::Line { line, what };
+fn from_json(line: usize, text: &str, unknown: &mut BTreeSet<String>) -> Result<Request> {
+    let error = |what: String| refusal!("line {line}: {what}");
     if !text.trim_start().starts_with('{') {
         return Err(error(format!("expected an object, found '{}'", shortened(text))));
     }

@@ -18,11 +18,10 @@
 //! earliest one gives way to nobody: everything ends. A request that has no room even alone is refused before anything runs.
 
 use crate::blocks::BlockPool;
-use crate::error::ServingError;
 use crate::request::Request;
 use crate::step::{Chunk, StepTimes, Use, tokens_of};
 use ndp_energy::Energy;
-use ndp_offloading::{OffloadError, in_range};
+use ndp_files::{Result, bail, ensure, in_range};
 use serde::Serialize;
 use std::collections::VecDeque;
 
@@ -46,11 +45,11 @@ impl Default for Rules {
 }
 
 impl Rules {
-    fn check(&self) -> Result<(), OffloadError> {
-        in_range("max batch", self.max_batch.into(), 1, 1 << 16)?;
-        in_range("block", self.block_tokens.into(), 1, 1 << 20)?;
-        in_range("max prefill", self.max_prefill.into(), 1, 1 << 20)?;
-        in_range("prefill chunk", self.prefill_chunk.unwrap_or(1).into(), 1, 1 << 20)
+    fn check(&self) -> Result<()> {
+        in_range("max batch", self.max_batch, 1, 1 << 16)?;
+        in_range("block", self.block_tokens, 1, 1 << 20)?;
+        in_range("max prefill", self.max_prefill, 1, 1 << 20)?;
+        in_range("prefill chunk", self.prefill_chunk.unwrap_or(1), 1, 1 << 20)
     }
 }
 
@@ -164,34 +163,33 @@ impl Active {
 /// Serves all requests, whatever order they are given in. `observe` is told each iteration.
 ///
 /// # Errors
-/// [`ServingError::NeverFits`], [`ServingError::Offload`], [`ServingError::NoRequests`], and what the machine refuses.
+/// No requests; one whose keys and values have no room even alone; a number outside its range; a step that cannot be planned.
 pub fn serve(
     requests: &[Request],
     rules: &Rules,
     machine: &mut dyn StepTimes,
     observe: &mut dyn FnMut(&Iteration<'_>),
-) -> Result<Outcome, ServingError> {
+) -> Result<Outcome> {
     rules.check()?;
-    in_range("max batch", rules.max_batch.into(), 1, machine.most_requests().into())?;
-    if requests.is_empty() {
-        return Err(ServingError::NoRequests);
-    }
+    in_range("max batch", rules.max_batch, 1, machine.most_requests())?;
+    ensure!(!requests.is_empty(), "the trace has no requests");
     let kv = machine.kv();
     let pool = BlockPool::new(rules.block_tokens, kv.bytes, kv.bytes_per_token);
     for (index, request) in requests.iter().enumerate() {
         let needed = pool.needed(request.most_kv_tokens());
         if needed > pool.total() {
             let of_block = u64::from(rules.block_tokens) * kv.bytes_per_token;
-            return Err(ServingError::NeverFits {
-                number: index + 1,
-                input: request.input,
-                output: request.output,
-                needed,
-                block_tokens: rules.block_tokens,
-                needed_bytes: needed * of_block,
-                blocks: pool.total(),
-                bytes: kv.bytes,
-            });
+            bail!(
+                "request {} ({} tokens in, {} out) can never be served: its keys and values need {needed} blocks of {} tokens, \
+        {} bytes, and there are {} blocks, {} bytes",
+                index + 1,
+                request.input,
+                request.output,
+                rules.block_tokens,
+                needed * of_block,
+                pool.total(),
+                kv.bytes
+            );
         }
     }
     let mut order: Vec<usize> = (0..requests.len()).collect();
@@ -298,7 +296,7 @@ impl State {
         &mut self,
         machine: &mut dyn StepTimes,
         observe: &mut dyn FnMut(&Iteration<'_>),
-    ) -> Result<(), ServingError> {
+    ) -> Result<()> {
         self.make_room();
         let (mut prompts, mut tokens) = (Vec::new(), Vec::new());
         for one in &self.running {

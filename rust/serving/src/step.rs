@@ -1,7 +1,7 @@
 //! What an iteration takes on a machine: the one question that the scheduler asks.
 
-use crate::error::ServingError;
 use ndp_energy::Energy;
+use ndp_files::Result;
 use serde::Serialize;
 
 /// Memory for keys and values.
@@ -88,5 +88,5 @@ pub trait StepTimes {
     ///
     /// # Errors
     /// What the machine's planner refuses.
-    fn step(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> Result<StepCost, ServingError>;
+    fn step(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> Result<StepCost>;
 }

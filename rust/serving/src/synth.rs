@@ -11,10 +11,9 @@
 //! The files do not say what their lengths are; their means are those of outputs. Their quantiles (10, 25, 75, 90, 99 %) are 12, 23, 79, 116 to
 //! 125 and 230 to 285; of the log-normal distribution they are 17, 26, 73, 116 and 254.
 
-use crate::error::ServingError;
 use crate::request::Request;
+use ndp_files::{Result, bail, in_range};
 use ndp_numerics::SplitMix64;
-use ndp_offloading::in_range;
 use serde::Serialize;
 
 /// Longest prompt, and longest output, that is drawn: the longest sequence of LibraPIM's section 6.1.
@@ -82,17 +81,17 @@ impl Synth {
     /// Draws the requests, in the order in which they arrive. Equal values give equal requests.
     ///
     /// # Errors
-    /// [`ServingError::Offload`] and [`ServingError::Number`] for no or too many requests, a rate or a mean that is not above 0.
-    pub fn draw(&self) -> Result<Vec<Request>, ServingError> {
-        in_range("requests", self.requests.into(), 1, 10_000_000)?;
+    /// No or too many requests, a rate or a mean that is not above 0.
+    pub fn draw(&self) -> Result<Vec<Request>> {
+        in_range("requests", self.requests, 1, 10_000_000)?;
         if self.rate.is_nan() || self.rate < 1e-6 {
             let expected = "at least 0.000001 requests per second";
-            return Err(ServingError::Number { what: "rate", value: self.rate, expected });
+            bail!("rate = {} must be {expected}", self.rate);
         }
         for (what, Lengths { mean, .. }) in [("mean prompt", self.input), ("mean output", self.output)] {
             if !(1.0..=LONGEST).contains(&mean) {
                 let expected = "in 1..=4096 tokens";
-                return Err(ServingError::Number { what, value: mean, expected });
+                bail!("{what} = {mean} must be {expected}");
             }
         }
         let mut rng = SplitMix64::new(self.seed);

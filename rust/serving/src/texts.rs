@@ -5,10 +5,10 @@
 //! in the banks too, and new keys and values are written: it is the host of `ndp generate pim`, and not the tables of [`crate::librapim`]. While nothing
 //! arrives the memory's clock stands still, so refreshes of that time are left out.
 
-use crate::error::ServingError;
 use crate::request::Request;
 use crate::step::{Chunk, KvMemory, StepCost, StepTimes, Use};
 use ndp_config::HbmConfig;
+use ndp_files::Result;
 use ndp_model::Model;
 use ndp_offloading::Hardware;
 use ndp_pim::session::{Part, Took};
@@ -73,7 +73,7 @@ impl<'a> OutlineSteps<'a> {
         arrangement: &Arrangement,
         requests: (&[Extent], bool),
         (pins, kv_bytes): (Vec<Channel>, Option<u64>),
-    ) -> Result<Self, ServingError> {
+    ) -> Result<Self> {
         let longest = requests.0.iter().map(|of| of.prompt + of.generate).max().unwrap_or(0);
         let kv = places(requests.0.len(), longest, kv_bytes, sizes.kv_bytes_per_token());
         let session = Session::outlined(sizes, devices, arrangement, requests, pins)?;
@@ -93,7 +93,7 @@ impl<'m> TextSteps<'m> {
         arrangement: &Arrangement,
         prompts: &'m [Prompt],
         (pins, kv_bytes): (Vec<Channel>, Option<u64>),
-    ) -> Result<Self, ServingError> {
+    ) -> Result<Self> {
         let bytes_per_token = ndp_pim::sizes_of(model).kv_bytes(1) * model.layers.len() as u64;
         let longest = prompts.iter().map(|prompt| prompt.tokens.len() + prompt.generate).max().unwrap_or(0);
         let kv = places(prompts.len(), longest, kv_bytes, bytes_per_token);
@@ -118,7 +118,7 @@ impl<S: Generates> StepTimes for SessionSteps<S> {
         self.kv
     }
 
-    fn step(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> Result<StepCost, ServingError> {
+    fn step(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> Result<StepCost> {
         let part = |chunk: &Chunk| Part {
             number: chunk.place,
             history: chunk.history as usize,

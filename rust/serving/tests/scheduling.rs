@@ -2,8 +2,7 @@
 
 use ndp_numerics::SplitMix64;
 use ndp_serving::{
-    Chunk, Iteration, KvMemory, Outcome, Request, Rules, Served, ServingError, StepCost, StepTimes, Use,
-    serve,
+    Chunk, Iteration, KvMemory, Outcome, Request, Rules, Served, StepCost, StepTimes, Use, serve,
 };
 
 /// Times that depend on everything that an iteration has, and a record of what was asked.
@@ -32,7 +31,7 @@ impl StepTimes for Formula {
         self.kv
     }
 
-    fn step(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> Result<StepCost, ServingError> {
+    fn step(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> ndp_files::Result<StepCost> {
         self.asked.push((prompts.to_vec(), tokens.to_vec()));
         let uses = vec![Use { busy_ns: 1.0, macs_ns: 0.0 }];
         let contexts: Vec<u32> = tokens.iter().map(Chunk::context).collect();

@@ -3,12 +3,12 @@
 //!
 //! The whole machine says the same in more time (`ndp evaluate`); here a setting takes seconds, so that many can be compared.
 
-use crate::error::SystemsError;
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
+use ndp_files::Result;
 use ndp_placement::{Instance, Options, place_random, place_structured};
 use ndp_predictor::{Evaluation, LayerTable, NeuronStates, Predictor, PredictorKind, PredictorRules};
 use ndp_scheduler::session::Start;
-use ndp_scheduler::{Load, Policy, Residency, SchedulerError, Session, SystemTimes};
+use ndp_scheduler::{Load, Policy, Residency, Session, SystemTimes};
 use ndp_traces::stats::Statistics;
 use ndp_traces::synth::targets::Targets;
 use ndp_traces::synth::{SynthOptions, Synthesizer};
@@ -99,13 +99,13 @@ fn frequencies(profile: &Profile, shape: &NeuronShape) -> Vec<Vec<f32>> {
 /// Generates the trace and runs all policies on it.
 ///
 /// # Errors
-/// [`SystemsError::Dimms`] for a model that does not fit the system or that the DIMMs cannot compute.
+/// A model that does not fit the system or that the DIMMs cannot compute.
 pub fn study(
     design: &DesignConfig,
     model: &LlmShape,
     system: &SystemConfig,
     options: &TraceOptions,
-) -> Result<TraceStudy, SystemsError> {
+) -> Result<TraceStudy> {
     let TraceOptions { profiled, prompt, tokens, seed, targets, cluster, contiguous } = *options;
     let sequence_tokens = prompt + tokens;
     let synth =
@@ -135,11 +135,10 @@ pub fn study(
             last.clone_from(&activity);
         }
     }
-    let table = Rc::new(LayerTable::sample(&shape, sampled.into_iter()).map_err(SchedulerError::from)?);
+    let table = Rc::new(LayerTable::sample(&shape, sampled.into_iter())?);
     let flat: Vec<f64> = frequencies(&counted, &shape).into_iter().flatten().map(f64::from).collect();
-    let states = NeuronStates::from_frequencies(&shape, &flat).map_err(SchedulerError::from)?;
-    let instance = Instance::new(model, system, &frequencies(&profile, &shape), &Options::default())
-        .map_err(SchedulerError::from)?;
+    let states = NeuronStates::from_frequencies(&shape, &flat)?;
+    let instance = Instance::new(model, system, &frequencies(&profile, &shape), &Options::default())?;
     let mut times = SystemTimes::new(design, model, system, seed);
     let mut policies = Vec::new();
     for policy in Policy::ALL {
@@ -147,7 +146,7 @@ pub fn study(
             Policy::Random => place_random(&instance, seed),
             _ => place_structured(&instance).map(|found| found.0),
         };
-        let placement = placement.map_err(SchedulerError::from)?;
+        let placement = placement?;
         let pieces = |neurons: u32| {
             let dimm = |n: u32| u64::from(n) * u64::from(system.dimms().count) / u64::from(neurons);
             (0..neurons).map(|n| dimm(n) as u8).collect()
@@ -214,7 +213,7 @@ fn oracle_us(
     model: &LlmShape,
     system: &SystemConfig,
     text: &[Activity],
-) -> Result<f64, SystemsError> {
+) -> Result<f64> {
     let capacity = system.gpu_weight_bytes().saturating_sub(model.resident_bytes()) as f64;
     let dimms = system.dimms().count;
     let mut us = 0.0;
@@ -248,14 +247,14 @@ fn accuracy(
     table: &LayerTable,
     last: &Activity,
     text: &[Activity],
-) -> Result<f64, SystemsError> {
+) -> Result<f64> {
     let run = || {
         let rules = PredictorRules::default();
         let mut predictor = Predictor::new(states.clone(), table, rules, PredictorKind::Both)?;
         predictor.set_last(shape, last)?;
         Evaluation::of(shape, &mut predictor, text.iter())
     };
-    Ok(run().map_err(SchedulerError::from)?.all().accuracy())
+    Ok(run()?.all().accuracy())
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 //! A set of assumptions gives values to some of them, with a reason for each. `stated` gives none: every device reaches its peak,
 //! and nothing waits for anything. The sets `hermes`, `powerinfer` and `flash` have one value for all figures of a paper.
 
-use ndp_config::{ConfigError, NameRule};
+use ndp_config::NameRule;
+use ndp_files::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -185,21 +186,18 @@ impl Assumptions {
     /// Parses and checks a set.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] for text that is no such file, for an unknown key, and for one without a reason; [`ConfigError::OutOfRange`].
-    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+    /// Text that is no such file, an unknown key, and one without a reason; a quantity with a unit is outside of its
+    /// range.
+    pub fn from_toml(text: &str) -> Result<Self> {
         let set: Self = ndp_config::parse(text)?;
         ndp_config::name_is(NameRule::Title, "name", &set.name)?;
         for (name, Assumption { value, reason }) in &set.values {
             let Some(key) = Key::named(name) else {
-                return Err(ConfigError::unknown_preset("assumption", name, &Key::ALL.map(Key::name)));
+                return Err(ndp_config::unknown_preset("assumption", name, &Key::ALL.map(Key::name)));
             };
             let [min, max] = key.range();
-            if !(min..=max).contains(value) {
-                return Err(ConfigError::OutOfRange { key: key.name(), value: value.to_string(), min, max });
-            }
-            if reason.trim().is_empty() {
-                return Err(ConfigError::Syntax(format!("{name} must have a reason")));
-            }
+            ensure!((min..=max).contains(value), "{} = {value} must be in {min}..={max}", key.name());
+            ensure!(!reason.trim().is_empty(), "not a valid configuration: {name} must have a reason");
         }
         Ok(set)
     }
@@ -208,12 +206,11 @@ impl Assumptions {
     ///
     /// # Errors
     /// As [`Assumptions::load`], and for an unknown `base`.
-    pub fn chosen(preset_or_path: &str, default: &str) -> Result<Self, ConfigError> {
+    pub fn chosen(preset_or_path: &str, default: &str) -> Result<Self> {
         let mut own = Self::load(preset_or_path)?;
         if preset_or_path.ends_with(".toml") {
-            let below = Self::preset(own.base.as_deref().unwrap_or(default)).map_err(|error| {
-                ConfigError::InFile { path: preset_or_path.to_owned(), error: Box::new(error) }
-            })?;
+            let below = Self::preset(own.base.as_deref().unwrap_or(default))
+                .with_context(|| format!("in '{preset_or_path}'"))?;
             let values = std::mem::take(&mut own.values);
             own.name = format!("{} over {}", own.name, below.name);
             own.base = Some(below.name);
@@ -284,7 +281,7 @@ mod tests {
         let set = Assumptions::chosen(file, "hermes").unwrap();
         assert!(Key::ALL.into_iter().all(|key| key == Key::Sync || set.get(key) == key.stated()));
         std::fs::write(&path, format!("name = 'own'\nbase = 'hermse'\n{sync}")).unwrap();
-        let error = Assumptions::chosen(file, "hermes").unwrap_err().to_string();
+        let error = format!("{:#}", Assumptions::chosen(file, "hermes").unwrap_err());
         assert!(error.contains(file) && error.contains("did you mean 'hermes'?"), "{error}");
         std::fs::remove_file(path).unwrap();
         assert_eq!(Assumptions::chosen("stated", "hermes").unwrap(), Assumptions::preset("stated").unwrap());

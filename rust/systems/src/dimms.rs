@@ -1,7 +1,7 @@
 //! Times of the NDP-DIMMs, from the cycle model of the core.
 
-use crate::SystemsError;
 use ndp_config::{BlockKind, DesignConfig, LlmShape};
+use ndp_files::{Context, Result};
 use ndp_scheduler::DimmTimes;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -32,7 +32,7 @@ impl DimmModel {
     /// Nanoseconds in which each of `dimms` DIMMs takes `active` of its neurons of a block, each with `batch` vectors.
     ///
     /// # Errors
-    /// [`SystemsError::Dimms`] for a model that the core cannot compute.
+    /// A model that the core cannot compute.
     pub fn neurons_ns(
         &self,
         model: &LlmShape,
@@ -40,21 +40,22 @@ impl DimmModel {
         kind: BlockKind,
         active: u32,
         batch: u32,
-    ) -> Result<f64, SystemsError> {
+    ) -> Result<f64> {
         let mut all = self.times.borrow_mut();
         let which = (self.design.gemv().multipliers(), format!("{model:?}"), dimms, batch);
         let times = all
             .entry(which)
             .or_insert_with(|| DimmTimes::new(&self.design, model, dimms, SEED).with_batch(batch));
         let active = active.min(times.stored(kind));
-        Ok(times.neurons(kind, active)? as f64 * self.design.core().clock_ps() as f64 / 1e3)
+        let cycles = times.neurons(kind, active).context("the DIMMs cannot compute it")?;
+        Ok(cycles as f64 * self.design.core().clock_ps() as f64 / 1e3)
     }
 
     /// Bytes a nanosecond at which one DIMM streams the dense MLP of a model with `batch` vectors.
     ///
     /// # Errors
     /// As [`DimmModel::neurons_ns`].
-    pub fn dense_rate(&self, model: &LlmShape, dimms: u32, batch: u32) -> Result<f64, SystemsError> {
+    pub fn dense_rate(&self, model: &LlmShape, dimms: u32, batch: u32) -> Result<f64> {
         let stored = model.ffn().div_ceil(dimms);
         let ns = self.neurons_ns(model, dimms, BlockKind::Mlp, stored, batch)?;
         Ok(f64::from(stored) * model.neuron_bytes(BlockKind::Mlp) as f64 / ns)

@@ -3,8 +3,8 @@
 use crate::activity::Frequencies;
 use crate::assumption::{Assumptions, Key};
 use crate::dimms::DimmModel;
-use crate::error::SystemsError;
 use ndp_config::{BlockKind, LlmShape, SystemConfig, WeightFormat};
+use ndp_files::{Result, ensure};
 
 /// Bytes of a GB.
 pub(crate) const GB: f64 = 1e9;
@@ -34,16 +34,14 @@ impl Workload {
     /// Requests for a model.
     ///
     /// # Errors
-    /// [`SystemsError::Workload`] for a number that is 0 or too large.
-    pub fn new(model: &LlmShape, prompt: u32, output: u32, batch: u32) -> Result<Self, SystemsError> {
+    /// A number that is 0 or too large.
+    pub fn new(model: &LlmShape, prompt: u32, output: u32, batch: u32) -> Result<Self> {
         for (key, value, max) in [
             ("prompt", prompt, Self::MAX_TOKENS),
             ("output", output, Self::MAX_TOKENS),
             ("batch", batch, Self::MAX_BATCH),
         ] {
-            if !(1..=max).contains(&value) {
-                return Err(SystemsError::Workload { key, value, max });
-            }
+            ensure!((1..=max).contains(&value), "{key} = {value} must be in 1..={max}");
         }
         Ok(Self { model: model.clone(), prompt, output, batch })
     }
@@ -188,14 +186,8 @@ impl Machine<'_> {
     /// average. The most loaded DIMM has more than the mean.
     ///
     /// # Errors
-    /// [`SystemsError::Dimms`] for a model that the core cannot compute.
-    pub fn dimm_neurons_ns(
-        &self,
-        work: &Workload,
-        kind: BlockKind,
-        share: f64,
-        pairs: f64,
-    ) -> Result<f64, SystemsError> {
+    /// A model that the core cannot compute.
+    pub fn dimm_neurons_ns(&self, work: &Workload, kind: BlockKind, share: f64, pairs: f64) -> Result<f64> {
         let dimms = self.system.dimms().count;
         let most =
             self.assumed(Key::Imbalance) * f64::from(work.model.block_neurons(kind)) / f64::from(dimms);

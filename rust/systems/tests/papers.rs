@@ -5,7 +5,7 @@
 use ndp_config::{DesignConfig, LlmShape, Ssd, SystemConfig, WeightFormat};
 use ndp_offloading::Mode;
 use ndp_systems::figures::{BarRow, Designs, Paper, Row, bar_row, librapim, row};
-use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, Run, SystemsError, Workload};
+use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, Run, Workload};
 
 fn rows(paper: Paper) -> Vec<Row> {
     let designs = Designs::default();
@@ -70,19 +70,19 @@ fn run_with(
     policy: Policy,
     model: &LlmShape,
     [prompt, output, batch]: [u32; 3],
-) -> Result<Run, SystemsError> {
+) -> ndp_files::Result<Run> {
     let (assumptions, design) = (Assumptions::preset(set).unwrap(), DesignConfig::preset("hermes").unwrap());
     let dimms = DimmModel::new(&design);
     let machine = Machine { system, assumptions: &assumptions, dimms: &dimms };
     policy.run(&machine, &Workload::new(model, prompt, output, batch)?)
 }
 
-fn run(system: &str, policy: Policy, model: &str, batch: u32) -> Result<Run, SystemsError> {
+fn run(system: &str, policy: Policy, model: &str, batch: u32) -> ndp_files::Result<Run> {
     let system = SystemConfig::preset(system).unwrap();
     run_with("powerinfer", &system, policy, &LlmShape::preset(model).unwrap(), [64, 128, batch])
 }
 
-fn flash(policy: Policy, system: &SystemConfig) -> Result<Run, SystemsError> {
+fn flash(policy: Policy, system: &SystemConfig) -> ndp_files::Result<Run> {
     run_with("flash", system, policy, &LlmShape::preset("opt-6.7b").unwrap(), [64, 128, 1])
 }
 

@@ -13,11 +13,11 @@ use crate::tools::{Tools, quantisation_text};
 use anyhow::Context;
 use clap::ValueEnum;
 use ndp_config::{DesignConfig, GemvShape, RowLayout, WeightFormat};
-use ndp_files::{OutputFile, Progress};
+use ndp_files::{OutputFile, Progress, bail, ensure};
 use ndp_model::{GemvClass, GemvOp, QuantisationError, QuantisedMatrix, RoundedWeights};
 use ndp_numerics::{SplitMix64, f16};
 use ndp_report::{Level, Report, figures, grouped, optional};
-use ndp_sim::error::SimError;
+use ndp_sim::error::Mismatches;
 use ndp_sim::gemv::{GemvOptions, GemvRun, Mode, Product as Operands, Weights};
 use ndp_sim::stimulus::DataKind;
 use ndp_sim::system::LoneCore;
@@ -171,7 +171,7 @@ pub fn simulate(args: &Args) -> anyhow::Result<Product> {
     let written = records.write(backend.unit_mut().take_recording().as_ref(), &unit.energy);
     let run = match run {
         Ok(run) => Some(run),
-        Err(SimError::Mismatch { .. }) => None,
+        Err(error) if error.is::<Mismatches>() => None,
         Err(error) => {
             backend.unit_mut().close_waves()?;
             return Err(error).with_context(|| format!("seed {seed}, rerun: {}", made::rerun()));

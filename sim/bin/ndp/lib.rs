@@ -38,7 +38,6 @@ mod place;
 mod power;
 mod program;
 mod prove;
-mod refusals;
 mod schema;
 mod serve;
 mod sweep;
@@ -75,10 +74,9 @@ mod rtl {
     pub mod system;
 }
 
+use ndp_files::ensure;
 #[cfg(feature = "rtl")]
 use rtl::*;
-
-use ndp_pim::PimError;
 use std::process::ExitCode;
 
 /// Does what the arguments of the program say. Exit codes: 0 if all results are as expected, 1 if one is not or the simulation failed, 2 if
@@ -101,108 +99,15 @@ pub fn main() -> ExitCode {
         }
         cli.command.run()
     };
-    #[cfg(feature = "rtl")]
-    let failed = is_failure_of_the_run;
-    #[cfg(not(feature = "rtl"))]
-    let failed = |error: &anyhow::Error| error.chain().any(is_failure_of_pim);
-    ndp_files::program(cli::command(), arguments, job, |error| {
-        if failed(error) { 1 } else { ndp_files::exit_code(error, refusals::refuses) }
-    })
+    ndp_files::program(cli::command(), arguments, job, |error| ndp_files::exit_code(error, refuses))
 }
 
-/// Whether the simulation failed, rather than its arguments.
-#[cfg(feature = "rtl")]
-fn is_failure_of_the_run(error: &anyhow::Error) -> bool {
-    use ndp_sim::error::SimError;
-    use ndp_sim::hbm::{ControlledError, LockstepError};
-    use ndp_sim::link::network::NetworkError;
-    use ndp_sim::system::EvaluateError;
-    use ndp_traces::capture::CaptureError;
-    error.chain().any(|cause| {
-        // What passes a capture of activity or an evaluation is shown as if it were theirs.
-        let captured = match cause.downcast_ref() {
-            Some(CaptureError::Backend(error)) => Some(error),
-            _ => None,
-        };
-        let evaluated = match cause.downcast_ref() {
-            Some(EvaluateError::System(error)) => Some(error),
-            _ => None,
-        };
-        let sim = matches!(
-            cause.downcast_ref().or(captured).or(evaluated),
-            Some(
-                SimError::Hang { .. }
-                    | SimError::Host { .. }
-                    | SimError::Dram { .. }
-                    | SimError::Mismatch { .. }
-                    | SimError::Padding { .. }
-                    | SimError::LinkFault { .. }
-                    | SimError::Link(_)
-            )
-        );
-        let network = matches!(cause.downcast_ref(), Some(NetworkError::Link(_)));
-        // What else these say of a model or port is not about the run.
-        let channel =
-            matches!(cause.downcast_ref(), Some(LockstepError::Mismatch { .. } | LockstepError::Numerics(_)));
-        let controller = matches!(
-            cause.downcast_ref(),
-            Some(
-                ControlledError::Refused { .. }
-                    | ControlledError::Hang { .. }
-                    | ControlledError::Numerics(_)
-                    | ControlledError::Lockstep(LockstepError::Mismatch { .. } | LockstepError::Numerics(_))
-            )
-        );
-        sim || network || channel || controller || is_failure_of_pim(cause)
-    })
-}
-
-/// The same for the channels of a PIM memory, which need no RTL.
-fn is_failure_of_pim(cause: &(dyn std::error::Error + 'static)) -> bool {
-    matches!(
-        cause.downcast_ref(),
-        Some(
-            PimError::Refused { .. }
-                | PimError::Data { .. }
-                | PimError::Mismatch { .. }
-                | PimError::Stuck { .. }
-                | PimError::Channel(_)
-        )
-    )
-}
-
-#[cfg(all(test, feature = "rtl"))]
-mod tests {
-    use super::*;
-    use ndp_sim::error::{LinkError, SimError};
-    use ndp_sim::hbm::{ControlledError, LockstepError};
-    use ndp_sim::link::network::NetworkError;
-    use ndp_sim::system::EvaluateError;
-
-    #[test]
-    fn what_the_hardware_does_wrong_is_told_from_unusable_arguments() {
-        let mismatch = || LockstepError::Mismatch {
-            clock: 7,
-            signal: "read_o",
-            found: "1".into(),
-            expected: "0".into(),
-            commands: String::new(),
-        };
-        let refused = ControlledError::Refused {
-            clock: 7,
-            status: [1, 0],
-            commands: "ACT".into(),
-            reason: "tRC".into(),
-        };
-        for wrong in [
-            mismatch().into(),
-            ControlledError::from(mismatch()).into(),
-            anyhow::Error::from(refused).context("dex"),
-            NetworkError::from(LinkError::Hang { cycle: 9, quiet: 9, missing: 1 }).into(),
-            EvaluateError::System(SimError::Host { cycle: 7, what: "a read".into() }).into(),
-        ] {
-            assert!(is_failure_of_the_run(&wrong), "{wrong:#}");
-        }
-        assert!(!is_failure_of_the_run(&anyhow::anyhow!("no such file")));
-    }
+/// Whether a cause of an error is a refusal of a library that has errors of its own.
+fn refuses(cause: &(dyn std::error::Error + 'static)) -> bool {
+    cause.is::<ndp_hdl::designs::BuildError>()
+        || cause.is::<ndp_hdl_language::HdlError>()
+        || cause.is::<ndp_isa::IsaError>()
+        || cause.is::<ndp_isa::Malformed>()
+        || cause.is::<safetensors::SafeTensorError>()
+        || cause.is::<toml::de::Error>()
 }

@@ -6,10 +6,10 @@
 use crate::output::{Asked, Shown};
 use crate::tools::Tools;
 use ndp_config::{DesignConfig, LinkConfig};
-use ndp_files::{FileSet, Progress};
+use ndp_files::{FileSet, Progress, Result};
 use ndp_report::{Chart, ChartKind, Report, Values, figures, grouped};
 use ndp_sim::link::flow::Flow;
-use ndp_sim::link::network::{Network, NetworkError};
+use ndp_sim::link::network::Network;
 use std::path::PathBuf;
 
 /// Least delay of a lane, and the spread over the lanes, in bits; the spread is what the receiver holds, less two words.
@@ -73,7 +73,7 @@ pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
             match measure(network, (ber, ghz), message, args.bytes) {
                 Ok(point) => points.push(point),
                 Err(error) => {
-                    let failure = format!("bit error rate {ber:e}, messages of {message} bytes: {error}");
+                    let failure = format!("bit error rate {ber:e}, messages of {message} bytes: {error:#}");
                     return Ok(Report::checked("bench link", false, failure));
                 }
             }
@@ -118,12 +118,7 @@ pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
     Ok(report.chart(chart))
 }
 
-fn measure(
-    mut network: Network,
-    (ber, ghz): (f64, f64),
-    message: u32,
-    bytes: u64,
-) -> Result<Values, NetworkError> {
+fn measure(mut network: Network, (ber, ghz): (f64, f64), message: u32, bytes: u64) -> Result<Values> {
     for channel in &mut network.cables[0].channels {
         channel.skew(LANE_DELAY.0, LANE_DELAY.1);
     }

@@ -13,7 +13,7 @@ use crate::tools::Tools;
 use anyhow::Context;
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_energy::{DimmEnergy, DramCosts};
-use ndp_files::Progress;
+use ndp_files::{Progress, bail};
 use ndp_isa::{Code, Data, Instruction, Program};
 use ndp_isa::{Counters, Status};
 use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock};
@@ -95,7 +95,7 @@ pub fn run(args: &Args) -> anyhow::Result<Report> {
 
     let ProgramRun { cycles, words: instructions, status, .. } = check.run;
     let stalls = StallBreakdown::new(&counters, config.gemv().ranks())?;
-    let first_violation = core.check_protocol().err().map(|error| error.to_string());
+    let first_violation = core.check_protocol().err().map(|error| format!("{error:#}"));
     let dumps = if *dump { dumps(&core, &programs) } else { Vec::new() };
     let bursts = rows! { &dumps => |(address, bits)|
         "address" "burst" {Count} Json: "address of the burst" = address;

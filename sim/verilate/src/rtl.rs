@@ -157,7 +157,7 @@ impl Rtl {
         mutants: &[Mutant],
         number: u32,
     ) -> Result<Self, Failure> {
-        let failed = |e: &dyn std::fmt::Display| vec![format!("{}/{block}: {e}", hardware.name())];
+        let failed = |e: &dyn std::fmt::Display| vec![format!("{}/{block}: {e:#}", hardware.name())];
         let design = hardware.elaborate(block).map_err(|e| failed(&e))?;
         let Some(top) = with_choices(design.top(), mutants) else {
             return Self::new(hardware.name(), block, &design);

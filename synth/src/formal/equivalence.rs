@@ -4,7 +4,7 @@
 //! inputs is taken for granted. Equivalent means that all outputs are equal before each edge.
 
 use super::{Outcome, Prover, Verdict};
-use crate::SynthError;
+use ndp_files::{Result, refusal};
 use ndp_hdl_language::{Design, Direction, HdlError, Module, Pragmas};
 use std::fmt::Write;
 use std::path::Path;
@@ -19,17 +19,11 @@ impl Prover {
     ///
     /// # Errors
     /// As [`Prover::prove`].
-    pub fn equivalent(
-        &self,
-        original: &Rc<Module>,
-        mutant: &Rc<Module>,
-        folder: &Path,
-    ) -> Result<Outcome, SynthError> {
+    pub fn equivalent(&self, original: &Rc<Module>, mutant: &Rc<Module>, folder: &Path) -> Result<Outcome> {
         if !original.domains().is_empty() {
             return Ok(Outcome { verdict: Verdict::Open, properties: Vec::new(), seconds: 0.0 });
         }
-        let error =
-            |e: HdlError| SynthError::Design { block: original.title().to_owned(), reason: e.to_string() };
+        let error = |e: HdlError| refusal!("cannot build block '{}': {e}", original.title());
         let mut verilog = String::new();
         for (module, prefix) in [(original, "original"), (mutant, "mutant")] {
             let design = Design::new(module).map_err(error)?;

@@ -22,10 +22,9 @@ mod scheduler;
 
 pub use list::PROOFS;
 
-use crate::SynthError;
-use crate::files::{create_folder, read, write};
+use crate::files::{create_folder, read, unwritten, write};
 use crate::tools::Tool;
-use ndp_config::ConfigError;
+use ndp_files::{Error, Result, failure, refusal};
 use ndp_hdl_language::mutate::{self, Mutant};
 use ndp_hdl_language::{Design, HdlError, Module, Pragmas};
 use serde::{Deserialize, Serialize};
@@ -110,12 +109,12 @@ impl Proof {
     ///
     /// # Errors
     /// What the language says.
-    pub fn verilog(&self) -> Result<(String, String), SynthError> {
+    pub fn verilog(&self) -> Result<(String, String)> {
         let module = (self.module)().map_err(|e| self.unfit(e.to_string()))?;
         self.verilog_of(&module)
     }
 
-    fn verilog_of(&self, module: &Rc<Module>) -> Result<(String, String), SynthError> {
+    fn verilog_of(&self, module: &Rc<Module>) -> Result<(String, String)> {
         let design = Design::new(module).map_err(|e| self.unfit(e.to_string()))?;
         let definitions = design.definitions(Pragmas::None, |module| module.title().to_owned());
         let text: Vec<String> = definitions.into_iter().map(|(_, text)| text).collect();
@@ -126,7 +125,7 @@ impl Proof {
     ///
     /// # Errors
     /// What is replaced is not there exactly once.
-    pub fn mutated(&self) -> Result<Vec<(String, String)>, SynthError> {
+    pub fn mutated(&self) -> Result<Vec<(String, String)>> {
         let (text, top) = self.verilog()?;
         let replaced =
             |(from, to): &(&str, &str)| match text.matches(from).count() {
@@ -137,8 +136,8 @@ impl Proof {
         self.mutants.iter().map(replaced).collect()
     }
 
-    fn unfit(&self, reason: String) -> SynthError {
-        SynthError::Design { block: self.name.to_owned(), reason }
+    fn unfit(&self, reason: String) -> Error {
+        refusal!("cannot build block '{}': {reason}", self.name)
     }
 }
 
@@ -147,7 +146,7 @@ impl Prover {
     ///
     /// # Errors
     /// As [`Proof::verilog`]; a tool that fails or takes too long; a file that cannot be written.
-    pub fn prove(&self, proof: &Proof, folder: &Path) -> Result<Outcome, SynthError> {
+    pub fn prove(&self, proof: &Proof, folder: &Path) -> Result<Outcome> {
         self.verdict(proof, &proof.verilog()?, folder)
     }
 
@@ -155,7 +154,7 @@ impl Prover {
     ///
     /// # Errors
     /// As [`Prover::prove`], and [`Proof::mutated`].
-    pub fn refute(&self, proof: &Proof, folder: &Path) -> Result<Vec<Outcome>, SynthError> {
+    pub fn refute(&self, proof: &Proof, folder: &Path) -> Result<Vec<Outcome>> {
         let mutants = proof.mutated()?;
         let one = mutants.len() == 1;
         let place = |number: usize| if one { folder.to_owned() } else { folder.join(number.to_string()) };
@@ -166,23 +165,13 @@ impl Prover {
     ///
     /// # Errors
     /// As [`Prover::prove`].
-    pub fn refute_mutant(
-        &self,
-        proof: &Proof,
-        mutant: &Mutant,
-        folder: &Path,
-    ) -> Result<Option<Outcome>, SynthError> {
+    pub fn refute_mutant(&self, proof: &Proof, mutant: &Mutant, folder: &Path) -> Result<Option<Outcome>> {
         let module = (proof.module)().map_err(|e| proof.unfit(e.to_string()))?;
         let Some(mutated) = mutate::replaced(&module, mutant) else { return Ok(None) };
         self.verdict(proof, &proof.verilog_of(&mutated)?, folder).map(Some)
     }
 
-    fn verdict(
-        &self,
-        proof: &Proof,
-        (verilog, top): &(String, String),
-        folder: &Path,
-    ) -> Result<Outcome, SynthError> {
+    fn verdict(&self, proof: &Proof, (verilog, top): &(String, String), folder: &Path) -> Result<Outcome> {
         let (search, script, prepared) =
             (self.search(proof), script(proof, top), prepared(proof, verilog, top));
         // Out of time, `bmc3` says the same of the frames that it has looked at.
@@ -207,8 +196,8 @@ impl Prover {
         name: &str,
         (verilog, script, search): (&str, &str, &str),
         folder: &Path,
-        judge: impl FnOnce(&str) -> Result<(Verdict, Vec<String>), SynthError>,
-    ) -> Result<Outcome, SynthError> {
+        judge: impl FnOnce(&str) -> Result<(Verdict, Vec<String>)>,
+    ) -> Result<Outcome> {
         let file = folder.join("verdict.json");
         let from = format!("{}; {}\n{search}\n{script}\n{verilog}", self.yosys.version, self.abc.version);
         let kept = std::fs::read_to_string(&file).ok();
@@ -227,7 +216,7 @@ impl Prover {
         let outcome = Outcome { verdict, properties, seconds: start.elapsed().as_secs_f64() };
         if verdict != Verdict::Open {
             let kept = serde_json::to_string(&Kept { from, outcome: outcome.clone() });
-            write(&file, &kept.map_err(|e| SynthError::Write { path: file.clone(), reason: e.into() })?)?;
+            write(&file, &kept.map_err(|e| unwritten(&file)(e.into()))?)?;
         }
         Ok(outcome)
     }
@@ -243,7 +232,7 @@ impl Prover {
     }
 
     /// Simulates the run that was found, and names the properties that it breaks.
-    fn replayed(&self, proof: &Proof, folder: &Path) -> Result<Vec<String>, SynthError> {
+    fn replayed(&self, proof: &Proof, folder: &Path) -> Result<Vec<String>> {
         let clock = if proof.clocks.is_empty() { "-clock clk_i" } else { "-multiclock" };
         let script =
             format!("read_rtlil flat.il; sim -map model.aim -r run.aiw {clock} -vcd counterexample.vcd");
@@ -257,7 +246,7 @@ impl Prover {
         properties.dedup();
         if properties.is_empty() {
             let reason = "the run that ABC found breaks no property".to_owned();
-            return Err(SynthError::Output { tool: "ABC", module: proof.name.to_owned(), reason });
+            return Err(failure!("cannot read the output of ABC for module '{}': {reason}", proof.name));
         }
         Ok(properties)
     }
@@ -270,18 +259,18 @@ impl Prover {
         (module, folder): (&str, &Path),
         arguments: &[&str],
         log: &str,
-    ) -> Result<String, SynthError> {
+    ) -> Result<String> {
         tool.run(name, (module, folder), arguments, log, self.limit)?;
         read(&folder.join(log))
     }
 }
 
 /// The configuration of a block that is proved.
-fn configured<T>(config: Result<T, ConfigError>) -> Result<T, HdlError> {
+fn configured<T>(config: Result<T>) -> Result<T, HdlError> {
     config.map_err(|e| HdlError::Expression {
         module: "proof".into(),
         signal: "configuration".into(),
-        what: e.to_string(),
+        what: format!("{e:#}"),
     })
 }
 

@@ -4,7 +4,8 @@
 //! known here. One command of a run, any one, is remembered with its age, so that a single counter stands for all pairs of commands.
 
 use super::configured;
-use ndp_config::{ConfigError, DesignConfig, DramConfig};
+use ndp_config::{DesignConfig, DramConfig};
+use ndp_files::Result;
 use ndp_hdl::blocks::memory::rank_controller::rank_controller;
 use ndp_hdl::blocks::memory::rank_intake::{RankPorts, rank_intake};
 use ndp_hdl::blocks::memory::rank_refresh::rank_refresh;
@@ -69,7 +70,7 @@ fn distances(dram: &DramConfig) -> Vec<(Command, Command, Banks, u32)> {
 }
 
 /// A configuration whose times are short, so that few slots lie between commands, and all different where the limits allow.
-fn short() -> Result<DesignConfig, ConfigError> {
+fn short() -> Result<DesignConfig> {
     DesignConfig::from_toml(
         "name = \"short\"\n[dram]\njedec = false\nrow_bits = 8\nt_rc = 15\nt_rcd = 5\nt_cl = 8\nt_rp = 5\nt_ccd_s = 4\nt_ccd_l = 5\n\
          t_rrd_s = 4\nt_rrd_l = 6\nt_faw = 22\nt_ras = 9\nt_cwl = 8\nt_wr = 4\nt_wtr_s = 1\nt_wtr_l = 5\nt_rtp = 4\nt_rfc = 16\nt_refi = 512\n",

@@ -16,15 +16,15 @@ pub mod replay;
 pub mod report;
 pub mod waves;
 
-use crate::SynthError;
 use crate::flow::Library;
 use crate::script::CHOSEN_NETLIST;
 use cells::{CellPower, Units};
-use ndp_files::map_on_threads;
+use ndp_files::{Error, Result, bail, map_on_threads, refusal};
 use netlist::{Netlist, Port, RawNetlist, ZERO};
 pub use replay::Energy;
 use replay::{Plan, Run};
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use waves::{Place, Samples, Waves};
 use wellen::{ScopeRef, SignalRef};
@@ -139,19 +139,19 @@ struct Memory {
 /// Where a bit comes from.
 type Source = (Place, u32);
 
-fn wrong(path: &Path, reason: impl Into<String>) -> SynthError {
-    SynthError::Waves { path: path.into(), reason: reason.into() }
+fn wrong(path: &Path, reason: impl Display) -> Error {
+    refusal!("waves '{}': {reason}", path.display())
 }
 
 /// Does the job.
 ///
 /// # Errors
 /// Files that cannot be read, that do not belong together, or a window without edges.
-pub fn run(request: &Request) -> Result<Vec<Activity>, SynthError> {
+pub fn run(request: &Request) -> Result<Vec<Activity>> {
     waves::guarded(|| replay_all(request)).map_err(|reason| wrong(request.waves, reason))?
 }
 
-fn replay_all(request: &Request) -> Result<Vec<Activity>, SynthError> {
+fn replay_all(request: &Request) -> Result<Vec<Activity>> {
     let Mapped { netlists, cells, volts } = read(request)?;
     let in_waves = |reason: String| wrong(request.waves, reason);
     let mut waves = Waves::open(request.waves)?;
@@ -193,7 +193,7 @@ struct All<'a> {
 }
 
 impl All<'_> {
-    fn window(&self, window: &Window) -> Result<Activity, SynthError> {
+    fn window(&self, window: &Window) -> Result<Activity> {
         let (design, waves, sources) = (&self.design, &self.waves, &self.sources);
         let in_waves = |reason: String| wrong(self.request.waves, reason);
         let ps = |cycle: u64| cycle.saturating_mul(self.period_ps);
@@ -290,12 +290,12 @@ struct Mapped {
 }
 
 /// Reads the folder and the library.
-fn read(request: &Request) -> Result<Mapped, SynthError> {
+fn read(request: &Request) -> Result<Mapped> {
     let folder = request.netlists;
-    let refuse = |path: &Path, reason: String| SynthError::Netlist { path: path.into(), reason };
+    let refuse = |path: &Path, reason: String| refusal!("'{}' {reason}", path.display());
     let read_error = |path: &Path| {
         let path = path.to_owned();
-        move |reason| SynthError::Read { path, reason }
+        move |reason| Error::new(reason).context(format!("cannot read '{}'", path.display()))
     };
     let listed = std::fs::read_dir(folder).map_err(read_error(folder))?;
     let files = listed.filter_map(|entry| Some(entry.ok()?.path().join(CHOSEN_NETLIST)));
@@ -307,8 +307,7 @@ fn read(request: &Request) -> Result<Mapped, SynthError> {
     }
     let libraries = request.library.seq.iter().chain([&request.library.comb]);
     let units = |library| Units::of(library).map_err(|reason| refuse(folder, reason));
-    let libraries: Vec<_> =
-        libraries.map(|library| Ok((library, units(library)?))).collect::<Result<_, SynthError>>()?;
+    let libraries: Vec<_> = libraries.map(|library| Ok((library, units(library)?))).collect::<Result<_>>()?;
     let mut cells: HashMap<String, CellPower> = HashMap::new();
     let mut raws = Vec::new();
     for path in files {
@@ -343,7 +342,7 @@ struct Design {
 }
 
 impl Design {
-    fn find(netlists: &[Netlist], waves: &Waves, request: &Request) -> Result<Self, SynthError> {
+    fn find(netlists: &[Netlist], waves: &Waves, request: &Request) -> Result<Self> {
         let by_name: HashMap<&str, usize> =
             netlists.iter().enumerate().map(|(n, netlist)| (netlist.name.as_str(), n)).collect();
         let below: Vec<&str> = netlists
@@ -355,7 +354,7 @@ impl Design {
         let [top] = tops[..] else {
             let names: Vec<&str> = tops.iter().map(|n| netlists[*n].name.as_str()).collect();
             let reason = format!("{} modules are in no other, expected 1: {}", tops.len(), names.join(", "));
-            return Err(SynthError::Netlist { path: request.netlists.into(), reason });
+            bail!("'{}' {reason}", request.netlists.display());
         };
         let ports: Vec<&str> = netlists[top].ports.iter().map(|port| port.name.as_str()).collect();
         let scope = waves.top(&ports).ok_or_else(|| {

@@ -3,7 +3,7 @@
 //! The library's readers trust the file: a damaged one makes them panic, and a mapped file that shrinks ends the process. So the file is read into memory
 //! first, and a panic is an error of the file.
 
-use crate::SynthError;
+use ndp_files::{Context, Result, refusal};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::io::Cursor;
@@ -89,17 +89,14 @@ fn check_times(bytes: &[u8]) -> Result<(), String> {
 
 impl Waves {
     /// Opens a file; values are read by [`Waves::load`].
-    ///
-    /// # Errors
-    /// [`SynthError::Read`] if it cannot be read, [`SynthError::Waves`] if it is damaged.
-    pub fn open(path: &Path) -> Result<Self, SynthError> {
-        let wrong = |reason| SynthError::Waves { path: path.into(), reason };
+    pub fn open(path: &Path) -> Result<Self> {
+        let wrong = |reason| refusal!("waves '{}': {reason}", path.display());
         // A pipe or device has no known end, and the reader seeks in both directions.
         if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
             return Err(wrong("not a regular file".to_owned()));
         }
         let bytes = ndp_files::read_bytes(path, MAX_BYTES)
-            .map_err(|reason| SynthError::Read { path: path.into(), reason })?;
+            .with_context(|| format!("cannot read '{}'", path.display()))?;
         Self::of(bytes).map_err(wrong)
     }
 

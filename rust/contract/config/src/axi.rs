@@ -1,8 +1,9 @@
 //! Parameters of the AXI4 subordinate in front of the core's host port.
 
+use crate::BEAT_BITS;
 use crate::keys::part;
 use crate::limits::{in_range, power_of_two};
-use crate::{BEAT_BITS, ConfigError};
+use ndp_files::Result;
 
 part! {
     "axi.", raw:
@@ -21,7 +22,7 @@ impl AxiConfig {
     /// Most bursts of DRAM under way in each direction: the host's tags have six bits for their numbers.
     pub const MOST_OUTSTANDING: u32 = 64;
 
-    pub(crate) fn validate(raw: RawAxi) -> Result<Self, ConfigError> {
+    pub(crate) fn validate(raw: RawAxi) -> Result<Self> {
         raw.check_keys()?;
         Ok(Self(raw))
     }

@@ -1,8 +1,8 @@
 //! Parameters of the NDP core around the GEMV unit: queues between the instruction stream, the DRAM and the unit.
 
-use crate::ConfigError;
 use crate::keys::part;
 use crate::limits::{in_range, power_of_two};
+use ndp_files::Result;
 
 part! {
     "core.", raw:
@@ -27,7 +27,7 @@ impl CoreConfig {
     /// The fastest clock. A reset of eight cycles is four of the slowest DRAM (833 ps), which is what the queues between the clocks need.
     pub const FASTEST_MHZ: u32 = 2000;
 
-    pub(crate) fn validate(raw: RawCore) -> Result<Self, ConfigError> {
+    pub(crate) fn validate(raw: RawCore) -> Result<Self> {
         raw.check_keys()?;
         Ok(Self(raw))
     }

@@ -1,9 +1,10 @@
 //! Parameters of the DFI port of a rank: where the PHY's data lie, and how long a device takes to power up.
 
+use crate::DramConfig;
 use crate::keys::part;
 use crate::limits::in_range;
 use crate::speed::check_cas_latency;
-use crate::{ConfigError, DramConfig};
+use ndp_files::Result;
 
 part! {
     "dfi.", raw:
@@ -27,7 +28,7 @@ part! {
 }
 
 impl DfiConfig {
-    pub(crate) fn validate(raw: RawDfi) -> Result<Self, ConfigError> {
+    pub(crate) fn validate(raw: RawDfi) -> Result<Self> {
         raw.check_keys()?;
         Ok(Self(raw))
     }
@@ -45,8 +46,8 @@ impl DfiConfig {
     /// Checks the CAS latency of a device at the port by the rule for one at the controller's pins, unless `jedec = false`.
     ///
     /// # Errors
-    /// [`ConfigError::SpeedGrade`] if it is shorter than its speed grade has it, with the `t_cl` that would do.
-    pub fn check(&self, dram: &DramConfig) -> Result<(), ConfigError> {
+    /// If it is shorter than its speed grade has it, with the `t_cl` that would do.
+    pub fn check(&self, dram: &DramConfig) -> Result<()> {
         let what = "CAS latency behind a DFI port (dram.t_cl less its read delay)";
         check_cas_latency(dram, what, self.cas_latency(dram), self.read_delay())
     }

@@ -5,9 +5,9 @@
 //! tRTP 7.5 ns, tWTR_S 2.5 ns, tWTR_L 7.5 ns, CWL 16, and for 8 Gb devices tRFC 350 ns with tREFI 7.8 us. Other speed grades,
 //! and which times a grade allows: `speed`.
 
-use crate::ConfigError;
 use crate::keys::part;
 use crate::limits::{in_range, power_of_two, row_and_refresh_fit};
+use ndp_files::Result;
 
 part! {
     "dram.", raw:
@@ -68,7 +68,7 @@ impl DramConfig {
     /// Clock cycles in which the data of one burst of eight are on the bus (tBL).
     pub const T_BL: u32 = 4;
 
-    pub(crate) fn validate(raw: RawDram) -> Result<Self, ConfigError> {
+    pub(crate) fn validate(raw: RawDram) -> Result<Self> {
         raw.check_keys()?;
         row_and_refresh_fit("dram", [raw.t_ras, raw.t_rp, raw.t_rc, raw.t_rfc, raw.t_refi])?;
         Ok(Self(raw))

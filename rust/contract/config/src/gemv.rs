@@ -5,7 +5,8 @@
 
 use crate::keys::part;
 use crate::limits::{in_range, power_of_two, require};
-use crate::{BEAT_BITS, BEAT_ELEMS, ConfigError, named};
+use crate::{BEAT_BITS, BEAT_ELEMS, named};
+use ndp_files::Result;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -135,7 +136,7 @@ impl GemvConfig {
         81 + products.next_power_of_two().ilog2()
     }
 
-    pub(crate) fn validate(raw: RawGemv) -> Result<Self, ConfigError> {
+    pub(crate) fn validate(raw: RawGemv) -> Result<Self> {
         raw.check_keys()?;
         let RawGemv { multipliers, acc_bits, acc_segments, ranks, buffer_kib, max_batch, .. } = raw;
         let mut config = Self(raw);

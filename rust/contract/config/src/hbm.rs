@@ -7,7 +7,8 @@
 
 use crate::keys::keys;
 use crate::limits::{in_range, name_is, power_of_two, require, row_and_refresh_fit};
-use crate::{ConfigError, NameRule, parse, presets};
+use crate::{NameRule, parse, presets};
+use ndp_files::Result;
 use serde::{Deserialize, Serialize};
 
 /// What an HBM file holds; unknown keys are refused.
@@ -196,9 +197,8 @@ impl HbmConfig {
     /// Parses and validates a memory in TOML.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] for text that is not such a file (unknown keys included), otherwise the first limit that
-    /// a value breaks.
-    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+    /// Text that is not such a file (unknown keys included), otherwise the first limit that a value breaks.
+    pub fn from_toml(text: &str) -> Result<Self> {
         let RawHbm { name, device, timing } = parse(text)?;
         name_is(NameRule::Identifier, "name", &name)?;
         check_device(&device)?;
@@ -220,8 +220,8 @@ impl HbmConfig {
     /// The same memory with another distance from command to command.
     ///
     /// # Errors
-    /// [`ConfigError`] for a number that is not in 1..=4096.
-    pub fn with_t_cmd(mut self, t_cmd: u32) -> Result<Self, ConfigError> {
+    /// A number that is not in 1..=4096.
+    pub fn with_t_cmd(mut self, t_cmd: u32) -> Result<Self> {
         self.timing.t_cmd = t_cmd;
         check_timing(&self.timing)?;
         Ok(self)
@@ -230,8 +230,8 @@ impl HbmConfig {
     /// The same memory with another number of channels, all alike.
     ///
     /// # Errors
-    /// [`ConfigError`] for a number that is no power of two in 1..=1024.
-    pub fn with_channels(mut self, channels: u32) -> Result<Self, ConfigError> {
+    /// A number that is no power of two in 1..=1024.
+    pub fn with_channels(mut self, channels: u32) -> Result<Self> {
         self.device.channels = channels;
         check_device(&self.device)?;
         Ok(self)
@@ -286,7 +286,7 @@ impl HbmConfig {
     }
 }
 
-fn check_device(raw: &RawDevice) -> Result<(), ConfigError> {
+fn check_device(raw: &RawDevice) -> Result<()> {
     raw.check_keys()?;
     let subarrays = (1 << raw.row_bits) / raw.subarray_rows;
     in_range("device.weight_subarrays", raw.weight_subarrays, 1, subarrays - 1)?;
@@ -304,13 +304,13 @@ fn check_device(raw: &RawDevice) -> Result<(), ConfigError> {
     )
 }
 
-fn check_timing(raw: &RawTiming) -> Result<(), ConfigError> {
+fn check_timing(raw: &RawTiming) -> Result<()> {
     raw.check_keys()?;
     row_and_refresh_fit("timing", [raw.t_ras, raw.t_rp, raw.t_rc, raw.t_rfc, raw.t_refi])
 }
 
 /// A refresh of a single bank, with the row cycle that it may have to wait for, ends before the next one begins.
-fn check_refresh(device: &RawDevice, timing: &RawTiming) -> Result<(), ConfigError> {
+fn check_refresh(device: &RawDevice, timing: &RawTiming) -> Result<()> {
     let banks = device.bank_groups * device.banks_per_group;
     let least = banks * (timing.t_rfc_pb + timing.t_rc);
     let rule = format!("be at least banks * (t_rfc_pb + t_rc) = {least} to refresh single banks");

@@ -77,7 +77,7 @@ macro_rules! checked {
 
         impl $name {
             /// Checks each key by itself.
-            pub(crate) fn check_keys(&self) -> Result<(), $crate::ConfigError> {
+            pub(crate) fn check_keys(&self) -> ndp_files::Result<()> {
                 let $values = self;
                 $($($check(concat!($prefix, stringify!($key)), $values.$key, $min, $max)?;)?)*
                 Ok(())

@@ -14,7 +14,6 @@ mod axi;
 mod core;
 mod dfi;
 mod dram;
-mod error;
 mod gemv;
 mod hbm;
 mod keys;
@@ -33,19 +32,19 @@ pub use axi::AxiConfig;
 pub use core::CoreConfig;
 pub use dfi::DfiConfig;
 pub use dram::DramConfig;
-pub use error::ConfigError;
 pub use gemv::{GemvConfig, Multiplier, WeightFormat};
 pub use hbm::{HbmCommandBuses, HbmCommandSet, HbmConfig, HbmRefresh};
-pub use limits::{in_range, in_ranges, name_is, require, within};
+pub use limits::{in_range, in_ranges, name_is, require};
 pub use link::LinkConfig;
 pub use llm::{BlockKind, LlmFamily, LlmShape};
 pub use ndp_files::NameRule;
 pub use nearest::{nearest, with_advice};
-pub use presets::{from_file, parse};
+pub use presets::{from_file, parse, unknown_preset};
 pub use shape::{GemvShape, RowLayout};
 pub use ssd::Ssd;
 pub use system::{Bus, Channel, Dimms, Gpu, SystemConfig};
 
+pub use ndp_files::Result;
 use serde::{Deserialize, Serialize};
 
 /// Bits of one DDR4 burst on a 64-bit rank (BL8): the unit in which weights and activations arrive.
@@ -128,9 +127,8 @@ impl DesignConfig {
     /// Parses and validates a configuration in TOML.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] for text that is not such a file (unknown keys included), otherwise
-    /// the first limit that a value breaks.
-    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+    /// Text that is not such a file (unknown keys included), otherwise the first limit that a value breaks.
+    pub fn from_toml(text: &str) -> Result<Self> {
         let raw: RawDesign = parse(text)?;
         name_is(NameRule::Identifier, "name", &raw.name)?;
         Ok(Self {
@@ -147,8 +145,8 @@ impl DesignConfig {
     /// The design of a bridge with so many links, for DIMMs of this one: `<name>-bridge<ports>`.
     ///
     /// # Errors
-    /// [`ConfigError::Range`] for a number that no bridge has.
-    pub fn with_bridge(&self, ports: u32) -> Result<Self, ConfigError> {
+    /// A number that no bridge has.
+    pub fn with_bridge(&self, ports: u32) -> Result<Self> {
         let name = format!("{}-bridge{ports}", self.name);
         Ok(Self { name, link: self.link.with_bridge_ports(ports)?, ..self.clone() })
     }

@@ -3,9 +3,10 @@
 //! Lanes and rate are the paper's (Hermes, section IV-A and Table II: eight lanes of 25 Gb/s, 25 GB/s per link and direction). The paper gives no
 //! frame format; what follows is this project's, described in `docs/dimm-link.md`.
 
+use crate::BEAT_BITS;
 use crate::keys::part;
 use crate::limits::{in_range, power_of_two, require};
-use crate::{BEAT_BITS, ConfigError};
+use ndp_files::Result;
 
 part! {
     "link.", raw:
@@ -50,7 +51,7 @@ impl LinkConfig {
     /// The longest flit for which the CRC detects every five wrong bits (`docs/dimm-link.md`): 5243 bits and the CRC.
     pub const MAX_FLIT_BITS: u32 = 5243 + Self::CRC_BITS;
 
-    pub(crate) fn validate(raw: RawLink) -> Result<Self, ConfigError> {
+    pub(crate) fn validate(raw: RawLink) -> Result<Self> {
         raw.check_keys()?;
         let config = Self(raw);
         require(
@@ -79,8 +80,8 @@ impl LinkConfig {
     /// The same links around a bridge with so many of them.
     ///
     /// # Errors
-    /// [`ConfigError::Range`] for a number that no bridge has.
-    pub fn with_bridge_ports(&self, ports: u32) -> Result<Self, ConfigError> {
+    /// A number that no bridge has.
+    pub fn with_bridge_ports(&self, ports: u32) -> Result<Self> {
         Self::validate(RawLink { bridge_ports: ports, ..self.0.clone() })
     }
 

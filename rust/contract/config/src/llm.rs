@@ -5,7 +5,9 @@
 //! with column `i` of the down projection. Weights are FP16 unless the shape says otherwise; embeddings and head always are. What the numbers do is left to who plans with them.
 
 use crate::keys::checked;
-use crate::{ConfigError, NameRule, WeightFormat, from_file, getters, in_range, name_is, parse, require};
+use crate::presets::unknown_name;
+use crate::{NameRule, WeightFormat, from_file, getters, in_range, name_is, parse, require};
+use ndp_files::Result;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -135,18 +137,17 @@ impl LlmShape {
     /// The model of that name; upper and lower case are the same.
     ///
     /// # Errors
-    /// [`ConfigError::UnknownPreset`] lists the names that exist.
-    pub fn preset(name: &str) -> Result<Self, ConfigError> {
+    /// Another name; the message lists those that exist.
+    pub fn preset(name: &str) -> Result<Self> {
         Self::find(name, false)
     }
 
     /// `file`: whether a file could be named as well.
-    fn find(name: &str, file: bool) -> Result<Self, ConfigError> {
+    fn find(name: &str, file: bool) -> Result<Self> {
         let shape = PRESETS.iter().find(|shape| shape.name.eq_ignore_ascii_case(name));
-        let known = || Self::preset_names().collect();
-        let unknown =
-            || ConfigError::UnknownPreset { kind: "model", name: name.to_owned(), known: known(), file };
-        shape.cloned().ok_or_else(unknown)
+        let others = if file { " or a path ending in .toml" } else { "" };
+        let known: Vec<_> = Self::preset_names().collect();
+        shape.cloned().ok_or_else(|| unknown_name("model", name, &known, others))
     }
 
     /// A model with FP16 weights: its sizes in the order of the keys, whether the embeddings are tied, whether linear layers have biases, and
@@ -175,7 +176,7 @@ impl LlmShape {
     /// A model of the OPT family (two matrices in the MLP, biases, tied embeddings, as many heads of K and V as of Q).
     ///
     /// # Errors
-    /// [`ConfigError::Range`] for a size of 0 or above 2^20, [`ConfigError::Mismatch`] if the heads do not divide the width.
+    /// A size of 0 or above 2^20, if the heads do not divide the width.
     pub fn opt_like(
         name: &str,
         layers: u32,
@@ -183,7 +184,7 @@ impl LlmShape {
         heads: u32,
         ffn: u32,
         vocabulary: u32,
-    ) -> Result<Self, ConfigError> {
+    ) -> Result<Self> {
         let sizes = [layers, hidden, heads, heads, ffn, 2, vocabulary];
         Self::of(name.to_owned().into(), sizes, [true, true, false]).checked()
     }
@@ -191,8 +192,8 @@ impl LlmShape {
     /// The same sizes in another family.
     ///
     /// # Errors
-    /// [`ConfigError::Mismatch`] if the heads of K and V do not divide those of Q.
-    pub fn of_family(self, family: LlmFamily) -> Result<Self, ConfigError> {
+    /// If the heads of K and V do not divide those of Q.
+    pub fn of_family(self, family: LlmFamily) -> Result<Self> {
         let LlmFamily { kv_heads, gated, biased, tied_embeddings, rotary } = family;
         let mlp_matrices = if gated { 3 } else { 2 };
         Self { kv_heads, mlp_matrices, biased, tied_embeddings, rotary, ..self }.checked()
@@ -207,8 +208,8 @@ impl LlmShape {
     /// The sizes in a TOML file: the keys are the names of this type's methods.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] for text that is not such a file; as [`LlmShape::opt_like`] for sizes that do not fit.
-    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+    /// Text that is not such a file; as [`LlmShape::opt_like`] for sizes that do not fit.
+    pub fn from_toml(text: &str) -> Result<Self> {
         let shape: Self = parse(text)?;
         // It names folders of tables.
         name_is(NameRule::Word, "name", &shape.name)?;
@@ -218,15 +219,15 @@ impl LlmShape {
     /// A preset by name, or a TOML file by path: whatever ends in `.toml` is a path.
     ///
     /// # Errors
-    /// As [`LlmShape::preset`] and [`LlmShape::from_toml`], with the path; [`ConfigError::Read`] for a file that cannot be read.
-    pub fn load(preset_or_path: &str) -> Result<Self, ConfigError> {
+    /// As [`LlmShape::preset`] and [`LlmShape::from_toml`], with the path; a file that cannot be read.
+    pub fn load(preset_or_path: &str) -> Result<Self> {
         if preset_or_path.ends_with(".toml") {
             return from_file(preset_or_path, Self::from_toml);
         }
         Self::find(preset_or_path, true)
     }
 
-    fn checked(self) -> Result<Self, ConfigError> {
+    fn checked(self) -> Result<Self> {
         self.check_keys()?;
         let Self { hidden, heads, kv_heads, .. } = self;
         require(hidden.is_multiple_of(heads), "heads", heads, format!("divide hidden = {hidden}"))?;

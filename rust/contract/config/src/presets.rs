@@ -1,6 +1,7 @@
 //! Configurations by name or by file: what presets have in common.
 
-use crate::{ConfigError, with_advice};
+use crate::{nearest, with_advice};
+use ndp_files::{Context, Error, Result, refusal};
 use std::path::Path;
 
 /// Longest configuration file: more than all keys with comments, and no device that never ends.
@@ -12,7 +13,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// #[derive(Debug)]
 /// struct Answer(u32);
 /// impl Answer {
-///     fn from_toml(text: &str) -> Result<Self, ndp_config::ConfigError> {
+///     fn from_toml(text: &str) -> ndp_files::Result<Self> {
 ///         Ok(Self(text.len() as u32))
 ///     }
 /// }
@@ -29,8 +30,8 @@ macro_rules! presets {
             /// The preset of that name.
             ///
             /// # Errors
-            /// [`ConfigError::UnknownPreset`](ndp_config::ConfigError::UnknownPreset) lists the names that exist.
-            pub fn preset(name: &str) -> Result<Self, $crate::ConfigError> {
+            /// Another name; the message lists those that exist.
+            pub fn preset(name: &str) -> $crate::Result<Self> {
                 Self::from_toml(Self::preset_text(name)?)
             }
 
@@ -38,19 +39,18 @@ macro_rules! presets {
             ///
             /// # Errors
             /// As `preset`.
-            pub fn preset_text(name: &str) -> Result<&'static str, $crate::ConfigError> {
+            pub fn preset_text(name: &str) -> $crate::Result<&'static str> {
                 match name {
                     $($name => Ok(include_str!($file)),)+
-                    _ => Err($crate::ConfigError::unknown_preset($kind, name, &Self::PRESETS)),
+                    _ => Err($crate::unknown_preset($kind, name, &Self::PRESETS)),
                 }
             }
 
             /// A preset by name, or a TOML file by path: whatever ends in `.toml` is a path.
             ///
             /// # Errors
-            /// As `preset` and `from_toml`, with the path; or
-            /// [`ConfigError::Read`](ndp_config::ConfigError::Read) when the file cannot be read.
-            pub fn load(preset_or_path: &str) -> Result<Self, $crate::ConfigError> {
+            /// As `preset` and `from_toml`, with the path; a file that cannot be read.
+            pub fn load(preset_or_path: &str) -> $crate::Result<Self> {
                 if preset_or_path.ends_with(".toml") {
                     $crate::from_file(preset_or_path, Self::from_toml)
                 } else {
@@ -64,23 +64,35 @@ macro_rules! presets {
 /// Reads a configuration file.
 ///
 /// # Errors
-/// [`ConfigError::Read`], or the parser's error with the path.
-pub fn from_file<T>(
-    path: &str,
-    parse: impl FnOnce(&str) -> Result<T, ConfigError>,
-) -> Result<T, ConfigError> {
-    let in_file = |e| ConfigError::InFile { path: path.to_owned(), error: Box::new(e) };
+/// The file could not be read, or the parser's error with the path.
+pub fn from_file<T>(path: &str, parse: impl FnOnce(&str) -> Result<T>) -> Result<T> {
+    let in_file = || format!("in '{path}'");
     let text = ndp_files::read_text(Path::new(path), MAX_FILE_BYTES).map_err(|e| match e {
-        e if ndp_files::is_of_content(&e) => in_file(ConfigError::Syntax(e.to_string())),
-        e => ConfigError::Read { path: path.to_owned(), reason: e.to_string() },
+        e if ndp_files::is_of_content(&e) => refusal!("not a valid configuration: {e}").context(in_file()),
+        e => Error::new(e).context(format!("cannot read configuration '{path}'")),
     })?;
-    parse(&text).map_err(in_file)
+    parse(&text).with_context(in_file)
+}
+
+/// The refusal of a name that neither a preset nor a file has.
+pub fn unknown_preset(kind: &str, name: &str, known: &[&str]) -> Error {
+    unknown_name(kind, name, known, " or a path ending in .toml")
+}
+
+/// The refusal of a name; `others` is what else it may be.
+pub(crate) fn unknown_name(kind: &str, name: &str, known: &[&str], others: &str) -> Error {
+    let advice = match name.to_lowercase().ends_with(".json") {
+        true => "; a .json is not read here: write its values into a .toml".to_owned(),
+        false => nearest(name, known),
+    };
+    refusal!("unknown {kind} '{name}', expected one of {}{others}{advice}", known.join(", "))
 }
 
 /// Parses TOML.
 ///
 /// # Errors
-/// [`ConfigError::Syntax`] for text that is not such a file, unknown keys included.
-pub fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T, ConfigError> {
-    toml::from_str(text).map_err(|e| ConfigError::Syntax(with_advice(e.to_string().trim_end())))
+/// Text that is not such a file, unknown keys included.
+pub fn parse<T: serde::de::DeserializeOwned>(text: &str) -> Result<T> {
+    toml::from_str(text)
+        .map_err(|e| refusal!("not a valid configuration: {}", with_advice(e.to_string().trim_end())))
 }

@@ -4,7 +4,8 @@
 //! rank `j mod ranks`. What is left over (fewer than `ranks` stripes) is the tail: tails of consecutive rows are
 //! laid side by side, so that row `r`'s tail starts at rank `r * tail_stripes mod ranks` and no rank idles.
 
-use crate::{ConfigError, DesignConfig, GemvConfig, in_ranges, require};
+use crate::{DesignConfig, GemvConfig, in_ranges, require};
+use ndp_files::Result;
 use serde::Serialize;
 
 /// Size of one matrix-vector product: `y[batch x rows] = w[rows x cols] * x[batch x cols]`.
@@ -77,9 +78,8 @@ impl GemvShape {
     /// Checks the shape against what the design can take in one pass.
     ///
     /// # Errors
-    /// [`ConfigError::Range`] for rows, columns or batch, [`ConfigError::Mismatch`] when the
-    /// activations do not fit the buffer.
-    pub fn check(&self, config: &GemvConfig) -> Result<RowLayout, ConfigError> {
+    /// Rows, columns or batch, when the activations do not fit the buffer.
+    pub fn check(&self, config: &GemvConfig) -> Result<RowLayout> {
         in_ranges(&[
             ("rows", self.rows, 1, config.max_rows()),
             ("cols", self.cols, 1, config.max_cols()),

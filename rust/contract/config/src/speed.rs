@@ -8,7 +8,8 @@
 //! as they are.
 
 use crate::dram::RawDram;
-use crate::{ConfigError, DramConfig, parse};
+use crate::{DramConfig, parse};
+use ndp_files::{Result, bail, refusal};
 use toml::{Table, Value};
 
 struct Grade {
@@ -102,12 +103,7 @@ impl DramConfig {
 
 /// Refuses a CAS latency of a device that its speed grade does not have. `what` says how it follows from the keys, `more` are the
 /// clocks by which the controller's `t_cl` is longer.
-pub(crate) fn check_cas_latency(
-    dram: &DramConfig,
-    what: &'static str,
-    clocks: u32,
-    more: u32,
-) -> Result<(), ConfigError> {
+pub(crate) fn check_cas_latency(dram: &DramConfig, what: &'static str, clocks: u32, more: u32) -> Result<()> {
     let Some(grade) = Grade::of(dram.speed()).filter(|_| dram.jedec()) else { return Ok(()) };
     let cas_latency = OF_A_BIN[1];
     let least = grade.least(cas_latency);
@@ -120,11 +116,14 @@ pub(crate) fn check_cas_latency(
         "at least {least} clocks ({limit} ns), for which dram.t_cl has to be {} or more",
         least + more
     );
-    Err(ConfigError::SpeedGrade { key: what, clocks, ns, speed: grade.speed, rule })
+    Err(refusal!(
+        "{what} = {clocks} clocks ({ns:.3} ns at DDR4-{}) must be {rule}; jedec = false takes any",
+        grade.speed
+    ))
 }
 
 /// The parameters of the file `text`, whose `[dram]` table is `raw`.
-pub(crate) fn validate(raw: RawDram, text: &str) -> Result<DramConfig, ConfigError> {
+pub(crate) fn validate(raw: RawDram, text: &str) -> Result<DramConfig> {
     let dram = DramConfig::validate(complete(raw, text)?)?;
     if dram.jedec() {
         check(&dram)?;
@@ -133,28 +132,30 @@ pub(crate) fn validate(raw: RawDram, text: &str) -> Result<DramConfig, ConfigErr
 }
 
 /// Times that a file leaves open are those of the speed grade that it names. `raw` is what was read, `text` the file.
-fn complete(raw: RawDram, text: &str) -> Result<RawDram, ConfigError> {
+fn complete(raw: RawDram, text: &str) -> Result<RawDram> {
     let mut file: Table = parse(text)?;
     let Some(Value::Table(given)) = file.remove("dram") else { return Ok(raw) };
     let Some(speed) = given.get("speed").and_then(Value::as_integer) else { return Ok(raw) };
     let Some(grade) = Grade::of(speed as u32) else {
-        let (what, rule) = ("dram.speed".into(), "be 2400, 2666, 2933 or 3200".into());
-        return Err(ConfigError::Mismatch { what, value: speed as u64, rule });
+        bail!("dram.speed = {speed} must be 2400, 2666, 2933 or 3200");
     };
     if grade.speed == GRADES[3].speed {
         return Ok(raw);
     }
     let mut times = grade.times();
     times.extend(given);
-    times.try_into().map_err(|e: toml::de::Error| ConfigError::Syntax(e.to_string()))
+    times.try_into().map_err(|e: toml::de::Error| refusal!("not a valid configuration: {e}"))
 }
 
 /// Refuses times that devices of the grade do not have.
-fn check(dram: &DramConfig) -> Result<(), ConfigError> {
+fn check(dram: &DramConfig) -> Result<()> {
     let Some(grade) = Grade::of(dram.speed()) else { return Ok(()) };
     let refuse = |key, clocks: u32, rule: String| {
         let ns = u64::from(clocks) as f64 * grade.clock_ps as f64 / 1e3;
-        Err(ConfigError::SpeedGrade { key, clocks, ns, speed: grade.speed, rule })
+        Err(refusal!(
+            "{key} = {clocks} clocks ({ns:.3} ns at DDR4-{}) must be {rule}; jedec = false takes any",
+            grade.speed
+        ))
     };
     let at_least = |key, clocks: u32, least: u32, ps: u64| {
         if clocks >= least {

@@ -1,7 +1,8 @@
 //! An SSD below the DIMMs: how long it takes to read chunks that lie anywhere on it.
 
 use crate::keys::checked;
-use crate::{ConfigError, NameRule, getters, in_range, name_is, parse, presets, within};
+use crate::{NameRule, getters, in_range, name_is, parse, presets};
+use ndp_files::Result;
 use serde::{Deserialize, Serialize};
 
 checked! {
@@ -24,9 +25,9 @@ checked! {
     #[serde(deny_unknown_fields)]
     pub struct Ssd {
         name: String;
-        bandwidth_gbps: f64, within(1e-3, 1e4);
-        latency_us: f64, within(0.0, 1e6);
-        stream_gbps: f64, within(1e-3, 1e4);
+        bandwidth_gbps: f64, in_range(1e-3, 1e4);
+        latency_us: f64, in_range(0.0, 1e6);
+        stream_gbps: f64, in_range(1e-3, 1e4);
         threads: u32, in_range(1, 4096);
         queue_depth: u32, in_range(1, 65_536);
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -53,16 +54,15 @@ impl Ssd {
     /// Parses and validates an SSD in TOML.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] for text that is not such a file (unknown keys included), [`ConfigError::Range`] and [`ConfigError::OutOfRange`] for
-    /// a value that no SSD has.
-    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+    /// Text that is not such a file (unknown keys included), a value that no SSD has.
+    pub fn from_toml(text: &str) -> Result<Self> {
         let ssd: Self = parse(text)?;
         ssd.validate()?;
         Ok(ssd)
     }
 
     /// Checks the values of a file.
-    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+    pub(crate) fn validate(&self) -> Result<()> {
         name_is(NameRule::Title, "ssd.name", &self.name)?;
         self.check_keys()?;
         in_range("ssd.iops", self.iops.unwrap_or(u32::MAX), 1, u32::MAX)

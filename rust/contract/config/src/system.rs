@@ -4,7 +4,8 @@
 //! capacities from here. Bytes are decimal (1 GB = 10^9 bytes) where the sources give decimal figures.
 
 use crate::keys::checked;
-use crate::{ConfigError, LlmShape, NameRule, Ssd, getters, in_range, name_is, parse, presets, within};
+use crate::{LlmShape, NameRule, Ssd, getters, in_range, name_is, parse, presets};
+use ndp_files::{Result, ensure, refusal};
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a GB.
@@ -34,21 +35,21 @@ checked! {
     pub struct Gpu {
         /// How many; the other keys are those of one. 1 if left out.
         #[serde(default = "one_device")]
-        pub count: u32, within(1.0, 1024.0);
+        pub count: u32, in_range(1, 1024);
         /// Memory in GB.
-        pub memory_gb: f64, within(0.0, 1e4);
+        pub memory_gb: f64, in_range(0.0, 1e4);
         /// Part of the memory, in GB, that is neither weights nor neurons: activations, kernels, fragments.
-        pub workspace_gb: f64, within(0.0, gpu.memory_gb.max(0.0));
+        pub workspace_gb: f64, in_range(0.0, gpu.memory_gb.max(0.0));
         /// Bandwidth of its memory in GB/s.
-        pub bandwidth_gbps: f64, within(1.0, 1e6);
+        pub bandwidth_gbps: f64, in_range(1.0, 1e6);
         /// Share of the bandwidth that a product of a matrix and few vectors reaches; 1 if left out.
         #[serde(default = "one")]
-        pub bandwidth_efficiency: f64, within(0.01, 1.0);
+        pub bandwidth_efficiency: f64, in_range(0.01, 1.0);
         /// FP16 tensor throughput in TFLOP/s.
-        pub tflops: f64, within(0.1, 1e6);
+        pub tflops: f64, in_range(0.1, 1e6);
         /// Share of the throughput that a product of a matrix and many vectors reaches; 1 if left out.
         #[serde(default = "one")]
-        pub compute_efficiency: f64, within(0.01, 1.0);
+        pub compute_efficiency: f64, in_range(0.01, 1.0);
     }
 }
 
@@ -69,9 +70,9 @@ checked! {
     #[serde(deny_unknown_fields)]
     pub struct Bus {
         /// Bandwidth in GB/s.
-        pub bandwidth_gbps: f64, within(0.1, 1e5);
+        pub bandwidth_gbps: f64, in_range(0.1, 1e5);
         /// One synchronisation in microseconds: `T_sync` (Hermes, Table I). The paper does not give its value.
-        pub sync_us: f64, within(0.0, 1e6);
+        pub sync_us: f64, in_range(0.0, 1e6);
     }
 }
 
@@ -82,13 +83,13 @@ checked! {
     #[serde(deny_unknown_fields)]
     pub struct Channel {
         /// DIMMs on a channel.
-        pub dimms: u32, within(1.0, SystemConfig::MAX_DIMMS.into());
+        pub dimms: u32, in_range(1, SystemConfig::MAX_DIMMS);
         /// Bandwidth in GB/s, in either direction.
-        pub bandwidth_gbps: f64, within(0.1, 1e5);
+        pub bandwidth_gbps: f64, in_range(0.1, 1e5);
         /// Nanoseconds from the host's request to a DIMM's port, and from there to the host.
-        pub latency_ns: f64, within(0.0, 1e6);
+        pub latency_ns: f64, in_range(0.0, 1e6);
         /// Nanoseconds that a channel is idle between reads and writes.
-        pub turnaround_ns: f64, within(0.0, 1e6);
+        pub turnaround_ns: f64, in_range(0.0, 1e6);
     }
 }
 
@@ -106,15 +107,15 @@ checked! {
     #[serde(deny_unknown_fields, default)]
     pub struct Host {
         /// Cores that share a block's neurons when they predict.
-        pub cores: u32, within(1.0, 1024.0);
+        pub cores: u32, in_range(1, 1024);
         /// Picoseconds of one core for each neuron of a block: to predict it and to take what was active.
-        pub predictor_ps_per_neuron: u32, within(1.0, 1e6);
+        pub predictor_ps_per_neuron: u32, in_range(1, 1000000);
         /// Memory in GB, NDP-DIMMs not counted.
-        pub memory_gb: f64, within(0.0, 1e6);
+        pub memory_gb: f64, in_range(0.0, 1e6);
         /// Bandwidth of that memory in GB/s.
-        pub bandwidth_gbps: f64, within(0.1, 1e6);
+        pub bandwidth_gbps: f64, in_range(0.1, 1e6);
         /// Floating-point throughput of all cores in TFLOP/s.
-        pub tflops: f64, within(0.001, 1e6);
+        pub tflops: f64, in_range(0.001, 1e6);
     }
 }
 
@@ -132,13 +133,13 @@ checked! {
     #[serde(deny_unknown_fields)]
     pub struct Dimms {
         /// How many; 0 only in a system without any.
-        pub count: u32, within(1.0, SystemConfig::MAX_DIMMS.into());
+        pub count: u32, in_range(1, SystemConfig::MAX_DIMMS);
         /// Capacity of each in GB.
-        pub capacity_gb: f64, within(1e-9, 1e5);
+        pub capacity_gb: f64, in_range(1e-9, 1e5);
         /// Bandwidth of each towards its own core in GB/s: that of its ranks together, refresh not counted.
-        pub bandwidth_gbps: f64, within(1.0, 1e5);
+        pub bandwidth_gbps: f64, in_range(1.0, 1e5);
         /// Payload of a DIMM-link in GB/s and direction.
-        pub link_gbps: f64, within(0.1, 1e5);
+        pub link_gbps: f64, in_range(0.1, 1e5);
     }
 }
 
@@ -149,11 +150,11 @@ checked! {
     #[serde(deny_unknown_fields)]
     pub struct Price {
         /// A GPU, in US dollars.
-        pub gpu_usd: f64, within(0.0, 1e7);
+        pub gpu_usd: f64, in_range(0.0, 1e7);
         /// Processor, board, memory that is not NDP-DIMMs, case and supply, in US dollars.
-        pub host_usd: f64, within(0.0, 1e7);
+        pub host_usd: f64, in_range(0.0, 1e7);
         /// An NDP-DIMM, in US dollars.
-        pub dimm_usd: f64, within(0.0, 1e7);
+        pub dimm_usd: f64, in_range(0.0, 1e7);
         /// Where the prices are from, and of what date.
         pub source: String;
     }
@@ -218,9 +219,8 @@ impl SystemConfig {
     /// Parses and validates a system in TOML.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] for text that is not such a file (unknown keys included), [`ConfigError::OutOfRange`] for a
-    /// value that no machine has.
-    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+    /// Text that is not such a file (unknown keys included), a value that no machine has.
+    pub fn from_toml(text: &str) -> Result<Self> {
         let RawSystem { name, gpu, bus, channel, host, dimms, price, ssd } = parse(text)?;
         name_is(NameRule::Title, "name", &name)?;
         ssd.iter().try_for_each(Ssd::validate)?;
@@ -232,29 +232,32 @@ impl SystemConfig {
         let dimms = dimms.unwrap_or_default();
         if let Some(price) = &price {
             price.check_keys()?;
-            if price.source.trim().is_empty() {
-                return Err(ConfigError::Syntax(
-                    "price.source must say where the prices are from".to_owned(),
-                ));
-            }
+            ensure!(
+                !price.source.trim().is_empty(),
+                "not a valid configuration: price.source must say where the prices are from"
+            );
         }
         Ok(Self { name, gpu, bus, channel, host, dimms, price, ssd })
     }
 
     /// The same system, which must have NDP-DIMMs.
-    ///
-    /// # Errors
-    /// [`ConfigError::NoDimms`] for one that has none.
-    pub fn having_dimms(self) -> Result<Self, ConfigError> {
-        if self.dimms.count == 0 { Err(ConfigError::NoDimms { system: self.name }) } else { Ok(self) }
+    pub fn having_dimms(self) -> Result<Self> {
+        if self.dimms.count == 0 {
+            Err(refusal!(
+                "the system '{}' has no DIMMs; another one is needed, such as hermes or small",
+                self.name
+            ))
+        } else {
+            Ok(self)
+        }
     }
 
     /// The same system with so many DIMMs.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`] for none or more than [`SystemConfig::MAX_DIMMS`].
-    pub fn with_dimms(mut self, count: u32) -> Result<Self, ConfigError> {
-        within("dimms.count", count, 1.0, Self::MAX_DIMMS.into())?;
+    /// None or more than [`SystemConfig::MAX_DIMMS`].
+    pub fn with_dimms(mut self, count: u32) -> Result<Self> {
+        in_range("dimms.count", count, 1, Self::MAX_DIMMS)?;
         self.dimms.count = count;
         Ok(self)
     }
@@ -268,19 +271,16 @@ impl SystemConfig {
     /// The same system with another time of a synchronisation, in microseconds.
     ///
     /// # Errors
-    /// [`ConfigError::OutOfRange`] for a negative time, or one above a second.
-    pub fn with_sync_us(mut self, us: f64) -> Result<Self, ConfigError> {
-        within("bus.sync_us", us, 0.0, 1e6)?;
+    /// A negative time, or one above a second.
+    pub fn with_sync_us(mut self, us: f64) -> Result<Self> {
+        in_range("bus.sync_us", us, 0.0, 1e6)?;
         self.bus.sync_us = us;
         Ok(self)
     }
 
     /// The same system with another bandwidth of the bus, in GB/s.
-    ///
-    /// # Errors
-    /// [`ConfigError::OutOfRange`].
-    pub fn with_bus_gbps(mut self, gbps: f64) -> Result<Self, ConfigError> {
-        within("bus.bandwidth_gbps", gbps, 0.1, 1e5)?;
+    pub fn with_bus_gbps(mut self, gbps: f64) -> Result<Self> {
+        in_range("bus.bandwidth_gbps", gbps, 0.1, 1e5)?;
         self.bus.bandwidth_gbps = gbps;
         Ok(self)
     }
@@ -295,8 +295,8 @@ impl SystemConfig {
     /// The same system with a GPU that has room for all of a model but its neurons, and for so many percent of these.
     ///
     /// # Errors
-    /// [`ConfigError::Range`] for more than 100 percent.
-    pub fn with_gpu_percent(mut self, model: &LlmShape, percent: u32) -> Result<Self, ConfigError> {
+    /// More than 100 percent.
+    pub fn with_gpu_percent(mut self, model: &LlmShape, percent: u32) -> Result<Self> {
         in_range("gpu_percent", percent, 0, 100)?;
         let neurons = model.neurons_bytes() as f64 * f64::from(percent) / 100.0;
         self.gpu.memory_gb = self.gpu.workspace_gb + (model.resident_bytes() as f64 + neurons) / GB;

@@ -1,6 +1,6 @@
 //! Do the HBM presets have the numbers of the paper, and is a memory that cannot exist refused by name?
 
-use ndp_config::{ConfigError, HbmCommandBuses, HbmCommandSet, HbmConfig, HbmRefresh};
+use ndp_config::{HbmCommandBuses, HbmCommandSet, HbmConfig, HbmRefresh};
 
 #[test]
 fn every_preset_loads_under_its_own_name() {
@@ -9,9 +9,9 @@ fn every_preset_loads_under_its_own_name() {
         assert_eq!(HbmConfig::load(name).unwrap(), HbmConfig::preset(name).unwrap());
     }
     let error = HbmConfig::preset("hbm3").unwrap_err();
-    assert_eq!(error, ConfigError::unknown_preset("HBM memory", "hbm3", &HbmConfig::PRESETS));
-    assert!(error.to_string().contains("newton-aim"));
-    assert!(HbmConfig::load("nowhere.toml").unwrap_err().to_string().contains("nowhere.toml"));
+    let start = "unknown HBM memory 'hbm3', expected one of";
+    assert!(error.to_string().starts_with(start) && error.to_string().contains("newton-aim"));
+    assert!(format!("{:#}", HbmConfig::load("nowhere.toml").unwrap_err()).contains("nowhere.toml"));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! The expected numbers are written out, not computed: a formula repeated here would repeat its mistake.
 
-use ndp_config::{ConfigError, DesignConfig, GemvConfig, GemvShape};
+use ndp_config::{DesignConfig, GemvConfig, GemvShape};
 
 fn gemv(preset: &str) -> GemvConfig {
     DesignConfig::preset(preset).unwrap().gemv().clone()
@@ -142,7 +142,6 @@ fn an_empty_table_is_the_paper_s_design() {
 #[test]
 fn an_unknown_preset_is_refused_with_the_list() {
     let error = DesignConfig::preset("hermse").unwrap_err();
-    assert_eq!(error, ConfigError::unknown_preset("preset", "hermse", &DesignConfig::PRESETS));
     assert_eq!(
         error.to_string(),
         "unknown preset 'hermse', expected one of hermes, hermes-32, hermes-64, hermes-128, hermes-512, \

@@ -1,8 +1,6 @@
 //! Files and shapes that must be refused, each with the value found and the limit it breaks.
 
-use ndp_config::{
-    ConfigError, DesignConfig, GemvConfig, GemvShape, HbmConfig, LlmShape, NameRule, Ssd, SystemConfig,
-};
+use ndp_config::{DesignConfig, GemvConfig, GemvShape, HbmConfig, LlmShape, Ssd, SystemConfig};
 
 /// The refusal of a `[gemv]` table.
 fn refused(keys: &str) -> String {
@@ -223,7 +221,6 @@ fn names_that_are_no_file_names_are_refused() {
     let long = "a".repeat(65);
     for name in ["", "Hermes", "4ranks", "-x", "a b", "a/b", "a_b", "\u{e4}", &long] {
         let error = DesignConfig::from_toml(&format!("name = \"{name}\"")).unwrap_err();
-        assert_eq!(error, ConfigError::Name { key: "name", name: name.into(), rule: NameRule::Identifier });
         let expected = format!(
             "name = \"{name}\" must start with a lower-case letter and hold only a-z, 0-9 and '-', at most 64 characters"
         );
@@ -237,7 +234,7 @@ fn no_name_of_a_file_has_control_characters_or_leads_out_of_a_folder() {
                tied_embeddings = false\nbiased = false";
     let system = SystemConfig::preset_text("hermes").unwrap().replace("name = \"hermes\"", "");
     let ssd = Ssd::preset_text("flash-m1").unwrap().replace("name = \"flash-m1\"", "");
-    type Read = fn(&str) -> Result<(), ConfigError>;
+    type Read = fn(&str) -> ndp_config::Result<()>;
     let read: [(&str, &str, Read); 5] = [
         ("design", "", |text| DesignConfig::from_toml(text).map(|_| ())),
         ("memory", "", |text| HbmConfig::from_toml(text).map(|_| ())),
@@ -246,7 +243,7 @@ fn no_name_of_a_file_has_control_characters_or_leads_out_of_a_folder() {
         ("model", llm, |text| LlmShape::from_toml(text).map(|_| ())),
     ];
     for (what, rest, read) in read {
-        assert_eq!(read(&format!("name = \"x1\"\n{rest}")), Ok(()), "{what}");
+        read(&format!("name = \"x1\"\n{rest}")).unwrap_or_else(|error| panic!("{what}: {error}"));
         for name in [
             "",
             r"x\n`define EVIL",
@@ -260,8 +257,8 @@ fn no_name_of_a_file_has_control_characters_or_leads_out_of_a_folder() {
             "x\u{202e}",
         ] {
             let error = read(&format!("name = \"{name}\"\n{rest}")).unwrap_err();
-            assert!(matches!(error, ConfigError::Name { .. }), "{what} {name}: {error:?}");
             let shown = error.to_string();
+            assert!(shown.contains("name = \""), "{what} {name}: {shown}");
             assert!(!shown.chars().any(|c| c.is_control() || c == '\u{202e}'), "{what}: {shown:?}");
         }
     }
@@ -270,7 +267,6 @@ fn no_name_of_a_file_has_control_characters_or_leads_out_of_a_folder() {
 /// The refusal of a whole file, which has to name all of `parts`.
 fn refused_text(text: &str, parts: &[&str]) {
     let error = DesignConfig::from_toml(text).unwrap_err();
-    assert!(matches!(error, ConfigError::Syntax(_)), "{error:?}");
     for part in ["not a valid configuration: "].iter().chain(parts) {
         assert!(error.to_string().contains(part), "'{part}' is missing in: {error}");
     }
@@ -304,8 +300,7 @@ fn values_of_another_type_are_refused_with_their_line() {
 #[test]
 fn a_missing_file_is_refused_with_its_path() {
     let error = DesignConfig::load("no/such/design.toml").unwrap_err();
-    assert!(matches!(&error, ConfigError::Read { path, .. } if path == "no/such/design.toml"), "{error:?}");
-    let message = error.to_string();
+    let message = format!("{error:#}");
     assert!(
         message.starts_with("cannot read configuration 'no/such/design.toml': No such file"),
         "{message}"
@@ -320,7 +315,7 @@ fn a_file_loads_by_path_and_its_errors_carry_the_path() {
     std::fs::write(&path, "name = \"mine\"\n[gemv]\nmultipliers = 128\n").unwrap();
     let good = DesignConfig::load(&path);
     std::fs::write(&path, "name = \"mine\"\n[gemv]\nmultipliers = 100\n").unwrap();
-    let bad = DesignConfig::load(&path).map_err(|e| e.to_string());
+    let bad = DesignConfig::load(&path).map_err(|e| format!("{e:#}"));
     std::fs::remove_dir_all(&folder).unwrap();
     let good = good.unwrap();
     assert_eq!((good.name(), good.gemv().multipliers()), ("mine", 128));

@@ -3,13 +3,13 @@
 //! It counts bursts of a rank, the same in every rank. A matrix has its first burst there; a vector block or a list,
 //! whose bursts go round the ranks, has its first one in rank 0.
 
+use ndp_files::{Result, bail, in_range};
 use std::collections::BTreeMap;
 
 use ndp_config::{DesignConfig, WeightFormat};
 
 use crate::address::BLOCK_BURSTS;
-use crate::error::in_range;
-use crate::{LayoutError, MatrixLayout, VectorBlock};
+use crate::{MatrixLayout, VectorBlock};
 
 /// Something that has been placed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -84,8 +84,8 @@ impl DimmMap {
     /// they must.
     ///
     /// # Errors
-    /// [`LayoutError::NameTaken`], [`LayoutError::Range`] for sizes, [`LayoutError::Capacity`]; nothing is placed then.
-    pub fn add_matrix(&mut self, name: &str, rows: u32, cols: u32) -> Result<MatrixLayout, LayoutError> {
+    /// Sizes, not enough room in the DRAM; nothing is placed then.
+    pub fn add_matrix(&mut self, name: &str, rows: u32, cols: u32) -> Result<MatrixLayout> {
         self.add_weights(name, rows, cols, WeightFormat::Fp16)
     }
 
@@ -99,7 +99,7 @@ impl DimmMap {
         rows: u32,
         cols: u32,
         weights: WeightFormat,
-    ) -> Result<MatrixLayout, LayoutError> {
+    ) -> Result<MatrixLayout> {
         let at = |base| MatrixLayout::with_weights(&self.config, base, rows, cols, weights);
         let (bursts, block) = (at(0)?.bursts_per_rank(), BLOCK_BURSTS.into());
         let base = self.take(name, bursts, block)?;
@@ -112,7 +112,7 @@ impl DimmMap {
     ///
     /// # Errors
     /// As [`DimmMap::add_matrix`].
-    pub fn add_vectors(&mut self, name: &str, elements: u32, batch: u32) -> Result<VectorBlock, LayoutError> {
+    pub fn add_vectors(&mut self, name: &str, elements: u32, batch: u32) -> Result<VectorBlock> {
         let bursts = VectorBlock::new(&self.config, 0, elements, batch)?.bursts();
         let address = self.take_dimm(name, bursts)?;
         let block = VectorBlock::new(&self.config, address, elements, batch)?;
@@ -124,28 +124,28 @@ impl DimmMap {
     ///
     /// # Errors
     /// As [`DimmMap::add_matrix`].
-    pub fn add_bursts(&mut self, name: &str, bursts: u32) -> Result<u32, LayoutError> {
-        in_range("bursts", bursts.into(), 1, 1 << self.config.dimm_burst_bits())?;
+    pub fn add_bursts(&mut self, name: &str, bursts: u32) -> Result<u32> {
+        in_range("bursts", bursts, 1, 1 << self.config.dimm_burst_bits())?;
         let address = self.take_dimm(name, bursts)?;
         self.regions.insert(self.scope.clone() + name, Region::Bursts { address, bursts });
         Ok(address)
     }
 
-    fn take_dimm(&mut self, name: &str, bursts: u32) -> Result<u32, LayoutError> {
+    fn take_dimm(&mut self, name: &str, bursts: u32) -> Result<u32> {
         let ranks = self.config.gemv().ranks();
         Ok(self.take(name, bursts.div_ceil(ranks).into(), 1)? * ranks)
     }
 
     /// Takes `bursts` of each rank; returns the first.
-    fn take(&mut self, name: &str, bursts: u64, align: u64) -> Result<u32, LayoutError> {
+    fn take(&mut self, name: &str, bursts: u64, align: u64) -> Result<u32> {
         let name = self.scope.clone() + name;
         if self.regions.contains_key(&name) {
-            return Err(LayoutError::NameTaken { name });
+            bail!("{name:?} is placed already");
         }
         let (first, total) = (self.next.next_multiple_of(align), self.config.dram().bursts());
         if first + bursts > total {
             let free = total.saturating_sub(first);
-            return Err(LayoutError::Capacity { what: name, needed: bursts, free, total });
+            bail!("{name} needs {bursts} bursts of each rank, {free} of {total} are free");
         }
         self.next = first + bursts;
         Ok(first as u32) // below 2^27

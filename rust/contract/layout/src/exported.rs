@@ -10,12 +10,12 @@
 //! ([`crate::BufferLayout`]) has its sum in word `lanes * word + lane`, in the slice of its tile, for a tail in every
 //! rank that holds it. The bits of a sum are `ndp_numerics::SumFormat`.
 
+use ndp_files::{Result, in_range};
 use std::ops::Range;
 
 use ndp_config::{DesignConfig, WeightFormat};
 
-use crate::error::in_range;
-use crate::{Burst, DimmAddress, LayoutError, MatrixLayout};
+use crate::{Burst, DimmAddress, MatrixLayout};
 
 /// Words of sums in DRAM.
 ///
@@ -50,9 +50,9 @@ impl ExportedSums {
     /// `words` words at burst `address` of each rank.
     ///
     /// # Errors
-    /// [`LayoutError::Range`] for sizes or an address that the design does not have.
-    pub fn new(config: &DesignConfig, address: u32, words: u32) -> Result<Self, LayoutError> {
-        in_range("words", words.into(), 1, config.gemv().slice_words().into())?;
+    /// Sizes or an address that the design does not have.
+    pub fn new(config: &DesignConfig, address: u32, words: u32) -> Result<Self> {
+        in_range("words", words, 1, config.gemv().slice_words())?;
         in_range("address", address.into(), 0, config.dram().bursts() - 1)?;
         Ok(Self::unchecked(config, address, words))
     }

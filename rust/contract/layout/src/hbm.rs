@@ -11,9 +11,7 @@
 //! one element of 512 consecutive positions, as many as the global buffer holds probabilities.
 
 use ndp_config::HbmConfig;
-
-use crate::LayoutError;
-use crate::error::in_range;
+use ndp_files::{Result, in_range};
 
 const LANES: u64 = HbmConfig::LANES as u64;
 const COLUMNS: u64 = HbmConfig::COLUMNS as u64;
@@ -64,8 +62,8 @@ impl Interleaved {
     /// `rows` rows from row `first` on, all in the weight partition.
     ///
     /// # Errors
-    /// [`LayoutError::Range`] for no rows, or more than there are in the weight partition from `first` on.
-    pub fn new(config: &HbmConfig, first: u32, rows: u32) -> Result<Self, LayoutError> {
+    /// No rows, or more than there are in the weight partition from `first` on.
+    pub fn new(config: &HbmConfig, first: u32, rows: u32) -> Result<Self> {
         let end = u64::from(config.weight_rows());
         in_range("first row", first.into(), 0, end - 1)?;
         in_range("rows", rows.into(), 1, end - u64::from(first))?;
@@ -80,8 +78,8 @@ impl Interleaved {
     /// Place of column `index`.
     ///
     /// # Errors
-    /// [`LayoutError::Range`] beyond the last one.
-    pub fn place(&self, index: u64) -> Result<HbmAddress, LayoutError> {
+    /// A size outside its range beyond the last one.
+    pub fn place(&self, index: u64) -> Result<HbmAddress> {
         in_range("column index", index, 0, self.columns() - 1)?;
         let c = &self.config;
         let mut rest = index;
@@ -100,8 +98,8 @@ impl Interleaved {
     /// Index of the column at a place: the inverse of [`Interleaved::place`].
     ///
     /// # Errors
-    /// [`LayoutError::Range`] for a place outside.
-    pub fn index(&self, at: HbmAddress) -> Result<u64, LayoutError> {
+    /// A place outside.
+    pub fn index(&self, at: HbmAddress) -> Result<u64> {
         let c = &self.config;
         check_place(c, at)?;
         in_range("row", at.row.into(), self.first.into(), u64::from(self.first) + u64::from(self.rows) - 1)?;
@@ -114,7 +112,7 @@ impl Interleaved {
     }
 }
 
-fn check_place(c: &HbmConfig, at: HbmAddress) -> Result<(), LayoutError> {
+fn check_place(c: &HbmConfig, at: HbmAddress) -> Result<()> {
     in_range("channel", at.channel.into(), 0, u64::from(c.channels()) - 1)?;
     in_range("bank", at.bank.into(), 0, u64::from(c.banks()) - 1)?;
     in_range("column", at.column.into(), 0, COLUMNS - 1)
@@ -161,9 +159,9 @@ impl KvMap {
     /// boundary; in a memory without slicing it is anywhere.
     ///
     /// # Errors
-    /// [`LayoutError::Range`] for a row below the boundary, a width that is no multiple of 16 and no divisor of 512
-    /// (as 16, 32, 64, 128, 256, 512), no positions, or if there is no room for a single head.
-    pub fn new(config: &HbmConfig, first: u32, head_dim: u32, positions: u32) -> Result<Self, LayoutError> {
+    /// A row below the boundary, a width that is no multiple of 16 and no divisor of 512 (as 16, 32, 64, 128, 256, 512),
+    /// no positions, or if there is no room for a single head.
+    pub fn new(config: &HbmConfig, first: u32, head_dim: u32, positions: u32) -> Result<Self> {
         let least = if config.slicing() { config.weight_rows() } else { 0 };
         in_range("first row", first.into(), least.into(), u64::from(config.rows()) - 1)?;
         in_range("head_dim", head_dim.into(), LANES, ROW_LANES)?;
@@ -213,7 +211,7 @@ impl KvMap {
         per_channel * u64::from(self.config.channels())
     }
 
-    fn check(&self, at: CacheElement) -> Result<(), LayoutError> {
+    fn check(&self, at: CacheElement) -> Result<()> {
         in_range("head", at.head, 0, self.heads() - 1)?;
         in_range("position", at.position, 0, self.positions - 1)?;
         in_range("element", at.element, 0, self.head_dim - 1)
@@ -233,7 +231,7 @@ impl KvMap {
     }
 
     /// Head, row of the head, and lane of the row of a place; nothing in rows that no head has.
-    fn locate(&self, at: HbmElement) -> Result<Option<(u64, u64, u64)>, LayoutError> {
+    fn locate(&self, at: HbmElement) -> Result<Option<(u64, u64, u64)>> {
         check_place(&self.config, at.address)?;
         in_range("lane", at.lane.into(), 0, LANES - 1)?;
         in_range("row", at.address.row.into(), self.first.into(), u64::from(self.config.rows()) - 1)?;
@@ -247,8 +245,8 @@ impl KvMap {
     /// Place of an element of a key: `512 / head_dim` keys to a row.
     ///
     /// # Errors
-    /// [`LayoutError::Range`] for a head, position or element that there is not.
-    pub fn key(&self, at: CacheElement) -> Result<HbmElement, LayoutError> {
+    /// A head, position or element that there is not.
+    pub fn key(&self, at: CacheElement) -> Result<HbmElement> {
         self.check(at)?;
         let (bank, of_bank) = (at.position % self.banks(), at.position / self.banks());
         let lane = of_bank % self.keys_per_row() * self.head_dim + at.element;
@@ -259,7 +257,7 @@ impl KvMap {
     ///
     /// # Errors
     /// As [`KvMap::key`].
-    pub fn value(&self, at: CacheElement) -> Result<HbmElement, LayoutError> {
+    pub fn value(&self, at: CacheElement) -> Result<HbmElement> {
         self.check(at)?;
         let (bank, of_bank) = (at.element % self.banks(), at.element / self.banks());
         let row = self.key_rows() + at.position / ROW_LANES * self.elements_per_bank() + of_bank;
@@ -269,8 +267,8 @@ impl KvMap {
     /// The element of a key at a place, nothing if there is none: the inverse of [`KvMap::key`].
     ///
     /// # Errors
-    /// [`LayoutError::Range`] for a place outside of the memory or below the first row.
-    pub fn key_of(&self, at: HbmElement) -> Result<Option<CacheElement>, LayoutError> {
+    /// A place outside of the memory or below the first row.
+    pub fn key_of(&self, at: HbmElement) -> Result<Option<CacheElement>> {
         let Some((head, row, lane)) = self.locate(at)? else { return Ok(None) };
         let of_bank = row * self.keys_per_row() + lane / self.head_dim;
         let position = of_bank * self.banks() + u64::from(at.address.bank);
@@ -282,7 +280,7 @@ impl KvMap {
     ///
     /// # Errors
     /// As [`KvMap::key_of`].
-    pub fn value_of(&self, at: HbmElement) -> Result<Option<CacheElement>, LayoutError> {
+    pub fn value_of(&self, at: HbmElement) -> Result<Option<CacheElement>> {
         let Some((head, row, lane)) = self.locate(at)? else { return Ok(None) };
         let Some(row) = row.checked_sub(self.key_rows()) else { return Ok(None) };
         let per_bank = self.elements_per_bank();

@@ -17,7 +17,6 @@
 
 pub mod address;
 pub mod dimm_map;
-mod error;
 pub mod exported;
 pub mod hbm;
 pub mod matrix;
@@ -29,7 +28,6 @@ pub mod weights;
 
 pub use address::{Burst, DimmAddress, DramPlace, elements_of, pack_elements, pack_words, words_of};
 pub use dimm_map::{DimmMap, Region};
-pub use error::LayoutError;
 pub use exported::{ExportedSums, SumBurst};
 pub use matrix::{MatrixLayout, MatrixPlace, RowRange};
 pub use order::{OrderQuality, measure_order, order_rows, row_order};

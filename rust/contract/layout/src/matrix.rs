@@ -11,10 +11,10 @@
 //! stripes need.
 
 use ndp_config::{BEAT_BITS, BEAT_ELEMS, DesignConfig, RowLayout, WeightFormat};
+use ndp_files::{Result, bail, in_range};
 
+use crate::DimmAddress;
 use crate::address::open_blocks;
-use crate::error::in_range;
-use crate::{DimmAddress, LayoutError};
 
 /// A place in the DRAM of the ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,9 +80,8 @@ impl MatrixLayout {
     /// The layout of a matrix that begins at burst `base` of each rank.
     ///
     /// # Errors
-    /// [`LayoutError::Range`] for sizes or an address that the design does not have, [`LayoutError::Capacity`] if the
-    /// matrix is larger than the ranks.
-    pub fn new(config: &DesignConfig, base: u32, rows: u32, cols: u32) -> Result<Self, LayoutError> {
+    /// Sizes or an address that the design does not have, if the matrix is larger than the ranks.
+    pub fn new(config: &DesignConfig, base: u32, rows: u32, cols: u32) -> Result<Self> {
         Self::with_weights(config, base, rows, cols, WeightFormat::Fp16)
     }
 
@@ -96,15 +95,15 @@ impl MatrixLayout {
         rows: u32,
         cols: u32,
         weights: WeightFormat,
-    ) -> Result<Self, LayoutError> {
-        in_range("rows", rows.into(), 1, Self::MAX_ROWS.into())?;
-        in_range("cols", cols.into(), 1, config.gemv().max_cols().into())?;
+    ) -> Result<Self> {
+        in_range("rows", rows, 1, Self::MAX_ROWS)?;
+        in_range("cols", cols, 1, config.gemv().max_cols())?;
         in_range("base", base.into(), 0, config.dram().bursts() - 1)?;
         let layout = Self { rows, ..Self::unbounded(config, base, cols, weights) };
         let (needed, total) = (layout.bursts_per_rank(), layout.rank_bursts);
         if needed > total {
             let what = format!("a matrix of {rows} x {cols}");
-            return Err(LayoutError::Capacity { what, needed, free: total, total });
+            bail!("{what} needs {needed} bursts of each rank, {total} of {total} are free");
         }
         Ok(layout)
     }

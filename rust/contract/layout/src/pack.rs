@@ -3,10 +3,11 @@
 //! Rows come from a [`RowSource`] one at a time, so a matrix never has to be in memory as a whole.
 
 use ndp_config::BEAT_ELEMS;
+use ndp_files::{Result, bail, ensure};
 use ndp_numerics::f16;
 
 use crate::address::pack_elements;
-use crate::{Burst, LayoutError, MatrixLayout};
+use crate::{Burst, MatrixLayout};
 
 /// A burst and where it belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub trait RowSource {
     ///
     /// # Errors
     /// Why the row cannot be had.
-    fn read_row(&mut self, row: u32, into: &mut [f16]) -> Result<(), LayoutError>;
+    fn read_row(&mut self, row: u32, into: &mut [f16]) -> Result<()>;
 }
 
 /// A row-major matrix in memory.
@@ -45,12 +46,12 @@ impl<'a> SliceRows<'a> {
     /// The matrix `[data.len() / cols x cols]`.
     ///
     /// # Errors
-    /// [`LayoutError::Length`] if `data` is not made of whole rows.
-    pub fn new(cols: u32, data: &'a [f16]) -> Result<Self, LayoutError> {
+    /// If `data` is not made of whole rows.
+    pub fn new(cols: u32, data: &'a [f16]) -> Result<Self> {
         let width = cols as usize;
         if data.is_empty() || width == 0 || !data.len().is_multiple_of(width) {
             let expected = data.len().div_ceil(width.max(1)).max(1) as u64 * u64::from(cols);
-            return Err(LayoutError::Length { what: "matrix", found: data.len() as u64, expected });
+            bail!("matrix: {} elements, expected {expected}", data.len());
         }
         Ok(Self { cols: width, data })
     }
@@ -65,7 +66,7 @@ impl RowSource for SliceRows<'_> {
         self.cols as u32
     }
 
-    fn read_row(&mut self, row: u32, into: &mut [f16]) -> Result<(), LayoutError> {
+    fn read_row(&mut self, row: u32, into: &mut [f16]) -> Result<()> {
         let start = row as usize * self.cols;
         into.copy_from_slice(&self.data[start..start + self.cols]);
         Ok(())
@@ -95,7 +96,7 @@ impl<F: FnMut(u32, &mut [f16])> RowSource for FnRows<F> {
         self.cols
     }
 
-    fn read_row(&mut self, row: u32, into: &mut [f16]) -> Result<(), LayoutError> {
+    fn read_row(&mut self, row: u32, into: &mut [f16]) -> Result<()> {
         (self.read)(row, into);
         Ok(())
     }
@@ -124,18 +125,16 @@ impl MatrixLayout {
 /// Hands every burst of a matrix to `sink`, row by row.
 ///
 /// # Errors
-/// [`LayoutError::Length`] if source and layout have other sizes, and what the source reports.
+/// If source and layout have other sizes, and what the source reports.
 pub fn pack_matrix(
     layout: &MatrixLayout,
     source: &mut dyn RowSource,
     sink: &mut dyn FnMut(PackedBurst),
-) -> Result<(), LayoutError> {
+) -> Result<()> {
     for (what, found, expected) in
         [("rows", source.rows(), layout.rows()), ("columns", source.cols(), layout.cols())]
     {
-        if found != expected {
-            return Err(LayoutError::Length { what, found: found.into(), expected: expected.into() });
-        }
+        ensure!(found == expected, "{what}: {found} elements, expected {expected}");
     }
     let mut values = vec![f16::from_bits(0); layout.cols() as usize];
     for row in 0..layout.rows() {

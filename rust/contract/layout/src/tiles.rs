@@ -7,9 +7,7 @@
 //! vectors on.
 
 use ndp_config::{BEAT_ELEMS, DesignConfig, RowLayout};
-
-use crate::LayoutError;
-use crate::error::in_range;
+use ndp_files::{Result, in_range, refusal};
 
 /// A tile of columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -46,21 +44,20 @@ const OVERHEAD_CYCLES: f64 = 200.0;
 /// fewest cycles is taken.
 ///
 /// # Errors
-/// [`LayoutError::Range`] for sizes that the design does not have, [`LayoutError::NoTile`] if not even one word of
-/// accumulators fits at batch 1.
+/// Sizes that the design does not have, if not even one word of accumulators fits at batch 1.
 pub fn column_tiles(
     config: &DesignConfig,
     cols: u32,
     batch: u32,
     count: u32,
     words: u32,
-) -> Result<AxpyTiling, LayoutError> {
+) -> Result<AxpyTiling> {
     let gemv = config.gemv();
     // A tile is limited by the buffer; the whole row may be longer.
-    in_range("cols", cols.into(), 1, 1 << 24)?;
-    in_range("batch", batch.into(), 1, 1 << 16)?;
-    in_range("count", count.into(), 1, gemv.max_cols().into())?;
-    in_range("words", words.into(), 1, gemv.slice_words().into())?;
+    in_range("cols", cols, 1, 1 << 24)?;
+    in_range("batch", batch, 1, 1 << 16)?;
+    in_range("count", count, 1, gemv.max_cols())?;
+    in_range("words", words, 1, gemv.slice_words())?;
     let factor_words = RowLayout::new(gemv, count).words_per_vector();
     let needed = |tile_words: u32| tile_words * gemv.lanes() + factor_words;
     let mut best: Option<(f64, AxpyTiling)> = None;
@@ -75,28 +72,33 @@ pub fn column_tiles(
             break; // A wider tile is the same.
         }
     }
-    let none = LayoutError::NoTile { needed: needed(1), available: words };
+    let none = refusal!(
+        "{} words of accumulators and factors do not fit, {words} of the buffer are free",
+        needed(1)
+    );
     best.map(|(_, tiling)| tiling).ok_or(none)
 }
 
 /// The same for tiles that are given: those of a matrix that is in DRAM already. Only the batch is cut.
 ///
 /// # Errors
-/// As [`column_tiles`]; [`LayoutError::NoTile`] if the widest tile does not fit at batch 1.
+/// As [`column_tiles`]; if the widest tile does not fit at batch 1.
 pub fn column_passes(
     config: &DesignConfig,
     tiles: &[ColumnTile],
     batch: u32,
     count: u32,
     words: u32,
-) -> Result<AxpyTiling, LayoutError> {
+) -> Result<AxpyTiling> {
     let gemv = config.gemv();
-    in_range("batch", batch.into(), 1, 1 << 16)?;
-    in_range("count", count.into(), 1, gemv.max_cols().into())?;
+    in_range("batch", batch, 1, 1 << 16)?;
+    in_range("count", count, 1, gemv.max_cols())?;
     let needed = widest(config, tiles) * gemv.lanes() + RowLayout::new(gemv, count).words_per_vector();
     let best = passes_over(config, tiles, batch, count, words / needed)
         .min_by(|(cycles, _), (others, _)| cycles.total_cmp(others));
-    best.map(|(_, tiling)| tiling).ok_or(LayoutError::NoTile { needed, available: words })
+    best.map(|(_, tiling)| tiling).ok_or_else(|| {
+        refusal!("{needed} words of accumulators and factors do not fit, {words} of the buffer are free")
+    })
 }
 
 /// Words of the widest tile.

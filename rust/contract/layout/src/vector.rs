@@ -11,9 +11,7 @@
 //! + 1) * lanes`.
 
 use ndp_config::{BEAT_ELEMS, DesignConfig, RowLayout};
-
-use crate::LayoutError;
-use crate::error::in_range;
+use ndp_files::{Result, in_range};
 
 /// `batch` vectors of `elements` FP16 values in DRAM.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,12 +35,12 @@ impl VectorBlock {
     /// The block at burst `address` of the DIMM.
     ///
     /// # Errors
-    /// [`LayoutError::Range`] for sizes or an address that the design does not have.
-    pub fn new(config: &DesignConfig, address: u32, elements: u32, batch: u32) -> Result<Self, LayoutError> {
+    /// Sizes or an address that the design does not have.
+    pub fn new(config: &DesignConfig, address: u32, elements: u32, batch: u32) -> Result<Self> {
         let dimm_bursts = 1 << config.dimm_burst_bits();
-        in_range("elements", elements.into(), 1, config.gemv().max_cols().into())?;
-        in_range("batch", batch.into(), 1, config.gemv().max_batch().into())?;
-        in_range("address", address.into(), 0, dimm_bursts - 1)?;
+        in_range("elements", elements, 1, config.gemv().max_cols())?;
+        in_range("batch", batch, 1, config.gemv().max_batch())?;
+        in_range("address", address, 0, dimm_bursts - 1)?;
         Ok(Self::unchecked(config, address, elements, batch))
     }
 

@@ -134,16 +134,16 @@ fn offloaded_caches_share_the_weight_partition_without_touching_the_weights() {
 #[test]
 fn what_does_not_fit_is_refused_by_name() {
     let c = tiny();
-    let text = |result: Result<(), ndp_layout::LayoutError>| result.unwrap_err().to_string();
-    assert_eq!(text(Interleaved::new(&c, 24, 1).map(drop)), "first row = 24 must be 0..=23");
-    assert_eq!(text(Interleaved::new(&c, 4, 21).map(drop)), "rows = 21 must be 1..=20");
-    assert_eq!(text(KvMap::new(&c, 23, 16, 4).map(drop)), "first row = 23 must be 24..=63");
-    assert_eq!(text(KvMap::new(&c, 24, 24, 4).map(drop)), "head_dim = 24 must be 32..=32");
-    assert_eq!(text(KvMap::new(&c, 24, 16, 2561).map(drop)), "rows of a head = 45 must be 1..=40");
+    let text = |result: ndp_files::Result<()>| result.unwrap_err().to_string();
+    assert_eq!(text(Interleaved::new(&c, 24, 1).map(drop)), "first row = 24 must be in 0..=23");
+    assert_eq!(text(Interleaved::new(&c, 4, 21).map(drop)), "rows = 21 must be in 1..=20");
+    assert_eq!(text(KvMap::new(&c, 23, 16, 4).map(drop)), "first row = 23 must be in 24..=63");
+    assert_eq!(text(KvMap::new(&c, 24, 24, 4).map(drop)), "head_dim = 24 must be in 32..=32");
+    assert_eq!(text(KvMap::new(&c, 24, 16, 2561).map(drop)), "rows of a head = 45 must be in 1..=40");
     let map = Interleaved::new(&c, 0, 1).unwrap();
-    assert_eq!(text(map.place(256).map(drop)), "column index = 256 must be 0..=255");
+    assert_eq!(text(map.place(256).map(drop)), "column index = 256 must be in 0..=255");
     let outside = HbmAddress { channel: 0, bank: 0, row: 1, column: 0 };
-    assert_eq!(text(map.index(outside).map(drop)), "row = 1 must be 0..=0");
+    assert_eq!(text(map.index(outside).map(drop)), "row = 1 must be in 0..=0");
     let newton = HbmConfig::preset("newton-aim").unwrap();
     assert!(KvMap::new(&newton, 0, 128, 16).is_ok(), "without slicing any row will do");
 }

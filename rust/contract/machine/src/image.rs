@@ -1,11 +1,12 @@
 //! A program's data directives, written into a DRAM, and the bursts that it wants to see afterwards.
 
 use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
+use ndp_files::{Error, Result};
 use ndp_isa::{Data, Dump, RandomKind};
 use ndp_layout::{DimmAddress, FnRows, MatrixLayout, pack_elements, pack_matrix, pack_words};
 use ndp_numerics::{QuantisedRow, SplitMix64, f16};
 
-use crate::{MachineError, Memory};
+use crate::Memory;
 
 /// The bursts `address..address + bursts`; after the last burst of the DIMM comes the first.
 fn range(config: &DesignConfig, address: u32, bursts: u32) -> impl Iterator<Item = u64> + use<> {
@@ -19,10 +20,7 @@ pub fn dump_bursts(config: &DesignConfig, dump: Dump) -> impl Iterator<Item = u6
 }
 
 /// Writes one directive's data.
-///
-/// # Errors
-/// [`MachineError::Data`] for a matrix that the design cannot have.
-pub fn write_data(config: &DesignConfig, data: &Data, memory: &mut dyn Memory) -> Result<(), MachineError> {
+pub fn write_data(config: &DesignConfig, data: &Data, memory: &mut dyn Memory) -> Result<()> {
     let element = |kind: RandomKind, random: &mut SplitMix64| kind.element(random.next_u64());
     match *data {
         Data::F16 { address, ref values } => {
@@ -44,7 +42,7 @@ pub fn write_data(config: &DesignConfig, data: &Data, memory: &mut dyn Memory) -
             }
         }
         Data::Matrix { address, rows, cols, weights, seed, kind } => {
-            let failed = |source| MachineError::Data { directive: data.to_string(), source };
+            let failed = |source: Error| source.context(data.to_string());
             let layout = MatrixLayout::with_weights(config, address, rows, cols, weights).map_err(failed)?;
             let mut random = SplitMix64::new(seed);
             let mut write = |packed: ndp_layout::PackedBurst| {

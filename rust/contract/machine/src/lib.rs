@@ -16,7 +16,6 @@
 
 mod activation;
 pub mod buffer;
-mod error;
 pub mod image;
 pub mod machine;
 pub mod memory;
@@ -24,7 +23,6 @@ mod selection;
 mod sums;
 pub mod transfers;
 
-pub use error::MachineError;
 pub use image::{dump_bursts, write_data};
 pub use machine::{FirstError, MONITOR_ENTRIES, Machine, Progress};
 pub use memory::{Memory, SparseMemory};

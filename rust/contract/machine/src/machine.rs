@@ -1,5 +1,6 @@
 //! The machine: instructions executed one after the other.
 
+use ndp_files::{Context, Result};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -11,7 +12,7 @@ use ndp_numerics::{CANONICAL_NAN, Decoded, SerialSteps, SumFormat, dequantise, d
 use crate::buffer::{Buffer, Vectors};
 use crate::selection::Selection;
 use crate::transfers::Link;
-use crate::{MachineError, Memory, write_data};
+use crate::{Memory, write_data};
 
 /// Bytes of the monitor: a count for each `k` modulo this, or masks.
 pub const MONITOR_ENTRIES: u32 = 4096;
@@ -96,10 +97,11 @@ impl<M: Memory> Machine<M> {
     /// The core after reset, on a DRAM.
     ///
     /// # Errors
-    /// [`MachineError::Numerics`] for an accumulator or a number of serial steps beyond the arithmetic of the model,
-    /// which a validated design does not have.
-    pub fn new(config: &DesignConfig, memory: M) -> Result<Self, MachineError> {
-        let format = SumFormat::new(config.gemv().acc_bits(), config.gemv().acc_segments())?;
+    /// An accumulator or a number of serial steps beyond the arithmetic of the model, which a validated design does not
+    /// have.
+    pub fn new(config: &DesignConfig, memory: M) -> Result<Self> {
+        let format = SumFormat::new(config.gemv().acc_bits(), config.gemv().acc_segments())
+            .context("the design's arithmetic")?;
         Ok(Self {
             config: config.clone(),
             steps: SerialSteps::new(config.gemv().serial_steps())?,
@@ -123,8 +125,8 @@ impl<M: Memory> Machine<M> {
     /// Puts a program's data into the DRAM and executes its code.
     ///
     /// # Errors
-    /// [`MachineError::Data`] before anything is executed. Malformed instructions count in the status.
-    pub fn run(&mut self, program: &Program) -> Result<(), MachineError> {
+    /// Data that cannot be placed before anything is executed. Malformed instructions count in the status.
+    pub fn run(&mut self, program: &Program) -> Result<()> {
         let config = self.config.clone();
         for data in &program.data {
             write_data(&config, data, &mut FromHost(self))?;

@@ -3,12 +3,13 @@
 //! A message leaves complete and arrives complete here. Which of two messages of different DIMMs arrives first is not said
 //! anywhere, so programs whose result depends on it are not for this model.
 
+use ndp_files::Result;
 use std::collections::VecDeque;
 
 use ndp_isa::{Code, Instruction, Program, Transfer, decode};
 use ndp_layout::{Burst, DimmAddress};
 
-use crate::{Machine, MachineError, Memory, write_data};
+use crate::{Machine, Memory, write_data};
 
 /// A message on its way.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -166,11 +167,8 @@ impl<M: Memory> Machine<M> {
 /// messages fail. Messages to a DIMM that there is not are lost.
 ///
 /// # Errors
-/// [`MachineError::Data`] before anything is executed.
-pub fn run_together<M: Memory>(
-    machines: &mut [Machine<M>],
-    programs: &[Program],
-) -> Result<(), MachineError> {
+/// Data that cannot be placed before anything is executed.
+pub fn run_together<M: Memory>(machines: &mut [Machine<M>], programs: &[Program]) -> Result<()> {
     for (machine, program) in machines.iter_mut().zip(programs) {
         let config = machine.config.clone();
         program.data.iter().try_for_each(|data| write_data(&config, data, machine.memory_mut()))?;

@@ -5,8 +5,8 @@
 //! is assumed.
 
 use half::f16;
+use ndp_files::{Result, refusal};
 
-use crate::NumericsError;
 use crate::fp16::{SIGNIFICAND_BITS, any_special, fixed_of_finite, is_finite};
 use crate::rounding::round_fixed;
 use crate::special_flags::SpecialFlags;
@@ -20,11 +20,11 @@ impl SerialSteps {
     pub const FULL: Self = Self(SIGNIFICAND_BITS);
 
     /// Errors unless `steps` is 1..=11.
-    pub fn new(steps: u32) -> Result<Self, NumericsError> {
+    pub fn new(steps: u32) -> Result<Self> {
         if (1..=SIGNIFICAND_BITS).contains(&steps) {
             Ok(Self(steps))
         } else {
-            Err(NumericsError::SerialSteps { steps })
+            Err(refusal!("serial_steps = {steps} must be 1..=11 (FP16's significand)"))
         }
     }
 
@@ -171,9 +171,10 @@ mod tests {
     #[test]
     fn serial_steps_outside_the_significand_are_refused() {
         for steps in [0, 12] {
-            assert_eq!(SerialSteps::new(steps), Err(NumericsError::SerialSteps { steps }));
+            let text = format!("serial_steps = {steps} must be 1..=11 (FP16's significand)");
+            assert_eq!(ndp_files::said(&SerialSteps::new(steps)), text);
         }
-        assert_eq!(SerialSteps::new(11), Ok(SerialSteps::FULL));
+        assert_eq!(SerialSteps::new(11).unwrap(), SerialSteps::FULL);
         assert_eq!(SerialSteps::new(4).unwrap().get(), 4);
     }
 

@@ -4,8 +4,8 @@
 //! and must give the same bits; merging partial sums of different memory modules is [`ExactSum::add`].
 
 use half::f16;
+use ndp_files::{Result, bail, refusal};
 
-use crate::NumericsError;
 use crate::fp16;
 use crate::rounding::round_fixed;
 use crate::special_flags::SpecialFlags;
@@ -57,13 +57,9 @@ impl ExactSum {
     pub const MAX_ACC_BITS: u32 = 128;
 
     /// An empty sum. Errors if `acc_bits` is outside 81..=128.
-    pub fn new(acc_bits: u32) -> Result<Self, NumericsError> {
+    pub fn new(acc_bits: u32) -> Result<Self> {
         if !(Self::MIN_ACC_BITS..=Self::MAX_ACC_BITS).contains(&acc_bits) {
-            return Err(NumericsError::AccBits {
-                acc_bits,
-                min: Self::MIN_ACC_BITS,
-                max: Self::MAX_ACC_BITS,
-            });
+            bail!("acc_bits = {acc_bits} must be {}..={}", Self::MIN_ACC_BITS, Self::MAX_ACC_BITS);
         }
         Ok(Self { acc_bits, ..Self::default() })
     }
@@ -147,15 +143,16 @@ impl ExactSum {
     }
 
     /// The rounded result; an error if the sum does not fit the accumulator (flags or not).
-    pub fn try_round(&self) -> Result<f16, NumericsError> {
+    pub fn try_round(&self) -> Result<f16> {
         if self.in_range() {
             Ok(round_fixed(self.sum, self.flags))
         } else {
-            Err(NumericsError::AccumulatorOverflow {
-                acc_bits: self.acc_bits,
-                sum: self.sum,
-                wide_overflow: self.wide_overflow,
-            })
+            Err(refusal!(
+                "sum {} (units of 2^-48) does not fit an accumulator of {} bits (wide_overflow = {})",
+                self.sum,
+                self.acc_bits,
+                self.wide_overflow
+            ))
         }
     }
 
@@ -213,7 +210,7 @@ mod tests {
     #[test]
     fn widths_outside_the_range_are_refused() {
         for bad in [0, 80, 129] {
-            assert_eq!(ExactSum::new(bad), Err(NumericsError::AccBits { acc_bits: bad, min: 81, max: 128 }));
+            assert_eq!(ndp_files::said(&ExactSum::new(bad)), format!("acc_bits = {bad} must be 81..=128"));
         }
         assert!(ExactSum::new(81).is_ok() && ExactSum::new(128).is_ok());
     }
@@ -226,15 +223,15 @@ mod tests {
             sum.mul_add(MAX, MAX);
             assert!(sum.in_range());
         }
-        assert_eq!(sum.try_round(), Ok(POS_INF));
+        assert_eq!(sum.try_round().unwrap(), POS_INF);
         sum.mul_add(MAX, MAX);
-        assert!(matches!(sum.try_round(), Err(NumericsError::AccumulatorOverflow { acc_bits: 84, .. })));
+        assert!(ndp_files::said(&sum.try_round()).contains("does not fit an accumulator of 84 bits"));
         // The wrapped accumulator comes back, and with it the result.
         for _ in 0..9 {
             sum.mul_add(f16::from_bits(0xFBFF), MAX);
         }
         sum.mul_add(ONE, ONE);
-        assert_eq!(sum.try_round(), Ok(ONE));
+        assert_eq!(sum.try_round().unwrap(), ONE);
     }
 
     #[test]
@@ -261,10 +258,7 @@ mod tests {
         }
         let zero = ExactSum::default();
         sum.add(&zero);
-        assert!(matches!(
-            sum.try_round(),
-            Err(NumericsError::AccumulatorOverflow { wide_overflow: true, .. })
-        ));
+        assert!(ndp_files::said(&sum.try_round()).contains("(wide_overflow = true)"));
     }
 
     #[test]

@@ -4,10 +4,11 @@
 //! rounded three times: the normalised value, times the gain, plus the bias.
 
 use half::f16;
+use ndp_files::{Result, bail, refusal};
 
 use crate::elementwise::{add, mul};
 use crate::fp16::{CANONICAL_NAN, any_special, fixed_of_finite};
-use crate::{NumericsError, rne_ratio};
+use crate::rne_ratio;
 
 /// The longest vector whose intermediate integers the bounds below cover.
 pub const MAX_LEN: usize = 16384;
@@ -51,12 +52,12 @@ pub(crate) fn check_lengths(
     operation: &'static str,
     len: usize,
     others: &[(&'static str, usize)],
-) -> Result<(), NumericsError> {
+) -> Result<()> {
     if !(1..=MAX_LEN).contains(&len) {
-        return Err(NumericsError::VectorLength { operation, found: len, min: 1, max: MAX_LEN });
+        bail!("{operation} over {len} elements: must be 1..={}", MAX_LEN);
     }
     match others.iter().find(|(_, found)| *found != len) {
-        Some(&(operand, found)) => Err(NumericsError::LengthMismatch { operand, found, expected: len }),
+        Some(&(operand, found)) => Err(refusal!("{operand} has {found} elements, expected {len}")),
         None => Ok(()),
     }
 }
@@ -69,7 +70,7 @@ pub(crate) fn check_lengths(
 /// Bounds, in the names of the contract: `|I(x)| < 2^40`, so `|S| < 2^54`, `|D| = |n I(x) - S| < 2^55` and
 /// `V = n^2 sum I^2 - n S^2 <= n^2 sum I^2 < 2^28 * 2^94 = 2^122`, hence `V // n < 2^108` (as `V < n^3 2^80`), and
 /// `n^2 2^48 eps < 2^70`, so `M < 2^109`, `M * 2^16 < 2^125` and `R < 2^63`. `M >= 2^48 * 10^-6 - 1 > 0`, so `R > 0`.
-pub fn layer_norm(x: &[f16], gain: &[f16], bias: &[f16], eps: Epsilon) -> Result<Vec<f16>, NumericsError> {
+pub fn layer_norm(x: &[f16], gain: &[f16], bias: &[f16], eps: Epsilon) -> Result<Vec<f16>> {
     let len = x.len();
     check_lengths("LayerNorm", len, &[("gain", gain.len()), ("bias", bias.len())])?;
     if any_special(x) || any_special(gain) || any_special(bias) {
@@ -107,7 +108,7 @@ mod tests {
         let bias = f16::from_bits(0x4248);
         for n in [1, 2, 3, 1000] {
             let y = layer_norm(&vec![f16::from_bits(0x5640); n], &vec![ONE; n], &vec![bias; n], Epsilon::OPT);
-            assert_eq!(y, Ok(vec![bias; n]));
+            assert_eq!(y.unwrap(), vec![bias; n]);
         }
     }
 
@@ -173,17 +174,12 @@ mod tests {
                 assert!(y.iter().all(|y| y.to_bits() == 0x7E00));
             }
         }
-        assert!(matches!(
-            layer_norm(&[], &[], &[], Epsilon::OPT),
-            Err(NumericsError::VectorLength { found: 0, .. })
-        ));
-        assert!(matches!(
-            layer_norm(&vec![ONE; 16385], &[], &[], Epsilon::OPT),
-            Err(NumericsError::VectorLength { found: 16385, .. })
-        ));
-        assert_eq!(
-            layer_norm(&x, &x, &[ONE], Epsilon::OPT),
-            Err(NumericsError::LengthMismatch { operand: "bias", found: 1, expected: 2 })
+        assert!(ndp_files::said(&layer_norm(&[], &[], &[], Epsilon::OPT)).contains("over 0 elements"));
+        assert!(
+            ndp_files::said(&layer_norm(&vec![ONE; 16385], &[], &[], Epsilon::OPT))
+                .contains("over 16385 elements")
         );
+        let text = ndp_files::said(&layer_norm(&x, &x, &[ONE], Epsilon::OPT));
+        assert_eq!(text, "bias has 1 elements, expected 2");
     }
 }

@@ -20,7 +20,6 @@
 pub mod activations;
 pub mod dot;
 pub mod elementwise;
-mod error;
 pub mod exact_sum;
 pub mod exp;
 pub mod exp_q30;
@@ -40,7 +39,6 @@ pub use half::f16;
 pub use activations::{gelu, silu};
 pub use dot::{Decoded, SerialSteps, dot, dot_decoded, dot_truncated};
 pub use elementwise::{add, div, max, mul, relu, scale, sub};
-pub use error::NumericsError;
 pub use exact_sum::ExactSum;
 pub use exp::exp;
 pub use exp_q30::exp_q30;

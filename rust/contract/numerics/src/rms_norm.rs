@@ -4,11 +4,12 @@
 //! and times the gain.
 
 use half::f16;
+use ndp_files::Result;
 
 use crate::elementwise::mul;
 use crate::fp16::{CANONICAL_NAN, any_special, fixed_of_finite};
 use crate::layer_norm::{Epsilon, check_lengths};
-use crate::{NumericsError, rne_ratio};
+use crate::rne_ratio;
 
 /// `y[i] = mul(RNE16(x[i] / sqrt(mean of the squares + eps)), gain[i])`; both `[n]`, 1 <= n <= 16384.
 ///
@@ -17,7 +18,7 @@ use crate::{NumericsError, rne_ratio};
 ///
 /// Bounds, in the names of the contract: `|I(x)| < 2^40`, so `n * V < n^2 2^80 <= 2^108` and `n^2 2^48 eps < 2^70`, hence
 /// `M * 2^16 < 2^125` and `R < 2^63`; `R >= n 2^32 10^-3 - 1 > 0`. `n * |I(x)| * 2^8 < 2^62`.
-pub fn rms_norm(x: &[f16], gain: &[f16], eps: Epsilon) -> Result<Vec<f16>, NumericsError> {
+pub fn rms_norm(x: &[f16], gain: &[f16], eps: Epsilon) -> Result<Vec<f16>> {
     let len = x.len();
     check_lengths("RMSNorm", len, &[("gain", gain.len())])?;
     if any_special(x) || any_special(gain) {

@@ -3,10 +3,10 @@
 //! A cosine is enclosed in integers whose precision doubles until both ends round alike. Frequencies are integer roots.
 
 use half::f16;
+use ndp_files::{Result, bail};
 use num_bigint::{BigInt, BigUint};
 use num_traits::{One, Signed, ToPrimitive, Zero};
 
-use crate::NumericsError;
 use crate::elementwise::{add, mul, sub};
 use crate::fp16::POS_ZERO;
 use crate::rounding::rne_ratio;
@@ -42,10 +42,10 @@ impl Rotary {
     /// For heads of an even `width` and a `base` from 2 to 2^32.
     ///
     /// # Errors
-    /// [`NumericsError::Rotary`] for others.
-    pub fn new(base: u64, width: usize) -> Result<Self, NumericsError> {
+    /// Others.
+    pub fn new(base: u64, width: usize) -> Result<Self> {
         if !(2..=MAX_BASE).contains(&base) || width == 0 || !width.is_multiple_of(2) || width > 1 << 12 {
-            return Err(NumericsError::Rotary { base, width });
+            bail!("rotary embedding of base {base} and width {width}: must be 2..=2^32 and even, 2..=4096");
         }
         let frequencies = (0..width as u32 / 2).map(|i| frequency(base, i, width as u32 / 2, FIRST_BITS));
         Ok(Self { base, width, frequencies: frequencies.collect() })

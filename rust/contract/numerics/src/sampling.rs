@@ -3,8 +3,8 @@
 //! Same logits, temperature and seed give the same token on every machine; there is no floating point here.
 
 use half::f16;
+use ndp_files::{Result, bail};
 
-use crate::NumericsError;
 use crate::exp_q30::exp_q30;
 use crate::fp16::{fixed_of_finite, is_finite};
 
@@ -38,19 +38,18 @@ impl SplitMix64 {
 /// Temperature 0 is greedy: the smallest index with the largest logit, and `rng` does not step. Otherwise `rng` steps
 /// once. Errors (before any step): no logits, a temperature above 1000 percent, a logit that is NaN or infinite (the first
 /// one is named).
-pub fn sample(
-    logits: &[f16],
-    temperature_percent: u32,
-    rng: &mut SplitMix64,
-) -> Result<usize, NumericsError> {
+pub fn sample(logits: &[f16], temperature_percent: u32, rng: &mut SplitMix64) -> Result<usize> {
     if logits.is_empty() {
-        return Err(NumericsError::VectorLength { operation: "sampling", found: 0, min: 1, max: usize::MAX });
+        bail!("sampling over 0 elements: must be 1..={}", usize::MAX);
     }
     if temperature_percent > MAX_TEMPERATURE_PERCENT {
-        return Err(NumericsError::Temperature { percent: temperature_percent });
+        bail!("temperature = {temperature_percent} percent must be 0 (greedy) or 1..=1000");
     }
     if let Some(position) = logits.iter().position(|&l| !is_finite(l)) {
-        return Err(NumericsError::NonFiniteLogit { position, bits: logits[position].to_bits() });
+        bail!(
+            "logit {position} is not finite: {:#06x}; weights or activations of the model overflow FP16",
+            logits[position].to_bits()
+        );
     }
     if temperature_percent == 0 {
         return Ok(greedy(logits));
@@ -103,8 +102,8 @@ mod tests {
         let mut rng = SplitMix64::new(9);
         let before = rng.clone();
         let l = logits(&[0xBC00, 0x8000, 0x0000, 0x3C00, 0x3C00]);
-        assert_eq!(sample(&l, 0, &mut rng), Ok(3));
-        assert_eq!(sample(&l[..3], 0, &mut rng), Ok(1)); // -0 and +0 are equal
+        assert_eq!(sample(&l, 0, &mut rng).unwrap(), 3);
+        assert_eq!(sample(&l[..3], 0, &mut rng).unwrap(), 1); // -0 and +0 are equal
         assert_eq!(rng, before);
     }
 
@@ -114,13 +113,14 @@ mod tests {
         let before = rng.clone();
         for temperature in [0, 100] {
             for bits in [0x7C00, 0xFC00, 0x7E00] {
-                assert_eq!(
-                    sample(&logits(&[0, 0x3C00, bits, bits]), temperature, &mut rng),
-                    Err(NumericsError::NonFiniteLogit { position: 2, bits })
-                );
+                let text = ndp_files::said(&sample(&logits(&[0, 0x3C00, bits, bits]), temperature, &mut rng));
+                assert!(text.starts_with(&format!("logit 2 is not finite: {bits:#06x};")), "{text}");
             }
         }
-        assert_eq!(sample(&logits(&[0]), 1001, &mut rng), Err(NumericsError::Temperature { percent: 1001 }));
+        assert!(
+            ndp_files::said(&sample(&logits(&[0]), 1001, &mut rng))
+                .starts_with("temperature = 1001 percent must be")
+        );
         assert!(sample(&[], 100, &mut rng).is_err());
         assert_eq!(rng, before);
     }
@@ -160,7 +160,7 @@ mod tests {
     fn a_low_temperature_is_nearly_greedy() {
         let l = logits(&[0x4400, 0x4600, 0x4500]);
         let mut rng = SplitMix64::new(1);
-        assert!((0..100).all(|_| sample(&l, 1, &mut rng) == Ok(1)));
+        assert!((0..100).all(|_| matches!(sample(&l, 1, &mut rng), Ok(1))));
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
             (0x3162_8AF6_7B21_31AB, u64::MAX, 1),
         ] {
             assert_eq!(SplitMix64::new(seed).next_u64(), output);
-            assert_eq!(sample(&l, 100, &mut SplitMix64::new(seed)), Ok(token));
+            assert_eq!(sample(&l, 100, &mut SplitMix64::new(seed)).unwrap(), token);
         }
     }
 }

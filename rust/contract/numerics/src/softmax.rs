@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn simple_distributions() {
-        assert_eq!(bits(&[]), []);
+        assert!(bits(&[]).is_empty());
         assert_eq!(bits(&[0xFBFF]), [0x3C00]);
         assert_eq!(bits(&[0x8000, 0]), [0x3800; 2]);
         assert_eq!(bits(&[0x4500; 4]), [0x3400; 4]);

@@ -5,9 +5,9 @@
 //! ignored when it is read; then the flags NaN seen, +Inf seen, -Inf seen. Bits above are 0, and ignored. With a flag set
 //! the value decides nothing any more and is written as 0. A sum has one such form, so equal sums have equal bits.
 
-use crate::NumericsError;
 use crate::exact_sum::ExactSum;
 use crate::special_flags::SpecialFlags;
+use ndp_files::{Result, bail};
 
 /// The form of the sums of a design.
 ///
@@ -36,12 +36,15 @@ impl SumFormat {
     /// Sums of `acc_bits` bits in `segments` segments.
     ///
     /// # Errors
-    /// [`NumericsError::AccBits`] as [`ExactSum::new`], [`NumericsError::SumBits`] for no segments or more than 128 bits.
-    pub fn new(acc_bits: u32, segments: u32) -> Result<Self, NumericsError> {
+    /// As [`ExactSum::new`], no segments or more than 128 bits.
+    pub fn new(acc_bits: u32, segments: u32) -> Result<Self> {
         ExactSum::new(acc_bits)?;
         let bits = acc_bits.saturating_add(segments).saturating_add(Self::FLAG_BITS - 1);
         if segments == 0 || bits > Self::MAX_BITS {
-            return Err(NumericsError::SumBits { acc_bits, segments, max: Self::MAX_BITS });
+            bail!(
+                "acc_bits = {acc_bits} in {segments} segments and the flags must be 1..={} bits",
+                Self::MAX_BITS
+            );
         }
         Ok(Self { acc_bits, segments })
     }
@@ -139,9 +142,11 @@ mod tests {
     #[test]
     fn forms_beyond_128_bits_are_refused() {
         assert!(SumFormat::new(120, 6).is_ok());
-        let refused = NumericsError::SumBits { acc_bits: 120, segments: 7, max: 128 };
-        assert_eq!(SumFormat::new(120, 7), Err(refused));
-        assert!(matches!(SumFormat::new(104, 0), Err(NumericsError::SumBits { .. })));
-        assert!(matches!(SumFormat::new(80, 4), Err(NumericsError::AccBits { .. })));
+        let refused = |acc_bits, segments, text| {
+            assert!(ndp_files::said(&SumFormat::new(acc_bits, segments)).contains(text));
+        };
+        refused(120, 7, "acc_bits = 120 in 7 segments and the flags must be 1..=128 bits");
+        refused(104, 0, "acc_bits = 104 in 0 segments");
+        refused(80, 4, "acc_bits = 80 must be ");
     }
 }

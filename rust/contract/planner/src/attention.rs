@@ -4,9 +4,9 @@
 //! token and group of heads: `load` q, `dot` with the keys, `softmax`, `axpy` with the values, `round`, `store`. Two of them are
 //! under way at a time if the buffer has room for both: the scores of one are computed beside the softmax of the other.
 
-use crate::PlanError;
 use crate::product::{buffer_words, load, store};
-use ndp_config::{ConfigError, DesignConfig, WeightFormat, require};
+use ndp_config::{DesignConfig, WeightFormat, require};
+use ndp_files::{Result, bail};
 use ndp_isa::{Activation, Instruction, Product as Operands, SOFTMAX_ELEMS, accumulator_words, block_words};
 use ndp_layout::{MatrixLayout, VectorBlock};
 
@@ -26,17 +26,14 @@ impl HeadCut {
     /// the design has products with so many, else one head to a row.
     ///
     /// # Errors
-    /// [`PlanError::Config`] for heads that are wider than a stripe, which no `append` can write, or of no width.
-    pub fn new(config: &DesignConfig, heads: usize, width: usize) -> Result<Self, PlanError> {
+    /// Heads that are wider than a stripe, which no `append` can write, or of no width.
+    pub fn new(config: &DesignConfig, heads: usize, width: usize) -> Result<Self> {
         let stripe = config.gemv().stripe_elems();
         let narrow = u32::try_from(width).ok().filter(|width| (1..=stripe).contains(width));
         let (Some(width), Ok(heads)) = (narrow, u32::try_from(heads)) else {
-            return Err(ConfigError::Mismatch {
-                what: "elements of an attention head".into(),
-                value: width as u64,
-                rule: format!("be in 1..={stripe}: a row of a cache is one stripe at most"),
-            }
-            .into());
+            bail!(
+                "elements of an attention head = {width} must be in 1..={stripe}: a row of a cache is one stripe at most"
+            );
         };
         let fill = stripe / width;
         let several = stripe.is_multiple_of(width)
@@ -51,11 +48,7 @@ impl HeadCut {
     ///
     /// # Errors
     /// As [`HeadCut::new`].
-    pub fn grouped(
-        config: &DesignConfig,
-        (heads, sharing): (usize, usize),
-        width: usize,
-    ) -> Result<Self, PlanError> {
+    pub fn grouped(config: &DesignConfig, (heads, sharing): (usize, usize), width: usize) -> Result<Self> {
         let cut = Self::new(config, heads, width)?;
         Ok(if sharing > 1 { Self { segments: 1, ..cut } } else { cut })
     }
@@ -65,12 +58,7 @@ impl HeadCut {
     ///
     /// # Errors
     /// As [`slot_words`] of a single query.
-    pub fn queries(
-        &self,
-        config: &DesignConfig,
-        sharing: u32,
-        visible: u64,
-    ) -> Result<(u32, u32), PlanError> {
+    pub fn queries(&self, config: &DesignConfig, sharing: u32, visible: u64) -> Result<(u32, u32)> {
         let mut queries = sharing.clamp(1, config.gemv().max_batch());
         loop {
             match slot_words(config, self, visible, queries) {
@@ -123,18 +111,13 @@ struct Slot {
 /// Words of the buffer that a unit with contexts of at most `visible` tokens and `queries` vectors needs.
 ///
 /// # Errors
-/// [`PlanError::Config`] for contexts that are longer than a softmax or than the buffer has room for.
-pub fn slot_words(
-    config: &DesignConfig,
-    cut: &HeadCut,
-    visible: u64,
-    queries: u32,
-) -> Result<u32, PlanError> {
+/// Contexts that are longer than a softmax or than the buffer has room for.
+pub fn slot_words(config: &DesignConfig, cut: &HeadCut, visible: u64, queries: u32) -> Result<u32> {
     let gemv = config.gemv();
     let longest = gemv.max_cols().min(SOFTMAX_ELEMS);
     if visible > longest.into() {
         let rule = format!("be at most {longest}, the elements of a softmax");
-        return Err(ConfigError::Mismatch { what: "tokens of a context".into(), value: visible, rule }.into());
+        bail!("tokens of a context = {visible} must {rule}");
     }
     // A query is a word, and so are its sums but for the lanes.
     let words = (1..=visible as u32).rev().take(4 * gemv.stripe_elems() as usize);

@@ -9,9 +9,9 @@
 //! to a distance that is the same in all of them. So the weights of a neuron move between such slots range by range, in the
 //! order of their elements ([`MatrixLayout::row_ranges`]).
 
-use crate::PlanError;
 use crate::product::{Plan, Sizes};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, named};
+use ndp_files::Result;
 use ndp_layout::{ColumnTile, DimmMap, MatrixLayout, MatrixPlace, RowRange};
 use serde::Serialize;
 
@@ -116,7 +116,7 @@ impl ModelImage {
     /// Tiles of columns are chosen for sums of `batch` vectors; other batches take passes.
     ///
     /// # Errors
-    /// [`PlanError::Layout`] for sizes that the design does not have and for a model that does not fit.
+    /// Sizes that the design does not have and for a model that does not fit.
     ///
     /// # Panics
     /// If there are not two numbers of slots for each layer.
@@ -126,7 +126,7 @@ impl ModelImage {
         model: &LlmShape,
         slots: &[u32],
         batch: u32,
-    ) -> Result<Self, PlanError> {
+    ) -> Result<Self> {
         assert_eq!(slots.len(), 2 * model.layers() as usize, "two blocks for each layer");
         let mut blocks = Vec::with_capacity(slots.len());
         for (block, &slots) in slots.iter().enumerate() {
@@ -161,7 +161,7 @@ impl ModelImage {
         map: &mut DimmMap,
         (ranks, width): (&[u32], u32),
         is_biased: bool,
-    ) -> Result<(), PlanError> {
+    ) -> Result<()> {
         for (layer, (block, &rank)) in self.blocks.iter_mut().skip(1).step_by(2).zip(ranks).enumerate() {
             let mut add =
                 |name: &str, rows, cols| map.add_matrix(&format!("layer {layer} {name} 0"), rows, cols);

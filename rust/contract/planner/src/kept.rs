@@ -2,9 +2,9 @@
 //! are positive, with the rows of the same numbers. If the results are those of a gate, the AXPY takes them times the products of the same
 //! rows of another matrix, which is read for the positive ones alone.
 
-use crate::PlanError;
 use crate::product::{Chunk, buffer_words, list_piece, longest, operands};
 use ndp_config::{DesignConfig, require};
+use ndp_files::Result;
 use ndp_isa::{Activation, Instruction, Numbers, Product, accumulator_words, block_words};
 use ndp_layout::MatrixLayout;
 use std::ops::Range;
@@ -85,13 +85,13 @@ impl KeptOutputs {
     /// [`crate::Plan::predicted`] has left there.
     ///
     /// # Errors
-    /// [`PlanError::Config`] for a matrix of other columns, other lists, and a gate without a matrix or the other way round.
+    /// A matrix of other columns, other lists, and a gate without a matrix or the other way round.
     pub fn axpy(
         &self,
         config: &DesignConfig,
         (layout, up): (&MatrixLayout, Option<&MatrixLayout>),
         lists: Option<&[(u32, u32, u32)]>,
-    ) -> Result<Vec<Instruction>, PlanError> {
+    ) -> Result<Vec<Instruction>> {
         for (what, value, expected) in [
             ("columns of the matrix", layout.cols(), self.cols),
             ("lists of the results", lists.map_or(1, <[_]>::len) as u32, self.chunks.len() as u32),

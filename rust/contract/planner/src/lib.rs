@@ -27,16 +27,3 @@ pub use predicted::Prediction;
 pub use product::{Ending, Epilogue, Mode, Piece, Plan, Sizes};
 pub use rotary::{RotaryPiece, rotary_program};
 pub use series::{Member, Series};
-
-use thiserror::Error;
-
-/// Why something cannot be cut for a design.
-#[derive(Debug, Error)]
-pub enum PlanError {
-    /// Sizes that the design does not take.
-    #[error(transparent)]
-    Config(#[from] ndp_config::ConfigError),
-    /// Sizes that the DRAM or the buffer cannot hold.
-    #[error(transparent)]
-    Layout(#[from] ndp_layout::LayoutError),
-}

@@ -4,9 +4,9 @@
 //! adds them, rounds once, and does what follows the product. Sums are exact, so it does not matter who has which rows, nor in
 //! which order they meet.
 
-use crate::PlanError;
 use crate::product::{Epilogue, Piece, Plan, buffer_words, store};
 use ndp_config::{DesignConfig, require};
+use ndp_files::Result;
 use ndp_isa::{Instruction, accumulator_words, block_words};
 use ndp_layout::{DimmMap, ExportedSums, MatrixLayout, VectorBlock};
 
@@ -20,15 +20,12 @@ pub enum PartPlace {
 }
 
 /// Places for `count` exported parts of the sums of `batch` vectors of `cols` elements in DRAM.
-///
-/// # Errors
-/// [`PlanError::Layout`] if they do not fit.
 pub fn place_sums(
     config: &DesignConfig,
     map: &mut DimmMap,
     (cols, batch): (u32, u32),
     count: usize,
-) -> Result<Vec<ExportedSums>, PlanError> {
+) -> Result<Vec<ExportedSums>> {
     let words = accumulator_words(config, cols, batch);
     let gemv = config.gemv();
     // A word of all slices is a row of one wave.
@@ -69,7 +66,7 @@ pub fn rounding_program(config: &DesignConfig, block: VectorBlock) -> Plan {
 /// waves of columns, whole but for the last one, are words side by side among those of all columns.
 ///
 /// # Errors
-/// [`PlanError::Config`] if the results' operands have no room beside them, [`PlanError::Layout`] if these do not fit the DRAM.
+/// If the results' operands have no room beside them, if these do not fit the DRAM.
 pub fn meeting_program(
     config: &DesignConfig,
     map: &mut DimmMap,
@@ -77,7 +74,7 @@ pub fn meeting_program(
     parts: &[PartPlace],
     own: Option<u32>,
     epilogue: &Epilogue<'_>,
-) -> Result<Plan, PlanError> {
+) -> Result<Plan> {
     let (cols, batch) = (output.elements(), output.batch());
     let mut plan = Plan { passes: 1, ..Plan::default() };
     let (words, results) = (accumulator_words(config, cols, batch), block_words(config, cols, batch));

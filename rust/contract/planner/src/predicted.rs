@@ -3,10 +3,10 @@
 //! `t = A a` and `s = B t + bias` are two DOTs and an addition; a `select` makes the list of the rows of FC1 from the list of all neurons that the
 //! core has. The results are side by side, in the order of the list, and +0 behind the last one: so another `select` can choose among them.
 
-use crate::PlanError;
 use crate::kept::KeptOutputs;
 use crate::product::{Piece, Plan, Sizes, load, operands, store};
 use ndp_config::{DesignConfig, require};
+use ndp_files::Result;
 use ndp_isa::{Activation, Instruction, Numbers, Product, block_words};
 use ndp_layout::{DimmMap, MatrixLayout, VectorBlock};
 
@@ -29,8 +29,7 @@ impl Plan {
     /// The second block, if there is one, has to hold 1.0.
     ///
     /// # Errors
-    /// [`PlanError::Config`] for results of several chunks and for a predictor without room beside them, [`PlanError::Layout`] if operands do not
-    /// fit the DRAM.
+    /// Results of several chunks and for a predictor without room beside them, if operands do not fit the DRAM.
     pub fn predicted(
         config: &DesignConfig,
         map: &mut DimmMap,
@@ -38,7 +37,7 @@ impl Plan {
         sizes: &Sizes,
         kept: &KeptOutputs,
         prediction: &Prediction<'_>,
-    ) -> Result<(Self, Option<VectorBlock>), PlanError> {
+    ) -> Result<(Self, Option<VectorBlock>)> {
         let Sizes { cols, count, .. } = *sizes;
         let chunks = kept.chunks.len() as u32;
         require(chunks == 1, "chunks of the results", chunks, "be 1, for a predictor on the core")?;

@@ -6,9 +6,9 @@
 //! each with its sums in the buffer, and lists that are longer than the list memory piece by piece. In both, what follows a product
 //! ([`Epilogue`]) is done on the results where they are, before they are stored.
 
-use crate::PlanError;
 use crate::kept::KeptOutputs;
 use ndp_config::{DesignConfig, RowLayout, in_range, require};
+use ndp_files::Result;
 use ndp_isa::{
     Activation, Instruction, Product as Operands, accumulator_words, block_words, fields, vector_words,
 };
@@ -167,7 +167,7 @@ impl Plan {
         first: u32,
         count: u32,
         place: u32,
-    ) -> Result<Option<u32>, PlanError> {
+    ) -> Result<Option<u32>> {
         if !sizes.listed {
             return Ok(None);
         }
@@ -187,9 +187,9 @@ impl Plan {
         (place, other): (u32, u32),
         (cols, batch): (u32, u32),
         (first, vector): (u32, u32),
-    ) -> Result<(), PlanError> {
+    ) -> Result<()> {
         let activate = |operation: Activation| operation.in_place(place, cols, batch);
-        let operand = |map: &mut DimmMap, name: &str| -> Result<Piece, PlanError> {
+        let operand = |map: &mut DimmMap, name: &str| -> Result<Piece> {
             let block = map.add_vectors(&format!("{name} {vector} {first}"), cols, batch)?;
             Ok(Piece { block, first, vector })
         };
@@ -215,15 +215,14 @@ impl Plan {
     /// The plan of a DOT of the matrix at `layout`.
     ///
     /// # Errors
-    /// [`PlanError::Config`] for rows that leave no room for results in the buffer, [`PlanError::Layout`] if operands do not fit
-    /// the DRAM.
+    /// Rows that leave no room for results in the buffer, if operands do not fit the DRAM.
     pub fn dot(
         config: &DesignConfig,
         map: &mut DimmMap,
         layout: &MatrixLayout,
         sizes: &Sizes,
         epilogue: &Epilogue<'_>,
-    ) -> Result<Self, PlanError> {
+    ) -> Result<Self> {
         Self::dot_then(config, map, layout, sizes, epilogue, None)
     }
 
@@ -238,7 +237,7 @@ impl Plan {
         sizes: &Sizes,
         epilogue: &Epilogue<'_>,
         kept: Option<&KeptOutputs>,
-    ) -> Result<Self, PlanError> {
+    ) -> Result<Self> {
         let gemv = config.gemv();
         let words = buffer_words(config);
         in_range("cols", sizes.cols, sizes.cols.min(1), longest(config))?;
@@ -284,8 +283,8 @@ impl Plan {
     /// How an AXPY is tiled.
     ///
     /// # Errors
-    /// [`PlanError::Layout`] if not even one word of sums fits the buffer.
-    pub fn tiling(config: &DesignConfig, sizes: &Sizes) -> Result<AxpyTiling, PlanError> {
+    /// If not even one word of sums fits the buffer.
+    pub fn tiling(config: &DesignConfig, sizes: &Sizes) -> Result<AxpyTiling> {
         let count = Self::factors(config, sizes);
         Ok(column_tiles(config, sizes.cols, sizes.batch, count, buffer_words(config))?)
     }
@@ -294,11 +293,7 @@ impl Plan {
     ///
     /// # Errors
     /// As [`Plan::tiling`].
-    pub fn passes(
-        config: &DesignConfig,
-        tiles: &[(u32, MatrixLayout)],
-        sizes: &Sizes,
-    ) -> Result<AxpyTiling, PlanError> {
+    pub fn passes(config: &DesignConfig, tiles: &[(u32, MatrixLayout)], sizes: &Sizes) -> Result<AxpyTiling> {
         let tiles: Vec<ColumnTile> =
             tiles.iter().map(|(first, layout)| ColumnTile { first: *first, cols: layout.cols() }).collect();
         Ok(column_passes(config, &tiles, sizes.batch, Self::factors(config, sizes), buffer_words(config))?)
@@ -322,7 +317,7 @@ impl Plan {
         sizes: &Sizes,
         epilogue: &Epilogue<'_>,
         ending: Ending,
-    ) -> Result<Self, PlanError> {
+    ) -> Result<Self> {
         let mut plan = Self { matrices: layouts.to_vec(), ..Self::default() };
         let pieces = tiling.passes.len() * tiling.tiles.len();
         plan.passes = pieces as u32;
@@ -403,7 +398,7 @@ impl Plan {
         cut: &Cut,
         step: &Step,
         now: &mut Operand,
-    ) -> Result<(), PlanError> {
+    ) -> Result<()> {
         let Step { vector, first, count, batch, .. } = *step;
         if step.loads {
             now.place = (now.place + 1) % cut.places;
@@ -434,7 +429,7 @@ impl Plan {
         step: &Step,
         src: u32,
         list: Option<u32>,
-    ) -> Result<(), PlanError> {
+    ) -> Result<()> {
         let layout = &layouts[step.tile].1;
         let (cols, batch, count) = (layout.cols(), step.batch, step.count);
         if step.first == 0 {
@@ -526,7 +521,7 @@ struct Operand {
 ///
 /// Tails go round the ranks with the row, so a chunk has to begin where all ranks stand where they stood in row 0: at a multiple
 /// of the ranks.
-fn chunk_base(layout: &MatrixLayout, first: u32, config: &DesignConfig) -> Result<u32, PlanError> {
+fn chunk_base(layout: &MatrixLayout, first: u32, config: &DesignConfig) -> Result<u32> {
     let ranks = config.gemv().ranks();
     let rule = format!("be a multiple of the {ranks} ranks");
     require(first.is_multiple_of(ranks), "first row of a chunk", first, rule)?;

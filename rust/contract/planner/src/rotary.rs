@@ -4,9 +4,9 @@
 //! first halves of all heads side by side into one vector, the second halves into another one, and their cosines and sines into two more. Then
 //! the results of both halves are two products and a difference, or a sum, of whole vectors.
 
-use crate::PlanError;
 use crate::product::{buffer_words, fitting, load, longest, store};
 use ndp_config::DesignConfig;
+use ndp_files::Result;
 use ndp_isa::{Activation, Instruction};
 use ndp_layout::{DimmMap, VectorBlock};
 
@@ -28,8 +28,8 @@ impl RotaryPiece {
     /// Places for `pairs` pairs, as many at a time as the buffer holds.
     ///
     /// # Errors
-    /// [`PlanError::Layout`] for vectors that the DRAM does not hold.
-    pub fn cut(config: &DesignConfig, map: &mut DimmMap, pairs: u32) -> Result<Vec<Self>, PlanError> {
+    /// Vectors that the DRAM does not hold.
+    pub fn cut(config: &DesignConfig, map: &mut DimmMap, pairs: u32) -> Result<Vec<Self>> {
         let (words, mut pieces, mut first) = (buffer_words(config) / VECTORS, Vec::new(), 0);
         while first < pairs {
             let count = fitting(config, (pairs - first).min(longest(config)), words);

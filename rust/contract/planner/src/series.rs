@@ -5,8 +5,9 @@
 //! each is planned as if it were alone.
 
 use crate::product::{buffer_words, list_piece, load, operands, store};
-use crate::{Ending, Epilogue, Mode, Piece, Plan, PlanError, Sizes};
+use crate::{Ending, Epilogue, Mode, Piece, Plan, Sizes};
 use ndp_config::DesignConfig;
+use ndp_files::Result;
 use ndp_isa::{Instruction, Product as Operands, accumulator_words, block_words};
 use ndp_layout::{DimmMap, MatrixLayout};
 
@@ -44,7 +45,7 @@ impl Series {
     ///
     /// # Errors
     /// As [`Plan::dot`] and [`Plan::axpy`].
-    pub fn new(config: &DesignConfig, map: &mut DimmMap, members: &[Member]) -> Result<Self, PlanError> {
+    pub fn new(config: &DesignConfig, map: &mut DimmMap, members: &[Member]) -> Result<Self> {
         let mut series = Self::default();
         // What is left of the one before.
         let (mut round, mut store) = (None, None);
@@ -73,7 +74,7 @@ impl Series {
 }
 
 /// The plan of a member that takes the whole buffer.
-fn alone(config: &DesignConfig, map: &mut DimmMap, member: &Member) -> Result<Plan, PlanError> {
+fn alone(config: &DesignConfig, map: &mut DimmMap, member: &Member) -> Result<Plan> {
     let Member { mode, matrices, sizes } = member;
     let epilogue = Epilogue::default();
     match (mode, &matrices[..]) {
@@ -92,7 +93,7 @@ fn stages(
     member: &Member,
     half: u32,
     plan: &mut Plan,
-) -> Result<Option<Stages>, PlanError> {
+) -> Result<Option<Stages>> {
     let Member { mode, matrices, sizes } = member;
     let Sizes { cols, count, batch, listed, .. } = *sizes;
     let [(_, layout)] = &matrices[..] else { return Ok(None) };

@@ -4,7 +4,7 @@ use ndp_config::DesignConfig;
 use ndp_isa::{Activation, Instruction, block_words, decode};
 use ndp_layout::DimmMap;
 use ndp_numerics::f16;
-use ndp_planner::{Epilogue, KeptOutputs, Plan, PlanError, Prediction, Sizes};
+use ndp_planner::{Epilogue, KeptOutputs, Plan, Prediction, Sizes};
 use ndp_testkit::{Draw, Extent, RandomConfig};
 use std::ops::Range;
 
@@ -114,7 +114,7 @@ fn predicted(
     config: &DesignConfig,
     (inputs, count, rank): (u32, u32, u32),
     is_gate: bool,
-) -> Result<Vec<Instruction>, PlanError> {
+) -> ndp_files::Result<Vec<Instruction>> {
     let kept = KeptOutputs::new(config, (inputs, count, 1), inputs, is_gate).unwrap();
     let mut map = DimmMap::new(config);
     let mut matrix = |name, rows, cols| map.add_matrix(name, rows, cols).unwrap();

@@ -7,7 +7,7 @@ use ndp_config::{DesignConfig, RowLayout};
 use ndp_isa::{Activation, Instruction, decode};
 use ndp_layout::DimmMap;
 use ndp_numerics::f16;
-use ndp_planner::{Ending, Epilogue, Mode, Plan, PlanError, Sizes};
+use ndp_planner::{Ending, Epilogue, Mode, Plan, Sizes};
 use ndp_testkit::{Draw, Extent, RandomConfig};
 use std::ops::Range;
 
@@ -55,7 +55,6 @@ fn plan(config: &DesignConfig, draw: &mut Draw) -> Result<(), String> {
     let plan = match mode {
         Mode::Dot => map
             .add_matrix("w", rows, cols)
-            .map_err(PlanError::from)
             .and_then(|layout| Plan::dot(config, &mut map, &layout, &sizes, &epilogue)),
         Mode::Axpy => Plan::tiling(config, &sizes).and_then(|tiling| {
             let mut layouts = Vec::new();

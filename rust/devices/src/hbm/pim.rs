@@ -4,7 +4,8 @@
 //! once, when it is read. So the order of MACs does not matter, nor how the adder tree is built.
 
 use ndp_config::HbmConfig;
-use ndp_numerics::{ExactSum, NumericsError, SumFormat, f16};
+use ndp_config::Result;
+use ndp_numerics::{ExactSum, SumFormat, f16};
 
 use crate::hbm::storage::Column;
 
@@ -37,8 +38,8 @@ impl PimUnits {
     /// An empty buffer, and sums of nothing.
     ///
     /// # Errors
-    /// [`NumericsError`] if there is no sum of `acc_bits` bits; no validated configuration asks for one.
-    pub fn new(config: &HbmConfig) -> Result<Self, NumericsError> {
+    /// If there is no sum of `acc_bits` bits; no validated configuration asks for one.
+    pub fn new(config: &HbmConfig) -> Result<Self> {
         let format = SumFormat::new(config.acc_bits(), 1)?;
         Ok(Self {
             format,

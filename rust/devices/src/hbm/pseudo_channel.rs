@@ -5,8 +5,8 @@
 //! refused changes nothing. The rest is defined so that a faulty controller gives the same result every time: data that
 //! are not due are ignored; without data in a clock in which they are due, those words keep their value.
 
+use ndp_config::Result;
 use ndp_config::{HbmCommandBuses, HbmConfig};
-use ndp_numerics::NumericsError;
 
 use crate::DramError;
 use crate::hbm::activity::{HbmActivity, Meter};
@@ -100,7 +100,7 @@ impl PseudoChannel {
     ///
     /// # Errors
     /// As [`PimUnits::new`].
-    pub fn new(config: &HbmConfig) -> Result<Self, NumericsError> {
+    pub fn new(config: &HbmConfig) -> Result<Self> {
         Self::with_storage(config, HbmStorage::zeros())
     }
 
@@ -108,7 +108,7 @@ impl PseudoChannel {
     ///
     /// # Errors
     /// As [`PimUnits::new`].
-    pub fn with_storage(config: &HbmConfig, storage: HbmStorage) -> Result<Self, NumericsError> {
+    pub fn with_storage(config: &HbmConfig, storage: HbmStorage) -> Result<Self> {
         // tCL is the larger latency (tCWL is at most tCL).
         let clocks = (config.t_cl() as usize + BURST_CLOCKS).next_power_of_two();
         Ok(Self {
@@ -130,9 +130,8 @@ impl PseudoChannel {
     ///
     /// # Errors
     /// As [`PimUnits::new`].
-    pub fn all(config: &HbmConfig) -> Result<Vec<Self>, NumericsError> {
-        let mut all =
-            (0..config.channels()).map(|_| Self::new(config)).collect::<Result<Vec<_>, NumericsError>>()?;
+    pub fn all(config: &HbmConfig) -> Result<Vec<Self>> {
+        let mut all = (0..config.channels()).map(|_| Self::new(config)).collect::<Result<Vec<_>>>()?;
         if config.command_buses() == HbmCommandBuses::Shared {
             for pair in all.chunks_exact_mut(2) {
                 for (channel, buses) in pair.iter_mut().zip(SharedBuses::pair()) {

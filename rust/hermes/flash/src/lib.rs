@@ -6,4 +6,4 @@
 
 mod window;
 
-pub use window::{Change, Counts, FlashError, Manager, Window};
+pub use window::{Change, Counts, Manager, Window};

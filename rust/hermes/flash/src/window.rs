@@ -1,5 +1,6 @@
 //! The neurons of the last tokens, in slots.
 
+use ndp_files::{Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
 
@@ -11,19 +12,6 @@ pub enum Manager {
     Contiguous,
     /// A list of free slots: nothing moves, and what is read comes into the first slot that is free. For who reads rows by a list of slots.
     FreeSlots,
-}
-
-/// More neurons are needed at once than there are slots.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum FlashError {
-    /// So many.
-    #[error("{needed} neurons are needed at once, expected no more than {capacity}, one for each slot")]
-    Capacity {
-        /// Neurons.
-        needed: usize,
-        /// Slots.
-        capacity: usize,
-    },
 }
 
 /// What happens before a token, in this order.
@@ -133,11 +121,11 @@ impl Window {
     /// ```
     ///
     /// # Errors
-    /// [`FlashError::Capacity`] if there are no slots for the neurons.
-    pub fn rounds(&self, needed: &[u32]) -> Result<Vec<Vec<u32>>, FlashError> {
+    /// If there are no slots for the neurons.
+    pub fn rounds(&self, needed: &[u32]) -> Result<Vec<Vec<u32>>> {
         let needed: BTreeSet<u32> = needed.iter().copied().collect();
         if self.capacity == 0 && !needed.is_empty() {
-            return Err(FlashError::Capacity { needed: needed.len(), capacity: 0 });
+            bail!("{} neurons are needed at once, expected no more than 0, one for each slot", needed.len());
         }
         let (mut all, missing): (Vec<u32>, Vec<u32>) =
             needed.into_iter().partition(|neuron| self.residents.contains_key(neuron));
@@ -151,8 +139,8 @@ impl Window {
     /// A token needs these neurons, or its first round does: afterwards all of them are in memory. Whichever comes twice counts once.
     ///
     /// # Errors
-    /// [`FlashError::Capacity`] for more neurons than slots; nothing has changed then.
-    pub fn token(&mut self, needed: &[u32]) -> Result<Change, FlashError> {
+    /// More neurons than slots; nothing has changed then.
+    pub fn token(&mut self, needed: &[u32]) -> Result<Change> {
         self.needs(needed, 1)
     }
 
@@ -160,16 +148,19 @@ impl Window {
     ///
     /// # Errors
     /// As [`Window::token`].
-    pub fn round(&mut self, needed: &[u32]) -> Result<Change, FlashError> {
+    pub fn round(&mut self, needed: &[u32]) -> Result<Change> {
         self.needs(needed, 0)
     }
 
     /// What a token needs that comes so many tokens behind the last one.
-    fn needs(&mut self, needed: &[u32], behind: u64) -> Result<Change, FlashError> {
+    fn needs(&mut self, needed: &[u32], behind: u64) -> Result<Change> {
         let needed: BTreeSet<u32> = needed.iter().copied().collect();
-        if needed.len() > self.capacity {
-            return Err(FlashError::Capacity { needed: needed.len(), capacity: self.capacity });
-        }
+        ensure!(
+            needed.len() <= self.capacity,
+            "{} neurons are needed at once, expected no more than {}, one for each slot",
+            needed.len(),
+            self.capacity
+        );
         self.now += behind;
         let missing: Vec<u32> =
             needed.iter().copied().filter(|neuron| !self.residents.contains_key(neuron)).collect();

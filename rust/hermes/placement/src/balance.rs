@@ -1,7 +1,8 @@
 //! Which DIMM holds which neurons: the loads of a term are made equal, group by group and then with parts of groups.
 
-use crate::{Group, Instance, Placement, PlacementError};
+use crate::{Group, Instance, Placement};
 use ndp_config::BlockKind;
+use ndp_files::{Result, bail};
 use std::ops::Range;
 
 /// The slowest DIMM of a term may exceed the mean by this part of it.
@@ -108,15 +109,7 @@ impl<'a> Dimms<'a> {
 
     /// Spreads neurons of one term so that the DIMMs are evenly loaded by them: those of each group that are not on the GPU, or those that
     /// are. Only the first ones, which load the DIMMs, are worth cutting groups for.
-    ///
-    /// # Errors
-    /// [`PlacementError::Fragmented`] if a neuron finds no room.
-    pub(crate) fn spread(
-        &mut self,
-        term: usize,
-        front: bool,
-        placement: &mut Placement,
-    ) -> Result<(), PlacementError> {
+    pub(crate) fn spread(&mut self, term: usize, front: bool, placement: &mut Placement) -> Result<()> {
         self.pieces.clear();
         self.loads.fill(0);
         let part = |group: &Group, positions: Range<u32>, stored: bool| {
@@ -185,7 +178,7 @@ impl<'a> Dimms<'a> {
     ///
     /// Equally loaded are the empty ones at first. The hottest group goes to the fullest of them, because that one will get the
     /// fewest bytes; groups that are never active go where most room is.
-    fn put(&mut self, mut group: Piece) -> Result<(), PlacementError> {
+    fn put(&mut self, mut group: Piece) -> Result<()> {
         let bytes = group.bytes(self.instance);
         let room = |dimm: &usize| self.room(*dimm, group.block);
         let fitting = (0..self.free.len()).filter(|dimm| room(dimm) >= bytes);
@@ -204,7 +197,9 @@ impl<'a> Dimms<'a> {
             let Some(part) = group.cut(self.instance, u64::MAX, free) else {
                 let block = group.block as usize;
                 let needed = self.instance.blocks()[block].neuron_bytes;
-                return Err(PlacementError::Fragmented { block, needed, free });
+                bail!(
+                    "no DIMM has {needed} bytes left for a neuron of block {block}: the fullest use leaves at most {free} in one DIMM"
+                );
             };
             self.add(Piece { dimm: roomiest, ..part });
         }

@@ -1,13 +1,11 @@
 //! Placements to compare with: at random, and the hottest neurons first.
 
-use crate::{Instance, Placement, PlacementError};
+use crate::{Instance, Placement};
+use ndp_files::{Result, bail};
 use ndp_numerics::SplitMix64;
 
 /// Neurons at random: of every block the same part on the GPU, and the same number on every DIMM.
-///
-/// # Errors
-/// [`PlacementError::Fragmented`] if a neuron finds no room.
-pub fn place_random(instance: &Instance, seed: u64) -> Result<Placement, PlacementError> {
+pub fn place_random(instance: &Instance, seed: u64) -> Result<Placement> {
     let mut rng = SplitMix64::new(seed);
     let part = (instance.machine().gpu_bytes as f64 / instance.bytes().max(1) as f64).min(1.0);
     let mut turns = Turns::new(instance);
@@ -27,10 +25,7 @@ pub fn place_random(instance: &Instance, seed: u64) -> Result<Placement, Placeme
 }
 
 /// The hottest groups of all on the GPU until it is full, and every block's neurons on the DIMMs in turn, the hottest first.
-///
-/// # Errors
-/// [`PlacementError::Fragmented`] if a neuron finds no room.
-pub fn place_greedy(instance: &Instance) -> Result<Placement, PlacementError> {
+pub fn place_greedy(instance: &Instance) -> Result<Placement> {
     let mut turns = Turns::new(instance);
     let mut free = instance.machine().gpu_bytes;
     for index in instance.hottest() {
@@ -72,14 +67,16 @@ impl<'a> Turns<'a> {
     }
 
     /// Gives each neuron to the next DIMM that has room.
-    fn deal(&mut self, block: usize, neurons: &[u32]) -> Result<(), PlacementError> {
+    fn deal(&mut self, block: usize, neurons: &[u32]) -> Result<()> {
         let needed = self.instance.blocks()[block].neuron_bytes;
         let dimms = self.free.len();
         for &neuron in neurons {
             let turn = (self.next..self.next + dimms).map(|dimm| dimm % dimms);
             let Some(dimm) = turn.into_iter().find(|&dimm| self.free[dimm] >= needed) else {
                 let free = self.free.iter().copied().max().unwrap_or(0);
-                return Err(PlacementError::Fragmented { block, needed, free });
+                bail!(
+                    "no DIMM has {needed} bytes left for a neuron of block {block}: the fullest use leaves at most {free} in one DIMM"
+                );
             };
             self.free[dimm] -= needed;
             self.placement.dimms_mut(block)[neuron as usize] = dimm as u8;

@@ -3,10 +3,11 @@
 //! Frequencies are rounded to multiples of 2^-23 and sums of `frequency x bytes` ("work") are integers, so that loads are exact
 //! whatever the order in which they are added. What is done with the problem is left to the other modules.
 
-use crate::PlacementError;
 use crate::machine::Machine;
+use crate::machine::dimms_too_small;
 use crate::sort::{Scratch, descending};
 use ndp_config::{BlockKind, LlmShape, SystemConfig};
+use ndp_files::{Result, bail, in_range, refusal};
 use ndp_traces::NeuronShape;
 use serde::Serialize;
 use std::ops::Range;
@@ -107,7 +108,7 @@ impl Instance {
         system: &SystemConfig,
         frequencies: &[impl AsRef<[f32]>],
         options: &Options,
-    ) -> Result<Self, PlacementError> {
+    ) -> Result<Self> {
         let machine = Machine::of(model, system, options.kv_tokens)?;
         let bytes = [BlockKind::Attention, BlockKind::Mlp].map(|kind| model.neuron_bytes(kind));
         Self::with_machine(NeuronShape::of(model), bytes, machine, frequencies, options)
@@ -116,33 +117,29 @@ impl Instance {
     /// The problem of any neurons on any machine; `neuron_bytes` are of a neuron of attention and of one of the MLP.
     ///
     /// # Errors
-    /// Frequencies of other shape or outside 0..=1; group sizes of 0; machines that [`Machine::check`] refuses; neurons that
-    /// exceed the DIMMs together ([`PlacementError::DimmsTooSmall`]); with an SSD those of attention.
+    /// Frequencies of other shape or outside 0..=1; group sizes of 0; machines that [`Machine::check`] refuses; neurons
+    /// that exceed the DIMMs together (the neurons exceed the DIMMs); with an SSD those of attention.
     pub fn with_machine(
         shape: NeuronShape,
         neuron_bytes: [u64; 2],
         machine: Machine,
         frequencies: &[impl AsRef<[f32]>],
         options: &Options,
-    ) -> Result<Self, PlacementError> {
+    ) -> Result<Self> {
         machine.check()?;
-        let range = |what, value, max| match (1..=max).contains(&value) {
-            true => Ok(()),
-            false => Err(PlacementError::Range { what, value, min: 1, max }),
-        };
-        range("group size", options.group_neurons.into(), 1 << 20)?;
-        range("bytes of a neuron", neuron_bytes[0].min(neuron_bytes[1]), MAX_BYTES)?;
+        in_range("group size", options.group_neurons, 1, 1 << 20)?;
+        in_range("bytes of a neuron", neuron_bytes[0].min(neuron_bytes[1]), 1, MAX_BYTES)?;
         let expected = shape.blocks().len() as u64;
         if frequencies.len() as u64 != expected {
             let (what, found) = ("blocks with frequencies".to_owned(), frequencies.len() as u64);
-            return Err(PlacementError::Shape { what, found, expected });
+            bail!("{what}: {found} instead of {expected}");
         }
         let all: u128 = shape
             .blocks()
             .iter()
             .map(|b| u128::from(b.neurons) * u128::from(neuron_bytes[b.kind as usize]))
             .sum();
-        range("bytes of all neurons", u64::try_from(all).unwrap_or(u64::MAX), MAX_BYTES)?;
+        in_range("bytes of all neurons", u64::try_from(all).unwrap_or(u64::MAX), 1, MAX_BYTES)?;
         let mut instance = Self {
             machine,
             blocks: Vec::new(),
@@ -169,7 +166,7 @@ impl Instance {
         neuron_bytes: [u64; 2],
         frequencies: &[impl AsRef<[f32]>],
         options: &Options,
-    ) -> Result<(), PlacementError> {
+    ) -> Result<()> {
         let mut scratch = Scratch::default();
         let mut keys = Vec::new();
         for (block, (of, frequencies)) in self.shape.blocks().iter().zip(frequencies).enumerate() {
@@ -267,10 +264,7 @@ impl Instance {
     }
 
     /// Whether the DIMMs hold all neurons.
-    ///
-    /// # Errors
-    /// [`PlacementError::DimmsTooSmall`].
-    pub(crate) fn fits_dimms(&self) -> Result<(), PlacementError> {
+    pub(crate) fn fits_dimms(&self) -> Result<()> {
         let slots = |block: usize| self.slot_bytes(block, self.blocks[block].order.len() as u32);
         let needed = match self.has_equal_slots() {
             true => (0..self.blocks.len()).map(slots).sum::<u64>() * u64::from(self.machine.dimms),
@@ -321,25 +315,20 @@ impl Instance {
 }
 
 /// Whether the DIMMs hold so many bytes.
-fn fit_dimms(machine: &Machine, needed: u64) -> Result<(), PlacementError> {
+fn fit_dimms(machine: &Machine, needed: u64) -> Result<()> {
     let &Machine { dimms, dimm_bytes: each, kv_bytes, .. } = machine;
     let available = each.saturating_mul(dimms.into());
     match needed <= available {
         true => Ok(()),
-        false => Err(PlacementError::DimmsTooSmall { needed, available, each, dimms, kv_bytes }),
+        false => Err(dimms_too_small(needed, dimms, each, kv_bytes)),
     }
 }
 
 /// The frequencies of a block as multiples of 1 / [`ONE`].
-fn fixed_point(
-    block: usize,
-    neurons: u32,
-    frequencies: &[f32],
-    keys: &mut Vec<u32>,
-) -> Result<(), PlacementError> {
+fn fixed_point(block: usize, neurons: u32, frequencies: &[f32], keys: &mut Vec<u32>) -> Result<()> {
     if frequencies.len() != neurons as usize {
         let (what, found) = (format!("frequencies of block {block}"), frequencies.len() as u64);
-        return Err(PlacementError::Shape { what, found, expected: neurons.into() });
+        bail!("{what}: {found} instead of {neurons}");
     }
     // In 1..=2 neighbouring FP32 numbers are 2^-23 apart, so the addition rounds.
     keys.clear();
@@ -350,5 +339,5 @@ fn fixed_point(
         return Ok(());
     }
     let neuron = frequencies.iter().position(|&f| !valid(f)).unwrap_or(0);
-    Err(PlacementError::Frequency { block, neuron, value: frequencies[neuron] })
+    Err(refusal!("frequency {} of neuron {neuron} of block {block} is not in 0..=1", frequencies[neuron]))
 }

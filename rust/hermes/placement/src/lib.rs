@@ -12,7 +12,6 @@
 mod balance;
 mod baselines;
 mod bound;
-mod error;
 mod gpu;
 mod instance;
 mod lp_file;
@@ -28,7 +27,6 @@ mod tiers;
 
 pub use baselines::{place_greedy, place_random};
 pub use bound::{Bound, group_bound, neuron_bound};
-pub use error::PlacementError;
 pub use instance::{BlockNeurons, Group, Instance, ONE, Options, Terms};
 pub use lp_file::{LpForm, write_lp, write_powerinfer_lp};
 pub use machine::Machine;

@@ -1,7 +1,8 @@
 //! The machine as the mapping problem sees it: capacities, bandwidths and the synchronisation.
 
-use crate::{ONE, PlacementError};
+use crate::ONE;
 use ndp_config::{BlockKind, LlmShape, SystemConfig};
+use ndp_files::{Error, Result, bail, in_range, refusal};
 use serde::Serialize;
 
 /// Capacities in bytes, bandwidths in GB/s (10^9 bytes), times in microseconds.
@@ -33,22 +34,19 @@ impl Machine {
     /// keys and values of `kv_tokens` tokens, which lie evenly over them.
     ///
     /// # Errors
-    /// [`PlacementError::GpuTooSmall`]; [`PlacementError::DimmsTooSmall`] if the keys and values alone exceed the DIMMs.
-    pub fn of(model: &LlmShape, system: &SystemConfig, kv_tokens: u32) -> Result<Self, PlacementError> {
+    /// If the keys and values alone exceed the DIMMs.
+    pub fn of(model: &LlmShape, system: &SystemConfig, kv_tokens: u32) -> Result<Self> {
         let (available, resident) = (system.gpu_weight_bytes(), model.resident_bytes());
         let gpu_bytes = available.checked_sub(resident).ok_or_else(|| {
             let model = model.name().to_owned();
-            PlacementError::GpuTooSmall { model, resident, available }
+            refusal!("the GPU has {available} bytes for weights, the projections and embeddings of {model} take {resident}")
         })?;
         let dimms = system.dimms().count;
         let kv_bytes = (model.kv_bytes_per_token() * u64::from(kv_tokens)).div_ceil(dimms.into());
-        let dimm_bytes = system.dimm_bytes().checked_sub(kv_bytes).ok_or(PlacementError::DimmsTooSmall {
-            needed: model.neurons_bytes(),
-            available: 0,
-            each: 0,
-            dimms,
-            kv_bytes,
-        })?;
+        let dimm_bytes = system
+            .dimm_bytes()
+            .checked_sub(kv_bytes)
+            .ok_or_else(|| dimms_too_small(model.neurons_bytes(), dimms, 0, kv_bytes))?;
         Ok(Self {
             gpu_bytes,
             gpu_gbps: system.gpu().bandwidth_gbps * system.gpu().bandwidth_efficiency,
@@ -67,18 +65,9 @@ impl Machine {
     /// Whether the numbers make sense.
     ///
     /// # Errors
-    /// [`PlacementError::Range`] for a number of DIMMs outside 1..=64, [`PlacementError::Quantity`] for bandwidths that are not
-    /// positive and times that are negative.
-    pub fn check(&self) -> Result<(), PlacementError> {
-        let max = SystemConfig::MAX_DIMMS;
-        if !(1..=max).contains(&self.dimms) {
-            return Err(PlacementError::Range {
-                what: "dimms",
-                value: self.dimms.into(),
-                min: 1,
-                max: max.into(),
-            });
-        }
+    /// A number of DIMMs outside 1..=64, bandwidths that are not positive and times that are negative.
+    pub fn check(&self) -> Result<()> {
+        in_range("dimms", self.dimms, 1, SystemConfig::MAX_DIMMS)?;
         let ssd_gbps = self.ssd_gbps.unwrap_or(1.0);
         for (what, value) in [
             ("GPU bandwidth", self.gpu_gbps),
@@ -86,12 +75,12 @@ impl Machine {
             ("SSD bandwidth", ssd_gbps),
         ] {
             if !(value > 0.0 && value.is_finite()) {
-                return Err(PlacementError::Quantity { what, value, rule: "a positive number of GB/s" });
+                bail!("{what} = {value} must be a positive number of GB/s");
             }
         }
         if !(self.sync_us >= 0.0 && self.sync_us.is_finite()) {
             let (what, value) = ("synchronisation", self.sync_us);
-            return Err(PlacementError::Quantity { what, value, rule: "a number of us, 0 or more" });
+            bail!("{what} = {value} must be a number of us, 0 or more");
         }
         Ok(())
     }
@@ -115,4 +104,31 @@ impl Machine {
     pub fn dimm_us(&self, work: f64) -> f64 {
         work / (f64::from(ONE) * 1e3 * self.dimm_gbps)
     }
+}
+
+/// The refusal of neurons that do not fit in the DIMMs; each has `each` bytes for them beside `kv_bytes` of keys and values.
+pub(crate) fn dimms_too_small(needed: u64, dimms: u32, each: u64, kv_bytes: u64) -> Error {
+    let (needed, usable) = (size(needed), usable(dimms, each, kv_bytes));
+    refusal!("{needed} of neurons do not fit in {usable}; use more DIMMs, a smaller --kv-tokens, or --ssd")
+}
+
+/// Bytes in the unit that fits.
+fn size(bytes: u64) -> String {
+    match bytes as f64 {
+        small if small < 1e6 => format!("{bytes} bytes"),
+        some if some < 1e9 => format!("{:.1} MB", some / 1e6),
+        many => format!("{:.1} GB", many / 1e9),
+    }
+}
+
+/// The DIMMs, and what keys and values leave of them.
+fn usable(dimms: u32, each: u64, kv_bytes: u64) -> String {
+    let (plural, of_each) = if dimms == 1 { ("", "") } else { ("s", " in each") };
+    let kept = match (each, kv_bytes) {
+        (_, 0) => String::new(),
+        (0, kept) => format!(" (keys and values alone take {}{of_each})", size(kept)),
+        (each, kept) => format!(" ({} minus {} for keys and values)", size(each + kept), size(kept)),
+    };
+    let usable = if each == 0 { "none".to_owned() } else { size(each) };
+    format!("{dimms} DIMM{plural}: {usable} is usable{of_each}{kept}")
 }

@@ -4,11 +4,12 @@
 //! minimise `sum t_l` with `t_l >= sum work x / BW_gpu + 2 T_sync`, `t_l >= (W_l - sum work x) / (D BW_dimm)` and `sum bytes x <= S_GPU`.
 
 use crate::structured::with_gpu_groups;
-use crate::{Instance, Placement, PlacementError};
+use crate::{Instance, Placement};
 use good_lp::solvers::SolutionStatus;
 use good_lp::{
     Expression, ProblemVariables, Solution, SolverModel, Variable, WithMipGap, WithTimeLimit, variable,
 };
+use ndp_files::{Result, bail, in_range, refusal};
 use serde::Serialize;
 use std::ops::Range;
 
@@ -44,12 +45,9 @@ pub struct MilpReport {
 /// Solves the reduced problem and places neurons accordingly.
 ///
 /// # Errors
-/// [`PlacementError::Solver`] if there is no solution in time; numbers of groups outside 1..=2^20; time limits that are not positive;
-/// [`PlacementError::Fragmented`] as [`place_structured`](crate::place_structured).
-pub fn place_milp(
-    instance: &Instance,
-    options: &MilpOptions,
-) -> Result<(Placement, MilpReport), PlacementError> {
+/// If there is no solution in time; numbers of groups outside 1..=2^20; time limits that are not positive; as
+/// [`place_structured`](crate::place_structured).
+pub fn place_milp(instance: &Instance, options: &MilpOptions) -> Result<(Placement, MilpReport)> {
     let solved = solve(instance, options, true)?;
     let mut on = vec![false; instance.groups().len()];
     for (groups, value) in &solved.parts {
@@ -64,7 +62,7 @@ pub fn place_milp(
 ///
 /// # Errors
 /// As [`place_milp`].
-pub fn relaxation_us(instance: &Instance, options: &MilpOptions) -> Result<f64, PlacementError> {
+pub fn relaxation_us(instance: &Instance, options: &MilpOptions) -> Result<f64> {
     Ok(solve(instance, options, false)?.us)
 }
 
@@ -74,15 +72,12 @@ struct Solved {
     timed_out: bool,
 }
 
-fn solve(instance: &Instance, options: &MilpOptions, whole: bool) -> Result<Solved, PlacementError> {
+fn solve(instance: &Instance, options: &MilpOptions, whole: bool) -> Result<Solved> {
     let &MilpOptions { groups_per_variable, time_limit_s: seconds, gap } = options;
-    if !(1..=1 << 20).contains(&groups_per_variable) {
-        let (what, value) = ("groups per variable", groups_per_variable.into());
-        return Err(PlacementError::Range { what, value, min: 1, max: 1 << 20 });
-    }
+    in_range("groups per variable", groups_per_variable, 1, 1 << 20)?;
     if !(seconds > 0.0 && seconds <= 1e6) {
         let (what, rule) = ("time limit", "a positive number of seconds, at most 10^6");
-        return Err(PlacementError::Quantity { what, value: seconds, rule });
+        bail!("{what} = {seconds} must be {rule}");
     }
     let machine = instance.machine();
     let mut variables = ProblemVariables::new();
@@ -114,7 +109,7 @@ fn solve(instance: &Instance, options: &MilpOptions, whole: bool) -> Result<Solv
         model.add_constraint(gpu.leq(time));
         model.add_constraint(dimm.leq(time));
     }
-    let failed = |reason: String| PlacementError::Solver { seconds, reason };
+    let failed = |reason: String| refusal!("the MILP solver found no placement within {seconds} s: {reason}");
     let model = model.with_mip_gap(gap).map_err(|error| failed(error.to_string()))?;
     let solution = model.solve().map_err(|error| failed(error.to_string()))?;
     Ok(Solved {

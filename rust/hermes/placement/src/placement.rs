@@ -2,8 +2,9 @@
 //!
 //! A plain value: whoever adjusts a placement while tokens are generated changes a clone of it.
 
-use crate::{Instance, PlacementError};
+use crate::Instance;
 use ndp_config::BlockKind;
+use ndp_files::{Result, bail, ensure, refusal};
 use ndp_traces::{Activity, NeuronShape};
 use serde::Serialize;
 
@@ -120,46 +121,53 @@ impl Placement {
     ///
     /// # Errors
     /// The first of the rules that is broken.
-    pub fn check(&self, instance: &Instance) -> Result<(), PlacementError> {
+    pub fn check(&self, instance: &Instance) -> Result<()> {
         self.checked_usage(instance).map(|_| ())
     }
 
     /// Checks, and returns bytes in use.
-    fn checked_usage(&self, instance: &Instance) -> Result<Usage, PlacementError> {
+    fn checked_usage(&self, instance: &Instance) -> Result<Usage> {
         if &self.shape != instance.shape() {
             let (what, found, expected) =
                 ("neurons placed".to_owned(), self.shape.neurons(), instance.shape().neurons());
-            return Err(PlacementError::Shape { what, found, expected });
+            bail!("{what}: {found} instead of {expected}");
         }
         let dimms = instance.machine().dimms;
         for (block, of) in self.shape.blocks().iter().enumerate() {
             let stray = |bits: &[u64]| of.neurons % 64 != 0 && bits[bits.len() - 1] >> (of.neurons % 64) != 0;
             let no_ssd = of.kind == BlockKind::Attention || instance.machine().ssd_gbps.is_none();
             if no_ssd && self.ssd_bits(block).iter().any(|word| *word != 0) {
-                return Err(PlacementError::NoSsd { block });
+                bail!(
+                    "neurons of block {block} are on an SSD: expected neurons of an MLP, and a machine with an SSD"
+                );
             }
             if stray(self.gpu_bits(block)) || stray(self.ssd_bits(block)) {
-                return Err(PlacementError::StrayBits { block, last: of.neurons - 1 });
+                bail!("the bits of block {block} go on behind its last neuron, number {}", of.neurons - 1);
             }
             let highest = self.dimms(block).iter().copied().fold(0, u8::max);
             if u32::from(highest) >= dimms {
                 let exists = |&dimm: &u8| u32::from(dimm) < dimms;
                 let neuron = self.dimms(block).iter().take_while(|dimm| exists(dimm)).count();
                 let dimm = self.dimm(block, neuron);
-                return Err(PlacementError::NoSuchDimm { block, neuron, dimm, dimms });
+                bail!(
+                    "neuron {neuron} of block {block} is placed on DIMM {dimm}, but the system has only {dimms} DIMMs"
+                );
             }
         }
         let usage = self.usage(instance);
         let (used, capacity) = (usage.gpu_bytes, instance.machine().gpu_bytes);
-        if used > capacity {
-            return Err(PlacementError::GpuFull { used, capacity });
-        }
+        ensure!(used <= capacity, "{used} bytes of neurons on the GPU, {capacity} fit");
         let capacity = instance.machine().dimm_bytes;
         if instance.has_equal_slots() && usage.slot_bytes > capacity {
-            return Err(PlacementError::SlotsFull { used: usage.slot_bytes, capacity });
+            bail!(
+                "slots for {} bytes of neurons in each DIMM, {capacity} fit: with an SSD all DIMMs have as many slots of a block as the fullest one needs",
+                usage.slot_bytes
+            );
         }
         match usage.dimm_bytes.iter().position(|&used| used > capacity) {
-            Some(dimm) => Err(PlacementError::DimmFull { dimm, used: usage.dimm_bytes[dimm], capacity }),
+            Some(dimm) => {
+                Err(refusal!("{} bytes of neurons on DIMM {dimm}, {capacity} fit", usage.dimm_bytes[dimm]))
+            }
             None => Ok(usage),
         }
     }
@@ -188,7 +196,7 @@ impl Placement {
     ///
     /// # Errors
     /// As [`Placement::check`].
-    pub fn evaluate(&self, instance: &Instance) -> Result<Evaluation, PlacementError> {
+    pub fn evaluate(&self, instance: &Instance) -> Result<Evaluation> {
         let Usage { gpu_bytes, dimm_bytes, .. } = self.checked_usage(instance)?;
         let machine = instance.machine();
         let mut terms = Vec::with_capacity(instance.terms().len());

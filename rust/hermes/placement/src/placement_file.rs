@@ -1,7 +1,8 @@
 //! A placement as JSON: one line of text per block for the GPU, one for the DIMMs.
 
-use crate::{Placement, PlacementError};
+use crate::Placement;
 use ndp_config::BlockKind;
+use ndp_files::{Result, bail, refusal};
 use ndp_traces::NeuronShape;
 use serde::{Deserialize, Serialize};
 
@@ -70,11 +71,9 @@ impl PlacementFile {
     /// The placement, for neurons of that shape on so many DIMMs. Whether it fits their memory is [`Placement::check`]'s to say.
     ///
     /// # Errors
-    /// [`PlacementError::Syntax`] names the block that is not as it should be, [`PlacementError::Shape`] a wrong number of blocks or
-    /// DIMMs.
-    pub fn placement(&self, shape: &NeuronShape, dimms: u32) -> Result<Placement, PlacementError> {
-        let wrong =
-            |what: &str, found, expected| PlacementError::Shape { what: what.to_owned(), found, expected };
+    /// Text that is no placement, with the block at fault; another number of blocks or DIMMs.
+    pub fn placement(&self, shape: &NeuronShape, dimms: u32) -> Result<Placement> {
+        let wrong = |what: &str, found, expected| refusal!("{what}: {found} instead of {expected}");
         if self.blocks.len() != shape.blocks().len() {
             let what = "blocks placed (two of each layer)";
             return Err(wrong(what, self.blocks.len() as u64, shape.blocks().len() as u64));
@@ -84,7 +83,7 @@ impl PlacementFile {
         }
         let mut placement = Placement::new(shape);
         for (block, (of, text)) in shape.blocks().iter().zip(&self.blocks).enumerate() {
-            let wrong = |what: String| PlacementError::Syntax(format!("block {block}: {what}"));
+            let wrong = |what: String| refusal!("not a placement: block {block}: {what}");
             if (text.layer, text.kind.as_str()) != (of.layer, kind_name(of.kind)) {
                 let expected = format!("{} of layer {}", kind_name(of.kind), of.layer);
                 let again = |other: &BlockText| (other.layer, &other.kind) == (text.layer, &text.kind);
@@ -123,7 +122,10 @@ impl PlacementFile {
                     bits[i / 16] |= u64::from(nibble) << (i % 16 * 4);
                 }
                 if of.neurons % 64 != 0 && bits[bits.len() - 1] >> (of.neurons % 64) != 0 {
-                    return Err(PlacementError::StrayBits { block, last: of.neurons - 1 });
+                    bail!(
+                        "the bits of block {block} go on behind its last neuron, number {}",
+                        of.neurons - 1
+                    );
                 }
                 Ok(())
             };

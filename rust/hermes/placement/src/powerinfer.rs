@@ -11,8 +11,9 @@
 //! either while it holds what a full GPU leaves.
 
 use crate::structured::with_gpu_groups;
-use crate::{Instance, ONE, Placement, PlacementError};
+use crate::{Instance, ONE, Placement};
 use ndp_config::LlmShape;
+use ndp_files::{Result, bail, ensure, refusal};
 use ndp_traces::NeuronShape;
 use serde::Serialize;
 
@@ -40,11 +41,11 @@ impl HostMemory {
     /// they have so many per cent of the model's bytes, each in proportion to the block's neurons.
     ///
     /// # Errors
-    /// [`PlacementError::Quantity`] for a memory outside 0..=10^6 GB, or a percentage outside 0..=100.
-    pub fn of(model: &LlmShape, cpu_gb: f64, percent: f64, kv_tokens: u32) -> Result<Self, PlacementError> {
+    /// A memory outside 0..=10^6 GB, or a percentage outside 0..=100.
+    pub fn of(model: &LlmShape, cpu_gb: f64, percent: f64, kv_tokens: u32) -> Result<Self> {
         let valid = |what, value: f64, most, rule| match (0.0..=most).contains(&value) {
             true => Ok(()),
-            false => Err(PlacementError::Quantity { what, value, rule }),
+            false => Err(refusal!("{what} = {value} must be {rule}")),
         };
         valid("CPU memory", cpu_gb, 1e6, "0 to 10^6 GB")?;
         valid("size of the predictors", percent, 100.0, "0 to 100 per cent of the model")?;
@@ -80,16 +81,11 @@ impl<'a> PowerInferProgram<'a> {
     /// The program of an instance with that least number of neurons for each block.
     ///
     /// # Errors
-    /// [`PlacementError::Shape`] if there is not one number per block, [`PlacementError::HostTooSmall`] if GPU and CPU together do not hold
-    /// neurons and predictors.
-    pub fn new(
-        instance: &'a Instance,
-        least: &[Option<u32>],
-        memory: &HostMemory,
-    ) -> Result<Self, PlacementError> {
+    /// If there is not one number per block, if GPU and CPU together do not hold neurons and predictors.
+    pub fn new(instance: &'a Instance, least: &[Option<u32>], memory: &HostMemory) -> Result<Self> {
         if least.len() != instance.blocks().len() {
             let (what, found) = ("least numbers of neurons".to_owned(), least.len() as u64);
-            return Err(PlacementError::Shape { what, found, expected: instance.blocks().len() as u64 });
+            bail!("{what}: {found} instead of {}", instance.blocks().len());
         }
         let mut gpu_bytes = instance.machine().gpu_bytes;
         let (mut predictor_gpu_bytes, mut predictor_cpu_bytes) = (0, 0);
@@ -102,7 +98,7 @@ impl<'a> PowerInferProgram<'a> {
         let (neurons, predictors) = (instance.bytes(), predictor_gpu_bytes + predictor_cpu_bytes);
         let (gpu, cpu) = (instance.machine().gpu_bytes, memory.cpu_bytes);
         let cpu_bytes = cpu.checked_sub(predictor_cpu_bytes).filter(|free| neurons <= gpu_bytes + free);
-        let cpu_bytes = cpu_bytes.ok_or(PlacementError::HostTooSmall { neurons, predictors, gpu, cpu })?;
+        let cpu_bytes = cpu_bytes.ok_or_else(|| refusal!("{neurons} bytes of neurons and {predictors} of predictors fit neither GPU nor CPU: they have {gpu} and {cpu} bytes"))?;
         let least = least.to_vec();
         Ok(Self { instance, least, gpu_bytes, cpu_bytes, predictor_gpu_bytes, predictor_cpu_bytes })
     }
@@ -135,13 +131,10 @@ pub struct PowerInferReport {
 
 /// `C_l` of each block for a CPU of that bandwidth: the least number with `C_l T_gpu + T_sync <= C_l T_cpu`, `T` being bytes through
 /// bandwidth (equations 4 and 5).
-///
-/// # Errors
-/// [`PlacementError::Quantity`] for a bandwidth that is not positive.
-pub fn least_neurons(instance: &Instance, cpu_gbps: f64) -> Result<Vec<Option<u32>>, PlacementError> {
+pub fn least_neurons(instance: &Instance, cpu_gbps: f64) -> Result<Vec<Option<u32>>> {
     if !(cpu_gbps > 0.0 && cpu_gbps.is_finite()) {
         let (what, rule) = ("CPU bandwidth", "a positive number of GB/s");
-        return Err(PlacementError::Quantity { what, value: cpu_gbps, rule });
+        bail!("{what} = {cpu_gbps} must be {rule}");
     }
     let machine = instance.machine();
     let least = |bytes: u64, neurons: usize| {
@@ -155,19 +148,15 @@ pub fn least_neurons(instance: &Instance, cpu_gbps: f64) -> Result<Vec<Option<u3
 /// Places neurons by impact per byte.
 ///
 /// # Errors
-/// [`PlacementError::CpuFull`] if that leaves more to the CPU than it holds, as whole groups and the least numbers may;
-/// [`PlacementError::Fragmented`] as [`place_structured`](crate::place_structured).
-pub fn place_powerinfer(
-    program: &PowerInferProgram<'_>,
-) -> Result<(Placement, PowerInferReport), PlacementError> {
+/// If that leaves more to the CPU than it holds, as whole groups and the least numbers may; as
+/// [`place_structured`](crate::place_structured).
+pub fn place_powerinfer(program: &PowerInferProgram<'_>) -> Result<(Placement, PowerInferReport)> {
     let instance = program.instance;
     let on = select(program);
     let picked = || instance.groups().iter().zip(&on).filter(|&(_, &on)| on).map(|(group, _)| group);
     let gpu_bytes = picked().map(|group| group.bytes).sum();
     let (used, capacity) = (instance.bytes() - gpu_bytes, program.cpu_bytes);
-    if used > capacity {
-        return Err(PlacementError::CpuFull { used, capacity });
-    }
+    ensure!(used <= capacity, "{used} bytes of neurons are left to the CPU, {capacity} fit");
     let impact = picked().map(|group| group.mean() * f64::from(group.len)).sum::<f64>() / f64::from(ONE);
     let impact_bound = impact_bound(program);
     let report = PowerInferReport {

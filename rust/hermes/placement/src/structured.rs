@@ -2,7 +2,8 @@
 
 use crate::balance::{Dimms, Stored};
 use crate::bound::{group_bound, neuron_bound};
-use crate::{Evaluation, Instance, Placement, PlacementError, TermTime, gpu};
+use crate::{Evaluation, Instance, Placement, TermTime, gpu};
+use ndp_files::Result;
 use serde::Serialize;
 
 /// What a placement costs, and what none can go below.
@@ -41,7 +42,7 @@ impl Certificate {
     ///
     /// # Errors
     /// As [`Placement::check`].
-    pub fn of(instance: &Instance, placement: &Placement) -> Result<Self, PlacementError> {
+    pub fn of(instance: &Instance, placement: &Placement) -> Result<Self> {
         let Evaluation { objective_us, terms, gpu_bytes, dimm_bytes } = placement.evaluate(instance)?;
         let bound = neuron_bound(instance);
         let terms = terms.into_iter().zip(bound.terms_us);
@@ -61,9 +62,9 @@ impl Certificate {
 /// Places neurons as the linear relaxation does: the hottest groups on the GPU, cut where a limit is reached, and evenly loaded DIMMs.
 ///
 /// # Errors
-/// [`PlacementError::Fragmented`] if the DIMMs are so full that a neuron finds no room; cannot happen while they have room for as many
-/// more of the largest neurons as there are DIMMs.
-pub fn place_structured(instance: &Instance) -> Result<(Placement, Certificate), PlacementError> {
+/// If the DIMMs are so full that a neuron finds no room; cannot happen while they have room for as many more of the
+/// largest neurons as there are DIMMs.
+pub fn place_structured(instance: &Instance) -> Result<(Placement, Certificate)> {
     let placement = with_gpu_neurons(instance, &gpu::select(instance))?;
     let certificate = Certificate::of(instance, &placement)?;
     Ok((placement, certificate))
@@ -72,17 +73,13 @@ pub fn place_structured(instance: &Instance) -> Result<(Placement, Certificate),
 /// The placement with the first `taken[g]` neurons of each group `g` on the GPU, and evenly loaded DIMMs.
 ///
 /// The copies' originals load no DIMM. They are spread evenly too, so that a copy that is dropped later does little harm.
-pub(crate) fn with_gpu_neurons(instance: &Instance, taken: &[u32]) -> Result<Placement, PlacementError> {
+pub(crate) fn with_gpu_neurons(instance: &Instance, taken: &[u32]) -> Result<Placement> {
     instance.fits_dimms()?;
     spread(instance, taken, &Stored::All)
 }
 
 /// The same if not all neurons have a place in their DIMM.
-pub(crate) fn spread(
-    instance: &Instance,
-    taken: &[u32],
-    stored: &Stored<'_>,
-) -> Result<Placement, PlacementError> {
+pub(crate) fn spread(instance: &Instance, taken: &[u32], stored: &Stored<'_>) -> Result<Placement> {
     let mut placement = Placement::new(instance.shape());
     let mut dimms = Dimms::new(instance, taken, stored);
     for front in [false, true] {
@@ -102,7 +99,7 @@ pub(crate) fn spread(
 }
 
 /// The same for whole groups.
-pub(crate) fn with_gpu_groups(instance: &Instance, on: &[bool]) -> Result<Placement, PlacementError> {
+pub(crate) fn with_gpu_groups(instance: &Instance, on: &[bool]) -> Result<Placement> {
     let taken: Vec<u32> =
         instance.groups().iter().zip(on).map(|(group, &on)| u32::from(on) * group.len).collect();
     with_gpu_neurons(instance, &taken)

@@ -22,8 +22,9 @@
 
 use crate::balance::{Stored, cold};
 use crate::structured::spread;
-use crate::{Instance, ONE, Placement, PlacementError, TermTime, gpu};
+use crate::{Instance, ONE, Placement, TermTime, gpu};
 use ndp_config::BlockKind;
+use ndp_files::{Result, refusal};
 use serde::Serialize;
 
 /// Most placements that are tried one by one.
@@ -378,17 +379,14 @@ impl<'a> Dual<'a> {
 }
 
 /// Places neurons on three tiers.
-///
-/// # Errors
-/// [`PlacementError::Quantity`] for a machine without an SSD.
-pub fn place_tiers(instance: &Instance) -> Result<(Placement, TierCertificate), PlacementError> {
-    let missing = PlacementError::Quantity { what: "SSD bandwidth", value: 0.0, rule: "that of an SSD" };
-    let dual = Dual::new(instance, instance.machine().ssd_gbps.ok_or(missing.clone())?);
+pub fn place_tiers(instance: &Instance) -> Result<(Placement, TierCertificate)> {
+    let missing = || refusal!("SSD bandwidth = 0 must be that of an SSD");
+    let dual = Dual::new(instance, instance.machine().ssd_gbps.ok_or_else(missing)?);
     let point = dual.best();
     let place = |taken: Vec<u32>| {
         let placement = spread(instance, &taken, &Stored::Until(&dual.resident(&taken)))?;
         let evaluation = placement.evaluate(instance)?;
-        Ok::<_, PlacementError>((placement, evaluation))
+        Ok::<_, ndp_files::Error>((placement, evaluation))
     };
     let tried = try_all(instance);
     let exhaustive = tried.is_some();
@@ -400,7 +398,7 @@ pub fn place_tiers(instance: &Instance) -> Result<(Placement, TierCertificate), 
     let found = found.into_iter().chain(tried);
     let best =
         found.reduce(|best, other| if other.1.objective_us < best.1.objective_us { other } else { best });
-    let Some((placement, evaluation)) = best else { return Err(missing) };
+    let Some((placement, evaluation)) = best else { return Err(missing()) };
     let bound_us = point.us.max(0.0);
     let ssd_bytes = instance.blocks().iter().enumerate().map(|(block, of)| {
         let bits = placement.gpu_bits(block).iter().zip(placement.ssd_bits(block));

@@ -5,9 +5,9 @@ use ndp_config::LlmShape;
 use ndp_config::SystemConfig;
 use ndp_numerics::SplitMix64;
 use ndp_placement::{
-    HostMemory, Instance, MilpOptions, ONE, Options, Placement, PlacementError, PowerInferProgram, Terms,
-    group_bound, least_neurons, neuron_bound, place_greedy, place_milp, place_powerinfer, place_random,
-    place_structured, relaxation_us, synthetic_frequencies, write_powerinfer_lp,
+    HostMemory, Instance, MilpOptions, ONE, Options, Placement, PowerInferProgram, Terms, group_bound,
+    least_neurons, neuron_bound, place_greedy, place_milp, place_powerinfer, place_random, place_structured,
+    relaxation_us, synthetic_frequencies, write_powerinfer_lp,
 };
 
 /// Rounding of sums in f64.
@@ -228,13 +228,12 @@ fn powerinfers_impact_is_within_its_gap_of_the_optimum() {
         let found = program.and_then(|program| place_powerinfer(&program));
         let (placement, report) = match found {
             Ok(found) => found,
-            Err(PlacementError::HostTooSmall { .. }) => {
+            Err(error) if error.to_string().contains("fit neither GPU nor CPU") => {
                 assert_eq!(best, None, "seed {seed}");
                 infeasible += 1;
                 continue;
             }
-            Err(PlacementError::CpuFull { used, capacity }) => {
-                assert!(used > capacity, "seed {seed}");
+            Err(error) if error.to_string().contains("bytes of neurons are left to the CPU") => {
                 missed += u32::from(best.is_some());
                 continue;
             }

@@ -4,8 +4,8 @@ use crate::common::{Sizes, below, frequencies};
 use ndp_config::{BlockKind, LlmShape, Ssd, SystemConfig};
 use ndp_numerics::SplitMix64;
 use ndp_placement::{
-    Instance, Machine, Options, Placement, PlacementError, PlacementFile, Terms, TierCertificate,
-    place_structured, place_tiers, synthetic_frequencies,
+    Instance, Machine, Options, Placement, PlacementFile, Terms, TierCertificate, place_structured,
+    place_tiers, synthetic_frequencies,
 };
 use ndp_traces::NeuronShape;
 
@@ -269,11 +269,11 @@ fn a_model_that_exceeds_the_dimms_is_placed_and_written() {
     let frequencies = synthetic_frequencies(&model, 3);
     let options = Options::default();
     let error = Instance::new(&model, &system, &frequencies, &options).unwrap_err();
-    assert!(matches!(error, PlacementError::DimmsTooSmall { .. }), "{error}");
+    assert!(error.to_string().contains("of neurons do not fit in"), "{error}");
     let system = system.with_ssd(Ssd::preset("nvme-pcie4").unwrap());
     let instance = Instance::new(&model, &system, &frequencies, &options).unwrap();
     let error = place_structured(&instance).unwrap_err();
-    assert!(matches!(error, PlacementError::DimmsTooSmall { .. }), "{error}");
+    assert!(error.to_string().contains("of neurons do not fit in"), "{error}");
     let placed = place_tiers(&instance).unwrap();
     let (placement, certificate) = &placed;
     assert!(certificate.gap < 0.01 && !certificate.exhaustive, "{}", certificate.gap);
@@ -311,8 +311,9 @@ fn dimms_have_as_many_slots_as_the_fullest_one_needs() {
         moved.dimms_mut(block)[neuron] = to;
     }
     let error = moved.check(&problem.instance).unwrap_err();
-    let PlacementError::SlotsFull { used, .. } = error else { panic!("{error}") };
-    assert!(used > capacity && problem.objective(&moved).is_none(), "{used} {capacity}");
+    let text = error.to_string();
+    let used = text.strip_prefix("slots for ").and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+    assert!(used.unwrap() > capacity && problem.objective(&moved).is_none(), "{text} {capacity}");
 }
 
 #[test]

@@ -17,9 +17,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         text.parse::<usize>().map_err(|e| format!("{what} = {text:?} is not a number of tokens: {e}"))
     };
     let (sampled, prefill) = (count("TABLE_TOKENS", sampled)?, count("PREFILL_TOKENS", prefill)?);
-    let reader = TraceReader::open(Path::new(path)).map_err(|e| format!("{path}: {e}"))?;
+    let reader = TraceReader::open(Path::new(path)).map_err(|e| format!("{path}: {e:#}"))?;
     let shape = reader.shape().clone();
-    let tokens: Vec<Activity> = reader.collect::<Result<_, _>>().map_err(|e| format!("{path}: {e}"))?;
+    let tokens: Vec<Activity> = reader.collect::<Result<_, _>>().map_err(|e| format!("{path}: {e:#}"))?;
     let Some((sample, rest)) = tokens.split_at_checked(sampled) else {
         return Err(format!("{path}: {} tokens, {sampled} were to be sampled", tokens.len()).into());
     };

@@ -3,9 +3,9 @@
 //! [`Predictor`] (Hermes: states and parents) learns from what was active and needs no weights; [`LowRank`]
 //! (PowerInfer, LLM in a flash) looks at the input of the block and never learns; [`Exact`] predicts nothing.
 
-use crate::error::PredictorError;
 use crate::low_rank::LowRank;
 use crate::predictor::Predictor;
+use ndp_files::{Result, refusal};
 use ndp_numerics::f16;
 use std::fmt::Debug;
 
@@ -19,15 +19,15 @@ pub trait ActivityPredictor: Debug + Send {
     /// computed. `input` is the vector that the block's first matrix is multiplied with, for whom it matters.
     ///
     /// # Errors
-    /// [`PredictorError::Block`], [`PredictorError::Length`]; [`PredictorError::NoInput`] from those that
-    /// need an input.
-    fn predict(&self, block: usize, input: Option<&[f16]>, out: &mut [u64]) -> Result<bool, PredictorError>;
+    /// A block that the shape does not have, data that have not the length which the shape implies; a low-rank predictor
+    /// that is asked without the input of the block from those that need an input.
+    fn predict(&self, block: usize, input: Option<&[f16]>, out: &mut [u64]) -> Result<bool>;
 
     /// Takes what was active in a block.
     ///
     /// # Errors
     /// As [`Predictor::observe`].
-    fn observe(&mut self, block: usize, actual: &[u64]) -> Result<(), PredictorError>;
+    fn observe(&mut self, block: usize, actual: &[u64]) -> Result<()>;
 
     /// A copy.
     fn boxed(&self) -> Box<dyn ActivityPredictor>;
@@ -44,12 +44,12 @@ impl ActivityPredictor for Predictor {
         "hermes"
     }
 
-    fn predict(&self, block: usize, _: Option<&[f16]>, out: &mut [u64]) -> Result<bool, PredictorError> {
+    fn predict(&self, block: usize, _: Option<&[f16]>, out: &mut [u64]) -> Result<bool> {
         Predictor::predict(self, block, out)?;
         Ok(true)
     }
 
-    fn observe(&mut self, block: usize, actual: &[u64]) -> Result<(), PredictorError> {
+    fn observe(&mut self, block: usize, actual: &[u64]) -> Result<()> {
         Predictor::observe(self, block, actual)
     }
 
@@ -64,15 +64,23 @@ impl ActivityPredictor for LowRank {
     }
 
     /// Of the MLP; what is active in front of attention is known, as it is that block's input.
-    fn predict(&self, block: usize, input: Option<&[f16]>, out: &mut [u64]) -> Result<bool, PredictorError> {
+    fn predict(&self, block: usize, input: Option<&[f16]>, out: &mut [u64]) -> Result<bool> {
         let Some(layer) = self.layer_of(block)? else { return Ok(false) };
-        let bits = LowRank::predict(self, layer, input.ok_or(PredictorError::NoInput { block })?)?;
-        crate::error::same_length("words of the prediction", out.len(), bits.len())?;
+        let bits = LowRank::predict(
+            self,
+            layer,
+            input.ok_or_else(|| {
+                refusal!(
+                    "block {block}: a low-rank predictor needs the input of the block, and none was given"
+                )
+            })?,
+        )?;
+        crate::same_length("words of the prediction", out.len(), bits.len())?;
         out.copy_from_slice(&bits);
         Ok(true)
     }
 
-    fn observe(&mut self, _: usize, _: &[u64]) -> Result<(), PredictorError> {
+    fn observe(&mut self, _: usize, _: &[u64]) -> Result<()> {
         Ok(())
     }
 
@@ -90,11 +98,11 @@ impl ActivityPredictor for Exact {
         "exact"
     }
 
-    fn predict(&self, _: usize, _: Option<&[f16]>, _: &mut [u64]) -> Result<bool, PredictorError> {
+    fn predict(&self, _: usize, _: Option<&[f16]>, _: &mut [u64]) -> Result<bool> {
         Ok(false)
     }
 
-    fn observe(&mut self, _: usize, _: &[u64]) -> Result<(), PredictorError> {
+    fn observe(&mut self, _: usize, _: &[u64]) -> Result<()> {
         Ok(())
     }
 

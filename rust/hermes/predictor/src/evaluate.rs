@@ -1,11 +1,12 @@
 //! How good predictions are: each neuron and token counted by what was predicted and what was.
 
-use crate::error::{PredictorError, in_range, same_length};
 use crate::predictor::Predictor;
 use crate::rules::{PredictorKind, PredictorRules};
+use crate::same_length;
 use crate::states::NeuronStates;
 use crate::table::LayerTable;
 use ndp_config::BlockKind;
+use ndp_files::{Result, in_range};
 use ndp_traces::{Activity, NeuronShape, ones};
 use serde::Serialize;
 use std::borrow::Borrow;
@@ -96,12 +97,12 @@ impl Evaluation {
     /// Predicts, counts and observes tokens one after the other.
     ///
     /// # Errors
-    /// [`PredictorError::Length`] and [`PredictorError::StrayBits`] for activity that does not fit the shape.
+    /// Activity that does not fit the shape.
     pub fn of(
         shape: &NeuronShape,
         predictor: &mut Predictor,
         tokens: impl Iterator<Item = impl Borrow<Activity>>,
-    ) -> Result<Self, PredictorError> {
+    ) -> Result<Self> {
         let mut evaluation = Self::default();
         let mut predicted = vec![0; shape.widest().div_ceil(64) as usize];
         for token in tokens {
@@ -127,8 +128,7 @@ impl Evaluation {
 /// last of them; each later one is predicted, counted and observed.
 ///
 /// # Errors
-/// [`PredictorError::Range`] for a prefill of 0 or one longer than the sequence, [`PredictorError::Shape`] for a table of another
-/// shape, [`PredictorError::Length`] and [`PredictorError::StrayBits`] for activity that does not fit the shape.
+/// A prefill of 0 or one longer than the sequence, a table of another shape, activity that does not fit the shape.
 pub fn evaluate(
     shape: &NeuronShape,
     table: &LayerTable,
@@ -136,7 +136,7 @@ pub fn evaluate(
     kind: PredictorKind,
     prefill: usize,
     tokens: impl Iterator<Item = Activity>,
-) -> Result<Evaluation, PredictorError> {
+) -> Result<Evaluation> {
     in_range("tokens of the prefill", prefill as u64, 1, u64::MAX)?;
     let mut tokens = tokens.enumerate();
     let mut counts = vec![0u32; 64 * shape.words_per_token()];

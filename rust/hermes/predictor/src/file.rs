@@ -3,11 +3,10 @@
 //! All numbers little-endian: the magic `NDPTABL1`; layers, neurons of an attention block, neurons of an MLP block, `u32` each; then for
 //! each block and neuron two `u32`, its parents, `0xffff_ffff` for none; then the 64-bit FNV-1a hash of everything before.
 
-use crate::error::PredictorError;
 use crate::predictor::describe;
 use crate::table::LayerTable;
 use ndp_config::BlockKind;
-use ndp_files::{OutputFile, read_bytes};
+use ndp_files::{Context, OutputFile, Result, bail, read_bytes, refusal};
 use ndp_traces::NeuronShape;
 use std::path::Path;
 
@@ -34,8 +33,8 @@ impl LayerTable {
     /// Writes the table; the file appears complete or not at all.
     ///
     /// # Errors
-    /// [`PredictorError::Io`]; [`PredictorError::Shape`] for a shape whose layers differ.
-    pub fn save(&self, path: &Path) -> Result<(), PredictorError> {
+    /// A shape whose layers differ.
+    pub fn save(&self, path: &Path) -> Result<()> {
         let shape = self.shape();
         let layers = shape.blocks().last().map_or(0, |block| block.layer + 1);
         let neurons = |kind| shape.blocks().iter().find(|b| b.kind == kind).map_or(0, |b| b.neurons);
@@ -43,7 +42,7 @@ impl LayerTable {
         let regular = NeuronShape::new(sizes[0], sizes[1], sizes[2]);
         if regular != *shape {
             let (found, expected) = (describe(shape), describe(&regular));
-            return Err(PredictorError::Shape { what: "a table to be saved", found, expected });
+            bail!("a table to be saved is for another shape: {found}, expected {expected}");
         }
         let mut bytes = MAGIC.to_vec();
         sizes.iter().for_each(|size| bytes.extend(size.to_le_bytes()));
@@ -51,18 +50,16 @@ impl LayerTable {
             bytes.extend(self.raw(block).as_flattened().iter().flat_map(|parent| parent.to_le_bytes()));
         }
         bytes.extend(hash(&bytes).to_le_bytes());
-        let written = OutputFile::create(path).and_then(|file| file.finish(|out| out.write_all(&bytes)));
-        written.map_err(|error| PredictorError::Io { path: path.to_owned(), reason: error.reason() })
+        OutputFile::create(path).and_then(|file| file.finish(|out| out.write_all(&bytes)))
     }
 
     /// Reads a table.
     ///
     /// # Errors
-    /// [`PredictorError::Io`], [`PredictorError::File`] for what is no table or was damaged, [`PredictorError::Parents`].
-    pub fn load(path: &Path) -> Result<Self, PredictorError> {
-        let bytes = read_bytes(path, MAX_BYTES)
-            .map_err(|reason| PredictorError::Io { path: path.to_owned(), reason })?;
-        let wrong = |reason: String| PredictorError::File { path: path.to_owned(), reason };
+    /// What is no table or was damaged, a parent that does not exist, or the same one twice.
+    pub fn load(path: &Path) -> Result<Self> {
+        let bytes = read_bytes(path, MAX_BYTES).with_context(|| path.display().to_string())?;
+        let wrong = |reason: String| refusal!("{}: {reason}", path.display());
         if bytes.len() < HEADER_BYTES + HASH_BYTES || !bytes.starts_with(MAGIC) {
             return Err(wrong(format!(
                 "no correlation table: {} bytes, magic NDPTABL1 expected",

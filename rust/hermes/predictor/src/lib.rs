@@ -11,7 +11,6 @@
 mod activity;
 mod aligned;
 mod children;
-mod error;
 mod evaluate;
 mod file;
 mod kernel;
@@ -23,10 +22,16 @@ mod states;
 mod table;
 
 pub use activity::{ActivityPredictor, Exact};
-pub use error::PredictorError;
 pub use evaluate::{Confusion, Evaluation, evaluate};
 pub use low_rank::{LowRank, LowRankLayer};
+use ndp_files::{Result, ensure};
 pub use predictor::Predictor;
 pub use rules::{MAX_STATE, PredictorKind, PredictorRules, first_state};
 pub use states::NeuronStates;
 pub use table::{LayerTable, Parents, previous_block};
+
+/// Refuses data of another length; `what` names them.
+fn same_length(what: &str, found: usize, expected: usize) -> Result<()> {
+    ensure!(found == expected, "{what}: {found} entries, expected {expected}");
+    Ok(())
+}

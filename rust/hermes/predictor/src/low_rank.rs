@@ -5,8 +5,8 @@
 //! is predicted active if `s > 0`. `golden/predictor.py` trains the matrices and stores them as
 //! `predictor.safetensors` beside the model's weights.
 
-use crate::error::PredictorError;
 use ndp_config::BlockKind;
+use ndp_files::{Context, Result, bail, ensure, refusal};
 use ndp_numerics::{Decoded, add, f16, fp16};
 use ndp_traces::NeuronShape;
 use safetensors::{Dtype, SafeTensors};
@@ -28,7 +28,7 @@ const MAX_BYTES: u64 = 1 << 32;
 /// assert_eq!(predictor.predict(0, &[one, one])?, [0b101]);
 /// assert_eq!(predictor.predict(0, &[one, zero])?, [0b001]); // 1 - 1 is not above 0
 /// assert!(predictor.predict(0, &[one]).is_err());
-/// # Ok::<(), PredictorError>(())
+/// # Ok::<(), ndp_files::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct LowRank {
@@ -53,23 +53,14 @@ pub struct LowRankLayer {
 impl LowRankLayer {
     /// From `A` `[rank x width]`, `B` `[neurons x rank]` and the bias `[neurons]`, row-major; the rank is at
     /// least 1.
-    ///
-    /// # Errors
-    /// [`PredictorError::Length`].
-    pub fn new(
-        width: usize,
-        neurons: usize,
-        a: Vec<f16>,
-        b: Vec<f16>,
-        bias: Vec<f16>,
-    ) -> Result<Self, PredictorError> {
+    pub fn new(width: usize, neurons: usize, a: Vec<f16>, b: Vec<f16>, bias: Vec<f16>) -> Result<Self> {
         let rank = (a.len() / width.max(1)).max(1);
         for (what, found, expected) in [
             ("A of a low-rank predictor", a.len(), rank.saturating_mul(width)),
             ("B of a low-rank predictor", b.len(), neurons.saturating_mul(rank)),
             ("bias of a low-rank predictor", bias.len(), neurons),
         ] {
-            crate::error::same_length(what, found, expected)?;
+            crate::same_length(what, found, expected)?;
         }
         Ok(Self { width, neurons, rank, a, b, bias })
     }
@@ -127,13 +118,13 @@ impl LowRank {
     /// for each layer.
     ///
     /// # Errors
-    /// [`PredictorError::Length`] for another number of layers, inputs or neurons.
-    pub fn new(shape: &NeuronShape, layers: Vec<LowRankLayer>) -> Result<Self, PredictorError> {
-        crate::error::same_length("layers of low-rank predictors", layers.len(), layers_of(shape))?;
+    /// Another number of layers, inputs or neurons.
+    pub fn new(shape: &NeuronShape, layers: Vec<LowRankLayer>) -> Result<Self> {
+        crate::same_length("layers of low-rank predictors", layers.len(), layers_of(shape))?;
         for (index, layer) in layers.iter().enumerate() {
             let (width, neurons) = sizes(shape, index);
-            crate::error::same_length("inputs of a low-rank predictor", layer.width, width)?;
-            crate::error::same_length("neurons of a low-rank predictor", layer.neurons, neurons)?;
+            crate::same_length("inputs of a low-rank predictor", layer.width, width)?;
+            crate::same_length("neurons of a low-rank predictor", layer.neurons, neurons)?;
         }
         Ok(Self { shape: shape.clone(), layers: layers.into() })
     }
@@ -142,14 +133,14 @@ impl LowRank {
     /// FP16. Each layer has its own rank; other tensors are ignored.
     ///
     /// # Errors
-    /// [`PredictorError::Io`], [`PredictorError::SafeTensors`], [`PredictorError::MissingTensor`],
-    /// [`PredictorError::Dtype`], [`PredictorError::TensorShape`] and [`PredictorError::NotFinite`], all with
-    /// the file's name and, as far as there is one, the tensor's.
-    pub fn load(path: &Path, shape: &NeuronShape) -> Result<Self, PredictorError> {
-        let bytes = ndp_files::read_bytes(path, MAX_BYTES)
-            .map_err(|reason| PredictorError::Io { path: path.to_owned(), reason })?;
+    /// A file that cannot be read or written, a file that is no safetensors file, or a damaged one, a tensor that a
+    /// predictor needs and the file does not hold, a tensor of another element type, a tensor of another shape and an
+    /// infinity or a NaN among the numbers of a tensor, all with the file's name and, as far as there is one, the
+    /// tensor's.
+    pub fn load(path: &Path, shape: &NeuronShape) -> Result<Self> {
+        let bytes = ndp_files::read_bytes(path, MAX_BYTES).with_context(|| path.display().to_string())?;
         let tensors = SafeTensors::deserialize(&bytes)
-            .map_err(|reason| PredictorError::SafeTensors { path: path.to_owned(), reason })?;
+            .map_err(|reason| refusal!("{}: not a valid safetensors file: {reason}", path.display()))?;
         let file = File { path, tensors };
         let layers = (0..layers_of(shape)).map(|layer| {
             let (width, neurons) = sizes(shape, layer);
@@ -165,11 +156,14 @@ impl LowRank {
     /// A bit for each neuron of a layer's MLP, whose input this is: whether it is predicted active.
     ///
     /// # Errors
-    /// [`PredictorError::Layer`]; [`PredictorError::Length`] for an input of another length.
-    pub fn predict(&self, layer: usize, input: &[f16]) -> Result<Vec<u64>, PredictorError> {
+    /// An input of another length.
+    pub fn predict(&self, layer: usize, input: &[f16]) -> Result<Vec<u64>> {
         let layers = self.layers.len();
-        let layer = self.layers.get(layer).ok_or(PredictorError::Layer { layer, layers })?;
-        crate::error::same_length("input of a low-rank predictor", input.len(), layer.width)?;
+        let layer = self
+            .layers
+            .get(layer)
+            .ok_or_else(|| refusal!("layer {layer} does not exist, there are predictors for {layers}"))?;
+        crate::same_length("input of a low-rank predictor", input.len(), layer.width)?;
         Ok(layer.predict(input))
     }
 
@@ -184,9 +178,11 @@ impl LowRank {
     }
 
     /// The layer whose MLP a block is; none for a block in front of attention.
-    pub(crate) fn layer_of(&self, block: usize) -> Result<Option<usize>, PredictorError> {
+    pub(crate) fn layer_of(&self, block: usize) -> Result<Option<usize>> {
         let blocks = self.shape.blocks();
-        let found = blocks.get(block).ok_or(PredictorError::Block { block, blocks: blocks.len() })?;
+        let found = blocks
+            .get(block)
+            .ok_or_else(|| refusal!("block {block} does not exist, the shape has {}", blocks.len()))?;
         Ok((found.kind == BlockKind::Mlp).then_some(found.layer as usize))
     }
 }
@@ -213,29 +209,34 @@ struct File<'a> {
 
 impl File<'_> {
     /// The first dimension and the numbers of a tensor; a dimension that is not given is at least 1.
-    fn tensor(&self, name: &str, shape: &[Option<usize>]) -> Result<(usize, Vec<f16>), PredictorError> {
+    fn tensor(&self, name: &str, shape: &[Option<usize>]) -> Result<(usize, Vec<f16>)> {
         let (path, tensor) = (self.path.to_owned(), name.to_owned());
         let sizes: Vec<String> =
             shape.iter().map(|n| n.map_or_else(|| "rank".to_owned(), |n| n.to_string())).collect();
         let expected = format!("[{}]", sizes.join(", "));
         let Ok(view) = self.tensors.tensor(name) else {
-            return Err(PredictorError::MissingTensor { path, tensor, expected });
+            bail!("{}: tensor {tensor} is missing, expected shape {expected}", path.display());
         };
-        if view.dtype() != Dtype::F16 {
-            return Err(PredictorError::Dtype { path, tensor, found: view.dtype() });
-        }
+        ensure!(
+            view.dtype() == Dtype::F16,
+            "{}: tensor {tensor} has dtype {:?}, expected F16",
+            path.display(),
+            view.dtype()
+        );
         let found = view.shape();
         let fits = |(&found, expected): (&usize, &Option<usize>)| expected.map_or(found > 0, |n| n == found);
         if found.len() != shape.len() || !found.iter().zip(shape).all(fits) {
-            return Err(PredictorError::TensorShape { path, tensor, found: found.to_vec(), expected });
+            bail!("{}: tensor {tensor} has shape {:?}, expected {expected}", path.display(), found.to_vec());
         }
         let pairs = view.data().as_chunks().0;
         let data: Vec<f16> = pairs.iter().map(|&pair| f16::from_bits(u16::from_le_bytes(pair))).collect();
         match data.iter().position(|&value| !fp16::is_finite(value)) {
             None => Ok((found[0], data)),
-            Some(index) => {
-                Err(PredictorError::NotFinite { path, tensor, index, bits: data[index].to_bits() })
-            }
+            Some(index) => Err(refusal!(
+                "{}: tensor {tensor}, element {index} is {:#06x}, expected a finite number",
+                path.display(),
+                data[index].to_bits()
+            )),
         }
     }
 }

@@ -2,11 +2,11 @@
 
 use crate::aligned::AlignedWords;
 use crate::children::{Children, Room};
-use crate::error::PredictorError;
 use crate::kernel::{LANES, Masks, PARENT_WORDS, STATE_WORDS};
 use crate::rules::{PredictorKind, PredictorRules};
 use crate::states::{NeuronStates, check_bits, check_length, group_starts};
 use crate::table::{LayerTable, previous_block};
+use ndp_files::{Result, ensure};
 use ndp_traces::{Activity, NeuronShape};
 
 /// Predicts the active neurons of a block before it is computed.
@@ -26,7 +26,7 @@ use ndp_traces::{Activity, NeuronShape};
 /// let mut out = [0];
 /// predictor.predict(1, &mut out)?;
 /// assert_eq!(out, [1]); // state 5, two active parents: 5 + 6 * 2 > 15
-/// # Ok::<(), PredictorError>(())
+/// # Ok::<(), ndp_files::Error>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Predictor {
@@ -52,21 +52,20 @@ impl Predictor {
     /// A predictor that begins with these states; no neuron has been observed active.
     ///
     /// # Errors
-    /// [`PredictorError::Shape`] if states and table are of different shapes.
+    /// If states and table are of different shapes.
     pub fn new(
         states: NeuronStates,
         table: &LayerTable,
         rules: PredictorRules,
         kind: PredictorKind,
-    ) -> Result<Self, PredictorError> {
+    ) -> Result<Self> {
         let shape = states.shape();
-        if table.shape() != shape {
-            return Err(PredictorError::Shape {
-                what: "the table",
-                found: describe(table.shape()),
-                expected: describe(shape),
-            });
-        }
+        ensure!(
+            table.shape() == shape,
+            "the table is for another shape: {}, expected {}",
+            describe(table.shape()),
+            describe(shape)
+        );
         let children: Vec<Children> = (0..shape.blocks().len())
             .map(|block| {
                 Children::new(table.raw(block), shape.blocks()[previous_block(shape, block)].neurons)
@@ -98,7 +97,7 @@ impl Predictor {
     ///
     /// # Errors
     /// As [`Predictor::observe`].
-    pub fn set_activity(&mut self, block: usize, actual: &[u64]) -> Result<(), PredictorError> {
+    pub fn set_activity(&mut self, block: usize, actual: &[u64]) -> Result<()> {
         check_bits(self.states.shape(), block, actual)?;
         let groups = self.starts[block]..self.starts[block + 1];
         let last = &mut self.last[groups.start * LANES..groups.end * LANES];
@@ -115,15 +114,12 @@ impl Predictor {
     ///
     /// # Errors
     /// As [`Predictor::observe`].
-    pub fn set_last(&mut self, shape: &NeuronShape, last: &Activity) -> Result<(), PredictorError> {
+    pub fn set_last(&mut self, shape: &NeuronShape, last: &Activity) -> Result<()> {
         (0..shape.blocks().len()).try_for_each(|block| self.set_activity(block, last.block(shape, block)))
     }
 
     /// Writes one bit per neuron of a block: whether it is predicted active.
-    ///
-    /// # Errors
-    /// [`PredictorError::Block`], [`PredictorError::Length`].
-    pub fn predict(&self, block: usize, out: &mut [u64]) -> Result<(), PredictorError> {
+    pub fn predict(&self, block: usize, out: &mut [u64]) -> Result<()> {
         check_length(self.states.shape(), block, out.len())?;
         let groups = self.starts[block]..self.starts[block + 1];
         let parents = &self.parents[groups.start * PARENT_WORDS..groups.end * PARENT_WORDS];
@@ -132,10 +128,7 @@ impl Predictor {
     }
 
     /// Takes which neurons of a block were active: updates their states, and what the next block's neurons know of them.
-    ///
-    /// # Errors
-    /// [`PredictorError::Block`], [`PredictorError::Length`], [`PredictorError::StrayBits`].
-    pub fn observe(&mut self, block: usize, actual: &[u64]) -> Result<(), PredictorError> {
+    pub fn observe(&mut self, block: usize, actual: &[u64]) -> Result<()> {
         check_bits(self.states.shape(), block, actual)?;
         let groups = self.starts[block]..self.starts[block + 1];
         let last = &mut self.last[groups.start * LANES..groups.end * LANES];

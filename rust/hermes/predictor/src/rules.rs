@@ -1,6 +1,6 @@
 //! The numbers of the predictor, and what they come to: the least state for each number of active parents.
 
-use crate::error::{PredictorError, in_range};
+use ndp_files::{Result, in_range};
 
 /// Largest state of a neuron; the least one is 0.
 pub const MAX_STATE: u8 = 15;
@@ -49,12 +49,12 @@ impl PredictorRules {
     /// Rules with `s` (gain of an active neuron), `lambda` (weight of a parent), `T` and `T_h`.
     ///
     /// # Errors
-    /// [`PredictorError::Range`]: `s` in `1..=15`, `lambda` in `0..=15`, `T` in `0..=45`, `T_h` in `0..=14`.
-    pub fn new(gain: u8, lambda: u8, threshold: u8, hot_threshold: u8) -> Result<Self, PredictorError> {
-        in_range("gain", gain.into(), 1, 15)?;
-        in_range("lambda", lambda.into(), 0, 15)?;
-        in_range("threshold", threshold.into(), 0, 45)?;
-        in_range("hot threshold", hot_threshold.into(), 0, 14)?;
+    /// A parameter outside its range: `s` in `1..=15`, `lambda` in `0..=15`, `T` in `0..=45`, `T_h` in `0..=14`.
+    pub fn new(gain: u8, lambda: u8, threshold: u8, hot_threshold: u8) -> Result<Self> {
+        in_range("gain", gain, 1, 15)?;
+        in_range("lambda", lambda, 0, 15)?;
+        in_range("threshold", threshold, 0, 45)?;
+        in_range("hot threshold", hot_threshold, 0, 14)?;
         Ok(Self { gain, lambda, threshold, hot_threshold })
     }
 
@@ -147,10 +147,10 @@ mod tests {
 
     #[test]
     fn parameters_out_of_range_are_named() {
-        let message = |r: Result<PredictorRules, PredictorError>| r.unwrap_err().to_string();
-        assert_eq!(message(PredictorRules::new(0, 6, 15, 10)), "gain = 0 must be 1..=15");
-        assert_eq!(message(PredictorRules::new(4, 16, 15, 10)), "lambda = 16 must be 0..=15");
-        assert_eq!(message(PredictorRules::new(4, 6, 46, 10)), "threshold = 46 must be 0..=45");
-        assert_eq!(message(PredictorRules::new(4, 6, 15, 15)), "hot threshold = 15 must be 0..=14");
+        let message = |r: Result<PredictorRules>| r.unwrap_err().to_string();
+        assert_eq!(message(PredictorRules::new(0, 6, 15, 10)), "gain = 0 must be in 1..=15");
+        assert_eq!(message(PredictorRules::new(4, 16, 15, 10)), "lambda = 16 must be in 0..=15");
+        assert_eq!(message(PredictorRules::new(4, 6, 46, 10)), "threshold = 46 must be in 0..=45");
+        assert_eq!(message(PredictorRules::new(4, 6, 15, 15)), "hot threshold = 15 must be in 0..=14");
     }
 }

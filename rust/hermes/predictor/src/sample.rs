@@ -9,10 +9,9 @@
 //! index is at most `min(a, b) / max(a, b)`. So candidates are tried outwards from the child's own number of active tokens until
 //! none can be better than the second best.
 
-use crate::error::PredictorError;
 use crate::table::{LayerTable, NONE, previous_block};
 use multiversion::multiversion;
-use ndp_files::map_on_threads;
+use ndp_files::{Result, map_on_threads};
 use ndp_traces::{Activity, NeuronShape};
 
 /// A candidate: tokens for which both were active, at least one was active, and the parent's number.
@@ -85,14 +84,11 @@ impl LayerTable {
     /// memory for the trace as bits. Blocks are sampled in parallel; the result does not depend on it.
     ///
     /// # Errors
-    /// [`PredictorError::Length`] for an activity of another shape.
-    pub fn sample(
-        shape: &NeuronShape,
-        tokens: impl Iterator<Item = Activity>,
-    ) -> Result<Self, PredictorError> {
+    /// An activity of another shape.
+    pub fn sample(shape: &NeuronShape, tokens: impl Iterator<Item = Activity>) -> Result<Self> {
         let tokens: Vec<Activity> = tokens.collect();
         for token in &tokens {
-            crate::error::same_length("words of a token", token.words().len(), shape.words_per_token())?;
+            crate::same_length("words of a token", token.words().len(), shape.words_per_token())?;
         }
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let blocks = shape.blocks().len();

@@ -1,9 +1,10 @@
 //! The neuron state table: exactly 4 bits per neuron (Hermes, section IV-C1, figure 7a), as four planes of bits.
 
 use crate::aligned::AlignedWords;
-use crate::error::{PredictorError, same_length};
 use crate::kernel::{self, GROUP, LANES, STATE_WORDS};
 use crate::rules::{MAX_STATE, PredictorRules, first_state};
+use crate::same_length;
+use ndp_files::{Result, bail, ensure};
 use ndp_traces::NeuronShape;
 use std::ops::Range;
 
@@ -37,10 +38,7 @@ impl NeuronStates {
     }
 
     /// First states behind the prefill, from the share of its tokens for which each neuron was active; block after block.
-    ///
-    /// # Errors
-    /// [`PredictorError::Length`] and [`PredictorError::Frequency`].
-    pub fn from_frequencies(shape: &NeuronShape, frequencies: &[f64]) -> Result<Self, PredictorError> {
+    pub fn from_frequencies(shape: &NeuronShape, frequencies: &[f64]) -> Result<Self> {
         let neurons: usize = shape.blocks().iter().map(|block| block.neurons as usize).sum();
         same_length("frequencies", frequencies.len(), neurons)?;
         let mut states = Self::new(shape);
@@ -48,9 +46,10 @@ impl NeuronStates {
         for (number, block) in shape.blocks().iter().enumerate() {
             let (own, others) = rest.split_at(block.neurons as usize);
             for (neuron, &value) in own.iter().enumerate() {
-                if !(0.0..=1.0).contains(&value) {
-                    return Err(PredictorError::Frequency { block: number, neuron, value });
-                }
+                ensure!(
+                    (0.0..=1.0).contains(&value),
+                    "frequency of neuron {neuron} of block {number} is {value}, it must be 0..=1"
+                );
                 states.put(number, neuron, first_state(value));
             }
             rest = others;
@@ -84,38 +83,27 @@ impl NeuronStates {
     /// Sets a neuron's state.
     ///
     /// # Errors
-    /// [`PredictorError::Block`], [`PredictorError::Range`] for a neuron that does not exist or a state above 15.
-    pub fn set_state(&mut self, block: usize, neuron: u32, state: u8) -> Result<(), PredictorError> {
+    /// A neuron that does not exist or a state above 15.
+    pub fn set_state(&mut self, block: usize, neuron: u32, state: u8) -> Result<()> {
         let blocks = self.shape.blocks();
         let Some(limits) = blocks.get(block) else {
-            return Err(PredictorError::Block { block, blocks: blocks.len() });
+            bail!("block {block} does not exist, the shape has {}", blocks.len());
         };
-        crate::error::in_range("neuron", neuron.into(), 0, u64::from(limits.neurons) - 1)?;
-        crate::error::in_range("state", state.into(), 0, MAX_STATE.into())?;
+        ndp_files::in_range("neuron", neuron, 0, limits.neurons - 1)?;
+        ndp_files::in_range("state", state, 0, MAX_STATE)?;
         self.put(block, neuron as usize, state);
         Ok(())
     }
 
     /// Updates the states of a block: `s` more for active neurons, 1 less for the others (figure 7a).
-    ///
-    /// # Errors
-    /// [`PredictorError::Block`], [`PredictorError::Length`], [`PredictorError::StrayBits`].
-    pub fn update(
-        &mut self,
-        rules: &PredictorRules,
-        block: usize,
-        active: &[u64],
-    ) -> Result<(), PredictorError> {
+    pub fn update(&mut self, rules: &PredictorRules, block: usize, active: &[u64]) -> Result<()> {
         check_bits(&self.shape, block, active)?;
         kernel::update(rules.gain(), self.block_mut(block), active);
         Ok(())
     }
 
     /// Writes one bit per neuron of a block: whether it is hot, `state > T_h`.
-    ///
-    /// # Errors
-    /// [`PredictorError::Block`], [`PredictorError::Length`].
-    pub fn hot(&self, rules: &PredictorRules, block: usize, out: &mut [u64]) -> Result<(), PredictorError> {
+    pub fn hot(&self, rules: &PredictorRules, block: usize, out: &mut [u64]) -> Result<()> {
         check_length(&self.shape, block, out.len())?;
         kernel::at_least(rules.hot_threshold() + 1, self.block(block), out);
         Ok(())
@@ -151,21 +139,19 @@ impl NeuronStates {
 }
 
 /// That a block exists and has so many words.
-pub(crate) fn check_length(shape: &NeuronShape, block: usize, words: usize) -> Result<(), PredictorError> {
+pub(crate) fn check_length(shape: &NeuronShape, block: usize, words: usize) -> Result<()> {
     let blocks = shape.blocks().len();
-    if block >= blocks {
-        return Err(PredictorError::Block { block, blocks });
-    }
+    ensure!(block < blocks, "block {block} does not exist, the shape has {blocks}");
     same_length("words of the block", words, shape.words(block).len())
 }
 
 /// That a block exists, has so many words, and no bits behind its last neuron.
-pub(crate) fn check_bits(shape: &NeuronShape, block: usize, bits: &[u64]) -> Result<(), PredictorError> {
+pub(crate) fn check_bits(shape: &NeuronShape, block: usize, bits: &[u64]) -> Result<()> {
     check_length(shape, block, bits.len())?;
     let neurons = shape.blocks()[block].neurons;
     let word = bits.last().copied().unwrap_or(0);
     if !neurons.is_multiple_of(64) && word >> (neurons % 64) != 0 {
-        return Err(PredictorError::StrayBits { block, neurons, word });
+        bail!("block {block} has {neurons} neurons, but a bit behind them is set: last word = {word:#018x}");
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The neuron correlation table: for each neuron the two most correlated ones of the previous block (Hermes, figure 7b).
 
-use crate::error::{PredictorError, same_length};
+use crate::same_length;
+use ndp_files::{Error, Result, refusal};
 use ndp_traces::NeuronShape;
 
 /// The parents of a neuron, the more correlated one first. A neuron may have one or none.
@@ -29,13 +30,13 @@ impl LayerTable {
     /// A table of which the parents are known: per block, per neuron.
     ///
     /// # Errors
-    /// [`PredictorError::Length`]; [`PredictorError::Parents`] if one does not exist, both are the same or only the second is there.
-    pub fn new(shape: &NeuronShape, parents: &[Vec<Parents>]) -> Result<Self, PredictorError> {
+    /// If one does not exist, both are the same or only the second is there.
+    pub fn new(shape: &NeuronShape, parents: &[Vec<Parents>]) -> Result<Self> {
         let raw = parents.iter().map(|block| block.iter().map(|p| p.map(|p| p.unwrap_or(NONE))).collect());
         Self::from_raw(shape, raw.collect())
     }
 
-    pub(crate) fn from_raw(shape: &NeuronShape, parents: Vec<Vec<[u32; 2]>>) -> Result<Self, PredictorError> {
+    pub(crate) fn from_raw(shape: &NeuronShape, parents: Vec<Vec<[u32; 2]>>) -> Result<Self> {
         same_length("blocks of the table", parents.len(), shape.blocks().len())?;
         for (block, children) in parents.iter().enumerate() {
             same_length("neurons of a block", children.len(), shape.blocks()[block].neurons as usize)?;
@@ -75,7 +76,9 @@ fn some(parent: u32) -> Option<u32> {
     (parent != NONE).then_some(parent)
 }
 
-fn wrong_parents(block: usize, neuron: usize, parents: [u32; 2], limit: u32) -> PredictorError {
+fn wrong_parents(block: usize, neuron: usize, parents: [u32; 2], limit: u32) -> Error {
     let [first, second] = parents.map(some);
-    PredictorError::Parents { block, neuron, first, second, limit }
+    refusal!(
+        "neuron {neuron} of block {block}: parents {first:?} and {second:?} must be two neurons below {limit}, the second only behind a first"
+    )
 }

@@ -214,7 +214,7 @@ fn bad_input_is_refused_with_its_values() {
     let table = LayerTable::sample(&shape, std::iter::empty()).unwrap();
     let (rules, kind) = (PredictorRules::default(), PredictorKind::Both);
     let mut predictor = Predictor::new(NeuronStates::new(&shape), &table, rules, kind).unwrap();
-    let text = |r: Result<(), ndp_predictor::PredictorError>| r.unwrap_err().to_string();
+    let text = |r: ndp_files::Result<()>| r.unwrap_err().to_string();
     assert_eq!(text(predictor.observe(2, &[0])), "block 2 does not exist, the shape has 2");
     assert_eq!(text(predictor.observe(1, &[0])), "words of the block: 1 entries, expected 2");
     assert!(text(predictor.observe(0, &[1 << 10])).contains("0x0000000000000400"));
@@ -231,6 +231,6 @@ fn bad_input_is_refused_with_its_values() {
     let error = NeuronStates::from_frequencies(&shape, &wrong).unwrap_err().to_string();
     assert_eq!(error, "frequency of neuron 2 of block 1 is NaN, it must be 0..=1");
     assert!(NeuronStates::from_frequencies(&shape, &[0.5; 79]).is_err());
-    assert_eq!(text(NeuronStates::new(&shape).set_state(0, 3, 16)), "state = 16 must be 0..=15");
-    assert_eq!(text(NeuronStates::new(&shape).set_state(0, 10, 1)), "neuron = 10 must be 0..=9");
+    assert_eq!(text(NeuronStates::new(&shape).set_state(0, 3, 16)), "state = 16 must be in 0..=15");
+    assert_eq!(text(NeuronStates::new(&shape).set_state(0, 10, 1)), "neuron = 10 must be in 0..=9");
 }

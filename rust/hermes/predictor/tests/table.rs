@@ -132,7 +132,7 @@ fn a_sequence_that_is_too_short_is_refused() {
     assert!(run(3, 4).is_ok());
     assert_eq!(
         run(0, 4).unwrap_err().to_string(),
-        format!("tokens of the prefill = 0 must be 1..={}", u64::MAX)
+        format!("tokens of the prefill = 0 must be in 1..={}", u64::MAX)
     );
     assert!(run(4, 4).unwrap_err().to_string().starts_with("tokens behind the prefill = 0"));
 }

@@ -8,13 +8,13 @@
 //! Programs are run for numbers of neurons on a grid, when they are first asked for, and what lies between two points of the
 //! grid is interpolated. [`DimmTimes::measure`] is the exact time of any number, which says how far the interpolation is off.
 
-use crate::SchedulerError;
 use ndp_config::{BlockKind, DesignConfig, LlmShape};
 use ndp_cycles::{ClockRelation, CycleModel, run_program};
+use ndp_files::{Result, bail};
 use ndp_isa::{Activation, Instruction, block_words};
 use ndp_layout::{DimmMap, MatrixLayout, order_rows};
 use ndp_numerics::SplitMix64;
-use ndp_planner::{Ending, Epilogue, Mode, Plan, PlanError, Sizes};
+use ndp_planner::{Ending, Epilogue, Mode, Plan, Sizes};
 use std::collections::BTreeMap;
 
 /// Points of the grid between no neuron and all of a DIMM.
@@ -61,8 +61,8 @@ impl DimmTimes {
     /// Cycles for `active` neurons of a block: between grid points linear.
     ///
     /// # Errors
-    /// [`SchedulerError::Plan`] for a model that the design cannot compute.
-    pub fn neurons(&mut self, kind: BlockKind, active: u32) -> Result<Cycles, SchedulerError> {
+    /// A model that the design cannot compute.
+    pub fn neurons(&mut self, kind: BlockKind, active: u32) -> Result<Cycles> {
         if active == 0 {
             return Ok(0);
         }
@@ -79,7 +79,7 @@ impl DimmTimes {
         Ok(first + part)
     }
 
-    fn grid_point(&mut self, kind: BlockKind, active: u32) -> Result<Cycles, SchedulerError> {
+    fn grid_point(&mut self, kind: BlockKind, active: u32) -> Result<Cycles> {
         if let Some(&cycles) = self.grid.get(&(kind, active)) {
             return Ok(cycles);
         }
@@ -95,7 +95,7 @@ impl DimmTimes {
     ///
     /// # Errors
     /// As [`DimmTimes::neurons`].
-    pub fn measure(&self, kind: BlockKind, active: u32) -> Result<Cycles, SchedulerError> {
+    pub fn measure(&self, kind: BlockKind, active: u32) -> Result<Cycles> {
         let hidden = self.model.hidden();
         match kind {
             _ if active == 0 => Ok(0),
@@ -115,21 +115,14 @@ impl DimmTimes {
     }
 
     /// Cycles of one product over `active` of the DIMM's rows.
-    fn product(
-        &self,
-        mode: Mode,
-        kind: BlockKind,
-        active: u32,
-        cols: u32,
-        relu: bool,
-    ) -> Result<Cycles, SchedulerError> {
+    fn product(&self, mode: Mode, kind: BlockKind, active: u32, cols: u32, relu: bool) -> Result<Cycles> {
         let rows = self.stored(kind).max(active);
         let sizes = Sizes { rows, cols, count: active, batch: self.batch, listed: true };
         let epilogue = Epilogue { activation: relu.then_some(Activation::Relu), ..Epilogue::default() };
         let mut map = DimmMap::new(&self.design);
         let plan = match mode {
             Mode::Dot => {
-                let layout = map.add_matrix("w", rows, cols).map_err(PlanError::from)?;
+                let layout = map.add_matrix("w", rows, cols)?;
                 Plan::dot(&self.design, &mut map, &layout, &sizes, &epilogue)?
             }
             Mode::Axpy => {
@@ -137,7 +130,7 @@ impl DimmTimes {
                 let mut layouts = Vec::new();
                 for tile in &tiling.tiles {
                     let name = format!("w {}", tile.first);
-                    let layout = map.add_matrix(&name, rows, tile.cols).map_err(PlanError::from)?;
+                    let layout = map.add_matrix(&name, rows, tile.cols)?;
                     layouts.push((tile.first, layout));
                 }
                 Plan::axpy(&self.design, &mut map, &layouts, &tiling, &sizes, &epilogue, Ending::Stored)?
@@ -160,7 +153,7 @@ impl DimmTimes {
     }
 
     /// Cycles of the product of two vectors of `elements` elements, element by element, in as many pieces as the buffer asks for.
-    fn multiply(&self, elements: u32) -> Result<Cycles, SchedulerError> {
+    fn multiply(&self, elements: u32) -> Result<Cycles> {
         let (mut map, batch) = (DimmMap::new(&self.design), self.batch);
         let words = self.design.gemv().slice_words();
         let mut pieces = 1;
@@ -176,8 +169,7 @@ impl DimmTimes {
                 break;
             }
             let mut address = |name: &str| map.add_vectors(&format!("{name} {piece}"), cols, batch);
-            let [gate, up, product] =
-                ["gate", "up", "product"].map(|name| address(name).map_err(PlanError::from));
+            let [gate, up, product] = ["gate", "up", "product"].map(|name| address(name));
             program.extend([
                 Instruction::Load { dst: 0, cols, batch, address: gate?.address() },
                 Instruction::Load { dst: other, cols, batch, address: up?.address() },
@@ -196,18 +188,14 @@ impl DimmTimes {
     }
 
     /// Runs a program on the cycle model.
-    fn run(
-        &self,
-        instructions: &[Instruction],
-        entries: impl FnMut(u32) -> [u32; 16],
-    ) -> Result<Cycles, SchedulerError> {
+    fn run(&self, instructions: &[Instruction], entries: impl FnMut(u32) -> [u32; 16]) -> Result<Cycles> {
         let words: Vec<u128> = instructions.iter().map(Instruction::encode).collect();
         let mut core = CycleModel::new(&self.design, ClockRelation::after_reset(&self.design));
         let run = run_program(&mut core, &words, entries, &[]);
         if run.status.malformed > 0 {
             let at = run.status.error_sequence as usize;
             let instruction = instructions.get(at).map_or_else(String::new, ToString::to_string);
-            return Err(SchedulerError::Refused { instruction, code: run.status.error });
+            bail!("the core refuses `{instruction}` with code {}", run.status.error);
         }
         Ok(run.cycles)
     }

@@ -9,7 +9,6 @@
 
 pub mod adjust;
 pub mod dimm_time;
-mod error;
 pub mod migrate;
 pub mod policy;
 pub mod remap;
@@ -19,7 +18,6 @@ pub mod system_time;
 
 pub use adjust::{Upload, adjust};
 pub use dimm_time::{Cycles, DimmTimes};
-pub use error::SchedulerError;
 pub use migrate::Migration;
 pub use policy::Policy;
 pub use remap::{WINDOW_TOKENS, WindowCounts, remap};

@@ -3,8 +3,8 @@
 //! DIMMs keep all neurons (Hermes, section IV-C2), so the GPU's copy can be overwritten at any time and only a neuron that the GPU
 //! lacks costs a DIMM time. Who moves what when is left to [`crate::adjust`] and [`crate::remap`]; here capacities are kept.
 
-use crate::SchedulerError;
 use ndp_config::{LlmShape, SystemConfig};
+use ndp_files::{Error, Result, bail, refusal};
 use ndp_traces::{Activity, NeuronShape, ones};
 
 /// The neurons of a block that a token needs, by where they are computed.
@@ -47,16 +47,11 @@ impl Residency {
     /// Takes over a placement: the neurons that the GPU has as bits, and the DIMM of each neuron of each block.
     ///
     /// # Errors
-    /// [`SchedulerError::Shape`] for a placement of another model, [`SchedulerError::Dimm`] for a DIMM that the system does not
-    /// have, [`SchedulerError::Capacity`] for more neurons than the GPU or a DIMM holds.
-    pub fn new(
-        model: &LlmShape,
-        system: &SystemConfig,
-        gpu: Activity,
-        dimms: Vec<Vec<u8>>,
-    ) -> Result<Self, SchedulerError> {
+    /// A placement of another model, a DIMM that the system does not have, more neurons than the GPU or a DIMM holds.
+    pub fn new(model: &LlmShape, system: &SystemConfig, gpu: Activity, dimms: Vec<Vec<u8>>) -> Result<Self> {
         let shape = NeuronShape::of(model);
-        let wrong = |what, found, expected| SchedulerError::Shape { what, found, expected };
+        let wrong =
+            |what, found, expected| refusal!("{what} = {found} must be {expected}, as the model has them");
         if gpu.words().len() != shape.words_per_token() {
             return Err(wrong("words of the GPU's bits", gpu.words().len(), shape.words_per_token()));
         }
@@ -73,7 +68,7 @@ impl Residency {
             }
             for &dimm in dimms {
                 let used = dimm_used.get_mut(usize::from(dimm));
-                *used.ok_or(SchedulerError::Dimm { dimm: dimm.into(), count })? += bytes;
+                *used.ok_or_else(|| refusal!("DIMM {dimm} must be in 0..={}", count - 1))? += bytes;
             }
         }
         let gpu_used = (0..shape.blocks().len())
@@ -196,8 +191,8 @@ impl Residency {
     /// Counts everything again: bytes on the GPU and on each DIMM, DIMMs that exist, capacities.
     ///
     /// # Errors
-    /// [`SchedulerError::Capacity`], [`SchedulerError::Dimm`], or [`SchedulerError::Shape`] if the books are wrong.
-    pub fn check(&self) -> Result<(), SchedulerError> {
+    /// More neurons than a place holds, a DIMM that the system does not have, or if the books are wrong.
+    pub fn check(&self) -> Result<()> {
         let mut dimm_used = vec![0; self.dimm_used.len()];
         let mut gpu_used = 0;
         for (block, bytes) in self.neuron_bytes.iter().enumerate() {
@@ -206,7 +201,7 @@ impl Residency {
         }
         if (gpu_used, &dimm_used) != (self.gpu_used, &self.dimm_used) {
             let (found, expected) = (self.gpu_used as usize, gpu_used as usize);
-            return Err(SchedulerError::Shape { what: "bytes in the books", found, expected });
+            bail!("bytes in the books = {found} must be {expected}, as the model has them");
         }
         if gpu_used > self.gpu_capacity {
             return Err(capacity("the GPU".to_owned(), gpu_used, self.gpu_capacity));
@@ -218,6 +213,6 @@ impl Residency {
     }
 }
 
-fn capacity(place: String, needed: u64, capacity: u64) -> SchedulerError {
-    SchedulerError::Capacity { place, needed, capacity }
+fn capacity(place: String, needed: u64, capacity: u64) -> Error {
+    refusal!("{place} holds {capacity} bytes of neurons, not the {needed} that are placed there")
 }

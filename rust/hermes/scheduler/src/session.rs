@@ -5,7 +5,6 @@
 //! DIMMs; partials merged on the DIMMs. Which neurons are computed is what the trace says was active: policies differ in where,
 //! not in what, and a wrong prediction costs a worse place.
 
-use crate::SchedulerError;
 use crate::adjust::adjust;
 use crate::migrate::Migration;
 use crate::policy::Policy;
@@ -13,6 +12,7 @@ use crate::remap::{WindowCounts, remap, window_load};
 use crate::residency::{Load, Residency};
 use crate::system_time::SystemTimes;
 use ndp_config::{BlockKind, LlmShape};
+use ndp_files::Result;
 use ndp_predictor::{LayerTable, NeuronStates, Predictor, PredictorKind, PredictorRules};
 use ndp_traces::Activity;
 use serde::Serialize;
@@ -107,8 +107,8 @@ impl Session {
     /// Begins behind the prefill.
     ///
     /// # Errors
-    /// [`SchedulerError::Predictor`] if states, table and activity are of different models.
-    pub fn new(policy: Policy, start: Start<'_>) -> Result<Self, SchedulerError> {
+    /// If states, table and activity are of different models.
+    pub fn new(policy: Policy, start: Start<'_>) -> Result<Self> {
         let Start { model, residency, states, table, rules, last, window } = start;
         let mut predictor = match policy.adjusts_by() {
             Some(kind) => Some(Predictor::new(states, &table, rules, kind)?),
@@ -156,14 +156,7 @@ impl Session {
     }
 
     /// One token has been computed, of which `activity` says what was active.
-    ///
-    /// # Errors
-    /// [`SchedulerError`] if the system cannot compute the model.
-    pub fn token(
-        &mut self,
-        times: &mut SystemTimes,
-        activity: &Activity,
-    ) -> Result<TokenRecord, SchedulerError> {
+    pub fn token(&mut self, times: &mut SystemTimes, activity: &Activity) -> Result<TokenRecord> {
         self.token_with(times, activity, |_, _, _| Ok(()))
     }
 
@@ -175,8 +168,8 @@ impl Session {
         &mut self,
         times: &mut SystemTimes,
         activity: &Activity,
-        mut each: impl FnMut(&mut SystemTimes, usize, &Load) -> Result<(), SchedulerError>,
-    ) -> Result<TokenRecord, SchedulerError> {
+        mut each: impl FnMut(&mut SystemTimes, usize, &Load) -> Result<()>,
+    ) -> Result<TokenRecord> {
         let dimms = self.residency.dimm_count();
         let mut record = TokenRecord { dimm_neurons: vec![0; dimms as usize], ..TokenRecord::default() };
         let blocks = self.residency.shape().blocks().to_vec();
@@ -215,7 +208,7 @@ impl Session {
         blocks: &[ndp_traces::Block],
         layer: u32,
         record: &mut TokenRecord,
-    ) -> Result<(), SchedulerError> {
+    ) -> Result<()> {
         let gap = times.projection_us();
         if let Some(index) = blocks.iter().position(|b| b.layer == layer && b.kind == BlockKind::Mlp) {
             // The MLP of this layer comes next; what is left of the bus's time goes to the neurons of its attention.
@@ -245,7 +238,7 @@ impl Session {
         next: bool,
         bytes: u64,
         record: &mut TokenRecord,
-    ) -> Result<u64, SchedulerError> {
+    ) -> Result<u64> {
         let Some(predictor) = &self.predictor else { return Ok(0) };
         let kind = predictor.kind();
         if kind == PredictorKind::LayerOnly && !next {

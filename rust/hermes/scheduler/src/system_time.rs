@@ -3,10 +3,10 @@
 //!
 //! These are estimates of the host. How long a token takes is the co-simulation's to say.
 
-use crate::SchedulerError;
 use crate::dimm_time::DimmTimes;
 use crate::residency::Load;
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
+use ndp_files::Result;
 
 /// Bytes that a GB/s carries in a microsecond.
 const BYTES_PER_US: f64 = 1e3;
@@ -35,8 +35,8 @@ impl SystemTimes {
     /// Microseconds of a block with such a load: the longer one of the GPU's time and that of the slowest DIMM (eq. 1).
     ///
     /// # Errors
-    /// [`SchedulerError::Plan`] for a model that the DIMMs cannot compute.
-    pub fn block_us(&mut self, kind: BlockKind, load: &Load) -> Result<f64, SchedulerError> {
+    /// A model that the DIMMs cannot compute.
+    pub fn block_us(&mut self, kind: BlockKind, load: &Load) -> Result<f64> {
         let gpu = self.gpu_us(u64::from(load.gpu) * self.model.neuron_bytes(kind));
         Ok(gpu.max(self.dimm.neurons(kind, load.most())? as f64 * self.cycle_us))
     }
@@ -45,8 +45,8 @@ impl SystemTimes {
     /// than the slowest DIMM, were they taken from all DIMMs in proportion. More would make the block slower (eq. 1).
     ///
     /// # Errors
-    /// [`SchedulerError::Plan`] for a model that the DIMMs cannot compute.
-    pub fn room_on_gpu(&mut self, kind: BlockKind, load: &Load) -> Result<u32, SchedulerError> {
+    /// A model that the DIMMs cannot compute.
+    pub fn room_on_gpu(&mut self, kind: BlockKind, load: &Load) -> Result<u32> {
         let (cold, most) = (load.cold(), u64::from(load.most()));
         let (mut fits, mut exceeds) = (0, cold + 1);
         while exceeds - fits > 1 {

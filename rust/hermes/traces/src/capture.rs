@@ -3,7 +3,8 @@
 //! [`Capture`] wraps any [`GemvBackend`]. It sees the inputs of the Q projection (behind the ReLU, in models that have one there) and
 //! of FC2 (behind the MLP's ReLU; of an MLP with a gate it is the gate), and marks those that are not zero. Results are the wrapped backend's, bit for bit.
 
-use crate::{Activity, NeuronShape, TraceError};
+use crate::{Activity, NeuronShape};
+use ndp_files::{Result, ensure};
 use ndp_model::{AttentionOp, DecoderConfig, Finish, GemvBackend, GemvClass, GemvOp, LinearOp, RotaryOp};
 use ndp_numerics::{f16, fp16};
 
@@ -14,17 +15,6 @@ pub fn shape_of(config: &DecoderConfig) -> NeuronShape {
         config.hidden_size() as u32,
         config.ffn_dim() as u32,
     )
-}
-
-/// Why a captured run stopped.
-#[derive(Debug, thiserror::Error)]
-pub enum CaptureError<E: std::error::Error> {
-    /// The wrapped backend failed.
-    #[error(transparent)]
-    Backend(E),
-    /// The trace could not be written.
-    #[error(transparent)]
-    Trace(TraceError),
 }
 
 /// A backend around another one. Hands the activity of each token to `sink`, in the order of the tokens.
@@ -39,7 +29,7 @@ pub struct Capture<B, S> {
     block: usize,
 }
 
-impl<B: GemvBackend, S: FnMut(&Activity) -> Result<(), TraceError>> Capture<B, S> {
+impl<B: GemvBackend, S: FnMut(&Activity) -> Result<()>> Capture<B, S> {
     /// The wrapped backend.
     pub fn into_inner(self) -> B {
         self.backend
@@ -51,11 +41,9 @@ impl<B: GemvBackend, S: FnMut(&Activity) -> Result<(), TraceError>> Capture<B, S
     }
 
     /// Takes the values `[tokens x neurons]` of the block that comes next; a decoder asks for its blocks' products in the order of the blocks.
-    fn look(&mut self, values: &[f16], neurons: usize) -> Result<(), TraceError> {
+    fn look(&mut self, values: &[f16], neurons: usize) -> Result<()> {
         let expected = self.shape.blocks()[self.block].neurons as usize;
-        if neurons != expected {
-            return Err(TraceError::Shape { found: neurons, expected });
-        }
+        ensure!(neurons == expected, "the activity has {neurons} words, the trace's shape {expected}");
         if self.block == 0 {
             self.batch.resize_with(values.len() / neurons, Activity::default);
             self.batch.iter_mut().for_each(|activity| *activity = Activity::new(&self.shape));
@@ -75,14 +63,12 @@ impl<B: GemvBackend, S: FnMut(&Activity) -> Result<(), TraceError>> Capture<B, S
     }
 }
 
-impl<B: GemvBackend, S: FnMut(&Activity) -> Result<(), TraceError>> GemvBackend for Capture<B, S> {
-    type Error = CaptureError<B::Error>;
-
-    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, Self::Error> {
-        self.backend.gemv(op).map_err(CaptureError::Backend)
+impl<B: GemvBackend, S: FnMut(&Activity) -> Result<()>> GemvBackend for Capture<B, S> {
+    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
+        self.backend.gemv(op)
     }
 
-    fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, Self::Error> {
+    fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>> {
         let product = op.product();
         // K and V have the same input as Q. Behind a gate a product may be zero of a neuron that is active.
         let is_attention = self.block.is_multiple_of(2);
@@ -93,16 +79,16 @@ impl<B: GemvBackend, S: FnMut(&Activity) -> Result<(), TraceError>> GemvBackend 
             _ => None,
         };
         if let Some(values) = values {
-            self.look(values, values.len() / product.batch()).map_err(CaptureError::Trace)?;
+            self.look(values, values.len() / product.batch())?;
         }
-        self.backend.linear(op).map_err(CaptureError::Backend)
+        self.backend.linear(op)
     }
 
-    fn rotate(&mut self, op: &RotaryOp<'_>) -> Result<Vec<f16>, Self::Error> {
-        self.backend.rotate(op).map_err(CaptureError::Backend)
+    fn rotate(&mut self, op: &RotaryOp<'_>) -> Result<Vec<f16>> {
+        self.backend.rotate(op)
     }
 
-    fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>, Self::Error> {
-        self.backend.attend(op).map_err(CaptureError::Backend)
+    fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>> {
+        self.backend.attend(op)
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! Pure functions between values and bytes. Where the bytes come from and go to is [`crate::reader`]'s and [`crate::writer`]'s.
 
-use crate::{Activity, NeuronShape, TraceError, ones};
+use crate::{Activity, NeuronShape, ones};
 use ndp_config::LlmShape;
+use ndp_files::{Result, bail, ensure, refusal};
 use serde::Serialize;
 
 /// First bytes of a trace.
@@ -79,8 +80,9 @@ impl TraceHeader {
     /// Checks all limits.
     ///
     /// # Errors
-    /// [`TraceError::Range`] with the first number that is out of range, [`TraceError::Name`] for a name with control characters.
-    pub fn validate(&self) -> Result<(), TraceError> {
+    /// A number in the header, or a record's length, is impossible with the first number that is out of range, a name
+    /// with control characters.
+    pub fn validate(&self) -> Result<()> {
         let neurons = u64::from(self.layers) * (u64::from(self.attention) + u64::from(self.mlp));
         for (what, value, min, max) in [
             ("layers", self.layers.into(), 1, MAX_LAYERS.into()),
@@ -93,11 +95,9 @@ impl TraceHeader {
             ("bytes of the model's name", self.model.len() as u64, 0, MAX_NAME_BYTES as u64),
             ("bytes of the source", self.source.len() as u64, 0, MAX_SOURCE_BYTES as u64),
         ] {
-            if !(min..=max).contains(&value) {
-                return Err(TraceError::Range { what, value, min, max });
-            }
+            ensure!((min..=max).contains(&value), "{what} = {value} is not in {min}..={max}");
         }
-        ndp_files::NameRule::Foreign.check(&self.model).map_err(TraceError::Name)
+        ndp_files::NameRule::Foreign.check(&self.model).map_err(|error| refusal!("the model's name {error}"))
     }
 
     /// Magic, version, length and body; the checksum over them follows.
@@ -118,21 +118,23 @@ impl TraceHeader {
     }
 
     /// The header in `body`, the bytes behind the length. The checksum has been compared.
-    pub(crate) fn decode(body: &[u8]) -> Result<Self, TraceError> {
-        const SHORT: TraceError = TraceError::Header("it ends within a field");
-        fn take<'a>(rest: &mut &'a [u8], bytes: usize) -> Result<&'a [u8], TraceError> {
-            let (field, tail) = rest.split_at_checked(bytes).ok_or(SHORT)?;
+    pub(crate) fn decode(body: &[u8]) -> Result<Self> {
+        fn take<'a>(rest: &mut &'a [u8], bytes: usize) -> Result<&'a [u8]> {
+            let (field, tail) = rest
+                .split_at_checked(bytes)
+                .ok_or_else(|| refusal!("the trace header is malformed: it ends within a field"))?;
             *rest = tail;
             Ok(field)
         }
         /// A little-endian number of that many bytes.
-        fn number(rest: &mut &[u8], bytes: usize) -> Result<u64, TraceError> {
+        fn number(rest: &mut &[u8], bytes: usize) -> Result<u64> {
             Ok(take(rest, bytes)?.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte)))
         }
-        fn text(rest: &mut &[u8]) -> Result<String, TraceError> {
+        fn text(rest: &mut &[u8]) -> Result<String> {
             let bytes = number(rest, 2)? as usize;
             let text = take(rest, bytes)?.to_vec();
-            String::from_utf8(text).map_err(|_| TraceError::Header("a text is not UTF-8"))
+            String::from_utf8(text)
+                .map_err(|_| refusal!("the trace header is malformed: a text is not UTF-8"))
         }
         let rest = &mut &body[..];
         let [layers, attention, mlp] =
@@ -140,9 +142,7 @@ impl TraceHeader {
         let [tokens, prompt_tokens] = [number(rest, 8)?, number(rest, 8)?];
         let [sequences, seed] = [number(rest, 8)?, number(rest, 8)?];
         let [model, source] = [text(rest)?, text(rest)?];
-        if !rest.is_empty() {
-            return Err(TraceError::Header("bytes follow its last field"));
-        }
+        ensure!(rest.is_empty(), "the trace header is malformed: bytes follow its last field");
         let header = Self { model, layers, attention, mlp, tokens, prompt_tokens, sequences, seed, source };
         header.validate()?;
         Ok(header)
@@ -180,9 +180,9 @@ impl TokenInfo {
         generated | if self.first { FLAG_FIRST } else { 0 }
     }
 
-    fn from_flags(flags: u8, token: u64) -> Result<Self, TraceError> {
+    fn from_flags(flags: u8, token: u64) -> Result<Self> {
         if flags & !(FLAG_FIRST | FLAG_GENERATED) != 0 {
-            return Err(TraceError::Record { token, reason: "a flag is set that has no meaning" });
+            bail!("token {token} is malformed: a flag is set that has no meaning");
         }
         let phase = if flags & FLAG_GENERATED != 0 { Phase::Generated } else { Phase::Prompt };
         Ok(Self { first: flags & FLAG_FIRST != 0, phase })
@@ -200,8 +200,8 @@ pub(crate) struct Census {
 
 impl Census {
     /// Counts the next token.
-    pub fn add(&mut self, info: TokenInfo) -> Result<(), TraceError> {
-        let refuse = |reason| Err(TraceError::Record { token: self.tokens, reason });
+    pub fn add(&mut self, info: TokenInfo) -> Result<()> {
+        let refuse = |reason| Err(refusal!("token {} is malformed: {reason}", self.tokens));
         match self.last {
             None if !info.first => return refuse("the first token of a trace begins no sequence"),
             Some(Phase::Generated) if !info.first && info.phase == Phase::Prompt => {
@@ -216,15 +216,13 @@ impl Census {
     }
 
     /// Compares with the header once all tokens have been seen.
-    pub fn compare(&self, header: &TraceHeader) -> Result<(), TraceError> {
+    pub fn compare(&self, header: &TraceHeader) -> Result<()> {
         for (what, header, found) in [
             ("tokens", header.tokens, self.tokens),
             ("prompt tokens", header.prompt_tokens, self.prompt_tokens),
             ("sequences", header.sequences, self.sequences),
         ] {
-            if header != found {
-                return Err(TraceError::Count { what, header, found });
-            }
+            ensure!(header == found, "{what}: the header says {header}, found {found}");
         }
         Ok(())
     }
@@ -259,7 +257,7 @@ fn take_varint(rest: &mut &[u8]) -> Option<u32> {
 
 /// Writes the record of `current` into `out`, with `previous` the token before; it becomes `current`.
 ///
-/// Errors with [`TraceError::NeuronRange`] for bits behind a block's last neuron. Both have the shape's size.
+/// Errors for bits behind a block's last neuron. Both have the shape's size.
 pub(crate) fn encode_record(
     out: &mut Vec<u8>,
     shape: &NeuronShape,
@@ -267,7 +265,7 @@ pub(crate) fn encode_record(
     info: TokenInfo,
     previous: &mut Activity,
     current: &Activity,
-) -> Result<(), TraceError> {
+) -> Result<()> {
     out.clear();
     out.push(info.flags());
     if info.first {
@@ -309,9 +307,9 @@ pub(crate) fn decode_record(
     shape: &NeuronShape,
     token: u64,
     activity: &mut Activity,
-) -> Result<TokenInfo, TraceError> {
+) -> Result<TokenInfo> {
     const SHORT: &str = "it ends within a block";
-    let malformed = |reason| TraceError::Record { token, reason };
+    let malformed = |reason| refusal!("token {token} is malformed: {reason}");
     let (&flags, mut rest) = record.split_first().ok_or(malformed("it is empty"))?;
     let info = TokenInfo::from_flags(flags, token)?;
     if info.first {
@@ -319,10 +317,10 @@ pub(crate) fn decode_record(
     }
     for (index, block) in shape.blocks().iter().enumerate() {
         let words = activity.block_mut(shape, index);
-        let changes = take_varint(&mut rest).ok_or(malformed(SHORT))?;
+        let changes = take_varint(&mut rest).ok_or_else(|| malformed(SHORT))?;
         if changes == 0 {
             let bytes = block.neurons.div_ceil(8) as usize;
-            let (bits, tail) = rest.split_at_checked(bytes).ok_or(malformed(SHORT))?;
+            let (bits, tail) = rest.split_at_checked(bytes).ok_or_else(|| malformed(SHORT))?;
             rest = tail;
             for (word, bytes) in words.iter_mut().zip(bits.chunks(8)) {
                 *word = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
@@ -332,11 +330,13 @@ pub(crate) fn decode_record(
         }
         let mut next = 0u64;
         for _ in 1..changes {
-            let gap = take_varint(&mut rest).ok_or(malformed(SHORT))?;
+            let gap = take_varint(&mut rest).ok_or_else(|| malformed(SHORT))?;
             let neuron = next + u64::from(gap);
             if neuron >= u64::from(block.neurons) {
                 let neurons = block.neurons;
-                return Err(TraceError::NeuronRange { token, block: index, neuron, neurons });
+                bail!(
+                    "token {token}, block {index}: neuron {neuron} does not exist, the block has {neurons}"
+                );
             }
             words[neuron as usize / 64] ^= 1 << (neuron % 64);
             next = neuron + 1;
@@ -346,13 +346,15 @@ pub(crate) fn decode_record(
 }
 
 /// Refuses bits behind the last neuron.
-fn check_tail(words: &[u64], neurons: u32, token: u64, block: usize) -> Result<(), TraceError> {
+fn check_tail(words: &[u64], neurons: u32, token: u64, block: usize) -> Result<()> {
     let used = neurons % 64;
     match words.last() {
         Some(&word) if used != 0 && word >> used != 0 => {
             let behind = used + (word >> used).trailing_zeros();
             let neuron = u64::from(neurons - used + behind);
-            Err(TraceError::NeuronRange { token, block, neuron, neurons })
+            Err(refusal!(
+                "token {token}, block {block}: neuron {neuron} does not exist, the block has {neurons}"
+            ))
         }
         _ => Ok(()),
     }

@@ -9,7 +9,6 @@
 
 mod activity;
 pub mod capture;
-mod error;
 pub mod format;
 pub mod hot;
 pub mod profile;
@@ -20,7 +19,6 @@ pub mod synth;
 pub mod writer;
 
 pub use activity::{Activity, ones};
-pub use error::{Place, TraceError};
 pub use format::{Phase, TokenInfo, TraceHeader};
 pub use profile::{Counted, Profile};
 pub use reader::TraceReader;

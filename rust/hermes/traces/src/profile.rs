@@ -1,6 +1,7 @@
 //! How often each neuron was active: what placement needs of a trace.
 
-use crate::{Activity, NeuronShape, Phase, TraceError, TraceReader, ones};
+use crate::{Activity, NeuronShape, Phase, TraceReader, ones};
+use ndp_files::Result;
 use std::io::Read;
 
 /// Which tokens of a trace are counted.
@@ -46,7 +47,7 @@ impl Profile {
     ///
     /// # Errors
     /// The reader's.
-    pub fn from_reader<R: Read>(reader: &mut TraceReader<R>, counted: Counted) -> Result<Self, TraceError> {
+    pub fn from_reader<R: Read>(reader: &mut TraceReader<R>, counted: Counted) -> Result<Self> {
         let mut profile = Self::new(reader.shape());
         let (mut sequence, sequences) = (0, reader.header().sequences);
         while let Some((info, activity)) = reader.read()? {

@@ -2,13 +2,14 @@
 //!
 //! Keeps one token and one record in memory. Lengths are compared with what the header allows before anything is allocated.
 
-use crate::error::Place;
 use crate::format::{
     Census, END, MAGIC, MAX_BODY_BYTES, TokenInfo, TraceHeader, VERSION, decode_record, max_record_bytes,
 };
 use crate::writer::checksum;
-use crate::{Activity, NeuronShape, TraceError};
+use crate::{Activity, NeuronShape};
 use ndp_config::BlockKind;
+use ndp_files::{Context, Error, Result, bail, ensure, refusal};
+use std::fmt::{self, Display, Formatter};
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read};
 use std::path::Path;
@@ -38,10 +39,10 @@ impl TraceReader<BufReader<File>> {
     ///
     /// # Errors
     /// As [`TraceReader::new`], with the path.
-    pub fn open(path: &Path) -> Result<Self, TraceError> {
-        let file = ndp_files::open(path)
-            .map_err(|e| TraceError::io(format!("open trace '{}'", path.display()), e))?;
-        Self::new(BufReader::with_capacity(1 << 20, file)).map_err(|e| e.in_file(path))
+    pub fn open(path: &Path) -> Result<Self> {
+        let file =
+            ndp_files::open(path).with_context(|| format!("cannot open trace '{}'", path.display()))?;
+        Self::new(BufReader::with_capacity(1 << 20, file)).with_context(|| path.display().to_string())
     }
 }
 
@@ -49,24 +50,23 @@ impl<R: Read> TraceReader<R> {
     /// Reads the header. Reads small pieces, so a file should be buffered.
     ///
     /// # Errors
-    /// [`TraceError::NotATrace`], [`TraceError::Version`], [`TraceError::Range`] for impossible sizes,
-    /// [`TraceError::Truncated`], [`TraceError::Checksum`], [`TraceError::Io`].
-    pub fn new(mut input: R) -> Result<Self, TraceError> {
+    /// Impossible sizes, the bytes end too early, a checksum differs: at least one bit is not as it was written, the
+    /// system refused to read or write.
+    pub fn new(mut input: R) -> Result<Self> {
         let at = Place::Header;
         let magic: [u8; 8] = take(&mut input, at)?;
-        if magic != MAGIC {
-            return Err(TraceError::NotATrace { found: magic });
-        }
+        ensure!(
+            magic == MAGIC,
+            "not an activation trace: it begins with {magic:02x?} instead of \"NDPTRACE\""
+        );
         let version: [u8; 4] = take(&mut input, at)?;
         let found = u32::from_le_bytes(version);
-        if found != VERSION {
-            return Err(TraceError::Version { found, supported: VERSION });
-        }
+        ensure!(found == VERSION, "trace format version {found} is not supported, only version {}", VERSION);
         let length: [u8; 4] = take(&mut input, at)?;
         let bytes = u32::from_le_bytes(length) as usize;
         if bytes > MAX_BODY_BYTES {
             let (value, max) = (bytes as u64, MAX_BODY_BYTES as u64);
-            return Err(TraceError::Range { what: "bytes of the header", value, min: 0, max });
+            bail!("bytes of the header = {value} is not in 0..={max}");
         }
         let mut body = vec![0; bytes];
         fill(&mut input, &mut body, at)?;
@@ -132,10 +132,9 @@ impl<R: Read> TraceReader<R> {
     /// Reads the next token into `activity`; nothing behind the last one, once the end record and what follows have been checked.
     ///
     /// # Errors
-    /// [`TraceError::Truncated`], [`TraceError::Checksum`], [`TraceError::Range`], [`TraceError::Record`],
-    /// [`TraceError::NeuronRange`], [`TraceError::Count`], [`TraceError::Trailing`], [`TraceError::Io`]. After an error
-    /// there are no more tokens.
-    pub fn read_into(&mut self, activity: &mut Activity) -> Result<Option<TokenInfo>, TraceError> {
+    /// Bytes that end too early or follow the end record, a wrong checksum, a number or record that is impossible, a bit beyond the last neuron of a
+    /// block, counts of header and records that differ, a file that cannot be read. There are no more tokens after an error.
+    pub fn read_into(&mut self, activity: &mut Activity) -> Result<Option<TokenInfo>> {
         let info = self.advance()?;
         if info.is_some() {
             activity.clone_from(&self.current);
@@ -147,11 +146,11 @@ impl<R: Read> TraceReader<R> {
     ///
     /// # Errors
     /// As [`TraceReader::read_into`].
-    pub fn read(&mut self) -> Result<Option<(TokenInfo, &Activity)>, TraceError> {
+    pub fn read(&mut self) -> Result<Option<(TokenInfo, &Activity)>> {
         Ok(self.advance()?.map(|info| (info, &self.current)))
     }
 
-    fn advance(&mut self) -> Result<Option<TokenInfo>, TraceError> {
+    fn advance(&mut self) -> Result<Option<TokenInfo>> {
         if self.done {
             return Ok(None);
         }
@@ -166,8 +165,8 @@ impl<R: Read> TraceReader<R> {
         }
         let at = Place::Token(token);
         if bytes as usize > self.longest {
-            let (value, max) = (bytes.into(), self.longest as u64);
-            return Err(TraceError::Range { what: "bytes of a record", value, min: 1, max });
+            let (value, max) = (bytes, self.longest);
+            bail!("bytes of a record = {value} is not in 1..={max}");
         }
         self.record.resize(bytes as usize, 0);
         fill(&mut self.input, &mut self.record, at)?;
@@ -185,31 +184,29 @@ impl<R: Read> TraceReader<R> {
         self.census.add(info)?;
         if self.census.tokens > self.header.tokens {
             let found = self.census.tokens;
-            return Err(TraceError::Count { what: "tokens", header: self.header.tokens, found });
+            bail!("tokens: the header says {}, found {found}", self.header.tokens);
         }
         self.info = Some(info);
         self.done = false;
         Ok(Some(info))
     }
 
-    fn end(&mut self, mark: [u8; 4]) -> Result<(), TraceError> {
+    fn end(&mut self, mark: [u8; 4]) -> Result<()> {
         let tokens: [u8; 8] = take(&mut self.input, Place::End)?;
         compare(&mut self.input, checksum(self.chain, &[&mark, &tokens]), Place::End)?;
         let (header, found) = (self.census.tokens, u64::from_le_bytes(tokens));
-        if header != found {
-            return Err(TraceError::Count { what: "tokens before the end record", header, found });
-        }
+        ensure!(header == found, "tokens before the end record: the header says {header}, found {found}");
         self.census.compare(&self.header)?;
         match self.input.read_exact(&mut [0]) {
-            Ok(()) => Err(TraceError::Trailing),
+            Ok(()) => Err(refusal!("unexpected data after the trace's end record")),
             Err(e) if e.kind() == ErrorKind::UnexpectedEof => Ok(()),
-            Err(e) => Err(TraceError::io("read the trace", e)),
+            Err(e) => Err(Error::new(e).context(UNREADABLE)),
         }
     }
 }
 
 impl<R: Read> Iterator for TraceReader<R> {
-    type Item = Result<Activity, TraceError>;
+    type Item = Result<Activity>;
 
     fn next(&mut self) -> Option<Self::Item> {
         match self.advance() {
@@ -219,20 +216,41 @@ impl<R: Read> Iterator for TraceReader<R> {
     }
 }
 
-fn fill(input: &mut impl Read, bytes: &mut [u8], at: Place) -> Result<(), TraceError> {
+/// Where a trace is damaged.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    Header,
+    Token(u64),
+    End,
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Header => f.write_str("in its header"),
+            Self::Token(token) => write!(f, "at token {token}"),
+            Self::End => f.write_str("at its end record"),
+        }
+    }
+}
+
+const UNREADABLE: &str = "cannot read the trace";
+
+fn fill(input: &mut impl Read, bytes: &mut [u8], at: Place) -> Result<()> {
     input.read_exact(bytes).map_err(|e| match e.kind() {
-        ErrorKind::UnexpectedEof => TraceError::Truncated { at },
-        _ => TraceError::io("read the trace", e),
+        ErrorKind::UnexpectedEof => refusal!("the trace is truncated {at}"),
+        _ => Error::new(e).context(UNREADABLE),
     })
 }
 
-fn take<const N: usize>(input: &mut impl Read, at: Place) -> Result<[u8; N], TraceError> {
+fn take<const N: usize>(input: &mut impl Read, at: Place) -> Result<[u8; N]> {
     let mut bytes = [0; N];
     fill(input, &mut bytes, at)?;
     Ok(bytes)
 }
 
-fn compare(input: &mut impl Read, found: u32, at: Place) -> Result<(), TraceError> {
+fn compare(input: &mut impl Read, found: u32, at: Place) -> Result<()> {
     let stored = u32::from_le_bytes(take(input, at)?);
-    if stored == found { Ok(()) } else { Err(TraceError::Checksum { at, found, stored }) }
+    ensure!(stored == found, "the trace is damaged {at}: CRC-32 is {found:08x}, stored {stored:08x}");
+    Ok(())
 }

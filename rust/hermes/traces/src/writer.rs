@@ -3,8 +3,8 @@
 //! Keeps one token in memory. A file gets its name when it is complete, so whatever has the name is a whole trace.
 
 use crate::format::{Census, END, TokenInfo, encode_record};
-use crate::{Activity, NeuronShape, TraceError, TraceHeader};
-use ndp_files::{OutputError, OutputFile};
+use crate::{Activity, NeuronShape, TraceHeader};
+use ndp_files::{Context, OutputFile, Result, bail, ensure};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -40,8 +40,8 @@ impl<W: Write> TraceWriter<W> {
     /// Writes the header. `header.tokens` tokens have to follow.
     ///
     /// # Errors
-    /// [`TraceError::Range`] for a header with impossible numbers, [`TraceError::Io`].
-    pub fn new(mut out: W, header: TraceHeader) -> Result<Self, TraceError> {
+    /// A header with impossible numbers, the system refused to read or write.
+    pub fn new(mut out: W, header: TraceHeader) -> Result<Self> {
         header.validate()?;
         let bytes = header.encode();
         let chain = crc32fast::hash(&bytes);
@@ -64,18 +64,16 @@ impl<W: Write> TraceWriter<W> {
     /// Writes the next token.
     ///
     /// # Errors
-    /// [`TraceError::Shape`], [`TraceError::NeuronRange`] and [`TraceError::Record`] for a token that does not belong there,
-    /// [`TraceError::Count`] if the header promises fewer, [`TraceError::Io`]. The trace is of no use afterwards.
-    pub fn write(&mut self, info: TokenInfo, activity: &Activity) -> Result<(), TraceError> {
+    /// A token that does not belong there, if the header promises fewer, the system refused to read or write. The trace
+    /// is of no use afterwards.
+    pub fn write(&mut self, info: TokenInfo, activity: &Activity) -> Result<()> {
         let (found, expected) = (activity.words().len(), self.shape.words_per_token());
-        if found != expected {
-            return Err(TraceError::Shape { found, expected });
-        }
+        ensure!(found == expected, "the activity has {found} words, the trace's shape {expected}");
         let token = self.census.tokens;
         self.census.add(info)?;
         if self.census.tokens > self.header.tokens {
             let found = self.census.tokens;
-            return Err(TraceError::Count { what: "tokens", header: self.header.tokens, found });
+            bail!("tokens: the header says {}, found {found}", self.header.tokens);
         }
         encode_record(&mut self.record, &self.shape, token, info, &mut self.previous, activity)?;
         // At most MAX_NEURONS / 8 bytes and a few.
@@ -87,13 +85,13 @@ impl<W: Write> TraceWriter<W> {
     /// Writes the end record and gives back what was written to.
     ///
     /// # Errors
-    /// [`TraceError::Count`] if the tokens were not those that the header promises, [`TraceError::Io`].
-    pub fn finish(mut self) -> Result<W, TraceError> {
+    /// If the tokens were not those that the header promises, the system refused to read or write.
+    pub fn finish(mut self) -> Result<W> {
         self.census.compare(&self.header)?;
         let (mark, tokens) = (END.to_le_bytes(), self.census.tokens.to_le_bytes());
         let crc = checksum(self.chain, &[&mark, &tokens]).to_le_bytes();
         put(&mut self.out, &[&mark, &tokens, &crc])?;
-        self.out.flush().map_err(|e| TraceError::io("write the trace", e))?;
+        self.out.flush().context("cannot write the trace")?;
         Ok(self.out)
     }
 }
@@ -106,8 +104,8 @@ pub(crate) fn checksum(chain: u32, parts: &[&[u8]]) -> u32 {
     hasher.finalize()
 }
 
-fn put(out: &mut impl Write, parts: &[&[u8]]) -> Result<(), TraceError> {
-    parts.iter().try_for_each(|part| out.write_all(part)).map_err(|e| TraceError::io("write the trace", e))
+fn put(out: &mut impl Write, parts: &[&[u8]]) -> Result<()> {
+    parts.iter().try_for_each(|part| out.write_all(part)).context("cannot write the trace")
 }
 
 /// Writes a trace to a file, which has another name until it is complete. A pipe gets the tokens as they come.
@@ -121,13 +119,11 @@ impl TraceFileWriter {
     /// Begins the file.
     ///
     /// # Errors
-    /// As [`TraceWriter::new`]; [`TraceError::Io`] if no file can be made in the directory, or what is there must not be written.
-    pub fn create(path: &Path, header: TraceHeader) -> Result<Self, TraceError> {
-        let failed =
-            |e: OutputError| TraceError::io(format!("create trace '{}'", path.display()), e.reason());
-        let mut output = OutputFile::create(path).map_err(failed)?;
-        let out = BufWriter::with_capacity(1 << 20, output.open().map_err(failed)?);
-        let writer = TraceWriter::new(out, header).map_err(|e| e.in_file(path))?;
+    /// As [`TraceWriter::new`]; if no file can be made in the directory, or what is there must not be written.
+    pub fn create(path: &Path, header: TraceHeader) -> Result<Self> {
+        let mut output = OutputFile::create(path)?;
+        let out = BufWriter::with_capacity(1 << 20, output.open()?);
+        let writer = TraceWriter::new(out, header).with_context(|| path.display().to_string())?;
         Ok(Self { writer, output })
     }
 
@@ -140,19 +136,17 @@ impl TraceFileWriter {
     ///
     /// # Errors
     /// As [`TraceWriter::write`], with the path.
-    pub fn write(&mut self, info: TokenInfo, activity: &Activity) -> Result<(), TraceError> {
-        self.writer.write(info, activity).map_err(|e| e.in_file(self.output.path()))
+    pub fn write(&mut self, info: TokenInfo, activity: &Activity) -> Result<()> {
+        self.writer.write(info, activity).with_context(|| self.output.path().display().to_string())
     }
 
     /// Completes the file and gives it its name, replacing a file that has it.
     ///
     /// # Errors
     /// As [`TraceWriter::finish`], with the path; then there is no file.
-    pub fn finish(self) -> Result<(), TraceError> {
+    pub fn finish(self) -> Result<()> {
         let path = self.output.path().to_owned();
-        self.writer.finish().map_err(|e| e.in_file(&path))?;
-        let failed =
-            |e: OutputError| TraceError::io(format!("create trace '{}'", path.display()), e.reason());
-        self.output.commit().map_err(failed)
+        self.writer.finish().with_context(|| path.display().to_string())?;
+        self.output.commit()
     }
 }

@@ -4,11 +4,11 @@
 //! Softmax is the NPU's. Values: the probabilities go to the buffer, a row of each bank has one element of many positions, and
 //! one RES gives as many elements of the result as there are banks (`docs/hbm-pim.md`, "Mapping").
 
-use crate::PimError;
 use crate::controller::{Operation, Place};
 use crate::memory::Memory;
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::{Column, pim::column_of, pim::lane};
+use ndp_files::{Result, ensure};
 use ndp_numerics::{f16, softmax};
 
 const LANES: usize = HbmConfig::LANES as usize;
@@ -40,7 +40,7 @@ impl Append {
     ///
     /// # Errors
     /// As [`Memory::key`].
-    pub fn columns(&self, memory: &Memory) -> Result<Vec<(Place, Column)>, PimError> {
+    pub fn columns(&self, memory: &Memory) -> Result<Vec<(Place, Column)>> {
         let mut columns = Vec::new();
         for token in &self.tokens {
             for (part, lanes) in token.key.chunks(LANES).enumerate() {
@@ -92,17 +92,15 @@ impl Progress {
     /// The operations that give the scores.
     ///
     /// # Errors
-    /// As [`Memory::key`]; [`PimError::Room`] if the query does not fit the buffer.
-    pub fn score_operations(&self, memory: &Memory, config: &HbmConfig) -> Result<Vec<Operation>, PimError> {
+    /// As [`Memory::key`]; if the query does not fit the buffer.
+    pub fn score_operations(&self, memory: &Memory, config: &HbmConfig) -> Result<Vec<Operation>> {
         let HeadQuery { head, query, visible, .. } = &self.query;
         let parts = query.len().div_ceil(LANES);
-        if parts > config.buffer_slots() as usize {
-            return Err(PimError::Room {
-                what: "columns of the global buffer for a query",
-                needed: parts as u64,
-                available: config.buffer_slots().into(),
-            });
-        }
+        ensure!(
+            parts <= config.buffer_slots() as usize,
+            "columns of the global buffer for a query: {parts} needed, only {} available",
+            config.buffer_slots()
+        );
         let mut operations = vec![Operation::Break];
         operations.extend(loads(query));
         let mut row = None;
@@ -131,7 +129,7 @@ impl Progress {
     ///
     /// # Errors
     /// As [`Memory::value`].
-    pub fn value_operations(&self, memory: &Memory, config: &HbmConfig) -> Result<Vec<Operation>, PimError> {
+    pub fn value_operations(&self, memory: &Memory, config: &HbmConfig) -> Result<Vec<Operation>> {
         let probabilities = softmax(&self.scores);
         let slots = config.buffer_slots() as usize;
         let pieces: Vec<&[f16]> = probabilities.chunks(slots * LANES).collect();

@@ -4,7 +4,6 @@
 //! that the NPU reads (MHA offload; LibraPIM, section 5.3). Attention writes what its home lacks. What was written only to the
 //! other home is read there first: a sequence that is moved costs its keys and values twice on the bus.
 
-use crate::PimError;
 use crate::asked::{Asked, Both, NpuWork, Reply, Request};
 use crate::attention::{Append, HeadQuery, NewToken};
 use crate::machine::{Attention, Stream};
@@ -15,6 +14,7 @@ use crate::record::Work;
 use crate::shared::Product;
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::pim::column_of;
+use ndp_files::{Result, failure, fault};
 use ndp_model::{AttentionOp, AttentionSpan, GemvBackend, GemvClass, GemvOp, LinearOp, SoftwareBackend};
 use ndp_numerics::f16;
 use ndp_offloading::Model as Sizes;
@@ -63,7 +63,7 @@ impl Homes {
 /// The decoder's operations of one group on the shared machine.
 pub struct GroupBackend<'a> {
     plan: &'a Plan,
-    ask: Box<dyn FnMut(Request) -> Result<Reply, PimError> + Send + 'a>,
+    ask: Box<dyn FnMut(Request) -> Result<Reply> + Send + 'a>,
     software: SoftwareBackend,
     share: Share,
     /// Sequences whose attention is the NPU's in this step.
@@ -74,10 +74,7 @@ pub struct GroupBackend<'a> {
 }
 
 impl<'a> GroupBackend<'a> {
-    pub(crate) fn new(
-        plan: &'a Plan,
-        ask: impl FnMut(Request) -> Result<Reply, PimError> + Send + 'a,
-    ) -> Self {
+    pub(crate) fn new(plan: &'a Plan, ask: impl FnMut(Request) -> Result<Reply> + Send + 'a) -> Self {
         Self {
             plan,
             ask: Box::new(ask),
@@ -95,10 +92,7 @@ impl<'a> GroupBackend<'a> {
     }
 
     /// Begins a step of these sequences, each with the positions that it will have; what is offloaded is decided anew.
-    ///
-    /// # Errors
-    /// [`PimError::Group`] if the machine has stopped.
-    pub fn begin_step(&mut self, sequences: &[(u32, u32)]) -> Result<(), PimError> {
+    pub fn begin_step(&mut self, sequences: &[(u32, u32)]) -> Result<()> {
         let contexts = sequences.iter().map(|&(_, context)| context).collect();
         if let Reply::Share(share) = (self.ask)(Request::Step(contexts))? {
             self.share = share;
@@ -111,31 +105,31 @@ impl<'a> GroupBackend<'a> {
         Ok(())
     }
 
-    fn work(&mut self, asked: Asked) -> Result<Vec<f16>, PimError> {
+    fn work(&mut self, asked: Asked) -> Result<Vec<f16>> {
         match (self.ask)(Request::Work(Box::new(asked)))? {
             Reply::Values(values) => Ok(values),
-            Reply::Share(_) => Err(PimError::Group("another answer was expected".to_owned())),
+            Reply::Share(_) => Err(failure!("a group stopped: another answer was expected")),
         }
     }
 
-    fn npu(&mut self, op: &GemvOp<'_>) -> Result<(), PimError> {
+    fn npu(&mut self, op: &GemvOp<'_>) -> Result<()> {
         let work = NpuWork::Matrix { label: op.label().to_owned(), vectors: op.batch() };
         self.work(Asked { npu: Some(work), ..Asked::default() }).map(drop)
     }
 
     /// A product, its first `vectors` in memory; `[batch x rows]`.
-    fn shared(&mut self, op: &GemvOp<'_>, vectors: usize) -> Result<Vec<f16>, PimError> {
+    fn shared(&mut self, op: &GemvOp<'_>, vectors: usize) -> Result<Vec<f16>> {
         let product = Product {
             label: op.label().to_owned(),
             vectors: (0..vectors).map(|vector| op.activation(vector).to_vec()).collect(),
             others: op.batch() - vectors,
         };
         let mut result = self.work(Asked { both: Some(Both::Product(product)), ..Asked::default() })?;
-        let all = self.reference(op);
+        let all = self.reference(op)?;
         let own = vectors * op.rows();
         if result.len() != own {
             let (found, expected) = (result.len(), own);
-            return Err(PimError::Group(format!("{}: {found} outputs, expected {expected}", op.label())));
+            return Err(failure!("a group stopped: {}: {found} outputs, expected {expected}", op.label()));
         }
         equal(op.label(), (0..own).map(|index| (index, result[index], all[index])))?;
         self.checked.products += own as u64;
@@ -144,12 +138,11 @@ impl<'a> GroupBackend<'a> {
     }
 
     /// What software gets for a product.
-    fn reference(&mut self, op: &GemvOp<'_>) -> Vec<f16> {
+    fn reference(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
         if self.plan.is_outline {
-            return vec![f16::ZERO; op.batch() * op.rows()];
+            return Ok(vec![f16::ZERO; op.batch() * op.rows()]);
         }
-        let Ok(result) = self.software.gemv(op);
-        result
+        self.software.gemv(op)
     }
 
     fn head(&self, span: &AttentionSpan<'_>, layer: usize, head: usize) -> u64 {
@@ -157,7 +150,7 @@ impl<'a> GroupBackend<'a> {
     }
 
     /// The columns that only the other home has, to be read before they are written.
-    fn to_move(&self, op: &AttentionOp<'_>) -> Result<Stream, PimError> {
+    fn to_move(&self, op: &AttentionOp<'_>) -> Result<Stream> {
         let memory = &self.plan.memory;
         let mut stream = Stream::new(Work::Move, format!("{}.move", op.label()));
         for span in op.spans() {
@@ -184,7 +177,7 @@ impl<'a> GroupBackend<'a> {
     }
 
     /// Attention of the sequences that have it in memory, and of those that have it on the NPU.
-    fn split(&mut self, op: &AttentionOp<'_>) -> Result<(Option<Attention>, Option<Stream>), PimError> {
+    fn split(&mut self, op: &AttentionOp<'_>) -> Result<(Option<Attention>, Option<Stream>)> {
         let (layer, width) = (op.layer(), op.head_width());
         let (mut appends, mut queries) = (Vec::new(), Vec::new());
         let mut stream = Stream::new(Work::Attention, op.label().to_owned());
@@ -254,7 +247,7 @@ fn copies(
     span: &AttentionSpan<'_>,
     (number, head): (u64, usize),
     positions: std::ops::Range<usize>,
-) -> Result<(), PimError> {
+) -> Result<()> {
     let width = span.cache.head_width();
     for is_value in [false, true] {
         let end = positions.end;
@@ -270,26 +263,24 @@ fn copies(
 }
 
 /// That numbers are equal bit for bit: of each its place, what was found and what was expected.
-fn equal(label: &str, mut each: impl Iterator<Item = (usize, f16, f16)>) -> Result<(), PimError> {
+fn equal(label: &str, mut each: impl Iterator<Item = (usize, f16, f16)>) -> Result<()> {
     match each.find(|(_, found, expected)| found.to_bits() != expected.to_bits()) {
         Some((index, found, expected)) => {
             let [found, expected] = [found, expected].map(f16::to_bits);
-            Err(PimError::Mismatch { label: label.to_owned(), index, found, expected })
+            Err(fault!("{label}: element {index} is {found:04x}, expected {expected:04x}"))
         }
         None => Ok(()),
     }
 }
 
 impl GemvBackend for GroupBackend<'_> {
-    type Error = PimError;
-
-    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>, PimError> {
+    fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
         self.npu(op)?;
         count_weights(op.weights().len());
-        Ok(self.reference(op))
+        self.reference(op)
     }
 
-    fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>, PimError> {
+    fn linear(&mut self, op: &LinearOp<'_>) -> Result<Vec<f16>> {
         let product = op.product();
         let vectors = match product.class() {
             GemvClass::Fc1 | GemvClass::Fc2 => product.batch().min(self.share.ffn as usize),
@@ -299,9 +290,9 @@ impl GemvBackend for GroupBackend<'_> {
             self.npu(product)?;
             count_weights(product.weights().len());
             if self.plan.is_outline {
-                return Ok(self.reference(product));
+                return self.reference(product);
             }
-            let Ok(result) = self.software.linear(op);
+            let result = self.software.linear(op)?;
             return Ok(result);
         }
         let mut result = self.shared(product, vectors)?;
@@ -312,7 +303,7 @@ impl GemvBackend for GroupBackend<'_> {
         Ok(result)
     }
 
-    fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>, PimError> {
+    fn attend(&mut self, op: &AttentionOp<'_>) -> Result<Vec<f16>> {
         let stream = self.to_move(op)?;
         if !stream.reads.is_empty() {
             self.work(Asked { both: Some(Both::Move(stream)), ..Asked::default() })?;
@@ -322,7 +313,7 @@ impl GemvBackend for GroupBackend<'_> {
         if self.plan.is_outline {
             return Ok(vec![f16::ZERO; op.queries().len()]);
         }
-        let Ok(expected) = self.software.attend(op);
+        let expected = self.software.attend(op)?;
         result.resize(expected.len(), f16::ZERO);
         let mut compared = 0;
         for (token, (span, ..)) in op.each().enumerate() {

@@ -3,7 +3,6 @@
 //! Sequences of a group go through the linear layers together and finish whenever they are done. Every token and all logits are
 //! those that each text gets by itself.
 
-use crate::PimError;
 use crate::backend::{Checked, GroupBackend, Plan};
 use crate::groups::run_groups;
 use crate::machine::Machine;
@@ -15,6 +14,7 @@ use crate::session::Generates;
 use crate::times::HostTimes;
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::HbmActivity;
+use ndp_files::{Result, bail, in_range, refusal};
 use ndp_model::{Architecture, Decoder, Model, logits_digest};
 use ndp_numerics::{SplitMix64, f16, sample};
 use ndp_offloading::{Hardware, Mode, Model as Sizes};
@@ -96,14 +96,13 @@ pub(crate) struct Loaded {
 }
 
 /// Number of groups of a mode.
-///
-/// # Errors
-/// [`PimError::Mode`] for modes that this host does not have.
-pub fn groups_of(mode: Mode) -> Result<usize, PimError> {
+pub fn groups_of(mode: Mode) -> Result<usize> {
     match mode {
         Mode::Serial => Ok(1),
         Mode::Pipelined | Mode::Dex | Mode::DexDbo => Ok(2),
-        Mode::AttAcc | Mode::NeuPims | Mode::Dbo | Mode::Shortest => Err(PimError::Mode(mode.name())),
+        Mode::AttAcc | Mode::NeuPims | Mode::Dbo | Mode::Shortest => {
+            Err(refusal!("mode {} is not one of serial, pipelined, dex and dex+dbo", mode.name()))
+        }
     }
 }
 
@@ -143,7 +142,7 @@ pub fn run_batch(
     groups: usize,
     prompts: &[Prompt],
     pins: Vec<Channel>,
-) -> Result<(Outcome, Machine), PimError> {
+) -> Result<(Outcome, Machine)> {
     let arrangement = Arrangement { groups, ..Arrangement::default() };
     run_arranged(model, config, hardware, arrangement, prompts, pins)
 }
@@ -152,9 +151,8 @@ pub fn run_batch(
 /// is offloaded, not in any bit of the texts.
 ///
 /// # Errors
-/// [`PimError::Unsupported`] for a model of another family than OPT; [`PimError::Range`] for no prompts or empty ones, or for more to offload than there is; [`PimError::Room`] for a model that does not
-/// fit; [`PimError::Unsliced`] for offloading in a memory without slicing; [`PimError::Mismatch`] and [`PimError::Data`] for wrong
-/// results; as [`Machine::run`].
+/// A model of another family than OPT; no prompts or empty ones, or for more to offload than there is; a model that does
+/// not fit; offloading in a memory without slicing; wrong results; as [`Machine::run`].
 pub fn run_arranged(
     model: &Model,
     config: &HbmConfig,
@@ -162,7 +160,7 @@ pub fn run_arranged(
     arrangement: Arrangement,
     prompts: &[Prompt],
     pins: Vec<Channel>,
-) -> Result<(Outcome, Machine), PimError> {
+) -> Result<(Outcome, Machine)> {
     let groups = arrangement.groups;
     in_range("prompts", prompts.len(), groups, 1 << 16)?;
     let Loaded { mut machine, plan, policy } =
@@ -210,10 +208,10 @@ pub(crate) fn prepare_texts(
     arrangement: &Arrangement,
     prompts: &[Prompt],
     pins: Vec<Channel>,
-) -> Result<Loaded, PimError> {
+) -> Result<Loaded> {
     if model.config.architecture() != Architecture::Opt {
         let found = format!("{:?}", model.config.architecture());
-        return Err(PimError::Unsupported { what: "architecture", found, expected: "Opt" });
+        bail!("the model's architecture = {found}: this host runs models with Opt");
     }
     let most = model.config.max_position_embeddings();
     for prompt in prompts {
@@ -235,13 +233,13 @@ pub(crate) fn prepare(
     arrangement: &Arrangement,
     caches: CacheShape,
     pins: Vec<Channel>,
-    load: impl FnOnce(&mut Machine) -> Result<(), PimError>,
-) -> Result<Loaded, PimError> {
+    load: impl FnOnce(&mut Machine) -> Result<()>,
+) -> Result<Loaded> {
     let Arrangement { groups, offloading, ref record } = *arrangement;
     in_range("groups", groups, 1, 1 << 16)?;
     in_range("prompts", caches.sequences, 1, 1 << 16)?;
     if offloading != Offloading::None && !config.slicing() {
-        return Err(PimError::Unsliced { memory: config.name().to_owned() });
+        bail!("offloading needs sliced banks, but memory '{}' does not slice its banks", config.name());
     }
     let largest = caches.sequences.div_ceil(groups) as u32;
     let policy = Policy::new(offloading, config.banks(), largest, || {
@@ -260,12 +258,7 @@ pub(crate) fn prepare(
     Ok(Loaded { machine, plan, policy })
 }
 
-pub(crate) fn in_range(what: &'static str, value: usize, min: usize, max: usize) -> Result<(), PimError> {
-    let [value, min, max] = [value, min, max].map(|v| v as u64);
-    if (min..=max).contains(&value) { Ok(()) } else { Err(PimError::Range { what, value, min, max }) }
-}
-
-fn load(machine: &mut Machine, model: &Model) -> Result<(), PimError> {
+fn load(machine: &mut Machine, model: &Model) -> Result<()> {
     for (index, layer) in model.layers.iter().enumerate() {
         let parts = [
             ("q_proj", &layer.q_proj),
@@ -301,7 +294,7 @@ impl<'a> Sequence<'a> {
         self.text.tokens.len() == self.prompt.generate
     }
 
-    fn draw(&mut self, logits: &[f16]) -> Result<(), PimError> {
+    fn draw(&mut self, logits: &[f16]) -> Result<()> {
         let token = sample(logits, self.prompt.temperature_percent, &mut self.rng)?;
         self.text.tokens.push(token as u32);
         self.text.logits_digests.push(logits_digest(logits));
@@ -310,10 +303,7 @@ impl<'a> Sequence<'a> {
 }
 
 /// All sequences of a group until the last one is done.
-fn generate(
-    backend: &mut GroupBackend<'_>,
-    mut sequences: Vec<Sequence<'_>>,
-) -> Result<Vec<(u32, Text)>, PimError> {
+fn generate(backend: &mut GroupBackend<'_>, mut sequences: Vec<Sequence<'_>>) -> Result<Vec<(u32, Text)>> {
     for sequence in sequences.iter_mut().filter(|sequence| !sequence.is_done()) {
         let logits = sequence.decoder.prefill(backend, &sequence.prompt.tokens)?;
         sequence.draw(&logits)?;
@@ -346,12 +336,7 @@ impl Generates for Sequence<'_> {
         self.decoder = Decoder::new(self.model).with_sequence(self.number);
     }
 
-    fn prefill(
-        &mut self,
-        backend: &mut GroupBackend<'_>,
-        tokens: usize,
-        yields: bool,
-    ) -> Result<(), PimError> {
+    fn prefill(&mut self, backend: &mut GroupBackend<'_>, tokens: usize, yields: bool) -> Result<()> {
         let all = self.prompt.tokens.iter().chain(&self.text.tokens).copied();
         let own: Vec<u32> = all.skip(self.stored()).take(tokens).collect();
         if yields {
@@ -362,7 +347,7 @@ impl Generates for Sequence<'_> {
         Ok(())
     }
 
-    fn step(backend: &mut GroupBackend<'_>, running: &mut [&mut Self]) -> Result<(), PimError> {
+    fn step(backend: &mut GroupBackend<'_>, running: &mut [&mut Self]) -> Result<()> {
         let tokens: Vec<u32> =
             running.iter().filter_map(|sequence| sequence.text.tokens.last().copied()).collect();
         // Positions behind this step.

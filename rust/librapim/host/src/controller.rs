@@ -10,7 +10,6 @@
 //!
 //! Never gives a command that the memory refuses; an answer other than 0 is an error.
 
-use crate::PimError;
 use crate::pins::{Channel, Pins};
 pub use crate::queues::{Access, Operation, Place};
 use crate::queues::{Accesses, Need, ROWS_AHEAD};
@@ -19,6 +18,7 @@ use crate::timing::{Timing, User};
 use ndp_config::{HbmCommandBuses, HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::CommandSet;
 use ndp_dram::hbm::{Column, HbmCommand, HbmKind};
+use ndp_files::{Result, fault};
 use std::collections::VecDeque;
 
 /// What comes back on the data bus.
@@ -96,8 +96,8 @@ impl Controller {
     /// Takes a channel, and cuts its banks if the memory can be sliced.
     ///
     /// # Errors
-    /// As [`Pins::clock`], and [`PimError::Refused`].
-    pub fn new(config: &HbmConfig, channel: u32, pins: Channel) -> Result<Self, PimError> {
+    /// As [`Pins::clock`], and the memory answered a command with an error.
+    pub fn new(config: &HbmConfig, channel: u32, pins: Channel) -> Result<Self> {
         let mut controller = Self {
             config: config.clone(),
             channel,
@@ -262,8 +262,8 @@ impl Controller {
     /// One clock.
     ///
     /// # Errors
-    /// As [`Pins::clock`], and [`PimError::Refused`].
-    pub fn step(&mut self) -> Result<(), PimError> {
+    /// As [`Pins::clock`], and the memory answered a command with an error.
+    pub fn step(&mut self) -> Result<()> {
         self.step_on([true; 2])
     }
 
@@ -271,7 +271,7 @@ impl Controller {
     ///
     /// # Errors
     /// As [`Controller::step`].
-    pub fn step_on(&mut self, buses: [bool; 2]) -> Result<(), PimError> {
+    pub fn step_on(&mut self, buses: [bool; 2]) -> Result<()> {
         if self.pins.scheduler().is_some() {
             return self.step_scheduled();
         }
@@ -608,7 +608,7 @@ impl Controller {
         self.writing.push_back((first + 1, [data[2], data[3]]));
     }
 
-    fn exchange(&mut self, row: Option<HbmCommand>, column: Option<HbmCommand>) -> Result<(), PimError> {
+    fn exchange(&mut self, row: Option<HbmCommand>, column: Option<HbmCommand>) -> Result<()> {
         let due = self.writing.front().is_some_and(|(clock, _)| *clock == self.clock);
         let write = if due { self.writing.pop_front().map(|(_, words)| words) } else { None };
         let words = [row, column].map(|command| command.map_or(0, |command| command.encode()));
@@ -617,7 +617,9 @@ impl Controller {
             if !status.is_ok() {
                 let command = format!("{command:?}");
                 let (channel, clock, status) = (self.channel, self.clock, status.code());
-                return Err(PimError::Refused { channel, clock, command, status });
+                return Err(fault!(
+                    "channel {channel}, clock {clock}: the memory refused {command} with status {status}"
+                ));
             }
         }
         if let Some(words) = out.read {
@@ -655,7 +657,7 @@ impl Controller {
 ///
 /// # Errors
 /// As [`Controller::step`].
-pub fn step_pair(pair: &mut [Controller]) -> Result<(), PimError> {
+pub fn step_pair(pair: &mut [Controller]) -> Result<()> {
     let activates = |controller: &Controller| {
         let row = controller.given.row.and_then(|command| command.kind());
         matches!(row, Some(HbmKind::Activate | HbmKind::PimActivate | HbmKind::PimActivateAll))

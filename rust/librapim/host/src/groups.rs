@@ -5,11 +5,11 @@
 //! Keys and values change their home while the memory has no attention to do, before anything else is begun. All groups that compute
 //! are waited for before the clock goes on, so a run is the same every time.
 
-use crate::PimError;
 use crate::asked::{Asked, Both, NpuWork, Reply, Request};
 use crate::backend::{GroupBackend, Plan};
 use crate::machine::{Done, Machine};
 use crate::policy::{Decided, Policy};
+use ndp_files::{Context, Result, failure};
 use ndp_numerics::f16;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Builder;
@@ -39,8 +39,8 @@ pub fn run_groups<T: Send>(
     contexts: Vec<Vec<u32>>,
     plan: &Plan,
     policy: &Policy,
-    work: impl Fn(usize, &mut GroupBackend<'_>) -> Result<T, PimError> + Sync,
-) -> Result<(Vec<T>, Vec<Decided>), PimError> {
+    work: impl Fn(usize, &mut GroupBackend<'_>) -> Result<T> + Sync,
+) -> Result<(Vec<T>, Vec<Decided>)> {
     let (messages, inbox) = channel();
     std::thread::scope(|scope| {
         let (mut replies, mut handles) = (Vec::new(), Vec::new());
@@ -51,7 +51,7 @@ pub fn run_groups<T: Send>(
             let work = &work;
             let started = Builder::new().spawn_scoped(scope, move || {
                 let _ending = Ending(group, messages.clone());
-                let gone = || PimError::Group("the machine has stopped".to_owned());
+                let gone = || failure!("a group stopped: the machine has stopped");
                 let ask = move |request| {
                     messages.send(Message::Wants(group, request)).map_err(|_| gone())?;
                     own.recv().map_err(|_| gone())
@@ -59,7 +59,7 @@ pub fn run_groups<T: Send>(
                 work(group, &mut GroupBackend::new(plan, ask))
             });
             // Each group needs a thread of its own. Those that have begun end because nobody answers them.
-            handles.push(started.map_err(|reason| PimError::Thread { group, reason })?);
+            handles.push(started.with_context(|| format!("cannot start the thread of group {group}"))?);
         }
         drop(messages);
         let waiting = replies.iter().map(|_| None).collect();
@@ -68,9 +68,9 @@ pub fn run_groups<T: Send>(
         let served = server.serve(&inbox);
         // Groups that still wait are told that there is nothing to wait for.
         drop(inbox);
-        let results: Vec<Result<T, PimError>> = handles
+        let results: Vec<Result<T>> = handles
             .into_iter()
-            .map(|handle| handle.join().unwrap_or_else(|_| Err(PimError::Group("it panicked".to_owned()))))
+            .map(|handle| handle.join().unwrap_or_else(|_| Err(failure!("a group stopped: it panicked"))))
             .collect();
         let decided = served?;
         Ok((results.into_iter().collect::<Result<_, _>>()?, decided))
@@ -98,18 +98,18 @@ struct Server<'a> {
 }
 
 impl Server<'_> {
-    fn serve(mut self, inbox: &Receiver<Message>) -> Result<Vec<Decided>, PimError> {
+    fn serve(mut self, inbox: &Receiver<Message>) -> Result<Vec<Decided>> {
         let mut decided: Vec<Decided> = Vec::new();
         let mut computing = self.replies.len();
         loop {
             while computing > 0 {
-                let gone = |_| PimError::Group("all groups are gone".to_owned());
+                let gone = |_| failure!("a group stopped: all groups are gone");
                 match inbox.recv().map_err(gone)? {
                     Message::Wants(group, Request::Work(work)) => {
                         let pieces = [work.npu.is_some(), work.pim.is_some(), work.both.is_some()];
                         let left = pieces.into_iter().filter(|&there| there).count();
                         if left == 0 {
-                            return Err(PimError::Group(format!("group {group} has asked for nothing")));
+                            return Err(failure!("a group stopped: group {group} has asked for nothing"));
                         }
                         self.waiting[group] = Some(Pending { work: *work, left, values: Vec::new() });
                     }
@@ -171,7 +171,7 @@ impl Server<'_> {
     }
 
     /// Starts what can be started.
-    fn start(&mut self) -> Result<(), PimError> {
+    fn start(&mut self) -> Result<()> {
         let groups = self.waiting.len();
         let mut order: Vec<usize> = (0..groups).map(|k| (self.last_on_npu + k) % groups).collect();
         let wants_both =

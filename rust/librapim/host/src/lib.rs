@@ -25,7 +25,6 @@ pub mod attention;
 pub mod backend;
 pub mod batch;
 pub mod controller;
-mod error;
 pub mod groups;
 pub mod machine;
 pub mod measure;
@@ -44,7 +43,6 @@ pub mod times;
 pub mod timing;
 
 pub use batch::{Arrangement, Outcome, Prompt, Sequence, Text, groups_of, run_arranged, run_batch, sizes_of};
-pub use error::PimError;
 pub use machine::Machine;
 pub use outline::{Extent, Outline, Sizes};
 pub use pins::{Channel, Pins, boxed};

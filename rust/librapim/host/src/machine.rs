@@ -6,7 +6,6 @@
 //!
 //! With offloading the NPU also reads keys and values ([`Stream`]), and a product can be both devices' job ([`Product`]).
 
-use crate::PimError;
 use crate::attention::{Append, HeadQuery, Progress};
 use crate::controller::{Access, Controller, Operation, Place, Returned, step_pair};
 use crate::memory::{CacheShape, Memory};
@@ -15,10 +14,11 @@ use crate::record::{ChannelSpan, Event, Recorded, Tally, Work, device_of};
 use crate::shared::{self, Partial, Product};
 use ndp_config::{HbmCommandBuses, HbmConfig};
 use ndp_dram::hbm::{Column, HbmCommand};
+use ndp_files::{Result, ensure, fault};
 use ndp_numerics::f16;
 use ndp_offloading::npu::NpuTimes;
 use ndp_offloading::work::Matrix;
-use ndp_offloading::{Device, Hardware, OffloadError, Picos};
+use ndp_offloading::{Device, Hardware, Picos};
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -150,14 +150,14 @@ impl Machine {
     /// A machine with one channel behind each of `pins`.
     ///
     /// # Errors
-    /// [`PimError::Range`] for another number of channels than the configuration's; as [`Controller::new`], [`Memory::new`] and
+    /// Another number of channels than the configuration's; as [`Controller::new`], [`Memory::new`] and
     /// [`Hardware::validate`].
     pub fn new(
         config: &HbmConfig,
         hardware: &Hardware,
         shape: CacheShape,
         pins: Vec<Channel>,
-    ) -> Result<Self, PimError> {
+    ) -> Result<Self> {
         Self::with_inputs(config, hardware, shape, 0, pins)
     }
 
@@ -171,13 +171,10 @@ impl Machine {
         shape: CacheShape,
         widest: usize,
         pins: Vec<Channel>,
-    ) -> Result<Self, PimError> {
-        let channels = u64::from(config.channels());
-        if pins.len() as u64 != channels {
-            let value = pins.len() as u64;
-            return Err(PimError::Range { what: "channels", value, min: channels, max: channels });
-        }
-        hardware.validate().map_err(OffloadError::from)?;
+    ) -> Result<Self> {
+        let (given, channels) = (pins.len(), config.channels());
+        ensure!(given == channels as usize, "channels = {given} must be {channels}, as the memory has them");
+        hardware.validate()?;
         let memory = Memory::with_inputs(config, shape, widest)?;
         let controllers = (0..).zip(pins).map(|(channel, pins)| Controller::new(config, channel, pins));
         Ok(Self {
@@ -234,7 +231,7 @@ impl Machine {
     ///
     /// # Errors
     /// As [`Memory::add_copies`].
-    pub fn add_copies(&mut self) -> Result<(), PimError> {
+    pub fn add_copies(&mut self) -> Result<()> {
         self.memory.add_copies()
     }
 
@@ -275,7 +272,7 @@ impl Machine {
     ///
     /// # Errors
     /// As [`Memory::add`] and [`Controller::step`].
-    pub fn load(&mut self, label: &str, shape: (usize, usize), data: &[f16]) -> Result<(), PimError> {
+    pub fn load(&mut self, label: &str, shape: (usize, usize), data: &[f16]) -> Result<()> {
         self.memory.add(label, shape, data)?;
         crate::progress::count_weights(data.len());
         let weights = self.memory.weights(label)?;
@@ -297,7 +294,7 @@ impl Machine {
     ///
     /// # Errors
     /// As [`Memory::add`].
-    pub fn place(&mut self, label: &str, (rows, cols): (usize, usize)) -> Result<(), PimError> {
+    pub fn place(&mut self, label: &str, (rows, cols): (usize, usize)) -> Result<()> {
         self.memory.add(label, (rows, cols), &vec![f16::ZERO; rows * cols])
     }
 
@@ -320,7 +317,7 @@ impl Machine {
     ///
     /// # Errors
     /// As [`Memory::weights`].
-    pub fn start_npu(&mut self, group: usize, label: &str, vectors: usize) -> Result<(), PimError> {
+    pub fn start_npu(&mut self, group: usize, label: &str, vectors: usize) -> Result<()> {
         let computed = self.clock() + self.gemm_clocks(label, vectors)?;
         let weights = self.memory.weights(label)?;
         let mut expected = Vec::new();
@@ -336,7 +333,7 @@ impl Machine {
     }
 
     /// Clocks of the arrays for a matrix and so many vectors.
-    fn gemm_clocks(&self, label: &str, vectors: usize) -> Result<u64, PimError> {
+    fn gemm_clocks(&self, label: &str, vectors: usize) -> Result<u64> {
         let (outputs, inputs) = self.memory.weights(label)?.shape;
         let matrix = Matrix { inputs: inputs as u32, outputs: outputs as u32 * self.stands_for };
         Ok(self.clocks(self.npu.gemm(matrix, vectors as u32).compute))
@@ -367,7 +364,7 @@ impl Machine {
     ///
     /// # Errors
     /// As [`shared::channel_work`].
-    pub fn start_shared(&mut self, group: usize, product: &Product) -> Result<(), PimError> {
+    pub fn start_shared(&mut self, group: usize, product: &Product) -> Result<()> {
         let computed = self.clock() + self.gemm_clocks(&product.label, product.others)?;
         let outputs = self.memory.weights(&product.label)?.shape.0;
         let partial = Partial::new(&self.config, product.vectors.len(), outputs)?;
@@ -394,7 +391,7 @@ impl Machine {
     ///
     /// # Errors
     /// As [`Progress::score_operations`].
-    pub fn start_pim(&mut self, group: usize, job: Attention) -> Result<(), PimError> {
+    pub fn start_pim(&mut self, group: usize, job: Attention) -> Result<()> {
         let channels = self.controllers.len();
         let banks = self.config.banks() as usize;
         for append in &job.appends {
@@ -426,8 +423,8 @@ impl Machine {
     /// Clocks until a job is done; nothing if there is none.
     ///
     /// # Errors
-    /// [`PimError::Data`] for weights, keys or values that come back wrong, [`PimError::Stuck`], and as [`Controller::step`].
-    pub fn run(&mut self) -> Result<Option<Done>, PimError> {
+    /// Weights, keys or values that come back wrong, nothing happens any more, and as [`Controller::step`].
+    pub fn run(&mut self) -> Result<Option<Done>> {
         self.progress = self.clock();
         while self.npu_job.is_some() || self.pim_job.is_some() || self.product_job.is_some() {
             if let Some(done) = self.finished()? {
@@ -439,17 +436,17 @@ impl Machine {
         Ok(None)
     }
 
-    fn check_progress(&self) -> Result<(), PimError> {
+    fn check_progress(&self) -> Result<()> {
         let computed = self.npu_job.as_ref().map_or(0, |job| job.computed);
         if self.clock() <= self.progress.max(computed) + PATIENCE {
             return Ok(());
         }
         let (channel, stuck) =
             (0..).zip(&self.controllers).find(|(_, c)| !c.is_idle()).unwrap_or((0, &self.controllers[0]));
-        Err(PimError::Stuck { channel, clock: self.clock(), what: stuck.describe() })
+        Err(fault!("channel {channel} makes no progress at clock {}: {}", self.clock(), stuck.describe()))
     }
 
-    fn finished(&mut self) -> Result<Option<Done>, PimError> {
+    fn finished(&mut self) -> Result<Option<Done>> {
         let now = self.clock();
         if let Some(job) = &mut self.npu_job
             && job.end.is_none()
@@ -495,7 +492,7 @@ impl Machine {
         self.events.push(Event { device, group, step, work, label, vectors, start, end });
     }
 
-    fn tick(&mut self) -> Result<(), PimError> {
+    fn tick(&mut self) -> Result<()> {
         match self.config.command_buses() {
             HbmCommandBuses::Own => self.controllers.iter_mut().try_for_each(Controller::step)?,
             HbmCommandBuses::Shared => self.controllers.chunks_exact_mut(2).try_for_each(step_pair)?,
@@ -553,7 +550,7 @@ impl Machine {
         }
     }
 
-    fn check(&mut self, channel: usize, place: Place, found: Column) -> Result<(), PimError> {
+    fn check(&mut self, channel: usize, place: Place, found: Column) -> Result<()> {
         let job = self.npu_job.as_mut();
         let counter = match &job {
             Some(job) if !job.weights => &mut self.moved_columns,
@@ -563,13 +560,15 @@ impl Machine {
         let (asked, expected) = next.unwrap_or((place, [0; 4]));
         if asked != place || expected != found {
             let Place { bank, row, column } = place;
-            return Err(PimError::Data { channel: channel as u32, bank, row, column, found, expected });
+            return Err(fault!(
+                "channel {channel}, bank {bank}, row {row}, column {column}: read {found:016x?}, expected {expected:016x?}"
+            ));
         }
         *counter += 1;
         Ok(())
     }
 
-    fn results(&mut self, channel: usize, column: &Column) -> Result<(), PimError> {
+    fn results(&mut self, channel: usize, column: &Column) -> Result<()> {
         let banks = self.config.banks() as usize;
         let now = self.controllers[channel].clock();
         let Some(job) = &mut self.pim_job else { return Ok(()) };

@@ -8,7 +8,6 @@
 //! **Matrices whose weights are broadcast**: two numbers of outputs in one channel, with 1 to 16 vectors. What an output more takes is what
 //! each of a channel's outputs takes; between numbers of vectors it is linear, for each vector adds a SUM to each output.
 
-use crate::PimError;
 use crate::attention::{HeadQuery, Progress};
 use crate::controller::{Controller, Returned};
 use crate::memory::{CacheShape, Memory};
@@ -16,6 +15,7 @@ use crate::pins::Channel;
 use crate::shared::{Product, channel_work};
 use ndp_config::{HbmCommandBuses, HbmCommandSet, HbmConfig};
 use ndp_dram::hbm::PseudoChannel;
+use ndp_files::{Result, bail, ensure, fault};
 use ndp_numerics::f16;
 use ndp_offloading::npu::NpuTime;
 use ndp_offloading::timeline::Work;
@@ -31,20 +31,20 @@ const PATIENCE: u64 = 10_000_000;
 ///
 /// # Errors
 /// As [`head_clocks_on`].
-pub fn head_clocks(config: &HbmConfig, head_width: usize, context: usize) -> Result<u64, PimError> {
+pub fn head_clocks(config: &HbmConfig, head_width: usize, context: usize) -> Result<u64> {
     head_clocks_on(config, Box::new(PseudoChannel::new(config)?), head_width, context)
 }
 
 /// The same with whatever is behind the pins of the channel.
 ///
 /// # Errors
-/// As [`Memory::new`] and [`Controller::step`]; [`PimError::Stuck`].
+/// As [`Memory::new`] and [`Controller::step`]; nothing happens any more.
 pub fn head_clocks_on(
     config: &HbmConfig,
     channel: Channel,
     head_width: usize,
     context: usize,
-) -> Result<u64, PimError> {
+) -> Result<u64> {
     let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width, positions: context };
     let memory = Memory::new(config, shape)?;
     let mut controller = Controller::new(config, 0, channel)?;
@@ -72,11 +72,11 @@ pub fn head_clocks_on(
             }
         }
         if controller.clock() > start + PATIENCE {
-            return Err(PimError::Stuck {
-                channel: 0,
-                clock: controller.clock(),
-                what: controller.describe(),
-            });
+            return Err(fault!(
+                "channel 0 makes no progress at clock {}: {}",
+                controller.clock(),
+                controller.describe()
+            ));
         }
     }
 }
@@ -85,8 +85,8 @@ pub fn head_clocks_on(
 /// weights are zeros: time does not depend on them.
 ///
 /// # Errors
-/// As [`Memory::add`], [`channel_work`] and [`Controller::step`]; [`PimError::Stuck`].
-pub fn shared_clocks(config: &HbmConfig, matrix: Matrix, vectors: usize) -> Result<u64, PimError> {
+/// As [`Memory::add`], [`channel_work`] and [`Controller::step`]; nothing happens any more.
+pub fn shared_clocks(config: &HbmConfig, matrix: Matrix, vectors: usize) -> Result<u64> {
     let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width: 16, positions: 1 };
     let (rows, cols) = (matrix.outputs as usize, matrix.inputs as usize);
     let mut memory = Memory::with_inputs(config, shape, cols)?;
@@ -103,7 +103,7 @@ pub fn shared_clocks(config: &HbmConfig, matrix: Matrix, vectors: usize) -> Resu
         while controller.take().is_some() {}
         if controller.clock() > start + PATIENCE {
             let (clock, what) = (controller.clock(), controller.describe());
-            return Err(PimError::Stuck { channel: 0, clock, what });
+            return Err(fault!("channel 0 makes no progress at clock {clock}: {what}"));
         }
     }
     Ok(controller.clock() - start)
@@ -136,7 +136,7 @@ impl Broadcast {
 }
 
 /// Measures broadcasts of vectors of so many elements, by number of vectors.
-fn broadcasts(config: &HbmConfig, inputs: u32) -> Result<Vec<Broadcast>, PimError> {
+fn broadcasts(config: &HbmConfig, inputs: u32) -> Result<Vec<Broadcast>> {
     let alone = config.clone().with_channels(1)?;
     let mut all: Vec<Broadcast> = Vec::new();
     for vectors in VECTORS.into_iter().filter(|&vectors| vectors <= config.banks()) {
@@ -171,32 +171,31 @@ impl MeasuredMemory {
     /// Measures at these contexts; `progress` is told how many are done. In between the next longer one counts.
     ///
     /// # Errors
-    /// As [`head_clocks`] and [`shared_clocks`]; [`PimError::Range`] for no context, [`PimError::Unsliced`] and [`PimError::SharedBuses`] for memories in
-    /// which a channel by itself says nothing of an offloaded matrix, or of its times.
+    /// As [`head_clocks`] and [`shared_clocks`]; no context, memories in which a channel by itself says nothing of an
+    /// offloaded matrix, or of its times.
     pub fn new(
         model: &Model,
         hardware: &Hardware,
         config: &HbmConfig,
         contexts: &[u32],
         mut progress: impl FnMut(usize),
-    ) -> Result<Self, PimError> {
+    ) -> Result<Self> {
         // A memory with the commands of AiM has no RDG to broadcast with.
         let shares = config.command_set() == HbmCommandSet::LibraPim;
         let memory = config.name().to_owned();
-        if config.command_buses() == HbmCommandBuses::Shared {
-            return Err(PimError::SharedBuses { memory });
-        }
+        ensure!(
+            config.command_buses() != HbmCommandBuses::Shared,
+            "times are measured in one channel, and those of '{memory}' share command buses"
+        );
         if shares && !config.slicing() {
-            return Err(PimError::Unsliced { memory });
+            bail!("offloading needs sliced banks, but memory '{memory}' does not slice its banks");
         }
         let mut heads = BTreeMap::new();
         for (done, &context) in contexts.iter().enumerate() {
             heads.insert(context, head_clocks(config, model.head_width as usize, context as usize)?);
             progress(done + 1);
         }
-        if heads.is_empty() {
-            return Err(PimError::Range { what: "contexts", value: 0, min: 1, max: u64::MAX });
-        }
+        ensure!(!heads.is_empty(), "no contexts to measure, at least one is needed");
         // A longer context never takes less; the balance relies on it.
         let mut longest = 0;
         for clocks in heads.values_mut() {

@@ -7,10 +7,10 @@
 //! in bank `b` of every channel, 512 elements to a row. Of the weights', what is behind the weights is for keys and values that the NPU
 //! works on: they are interleaved as weights are, position `p` in channel `p mod channels` (LibraPIM, section 5.3).
 
-use crate::PimError;
 use crate::controller::Place;
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::{Column, pim::column_of};
+use ndp_files::{Result, bail, ensure, failure};
 use ndp_layout::hbm::{CacheElement, HbmAddress, Interleaved, KvMap};
 use ndp_numerics::f16;
 use ndp_offloading::Model;
@@ -72,10 +72,7 @@ pub struct Memory {
 
 impl Memory {
     /// An empty memory. Without slicing, weights have the rows that they would have with it.
-    ///
-    /// # Errors
-    /// [`PimError::Layout`] and [`PimError::Room`] for caches that do not fit.
-    pub fn new(config: &HbmConfig, shape: CacheShape) -> Result<Self, PimError> {
+    pub fn new(config: &HbmConfig, shape: CacheShape) -> Result<Self> {
         Self::with_inputs(config, shape, 0)
     }
 
@@ -83,24 +80,22 @@ impl Memory {
     ///
     /// # Errors
     /// As [`Memory::new`].
-    pub fn with_inputs(config: &HbmConfig, shape: CacheShape, widest: usize) -> Result<Self, PimError> {
+    pub fn with_inputs(config: &HbmConfig, shape: CacheShape, widest: usize) -> Result<Self> {
         let boundary = if config.slicing() { config.weight_rows() } else { config.rows() / 2 };
         let rows = widest.div_ceil(ROW_LANES) as u32;
         let (needed, available) = (u64::from(rows), u64::from(config.rows() - boundary));
         if needed >= available {
             let what = "rows of the multipliers' partition, for inputs and caches";
-            return Err(PimError::Room { what, needed: needed + 1, available });
+            bail!("{what}: {} needed, only {available} available", needed + 1);
         }
         let first = boundary + rows;
         let caches = KvMap::new(config, first, shape.head_width as u32, shape.positions as u32)?;
         let needed = (shape.sequences * shape.layers * shape.heads) as u64;
-        if needed > caches.heads() {
-            return Err(PimError::Room {
-                what: "heads with keys and values",
-                needed,
-                available: caches.heads(),
-            });
-        }
+        ensure!(
+            needed <= caches.heads(),
+            "heads with keys and values: {needed} needed, only {} available",
+            caches.heads()
+        );
         let region = Interleaved::new(config, 0, boundary)?;
         Ok(Self {
             config: config.clone(),
@@ -122,12 +117,12 @@ impl Memory {
     /// Row of all banks with so many of the elements `512 piece ..` of the inputs; 512 elements, or what is left of them.
     ///
     /// # Errors
-    /// [`PimError::Room`] beyond the rows that there are.
-    pub fn input_row(&self, piece: usize) -> Result<u32, PimError> {
+    /// The model does not fit the memory beyond the rows that there are.
+    pub fn input_row(&self, piece: usize) -> Result<u32> {
         let (first, rows) = self.inputs;
         if piece >= rows as usize {
             let (needed, available) = (piece as u64 + 1, u64::from(rows));
-            return Err(PimError::Room { what: "rows for the inputs of a product", needed, available });
+            bail!("rows for the inputs of a product: {needed} needed, only {available} available");
         }
         Ok(first + piece as u32)
     }
@@ -138,10 +133,7 @@ impl Memory {
     }
 
     /// Finds room in the weight partition for keys and values of all heads. No matrix can be added behind it.
-    ///
-    /// # Errors
-    /// [`PimError::Room`].
-    pub fn add_copies(&mut self) -> Result<(), PimError> {
+    pub fn add_copies(&mut self) -> Result<()> {
         let heads = (self.shape.sequences * self.shape.layers * self.shape.heads) as u64;
         self.copies = Some(self.next);
         self.take_room(
@@ -154,16 +146,10 @@ impl Memory {
     /// Channel and column of 16 elements of a key, or a value, in the copy for the NPU, from `element` on.
     ///
     /// # Errors
-    /// [`PimError::Group`] without copies; as [`Interleaved::place`].
-    pub fn copy(
-        &self,
-        head: u64,
-        is_value: bool,
-        position: usize,
-        element: usize,
-    ) -> Result<(u32, Place), PimError> {
+    /// A group's part of the work ended early without copies; as [`Interleaved::place`].
+    pub fn copy(&self, head: u64, is_value: bool, position: usize, element: usize) -> Result<(u32, Place)> {
         let first =
-            self.copies.ok_or_else(|| PimError::Group("there are no copies for the NPU".to_owned()))?;
+            self.copies.ok_or_else(|| failure!("a group stopped: there are no copies for the NPU"))?;
         let (channels, parts) = (self.channels(), self.shape.head_width.div_ceil(LANES));
         let before = (2 * head + u64::from(is_value)) * self.half_of_copy();
         let index = first + before + (position / channels * parts + element / LANES) as u64;
@@ -172,12 +158,10 @@ impl Memory {
         Ok((channel as u32, in_channel(at)))
     }
 
-    fn take_room(&mut self, what: &'static str, columns: u64) -> Result<(), PimError> {
+    fn take_room(&mut self, what: &'static str, columns: u64) -> Result<()> {
         let available = self.region.columns() / self.channels() as u64;
         self.next += columns;
-        if self.next > available {
-            return Err(PimError::Room { what, needed: self.next, available });
-        }
+        ensure!(self.next <= available, "{what}: {} needed, only {available} available", self.next);
         Ok(())
     }
 
@@ -186,10 +170,7 @@ impl Memory {
     }
 
     /// Finds room for a matrix, `[rows x cols]`.
-    ///
-    /// # Errors
-    /// [`PimError::Room`].
-    pub fn add(&mut self, label: &str, (rows, cols): (usize, usize), data: &[f16]) -> Result<(), PimError> {
+    pub fn add(&mut self, label: &str, (rows, cols): (usize, usize), data: &[f16]) -> Result<()> {
         let channels = self.channels();
         let per_channel = rows.div_ceil(channels) * cols.div_ceil(LANES);
         let first = self.next;
@@ -204,13 +185,10 @@ impl Memory {
     }
 
     /// A matrix.
-    ///
-    /// # Errors
-    /// [`PimError::Group`] for one that was not added.
-    pub fn weights(&self, label: &str) -> Result<&Weights, PimError> {
+    pub fn weights(&self, label: &str) -> Result<&Weights> {
         self.matrices
             .get(label)
-            .ok_or_else(|| PimError::Group(format!("there is no matrix '{label}' in memory")))
+            .ok_or_else(|| failure!("a group stopped: there is no matrix '{label}' in memory"))
     }
 
     /// Names of all matrices, sorted.
@@ -224,7 +202,7 @@ impl Memory {
     ///
     /// # Errors
     /// As [`Interleaved::place`]; not for what was added.
-    pub fn places(&self, weights: &Weights, channel: u32) -> Result<Vec<Place>, PimError> {
+    pub fn places(&self, weights: &Weights, channel: u32) -> Result<Vec<Place>> {
         let channels = self.channels() as u64;
         let count = weights.columns[channel as usize].len() as u64;
         let place = |index: u64| {
@@ -249,7 +227,7 @@ impl Memory {
     ///
     /// # Errors
     /// As [`KvMap::key`].
-    pub fn key(&self, head: u64, position: usize, element: usize) -> Result<Place, PimError> {
+    pub fn key(&self, head: u64, position: usize, element: usize) -> Result<Place> {
         let (position, element) = (position as u64, element as u64);
         Ok(in_channel(self.caches.key(CacheElement { head, position, element })?.address))
     }
@@ -258,7 +236,7 @@ impl Memory {
     ///
     /// # Errors
     /// As [`KvMap::value`].
-    pub fn value(&self, head: u64, position: usize, element: usize) -> Result<Place, PimError> {
+    pub fn value(&self, head: u64, position: usize, element: usize) -> Result<Place> {
         let (position, element) = (position as u64, element as u64);
         Ok(in_channel(self.caches.value(CacheElement { head, position, element })?.address))
     }

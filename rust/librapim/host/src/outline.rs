@@ -7,7 +7,6 @@
 //! request if there are as many heads of K and V as channels, or every so many requests, the longest first, one head of the others. Arrays and vector
 //! units have the work of all. Nothing is offloaded then.
 
-use crate::PimError;
 use crate::backend::{GroupBackend, Homes};
 use crate::batch::{Arrangement, prepare};
 use crate::machine::Machine;
@@ -16,6 +15,7 @@ use crate::pins::Channel;
 use crate::policy::Offloading;
 use crate::session::{Generates, Session};
 use ndp_config::HbmConfig;
+use ndp_files::{Result, bail, failure};
 use ndp_model::decoder::MAX_BATCH;
 use ndp_model::{AttentionOp, AttentionSpan, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp};
 use ndp_numerics::f16;
@@ -44,13 +44,13 @@ impl Sizes {
     /// What one of the channels of a memory has. If it has no room for all weights (LibraPIM leaves capacity out), all layers are where the first one is.
     ///
     /// # Errors
-    /// [`PimError::Unsupported`] unless channels divide heads of K and V, or these the channels.
-    pub fn of_channel(model: &Model, config: &HbmConfig) -> Result<Self, PimError> {
+    /// Unless channels divide heads of K and V, or these the channels.
+    pub fn of_channel(model: &Model, config: &HbmConfig) -> Result<Self> {
         let (channels, &Model { heads, kv_heads, .. }) = (config.channels(), model);
         if !kv_heads.is_multiple_of(channels) && !channels.is_multiple_of(kv_heads) {
             let (what, found) = ("heads of K and V", kv_heads.to_string());
             let expected = "a multiple or a divisor of the channels that one stands for";
-            return Err(PimError::Unsupported { what, found, expected });
+            bail!("the model's {what} = {found}: this host runs models with {expected}");
         }
         let own = (kv_heads / channels).max(1) as usize;
         let heads = [own * (heads / kv_heads) as usize, own];
@@ -103,10 +103,7 @@ impl Sizes {
     }
 
     /// Gives each matrix to `add`, in the order of a text's model.
-    fn each(
-        &self,
-        mut add: impl FnMut(&str, (usize, usize)) -> Result<(), PimError>,
-    ) -> Result<(), PimError> {
+    fn each(&self, mut add: impl FnMut(&str, (usize, usize)) -> Result<()>) -> Result<()> {
         let matrices = self.matrices();
         for layer in 0..self.placed {
             for (name, _, shape) in &matrices {
@@ -122,7 +119,7 @@ impl Sizes {
         backend: &mut GroupBackend<'_>,
         outlines: &mut [(&mut Outline<'_>, usize)],
         logits: bool,
-    ) -> Result<(), PimError> {
+    ) -> Result<()> {
         let zeros = |count: usize| vec![f16::ZERO; count];
         outlines.iter_mut().for_each(|(outline, tokens)| outline.store(*tokens));
         let batch: usize = outlines.iter().map(|(_, tokens)| tokens).sum();
@@ -150,7 +147,7 @@ impl Sizes {
         backend: &mut GroupBackend<'_>,
         outlines: &[(&mut Outline<'_>, usize)],
         layer: usize,
-    ) -> Result<(), PimError> {
+    ) -> Result<()> {
         let width = self.model.head_width as usize;
         let spans = outlines.iter().step_by(self.every).map(|(outline, tokens)| {
             let position = outline.cache.positions() - tokens;
@@ -202,12 +199,7 @@ impl Generates for Outline<'_> {
         self.cache.truncate(0);
     }
 
-    fn prefill(
-        &mut self,
-        backend: &mut GroupBackend<'_>,
-        tokens: usize,
-        yields: bool,
-    ) -> Result<(), PimError> {
+    fn prefill(&mut self, backend: &mut GroupBackend<'_>, tokens: usize, yields: bool) -> Result<()> {
         let sizes = self.sizes;
         for done in (0..tokens).step_by(MAX_BATCH) {
             let is_last = done + MAX_BATCH >= tokens;
@@ -218,7 +210,7 @@ impl Generates for Outline<'_> {
         Ok(())
     }
 
-    fn step(backend: &mut GroupBackend<'_>, running: &mut [&mut Self]) -> Result<(), PimError> {
+    fn step(backend: &mut GroupBackend<'_>, running: &mut [&mut Self]) -> Result<()> {
         let contexts: Vec<(u32, u32)> = running.iter().map(|one| (one.number, one.known as u32)).collect();
         backend.begin_step(&contexts)?;
         let Some(sizes) = running.first().map(|one| one.sizes) else { return Ok(()) };
@@ -244,17 +236,17 @@ impl<'a> Session<Outline<'a>> {
     /// Requests of these lengths. The weights are written as those of a text's model, or are there from the beginning (`is_loaded`).
     ///
     /// # Errors
-    /// As [`Session::new`], without the prompts'. [`PimError::Group`] for offloading where a channel stands for several.
+    /// As [`Session::new`], without the prompts'. Offloading where a channel stands for several.
     pub fn outlined(
         sizes: &'a Sizes,
         (config, hardware): (&HbmConfig, &Hardware),
         arrangement: &Arrangement,
         (requests, is_loaded): (&[Extent], bool),
         pins: Vec<Channel>,
-    ) -> Result<Self, PimError> {
+    ) -> Result<Self> {
         if sizes.channels > 1 && arrangement.offloading != Offloading::None {
             let what = "a channel that stands for several has no part in offloading";
-            return Err(PimError::Group(what.to_owned()));
+            return Err(failure!("a group stopped: {what}"));
         }
         let [_, heads] = sizes.heads;
         let positions = requests.iter().map(|of| of.prompt + of.generate).max().unwrap_or(1);

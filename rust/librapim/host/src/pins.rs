@@ -1,8 +1,8 @@
 //! The pins of a channel, whoever is behind them.
 
-use crate::PimError;
 use crate::scheduler::Scheduler;
 use ndp_dram::hbm::{HbmActivity, HbmOutputs, HbmStatistics, PseudoChannel};
+use ndp_files::Result;
 
 /// A channel, whatever is behind its pins. One type, so that the host is compiled once, with optimisation, and not in each crate that uses it.
 pub type Channel = Box<dyn Pins>;
@@ -18,7 +18,7 @@ pub trait Pins: Send {
     ///
     /// # Errors
     /// If what is behind the pins fails.
-    fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> Result<HbmOutputs, PimError>;
+    fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> Result<HbmOutputs>;
 
     /// The scheduler, if the channel has one. It is given the work then, and [`Pins::clock`] is not used.
     fn scheduler(&mut self) -> Option<&mut dyn Scheduler> {
@@ -38,13 +38,13 @@ pub trait Pins: Send {
     ///
     /// # Errors
     /// A file that cannot be written.
-    fn close(&mut self) -> Result<(), PimError> {
+    fn close(&mut self) -> Result<()> {
         Ok(())
     }
 }
 
 impl Pins for PseudoChannel {
-    fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> Result<HbmOutputs, PimError> {
+    fn clock(&mut self, row: u32, column: u32, write: Option<[u64; 2]>) -> Result<HbmOutputs> {
         Ok(PseudoChannel::clock(self, row, column, write))
     }
 

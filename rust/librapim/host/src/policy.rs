@@ -1,7 +1,7 @@
 //! Who decides what is offloaded in a step: nobody, a fixed number, or algorithm 1 with the times of this host.
 
-use crate::PimError;
 use crate::times::HostTimes;
+use ndp_files::{Result, in_range};
 use ndp_offloading::algorithm::Choice;
 use ndp_offloading::{Decision, Rule, Scheduler, Slot, Stage};
 use serde::Serialize;
@@ -71,23 +71,20 @@ impl Policy {
     /// The policy of `offloading`. `times` is only called for [`Offloading::Live`].
     ///
     /// # Errors
-    /// [`PimError::Range`] for more requests than the `largest` group has, or an FFN of more than `banks`; those of `times`.
+    /// More requests than the `largest` group has, or an FFN of more than `banks`; those of `times`.
     pub fn new(
         offloading: Offloading,
         banks: u32,
         largest: u32,
-        times: impl FnOnce() -> Result<HostTimes, PimError>,
-    ) -> Result<Self, PimError> {
+        times: impl FnOnce() -> Result<HostTimes>,
+    ) -> Result<Self> {
         if let Offloading::Fixed { ffn, mha } = offloading {
             let limits = [
                 ("requests of a group whose FFN is offloaded", ffn, largest.min(banks)),
                 ("requests of a group whose attention is offloaded", mha, largest),
             ];
             for (what, value, max) in limits {
-                if value > max {
-                    let (value, max) = (value.into(), max.into());
-                    return Err(PimError::Range { what, value, min: 0, max });
-                }
+                in_range(what, value, 0, max)?;
             }
         }
         let times = matches!(offloading, Offloading::Live(_)).then(times).transpose()?;

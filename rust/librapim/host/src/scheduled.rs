@@ -8,10 +8,10 @@
 //! it ends when all its own are. Its reads and its MACs wait for each other in the channel, so what is written in between would wait for
 //! MACs that wait for it: while a product is under way, only its own inputs are written.
 
-use crate::PimError;
 use crate::controller::{Access, Controller, Operation, Returned, is_of_multipliers};
 use crate::scheduler::{Given, Stripe, Transfer, Work};
 use ndp_dram::hbm::{Column, HbmCommand};
+use ndp_files::{Result, fault};
 
 /// Requests and operations that wait in front of the channel, at most.
 const AHEAD: usize = 2;
@@ -20,8 +20,8 @@ const LOOK_AHEAD: usize = 256;
 
 impl Controller {
     /// One clock of a channel with a scheduler.
-    pub(crate) fn step_scheduled(&mut self) -> Result<(), PimError> {
-        let none = || PimError::Channel("there is no scheduler".into());
+    pub(crate) fn step_scheduled(&mut self) -> Result<()> {
+        let none = || fault!("the channel failed: there is no scheduler");
         if self.in_product && self.product.is_empty() && self.awaited == 0 {
             self.in_product = false;
         }
@@ -40,14 +40,15 @@ impl Controller {
         let stepped = self.pins.scheduler().ok_or_else(none)?.step()?;
         for column in stepped.columns {
             let place = self.asked.pop_front();
-            let place = place.ok_or_else(|| PimError::Channel("a column that was not asked for".into()))?;
+            let place = place.ok_or_else(|| fault!("the channel failed: a column that was not asked for"))?;
             self.returned.push_back(Returned::Read(place, column));
         }
         // A product begins and ends without sums on their way.
         let sum = if self.in_product { Returned::OfProduct } else { Returned::Results };
         for column in stepped.results {
             let awaited = self.awaited.checked_sub(1);
-            self.awaited = awaited.ok_or_else(|| PimError::Channel("a sum that was not asked for".into()))?;
+            self.awaited =
+                awaited.ok_or_else(|| fault!("the channel failed: a sum that was not asked for"))?;
             self.returned.push_back(sum(column));
         }
         self.scheduler_is_idle = stepped.idle;

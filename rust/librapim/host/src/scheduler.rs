@@ -1,7 +1,7 @@
 //! The interface of a channel that brings a scheduler of its own: requests and operations in place of commands.
 
-use crate::PimError;
 use ndp_dram::hbm::{Column, HbmCommand};
+use ndp_files::Result;
 
 /// What is done with the columns of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ pub trait Scheduler {
     ///
     /// # Errors
     /// If the channel or its scheduler fails.
-    fn step(&mut self) -> Result<Stepped, PimError>;
+    fn step(&mut self) -> Result<Stepped>;
 }
 
 /// What was given in a clock, for diagrams.

@@ -4,14 +4,14 @@
 //! memory stays from one to the next. A request that gave way begins anew with what it had generated: its keys and values are written again.
 //! Requests that generate are dealt to the groups longest first by turns, prompts as they come.
 
-use crate::PimError;
 use crate::backend::{Checked, GroupBackend, Homes};
-use crate::batch::{Arrangement, Loaded, Prompt, Sequence, Text, in_range, prepare_texts};
+use crate::batch::{Arrangement, Loaded, Prompt, Sequence, Text, prepare_texts};
 use crate::groups::run_groups;
 use crate::machine::Machine;
 use crate::pins::Channel;
 use crate::record::Event;
 use ndp_config::HbmConfig;
+use ndp_files::{Result, failure, in_range};
 use ndp_model::Model;
 use ndp_offloading::{Device, Hardware};
 use std::cmp::Reverse;
@@ -36,18 +36,13 @@ pub trait Generates: Send {
     ///
     /// # Errors
     /// Of the decoder, and of what runs its operations.
-    fn prefill(
-        &mut self,
-        backend: &mut GroupBackend<'_>,
-        tokens: usize,
-        yields: bool,
-    ) -> Result<(), PimError>;
+    fn prefill(&mut self, backend: &mut GroupBackend<'_>, tokens: usize, yields: bool) -> Result<()>;
 
     /// A token of each of these, one or more.
     ///
     /// # Errors
     /// As [`Generates::prefill`].
-    fn step(backend: &mut GroupBackend<'_>, running: &mut [&mut Self]) -> Result<(), PimError>;
+    fn step(backend: &mut GroupBackend<'_>, running: &mut [&mut Self]) -> Result<()>;
 }
 
 /// A part of a prompt, or all of it.
@@ -102,7 +97,7 @@ impl<'m> Session<Sequence<'m>> {
         arrangement: &Arrangement,
         prompts: &'m [Prompt],
         pins: Vec<Channel>,
-    ) -> Result<Self, PimError> {
+    ) -> Result<Self> {
         let loaded = prepare_texts(model, (config, hardware), arrangement, prompts, pins)?;
         let sequences = (0..).zip(prompts).map(|(number, prompt)| Sequence::new(model, number, prompt));
         Ok(Self::of(arrangement.groups, loaded, sequences))
@@ -130,18 +125,18 @@ impl<S: Generates> Session<S> {
         self.checked
     }
 
-    fn take(&mut self, number: usize) -> Result<S, PimError> {
+    fn take(&mut self, number: usize) -> Result<S> {
         let most = self.sequences.len().saturating_sub(1);
         in_range("request", number, 0, most)?;
-        let gone = || PimError::Group(format!("request {number} is there twice in an iteration"));
+        let gone = || failure!("a group stopped: request {number} is there twice in an iteration");
         self.sequences[number].take().ok_or_else(gone)
     }
 
     /// An iteration: parts of prompts, and a token of each of `tokens`. After an error the session is of no use.
     ///
     /// # Errors
-    /// [`PimError::Range`] for a part that does not begin where the one before ended, and as [`crate::run_arranged`].
-    pub fn iterate(&mut self, prompts: &[Part], tokens: &[usize]) -> Result<Took, PimError> {
+    /// A part that does not begin where the one before ended, and as [`crate::run_arranged`].
+    pub fn iterate(&mut self, prompts: &[Part], tokens: &[usize]) -> Result<Took> {
         let idle = || Turn { prompts: Vec::new(), tokens: Vec::new() };
         let mut turns: Vec<Turn<S>> = (0..self.groups).map(|_| idle()).collect();
         for (at, part) in prompts.iter().enumerate() {
@@ -155,8 +150,7 @@ impl<S: Generates> Session<S> {
             in_range("tokens of a part of a prompt", part.tokens, 1, sequence.known() - stored)?;
             turns[at % self.groups].prompts.push((*part, sequence));
         }
-        let mut longest =
-            tokens.iter().map(|&number| self.take(number)).collect::<Result<Vec<_>, PimError>>()?;
+        let mut longest = tokens.iter().map(|&number| self.take(number)).collect::<Result<Vec<_>>>()?;
         longest.sort_by_key(|sequence| (Reverse(sequence.stored()), sequence.number()));
         for (at, sequence) in longest.into_iter().enumerate() {
             turns[at % self.groups].tokens.push(sequence);
@@ -169,7 +163,7 @@ impl<S: Generates> Session<S> {
         let (start, events) = (machine.clock(), machine.events().len());
         let homes = &self.homes;
         let (results, _) = run_groups(machine, contexts, plan, policy, |group, backend| {
-            let poisoned = |_| PimError::Group("it panicked".to_owned());
+            let poisoned = |_| failure!("a group stopped: it panicked");
             let mut turn = turns[group].lock().map_err(poisoned)?.take().unwrap_or_else(idle);
             backend.homes.clone_from(homes);
             for (part, sequence) in &mut turn.prompts {

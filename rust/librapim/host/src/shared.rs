@@ -8,11 +8,11 @@
 //! several rows, and opening a row for each output would take longer than the MACs. So all outputs of a row of inputs come first, then
 //! those of the next one; SUM brings the exact sum of each bank, the host adds the sums of the rows as integers and rounds once.
 
-use crate::PimError;
 use crate::controller::{Access, Operation, Place};
 use crate::memory::Memory;
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::{Column, pim::column_of, pim::lane};
+use ndp_files::{Result, in_range};
 use ndp_numerics::{ExactSum, SumFormat, f16};
 use std::collections::VecDeque;
 
@@ -55,19 +55,16 @@ pub struct Awaited {
 /// The work of `channel`.
 ///
 /// # Errors
-/// [`PimError::Range`] for no vectors, or more than banks; as [`Memory::weights`] and [`Memory::input_row`].
+/// No vectors, or more than banks; as [`Memory::weights`] and [`Memory::input_row`].
 pub fn channel_work(
     product: &Product,
     memory: &Memory,
     config: &HbmConfig,
     channel: u32,
-) -> Result<ChannelWork, PimError> {
+) -> Result<ChannelWork> {
     let vectors = product.vectors.len();
     let banks = config.banks() as usize;
-    if !(1..=banks).contains(&vectors) {
-        let [value, max] = [vectors, banks].map(|v| v as u64);
-        return Err(PimError::Range { what: "vectors of the memory", value, min: 1, max });
-    }
+    in_range("vectors of the memory", vectors as u64, 1, banks as u64)?;
     let weights = memory.weights(&product.label)?;
     let columns = weights.shape.1.div_ceil(LANES);
     let places = memory.places(weights, channel)?;
@@ -124,7 +121,7 @@ impl Partial {
     ///
     /// # Errors
     /// As [`SumFormat::new`].
-    pub fn new(config: &HbmConfig, vectors: usize, outputs: usize) -> Result<Self, PimError> {
+    pub fn new(config: &HbmConfig, vectors: usize, outputs: usize) -> Result<Self> {
         let format = SumFormat::new(config.acc_bits(), 1)?;
         let count = vectors * outputs;
         Ok(Self { format, outputs, vectors, sums: vec![format.empty(); count], rounded: vec![None; count] })
@@ -146,8 +143,8 @@ impl Partial {
     /// The product, `[vectors x outputs]`.
     ///
     /// # Errors
-    /// [`PimError::Numerics`] for a sum that the accumulators have no room for.
-    pub fn finish(&self) -> Result<Vec<f16>, PimError> {
+    /// A sum that the accumulators have no room for.
+    pub fn finish(&self) -> Result<Vec<f16>> {
         let each = self.rounded.iter().zip(&self.sums);
         each.map(|(rounded, sum)| Ok(rounded.map_or_else(|| sum.try_round(), Ok)?)).collect()
     }

@@ -4,9 +4,9 @@
 //! whose weights are broadcast, by number of vectors; both on one channel of the device model, which is what all channels do at the
 //! same time. With the few vectors of a small model the formulas are too far off: a result waits tMAC behind each output's last MAC.
 
-use crate::PimError;
 use crate::measure::{head_clocks, shared_clocks};
 use ndp_config::HbmConfig;
+use ndp_files::Result;
 use ndp_offloading::npu::{NpuTime, NpuTimes};
 use ndp_offloading::timeline::Work;
 use ndp_offloading::work::Matrix;
@@ -41,7 +41,7 @@ impl HostTimes {
         config: &HbmConfig,
         requests: u32,
         positions: u32,
-    ) -> Result<Self, PimError> {
+    ) -> Result<Self> {
         let (mut heads, mut ffn) = (Vec::new(), vec![0]);
         for number in 1..=positions.div_ceil(STEP) {
             let clocks = head_clocks(config, model.head_width as usize, (number * STEP) as usize)?;

@@ -12,7 +12,7 @@ use ndp_pim::controller::{Access, Controller, Place, Returned};
 use ndp_pim::machine::Done;
 use ndp_pim::memory::{CacheShape, Memory};
 use ndp_pim::shared::{Partial, Product, channel_work};
-use ndp_pim::{Arrangement, Machine, Offloading, Outcome, PimError, Pins, Prompt, Work, boxed, run_arranged};
+use ndp_pim::{Arrangement, Machine, Offloading, Outcome, Pins, Prompt, Work, boxed, run_arranged};
 use std::path::Path;
 
 fn run(
@@ -21,7 +21,7 @@ fn run(
     hardware: &Hardware,
     offloading: Offloading,
     prompts: &[Prompt],
-) -> Result<(Outcome, Machine), PimError> {
+) -> ndp_files::Result<(Outcome, Machine)> {
     let channels = boxed(PseudoChannel::all(config)?);
     let hardware = Hardware { pim: Pim { channels: config.channels(), ..hardware.pim }, ..*hardware };
     run_arranged(
@@ -165,10 +165,13 @@ fn offloading_that_cannot_be_is_refused() {
         run(&model, config, &Hardware::default(), offloading, &prompts).map(drop).unwrap_err().to_string()
     };
     let fixed = |ffn, mha| Offloading::Fixed { ffn, mha };
-    assert_eq!(says(&memory(2), fixed(3, 0)), "requests of a group whose FFN is offloaded = 3 must be 0..=2");
+    assert_eq!(
+        says(&memory(2), fixed(3, 0)),
+        "requests of a group whose FFN is offloaded = 3 must be in 0..=2"
+    );
     assert_eq!(
         says(&memory(2), fixed(0, 3)),
-        "requests of a group whose attention is offloaded = 3 must be 0..=2"
+        "requests of a group whose attention is offloaded = 3 must be in 0..=2"
     );
     assert_eq!(
         says(&memory(2).unsliced(), fixed(1, 0)),
@@ -229,7 +232,7 @@ fn shared_products_are_exact_for_any_numbers() {
         let many = Product { vectors: vec![inputs[0].clone(); 17], ..product.clone() };
         assert_eq!(
             machine.start_shared(0, &many).unwrap_err().to_string(),
-            "vectors of the memory = 17 must be 1..=16"
+            "vectors of the memory = 17 must be in 1..=16"
         );
         let absent = Product { label: "other".to_owned(), ..product };
         assert!(machine.start_shared(0, &absent).unwrap_err().to_string().contains("'other'"));

@@ -4,7 +4,7 @@ use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
 use ndp_offloading::{Hardware, Mode, Model};
 use ndp_pim::session::{Part, Took};
-use ndp_pim::{Arrangement, Extent, Offloading, PimError, Session, Sizes, boxed, groups_of};
+use ndp_pim::{Arrangement, Extent, Offloading, Session, Sizes, boxed, groups_of};
 
 fn model(heads: u32, kv_heads: u32) -> Model {
     Model {
@@ -21,7 +21,7 @@ fn model(heads: u32, kv_heads: u32) -> Model {
 }
 
 /// What a prompt takes, and some steps.
-fn clocks(mode: Mode, sizes: &Sizes, channels: u32, hardware: &Hardware) -> Result<Vec<Took>, PimError> {
+fn clocks(mode: Mode, sizes: &Sizes, channels: u32, hardware: &Hardware) -> ndp_files::Result<Vec<Took>> {
     let memory = crate::common::memory(channels);
     let memory: HbmConfig = if mode.sliced() { memory } else { memory.unsliced() };
     let pins = boxed((0..channels).map(|_| PseudoChannel::new(&memory).unwrap()));

@@ -4,7 +4,7 @@ use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
 use ndp_model::Model;
 use ndp_offloading::{Device, Hardware, Pim};
-use ndp_pim::{Machine, Outcome, PimError, Pins, Prompt, boxed, run_batch};
+use ndp_pim::{Machine, Outcome, Pins, Prompt, boxed, run_batch};
 use ndp_testkit::first;
 use std::path::Path;
 
@@ -28,7 +28,7 @@ fn run(
     config: &HbmConfig,
     groups: usize,
     prompts: &[Prompt],
-) -> Result<(Outcome, Machine), PimError> {
+) -> ndp_files::Result<(Outcome, Machine)> {
     let channels = boxed(PseudoChannel::all(config)?);
     let hardware = Hardware::from(Pim { channels: config.channels(), ..Pim::default() });
     run_batch(model, config, &hardware, groups, prompts, channels)

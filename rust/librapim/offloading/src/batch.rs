@@ -1,6 +1,6 @@
 //! Requests of different lengths that finish at different times.
 
-use crate::error::{OffloadError, in_range};
+use ndp_files::{Result, ensure, in_range};
 use serde::Serialize;
 use std::cmp::Reverse;
 
@@ -28,23 +28,24 @@ impl Batch {
     /// A batch of those requests; what has nothing to generate is finished already.
     ///
     /// # Errors
-    /// [`OffloadError::EmptyBatch`]; [`OffloadError::Range`] for too many requests or a context outside 1..=2^20 at its end.
-    pub fn new(requests: &[Request]) -> Result<Self, OffloadError> {
+    /// No requests that are not finished; too many requests, or a context outside 1..=2^20 at its end.
+    pub fn new(requests: &[Request]) -> Result<Self> {
         in_range("requests", requests.len() as u64, 0, MOST_REQUESTS)?;
         for request in requests {
-            in_range("context", request.context.into(), 1, MOST_TOKENS.into())?;
+            in_range("context", request.context, 1, MOST_TOKENS)?;
             let room = MOST_TOKENS - request.context;
-            in_range("remaining", request.remaining.into(), 0, room.into())?;
+            in_range("remaining", request.remaining, 0, room)?;
         }
         let requests: Vec<_> = requests.iter().copied().filter(|request| request.remaining > 0).collect();
-        if requests.is_empty() { Err(OffloadError::EmptyBatch) } else { Ok(Self { requests }) }
+        ensure!(!requests.is_empty(), "the batch has no requests that are not finished");
+        Ok(Self { requests })
     }
 
     /// So many requests of one length, for one step.
     ///
     /// # Errors
     /// As [`Batch::new`].
-    pub fn uniform(requests: u32, context: u32) -> Result<Self, OffloadError> {
+    pub fn uniform(requests: u32, context: u32) -> Result<Self> {
         in_range("requests", requests.into(), 1, MOST_REQUESTS)?;
         Self::new(&vec![Request { context, remaining: 1 }; requests as usize])
     }
@@ -97,7 +98,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_decoded_is_refused() {
-        assert_eq!(Batch::new(&[]), Err(OffloadError::EmptyBatch));
+        assert!(Batch::new(&[]).is_err());
         assert!(Batch::uniform(0, 5).is_err());
         let error = Batch::uniform(5, 0).unwrap_err().to_string();
         assert_eq!(error, "context = 0 must be in 1..=1048576");

@@ -3,13 +3,13 @@
 use crate::algorithm::{Choice, Rule, Scheduler, Slot, Stage};
 use crate::batch::Batch;
 use crate::energy::{StepCosts, StepEnergy};
-use crate::error::OffloadError;
 use crate::hardware::Hardware;
 use crate::plan::Planner;
 use crate::step::{Layout, Mode, Step};
 use crate::timeline::Device;
 use crate::times::DeviceTimes;
 use crate::work::Model;
+use ndp_files::Result;
 use serde::Serialize;
 
 /// Sequence lengths from 16 to 4096 (LibraPIM, section 6.1, which gives the ends).
@@ -107,7 +107,7 @@ impl Cell {
 /// algorithm 1.
 ///
 /// # Errors
-/// [`OffloadError`] if batch or sequence are out of range or beyond what the times are known for.
+/// If batch or sequence are out of range or beyond what the times are known for.
 pub fn evaluate(
     model: &Model,
     hardware: &Hardware,
@@ -116,7 +116,7 @@ pub fn evaluate(
     (rule, given): (Rule, Option<u32>),
     sequence: u32,
     batch: u32,
-) -> Result<Cell, OffloadError> {
+) -> Result<Cell> {
     let requests = Batch::uniform(batch, sequence)?;
     let planner = Planner::new(model, hardware, plain, sliced).with_rule(rule).with_ffn(given)?;
     let [first, second] = requests.groups().map(|group| group.len() as u32);

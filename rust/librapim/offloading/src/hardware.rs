@@ -15,7 +15,8 @@
 //! and the next one to the same banks is tCCD_L later: 256 MACs per 2 ns and channel, 16.4 TFLOPS in all. The NPU has 65.5.
 
 use crate::time::Picos;
-use ndp_config::{ConfigError, HbmConfig, in_ranges};
+use ndp_config::{HbmConfig, in_ranges};
+use ndp_files::{Result, bail};
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -243,12 +244,10 @@ impl Hardware {
     /// Parses and checks hardware in TOML, on the default memory.
     ///
     /// # Errors
-    /// [`ConfigError::Syntax`] for text that is no such file (unknown keys included), or as [`Hardware::validate`].
-    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+    /// Text that is no such file (unknown keys included), or as [`Hardware::validate`].
+    pub fn from_toml(text: &str) -> Result<Self> {
         if ndp_config::parse::<BTreeMap<String, IgnoredAny>>(text)?.is_empty() {
-            return Err(ConfigError::Syntax(
-                "the file has no keys: expected [npu], [pim] or [baselines]".to_owned(),
-            ));
+            bail!("not a valid configuration: the file has no keys: expected [npu], [pim] or [baselines]");
         }
         let RawHardware { npu, pim: usage, baselines } = ndp_config::parse(text)?;
         let hardware = Self { npu, pim: Pim { usage, ..Pim::default() }, baselines };
@@ -266,8 +265,8 @@ impl Hardware {
     /// Checks all numbers that a hardware file has.
     ///
     /// # Errors
-    /// [`ConfigError::Range`] for a number of 0 or too large.
-    pub fn validate(&self) -> Result<(), ConfigError> {
+    /// A number of 0 or too large.
+    pub fn validate(&self) -> Result<()> {
         let Self { npu, pim, baselines } = self;
         in_ranges(&[
             ("npu.arrays", npu.arrays, 1, 4096),

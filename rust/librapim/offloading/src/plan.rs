@@ -31,11 +31,11 @@
 use crate::algorithm::{Choice, Decision, Rule, Scheduler, Slot, Stage};
 use crate::batch::Batch;
 use crate::builder::{Builder, InMha, OnNpu};
-use crate::error::{OffloadError, in_range};
 use crate::hardware::{Baselines, Hardware};
 use crate::step::{Layout, Mode, Step};
 use crate::times::{BaselineTimes, DeviceTimes};
 use crate::work::Model;
+use ndp_files::{Result, ensure, in_range};
 
 /// Plans steps of one model on one system.
 pub struct Planner<'a> {
@@ -84,12 +84,9 @@ impl<'a> Planner<'a> {
     }
 
     /// In `dbo` and `dex+dbo`, the FFN of so many requests of each group goes to the memory, in place of what algorithm 1 decides, small groups included.
-    ///
-    /// # Errors
-    /// [`OffloadError::Range`] for more than there are channels.
-    pub fn with_ffn(mut self, requests: Option<u32>) -> Result<Self, OffloadError> {
+    pub fn with_ffn(mut self, requests: Option<u32>) -> Result<Self> {
         let asked = requests.unwrap_or(0).into();
-        in_range("requests of a group whose FFN is offloaded", asked, 0, self.channels.into())?;
+        in_range("requests of a group whose FFN is offloaded", asked, 0, self.channels)?;
         self.given = requests;
         Ok(self)
     }
@@ -121,10 +118,9 @@ impl<'a> Planner<'a> {
     /// A step of the batch.
     ///
     /// # Errors
-    /// [`OffloadError::BeyondTable`] if requests or contexts are beyond what the times are known for;
-    /// [`OffloadError::Range`] if the memory gets the FFN of more requests than the larger group has, and for a step that takes longer
-    /// than can be counted.
-    pub fn step(&self, batch: &Batch, mode: Mode) -> Result<Step, OffloadError> {
+    /// If requests or contexts are beyond what the times are known for; if the memory gets the FFN of more requests than
+    /// the larger group has, and a step that takes longer than can be counted.
+    pub fn step(&self, batch: &Batch, mode: Mode) -> Result<Step> {
         let contexts = batch.contexts();
         let times = self.times(mode);
         let (requests, context) = times.limits();
@@ -133,9 +129,7 @@ impl<'a> Planner<'a> {
             ("context", contexts.first().copied().unwrap_or(0), context),
         ];
         for (what, value, max) in asked {
-            if value > max {
-                return Err(OffloadError::BeyondTable { what, value, max });
-            }
+            ensure!(value <= max, "{what} = {value} is beyond the table, which ends at {max}");
         }
         let groups = batch.groups();
         if let (Some(given), Mode::Dbo | Mode::DexDbo) = (self.given, mode) {
@@ -159,7 +153,7 @@ impl<'a> Planner<'a> {
     ///
     /// # Errors
     /// As [`Planner::step`].
-    pub fn run(&self, batch: &Batch, mode: Mode) -> Result<Vec<Step>, OffloadError> {
+    pub fn run(&self, batch: &Batch, mode: Mode) -> Result<Vec<Step>> {
         let (mut steps, mut next) = (Vec::new(), Some(batch.clone()));
         while let Some(batch) = next {
             steps.push(self.step(&batch, mode)?);

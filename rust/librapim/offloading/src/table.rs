@@ -5,12 +5,12 @@
 //! point they are the first one's, and beyond the last one there are none. Rounding up a value that does not fall gives one
 //! that does not fall, so the balance stays exact.
 
-use crate::error::OffloadError;
 use crate::npu::NpuTime;
 use crate::time::Picos;
 use crate::timeline::Work;
 use crate::times::DeviceTimes;
 use crate::work::Model;
+use ndp_files::{Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
 /// Model and memory of a table of times.
@@ -110,13 +110,15 @@ impl TableFile {
     /// Checks that the times are of this model and memory.
     ///
     /// # Errors
-    /// [`OffloadError::Origin`] if they have others, [`OffloadError::NoOrigin`] if the table names none.
-    pub fn check_origin(&self, model: &Model, memory: &str) -> Result<(), OffloadError> {
-        let Some(of) = &self.of else { return Err(OffloadError::NoOrigin) };
+    /// A table of another model or memory, or one that names none.
+    pub fn check_origin(&self, model: &Model, memory: &str) -> Result<()> {
+        let Some(of) = &self.of else {
+            bail!("the table does not say its model and memory in `of`; write it anew with --sample-times")
+        };
         if of.model.name != model.name || of.memory != memory {
             let of_table = format!("model '{}' in memory '{}'", of.model.name, of.memory);
             let wanted = format!("model '{}' in memory '{memory}'", model.name);
-            return Err(OffloadError::Origin { of_table, wanted });
+            bail!("the table has times of {of_table}, not of {wanted}; write one with --sample-times");
         }
         if of.model != *model {
             let sizes = |of: &Model| {
@@ -126,7 +128,11 @@ impl TableFile {
                     of.name
                 )
             };
-            return Err(OffloadError::Origin { of_table: sizes(&of.model), wanted: sizes(model) });
+            bail!(
+                "the table has times of {}, not of {}; write one with --sample-times",
+                sizes(&of.model),
+                sizes(model)
+            );
         }
         Ok(())
     }
@@ -157,15 +163,11 @@ impl Place {
     }
 }
 
-fn check_axis(axis: &'static str, points: &[u32]) -> Result<(), OffloadError> {
-    if points.is_empty() {
-        return Err(OffloadError::Entries { column: axis, found: 0, expected: 1 });
-    }
+fn check_axis(axis: &'static str, points: &[u32]) -> Result<()> {
+    ensure!(!points.is_empty(), "table: {axis} has 0 entries, 1 expected");
     let mut previous = 0;
     for (index, &value) in points.iter().enumerate() {
-        if value <= previous {
-            return Err(OffloadError::Axis { axis, index, value, previous });
-        }
+        ensure!(value > previous, "table: {axis}[{index}] = {value} must be above {previous}");
         previous = value;
     }
     Ok(())
@@ -177,20 +179,21 @@ fn check_rising(
     times: impl Iterator<Item = Picos>,
     width: usize,
     expected: usize,
-) -> Result<(), OffloadError> {
+) -> Result<()> {
     let times: Vec<_> = times.collect();
-    if times.len() != expected {
-        return Err(OffloadError::Entries { column, found: times.len(), expected });
-    }
+    ensure!(times.len() == expected, "table: {column} has {} entries, {expected} expected", times.len());
     for (index, &time) in times.iter().enumerate() {
         // Interpolation multiplies two lengths of axes with a time.
-        crate::error::in_range(column, time.0, 0, 1 << 60)?;
+        ndp_files::in_range(column, time.0, 0, 1 << 60)?;
         let above = index.checked_sub(width).map(|above| times[above]);
         let left = (index % width > 0).then(|| times[index - 1]);
         let least = above.max(left).unwrap_or_default();
-        if time < least {
-            return Err(OffloadError::Falling { column, index, value: time.0, least: least.0 });
-        }
+        ensure!(
+            time >= least,
+            "table: {column}[{index}] = {} ps must be at least {} ps, as with less work",
+            time.0,
+            least.0
+        );
     }
     Ok(())
 }
@@ -199,9 +202,9 @@ impl MeasuredTimes {
     /// Checks a table.
     ///
     /// # Errors
-    /// [`OffloadError::Axis`], [`OffloadError::Entries`] and [`OffloadError::Falling`] name the place; [`OffloadError::Range`] if
-    /// a time is above 2^60 ps.
-    pub fn new(file: TableFile) -> Result<Self, OffloadError> {
+    /// An axis that does not rise; too many or too few times; a time that falls while its axis rises, since more work cannot take less time; a
+    /// time above 2^60 ps.
+    pub fn new(file: TableFile) -> Result<Self> {
         check_axis("requests", &file.requests)?;
         check_axis("contexts", &file.contexts)?;
         let rows = file.requests.len();
@@ -228,7 +231,7 @@ impl MeasuredTimes {
     ///
     /// # Errors
     /// As [`MeasuredTimes::new`].
-    pub fn update(&mut self, change: impl FnOnce(&mut TableFile)) -> Result<(), OffloadError> {
+    pub fn update(&mut self, change: impl FnOnce(&mut TableFile)) -> Result<()> {
         let mut file = self.0.clone();
         change(&mut file);
         *self = Self::new(file)?;

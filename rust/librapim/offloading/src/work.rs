@@ -1,8 +1,8 @@
 //! What a decode step has to compute: matrices and attention of one decoder layer, from a model's sizes.
 
-use crate::error::OffloadError;
 use crate::timeline::Work;
 use ndp_config::LlmShape;
+use ndp_files::Result;
 use serde::{Deserialize, Serialize};
 
 /// A matrix that a vector is multiplied by: `outputs x inputs` FP16 weights.
@@ -72,9 +72,9 @@ impl Model {
     /// The same model with another number of layers.
     ///
     /// # Errors
-    /// [`OffloadError::Range`] unless in 1..=2^12.
-    pub fn with_layers(mut self, layers: u32) -> Result<Self, OffloadError> {
-        crate::error::in_range("layers", layers.into(), 1, 1 << 12)?;
+    /// Unless in 1..=2^12.
+    pub fn with_layers(mut self, layers: u32) -> Result<Self> {
+        ndp_files::in_range("layers", layers, 1, 1 << 12)?;
         self.layers = layers;
         Ok(self)
     }

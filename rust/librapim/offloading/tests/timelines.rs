@@ -1,11 +1,12 @@
 //! Do timelines keep what depends on what, and is all work in them?
 
 use ndp_config::LlmShape;
+use ndp_files::said;
 use ndp_numerics::SplitMix64;
 use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
 use ndp_offloading::{
     AnalyticTimes, Batch, Decision, Device, DeviceTimes, Event, Hardware, KvMapping, Layout, MeasuredTimes,
-    Mode, Model, OffloadError, Picos, Pim, Planner, Request, Step, TableFile, Usage, Work,
+    Mode, Model, Picos, Pim, Planner, Request, Step, TableFile, Usage, Work,
 };
 
 fn model(name: &str, layers: u32) -> Model {
@@ -282,9 +283,9 @@ fn a_table_is_asked_for_what_it_has_only() {
     // All numbers of requests and this context were sampled, so nothing is interpolated.
     let computed = system.planner().step(&Batch::uniform(192, 1024).unwrap(), Mode::DexDbo).unwrap();
     assert_eq!(step(192, 1024).unwrap(), computed);
-    let beyond = |what, value, max| Err(OffloadError::BeyondTable { what, value, max });
-    assert_eq!(step(193, 1024), beyond("requests", 193, 192));
-    assert_eq!(step(192, 1025), beyond("context", 1025, 1024));
+    let beyond = |what, value, max| format!("{what} = {value} is beyond the table, which ends at {max}");
+    assert_eq!(said(&step(193, 1024)), beyond("requests", 193, 192));
+    assert_eq!(said(&step(192, 1025)), beyond("context", 1025, 1024));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `config.json` of Falcon.
 
 use super::{Activation, Architecture, DecoderConfig, Rotary, activation, eps, require, unsupported};
-use crate::ModelError;
+use ndp_files::Result;
 
 fields! {
     num_kv_heads: Option<usize>,
@@ -19,7 +19,7 @@ fields! {
     rotary: Rotary,
 }
 
-pub(super) fn read(raw: Raw) -> Result<DecoderConfig, ModelError> {
+pub(super) fn read(raw: Raw) -> Result<DecoderConfig> {
     require("alibi", raw.alibi, false)?;
     require("parallel_attn", raw.parallel_attn, true)?;
     require("tie_word_embeddings", raw.tie_word_embeddings, true)?;

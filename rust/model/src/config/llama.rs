@@ -1,7 +1,7 @@
 //! `config.json` of LLaMA and Mistral.
 
 use super::{Activation, Architecture, DecoderConfig, Rotary, activation, eps, unsupported};
-use crate::ModelError;
+use ndp_files::Result;
 
 fields! {
     num_key_value_heads: Option<usize>,
@@ -17,7 +17,7 @@ fields! {
     rotary: Rotary,
 }
 
-pub(super) fn read(raw: Raw) -> Result<DecoderConfig, ModelError> {
+pub(super) fn read(raw: Raw) -> Result<DecoderConfig> {
     // While a text is no longer than the window, each position sees all before it.
     let positions = (raw.max_position_embeddings, "max_position_embeddings");
     let (max_position_embeddings, position_limit) = match raw.sliding_window {

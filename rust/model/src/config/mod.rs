@@ -26,7 +26,7 @@ macro_rules! fields {
                 &self,
                 architecture: $crate::Architecture,
                 [ffn_dim, max_position_embeddings]: [usize; 2],
-            ) -> Result<$crate::DecoderConfig, $crate::ModelError> {
+            ) -> ndp_files::Result<$crate::DecoderConfig> {
                 Ok($crate::DecoderConfig {
                     architecture,
                     vocab_size: self.vocab_size,
@@ -60,6 +60,8 @@ mod opt;
 mod others;
 mod rotary;
 
+use ndp_files::{Error, Result, ensure, refusal};
+use std::fmt::Display;
 use std::path::Path;
 
 use ndp_numerics::layer_norm::MAX_LEN;
@@ -68,7 +70,6 @@ use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::{Value, json};
 
-use crate::ModelError;
 use rotary::Rotary;
 
 /// OPT's checkpoints store `max_position_embeddings + 2` position rows: position `p` is row `p + 2`.
@@ -142,35 +143,27 @@ pub struct DecoderConfig {
     relu_before_qkv: bool,
 }
 
-fn unsupported(field: &'static str, found: impl ToString, expected: impl ToString) -> ModelError {
-    ModelError::Config { field, found: found.to_string(), expected: expected.to_string() }
+fn unsupported(field: &'static str, found: impl Display, expected: impl Display) -> Error {
+    refusal!("config: {field} = {found}, expected {expected}")
 }
 
 /// A value that must be one of some; absent means the first.
-fn require<T: PartialEq + ToString>(
-    field: &'static str,
-    found: Option<T>,
-    expected: T,
-) -> Result<(), ModelError> {
+fn require<T: PartialEq + Display>(field: &'static str, found: Option<T>, expected: T) -> Result<()> {
     match found {
-        Some(value) if value != expected => Err(unsupported(field, value.to_string(), expected)),
+        Some(value) if value != expected => Err(unsupported(field, value, expected)),
         _ => Ok(()),
     }
 }
 
 /// The activation of that name.
-fn activation(
-    field: &'static str,
-    name: &str,
-    known: &[(&str, Activation)],
-) -> Result<Activation, ModelError> {
+fn activation(field: &'static str, name: &str, known: &[(&str, Activation)]) -> Result<Activation> {
     known.iter().find(|(known, _)| *known == name).map(|(_, activation)| *activation).ok_or_else(|| {
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
         unsupported(field, name, names.join(" or "))
     })
 }
 
-fn eps(field: &'static str, value: f64) -> Result<u64, ModelError> {
+fn eps(field: &'static str, value: f64) -> Result<u64> {
     let eps = Epsilon::from_f64(value).map(Epsilon::units);
     eps.ok_or_else(|| unsupported(field, value, "a multiple of 1e-12 from 1e-6 to 1e-2"))
 }
@@ -234,14 +227,14 @@ ndp_config::getters!(DecoderConfig {
 
 impl DecoderConfig {
     /// Reads and checks `config.json` in `dir`.
-    pub fn load(dir: &Path) -> Result<Self, ModelError> {
+    pub fn load(dir: &Path) -> Result<Self> {
         let path = dir.join("config.json");
         Self::from_json(&path, &crate::loader::read_json(&path, MAX_CONFIG_BYTES)?)
     }
 
     /// Checks the text of a `config.json`; `path` serves the error messages only.
-    pub fn from_json(path: &Path, json: &str) -> Result<Self, ModelError> {
-        let invalid = |source| ModelError::Json { path: path.to_owned(), source };
+    pub fn from_json(path: &Path, json: &str) -> Result<Self> {
+        let invalid = |source| Error::new(source).context(format!("{} is not valid", path.display()));
         let mut value: Value = ndp_files::parse_json(json).map_err(invalid)?;
         if !value.is_object() {
             return Err(invalid(serde_json::Error::custom("not an object in JSON")));
@@ -260,7 +253,7 @@ impl DecoderConfig {
         config.checked()
     }
 
-    fn checked(mut self) -> Result<Self, ModelError> {
+    fn checked(mut self) -> Result<Self> {
         for (field, value) in [
             ("vocab_size", self.vocab_size),
             ("hidden_size", self.hidden_size),
@@ -320,10 +313,14 @@ impl DecoderConfig {
     /// Refuses a text that is too long.
     ///
     /// # Errors
-    /// [`ModelError::PositionOverflow`] for more positions than [`Self::max_position_embeddings`], with the field that limits them.
-    pub fn check_positions(&self, requested: usize) -> Result<(), ModelError> {
+    /// More positions than [`Self::max_position_embeddings`], with the field that limits them.
+    pub fn check_positions(&self, requested: usize) -> Result<()> {
         let (max, limit) = (self.max_position_embeddings, self.position_limit);
-        if requested > max { Err(ModelError::PositionOverflow { requested, max, limit }) } else { Ok(()) }
+        ensure!(
+            requested <= max,
+            "the text needs {requested} positions, but the model supports {max} ({limit}); use a shorter prompt or generate fewer tokens"
+        );
+        Ok(())
     }
 
     /// Width of all heads of queries together.
@@ -384,7 +381,7 @@ pub(crate) fn plain(error: &serde_json::Error) -> String {
 }
 
 /// The family that `model_type` or `architectures` name, or both.
-fn family(value: &Value) -> Result<Family, ModelError> {
+fn family(value: &Value) -> Result<Family> {
     let expected = || FAMILIES.map(|(name, ..)| name).join(", ");
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let architectures = value.get("architectures").filter(|value| !value.is_null());

@@ -1,7 +1,7 @@
 //! `config.json` of OPT.
 
 use super::{Activation, Architecture, DecoderConfig, activation, require, unsupported};
-use crate::ModelError;
+use ndp_files::Result;
 
 fields! {
     ffn_dim: usize,
@@ -15,7 +15,7 @@ fields! {
     remove_final_layer_norm: Option<bool>,
 }
 
-pub(super) fn read(raw: Raw) -> Result<DecoderConfig, ModelError> {
+pub(super) fn read(raw: Raw) -> Result<DecoderConfig> {
     require("do_layer_norm_before", raw.do_layer_norm_before, true)?;
     require("enable_bias", raw.enable_bias, true)?;
     require("layer_norm_elementwise_affine", raw.layer_norm_elementwise_affine, true)?;

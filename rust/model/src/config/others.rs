@@ -1,12 +1,12 @@
 //! Fields of a `config.json` that no family reads. Fields that would change the result are refused by name, fields that change nothing are ignored, and
 //! all others are a warning.
 
+use ndp_files::Result;
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use super::unsupported;
-use crate::ModelError;
 
 /// All fields that a family does not read.
 pub(super) type Others = BTreeMap<String, Value>;
@@ -178,8 +178,8 @@ const HARMLESS: [&str; 83] = [
 /// Warnings about the fields that are ignored without being known.
 ///
 /// # Errors
-/// [`ModelError::Config`] for a field that would change the result.
-pub(super) fn check(others: &Others) -> Result<Vec<String>, ModelError> {
+/// A field that would change the result.
+pub(super) fn check(others: &Others) -> Result<Vec<String>> {
     for field in QUANTISED {
         if let Some(value) = others.get(field).filter(|value| !value.is_null()) {
             let method = value.get("quant_method").and_then(Value::as_str).unwrap_or("an unnamed method");

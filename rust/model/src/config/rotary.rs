@@ -1,11 +1,11 @@
 //! Rotary embedding: its base, from the fields of earlier and later versions of `transformers`. Angles that are scaled, differ between layers or
 //! cover a part of a head are refused.
 
+use ndp_files::Result;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{require, unsupported};
-use crate::ModelError;
 
 /// Base of checkpoints that give none.
 const BASE: f64 = 10_000.0;
@@ -21,7 +21,7 @@ pub(super) struct Rotary {
 
 impl Rotary {
     /// The base: whichever field has it; fields that contradict each other are refused.
-    pub(super) fn base(self) -> Result<u64, ModelError> {
+    pub(super) fn base(self) -> Result<u64> {
         require("partial_rotary_factor", self.partial_rotary_factor, 1.0)?;
         let mut theta = self.rope_theta;
         let fields = [("rope_parameters", self.rope_parameters), ("rope_scaling", self.rope_scaling)];

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ndp_model::{DecoderConfig, Model, ModelError};
+use ndp_model::{DecoderConfig, Model};
 use ndp_numerics::{SplitMix64, f16};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -44,7 +44,7 @@ pub fn model_and_tensors(config: DecoderConfig, seed: u64) -> (Model, Vec<Stored
         let data = random(&mut rng, lowest, shape.iter().product());
         let bytes = data.iter().flat_map(|v| v.to_bits().to_le_bytes()).collect();
         stored.push((name.to_owned(), shape.to_vec(), bytes));
-        Ok::<_, ModelError>(data)
+        Ok::<_, ndp_files::Error>(data)
     });
     (model.unwrap(), stored)
 }

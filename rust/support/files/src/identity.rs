@@ -1,36 +1,12 @@
 //! Which paths are one file, whatever their names: no output may be an input or another output.
 
 use crate::output::absent;
+use crate::refusal::Result;
+use crate::{bail, ensure};
 use std::collections::HashMap;
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use thiserror::Error;
-
-/// Two arguments that are one file.
-#[derive(Debug, Error, PartialEq, Eq)]
-pub enum ConflictError {
-    /// An output is something that is read.
-    #[error("{output} would overwrite `{}`, which is {input}", path.display())]
-    Input {
-        /// The option.
-        output: String,
-        /// What is read.
-        input: String,
-        /// The path of the output as given.
-        path: PathBuf,
-    },
-    /// Two outputs.
-    #[error("{first} and {second} both name `{}`", path.display())]
-    Outputs {
-        /// One option.
-        first: String,
-        /// The other one.
-        second: String,
-        /// The path as given to the second one.
-        path: PathBuf,
-    },
-}
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Identity {
@@ -148,10 +124,7 @@ impl FileSet {
     }
 
     /// Checks that no output is an input or another output. A path may be given twice under one option.
-    ///
-    /// # Errors
-    /// [`ConflictError`] for the first that is.
-    pub fn check(&self) -> Result<(), ConflictError> {
+    pub fn check(&self) -> Result<()> {
         let inputs: HashMap<_, _> =
             self.inputs.iter().rev().map(|(what, path, id)| (id, (what, path))).collect();
         let mut outputs: HashMap<&Identity, (&str, &Path)> = HashMap::new();
@@ -162,20 +135,12 @@ impl FileSet {
             // The streams have no path of their own.
             let stream = path.as_os_str().is_empty();
             if let Some((input, own)) = inputs.get(id) {
-                return Err(ConflictError::Input {
-                    output: second.clone(),
-                    input: (*input).clone(),
-                    path: if stream { (*own).clone() } else { path.clone() },
-                });
+                let path = if stream { own } else { path };
+                bail!("{second} would overwrite `{}`, which is {input}", path.display());
             }
             let (first, before) = *outputs.entry(id).or_insert((second, path));
-            if !stream && (first, before) != (second, path) {
-                return Err(ConflictError::Outputs {
-                    first: first.to_owned(),
-                    second: second.clone(),
-                    path: path.clone(),
-                });
-            }
+            let is_one_option = stream || (first, before) == (second, path);
+            ensure!(is_one_option, "{first} and {second} both name `{}`", path.display());
         }
         Ok(())
     }

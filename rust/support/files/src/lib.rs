@@ -10,7 +10,7 @@
 //! - [`NameRule`], [`visible`]: names that need no quotes, and text of others without control characters.
 //! - [`on_threads`], [`map_on_threads`]: work on as many threads as the operating system gives.
 //! - [`program`], [`say!`], [`note!`]: arguments, standard output and error, signals, exit codes.
-//! - [`Refusal`], [`exit_code`]: refusals, told from failures.
+//! - [`Error`], [`Refusal`], [`Fault`], [`exit_code`]: the one error type of all libraries, and what a program makes of it.
 //! - [`Child`], [`output`](fn@crate::output), [`TemporaryFolder`]: other programs and their files, which end when this one does.
 //! - [`Progress`]: how long a run will take, before it does.
 //!
@@ -22,9 +22,11 @@
 
 mod input;
 mod name;
+mod refusal;
 mod threads;
 pub use input::{is_of_content, open, read_any_text, read_bytes, read_text};
 pub use name::{NameError, NameRule, printable, visible};
+pub use refusal::{Context, Error, Fault, Refusal, Result, in_range, said};
 pub use threads::{map_on_threads, on_threads};
 
 #[cfg(feature = "json")]
@@ -43,23 +45,23 @@ mod pending;
 #[cfg(feature = "output")]
 pub use {
     child::{Child, output},
-    identity::{ConflictError, FileSet},
-    output::{OutputError, OutputFile},
+    identity::FileSet,
+    output::OutputFile,
     pending::{PartialFolder, TemporaryFolder},
 };
 
+#[cfg(feature = "program")]
+mod exit;
 #[cfg(feature = "program")]
 mod program;
 #[cfg(feature = "program")]
 mod progress;
 #[cfg(feature = "program")]
-mod refusal;
-#[cfg(feature = "program")]
 #[doc(hidden)]
 pub use anyhow;
 #[cfg(feature = "program")]
 pub use {
+    exit::{REFUSED, UNUSABLE, WRONG, exit_code},
     program::{EXIT_CODES, print, print_styled, program, warn},
     progress::{Progress, duration},
-    refusal::{REFUSED, Refusal, UNUSABLE, exit_code},
 };

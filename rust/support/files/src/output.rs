@@ -3,70 +3,21 @@
 //! What is no regular file is not replaced: a symbolic link leads to the file that is, and a pipe or a device is written to when
 //! the content is there. Pipes are opened no earlier, because that waits for a reader.
 
+use crate::bail;
 use crate::input::stream_to;
 use crate::pending::pending;
+use crate::refusal::{Context, Error, Result};
 use rustix::fs::{Access, access};
 use std::fs::{File, Metadata, Permissions};
 use std::io::{self, BufWriter, ErrorKind, Seek, Write};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
-use thiserror::Error;
 
 /// Symbolic links that lead to one another, at most.
 const LINKS: usize = 40;
 /// Characters of a file's name that its temporary name begins with.
 const NAMED: usize = 40;
-
-/// Why there is no file.
-#[derive(Debug, Error)]
-pub enum OutputError {
-    /// The path names no file, none can be made there, or what is there must not be written.
-    #[error("cannot create `{}`", path.display())]
-    Create {
-        /// The path.
-        path: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
-    /// It was made, but could not be written or get its name.
-    #[error("cannot write `{}`", path.display())]
-    Write {
-        /// The path.
-        path: PathBuf,
-        /// The reason.
-        source: io::Error,
-    },
-    /// A standard stream of this process writes to it: printed text would vanish with the replaced file.
-    #[error(
-        "{stream} writes to `{}`, which this command writes itself; redirect {stream} to another file",
-        path.display()
-    )]
-    Stream {
-        /// The path.
-        path: PathBuf,
-        /// The stream.
-        stream: &'static str,
-    },
-}
-
-impl OutputError {
-    /// Whether another try would end in the same error: the arguments are wrong, not the system.
-    pub fn is_refusal(&self) -> bool {
-        matches!(self, Self::Stream { .. })
-    }
-
-    /// The reason alone, for errors that name the path themselves.
-    pub fn reason(self) -> io::Error {
-        match self {
-            Self::Create { source, .. } | Self::Write { source, .. } => source,
-            Self::Stream { stream, .. } => {
-                let reason = format!("{stream} writes to it; redirect {stream} to another file");
-                io::Error::new(ErrorKind::InvalidInput, reason)
-            }
-        }
-    }
-}
 
 /// A file on its way.
 #[derive(Debug)]
@@ -188,18 +139,19 @@ impl OutputFile {
     /// Creates the file under its temporary name, so that a path that cannot be written is found before any work.
     ///
     /// # Errors
-    /// [`OutputError::Create`] if there is no such directory, the path is one, what is there may not be written (also as
-    /// root, if nobody has the permission), or the file cannot be made; [`OutputError::Stream`] for a regular file to which
-    /// standard output or standard error goes.
-    pub fn create(path: &Path) -> Result<Self, OutputError> {
-        let cannot = |source| OutputError::Create { path: path.to_owned(), source };
-        if path.file_name().is_none() {
-            return Err(cannot(io::Error::other("it names no file")));
-        }
+    /// If there is no such directory, the path is one, what is there may not be written (also as root, if nobody has the permission), or the
+    /// file cannot be made. A regular file to which standard output or standard error goes is refused: printed text would vanish with it.
+    pub fn create(path: &Path) -> Result<Self> {
         if let Some(stream) = std::fs::metadata(path).ok().as_ref().and_then(stream_to) {
-            return Err(OutputError::Stream { path: path.to_owned(), stream });
+            bail!(
+                "{stream} writes to `{}`, which this command writes itself; redirect {stream} to another file",
+                path.display()
+            );
         }
-        Ok(Self { path: path.to_owned(), place: place(path).map_err(cannot)? })
+        let names = path.file_name().ok_or_else(|| io::Error::other("it names no file"));
+        let place = names.and_then(|_| place(path));
+        let place = place.with_context(|| format!("cannot create `{}`", path.display()))?;
+        Ok(Self { path: path.to_owned(), place })
     }
 
     /// Its name once it is complete.
@@ -207,16 +159,13 @@ impl OutputFile {
         &self.path
     }
 
-    fn failed(&self) -> impl FnOnce(io::Error) -> OutputError + use<> {
-        let path = self.path.clone();
-        move |source| OutputError::Write { path, source }
+    fn failed(&self) -> impl FnOnce(io::Error) -> Error + use<> {
+        let text = format!("cannot write `{}`", self.path.display());
+        move |source| Error::new(source).context(text)
     }
 
     /// A handle to write to, piece by piece; then [`OutputFile::commit`]. A pipe is opened, which waits for its reader.
-    ///
-    /// # Errors
-    /// [`OutputError::Write`].
-    pub fn open(&mut self) -> Result<File, OutputError> {
+    pub fn open(&mut self) -> Result<File> {
         let failed = self.failed();
         let open = match &mut self.place {
             Place::Regular(partial) => partial.handle(),
@@ -233,10 +182,7 @@ impl OutputFile {
     }
 
     /// A handle to read, write and seek. What is no regular file gets the content when the file is committed.
-    ///
-    /// # Errors
-    /// [`OutputError::Write`].
-    pub fn open_seekable(&mut self) -> Result<File, OutputError> {
+    pub fn open_seekable(&mut self) -> Result<File> {
         let failed = self.failed();
         let open = match &mut self.place {
             Place::Regular(partial) => partial.handle(),
@@ -249,19 +195,13 @@ impl OutputFile {
     }
 
     /// Writes the content; the file gets its name later.
-    ///
-    /// # Errors
-    /// [`OutputError::Write`].
-    pub fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), OutputError> {
+    pub fn write(&mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         let mut out = BufWriter::new(self.open()?);
         write(&mut out).and_then(|()| out.flush()).map_err(self.failed())
     }
 
-    /// Gives the file its name, in place of what has it.
-    ///
-    /// # Errors
-    /// [`OutputError::Write`]; nothing is left then.
-    pub fn commit(self) -> Result<(), OutputError> {
+    /// Gives the file its name, in place of what has it; nothing is left if that fails.
+    pub fn commit(self) -> Result<()> {
         let failed = self.failed();
         let done = match self.place {
             Place::Regular(partial) => partial.rename(),
@@ -274,11 +214,8 @@ impl OutputFile {
         done.map_err(failed)
     }
 
-    /// Writes the file and gives it its name.
-    ///
-    /// # Errors
-    /// [`OutputError::Write`]; nothing is left then.
-    pub fn finish(mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), OutputError> {
+    /// Writes the file and gives it its name; nothing is left if that fails.
+    pub fn finish(mut self, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<()> {
         self.write(write)?;
         self.commit()
     }
@@ -287,7 +224,6 @@ impl OutputFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::error::Error;
 
     #[test]
     fn a_file_is_complete_or_absent() {
@@ -298,12 +234,12 @@ mod tests {
         let fails = |_: &mut dyn Write| Err(io::Error::other("disk on fire"));
         let error = OutputFile::create(&path).unwrap().finish(fails).unwrap_err();
         assert!(error.to_string().ends_with("trace.txt`"), "{error}");
-        assert_eq!(error.source().unwrap().to_string(), "disk on fire");
+        assert_eq!(error.root_cause().to_string(), "disk on fire");
         assert_eq!(entries(), 0);
         OutputFile::create(&path).unwrap().finish(|out| out.write_all(b"all")).unwrap();
         assert_eq!((std::fs::read(&path).unwrap(), entries()), (b"all".to_vec(), 1));
         let taken = OutputFile::create(dir.path()).unwrap_err();
-        assert_eq!(taken.source().unwrap().to_string(), "it is a directory");
+        assert_eq!(taken.root_cause().to_string(), "it is a directory");
     }
 
     #[test]
@@ -316,7 +252,7 @@ mod tests {
         let circle = dir.path().join("circle");
         std::os::unix::fs::symlink("circle", &circle).unwrap();
         let error = OutputFile::create(&circle).unwrap_err();
-        assert!(error.source().unwrap().to_string().contains("symbolic links"), "{:?}", error.source());
+        assert!(error.root_cause().to_string().contains("symbolic links"), "{error:#}");
     }
 
     #[test]
@@ -327,6 +263,7 @@ mod tests {
         handle.rewind().unwrap();
         handle.write_all(b"6").unwrap();
         let error = file.commit().unwrap_err();
-        assert_eq!(error.reason().kind(), ErrorKind::StorageFull);
+        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+        assert_eq!(kind, Some(ErrorKind::StorageFull));
     }
 }

@@ -1,8 +1,8 @@
 //! What all binaries do alike: arguments, standard output and error, signals, exit codes.
 
+use crate::exit::{REFUSED, UNUSABLE};
 use crate::name::printable;
 use crate::pending::undo;
-use crate::refusal::{REFUSED, UNUSABLE};
 use anyhow::Error;
 use clap::{Arg, Command, FromArgMatches};
 use rustix::fs::{OFlags, fcntl_getfl};

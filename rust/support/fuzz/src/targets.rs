@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use ndp_config::{DesignConfig, HbmConfig, LlmShape, Ssd, SystemConfig};
 use ndp_isa::{Code, Opcode, Program, decode, decode_fields, fields, parse};
-use ndp_model::{DecoderConfig, Model, ModelError, Vocabulary};
+use ndp_model::{DecoderConfig, Model, Vocabulary};
 use ndp_traces::{Activity, TraceHeader, TraceReader, TraceWriter};
 use std::fs;
 use std::io::Write;
@@ -196,7 +196,7 @@ fn small_weights() -> Result<Vec<Vec<u8>>> {
     Model::from_tensors(config, |name, shape| {
         let elements = shape.iter().product();
         stored.push((name.to_owned(), shape.to_vec(), [0x00, 0x3C].repeat(elements)));
-        Ok::<_, ModelError>(vec![ndp_numerics::f16::ONE; elements])
+        Ok::<_, ndp_files::Error>(vec![ndp_numerics::f16::ONE; elements])
     })?;
     let views = stored.iter().map(|(name, shape, bytes)| {
         Ok((name, safetensors::tensor::TensorView::new(safetensors::Dtype::F16, shape.clone(), bytes)?))

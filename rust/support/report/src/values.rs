@@ -209,8 +209,7 @@ pub(crate) fn unknown(value: &Value, path: &str, fields: &[Field]) -> Option<Str
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::{Level, Report, figures, rows};
+    use crate::{Level, Report};
 
     #[test]
     fn figures_are_one_object() {

@@ -7,10 +7,10 @@ use super::quantity::{Case, Evaluation};
 use super::{Designs, Paper, Study};
 use crate::assumption::Assumptions;
 use crate::energy::RunCosts;
-use crate::error::SystemsError;
 use crate::machine::Machine;
 use crate::run::Run;
 use ndp_energy::{Energy, EnergyConstants};
+use ndp_files::Result;
 use serde::Serialize;
 
 /// What a token takes, its share of the prompt included.
@@ -26,8 +26,8 @@ impl TokenCost {
     /// Of a run on a machine, with the presets of the constants that belong to its system.
     ///
     /// # Errors
-    /// [`SystemsError::Config`], which presets do not have.
-    pub fn of(machine: &Machine<'_>, run: &Run) -> Result<Self, SystemsError> {
+    /// A file or a preset, which presets do not have.
+    pub fn of(machine: &Machine<'_>, run: &Run) -> Result<Self> {
         let design = machine.dimms.design();
         let costs = RunCosts::new(design, &EnergyConstants::load(design, machine.system.name(), [None; 3])?);
         let joules_per_token = costs.per_token(machine, run).into_iter().map(|(_, energy)| energy).sum();
@@ -81,7 +81,7 @@ pub struct BarRow {
 ///
 /// # Errors
 /// As its computation.
-pub fn bar_row(paper: Paper, bar: Bar, designs: &Designs) -> Result<BarRow, SystemsError> {
+pub fn bar_row(paper: Paper, bar: Bar, designs: &Designs) -> Result<BarRow> {
     let cost = |set: &str| {
         let set = Assumptions::preset(set)?;
         Evaluation::new(paper, &Study::new(&set, designs), Some(&bar.case))?.token_cost()

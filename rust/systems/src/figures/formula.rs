@@ -3,7 +3,7 @@
 //! A formula has numbers, names, brackets, and `+ - * / < >` with a blank on each side; a comparison is 1 or 0. A name may have arguments in
 //! brackets. [`super::quantity`] gives names their meaning.
 
-use ndp_config::ConfigError;
+use ndp_files::{Result, refusal};
 use serde::Deserialize;
 use std::iter::Peekable;
 use std::str::SplitWhitespace;
@@ -31,15 +31,15 @@ impl Formula {
 type Words<'a> = Peekable<SplitWhitespace<'a>>;
 
 impl TryFrom<String> for Formula {
-    type Error = ConfigError;
+    type Error = ndp_files::Error;
 
-    fn try_from(text: String) -> Result<Self, ConfigError> {
+    fn try_from(text: String) -> Result<Self> {
         let spaced =
             ['(', ')', ','].iter().fold(text.clone(), |text, mark| text.replace(*mark, &format!(" {mark} ")));
         let mut words = spaced.split_whitespace().peekable();
         match (operations(&mut words, 0), words.next()) {
             (Some(formula), None) => Ok(formula),
-            _ => Err(ConfigError::Syntax(format!("'{text}' is no formula"))),
+            _ => Err(refusal!("not a valid configuration: '{text}' is no formula")),
         }
     }
 }
@@ -93,7 +93,7 @@ fn operand(words: &mut Words<'_>) -> Option<Formula> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Formula, ConfigError> {
+    fn read(text: &str) -> Result<Formula> {
         Formula::try_from(text.to_owned())
     }
 

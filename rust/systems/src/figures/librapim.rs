@@ -4,9 +4,9 @@
 //! layers, since every layer but the first and the last takes the same time. Attention has a row of K and V for each head of Q, as table 2 counts.
 
 use crate::assumption::{Assumptions, Key};
-use crate::error::SystemsError;
 use ndp_config::{HbmConfig, LlmShape};
 use ndp_energy::{Energy, HbmConstants, NpuConstants};
+use ndp_files::{Result, refusal};
 use ndp_offloading::algorithm::Decision;
 use ndp_offloading::{
     AnalyticTimes, Baselines, Batch, Device, Dispatch, Hardware, Mode, Model, Npu, Pim, Planner, Step,
@@ -62,9 +62,9 @@ fn steps(
     batch: u32,
     sequence: u32,
     least_gain: f64,
-) -> Result<[Step; 2], SystemsError> {
+) -> Result<[Step; 2]> {
     let requests = Batch::uniform(batch, sequence)?;
-    let step = |layers| -> Result<Step, SystemsError> {
+    let step = |layers| -> Result<Step> {
         let model = model.clone().with_layers(layers)?;
         let [plain, sliced] = [false, true].map(|sliced| AnalyticTimes::new(&model, hardware, sliced));
         let planner = Planner::new(&model, hardware, &plain, &sliced);
@@ -84,14 +84,8 @@ fn steps(
 /// A step of `batch` requests with `sequence` tokens each.
 ///
 /// # Errors
-/// [`SystemsError::Config`] for a model that there is not; [`SystemsError::Offload`] for a batch that is none.
-pub fn point(
-    hardware: &Hardware,
-    mode: Mode,
-    model: &str,
-    batch: u32,
-    sequence: u32,
-) -> Result<Point, SystemsError> {
+/// A model that there is not; a batch that is none.
+pub fn point(hardware: &Hardware, mode: Mode, model: &str, batch: u32, sequence: u32) -> Result<Point> {
     let model = self::model(model)?;
     let [three, four] = steps(hardware, mode, &model, batch, sequence, 0.0)?;
     let more = f64::from(model.layers) - 3.0;
@@ -120,7 +114,7 @@ pub(super) fn step_energy(
     model: &str,
     batch: u32,
     sequence: u32,
-) -> Result<Energy, SystemsError> {
+) -> Result<Energy> {
     let (hardware, model) = (hardware(assumptions), self::model(model)?);
     let (memory, npu) = (HbmConstants::preset("hbm2-8gb")?, NpuConstants::preset("npu-65tflops")?);
     let costs = StepCosts::new(&model, &hardware, &memory, &npu);
@@ -136,7 +130,7 @@ pub(super) fn step_energy(
     })
 }
 
-fn model(name: &str) -> Result<Model, SystemsError> {
+fn model(name: &str) -> Result<Model> {
     Ok(Model::of(&LlmShape::preset(name)?))
 }
 
@@ -150,11 +144,12 @@ const NODES: [f64; 2] = [22.0, 7.0];
 const CELL: f64 = 6.0;
 
 /// What follows from the report with slicing, or without: um2 of a module with its children.
-pub(super) fn um2(sliced: bool, module: &str) -> Result<f64, SystemsError> {
+pub(super) fn um2(sliced: bool, module: &str) -> Result<f64> {
     let report = if sliced { SLICED } else { PLAIN };
     let row = report.lines().map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
     let of = row.into_iter().find(|cells| cells.get(1).is_some_and(|name| name.starts_with(module)));
-    of.and_then(|cells| cells.get(9)?.parse().ok()).ok_or(SystemsError::NotComputed)
+    of.and_then(|cells| cells.get(9)?.parse().ok())
+        .ok_or_else(|| refusal!("the synthesis report has no area of {module}"))
 }
 
 /// Per cent of a bank's cells at the paper's process.
@@ -168,14 +163,14 @@ pub(super) fn of_cells(um2: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Designs, Item, Paper, Study, row};
+    use super::super::{Designs, Paper, Study, row};
     use super::*;
     use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
 
     /// The models of table 2.
     const MODELS: [&str; 2] = ["gpt3-175b", "llama3-70b"];
 
-    type Value = Result<f64, SystemsError>;
+    type Value = Result<f64>;
 
     /// The mean of a number over models, or whatever it is.
     fn mean<T: Copy>(over: &[T], value: impl Fn(T) -> Value) -> Value {
@@ -189,7 +184,8 @@ mod tests {
         mean(&MODELS, |model| {
             mean(&BATCHES, |batch| {
                 mean(&sequences, |sequence| {
-                    let ms = |mode| Ok::<_, SystemsError>(point(hardware, mode, model, batch, sequence)?.ms);
+                    let ms =
+                        |mode| Ok::<_, ndp_files::Error>(point(hardware, mode, model, batch, sequence)?.ms);
                     Ok(ms(mode)? / ms(Mode::DexDbo)?)
                 })
             })
@@ -211,8 +207,8 @@ mod tests {
     const BASELINES: [Mode; 3] = [Mode::Serial, Mode::AttAcc, Mode::NeuPims];
 
     /// What each assumption of a set contributes to the averages of section 6.2, from stated parameters on, in the order of the keys.
-    fn contributions(set: &Assumptions, shortest: u32) -> Result<Vec<Contribution>, SystemsError> {
-        let means = |set: &Assumptions| -> Result<[f64; 3], SystemsError> {
+    fn contributions(set: &Assumptions, shortest: u32) -> Result<Vec<Contribution>> {
+        let means = |set: &Assumptions| -> Result<[f64; 3]> {
             let hardware = hardware(set);
             let [aim, attacc, neupims] = BASELINES.map(|mode| mean_over(&hardware, mode, shortest));
             Ok([aim?, attacc?, neupims?])
@@ -235,18 +231,12 @@ mod tests {
     /// The model of Fig. 7 and of what section 6.2 says of large batches.
     const GPT: &str = "gpt3-175b";
 
-    fn at(
-        study: &Study<'_>,
-        mode: Mode,
-        model: &str,
-        batch: u32,
-        sequence: u32,
-    ) -> Result<Point, SystemsError> {
+    fn at(study: &Study<'_>, mode: Mode, model: &str, batch: u32, sequence: u32) -> Result<Point> {
         point(&hardware(study.assumptions()), mode, model, batch, sequence)
     }
 
     /// The point of section 6.3.
-    fn pinned(study: &Study<'_>, mode: Mode) -> Result<Point, SystemsError> {
+    fn pinned(study: &Study<'_>, mode: Mode) -> Result<Point> {
         at(study, mode, LLAMA, 128, 4096)
     }
 
@@ -284,11 +274,8 @@ mod tests {
     fn values(set: &str) -> Vec<(&'static str, f64, f64)> {
         let (set, designs) = (Assumptions::preset(set).unwrap(), Designs::default());
         let study = Study::new(&set, &designs);
-        let of = |item: &Item| match Paper::LibraPim.value(item, &study) {
-            Err(SystemsError::NotComputed) => None,
-            value => Some((item.item, item.paper, value.unwrap())),
-        };
-        Paper::LibraPim.items().iter().filter_map(of).collect()
+        let computed = Paper::LibraPim.items().iter().filter(|item| item.ours.is_some());
+        computed.map(|item| (item.item, item.paper, Paper::LibraPim.value(item, &study).unwrap())).collect()
     }
 
     fn value(values: &[(&'static str, f64, f64)], item: &str) -> f64 {

@@ -16,8 +16,8 @@ pub use bars::{Bar, BarRow, TokenCost, bar_row};
 pub use study::{Designs, Study, TraceSetting};
 
 use crate::assumption::{Assumptions, Key};
-use crate::error::SystemsError;
 use formula::Formula;
+use ndp_files::{Result, refusal};
 use quantity::Evaluation;
 use serde::{Deserialize, Serialize};
 use table::{Kept, kept};
@@ -48,9 +48,9 @@ impl Paper {
     /// Our value of an item of the paper.
     ///
     /// # Errors
-    /// [`SystemsError::NotComputed`] for an item without a formula; the errors of its quantities.
-    pub fn value(self, item: &Item, study: &Study<'_>) -> Result<f64, SystemsError> {
-        let formula = item.ours.as_ref().ok_or(SystemsError::NotComputed)?;
+    /// An item without a formula; the errors of its quantities.
+    pub fn value(self, item: &Item, study: &Study<'_>) -> Result<f64> {
+        let formula = item.ours.as_ref().ok_or_else(|| refusal!("nothing here computes it"))?;
         Evaluation::new(self, study, None)?.value(formula)
     }
 }
@@ -169,17 +169,14 @@ fn ratio(ours: f64, paper: f64) -> f64 {
 ///
 /// # Errors
 /// As its computation.
-pub fn row(paper: Paper, item: &Item, designs: &Designs) -> Result<Row, SystemsError> {
+pub fn row(paper: Paper, item: &Item, designs: &Designs) -> Result<Row> {
     let sets = [Assumptions::preset("stated")?, Assumptions::preset(paper.name())?];
     let value = |set: &Assumptions| paper.value(item, &Study::new(set, designs));
-    let fitted = match value(&sets[1]) {
-        Err(SystemsError::NotComputed) => {
-            let cause = format!("Not computed: {}.", item.known.as_deref().unwrap_or("no reason is given"));
-            return Ok(Row::new(paper, item, (f64::NAN, f64::NAN, cause)));
-        }
-        other => other?,
-    };
-    let stated = value(&sets[0])?;
+    if item.ours.is_none() {
+        let cause = format!("Not computed: {}.", item.known.as_deref().unwrap_or("no reason is given"));
+        return Ok(Row::new(paper, item, (f64::NAN, f64::NAN, cause)));
+    }
+    let (stated, fitted) = (value(&sets[0])?, value(&sets[1])?);
     let cause = if item.bound.agrees(ratio(fitted, item.paper)) {
         String::new()
     } else {
@@ -261,7 +258,7 @@ impl Remedy {
 }
 
 /// The assumption that has to change least, relative to its range, to make an item agree.
-fn remedy(paper: Paper, item: &Item, set: &Assumptions, designs: &Designs) -> Result<Remedy, SystemsError> {
+fn remedy(paper: Paper, item: &Item, set: &Assumptions, designs: &Designs) -> Result<Remedy> {
     let all: Vec<(Key, Vec<f64>)> = match item.traced {
         true => paper.table().tried.clone(),
         false => Key::ALL.into_iter().map(|key| (key, grid(key))).collect(),
@@ -343,8 +340,8 @@ pub fn sensitivity_settings() -> Vec<Option<(Key, f64)>> {
 /// The traces that items and the study of Fig. 13 need, each once.
 ///
 /// # Errors
-/// [`SystemsError::Config`], which presets do not have.
-pub fn trace_settings() -> Result<Vec<TraceSetting>, SystemsError> {
+/// A file or a preset, which presets do not have.
+pub fn trace_settings() -> Result<Vec<TraceSetting>> {
     let fitted = Assumptions::preset(Paper::Hermes.name())?;
     let varied = sensitivity_settings().into_iter().map(|setting| match setting {
         Some((key, value)) => fitted.with(key, value),
@@ -364,7 +361,7 @@ pub fn trace_settings() -> Result<Vec<TraceSetting>, SystemsError> {
 ///
 /// # Errors
 /// As [`Study::trace`].
-pub fn sensitivity(setting: Option<(Key, f64)>, designs: &Designs) -> Result<Sensitivity, SystemsError> {
+pub fn sensitivity(setting: Option<(Key, f64)>, designs: &Designs) -> Result<Sensitivity> {
     use ndp_scheduler::Policy::{Adjustment, Hermes, Partition, Random};
     let set = Assumptions::preset(Paper::Hermes.name())?;
     let set = setting.map_or(set.clone(), |(key, value)| set.with(key, value));

@@ -21,13 +21,13 @@ use super::table::Table;
 use super::{Paper, Study, TokenCost};
 use crate::ablation::{PolicyTimes, TraceStudy};
 use crate::assumption::Key;
-use crate::error::SystemsError;
 use crate::machine::{Machine, Workload};
 use crate::policies::Policy;
 use crate::policies::flash::{Technique, chunks, fixed_bytes, memory_bytes, run_with, statement};
 use crate::run::{Device, Run};
-use ndp_config::{BlockKind, ConfigError, HbmConfig, LlmFamily, LlmShape, Ssd, SystemConfig, WeightFormat};
+use ndp_config::{BlockKind, HbmConfig, LlmFamily, LlmShape, Ssd, SystemConfig, WeightFormat};
 use ndp_energy::Energy;
+use ndp_files::{Error, Result, refusal};
 use ndp_offloading::{Hardware, Mode, Model};
 use ndp_scheduler::Policy as Scheduling;
 use std::collections::BTreeMap;
@@ -37,32 +37,32 @@ use std::str::FromStr;
 /// Share of the next case's value that `first-sufficient` accepts.
 const SUFFICIENT: f64 = 0.95;
 
-type Value = Result<f64, SystemsError>;
+type Value = Result<f64>;
 
 /// The error for an unknown name.
-pub fn unknown(kind: &str, name: &str) -> SystemsError {
-    ConfigError::Syntax(format!("unknown {kind} '{name}'")).into()
+pub fn unknown(kind: &str, name: &str) -> Error {
+    refusal!("not a valid configuration: unknown {kind} '{name}'")
 }
 
-fn device(name: &str) -> Result<Device, SystemsError> {
+fn device(name: &str) -> Result<Device> {
     Device::named(name).ok_or_else(|| unknown("device", name))
 }
 
 /// The mode of a system of LibraPIM's evaluation.
-fn mode(name: &str) -> Result<Mode, SystemsError> {
+fn mode(name: &str) -> Result<Mode> {
     let found = Mode::ALL.into_iter().find(|mode| mode.system() == spaced(name));
     found.ok_or_else(|| unknown("system", name))
 }
 
-fn technique(name: &str) -> Result<Technique, SystemsError> {
+fn technique(name: &str) -> Result<Technique> {
     Technique::named(&spaced(name)).ok_or_else(|| unknown("technique", name))
 }
 
-fn assumption(name: &str) -> Result<Key, SystemsError> {
+fn assumption(name: &str) -> Result<Key> {
     Key::named(name).ok_or_else(|| unknown("assumption", name))
 }
 
-fn parsed<T: FromStr>(text: &str) -> Result<T, SystemsError> {
+fn parsed<T: FromStr>(text: &str) -> Result<T> {
     text.parse().map_err(|_| unknown("number", text))
 }
 
@@ -84,12 +84,12 @@ impl Case {
         case
     }
 
-    fn text(&self, name: &str) -> Result<&str, SystemsError> {
+    fn text(&self, name: &str) -> Result<&str> {
         self.0.get(name).map(String::as_str).ok_or_else(|| unknown("setting", name))
     }
 
     /// A setting that is a number.
-    pub fn number<T: FromStr>(&self, name: &str) -> Result<T, SystemsError> {
+    pub fn number<T: FromStr>(&self, name: &str) -> Result<T> {
         parsed(self.text(name)?)
     }
 
@@ -99,7 +99,7 @@ impl Case {
     }
 
     /// The model; LLaMA2(SwiGLU)-13B has the sizes of LLaMA2-13B.
-    fn model(&self) -> Result<LlmShape, SystemsError> {
+    fn model(&self) -> Result<LlmShape> {
         let name = self.text("model")?;
         let weights = match self.text("format") {
             Ok(format) => WeightFormat::named(format).ok_or_else(|| unknown("format", format))?,
@@ -113,7 +113,7 @@ impl Case {
         Ok(LlmShape::opt_like(name, 40, 5120, 40, 13824, 32000)?.of_family(family)?.with_weights(weights))
     }
 
-    fn work(&self) -> Result<Workload, SystemsError> {
+    fn work(&self) -> Result<Workload> {
         Workload::new(&self.model()?, self.number("prompt")?, self.number("output")?, self.number("batch")?)
     }
 
@@ -137,8 +137,8 @@ impl<'a> Evaluation<'a> {
     /// In a case, or in the default one of the paper.
     ///
     /// # Errors
-    /// [`SystemsError::Config`], which tables do not have.
-    pub fn new(paper: Paper, study: &'a Study<'a>, case: Option<&Case>) -> Result<Self, SystemsError> {
+    /// A file or a preset, which tables do not have.
+    pub fn new(paper: Paper, study: &'a Study<'a>, case: Option<&Case>) -> Result<Self> {
         let table = paper.table();
         Ok(Self { table, study, case: case.cloned().map_or_else(|| table.default_case(), Ok)? })
     }
@@ -146,7 +146,7 @@ impl<'a> Evaluation<'a> {
     /// The value of a formula.
     ///
     /// # Errors
-    /// The errors of its quantities; [`SystemsError::Config`] for an unknown name.
+    /// The errors of its quantities; an unknown name.
     pub fn value(&self, formula: &Formula) -> Value {
         match formula {
             Formula::Name(name, arguments) => self.named(name, arguments),
@@ -165,7 +165,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Values of a formula, the last of the arguments, in the cases that the others name.
-    fn each(&self, arguments: &[Formula]) -> Result<Vec<(Case, Value)>, SystemsError> {
+    fn each(&self, arguments: &[Formula]) -> Result<Vec<(Case, Value)>> {
         let Some((formula, cases)) = arguments.split_last() else { return Err(unknown("formula", "")) };
         let cases =
             self.table.cases(self.case.clone(), cases.iter().map(|case| case.word().unwrap_or_default()))?;
@@ -234,7 +234,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Calls `value` with the system of the case: with another system's bus, another number of DIMMs and an SSD if the case has them.
-    fn on<T>(&self, value: impl FnOnce(&Machine<'_>) -> Result<T, SystemsError>) -> Result<T, SystemsError> {
+    fn on<T>(&self, value: impl FnOnce(&Machine<'_>) -> Result<T>) -> Result<T> {
         value(&Machine {
             system: &self.system()?,
             assumptions: self.study.assumptions(),
@@ -242,7 +242,7 @@ impl<'a> Evaluation<'a> {
         })
     }
 
-    fn system(&self) -> Result<SystemConfig, SystemsError> {
+    fn system(&self) -> Result<SystemConfig> {
         let named = |setting| self.study.designs().system(self.case.text(setting)?);
         let mut system = SystemConfig::clone(&*named("system")?);
         if self.case.text("bus").is_ok() {
@@ -258,7 +258,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// The run of a policy, or of a technique of LLM in a flash with weights of any width.
-    fn run(&self, who: &str) -> Result<Run, SystemsError> {
+    fn run(&self, who: &str) -> Result<Run> {
         self.on(|machine| {
             let work = self.case.work()?;
             match technique(who) {
@@ -269,7 +269,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// NPU and memory with arrays of the case's size.
-    fn hardware(&self) -> Result<Hardware, SystemsError> {
+    fn hardware(&self) -> Result<Hardware> {
         let mut hardware = librapim::hardware(self.study.assumptions());
         if self.case.text("array-side").is_ok() {
             hardware.npu.array_side = self.case.number("array-side")?;
@@ -278,12 +278,12 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Numbers of a step of LibraPIM or of a system like it.
-    fn point(&self, who: &str) -> Result<librapim::Point, SystemsError> {
+    fn point(&self, who: &str) -> Result<librapim::Point> {
         let (batch, sequence) = (self.case.number("batch")?, self.case.number("sequence")?);
         librapim::point(&self.hardware()?, mode(who)?, self.case.text("model")?, batch, sequence)
     }
 
-    fn step_energy(&self, who: &str) -> Result<Energy, SystemsError> {
+    fn step_energy(&self, who: &str) -> Result<Energy> {
         let (batch, sequence) = (self.case.number("batch")?, self.case.number("sequence")?);
         librapim::step_energy(self.study.assumptions(), mode(who)?, self.case.text("model")?, batch, sequence)
     }
@@ -292,7 +292,7 @@ impl<'a> Evaluation<'a> {
     ///
     /// # Errors
     /// The errors of the policy.
-    pub fn token_cost(&self) -> Result<TokenCost, SystemsError> {
+    pub fn token_cost(&self) -> Result<TokenCost> {
         let who = self.case.text("who")?;
         if mode(who).is_err() {
             let run = self.run(who)?;
@@ -385,7 +385,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Results of the model's synthetic trace.
-    fn trace(&self) -> Result<Rc<TraceStudy>, SystemsError> {
+    fn trace(&self) -> Result<Rc<TraceStudy>> {
         self.study.trace(self.case.text("model")?)
     }
 

@@ -3,8 +3,8 @@
 use crate::ablation::{TraceOptions, TraceStudy, study};
 use crate::assumption::{Assumptions, Key};
 use crate::dimms::DimmModel;
-use crate::error::SystemsError;
 use ndp_config::{DesignConfig, LlmShape, SystemConfig};
+use ndp_files::Result;
 use ndp_traces::synth::targets::Targets;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -25,18 +25,12 @@ impl Designs {
     }
 
     /// That of a preset.
-    ///
-    /// # Errors
-    /// [`SystemsError::Config`] for a name that there is not.
-    pub fn get(&self, name: &str) -> Result<Rc<DimmModel>, SystemsError> {
+    pub fn get(&self, name: &str) -> Result<Rc<DimmModel>> {
         once(&self.all, name, || Ok(DimmModel::new(&DesignConfig::preset(name)?)))
     }
 
     /// A system.
-    ///
-    /// # Errors
-    /// [`SystemsError::Config`] for a name that there is not.
-    pub fn system(&self, name: &str) -> Result<Rc<SystemConfig>, SystemsError> {
+    pub fn system(&self, name: &str) -> Result<Rc<SystemConfig>> {
         once(&self.systems, name, || Ok(SystemConfig::preset(name)?))
     }
 }
@@ -45,8 +39,8 @@ impl Designs {
 fn once<T>(
     all: &RefCell<BTreeMap<String, Rc<T>>>,
     name: &str,
-    make: impl FnOnce() -> Result<T, SystemsError>,
-) -> Result<Rc<T>, SystemsError> {
+    make: impl FnOnce() -> Result<T>,
+) -> Result<Rc<T>> {
     if let Some(found) = all.borrow().get(name) {
         return Ok(Rc::clone(found));
     }
@@ -66,10 +60,7 @@ pub struct TraceSetting {
 
 impl TraceSetting {
     /// Under a set of assumptions.
-    ///
-    /// # Errors
-    /// [`SystemsError::Config`] for a model that there is not.
-    pub fn new(assumptions: &Assumptions, model: &str) -> Result<Self, SystemsError> {
+    pub fn new(assumptions: &Assumptions, model: &str) -> Result<Self> {
         let of = |key| assumptions.get(key);
         let mut targets = Targets::of(model);
         targets.block_share *= of(Key::Skew);
@@ -98,7 +89,7 @@ impl TraceSetting {
     ///
     /// # Errors
     /// As [`study`].
-    pub fn run(&self) -> Result<TraceStudy, SystemsError> {
+    pub fn run(&self) -> Result<TraceStudy> {
         study(&DesignConfig::preset("hermes")?, &self.model, &self.system, &self.options)
     }
 }
@@ -129,7 +120,7 @@ impl<'a> Study<'a> {
     ///
     /// # Errors
     /// As [`study`].
-    pub fn trace(&self, model: &str) -> Result<Rc<TraceStudy>, SystemsError> {
+    pub fn trace(&self, model: &str) -> Result<Rc<TraceStudy>> {
         let setting = TraceSetting::new(self.assumptions, model)?;
         once(&self.designs.traces, setting.name(), || setting.run())
     }

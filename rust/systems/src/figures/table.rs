@@ -4,7 +4,7 @@ use super::formula::Formula;
 use super::quantity::{Case, unknown};
 use super::{Bar, Item, Paper};
 use crate::assumption::Key;
-use crate::error::SystemsError;
+use ndp_files::Result;
 use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -72,7 +72,7 @@ pub fn kept<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Kept, D::Error
 }
 
 impl Table {
-    fn read(text: &str) -> Result<Self, SystemsError> {
+    fn read(text: &str) -> Result<Self> {
         let mut table: Self = ndp_config::parse(text)?;
         for Figure { figure, items, bars } in std::mem::take(&mut table.figures) {
             for mut item in items {
@@ -105,11 +105,7 @@ impl Table {
     }
 
     /// All combinations of settings and named cases, based on a case: the last of them varies first.
-    pub fn cases<'a>(
-        &self,
-        from: Case,
-        words: impl IntoIterator<Item = &'a str>,
-    ) -> Result<Vec<Case>, SystemsError> {
+    pub fn cases<'a>(&self, from: Case, words: impl IntoIterator<Item = &'a str>) -> Result<Vec<Case>> {
         words.into_iter().try_fold(vec![from], |cases, word| {
             let each: Vec<Vec<Case>> = match (word.split_once('='), self.cases.get(word)) {
                 (Some((name, values)), _) => {
@@ -127,7 +123,7 @@ impl Table {
     }
 
     /// The case that everything else is based on.
-    pub fn default_case(&self) -> Result<Case, SystemsError> {
+    pub fn default_case(&self) -> Result<Case> {
         Ok(self.cases(Case::default(), ["default"])?.swap_remove(0))
     }
 }

@@ -6,10 +6,10 @@
 
 use super::fits;
 use crate::assumption::Key;
-use crate::error::SystemsError;
 use crate::machine::{GB, Machine, Workload};
 use crate::run::{Device, Run, Step, Steps};
 use ndp_config::{BlockKind, LlmShape};
+use ndp_files::{Result, bail, ensure};
 
 /// Share of the active neurons that the predictor misses, and of the others that it takes for active (section 4.1).
 const MISPREDICTED: [f64; 2] = [0.05, 0.07];
@@ -90,14 +90,12 @@ pub fn run_with(
     work: &Workload,
     technique: Technique,
     width: f64,
-) -> Result<Run, SystemsError> {
+) -> Result<Run> {
     let Some(ssd) = machine.system.ssd() else {
         let system = machine.system.name().to_owned();
-        return Err(SystemsError::Missing { policy, device: "an SSD", system });
+        bail!("{policy} needs an SSD, which the system '{system}' does not have");
     };
-    if work.batch > 1 {
-        return Err(SystemsError::Workload { key: "batch", value: work.batch, max: 1 });
-    }
+    ensure!(work.batch <= 1, "batch = {} must be in 1..=1", work.batch);
     let in_memory = memory_bytes(work, technique, width);
     let memory = machine.system.host().memory_gb * GB + machine.gpu_bytes();
     fits(policy, "memory", in_memory + work.kv_bytes(), memory, machine)?;
@@ -161,7 +159,7 @@ macro_rules! techniques {
 
         $(
             #[doc = concat!("`", $policy, "`.")]
-            pub fn $function(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+            pub fn $function(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
                 run_with($policy, machine, work, Technique::$technique, 1.0)
             }
         )+

@@ -3,10 +3,10 @@
 use super::fits;
 use super::offload::resident;
 use crate::assumption::Key;
-use crate::error::SystemsError;
 use crate::machine::{GB, Machine, US, Workload};
 use crate::run::{Device, Run, Step, Steps};
 use ndp_config::BlockKind;
+use ndp_files::{Result, bail};
 
 /// Share of the neurons whose weights the GPU has: the hot ones, or as many as fit behind projections and embeddings.
 pub fn hot_share(machine: &Machine<'_>, work: &Workload) -> f64 {
@@ -41,8 +41,8 @@ fn block(
     work: &Workload,
     kind: BlockKind,
     name: &'static str,
-    cold: impl Fn(f64, f64) -> Result<(Device, f64), SystemsError>,
-) -> Result<Step, SystemsError> {
+    cold: impl Fn(f64, f64) -> Result<(Device, f64)>,
+) -> Result<Step> {
     let frequencies = machine.frequencies(&work.model, kind);
     let share = hot_share(machine, work);
     let [hot, cold_union] = frequencies.union_by(share, work.batch);
@@ -73,25 +73,25 @@ fn rest(
 }
 
 /// Refuses a system without DIMMs, or with too small ones.
-fn with_dimms(policy: &'static str, machine: &Machine<'_>, work: &Workload) -> Result<(), SystemsError> {
+fn with_dimms(policy: &'static str, machine: &Machine<'_>, work: &Workload) -> Result<()> {
     let dimms = machine.system.dimms();
     if dimms.count == 0 {
         let system = machine.system.name().to_owned();
-        return Err(SystemsError::Missing { policy, device: "NDP-DIMMs", system });
+        bail!("{policy} needs NDP-DIMMs, which the system '{system}' does not have");
     }
     let needed = work.model.neurons_bytes() as f64 + work.kv_bytes();
     fits(policy, "DIMMs", needed, f64::from(dimms.count) * dimms.capacity_gb * GB, machine)
 }
 
 /// Keys and values are read by the DIMMs at the rate at which they stream weights.
-fn attention_on_dimms(machine: &Machine<'_>, work: &Workload) -> Result<(Device, f64), SystemsError> {
+fn attention_on_dimms(machine: &Machine<'_>, work: &Workload) -> Result<(Device, f64)> {
     let count = machine.system.dimms().count;
     let rate = f64::from(count) * machine.dimms.dense_rate(&work.model, count, 1)?;
     Ok((Device::Dimms, work.kv_bytes() / rate))
 }
 
 /// Hermes.
-pub fn hermes(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+pub fn hermes(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     with_dimms("hermes", machine, work)?;
     let layers = f64::from(work.model.layers());
     let mut token = Steps::default();
@@ -107,7 +107,7 @@ pub fn hermes(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsErro
 }
 
 /// Hermes-host: cold neurons and attention on the host's processor, which reads each neuron once for a batch.
-pub fn host(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+pub fn host(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let memory = machine.system.host().memory_gb * GB;
     fits("hermes-host", "host memory", work.weight_bytes() + work.kv_bytes(), memory, machine)?;
     let layers = f64::from(work.model.layers());
@@ -132,7 +132,7 @@ fn finish(machine: &Machine<'_>, work: &Workload, token: Steps) -> Run {
 }
 
 /// Hermes-base: whole layers on the GPU as far as it has room, the others on the DIMMs; all attention on the DIMMs.
-pub fn base(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+pub fn base(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     with_dimms("hermes-base", machine, work)?;
     let [resident, _] = resident(machine, work);
     let count = machine.system.dimms().count;

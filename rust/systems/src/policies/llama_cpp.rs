@@ -4,9 +4,9 @@
 use super::fits;
 use super::offload::resident;
 use crate::assumption::Key;
-use crate::error::SystemsError;
 use crate::machine::{GB, Machine, Workload};
 use crate::run::{Device, Run, Step, Steps};
+use ndp_files::Result;
 
 /// Prompts of so many tokens are computed by the GPU, to which missing weights are copied; shorter ones where the weights are.
 const OFFLOADED_FROM: u32 = 32;
@@ -45,18 +45,13 @@ fn copied_prompt(machine: &Machine<'_>, work: &Workload, copied: f64) -> Steps {
 }
 
 /// Refuses a host that cannot hold `bytes` of weights with keys and values.
-pub fn host_fits(
-    policy: &'static str,
-    machine: &Machine<'_>,
-    work: &Workload,
-    bytes: f64,
-) -> Result<(), SystemsError> {
+pub fn host_fits(policy: &'static str, machine: &Machine<'_>, work: &Workload, bytes: f64) -> Result<()> {
     let memory = machine.system.host().memory_gb * GB;
     fits(policy, "host memory", bytes + work.kv_bytes(), memory, machine)
 }
 
 /// Refuses a GPU that cannot hold `bytes` of what has to be there.
-pub fn gpu_fits(policy: &'static str, machine: &Machine<'_>, bytes: f64) -> Result<(), SystemsError> {
+pub fn gpu_fits(policy: &'static str, machine: &Machine<'_>, bytes: f64) -> Result<()> {
     fits(policy, "GPU memory", bytes, machine.gpu_bytes(), machine)
 }
 
@@ -80,7 +75,7 @@ pub fn keys_and_values(machine: &Machine<'_>, work: &Workload, steps: &mut Steps
 }
 
 /// llama.cpp.
-pub fn llama_cpp(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+pub fn llama_cpp(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let (head, layers) = (work.head_bytes(), work.layer_bytes());
     let on_gpu = whole_layers(work, machine.gpu_bytes() - head, layers);
     let copied = (1.0 - on_gpu) * layers;
@@ -96,7 +91,7 @@ pub fn llama_cpp(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsE
 }
 
 /// SpecInfer: a draft on the GPU proposes tokens, the model verifies all of them in one pass, for which missing weights are copied.
-pub fn spec_infer(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+pub fn spec_infer(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let [resident, copied] = resident(machine, work);
     gpu_fits("specinfer", machine, DRAFT_BYTES)?;
     host_fits("specinfer", machine, work, copied)?;

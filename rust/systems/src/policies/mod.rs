@@ -9,9 +9,9 @@ mod tensor_rt;
 
 pub use hermes::hot_share;
 
-use crate::error::SystemsError;
 use crate::machine::{Machine, Workload};
 use crate::run::Run;
+use ndp_files::{Result, bail};
 use serde::Serialize;
 
 /// Declares the policies: variant, name, description, function.
@@ -36,9 +36,8 @@ macro_rules! policies {
             /// What it takes on a machine.
             ///
             /// # Errors
-            /// [`SystemsError::Missing`] and [`SystemsError::Capacity`] if the machine has not what the policy needs,
-            /// [`SystemsError::Dimms`] for a model that the DIMMs cannot compute.
-            pub fn run(self, machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+            /// If the machine has not what the policy needs, a model that the DIMMs cannot compute.
+            pub fn run(self, machine: &Machine<'_>, work: &Workload) -> Result<Run> {
                 match self { $(Self::$policy => $run(machine, work),)+ }
             }
         }
@@ -91,10 +90,14 @@ fn fits(
     needed: f64,
     has: f64,
     machine: &Machine<'_>,
-) -> Result<(), SystemsError> {
+) -> Result<()> {
     if needed > has {
         let system = machine.system.name().to_owned();
-        return Err(SystemsError::Capacity { policy, what, needed_gb: needed / 1e9, system, gb: has / 1e9 });
+        bail!(
+            "{policy} needs {:.1} GB of {what}, and the system '{system}' has {:.1} GB",
+            needed / 1e9,
+            has / 1e9
+        );
     }
     Ok(())
 }

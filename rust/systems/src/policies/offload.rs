@@ -2,10 +2,10 @@
 
 use super::fits;
 use crate::assumption::Key;
-use crate::error::SystemsError;
 use crate::machine::{Machine, Workload};
 use crate::run::{Device, Run, Step, Steps};
 use ndp_config::BlockKind;
+use ndp_files::Result;
 
 /// Bytes of the weights that stay on the GPU, and of those that do not.
 pub fn resident(machine: &Machine<'_>, work: &Workload) -> [f64; 2] {
@@ -47,7 +47,7 @@ fn streamed(
     work: &Workload,
     share: Key,
     overlapped: bool,
-) -> Result<Run, SystemsError> {
+) -> Result<Run> {
     let [resident, copied] = resident(machine, work);
     fits(policy, "host memory", copied, machine.system.host().memory_gb * 1e9, machine)?;
     let prompt_ns = machine.gpu_flop_ns(work.prefill_flop());
@@ -61,19 +61,19 @@ fn streamed(
 }
 
 /// Hugging Face Accelerate. OPT models and others reach different shares of the bus in the paper's figures.
-pub fn accelerate(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+pub fn accelerate(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let share = if work.model.is_biased() { Key::BusAccelerateOpt } else { Key::BusAccelerate };
     streamed("accelerate", machine, work, share, false)
 }
 
 /// FlexGen.
-pub fn flexgen(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+pub fn flexgen(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     streamed("flexgen", machine, work, Key::BusFlexGen, true)
 }
 
 /// Deja Vu: attention streams as FlexGen's, of the MLP the neurons are gathered that one of the sequences needs. The GPU reads all of the
 /// predictors.
-pub fn deja_vu(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+pub fn deja_vu(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let whole = streamed("deja-vu", machine, work, Key::BusFlexGen, true)?;
     let missing = 1.0 - whole.resident;
     let mlp = work.block_bytes(BlockKind::Mlp);

@@ -11,10 +11,10 @@
 use super::llama_cpp::{gpu_fits, host_fits, keys_and_values, prompt, whole_layers};
 use crate::activity::Frequencies;
 use crate::assumption::Key;
-use crate::error::SystemsError;
 use crate::machine::{Machine, US, Workload};
 use crate::run::{Device, Run, Step, Steps};
 use ndp_config::{BlockKind, LlmShape};
+use ndp_files::Result;
 
 /// What the paper states of a model's neurons.
 struct Statement {
@@ -253,7 +253,7 @@ fn hybrid(
     work: &Workload,
     bytes: &Bytes,
     layout: Layout,
-) -> Result<Run, SystemsError> {
+) -> Result<Run> {
     let host = layout.on_host(bytes);
     gpu_fits(policy, machine, bytes.predictor + bytes.head)?;
     host_fits(policy, machine, work, host)?;
@@ -267,19 +267,19 @@ fn hybrid(
 }
 
 /// PowerInfer ("+Policy").
-pub fn powerinfer(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+pub fn powerinfer(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let bytes = Bytes::of(machine, work);
     hybrid("powerinfer", machine, work, &bytes, Layout::by_frequency(machine, work, &bytes))
 }
 
 /// "+Engine": neurons of the MLP are on the GPU at random, behind all attention.
-pub fn engine(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+pub fn engine(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let bytes = Bytes::of(machine, work);
     hybrid("powerinfer-engine", machine, work, &bytes, Layout::at_random(machine, work, &bytes))
 }
 
 /// "+PO": predictors and sparse operators, but each layer is the GPU's or the host's.
-pub fn operators(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+pub fn operators(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let bytes = Bytes::of(machine, work);
     let layers = bytes.attention + bytes.mlp;
     let on_gpu = whole_layers(work, bytes.room(machine), layers);

@@ -2,17 +2,12 @@
 
 use super::fits;
 use crate::assumption::Key;
-use crate::error::SystemsError;
 use crate::machine::{Machine, Workload};
 use crate::run::{Device, Run, Steps};
+use ndp_files::Result;
 
 /// All weights on the GPUs, of whose bandwidth products reach such a share.
-fn on_gpus(
-    policy: &'static str,
-    machine: &Machine<'_>,
-    work: &Workload,
-    share: f64,
-) -> Result<Run, SystemsError> {
+fn on_gpus(policy: &'static str, machine: &Machine<'_>, work: &Workload, share: f64) -> Result<Run> {
     let bytes = work.weight_bytes();
     fits(policy, "GPU memory", bytes + work.kv_bytes(), machine.gpu_bytes(), machine)?;
     let mut prefill = Steps::default();
@@ -25,11 +20,11 @@ fn on_gpus(
 }
 
 /// TensorRT-LLM.
-pub fn tensor_rt(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+pub fn tensor_rt(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     on_gpus("tensorrt-llm", machine, work, machine.assumed(Key::TensorParallel))
 }
 
 /// vLLM.
-pub fn vllm(machine: &Machine<'_>, work: &Workload) -> Result<Run, SystemsError> {
+pub fn vllm(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     on_gpus("vllm", machine, work, 1.0)
 }

@@ -14,13 +14,13 @@ use crate::synth::prover;
 use crate::waivers::{Survivor, Waivers, matches};
 use anyhow::{Context, Result, bail};
 use kill::Testbenches;
-use ndp_files::FileSet;
+use ndp_files::{FileSet, ensure, refusal};
 use ndp_hdl_language::mutate::{Mutant, replaced};
 use ndp_hdl_language::{Design, Module};
 use ndp_numerics::SplitMix64;
 use ndp_report::{Report, Unit, rows};
-use ndp_synth::SynthError;
 use ndp_synth::formal::{PROOFS, Prover, Verdict as Found};
+use ndp_synth::tools::Timeout;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -409,8 +409,9 @@ impl Bench<'_> {
                 Ok(outcome) if outcome.as_ref().is_some_and(|o| o.verdict == Found::Refuted) => {
                     return Ok(Some(proof.name));
                 }
-                Ok(_) | Err(SynthError::Timeout { .. }) => {}
-                Err(error) => return Err(error.into()),
+                Ok(_) => {}
+                Err(error) if error.is::<Timeout>() => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(None)
@@ -427,8 +428,8 @@ impl Bench<'_> {
                     Found::Refuted => return Ok(Fate::Survived),
                     Found::Open => fate = Fate::Undecided,
                 },
-                Err(SynthError::Timeout { .. }) => fate = Fate::Undecided,
-                Err(error) => return Err(error.into()),
+                Err(error) if error.is::<Timeout>() => fate = Fate::Undecided,
+                Err(error) => return Err(error),
             }
         }
         Ok(fate)

@@ -19,14 +19,13 @@ use figures::Figures;
 use ndp_config::{HbmCommandBuses, HbmConfig};
 use ndp_dram::hbm::{HbmActivity, HbmStatistics, PseudoChannel};
 use ndp_energy::HbmConstants;
-use ndp_files::{FileSet, OutputFile, Progress};
+use ndp_files::{FileSet, OutputFile, Progress, ensure};
 use ndp_model::weights::Layer;
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
 use ndp_offloading::npu::NpuTimes;
 use ndp_offloading::{Hardware, Mode, Picos, Rule};
 use ndp_pim::{
-    Arrangement, Channel, Offloading, Outcome, PimError, Pins, Prompt, Recorded, boxed, run_arranged,
-    sizes_of,
+    Arrangement, Channel, Offloading, Outcome, Pins, Prompt, Recorded, boxed, run_arranged, sizes_of,
 };
 use ndp_report::Report;
 use ndp_sim::ffi::{OpenOptions, WaveOptions};
@@ -418,7 +417,7 @@ impl Job<'_> {
         })
     }
 
-    fn run(&self, channels: Vec<Channel>) -> Result<Ran, PimError> {
+    fn run(&self, channels: Vec<Channel>) -> Result<Ran> {
         let Self { model, memory, hardware, prompts, arrangement } = *self;
         let (outcome, machine) =
             run_arranged(model, memory, hardware, arrangement.clone(), prompts, channels)?;

@@ -6,11 +6,11 @@ use clap::ValueEnum;
 use ndp_config::{HbmConfig, LlmShape};
 use ndp_dram::hbm::PseudoChannel;
 use ndp_energy::{HbmConstants, NpuConstants};
-use ndp_files::FileSet;
+use ndp_files::{FileSet, ensure, refusal};
 use ndp_offloading::{DeviceTimes, Hardware, Mode, Model, Rule, StepCosts};
 use ndp_pim::{Arrangement, Extent, Offloading, Sizes, boxed, groups_of};
 use ndp_serving::librapim::kv_memory;
-use ndp_serving::{KvMemory, LibraPimSteps, OutlineSteps, Parallel, ServingError};
+use ndp_serving::{KvMemory, LibraPimSteps, OutlineSteps, Parallel};
 use serde::Serialize;
 
 /// Which machine.
@@ -122,11 +122,10 @@ impl LibraPimArgs {
         let kv = match kv_bytes {
             Some(given) => {
                 let memory = self.memory()?;
-                kv_memory(shape, &parallel, memory.bytes(), given).map_err(|error| match error {
-                    ServingError::Weights { .. } => refusal!(
+                kv_memory(shape, &parallel, memory.bytes(), given).map_err(|error| {
+                    refusal!(
                         "{error}; give more chips (--tp, --pp), another --memory, or --kv-gb, which leaves weights out"
-                    ),
-                    error => error.into(),
+                    )
                 })?
             }
             None => KvMemory { bytes: 0, bytes_per_token: shape.kv_bytes_per_token() },
@@ -179,7 +178,7 @@ impl Chips {
         let memory = self.memory(mode).with_channels(channels)?;
         let pins = boxed(PseudoChannel::all(&memory)?);
         let (devices, arrangement) = ((&memory, &self.hardware), self.arrangement(mode)?);
-        OutlineSteps::outlined(sizes, devices, &arrangement, requests, (pins, kv_bytes)).map_err(cause)
+        OutlineSteps::outlined(sizes, devices, &arrangement, requests, (pins, kv_bytes))
     }
 
     /// The memory as a mode has it.
@@ -200,14 +199,6 @@ impl Chips {
         let costs = |part: &Model| self.costs(part);
         let (scale, rule) = ((self.parallel, kv), (mode, self.rule));
         Ok(LibraPimSteps::new(model, scale, &self.hardware, costs, times, rule)?)
-    }
-}
-
-/// The host's error, whose source keeps its cause, in place of the machine's.
-pub fn cause(error: ServingError) -> anyhow::Error {
-    match error {
-        ServingError::Pim(error) => error.into(),
-        error => error.into(),
     }
 }
 

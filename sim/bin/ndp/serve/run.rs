@@ -1,6 +1,6 @@
 //! Serving a trace in several modes or with several policies, one after the other.
 
-use super::machine::{Chips, Kind, LibraPimArgs, cause, measured_contexts};
+use super::machine::{Chips, Kind, LibraPimArgs, measured_contexts};
 use super::report;
 use crate::compare::DEFAULT_SET;
 use crate::given::Given;
@@ -10,7 +10,7 @@ use crate::tools::check_banks;
 use anyhow::{Context, Result};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::EnergyConstants;
-use ndp_files::{FileSet, Progress};
+use ndp_files::{FileSet, Progress, bail, ensure};
 use ndp_offloading::Mode;
 use ndp_pim::{Extent, Sizes, groups_of};
 use ndp_report::Report;
@@ -205,7 +205,7 @@ fn entry(
             steps.push((one.decoded.iter().map(Chunk::context).collect(), one.end_ns - one.start_ns));
         }
     });
-    Ok((Entry::new(name, machine, outcome.map_err(cause)?), steps))
+    Ok((Entry::new(name, machine, outcome?), steps))
 }
 
 impl Entry {
@@ -348,7 +348,7 @@ fn tables(chips: &Chips, mode: Mode, mut steps: Steps) -> Result<Option<Tables>>
     let by_tables =
         chips.serving(&model, mode, KvMemory { bytes: 0, bytes_per_token: 1 })?.step(&[], &chunks)?;
     let mut machine = chips.clocked(mode, &sizes, (&extents, true), None)?;
-    let clocked_ns = machine.step(&[], &chunks).map_err(cause)?.ns;
+    let clocked_ns = machine.step(&[], &chunks)?.ns;
     let (requests, layers, table_ns) = (contexts.len(), model.layers, by_tables.ns);
     Ok(Some(Tables { requests, layers, table_ns, clocked_ns }))
 }
@@ -378,7 +378,7 @@ fn hermes(
         let mut steps = match HermesSteps::new(machine, policy, &model, &costs, kv_bytes) {
             Ok(steps) => steps,
             Err(error) => {
-                refused.push((name, error.to_string()));
+                refused.push((name, format!("{error:#}")));
                 continue;
             }
         };

@@ -3,13 +3,14 @@
 //! The same trace is served twice: with channels in RTL, and without data on device models, as `--clocked` does for models of any size. Every iteration has
 //! to take the same clocks. Each is also looked up in the planner's tables, which are compared.
 
-use super::machine::{Chips, cause, measured_contexts};
+use super::machine::{Chips, measured_contexts};
 use super::run::{self, Args, Entry, Outcome, Shown};
 use crate::tools::{load_model, workspace_path};
 use anyhow::{Context, Result, ensure};
+use ndp_files::fault;
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate_tokens};
 use ndp_offloading::Mode;
-use ndp_pim::{Channel, PimError, Pins, Prompt, Sizes, Text, boxed, groups_of, sizes_of};
+use ndp_pim::{Channel, Pins, Prompt, Sizes, Text, boxed, groups_of, sizes_of};
 use ndp_report::Report;
 use ndp_serving::{Chunk, KvMemory, Request, Rules, StepTimes, TextSteps, serve, texts};
 use ndp_sim::ffi::OpenOptions;
@@ -63,19 +64,18 @@ impl Job<'_> {
         let Self { model, chips, requests, prompts, rules, kv_bytes } = *self;
         let (memory, arrangement) = (chips.memory(mode), chips.arrangement(mode)?);
         let mut machine =
-            TextSteps::new(model, &memory, &chips.hardware, &arrangement, prompts, (channels, kv_bytes))
-                .map_err(cause)?;
+            TextSteps::new(model, &memory, &chips.hardware, &arrangement, prompts, (channels, kv_bytes))?;
         let (outcome, asked) = iterations(requests, &rules, &mut machine, shown)?;
         for (number, (found, expected)) in machine.session().texts().zip(alone).enumerate() {
             ensure!(
                 found == expected,
-                PimError::Channel(format!("the text of request {} is not that of the software", number + 1))
+                fault!("the channel failed: the text of request {} is not that of the software", number + 1)
             );
         }
         let violations: u64 = machine.session().machine().channels().map(Pins::violations).sum();
         ensure!(
             violations == 0,
-            PimError::Channel(format!("{violations} violations of the memory's protocol"))
+            fault!("the channel failed: {violations} violations of the memory's protocol")
         );
         Ok((Entry::new(mode.name(), &machine, outcome), asked))
     }
@@ -93,7 +93,7 @@ fn iterations(
         asked.push((one.prefilled.to_vec(), one.decoded.to_vec(), one.end_ns - one.start_ns));
         shown.iterated(one);
     });
-    Ok((outcome.map_err(cause)?, asked))
+    Ok((outcome?, asked))
 }
 
 /// Each prompt's text by itself, in software.
@@ -137,11 +137,11 @@ pub fn run(args: &Args, requests: &[Request], rules: Rules, kv_bytes: Option<u64
         let differs = asked.iter().zip(&expected).position(|(one, other)| one != other);
         ensure!(
             differs.is_none() && asked.len() == expected.len(),
-            PimError::Channel(format!(
-                "{}: iteration {} is another one in RTL than clock by clock without data",
+            fault!(
+                "the channel failed: {}: iteration {} is another one in RTL than clock by clock without data",
                 mode.name(),
                 differs.unwrap_or(asked.len().min(expected.len()))
-            ))
+            )
         );
         let mut steps =
             chips.serving(&chips.model, mode, KvMemory { bytes: u64::MAX, bytes_per_token: 1 })?;

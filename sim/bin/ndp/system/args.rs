@@ -1,8 +1,8 @@
 //! Values of the arguments of several DIMMs.
 
 use anyhow::Context;
-use ndp_config::{ConfigError, Ssd, SystemConfig};
-use ndp_files::FileSet;
+use ndp_config::{Ssd, SystemConfig};
+use ndp_files::{FileSet, Result, ensure};
 use ndp_placement::{Placement, PlacementFile};
 use ndp_scheduler::Policy;
 use ndp_sim::system::FlashOptions;
@@ -45,7 +45,7 @@ impl FlashArgs {
     ///
     /// # Errors
     /// As [`Ssd::load`].
-    pub fn with_ssd(&self, system: SystemConfig) -> Result<SystemConfig, ConfigError> {
+    pub fn with_ssd(&self, system: SystemConfig) -> Result<SystemConfig> {
         let known = system.ssd().is_some() && self.ssd.is_none();
         if known || self.flash_resident.is_none() {
             return Ok(system);

@@ -11,12 +11,12 @@ use crate::report::{Summary, listed};
 use crate::tools::workspace_path;
 use anyhow::Context;
 use ndp_config::{DesignConfig, SystemConfig};
-use ndp_model::{GemvBackend, Generation, Model, ModelError, QuantisationError, SoftwareBackend, generate};
+use ndp_files::{Result, bail, ensure};
+use ndp_model::{GemvBackend, Generation, Model, QuantisationError, SoftwareBackend, generate};
 use ndp_numerics::SerialSteps;
 use ndp_predictor::{Confusion, Evaluation, LowRank};
 use ndp_report::Values;
 use ndp_scheduler::{Policy, TokenRecord};
-use ndp_sim::error::SimError;
 use ndp_sim::gemv::{GemvOptions, MergeFormat};
 use ndp_sim::recordings::{Moves, SystemTimeline};
 use ndp_sim::system::{
@@ -490,7 +490,7 @@ type Text = (Generation, Option<String>, Vec<Activity>);
 
 /// The result of the decoder, before it is known whether an error is a mismatch.
 struct Decoded {
-    generation: Result<Generation, ModelError>,
+    generation: Result<Generation>,
     /// Tokens and digests of their logits, up to an error.
     tokens: Vec<(u32, u64)>,
     activities: Vec<Activity>,
@@ -498,7 +498,7 @@ struct Decoded {
 
 impl Decoded {
     /// Runs the decoder on a backend. `learn` gets the activity of each token, and `show` each token as it is known.
-    fn new<B: GemvBackend<Error = SimError>>(
+    fn new<B: GemvBackend>(
         host: &Host<'_>,
         backend: B,
         mut learn: impl FnMut(&Activity),

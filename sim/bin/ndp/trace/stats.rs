@@ -49,7 +49,7 @@ pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
     args.form.files(FileSet::new().input("the trace", &args.file)).check()?;
     let mut reader = TraceReader::open(&args.file)?;
     let bar = ndp_files::Progress::new(reader.header().tokens, "tokens");
-    let file = |e| anyhow::Error::new(e).context(args.file.display().to_string());
+    let file = |e: anyhow::Error| e.context(args.file.display().to_string());
     let statistics = Statistics::from_reader(&mut reader, || bar.add(1)).map_err(file)?;
     drop(bar);
     let found = statistics.report();

@@ -9,11 +9,12 @@ mod imbalance;
 mod similarity;
 
 use crate::profile::Profile;
-use crate::{Activity, NeuronShape, TokenInfo, TraceError, TraceReader};
+use crate::{Activity, NeuronShape, TokenInfo, TraceReader};
 use correlation::Correlation;
 use hot_change::HotChange;
 use imbalance::Imbalance;
 use ndp_config::BlockKind;
+use ndp_files::Result;
 use serde::Serialize;
 use std::io::Read;
 
@@ -94,10 +95,7 @@ impl Statistics {
     ///
     /// # Errors
     /// The reader's.
-    pub fn from_reader<R: Read>(
-        reader: &mut TraceReader<R>,
-        mut each: impl FnMut(),
-    ) -> Result<Self, TraceError> {
+    pub fn from_reader<R: Read>(reader: &mut TraceReader<R>, mut each: impl FnMut()) -> Result<Self> {
         let mut statistics = Self::new(reader.shape());
         while let Some((info, activity)) = reader.read()? {
             statistics.add(info, activity);
