@@ -79,8 +79,8 @@ struct State {
     model: LlmShape,
     shape: NeuronShape,
     residency: Residency,
-    /// With neurons on an SSD: which, by block.
-    ssd: Option<Vec<Vec<u64>>>,
+    /// Whether neurons are on an SSD.
+    has_ssd: bool,
     table: Rc<LayerTable>,
     window: u32,
     rules: PredictorRules,
@@ -114,14 +114,11 @@ impl Online {
             }
             (_, None) => place_structured(&instance)?.0,
         };
-        let dimms = (0..shape.blocks().len()).map(|block| placement.dimms(block).to_vec()).collect();
         Ok(Self(Rc::new(RefCell::new(State {
             policy,
             model: model.clone(),
-            ssd: placement
-                .has_ssd()
-                .then(|| (0..shape.blocks().len()).map(|block| placement.ssd_bits(block).to_vec()).collect()),
-            residency: Residency::new(model, system, placement.gpu().clone(), dimms)?,
+            has_ssd: placement.has_ssd(),
+            residency: Residency::new(model, system, placement)?,
             table: Rc::clone(&known.table),
             window,
             rules,
@@ -202,8 +199,8 @@ impl Places for Online {
 
     fn resident(&self, layer: u32, neuron: u32) -> Option<bool> {
         let state = self.0.borrow();
-        let bits = &state.ssd.as_ref()?[BlockKind::Mlp.block(layer)];
-        Some(bits[neuron as usize / 64] >> (neuron % 64) & 1 == 0)
+        let on_ssd = || state.residency.placement().on_ssd(BlockKind::Mlp.block(layer), neuron as usize);
+        state.has_ssd.then(|| !on_ssd())
     }
 
     fn learns(&self) -> bool {

@@ -146,22 +146,14 @@ pub fn study(
             Policy::Random => place_random(&instance, seed),
             _ => place_structured(&instance).map(|found| found.0),
         };
-        let placement = placement?;
-        let pieces = |neurons: u32| {
-            let dimm = |n: u32| u64::from(n) * u64::from(system.dimms().count) / u64::from(neurons);
-            (0..neurons).map(|n| dimm(n) as u8).collect()
-        };
-        let dimms = shape.blocks().iter().enumerate();
-        let dimms = dimms
-            .map(|(index, block)| {
-                if contiguous && policy != Policy::Random {
-                    pieces(block.neurons)
-                } else {
-                    placement.dimms(index).to_vec()
-                }
-            })
-            .collect();
-        let residency = Residency::new(model, system, placement.gpu().clone(), dimms)?;
+        let mut placement = placement?;
+        if contiguous && policy != Policy::Random {
+            for (index, block) in shape.blocks().iter().enumerate() {
+                let dimm = |n: usize| n as u64 * u64::from(system.dimms().count) / u64::from(block.neurons);
+                placement.dimms_mut(index).iter_mut().enumerate().for_each(|(n, of)| *of = dimm(n) as u8);
+            }
+        }
+        let residency = Residency::new(model, system, placement)?;
         let start = Start {
             model,
             residency,

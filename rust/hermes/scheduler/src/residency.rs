@@ -4,8 +4,9 @@
 //! lacks costs a DIMM time. Who moves what when is left to [`crate::adjust`] and [`crate::remap`]; here capacities are kept.
 
 use ndp_config::{LlmShape, SystemConfig};
-use ndp_files::{Error, Result, bail, refusal};
-use ndp_traces::{Activity, NeuronShape, ones};
+use ndp_files::{Error, Result, ensure, refusal};
+use ndp_placement::Placement;
+use ndp_traces::{NeuronShape, ones};
 
 /// The neurons of a block that a token needs, by where they are computed.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
@@ -28,74 +29,78 @@ impl Load {
     }
 }
 
-/// The place of every neuron of a model.
+/// The place of every neuron of a model, and how full the GPU and each DIMM are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Residency {
-    shape: NeuronShape,
+    placement: Placement,
     /// Bytes of a neuron of each block.
     neuron_bytes: Vec<u64>,
-    gpu: Activity,
-    /// DIMM of each neuron of each block.
-    dimms: Vec<Vec<u8>>,
-    gpu_used: u64,
+    used: Used,
     gpu_capacity: u64,
-    dimm_used: Vec<u64>,
     dimm_capacity: u64,
 }
 
+/// Bytes of neurons.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Used {
+    gpu: u64,
+    dimms: Vec<u64>,
+}
+
+impl Used {
+    fn of(placement: &Placement, neuron_bytes: &[u64], dimms: u32) -> Result<Self> {
+        let mut used = Self { gpu: 0, dimms: vec![0; dimms as usize] };
+        for (block, bytes) in neuron_bytes.iter().enumerate() {
+            used.gpu += ones(placement.gpu_bits(block)).count() as u64 * bytes;
+            for &dimm in placement.dimms(block) {
+                let own = used.dimms.get_mut(usize::from(dimm));
+                *own.ok_or_else(|| refusal!("DIMM {dimm} must be in 0..={}", dimms - 1))? += bytes;
+            }
+        }
+        Ok(used)
+    }
+}
+
 impl Residency {
-    /// Takes over a placement: the neurons that the GPU has as bits, and the DIMM of each neuron of each block.
+    /// Takes over a placement.
     ///
     /// # Errors
     /// A placement of another model, a DIMM that the system does not have, more neurons than the GPU or a DIMM holds.
-    pub fn new(model: &LlmShape, system: &SystemConfig, gpu: Activity, dimms: Vec<Vec<u8>>) -> Result<Self> {
+    pub fn new(model: &LlmShape, system: &SystemConfig, placement: Placement) -> Result<Self> {
         let shape = NeuronShape::of(model);
-        let wrong =
-            |what, found, expected| refusal!("{what} = {found} must be {expected}, as the model has them");
-        if gpu.words().len() != shape.words_per_token() {
-            return Err(wrong("words of the GPU's bits", gpu.words().len(), shape.words_per_token()));
-        }
-        if dimms.len() != shape.blocks().len() {
-            return Err(wrong("blocks", dimms.len(), shape.blocks().len()));
-        }
-        let count = system.dimms().count;
+        ensure!(
+            *placement.shape() == shape,
+            "neurons = {} must be {} in {} blocks, as the model has them",
+            placement.shape().neurons(),
+            shape.neurons(),
+            shape.blocks().len()
+        );
         let neuron_bytes: Vec<u64> =
             shape.blocks().iter().map(|block| model.neuron_bytes(block.kind)).collect();
-        let mut dimm_used = vec![0; count as usize];
-        for ((block, dimms), bytes) in shape.blocks().iter().zip(&dimms).zip(&neuron_bytes) {
-            if dimms.len() != block.neurons as usize {
-                return Err(wrong("neurons of a block", dimms.len(), block.neurons as usize));
-            }
-            for &dimm in dimms {
-                let used = dimm_used.get_mut(usize::from(dimm));
-                *used.ok_or_else(|| refusal!("DIMM {dimm} must be in 0..={}", count - 1))? += bytes;
-            }
-        }
-        let gpu_used = (0..shape.blocks().len())
-            .map(|block| ones(gpu.block(&shape, block)).count() as u64 * neuron_bytes[block])
-            .sum();
         let residency = Self {
-            shape,
+            used: Used::of(&placement, &neuron_bytes, system.dimms().count)?,
+            placement,
             neuron_bytes,
-            gpu,
-            dimms,
-            gpu_used,
             gpu_capacity: system.gpu_weight_bytes().saturating_sub(model.resident_bytes()),
-            dimm_used,
             dimm_capacity: system.dimm_bytes(),
         };
         residency.check()?;
         Ok(residency)
     }
 
+    /// Where each neuron is.
+    pub fn placement(&self) -> &Placement {
+        &self.placement
+    }
+
     /// The blocks of the model.
     pub fn shape(&self) -> &NeuronShape {
-        &self.shape
+        self.placement.shape()
     }
 
     /// Number of DIMMs.
     pub fn dimm_count(&self) -> u32 {
-        self.dimm_used.len() as u32
+        self.used.dimms.len() as u32
     }
 
     /// Bytes of a neuron of a block.
@@ -105,38 +110,38 @@ impl Residency {
 
     /// The neurons of a block that the GPU has.
     pub fn gpu(&self, block: usize) -> &[u64] {
-        self.gpu.block(&self.shape, block)
+        self.placement.gpu_bits(block)
     }
 
     /// The DIMM of each neuron of a block.
     pub fn dimms(&self, block: usize) -> &[u8] {
-        &self.dimms[block]
+        self.placement.dimms(block)
     }
 
     /// Bytes of neurons in the GPU's memory.
     pub fn gpu_used(&self) -> u64 {
-        self.gpu_used
+        self.used.gpu
     }
 
     /// Bytes of neurons on each DIMM.
     pub fn dimm_used(&self) -> &[u64] {
-        &self.dimm_used
+        &self.used.dimms
     }
 
     /// Whether the GPU has room for one more neuron of a block.
     pub fn gpu_has_room(&self, block: usize) -> bool {
-        self.gpu_used + self.neuron_bytes[block] <= self.gpu_capacity
+        self.used.gpu + self.neuron_bytes[block] <= self.gpu_capacity
     }
 
     /// Whether a DIMM has room for one more neuron of a block.
     pub fn dimm_has_room(&self, block: usize, dimm: u8) -> bool {
-        self.dimm_used[usize::from(dimm)] + self.neuron_bytes[block] <= self.dimm_capacity
+        self.used.dimms[usize::from(dimm)] + self.neuron_bytes[block] <= self.dimm_capacity
     }
 
     /// Where the active neurons of a block are computed.
     pub fn load(&self, block: usize, active: &[u64]) -> Load {
-        let mut load = Load { gpu: 0, dimms: vec![0; self.dimm_used.len()] };
-        let dimms = &self.dimms[block];
+        let mut load = Load { gpu: 0, dimms: vec![0; self.used.dimms.len()] };
+        let dimms = self.dimms(block);
         for (index, (active, gpu)) in active.iter().zip(self.gpu(block)).enumerate() {
             load.gpu += (active & gpu).count_ones();
             let mut cold = active & !gpu;
@@ -149,13 +154,9 @@ impl Residency {
         load
     }
 
-    fn flip_gpu(&mut self, block: usize, neuron: u32) {
-        self.gpu.block_mut(&self.shape, block)[neuron as usize / 64] ^= 1 << (neuron % 64);
-    }
-
     /// Whether the GPU has a neuron.
     pub fn on_gpu(&self, block: usize, neuron: u32) -> bool {
-        self.gpu(block)[neuron as usize / 64] >> (neuron % 64) & 1 == 1
+        self.placement.on_gpu(block, neuron as usize)
     }
 
     /// Copies a neuron to the GPU, over another one of its block if one is named. Nothing happens, and `false` is returned, if
@@ -169,22 +170,22 @@ impl Residency {
             return false;
         }
         match over {
-            Some(over) => self.flip_gpu(block, over),
-            None => self.gpu_used += self.neuron_bytes[block],
+            Some(over) => self.placement.set_gpu(block, over as usize, false),
+            None => self.used.gpu += self.neuron_bytes[block],
         }
-        self.flip_gpu(block, neuron);
+        self.placement.set_gpu(block, neuron as usize, true);
         true
     }
 
     /// Moves a neuron to another DIMM. Nothing happens, and `false` is returned, if it is there already or there is no room.
     pub fn migrate(&mut self, block: usize, neuron: u32, to: u8) -> bool {
-        let from = self.dimms[block][neuron as usize];
+        let from = self.placement.dimm(block, neuron as usize);
         if from == to || !self.dimm_has_room(block, to) {
             return false;
         }
-        self.dimms[block][neuron as usize] = to;
-        self.dimm_used[usize::from(from)] -= self.neuron_bytes[block];
-        self.dimm_used[usize::from(to)] += self.neuron_bytes[block];
+        self.placement.dimms_mut(block)[neuron as usize] = to;
+        self.used.dimms[usize::from(from)] -= self.neuron_bytes[block];
+        self.used.dimms[usize::from(to)] += self.neuron_bytes[block];
         true
     }
 
@@ -193,21 +194,13 @@ impl Residency {
     /// # Errors
     /// More neurons than a place holds, a DIMM that the system does not have, or if the books are wrong.
     pub fn check(&self) -> Result<()> {
-        let mut dimm_used = vec![0; self.dimm_used.len()];
-        let mut gpu_used = 0;
-        for (block, bytes) in self.neuron_bytes.iter().enumerate() {
-            gpu_used += ones(self.gpu(block)).count() as u64 * bytes;
-            self.dimms[block].iter().for_each(|&dimm| dimm_used[usize::from(dimm)] += bytes);
+        let used = Used::of(&self.placement, &self.neuron_bytes, self.dimm_count())?;
+        ensure!(used == self.used, "bytes of neurons in the books = {:?} must be {used:?}", self.used);
+        if used.gpu > self.gpu_capacity {
+            return Err(capacity("the GPU".to_owned(), used.gpu, self.gpu_capacity));
         }
-        if (gpu_used, &dimm_used) != (self.gpu_used, &self.dimm_used) {
-            let (found, expected) = (self.gpu_used as usize, gpu_used as usize);
-            bail!("bytes in the books = {found} must be {expected}, as the model has them");
-        }
-        if gpu_used > self.gpu_capacity {
-            return Err(capacity("the GPU".to_owned(), gpu_used, self.gpu_capacity));
-        }
-        match dimm_used.iter().position(|&used| used > self.dimm_capacity) {
-            Some(dimm) => Err(capacity(format!("DIMM {dimm}"), dimm_used[dimm], self.dimm_capacity)),
+        match used.dimms.iter().position(|&used| used > self.dimm_capacity) {
+            Some(dimm) => Err(capacity(format!("DIMM {dimm}"), used.dimms[dimm], self.dimm_capacity)),
             None => Ok(()),
         }
     }

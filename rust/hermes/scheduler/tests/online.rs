@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used)]
 
 use ndp_config::{BlockKind, LlmShape, SystemConfig};
+use ndp_placement::Placement;
 use ndp_scheduler::remap::{Move, window_load};
 use ndp_scheduler::{Migration, Residency, WindowCounts, adjust, remap};
-use ndp_traces::{Activity, NeuronShape, ones};
+use ndp_traces::{NeuronShape, ones};
 use proptest::prelude::*;
 
 const DIMMS: u32 = 5;
@@ -40,30 +41,25 @@ fn system(gpu: u64, dimm: u64) -> SystemConfig {
 /// Neurons dealt by `seed`; the GPU has every `one_in`-th.
 fn residency(seed: u64, one_in: u32, gpu_bytes: u64) -> Residency {
     let (model, shape) = (model(), NeuronShape::of(&model()));
-    let mut gpu = Activity::new(&shape);
-    let mut dimms = Vec::new();
+    let mut placement = Placement::new(&shape);
     for (index, block) in shape.blocks().iter().enumerate() {
         let hash = |n: u32| {
             let z = seed.wrapping_add((u64::from(n) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
             let z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
             (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB) >> 32
         };
-        dimms.push((0..block.neurons).map(|n| (hash(n) % u64::from(DIMMS)) as u8).collect());
-        let words = gpu.block_mut(&shape, index);
-        (0..block.neurons).step_by(one_in as usize).for_each(|n| words[n as usize / 64] |= 1 << (n % 64));
+        for (n, dimm) in (0..).zip(placement.dimms_mut(index)) {
+            *dimm = (hash(n) % u64::from(DIMMS)) as u8;
+        }
+        (0..block.neurons as usize).step_by(one_in as usize).for_each(|n| placement.set_gpu(index, n, true));
     }
     let used: u64 = shape
         .blocks()
         .iter()
         .map(|block| u64::from(block.neurons.div_ceil(one_in)) * model.neuron_bytes(block.kind))
         .sum();
-    Residency::new(
-        &model,
-        &system(used + gpu_bytes, 3 * model.neurons_bytes() / u64::from(DIMMS)),
-        gpu,
-        dimms,
-    )
-    .unwrap()
+    Residency::new(&model, &system(used + gpu_bytes, 3 * model.neurons_bytes() / u64::from(DIMMS)), placement)
+        .unwrap()
 }
 
 /// Random bits for the neurons of a block, none behind the last.
@@ -184,11 +180,12 @@ proptest! {
 fn the_most_active_neurons_go_to_the_least_loaded_dimm() {
     // Neurons 0..10 on DIMM 0, of which 0 and 1 are active in all tokens and the others in one; nothing elsewhere.
     let (model, shape) = (model(), NeuronShape::of(&model()));
-    let mut dimms: Vec<Vec<u8>> =
-        shape.blocks().iter().map(|b| (0..b.neurons).map(|n| (n % 5) as u8).collect()).collect();
-    dimms[1][..10].fill(0);
-    let mut residency =
-        Residency::new(&model, &system(0, model.neurons_bytes()), Activity::new(&shape), dimms).unwrap();
+    let mut placement = Placement::new(&shape);
+    for block in 0..shape.blocks().len() {
+        placement.dimms_mut(block).iter_mut().enumerate().for_each(|(n, dimm)| *dimm = (n % 5) as u8);
+    }
+    placement.dimms_mut(1)[..10].fill(0);
+    let mut residency = Residency::new(&model, &system(0, model.neurons_bytes()), placement).unwrap();
     let mut counts = WindowCounts::new(&residency);
     for token in 0..5 {
         counts.count(1, &[if token == 0 { 0x3FF } else { 3 }, 0, 0]);
@@ -217,20 +214,21 @@ fn the_most_active_neurons_go_to_the_least_loaded_dimm() {
 #[test]
 fn placements_that_do_not_fit_are_refused() {
     let (model, shape) = (model(), NeuronShape::of(&model()));
-    let dimms = |dimm: u8| -> Vec<Vec<u8>> {
-        shape.blocks().iter().map(|b| vec![dimm; b.neurons as usize]).collect()
+    let all_on = |dimm: u8| {
+        let mut placement = Placement::new(&shape);
+        (0..shape.blocks().len()).for_each(|block| placement.dimms_mut(block).fill(dimm));
+        placement
     };
     let fits = system(0, model.neurons_bytes());
-    let error = |system: &SystemConfig, gpu: Activity, dimms| {
-        Residency::new(&model, system, gpu, dimms).unwrap_err().to_string()
-    };
-    assert!(Residency::new(&model, &fits, Activity::new(&shape), dimms(4)).is_ok());
-    assert!(error(&fits, Activity::new(&shape), dimms(5)).contains("DIMM 5 must be in 0..=4"));
+    let error =
+        |system: &SystemConfig, placement| Residency::new(&model, system, placement).unwrap_err().to_string();
+    assert!(Residency::new(&model, &fits, all_on(4)).is_ok());
+    assert!(error(&fits, all_on(5)).contains("DIMM 5 must be in 0..=4"));
     let small = system(0, model.neurons_bytes() - 1);
-    assert!(error(&small, Activity::new(&shape), dimms(1)).contains("DIMM 1 holds"));
-    let mut gpu = Activity::new(&shape);
-    gpu.words_mut()[0] = 1;
-    assert!(error(&fits, gpu, dimms(0)).contains("the GPU holds 0 bytes"));
-    assert!(error(&fits, Activity::new(&shape), dimms(0)[1..].to_vec()).contains("blocks = 3 must be 4"));
-    assert!(error(&fits, Activity::default(), dimms(0)).contains("words of the GPU's bits = 0"));
+    assert!(error(&small, all_on(1)).contains("DIMM 1 holds"));
+    let mut on_gpu = all_on(0);
+    on_gpu.set_gpu(0, 0, true);
+    assert!(error(&fits, on_gpu).contains("the GPU holds 0 bytes"));
+    let other = Placement::new(&NeuronShape::new(1, 8, 16));
+    assert!(error(&fits, other).starts_with("neurons = 24 must be "));
 }
