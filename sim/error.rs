@@ -51,7 +51,7 @@ impl std::fmt::Display for Mismatch {
 #[derive(Debug, thiserror::Error)]
 #[error("{count} of {outputs} outputs differ from the reference, the first")]
 pub struct Mismatches {
-    /// How many.
+    /// Number of outputs that differ.
     pub count: u64,
     outputs: u64,
     #[source]
@@ -59,7 +59,7 @@ pub struct Mismatches {
 }
 
 impl Mismatches {
-    /// Of the outputs of one product; nothing without a mismatch.
+    /// The error for one product; none without a mismatch.
     pub(crate) fn of(mismatches: &[Mismatch], outputs: u64) -> Option<Self> {
         let first = Fault(mismatches.first()?.to_string());
         Some(Self { count: mismatches.len() as u64, outputs, first })

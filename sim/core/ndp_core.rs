@@ -180,7 +180,7 @@ impl NdpCore {
     /// their timers run, and they keep their contents, but for bursts that are being written: those are undefined.
     ///
     /// # Errors
-    /// A core that is no RTL.
+    /// A core of the cycle model.
     pub fn reset(&mut self) -> Result<()> {
         let Some(rtl) = self.rtl_mut() else {
             bail!("a warm reset needs a core in RTL: backend `rtl` instead of `cycles`")

@@ -68,7 +68,7 @@ impl NdpCore {
     /// requests of the host; of a modelled core it is not called while the host waits for the end.
     ///
     /// # Errors
-    /// As [`NdpCore::step`]; if the core never comes to an end.
+    /// As [`NdpCore::step`]; if the core never ends.
     pub fn run_words(&mut self, words: &[u128], mut between: impl FnMut(&mut Self)) -> Result<ProgramRun> {
         self.run_words_with(words, &mut between)
     }

@@ -52,7 +52,7 @@ const KEPT: usize = 8;
 /// A block of a configuration, elaborated.
 ///
 /// # Errors
-/// An unknown block, and with what the generator says of it.
+/// An unknown block; a design that the generator refuses.
 pub fn rtl(hardware: &impl Hardware, block: &str) -> Result<Rtl> {
     elaborated(hardware, block, mutants::at_work()?)
 }

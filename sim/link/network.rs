@@ -319,7 +319,7 @@ impl Network {
     /// All counters of a DIMM's end, read one per cycle.
     ///
     /// # Errors
-    /// As [`Network::step`], and a counter that is not that of the cycle model.
+    /// As [`Network::step`]; a counter that differs from the cycle model's.
     pub fn counters(&mut self, node: usize) -> Result<[u64; COUNTERS.len()]> {
         let mut values = [0; COUNTERS.len()];
         for (number, value) in (0..).zip(&mut values) {

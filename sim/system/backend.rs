@@ -155,7 +155,7 @@ impl<P: Places> SystemBackend<P> {
     /// Opens the cores. The weights of `model` are written into their DRAM before the first operation.
     ///
     /// # Errors
-    /// As [`GemvUnit::open`]; a model that does not fit the DIMMs; an observed DIMM that there is not, and a core with
+    /// As [`GemvUnit::open`]; a model that does not fit the DIMMs; an observed DIMM that does not exist; a core with
     /// fewer serial steps than FP16 has: the GPU would multiply by other weights.
     pub fn open(
         config: &DesignConfig,
@@ -305,7 +305,7 @@ impl<P: Places> SystemBackend<P> {
     /// Only neurons that are predicted active are computed. Low-rank predictors get places in the DRAM of the cores, which predict with them.
     ///
     /// # Errors
-    /// Low-rank predictors that do not fit; those of a system without data.
+    /// Low-rank predictors that do not fit; a system without data.
     pub fn with_predictor(mut self, live: LivePredictor) -> Result<Self> {
         if let Some(low_rank) = live.low_rank() {
             if self.flash.is_some() {
@@ -332,7 +332,7 @@ impl<P: Places> SystemBackend<P> {
     /// With links in RTL between the cores: partial sums, Q, K, V and the weights of neurons that move go over them.
     ///
     /// # Errors
-    /// One DIMM or more than there are bridges for, a fault of a DIMM that there is not, and cores without links; a
+    /// One DIMM or more than there are bridges for, a fault of a DIMM that does not exist; cores without links; a
     /// bridge that cannot be built; if a link does not come up.
     pub fn with_links(mut self, links: &LinkOptions) -> Result<Self> {
         self.links = Some(Links::open(&self.config, &mut self.cores, links, self.options.threads)?);

@@ -111,7 +111,7 @@ impl Liberty {
     /// Reads and scans a file.
     ///
     /// # Errors
-    /// A file could not be read or a file was given as cell library but is none that can be used, both with the path.
+    /// A file that cannot be read or used as a cell library, both with the path.
     pub fn load(path: &Path) -> Result<Self> {
         let refuse = |reason: String| refusal!("'{}' is not a usable Liberty file: {reason}", path.display());
         let text = ndp_files::read_any_text(path, MAX_BYTES).map_err(|reason| match reason.kind() {

@@ -115,7 +115,7 @@ impl Model {
     /// Builds a model from `tensor(name, shape)`, called once per tensor in a fixed order.
     ///
     /// Names are the checkpoint's without the prefix that all names have (`decoder.layers.0.fc1.weight` of OPT's `model.decoder...`); shapes have
-    /// one (vectors) or two (matrices, row-major) dimensions. Errors: those of `tensor`, and for an answer that does not
+    /// one (vectors) or two (matrices, row-major) dimensions. Errors: as `tensor`, and for an answer that does not
     /// have as many elements as the shape.
     pub fn from_tensors<F>(config: DecoderConfig, tensor: F) -> Result<Self>
     where

@@ -64,7 +64,7 @@ impl<'a> HermesSteps<'a> {
     /// A policy on a machine. K and V have as much room as the policy finds, or `given` bytes.
     ///
     /// # Errors
-    /// Weights that have no room, or leave none for keys and values, and what the policy says of the machine and the
+    /// Weights that have no room, or leave none for keys and values; errors of the policy about the machine and the
     /// model.
     pub fn new(
         machine: Machine<'a>,

@@ -163,7 +163,7 @@ impl Active {
 /// Serves all requests, whatever order they are given in. `observe` is told each iteration.
 ///
 /// # Errors
-/// No requests; one whose keys and values have no room even alone; a number outside its range; a step that cannot be planned.
+/// No requests; a request whose keys and values never have room; a number outside its range; a step that cannot be planned.
 pub fn serve(
     requests: &[Request],
     rules: &Rules,

@@ -22,7 +22,7 @@ const QUEUED_STORES: u32 = 4;
 const READ_LATENCY: u32 = 2;
 
 bundle! {
-    /// Start of each command, except those of the activation unit.
+    /// Start of each command, except commands of the activation unit.
     pub(crate) struct UnitStarts {
         load: 1, "load a vector block (cols, batch) to `target_i`; only while not busy";
         store: 1, "store the vector block (cols, batch) at `source_i`; only while not busy";

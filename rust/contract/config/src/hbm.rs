@@ -230,7 +230,7 @@ impl HbmConfig {
     /// The same memory with another number of channels, all alike.
     ///
     /// # Errors
-    /// A number that is no power of two in 1..=1024.
+    /// A number other than a power of two in 1..=1024.
     pub fn with_channels(mut self, channels: u32) -> Result<Self> {
         self.device.channels = channels;
         check_device(&self.device)?;

@@ -192,7 +192,7 @@ impl LlmShape {
     /// The same sizes in another family.
     ///
     /// # Errors
-    /// If the heads of K and V do not divide those of Q.
+    /// Heads of K and V that do not divide the heads of Q.
     pub fn of_family(self, family: LlmFamily) -> Result<Self> {
         let LlmFamily { kv_heads, gated, biased, tied_embeddings, rotary } = family;
         let mlp_matrices = if gated { 3 } else { 2 };

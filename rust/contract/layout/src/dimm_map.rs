@@ -84,7 +84,7 @@ impl DimmMap {
     /// they must.
     ///
     /// # Errors
-    /// Sizes, not enough room in the DRAM; nothing is placed then.
+    /// Sizes that the DRAM does not take; nothing is placed then.
     pub fn add_matrix(&mut self, name: &str, rows: u32, cols: u32) -> Result<MatrixLayout> {
         self.add_weights(name, rows, cols, WeightFormat::Fp16)
     }

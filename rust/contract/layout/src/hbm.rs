@@ -62,7 +62,7 @@ impl Interleaved {
     /// `rows` rows from row `first` on, all in the weight partition.
     ///
     /// # Errors
-    /// No rows, or more than there are in the weight partition from `first` on.
+    /// No rows, or more than there are in the weight partition after `first`.
     pub fn new(config: &HbmConfig, first: u32, rows: u32) -> Result<Self> {
         let end = u64::from(config.weight_rows());
         in_range("first row", first.into(), 0, end - 1)?;
@@ -245,7 +245,7 @@ impl KvMap {
     /// Place of an element of a key: `512 / head_dim` keys to a row.
     ///
     /// # Errors
-    /// A head, position or element that there is not.
+    /// A head, position or element that does not exist.
     pub fn key(&self, at: CacheElement) -> Result<HbmElement> {
         self.check(at)?;
         let (bank, of_bank) = (at.position % self.banks(), at.position / self.banks());

@@ -118,7 +118,7 @@ impl Instance {
     ///
     /// # Errors
     /// Frequencies of other shape or outside 0..=1; group sizes of 0; machines that [`Machine::check`] refuses; neurons
-    /// that exceed the DIMMs together (the neurons exceed the DIMMs); with an SSD those of attention.
+    /// that exceed the DIMMs together; with an SSD, neurons of attention that do.
     pub fn with_machine(
         shape: NeuronShape,
         neuron_bytes: [u64; 2],

@@ -34,7 +34,7 @@ impl Machine {
     /// keys and values of `kv_tokens` tokens, which lie evenly over them.
     ///
     /// # Errors
-    /// If the keys and values alone exceed the DIMMs.
+    /// Keys and values that exceed the DIMMs by themselves.
     pub fn of(model: &LlmShape, system: &SystemConfig, kv_tokens: u32) -> Result<Self> {
         let (available, resident) = (system.gpu_weight_bytes(), model.resident_bytes());
         let gpu_bytes = available.checked_sub(resident).ok_or_else(|| {

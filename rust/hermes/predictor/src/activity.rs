@@ -19,8 +19,8 @@ pub trait ActivityPredictor: Debug + Send {
     /// computed. `input` is the vector that the block's first matrix is multiplied with, for whom it matters.
     ///
     /// # Errors
-    /// A block that the shape does not have, data that have not the length which the shape implies; a low-rank predictor
-    /// that is asked without the input of the block from those that need an input.
+    /// A block that the shape does not have, data that have not the length which the shape implies; no input for a low-rank
+    /// predictor.
     fn predict(&self, block: usize, input: Option<&[f16]>, out: &mut [u64]) -> Result<bool>;
 
     /// Takes what was active in a block.

@@ -56,7 +56,7 @@ impl LayerTable {
     /// Reads a table.
     ///
     /// # Errors
-    /// What is no table or was damaged, a parent that does not exist, or the same one twice.
+    /// A file that is damaged or holds no table; a parent that does not exist, or one parent twice.
     pub fn load(path: &Path) -> Result<Self> {
         let bytes = read_bytes(path, MAX_BYTES).with_context(|| path.display().to_string())?;
         let wrong = |reason: String| refusal!("{}: {reason}", path.display());

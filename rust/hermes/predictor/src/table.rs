@@ -30,7 +30,7 @@ impl LayerTable {
     /// A table of which the parents are known: per block, per neuron.
     ///
     /// # Errors
-    /// If one does not exist, both are the same or only the second is there.
+    /// A parent that does not exist, two equal ones, or a second one without a first.
     pub fn new(shape: &NeuronShape, parents: &[Vec<Parents>]) -> Result<Self> {
         let raw = parents.iter().map(|block| block.iter().map(|p| p.map(|p| p.unwrap_or(NONE))).collect());
         Self::from_raw(shape, raw.collect())

@@ -192,7 +192,7 @@ impl Residency {
     /// Counts everything again: bytes on the GPU and on each DIMM, DIMMs that exist, capacities.
     ///
     /// # Errors
-    /// More neurons than a place holds, a DIMM that the system does not have, or if the books are wrong.
+    /// More neurons than a place holds, a DIMM that the system does not have, or wrong books.
     pub fn check(&self) -> Result<()> {
         let used = Used::of(&self.placement, &self.neuron_bytes, self.dimm_count())?;
         ensure!(used == self.used, "bytes of neurons in the books = {:?} must be {used:?}", self.used);

@@ -257,7 +257,7 @@ fn take_varint(rest: &mut &[u8]) -> Option<u32> {
 
 /// Writes the record of `current` into `out`, with `previous` the token before; it becomes `current`.
 ///
-/// Errors for bits behind a block's last neuron. Both have the shape's size.
+/// Errors for bits after a block's last neuron. Both have the shape's size.
 pub(crate) fn encode_record(
     out: &mut Vec<u8>,
     shape: &NeuronShape,

@@ -71,7 +71,7 @@ impl Policy {
     /// The policy of `offloading`. `times` is only called for [`Offloading::Live`].
     ///
     /// # Errors
-    /// More requests than the `largest` group has, or an FFN of more than `banks`; those of `times`.
+    /// More requests than the `largest` group has, or an FFN of more than `banks`; errors of `times`.
     pub fn new(
         offloading: Offloading,
         banks: u32,

@@ -10,7 +10,7 @@
 //! - [`NameRule`], [`visible`]: names that need no quotes, and text of others without control characters.
 //! - [`on_threads`], [`map_on_threads`]: work on as many threads as the operating system gives.
 //! - [`program`], [`say!`], [`note!`]: arguments, standard output and error, signals, exit codes.
-//! - [`Error`], [`Refusal`], [`Fault`], [`exit_code`]: the one error type of all libraries, and what a program makes of it.
+//! - [`Error`], [`Refusal`], [`Fault`], [`exit_code`]: the one error type of all libraries, and the exit codes that follow from it.
 //! - [`Child`], [`output`](fn@crate::output), [`TemporaryFolder`]: other programs and their files, which end when this one does.
 //! - [`Progress`]: how long a run will take, before it does.
 //!

@@ -200,7 +200,7 @@ impl OutputFile {
         write(&mut out).and_then(|()| out.flush()).map_err(self.failed())
     }
 
-    /// Gives the file its name, in place of what has it; nothing is left if that fails.
+    /// Gives the file its name, which replaces a file of that name. A failure leaves nothing.
     pub fn commit(self) -> Result<()> {
         let failed = self.failed();
         let done = match self.place {

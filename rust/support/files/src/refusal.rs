@@ -1,19 +1,19 @@
 //! One error type for all libraries, [`Error`], with the message where the check is; and how a program tells its causes apart.
 //!
 //! - A [`Refusal`] repeats: the same arguments and files are refused again. [`bail!`](crate::bail) and [`ensure!`](crate::ensure) make it.
-//! - A [`Fault`] is an answer: a simulated machine did what it must not do.
+//! - A [`Fault`] is an answer: a simulated machine is wrong.
 //! - Everything else is a failure, which may not repeat: a full disk may have room tomorrow. An error that nobody has classified counts as
 //!   one, so a failure is never taken for an answer.
 
 pub use anyhow::{Context, Error, Result};
 use std::fmt::Display;
 
-/// An argument, or the content of a file, that cannot be used: what it is, and what was expected.
+/// An argument or a file that cannot be used: the text names the value and what was expected.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Refusal(pub String);
 
-/// What a simulated machine did wrong.
+/// A wrong result, a broken rule or a hang of a simulated machine.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Fault(pub String);
@@ -24,7 +24,7 @@ macro_rules! refusal {
     ($($message:tt)*) => { $crate::Error::new($crate::Refusal(format!($($message)*))) };
 }
 
-/// An error that says what a simulated machine did wrong.
+/// An error of a simulated machine.
 #[macro_export]
 macro_rules! fault {
     ($($message:tt)*) => { $crate::Error::new($crate::Fault(format!($($message)*))) };
@@ -61,7 +61,7 @@ pub fn in_range<T: PartialOrd + Display>(what: &str, value: T, min: T, max: T) -
     Ok(())
 }
 
-/// What an error says, with its causes; nothing without one.
+/// The text of an error with its causes; empty without an error.
 pub fn said<T>(result: &Result<T>) -> String {
     result.as_ref().map_or_else(|error| format!("{error:#}"), |_| String::new())
 }

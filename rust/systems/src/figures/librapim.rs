@@ -84,7 +84,7 @@ fn steps(
 /// A step of `batch` requests with `sequence` tokens each.
 ///
 /// # Errors
-/// A model that there is not; a batch that is none.
+/// An unknown model; an empty batch.
 pub fn point(hardware: &Hardware, mode: Mode, model: &str, batch: u32, sequence: u32) -> Result<Point> {
     let model = self::model(model)?;
     let [three, four] = steps(hardware, mode, &model, batch, sequence, 0.0)?;

@@ -36,7 +36,7 @@ macro_rules! policies {
             /// What it takes on a machine.
             ///
             /// # Errors
-            /// If the machine has not what the policy needs, a model that the DIMMs cannot compute.
+            /// A machine without a device or the memory that the policy needs; a model that the DIMMs cannot compute.
             pub fn run(self, machine: &Machine<'_>, work: &Workload) -> Result<Run> {
                 match self { $(Self::$policy => $run(machine, work),)+ }
             }
