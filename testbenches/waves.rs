@@ -386,10 +386,7 @@ fn bad_wave_options_are_refused_before_anything_runs() -> Outcome {
         let said = error.map_or_else(String::new, |error| format!("{error:#}"));
         assert!(said.contains(text), "{said}");
     };
-    says(
-        open(WaveOptions::new(&missing)),
-        &format!("cannot create wave file `{}`: No such file", missing.display()),
-    );
+    says(open(WaveOptions::new(&missing)), &format!("cannot create `{}`: No such file", missing.display()));
     says(open(WaveOptions::new(dir.path().join("a.txt"))), "must end in .fst or .vcd");
     let path = dir.path().join("a.vcd");
     let window = open(WaveOptions { start_cycle: 9, stop_cycle: Some(9), ..WaveOptions::new(&path) });

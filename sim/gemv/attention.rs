@@ -267,7 +267,7 @@ pub(crate) fn columns_of(
     cols: u32,
 ) -> Result<VectorBlock> {
     debug_assert!(vector.batch() == 1 && first.is_multiple_of(BEAT_ELEMS));
-    Ok(VectorBlock::new(config, vector.burst(first / BEAT_ELEMS) as u32, cols, 1)?)
+    VectorBlock::new(config, vector.burst(first / BEAT_ELEMS) as u32, cols, 1)
 }
 
 /// One position of a cache, `[width]`: the rows of all heads side by side.

@@ -239,8 +239,7 @@ impl Network {
                 return Err(fault!(
                     "cycle {}: DIMM {n} shows {found}; by the cycle model {predicted}",
                     self.cycle
-                )
-                .into());
+                ));
             }
             let beat = seen.offered.map(|(flow, index)| Beat {
                 last: flow.is_last(index),
@@ -288,7 +287,11 @@ impl Network {
             self.step()?;
             let quiet = self.cycle - self.last_delivery;
             if quiet > patience {
-                return Err(fault!("cycle {}: nothing was delivered for {quiet} cycles, no link reports a fault, and {} beats are missing", self.cycle, self.missing()).into());
+                return Err(fault!(
+                    "cycle {}: nothing was delivered for {quiet} cycles, no link reports a fault, and {} beats are missing",
+                    self.cycle,
+                    self.missing()
+                ));
             }
         }
         Ok(())
@@ -334,8 +337,7 @@ impl Network {
                 return Err(fault!(
                     "cycle {}: DIMM {node} shows {found}; by the cycle model {predicted}",
                     self.cycle
-                )
-                .into());
+                ));
             }
         }
         Ok(values)

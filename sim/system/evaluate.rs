@@ -284,7 +284,7 @@ struct Run {
 impl Run {
     fn token(&mut self, activity: &Activity) -> Result<()> {
         self.text.token(activity)?;
-        Ok(self.online.token(activity)?)
+        self.online.token(activity)
     }
 
     fn summary(mut self) -> Result<PolicyResult> {
@@ -344,7 +344,7 @@ pub fn evaluate<R: Read>(
         let sizes = format!("{} layers of {} and {} neurons", header.layers, header.attention, header.mlp);
         let expected = format!("{} layers of {} and {}", model.layers(), model.hidden(), model.ffn());
         let error = refusal!("the trace is of {} with {sizes}, not {expected}", header.model);
-        return Err(error.into());
+        return Err(error);
     }
     let (prepared, mut pending) = prepare(reader, &shape, options)?;
     // The rest of the trace is the rest of the text.

@@ -581,7 +581,7 @@ impl<P: Places> SystemBackend<P> {
             let sums = piece.sums(neurons, |_| None, exact);
             totals.iter_mut().zip(&sums).for_each(|(total, sum)| total.add(sum));
         }
-        totals.iter().map(|sum| Ok(sum.try_round()?)).collect()
+        totals.iter().map(|sum| sum.try_round()).collect()
     }
 }
 

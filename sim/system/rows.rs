@@ -52,10 +52,7 @@ impl<P: Places> SystemBackend<P> {
             let own = match self.gpu.numerics() {
                 _ if self.reference.is_outline() => exact.to_vec(),
                 GpuNumerics::Exact => self.exact_on_gpu(op, (block, matrix), neurons, exact),
-                GpuNumerics::Fp32 => {
-                    let result = self.gpu.linear(op)?;
-                    result
-                }
+                GpuNumerics::Fp32 => self.gpu.linear(op)?,
             };
             for place in (0..batch).flat_map(|b| neurons.iter().map(move |row| b * rows + *row as usize)) {
                 of_gpu.push((place, own[place].to_bits()));

@@ -53,7 +53,7 @@ impl Setup {
         policy: Policy,
         (prompt_tokens, seed): (usize, u64),
     ) -> Result<Online> {
-        Ok(Online::new(&OnlineStart {
+        Online::new(&OnlineStart {
             design,
             model: &self.shape,
             system,
@@ -64,7 +64,7 @@ impl Setup {
             seed,
             window: WINDOW_TOKENS,
             rules: PredictorRules::default(),
-        })?)
+        })
     }
 }
 

@@ -5,7 +5,7 @@ use crate::output::Shown;
 use anyhow::{Context, Result};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::{Energy, EnergyConstants};
-use ndp_files::{FileSet, bail};
+use ndp_files::FileSet;
 use ndp_report::{Chart, ChartKind, Level, Report, Values, figures, rows};
 use ndp_systems::{Assumptions, Device, DimmModel, Machine, Policy, Run, RunCosts, Workload};
 

@@ -13,7 +13,7 @@ use crate::tools::{Tools, quantisation_text};
 use anyhow::Context;
 use clap::ValueEnum;
 use ndp_config::{DesignConfig, GemvShape, RowLayout, WeightFormat};
-use ndp_files::{OutputFile, Progress, bail, ensure};
+use ndp_files::{OutputFile, Progress};
 use ndp_model::{GemvClass, GemvOp, QuantisationError, QuantisedMatrix, RoundedWeights};
 use ndp_numerics::{SplitMix64, f16};
 use ndp_report::{Level, Report, figures, grouped, optional};

@@ -74,7 +74,6 @@ mod rtl {
     pub mod system;
 }
 
-use ndp_files::ensure;
 #[cfg(feature = "rtl")]
 use rtl::*;
 use std::process::ExitCode;

@@ -13,7 +13,7 @@ use crate::tools::Tools;
 use anyhow::Context;
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_energy::{DimmEnergy, DramCosts};
-use ndp_files::{Progress, bail};
+use ndp_files::Progress;
 use ndp_isa::{Code, Data, Instruction, Program};
 use ndp_isa::{Counters, Status};
 use ndp_layout::{DimmAddress, MatrixLayout, VectorBlock};

@@ -33,7 +33,7 @@ pub fn place_sums(
     (0..count)
         .map(|part| {
             let base = map.add_matrix(&format!("sums {part}"), words, wave)?.base();
-            Ok(ExportedSums::new(config, base, words)?)
+            ExportedSums::new(config, base, words)
         })
         .collect()
 }

@@ -286,7 +286,7 @@ impl Plan {
     /// If not even one word of sums fits the buffer.
     pub fn tiling(config: &DesignConfig, sizes: &Sizes) -> Result<AxpyTiling> {
         let count = Self::factors(config, sizes);
-        Ok(column_tiles(config, sizes.cols, sizes.batch, count, buffer_words(config))?)
+        column_tiles(config, sizes.cols, sizes.batch, count, buffer_words(config))
     }
 
     /// The passes of an AXPY of tiles that are in DRAM already.
@@ -296,7 +296,7 @@ impl Plan {
     pub fn passes(config: &DesignConfig, tiles: &[(u32, MatrixLayout)], sizes: &Sizes) -> Result<AxpyTiling> {
         let tiles: Vec<ColumnTile> =
             tiles.iter().map(|(first, layout)| ColumnTile { first: *first, cols: layout.cols() }).collect();
-        Ok(column_passes(config, &tiles, sizes.batch, Self::factors(config, sizes), buffer_words(config))?)
+        column_passes(config, &tiles, sizes.batch, Self::factors(config, sizes), buffer_words(config))
     }
 
     /// Factors that an AXPY keeps in the buffer at a time, at most an eighth of it.

@@ -168,8 +168,8 @@ impl DimmTimes {
             if cols == 0 {
                 break;
             }
-            let mut address = |name: &str| map.add_vectors(&format!("{name} {piece}"), cols, batch);
-            let [gate, up, product] = ["gate", "up", "product"].map(|name| address(name));
+            let address = |name: &str| map.add_vectors(&format!("{name} {piece}"), cols, batch);
+            let [gate, up, product] = ["gate", "up", "product"].map(address);
             program.extend([
                 Instruction::Load { dst: 0, cols, batch, address: gate?.address() },
                 Instruction::Load { dst: other, cols, batch, address: up?.address() },

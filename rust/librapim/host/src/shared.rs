@@ -146,6 +146,6 @@ impl Partial {
     /// A sum that the accumulators have no room for.
     pub fn finish(&self) -> Result<Vec<f16>> {
         let each = self.rounded.iter().zip(&self.sums);
-        each.map(|(rounded, sum)| Ok(rounded.map_or_else(|| sum.try_round(), Ok)?)).collect()
+        each.map(|(rounded, sum)| rounded.map_or_else(|| sum.try_round(), Ok)).collect()
     }
 }

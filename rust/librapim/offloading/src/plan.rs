@@ -85,7 +85,7 @@ impl<'a> Planner<'a> {
 
     /// In `dbo` and `dex+dbo`, the FFN of so many requests of each group goes to the memory, in place of what algorithm 1 decides, small groups included.
     pub fn with_ffn(mut self, requests: Option<u32>) -> Result<Self> {
-        let asked = requests.unwrap_or(0).into();
+        let asked = requests.unwrap_or(0);
         in_range("requests of a group whose FFN is offloaded", asked, 0, self.channels)?;
         self.given = requests;
         Ok(self)

@@ -31,7 +31,7 @@ impl Designs {
 
     /// A system.
     pub fn system(&self, name: &str) -> Result<Rc<SystemConfig>> {
-        once(&self.systems, name, || Ok(SystemConfig::preset(name)?))
+        once(&self.systems, name, || SystemConfig::preset(name))
     }
 }
 

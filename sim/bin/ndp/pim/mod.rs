@@ -19,7 +19,7 @@ use figures::Figures;
 use ndp_config::{HbmCommandBuses, HbmConfig};
 use ndp_dram::hbm::{HbmActivity, HbmStatistics, PseudoChannel};
 use ndp_energy::HbmConstants;
-use ndp_files::{FileSet, OutputFile, Progress, ensure};
+use ndp_files::{FileSet, OutputFile, Progress};
 use ndp_model::weights::Layer;
 use ndp_model::{GenerateOptions, Model, SoftwareBackend, generate};
 use ndp_offloading::npu::NpuTimes;

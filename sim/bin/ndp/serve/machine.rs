@@ -6,7 +6,7 @@ use clap::ValueEnum;
 use ndp_config::{HbmConfig, LlmShape};
 use ndp_dram::hbm::PseudoChannel;
 use ndp_energy::{HbmConstants, NpuConstants};
-use ndp_files::{FileSet, ensure, refusal};
+use ndp_files::FileSet;
 use ndp_offloading::{DeviceTimes, Hardware, Mode, Model, Rule, StepCosts};
 use ndp_pim::{Arrangement, Extent, Offloading, Sizes, boxed, groups_of};
 use ndp_serving::librapim::kv_memory;

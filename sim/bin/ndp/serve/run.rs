@@ -10,7 +10,7 @@ use crate::tools::check_banks;
 use anyhow::{Context, Result};
 use ndp_config::{DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::EnergyConstants;
-use ndp_files::{FileSet, Progress, bail, ensure};
+use ndp_files::{FileSet, Progress};
 use ndp_offloading::Mode;
 use ndp_pim::{Extent, Sizes, groups_of};
 use ndp_report::Report;

@@ -5,7 +5,7 @@ use super::slurm;
 use super::space::Point;
 use crate::output::write;
 use anyhow::Result;
-use ndp_files::{NameRule, Progress, note};
+use ndp_files::{NameRule, Progress};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use clap::Subcommand;
 use engine::Engine;
 use folder::Folder;
-use ndp_files::{FileSet, NameRule, note};
+use ndp_files::{FileSet, NameRule};
 use ndp_report::{Level, Report, Values, figures, rows};
 use space::Point;
 use std::path::PathBuf;

@@ -3,7 +3,7 @@
 use super::engine::quoted;
 use crate::output::write;
 use anyhow::{Context, Result};
-use ndp_files::{NameRule, note};
+use ndp_files::NameRule;
 use std::path::Path;
 use std::process::{Command, Output};
 

@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use ndp_config::{Ssd, SystemConfig};
-use ndp_files::{FileSet, Result, ensure};
+use ndp_files::{FileSet, Result};
 use ndp_placement::{Placement, PlacementFile};
 use ndp_scheduler::Policy;
 use ndp_sim::system::FlashOptions;

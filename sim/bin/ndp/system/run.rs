@@ -11,7 +11,7 @@ use crate::report::{Summary, listed};
 use crate::tools::workspace_path;
 use anyhow::Context;
 use ndp_config::{DesignConfig, SystemConfig};
-use ndp_files::{Result, bail, ensure};
+use ndp_files::Result;
 use ndp_model::{GemvBackend, Generation, Model, QuantisationError, SoftwareBackend, generate};
 use ndp_numerics::SerialSteps;
 use ndp_predictor::{Confusion, Evaluation, LowRank};
