@@ -20,7 +20,7 @@ use super::text::TracedText;
 use crate::gemv::{Estimated, GemvOptions, MergeFormat};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_energy::EnergyConstants;
-use ndp_files::{Result, bail, ensure, refusal};
+use ndp_files::{Result, bail, ensure};
 use ndp_placement::{Certificate, Instance, Options, Placement, place_structured};
 use ndp_predictor::{Confusion, LayerTable, NeuronStates, Predictor, PredictorKind, PredictorRules};
 use ndp_scheduler::session::WindowBalance;
@@ -343,8 +343,7 @@ pub fn evaluate<R: Read>(
     if reader.shape() != &shape {
         let sizes = format!("{} layers of {} and {} neurons", header.layers, header.attention, header.mlp);
         let expected = format!("{} layers of {} and {}", model.layers(), model.hidden(), model.ffn());
-        let error = refusal!("the trace is of {} with {sizes}, not {expected}", header.model);
-        return Err(error);
+        bail!("the trace is of {} with {sizes}, not {expected}", header.model);
     }
     let (prepared, mut pending) = prepare(reader, &shape, options)?;
     // The rest of the trace is the rest of the text.
@@ -477,7 +476,7 @@ fn prepare<R: Read>(
     let mut sequence = 0;
     let first = loop {
         let Some((info, activity)) = reader.read()? else {
-            bail!("the trace is of a trace whose last sequence has no generated token, not at least one");
+            bail!("the last sequence of the trace has no generated token, at least one is needed");
         };
         sequence += u64::from(info.first);
         let own = sequence == sequences;
@@ -495,10 +494,7 @@ fn prepare<R: Read>(
             }
         }
     };
-    ensure!(
-        !prompt.is_empty(),
-        "the trace is of a trace whose last sequence has no prompt, not at least one token of a prompt"
-    );
+    ensure!(!prompt.is_empty(), "the last sequence of the trace has no prompt, at least one token is needed");
     let table = Rc::new(LayerTable::sample(shape, sampled.into_iter())?);
     let frequencies: Vec<f64> = (0..shape.blocks().len())
         .flat_map(|block| counted.counts(block).iter().map(|&count| f64::from(count)))

@@ -2,7 +2,7 @@
 
 use super::online::{Known, Online, OnlineStart};
 use ndp_config::{DesignConfig, LlmFamily, LlmShape, SystemConfig};
-use ndp_files::{Result, ensure, refusal};
+use ndp_files::{Context, Result, ensure, refusal};
 use ndp_model::{Decoder, GemvBackend, GenerateOptions, Model, SoftwareBackend, generate};
 use ndp_numerics::{f16, fp16};
 use ndp_placement::Placement;
@@ -38,7 +38,7 @@ impl Setup {
         let tokens = model.vocabulary.tokens(prompt)?.len();
         let room = model.config.max_position_embeddings().saturating_sub(tokens);
         let text = GenerateOptions { tokens: text.tokens.min(room), ..text.clone() };
-        generate(model, &mut observed, prompt, &text, |_| {})?;
+        generate(model, &mut observed, prompt, &text, |_| {}).context("cannot profile the model")?;
         Ok(Self { shape: llm_shape(model)?, profile, placement: None })
     }
 

@@ -144,7 +144,7 @@ impl DramConstants {
         let constants: Self = ndp_config::parse(text)?;
         ndp_config::name_is(NameRule::Title, "name", &constants.name)?;
         let Self { device_pins, vdd, vpp, currents_ma, vpp_currents_ma, interface, range, .. } = &constants;
-        ensure!([4, 8, 16].contains(device_pins), "device_pins = {} must be in 4..=16", (*device_pins));
+        ensure!([4, 8, 16].contains(device_pins), "device_pins = {} must be in 4..=16", device_pins);
         let Interface { read_zero_pj, write_zero_pj, toggle_pj, read_strobe_pj, write_strobe_pj } = interface;
         for (key, constant, min, max) in [
             ("vdd", vdd, 0.5, 5.0),

@@ -72,11 +72,10 @@ pub fn column_tiles(
             break; // A wider tile is the same.
         }
     }
-    let none = refusal!(
-        "{} words of accumulators and factors do not fit, {words} of the buffer are free",
-        needed(1)
-    );
-    best.map(|(_, tiling)| tiling).ok_or(none)
+    let none = || {
+        refusal!("{} words of accumulators and factors do not fit, {words} of the buffer are free", needed(1))
+    };
+    best.map(|(_, tiling)| tiling).ok_or_else(none)
 }
 
 /// The same for tiles that are given: those of a matrix that is in DRAM already. Only the batch is cut.

@@ -111,9 +111,17 @@ fn each_broken_rule_of_a_placement_is_found() {
             (0..p.dimms(block).len()).for_each(|neuron| p.set_gpu(block, neuron, true));
         }
     };
-    assert!(broken(all_on_gpu).contains("bytes of neurons on the GPU, "));
+    let numbers = |text: &str| {
+        let words = text.split(' ').filter_map(|word| word.parse::<u64>().ok());
+        words.collect::<Vec<_>>()
+    };
+    let text = broken(all_on_gpu);
+    assert!(text.contains("bytes of neurons on the GPU, "), "{text}");
+    assert!(matches!(numbers(&text)[..], [used, capacity] if used > capacity), "{text}");
     let all_on_2 = |p: &mut Placement| (0..6).for_each(|block| p.dimms_mut(block).fill(2));
-    assert!(broken(all_on_2).contains("bytes of neurons on DIMM 2, "));
+    let text = broken(all_on_2).replace("DIMM 2,", "it,");
+    assert!(text.contains("bytes of neurons on it, "), "{text}");
+    assert!(matches!(numbers(&text)[..], [used, capacity] if used > capacity), "{text}");
     let other = Placement::new(&NeuronShape::new(3, 70, 131));
     assert!(said(&other.check(&instance)).contains("603 instead of 600"));
 }

@@ -310,7 +310,7 @@ pub(crate) fn decode_record(
 ) -> Result<TokenInfo> {
     const SHORT: &str = "it ends within a block";
     let malformed = |reason| refusal!("token {token} is malformed: {reason}");
-    let (&flags, mut rest) = record.split_first().ok_or(malformed("it is empty"))?;
+    let (&flags, mut rest) = record.split_first().ok_or_else(|| malformed("it is empty"))?;
     let info = TokenInfo::from_flags(flags, token)?;
     if info.first {
         activity.words_mut().fill(0);
