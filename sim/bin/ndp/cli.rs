@@ -76,9 +76,13 @@ const OLD: [(&str, [&str; 2]); 12] = [
     ("coverage", ["verify", "coverage"]),
 ];
 
-/// Returns the arguments of the process with the new name of the command. If the user wrote an old name, returns both names too.
-pub fn arguments() -> (Vec<OsString>, Option<(&'static str, String)>) {
-    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+/// The arguments of this process, with the new name of the command.
+pub fn arguments() -> Vec<OsString> {
+    renamed(std::env::args_os().collect()).0
+}
+
+/// Returns the arguments of a process with the new name of the command. If the user wrote an old name, returns both names too.
+pub fn renamed(mut arguments: Vec<OsString>) -> (Vec<OsString>, Option<(&'static str, String)>) {
     let first = (1..arguments.len()).find(|&index| {
         let is_value = arguments[index - 1] == "--form";
         !is_value && !arguments[index].to_string_lossy().starts_with('-')
@@ -328,7 +332,7 @@ const FOR_EACH: [&str; 1] = ["tokens"];
 pub fn check_lists() -> anyhow::Result<()> {
     let command = command();
     // Arguments that cannot be parsed were refused before.
-    let Ok(matches) = command.clone().try_get_matches_from(arguments().0) else { return Ok(()) };
+    let Ok(matches) = command.clone().try_get_matches_from(arguments()) else { return Ok(()) };
     let (mut command, mut matches) = (&command, &matches);
     while let Some((name, inner)) = matches.subcommand() {
         let Some(found) = command.find_subcommand(name) else { break };

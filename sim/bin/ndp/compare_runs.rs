@@ -1,6 +1,7 @@
 //! `ndp compare runs`: two reports in JSON, number by number.
 
 use crate::output::OutputArgs;
+use crate::schema;
 use anyhow::{Context, Result};
 use ndp_files::FileSet;
 use ndp_report::{Chart, ChartKind, Level, Report, Values, figures, rows};
@@ -86,6 +87,8 @@ struct Comparison {
     /// Those that differ by less than what is listed.
     close: usize,
     differ: Vec<Pair>,
+    /// Those that depend on the computer that simulated, not on the machine.
+    host: Vec<Pair>,
     /// Texts, flags and the like that differ: where they stand, that of A, and that of B.
     texts: Vec<(String, String, String)>,
     /// Values of one report: which, and where they stand.
@@ -100,7 +103,7 @@ pub fn run(args: &Args) -> Result<Report> {
     ensure!(args.least >= 0.0, "--least {} must be 0 or more", args.least);
     args.form.files(FileSet::new().input("report A", &args.a).input("report B", &args.b)).check()?;
     let found = compare(&leaves_of(&args.a)?, &leaves_of(&args.b)?, args.least);
-    let Comparison { equal, close, differ, texts, only } = found;
+    let Comparison { equal, close, differ, host, texts, only } = found;
     let answer = match differ.first() {
         None if only.is_empty() => format!("all {equal} numbers of both reports are equal"),
         None => format!(
@@ -137,6 +140,12 @@ pub fn run(args: &Args) -> Result<Report> {
         .figures(figures)
         .table("differ", "Numbers that differ, the largest ratio first", shown(differ.iter()))
         .table_at(Level::Json, None, ("most", "Largest ratios"), most)
+        .table_at(
+            Level::Verbose,
+            None,
+            ("host", "Times of the simulation, which depend on the computer"),
+            shown(host.iter()),
+        )
         .chart(Chart::new("most", "B divided by A", "The numbers that differ most.", bars))
         .table("texts", "Texts that differ", texts)
         .table("only", "Values in one report only", only))
@@ -199,6 +208,10 @@ fn names_of(elements: &[Value]) -> Option<Vec<String>> {
 
 fn compare(a: &BTreeMap<String, Value>, b: &BTreeMap<String, Value>, least: f64) -> Comparison {
     let mut found = Comparison::default();
+    let command = a.get("command").and_then(Value::as_str).unwrap_or_default();
+    let words: Vec<String> = command.split(' ').map(str::to_owned).collect();
+    let mut host = schema::of_words(&words).map_or_else(Vec::new, |(_, rows)| rows);
+    host.retain(|[.., meaning]| meaning.contains("wall-clock"));
     for (report, of, other) in [("A", a, b), ("B", b, a)] {
         let missing = of.keys().filter(|path| !other.contains_key(*path));
         found.only.extend(missing.map(|path| (report, path.clone())));
@@ -213,6 +226,7 @@ fn compare(a: &BTreeMap<String, Value>, b: &BTreeMap<String, Value>, least: f64)
             match () {
                 () if is_equal => found.equal += 1,
                 () if 100.0 * pair.distance() < least => found.close += 1,
+                () if host.iter().any(|row| schema::is_at(row, &pointer(path))) => found.host.push(pair),
                 () => found.differ.push(pair),
             }
         } else if a != b {
@@ -222,6 +236,14 @@ fn compare(a: &BTreeMap<String, Value>, b: &BTreeMap<String, Value>, least: f64)
     }
     found.differ.sort_by(|a, b| b.distance().total_cmp(&a.distance()).then_with(|| a.path.cmp(&b.path)));
     found
+}
+
+/// Where a number stands as a JSON pointer, with `*` for each element.
+fn pointer(path: &str) -> String {
+    let mut parts = path.split('[');
+    let first = parts.next().unwrap_or_default().to_owned();
+    let rest = parts.map(|part| format!("/*{}", part.rsplit_once(']').map_or("", |(_, below)| below)));
+    format!("/{first}{}", rest.collect::<String>()).replace('.', "/")
 }
 
 #[cfg(test)]
@@ -249,6 +271,15 @@ mod tests {
         assert_eq!(found.only, [only("A", "old"), only("B", "new")]);
         let few = compare(&leaves(&a), &leaves(&b), 30.0);
         assert_eq!((few.differ.len(), few.close), (1, 1));
+    }
+
+    #[test]
+    fn times_of_the_simulation_are_no_difference_of_the_machine() {
+        let run = |cycles: u64, speed: f64| json!({"command": "bench", "cycles": 1, "products": [{"cycles": cycles, "sim_cycles_per_second": speed}]});
+        let found = compare(&leaves(&run(10, 1e6)), &leaves(&run(11, 3e6)), 0.0);
+        let paths = |pairs: &[Pair]| pairs.iter().map(|pair| pair.path.clone()).collect::<Vec<_>>();
+        assert_eq!(paths(&found.differ), ["products[0].cycles"]);
+        assert_eq!(paths(&found.host), ["products[0].sim_cycles_per_second"]);
     }
 
     #[test]

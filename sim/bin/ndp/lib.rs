@@ -81,7 +81,7 @@ use std::process::ExitCode;
 /// Does what the arguments of the program say. Exit codes: 0 if all results are as expected, 1 if one is not or the simulation failed, 2 if
 /// arguments or files are refused, 3 if something cannot be used or written.
 pub fn main() -> ExitCode {
-    let (arguments, renamed) = cli::arguments();
+    let (arguments, renamed) = cli::renamed(std::env::args_os().collect());
     let job = |cli: cli::Cli| {
         if let Some((old, new)) = renamed {
             note!("note: 'ndp {old}' is now 'ndp {new}'; the old name goes with the next release");

@@ -9,7 +9,7 @@ pub fn provenance() -> Vec<(&'static str, String)> {
 
 /// The command that gives the same result again.
 pub fn rerun() -> String {
-    command_line(crate::cli::arguments().0.iter().map(|arg| arg.to_string_lossy().into_owned()))
+    command_line(crate::cli::arguments().iter().map(|arg| arg.to_string_lossy().into_owned()))
 }
 
 /// The arguments as a shell takes them; the program's name without its folder. Forms of the report are left out, so that equal runs write

@@ -3,7 +3,7 @@
 use crate::output::Shown;
 use anyhow::Result;
 use ndp_config::nearest;
-use ndp_report::{Report, Values, figures, rows};
+use ndp_report::{Report, rows};
 
 /// Sections with a table each, written by the tests of the tool.
 const PAGE: &str = include_str!("../../../docs/generated/schema.md");
@@ -17,21 +17,39 @@ pub struct Args {
     command: Vec<String>,
 }
 
+/// A path with its unit and its meaning.
+type Row = [&'static str; 3];
+
 /// Commands and their tables.
-fn sections() -> impl Iterator<Item = (&'static str, Vec<Values>)> {
+fn sections() -> impl Iterator<Item = (&'static str, Vec<Row>)> {
     PAGE.split("\n## ndp ").skip(1).map(|section| {
         let (name, text) = section.split_once('\n').unwrap_or((section, ""));
         let row = |line: &'static str| {
             let mut cells = line.strip_prefix("| `")?.strip_suffix(" |")?.splitn(3, " | ");
-            let path = cells.next()?.strip_suffix('`')?;
-            Some(figures! {
-                "path" "path" {Text} Screen: "path in the JSON; * is any index" = path;
-                "unit" "unit" {Text} Screen: "unit" = cells.next()?;
-                "meaning" "meaning" {Text} Screen: "meaning" = cells.next()?;
-            })
+            Some([cells.next()?.strip_suffix('`')?, cells.next()?, cells.next()?])
         };
         (name, text.lines().filter_map(row).collect())
     })
+}
+
+/// The paths of the command that these words begin with, and its name.
+pub fn of_words(words: &[String]) -> Option<(&'static str, Vec<Row>)> {
+    let begins = |name: &str| {
+        let own: Vec<&str> = name.split(' ').collect();
+        words.len() >= own.len() && own.iter().zip(words).all(|(own, word)| own == word)
+    };
+    sections().filter(|(name, _)| begins(name)).max_by_key(|(name, _)| name.len())
+}
+
+/// Whether a JSON pointer leads to a value of a path.
+pub fn is_at([path, unit, _]: &Row, pointer: &str) -> bool {
+    let is = |(own, part): (&str, &str)| match own.strip_prefix('{').and_then(|own| own.strip_suffix('}')) {
+        Some(names) => names.split(',').any(|name| name == part),
+        None => own == part || own == "*",
+    };
+    let (own, parts) = (path.split('/'), pointer.split('/'));
+    let below = parts.clone().count().cmp(&own.clone().count());
+    (below.is_eq() || below.is_gt() && *unit == "object") && own.zip(parts).all(is)
 }
 
 /// Lists the paths of a command, or the commands.
@@ -56,6 +74,11 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
             nearest(&asked, &names)
         );
     };
-    Ok(Report::answer("schema", format!("ndp {name} --json has {} paths", rows.len()))
+    let rows = rows! { rows => |[path, unit, meaning]|
+        "path" "path" {Text} Screen: "path in the JSON; * is any index" = path;
+        "unit" "unit" {Text} Screen: "unit" = unit;
+        "meaning" "meaning" {Text} Screen: "meaning" = meaning;
+    };
+    Ok(Report::answer("schema", format!("ndp {name} --json has {} paths", rows.count()))
         .table("paths", "Paths", rows))
 }

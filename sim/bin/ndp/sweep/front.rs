@@ -1,6 +1,7 @@
 //! What came of a sweep: the configurations that no other dominates, what dominates a reference, and what each key changes.
 
 use super::folder::{Folder, Outcome};
+use super::space::one_line;
 use super::table::plain;
 use crate::output::Shown;
 use anyhow::Result;
@@ -373,7 +374,7 @@ fn report(args: &Shown<Args>, found: &Found, missing: usize) -> Result<Report> {
     let of_keys: Vec<Field> = OF_KEYS.iter().copied().chain(ratios).collect();
     let rows: Vec<usize> = (0..found.rows.len()).collect();
     let refused = rows! { found.rows.iter().flat_map(|row| &row.refused) => |reason|
-        "reason" "reason" {Text} Screen: "point and reason" = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+        "reason" "reason" {Text} Screen: "point and reason" = one_line(reason);
     };
     Ok(report
         .table(

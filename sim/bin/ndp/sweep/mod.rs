@@ -78,7 +78,7 @@ struct Run {
     /// Run points again whose arguments a command refused: a file that it read may say something else now
     #[arg(long)]
     again: bool,
-    /// Say how many points there are and how many have a result, and run none
+    /// Run no point: say how many there are, how many have a result, and which their command refuses
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -182,7 +182,19 @@ fn run_all(args: &Run) -> Result<Report> {
     let (all, left) = (points.len(), missing.len());
     let counts = format!("{all} points, {} have a result, {left} are to run", all - left);
     if args.dry_run {
-        return Ok(Report::answer("sweep run", counts).figures(figures(all, left, None)));
+        let reasons = space::refusals(&points, &missing);
+        let refused = rows! { &reasons => |(reason, (points, first))|
+            "points" "points" {Count} Screen: "points with this reason" = *points;
+            "first" "first" {Count} Screen: "number of the first of them, from 0" = *first;
+            "reason" "reason" {Text} Screen: "reason of the refusal" = reason;
+        };
+        let found = match reasons.len() {
+            0 => "their arguments, configurations and metrics are right".to_owned(),
+            count => format!("refused for {count} reasons"),
+        };
+        return Ok(Report::answer("sweep run", format!("{counts}; {found}"))
+            .figures(figures(all, left, None))
+            .table("refused_points", "Points that their command refuses", refused));
     }
     note!("{counts}");
     folder.begin(&points)?;

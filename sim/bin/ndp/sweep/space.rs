@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use ndp_config::{DesignConfig, HbmConfig, NameRule, SystemConfig};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use toml::{Table, Value};
 
@@ -198,6 +198,65 @@ fn points(text: &str) -> Result<Vec<Point>> {
     let keys: BTreeSet<&str> = points.iter().map(|point| point.key.as_str()).collect();
     ensure!(keys.len() == points.len(), "two points are the same: a value or a list is there twice");
     Ok(points)
+}
+
+/// Why a command would refuse points before it ran: reasons, each with how many points have it and the number of the first of them.
+pub fn refusals(points: &[Point], numbers: &[usize]) -> BTreeMap<String, (usize, usize)> {
+    let mut cli = crate::cli::command();
+    let (mut of_words, mut of_files) = (HashMap::new(), HashMap::new());
+    let mut found = BTreeMap::new();
+    for number in numbers {
+        let point = &points[*number];
+        let own =
+            of_words.entry((&point.words, &point.metrics)).or_insert_with(|| of_arguments(point, &mut cli));
+        let files = point.files.iter().map(|(option, text)| {
+            of_files.entry((option, text)).or_insert_with(|| of_file(option, text)).clone()
+        });
+        for reason in [own.clone()].into_iter().chain(files).filter_map(Result::err) {
+            found.entry(reason).or_insert((0, *number)).0 += 1;
+        }
+    }
+    found
+}
+
+/// Checks the arguments of a point with the command line, and its metrics with the schema.
+fn of_arguments(point: &Point, cli: &mut clap::Command) -> Result<(), String> {
+    let files = point.files.iter().flat_map(|(option, _)| [option.as_str(), "file.toml"]);
+    let words = ["ndp"].into_iter().chain(point.words.iter().map(String::as_str)).chain(files);
+    let (words, _) = crate::cli::renamed(words.map(Into::into).collect());
+    if let Err(error) = cli.try_get_matches_from_mut(&words) {
+        // After an empty line come usage and hints.
+        let text = error.to_string();
+        return Err(one_line(super::folder::bare(text.split("\n\n").next().unwrap_or_default())));
+    }
+    let words: Vec<String> = words.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let Some((command, rows)) = crate::schema::of_words(&words) else { return Ok(()) };
+    for (metric, pointer) in &point.metrics {
+        if !rows.iter().any(|row| crate::schema::is_at(row, pointer)) {
+            let paths: Vec<&str> = rows.iter().map(|[path, ..]| *path).collect();
+            let near = ndp_config::nearest(pointer, &paths);
+            return Err(format!(
+                "metric `{metric}`: ndp {command} has no number at {pointer}, see `ndp schema {command}`{near}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A text of several lines as a cell of a table.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Reads the configuration that an option gets.
+fn of_file(option: &str, text: &str) -> Result<(), String> {
+    let read = match option {
+        "--config" => DesignConfig::from_toml(text).map(drop),
+        "--memory" => HbmConfig::from_toml(text).map(drop),
+        "--system" => SystemConfig::from_toml(text).map(drop),
+        _ => Ok(()),
+    };
+    read.map_err(|error| one_line(&format!("{option}: {error:#}")))
 }
 
 /// Files that points write: number of the point, option and path.
@@ -510,6 +569,44 @@ mod tests {
         let many = format!("{:?}", (0..1001).collect::<Vec<_>>());
         let many = SPACE.replace("[16, 32]", &many).replace("[1, 4]", &many);
         assert!(refused(&many).contains("more than 1000000 points"), "{}", refused(&many));
+    }
+
+    #[test]
+    fn a_dry_run_names_what_commands_would_refuse() -> Result<()> {
+        let of = |from: &str, to: &str| -> Result<Vec<(String, (usize, usize))>> {
+            assert!(SPACE.contains(from), "{from}");
+            let points = points(&SPACE.replace(from, to))?;
+            let all: Vec<usize> = (0..points.len()).collect();
+            Ok(refusals(&points, &all).into_iter().collect())
+        };
+        assert_eq!(of("tiny", "tiny")?, []);
+        // Of two configurations with 32 multipliers and others without, and two values of an option.
+        for (from, to, points, first, message) in [
+            ("--cols 64", "--colls 64", 6, 0, "unexpected argument '--colls' found"),
+            ("\"gemv --rows", "\"gemmv --rows", 6, 0, "unrecognized subcommand 'gemmv'"),
+            ("batch = [1, 4]", "batch = [1, \"x\"]", 3, 1, "invalid value 'x' for '--batch"),
+            ("[16, 32]", "[16, 33]", 2, 2, "--config: "),
+            (
+                "keys.gemv.multipliers = [16, 32]",
+                "keys.gemv.multiplyers = [16]",
+                2,
+                0,
+                "unknown field `multiplyers`",
+            ),
+            (
+                "\"/cycles\"",
+                "\"/cycels\"",
+                6,
+                0,
+                "no number at /cycels, see `ndp schema gemv`; did you mean '/cycles'?",
+            ),
+        ] {
+            let found = of(from, to)?;
+            let [(reason, counts)] = &found[..] else { panic!("{to}: {found:?}") };
+            assert!(reason.contains(message), "{to}: {reason}");
+            assert_eq!(*counts, (points, first), "{to}: {reason}");
+        }
+        Ok(())
     }
 
     #[test]
