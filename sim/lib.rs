@@ -5,7 +5,6 @@
 //! [`system`] (the decoder's layers on a core alone, or on several cores and a GPU), [`layer`] (one of them in one step), [`link`] (DIMM-links and the lanes between them), [`hbm`] (a channel of HBM-PIM),
 //! [`stimulus`] (operands), [`recordings`] (what was recorded, as text and timelines). What is compared with what is left to the testbenches and binaries.
 
-#![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 /// What `rustc -V` says of the compiler of this build.

@@ -125,7 +125,6 @@ fn on_own(own: &Path, cache: &Path, variables: &[(&str, &Path)]) -> std::io::Res
     command.envs(variables.iter().copied()).output()
 }
 
-/// The models in a cache.
 fn models(cache: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let dirs = std::fs::read_dir(cache.join(ndp_verilate::NAME))?.collect::<Result<Vec<_>, _>>()?;
     Ok(dirs.iter().map(|dir| dir.path().join("model.so")).filter(|model| model.is_file()).collect())

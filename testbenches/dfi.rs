@@ -175,7 +175,6 @@ impl Phy {
         }
     }
 
-    /// Any other command.
     fn command(&mut self, pins: &CommandPins) {
         let Some(calibrated) = self.calibrated else { return self.set_up(pins) };
         self.at_least("tZQinit", calibrated, 1024);

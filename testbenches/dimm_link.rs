@@ -28,7 +28,6 @@ fn link(preset: &str) -> Result<LinkConfig, Box<dyn Error>> {
     Ok(DesignConfig::preset(preset)?.link().clone())
 }
 
-/// A flow of full flits.
 fn stream(source: u32, dest: u32) -> Flow {
     Flow { source, dest, epoch: 0, message_beats: 64, marked_lanes: 0 }
 }
@@ -121,7 +120,6 @@ fn deliver(design: &str, ber: f64, flits: u64, seed: u64) -> Result<(f64, [u64; 
     Ok((bytes, network.counters(0)?, flipped))
 }
 
-/// One row for each rate.
 fn curve(design: &str, flits: u64, seed: u64) -> Outcome {
     report(&format!(
         "{design}: {flits} flits at each rate; GB/s per direction, of one end: sent again, wrong CRC, replays asked and timed"
@@ -606,7 +604,6 @@ fn a_changed_lost_repeated_or_moved_flit_is_caught() -> Outcome {
     Ok(())
 }
 
-/// Mutants of a controller.
 const MUTANTS: [Mutant; 4] = [
     // Every flit counts as intact.
     ("tiny", Mutation::new("mutant-crc", "assign zero = ~(|crc_crc);", "assign zero = 1'h1;")),

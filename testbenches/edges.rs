@@ -3,7 +3,7 @@
 //! The binary is started from outside and no model is linked, so this is a program of its own. What all binaries have to do
 //! alike is checked by `ndp_testkit::programs`.
 
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)]
 
 use ndp_testkit::programs::Program;
 use std::path::{Path, PathBuf};

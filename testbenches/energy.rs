@@ -10,7 +10,6 @@ use ndp_testkit::RandomPrograms;
 use serde_json::Value;
 use std::error::Error;
 
-/// The fJ of an amount.
 fn fj(energy: &Value) -> u64 {
     energy["fj"].as_u64().unwrap_or_default()
 }

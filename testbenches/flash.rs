@@ -30,7 +30,6 @@ fn text(tokens: usize) -> GenerateOptions {
     GenerateOptions { tokens, temperature_percent: 0, seed: 0 }
 }
 
-/// A run and its variants.
 #[derive(Clone, Copy)]
 struct Case {
     dimms: u32,

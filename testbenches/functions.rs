@@ -29,7 +29,6 @@ const RESULTS: [u32; 4] = [0x1000, 0x2000, 0x3000, 0x5000];
 const MATRIX: u32 = 0x8000;
 const FACTORS: u32 = 0x4000;
 const SUMS: u32 = 0x4800;
-/// Rows of the product.
 const ROWS: u32 = 32;
 
 /// Two vector blocks, as they lie in DRAM: `operands[place]`, in the order of the beats, with what lies behind the vectors' end.

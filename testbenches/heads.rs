@@ -41,7 +41,6 @@ fn store(unit: &mut GemvDriver, src: u32, cols: u32, vectors: u32) {
     }
 }
 
-/// One product.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     rows: u32,

@@ -222,7 +222,6 @@ fn a_full_rank_stops_only_what_goes_to_it() -> Outcome {
     Ok(())
 }
 
-/// A burst.
 type Beat = [u32; 16];
 
 /// A request at a rank: the rank, whether it is a write, its burst, its tag, its data.

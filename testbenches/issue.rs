@@ -19,7 +19,6 @@ const WORDS: usize = 60_000;
 const LONGEST: u32 = 80;
 const FIELDS: [Field; 15] =
     [ADDRESS, BATCH, COLS, COUNT, DST, HEADS, LIST, LISTED, NODE, OTHER, RANKS, ROW, SELECTED, SLOT, SRC];
-/// Outputs that are a field.
 const OUTPUTS: [(&str, Field); 11] = [
     ("source_o", SRC),
     ("target_o", DST),

@@ -21,7 +21,6 @@ fn link(design: &str) -> Result<LinkConfig, Box<dyn Error>> {
     Ok(design_config(design)?.link().clone())
 }
 
-/// A flow of full flits.
 fn stream(source: u32, dest: u32, config: &LinkConfig) -> Flow {
     Flow { source, dest, epoch: 0, message_beats: config.flit_beats(), marked_lanes: 0 }
 }
@@ -108,7 +107,6 @@ fn an_acknowledgement_counts_only_if_its_flit_is_intact() -> Outcome {
     sweep("link-8x2", 0.35, 8_000, false)
 }
 
-/// Mutants of a controller.
 const MUTANTS: [Mutant; 2] = [
     // An acknowledgement is that of the header that came last, intact or not.
     (

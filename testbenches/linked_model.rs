@@ -115,7 +115,6 @@ struct Session {
     rtl: Duration,
 }
 
-/// What was compared.
 #[derive(Clone, Copy, Debug, Default)]
 struct Compared {
     cycles: u64,
@@ -285,7 +284,6 @@ fn run(
     Ok(true)
 }
 
-/// What was recorded.
 fn finish(
     mut linked: LinkedCores,
     topology: Topology,

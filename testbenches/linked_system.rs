@@ -22,7 +22,6 @@ fn model() -> Result<Model, Box<dyn Error>> {
     Ok(Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/model"))?)
 }
 
-/// What the software alone generates.
 fn reference(model: &Model) -> Result<Generation, Box<dyn Error>> {
     Ok(generate(model, &mut SoftwareBackend::new(), PROMPT.as_bytes(), &OPTIONS, |_| {})?)
 }

@@ -65,7 +65,6 @@ impl Found {
         (mean(|rates| rates.0), mean(|rates| rates.1))
     }
 
-    /// Counts of the MLPs.
     fn mlp(&self) -> impl Iterator<Item = Confusion> {
         self.live.blocks().iter().skip(1).step_by(2).copied()
     }

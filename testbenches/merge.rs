@@ -58,7 +58,6 @@ impl Part {
     }
 }
 
-/// Both sums.
 fn add((sum, flags): (i128, u8), (other, more): (i128, u8)) -> (i128, u8) {
     (sum + other, flags | more)
 }
@@ -91,7 +90,6 @@ impl Shape {
     }
 }
 
-/// A run of one module.
 struct Module {
     core: NdpCore,
     config: DesignConfig,

@@ -488,7 +488,6 @@ fn a_reset_amid_a_transfer_leaves_a_link_that_works() -> Outcome {
     Ok(())
 }
 
-/// Mutants of the transfers.
 pub const MUTANTS: [Mutant; 3] = [
     // The halves of what one rank sends change places.
     (

@@ -31,7 +31,6 @@ enum Event {
     Mask(u32),
 }
 
-/// What the host reads.
 struct Expected {
     counters: Words,
     /// Causes and filling, which are counted a cycle later than the others.

@@ -105,7 +105,6 @@ fn a_pim_channel_does_with_random_pins() -> Outcome {
     Ok(())
 }
 
-/// All blocks there are.
 #[test]
 #[ignore = "minutes; run by `make exhaustive`"]
 fn every_block_does_with_random_pins() -> Outcome {

@@ -18,7 +18,6 @@ use std::path::Path;
 
 const PROMPT: &str = "It was";
 
-/// A run and its variants.
 #[derive(Clone, Copy)]
 struct Case {
     model: &'static str,

@@ -237,7 +237,6 @@ fn random_streams_with_a_command_at_a_time() -> Outcome {
     run_streams(SERIAL, 5, 500, 500, &rows)
 }
 
-/// Memories that nobody chose.
 #[test]
 fn random_streams_on_memories_drawn_at_random() -> Outcome {
     for seed in 20..20 + amount(4) {

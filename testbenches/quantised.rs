@@ -36,7 +36,6 @@ fn random_programs(config: &str, seed: u64, count: usize, (stalls, every): (u32,
     run(core, (seed, amount(count), every), programs)
 }
 
-/// The same on any core.
 fn run(mut core: NdpCore, (seed, count, every): (u64, usize, u64), mut programs: RandomPrograms) -> Outcome {
     let config = core.config().clone();
     let mut traffic = Traffic::new(&config, seed, every);

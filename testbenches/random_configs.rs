@@ -38,7 +38,6 @@ const LONG_ROW_CYCLE: u64 = 1085;
 /// Cycles within which a program has to come to its end.
 const LIMIT: u64 = 1_000_000;
 
-/// What was compared.
 #[derive(Clone, Copy, Debug, Default)]
 struct Compared {
     programs: u64,
@@ -338,7 +337,6 @@ fn run_linked(config: &DesignConfig, seed: u64, random: &mut SplitMix64) -> Resu
     Ok(compared)
 }
 
-/// All of one configuration.
 fn run(random: &RandomConfig) -> Result<Compared, Box<dyn Error>> {
     let RandomConfig { seed, config, .. } = random;
     let mut random = SplitMix64::new(*seed);

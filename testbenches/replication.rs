@@ -7,7 +7,6 @@ use ndp_config::DesignConfig;
 use ndp_verilate::{Cache, Rtl, Variant, tools};
 use std::error::Error;
 
-/// Functions of the generated C++.
 fn functions(multipliers: u32) -> Result<usize, Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let text = format!(

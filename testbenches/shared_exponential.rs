@@ -73,7 +73,6 @@ fn run(
     Ok((None, compared))
 }
 
-/// All numbers.
 fn numbers() -> Vec<(u64, Vec<Value>)> {
     let of = |(bits, exact): (u16, u16)| Value { bits, counts: false, result: recoded(exact), term: 0 };
     vec![(0, (0..=u16::MAX).zip(exp_of_all()).map(of).collect())]

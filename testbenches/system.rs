@@ -19,14 +19,12 @@ use std::path::Path;
 
 const PROMPT: &str = "She";
 const OPTIONS: GenerateOptions = GenerateOptions { tokens: 2, temperature_percent: 0, seed: 0 };
-/// Of the profile.
 const OTHER: GenerateOptions = GenerateOptions { tokens: 24, temperature_percent: 70, seed: 9 };
 
 fn model() -> Result<Model, Box<dyn Error>> {
     Ok(Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/model"))?)
 }
 
-/// What the software alone generates.
 fn reference(model: &Model, options: &GenerateOptions) -> Result<Generation, Box<dyn Error>> {
     Ok(generate(model, &mut SoftwareBackend::new(), PROMPT.as_bytes(), options, |_| {})?)
 }

@@ -19,7 +19,6 @@ type Change = (String, u64, String);
 const ACCUMULATOR: &str = "accumulator";
 const ADDER: &str = "adder";
 const WIDTHS: [u32; 7] = [1, 8, 16, 32, 64, 100, 128];
-/// Seed of all stimuli.
 const SEED: u64 = 0x5eed_0001;
 
 /// SplitMix64.

@@ -94,7 +94,6 @@ const CORE: &[(&str, Elaborate<DesignConfig>)] = &[
     ("link_crc", |c| link::link_crc::link_crc(c.link().word_bits())),
 ];
 
-/// The same for HBM-PIM.
 const MEMORY: &[(&str, Elaborate<HbmConfig>)] = &[
     ("pim_pair", pim::pim_pair::pim_pair),
     ("pim_channel", pim::pim_channel::pim_channel),
@@ -122,7 +121,6 @@ pub const BLOCKS: &[&str] = &names::<_, { CORE.len() }>(CORE);
 /// Names of the blocks of HBM-PIM, which are built from an [`HbmConfig`], the largest first.
 pub const HBM_BLOCKS: &[&str] = &names::<_, { MEMORY.len() }>(MEMORY);
 
-/// The names in a table.
 const fn names<C, const N: usize>(table: &[(&'static str, Elaborate<C>)]) -> [&'static str; N] {
     let mut names = [""; N];
     let mut index = 0;
@@ -133,7 +131,6 @@ const fn names<C, const N: usize>(table: &[(&'static str, Elaborate<C>)]) -> [&'
     names
 }
 
-/// The controller of one channel.
 const CONTROLLER: &str = "pim_controller";
 
 /// Whether a memory has a block: all have all, except that a controller of one channel needs command buses of its own.
@@ -177,26 +174,17 @@ fn meant(block: &str, blocks: &[&str]) -> String {
 pub enum BuildError {
     /// No block of that name.
     #[error("unknown block '{block}'{}", meant(block, BLOCKS))]
-    UnknownBlock {
-        /// The name.
-        block: String,
-    },
+    UnknownBlock { block: String },
     /// No block of that name among those of HBM-PIM.
     #[error("unknown block '{block}' of an HBM memory{}", meant(block, HBM_BLOCKS))]
-    UnknownHbmBlock {
-        /// The name.
-        block: String,
-    },
+    UnknownHbmBlock { block: String },
     /// A controller of one channel, in a memory that has no command buses for one channel.
     #[error(
         "cannot build `{CONTROLLER}` for the memory {memory}: it needs command buses of its own, but with \
          device.command_buses = \"shared\" two pseudo channels have one pair of buses; take `pim_pair`, which is both pseudo \
          channels with their buses"
     )]
-    SharedBuses {
-        /// Name of the memory.
-        memory: String,
-    },
+    SharedBuses { memory: String },
     /// A generator broke a rule of the language.
     #[error(transparent)]
     Hdl(#[from] HdlError),

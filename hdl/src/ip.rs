@@ -22,11 +22,8 @@ pub enum Manager {
     Bender,
 }
 
-/// Version of packages and modules.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// Name of Bender's manifest.
 pub(crate) const MANIFEST: &str = "Bender.yml";
-/// Folder of the bench.
 const BENCH: &str = "tb";
 /// The bench: Verilog, and what it reads in the folder in which it runs.
 const BENCH_FILES: [(&str, &str); 5] = [

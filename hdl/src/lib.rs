@@ -4,8 +4,6 @@
 //! `package` makes files of them. The software model never imports this crate, nor this crate the model, so that one cannot hide the
 //! other's mistake.
 
-#![deny(missing_docs)]
-
 pub mod blocks;
 pub mod designs;
 #[cfg(feature = "cli")]

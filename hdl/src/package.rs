@@ -19,17 +19,14 @@ const RESOLVED: &str = "params.toml";
 /// Where a design comes from.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Name of the configuration.
     pub config: String,
     /// What `--config` was, if that was a preset; otherwise the folder's own `params.toml` is named for regeneration.
     pub preset: Option<String>,
-    /// Block that was elaborated.
     pub block: String,
     /// What each module's name begins with.
     pub prefix: String,
     /// With Verilator's pragmas, for simulation.
     pub sim: bool,
-    /// Made a package for it.
     pub manager: Option<Manager>,
     /// The configuration, every key of it.
     pub keys: Table,

@@ -8,7 +8,6 @@ use ndp_hdl_language::{ClockCrossing, Crossing, Design, Direction, Module};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-/// A crossing in the design.
 struct Path {
     /// Pin at which the signal is read, from the top, with hierarchy separators.
     pin: String,
@@ -45,7 +44,6 @@ fn collect(
     }
 }
 
-/// The clocks of a module.
 fn clock_ports(module: &Module) -> impl Iterator<Item = &str> {
     let inputs = module.ports().iter().filter(|port| port.direction == Direction::Input);
     inputs

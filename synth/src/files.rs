@@ -20,7 +20,6 @@ pub fn read(path: &Path) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Replaces the file.
 pub fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).map_err(unwritten(path))
 }

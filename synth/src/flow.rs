@@ -17,7 +17,6 @@ use std::time::Duration;
 
 const YOSYS: &str = "Yosys";
 const OPENSTA: &str = "OpenSTA";
-/// The cell library.
 #[derive(Debug)]
 pub struct Library {
     /// Gates, and flip-flops when there is no `seq`.
@@ -68,10 +67,8 @@ fn unmapped(unit: &Unit, cell: &str, count: u64) -> Error {
     )
 }
 
-/// Settings of a run.
 #[derive(Debug)]
 pub struct Flow {
-    /// Yosys.
     pub yosys: Tool,
     /// OpenSTA, when timing is wanted; needs a library.
     pub sta: Option<Tool>,
@@ -87,7 +84,6 @@ pub struct Flow {
     pub period_ps: f64,
     /// Modules synthesised at the same time.
     pub jobs: usize,
-    /// Limit of one tool run.
     pub limit: Duration,
 }
 
@@ -96,7 +92,6 @@ pub struct Flow {
 pub struct Generic {
     /// Gates and flip-flops.
     pub cells: u64,
-    /// Flip-flops.
     pub flip_flops: u64,
     /// Transistors in static CMOS, 16 for a flip-flop.
     pub transistors: u64,
@@ -105,31 +100,23 @@ pub struct Generic {
 /// Figures of a module's own logic in the library's cells.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Mapped {
-    /// Recipe that gave them.
     pub recipe: Recipe,
-    /// Cell area.
     pub area_um2: f64,
-    /// Cells.
     pub cells: u64,
-    /// Flip-flops.
     pub flip_flops: u64,
     /// Longest combinational path according to ABC; none without combinational logic.
     pub delay_ps: Option<f64>,
-    /// OpenSTA's findings.
     pub timing: Option<sta::Timing>,
 }
 
 /// Everything measured on one module.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Figures {
-    /// Generic gates.
     pub generic: Generic,
-    /// Library cells.
     pub mapped: Option<Mapped>,
 }
 
 impl Flow {
-    /// ABC's target.
     pub fn target_ps(&self) -> f64 {
         self.period_ps * script::ABC_SHARE
     }

@@ -28,53 +28,41 @@ const RESOURCES: [(&str, &str); 4] = [
     ("MULT18X18D", "multipliers (18x18)"),
 ];
 
-/// Names of the devices.
 pub fn devices() -> Vec<&'static str> {
     DEVICES.iter().map(|device| device.0).collect()
 }
 
-/// Settings of a run.
 #[derive(Debug)]
 pub struct Fpga {
-    /// Yosys.
     pub yosys: Tool,
     /// nextpnr for ECP5; without one the block is mapped only.
     pub nextpnr: Option<Tool>,
-    /// One of [`devices`].
     pub device: String,
     /// Frequency of every clock that is aimed at.
     pub mhz: f64,
-    /// Seed of the placement.
     pub seed: u32,
-    /// Limit of one tool run.
     pub limit: Duration,
 }
 
 /// How much of a resource is used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Usage {
-    /// Which.
     pub resource: &'static str,
-    /// Used.
     pub used: u64,
-    /// On the device.
     pub available: u64,
 }
 
 /// What a clock reaches.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Clock {
-    /// Port of the block.
     pub clock: String,
     /// Highest frequency.
     pub mhz: f64,
-    /// What was aimed at.
     pub target_mhz: f64,
     /// The longest path: cells and what they add, in ns.
     pub path: Vec<Step>,
 }
 
-/// A step of a path.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Step {
     /// `clk-to-q`, `logic`, `routing` or `setup`.
@@ -85,16 +73,11 @@ pub struct Step {
     pub ns: f64,
 }
 
-/// Everything that is reported.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Configuration.
     pub config: String,
-    /// Block.
     pub block: String,
-    /// Device.
     pub device: String,
-    /// Yosys' version.
     pub yosys: String,
     /// nextpnr's version, when it ran.
     pub nextpnr: Option<String>,
@@ -102,7 +85,6 @@ pub struct Report {
     pub cells: BTreeMap<String, u64>,
     /// What is used of the device; empty if nextpnr did not run.
     pub usage: Vec<Usage>,
-    /// Clocks.
     pub clocks: Vec<Clock>,
 }
 

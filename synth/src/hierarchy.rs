@@ -6,16 +6,12 @@ use crate::flow::{Figures, Generic};
 use crate::source::{Hierarchy, MemoryShape};
 use std::collections::BTreeMap;
 
-/// Sums over logic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Sum {
-    /// Generic gates.
     pub generic: Generic,
     /// Cell area; 0 without a library.
     pub area_um2: f64,
-    /// Library cells.
     pub cells: u64,
-    /// Flip-flops as mapped.
     pub flip_flops: u64,
     /// Bits in memory macros.
     pub memory_bits: u64,
@@ -33,14 +29,10 @@ impl Sum {
     }
 }
 
-/// One module in the table.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Row {
-    /// Module.
     pub module: String,
-    /// Instances below the top.
     pub instances: u64,
-    /// Shape of a memory macro.
     pub memory: Option<MemoryShape>,
     /// One instance, own logic only.
     pub own: Option<Figures>,
@@ -52,12 +44,10 @@ pub struct Row {
     pub share_percent: f64,
 }
 
-/// The whole table.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Rollup {
     /// Parents before children, the top first.
     pub rows: Vec<Row>,
-    /// The whole design.
     pub total: Sum,
 }
 

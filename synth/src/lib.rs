@@ -13,7 +13,6 @@
 //! Left to others: the hardware itself (`ndp-hdl`), its parameters (`ndp-config`), placement, wires, clock tree
 //! and the insides of memory macros (nobody here; the report says so).
 
-#![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod files;

@@ -9,7 +9,6 @@ use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::Path;
 
-/// One cell.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
     /// Area in the library's unit, um2 by convention.
@@ -20,16 +19,13 @@ pub struct Cell {
     range: Range<usize>,
 }
 
-/// A scanned library.
 #[derive(Clone, Debug)]
 pub struct Liberty {
     /// Name in the `library (...)` header.
     pub name: String,
     /// Picoseconds of one time unit.
     pub time_unit_ps: f64,
-    /// Femtofarads of one capacitance unit.
     pub cap_unit_ff: f64,
-    /// Cells by name.
     pub cells: BTreeMap<String, Cell>,
     text: String,
 }

@@ -94,9 +94,7 @@ pub fn transistors(cell: &str) -> Option<u64> {
 /// One path of a timing report, in the library's time unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StaPath {
-    /// Where it starts.
     pub from: String,
-    /// Where it ends.
     pub to: String,
     /// Arrival of the data after the clock edge, clock-to-Q included.
     pub arrival: f64,

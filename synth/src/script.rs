@@ -58,21 +58,16 @@ impl Recipe {
 
 /// The module with its children's stubs.
 pub const VERILOG: &str = "module.v";
-/// The script.
 pub const SCRIPT: &str = "module.ys";
-/// Yosys' log.
 pub const LOG: &str = "yosys.log";
-/// Statistics of the generic netlist.
 pub const GENERIC_STAT: &str = "generic.json";
 /// One line per recipe, written by ABC's `stime -d`: name, inputs, outputs, nodes, area, delay in ps.
 pub const ABC_STATS: &str = "stats.txt";
 
-/// Statistics of a mapped netlist.
 pub fn mapped_stat(recipe: Recipe) -> String {
     format!("{}.json", recipe.name())
 }
 
-/// ABC's part of the log.
 pub fn abc_log(recipe: Recipe) -> String {
     format!("{}_abc.log", recipe.name())
 }
@@ -85,7 +80,6 @@ pub fn named_netlist(recipe: Recipe) -> String {
 /// The same of the recipe whose result was kept.
 pub const CHOSEN_NETLIST: &str = "netlist.json";
 
-/// A mapped netlist.
 pub fn netlist(recipe: Recipe) -> String {
     format!("{}_net.v", recipe.name())
 }
@@ -140,7 +134,6 @@ pub fn gated_registers() -> String {
 /// What the script needs beyond the module.
 #[derive(Clone, Debug)]
 pub struct Mapping {
-    /// Recipes to run.
     pub recipes: Vec<Recipe>,
     /// ABC's target in ps.
     pub target_ps: f64,

@@ -10,7 +10,6 @@ use std::fmt::Write;
 /// Words and width of a memory macro.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct MemoryShape {
-    /// Words.
     pub depth: u32,
     /// Bits of a word.
     pub width: u32,
@@ -23,10 +22,8 @@ impl MemoryShape {
     }
 }
 
-/// One distinct module.
 #[derive(Clone, Debug)]
 pub struct Unit {
-    /// Module name.
     pub name: String,
     /// Verilog definition; of a flattened block, all definitions of it.
     pub verilog: String,
@@ -36,7 +33,6 @@ pub struct Unit {
     pub children: BTreeMap<String, u64>,
     /// Occurrences below the top, the top itself once.
     pub instances: u64,
-    /// Set for a memory macro.
     pub memory: Option<MemoryShape>,
     /// Clock ports.
     pub clocks: Vec<String>,
@@ -57,12 +53,10 @@ impl Unit {
 /// Every distinct module of a design, children before parents, the top last.
 #[derive(Clone, Debug)]
 pub struct Hierarchy {
-    /// The modules.
     pub units: Vec<Unit>,
 }
 
 impl Hierarchy {
-    /// Takes a design apart.
     pub fn from_design(design: &Design) -> Self {
         let mut counts: BTreeMap<&str, u64> = BTreeMap::from([(design.top().title(), 1)]);
         for module in design.modules().iter().rev() {
@@ -93,7 +87,6 @@ impl Hierarchy {
         Self { units: design.modules().iter().zip(&definitions).filter_map(unit).collect() }
     }
 
-    /// The module of that name.
     pub fn unit(&self, name: &str) -> Option<&Unit> {
         self.units.iter().find(|unit| unit.name == name)
     }
@@ -131,9 +124,6 @@ pub fn design(config: &str, block: &str) -> Result<(String, Design)> {
 }
 
 /// The same, as what Yosys gets.
-///
-/// # Errors
-/// Those of [`design`].
 pub fn block(config: &str, block: &str) -> Result<(String, Hierarchy)> {
     let (name, design) = design(config, block)?;
     Ok((name, Hierarchy::from_design(&design)))

@@ -6,9 +6,7 @@
 use crate::parse;
 use std::fmt::Write;
 
-/// OpenSTA's commands.
 pub const SCRIPT: &str = "sta.tcl";
-/// OpenSTA's output.
 pub const LOG: &str = "sta.log";
 
 /// Name of the section with the worst path of all.
@@ -18,12 +16,9 @@ const REGISTERS: &str = "registers";
 /// Name of the section with the number of registers that OpenSTA finds.
 const FOUND: &str = "found";
 
-/// What is to be timed.
 #[derive(Clone, Debug)]
 pub struct Request<'a> {
-    /// Module.
     pub module: &'a str,
-    /// Libraries, in the working directory.
     pub libraries: &'a [&'a str],
     /// Mapped netlist, in the working directory.
     pub netlist: &'a str,
@@ -40,7 +35,6 @@ pub struct Request<'a> {
     pub boundary: Option<(&'a str, f64)>,
 }
 
-/// One path.
 #[derive(Clone, Debug, Default, PartialEq, serde::Serialize)]
 pub struct Path {
     /// Register or port where it starts.
@@ -58,7 +52,6 @@ pub struct Path {
 /// The worst paths of a netlist.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Timing {
-    /// Over all paths.
     pub worst: Option<Path>,
     /// Over the paths from register to register.
     pub registers: Option<Path>,

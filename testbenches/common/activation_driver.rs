@@ -17,9 +17,7 @@ use std::error::Error;
 pub const LATENCY: [usize; 4] = [10, 5, 5, 4];
 /// Way through the lane: exponentials.
 pub const EXPONENTIAL: usize = 0;
-/// Way of sums and differences.
 pub const SUM: usize = 1;
-/// Way of products.
 pub const PRODUCT: usize = 2;
 /// Way of ReLU, maxima and keys.
 pub const CHOICE: usize = 3;
@@ -80,7 +78,6 @@ pub struct Element {
     pub reciprocal: u64,
     /// Its exponent, 7 bits.
     pub scale: u64,
-    /// Its product is NaN.
     pub spoilt: bool,
 }
 
@@ -108,7 +105,6 @@ pub struct Pace {
 
 /// Neither stalls nor gaps.
 pub const FULL: Pace = Pace { stalls: 0, gaps: 0 };
-/// All combinations of the two.
 pub const PACES: [Pace; 4] =
     [FULL, Pace { stalls: 3, gaps: 0 }, Pace { stalls: 0, gaps: 3 }, Pace { stalls: 2, gaps: 2 }];
 
@@ -127,19 +123,14 @@ pub enum Fault {
 
 /// The lane with its ports.
 pub struct Bench {
-    /// The lane.
     pub model: Model,
-    /// Elements of a word.
     pub lanes: usize,
-    /// A word of either operand.
     pub word: InputPort,
     /// Take it as the first operand's.
     pub take: InputPort,
     /// Take it as the second operand's.
     pub take_other: InputPort,
-    /// An element leaves.
     pub shift: InputPort,
-    /// All stages move on.
     pub advance: InputPort,
     path: InputPort,
     subtract: InputPort,
@@ -160,7 +151,6 @@ pub struct Bench {
     pub chain: [InputPort; 2],
     /// The element of each operand that leaves.
     pub chained: [OutputPort; 2],
-    /// The result.
     pub value: OutputPort,
     key: OutputPort,
     bad: OutputPort,

@@ -20,12 +20,9 @@ const OKAY: u64 = 0;
 const SLVERR: u64 = 2;
 const DECERR: u64 = 3;
 
-/// Types of bursts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// All beats at one address.
     Fixed,
-    /// At rising addresses.
     Incr,
     /// At rising addresses, round a boundary.
     Wrap,
@@ -86,13 +83,9 @@ struct Beat {
 /// In how many of 256 cycles each channel is held up, and not by the subordinate.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stalls {
-    /// Write addresses.
     pub aw: u64,
-    /// Data to write.
     pub w: u64,
-    /// Responses to writes.
     pub b: u64,
-    /// Read addresses.
     pub ar: u64,
     /// Data that was read.
     pub r: u64,
@@ -114,7 +107,6 @@ struct DueBeat {
 pub struct Space {
     /// Bytes of the data bus.
     pub data_bytes: u64,
-    /// Bits of an ID.
     pub id_bits: u32,
     /// Bytes of DRAM; registers are above.
     pub dram: u64,
@@ -134,7 +126,6 @@ struct Ports {
 
 /// The manager, with what it expects.
 pub struct Manager {
-    /// Where it is.
     pub space: Space,
     /// How often its channels are held up.
     pub stalls: Stalls,

@@ -21,30 +21,22 @@ pub struct Matrix {
     pub rows: Vec<Vec<u16>>,
 }
 
-/// One command for the unit.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// Writes vectors.
     Load {
         /// First word of them.
         dst: u32,
-        /// Their values.
         block: Block,
     },
-    /// Reads vectors.
     Store {
         /// First word of them.
         src: u32,
-        /// Elements of each.
         cols: u32,
-        /// Vectors.
         batch: u32,
     },
-    /// Clears words.
     Zero {
         /// The first one.
         dst: u32,
-        /// Words.
         words: u32,
     },
     /// A matrix times vectors, row by row and head by head: vectors of FP16 results.
@@ -55,11 +47,9 @@ pub enum Op {
         dst: u32,
         /// Elements of a vector and of a row, all heads together.
         cols: u32,
-        /// Vectors.
         batch: u32,
         /// Heads, each with its own columns.
         heads: u32,
-        /// The weights.
         matrix: Matrix,
     },
     /// Adds the rows of a matrix, each times an element of the vectors, to exact sums.
@@ -68,13 +58,10 @@ pub enum Op {
         src: u32,
         /// First word of the sums.
         dst: u32,
-        /// Elements of a row.
         cols: u32,
-        /// Vectors of sums.
         batch: u32,
         /// Heads, each with its own columns.
         heads: u32,
-        /// The weights.
         matrix: Matrix,
     },
     /// Exact sums to vectors of FP16.
@@ -83,14 +70,11 @@ pub enum Op {
         src: u32,
         /// First word of the vectors.
         dst: u32,
-        /// Elements of a vector.
         cols: u32,
-        /// Vectors.
         batch: u32,
     },
 }
 
-/// Words of a vector block.
 pub fn block_words(config: &GemvConfig, n: u32, batch: u32) -> u32 {
     RowLayout::new(config, n).words_per_vector() * batch
 }
@@ -127,7 +111,6 @@ impl Op {
 pub enum Content {
     /// Zeros: vectors of any size and empty sums.
     Zero,
-    /// A vector block.
     Vectors(Block),
     /// Exact sums: `sums[b][k]`.
     Sums(Vec<Vec<Sum>>),
@@ -136,13 +119,10 @@ pub enum Content {
 /// Contents of consecutive words.
 #[derive(Clone, Debug)]
 pub struct Region {
-    /// The words.
     pub words: Range<u32>,
-    /// What they hold.
     pub content: Content,
 }
 
-/// The buffer.
 pub struct BufferModel {
     config: GemvConfig,
     regions: Vec<Region>,
@@ -227,7 +207,6 @@ impl BufferModel {
         }
     }
 
-    /// The columns of a head.
     fn columns_of(&self, head: usize, heads: u32, cols: u32) -> Range<usize> {
         let (width, cols) = ((self.config.stripe_elems() / heads) as usize, cols as usize);
         match heads {

@@ -9,12 +9,9 @@ use std::ops::RangeInclusive;
 /// Cycles from a value to its result.
 const LATENCY: usize = 10;
 
-/// What the unit computes.
 #[derive(Clone, Copy, Debug)]
 pub enum Function {
-    /// SiLU of the value.
     Silu,
-    /// GELU of the value.
     Gelu,
     /// The value divided by the divisor.
     Div,

@@ -83,7 +83,6 @@ impl<T> Offer<T> {
     }
 }
 
-/// A stream into the unit.
 struct Stream {
     valid: InputPort,
     data: InputPort,
@@ -108,7 +107,6 @@ pub struct Counts {
 
 /// The unit with its ports, streams and oracle.
 pub struct GemvDriver {
-    /// Its parameters.
     pub config: GemvConfig,
     /// What the buffer has to hold.
     pub buffer: BufferModel,
@@ -118,7 +116,6 @@ pub struct GemvDriver {
     pub eager: bool,
     /// Offer no rows, or no weights.
     pub withhold: [bool; 2],
-    /// What was counted.
     pub counts: Counts,
     model: Model,
     random: SplitMix64,
@@ -221,7 +218,6 @@ impl GemvDriver {
         Ok(driver)
     }
 
-    /// Injects an error.
     pub fn fault(&mut self, fault: Fault) {
         self.fault = Some(fault);
     }
@@ -393,7 +389,6 @@ impl GemvDriver {
         }
     }
 
-    /// What the command's streams carry.
     fn append_streams(&mut self, op: &Op, expected: &Block) {
         let lines = |block: &Block| (block[0].len() as u32).div_ceil(BEAT_ELEMS);
         match op {

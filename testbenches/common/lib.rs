@@ -27,5 +27,4 @@ pub mod traffic;
 
 pub use ndp_testkit::{amount, first, some};
 
-/// What a test comes to.
 pub type Outcome = Result<(), Box<dyn std::error::Error>>;

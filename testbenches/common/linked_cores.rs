@@ -18,7 +18,6 @@ use ndp_sim::link::network::Cable;
 
 /// Cycles between two looks at a status while a queue is full.
 const POLL_CYCLES: u64 = 64;
-/// Instructions of a burst.
 const BURST_INSTRUCTIONS: usize = 4;
 /// Cycles for which a core is in reset.
 const RESET_CYCLES: u64 = 8;
@@ -54,10 +53,6 @@ pub struct LinkedCores {
 }
 
 impl LinkedCores {
-    /// Two cores on one cable.
-    ///
-    /// # Errors
-    /// As [`NdpCore::open`].
     pub fn pair(config: &DesignConfig, options: &CoreOptions) -> ndp_files::Result<Self> {
         let cable = Cable::new(["DIMM 0".into(), "DIMM 1".into()], config.link(), options.seed);
         let core = rtl(config, NdpCore::BLOCK)?;
@@ -65,9 +60,6 @@ impl LinkedCores {
     }
 
     /// Two cores on one cable from Verilog that differs from what is generated, such as mutants.
-    ///
-    /// # Errors
-    /// As [`NdpCore::open`].
     pub fn unequal(
         cores: [&Rtl; 2],
         config: &DesignConfig,
@@ -78,9 +70,6 @@ impl LinkedCores {
     }
 
     /// A core at each link of a bridge.
-    ///
-    /// # Errors
-    /// As [`NdpCore::open`].
     pub fn star(config: &DesignConfig, options: &CoreOptions) -> ndp_files::Result<Self> {
         let count = config.link().bridge_ports();
         let bridge = Bridge::open(config, options.seed)?;
@@ -181,18 +170,12 @@ impl LinkedCores {
     }
 
     /// Writes a program's data into the DRAM of a core, at once.
-    ///
-    /// # Errors
-    /// As [`NdpCore::place`].
     pub fn place(&mut self, index: usize, program: &Program) -> ndp_files::Result<()> {
         self.predict();
         self.cores[index].place(program)
     }
 
     /// Resets one core, in the middle of whatever it does; the others go on meanwhile. Its program is forgotten.
-    ///
-    /// # Errors
-    /// As [`LinkedCores::step`].
     pub fn reset(&mut self, index: usize) -> ndp_files::Result<()> {
         self.predict();
         self.cores[index].reset()?;
@@ -243,9 +226,6 @@ impl LinkedCores {
     }
 
     /// One cycle, in which programs are sent. `answers` gets what the hosts are answered beyond that.
-    ///
-    /// # Errors
-    /// As [`LinkedCores::step`].
     pub fn advance(&mut self, answers: &mut impl FnMut(usize, Answer)) -> ndp_files::Result<()> {
         for index in 0..self.cores.len() {
             self.feed(index, answers);
@@ -342,9 +322,6 @@ impl LinkedCores {
     }
 
     /// Steps until a condition holds; `false` if it does not within `cycles`.
-    ///
-    /// # Errors
-    /// As [`LinkedCores::step`].
     pub fn run_until(
         &mut self,
         cycles: u64,
@@ -384,9 +361,6 @@ impl LinkedCores {
     }
 
     /// The state of a core's link.
-    ///
-    /// # Errors
-    /// As [`LinkedCores::register`].
     pub fn link_status(&mut self, index: usize) -> ndp_files::Result<ndp_sim::core::LinkStatus> {
         Ok(ndp_sim::core::LinkStatus::of(&self.register(index, ndp_sim::core::LinkStatus::REGISTER)?))
     }

@@ -10,7 +10,6 @@ pub const TARGETS: u32 = 1 << 25;
 /// First burst of the DIMM of what is computed from received data.
 const RESULTS: u32 = 1 << 24;
 
-/// A number below a bound.
 pub fn below(random: &mut SplitMix64, bound: u64) -> u32 {
     (random.next_u64() % bound) as u32
 }

@@ -20,7 +20,6 @@ pub const UNITS: [&str; 4] = [
 pub enum Kind {
     /// Finite, with special ones among them.
     Any,
-    /// Of all magnitudes.
     Finite,
     /// Weights below the smallest normal number.
     Subnormal,
@@ -32,16 +31,12 @@ pub enum Kind {
     Sparse,
 }
 
-/// All of them.
 pub const KINDS: [Kind; 6] =
     [Kind::Any, Kind::Finite, Kind::Subnormal, Kind::Cancelling, Kind::Largest, Kind::Sparse];
 
-/// One window's operands.
 #[derive(Clone)]
 pub struct Window {
-    /// Weight of each lane.
     pub w: Vec<u16>,
-    /// Activation of each lane.
     pub x: Vec<u16>,
     /// All lanes use the first activation, and each product is added to a sum of its own.
     pub separate: bool,
@@ -50,7 +45,6 @@ pub struct Window {
 }
 
 impl Window {
-    /// Random operands.
     pub fn draw(kind: Kind, lanes: usize, random: &mut SplitMix64) -> Self {
         let mut finite = || loop {
             let bits = random.next_u64() as u16;
@@ -111,7 +105,6 @@ impl Kept {
         (self.0 + carries) % (1 << bits)
     }
 
-    /// Its flags.
     pub fn flags(self, config: &GemvConfig) -> u8 {
         (self.0 >> (config.acc_bits() + config.acc_segments() - 1)) as u8
     }
@@ -132,7 +125,6 @@ enum Moves {
 
 /// The unit with its ports.
 pub struct Bench {
-    /// The unit.
     pub model: Model,
     phase: InputPort,
     w: InputPort,
@@ -144,15 +136,12 @@ pub struct Bench {
     term_moves: InputPort,
     sum_moves: InputPort,
     sum_in: InputPort,
-    /// A digit of the sum.
     pub digit: OutputPort,
-    /// Flags of a window.
     pub flags: OutputPort,
     /// The sum of a product that is added to one of its own.
     pub sum_out: OutputPort,
     /// The sums of the lanes, kept as the buffer would.
     pub sums: Vec<Kept>,
-    /// Its parameters.
     pub config: GemvConfig,
     noise: SplitMix64,
 }
@@ -160,13 +149,9 @@ pub struct Bench {
 /// A digit or flag that is not what the sum says.
 #[derive(Debug, PartialEq)]
 pub struct Mismatch {
-    /// Its window.
     pub window: usize,
-    /// Its name.
     pub what: String,
-    /// What it has to be.
     pub expected: u128,
-    /// What it is.
     pub actual: u128,
 }
 
@@ -268,7 +253,6 @@ impl Bench {
         self.model.set(self.scalar, scalar.into());
     }
 
-    /// Windows from operands to products.
     fn product_windows(&self) -> usize {
         matches!(self.moves, Moves::Serial { .. }).into()
     }

@@ -10,14 +10,11 @@ use std::fmt::Write;
 pub struct Mutation {
     /// Name of the mutant, in place of the configuration's.
     pub name: &'static str,
-    /// What is replaced.
     pub from: &'static str,
-    /// By what.
     pub to: &'static str,
 }
 
 impl Mutation {
-    /// A mutation.
     pub const fn new(name: &'static str, from: &'static str, to: &'static str) -> Self {
         Self { name, from, to }
     }

@@ -4,26 +4,21 @@ use super::buffer_model::Block;
 use super::exact::below;
 use ndp_numerics::SplitMix64;
 
-/// Random operands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Any bit pattern, so that one in 32 is special.
     Any,
-    /// Finite ones of all magnitudes.
     Finite,
     /// Signed powers of two of few magnitudes, whose sums lie half-way between FP16 numbers again and again.
     Ties,
-    /// Of the largest magnitude.
     Large,
     /// Below the smallest normal number, and zeros.
     Subnormal,
     /// Mostly zeros of both signs.
     Sparse,
-    /// Small integers.
     Small,
 }
 
-/// All of them.
 pub const KINDS: [Kind; 7] =
     [Kind::Any, Kind::Finite, Kind::Ties, Kind::Large, Kind::Subnormal, Kind::Sparse, Kind::Small];
 
@@ -57,7 +52,6 @@ impl Kind {
     }
 }
 
-/// One of the kinds.
 pub fn any_kind(random: &mut SplitMix64) -> Kind {
     KINDS[below(random, KINDS.len())]
 }

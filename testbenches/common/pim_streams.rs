@@ -34,7 +34,6 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// A stream for a channel.
     pub fn new(config: &HbmConfig, seed: u64) -> Self {
         Self {
             config: config.clone(),

@@ -29,7 +29,6 @@ pub trait DataPath {
 pub struct Segment {
     /// Its first burst.
     pub address: u64,
-    /// How many.
     pub bursts: u64,
     /// Comes back with the data.
     pub tag: u64,
@@ -38,7 +37,6 @@ pub struct Segment {
 /// One burst to be read or written.
 #[derive(Clone, Copy, Debug)]
 pub struct Request {
-    /// Its burst.
     pub address: u64,
     /// What is written, or none for a read.
     pub write: Option<Burst>,
@@ -49,13 +47,9 @@ pub struct Request {
 /// In how many of 256 cycles each handshake is held up, and not by the port.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stalls {
-    /// Segments to be read.
     pub segment: u64,
-    /// Requests.
     pub request: u64,
-    /// Data of segments.
     pub beat: u64,
-    /// Responses to requests.
     pub response: u64,
 }
 
@@ -80,9 +74,7 @@ struct Ports {
 
 /// The port with its device and its sources of traffic.
 pub struct Bench {
-    /// The port.
     pub model: Model,
-    /// The device.
     pub rank: Rank,
     /// If it is not there, the device is at the port's pins.
     pub path: Option<Box<dyn DataPath>>,
@@ -96,9 +88,7 @@ pub struct Bench {
     pub segment_waits: Vec<u64>,
     /// Core cycles from taking a request to its response.
     pub request_waits: Vec<u64>,
-    /// Beats of segments that came.
     pub beats: u64,
-    /// Responses that came.
     pub responses: u64,
     due_beats: VecDeque<Due>,
     due_responses: VecDeque<Due>,
@@ -202,7 +192,6 @@ impl Bench {
         self.random.next_u64() % limit
     }
 
-    /// Random data.
     pub fn draw_burst(&mut self) -> Burst {
         std::array::from_fn(|_| self.random.next_u64())
     }

@@ -116,15 +116,10 @@ const MEASURED: Duration = Duration::from_millis(40);
 pub struct Compared {
     /// Core cycles.
     pub cycles: u64,
-    /// Instructions.
     pub instructions: usize,
-    /// Requests of the host.
     pub requests: usize,
-    /// DRAM commands.
     pub commands: usize,
-    /// Time of the simulation.
     pub rtl: Duration,
-    /// Time of the model.
     pub model: Duration,
 }
 

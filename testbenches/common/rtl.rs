@@ -16,7 +16,6 @@ pub fn argument(name: &str) -> String {
     if Path::new(&file).is_file() { file } else { name.to_owned() }
 }
 
-/// A configuration by its name.
 pub fn design_config(name: &str) -> ndp_files::Result<DesignConfig> {
     DesignConfig::load(&argument(name))
 }

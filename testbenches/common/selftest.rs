@@ -15,7 +15,6 @@ use std::rc::Rc;
 /// One width per storage class, the last two in words.
 const WIDTHS: [u32; 7] = [1, 8, 16, 32, 64, 100, 128];
 
-/// The hardware that has them.
 #[derive(Debug)]
 pub struct SelfTest;
 
@@ -41,7 +40,6 @@ pub fn open(block: &str) -> ndp_files::Result<Model> {
     open_with(block, &OpenOptions::default())
 }
 
-/// One of them.
 pub fn open_with(block: &str, options: &OpenOptions) -> ndp_files::Result<Model> {
     Model::open(&rtl(&SelfTest, block)?, options)
 }

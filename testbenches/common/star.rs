@@ -8,9 +8,6 @@ use ndp_sim::link::network::{END, Network};
 /// Operations that only tests need of a [`Network`].
 pub trait Star: Sized {
     /// A DIMM at each link of a bridge; the route to DIMM `n` is link `n`, to others there is none.
-    ///
-    /// # Errors
-    /// As [`Network::pair`].
     fn star(config: &DesignConfig, seed: u64) -> ndp_files::Result<Self>;
 
     /// Links of the bridge that are faulty, one bit each.
@@ -20,9 +17,6 @@ pub trait Star: Sized {
     fn set_bridge_reset(&mut self, active: bool);
 
     /// Resets one DIMM for some cycles: what it had to send is forgotten, and what it has not delivered.
-    ///
-    /// # Errors
-    /// As [`Network::step`].
     fn reset_node(&mut self, node: usize, cycles: u64) -> ndp_files::Result<()>;
 }
 

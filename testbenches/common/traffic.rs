@@ -14,7 +14,6 @@ pub struct Traffic {
     memory: HashMap<u64, Burst>,
     due: HashMap<u64, Burst>,
     outstanding: u64,
-    /// Reads that were answered.
     pub reads: u64,
     /// Core cycles from the acceptance of a request to its response, at most.
     pub longest_wait: u64,

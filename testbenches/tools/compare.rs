@@ -11,7 +11,6 @@ fn json(line: &str) -> Value {
     serde_json::from_slice(&program().succeeds(&format!("{line} --json")).stdout).unwrap()
 }
 
-/// The entry of a policy.
 fn of<'a>(result: &'a Value, policy: &str, batch: u64) -> &'a Value {
     let entries = result["entries"].as_array().unwrap();
     entries.iter().find(|entry| entry["policy"] == policy && entry["batch"] == batch).unwrap()

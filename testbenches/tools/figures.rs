@@ -8,7 +8,6 @@ fn program() -> Program {
     Program::new(env!("CARGO_BIN_EXE_ndp")).subcommand("figures")
 }
 
-/// What a run prints.
 fn text(program: &Program, line: &str) -> String {
     String::from_utf8(program.succeeds(line).stdout).unwrap()
 }

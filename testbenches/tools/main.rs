@@ -1,6 +1,6 @@
 //! The subcommands of `ndp` that simulate no RTL, as a user meets them: output, files, and wrong calls; and
 //! the cache of models (`cache`).
-#![allow(missing_docs, clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)]
 
 #[cfg(feature = "rtl")]
 mod cache;

@@ -17,7 +17,6 @@ fn json(args: &[&str]) -> Value {
     serde_json::from_str(&text(&[args, &["--json"]].concat())).unwrap()
 }
 
-/// A table of the JSON.
 fn rows<'a>(json: &'a Value, table: &str) -> &'a Vec<Value> {
     json[table].as_array().unwrap()
 }

@@ -6,7 +6,6 @@ use ndp_testkit::programs::Program;
 use serde_json::Value;
 use std::fs;
 
-/// The machine of all runs.
 const MACHINE: &str = "--system small --dimms 4 --gpu-percent 20";
 
 const GENERATE: &str = "generate --config tiny --backend cycles --load backdoor --tokens 6 --policy hermes";

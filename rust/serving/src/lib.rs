@@ -6,7 +6,6 @@
 //!
 //! Time is in whole nanoseconds. Nothing here knows how long a product takes: machines do.
 
-#![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod blocks;

@@ -6,7 +6,6 @@
 //!
 //! Reading order: [`assumption`](Key), [`Machine`], [`Policy`], [`Run`], [`figures`].
 
-#![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod ablation;

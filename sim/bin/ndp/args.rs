@@ -156,7 +156,6 @@ pub fn check_weights(weights: WeightFormat, config: &DesignConfig) -> anyhow::Re
     Ok(())
 }
 
-/// A share of the rows.
 pub fn density(text: &str) -> Result<f64, String> {
     let value = text.parse().ok().filter(|value| (f64::MIN_POSITIVE..=1.0).contains(value));
     value.ok_or_else(|| format!("density {text} must be a number above 0 and at most 1"))

@@ -13,10 +13,6 @@ pub struct StallBreakdown {
 }
 
 impl StallBreakdown {
-    /// From what was counted.
-    ///
-    /// # Errors
-    /// If the parts do not add up to all cycles.
     pub fn new(counters: &Counters, ranks: u32) -> anyhow::Result<Self> {
         let breakdown = Self { counters: *counters, ranks };
         let (sum, total) = (counters.accounted(ranks), breakdown.each(counters.cycles));
@@ -32,7 +28,6 @@ impl StallBreakdown {
         u64::from(cycles) * u64::from(self.ranks)
     }
 
-    /// The parts and their sum.
     pub fn figures(&self) -> Values {
         let counters = &self.counters;
         figures! {

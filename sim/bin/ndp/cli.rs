@@ -53,7 +53,6 @@ fn with_headings(command: clap::Command) -> clap::Command {
     command.mut_args(named).mut_subcommands(with_headings)
 }
 
-/// The command line.
 pub fn command() -> clap::Command {
     let rtl = "Example:\n  ndp rtl --config tiny --out rtl --block rank_group\n\nWith --check, the exit code is 1 if a file would change.";
     with_headings(<Cli as clap::CommandFactory>::command())
@@ -326,9 +325,6 @@ fn rtl(args: &ndp_hdl::emit::Args) -> anyhow::Result<u8> {
 const FOR_EACH: [&str; 1] = ["tokens"];
 
 /// Refuses a list that has a value twice.
-///
-/// # Errors
-/// A refusal with option and value.
 pub fn check_lists() -> anyhow::Result<()> {
     let command = command();
     // Arguments that cannot be parsed were refused before.

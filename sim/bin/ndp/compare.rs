@@ -104,10 +104,6 @@ fn answer(runs: &[(Policy, Run)]) -> (String, String) {
     (answer, reason)
 }
 
-/// Runs the job.
-///
-/// # Errors
-/// For a file that cannot be used, and if the system runs none of the policies.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     let asked = [&args.energy_dram, &args.energy_core, &args.energy_system].map(|asked| asked.as_deref());
     let named = ["the DRAM's energy", "the cores' energy", "the system's energy"];

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 
 /// Largest report that is read.
 const MOST_BYTES: u64 = 1 << 30;
-/// Bars of the chart.
 const MOST_BARS: usize = 24;
 /// What names an element of an array, if all elements have it.
 const NAMES: [&str; 9] = ["name", "policy", "mode", "system", "device", "model", "dimms", "batch", "layer"];
@@ -95,10 +94,6 @@ struct Comparison {
     only: Vec<(&'static str, String)>,
 }
 
-/// Runs the job.
-///
-/// # Errors
-/// For a report that cannot be read, and a page that cannot be written.
 pub fn run(args: &Args) -> Result<Report> {
     ensure!(args.least >= 0.0, "--least {} must be 0 or more", args.least);
     args.form.files(FileSet::new().input("report A", &args.a).input("report B", &args.b)).check()?;

@@ -66,10 +66,6 @@ struct Map<'a> {
     image: ImageMap,
 }
 
-/// Runs the job.
-///
-/// # Errors
-/// For a model that cannot be used, and a folder that is not empty.
 pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
     let folder = args.model.clone().unwrap_or_else(|| workspace_path("golden/model"));
     let files = FileSet::new().configuration("the configuration", &args.config);

@@ -58,7 +58,6 @@ impl EnergyArgs {
         Ok(EnergyConstants::load(design, system, self.asked())?)
     }
 
-    /// What the DRAM of a design costs.
     pub fn dram_costs(&self, design: &DesignConfig) -> anyhow::Result<DramCosts> {
         Ok(DramCosts::new(&self.constants(design, "hermes")?.dram, design.dram()))
     }

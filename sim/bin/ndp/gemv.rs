@@ -79,11 +79,9 @@ const MAX_WEIGHTS: u64 = 1 << 28;
 
 /// A product that has run: what it was, what came out, and how to run it again.
 pub struct Product {
-    /// The configuration of the unit.
     pub config: DesignConfig,
     /// Rows, columns, batch.
     pub shape: GemvShape,
-    /// Rows that took part.
     pub active_rows: u32,
     /// How far the weights are from those that they were quantised from, if they were.
     pub quantisation: Option<QuantisationError>,
@@ -232,10 +230,6 @@ fn of_all(part: usize, all: usize) -> String {
     format!("{} of {} numbers", grouped(part as u64), grouped(all as u64))
 }
 
-/// Runs the job.
-///
-/// # Errors
-/// For sizes that the core cannot take, files that cannot be used, and a core that hangs.
 pub fn run(args: &Args) -> anyhow::Result<Report> {
     let Args { unit, seed, data, mode, weights, density, .. } = args;
     let Product { config, shape, active_rows, quantisation, run, stalls, mut backend } = simulate(args)?;

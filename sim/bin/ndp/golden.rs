@@ -16,7 +16,6 @@ const MAX_BYTES: u64 = 16 << 20;
 /// One stored text; fields that are not needed here are left out.
 #[derive(Debug, Deserialize)]
 pub struct Golden {
-    /// The model that continued it.
     model: String,
     /// What its layers are made of.
     #[serde(default)]
@@ -26,20 +25,16 @@ pub struct Golden {
     prompt_tokens: Vec<u32>,
     /// Temperature in hundredths.
     pub temperature_percent: u32,
-    /// Seed of the sampler.
     pub seed: u64,
     generated_tokens: Vec<u32>,
-    /// Prompt and text.
     #[serde(default)]
     pub text_with_prompt: String,
     /// Digests of the logits at every position, prompt included, in hexadecimal.
     logits_fnv1a64: Vec<String>,
 }
 
-/// Result of the comparison.
 #[derive(Debug, Serialize)]
 pub struct Comparison {
-    /// The file.
     pub file: String,
     /// Tokens that were compared, and as many digests of logits.
     pub tokens: usize,
@@ -73,7 +68,6 @@ pub fn verdict_text(comparison: Option<&Comparison>) -> String {
     }
 }
 
-/// Reads one stored text.
 pub fn read(path: &Path) -> anyhow::Result<Golden> {
     let text =
         ndp_files::read_text(path, MAX_BYTES).with_context(|| format!("cannot read {}", path.display()))?;

@@ -129,7 +129,6 @@ fn step(args: &Args, config: &DesignConfig) -> anyhow::Result<LayerStep> {
     Ok(LayerStep::random(&sizes, context, batch, seed)?)
 }
 
-/// Runs the job.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     let Args { unit, seed, records, .. } = args;
     let files = unit.files_with(records)?.optional("--chart", args.chart.as_ref());
@@ -146,7 +145,6 @@ pub fn run(args: &Args) -> anyhow::Result<u8> {
     unit.form.show(|| single(args, &config, &step))
 }
 
-/// The layer on one DIMM.
 fn single(args: &Args, config: &DesignConfig, step: &LayerStep) -> anyhow::Result<Report> {
     let Args { unit, context, batch, neurons, seed, records, .. } = args;
     let recorded_products = if records.is_asked() { u32::MAX } else { 0 };

@@ -20,7 +20,6 @@ const MOST_ERRORS: f64 = 5e-4;
 const PATIENCE: u64 = 60_000;
 /// Messages whose latency is measured, each alone.
 const ALONE: u64 = 16;
-/// Bytes of a beat.
 const BEAT_BYTES: u32 = 64;
 
 /// Measure payload rate and latency of a link in RTL over the bit error rate of its lanes

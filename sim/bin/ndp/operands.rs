@@ -26,7 +26,6 @@ const RESULT: &str = "y";
 /// A file and, in one of several tensors, which: `FILE[:TENSOR]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
-    /// The file.
     pub path: PathBuf,
     tensor: Option<String>,
 }
@@ -59,7 +58,6 @@ fn known_format(path: &Path) -> Result<(), String> {
 pub struct Numbers {
     /// Rows; 1 for a vector.
     pub rows: usize,
-    /// Columns.
     pub cols: usize,
     /// `[rows x cols]`.
     pub values: Vec<f16>,

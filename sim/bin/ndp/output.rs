@@ -16,7 +16,6 @@ pub fn write(path: &Path, text: &str) -> Result<()> {
 pub struct Asked(Option<OutputFile>);
 
 impl Asked {
-    /// The file of this path.
     pub fn create(path: Option<&PathBuf>) -> Result<Self> {
         Ok(Self(path.map(|path| OutputFile::create(path)).transpose()?))
     }

@@ -4,7 +4,6 @@ use crate::output::Asked;
 use ndp_report::{Chart, ChartKind, Level, Report, Rows, grouped, rows};
 use ndp_sim::system::{Phase, PhaseCycles};
 
-/// All phases that occurred.
 #[derive(Debug)]
 pub struct PhaseTable {
     /// In the order of a layer, with their cycles and shares, 0 to 1; the cycles add up to all cycles.
@@ -12,7 +11,6 @@ pub struct PhaseTable {
 }
 
 impl PhaseTable {
-    /// From what was counted.
     pub fn new(phases: &PhaseCycles) -> Self {
         let total = phases.total().max(1) as f64;
         Self { rows: phases.iter().map(|(phase, cycles)| (phase, cycles, cycles as f64 / total)).collect() }
@@ -38,9 +36,6 @@ impl PhaseTable {
     }
 
     /// Writes the chart, if there is a file for it.
-    ///
-    /// # Errors
-    /// If it cannot be written.
     pub fn write_chart(&self, file: Asked, title: &str) -> anyhow::Result<()> {
         let chart = self.rows.iter().fold(Rows::new(title), |chart, (phase, cycles, share)| {
             let text = format!("{} cycles, {:.1} %", grouped(*cycles), 100.0 * share);

@@ -71,10 +71,6 @@ fn rtl_time(_: &Args, _: &HbmConfig, _: &Model, _: &MeasuredMemory, _: u32) -> R
     Ok(None)
 }
 
-/// Runs the job.
-///
-/// # Errors
-/// For a model or memory that cannot be used, and RTL that differs from the device model.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     for pair in args.sequences.windows(2) {
         ensure!(pair[0] < pair[1], "--sequences {},{}: the second must be above the first", pair[0], pair[1]);

@@ -53,7 +53,6 @@ pub struct Args {
 const MW: Unit = Unit::Real("mW", 4);
 const PJ: Unit = Unit::Real("pJ", 3);
 
-/// Power by its causes.
 fn causes(power: &Energy) -> serde_json::Value {
     let Energy { clock, internal, switching, leakage, .. } = power;
     json!({"clock_mw": clock, "internal_mw": internal, "switching_mw": switching, "leakage_mw": leakage, "total_mw": power.total()})
@@ -67,7 +66,6 @@ fields! { CAUSES
     "leakage_mw" "leakage" {MW} Screen: "leakage";
 }
 
-/// Part of a window's power.
 fn share(found: &WindowReport, power: &Energy) -> f64 {
     let whole = found.total_mw.total();
     if whole > 0.0 { power.total() / whole } else { 0.0 }
@@ -94,10 +92,6 @@ fn parts<'a>(parts: impl Iterator<Item = Part<'a>>) -> Values {
     rows.with(CAUSES)
 }
 
-/// Runs the job.
-///
-/// # Errors
-/// For libraries, netlists and waves that cannot be used.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     ensure!(
         args.slew_ps.is_finite() && args.slew_ps > 0.0,

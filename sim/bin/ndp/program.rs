@@ -8,7 +8,6 @@ use std::path::Path;
 
 /// Bursts that data or dumps may have: 512 MiB.
 const MAX_BURSTS: u64 = 1 << 23;
-/// Longest text of a program.
 const MAX_TEXT: u64 = 256 << 20;
 
 /// Reads and assembles a program, and checks that the configuration can execute it unless malformed instructions are allowed.

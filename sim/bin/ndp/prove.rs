@@ -70,10 +70,6 @@ fn method(proof: &Proof) -> String {
     }
 }
 
-/// Runs the job.
-///
-/// # Errors
-/// For tools that are missing or fail.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     let chosen =
         |proof: &&Proof| args.names.is_empty() || args.names.iter().any(|part| proof.name.contains(part));

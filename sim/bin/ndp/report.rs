@@ -11,14 +11,10 @@ use std::time::Duration;
 /// Mismatches that are listed; the rest is only counted.
 pub const LISTED: usize = 16;
 
-/// The figures of a run.
 #[derive(Debug)]
 pub struct Summary {
-    /// What stood for the core.
     pub backend: Backend,
-    /// Sums of all products.
     pub figures: ProductFigures,
-    /// Outputs that differ.
     pub mismatches: u64,
     /// The first of them.
     pub first_mismatches: Vec<Mismatch>,
@@ -29,7 +25,6 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// The figures of a core.
     pub fn new(core: &LoneCore) -> Self {
         let (unit, mismatches) = (core.unit(), core.mismatches());
         Self {

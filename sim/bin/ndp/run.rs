@@ -59,10 +59,6 @@ pub struct Args {
 /// Values in a line of a dump.
 const DUMP_COLUMNS: usize = 8;
 
-/// Runs the job.
-///
-/// # Errors
-/// For a program that cannot be assembled, files that cannot be used, and a core that hangs.
 pub fn run(args: &Args) -> anyhow::Result<Report> {
     let Args { programs: paths, unit, seed, allow_malformed, dump, records } = args;
     let files = unit.files_with(records)?;
@@ -271,7 +267,6 @@ fn flip_bit(core: &mut NdpCore, place: Option<(u64, u32, u32)>) {
     core.poke(burst, &data);
 }
 
-/// Adds what differs.
 fn notes(report: Report, check: &ProgramCheck, violation: Option<&str>, seed: u64) -> Report {
     let value = |bits: u16| f16::from_bits(bits).to_f32();
     let elements = check.mismatches.iter().take(LISTED).map(|&(burst, element, expected, actual)| {

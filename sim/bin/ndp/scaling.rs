@@ -44,7 +44,6 @@ pub struct Scaling<'a> {
     pub seed: u64,
 }
 
-/// One number of DIMMs.
 struct Row {
     dimms: u32,
     merge: MergeFormat,
@@ -76,10 +75,6 @@ impl Row {
     }
 }
 
-/// Runs the job.
-///
-/// # Errors
-/// If the layer cannot be dealt out, or a run fails.
 pub fn run(scaling: &Scaling<'_>) -> anyhow::Result<Report> {
     let Scaling { args, unit, config, step, seed } = scaling;
     let shape = step.shape();

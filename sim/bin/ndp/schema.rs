@@ -53,9 +53,6 @@ pub fn is_at([path, unit, _]: &Row, pointer: &str) -> bool {
 }
 
 /// Lists the paths of a command, or the commands.
-///
-/// # Errors
-/// For a command without JSON.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     if args.command.is_empty() {
         let all = rows! { sections() => |(command, rows)|

@@ -123,7 +123,6 @@ pub fn compare(config: &DesignConfig, name: &str) -> anyhow::Result<Report> {
     .data("tools", "versions of the tools", &Tools::new()))
 }
 
-/// Both forms on one case.
 fn row(case: &'static str, arguments: String, cycles: Option<u64>, seconds: [f64; 2]) -> Values {
     let [native, verilated] = seconds;
     let rate = |seconds: f64| cycles.map(|cycles| cycles as f64 * per_second(1e9 * seconds));

@@ -7,7 +7,6 @@ use ndp_files::Progress;
 use ndp_model::{Continuation, Vocabulary};
 use std::io::IsTerminal;
 
-/// The display of one generation.
 #[derive(Debug)]
 pub struct TextStream {
     progress: Progress,
@@ -29,7 +28,6 @@ impl TextStream {
         stream
     }
 
-    /// One more token.
     pub fn push(&mut self, token: u32) {
         // The GPU computes the first token with the prompt, within a second or two.
         self.progress.add(u64::from(!self.continuation.is_empty()));

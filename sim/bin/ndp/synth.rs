@@ -158,10 +158,6 @@ impl RecipeArg {
     }
 }
 
-/// Runs the job.
-///
-/// # Errors
-/// For tools, libraries and options that cannot be used.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     if args.list {
         let (presets, memories) = (ndp_config::DesignConfig::PRESETS, ndp_config::HbmConfig::PRESETS);

@@ -17,7 +17,6 @@ const BYTES: u32 = 256;
 #[derive(Debug, Serialize)]
 pub struct Tools {
     ndp_cosim: &'static str,
-    /// What simulated the RTL.
     #[cfg(feature = "rtl")]
     form: ndp_sim::ffi::Form,
     verilator: &'static str,
@@ -26,7 +25,6 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// Those of this build.
     pub fn new() -> Self {
         #[cfg(feature = "rtl")]
         let versions = [ndp_sim::ffi::verilator_version(), ndp_sim::ffi::compiler_version()];
@@ -66,7 +64,6 @@ pub fn load_model(dir: &Path) -> anyhow::Result<Model> {
     Ok(model)
 }
 
-/// Reads a file in JSON.
 pub fn read_json<T: DeserializeOwned>(path: &Path, limit: u64) -> anyhow::Result<T> {
     let text =
         ndp_files::read_text(path, limit).with_context(|| format!("cannot read '{}'", path.display()))?;

@@ -7,7 +7,6 @@ use std::path::Path;
 /// Bytes of the file that are read at most.
 const LIMIT: u64 = 1 << 20;
 
-/// The file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Waivers {
@@ -31,11 +30,9 @@ pub struct Hole {
     pub bits: Option<[u32; 2]>,
     /// Pattern of what a line sets, with the branch before it, such as `else count_q`.
     pub line: Option<String>,
-    /// Why that is right.
     pub reason: String,
 }
 
-/// Mutants of a block.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Survivor {
@@ -48,7 +45,6 @@ pub struct Survivor {
 }
 
 impl Waivers {
-    /// Reads the file.
     pub fn read(path: &Path) -> Result<Self> {
         let named = || path.display().to_string();
         let text = ndp_files::read_text(path, LIMIT).with_context(named)?;

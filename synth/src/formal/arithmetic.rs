@@ -17,7 +17,6 @@ use std::rc::Rc;
 
 /// Bits of a magnitude in steps of 2^-24, with 2^16 for infinity.
 const FIXED: u32 = 41;
-/// Code of an infinite magnitude.
 const INFINITY: u128 = 0x7c00;
 
 /// An FP16 value, or a recoded one.
@@ -270,7 +269,6 @@ pub(super) fn rounder() -> Result<Rc<Module>, HdlError> {
     m.finish()
 }
 
-/// The aligner of products.
 pub(super) fn aligner() -> Result<Rc<Module>, HdlError> {
     let config = unit()?;
     let bits = config.acc_bits();

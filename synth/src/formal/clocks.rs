@@ -15,7 +15,6 @@ const DEPTH: u32 = 4;
 const WIDTH: u32 = 2;
 const STEPS: &str = "a step sees every edge of both clocks";
 
-/// Ports of the follower.
 const SEEN: [(&str, u32, &str); 8] = [
     ("write_edge_i", 1, "the writer's clock has an edge"),
     ("read_edge_i", 1, "the reader's clock has an edge"),

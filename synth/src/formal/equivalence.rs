@@ -16,9 +16,6 @@ const CYCLES: u32 = 40;
 impl Prover {
     /// Compares a module with a mutant of it: proved if they are equivalent, refuted if a run tells them apart, open if neither is found within the
     /// limit, or if the module has several clocks.
-    ///
-    /// # Errors
-    /// As [`Prover::prove`].
     pub fn equivalent(&self, original: &Rc<Module>, mutant: &Rc<Module>, folder: &Path) -> Result<Outcome> {
         if !original.domains().is_empty() {
             return Ok(Outcome { verdict: Verdict::Open, properties: Vec::new(), seconds: 0.0 });

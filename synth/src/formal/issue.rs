@@ -32,7 +32,6 @@ const RECEIVE: u128 = 0x41;
 /// Bits of the end of a range: a start of ten and a number of 24.
 const WORDS: u32 = 25;
 
-/// Words of the buffer.
 struct Words {
     used: Bits,
     first: Bits,
@@ -44,7 +43,6 @@ impl Words {
         cat([self.used, other.used, self.first.lt(other.end), other.first.lt(self.end)]).all()
     }
 
-    /// Kept from `begins` on.
     fn kept(&self, m: &ModuleBuilder, name: &str, begins: &Bits) -> Self {
         let keep = |what: &str, value: &Bits| {
             let kept = m.ghost(format!("{name}_{what}_q"), value.width()).enable(begins);

@@ -11,13 +11,11 @@ use ndp_hdl::blocks::link::link_transmitter::link_transmitter;
 use ndp_hdl_language::{HdlError, Module};
 use std::rc::Rc;
 
-/// The smallest link.
 fn smallest() -> Result<LinkConfig, HdlError> {
     let text = "name = \"link\"\n[link]\nlanes = 4\nflit_beats = 2\nframe_flits = 2\nreplay_flits = 4\nreceive_flits = 4\n";
     Ok(configured(DesignConfig::from_toml(text))?.link().clone())
 }
 
-/// The receiver.
 pub(super) fn receiver() -> Result<Rc<Module>, HdlError> {
     link_receiver(&smallest()?)
 }
@@ -27,7 +25,6 @@ pub(super) fn aligner() -> Result<Rc<Module>, HdlError> {
     link_aligner(&smallest()?)
 }
 
-/// The transmitter.
 pub(super) fn transmitter() -> Result<Rc<Module>, HdlError> {
     link_transmitter(&smallest()?)
 }

@@ -19,7 +19,6 @@ const PLAIN: Proof = Proof {
     mutants: &[],
 };
 
-/// All proofs.
 pub const PROOFS: &[Proof] = &[
     Proof {
         name: "fifo",

@@ -32,7 +32,6 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// Which runs are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// Runs of any length: ABC's `pdr` finds a set of states that no run leaves (A. Bradley, VMCAI 2011).
@@ -41,12 +40,10 @@ pub enum Method {
     Cycles(u32),
 }
 
-/// One proof.
 #[derive(Clone, Copy, Debug)]
 pub struct Proof {
     /// Its name: the block, or the block and what of it.
     pub name: &'static str,
-    /// What is proved.
     pub says: &'static str,
     /// The module, with small parameters.
     pub module: fn() -> Result<Rc<Module>, HdlError>,
@@ -57,17 +54,14 @@ pub struct Proof {
     pub any: &'static [&'static str],
     /// Properties of what those modules do, which another proof has: they are left out too.
     pub elsewhere: &'static [&'static str],
-    /// How.
     pub method: Method,
     /// Changes of the Verilog, at least one: what is replaced, which is there once, and by what.
     pub mutants: &'static [(&'static str, &'static str)],
 }
 
-/// What ABC finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// The properties hold.
     Proved,
     /// There is a run that breaks one.
     Refuted,
@@ -78,7 +72,6 @@ pub enum Verdict {
 /// What came of a proof or of its mutant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
-    /// The verdict.
     pub verdict: Verdict,
     /// The properties that the run breaks.
     pub properties: Vec<String>,
@@ -93,10 +86,8 @@ struct Kept {
     outcome: Outcome,
 }
 
-/// The programs.
 #[derive(Clone, Debug)]
 pub struct Prover {
-    /// Yosys.
     pub yosys: Tool,
     /// The ABC that comes with it.
     pub abc: Tool,
@@ -106,9 +97,6 @@ pub struct Prover {
 
 impl Proof {
     /// The Verilog that is proved, and name of its top.
-    ///
-    /// # Errors
-    /// What the language says.
     pub fn verilog(&self) -> Result<(String, String)> {
         let module = (self.module)().map_err(|e| self.unfit(e.to_string()))?;
         self.verilog_of(&module)
@@ -162,9 +150,6 @@ impl Prover {
     }
 
     /// Does the same with a mutant of the description; none if it is not in the module of the proof.
-    ///
-    /// # Errors
-    /// As [`Prover::prove`].
     pub fn refute_mutant(&self, proof: &Proof, mutant: &Mutant, folder: &Path) -> Result<Option<Outcome>> {
         let module = (proof.module)().map_err(|e| proof.unfit(e.to_string()))?;
         let Some(mutated) = mutate::replaced(&module, mutant) else { return Ok(None) };

@@ -92,7 +92,6 @@ pub(super) fn intake() -> Result<Rc<Module>, HdlError> {
 
 /// The controller's pins, as a device sees them.
 struct Pins {
-    /// Which command is on them.
     now: [Bits; COMMANDS],
     selected: Bits,
     group: Bits,

@@ -13,7 +13,6 @@ use std::rc::Rc;
 /// Clocks of a slot; in the last one the state changes.
 const SLOT: u32 = 4;
 const ENTRIES: usize = 4;
-/// Halves of a row pair.
 const HALVES: usize = 2;
 /// Bits of an entry from the lowest: its next burst with the half in bit 0, row pair, row, bursts less one.
 const BURST: u32 = 8;

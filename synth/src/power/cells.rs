@@ -11,7 +11,6 @@ use std::collections::BTreeMap;
 /// Units and voltages of a library.
 #[derive(Clone, Debug)]
 pub struct Units {
-    /// Supply in V.
     pub volts: f64,
     leakage_nw: f64,
     time_ps: f64,
@@ -32,7 +31,6 @@ struct Table {
 /// Energy of the transitions of a pin.
 #[derive(Clone, Debug)]
 pub struct Arc {
-    /// The pin.
     pub pin: usize,
     /// Of outputs, the input that causes it.
     pub related: Option<usize>,
@@ -45,10 +43,8 @@ pub struct Arc {
 /// Most pins of a cell, those of the supply not counted.
 pub const MAX_PINS: usize = 16;
 
-/// A pin.
 #[derive(Clone, Debug)]
 pub struct Pin {
-    /// Name.
     pub name: String,
     /// Capacitance of an input in fF.
     pub cap_ff: f64,
@@ -61,20 +57,17 @@ pub struct Pin {
 pub struct Register {
     /// Pin whose rising edge takes the data.
     pub clock: usize,
-    /// Pin that is taken.
     pub data: usize,
     /// Takes the data while, or when, the clock goes down, as in a clock gate: at the next rising edge it has those of that edge.
     pub low: bool,
 }
 
-/// A cell.
 #[derive(Clone, Debug)]
 pub struct CellPower {
     /// Pins but those of the supply.
     pub pins: Vec<Pin>,
     /// Set for a flip-flop.
     pub register: Option<Register>,
-    /// Energies.
     pub arcs: Vec<Arc>,
     /// Leakage in nW by state; without a state, that of all states that have none.
     pub leakage: Vec<(Option<Logic>, f64)>,
@@ -184,7 +177,6 @@ impl CellPower {
         Ok(Self { pins, register, arcs, leakage })
     }
 
-    /// A pin's number.
     pub fn pin(&self, name: &str) -> Option<usize> {
         self.pins.iter().position(|pin| pin.name == name)
     }

@@ -9,7 +9,6 @@ pub struct Group {
     pub argument: String,
     /// `name : value;` and `name (value);` without quotes, in their order.
     pub attributes: Vec<(String, String)>,
-    /// Groups inside.
     pub groups: Vec<Group>,
 }
 
@@ -29,12 +28,10 @@ impl Group {
         root.groups.into_iter().next().ok_or_else(|| "no group".to_owned())
     }
 
-    /// Value of an attribute.
     pub fn attribute(&self, name: &str) -> Option<&str> {
         self.attributes.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// Groups of a kind.
     pub fn of_kind<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Group> {
         self.groups.iter().filter(move |group| group.kind == kind)
     }

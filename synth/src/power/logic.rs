@@ -5,15 +5,10 @@
 pub enum Logic {
     /// 0 or 1.
     Constant(bool),
-    /// A pin.
     Pin(usize),
-    /// Inverse.
     Not(Box<Logic>),
-    /// Both.
     And(Box<Logic>, Box<Logic>),
-    /// Any.
     Or(Box<Logic>, Box<Logic>),
-    /// One of two.
     Xor(Box<Logic>, Box<Logic>),
 }
 

@@ -29,21 +29,17 @@ use std::path::{Path, PathBuf};
 use waves::{Place, Samples, Waves};
 use wellen::{ScopeRef, SignalRef};
 
-/// What is asked.
 pub struct Request<'a> {
     /// The folder in which `ndp synth --keep` has left netlists.
     pub netlists: &'a Path,
     /// The library that they are mapped to.
     pub library: &'a Library,
-    /// The wave file.
     pub waves: &'a Path,
-    /// Windows of the run.
     pub windows: &'a [Window],
     /// Transition time at all inputs.
     pub slew_ps: f64,
     /// Load beyond the module that tables of outputs are read at.
     pub load_ff: f64,
-    /// Threads.
     pub jobs: usize,
 }
 
@@ -63,9 +59,7 @@ pub struct Window {
 /// Modules with their power in a window.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Activity {
-    /// Top module.
     pub top: String,
-    /// The window.
     pub window: Window,
     /// Period of the core's clock.
     pub period_ps: u64,
@@ -75,31 +69,24 @@ pub struct Activity {
     pub blocks: Vec<BlockPower>,
     /// Modules, those of most power first.
     pub modules: Vec<ModulePower>,
-    /// Memory macros by module.
     pub memories: Vec<MemoryAccesses>,
 }
 
 /// An instance in the top module with all that is below it.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct BlockPower {
-    /// Name of the instance.
     pub block: String,
-    /// Power in mW.
     pub power_mw: Energy,
 }
 
 /// All instances of a module, without what is below them.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct ModulePower {
-    /// Module.
     pub module: String,
-    /// Instances.
     pub instances: u64,
-    /// Flip-flops of one instance.
     pub flip_flops: u64,
     /// Cells of one instance, flip-flops included.
     pub cells: u64,
-    /// Nets of one instance.
     pub nets: u64,
     /// Changes of the nets of all instances in the window; those of clocks are not counted.
     pub changes: u64,
@@ -110,17 +97,13 @@ pub struct ModulePower {
 /// Accesses of all instances of a memory macro.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct MemoryAccesses {
-    /// Module.
     pub module: String,
-    /// Instances.
     pub instances: u64,
     /// Bits read for each cycle of the core's clock, all instances.
     pub read_bits: f64,
-    /// Bits written.
     pub written_bits: f64,
 }
 
-/// An instance.
 struct Instance {
     netlist: usize,
     scope: ScopeRef,
@@ -129,7 +112,6 @@ struct Instance {
     clocked: usize,
 }
 
-/// A memory macro.
 struct Memory {
     module: String,
     scope: ScopeRef,
@@ -180,7 +162,6 @@ fn replay_all(request: &Request) -> Result<Vec<Activity>> {
     request.windows.iter().map(|window| all.window(window)).collect()
 }
 
-/// What all windows share.
 struct All<'a> {
     request: &'a Request<'a>,
     netlists: &'a [Netlist],
@@ -403,7 +384,6 @@ impl Design {
 struct Sources {
     /// Nets that are given: input ports, and outputs of black boxes.
     given: Vec<(usize, Source)>,
-    /// What registers hold.
     held: Vec<Source>,
     /// Nets that are compared: output ports.
     expected: Vec<(usize, Source)>,

@@ -85,7 +85,6 @@ impl Bit {
 /// A port of a module, or of a black box in it: a net for each bit.
 #[derive(Clone, Debug)]
 pub struct Port {
-    /// Name.
     pub name: String,
     /// Drives what is outside of the module.
     pub output: bool,
@@ -93,7 +92,6 @@ pub struct Port {
     pub nets: Vec<usize>,
 }
 
-/// A cell of the library.
 #[derive(Clone, Debug)]
 pub struct Gate {
     /// Name in the netlist; that of a flip-flop begins with the name of the register's bit.
@@ -104,31 +102,23 @@ pub struct Gate {
     pub nets: Vec<Option<usize>>,
 }
 
-/// A black box.
 #[derive(Clone, Debug)]
 pub struct Child {
-    /// Name of the instance.
     pub name: String,
-    /// Module.
     pub module: String,
-    /// Ports.
     pub ports: Vec<Port>,
 }
 
-/// A module.
 #[derive(Clone, Debug)]
 pub struct Netlist {
-    /// Name.
     pub name: String,
     /// Ports; a test enable is none of them, so its net stays 0.
     pub ports: Vec<Port>,
     /// Names of the cells that occur.
     pub kinds: Vec<String>,
-    /// Flip-flops.
     pub registers: Vec<Gate>,
     /// All other cells, those of clock gates included; each after those that drive its inputs.
     pub gates: Vec<Gate>,
-    /// Black boxes.
     pub children: Vec<Child>,
     /// Nets, those of the constants included.
     pub nets: usize,

@@ -17,22 +17,18 @@ pub struct Energy {
     pub internal: f64,
     /// Capacitance of pins that are charged.
     pub switching: f64,
-    /// Leakage.
     pub leakage: f64,
 }
 
 impl Energy {
-    /// All but leakage.
     pub fn dynamic(&self) -> f64 {
         self.clock + self.internal + self.switching
     }
 
-    /// The sum.
     pub fn total(&self) -> f64 {
         self.dynamic() + self.leakage
     }
 
-    /// Times a factor.
     #[must_use]
     pub fn times(self, factor: f64) -> Self {
         Self {
@@ -68,7 +64,6 @@ pub struct Plan<'a> {
 
 /// Values in a number of cycles.
 pub struct Run {
-    /// Words of a net.
     pub words: usize,
     /// Cycles; the first bits of the words.
     pub cycles: usize,
@@ -85,7 +80,6 @@ impl Run {
         Self { words, cycles, values }
     }
 
-    /// Words of a net.
     pub fn net(&self, net: usize) -> &[u64] {
         &self.values[net * self.words..(net + 1) * self.words]
     }

@@ -3,10 +3,8 @@
 use super::replay::Energy;
 use super::{Activity, MemoryAccesses};
 
-/// Sums of a window.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct WindowReport {
-    /// Modules.
     #[serde(flatten)]
     pub activity: Activity,
     /// Sum over the modules in mW.
@@ -20,7 +18,6 @@ pub struct WindowReport {
 }
 
 impl WindowReport {
-    /// Adds up.
     pub fn new(activity: Activity, sram_pj_per_bit: f64) -> Self {
         let mut total_mw = Energy::default();
         activity.modules.iter().for_each(|module| total_mw += module.power_mw);

@@ -16,7 +16,6 @@ use wellen::{
     WellenError,
 };
 
-/// An open wave file.
 pub struct Waves {
     hierarchy: Hierarchy,
     source: SignalSource,
@@ -24,10 +23,8 @@ pub struct Waves {
     signals: HashMap<SignalRef, Signal>,
 }
 
-/// Where a signal is.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
-    /// The signal.
     pub signal: SignalRef,
     /// Its bits.
     pub width: u32,
@@ -148,13 +145,11 @@ impl Waves {
         None
     }
 
-    /// An instance in a scope.
     pub fn scope(&self, scope: ScopeRef, name: &str) -> Option<ScopeRef> {
         let hierarchy = self.hierarchy();
         hierarchy[scope].scopes(hierarchy).find(|inner| hierarchy[*inner].name(hierarchy) == name)
     }
 
-    /// A signal in a scope.
     pub fn find(&self, scope: ScopeRef, name: &str) -> Option<Place> {
         let hierarchy = self.hierarchy();
         let var = hierarchy[scope].vars(hierarchy).find(|var| hierarchy[*var].name(hierarchy) == name)?;
@@ -218,7 +213,6 @@ impl Waves {
         }
     }
 
-    /// At which samples a signal rises.
     pub fn rises(&self, clock: SignalRef, samples: &Samples, words: &mut [u64]) {
         words.fill(0);
         let Some(signal) = self.signals.get(&clock) else { return };

@@ -41,7 +41,6 @@ pub(crate) fn tree(
     values.swap_remove(0)
 }
 
-/// The larger of two keys.
 pub(crate) fn larger(a: &Bits, b: &Bits) -> Bits {
     mux(a.lt(b), b, a)
 }

@@ -56,14 +56,12 @@ fn coefficients() -> [Vec<u128>; 3] {
 /// `|x| * log2(e)` of a finite FP16 value, in two steps: the product of the significands with the exponent of its unit, and what that
 /// stands for.
 pub(crate) struct Scaled {
-    /// Product of the significands.
     product: Bits,
     /// Exponent field, at least 1.
     exponent: Bits,
 }
 
 impl Scaled {
-    /// The product.
     pub fn of(m: &ModuleBuilder, value: &Bits) -> Self {
         let field = value.slice(10, 5);
         let subnormal = m.wire("subnormal", field.is_zero());

@@ -2,7 +2,6 @@
 
 use super::prelude::*;
 
-/// Bits of a magnitude.
 pub(crate) const MAGNITUDE_BITS: u32 = 30;
 /// Bits of the exponent of its uppermost bit, two's complement.
 pub(crate) const EXPONENT_BITS: u32 = 7;

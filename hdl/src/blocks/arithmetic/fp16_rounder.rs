@@ -13,7 +13,6 @@ const SMALLEST_STEP: u32 = (-24 - ACC_LSB_EXPONENT) as u32;
 const MAX_SHIFT: u32 = 29;
 /// Lowest position of a leading one that is too large: 2^16.
 const OVERFLOW: u32 = (16 - ACC_LSB_EXPONENT) as u32;
-/// The canonical NaN.
 const NAN: u128 = 0x7e00;
 /// Infinity without its sign.
 const INFINITY: u128 = 0x7c00;

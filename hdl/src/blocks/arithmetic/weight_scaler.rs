@@ -7,7 +7,6 @@ use super::prelude::*;
 
 /// Fraction bits of an FP16 value.
 const FRACTION_BITS: u32 = SIGNIFICAND_BITS - 1;
-/// Bits of an exponent.
 const EXPONENT_BITS: u32 = 5;
 
 /// What all weights with one scale have in common, in the cycle of their products.

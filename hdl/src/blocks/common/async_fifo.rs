@@ -11,7 +11,6 @@ use super::prelude::*;
 use super::synchroniser::synchroniser;
 use super::two_clock_sram::{storage as two_clocks, two_clock_sram, two_clock_words, word_register};
 
-/// What holds the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// Flip-flops: small FIFOs. The head is in the register behind them.

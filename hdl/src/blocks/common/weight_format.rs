@@ -5,7 +5,6 @@
 
 use super::prelude::*;
 
-/// Bits of a format.
 pub(crate) const FORMAT_BITS: u32 = 2;
 /// Places that share a burst of scales.
 pub(crate) const SCALED_PLACES: u32 = 32;
@@ -17,7 +16,6 @@ pub(crate) fn is_quantised(config: &GemvConfig) -> bool {
     config.weight_formats().len() > 1
 }
 
-/// A format.
 #[derive(Clone)]
 pub(crate) struct Format {
     /// Weights have scales.

@@ -12,22 +12,18 @@ pub(super) const RESP_BITS: u32 = 2;
 /// AxBURST: all beats at one address, or a container that wraps; 1 is INCR.
 const FIXED: u128 = 0;
 const WRAP: u128 = 2;
-/// xRESP.
 pub(super) const SLVERR: u128 = 2;
 pub(super) const DECERR: u128 = 3;
 /// No burst leaves its 4 KiB.
 const PAGE_BITS: u32 = 12;
-/// Addresses that wait.
 const WAITING: u32 = 4;
 
 /// Sizes at both sides of the subordinate. A line is a burst of DRAM or a register: what the host's port takes at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AxiShape {
-    /// Bits of a line.
     pub line_bits: u32,
     /// Bits of WDATA and RDATA.
     pub data_bits: u32,
-    /// Bits of an ID.
     pub id_bits: u32,
     /// Bits of a line's number, the uppermost of which selects the registers.
     pub line_number_bits: u32,
@@ -38,7 +34,6 @@ pub struct AxiShape {
 }
 
 impl AxiShape {
-    /// Bytes of a line.
     pub(super) fn line_bytes(&self) -> u32 {
         self.line_bits / 8
     }
@@ -68,7 +63,6 @@ impl AxiShape {
         log2(self.outstanding)
     }
 
-    /// Part of a module name.
     pub(super) fn name(&self) -> String {
         let Self { line_bits, data_bits, id_bits, line_number_bits, outstanding, .. } = self;
         format!("l{line_bits}_d{data_bits}_i{id_bits}_a{line_number_bits}_n{outstanding}")
@@ -77,13 +71,10 @@ impl AxiShape {
 
 /// The burst in work, beat by beat.
 pub(super) struct Burst {
-    /// There is one.
     pub active: Bits,
-    /// Its ID.
     pub id: Bits,
     /// OKAY, or why it has no effect.
     pub resp: Bits,
-    /// Line of the beat.
     pub line: Bits,
     /// Byte of the beat in the line.
     pub byte: Bits,

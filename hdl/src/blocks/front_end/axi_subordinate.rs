@@ -17,7 +17,6 @@ const WRITE: u128 = 2;
 /// What all ports of the manager's side begin with.
 pub(super) const PREFIX: &str = "s_axi_";
 
-/// Sizes of a configuration.
 pub fn axi_shape(config: &DesignConfig) -> AxiShape {
     let axi = config.axi();
     AxiShape {

@@ -5,7 +5,6 @@
 
 use super::prelude::*;
 
-/// Beats that wait.
 const WAITING: u32 = 2;
 /// Bits that count all bursts under way.
 const COUNT_BITS: u32 = 8;

@@ -15,9 +15,7 @@ pub(crate) fn request_tag_bits(config: &DesignConfig) -> u32 {
 }
 /// Bits of a register's number.
 pub(crate) const REGISTER_BITS: u32 = 8;
-/// Instructions of one burst.
 const BURST_INSTRUCTIONS: u32 = BEAT_BITS / INSTRUCTION_BITS;
-/// Number of the link's register.
 pub(crate) const LINK_REGISTER: u128 = 2;
 /// Bits of the count of stores on their way: more than all queues hold.
 const PENDING_BITS: u32 = 10;

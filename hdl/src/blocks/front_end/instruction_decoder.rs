@@ -4,7 +4,6 @@ use super::command_decoder::command_decoder;
 use super::prelude::*;
 use crate::blocks::link::transfer_message::{COUNT_BITS, SLOT_BITS};
 
-/// Bits of an instruction.
 pub(crate) const INSTRUCTION_BITS: u32 = 128;
 /// Bits of an error code.
 pub(crate) const ERROR_BITS: u32 = 8;
@@ -17,7 +16,6 @@ pub(crate) const NODE_BITS: u32 = LinkConfig::NODE_BITS;
 /// Lowest bit and width of a field.
 type Field = (u32, u32);
 
-/// Fields of an instruction.
 const BATCH: Field = (9, 4);
 const COLS: Field = (13, 18);
 const ADDRESS: Field = (32, 29);
@@ -44,7 +42,6 @@ const SLOT: Field = (88, SLOT_BITS);
 /// Name of an instruction's strobe, opcode, fields.
 type Encoding = (&'static str, u128, &'static [Field]);
 
-/// All instructions.
 const INSTRUCTIONS: [Encoding; 28] = [
     ("nop", 0x00, &[]),
     ("barrier", 0x01, &[]),
@@ -76,10 +73,8 @@ const INSTRUCTIONS: [Encoding; 28] = [
     ("receive", 0x41, &[ADDRESS, COUNT, RANKS, NODE, SLOT]),
 ];
 
-/// What the activation unit executes.
 pub(crate) const ACTIVATIONS: [&str; 11] =
     ["relu", "exp", "softmax", "scale", "add", "sub", "mul", "max", "silu", "gelu", "div"];
-/// Longest vector of a softmax.
 pub(crate) const SOFTMAX_ELEMS: u32 = 16384;
 
 /// What moves data over the link.

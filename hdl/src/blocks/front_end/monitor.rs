@@ -2,9 +2,7 @@
 
 use super::prelude::*;
 
-/// Bits of a counter.
 pub(crate) const COUNTER_BITS: u32 = 32;
-/// Counters of one register.
 pub(crate) const COUNTERS: u32 = BEAT_BITS / COUNTER_BITS;
 /// Bits of an activation count.
 const ACTIVATION_BITS: u32 = 8;

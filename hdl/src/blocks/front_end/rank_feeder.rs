@@ -8,11 +8,9 @@
 
 use super::prelude::*;
 
-/// Longest segment in bursts.
 pub(crate) const SEGMENT_BURSTS: u32 = 16;
 /// Bits of a segment's length.
 pub(crate) const SEGMENT_BITS: u32 = 5;
-/// Rows that can wait.
 const QUEUED_ROWS: u32 = 2;
 
 /// Length of the next segment: up to the next multiple of 16 bursts, but not more than is left.

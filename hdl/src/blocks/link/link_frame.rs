@@ -56,7 +56,6 @@ packed! {
     }
 }
 
-/// Part of module names.
 pub(super) fn name(config: &LinkConfig) -> String {
     format!(
         "l{}_b{}_f{}_t{}_r{}",
@@ -73,7 +72,6 @@ pub(super) fn marker(lane: u32) -> u128 {
     0b11_1110_0110_1010_0001_0111 << 3 | u128::from(lane)
 }
 
-/// The word of markers.
 pub(super) fn markers(config: &LinkConfig) -> Bits {
     cat((0..config.lanes()).rev().map(|lane| lit(marker(lane), LinkConfig::LANE_BITS)))
 }

@@ -15,9 +15,7 @@ pub const TURN_SEGMENTS: u32 = 4;
 /// Widths and depths at a rank controller's boundary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RankPorts {
-    /// Bits of a segment's tag.
     pub segment_tag_bits: u32,
-    /// Bits of a request's tag.
     pub request_tag_bits: u32,
     /// Places for beats of segments, a power of two.
     pub beats: u32,
@@ -31,7 +29,6 @@ impl RankPorts {
         self.segment_tag_bits.max(self.request_tag_bits)
     }
 
-    /// Part of a module name.
     pub(super) fn name(&self, dram: &DramConfig) -> String {
         let Self { segment_tag_bits, request_tag_bits, beats, responses } = self;
         let groups = match dram.bank_groups() {

@@ -12,7 +12,6 @@
 use super::prelude::*;
 use super::rank_controller::rank_controller;
 
-/// Segments that can wait.
 const SEGMENTS: u32 = 8;
 /// Requests that can wait, not counting those that have entered the controller.
 const REQUESTS: u32 = 16;

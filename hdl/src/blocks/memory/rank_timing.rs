@@ -18,16 +18,13 @@ pub(super) const ENTRIES: usize = 4;
 pub(super) const HALVES: usize = 2;
 /// Bits of a bank of a bank group.
 const BANK_PINS: u32 = DramConfig::BANKS_PER_GROUP.trailing_zeros();
-/// Most bursts of an entry.
 pub const SEGMENT_BURSTS: u32 = 16;
 /// Bits of a number of bursts less one.
 pub const LENGTH_BITS: u32 = bits_for(SEGMENT_BURSTS - 1);
-/// Bits of a burst.
 pub const BURST_BITS: u32 = 512;
 /// Bits on the data bus in one clock.
 pub(crate) const BUS_BITS: u32 = BURST_BITS / SLOT;
 
-/// Least distances in slots.
 #[derive(Clone, Debug)]
 pub(super) struct Slots {
     pub act_to_column: u32,
@@ -149,7 +146,6 @@ packed! {
 }
 
 impl EntryLayout {
-    /// Bursts of a row pair.
     pub const BURST: u32 = HALVES.trailing_zeros() + DramConfig::BURSTS_PER_ROW.trailing_zeros();
 
     pub fn new(dram: &DramConfig, tag_bits: u32) -> Self {
@@ -188,7 +184,6 @@ impl Entry {
         self.upper_group().map_or(half, |upper| cat!(upper, half))
     }
 
-    /// Bank of the bank group.
     pub fn bank_of_group(&self) -> Bits {
         self.bank.high(BANK_PINS)
     }

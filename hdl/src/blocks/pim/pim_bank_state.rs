@@ -25,7 +25,6 @@ pub(super) fn row_flags(config: &HbmConfig) -> &'static [&'static str] {
 /// What is wrong with a column command, from bit 0.
 pub(super) const COLUMN_FLAGS: [&str; 4] = ["absent", "closed", "owner", "rcd"];
 
-/// Whose state it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
     /// The channel's: the column command is answered with the row command of its clock.
@@ -35,7 +34,6 @@ pub enum View {
 }
 
 impl View {
-    /// For names of modules.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Channel => "state",

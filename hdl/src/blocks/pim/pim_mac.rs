@@ -7,9 +7,7 @@
 use super::pim_lane::{FAR, TERM, pim_lane};
 use super::prelude::*;
 
-/// Lanes of a column.
 pub(super) const LANES: u32 = HbmConfig::LANES;
-/// Bits of a column.
 pub(super) const COLUMN_BITS: u32 = LANES * FP16_BITS;
 /// Lanes that the first level of a tree adds.
 const RADIX: u32 = 4;

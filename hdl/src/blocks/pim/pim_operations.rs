@@ -11,9 +11,7 @@ use super::prelude::*;
 
 /// Bits of a kind.
 const KIND: u32 = 2;
-/// Kinds of operations.
 pub(super) const LOAD: u128 = 0;
-/// A run of MACs.
 pub(super) const RUN: u128 = 1;
 /// The rounded sums of all banks.
 pub(super) const RESULTS: u128 = 2;

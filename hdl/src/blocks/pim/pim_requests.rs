@@ -13,14 +13,12 @@ use super::prelude::*;
 
 /// Bits of what is to be done with a request's columns.
 const KIND: u32 = 2;
-/// They are written.
 const WRITE: u128 = 1;
 /// They are read, also into the global buffer.
 const COPY: u128 = 2;
 /// The same, each for one MAC that takes it: not before the last one of its slot was taken.
 const SHARE: u128 = 3;
 
-/// Widths of a request's parts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RequestLayout {
     pub bank: u32,

@@ -7,6 +7,7 @@
 //! solution can go below), [`place_structured`] (the method) with its parts `gpu` and `balance`, [`place_tiers`] with an SSD below the DIMMs. To compare with:
 //! [`place_powerinfer`], [`place_greedy`], [`place_random`], [`place_milp`], and [`write_lp`] and [`write_powerinfer_lp`] for solvers elsewhere.
 
+#![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod balance;

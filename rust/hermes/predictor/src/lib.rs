@@ -6,6 +6,7 @@
 //! How it became fast is told in `docs/predictor.md`. [`LowRank`] predicts from the input of the MLP instead, as PowerInfer and LLM in a
 //! flash do; [`ActivityPredictor`] is what both are to a text that is being generated.
 
+#![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod activity;

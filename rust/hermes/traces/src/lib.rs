@@ -5,6 +5,7 @@
 //! bytes, laid out in `docs/traces.md`), [`writer`] and [`reader`] (files); then where traces come
 //! from, [`capture`] and [`synth`], and what is made of them, [`profile`] and [`stats`].
 
+#![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod activity;

@@ -1,4 +1,3 @@
 #![no_main]
-#![allow(missing_docs)]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| ndp_fuzz::targets::program(data));

@@ -5,7 +5,6 @@
 //! `ndp-fuzz` calls them with the files of the repository, changed at random ([`mutator`]), and needs no special compiler.
 //! `corpus/<target>` has inputs that once made a reader panic, and small ones that no other file of the repository covers.
 
-#![deny(missing_docs)]
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 pub mod mutator;

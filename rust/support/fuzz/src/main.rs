@@ -48,7 +48,6 @@ fn main() -> ExitCode {
     )
 }
 
-/// Runs the job.
 fn run(args: &Args) -> Result<u8> {
     let known = || TARGETS.map(|target| target.name).join(", ");
     if let Some(name) = args.targets.iter().find(|name| TARGETS.iter().all(|target| target.name != **name)) {

@@ -17,15 +17,12 @@ pub struct Target {
     pub name: &'static str,
     /// What is read, and what is checked.
     pub about: &'static str,
-    /// The function.
     pub run: fn(&[u8]),
     /// Files of the repository with which it begins: folders, and how names end.
     files: &'static [(&'static str, &'static str)],
-    /// Inputs that are made.
     made: fn() -> Result<Vec<Vec<u8>>>,
 }
 
-/// All of them.
 pub const TARGETS: [Target; 7] = [
     Target {
         name: "configuration",

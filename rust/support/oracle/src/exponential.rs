@@ -13,7 +13,6 @@ use crate::{CANONICAL_NAN, is_nan};
 /// Fraction bits of the ends.
 const BITS: u32 = 160;
 
-/// Largest argument.
 const LARGEST: u32 = 24;
 
 /// Terms of the series: `24^TERMS / TERMS!` is far below 2^-BITS.

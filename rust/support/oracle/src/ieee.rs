@@ -24,7 +24,6 @@ pub enum Operation {
     Max,
 }
 
-/// All of them.
 pub const OPERATIONS: [Operation; 5] =
     [Operation::Add, Operation::Sub, Operation::Mul, Operation::Div, Operation::Max];
 

@@ -16,7 +16,6 @@ pub enum Kind {
     Normal,
     /// A few units in the last place around one number.
     NearlyEqual,
-    /// All equal.
     Equal,
     /// One score far above the others.
     Dominant,
@@ -32,7 +31,6 @@ pub enum Kind {
     Adversarial,
 }
 
-/// All of them.
 pub const KINDS: [Kind; 10] = [
     Kind::Uniform,
     Kind::Normal,

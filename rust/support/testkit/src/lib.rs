@@ -6,8 +6,6 @@
 //! any value between. What ties keys together is kept by the order in which they are drawn, or by drawing again. A new key gets a
 //! line in the table that it belongs to. What a configuration is tested for is left to the tests.
 
-#![deny(missing_docs)]
-
 pub mod malform;
 mod program_writer;
 pub mod programs;
@@ -26,10 +24,8 @@ pub use series::{amount, first, some};
 use ndp_config::{DesignConfig, GemvConfig};
 use std::fmt::Write;
 
-/// Which configurations are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// All that is legal.
     All,
     /// Those with few multipliers and short vectors, whose models are small. All other keys have their full range.
     Small,
@@ -40,14 +36,11 @@ pub enum Extent {
 pub struct RandomConfig {
     /// What it was drawn from: the same seed gives the same configuration.
     pub seed: u64,
-    /// All of it.
     pub toml: String,
-    /// The same, read.
     pub config: DesignConfig,
 }
 
 impl RandomConfig {
-    /// The configuration of a seed.
     pub fn of(seed: u64, extent: Extent) -> Self {
         let mut draw = Draw::of(seed);
         // Of sequences of their own: what a seed has been for does not change.
@@ -78,7 +71,6 @@ pub fn simulated_seeds() -> Vec<u64> {
 pub struct Draw(u64);
 
 impl Draw {
-    /// The sequence of a seed.
     pub fn of(seed: u64) -> Self {
         let mut draw = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         // Neighbouring seeds begin alike.
@@ -88,13 +80,11 @@ impl Draw {
         draw
     }
 
-    /// A number below a bound.
     pub fn below(&mut self, bound: u32) -> u32 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((self.0 >> 33) % u64::from(bound)) as u32
     }
 
-    /// One of several values.
     pub fn one_of(&mut self, from: &[u32]) -> u32 {
         from[self.below(from.len() as u32) as usize]
     }

@@ -41,13 +41,11 @@ pub(crate) struct Region {
     pub(crate) bursts: u32,
     /// Accessed since the last barrier.
     pub(crate) touched: bool,
-    /// Stored to.
     pub(crate) output: bool,
     /// Elements and vectors of the accumulators that were exported here last and are all there.
     pub(crate) sums: Option<(u32, u32)>,
 }
 
-/// A matrix in DRAM.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Matrix {
     pub(crate) address: u32,

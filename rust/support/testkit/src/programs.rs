@@ -42,7 +42,6 @@ impl Program {
         self
     }
 
-    /// Runs in another folder.
     #[must_use]
     pub fn current(mut self, folder: &str) -> Self {
         self.current = folder.into();
@@ -82,12 +81,10 @@ impl Program {
         command
     }
 
-    /// Runs it.
     pub fn run(&self, line: &str) -> Output {
         self.command(line).output().unwrap()
     }
 
-    /// Runs it to success.
     pub fn succeeds(&self, line: &str) -> Output {
         let output = self.run(line);
         assert_eq!(output.status.code(), Some(0), "`{line}`: {}", said(&output));

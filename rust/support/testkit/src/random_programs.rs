@@ -14,7 +14,6 @@ use ndp_numerics::SplitMix64;
 use crate::program_writer::{Kind, Live, Region, Writer};
 use ndp_layout::MatrixLayout;
 
-/// What programs are like.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProgramOptions {
     /// Instructions are added until the program's cycles, by a rough estimate, pass this number.
@@ -29,7 +28,6 @@ impl Default for ProgramOptions {
     }
 }
 
-/// An endless source of programs.
 #[derive(Debug, Clone)]
 pub struct RandomPrograms {
     config: DesignConfig,
@@ -38,7 +36,6 @@ pub struct RandomPrograms {
 }
 
 impl RandomPrograms {
-    /// Programs for a design.
     pub fn new(config: &DesignConfig, seed: u64) -> Self {
         Self::with_options(config, seed, ProgramOptions::default())
     }
@@ -48,7 +45,6 @@ impl RandomPrograms {
         Self { config: config.clone(), options, random: SplitMix64::new(seed) }
     }
 
-    /// The next program.
     pub fn next_program(&mut self) -> Program {
         let mut writer = Writer::new(&self.config, SplitMix64::new(self.random.next_u64()), self.options);
         while writer.cycles < u64::from(self.options.cycles) {

@@ -14,7 +14,6 @@ pub enum What {
     Bit(String, u32),
 }
 
-/// A point of coverage.
 #[derive(Debug)]
 pub struct Point {
     /// For each direction of a change, if Verilator tells them from each other, whether it was there in any instance of any design.
@@ -32,7 +31,6 @@ impl Point {
     }
 }
 
-/// The points of each block.
 pub type Points = BTreeMap<String, BTreeMap<What, Point>>;
 
 /// Adds the counts of a folder.

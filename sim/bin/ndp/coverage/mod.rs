@@ -80,7 +80,6 @@ struct Gap {
     verilog: String,
     /// File and line of the description.
     place: String,
-    /// Why that is right.
     waived: Option<String>,
 }
 
@@ -108,10 +107,6 @@ impl Row {
     }
 }
 
-/// Runs the job.
-///
-/// # Errors
-/// For tests that fail, counts that cannot be read, and waivers that waive nothing.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     ndp_files::ensure!(args.timeout_s > 0, "--timeout-s = 0 must be at least 1");
     let files = FileSet::new().input("the list of waivers", &args.waivers);
@@ -211,9 +206,6 @@ fn emptied(folder: &Path) -> Result<()> {
 }
 
 /// What is covered of each block, and which waivers hold.
-///
-/// # Errors
-/// A waiver of one of these blocks that waives nothing.
 fn rows(points: &Points, waivers: &[Hole]) -> Result<Vec<Row>> {
     let mut used = vec![false; waivers.len()];
     let mut rows = Vec::new();
@@ -283,7 +275,6 @@ fn ranges(bits: &[u32]) -> String {
     if bits.is_empty() { String::new() } else { format!(" {}", parts.join(", ")) }
 }
 
-/// The table and all holes.
 fn markdown(rows: &[Row]) -> String {
     let mut text =
         "# Coverage\n\nMade by `ndp verify coverage`; [verification.md](../verification.md#coverage) says how.\n\n\

@@ -85,9 +85,6 @@ fn answer(result: &Evaluation) -> (String, Option<String>) {
 }
 
 /// The report; tables of energy are on the screen if they are asked for.
-///
-/// # Errors
-/// If it cannot be drawn.
 pub fn report(result: &Evaluation, with_energy: bool) -> Result<Report> {
     let Evaluation { policies, predictors, ablation, similarity, .. } = result;
     let (answer, reason) = answer(result);

@@ -164,11 +164,9 @@ const OWN_MODELS: [&str; 2] = ["golden/model", "golden/model-llama"];
 
 /// Arguments with the defaults filled in.
 pub struct Job {
-    /// Text to continue.
     pub prompt: String,
     /// Number of tokens, temperature and seed.
     pub options: GenerateOptions,
-    /// Directory of the model.
     pub model: PathBuf,
     /// Its name in stored texts, if it is one of the repository's own.
     pub stored_as: Option<&'static str>,

@@ -12,7 +12,6 @@ use crate::system;
 use crate::tools::{load_model, quantisation_text, workspace_path};
 use ndp_config::DesignConfig;
 
-/// Runs the job.
 pub fn run(args: &Args) -> anyhow::Result<u8> {
     args.check_effects()?;
     let unit = &args.unit;

@@ -15,7 +15,6 @@ const MUTANT: &str = "NDP_MUTANT";
 /// In names of tests that inject errors of their own: they say whether a bench can fail, and nothing of the hardware.
 const INJECTING: &str = "_caught";
 
-/// The program of the testbenches.
 pub struct Testbenches {
     program: PathBuf,
     /// The file with the mutants.
@@ -26,7 +25,6 @@ pub struct Testbenches {
 
 /// What a run of tests came to.
 pub enum Ran {
-    /// All passed.
     Passed,
     /// This one did not, or the program ended by itself.
     Failed(String),

@@ -73,11 +73,8 @@ pub struct Args {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Fate {
-    /// A testbench failed.
     Killed,
-    /// A proof was refuted.
     Refuted,
-    /// The hardware is the same.
     Equivalent,
     /// A run tells it from the original, and no test sees it.
     Survived,
@@ -92,7 +89,6 @@ enum Fate {
 struct Row {
     /// File and line of the description.
     line: String,
-    /// The change in words.
     change: String,
     fate: Fate,
     /// The test or proof that found it; of what is waived, why.
@@ -106,11 +102,9 @@ struct Kept {
     row: Row,
 }
 
-/// The mutants of a block.
 #[derive(Serialize)]
 struct Campaign {
     block: Block,
-    /// Mutants that there are.
     all: usize,
     score: f64,
     rows: Vec<Row>,
@@ -128,10 +122,6 @@ impl Campaign {
 
 const PERCENT: Unit = Unit::Real("%", 1);
 
-/// Runs the job.
-///
-/// # Errors
-/// For unknown blocks, tests that fail on the unmodified design, and waivers that waive nothing.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     let blocks = chosen(&args.blocks)?;
     if args.list {
@@ -308,9 +298,6 @@ fn campaign(
 }
 
 /// The waivers of a block, which has these mutants.
-///
-/// # Errors
-/// A waiver of a mutant that there is not.
 fn of_block<'a>(
     waivers: &'a [Survivor],
     block: &Block,
@@ -325,10 +312,6 @@ fn of_block<'a>(
     Ok(waivers)
 }
 
-/// Survivors that are waived.
-///
-/// # Errors
-/// A waiver of a mutant that a test or proof finds.
 fn waive(rows: &mut [Row], waivers: &[&Survivor]) -> Result<()> {
     for waiver in waivers {
         for row in rows.iter_mut().filter(|row| matches(&waiver.change, &row.change)) {
@@ -445,7 +428,6 @@ fn survivors(campaign: &Campaign) -> impl Iterator<Item = (&Row, &'static str)> 
     })
 }
 
-/// The table and the survivors.
 fn markdown(campaigns: &[Campaign], args: &Args) -> String {
     let mut text = format!(
         "# Mutation score\n\nMade by `ndp verify mutate --n {} --seed {}`; [verification.md](../verification.md#mutation-score) says how. Columns: \

@@ -23,16 +23,12 @@ impl Kind {
 /// A block: a file of `hdl/src/blocks`.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub struct Block {
-    /// Name of the file.
     pub name: &'static str,
-    /// What it does.
     pub kind: Kind,
     /// Configuration of the design in which its mutants are looked for, and the design. Tests that open the block in other configurations
     /// have the same mutants.
     pub design: (&'static str, &'static str),
-    /// Filters of testbenches.
     pub tests: &'static [&'static str],
-    /// Proofs.
     pub proofs: &'static [&'static str],
 }
 
@@ -53,9 +49,7 @@ const fn control(
     Block { name, kind: Kind::Control, design, tests, proofs }
 }
 
-/// The tests of a rank.
 const RANK: &[&str] = &["rank_port::"];
-/// Those of an AXI subordinate.
 const AXI: &[&str] = &["axi::random_bursts", "axi::resets", "axi::streams_take"];
 /// Those of a unit that say what becomes of its operands.
 const RECODING: &[&str] =
@@ -104,7 +98,6 @@ const INSTRUCTIONS: &[&str] = &[
 
 /// Those of a channel of HBM-PIM.
 const CHANNEL: &[&str] = &["pim_channel::"];
-/// Those of its controller.
 const CONTROLLER: &[&str] = &["pim_controller::"];
 
 /// All blocks that have a score.

@@ -11,24 +11,20 @@ use serde::Serialize;
 struct Point {
     room: Room,
     sequence: u32,
-    /// Requests that are asked for.
     asked: u32,
     /// Those that there is room for.
     batch: u32,
     modes: Vec<Throughput>,
 }
 
-/// A mode at a point.
 #[derive(Serialize)]
 struct Throughput {
     mode: Mode,
     step_ms: f64,
     tokens_per_second: f64,
-    /// In a middle layer.
     offloaded: String,
 }
 
-/// Those of sliced banks.
 const MODES: [Mode; 3] = [Mode::Dex, Mode::DexDbo, Mode::Shortest];
 
 impl Throughput {

@@ -184,10 +184,6 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     crate::tools::read_json(path, MAX_BYTES)
 }
 
-/// Runs the job.
-///
-/// # Errors
-/// For models, memories and tables that cannot be used.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     if !(args.energy || args.form.is_whole()) {
         args.given.only_with("--energy, --json, --html or --verbose", ["energy_memory", "energy_npu"])?;

@@ -55,13 +55,11 @@ fn steps<'c>(cells: &'c [Cell], modes: &'c [Mode]) -> impl Iterator<Item = Step<
     cells.iter().flat_map(move |cell| modes.iter().filter_map(move |&mode| of(cell, mode)))
 }
 
-/// A step of a point.
 #[derive(Clone)]
 struct Step<'c> {
     cell: &'c Cell,
     mode: Mode,
     own: &'c ModeResult,
-    /// In the first mode.
     first: &'c ModeResult,
 }
 

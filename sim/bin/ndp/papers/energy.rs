@@ -6,11 +6,9 @@ use ndp_report::significant as number;
 use ndp_systems::figures::{BarRow, TokenCost};
 use std::fmt::Write;
 
-/// What the tables have.
 const NOTE: &str = "Tokens a second and joules of a token, its share of the prompt included, with stated parameters alone and with the paper's \
     set of assumptions. In brackets what the ranges of the energy constants allow. No paper states these energies, so they are in no count of what agrees.";
 
-/// Columns of tables.
 const HEAD: [&str; 8] = [
     "figure",
     "system",
@@ -30,7 +28,6 @@ fn cells(bar: &BarRow) -> Vec<String> {
     [&names[..], &cost(stated), &cost(fitted)].concat()
 }
 
-/// Bars as CSV.
 pub fn csv(bars: &[BarRow]) -> String {
     let mut text = "paper,figure,system,model,prompt,output,batch".to_owned();
     for set in ["stated", "fitted"] {

@@ -146,12 +146,10 @@ impl Outcome {
         Paper::Hermes.items().iter().filter(|item| item.figure == "Fig. 13").all(found)
     }
 
-    /// The bars of a paper.
     pub fn bars_of(&self, paper: &str) -> Vec<&BarRow> {
         self.energy.iter().filter(|bar| bar.paper_name == paper).collect()
     }
 
-    /// Rows by paper.
     pub fn by_paper(&self) -> BTreeMap<&'static str, Vec<&Row>> {
         let mut all: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for row in &self.rows {
@@ -206,10 +204,6 @@ fn with_others(asked: &Outcome, kept: &Kept, folder: &Path) -> Result<Outcome> {
     Ok(all)
 }
 
-/// Runs the job.
-///
-/// # Errors
-/// For a figure that does not exist, and a folder that cannot be used.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     let items = chosen(args)?;
     let own =

@@ -133,9 +133,6 @@ fn steps(all: &[Sensitivity]) -> Result<String> {
 }
 
 /// The report; `charts` are those of the outcome.
-///
-/// # Errors
-/// For a number that a chart cannot show, and a set of assumptions that cannot be used.
 pub fn report(outcome: &Outcome, charts: &[(String, String, String)], page: String) -> Result<Report> {
     let papers = outcome.by_paper();
     let counts = papers.iter().map(|(paper, rows)| format!("{paper}: {}", agreeing(rows)));

@@ -23,7 +23,6 @@ pub struct Kept {
     fresh: bool,
 }
 
-/// A hash of this tool.
 fn program() -> Result<u64> {
     let path = std::env::current_exe().context("cannot find this program's file")?;
     let bytes = ndp_files::read_bytes(&path, MAX_PROGRAM)
@@ -85,7 +84,6 @@ impl Kept {
         Some(Row::new(paper, item, self.left::<Numbers>(&name(paper, item))?))
     }
 
-    /// An item's row.
     pub fn row(&self, paper: Paper, item: &Item, designs: &Designs) -> Result<Row> {
         let numbers: Numbers = self.value(&name(paper, item), || {
             let row = row(paper, item, designs)?;
@@ -117,7 +115,6 @@ pub fn field(text: &str) -> String {
     }
 }
 
-/// Rows as CSV.
 pub fn csv(rows: &[&Row]) -> String {
     let mut text = "figure,item,unit,paper,stated,fitted,ratio,cause\n".to_owned();
     for row in rows {
@@ -137,7 +134,6 @@ pub fn agreeing(rows: &[&Row]) -> String {
     if computed == rows.len() { text } else { format!("{text}, {} not computed", rows.len() - computed) }
 }
 
-/// Rows as a Markdown table.
 pub fn markdown(name: &str, rows: &[&Row], sensitivity: &[Sensitivity]) -> String {
     let mut text = format!(
         "# Numbers of {name}\n\nWritten by `ndp figures --paper {name}`; docs/papers.md says how they are computed. {}.\n\n",

@@ -12,7 +12,6 @@ use ndp_sim::hbm::activity;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What commands are given for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Operation {
@@ -33,7 +32,6 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Its name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Attention => "attention in the banks",
@@ -57,7 +55,6 @@ impl Operation {
     }
 }
 
-/// An operation in all channels.
 #[derive(Debug, Serialize)]
 pub struct OperationEnergy {
     pub operation: Operation,
@@ -66,12 +63,9 @@ pub struct OperationEnergy {
     pub counted: HbmCounts,
 }
 
-/// Energy of the memory.
 #[derive(Debug, Serialize)]
 pub struct PimEnergy {
-    /// Name of the constants.
     pub memory: String,
-    /// Of all tokens.
     pub total: Energy,
     pub per_token: Energy,
     /// The writing of the weights before that.
@@ -83,7 +77,6 @@ pub struct PimEnergy {
 }
 
 impl PimEnergy {
-    /// Of a run.
     pub fn new(constants: &HbmConstants, memory: &HbmConfig, ran: &Ran, tokens: usize) -> Self {
         let costs = HbmCosts::new(constants, HbmSizes::of(memory));
         let loading = &ran.outcome.loading;

@@ -24,7 +24,6 @@ pub struct Bytes {
     pub moved: u64,
     /// Queries and probabilities into the global buffer.
     pub operands: u64,
-    /// Inputs of products in memory.
     pub inputs: u64,
     /// Results and sums of the banks.
     pub results: u64,
@@ -48,20 +47,15 @@ impl Bytes {
     }
 }
 
-/// One channel.
 #[derive(Debug, Serialize)]
 pub struct ChannelFigures {
-    /// Its number.
     pub channel: usize,
     /// Commands behind the writing of the weights; those for all banks (PREA, REF) are not among them.
     pub commands: Commands,
-    /// From the beginning.
     pub bus: HbmBusCycles,
-    /// From the beginning.
     pub multipliers: PimCycles,
 }
 
-/// One mode.
 #[derive(Debug)]
 pub struct Figures {
     pub mode: Mode,

@@ -44,7 +44,6 @@ fn groups(mode: Mode) -> usize {
     if mode == Mode::Serial { 1 } else { 2 }
 }
 
-/// Reads one of some modes.
 pub fn mode_parser(modes: &[Mode]) -> impl TypedValueParser<Value = Mode> + use<> {
     PossibleValuesParser::new(modes.iter().filter_map(Mode::to_possible_value))
         .try_map(|name| Mode::from_str(&name, false))
@@ -318,7 +317,6 @@ fn arrangement(args: &Args, mode: Mode) -> Arrangement {
     Arrangement { groups: groups(mode), offloading, record }
 }
 
-/// Files that are asked for.
 struct Files {
     timeline: Option<OutputFile>,
     commands: Option<OutputFile>,
@@ -377,7 +375,6 @@ struct Job<'a> {
     arrangement: &'a Arrangement,
 }
 
-/// What came of it.
 struct Ran {
     outcome: Outcome,
     violations: u64,

@@ -23,10 +23,6 @@ const BYTES: [&str; 7] = [
     "bytes.results",
 ];
 
-/// The report.
-///
-/// # Errors
-/// For a number that a chart cannot show.
 pub fn report(
     (args, config, hardware): (&Shown<Args>, &HbmConfig, &Hardware),
     figures: &[Figures],

@@ -11,10 +11,8 @@ use std::io::Write;
 const CLOCK_PS: u64 = 1000;
 /// The tracks before those of the channels.
 const OF_DEVICES: [&str; 5] = ["group 0", "group 1", "NPU", "attention in PIM", "products in PIM"];
-/// Those of a channel.
 const OF_CHANNEL: [&str; 3] = ["NPU", "attention", "products"];
 
-/// Writes it.
 pub fn write(out: &mut dyn Write, modes: &[(Mode, &Outcome)]) -> std::io::Result<()> {
     let mut timeline = Timeline::default();
     for (process, (mode, outcome)) in (1..).zip(modes) {

@@ -25,9 +25,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Places, and writes the files.
-///
-/// # Errors
-/// For files that cannot be used, and a model that does not fit.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     let files = FileSet::new().configuration("the system", &args.system);
     let files = args.llm.iter().fold(files, |files, model| files.configuration("the model", model));
@@ -196,14 +193,12 @@ fn read_trace(path: &Path, counted: Counted, model: &LlmShape) -> Result<Vec<Vec
     Ok((0..profile.shape().blocks().len()).map(block).collect())
 }
 
-/// What a method returns.
 struct Placed {
     placement: Placement,
     certificate: Certificate,
     own: Own,
 }
 
-/// PowerInfer's program.
 fn powerinfer_program<'a>(
     args: &Args,
     model: &LlmShape,

@@ -28,7 +28,6 @@ pub struct Own {
     pub tiers: Option<TierCertificate>,
 }
 
-/// The report.
 pub fn report(
     model: &LlmShape,
     instance: &Instance,

@@ -63,15 +63,11 @@ pub struct LibraPimArgs {
 
 /// Chips with their times, for any mode.
 pub struct Chips {
-    /// The whole model.
     pub model: Model,
-    /// A chip's part of it.
     pub part: Model,
     /// How many there are.
     pub parallel: Parallel,
-    /// The devices.
     pub hardware: Hardware,
-    /// Their memory.
     pub memory: HbmConfig,
     /// Equation 1.
     pub rule: Rule,
@@ -138,7 +134,6 @@ impl LibraPimArgs {
         Parallel { tp, pp, link_gbps, link_ns }
     }
 
-    /// The memory of a chip.
     pub fn memory(&self) -> Result<HbmConfig> {
         HbmConfig::load(&self.memory).context("--memory")
     }
@@ -181,7 +176,6 @@ impl Chips {
         OutlineSteps::outlined(sizes, devices, &arrangement, requests, (pins, kv_bytes))
     }
 
-    /// The memory as a mode has it.
     pub fn memory(&self, mode: Mode) -> HbmConfig {
         if mode.sliced() { self.memory.clone() } else { self.memory.clone().unsliced() }
     }

@@ -51,10 +51,6 @@ fields! { ENTRY
     "served" "requests" {Data} Json: "each request: arrival, first and last token in ns, lengths, preemptions";
 }
 
-/// The report.
-///
-/// # Errors
-/// For a number that a chart cannot show.
 pub fn report(outcome: &Outcome) -> Result<Report> {
     let entries = &outcome.entries;
     let fastest =

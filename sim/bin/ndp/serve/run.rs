@@ -23,7 +23,6 @@ use serde::Serialize;
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-/// Longest trace.
 const MAX_BYTES: u64 = 1 << 30;
 
 #[derive(clap::Args, Debug)]
@@ -98,17 +97,13 @@ struct HermesArgs {
 /// A mode or a policy on the trace.
 #[derive(Serialize)]
 pub struct Entry {
-    /// As on the command line.
     pub name: &'static str,
-    /// Memory for keys and values.
     pub kv: KvMemory,
-    /// Figures.
     #[serde(flatten)]
     pub summary: Summary,
     /// How far off the tables of times are, where that can be said.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tables: Option<Tables>,
-    /// Each request.
     pub served: Vec<Served>,
 }
 
@@ -118,11 +113,8 @@ const LAYERS: u32 = 4;
 /// Some layers and the head of an iteration by tables, and clock by clock: of the one of median length of those without prompts.
 #[derive(Serialize)]
 pub struct Tables {
-    /// Its requests.
     pub requests: usize,
-    /// Layers.
     pub layers: u32,
-    /// By tables.
     pub table_ns: u64,
     /// On the device model of one channel.
     pub clocked_ns: u64,
@@ -130,9 +122,7 @@ pub struct Tables {
 
 /// What was served, and by what.
 pub struct Outcome {
-    /// The machine.
     pub machine: Kind,
-    /// The model's name.
     pub model: String,
     /// Chips or system.
     pub on: String,
@@ -144,10 +134,6 @@ pub struct Outcome {
     pub refused: Vec<(&'static str, String)>,
 }
 
-/// Runs the job.
-///
-/// # Errors
-/// For requests, models and machines that cannot be used, and a machine that serves with none of the policies.
 pub fn run(args: &Args) -> Result<Report> {
     // clap has seen to both.
     let Some(path) = &args.trace else { bail!("a trace is needed") };
@@ -265,13 +251,11 @@ impl Shown {
         Self { progress, of_one, total, before: 0, begun: 0, sizes: HashSet::new() }
     }
 
-    /// The next machine begins.
     pub fn begin(&mut self) {
         self.before += if self.sizes.is_empty() { 0 } else { self.of_one };
         self.sizes.clear();
     }
 
-    /// An iteration is done.
     pub fn iterated(&mut self, one: &Iteration<'_>) {
         let done = self.before + one.done;
         if self.sizes.insert(one.decoded.len()) {

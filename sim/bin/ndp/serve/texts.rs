@@ -20,7 +20,6 @@ use serde::Serialize;
 /// Temperature of the sampler in hundredths, and its seed.
 const SAMPLER: (u32, u64) = (50, 4);
 
-/// What an iteration took.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Iteration {
     /// Of each prompt: tokens before, and tokens of it in this iteration.
@@ -29,11 +28,9 @@ struct Iteration {
     contexts: Vec<u32>,
     /// With channels in RTL, and clock by clock without data.
     ns: u64,
-    /// By the planner's tables.
     table_ns: u64,
 }
 
-/// A mode.
 #[derive(Serialize)]
 struct Served {
     mode: &'static str,
@@ -109,7 +106,6 @@ fn alone(model: &Model, prompts: &[Prompt]) -> Result<Vec<Text>> {
     prompts.iter().enumerate().map(text).collect()
 }
 
-/// Runs the job.
 pub fn run(args: &Args, requests: &[Request], rules: Rules, kv_bytes: Option<u64>) -> Result<Report> {
     let model = load_model(&workspace_path("golden/model"))?;
     let longest = requests.iter().map(Request::most_kv_tokens).max().unwrap_or(1);

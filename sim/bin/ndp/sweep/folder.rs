@@ -32,9 +32,7 @@ const MOST_POINTERS: usize = 20;
 /// A result: a line of `results.jsonl`. It has no times, so that equal points have equal bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
-    /// Name of the point.
     pub key: String,
-    /// Name of the command.
     pub command: String,
     /// Keys of configurations that the sweep sets.
     pub keys: BTreeMap<String, Value>,
@@ -55,7 +53,6 @@ struct Ran {
     output: Value,
 }
 
-/// The folder.
 #[derive(Clone, Debug)]
 pub struct Folder(PathBuf);
 
@@ -91,7 +88,6 @@ impl Folder {
         FOLDERS.iter().any(is)
     }
 
-    /// A file in it.
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }
@@ -115,7 +111,6 @@ impl Folder {
         write(&self.file("points.jsonl"), &format!("{}\n", lines?.join("\n")))
     }
 
-    /// The points.
     pub fn points(&self) -> Result<Vec<Point>> {
         let path = self.file("points.jsonl");
         let text = ndp_files::read_text(&path, MOST_BYTES).with_context(|| {
@@ -155,16 +150,12 @@ impl Folder {
         serde_json::from_str::<Ran>(&text).ok().map(|ran| ran.seconds)
     }
 
-    /// Forgets the result of a point.
     pub fn forget(&self, point: &Point) -> Result<()> {
         let path = self.result(&point.key);
         std::fs::remove_file(&path).with_context(|| format!("cannot remove '{}'", path.display()))
     }
 
     /// Runs a point that has no result, and stores its metrics or the reason of the refusal. Returns whether it ran.
-    ///
-    /// # Errors
-    /// For a command that fails in any other way, and for a metric that it does not print. Its output is kept.
     pub fn run(&self, point: &Point) -> Result<bool> {
         if self.outcome(point)?.is_some() {
             return Ok(false);

@@ -78,14 +78,9 @@ struct Sensitivity {
     value: Value,
     first: Value,
     pairs: usize,
-    /// By objective: the metric's ratio.
     ratios: BTreeMap<String, Option<f64>>,
 }
 
-/// Runs the job.
-///
-/// # Errors
-/// For a folder without results, and for metrics and keys that no point has.
 pub fn run(args: &Shown<Args>) -> Result<Report> {
     let folder = Folder::new(&args.folder);
     args.form.files(folder.inputs(FileSet::new())).check()?;
@@ -105,7 +100,6 @@ pub fn run(args: &Shown<Args>) -> Result<Report> {
     report(args, &found, missing)
 }
 
-/// A row for each configuration.
 fn rows(outcomes: &[Outcome]) -> Vec<Row> {
     // Options of a command that have one value tell nothing.
     let mut values: BTreeMap<(&str, &str), BTreeSet<String>> = BTreeMap::new();
@@ -304,7 +298,6 @@ fn dynamic(part: &str, name: &str, unit: Unit, meaning: &'static str) -> Field {
     field(lasting(&format!("{part}.{name}")), lasting(name), unit, meaning)
 }
 
-/// Rows of these numbers.
 fn table(found: &Found, numbers: &[usize], reference: Option<usize>) -> Vec<Value> {
     let line = |number: &usize| {
         let row = &found.rows[*number];

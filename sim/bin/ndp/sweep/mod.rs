@@ -115,7 +115,6 @@ fn figures(points: usize, to_run: usize, done: Option<(usize, Option<f64>, Vec<f
     }
 }
 
-/// Runs the job.
 pub fn run(args: &Args) -> Result<u8> {
     match &args.command {
         Command::Run(args) => args.form.show(|| run_all(args)),

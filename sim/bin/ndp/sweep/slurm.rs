@@ -86,9 +86,6 @@ fn sbatch(
 }
 
 /// Writes slurm.sh and slurm-submit.sh, submits all arrays, and waits for each.
-///
-/// # Errors
-/// If Slurm takes no jobs. A job that fails is reported by the point that has no result.
 pub fn submit(path: &Path, list: &Path, tasks: usize, jobs: usize, options: &Options) -> Result<()> {
     let folder = path.canonicalize()?;
     let folder = folder.to_str().context("the folder has no name in UTF-8")?;

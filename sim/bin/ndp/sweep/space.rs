@@ -10,7 +10,6 @@ use toml::{Table, Value};
 
 /// Longest file that is read.
 const MOST_BYTES: u64 = 1 << 20;
-/// Most points of a sweep.
 const MOST_POINTS: usize = 1_000_000;
 /// Most bytes of all points, about: half the size of points.jsonl that is read.
 const MOST_TEXT: usize = 1 << 29;
@@ -79,12 +78,10 @@ struct CommandSpace {
     metrics: BTreeMap<String, String>,
 }
 
-/// One command on one configuration.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Point {
     /// Names its result: a hash of all that the result depends on.
     pub key: String,
-    /// Name of the command.
     pub command: String,
     /// Arguments without files.
     pub words: Vec<String>,
@@ -103,9 +100,6 @@ pub struct Point {
 
 impl Point {
     /// Checks the parts of paths and commands: anyone may have written the list of points.
-    ///
-    /// # Errors
-    /// For a malformed key, subcommand or option, and for a list that has lost points.
     pub fn check(&self, points: usize) -> Result<()> {
         let digits = self.key.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         ensure!(
@@ -139,9 +133,6 @@ fn check_option(option: &str) -> Result<()> {
 }
 
 /// Reads a sweep, multiplies it out, and lists the bases of its configurations: commands go round faster than configurations, the last key and option fastest.
-///
-/// # Errors
-/// For a file that is no such sweep, an unknown preset, a name or a point that is there twice, and more than a million points.
 pub fn read(path: &Path) -> Result<(Vec<Point>, Vec<String>)> {
     let text = ndp_files::read_text(path, MOST_BYTES)
         .with_context(|| format!("cannot read '{}'", path.display()))?;
@@ -413,7 +404,6 @@ fn point(
     Ok(Point { key, command: command.name.clone(), words, files, keys, options, metrics, of: None })
 }
 
-/// A value as an argument.
 fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
@@ -459,7 +449,6 @@ fn grid_of(table: &Table, what: &str) -> Result<Vec<(String, Vec<Value>)>> {
     leaves(table)?.into_iter().map(of).collect()
 }
 
-/// Sets the value at a path.
 fn set(table: &mut Table, path: &str, value: &Value) -> Result<()> {
     let (mut inner, mut rest) = (table, path);
     while let Some((name, below)) = rest.split_once('.') {

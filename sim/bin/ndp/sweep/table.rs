@@ -15,7 +15,6 @@ use std::sync::Arc;
 /// A column: its name, and a cell for each row.
 type Column = (String, Vec<Option<Value>>);
 
-/// Writes all three files.
 pub fn write(folder: &Folder, outcomes: &[Outcome]) -> Result<()> {
     let create = |name: &str| OutputFile::create(&folder.file(name));
     let lines: Result<Vec<String>, _> = outcomes.iter().map(serde_json::to_string).collect();

@@ -36,15 +36,11 @@ impl FlashArgs {
         self.flash_resident.map(of)
     }
 
-    /// The files that are read.
     pub fn files(&self, files: FileSet) -> FileSet {
         self.ssd.iter().fold(files, |files, ssd| files.configuration("the SSD", ssd))
     }
 
     /// The system with the SSD that is asked for.
-    ///
-    /// # Errors
-    /// As [`Ssd::load`].
     pub fn with_ssd(&self, system: SystemConfig) -> Result<SystemConfig> {
         let known = system.ssd().is_some() && self.ssd.is_none();
         if known || self.flash_resident.is_none() {
@@ -79,7 +75,6 @@ pub enum LinksChoice {
 pub enum PolicyChoice {
     /// All of them, in the order of the paper.
     All,
-    /// This one.
     One(Policy),
 }
 
@@ -123,7 +118,6 @@ pub struct PlacementArg {
 }
 
 impl PlacementArg {
-    /// With the file.
     pub fn files(&self, files: FileSet) -> FileSet {
         self.placement.iter().fold(files, |files, path| files.input("the placement", path))
     }
@@ -173,7 +167,6 @@ impl PlacementArg {
     }
 }
 
-/// A bit error rate.
 pub fn bit_error_rate(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(rate) if (0.0..=1e-3).contains(&rate) => Ok(rate),

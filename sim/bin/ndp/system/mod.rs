@@ -28,7 +28,6 @@ use run::{Choice, Host, Outcome, simulate};
 /// Tokens that are generated in software to be profiled.
 const PROFILE_TOKENS: usize = 64;
 
-/// Runs the job.
 pub fn run(
     args: &Args,
     job: &Job,
@@ -143,7 +142,6 @@ fn one(host: &Host<'_>, choice: Choice) -> anyhow::Result<Report> {
     report::report(host, &outcome)
 }
 
-/// Several runs in one table.
 fn several(host: &Host<'_>, choices: &[Choice]) -> anyhow::Result<Report> {
     let args = host.args;
     let single = [

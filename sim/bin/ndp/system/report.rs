@@ -85,7 +85,6 @@ pub fn paths(outcome: &Outcome) -> Vec<(&'static str, &'static str, u64)> {
     ]
 }
 
-/// What the live predictor did.
 #[derive(Default, Serialize)]
 pub struct Predictor<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -138,7 +137,6 @@ fn lines(key: &'static str, factor: f64, axis: &'static str, series: &'static st
     ChartKind::Lines { x, y, series, axes, reference: None }
 }
 
-/// The report of a run.
 pub fn report(host: &Host<'_>, outcome: &Outcome) -> Result<Report> {
     let (figures, args) = (&outcome.ran.figures, host.args);
     let Choice { dimms, policy, merge } = outcome.choice;

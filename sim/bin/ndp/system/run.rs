@@ -37,7 +37,6 @@ pub struct Host<'a> {
     pub model: &'a Model,
     /// Distance of the quantised weights from the given ones, if the weights are quantised.
     pub quantisation: Option<QuantisationError>,
-    /// Tokens of the prompt.
     pub prompt_tokens: usize,
     pub config: &'a DesignConfig,
     pub system: &'a SystemConfig,
@@ -51,7 +50,6 @@ pub struct Host<'a> {
     pub threads: usize,
 }
 
-/// What distinguishes a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Choice {
     pub dimms: u32,
@@ -88,7 +86,6 @@ impl From<&Confusion> for Hits {
     }
 }
 
-/// What the predictor did.
 #[derive(Clone, Debug, Serialize)]
 pub struct Predictions {
     pub attention: Hits,
@@ -114,9 +111,7 @@ impl Predictions {
 pub struct Quality {
     /// The file that the text is from.
     pub text: String,
-    /// Tokens of its prompt.
     pub prompt_tokens: usize,
-    /// All neurons that are active.
     pub exact: Perplexity,
     /// Those that are predicted by what the machine knows, and how good predictions were.
     pub predicted: Perplexity,
@@ -140,7 +135,6 @@ impl Quality {
 /// Figures that only a core without a GPU has.
 pub struct Core {
     pub throughput: Values,
-    /// Products by class.
     pub classes: Values,
     pub energy: CoreEnergy,
 }
@@ -166,7 +160,6 @@ pub struct Outcome {
     pub core: Option<Core>,
     /// Time of the generated tokens by device and cause.
     pub breakdown: Breakdown,
-    /// Energy of the generated tokens.
     pub energy: EnergyBreakdown,
     /// Power of each device over time.
     pub power: Vec<Power>,
@@ -261,7 +254,6 @@ impl Outcome {
         Ok(writer.finish()?)
     }
 
-    /// The timeline.
     pub fn timeline<'a>(&'a self, host: &'a Host<'_>, moves: &'a [Moves]) -> SystemTimeline<'a> {
         SystemTimeline {
             name: host.config.name(),

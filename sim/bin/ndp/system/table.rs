@@ -9,7 +9,6 @@ use crate::tools::{Tools, per_second};
 use ndp_report::{Chart, ChartKind, Level, Report, Values, counted, decimal, figures, rows};
 use ndp_sim::system::Breakdown;
 
-/// One run.
 pub struct Row {
     choice: Choice,
     figures: Values,
@@ -124,7 +123,6 @@ fn answer(rows: &[Row]) -> (String, Option<String>) {
     (answer, own.map(|own| difference.unwrap_or_default() + &own))
 }
 
-/// The report.
 pub fn report(host: &Host<'_>, rows: &[Row], quality: Option<&Quality>) -> Report {
     let args = host.args;
     let sound = rows.iter().all(|row| row.is_sound);

@@ -16,7 +16,6 @@ fields! { HEADER
     "source" "source" {Text} Screen: "program that wrote it";
 }
 
-/// Adds a header.
 pub fn with(report: Report, header: &TraceHeader) -> Report {
     let TraceHeader { model, tokens, sequences, source, .. } = header;
     report

@@ -55,10 +55,6 @@ fn model(name: &str) -> anyhow::Result<LlmShape> {
     }
 }
 
-/// Runs the command.
-///
-/// # Errors
-/// For a model, lengths or a file that cannot be used.
 pub fn run(args: &Shown<Args>) -> anyhow::Result<Report> {
     let files = FileSet::new().configuration("the model", &args.llm).output("--out", &args.out);
     args.form.files(files).check()?;
