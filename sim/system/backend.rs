@@ -550,9 +550,7 @@ impl<P: Places> SystemBackend<P> {
         if self.books.step.operation == Operation::Q
             && let Some(live) = &mut self.live
         {
-            self.predicted = live.predict(layer, BlockKind::Attention)?;
-            let predicted = self.predicted.as_deref();
-            live.observe(layer, BlockKind::Attention, product.activations(), predicted)?;
+            self.predicted = live.attention(layer, product.activations())?;
         }
         if self.on_gpu() {
             return self.linear_on_gpu("prompt", op);
@@ -601,11 +599,10 @@ impl<P: Places> SystemBackend<P> {
     fn fc1(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>> {
         let exact = self.reference.linear(op)?;
         let rows = op.product().rows();
-        let mut predicted = None;
-        if let Some(live) = &mut self.live {
-            predicted = live.predict_from(layer, BlockKind::Mlp, op.product().activations())?;
-            live.observe(layer, BlockKind::Mlp, &exact, predicted.as_deref())?;
-        }
+        let predicted = match &mut self.live {
+            Some(live) => live.mlp(layer, op.product().activations(), &exact)?,
+            None => None,
+        };
         if self.on_gpu() {
             self.flash_remembers(layer, &exact, rows);
             return self.linear_on_gpu("prompt", op);
