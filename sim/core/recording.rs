@@ -265,7 +265,8 @@ mod tests {
         recorder.sample(16, refuse);
         recorder.sample(17, Strobes::default());
         let of = |index: usize| {
-            let InstructionRecord { taken, started, ended, refused, .. } = recorder.recording.instructions[index];
+            let InstructionRecord { taken, started, ended, refused, .. } =
+                recorder.recording.instructions[index];
             (taken, started, ended, refused)
         };
         // The second start found the part idle after it had been busy.

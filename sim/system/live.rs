@@ -298,8 +298,7 @@ impl LivePredictor {
 /// States from how often each neuron was active.
 pub(super) fn states_of(shape: &NeuronShape, counted: &Profile) -> Result<NeuronStates> {
     let counts = (0..shape.blocks().len()).flat_map(|block| counted.counts(block));
-    let frequencies: Vec<f64> =
-        counts.map(|&count| f64::from(count) / f64::from(counted.tokens())).collect();
+    let frequencies: Vec<f64> = counts.map(|&count| f64::from(count) / f64::from(counted.tokens())).collect();
     NeuronStates::from_frequencies(shape, &frequencies)
 }
 

@@ -13,7 +13,8 @@ use super::reference::Reference;
 use super::sums::ProgramSums;
 use crate::error::Mismatch;
 use crate::gemv::{
-    Backdoor, Epilogue, GemvOptions, GemvRun, GemvUnit, Mode, Product, ProgramFigures, Weights, compare,
+    Backdoor, Epilogue, GemvOptions, GemvRun, GemvUnit, Mode, Product, ProgramFigures, Rows, Weights,
+    compare, heads_at,
 };
 use crate::progress::count_work;
 use ndp_config::{DesignConfig, SystemConfig, WeightFormat};
@@ -415,10 +416,9 @@ impl GemvBackend for LoneCore {
         self.enter("attend", Inputs { values, ..Inputs::default() }, run.attend, run.context.len());
 
         let mut mismatches = Vec::new();
-        for (part, bits, rows) in [
-            ("keys", &run.keys, LayerCache::keys as fn(&LayerCache, usize, usize) -> &[f16]),
-            ("values", &run.values, LayerCache::values),
-        ] {
+        for (part, bits, rows) in
+            [("keys", &run.keys, LayerCache::keys as Rows), ("values", &run.values, LayerCache::values)]
+        {
             let label = format!("layers.{}.{part}", op.layer());
             mismatches.extend(compare(&label, op.kv_width(), &appended(op, rows), bits)?);
         }
@@ -430,12 +430,8 @@ impl GemvBackend for LoneCore {
 }
 
 /// What the batch's tokens add to the caches, `[tokens x kv_width]`.
-fn appended(op: &AttentionOp<'_>, rows: fn(&LayerCache, usize, usize) -> &[f16]) -> Vec<f16> {
-    let token = |(cache, visible): (_, usize)| {
-        let head = move |head| &rows(cache, head, visible)[(visible - 1) * op.head_width()..];
-        (0..op.kv_heads()).flat_map(head).copied().collect::<Vec<f16>>()
-    };
-    op.each().map(|(span, visible, _)| (span.cache, visible)).flat_map(token).collect()
+fn appended(op: &AttentionOp<'_>, rows: Rows) -> Vec<f16> {
+    op.each().flat_map(|(span, seen, _)| heads_at(span.cache, 0..op.kv_heads(), seen - 1, rows)).collect()
 }
 
 /// Cycles of a product at the roofline, with so many of its inputs.
