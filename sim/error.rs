@@ -4,21 +4,6 @@ use ndp_files::{Error, Fault, failure, fault};
 use ndp_numerics::f16;
 use serde::Serialize;
 
-/// Direction of a port, seen from the model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Direction {
-    /// Driven by the harness.
-    Input,
-    /// Driven by the model.
-    Output,
-}
-
-impl std::fmt::Display for Direction {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if *self == Self::Input { "input" } else { "output" })
-    }
-}
-
 /// One output that differs from the reference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mismatch {

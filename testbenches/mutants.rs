@@ -7,6 +7,7 @@ use crate::tool::{fails, json};
 use common::Outcome;
 use common::mutations::{self, Mutation, NUMBER};
 use common::rtl::{argument, design_config};
+use ndp_hdl_language::Direction;
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{Hardware, Model, OpenOptions, Rtl, rtl};
 use ndp_verilate::mutate::Mutant;
@@ -29,10 +30,11 @@ fn mutated(config: &str, block: &str, mutants: &[Mutant], number: u32) -> Result
 /// What a block without a clock answers to random operands.
 fn answers(rtl: &Rtl) -> Result<Vec<u64>, Box<dyn Error>> {
     let mut model = Model::open(rtl, &OpenOptions::default())?;
-    let of = |output| rtl.ports.iter().filter(move |port| port.output == output);
-    let inputs = of(false).map(|port| Ok((model.input(&port.name)?, port.width)));
+    let of = |direction| rtl.ports.iter().filter(move |port| port.direction == direction);
+    let inputs = of(Direction::Input).map(|port| Ok((model.input(&port.name)?, port.width)));
     let inputs = inputs.collect::<Result<Vec<_>, Box<dyn Error>>>()?;
-    let outputs = of(true).map(|port| model.output(&port.name)).collect::<Result<Vec<_>, _>>()?;
+    let outputs =
+        of(Direction::Output).map(|port| model.output(&port.name)).collect::<Result<Vec<_>, _>>()?;
     let mut random = SplitMix64::new(1);
     let mut answers = Vec::new();
     for _ in 0..4000 {

@@ -11,7 +11,7 @@ use common::{Outcome, amount, some};
 use ndp_config::DesignConfig;
 use ndp_numerics::SplitMix64;
 use ndp_sim::core::{CoreOptions, NdpCore};
-use ndp_sim::ffi::{Direction, Form, Hardware, Model, OpenOptions, Rtl, rtl};
+use ndp_sim::ffi::{Form, Hardware, Model, OpenOptions, Rtl, rtl};
 use ndp_testkit::RandomPrograms;
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -33,9 +33,9 @@ fn random_pins_from(
         OpenOptions { form: Form::Both, random_contents, count_failures: true, ..OpenOptions::default() };
     let mut model = Model::open(rtl, &options)?;
     let mut random = SplitMix64::new(seed);
-    let of = |wanted| model.ports().iter().filter(move |port| port.direction == wanted);
-    let outputs = of(Direction::Output).count() as u64;
-    let inputs: Vec<(&str, u32)> = of(Direction::Input).map(|port| (port.name, port.width)).collect();
+    let of = |output| model.ports().iter().filter(move |port| port.output == output);
+    let outputs = of(true).count() as u64;
+    let inputs: Vec<(&str, u32)> = of(false).map(|port| (port.name, port.width)).collect();
     let mut pins = Vec::new();
     for (name, width) in inputs.into_iter().filter(|(name, _)| !name.ends_with("clk_i")) {
         pins.push((model.input(name)?, width, name.ends_with("rst_ni")));

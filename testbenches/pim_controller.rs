@@ -112,17 +112,17 @@ impl Bench {
 
     fn request(&mut self, r: Request) {
         for (place, n) in self.places(r).into_iter().zip(0..) {
-            if r.access == Access::Write {
+            if r.transfer == Access::Write {
                 let column = self.column();
                 self.system.writes.push_back(column);
                 self.cells.insert(place, column);
             } else {
                 let column = self.cell(place);
                 self.expected[0].push(column);
-                if let Access::Copy { slot } = r.access {
+                if let Access::Copy { slot } = r.transfer {
                     self.buffer[slot as usize + n] = column;
                 }
-                if let Access::Share { slot } = r.access {
+                if let Access::Share { slot } = r.transfer {
                     self.shared[slot as usize + n].push_back(column);
                 }
             }
@@ -177,7 +177,7 @@ impl Bench {
     fn fill(&mut self, row: u32) {
         let columns = self.config.bank_groups() * HbmConfig::COLUMNS;
         for bank in 0..self.config.banks_per_group() {
-            self.request(Request { access: Access::Write, bank, row, position: 0, columns });
+            self.request(Request { transfer: Access::Write, bank, row, position: 0, columns });
         }
     }
 
@@ -216,7 +216,7 @@ impl Bench {
         };
         let row = rows[self.below(rows.len() as u32) as usize];
         Request {
-            access: if self.below(3) == 0 { Access::Write } else { Access::Read },
+            transfer: if self.below(3) == 0 { Access::Write } else { Access::Read },
             bank: self.below(self.config.banks_per_group()),
             row,
             position,
@@ -232,7 +232,7 @@ impl Bench {
             let request = self.random_request(host);
             let at = self.below(slots);
             let columns = request.columns.min(slots - at);
-            self.request(Request { access: Access::Share { slot: first + at }, columns, ..request });
+            self.request(Request { transfer: Access::Share { slot: first + at }, columns, ..request });
             let (some, row) = (self.below(columns), weights[self.below(weights.len() as u32) as usize]);
             for (skip, columns) in [(0, some), (some, columns - some)] {
                 if columns > 0 {
@@ -334,7 +334,7 @@ fn work(bench: &mut Bench, design: &str, boundary: u16, seed: u64) -> Outcome {
         let slot = bench.below(c.buffer_slots());
         let request = bench.random_request(&host);
         let columns = request.columns.min(c.buffer_slots() - slot);
-        bench.request(Request { access: Access::Copy { slot }, columns, ..request });
+        bench.request(Request { transfer: Access::Copy { slot }, columns, ..request });
         check(bench)?;
         bench.sharing(&host, &weights);
         check(bench)?;
@@ -377,7 +377,7 @@ fn refused_reads(design: &str, rtl: bool) -> Outcome {
     for _ in 0..20 {
         let request = bench.random_request(&host);
         let columns = request.columns.min(c.buffer_slots());
-        bench.system.requests.push_back(Request { access: Access::Copy { slot: 0 }, columns, ..request });
+        bench.system.requests.push_back(Request { transfer: Access::Copy { slot: 0 }, columns, ..request });
         bench.asked += 1;
         if bench.below(2) == 0 {
             bench.system.operations.push_back(Operation::Sum { bank: 1 });
@@ -457,7 +457,7 @@ fn clocks(design: &str, boundary: u16, stripes: u32, runs: u32) -> Result<u64, B
     let host_rows = if edge == 0 { c.rows() } else { edge };
     for n in 0..stripes {
         let (bank, row) = (n % c.banks_per_group(), n / c.banks_per_group() % host_rows);
-        bench.request(Request { access: Access::Read, bank, row, position: 0, columns });
+        bench.request(Request { transfer: Access::Read, bank, row, position: 0, columns });
     }
     for n in 0..runs {
         let row = edge + n % (c.rows() - edge).min(16);
@@ -516,9 +516,9 @@ fn columns_for_both_devices_come_at_the_rate_of_reads() -> Outcome {
         let edge = 16 * c.subarray_rows();
         for n in 0..100 {
             for part in 0..4 {
-                let access = if shared { Access::Share { slot: 0 } } else { Access::Read };
+                let transfer = if shared { Access::Share { slot: 0 } } else { Access::Read };
                 let (bank, row) = (n % c.banks_per_group(), n / c.banks_per_group());
-                bench.request(Request { access, bank, row, position: part * slots, columns: slots });
+                bench.request(Request { transfer, bank, row, position: part * slots, columns: slots });
                 if shared {
                     let (first, last, take) = (n % 4 == 0 && part == 0, false, true);
                     let (row, column, slot) = (edge, 0, 0);
@@ -664,7 +664,7 @@ fn a_wrong_bit_in_the_channel_is_caught() -> Outcome {
     let mut column = bench.system.device().read_column(place);
     column[1] ^= 1 << 20;
     bench.system.device_mut().write_column(place, &column);
-    bench.request(Request { access: Access::Read, bank: 0, row: 40, position: 0, columns: 64 });
+    bench.request(Request { transfer: Access::Read, bank: 0, row: 40, position: 0, columns: 64 });
     let message = bench.check().expect_err("a wrong bit must be noticed").to_string();
     assert!(message.starts_with("columns["), "{message}");
     Ok(())

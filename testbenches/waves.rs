@@ -8,7 +8,8 @@ use common::mutations::{Mutation, mutant};
 use common::selftest::{SelfTest, open, open_with};
 use ndp_config::DesignConfig;
 use ndp_files::said;
-use ndp_sim::ffi::{Direction, Model, OpenOptions, PortInfo, WaveOptions, rtl, verilator_version};
+use ndp_hdl_language::Direction;
+use ndp_sim::ffi::{Model, OpenOptions, PortInfo, WaveOptions, rtl, verilator_version};
 use std::error::Error;
 use std::path::Path;
 use wellen::simple::Waveform;
@@ -112,8 +113,12 @@ fn a_model_has_the_ports_of_its_block() -> Outcome {
     let rtl = rtl(&SelfTest, ACCUMULATOR)?;
     let model = Model::open(&rtl, &OpenOptions::default())?;
     assert_eq!(model.name(), "selftest/accumulator");
-    let known = |port: &PortInfo| (port.name.to_owned(), port.width, port.direction == Direction::Output);
-    let ports: Vec<_> = rtl.ports.iter().map(|port| (port.name.clone(), port.width, port.output)).collect();
+    let known = |port: &PortInfo| (port.name.to_owned(), port.width, port.output);
+    let ports: Vec<_> = rtl
+        .ports
+        .iter()
+        .map(|port| (port.name.clone(), port.width, port.direction == Direction::Output))
+        .collect();
     assert_eq!(model.ports().iter().map(known).collect::<Vec<_>>(), ports);
     Ok(())
 }

@@ -21,6 +21,13 @@ pub struct HostRequest {
 }
 
 impl HostRequest {
+    /// The instructions, if it writes them; the queue is at `queue`.
+    pub(super) fn instructions(&self, queue: u64) -> Option<[u128; 4]> {
+        let word = |burst: &Burst, i: usize| u128::from(burst[2 * i + 1]) << 64 | u128::from(burst[2 * i]);
+        let write = self.write.filter(|_| self.address == queue);
+        write.map(|burst| std::array::from_fn(|i| word(&burst, i)))
+    }
+
     /// What it tells the link, if it writes the link's register; the core's registers begin at `registers`.
     pub(super) fn link_control(&self, registers: u64) -> Option<u64> {
         self.write.filter(|_| self.address == registers | LinkStatus::REGISTER).map(|burst| burst[0])

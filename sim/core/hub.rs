@@ -4,10 +4,8 @@
 //! together. As long as some host has a request on its way that is a cycle at a time. When all wait for the ends of their programs it is as far
 //! as the first of them comes: the model runs ahead, and once more to that end if it has run too far.
 
-use super::burst::Burst;
 use super::host::HostRequest;
 use super::modelled::{Node, Port};
-use super::recording::InstructionRecord;
 use super::simulated::Seen;
 use ndp_config::DesignConfig;
 use ndp_cycles::{CycleModel, LinkedModel};
@@ -69,19 +67,6 @@ impl Linked {
     /// Cycles since reset.
     pub fn cycle(&self) -> u64 {
         lock(&self.hub).model.cycle()
-    }
-
-    pub fn is_busy(&self) -> bool {
-        lock(&self.hub).is_busy(self.index)
-    }
-
-    pub fn read(&self, address: u64) -> Burst {
-        lock(&self.hub).nodes[self.index].burst(address)
-    }
-
-    pub fn recorded(&self) -> Vec<InstructionRecord> {
-        let hub = lock(&self.hub);
-        hub.nodes[self.index].records(hub.model.cores()[self.index].recorded())
     }
 
     /// Says what the host does.

@@ -85,6 +85,14 @@ impl Modelled {
     }
 
     /// Lets `look` see data and cycle model.
+    fn look<T>(&self, look: impl FnOnce(&Node, &CycleModel) -> T) -> T {
+        match self {
+            Self::Alone(alone) => look(&alone.node, &alone.cycles),
+            Self::Linked(linked) => linked.with(|node, cycles| look(node, cycles)),
+        }
+    }
+
+    /// The same to change them.
     fn with<T>(&mut self, look: impl FnOnce(&mut Node, &mut CycleModel) -> T) -> T {
         match self {
             Self::Alone(alone) => look(&mut alone.node, &mut alone.cycles),
@@ -103,10 +111,7 @@ impl Modelled {
 
     /// Whether an instruction waits or is in work.
     pub fn is_busy(&self) -> bool {
-        match self {
-            Self::Alone(alone) => alone.cycles.is_busy(),
-            Self::Linked(linked) => linked.is_busy(),
-        }
+        self.look(|_, cycles| cycles.is_busy())
     }
 
     /// As [`super::NdpCore::parts`].
@@ -127,10 +132,7 @@ impl Modelled {
 
     /// A burst of the DRAM.
     pub fn read(&self, address: u64) -> Burst {
-        match self {
-            Self::Alone(alone) => alone.node.burst(address),
-            Self::Linked(linked) => linked.read(address),
-        }
+        self.look(|node, _| node.data.burst(address))
     }
 
     /// Replaces a burst of the DRAM.
@@ -145,10 +147,7 @@ impl Modelled {
 
     /// Bursts that were read from the DRAM or written to it.
     pub fn moved(&self) -> u64 {
-        match self {
-            Self::Alone(alone) => alone.cycles.moved(),
-            Self::Linked(linked) => linked.with(|_, cycles| cycles.moved()),
-        }
+        self.look(|_, cycles| cycles.moved())
     }
 
     /// Records instructions from now on.
@@ -161,10 +160,7 @@ impl Modelled {
 
     /// The instructions of the present recording.
     pub fn recorded(&self) -> Vec<InstructionRecord> {
-        match self {
-            Self::Alone(alone) => alone.node.records(alone.cycles.recorded()),
-            Self::Linked(linked) => linked.recorded(),
-        }
+        self.look(|node, cycles| node.records(cycles.recorded()))
     }
 
     /// Cycles in which the host does what is asked; a linked core does nothing by itself.
@@ -194,7 +190,7 @@ impl Modelled {
             Access::Read(addresses) => {
                 cycles.serve(addresses.iter().map(|address| (*address as u32, false)));
                 if let Data::Machine(_) = node.data {
-                    addresses.iter().for_each(|address| seen(*address, node.burst(*address)));
+                    addresses.iter().for_each(|address| seen(*address, node.data.burst(*address)));
                 }
             }
             Access::Write(bursts) => {
@@ -246,11 +242,6 @@ impl Node {
             self.lists.clear();
             self.reads.lists = 0;
         }
-    }
-
-    /// A burst of the DRAM.
-    pub fn burst(&self, address: u64) -> Burst {
-        self.data.burst(address)
     }
 
     /// Its data.
@@ -362,7 +353,7 @@ impl Host for Port<'_> {
                 None
             }
             Some(_) => None,
-            None if request.address < registers => Some(self.node.burst(request.address)),
+            None if request.address < registers => Some(self.node.data.burst(request.address)),
             None => Some(self.node.register(request.address - registers, answer.register)),
         };
         self.seen.response = Some(HostResponse { tag: answer.tag, read });

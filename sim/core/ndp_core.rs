@@ -192,9 +192,12 @@ impl NdpCore {
         Ok(())
     }
 
+    /// Begins a recording if the options ask for it.
     fn record_anew(&mut self) {
-        if self.options.record {
-            self.recorder = Some(Recorder::new(1 << self.config.dimm_burst_bits(), self.cycle()));
+        if let Engine::Rtl(rtl) = &self.engine
+            && self.options.record
+        {
+            self.recorder = Some(rtl.recorder());
         }
     }
 
@@ -380,8 +383,7 @@ impl NdpCore {
 
     /// Runs a future that waits for no other core.
     pub(super) fn alone<T>(&mut self, run: impl AsyncFnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let cycle = self.cycle();
-        at_once(run(self)).unwrap_or_else(|| Err(waits(cycle)))
+        at_once(self.cycle(), run(self))
     }
 
     /// Queues a host's read or write of a burst; bit `dimm_burst_bits` selects the core's registers.
@@ -532,10 +534,9 @@ impl NdpCore {
     /// Begins a recording, of commands to the DRAM too if `commands`; what was recorded so far is dropped. The core has to be idle,
     /// with no request of the host on its way.
     pub fn begin_recording(&mut self, commands: bool) {
-        let recorder = Recorder::new(1 << self.config.dimm_burst_bits(), self.cycle());
         match &mut self.engine {
             Engine::Rtl(rtl) => {
-                self.recorder = Some(recorder);
+                self.recorder = Some(rtl.recorder());
                 if commands {
                     rtl.dimm.record();
                 }
@@ -547,24 +548,20 @@ impl NdpCore {
     /// The instructions of the present recording, from one on.
     pub fn recorded(&self, from: usize) -> Vec<InstructionRecord> {
         match &self.engine {
-            Engine::Rtl(_) => self
-                .recorder
-                .as_ref()
-                .map_or(&[][..], Recorder::instructions)
-                .iter()
-                .skip(from)
-                .copied()
-                .collect(),
+            Engine::Rtl(_) => {
+                let recorded = self.recorder.iter().flat_map(|recorder| &recorder.recording.instructions);
+                recorded.skip(from).copied().collect()
+            }
             Engine::Cycles(model) => model.recorded().into_iter().skip(from).collect(),
         }
     }
 
     /// What was recorded since the reset or since [`NdpCore::begin_recording`], if [`CoreOptions::record`] asked for it; nothing is recorded any more.
     pub fn take_recording(&mut self) -> Option<Recording> {
-        let (config, end) = (self.config.clone(), self.cycle());
+        let end = self.cycle();
         let rtl = self.rtl_mut()?;
-        let (clocks, dram) = ((rtl.model.clocks(), rtl.dram_origin), rtl.dimm.take_recording());
-        Some(self.recorder.take()?.finish(config, end, clocks, dram))
+        let (dram_origin, (commands, samples)) = (rtl.dram_origin, rtl.dimm.take_recording());
+        Some(Recording { end, dram_origin, commands, samples, ..self.recorder.take()?.recording })
     }
 
     /// Whether the cycle model runs beside the core.

@@ -1,6 +1,5 @@
 //! Ports of a Verilated `ndp_core`.
 
-use super::burst::Burst;
 use super::host::{HostRequest, HostResponse};
 use super::recording::{PARTS, Strobes};
 use crate::ffi::{InputPort, Model, OutputPort};
@@ -115,7 +114,7 @@ impl CorePins {
         model.set(address, request.address);
         model.set(tag, request.tag.into());
         if let Some(burst) = &request.write {
-            model.set_words(data, &words_of(burst));
+            model.set_longs(data, burst);
         }
     }
 
@@ -158,11 +157,7 @@ impl CorePins {
         if model.get(valid) == 0 {
             return None;
         }
-        let read = (model.get(write) == 0).then(|| {
-            let mut words = [0; 16];
-            model.get_words(data, &mut words);
-            std::array::from_fn(|i| u64::from(words[2 * i + 1]) << 32 | u64::from(words[2 * i]))
-        });
+        let read = (model.get(write) == 0).then(|| model.get_longs(data));
         Some(HostResponse { tag: model.get(tag) as u8, read })
     }
 
@@ -185,10 +180,7 @@ impl CorePins {
     #[inline]
     pub(super) fn rank(&self, model: &Model, rank: usize) -> (CommandPins, Option<[u64; 2]>) {
         let RankPins { command, dq_out, dq_drive, .. } = &self.ranks[rank];
-        let write = (model.get(*dq_drive) == 1).then(|| {
-            let data = model.get_u128(*dq_out);
-            [data as u64, (data >> 64) as u64]
-        });
+        let write = (model.get(*dq_drive) == 1).then(|| model.get_longs(*dq_out));
         let [cs_n, act_n, bank_group, bank, address] = *command;
         if model.get(cs_n) == 1 {
             return (CommandPins::DESELECT, write);
@@ -205,11 +197,7 @@ impl CorePins {
 
     /// What the rank drives in this clock.
     #[inline]
-    pub(super) fn drive_rank(&self, model: &mut Model, rank: usize, [low, high]: [u64; 2]) {
-        model.set_u128(self.ranks[rank].dq_in, u128::from(high) << 64 | u128::from(low));
+    pub(super) fn drive_rank(&self, model: &mut Model, rank: usize, data: [u64; 2]) {
+        model.set_longs(self.ranks[rank].dq_in, &data);
     }
-}
-
-fn words_of(burst: &Burst) -> [u32; 16] {
-    std::array::from_fn(|i| (burst[i / 2] >> (32 * (i % 2))) as u32)
 }

@@ -35,11 +35,7 @@ pub fn request_kind(
 /// What a request is to the model.
 pub(super) fn request_of(config: &DesignConfig, request: &HostRequest) -> Request {
     let queue = 1 << config.dimm_burst_bits();
-    let words = request
-        .write
-        .filter(|_| request.address == queue)
-        .map(|burst| std::array::from_fn(|i| u128::from(burst[2 * i + 1]) << 64 | u128::from(burst[2 * i])));
-    let writes = (words, request.link_control(queue));
+    let writes = (request.instructions(queue), request.link_control(queue));
     let kind = request_kind(config, request.address, request.write.is_some(), writes);
     Request { kind, tag: request.tag }
 }

@@ -132,16 +132,12 @@ pub(super) struct Strobes {
 /// Collects a [`Recording`].
 #[derive(Clone, Debug)]
 pub(super) struct Recorder {
-    /// First core cycle without reset.
-    origin: u64,
+    /// What was seen so far; commands and samples come at its end.
+    pub recording: Recording,
     /// Address of the instruction queue.
     queue: u64,
     /// Words in the queue. None is ever lost: the host looks for room first.
     words: VecDeque<u128>,
-    instructions: Vec<InstructionRecord>,
-    requests: Vec<RequestRecord>,
-    unready: Vec<u64>,
-    masks: Vec<u32>,
     /// Since when the present request has been offered.
     offered: Option<u64>,
     /// Place of the request that has a tag.
@@ -151,41 +147,46 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    pub(super) fn new(queue: u64, origin: u64) -> Self {
+    /// Of a core from its cycle `origin` on; its ranks count from clock `dram_origin`.
+    pub(super) fn new(config: &DesignConfig, origin: u64, (clocks, dram_origin): (Clocks, u64)) -> Self {
         Self {
-            origin,
-            queue,
+            recording: Recording {
+                config: config.clone(),
+                origin,
+                end: origin,
+                dram_origin,
+                clocks,
+                instructions: Vec::new(),
+                requests: Vec::new(),
+                unready: Vec::new(),
+                masks: Vec::new(),
+                commands: Vec::new(),
+                samples: Vec::new(),
+            },
+            queue: 1 << config.dimm_burst_bits(),
             words: VecDeque::new(),
-            instructions: Vec::new(),
-            requests: Vec::new(),
-            unready: Vec::new(),
-            masks: Vec::new(),
             offered: None,
             tagged: vec![0; 256],
             running: Default::default(),
         }
     }
 
-    /// The instructions so far.
-    pub(super) fn instructions(&self) -> &[InstructionRecord] {
-        &self.instructions
-    }
-
     /// What the trace outputs show before the rising edge of `cycle`.
     pub(super) fn sample(&mut self, cycle: u64, strobes: Strobes) {
         let cycle = cycle.saturating_sub(1);
-        self.masks.extend(strobes.mask);
+        let Recording { instructions, masks, .. } = &mut self.recording;
+        masks.extend(strobes.mask);
         for (part, running) in self.running.iter_mut().enumerate() {
             let Some((index, seen)) = running else { continue };
             if strobes.parts_busy >> part & 1 == 1 {
                 *seen = true;
             } else if *seen {
-                self.instructions[*index].ended = Some(cycle);
+                instructions[*index].ended = Some(cycle);
                 *running = None;
             }
         }
-        let last = self.instructions.len().wrapping_sub(1);
-        if let Some(instruction) = self.instructions.last_mut() {
+        let last = instructions.len().wrapping_sub(1);
+        if let Some(instruction) = instructions.last_mut() {
             if strobes.start {
                 instruction.started = Some(cycle);
                 match part_of(instruction.word) {
@@ -200,7 +201,7 @@ impl Recorder {
         if strobes.take {
             let word = self.words.pop_front().unwrap_or_default();
             let (taken, started, ended, refused) = (cycle, None, None, None);
-            self.instructions.push(InstructionRecord { word, taken, started, ended, refused });
+            instructions.push(InstructionRecord { word, taken, started, ended, refused });
         }
     }
 
@@ -210,63 +211,32 @@ impl Recorder {
             self.offered.get_or_insert(cycle);
         }
         if !ready {
-            self.unready.push(cycle);
+            self.recording.unready.push(cycle);
         }
     }
 
     /// A request was taken.
     pub(super) fn taken(&mut self, cycle: u64, request: &HostRequest) {
-        let words = |burst: Burst| {
-            std::array::from_fn(|i| u128::from(burst[2 * i + 1]) << 64 | u128::from(burst[2 * i]))
-        };
-        let instructions: Option<[u128; 4]> =
-            request.write.filter(|_| request.address == self.queue).map(words);
+        let instructions = request.instructions(self.queue);
         self.words.extend(instructions.into_iter().flatten());
-        self.tagged[request.tag as usize] = self.requests.len();
-        let (address, write) = (request.address, request.write.is_some());
-        let control = request.link_control(self.queue);
-        let offered = self.offered.take().unwrap_or(cycle);
-        let (taken, answered, register) = (cycle, None, None);
-        self.requests.push(RequestRecord {
-            address,
-            write,
+        self.tagged[request.tag as usize] = self.recording.requests.len();
+        self.recording.requests.push(RequestRecord {
+            address: request.address,
+            write: request.write.is_some(),
             instructions,
-            control,
-            offered,
-            taken,
-            answered,
-            register,
+            control: request.link_control(self.queue),
+            offered: self.offered.take().unwrap_or(cycle),
+            taken: cycle,
+            answered: None,
+            register: None,
         });
     }
 
     /// A request was answered.
     pub(super) fn answered(&mut self, answer: &Answer) {
-        if let Some(request) = self.requests.get_mut(self.tagged[answer.request.tag as usize]) {
+        if let Some(request) = self.recording.requests.get_mut(self.tagged[answer.request.tag as usize]) {
             request.answered = Some(answer.answered);
             request.register = answer.response.read.filter(|_| request.address >= self.queue);
-        }
-    }
-
-    pub(super) fn finish(
-        self,
-        config: DesignConfig,
-        end: u64,
-        (clocks, dram_origin): (Clocks, u64),
-        (commands, samples): (Vec<Vec<(u64, Command)>>, Vec<Sample>),
-    ) -> Recording {
-        let Self { origin, instructions, requests, unready, masks, .. } = self;
-        Recording {
-            config,
-            origin,
-            end,
-            dram_origin,
-            clocks,
-            instructions,
-            requests,
-            unready,
-            masks,
-            commands,
-            samples,
         }
     }
 }
@@ -277,10 +247,12 @@ mod tests {
 
     #[test]
     fn instructions_are_followed_from_the_queue_to_their_end() {
-        let mut recorder = Recorder::new(1 << 20, 0);
+        let config = DesignConfig::preset("tiny").unwrap();
+        let queue = 1 << config.dimm_burst_bits();
+        let mut recorder = Recorder::new(&config, 0, (Clocks::default(), 0));
         let (zero, signal) = (0x20u128, 0x02u128);
         let burst = [zero as u64, 0, signal as u64, 0, 0xFF, 0, 0, 0];
-        recorder.taken(0, &HostRequest { address: 1 << 20, write: Some(burst), tag: 3 });
+        recorder.taken(0, &HostRequest { address: queue, write: Some(burst), tag: 3 });
         let take = Strobes { take: true, ..Strobes::default() };
         let start = Strobes { start: true, ..Strobes::default() };
         let busy = Strobes { parts_busy: 1 << 3, ..Strobes::default() };
@@ -293,7 +265,8 @@ mod tests {
         recorder.sample(16, refuse);
         recorder.sample(17, Strobes::default());
         let of = |index: usize| {
-            let InstructionRecord { taken, started, ended, refused, .. } = recorder.instructions[index];
+            let InstructionRecord { taken, started, ended, refused, .. } =
+                recorder.recording.instructions[index];
             (taken, started, ended, refused)
         };
         // The second start found the part idle after it had been busy.

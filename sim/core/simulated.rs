@@ -9,7 +9,7 @@ use super::host::{HostRequest, HostResponse};
 use super::ndp_core::{CoreOptions, Happened, RESET_CYCLES};
 use super::pins::CorePins;
 use super::prediction::{PortCycle, Prediction};
-use super::recording::{Strobes, relation};
+use super::recording::{Recorder, Strobes, relation};
 use super::wire::Wire;
 use crate::error::waits;
 use crate::ffi::{Edge, Model, Rtl};
@@ -100,6 +100,11 @@ impl Simulated {
     /// Where the edges of the clocks lie, if the core left its last reset in this cycle.
     pub fn relation(&self, origin: u64) -> ClockRelation {
         relation(self.model.clocks(), origin, self.dram_origin)
+    }
+
+    /// What collects a recording from the present cycle on.
+    pub fn recorder(&self) -> Recorder {
+        Recorder::new(&self.config, self.model.cycle(), (self.model.clocks(), self.dram_origin))
     }
 
     /// Up to and past the next rising edge of the core's clock, with what the host offers and whether it takes a response.

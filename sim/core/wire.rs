@@ -4,7 +4,9 @@
 //! thread, and exchange what they have sent meanwhile; the result is that of cores in lockstep. A program of a core is a future that is
 //! pending while the core waits for the others: see [`crate::cluster::lockstep`].
 
+use crate::error::waits;
 use crate::link::Lanes;
+use ndp_files::Result;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -82,11 +84,11 @@ pub(super) async fn pause() {
     .await;
 }
 
-/// The result of a future that waits for nobody: that of a core without a wire. None if it does wait.
-pub(crate) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+/// The result of a future that waits for nobody: that of a core without a wire, which is in this cycle.
+pub(crate) fn at_once<T>(cycle: u64, future: impl Future<Output = Result<T>>) -> Result<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(result) => Some(result),
-        Poll::Pending => None,
+        Poll::Ready(result) => result,
+        Poll::Pending => Err(waits(cycle)),
     }
 }
 
@@ -112,7 +114,11 @@ mod tests {
 
     #[test]
     fn only_a_future_that_does_not_pause_is_there_at_once() {
-        assert_eq!(at_once(async { 3 }), Some(3));
-        assert_eq!(at_once(pause()), None);
+        assert_eq!(at_once(9, async { Ok(3) }).unwrap(), 3);
+        let paused = at_once(9, async {
+            pause().await;
+            Ok(())
+        });
+        assert_eq!(paused.unwrap_err().to_string(), waits(9).to_string());
     }
 }

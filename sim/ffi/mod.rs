@@ -29,7 +29,6 @@ mod ports;
 mod storage;
 mod waves;
 
-pub use crate::error::Direction;
 use crate::error::unbuilt;
 pub use clocks::{Clocks, Edge};
 pub use coverage::COVERAGE;

@@ -15,7 +15,6 @@ use super::ports::{self, Handle, InputPort, OutputPort, PortInfo};
 use super::raw;
 use super::storage::Slot;
 use super::waves::{WaveOptions, WaveSink};
-use crate::error::Direction;
 use ndp_files::{Result, failure};
 use ndp_verilate::{Rtl, Variant};
 use std::ffi::CStr;
@@ -200,11 +199,8 @@ impl Model {
                 library.shim.ndp_port_count(raw.as_ptr()) as usize,
             )
         };
-        let ports = table.iter().map(|port| PortInfo {
-            name: name_of(port),
-            direction: if port.output { Direction::Output } else { Direction::Input },
-            width: port.width,
-        });
+        let ports =
+            table.iter().map(|port| PortInfo { name: name_of(port), output: port.output, width: port.width });
         let ports: Vec<PortInfo> = ports.collect();
         let slots = table.iter().filter_map(|port| {
             let data = NonNull::new(port.data.cast())?;
@@ -216,7 +212,7 @@ impl Model {
         // SAFETY: the count is a field of the model, which lives until `drop`.
         let failures = unsafe { NonNull::new_unchecked(library.shim.ndp_failures(raw.as_ptr()).cast_mut()) };
         let reset = |name| {
-            let port = ports::find(&ports, (library.number, &rtl.name), name, Direction::Input, Some(1));
+            let port = ports::find(&ports, (library.number, &rtl.name), name, false, Some(1));
             port.ok().map(InputPort)
         };
         let [reset, dram_reset] = ["rst_ni", "dram_rst_ni"].map(reset);
@@ -272,7 +268,7 @@ impl Model {
     /// # Errors
     /// No such input; the message lists those of the design.
     pub fn input(&self, name: &str) -> Result<InputPort> {
-        self.find(name, Direction::Input, None).map(InputPort)
+        self.find(name, false, None).map(InputPort)
     }
 
     /// Looks an output up.
@@ -280,7 +276,7 @@ impl Model {
     /// # Errors
     /// No such output; the message lists those of the design.
     pub fn output(&self, name: &str) -> Result<OutputPort> {
-        self.find(name, Direction::Output, None).map(OutputPort)
+        self.find(name, true, None).map(OutputPort)
     }
 
     /// Looks up an input of a known width.
@@ -288,7 +284,7 @@ impl Model {
     /// # Errors
     /// As [`Model::input`], and the port has another width than the caller counts on.
     pub fn input_of_width(&self, name: &str, width: u32) -> Result<InputPort> {
-        self.find(name, Direction::Input, Some(width)).map(InputPort)
+        self.find(name, false, Some(width)).map(InputPort)
     }
 
     /// Looks up an output of a known width.
@@ -296,11 +292,11 @@ impl Model {
     /// # Errors
     /// As [`Model::output`], and the port has another width than the caller counts on.
     pub fn output_of_width(&self, name: &str, width: u32) -> Result<OutputPort> {
-        self.find(name, Direction::Output, Some(width)).map(OutputPort)
+        self.find(name, true, Some(width)).map(OutputPort)
     }
 
-    fn find(&self, name: &str, direction: Direction, width: Option<u32>) -> Result<Handle> {
-        ports::find(&self.ports, (self.library.number, &self.name), name, direction, width)
+    fn find(&self, name: &str, output: bool, width: Option<u32>) -> Result<Handle> {
+        ports::find(&self.ports, (self.library.number, &self.name), name, output, width)
     }
 
     #[inline]
@@ -341,6 +337,30 @@ impl Model {
         if let Some(other) = &mut self.reference {
             other.slots[port.0.index as usize].write_wide(value);
         }
+    }
+
+    /// Drives an input of several words of 64 bits, the least significant one first.
+    ///
+    /// # Panics
+    /// As [`Model::set_words`]; beyond 512 bits.
+    #[inline]
+    pub fn set_longs(&mut self, port: InputPort, longs: &[u64]) {
+        let mut words = [0; 16];
+        for (words, long) in words.chunks_mut(2).zip(longs) {
+            words.copy_from_slice(&[*long as u32, (long >> 32) as u32]);
+        }
+        self.set_words(port, &words[..2 * longs.len()]);
+    }
+
+    /// Reads an output of several words of 64 bits, the least significant one first.
+    ///
+    /// # Panics
+    /// As [`Model::get_words`]; beyond 512 bits.
+    #[inline]
+    pub fn get_longs<const N: usize>(&self, port: OutputPort) -> [u64; N] {
+        let mut words = [0; 16];
+        self.get_words(port, &mut words[..2 * N]);
+        std::array::from_fn(|i| u64::from(words[2 * i + 1]) << 32 | u64::from(words[2 * i]))
     }
 
     /// Reads an output of up to 64 bits.
@@ -414,9 +434,7 @@ impl Model {
             failures[1],
             other.failed_property()
         );
-        for (index, port) in
-            self.ports.iter().enumerate().filter(|(_, port)| port.direction == Direction::Output)
-        {
+        for (index, port) in self.ports.iter().enumerate().filter(|(_, port)| port.output) {
             let mut words =
                 [vec![0; port.width.div_ceil(32) as usize], vec![0; port.width.div_ceil(32) as usize]];
             self.slots[index].read_words(&mut words[0]);

@@ -3,7 +3,6 @@
 //! A handle is made by looking a name up once. It is valid for every model of the same design, with or without
 //! waves, and costs an index when used. Where the values live is left to `storage`.
 
-use crate::error::Direction;
 use ndp_files::{Result, failure};
 
 /// One line of the port table.
@@ -11,8 +10,8 @@ use ndp_files::{Result, failure};
 pub struct PortInfo {
     /// Name.
     pub name: &'static str,
-    /// Direction.
-    pub direction: Direction,
+    /// Driven by the model.
+    pub output: bool,
     /// Width in bits.
     pub width: u32,
 }
@@ -36,53 +35,46 @@ pub struct InputPort(pub(super) Handle);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OutputPort(pub(super) Handle);
 
-impl InputPort {
-    /// Width in bits.
-    pub fn width(self) -> u32 {
-        self.0.width
-    }
+macro_rules! widths {
+    ($($port:ident)+) => {$(
+        impl $port {
+            /// Width in bits.
+            pub fn width(self) -> u32 {
+                self.0.width
+            }
 
-    /// Number of 32-bit words.
-    pub fn words(self) -> usize {
-        self.0.width.div_ceil(32) as usize
-    }
+            /// Number of 32-bit words.
+            pub fn words(self) -> usize {
+                self.0.width.div_ceil(32) as usize
+            }
+        }
+    )+};
 }
 
-impl OutputPort {
-    /// Width in bits.
-    pub fn width(self) -> u32 {
-        self.0.width
-    }
-
-    /// Number of 32-bit words.
-    pub fn words(self) -> usize {
-        self.0.width.div_ceil(32) as usize
-    }
-}
+widths!(InputPort OutputPort);
 
 /// Looks a port up; `table` is the port table of `design_name`, which has number `design`.
 pub(super) fn find(
     table: &[PortInfo],
     (design, design_name): (u32, &str),
     name: &str,
-    wanted: Direction,
+    output: bool,
     width: Option<u32>,
 ) -> Result<Handle> {
+    let kind = |output: bool| if output { "output" } else { "input" };
+    let wanted = kind(output);
     let Some((index, port)) = (0..).zip(table).find(|(_, port)| port.name == name) else {
-        let known = table.iter().filter(|port| port.direction == wanted);
+        let known = table.iter().filter(|port| port.output == output);
         let known =
             known.map(|port| format!("{} [{}]", port.name, port.width)).collect::<Vec<_>>().join(", ");
-        let (design, port) = (design_name.to_owned(), name.to_owned());
-        return Err(failure!("`{design}` has no {wanted} port `{port}`; there are {known}"));
+        return Err(failure!("`{design_name}` has no {wanted} port `{name}`; there are {known}"));
     };
-    if port.direction != wanted {
-        let (design, port, actual) = (design_name.to_owned(), name.to_owned(), port.direction);
-        return Err(failure!("`{port}` of `{design}` is an {actual}, not an {wanted}"));
+    if port.output != output {
+        return Err(failure!("`{name}` of `{design_name}` is an {}, not an {wanted}", kind(port.output)));
     }
     match width {
         Some(wanted) if wanted != port.width => {
-            let (design, name) = (design_name.to_owned(), name.to_owned());
-            Err(failure!("`{name}` of `{design}` is {} bits wide, not {wanted}", port.width))
+            Err(failure!("`{name}` of `{design_name}` is {} bits wide, not {wanted}", port.width))
         }
         _ => Ok(Handle { design, index, width: port.width }),
     }

@@ -14,6 +14,7 @@ use ndp_layout::{Burst, MatrixLayout, VectorBlock};
 use ndp_model::{AttentionOp, AttentionSpan, LayerCache};
 use ndp_numerics::f16;
 use ndp_planner::{AttentionUnit, HeadCut, attention_program};
+use std::ops::Range;
 
 /// Results and cycles of attention.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,10 +137,8 @@ impl GemvUnit {
         let new = (span.position..span.position + span.tokens).map(|row| (row, false));
         let audit = self.audit;
         for (row, known) in missing.chain(new.filter(|_| audit)) {
-            let vectors = [
-                all_heads(span.cache, row, LayerCache::keys),
-                all_heads(span.cache, row, LayerCache::values),
-            ];
+            let vectors = [LayerCache::keys as Rows, LayerCache::values]
+                .map(|rows| heads_at(span.cache, 0..op.kv_heads(), row, rows));
             for (group, layouts) in (0..).zip(&groups) {
                 let (first, cols) = cut.columns(group);
                 for (layout, vector) in layouts.iter().zip(&vectors) {
@@ -169,8 +168,9 @@ impl GemvUnit {
             let rows = span.position as u32..(span.position + span.tokens) as u32;
             for row in rows.clone().step_by(most as usize) {
                 let batch = most.min(rows.end - row);
-                let vectors = |rows: fn(&LayerCache, usize, usize) -> &[f16]| -> Vec<Vec<f16>> {
-                    (row..row + batch).map(|row| all_heads(span.cache, row as usize, rows)).collect()
+                let vectors = |rows: Rows| -> Vec<Vec<f16>> {
+                    let at = |row| heads_at(span.cache, 0..op.kv_heads(), row as usize, rows);
+                    (row..row + batch).map(at).collect()
                 };
                 let both = [vectors(LayerCache::keys), vectors(LayerCache::values)];
                 for (group, layouts) in (0..).zip(&groups) {
@@ -270,8 +270,11 @@ pub(crate) fn columns_of(
     VectorBlock::new(config, vector.burst(first / BEAT_ELEMS) as u32, cols, 1)
 }
 
-/// One position of a cache, `[width]`: the rows of all heads side by side.
-fn all_heads(cache: &LayerCache, row: usize, rows: fn(&LayerCache, usize, usize) -> &[f16]) -> Vec<f16> {
+/// The keys or the values of a cache.
+pub(crate) type Rows = fn(&LayerCache, usize, usize) -> &[f16];
+
+/// One position of a cache, `[width]`: the rows of some heads side by side.
+pub(crate) fn heads_at(cache: &LayerCache, heads: Range<usize>, row: usize, rows: Rows) -> Vec<f16> {
     let width = cache.head_width();
-    (0..cache.heads()).flat_map(|head| &rows(cache, head, row + 1)[row * width..]).copied().collect()
+    heads.flat_map(|head| &rows(cache, head, row + 1)[row * width..]).copied().collect()
 }

@@ -19,7 +19,7 @@ mod transfer;
 mod unit;
 
 pub use attention::AttentionRun;
-pub(crate) use attention::columns_of;
+pub(crate) use attention::{Rows, columns_of, heads_at};
 pub use bit_flip::BitFlip;
 pub use check::compare;
 pub use estimates::Estimated;

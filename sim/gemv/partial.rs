@@ -120,8 +120,8 @@ impl Part {
         Ok(match format {
             MergeFormat::Exact => {
                 let place = ExportedSums::new(config, 0, accumulator_words(config, cut.cols(), batch))?;
-                let full = full_bursts(config, &place, batch, cut).into_iter().filter(|full| *full);
-                Self::Sums(PartialSums(vec![Burst::default(); full.count()]))
+                let held = held_bursts(config, &place, batch, cut).count();
+                Self::Sums(PartialSums(vec![Burst::default(); held]))
             }
             MergeFormat::Fp16 => Self::Fp16(vec![0; cut.own.len() * batch as usize]),
         })
@@ -196,9 +196,7 @@ impl PartialSums {
             let sums = burst.slices.map(|slice| words[burst.word as usize][slice as usize]);
             exported.pack(sums)
         };
-        let full = full_bursts(config, &exported, batch, cut);
-        let full = exported.bursts().zip(full).filter(|(_, full)| *full);
-        Ok(Self(full.map(|(place, _)| burst(place)).collect()))
+        Ok(Self(held_bursts(config, &exported, batch, cut).map(burst).collect()))
     }
 
     /// Those of some columns.
@@ -243,15 +241,22 @@ fn full_bursts(config: &DesignConfig, place: &ExportedSums, batch: u32, cut: &Cu
     full
 }
 
+/// The bursts of exported sums of a block that hold a sum of a column of its own.
+fn held_bursts(
+    config: &DesignConfig,
+    place: &ExportedSums,
+    batch: u32,
+    cut: &Cut,
+) -> impl Iterator<Item = SumBurst> {
+    let full = full_bursts(config, place, batch, cut);
+    place.bursts().zip(full).filter(|(_, full)| *full).map(|(burst, _)| burst)
+}
+
 /// The bursts of exported sums of a block that hold a column's own sum: runs of them that are the same in several ranks together. What else is
 /// there need not travel: what `import` adds of it nobody looks at.
 fn full_ranges(config: &DesignConfig, place: &ExportedSums, batch: u32, cut: &Cut) -> Vec<RowRange> {
-    let mut full: Vec<(u32, u32)> = place
-        .bursts()
-        .zip(full_bursts(config, place, batch, cut))
-        .filter(|(_, full)| *full)
-        .map(|(burst, _)| (burst.place.rank, burst.place.burst))
-        .collect();
+    let held = held_bursts(config, place, batch, cut);
+    let mut full: Vec<(u32, u32)> = held.map(|burst| (burst.place.rank, burst.place.burst)).collect();
     full.sort_unstable();
     let mut runs: Vec<RowRange> = Vec::new();
     for (rank, burst) in full {
@@ -460,9 +465,8 @@ impl GemvUnit {
             MergeFormat::Exact => {
                 let words = accumulator_words(&config, cols, batch);
                 let place = ExportedSums::new(&config, part.address, words)?;
-                let full = full_bursts(&config, &place, batch, cut);
-                let first = place.bursts().zip(full).find(|(_, full)| *full);
-                first.map_or(0, |(burst, _)| burst.place.to_burst(&config))
+                let first = held_bursts(&config, &place, batch, cut).next();
+                first.map_or(0, |burst| burst.place.to_burst(&config))
             }
         };
         self.fetch(&[burst]).await?;
@@ -482,9 +486,9 @@ impl GemvUnit {
         let mut map = self.free_map();
         let places = place_sums(&config, &mut map, (cols, batch), 1)?;
         let figures = self.execute(&export_program(&places[0])).await?;
-        let full = full_bursts(&config, &places[0], batch, &Cut::all(cols));
-        let full = places[0].bursts().zip(full).filter(|(_, full)| *full);
-        let full: Vec<u64> = full.map(|(burst, _)| burst.place.to_burst(&config)).collect();
+        let all = Cut::all(cols);
+        let held = held_bursts(&config, &places[0], batch, &all);
+        let full: Vec<u64> = held.map(|burst| burst.place.to_burst(&config)).collect();
         self.fetch(&full).await?;
         Ok((PartialSums(full.into_iter().map(|burst| self.fetched(burst)).collect()), figures))
     }

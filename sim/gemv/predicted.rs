@@ -21,8 +21,7 @@ impl GemvUnit {
         let config = self.core.config().clone();
         let (sizes, mut map) = (product.sizes()?, self.free_map());
         let (Weights::Resident([(_, layout)]), Some(active)) = (product.weights, product.active) else {
-            let (key, found, expected) = ("weights", "a product's own".to_owned(), "rows in DRAM".to_owned());
-            bail!("the model's {key} = {found}: systems of DIMMs run models with {expected}");
+            bail!("the model's weights = a product's own: systems of DIMMs run models with rows in DRAM");
         };
         let (plan, one) = Plan::predicted(&config, &mut map, layout, &sizes, outputs, prediction)?;
         let mut order = product.order(&sizes, &[next]);

@@ -5,7 +5,7 @@ use super::unit::{GemvUnit, ProgramFigures};
 use crate::cluster::lockstep::{HasCore, Lockstep};
 use crate::core::{Burst, LinkStatus, NdpCore};
 use ndp_config::DesignConfig;
-use ndp_files::{Result, ensure, refusal};
+use ndp_files::{Error, Result, ensure, refusal};
 use ndp_isa::{Instruction, Transfer};
 use ndp_layout::DimmMap;
 
@@ -41,11 +41,11 @@ impl GemvUnit {
         // As much as the sums of a whole buffer.
         let bursts = gemv.slice_words() * gemv.stripe_elems() / ndp_config::BEAT_ELEMS * gemv.ranks();
         let map = self.caches.map_mut();
-        let mut keep = |name: &str| Ok::<u32, ndp_files::Error>(map.add_bursts(name, bursts)? / gemv.ranks());
-        let leaving = keep("what leaves")?;
+        let keep =
+            |map: &mut DimmMap, name: &str| Ok::<_, Error>(map.add_bursts(name, bursts)? / gemv.ranks());
+        let leaving = keep(map, "what leaves")?;
         keep_apart(&config, map)?;
-        let mut keep = |name: &str| Ok::<u32, ndp_files::Error>(map.add_bursts(name, bursts)? / gemv.ranks());
-        let coming = (0..dimms).map(|from| keep(&format!("what comes from DIMM {from}")));
+        let coming = (0..dimms).map(|from| keep(map, &format!("what comes from DIMM {from}")));
         let coming = coming.collect::<Result<_, _>>()?;
         self.transfers = Some(Transfers { leaving, coming, counted: [0; 2] });
         self.core.set_node(node);

@@ -11,7 +11,6 @@ use super::state::{Caches, Transfers};
 use crate::core::{
     Backend, CoreOptions, InstructionRecord, NdpCore, PartCycles, ProgramRun, Recording, at_once,
 };
-use crate::error::waits;
 use crate::ffi::ModuleShare;
 use ndp_config::DesignConfig;
 use ndp_energy::{CoreUse, DramUse, RankActivity};
@@ -384,8 +383,7 @@ impl GemvUnit {
 
     /// Runs a future that waits for no other core.
     pub(super) fn alone<T>(&mut self, run: impl AsyncFnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        let cycle = self.core.cycle();
-        at_once(run(self)).unwrap_or_else(|| Err(waits(cycle)))
+        at_once(self.core.cycle(), run(self))
     }
 
     /// Runs a program.
@@ -393,25 +391,12 @@ impl GemvUnit {
     /// # Errors
     /// An instruction that the core refuses; if a timing rule of the DRAM was broken; else as [`NdpCore::run_words`].
     pub(crate) async fn execute(&mut self, instructions: &[Instruction]) -> Result<ProgramFigures> {
-        self.execute_selecting(instructions, &[]).await
-    }
-
-    /// The same of a program whose selections a core without data has to be told.
-    pub(super) async fn execute_selecting(
-        &mut self,
-        instructions: &[Instruction],
-        selections: &[u32],
-    ) -> Result<ProgramFigures> {
-        let begun = self.begun.take();
-        let (all, all_selections);
-        let (instructions, selections) = match begun {
-            Some(Begun { instructions: before, selections: selected, .. }) => {
-                all = [&before, instructions].concat();
-                all_selections = [&selected, selections].concat();
-                (&all[..], &all_selections[..])
-            }
-            None => (instructions, selections),
-        };
+        let (mut all, mut selections) = (Vec::new(), Vec::new());
+        if let Some(begun) = self.begun.take() {
+            (all, selections) = (begun.instructions, begun.selections);
+        }
+        all.extend_from_slice(instructions);
+        let (instructions, selections) = (&all[..], &selections[..]);
         let Some(estimates) = &mut self.estimates else { return self.run(instructions, selections).await };
         let selected = selections.iter().map(|mask| mask.count_ones()).sum();
         let shape = Shape::of(instructions, selected);

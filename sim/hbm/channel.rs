@@ -68,14 +68,12 @@ impl PimChannel {
         model.set(self.row, row.into());
         model.set(self.column, column.into());
         model.set(self.data_valid, write.is_some().into());
-        let [low, high] = write.unwrap_or_default();
-        model.set_u128(self.data, u128::from(high) << 64 | u128::from(low));
+        model.set_longs(self.data, &write.unwrap_or_default());
         model.eval();
         // A status has seven bits.
         let status = self.status.map(|port| model.get(port) as u8);
         let reports = self.reports.map(|port| model.get(port) != 0);
-        let driven = model.get_u128(self.read);
-        let read = (model.get(self.read_valid) != 0).then_some([driven as u64, (driven >> 64) as u64]);
+        let read = (model.get(self.read_valid) != 0).then(|| model.get_longs(self.read));
         model.tick();
         ChannelOutputs { read, status, reports }
     }

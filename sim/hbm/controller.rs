@@ -14,43 +14,8 @@ use ndp_files::{Result, fault};
 use ndp_numerics::SplitMix64;
 use std::collections::VecDeque;
 
-/// Something to compute: what a scheduler of [`ndp_pim`] asks for too.
-pub use ndp_pim::scheduler::Work as Operation;
-
-/// What is done with the columns of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
-    /// They are read.
-    Read,
-    /// They are written.
-    Write,
-    /// They are read, and go into the global buffer too, from this slot on.
-    Copy {
-        /// First slot.
-        slot: u32,
-    },
-    /// The same, each for one MAC of a run that takes it; a slot is filled when what was there has been taken.
-    Share {
-        /// First slot.
-        slot: u32,
-    },
-}
-
-/// Consecutive columns of a stripe: one bank of each group, one row; position 0 is column 0 of group 0, position 1 that of
-/// group 1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// What is done.
-    pub access: Access,
-    /// Bank of each group.
-    pub bank: u32,
-    /// Row.
-    pub row: u32,
-    /// First position.
-    pub position: u32,
-    /// Number of columns, up to the end of the stripe.
-    pub columns: u32,
-}
+/// Something to compute, and columns to read or write: what a scheduler of [`ndp_pim`] asks for.
+pub use ndp_pim::scheduler::{Stripe as Request, Transfer as Access, Work as Operation};
 
 /// Signals that are written; their cycles begin [`super::RESET_CLOCKS`] before the first clock.
 #[derive(Clone, Debug, Default)]
@@ -265,7 +230,7 @@ impl Controlled {
         let c = &self.config;
         let group = c.bank_groups().trailing_zeros();
         let rows = c.rows().trailing_zeros();
-        let (slot, kind) = match r.access {
+        let (slot, kind) = match r.transfer {
             Access::Read => (0, 0),
             Access::Write => (0, 1),
             Access::Copy { slot } => (slot, 2),
@@ -312,9 +277,8 @@ impl Controlled {
     /// If the channel refuses a command, if its two sides differ.
     pub fn step(&mut self) -> Result<()> {
         let (row, column) = (self.model.get(self.ports.row) as u32, self.model.get(self.ports.column) as u32);
-        let driven = self.model.get_u128(self.ports.driven[1]);
-        let write =
-            (self.model.get(self.ports.driven[0]) != 0).then_some([driven as u64, (driven >> 64) as u64]);
+        let [drives, driven] = self.ports.driven;
+        let write = (self.model.get(drives) != 0).then(|| self.model.get_longs(driven));
         let violations = self.device().violation_count();
         let (status, read, reports) = match &mut self.device {
             Device::Model(model) => {
@@ -350,8 +314,7 @@ impl Controlled {
         // What comes at the pins.
         let model = &mut self.model;
         model.set(self.ports.arriving[0], read.is_some().into());
-        let [low, high] = read.unwrap_or_default();
-        model.set_u128(self.ports.arriving[1], u128::from(high) << 64 | u128::from(low));
+        model.set_longs(self.ports.arriving[1], &read.unwrap_or_default());
         for (port, status) in self.ports.status.into_iter().zip(status) {
             model.set(port, status.into());
         }
@@ -359,17 +322,12 @@ impl Controlled {
             model.set(port, report.into());
         }
         // What the host offers.
+        let waiting = [self.requests.len(), self.operations.len(), self.writes.len(), self.loads.len()];
         let mut offered = [false; 4];
         for (k, offer) in offered.iter_mut().enumerate() {
             let stalled = self.stalls[k] > 0 && self.random.next_u64() % 256 < self.stalls[k];
             // What was offered stays until it is taken.
-            *offer = (!stalled || self.offered[k])
-                && match k {
-                    0 => !self.requests.is_empty(),
-                    1 => !self.operations.is_empty(),
-                    2 => !self.writes.is_empty(),
-                    _ => !self.loads.is_empty(),
-                };
+            *offer = (!stalled || self.offered[k]) && waiting[k] > 0;
             self.model.set(self.ports.valid[k], (*offer).into());
         }
         if let Some(request) = self.requests.front() {
@@ -382,9 +340,7 @@ impl Controlled {
         }
         for (k, columns) in [(2, &self.writes), (3, &self.loads)] {
             let Some(column) = columns.front() else { continue };
-            let words: Vec<u32> =
-                column.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]).collect();
-            self.model.set_words(self.ports.data[k], &words);
+            self.model.set_longs(self.ports.data[k], column);
         }
         self.model.eval();
         let taken: [bool; 4] =
@@ -403,9 +359,7 @@ impl Controlled {
             self.loads.pop_front();
         }
         if self.model.get(self.ports.read[0]) != 0 {
-            let mut words = [0; 8];
-            self.model.get_words(self.ports.read[1], &mut words);
-            let column = std::array::from_fn(|i| u64::from(words[2 * i]) | u64::from(words[2 * i + 1]) << 32);
+            let column = self.model.get_longs(self.ports.read[1]);
             let kind = self.model.get(self.ports.read[2]) as usize;
             self.read[kind.min(2)].push(column);
             self.last_progress = clock;

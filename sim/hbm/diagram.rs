@@ -61,7 +61,7 @@ pub fn scenario(config: &HbmConfig, cut: bool) -> Result<Scenario> {
     // The run first: in a joined bank the host has to wait for it.
     (0..3).try_for_each(|_| system.step())?;
     let columns = READS.min(config.bank_groups() * HbmConfig::COLUMNS);
-    system.requests.push_back(Request { access: Access::Read, bank: 0, row: 0, position: 0, columns });
+    system.requests.push_back(Request { transfer: Access::Read, bank: 0, row: 0, position: 0, columns });
     system.drain()?;
     let mut commands = system.trace.take().unwrap_or_default();
     let start = commands.first().map_or(0, |(clock, _)| *clock);

@@ -1,9 +1,10 @@
 //! The Verilated controller and its channel as a channel of [`ndp_pim`], which gives it requests in place of commands.
 
-use super::controller::{Access, Controlled, ControlledWaves, Request};
+use super::controller::{Controlled, ControlledWaves};
 use crate::ffi::Rtl;
 use ndp_config::HbmConfig;
-use ndp_dram::hbm::{Column, HbmActivity, HbmCommand, HbmOutputs, HbmStatistics};
+use ndp_dram::CommandSet;
+use ndp_dram::hbm::{Column, HbmActivity, HbmKind, HbmOutputs, HbmStatistics};
 use ndp_files::{Context, Result, fault};
 use ndp_pim::scheduler::Given;
 use ndp_pim::scheduler::{Stepped, Stripe, Transfer, Work};
@@ -62,16 +63,10 @@ impl Scheduler for Hosted {
     }
 
     fn request(&mut self, stripe: Stripe, data: Vec<Column>) {
-        let Stripe { transfer, bank, row, position, columns } = stripe;
-        let access = match transfer {
-            Transfer::Read => Access::Read,
-            Transfer::Write => Access::Write,
-            Transfer::Share { slot } => Access::Share { slot },
-        };
-        self.system.requests.push_back(Request { access, bank, row, position, columns });
+        self.system.requests.push_back(stripe);
         self.system.writes.extend(data);
         self.requested += 1;
-        self.expected[0] += if transfer == Transfer::Write { 0 } else { u64::from(columns) };
+        self.expected[0] += if stripe.transfer == Transfer::Write { 0 } else { u64::from(stripe.columns) };
     }
 
     fn operate(&mut self, work: Work, data: Vec<Column>) {
@@ -89,7 +84,8 @@ impl Scheduler for Hosted {
         self.system.step().context("the channel failed")?;
         let mut given = Given { data: self.system.bus_used, ..Given::default() };
         for (_, command) in self.system.trace.take().unwrap_or_default() {
-            *(if on_row_bus(&command) { &mut given.row } else { &mut given.column }) = Some(command);
+            let is_row = command.kind().is_some_and(HbmKind::is_row);
+            *(if is_row { &mut given.row } else { &mut given.column }) = Some(command);
         }
         let [columns, mut results, sums] = std::mem::take(&mut self.system.read);
         // A column takes two clocks, so at most one of the two came.
@@ -99,20 +95,6 @@ impl Scheduler for Hosted {
         let done = self.seen == self.expected && self.requested == self.system.requests_done;
         Ok(Stepped { given, columns, results, idle: done && self.system.is_idle() })
     }
-}
-
-fn on_row_bus(command: &HbmCommand) -> bool {
-    use HbmCommand::{BufferWrite, Mac, Read, ReadResults, ReadSum, ReadToBuffer, Write};
-    !matches!(
-        command,
-        Read { .. }
-            | Write { .. }
-            | ReadToBuffer { .. }
-            | BufferWrite { .. }
-            | Mac { .. }
-            | ReadResults
-            | ReadSum { .. }
-    )
 }
 
 impl Pins for Hosted {

@@ -9,7 +9,7 @@ use super::probe::Probe;
 use crate::ffi::{Rtl, rtl};
 use ndp_config::{DesignConfig, LinkConfig};
 use ndp_cycles::{Arrived, Beat, EndInputs, EndOutputs, LinkPair};
-use ndp_files::{Result, fault};
+use ndp_files::{Error, Result, fault};
 
 /// Cycles of a channel: the way through SerDes and board.
 pub const LATENCY: u32 = 12;
@@ -235,11 +235,8 @@ impl Network {
             let Some(seen) = node.seen else { continue };
             let (found, predicted) = (shown(&seen), model.outputs(n));
             if found != predicted {
-                let [found, predicted] = [found, predicted].map(|outputs| format!("{outputs:?}"));
-                return Err(fault!(
-                    "cycle {}: DIMM {n} shows {found}; by the cycle model {predicted}",
-                    self.cycle
-                ));
+                let both = [found, predicted].map(|outputs| format!("{outputs:?}"));
+                return Err(differs(self.cycle, n, both));
             }
             let beat = seen.offered.map(|(flow, index)| Beat {
                 last: flow.is_last(index),
@@ -332,16 +329,17 @@ impl Network {
             *value = self.nodes[node].counter();
             let predicted = model.map_or(*value, |counters| counters[number as usize].into());
             if *value != predicted {
-                let [found, predicted] =
-                    [*value, predicted].map(|value| format!("{value} {}", COUNTERS[number as usize]));
-                return Err(fault!(
-                    "cycle {}: DIMM {node} shows {found}; by the cycle model {predicted}",
-                    self.cycle
-                ));
+                let both = [*value, predicted].map(|value| format!("{value} {}", COUNTERS[number as usize]));
+                return Err(differs(self.cycle, node, both));
             }
         }
         Ok(values)
     }
+}
+
+/// The error for an end that is not what the cycle model says.
+fn differs(cycle: u64, node: usize, [found, predicted]: [String; 2]) -> Error {
+    fault!("cycle {cycle}: DIMM {node} shows {found}; by the cycle model {predicted}")
 }
 
 /// What was at a controller's outputs, in the words of the model.

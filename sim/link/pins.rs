@@ -1,7 +1,7 @@
 //! Ports of a Verilated link controller, and the sources and sinks of its core side.
 
 use super::flow::{Arrival, Cursor, Flow};
-use super::{Beat, LANE_BITS, Lanes};
+use super::{LANE_BITS, Lanes};
 use crate::ffi::{InputPort, Model, OpenOptions, OutputPort, Rtl};
 use ndp_config::{BEAT_BITS, LinkConfig};
 use ndp_files::Result;
@@ -269,7 +269,7 @@ impl Endpoint {
                     self.offered = Some((cursor.flow, cursor.next));
                     let (beat, last) = (cursor.flow.beat(cursor.next), cursor.flow.is_last(cursor.next));
                     let [_, data, end, dest, source, label] = self.tx;
-                    self.model.set_words(data, &words_of(&beat));
+                    self.model.set_longs(data, &beat);
                     self.model.set(end, last.into());
                     self.model.set(dest, cursor.flow.dest.into());
                     self.model.set(source, cursor.flow.source.into());
@@ -313,21 +313,13 @@ impl Endpoint {
     /// The beat that is offered to the core.
     fn arrival(&self) -> Option<Arrival> {
         let [valid, data, last, flit_last, dest, source, label] = self.rx;
-        (self.model.get(valid) == 1).then(|| {
-            let mut words = [0; 16];
-            self.model.get_words(data, &mut words);
-            Arrival {
-                beat: std::array::from_fn(|i| u64::from(words[2 * i + 1]) << 32 | u64::from(words[2 * i])),
-                last: self.model.get(last) == 1,
-                flit_last: self.model.get(flit_last) == 1,
-                dest: self.model.get(dest) as u32,
-                source: self.model.get(source) as u32,
-                label: self.model.get(label) as u32,
-            }
+        (self.model.get(valid) == 1).then(|| Arrival {
+            beat: self.model.get_longs(data),
+            last: self.model.get(last) == 1,
+            flit_last: self.model.get(flit_last) == 1,
+            dest: self.model.get(dest) as u32,
+            source: self.model.get(source) as u32,
+            label: self.model.get(label) as u32,
         })
     }
-}
-
-fn words_of(beat: &Beat) -> [u32; 16] {
-    std::array::from_fn(|i| (beat[i / 2] >> (32 * (i % 2))) as u32)
 }

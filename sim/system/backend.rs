@@ -23,7 +23,7 @@ use crate::error::Mismatch;
 use crate::gemv::{Backdoor, Cut, Estimated, GemvOptions, GemvUnit, LoggedProgram, MergeFormat, compare};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig, WeightFormat};
 use ndp_dram::Rank;
-use ndp_files::{Result, bail, ensure, fault, refusal};
+use ndp_files::{Error, Result, bail, ensure, fault, refusal};
 use ndp_model::weights::Layer;
 use ndp_model::{
     Activation, AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, Model,
@@ -31,6 +31,7 @@ use ndp_model::{
 use ndp_numerics::{SerialSteps, f16, fp16};
 use ndp_traces::{Activity, ones};
 use std::collections::{BTreeMap, HashMap};
+use std::fmt::Display;
 
 /// How several devices work together.
 #[derive(Clone, Debug)]
@@ -309,14 +310,11 @@ impl<P: Places> SystemBackend<P> {
     pub fn with_predictor(mut self, live: LivePredictor) -> Result<Self> {
         if let Some(low_rank) = live.low_rank() {
             if self.flash.is_some() {
-                let found =
-                    "low-rank, which runs on the cores and reads a row of each of their neurons".to_owned();
+                let found = "low-rank, which runs on the cores and reads a row of each of their neurons";
                 bail!("with a flash tier the predictor is {found}: expected hermes");
             }
             let Some(image) = &self.image else {
-                let (found, expected) =
-                    ("low-rank".to_owned(), "hermes, in a system without data".to_owned());
-                bail!("the model's predictor = {found}: systems of DIMMs run models with {expected}");
+                return Err(unfit_model("predictor", "low-rank", "hermes, in a system without data"));
             };
             let is_biased = image.layers.iter().any(|layer| layer.fc1.bias.is_some());
             let width = self.shape.hidden();
@@ -366,26 +364,21 @@ impl<P: Places> SystemBackend<P> {
             for (dimm, (core, backdoor)) in (0..).zip(self.cores.iter_mut().zip(&backdoors)) {
                 core.poke(backdoor, self.residence.rows(&layers, dimm));
             }
-            self.note_loaded();
-            return Ok(());
+        } else {
+            let jobs = (0..self.cores.len()).map(|dimm| (dimm, self.residence.rows(&layers, dimm as u32)));
+            let jobs = jobs.collect();
+            let (cores, threads) = ((self.cores.as_mut_slice(), self.links.as_mut()), self.options.threads);
+            together(cores, threads, jobs, Vec::len, async |core: &mut GemvUnit, rows: Vec<_>| {
+                core.write_packed(rows);
+                core.flush().await?;
+                core.end_image();
+                Ok(())
+            })?;
+            self.learn();
         }
-        let jobs = (0..self.cores.len()).map(|dimm| (dimm, self.residence.rows(&layers, dimm as u32)));
-        let jobs = jobs.collect();
-        let cores = (self.cores.as_mut_slice(), self.links.as_mut());
-        together(cores, self.options.threads, jobs, Vec::len, async |core: &mut GemvUnit, rows: Vec<_>| {
-            core.write_packed(rows);
-            core.flush().await?;
-            core.end_image();
-            Ok(())
-        })?;
-        self.learn();
-        self.note_loaded();
-        Ok(())
-    }
-
-    /// From now on nobody but the cores' pins has anything to do with their DRAM.
-    fn note_loaded(&mut self) {
+        // From now on nobody but the cores' pins has anything to do with their DRAM.
         self.loading_accesses = self.backdoor_accesses();
+        Ok(())
     }
 
     /// The device ranks of a DIMM, to look at what is in them.
@@ -550,9 +543,7 @@ impl<P: Places> SystemBackend<P> {
         if self.books.step.operation == Operation::Q
             && let Some(live) = &mut self.live
         {
-            self.predicted = live.predict(layer, BlockKind::Attention)?;
-            let predicted = self.predicted.as_deref();
-            live.observe(layer, BlockKind::Attention, product.activations(), predicted)?;
+            self.predicted = live.attention(layer, product.activations())?;
         }
         if self.on_gpu() {
             return self.linear_on_gpu("prompt", op);
@@ -601,11 +592,10 @@ impl<P: Places> SystemBackend<P> {
     fn fc1(&mut self, op: &LinearOp<'_>, layer: u32) -> Result<Vec<f16>> {
         let exact = self.reference.linear(op)?;
         let rows = op.product().rows();
-        let mut predicted = None;
-        if let Some(live) = &mut self.live {
-            predicted = live.predict_from(layer, BlockKind::Mlp, op.product().activations())?;
-            live.observe(layer, BlockKind::Mlp, &exact, predicted.as_deref())?;
-        }
+        let predicted = match &mut self.live {
+            Some(live) => live.mlp(layer, op.product().activations(), &exact)?,
+            None => None,
+        };
         if self.on_gpu() {
             self.flash_remembers(layer, &exact, rows);
             return self.linear_on_gpu("prompt", op);
@@ -783,10 +773,7 @@ pub fn check_model(model: &Model) -> Result<()> {
 fn check_activation(activation: Activation) -> Result<()> {
     match activation {
         Activation::Relu => Ok(()),
-        other => {
-            let (found, expected) = (format!("{other:?}"), "Relu".to_owned());
-            Err(refusal!("the model's activation = {found}: systems of DIMMs run models with {expected}"))
-        }
+        other => Err(unfit_model("activation", format_args!("{other:?}"), "Relu")),
     }
 }
 
@@ -794,8 +781,13 @@ fn check_heads(width: usize, hidden: usize) -> Result<()> {
     if width == hidden {
         return Ok(());
     }
-    let (found, expected) = (width.to_string(), format!("heads of {hidden} elements together"));
-    Err(refusal!("the model's width of all heads = {found}: systems of DIMMs run models with {expected}"))
+    let expected = format!("heads of {hidden} elements together");
+    Err(unfit_model("width of all heads", width, &expected))
+}
+
+/// The refusal of a model for what it has.
+pub(crate) fn unfit_model(what: &str, found: impl Display, expected: &str) -> Error {
+    refusal!("the model's {what} = {found}: systems of DIMMs run models with {expected}")
 }
 
 /// Flips a bit of the first weight of each matrix of a neuron, in its slot.

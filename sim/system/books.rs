@@ -292,8 +292,8 @@ impl Books {
         let shares = Shares::of_program(&program, end - begin);
         // Events are the same whether somebody predicts or not.
         program.model_cycles = None;
-        let span = (Span::new(begin, end), shares);
-        self.push(Place::Dimm(dimm as u32), what, span, (0, neurons), Some(program));
+        let event = self.push(Place::Dimm(dimm as u32), what, Span::new(begin, end), shares);
+        (event.neurons, event.program) = (neurons.to_vec(), Some(program));
         end
     }
 
@@ -320,13 +320,7 @@ impl Books {
         let (asked, begin) = (self.now, self.now.max(self.host_free));
         let end = begin + self.system.predictor_ps(neurons).div_ceil(1_000);
         let span = Span { asked, begin, end, seen: end };
-        self.push(
-            Place::Host,
-            "prediction",
-            (span, Shares::of(Cause::Prediction, end - begin)),
-            (0, &[]),
-            None,
-        );
+        self.push(Place::Host, "prediction", span, Shares::of(Cause::Prediction, end - begin));
         self.host_free = end;
         end
     }
@@ -349,7 +343,7 @@ impl Books {
         let end = begin + (self.system.gpu_ns(weights, batch) + sync_ns).ceil() as u64;
         let mut shares = Shares::of(Cause::Synchronisation, (sync_ns as u64).min(end - begin));
         shares += Shares::of(cause, end - begin - shares.total());
-        self.push(Place::Gpu, what, (Span::new(begin, end), shares), (0, neurons), None);
+        self.push(Place::Gpu, what, Span::new(begin, end), shares).neurons = neurons.to_vec();
         end
     }
 
@@ -362,7 +356,7 @@ impl Books {
     pub fn ssd_has_read(&mut self, what: &'static str, asked: u64, [begin, end]: [u64; 2], bytes: u64) {
         let span = Span { asked, begin, end, seen: end };
         self.figures.bytes.ssd_bundles += bytes;
-        self.push(Place::Ssd, what, (span, Shares::of(Cause::Transfer, end - begin)), (bytes, &[]), None);
+        self.push(Place::Ssd, what, span, Shares::of(Cause::Transfer, end - begin)).bytes = bytes;
     }
 
     /// The host writes bytes into the DRAM of a DIMM whose core runs no program: over the channel, while the DIMM's port takes them in so many cycles,
@@ -379,8 +373,7 @@ impl Books {
         let begin = arrives.max(free);
         let end = begin + self.core.cycles_to_ns(cycles);
         let span = Span { asked, begin, end, seen: end };
-        let shares = Shares::of(Cause::Dram, end - begin);
-        self.push(Place::Dimm(dimm as u32), what, (span, shares), (0, &[]), None);
+        self.push(Place::Dimm(dimm as u32), what, span, Shares::of(Cause::Dram, end - begin));
         [end, there.max(end)]
     }
 
@@ -439,11 +432,9 @@ impl Books {
         let ways = if way.is_read() { 2 } else { 1 };
         let (end, seen) = (begin + ns, begin + ns + ways * self.latency());
         let span = Span { asked, begin, end, seen };
-        self.push(place, what, (span, Shares::of(cause, ns)), (bytes, &[]), None);
         let access = Access { dimm: dimm as u32, is_read: way.is_read() };
-        if let Some(event) = self.events.last_mut().filter(|_| cause == Cause::Transfer) {
-            event.access = Some(access);
-        }
+        let event = self.push(place, what, span, Shares::of(cause, ns));
+        (event.bytes, event.access) = (bytes, (cause == Cause::Transfer).then_some(access));
         seen
     }
 
@@ -470,7 +461,7 @@ impl Books {
         // What comes from the GPU goes on over a channel.
         let seen = if place == Place::BusDown { end + self.latency() } else { end };
         let span = Span { asked, begin, end, seen };
-        self.push(place, what, (span, Shares::of(Cause::Transfer, ns)), (bytes, &[]), None);
+        self.push(place, what, span, Shares::of(Cause::Transfer, ns)).bytes = bytes;
         end
     }
 
@@ -527,36 +518,31 @@ impl Books {
     /// Neurons that changed places between two times.
     pub fn moved(&mut self, place: Place, what: &'static str, (begin, end): (u64, u64), bytes: u64) {
         let shares = Shares::of(Cause::Transfer, end - begin);
-        self.push(place, what, (Span::new(begin, end), shares), (bytes, &[]), None);
+        self.push(place, what, Span::new(begin, end), shares).bytes = bytes;
     }
 
-    fn push(
-        &mut self,
-        place: Place,
-        what: &'static str,
-        (span, shares): (Span, Shares),
-        (bytes, neurons): (u64, &[u32]),
-        program: Option<ProgramFigures>,
-    ) {
+    /// Takes down an event without bytes, neurons and a program.
+    fn push(&mut self, place: Place, what: &'static str, span: Span, shares: Shares) -> &mut Event {
         let Step { position, layer, operation } = self.step;
-        let neurons = neurons.to_vec();
-        let Span { asked: asked_ns, begin: begin_ns, end: end_ns, seen: seen_ns } = span;
-        self.events.push(Event {
+        let event = Event {
             position,
             layer,
             operation,
             what,
             place,
-            asked_ns,
-            begin_ns,
-            end_ns,
-            seen_ns,
+            asked_ns: span.asked,
+            begin_ns: span.begin,
+            end_ns: span.end,
+            seen_ns: span.seen,
             shares,
-            bytes,
+            bytes: 0,
             access: None,
-            neurons,
-            program,
-        });
+            neurons: Vec::new(),
+            program: None,
+        };
+        let number = self.events.len();
+        self.events.push(event);
+        &mut self.events[number]
     }
 }
 

@@ -14,7 +14,7 @@ use super::energy::{EnergyBreakdown, EnergyCosts};
 use super::figures::TokenFigures;
 use super::flash::{FlashOptions, FlashSummary};
 use super::links::LinkOptions;
-use super::live::LivePredictor;
+use super::live::{LivePredictor, states_of};
 use super::online::{Known, Online, OnlineStart};
 use super::text::TracedText;
 use crate::gemv::{Estimated, GemvOptions, MergeFormat};
@@ -94,7 +94,7 @@ fn ratio(part: u64, whole: u64) -> f64 {
 }
 
 /// One way of predicting.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PredictorResult {
     /// What it goes by.
     pub name: &'static str,
@@ -496,11 +496,7 @@ fn prepare<R: Read>(
     };
     ensure!(!prompt.is_empty(), "the last sequence of the trace has no prompt, at least one token is needed");
     let table = Rc::new(LayerTable::sample(shape, sampled.into_iter())?);
-    let frequencies: Vec<f64> = (0..shape.blocks().len())
-        .flat_map(|block| counted.counts(block).iter().map(|&count| f64::from(count)))
-        .map(|count| count / f64::from(counted.tokens()))
-        .collect();
-    let states = NeuronStates::from_frequencies(shape, &frequencies)?;
+    let states = states_of(shape, &counted)?;
     let known = Known { shape: shape.clone(), profile, table };
     Ok((Prepared { known, states, prompt }, Some(first)))
 }
@@ -519,17 +515,7 @@ fn judges(prepared: &Prepared, shape: &NeuronShape, options: &EvaluateOptions) -
             for (block, last) in (0..shape.blocks().len()).zip(std::iter::repeat(prepared.prompt.last())) {
                 predictor.set_activity(block, last.map_or(&[], |last| last.block(shape, block)))?;
             }
-            let result = PredictorResult {
-                name,
-                accuracy: 0.0,
-                precision: 0.0,
-                recall: 0.0,
-                attention: Confusion::default(),
-                mlp: Confusion::default(),
-                tokens: Vec::new(),
-                token_recall: Vec::new(),
-            };
-            Ok(Judge { predictor, result })
+            Ok(Judge { predictor, result: PredictorResult { name, ..PredictorResult::default() } })
         })
         .collect()
 }

@@ -6,7 +6,7 @@ use super::links::{Message, Round};
 use super::place::Place;
 use super::places::Places;
 use super::pool::{alike, together};
-use crate::gemv::{GemvUnit, columns_of};
+use crate::gemv::{GemvUnit, Rows, columns_of, heads_at};
 use ndp_config::{BEAT_ELEMS, BlockKind};
 use ndp_files::Result;
 use ndp_layout::RowRange;
@@ -57,10 +57,7 @@ impl<P: Places> SystemBackend<P> {
             own.truncate(span.position);
             handed += (span.position - own.positions()) * heads.len() * op.head_width() * 4;
             for row in own.positions()..span.position + span.tokens {
-                let of = |rows: fn(&LayerCache, usize, usize) -> &[f16]| -> Vec<f16> {
-                    let head = |head| &rows(span.cache, head, row + 1)[row * op.head_width()..];
-                    heads.clone().flat_map(head).copied().collect()
-                };
+                let of = |rows: Rows| heads_at(span.cache, heads.clone(), row, rows);
                 own.push(&of(LayerCache::keys), &of(LayerCache::values));
             }
         }

@@ -229,6 +229,20 @@ impl LivePredictor {
         Ok(())
     }
 
+    /// Predicts the inputs of attention, and observes them.
+    pub(super) fn attention(&mut self, layer: u32, inputs: &[f16]) -> Result<Option<Vec<u64>>> {
+        let predicted = self.predict(layer, BlockKind::Attention)?;
+        self.observe(layer, BlockKind::Attention, inputs, predicted.as_deref())?;
+        Ok(predicted)
+    }
+
+    /// Predicts the neurons of an MLP from its inputs, and observes their outputs.
+    pub(super) fn mlp(&mut self, layer: u32, inputs: &[f16], outputs: &[f16]) -> Result<Option<Vec<u64>>> {
+        let predicted = self.predict_from(layer, BlockKind::Mlp, inputs)?;
+        self.observe(layer, BlockKind::Mlp, outputs, predicted.as_deref())?;
+        Ok(predicted)
+    }
+
     /// Counts the predictions of a block for one token.
     fn count(&mut self, block: usize, values: &[f16], predicted: &[u64], active: &[u64]) {
         let mut found = Confusion::default();
@@ -259,12 +273,11 @@ impl LivePredictor {
             self.counts.add(&activity);
             self.last = activity;
         }
-        let tokens = u64::from(self.counts.tokens());
-        if tokens < self.prompt_tokens as u64 {
+        if (self.counts.tokens() as usize) < self.prompt_tokens {
             return Ok(());
         }
         self.predictor = Some(match &self.source {
-            Source::Hermes(table) => Box::new(self.hermes(table, tokens as f64)?),
+            Source::Hermes(table) => Box::new(self.hermes(table)?),
             Source::LowRank(low_rank) => low_rank.boxed(),
             Source::Exact => Exact.boxed(),
         });
@@ -272,17 +285,21 @@ impl LivePredictor {
     }
 
     /// Hermes' predictor with the states that the prompt gives.
-    fn hermes(&self, table: &LayerTable, tokens: f64) -> Result<Predictor> {
-        let frequencies: Vec<f64> = (0..self.shape.blocks().len())
-            .flat_map(|block| self.counts.counts(block).iter().map(|&count| f64::from(count) / tokens))
-            .collect();
-        let states = NeuronStates::from_frequencies(&self.shape, &frequencies)?;
+    fn hermes(&self, table: &LayerTable) -> Result<Predictor> {
+        let states = states_of(&self.shape, &self.counts)?;
         let mut predictor = Predictor::new(states, table, self.rules, PredictorKind::Both)?;
         for block in 0..self.shape.blocks().len() {
             predictor.set_activity(block, self.last.block(&self.shape, block))?;
         }
         Ok(predictor)
     }
+}
+
+/// States from how often each neuron was active.
+pub(super) fn states_of(shape: &NeuronShape, counted: &Profile) -> Result<NeuronStates> {
+    let counts = (0..shape.blocks().len()).flat_map(|block| counted.counts(block));
+    let frequencies: Vec<f64> = counts.map(|&count| f64::from(count) / f64::from(counted.tokens())).collect();
+    NeuronStates::from_frequencies(shape, &frequencies)
 }
 
 /// A bit for each value that is not zero.
@@ -335,35 +352,24 @@ impl GemvBackend for PredictedSoftware {
         match product.class() {
             GemvClass::Qkv => {
                 if product.label().ends_with(".q_proj") {
-                    self.predicted = self.live.predict(layer, BlockKind::Attention)?;
-                    let predicted = self.predicted.as_deref();
-                    self.live.observe(layer, BlockKind::Attention, product.activations(), predicted)?;
+                    self.predicted = self.live.attention(layer, product.activations())?;
                 }
-                let Some(bits) = &self.predicted else {
-                    let result = self.software.linear(op)?;
-                    return Ok(result);
-                };
+                let Some(bits) = &self.predicted else { return self.software.linear(op) };
                 let inputs = masked(product.activations(), product.cols(), bits);
                 let product = product.with_activations(&inputs)?;
-                let result = self.software.linear(&LinearOp::new(product, op.bias(), op.finish())?)?;
-                Ok(result)
+                self.software.linear(&LinearOp::new(product, op.bias(), op.finish())?)
             }
             GemvClass::Fc1 => {
-                let predicted = self.live.predict_from(layer, BlockKind::Mlp, product.activations())?;
                 let result = self.software.linear(op)?;
-                self.live.observe(layer, BlockKind::Mlp, &result, predicted.as_deref())?;
+                let predicted = self.live.mlp(layer, product.activations(), &result)?;
                 Ok(predicted.map_or(result.clone(), |bits| masked(&result, product.rows(), &bits)))
             }
-            _ => {
-                let result = self.software.linear(op)?;
-                Ok(result)
-            }
+            _ => self.software.linear(op),
         }
     }
 
     fn attend(&mut self, op: &ndp_model::AttentionOp<'_>) -> Result<Vec<f16>> {
-        let result = self.software.attend(op)?;
-        Ok(result)
+        self.software.attend(op)
     }
 }
 

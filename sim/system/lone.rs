@@ -13,14 +13,14 @@ use super::reference::Reference;
 use super::sums::ProgramSums;
 use crate::error::Mismatch;
 use crate::gemv::{
-    Backdoor, Epilogue, GemvOptions, GemvRun, GemvUnit, Mode, Product, ProgramFigures, Weights, compare,
+    Backdoor, Epilogue, GemvOptions, GemvRun, GemvUnit, Mode, Product, ProgramFigures, Rows, Weights,
+    compare, heads_at,
 };
 use crate::progress::count_work;
 use ndp_config::{DesignConfig, SystemConfig, WeightFormat};
 use ndp_files::Result;
 use ndp_model::{
-    Activation, AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, QuantisedMatrix,
-    RotaryOp, RowOf,
+    Activation, AttentionOp, Finish, GemvBackend, GemvClass, GemvOp, LayerCache, LinearOp, RotaryOp, RowOf,
 };
 use ndp_numerics::{QuantisedRow, add, f16, fp16};
 use serde::Serialize;
@@ -251,18 +251,10 @@ impl LoneCore {
         }
         let weights: Vec<f16> = open.iter().flat_map(|row| product.weight_row(*row)).copied().collect();
         let backdoor = self.backdoor();
-        let stored = stored_rows(product, &active);
-        let listed = Product {
-            mode: Mode::Dot,
-            rows: rows as u32,
-            cols: product.cols() as u32,
-            active: Some(&active),
-            weights: match product.stored() {
-                None => Weights::Given(&weights, &backdoor),
-                Some((_, matrix)) => Weights::Quantised(matrix.format, &stored, &backdoor),
-            },
-            vectors: product.activations(),
-        };
+        let stored = stored_rows(product, Some(&active));
+        let matrix = ((rows, product.cols()), Some(active.as_slice()));
+        let given = weights_of(product, &weights, &stored, &backdoor);
+        let listed = product_of(Mode::Dot, matrix, given, product.activations());
         let shape = (open.len(), product.cols());
         let expected = GemvOp::new(product.label(), product.class(), shape, &weights, product.activations())?;
         let run = self.product(&listed, &expected)?;
@@ -273,6 +265,22 @@ impl LoneCore {
             }
         }
         Ok(y)
+    }
+
+    /// The outputs of a product and what follows it, once each has been found equal to what the reference says.
+    fn compute_checked(
+        &mut self,
+        op: &GemvOp<'_>,
+        epilogue: &Epilogue<'_>,
+        expected: impl FnOnce(&mut Reference) -> Result<Vec<f16>>,
+    ) -> Result<Vec<f16>> {
+        self.begin(op.label(), Operation::of(op), op.batch());
+        let (list, run) = self.compute(op, epilogue)?;
+        let inputs = list.as_ref().map_or(op.cols(), Vec::len);
+        let (list, residual) =
+            (list.as_deref().unwrap_or_default(), epilogue.residual.map_or(0, <[f16]>::len));
+        let expected = expected(&mut self.reference)?;
+        self.account(&Computed { op, weights: op.format(), inputs, list, residual }, &run, &expected)
     }
 
     /// Runs a product and what follows it over the inputs that take part; returns these unless all of them do.
@@ -288,21 +296,9 @@ impl LoneCore {
         }
         // An AXPY over nothing is no product of the core's.
         if active.is_empty() {
-            // A size beyond 32 bits is refused by the layout like any other that is too large.
-            let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-            let stored: Vec<&QuantisedRow> =
-                op.stored().into_iter().flat_map(|(_, matrix)| &matrix.rows).collect();
-            let product = Product {
-                mode: Mode::Dot,
-                rows: size(op.rows()),
-                cols: size(op.cols()),
-                active: None,
-                weights: match op.stored() {
-                    None => Weights::Given(op.weights(), &self.backdoor),
-                    Some((_, matrix)) => Weights::Quantised(matrix.format, &stored, &self.backdoor),
-                },
-                vectors: op.activations(),
-            };
+            let stored = stored_rows(op, None);
+            let given = weights_of(op, op.weights(), &stored, &self.backdoor);
+            let product = product_of(Mode::Dot, ((op.rows(), op.cols()), None), given, op.activations());
             return Ok((None, self.unit.product_then(&product, epilogue)?));
         }
         let run = self.over_active(op, &active, epilogue)?;
@@ -311,25 +307,15 @@ impl LoneCore {
 
     /// `op` over the inputs in `active`: the matrix lies in DRAM with a row for each input.
     fn over_active(&mut self, op: &GemvOp<'_>, active: &[u32], epilogue: &Epilogue<'_>) -> Result<GemvRun> {
-        let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let of_input = |c: &u32| op.weights().iter().skip(*c as usize).step_by(op.cols());
-        let (mut weights, stored) = (Vec::new(), stored_rows(op, active));
+        let (mut weights, stored) = (Vec::new(), stored_rows(op, Some(active)));
         if op.stored().is_none() {
             weights.extend(active.iter().flat_map(of_input).copied());
         }
         let of_vector = |b: usize| active.iter().map(move |c| op.activation(b)[*c as usize]);
         let vectors: Vec<f16> = (0..op.batch()).flat_map(of_vector).collect();
-        let product = Product {
-            mode: Mode::Axpy,
-            rows: size(op.cols()),
-            cols: size(op.rows()),
-            active: Some(active),
-            weights: match op.stored() {
-                None => Weights::Given(&weights, &self.backdoor),
-                Some((_, matrix)) => Weights::Quantised(matrix.format, &stored, &self.backdoor),
-            },
-            vectors: &vectors,
-        };
+        let given = weights_of(op, &weights, &stored, &self.backdoor);
+        let product = product_of(Mode::Axpy, ((op.cols(), op.rows()), Some(active)), given, &vectors);
         self.unit.product_then(&product, epilogue)
     }
 
@@ -362,12 +348,7 @@ impl GemvBackend for LoneCore {
     ///
     /// Errors: as [`GemvUnit::product`], and [`Mismatches`].
     fn gemv(&mut self, op: &GemvOp<'_>) -> Result<Vec<f16>> {
-        self.begin(op.label(), Operation::of(op), op.batch());
-        let (list, run) = self.compute(op, &Epilogue::default())?;
-        let inputs = list.as_ref().map_or(op.cols(), Vec::len);
-        let list = list.as_deref().unwrap_or_default();
-        let expected = self.reference.gemv(op)?;
-        self.account(&Computed { op, weights: op.format(), inputs, list, residual: 0 }, &run, &expected)
+        self.compute_checked(op, &Epilogue::default(), |reference| reference.gemv(op))
     }
 
     /// The same with bias and what follows it.
@@ -396,13 +377,7 @@ impl GemvBackend for LoneCore {
             }
             Finish::Residual(residual) => epilogue.residual = Some(residual),
         }
-        self.begin(op.label(), Operation::of(op), op.batch());
-        let (list, run) = self.compute(op, &epilogue)?;
-        let inputs = list.as_ref().map_or(op.cols(), Vec::len);
-        let (list, residual) =
-            (list.as_deref().unwrap_or_default(), epilogue.residual.map_or(0, <[f16]>::len));
-        let expected = self.reference.linear(linear)?;
-        self.account(&Computed { op, weights: op.format(), inputs, list, residual }, &run, &expected)
+        self.compute_checked(op, &epilogue, |reference| reference.linear(linear))
     }
 
     /// The rotated queries or keys, once each has been found equal to the reference.
@@ -441,10 +416,9 @@ impl GemvBackend for LoneCore {
         self.enter("attend", Inputs { values, ..Inputs::default() }, run.attend, run.context.len());
 
         let mut mismatches = Vec::new();
-        for (part, bits, rows) in [
-            ("keys", &run.keys, LayerCache::keys as fn(&LayerCache, usize, usize) -> &[f16]),
-            ("values", &run.values, LayerCache::values),
-        ] {
+        for (part, bits, rows) in
+            [("keys", &run.keys, LayerCache::keys as Rows), ("values", &run.values, LayerCache::values)]
+        {
             let label = format!("layers.{}.{part}", op.layer());
             mismatches.extend(compare(&label, op.kv_width(), &appended(op, rows), bits)?);
         }
@@ -456,12 +430,8 @@ impl GemvBackend for LoneCore {
 }
 
 /// What the batch's tokens add to the caches, `[tokens x kv_width]`.
-fn appended(op: &AttentionOp<'_>, rows: fn(&LayerCache, usize, usize) -> &[f16]) -> Vec<f16> {
-    let token = |(cache, visible): (_, usize)| {
-        let head = move |head| &rows(cache, head, visible)[(visible - 1) * op.head_width()..];
-        (0..op.kv_heads()).flat_map(head).copied().collect::<Vec<f16>>()
-    };
-    op.each().map(|(span, visible, _)| (span.cache, visible)).flat_map(token).collect()
+fn appended(op: &AttentionOp<'_>, rows: Rows) -> Vec<f16> {
+    op.each().flat_map(|(span, seen, _)| heads_at(span.cache, 0..op.kv_heads(), seen - 1, rows)).collect()
 }
 
 /// Cycles of a product at the roofline, with so many of its inputs.
@@ -484,10 +454,37 @@ pub(crate) fn active_columns(values: &[f16], width: usize) -> Vec<u32> {
     (0..).zip(active).filter(|(_, active)| *active).map(|(column, _)| column).collect()
 }
 
-/// Rows of the matrix in DRAM, of quantised weights.
-fn stored_rows<'a>(op: &GemvOp<'a>, rows: &[u32]) -> Vec<&'a QuantisedRow> {
-    let of = |(_, matrix): (_, &'a QuantisedMatrix)| rows.iter().map(|row| &matrix.rows[*row as usize]);
-    op.stored().into_iter().flat_map(of).collect()
+/// Rows of the matrix in DRAM, of quantised weights; all of them if none are named.
+fn stored_rows<'a>(op: &GemvOp<'a>, rows: Option<&[u32]>) -> Vec<&'a QuantisedRow> {
+    match (op.stored(), rows) {
+        (None, _) => Vec::new(),
+        (Some((_, matrix)), None) => matrix.rows.iter().collect(),
+        (Some((_, matrix)), Some(rows)) => rows.iter().map(|row| &matrix.rows[*row as usize]).collect(),
+    }
+}
+
+/// The weights of an operation, of which these take part in either form.
+fn weights_of<'a>(
+    op: &GemvOp<'_>,
+    weights: &'a [f16],
+    stored: &'a [&'a QuantisedRow],
+    backdoor: &'a Backdoor,
+) -> Weights<'a> {
+    match op.stored() {
+        None => Weights::Given(weights, backdoor),
+        Some((_, matrix)) => Weights::Quantised(matrix.format, stored, backdoor),
+    }
+}
+
+/// A product over a matrix of some rows and columns. A size beyond 32 bits is refused by the layout like any other that is too large.
+fn product_of<'a>(
+    mode: Mode,
+    ((rows, cols), active): ((usize, usize), Option<&'a [u32]>),
+    weights: Weights<'a>,
+    vectors: &'a [f16],
+) -> Product<'a> {
+    let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    Product { mode, rows: size(rows), cols: size(cols), active, weights, vectors }
 }
 
 /// The inputs that are not zero in some vector.

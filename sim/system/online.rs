@@ -4,11 +4,12 @@
 //! states; from then on each token's activity goes to a [`Session`], which adjusts, remaps and migrates in its own time model, and
 //! the next token is computed where neurons are then: at once, or with linked cores when they have moved over simulated links.
 
+use super::live::states_of;
 use super::places::{Device, Places};
 use ndp_config::{BlockKind, DesignConfig, LlmShape, SystemConfig};
 use ndp_files::Result;
 use ndp_placement::{Instance, Options, Placement, place_random, place_structured};
-use ndp_predictor::{LayerTable, NeuronStates, PredictorRules};
+use ndp_predictor::{LayerTable, PredictorRules};
 use ndp_scheduler::session::Start;
 use ndp_scheduler::session::WindowBalance;
 use ndp_scheduler::system_time::SystemTimes;
@@ -92,6 +93,13 @@ struct State {
     records: Vec<TokenRecord>,
 }
 
+impl State {
+    /// Where neurons are at the moment.
+    fn residency(&self) -> &Residency {
+        self.session.as_ref().map_or(&self.residency, Session::residency)
+    }
+}
+
 /// A handle of an online run: one half is told what was active, the other says where neurons are.
 #[derive(Clone)]
 pub struct Online(Rc<RefCell<State>>);
@@ -146,14 +154,10 @@ impl Online {
         state.prompt.add(activity);
         state.last.clone_from(activity);
         if state.prompt.tokens() as usize == state.prompt_tokens {
-            let tokens = f64::from(state.prompt.tokens());
-            let frequencies: Vec<f64> = (0..state.shape.blocks().len())
-                .flat_map(|block| state.prompt.counts(block).iter().map(|&count| f64::from(count) / tokens))
-                .collect();
             let start = Start {
                 model: &state.model,
                 residency: state.residency.clone(),
-                states: NeuronStates::from_frequencies(&state.shape, &frequencies)?,
+                states: states_of(&state.shape, &state.prompt)?,
                 table: Rc::clone(&state.table),
                 rules: state.rules,
                 last: &state.last,
@@ -182,19 +186,14 @@ impl Online {
 
 impl Places for Online {
     fn device(&self, layer: u32, kind: BlockKind, neuron: u32) -> Device {
-        let state = self.0.borrow();
-        let residency = state.session.as_ref().map_or(&state.residency, Session::residency);
-        let block = 2 * layer as usize + kind as usize;
-        if residency.on_gpu(block, neuron) {
+        if self.0.borrow().residency().on_gpu(kind.block(layer), neuron) {
             return Device::Gpu;
         }
-        Device::Dimm(residency.dimms(block)[neuron as usize].into())
+        Device::Dimm(self.home(layer, kind, neuron))
     }
 
     fn home(&self, layer: u32, kind: BlockKind, neuron: u32) -> u32 {
-        let state = self.0.borrow();
-        let residency = state.session.as_ref().map_or(&state.residency, Session::residency);
-        residency.dimms(2 * layer as usize + kind as usize)[neuron as usize].into()
+        self.0.borrow().residency().dimms(kind.block(layer))[neuron as usize].into()
     }
 
     fn resident(&self, layer: u32, neuron: u32) -> Option<bool> {

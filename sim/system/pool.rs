@@ -6,7 +6,6 @@
 
 use super::links::Links;
 use crate::core::at_once;
-use crate::error::waits;
 use crate::gemv::GemvUnit;
 use ndp_files::Result;
 use std::sync::{Mutex, PoisonError};
@@ -30,8 +29,7 @@ pub(super) fn together<J: Send, T: Send>(
 ) -> Result<Vec<(usize, T)>> {
     let Some(links) = links else {
         return side_by_side(cores, threads, jobs, size, |core, job| {
-            let cycle = core.core().cycle();
-            at_once(run(core, job)).unwrap_or_else(|| Err(waits(cycle)))
+            at_once(core.core().cycle(), run(core, job))
         });
     };
     let order: Vec<usize> = jobs.iter().map(|(core, _)| *core).collect();

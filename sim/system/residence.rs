@@ -398,6 +398,8 @@ impl Residence {
                 }
             }
         }
+        // A neuron without a slot leaves an empty list.
+        moves.retain(|_, neurons| !neurons.is_empty());
         let moves = moves.into_iter().map(|((from, to), neurons)| Flight::Move {
             from: from as usize,
             to: to as usize,
@@ -405,11 +407,7 @@ impl Residence {
         });
         let uploads =
             uploads.into_iter().map(|(from, neurons)| Flight::Upload { from: from as usize, neurons });
-        let is_empty = |flight: &Flight| match flight {
-            Flight::Move { neurons, .. } => neurons.is_empty(),
-            Flight::Upload { neurons, .. } => neurons.is_empty(),
-        };
-        moves.chain(uploads).filter(|flight| !is_empty(flight)).collect()
+        moves.chain(uploads).collect()
     }
 
     /// Neurons that shall live on another DIMM, all at once: for data that the host copies. Called again until there are none, as slots become

@@ -1,13 +1,13 @@
 //! FC1, and what a gate is multiplied with: each neuron's output where the neuron lives.
 
-use super::backend::{Fault, SystemBackend};
+use super::backend::{Fault, SystemBackend, unfit_model};
 use super::books::Way;
 use super::gpu::GpuNumerics;
 use super::places::{Device, Places, cold, split};
 use super::pool::together;
 use crate::gemv::{Epilogue, GemvUnit, Mode, Product, Weights};
 use ndp_config::BlockKind;
-use ndp_files::{Error, Result, refusal};
+use ndp_files::{Error, Result};
 use ndp_isa::Activation;
 use ndp_model::{GemvBackend, GemvClass, GemvOp, LinearOp};
 use ndp_numerics::{ExactSum, f16};
@@ -231,7 +231,6 @@ fn has(bits: &[u64], neuron: u32) -> bool {
 
 /// A core that predicts needs its results in the buffer, beside the sums of all columns of FC2.
 fn no_room() -> Error {
-    refusal!(
-        "the model's predictor on the cores = outputs of FC1 that FC2 cannot take from the buffer: systems of DIMMs run models with a buffer that holds them beside the sums of FC2, whose columns are one tile"
-    )
+    let expected = "a buffer that holds them beside the sums of FC2, whose columns are one tile";
+    unfit_model("predictor on the cores", "outputs of FC1 that FC2 cannot take from the buffer", expected)
 }

@@ -24,7 +24,7 @@ pub use cache::{Cache, Kept};
 pub use files::write_if_changed;
 pub use folder::NAME;
 pub use ndp_hdl_language::mutate;
-pub use rtl::{Hardware, Port, Rtl};
+pub use rtl::{Hardware, Rtl};
 pub use shims::COVERAGE;
 pub use tools::Tools;
 pub use unit::{Unit, Variant};

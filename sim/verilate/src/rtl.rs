@@ -4,7 +4,7 @@ use crate::{Failure, native};
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::BuildError;
 use ndp_hdl_language::mutate::{Mutant, with_choices};
-use ndp_hdl_language::{Design, Direction, Netlist, Pragmas};
+use ndp_hdl_language::{Design, Netlist, Port, Pragmas};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -87,17 +87,6 @@ fn signals(design: &Design) -> String {
     text
 }
 
-/// One port of the top module.
-#[derive(Clone, Debug)]
-pub struct Port {
-    /// Name.
-    pub name: String,
-    /// Width in bits.
-    pub width: u32,
-    /// Driven by the model.
-    pub output: bool,
-}
-
 impl Rtl {
     /// A design that was elaborated as `<configuration>/<block>`.
     ///
@@ -106,11 +95,6 @@ impl Rtl {
     pub fn new(config: &str, block: &str, design: &Design) -> Result<Self, Failure> {
         let top = design.top();
         let netlist = Netlist::of(top).map_err(|e| vec![format!("{config}/{block}: {e}")])?;
-        let ports = top.ports().iter().map(|port| Port {
-            name: port.name.clone(),
-            width: port.width,
-            output: port.direction == Direction::Output,
-        });
         let native = native::source(&netlist);
         let instances = netlist.instances.iter().map(Vec::len).max().unwrap_or(0);
         let opt_level = match block {
@@ -129,7 +113,7 @@ impl Rtl {
                 .map(|(_, text)| text)
                 .collect::<Vec<_>>()
                 .join("\n"),
-            ports: ports.collect(),
+            ports: top.ports().to_vec(),
             native: Some(native),
             signals: signals(design).into(),
             opt_level,

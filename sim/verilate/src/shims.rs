@@ -3,7 +3,8 @@
 //! Everything that does not depend on the ports is hand-written in `sim/ffi/shim.cpp`; the class it works on
 //! is declared in `sim/ffi/model.hpp`.
 
-use crate::{Port, Rtl, Variant};
+use crate::{Rtl, Variant};
+use ndp_hdl_language::{Direction, Port};
 
 /// File name of a model's class within its sources.
 pub const FILE: &str = "ndp_model.cpp";
@@ -11,9 +12,10 @@ pub const FILE: &str = "ndp_model.cpp";
 /// The class of one variant of a model whose Verilated class is `prefix`.
 pub fn model(rtl: &Rtl, variant: Variant, prefix: &str) -> String {
     let waves = variant == Variant::Waves;
-    let has = |clock: &str| rtl.ports.iter().any(|port| port.name == clock && !port.output);
+    let has =
+        |clock: &str| rtl.ports.iter().any(|port| port.name == clock && port.direction == Direction::Input);
     let clocked = has("clk_i");
-    let ports: String = rtl.ports.iter().map(port_row).collect();
+    let ports: String = rtl.ports.iter().map(|port| port_row(port, "top.")).collect();
     let trace_header = if waves { "#include \"verilated_vcd_c.h\"\n" } else { "" };
     let trace = if waves { "top.trace(sink, 99)" } else { "(void)sink" };
     let tick = if clocked {
@@ -129,8 +131,10 @@ extern "C" __attribute__((visibility("default"))) void {COVERAGE}(NdpModel* mode
 /// used after that.
 pub const COVERAGE: &str = "ndp_coverage";
 
-fn port_row(port: &Port) -> String {
-    let Port { name, width, output } = port;
-    let place = if *width > 64 { format!("top.{name}[0]") } else { format!("top.{name}") };
+/// A row of the table of ports; where a port is kept begins with `owner`.
+pub fn port_row(port: &Port, owner: &str) -> String {
+    let Port { name, width, direction, .. } = port;
+    let place = format!("{owner}{name}{}", if *width > 64 { "[0]" } else { "" });
+    let output = *direction == Direction::Output;
     format!("            {{\"{name}\", {width}, {output}, sizeof({place}), &{place}}},\n")
 }

@@ -10,7 +10,12 @@ pub enum Transfer {
     Read,
     /// They are written.
     Write,
-    /// They are read, and go into consecutive slots of the global buffer too, each when what was there has been taken.
+    /// They are read, and go into consecutive slots of the global buffer too.
+    Copy {
+        /// First slot.
+        slot: u32,
+    },
+    /// The same, each for one MAC of a run that takes it; a slot is filled when what was there has been taken.
     Share {
         /// First slot.
         slot: u32,

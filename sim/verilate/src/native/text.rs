@@ -3,7 +3,7 @@
 mod regions;
 
 use super::plan::{Block, Event, Plan, Step, Target, Update, inputs_of};
-use ndp_hdl_language::{Binary, Check, Direction, Id, Netlist, Node, Op, Port, limbs};
+use ndp_hdl_language::{Binary, Check, Id, Netlist, Node, Op, Port, limbs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -850,12 +850,4 @@ fn pieces(plan: Plan) -> Vec<Piece> {
 pub(super) fn clocks(netlist: &Netlist) -> BTreeSet<&str> {
     let registers = netlist.registers.iter().map(|register| register.clock.as_str());
     registers.chain(netlist.memories.iter().map(|memory| memory.clock.as_str())).collect()
-}
-
-/// A row of the table of ports.
-pub(super) fn port_row(port: &Port) -> String {
-    let Port { name, width, direction, .. } = port;
-    let place = if *width > 64 { format!("s.p_{name}[0]") } else { format!("s.p_{name}") };
-    let output = *direction == Direction::Output;
-    format!("            {{\"{name}\", {width}, {output}, sizeof({place}), &{place}}},\n")
 }
