@@ -582,7 +582,9 @@ fn a_wrong_latency_and_a_wrong_bit_are_caught() -> Outcome {
         assert!(bench.drain().and_then(|()| bench.verdict()).is_err(), "{changes}");
     }
     let mut bench = open("hermes", &dram("hermes")?, 53)?;
-    bench.rank.corrupt_burst(77, 300);
+    let mut wrong = bench.rank.read_burst(77);
+    wrong[4] ^= 1 << 44;
+    bench.rank.write_burst(77, &wrong);
     bench.requests.push_back(Request { address: 77, write: None, tag: 0 });
     let message = bench.drain().expect_err("the wrong bit must be noticed");
     assert!(message.contains("response of burst 0x4d"), "{message}");

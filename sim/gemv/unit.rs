@@ -358,7 +358,7 @@ impl GemvUnit {
         let (tiling, layouts) = product.matrices(&config, &mut map, &sizes)?;
         let outputs = kept.map(|(outputs, _)| outputs);
         let plan = match tiling {
-            None => Plan::dot_then(&config, &mut map, &layouts[0].1, &sizes, epilogue, outputs)?,
+            None => Plan::dot(&config, &mut map, &layouts[0].1, &sizes, epilogue, outputs)?,
             Some(tiling) => {
                 Plan::axpy(&config, &mut map, &layouts, &tiling, &sizes, epilogue, Ending::Stored)?
             }

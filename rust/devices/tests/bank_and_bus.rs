@@ -232,7 +232,9 @@ fn a_corrupted_bit_is_read() {
     let mut rank = Rank::new(&c);
     let burst = act_location().burst(&c);
     rank.write_burst(burst, &[0x55; 8]);
-    rank.corrupt_burst(burst, 3 * 64 + 1);
+    let mut words = rank.read_burst(burst);
+    words[3] ^= 1 << 1;
+    rank.write_burst(burst, &words);
     let out = run(&mut rank, 60, &[(0, act(0, 0)), (24, rd(0, 0))], |_| None);
     assert_eq!(out[48..52], [[0x55, 0x55], [0x55, 0x57], [0x55, 0x55], [0x55, 0x55]].map(Some));
     assert_eq!(rank.violation_count(), 0);

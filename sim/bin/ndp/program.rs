@@ -15,11 +15,9 @@ pub fn assemble(file: &Path, config: &DesignConfig, allow_malformed: bool) -> an
     let path = file.display();
     let text =
         ndp_files::read_text(file, MAX_TEXT).with_context(|| format!("cannot read program `{path}`"))?;
-    let (program, lines) = ndp_isa::parse_with_lines(&text).map_err(|error| match error {
-        IsaError::Syntax { line, token, expected } => {
-            refusal!("{path}:{line}: found {token:?}, expected {expected}")
-        }
-        other => refusal!("{path}: {other}"),
+    let (program, lines) = ndp_isa::parse_with_lines(&text).map_err(|error| {
+        let IsaError { line, token, expected } = error;
+        refusal!("{path}:{line}: found {token:?}, expected {expected}")
     })?;
     ensure!(!program.code.is_empty(), "{path}: there are no instructions");
     for (code, line) in program.code.iter().zip(lines).filter(|_| !allow_malformed) {

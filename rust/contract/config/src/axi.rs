@@ -3,7 +3,6 @@
 use crate::BEAT_BITS;
 use crate::keys::part;
 use crate::limits::{in_range, power_of_two};
-use ndp_files::Result;
 
 part! {
     "axi.", raw:
@@ -21,9 +20,4 @@ part! {
 impl AxiConfig {
     /// Most bursts of DRAM under way in each direction: the host's tags have six bits for their numbers.
     pub const MOST_OUTSTANDING: u32 = 64;
-
-    pub(crate) fn validate(raw: RawAxi) -> Result<Self> {
-        raw.check_keys()?;
-        Ok(Self(raw))
-    }
 }

@@ -2,7 +2,6 @@
 
 use crate::keys::part;
 use crate::limits::{in_range, power_of_two};
-use ndp_files::Result;
 
 part! {
     "core.", raw:
@@ -27,11 +26,6 @@ impl CoreConfig {
     /// The fastest clock. A reset of eight cycles is four of the slowest DRAM (833 ps), which is what the queues between the clocks need.
     pub const FASTEST_MHZ: u32 = 2000;
 
-    pub(crate) fn validate(raw: RawCore) -> Result<Self> {
-        raw.check_keys()?;
-        Ok(Self(raw))
-    }
-
     /// Period of the core's clock in ps: `10^6 / clock_mhz`, rounded to the nearest. All times follow from it.
     pub fn clock_ps(&self) -> u64 {
         (1_000_000 + u64::from(self.clock_mhz()) / 2) / u64::from(self.clock_mhz())
@@ -45,10 +39,5 @@ impl CoreConfig {
     /// So many cycles in ns, rounded up.
     pub fn cycles_to_ns(&self, cycles: u64) -> u64 {
         (cycles * self.clock_ps()).div_ceil(1000)
-    }
-
-    /// Whole cycles in so many ns.
-    pub fn ns_to_cycles(&self, ns: u64) -> u64 {
-        ns * 1000 / self.clock_ps()
     }
 }

@@ -28,11 +28,6 @@ part! {
 }
 
 impl DfiConfig {
-    pub(crate) fn validate(raw: RawDfi) -> Result<Self> {
-        raw.check_keys()?;
-        Ok(Self(raw))
-    }
-
     /// Clocks by which the port delays commands, so that write data lead them as the PHY wants: a register, and both times of a write.
     pub fn command_delay(&self) -> u32 {
         1 + self.0.t_phy_wrdata + self.0.write_lead

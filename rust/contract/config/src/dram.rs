@@ -69,9 +69,10 @@ impl DramConfig {
     pub const T_BL: u32 = 4;
 
     pub(crate) fn validate(raw: RawDram) -> Result<Self> {
-        raw.check_keys()?;
-        row_and_refresh_fit("dram", [raw.t_ras, raw.t_rp, raw.t_rc, raw.t_rfc, raw.t_refi])?;
-        Ok(Self(raw))
+        let config = Self::checked(raw)?;
+        let RawDram { t_ras, t_rp, t_rc, t_rfc, t_refi, .. } = config.0;
+        row_and_refresh_fit("dram", [t_ras, t_rp, t_rc, t_rfc, t_refi])?;
+        Ok(config)
     }
 
     /// RD to WR, any bank: the data of the read, two cycles for the bus to turn around, and a write's later start,

@@ -137,9 +137,8 @@ impl GemvConfig {
     }
 
     pub(crate) fn validate(raw: RawGemv) -> Result<Self> {
-        raw.check_keys()?;
         let RawGemv { multipliers, acc_bits, acc_segments, ranks, buffer_kib, max_batch, .. } = raw;
-        let mut config = Self(raw);
+        let mut config = Self::checked(raw)?;
         require(
             acc_bits.is_multiple_of(acc_segments),
             "gemv.acc_bits",

@@ -153,6 +153,14 @@ macro_rules! part {
         #[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize)]
         #[serde(transparent)]
         pub struct $owner($raw);
+
+        impl $owner {
+            /// What a file says, if each key keeps its limits.
+            pub(crate) fn checked(raw: $raw) -> ndp_files::Result<Self> {
+                raw.check_keys()?;
+                Ok(Self(raw))
+            }
+        }
     };
 }
 

@@ -135,10 +135,10 @@ impl DesignConfig {
             name: raw.name,
             gemv: GemvConfig::validate(raw.gemv)?,
             dram: speed::validate(raw.dram, text)?,
-            core: CoreConfig::validate(raw.core)?,
+            core: CoreConfig::checked(raw.core)?,
             link: LinkConfig::validate(raw.link)?,
-            axi: AxiConfig::validate(raw.axi)?,
-            dfi: DfiConfig::validate(raw.dfi)?,
+            axi: AxiConfig::checked(raw.axi)?,
+            dfi: DfiConfig::checked(raw.dfi)?,
         })
     }
 

@@ -52,8 +52,7 @@ impl LinkConfig {
     pub const MAX_FLIT_BITS: u32 = 5243 + Self::CRC_BITS;
 
     pub(crate) fn validate(raw: RawLink) -> Result<Self> {
-        raw.check_keys()?;
-        let config = Self(raw);
+        let config = Self::checked(raw)?;
         require(
             config.flit_bits() <= Self::MAX_FLIT_BITS,
             "flit_words * word_bits of [link]",

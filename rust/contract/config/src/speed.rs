@@ -10,6 +10,7 @@
 use crate::dram::RawDram;
 use crate::{DramConfig, parse};
 use ndp_files::{Result, bail, refusal};
+use std::fmt::Display;
 use toml::{Table, Value};
 
 struct Grade {
@@ -73,6 +74,15 @@ impl Grade {
         self.clocks(ps).max(clocks)
     }
 
+    /// Refuses a time that devices of the grade do not have.
+    fn refuse(&self, what: &str, clocks: u32, rule: impl Display) -> Result<()> {
+        let ns = f64::from(clocks) * self.clock_ps as f64 / 1e3;
+        bail!(
+            "{what} = {clocks} clocks ({ns:.3} ns at DDR4-{}) must be {rule}; jedec = false takes any",
+            self.speed
+        )
+    }
+
     /// The times of the default bin, for devices of 8 Gb.
     fn times(&self) -> Table {
         let of_bin = OF_A_BIN.map(|(key, ..)| (key, self.bin));
@@ -110,16 +120,12 @@ pub(crate) fn check_cas_latency(dram: &DramConfig, what: &'static str, clocks: u
     if clocks >= least {
         return Ok(());
     }
-    let ns = f64::from(clocks) * grade.clock_ps as f64 / 1e3;
     let limit = cas_latency.2 as f64 / 1e3;
     let rule = format!(
         "at least {least} clocks ({limit} ns), for which dram.t_cl has to be {} or more",
         least + more
     );
-    Err(refusal!(
-        "{what} = {clocks} clocks ({ns:.3} ns at DDR4-{}) must be {rule}; jedec = false takes any",
-        grade.speed
-    ))
+    grade.refuse(what, clocks, rule)
 }
 
 /// The parameters of the file `text`, whose `[dram]` table is `raw`.
@@ -150,19 +156,12 @@ fn complete(raw: RawDram, text: &str) -> Result<RawDram> {
 /// Refuses times that devices of the grade do not have.
 fn check(dram: &DramConfig) -> Result<()> {
     let Some(grade) = Grade::of(dram.speed()) else { return Ok(()) };
-    let refuse = |key, clocks: u32, rule: String| {
-        let ns = u64::from(clocks) as f64 * grade.clock_ps as f64 / 1e3;
-        Err(refusal!(
-            "{key} = {clocks} clocks ({ns:.3} ns at DDR4-{}) must be {rule}; jedec = false takes any",
-            grade.speed
-        ))
-    };
     let at_least = |key, clocks: u32, least: u32, ps: u64| {
         if clocks >= least {
             return Ok(());
         }
         let limit = if ps > 0 { format!("{} ns", ps as f64 / 1e3) } else { "the standard's".to_owned() };
-        refuse(key, clocks, format!("at least {least} clocks ({limit})"))
+        grade.refuse(key, clocks, format!("at least {least} clocks ({limit})"))
     };
     for least in OF_A_BIN.into_iter().chain(OF_ALL_BINS) {
         let (key, find, ps, _) = least;
@@ -178,7 +177,7 @@ fn check(dram: &DramConfig) -> Result<()> {
     at_least("dram.t_rfc", dram.t_rfc(), grade.clocks(ps), ps)?;
     let most = (T_REFI_PS / grade.clock_ps) as u32;
     if dram.t_refi() > most {
-        return refuse("dram.t_refi", dram.t_refi(), format!("at most {most} clocks (7800 ns)"));
+        return grade.refuse("dram.t_refi", dram.t_refi(), format!("at most {most} clocks (7800 ns)"));
     }
     Ok(())
 }

@@ -4,10 +4,11 @@
 //! each other at the same distance, they are kept as runs, and their times are worked out when they are taken.
 
 use crate::clock::ClockRelation;
-use crate::fifo::{Ring, SYNCHRONISED};
+use crate::fifo::SYNCHRONISED;
+use std::collections::VecDeque;
 
 /// Beats that are pushed at equal distances.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 struct Run {
     /// DRAM edge of the first one's push.
     edge: u64,
@@ -51,7 +52,7 @@ pub(crate) struct Beats {
     reserved: u64,
     /// Of these the reader's that were not taken.
     for_reader: u64,
-    runs: Ring<Run>,
+    runs: VecDeque<Run>,
     flow: Flow,
     /// First core edge at which the head can be read, if there is one.
     readable: u64,
@@ -74,7 +75,7 @@ impl Beats {
             depth: depth.into(),
             reserved: 0,
             for_reader: 0,
-            runs: Ring::new(16),
+            runs: VecDeque::new(),
             flow: Flow::default(),
             readable: 0,
             weight_from: u64::MAX,
@@ -156,19 +157,15 @@ impl Beats {
     #[inline]
     fn second_edge(&self) -> Option<Option<u64>> {
         let run = self.runs.front()?;
-        Some(if run.count > 1 {
-            Some(run.edge + run.step)
-        } else {
-            (self.runs.len() > 1).then(|| self.runs.get(1).edge)
-        })
+        let next = || self.runs.get(1).map(|next| next.edge);
+        Some(if run.count > 1 { Some(run.edge + run.step) } else { next() })
     }
 
     /// Edge at which the beat behind `index` others is pushed; if it is not known yet, how many unknown ones there are before it.
     #[inline]
     pub fn edge(&self, index: u64) -> Result<u64, u64> {
         let mut index = index;
-        for at in 0..self.runs.len() {
-            let run = self.runs.get(at);
+        for run in &self.runs {
             if index < run.count {
                 return Ok(run.edge + run.step * index);
             }
@@ -186,20 +183,18 @@ impl Beats {
     /// Beats are pushed at DRAM edge `edge`, which may lie ahead, and every `step` clocks after it.
     #[inline]
     pub fn push(&mut self, edge: u64, step: u64, count: u64, for_reader: bool) {
-        if !self.runs.is_empty() {
-            let at = self.runs.len() - 1;
-            let last = self.runs.get(at);
+        if let Some(last) = self.runs.back_mut() {
             let gap = edge - (last.edge + last.step * (last.count - 1));
             if last.for_reader == for_reader
                 && (last.step == 0 || last.step == gap)
                 && (count == 1 || step == gap)
             {
-                self.runs.set(at, Run { step: gap, count: last.count + count, ..last });
+                (last.step, last.count) = (gap, last.count + count);
                 return;
             }
         }
         let first = self.runs.is_empty();
-        self.runs.push(Run { edge, step: if count > 1 { step } else { 0 }, count, for_reader });
+        self.runs.push_back(Run { edge, step: if count > 1 { step } else { 0 }, count, for_reader });
         if first {
             self.find_head();
         }
@@ -232,7 +227,7 @@ impl Beats {
     /// The head is taken at core edge `edge`.
     #[inline]
     pub fn pop(&mut self, edge: u64) {
-        let Some(run) = self.runs.front() else { return };
+        let Some(run) = self.runs.front().copied() else { return };
         self.for_reader -= u64::from(run.for_reader);
         let (read, _) = self.flow.next(self.readable);
         self.reads[self.place(self.count)] = read;
@@ -245,9 +240,9 @@ impl Beats {
     #[inline]
     fn drop_front(&mut self, run: Run, count: u64) {
         if count == run.count {
-            self.runs.pop();
+            self.runs.pop_front();
         } else if count > 0 {
-            self.runs.set(0, Run { edge: run.edge + run.step * count, count: run.count - count, ..run });
+            self.runs[0] = Run { edge: run.edge + run.step * count, count: run.count - count, ..run };
         }
     }
 
@@ -270,7 +265,7 @@ impl Beats {
     /// is given the cycles. Returns how many.
     #[inline]
     pub fn take_unhindered(&mut self, most: u64, end: u64, mut took: impl FnMut(u64)) -> u64 {
-        let Some(run) = self.runs.front() else { return 0 };
+        let Some(run) = self.runs.front().copied() else { return 0 };
         // Offered in cycle `core_after(edge) + SYNCHRONISED + 2`, so the edge lies before the first one after this core edge.
         let Some(last) = end.checked_sub(SYNCHRONISED + 3) else { return 0 };
         let edges = self.clocks.dram_after(last).saturating_sub(run.edge);
@@ -298,7 +293,7 @@ impl Beats {
     /// which a beat is offered and says when it is taken, or nothing if it is not.
     #[inline]
     pub fn take_run(&mut self, most: u64, mut take: impl FnMut(u64) -> Option<u64>) -> u64 {
-        let Some(run) = self.runs.front().filter(|run| !run.for_reader) else { return 0 };
+        let Some(run) = self.runs.front().copied().filter(|run| !run.for_reader) else { return 0 };
         let (mut flow, mut edge, mut readable) = (self.flow, run.edge, self.readable);
         let (first, end) = (self.count, self.count + most.min(run.count));
         let mut count = first;

@@ -8,9 +8,9 @@ mod skip;
 
 use crate::clock::ClockRelation;
 use crate::counters::{COUNTERS, CounterFile};
-use crate::fifo::{Ring, SramFifo};
+use crate::fifo::SramFifo;
 use crate::host::{Answer, Host, Register};
-use crate::host_port::{CoreAccess, HostPort, LINK_COUNTERS, LINK_REGISTER, STORE_TAG, StoreTo, Wants};
+use crate::host_port::{CoreAccess, HostPort, LINK_COUNTERS, LINK_REGISTER, STORE_TAG, StoreTo};
 use crate::issue::{ACTIVATION, Event, Issue, LIST, LOAD, PRODUCT, ROUND, STORE, ZERO};
 use crate::rank::{Rank, RankActivity, Request as RankRequest};
 use crate::reader::Reader;
@@ -23,6 +23,7 @@ use alike::Aside;
 use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
 use ndp_isa::Status;
 use ndp_isa::{Instruction, Numbers, Product, block_words, vector_words};
+use std::collections::VecDeque;
 
 /// Rows that the unit can find waiting.
 const TOKENS: usize = 16;
@@ -67,10 +68,10 @@ pub struct CycleModel {
     ahead: bool,
     /// Rows are named, or segments asked for, in this cycle.
     fetching: bool,
-    tokens: Ring<u8>,
+    tokens: VecDeque<u8>,
     port: HostPort,
     queue: SramFifo,
-    words: Ring<u128>,
+    words: VecDeque<u128>,
     issue: Issue,
     counters: CounterFile,
     recorder: Option<Recorder>,
@@ -123,10 +124,10 @@ impl CycleModel {
             rows_start: false,
             ahead: false,
             fetching: false,
-            tokens: Ring::new(TOKENS),
+            tokens: VecDeque::new(),
             port: HostPort::new(config.core().queue_entries(), config.gemv().ranks()),
             queue: SramFifo::default(),
-            words: Ring::new(config.core().queue_entries() as usize + 2),
+            words: VecDeque::new(),
             issue: Issue::new(config),
             counters: CounterFile::default(),
             recorder: None,
@@ -286,7 +287,7 @@ impl CycleModel {
         let HostCycle { store_taken, pushed, overflow } = self.move_host(cycle, host);
         let load = offered.is_some() && !self.reads_list;
         let mask = if self.unit.wants_mask() { host.mask(cycle) } else { 0 };
-        let inputs = Inputs { load, store_taken, row: self.tokens.front(), exact: true, mask };
+        let inputs = Inputs { load, store_taken, row: self.tokens.front().copied(), exact: true, mask };
         let outputs = self.unit.step(cycle, inputs, &mut self.ranks);
         self.naming.step(outputs.named, &mut self.list);
         let listed = offered.filter(|_| self.reads_list);
@@ -328,7 +329,7 @@ impl CycleModel {
         if self.multiplies() {
             let row = if self.rows_wake <= cycle { self.move_rows(cycle) } else { None };
             let exact = !self.port.is_free();
-            let inputs = Inputs { row: self.tokens.front(), exact, ..Inputs::default() };
+            let inputs = Inputs { row: self.tokens.front().copied(), exact, ..Inputs::default() };
             let outputs = self.unit.step(cycle, inputs, &mut self.ranks);
             self.end_rows(cycle, outputs.row_taken, row);
         }
@@ -341,12 +342,10 @@ impl CycleModel {
     #[inline]
     fn end_rows(&mut self, cycle: u64, taken: bool, row: Option<u8>) {
         if taken {
-            self.tokens.pop();
+            self.tokens.pop_front();
             self.rows_wake = 0;
         }
-        if let Some(tail) = row {
-            self.tokens.push(tail);
-        }
+        self.tokens.extend(row);
         self.product_starts = false;
         if std::mem::take(&mut self.rows_start)
             && let Some(rows) = &self.rows
@@ -564,10 +563,7 @@ impl CycleModel {
     /// One request goes to the ranks: of those whose rank has room, the one whose last turn is the longest ago. Returns whose it was.
     #[inline]
     fn request_to_rank(&mut self, cycle: u64, transfer: Option<Wanted>) -> Passed {
-        let host = match self.port.wants() {
-            Wants::Rank(address, write) => Some((address, write, self.port.tag().into())),
-            Wants::Nothing => None,
-        };
+        let host = self.port.wants();
         let store = self.unit.offers_store();
         let store = store.then(|| (self.port.store_to.burst(&self.shape) & self.dimm_mask, true, STORE_TAG));
         let transfer = transfer.map(|Wanted { rank, burst, write }| {
@@ -610,7 +606,7 @@ impl CycleModel {
         let takes = event == Event::Free && self.queue.valid;
         match event {
             Event::Free if takes => {
-                let word = self.words.pop().unwrap_or_default();
+                let word = self.words.pop_front().unwrap_or_default();
                 self.issue.take(cycle, word);
             }
             Event::Fetches(instruction) => {
@@ -630,9 +626,7 @@ impl CycleModel {
             self.issue.overflow(taken_before);
         }
         self.queue.step(pushed.is_some(), takes);
-        if let Some(word) = pushed {
-            self.words.push(word);
-        }
+        self.words.extend(pushed);
         if let Some(recorder) = &mut self.recorder {
             recorder.event(cycle, event, takes);
         }
@@ -691,16 +685,9 @@ impl CycleModel {
         let gemv = self.config.gemv();
         // A row for each vector, or for each word, and no other.
         let rows = |dst, cols, count, address| Product {
-            src: 0,
             dst,
-            cols,
-            batch: 1,
             count,
-            address,
-            list: None,
-            heads: 1,
-            selected: false,
-            weights: WeightFormat::Fp16,
+            ..Product::of_matrix(cols, address, WeightFormat::Fp16)
         };
         let (kind, product) = match *instruction {
             Instruction::Dot(product) => (Kind::Dot, product),

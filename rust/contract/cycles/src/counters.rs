@@ -11,12 +11,8 @@ const CAUSES: usize = 4;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CounterFile {
     /// Of the cycles before this one.
-    parts: [u64; PARTS.len()],
     axpy: u64,
-    outside: u64,
     cycles: u64,
-    /// There was a product in the last cycle.
-    last_product: bool,
     /// Cycles by the parts at work in them.
     masks: Masks,
     /// Those at work in the last cycle.
@@ -41,14 +37,8 @@ impl CounterFile {
         if cycles == 0 {
             return;
         }
-        let product = busy >> PRODUCT & 1 == 1;
-        for (part, count) in self.parts.iter_mut().enumerate() {
-            *count += u64::from(busy >> part & 1) * cycles;
-        }
-        self.axpy += u64::from(product && axpy) * cycles;
-        self.outside += u64::from(!product && busy >> ROUND & 1 == 0) * cycles;
+        self.axpy += u64::from(busy >> PRODUCT & 1 == 1 && axpy) * cycles;
         self.cycles = cycle;
-        self.last_product = product;
         self.last = busy as usize % self.masks.0.len();
         self.masks.0[self.last] += cycles;
     }
@@ -64,8 +54,11 @@ impl CounterFile {
     /// core counts them a cycle late.
     pub fn register(&self, causes: [u64; CAUSES], ranks: u32) -> [u32; COUNTERS] {
         let [working, row, weights, room] = causes;
-        let part = |part: usize| self.parts[part];
-        let products = part(PRODUCT) - u64::from(self.last_product);
+        let cycles = |of: &dyn Fn(usize) -> bool| -> u64 {
+            self.masks.0.iter().enumerate().filter(|(busy, _)| of(*busy)).map(|(_, cycles)| cycles).sum()
+        };
+        let part = |part: usize| cycles(&|busy| busy >> part & 1 == 1);
+        let products = part(PRODUCT) - (self.last >> PRODUCT & 1) as u64;
         let filling = products * u64::from(ranks) - causes.iter().sum::<u64>();
         [
             working,
@@ -80,7 +73,7 @@ impl CounterFile {
             part(LIST),
             part(ZERO),
             filling,
-            self.outside,
+            cycles(&|busy| busy & (1 << PRODUCT | 1 << ROUND) == 0),
             self.cycles,
             part(ACTIVATION),
         ]

@@ -4,100 +4,47 @@
 //! place one at which the writer sees it free; both are known when the word is pushed or popped.
 
 use crate::clock::ClockRelation;
+use std::collections::VecDeque;
 
-/// A ring of values that is as long as it has to be.
-#[derive(Clone, Debug)]
-pub(crate) struct Ring<T> {
-    items: Box<[T]>,
-    first: usize,
-    count: usize,
+/// The places of a queue between the clocks as one side knows them: it takes them, and each is free again from a time on.
+#[derive(Clone, Debug, Default)]
+struct Places {
+    depth: u64,
+    /// Taken so far.
+    taken: u64,
+    /// Known to be free again.
+    freed: u64,
+    /// From when on the next ones are, in this order.
+    times: VecDeque<u64>,
 }
 
-impl<T: Copy + Default> Ring<T> {
-    pub fn new(capacity: usize) -> Self {
-        Self { items: vec![T::default(); capacity.next_power_of_two()].into(), first: 0, count: 0 }
+impl Places {
+    fn new(depth: u32) -> Self {
+        Self { depth: depth.into(), ..Self::default() }
     }
 
+    /// Brings what is known up to time `now`.
     #[inline]
-    pub fn len(&self) -> usize {
-        self.count
-    }
-
-    #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.count == 0
-    }
-
-    #[inline]
-    pub fn front(&self) -> Option<T> {
-        (self.count > 0).then(|| self.items[self.first & (self.items.len() - 1)])
-    }
-
-    #[inline]
-    pub fn get(&self, index: usize) -> T {
-        self.items[(self.first + index) & (self.items.len() - 1)]
-    }
-
-    #[inline]
-    pub fn set(&mut self, index: usize, value: T) {
-        let mask = self.items.len() - 1;
-        self.items[(self.first + index) & mask] = value;
-    }
-
-    #[inline]
-    pub fn push(&mut self, value: T) {
-        if self.count == self.items.len() {
-            self.grow();
+    fn look(&mut self, now: u64) {
+        while self.times.front().is_some_and(|time| *time <= now) {
+            self.times.pop_front();
+            self.freed += 1;
         }
-        let at = (self.first + self.count) & (self.items.len() - 1);
-        self.items[at] = value;
-        self.count += 1;
     }
 
-    #[cold]
-    fn grow(&mut self) {
-        let mut items = vec![T::default(); 2 * self.items.len()];
-        for (index, item) in items.iter_mut().enumerate().take(self.count) {
-            *item = self.get(index);
-        }
-        (self.items, self.first) = (items.into(), 0);
-    }
-
+    /// Those that are missing for `more` words by what is known; 0 if they fit.
     #[inline]
-    pub fn pop(&mut self) -> Option<T> {
-        let front = self.front()?;
-        self.first = (self.first + 1) & (self.items.len() - 1);
-        self.count -= 1;
-        Some(front)
-    }
-}
-
-impl<T: Copy + Default + PartialEq> PartialEq for Ring<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.count == other.count && (0..self.count).all(|index| self.get(index) == other.get(index))
-    }
-}
-
-/// Numbers of events that count from a time on, in the order of these times.
-#[derive(Clone, Debug)]
-struct Later {
-    times: Ring<u64>,
-    passed: u64,
-}
-
-impl Later {
-    fn new(capacity: usize) -> Self {
-        Self { times: Ring::new(capacity), passed: 0 }
+    fn missing(&self, more: u64) -> u64 {
+        (self.taken - self.freed + more).saturating_sub(self.depth)
     }
 
-    /// Events whose time is at most `now`.
+    /// Whether there is one at time `now`.
     #[inline]
-    fn until(&mut self, now: u64) -> u64 {
-        while self.times.front().is_some_and(|time| time <= now) {
-            self.times.pop();
-            self.passed += 1;
+    fn ready(&mut self, now: u64) -> bool {
+        if self.missing(1) > 0 {
+            self.look(now);
         }
-        self.passed
+        self.missing(1) == 0
     }
 }
 
@@ -124,13 +71,11 @@ impl SramFifo {
 pub(crate) const SYNCHRONISED: u64 = 3;
 
 /// A queue in flip-flops from the core's clock to the DRAM's, with a head register behind it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ToDram<T> {
-    depth: u64,
-    pushed: u64,
-    freed: Later,
+    places: Places,
     /// First DRAM edge at which the word can be read, the word.
-    words: Ring<(u64, T)>,
+    words: VecDeque<(u64, T)>,
     /// First DRAM cycle in which the head is there, the head.
     head: Option<(u64, T)>,
     last_pop: u64,
@@ -138,35 +83,27 @@ pub(crate) struct ToDram<T> {
 
 impl<T: Copy + Default> ToDram<T> {
     pub fn new(depth: u32) -> Self {
-        let places = depth as usize + 2;
-        Self {
-            depth: depth.into(),
-            pushed: 0,
-            freed: Later::new(places),
-            words: Ring::new(places),
-            head: None,
-            last_pop: 0,
-        }
+        Self { places: Places::new(depth), ..Self::default() }
     }
 
     /// Whether there is room in this core cycle.
     #[inline]
     pub fn ready(&mut self, cycle: u64) -> bool {
-        self.pushed - self.freed.passed < self.depth || self.pushed - self.freed.until(cycle) < self.depth
+        self.places.ready(cycle)
     }
 
     /// The first core cycle from which on there is room, if that is known already.
     #[inline]
     pub fn room_from(&self) -> Option<u64> {
-        if self.pushed - self.freed.passed < self.depth { Some(0) } else { self.freed.times.front() }
+        if self.places.missing(1) == 0 { Some(0) } else { self.places.times.front().copied() }
     }
 
     /// Returns the first DRAM cycle in which a head is there.
     #[inline]
     pub fn push(&mut self, cycle: u64, word: T, clocks: ClockRelation) -> u64 {
         let readable = clocks.dram_after(cycle) + SYNCHRONISED;
-        self.words.push((readable, word));
-        self.pushed += 1;
+        self.words.push_back((readable, word));
+        self.places.taken += 1;
         if self.head.is_none() {
             self.fetch(clocks);
         }
@@ -176,10 +113,10 @@ impl<T: Copy + Default> ToDram<T> {
     /// The next word becomes the head as soon as it can be read and the one before has left.
     #[inline]
     fn fetch(&mut self, clocks: ClockRelation) {
-        let Some((readable, word)) = self.words.pop() else { return };
+        let Some((readable, word)) = self.words.pop_front() else { return };
         let read = readable.max(self.last_pop);
         self.head = Some((read + 1, word));
-        self.freed.times.push(clocks.core_after(read) + SYNCHRONISED);
+        self.places.times.push_back(clocks.core_after(read) + SYNCHRONISED);
     }
 
     /// Nothing waits.
@@ -193,9 +130,12 @@ impl<T: Copy + Default> ToDram<T> {
     where
         T: PartialEq,
     {
-        let [used, others] = [&mut *self, other].map(|queue| queue.pushed - queue.freed.until(cycle));
+        let [used, others] = [&mut self.places, &mut other.places].map(|places| {
+            places.look(cycle);
+            places.taken - places.freed
+        });
         used == others
-            && self.freed.times == other.freed.times
+            && self.places.times == other.places.times
             && self.words == other.words
             && self.head == other.head
             && self.last_pop.max(clock) == other.last_pop.max(clock)
@@ -220,77 +160,64 @@ impl<T: Copy + Default> ToDram<T> {
 ///
 /// Behind the SRAM lie its output and the head. Word `i` is read when it has come across, the word before it has been
 /// read, and the one before that has left the head.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct WriteData {
-    depth: u64,
-    pushed: u64,
+    places: Places,
     read: u64,
     last_read: u64,
-    freed: Later,
     /// DRAM edges at which words can be read.
-    words: Ring<u64>,
+    words: VecDeque<u64>,
     /// DRAM edges at which heads leave; the first is that of word `read - 2`.
-    pops: Ring<u64>,
+    pops: VecDeque<u64>,
 }
 
 impl WriteData {
     pub fn new(depth: u32) -> Self {
-        let places = depth as usize + 2;
-        Self {
-            depth: depth.into(),
-            pushed: 0,
-            read: 0,
-            last_read: 0,
-            freed: Later::new(places),
-            words: Ring::new(places),
-            pops: Ring::new(places),
-        }
+        Self { places: Places::new(depth), ..Self::default() }
     }
 
     #[inline]
     pub fn ready(&mut self, cycle: u64) -> bool {
-        self.pushed - self.freed.until(cycle) < self.depth
+        self.places.ready(cycle)
     }
 
     #[inline]
     pub fn push(&mut self, cycle: u64, clocks: ClockRelation) {
-        self.words.push(clocks.dram_after(cycle) + SYNCHRONISED);
-        self.pushed += 1;
+        self.words.push_back(clocks.dram_after(cycle) + SYNCHRONISED);
+        self.places.taken += 1;
         self.move_on(clocks);
     }
 
     /// The next burst leaves the head at DRAM edge `edge`, which may lie ahead.
     #[inline]
     pub fn pop(&mut self, edge: u64, clocks: ClockRelation) {
-        self.pops.push(edge);
+        self.pops.push_back(edge);
         self.move_on(clocks);
     }
 
     fn move_on(&mut self, clocks: ClockRelation) {
-        while let Some(mut read) = self.words.front() {
+        while let Some(mut read) = self.words.front().copied() {
             if self.read >= 1 {
                 read = read.max(self.last_read + 1);
             }
             if self.read >= 2 {
-                let Some(pop) = self.pops.front() else { return };
-                self.pops.pop();
+                let Some(pop) = self.pops.pop_front() else { return };
                 read = read.max(pop);
             }
-            self.words.pop();
+            self.words.pop_front();
             (self.read, self.last_read) = (self.read + 1, read);
-            self.freed.times.push(clocks.core_after(read) + SYNCHRONISED);
+            self.places.times.push_back(clocks.core_after(read) + SYNCHRONISED);
         }
     }
 }
 
 /// A queue in an SRAM from the DRAM's clock to the core's.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct ToCore<T> {
-    /// Places taken so far, from the command on.
-    reserved: u64,
-    taken: Later,
-    /// First core edge at which the word can be read or, of those that have a time, is read; the word. `taken` holds these edges.
-    words: Ring<(u64, T)>,
+    /// Taken from the command on.
+    places: Places,
+    /// First core edge at which the word can be read or, of those that have a time, is read; the word. These edges are the times of `places`.
+    words: VecDeque<(u64, T)>,
     /// Words from the head on that have a time: at most two.
     timed: usize,
     last_read: u64,
@@ -298,30 +225,18 @@ pub(crate) struct ToCore<T> {
     head_from: u64,
     /// Core edges at which the last head left, and the one before.
     pops: [u64; 2],
-    depth: u64,
     started: bool,
 }
 
 impl<T: Copy + Default> ToCore<T> {
     pub fn new(depth: u32) -> Self {
-        let places = depth as usize + 2;
-        Self {
-            reserved: 0,
-            taken: Later::new(places),
-            words: Ring::new(places),
-            timed: 0,
-            last_read: 0,
-            head_from: u64::MAX,
-            pops: [0; 2],
-            depth: depth.into(),
-            started: false,
-        }
+        Self { places: Places::new(depth), head_from: u64::MAX, ..Self::default() }
     }
 
     /// Places that are missing for `more` words by what was known last; 0 if they fit.
     #[inline]
     pub fn missing(&self, more: u64) -> u64 {
-        (self.reserved - self.taken.passed + more).saturating_sub(self.depth)
+        self.places.missing(more)
     }
 
     /// Brings what is known of the reader up to DRAM cycle `cycle`.
@@ -331,21 +246,21 @@ impl<T: Copy + Default> ToCore<T> {
         if cycle >= SYNCHRONISED {
             let end = clocks.core_after(cycle - SYNCHRONISED);
             if end > 0 {
-                self.taken.until(end - 1);
+                self.places.look(end - 1);
             }
         }
     }
 
     #[inline]
     pub fn reserve(&mut self, words: u64) {
-        self.reserved += words;
+        self.places.taken += words;
     }
 
     /// A word is pushed at DRAM edge `edge`, which may lie ahead. Returns the first core edge that can read it.
     #[inline]
     pub fn push(&mut self, edge: u64, word: T, clocks: ClockRelation) -> u64 {
         let readable = clocks.core_after(edge) + SYNCHRONISED;
-        self.words.push((readable, word));
+        self.words.push_back((readable, word));
         if self.timed < 2 {
             self.give_times();
         }
@@ -354,7 +269,7 @@ impl<T: Copy + Default> ToCore<T> {
 
     fn give_times(&mut self) {
         while self.timed < 2 && self.timed < self.words.len() {
-            let (readable, word) = self.words.get(self.timed);
+            let (readable, _) = self.words[self.timed];
             // The word before the one before left the head: that of the last pop for the word behind the head.
             let before = if self.timed == 1 { self.pops[0] } else { self.pops[1] };
             let mut read = readable.max(before);
@@ -362,10 +277,10 @@ impl<T: Copy + Default> ToCore<T> {
                 read = read.max(self.last_read + 1);
             }
             self.started = true;
-            self.words.set(self.timed, (read, word));
+            self.words[self.timed].0 = read;
             self.last_read = read;
             self.timed += 1;
-            self.taken.times.push(read);
+            self.places.times.push_back(read);
         }
         let head = self.words.front();
         self.head_from = head.map_or(u64::MAX, |(read, _)| (read + 1).max(self.pops[0]) + 1);
@@ -383,13 +298,13 @@ impl<T: Copy + Default> ToCore<T> {
         if self.head_from > cycle {
             return None;
         }
-        self.words.front().map(|(_, word)| word)
+        self.words.front().map(|(_, word)| *word)
     }
 
     /// The head is taken at core edge `edge`.
     #[inline]
     pub fn pop(&mut self, edge: u64) {
-        self.words.pop();
+        self.words.pop_front();
         self.timed -= 1;
         self.pops = [edge, self.pops[0]];
         self.give_times();

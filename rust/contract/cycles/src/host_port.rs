@@ -1,10 +1,10 @@
 //! The host's port: one request at a time, to a rank or to the core's registers; stores go the same way
 //! (docs/timing.md, "Host port").
 
-use crate::fifo::Ring;
 use crate::host::{Answer, Register, Request, RequestKind};
 use crate::oldest_first::OldestFirst;
 use crate::shape::Shape;
+use std::collections::VecDeque;
 
 /// The register of the link's state.
 pub(crate) const LINK_REGISTER: u8 = 2;
@@ -12,14 +12,6 @@ pub(crate) const LINK_REGISTER: u8 = 2;
 pub(crate) const LINK_COUNTERS: std::ops::RangeInclusive<u8> = 16..=31;
 /// Bit of a rank's tag that marks a store.
 pub(crate) const STORE_TAG: u16 = 1 << 8;
-
-/// What the request in work wants in this cycle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wants {
-    Nothing,
-    /// A burst of a rank: address of the DIMM, write.
-    Rank(u32, bool),
-}
 
 /// What an access to the core does in this cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,7 +83,7 @@ pub(crate) struct HostPort {
     /// The pending access to the core is done, its answer waits.
     answer: Option<Option<Register>>,
     /// Instructions still to go to the queue; one per cycle.
-    unpacking: Ring<u128>,
+    unpacking: VecDeque<u128>,
     /// The response that is offered.
     pub response: Option<Answer>,
     /// Stores that are passed on and not acknowledged.
@@ -112,7 +104,7 @@ impl HostPort {
         Self {
             pending: None,
             answer: None,
-            unpacking: Ring::new(4),
+            unpacking: VecDeque::new(),
             response: None,
             stores: 0,
             outstanding: 0,
@@ -165,17 +157,15 @@ impl HostPort {
         self.unpacking.len() as u32
     }
 
+    /// The burst of a rank that the request in work wants: address of the DIMM, whether it is written; the request's tag.
     #[inline]
-    pub fn wants(&self) -> Wants {
+    pub fn wants(&self) -> Option<(u32, bool, u16)> {
         match self.pending {
-            Some(Request { kind: RequestKind::Dram { address, write }, .. }) => Wants::Rank(address, write),
-            _ => Wants::Nothing,
+            Some(Request { kind: RequestKind::Dram { address, write }, tag }) => {
+                Some((address, write, tag.into()))
+            }
+            _ => None,
         }
-    }
-
-    /// Tag of the request in work.
-    pub fn tag(&self) -> u8 {
-        self.pending.map_or(0, |request| request.tag)
     }
 
     /// The request in work was passed on to its rank.
@@ -203,7 +193,7 @@ impl HostPort {
     /// The word that goes to the queue in this cycle.
     #[inline]
     pub fn unpack(&mut self) -> Option<u128> {
-        self.unpacking.pop()
+        self.unpacking.pop_front()
     }
 
     /// The access is done; its answer can go from the next cycle on.
@@ -211,7 +201,7 @@ impl HostPort {
         if let (CoreAccess::Queues, Some(Request { kind: RequestKind::Instructions(words), .. })) =
             (access, self.pending)
         {
-            words.into_iter().for_each(|word| self.unpacking.push(word));
+            self.unpacking.extend(words);
         }
         self.answer = Some(register);
     }
@@ -219,7 +209,7 @@ impl HostPort {
     /// The answer of the core that waits, if there is one.
     #[inline]
     pub fn core_answer(&self) -> Option<Answer> {
-        self.answer.map(|register| Answer { tag: self.tag(), register })
+        self.answer.zip(self.pending).map(|(register, Request { tag, .. })| Answer { tag, register })
     }
 
     /// The core's answer becomes the response.

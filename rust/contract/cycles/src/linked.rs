@@ -215,25 +215,21 @@ impl LinkedModel {
             }
         }
         self.cycle = to;
-        let deliver = |from: &mut End, line: &mut Line| {
-            from.outbox.drain(..).for_each(|(first, header)| line.push(first, header));
-            line.prune(to);
-        };
         for at in 0..self.cores.len() {
             match &mut self.bridge {
                 Some(bridge) => {
                     let other = &mut bridge.ends[at];
                     let Some(unit) = self.cores[at].transfers() else { continue };
-                    deliver(&mut unit.end, &mut other.line);
-                    deliver(other, &mut unit.end.line);
+                    unit.end.deliver(&mut other.line, to);
+                    other.deliver(&mut unit.end.line, to);
                 }
                 None => {
                     let [first, second] = &mut self.cores[..] else { continue };
                     let (Some(first), Some(second)) = (first.transfers(), second.transfers()) else {
                         continue;
                     };
-                    let (from, to) = if at == 0 { (first, second) } else { (second, first) };
-                    deliver(&mut from.end, &mut to.end.line);
+                    let (from, other) = if at == 0 { (first, second) } else { (second, first) };
+                    from.end.deliver(&mut other.end.line, to);
                 }
             }
         }

@@ -12,7 +12,7 @@ pub(crate) fn segment_bursts(address: u32, left: u32) -> u32 {
 /// Beats that can be on their way to or wait in one rank's queue.
 const PLACES: u32 = 32;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Lane {
     address: u32,
     left: u32,
@@ -21,7 +21,7 @@ struct Lane {
 }
 
 /// The reader.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Reader {
     lanes: Vec<Lane>,
     /// Beats that have not been handed on.
@@ -39,17 +39,11 @@ pub(crate) struct Reader {
 
 impl Reader {
     pub fn new(ranks: u32, rank_bursts: u64) -> Self {
-        let lane = Lane { address: 0, left: 0, places: PLACES, queue: SramFifo::default() };
         Self {
-            lanes: vec![lane; ranks as usize],
-            left: 0,
-            asked: 0,
-            rank: 0,
-            address: 0,
-            starts: false,
-            command: (0, 0),
+            lanes: vec![Lane { places: PLACES, ..Lane::default() }; ranks as usize],
             rank_mask: (rank_bursts - 1) as u32,
             dimm_mask: (rank_bursts * u64::from(ranks) - 1) as u32,
+            ..Self::default()
         }
     }
 

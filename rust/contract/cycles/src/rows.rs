@@ -1,12 +1,12 @@
 //! Rows of a product: their numbers, and the segments that each rank has to read for them (docs/timing.md, "Rows of a
 //! product").
 
-use crate::fifo::Ring;
 use crate::rank::Segment;
 use crate::reader::segment_bursts;
 use crate::shape::{Cut, Shape};
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_layout::MatrixLayout;
+use std::collections::VecDeque;
 
 /// A product as the front end needs it.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ const PLACED: u64 = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct Feeder {
     rank: u32,
-    waiting: Ring<(u32, u8)>,
+    waiting: VecDeque<(u32, u8)>,
     /// Cycle from which on the row in work has its segments on offer.
     from: u64,
     address: u32,
@@ -138,7 +138,7 @@ pub(crate) struct Feeder {
 impl Feeder {
     pub fn new(rank: u32, rank_bursts: u64) -> Self {
         let mask = (rank_bursts - 1) as u32;
-        Self { rank, waiting: Ring::new(QUEUED_ROWS), from: 0, address: 0, left: 0, mask }
+        Self { rank, waiting: VecDeque::new(), from: 0, address: 0, left: 0, mask }
     }
 
     /// In cycle `cycle` the same comes of both.
@@ -192,11 +192,11 @@ impl Feeder {
             self.left -= segment.bursts;
             self.address = (self.address - self.address % 16 + 16) & self.mask;
         }
-        if !working && let (Some((row, start)), Some(rows)) = (self.waiting.pop(), rows) {
+        if !working && let (Some((row, start)), Some(rows)) = (self.waiting.pop_front(), rows) {
             self.place(cycle, row, start.into(), rows, shape);
         }
         if let Some((row, start)) = row {
-            self.waiting.push((row, start as u8));
+            self.waiting.push_back((row, start as u8));
         }
     }
 

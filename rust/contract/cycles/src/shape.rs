@@ -39,7 +39,7 @@ impl Cut {
 const COLUMN: u64 = 7;
 
 /// What does not change with instructions.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shape {
     pub ranks: u32,
     /// Beats of a stripe.

@@ -3,9 +3,9 @@
 //! [`Instruction`] holds what the encoding can hold, legal or not; whether a design can execute it is
 //! [`Instruction::check`] in [`crate::malformed`].
 
-use crate::IsaError;
 use crate::table::{Operand, instructions, operands};
 use ndp_config::WeightFormat;
+use ndp_files::{Result, bail, ensure};
 
 /// A field of the encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,15 +37,15 @@ impl Field {
     /// The value at the field's place.
     ///
     /// # Errors
-    /// [`IsaError::Field`] if it does not fit.
-    fn put(self, value: u32) -> Result<u128, IsaError> {
+    /// If it does not fit.
+    fn put(self, value: u32) -> Result<u128> {
         self.within(value, 0, self.max())?;
         Ok(u128::from(value) << self.low)
     }
 
-    fn within(self, value: u32, min: u64, max: u64) -> Result<(), IsaError> {
-        let (field, value) = (self.name, value.into());
-        if (min..=max).contains(&value) { Ok(()) } else { Err(IsaError::Field { field, value, min, max }) }
+    fn within(self, value: u32, min: u64, max: u64) -> Result<()> {
+        ensure!((min..=max).contains(&u64::from(value)), "{} = {value} must be {min}..={max}", self.name);
+        Ok(())
     }
 }
 
@@ -111,122 +111,33 @@ instructions! {
         /// Later instructions start when all earlier ones are complete, their writes to DRAM included.
         Barrier = 0x01, "barrier";
         /// Puts the tag into the status when all earlier instructions are complete.
-        Signal = 0x02, "signal", {
-            /// The tag.
-            tag: u32 = TAG;
-        };
+        Signal = 0x02, "signal", { tag };
         /// Vector block (cols, batch) from DRAM into the buffer.
-        Load = 0x10, "load", {
-            /// First word in the buffer.
-            dst: u32 = DST;
-            /// Elements of a vector.
-            cols: u32 = COLS;
-            /// Vectors, 1..=16.
-            batch: u32 = BATCH;
-            /// First burst of the DIMM.
-            address: u32 = ADDRESS;
-        };
+        Load = 0x10, "load", { dst, cols, batch, address };
         /// Vector block (cols, batch) from the buffer into DRAM.
-        Store = 0x11, "store", {
-            /// First word in the buffer.
-            src: u32 = SRC;
-            /// Elements of a vector.
-            cols: u32 = COLS;
-            /// Vectors, 1..=16.
-            batch: u32 = BATCH;
-            /// First burst of the DIMM.
-            address: u32 = ADDRESS;
-        };
+        Store = 0x11, "store", { src, cols, batch, address };
         /// Entries from DRAM, 16 per burst, into the list memory.
-        List = 0x12, "list", {
-            /// First entry in the list memory, a multiple of 16.
-            list: u32 = LIST;
-            /// Entries.
-            count: u32 = COUNT;
-            /// First burst of the DIMM.
-            address: u32 = ADDRESS;
-        };
+        List = 0x12, "list", { list, count, address };
         /// Vectors of the block (cols, batch) from the buffer become rows of a matrix in DRAM, one stripe each.
-        Append = 0x13, "append", {
-            /// First word in the buffer.
-            src: u32 = SRC;
-            /// Elements of a vector and of a row: a stripe at most.
-            cols: u32 = COLS;
-            /// Vectors, 1..=16.
-            batch: u32 = BATCH;
-            /// Row of the first vector; the others follow.
-            row: u32 = ROW;
-            /// First burst of the matrix in every rank.
-            address: u32 = ADDRESS;
-        };
+        Append = 0x13, "append", { src, cols, batch, row, address };
         /// Words of the buffer, which are sums, to DRAM in all ranks: each a row of one wave.
-        Export = 0x14, "export", {
-            /// First word.
-            src: u32 = SRC;
-            /// Words.
-            count: u32 = COUNT;
-            /// First burst in every rank.
-            address: u32 = ADDRESS;
-        };
+        Export = 0x14, "export", { src, count, address };
         /// Words of the buffer in all slices become 0: empty accumulators, vectors of +0.
-        Zero = 0x20, "zero", {
-            /// First word.
-            dst: u32 = DST;
-            /// Words.
-            count: u32 = COUNT;
-        };
+        Zero = 0x20, "zero", { dst, count };
         /// `y[b][k] = RNE16(sum_c w[row(k), c] * x[b][c])`, `k < count`; with `G` heads `y[b * G + s][k]` is the sum over
         /// the elements `c` of segment `s` of a stripe.
         Dot = 0x21, "dot", (Product);
         /// `acc[b][c] += sum_k a[b][k] * w[row(k), c]`, `k < count`; with `G` heads the factor is `a[b * G + s(c)][k]`.
         Axpy = 0x22, "axpy", (Product);
         /// Accumulators (cols, batch) become the vector block (cols, batch), each rounded once.
-        Round = 0x23, "round", {
-            /// First word of the accumulators.
-            src: u32 = SRC;
-            /// First word of the vectors.
-            dst: u32 = DST;
-            /// Elements of a vector.
-            cols: u32 = COLS;
-            /// Vectors, 1..=16.
-            batch: u32 = BATCH;
-        };
+        Round = 0x23, "round", { src, dst, cols, batch };
         /// `acc[b][c] += p[b][c]`, p being the matrix (batch rows, cols) at the address.
-        Merge = 0x24, "merge", {
-            /// First word of the accumulators.
-            dst: u32 = DST;
-            /// Elements of a row.
-            cols: u32 = COLS;
-            /// Rows, and vectors, 1..=16.
-            batch: u32 = BATCH;
-            /// First burst of the matrix in every rank.
-            address: u32 = ADDRESS;
-        };
+        Merge = 0x24, "merge", { dst, cols, batch, address };
         /// What `export` has written, or anything of its form, is added to sums in the buffer.
-        Import = 0x25, "import", {
-            /// First word.
-            dst: u32 = DST;
-            /// Words.
-            count: u32 = COUNT;
-            /// First burst in every rank.
-            address: u32 = ADDRESS;
-        };
+        Import = 0x25, "import", { dst, count, address };
         /// Elements of the vector block (cols, batch) at src that are greater than 0 in at least one vector: their values become
         /// the first elements of the block at dst, their numbers entries of the list memory.
-        Select = 0x26, "select", {
-            /// First word of the vectors.
-            src: u32 = SRC;
-            /// First word of the values.
-            dst: u32 = DST;
-            /// Elements of a vector.
-            cols: u32 = COLS;
-            /// Vectors, 1..=16.
-            batch: u32 = BATCH;
-            /// First entry of the numbers in the list memory, a multiple of 16.
-            list: u32 = LIST;
-            /// What the elements are called.
-            numbers: Numbers = LISTED ROW;
-        } as [SRC, DST, COLS, BATCH, LISTED, LIST, ROW];
+        Select = 0x26, "select", { src, dst, cols, batch, list, numbers } as [SRC, DST, COLS, BATCH, LISTED, LIST, ROW];
     }
     activations {
         /// `x` if it is positive, else +0; NaN stays.
@@ -236,39 +147,21 @@ instructions! {
         /// `exp(x)` over the sum of all exponentials of its vector.
         Softmax = 0x32, "softmax";
         /// `x * scalar`.
-        Scale = 0x33, "scale", {
-            /// Bits of an FP16 value.
-            scalar: u16 = SCALAR;
-        };
+        Scale = 0x33, "scale", { scalar };
         /// `x + y`.
-        Add = 0x34, "add", {
-            /// First word of the second block.
-            other: u32 = OTHER;
-        };
+        Add = 0x34, "add", { other };
         /// `x - y`.
-        Sub = 0x35, "sub", {
-            /// First word of the second block.
-            other: u32 = OTHER;
-        };
+        Sub = 0x35, "sub", { other };
         /// `x * y`.
-        Mul = 0x36, "mul", {
-            /// First word of the second block.
-            other: u32 = OTHER;
-        };
+        Mul = 0x36, "mul", { other };
         /// The larger one.
-        Max = 0x37, "max", {
-            /// First word of the second block.
-            other: u32 = OTHER;
-        };
+        Max = 0x37, "max", { other };
         /// `x / (1 + exp(-x))`.
         Silu = 0x38, "silu";
         /// `x * (1 + erf(x / sqrt(2))) / 2`.
         Gelu = 0x39, "gelu";
         /// `x / y`.
-        Div = 0x3A, "div", {
-            /// First word of the second block.
-            other: u32 = OTHER;
-        };
+        Div = 0x3A, "div", { other };
     }
     last {
         /// Bursts of DRAM become a message to another DIMM.
@@ -407,8 +300,8 @@ impl Instruction {
     /// The 128 bits.
     ///
     /// # Errors
-    /// [`IsaError::Field`] if a value does not fit its field.
-    pub fn try_encode(&self) -> Result<u128, IsaError> {
+    /// If a value does not fit its field.
+    pub fn try_encode(&self) -> Result<u128> {
         let mut word = OPCODE.put(self.opcode() as u32)?;
         for &field in self.opcode().fields() {
             let Some(value) = self.value(field) else { continue };
@@ -418,7 +311,7 @@ impl Instruction {
                     BATCH.put(value - 1)?
                 }
                 (HEADS, _) if !value.is_power_of_two() => {
-                    return Err(IsaError::PowerOfTwo { field: HEADS.name, value: value.into() });
+                    bail!("{} = {value} must be a power of two", HEADS.name);
                 }
                 (HEADS, _) => {
                     HEADS.within(value, 1, 1 << HEADS.max())?;

@@ -61,138 +61,47 @@ impl ErrorCode {
 
 /// Why an instruction is not executed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
-    /// No instruction has this opcode.
-    #[error("opcode {opcode:#04x} is unknown")]
-    Opcode {
-        /// The opcode.
-        opcode: u8,
-    },
-    /// Bits outside the fields that the instruction names.
-    #[error("{}: bits {bits:#034x} must be 0", opcode.mnemonic())]
-    Reserved {
-        /// The instruction.
-        opcode: Opcode,
-        /// The bits that are set and must not be.
-        bits: u128,
-    },
-    /// A size of 0, or beyond the configuration.
-    #[error("{field} = {value} must be 1..={max}")]
-    Size {
-        /// The field.
-        field: &'static str,
-        /// Its value.
-        value: u32,
-        /// The limit.
-        max: u32,
-    },
-    /// A core without a link.
-    #[error("{}: the core has no link", opcode.mnemonic())]
-    Link {
-        /// The instruction.
-        opcode: Opcode,
-    },
-    /// Ranks that there are not, or none.
-    #[error("ranks = {ranks:#x} must be 0x1..={max:#x}")]
-    Ranks {
-        /// The ranks, a bit each.
-        ranks: u32,
-        /// All ranks.
-        max: u32,
-    },
-    /// Bursts beyond the rank.
-    #[error("bursts {address:#x}..{end:#x} must be inside the {bursts:#x} bursts of a rank")]
-    Range {
-        /// The first one.
-        address: u32,
-        /// The one after the last.
-        end: u64,
-        /// Bursts of a rank.
-        bursts: u64,
-    },
-    /// An address beyond the DRAM.
-    #[error("address = {address:#x} must be below {bursts:#x} bursts")]
-    Address {
-        /// The address.
-        address: u32,
-        /// Bursts of the DIMM, or of a rank (matrices and exported sums).
-        bursts: u64,
-    },
-    /// Entries beyond the list memory.
-    #[error("entries {}..{} must be inside the list memory of {limit}", entries.start, entries.end)]
-    List {
-        /// The entries.
-        entries: Range<u32>,
-        /// Entries of the list memory.
-        limit: u32,
-    },
-    /// The first entry of a `list` instruction.
-    #[error("list = {list} must be a multiple of 16")]
-    ListAlignment {
-        /// The first entry.
-        list: u32,
-    },
-    /// Words beyond the buffer.
-    #[error("{field} {} + {} words exceed the buffer's {limit}", words.start, words.end - words.start)]
-    Words {
-        /// The field with the first word.
-        field: &'static str,
-        /// The words.
-        words: Range<u32>,
-        /// Words of the buffer.
-        limit: u32,
-    },
-    /// Entries would be overwritten before they are read.
-    #[error(
-        "list = {list} would overwrite entries before they are read: use at most from = {from}, or at least from + cols"
-    )]
-    ListOverlap {
-        /// The first entry that is written.
-        list: u32,
-        /// The first one that is read.
-        from: u32,
-    },
-    /// Source and destination overlap.
-    #[error("source {}..{} and destination {}..{} overlap", src.start, src.end, dst.start, dst.end)]
-    Overlap {
-        /// Words of the source.
-        src: Range<u32>,
-        /// Words of the destination.
-        dst: Range<u32>,
-    },
+#[error("{what}")]
+pub struct Malformed {
+    code: ErrorCode,
+    what: String,
 }
 
 impl Malformed {
     /// The code in the status.
     pub fn code(&self) -> ErrorCode {
-        match self {
-            Self::Opcode { .. } => ErrorCode::Opcode,
-            Self::Reserved { .. } => ErrorCode::Reserved,
-            Self::Link { .. } => ErrorCode::Link,
-            Self::Size { .. } | Self::Ranks { .. } => ErrorCode::Size,
-            Self::Address { .. } | Self::Range { .. } => ErrorCode::Address,
-            Self::List { .. } | Self::ListAlignment { .. } => ErrorCode::List,
-            Self::Words { .. } => ErrorCode::Words,
-            Self::Overlap { .. } | Self::ListOverlap { .. } => ErrorCode::Overlap,
-        }
+        self.code
     }
+}
+
+/// Refuses an instruction: the code, and what is wrong.
+macro_rules! refuse {
+    ($code:ident, $($what:tt)+) => {
+        Err(Malformed { code: ErrorCode::$code, what: format!($($what)+) })
+    };
+}
+
+fn reserved<T>(opcode: Opcode, bits: u128) -> Result<T, Malformed> {
+    refuse!(Reserved, "{}: bits {bits:#034x} must be 0", opcode.mnemonic())
 }
 
 /// The fields of an instruction word, without a look at their values.
 ///
 /// # Errors
-/// [`Malformed::Opcode`] and [`Malformed::Reserved`]: what can be said without knowing the design. With several heads
+/// [`ErrorCode::Opcode`] and [`ErrorCode::Reserved`]: what can be said without knowing the design. With several heads
 /// `listed` has to be 0, without it `selected`, the first entry of a listed `select` has fewer bits than a row, and there is no format of
 /// weights 3.
 pub fn decode_fields(word: u128) -> Result<Instruction, Malformed> {
     let code = OPCODE.get(word) as u8;
-    let opcode = Opcode::from_code(code).ok_or(Malformed::Opcode { opcode: code })?;
+    let Some(opcode) = Opcode::from_code(code) else {
+        return refuse!(Opcode, "opcode {code:#04x} is unknown");
+    };
     let bits = word & !opcode.mask();
     if bits != 0 {
-        return Err(Malformed::Reserved { opcode, bits });
+        return reserved(opcode, bits);
     }
     if opcode.fields().contains(&WEIGHTS) && weights_of(WEIGHTS.get(word)).is_none() {
-        return Err(Malformed::Reserved { opcode, bits: word & WEIGHTS.mask() });
+        return reserved(opcode, word & WEIGHTS.mask());
     }
     let instruction = Instruction::of(opcode, &|field| match field {
         BATCH => BATCH.get(word) + 1,
@@ -238,17 +147,14 @@ impl Instruction {
     fn check_listed(&self) -> Result<(), Malformed> {
         match self {
             Self::Select { numbers: Numbers::Listed(from), .. } if u64::from(*from) > FROM.max() => {
-                let bits = u128::from(*from) << FROM.low & !FROM.mask();
-                Err(Malformed::Reserved { opcode: self.opcode(), bits })
+                reserved(self.opcode(), u128::from(*from) << FROM.low & !FROM.mask())
             }
             Self::Dot(Product { list: None, selected: true, .. })
             | Self::Axpy(Product { list: None, selected: true, .. }) => {
-                Err(Malformed::Reserved { opcode: self.opcode(), bits: SELECTED.mask() })
+                reserved(self.opcode(), SELECTED.mask())
             }
             Self::Dot(Product { heads: 2.., list: Some(_), .. })
-            | Self::Axpy(Product { heads: 2.., list: Some(_), .. }) => {
-                Err(Malformed::Reserved { opcode: self.opcode(), bits: LISTED.mask() })
-            }
+            | Self::Axpy(Product { heads: 2.., list: Some(_), .. }) => reserved(self.opcode(), LISTED.mask()),
             _ => Ok(()),
         }
     }
@@ -257,8 +163,7 @@ impl Instruction {
     fn check_weights(&self, config: &DesignConfig) -> Result<(), Malformed> {
         match self {
             Self::Dot(p) | Self::Axpy(p) if !config.gemv().weight_formats().contains(&p.weights) => {
-                let bits = u128::from(code_of(p.weights)) << WEIGHTS.low;
-                Err(Malformed::Reserved { opcode: self.opcode(), bits })
+                reserved(self.opcode(), u128::from(code_of(p.weights)) << WEIGHTS.low)
             }
             _ => Ok(()),
         }
@@ -268,10 +173,13 @@ impl Instruction {
     fn check_link(&self, config: &DesignConfig) -> Result<(), Malformed> {
         let (Self::Send(transfer) | Self::Receive(transfer)) = *self else { return Ok(()) };
         if !config.core().link() {
-            return Err(Malformed::Link { opcode: self.opcode() });
+            return refuse!(Link, "{}: the core has no link", self.opcode().mnemonic());
         }
         let (ranks, max) = (transfer.ranks, (1 << config.gemv().ranks()) - 1);
-        if ranks == 0 || ranks > max { Err(Malformed::Ranks { ranks, max }) } else { Ok(()) }
+        if ranks == 0 || ranks > max {
+            return refuse!(Size, "ranks = {ranks:#x} must be 0x1..={max:#x}");
+        }
+        Ok(())
     }
 
     /// Code 3.
@@ -296,7 +204,7 @@ impl Instruction {
             let max = max.min(u32::try_from(field.max()).unwrap_or(u32::MAX) + u32::from(field == BATCH));
             match self.value(field) {
                 Some(value) if value == 0 || value > max => {
-                    return Err(Malformed::Size { field: field.name, value, max });
+                    return refuse!(Size, "{} = {value} must be 1..={max}", field.name);
                 }
                 _ => {}
             }
@@ -322,7 +230,7 @@ impl Instruction {
             (COLS.name, cols, gemv.stripe_elems()),
         ];
         match limits.into_iter().find(|(_, value, max)| *value == 0 || value > max) {
-            Some((field, value, max)) => Err(Malformed::Size { field, value, max }),
+            Some((field, value, max)) => refuse!(Size, "{field} = {value} must be 1..={max}"),
             None => Ok(()),
         }
     }
@@ -332,7 +240,13 @@ impl Instruction {
         if let Self::Send(transfer) | Self::Receive(transfer) = *self {
             let (address, bursts) = (transfer.address, config.dram().bursts());
             let end = u64::from(address) + u64::from(transfer.count);
-            return if end > bursts { Err(Malformed::Range { address, end, bursts }) } else { Ok(()) };
+            if end > bursts {
+                return refuse!(
+                    Address,
+                    "bursts {address:#x}..{end:#x} must be inside the {bursts:#x} bursts of a rank"
+                );
+            }
+            return Ok(());
         }
         let bursts = match self {
             Self::Dot(_)
@@ -344,7 +258,9 @@ impl Instruction {
             _ => 1 << config.dimm_burst_bits(),
         };
         match self.value(ADDRESS) {
-            Some(address) if u64::from(address) >= bursts => Err(Malformed::Address { address, bursts }),
+            Some(address) if u64::from(address) >= bursts => {
+                refuse!(Address, "address = {address:#x} must be below {bursts:#x} bursts")
+            }
             _ => Ok(()),
         }
     }
@@ -354,7 +270,7 @@ impl Instruction {
         let limit = config.core().list_entries();
         let Some(list) = self.value(LIST) else { return Ok(()) };
         if matches!(self, Self::List { .. } | Self::Select { .. }) && list % 16 != 0 {
-            return Err(Malformed::ListAlignment { list });
+            return refuse!(List, "list = {list} must be a multiple of 16");
         }
         let (firsts, count) = match *self {
             Self::Select { cols, numbers: Numbers::Listed(from), .. } => ([Some(list), Some(from)], cols),
@@ -362,9 +278,9 @@ impl Instruction {
             _ => ([Some(list), None], self.value(COUNT).unwrap_or(0)),
         };
         for first in firsts.into_iter().flatten() {
-            let entries = first..first.saturating_add(count);
-            if entries.end > limit {
-                return Err(Malformed::List { entries, limit });
+            let end = first.saturating_add(count);
+            if end > limit {
+                return refuse!(List, "entries {first}..{end} must be inside the list memory of {limit}");
             }
         }
         Ok(())
@@ -376,10 +292,10 @@ impl Instruction {
         for (field, words) in
             [(SRC, self.source(config)), (DST, self.destination(config)), (OTHER, self.other_source(config))]
         {
-            if let Some(words) = words
-                && (words.end > limit || u64::from(words.start) > field.max())
-            {
-                return Err(Malformed::Words { field: field.name, words, limit });
+            let Some(Range { start, end }) = words else { continue };
+            if end > limit || u64::from(start) > field.max() {
+                let (name, words) = (field.name, end - start);
+                return refuse!(Words, "{name} {start} + {words} words exceed the buffer's {limit}");
             }
         }
         Ok(())
@@ -393,7 +309,7 @@ impl Instruction {
             let shifted =
                 |src: &Range<u32>| src.start != dst.start && src.start < dst.end && dst.start < src.end;
             return match [Some(src), self.other_source(config)].into_iter().flatten().find(shifted) {
-                Some(src) => Err(Malformed::Overlap { src, dst }),
+                Some(src) => refuse!(Overlap, "source {src:?} and destination {dst:?} overlap"),
                 None => Ok(()),
             };
         }
@@ -403,14 +319,15 @@ impl Instruction {
             _ => src.start < dst.end && dst.start < src.end,
         };
         if overlap {
-            return Err(Malformed::Overlap { src, dst });
+            return refuse!(Overlap, "source {src:?} and destination {dst:?} overlap");
         }
         match *self {
             // In place, and downwards, every entry is read before it is written.
             Self::Select { cols, list, numbers: Numbers::Listed(from), .. }
                 if from < list && list < from + cols =>
             {
-                Err(Malformed::ListOverlap { list, from })
+                let rule = format!("use at most from = {from}, or at least from + cols");
+                refuse!(Overlap, "list = {list} would overwrite entries before they are read: {rule}")
             }
             _ => Ok(()),
         }

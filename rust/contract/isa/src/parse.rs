@@ -25,7 +25,7 @@ const NEEDED: [Field; 15] =
 /// Reads a program.
 ///
 /// # Errors
-/// [`IsaError::Syntax`] for the first line that is neither instruction nor directive.
+/// The first line that is neither instruction nor directive.
 ///
 /// ```
 /// let program = ndp_isa::parse("zero dst=3, count=8 # clear\nround src=3, dst=3, cols=64\n").unwrap();
@@ -85,7 +85,7 @@ struct Line {
 
 impl Line {
     fn error(self, token: &str, expected: impl Into<String>) -> IsaError {
-        IsaError::Syntax { line: self.number, token: token.to_owned(), expected: expected.into() }
+        IsaError { line: self.number, token: token.to_owned(), expected: expected.into() }
     }
 
     /// A name that is unknown, in the token that the message quotes.

@@ -48,7 +48,9 @@ impl Code {
     pub fn disassemble(word: u128) -> Self {
         match decode_fields(word) {
             // An unused `list` of a product has no place in the text.
-            Ok(instruction) if instruction.try_encode() == Ok(word) => Self::Instruction(instruction),
+            Ok(instruction) if instruction.try_encode().is_ok_and(|encoded| encoded == word) => {
+                Self::Instruction(instruction)
+            }
             _ => Self::Word(word),
         }
     }

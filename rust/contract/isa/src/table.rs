@@ -70,11 +70,40 @@ impl Operand<2> for Numbers {
     }
 }
 
+/// The operands of instructions: type, fields, and meaning, which are the same in all instructions that have them.
+macro_rules! operand_table {
+    ($($name:ident: $type:ty = $($field:ident)+, $doc:literal;)*) => {
+        macro_rules! operand {
+            $(
+                (type $name) => { $type };
+                (field $name) => { $($field)+ };
+                (fields $name) => { [$($field),+] };
+                (doc $name) => { $doc };
+            )*
+        }
+    };
+}
+
+operand_table! {
+    tag: u32 = TAG, "The tag.";
+    src: u32 = SRC, "First word of the source.";
+    dst: u32 = DST, "First word of the destination.";
+    cols: u32 = COLS, "Elements of a vector, and of a row.";
+    batch: u32 = BATCH, "Vectors, 1..=16.";
+    count: u32 = COUNT, "Words; entries of a list.";
+    address: u32 = ADDRESS, "First burst: of the DIMM for vectors and lists, of every rank for rows and sums.";
+    list: u32 = LIST, "First entry in the list memory, a multiple of 16.";
+    row: u32 = ROW, "Row of the first vector; the others follow.";
+    numbers: Numbers = LISTED ROW, "What the elements are called.";
+    scalar: u16 = SCALAR, "Bits of an FP16 value.";
+    other: u32 = OTHER, "First word of the second block.";
+}
+
 /// Returns the value of a field if one of these operands has it.
 macro_rules! find {
-    ($wanted:ident: $($operand:ident = $($field:ident)+),*) => {
+    ($wanted:ident: $($operand:ident = $fields:expr),*) => {
         $(
-            if let Some(at) = [$($field),+].iter().position(|field| *field == $wanted) {
+            if let Some(at) = $fields.iter().position(|field| *field == $wanted) {
                 return Operand::values($operand)[at];
             }
         )*
@@ -104,7 +133,7 @@ macro_rules! operands {
 
             fn value(&self, field: Field) -> Option<u32> {
                 let Self { $($operand),* } = *self;
-                $crate::table::find!(field: $($operand = $($field)+),*);
+                $crate::table::find!(field: $($operand = [$($field),+]),*);
                 None
             }
         }
@@ -119,8 +148,8 @@ macro_rules! fields_of {
     (($type:ident)) => {
         $type::FIELDS
     };
-    ({ $($(#[$doc:meta])* $operand:ident: $type:ty = $($field:ident)+;)* }) => {
-        &[$($($field),+),*]
+    ({ $($operand:ident),* }) => {
+        &[$($crate::table::operand!(field $operand)),*]
     };
     ($operands:tt as [$($field:ident),+]) => {
         &[$($field),+]
@@ -151,16 +180,14 @@ macro_rules! instructions {
                 $(#[$record_doc:meta])*
                 $record:ident = $record_code:literal, $record_name:literal
                 $(, ($type:ident))?
-                $(, {
-                    $($(#[$operand_doc:meta])* $operand:ident: $operand_type:ty = $($field:ident)+;)*
-                } $(as $record_order:tt)?)?;
+                $(, { $($operand:ident),* } $(as $record_order:tt)?)?;
             )*
         }
         activations {
             $(
                 $(#[$activation_doc:meta])*
                 $activation:ident = $activation_code:literal, $activation_name:literal
-                $(, { $(#[$extra_doc:meta])* $extra:ident: $extra_type:ty = $extra_field:ident; })?;
+                $(, { $extra:ident })?;
             )*
         }
     ) => {
@@ -184,10 +211,12 @@ macro_rules! instructions {
             /// The fields that it names; all others are 0.
             pub const fn fields(self) -> &'static [Field] {
                 match self {
-                    $(Self::$record => $crate::table::fields_of!($(($type))? $({
-                        $($operand: $operand_type = $($field)+;)*
-                    } $(as $record_order)?)?),)*
-                    $(Self::$activation => &[SRC, DST, COLS, BATCH, HEADS, $($extra_field)?],)*
+                    $(Self::$record => $crate::table::fields_of!(
+                        $(($type))? $({ $($operand),* } $(as $record_order)?)?
+                    ),)*
+                    $(Self::$activation => {
+                        &[SRC, DST, COLS, BATCH, HEADS, $($crate::table::operand!(field $extra))?]
+                    })*
                 }
             }
         }
@@ -196,13 +225,21 @@ macro_rules! instructions {
         /// of the same shape, `y` its element.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Activation {
-            $($(#[$activation_doc])* $activation $({ $(#[$extra_doc])* $extra: $extra_type })?,)*
+            $(
+                $(#[$activation_doc])*
+                $activation $({
+                    #[doc = $crate::table::operand!(doc $extra)]
+                    $extra: $crate::table::operand!(type $extra)
+                })?,
+            )*
         }
 
         impl Activation {
             /// Each of them, by code, with operands of these values.
             pub fn all(get: &dyn Fn(Field) -> u32) -> impl Iterator<Item = Self> + use<> {
-                [$(Self::$activation $({ $extra: Operand::of([get($extra_field)]) })?),*].into_iter()
+                [$(Self::$activation $({
+                    $extra: Operand::of($crate::table::operand!(fields $extra).map(get))
+                })?),*].into_iter()
             }
 
             /// Its opcode.
@@ -214,7 +251,9 @@ macro_rules! instructions {
 
             fn value(self, field: Field) -> Option<u32> {
                 match self {
-                    $($(Self::$activation { $extra } if field == $extra_field => Some($extra.into()),)?)*
+                    $($(Self::$activation { $extra } if field == $crate::table::operand!(field $extra) => {
+                        Some($extra.into())
+                    })?)*
                     _ => None,
                 }
             }
@@ -233,7 +272,12 @@ macro_rules! instructions {
         pub enum Instruction {
             $(
                 $(#[$record_doc])*
-                $record $(($type))? $({ $($(#[$operand_doc])* $operand: $operand_type,)* })?,
+                $record $(($type))? $({
+                    $(
+                        #[doc = $crate::table::operand!(doc $operand)]
+                        $operand: $crate::table::operand!(type $operand),
+                    )*
+                })?,
             )*
             /// The activation unit: vector block (cols, batch * heads) at src, and perhaps another, to dst.
             Activate {
@@ -263,9 +307,9 @@ macro_rules! instructions {
                 match opcode {
                     $(Opcode::$record => Self::$record
                         $(($type::of(get)))?
-                        $({ $($operand: Operand::of([$($field),+].map(get)),)* })?,)*
+                        $({ $($operand: Operand::of($crate::table::operand!(fields $operand).map(get)),)* })?,)*
                     $(Opcode::$activation => activate(Activation::$activation
-                        $({ $extra: Operand::of([get($extra_field)]) })?),)*
+                        $({ $extra: Operand::of($crate::table::operand!(fields $extra).map(get)) })?),)*
                 }
             }
 
@@ -287,10 +331,12 @@ macro_rules! instructions {
                 match *self {
                     $($(Self::$record(common @ $type { .. }) => return common.value(field),)?)*
                     $($(Self::$record { $($operand),* } => {
-                        $crate::table::find!(field: $($operand = $($field)+),*);
+                        $crate::table::find!(field: $($operand = $crate::table::operand!(fields $operand)),*);
                     })?)*
                     Self::Activate { operation, src, dst, cols, batch, heads } => {
-                        $crate::table::find!(field: src = SRC, dst = DST, cols = COLS, batch = BATCH, heads = HEADS);
+                        $crate::table::find!(
+                            field: src = [SRC], dst = [DST], cols = [COLS], batch = [BATCH], heads = [HEADS]
+                        );
                         return operation.value(field);
                     }
                     _ => {}
@@ -301,4 +347,4 @@ macro_rules! instructions {
     };
 }
 
-pub(crate) use {fields_of, find, instructions, operands};
+pub(crate) use {fields_of, find, instructions, operand, operands};

@@ -144,7 +144,7 @@ fn directives_are_data() {
 #[test]
 fn refusals_name_line_token_and_what_belongs_there() {
     let refused = |text: &str| match parse(&format!("nop\n{text}")) {
-        Err(IsaError::Syntax { line: 2, token, expected }) => format!("{token} | {expected}"),
+        Err(IsaError { line: 2, token, expected }) => format!("{token} | {expected}"),
         other => panic!("{text}: {other:?}"),
     };
     let names = "one of nop, barrier, signal, load, store, list, append, export, zero, dot, axpy, round, merge, \

@@ -57,11 +57,6 @@ impl DimmMap {
         self.next
     }
 
-    /// Bursts of each rank that are free.
-    pub fn free_bursts(&self) -> u64 {
-        self.config.dram().bursts() - self.next
-    }
-
     /// What is placed under that name.
     pub fn get(&self, name: &str) -> Option<&Region> {
         self.regions.get(name)

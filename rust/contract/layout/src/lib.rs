@@ -31,7 +31,7 @@ pub use dimm_map::{DimmMap, Region};
 pub use exported::{ExportedSums, SumBurst};
 pub use matrix::{MatrixLayout, MatrixPlace, RowRange};
 pub use order::{OrderQuality, measure_order, order_rows, row_order};
-pub use pack::{FnRows, PackedBurst, RowSource, SliceRows, pack_matrix};
+pub use pack::{PackedBurst, pack_matrix};
 pub use tiles::{AxpyTiling, ColumnTile, column_passes, column_tiles};
 pub use vector::{BufferLayout, BufferPlace, VectorBlock};
 pub use weights::WeightPlace;

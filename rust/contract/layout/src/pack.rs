@@ -1,9 +1,8 @@
 //! Rows of FP16 numbers to the bursts that hold them.
 //!
-//! Rows come from a [`RowSource`] one at a time, so a matrix never has to be in memory as a whole.
+//! Rows come from a function one at a time, so a matrix never has to be in memory as a whole.
 
 use ndp_config::BEAT_ELEMS;
-use ndp_files::{Result, bail, ensure};
 use ndp_numerics::f16;
 
 use crate::address::pack_elements;
@@ -18,88 +17,6 @@ pub struct PackedBurst {
     pub burst: u32,
     /// The contents.
     pub data: Burst,
-}
-
-/// Something that has the rows of a matrix.
-pub trait RowSource {
-    /// Number of rows.
-    fn rows(&self) -> u32;
-
-    /// Elements of a row.
-    fn cols(&self) -> u32;
-
-    /// Puts row `row` into `into`, `[cols]`. Rows are asked for in rising order.
-    ///
-    /// # Errors
-    /// Why the row cannot be had.
-    fn read_row(&mut self, row: u32, into: &mut [f16]) -> Result<()>;
-}
-
-/// A row-major matrix in memory.
-#[derive(Debug, Clone, Copy)]
-pub struct SliceRows<'a> {
-    cols: usize,
-    data: &'a [f16],
-}
-
-impl<'a> SliceRows<'a> {
-    /// The matrix `[data.len() / cols x cols]`.
-    ///
-    /// # Errors
-    /// If `data` is not made of whole rows.
-    pub fn new(cols: u32, data: &'a [f16]) -> Result<Self> {
-        let width = cols as usize;
-        if data.is_empty() || width == 0 || !data.len().is_multiple_of(width) {
-            let expected = data.len().div_ceil(width.max(1)).max(1) as u64 * u64::from(cols);
-            bail!("matrix: {} elements, expected {expected}", data.len());
-        }
-        Ok(Self { cols: width, data })
-    }
-}
-
-impl RowSource for SliceRows<'_> {
-    fn rows(&self) -> u32 {
-        (self.data.len() / self.cols) as u32
-    }
-
-    fn cols(&self) -> u32 {
-        self.cols as u32
-    }
-
-    fn read_row(&mut self, row: u32, into: &mut [f16]) -> Result<()> {
-        let start = row as usize * self.cols;
-        into.copy_from_slice(&self.data[start..start + self.cols]);
-        Ok(())
-    }
-}
-
-/// Rows from a function of row number and destination.
-pub struct FnRows<F> {
-    rows: u32,
-    cols: u32,
-    read: F,
-}
-
-impl<F: FnMut(u32, &mut [f16])> FnRows<F> {
-    /// A matrix `[rows x cols]` whose rows `read` writes.
-    pub fn new(rows: u32, cols: u32, read: F) -> Self {
-        Self { rows, cols, read }
-    }
-}
-
-impl<F: FnMut(u32, &mut [f16])> RowSource for FnRows<F> {
-    fn rows(&self) -> u32 {
-        self.rows
-    }
-
-    fn cols(&self) -> u32 {
-        self.cols
-    }
-
-    fn read_row(&mut self, row: u32, into: &mut [f16]) -> Result<()> {
-        (self.read)(row, into);
-        Ok(())
-    }
 }
 
 impl MatrixLayout {
@@ -122,24 +39,15 @@ impl MatrixLayout {
     }
 }
 
-/// Hands every burst of a matrix to `sink`, row by row.
-///
-/// # Errors
-/// If source and layout have other sizes, and what the source reports.
+/// Hands every burst of a matrix to `sink`, row by row; `read` puts a row into its second argument, `[cols]`.
 pub fn pack_matrix(
     layout: &MatrixLayout,
-    source: &mut dyn RowSource,
-    sink: &mut dyn FnMut(PackedBurst),
-) -> Result<()> {
-    for (what, found, expected) in
-        [("rows", source.rows(), layout.rows()), ("columns", source.cols(), layout.cols())]
-    {
-        ensure!(found == expected, "{what}: {found} elements, expected {expected}");
-    }
+    mut read: impl FnMut(u32, &mut [f16]),
+    mut sink: impl FnMut(PackedBurst),
+) {
     let mut values = vec![f16::from_bits(0); layout.cols() as usize];
     for row in 0..layout.rows() {
-        source.read_row(row, &mut values)?;
-        layout.pack_row(row, &values).for_each(&mut *sink);
+        read(row, &mut values);
+        layout.pack_row(row, &values).for_each(&mut sink);
     }
-    Ok(())
 }

@@ -1,9 +1,9 @@
 //! A program's data directives, written into a DRAM, and the bursts that it wants to see afterwards.
 
 use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
-use ndp_files::{Error, Result};
+use ndp_files::{Context, Result};
 use ndp_isa::{Data, Dump, RandomKind};
-use ndp_layout::{DimmAddress, FnRows, MatrixLayout, pack_elements, pack_matrix, pack_words};
+use ndp_layout::{DimmAddress, MatrixLayout, pack_elements, pack_matrix, pack_words};
 use ndp_numerics::{QuantisedRow, SplitMix64, f16};
 
 use crate::Memory;
@@ -42,18 +42,17 @@ pub fn write_data(config: &DesignConfig, data: &Data, memory: &mut dyn Memory) -
             }
         }
         Data::Matrix { address, rows, cols, weights, seed, kind } => {
-            let failed = |source: Error| source.context(data.to_string());
-            let layout = MatrixLayout::with_weights(config, address, rows, cols, weights).map_err(failed)?;
+            let layout = MatrixLayout::with_weights(config, address, rows, cols, weights)
+                .with_context(|| data.to_string())?;
             let mut random = SplitMix64::new(seed);
             let mut write = |packed: ndp_layout::PackedBurst| {
                 let place = DimmAddress { rank: packed.rank, burst: packed.burst };
                 memory.write_burst(place.to_burst(config), packed.data);
             };
             if weights == WeightFormat::Fp16 {
-                let mut source = FnRows::new(rows, cols, |_, row: &mut [f16]| {
-                    row.fill_with(|| f16::from_bits(element(kind, &mut random)));
-                });
-                return pack_matrix(&layout, &mut source, &mut write).map_err(failed);
+                let read = |_, row: &mut [f16]| row.fill_with(|| f16::from_bits(element(kind, &mut random)));
+                pack_matrix(&layout, read, write);
+                return Ok(());
             }
             for row in 0..rows {
                 let mut values = QuantisedRow::default();

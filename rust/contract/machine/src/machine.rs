@@ -10,7 +10,6 @@ use ndp_layout::{Burst, DimmAddress, MatrixLayout, VectorBlock, elements_of, pac
 use ndp_numerics::{CANONICAL_NAN, Decoded, SerialSteps, SumFormat, dequantise, dot_decoded, f16, fp16};
 
 use crate::buffer::{Buffer, Vectors};
-use crate::selection::Selection;
 use crate::transfers::Link;
 use crate::{Memory, write_data};
 
@@ -188,7 +187,7 @@ impl<M: Memory> Machine<M> {
             Instruction::Merge { dst, cols, batch, address } => self.merge(dst, cols, batch, address),
             Instruction::Import { dst, count, address } => self.import(dst, count, address),
             Instruction::Select { src, dst, cols, batch, list, numbers } => {
-                self.select(&Selection { src, dst, cols, batch, list, numbers });
+                self.select((src, dst), (cols, batch), (list, numbers));
             }
             Instruction::Send(transfer) => self.send(&transfer),
             Instruction::Receive(transfer) => self.receive(&transfer),

@@ -11,17 +11,6 @@ use crate::machine::MONITOR_ENTRIES;
 /// Row numbers count modulo this.
 const ROWS: u32 = 1 << 24;
 
-/// What a `select` is told.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Selection {
-    pub(crate) src: u32,
-    pub(crate) dst: u32,
-    pub(crate) cols: u32,
-    pub(crate) batch: u32,
-    pub(crate) list: u32,
-    pub(crate) numbers: Numbers,
-}
-
 /// Greater than 0: the sign bit is clear, and it is neither zero nor NaN.
 fn is_positive(value: f16) -> bool {
     (1..=0x7C00).contains(&value.to_bits())
@@ -30,8 +19,12 @@ fn is_positive(value: f16) -> bool {
 impl<M> Machine<M> {
     /// Values and numbers of the selected elements, in ascending order. One unspecified element of the source leaves all
     /// unspecified: how many elements are selected before an element is not known then.
-    pub(crate) fn select(&mut self, selection: &Selection) {
-        let &Selection { src, dst, cols, batch, list, numbers } = selection;
+    pub(crate) fn select(
+        &mut self,
+        (src, dst): (u32, u32),
+        (cols, batch): (u32, u32),
+        (list, numbers): (u32, Numbers),
+    ) {
         let x = self.buffer.read_vectors(src, cols, batch);
         let specified = (0..batch).all(|vector| x.is_specified(vector));
         let mut values = Vectors::filled(cols, batch, f16::from_bits(0));

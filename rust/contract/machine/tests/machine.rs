@@ -1,7 +1,7 @@
 //! Does the machine do what the document says, computed here once more in plain integers?
 
 use ndp_config::{DesignConfig, WeightFormat};
-use ndp_isa::{Instruction, Malformed, Product, parse};
+use ndp_isa::{ErrorCode, Instruction, Product, parse};
 use ndp_layout::{DimmAddress, MatrixLayout, elements_of, pack_elements, pack_words};
 use ndp_machine::{FirstError, Machine, Memory, SparseMemory};
 use ndp_numerics::{SerialSteps, SplitMix64, dot_truncated, f16};
@@ -275,8 +275,12 @@ fn malformed_instructions_count_and_do_nothing() {
         weights: WeightFormat::Fp16,
     };
     let overlap = host.machine.execute(&Instruction::Dot(product));
-    assert!(matches!(overlap, Err(Malformed::Overlap { .. })));
-    assert!(matches!(host.machine.execute_word(0xFF), Err(Malformed::Opcode { opcode: 0xFF })));
+    assert!(overlap.is_err_and(|error| error.code() == ErrorCode::Overlap));
+    let unknown = host.machine.execute_word(0xFF).unwrap_err();
+    assert_eq!(
+        (unknown.code(), unknown.to_string()),
+        (ErrorCode::Opcode, "opcode 0xff is unknown".to_owned())
+    );
     let store = Instruction::Store { src: 64, cols: 1, batch: 1, address: 3 };
     assert!(host.machine.execute(&store).is_err());
     assert_eq!(host.machine.memory(), &before);

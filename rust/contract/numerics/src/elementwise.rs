@@ -46,11 +46,6 @@ pub fn sub(a: f16, b: f16) -> f16 {
     add(a, f16::from_bits(b.to_bits() ^ SIGN))
 }
 
-/// `mul(a, factor)`: an element of a vector times a scalar.
-pub fn scale(a: f16, factor: f16) -> f16 {
-    mul(a, factor)
-}
-
 /// IEEE 754 division, RNE. `x / 0` is an infinity and `x / Inf` a zero of the XOR of the signs; `0 / 0`, `Inf / Inf` and NaN
 /// operands give canonical NaN.
 pub fn div(a: f16, b: f16) -> f16 {

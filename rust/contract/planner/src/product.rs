@@ -212,25 +212,11 @@ impl Plan {
         Ok(())
     }
 
-    /// The plan of a DOT of the matrix at `layout`.
+    /// The plan of a DOT of the matrix at `layout`; the results stay in the buffer too if `kept` says where.
     ///
     /// # Errors
     /// Rows that leave no room for results in the buffer, if operands do not fit the DRAM.
     pub fn dot(
-        config: &DesignConfig,
-        map: &mut DimmMap,
-        layout: &MatrixLayout,
-        sizes: &Sizes,
-        epilogue: &Epilogue<'_>,
-    ) -> Result<Self> {
-        Self::dot_then(config, map, layout, sizes, epilogue, None)
-    }
-
-    /// The same; the results stay in the buffer too if `kept` says where.
-    ///
-    /// # Errors
-    /// As [`Plan::dot`].
-    pub fn dot_then(
         config: &DesignConfig,
         map: &mut DimmMap,
         layout: &MatrixLayout,

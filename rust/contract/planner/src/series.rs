@@ -78,7 +78,7 @@ fn alone(config: &DesignConfig, map: &mut DimmMap, member: &Member) -> Result<Pl
     let Member { mode, matrices, sizes } = member;
     let epilogue = Epilogue::default();
     match (mode, &matrices[..]) {
-        (Mode::Dot, [(_, layout), ..]) => Plan::dot(config, map, layout, sizes, &epilogue),
+        (Mode::Dot, [(_, layout), ..]) => Plan::dot(config, map, layout, sizes, &epilogue, None),
         _ => {
             let tiling = Plan::passes(config, matrices, sizes)?;
             Plan::axpy(config, map, matrices, &tiling, sizes, &epilogue, Ending::Stored)

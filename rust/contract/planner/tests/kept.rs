@@ -22,7 +22,7 @@ fn plan(config: &DesignConfig, (inputs, count, batch): (u32, u32, u32), cols: u3
     let sizes = Sizes { rows, cols: inputs, count, batch, listed: true };
     let bias = [f16::ZERO];
     let epilogue = Epilogue { bias: Some(&bias), activation: Some(Activation::Relu), ..Epilogue::default() };
-    let plan = Plan::dot_then(config, &mut map, &fc1, &sizes, &epilogue, Some(&kept)).unwrap();
+    let plan = Plan::dot(config, &mut map, &fc1, &sizes, &epilogue, Some(&kept)).unwrap();
     let second = kept.axpy(config, (&fc2, is_gate.then_some(&up)), Some(&plan.lists)).unwrap();
     // Words that hold results, each of one chunk.
     let of_store = |instruction: &Instruction| match instruction {

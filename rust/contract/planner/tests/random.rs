@@ -55,7 +55,7 @@ fn plan(config: &DesignConfig, draw: &mut Draw) -> Result<(), String> {
     let plan = match mode {
         Mode::Dot => map
             .add_matrix("w", rows, cols)
-            .and_then(|layout| Plan::dot(config, &mut map, &layout, &sizes, &epilogue)),
+            .and_then(|layout| Plan::dot(config, &mut map, &layout, &sizes, &epilogue, None)),
         Mode::Axpy => Plan::tiling(config, &sizes).and_then(|tiling| {
             let mut layouts = Vec::new();
             for tile in &tiling.tiles {

@@ -21,7 +21,7 @@ impl CommandSet for Command {
 
     #[inline]
     fn index(kind: CommandKind) -> usize {
-        kind.index()
+        kind as usize
     }
 
     fn transfer(kind: CommandKind) -> Option<Direction> {

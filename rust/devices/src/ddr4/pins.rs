@@ -170,12 +170,6 @@ ndp_config::named! {
     }
 }
 
-impl CommandKind {
-    pub(crate) fn index(self) -> usize {
-        self as usize
-    }
-}
-
 impl Command {
     /// Its kind; nothing for a deselected rank.
     pub fn kind(&self) -> Option<CommandKind> {

@@ -197,17 +197,6 @@ impl Rank {
         self.storage.write(location, words);
     }
 
-    /// Backdoor: flips bit `bit` (0 to 511) of burst `burst`. For tests that have to notice it.
-    ///
-    /// # Panics
-    /// If there is no such burst or bit.
-    pub fn corrupt_burst(&mut self, burst: u64, bit: u32) {
-        assert!(bit < 512, "bit = {bit} must be below 512");
-        let mut words = self.read_burst(burst);
-        words[bit as usize / 64] ^= 1 << (bit % 64);
-        self.write_burst(burst, &words);
-    }
-
     /// Rows that take memory.
     pub fn allocated_rows(&self) -> usize {
         self.storage.allocated_rows()

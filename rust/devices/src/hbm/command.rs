@@ -95,20 +95,45 @@ impl Word {
     }
 }
 
-/// The commands: bus and opcode, operands with their fields, kind, and name in messages.
+/// The operands: type, field, and meaning, which are the same in all commands that have them.
+macro_rules! operands {
+    ($($name:ident: $type:ty = $field:ident, $doc:literal;)*) => {
+        macro_rules! operand {
+            $(
+                (type $name) => { $type };
+                (field $name) => { $field };
+                (doc $name) => { $doc };
+            )*
+        }
+    };
+}
+
+operands! {
+    bank_group: u8 = GROUP, "Bank group.";
+    bank: u8 = BANK, "Bank of the bank group.";
+    partition: u8 = PARTITION, "Partition: 0 below the boundary, 1 above; 0 if the bank is joined.";
+    row: u32 = ROW, "Row of the bank, of ACT in the partition.";
+    boundary: u16 = ROW, "Subarrays of partition 0; 0 joins the bank.";
+    column: u8 = COLUMN, "Column of the row.";
+    slot: u8 = SLOT, "Place in the global buffer.";
+    auto_precharge: bool = FLAG, "Whether the partition precharges itself afterwards.";
+    first: bool = FLAG, "Whether the sum begins anew with this command.";
+}
+
+/// The commands: bus and opcode, operands, kind, and name in messages.
 macro_rules! commands {
     ($(
         $(#[$doc:meta])*
-        $bus:ident $opcode:literal: $command:ident $({
-            $($(#[$operand_doc:meta])* $operand:ident: $type:ty = $field:ident,)*
-        })? is $kind:ident, $name:literal;
+        $bus:ident $opcode:literal: $command:ident $({ $($operand:ident),* })? is $kind:ident, $name:literal;
     )*) => {
         /// A command to a channel.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
         pub enum HbmCommand {
             /// Nothing, on either bus.
             Nop,
-            $($(#[$doc])* $command $({ $($(#[$operand_doc])* $operand: $type,)* })?,)*
+            $($(#[$doc])* $command $({
+                $(#[doc = operand!(doc $operand)] $operand: operand!(type $operand),)*
+            })?,)*
         }
 
         /// The command of a word on a command bus.
@@ -117,7 +142,9 @@ macro_rules! commands {
             let opcode: u32 = word.take(OPCODE);
             let command = match (bus, opcode) {
                 (_, 0) => HbmCommand::Nop,
-                $((Bus::$bus, $opcode) => HbmCommand::$command $({ $($operand: word.take($field),)* })?,)*
+                $((Bus::$bus, $opcode) => HbmCommand::$command $({
+                    $($operand: word.take(operand!(field $operand)),)*
+                })?,)*
                 _ => {
                     let opcodes = 1 + [$(Bus::$bus),*].iter().filter(|of| **of == bus).count() as u32;
                     return Err(DramError::Opcode { bus: bus.name(), opcode, opcodes });
@@ -132,7 +159,9 @@ macro_rules! commands {
                 let at = |value: u32, (low, bits): Field| (value & ((1 << bits) - 1)) << low;
                 match *self {
                     Self::Nop => 0,
-                    $(Self::$command $({ $($operand),* })? => $opcode $($(| at($operand.bits(), $field))*)?,)*
+                    $(Self::$command $({ $($operand),* })? => {
+                        $opcode $($(| at($operand.bits(), operand!(field $operand)))*)?
+                    })*
                 }
             }
 
@@ -142,7 +171,7 @@ macro_rules! commands {
                 match *self {
                     Self::Nop => None,
                     $(Self::$command $({ $($operand),* })? => {
-                        $($(if field == $field {
+                        $($(if field == operand!(field $operand) {
                             return Some($operand.bits());
                         })*)?
                         None
@@ -170,121 +199,37 @@ macro_rules! commands {
 
 commands! {
     /// ACT: opens a row of a partition for the host.
-    Row 1: Activate {
-        /// Bank group.
-        bank_group: u8 = GROUP,
-        /// Bank of the bank group.
-        bank: u8 = BANK,
-        /// Partition: 0 below the boundary, 1 above; 0 if the bank is joined.
-        partition: u8 = PARTITION,
-        /// Row of the bank, which has to lie in the partition.
-        row: u32 = ROW,
-    } is Activate, "ACT";
+    Row 1: Activate { bank_group, bank, partition, row } is Activate, "ACT";
     /// PRE: closes a partition.
-    Row 2: Precharge {
-        /// Bank group.
-        bank_group: u8 = GROUP,
-        /// Bank of the bank group.
-        bank: u8 = BANK,
-        /// Partition.
-        partition: u8 = PARTITION,
-    } is Precharge, "PRE";
+    Row 2: Precharge { bank_group, bank, partition } is Precharge, "PRE";
     /// PREA: closes everything.
     Row 3: PrechargeAll is Precharge, "PREA";
     /// REF: refreshes some rows of every bank.
     Row 4: Refresh is Refresh, "REF";
     /// REFB: refreshes some rows of a bank, the one whose turn it is.
-    Row 9: RefreshBank {
-        /// Bank group.
-        bank_group: u8 = GROUP,
-        /// Bank of the bank group.
-        bank: u8 = BANK,
-    } is RefreshBank, "REFB";
+    Row 9: RefreshBank { bank_group, bank } is RefreshBank, "REFB";
     /// SLICE: moves the boundary of a bank.
-    Row 5: Slice {
-        /// Bank group.
-        bank_group: u8 = GROUP,
-        /// Bank of the bank group.
-        bank: u8 = BANK,
-        /// Subarrays of partition 0; 0 joins the bank.
-        boundary: u16 = ROW,
-    } is Slice, "SLICE";
+    Row 5: Slice { bank_group, bank, boundary } is Slice, "SLICE";
     /// PACT: opens a row to compute with in each bank of a bank group, in partition 1 of a sliced bank.
-    Row 6: PimActivate {
-        /// Bank group.
-        bank_group: u8 = GROUP,
-        /// Row of the banks.
-        row: u32 = ROW,
-    } is PimActivate, "PACT";
+    Row 6: PimActivate { bank_group, row } is PimActivate, "PACT";
     /// PACTA: the same in all banks at once, beside tFAW.
-    Row 7: PimActivateAll {
-        /// Row of the banks.
-        row: u32 = ROW,
-    } is PimActivateAll, "PACTA";
+    Row 7: PimActivateAll { row } is PimActivateAll, "PACTA";
     /// PPRE: closes what PACT opens, in all banks.
     Row 8: PimPrecharge is Precharge, "PPRE";
     /// RD, or RDA with auto precharge: reads a column.
-    Column 1: Read {
-        /// Bank group.
-        bank_group: u8 = GROUP,
-        /// Bank of the bank group.
-        bank: u8 = BANK,
-        /// Partition.
-        partition: u8 = PARTITION,
-        /// Column of the row.
-        column: u8 = COLUMN,
-        /// Whether the partition precharges itself afterwards.
-        auto_precharge: bool = FLAG,
-    } is Read, "RD";
+    Column 1: Read { bank_group, bank, partition, column, auto_precharge } is Read, "RD";
     /// RDG: as RD, and the column also goes into the global buffer.
-    Column 3: ReadToBuffer {
-        /// Bank group.
-        bank_group: u8 = GROUP,
-        /// Bank of the bank group.
-        bank: u8 = BANK,
-        /// Partition.
-        partition: u8 = PARTITION,
-        /// Column of the row.
-        column: u8 = COLUMN,
-        /// Place in the global buffer.
-        slot: u8 = SLOT,
-    } is Read, "RDG";
+    Column 3: ReadToBuffer { bank_group, bank, partition, column, slot } is Read, "RDG";
     /// WR, or WRA with auto precharge: writes a column.
-    Column 2: Write {
-        /// Bank group.
-        bank_group: u8 = GROUP,
-        /// Bank of the bank group.
-        bank: u8 = BANK,
-        /// Partition.
-        partition: u8 = PARTITION,
-        /// Column of the row.
-        column: u8 = COLUMN,
-        /// Whether the partition precharges itself afterwards.
-        auto_precharge: bool = FLAG,
-    } is Write, "WR";
+    Column 2: Write { bank_group, bank, partition, column, auto_precharge } is Write, "WR";
     /// GBW: writes a column of the global buffer from the data bus.
-    Column 4: BufferWrite {
-        /// Place in the global buffer.
-        slot: u8 = SLOT,
-    } is BufferWrite, "GBW";
+    Column 4: BufferWrite { slot } is BufferWrite, "GBW";
     /// MAC: every bank adds the products of its column and the buffer's to its sum.
-    Column 5: Mac {
-        /// Column of the open rows.
-        column: u8 = COLUMN,
-        /// Place in the global buffer.
-        slot: u8 = SLOT,
-        /// Whether the sum begins anew with this command.
-        first: bool = FLAG,
-    } is Mac, "MAC";
+    Column 5: Mac { column, slot, first } is Mac, "MAC";
     /// RES: reads the sums of all banks, rounded to FP16; bank `i` of the channel in lane `i`.
     Column 6: ReadResults is ResultRead, "RES";
     /// SUM: reads the exact sum of one bank.
-    Column 7: ReadSum {
-        /// Bank group.
-        bank_group: u8 = GROUP,
-        /// Bank of the bank group.
-        bank: u8 = BANK,
-    } is ResultRead, "SUM";
+    Column 7: ReadSum { bank_group, bank } is ResultRead, "SUM";
 }
 
 /// The command of a word on the row command bus. Whether the device has such a bank or row is not looked at.
@@ -303,47 +248,35 @@ pub fn decode_column(word: u32) -> Result<HbmCommand, DramError> {
     decode(Bus::Column, word)
 }
 
-/// The kinds of commands.
-macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident,)*) => {
-        /// What the timing rules tell apart.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-        pub enum HbmKind {
-            $($(#[$doc])* $kind,)*
-        }
-
-        impl HbmKind {
-            /// All kinds, in the order of their index; the first seven are row commands.
-            pub const ALL: [Self; [$(stringify!($kind)),*].len()] = [$(Self::$kind),*];
-        }
-    };
-}
-
-kinds! {
-    /// ACT.
-    Activate,
-    /// PACT.
-    PimActivate,
-    /// PACTA.
-    PimActivateAll,
-    /// PRE, PREA, PPRE and the precharge that ends RDA and WRA.
-    Precharge,
-    /// REF.
-    Refresh,
-    /// REFB.
-    RefreshBank,
-    /// SLICE.
-    Slice,
-    /// RD, RDA and RDG.
-    Read,
-    /// WR and WRA.
-    Write,
-    /// GBW.
-    BufferWrite,
-    /// MAC.
-    Mac,
-    /// RES and SUM.
-    ResultRead,
+ndp_config::named! {
+    /// What the timing rules tell apart; the first seven are row commands.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+    pub enum HbmKind {
+        /// ACT.
+        Activate,
+        /// PACT.
+        PimActivate,
+        /// PACTA.
+        PimActivateAll,
+        /// PRE, PREA, PPRE and the precharge that ends RDA and WRA.
+        Precharge,
+        /// REF.
+        Refresh,
+        /// REFB.
+        RefreshBank,
+        /// SLICE.
+        Slice,
+        /// RD, RDA and RDG.
+        Read,
+        /// WR and WRA.
+        Write,
+        /// GBW.
+        BufferWrite,
+        /// MAC.
+        Mac,
+        /// RES and SUM.
+        ResultRead,
+    }
 }
 
 impl HbmKind {

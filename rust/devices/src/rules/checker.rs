@@ -120,17 +120,17 @@ impl<C: CommandSet> Checker<C> {
 
     /// The violations kept, in the order in which they happened.
     pub fn violations(&self) -> &[Violation<C>] {
-        self.log.kept()
+        &self.log.kept
     }
 
     /// Number of violations, those not kept included.
     pub fn violation_count(&self) -> u64 {
-        self.log.count()
+        self.log.count
     }
 
     /// Keeps the first `limit` violations instead of [`DEFAULT_KEPT`].
     pub fn keep_violations(&mut self, limit: usize) {
-        self.log.set_limit(limit);
+        self.log.limit = limit;
     }
 
     /// Clock in which the last precharge of what `command` concerns begins; later than now for an auto precharge that is

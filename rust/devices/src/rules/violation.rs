@@ -46,9 +46,10 @@ impl<C: CommandSet> std::fmt::Display for Violation<C> {
 /// Counts violations and keeps the first ones.
 #[derive(Clone, Debug)]
 pub(crate) struct ViolationLog<C> {
-    kept: Vec<Violation<C>>,
-    limit: usize,
-    count: u64,
+    pub kept: Vec<Violation<C>>,
+    /// Violations that are kept at most.
+    pub limit: usize,
+    pub count: u64,
 }
 
 impl<C> ViolationLog<C> {
@@ -71,18 +72,6 @@ impl<C> ViolationLog<C> {
             let actual = cycle - earlier.as_ref().map_or(0, |(issued, _)| *issued);
             self.kept.push(Violation { cycle, rule, command, earlier, required, actual });
         }
-    }
-
-    pub(crate) fn set_limit(&mut self, limit: usize) {
-        self.limit = limit;
-    }
-
-    pub(crate) fn kept(&self) -> &[Violation<C>] {
-        &self.kept
-    }
-
-    pub(crate) fn count(&self) -> u64 {
-        self.count
     }
 }
 
@@ -116,7 +105,7 @@ mod tests {
         for cycle in 0..10 {
             log.report(cycle, Rule::Rp, Command::Refresh, None, 0);
         }
-        assert_eq!(log.count(), 10);
-        assert_eq!(log.kept().iter().map(|v| v.cycle).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(log.count, 10);
+        assert_eq!(log.kept.iter().map(|v| v.cycle).collect::<Vec<_>>(), [0, 1, 2]);
     }
 }

@@ -123,7 +123,7 @@ impl DimmTimes {
         let plan = match mode {
             Mode::Dot => {
                 let layout = map.add_matrix("w", rows, cols)?;
-                Plan::dot(&self.design, &mut map, &layout, &sizes, &epilogue)?
+                Plan::dot(&self.design, &mut map, &layout, &sizes, &epilogue, None)?
             }
             Mode::Axpy => {
                 let tiling = Plan::tiling(&self.design, &sizes)?;

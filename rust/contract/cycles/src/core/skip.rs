@@ -100,9 +100,8 @@ impl CycleModel {
     fn run_rows(&mut self, cycle: u64, end: u64) {
         let mut at = self.next_rows(cycle);
         while at < end {
-            if let Some(tail) = self.move_rows(at) {
-                self.tokens.push(tail);
-            }
+            let row = self.move_rows(at);
+            self.tokens.extend(row);
             at = self.next_rows(at + 1);
         }
     }

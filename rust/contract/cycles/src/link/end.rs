@@ -5,7 +5,7 @@ use super::lane::Before;
 use super::line::Line;
 use super::receiver::{Arrived, Receiver, Verdict};
 use super::session::Session;
-use super::transmitter::{Beat, Says, Transmitter};
+use super::transmitter::{Beat, Transmitter};
 use ndp_config::LinkConfig;
 
 /// Counters of an end (docs/dimm-link.md, "Counters").
@@ -28,7 +28,7 @@ pub(crate) struct End {
     /// What it hears.
     pub line: Line,
     /// What it has sent: first word's cycle, header. For the other end's line.
-    pub outbox: Vec<(u64, Header)>,
+    outbox: Vec<(u64, Header)>,
     pub receiver: Receiver,
     pub transmitter: Transmitter,
     pub session: Session,
@@ -55,6 +55,12 @@ impl End {
             timed_from: origin,
             taken: None,
         }
+    }
+
+    /// What it has sent comes to the line of the other end, which has come to cycle `now`.
+    pub fn deliver(&mut self, line: &mut Line, now: u64) {
+        self.outbox.drain(..).for_each(|(first, header)| line.push(first, header));
+        line.prune(now);
     }
 
     /// The counters as they would be read in the cycle that comes.
@@ -89,23 +95,12 @@ impl End {
         let session = &self.session;
         let hears = Session::hears(good.map(|header| header.kind));
         let syncs = hears.init || hears.answer && !session.up;
-        let says = Says {
-            expected: self.receiver.expected,
-            nack: self.receiver.nack,
-            nack_round: self.receiver.nack_round,
-            limit: self.receiver.limit(),
-            heard: hears.normal && session.up,
-            peer: self.receiver.header,
-            resync: hears.init,
-            up: session.up,
-            answers: session.answers,
-            fault: session.fault,
-        };
         let up = session.up;
         let restarted = hears.init && up;
         let outbox = &mut self.outbox;
         let own = (now - self.origin, now);
-        let sent = self.transmitter.step(own, &self.line.frame, beat, &says, |first, header| {
+        let said = (&self.receiver, session, hears);
+        let sent = self.transmitter.step(own, &self.line.frame, beat, said, |first, header| {
             outbox.push((first, header));
         });
         let restart = self.session.restart;

@@ -13,7 +13,7 @@ pub(crate) const LOOK: u64 = 4;
 const HELD: u64 = LinkConfig::DESKEW_WORDS as u64 - 1;
 
 /// What a register holds of the time before the receiver's reset.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Before {
     /// The first cycle in which it listens.
     pub origin: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Before {
 }
 
 /// The lane.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Lane {
     index: usize,
     place: u32,
@@ -42,18 +42,7 @@ pub(crate) struct Lane {
 
 impl Lane {
     pub fn new(index: usize, origin: u64) -> Self {
-        Self {
-            index,
-            place: 0,
-            earlier: (0, 0),
-            found: false,
-            again: false,
-            locked: false,
-            misses: 0,
-            base: origin,
-            due: u64::MAX,
-            marked: None,
-        }
+        Self { index, base: origin, due: u64::MAX, ..Self::default() }
     }
 
     /// Where words begin.

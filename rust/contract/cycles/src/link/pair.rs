@@ -99,13 +99,7 @@ impl LinkPair {
             end.step(beat, ready, retrain);
         }
         let [first, second] = &mut self.ends;
-        hear(first, second);
-        hear(second, first);
+        first.deliver(&mut second.line, second.cycle);
+        second.deliver(&mut first.line, first.cycle);
     }
-}
-
-/// What an end has sent comes to the other one's line.
-fn hear(from: &mut End, to: &mut End) {
-    from.outbox.drain(..).for_each(|(cycle, header)| to.line.push(cycle, header));
-    to.line.prune(to.cycle);
 }

@@ -42,7 +42,7 @@ pub(crate) struct Received {
 }
 
 /// The receiver.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Receiver {
     before: Before,
     lanes: Vec<Lane>,
@@ -76,27 +76,13 @@ impl Receiver {
         Self {
             before,
             lanes: (0..config.lanes() as usize).map(|index| Lane::new(index, before.origin)).collect(),
-            aligned: false,
-            begins: false,
-            ring: None,
             lags: vec![0; config.lanes() as usize],
-            check: None,
             room_at: u64::MAX,
             last_good: before.origin,
             depth: config.receive_flits() as u8,
             flits: config.frame_flits().into(),
-            expected: 0,
-            nack: false,
-            nack_round: 0,
-            room: false,
-            header: Header::default(),
             tags: vec![Tag::default(); config.receive_flits() as usize],
-            filled: 0,
-            write: 0,
-            read: 0,
-            from: 0,
-            valid: false,
-            beat: Arrived::default(),
+            ..Self::default()
         }
     }
 

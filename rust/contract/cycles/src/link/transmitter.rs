@@ -2,6 +2,8 @@
 
 use super::frame::{Frame, Header, Kind, Place, Tag, is_ahead};
 use super::line::CHOSEN;
+use super::receiver::Receiver;
+use super::session::{Hears, Session};
 use ndp_config::LinkConfig;
 
 /// A beat for the link.
@@ -15,23 +17,6 @@ pub struct Beat {
     pub source: u8,
     /// Label of the flit.
     pub label: u32,
-}
-
-/// What the receiving side and the session say in a cycle.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Says {
-    pub expected: u8,
-    pub nack: bool,
-    pub nack_round: u8,
-    pub limit: u8,
-    /// An ordinary flit was heard; the header of the last intact one.
-    pub heard: bool,
-    pub peer: Header,
-    /// The other side was reset.
-    pub resync: bool,
-    pub up: bool,
-    pub answers: bool,
-    pub fault: bool,
 }
 
 /// What happened in a cycle, for counters and session.
@@ -51,7 +36,7 @@ pub(crate) struct Sent {
 }
 
 /// The transmitter.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Transmitter {
     depth: u8,
     last_beat: u8,
@@ -88,25 +73,8 @@ impl Transmitter {
             last_beat: config.flit_beats() as u8 - 1,
             timeout: config.timeout_cycles() - 1,
             discard,
-            acked: 0,
-            next: 0,
-            tail: 0,
-            newest: 0,
-            credit: 0,
-            beat: 0,
-            dropping: false,
             tags: vec![Tag::UNKNOWN; config.replay_flits() as usize],
-            resync: false,
-            heard: false,
-            round: 0,
-            timer: 0,
-            late: false,
-            repeated: false,
-            sends_next: false,
-            timing: false,
-            timed: 0,
-            header: Header::default(),
-            same_since: 0,
+            ..Self::default()
         }
     }
 
@@ -132,14 +100,15 @@ impl Transmitter {
         own.checked_sub(1).map(|since| frame.place(since))
     }
 
-    /// One cycle, `own` since the reset and `now` of the system. `chosen` is given a flit and the cycle of its first word.
+    /// One cycle, `own` since the reset and `now` of the system. `hears`: what an intact flit has said in it. `chosen` is given a flit and the
+    /// cycle of its first word.
     #[inline]
     pub fn step(
         &mut self,
         (own, now): (u64, u64),
         frame: &Frame,
         beat: Option<Beat>,
-        says: &Says,
+        (receiver, session, hears): (&Receiver, &Session, Hears),
         mut chosen: impl FnMut(u64, Header),
     ) -> Sent {
         let mut sent = Sent::default();
@@ -153,14 +122,14 @@ impl Transmitter {
         // What the other side has said.
         let resyncs = self.resync && quiet;
         let listens = self.heard && quiet && !self.resync;
-        let Header { ack, nack, nack_round, limit, .. } = says.peer;
+        let Header { ack, nack, nack_round, limit, .. } = receiver.header;
         let held = self.held();
         let delta = ack.wrapping_sub(self.acked);
         let legal = listens && held >= delta;
         let overtakes = self.next.wrapping_sub(self.acked) < delta;
         sent.asked = legal && nack && nack_round == self.round && ack != self.next;
         sent.advances = legal && delta != 0;
-        sent.busy = self.newest != self.acked && says.up;
+        sent.busy = self.newest != self.acked && session.up;
         sent.expires = self.late && quiet && sent.busy && !listens && !self.repeated;
         let again = sent.asked || sent.expires;
         let clear = sent.advances || again || !sent.busy;
@@ -173,12 +142,12 @@ impl Transmitter {
         let sends = chooses && self.sends_next;
         let is_new = self.newest == self.next;
         (sent.sends, sent.repeats) = (sends && is_new, sends && !is_new);
-        sent.empty = chooses && says.up && !has_flit;
-        sent.starves = chooses && says.up && has_flit && !has_credit;
+        sent.empty = chooses && session.up && !has_flit;
+        sent.starves = chooses && session.up && has_flit && !has_credit;
         sent.times = sends && is_new && !self.timing;
         sent.arrives = self.timing && sent.advances && self.timed.wrapping_sub(self.acked) < delta;
         if chooses {
-            let kind = match (says.up, self.sends_next, says.answers) {
+            let kind = match (session.up, self.sends_next, session.answers) {
                 (true, true, _) => Kind::Data,
                 (true, false, _) => Kind::Idle,
                 (false, _, true) => Kind::Answer,
@@ -186,13 +155,13 @@ impl Transmitter {
             };
             let header = Header {
                 kind,
-                fault: says.fault,
-                nack: says.nack,
-                nack_round: says.nack_round,
+                fault: session.fault,
+                nack: receiver.nack,
+                nack_round: receiver.nack_round,
                 round: self.round,
-                sequence: if says.up { self.next } else { self.acked },
-                ack: says.expected,
-                limit: says.limit,
+                sequence: if session.up { self.next } else { self.acked },
+                ack: receiver.expected,
+                limit: receiver.limit(),
                 tag: self.tags[usize::from(self.next & (self.depth - 1))],
             };
             if header != self.header {
@@ -203,8 +172,8 @@ impl Transmitter {
 
         // Beats come in.
         let begins = self.beat == 0;
-        if let Some(beat) = beat.filter(|_| self.is_ready(says.fault)) {
-            let drops = if begins { says.fault && self.discard } else { self.dropping };
+        if let Some(beat) = beat.filter(|_| self.is_ready(session.fault)) {
+            let drops = if begins { session.fault && self.discard } else { self.dropping };
             self.dropping = drops;
             if beat.last || self.beat == self.last_beat {
                 if drops {
@@ -226,7 +195,7 @@ impl Transmitter {
             self.timed = self.next;
         }
         self.timing = sent.times || self.timing && !sent.arrives;
-        self.sends_next = says.up && !says.fault && has_flit && has_credit;
+        self.sends_next = session.up && !session.fault && has_flit && has_credit;
         if sent.sends {
             self.newest = self.newest.wrapping_add(1);
         }
@@ -248,8 +217,8 @@ impl Transmitter {
         self.round = (self.round + u8::from(again)) & 15;
         (self.timer, self.late) = (timer, late);
         self.repeated = sent.expires || self.repeated && !clear;
-        self.resync = says.resync || self.resync && !quiet;
-        self.heard = says.heard || self.heard && !quiet;
+        self.resync = hears.init || self.resync && !quiet;
+        self.heard = hears.normal && session.up || self.heard && !quiet;
         sent
     }
 

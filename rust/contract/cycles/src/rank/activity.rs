@@ -76,7 +76,7 @@ struct Columns {
 }
 
 /// Keeps a [`RankActivity`].
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Meter {
     counted: RankActivity,
     /// The same of the time before [`Meter::begin`], and what was decided in it.
@@ -103,12 +103,7 @@ impl Meter {
         Self {
             counted: RankActivity { banks: banks.clone(), ..RankActivity::default() },
             before: RankActivity { banks, ..RankActivity::default() },
-            decided_before: 0,
-            open: 0,
-            active_since: 0,
-            rows: VecDeque::new(),
-            columns: VecDeque::new(),
-            decided: 0,
+            ..Self::default()
         }
     }
 

@@ -8,8 +8,8 @@ use crate::link::end::End;
 use crate::link::line::Line;
 use ndp_config::{DesignConfig, LinkConfig};
 use ndp_isa::Transfer;
-use receiver::Receiver;
-use sender::Sender;
+use receiver::{Got, Receiver};
+use sender::{Sender, Sent};
 use serde::Serialize;
 use std::collections::VecDeque;
 
@@ -88,12 +88,10 @@ pub(crate) struct Given {
 /// What was seen in the cycle before.
 #[derive(Clone, Copy, Debug, Default)]
 struct Strobes {
-    send_fails: bool,
-    send_faulty: bool,
-    receive_fails: bool,
-    receive_faulty: bool,
-    gives_up: bool,
-    drops: bool,
+    sent: Sent,
+    got: Got,
+    fault: bool,
+    peer_fault: bool,
     restarts: bool,
 }
 
@@ -222,37 +220,29 @@ impl TransferUnit {
         add(&mut state.received, receiver.complete);
         add(&mut state.beats_sent, sender.takes);
         add(&mut state.beats_received, got);
-        add(&mut state.dropped, self.strobes.drops);
-        let strobes = self.strobes;
-        if (strobes.send_fails || strobes.receive_fails) && (!self.known || forget) {
-            state.first_failed = if strobes.send_fails { which_sent } else { which_received | 1 << 20 };
+        let Strobes { sent, got, .. } = self.strobes;
+        add(&mut state.dropped, got.drops);
+        if (sent.fails || got.fails) && (!self.known || forget) {
+            state.first_failed = if sent.fails { which_sent } else { which_received | 1 << 20 };
         }
-        self.known = strobes.send_fails || strobes.receive_fails || self.known && !forget;
-        add(&mut state.sends_failed, strobes.send_fails);
-        add(&mut state.receives_failed, strobes.receive_fails);
-        self.strobes = Strobes {
-            send_fails: sender.fails,
-            send_faulty: fault,
-            receive_fails: receiver.fails,
-            receive_faulty: fault || peer_fault,
-            gives_up: receiver.gives_up,
-            drops: receiver.drops,
-            restarts,
-        };
+        self.known = sent.fails || got.fails || self.known && !forget;
+        add(&mut state.sends_failed, sent.fails);
+        add(&mut state.receives_failed, got.fails);
+        self.strobes = Strobes { sent: sender, got: receiver, fault, peer_fault, restarts };
     }
 
     /// What happened in the cycle before, for the register.
     #[inline]
     fn note(&mut self, forget: bool) {
-        let Strobes { send_fails, send_faulty, receive_fails, receive_faulty, gives_up, drops, restarts } =
-            self.strobes;
+        let Strobes { sent, got, fault, peer_fault, restarts } = self.strobes;
+        let gives_up = got.fails && got.gives_up;
         let events = [
-            send_fails && send_faulty,
-            send_fails && !send_faulty,
-            receive_fails && gives_up && receive_faulty,
-            receive_fails && gives_up && !receive_faulty,
-            receive_fails && !gives_up,
-            drops,
+            sent.fails && fault,
+            sent.fails && !fault,
+            gives_up && (fault || peer_fault),
+            gives_up && !(fault || peer_fault),
+            got.fails && !got.gives_up,
+            got.drops,
             restarts,
             self.untaken.late,
         ];
@@ -269,11 +259,11 @@ impl TransferUnit {
 
     /// Nothing happens in it, the link apart.
     pub fn rests(&self) -> bool {
-        let Strobes { send_fails, receive_fails, drops, restarts, .. } = self.strobes;
+        let Strobes { sent, got, restarts, .. } = self.strobes;
         let idle = self.starts.is_empty()
             && !self.sender.is_busy()
             && (!self.receiver.is_busy() || self.receiver.only_waits());
-        idle && !(send_fails || receive_fails || drops || restarts) && !self.untaken.late
+        idle && !(sent.fails || got.fails || got.drops || restarts) && !self.untaken.late
     }
 
     /// Goes on to cycle `to` of the system, unit and link being at rest.

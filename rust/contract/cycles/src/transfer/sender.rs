@@ -26,7 +26,7 @@ struct Lane {
 }
 
 /// The sender.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Sender {
     last_beat: u32,
     node: u8,
@@ -46,17 +46,9 @@ impl Sender {
     pub fn new(config: &LinkConfig, ranks: u32) -> Self {
         Self {
             last_beat: config.flit_beats() - 1,
-            node: 0,
-            slot: 0,
-            flushes: false,
-            asks: 0,
-            left: 0,
-            requests: Walker::default(),
-            order: Walker::default(),
             lanes: vec![Lane { free: PLACES, ..Lane::default() }; ranks as usize],
-            index: 0,
-            begins: false,
             patience: Patience::new(config),
+            ..Self::default()
         }
     }
 

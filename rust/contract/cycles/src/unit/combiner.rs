@@ -3,8 +3,8 @@
 use super::Product;
 use super::group::Group;
 use super::rows::RowQueue;
-use crate::fifo::Ring;
 use crate::shape::Shape;
+use std::collections::VecDeque;
 
 /// Results that can wait or be in work.
 const RESULTS: u32 = 8;
@@ -14,7 +14,7 @@ const QUEUED_ROWS: u64 = 32;
 const ROUNDED: u64 = 8;
 
 /// The combiner.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Combiner {
     starts: bool,
     active: bool,
@@ -26,25 +26,11 @@ pub(super) struct Combiner {
     /// Cycle of the last digit of the result in work.
     ends: Option<u64>,
     /// Cycles from which on results are offered.
-    results: Ring<u64>,
+    results: VecDeque<u64>,
     reserved: u32,
 }
 
 impl Combiner {
-    pub fn new() -> Self {
-        Self {
-            starts: false,
-            active: false,
-            rows_left: 0,
-            rows_taken: 0,
-            members: None,
-            vector: 0,
-            ends: None,
-            results: Ring::new(RESULTS as usize),
-            reserved: 0,
-        }
-    }
-
     /// A DOT starts in the next cycle; `rows` have been put into the queue of rows so far, and are none of its.
     pub fn start(&mut self, rows: u64) {
         (self.starts, self.rows_taken) = (true, rows);
@@ -63,7 +49,7 @@ impl Combiner {
     /// A result is offered.
     #[inline]
     pub fn offers(&self, cycle: u64) -> bool {
-        self.results.front().is_some_and(|from| from <= cycle)
+        self.results.front().is_some_and(|from| *from <= cycle)
     }
 
     /// One cycle; `taken`: the result on offer is.
@@ -83,7 +69,7 @@ impl Combiner {
         }
         let room = self.reserved < RESULTS;
         if taken {
-            self.results.pop();
+            self.results.pop_front();
             self.reserved -= 1;
         }
         let active = self.active;
@@ -92,7 +78,7 @@ impl Combiner {
                 let all = groups.iter_mut().enumerate();
                 all.filter(|(g, _)| members >> g & 1 == 1).for_each(|(_, group)| group.release_sum());
                 self.ends = None;
-                self.results.push(cycle + ROUNDED);
+                self.results.push_back(cycle + ROUNDED);
                 self.vector += 1;
                 if self.vector == product.batch {
                     (self.vector, self.members) = (0, None);
@@ -145,6 +131,6 @@ impl Combiner {
     /// From when on a result is offered, if there is one.
     #[inline]
     pub fn result_from(&self) -> Option<u64> {
-        self.results.front()
+        self.results.front().copied()
     }
 }

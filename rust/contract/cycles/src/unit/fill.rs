@@ -48,10 +48,32 @@ enum Flowed {
     ToTheEnd,
 }
 
-/// The fill of one rank.
+/// The cycles of the last beats by their number.
 #[derive(Clone, Debug)]
+struct Cycles([u64; MOST_BEATS]);
+
+impl Default for Cycles {
+    fn default() -> Self {
+        Self([0; MOST_BEATS])
+    }
+}
+
+impl Cycles {
+    #[inline]
+    fn of(&self, beat: u64) -> u64 {
+        self.0[beat as usize % MOST_BEATS]
+    }
+
+    #[inline]
+    fn set(&mut self, beat: u64, cycle: u64) {
+        self.0[beat as usize % MOST_BEATS] = cycle;
+    }
+}
+
+/// The fill of one rank.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Fill {
-    rank: u32,
+    pub rank: u32,
     /// All that happened before this cycle is done.
     now: u64,
     /// Rows of the product are still to be planned.
@@ -74,11 +96,11 @@ pub(super) struct Fill {
     full_from: u64,
     /// Rows planned, of all that were ever put into the queue.
     pub rows_taken: u64,
-    /// Beats taken from the rank and placed, and the cycles of the last ones by their number.
+    /// Beats taken from the rank and placed, and when.
     popped: u64,
     placed: u64,
-    pops: [u64; MOST_BEATS],
-    places: [u64; MOST_BEATS],
+    pops: Cycles,
+    places: Cycles,
     /// Cycles, of those before `plan_from`, without a row to plan.
     rowless: u64,
     /// Cycles with something to fill before the present ones, and the first of these.
@@ -88,31 +110,7 @@ pub(super) struct Fill {
 
 impl Fill {
     pub fn new(rank: u32) -> Self {
-        Self {
-            rank,
-            now: 0,
-            active: false,
-            rows_left: 0,
-            wave: 0,
-            plan: None,
-            plan_from: 0,
-            place_from: 0,
-            position: 0,
-            scaled: false,
-            sharing: 0,
-            half: false,
-            scale_from: 0,
-            full: None,
-            full_from: 0,
-            rows_taken: 0,
-            popped: 0,
-            placed: 0,
-            pops: [0; MOST_BEATS],
-            places: [0; MOST_BEATS],
-            rowless: 0,
-            filled: 0,
-            filling_from: None,
-        }
+        Self { rank, ..Self::default() }
     }
 
     /// A command comes in this cycle.
@@ -138,19 +136,11 @@ impl Fill {
             let counts = [fill.now, fill.popped - fill.placed, fill.rows_taken];
             (times, last(fill.plan), last(fill.full), filling, places, counts)
         };
-        let waiting = |fill: &Self, age: u64| fill.pops[(fill.popped - 1 - age) as usize % MOST_BEATS];
-        let used = |fill: &Self, age: u64| {
-            fill.places[fill.placed.wrapping_sub(1 + age) as usize % MOST_BEATS].max(fill.now)
-        };
+        let waiting = |fill: &Self, age: u64| fill.pops.of(fill.popped - 1 - age);
+        let used = |fill: &Self, age: u64| fill.places.of(fill.placed.wrapping_sub(1 + age)).max(fill.now);
         state(self) == state(other)
             && (0..self.popped - self.placed).all(|age| waiting(self, age) == waiting(other, age))
             && (0..depth).all(|age| used(self, age) == used(other, age))
-    }
-
-    /// Has done what `other` has.
-    pub fn follow(&mut self, other: &Self) {
-        let rank = self.rank;
-        *self = Self { rank, ..other.clone() };
     }
 
     /// A stripe or row is in work.
@@ -271,7 +261,7 @@ impl Fill {
                 }
                 return;
             }
-            let flowed = match self.flow(until, beats, depth, product, shape) {
+            let flowed = match self.flow(until, beats, around) {
                 Flowed::ToTheEnd => return,
                 Flowed::Some => true,
                 Flowed::Nothing => false,
@@ -290,14 +280,9 @@ impl Fill {
 
     /// Takes beats from the rank and places them, as long as both happen before `until`.
     #[inline]
-    fn flow(
-        &mut self,
-        until: u64,
-        beats: &mut Beats,
-        depth: u64,
-        product: &Product,
-        shape: &Shape,
-    ) -> Flowed {
+    fn flow(&mut self, until: u64, beats: &mut Beats, around: Surroundings) -> Flowed {
+        let Surroundings { product, shape, .. } = around;
+        let depth = u64::from(shape.weight_beats);
         let (Some(stripe), None) = (self.plan, self.full) else { return Flowed::Nothing };
         if self.placed != self.popped {
             return Flowed::Nothing;
@@ -312,13 +297,13 @@ impl Fill {
         let mut to_the_end = false;
         if most > 0
             && let Some(read) = beats.unhindered()
-            && places[placed.wrapping_sub(depth) as usize % MOST_BEATS] <= read + 1
+            && places.of(placed.wrapping_sub(depth)) <= read + 1
             && place_from <= read + 3
         {
             // Each beat is taken when it is offered, and placed in the next cycle. So those after it are not hindered either: they
             // come at least two cycles later.
             let taken = beats.take_unhindered(most, until.saturating_sub(1), |pop| {
-                places[placed as usize % MOST_BEATS] = pop + 1;
+                places.set(placed, pop + 1);
                 placed += 1;
                 place_from = pop + 2;
             });
@@ -331,15 +316,15 @@ impl Fill {
             };
         }
         let taken = beats.take_run(most, |from| {
-            let free = places[placed.wrapping_sub(depth) as usize % MOST_BEATS] + 1;
+            let free = places.of(placed.wrapping_sub(depth)) + 1;
             let pop = from.max(free);
             let place = place_from.max(pop + 1);
             if place >= until {
                 to_the_end = pop + 1 >= until;
                 return None;
             }
-            pops[placed as usize % MOST_BEATS] = pop;
-            places[placed as usize % MOST_BEATS] = place;
+            pops.set(placed, pop);
+            places.set(placed, place);
             placed += 1;
             place_from = place + 1;
             Some(pop)
@@ -363,11 +348,11 @@ impl Fill {
         let mut popped = self.popped;
         let (pops, places) = (&mut self.pops, &self.places);
         if let Some(read) = beats.unhindered()
-            && places[self.placed.wrapping_sub(1) as usize % MOST_BEATS] <= read + 1
+            && places.of(self.placed.wrapping_sub(1)) <= read + 1
         {
             // All places that were ever used are free by then: each beat is taken when it is offered.
             let taken = beats.take_unhindered(most, until, |pop| {
-                pops[popped as usize % MOST_BEATS] = pop;
+                pops.set(popped, pop);
                 popped += 1;
             });
             self.popped = popped;
@@ -375,12 +360,12 @@ impl Fill {
         }
         let taken = beats.take_run(most, |from| {
             // The place of the beat that lies as many beats back as there are places.
-            let free = places[popped.wrapping_sub(depth) as usize % MOST_BEATS] + 1;
+            let free = places.of(popped.wrapping_sub(depth)) + 1;
             let at = from.max(free);
             if at >= until {
                 return None;
             }
-            pops[popped as usize % MOST_BEATS] = at;
+            pops.set(popped, at);
             popped += 1;
             Some(at)
         });
@@ -396,11 +381,11 @@ impl Fill {
         let end = if stripe.ends { product.cut.last_beat + 1 } else { shape.positions };
         let before = self.placed;
         while self.position < end && self.placed < self.popped {
-            let at = self.place_from.max(self.pops[self.placed as usize % MOST_BEATS] + 1);
+            let at = self.place_from.max(self.pops.of(self.placed) + 1);
             if at >= until {
                 return self.placed > before;
             }
-            self.places[self.placed as usize % MOST_BEATS] = at;
+            self.places.set(self.placed, at);
             self.placed += 1;
             self.position += 1;
             self.place_from = at + 1;
@@ -496,7 +481,7 @@ impl Fill {
             // The row's end, or the stripe's.
             let end = if stripe.ends { product.cut.last_beat + 1 } else { shape.positions };
             let beyond = self.position >= end;
-            let head = (self.placed < self.popped).then(|| self.pops[self.placed as usize % MOST_BEATS] + 1);
+            let head = (self.placed < self.popped).then(|| self.pops.of(self.placed) + 1);
             let Some(head) = (if beyond { Some(0) } else { head }) else { return moved };
             if !beyond && !self.scaled {
                 // The scales come as soon as the stripe is planned, be the one before taken or not.
@@ -540,7 +525,7 @@ impl Fill {
 
     /// A beat leaves the group's queue.
     fn use_beat(&mut self, cycle: u64) {
-        self.places[self.placed as usize % MOST_BEATS] = cycle;
+        self.places.set(self.placed, cycle);
         self.placed += 1;
     }
 }

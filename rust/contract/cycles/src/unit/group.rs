@@ -4,9 +4,9 @@ use super::fill::{Fill, FillCounts, Surroundings};
 use super::rows::RowQueue;
 use super::{Kind, Product};
 use crate::beats::Beats;
-use crate::fifo::Ring;
 use crate::rank::Rank;
 use crate::shape::Shape;
+use std::collections::VecDeque;
 
 /// Rows that a group can know ahead.
 const QUEUED_ROWS: u64 = 16;
@@ -14,9 +14,10 @@ const QUEUED_ROWS: u64 = 16;
 const SLOTS: u32 = 4;
 
 /// What a group's window is about, for the counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Window {
     Job,
+    #[default]
     Starved,
     Roomless,
 }
@@ -33,7 +34,7 @@ struct Account {
 }
 
 /// The group of a rank.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Group {
     rank: u32,
     pub fill: Fill,
@@ -62,30 +63,12 @@ pub(super) struct Group {
     /// Sums that have a place or will need one.
     reserved: u32,
     /// Cycles from which on the first digits of the queued sums, or their first heads' results, are there.
-    sums: Ring<u64>,
+    sums: VecDeque<u64>,
 }
 
 impl Group {
     pub fn new(rank: u32, shape: &Shape) -> Self {
-        Self {
-            rank,
-            fill: Fill::new(rank),
-            slots: 0,
-            running: false,
-            running_last: false,
-            vector: 0,
-            history: 0,
-            leaving: 2 << shape.product_windows,
-            history_window: 0,
-            window: Window::Starved,
-            rests_until: 0,
-            account: Account::default(),
-            before: Causes::default(),
-            lead: Causes::default(),
-            earlier: (0, FillCounts::default()),
-            reserved: 0,
-            sums: Ring::new(shape.sums_of(1) as usize),
-        }
+        Self { rank, fill: Fill::new(rank), leaving: 2 << shape.product_windows, ..Self::default() }
     }
 
     /// Brings both up to the beginning of a cycle of window `window`. From then on the same comes of both, if each rank has the same part of
@@ -130,11 +113,10 @@ impl Group {
 
     /// Has done what `other` has since they were alike.
     pub fn follow(&mut self, other: &Self) {
-        let (rank, lead) = (self.rank, self.lead);
+        let Self { rank, lead, .. } = *self;
         let lead = std::array::from_fn(|at| lead[at].wrapping_add(other.lead[at]));
-        let fill = std::mem::replace(&mut self.fill, Fill::new(rank));
-        *self = Self { rank, lead, fill, ..other.clone() };
-        self.fill.follow(&other.fill);
+        *self = Self { rank, lead, ..other.clone() };
+        self.fill.rank = rank;
     }
 
     /// Jobs of this window and of those before it, up to the one whose products leave.
@@ -344,7 +326,7 @@ impl Group {
         }
         if last && !product.kind.adds() {
             self.reserved += 1;
-            self.sums.push(cycle + product.sum_cycles);
+            self.sums.push_back(cycle + product.sum_cycles);
         }
         if fresh {
             self.fill.take(cycle);
@@ -355,13 +337,13 @@ impl Group {
     /// The cycle from which on the first digit of the next sum, or its first head's result, is there, if there is one.
     #[inline]
     pub fn sum_from(&self) -> Option<u64> {
-        self.sums.front()
+        self.sums.front().copied()
     }
 
     /// The last digit of the next sum, or its last head's result, is taken.
     #[inline]
     pub fn release_sum(&mut self) {
-        self.sums.pop();
+        self.sums.pop_front();
         self.reserved -= 1;
     }
 }

@@ -105,7 +105,7 @@ pub(crate) struct Outputs {
 }
 
 /// The unit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Unit {
     shape: Shape,
     product: Product,
@@ -146,30 +146,9 @@ impl Unit {
     pub fn new(shape: Shape) -> Self {
         Self {
             shape,
-            product: Product::default(),
             groups: (0..shape.ranks).map(|rank| Group::new(rank, &shape)).collect(),
-            aside: Vec::new(),
-            combiner: Combiner::new(),
-            heads: HeadResults::default(),
-            distributor: Distributor::default(),
-            rows: RowQueue::new(),
-            window: 0,
-            window_from: 0,
-            product_starts: false,
-            product_active: false,
-            load_writer: Writer::default(),
-            result_writer: Writer::default(),
-            results_wake: 0,
-            store_reader: VectorReader::default(),
-            store_places: 0,
-            stored: 0,
-            scalars_back: 0,
-            stores_back: 0,
             store_comes: READ,
-            zero_left: 0,
-            round: Round::default(),
-            activation: Activation::default(),
-            selector: Selector::default(),
+            ..Self::default()
         }
     }
 

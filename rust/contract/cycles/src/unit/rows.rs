@@ -11,11 +11,13 @@ pub(super) struct RowQueue {
     pub count: u64,
 }
 
-impl RowQueue {
-    pub fn new() -> Self {
+impl Default for RowQueue {
+    fn default() -> Self {
         Self { rows: [(0, 0); PLACES], count: 0 }
     }
+}
 
+impl RowQueue {
     #[inline]
     pub fn push(&mut self, cycle: u64, start: u8) {
         self.rows[self.count as usize % PLACES] = (start, cycle);
