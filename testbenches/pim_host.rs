@@ -16,7 +16,7 @@ use ndp_pim::memory::CacheShape;
 use ndp_pim::shared::Product;
 use ndp_pim::{
     Arrangement, Channel, Commands, Machine, Offloading, Pins, Prompt, Sizes, boxed, groups_of, run_arranged,
-    run_batch, sizes_of,
+    sizes_of,
 };
 use ndp_serving::{Chunk, Iteration, OutlineSteps, Request, Rules, TextSteps, serve, texts};
 use ndp_sim::ffi::{OpenOptions, Rtl, rtl};
@@ -76,7 +76,14 @@ fn texts_agree(config: &HbmConfig, channels: Vec<Channel>) -> Outcome {
     let model = Model::load(Path::new("golden/model"))?;
     let prompts = prompts();
     let hardware = Hardware::from(Pim { channels: config.channels(), ..Pim::default() });
-    let (outcome, machine) = run_batch(&model, config, &hardware, 2, &prompts, channels)?;
+    let (outcome, machine) = run_arranged(
+        &model,
+        config,
+        &hardware,
+        Arrangement { groups: 2, ..Arrangement::default() },
+        &prompts,
+        channels,
+    )?;
     assert_texts(&model, &prompts, &outcome);
     assert!(outcome.checked.attention > 0 && outcome.columns_checked > 0);
     assert_eq!(machine.channels().map(Pins::violations).sum::<u64>(), 0);
@@ -117,7 +124,14 @@ fn a_memory_of_another_kind_than_its_model_is_caught() -> Outcome {
     let hardware = Hardware::from(Pim { channels: config.channels(), ..Pim::default() });
     // The banks of one cannot be cut.
     let channels = channels(&config.clone().unsliced(), &config)?;
-    match run_batch(&model, &config, &hardware, 2, &prompts(), channels) {
+    match run_arranged(
+        &model,
+        &config,
+        &hardware,
+        Arrangement { groups: 2, ..Arrangement::default() },
+        &prompts(),
+        channels,
+    ) {
         Err(error) if format!("{error:#}").contains("status") => Ok(()),
         Err(error) => Err(format!("another error: {error}").into()),
         Ok(_) => Err("it was not found".into()),
@@ -349,7 +363,7 @@ fn products_are_exact(config: &HbmConfig, channels: impl Fn() -> Opened) -> Outc
         };
         let weights = any(rows * cols);
         let inputs: Vec<Vec<f16>> = (0..vectors).map(|_| any(cols)).collect();
-        let mut machine = Machine::with_inputs(config, &hardware, shape, cols, channels()?)?;
+        let mut machine = Machine::new(config, &hardware, shape, cols, channels()?)?;
         machine.load("matrix", (rows, cols), &weights)?;
         let product = Product { label: "matrix".to_owned(), vectors: inputs.clone(), others: 0 };
         machine.start_shared(0, &product)?;

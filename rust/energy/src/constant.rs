@@ -1,8 +1,84 @@
 //! Constants with their sources, as configuration files have them.
 
-use ndp_files::{Result, ensure, refusal};
+use ndp_config::NameRule;
+use ndp_files::{Result, ensure, in_range};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::fmt::Display;
+
+/// Parts of a file of constants: structs whose keys say the limits of their values, if they have some. Unknown keys are refused.
+macro_rules! constants {
+    (@) => { [f64::NEG_INFINITY, f64::INFINITY] };
+    (@ $min:literal $max:literal) => { [$min, $max] };
+    ($($(#[$meta:meta])* pub struct $name:ident {
+        $($(#[$doc:meta])* $field:ident: $type:ty $(= $min:literal to $max:literal)?,)*
+    })+) => {$(
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: $type,)*
+        }
+
+        impl $crate::constant::Checked for $name {
+            fn check(&self, key: &str, _: [f64; 2]) -> ndp_files::Result<()> {
+                let key = |field: &str| if key.is_empty() { field.to_owned() } else { format!("{key}.{field}") };
+                $($crate::constant::Checked::check(
+                    &self.$field,
+                    &key(stringify!($field)),
+                    constants!(@ $($min $max)?),
+                )?;)*
+                Ok(())
+            }
+        }
+    )+};
+}
+
+pub(crate) use constants;
+
+/// What a key of a file of constants can have.
+pub(crate) trait Checked {
+    /// Checks the value of a key, and of those below it.
+    fn check(&self, key: &str, limits: [f64; 2]) -> Result<()>;
+}
+
+/// Parses and checks a file.
+pub(crate) fn read<T: Checked + DeserializeOwned>(text: &str) -> Result<T> {
+    let constants: T = ndp_config::parse(text)?;
+    constants.check("", [0.0; 2])?;
+    Ok(constants)
+}
+
+/// A name, or the source of the numbers beside it.
+impl Checked for String {
+    fn check(&self, key: &str, _: [f64; 2]) -> Result<()> {
+        match key.strip_suffix(".source") {
+            Some(of) => has_source(of, self),
+            None => ndp_config::name_is(NameRule::Title, key, self),
+        }
+    }
+}
+
+impl Checked for u32 {
+    fn check(&self, key: &str, [min, max]: [f64; 2]) -> Result<()> {
+        in_range(key, f64::from(*self), min, max)
+    }
+}
+
+/// A number whose limits are other numbers of the file.
+impl Checked for f64 {
+    fn check(&self, _: &str, _: [f64; 2]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Least and greatest of what is relative to a value.
+impl Checked for [f64; 2] {
+    fn check(&self, key: &str, _: [f64; 2]) -> Result<()> {
+        in_range(key, self[0], 0.0, 1.0)?;
+        in_range(key, self[1], 1.0, 100.0)
+    }
+}
 
 /// A constant: `{ value = 57.0, low = 50.0, high = 60.0, source = "..." }`. Without `low` and `high` the value is certain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -25,19 +101,17 @@ impl Constant {
     pub fn range(&self) -> [f64; 3] {
         [self.low.unwrap_or(self.value), self.value, self.high.unwrap_or(self.value)]
     }
+}
 
+impl Checked for Constant {
     /// Checks that the values are in order and from `min` to `max`, and that there is a source. Voltages, currents and the energy of
     /// work are above 0. Power at rest and parts of a bit's way may be 0, which leaves them out.
-    pub(crate) fn check(&self, key: impl Display, min: f64, max: f64) -> Result<()> {
+    fn check(&self, key: &str, [min, max]: [f64; 2]) -> Result<()> {
         let [low, value, high] = self.range();
-        let wrong = |what: &str| {
-            Err(refusal!(
-                "not a valid configuration: {key} = {{ low = {low}, value = {value}, high = {high} }} {what}"
-            ))
-        };
-        if !(min <= low && low <= value && value <= high && high <= max) {
-            return wrong(&format!("must have {min} <= low <= value <= high <= {max}"));
-        }
+        ensure!(
+            min <= low && low <= value && value <= high && high <= max,
+            "not a valid configuration: {key} = {{ low = {low}, value = {value}, high = {high} }} must have {min} <= low <= value <= high <= {max}"
+        );
         has_source(key, &self.source)
     }
 }
@@ -57,7 +131,7 @@ pub(crate) fn in_order(
 }
 
 /// Checks that a source is named.
-pub(crate) fn has_source(key: impl Display, source: &str) -> Result<()> {
+fn has_source(key: &str, source: &str) -> Result<()> {
     ensure!(!source.trim().is_empty(), "not a valid configuration: {key} must have a source");
     Ok(())
 }

@@ -1,12 +1,11 @@
 //! The logic of a core: mean power by class of work, as measured on mapped netlists with the activity of RTL runs (docs/power.md).
 
-use crate::constant::{self, Constant};
+use crate::constant::{self, Constant, constants};
 use crate::energy::Energy;
 use crate::table::table;
-use ndp_config::{DesignConfig, NameRule};
+use ndp_config::DesignConfig;
 use ndp_dram::counts;
 use ndp_files::Result;
-use serde::{Deserialize, Serialize};
 
 counts! {
     /// Cycles of a core by what it does.
@@ -23,25 +22,24 @@ counts! {
     }
 }
 
-/// What a file of constants of a core holds; unknown keys are refused. Power in mW, logic and SRAM, of a core with `multipliers` multiplier units at
-/// `clock_mhz`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct CoreConstants {
-    /// Name of the file.
-    pub name: String,
-    /// Clock at which power was measured.
-    pub clock_mhz: u32,
-    /// Multiplier units of the core that was measured; others are taken in proportion.
-    pub multipliers: u32,
-    /// Mean power in a `dot` of batch 1.
-    pub dot_mw: Constant,
-    /// Mean power in an `axpy` of batch 1.
-    pub axpy_mw: Constant,
-    /// Mean power in a softmax.
-    pub activation_mw: Constant,
-    /// Mean power without work.
-    pub idle_mw: Constant,
+constants! {
+    /// What a file of constants of a core holds. Power in mW, logic and SRAM, of a core with `multipliers` multiplier units at `clock_mhz`.
+    pub struct CoreConstants {
+        /// Name of the file.
+        name: String,
+        /// Clock at which power was measured.
+        clock_mhz: u32 = 1.0 to 1e5,
+        /// Multiplier units of the core that was measured; others are taken in proportion.
+        multipliers: u32 = 1.0 to 65_536.0,
+        /// Mean power in a `dot` of batch 1.
+        dot_mw: Constant = 1e-3 to 1e6,
+        /// Mean power in an `axpy` of batch 1.
+        axpy_mw: Constant = 1e-3 to 1e6,
+        /// Mean power in a softmax.
+        activation_mw: Constant = 1e-3 to 1e6,
+        /// Mean power without work.
+        idle_mw: Constant = 0.0 to 1e6,
+    }
 }
 
 ndp_config::presets!(CoreConstants, "energy of a core", "hermes-asap7" => "../presets/hermes-asap7.toml");
@@ -53,16 +51,9 @@ impl CoreConstants {
     /// Text in another form, an unknown constant, and one whose bounds are out of order or whose source is missing; a
     /// clock or a number of multipliers that no core has.
     pub fn from_toml(text: &str) -> Result<Self> {
-        let constants: Self = ndp_config::parse(text)?;
-        let Self { clock_mhz, multipliers, dot_mw, axpy_mw, activation_mw, idle_mw, .. } = &constants;
-        ndp_config::name_is(NameRule::Title, "name", &constants.name)?;
-        ndp_config::in_ranges(&[
-            ("clock_mhz", *clock_mhz, 1, 100_000),
-            ("multipliers", *multipliers, 1, 65_536),
-        ])?;
-        idle_mw.check("idle_mw", 0.0, 1e6)?;
+        let constants: Self = constant::read(text)?;
+        let Self { dot_mw, axpy_mw, activation_mw, idle_mw, .. } = &constants;
         for (key, constant) in [("dot_mw", dot_mw), ("axpy_mw", axpy_mw), ("activation_mw", activation_mw)] {
-            constant.check(key, 1e-3, 1e6)?;
             constant::in_order(("idle_mw", idle_mw), (key, constant))?;
         }
         Ok(constants)

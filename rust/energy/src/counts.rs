@@ -4,26 +4,6 @@ use ndp_dram::{BankCounts, BusBits, Counts, counts};
 use serde::Serialize;
 use std::ops::AddAssign;
 
-/// Sums and differences of figures that are `Copy`, field by field.
-#[macro_export]
-macro_rules! sums {
-    ($type:ident: $($field:ident),+) => {
-        impl std::ops::AddAssign for $type {
-            fn add_assign(&mut self, other: Self) {
-                $(self.$field += other.$field;)+
-            }
-        }
-
-        impl std::ops::Sub for $type {
-            type Output = Self;
-
-            fn sub(self, before: Self) -> Self {
-                Self { $($field: self.$field - before.$field),+ }
-            }
-        }
-    };
-}
-
 counts! {
     /// What one rank, or several together, were used for.
     #[derive(Copy)]

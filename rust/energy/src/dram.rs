@@ -15,14 +15,13 @@
 //! The data bus is not in these currents. A driven 0 draws current through the termination, a change charges the line, the strobes run
 //! with the data: [`DramConstants::interface`].
 
-use crate::constant::{self, Constant};
+use crate::constant::{self, Constant, constants};
 use crate::counts::DramUse;
 use crate::energy::Energy;
 use crate::table::table;
-use ndp_config::{BEAT_BITS, DramConfig, NameRule};
+use ndp_config::{BEAT_BITS, DramConfig};
 use ndp_dram::BankCounts;
 use ndp_files::{Result, ensure, in_range};
-use serde::{Deserialize, Serialize};
 
 /// Data pins of a rank.
 const PINS: u32 = 64;
@@ -31,100 +30,92 @@ const MOST_MA: f64 = 1e4;
 /// The least current with all banks closed in mA, and time in ns.
 const LEAST_MA: f64 = 0.1;
 
-/// Currents of VDD in mA a device, and the times of the row cycle at which IDD0 is measured.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Currents {
-    /// Where they are from.
-    pub source: String,
-    /// ACT to PRE in the measurement of IDD0, in ns.
-    pub t_ras_ns: f64,
-    /// ACT to ACT in that measurement, in ns.
-    pub t_rc_ns: f64,
-    /// IDD0: one bank, ACT and PRE in turn.
-    pub idd0: f64,
-    /// IDD2N: all banks closed.
-    pub idd2n: f64,
-    /// IDD3N: all banks open.
-    pub idd3n: f64,
-    /// IDD4R: reading without a gap.
-    pub idd4r: f64,
-    /// IDD4W: writing without a gap.
-    pub idd4w: f64,
-    /// IDD5B: refreshing without a gap.
-    pub idd5b: f64,
-}
+constants! {
+    /// Currents of VDD in mA a device, and the times of the row cycle at which IDD0 is measured.
+    pub struct Currents {
+        /// Where they are from.
+        source: String,
+        /// ACT to PRE in the measurement of IDD0, in ns.
+        t_ras_ns: f64,
+        /// ACT to ACT in that measurement, in ns.
+        t_rc_ns: f64,
+        /// IDD0: one bank, ACT and PRE in turn.
+        idd0: f64,
+        /// IDD2N: all banks closed.
+        idd2n: f64,
+        /// IDD3N: all banks open.
+        idd3n: f64,
+        /// IDD4R: reading without a gap.
+        idd4r: f64,
+        /// IDD4W: writing without a gap.
+        idd4w: f64,
+        /// IDD5B: refreshing without a gap.
+        idd5b: f64,
+    }
 
-/// Currents of VPP in mA a device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct VppCurrents {
-    /// Where they are from.
-    pub source: String,
-    /// IPP0, as IDD0.
-    pub ipp0: f64,
-    /// IPP3N: without commands.
-    pub ipp3n: f64,
-    /// IPP5B, as IDD5B.
-    pub ipp5b: f64,
-}
+    /// Currents of VPP in mA a device.
+    pub struct VppCurrents {
+        /// Where they are from.
+        source: String,
+        /// IPP0, as IDD0.
+        ipp0: f64,
+        /// IPP3N: without commands.
+        ipp3n: f64,
+        /// IPP5B, as IDD5B.
+        ipp5b: f64,
+    }
 
-/// Energy of the data bus in pJ.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Interface {
-    /// A transferred 0, read.
-    pub read_zero_pj: Constant,
-    /// A transferred 0, written.
-    pub write_zero_pj: Constant,
-    /// A change of a data pin.
-    pub toggle_pj: Constant,
-    /// The strobes, for a bit of data that is read.
-    pub read_strobe_pj: Constant,
-    /// The strobes, for a bit of data that is written.
-    pub write_strobe_pj: Constant,
-}
+    /// Energy of the data bus in pJ.
+    pub struct Interface {
+        /// A transferred 0, read.
+        read_zero_pj: Constant = 0.0 to 1e3,
+        /// A transferred 0, written.
+        write_zero_pj: Constant = 0.0 to 1e3,
+        /// A change of a data pin.
+        toggle_pj: Constant = 0.0 to 1e3,
+        /// The strobes, for a bit of data that is read.
+        read_strobe_pj: Constant = 0.0 to 1e3,
+        /// The strobes, for a bit of data that is written.
+        write_strobe_pj: Constant = 0.0 to 1e3,
+    }
 
-/// Least and greatest energy over that of the formulae.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Ranges {
-    /// Where they are from.
-    pub source: String,
-    /// ACT and PRE.
-    pub activate: [f64; 2],
-    /// RD.
-    pub read: [f64; 2],
-    /// WR.
-    pub write: [f64; 2],
-    /// REF.
-    pub refresh: [f64; 2],
-    /// Clocks with a bank open.
-    pub active_standby: [f64; 2],
-    /// Clocks without.
-    pub precharged_standby: [f64; 2],
-}
+    /// Least and greatest energy over that of the formulae.
+    pub struct Ranges {
+        /// Where they are from.
+        source: String,
+        /// ACT and PRE.
+        activate: [f64; 2],
+        /// RD.
+        read: [f64; 2],
+        /// WR.
+        write: [f64; 2],
+        /// REF.
+        refresh: [f64; 2],
+        /// Clocks with a bank open.
+        active_standby: [f64; 2],
+        /// Clocks without.
+        precharged_standby: [f64; 2],
+    }
 
-/// What a file of DRAM constants holds; unknown keys are refused.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DramConstants {
-    /// Name of the device.
-    pub name: String,
-    /// Data pins of a device: 4, 8 or 16.
-    pub device_pins: u32,
-    /// Supply voltage in V.
-    pub vdd: Constant,
-    /// Voltage of the word lines in V.
-    pub vpp: Constant,
-    /// Currents of VDD.
-    pub currents_ma: Currents,
-    /// Currents of VPP.
-    pub vpp_currents_ma: VppCurrents,
-    /// The data bus.
-    pub interface: Interface,
-    /// How uncertain the result is.
-    pub range: Ranges,
+    /// What a file of DRAM constants holds.
+    pub struct DramConstants {
+        /// Name of the device.
+        name: String,
+        /// Data pins of a device: 4, 8 or 16.
+        device_pins: u32,
+        /// Supply voltage in V.
+        vdd: Constant = 0.5 to 5.0,
+        /// Voltage of the word lines in V.
+        vpp: Constant = 0.5 to 5.0,
+        /// Currents of VDD.
+        currents_ma: Currents,
+        /// Currents of VPP.
+        vpp_currents_ma: VppCurrents,
+        /// The data bus.
+        interface: Interface,
+        /// How uncertain the result is.
+        range: Ranges,
+    }
 }
 
 ndp_config::presets!(
@@ -141,29 +132,9 @@ impl DramConstants {
     /// Text in another form, an unknown constant, and one whose bounds are out of order or whose source is missing;
     /// devices of another width.
     pub fn from_toml(text: &str) -> Result<Self> {
-        let constants: Self = ndp_config::parse(text)?;
-        ndp_config::name_is(NameRule::Title, "name", &constants.name)?;
-        let Self { device_pins, vdd, vpp, currents_ma, vpp_currents_ma, interface, range, .. } = &constants;
+        let constants: Self = constant::read(text)?;
+        let Self { device_pins, currents_ma, vpp_currents_ma, .. } = &constants;
         ensure!([4, 8, 16].contains(device_pins), "device_pins = {} must be in 4..=16", device_pins);
-        let Interface { read_zero_pj, write_zero_pj, toggle_pj, read_strobe_pj, write_strobe_pj } = interface;
-        for (key, constant, min, max) in [
-            ("vdd", vdd, 0.5, 5.0),
-            ("vpp", vpp, 0.5, 5.0),
-            ("interface.read_zero_pj", read_zero_pj, 0.0, 1e3),
-            ("interface.write_zero_pj", write_zero_pj, 0.0, 1e3),
-            ("interface.toggle_pj", toggle_pj, 0.0, 1e3),
-            ("interface.read_strobe_pj", read_strobe_pj, 0.0, 1e3),
-            ("interface.write_strobe_pj", write_strobe_pj, 0.0, 1e3),
-        ] {
-            constant.check(key, min, max)?;
-        }
-        for (key, source) in [
-            ("currents_ma", &currents_ma.source),
-            ("vpp_currents_ma", &vpp_currents_ma.source),
-            ("range", &range.source),
-        ] {
-            constant::has_source(key, source)?;
-        }
         let Currents { t_ras_ns, t_rc_ns, idd0, idd2n, idd3n, idd4r, idd4w, idd5b, .. } = *currents_ma;
         let VppCurrents { ipp0, ipp3n, ipp5b, .. } = *vpp_currents_ma;
         for (key, value, min) in [
@@ -180,18 +151,6 @@ impl DramConstants {
             ("vpp_currents_ma.ipp5b", ipp5b, ipp3n),
         ] {
             in_range(key, value, min, MOST_MA)?;
-        }
-        let Ranges { activate, read, write, refresh, active_standby, precharged_standby, .. } = range;
-        for (key, [low, high]) in [
-            ("range.activate", activate),
-            ("range.read", read),
-            ("range.write", write),
-            ("range.refresh", refresh),
-            ("range.active_standby", active_standby),
-            ("range.precharged_standby", precharged_standby),
-        ] {
-            in_range(key, *low, 0.0, 1.0)?;
-            in_range(key, *high, 1.0, 100.0)?;
         }
         Ok(constants)
     }

@@ -15,66 +15,62 @@
 //!
 //! Every part has one constant, so energies by command and by part are two sums of one table of integers.
 
-use crate::constant::{self, Constant};
+use crate::constant::{self, Constant, constants};
 use crate::energy::Energy;
 use crate::table::table;
-use ndp_config::{HbmConfig, NameRule};
+use ndp_config::HbmConfig;
 use ndp_files::Result;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// Bytes of the row that `activate_pj` is of.
 const ROW_BYTES: u32 = 1024;
 /// Bits of an FP16 number.
 const LANE_BITS: u32 = 16;
 
-/// pJ for each bit of a column.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HbmWay {
-    /// Cells to the column decoder of the bank.
-    pub column: Constant,
-    /// On to the multiplexer of the bank group.
-    pub bank_group: Constant,
-    /// On to the multiplexer of the channel's I/O.
-    pub multiplexer: Constant,
-    /// Through the stack.
-    pub tsv: Constant,
-    /// Over the interposer.
-    pub interposer: Constant,
-    /// Into or out of the global buffer.
-    pub buffer: Constant,
-    /// From the global buffer to all banks.
-    pub broadcast: Constant,
-}
+constants! {
+    /// pJ for each bit of a column.
+    pub struct HbmWay {
+        /// Cells to the column decoder of the bank.
+        column: Constant = 0.0 to 1e6,
+        /// On to the multiplexer of the bank group.
+        bank_group: Constant = 0.0 to 1e6,
+        /// On to the multiplexer of the channel's I/O.
+        multiplexer: Constant = 0.0 to 1e6,
+        /// Through the stack.
+        tsv: Constant = 0.0 to 1e6,
+        /// Over the interposer.
+        interposer: Constant = 0.0 to 1e6,
+        /// Into or out of the global buffer.
+        buffer: Constant = 0.0 to 1e6,
+        /// From the global buffer to all banks.
+        broadcast: Constant = 0.0 to 1e6,
+    }
 
-/// The multipliers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HbmArithmetic {
-    /// A product, or a sum.
-    pub pj_per_op: Constant,
-}
-
-/// What a file of constants of an HBM-PIM holds; unknown keys are refused. They are of a channel with 64 data lines.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct HbmConstants {
-    /// Name of the device.
-    pub name: String,
-    /// ACT and PRE of a row of 1 KB.
-    pub activate_pj: Constant,
-    /// REF of all banks.
-    pub refresh_nj: Constant,
-    /// From REF to REF.
-    pub refresh_interval_ns: Constant,
-    /// With a row open.
-    pub active_standby_mw: Constant,
-    /// Without.
-    pub precharged_standby_mw: Constant,
-    /// The way of a bit.
-    pub pj_per_bit: HbmWay,
     /// The multipliers.
-    pub arithmetic: HbmArithmetic,
+    pub struct HbmArithmetic {
+        /// A product, or a sum.
+        pj_per_op: Constant = 1e-6 to 1e6,
+    }
+
+    /// What a file of constants of an HBM-PIM holds. They are of a channel with 64 data lines.
+    pub struct HbmConstants {
+        /// Name of the device.
+        name: String,
+        /// ACT and PRE of a row of 1 KB.
+        activate_pj: Constant = 1e-6 to 1e6,
+        /// REF of all banks.
+        refresh_nj: Constant = 1e-6 to 1e6,
+        /// From REF to REF.
+        refresh_interval_ns: Constant = 1.0 to 1e6,
+        /// With a row open.
+        active_standby_mw: Constant = 0.0 to 1e6,
+        /// Without.
+        precharged_standby_mw: Constant = 0.0 to 1e6,
+        /// The way of a bit.
+        pj_per_bit: HbmWay,
+        /// The multipliers.
+        arithmetic: HbmArithmetic,
+    }
 }
 
 ndp_config::presets!(HbmConstants, "HBM-PIM device", "hbm2-8gb" => "../presets/hbm2-8gb.toml");
@@ -85,44 +81,13 @@ impl HbmConstants {
     /// # Errors
     /// Text in another form, an unknown constant, and one whose bounds are out of order or whose source is missing.
     pub fn from_toml(text: &str) -> Result<Self> {
-        let constants: Self = ndp_config::parse(text)?;
-        ndp_config::name_is(NameRule::Title, "name", &constants.name)?;
-        for (key, constant) in constants.named() {
-            let min = match key {
-                "refresh_interval_ns" => 1.0,
-                "activate_pj" | "refresh_nj" | "arithmetic.pj_per_op" => 1e-6,
-                _ => 0.0,
-            };
-            constant.check(key, min, 1e6)?;
-        }
+        let constants: Self = constant::read(text)?;
         let Self { active_standby_mw, precharged_standby_mw, .. } = &constants;
         constant::in_order(
             ("precharged_standby_mw", precharged_standby_mw),
             ("active_standby_mw", active_standby_mw),
         )?;
         Ok(constants)
-    }
-
-    /// All constants with their keys.
-    pub fn named(&self) -> [(&'static str, &Constant); 13] {
-        let Self { activate_pj, refresh_nj, refresh_interval_ns, .. } = self;
-        let Self { active_standby_mw, precharged_standby_mw, pj_per_bit, arithmetic, .. } = self;
-        let HbmWay { column, bank_group, multiplexer, tsv, interposer, buffer, broadcast } = pj_per_bit;
-        [
-            ("activate_pj", activate_pj),
-            ("refresh_nj", refresh_nj),
-            ("refresh_interval_ns", refresh_interval_ns),
-            ("active_standby_mw", active_standby_mw),
-            ("precharged_standby_mw", precharged_standby_mw),
-            ("pj_per_bit.column", column),
-            ("pj_per_bit.bank_group", bank_group),
-            ("pj_per_bit.multiplexer", multiplexer),
-            ("pj_per_bit.tsv", tsv),
-            ("pj_per_bit.interposer", interposer),
-            ("pj_per_bit.buffer", buffer),
-            ("pj_per_bit.broadcast", broadcast),
-            ("arithmetic.pj_per_op", &arithmetic.pj_per_op),
-        ]
     }
 }
 

@@ -31,6 +31,7 @@ pub use hbm::{
     ByHbmEvent, ByHbmPart, HbmArithmetic, HbmBank, HbmChannelEnergy, HbmConstants, HbmCosts, HbmCounts,
     HbmEnergy, HbmEvent, HbmPart, HbmSizes, HbmWay,
 };
+pub use ndp_config::sums;
 pub use ndp_dram::{BankCounts, BusBits};
 pub use npu::NpuConstants;
 pub use system::{EnergyConstants, Power, SystemConstants, SystemCosts, Wires};

@@ -1,21 +1,19 @@
 //! The NPU beside an HBM-PIM.
 
-use crate::constant::Constant;
+use crate::constant::{self, Constant, constants};
 use crate::energy::Energy;
-use ndp_config::NameRule;
 use ndp_files::Result;
-use serde::{Deserialize, Serialize};
 
-/// What a file of constants of an NPU holds; unknown keys are refused.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NpuConstants {
-    /// Which NPU it is.
-    pub name: String,
-    /// A product, or a sum, with what it takes to bring operands to it.
-    pub flop_pj: Constant,
-    /// Power that is drawn all the time.
-    pub standby_w: Constant,
+constants! {
+    /// What a file of constants of an NPU holds.
+    pub struct NpuConstants {
+        /// Which NPU it is.
+        name: String,
+        /// A product, or a sum, with what it takes to bring operands to it.
+        flop_pj: Constant = 1e-6 to 1e6,
+        /// Power that is drawn all the time.
+        standby_w: Constant = 0.0 to 1e5,
+    }
 }
 
 ndp_config::presets!(NpuConstants, "energy of an NPU", "npu-65tflops" => "../presets/npu-65tflops.toml");
@@ -26,11 +24,7 @@ impl NpuConstants {
     /// # Errors
     /// Text in another form, an unknown constant, and one whose bounds are out of order or whose source is missing.
     pub fn from_toml(text: &str) -> Result<Self> {
-        let constants: Self = ndp_config::parse(text)?;
-        ndp_config::name_is(NameRule::Title, "name", &constants.name)?;
-        constants.flop_pj.check("flop_pj", 1e-6, 1e6)?;
-        constants.standby_w.check("standby_w", 0.0, 1e5)?;
-        Ok(constants)
+        constant::read(text)
     }
 
     /// So many products and sums.

@@ -1,52 +1,48 @@
 //! Links, channels, the bus to the GPU, and the devices around the DIMMs: energy of a bit, and power by state.
 
-use crate::constant::{self, Constant};
+use crate::constant::{self, Constant, constants};
 use crate::core::CoreConstants;
 use crate::dram::DramConstants;
 use crate::energy::Energy;
-use ndp_config::{DesignConfig, NameRule};
+use ndp_config::DesignConfig;
 use ndp_files::Result;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-/// What a bit costs on its way.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Wires {
-    /// A bit over a DIMM-link, in pJ.
-    pub link_pj_per_bit: Constant,
-    /// A bit over a memory channel between the host and a DIMM, in pJ.
-    pub channel_pj_per_bit: Constant,
-    /// A bit over the bus to the GPU, in pJ.
-    pub bus_pj_per_bit: Constant,
-}
+constants! {
+    /// What a bit costs on its way.
+    pub struct Wires {
+        /// A bit over a DIMM-link, in pJ.
+        link_pj_per_bit: Constant = 0.0 to 1e3,
+        /// A bit over a memory channel between the host and a DIMM, in pJ.
+        channel_pj_per_bit: Constant = 0.0 to 1e3,
+        /// A bit over the bus to the GPU, in pJ.
+        bus_pj_per_bit: Constant = 0.0 to 1e3,
+    }
 
-/// A device with an idle and a busy state, in W.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Power {
-    /// Which device it is.
-    pub name: String,
-    /// With nothing to do.
-    pub idle_w: Constant,
-    /// At work.
-    pub busy_w: Constant,
-}
+    /// A device with an idle and a busy state, in W.
+    pub struct Power {
+        /// Which device it is.
+        name: String,
+        /// With nothing to do.
+        idle_w: Constant = 0.0 to 1e5,
+        /// At work.
+        busy_w: Constant = 0.0 to 1e5,
+    }
 
-/// What a file of constants of a system holds; unknown keys are refused.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SystemConstants {
-    /// Name of the system.
-    pub name: String,
-    /// Links, channels and bus.
-    pub wires: Wires,
-    /// The GPU's board.
-    pub gpu: Power,
-    /// The host's processor; busy while it predicts or computes.
-    pub host: Power,
-    /// The SSD, of systems that have one; busy while it reads. That of the preset `hermes`, if a file names none.
-    #[serde(default = "known_ssd")]
-    pub ssd: Power,
+    /// What a file of constants of a system holds.
+    pub struct SystemConstants {
+        /// Name of the system.
+        name: String,
+        /// Links, channels and bus.
+        wires: Wires,
+        /// The GPU's board.
+        gpu: Power,
+        /// The host's processor; busy while it predicts or computes.
+        host: Power,
+        /// The SSD, of systems that have one; busy while it reads. That of the preset `hermes`, if a file names none.
+        #[serde(default = "known_ssd")]
+        ssd: Power,
+    }
 }
 
 /// The SSD of all presets, by the data sheet of a Samsung 980 PRO.
@@ -93,26 +89,8 @@ impl SystemConstants {
     /// # Errors
     /// Text in another form, an unknown constant, and one whose bounds are out of order or whose source is missing.
     pub fn from_toml(text: &str) -> Result<Self> {
-        let constants: Self = ndp_config::parse(text)?;
-        let Self { name, wires, gpu, host, ssd } = &constants;
-        for (key, name) in
-            [("name", name), ("gpu.name", &gpu.name), ("host.name", &host.name), ("ssd.name", &ssd.name)]
-        {
-            ndp_config::name_is(NameRule::Title, key, name)?;
-        }
-        for (key, constant, max) in [
-            ("wires.link_pj_per_bit", &wires.link_pj_per_bit, 1e3),
-            ("wires.channel_pj_per_bit", &wires.channel_pj_per_bit, 1e3),
-            ("wires.bus_pj_per_bit", &wires.bus_pj_per_bit, 1e3),
-            ("gpu.idle_w", &gpu.idle_w, 1e5),
-            ("gpu.busy_w", &gpu.busy_w, 1e5),
-            ("host.idle_w", &host.idle_w, 1e5),
-            ("host.busy_w", &host.busy_w, 1e5),
-            ("ssd.idle_w", &ssd.idle_w, 1e5),
-            ("ssd.busy_w", &ssd.busy_w, 1e5),
-        ] {
-            constant.check(key, 0.0, max)?;
-        }
+        let constants: Self = constant::read(text)?;
+        let Self { gpu, host, ssd, .. } = &constants;
         for (device, Power { idle_w, busy_w, .. }) in [("gpu", gpu), ("host", host), ("ssd", ssd)] {
             let [idle_key, busy_key] = ["idle_w", "busy_w"].map(|key| format!("{device}.{key}"));
             constant::in_order((idle_key, idle_w), (busy_key, busy_w))?;

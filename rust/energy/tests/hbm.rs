@@ -153,8 +153,24 @@ fn the_page_has_every_constant_with_its_range_and_source() {
     let page = include_str!("../../../docs/energy-hbm.md");
     let memory = HbmConstants::preset("hbm2-8gb").unwrap();
     let npu = NpuConstants::preset("npu-65tflops").unwrap();
-    let of_npu = [("flop_pj", &npu.flop_pj), ("standby_w", &npu.standby_w)];
-    for (key, constant) in memory.named().into_iter().chain(of_npu) {
+    let way = &memory.pj_per_bit;
+    for (key, constant) in [
+        ("activate_pj", &memory.activate_pj),
+        ("refresh_nj", &memory.refresh_nj),
+        ("refresh_interval_ns", &memory.refresh_interval_ns),
+        ("active_standby_mw", &memory.active_standby_mw),
+        ("precharged_standby_mw", &memory.precharged_standby_mw),
+        ("pj_per_bit.column", &way.column),
+        ("pj_per_bit.bank_group", &way.bank_group),
+        ("pj_per_bit.multiplexer", &way.multiplexer),
+        ("pj_per_bit.tsv", &way.tsv),
+        ("pj_per_bit.interposer", &way.interposer),
+        ("pj_per_bit.buffer", &way.buffer),
+        ("pj_per_bit.broadcast", &way.broadcast),
+        ("arithmetic.pj_per_op", &memory.arithmetic.pj_per_op),
+        ("flop_pj", &npu.flop_pj),
+        ("standby_w", &npu.standby_w),
+    ] {
         let [low, value, high] = constant.range();
         let line = format!("| `{key}` | {low} | {value} | {high} | {} |", constant.source);
         assert!(page.lines().any(|of_page| of_page == line), "not in the page: {line}");

@@ -77,7 +77,7 @@ impl<'m> Decoder<'m> {
         let d = self.model.config.hidden_size();
         let mut last = Vec::new();
         for batch in tokens.chunks(MAX_BATCH) {
-            let hidden = self.run_batch(backend, batch)?;
+            let hidden = run_spans(backend, &mut [(&mut *self, batch)])?;
             last = hidden[hidden.len() - d..].to_vec();
         }
         Ok(last)
@@ -92,7 +92,7 @@ impl<'m> Decoder<'m> {
         self.check(tokens)?;
         let mut logits = Vec::with_capacity(tokens.len() * self.model.config.vocab_size());
         for batch in tokens.chunks(MAX_BATCH) {
-            let hidden = self.run_batch(backend, batch)?;
+            let hidden = run_spans(backend, &mut [(&mut *self, batch)])?;
             logits.extend(self.logits(backend, &hidden)?);
         }
         Ok(logits)
@@ -136,10 +136,6 @@ impl<'m> Decoder<'m> {
         }
         let hidden = run_spans(backend, &mut batch)?;
         batch[0].0.logits(backend, &hidden)
-    }
-
-    fn run_batch<B: GemvBackend + ?Sized>(&mut self, backend: &mut B, tokens: &[u32]) -> Result<Vec<f16>> {
-        run_spans(backend, &mut [(self, tokens)])
     }
 
     /// Last normalisation and head: `[batch x d] -> [batch x V]`.
@@ -196,7 +192,7 @@ fn run_spans<B: GemvBackend + ?Sized>(
         hidden = run_layer(backend, (index, layer), &shape, &mut spans, &mut sparsity, &hidden)?;
         // Of several sequences a layer does not say whose zeros they are.
         if let [(sequence, _)] = batch {
-            sequence.sparsity[index].add(&sparsity);
+            sequence.sparsity[index] += sparsity;
         }
     }
     batch.iter_mut().for_each(|(sequence, tokens)| sequence.position += tokens.len());

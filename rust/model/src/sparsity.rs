@@ -35,27 +35,5 @@ pub struct LayerSparsity {
     pub ffn_hidden: ZeroCount,
 }
 
-impl LayerSparsity {
-    /// Adds other positions' counts.
-    pub fn add(&mut self, other: &Self) {
-        for (own, other) in [(&mut self.qkv_input, other.qkv_input), (&mut self.ffn_hidden, other.ffn_hidden)]
-        {
-            own.zeros += other.zeros;
-            own.total += other.total;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn both_zeros_count() {
-        let mut count = ZeroCount::default();
-        assert_eq!(count.fraction(), 0.0);
-        count.count(&[0x0000, 0x8000, 0x0001, 0x3C00].map(f16::from_bits));
-        assert_eq!(count, ZeroCount { zeros: 2, total: 4 });
-        assert_eq!(count.fraction(), 0.5);
-    }
-}
+ndp_config::sums!(ZeroCount: zeros, total);
+ndp_config::sums!(LayerSparsity: qkv_input, ffn_hidden);

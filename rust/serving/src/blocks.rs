@@ -8,26 +8,20 @@ pub struct BlockPool {
     used: u64,
 }
 
+ndp_config::getters!(BlockPool {
+    /// Tokens of a block.
+    block_tokens = tokens: u32,
+    /// All blocks.
+    total: u64,
+    /// Blocks that requests have.
+    used: u64,
+});
+
 impl BlockPool {
     /// Blocks of so many tokens, as many as `bytes` hold at `bytes_per_token`.
     pub fn new(tokens: u32, bytes: u64, bytes_per_token: u64) -> Self {
         let of_block = u64::from(tokens).saturating_mul(bytes_per_token);
         Self { tokens, total: bytes.checked_div(of_block).unwrap_or(0), used: 0 }
-    }
-
-    /// Tokens of a block.
-    pub fn block_tokens(&self) -> u32 {
-        self.tokens
-    }
-
-    /// All blocks.
-    pub fn total(&self) -> u64 {
-        self.total
-    }
-
-    /// Blocks that requests have.
-    pub fn used(&self) -> u64 {
-        self.used
     }
 
     /// Blocks that nobody has.

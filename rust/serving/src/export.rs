@@ -295,7 +295,8 @@ mod tests {
             + of("gate_up_proj")
             + of("act_fn")
             + of("down_proj");
-        let model = [times.qkv_npu(64), times.projection_npu(64), times.ffn_npu(64)];
+        let model =
+            [times.npu(Work::Qkv, 64, 1), times.npu(Work::Projection, 64, 1), times.npu(Work::Ffn, 64, 1)];
         let expected: f64 = model.iter().map(|time| time.total().us()).sum();
         assert!((layer / expected - 1.0).abs() < 1e-3, "{layer} {expected}");
         near(value(&attention, "0,0,32,1024,"), times.mha_pim(32, 1024));

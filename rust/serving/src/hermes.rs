@@ -127,21 +127,16 @@ impl StepTimes for HermesSteps<'_> {
     }
 
     fn step(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> Result<StepCost> {
-        let mut cost = StepCost { uses: vec![Use::default(); Device::ALL.len()], ..StepCost::default() };
-        let mut add = |one: StepCost| {
-            cost.ns = cost.ns.saturating_add(one.ns);
-            cost.uses.iter_mut().zip(&one.uses).for_each(|(sum, one)| sum.add(*one));
-            cost.energy = Some(cost.energy.unwrap_or_default() + one.energy.unwrap_or_default());
-        };
+        let mut cost = StepCost::nothing(Device::ALL.len());
         if !prompts.is_empty() {
-            add(self.prompt_cost(tokens_of(prompts))?);
+            cost += self.prompt_cost(tokens_of(prompts))?;
         }
         if !tokens.is_empty() {
             let count = tokens.len() as u64;
             let sum = tokens.iter().map(|one| u64::from(one.context())).sum::<u64>();
             // To the nearest half; a prompt has a token at least.
             let twice_mean = ((2 * sum + count / 2) / count).max(3);
-            add(self.token_cost(tokens.len() as u32, twice_mean)?);
+            cost += self.token_cost(tokens.len() as u32, twice_mean)?;
         }
         Ok(cost)
     }

@@ -122,7 +122,7 @@ impl<'a> LibraPimSteps<'a> {
         let of_prompt =
             |chunk: &Chunk| Self::attention_of_chunk(&self.npu, model, chunk.tokens, chunk.context());
         let attention: Picos = prompts.iter().map(of_prompt).sum();
-        let head = if count > 0 { self.prompts.head_npu(count).total() } else { Picos::ZERO };
+        let head = if count > 0 { self.prompts.npu(Work::Head, count, 1).total() } else { Picos::ZERO };
         let span = (matrices + attention) * layers + head;
         let weights: u64 = of_layer.map(|work| model.weights(work)).iter().sum();
         let of_attention = |chunk: &Chunk| model.attention_macs(chunk.context()) * u64::from(chunk.tokens);
@@ -149,7 +149,7 @@ impl<'a> LibraPimSteps<'a> {
 
     /// Micro-batches that go through all stages; `tokens` and `logits` of each are what its vectors and logits are. Prompts find the pipeline empty.
     fn through_stages(&self, steps: &[(Step, u64, u64)], begins_empty: bool) -> StepCost {
-        let mut cost = StepCost { uses: vec![Use::default(); 2], ..StepCost::default() };
+        let mut cost = StepCost::nothing(2);
         let Some(longest) = steps
             .iter()
             .map(|(step, vectors, logits)| {
@@ -174,7 +174,7 @@ impl<'a> LibraPimSteps<'a> {
             ];
             for (sum, (device, macs, rate)) in cost.uses.iter_mut().zip(rates) {
                 let busy_ns = step.timeline.busy(device).0 as f64 / 1e3;
-                sum.add(Use { busy_ns, macs_ns: macs as f64 / rate * 1e9 });
+                *sum += Use { busy_ns, macs_ns: macs as f64 / rate * 1e9 };
             }
         }
         let waits = Picos(cost.ns.saturating_mul(1000)).saturating_sub(worked);
@@ -218,13 +218,7 @@ impl StepTimes for LibraPimSteps<'_> {
             decodes.push((self.planner.step(&Batch::new(&requests)?, self.mode)?, count, count));
         }
         let mut cost = self.through_stages(&prefills, true);
-        let tokens = self.through_stages(&decodes, false);
-        cost.ns = cost.ns.saturating_add(tokens.ns);
-        cost.uses.iter_mut().zip(&tokens.uses).for_each(|(sum, one)| sum.add(*one));
-        cost.energy = match (cost.energy, tokens.energy) {
-            (Some(one), Some(other)) => Some(one + other),
-            (one, other) => one.or(other),
-        };
+        cost += self.through_stages(&decodes, false);
         Ok(cost)
     }
 }

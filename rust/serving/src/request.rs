@@ -18,7 +18,7 @@ pub const MOST_TOKENS: u32 = 1 << 20;
 pub const LATEST_NS: u64 = 1_000_000_000_000_000_000;
 
 /// A request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Request {
     /// When it arrives, in nanoseconds.
     pub arrival_ns: u64,

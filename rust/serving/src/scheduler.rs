@@ -85,7 +85,7 @@ pub struct Iteration<'a> {
 }
 
 /// What serving took.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Each request, in the order of the trace.
     pub served: Vec<Served>,
@@ -116,6 +116,7 @@ pub struct Outcome {
 }
 
 /// A request on its way.
+#[derive(Default)]
 struct Active {
     place: usize,
     request: Request,
@@ -134,17 +135,7 @@ struct Active {
 
 impl Active {
     fn new(place: usize, request: Request) -> Self {
-        Self {
-            place,
-            request,
-            done: 0,
-            prefilling: true,
-            stored: 0,
-            seen: 0,
-            blocks: 0,
-            first_ns: None,
-            preemptions: 0,
-        }
+        Self { place, request, prefilling: true, ..Self::default() }
     }
 
     /// Tokens in K and V when its next token is computed.
@@ -204,19 +195,9 @@ pub fn serve(
         finished: vec![None; requests.len()],
         generated: 0,
         outcome: Outcome {
-            served: Vec::new(),
-            iterations: 0,
-            busy_ns: 0,
-            prefilled: 0,
-            recomputed: 0,
-            preemptions: 0,
-            energy: None,
             uses: vec![Use::default(); machine.devices().len()],
             blocks: pool.total(),
-            most_blocks: 0,
-            block_ns: 0,
-            request_ns: 0,
-            tokens: Vec::new(),
+            ..Outcome::default()
         },
     };
     loop {
@@ -318,7 +299,7 @@ impl State {
         if let Some(energy) = cost.energy {
             out.energy = Some(out.energy.map_or(energy, |sum| sum + energy));
         }
-        out.uses.iter_mut().zip(&cost.uses).for_each(|(sum, one)| sum.add(*one));
+        out.uses.iter_mut().zip(&cost.uses).for_each(|(sum, one)| *sum += *one);
         out.most_blocks = out.most_blocks.max(blocks);
         out.block_ns += u128::from(blocks) * u128::from(cost.ns);
         let count = prompts.len() + tokens.len();

@@ -2,6 +2,7 @@
 
 use ndp_energy::Energy;
 use ndp_files::Result;
+pub use ndp_pim::session::Chunk;
 use serde::Serialize;
 
 /// Memory for keys and values.
@@ -11,26 +12,6 @@ pub struct KvMemory {
     pub bytes: u64,
     /// Of one token, in all layers.
     pub bytes_per_token: u64,
-}
-
-/// Tokens of a request that an iteration computes: its prompt, a part of that, or one that it has generated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chunk {
-    /// The request's place in the trace.
-    pub place: usize,
-    /// Its tokens in K and V before.
-    pub history: u32,
-    /// How many tokens these are.
-    pub tokens: u32,
-    /// Whether the request's next token follows them.
-    pub yields: bool,
-}
-
-impl Chunk {
-    /// Tokens in K and V with these.
-    pub fn context(&self) -> u32 {
-        self.history + self.tokens
-    }
 }
 
 /// Tokens of all chunks.
@@ -47,13 +28,7 @@ pub struct Use {
     pub macs_ns: f64,
 }
 
-impl Use {
-    /// Adds another piece of work.
-    pub fn add(&mut self, other: Self) {
-        self.busy_ns += other.busy_ns;
-        self.macs_ns += other.macs_ns;
-    }
-}
+ndp_config::sums!(Use: busy_ns, macs_ns);
 
 /// What an iteration takes.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,6 +39,21 @@ pub struct StepCost {
     pub energy: Option<Energy>,
     /// Of each of [`StepTimes::devices`].
     pub uses: Vec<Use>,
+}
+
+impl StepCost {
+    /// Of a machine with so many devices, before anything is done.
+    pub(crate) fn nothing(devices: usize) -> Self {
+        Self { uses: vec![Use::default(); devices], ..Self::default() }
+    }
+}
+
+impl std::ops::AddAssign for StepCost {
+    fn add_assign(&mut self, other: Self) {
+        self.ns = self.ns.saturating_add(other.ns);
+        self.uses.iter_mut().zip(other.uses).for_each(|(sum, one)| *sum += one);
+        self.energy = [self.energy, other.energy].into_iter().flatten().reduce(|sum, one| sum + one);
+    }
 }
 
 /// A machine, as the scheduler sees it.

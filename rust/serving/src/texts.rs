@@ -11,7 +11,7 @@ use ndp_config::HbmConfig;
 use ndp_files::Result;
 use ndp_model::Model;
 use ndp_offloading::Hardware;
-use ndp_pim::session::{Part, Took};
+use ndp_pim::session::Took;
 use ndp_pim::{Arrangement, Channel, Extent, Generates, Outline, Prompt, Sequence, Session, Sizes};
 
 /// A machine that runs what it serves.
@@ -119,15 +119,7 @@ impl<S: Generates> StepTimes for SessionSteps<S> {
     }
 
     fn step(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> Result<StepCost> {
-        let part = |chunk: &Chunk| Part {
-            number: chunk.place,
-            history: chunk.history as usize,
-            tokens: chunk.tokens as usize,
-            yields: chunk.yields,
-        };
-        let parts: Vec<Part> = prompts.iter().map(part).collect();
-        let places: Vec<usize> = tokens.iter().map(|chunk| chunk.place).collect();
-        let Took { clocks, npu, pim } = self.session.iterate(&parts, &places)?;
+        let Took { clocks, npu, pim } = self.session.iterate(prompts, tokens)?;
         let busy = |clocks: u64| Use { busy_ns: (clocks * self.clock_ps) as f64 / 1e3, macs_ns: 0.0 };
         Ok(StepCost {
             ns: (clocks * self.clock_ps).div_ceil(1000),

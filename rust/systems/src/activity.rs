@@ -1,6 +1,7 @@
 //! How often the neurons of a block are active: what hot neurons do, and how many a batch needs.
 
 use ndp_traces::Profile;
+use ndp_traces::synth::power_law::bisect;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -9,7 +10,7 @@ use std::rc::Rc;
 const PARTS: usize = 400;
 
 /// Halvings of an interval in which a number is looked for.
-const HALVINGS: usize = 40;
+const HALVINGS: u32 = 40;
 
 /// Frequencies of the neurons of a block, hottest first, each of an equal part of the block.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,15 +21,6 @@ pub struct Frequencies {
 thread_local! {
     /// Power laws that were asked for, by the bits of what they were asked for with.
     static LAWS: RefCell<BTreeMap<[u64; 3], Frequencies>> = const { RefCell::new(BTreeMap::new()) };
-}
-
-/// The value in `low..high` at which `rises(value)` turns true.
-fn crossing(mut low: f64, mut high: f64, rises: impl Fn(f64) -> bool) -> f64 {
-    for _ in 0..HALVINGS {
-        let middle = low.midpoint(high);
-        if rises(middle) { high = middle } else { low = middle }
-    }
-    low.midpoint(high)
 }
 
 impl Frequencies {
@@ -52,10 +44,10 @@ impl Frequencies {
                 weights.iter().map(|weight| (scale * weight).min(1.0)).sum::<f64>() / PARTS as f64
             };
             let most = 1.0 / weights[PARTS - 1];
-            let scale = crossing(0.0, most, |scale| mean(scale) >= active);
+            let scale = bisect(0.0, most, HALVINGS, |scale| mean(scale) >= active);
             Self { parts: weights.iter().map(|weight| (scale * weight).min(1.0)).collect() }
         };
-        let exponent = crossing(0.0, 6.0, |exponent| of(exponent).work_of(hot) >= work);
+        let exponent = bisect(0.0, 6.0, HALVINGS, |exponent| of(exponent).work_of(hot) >= work);
         of(exponent)
     }
 

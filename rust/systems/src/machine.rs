@@ -3,6 +3,7 @@
 use crate::activity::Frequencies;
 use crate::assumption::{Assumptions, Key};
 use crate::dimms::DimmModel;
+use crate::run::{Run, Steps};
 use ndp_config::{BlockKind, LlmShape, SystemConfig, WeightFormat};
 use ndp_files::{Result, ensure};
 
@@ -44,6 +45,11 @@ impl Workload {
             ensure!((1..=max).contains(&value), "{key} = {value} must be in 1..={max}");
         }
         Ok(Self { model: model.clone(), prompt, output, batch })
+    }
+
+    /// What it takes: prompt, token, and the share of the weights that is in the GPU's memory meanwhile.
+    pub(crate) fn run(&self, prefill: Steps, token: Steps, resident: f64) -> Run {
+        Run { batch: self.batch, output: self.output, prefill, token, resident }
     }
 
     /// Bytes of all weights, embeddings included.

@@ -60,6 +60,35 @@ macro_rules! getters {
     };
 }
 
+/// Sums and differences of figures that are `Copy`, field by field.
+#[macro_export]
+macro_rules! sums {
+    ($type:ident: $($field:ident),+) => {
+        impl std::ops::AddAssign for $type {
+            fn add_assign(&mut self, other: Self) {
+                $(self.$field += other.$field;)+
+            }
+        }
+
+        impl std::ops::Add for $type {
+            type Output = Self;
+
+            fn add(mut self, other: Self) -> Self {
+                self += other;
+                self
+            }
+        }
+
+        impl std::ops::Sub for $type {
+            type Output = Self;
+
+            fn sub(self, before: Self) -> Self {
+                Self { $($field: self.$field - before.$field),+ }
+            }
+        }
+    };
+}
+
 /// A struct whose keys can have limits of their own, and the check of these, in the order of the keys. `$prefix` is what messages write before a
 /// key; limits may depend on other keys of `$values`, the struct itself.
 macro_rules! checked {

@@ -10,7 +10,7 @@ pub fn in_ranges(limits: &[(&'static str, u32, u32, u32)]) -> Result<()> {
 }
 
 /// Checks a name.
-pub fn name_is(rule: NameRule, key: &'static str, name: &str) -> Result<()> {
+pub fn name_is(rule: NameRule, key: &str, name: &str) -> Result<()> {
     rule.check(name).map_err(|error| refusal!("{key} = \"{}\" {rule}", visible(&error.name)))
 }
 

@@ -2,7 +2,7 @@
 
 use crate::{Group, Instance, Placement};
 use ndp_config::BlockKind;
-use ndp_files::{Result, bail};
+use ndp_files::{Error, Result, refusal};
 use std::ops::Range;
 
 /// The slowest DIMM of a term may exceed the mean by this part of it.
@@ -195,11 +195,7 @@ impl<'a> Dimms<'a> {
             let roomiest = (0..self.free.len()).max_by_key(room).unwrap_or(0);
             let free = room(&roomiest);
             let Some(part) = group.cut(self.instance, u64::MAX, free) else {
-                let block = group.block as usize;
-                let needed = self.instance.blocks()[block].neuron_bytes;
-                bail!(
-                    "no DIMM has {needed} bytes left for a neuron of block {block}: the fullest use leaves at most {free} in one DIMM"
-                );
+                return Err(no_room(self.instance, group.block as usize, free));
             };
             self.add(Piece { dimm: roomiest, ..part });
         }
@@ -360,6 +356,14 @@ impl<'a> Dimms<'a> {
         let [freed_here, freed_there] = if same { [down, up] } else { [0, 0] };
         self.room(from, back.block) + freed_here >= up && self.room(to, out.block) + freed_there >= down
     }
+}
+
+/// The refusal of a neuron that finds no room although DIMMs have `free` bytes, at most.
+pub(crate) fn no_room(instance: &Instance, block: usize, free: u64) -> Error {
+    let needed = instance.blocks()[block].neuron_bytes;
+    refusal!(
+        "no DIMM has {needed} bytes left for a neuron of block {block}: the fullest use leaves at most {free} in one DIMM"
+    )
 }
 
 /// Two pieces that change DIMMs, or one: so many neurons of them, and the difference that is left.

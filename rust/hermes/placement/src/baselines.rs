@@ -1,7 +1,8 @@
 //! Placements to compare with: at random, and the hottest neurons first.
 
+use crate::balance::no_room;
 use crate::{Instance, Placement};
-use ndp_files::{Result, bail};
+use ndp_files::Result;
 use ndp_numerics::SplitMix64;
 
 /// Neurons at random: of every block the same part on the GPU, and the same number on every DIMM.
@@ -74,9 +75,7 @@ impl<'a> Turns<'a> {
             let turn = (self.next..self.next + dimms).map(|dimm| dimm % dimms);
             let Some(dimm) = turn.into_iter().find(|&dimm| self.free[dimm] >= needed) else {
                 let free = self.free.iter().copied().max().unwrap_or(0);
-                bail!(
-                    "no DIMM has {needed} bytes left for a neuron of block {block}: the fullest use leaves at most {free} in one DIMM"
-                );
+                return Err(no_room(self.instance, block, free));
             };
             self.free[dimm] -= needed;
             self.placement.dimms_mut(block)[neuron as usize] = dimm as u8;

@@ -121,15 +121,11 @@ fn above(instance: &Instance, term: usize, threshold: u32) -> (u64, u64) {
 }
 
 /// The least frequency for which something holds that holds for all above it, and for [`ONE`].
-fn least(holds: impl Fn(u32) -> bool) -> u32 {
+pub(crate) fn least(holds: impl Fn(u32) -> bool) -> u32 {
     let (mut low, mut high) = (0, ONE);
     while low < high {
         let middle = (low + high) / 2;
-        if holds(middle) {
-            high = middle;
-        } else {
-            low = middle + 1;
-        }
+        if holds(middle) { high = middle } else { low = middle + 1 }
     }
     low
 }

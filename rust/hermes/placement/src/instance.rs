@@ -97,6 +97,19 @@ pub struct Instance {
     hottest: Vec<u32>,
 }
 
+ndp_config::getters!(Instance {
+    /// Which neurons there are.
+    shape: &NeuronShape,
+    /// The machine.
+    machine: &Machine,
+    /// The blocks in order of computation.
+    blocks: &[BlockNeurons],
+    /// The groups, block by block, the most frequent one of a block first.
+    groups: &[Group],
+    /// The blocks of each term.
+    terms: &[Range<usize>],
+});
+
 impl Instance {
     /// The problem of a model on a system. `frequencies[b][i]` is the share of tokens for which neuron `i` of block `b` of
     /// [`NeuronShape::of`] the model is active.
@@ -199,31 +212,6 @@ impl Instance {
             self.blocks.push(BlockNeurons { neuron_bytes, term, groups, order, frequencies: sorted });
         }
         Ok(())
-    }
-
-    /// Which neurons there are.
-    pub fn shape(&self) -> &NeuronShape {
-        &self.shape
-    }
-
-    /// The machine.
-    pub fn machine(&self) -> &Machine {
-        &self.machine
-    }
-
-    /// The blocks in order of computation.
-    pub fn blocks(&self) -> &[BlockNeurons] {
-        &self.blocks
-    }
-
-    /// The groups, block by block, the most frequent one of a block first.
-    pub fn groups(&self) -> &[Group] {
-        &self.groups
-    }
-
-    /// The blocks of each term.
-    pub fn terms(&self) -> &[Range<usize>] {
-        &self.terms
     }
 
     /// Numbers of the groups of a term.

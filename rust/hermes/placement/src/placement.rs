@@ -20,16 +20,18 @@ pub struct Placement {
     dimms: Vec<u8>,
 }
 
+ndp_config::getters!(Placement {
+    /// The neurons.
+    shape: &NeuronShape,
+    /// All bits of the GPU, as an [`Activity`]: those that are active too are what the GPU computes for a token.
+    gpu: &Activity,
+});
+
 impl Placement {
     /// Everything on DIMM 0 and nothing on the GPU.
     pub fn new(shape: &NeuronShape) -> Self {
         let dimms = vec![0; shape.words_per_token() * 64];
         Self { shape: shape.clone(), gpu: Activity::new(shape), ssd: Activity::new(shape), dimms }
-    }
-
-    /// The neurons.
-    pub fn shape(&self) -> &NeuronShape {
-        &self.shape
     }
 
     /// Whether a neuron is on the GPU too.
@@ -109,11 +111,6 @@ impl Placement {
     /// Whether any neuron has no place in its DIMM.
     pub fn has_ssd(&self) -> bool {
         (0..self.shape.blocks().len()).any(|block| self.ssd_bits(block).iter().any(|word| *word != 0))
-    }
-
-    /// All bits of the GPU, as an [`Activity`]: those that are active too are what the GPU computes for a token.
-    pub fn gpu(&self) -> &Activity {
-        &self.gpu
     }
 
     /// Whether this is a placement for that problem: the same neurons, DIMMs that exist, capacities kept. That every neuron is

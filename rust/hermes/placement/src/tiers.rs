@@ -21,6 +21,7 @@
 //! placements, all are tried.
 
 use crate::balance::{Stored, cold};
+use crate::bound::least;
 use crate::structured::spread;
 use crate::{Instance, ONE, Placement, TermTime, gpu};
 use ndp_config::BlockKind;
@@ -97,14 +98,7 @@ struct Sums {
     dimm_bytes: f64,
 }
 
-impl std::ops::AddAssign for Sums {
-    fn add_assign(&mut self, other: Self) {
-        self.us += other.us;
-        self.gpu_bytes += other.gpu_bytes;
-        self.gpu_work += other.gpu_work;
-        self.dimm_bytes += other.dimm_bytes;
-    }
-}
+ndp_config::sums!(Sums: us, gpu_bytes, gpu_work, dimm_bytes);
 
 /// The costs of a byte of a neuron on each tier, `constant + slope x frequency`; none where it cannot be.
 type Costs = [(Tier, f64, f64); 3];
@@ -350,11 +344,7 @@ impl<'a> Dual<'a> {
         let all_above =
             |frequency: u32| mlps().map(|block| bytes(block, above(block, frequency))).sum::<u64>();
         // The least frequency above which all have room; 0 stands for all that are ever active.
-        let (mut low, mut high) = (0, ONE);
-        while low < high {
-            let middle = (low + high) / 2;
-            if all_above(middle) <= room { high = middle } else { low = middle + 1 }
-        }
+        let low = least(|frequency| all_above(frequency) <= room);
         let mut free = room.saturating_sub(all_above(low));
         for block in mlps() {
             let first = above(block, low);

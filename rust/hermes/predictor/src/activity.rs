@@ -23,11 +23,13 @@ pub trait ActivityPredictor: Debug + Send {
     /// predictor.
     fn predict(&self, block: usize, input: Option<&[f16]>, out: &mut [u64]) -> Result<bool>;
 
-    /// Takes what was active in a block.
+    /// Takes what was active in a block, for who learns.
     ///
     /// # Errors
     /// As [`Predictor::observe`].
-    fn observe(&mut self, block: usize, actual: &[u64]) -> Result<()>;
+    fn observe(&mut self, _block: usize, _actual: &[u64]) -> Result<()> {
+        Ok(())
+    }
 
     /// A copy.
     fn boxed(&self) -> Box<dyn ActivityPredictor>;
@@ -80,10 +82,6 @@ impl ActivityPredictor for LowRank {
         Ok(true)
     }
 
-    fn observe(&mut self, _: usize, _: &[u64]) -> Result<()> {
-        Ok(())
-    }
-
     fn boxed(&self) -> Box<dyn ActivityPredictor> {
         Box::new(self.clone())
     }
@@ -100,10 +98,6 @@ impl ActivityPredictor for Exact {
 
     fn predict(&self, _: usize, _: Option<&[f16]>, _: &mut [u64]) -> Result<bool> {
         Ok(false)
-    }
-
-    fn observe(&mut self, _: usize, _: &[u64]) -> Result<()> {
-        Ok(())
     }
 
     fn boxed(&self) -> Box<dyn ActivityPredictor> {

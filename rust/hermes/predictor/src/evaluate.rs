@@ -60,24 +60,7 @@ impl Confusion {
     }
 }
 
-impl std::ops::Add for Confusion {
-    type Output = Self;
-
-    fn add(self, other: Self) -> Self {
-        Self {
-            true_positives: self.true_positives + other.true_positives,
-            false_positives: self.false_positives + other.false_positives,
-            false_negatives: self.false_negatives + other.false_negatives,
-            true_negatives: self.true_negatives + other.true_negatives,
-        }
-    }
-}
-
-impl std::ops::AddAssign for Confusion {
-    fn add_assign(&mut self, other: Self) {
-        *self = *self + other;
-    }
-}
+ndp_config::sums!(Confusion: true_positives, false_positives, false_negatives, true_negatives);
 
 /// Counts for each kind of block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

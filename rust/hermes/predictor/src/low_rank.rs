@@ -50,6 +50,13 @@ pub struct LowRankLayer {
     bias: Vec<f16>,
 }
 
+ndp_config::getters!(LowRankLayer {
+    /// Rows of `A`.
+    rank: usize,
+    /// What is added for each neuron.
+    bias: &[f16],
+});
+
 impl LowRankLayer {
     /// From `A` `[rank x width]`, `B` `[neurons x rank]` and the bias `[neurons]`, row-major; the rank is at
     /// least 1.
@@ -65,11 +72,6 @@ impl LowRankLayer {
         Ok(Self { width, neurons, rank, a, b, bias })
     }
 
-    /// Rows of `A`.
-    pub fn rank(&self) -> usize {
-        self.rank
-    }
-
     /// Row of `A`.
     pub fn input_row(&self, row: usize) -> &[f16] {
         &self.a[row * self.width..][..self.width]
@@ -78,11 +80,6 @@ impl LowRankLayer {
     /// Row of `B`, that of a neuron.
     pub fn row(&self, neuron: usize) -> &[f16] {
         &self.b[neuron * self.rank..][..self.rank]
-    }
-
-    /// What is added for each neuron.
-    pub fn bias(&self) -> &[f16] {
-        &self.bias
     }
 
     /// Bytes of `A`, and of rows of `B` and bias of so many neurons.

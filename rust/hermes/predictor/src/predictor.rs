@@ -48,6 +48,15 @@ pub struct Predictor {
     room: Room,
 }
 
+ndp_config::getters!(Predictor {
+    /// The states.
+    states: &NeuronStates,
+    /// The rules.
+    rules: &PredictorRules,
+    /// What predictions are made from.
+    kind: PredictorKind,
+});
+
 impl Predictor {
     /// A predictor that begins with these states; no neuron has been observed active.
     ///
@@ -136,21 +145,6 @@ impl Predictor {
         self.masks.observe(self.states.block_mut(block), &mut self.quiet[groups], last, actual, flipped);
         self.tell_children(block);
         Ok(())
-    }
-
-    /// The states.
-    pub fn states(&self) -> &NeuronStates {
-        &self.states
-    }
-
-    /// The rules.
-    pub fn rules(&self) -> &PredictorRules {
-        &self.rules
-    }
-
-    /// What predictions are made from.
-    pub fn kind(&self) -> PredictorKind {
-        self.kind
     }
 
     /// Inverts what the next block knows of the neurons of `block` that are in `flipped`.

@@ -45,6 +45,17 @@ impl Default for PredictorRules {
     }
 }
 
+ndp_config::getters!(PredictorRules {
+    /// `s`: added to the state of an active neuron, which saturates at [`MAX_STATE`]. An inactive one loses 1, down to 0.
+    gain: u8,
+    /// `lambda`: what an active parent adds.
+    lambda: u8,
+    /// `T`: a sum above it predicts the neuron active.
+    threshold: u8,
+    /// `T_h`: a state above it makes a neuron hot.
+    hot_threshold: u8,
+});
+
 impl PredictorRules {
     /// Rules with `s` (gain of an active neuron), `lambda` (weight of a parent), `T` and `T_h`.
     ///
@@ -56,26 +67,6 @@ impl PredictorRules {
         in_range("threshold", threshold, 0, 45)?;
         in_range("hot threshold", hot_threshold, 0, 14)?;
         Ok(Self { gain, lambda, threshold, hot_threshold })
-    }
-
-    /// `s`: added to the state of an active neuron, which saturates at [`MAX_STATE`]. An inactive one loses 1, down to 0.
-    pub fn gain(&self) -> u8 {
-        self.gain
-    }
-
-    /// `lambda`: what an active parent adds.
-    pub fn lambda(&self) -> u8 {
-        self.lambda
-    }
-
-    /// `T`: a sum above it predicts the neuron active.
-    pub fn threshold(&self) -> u8 {
-        self.threshold
-    }
-
-    /// `T_h`: a state above it makes a neuron hot.
-    pub fn hot_threshold(&self) -> u8 {
-        self.hot_threshold
     }
 
     /// Least state with which a neuron is predicted, for 0, 1 and 2 active parents; 16 where no state is enough.

@@ -118,11 +118,6 @@ impl Residency {
         self.placement.dimms(block)
     }
 
-    /// Bytes of neurons in the GPU's memory.
-    pub fn gpu_used(&self) -> u64 {
-        self.used.gpu
-    }
-
     /// Bytes of neurons on each DIMM.
     pub fn dimm_used(&self) -> &[u64] {
         &self.used.dimms

@@ -103,6 +103,17 @@ pub struct Session {
     previous: usize,
 }
 
+ndp_config::getters!(Session {
+    /// The policy.
+    policy: Policy,
+    /// Where neurons are now.
+    residency: &Residency,
+    /// How DIMMs were balanced over windows.
+    balance: WindowBalance,
+    /// Moves between DIMMs so far.
+    migration: &Migration,
+});
+
 impl Session {
     /// Begins behind the prefill.
     ///
@@ -133,26 +144,6 @@ impl Session {
             previous: blocks.saturating_sub(1),
             residency,
         })
-    }
-
-    /// The policy.
-    pub fn policy(&self) -> Policy {
-        self.policy
-    }
-
-    /// Where neurons are now.
-    pub fn residency(&self) -> &Residency {
-        &self.residency
-    }
-
-    /// How DIMMs were balanced over windows.
-    pub fn balance(&self) -> WindowBalance {
-        self.balance
-    }
-
-    /// Moves between DIMMs so far.
-    pub fn migration(&self) -> &Migration {
-        &self.migration
     }
 
     /// One token has been computed, of which `activity` says what was active.

@@ -199,8 +199,8 @@ pub(crate) struct Census {
 }
 
 impl Census {
-    /// Counts the next token.
-    pub fn add(&mut self, info: TokenInfo) -> Result<()> {
+    /// Counts the next token, of no more than the header promises.
+    pub fn add(&mut self, info: TokenInfo, promised: u64) -> Result<()> {
         let refuse = |reason| Err(refusal!("token {} is malformed: {reason}", self.tokens));
         match self.last {
             None if !info.first => return refuse("the first token of a trace begins no sequence"),
@@ -212,6 +212,8 @@ impl Census {
         self.tokens += 1;
         self.prompt_tokens += u64::from(info.phase == Phase::Prompt);
         self.sequences += u64::from(info.first);
+        let found = self.tokens;
+        ensure!(found <= promised, "tokens: the header says {promised}, found {found}");
         Ok(())
     }
 

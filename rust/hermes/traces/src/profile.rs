@@ -36,6 +36,13 @@ pub struct Profile {
     tokens: u32,
 }
 
+ndp_config::getters!(Profile {
+    /// The blocks.
+    shape: &NeuronShape,
+    /// Tokens counted.
+    tokens: u32,
+});
+
 impl Profile {
     /// Nothing counted yet.
     pub fn new(shape: &NeuronShape) -> Self {
@@ -75,19 +82,9 @@ impl Profile {
         self.tokens = 0;
     }
 
-    /// The blocks.
-    pub fn shape(&self) -> &NeuronShape {
-        &self.shape
-    }
-
     /// Activations of each neuron of block number `block`.
     pub fn counts(&self, block: usize) -> &[u32] {
         &self.counts[block]
-    }
-
-    /// Tokens counted.
-    pub fn tokens(&self) -> u32 {
-        self.tokens
     }
 
     /// Share of the tokens for which the neuron was active; 0 if none was counted.

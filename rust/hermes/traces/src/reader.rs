@@ -181,11 +181,7 @@ impl<R: Read> TraceReader<R> {
                 self.current.block_mut(&self.shape, to).copy_from_slice(own.block(&self.stored, from));
             }
         }
-        self.census.add(info)?;
-        if self.census.tokens > self.header.tokens {
-            let found = self.census.tokens;
-            bail!("tokens: the header says {}, found {found}", self.header.tokens);
-        }
+        self.census.add(info, self.header.tokens)?;
         self.info = Some(info);
         self.done = false;
         Ok(Some(info))

@@ -4,7 +4,7 @@
 
 use crate::format::{Census, END, TokenInfo, encode_record};
 use crate::{Activity, NeuronShape, TraceHeader};
-use ndp_files::{Context, OutputFile, Result, bail, ensure};
+use ndp_files::{Context, OutputFile, Result, ensure};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -70,11 +70,7 @@ impl<W: Write> TraceWriter<W> {
         let (found, expected) = (activity.words().len(), self.shape.words_per_token());
         ensure!(found == expected, "the activity has {found} words, the trace's shape {expected}");
         let token = self.census.tokens;
-        self.census.add(info)?;
-        if self.census.tokens > self.header.tokens {
-            let found = self.census.tokens;
-            bail!("tokens: the header says {}, found {found}", self.header.tokens);
-        }
+        self.census.add(info, self.header.tokens)?;
         encode_record(&mut self.record, &self.shape, token, info, &mut self.previous, activity)?;
         // At most MAX_NEURONS / 8 bytes and a few.
         let length = (self.record.len() as u32).to_le_bytes();

@@ -111,7 +111,8 @@ impl Progress {
             }
             for part in 0..parts {
                 let column = place.column as u8 + part as u8;
-                operations.push(Operation::Mac { column, slot: part as u8, first: part == 0 });
+                let (slot, first) = (part as u8, part == 0);
+                operations.push(Operation::Mac { column, slot, first, take: false });
             }
             operations.push(Operation::Results);
         }
@@ -149,8 +150,8 @@ impl Progress {
                     if row.replace(place.row) != Some(place.row) {
                         operations.push(Operation::Row(place.row));
                     }
-                    let (column, first) = (place.column as u8, position == 0);
-                    operations.push(Operation::Mac { column, slot: slot as u8, first });
+                    let (column, slot, first) = (place.column as u8, slot as u8, position == 0);
+                    operations.push(Operation::Mac { column, slot, first, take: false });
                 }
             }
             operations.push(Operation::Results);

@@ -46,6 +46,8 @@ pub struct Checked {
     pub products: u64,
 }
 
+ndp_config::sums!(Checked: attention, products);
+
 /// Up to which position keys and values of a sequence and layer are at their homes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Homes {

@@ -109,42 +109,19 @@ pub fn groups_of(mode: Mode) -> Result<usize> {
 /// The sizes of a model as the scheduler uses them.
 pub fn sizes_of(model: &Model) -> Sizes {
     let config = &model.config;
-    let [layers, hidden, heads, head_width, ffn, vocabulary] = [
-        config.num_hidden_layers(),
-        config.hidden_size(),
-        config.num_attention_heads(),
-        config.head_width(),
-        config.ffn_dim(),
-        config.vocab_size(),
-    ]
-    .map(|size| size as u32);
+    let size = |size: usize| size as u32;
+    let heads = size(config.num_attention_heads());
     Sizes {
         name: "opt".to_owned(),
-        layers,
-        hidden,
+        layers: size(config.num_hidden_layers()),
+        hidden: size(config.hidden_size()),
         heads,
         kv_heads: heads,
-        head_width,
-        ffn,
+        head_width: size(config.head_width()),
+        ffn: size(config.ffn_dim()),
         ffn_matrices: 2,
-        vocabulary,
+        vocabulary: size(config.vocab_size()),
     }
-}
-
-/// Generates all texts, without offloading.
-///
-/// # Errors
-/// As [`run_arranged`].
-pub fn run_batch(
-    model: &Model,
-    config: &HbmConfig,
-    hardware: &Hardware,
-    groups: usize,
-    prompts: &[Prompt],
-    pins: Vec<Channel>,
-) -> Result<(Outcome, Machine)> {
-    let arrangement = Arrangement { groups, ..Arrangement::default() };
-    run_arranged(model, config, hardware, arrangement, prompts, pins)
 }
 
 /// Generates all texts. The modes differ in the memory (`config` is sliced for `dex` and `dex+dbo`), in the number of groups and in what
@@ -181,8 +158,7 @@ pub fn run_arranged(
         })?;
     let mut checked = Checked::default();
     for (_, of_group) in &results {
-        checked.attention += of_group.attention;
-        checked.products += of_group.products;
+        checked += *of_group;
     }
     let mut texts: Vec<(u32, Text)> = results.into_iter().flat_map(|(texts, _)| texts).collect();
     texts.sort_unstable_by_key(|(number, _)| *number);
@@ -247,7 +223,7 @@ pub(crate) fn prepare(
     })?;
     let [ffn, mha] = policy.may_offload();
     let widest = if ffn { sizes.hidden.max(sizes.ffn) as usize } else { 0 };
-    let mut machine = Machine::with_inputs(config, hardware, caches, widest, pins)?;
+    let mut machine = Machine::new(config, hardware, caches, widest, pins)?;
     machine.record(record.clone());
     load(&mut machine)?;
     if mha {

@@ -18,7 +18,7 @@ use crate::timing::{Timing, User};
 use ndp_config::{HbmCommandBuses, HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::CommandSet;
 use ndp_dram::hbm::{Column, HbmCommand, HbmKind};
-use ndp_files::{Result, fault};
+use ndp_files::{Error, Result, fault};
 use std::collections::VecDeque;
 
 /// What comes back on the data bus.
@@ -92,6 +92,13 @@ pub struct Controller {
     input_given: [bool; 2],
 }
 
+ndp_config::getters!(Controller {
+    /// The number of the next clock.
+    clock: u64,
+    /// What was given in the last clock.
+    given: Given,
+});
+
 impl Controller {
     /// Takes a channel, and cuts its banks if the memory can be sliced.
     ///
@@ -153,11 +160,6 @@ impl Controller {
             }
         }
         Ok(controller)
-    }
-
-    /// The number of the next clock.
-    pub fn clock(&self) -> u64 {
-        self.clock
     }
 
     /// The channel.
@@ -242,15 +244,12 @@ impl Controller {
         self.product.is_empty()
     }
 
-    /// What was given in the last clock.
-    pub fn given(&self) -> Given {
-        self.given
-    }
-
-    /// In a few words, for errors.
-    pub fn describe(&self) -> String {
-        format!(
-            "{} reads, {} writes and {} operations wait, first {:?} and {:?}",
+    /// The refusal to wait any longer.
+    pub(crate) fn stuck(&self) -> Error {
+        fault!(
+            "channel {} makes no progress at clock {}: {} reads, {} writes and {} operations wait, first {:?} and {:?}",
+            self.channel,
+            self.clock,
             self.host.queue.len(),
             self.urgent.queue.len(),
             self.operations.len() + self.product.len(),
@@ -467,38 +466,34 @@ impl Controller {
         let needs = if self.written() { &self.host.needs } else { &self.urgent.needs };
         for (place, need) in needs.iter().take(rows).enumerate() {
             let partition = self.timing.partition_of(need.row);
-            match self.timing.open(need.bank, partition) {
-                Some(open) if open == (need.row, User::Host) => {}
-                Some((_, user)) => {
-                    let earlier = |other: &Need| {
-                        other.bank == need.bank && self.timing.partition_of(other.row) == partition
-                    };
-                    let in_use = needs.iter().take(place).any(earlier)
-                        || (self.config.slicing() && user == User::Pim && self.wanted.is_some());
-                    if !in_use && self.timing.can_precharge(now, need.bank, partition) {
-                        let (bank_group, bank) = self.names(need.bank);
-                        self.timing.precharge(now, need.bank, partition);
-                        self.input_given[0] = need.product;
-                        let partition = partition as u8;
-                        return Some(HbmCommand::Precharge { bank_group, bank, partition });
-                    }
+            let open = self.timing.open(need.bank, partition);
+            let earlier =
+                |other: &Need| other.bank == need.bank && self.timing.partition_of(other.row) == partition;
+            let computes = self.config.slicing() && self.wanted.is_some();
+            let in_use = || {
+                needs.iter().take(place).any(earlier)
+                    || computes && open.is_some_and(|open| open.1 == User::Pim)
+            };
+            let may = match open {
+                Some(open) => {
+                    open != (need.row, User::Host) && self.timing.can_precharge(now, need.bank, partition)
                 }
-                None => {
-                    let earlier = |other: &Need| other.bank == need.bank;
-                    let blocked = needs
-                        .iter()
-                        .take(place)
-                        .any(|other| earlier(other) && self.timing.partition_of(other.row) == partition);
-                    if !blocked && self.timing.can_activate(now, need.bank, partition) {
-                        let (bank_group, bank) = self.names(need.bank);
-                        let row = need.row;
-                        self.timing.activate(now, need.bank, partition, row);
-                        self.input_given[0] = need.product;
-                        let partition = partition as u8;
-                        return Some(HbmCommand::Activate { bank_group, bank, partition, row });
-                    }
-                }
+                None => self.timing.can_activate(now, need.bank, partition),
+            };
+            if !may || in_use() {
+                continue;
             }
+            let Need { bank, row, product, .. } = *need;
+            self.input_given[0] = product;
+            let (bank_group, of_group) = self.names(bank);
+            let half = partition as u8;
+            return Some(if open.is_some() {
+                self.timing.precharge(now, bank, partition);
+                HbmCommand::Precharge { bank_group, bank: of_group, partition: half }
+            } else {
+                self.timing.activate(now, bank, partition, row);
+                HbmCommand::Activate { bank_group, bank: of_group, partition: half, row }
+            });
         }
         None
     }
@@ -517,20 +512,13 @@ impl Controller {
                 // Otherwise each read would put it off again.
                 hold = true;
             }
-            Some(Operation::Mac { column, slot, first })
-                if self.wanted.is_some_and(|row| self.timing.can_mac(now, row, slot)) =>
-            {
-                self.timing.mac(now);
-                self.pop_operation();
-                return Some(HbmCommand::Mac { column, slot, first });
-            }
-            Some(Operation::Take { column, slot, first })
-                if self.shared[usize::from(slot)]
+            Some(Operation::Mac { column, slot, first, take })
+                if (!take || self.shared[usize::from(slot)])
                     && self.wanted.is_some_and(|row| self.timing.can_mac(now, row, slot)) =>
             {
                 self.timing.mac(now);
                 self.pop_operation();
-                self.shared[usize::from(slot)] = false;
+                self.shared[usize::from(slot)] &= !take;
                 return Some(HbmCommand::Mac { column, slot, first });
             }
             Some(Operation::Results) if self.timing.can_result(now) => {
@@ -625,12 +613,16 @@ impl Controller {
         if let Some(words) = out.read {
             self.arrive(words);
         }
-        let product = [row, column]
-            .map(|command| self.in_product && command.is_some_and(|command| is_of_multipliers(&command)));
+        let product = self.of_product([row, column]);
         let product = std::array::from_fn(|bus| product[bus] || self.input_given[bus]);
         self.given = Given { row, column, data: out.read.is_some() || write.is_some(), product };
         self.clock += 1;
         Ok(())
+    }
+
+    /// Which of the commands of a clock are for the multipliers' part of a product.
+    pub(crate) fn of_product(&self, given: [Option<HbmCommand>; 2]) -> [bool; 2] {
+        given.map(|command| self.in_product && command.is_some_and(|command| is_of_multipliers(&command)))
     }
 
     /// Two words of the column that was asked for first.

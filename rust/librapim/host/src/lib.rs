@@ -42,7 +42,7 @@ pub mod shared;
 pub mod times;
 pub mod timing;
 
-pub use batch::{Arrangement, Outcome, Prompt, Sequence, Text, groups_of, run_arranged, run_batch, sizes_of};
+pub use batch::{Arrangement, Outcome, Prompt, Sequence, Text, groups_of, run_arranged, sizes_of};
 pub use machine::Machine;
 pub use outline::{Extent, Outline, Sizes};
 pub use pins::{Channel, Pins, boxed};

@@ -146,26 +146,28 @@ pub struct Machine {
     recording: (Range<u64>, Vec<Recorded>),
 }
 
+ndp_config::getters!(Machine {
+    /// Where everything is.
+    memory: &Memory,
+    /// What has been done.
+    events: &[Event],
+    /// Columns of weights that were read and compared.
+    checked_columns: u64,
+    /// Columns of keys and values that the NPU read and compared.
+    moved_columns: u64,
+    /// What the channels were given for each of [`Machine::events`].
+    spans: &[ChannelSpan],
+    /// The time of the NPU's units.
+    npu: &NpuTimes,
+});
+
 impl Machine {
-    /// A machine with one channel behind each of `pins`.
+    /// A machine with one channel behind each of `pins`, and room for inputs of products that both devices work on, of up to `widest` elements.
     ///
     /// # Errors
     /// Another number of channels than the configuration's; as [`Controller::new`], [`Memory::new`] and
     /// [`Hardware::validate`].
     pub fn new(
-        config: &HbmConfig,
-        hardware: &Hardware,
-        shape: CacheShape,
-        pins: Vec<Channel>,
-    ) -> Result<Self> {
-        Self::with_inputs(config, hardware, shape, 0, pins)
-    }
-
-    /// With room for inputs of products that both devices work on, of up to `widest` elements.
-    ///
-    /// # Errors
-    /// As [`Machine::new`] and [`Memory::with_inputs`].
-    pub fn with_inputs(
         config: &HbmConfig,
         hardware: &Hardware,
         shape: CacheShape,
@@ -175,7 +177,7 @@ impl Machine {
         let (given, channels) = (pins.len(), config.channels());
         ensure!(given == channels as usize, "channels = {given} must be {channels}, as the memory has them");
         hardware.validate()?;
-        let memory = Memory::with_inputs(config, shape, widest)?;
+        let memory = Memory::new(config, shape, widest)?;
         let controllers = (0..).zip(pins).map(|(channel, pins)| Controller::new(config, channel, pins));
         Ok(Self {
             config: config.clone(),
@@ -197,34 +199,9 @@ impl Machine {
         })
     }
 
-    /// Where everything is.
-    pub fn memory(&self) -> &Memory {
-        &self.memory
-    }
-
     /// The clock of the channels.
     pub fn clock(&self) -> u64 {
         self.controllers[0].clock()
-    }
-
-    /// What has been done.
-    pub fn events(&self) -> &[Event] {
-        &self.events
-    }
-
-    /// Columns of weights that were read and compared.
-    pub fn checked_columns(&self) -> u64 {
-        self.checked_columns
-    }
-
-    /// Columns of keys and values that the NPU read and compared.
-    pub fn moved_columns(&self) -> u64 {
-        self.moved_columns
-    }
-
-    /// What the channels were given for each of [`Machine::events`].
-    pub fn spans(&self) -> &[ChannelSpan] {
-        &self.spans
     }
 
     /// Finds room for keys and values that the NPU works on, behind all matrices.
@@ -233,11 +210,6 @@ impl Machine {
     /// As [`Memory::add_copies`].
     pub fn add_copies(&mut self) -> Result<()> {
         self.memory.add_copies()
-    }
-
-    /// The time of the NPU's units.
-    pub fn npu(&self) -> &NpuTimes {
-        &self.npu
     }
 
     /// What a group does from now on belongs to this step.
@@ -441,9 +413,8 @@ impl Machine {
         if self.clock() <= self.progress.max(computed) + PATIENCE {
             return Ok(());
         }
-        let (channel, stuck) =
-            (0..).zip(&self.controllers).find(|(_, c)| !c.is_idle()).unwrap_or((0, &self.controllers[0]));
-        Err(fault!("channel {channel} makes no progress at clock {}: {}", self.clock(), stuck.describe()))
+        let stuck = self.controllers.iter().find(|one| !one.is_idle()).unwrap_or(&self.controllers[0]);
+        Err(stuck.stuck())
     }
 
     fn finished(&mut self) -> Result<Option<Done>> {

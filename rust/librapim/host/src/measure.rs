@@ -15,7 +15,7 @@ use crate::pins::Channel;
 use crate::shared::{Product, channel_work};
 use ndp_config::{HbmCommandBuses, HbmCommandSet, HbmConfig};
 use ndp_dram::hbm::PseudoChannel;
-use ndp_files::{Result, bail, ensure, fault};
+use ndp_files::{Result, bail, ensure};
 use ndp_numerics::f16;
 use ndp_offloading::npu::NpuTime;
 use ndp_offloading::timeline::Work;
@@ -46,7 +46,7 @@ pub fn head_clocks_on(
     context: usize,
 ) -> Result<u64> {
     let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width, positions: context };
-    let memory = Memory::new(config, shape)?;
+    let memory = Memory::new(config, shape, 0)?;
     let mut controller = Controller::new(config, 0, channel)?;
     let banks = config.banks() as usize;
     let query = HeadQuery { head: 0, query: vec![f16::ONE; head_width], visible: context, at: 0 };
@@ -72,11 +72,7 @@ pub fn head_clocks_on(
             }
         }
         if controller.clock() > start + PATIENCE {
-            return Err(fault!(
-                "channel 0 makes no progress at clock {}: {}",
-                controller.clock(),
-                controller.describe()
-            ));
+            return Err(controller.stuck());
         }
     }
 }
@@ -89,7 +85,7 @@ pub fn head_clocks_on(
 pub fn shared_clocks(config: &HbmConfig, matrix: Matrix, vectors: usize) -> Result<u64> {
     let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width: 16, positions: 1 };
     let (rows, cols) = (matrix.outputs as usize, matrix.inputs as usize);
-    let mut memory = Memory::with_inputs(config, shape, cols)?;
+    let mut memory = Memory::new(config, shape, cols)?;
     memory.add("matrix", (rows, cols), &vec![f16::ZERO; rows * cols])?;
     let vectors = vec![vec![f16::ONE; cols]; vectors];
     let product = Product { label: "matrix".to_owned(), vectors, others: 0 };
@@ -102,8 +98,7 @@ pub fn shared_clocks(config: &HbmConfig, matrix: Matrix, vectors: usize) -> Resu
         controller.step()?;
         while controller.take().is_some() {}
         if controller.clock() > start + PATIENCE {
-            let (clock, what) = (controller.clock(), controller.describe());
-            return Err(fault!("channel 0 makes no progress at clock {clock}: {what}"));
+            return Err(controller.stuck());
         }
     }
     Ok(controller.clock() - start)

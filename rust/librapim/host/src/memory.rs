@@ -71,16 +71,12 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// An empty memory. Without slicing, weights have the rows that they would have with it.
-    pub fn new(config: &HbmConfig, shape: CacheShape) -> Result<Self> {
-        Self::with_inputs(config, shape, 0)
-    }
-
-    /// With room for the inputs of products, of up to `widest` elements, in the multipliers' partition.
+    /// An empty memory, with room for the inputs of products, of up to `widest` elements, in the multipliers' partition. Without slicing, weights
+    /// have the rows that they would have with it.
     ///
     /// # Errors
-    /// As [`Memory::new`].
-    pub fn with_inputs(config: &HbmConfig, shape: CacheShape, widest: usize) -> Result<Self> {
+    /// Inputs, keys or values that have no room.
+    pub fn new(config: &HbmConfig, shape: CacheShape, widest: usize) -> Result<Self> {
         let boundary = if config.slicing() { config.weight_rows() } else { config.rows() / 2 };
         let rows = widest.div_ceil(ROW_LANES) as u32;
         let (needed, available) = (u64::from(rows), u64::from(config.rows() - boundary));

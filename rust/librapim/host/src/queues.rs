@@ -22,7 +22,7 @@ pub struct Place {
 pub enum Access {
     /// It is read.
     Read(Place),
-    /// It is read, and goes into this place of the global buffer too, once a [`Operation::Take`] has used what the last such read
+    /// It is read, and goes into this place of the global buffer too, once an [`Operation::Mac`] that takes it has used what the last such read
     /// has left there (LibraPIM, Fig. 14: FFN offload).
     Share(Place, u8),
     /// It is written.
@@ -62,15 +62,8 @@ pub enum Operation {
         slot: u8,
         /// Whether the sum begins.
         first: bool,
-    },
-    /// A MAC with what an [`Access::Share`] brings to the place in the buffer; the place is free behind it.
-    Take {
-        /// Column.
-        column: u8,
-        /// Place in the buffer.
-        slot: u8,
-        /// Whether the sum begins.
-        first: bool,
+        /// Whether it waits for what an [`Access::Share`] brings to the place in the buffer, which is free behind it.
+        take: bool,
     },
     /// Reads the rounded sums.
     Results,

@@ -1,5 +1,6 @@
 //! Who did what when: pieces of work, and what each channel was given for them.
 
+use crate::controller::is_of_multipliers;
 use ndp_dram::hbm::HbmCommand;
 use ndp_offloading::Device;
 use serde::Serialize;
@@ -100,13 +101,7 @@ impl Commands {
             HbmCommand::Mac { .. } => &mut self.mac,
             HbmCommand::ReadResults => &mut self.result,
             HbmCommand::ReadSum { .. } => &mut self.sum,
-            HbmCommand::Nop
-            | HbmCommand::PrechargeAll
-            | HbmCommand::Refresh
-            | HbmCommand::RefreshBank { .. }
-            | HbmCommand::Slice { .. } => {
-                return;
-            }
+            _ => return,
         };
         *counter += 1;
     }
@@ -134,20 +129,7 @@ impl Commands {
     }
 }
 
-impl std::ops::AddAssign for Commands {
-    fn add_assign(&mut self, other: Self) {
-        self.activate += other.activate;
-        self.rows += other.rows;
-        self.precharge += other.precharge;
-        self.read += other.read;
-        self.share += other.share;
-        self.write += other.write;
-        self.load += other.load;
-        self.mac += other.mac;
-        self.result += other.result;
-        self.sum += other.sum;
-    }
-}
+ndp_config::sums!(Commands: activate, rows, precharge, read, share, write, load, mac, result, sum);
 
 /// What a channel was given for a piece of work: for the NPU over the path of the weight partition, or for the multipliers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -197,18 +179,7 @@ impl Tally {
 /// Whose work a command is; nobody's if it is for all.
 pub(crate) fn device_of(command: &HbmCommand) -> Option<Device> {
     match command {
-        HbmCommand::Nop
-        | HbmCommand::PrechargeAll
-        | HbmCommand::Refresh
-        | HbmCommand::RefreshBank { .. }
-        | HbmCommand::Slice { .. } => None,
-        HbmCommand::PimActivate { .. }
-        | HbmCommand::PimActivateAll { .. }
-        | HbmCommand::PimPrecharge
-        | HbmCommand::Mac { .. }
-        | HbmCommand::BufferWrite { .. }
-        | HbmCommand::ReadResults
-        | HbmCommand::ReadSum { .. } => Some(Device::Pim),
+        command if is_of_multipliers(command) => Some(Device::Pim),
         // New keys, values and inputs go into the multipliers' partition.
         HbmCommand::Activate { partition, .. }
         | HbmCommand::Precharge { partition, .. }
@@ -216,5 +187,6 @@ pub(crate) fn device_of(command: &HbmCommand) -> Option<Device> {
             Some(if *partition == 1 { Device::Pim } else { Device::Npu })
         }
         HbmCommand::Read { .. } | HbmCommand::ReadToBuffer { .. } => Some(Device::Npu),
+        _ => None,
     }
 }

@@ -8,7 +8,7 @@
 //! it ends when all its own are. Its reads and its MACs wait for each other in the channel, so what is written in between would wait for
 //! MACs that wait for it: while a product is under way, only its own inputs are written.
 
-use crate::controller::{Access, Controller, Operation, Returned, is_of_multipliers};
+use crate::controller::{Access, Controller, Operation, Returned};
 use crate::scheduler::{Given, Stripe, Transfer, Work};
 use ndp_dram::hbm::{Column, HbmCommand};
 use ndp_files::{Result, fault};
@@ -54,8 +54,7 @@ impl Controller {
         self.scheduler_is_idle = stepped.idle;
         self.given = stepped.given;
         let Given { row, column, .. } = self.given;
-        self.given.product = [row, column]
-            .map(|given| self.in_product && given.is_some_and(|given| is_of_multipliers(&given)));
+        self.given.product = self.of_product([row, column]);
         if let Some(HbmCommand::Write { .. }) = column {
             self.given.product[1] = self.inputs.pop_front().unwrap_or(false);
         }
@@ -134,15 +133,14 @@ impl Controller {
                 Operation::NotBefore(_) | Operation::Break => {}
                 Operation::Row(row) => self.wanted = Some(row),
                 Operation::Close => self.wanted = None,
-                Operation::Results => {
+                operation @ (Operation::Results | Operation::Sum(_)) => {
                     self.pop_operation();
                     self.awaited += 1;
-                    return Some((Work::Results, Vec::new()));
-                }
-                Operation::Sum(bank) => {
-                    self.pop_operation();
-                    self.awaited += 1;
-                    return Some((Work::Sum { bank }, Vec::new()));
+                    let work = match operation {
+                        Operation::Sum(bank) => Work::Sum { bank },
+                        _ => Work::Results,
+                    };
+                    return Some((work, Vec::new()));
                 }
                 Operation::Load { slot, .. } => {
                     let mut data = Vec::new();
@@ -155,26 +153,23 @@ impl Controller {
                     }
                     return Some((Work::Load { slot: slot.into(), columns: data.len() as u32 }, data));
                 }
-                Operation::Mac { column, slot, first } => return self.next_run(column, slot, first, false),
-                Operation::Take { column, slot, first } => return self.next_run(column, slot, first, true),
+                Operation::Mac { column, slot, first, take } => {
+                    return self.next_run((column, slot), first, take);
+                }
             }
             self.pop_operation();
         }
     }
 
     /// MACs on neighbouring columns and slots, from the next one on.
-    fn next_run(&mut self, column: u8, slot: u8, first: bool, take: bool) -> Option<(Work, Vec<Column>)> {
+    fn next_run(&mut self, (column, slot): (u8, u8), first: bool, take: bool) -> Option<(Work, Vec<Column>)> {
         let row = self.wanted?;
         let mut columns = 0;
-        loop {
-            let (c, s, begins) = match self.next_operation() {
-                Some(Operation::Mac { column, slot, first }) if !take => (column, slot, first),
-                Some(Operation::Take { column, slot, first }) if take => (column, slot, first),
-                _ => break,
-            };
-            if columns > 0 && (begins || (c, s) != (column + columns, slot + columns)) {
-                break;
-            }
+        while let Some(Operation::Mac { column: c, slot: s, first: begins, take: takes }) =
+            self.next_operation()
+            && takes == take
+            && (columns == 0 || !begins && (c, s) == (column + columns, slot + columns))
+        {
             columns += 1;
             self.pop_operation();
         }
@@ -187,14 +182,10 @@ impl Controller {
     fn row_ends(&self) -> bool {
         let queue = if self.in_product { &self.product } else { &self.operations };
         let next = queue.iter().find_map(|operation| match operation {
-            Operation::Mac { .. } | Operation::Take { .. } => Some(false),
+            Operation::Mac { .. } => Some(false),
             Operation::Row(row) => Some(Some(*row) != self.wanted),
             Operation::Close => Some(true),
-            Operation::Load { .. }
-            | Operation::Results
-            | Operation::Sum(_)
-            | Operation::NotBefore(_)
-            | Operation::Break => None,
+            _ => None,
         });
         next.unwrap_or(false)
     }

@@ -45,17 +45,24 @@ pub trait Generates: Send {
     fn step(backend: &mut GroupBackend<'_>, running: &mut [&mut Self]) -> Result<()>;
 }
 
-/// A part of a prompt, or all of it.
+/// Tokens of a request that an iteration computes: its prompt, a part of that, or one that it has generated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// Number of the prompt.
-    pub number: usize,
-    /// Tokens in K and V before; none begins anew.
-    pub history: usize,
-    /// Tokens of it.
-    pub tokens: usize,
-    /// Whether the next token is drawn behind them.
+pub struct Chunk {
+    /// The request's place among all.
+    pub place: usize,
+    /// Its tokens in K and V before; a prompt with none begins anew.
+    pub history: u32,
+    /// How many tokens these are.
+    pub tokens: u32,
+    /// Whether the request's next token follows them.
     pub yields: bool,
+}
+
+impl Chunk {
+    /// Tokens in K and V with these.
+    pub fn context(&self) -> u32 {
+        self.history + self.tokens
+    }
 }
 
 /// What an iteration took.
@@ -71,7 +78,7 @@ pub struct Took {
 
 /// A group's part of an iteration.
 struct Turn<S> {
-    prompts: Vec<(Part, S)>,
+    prompts: Vec<(Chunk, S)>,
     tokens: Vec<S>,
 }
 
@@ -132,25 +139,25 @@ impl<S: Generates> Session<S> {
         self.sequences[number].take().ok_or_else(gone)
     }
 
-    /// An iteration: parts of prompts, and a token of each of `tokens`. After an error the session is of no use.
+    /// An iteration: prompts, whole or in part, and one token of each of some other requests. After an error the session is of no use.
     ///
     /// # Errors
     /// A part that does not begin where the one before ended, and as [`crate::run_arranged`].
-    pub fn iterate(&mut self, prompts: &[Part], tokens: &[usize]) -> Result<Took> {
+    pub fn iterate(&mut self, prompts: &[Chunk], tokens: &[Chunk]) -> Result<Took> {
         let idle = || Turn { prompts: Vec::new(), tokens: Vec::new() };
         let mut turns: Vec<Turn<S>> = (0..self.groups).map(|_| idle()).collect();
         for (at, part) in prompts.iter().enumerate() {
-            let mut sequence = self.take(part.number)?;
+            let mut sequence = self.take(part.place)?;
             if part.history == 0 {
                 sequence.restart();
                 self.homes.retain(|(number, _), _| *number != sequence.number());
             }
             let stored = sequence.stored();
-            in_range("tokens before a part of a prompt", part.history, stored, stored)?;
-            in_range("tokens of a part of a prompt", part.tokens, 1, sequence.known() - stored)?;
+            in_range("tokens before a part of a prompt", part.history as usize, stored, stored)?;
+            in_range("tokens of a part of a prompt", part.tokens as usize, 1, sequence.known() - stored)?;
             turns[at % self.groups].prompts.push((*part, sequence));
         }
-        let mut longest = tokens.iter().map(|&number| self.take(number)).collect::<Result<Vec<_>>>()?;
+        let mut longest = tokens.iter().map(|token| self.take(token.place)).collect::<Result<Vec<_>>>()?;
         longest.sort_by_key(|sequence| (Reverse(sequence.stored()), sequence.number()));
         for (at, sequence) in longest.into_iter().enumerate() {
             turns[at % self.groups].tokens.push(sequence);
@@ -167,7 +174,7 @@ impl<S: Generates> Session<S> {
             let mut turn = turns[group].lock().map_err(poisoned)?.take().unwrap_or_else(idle);
             backend.homes.clone_from(homes);
             for (part, sequence) in &mut turn.prompts {
-                sequence.prefill(backend, part.tokens, part.yields)?;
+                sequence.prefill(backend, part.tokens as usize, part.yields)?;
             }
             if !turn.tokens.is_empty() {
                 S::step(backend, &mut turn.tokens.iter_mut().collect::<Vec<_>>())?;
@@ -175,8 +182,7 @@ impl<S: Generates> Session<S> {
             Ok((turn, std::mem::take(&mut backend.homes), backend.checked()))
         })?;
         for (turn, homes, checked) in results {
-            self.checked.attention += checked.attention;
-            self.checked.products += checked.products;
+            self.checked += checked;
             let Turn { prompts, tokens } = turn;
             for sequence in prompts.into_iter().map(|(_, sequence)| sequence).chain(tokens) {
                 let own = homes.iter().filter(|((number, _), _)| *number == sequence.number());

@@ -88,7 +88,8 @@ pub fn channel_work(
                 let index = number * columns + of_row;
                 let slot = slots.next().unwrap_or(0);
                 work.reads.push((Access::Share(places[index], slot), own[index]));
-                work.operations.push(Operation::Take { column: column as u8, slot, first: column == 0 });
+                let (column, first) = (column as u8, column == 0);
+                work.operations.push(Operation::Mac { column, slot, first, take: true });
             }
             let output = number * config.channels() as usize + channel as usize;
             if pieces == 1 {

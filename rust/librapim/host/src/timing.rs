@@ -32,7 +32,7 @@ impl Buffer {
 }
 
 /// Earliest clocks of a channel's commands.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Timing {
     config: HbmConfig,
     /// Whether banks are cut in two.
@@ -67,24 +67,13 @@ impl Timing {
     pub fn new(config: &HbmConfig) -> Self {
         let groups = config.bank_groups() as usize;
         Self {
-            sliced: false,
             buffers: vec![Buffer::default(); 2 * config.banks() as usize],
             activate_group: vec![0; groups],
             read_group: vec![0; groups],
             write_group: vec![0; groups],
-            activate: 0,
-            read: 0,
-            write: 0,
-            result: 0,
-            buffer_write: 0,
-            mac: 0,
             slots: vec![None; config.buffer_slots() as usize],
-            row_bus: 0,
-            refresh: 0,
-            all: 0,
-            bank_refresh: 0,
-            window: VecDeque::new(),
             config: config.clone(),
+            ..Self::default()
         }
     }
 

@@ -216,7 +216,7 @@ fn shared_products_are_exact_for_any_numbers() {
         // One with everything.
         inputs[0] = any(cols, true);
         let channels = boxed(PseudoChannel::all(&config).unwrap());
-        let mut machine = Machine::with_inputs(&config, &hardware, shape, cols, channels).unwrap();
+        let mut machine = Machine::new(&config, &hardware, shape, cols, channels).unwrap();
         machine.load("matrix", (rows, cols), &weights).unwrap();
         let product = Product { label: "matrix".to_owned(), vectors: inputs.clone(), others: 1 };
         machine.start_shared(0, &product).unwrap();
@@ -248,7 +248,7 @@ fn macs_wait_for_the_columns_that_they_share() {
     let (rows, cols) = (8, 64);
     let mut rng = SplitMix64::new(2);
     let mut number = || f16::from_bits(0x3000 | (rng.next_u64() & 0x8FFF) as u16);
-    let mut memory = Memory::with_inputs(&config, shape, cols).unwrap();
+    let mut memory = Memory::new(&config, shape, cols).unwrap();
     let weights: Vec<Vec<f16>> = (0..2).map(|_| (0..rows * cols).map(|_| number()).collect()).collect();
     let inputs: Vec<Vec<f16>> = (0..2).map(|_| (0..cols).map(|_| number()).collect()).collect();
     let mut controller = Controller::new(&config, 0, Box::new(PseudoChannel::new(&config).unwrap())).unwrap();
@@ -270,7 +270,7 @@ fn macs_wait_for_the_columns_that_they_share() {
         let reads = work.reads.iter().map(|(access, _)| *access);
         controller.multiply(work.inputs, reads, work.operations);
         while !controller.is_idle() {
-            assert!(controller.clock() < 20_000, "{}", controller.describe());
+            assert!(controller.clock() < 20_000);
             controller.step().unwrap();
             while let Some(returned) = controller.take() {
                 if let Returned::OfProduct(column) = returned {

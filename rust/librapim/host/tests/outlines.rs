@@ -3,7 +3,7 @@
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
 use ndp_offloading::{Hardware, Mode, Model};
-use ndp_pim::session::{Part, Took};
+use ndp_pim::session::{Chunk, Took};
 use ndp_pim::{Arrangement, Extent, Offloading, Session, Sizes, boxed, groups_of};
 
 fn model(heads: u32, kv_heads: u32) -> Model {
@@ -31,10 +31,11 @@ fn clocks(mode: Mode, sizes: &Sizes, channels: u32, hardware: &Hardware) -> ndp_
     let extents =
         [prefilled(60), prefilled(5), prefilled(33), Extent { is_prefilled: false, ..prefilled(19) }];
     let mut session = Session::outlined(sizes, (&memory, hardware), &arrangement, (&extents, true), pins)?;
-    let prompt = Part { number: 3, history: 0, tokens: 19, yields: true };
+    let prompt = Chunk { place: 3, history: 0, tokens: 19, yields: true };
     let mut all = vec![session.iterate(&[prompt], &[])?];
+    let tokens = [0, 1, 2, 3].map(|place| Chunk { place, history: 0, tokens: 1, yields: true });
     for _ in 0..3 {
-        all.push(session.iterate(&[], &[0, 1, 2, 3])?);
+        all.push(session.iterate(&[], &tokens)?);
     }
     Ok(all)
 }

@@ -14,7 +14,7 @@ use ndp_pim::groups::run_groups;
 use ndp_pim::machine::Done;
 use ndp_pim::memory::CacheShape;
 use ndp_pim::policy::Policy;
-use ndp_pim::{Channel, Machine, Pins, Prompt, boxed, run_batch};
+use ndp_pim::{Arrangement, Channel, Machine, Pins, Prompt, boxed, run_arranged};
 use std::path::Path;
 
 /// Reads of so many columns in the order of weights, and so many rows of MACs; returns the clocks until the reads, and the MACs, are
@@ -54,7 +54,7 @@ fn busy(config: &HbmConfig, channel: u32, pins: Channel, (columns, rows): (u64, 
         controller.operate(Operation::Row(config.rows() / 2 + row));
         for column in 0..32 {
             let slot = column % config.buffer_slots() as u8;
-            controller.operate(Operation::Mac { column, slot, first: column == 0 });
+            controller.operate(Operation::Mac { column, slot, first: column == 0, take: false });
         }
     }
     controller.operate(Operation::Close);
@@ -168,7 +168,15 @@ fn run(channel: &HbmConfig, device: &HbmConfig, flip: fn(u64, u32) -> bool) -> n
     let faulty = |_| Faulty { channel: PseudoChannel::new(device).unwrap(), flip, clock: 0, due: Vec::new() };
     let pins = boxed((0..channel.channels()).map(faulty));
     let prompt = Prompt { tokens: vec![65, 66], generate: 1, temperature_percent: 0, seed: 0 };
-    run_batch(&model, channel, &hardware, 1, &[prompt], pins).map(drop)
+    run_arranged(
+        &model,
+        channel,
+        &hardware,
+        Arrangement { groups: 1, ..Arrangement::default() },
+        &[prompt],
+        pins,
+    )
+    .map(drop)
 }
 
 /// A channel that does nothing.
@@ -199,13 +207,13 @@ fn work_may_take_long_but_a_dead_channel_is_an_error() {
     let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width: 64, positions: 16 };
     let data = vec![f16::ONE; 8192 * 192];
     let channels = boxed(PseudoChannel::all(&config).unwrap());
-    let mut machine = Machine::new(&config, &hardware, shape, channels).unwrap();
+    let mut machine = Machine::new(&config, &hardware, shape, 0, channels).unwrap();
     machine.load("first", (8192, 192), &data).unwrap();
     machine.load("second", (8192, 192), &data).unwrap();
     assert!(machine.clock() > 200_000, "{}", machine.clock());
     machine.start_npu(0, "first", 1).unwrap();
     assert_eq!(machine.run().unwrap(), Some(Done::Npu(0)));
-    let mut dead = Machine::new(&config, &hardware, shape, boxed([Dead, Dead])).unwrap();
+    let mut dead = Machine::new(&config, &hardware, shape, 0, boxed([Dead, Dead])).unwrap();
     let error = dead.load("first", (32, 32), &data[..1024]).and_then(|()| {
         dead.start_npu(0, "first", 1)?;
         dead.run()
@@ -219,7 +227,7 @@ fn a_group_that_panics_ends_the_run() {
     let hardware = Hardware::from(Pim { channels: 2, ..Pim::default() });
     let shape = CacheShape { sequences: 1, layers: 1, heads: 1, head_width: 64, positions: 16 };
     let channels = boxed(PseudoChannel::all(&config).unwrap());
-    let mut machine = Machine::new(&config, &hardware, shape, channels).unwrap();
+    let mut machine = Machine::new(&config, &hardware, shape, 0, channels).unwrap();
     let sizes = sizes_of(&model());
     let plan =
         Plan { memory: machine.memory().clone(), npu: machine.npu().clone(), sizes, is_outline: false };

@@ -4,7 +4,7 @@ use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;
 use ndp_model::Model;
 use ndp_offloading::{Device, Hardware, Pim};
-use ndp_pim::{Machine, Outcome, Pins, Prompt, boxed, run_batch};
+use ndp_pim::{Arrangement, Machine, Outcome, Pins, Prompt, boxed, run_arranged};
 use ndp_testkit::first;
 use std::path::Path;
 
@@ -31,7 +31,14 @@ fn run(
 ) -> ndp_files::Result<(Outcome, Machine)> {
     let channels = boxed(PseudoChannel::all(config)?);
     let hardware = Hardware::from(Pim { channels: config.channels(), ..Pim::default() });
-    run_batch(model, config, &hardware, groups, prompts, channels)
+    run_arranged(
+        model,
+        config,
+        &hardware,
+        Arrangement { groups, ..Arrangement::default() },
+        prompts,
+        channels,
+    )
 }
 
 /// Bank groups with a pace of their own, refreshes of single banks, shared command buses, a command at a time.

@@ -103,7 +103,8 @@ pub struct Sides<'a> {
 impl Sides<'_> {
     /// The NPU with the FFN of `m` requests less.
     pub fn npu_without(&self, m: u32) -> Picos {
-        let ffn = self.slot.stage.has_ffn().then(|| self.times.ffn_npu(self.slot.requests - m).total());
+        let ffn =
+            self.slot.stage.has_ffn().then(|| self.times.npu(Work::Ffn, self.slot.requests - m, 1).total());
         self.others + ffn.unwrap_or_default()
     }
 
@@ -121,7 +122,7 @@ impl Sides<'_> {
 
     /// The NPU with attention of `n` requests.
     pub fn npu_with(&self, n: u32) -> Picos {
-        self.npu_without(0) + self.times.mha_npu(n, self.slot.context).total()
+        self.npu_without(0) + self.times.npu(Work::Mha, n, self.slot.context).total()
     }
 
     /// The memory with attention of `n` requests less.

@@ -202,7 +202,7 @@ impl<'a> Builder<'a> {
         for works in stage.matrices().chunk_by(|_, next| *next == Work::Ffn) {
             if works == [Work::Head] {
                 let all = requests + in_memory;
-                let time = times.head_npu(all).total();
+                let time = times.npu(Work::Head, all, 1).total();
                 npu = self.timeline.add(at(Device::Npu, Work::Head, all, npu.max(pim), time));
                 self.matrix(Work::Head, all, 0);
                 continue;
@@ -225,7 +225,8 @@ impl<'a> Builder<'a> {
     pub fn by_heads(&mut self, layer: u32, contexts: &[u32]) {
         let (start, requests, times) = (self.now, contexts.len() as u32, self.times);
         let heads = u64::from(self.model.kv_heads.max(1));
-        let [qkv, projection] = [times.qkv_npu(requests).total(), times.projection_npu(requests).total()];
+        let [qkv, projection] =
+            [times.npu(Work::Qkv, requests, 1).total(), times.npu(Work::Projection, requests, 1).total()];
         let mha = self.mha_pim(contexts);
         let of_head = |time: Picos| Picos(time.0.div_ceil(heads));
         let event = |device, work, start, end| Event { device, work, group: 0, layer, requests, start, end };
@@ -242,7 +243,7 @@ impl<'a> Builder<'a> {
     /// AttAcc's FFN of a layer: both devices multiply their part of the weights, so that both are done at the same time.
     pub fn coprocessed(&mut self, layer: u32, requests: u32) {
         let (start, times) = (self.now, self.times);
-        let (npu, pim) = (times.ffn_npu(requests).total(), times.ffn_coprocessed(requests));
+        let (npu, pim) = (times.npu(Work::Ffn, requests, 1).total(), times.ffn_coprocessed(requests));
         let all = u64::from(requests) * self.model.ffn_weights();
         let (npu_wide, sum) = (u128::from(npu.0), u128::from(npu.0) + u128::from(pim.0));
         let part = |of: u64| (u128::from(of) * npu_wide).checked_div(sum).unwrap_or(0) as u64;
@@ -264,7 +265,7 @@ impl<'a> Builder<'a> {
     /// Logits, by themselves.
     pub fn logits(&mut self, requests: u32) {
         let layer = self.model.layers.saturating_sub(1);
-        let (start, end) = (self.now, self.now + self.times.head_npu(requests).total());
+        let (start, end) = (self.now, self.now + self.times.npu(Work::Head, requests, 1).total());
         let (device, work) = (Device::Npu, Work::Head);
         self.now = self.timeline.add(Event { device, work, group: 0, layer, requests, start, end });
         self.matrix(Work::Head, requests, 0);

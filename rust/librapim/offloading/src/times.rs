@@ -24,37 +24,9 @@ pub trait DeviceTimes {
     /// Work in memory: attention, the FFN, or matrices of a whole group. The planner leaves logits to the NPU.
     fn pim(&self, work: Work, requests: u32, context: u32) -> Picos;
 
-    /// Q, K and V on the NPU.
-    fn qkv_npu(&self, requests: u32) -> NpuTime {
-        self.npu(Work::Qkv, requests, 1)
-    }
-    /// The projection on the NPU.
-    fn projection_npu(&self, requests: u32) -> NpuTime {
-        self.npu(Work::Projection, requests, 1)
-    }
-    /// The FFN on the NPU.
-    fn ffn_npu(&self, requests: u32) -> NpuTime {
-        self.npu(Work::Ffn, requests, 1)
-    }
-    /// Logits on the NPU, once per token.
-    fn head_npu(&self, requests: u32) -> NpuTime {
-        self.npu(Work::Head, requests, 1)
-    }
-    /// Attention on the NPU (MHA offload).
-    fn mha_npu(&self, requests: u32, context: u32) -> NpuTime {
-        self.npu(Work::Mha, requests, context)
-    }
     /// Attention in memory.
     fn mha_pim(&self, requests: u32, context: u32) -> Picos {
         self.pim(Work::Mha, requests, context)
-    }
-    /// Q, K and V in memory (whole group).
-    fn qkv_pim(&self, requests: u32) -> Picos {
-        self.pim(Work::Qkv, requests, 1)
-    }
-    /// The projection in memory (whole group).
-    fn projection_pim(&self, requests: u32) -> Picos {
-        self.pim(Work::Projection, requests, 1)
     }
     /// The FFN in memory (FFN offload, or whole group).
     fn ffn_pim(&self, requests: u32) -> Picos {
@@ -69,7 +41,7 @@ pub trait DeviceTimes {
     /// Attention on the NPU of requests of several lengths; if nothing better is known, all are taken to be as long as the
     /// longest.
     fn mha_npu_ragged(&self, contexts: &[u32]) -> NpuTime {
-        self.mha_npu(contexts.len() as u32, contexts.iter().copied().max().unwrap_or(1))
+        self.npu(Work::Mha, contexts.len() as u32, contexts.iter().copied().max().unwrap_or(1))
     }
 
     /// Attention in memory of requests of several lengths; if nothing better is known, all are taken to be as long as the longest.

@@ -7,7 +7,7 @@ use ndp_offloading::algorithm::{Slot, Stage};
 use ndp_offloading::evaluate::{BATCHES, SEQUENCES};
 use ndp_offloading::{
     AnalyticTimes, Decision, DeviceTimes, Hardware, KvMapping, MeasuredTimes, Model, Npu, Picos, Pim, Rule,
-    Scheduler, TableFile, Usage, balance, exhaustive,
+    Scheduler, TableFile, Usage, Work, balance, exhaustive,
 };
 
 fn below(rng: &mut SplitMix64, end: u64) -> u64 {
@@ -172,15 +172,20 @@ fn more_work_never_takes_less_time() {
                 Hardware::from(Pim { usage: Usage { kv_mapping, ..Usage::default() }, ..Pim::default() });
             let times = AnalyticTimes::new(&model(name), &hardware, true);
             let of = |b: u32| {
-                let npu = [times.qkv_npu(b), times.projection_npu(b), times.ffn_npu(b), times.head_npu(b)];
-                let pim = [times.qkv_pim(b), times.projection_pim(b), times.ffn_pim(b)];
+                let npu = [
+                    times.npu(Work::Qkv, b, 1),
+                    times.npu(Work::Projection, b, 1),
+                    times.npu(Work::Ffn, b, 1),
+                    times.npu(Work::Head, b, 1),
+                ];
+                let pim = [times.pim(Work::Qkv, b, 1), times.pim(Work::Projection, b, 1), times.ffn_pim(b)];
                 npu.map(|time| time.total()).into_iter().chain(pim).collect::<Vec<_>>()
             };
             assert!(of(0).iter().all(|&time| time == Picos::ZERO));
             for b in 0..384 {
                 assert!(of(b).iter().zip(of(b + 1)).all(|(less, more)| *less <= more), "{b}");
             }
-            let of = |b: u32, l: u32| [times.mha_pim(b, l), times.mha_npu(b, l).total()];
+            let of = |b: u32, l: u32| [times.mha_pim(b, l), times.npu(Work::Mha, b, l).total()];
             for (b, l) in (0..=200).step_by(5).flat_map(|b| (1..600).step_by(7).map(move |l| (b, l))) {
                 let here = of(b, l);
                 for more in [of(b + 1, l), of(b, l + 1)] {
@@ -203,10 +208,10 @@ fn a_table_has_what_was_measured_and_rises_in_between() {
     assert_eq!(times.limits(), (192, 4096));
     for b in [8, 16, 32, 64, 192] {
         assert_eq!(times.ffn_pim(b), computed.ffn_pim(b));
-        assert_eq!(times.ffn_npu(b), computed.ffn_npu(b));
+        assert_eq!(times.npu(Work::Ffn, b, 1), computed.npu(Work::Ffn, b, 1));
         for l in [16, 100, 1000, 4096] {
             assert_eq!(times.mha_pim(b, l), computed.mha_pim(b, l));
-            assert_eq!(times.mha_npu(b, l), computed.mha_npu(b, l));
+            assert_eq!(times.npu(Work::Mha, b, l), computed.npu(Work::Mha, b, l));
         }
     }
     assert_eq!(times.ffn_pim(0), Picos::ZERO);

@@ -166,8 +166,12 @@ fn slots_take_what_their_mode_says() {
     let batch = Batch::uniform(2 * half, context).unwrap();
     let span = |mode| system.planner().step(&batch, mode).unwrap().timeline.span;
     let stages = |times: &AnalyticTimes, b| {
-        let [qkv, projection, ffn, head] =
-            [times.qkv_npu(b), times.projection_npu(b), times.ffn_npu(b), times.head_npu(b)];
+        let [qkv, projection, ffn, head] = [
+            times.npu(Work::Qkv, b, 1),
+            times.npu(Work::Projection, b, 1),
+            times.npu(Work::Ffn, b, 1),
+            times.npu(Work::Head, b, 1),
+        ];
         let sum = |parts: &[ndp_offloading::npu::NpuTime]| {
             let read = parts.iter().map(|part| part.read).sum::<Picos>();
             (parts.iter().map(|part| part.total()).sum::<Picos>(), read)
@@ -268,7 +272,9 @@ fn different_lengths_take_no_longer_than_the_longest_for_all() {
             let contexts = ragged(&mut rng, requests, 3000).contexts();
             let (requests, longest) = (contexts.len() as u32, contexts[0]);
             assert!(times.mha_pim_ragged(&contexts) <= times.mha_pim(requests, longest));
-            assert!(times.mha_npu_ragged(&contexts).total() <= times.mha_npu(requests, longest).total());
+            assert!(
+                times.mha_npu_ragged(&contexts).total() <= times.npu(Work::Mha, requests, longest).total()
+            );
         }
     }
 }

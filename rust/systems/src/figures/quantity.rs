@@ -262,7 +262,7 @@ impl<'a> Evaluation<'a> {
         self.on(|machine| {
             let work = self.case.work()?;
             match technique(who) {
-                Ok(technique) => run_with("flash", machine, &work, technique, self.case.number("width")?),
+                Ok(technique) => run_with("flash", (machine, &work), technique, self.case.number("width")?),
                 Err(_) => Policy::named(who).ok_or_else(|| unknown("policy", who))?.run(machine, &work),
             }
         })

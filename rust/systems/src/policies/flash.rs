@@ -4,7 +4,7 @@
 //! are copied into the matrix of a layer (section 3.3), and to the GPU, if it computes. Products read attention, predictor, the
 //! matrix of the logits, and all rows of the MLP that are in memory. One sequence at a time (section 4).
 
-use super::fits;
+use super::{On, fits};
 use crate::assumption::Key;
 use crate::machine::{GB, Machine, Workload};
 use crate::run::{Device, Run, Step, Steps};
@@ -84,13 +84,7 @@ pub fn memory_bytes(work: &Workload, technique: Technique, width: f64) -> f64 {
 }
 
 /// A technique with weights of 16 bits (`width` 1) or 32 (2). The GPU computes if it has memory, else the host.
-pub fn run_with(
-    policy: &'static str,
-    machine: &Machine<'_>,
-    work: &Workload,
-    technique: Technique,
-    width: f64,
-) -> Result<Run> {
+pub fn run_with(policy: &str, (machine, work): On<'_>, technique: Technique, width: f64) -> Result<Run> {
     let Some(ssd) = machine.system.ssd() else {
         let system = machine.system.name().to_owned();
         bail!("{policy} needs an SSD, which the system '{system}' does not have");
@@ -98,7 +92,7 @@ pub fn run_with(
     ensure!(work.batch <= 1, "batch = {} must be in 1..=1", work.batch);
     let in_memory = memory_bytes(work, technique, width);
     let memory = machine.system.host().memory_gb * GB + machine.gpu_bytes();
-    fits(policy, "memory", in_memory + work.kv_bytes(), memory, machine)?;
+    fits(policy, machine, "memory", in_memory + work.kv_bytes(), memory)?;
     let read = |[count, bytes]: [f64; 2]| {
         let chunks = ssd.read_ns(count.round() as u64, bytes.round() as u64) as f64;
         let stream = count * bytes / ssd.bandwidth_gbps();
@@ -143,7 +137,7 @@ pub fn run_with(
     prefill.add(1.0, read([1.0, all - in_memory]));
     let (device, ns) = compute(all, work.prefill_flop());
     prefill.alone(1.0, "compute", device, ns, all);
-    Ok(Run { batch: work.batch, output: work.output, prefill, token, resident: in_memory / all })
+    Ok(work.run(prefill, token, in_memory / all))
 }
 
 /// Declares the techniques, and their policies with weights of 16 bits.
@@ -160,7 +154,7 @@ macro_rules! techniques {
         $(
             #[doc = concat!("`", $policy, "`.")]
             pub fn $function(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
-                run_with($policy, machine, work, Technique::$technique, 1.0)
+                run_with($policy, (machine, work), Technique::$technique, 1.0)
             }
         )+
     };

@@ -1,7 +1,8 @@
 //! Hermes and its two reduced systems (Hermes, sections IV-A2 and V-A2).
 
-use super::fits;
+use super::llama_cpp::host_fits;
 use super::offload::resident;
+use super::{On, fits};
 use crate::assumption::Key;
 use crate::machine::{GB, Machine, US, Workload};
 use crate::run::{Device, Run, Step, Steps};
@@ -37,10 +38,8 @@ fn prefill(machine: &Machine<'_>, work: &Workload, hot_bytes: f64) -> Steps {
 /// A block of neurons: hot ones on the GPU, cold ones where `cold` says, which is given the share of the neurons that any sequence needs and the one
 /// that each needs on average.
 fn block(
-    machine: &Machine<'_>,
-    work: &Workload,
-    kind: BlockKind,
-    name: &'static str,
+    (machine, work): On<'_>,
+    (kind, name): (BlockKind, &'static str),
     cold: impl Fn(f64, f64) -> Result<(Device, f64)>,
 ) -> Result<Step> {
     let frequencies = machine.frequencies(&work.model, kind);
@@ -55,15 +54,8 @@ fn block(
 }
 
 /// Attention next to the keys and values, the projection on the GPU, and the logits.
-fn rest(
-    machine: &Machine<'_>,
-    work: &Workload,
-    token: &mut Steps,
-    attention: (Device, f64),
-    software_us: f64,
-) {
+fn rest((machine, work): On<'_>, token: &mut Steps, (device, ns): (Device, f64), software_us: f64) {
     let layers = f64::from(work.model.layers());
-    let (device, ns) = attention;
     token.alone(1.0, "attention", device, ns, work.kv_bytes());
     let projection = work.projection_bytes() / layers;
     token.alone(layers, "projection", Device::Gpu, gpu_ns(machine, work, projection), projection);
@@ -80,7 +72,7 @@ fn with_dimms(policy: &'static str, machine: &Machine<'_>, work: &Workload) -> R
         bail!("{policy} needs NDP-DIMMs, which the system '{system}' does not have");
     }
     let needed = work.model.neurons_bytes() as f64 + work.kv_bytes();
-    fits(policy, "DIMMs", needed, f64::from(dimms.count) * dimms.capacity_gb * GB, machine)
+    fits(policy, machine, "DIMMs", needed, f64::from(dimms.count) * dimms.capacity_gb * GB)
 }
 
 /// Keys and values are read by the DIMMs at the rate at which they stream weights.
@@ -96,39 +88,38 @@ pub fn hermes(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let layers = f64::from(work.model.layers());
     let mut token = Steps::default();
     for (kind, name) in [(BlockKind::Attention, "Q, K, V"), (BlockKind::Mlp, "MLP")] {
-        let step = block(machine, work, kind, name, |union, pairs| {
+        let step = block((machine, work), (kind, name), |union, pairs| {
             Ok((Device::Dimms, machine.dimm_neurons_ns(work, kind, union, pairs)?))
         })?;
         token.add(layers, step);
     }
     let attention = attention_on_dimms(machine, work)?;
-    rest(machine, work, &mut token, attention, machine.assumed(Key::HermesLayer));
+    rest((machine, work), &mut token, attention, machine.assumed(Key::HermesLayer));
     Ok(finish(machine, work, token))
 }
 
 /// Hermes-host: cold neurons and attention on the host's processor, which reads each neuron once for a batch.
 pub fn host(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
-    let memory = machine.system.host().memory_gb * GB;
-    fits("hermes-host", "host memory", work.weight_bytes() + work.kv_bytes(), memory, machine)?;
+    host_fits("hermes-host", machine, work, work.weight_bytes())?;
     let layers = f64::from(work.model.layers());
     let mut token = Steps::default();
     for (kind, name) in [(BlockKind::Attention, "Q, K, V"), (BlockKind::Mlp, "MLP")] {
         let of_layer = f64::from(work.model.block_neurons(kind)) * work.model.neuron_bytes(kind) as f64;
-        let step = block(machine, work, kind, name, |union, pairs| {
+        let step = block((machine, work), (kind, name), |union, pairs| {
             let flop = pairs * of_layer * f64::from(work.batch);
             Ok((Device::Host, machine.host_read_ns(union * of_layer).max(machine.host_flop_ns(flop))))
         })?;
         token.add(layers, step);
     }
     let attention = (Device::Host, machine.host_read_ns(work.kv_bytes()));
-    rest(machine, work, &mut token, attention, machine.assumed(Key::HostLayer));
+    rest((machine, work), &mut token, attention, machine.assumed(Key::HostLayer));
     Ok(finish(machine, work, token))
 }
 
 fn finish(machine: &Machine<'_>, work: &Workload, token: Steps) -> Run {
     let hot = hot_share(machine, work) * work.model.neurons_bytes() as f64;
     let resident = (hot + work.model.resident_bytes() as f64) / work.weight_bytes();
-    Run { batch: work.batch, output: work.output, prefill: prefill(machine, work, hot), token, resident }
+    work.run(prefill(machine, work, hot), token, resident)
 }
 
 /// Hermes-base: whole layers on the GPU as far as it has room, the others on the DIMMs; all attention on the DIMMs.
@@ -151,12 +142,5 @@ pub fn base(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let syncs = f64::from(work.model.layers());
     token.alone(syncs, "software", Device::Software, 2.0 * machine.assumed(Key::Sync) * US, 0.0);
     token.alone(1.0, "logits", Device::Gpu, gpu_ns(machine, work, head), head);
-    let prefill = prefill(machine, work, 0.0);
-    Ok(Run {
-        batch: work.batch,
-        output: work.output,
-        prefill,
-        token,
-        resident: resident / work.weight_bytes(),
-    })
+    Ok(work.run(prefill(machine, work, 0.0), token, resident / work.weight_bytes()))
 }

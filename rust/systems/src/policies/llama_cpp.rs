@@ -1,8 +1,8 @@
 //! Whole layers on the GPU or on the host's processor (llama.cpp), and speculation with a draft of the model (SpecInfer), as PowerInfer's
 //! sections 2.2 and 8.1 describe them.
 
-use super::fits;
 use super::offload::resident;
+use super::{On, fits};
 use crate::assumption::Key;
 use crate::machine::{GB, Machine, Workload};
 use crate::run::{Device, Run, Step, Steps};
@@ -21,12 +21,7 @@ pub fn whole_layers(work: &Workload, room: f64, bytes: f64) -> f64 {
 }
 
 /// A prompt: `copied` bytes of the weights are not on the GPU. Short prompts take as long as a token of as many sequences, with `token`.
-pub fn prompt(
-    machine: &Machine<'_>,
-    work: &Workload,
-    copied: f64,
-    token: impl Fn(&Workload) -> Steps,
-) -> Steps {
+pub fn prompt((machine, work): On<'_>, copied: f64, token: impl Fn(&Workload) -> Steps) -> Steps {
     if work.prompt < OFFLOADED_FROM {
         let batch = work.batch * work.prompt;
         return token(&Workload { batch, prompt: 1, output: 1, model: work.model.clone() });
@@ -45,14 +40,14 @@ fn copied_prompt(machine: &Machine<'_>, work: &Workload, copied: f64) -> Steps {
 }
 
 /// Refuses a host that cannot hold `bytes` of weights with keys and values.
-pub fn host_fits(policy: &'static str, machine: &Machine<'_>, work: &Workload, bytes: f64) -> Result<()> {
+pub fn host_fits(policy: &str, machine: &Machine<'_>, work: &Workload, bytes: f64) -> Result<()> {
     let memory = machine.system.host().memory_gb * GB;
-    fits(policy, "host memory", bytes + work.kv_bytes(), memory, machine)
+    fits(policy, machine, "host memory", bytes + work.kv_bytes(), memory)
 }
 
 /// Refuses a GPU that cannot hold `bytes` of what has to be there.
-pub fn gpu_fits(policy: &'static str, machine: &Machine<'_>, bytes: f64) -> Result<()> {
-    fits(policy, "GPU memory", bytes, machine.gpu_bytes(), machine)
+pub fn gpu_fits(policy: &str, machine: &Machine<'_>, bytes: f64) -> Result<()> {
+    fits(policy, machine, "GPU memory", bytes, machine.gpu_bytes())
 }
 
 /// A token of each sequence, if the GPU has the share `on_gpu` of the layers: the host computes its own first, then the GPU.
@@ -81,13 +76,8 @@ pub fn llama_cpp(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let copied = (1.0 - on_gpu) * layers;
     gpu_fits("llama-cpp", machine, head)?;
     host_fits("llama-cpp", machine, work, copied)?;
-    Ok(Run {
-        batch: work.batch,
-        output: work.output,
-        prefill: prompt(machine, work, copied, |work| token(machine, work, on_gpu)),
-        token: token(machine, work, on_gpu),
-        resident: (on_gpu * layers + head) / work.weight_bytes(),
-    })
+    let prefill = prompt((machine, work), copied, |work| token(machine, work, on_gpu));
+    Ok(work.run(prefill, token(machine, work, on_gpu), (on_gpu * layers + head) / work.weight_bytes()))
 }
 
 /// SpecInfer: a draft on the GPU proposes tokens, the model verifies all of them in one pass, for which missing weights are copied.
@@ -103,11 +93,5 @@ pub fn spec_infer(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     token.add(1.0 / verified, stream.with(Device::Gpu, machine.gpu_product_ns(&tree, all), all));
     token.alone(1.0, "draft", Device::Gpu, machine.gpu_product_ns(work, DRAFT_BYTES), DRAFT_BYTES);
     keys_and_values(machine, work, &mut token);
-    Ok(Run {
-        batch: work.batch,
-        output: work.output,
-        prefill: copied_prompt(machine, work, copied),
-        token,
-        resident: resident / all,
-    })
+    Ok(work.run(copied_prompt(machine, work, copied), token, resident / all))
 }

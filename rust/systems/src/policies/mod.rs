@@ -11,7 +11,7 @@ pub use hermes::hot_share;
 
 use crate::machine::{Machine, Workload};
 use crate::run::Run;
-use ndp_files::{Result, bail};
+use ndp_files::{Result, ensure};
 use serde::Serialize;
 
 /// Declares the policies: variant, name, description, function.
@@ -83,21 +83,16 @@ policies! {
     FlashBundles "flash-bundles" flash::bundles;
 }
 
-/// Refuses a machine that has less memory than is needed, in bytes.
-fn fits(
-    policy: &'static str,
-    what: &'static str,
-    needed: f64,
-    has: f64,
-    machine: &Machine<'_>,
-) -> Result<()> {
-    if needed > has {
-        let system = machine.system.name().to_owned();
-        bail!(
-            "{policy} needs {:.1} GB of {what}, and the system '{system}' has {:.1} GB",
-            needed / 1e9,
-            has / 1e9
-        );
-    }
+/// A machine, and what it is to do.
+type On<'a> = (&'a Machine<'a>, &'a Workload);
+
+/// Refuses a machine that has less memory than is needed, both in bytes.
+fn fits(policy: &str, machine: &Machine<'_>, what: &str, needed: f64, has: f64) -> Result<()> {
+    let [needed_gb, has_gb] = [needed, has].map(|bytes| bytes / 1e9);
+    let system = machine.system.name();
+    ensure!(
+        needed <= has,
+        "{policy} needs {needed_gb:.1} GB of {what}, and the system '{system}' has {has_gb:.1} GB"
+    );
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Weights in the host's memory, all computation on the GPU: Accelerate, FlexGen, Deja Vu (Hermes, section II-C and V-A2).
 
-use super::fits;
+use super::{On, fits};
 use crate::assumption::Key;
 use crate::machine::{Machine, Workload};
 use crate::run::{Device, Run, Step, Steps};
@@ -15,14 +15,7 @@ pub fn resident(machine: &Machine<'_>, work: &Workload) -> [f64; 2] {
 }
 
 /// One pass over all weights: for a prompt, or for a token of each sequence.
-fn pass(
-    name: &'static str,
-    machine: &Machine<'_>,
-    work: &Workload,
-    share: Key,
-    overlapped: bool,
-    gpu_ns: f64,
-) -> Steps {
+fn pass(name: &'static str, (machine, work): On<'_>, share: Key, overlapped: bool, gpu_ns: f64) -> Steps {
     let [_, copied] = resident(machine, work);
     let mut steps = Steps::default();
     let stream = machine.bus_ns(copied, share);
@@ -41,40 +34,29 @@ fn token_gpu_ns(machine: &Machine<'_>, work: &Workload) -> f64 {
     machine.gpu_product_ns(work, work.weight_bytes()) + machine.gpu_read_ns(work.kv_bytes())
 }
 
-fn streamed(
-    policy: &'static str,
-    machine: &Machine<'_>,
-    work: &Workload,
-    share: Key,
-    overlapped: bool,
-) -> Result<Run> {
+fn streamed(policy: &str, (machine, work): On<'_>, share: Key, overlapped: bool) -> Result<Run> {
     let [resident, copied] = resident(machine, work);
-    fits(policy, "host memory", copied, machine.system.host().memory_gb * 1e9, machine)?;
-    let prompt_ns = machine.gpu_flop_ns(work.prefill_flop());
-    Ok(Run {
-        batch: work.batch,
-        output: work.output,
-        prefill: pass("prefill", machine, work, share, overlapped, prompt_ns),
-        token: pass("layers", machine, work, share, overlapped, token_gpu_ns(machine, work)),
-        resident: resident / work.weight_bytes(),
-    })
+    fits(policy, machine, "host memory", copied, machine.system.host().memory_gb * 1e9)?;
+    let pass = |name, gpu_ns| pass(name, (machine, work), share, overlapped, gpu_ns);
+    let prefill = pass("prefill", machine.gpu_flop_ns(work.prefill_flop()));
+    Ok(work.run(prefill, pass("layers", token_gpu_ns(machine, work)), resident / work.weight_bytes()))
 }
 
 /// Hugging Face Accelerate. OPT models and others reach different shares of the bus in the paper's figures.
 pub fn accelerate(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let share = if work.model.is_biased() { Key::BusAccelerateOpt } else { Key::BusAccelerate };
-    streamed("accelerate", machine, work, share, false)
+    streamed("accelerate", (machine, work), share, false)
 }
 
 /// FlexGen.
 pub fn flexgen(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
-    streamed("flexgen", machine, work, Key::BusFlexGen, true)
+    streamed("flexgen", (machine, work), Key::BusFlexGen, true)
 }
 
 /// Deja Vu: attention streams as FlexGen's, of the MLP the neurons are gathered that one of the sequences needs. The GPU reads all of the
 /// predictors.
 pub fn deja_vu(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
-    let whole = streamed("deja-vu", machine, work, Key::BusFlexGen, true)?;
+    let whole = streamed("deja-vu", (machine, work), Key::BusFlexGen, true)?;
     let missing = 1.0 - whole.resident;
     let mlp = work.block_bytes(BlockKind::Mlp);
     let union: f64 = machine

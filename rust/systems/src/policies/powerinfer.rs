@@ -8,6 +8,7 @@
 //! Predictors are on the GPU (section 8.3.4), in the format of the weights; keys and values are in the host's memory (section 7).
 //! A block takes `max(GPU, host)`, attention before MLP, and each layer the host's software on top.
 
+use super::On;
 use super::llama_cpp::{gpu_fits, host_fits, keys_and_values, prompt, whole_layers};
 use crate::activity::Frequencies;
 use crate::assumption::Key;
@@ -197,8 +198,7 @@ fn heads(machine: &Machine<'_>, batch: u32) -> f64 {
 /// Blocks of a kind, of which each layer has `bytes` on `[GPU, host]` that any sequence needs and, on the host, `pairs` bytes that each needs on
 /// average, if the GPU has a part of them; in the other layers the host has all.
 fn blocks(
-    machine: &Machine<'_>,
-    work: &Workload,
+    (machine, work): On<'_>,
     (name, part): (&'static str, Part),
     [bytes, [gpu_pairs, host_pairs]]: [[f64; 2]; 2],
     steps: &mut Steps,
@@ -236,46 +236,35 @@ fn token(machine: &Machine<'_>, work: &Workload, bytes: &Bytes, layout: Layout) 
         let needed = heads(machine, batch) * bytes.attention / layers;
         [on_gpu * needed, (1.0 - on_gpu) * needed]
     });
-    blocks(machine, work, ("attention", layout.heads), attention, &mut steps);
+    blocks((machine, work), ("attention", layout.heads), attention, &mut steps);
     keys_and_values(machine, work, &mut steps);
     let frequencies = frequencies(machine, &work.model);
     let on_gpu = layout.neurons.share;
     let mlp = [frequencies.union_by(on_gpu, work.batch), frequencies.active_by(on_gpu)]
         .map(|needed| layout.needed(needed).map(|share| share * bytes.mlp / layers));
-    blocks(machine, work, ("MLP", layout.neurons), mlp, &mut steps);
+    blocks((machine, work), ("MLP", layout.neurons), mlp, &mut steps);
     steps.alone(1.0, "logits", Device::Gpu, machine.gpu_product_ns(work, bytes.head), bytes.head);
     steps
 }
 
-fn hybrid(
-    policy: &'static str,
-    machine: &Machine<'_>,
-    work: &Workload,
-    bytes: &Bytes,
-    layout: Layout,
-) -> Result<Run> {
+fn hybrid(policy: &str, (machine, work): On<'_>, bytes: &Bytes, layout: Layout) -> Result<Run> {
     let host = layout.on_host(bytes);
     gpu_fits(policy, machine, bytes.predictor + bytes.head)?;
     host_fits(policy, machine, work, host)?;
-    Ok(Run {
-        batch: work.batch,
-        output: work.output,
-        prefill: prompt(machine, work, host, |work| token(machine, work, bytes, layout)),
-        token: token(machine, work, bytes, layout),
-        resident: 1.0 - host / work.weight_bytes(),
-    })
+    let prefill = prompt((machine, work), host, |work| token(machine, work, bytes, layout));
+    Ok(work.run(prefill, token(machine, work, bytes, layout), 1.0 - host / work.weight_bytes()))
 }
 
 /// PowerInfer ("+Policy").
 pub fn powerinfer(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let bytes = Bytes::of(machine, work);
-    hybrid("powerinfer", machine, work, &bytes, Layout::by_frequency(machine, work, &bytes))
+    hybrid("powerinfer", (machine, work), &bytes, Layout::by_frequency(machine, work, &bytes))
 }
 
 /// "+Engine": neurons of the MLP are on the GPU at random, behind all attention.
 pub fn engine(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let bytes = Bytes::of(machine, work);
-    hybrid("powerinfer-engine", machine, work, &bytes, Layout::at_random(machine, work, &bytes))
+    hybrid("powerinfer-engine", (machine, work), &bytes, Layout::at_random(machine, work, &bytes))
 }
 
 /// "+PO": predictors and sparse operators, but each layer is the GPU's or the host's.
@@ -300,13 +289,8 @@ pub fn operators(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
         steps.alone(1.0, "logits", Device::Gpu, machine.gpu_product_ns(work, bytes.head), bytes.head);
         steps
     };
-    Ok(Run {
-        batch: work.batch,
-        output: work.output,
-        prefill: prompt(machine, work, (1.0 - on_gpu) * layers, token),
-        token: token(work),
-        resident: (on_gpu * layers + bytes.head) / work.weight_bytes(),
-    })
+    let prefill = prompt((machine, work), (1.0 - on_gpu) * layers, token);
+    Ok(work.run(prefill, token(work), (on_gpu * layers + bytes.head) / work.weight_bytes()))
 }
 
 #[cfg(test)]

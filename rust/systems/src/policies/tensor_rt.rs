@@ -9,14 +9,14 @@ use ndp_files::Result;
 /// All weights on the GPUs, of whose bandwidth products reach such a share.
 fn on_gpus(policy: &'static str, machine: &Machine<'_>, work: &Workload, share: f64) -> Result<Run> {
     let bytes = work.weight_bytes();
-    fits(policy, "GPU memory", bytes + work.kv_bytes(), machine.gpu_bytes(), machine)?;
+    fits(policy, machine, "GPU memory", bytes + work.kv_bytes(), machine.gpu_bytes())?;
     let mut prefill = Steps::default();
     let flop = machine.gpu_flop_ns(work.prefill_flop());
     prefill.alone(1.0, "prefill", Device::Gpu, flop.max(machine.gpu_read_ns(bytes)), bytes);
     let mut token = Steps::default();
     let read = bytes + work.kv_bytes();
     token.alone(1.0, "layers", Device::Gpu, machine.gpu_product_ns(work, read) / share, read);
-    Ok(Run { batch: work.batch, output: work.output, prefill, token, resident: 1.0 })
+    Ok(work.run(prefill, token, 1.0))
 }
 
 /// TensorRT-LLM.

@@ -110,6 +110,15 @@ fn chance(probability: f64) -> u16 {
     (probability * 65536.0).round().clamp(0.0, 65535.0) as u16
 }
 
+ndp_config::getters!(Synthesizer {
+    /// The blocks of every token.
+    shape: &NeuronShape,
+    /// What the parameters were fitted to.
+    targets: &Targets,
+    /// The parameters, and what they show over many texts.
+    fit: &Fit,
+});
+
 impl Synthesizer {
     /// Fits the parameters and lays out the model.
     pub fn new(model: &LlmShape, options: SynthOptions) -> Self {
@@ -139,21 +148,6 @@ impl Synthesizer {
             normal,
             blocks,
         }
-    }
-
-    /// The blocks of every token.
-    pub fn shape(&self) -> &NeuronShape {
-        &self.shape
-    }
-
-    /// What the parameters were fitted to.
-    pub fn targets(&self) -> &Targets {
-        &self.targets
-    }
-
-    /// The parameters, and what they show over many texts.
-    pub fn fit(&self) -> &Fit {
-        &self.fit
     }
 
     /// Writes the next token's activity into `activity`, whatever was there.
