@@ -398,23 +398,31 @@ fn long_runs_say_how_far_they_are() {
     use std::io::{BufRead, BufReader};
     // Building the model is another thing that is said.
     ndp().succeeds("gemv --config tiny --rows 4 --cols 8");
-    for line in [
+    let lines = [
         "gemv --config tiny --rows 40000 --cols 4096",
         "layer --config tiny --hidden 4096 --heads 64 --ffn 8192 --context 64",
         "generate --config tiny --tokens 200 --prompt It",
         "generate pim --tokens 100",
-    ] {
-        let ndp = ndp();
-        let mut child = ndp.command(line).stderr(std::process::Stdio::piped()).spawn().unwrap();
+    ];
+    let folders = lines.map(|_| ndp());
+    // All at once: each is silent for some seconds.
+    let runs: Vec<_> = folders
+        .iter()
+        .zip(lines)
+        .map(|(ndp, line)| (line, ndp.command(line).stderr(std::process::Stdio::piped()).spawn().unwrap()))
+        .collect();
+    let first = runs.into_iter().map(|(line, mut child)| {
         let said = BufReader::new(child.stderr.take().unwrap()).lines().map(|line| line.unwrap());
         let first = said.skip_while(|line| line.contains("the model of") || line.starts_with("built "));
         let first = first.take(1).collect::<String>();
         // Whatever it said, it does not go on.
         child.kill().unwrap();
         child.wait().unwrap();
-        // The time of the first line, and whether it has an estimate, depend on the machine; `ndp_files::Progress` is tested with given times.
-        assert!(first.contains(" % of "), "`{line}` says {first:?}");
-    }
+        (line, first)
+    });
+    // The time of the first line, and whether it has an estimate, depend on the machine; `ndp_files::Progress` is tested with given times.
+    let silent: Vec<_> = first.filter(|(_, first)| !first.contains(" % of ")).collect();
+    assert!(silent.is_empty(), "{silent:?}");
 }
 
 #[test]

@@ -34,12 +34,20 @@ fn run(case: &Path, options: &str, mut of: impl FnMut(&Program, &str, &Output)) 
     for name in ["golden", "testbenches"] {
         std::os::unix::fs::symlink(Path::new(ROOT).join(name), program.path(name)).unwrap();
     }
+    let options = ["page.html", "tables"]
+        .iter()
+        .fold(options.to_owned(), |options, name| options.replace(name, &program.path(name)));
     for call in std::fs::read_to_string(case).unwrap().lines() {
         match call.strip_prefix("# ") {
             Some(call) => _ = program.succeeds(call),
             None => {
                 let before = program.left();
-                let output = program.run(&format!("{call} {options}"));
+                let mut command = program.command(&format!("{call} {options}"));
+                if call.starts_with("verify") {
+                    // It builds the project's testbenches.
+                    command.current_dir(ROOT);
+                }
+                let output = command.output().unwrap();
                 if !is_reported(&output) {
                     assert_eq!(program.left(), before, "`{call}` is refused and leaves a file");
                     assert!(output.stdout.is_empty(), "`{call}` is refused and prints");

@@ -292,7 +292,7 @@ fn tasks_of_slurm_that_fail_are_points_without_a_result() {
 #[test]
 fn a_run_that_is_killed_goes_on_where_it_was() {
     let program = program();
-    let many = SPACE.replace("[800, 1000]", &format!("{:?}", (400..1000).step_by(20).collect::<Vec<_>>()));
+    let many = SPACE.replace("[800, 1000]", &format!("{:?}", (400..1000).step_by(100).collect::<Vec<_>>()));
     // Points of the second command wait for a writer until the run is killed, so two points have results then: the first of each job.
     let second = "run = \"run cycles program.asm\"\noptions.stalls = [1]";
     program.file("space.toml", many.replace(second, "run = \"run cycles late.asm\""));
@@ -316,16 +316,16 @@ fn a_run_that_is_killed_goes_on_where_it_was() {
     std::fs::remove_file(program.path("late.asm")).unwrap();
     program.file("late.asm", PROGRAM);
     let said = ndp_testkit::programs::said(&program.succeeds(&line("killed")));
-    assert!(said.contains("118 are to run"), "{said}");
+    assert!(said.contains("22 are to run"), "{said}");
     program.succeeds(&line("whole"));
     let (killed, mut whole) = (results(&program.path("killed")), results(&program.path("whole")));
     // What the kill has cut has a name of its own.
     whole.retain(|name, _| killed.contains_key(name));
-    assert_eq!(whole.len(), 120 + 3);
+    assert_eq!(whole.len(), 24 + 3);
     assert!(whole.iter().all(|(name, bytes)| killed[name] == *bytes));
     // Nothing is left to run.
     let said = ndp_testkit::programs::said(&program.succeeds(&line("killed")));
-    assert!(said.contains("120 have a result, 0 are to run"), "{said}");
+    assert!(said.contains("24 have a result, 0 are to run"), "{said}");
 }
 
 #[test]

@@ -6,9 +6,9 @@
 
 use crate::gemv;
 use crate::tools::{Tools, per_second};
-use anyhow::{Context, ensure};
+use anyhow::Context;
 use ndp_config::DesignConfig;
-use ndp_files::Progress;
+use ndp_files::{Progress, REFUSED, Refusal};
 use ndp_report::{Report, Values, figures, rows};
 use ndp_sim::ffi::{Form, Model, ModuleShare, OpenOptions, rtl};
 use std::process::Command;
@@ -56,12 +56,10 @@ fn call(form: Form, arguments: &[String]) -> anyhow::Result<(f64, Option<(u64, f
     command.args(arguments).args(["--json", "--form", &name.unwrap_or_default()]);
     let output = ndp_files::output(&mut command).context("cannot run this program again")?;
     let seconds = began.elapsed().as_secs_f64();
-    ensure!(
-        output.status.success(),
-        "`ndp {}` failed: {}",
-        arguments.join(" "),
-        String::from_utf8_lossy(&output.stderr).trim()
-    );
+    let said = String::from_utf8_lossy(&output.stderr);
+    let said = said.trim().trim_start_matches("error: ");
+    ensure!(output.status.code() != Some(REFUSED.into()), "{said}");
+    anyhow::ensure!(output.status.success(), "`ndp {}` failed: {said}", arguments.join(" "));
     let json: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     let cycles = json["simulated_cycles"].as_u64().zip(json["sim_cycles_per_second"].as_f64());
     let simulated = cycles.map(|(cycles, rate)| (cycles, cycles as f64 / rate));
@@ -78,28 +76,37 @@ fn idle(config: &DesignConfig, form: Form) -> anyhow::Result<Duration> {
     Ok(began.elapsed())
 }
 
+/// The fastest of all rounds in seconds, native and Verilated, and the cycles that each simulates. A small run builds the models first.
+fn fastest(run: &[String], small: &[String]) -> anyhow::Result<(Option<u64>, [f64; 2])> {
+    const FORMS: [Form; 2] = [Form::Native, Form::Verilated];
+    for form in FORMS {
+        call(form, small)?;
+    }
+    let (mut cycles, mut best) = (None, [f64::INFINITY; 2]);
+    for _ in 0..ROUNDS {
+        for (form, best) in FORMS.into_iter().zip(&mut best) {
+            let (seconds, simulated) = call(form, run)?;
+            *best = best.min(seconds);
+            cycles = simulated.map(|(cycles, _)| cycles);
+        }
+    }
+    Ok((cycles, best))
+}
+
 /// `ndp bench --speed`.
 pub fn compare(config: &DesignConfig, name: &str) -> anyhow::Result<Report> {
     let arguments = |text: &str| -> Vec<String> {
         text.split(' ').map(|word| if word == "CONFIG" { name.to_owned() } else { word.to_owned() }).collect()
     };
-    let mut cases = Vec::new();
+    let (mut cases, mut refused) = (Vec::new(), Vec::new());
     let progress = Progress::new(CASES.len() as u64 + 1, "cases");
     for (case, run, small) in CASES {
-        let (run, small) = (arguments(run), arguments(small));
-        let mut best = [f64::INFINITY; 2];
-        let mut cycles = None;
-        for form in [Form::Native, Form::Verilated] {
-            call(form, &small)?;
+        let run = arguments(run);
+        match fastest(&run, &arguments(small)) {
+            Ok((cycles, best)) => cases.push(row(case, run.join(" "), cycles, best)),
+            Err(error) if error.is::<Refusal>() => refused.push((case, error)),
+            Err(error) => return Err(error),
         }
-        for _ in 0..ROUNDS {
-            for (form, best) in [Form::Native, Form::Verilated].into_iter().zip(&mut best) {
-                let (seconds, simulated) = call(form, &run)?;
-                *best = best.min(seconds);
-                cycles = simulated.map(|(cycles, _)| cycles);
-            }
-        }
-        cases.push(row(case, run.join(" "), cycles, best));
         progress.add(1);
     }
     let mut best = [f64::INFINITY; 2];
@@ -111,6 +118,10 @@ pub fn compare(config: &DesignConfig, name: &str) -> anyhow::Result<Report> {
     cases.push(row("idle", String::new(), Some(IDLE_CYCLES), best));
     drop(progress);
     let cases = Values::from(cases);
+    let refused = rows! { refused => |(case, error)|
+        "case" "case" {Text} Screen: "what would run" = case;
+        "reason" "reason" {Text} Screen: "reason of the refusal" = format!("{error:#}");
+    };
     let ratios = || cases.numbers("ratio");
     let (least, most) = (ratios().fold(f64::INFINITY, f64::min), ratios().fold(0.0, f64::max));
     Ok(Report::answer(
@@ -119,6 +130,7 @@ pub fn compare(config: &DesignConfig, name: &str) -> anyhow::Result<Report> {
     )
     .setting(format!("{}, the best of {ROUNDS} rounds on this machine", config.name()))
     .table("cases", "Cases", cases)
+    .table("refused", "Cases that the configuration is too small for", refused)
     .data("config", "the configuration (docs/configuration.md)", config)
     .data("tools", "versions of the tools", &Tools::new()))
 }
