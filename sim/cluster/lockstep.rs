@@ -38,12 +38,9 @@ pub enum LaneFault {
     DeadLane(u32),
 }
 
-/// Something that owns a core.
 pub(crate) trait HasCore {
-    /// The core.
     fn core(&self) -> &NdpCore;
 
-    /// The same, to run it.
     fn core_mut(&mut self) -> &mut NdpCore;
 }
 
@@ -101,9 +98,6 @@ impl Lockstep {
     }
 
     /// The same links as models, for modelled cores: without errors.
-    ///
-    /// # Errors
-    /// As [`Lockstep::open`].
     pub(crate) fn modelled(config: &DesignConfig, first: &NdpCore, cores: usize, seed: u64) -> Result<Self> {
         let mut lockstep = Self::with_cables(config, cores, seed)?;
         let model = lockstep.model(config, cores, first)?.into_model();
@@ -181,12 +175,10 @@ impl Lockstep {
         self.hub.as_deref().map_or(self.cycle, |hub| hub::lock(hub).cycle())
     }
 
-    /// The cables.
     pub fn cables(&self) -> &[Cable] {
         &self.cables
     }
 
-    /// The cable of a core.
     fn cable_of(&self, core: usize) -> usize {
         if self.cables.len() == 1 { 0 } else { core }
     }
@@ -505,7 +497,6 @@ impl<T> Shared<T> {
     }
 }
 
-/// The cores of one thread.
 struct Worker<'a> {
     futures: Vec<Work<'a>>,
 }

@@ -61,12 +61,10 @@ impl LinkedPrediction {
         }
     }
 
-    /// The model.
     pub fn model(&self) -> &LinkedModel {
         &self.model
     }
 
-    /// The model alone.
     pub(super) fn into_model(self) -> LinkedModel {
         self.model
     }

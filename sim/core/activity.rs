@@ -16,7 +16,6 @@ impl Dimm {
     }
 }
 
-/// By the cycle model.
 pub(super) fn of_model(ranks: Vec<ndp_cycles::RankActivity>) -> Vec<RankActivity> {
     let of_rank = |rank: ndp_cycles::RankActivity| {
         let ndp_cycles::RankActivity { cycles, active_cycles, refreshes, banks, .. } = rank;

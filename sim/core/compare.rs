@@ -15,18 +15,14 @@ pub(crate) const MONITOR_BYTES: usize = 64;
 /// A field of the status, or an activation count, that is not what it should be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Which one.
     pub what: String,
-    /// The functional model's.
     pub expected: u32,
-    /// The core's.
     pub actual: u32,
 }
 
 /// A program's results against the functional model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramCheck {
-    /// What it took.
     pub run: ProgramRun,
     /// Bursts of DRAM that were compared.
     pub bursts: u64,
@@ -36,7 +32,6 @@ pub struct ProgramCheck {
     pub mismatches: Vec<(u64, u32, u16, u16)>,
     /// Bytes of the monitor that were compared: activation counts, and masks of selections.
     pub activations: u32,
-    /// What else differs.
     pub differences: Vec<Difference>,
     /// Bursts that the program read without a barrier since they were stored: what follows from them is not compared.
     pub unfenced_reads: u64,
@@ -67,9 +62,6 @@ fn element(burst: &Burst, index: u32) -> u16 {
 
 impl NdpCore {
     /// Compares a run of a program with the functional model, which has run it too, from its reset on.
-    ///
-    /// # Errors
-    /// As [`NdpCore::register`].
     pub fn compare(&mut self, run: ProgramRun, machine: &Machine<SparseMemory>) -> Result<ProgramCheck> {
         let (mut bursts, mut elements, mut mismatches) = (0, 0, Vec::new());
         for (burst, expected) in machine.memory().bursts() {

@@ -10,19 +10,14 @@ use ndp_files::Result;
 use ndp_isa::Code;
 use ndp_machine::{Machine, Memory, Message, SparseMemory};
 
-/// The data of a core.
 #[derive(Debug)]
 pub(super) enum Data {
-    /// All of them.
     Machine(Box<Machine<SparseMemory>>),
-    /// Lists and selections.
     Outline(Outline),
 }
 
-/// What times depend on.
 #[derive(Debug, Default)]
 pub(super) struct Outline {
-    /// What the host has written.
     memory: SparseMemory,
     masks: Vec<Option<u32>>,
 }
@@ -58,7 +53,6 @@ impl Data {
         }
     }
 
-    /// A burst of the DRAM.
     pub fn burst(&self, address: u64) -> Burst {
         match self {
             Self::Machine(machine) => machine.memory().get(address),
@@ -66,7 +60,6 @@ impl Data {
         }
     }
 
-    /// The host writes a burst.
     pub fn write(&mut self, address: u64, burst: Burst) {
         match self {
             Self::Machine(machine) => machine.write_from_host(address, burst),
@@ -94,7 +87,6 @@ impl Data {
         self.machine().map(|machine| machine.take_sent().collect()).unwrap_or_default()
     }
 
-    /// A message arrives.
     pub fn deliver(&mut self, message: Message) {
         if let Some(machine) = self.machine() {
             machine.deliver(message);

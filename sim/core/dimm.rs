@@ -14,7 +14,6 @@ pub const SAMPLE_CLOCKS: u64 = 800;
 /// What each rank was used for since the last reset, and in how many clocks.
 pub type Sample = (u64, Vec<RankActivity>);
 
-/// The ranks of a DIMM.
 #[derive(Debug)]
 pub(crate) struct Dimm {
     pub ranks: Vec<Rank>,
@@ -106,7 +105,6 @@ impl Dimm {
         self.ranks[(address % ranks) as usize].write_burst(address / ranks, burst);
     }
 
-    /// Violations of all ranks.
     pub(super) fn violations(&self) -> u64 {
         self.ranks.iter().map(Rank::violation_count).sum()
     }

@@ -34,10 +34,8 @@ impl HostRequest {
     }
 }
 
-/// What comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostResponse {
-    /// Tag of the request.
     pub tag: u8,
     /// The burst, if it was read.
     pub read: Option<Burst>,
@@ -46,9 +44,7 @@ pub struct HostResponse {
 /// Chances in percent, 0..=99, that the host is not ready in a cycle.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostStalls {
-    /// To offer a request.
     pub request: u32,
-    /// To take a response.
     pub response: u32,
 }
 
@@ -59,7 +55,6 @@ impl HostStalls {
     }
 }
 
-/// A request on its way.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     request: HostRequest,
@@ -69,9 +64,7 @@ struct Pending {
 /// A response with its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The request.
     pub request: HostRequest,
-    /// Its response.
     pub response: HostResponse,
     /// Core cycle in which the request was taken.
     pub taken: u64,
@@ -177,7 +170,6 @@ impl Host {
         }
     }
 
-    /// A response came.
     pub(super) fn answered(&mut self, cycle: u64, response: HostResponse) -> Result<()> {
         let wrong = |what: String| fault!("cycle {cycle}: {what}");
         let Some(Pending { request, taken }) = self.pending[response.tag as usize].take() else {

@@ -18,9 +18,7 @@ const AHEAD: u64 = 1024;
 /// What a host does at its port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ask {
-    /// The request that it offers.
     pub offered: Option<HostRequest>,
-    /// It takes a response.
     pub ready: bool,
     /// Until this core cycle; if a program runs and nothing is offered, until its end at most.
     pub limit: u64,
@@ -42,7 +40,6 @@ pub(crate) struct Hub {
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     ask: Ask,
-    /// It was busy.
     busy: bool,
 }
 

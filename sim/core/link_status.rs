@@ -7,23 +7,19 @@ use serde::Serialize;
 /// Register 2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct LinkStatus {
-    /// The core has a link.
     pub present: bool,
     /// Flits can be exchanged.
     pub up: bool,
-    /// The link is faulty.
     pub fault: bool,
     /// The other side of the link is.
     pub peer_fault: bool,
     /// Of the last fault: bit 0 nothing heard, bit 1 nothing acknowledged.
     pub cause: u32,
-    /// Lanes are in step.
     pub aligned: bool,
     /// Beats were sent that are not acknowledged.
     pub holds: bool,
     /// A `send` is in work.
     pub send_busy: bool,
-    /// A `receive` is.
     pub receive_busy: bool,
     /// Lanes whose markers are found, one bit each.
     pub locked: u32,
@@ -33,22 +29,18 @@ pub struct LinkStatus {
     pub first_failed: Option<(u32, u32, bool)>,
     /// Messages handed to the link completely.
     pub sent: u32,
-    /// Messages received completely.
     pub received: u32,
     /// `send`s that were given up.
     pub sends_failed: u32,
     /// `receive`s that were given up, or whose message had another length.
     pub receives_failed: u32,
-    /// Beats handed to the link.
     pub beats_sent: u32,
     /// Beats of messages that were waited for.
     pub beats_received: u32,
-    /// Flits dropped.
     pub dropped: u32,
 }
 
 impl LinkStatus {
-    /// Number of the register.
     pub const REGISTER: u64 = 2;
     /// First of the registers with the counters of the link's controller.
     pub const COUNTERS: u64 = 16;
@@ -85,7 +77,6 @@ impl LinkStatus {
         ])
     }
 
-    /// The fields of the register.
     pub fn of(burst: &Burst) -> Self {
         let words: Vec<u32> = burst.iter().flat_map(|word| [*word as u32, (*word >> 32) as u32]).collect();
         let flag = |bit: u32| words[0] >> bit & 1 == 1;

@@ -57,9 +57,7 @@ pub(super) struct Node {
 /// Bursts that a host reads or writes, one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Access<'a> {
-    /// Reads them.
     Read(&'a [u64]),
-    /// Writes them.
     Write(&'a [(u64, Burst)]),
 }
 
@@ -71,7 +69,6 @@ pub(super) struct Reads {
 }
 
 impl Modelled {
-    /// A core after its reset.
     pub fn open(config: &DesignConfig, options: &CoreOptions) -> Result<Self> {
         for (asked, what) in [
             (options.waves.is_some(), "a file of waves"),
@@ -130,7 +127,6 @@ impl Modelled {
         activity::of_model(self.with(|_, cycles| cycles.activity()))
     }
 
-    /// A burst of the DRAM.
     pub fn read(&self, address: u64) -> Burst {
         self.look(|node, _| node.data.burst(address))
     }
@@ -150,7 +146,6 @@ impl Modelled {
         self.look(|_, cycles| cycles.moved())
     }
 
-    /// Records instructions from now on.
     pub fn record(&mut self) {
         self.with(|node, cycles| {
             cycles.record();
@@ -244,7 +239,6 @@ impl Node {
         }
     }
 
-    /// Its data.
     pub fn data(&mut self) -> &mut Data {
         &mut self.data
     }
@@ -297,7 +291,6 @@ impl Node {
         times.iter().zip(words).map(record).collect()
     }
 
-    /// What a register shows.
     fn register(&self, address: u64, register: Option<Register>) -> Burst {
         match register {
             Some(Register::Status(status)) => status.to_burst(),

@@ -38,9 +38,7 @@ pub enum Backend {
 /// How a core is opened.
 #[derive(Clone, Debug)]
 pub struct CoreOptions {
-    /// The host's stalls.
     pub stalls: HostStalls,
-    /// Seed of the stalls.
     pub seed: u64,
     /// Dump signals to a file.
     pub waves: Option<WaveOptions>,
@@ -56,7 +54,6 @@ pub struct CoreOptions {
     pub backend: Backend,
     /// A core of [`Backend::Cycles`] has no data, but those that times depend on: what the host reads has no meaning.
     pub outline: bool,
-    /// What simulates the RTL.
     pub form: Form,
     /// How much the compiler optimises the model (`-O`); `None` for as much as usual. Less is built faster and runs slower.
     pub opt_level: Option<u32>,
@@ -102,7 +99,6 @@ pub(crate) struct Happened {
     pub programs: Vec<(u64, u64)>,
 }
 
-/// One NDP core.
 #[derive(Debug)]
 pub struct NdpCore {
     engine: Engine,
@@ -116,7 +112,6 @@ pub struct NdpCore {
     backdoor_accesses: Cell<u64>,
 }
 
-/// What stands for the core.
 #[derive(Debug)]
 enum Engine {
     Rtl(Box<Simulated>),
@@ -132,7 +127,6 @@ impl NdpCore {
         self.rtl_mut().map(|rtl| rtl.model.profile()).unwrap_or_default()
     }
 
-    /// Name of the block.
     pub const BLOCK: &'static str = "ndp_core";
 
     /// Opens the core of a configuration and resets it.
@@ -150,9 +144,6 @@ impl NdpCore {
     }
 
     /// The same for Verilog that differs from what is generated, such as a mutant.
-    ///
-    /// # Errors
-    /// As [`NdpCore::open`].
     pub fn of_rtl(rtl: &Rtl, config: &DesignConfig, options: &CoreOptions) -> Result<Self> {
         Self::new(Engine::Rtl(Box::new(Simulated::open(rtl, config, options)?)), config, options)
     }
@@ -222,12 +213,10 @@ impl NdpCore {
         }
     }
 
-    /// The configuration.
     pub fn config(&self) -> &DesignConfig {
         &self.config
     }
 
-    /// What stands for the core.
     pub fn backend(&self) -> Backend {
         match &self.engine {
             Engine::Rtl(_) => Backend::Rtl,
@@ -369,14 +358,10 @@ impl NdpCore {
     }
 
     /// The link's state and counters.
-    ///
-    /// # Errors
-    /// As [`NdpCore::register`].
     pub fn link_status(&mut self) -> Result<LinkStatus> {
         self.alone(Self::link_status_async)
     }
 
-    /// The same in a future.
     pub(crate) async fn link_status_async(&mut self) -> Result<LinkStatus> {
         Ok(LinkStatus::of(&self.register_async(LinkStatus::REGISTER).await?))
     }
@@ -419,7 +404,6 @@ impl NdpCore {
         Ask { offered: self.host.offer(), ready: self.host.ready(), limit: self.cycle() + 1 }
     }
 
-    /// What has come of it.
     fn settle(&mut self, ask: &Ask, seen: Seen) -> Result<()> {
         let Ask { offered, ready, limit } = *ask;
         let Seen { taken, response, strobes } = seen;
@@ -613,7 +597,6 @@ impl NdpCore {
         self.alone(async |core| core.register_async(number).await)
     }
 
-    /// The same in a future.
     pub(crate) async fn register_async(&mut self, number: u64) -> Result<Burst> {
         let address = 1 << self.config.dimm_burst_bits() | number;
         self.submit(address, None);
@@ -622,28 +605,19 @@ impl NdpCore {
         Ok(answer.response.read.unwrap_or_default())
     }
 
-    /// The core's status.
-    ///
-    /// # Errors
-    /// As [`NdpCore::register`].
     pub fn status(&mut self) -> Result<Status> {
         self.alone(Self::status_async)
     }
 
-    /// The same in a future.
     pub(crate) async fn status_async(&mut self) -> Result<Status> {
         Ok(Status::of(&self.register_async(0).await?))
     }
 
     /// The core's cycle counters.
-    ///
-    /// # Errors
-    /// As [`NdpCore::register`].
     pub fn counters(&mut self) -> Result<Counters> {
         self.alone(Self::counters_async)
     }
 
-    /// The same in a future.
     pub(crate) async fn counters_async(&mut self) -> Result<Counters> {
         Ok(Counters::of(&self.register_async(1).await?))
     }

@@ -9,19 +9,12 @@ use serde::Serialize;
 /// Core cycles by the part that they belong to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PartCycles {
-    /// A product.
     pub gemv: u64,
-    /// The activation unit.
     pub activation: u64,
-    /// Rounding.
     pub round: u64,
-    /// Stores and appends.
     pub store: u64,
-    /// Loads.
     pub load: u64,
-    /// Lists.
     pub list: u64,
-    /// Zeroing.
     pub zero: u64,
     /// Moving data over the link, and nothing else.
     pub link: u64,

@@ -14,7 +14,6 @@ const BUS_BITS: u32 = 128;
 /// Bits of a request's tag.
 const TAG_BITS: u32 = 8;
 
-/// Pins of one rank.
 #[derive(Debug)]
 struct RankPins {
     command: [OutputPort; 5],
@@ -39,7 +38,6 @@ pub(super) struct CorePins {
     link: Option<LinkPins>,
 }
 
-/// Pins of the link.
 #[derive(Debug)]
 struct LinkPins {
     lanes_in: InputPort,
@@ -132,7 +130,6 @@ impl CorePins {
         }
     }
 
-    /// The number of this DIMM.
     pub(super) fn drive_node(&self, model: &mut Model, node: u32) {
         if let Some(link) = &self.link {
             model.set(link.node, node.into());
@@ -150,7 +147,6 @@ impl CorePins {
         model.get(self.request_ready) == 1
     }
 
-    /// The response that is offered.
     #[inline]
     pub(super) fn response(&self, model: &Model) -> Option<HostResponse> {
         let [valid, write, tag, data] = self.response;
@@ -167,7 +163,6 @@ impl CorePins {
         model.get(self.busy) == 1
     }
 
-    /// The trace outputs.
     #[inline]
     pub(super) fn strobes(&self, model: &Model) -> Strobes {
         let [parts_busy, take, start, refuse] = self.strobes.map(|port| model.get(port));

@@ -50,13 +50,9 @@ pub(super) struct Prediction {
 /// What the host does at its port in a cycle of the core.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PortCycle {
-    /// The cycle.
     pub cycle: u64,
-    /// The request that it offers.
     pub offered: Option<HostRequest>,
-    /// That is taken.
     pub taken: bool,
-    /// It takes a response.
     pub ready: bool,
     /// What the core's trace outputs say of a selection: its elements of a place.
     pub mask: Option<u32>,

@@ -14,12 +14,10 @@ use ndp_machine::Memory;
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Instructions of one burst.
 pub(super) const BURST_INSTRUCTIONS: usize = 4;
 /// Core cycles between two looks at the status while the queue is full.
 const POLL_CYCLES: u64 = 64;
 
-/// What a program took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProgramRun {
     /// The core cycle from which on it is counted.
@@ -35,9 +33,7 @@ pub struct ProgramRun {
     pub parts: PartCycles,
     /// What the DRAM was used for in these cycles, all ranks together.
     pub dram: DramUse,
-    /// The core's status before.
     pub before: Status,
-    /// The core's status afterwards.
     pub status: Status,
 }
 
@@ -78,7 +74,6 @@ impl NdpCore {
         self.alone(async |core| core.run_words_async(words, between).await)
     }
 
-    /// The same in a future.
     pub(crate) async fn run_words_async(
         &mut self,
         words: &[u128],

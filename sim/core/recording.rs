@@ -48,13 +48,11 @@ pub fn part_of(word: u128) -> Option<usize> {
 pub struct InstructionRecord {
     /// The 128 bits.
     pub word: u128,
-    /// Taken from the queue.
     pub taken: u64,
     /// Handed to its part, if it was; without a part it is complete.
     pub started: Option<u64>,
     /// First cycle in which its part was not busy any more.
     pub ended: Option<u64>,
-    /// Found malformed.
     pub refused: Option<u64>,
 }
 
@@ -63,7 +61,6 @@ pub struct InstructionRecord {
 pub struct RequestRecord {
     /// Burst; the bit above the DIMM's bursts selects the core's registers.
     pub address: u64,
-    /// A write.
     pub write: bool,
     /// The instructions, if it writes them.
     pub instructions: Option<[u128; 4]>,
@@ -71,18 +68,14 @@ pub struct RequestRecord {
     pub control: Option<u64>,
     /// First cycle in which it was offered.
     pub offered: u64,
-    /// Taken by the core.
     pub taken: u64,
-    /// Answered.
     pub answered: Option<u64>,
     /// What was read, if it was a register.
     pub register: Option<Burst>,
 }
 
-/// All that was seen.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// The configuration of the core.
     pub config: DesignConfig,
     /// First core cycle without reset, or the one in which the recording began.
     pub origin: u64,
@@ -134,7 +127,6 @@ pub(super) struct Strobes {
 pub(super) struct Recorder {
     /// What was seen so far; commands and samples come at its end.
     pub recording: Recording,
-    /// Address of the instruction queue.
     queue: u64,
     /// Words in the queue. None is ever lost: the host looks for room first.
     words: VecDeque<u128>,
@@ -215,7 +207,6 @@ impl Recorder {
         }
     }
 
-    /// A request was taken.
     pub(super) fn taken(&mut self, cycle: u64, request: &HostRequest) {
         let instructions = request.instructions(self.queue);
         self.words.extend(instructions.into_iter().flatten());
@@ -232,7 +223,6 @@ impl Recorder {
         });
     }
 
-    /// A request was answered.
     pub(super) fn answered(&mut self, answer: &Answer) {
         if let Some(request) = self.recording.requests.get_mut(self.tagged[answer.request.tag as usize]) {
             request.answered = Some(answer.answered);

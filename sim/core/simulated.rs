@@ -25,7 +25,6 @@ pub(super) struct Seen {
     pub taken: bool,
     /// A response that the host takes.
     pub response: Option<HostResponse>,
-    /// The trace outputs.
     pub strobes: Strobes,
 }
 

@@ -21,9 +21,7 @@ pub type Span = [Lanes; QUANTUM];
 /// Where a core and its surroundings exchange what went over the lanes.
 #[derive(Debug, Default)]
 pub struct Exchange {
-    /// What the core has sent.
     pub sent: Option<Span>,
-    /// What it will hear.
     pub heard: Option<Span>,
 }
 

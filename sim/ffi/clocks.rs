@@ -6,7 +6,6 @@
 //! their periods the clocks meet at every distance, with one at as many as it leaves; with 1000 and 625 ps at eight, 62 ps apart
 //! at least.
 
-/// A rising edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Edge {
     /// Of `clk_i`.
@@ -91,7 +90,6 @@ impl Schedule {
         if core < dram { (Edge::Core, core) } else { (Edge::Dram, dram) }
     }
 
-    /// The schedule after an edge.
     pub(super) fn after(self, edge: Edge) -> Self {
         match edge {
             Edge::Core => Self { core: self.core + 1, ..self },

@@ -23,11 +23,9 @@ enum State {
     New(Output),
     Header(FstHeaderWriter<Output>),
     Body(FstBodyWriter<Output>),
-    /// After an error.
     Broken,
 }
 
-/// Converts one dump.
 pub(super) struct FstWriter {
     state: State,
     /// First time of the dump.
@@ -73,7 +71,6 @@ impl FstWriter {
         lines.try_for_each(|line| self.line(line))
     }
 
-    /// Completes the file.
     pub(super) fn finish(self) -> Result<(), String> {
         match self.state {
             State::Body(body) => {
@@ -112,7 +109,6 @@ impl FstWriter {
     }
 }
 
-/// One line of the header.
 fn declaration(
     mut header: FstHeaderWriter<Output>,
     signals: &mut HashMap<Vec<u8>, FstSignalId>,

@@ -15,7 +15,6 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// The library of one variant of a model.
 #[derive(Clone, Copy)]
 pub(super) struct Library {
-    /// Its functions.
     pub shim: &'static Shim,
     /// Its number, so that a port of one model is not used with another.
     pub number: u32,

@@ -75,9 +75,6 @@ fn elaborated(hardware: &impl Hardware, block: &str, mutants: Option<&mutants::A
 }
 
 /// The same without the mutants of a campaign: for what a test changes itself, which says nothing of them.
-///
-/// # Errors
-/// As [`rtl`].
 pub fn unchanged(hardware: &impl Hardware, block: &str) -> Result<Rtl> {
     elaborated(hardware, block, None)
 }

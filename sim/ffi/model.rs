@@ -63,10 +63,8 @@ impl Default for Form {
     }
 }
 
-/// How a model is opened.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    /// What simulates the block.
     pub form: Form,
     /// Dump signals to a file. Models without waves run another, faster variant of the same design.
     pub waves: Option<WaveOptions>,
@@ -87,7 +85,6 @@ pub struct OpenOptions {
 /// What a module took of a model's time, all of its instances together.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct ModuleShare {
-    /// Its title.
     pub module: String,
     /// Seconds: the time of each function of the model, divided among the modules by their operations in it.
     pub seconds: f64,
@@ -168,7 +165,6 @@ impl Model {
         Ok(model)
     }
 
-    /// One variant.
     fn of_variant(
         rtl: &Rtl,
         variant: Variant,
@@ -494,7 +490,6 @@ impl Model {
         edge
     }
 
-    /// The clocks.
     pub fn clocks(&self) -> Clocks {
         self.clocks
     }

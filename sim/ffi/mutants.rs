@@ -11,9 +11,7 @@ pub const MUTANTS: &str = "NDP_MUTANTS";
 /// Environment variable: the line of the one that is at work, from 1; 0 for none.
 pub const MUTANT: &str = "NDP_MUTANT";
 
-/// The mutants of a campaign.
 pub(super) struct AtWork {
-    /// All of them.
     pub all: Vec<Mutant>,
     /// Which is at work, from 1.
     pub number: u32,

@@ -8,20 +8,16 @@ use ndp_files::{Result, failure};
 /// One line of the port table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortInfo {
-    /// Name.
     pub name: &'static str,
-    /// Driven by the model.
     pub output: bool,
     /// Width in bits.
     pub width: u32,
 }
 
-/// What a handle consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Handle {
     /// Number of the design, so that a handle cannot be used with another one.
     pub design: u32,
-    /// Number of the port.
     pub index: u32,
     /// Width in bits.
     pub width: u32,

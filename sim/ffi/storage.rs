@@ -7,7 +7,6 @@
 
 use std::ptr::NonNull;
 
-/// The place of one port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     data: NonNull<u8>,

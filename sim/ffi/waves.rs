@@ -30,7 +30,6 @@ pub struct WaveOptions {
 }
 
 impl WaveOptions {
-    /// Everything, into this file.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), start_cycle: 0, stop_cycle: None, depth: None }
     }
@@ -42,7 +41,6 @@ enum Format {
     Fst(Box<FstWriter>),
 }
 
-/// An open wave file.
 #[derive(Debug)]
 pub(super) struct WaveSink {
     options: WaveOptions,
@@ -123,7 +121,6 @@ impl WaveSink {
         }
     }
 
-    /// Passes VCD text on.
     fn take_text(&mut self, text: &[u8]) {
         if self.failure.is_some() {
             return;

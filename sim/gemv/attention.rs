@@ -23,13 +23,9 @@ pub struct AttentionRun {
     pub context: Vec<u16>,
     /// FP16 bits of the keys that the core has appended, `[tokens x kv_width]`; none without [`GemvOptions::audit`](super::GemvOptions::audit).
     pub keys: Vec<u16>,
-    /// The same of the values.
     pub values: Vec<u16>,
-    /// The program that appends.
     pub append: ProgramFigures,
-    /// The program that attends.
     pub attend: ProgramFigures,
-    /// Products of either kind.
     pub products: u64,
     /// Multiply-accumulates of the scores, and as many of the contexts.
     pub macs: u64,

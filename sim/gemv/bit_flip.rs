@@ -8,16 +8,13 @@
 pub enum BitFlip {
     /// A bit of a weight on its way to the unit.
     Weight {
-        /// Row of the weight.
         row: u32,
-        /// Column of the weight.
         col: u32,
         /// Bit, 0..16.
         bit: u32,
     },
     /// A bit of a cached key, in DRAM, before the first attention that sees it.
     Key {
-        /// Position of the key.
         row: u32,
         /// Element of the key, all heads side by side.
         col: u32,
@@ -26,7 +23,6 @@ pub enum BitFlip {
     },
     /// A bit of a result on its way back.
     Result {
-        /// Row of the result.
         row: u32,
         /// Vector of the batch.
         batch: u32,

@@ -21,7 +21,6 @@ const CHECK_EVERY: u64 = 64;
 /// How many programs ran, and how good the estimates of the others are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Estimated {
-    /// Programs that ran.
     pub run: u64,
     /// Programs whose cycles were estimated.
     pub estimated: u64,
@@ -29,7 +28,6 @@ pub struct Estimated {
     pub checked: u64,
     /// Cycles of these runs.
     pub checked_cycles: u64,
-    /// Cycles of their estimates.
     pub estimated_cycles: u64,
     /// Distances of their estimates, added up.
     pub distance: u64,
@@ -61,7 +59,6 @@ struct Known {
     sums: [f64; 5],
 }
 
-/// The programs that ran.
 #[derive(Clone, Debug)]
 pub(super) struct Estimates {
     kinds: HashMap<Kind, Known>,
@@ -175,7 +172,6 @@ impl Estimates {
         Some(ProgramFigures { cycles, ..figures.clone() })
     }
 
-    /// A program has run.
     pub fn add(&mut self, shape: Shape, figures: &ProgramFigures) {
         self.figures.run += 1;
         if let Some(estimate) = self.look(&shape) {

@@ -40,7 +40,6 @@ pub enum MergeFormat {
 /// A partial result on its way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Exact sums.
     Sums(PartialSums),
     /// FP16 bits, `[batch x cols]`.
     Fp16(Vec<u16>),
@@ -199,7 +198,6 @@ impl PartialSums {
         Ok(Self(held_bursts(config, &exported, batch, cut).map(burst).collect()))
     }
 
-    /// Those of some columns.
     fn slice(&self, cut: &Cut) -> Self {
         let Some(taken) = &cut.taken else { return self.clone() };
         Self(taken.iter().filter_map(|index| self.0.get(*index as usize)).copied().collect())
@@ -288,7 +286,6 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// All columns.
     pub fn all(cols: u32) -> Self {
         Self { own: 0..cols, block: 0..cols, taken: None }
     }
@@ -322,7 +319,6 @@ impl Cut {
         Some(Self { own, block, taken: Some(taken) })
     }
 
-    /// Columns of the block.
     pub fn cols(&self) -> u32 {
         self.block.end - self.block.start
     }
@@ -419,9 +415,6 @@ impl GemvUnit {
 
     /// Takes the sums that the last program has left out of the core, in one form or the other. Of a linked core they stay in DRAM,
     /// where they can leave from.
-    ///
-    /// # Errors
-    /// As [`GemvUnit::product`].
     pub(crate) async fn hand_over_async(
         &mut self,
         format: MergeFormat,

@@ -26,11 +26,9 @@ pub struct Product<'a> {
     pub mode: Mode,
     /// Rows of the matrix in DRAM.
     pub rows: u32,
-    /// Columns of the matrix.
     pub cols: u32,
     /// The rows that take part, in order; none for all.
     pub active: Option<&'a [u32]>,
-    /// The matrix.
     pub weights: Weights<'a>,
     /// DOT: `[batch x cols]`; AXPY: `[batch x count]`.
     pub vectors: &'a [f16],

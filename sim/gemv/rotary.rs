@@ -7,9 +7,6 @@ use ndp_planner::{RotaryPiece, rotary_program};
 
 impl GemvUnit {
     /// Rotates queries or keys: `[tokens x width]`.
-    ///
-    /// # Errors
-    /// As [`GemvUnit::product`].
     pub fn rotate(&mut self, op: &RotaryOp<'_>) -> Result<GemvRun> {
         let config = self.core.config().clone();
         let pairs: Vec<_> = op.pairs().collect();

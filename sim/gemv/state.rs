@@ -19,7 +19,6 @@ pub(super) struct Cache {
     pub groups: Vec<[MatrixLayout; 2]>,
 }
 
-/// All caches in DRAM.
 #[derive(Clone, Debug)]
 pub(super) struct Caches {
     map: DimmMap,
@@ -36,7 +35,6 @@ impl Caches {
         self.map.rest()
     }
 
-    /// The map itself.
     pub(super) fn map(&self) -> &DimmMap {
         &self.map
     }

@@ -15,7 +15,6 @@ pub(crate) struct Outcome {
     /// Messages that left and that came since it was asked last.
     pub sent: u32,
     pub received: u32,
-    /// The link.
     pub status: LinkStatus,
 }
 
@@ -69,9 +68,6 @@ impl GemvUnit {
     }
 
     /// Runs a program of transfers. What is sent must not wait for what comes: both kinds go in turn, each send before its receive.
-    ///
-    /// # Errors
-    /// As [`NdpCore::run_words`].
     pub(crate) async fn transfer_async(
         &mut self,
         sends: &[Transfer],
@@ -87,9 +83,6 @@ impl GemvUnit {
     }
 
     /// What has become of the transfers since it was asked last.
-    ///
-    /// # Errors
-    /// As [`NdpCore::register`].
     pub(crate) async fn outcome_async(&mut self) -> Result<Outcome> {
         let status = self.core.link_status_async().await?;
         let now = [status.sent, status.received];
@@ -114,9 +107,6 @@ impl GemvUnit {
     }
 
     /// Tells the link to go on after a fault, and to forget failures.
-    ///
-    /// # Errors
-    /// As [`NdpCore::step`].
     pub(crate) async fn retrain_async(&mut self) -> Result<()> {
         let address = 1 << self.core.config().dimm_burst_bits() | LinkStatus::REGISTER;
         self.core.submit(address, Some([3, 0, 0, 0, 0, 0, 0, 0]));
@@ -128,9 +118,6 @@ impl GemvUnit {
     }
 
     /// The counters of the link's controller, by number.
-    ///
-    /// # Errors
-    /// As [`NdpCore::register`].
     pub(crate) async fn link_counters_async(&mut self) -> Result<[u32; 16]> {
         let mut counters = [0; 16];
         for (number, counter) in (LinkStatus::COUNTERS..).zip(&mut counters) {

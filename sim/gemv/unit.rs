@@ -89,7 +89,6 @@ pub struct ProgramFigures {
     pub model_cycles: Option<u64>,
     /// To which part of the core each of them belongs.
     pub parts: PartCycles,
-    /// Instructions.
     pub instructions: u32,
     /// Of these, those of each opcode that occurs.
     pub opcodes: BTreeMap<Opcode, u32>,
@@ -151,9 +150,7 @@ pub struct GemvUnit {
     /// Keys and values that stay in DRAM; what else is placed there comes behind them.
     pub(super) caches: Caches,
     cycles: u64,
-    /// Programs so far.
     programs: u64,
-    /// Programs that are recorded.
     recorded: Range<u64>,
     log_instructions: bool,
     recording: Option<Recording>,
@@ -189,7 +186,6 @@ pub(super) struct Kept {
 /// A program that a core has run.
 #[derive(Clone, Debug, Default)]
 pub struct LoggedProgram {
-    /// What it was for.
     pub label: String,
     /// What the host has written since the program before, and the instructions.
     pub program: Program,
@@ -206,9 +202,6 @@ struct Begun {
 
 impl GemvUnit {
     /// Opens the core of a configuration and resets it.
-    ///
-    /// # Errors
-    /// As [`NdpCore::open`].
     pub fn open(config: &DesignConfig, options: &GemvOptions) -> Result<(Self, Backdoor)> {
         let GemvOptions { recorded_products, recorded_from, log_instructions, flip, audit, .. } = *options;
         if recorded_products > 0 && options.core.backend != Backend::Rtl {
@@ -274,12 +267,10 @@ impl GemvUnit {
         self.caches.map().clone()
     }
 
-    /// The configuration of the core.
     pub fn config(&self) -> &DesignConfig {
         self.core.config()
     }
 
-    /// The core.
     pub fn core(&self) -> &NdpCore {
         &self.core
     }
@@ -302,9 +293,6 @@ impl GemvUnit {
     }
 
     /// Computes one dense product row by row.
-    ///
-    /// # Errors
-    /// As [`GemvUnit::product`].
     pub fn gemv(&mut self, op: &GemvOp<'_>, backdoor: &Backdoor) -> Result<GemvRun> {
         // A size beyond 32 bits is refused by the layout like any other that is too large.
         let size = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
@@ -328,14 +316,10 @@ impl GemvUnit {
     }
 
     /// Computes one product and what follows it.
-    ///
-    /// # Errors
-    /// As [`GemvUnit::product`].
     pub fn product_then(&mut self, product: &Product<'_>, epilogue: &Epilogue<'_>) -> Result<GemvRun> {
         self.alone(async |unit| unit.product_then_async(product, epilogue).await)
     }
 
-    /// The same in a future.
     pub(crate) async fn product_then_async(
         &mut self,
         product: &Product<'_>,
@@ -583,7 +567,6 @@ impl GemvUnit {
         }
     }
 
-    /// Reads blocks in DRAM.
     pub(super) async fn fetch_blocks(&mut self, blocks: impl IntoIterator<Item = VectorBlock>) -> Result<()> {
         let bursts = |block: VectorBlock| (0..block.bursts()).map(move |index| block.burst(index));
         let addresses: Vec<u64> = blocks.into_iter().flat_map(bursts).collect();
@@ -689,7 +672,6 @@ impl GemvUnit {
         Ok(())
     }
 
-    /// Reads the results.
     pub(super) async fn collect(
         &mut self,
         mode: Mode,

@@ -33,7 +33,6 @@ pub fn counts(activity: &HbmActivity) -> (HbmCounts, Vec<HbmBank>) {
     (counts, banks.iter().map(of_bank).collect())
 }
 
-/// What that took.
 pub fn energy(costs: &HbmCosts, activity: &HbmActivity) -> HbmChannelEnergy {
     let (counts, banks) = counts(activity);
     HbmChannelEnergy::new(costs, counts, banks)

@@ -17,10 +17,8 @@ pub struct ChannelOutputs {
     pub reports: [bool; 3],
 }
 
-/// A channel.
 #[derive(Debug)]
 pub struct PimChannel {
-    /// The model, for its waves.
     pub model: Model,
     row: InputPort,
     column: InputPort,
@@ -34,7 +32,6 @@ pub struct PimChannel {
 }
 
 impl PimChannel {
-    /// Name of the block.
     pub const BLOCK: &'static str = "pim_channel";
 
     /// Opens a channel, in reset for [`RESET_CLOCKS`].

@@ -20,13 +20,10 @@ pub use ndp_pim::scheduler::{Stripe as Request, Transfer as Access, Work as Oper
 /// Signals that are written; their cycles begin [`super::RESET_CLOCKS`] before the first clock.
 #[derive(Clone, Debug, Default)]
 pub struct ControlledWaves {
-    /// Of the controller.
     pub controller: Option<WaveOptions>,
-    /// Of the Verilated channel.
     pub channel: Option<WaveOptions>,
 }
 
-/// The channel.
 #[derive(Debug)]
 enum Device {
     Model(Box<PseudoChannel>),
@@ -41,7 +38,6 @@ pub struct Controlled {
     device: Device,
     /// What is to be asked for.
     pub requests: VecDeque<Request>,
-    /// What is to be computed.
     pub operations: VecDeque<Operation>,
     /// Columns to write, in the order of the requests.
     pub writes: VecDeque<Column>,
@@ -96,7 +92,6 @@ fn bits_of(count: u32) -> u32 {
 }
 
 impl Controlled {
-    /// Name of the block.
     pub const BLOCK: &'static str = "pim_controller";
 
     /// The controller of a memory with the device model of its channel, all banks cut at `boundary` (0: joined). With `channel` that
@@ -113,9 +108,6 @@ impl Controlled {
     }
 
     /// The same for Verilog that differs from what is generated, such as mutants.
-    ///
-    /// # Errors
-    /// As [`Controlled::open`].
     pub fn of_rtl(
         controller: &Rtl,
         channel: Option<&Rtl>,
@@ -400,9 +392,6 @@ impl Controlled {
     }
 
     /// Both sides in reset in the middle of whatever they do, and nothing more to be done; the cells keep what they hold.
-    ///
-    /// # Errors
-    /// As [`PseudoChannel::new`].
     pub fn reset(&mut self) -> Result<()> {
         match &mut self.device {
             Device::Model(model) => {
@@ -425,10 +414,6 @@ impl Controlled {
         Ok(())
     }
 
-    /// Completes the wave files.
-    ///
-    /// # Errors
-    /// As [`Model::close_waves`].
     pub fn close_waves(&mut self) -> Result<()> {
         self.model.close_waves()?;
         match &mut self.device {

@@ -20,7 +20,6 @@ const PIM: &str = "multipliers";
 const RESULT: &str = "results";
 const OTHER: &str = "closing and refresh";
 
-/// What a scenario did.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Commands by clock; clock 0 is that of the first one.
@@ -31,9 +30,6 @@ pub struct Scenario {
 
 /// The work of the figure: 32 MACs on a row of all banks, their results, and 64 columns for the host; with banks cut in two (`cut`) or
 /// joined.
-///
-/// # Errors
-/// As [`Controlled::step`].
 pub fn scenario(config: &HbmConfig, cut: bool) -> Result<Scenario> {
     // At most the subarrays of a bank.
     let boundary = if cut { config.weight_subarrays() as u16 } else { 0 };
@@ -104,7 +100,6 @@ pub fn draw(
     chart.draw()
 }
 
-/// A bar in a lane.
 struct Bar {
     lane: usize,
     from: u64,
@@ -113,7 +108,6 @@ struct Bar {
     tip: String,
 }
 
-/// Everything in the picture.
 fn bars(scenario: &Scenario, config: &HbmConfig, lanes: usize) -> Vec<Bar> {
     use HbmCommand::{Activate, Mac, PimActivate, PimActivateAll, PimPrecharge, Precharge, PrechargeAll};
     let groups = config.bank_groups() as usize;

@@ -23,17 +23,11 @@ pub struct Hosted {
 impl Hosted {
     /// The controller of a memory, and with `channel` its Verilated channel in lockstep with the device model; all banks are cut where
     /// `config` says.
-    ///
-    /// # Errors
-    /// As [`Controlled::open`].
     pub fn open(config: &HbmConfig, channel: bool, waves: ControlledWaves) -> Result<Self> {
         Ok(Self::new(Controlled::open(config, Self::boundary(config), channel, 1, waves)?))
     }
 
     /// The same for Verilog of a controller that differs from what is generated, such as a mutant.
-    ///
-    /// # Errors
-    /// As [`Controlled::open`].
     pub fn of_rtl(controller: &Rtl, config: &HbmConfig) -> Result<Self> {
         let (boundary, waves) = (Self::boundary(config), ControlledWaves::default());
         Ok(Self::new(Controlled::of_rtl(controller, None, config, boundary, 1, waves)?))
@@ -48,10 +42,6 @@ impl Hosted {
         Self { system, requested: 0, expected: [0; 2], seen: [0; 2] }
     }
 
-    /// Completes the wave files.
-    ///
-    /// # Errors
-    /// As [`Controlled::close_waves`].
     pub fn close_waves(&mut self) -> Result<()> {
         self.system.close_waves()
     }

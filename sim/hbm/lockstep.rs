@@ -13,9 +13,7 @@ use ndp_pim::Pins;
 /// Both sides of a channel.
 #[derive(Debug)]
 pub struct Lockstep {
-    /// The device model.
     pub device: PseudoChannel,
-    /// The Verilated channel.
     pub rtl: PimChannel,
     seen: usize,
 }
@@ -27,9 +25,6 @@ impl Lockstep {
     }
 
     /// The same for Verilog that differs from what is generated, such as a mutant.
-    ///
-    /// # Errors
-    /// As [`Lockstep::open`].
     pub fn of_rtl(rtl: &Rtl, config: &HbmConfig, options: &OpenOptions) -> Result<Self> {
         let mut device = PseudoChannel::new(config)?;
         device.keep_violations(usize::MAX);
@@ -37,9 +32,6 @@ impl Lockstep {
     }
 
     /// All channels of a memory. Each is one in RTL; that pairs keep apart on command buses which they share is for the device models to see.
-    ///
-    /// # Errors
-    /// As [`Lockstep::open`].
     pub fn all(config: &HbmConfig, options: impl Fn(usize) -> OpenOptions) -> Result<Vec<Self>> {
         let open = |(channel, mut device): (usize, PseudoChannel)| {
             device.keep_violations(usize::MAX);
@@ -96,9 +88,6 @@ impl Lockstep {
     }
 
     /// Both sides in reset for some clocks; the cells keep what they hold.
-    ///
-    /// # Errors
-    /// As [`PseudoChannel::new`].
     pub fn reset(&mut self, clocks: u64) -> Result<()> {
         let storage: HbmStorage = self.device.storage().clone();
         self.device = PseudoChannel::with_storage(&self.device.config().clone(), storage)?;

@@ -22,9 +22,6 @@ pub struct Bridge {
 
 impl Bridge {
     /// Opens the `link_bridge` of a configuration with random register contents, after reset.
-    ///
-    /// # Errors
-    /// As [`Model::open`].
     pub fn open(config: &DesignConfig, seed: u64) -> Result<Self> {
         let options = OpenOptions { random_contents: Some(seed as u32), ..OpenOptions::default() };
         let mut model = Model::open(&rtl(config, "link_bridge")?, &options)?;

@@ -11,7 +11,6 @@ use std::collections::VecDeque;
 
 const MASK: u32 = (1 << LANE_BITS) - 1;
 
-/// What a channel did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChannelEvent {
     /// The delays were set, in bits, and count from this cycle on.
@@ -20,7 +19,6 @@ pub enum ChannelEvent {
     Disturbed(Disturbance),
 }
 
-/// One direction of a link.
 #[derive(Clone, Debug)]
 pub struct Channel {
     lanes: Vec<Lane>,
@@ -72,7 +70,6 @@ impl Channel {
         channel
     }
 
-    /// Number of lanes.
     pub fn lanes(&self) -> u64 {
         self.lanes.len() as u64
     }

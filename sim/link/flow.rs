@@ -17,9 +17,7 @@ const MARKER: u32 = 0x3E_6A17 << 3;
 /// A flow from a DIMM to a DIMM. After a reset of its source a new one begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
-    /// Sender.
     pub source: u32,
-    /// Receiver.
     pub dest: u32,
     /// How often the sender was reset.
     pub epoch: u32,
@@ -79,29 +77,21 @@ impl Flow {
     }
 }
 
-/// A place in a flow.
 #[derive(Clone, Debug)]
 pub struct Cursor {
-    /// The flow.
     pub flow: Flow,
-    /// Its next beat.
     pub next: u64,
 }
 
-/// A beat that arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     /// Its bits.
     pub beat: Beat,
     /// Last of its message.
     pub last: bool,
-    /// Last of its flit.
     pub flit_last: bool,
-    /// Destination as received.
     pub dest: u32,
-    /// Source as received.
     pub source: u32,
-    /// Label of the flit.
     pub label: u32,
 }
 
@@ -113,9 +103,7 @@ pub struct Inbox {
     pub cursors: Vec<Option<Cursor>>,
     /// Sources whose flow may go on elsewhere or begin anew, once: after a reset.
     pub lenient: Vec<bool>,
-    /// Beats received.
     pub beats: u64,
-    /// Flits received.
     pub flits: u64,
     /// Beats left out where that was allowed.
     pub skipped: u64,

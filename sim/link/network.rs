@@ -22,7 +22,6 @@ pub const END: &str = "link_controller";
 pub enum DeliveryFault {
     /// One bit of a beat is wrong.
     Corrupt,
-    /// A flit is missing.
     Drop,
     /// A flit comes twice.
     Duplicate,
@@ -63,7 +62,6 @@ impl Cable {
         Ok([second.step(&sent[1]), first.step(&sent[0])])
     }
 
-    /// Lanes in each direction.
     pub fn lanes(&self) -> u64 {
         self.channels[0].lanes()
     }
@@ -82,11 +80,9 @@ impl Cable {
 /// DIMMs, cables, and a bridge if there are more than two.
 #[derive(Debug)]
 pub struct Network {
-    /// The DIMMs' ends.
     pub nodes: Vec<Endpoint>,
     /// One cable for two DIMMs, otherwise one for each, from the DIMM to the bridge.
     pub cables: Vec<Cable>,
-    /// What each DIMM has received.
     pub inboxes: Vec<Inbox>,
     /// The error to be injected into the next flit that arrives anywhere.
     pub fault: Option<DeliveryFault>,
@@ -112,9 +108,6 @@ impl Network {
     }
 
     /// So many DIMMs, their ends in turn of either Verilog, without a bridge.
-    ///
-    /// # Errors
-    /// As [`Network::pair`].
     pub fn open(ends: [&Rtl; 2], count: u32, config: &LinkConfig, seed: u64) -> Result<Self> {
         let nodes: Vec<Endpoint> = (0..count)
             .map(|n| Endpoint::open(ends[n as usize % 2], config, n, seed * 16 + u64::from(n)))
@@ -164,7 +157,6 @@ impl Network {
         self.last_delivery = self.cycle;
     }
 
-    /// Flits that arrived.
     pub fn flits(&self) -> u64 {
         self.inboxes.iter().map(|inbox| inbox.flits).sum()
     }
@@ -295,17 +287,11 @@ impl Network {
     }
 
     /// Steps some cycles.
-    ///
-    /// # Errors
-    /// As [`Network::step`].
     pub fn run(&mut self, cycles: u64) -> Result<()> {
         (0..cycles).try_for_each(|_| self.step())
     }
 
     /// Steps until a condition holds; `false` if it does not within `cycles`.
-    ///
-    /// # Errors
-    /// As [`Network::step`].
     pub fn run_until(&mut self, cycles: u64, condition: impl Fn(&Self) -> bool) -> Result<bool> {
         for _ in 0..cycles {
             if condition(self) {

@@ -35,7 +35,6 @@ pub fn read_lanes(model: &Model, port: OutputPort) -> Lanes {
     unpack(&words)
 }
 
-/// Drives packed lanes.
 pub fn drive_lanes(model: &mut Model, port: InputPort, lanes: &Lanes) {
     let mut words = [0_u32; 8];
     for (l, value) in (0..).zip(lanes) {
@@ -58,12 +57,10 @@ fn unpack(words: &[u32; 7]) -> Lanes {
     })
 }
 
-/// Status outputs of a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ControllerStatus {
     /// Flits can be exchanged.
     pub up: bool,
-    /// The link is faulty.
     pub fault: bool,
     /// Why: bit 0 nothing heard, bit 1 nothing acknowledged.
     pub cause: u32,
@@ -71,7 +68,6 @@ pub struct ControllerStatus {
     pub peer_fault: bool,
     /// Lanes whose markers are found, one bit each.
     pub locked: u32,
-    /// Lanes are in step.
     pub aligned: bool,
 }
 
@@ -90,14 +86,12 @@ pub struct Seen {
     pub retrain: bool,
     /// Beats were taken and not acknowledged.
     pub holds: bool,
-    /// The status outputs.
     pub status: ControllerStatus,
 }
 
 /// A controller with the core side's source and sink.
 #[derive(Debug)]
 pub struct Endpoint {
-    /// The model.
     pub model: Model,
     /// What is to be sent: flows, and how many beats of each are left. The first one goes on at the next cycle.
     pub sources: Vec<(Cursor, u64)>,
@@ -188,7 +182,6 @@ impl Endpoint {
         })
     }
 
-    /// Number of the DIMM.
     pub fn node(&self) -> u32 {
         self.node
     }
@@ -211,12 +204,10 @@ impl Endpoint {
         self.sources.iter().map(|(_, left)| left).sum()
     }
 
-    /// What is on the lanes.
     pub fn lanes(&self) -> Lanes {
         read_lanes(&self.model, self.lanes_out)
     }
 
-    /// The status outputs.
     pub fn status(&self) -> ControllerStatus {
         let [up, fault, cause, peer_fault, locked, aligned] = self.status.map(|port| self.model.get(port));
         ControllerStatus {

@@ -10,7 +10,6 @@ use std::collections::VecDeque;
 /// 22 bits that all markers begin with, above the lane's number.
 const COMMA: u32 = 0b11_1110_0110_1010_0001_0111;
 
-/// The fields of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fields {
     kind: u64,
@@ -60,7 +59,6 @@ impl Probe {
         }
     }
 
-    /// What this end has said.
     pub fn said(&self) -> Said {
         self.said
     }

@@ -3,7 +3,6 @@
 use ndp_config::DramConfig;
 use ndp_dram::Command;
 
-/// Bursts of eight columns.
 const BURST_COLUMNS: u32 = 8;
 /// Index of a bank: bank group by bank group.
 pub(super) fn bank_index(bank_group: u8, bank: u8) -> usize {
@@ -24,7 +23,6 @@ pub(super) struct OpenRow {
 #[derive(Debug)]
 pub(super) struct Rows {
     open: Vec<Option<OpenRow>>,
-    /// Rows that have been closed.
     pub closed: Vec<OpenRow>,
 }
 

@@ -33,7 +33,6 @@ const MIGRATIONS: u32 = 0;
 /// Neurons that were moved while a token was generated.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Moves {
-    /// Position of the token.
     pub position: usize,
     /// Neurons copied to the GPU, their bytes, and the time that the bus takes for them.
     pub uploads: u64,
@@ -49,16 +48,12 @@ pub struct Moves {
     pub migration_ns: u64,
 }
 
-/// What is shown.
 #[derive(Clone, Copy, Debug)]
 pub struct SystemTimeline<'a> {
-    /// Configuration of the cores.
     pub name: &'a str,
     /// Period of the cores' clock in ps.
     pub core_ps: u64,
-    /// DIMMs.
     pub dimms: u32,
-    /// What was done.
     pub events: &'a [Event],
     /// The critical path through them.
     pub path: &'a [Segment],

@@ -16,7 +16,6 @@ use std::io::{self, Write};
 
 /// Clocks without data up to which two bursts of one direction are shown as one.
 const MERGED_GAP_CLOCKS: u64 = 8;
-/// Bytes of a burst.
 const BURST_BYTES: u64 = 64;
 /// Processes: the core, the host, and the ranks from here on.
 const CORE: u32 = 1;

@@ -42,7 +42,6 @@ pub struct SystemOptions {
     pub threads: usize,
     /// So many positions are computed by the GPU alone; the DIMMs get their keys and values.
     pub prompt_on_gpu: usize,
-    /// How the GPU adds.
     pub gpu_numerics: GpuNumerics,
     /// In which form partial results travel.
     pub merge: MergeFormat,
@@ -144,7 +143,6 @@ pub struct SystemBackend<P> {
     pub(super) residence: Residence,
     /// What is on the SSD, if the DIMMs do not hold all neurons.
     pub(super) flash: Option<Flash>,
-    /// Sizes of the model.
     pub(super) shape: LlmShape,
     /// What the DIMMs get before the first token.
     image: Option<Image>,
@@ -170,9 +168,6 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// The same for decoder layers, which have this shape.
-    ///
-    /// # Errors
-    /// As [`SystemBackend::open`].
     pub fn of_layers(
         config: &DesignConfig,
         unit: &GemvOptions,
@@ -190,9 +185,6 @@ impl<P: Places> SystemBackend<P> {
 
     /// Without data: modelled cores of which only the time is known, for a model of which only the sizes are known. Inputs of operations say which
     /// neurons are active; what has been active behind FC1 says [`SystemBackend::trace`]. Nothing is loaded.
-    ///
-    /// # Errors
-    /// As [`SystemBackend::open`].
     pub fn outline(
         config: &DesignConfig,
         unit: &GemvOptions,
@@ -338,9 +330,6 @@ impl<P: Places> SystemBackend<P> {
     }
 
     /// Asks the links what they have counted; the figures have it then.
-    ///
-    /// # Errors
-    /// As [`crate::core::NdpCore::register`].
     pub fn count_links(&mut self) -> Result<()> {
         if let Some(links) = &mut self.links {
             links.count(&mut self.cores)?;
@@ -460,7 +449,6 @@ impl<P: Places> SystemBackend<P> {
         &self.books.mismatches
     }
 
-    /// Where neurons are.
     pub fn places(&self) -> &P {
         &self.places
     }
@@ -485,7 +473,6 @@ impl<P: Places> SystemBackend<P> {
         self.cores[self.options.observed_dimm].take_recording()
     }
 
-    /// What the run leaves.
     pub fn into_ran(mut self) -> Ran {
         let recording = self.take_recording();
         let backdoor_accesses = self.backdoor_accesses();

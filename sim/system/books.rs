@@ -62,9 +62,7 @@ impl Operation {
 /// What a memory channel carries from the DRAM of a DIMM or to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// The DIMM.
     pub dimm: u32,
-    /// The host reads.
     pub is_read: bool,
 }
 
@@ -77,15 +75,12 @@ pub struct Event {
     pub layer: Option<u32>,
     /// The operation that it was part of.
     pub operation: Operation,
-    /// Its part in it.
     pub what: &'static str,
-    /// Who did it.
     pub place: Place,
     /// When what it needs was there, in the time of the system.
     pub asked_ns: u64,
     /// Begin: later if its place had something else to do.
     pub begin_ns: u64,
-    /// End.
     pub end_ns: u64,
     /// When its result was where it is needed.
     pub seen_ns: u64,
@@ -95,7 +90,6 @@ pub struct Event {
     pub bytes: u64,
     /// Whose DRAM they are from or for, if a channel carried them.
     pub access: Option<Access>,
-    /// Neurons that were computed.
     pub neurons: Vec<u32>,
     /// The program, if a core did it.
     pub program: Option<ProgramFigures>,

@@ -44,7 +44,6 @@ ndp_config::named! {
 pub struct Shares([u64; Cause::ALL.len()]);
 
 impl Shares {
-    /// All of one cause.
     pub fn of(cause: Cause, ns: u64) -> Self {
         let mut shares = Self::default();
         shares.0[cause as usize] = ns;
@@ -131,13 +130,10 @@ pub struct Segment {
     pub shares: Shares,
 }
 
-/// The time of one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceTime {
-    /// The device.
     #[serde(serialize_with = "by_name")]
     pub place: Place,
-    /// Time in which it worked.
     pub busy_ns: Shares,
     /// Time in which it did not, by the device that the critical path was at.
     #[serde(serialize_with = "with_names")]
@@ -147,16 +143,13 @@ pub struct DeviceTime {
 /// Where the time of all generated tokens went.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Breakdown {
-    /// Tokens.
     pub tokens: u64,
     /// Their time, added up: that of the critical path, and that of each device.
     pub ns: u64,
     /// The part of the critical path that no event explains.
     pub unexplained_ns: u64,
-    /// The critical path by device.
     #[serde(serialize_with = "with_names")]
     pub critical_path_ns: BTreeMap<Place, Shares>,
-    /// Each device.
     pub devices: Vec<DeviceTime>,
     /// The critical path, in the order of time.
     #[serde(skip)]
@@ -175,7 +168,6 @@ fn with_names<S: Serializer, T: Serialize>(
 }
 
 impl Breakdown {
-    /// Of a run.
     pub fn new(figures: &SystemFigures, events: &[Event]) -> Self {
         let (tokens, _, ns) = figures.generated();
         let begin = figures.prompt_ns;

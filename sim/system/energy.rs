@@ -21,25 +21,19 @@ use ndp_energy::{CoreCosts, CorePart, DramCosts, DramPart, Energy, EnergyConstan
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Bytes of a burst.
 const BURST_BYTES: u64 = (BEAT_BITS / 8) as u64;
 
 /// What energy goes to in a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EnergyPart {
-    /// DRAM while a program runs.
     Program(DramPart),
-    /// DRAM, accesses of the host.
     HostAccess(DramPart),
-    /// DRAM between programs.
     Between(DramPart),
-    /// The logic of a core.
     Core(CorePart),
     /// Bits on their way.
     Bits,
     /// The device has nothing to do.
     Idle,
-    /// The device works.
     Busy,
 }
 
@@ -56,7 +50,6 @@ impl EnergyPart {
         }
     }
 
-    /// Its name in tables.
     pub fn name(self) -> String {
         match self {
             Self::Program(part) => format!("DRAM, {}", part.name()),
@@ -79,9 +72,7 @@ impl Serialize for EnergyPart {
 /// An entry: what a device used for an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct EnergyRow {
-    /// The device.
     pub device: String,
-    /// What for.
     pub part: EnergyPart,
     /// The operation; none is responsible for idle times.
     pub operation: Option<Operation>,
@@ -108,9 +99,7 @@ pub struct EnergyCosts {
 /// What a device draws from a time on: a DIMM with its core, the GPU, the host or the SSD.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Power {
-    /// The device.
     pub place: Place,
-    /// From when on.
     pub from_ns: u64,
     /// How much, in W: the mean of a program, or of a time without work.
     pub watts: f64,
@@ -119,11 +108,9 @@ pub struct Power {
 /// How else a token could be computed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Alternative {
-    /// What is done.
     pub name: &'static str,
     /// Bytes of weights that move.
     pub bytes: u64,
-    /// Time of a token.
     pub ns: u64,
     /// DRAM commands, bits on their way, and the logic of cores at work.
     pub moving: Energy,
@@ -132,7 +119,6 @@ pub struct Alternative {
 }
 
 impl Alternative {
-    /// All of it.
     pub fn total(&self) -> Energy {
         self.moving + self.devices
     }
@@ -199,12 +185,9 @@ pub(super) struct EnergyTally {
 
 type Entries = BTreeMap<(Place, EnergyPart, Option<Operation>), Energy>;
 
-/// Energy of tokens.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct EnergyBreakdown {
-    /// Tokens.
     pub tokens: u64,
-    /// All of it.
     pub total: Energy,
     /// By device, part and operation; their sum is the total.
     pub rows: Vec<EnergyRow>,
@@ -267,7 +250,6 @@ impl EnergyTally {
         }
     }
 
-    /// Where it went.
     pub fn breakdown(&self, costs: &EnergyCosts) -> EnergyBreakdown {
         let mut entries = self.entries.clone();
         for (&place, &ns) in &self.idle_ns {

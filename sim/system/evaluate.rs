@@ -32,7 +32,6 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::rc::Rc;
 
-/// What is evaluated, and how.
 #[derive(Clone, Debug)]
 pub struct EvaluateOptions {
     /// Policies, in the order of the report.
@@ -41,9 +40,7 @@ pub struct EvaluateOptions {
     pub table_tokens: usize,
     /// Tokens in a window of remapping.
     pub window: u32,
-    /// Seed of the random placement.
     pub seed: u64,
-    /// The predictor's numbers.
     pub rules: PredictorRules,
     /// From what it is known which neurons are computed.
     pub activity: ActivitySource,
@@ -93,35 +90,25 @@ fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
-/// One way of predicting.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PredictorResult {
-    /// What it goes by.
     pub name: &'static str,
-    /// All neurons.
     pub accuracy: f64,
     /// See [`Confusion::precision`].
     pub precision: f64,
     /// See [`Confusion::recall`].
     pub recall: f64,
-    /// Neurons in front of attention.
     pub attention: Confusion,
-    /// Neurons of the MLP.
     pub mlp: Confusion,
-    /// Accuracy of each token.
     pub tokens: Vec<f64>,
-    /// Recall of each token.
     pub token_recall: Vec<f64>,
 }
 
-/// One policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PolicyResult {
-    /// Its name.
     pub policy: Policy,
     /// Mean time of a token in microseconds.
     pub token_us: f64,
-    /// Tokens per second.
     pub tokens_per_second: f64,
     /// Mean time of all MLP blocks of a token in microseconds: what Fig. 13 compares.
     pub mlp_us: f64,
@@ -133,7 +120,6 @@ pub struct PolicyResult {
     pub gpu_share: f64,
     /// Most loaded DIMM over the mean, mean over tokens.
     pub imbalance: f64,
-    /// The same over windows.
     pub windows: WindowBalance,
     /// Mean bytes copied to the GPU per token.
     pub upload_bytes_per_token: f64,
@@ -143,14 +129,12 @@ pub struct PolicyResult {
     pub migrations_dropped: u64,
     /// If not all programs ran: how many did, and how good the estimates of the others are.
     pub estimated: Option<Estimated>,
-    /// Where the time went.
     pub time: Breakdown,
     /// What came from the SSD, if the DIMMs do not hold all neurons.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flash: Option<FlashSummary>,
     /// Where the energy went, if it was counted.
     pub energy: Option<EnergyBreakdown>,
-    /// Every token: what it took.
     pub tokens: Vec<TokenFigures>,
     /// Every token: what the scheduler moved.
     pub records: Vec<TokenRecord>,
@@ -161,7 +145,6 @@ pub struct PolicyResult {
 pub struct PlacementResult {
     /// Time of the objective, in microseconds.
     pub objective_us: f64,
-    /// Bound of the linear relaxation.
     pub bound_us: f64,
     /// `objective / bound - 1`.
     pub gap: f64,
@@ -174,9 +157,7 @@ pub struct PlacementResult {
 /// A ratio of two policies' MLP times beside the paper's.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ablation {
-    /// The slower policy.
     pub from: Policy,
-    /// The faster one.
     pub to: Policy,
     /// Time of `from` over time of `to`, MLP blocks.
     pub ratio: f64,
@@ -196,15 +177,11 @@ const PAPER: [(Policy, Policy, f64); 5] = [
 /// Everything that one run finds out.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Evaluation {
-    /// Name of the model.
     pub model: String,
     /// What its layers are made of.
     pub weights: WeightFormat,
-    /// Name of the system.
     pub system: String,
-    /// DIMMs.
     pub dimms: u32,
-    /// What made the trace.
     pub trace: String,
     /// From what it was known which neurons are computed.
     pub activity: ActivitySource,
@@ -214,19 +191,14 @@ pub struct Evaluation {
     pub profiled_tokens: u64,
     /// Tokens of the prompt of the last sequence.
     pub prompt_tokens: u64,
-    /// Tokens generated.
     pub generated_tokens: u64,
     /// Share of neurons that were active.
     pub density: f64,
     /// Mean similarity of generated tokens at distance 1, 2, ...: `|A & B| / ((|A| + |B|) / 2)`.
     pub similarity: Vec<f64>,
-    /// The offline placement.
     pub placement: PlacementResult,
-    /// Predictors.
     pub predictors: Vec<PredictorResult>,
-    /// Policies.
     pub policies: Vec<PolicyResult>,
-    /// Ratios of policies.
     pub ablation: Vec<Ablation>,
 }
 
@@ -274,7 +246,6 @@ struct Prepared {
     prompt: Vec<Activity>,
 }
 
-/// A policy at work.
 struct Run {
     policy: Policy,
     online: Online,

@@ -6,18 +6,14 @@ use crate::gemv::{MergeFormat, ProgramFigures};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// What one core did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DimmFigures {
     /// Cycles of all its programs.
     pub cycles: u64,
     /// The same by the cycle model.
     pub model_cycles: u64,
-    /// Programs.
     pub programs: u64,
-    /// Instructions.
     pub instructions: u64,
-    /// Neurons that it computed.
     pub neurons: u64,
     /// Bytes of partial sums that it sent to other cores.
     pub sent_bytes: u64,
@@ -86,7 +82,6 @@ pub struct MergeFigures {
 pub struct Differences {
     /// Results that were compared with those of exact sums.
     pub compared: u64,
-    /// Those that differ.
     pub different: u64,
     /// The largest distance, in FP16 numbers between the two.
     pub largest: u32,
@@ -95,15 +90,12 @@ pub struct Differences {
 /// One generated token, or rather the pass behind which it is drawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TokenFigures {
-    /// Its position in the text.
     pub position: usize,
     /// Cycles of the slowest core of each step, added up.
     pub critical_cycles: u64,
     /// Nanoseconds of the whole pass, GPU, bus and links by their bandwidths.
     pub ns: u64,
-    /// Neurons that the GPU computed.
     pub gpu_neurons: u64,
-    /// Neurons that each core computed.
     pub dimm_neurons: Vec<u64>,
     /// Cycles of each core.
     pub dimm_cycles: Vec<u64>,
@@ -114,9 +106,7 @@ pub struct TokenFigures {
 pub struct LinkCounters {
     /// Flits sent, repeated ones included.
     pub flits_sent: u32,
-    /// Flits sent again.
     pub sent_again: u32,
-    /// Flits accepted.
     pub accepted: u32,
     /// Flits with a wrong CRC.
     pub wrong_crc: u32,
@@ -133,7 +123,6 @@ pub struct LinkCounters {
 }
 
 impl LinkCounters {
-    /// The counters by their numbers.
     pub(super) fn of(counters: [u32; 16]) -> Self {
         let [flits_sent, sent_again, accepted, wrong_crc, out_of_order, replays_asked, replays_timed, ..] =
             counters;
@@ -157,7 +146,6 @@ impl LinkCounters {
 pub struct LinkFigures {
     /// Messages with partial sums, Q, K and V that arrived.
     pub messages: u64,
-    /// Their bytes.
     pub bytes: u64,
     /// Their cycles, from the first instruction's offer to the end of the later side, added up.
     pub cycles: u64,
@@ -173,7 +161,6 @@ pub struct LinkFigures {
     pub upload_bytes: u64,
     /// Neurons that did not arrive and stayed where they were.
     pub failed_moves: u64,
-    /// Each DIMM's end.
     pub counters: Vec<LinkCounters>,
     /// Bits that independent errors have changed on all lanes.
     pub wrong_bits: u64,
@@ -183,14 +170,11 @@ pub struct LinkFigures {
     pub pending_faults: Vec<String>,
 }
 
-/// What all devices did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SystemFigures {
-    /// Each core.
     pub dimms: Vec<DimmFigures>,
     /// Cycles of the slowest core of each step that all wait for, added up: what the DIMMs take side by side.
     pub critical_cycles: u64,
-    /// The same by operation.
     pub operation_cycles: BTreeMap<Operation, u64>,
     /// Nanoseconds of the generated tokens by operation.
     pub operation_ns: BTreeMap<Operation, u64>,
@@ -204,7 +188,6 @@ pub struct SystemFigures {
     pub gpu_sent_bytes: u64,
     /// Bytes by the way that they took.
     pub bytes: PathBytes,
-    /// What meeting cost.
     pub merge: MergeFigures,
     /// What went over links, if they are simulated.
     pub links: Option<LinkFigures>,
@@ -212,7 +195,6 @@ pub struct SystemFigures {
     pub flash: Option<FlashFigures>,
     /// Results of cores that were compared with the reference.
     pub outputs_checked: u64,
-    /// Results that differed from it.
     pub mismatches: u64,
     /// Results that differ from those of exact sums; nothing is compared if all sums are exact.
     pub differences: Differences,

@@ -37,9 +37,7 @@ pub struct FlashOptions {
 pub struct FlashFigures {
     /// Neurons of all MLP blocks, and slots for them on all DIMMs.
     pub neurons: u64,
-    /// Slots.
     pub slots: u64,
-    /// Bytes of a bundle.
     pub bundle_bytes: u64,
     /// Bundles that would have changed slots if the slots that are used had to be without holes. Here none does.
     pub moves_without_holes: u64,
@@ -49,25 +47,20 @@ pub struct FlashFigures {
     pub tokens: Vec<FlashToken>,
 }
 
-/// One pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FlashToken {
-    /// Its position in the text.
     pub position: usize,
-    /// Neurons that DIMMs needed.
     pub needed: u64,
     /// Bundles that were read: those that had no slot.
     pub loaded: u64,
     /// Neurons that left their slots.
     pub deleted: u64,
-    /// Time of the SSD.
     pub ssd_ns: u64,
     /// Rounds of MLPs behind their first one.
     pub further_rounds: u64,
 }
 
 impl FlashFigures {
-    /// A sum over all passes.
     pub fn sum(&self, value: fn(&FlashToken) -> u64) -> u64 {
         self.tokens.iter().map(value).sum()
     }
@@ -91,9 +84,7 @@ pub struct FlashSummary {
     pub resident_share: f64,
     /// Share of the needed neurons that had a slot.
     pub hit_rate: f64,
-    /// Bundles that were read.
     pub bundles_per_token: f64,
-    /// Their bytes.
     pub ssd_bytes_per_token: f64,
     /// Bytes that would have moved from slot to slot if the slots that are used had to be without holes.
     pub moved_bytes_without_holes_per_token: f64,

@@ -51,7 +51,6 @@ impl Gpu {
         Self { numerics, software: SoftwareBackend::new() }
     }
 
-    /// How it adds.
     pub fn numerics(&self) -> GpuNumerics {
         self.numerics
     }

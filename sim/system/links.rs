@@ -24,7 +24,6 @@ use std::collections::HashMap;
 
 /// How often a message is sent before its link is given up.
 const TRIES: u32 = 3;
-/// Numbers of messages.
 const SLOTS: u32 = 1 << 16;
 
 /// Something that goes wrong with a link while text is generated.
@@ -34,14 +33,12 @@ pub struct LinkFault {
     pub cycle: u64,
     /// The DIMM whose link it is.
     pub dimm: usize,
-    /// What happens.
     pub kind: FaultKind,
 }
 
 /// What can go wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FaultKind {
-    /// The lanes.
     Lanes(LaneFault),
     /// The DIMM does not take what comes for so many cycles, so that the queues of the link are full.
     Full(u64),
@@ -105,9 +102,7 @@ impl std::str::FromStr for LinkFault {
 pub struct LinkOptions {
     /// Bit error rate of all lanes.
     pub ber: f64,
-    /// What happens when.
     pub faults: Vec<LinkFault>,
-    /// Seed of errors and skew.
     pub seed: u64,
 }
 
@@ -130,7 +125,6 @@ impl Message {
 /// Messages that went at the same time: no core has sent or received more than one of them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Round {
-    /// Their numbers.
     pub messages: Vec<usize>,
     /// Programs of the cores, which begin together; once more for each time that a message had to be repeated.
     pub tries: Vec<Programs>,
@@ -147,7 +141,6 @@ impl Round {
 /// What has become of neurons that were to change places.
 #[derive(Debug, Default)]
 pub(super) struct MovedNeurons {
-    /// Programs of the cores.
     pub programs: Programs,
     /// Ways that were taken, with bytes.
     pub ways: Vec<(Place, u64)>,
@@ -168,14 +161,12 @@ struct Sides {
 /// Programs of cores, by their numbers.
 type Programs = Vec<(usize, ProgramFigures)>;
 
-/// Linked DIMMs.
 #[derive(Debug)]
 pub(super) struct Links {
     lockstep: Lockstep,
     slot: u32,
     /// Cycle and DIMM: what comes is taken late, by so many cycles.
     full: Vec<(u64, usize, u64)>,
-    /// What happens to the lanes.
     planned: Vec<LinkFault>,
     pub figures: LinkFigures,
     threads: usize,
@@ -381,9 +372,6 @@ impl Links {
     }
 
     /// Some neurons change places: over links, and to the GPU by the host's reads. Those of which not all weights arrive stay where they are.
-    ///
-    /// # Errors
-    /// As [`Lockstep::run`].
     pub fn move_neurons(
         &mut self,
         cores: &mut [GemvUnit],
@@ -476,9 +464,6 @@ impl Links {
     }
 
     /// What the controllers of all links have counted.
-    ///
-    /// # Errors
-    /// As [`Lockstep::run`].
     pub fn count(&mut self, cores: &mut [GemvUnit]) -> Result<()> {
         let jobs = cores.iter().map(|_| Some(())).collect();
         let counted = self.lockstep.run(cores, jobs, self.threads, &async |core: &mut GemvUnit, ()| {
@@ -531,7 +516,6 @@ impl Moves {
     }
 }
 
-/// What became of it.
 struct Moved {
     figures: ProgramFigures,
     outcome: Outcome,

@@ -18,7 +18,6 @@ use ndp_predictor::{
 };
 use ndp_traces::{Activity, NeuronShape, Profile};
 
-/// What the predictor learns from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Knowledge {
     /// What a machine knows: of the MLP, a neuron that was not computed counts as inactive.
@@ -35,7 +34,6 @@ enum Source {
     Hermes(LayerTable),
     /// Two small products of the MLP's input.
     LowRank(LowRank),
-    /// Nothing.
     Exact,
 }
 
@@ -44,7 +42,6 @@ enum Source {
 pub struct Missed {
     /// Sum of the activations of neurons that were active and not predicted.
     pub missed: f64,
-    /// Sum of all.
     pub all: f64,
 }
 
@@ -70,16 +67,12 @@ pub struct LivePredictor {
     predictor: Option<Box<dyn ActivityPredictor>>,
     evaluation: Evaluation,
     tokens: Vec<Confusion>,
-    /// Each block's counts.
     blocks: Vec<Confusion>,
     missed: Missed,
 }
 
 impl LivePredictor {
     /// For a prompt of so many tokens, with parents from the activity of other texts.
-    ///
-    /// # Errors
-    /// As [`LayerTable::sample`].
     pub fn new(shape: &NeuronShape, profile: &[Activity], prompt_tokens: usize) -> Result<Self> {
         let table = LayerTable::sample(shape, profile.iter().cloned())?;
         Ok(Self::of_table(shape, table, prompt_tokens))
@@ -180,9 +173,6 @@ impl LivePredictor {
 
     /// Says what was active in a block: `values` are the block's outputs of each vector, `[batch x neurons]`. `predicted` is what
     /// [`LivePredictor::predict`] has said; of the MLP no more than that is known.
-    ///
-    /// # Errors
-    /// As [`Predictor::observe`].
     pub fn observe(
         &mut self,
         layer: u32,
@@ -330,12 +320,10 @@ pub struct PredictedSoftware {
 }
 
 impl PredictedSoftware {
-    /// With this predictor.
     pub fn new(live: LivePredictor) -> Self {
         Self { software: SoftwareBackend::new(), live, predicted: None }
     }
 
-    /// The predictor.
     pub fn live(&self) -> &LivePredictor {
         &self.live
     }
@@ -406,7 +394,6 @@ mod tests {
         (0..count).map(next).collect()
     }
 
-    /// A block's activity as values.
     fn values(shape: &NeuronShape, activity: &Activity, block: usize) -> Vec<f16> {
         let bits = activity.block(shape, block);
         let value = |n: usize| f16::from_bits(0x3C00 * (bits[n / 64] >> (n % 64) & 1) as u16);

@@ -33,11 +33,9 @@ const SYSTEM: &str = "small";
 /// Figures of all products of a class, or of all classes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ProductFigures {
-    /// Products.
     pub calls: u64,
     /// Outputs, each of which was compared with the reference.
     pub outputs_checked: u64,
-    /// Multiply-accumulates.
     pub macs: u64,
     /// Core cycles: of linear layers each from its first command to its last result; of attention's products those in which one was
     /// at work.
@@ -95,7 +93,6 @@ struct Inputs<'a> {
 struct Computed<'a, 'b> {
     op: &'a GemvOp<'b>,
     weights: WeightFormat,
-    /// Inputs that took part.
     inputs: usize,
     /// The inputs or rows that took part; empty for all of them.
     list: &'a [u32],
@@ -105,17 +102,11 @@ struct Computed<'a, 'b> {
 
 impl LoneCore {
     /// Opens the unit of a configuration, in the system `small`.
-    ///
-    /// # Errors
-    /// As [`GemvUnit::open`].
     pub fn open(config: &DesignConfig, unit: &GemvOptions) -> Result<Self> {
         Self::open_in(&SystemConfig::preset(SYSTEM)?, config, unit)
     }
 
     /// Opens the unit of a configuration in a system, whose memory channel carries operands and results.
-    ///
-    /// # Errors
-    /// As [`GemvUnit::open`].
     pub fn open_in(system: &SystemConfig, config: &DesignConfig, unit: &GemvOptions) -> Result<Self> {
         let (unit, backdoor) = GemvUnit::open(config, unit)?;
         let figures = SystemFigures { dimms: vec![DimmFigures::default()], ..SystemFigures::default() };
@@ -156,7 +147,6 @@ impl LoneCore {
         ProductFigures { cycles: dimms[0].cycles, outputs_checked: *outputs_checked, ..total }
     }
 
-    /// Sums over all programs.
     pub fn sums(&self) -> ProgramSums {
         ProgramSums::of(&self.books.events)
     }
@@ -186,7 +176,6 @@ impl LoneCore {
         Rc::clone(&self.backdoor)
     }
 
-    /// The unit.
     pub fn unit(&self) -> &GemvUnit {
         &self.unit
     }
@@ -196,7 +185,6 @@ impl LoneCore {
         &mut self.unit
     }
 
-    /// What the run leaves.
     pub fn into_ran(mut self) -> Ran {
         let recording = self.unit.take_recording();
         Ran { recording, ..Ran::new(self.books, std::slice::from_ref(&self.unit)) }

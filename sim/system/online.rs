@@ -20,9 +20,7 @@ use std::rc::Rc;
 
 /// What an online run begins with.
 pub struct OnlineStart<'a> {
-    /// The core of the DIMMs.
     pub design: &'a DesignConfig,
-    /// The model.
     pub model: &'a LlmShape,
     /// The machine; its GPU's memory limits which neurons have a copy there.
     pub system: &'a SystemConfig,
@@ -33,20 +31,16 @@ pub struct OnlineStart<'a> {
     /// Where neurons are at first, but under the random policy, which deals them out itself. The offline method places them if nothing is
     /// said.
     pub placement: Option<&'a Placement>,
-    /// Tokens of the prompt.
     pub prompt_tokens: usize,
-    /// Seed of the random placement.
     pub seed: u64,
     /// Tokens in a window of remapping.
     pub window: u32,
-    /// The predictor's numbers.
     pub rules: PredictorRules,
 }
 
 /// What is known of a model from other texts.
 #[derive(Clone, Debug)]
 pub struct Known {
-    /// Its blocks of neurons.
     pub shape: NeuronShape,
     /// How often each neuron was active.
     pub profile: Profile,
@@ -141,9 +135,6 @@ impl Online {
     }
 
     /// Takes what was active for a token that has been computed.
-    ///
-    /// # Errors
-    /// As [`Session::token`].
     pub fn token(&self, activity: &Activity) -> Result<()> {
         let state = &mut *self.0.borrow_mut();
         if let Some(session) = &mut state.session {

@@ -60,7 +60,6 @@ impl Phase {
     }
 }
 
-/// Cycles of each phase.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PhaseCycles(BTreeMap<Phase, u64>);
 

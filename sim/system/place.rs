@@ -6,7 +6,6 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Place {
-    /// The GPU.
     Gpu,
     /// The bus, from the GPU to the host.
     BusDown,
@@ -18,19 +17,14 @@ pub enum Place {
     LinkIn(u32),
     /// The link of a DIMM, away from it.
     LinkOut(u32),
-    /// The core of a DIMM.
     Dimm(u32),
-    /// The host's processor.
     Host,
-    /// The SSD.
     Ssd,
 }
 
 impl Place {
-    /// The kinds of places.
     pub const GROUPS: [&str; 7] = ["GPU", "DIMMs", "links", "channels", "bus", "host", "SSD"];
 
-    /// Its kind.
     pub fn group(self) -> &'static str {
         match self {
             Self::Gpu => "GPU",

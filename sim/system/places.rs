@@ -4,12 +4,9 @@ use ndp_config::BlockKind;
 use ndp_numerics::SplitMix64;
 use std::collections::BTreeMap;
 
-/// Something that computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Device {
-    /// The GPU.
     Gpu,
-    /// The core of a DIMM.
     Dimm(u32),
 }
 
@@ -70,7 +67,6 @@ impl Places for StaticPlaces {
     }
 }
 
-/// Neurons by device.
 pub(super) type Parts = BTreeMap<Device, Vec<u32>>;
 
 /// Neurons by their device, each list in the given order.
@@ -93,7 +89,6 @@ pub(super) fn split(device: impl Fn(u32) -> Device, neurons: &[u32]) -> Parts {
     of_dimms.chain([(Device::Gpu, of_gpu)]).filter(|(_, part)| !part.is_empty()).collect()
 }
 
-/// Those of the DIMMs.
 pub(super) fn cold(parts: &Parts) -> impl Iterator<Item = (usize, &Vec<u32>)> {
     parts.iter().filter_map(|(device, neurons)| match device {
         Device::Dimm(dimm) => Some((*dimm as usize, neurons)),

@@ -9,7 +9,6 @@ use crate::gemv::GemvUnit;
 /// Figures and records of a run that is over.
 #[derive(Debug)]
 pub struct Ran {
-    /// Figures of all devices.
     pub figures: SystemFigures,
     /// Everything that was done, in the order of the operations.
     pub events: Vec<Event>,

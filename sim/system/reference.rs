@@ -13,11 +13,9 @@ const ONE: u16 = 0x3C00;
 /// Where results come from.
 #[derive(Debug)]
 pub(super) enum Reference {
-    /// They are computed.
     Software(SoftwareBackend),
     /// There are no data: outputs of FC1, and those behind a gate, are 1 where a neuron was active, everything else is 0.
     Outline {
-        /// The blocks of the trace.
         shape: NeuronShape,
         /// The tokens that are computed together.
         tokens: Vec<Activity>,

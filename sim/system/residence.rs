@@ -17,7 +17,6 @@ use ndp_predictor::LowRank;
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Block and neuron.
 pub(super) type Neuron = (usize, u32);
 
 /// A neuron, and the slot that is reserved for it.
@@ -29,7 +28,6 @@ const FLIGHT_NEURONS: usize = 4;
 /// Where the weights of a model lie in the DRAM of its DIMMs. All DIMMs are divided alike.
 #[derive(Clone, Debug, Serialize)]
 pub struct ImageMap {
-    /// DIMMs.
     pub dimms: u32,
     /// Blocks of neurons, two for each layer: the inputs of attention, then the hidden layer of the MLP.
     pub blocks: Vec<BlockMap>,
@@ -37,12 +35,9 @@ pub struct ImageMap {
     pub vectors: Vec<VectorMap>,
 }
 
-/// A block of neurons.
 #[derive(Clone, Debug, Serialize)]
 pub struct BlockMap {
-    /// Its layer.
     pub layer: usize,
-    /// What its neurons are.
     pub kind: BlockKind,
     /// Rows of each of its matrices.
     pub slots: u32,
@@ -57,22 +52,17 @@ pub struct BlockMap {
 /// A matrix with a row for each slot (`docs/layout.md`).
 #[derive(Clone, Debug, Serialize)]
 pub struct TileMap {
-    /// Which one.
     pub matrix: WeightMatrix,
     /// Its first column in the matrix of the model.
     pub first_column: u32,
-    /// Columns.
     pub columns: u32,
     /// First burst in every rank.
     pub address: u32,
 }
 
-/// A vector.
 #[derive(Clone, Debug, Serialize)]
 pub struct VectorMap {
-    /// What it is.
     pub name: &'static str,
-    /// Elements.
     pub elements: u32,
     /// First burst of the DIMM.
     pub address: u32,
@@ -199,7 +189,6 @@ impl Residence {
         }
     }
 
-    /// Where everything is.
     pub fn map(&self) -> ImageMap {
         let block = |block: usize| BlockMap {
             layer: block / 2,
@@ -259,7 +248,6 @@ impl Residence {
         neurons.iter().map(|&neuron| self.home((block, neuron)).slot).collect()
     }
 
-    /// Where a neuron is computed.
     pub fn device(&self, (block, neuron): Neuron) -> Device {
         if self.on_gpu[block][neuron as usize] {
             return Device::Gpu;
@@ -498,7 +486,6 @@ fn slots_of(homes: &[u32], dimms: u32, percent: u32, ranks: u32) -> u32 {
     slots.next_multiple_of(ranks).max(ranks)
 }
 
-/// A row of zeros.
 fn zeros(layout: &MatrixLayout, slot: u32) -> Vec<PackedBurst> {
     if layout.weights() == WeightFormat::Fp16 {
         return layout.pack_row(slot, &[]).collect();

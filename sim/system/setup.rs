@@ -43,9 +43,6 @@ impl Setup {
     }
 
     /// The host's software on a machine.
-    ///
-    /// # Errors
-    /// As [`Online::new`].
     pub fn online(
         &self,
         design: &DesignConfig,
@@ -68,7 +65,6 @@ impl Setup {
     }
 }
 
-/// The sizes of a model.
 pub(super) fn llm_shape(model: &Model) -> Result<LlmShape> {
     let config = &model.config;
     let shape = LlmShape::opt_like(
@@ -92,7 +88,6 @@ pub(super) fn llm_shape(model: &Model) -> Result<LlmShape> {
 /// How well a backend predicts a text.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Perplexity {
-    /// Tokens that were predicted.
     pub tokens: usize,
     /// `exp` of the mean negative logarithm of their probabilities, which come from a softmax of the logits in double precision.
     pub per_token: f64,

@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 /// Figures of all instructions with one opcode.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct InstructionFigures {
-    /// Instructions.
     pub count: u64,
     /// Core cycles in which one of them was busy. Parts of the core are busy at the same time.
     pub cycles: u64,

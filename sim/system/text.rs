@@ -20,13 +20,11 @@ use ndp_traces::{Activity, NeuronShape};
 /// What makes neurons of the MLP inactive.
 const RELU: Finish<'static> = Finish::Activate(Activation::Relu);
 
-/// A text in work.
 pub struct TracedText<P> {
     system: SystemBackend<P>,
     model: LlmShape,
     shape: NeuronShape,
     caches: Vec<LayerCache>,
-    /// Most positions of the text.
     positions: usize,
     breakdown: Option<Breakdown>,
     costs: Option<EnergyCosts>,
@@ -49,13 +47,11 @@ impl<P: Places> TracedText<P> {
         }
     }
 
-    /// Counts energy too.
     #[must_use]
     pub fn with_energy(self, costs: EnergyCosts) -> Self {
         Self { costs: Some(costs), ..self }
     }
 
-    /// The system.
     pub fn system(&self) -> &SystemBackend<P> {
         &self.system
     }

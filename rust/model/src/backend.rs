@@ -90,9 +90,6 @@ impl<'a> GemvOp<'a> {
     }
 
     /// The product of a matrix, with what it says of quantised weights.
-    ///
-    /// # Errors
-    /// As [`GemvOp::new`].
     pub fn of_matrix(
         label: &'a str,
         class: GemvClass,
@@ -104,9 +101,6 @@ impl<'a> GemvOp<'a> {
     }
 
     /// The same without weights: for backends that only have to know its sizes and which of its inputs are zero.
-    ///
-    /// # Errors
-    /// As [`GemvOp::new`].
     pub fn outline(
         label: &'a str,
         class: GemvClass,
@@ -122,9 +116,6 @@ impl<'a> GemvOp<'a> {
     }
 
     /// The same product of other vectors.
-    ///
-    /// # Errors
-    /// As [`GemvOp::new`].
     pub fn with_activations<'b>(&self, activations: &'b [f16]) -> Result<GemvOp<'b>>
     where
         'a: 'b,

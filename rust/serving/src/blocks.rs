@@ -9,9 +9,7 @@ pub struct BlockPool {
 }
 
 ndp_config::getters!(BlockPool {
-    /// Tokens of a block.
     block_tokens = tokens: u32,
-    /// All blocks.
     total: u64,
     /// Blocks that requests have.
     used: u64,
@@ -24,7 +22,6 @@ impl BlockPool {
         Self { tokens, total: bytes.checked_div(of_block).unwrap_or(0), used: 0 }
     }
 
-    /// Blocks that nobody has.
     pub fn free(&self) -> u64 {
         self.total - self.used
     }

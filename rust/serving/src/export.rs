@@ -29,7 +29,6 @@ const DECODING: [u32; 10] = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256];
 pub const CONTEXTS: [u32; 9] = [16, 32, 64, 128, 256, 512, 1024, 2048, 4096];
 /// Distance of the contexts that the line for `pim_model.py` is fitted to, from 128 to 4096 as its authors' loop has them.
 const FIT_STEP: u32 = 128;
-/// Longest context of the fit.
 const FIT_END: u32 = 4096;
 
 /// The model whose head sizes `pim_model.py` scales from.
@@ -89,15 +88,11 @@ impl PimLine {
 pub struct Tables<'a> {
     /// A chip's part of the model.
     pub part: &'a Model,
-    /// The devices.
     pub hardware: &'a Hardware,
     /// Their memory, as RTL and device model have it.
     pub memory: &'a HbmConfig,
-    /// Times of the mode's banks.
     pub times: &'a dyn DeviceTimes,
-    /// Energy of the part.
     pub costs: &'a StepCosts,
-    /// The mode.
     pub mode: Mode,
 }
 

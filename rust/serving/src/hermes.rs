@@ -29,7 +29,6 @@ pub struct HermesSteps<'a> {
     kv: KvMemory,
     /// Steps of tokens by requests and twice the mean context, which is all that they depend on.
     tokens: HashMap<(u32, u64), StepCost>,
-    /// Prefills by tokens.
     prompts: HashMap<u32, StepCost>,
 }
 

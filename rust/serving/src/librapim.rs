@@ -37,7 +37,6 @@ pub struct LibraPimSteps<'a> {
     most_requests: u32,
 }
 
-/// Chunks that logits follow.
 fn yielding(chunks: &[Chunk]) -> u32 {
     chunks.iter().filter(|chunk| chunk.yields).count() as u32
 }
@@ -110,7 +109,6 @@ impl<'a> LibraPimSteps<'a> {
         head * u64::from(model.kv_heads) + npu.softmax(all)
     }
 
-    /// Prompts on a stage's chip.
     fn prompt_step(&self, prompts: &[Chunk]) -> Step {
         let model = &self.part;
         let tokens = tokens_of(prompts);

@@ -11,7 +11,6 @@ const STRETCHES: usize = 60;
 /// A distribution, in milliseconds. Percentiles are by nearest rank: the smallest value that so many are not above.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Distribution {
-    /// Mean.
     pub mean_ms: f64,
     /// Half are not above.
     pub p50_ms: f64,
@@ -19,7 +18,6 @@ pub struct Distribution {
     pub p95_ms: f64,
     /// 99 of 100 are not above.
     pub p99_ms: f64,
-    /// The greatest.
     pub max_ms: f64,
     /// How many values there are.
     pub values: u64,
@@ -47,7 +45,6 @@ impl Distribution {
 /// How much a device works.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Utilisation {
-    /// Which.
     pub device: &'static str,
     /// Share of the time for which it has work, be it waiting for its memory.
     pub busy: f64,
@@ -55,16 +52,12 @@ pub struct Utilisation {
     pub macs: Option<f64>,
 }
 
-/// Figures of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Requests.
     pub requests: u64,
     /// From the first arrival to the last token.
     pub seconds: f64,
-    /// Generated tokens.
     pub tokens: u64,
-    /// Tokens of all prompts.
     pub prompt_tokens: u64,
     /// Generated tokens over [`Summary::seconds`].
     pub tokens_per_second: f64,
@@ -76,7 +69,6 @@ pub struct Summary {
     pub tpot: Distribution,
     /// Arrival to last token.
     pub latency: Distribution,
-    /// Iterations.
     pub iterations: u64,
     /// Share of [`Summary::seconds`] in which there is nothing to do.
     pub waiting: f64,
@@ -88,7 +80,6 @@ pub struct Summary {
     pub preemptions: u64,
     /// Tokens that were prefilled again.
     pub recomputed_tokens: u64,
-    /// Blocks for keys and values.
     pub kv_blocks: u64,
     /// Most of them in use, as a share.
     pub kv_most: f64,
@@ -114,7 +105,6 @@ fn latency(served: &Served) -> f64 {
 }
 
 impl Summary {
-    /// Of an outcome on that machine.
     pub fn of(outcome: &Outcome, machine: &dyn StepTimes) -> Self {
         let served = &outcome.served;
         let begin = served.iter().map(|one| one.request.arrival_ns).min().unwrap_or(0);
@@ -184,7 +174,6 @@ pub fn cumulative(served: &[Served], of: Latency) -> Vec<(f64, f64)> {
     points.map(|rank| (100.0 * rank as f64 / count as f64, all[rank - 1] / 1e6)).collect()
 }
 
-/// Which latency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Latency {
     /// Arrival to first token.

@@ -17,7 +17,6 @@ use serde::Serialize;
 pub struct Parallel {
     /// Chips that share each layer.
     pub tp: u32,
-    /// Stages of layers.
     pub pp: u32,
     /// GB/s of a chip's link, each way.
     pub link_gbps: f64,
@@ -33,7 +32,6 @@ impl Default for Parallel {
 }
 
 impl Parallel {
-    /// All chips.
     pub fn chips(&self) -> u32 {
         self.tp * self.pp
     }

@@ -17,14 +17,11 @@ pub const MOST_TOKENS: u32 = 1 << 20;
 /// Latest arrival: 31 years.
 pub const LATEST_NS: u64 = 1_000_000_000_000_000_000;
 
-/// A request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Request {
     /// When it arrives, in nanoseconds.
     pub arrival_ns: u64,
-    /// Tokens of its prompt.
     pub input: u32,
-    /// Tokens to generate.
     pub output: u32,
 }
 
@@ -34,7 +31,6 @@ const COLUMNS: [&str; 3] = ["input_toks", "output_toks", "arrival_time_ns"];
 const NO_COUNT: &str = "is not a whole number of 0 or more, in digits without a point or an exponent";
 
 impl Request {
-    /// Checks all three numbers.
     fn checked(line: usize, [input, output, arrival_ns]: [u64; 3]) -> Result<Self> {
         let most = u64::from(MOST_TOKENS);
         let error = |what: &str, value: u64, min: u64, max: u64| {
@@ -70,9 +66,6 @@ pub fn parse(text: &str) -> Result<Vec<Request>> {
 }
 
 /// Like [`parse`], with the keys of requests in JSON that nothing reads.
-///
-/// # Errors
-/// As [`parse`].
 pub fn parse_with_unknown(text: &str) -> Result<(Vec<Request>, BTreeSet<String>)> {
     let mut unknown = BTreeSet::new();
     let lines = text

@@ -28,7 +28,6 @@ use std::collections::VecDeque;
 /// What limits a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Rules {
-    /// Requests of an iteration.
     pub max_batch: u32,
     /// Tokens of a block of keys and values.
     pub block_tokens: u32,
@@ -53,10 +52,8 @@ impl Rules {
     }
 }
 
-/// What became of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Served {
-    /// The request.
     #[serde(flatten)]
     pub request: Request,
     /// When its first token was there.
@@ -67,29 +64,23 @@ pub struct Served {
     pub preemptions: u32,
 }
 
-/// An iteration.
 #[derive(Clone, Copy, Debug)]
 pub struct Iteration<'a> {
-    /// When it began.
     pub start_ns: u64,
-    /// When it ended.
     pub end_ns: u64,
     /// Prompts, or parts of them, that were prefilled.
     pub prefilled: &'a [Chunk],
     /// Tokens of those that generated one.
     pub decoded: &'a [Chunk],
-    /// Blocks that were in use.
     pub blocks: u64,
     /// Tokens that were prefilled or generated until now, without those that were prefilled again.
     pub done: u64,
 }
 
-/// What serving took.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
     /// Each request, in the order of the trace.
     pub served: Vec<Served>,
-    /// Iterations.
     pub iterations: u64,
     /// Nanoseconds of iterations; the rest is waiting for arrivals.
     pub busy_ns: u64,
@@ -99,13 +90,10 @@ pub struct Outcome {
     pub recomputed: u64,
     /// How often a request gave way.
     pub preemptions: u64,
-    /// Energy of all iterations.
     pub energy: Option<Energy>,
     /// Of each of the machine's devices.
     pub uses: Vec<Use>,
-    /// Blocks that there are.
     pub blocks: u64,
-    /// Most blocks in use.
     pub most_blocks: u64,
     /// Blocks in use times nanoseconds.
     pub block_ns: u128,
@@ -115,12 +103,10 @@ pub struct Outcome {
     pub tokens: Vec<(u64, u32)>,
 }
 
-/// A request on its way.
 #[derive(Default)]
 struct Active {
     place: usize,
     request: Request,
-    /// Tokens that it has generated.
     done: u32,
     /// Whether it has a prompt to do, with what it had generated when it gave way.
     prefilling: bool,
@@ -224,7 +210,6 @@ struct State {
     waiting: VecDeque<Active>,
     running: Vec<Active>,
     now: u64,
-    /// By place in the trace.
     finished: Vec<Option<Served>>,
     generated: u64,
     outcome: Outcome,

@@ -5,16 +5,13 @@ use ndp_files::Result;
 pub use ndp_pim::session::Chunk;
 use serde::Serialize;
 
-/// Memory for keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct KvMemory {
-    /// All of it.
     pub bytes: u64,
     /// Of one token, in all layers.
     pub bytes_per_token: u64,
 }
 
-/// Tokens of all chunks.
 pub(crate) fn tokens_of(chunks: &[Chunk]) -> u32 {
     chunks.iter().fold(0, |sum, chunk| sum.saturating_add(chunk.tokens))
 }
@@ -30,10 +27,8 @@ pub struct Use {
 
 ndp_config::sums!(Use: busy_ns, macs_ns);
 
-/// What an iteration takes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepCost {
-    /// Time.
     pub ns: u64,
     /// Energy, if the machine knows it.
     pub energy: Option<Energy>,
@@ -58,7 +53,6 @@ impl std::ops::AddAssign for StepCost {
 
 /// A machine, as the scheduler sees it.
 pub trait StepTimes {
-    /// Its devices, for utilisations.
     fn devices(&self) -> Vec<&'static str>;
 
     /// Whether [`Use::macs_ns`] is counted.

@@ -22,16 +22,13 @@ const LONGEST: f64 = 4096.0;
 /// A log-normal distribution of lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Lengths {
-    /// Mean, in tokens.
     pub mean: f64,
     /// Median, in tokens; at most the mean.
     pub median: f64,
 }
 
 impl Lengths {
-    /// Prompts of Alpaca.
     pub const ALPACA_INPUT: Self = Self { mean: 19.31, median: 17.0 };
-    /// Outputs of Alpaca.
     pub const ALPACA_OUTPUT: Self = Self { mean: 58.45, median: 44.0 };
 
     /// With another mean, of the same form.
@@ -51,18 +48,13 @@ impl Lengths {
     }
 }
 
-/// What is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Synth {
-    /// Requests.
     pub requests: u32,
     /// Mean arrivals per second; infinite: all at once.
     pub rate: f64,
-    /// Prompts.
     pub input: Lengths,
-    /// Outputs.
     pub output: Lengths,
-    /// Seed.
     pub seed: u64,
 }
 

@@ -64,9 +64,6 @@ fn places(count: usize, longest: usize, given: Option<u64>, bytes_per_token: u64
 
 impl<'a> OutlineSteps<'a> {
     /// As [`TextSteps::new`]; `is_loaded` leaves out the writing of the weights.
-    ///
-    /// # Errors
-    /// As [`Session::outlined`].
     pub fn outlined(
         sizes: &'a Sizes,
         devices: (&HbmConfig, &Hardware),
@@ -83,9 +80,6 @@ impl<'a> OutlineSteps<'a> {
 
 impl<'m> TextSteps<'m> {
     /// Writes the weights. Each prompt has a place for its keys and values, so there is room for all of them, or for `kv_bytes`.
-    ///
-    /// # Errors
-    /// As [`Session::new`].
     pub fn new(
         model: &'m Model,
         config: &HbmConfig,

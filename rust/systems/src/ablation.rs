@@ -19,9 +19,7 @@ use std::rc::Rc;
 /// Which trace, and how much of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TraceOptions {
-    /// Texts that are profiled.
     pub profiled: u64,
-    /// Tokens of each prompt.
     pub prompt: u64,
     /// Tokens that are generated behind the prompt of the last text.
     pub tokens: u64,
@@ -41,10 +39,8 @@ impl Default for TraceOptions {
     }
 }
 
-/// A policy on the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyTimes {
-    /// The policy.
     pub policy: Policy,
     /// Microseconds of the MLP blocks of a token.
     pub mlp_us: f64,
@@ -56,7 +52,6 @@ pub struct PolicyTimes {
     pub migrated: f64,
 }
 
-/// What a trace shows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceStudy {
     /// The policies, in the order of Fig. 13.
@@ -82,13 +77,11 @@ impl TraceStudy {
         us(from) / us(to)
     }
 
-    /// A policy's figures.
     pub fn policy(&self, policy: Policy) -> Option<&PolicyTimes> {
         self.policies.iter().find(|found| found.policy == policy)
     }
 }
 
-/// Frequencies of all neurons in a profile.
 fn frequencies(profile: &Profile, shape: &NeuronShape) -> Vec<Vec<f32>> {
     let tokens = profile.tokens().max(1) as f32;
     (0..shape.blocks().len())

@@ -76,7 +76,6 @@ impl Frequencies {
         sums
     }
 
-    /// Active share of the neurons.
     pub fn active(&self) -> f64 {
         self.mean(|frequency| frequency)
     }

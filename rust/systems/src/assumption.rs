@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 pub struct Assumption {
     /// The value, in the unit of its key.
     pub value: f64,
-    /// Where it comes from.
     pub reason: String,
 }
 
@@ -45,7 +44,6 @@ macro_rules! keys {
                 matches!(self, Self::SkipPairs | Self::Contiguous)
             }
 
-            /// Unit of the value.
             pub fn unit(self) -> &'static str {
                 match self { $(Self::$key => $unit,)+ }
             }
@@ -161,12 +159,10 @@ keys! {
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Assumptions {
-    /// Its name.
     pub name: String,
     /// The set that has what this one leaves out, for a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     base: Option<String>,
-    /// The values, by key.
     #[serde(flatten)]
     values: BTreeMap<String, Assumption>,
 }

@@ -24,7 +24,6 @@ impl DimmModel {
         Self { design: design.clone(), times: RefCell::default() }
     }
 
-    /// Their core.
     pub fn design(&self) -> &DesignConfig {
         &self.design
     }
@@ -52,9 +51,6 @@ impl DimmModel {
     }
 
     /// Bytes a nanosecond at which one DIMM streams the dense MLP of a model with `batch` vectors.
-    ///
-    /// # Errors
-    /// As [`DimmModel::neurons_ns`].
     pub fn dense_rate(&self, model: &LlmShape, dimms: u32, batch: u32) -> Result<f64> {
         let stored = model.ffn().div_ceil(dimms);
         let ns = self.neurons_ns(model, dimms, BlockKind::Mlp, stored, batch)?;

@@ -13,12 +13,9 @@ pub(crate) const GB: f64 = 1e9;
 /// Nanoseconds of a microsecond.
 pub(crate) const US: f64 = 1e3;
 
-/// Requests of one length.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// The model.
     pub model: LlmShape,
-    /// Tokens of each prompt.
     pub prompt: u32,
     /// Tokens that are generated for each.
     pub output: u32,
@@ -29,7 +26,6 @@ pub struct Workload {
 impl Workload {
     /// Most tokens of a prompt or an output.
     pub const MAX_TOKENS: u32 = 1 << 20;
-    /// Most sequences.
     pub const MAX_BATCH: u32 = 1024;
 
     /// Requests for a model.
@@ -99,11 +95,9 @@ impl Workload {
 /// A system, what is assumed of it, and its DIMMs.
 #[derive(Clone, Copy)]
 pub struct Machine<'a> {
-    /// The devices.
     pub system: &'a SystemConfig,
     /// What is assumed.
     pub assumptions: &'a Assumptions,
-    /// Times of the DIMMs.
     pub dimms: &'a DimmModel,
 }
 

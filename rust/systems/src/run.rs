@@ -22,12 +22,9 @@ ndp_config::named! {
     }
 }
 
-/// A device at work.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Use {
-    /// Which one.
     pub device: Device,
-    /// How long.
     pub ns: f64,
     /// Bytes that it reads from its memory, or carries.
     pub bytes: f64,
@@ -38,7 +35,6 @@ pub struct Use {
 pub struct Step {
     /// What is computed or moved.
     pub name: &'static str,
-    /// By whom.
     pub uses: Vec<Use>,
 }
 
@@ -104,7 +100,6 @@ impl Steps {
         self.uses(device).map(|(times, one)| times * one.ns).sum()
     }
 
-    /// Bytes of a device.
     pub fn bytes(&self, device: Device) -> f64 {
         self.uses(device).map(|(times, one)| times * one.bytes).sum()
     }
@@ -136,11 +131,9 @@ impl Steps {
 /// A request, or a batch of them, from the first to the last token.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Run {
-    /// Sequences.
     pub batch: u32,
     /// Tokens that are generated for each.
     pub output: u32,
-    /// The prompt.
     pub prefill: Steps,
     /// A token of each sequence, in the middle of the output.
     pub token: Steps,

@@ -195,7 +195,6 @@ fn each_technique_of_llm_in_a_flash_reads_less_or_faster() {
     assert_eq!(runs[3].bytes(Device::Ssd), runs[4].bytes(Device::Ssd));
 }
 
-/// The bars of a paper.
 fn bars(paper: Paper) -> Vec<BarRow> {
     let designs = Designs::default();
     paper.bars().into_iter().map(|bar| bar_row(paper, bar, &designs).unwrap()).collect()

@@ -24,7 +24,6 @@ const RUNTIME: &str = "runtime-";
 /// More than the cost of anything that is compiled.
 const VERILATE_FIRST: u64 = 1 << 40;
 
-/// A cache of models.
 #[derive(Clone, Debug)]
 pub struct Cache {
     dir: PathBuf,
@@ -35,7 +34,6 @@ pub struct Cache {
 pub struct Kept {
     /// The file, as it has to be named to load it: so that it is the one that was checked.
     pub library: PathBuf,
-    /// The file, for messages.
     pub path: PathBuf,
     _entry: Entry,
 }
@@ -107,9 +105,6 @@ impl Cache {
     }
 
     /// The library of one unit, as [`Self::libraries`].
-    ///
-    /// # Errors
-    /// As [`Self::libraries`].
     pub fn library(&self, unit: &Unit, tools: &Tools) -> Result<Kept, Failure> {
         let workers = std::thread::available_parallelism().map_or(1, usize::from);
         let kept = self.libraries(std::slice::from_ref(unit), tools, workers)?;
@@ -161,7 +156,6 @@ struct Common {
 struct Progress {
     what: String,
     began: Instant,
-    /// Closed when it is done.
     done: Sender<()>,
     /// None if the operating system has no thread for it.
     reporter: Option<std::thread::JoinHandle<bool>>,

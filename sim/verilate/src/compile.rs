@@ -22,7 +22,6 @@ const DEFINES: [&str; 5] = ["VM_COVERAGE", "VM_SC", "VM_TRACE", "VM_TRACE_FST", 
 const TRACED_OPT_LEVEL: u32 = 1;
 /// That of construction, of the first evaluation, and of trace code.
 const SLOW_OPT_LEVEL: u32 = 0;
-/// That of what exists once.
 const RUNTIME_OPT_LEVEL: u32 = 2;
 
 /// Optimisation of one file of a design.
@@ -42,7 +41,6 @@ struct Task {
     include: Vec<PathBuf>,
     opt_level: u32,
     bytes: u64,
-    /// Time is counted.
     profiled: bool,
 }
 
@@ -147,9 +145,6 @@ fn once(sources: &[PathBuf], dir: &Path, tools: &Tools) -> Result<Vec<Task>, Fai
 
 /// Compiles what every library of a model has besides it: Verilator's run-time code and the shim, to objects in `dir`, where
 /// [`FFI_SOURCES`] are. Also returns the names of the objects.
-///
-/// # Errors
-/// As [`design`].
 pub fn run_time_objects<'a>(dir: &Path, tools: &'a Tools) -> Result<(Vec<Job<'a>>, Vec<String>), Failure> {
     let mut sources = run_time_sources(tools).to_vec();
     sources.push(dir.join("shim.cpp"));
@@ -192,9 +187,6 @@ fn compile(task: &Task, tools: &Tools) -> Result<(), Failure> {
 }
 
 /// Links `objects` to a library that can be loaded and shows only the C interface.
-///
-/// # Errors
-/// What the linker says.
 pub fn link<'a>(
     objects: impl IntoIterator<Item = &'a PathBuf>,
     library: &Path,
@@ -219,7 +211,6 @@ pub fn link<'a>(
     run(command, library)
 }
 
-/// How libraries are linked.
 pub(crate) const LINK_FLAGS: [&str; 2] = ["-shared", "-pthread"];
 
 /// Runs a compiler or linker; the message names what it worked on.

@@ -26,7 +26,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
-/// Name of the subfolder.
 pub const NAME: &str = "ndp-cosim-models";
 /// File that marks a cache for backup programs, and ours for this program.
 const TAG: &str = "CACHEDIR.TAG";
@@ -37,10 +36,8 @@ const RECORD: &str = "entry";
 const MARKER: &str = "ndp-cosim cache entry 1";
 /// Suffix of the name of an entry that is being made.
 const PART: &str = "part";
-/// Longest record.
 const RECORD_BYTES: u64 = 1 << 20;
 
-/// The folder of a cache.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
@@ -54,7 +51,6 @@ pub struct Entry {
     pub dir: PathBuf,
     /// The same folder by the open descriptor of the cache, to load libraries from.
     pub opened: PathBuf,
-    /// Names of its files.
     pub files: Vec<String>,
     _lock: Option<File>,
 }
@@ -65,7 +61,6 @@ pub struct Part {
     name: String,
     /// Folder in which its files are made.
     pub dir: PathBuf,
-    /// A signal removes the folder.
     _partial: PartialFolder,
     lock: File,
 }
@@ -115,7 +110,6 @@ fn open_file(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// A short text.
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     open_file(path)?.take(RECORD_BYTES).read_to_string(&mut text)?;
@@ -167,7 +161,6 @@ impl Folder {
         }
     }
 
-    /// Path of the subfolder.
     pub fn path(&self) -> &Path {
         &self.path
     }

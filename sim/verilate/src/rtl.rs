@@ -20,7 +20,6 @@ const BRIDGE_OPT_LEVEL: u32 = 1;
 
 /// A configuration from which blocks are elaborated. Two with the same text for debugging are the same hardware.
 pub trait Hardware: std::fmt::Debug {
-    /// Its name.
     fn name(&self) -> &str;
 
     /// Elaborates one of its blocks.
@@ -50,18 +49,13 @@ impl Hardware for HbmConfig {
     }
 }
 
-/// The Verilog of one block.
 #[derive(Clone, Debug)]
 pub struct Rtl {
     /// `<configuration>/<block>`; for a mutant its own name in place of the configuration's.
     pub name: String,
-    /// Name of the block.
     pub block: String,
-    /// Name of the top module.
     pub top: String,
-    /// All modules.
     pub verilog: String,
-    /// Ports of the top module.
     pub ports: Vec<Port>,
     /// The source of the native model; none of a text that was changed.
     pub native: Option<String>,
@@ -89,9 +83,6 @@ fn signals(design: &Design) -> String {
 
 impl Rtl {
     /// A design that was elaborated as `<configuration>/<block>`.
-    ///
-    /// # Errors
-    /// What the language says of its netlist.
     pub fn new(config: &str, block: &str, design: &Design) -> Result<Self, Failure> {
         let top = design.top();
         let netlist = Netlist::of(top).map_err(|e| vec![format!("{config}/{block}: {e}")])?;
@@ -121,10 +112,6 @@ impl Rtl {
         })
     }
 
-    /// A block of a configuration.
-    ///
-    /// # Errors
-    /// What the generator says of it.
     pub fn of(hardware: &impl Hardware, block: &str) -> Result<Self, Failure> {
         let design =
             hardware.elaborate(block).map_err(|e| vec![format!("{}/{block}: {e}", hardware.name())])?;
@@ -132,9 +119,6 @@ impl Rtl {
     }
 
     /// A block with mutants of its description, as far as it has any of them, of which one is at work, or none with 0.
-    ///
-    /// # Errors
-    /// As [`Rtl::of`].
     pub fn with_mutants(
         hardware: &impl Hardware,
         block: &str,

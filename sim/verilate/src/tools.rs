@@ -14,10 +14,8 @@ pub const HOST_ONLY: &str = "Subcommands that simulate no RTL (cycles, trace, pl
 /// Oldest Verilator whose output is known to work: the one of Debian 12.
 const OLDEST: (u32, u32) = (5, 6);
 
-/// What a build runs.
 #[derive(Debug)]
 pub struct Tools {
-    /// The executable.
     pub verilator: PathBuf,
     /// Its installation: `include/verilated.cpp` and the rest of the run-time library.
     pub verilator_root: PathBuf,
@@ -25,7 +23,6 @@ pub struct Tools {
     pub export_root: bool,
     /// Version as the run-time library states it.
     pub verilator_version: String,
-    /// The same as numbers.
     pub verilator_number: (u32, u32),
     /// The C++ compiler, for a machine. It is asked what it is once: copies know what was answered.
     pub(crate) compiler: cc::Build,

@@ -61,7 +61,6 @@ pub enum Variant {
     Native,
     /// The same, with the time counted that each module takes.
     Profiled,
-    /// By Verilator.
     Verilated,
     /// By Verilator, from the random contents that the native model begins with.
     Alike,
@@ -71,7 +70,6 @@ pub enum Variant {
     Waves,
 }
 
-/// One variant of one model.
 #[derive(Debug)]
 pub struct Unit {
     /// Name of the design, for messages.
@@ -140,7 +138,6 @@ impl Unit {
         &self.key
     }
 
-    /// Size of the Verilog.
     pub fn verilog_bytes(&self) -> u64 {
         self.verilog.len() as u64
     }
@@ -151,9 +148,6 @@ impl Unit {
     }
 
     /// Writes the Verilog and the sources that are made without Verilator, and runs Verilator unless these are all.
-    ///
-    /// # Errors
-    /// What Verilator says; a file that cannot be written.
     pub fn generate(&self, tools: &Tools) -> Result<(), Failure> {
         let sources = self.sources();
         std::fs::create_dir_all(&sources).map_err(|e| file_failure("create", &sources, &e))?;

@@ -38,9 +38,6 @@ pub fn parse(text: &str) -> Result<Program, IsaError> {
 }
 
 /// Reads a program, and says in which line of the text, from 1, each of its instructions is.
-///
-/// # Errors
-/// As [`parse`].
 pub fn parse_with_lines(text: &str) -> Result<(Program, Vec<usize>), IsaError> {
     let (mut program, mut lines) = (Program::default(), Vec::new());
     for (index, line) in text.lines().enumerate() {

@@ -85,9 +85,6 @@ impl DimmMap {
     }
 
     /// The same of weights of any format.
-    ///
-    /// # Errors
-    /// As [`DimmMap::add_matrix`].
     pub fn add_weights(
         &mut self,
         name: &str,
@@ -104,9 +101,6 @@ impl DimmMap {
     }
 
     /// Places a vector block.
-    ///
-    /// # Errors
-    /// As [`DimmMap::add_matrix`].
     pub fn add_vectors(&mut self, name: &str, elements: u32, batch: u32) -> Result<VectorBlock> {
         let bursts = VectorBlock::new(&self.config, 0, elements, batch)?.bursts();
         let address = self.take_dimm(name, bursts)?;
@@ -116,9 +110,6 @@ impl DimmMap {
     }
 
     /// Places bursts of the DIMM; returns the first one's address.
-    ///
-    /// # Errors
-    /// As [`DimmMap::add_matrix`].
     pub fn add_bursts(&mut self, name: &str, bursts: u32) -> Result<u32> {
         in_range("bursts", bursts, 1, 1 << self.config.dimm_burst_bits())?;
         let address = self.take_dimm(name, bursts)?;

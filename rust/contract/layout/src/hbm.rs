@@ -254,9 +254,6 @@ impl KvMap {
     }
 
     /// Place of an element of a value: its row holds this element of 512 positions.
-    ///
-    /// # Errors
-    /// As [`KvMap::key`].
     pub fn value(&self, at: CacheElement) -> Result<HbmElement> {
         self.check(at)?;
         let (bank, of_bank) = (at.element % self.banks(), at.element / self.banks());
@@ -277,9 +274,6 @@ impl KvMap {
     }
 
     /// The element of a value at a place, nothing if there is none: the inverse of [`KvMap::value`].
-    ///
-    /// # Errors
-    /// As [`KvMap::key_of`].
     pub fn value_of(&self, at: HbmElement) -> Result<Option<CacheElement>> {
         let Some((head, row, lane)) = self.locate(at)? else { return Ok(None) };
         let Some(row) = row.checked_sub(self.key_rows()) else { return Ok(None) };

@@ -86,9 +86,6 @@ impl MatrixLayout {
     }
 
     /// The same of weights of any format.
-    ///
-    /// # Errors
-    /// As [`MatrixLayout::new`].
     pub fn with_weights(
         config: &DesignConfig,
         base: u32,

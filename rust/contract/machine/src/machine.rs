@@ -158,9 +158,6 @@ impl<M: Memory> Machine<M> {
     }
 
     /// Executes an instruction.
-    ///
-    /// # Errors
-    /// As [`Machine::execute_word`].
     pub fn execute(&mut self, instruction: &Instruction) -> Result<(), Malformed> {
         if let Err(error) = instruction.check(&self.config) {
             return Err(self.refuse(error));

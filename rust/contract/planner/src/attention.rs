@@ -45,9 +45,6 @@ impl HeadCut {
 
     /// The cut for heads of keys and values of which each has so many heads of queries: where several share one, a row holds one head, and the
     /// queries that share it are the vectors of a batch.
-    ///
-    /// # Errors
-    /// As [`HeadCut::new`].
     pub fn grouped(config: &DesignConfig, (heads, sharing): (usize, usize), width: usize) -> Result<Self> {
         let cut = Self::new(config, heads, width)?;
         Ok(if sharing > 1 { Self { segments: 1, ..cut } } else { cut })

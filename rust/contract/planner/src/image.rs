@@ -153,9 +153,6 @@ impl ModelImage {
 
     /// Divides what is still free among low-rank predictors of the MLPs, `ranks` of them for vectors of `width` elements: the first matrix, a row
     /// of the second one for each slot, and the biases of the first MLP layer if it has any.
-    ///
-    /// # Errors
-    /// As [`ModelImage::place`].
     pub fn place_predictors(
         &mut self,
         map: &mut DimmMap,

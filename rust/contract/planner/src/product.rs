@@ -276,9 +276,6 @@ impl Plan {
     }
 
     /// The passes of an AXPY of tiles that are in DRAM already.
-    ///
-    /// # Errors
-    /// As [`Plan::tiling`].
     pub fn passes(config: &DesignConfig, tiles: &[(u32, MatrixLayout)], sizes: &Sizes) -> Result<AxpyTiling> {
         let tiles: Vec<ColumnTile> =
             tiles.iter().map(|(first, layout)| ColumnTile { first: *first, cols: layout.cols() }).collect();
@@ -292,9 +289,6 @@ impl Plan {
     }
 
     /// The plan of an AXPY of the tiles at `layouts`.
-    ///
-    /// # Errors
-    /// As [`Plan::dot`].
     pub fn axpy(
         config: &DesignConfig,
         map: &mut DimmMap,

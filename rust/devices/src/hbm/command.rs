@@ -241,9 +241,6 @@ pub fn decode_row(word: u32) -> Result<HbmCommand, DramError> {
 }
 
 /// The command of a word on the column command bus.
-///
-/// # Errors
-/// As [`decode_row`].
 pub fn decode_column(word: u32) -> Result<HbmCommand, DramError> {
     decode(Bus::Column, word)
 }

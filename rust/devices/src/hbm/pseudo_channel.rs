@@ -97,17 +97,11 @@ ndp_config::getters!(PseudoChannel {
 
 impl PseudoChannel {
     /// A channel with all banks joined and closed, before its first clock; what was never written reads as zeros.
-    ///
-    /// # Errors
-    /// As [`PimUnits::new`].
     pub fn new(config: &HbmConfig) -> Result<Self> {
         Self::with_storage(config, HbmStorage::zeros())
     }
 
     /// As [`PseudoChannel::new`] with contents of its own, such as [`HbmStorage::pattern`].
-    ///
-    /// # Errors
-    /// As [`PimUnits::new`].
     pub fn with_storage(config: &HbmConfig, storage: HbmStorage) -> Result<Self> {
         // tCL is the larger latency (tCWL is at most tCL).
         let clocks = (config.t_cl() as usize + BURST_CLOCKS).next_power_of_two();
@@ -127,9 +121,6 @@ impl PseudoChannel {
 
     /// The channels of a memory. Where pairs share command buses a clock of all of them is to be given before the next one; of two words in one clock
     /// the one that is given first has the bus. A copy has the buses of the channel that it was made of.
-    ///
-    /// # Errors
-    /// As [`PimUnits::new`].
     pub fn all(config: &HbmConfig) -> Result<Vec<Self>> {
         let mut all = (0..config.channels()).map(|_| Self::new(config)).collect::<Result<Vec<_>>>()?;
         if config.command_buses() == HbmCommandBuses::Shared {

@@ -32,7 +32,6 @@ pub struct Counts {
     pub needed: u64,
     /// Needed neurons that were there.
     pub hits: u64,
-    /// Neurons that left.
     pub deleted: u64,
     /// Bytes of bundles that were read from the SSD.
     pub loaded_bytes: u64,
@@ -40,7 +39,6 @@ pub struct Counts {
     pub moved_bytes: u64,
 }
 
-/// A neuron in memory.
 #[derive(Clone, Copy, Debug)]
 struct Resident {
     slot: u32,
@@ -67,7 +65,6 @@ pub struct Window {
     bundle_bytes: u64,
     manager: Manager,
     residents: BTreeMap<u32, Resident>,
-    /// The neuron in each slot.
     slots: Vec<Option<u32>>,
     free: BTreeSet<u32>,
     now: u64,
@@ -90,7 +87,6 @@ impl Window {
         }
     }
 
-    /// Slots.
     pub fn capacity(&self) -> usize {
         self.capacity
     }
@@ -100,7 +96,6 @@ impl Window {
         self.residents.get(&neuron).map(|resident| resident.slot)
     }
 
-    /// The neuron in each slot.
     pub fn slots(&self) -> &[Option<u32>] {
         &self.slots
     }
@@ -145,9 +140,6 @@ impl Window {
     }
 
     /// The same of a further round of the last token, which no longer needs the neurons of the rounds before.
-    ///
-    /// # Errors
-    /// As [`Window::token`].
     pub fn round(&mut self, needed: &[u32]) -> Result<Change> {
         self.needs(needed, 0)
     }

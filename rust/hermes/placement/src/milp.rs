@@ -59,9 +59,6 @@ pub fn place_milp(instance: &Instance, options: &MilpOptions) -> Result<(Placeme
 }
 
 /// The optimum of the linear relaxation of the same problem, in microseconds.
-///
-/// # Errors
-/// As [`place_milp`].
 pub fn relaxation_us(instance: &Instance, options: &MilpOptions) -> Result<f64> {
     Ok(solve(instance, options, false)?.us)
 }

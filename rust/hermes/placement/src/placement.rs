@@ -190,9 +190,6 @@ impl Placement {
     }
 
     /// What the placement costs.
-    ///
-    /// # Errors
-    /// As [`Placement::check`].
     pub fn evaluate(&self, instance: &Instance) -> Result<Evaluation> {
         let Usage { gpu_bytes, dimm_bytes, .. } = self.checked_usage(instance)?;
         let machine = instance.machine();

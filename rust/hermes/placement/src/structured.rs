@@ -39,9 +39,6 @@ pub struct CertifiedTerm {
 
 impl Certificate {
     /// Judges any placement.
-    ///
-    /// # Errors
-    /// As [`Placement::check`].
     pub fn of(instance: &Instance, placement: &Placement) -> Result<Self> {
         let Evaluation { objective_us, terms, gpu_bytes, dimm_bytes } = placement.evaluate(instance)?;
         let bound = neuron_bound(instance);

@@ -24,9 +24,6 @@ pub trait ActivityPredictor: Debug + Send {
     fn predict(&self, block: usize, input: Option<&[f16]>, out: &mut [u64]) -> Result<bool>;
 
     /// Takes what was active in a block, for who learns.
-    ///
-    /// # Errors
-    /// As [`Predictor::observe`].
     fn observe(&mut self, _block: usize, _actual: &[u64]) -> Result<()> {
         Ok(())
     }

@@ -103,9 +103,6 @@ impl Predictor {
     }
 
     /// Says what was active last in a block without updating its states: behind the prefill, for its last token.
-    ///
-    /// # Errors
-    /// As [`Predictor::observe`].
     pub fn set_activity(&mut self, block: usize, actual: &[u64]) -> Result<()> {
         check_bits(self.states.shape(), block, actual)?;
         let groups = self.starts[block]..self.starts[block + 1];
@@ -120,9 +117,6 @@ impl Predictor {
     }
 
     /// Sets the last activity of all blocks without updating states.
-    ///
-    /// # Errors
-    /// As [`Predictor::observe`].
     pub fn set_last(&mut self, shape: &NeuronShape, last: &Activity) -> Result<()> {
         (0..shape.blocks().len()).try_for_each(|block| self.set_activity(block, last.block(shape, block)))
     }

@@ -92,9 +92,6 @@ impl DimmTimes {
     ///
     /// A block in front of attention is one AXPY over the rows of Q, K and V of each neuron; the MLP is a DOT with its ReLU (two, and
     /// their product, with a gate) and an AXPY.
-    ///
-    /// # Errors
-    /// As [`DimmTimes::neurons`].
     pub fn measure(&self, kind: BlockKind, active: u32) -> Result<Cycles> {
         let hidden = self.model.hidden();
         match kind {

@@ -143,9 +143,6 @@ impl<R: Read> TraceReader<R> {
     }
 
     /// As [`TraceReader::read_into`], but lends the activity.
-    ///
-    /// # Errors
-    /// As [`TraceReader::read_into`].
     pub fn read(&mut self) -> Result<Option<(TokenInfo, &Activity)>> {
         Ok(self.advance()?.map(|info| (info, &self.current)))
     }

@@ -37,9 +37,6 @@ pub struct Append {
 
 impl Append {
     /// The columns that are written.
-    ///
-    /// # Errors
-    /// As [`Memory::key`].
     pub fn columns(&self, memory: &Memory) -> Result<Vec<(Place, Column)>> {
         let mut columns = Vec::new();
         for token in &self.tokens {
@@ -127,9 +124,6 @@ impl Progress {
     }
 
     /// The operations that give the result.
-    ///
-    /// # Errors
-    /// As [`Memory::value`].
     pub fn value_operations(&self, memory: &Memory, config: &HbmConfig) -> Result<Vec<Operation>> {
         let probabilities = softmax(&self.scores);
         let slots = config.buffer_slots() as usize;

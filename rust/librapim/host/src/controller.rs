@@ -267,9 +267,6 @@ impl Controller {
     }
 
     /// One clock in which the row bus, and the column bus, are this channel's or not.
-    ///
-    /// # Errors
-    /// As [`Controller::step`].
     pub fn step_on(&mut self, buses: [bool; 2]) -> Result<()> {
         if self.pins.scheduler().is_some() {
             return self.step_scheduled();
@@ -646,9 +643,6 @@ impl Controller {
 
 /// One clock of two channels on shared command buses. They take turns at being asked first; what the first one leaves is the other's, but for the clock
 /// behind an activation, in which the row bus is still taken.
-///
-/// # Errors
-/// As [`Controller::step`].
 pub fn step_pair(pair: &mut [Controller]) -> Result<()> {
     let activates = |controller: &Controller| {
         let row = controller.given.row.and_then(|command| command.kind());

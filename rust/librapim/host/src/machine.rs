@@ -205,9 +205,6 @@ impl Machine {
     }
 
     /// Finds room for keys and values that the NPU works on, behind all matrices.
-    ///
-    /// # Errors
-    /// As [`Memory::add_copies`].
     pub fn add_copies(&mut self) -> Result<()> {
         self.memory.add_copies()
     }
@@ -263,9 +260,6 @@ impl Machine {
     }
 
     /// A matrix of zeros that is there without being written.
-    ///
-    /// # Errors
-    /// As [`Memory::add`].
     pub fn place(&mut self, label: &str, (rows, cols): (usize, usize)) -> Result<()> {
         self.memory.add(label, (rows, cols), &vec![f16::ZERO; rows * cols])
     }
@@ -286,9 +280,6 @@ impl Machine {
     }
 
     /// Gives the NPU a matrix and so many vectors.
-    ///
-    /// # Errors
-    /// As [`Memory::weights`].
     pub fn start_npu(&mut self, group: usize, label: &str, vectors: usize) -> Result<()> {
         let computed = self.clock() + self.gemm_clocks(label, vectors)?;
         let weights = self.memory.weights(label)?;
@@ -333,9 +324,6 @@ impl Machine {
 
     /// Gives both devices a product: the NPU, which may have no other job, reads the weights for its vectors, the banks multiply them with
     /// theirs. Attention pauses meanwhile, between two of its parts.
-    ///
-    /// # Errors
-    /// As [`shared::channel_work`].
     pub fn start_shared(&mut self, group: usize, product: &Product) -> Result<()> {
         let computed = self.clock() + self.gemm_clocks(&product.label, product.others)?;
         let outputs = self.memory.weights(&product.label)?.shape.0;
@@ -360,9 +348,6 @@ impl Machine {
     }
 
     /// Gives the memory attention to do.
-    ///
-    /// # Errors
-    /// As [`Progress::score_operations`].
     pub fn start_pim(&mut self, group: usize, job: Attention) -> Result<()> {
         let channels = self.controllers.len();
         let banks = self.config.banks() as usize;

@@ -28,9 +28,6 @@ use std::collections::btree_map::Entry;
 const PATIENCE: u64 = 10_000_000;
 
 /// Clocks of one head of Q over so many tokens, alone in a channel of `config`: its device model.
-///
-/// # Errors
-/// As [`head_clocks_on`].
 pub fn head_clocks(config: &HbmConfig, head_width: usize, context: usize) -> Result<u64> {
     head_clocks_on(config, Box::new(PseudoChannel::new(config)?), head_width, context)
 }

@@ -220,18 +220,12 @@ impl Memory {
     }
 
     /// Column with 16 elements of a key, from `element` on.
-    ///
-    /// # Errors
-    /// As [`KvMap::key`].
     pub fn key(&self, head: u64, position: usize, element: usize) -> Result<Place> {
         let (position, element) = (position as u64, element as u64);
         Ok(in_channel(self.caches.key(CacheElement { head, position, element })?.address))
     }
 
     /// Column with one element of the values of 16 positions, from `position` on.
-    ///
-    /// # Errors
-    /// As [`KvMap::value`].
     pub fn value(&self, head: u64, position: usize, element: usize) -> Result<Place> {
         let (position, element) = (position as u64, element as u64);
         Ok(in_channel(self.caches.value(CacheElement { head, position, element })?.address))

@@ -39,9 +39,6 @@ pub trait Generates: Send {
     fn prefill(&mut self, backend: &mut GroupBackend<'_>, tokens: usize, yields: bool) -> Result<()>;
 
     /// A token of each of these, one or more.
-    ///
-    /// # Errors
-    /// As [`Generates::prefill`].
     fn step(backend: &mut GroupBackend<'_>, running: &mut [&mut Self]) -> Result<()>;
 }
 

@@ -119,9 +119,6 @@ pub struct Partial {
 
 impl Partial {
     /// Nothing has come yet.
-    ///
-    /// # Errors
-    /// As [`SumFormat::new`].
     pub fn new(config: &HbmConfig, vectors: usize, outputs: usize) -> Result<Self> {
         let format = SumFormat::new(config.acc_bits(), 1)?;
         let count = vectors * outputs;

@@ -42,9 +42,6 @@ impl Batch {
     }
 
     /// So many requests of one length, for one step.
-    ///
-    /// # Errors
-    /// As [`Batch::new`].
     pub fn uniform(requests: u32, context: u32) -> Result<Self> {
         in_range("requests", requests.into(), 1, MOST_REQUESTS)?;
         Self::new(&vec![Request { context, remaining: 1 }; requests as usize])

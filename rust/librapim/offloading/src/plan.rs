@@ -150,9 +150,6 @@ impl<'a> Planner<'a> {
     }
 
     /// Steps until all requests are finished.
-    ///
-    /// # Errors
-    /// As [`Planner::step`].
     pub fn run(&self, batch: &Batch, mode: Mode) -> Result<Vec<Step>> {
         let (mut steps, mut next) = (Vec::new(), Some(batch.clone()));
         while let Some(batch) = next {

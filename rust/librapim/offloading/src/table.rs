@@ -228,9 +228,6 @@ impl MeasuredTimes {
     }
 
     /// Changes entries, as after a generation stage. The table stays as it was if the result would not do.
-    ///
-    /// # Errors
-    /// As [`MeasuredTimes::new`].
     pub fn update(&mut self, change: impl FnOnce(&mut TableFile)) -> Result<()> {
         let mut file = self.0.clone();
         change(&mut file);

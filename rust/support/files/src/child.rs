@@ -84,9 +84,6 @@ impl Drop for Reaped {
 
 impl Child {
     /// Starts `command` in a process group of its own.
-    ///
-    /// # Errors
-    /// The operating system's.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let group = Group::start()?;
         command.process_group(group.id.as_raw_nonzero().get());
@@ -98,9 +95,6 @@ impl Child {
     }
 
     /// Its status if it has ended.
-    ///
-    /// # Errors
-    /// The operating system's.
     pub fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         let status = self.child.0.try_wait()?;
         if status.is_some() {
@@ -110,17 +104,11 @@ impl Child {
     }
 
     /// Waits for its end.
-    ///
-    /// # Errors
-    /// The operating system's.
     pub fn wait(self) -> io::Result<ExitStatus> {
         self.wait_with_output().map(|output| output.status)
     }
 
     /// Waits for its end, and collects the bytes that it writes to pipes. Then kills any process that still holds a pipe.
-    ///
-    /// # Errors
-    /// The operating system's.
     pub fn wait_with_output(mut self) -> io::Result<Output> {
         let child = &mut self.child.0;
         let pipes = [child.stdout.take().map(OwnedFd::from), child.stderr.take().map(OwnedFd::from)];
@@ -165,9 +153,6 @@ impl Child {
 }
 
 /// Runs `command` to its end and collects its output, as [`Command::output`] does; its group ends with this process.
-///
-/// # Errors
-/// The operating system's.
 pub fn output(command: &mut Command) -> io::Result<Output> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     Child::spawn(command)?.wait_with_output()

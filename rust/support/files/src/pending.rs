@@ -90,9 +90,6 @@ pub struct TemporaryFolder {
 
 impl TemporaryFolder {
     /// Makes one where temporary files belong.
-    ///
-    /// # Errors
-    /// The operating system's.
     pub fn create(prefix: &str) -> io::Result<Self> {
         let mut list = pending();
         let folder = tempfile::Builder::new().prefix(prefix).tempdir()?;

@@ -18,7 +18,6 @@ use serde::Serialize;
 pub struct TokenCost {
     /// Tokens of all sequences in a second.
     pub tokens_per_second: f64,
-    /// Energy of one token.
     pub joules_per_token: Energy,
 }
 
@@ -35,7 +34,6 @@ impl TokenCost {
     }
 }
 
-/// One bar.
 #[derive(Clone, Debug)]
 pub struct Bar {
     /// Figure, table or section.
@@ -57,7 +55,6 @@ pub struct Bar {
 /// A bar with what follows for it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BarRow {
-    /// The paper.
     pub paper_name: &'static str,
     /// As [`Bar::figure`].
     pub figure: &'static str,

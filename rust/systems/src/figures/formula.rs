@@ -8,7 +8,6 @@ use serde::Deserialize;
 use std::iter::Peekable;
 use std::str::SplitWhitespace;
 
-/// A formula.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Formula {

@@ -13,7 +13,6 @@ use ndp_offloading::{
     StepCosts, Usage,
 };
 
-/// Numbers of a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     /// How long it takes.
@@ -246,11 +245,8 @@ mod tests {
     struct Implied {
         /// The banks' rate over the NPU's, of a system that offloads nothing.
         pim_over_npu: f64,
-        /// LibraPIM over NeuPIMs.
         neupims: f64,
-        /// LibraPIM over AttAcc.
         attacc: f64,
-        /// NeuPIMs over AttAcc.
         attacc_over_neupims: f64,
     }
 

@@ -7,15 +7,11 @@ use ndp_traces::synth::{SynthOptions, Synthesizer, targets::Targets};
 use ndp_traces::{Activity, Profile};
 use std::sync::OnceLock;
 
-/// Layers of a trace.
 const LAYERS: u32 = 24;
-/// Neurons of an MLP.
 const NEURONS: u32 = 256;
 /// Texts of one token each, for shares that are means over texts.
 const TEXTS: u32 = 1500;
-/// Tokens of one text.
 const TOKENS: usize = 300;
-/// Tokens of the longest window.
 const WINDOW: usize = 8;
 /// The part of the activations whose smallest set of neurons is looked at.
 const PART: f64 = 0.8;
@@ -96,7 +92,6 @@ impl Skewed {
     }
 }
 
-/// Whose statistics a text has.
 #[derive(Clone, Copy, Debug)]
 pub enum Text {
     /// Those that Hermes and PowerInfer have of OPT.

@@ -59,7 +59,6 @@ impl Paper {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Bound {
-    /// The number itself.
     #[default]
     Exact,
     /// No more than it.
@@ -83,15 +82,11 @@ pub struct Item {
     /// Figure, table or section.
     #[serde(skip)]
     pub figure: Kept,
-    /// What it is of.
     #[serde(deserialize_with = "kept")]
     pub item: Kept,
-    /// Its unit.
     #[serde(deserialize_with = "kept")]
     pub unit: Kept,
-    /// The paper's number.
     pub paper: f64,
-    /// Whether it is a bound.
     #[serde(default)]
     pub bound: Bound,
     /// Ours; none if nothing here computes it.
@@ -106,20 +101,14 @@ pub struct Item {
     pub traced: bool,
 }
 
-/// One row of the table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// The paper.
     pub paper_name: &'static str,
     /// Figure, table or section.
     pub figure: &'static str,
-    /// What it is of.
     pub item: &'static str,
-    /// Its unit.
     pub unit: &'static str,
-    /// The paper's number.
     pub paper: f64,
-    /// Whether it is a bound.
     pub bound: Bound,
     /// What follows from stated parameters alone; not a number (`null` in JSON) if nothing here computes it.
     pub stated: f64,
@@ -238,7 +227,6 @@ enum Remedy {
 }
 
 impl Remedy {
-    /// As a sentence.
     fn in_words(self, set: &Assumptions) -> String {
         let change = |key: Key, value: f64| {
             let unit = if key.unit().is_empty() { String::new() } else { format!(" {}", key.unit()) };
@@ -319,7 +307,6 @@ fn remedy(paper: Paper, item: &Item, set: &Assumptions, designs: &Designs) -> Re
 pub struct Sensitivity {
     /// The assumption, or nothing for the set itself.
     pub assumption: String,
-    /// Its value.
     pub value: Option<f64>,
     /// Random to partition, partition to adjustment, adjustment to Hermes (Fig. 13).
     pub steps: [f64; 3],
@@ -358,9 +345,6 @@ pub fn trace_settings() -> Result<Vec<TraceSetting>> {
 }
 
 /// One line of the study of Fig. 13.
-///
-/// # Errors
-/// As [`Study::trace`].
 pub fn sensitivity(setting: Option<(Key, f64)>, designs: &Designs) -> Result<Sensitivity> {
     use ndp_scheduler::Policy::{Adjustment, Hermes, Partition, Random};
     let set = Assumptions::preset(Paper::Hermes.name())?;

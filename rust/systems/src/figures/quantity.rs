@@ -39,7 +39,6 @@ const SUFFICIENT: f64 = 0.95;
 
 type Value = Result<f64>;
 
-/// The error for an unknown name.
 pub fn unknown(kind: &str, name: &str) -> Error {
     refusal!("not a valid configuration: unknown {kind} '{name}'")
 }
@@ -117,7 +116,6 @@ impl Case {
         Workload::new(&self.model()?, self.number("prompt")?, self.number("output")?, self.number("batch")?)
     }
 
-    /// The core of the DIMMs.
     fn design(&self) -> String {
         match self.text("multipliers") {
             Ok("256") | Err(_) => "hermes".to_owned(),

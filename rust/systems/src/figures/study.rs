@@ -24,12 +24,10 @@ impl Designs {
         self.traces.borrow_mut().insert(setting.name().to_owned(), Rc::new(study));
     }
 
-    /// That of a preset.
     pub fn get(&self, name: &str) -> Result<Rc<DimmModel>> {
         once(&self.all, name, || Ok(DimmModel::new(&DesignConfig::preset(name)?)))
     }
 
-    /// A system.
     pub fn system(&self, name: &str) -> Result<Rc<SystemConfig>> {
         once(&self.systems, name, || SystemConfig::preset(name))
     }
@@ -86,9 +84,6 @@ impl TraceSetting {
     }
 
     /// Generates the trace and runs the scheduler on it.
-    ///
-    /// # Errors
-    /// As [`study`].
     pub fn run(&self) -> Result<TraceStudy> {
         study(&DesignConfig::preset("hermes")?, &self.model, &self.system, &self.options)
     }
@@ -101,12 +96,10 @@ pub struct Study<'a> {
 }
 
 impl<'a> Study<'a> {
-    /// Under a set.
     pub fn new(assumptions: &'a Assumptions, designs: &'a Designs) -> Self {
         Self { assumptions, designs }
     }
 
-    /// The set.
     pub fn assumptions(&self) -> &Assumptions {
         self.assumptions
     }
@@ -117,9 +110,6 @@ impl<'a> Study<'a> {
     }
 
     /// Hermes' scheduler on a synthetic trace of a model.
-    ///
-    /// # Errors
-    /// As [`study`].
     pub fn trace(&self, model: &str) -> Result<Rc<TraceStudy>> {
         let setting = TraceSetting::new(self.assumptions, model)?;
         once(&self.designs.traces, setting.name(), || setting.run())

@@ -9,7 +9,6 @@ use serde::{Deserialize, Deserializer};
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
-/// The table of a paper.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
@@ -50,7 +49,6 @@ struct Bars {
     /// Text for the system; names of settings in braces stand for their values.
     #[serde(default = "on_system")]
     system: String,
-    /// Text for the model.
     #[serde(default = "model")]
     model: String,
 }

@@ -82,7 +82,6 @@ fn attention_on_dimms(machine: &Machine<'_>, work: &Workload) -> Result<(Device,
     Ok((Device::Dimms, work.kv_bytes() / rate))
 }
 
-/// Hermes.
 pub fn hermes(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     with_dimms("hermes", machine, work)?;
     let layers = f64::from(work.model.layers());

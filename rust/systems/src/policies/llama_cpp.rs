@@ -69,7 +69,6 @@ pub fn keys_and_values(machine: &Machine<'_>, work: &Workload, steps: &mut Steps
     steps.alone(1.0, "keys and values", Device::Host, machine.host_dense_read_ns(bytes), bytes);
 }
 
-/// llama.cpp.
 pub fn llama_cpp(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let (head, layers) = (work.head_bytes(), work.layer_bytes());
     let on_gpu = whole_layers(work, machine.gpu_bytes() - head, layers);

@@ -48,7 +48,6 @@ pub fn accelerate(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     streamed("accelerate", (machine, work), share, false)
 }
 
-/// FlexGen.
 pub fn flexgen(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     streamed("flexgen", (machine, work), Key::BusFlexGen, true)
 }

@@ -83,7 +83,6 @@ impl Part {
     }
 }
 
-/// Where weights are.
 #[derive(Clone, Copy)]
 struct Layout {
     /// Attention on the GPU, projection included.
@@ -184,7 +183,6 @@ impl Layout {
         [gpu, all - gpu]
     }
 
-    /// Bytes on the host.
     fn on_host(&self, bytes: &Bytes) -> f64 {
         (1.0 - self.heads.all()) * bytes.attention + (1.0 - self.neurons.all()) * bytes.mlp
     }
@@ -226,7 +224,6 @@ fn predict(machine: &Machine<'_>, work: &Workload, bytes: &Bytes, split: f64, st
     steps.alone(layers, "software", Device::Software, software, 0.0);
 }
 
-/// A token of each sequence.
 fn token(machine: &Machine<'_>, work: &Workload, bytes: &Bytes, layout: Layout) -> Steps {
     let layers = f64::from(work.model.layers());
     let mut steps = Steps::default();
@@ -255,7 +252,6 @@ fn hybrid(policy: &str, (machine, work): On<'_>, bytes: &Bytes, layout: Layout) 
     Ok(work.run(prefill, token(machine, work, bytes, layout), 1.0 - host / work.weight_bytes()))
 }
 
-/// PowerInfer ("+Policy").
 pub fn powerinfer(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     let bytes = Bytes::of(machine, work);
     hybrid("powerinfer", (machine, work), &bytes, Layout::by_frequency(machine, work, &bytes))

@@ -19,12 +19,10 @@ fn on_gpus(policy: &'static str, machine: &Machine<'_>, work: &Workload, share: 
     Ok(work.run(prefill, token, 1.0))
 }
 
-/// TensorRT-LLM.
 pub fn tensor_rt(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     on_gpus("tensorrt-llm", machine, work, machine.assumed(Key::TensorParallel))
 }
 
-/// vLLM.
 pub fn vllm(machine: &Machine<'_>, work: &Workload) -> Result<Run> {
     on_gpus("vllm", machine, work, 1.0)
 }

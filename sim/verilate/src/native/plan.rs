@@ -11,7 +11,6 @@
 use ndp_hdl_language::{Id, MemoryArray, Netlist, Op, Register};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a plan is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// An edge of the clock of that name.
@@ -23,13 +22,10 @@ pub enum Event {
 /// What gets a new value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
-    /// A register.
     Register(u32),
-    /// A memory.
     Memory(u32),
     /// An output, by its number among them.
     Output(usize),
-    /// The verdict on a property.
     Check(u32),
 }
 
@@ -37,7 +33,6 @@ pub enum Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Nowhere,
-    /// In any case.
     Root,
     /// In the block of that number.
     Block(usize),
@@ -54,14 +49,12 @@ pub struct Block {
     pub inputs: Vec<Id>,
     /// What is computed, in order.
     pub nodes: Vec<Id>,
-    /// What is written then.
     pub targets: Vec<Target>,
 }
 
 /// New contents of everything without lanes, or of an array.
 #[derive(Clone, Debug, Default)]
 pub struct Update {
-    /// The array.
     pub group: Option<u32>,
     /// What is computed in any case; without lanes that is part of the first steps.
     pub nodes: Vec<Id>,
@@ -76,7 +69,6 @@ pub struct Update {
 pub enum Step {
     /// Scalars, and vectors that are gathered from them.
     Scalars(Vec<Id>),
-    /// Vectors of an array.
     Vectors(u32, Vec<Id>),
 }
 
@@ -150,7 +142,6 @@ fn group_of(netlist: &Netlist, target: Target) -> Option<u32> {
 }
 
 impl Plan {
-    /// The plan for an event.
     pub fn new(netlist: &Netlist, event: &Event) -> Self {
         let targets = targets(netlist, event);
         let nodes = &netlist.graph.nodes;

@@ -83,7 +83,6 @@ pub(super) struct Text<'a> {
     /// Regions: the number of the first register, the array, and how much is read.
     regions: Vec<(u32, Option<u32>, usize)>,
     functions: String,
-    /// Functions that are timed.
     timed: u32,
     /// Blocks whose runs are counted.
     counted: u32,
@@ -334,7 +333,6 @@ impl<'a> Text<'a> {
         self.functions += &body;
     }
 
-    /// What a reset overrides.
     fn resets(&self, clock: &str) -> String {
         let mut lines: BTreeMap<&str, String> = BTreeMap::new();
         for (number, register) in self.netlist.registers.iter().enumerate() {
