@@ -40,20 +40,18 @@ fn cache() -> Cache {
     Cache::new(chosen.unwrap_or_else(|| PathBuf::from(env!("NDP_MODELS_DIR"))))
 }
 
+static TOOLS: OnceLock<Result<Tools, Failure>> = OnceLock::new();
+
 /// Verilator and the compiler, looked for once.
 fn tools() -> Result<&'static Tools, Failure> {
-    static TOOLS: OnceLock<Result<Tools, Failure>> = OnceLock::new();
     TOOLS.get_or_init(|| tools::find(TARGET)).as_ref().map_err(Clone::clone)
 }
 
-/// Version of the Verilator that models are built with, such as `5.006 2023-01-22`; none if there is no Verilator.
-pub fn verilator_version() -> Option<&'static str> {
-    tools().ok().map(|tools| tools.verilator_version.as_str())
-}
-
-/// Version of the C++ compiler that models are built with; none if there is none.
-pub fn compiler_version() -> Option<&'static str> {
-    tools().ok().map(|tools| tools.compiler_version.as_str())
+/// Versions of Verilator and of the C++ compiler, such as `5.006 2023-01-22`, if this process has looked for models. To ask them takes as long as a small
+/// run on the cycle model.
+pub fn versions() -> Option<[&'static str; 2]> {
+    let tools = TOOLS.get()?.as_ref().ok()?;
+    Some([&tools.verilator_version, &tools.compiler_version])
 }
 
 /// Loads a library. A symbol that is missing is an error here and not when it is called.

@@ -32,7 +32,7 @@ mod waves;
 use crate::error::unbuilt;
 pub use clocks::{Clocks, Edge};
 pub use coverage::COVERAGE;
-pub use library::{TARGET, compiler_version, verilator_version};
+pub use library::{TARGET, versions};
 pub use model::{Form, Model, ModuleShare, OpenOptions};
 pub use mutants::{MUTANT, MUTANTS};
 pub use ndp_verilate::{Hardware, Rtl};

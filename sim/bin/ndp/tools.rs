@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Vocabulary of a model of bytes.
 const BYTES: u32 = 256;
 
-/// Versions of what made and ran the models.
+/// Versions of what made and ran the models; "none" where no RTL was simulated.
 #[derive(Debug, Serialize)]
 pub struct Tools {
     ndp_cosim: &'static str,
@@ -27,15 +27,16 @@ pub struct Tools {
 impl Tools {
     pub fn new() -> Self {
         #[cfg(feature = "rtl")]
-        let versions = [ndp_sim::ffi::verilator_version(), ndp_sim::ffi::compiler_version()];
+        let versions = ndp_sim::ffi::versions();
         #[cfg(not(feature = "rtl"))]
-        let versions = [None; 2];
+        let versions = None;
+        let [verilator, compiler] = versions.unwrap_or(["none"; 2]);
         Self {
             ndp_cosim: env!("CARGO_PKG_VERSION"),
             #[cfg(feature = "rtl")]
             form: ndp_sim::ffi::Form::default(),
-            verilator: versions[0].unwrap_or("none"),
-            compiler: versions[1].unwrap_or("none"),
+            verilator,
+            compiler,
             rustc: ndp_sim::RUSTC_VERSION,
         }
     }

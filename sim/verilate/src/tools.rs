@@ -243,7 +243,7 @@ fn check_compiler(
             "-fsyntax-only",
             "-v",
             "-include",
-            "atomic",
+            "cstddef",
             "-x",
             "c++",
             "/dev/null",

@@ -46,9 +46,9 @@ pub fn report(
         "dimm_bytes" "on each DIMM" {Bytes} Screen: "bytes of each DIMM's neurons" = &certificate.dimm_bytes;
         "dimm_capacity_bytes" "room on a DIMM" {Bytes} Screen: "bytes of a DIMM for neurons" = machine.dimm_bytes;
         "kv_bytes_per_dimm" "kept for keys and values" {Bytes} Screen: "bytes that a DIMM keeps for keys and values" = machine.kv_bytes;
-        "seconds" "time of placing" {MS} Screen: "grouping and placing, without reading the trace" = origin.grouping_seconds + origin.placing_seconds;
-        "grouping_seconds" "grouping" {MS} Verbose: "time of grouping";
-        "placing_seconds" "placing" {MS} Verbose: "time of placing";
+        "seconds" "time of placing" {MS} Screen: "wall-clock time of grouping and placing, without reading the trace" = origin.grouping_seconds + origin.placing_seconds;
+        "grouping_seconds" "grouping" {MS} Verbose: "wall-clock time of grouping";
+        "placing_seconds" "placing" {MS} Verbose: "wall-clock time of placing";
         "group_bound_us" "bound of groups" {US} Verbose: "no placement of whole groups takes less" = certificate.group_bound_us;
         "price" "price" {Real("", 4)} Verbose: "frequency of the neuron that the GPU is full with in the bound; 0 if it is not full"
             = certificate.price;
