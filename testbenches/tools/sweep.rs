@@ -290,6 +290,20 @@ fn tasks_of_slurm_that_fail_are_points_without_a_result() {
 }
 
 #[test]
+fn every_example_has_points_that_its_commands_take() {
+    let program = program();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/sweep");
+    let files = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let examples: Vec<_> = files.filter(|path| path.extension().is_some_and(|end| end == "toml")).collect();
+    assert!(examples.len() >= 3, "{examples:?}");
+    for example in examples {
+        let line = format!("sweep run {} --out out --dry-run", example.display());
+        let text = String::from_utf8(program.succeeds(&line).stdout).unwrap();
+        assert!(text.contains("their arguments, configurations and metrics are right"), "{line}: {text}");
+    }
+}
+
+#[test]
 fn a_run_that_is_killed_goes_on_where_it_was() {
     let program = program();
     let many = SPACE.replace("[800, 1000]", &format!("{:?}", (400..1000).step_by(100).collect::<Vec<_>>()));
