@@ -89,7 +89,7 @@ impl Modelled {
         }
     }
 
-    /// The same to change them.
+    /// As `look`, with write access.
     fn with<T>(&mut self, look: impl FnOnce(&mut Node, &mut CycleModel) -> T) -> T {
         match self {
             Self::Alone(alone) => look(&mut alone.node, &mut alone.cycles),

@@ -82,7 +82,7 @@ pub(super) async fn pause() {
     .await;
 }
 
-/// The result of a future that waits for nobody: that of a core without a wire, which is in this cycle.
+/// The result of a future that never waits: a core without a wire answers in this cycle, `cycle`.
 pub(crate) fn at_once<T>(cycle: u64, future: impl Future<Output = Result<T>>) -> Result<T> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(result) => result,

@@ -37,7 +37,7 @@ pub struct StepCost {
 }
 
 impl StepCost {
-    /// Of a machine with so many devices, before anything is done.
+    /// No time and no energy, for a machine with this number of devices.
     pub(crate) fn nothing(devices: usize) -> Self {
         Self { uses: vec![Use::default(); devices], ..Self::default() }
     }

@@ -43,7 +43,7 @@ impl Workload {
         Ok(Self { model: model.clone(), prompt, output, batch })
     }
 
-    /// What it takes: prompt, token, and the share of the weights that is in the GPU's memory meanwhile.
+    /// The run with the steps of the prompt and of a token. `resident` is the share of the weights in the GPU's memory, 0 to 1.
     pub(crate) fn run(&self, prefill: Steps, token: Steps, resident: f64) -> Run {
         Run { batch: self.batch, output: self.output, prefill, token, resident }
     }

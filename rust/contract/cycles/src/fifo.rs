@@ -6,7 +6,7 @@
 use crate::clock::ClockRelation;
 use std::collections::VecDeque;
 
-/// The places of a queue between the clocks as one side knows them: it takes them, and each is free again from a time on.
+/// The places of a queue between the clocks, as the side that takes them knows them. Each becomes free again at a known time.
 #[derive(Clone, Debug, Default)]
 struct Places {
     depth: u64,
@@ -14,7 +14,7 @@ struct Places {
     taken: u64,
     /// Known to be free again.
     freed: u64,
-    /// From when on the next ones are, in this order.
+    /// Times at which the next ones become free, in ascending order.
     times: VecDeque<u64>,
 }
 
@@ -214,7 +214,7 @@ impl WriteData {
 /// A queue in an SRAM from the DRAM's clock to the core's.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ToCore<T> {
-    /// Taken from the command on.
+    /// Taken when the command is given.
     places: Places,
     /// First core edge at which the word can be read or, of those that have a time, is read; the word. These edges are the times of `places`.
     words: VecDeque<(u64, T)>,

@@ -157,7 +157,7 @@ impl HostPort {
         self.unpacking.len() as u32
     }
 
-    /// The burst of a rank that the request in work wants: address of the DIMM, whether it is written; the request's tag.
+    /// The burst that the pending request reads or writes: address in the DIMM, whether it is written, tag of the request.
     #[inline]
     pub fn wants(&self) -> Option<(u32, bool, u16)> {
         match self.pending {

@@ -1,8 +1,8 @@
-//! The error of texts that are no program.
+//! The error of the parser of programs.
 //!
 //! An instruction that can be written but not executed is no failure of this crate: that is [`crate::Malformed`].
 
-/// Why a text is no program: a line that is neither instruction nor directive.
+/// A line that is neither instruction nor directive.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: found {token:?}, expected {expected}")]
 pub struct IsaError {

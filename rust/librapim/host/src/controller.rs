@@ -95,7 +95,7 @@ pub struct Controller {
 ndp_config::getters!(Controller {
     /// The number of the next clock.
     clock: u64,
-    /// What was given in the last clock.
+    /// Commands of the last clock.
     given: Given,
 });
 
@@ -244,7 +244,7 @@ impl Controller {
         self.product.is_empty()
     }
 
-    /// The refusal to wait any longer.
+    /// The error of a channel that makes no progress.
     pub(crate) fn stuck(&self) -> Error {
         fault!(
             "channel {} makes no progress at clock {}: {} reads, {} writes and {} operations wait, first {:?} and {:?}",

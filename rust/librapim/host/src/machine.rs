@@ -147,9 +147,9 @@ pub struct Machine {
 }
 
 ndp_config::getters!(Machine {
-    /// Where everything is.
+    /// Places of weights, keys and values.
     memory: &Memory,
-    /// What has been done.
+    /// Finished operations.
     events: &[Event],
     /// Columns of weights that were read and compared.
     checked_columns: u64,

@@ -6,16 +6,16 @@ use ndp_files::Result;
 /// What is done with the columns of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transfer {
-    /// They are read.
+    /// Reads.
     Read,
-    /// They are written.
+    /// Writes.
     Write,
-    /// They are read, and go into consecutive slots of the global buffer too.
+    /// Reads, which also fill consecutive slots of the global buffer.
     Copy {
         /// First slot.
         slot: u32,
     },
-    /// The same, each for one MAC of a run that takes it; a slot is filled when what was there has been taken.
+    /// As `Copy`, but each read is for one MAC of a run. A slot is filled after the MAC has taken its last content.
     Share {
         /// First slot.
         slot: u32,

@@ -100,7 +100,7 @@ impl Transmitter {
         own.checked_sub(1).map(|since| frame.place(since))
     }
 
-    /// One cycle, `own` since the reset and `now` of the system. `hears`: what an intact flit has said in it. `chosen` is given a flit and the
+    /// Advances by one cycle: number `own` since the reset, `now` of the system. `hears` is the message of an intact flit in this cycle. `chosen` gets a flit and the
     /// cycle of its first word.
     #[inline]
     pub fn step(
