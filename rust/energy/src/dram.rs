@@ -79,7 +79,7 @@ constants! {
         write_strobe_pj: Constant = 0.0 to 1e3,
     }
 
-    /// Least and greatest energy over that of the formulae.
+    /// Lower and upper end of the energy, relative to the formulae.
     pub struct Ranges {
         /// Where they are from.
         source: String,
@@ -134,7 +134,7 @@ impl DramConstants {
     pub fn from_toml(text: &str) -> Result<Self> {
         let constants: Self = constant::read(text)?;
         let Self { device_pins, currents_ma, vpp_currents_ma, .. } = &constants;
-        ensure!([4, 8, 16].contains(device_pins), "device_pins = {} must be in 4..=16", device_pins);
+        ensure!([4, 8, 16].contains(device_pins), "device_pins = {device_pins} must be 4, 8 or 16");
         let Currents { t_ras_ns, t_rc_ns, idd0, idd2n, idd3n, idd4r, idd4w, idd5b, .. } = *currents_ma;
         let VppCurrents { ipp0, ipp3n, ipp5b, .. } = *vpp_currents_ma;
         for (key, value, min) in [

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Vocabulary of a model of bytes.
 const BYTES: u32 = 256;
 
-/// Versions of what made and ran the models; "none" where no RTL was simulated.
+/// Versions of the tools that made the models; "none" where no RTL was simulated.
 #[derive(Debug, Serialize)]
 pub struct Tools {
     ndp_cosim: &'static str,

@@ -184,7 +184,7 @@ macro_rules! part {
         pub struct $owner($raw);
 
         impl $owner {
-            /// What a file says, if each key keeps its limits.
+            /// The values of a file, after each key is checked against its limits.
             pub(crate) fn checked(raw: $raw) -> ndp_files::Result<Self> {
                 raw.check_keys()?;
                 Ok(Self(raw))

@@ -23,7 +23,7 @@ impl Places {
         Self { depth: depth.into(), ..Self::default() }
     }
 
-    /// Brings what is known up to time `now`.
+    /// Counts the places that are free at time `now`.
     #[inline]
     fn look(&mut self, now: u64) {
         while self.times.front().is_some_and(|time| *time <= now) {
@@ -32,7 +32,7 @@ impl Places {
         }
     }
 
-    /// Those that are missing for `more` words by what is known; 0 if they fit.
+    /// Number of places that `more` words lack, by the last count; 0 if they fit.
     #[inline]
     fn missing(&self, more: u64) -> u64 {
         (self.taken - self.freed + more).saturating_sub(self.depth)
