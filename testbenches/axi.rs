@@ -10,6 +10,7 @@ use common::{Outcome, amount, some};
 use ndp_config::DesignConfig;
 use ndp_dram::storage::Storage;
 use ndp_dram::{CommandPins, Rank};
+use ndp_hdl_language::lit;
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{Clocks, Edge, InputPort, Model, OpenOptions, OutputPort};
 use std::collections::{HashMap, VecDeque};
@@ -319,14 +320,14 @@ fn streams_take_a_cycle_for_each_beat() -> Outcome {
 /// Faults of the subordinate: a container that does not wrap, old bytes over new ones, lines that are given out and answers that go before all of
 /// it has come, the wrong error, a beat that is not held, each line's last beat as the burst's, and registers that are written in part.
 const MUTANTS: [Mutant; 8] = [
-    ("axi-64", Mutation::new("mutant-wrap", "wraps ? container", "wraps ? 12'hfff")),
-    ("axi-64", Mutation::new("mutant-merge", "~mask_q & {64{read_valid_i}}", "{64{read_valid_i}}")),
-    ("axi-64", Mutation::new("mutant-order", "(|(done_q & (8'h1 << fetched_q[2:0])))", "(|done_q)")),
-    ("axi-64", Mutation::new("mutant-answer", "(|(done_q & (8'h1 << answered_q[2:0])))", "(|done_q)")),
-    ("axi-64", Mutation::new("mutant-mapped", "(|queue_data[46:27]) ? 2'h3", "(|queue_data[46:27]) ? 2'h2")),
-    ("axi-64", Mutation::new("mutant-held", "line_valid_q & (~valid_q | s_axi_rready)", "line_valid_q")),
-    ("axi-64", Mutation::new("mutant-last", "notes_rdata[24] & last_beat", "last_beat")),
-    ("axi-64", Mutation::new("mutant-register", "partial & line_number_q[28]", "1'h0")),
+    ("axi-64", Mutation::new("mutant-wrap", "(wraps ? container : ..)", |s| s.with(1, lit(0xfff, 12)))),
+    ("axi-64", Mutation::new("mutant-merge", "~mask_q & {64{read_valid_i}}", |s| s.part(1))),
+    ("axi-64", Mutation::new("mutant-order", "done_q & (8'h1 << fetched_q[2:0])", |s| s.part(0))),
+    ("axi-64", Mutation::new("mutant-answer", "done_q & (8'h1 << answered_q[2:0])", |s| s.part(0))),
+    ("axi-64", Mutation::new("mutant-mapped", "(unmapped ? 2'h3 : ..)", |s| s.with(1, lit(2, 2)))),
+    ("axi-64", Mutation::new("mutant-held", "line_valid_q & (~valid_q | s_axi_rready)", |s| s.part(0))),
+    ("axi-64", Mutation::new("mutant-last", "notes_rdata[24] & last_beat", |s| s.part(1))),
+    ("axi-64", Mutation::new("mutant-register", "partial & line_number_q[28]", |s| s.lit(0))),
 ];
 
 #[test]

@@ -8,6 +8,7 @@ use common::rtl::{Mutant, Mutation, design, design_config};
 use common::{Outcome, amount};
 use ndp_config::{DfiConfig, DramConfig};
 use ndp_dram::{CommandPins, Rank};
+use ndp_hdl_language::{lit, repeat};
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{Clocks, InputPort, Model, OpenOptions, OutputPort};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -560,21 +561,39 @@ fn a_device_is_powered_up_as_long_as_the_standard_says() -> Outcome {
 /// Faults of the port: waits that are a clock shorter, the wrong mode register, commands, write data, ODT and read data a clock off. The
 /// last two show when the controller is reset: its pins decide on the enable, and words that it does not drive are no zeros.
 const MUTANTS: [Mutant; 8] = [
-    ("dfi", Mutation::new("mutant-wait", "left_q == 13'h1", "left_q == 13'h2")),
-    ("dfi", Mutation::new("mutant-mode", "steps_mode[1:0]", "~steps_mode[1:0]")),
-    ("dfi", Mutation::new("mutant-command", "steps_ready ? pins2_q", "steps_ready ? pins1_q")),
-    ("dfi", Mutation::new("mutant-data", "<= wrdata0_q;", "<= dq_i;")),
-    ("dfi", Mutation::new("mutant-odt", "(writes_age3_q |", "(1'h0 |")),
-    ("dfi", Mutation::new("mutant-read", "reads_age32_q |", "reads_age31_q |")),
+    ("dfi", Mutation::new("mutant-wait", "left_q == 13'h1", |s| s.with(1, lit(2, 13)))),
+    ("dfi", Mutation::new("mutant-mode", "steps_mode[1:0]", |s| !s.old())),
+    (
+        "dfi",
+        Mutation::new("mutant-command", "(steps_ready ? pins2_q : ..)", |s| s.with(1, s.signal("pins1_q"))),
+    ),
+    ("dfi", Mutation::new("mutant-data", "wrdata0_q", |s| s.signal("dq_i"))),
+    (
+        "dfi",
+        Mutation::new("mutant-odt", "writes_age3_q | (writes_age4_q | writes_age5_q)", |s| {
+            s.with(0, lit(0, 1))
+        }),
+    ),
+    (
+        "dfi",
+        Mutation::new("mutant-read", "reads_age32_q | reads_age33_q", |s| {
+            s.with(0, s.signal("reads_age31_q"))
+        }),
+    ),
     (
         "dfi",
         Mutation::new(
             "mutant-enable",
             "(writes_age16_q | writes_age17_q) | (writes_age18_q | writes_age19_q)",
-            "dq_oe_i",
+            |s| s.signal("dq_oe_i"),
         ),
     ),
-    ("dfi", Mutation::new("mutant-driven", "dq_i & {128{dq_oe_i}}", "dq_i | {128{~dq_oe_i}}")),
+    (
+        "dfi",
+        Mutation::new("mutant-driven", "dq_i & {128{dq_oe_i}}", |s| {
+            s.part(0) | repeat(128, !s.signal("dq_oe_i"))
+        }),
+    ),
 ];
 
 #[test]

@@ -9,6 +9,7 @@ use common::rtl::{self, Mutant, Mutation};
 use common::star::Star;
 use ndp_config::{DesignConfig, LinkConfig};
 use ndp_files::said;
+use ndp_hdl_language::lit;
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{Model, OpenOptions};
 use ndp_sim::link::flow::Flow;
@@ -606,20 +607,13 @@ fn a_changed_lost_repeated_or_moved_flit_is_caught() -> Outcome {
 
 const MUTANTS: [Mutant; 4] = [
     // Every flit counts as intact.
-    ("tiny", Mutation::new("mutant-crc", "assign zero = ~(|crc_crc);", "assign zero = 1'h1;")),
+    ("tiny", Mutation::new("mutant-crc", "~(|crc_crc)", |s| s.lit(1))),
     // A flit is accepted whatever its number.
-    ("tiny", Mutation::new("mutant-order", "in_turn_q <= ~(|gap);", "in_turn_q <= 1'h1;")),
+    ("tiny", Mutation::new("mutant-order", "~(|gap)", |s| s.lit(1))),
     // Flits are sent without credit.
-    ("tiny", Mutation::new("mutant-credit", "(|ahead) & ~ahead[7];", "1'h1;")),
+    ("tiny", Mutation::new("mutant-credit", "(|ahead) & ~ahead[7]", |s| s.lit(1))),
     // The place of an acknowledged flit is one too early free.
-    (
-        "tiny",
-        Mutation::new(
-            "mutant-replay",
-            "assign held = tail_q - acked_q;",
-            "assign held = tail_q - acked_q - 8'h1;",
-        ),
-    ),
+    ("tiny", Mutation::new("mutant-replay", "tail_q - acked_q", |s| s.old() - lit(1, 8))),
 ];
 
 /// Each is found out where it ought to be.

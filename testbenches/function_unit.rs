@@ -18,14 +18,11 @@ pub static GELU: LazyLock<Vec<u16>> = LazyLock::new(|| (0..=u16::MAX).map(activa
 
 /// Errors of the design that the comparison has to find.
 const MUTANTS: [Mutant; 5] = [
-    ("hermes", Mutation::new("mutant-coefficient", "24'hcce88b", "24'hcce48b")),
-    (
-        "hermes",
-        Mutation::new("mutant-half-product", "{upper_q, 12'h0} + {13'h0, lower_q}", "{upper_q, 12'h0}"),
-    ),
-    ("hermes", Mutation::new("mutant-remainder", "(|{left4_q, 1'h0})", "1'h0")),
-    ("hermes", Mutation::new("mutant-sign", ".sign_i(sign4_q)", ".sign_i(1'h0)")),
-    ("hermes", Mutation::new("mutant-nan", ".nan_i(nan4_q)", ".nan_i(1'h0)")),
+    ("hermes", Mutation::new("mutant-coefficient", "24'hcce88b", |s| s.lit(0xcce48b))),
+    ("hermes", Mutation::new("mutant-half-product", "{upper_q, 12'h0} + {13'h0, lower_q}", |s| s.part(0))),
+    ("hermes", Mutation::new("mutant-remainder", "(|{left4_q, 1'h0})", |s| s.lit(0))),
+    ("hermes", Mutation::new("mutant-sign", "sign4_q", |s| s.lit(0))),
+    ("hermes", Mutation::new("mutant-nan", "nan4_q", |s| s.lit(0))),
 ];
 
 /// The unit, or a mutant of it.

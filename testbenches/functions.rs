@@ -250,55 +250,34 @@ fn a_block_that_takes_long_is_no_hang() -> Outcome {
 
 pub const MUTANTS: [Mutant; 10] = [
     // Elements stop a place before their own.
-    ("tiny", Mutation::new("mutant-around", "taken & function_i ? 7'h4a", "taken & function_i ? 7'h49")),
+    ("tiny", Mutation::new("mutant-around", "7'h4a", |s| s.lit(0x49))),
     // They leave amid their way.
     (
         "tiny",
-        Mutation::new(
-            "mutant-early",
-            "products ? divided_i : ~goes_round",
-            "products ? divided_i : ~(&around_left_q[1:0])",
-        ),
+        Mutation::new("mutant-early", "~goes_round", |s| {
+            s.with(0, s.signal("around_left_q").slice(0, 2).all())
+        }),
     ),
     // A lane is left out.
-    ("tiny", Mutation::new("mutant-chain", ".lane_chain_i(chain_first3)", ".lane_chain_i(chain_first4)")),
+    ("tiny", Mutation::new("mutant-chain", "chain_first3", |s| s.signal("chain_first4"))),
     // Of the second operands too.
-    (
-        "tiny",
-        Mutation::new(
-            "mutant-chain-other",
-            ".lane_chain_other_i(chain_second3)",
-            ".lane_chain_other_i(chain_second4)",
-        ),
-    ),
+    ("tiny", Mutation::new("mutant-chain-other", "chain_second3", |s| s.signal("chain_second4"))),
     // Negative results become +0.
-    ("tiny", Mutation::new("mutant-least", "function_q ? 16'hfe00", "function_q ? 16'h0000")),
-    ("tiny", Mutation::new("mutant-gelu", "activation_gelu_o = is_gelu_q", "activation_gelu_o = is_silu_q")),
+    ("tiny", Mutation::new("mutant-least", "16'hfe00", |s| s.lit(0))),
+    ("tiny", Mutation::new("mutant-gelu", "drive activation_gelu_o", |s| s.signal("is_silu_q"))),
     // What has gone round is divided, or rather replaced, by the second operand in the lane.
-    ("tiny", Mutation::new("mutant-two", "lane_two_o = sequencer_two", "lane_two_o = two_q")),
+    ("tiny", Mutation::new("mutant-two", "sequencer_two", |s| s.signal("two_q"))),
     // A lane takes the word of the slice before.
-    (
-        "shared-lanes",
-        Mutation::new(
-            "mutant-take",
-            "take_slice_q <= read_walker_slice;",
-            "take_slice_q <= fetched_slice_q;",
-        ),
-    ),
+    ("shared-lanes", Mutation::new("mutant-take", "next take_slice_q", |s| s.signal("fetched_slice_q"))),
     // The vectors end where they would in the next slice. One that ends where it would in a slice before goes unseen: a store writes +0 there.
     (
         "shared-lanes",
-        Mutation::new(
-            "mutant-beyond",
-            "lane_beyond0_1 & lane_slice_i[1]",
-            "lane_beyond0_1 & lane_slice_i[0]",
-        ),
+        Mutation::new("mutant-beyond", "lane_beyond0_1 & lane_slice_i[1]", |s| {
+            s.with(1, s.signal("lane_slice_i").bit(0))
+        }),
     ),
     // A slice is read when it is the turn of another one.
-    (
-        "shared-lanes",
-        Mutation::new("mutant-read", "lane_re_i & lane_read_slice_i[2]", "lane_re_i & lane_read_slice_i[1]"),
-    ),
+    ("shared-lanes", Mutation::new("mutant-read", "lane_read_slice_i[2]", |s| s.part(0).bit(1))),
 ];
 
 #[test]

@@ -7,6 +7,7 @@
 use common::Outcome;
 use common::rtl::{Mutant, Mutation, design};
 use ndp_config::DesignConfig;
+use ndp_hdl_language::lit;
 use ndp_numerics::SplitMix64;
 use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
 use ndp_sim::ffi::{InputPort, Model, OpenOptions, OutputPort};
@@ -152,9 +153,9 @@ fn answers_of_all_ranks_and_of_the_core_get_their_turn() -> Outcome {
 
 /// Arbiters that forget turns; an append whose address counts its beats twice.
 const MUTANTS: [Mutant; 3] = [
-    ("tiny", Mutation::new("mutant-turn-order", "turn_older0_1_q | turn1", "turn_older0_1_q | 1'h0")),
-    ("tiny", Mutation::new("mutant-answer-order", "answer_older0_1_q | answer1", "answer_older0_1_q | 1'h0")),
-    ("tiny", Mutation::new("mutant-append", "store_beat_q & exports_q", "store_beat_q")),
+    ("tiny", Mutation::new("mutant-turn-order", "turn_older0_1_q | turn1", |s| s.with(1, lit(0, 1)))),
+    ("tiny", Mutation::new("mutant-answer-order", "answer_older0_1_q | answer1", |s| s.with(1, lit(0, 1)))),
+    ("tiny", Mutation::new("mutant-append", "store_beat_q & exports_q", |s| s.part(0))),
 ];
 
 #[test]

@@ -109,23 +109,9 @@ fn an_acknowledgement_counts_only_if_its_flit_is_intact() -> Outcome {
 
 const MUTANTS: [Mutant; 2] = [
     // An acknowledgement is that of the header that came last, intact or not.
-    (
-        "link-8x2",
-        Mutation::new(
-            "mutant-unchecked",
-            "assign peer_ack_o = said_q[7:0];",
-            "assign peer_ack_o = header_q[27:20];",
-        ),
-    ),
+    ("link-8x2", Mutation::new("mutant-unchecked", "said_q[7:0]", |s| s.signal("header_q").slice(20, 8))),
     // Flits are repeated whenever the time has passed.
-    (
-        "link-8x2",
-        Mutation::new(
-            "mutant-repeat",
-            "repeated_q <= expires | (repeated_q & ~clear);",
-            "repeated_q <= 1'h0;",
-        ),
-    ),
+    ("link-8x2", Mutation::new("mutant-repeat", "expires | (repeated_q & ~clear)", |s| s.lit(0))),
 ];
 
 /// The header that came last in place of the last intact one.

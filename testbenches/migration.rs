@@ -10,6 +10,7 @@ use common::rtl::{self, Mutant, Mutation};
 use common::traffic::Traffic;
 use common::{Outcome, amount, some};
 use ndp_config::DesignConfig;
+use ndp_hdl_language::cat;
 use ndp_isa::{Code, Data, Instruction, Program, RandomKind, Transfer, parse};
 use ndp_machine::{Machine, SparseMemory, run_together};
 use ndp_numerics::SplitMix64;
@@ -492,16 +493,19 @@ pub const MUTANTS: [Mutant; 3] = [
     // The halves of what one rank sends change places.
     (
         "tiny",
-        Mutation::new(
-            "mutant-swap",
-            ".beat0_data_i(rsp0_data_i)",
-            ".beat0_data_i({rsp0_data_i[255:0], rsp0_data_i[511:256]})",
-        ),
+        Mutation::new("mutant-swap", "input sender beat0_data_i", |s| {
+            cat!(s.old().slice(0, 256), s.old().slice(256, 256))
+        }),
     ),
     // The uppermost bit of a slot is not compared.
-    ("tiny", Mutation::new("mutant-slot", "rx_label_i[16:1] == slot_q", "rx_label_i[15:1] == slot_q[14:0]")),
+    (
+        "tiny",
+        Mutation::new("mutant-slot", "rx_label_i[16:1] == slot_q", |s| {
+            s.signal("rx_label_i").slice(1, 15).eq(s.part(1).slice(0, 15))
+        }),
+    ),
     // What a message has beyond the range that was made for it is written too.
-    ("tiny", Mutation::new("mutant-room", "assign room = (|left_q);", "assign room = 1'h1;")),
+    ("tiny", Mutation::new("mutant-room", "drive room", |s| s.lit(1))),
 ];
 
 #[test]

@@ -11,6 +11,7 @@ use common::exact::dot;
 use common::multiplier_driver::{Bench, Fault, KINDS, Kept, Kind, Window, any_windows};
 use common::rtl::{Mutant, Mutation, design, design_config};
 use ndp_config::DesignConfig;
+use ndp_hdl_language::{cat, lit, repeat};
 use ndp_numerics::SplitMix64;
 use ndp_sim::ffi::{Model, OpenOptions, rtl};
 
@@ -310,27 +311,29 @@ const MUTANTS: [Mutant; 6] = [
     // The weight has no hidden bit.
     (
         "parallel-multiplier",
-        Mutation::new("mutant-hidden", "sig_w_q <= sig_w;", "sig_w_q <= {1'b0, sig_w[9:0]};"),
+        Mutation::new("mutant-hidden", "next sig_w_q", |s| cat!(lit(0, 1), s.old().slice(0, 10))),
     ),
     // Sign and exponent are those of the next product.
-    ("parallel-multiplier", Mutation::new("mutant-line", "line_q <= sign_exp_q;", "line_q <= {sign, exp};")),
+    (
+        "parallel-multiplier",
+        Mutation::new("mutant-line", "sign_exp_q", |s| cat!(s.signal("sign"), s.signal("exp"))),
+    ),
     // Lane 0 has its turn a phase too early.
     (
         "parallel-multiplier",
-        Mutation::new("mutant-turn", "(w_i[15:0] & {16{phase_i[10]}})", "(w_i[15:0] & {16{phase_i[9]}})"),
+        Mutation::new("mutant-turn", "w_i[15:0] & {16{phase_i[10]}}", |s| {
+            s.with(1, repeat(16, s.signal("phase_i").bit(9)))
+        }),
     ),
     // A scalar is taken in phases without an operand.
-    (
-        "parallel-multiplier",
-        Mutation::new("mutant-scalar", "(broadcast_i & ~(|phase_i[9:7]) ?", "(broadcast_i ?"),
-    ),
+    ("parallel-multiplier", Mutation::new("mutant-scalar", "broadcast_i & ~(|phase_i[9:7])", |s| s.part(0))),
     // The first product is added to the sum of the window before.
     (
         "parallel-multiplier",
-        Mutation::new("mutant-first", "~(phase_i[1] | separate_i)", "~(phase_i[0] | separate_i)"),
+        Mutation::new("mutant-first", "phase_i[1] | separate_i", |s| s.with(0, s.signal("phase_i").bit(0))),
     ),
     // The operands of lane 0 are taken only if the job before has products on their way.
-    ("parallel-multiplier", Mutation::new("mutant-moves", "if (operands_move_i)", "if (term_moves_i)")),
+    ("parallel-multiplier", Mutation::new("mutant-moves", "operands_move_i", |s| s.signal("term_moves_i"))),
 ];
 
 #[test]

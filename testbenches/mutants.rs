@@ -5,7 +5,6 @@
 use crate::native::random_pins;
 use crate::tool::{fails, json};
 use common::Outcome;
-use common::mutations::{self, Mutation, NUMBER};
 use common::rtl::{argument, design_config};
 use ndp_hdl_language::Direction;
 use ndp_numerics::SplitMix64;
@@ -123,37 +122,4 @@ fn a_block_without_tests_is_refused() -> Outcome {
     std::fs::write(&waivers, "[[mutant]]\nblock = \"nothing\"\nchange = \"*\"\nreason = \"none\"\n")?;
     let line = format!("verify mutate --block fifo --waivers {}", waivers.path().display());
     fails(&line, 2, "no tests are known of a block called nothing")
-}
-
-/// What the mutations of a test change.
-const MODULE: &str = "module a (\n    input b_i\n);\n    assign c = b_i & d;\n    always @(posedge clk_i) begin\n        if (b_i)\n            e_q <= c;\n    end\n    f g (\n        .h_i(c),\n        .i_o(j)\n    );\nendmodule\n";
-
-#[test]
-fn each_changed_expression_is_a_choice() -> Outcome {
-    let mutations = [
-        Mutation::new("and", "& d", "| d"),
-        Mutation::new("b", "(b_i)", "(1'h1)"),
-        Mutation::new("c", "= c;", "= d;"),
-        Mutation::new("both", "b_i & d", "d"),
-    ];
-    let text = mutations::all(MODULE, &mutations)?;
-    for line in [
-        "    assign c = (mutant == 4) ? (d) : ((mutant == 1) ? (b_i | d) : (b_i & d));",
-        "        if ((mutant == 2) ? (1'h1) : (b_i))",
-        "            e_q <= (mutant == 3) ? (d) : (c);",
-    ] {
-        assert!(text.lines().any(|other| other == line), "{line} in\n{text}");
-    }
-    assert!(text.starts_with(&format!("module a (\n    input b_i\n);\n{NUMBER}    assign c")), "{text}");
-    assert_eq!(mutations::all(MODULE, &[])?, MODULE);
-    Ok(())
-}
-
-#[test]
-fn what_cannot_be_changed_is_named() -> Outcome {
-    let refused =
-        |from| mutations::all(MODULE, &[Mutation::new("wrong", from, "x")]).err().unwrap_or_default();
-    assert_eq!(refused("e_q <="), "`e_q <=` of wrong is not in one expression of `e_q <= c;`");
-    assert_eq!(refused("nowhere"), "no `nowhere`, which wrong replaces");
-    Ok(())
 }

@@ -9,6 +9,7 @@ use common::rtl::{Mutant, Mutation, hbm_config, hbm_design};
 use common::{Outcome, amount, first};
 use ndp_config::{HbmCommandSet, HbmConfig, HbmRefresh};
 use ndp_dram::hbm::HbmCommand::{self, *};
+use ndp_hdl_language::lit;
 use ndp_sim::ffi::{OpenOptions, Rtl};
 use ndp_sim::hbm::{Lockstep, PimChannel};
 use std::collections::BTreeMap;
@@ -703,43 +704,36 @@ fn sums_are_those_of_integers() -> Outcome {
 /// Mutants, each of which the device model has to catch.
 pub const MUTANTS: [Mutant; 14] = [
     // Any number of rows in a window.
-    (TINY, Mutation::new("mutant-window", "act_i & (|window3_q)", "act_i & 1'h0")),
+    (TINY, Mutation::new("mutant-window", "act_i & (|window3_q)", |s| s.with(1, lit(0, 1)))),
     // A precharge right after the activation, of partition 1.
-    (TINY, Mutation::new("mutant-ras", "(|ras1_q) & touches1", "1'h0")),
+    (TINY, Mutation::new("mutant-ras", "(|ras1_q) & touches1", |s| s.lit(0))),
     // The first row of partition 1 counts as the last one of partition 0.
-    (TINY, Mutation::new("mutant-boundary", "row_i[5:3] < boundary_q", "row_i[5:3] <= boundary_q")),
+    (TINY, Mutation::new("mutant-boundary", "row_i[5:3] < boundary_q", |s| s.part(1).ge(s.part(0)))),
     // The multipliers take a row that was opened for the host.
-    (TINY, Mutation::new("mutant-owner", "{mac_i, open1_next, ~pim1_next}", "{mac_i, open1_next, 1'h0}")),
+    (TINY, Mutation::new("mutant-owner", "~pim1_next", |s| s.lit(0))),
     // A refused row command is carried out all the same.
-    (
-        TINY,
-        Mutation::new(
-            "mutant-trace",
-            "assign row_go = any_row & ~(|row_status);",
-            "assign row_go = any_row;",
-        ),
-    ),
+    (TINY, Mutation::new("mutant-trace", "any_row & ~(|row_status)", |s| s.part(0))),
     // A write right after a read.
-    (TINY, Mutation::new("mutant-turn-around", "ins & (|rtw_q)", "ins & 1'h0")),
+    (TINY, Mutation::new("mutant-turn-around", "ins & (|rtw_q)", |s| s.with(1, lit(0, 1)))),
     // The precharge of RDA begins at tRTP although tRAS is not over.
-    (TINY, Mutation::new("mutant-auto", "(bound < own_bound ? own_bound : bound)", "own_bound")),
+    (TINY, Mutation::new("mutant-auto", "(bound < own_bound ? own_bound : bound)", |s| s.part(1))),
     // Near sums lose their sign on the way into the accumulator.
-    (
-        TINY,
-        Mutation::new("mutant-sign", "{{48{near_total0_q[55]}}, near_total0_q}", "{48'h0, near_total0_q}"),
-    ),
+    (TINY, Mutation::new("mutant-sign", "{48{near_total0_q[55]}}", |s| s.lit(0))),
     // Infinity times zero is no NaN.
-    (TINY, Mutation::new("mutant-nan", "special_q & ~nonzero}", "1'h0}")),
+    (TINY, Mutation::new("mutant-nan", "special_q & ~nonzero", |s| s.lit(0))),
     // The second half of a column is lost on its way into the buffer.
-    (TINY, Mutation::new("mutant-half", "{passes & last_half0_q,", "{1'h0,")),
+    (TINY, Mutation::new("mutant-half", "passes & last_half0_q", |s| s.lit(0))),
     // A bank is opened while it is refreshed.
-    (GROUPS, Mutation::new("mutant-refreshing", "(activates | (slice_i | refb_i)) & (|rfc_pb_q)", "1'h0")),
+    (
+        GROUPS,
+        Mutation::new("mutant-refreshing", "(activates | (slice_i | refb_i)) & (|rfc_pb_q)", |s| s.lit(0)),
+    ),
     // Any bank may be refreshed.
-    (GROUPS, Mutation::new("mutant-turn", "{2{~(turn_q == 2'h3)}}", "2'h0")),
+    (GROUPS, Mutation::new("mutant-turn", "{2{~(turn_q == 2'h3)}}", |s| s.lit(0))),
     // A row and a column command in the same clock.
-    (SERIAL, Mutation::new("mutant-two", "(cmd_q | row_go_i)", "cmd_q")),
+    (SERIAL, Mutation::new("mutant-two", "cmd_q | row_go_i", |s| s.part(0))),
     // Refreshes of two banks at once.
-    (GROUPS, Mutation::new("mutant-spacing", "opens & (|rrefd_q)", "1'h0")),
+    (GROUPS, Mutation::new("mutant-spacing", "opens & (|rrefd_q)", |s| s.lit(0))),
 ];
 
 #[test]

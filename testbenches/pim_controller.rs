@@ -561,33 +561,19 @@ fn cut_banks_do_both_at_once_and_joined_ones_one_after_the_other() -> Outcome {
 /// Mutants: what the channel refuses, and what comes back wrong.
 pub const MUTANTS: [Mutant; 7] = [
     // Data are awaited of a read that the channel has refused.
-    (SERIAL, Mutation::new("mutant-refused-read", "asks_q & ~(|column_status_i)", "asks_q")),
+    (SERIAL, Mutation::new("mutant-refused-read", "asks_q & ~(|column_status_i)", |s| s.part(0))),
     // MACs do not wait for what is loaded into the buffer.
-    (TINY, Mutation::new("mutant-load", "~(|slot_left_q)", "1'h1")),
+    (TINY, Mutation::new("mutant-load", "~(|slot_left_q)", |s| s.lit(1))),
     // Accesses of the first two banks do not wait for their rows.
-    (TINY, Mutation::new("mutant-record", "~(((|bank0_column_flags)", "~(1'h0 & ((|bank0_column_flags)")),
+    (TINY, Mutation::new("mutant-record", "(|bank0_column_flags) | (|bank1_column_flags)", |s| s.lit(0))),
     // Data to write come a clock late.
-    (
-        TINY,
-        Mutation::new(
-            "mutant-late",
-            "assign driving = line_q[3] | line_q[4];",
-            "assign driving = line_q[4];",
-        ),
-    ),
+    (TINY, Mutation::new("mutant-late", "line_q[3] | line_q[4]", |s| s.part(1))),
     // Any row will do.
-    (TINY, Mutation::new("mutant-row-hit", "assign right0_0 = ", "assign right0_0 = 1'h1 | ")),
+    (TINY, Mutation::new("mutant-row-hit", "drive right0_0", |s| s.lit(1))),
     // A slot is filled anew before it was taken.
-    (
-        TINY,
-        Mutation::new(
-            "mutant-promise",
-            "assign free = ~early | soon_i;",
-            "assign free = 1'h1 | (early & soon_i);",
-        ),
-    ),
+    (TINY, Mutation::new("mutant-promise", "~early | soon_i", |s| s.lit(1))),
     // MACs do not wait for what is read for them.
-    (TINY, Mutation::new("mutant-there", "assign filled = ~current_q[19] |", "assign filled = 1'h1 |")),
+    (TINY, Mutation::new("mutant-there", "~current_q[19]", |s| s.lit(1))),
 ];
 
 #[test]

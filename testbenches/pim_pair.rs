@@ -129,15 +129,17 @@ fn random_streams_on_shared_buses() -> Outcome {
 /// Mutants, each of which the device models have to catch.
 const MUTANTS: [Mutant; 4] = [
     // Two column commands in one clock.
-    (PAIR, Mutation::new("mutant-columns", "assign both_columns = ", "assign both_columns = 1'h0 & ")),
+    (PAIR, Mutation::new("mutant-columns", "drive both_columns", |s| s.lit(0))),
     // Two row commands in one clock.
-    (PAIR, Mutation::new("mutant-rows", "assign both_rows = ", "assign both_rows = 1'h0 & ")),
+    (PAIR, Mutation::new("mutant-rows", "drive both_rows", |s| s.lit(0))),
     // An activation has the bus for one clock.
-    (PAIR, Mutation::new("mutant-second", "assign held0 = ", "assign held0 = 1'h0 & ")),
+    (PAIR, Mutation::new("mutant-second", "drive held0", |s| s.lit(0))),
     // One that is refused has it for two.
     (
         PAIR,
-        Mutation::new("mutant-refused", "assign activates0 = ", "assign activates0 = row0_i[3:0] == 4'h1 | "),
+        Mutation::new("mutant-refused", "drive activates0", |s| {
+            s.signal("row0_i").low(4).eq_lit(1) | s.old()
+        }),
     ),
 ];
 

@@ -3,6 +3,7 @@
 use common::Outcome;
 use common::exact::{nearest, value};
 use common::rtl::{Mutant, Mutation, design};
+use ndp_hdl_language::{cat, repeat};
 use ndp_sim::ffi::{Model, OpenOptions, Rtl};
 use std::error::Error;
 
@@ -62,28 +63,31 @@ const MUTANTS: [Mutant; 6] = [
     // Ties go up.
     (
         CONFIG,
-        Mutation::new(
-            "mutant-scaler-tie",
-            "product_q[3] & ((|product_q[2:0]) | product_q[4])",
-            "product_q[3]",
-        ),
+        Mutation::new("mutant-scaler-tie", "product_q[3] & ((|product_q[2:0]) | product_q[4])", |s| {
+            s.part(0)
+        }),
     ),
     // What is half way is cut off.
-    (CONFIG, Mutation::new("mutant-scaler-half", "{15'h0, chosen[11]}", "16'h0")),
+    (CONFIG, Mutation::new("mutant-scaler-half", "{15'h0, chosen[11]}", |s| s.lit(0))),
     // Numbers that round to infinity are NaN.
-    (CONFIG, Mutation::new("mutant-scaler-overflow", "(sum[15] | (&sum[14:10]))", "sum[15]")),
+    (CONFIG, Mutation::new("mutant-scaler-overflow", "sum[15] | (&sum[14:10])", |s| s.part(0))),
     // Nothing times a large scale is something.
-    (CONFIG, Mutation::new("mutant-scaler-zero", " & {6{some}}", "")),
-    // Nothing times infinity is infinite.
-    (CONFIG, Mutation::new("mutant-scaler-nan", "(special_i & ~some)", "1'h0")),
-    // The most negative number has no magnitude.
     (
         CONFIG,
         Mutation::new(
-            "mutant-scaler-least",
-            "{8'h0, significand_i}",
-            "{8'h0, significand_i} & {19{~(&{number_i[7], ~number_i[6:0]})}}",
+            "mutant-scaler-zero",
+            "({1'h0, exponent_i} + {1'h0, chosen[16:12]}) & {6{some}}",
+            |s| s.part(0),
         ),
+    ),
+    // Nothing times infinity is infinite.
+    (CONFIG, Mutation::new("mutant-scaler-nan", "special_i & ~some", |s| s.lit(0))),
+    // The most negative number has no magnitude.
+    (
+        CONFIG,
+        Mutation::new("mutant-scaler-least", "{11'h0, magnitude} * {8'h0, significand_i}", |s| {
+            s.old() & repeat(19, !cat!(s.signal("number_i").bit(7), !s.signal("number_i").slice(0, 7)).all())
+        }),
     ),
 ];
 

@@ -3,8 +3,9 @@
 //! `hdl/language/tests/properties.rs` tests what the language prints and refuses.
 
 use common::Outcome;
-use common::mutations::{Mutation, mutant};
+use common::rtl::{Mutation, mutant};
 use common::selftest::{SelfTest, open_with};
+use ndp_hdl_language::lit;
 use ndp_sim::ffi::{Form, Model, OpenOptions, WaveOptions};
 use std::error::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -77,8 +78,8 @@ fn nothing_is_checked_during_reset_and_failures_can_be_counted() -> Outcome {
 
 #[test]
 fn of_a_mutant_failures_are_counted() -> Outcome {
-    let mutations = [Mutation::new("mutant-counts-twice", "count_q + 8'h1", "count_q + 8'h2")];
-    let mutant = mutant(&SelfTest, "limits", &mutations, "mutant-counts-twice")?;
+    let mutations = [Mutation::new("mutant-counts-twice", "count_q + 8'h1", |s| s.with(1, lit(2, 8)))];
+    let mutant = mutant(&SelfTest, "limits", &mutations, "mutant-counts-twice");
     let mut model = Model::open(&mutant, &OpenOptions::default())?;
     let pin = model.input("step_i")?;
     model.set(pin, 1 << 6);

@@ -8,6 +8,7 @@ use common::rtl::{Mutant, Mutation, design};
 use common::traffic::Traffic;
 use common::{Outcome, amount, some};
 use ndp_config::DesignConfig;
+use ndp_hdl_language::lit;
 use ndp_isa::Program;
 use ndp_machine::SparseMemory;
 use ndp_sim::core::{CoreOptions, HostStalls, NdpCore};
@@ -147,34 +148,26 @@ fn what_lies_behind_the_end_of_a_row_does_not_matter() -> Outcome {
 
 const MUTANTS: [Mutant; 9] = [
     // A row does not begin with a new beat.
-    ("int-tiny", Mutation::new("mutant-int-half", "half_q <= ~(half_q | ends)", "half_q <= ~half_q")),
+    ("int-tiny", Mutation::new("mutant-int-half", "half_q | ends", |s| s.part(0))),
     // Every second scale is used.
-    (
-        "int-tiny",
-        Mutation::new("mutant-int-scale", "{group_q[4:1] + 4'h1, 1'h0}", "{group_q[4:1] + 4'h2, 1'h0}"),
-    ),
+    ("int-tiny", Mutation::new("mutant-int-scale", "group_q[4:1] + 4'h1", |s| s.with(1, lit(2, 4)))),
     // The same of weights of 8 bits: two places share one.
-    ("int-tiny", Mutation::new("mutant-int-share", "group_q + 5'h1", "group_q + 5'h2")),
+    ("int-tiny", Mutation::new("mutant-int-share", "group_q + 5'h1", |s| s.with(1, lit(2, 5)))),
     // What lies behind the row's end is multiplied with.
     (
         "int-tiny",
-        Mutation::new("mutant-int-clear", "(in_pair & (position_q == last_beat_i)) & ~position_q", "1'h0"),
+        Mutation::new("mutant-int-clear", "(in_pair & (position_q == last_beat_i)) & ~position_q", |s| {
+            s.lit(0)
+        }),
     ),
-    ("int-tiny", Mutation::new("mutant-int-cut", "in_pair & ~(position_q == last_beat_i)", "1'h0")),
+    ("int-tiny", Mutation::new("mutant-int-cut", "in_pair & ~(position_q == last_beat_i)", |s| s.lit(0))),
     // Stripes count as complete while their last weights are still on their way.
-    ("int-tiny", Mutation::new("mutant-int-late", "stripe_valid_q & ~late_q", "stripe_valid_q")),
+    ("int-tiny", Mutation::new("mutant-int-late", "stripe_valid_q & ~late_q", |s| s.part(0))),
     // A tail adds a beat of numbers to its row, or one of scales, that is not there.
-    ("int-tiny", Mutation::new("mutant-int-tail", "{27{~waves_i[0]}}", "{27{1'h1}}")),
-    ("int-tiny", Mutation::new("mutant-int-scales", "{27{~(|waves_i[3:0])}}", "{27{1'h1}}")),
+    ("int-tiny", Mutation::new("mutant-int-tail", "~waves_i[0]", |s| s.lit(1))),
+    ("int-tiny", Mutation::new("mutant-int-scales", "~(|waves_i[3:0])", |s| s.lit(1))),
     // The second place gets the weights of the first one.
-    (
-        "int-tiny",
-        Mutation::new(
-            "mutant-int-second",
-            "assign second_o = second_weights",
-            "assign second_o = first_weights",
-        ),
-    ),
+    ("int-tiny", Mutation::new("mutant-int-second", "second_weights", |s| s.signal("first_weights"))),
 ];
 
 #[test]

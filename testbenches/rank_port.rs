@@ -9,6 +9,7 @@ use common::rtl::{Mutant, Mutation, design, design_config};
 use common::{Outcome, amount, first, some};
 use ndp_config::{DesignConfig, DramConfig};
 use ndp_dram::Rule;
+use ndp_hdl_language::lit;
 use ndp_sim::ffi::Edge;
 use ndp_testkit::stream;
 use std::error::Error;
@@ -506,37 +507,36 @@ fn broken_rules(config: &str, device: &DramConfig, many_acts: bool) -> Result<Ve
 /// Mutants, each of which the device has to catch. `mutant-group-bit` breaks no rule: its rate gives it away.
 const MUTANTS: [Mutant; 9] = [
     // Five activates within tFAW.
-    ("hermes", Mutation::new("mutant-faw", "act_count_q[2]", "1'h0")),
+    ("hermes", Mutation::new("mutant-faw", "act_count_q[2]", |s| s.lit(0))),
     // Reads and writes right after the activate.
-    ("hermes", Mutation::new("mutant-rcd", "~column_bar0_q[0]", "1'h1")),
+    ("hermes", Mutation::new("mutant-rcd", "~column_bar0_q[0]", |s| s.lit(1))),
     // Refresh without a wait for the precharge of all banks.
-    ("hermes", Mutation::new("mutant-refresh", "closed_q & ~(|wait_q)", "closed_q")),
+    ("hermes", Mutation::new("mutant-refresh", "closed_q & ~(|wait_q)", |s| s.part(0))),
     // A read after a write in bank group 1 a slot too early.
-    ("hermes", Mutation::new("mutant-turn", " | read_bar1_q[6]", " | 1'h0")),
+    ("hermes", Mutation::new("mutant-turn", "read_bar1_q[6]", |s| s.lit(0))),
     // Banks are closed right after reset.
-    ("hermes", Mutation::new("mutant-settle", "&{drain_q, settled_q, quiet_i}", "&{drain_q, quiet_i}")),
+    (
+        "hermes",
+        Mutation::new("mutant-settle", "{drain_q, settled_q, quiet_i}", |s| s.with(1, lit(1, 1))),
+    ),
     // The uppermost bit of a row is not compared.
     (
         "hermes",
-        Mutation::new(
-            "mutant-row",
-            "state0_0_i[20:4] == entry0_i[26:10]",
-            "state0_0_i[19:4] == entry0_i[25:10]",
-        ),
+        Mutation::new("mutant-row", "state0_0_i[20:4] == entry0_i[26:10]", |s| {
+            s.signal("state0_0_i").slice(4, 16).eq(s.signal("entry0_i").slice(10, 16))
+        }),
     ),
     // An activate in bank group 2 counts as one in group 0.
-    ("hermes-x8", Mutation::new("mutant-group-act", "act_bar2_q <= acts[2];", "act_bar2_q <= acts[0];")),
+    ("hermes-x8", Mutation::new("mutant-group-act", "acts[2]", |s| s.part(0).bit(0))),
     // So does a read or write.
     (
         "hermes-x8",
-        Mutation::new(
-            "mutant-group-column",
-            "(entry0_i[8] == 1'h1) & ~entry0_i[0]",
-            "(entry0_i[8] == 1'h0) & ~entry0_i[0]",
-        ),
+        Mutation::new("mutant-group-column", "(entry0_i[8] == 1'h1) & ~entry0_i[0]", |s| {
+            s.with(0, s.signal("entry0_i").bit(8).eq(lit(0, 1)))
+        }),
     ),
     // Bank groups 0 and 2 count as one for reads and writes: only bit 0 of their number is looked at.
-    ("hermes-x8", Mutation::new("mutant-group-bit", "(entry0_i[8] == 1'h1) & ~entry0_i[0]", "~entry0_i[0]")),
+    ("hermes-x8", Mutation::new("mutant-group-bit", "(entry0_i[8] == 1'h1) & ~entry0_i[0]", |s| s.part(1))),
 ];
 
 #[test]

@@ -9,6 +9,7 @@ use common::check::Checks;
 use common::rtl::{Mutant, Mutation, design};
 use common::{Outcome, some};
 use ndp_config::{BEAT_ELEMS, DesignConfig, WeightFormat};
+use ndp_hdl_language::{cat, lit, mux};
 use ndp_isa::{Code, Data, Instruction, Numbers, Product, Program, accumulator_words, block_words};
 use ndp_layout::elements_of;
 use ndp_numerics::SplitMix64;
@@ -507,37 +508,42 @@ fn two_layers_in_one_program_are_those_of_a_list_of_the_host() -> Outcome {
 
 pub const MUTANTS: [Mutant; 8] = [
     // A store writes the old values that the buffer has beyond the vectors' end.
-    (
-        "tiny",
-        Mutation::new("mutant-select-old", "back_last1_q <= store_reader_read_last", "back_last1_q <= 1'h0"),
-    ),
+    ("tiny", Mutation::new("mutant-select-old", "store_reader_read_last", |s| s.lit(0))),
     // Negative values are selected too.
-    ("tiny", Mutation::new("mutant-select-sign", "~beat_i[31], ", "")),
-    // The list begins an entry too late.
     (
         "tiny",
         Mutation::new(
-            "mutant-select-list",
-            "list_i + selection_q[11:4]",
-            "list_i + {selection_q[11:5], 1'h0}",
+            "mutant-select-sign",
+            "{~beat_i[31], (|beat_i[30:16]), ~((&beat_i[30:26]) & ~(|beat_i[25:16])), look_beat_q}",
+            |s| s.with(0, lit(1, 1)),
         ),
+    ),
+    // The list begins an entry too late.
+    (
+        "tiny",
+        Mutation::new("mutant-select-list", "selection_q[11:4]", |s| cat!(s.part(0).slice(5, 7), lit(0, 1))),
     ),
     // Of several vectors the last one decides.
     (
         "tiny",
-        Mutation::new(
-            "mutant-select-union",
-            "(element_done ? rest : mask_q) | found",
-            "look_beat_q ? found : (element_done ? rest : mask_q)",
-        ),
+        Mutation::new("mutant-select-union", "(element_done ? rest : mask_q) | found", |s| {
+            mux(s.signal("look_beat_q"), s.part(1), s.part(0))
+        }),
     ),
     // What lies behind the vectors' end is selected.
-    ("tiny", Mutation::new("mutant-select-end", "& ~(walker_last & (last_elem_i < 5'h1f))", "& ~1'h0")),
+    ("tiny", Mutation::new("mutant-select-end", "walker_last & (last_elem_i < 5'h1f)", |s| s.lit(0))),
     // NaN is positive.
-    ("tiny", Mutation::new("mutant-select-nan", "~((&beat_i[14:10]) & ~(|beat_i[9:0]))", "1'h1")),
+    ("tiny", Mutation::new("mutant-select-nan", "~((&beat_i[14:10]) & ~(|beat_i[9:0]))", |s| s.lit(1))),
     // The monitor leaves a place out behind each mask, and goes on behind a product.
-    ("tiny", Mutation::new("mutant-monitor-place", "place_q + 10'h1", "place_q + 10'h2")),
-    ("tiny", Mutation::new("mutant-monitor-restart", "place_q) & {10{~dot_start_i}}", "place_q)")),
+    ("tiny", Mutation::new("mutant-monitor-place", "10'h1", |s| s.lit(2))),
+    (
+        "tiny",
+        Mutation::new(
+            "mutant-monitor-restart",
+            "(mask_valid_i ? place_q + 10'h1 : place_q) & {10{~dot_start_i}}",
+            |s| s.part(0),
+        ),
+    ),
 ];
 
 #[test]

@@ -184,16 +184,14 @@ pub const MUTANTS: [Mutant; 3] = [
     // Rows come although the product waits for a load: its beats are behind the weights, and nothing ends.
     (
         "tiny",
-        Mutation::new(
-            "mutant-rows-early",
-            "~rows_idle_i | (load_blocks | list_blocks)",
-            "~rows_idle_i | list_blocks",
-        ),
+        Mutation::new("mutant-rows-early", "~rows_idle_i | (load_blocks | list_blocks)", |s| {
+            s.with(1, s.signal("list_blocks"))
+        }),
     ),
     // The rows of a product come twice.
-    ("tiny", Mutation::new("mutant-rows-twice", "~fetched_q", "1'h1")),
+    ("tiny", Mutation::new("mutant-rows-twice", "~fetched_q", |s| s.lit(1))),
     // A load is passed over for ever.
-    ("tiny", Mutation::new("mutant-passed-over", "passed_q != 3'h7", "1'h1")),
+    ("tiny", Mutation::new("mutant-passed-over", "passed_q != 3'h7", |s| s.lit(1))),
 ];
 
 #[test]

@@ -9,6 +9,7 @@ use common::check::Checks;
 use common::rtl::{Mutant, Mutation, design, design_config};
 use common::{Outcome, some};
 use ndp_config::{BEAT_ELEMS, DesignConfig};
+use ndp_hdl_language::{cat, lit};
 use ndp_isa::Program;
 use ndp_numerics::SplitMix64;
 use ndp_oracle::Random;
@@ -117,9 +118,9 @@ fn wide_results_and_terms_are_those_of_the_contract() -> Outcome {
 
 /// Mutants of the unit; those of a core are looked for by random programs.
 const MUTANTS: [Mutant; 3] = [
-    ("hermes", Mutation::new("mutant-term", "term_q <= ", "term_q <= 29'h1 | ")),
-    ("hermes", Mutation::new("mutant-wide", ".wide_i(wide_i)", ".wide_i(1'h0)")),
-    ("hermes", Mutation::new("mutant-vanishes", ".blank_i(vanishes)", ".blank_i(1'h0)")),
+    ("hermes", Mutation::new("mutant-term", "next term_q", |s| s.lit(1) | s.old())),
+    ("hermes", Mutation::new("mutant-wide", "input packer wide_i", |s| s.lit(0))),
+    ("hermes", Mutation::new("mutant-vanishes", "input packer blank_i", |s| s.lit(0))),
 ];
 
 /// Mutants of what leads to the exponential in a core.
@@ -127,30 +128,23 @@ pub const CORE_MUTANTS: [Mutant; 5] = [
     // Elements beyond the vectors' end are in the sum.
     (
         "variants",
-        Mutation::new("mutant-past-end", "lane_counts_i & ~(lane_ends_i & lane_past_end_i)", "lane_counts_i"),
+        Mutation::new("mutant-past-end", "lane_counts_i & ~(lane_ends_i & lane_past_end_i)", |s| s.part(0)),
     ),
     // Digits of an element's place in each other's places.
     (
         "variants",
         Mutation::new(
             "mutant-place",
-            "slice_q[2] | slice_q[3], slice_q[1] | slice_q[3]",
-            "slice_q[1] | slice_q[3], slice_q[2] | slice_q[3]",
+            "{turn_q[3], slice_q[2] | slice_q[3], slice_q[1] | slice_q[3], turn_q[2:0]}",
+            |s| cat!(s.part(0), s.part(2), s.part(1), s.part(3)),
         ),
     ),
     // The sum ends a term early.
-    ("variants", Mutation::new("mutant-last-term", "around_left_q == 5'hb", "around_left_q == 5'hc")),
+    ("variants", Mutation::new("mutant-last-term", "around_left_q == 5'hb", |s| s.with(1, lit(0xc, 5)))),
     // A term more is in the sum.
-    ("variants", Mutation::new("mutant-terms", "around_left_q >= 5'hb", "around_left_q >= 5'ha")),
+    ("variants", Mutation::new("mutant-terms", "around_left_q >= 5'hb", |s| s.with(1, lit(0xa, 5)))),
     // Functions come back as exponentials.
-    (
-        "variants",
-        Mutation::new(
-            "mutant-returns",
-            "lane_exponentials_o = softmax_q | ",
-            "lane_exponentials_o = 1'h1 | ",
-        ),
-    ),
+    ("variants", Mutation::new("mutant-returns", "softmax_q | path_q[0]", |s| s.with(0, lit(1, 1)))),
 ];
 
 #[test]

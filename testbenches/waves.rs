@@ -4,7 +4,6 @@
 //! that shares no code with the writer. What the hardware computes is left to the other testbenches.
 
 use common::Outcome;
-use common::mutations::{Mutation, mutant};
 use common::selftest::{SelfTest, open, open_with};
 use ndp_config::DesignConfig;
 use ndp_files::said;
@@ -194,10 +193,6 @@ fn errors_name_what_exists() -> Outcome {
     let unknown =
         rtl(&DesignConfig::preset("tiny")?, "nothing").err().map(|e| e.to_string()).unwrap_or_default();
     assert!(unknown.contains("`tiny/nothing`") && unknown.contains("ndp_core"), "{unknown}");
-    let absent = Mutation::new("mutant-absent", "no such text", "");
-    let absent =
-        mutant(&SelfTest, ADDER, &[absent], absent.name).err().map(|e| e.to_string()).unwrap_or_default();
-    assert!(absent.contains("no `no such text`, which mutant-absent replaces"), "{absent}");
     let model = open(ADDER)?;
     let port = model.input("q_i").err().map(|e| e.to_string()).unwrap_or_default();
     assert!(port.contains("no input port `q_i`") && port.contains("a100_i [100]"), "{port}");

@@ -14,7 +14,6 @@ pub mod gemv_driver;
 pub mod linked_cores;
 pub mod messages;
 pub mod multiplier_driver;
-pub mod mutations;
 pub mod operands;
 pub mod pim_streams;
 pub mod programs;

@@ -1,11 +1,10 @@
 //! Blocks by the name of a configuration, and mutants of them.
 
-use crate::mutations::mutant;
 use ndp_config::{DesignConfig, HbmConfig};
-use ndp_sim::ffi::{Rtl, rtl};
+use ndp_sim::ffi::{Hardware, Rtl, rtl};
 use std::path::Path;
 
-pub use crate::mutations::Mutation;
+pub use ndp_hdl_language::mutate::Mutation;
 
 /// A mutant, and the name of the configuration that it is one of.
 pub type Mutant = (&'static str, Mutation);
@@ -25,6 +24,22 @@ pub fn hbm_config(name: &str) -> ndp_files::Result<HbmConfig> {
     HbmConfig::load(&argument(name))
 }
 
+/// Optimisation of mutants, which run until the error is found.
+const MUTANT_OPT_LEVEL: u32 = 0;
+
+/// A block with an error that a test has to find: the one of these mutations that has this name. All are in one model, as choices.
+///
+/// # Panics
+/// If one of them is not in the block: an error would be mistaken for the one that the test looks for.
+pub fn mutant(hardware: &impl Hardware, block: &str, mutations: &[Mutation], name: &str) -> Rtl {
+    let number = (1..).zip(mutations).find(|(_, mutation)| mutation.name == name).map(|(number, _)| number);
+    let number = number.unwrap_or_else(|| panic!("no mutant of {} is called {name}", hardware.name()));
+    match Rtl::with_mutants(hardware, block, mutations, number) {
+        Ok(rtl) => Rtl { name: format!("{name}/{block}"), native: None, opt_level: MUTANT_OPT_LEVEL, ..rtl },
+        Err(lines) => panic!("the model of {name} cannot be built: {}", lines.join("\n")),
+    }
+}
+
 /// The configuration that a mutant is one of, with all mutations of it.
 fn of(name: &str, mutants: &[Mutant]) -> Option<(&'static str, Vec<Mutation>)> {
     let (of, _) = mutants.iter().find(|(_, mutation)| mutation.name == name)?;
@@ -34,7 +49,7 @@ fn of(name: &str, mutants: &[Mutant]) -> Option<(&'static str, Vec<Mutation>)> {
 /// A block of a configuration, or of the mutant that has this name.
 pub fn design(name: &str, block: &str, mutants: &[Mutant]) -> ndp_files::Result<Rtl> {
     match of(name, mutants) {
-        Some((of, mutations)) => mutant(&design_config(of)?, block, &mutations, name),
+        Some((of, mutations)) => Ok(mutant(&design_config(of)?, block, &mutations, name)),
         None => rtl(&design_config(name)?, block),
     }
 }
@@ -42,7 +57,7 @@ pub fn design(name: &str, block: &str, mutants: &[Mutant]) -> ndp_files::Result<
 /// The same of an HBM2 memory.
 pub fn hbm_design(name: &str, block: &str, mutants: &[Mutant]) -> ndp_files::Result<Rtl> {
     match of(name, mutants) {
-        Some((of, mutations)) => mutant(&hbm_config(of)?, block, &mutations, name),
+        Some((of, mutations)) => Ok(mutant(&hbm_config(of)?, block, &mutations, name)),
         None => rtl(&hbm_config(name)?, block),
     }
 }

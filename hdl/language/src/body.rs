@@ -4,6 +4,7 @@ use crate::Bits;
 use crate::bits::{Node, Owner, Signal};
 use crate::domain::{Crossing, Domain, implicit_names};
 use crate::module::{MemoryInfo, Module};
+use crate::proof::Prepared;
 use std::panic::Location;
 use std::rc::Rc;
 
@@ -116,6 +117,8 @@ pub(crate) struct Inner {
     pub memory_macro: Option<MemoryInfo>,
     /// Expressions choose by the number of the mutant at work.
     pub has_mutants: bool,
+    /// It is printed for a prover.
+    pub prover: Option<Prepared>,
     /// Names of the clock domains beside the module's own.
     pub domains: Vec<String>,
 }

@@ -32,6 +32,7 @@ mod module;
 pub mod mutate;
 mod netlist;
 mod ports;
+mod proof;
 mod split;
 
 pub use bits::{Bits, any_named, any_of, cat, each, lit, mux, named, one_hot_mux, repeat, rom, zeros};
@@ -43,6 +44,7 @@ pub use module::{Direction, MemoryInfo, Module, Port, Pragmas, SignalInfo};
 pub use ndp_hdl_macros::block;
 pub use netlist::{Binary, Check, Graph, Id, MemoryArray, Netlist, Node, Op, Register, limb_bits, limbs};
 pub use ports::{Bundle, Drives, Field, Inputs, Output, Outputs, Reads, has_output, later, laters, plain};
+pub use proof::ForProver;
 
 /// What a block's function gives: the checked module, or the rule that it breaks.
 pub type Block = Result<std::rc::Rc<Module>, HdlError>;

@@ -192,7 +192,8 @@ impl Printer {
         for (name, _, value) in &self.hoisted {
             let _ = writeln!(text, "assign {name} = {value};");
         }
-        text + &assigns + &instances + &clocked + &unused + &self.properties(inner)
+        let appendix = inner.prover.as_ref().map_or("", |prover| &prover.appendix);
+        text + &assigns + &instances + &clocked + &unused + &self.properties(inner) + appendix
     }
 
     /// Properties with their ghosts. `NDP_PROPERTIES` has to be defined; then either `FORMAL`, or `NDP_ASSERT`, a macro that takes the text to be
@@ -203,6 +204,10 @@ impl Printer {
         }
         let wires = std::mem::take(&mut self.hoisted);
         let ghosts = self.registers(inner, true);
+        let cycle = match &inner.prover {
+            Some(prover) if prover.one_clock => "always @*",
+            _ => "always @(posedge clk_i)",
+        };
         let (mut holds, mut formal, mut simulated) = (String::new(), String::new(), String::new());
         for PropertyBody { name, kind, holds: value, why } in &inner.properties {
             let value = self.line(
@@ -211,14 +216,14 @@ impl Printer {
                 value,
             );
             if *kind == PropertyKind::Cover {
-                let _ = writeln!(formal, "always @(posedge clk_i) if (rst_ni) {name}: cover ({value});");
+                let _ = writeln!(formal, "{cycle} if (rst_ni) {name}: cover ({value});");
                 continue;
             }
             let stem = format!("{name}_holds");
             let wire = if self.taken.insert(stem.clone()) { stem } else { self.free_name(&stem, 0) };
             let _ = writeln!(holds, "wire {wire} = {value};");
             let statement = if *kind == PropertyKind::Assert { "assert" } else { "assume" };
-            let _ = writeln!(formal, "always @(posedge clk_i) if (rst_ni) {name}: {statement} ({wire});");
+            let _ = writeln!(formal, "{cycle} if (rst_ni) {name}: {statement} ({wire});");
             let _ = writeln!(
                 simulated,
                 "always @(posedge clk_i) if (rst_ni && !{wire}) `NDP_ASSERT(\"%m.{name}: {}\");",
@@ -232,8 +237,12 @@ impl Printer {
             match kind {
                 Kind::Ghost => text += &format!("reg {range}{name};\n"),
                 Kind::Free { constant } => {
-                    let choice = if *constant { "anyconst" } else { "anyseq" };
-                    chosen[0] += &format!("(* {choice} *) wire {range}{name};\n");
+                    let choice = match (constant, &inner.prover) {
+                        (true, _) => "(* anyconst *) ",
+                        (false, None) => "(* anyseq *) ",
+                        (false, Some(_)) => "",
+                    };
+                    chosen[0] += &format!("{choice}wire {range}{name};\n");
                     chosen[1] += &format!("wire {range}{name} = {width}'h0;\n");
                 }
                 _ => {}

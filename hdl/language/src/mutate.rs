@@ -1,13 +1,15 @@
-//! Mutants of a module: one change of one expression, register or connection, named by the line of the description.
+//! Errors in a module's description, which tests and proofs have to find.
 //!
-//! A mutant knows the place in the tree of a module's description, and so is found again in any module that the same generator has built, of
-//! another configuration too. [`with_choices`] puts many mutants into a design, each a choice by the number of the mutant at work, so
-//! that one simulation model serves for all. [`replaced`] has one mutant in place of the original, for provers.
+//! A [`Mutant`] is one change of one expression, register or connection, named by the line of the description. It knows the place in the
+//! tree, and so is found again in any module that the same generator has built, of another configuration too. A [`Mutation`] is written by
+//! hand: it names an expression by its text. [`with_choices`] puts many of either into a design, each a choice by the number of the one at
+//! work, so that one simulation model serves for all. [`replaced`] has one in place of the original, for provers.
 
 use crate::bits::{BinaryOp, Node, Signal, UnaryOp};
-use crate::body::Inner;
+use crate::body::{Declaration, Inner};
 use crate::builder::assembled;
-use crate::{Bits, Design, Module, check};
+use crate::{Bits, Design, Module, check, lit};
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::fmt::{self, Display};
 use std::panic::Location;
@@ -422,7 +424,227 @@ impl Mutant {
     }
 }
 
-/// How the mutants of a module are put into it.
+/// An expression becomes another one.
+#[derive(Debug)]
+pub enum Edit {
+    /// Wherever it is used.
+    Expression(Bits, Bits),
+    /// Only where it drives the root of that name.
+    Root(String, Bits),
+    /// The register of that number is reset to another value.
+    Reset(usize, u128),
+}
+
+/// What changes modules: a [`Mutant`] or a [`Mutation`].
+pub trait Changes {
+    /// What it changes in a module.
+    ///
+    /// # Errors
+    /// A change that does not fit, in words.
+    fn edits(&self, module: &Module) -> Result<Vec<Edit>, String>;
+
+    /// What is wrong with a design that has no module with it; nothing if that may be.
+    fn absent(&self) -> Option<String> {
+        None
+    }
+}
+
+impl Changes for Mutant {
+    fn edits(&self, module: &Module) -> Result<Vec<Edit>, String> {
+        let inner = module.body();
+        if let Some((id, value)) = self.reset_of(inner) {
+            return Ok(vec![Edit::Reset(id, value)]);
+        }
+        let Some((old, new)) = self.mutated(inner) else { return Ok(Vec::new()) };
+        // Roots that change as a whole are other expressions than those that they share.
+        let of_root = self.find(inner).is_some_and(|found| {
+            self.path.is_empty()
+                && changes_of_root(inner, &found.root).contains(&self.change)
+                && text_of_place(found.root.place) == self.place
+        });
+        Ok(vec![if of_root { Edit::Root(self.root.clone(), new) } else { Edit::Expression(old, new) }])
+    }
+}
+
+/// A change that is written by hand, in each module that has the place.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutation {
+    /// Name of the mutant.
+    pub name: &'static str,
+    /// What changes: an expression as Verilog has it, or a root: `drive WIRE`, `next REGISTER`, `enable REGISTER`, `reset REGISTER`,
+    /// `input INSTANCE PORT`. Two dots stand for any text.
+    pub at: &'static str,
+    /// What it becomes.
+    pub to: fn(&Scope<'_>) -> Bits,
+}
+
+/// What a [`Mutation`] makes its expression of.
+#[derive(Debug)]
+pub struct Scope<'a> {
+    inner: &'a Inner,
+    old: Bits,
+    unknown: RefCell<Vec<String>>,
+}
+
+impl Scope<'_> {
+    /// The expression that is replaced.
+    pub fn old(&self) -> Bits {
+        self.old
+    }
+
+    /// A literal as wide as it.
+    pub fn lit(&self, value: u128) -> Bits {
+        lit(value, self.old.width())
+    }
+
+    /// A part of it, in the order in which they are printed.
+    pub fn part(&self, number: usize) -> Bits {
+        self.old.children().nth(number).copied().unwrap_or_else(|| {
+            self.unknown.borrow_mut().push(format!("part {number}"));
+            self.old
+        })
+    }
+
+    /// The same with another part.
+    pub fn with(&self, number: usize, part: impl Into<Bits>) -> Bits {
+        let mut parts: Vec<Bits> = self.old.children().copied().collect();
+        let (known, part) = (self.part(number), part.into());
+        if known.width() != part.width() {
+            self.unknown.borrow_mut().push(format!("part {number} of {} bits", part.width()));
+        }
+        parts.iter_mut().skip(number).take(1).for_each(|place| *place = part);
+        self.old.with_children(parts)
+    }
+
+    /// A signal of the module.
+    pub fn signal(&self, name: &str) -> Bits {
+        let id = self.inner.declarations.iter().position(|declaration| declaration.name == name);
+        id.map(|id| self.inner.signal(id)).unwrap_or_else(|| {
+            self.unknown.borrow_mut().push(format!("signal {name}"));
+            self.old
+        })
+    }
+}
+
+impl Mutation {
+    /// See the fields.
+    pub const fn new(name: &'static str, at: &'static str, to: fn(&Scope<'_>) -> Bits) -> Self {
+        Self { name, at, to }
+    }
+
+    fn is_at(&self, text: &str) -> bool {
+        let mut parts = self.at.split("..");
+        let Some(mut rest) = parts.next().and_then(|start| text.strip_prefix(start)) else { return false };
+        let parts: Vec<&str> = parts.collect();
+        let Some((end, middle)) = parts.split_last() else { return rest.is_empty() };
+        for part in middle {
+            let Some(at) = rest.find(part) else { return false };
+            rest = &rest[at + part.len()..];
+        }
+        rest.ends_with(end)
+    }
+
+    fn becomes(&self, inner: &Inner, old: Bits) -> Result<Bits, String> {
+        let scope = Scope { inner, old, unknown: RefCell::default() };
+        let new = (self.to)(&scope);
+        match scope.unknown.into_inner().first() {
+            Some(unknown) => Err(format!("{}: {} has no {unknown}", self.name, inner.name())),
+            None if new.width() != old.width() => Err(format!(
+                "{}: `{}` in {} has {} bits, not {}",
+                self.name,
+                self.at,
+                inner.name(),
+                old.width(),
+                new.width()
+            )),
+            None => Ok(new),
+        }
+    }
+}
+
+impl Changes for Mutation {
+    fn edits(&self, module: &Module) -> Result<Vec<Edit>, String> {
+        let inner = module.body();
+        let (mut edits, mut texts) = (Vec::new(), Texts::default());
+        let mut seen = HashSet::new();
+        for reg in inner.hardware_regs() {
+            let Declaration { name, width, .. } = &inner.declarations[reg.id];
+            let Some(value) = reg.reset.filter(|_| self.is_at(&format!("reset {name}"))) else { continue };
+            match self.becomes(inner, lit(value, *width))?.node() {
+                Node::Literal(value) => edits.push(Edit::Reset(reg.id, *value)),
+                _ => return Err(format!("{}: a reset value is a literal", self.name)),
+            }
+        }
+        for root in roots(inner) {
+            if self.is_at(&root.name) {
+                edits.push(Edit::Root(root.name, self.becomes(inner, *root.value)?));
+                continue;
+            }
+            let mut todo = vec![root.value];
+            while let Some(bits) = todo.pop() {
+                if !seen.insert(bits.address()) {
+                    continue;
+                }
+                if texts.of(bits).as_ref().is_some_and(|text| self.is_at(text)) {
+                    edits.push(Edit::Expression(*bits, self.becomes(inner, *bits)?));
+                }
+                todo.extend(bits.children());
+            }
+        }
+        Ok(edits)
+    }
+
+    fn absent(&self) -> Option<String> {
+        Some(format!("no `{}`, which {} replaces", self.at, self.name))
+    }
+}
+
+/// Expressions in one line of Verilog; a slice can be of any expression.
+#[derive(Default)]
+struct Texts(HashMap<*const Node, Option<Rc<str>>>);
+
+impl Texts {
+    /// Longer ones have no text.
+    const LONGEST: usize = 300;
+
+    fn of(&mut self, bits: &Bits) -> Option<Rc<str>> {
+        if let Some(known) = self.0.get(&bits.address()) {
+            return known.clone();
+        }
+        let parts: Option<Vec<Rc<str>>> = bits.children().map(|child| self.of(child)).collect();
+        let text = parts.map(|parts| Self::text(bits, &parts)).filter(|text| text.len() <= Self::LONGEST);
+        self.0.entry(bits.address()).or_insert(text.map(Rc::from)).clone()
+    }
+
+    fn text(bits: &Bits, parts: &[Rc<str>]) -> String {
+        let operand = |number: usize| {
+            let child = bits.children().nth(number).map(Bits::node);
+            if matches!(child, Some(Node::Binary(..))) {
+                format!("({})", parts[number])
+            } else {
+                parts[number].to_string()
+            }
+        };
+        match bits.node() {
+            Node::Signal(signal) => signal.name.clone(),
+            Node::Literal(value) => format!("{}'h{value:x}", bits.width()),
+            Node::Mutant(number) => format!("(mutant == {number})"),
+            Node::Unary(UnaryOp::Not, _) => format!("~{}", operand(0)),
+            Node::Unary(UnaryOp::All, _) => format!("(&{})", operand(0)),
+            Node::Unary(UnaryOp::Any, _) => format!("(|{})", operand(0)),
+            Node::Binary(op, ..) => format!("{} {} {}", operand(0), text_of(*op), operand(1)),
+            Node::Mux(..) => format!("({} ? {} : {})", parts[0], parts[1], parts[2]),
+            Node::Cat(_) => format!("{{{}}}", parts.join(", ")),
+            Node::Repeat(count, _) => format!("{{{count}{{{}}}}}", parts[0]),
+            Node::Slice { low, .. } if bits.width() == 1 => format!("{}[{low}]", operand(0)),
+            Node::Slice { low, .. } => format!("{}[{}:{low}]", operand(0), low + bits.width() - 1),
+            Node::MemoryRead { memory, .. } => format!("{memory}[{}]", parts[0]),
+            Node::Mismatch { .. } | Node::Invalid(_) | Node::Later(_) => String::new(),
+        }
+    }
+}
+
+/// How the changes of a module are put into it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
     Choice,
@@ -430,40 +652,31 @@ enum Mode {
 }
 
 /// Expressions by the address of their nodes, with the mutants of each: number, and what it becomes.
-type Changes = HashMap<*const Node, (Bits, Vec<(u32, Bits)>)>;
+type Mutated = HashMap<*const Node, (Bits, Vec<(u32, Bits)>)>;
 
-/// The body with mutants, whose numbers are given.
-fn mutated_body(module: &Module, mutants: &[(u32, &Mutant)], mode: Mode) -> Option<Inner> {
+/// The body with changes, whose numbers are given.
+fn mutated_body(module: &Module, edits: Vec<(u32, Edit)>, mode: Mode) -> Option<Inner> {
+    if edits.is_empty() {
+        return None;
+    }
     let mut inner = module.body().clone();
-    let mut changes = Changes::new();
-    // Roots that change as a whole are other expressions than those that they share.
+    let mut changes = Mutated::new();
     let mut whole: Vec<(String, u32, Bits)> = Vec::new();
-    let mut any = false;
-    for (number, mutant) in mutants {
-        if let Some((id, value)) = mutant.reset_of(module.body()) {
-            if let Some(reg) = inner.regs.iter_mut().find(|reg| reg.id == id) {
-                match mode {
-                    Mode::Choice => reg.other_resets.push((*number, value)),
-                    Mode::Replacement => reg.reset = Some(value),
-                }
-                any = true;
+    for (number, edit) in edits {
+        match edit {
+            Edit::Expression(old, new) => {
+                changes.entry(old.address()).or_insert_with(|| (old, Vec::new())).1.push((number, new));
             }
-        } else if let Some((old, new)) = mutant.mutated(module.body()) {
-            any = true;
-            let of_root = mutant.find(module.body()).is_some_and(|found| {
-                mutant.path.is_empty()
-                    && changes_of_root(module.body(), &found.root).contains(&mutant.change)
-                    && text_of_place(found.root.place) == mutant.place
-            });
-            if of_root {
-                whole.push((mutant.root.clone(), *number, new));
-            } else {
-                changes.entry(old.address()).or_insert_with(|| (old, Vec::new())).1.push((*number, new));
+            Edit::Root(name, new) => whole.push((name, number, new)),
+            Edit::Reset(id, value) => {
+                for reg in inner.regs.iter_mut().filter(|reg| reg.id == id) {
+                    match mode {
+                        Mode::Choice => reg.other_resets.push((number, value)),
+                        Mode::Replacement => reg.reset = Some(value),
+                    }
+                }
             }
         }
-    }
-    if !any {
-        return None;
     }
     let choose = |number: u32, new: Bits, old: Bits| match mode {
         Mode::Choice => {
@@ -511,7 +724,7 @@ fn mutated_body(module: &Module, mutants: &[(u32, &Mutant)], mode: Mode) -> Opti
 
 /// Puts changed expressions into others.
 struct Rewriter<'a> {
-    changes: Changes,
+    changes: Mutated,
     done: HashMap<*const Node, (Bits, Bits)>,
     choose: &'a dyn Fn(u32, Bits, Bits) -> Bits,
 }
@@ -544,7 +757,7 @@ impl Rewriter<'_> {
 }
 
 /// The hierarchy below `top` with other modules; modules that have one definition have it afterwards too.
-fn rebuilt(
+pub(crate) fn rebuilt(
     module: &Rc<Module>,
     done: &mut HashMap<*const Module, Rc<Module>>,
     body_of: &impl Fn(&Module) -> Option<Inner>,
@@ -574,17 +787,46 @@ fn rebuilt(
     new
 }
 
-/// A design with all of `mutants` that are in it, each a choice by the number of the mutant at work: its index, from 1. None if it has none of them.
-pub fn with_choices(top: &Rc<Module>, mutants: &[Mutant]) -> Option<Rc<Module>> {
-    let numbered: Vec<(u32, &Mutant)> = (1..).zip(mutants).collect();
-    let body_of = |module: &Module| mutated_body(module, &numbered, Mode::Choice);
-    let new = rebuilt(top, &mut HashMap::new(), &body_of);
-    (!Rc::ptr_eq(&new, top)).then_some(new)
+/// A design with all of `changes` that are in it, each a choice by the number of the one at work: its index, from 1. None if it has none of
+/// them.
+///
+/// # Errors
+/// A change that does not fit, in words.
+pub fn with_choices<C: Changes>(top: &Rc<Module>, changes: &[C]) -> Result<Option<Rc<Module>>, String> {
+    let numbered: Vec<(u32, &C)> = (1..).zip(changes).collect();
+    changed_design(top, &numbered, Mode::Choice)
 }
 
-/// The design with the mutant in place of what it changes; none if it is not in it.
-pub fn replaced(top: &Rc<Module>, mutant: &Mutant) -> Option<Rc<Module>> {
-    let body_of = |module: &Module| mutated_body(module, &[(1, mutant)], Mode::Replacement);
+/// The design with a change in place of what is there; none if it is not in it.
+///
+/// # Errors
+/// A change that does not fit, in words.
+pub fn replaced(top: &Rc<Module>, change: &impl Changes) -> Result<Option<Rc<Module>>, String> {
+    changed_design(top, &[(1, change)], Mode::Replacement)
+}
+
+fn changed_design<C: Changes>(
+    top: &Rc<Module>,
+    changes: &[(u32, &C)],
+    mode: Mode,
+) -> Result<Option<Rc<Module>>, String> {
+    let (failed, found) = (RefCell::new(None), RefCell::new(HashSet::new()));
+    let body_of = |module: &Module| {
+        let mut edits = Vec::new();
+        for (number, change) in changes {
+            match change.edits(module) {
+                Ok(own) => edits.extend(own.into_iter().map(|edit| (*number, edit))),
+                Err(reason) => _ = failed.borrow_mut().get_or_insert(reason),
+            }
+        }
+        found.borrow_mut().extend(edits.iter().map(|(number, _)| *number));
+        mutated_body(module, edits, mode)
+    };
     let new = rebuilt(top, &mut HashMap::new(), &body_of);
-    (!Rc::ptr_eq(&new, top)).then_some(new)
+    let found = found.into_inner();
+    let absent = changes.iter().filter(|(number, _)| !found.contains(number)).find_map(|(_, c)| c.absent());
+    match failed.into_inner().or(absent) {
+        Some(reason) => Err(reason),
+        None => Ok((!Rc::ptr_eq(&new, top)).then_some(new)),
+    }
 }

@@ -1,6 +1,6 @@
 //! Mutants: what there is of a module, how it is written down, found again and put in. `testbenches/mutants.rs` has them in models.
 
-use ndp_hdl_language::mutate::{Mutant, replaced, with_choices};
+use ndp_hdl_language::mutate::{Mutant, Mutation, replaced, with_choices};
 use ndp_hdl_language::{Design, Module, ModuleBuilder, Netlist, Op, lit, mux};
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -85,7 +85,7 @@ fn one_mutant_changes_one_thing() {
     let mut texts = BTreeSet::from([module.verilog().to_owned()]);
     let mutants = all(&module);
     for mutant in &mutants {
-        let mutated = replaced(&module, mutant).unwrap();
+        let mutated = replaced(&module, mutant).unwrap().unwrap();
         // The name has the hash of the text in it.
         let differs = |(old, new): &(&str, &str)| old != new && !old.starts_with("module ");
         let lines = module.verilog().lines().zip(mutated.verilog().lines());
@@ -99,7 +99,7 @@ fn one_mutant_changes_one_thing() {
 fn choices_are_by_number_and_reach_all_instances() {
     let top = pair();
     let mutants: Vec<Mutant> = all(&adder(8));
-    let chosen = with_choices(&top, &mutants).unwrap();
+    let chosen = with_choices(&top, &mutants).unwrap().unwrap();
     let netlist = Netlist::of(&chosen).unwrap();
     let numbers: BTreeSet<u32> = netlist
         .graph
@@ -122,7 +122,7 @@ fn choices_are_by_number_and_reach_all_instances() {
     let m = ModuleBuilder::new("wire_only", "Nothing.");
     let input = m.input("a_i", 1, "in");
     m.output("a_o", input, "out");
-    assert!(with_choices(&m.finish().unwrap(), &mutants).is_none());
+    assert!(with_choices(&m.finish().unwrap(), &mutants).unwrap().is_none());
 }
 
 #[test]
@@ -133,7 +133,57 @@ fn a_mutant_that_holds_the_original_is_no_circle() {
     let module = m.finish().unwrap();
     let negated =
         all(&module).into_iter().find(|mutant| mutant.words(&module).contains("becomes !")).unwrap();
-    let mutated = replaced(&module, &negated).unwrap();
+    let mutated = replaced(&module, &negated).unwrap().unwrap();
     assert!(mutated.verilog().contains("assign sum_o = ~(a_i ^ b_i);"), "{}", mutated.verilog());
-    assert!(with_choices(&module, &[negated]).is_some());
+    assert!(with_choices(&module, &[negated]).unwrap().is_some());
+}
+
+/// Three ways to name a place: by its text, by the root, with two dots.
+const CHANGES: [Mutation; 4] = [
+    Mutation::new("text", "a_i ^ b_i", |s| s.part(0) | s.part(1)),
+    Mutation::new("root", "next kept_q", |s| !s.old()),
+    Mutation::new("dots", "(go_i ? .. : kept_q)", |s| s.with(1, s.signal("b_i"))),
+    Mutation::new("reset", "reset kept_q", |s| s.lit(3)),
+];
+
+fn keeper() -> Rc<Module> {
+    let m = ModuleBuilder::new("keeper", "Keeps a parity.");
+    let (a, b, go) = (m.input("a_i", 4, "one"), m.input("b_i", 4, "other"), m.input("go_i", 1, "take"));
+    let kept = m.reg("kept_q", 4).reset(0);
+    kept.next(mux(go, a ^ b, kept));
+    m.output("kept_o", kept, "kept");
+    m.finish().unwrap()
+}
+
+#[test]
+fn a_change_by_hand_is_put_where_its_text_or_root_is() {
+    let module = keeper();
+    let of = |change: &Mutation| replaced(&module, change).unwrap().unwrap().verilog().to_owned();
+    for (change, line) in CHANGES.iter().zip([
+        "kept_q <= (go_i ? a_i | b_i : kept_q);",
+        "kept_q <= ~(go_i ? a_i ^ b_i : kept_q);",
+        "kept_q <= (go_i ? b_i : kept_q);",
+        "kept_q <= 4'h3;",
+    ]) {
+        assert!(of(change).contains(line), "{line} in {}", of(change));
+    }
+    let chosen = with_choices(&module, &CHANGES).unwrap().unwrap();
+    for text in ["(mutant == 1)", "(mutant == 2)", "(mutant == 3)", "(mutant == 4) ? 4'h3 : 4'h0"] {
+        assert!(chosen.verilog().contains(text), "{text} in {}", chosen.verilog());
+    }
+}
+
+#[test]
+fn a_change_by_hand_that_does_not_fit_is_refused() {
+    let refused = |change: Mutation| replaced(&keeper(), &change).unwrap_err();
+    let of = |at, to| refused(Mutation::new("wrong", at, to));
+    assert_eq!(of("a_i & b_i", |s| s.old()), "no `a_i & b_i`, which wrong replaces");
+    assert_eq!(
+        of("a_i ^ b_i", |s| lit(1, s.old().width() - 1)),
+        "wrong: `a_i ^ b_i` in keeper has 4 bits, not 3"
+    );
+    assert_eq!(of("a_i ^ b_i", |s| s.signal("c_i")), "wrong: keeper has no signal c_i");
+    assert_eq!(of("a_i ^ b_i", |s| s.part(2)), "wrong: keeper has no part 2");
+    assert_eq!(of("a_i ^ b_i", |s| s.with(0, lit(0, 3))), "wrong: keeper has no part 0 of 3 bits");
+    assert_eq!(of("reset kept_q", |s| s.signal("a_i")), "wrong: a reset value is a literal");
 }

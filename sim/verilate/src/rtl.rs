@@ -3,7 +3,7 @@
 use crate::{Failure, native};
 use ndp_config::{DesignConfig, HbmConfig};
 use ndp_hdl::designs::BuildError;
-use ndp_hdl_language::mutate::{Mutant, with_choices};
+use ndp_hdl_language::mutate::{Changes, with_choices};
 use ndp_hdl_language::{Design, Netlist, Port, Pragmas};
 use std::fmt::Write;
 use std::sync::Arc;
@@ -122,12 +122,12 @@ impl Rtl {
     pub fn with_mutants(
         hardware: &impl Hardware,
         block: &str,
-        mutants: &[Mutant],
+        mutants: &[impl Changes],
         number: u32,
     ) -> Result<Self, Failure> {
         let failed = |e: &dyn std::fmt::Display| vec![format!("{}/{block}: {e:#}", hardware.name())];
         let design = hardware.elaborate(block).map_err(|e| failed(&e))?;
-        let Some(top) = with_choices(design.top(), mutants) else {
+        let Some(top) = with_choices(design.top(), mutants).map_err(|e| failed(&e))? else {
             return Self::new(hardware.name(), block, &design);
         };
         let design = Design::new(&top).map_err(|e| failed(&e))?;

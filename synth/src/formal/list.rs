@@ -4,7 +4,8 @@ use super::{Method, Proof, arithmetic, axi, bank, clocks, issue, link, multiplie
 use ndp_hdl::blocks::common::fifo::fifo;
 use ndp_hdl::blocks::common::oldest_first::oldest_first;
 use ndp_hdl::blocks::common::sram_fifo::sram_fifo;
-use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, cat, mux};
+use ndp_hdl_language::mutate::Mutation;
+use ndp_hdl_language::{Bits, HdlError, Module, ModuleBuilder, all, cat, lit, mux};
 use std::rc::Rc;
 
 /// A proof of a module with one clock, as it is.
@@ -25,7 +26,7 @@ pub const PROOFS: &[Proof] = &[
         says: "loses, repeats and reorders no word, and takes none when it is full",
         module: || fifo(4, 4),
         method: Method::AnyLength,
-        mutants: &[("count_q != 3'h4", "count_q != 3'h5")],
+        mutants: &[Mutation::new("one too many", "count_q != 3'h4", |s| s.with(1, lit(5, 3)))],
         ..PLAIN
     },
     Proof {
@@ -34,7 +35,9 @@ pub const PROOFS: &[Proof] = &[
         module: clocks::fifo,
         clocks: clocks::CLOCKS,
         method: Method::AnyLength,
-        mutants: &[("{~reader_value[2:1], reader_value[0]}", "{~reader_value[2], reader_value[1:0]}")],
+        mutants: &[Mutation::new("full as if empty", "{~reader_value[2:1], reader_value[0]}", |s| {
+            cat!(!s.signal("reader_value").bit(2), s.signal("reader_value").low(2))
+        })],
         ..PLAIN
     },
     Proof {
@@ -44,8 +47,12 @@ pub const PROOFS: &[Proof] = &[
         method: Method::AnyLength,
         // The second one lets turns follow time.
         mutants: &[
-            ("(turn_older0_1_q | turn1) & ~turn0", "(turn_older0_1_q | turn1) & ~turn2"),
-            ("(turn_older0_1_q | turn1) & ~turn0", "~turn_older0_1_q"),
+            Mutation::new("order of another turn", "(turn_older0_1_q | turn1) & ~turn0", |s| {
+                s.with(1, !s.signal("turn2"))
+            }),
+            Mutation::new("turns follow time", "(turn_older0_1_q | turn1) & ~turn0", |s| {
+                !s.signal("turn_older0_1_q")
+            }),
         ],
         ..PLAIN
     },
@@ -54,7 +61,7 @@ pub const PROOFS: &[Proof] = &[
         says: "loses, repeats and reorders no word, and takes none when it is full",
         module: || queue(&sram_fifo(2, 4)?),
         method: Method::AnyLength,
-        mutants: &[("pop_i | ~valid_q", "1'h1")],
+        mutants: &[Mutation::new("head overwritten", "pop_i | ~valid_q", |s| s.lit(1))],
         ..PLAIN
     },
     Proof {
@@ -62,7 +69,7 @@ pub const PROOFS: &[Proof] = &[
         says: "reserves no more places for beats and responses than there are",
         module: rank::intake,
         method: Method::AnyLength,
-        mutants: &[("rsp_sum_q < 3'h2", "rsp_sum_q < 3'h3")],
+        mutants: &[Mutation::new("one place too many", "rsp_sum_q < 3'h2", |s| s.with(1, lit(3, 3)))],
         ..PLAIN
     },
     Proof {
@@ -70,7 +77,7 @@ pub const PROOFS: &[Proof] = &[
         says: "answers each burst in its turn with its ID, its response and as many beats as it has, and holds what it offers",
         module: axi::reads,
         method: Method::Cycles(12),
-        mutants: &[("line_valid_q & (~valid_q | s_axi_rready)", "line_valid_q")],
+        mutants: &[Mutation::new("beat not held", "line_valid_q & (~valid_q | s_axi_rready)", |s| s.part(0))],
         ..PLAIN
     },
     Proof {
@@ -78,7 +85,9 @@ pub const PROOFS: &[Proof] = &[
         says: "answers each burst once, in its turn, with its ID and response, when all its lines are written",
         module: axi::writes,
         method: Method::Cycles(12),
-        mutants: &[("(|(done_q & (2'h1 << answered_q[0])))", "(|done_q)")],
+        mutants: &[Mutation::new("answer too early", "(|(done_q & (2'h1 << answered_q[0])))", |s| {
+            s.signal("done_q").any()
+        })],
         ..PLAIN
     },
     Proof {
@@ -88,11 +97,8 @@ pub const PROOFS: &[Proof] = &[
         method: Method::Cycles(76),
         // The second one serves entries after a reset as if all banks were closed.
         mutants: &[
-            ("act_count_q + 3'h1", "act_count_q"),
-            (
-                "idle_q <= 1'h0;\n            drain_q <= 1'h1;",
-                "idle_q <= 1'h1;\n            drain_q <= 1'h0;",
-            ),
+            Mutation::new("activates not counted", "act_count_q + 3'h1", |s| s.part(0)),
+            Mutation::new("open banks after a reset", "reset idle_q", |s| s.lit(1)),
         ],
         ..PLAIN
     },
@@ -101,7 +107,7 @@ pub const PROOFS: &[Proof] = &[
         says: "gives the row command of a slot to the oldest entry that needs one and may have it, and the pins say which",
         module: scheduler::choices,
         method: Method::Cycles(16),
-        mutants: &[("(chosen_act5_q & (entry2_i[9:8] == 2'h3))", "chosen_act5_q")],
+        mutants: &[Mutation::new("any bank group", "chosen_act5_q & (entry2_i[9:8] == 2'h3)", |s| s.part(0))],
         ..PLAIN
     },
     Proof {
@@ -109,7 +115,7 @@ pub const PROOFS: &[Proof] = &[
         says: "gives a refresh in each interval",
         module: rank::refresh,
         method: Method::AnyLength,
-        mutants: &[("assign starts = idle_q & due_q;", "assign starts = idle_q & due_q & quiet_i;")],
+        mutants: &[Mutation::new("waits for quiet", "idle_q & due_q", |s| s.old() & s.signal("quiet_i"))],
         ..PLAIN
     },
     // Both mutants take a broadcast operand in phases without one.
@@ -118,7 +124,9 @@ pub const PROOFS: &[Proof] = &[
         says: "has no carry on its way to a digit that is read, whatever the operands",
         module: || multiplier::carries("bit-serial"),
         method: Method::Cycles(36),
-        mutants: &[("(broadcast_i & ~(|phase_i[10:8]) ?", "(broadcast_i ?")],
+        mutants: &[Mutation::new("broadcast in every phase", "broadcast_i & ~(|phase_i[10:8])", |s| {
+            s.part(0)
+        })],
         ..PLAIN
     },
     Proof {
@@ -126,7 +134,9 @@ pub const PROOFS: &[Proof] = &[
         says: "the same, with lanes that take two bits per step",
         module: || multiplier::carries("digit-serial"),
         method: Method::Cycles(36),
-        mutants: &[("(broadcast_i & ~(|phase_i[10:8]) ?", "(broadcast_i ?")],
+        mutants: &[Mutation::new("broadcast in every phase", "broadcast_i & ~(|phase_i[10:8])", |s| {
+            s.part(0)
+        })],
         ..PLAIN
     },
     Proof {
@@ -134,7 +144,9 @@ pub const PROOFS: &[Proof] = &[
         says: "the same, with one multiplier for all lanes",
         module: || multiplier::carries("shared-parallel"),
         method: Method::Cycles(36),
-        mutants: &[("(broadcast_i & ~(|phase_i[9:7]) ?", "(broadcast_i ?")],
+        mutants: &[Mutation::new("broadcast in every phase", "broadcast_i & ~(|phase_i[9:7])", |s| {
+            s.part(0)
+        })],
         ..PLAIN
     },
     Proof {
@@ -144,11 +156,16 @@ pub const PROOFS: &[Proof] = &[
         module: bank::paths,
         method: Method::AnyLength,
         mutants: &[
-            (
+            Mutation::new(
+                "closed while written",
                 "precharges & (((|wr0_q) & touches0) | ((|wr1_q) & touches1))",
-                "precharges & ((|wr0_q) & touches0)",
+                |s| s.part(0) & s.signal("wr0_q").any() & s.signal("touches0"),
             ),
-            ("(pact_i ? row_i < boundary_q : (row_i < boundary_q) == row_partition_i)", "1'h0"),
+            Mutation::new(
+                "rows of the other side",
+                "(pact_i ? row_i < boundary_q : (row_i < boundary_q) == row_partition_i)",
+                |s| s.lit(0),
+            ),
         ],
         ..PLAIN
     },
@@ -160,8 +177,10 @@ pub const PROOFS: &[Proof] = &[
         elsewhere: &["lanes_search"],
         method: Method::AnyLength,
         mutants: &[
-            ("{normal, has_payload, in_turn_q, room_q}", "{normal, has_payload, room_q}"),
-            ("room_q <= ~filled_q[2];", "room_q <= 1'h1;"),
+            Mutation::new("out of turn", "(&{normal, has_payload, in_turn_q, room_q})", |s| {
+                all!(s.signal("normal"), s.signal("has_payload"), s.signal("room_q"))
+            }),
+            Mutation::new("always room", "next room_q", |s| s.lit(1)),
         ],
         ..PLAIN
     },
@@ -171,8 +190,10 @@ pub const PROOFS: &[Proof] = &[
         module: link::aligner,
         method: Method::AnyLength,
         mutants: &[
-            ("((missed & (&misses_q)) | restart_i)", "(missed & (&misses_q))"),
-            ("(&{align | aligned_q, (&locked), ~restart_i})", "(&{align | aligned_q, (&locked)})"),
+            Mutation::new("marker kept", "(missed & (&misses_q)) | restart_i", |s| s.part(0)),
+            Mutation::new("step kept", "(&{align | aligned_q, (&locked), ~restart_i})", |s| {
+                s.part(0).high(2).all()
+            }),
         ],
         ..PLAIN
     },
@@ -182,8 +203,8 @@ pub const PROOFS: &[Proof] = &[
         module: link::transmitter,
         method: Method::Cycles(36),
         mutants: &[
-            ("room | (drops_new | ~begins)", "1'h1"),
-            ("next_q != tail_q, has_credit}", "has_credit}"),
+            Mutation::new("old flit overwritten", "room | (drops_new | ~begins)", |s| s.lit(1)),
+            Mutation::new("sends what is not there", "next_q != tail_q", |s| s.lit(1)),
         ],
         ..PLAIN
     },
@@ -192,7 +213,9 @@ pub const PROOFS: &[Proof] = &[
         says: "gives the exact sum, or one that rounds to the same, for all operands",
         module: arithmetic::adder,
         method: Method::Cycles(6),
-        mutants: &[("moved[0] | (|({smaller_q, 3'h0} & lost_mask))", "moved[0]")],
+        mutants: &[Mutation::new("rest lost", "moved[0] | (|({smaller_q, 3'h0} & lost_mask))", |s| {
+            s.part(0)
+        })],
         ..PLAIN
     },
     Proof {
@@ -200,7 +223,9 @@ pub const PROOFS: &[Proof] = &[
         says: "gives the FP16 value nearest to the exact one, for all magnitudes and whatever is lost below a sum",
         module: arithmetic::packer,
         method: Method::Cycles(7),
-        mutants: &[("{~(subnormal | ~normal_q[29])}", "{~subnormal}")],
+        mutants: &[Mutation::new("subnormal as normal", "~(subnormal | ~normal_q[29])", |s| {
+            !s.signal("subnormal")
+        })],
         ..PLAIN
     },
     Proof {
@@ -208,7 +233,9 @@ pub const PROOFS: &[Proof] = &[
         says: "gives the FP16 value nearest to an exact sum, for all sums",
         module: arithmetic::rounder,
         method: Method::Cycles(16),
-        mutants: &[("kept_q[0] & (sticky_q |", "kept_q[0] & (~sticky_q |")],
+        mutants: &[Mutation::new("rest reversed", "kept_q[0] & (sticky_q | ..)", |s| {
+            s.part(0) & (!s.signal("sticky_q") | s.signal("kept_q").bit(1))
+        })],
         ..PLAIN
     },
     Proof {
@@ -216,7 +243,9 @@ pub const PROOFS: &[Proof] = &[
         says: "puts each product at its place in the accumulator",
         module: arithmetic::aligner,
         method: Method::AnyLength,
-        mutants: &[("{shifted4[21:0], {4{negative_i}}}", "{shifted4[21:0], 4'h0}")],
+        mutants: &[Mutation::new("no sign below", "{shifted4[21:0], {4{negative_i}}}", |s| {
+            s.with(1, lit(0, 4))
+        })],
         ..PLAIN
     },
     Proof {
@@ -224,7 +253,7 @@ pub const PROOFS: &[Proof] = &[
         says: "starts no instruction that collides with one at work: parts that they share, words of the buffer",
         module: issue::collisions,
         method: Method::Cycles(24),
-        mutants: &[("zero_target_used_q & zero_busy_i", "1'h0")],
+        mutants: &[Mutation::new("parts shared", "zero_target_used_q & zero_busy_i", |s| s.lit(0))],
         ..PLAIN
     },
 ];

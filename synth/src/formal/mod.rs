@@ -25,8 +25,8 @@ pub use list::PROOFS;
 use crate::files::{create_folder, read, unwritten, write};
 use crate::tools::Tool;
 use ndp_files::{Error, Result, failure, refusal};
-use ndp_hdl_language::mutate::{self, Mutant};
-use ndp_hdl_language::{Design, HdlError, Module, Pragmas};
+use ndp_hdl_language::mutate::{self, Mutant, Mutation};
+use ndp_hdl_language::{Design, ForProver, HdlError, Module, Pragmas};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::rc::Rc;
@@ -55,8 +55,8 @@ pub struct Proof {
     /// Properties of what those modules do, which another proof has: they are left out too.
     pub elsewhere: &'static [&'static str],
     pub method: Method,
-    /// Changes of the Verilog, at least one: what is replaced, which is there once, and by what.
-    pub mutants: &'static [(&'static str, &'static str)],
+    /// Changes of the description, at least one.
+    pub mutants: &'static [Mutation],
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -96,32 +96,39 @@ pub struct Prover {
 }
 
 impl Proof {
-    /// The Verilog that is proved, and name of its top.
-    pub fn verilog(&self) -> Result<(String, String)> {
-        let module = (self.module)().map_err(|e| self.unfit(e.to_string()))?;
-        self.verilog_of(&module)
-    }
-
-    fn verilog_of(&self, module: &Rc<Module>) -> Result<(String, String)> {
-        let design = Design::new(module).map_err(|e| self.unfit(e.to_string()))?;
-        let definitions = design.definitions(Pragmas::None, |module| module.title().to_owned());
-        let text: Vec<String> = definitions.into_iter().map(|(_, text)| text).collect();
-        Ok((text.join("\n"), module.title().to_owned()))
+    /// The design that is proved.
+    pub fn design(&self) -> Result<Rc<Module>> {
+        (self.module)().map_err(|e| self.unfit(e.to_string()))
     }
 
     /// The same with each mutant in it.
     ///
     /// # Errors
-    /// What is replaced is not there exactly once.
-    pub fn mutated(&self) -> Result<Vec<(String, String)>> {
-        let (text, top) = self.verilog()?;
-        let replaced =
-            |(from, to): &(&str, &str)| match text.matches(from).count() {
-                1 => Ok((text.replace(from, to), top.clone())),
-                count => Err(self
-                    .unfit(format!("the mutant replaces `{from}`, which is there {count} times, not once"))),
-            };
-        self.mutants.iter().map(replaced).collect()
+    /// A mutant that is not in it.
+    pub fn mutated(&self) -> Result<Vec<Rc<Module>>> {
+        let design = self.design()?;
+        let mutated = |mutation: &Mutation| {
+            let mutant = mutate::replaced(&design, mutation).map_err(|e| self.unfit(e))?;
+            mutant.ok_or_else(|| self.unfit(format!("no `{}`, which a mutant replaces", mutation.at)))
+        };
+        self.mutants.iter().map(mutated).collect()
+    }
+
+    /// A design as Yosys reads it.
+    ///
+    /// # Errors
+    /// Modules of one title that differ.
+    pub fn verilog(&self, design: &Rc<Module>) -> Result<String> {
+        let appendix = appendix(self);
+        let prover = ForProver {
+            any: self.any,
+            elsewhere: self.elsewhere,
+            one_clock: self.clocks.is_empty(),
+            appendix: &appendix,
+        };
+        let design = Design::new(&prover.prepared(design)).map_err(|e| self.unfit(e.to_string()))?;
+        let definitions = design.definitions(Pragmas::None, |module| module.title().to_owned());
+        Ok(definitions.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join("\n"))
     }
 
     fn unfit(&self, reason: String) -> Error {
@@ -133,9 +140,9 @@ impl Prover {
     /// Proves, or takes the verdict from `folder`, which also gets the run that breaks a property, as `counterexample.vcd`.
     ///
     /// # Errors
-    /// As [`Proof::verilog`]; a tool that fails or takes too long; a file that cannot be written.
+    /// As [`Proof::design`] and [`Proof::verilog`]; a tool that fails or takes too long; a file that cannot be written.
     pub fn prove(&self, proof: &Proof, folder: &Path) -> Result<Outcome> {
-        self.verdict(proof, &proof.verilog()?, folder)
+        self.verdict(proof, &proof.design()?, folder)
     }
 
     /// Does the same with each mutant: in `folder` if there is one, else in folders in it, by number.
@@ -151,20 +158,19 @@ impl Prover {
 
     /// Does the same with a mutant of the description; none if it is not in the module of the proof.
     pub fn refute_mutant(&self, proof: &Proof, mutant: &Mutant, folder: &Path) -> Result<Option<Outcome>> {
-        let module = (proof.module)().map_err(|e| proof.unfit(e.to_string()))?;
-        let Some(mutated) = mutate::replaced(&module, mutant) else { return Ok(None) };
-        self.verdict(proof, &proof.verilog_of(&mutated)?, folder).map(Some)
+        let mutated = mutate::replaced(&proof.design()?, mutant).map_err(|e| proof.unfit(e))?;
+        mutated.map(|mutated| self.verdict(proof, &mutated, folder)).transpose()
     }
 
-    fn verdict(&self, proof: &Proof, (verilog, top): &(String, String), folder: &Path) -> Result<Outcome> {
-        let (search, script, prepared) =
-            (self.search(proof), script(proof, top), prepared(proof, verilog, top));
+    fn verdict(&self, proof: &Proof, design: &Rc<Module>, folder: &Path) -> Result<Outcome> {
+        let (search, script, verilog) =
+            (self.search(proof), script(proof, design.title()), proof.verilog(design)?);
         // Out of time, `bmc3` says the same of the frames that it has looked at.
         let all_clear = match proof.method {
             Method::AnyLength => "Property proved".to_owned(),
             Method::Cycles(cycles) => format!("No output asserted in {cycles} frames."),
         };
-        self.searched(proof.name, (&prepared, &script, &search), folder, |text| {
+        self.searched(proof.name, (&verilog, &script, &search), folder, |text| {
             if text.contains("was asserted in frame") {
                 Ok((Verdict::Refuted, self.replayed(proof, folder)?))
             } else if text.contains(&all_clear) {
@@ -304,94 +310,26 @@ fn to_aiger(contents: &str, steps: &str) -> String {
     )
 }
 
-/// The Verilog with a top whose first cycle is a reset, and with signals that a prover chooses in each cycle undriven: Yosys makes inputs of
-/// the top of them, so that their values are in the run that is simulated again.
-fn prepared(proof: &Proof, verilog: &str, top: &str) -> String {
-    let at = verilog.find(&format!("module {top} (")).unwrap_or_default();
-    let end = verilog[at..].find("endmodule").map_or(verilog.len(), |end| at + end);
-    let (head, tail) = verilog.split_at(end);
-    let [head, tail] =
-        [head, tail].map(|text| without_properties(&without_contents(text, proof.any), proof.elsewhere));
-    let [head, tail] = [head, tail].map(|text| text.replace("(* anyseq *) wire", "wire"));
-    // A property of one clock speaks of a cycle: a flip-flop between the two would hide from the solver what it speaks of.
-    let of_cycle =
-        |text: String| text.replace("always @(posedge clk_i) if (rst_ni) ", "always @* if (rst_ni) ");
-    let (head, tail) = match proof.clocks {
-        [] => (of_cycle(head), of_cycle(tail)),
-        _ => (caught_any_way(&head), tail),
-    };
+/// What the top ends with: its first cycle is a reset.
+fn appendix(proof: &Proof) -> String {
     let clocks: String = proof.clocks.iter().map(|clock| free_clock(clock)).collect();
-    let steps = if clocks.is_empty() { "" } else { "    always @* assume (clk_i);\n" };
+    let steps = if clocks.is_empty() { "" } else { "always @* assume (clk_i);\n" };
     format!(
-        "{head}    reg proof_started = 1'b0;\n    always @(posedge clk_i) proof_started <= 1'b1;\n    \
-         always @* assume (proof_started | ~rst_ni);\n{steps}{clocks}{tail}"
+        "reg proof_started = 1'b0;\nalways @(posedge clk_i) proof_started <= 1'b1;\n\
+         always @* assume (proof_started | ~rst_ni);\n{steps}{clocks}"
     )
-}
-
-/// What the names of free values begin with.
-const ANY: &str = "proof_any_";
-
-/// Of modules whose names begin so only the ports: what drives nothing is an input of the top.
-fn without_contents(verilog: &str, modules: &[&str]) -> String {
-    let (mut left_out, mut in_list) = (false, false);
-    let mut text = String::new();
-    for line in verilog.split_inclusive('\n') {
-        if let Some(name) = line.strip_prefix("module ") {
-            left_out = modules.iter().any(|begin| name.starts_with(begin));
-            in_list = true;
-        }
-        let stays = ["    input ", "    output ", "endmodule"].iter().any(|begin| line.starts_with(begin));
-        if !left_out || in_list || stays {
-            text += line;
-        }
-        let output = line.strip_prefix("    output wire ").and_then(|port| port.split_once(';'));
-        if let Some((port, _)) = output.filter(|_| left_out) {
-            let (range, name) = port.rsplit_once(' ').unwrap_or(("", port));
-            text += &format!("    wire {range} {ANY}{name};\n    assign {name} = {ANY}{name};\n");
-        }
-        in_list &= !line.starts_with(");");
-    }
-    text
-}
-
-/// Without the properties of these names.
-fn without_properties(verilog: &str, names: &[&str]) -> String {
-    let states = |line: &&str| names.iter().any(|name| line.contains(&format!(" {name}: assert (")));
-    verilog.split_inclusive('\n').filter(|line| !states(line)).collect()
 }
 
 /// A further clock: its edges are inputs, its reset is that of the steps, and a reset lasts until the clock has had an edge and what changed
 /// with it is seen.
 fn free_clock(clock: &str) -> String {
     format!(
-        "    reg proof_{clock}_resets = 1'b0, proof_{clock}_had = 1'b0, proof_{clock}_seen = 1'b0;\n    \
-         always @(posedge clk_i) proof_{clock}_resets <= ~rst_ni;\n    \
-         always @(posedge clk_i) proof_{clock}_had <= ~rst_ni & (proof_{clock}_had | {clock}_clk_i);\n    \
-         always @(posedge clk_i) proof_{clock}_seen <= ~rst_ni & proof_{clock}_had;\n    \
-         always @* assume ({clock}_edge_i == {clock}_clk_i);\n    \
-         always @* assume ({clock}_rst_ni == rst_ni);\n    \
+        "reg proof_{clock}_resets = 1'b0, proof_{clock}_had = 1'b0, proof_{clock}_seen = 1'b0;\n\
+         always @(posedge clk_i) proof_{clock}_resets <= ~rst_ni;\n\
+         always @(posedge clk_i) proof_{clock}_had <= ~rst_ni & (proof_{clock}_had | {clock}_clk_i);\n\
+         always @(posedge clk_i) proof_{clock}_seen <= ~rst_ni & proof_{clock}_had;\n\
+         always @* assume ({clock}_edge_i == {clock}_clk_i);\n\
+         always @* assume ({clock}_rst_ni == rst_ni);\n\
          always @* assume (~rst_ni | ~proof_{clock}_resets | proof_{clock}_seen);\n"
     )
-}
-
-/// What a synchroniser's first flip-flops catch: of each bit that changed in the last step the old or the new value, as the prover chooses.
-fn caught_any_way(verilog: &str) -> String {
-    const CATCHES: &str = "meta_q <= value_i;";
-    const INPUT: &str = "] value_i;";
-    let mut text = String::new();
-    for module in verilog.split_inclusive("endmodule") {
-        let range = module.find(INPUT).and_then(|end| module[..end].rfind('[').map(|at| &module[at..=end]));
-        match range.filter(|_| module.contains(CATCHES)) {
-            Some(range) => {
-                let caught = "meta_q <= (late & before) | (~late & value_i);";
-                text += module.replace(CATCHES, caught).strip_suffix("endmodule").unwrap_or_default();
-                text += &format!(
-                    "    wire {range} late;\n    reg {range} before = 0;\n    (* gclk *) reg step;\n    \
-                     always @(posedge step) before <= value_i;\nendmodule"
-                );
-            }
-            None => text += module,
-        }
-    }
-    text
 }

@@ -14,7 +14,7 @@ use crate::synth::prover;
 use crate::waivers::{Survivor, Waivers, matches};
 use anyhow::{Context, Result, bail};
 use kill::Testbenches;
-use ndp_files::FileSet;
+use ndp_files::{FileSet, failure};
 use ndp_hdl_language::mutate::{Mutant, replaced};
 use ndp_hdl_language::{Design, Module};
 use ndp_numerics::SplitMix64;
@@ -404,7 +404,8 @@ impl Bench<'_> {
     fn compared(&self, mutant: &Mutant, modules: &[&Rc<Module>]) -> Result<Fate> {
         let mut fate = Fate::Equivalent;
         for module in modules {
-            let Some(mutated) = replaced(module, mutant) else { continue };
+            let mutated = replaced(module, mutant).map_err(|reason| failure!("{reason}"))?;
+            let Some(mutated) = mutated else { continue };
             match self.prover.equivalent(module, &mutated, &self.folder.join("comparison")) {
                 Ok(outcome) => match outcome.verdict {
                     Found::Proved => {}
