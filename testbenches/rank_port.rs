@@ -515,10 +515,7 @@ const MUTANTS: [Mutant; 9] = [
     // A read after a write in bank group 1 a slot too early.
     ("hermes", Mutation::new("mutant-turn", "read_bar1_q[6]", |s| s.lit(0))),
     // Banks are closed right after reset.
-    (
-        "hermes",
-        Mutation::new("mutant-settle", "{drain_q, settled_q, quiet_i}", |s| s.with(1, lit(1, 1))),
-    ),
+    ("hermes", Mutation::new("mutant-settle", "{drain_q, settled_q, quiet_i}", |s| s.with(1, lit(1, 1)))),
     // The uppermost bit of a row is not compared.
     (
         "hermes",

@@ -18,8 +18,8 @@ use std::process::ExitCode;
 
 /// Emits the hardware of a configuration as Verilog-2005.
 ///
-/// Writes <module>.v for every distinct module, <block>_top.v (a wrapper whose name does not depend on the configuration; in a package it
-/// is <block>_<configuration>_top.v), files.f (children first; its head says how tools read it from any folder), <block>_top.sdc (clocks
+/// Writes a file for every distinct module, whose name begins with <block>_<configuration>, <block>_top.v (a wrapper whose name does not
+/// depend on the configuration; in a package it is <block>_<configuration>_top.v), diagram.svg (the block diagram), files.f (children first; its head says how tools read it from any folder), <block>_top.sdc (clocks
 /// and crossings), params.toml, params.json and params.vh (all parameters) and ports.md (the port table of every module). Needs no other
 /// tool.
 #[derive(Debug, Parser)]
@@ -40,7 +40,7 @@ pub struct Args {
     /// Block to emit, with everything below it
     #[arg(long, default_value = "ndp_core")]
     block: String,
-    /// What the name of every module begins with
+    /// Stands before the name of every module
     #[arg(long, default_value = "")]
     prefix: String,
     /// Adds Verilator's pragmas: instances of a module share their code, which makes its models smaller and faster

@@ -4,8 +4,7 @@
 //! The bench and its data are those of `examples/icarus`: inputs and expected outputs of a program, made by the functional model. They fit one
 //! configuration, so other packages have no simulation target.
 //!
-//! Packages of several configurations can be in one design. Wrappers have the names of their packages, and modules of one name are the same, but tools refuse
-//! to read one twice. So for FuseSoC each module is a core of its own, on which packages depend: what several of them bring is taken once.
+//! Packages of several configurations can be in one design: the names of all modules of a package begin with its name.
 
 use crate::package::Source;
 use ndp_config::DesignConfig;
@@ -66,10 +65,7 @@ pub(crate) fn files(
     }
     match manager {
         Manager::Fusesoc => {
-            let modules = verilog.iter().filter_map(|file| file.strip_suffix(".v"));
-            let modules: Vec<&str> = modules.filter(|module| *module != source.wrapper_name()).collect();
-            files.extend(modules.iter().map(|name| (format!("{name}.core"), module_core_file(source, name))));
-            let text = core_file(source, &modules, constraints, bench);
+            let text = core_file(source, verilog, constraints, bench);
             files.insert(format!("{}.core", package_name(source)), text);
         }
         Manager::Bender => {
@@ -79,34 +75,18 @@ pub(crate) fn files(
     files
 }
 
-/// The name of a module's core.
-fn module_core_name(module: &str) -> String {
-    format!("ndp:module:{module}:{VERSION}")
-}
-
-/// The core of one module. The modules that it instantiates are other cores.
-fn module_core_file(source: &Source, module: &str) -> String {
-    format!(
-        "CAPI=2:\n{}name: {}\ndescription: a module of packages; the same in all that have it\n\nfilesets:\n  rtl:\n    files:\n      \
-         - {module}.v\n    file_type: verilogSource-2005\n\ntargets:\n  default:\n    filesets: [rtl]\n",
-        source.head("#"),
-        module_core_name(module)
-    )
-}
-
-fn core_file(source: &Source, modules: &[&str], constraints: &str, bench: bool) -> String {
+fn core_file(source: &Source, verilog: &[String], constraints: &str, bench: bool) -> String {
     let (name, top) = (package_name(source), source.wrapper_name());
     let mut text = format!(
         "CAPI=2:\n{}name: ndp:ip:{name}:{VERSION}\ndescription: {} of the configuration {}; its parameters are in params.toml\n\n\
-         filesets:\n  rtl:\n    depend:\n",
+         filesets:\n  rtl:\n    files:\n",
         source.head("#"),
         source.block,
         source.config
     );
-    for module in modules {
-        let _ = writeln!(text, "      - {}", module_core_name(module));
+    for file in verilog {
+        let _ = writeln!(text, "      - {file}");
     }
-    let _ = writeln!(text, "    files:\n      - {top}.v");
     let _ = write!(
         text,
         "    file_type: verilogSource-2005\n  constraints:\n    files:\n      - {constraints}\n    file_type: SDC\n"

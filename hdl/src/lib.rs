@@ -7,6 +7,8 @@
 pub mod blocks;
 pub mod designs;
 #[cfg(feature = "cli")]
+mod diagram;
+#[cfg(feature = "cli")]
 pub mod emit;
 #[cfg(feature = "cli")]
 pub mod ip;

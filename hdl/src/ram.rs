@@ -73,14 +73,10 @@ impl<'a> Ram<'a> {
 
 /// The text of a module with the bodies of all technologies, if it is a RAM; otherwise as it is.
 pub(crate) fn with_technologies(module: &Module, text: &str) -> String {
-    let parts = Ram::of(module).zip(text.rsplit_once("endmodule\n"));
-    let Some((ram, (text, _))) = parts else { return text.to_owned() };
-    let ports = |line: &&str| line.starts_with("    input wire ") || line.starts_with("    output wire ");
-    let Some(last) = text.lines().rfind(ports) else { return text.to_owned() };
-    let body = text.find(last).map_or(text.len(), |at| at + last.len() + 1);
-    let (head, body) = text.split_at(body);
+    let parts = text.strip_suffix("endmodule\n").and_then(|text| text.split_once("\n);\n"));
+    let Some((ram, (head, body))) = Ram::of(module).zip(parts) else { return text.to_owned() };
     format!(
-        "{head}`ifdef NDP_RAM_MACRO\n{}`else\n`ifdef NDP_RAM_FPGA\n{}`else\n{body}`endif\n`endif\nendmodule\n",
+        "{head}\n);\n`ifdef NDP_RAM_MACRO\n{}`else\n`ifdef NDP_RAM_FPGA\n{}`else\n{body}`endif\n`endif\nendmodule\n",
         ram.instance(),
         ram.inferable()
     )
@@ -92,7 +88,7 @@ pub(crate) fn list(design: &Design) -> Value {
     let rams = rams.iter().filter_map(|(module, count)| {
         let ram = Ram::of(module)?;
         Some(json!({
-            "module": module.title(), "cell": ram.cell(), "depth": ram.depth, "width": ram.width, "lanes": ram.lanes,
+            "module": module.name(), "cell": ram.cell(), "depth": ram.depth, "width": ram.width, "lanes": ram.lanes,
             "instances": count,
         }))
     });

@@ -431,7 +431,7 @@ fn a_module_is_defined_once_however_often_it_is_used() {
     let units: u64 = design
         .instance_counts()
         .into_iter()
-        .filter(|(module, _)| module.title().starts_with("multiplier_unit"))
+        .filter(|(module, _)| module.name().starts_with("multiplier_unit"))
         .map(|(_, count)| count)
         .sum();
     assert_eq!(units, 256);

@@ -37,11 +37,10 @@ fn a_block_is_one_file_per_module_with_a_list_and_port_tables() {
     assert!(tiny(&out, &[]).status.success());
     let list = fs::read_to_string(out.join("files.f")).unwrap();
     let listed: Vec<&str> = list.lines().filter(|line| !line.starts_with('#')).collect();
-    assert!(listed[listed.len() - 2].starts_with("ndp_core_n16_l8_s11_w104_h"), "{listed:?}");
-    assert_eq!(listed.last(), Some(&"ndp_core_top.v"));
+    assert_eq!(listed[listed.len() - 2..], ["ndp_core_tiny.v", "ndp_core_top.v"]);
     let mut expected: BTreeSet<String> = listed.iter().map(|name| (*name).to_owned()).collect();
     expected.extend(
-        ["ndp_core_top.sdc", "files.f", "ports.md", "params.json", "params.toml", "params.vh"]
+        ["ndp_core_top.sdc", "diagram.svg", "files.f", "ports.md", "params.json", "params.toml", "params.vh"]
             .map(str::to_owned),
     );
     assert_eq!(names(&out), expected);
@@ -51,11 +50,11 @@ fn a_block_is_one_file_per_module_with_a_list_and_port_tables() {
         let text = fs::read_to_string(out.join(name)).unwrap();
         assert_eq!(text.matches("\nmodule ").count(), 1, "{name}");
         assert!(text.contains(&format!("\nmodule {module} ")), "{name}");
-        let heading = match module.rsplit_once("_h") {
-            Some((title, _)) => format!("### `{title}`"),
-            None => format!("The wrapper `{module}` "),
+        let heading = match module.strip_prefix("ndp_core_tiny_") {
+            Some(name) => format!("### `{name}"),
+            None => format!("`{module}`"),
         };
-        assert!(ports.contains(&heading), "{name}");
+        assert!(ports.contains(&heading), "{heading}");
     }
 }
 
@@ -133,7 +132,7 @@ fn check_finds_changed_missing_and_additional_files() {
     assert!(tiny(out, &[]).status.success());
     assert!(tiny(out, &["--check"]).status.success());
     let before = names(out);
-    let changed = before.iter().find(|name| name.starts_with("phase_ring_11_h")).unwrap();
+    let changed = before.iter().find(|name| *name == "ndp_core_tiny_phase_ring_11.v").unwrap();
     let (differs, changed) = (format!("{changed} differs"), out.join(changed));
     fs::write(&changed, fs::read_to_string(&changed).unwrap() + "\n").unwrap();
     fs::remove_file(out.join("files.f")).unwrap();
@@ -240,8 +239,8 @@ fn the_list_names_presets_blocks_and_instances() {
     let output = gen_rtl(&["--list", "--config", "hermes"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.starts_with("presets: hermes, hermes-32, "), "{text}");
-    assert!(text.contains("    256 x multiplier_unit_l8_s11_w104_h"), "{text}");
-    assert!(text.contains("      4 x rank_group_n64_l8_s11_w104_h"), "{text}");
+    assert!(text.contains("    256 x multiplier_unit_l8_s11_w104"), "{text}");
+    assert!(text.contains("      4 x rank_group_n64_l8_s11_w104"), "{text}");
 }
 
 #[test]

@@ -2,9 +2,9 @@
 //! installed.
 
 use crate::common;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 fn gen_rtl(out: &Path, more: &[&str]) -> Output {
@@ -41,19 +41,9 @@ fn a_core_file_names_every_source_and_its_targets() {
         "{text}"
     );
     let files = listed(&text);
-    // Modules are cores of their own.
-    let mut sources = sources(folder.path());
-    assert_eq!(sources.pop().as_deref(), Some("ndp_core_tiny_top.v"));
-    let version = env!("CARGO_PKG_VERSION");
-    let core_of = |file: &String| format!("ndp:module:{}:{version}", file.trim_end_matches(".v"));
-    let modules: Vec<String> = sources.iter().map(core_of).collect();
-    for (file, core) in sources.iter().zip(&modules) {
-        let text = fs::read_to_string(folder.path().join(file.replace(".v", ".core"))).unwrap();
-        assert!(text.contains(&format!("\nname: {core}\n")), "{text}");
-        assert_eq!(listed(&text), [file]);
-    }
+    let sources = sources(folder.path());
+    assert_eq!(sources.last().map(String::as_str), Some("ndp_core_tiny_top.v"));
     let bench = [
-        "ndp_core_tiny_top.v",
         "ndp_core_tiny_top.sdc",
         "params.vh",
         "tb/ddr4_rank.v",
@@ -63,7 +53,7 @@ fn a_core_file_names_every_source_and_its_targets() {
         "tb/expected.hex",
     ];
     assert!(bench.iter().all(|file| folder.path().join(file).is_file()));
-    let expected: Vec<String> = modules.into_iter().chain(bench.map(str::to_owned)).collect();
+    let expected: Vec<String> = sources.into_iter().chain(bench.map(str::to_owned)).collect();
     assert_eq!(files, expected);
     for target in ["default", "lint", "synth", "sim"] {
         assert_eq!(text.matches(&format!("\n  {target}:\n    filesets: [rtl")).count(), 1, "{text}");
@@ -164,22 +154,7 @@ fn the_rams_of_a_design_are_listed() {
     );
 }
 
-/// Cores by name, as FuseSoC finds them in folders: the folder and the items of each core file.
-fn cores(folders: &[&Path]) -> BTreeMap<String, (PathBuf, Vec<String>)> {
-    let mut cores = BTreeMap::new();
-    for folder in folders {
-        let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-        for path in paths.filter(|path| path.extension().is_some_and(|extension| extension == "core")) {
-            let text = fs::read_to_string(path).unwrap();
-            let name = text.lines().find_map(|line| line.strip_prefix("name: ")).unwrap();
-            let items = listed(&text).into_iter().map(str::to_owned).collect();
-            cores.insert(name.to_owned(), (folder.to_path_buf(), items));
-        }
-    }
-    cores
-}
-
-/// Two packages and what both need, each file once, are one design.
+/// The files of two packages, of two configurations or blocks, are one design.
 #[test]
 fn two_packages_are_in_one_design() {
     for [a, b] in [
@@ -187,33 +162,16 @@ fn two_packages_are_in_one_design() {
         [("librapim-tiny", "pim_requests"), ("librapim-tiny", "pim_controller")],
     ] {
         let folder = tempfile::tempdir().unwrap();
-        let folders = ["a", "b"].map(|name| folder.path().join(name));
         let packages = [a, b].map(|(config, block)| format!("{block}_{}", config.replace('-', "_")));
-        for (folder, (config, block)) in folders.iter().zip([a, b]) {
-            package(folder, "fusesoc", config, block, "LICENSE");
-        }
-        let separate = folders.each_ref().map(|folder| cores(&[folder]));
-        let shared: Vec<&String> =
-            separate[0].keys().filter(|name| separate[1].contains_key(*name)).collect();
-        assert!(!shared.is_empty(), "{a:?} and {b:?} have no module in common");
-        let code = |(folder, items): &(PathBuf, Vec<String>)| {
-            let text = fs::read_to_string(folder.join(&items[0])).unwrap();
-            text.lines().filter(|line| !line.starts_with("//")).map(str::to_owned).collect::<Vec<_>>()
-        };
-        for name in shared {
-            assert_eq!(code(&separate[0][name]), code(&separate[1][name]), "{name}");
-        }
-        let all = cores(&folders.each_ref().map(PathBuf::as_path));
-        let mut files = BTreeSet::new();
-        for name in &packages {
-            let (folder, items) = &all[&format!("ndp:ip:{name}:{}", env!("CARGO_PKG_VERSION"))];
-            files.insert(folder.join(format!("{name}_top.v")));
-            let modules = items.iter().filter(|item| item.starts_with("ndp:module:"));
-            files.extend(modules.map(|module| all[module].0.join(&all[module].1[0])));
+        let mut files = Vec::new();
+        for (name, (config, block)) in packages.iter().zip([a, b]) {
+            let out = folder.path().join(name);
+            package(&out, "fusesoc", config, block, "LICENSE");
+            files.extend(sources(&out).into_iter().map(|file| format!("{name}/{file}")));
         }
         let bench = format!("module bench; {}_top a(); {}_top b(); endmodule\n", packages[0], packages[1]);
         fs::write(folder.path().join("bench.v"), bench).unwrap();
-        let files = files.iter().map(|file| file.to_str().unwrap());
+        let files = files.iter().map(String::as_str);
         let arguments = ["-g2005", "-t", "null", "-s", "bench", "bench.v"].into_iter().chain(files);
         common::run("iverilog", "iverilog", &arguments.collect::<Vec<_>>(), folder.path());
     }

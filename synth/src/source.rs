@@ -58,25 +58,23 @@ pub struct Hierarchy {
 
 impl Hierarchy {
     pub fn from_design(design: &Design) -> Self {
-        let mut counts: BTreeMap<&str, u64> = BTreeMap::from([(design.top().title(), 1)]);
+        let mut counts: BTreeMap<&str, u64> = BTreeMap::from([(design.top().name(), 1)]);
         for module in design.modules().iter().rev() {
-            let own = counts.get(module.title()).copied().unwrap_or(0);
+            let own = counts.get(module.name()).copied().unwrap_or(0);
             for child in children(module) {
                 *counts.entry(child).or_insert(0) += own;
             }
         }
-        // Reports name modules by their titles, which do not change with every change of a body.
-        let definitions = design.definitions(Pragmas::None, |module| module.title().to_owned());
-        let unit = |(module, (_, verilog)): (&std::rc::Rc<Module>, &(String, String))| {
-            let instances = counts.get(module.title()).copied()?;
+        let unit = |module: &std::rc::Rc<Module>| {
+            let instances = counts.get(module.name()).copied()?;
             let mut below = BTreeMap::new();
             for child in children(module) {
                 *below.entry(child.to_owned()).or_insert(0) += 1;
             }
             let clocks = module.ports().iter().map(|port| &port.name).filter(|name| name.ends_with("clk_i"));
             Some(Unit {
-                name: module.title().to_owned(),
-                verilog: verilog.clone(),
+                name: module.name().to_owned(),
+                verilog: module.verilog().to_owned(),
                 stub: stub(module),
                 children: below,
                 instances,
@@ -84,7 +82,7 @@ impl Hierarchy {
                 clocks: clocks.cloned().collect(),
             })
         };
-        Self { units: design.modules().iter().zip(&definitions).filter_map(unit).collect() }
+        Self { units: design.modules().iter().filter_map(unit).collect() }
     }
 
     pub fn unit(&self, name: &str) -> Option<&Unit> {
@@ -138,11 +136,11 @@ pub fn blocks() -> Vec<String> {
 /// What a module holds and the flow has to look at: nothing in a memory macro.
 fn children(module: &Module) -> impl Iterator<Item = &str> {
     let visible = module.instances().iter().filter(|_| module.memory().is_none());
-    visible.map(|(_, child)| child.title())
+    visible.map(|(_, child)| child.name())
 }
 
 fn stub(module: &Module) -> String {
-    let mut text = format!("(* blackbox *)\nmodule {} (\n", module.title());
+    let mut text = format!("(* blackbox *)\nmodule {} (\n", module.name());
     for (index, port) in module.ports().iter().enumerate() {
         let direction = match port.direction {
             Direction::Input => "input",

@@ -41,6 +41,28 @@ pub(crate) enum BinaryOp {
     Shr,
 }
 
+impl BinaryOp {
+    pub const TEXTS: [(Self, &str); 12] = [
+        (Self::And, "&"),
+        (Self::Or, "|"),
+        (Self::Xor, "^"),
+        (Self::Add, "+"),
+        (Self::Sub, "-"),
+        (Self::Mul, "*"),
+        (Self::Eq, "=="),
+        (Self::Ne, "!="),
+        (Self::Lt, "<"),
+        (Self::Ge, ">="),
+        (Self::Shl, "<<"),
+        (Self::Shr, ">>"),
+    ];
+
+    /// The operator in Verilog.
+    pub fn text(self) -> &'static str {
+        Self::TEXTS.iter().find(|(known, _)| *known == self).map_or("", |(_, text)| text)
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UnaryOp {
     Not,

@@ -32,6 +32,8 @@ pub(crate) struct Declaration {
     pub name: String,
     pub width: u32,
     pub kind: Kind,
+    /// A comment for the Verilog; none if it is empty. Ports have their meaning instead.
+    pub about: String,
     /// Where in the description it is.
     pub place: &'static Location<'static>,
 }
@@ -70,6 +72,7 @@ pub(crate) struct RegBody {
 #[derive(Clone, Debug)]
 pub(crate) struct MemoryBody {
     pub name: String,
+    pub about: String,
     pub width: u32,
     pub depth: u32,
     /// Enable, address, data.
@@ -81,6 +84,7 @@ pub(crate) struct MemoryBody {
 #[derive(Clone, Debug)]
 pub(crate) struct InstanceBody {
     pub name: String,
+    pub about: String,
     pub module: Rc<Module>,
     pub inputs: Vec<(String, Bits)>,
     /// Port, signal id.
@@ -105,6 +109,8 @@ pub(crate) struct Inner {
     pub regs: Vec<RegBody>,
     pub memories: Vec<MemoryBody>,
     pub instances: Vec<InstanceBody>,
+    /// Comment for what is declared next.
+    pub about: String,
     /// Signals that are deliberately not read, with the reason.
     pub unused: Vec<(Bits, String)>,
     pub properties: Vec<PropertyBody>,

@@ -7,7 +7,7 @@ use crate::bits::{Node, Owner};
 use crate::body::{Declaration, Inner, InstanceBody, Kind, MemoryBody, PropertyBody, PropertyKind, RegBody};
 use crate::check::Report;
 use crate::domain::implicit_names;
-use crate::module::{Direction, MemoryInfo, Module, Port, hashed_name};
+use crate::module::{Direction, MemoryInfo, Module, Port};
 use crate::{Bits, Crossing, Domain, HdlError, check, lower, mux};
 use std::cell::RefCell;
 use std::ops::Deref;
@@ -25,7 +25,7 @@ pub struct ModuleBuilder {
 type Contents = &'static RefCell<Inner>;
 
 impl ModuleBuilder {
-    /// Starts a module. `name` is its title, with parameters so that no other module of a design has it; `doc` says in a sentence
+    /// Starts a module. `name` has parameters so that no other module of a design has it; `doc` says in a sentence
     /// what it does. The line of the call becomes [`Module::source`].
     #[track_caller]
     pub fn new(name: impl Into<String>, doc: impl Into<String>) -> Self {
@@ -41,8 +41,8 @@ impl ModuleBuilder {
     #[track_caller]
     fn declare(&self, name: impl Into<String>, width: u32, kind: Kind) -> (usize, Bits) {
         let mut inner = self.inner.borrow_mut();
-        let (id, name) = (inner.declarations.len(), name.into());
-        inner.declarations.push(Declaration { name, width, kind, place: Location::caller() });
+        let (id, name, about) = (inner.declarations.len(), name.into(), std::mem::take(&mut inner.about));
+        inner.declarations.push(Declaration { name, width, kind, about, place: Location::caller() });
         (id, inner.signal(id))
     }
 
@@ -52,6 +52,13 @@ impl ModuleBuilder {
         let made = make();
         self.inner.borrow_mut().declarations[before..].iter_mut().for_each(|new| new.place = place);
         made
+    }
+
+    /// A comment for the next signal, memory or instance, which the Verilog has too. In a [`block`](macro@crate::block) it is a doc comment
+    /// before the `let`.
+    pub fn about(&self, comment: &str) -> &Self {
+        self.inner.borrow_mut().about = comment.trim().to_owned();
+        self
     }
 
     /// An input port; `doc` becomes its line in the port table.
@@ -230,8 +237,10 @@ impl ModuleBuilder {
     /// A memory of `depth` words of `width` bits.
     pub fn memory(&self, name: impl Into<String>, width: u32, depth: u32) -> Memory {
         let mut inner = self.inner.borrow_mut();
+        let about = std::mem::take(&mut inner.about);
         inner.memories.push(MemoryBody {
             name: name.into(),
+            about,
             width,
             depth,
             writes: Vec::new(),
@@ -243,8 +252,10 @@ impl ModuleBuilder {
     /// Starts an instance of `module`; clock and reset are connected by themselves.
     pub fn instance(&self, name: impl Into<String>, module: &Rc<Module>) -> InstanceBuilder {
         let mut inner = self.inner.borrow_mut();
+        let about = std::mem::take(&mut inner.about);
         inner.instances.push(InstanceBody {
             name: name.into(),
+            about,
             module: module.clone(),
             inputs: Vec::new(),
             outputs: Vec::new(),
@@ -335,20 +346,14 @@ pub(crate) fn assembled(inner: Inner, report: Report) -> Rc<Module> {
             doc: doc.clone(),
         });
     }
-    let title = inner.name().to_owned();
-    let text = lower::lower(&inner, &report, &ports);
-    let plain = lower::without_pragmas(&text);
-    let name = hashed_name(&title, &plain);
-    // Above that line there are comments only.
-    let named = |text: &str| text.replacen(&format!("\nmodule {title} ("), &format!("\nmodule {name} ("), 1);
-    let (verilog, verilated) = (named(&plain), inner.shares_code.then(|| named(&text)));
+    let text = lower::lower(&inner, &ports);
+    let verilog = lower::without_pragmas(&text);
     Rc::new(Module {
-        title,
-        name,
+        name: inner.name().to_owned(),
         doc: inner.doc.clone(),
         ports,
         verilog,
-        verilated,
+        verilated: inner.shares_code.then_some(text),
         source: inner.source.clone(),
         instances: inner.instances.iter().map(|i| (i.name.clone(), i.module.clone())).collect(),
         memory: inner.memory_macro,

@@ -179,7 +179,7 @@ fn check_instances(inner: &Inner) -> Result<(), HdlError> {
                 return Err(HdlError::NoSuchPort {
                     module: inner.name().to_owned(),
                     instance: instance.name.clone(),
-                    child: instance.module.title().to_owned(),
+                    child: instance.module.name().to_owned(),
                     port: port.clone(),
                     direction: if direction == Direction::Input { "input" } else { "output" },
                 });
@@ -191,7 +191,7 @@ fn check_instances(inner: &Inner) -> Result<(), HdlError> {
                 return Err(HdlError::Unconnected {
                     module: inner.name().to_owned(),
                     instance: instance.name.clone(),
-                    child: instance.module.title().to_owned(),
+                    child: instance.module.name().to_owned(),
                     port: port.name.clone(),
                     width: port.width,
                 });

@@ -14,7 +14,7 @@ impl Design {
     /// Collects the hierarchy below `top`.
     ///
     /// # Errors
-    /// [`HdlError::ModuleClash`] when one title stands for two different definitions.
+    /// [`HdlError::ModuleClash`] when one name stands for two different definitions.
     pub fn new(top: &Rc<Module>) -> Result<Self, HdlError> {
         let mut seen = BTreeMap::new();
         let mut modules = Vec::new();
@@ -32,9 +32,9 @@ impl Design {
         &self.modules[self.modules.len() - 1]
     }
 
-    /// The module of that title.
-    pub fn module(&self, title: &str) -> Option<&Rc<Module>> {
-        self.modules.iter().find(|m| m.title() == title)
+    /// The module of that name.
+    pub fn module(&self, name: &str) -> Option<&Rc<Module>> {
+        self.modules.iter().find(|m| m.name() == name)
     }
 
     /// All definitions in one text, children first.
@@ -42,16 +42,30 @@ impl Design {
         self.modules.iter().map(|m| m.verilog()).collect::<Vec<_>>().join("\n")
     }
 
-    /// Name and definition of each module, in the order of [`Design::modules`], with the names that `name_of` gives.
-    ///
-    /// Titles are enough where the design is the only one there is: [`Design::new`] has made sure that they differ.
-    pub fn definitions(
-        &self,
-        pragmas: Pragmas,
-        name_of: impl Fn(&Module) -> String,
-    ) -> Vec<(String, String)> {
-        let names: BTreeMap<&str, String> = self.modules.iter().map(|m| (m.name(), name_of(m))).collect();
-        self.modules.iter().map(|m| (names[m.name()].clone(), renamed(m.text(pragmas), &names))).collect()
+    /// The definition of each module, in the order of [`Design::modules`].
+    pub fn definitions(&self, pragmas: Pragmas) -> impl Iterator<Item = &str> {
+        self.modules.iter().map(move |module| module.text(pragmas))
+    }
+
+    /// Names that begin with `prefix`, in the order of [`Design::modules`]: without parameters if only one module of the design has the
+    /// name then. The top has the prefix alone.
+    pub fn names(&self, prefix: &str) -> Vec<String> {
+        let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+        self.modules
+            .iter()
+            .for_each(|module| *counts.entry(without_parameters(module.name())).or_insert(0) += 1);
+        let name = |module: &Rc<Module>| match without_parameters(module.name()) {
+            _ if Rc::ptr_eq(module, self.top()) => prefix.to_owned(),
+            short if counts[short] == 1 => format!("{prefix}_{short}"),
+            _ => format!("{prefix}_{}", module.name()),
+        };
+        self.modules.iter().map(name).collect()
+    }
+
+    /// The definition of each module, with other names, in the order of [`Design::modules`].
+    pub fn renamed(&self, pragmas: Pragmas, names: &[String]) -> Vec<String> {
+        let names = self.modules.iter().zip(names).map(|(module, name)| (module.name(), name)).collect();
+        self.definitions(pragmas).map(|text| renamed(text, &names)).collect()
     }
 
     /// How often each module occurs below the top (the top itself once), in the order of [`Design::modules`].
@@ -69,17 +83,27 @@ impl Design {
 }
 
 /// The text with other words where `names` has one.
-fn renamed(text: &str, names: &BTreeMap<&str, String>) -> String {
+fn renamed(text: &str, names: &BTreeMap<&str, &String>) -> String {
     let of_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while !rest.is_empty() {
         let (word, behind) = rest.split_at(rest.find(|c| !of_word(c)).unwrap_or(rest.len()));
         let (gap, next) = behind.split_at(behind.find(of_word).unwrap_or(behind.len()));
-        out += names.get(word).map_or(word, String::as_str);
+        out += names.get(word).map_or(word, |name| name.as_str());
         out += gap;
         rest = next;
     }
     out
+}
+
+/// A module's name up to the first word after the first with a digit in it.
+fn without_parameters(name: &str) -> &str {
+    let words = name.match_indices('_').map(|(at, _)| at);
+    let has_digit = |at: &usize| {
+        let word = name[at + 1..].split('_').next().unwrap_or_default();
+        word.contains(|c: char| c.is_ascii_digit())
+    };
+    words.into_iter().find(has_digit).map_or(name, |at| &name[..at])
 }
 
 fn collect(
@@ -87,22 +111,21 @@ fn collect(
     seen: &mut BTreeMap<String, Rc<Module>>,
     out: &mut Vec<Rc<Module>>,
 ) -> Result<(), HdlError> {
-    if let Some(known) = seen.get(module.title()) {
-        if Rc::ptr_eq(known, module) {
-            return Ok(());
-        }
-        if known.verilog == module.verilog {
-            // The children have the same names, and so the same texts.
+    if let Some(known) = seen.get(module.name()).cloned() {
+        if Rc::ptr_eq(&known, module) {
             return Ok(());
         }
         // What differs may be a child, which says more.
         module.instances().iter().try_for_each(|(_, child)| collect(child, seen, out))?;
-        return Err(HdlError::ModuleClash { module: module.title().to_owned() });
+        if known.verilog == module.verilog {
+            return Ok(());
+        }
+        return Err(HdlError::ModuleClash { module: module.name().to_owned() });
     }
     for (_, child) in module.instances() {
         collect(child, seen, out)?;
     }
-    seen.insert(module.title().to_owned(), module.clone());
+    seen.insert(module.name().to_owned(), module.clone());
     out.push(module.clone());
     Ok(())
 }

@@ -30,7 +30,7 @@ pub(crate) fn needed_ports(inner: &Inner) -> BTreeSet<String> {
 pub(crate) fn check_connections(inner: &Inner) -> Result<(), HdlError> {
     let module = || inner.name().to_owned();
     for instance in &inner.instances {
-        let child = || instance.module.title().to_owned();
+        let child = || instance.module.name().to_owned();
         let no_such_port = |port: &str| HdlError::NoSuchPort {
             module: module(),
             instance: instance.name.clone(),

@@ -33,6 +33,7 @@ pub mod mutate;
 mod netlist;
 mod ports;
 mod proof;
+mod simplify;
 mod split;
 
 pub use bits::{Bits, any_named, any_of, cat, each, lit, mux, named, one_hot_mux, repeat, rom, zeros};
@@ -40,7 +41,7 @@ pub use builder::{InstanceBuilder, Memory, ModuleBuilder, Reg, Wire};
 pub use design::Design;
 pub use domain::{ClockCrossing, Crossing, Domain};
 pub use error::HdlError;
-pub use module::{Direction, MemoryInfo, Module, Port, Pragmas, SignalInfo};
+pub use module::{Direction, End, MemoryInfo, Module, Port, Pragmas, SignalInfo};
 pub use ndp_hdl_macros::block;
 pub use netlist::{Binary, Check, Graph, Id, MemoryArray, Netlist, Node, Op, Register, limb_bits, limbs};
 pub use ports::{Bundle, Drives, Field, Inputs, Output, Outputs, Reads, has_output, later, laters, plain};

@@ -6,8 +6,8 @@
 
 use crate::bits::{BinaryOp, Node, UnaryOp};
 use crate::body::{Declaration, Inner, InstanceBody, Kind, PropertyBody, PropertyKind};
-use crate::check::Report;
 use crate::domain::implicit_names;
+use crate::simplify::simplified;
 use crate::split::Split;
 use crate::{Bits, Direction, Port};
 use rust_hdl_core::ast::{
@@ -21,39 +21,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// Prints the module.
-pub(crate) fn lower(inner: &Inner, report: &Report, ports: &[Port]) -> String {
+pub(crate) fn lower(inner: &Inner, ports: &[Port]) -> String {
+    let inner = &simplified(inner);
     let mut printer = Printer { taken: names(inner), split: Split::of(inner), ..Printer::default() };
     let body = printer.body(inner);
-    let mut nets = Vec::new();
-    if report.clocked {
-        nets.push(Net::new("clk_i", 1, AtomKind::InputParameter));
-    }
-    if report.resettable {
-        nets.push(Net::new("rst_ni", 1, AtomKind::InputParameter));
-    }
-    for domain in &inner.domains {
-        let [clock, reset] = implicit_names(domain);
-        nets.push(Net::new(&clock, 1, AtomKind::InputParameter));
-        if report.domain_resets.contains(&reset) {
-            nets.push(Net::new(&reset, 1, AtomKind::InputParameter));
-        }
-    }
-    nets.extend(inner.declarations.iter().filter_map(|declaration| {
+    let is_driven = |id: usize| inner.drives.iter().any(|(driven, _)| *driven == id);
+    let nets = inner.declarations.iter().enumerate().filter_map(|(id, declaration)| {
         let kind = match declaration.kind {
-            Kind::Input { .. } => AtomKind::InputParameter,
-            Kind::Output { .. } => AtomKind::OutputPassthrough,
             // rust-hdl declares stub outputs as wires and local signals as regs.
-            Kind::Wire | Kind::InstanceOutput => AtomKind::StubOutputSignal,
+            Kind::InstanceOutput => AtomKind::StubOutputSignal,
+            Kind::Wire if !is_driven(id) => AtomKind::StubOutputSignal,
             Kind::Reg => AtomKind::LocalSignal,
-            // It is declared where it is emitted.
-            Kind::Ghost | Kind::Free { .. } => return None,
+            // Ports stand in the header; the others are declared where they are emitted.
+            Kind::Input { .. } | Kind::Output { .. } | Kind::Wire | Kind::Ghost | Kind::Free { .. } => {
+                return None;
+            }
         };
         Some(Net::new(&declaration.name, declaration.width, kind))
-    }));
-    nets.extend(
-        printer.hoisted.iter().map(|(name, width, _)| Net::new(name, *width, AtomKind::StubOutputSignal)),
-    );
-    let module = Printable { nets, body };
+    });
+    let module = Printable { nets: nets.collect(), body };
     let mut defines = rust_hdl_core::module_defines::ModuleDefines::default();
     module.accept(inner.name(), &mut defines);
     let text = defines.defines();
@@ -73,12 +59,9 @@ pub(crate) fn without_pragmas(text: &str) -> String {
     text.replace(MODULE_PRAGMA, "").replace(PORT_PRAGMA, "")
 }
 
-/// Heads the module with what it is, and tidies what rust-hdl's printer leaves.
+/// Heads the module with what it is and its ports, and tidies what rust-hdl's printer leaves.
 fn finish_text(inner: &Inner, ports: &[Port], printed: &str) -> String {
-    let mut text = String::new();
-    for line in wrap(&inner.doc, 100) {
-        let _ = writeln!(text, "// {line}");
-    }
+    let mut text: String = wrap(&inner.doc, 100).iter().map(|line| format!("// {line}\n")).collect();
     for line in printed.lines() {
         let line = line.trim_end().replace("wire  ", "wire ").replace("reg  ", "reg ");
         let heading =
@@ -86,49 +69,92 @@ fn finish_text(inner: &Inner, ports: &[Port], printed: &str) -> String {
         if line.is_empty() || heading.contains(&line.trim_start()) {
             continue;
         }
-        let line = match line.strip_prefix("endmodule") {
-            Some(_) => "endmodule",
-            None => &line,
-        };
         if line.starts_with("module ") {
-            text += &header(line);
+            let pragma = |port: &Port| {
+                inner.shares_code && port.direction == Direction::Input && !is_clock(inner, &port.name)
+            };
+            text += &header(inner.name(), ports, |port| if pragma(port) { PORT_PRAGMA } else { "" });
             if inner.shares_code {
                 text += MODULE_PRAGMA;
             }
             continue;
         }
-        if let Some(port) = declared(line, ports) {
-            let pragma =
-                inner.shares_code && port.direction == Direction::Input && !is_clock(inner, &port.name);
-            text += &port.declared(if pragma { PORT_PRAGMA } else { "" });
+        if line.starts_with("endmodule") {
+            text += "endmodule\n";
             continue;
         }
         if inner.synchroniser && line.starts_with("    reg ") {
             text += "    (* ASYNC_REG = \"TRUE\", keep = \"true\" *)\n";
         }
-        text += line;
+        if ["    reg ", "    wire "].iter().any(|kind| line.starts_with(kind)) {
+            let name = line.trim_end_matches(';').rsplit(' ').next().unwrap_or_default();
+            let declaration = inner.declarations.iter().find(|declaration| declaration.name == name);
+            text += &indent(&comment(declaration.map_or("", |declaration| &declaration.about)), 1);
+        }
+        text += &line;
         text.push('\n');
     }
     text
+}
+
+/// A line with a comment after it, or before it if it would be too long.
+fn commented(line: &str, about: &str) -> String {
+    // A quoted name would be a macro's in Verilog.
+    let about = one_line(about).replace('`', "");
+    if line.len() + about.len() < 120 {
+        return format!("{line} // {about}\n");
+    }
+    let depth = (line.len() - line.trim_start().len()) / 4;
+    format!("{}{line}\n", indent(&comment(&about), depth))
+}
+
+/// The lines of a comment.
+fn comment(about: &str) -> Vec<String> {
+    wrap(&about.replace('`', ""), 110).iter().map(|line| format!("// {line}")).collect()
 }
 
 fn is_clock(inner: &Inner, port: &str) -> bool {
     port == "clk_i" || inner.domains.iter().any(|domain| implicit_names(domain)[0] == port)
 }
 
-/// The port that a line declares.
-fn declared<'a>(line: &str, ports: &'a [Port]) -> Option<&'a Port> {
-    let line = line.trim_start();
-    let declaration = line.strip_prefix("input wire ").or_else(|| line.strip_prefix("output wire "))?;
-    let name = declaration.rsplit(' ').next()?.trim_end_matches(';');
-    ports.iter().find(|port| port.name == name)
-}
+/// As many ports have a heading of their own if their meanings begin with the same words before a colon.
+const GROUP: usize = 3;
 
-/// One port name per line instead of a single endless one.
-fn header(line: &str) -> String {
-    let Some((name, ports)) = line.split_once('(') else { return format!("{line}\n") };
-    let ports = ports.trim_end_matches(");");
-    format!("{name} (\n    {}\n);\n", ports.replace(',', ",\n    "))
+/// The beginning of a module: its ports in groups. A meaning `host: a request is offered` puts a port in the group `host`.
+pub(crate) fn header<'a>(name: &str, ports: &'a [Port], pragma: impl Fn(&'a Port) -> &'static str) -> String {
+    let group = |port: &'a Port| {
+        let (begin, rest) = port.doc.split_once(": ")?;
+        let alike = ports
+            .iter()
+            .filter(|other| other.doc.strip_prefix(begin).is_some_and(|rest| rest.starts_with(": ")));
+        (alike.count() >= GROUP).then_some((begin, rest))
+    };
+    let mut headings: Vec<&str> = Vec::new();
+    let heading = |port: &'a Port| match (group(port), port.direction) {
+        (Some((begin, _)), _) => begin,
+        (None, _) if port.name.ends_with("clk_i") || port.name.ends_with("rst_ni") => "clocks and resets",
+        (None, Direction::Input) => "inputs",
+        (None, Direction::Output) => "outputs",
+    };
+    ports.iter().map(heading).for_each(|new| {
+        if !headings.contains(&new) {
+            headings.push(new);
+        }
+    });
+    let mut text = format!("module {name} (\n");
+    let mut left = ports.len();
+    for own in headings {
+        text += &format!("    // {own}\n");
+        for port in ports.iter().filter(|port| heading(port) == own) {
+            left -= 1;
+            let direction = if port.direction == Direction::Input { "input" } else { "output" };
+            let end = if left == 0 { "" } else { "," };
+            let (range, pragma) = (range(port.width), pragma(port));
+            let about = group(port).map_or(&*port.doc, |(_, rest)| rest);
+            text += &commented(&format!("    {direction} wire {range}{}{pragma}{end}", port.name), about);
+        }
+    }
+    text + ");\n"
 }
 
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
@@ -163,6 +189,10 @@ pub(crate) struct Printer {
     hoisted: Vec<(String, u32, String)>,
     /// Their names by their text: what is hoisted twice has one wire.
     names_of: BTreeMap<String, String>,
+    /// How many of them are emitted.
+    emitted: usize,
+    /// Tables of constants: name, bits of the index, and what it is a function of.
+    roms: Vec<(String, String)>,
     /// Names of which some bits are read.
     sliced: BTreeSet<String>,
     /// Signal being driven, for the names of helper wires.
@@ -178,22 +208,45 @@ impl Printer {
             text += NUMBER;
         }
         for memory in &inner.memories {
-            let _ = writeln!(text, "reg {}{} [0:{}];", range(memory.width), memory.name, memory.depth - 1);
+            let line = format!("reg {}{} [0:{}];", range(memory.width), memory.name, memory.depth - 1);
+            text += &format!("{}{line}\n", indent(&comment(&memory.about), 0));
         }
-        let mut assigns = String::new();
-        for (id, value) in &inner.drives {
-            let name = &inner.declarations[*id].name;
-            let value = self.line(name, "    assign  = ;".len() + name.len(), value);
-            let _ = writeln!(assigns, "assign {name} = {value};");
+        let mut wires = String::new();
+        for (id, value) in in_order(inner) {
+            let Declaration { name, width, about, kind, .. } = &inner.declarations[id];
+            let range = range(*width);
+            let start = match kind {
+                Kind::Wire => format!("wire {range}{name} = "),
+                _ => format!("assign {name} = "),
+            };
+            let value = self.line(name, start.len(), value);
+            wires += &self.parts();
+            wires += &indent(&comment(about), 0);
+            let _ = writeln!(wires, "{start}{value};");
         }
-        let instances: String = inner.instances.iter().map(|i| self.instance(inner, i)).collect();
+        let mut rest = String::new();
+        for instance in &inner.instances {
+            let instance = self.instance(inner, instance);
+            rest += &self.parts();
+            rest += &instance;
+        }
         let clocked = self.registers(inner, false) + &self.memories(inner);
         let unused = self.unused(inner);
-        for (name, _, value) in &self.hoisted {
-            let _ = writeln!(text, "assign {name} = {value};");
-        }
+        rest += &self.parts();
+        let properties = self.properties(inner);
         let appendix = inner.prover.as_ref().map_or("", |prover| &prover.appendix);
-        text + &assigns + &instances + &clocked + &unused + &self.properties(inner) + appendix
+        let roms: String = self.roms.iter().map(|(_, function)| &**function).collect();
+        text + &roms + &wires + &rest + &clocked + &unused + &properties + appendix
+    }
+
+    /// The helper wires since the last call.
+    fn parts(&mut self) -> String {
+        let mut text = String::new();
+        for (name, width, value) in &self.hoisted[self.emitted..] {
+            let _ = writeln!(text, "wire {}{name} = {value};", range(*width));
+        }
+        self.emitted = self.hoisted.len();
+        text
     }
 
     /// Properties with their ghosts. `NDP_PROPERTIES` has to be defined; then either `FORMAL`, or `NDP_ASSERT`, a macro that takes the text to be
@@ -210,11 +263,7 @@ impl Printer {
         };
         let (mut holds, mut formal, mut simulated) = (String::new(), String::new(), String::new());
         for PropertyBody { name, kind, holds: value, why } in &inner.properties {
-            let value = self.line(
-                name,
-                "    always @(posedge clk_i) if (rst_ni) : cover ();".len() + name.len(),
-                value,
-            );
+            let value = self.line(name, "    always @* if (rst_ni) : cover ();".len() + name.len(), value);
             if *kind == PropertyKind::Cover {
                 let _ = writeln!(formal, "{cycle} if (rst_ni) {name}: cover ({value});");
                 continue;
@@ -253,6 +302,7 @@ impl Printer {
         {
             text += &format!("`ifdef FORMAL\n{formal}`else\n{simulated}`endif\n");
         }
+        self.emitted = wires.len();
         for (name, width, value) in std::mem::replace(&mut self.hoisted, wires) {
             let _ = writeln!(text, "wire {}{name} = {value};", range(width));
         }
@@ -279,7 +329,8 @@ impl Printer {
             format!("// {port} comes from another clock domain: {}\n", one_line(reason))
         });
         let reasons: String = reasons.collect();
-        format!("{reasons}{} {} (\n{}\n);\n", body.module.name(), body.name, connections.join(",\n"))
+        let about = indent(&comment(&body.about), 0);
+        format!("{about}{reasons}{} {} (\n{}\n);\n", body.module.name(), body.name, connections.join(",\n"))
     }
 
     /// Registers that share enable and reset share an `always` block: simulators then skip them together.
@@ -368,7 +419,7 @@ impl Printer {
             let _ = writeln!(text, "wire {name} = &{{1'b0, {value}}}; // {reason}");
         }
         let sliced = self.hoisted.iter().map(|(name, ..)| name).filter(|name| self.sliced.contains(*name));
-        for parts in wrap(&sliced.map(String::as_str).collect::<Vec<_>>().join(", "), 120) {
+        for parts in wrap(&sliced.map(String::as_str).collect::<Vec<_>>().join(", "), 70) {
             let name = self.free_name("unused_", inner.unused.len());
             let parts = parts.trim_end_matches(',');
             let _ = writeln!(text, "wire {name} = &{{1'b0, {parts}}}; // slices leave bits out");
@@ -437,9 +488,21 @@ impl Printer {
                     BinaryOp::Shl => VerilogOp::Shl,
                     BinaryOp::Shr => VerilogOp::Shr,
                 };
-                VerilogExpression::Binary(Box::new(self.operand(a)), op, Box::new(self.operand(b)))
+                if let Some((sign, leaves)) = reduction(expression) {
+                    let leaves: Vec<String> = leaves.iter().map(|leaf| self.text(leaf)).collect();
+                    return self.piece(format!("({sign}{{{}}})", leaves.join(", ")));
+                }
+                let [first, second] = chains(expression);
+                let mut part = |chains, part| if chains { self.expression(part) } else { self.operand(part) };
+                let first = part(first, a);
+                VerilogExpression::Binary(Box::new(first), op, Box::new(part(second, b)))
             }
             Node::Mux(select, a, b) => {
+                if let Some((index, values)) = self.split.rom(expression) {
+                    let (index, name) =
+                        (self.text(&index), self.function(&index, &values, expression.width()));
+                    return self.piece(format!("{name}({index})"));
+                }
                 let [select, a, b] = [select, a, b].map(|e| self.text(e));
                 self.piece(format!("({select} ? {a} : {b})"))
             }
@@ -495,6 +558,37 @@ impl Printer {
         }
     }
 
+    /// The function with the values of a table.
+    pub fn function(&mut self, index: &Bits, values: &[u128], width: u32) -> String {
+        let digits = values.len().ilog2().div_ceil(4) as usize;
+        let cases = values
+            .iter()
+            .enumerate()
+            .map(|(at, value)| format!("{}'h{at:0digits$x}: NAME = {width}'h{value:x};", index.width()));
+        // As many in a line as there is room for.
+        let mut body = String::new();
+        let mut column = usize::MAX;
+        for case in cases {
+            let fits = column.saturating_add(case.len()) < 100;
+            body += if fits { " " } else { "\n        " };
+            column = case.len() + 1 + if fits { column } else { 8 };
+            body += &case;
+        }
+        let [result, argument] = [width, index.width()].map(range);
+        let text = format!(
+            "function {result}NAME(input {argument}index);\n    case (index){body}\n        \
+             default: NAME = {{{width}{{1'bx}}}};\n    endcase\nendfunction\n"
+        );
+        let known = self.roms.iter().find(|(name, function)| *function == text.replace("NAME", name));
+        if let Some((name, _)) = known {
+            return name.clone();
+        }
+        let stem = format!("{}_rom", self.target);
+        let name = if self.taken.insert(stem.clone()) { stem } else { self.free_name(&stem, 1) };
+        self.roms.push((name.clone(), text.replace("NAME", &name)));
+        name
+    }
+
     /// The helper wire with a text, a new one unless there is one.
     pub fn wire(&mut self, width: u32, text: String) -> String {
         if let Some(name) = self.names_of.get(&text) {
@@ -504,6 +598,42 @@ impl Printer {
         self.names_of.insert(text.clone(), name.clone());
         self.hoisted.push((name.clone(), width, text));
         name
+    }
+}
+
+/// A bit that is made of more by one operator, as a reduction: the operator and its operands.
+pub(crate) fn reduction(expression: &Bits) -> Option<(&'static str, Vec<Bits>)> {
+    const MORE: usize = 3;
+    let Node::Binary(op @ (BinaryOp::And | BinaryOp::Or | BinaryOp::Xor), ..) = expression.node() else {
+        return None;
+    };
+    fn leaves(op: BinaryOp, bits: &Bits, found: &mut Vec<Bits>) {
+        match bits.node() {
+            Node::Binary(own, ..) if *own == op => bits.children().for_each(|part| leaves(op, part, found)),
+            _ => found.push(*bits),
+        }
+    }
+    let mut found = Vec::new();
+    (expression.width() == 1).then(|| leaves(*op, expression, &mut found));
+    (found.len() > MORE).then(|| (op.text(), found))
+}
+
+/// Whether it is printed with an operator between operands.
+pub(crate) fn is_infix(expression: &Bits) -> bool {
+    matches!(expression.node(), Node::Binary(..)) && reduction(expression).is_none()
+}
+
+/// Which operands need no parentheses since they have the same operator. Verilog applies it from the left; of three operands it does not
+/// matter which two come first.
+pub(crate) fn chains(expression: &Bits) -> [bool; 2] {
+    use BinaryOp::{Add, And, Or, Sub, Xor};
+    let Node::Binary(op, first, second) = expression.node() else { return [false; 2] };
+    let is_same = |part: &Bits| matches!(part.node(), Node::Binary(other, ..) if other == op);
+    let is_pair = |part: &Bits| is_same(part) && !part.children().any(is_same);
+    match op {
+        And | Or | Xor => [is_same(first), !is_same(first) && is_pair(second)],
+        Add | Sub => [is_same(first), false],
+        _ => [false; 2],
     }
 }
 
@@ -517,7 +647,31 @@ pub(crate) fn range(width: u32) -> String {
 }
 
 fn indent(lines: &[String], depth: usize) -> String {
-    lines.iter().map(|line| format!("{}{line}\n", "    ".repeat(depth))).collect()
+    let before = "    ".repeat(depth);
+    lines.iter().map(|line| format!("{before}{}\n", line.replace('\n', &format!("\n{before}")))).collect()
+}
+
+/// What is driven, each wire after those that it reads, and outputs last.
+fn in_order(inner: &Inner) -> Vec<(usize, &Bits)> {
+    let of_wire = |id: usize| inner.drives.iter().find(|(driven, _)| *driven == id);
+    let is_wire = |id: &usize| matches!(inner.declarations.get(*id).map(|d| &d.kind), Some(Kind::Wire));
+    let (mut order, mut seen) = (Vec::new(), BTreeSet::new());
+    let (wires, outputs): (Vec<_>, Vec<_>) =
+        inner.drives.iter().map(|(id, value)| (*id, value)).partition(|(id, _)| is_wire(id));
+    for (id, _) in wires {
+        let mut todo = vec![(id, false)];
+        while let Some((id, is_done)) = todo.pop() {
+            let Some((_, value)) = of_wire(id) else { continue };
+            if is_done {
+                order.push((id, value));
+            } else if seen.insert(id) {
+                todo.push((id, true));
+                todo.extend(value.signals().into_iter().rev().filter(is_wire).map(|read| (read, false)));
+            }
+        }
+    }
+    order.extend(outputs);
+    order
 }
 
 fn strip_parens(text: &str) -> &str {

@@ -1,10 +1,11 @@
 //! A finished module: ports, Verilog text, children, and what a parent has to know of its insides.
 
-use crate::body::Inner;
+use crate::Bits;
+use crate::body::{Inner, Kind};
 use crate::constants::constants;
 use crate::domain::{ClockCrossing, PortDomains, implicit_names};
-use crate::lower::{one_line, range, wrap};
-use std::collections::BTreeMap;
+use crate::lower::header;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::Location;
 use std::rc::Rc;
 
@@ -30,23 +31,13 @@ pub struct Port {
     pub doc: String,
 }
 
-impl Port {
-    /// The declaration in Verilog with what the port means, and a line break.
-    pub fn declaration(&self) -> String {
-        self.declared("")
-    }
-
-    pub(crate) fn declared(&self, pragma: &str) -> String {
-        let direction = if self.direction == Direction::Input { "input" } else { "output" };
-        let declaration = format!("    {direction} wire {}{}{pragma};", range(self.width), self.name);
-        // A quoted name would be a macro's in Verilog.
-        let doc = one_line(&self.doc).replace('`', "");
-        if declaration.len() + doc.len() < 120 {
-            return format!("{declaration} // {doc}\n");
-        }
-        let above: String = wrap(&doc, 110).iter().map(|line| format!("    // {line}\n")).collect();
-        format!("{above}{declaration}\n")
-    }
+/// What drives or is driven in a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum End {
+    /// A port of the module.
+    Port,
+    /// The instance of that number.
+    Instance(usize),
 }
 
 /// Comments in the text for the one tool that reads them.
@@ -81,7 +72,6 @@ pub struct SignalInfo<'a> {
 /// A checked module, ready to be instantiated or emitted.
 #[derive(Debug)]
 pub struct Module {
-    pub(crate) title: String,
     pub(crate) name: String,
     pub(crate) doc: String,
     pub(crate) ports: Vec<Port>,
@@ -99,22 +89,8 @@ pub struct Module {
     pub(crate) body: Inner,
 }
 
-/// The name of a module: its title and 32 bits of the FNV-1a hash of its text.
-pub(crate) fn hashed_name(title: &str, text: &str) -> String {
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    });
-    format!("{title}_h{:08x}", (hash >> 32) ^ (hash & 0xffff_ffff))
-}
-
 impl Module {
     /// Name that the author gave, with the parameters that tell the module from others of its design.
-    pub fn title(&self) -> &str {
-        &self.title
-    }
-
-    /// Name in Verilog: the title, `_h` and a hash of the text, names of children included. So it depends on the body and on
-    /// nothing else, and modules of different designs have one name only if they have one body.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -150,6 +126,11 @@ impl Module {
         signals.chain(memories).collect()
     }
 
+    /// The beginning of a module with these ports and another name, up to its first line.
+    pub fn header(&self, name: &str) -> String {
+        header(name, &self.ports, |_| "")
+    }
+
     /// The Verilog-2005 definition of this module alone.
     pub fn verilog(&self) -> &str {
         &self.verilog
@@ -165,6 +146,56 @@ impl Module {
     /// Instances: name and module.
     pub fn instances(&self) -> &[(String, Rc<Module>)] {
         &self.instances
+    }
+
+    /// Which ports and instances drive which, through whatever logic and registers, without clocks and resets: bits of the inputs, or of the
+    /// module's outputs, that depend on them.
+    pub fn connections(&self) -> Vec<(End, End, u32)> {
+        let inner = &self.body;
+        let mut driven: BTreeMap<usize, Vec<&Bits>> = BTreeMap::new();
+        inner.drives.iter().for_each(|(id, value)| driven.entry(*id).or_default().push(value));
+        inner
+            .regs
+            .iter()
+            .for_each(|reg| driven.entry(reg.id).or_default().extend(reg.next.iter().chain(&reg.enable)));
+        let sources: BTreeMap<usize, End> = (0..)
+            .zip(&inner.instances)
+            .flat_map(|(number, instance)| {
+                instance.outputs.iter().map(move |(_, id)| (*id, End::Instance(number)))
+            })
+            .chain(
+                inner
+                    .declarations
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, own)| matches!(own.kind, Kind::Input { .. }))
+                    .map(|(id, _)| (id, End::Port)),
+            )
+            .collect();
+        let reached = |value: &Bits| {
+            let (mut found, mut seen, mut todo) = (BTreeSet::new(), BTreeSet::new(), value.signals());
+            while let Some(id) = todo.pop() {
+                match sources.get(&id) {
+                    Some(end) => _ = found.insert(*end),
+                    None if seen.insert(id) => {
+                        todo.extend(driven.get(&id).into_iter().flatten().flat_map(|value| value.signals()));
+                    }
+                    None => {}
+                }
+            }
+            found
+        };
+        let outputs =
+            inner.drives.iter().filter(|(id, _)| matches!(inner.declarations[*id].kind, Kind::Output { .. }));
+        let mut ends: Vec<(End, &Bits)> = outputs.map(|(_, value)| (End::Port, value)).collect();
+        for (number, instance) in inner.instances.iter().enumerate() {
+            ends.extend(instance.inputs.iter().map(|(_, value)| (End::Instance(number), value)));
+        }
+        let mut bits = BTreeMap::new();
+        for (to, value) in ends {
+            reached(value).into_iter().for_each(|from| *bits.entry((from, to)).or_insert(0) += value.width());
+        }
+        bits.into_iter().map(|((from, to), bits)| (from, to, bits)).collect()
     }
 
     /// Set for a module that stands for an SRAM or register-file macro.
@@ -218,7 +249,7 @@ impl Module {
     pub fn port_table(&self) -> String {
         let mut text = format!(
             "### `{}`\n\n{}\n\n| port | direction | bits | meaning |\n| --- | --- | ---: | --- |\n",
-            self.title, self.doc
+            self.name, self.doc
         );
         for port in &self.ports {
             let direction = match port.direction {

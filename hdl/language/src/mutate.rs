@@ -8,6 +8,7 @@
 use crate::bits::{BinaryOp, Node, Signal, UnaryOp};
 use crate::body::{Declaration, Inner};
 use crate::builder::assembled;
+use crate::lower::{chains, is_infix, reduction};
 use crate::{Bits, Design, Module, check, lit};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -57,34 +58,15 @@ pub struct Mutant {
     change: Change,
 }
 
-const OPERATORS: [(BinaryOp, &str); 12] = [
-    (BinaryOp::And, "&"),
-    (BinaryOp::Or, "|"),
-    (BinaryOp::Xor, "^"),
-    (BinaryOp::Add, "+"),
-    (BinaryOp::Sub, "-"),
-    (BinaryOp::Mul, "*"),
-    (BinaryOp::Eq, "=="),
-    (BinaryOp::Ne, "!="),
-    (BinaryOp::Lt, "<"),
-    (BinaryOp::Ge, ">="),
-    (BinaryOp::Shl, "<<"),
-    (BinaryOp::Shr, ">>"),
-];
-
-fn text_of(op: BinaryOp) -> &'static str {
-    OPERATORS.iter().find(|(known, _)| *known == op).map_or("", |(_, text)| text)
-}
-
 fn operator(text: &str) -> Option<BinaryOp> {
-    OPERATORS.iter().find(|(_, known)| *known == text).map(|(op, _)| *op)
+    BinaryOp::TEXTS.iter().find(|(_, known)| *known == text).map(|(op, _)| *op)
 }
 
 impl Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Operator(op) => write!(f, "operator {}", text_of(*op)),
-            Self::Swapped(op) => write!(f, "swapped {}", text_of(*op)),
+            Self::Operator(op) => write!(f, "operator {}", op.text()),
+            Self::Swapped(op) => write!(f, "swapped {}", op.text()),
             Self::Reduction => write!(f, "reduction"),
             Self::Part(part) => write!(f, "part {part}"),
             Self::Exchanged(a, b) => write!(f, "exchanged {a} {b}"),
@@ -310,7 +292,7 @@ fn short(bits: &Bits, depth: u32) -> String {
         Node::Unary(UnaryOp::Not, a) => format!("!{}", part(a)),
         Node::Unary(UnaryOp::All, a) => format!("all({})", part(a)),
         Node::Unary(UnaryOp::Any, a) => format!("any({})", part(a)),
-        Node::Binary(op, a, b) => format!("({} {} {})", part(a), text_of(*op), part(b)),
+        Node::Binary(op, a, b) => format!("({} {} {})", part(a), op.text(), part(b)),
         Node::Mux(c, a, b) => format!("({} ? {} : {})", part(c), part(a), part(b)),
         Node::Cat(parts) => format!("{{{} parts}}", parts.len()),
         Node::Repeat(count, a) => format!("{count} times {}", part(a)),
@@ -612,18 +594,24 @@ impl Texts {
             return known.clone();
         }
         let parts: Option<Vec<Rc<str>>> = bits.children().map(|child| self.of(child)).collect();
-        let text = parts.map(|parts| Self::text(bits, &parts)).filter(|text| text.len() <= Self::LONGEST);
+        let text = parts.map(|parts| self.text(bits, &parts)).filter(|text| text.len() <= Self::LONGEST);
         self.0.entry(bits.address()).or_insert(text.map(Rc::from)).clone()
     }
 
-    fn text(bits: &Bits, parts: &[Rc<str>]) -> String {
+    fn text(&mut self, bits: &Bits, parts: &[Rc<str>]) -> String {
+        if let Some((sign, leaves)) = reduction(bits) {
+            let leaves: Vec<Rc<str>> = leaves.iter().filter_map(|leaf| self.of(leaf)).collect();
+            return format!("({sign}{{{}}})", leaves.join(", "));
+        }
         let operand = |number: usize| {
-            let child = bits.children().nth(number).map(Bits::node);
-            if matches!(child, Some(Node::Binary(..))) {
+            if bits.children().nth(number).is_some_and(is_infix) {
                 format!("({})", parts[number])
             } else {
                 parts[number].to_string()
             }
+        };
+        let chained = |number: usize| {
+            if chains(bits)[number] { parts[number].to_string() } else { operand(number) }
         };
         match bits.node() {
             Node::Signal(signal) => signal.name.clone(),
@@ -632,7 +620,7 @@ impl Texts {
             Node::Unary(UnaryOp::Not, _) => format!("~{}", operand(0)),
             Node::Unary(UnaryOp::All, _) => format!("(&{})", operand(0)),
             Node::Unary(UnaryOp::Any, _) => format!("(|{})", operand(0)),
-            Node::Binary(op, ..) => format!("{} {} {}", operand(0), text_of(*op), operand(1)),
+            Node::Binary(op, ..) => format!("{} {} {}", chained(0), op.text(), chained(1)),
             Node::Mux(..) => format!("({} ? {} : {})", parts[0], parts[1], parts[2]),
             Node::Cat(_) => format!("{{{}}}", parts.join(", ")),
             Node::Repeat(count, _) => format!("{{{count}{{{}}}}}", parts[0]),

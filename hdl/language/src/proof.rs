@@ -68,11 +68,16 @@ fn without_contents(inner: Inner) -> Inner {
     let mut declarations: Vec<Declaration> = inner.declarations.into_iter().filter(of_port).collect();
     let mut drives = Vec::new();
     for id in 0..declarations.len() {
-        let Declaration { name, width, kind: Kind::Output { .. }, place } = &declarations[id] else {
+        let Declaration { name, width, kind: Kind::Output { .. }, place, .. } = &declarations[id] else {
             continue;
         };
-        let chosen =
-            Declaration { name: format!("proof_any_{name}"), width: *width, kind: Kind::Wire, place };
+        let chosen = Declaration {
+            name: format!("proof_any_{name}"),
+            width: *width,
+            kind: Kind::Wire,
+            about: String::new(),
+            place,
+        };
         drives.push((id, undeclared(&chosen.name, chosen.width)));
         declarations.push(chosen);
     }

@@ -1,20 +1,25 @@
-//! Keeps the lines of the emitted text short: parts of an expression that is too long for its line become wires of their own.
+//! Lays out expressions in lines of a width that people read.
 //!
-//! What the expressions of a module have in common gets its wire first, so that it is computed and printed once. A line that is
-//! short enough stays as it is.
+//! What is too long for its line is broken at its operators. Parts become wires of their own where several expressions share them, where
+//! Verilog takes names only, and where an expression would fill a page.
 
 use crate::bits::{Node, Owner, Signal, UnaryOp};
 use crate::body::Inner;
-use crate::lower::Printer;
+use crate::lower::{Printer, chains, is_infix, reduction};
 use crate::{Bits, cat};
 use std::collections::HashMap;
 
-/// No line has as many characters.
-pub(crate) const LINE: usize = 200;
-/// What the expression may have of a line that is split; the rest is for the name that is driven.
-const ROOM: usize = 120;
+/// Characters of a line.
+const LINE: usize = 116;
+/// Characters of an expression; what is longer is split.
+const ROOM: usize = 2400;
 /// Shorter expressions are repeated rather than named.
-const SHARED: usize = 40;
+const SHARED: usize = 60;
+/// A table of constants has as many values at least.
+const TABLE: usize = 4;
+
+/// A table of constants: its index and its values.
+type Table = Option<(Bits, Vec<u128>)>;
 
 /// What is known of expressions, by the address of their node; the clones keep it where it is.
 #[derive(Default)]
@@ -25,6 +30,8 @@ pub(crate) struct Split {
     reduced: HashMap<*const Node, (Bits, Bits)>,
     /// Characters of the expressions of the present line.
     lengths: HashMap<*const Node, (Bits, usize)>,
+    /// Multiplexers that are tables.
+    tables: HashMap<*const Node, (Bits, Table)>,
 }
 
 impl Split {
@@ -51,13 +58,54 @@ impl Split {
         }
     }
 
+    /// The table that a tree of multiplexers is, if it has all values of its index.
+    pub fn rom(&mut self, expression: &Bits) -> Table {
+        self.table(expression).filter(|(_, values)| values.len() >= TABLE)
+    }
+
+    fn table(&mut self, expression: &Bits) -> Table {
+        let Node::Mux(select, one, zero) = expression.node() else { return None };
+        if let Some((_, known)) = self.tables.get(&expression.address()) {
+            return known.clone();
+        }
+        let table = (|| {
+            let Node::Slice { base, low } = select.node() else { return None };
+            let literal = |bits: &Bits| match bits.node() {
+                Node::Literal(value) => Some(vec![*value]),
+                _ => None,
+            };
+            if let (Some(one), Some(zero)) = (literal(one), literal(zero)) {
+                return Some((*select, [zero, one].concat()));
+            }
+            let ((index, ones), (other, zeros)) = (self.table(one)?, self.table(zero)?);
+            let of_base = |index: &Bits| match index.node() {
+                Node::Slice { base: own, low: first } => {
+                    own.address() == base.address() && first + index.width() == *low
+                }
+                _ => false,
+            };
+            let fits = of_base(&index) && of_base(&other) && index.width() == other.width();
+            fits.then(|| (base.slice(low - index.width(), index.width() + 1), [zeros, ones].concat()))
+        })();
+        self.tables.insert(expression.address(), (*expression, table.clone()));
+        table
+    }
+
     /// Characters of an expression as it is printed. A slice of what has no name yet is taken to have a long one.
     fn length(&mut self, target: &str, expression: &Bits) -> usize {
         if let Some((_, length)) = self.lengths.get(&expression.address()) {
             return *length;
         }
+        if let Some((index, _)) = self.rom(expression) {
+            return self.length(target, &index) + target.len() + "_rom()".len();
+        }
         let mut of = |part: &Bits| self.length(target, part);
-        let in_parentheses = |part: &Bits| usize::from(matches!(part.node(), Node::Binary(..))) * 2;
+        if let Some((_, leaves)) = reduction(expression) {
+            return leaves
+                .iter()
+                .fold("(|{})".len(), |sum, leaf| sum.saturating_add(of(leaf)).saturating_add(2));
+        }
+        let in_parentheses = |part: &Bits| usize::from(is_infix(part)) * 2;
         let length = match expression.node() {
             Node::Signal(signal) => signal.name.len(),
             Node::Literal(value) => format!("{}'h{value:x}", expression.width()).len(),
@@ -84,7 +132,11 @@ impl Split {
                     Node::Signal(signal) => signal.name.len(),
                     _ => target.len() + "_part000".len(),
                 };
-                base + format!("[{}:{low}]", low + expression.width() - 1).len()
+                let high = match expression.width() {
+                    1 => String::new(),
+                    more => format!("{}:", low + more - 1),
+                };
+                base + format!("[{high}{low}]").len()
             }
             Node::MemoryRead { memory, addr, .. } => of(addr).saturating_add(memory.len() + 2),
             Node::Mismatch { .. } | Node::Invalid(_) | Node::Later(_) => 0,
@@ -92,6 +144,12 @@ impl Split {
         self.lengths.insert(expression.address(), (*expression, length));
         length
     }
+}
+
+/// What an operator is applied to, with the operands of those that are printed without parentheses.
+fn operands(expression: &Bits) -> Vec<Bits> {
+    let parts = expression.children().zip(chains(expression));
+    parts.flat_map(|(part, chains)| if chains { operands(part) } else { vec![*part] }).collect()
 }
 
 impl Printer {
@@ -113,7 +171,7 @@ impl Printer {
         self.split.lengths.clear();
         let length = all.iter().fold(rest, |sum, one| sum.saturating_add(self.length(one)));
         all.map(|one| {
-            let long = length >= LINE && self.length(one) > SHARED;
+            let long = length > LINE && self.length(one) > SHARED;
             let one = if long { self.named(one) } else { *one };
             self.text(&one)
         })
@@ -121,16 +179,98 @@ impl Printer {
 
     /// The same within a line.
     fn fitting(&mut self, rest: usize, expression: &Bits) -> String {
-        if self.length(expression).saturating_add(rest) < LINE {
+        if self.fits(rest, expression) {
             return self.text(expression);
         }
         let reduced = self.reduced(expression);
-        self.text(&reduced)
+        self.laid_out(&reduced, rest, 4)
+    }
+
+    fn fits(&mut self, rest: usize, expression: &Bits) -> bool {
+        self.length(expression).saturating_add(rest) <= LINE
+    }
+
+    /// The text after `rest` characters of its line, in further lines that are indented.
+    fn laid_out(&mut self, expression: &Bits, rest: usize, indent: usize) -> String {
+        if self.fits(rest, expression) {
+            return self.text(expression);
+        }
+        if let Some((index, values)) = self.split.rom(expression) {
+            let name = self.function(&index, &values, expression.width());
+            return format!("{name}({})", self.laid_out(&index, rest + name.len() + 1, indent));
+        }
+        let (deeper, before) = (indent + 4, format!("\n{}", " ".repeat(indent)));
+        if let Some((sign, leaves)) = reduction(expression) {
+            return format!("({sign}{})", self.in_braces(&leaves, indent));
+        }
+        match expression.node() {
+            Node::Binary(op, ..) => {
+                let operands = operands(expression);
+                let operand = |printer: &mut Self, part: &Bits, rest| match is_infix(part) {
+                    true => format!("({})", printer.laid_out(part, rest + 2, deeper)),
+                    false => printer.laid_out(part, rest, deeper),
+                };
+                let mut text = operand(self, &operands[0], rest);
+                let sign = op.text();
+                for part in &operands[1..] {
+                    text += &format!("{before}{sign} {}", operand(self, part, indent + 1 + sign.len()));
+                }
+                text
+            }
+            Node::Mux(..) => {
+                let (mut text, mut last, mut rest) = ("(".to_owned(), *expression, rest + 1);
+                while let Node::Mux(select, then, otherwise) = last.node() {
+                    if self.split.rom(&last).is_some() {
+                        break;
+                    }
+                    text += &self.laid_out(select, rest, deeper);
+                    text += &format!("{before}? {}{before}: ", self.laid_out(then, indent + 2, deeper));
+                    (last, rest) = (*otherwise, indent + 2);
+                }
+                text + &self.laid_out(&last, indent + 2, deeper) + ")"
+            }
+            Node::Cat(parts) => self.in_braces(parts, indent),
+            Node::Repeat(count, part) => {
+                let start = format!("{{{count}{{");
+                let part = self.laid_out(part, rest + start.len(), indent);
+                format!("{start}{part}}}}}")
+            }
+            Node::Unary(op, part) => {
+                let (sign, end) = match op {
+                    UnaryOp::Not => ("~", ""),
+                    UnaryOp::All => ("(&", ")"),
+                    UnaryOp::Any => ("(|", ")"),
+                };
+                let text = self.laid_out(part, rest + 4, indent);
+                if is_infix(part) || matches!(part.node(), Node::Unary(..)) {
+                    format!("{sign}({text}){end}")
+                } else {
+                    format!("{sign}{text}{end}")
+                }
+            }
+            _ => self.text(expression),
+        }
+    }
+
+    /// A concatenation in several lines.
+    fn in_braces(&mut self, parts: &[Bits], indent: usize) -> String {
+        let (mut text, mut column) = ("{".to_owned(), LINE);
+        for (number, part) in parts.iter().enumerate() {
+            let comma = if number + 1 < parts.len() { ", " } else { "" };
+            if !self.fits(column + 2, part) {
+                text = format!("{}\n{}", text.trim_end(), " ".repeat(indent));
+                column = indent;
+            }
+            let part = self.laid_out(part, column, indent + 4);
+            column = if part.contains('\n') { LINE } else { column + part.len() + comma.len() };
+            text += &(part + comma);
+        }
+        text + &format!("\n{}}}", " ".repeat(indent - 4))
     }
 
     /// Gives an expression a wire of its own, and returns its name.
     pub fn hoist(&mut self, expression: &Bits) -> String {
-        let rest = "    assign _part000 = ;".len() + self.target.len();
+        let rest = "    wire [000:0] _part000 = ;".len() + self.target.len();
         let text = self.fitting(rest, expression);
         self.wire(expression.width(), text)
     }

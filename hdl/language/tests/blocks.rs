@@ -40,7 +40,7 @@ fn signals_have_the_names_of_their_variables() {
     };
     assert_eq!(names(Direction::Input), ["clk_i", "rst_ni", "start_i", "step_i", "value0_i", "value1_i"]);
     assert_eq!(names(Direction::Output), ["half0_o", "half1_o", "kept_o"]);
-    assert_eq!(module.title(), "child_n2");
+    assert_eq!(module.name(), "child_n2");
     assert_eq!(module.doc(), "Ports of all kinds.");
     let signals: Vec<&str> = module.signals().iter().map(|signal| signal.name).collect();
     assert!(signals.contains(&"kept_q") && signals.contains(&"sum"), "{signals:?}");

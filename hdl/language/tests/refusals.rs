@@ -522,6 +522,6 @@ fn two_different_modules_of_one_name_are_refused() {
     assert_eq!(error, HdlError::ModuleClash { module: "child".into() });
     // Built twice, but the same.
     let design = both(&family(1, "parent"), &family(1, "parent")).unwrap();
-    let names: Vec<&str> = design.modules().iter().map(|m| m.title()).collect();
+    let names: Vec<&str> = design.modules().iter().map(|m| m.name()).collect();
     assert_eq!(names, ["child", "parent", "top"]);
 }

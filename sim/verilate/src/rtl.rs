@@ -75,7 +75,7 @@ fn signals(design: &Design) -> String {
         for signal in module.signals() {
             let bit = |constant: &bool| if *constant { 'c' } else { '-' };
             let bits: String = signal.constant.iter().map(bit).collect();
-            let _ = writeln!(text, "{}\t{}\t{}\t{bits}", module.title(), signal.name, signal.place);
+            let _ = writeln!(text, "{}\t{}\t{}\t{bits}", module.name(), signal.name, signal.place);
         }
     }
     text
@@ -96,14 +96,8 @@ impl Rtl {
         Ok(Self {
             name: format!("{config}/{block}"),
             block: block.to_owned(),
-            top: top.title().to_owned(),
-            // A model holds one design. Without hashes its scopes have the same names whatever is changed.
-            verilog: design
-                .definitions(Pragmas::Verilator, |module| module.title().to_owned())
-                .into_iter()
-                .map(|(_, text)| text)
-                .collect::<Vec<_>>()
-                .join("\n"),
+            top: top.name().to_owned(),
+            verilog: design.definitions(Pragmas::Verilator).collect::<Vec<_>>().join("\n"),
             ports: top.ports().to_vec(),
             native: Some(native),
             signals: signals(design).into(),

@@ -20,15 +20,13 @@ impl Prover {
         if !original.domains().is_empty() {
             return Ok(Outcome { verdict: Verdict::Open, properties: Vec::new(), seconds: 0.0 });
         }
-        let error = |e: HdlError| refusal!("cannot build block '{}': {e}", original.title());
+        let error = |e: HdlError| refusal!("cannot build block '{}': {e}", original.name());
         let mut verilog = String::new();
         for (module, prefix) in [(original, "original"), (mutant, "mutant")] {
             let design = Design::new(module).map_err(error)?;
-            for (_, text) in
-                design.definitions(Pragmas::None, |module| format!("{prefix}_{}", module.title()))
-            {
-                verilog += &text;
-            }
+            let names: Vec<String> =
+                design.modules().iter().map(|module| format!("{prefix}_{}", module.name())).collect();
+            verilog += &design.renamed(Pragmas::None, &names).concat();
         }
         verilog += &comparison(original);
         let seconds = self.limit.as_secs().saturating_sub(2).max(2);
@@ -37,8 +35,8 @@ impl Prover {
             seconds / 4 + 1,
             seconds / 2 + 1
         );
-        let script = script(original.title());
-        self.searched(original.title(), (&verilog, &script, &search), folder, |text| {
+        let script = script(original.name());
+        self.searched(original.name(), (&verilog, &script, &search), folder, |text| {
             if text.contains("was asserted in frame") {
                 Ok((Verdict::Refuted, Vec::new()))
             } else if text.contains("Property proved") {
@@ -85,7 +83,7 @@ fn comparison(module: &Module) -> String {
         ""
     };
     let [first, second] = connected;
-    let title = module.title();
+    let title = module.name();
     format!(
         "module comparison (\n{}\n);\n{wires}    original_{title} original ({first});\n    mutant_{title} mutant ({second});\n{reset}{checks}endmodule\n",
         ports.join(",\n")

@@ -203,7 +203,7 @@ pub const PROOFS: &[Proof] = &[
         module: link::transmitter,
         method: Method::Cycles(36),
         mutants: &[
-            Mutation::new("old flit overwritten", "room | (drops_new | ~begins)", |s| s.lit(1)),
+            Mutation::new("old flit overwritten", "room | drops_new | ~begins", |s| s.lit(1)),
             Mutation::new("sends what is not there", "next_q != tail_q", |s| s.lit(1)),
         ],
         ..PLAIN
@@ -261,7 +261,7 @@ pub const PROOFS: &[Proof] = &[
 /// A queue with a view of its ports: one word, any one, is followed from its push to its pop.
 fn queue(queue: &Rc<Module>) -> Result<Rc<Module>, HdlError> {
     let m =
-        ModuleBuilder::new(format!("{}_followed", queue.title()), "A queue, of which one word is followed.");
+        ModuleBuilder::new(format!("{}_followed", queue.name()), "A queue, of which one word is followed.");
     let (push, pop) = (m.input("push_i", 1, "append `data_i`"), m.input("pop_i", 1, "remove the head"));
     let width = queue.ports().iter().find(|port| port.name == "data_i").map_or(1, |port| port.width);
     let data = m.input("data_i", width, "word to append");

@@ -26,7 +26,7 @@ use crate::files::{create_folder, read, unwritten, write};
 use crate::tools::Tool;
 use ndp_files::{Error, Result, failure, refusal};
 use ndp_hdl_language::mutate::{self, Mutant, Mutation};
-use ndp_hdl_language::{Design, ForProver, HdlError, Module, Pragmas};
+use ndp_hdl_language::{Design, ForProver, HdlError, Module};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::rc::Rc;
@@ -127,8 +127,7 @@ impl Proof {
             appendix: &appendix,
         };
         let design = Design::new(&prover.prepared(design)).map_err(|e| self.unfit(e.to_string()))?;
-        let definitions = design.definitions(Pragmas::None, |module| module.title().to_owned());
-        Ok(definitions.into_iter().map(|(_, text)| text).collect::<Vec<_>>().join("\n"))
+        Ok(design.verilog())
     }
 
     fn unfit(&self, reason: String) -> Error {
@@ -164,7 +163,7 @@ impl Prover {
 
     fn verdict(&self, proof: &Proof, design: &Rc<Module>, folder: &Path) -> Result<Outcome> {
         let (search, script, verilog) =
-            (self.search(proof), script(proof, design.title()), proof.verilog(design)?);
+            (self.search(proof), script(proof, design.name()), proof.verilog(design)?);
         // Out of time, `bmc3` says the same of the frames that it has looked at.
         let all_clear = match proof.method {
             Method::AnyLength => "Property proved".to_owned(),

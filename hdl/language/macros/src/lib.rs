@@ -28,6 +28,8 @@ const NAMED: [(&str, usize, &str); 13] = [
 /// with `_q` after it. So has `m.output(variable, "..")`, with `_o`. Elsewhere the name stands before the first argument:
 /// `m.output(sum = a + b, "..")`.
 ///
+/// A doc comment before such a `let` is a comment in the Verilog.
+///
 /// Beside the function is a module of its name: `In` has a field for each input port, `Out` for each output port. The ports are those
 /// that the function itself declares with a literal for a name. A port in a branch or closure may be missing (`Option`); one with a number in
 /// its name, as in `format!("data{i}_i")`, is one of several (`Vec`), with two as in `format!("row{i}_{k}_i")` of several each. A bundle of ports is one field: `let layout = Layout::inputs(&m, ..)`, or
@@ -83,6 +85,19 @@ fn is_ident(token: &TokenTree, name: &str) -> bool {
 
 fn is_punct(token: Option<&TokenTree>, mark: char) -> bool {
     matches!(token, Some(TokenTree::Punct(punct)) if punct.as_char() == mark)
+}
+
+/// The text of a doc comment, with which the tokens begin.
+fn doc(tokens: &[TokenTree]) -> Option<String> {
+    let [mark, TokenTree::Group(group), ..] = tokens else { return None };
+    let inside: Vec<TokenTree> = group.stream().into_iter().collect();
+    let [name, _, TokenTree::Literal(text)] = &inside[..] else { return None };
+    if !is_punct(Some(mark), '#') || !is_ident(name, "doc") {
+        return None;
+    }
+    let text = text.to_string();
+    let text = text.trim_start_matches('r').trim_matches('#');
+    Some(text.strip_prefix('"')?.strip_suffix('"')?.replace("\\\"", "\"").replace("\\\\", "\\"))
 }
 
 /// Whether a bar after the token begins a closure.
@@ -190,7 +205,19 @@ impl Ports {
     fn rewritten(&mut self, stream: TokenStream, inner: bool) -> TokenStream {
         let tokens: Vec<TokenTree> = stream.into_iter().collect();
         let (mut rewritten, mut closure) = (Vec::with_capacity(tokens.len()), false);
+        let mut comment = String::new();
         for (at, token) in tokens.iter().enumerate() {
+            if let Some(line) = doc(&tokens[at..]) {
+                comment += &line;
+                continue;
+            }
+            if at > 0 && doc(&tokens[at - 1..]).is_some() {
+                continue;
+            }
+            if is_punct(Some(token), ';') && !std::mem::take(&mut comment).is_empty() {
+                let what = "a comment for the Verilog stands before a signal: `let name = m.reg(..)`";
+                self.failure.get_or_insert((what.to_owned(), token.span()));
+            }
             closure |= is_punct(Some(token), '|')
                 && at.checked_sub(1).is_none_or(|before| opens_closure(&tokens[before]));
             closure &= !is_punct(Some(token), ';');
@@ -211,6 +238,12 @@ impl Ports {
                 let variable =
                     (at >= 6 && is_punct(tokens.get(at - 4), '=') && is_ident(&tokens[at - 6], "let"))
                         .then(|| tokens[at - 5].clone());
+                if variable.is_some() && !comment.is_empty() {
+                    // `m.about("..").reg(..)`
+                    let about = format!(".about({:?})", std::mem::take(&mut comment));
+                    let about: TokenStream = about.parse().unwrap_or_default();
+                    rewritten.splice(rewritten.len() - 2..rewritten.len() - 2, about);
+                }
                 stream = self.called(&tokens[at - 1], variable, stream, inner);
             }
             let braces = group.delimiter() == Delimiter::Brace;

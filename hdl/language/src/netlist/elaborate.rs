@@ -177,10 +177,10 @@ impl Elaboration {
             }
         }
         let values = vec![None; sources.len()];
-        let known = self.modules.iter().position(|title| title == module.title());
+        let known = self.modules.iter().position(|title| title == module.name());
         let number = known.unwrap_or(self.modules.len()) as u32;
         if known.is_none() {
-            self.modules.push(module.title().to_owned());
+            self.modules.push(module.name().to_owned());
         }
         self.scopes.push(Scope {
             module: module.clone(),
@@ -223,7 +223,7 @@ impl Elaboration {
             let array = group.is_none()
                 && instance.module.body().replicated
                 && alike.len() >= FEWEST
-                && !self.single.contains(instance.module.title());
+                && !self.single.contains(instance.module.name());
             let path_of = |number: usize| format!("{path}{}.", body.instances[number].name);
             let path = path_of(number);
             if array {
@@ -337,7 +337,7 @@ impl Elaboration {
         loop {
             let here = &self.scopes[scope];
             match &here.parent {
-                Some(parent) if parent.instances.len() > 1 => return here.module.title().to_owned(),
+                Some(parent) if parent.instances.len() > 1 => return here.module.name().to_owned(),
                 Some(parent) => scope = parent.scope,
                 None => break,
             }
@@ -347,7 +347,7 @@ impl Elaboration {
             .iter()
             .filter(|scope| scope.parent.as_ref().is_some_and(|parent| parent.instances.len() > 1));
         arrays
-            .map(|scope| scope.module.title().to_owned())
+            .map(|scope| scope.module.name().to_owned())
             .find(|title| !self.single.contains(title))
             .unwrap_or_default()
     }

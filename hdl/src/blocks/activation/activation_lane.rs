@@ -139,7 +139,7 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
         .map(|argument| Exponential::of(&m, moves_of(0), &a, (&a_nan, &a_infinite), &argument, &counts))
         .transpose()?;
 
-    // Sum and product.
+    /// Sum and product.
     let sign = m.wire("b_sign", b.msb() ^ lane_controls.subtract);
     let sum = fp16_adder::In { advance: *sum_moves, a, b: cat!(sign, b.low(FP16_BITS - 1)) };
     let sum = sum.part(&m, "adder", &fp16_adder()?);
@@ -193,7 +193,7 @@ pub fn activation_lane(config: &GemvConfig) -> Block {
     }
     .part(&m, "packer", &fp16_packer()?);
 
-    // For the trees: keys of the elements, terms of the sum.
+    /// For the trees: keys of the elements, terms of the sum.
     let key_reg = m.hold("key_q", a_key.gated(counts), choice_moves);
     let bad = m.hold(counts & any!(a_nan, a_infinite & !a.msb()), choice_moves);
     let term = term.map(|term| m.hold("term_q", term, moves_of(0)));

@@ -71,7 +71,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
     let path = m.wire(mux(maxima, only(CHOICE), path));
     let two = m.wire(two & !softmax);
 
-    // Words: asked for, coming, in the lanes' registers.
+    /// Words: asked for, coming, in the lanes' registers.
     let left = m.reg(lane_bits + 1).reset(0);
     let around = config.activation_lanes_per_rank() * lanes + function_unit::LATENCY;
     let around_left = m.reg(bits_for(around)).reset(0);
@@ -199,7 +199,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
         (terms_valid, strobe("last", (vector_ends & maxima) | term_ends, tree_cycles))
     };
     let place = shared.then(|| {
-        // The first lane's elements go first; an element's place in its stripe has lane, slice and element as its digits.
+        /// The first lane's elements go first; an element's place in its stripe has lane, slice and element as its digits.
         let turn = m.reg(log2(around - function_unit::LATENCY));
         turn.count(goes_round, taken);
         let mut digits = Vec::new();
@@ -218,7 +218,7 @@ pub fn activation_sequencer(config: &GemvConfig) -> Block {
         cat(digits)
     });
 
-    // Results.
+    /// Results.
     let lane = m.reg(lane_bits);
     lane.count(writes, begun);
     let word_done = m.wire(writes & lane.all());

@@ -42,7 +42,7 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Block {
     let (keys_now, sums_now) = (m.flag("keys_now_q", keys_valid), m.flag("sums_now_q", sums_valid));
     let last_now = m.flag(last);
 
-    // Over the elements of a vector.
+    /// Over the elements of a vector.
     let anything = m.wire(keys_now | sums_now);
     let fresh = m.reg(1).reset(1).enable(m.wire("moves", anything | start)).next(start | last_now);
     let so_far = !fresh;
@@ -102,7 +102,7 @@ pub fn activation_sums(config: &GemvConfig, rank_sum_bits: u32) -> Block {
     let summed = counter("summed_q", &normal_valid);
     normals.write(normal_valid, entry(&summed), cat!(place, mantissa));
 
-    // Divide 2^32 by it, one vector after the other: the first step gives bit 16 of the quotient.
+    /// Divide 2^32 by it, one vector after the other: the first step gives bit 16 of the quotient.
     let steps_left = m.reg(bits_for(RECIPROCAL_BITS)).reset(0);
     let dividing = m.wire(steps_left.any());
     let ends = m.wire(steps_left.eq_lit(1) & !start);

@@ -62,7 +62,7 @@ pub fn activation_walker(config: &GemvConfig) -> Block {
     let onward = word + words(&m, &vectors, addr_bits);
     word.next(mux(restart, next_first, mux(step, onward, word)));
 
-    // The vector ends in the last rank's stripe of the last wave, or in the tail: in the ranks that hold the last stripe.
+    /// The vector ends in the last rank's stripe of the last wave, or in the tail: in the ranks that hold the last stripe.
     let two = m.wire(if ranks == 4 { tail.eq_lit(2) } else { zeros(1) });
     let tail_last = m.wire(tail.minus_one());
     let ends = (0..ranks).map(|g| {

@@ -31,12 +31,12 @@ pub fn combiner(config: &GemvConfig) -> Block {
     let row_start = m.input(rank_width, "rank at which its tail starts");
     let result_ready = m.input(1, "the result is taken");
 
-    // Rows and vectors of the command, and who takes part in the present row.
+    /// Rows and vectors of the command, and who takes part in the present row.
     let active = m.reg(1).reset(0);
     let prepared = m.reg(1).reset(0);
     let prepare = m.forward(1);
     let rows_ahead = fifo_of(&m, "rows_ahead", QUEUED_ROWS, row_push, row_start, prepare)?;
-    // The next row while the last digit of the one before is taken.
+    /// The next row while the last digit of the one before is taken.
     let row_ends = m.forward(1);
     prepare.drive(all!(active, !prepared | row_ends, rows_ahead.valid));
     let tail_start = rows_ahead.data.q();
@@ -70,7 +70,7 @@ pub fn combiner(config: &GemvConfig) -> Block {
     let restart = m.wire(start | row_ends);
     vector.next(mux(restart, zeros(batch_bits), mux(ends, vector.plus_one(), vector)));
 
-    // Adder: one digit of all members per cycle.
+    /// Adder: one digit of all members per cycle.
     let pops = m.wire(members & repeat(ranks, fire));
     let operands: Vec<(Bits, Bits)> = queues
         .iter()
@@ -103,7 +103,7 @@ pub fn combiner(config: &GemvConfig) -> Block {
     }
     .part(&m, "rounder", &fp16_rounder(config)?);
 
-    // Results.
+    /// Results.
     let taken = m.forward(1);
     let results = fifo_of(&m, "results", QUEUED_RESULTS, rounder.valid, rounder.data, taken)?;
     results.ready.ignore("a place is reserved before the result is begun");

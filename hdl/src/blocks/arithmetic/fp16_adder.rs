@@ -16,7 +16,7 @@ pub fn fp16_adder() -> Block {
     let b = m.input(FP16_BITS, "recoded FP16 value");
     let stage = |name: &str, value: &Bits| m.hold(name, value, advance);
 
-    // Stage 1: order by magnitude. Recoding keeps infinities above all finite values.
+    /// Stage 1: order by magnitude. Recoding keeps infinities above all finite values.
     let swap = m.wire(a.low(FP16_BITS - 1).lt(b.low(FP16_BITS - 1)));
     let large = m.wire("larger", mux(swap, b, a));
     let small = m.wire("lesser", mux(swap, a, b));

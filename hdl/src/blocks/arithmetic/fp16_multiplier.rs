@@ -53,7 +53,7 @@ pub fn fp16_multiplier() -> Block {
     let wide_exponent = exponent_of(&wide_field).zext(EXPONENT_BITS) + scale;
     let exponent = m.wire(mux(wide, wide_exponent, narrow_exponent));
     let special = m.wire((a_special | b_special) & !wide);
-    // Infinity times zero, and whatever a NaN meets, has a zero among the significands.
+    /// Infinity times zero, and whatever a NaN meets, has a zero among the significands.
     let vanishes = m.wire(!(a_significand.any() & b_significand.any()));
     let twice = |name: &str, value: &Bits| stage(&format!("{name}1_q"), &stage(&format!("{name}0_q"), value));
     m.output(magnitude = stage("product_q", &product), "product of the significands");

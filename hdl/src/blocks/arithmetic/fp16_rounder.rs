@@ -34,7 +34,7 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Block {
     let digit = m.input(digit_bits, "digit of the sum");
     let flags = m.input(FLAG_BITS, "NaN, +Inf, -Inf seen; valid with the last digit");
 
-    // Stage 1: collect the sum and its negative; each digit enters at the top and moves down.
+    /// Stage 1: collect the sum and its negative; each digit enters at the top and moves down.
     let borrow = m.reg("negative_carry_q", 1).enable(valid);
     let carry_in = first | borrow;
     let wide = digit_bits + 1;
@@ -55,7 +55,7 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Block {
     let complete = m.flag(valid & last);
     let final_flags = m.hold("flags_q", flags, valid);
 
-    // Stage 2: magnitude.
+    /// Stage 2: magnitude.
     let is_negative = m.wire(positive.msb());
     let magnitude_valid = m.flag(complete);
     let magnitude = m.hold(mux(is_negative, negative.low(OVERFLOW), positive.low(OVERFLOW)), complete);
@@ -64,7 +64,7 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Block {
     let sign = m.hold(is_negative, complete);
     let magnitude_flags = m.hold(final_flags, complete);
 
-    // Stage 3: how far to shift. A leading one at bit p keeps bits p..p-10, but none below the smallest step.
+    /// Stage 3: how far to shift. A leading one at bit p keeps bits p..p-10, but none below the smallest step.
     let shift_valid = m.flag(magnitude_valid);
     let lowest = SMALLEST_STEP + SIGNIFICAND_BITS - 1;
     let leading: Vec<Bits> = (0..=MAX_SHIFT)
@@ -94,7 +94,7 @@ pub fn rounder(acc_bits: u32, segments: u32) -> Block {
     let value = m.hold(magnitude, magnitude_valid);
     let value_special = m.hold(cat!(sign, too_large, magnitude_flags), magnitude_valid);
 
-    // Stage 4: shift; what falls below the guard bit is only tested for zero.
+    /// Stage 4: shift; what falls below the guard bit is only tested for zero.
     let rounded_valid = m.flag("kept_valid_q", shift_valid);
     let guard_at = SMALLEST_STEP - 1;
     let movable = value.high(OVERFLOW - guard_at);

@@ -208,15 +208,15 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
     };
     let term_exp = m.wire(late.low(EXPONENT_SUM_BITS));
     let negative = m.wire(late.msb());
-    // One product per phase; zero when no lane has its turn, which is what resolves the carries.
+    /// One product per phase; zero when no lane has its turn, which is what resolves the carries.
     let term = m.hold(product, term_moves);
 
     let aligner = product_aligner(config)?;
     let aligner =
         product_aligner::In { product: term, exp: term_exp, negative }.part(&m, "aligner", &aligner);
 
-    // The first product of a window replaces the sum, and with it the carries of the one before. A product that has a sum of
-    // its own replaces it by that one.
+    /// The first product of a window replaces the sum, and with it the carries of the one before. A product that has a sum of
+    /// its own replaces it by that one.
     let keep = m.wire(!(phase.bit(1) | separate));
     let moves = m.wire(sum_moves | separate);
     let previous = |own: &Bits, other: &Bits| own.gated(keep) | other.gated(separate);
@@ -241,8 +241,8 @@ pub fn multiplier_unit(config: &GemvConfig) -> Block {
         digits.push(segment.q());
     }
 
-    // Recoded NaNs have a zero significand and infinities do not, so the product tells them apart; infinity times
-    // zero comes out as NaN by itself.
+    /// Recoded NaNs have a zero significand and infinities do not, so the product tells them apart; infinity times
+    /// zero comes out as NaN by itself.
     let is_special = m.wire("term_special", term_exp.all());
     let nonzero = m.wire("term_nonzero", term.any());
     let infinite = m.wire("term_infinite", is_special & nonzero);

@@ -23,7 +23,7 @@ pub fn serial_lane(steps: u32, window: u32) -> Block {
     let sig_x = m.input(SIGNIFICAND_BITS, "significand of the activation");
 
     let multiplicand = m.hold(sig_x, load);
-    // Upper part: the running sum. Lower part, `window` bits: what is left of the weight, then the product's low end.
+    /// Upper part: the running sum. Lower part, `window` bits: what is left of the weight, then the product's low end.
     let product = m.reg(SIGNIFICAND_BITS + window).enable(moves);
     let running = product.high(SIGNIFICAND_BITS);
     let addend = multiplicand.gated(product.bit(0));

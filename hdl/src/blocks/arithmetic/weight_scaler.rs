@@ -89,7 +89,7 @@ pub fn weight_scaler(bits: u32) -> Block {
     let sum = m.wire(cat!(field, zeros(FRACTION_BITS)) + kept.zext(FP16_BITS) + up.zext(FP16_BITS));
     let over = sum.msb() | sum.slice(FRACTION_BITS, EXPONENT_BITS).all();
     let infinite = m.wire(any!(over, special));
-    // Infinity times zero is NaN.
+    /// Infinity times zero is NaN.
     let is_nan = m.wire(nan | (special & !some));
     let finite = cat!(sign, sum.low(FP16_BITS - 1));
     let other = cat!(sign & !is_nan, lit(31, EXPONENT_BITS), is_nan, zeros(FRACTION_BITS - 1));

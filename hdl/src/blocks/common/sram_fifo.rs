@@ -16,7 +16,7 @@ pub fn sram_fifo(width: u32, depth: u32) -> Block {
     let count = m.reg(bits_for(depth)).reset(0);
     let ready = m.wire(count.ne(lit(depth.into(), bits_for(depth))));
     let pushes = m.wire(push & ready);
-    // The head is the word last read, which the SRAM holds.
+    /// The head is the word last read, which the SRAM holds.
     let valid = m.reg(1).reset(0);
     let reads = m.wire(count.any() & (pop | !valid));
     valid.set_clear(reads, pop);

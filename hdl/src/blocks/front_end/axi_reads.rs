@@ -20,7 +20,7 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
     let rsp_slot = m.input(slot_bits, "its place");
     let rsp_data = m.input(shape.line_bits, "the line");
 
-    // A place for each line: from its first beat on, given away behind its last one.
+    /// A place for each line: from its first beat on, given away behind its last one.
     let closed = m.reg(slot_bits + 1).reset(0);
     let fetched = m.reg(slot_bits + 1).reset(0);
     let in_use = closed - fetched;
@@ -35,7 +35,7 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
     closed.next(closed + closes.zext(slot_bits + 1));
     let here = closed.low(slot_bits);
 
-    // Beats of the line, and where it begins.
+    /// Beats of the line, and where it begins.
     let count = m.reg(byte_bits).enable(advances);
     let beats = m.wire(count.gated(!fresh));
     count.next(beats.plus_one());
@@ -53,7 +53,7 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
     }
     let widths: Vec<u32> = facts.iter().map(Bits::width).collect();
 
-    // Lines that are there. One that nobody asks for is there at once.
+    /// Lines that are there. One that nobody asks for is there at once.
     let done = m.reg(slots).reset(0);
     let arrived = place(&rsp_slot, slots).gated(rsp_valid);
     let refused = place(&here, slots).gated(m.wire("refused", closes & !legal));
@@ -82,7 +82,7 @@ pub fn axi_reads(shape: &AxiShape) -> Block {
     let mut field = || fields.next().unwrap_or_else(|| zeros(1));
     let (id, resp, last_line, beats) = (field(), field(), field(), field());
 
-    // Beats out of the line.
+    /// Beats out of the line.
     let valid = m.reg(1).reset(0);
     let emits = m.wire(line_valid & any!(!valid, taken));
     let within = m.reg(1).reset(0).enable(emits);

@@ -58,7 +58,7 @@ pub fn axi_subordinate(config: &DesignConfig) -> Block {
         "a response is of its request's kind",
     );
 
-    // A request goes on when the one before it was taken.
+    /// A request goes on when the one before it was taken.
     let valid = m.reg(1).reset(0);
     let room = m.wire(any!(!valid, host_ready));
     let turns = ["read_goes", "write_goes"].map(|name| m.forward(name, 1));

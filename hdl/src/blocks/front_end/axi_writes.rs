@@ -32,7 +32,7 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
     let (w_data, w_strobes, w_last) =
         (head.low(shape.data_bits), head.slice(shape.data_bits, bytes), head.msb());
 
-    // A line in the making, or complete and on its way out.
+    /// A line in the making, or complete and on its way out.
     let goes = m.forward(1);
     let complete = m.reg(1).reset(0);
     advances.drive(all!(burst.active, waits, any!(!complete, goes)));
@@ -65,11 +65,11 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
     let (number, id, is_last) =
         (held("number", &burst.line), held("id", &burst.id), held("last", &burst.last));
     let resp = held("resp", &burst.resp);
-    // WLAST where the burst does not end, or not where it ends.
+    /// WLAST where the burst does not end, or not where it ends.
     let early = m.reg("line_odd_q", 1).reset(0).enable(advances);
     early.next(w_last.ne(burst.last) | early.gated(!fresh));
 
-    // What becomes of it.
+    /// What becomes of it.
     let refused = m.wire(resp.any());
     let (all, none) = (m.wire("all", mask.all()), m.wire("none", mask.is_zero()));
     let partial = m.wire(!(all | none | refused));
@@ -93,7 +93,7 @@ pub fn axi_writes(shape: &AxiShape) -> Block {
     opened.next(opened + opens.zext(slot_bits + 1));
     let here = opened.low(slot_bits);
 
-    // Answers, in the order of lines; that of the last line is the burst's.
+    /// Answers, in the order of lines; that of the last line is the burst's.
     let done = m.reg(slots).reset(0);
     let arrived = place(&written_slot, slots).gated(written_valid);
     let oldest_slot = answered.low(slot_bits);

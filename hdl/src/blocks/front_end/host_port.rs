@@ -81,7 +81,7 @@ pub fn host_port(config: &DesignConfig) -> Block {
     let link = config.core().link();
     let transfer = link.then(|| TransferRequest::inputs_as(&m, "transfer_", "transfer: ", config));
 
-    // The request in work.
+    /// The request in work.
     let pending = m.reg(1).reset(0);
     let passed = m.forward(1);
     let take = m.wire(host_valid & !pending);
@@ -90,8 +90,8 @@ pub fn host_port(config: &DesignConfig) -> Block {
     let for_core = m.wire(pending & addr.msb());
     let for_rank = m.wire(pending & !addr.msb());
 
-    // Stores: consecutive bursts. An append goes to the rows of its vectors in turn, beat by beat; row r of one stripe lies in
-    // rank r mod ranks, behind the r div ranks that lie there before it. An export fills such rows one after the other.
+    /// Stores: consecutive bursts. An append goes to the rows of its vectors in turn, beat by beat; row r of one stripe lies in
+    /// rank r mod ranks, behind the r div ranks that lie there before it. An export fills such rows one after the other.
     let store_addr = m.reg(dimm_bits);
     let store_passed = m.forward(1);
     let kept = |name: &str, value: &Bits| m.hold(name, value, store_start);
@@ -183,7 +183,7 @@ pub fn host_port(config: &DesignConfig) -> Block {
     let reads_register = m.wire(all!(for_core, !write, !answer));
     let unpacking = m.reg(BURST_INSTRUCTIONS).reset(0);
     let writes_queue = m.wire(all!(for_core, write, !answer, is_queue, !outside));
-    // While a burst is being unpacked, the queue's count does not say all.
+    /// While a burst is being unpacked, the queue's count does not say all.
     let settled = m.wire(!unpacking.any());
     let limit = config.core().queue_entries() - BURST_INSTRUCTIONS;
     let full = m.wire(lit(limit.into(), queue_bits).lt(queue_count));
@@ -202,7 +202,7 @@ pub fn host_port(config: &DesignConfig) -> Block {
     let answer_data = register_data.gated(!(blank | write));
     passed.drive(any!(host_goes, answered));
 
-    // Responses: acknowledged stores are counted, the rest goes to the host.
+    /// Responses: acknowledged stores are counted, the rest goes to the host.
     let response = m.reg("response_valid_q", 1).reset(0);
     let room = m.wire(!response | response_ready);
     let (mut offers, mut acknowledged, mut words) = (Vec::new(), Vec::new(), Vec::new());

@@ -117,7 +117,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
             (word & lit(!used(&fields), INSTRUCTION_BITS)).any() & is
         })
         .collect();
-    // Rows of several heads are counted: `listed` has to be 0 then.
+    /// Rows of several heads are counted: `listed` has to be 0 then.
     let products = m.wire(one_of(&["dot", "axpy"]));
     let activations = m.wire(one_of(&ACTIVATIONS));
     let appends = m.wire(one_of(&["append"]));
@@ -126,7 +126,7 @@ pub fn instruction_decoder(config: &DesignConfig) -> Block {
     let moves = m.wire(exports | imports);
     let transfers = m.wire(one_of(&TRANSFERS));
     let headed = m.wire(products & field(HEADS).any());
-    // What was selected is listed, and an entry has fewer bits than a row's number.
+    /// What was selected is listed, and an entry has fewer bits than a row's number.
     let selects = m.wire(one_of(&["select"]));
     let unlisted = all!(products, field(SELECTED), !field(LISTED));
     let entry_over = field(ROW).high(ROW.1 - FROM.1).any();

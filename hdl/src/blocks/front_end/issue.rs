@@ -237,7 +237,7 @@ pub fn issue(config: &DesignConfig) -> Block {
     let list_used = m.wire(is_list | (one_of(&["dot", "axpy"]) & listed));
     let list_range = Range { used: list_used, first: to_word(&list_first), end: to_word(&list_end) };
 
-    // What runs, and whether it is in the way.
+    /// What runs, and whether it is in the way.
     let start = m.forward(1);
     let mut in_the_way = Vec::new();
     // The rows of a product may come while the one before it, or a rounding, is at work. They fill the way from the DRAM, so
@@ -302,7 +302,7 @@ pub fn issue(config: &DesignConfig) -> Block {
     let fences = one_of(&["barrier", "signal"]);
     let in_work = m.wire(any_of(&busy) | holds);
     in_the_way.push(in_work & fences);
-    // What is in the way is judged in one cycle and used in the next: it can only become less meanwhile.
+    /// What is in the way is judged in one cycle and used in the next: it can only become less meanwhile.
     let clear = m.flag(waits & !any_of(&in_the_way) & !start);
     start.drive(waits & clear);
     waits.set_clear(legal, start);
@@ -317,7 +317,7 @@ pub fn issue(config: &DesignConfig) -> Block {
     let counter = |name: &str, step: &Bits| m.counter(name, SEQUENCE_BITS, step);
     let taken = counter("taken_q", &takes);
     let finished = counter("started_q", &start);
-    // Errors are counted in the cycle after the check, which is a long way by itself.
+    /// Errors are counted in the cycle after the check, which is a long way by itself.
     let refused = m.flag(malformed);
     let refused_for = m.delay(error);
     let wrong = counter("malformed_q", &refused);
@@ -351,7 +351,7 @@ pub fn issue(config: &DesignConfig) -> Block {
     }
     m.output(start_activation = *start & activates, "start the activation unit");
     let vectors = batch.zext(gemv.vectors_bits()).shl(heads);
-    // In the order of the unit's fields: by which way, and with what.
+    /// In the order of the unit's fields: by which way, and with what.
     let function = m.wire("functions", one_of(&FUNCTIONS));
     let ways = [
         one_of(&["exp"]),

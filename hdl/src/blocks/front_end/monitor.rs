@@ -77,7 +77,7 @@ pub fn monitor(config: &DesignConfig) -> Block {
     let spare = (COUNTERS as usize - counters.len()) as u32 * COUNTER_BITS;
     let counters = cat(std::iter::once(zeros(spare)).chain(counters.into_iter().rev()));
 
-    // Activations of a row: counted over its vectors, written with the last one.
+    /// Activations of a row: counted over its vectors, written with the last one.
     let vector = m.reg(batch_bits);
     let last = m.wire(result_taken & vector.plus_one().eq(batch));
     vector.count(result_taken, dot_start | last);

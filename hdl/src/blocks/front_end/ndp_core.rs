@@ -74,7 +74,7 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
     let (listed, list, beats) = (front.listed.q(), front.list.q(), front.beats.q());
     let products = [starts.dot, starts.axpy, starts.merge, starts.import, starts.select];
     let product = m.wire(any_of(products));
-    // A product may take only rows that were selected. Of none nothing is begun.
+    /// A product may take only rows that were selected. Of none nothing is begun.
     let selection = m.forward(selection_bits(config));
     let count = rows;
     let selected = front.selected.q();
@@ -118,7 +118,7 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
     let row_start = generator.row_start.q();
     let generator_idle = generator.idle.q();
 
-    // Loads and lists share the reader.
+    /// Loads and lists share the reader.
     let loads = m.wire(starts.load | starts.list);
     let reads_list = m.reg(1).reset(0).enable(loads).next(starts.list);
     let reader_start = m.flag(loads);
@@ -142,7 +142,7 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
     let list_at = m.reg(list_bits);
     let list_writes = m.wire(read_valid & reads_list);
     list_at.next(mux(starts.list, list_start, mux(list_writes, list_at.plus_one(), list_at)));
-    // A selection reads and writes it by the entry, while neither generator nor reader of lists is at work.
+    /// A selection reads and writes it by the entry, while neither generator nor reader of lists is at work.
     let selecting = m.reg("selects_q", 1).reset(0).enable(fetch).next(starts.select);
     selects.drive(selecting);
     let (element_valid, element) = (m.forward("element_valid", 1), m.forward("element", element_bits(gemv)));
@@ -174,7 +174,7 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
     .part(&m, "lists", &sram(1 << list_bits, BEAT_BITS, WORD_ENTRIES)?);
     list_word.drive(lists.rdata);
 
-    // The unit. A row goes to the feeders and, as the place of its tail, to the unit.
+    /// The unit. A row goes to the feeders and, as the place of its tail, to the unit.
     let token_pop = m.forward(1);
     let row_taken = m.wire(row_valid & row_ready);
     let tokens = fifo_of(&m, "tokens", QUEUED_TOKENS, row_taken, row_start, token_pop)?;
@@ -213,7 +213,7 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
         w_data: w_data.clone(),
     }
     .part(&m, "unit", &unit_module);
-    // The unit reads the same beats for a store and an append; where they go is the host port's business.
+    /// The unit reads the same beats for a store and an append; where they go is the host port's business.
     let stores = m.wire(any!(starts.store, starts.append, exports));
     token_pop.drive(unit.row_ready);
     element_valid.drive(unit.element_valid);
@@ -391,7 +391,7 @@ pub fn ndp_core(config: &DesignConfig) -> Block {
         busy.iter().map(|(part, busy)| (*part, busy.q())).chain(absent).collect();
     let part_busy = |part: &str| named(&all_busy, part);
 
-    // Status and counters.
+    /// Status and counters.
     let axpy = m.reg(1).reset(0).enable(product).next(!starts.dot);
     let cycles = m.reg(COUNTER_BITS).reset(0);
     cycles.next(cycles.plus_one());

@@ -12,8 +12,8 @@ const HOST: [&str; 2] = ["host_", "response_"];
 #[block(m)]
 pub fn ndp_core_axi(config: &DesignConfig) -> Block {
     let (core_module, axi_module) = (ndp_core(config)?, axi_subordinate(config)?);
-    let shape = axi_module.title().trim_start_matches("axi_subordinate_").to_owned();
-    let title = core_module.title().replace("ndp_core", "ndp_core_axi");
+    let shape = axi_module.name().trim_start_matches("axi_subordinate_").to_owned();
+    let title = core_module.name().replace("ndp_core", "ndp_core_axi");
     let m = ModuleBuilder::new(format!("{title}_{shape}"), "NDP core of a DIMM behind an AXI4 subordinate.");
     let clock = m.clock_domain("dram");
     let is_host = |name: &str| HOST.iter().any(|prefix| name.starts_with(prefix));

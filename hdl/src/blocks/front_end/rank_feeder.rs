@@ -61,9 +61,9 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
     let (row, row_offset) = (head.low(row_bits), head.slice(row_bits, offset_bits));
     let row_start = head.high(rank_width);
 
-    // First step: tails on this rank before the row. With t tail stripes over 4 ranks the tail of row r starts at rank
-    // t * r mod 4. One stripe: ranks take turns. Two: ranks 0, 1 in even rows, 2, 3 in odd ones. Three: each rank is left out
-    // once in four rows, rank g first in row 3 - g.
+    /// First step: tails on this rank before the row. With t tail stripes over 4 ranks the tail of row r starts at rank
+    /// t * r mod 4. One stripe: ranks take turns. Two: ranks 0, 1 in even rows, 2, 3 in odd ones. Three: each rank is left out
+    /// once in four rows, rank g first in row 3 - g.
     let counted = m.reg(1).reset(0);
     let placed = m.reg(1).reset(0);
     let tail_at = m.wire(rank - row_start);
@@ -97,7 +97,7 @@ pub fn rank_feeder(config: &DesignConfig) -> Block {
         m.unused(tails.high(wide - offset_bits), "addresses count modulo the rank");
     }
     let waves_before = m.hold(row_offset, next);
-    // Beats: whole stripes, of which the row's last one may end early.
+    /// Beats: whole stripes, of which the row's last one may end early.
     let stripes = m.wire(layout.waves.zext(wave_width + 1) + has_tail.zext(wave_width + 1));
     let ends_tail = tail_at.plus_one().eq(layout.tail) & layout.tail.any();
     let ends_wave = layout.tail.is_zero() & rank.eq_lit((ranks - 1).into()) & layout.waves.any();

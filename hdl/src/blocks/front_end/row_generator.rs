@@ -55,7 +55,7 @@ pub fn row_generator(config: &DesignConfig) -> Block {
     active.set_clear(start, done);
     left.next(mux(start, rows, mux(taken, left.minus_one(), left)));
 
-    // A listed row: read the word and choose the entry while the row before is multiplied, bit by bit from the lowest.
+    /// A listed row: read the word and choose the entry while the row before is multiplied, bit by bit from the lowest.
     let busy = m.forward(1);
     let chooses = m.reg("choose_q", 1).reset(0);
     let waits = m.reg(1).reset(0);

@@ -28,13 +28,13 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     let stripe_take = m.input(1, "the described stripe starts computing");
     let format = format.map(|format| Format::of(&m, format));
 
-    // Where the next plan stands: row, wave and tail.
+    /// Where the next plan stands: row, wave and tail.
     let active = m.reg(1).reset(0);
     let plan_valid = m.reg(1).reset(0);
     let make_plan = m.wire(active & !plan_valid & row_valid);
     let wave = m.reg(wave_bits(config));
     let rows_left = m.reg(row_bits);
-    // The tail stripe that this rank takes: `(rank - start) mod ranks`. A single rank has no tail, and all is 0.
+    /// The tail stripe that this rank takes: `(rank - start) mod ranks`. A single rank has no tail, and all is 0.
     let tail_at = m.wire(rank - row_start);
     let has_tail = m.wire(tail_at.lt(layout.tail));
     let in_waves = m.wire(wave.ne(layout.waves));
@@ -54,14 +54,14 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
         zeros(rank_width)
     };
     let planned = m.wire(make_plan & (in_waves | has_tail));
-    // A row that leaves this rank out takes a cycle and makes no plan.
+    /// A row that leaves this rank out takes a cycle and makes no plan.
     let row_done = m.wire(make_plan & row_last);
     let command_done = m.wire(row_done & rows_left.eq_lit(1));
     active.set_clear(start, command_done);
     rows_left.next(mux(start, rows, mux(row_done, rows_left.minus_one(), rows_left)));
     let restart = m.wire(start | row_done);
     wave.next(mux(restart, zeros(wave_bits(config)), mux(planned, wave.plus_one(), wave)));
-    // Rows in which this rank takes part, in whose order their scalars were stored.
+    /// Rows in which this rank takes part, in whose order their scalars were stored.
     let slot = m.reg(scalar_slot_bits()).reset(0);
     slot.count(row_done & planned, start);
 
@@ -73,7 +73,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
     let (plan_end, plan_skip, plan_slot) = (plan("end", &row_end), plan("skip", &skip), plan("slot", &slot));
     let plan_row = plan("row", &row);
 
-    // Beats of the planned stripe, while the tiles' next weights are free.
+    /// Beats of the planned stripe, while the tiles' next weights are free.
     let full = m.reg("stripe_valid_q", 1).reset(0);
     let position = m.reg(position_bits(config)).reset(0);
     let beyond = m.wire(plan_end & layout.last_beat.lt(position));
@@ -130,7 +130,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
         let pairs = position.width() - 1;
         let same_pair =
             if pairs == 0 { lit(1, 1) } else { position.high(pairs).eq(layout.last_beat.high(pairs)) };
-        // The second place of a pair is beyond the row's end, or has it; positions of pairs are even.
+        /// The second place of a pair is beyond the row's end, or has it; positions of pairs are even.
         let in_pair = m.wire(all!(plan_end, same_pair, int4));
         let row_end = m.wire("place_row_end", ends_here | in_pair);
         let ends = m.wire(plan_last & mux(plan_end, row_end, stripe_end));
@@ -147,7 +147,7 @@ pub fn fill_sequencer(config: &GemvConfig) -> Block {
         let used_up = m.wire(weights & (ends | last_of_group));
         scaled.set_clear(scales, used_up);
         taken = scales | (pop & (!quantised | half | ends));
-        // Scaled weights are a cycle later at their tiles.
+        /// Scaled weights are a cycle later at their tiles.
         let late = m.flag(finish & quantised);
         complete = complete & !late;
         m.output(scales, "the beat has scales");

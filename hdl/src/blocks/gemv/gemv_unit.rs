@@ -130,7 +130,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let exports = m.reg(1).reset(0).enable(starts_store).next(start.export);
     let merges = m.wire(start.merge | start.import);
     let start_gemv = m.wire(any!(start.dot, start.axpy, merges));
-    // A selection shares command and writer with the products. The vectors that it writes are as long as those that it reads.
+    /// A selection shares command and writer with the products. The vectors that it writes are as long as those that it reads.
     let takes_gemv = m.wire(start_gemv | start.select);
     let count = command.cols.or_else(start.select, command.count);
     let gemv = CommandFields { count, ..command.clone() }.held(&m, "gemv", &takes_gemv);
@@ -143,7 +143,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let merge = kind("merge_q", &merges);
     let import = kind("import_q", &start.import);
     let dot_start = m.wire(gemv_start & !axpy);
-    // Heads of the product, none while sums are rounded: products and rounding share columns, but not in time.
+    /// Heads of the product, none while sums are rounded: products and rounding share columns, but not in time.
     let heads = m.reg(config.head_bits()).reset(0).enable(takes_gemv | start.round);
     heads.next(heads_in.gated(start_gemv));
     let format = format_in.map(|format| {
@@ -153,7 +153,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         reg.q()
     });
     let headed = m.wire(heads.any());
-    // Vectors of results or scalars: one for each vector and head.
+    /// Vectors of results or scalars: one for each vector and head.
     let vectors = m.wire(gemv.batch.zext(config.vectors_bits()).shl(heads));
     let round = command.held(&m, "round", &start.round);
     let round_start = started("round", &start.round);
@@ -168,7 +168,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
         m.unused(cat(part.count.values()), "only products have rows");
     }
 
-    // The activation unit reads and writes all slices at once; others go before it where they read, it goes first where it writes.
+    /// The activation unit reads and writes all slices at once; others go before it where they read, it goes first where it writes.
     let lanes_granted = m.forward(1);
     let lanes_free = m.forward(ranks);
     let [key, bad, sum] = [(); 3].map(|()| laters(ranks));
@@ -187,7 +187,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     .part(&m, "activation", &activation_unit(config)?);
     let lanes_read = activation.read_valid.q();
 
-    // Zeroing: one word of all slices per cycle.
+    /// Zeroing: one word of all slices per cycle.
     let zero_left = m.reg(bits_for(config.slice_words())).reset(0);
     let zero_addr = m.reg(addr_bits);
     let zeroing = m.wire(zero_left.any());
@@ -258,7 +258,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let next_zero = mux(writes[0].ready, zero_addr.plus_one(), zero_addr);
     zero_addr.next(mux(start.zero, command.target, next_zero));
 
-    // Readers: scalars of an AXPY before stores, these before the activation unit, and all of them before the selector.
+    /// Readers: scalars of an AXPY before stores, these before the activation unit, and all of them before the selector.
     let store_ready = m.forward("store_read_ready", 1);
     let store_reader = vector_reader::In {
         start: store_start,
@@ -327,7 +327,7 @@ pub fn gemv_unit(config: &GemvConfig) -> Block {
     let lanes_read_now = m.wire(all!(lanes_read, read_free.all(), !scalar_reads, !store_reads));
     lanes_granted.drive(lanes_read_now);
 
-    // Rounding.
+    /// Rounding.
     let columns_valid = m.forward(1);
     let rounding = round_sequencer::In {
         start: round_start,

@@ -18,7 +18,7 @@ pub fn head_sender(config: &GemvConfig) -> Block {
     let pending = m.reg(1).reset(0);
     let begins = m.wire(rounded_valid & pending);
     pending.set_clear(digits_last, rounded_valid);
-    // One bit for each head, the present one.
+    /// One bit for each head, the present one.
     let at = m.reg(heads).reset(0);
     let ends: Vec<Bits> = (1..=log2(heads)).map(|h| count.eq_lit(h.into()) & at.bit((1 << h) - 1)).collect();
     let next = cat!(at.low(heads - 1), lit(0, 1));

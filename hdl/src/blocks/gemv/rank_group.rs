@@ -225,12 +225,12 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     let ring = phase_ring::In {}.part(&m, "ring", &phase_ring(config.window_cycles())?);
     let phase = ring.phase.q();
 
-    // Rows: where the tail starts, and for AXPY the scalars of rows in which this rank takes part.
+    /// Rows: where the tail starts, and for AXPY the scalars of rows in which this rank takes part.
     let row_pop = m.forward(1);
     let row_done = m.wire(row_push & row_last);
     let row_queue = fifo_of(&m, "rows_ahead", QUEUED_ROWS, row_done, row_start, row_pop)?;
-    // With heads the scalars of a row for each rank come first, then the rows; what a rank without a row stores is never
-    // used.
+    /// With heads the scalars of a row for each rank come first, then the rows; what a rank without a row stores is never
+    /// used.
     let headed = m.wire(heads.any());
     let takes_part = m.wire(layout.waves.any() | (rank - row_start).lt(layout.tail));
     let scalar_push = m.wire(all!(row_push, axpy, !merge));
@@ -244,7 +244,7 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     slots.up_down(slots_change, fills_slot);
     let slot_room = m.wire(slots.ne(lit(1 << slot_bits, slot_bits + 1)));
 
-    // Weights: queue, recode and mask, place.
+    /// Weights: queue, recode and mask, place.
     let beat_pop = m.forward(1);
     let beats = fifo_of(&m, "beats", config.weight_fifo_beats(), weight_valid, weight_data, beat_pop)?;
     let take = m.forward("stripe_take", 1);
@@ -265,7 +265,7 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     let Placing { at: place_at, even: placed, odd: placed_odd } =
         placing(&m, config, &fill, &beats, (import, weight_format, layout.last_elem))?;
 
-    // Jobs.
+    /// Jobs.
     let room = m.forward(1);
     let windows = window_sequencer::In {
         phase,
@@ -467,14 +467,14 @@ pub fn rank_group(config: &GemvConfig) -> Block {
     m.output(lane_sum, "activation unit: sum of their terms");
     m.output(lane_soon_free = !separate, "no sums are written in the next cycle");
 
-    // What is read from the buffer: one beat, two cycles after `read_i`; or a kept sum of each position, digit by digit.
+    /// What is read from the buffer: one beat, two cycles after `read_i`; or a kept sum of each position, digit by digit.
     let reading = m.flag(read);
     let reading_position = m.hold(read_position, read);
     let at = one_hot_position(&reading_position, &lit(0, 1), positions);
     let beats_read: Vec<Bits> =
         words.chunks(beat_chunks as usize).map(|w| cat(w.iter().rev().cloned())).collect();
     let beat = m.hold(one_hot_mux(m.wire("reading_at", at), &beats_read), reading);
-    // Digits for the columns: of kept sums, or of the heads.
+    /// Digits for the columns: of kept sums, or of the heads.
     let head_valid = m.wire(tree.tap_valid & headed);
     m.output(head_valid, "digits of heads: valid");
     let head_first = m.wire(tree.tap_first & headed);

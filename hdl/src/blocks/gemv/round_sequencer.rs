@@ -86,14 +86,14 @@ pub fn round_sequencer(config: &GemvConfig) -> Block {
     let target = m.input(addr_bits, "first word of the results");
     let result_valid = m.input(1, "the columns have a result");
 
-    // With two tail stripes each rank holds one of them, with three all.
+    /// With two tail stripes each rank holds one of them, with three all.
     let two = m.wire(if ranks == 4 { layout.tail.eq_lit(2) } else { zeros(1) });
     let three = m.wire(if ranks == 4 { layout.tail.eq_lit(3) } else { zeros(1) });
     let one_word = layout.tail.any().zext(rank_width.max(1));
     let tail_words = m.wire(mux(three, layout.tail, one_word));
     let command = Command { batch, waves: layout.waves, tail_words };
 
-    // Reads.
+    /// Reads.
     let active = m.reg(1).reset(0);
     let cycle_bits = bits_for(segments - 1);
     let cycle = m.reg(cycle_bits);
@@ -104,7 +104,7 @@ pub fn round_sequencer(config: &GemvConfig) -> Block {
     let reading = walk(&m, config, "read", &start, &read_step, &command);
     let lane_bits = log2(lanes);
     let lane_last = m.wire(read_step & reading.element.low(lane_bits).all());
-    // Each tile starts again at the first lane's word; after the last tile the next words follow.
+    /// Each tile starts again at the first lane's word; after the last tile the next words follow.
     let word = m.reg(addr_bits);
     let first = m.reg("first_word_q", addr_bits);
     let onward = m.wire(word.plus_one());
@@ -132,7 +132,7 @@ pub fn round_sequencer(config: &GemvConfig) -> Block {
         digit.push(m.flag(format!("digit{k}_q"), before));
     }
 
-    // Writes.
+    /// Writes.
     let writing_done = m.forward(1);
     let writes = m.reg(1).reset(0);
     writes.next((start | writes) & !writing_done);
@@ -143,8 +143,8 @@ pub fn round_sequencer(config: &GemvConfig) -> Block {
     let moved = mux(writing.beat_done, result_word.plus_one(), result_word);
     result_word.next(mux(start, target, moved));
 
-    // What lies beyond the vectors' end is written as zeros: in the stripe that holds the end, the beats after the last one
-    // and the last one's elements after the last.
+    /// What lies beyond the vectors' end is written as zeros: in the stripe that holds the end, the beats after the last one
+    /// and the last one's elements after the last.
     let wave_left = m.reg(wave_bits(config));
     let word_ends = m.reg("word_vectors_q", config.batch_bits());
     let word_done = m.wire(writing.beat_done & word_ends.plus_one().eq(command.batch));

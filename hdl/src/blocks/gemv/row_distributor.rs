@@ -32,8 +32,8 @@ pub fn row_distributor(config: &GemvConfig) -> Block {
     let beat_valid = m.input(1, "a beat comes back");
     let beat = m.input(BEAT_BITS, "the beat, recoded");
 
-    // Filling: a half is asked for when it is empty and all beats of the one before were asked for.
-    // A product of rows that were selected may have fewer than its scalars' vectors have elements.
+    /// Filling: a half is asked for when it is empty and all beats of the one before were asked for.
+    /// A product of rows that were selected may have fewer than its scalars' vectors have elements.
     let no_rows = m.forward(1);
     let reader_ready = m.forward(1);
     let reader = vector_reader::In {
@@ -47,7 +47,7 @@ pub fn row_distributor(config: &GemvConfig) -> Block {
     .part(&m, "reader", &vector_reader(config)?);
     reader.read_last.ignore("elements beyond the end belong to no row");
     let wants = reader.read_valid.q();
-    // Halves that were asked for and not used up yet.
+    /// Halves that were asked for and not used up yet.
     let halves = m.reg(2);
     let half_room = m.wire(!halves.bit(1));
     let asks = m.wire(wants & half_room);
@@ -63,13 +63,13 @@ pub fn row_distributor(config: &GemvConfig) -> Block {
     let back_last = m.wire(beat_valid & back_vector.plus_one().eq(batch));
     back_vector.count(beat_valid, start | back_last);
     back_half.next((back_half ^ back_last) & !start);
-    // Halves that are complete.
+    /// Halves that are complete.
     let complete = m.reg(2);
     let complete_change = m.wire(back_last ^ half_used);
     let counted = mux(complete_change, mux(back_last, complete.plus_one(), complete.minus_one()), complete);
     complete.next(counted.gated(!start));
 
-    // Emptying, in three steps: fetch the beat, choose the scalar, offer it. The memory keeps its word until the next fetch.
+    /// Emptying, in three steps: fetch the beat, choose the scalar, offer it. The memory keeps its word until the next fetch.
     let element = m.reg(element_bits);
     let vector = m.reg(batch_bits);
     let half = m.reg(1);
@@ -129,9 +129,9 @@ pub fn row_distributor(config: &GemvConfig) -> Block {
         .map(|(g, own)| m.hold(format!("scalar{g}_q"), mux(headed, own, single), choose))
         .collect();
 
-    // A row is on its way as long as there are rows of the command left; the last scalar goes with the row's end.
+    /// A row is on its way as long as there are rows of the command left; the last scalar goes with the row's end.
     let rows_left = m.reg(config.row_bits()).reset(0);
-    // With heads: after the scalars of a group come its rows, as many as there are ranks, or those that are left.
+    /// With heads: after the scalars of a group come its rows, as many as there are ranks, or those that are left.
     let sends_rows = m.reg(1).reset(0);
     let scalar_there = m.wire(offered & !sends_rows);
     let offers = any!(!axpy, scalar_there, sends_rows);

@@ -69,7 +69,7 @@ pub fn selector(config: &GemvConfig) -> Block {
     let [value_back, value_beat] = ["value_back_q", "value_beat_q"].map(flag);
     value_back.next(taken & reads);
     value_beat.next(value_back);
-    // The number of the lowest element; of element 0 no bit is set.
+    /// The number of the lowest element; of element 0 no bit is set.
     let lowest = m.wire(mask.high(BEAT_ELEMS - 1) & !less_one.high(BEAT_ELEMS - 1));
     let number_bit = |bit: u32| {
         let with: Vec<Bits> =

@@ -50,7 +50,7 @@ pub fn vector_walker(config: &GemvConfig) -> Block {
     let wave_words = words(&m, &batch, addr_bits);
     word.next(mux(start, base, word + wave_words.gated(next_word)));
 
-    // Ranks that hold the stripe.
+    /// Ranks that hold the stripe.
     let two = m.wire(if ranks == 4 { layout.tail.eq_lit(2) } else { zeros(1) });
     let holders = each(ranks, |r| {
         let own = rank.eq_lit(r.into());

@@ -67,7 +67,7 @@ pub fn vector_writer(config: &GemvConfig, item: Item) -> Block {
     let walker = walker.part(&m, "walker", &vector_walker(config)?);
     let position = walker.position.q();
 
-    // Vectors, and with values the elements of a beat.
+    /// Vectors, and with values the elements of a beat.
     let vector = m.reg(batch_bits);
     let last_vector = m.wire(vector.plus_one().eq(batch));
     let blanked = m.reg(1);

@@ -37,7 +37,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     let stripe_slot = m.input(scalar_slot_bits(), "place of the row's scalars");
     let room = m.input(1, "there is room for the sum of a row");
 
-    // The stripe in work, and the vector that comes next; `running` while there is one.
+    /// The stripe in work, and the vector that comes next; `running` while there is one.
     let running = m.reg(1).reset(0);
     let decide = phase.bit(config.decision_phase());
     let fresh = m.wire(!running);
@@ -59,8 +59,8 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     let vectors_left = m.wire(vector_next.ne(batch) & !merge);
     running.next(mux(issue, vectors_left, running));
 
-    // Words of a slice follow each other in the order of jobs: wave by wave, vector by vector. Only the tail may skip.
-    // A job of AXPY has a word for each lane. The one job of a merge is that of its vector in each wave.
+    /// Words of a slice follow each other in the order of jobs: wave by wave, vector by vector. Only the tail may skip.
+    /// A job of AXPY has a word for each lane. The one job of a merge is that of its vector in each wave.
     let index = m.reg(addr_bits).enable(issue);
     let restart = m.wire(fresh & stripe_first);
     let step = mux(merge, words(&m, &batch, addr_bits), lit(1, addr_bits));
@@ -109,7 +109,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     let digit_phases: Vec<u32> = each(config.acc_segments(), |k| digit_phase(config, k));
     let wraps = digit_phases.iter().any(|at| *at >= window);
 
-    // What of the tiles has to move. A lane holds a job from its phase of the first window up to that of the next one.
+    /// What of the tiles has to move. A lane holds a job from its phase of the first window up to that of the next one.
     let loads = m.wire(loading | loading_sums);
     let leaves = m.wire(leaving | leaving_sums);
     let lanes_move = serial.then(|| {
@@ -150,7 +150,7 @@ pub fn window_sequencer(config: &GemvConfig) -> Block {
     let later_addr = m.delay("separate_addr_q", sum_addr);
     let write_addr = m.delay(later_addr);
 
-    // Why the window goes without a job, for the counters.
+    /// Why the window goes without a job, for the counters.
     let idle_window = m.reg("cause_q", 3).reset(0).enable(decide);
     let starved = !possible;
     idle_window.next(cat!(possible & roomless, starved, issue));

@@ -30,7 +30,7 @@ pub fn link_aligner(config: &LinkConfig) -> Block {
     let aligned = m.reg(1).reset(0);
     align.drive(all!(cat(near).all(), any_of(&marks), !aligned));
     aligned.next(all!(any!(align, aligned), locked.all(), !restart));
-    // The lanes' words are there two cycles after `align`.
+    /// The lanes' words are there two cycles after `align`.
     let begin = m.flag(align);
     let ring = link_ring::In { run: *aligned, begin }.part(&m, "ring", &link_ring(config)?);
     ring.mark.ignore("markers need no treatment: no place of a flit is set");

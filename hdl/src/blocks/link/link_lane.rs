@@ -20,7 +20,7 @@ pub fn link_lane(config: &LinkConfig) -> Block {
     let restart = m.input(1, "search anew");
     let align = m.input(1, "the marker that came last goes out in two cycles, then what follows it");
 
-    // The word at the place that is tried.
+    /// The word at the place that is tried.
     let now = m.delay(lane);
     let before = m.delay(now);
     let slides = m.forward(1);
@@ -32,7 +32,7 @@ pub fn link_lane(config: &LinkConfig) -> Block {
     let hit = m.flag(cut.eq(marker));
     let word = m.delay(cut);
 
-    // Searching, one marker found, two found, locked. `pos` counts from the last marker.
+    /// Searching, one marker found, two found, locked. `pos` counts from the last marker.
     let found = m.reg(1).reset(0);
     let again = m.reg(1).reset(0);
     let locked = m.reg(1).reset(0);

@@ -41,7 +41,7 @@ pub fn link_monitor() -> Block {
         m.counter(format!("count{k}_q"), COUNTER, seen)
     };
     let mut counters: Vec<Bits> = events.values().into_iter().enumerate().map(counted).collect();
-    // From its first sending to its acknowledgement, whatever comes between.
+    /// From its first sending to its acknowledgement, whatever comes between.
     let time = m.reg(TIME).reset(0);
     let aged = mux(time.all(), time, time.plus_one());
     time.next(aged.gated(!times));

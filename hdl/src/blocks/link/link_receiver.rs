@@ -36,7 +36,7 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     let said = cat!(header.limit, header.nack_round, header.nack, header.ack);
     let said_q = m.hold("said_q", said, good);
 
-    // Its number against the expected one: worked out while the check is.
+    /// Its number against the expected one: worked out while the check is.
     let expected = m.reg(SEQ).reset(0);
     let gap = m.wire(header.sequence - expected);
     let in_turn = m.delay(gap.is_zero());
@@ -45,7 +45,7 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     let (depth, beat_bits) = (config.receive_flits(), log2(config.flit_beats()));
     let slot_bits = log2(depth);
     let filled = m.reg(slot_bits + 1).reset(0);
-    // The flit before is accepted, if at all, by the time that this looks.
+    /// The flit before is accepted, if at all, by the time that this looks.
     let room = m.reg(1).reset(0).enable(at[3].bit(0)).next(!filled.msb());
     let has_payload = m.wire(header.kind.eq(lit(DATA, KIND)));
     let normal = m.wire(all!(good, up, !header.kind.msb()));
@@ -94,7 +94,7 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     let tags = m.memory(TAG, depth);
     tags.write(accepts, write, header.tag);
 
-    // Beats go out; a flit's place is free when its last beat has been read.
+    /// Beats go out; a flit's place is free when its last beat has been read.
     let read = m.reg(slot_bits).reset(0);
     let from = m.reg(beat_bits).reset(0);
     let valid = m.reg(1).reset(0);
@@ -127,7 +127,7 @@ pub fn link_receiver(config: &LinkConfig) -> Block {
     let dest = held("dest_q", tag.dest);
     let source = held("source_q", tag.source);
     let label = held("label_q", tag.label);
-    // Not a cycle later than the expected number: a header has both.
+    /// Not a cycle later than the expected number: a header has both.
     let limit = m.wire(expected + lit(depth.into(), SEQ) - filled.zext(SEQ));
 
     m.output(rx_valid = valid, "a beat is offered");

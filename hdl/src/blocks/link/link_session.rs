@@ -29,7 +29,7 @@ pub fn link_session(config: &LinkConfig) -> Block {
     answers.next(any!(hears_init, all!(answers, !hears_answer, !hears_normal)));
     let peer_fault = m.reg(1).reset(0).enable(good).next(said_fault);
 
-    // Time since the last intact flit, and since the last sign that what is sent arrives. Both stop at a fault.
+    /// Time since the last intact flit, and since the last sign that what is sent arrives. Both stop at a fault.
     let fault = m.reg(1).reset(0);
     let cause = m.reg(2).reset(0);
     let counter = |name: &str, clear: Bits| {
@@ -45,7 +45,7 @@ pub fn link_session(config: &LinkConfig) -> Block {
     let fails = m.wire(all!(any!(silent, stays), !fault));
     fault.next(any!(fails, fault) & !retrain);
     cause.next(mux(fails, cat!(stays, silent), cause));
-    // Markers that were found in the wrong place would be silent too: three new attempts before the fault.
+    /// Markers that were found in the wrong place would be silent too: three new attempts before the fault.
     let attempt = m.wire(silence.low(bits - 2).all() & !silence.high(2).all());
     let restart = m.flag(any!(retrain, attempt & !fault));
 

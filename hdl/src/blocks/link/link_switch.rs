@@ -44,7 +44,7 @@ pub fn link_switch(ports: u32) -> Block {
         let way = m.hold(format!("way{p}_q"), to, takes);
         let word = m.hold(format!("beat{p}_q"), beat, takes);
         let last = m.hold(format!("last{p}_q"), flit_end, takes);
-        // What has no route is dropped.
+        /// What has no route is dropped.
         let nowhere = m.wire(format!("nowhere{p}"), held & !way.any());
         held.set_clear(takes, any!(moved[p], nowhere));
         m.output(format!("rx{p}_ready_o"), !held, format!("link {p}: the beat is taken"));

@@ -44,7 +44,7 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     let tail = m.reg(SEQ).reset(0);
     let credit = m.reg(SEQ).reset(0);
 
-    // Beats come in. Once its first beat is taken there is room for all of a flit.
+    /// Beats come in. Once its first beat is taken there is room for all of a flit.
     let beat = m.reg(beat_bits).reset(0);
     let begins = m.wire(beat.is_zero());
     let held = m.wire(tail - acked);
@@ -70,14 +70,14 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
         Tag { dest: tx_dest, source: tx_source, last_beat: beat.zext(BEAT), end: tx_last, label: tx_label };
     tags.write(appends, tail.low(slot_bits), tag.pack());
 
-    // The place in the frame; stage k of the pipeline sees it k cycles later.
+    /// The place in the frame; stage k of the pipeline sees it k cycles later.
     let started = m.flag(lit(1, 1));
     let ring = link_ring::In { run: lit(1, 1), begin: !started }.part(&m, "ring", &link_ring(config)?);
     let at = delayed(&m, "at", &ring.at.q(), 6);
     let mark = delayed(&m, "mark", &ring.mark.q(), 6);
     let chooses = at[0].bit(0);
 
-    // What the other side said changes the numbers only when the choice does not depend on them.
+    /// What the other side said changes the numbers only when the choice does not depend on them.
     let quiet = m.wire(!any_of([at[0].msb(), mark[0], chooses]));
     let wait = |name: &str, event: &Bits, done: &Bits| {
         let flag = m.reg(name, 1).reset(0);
@@ -102,14 +102,14 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     let asked = cat!(listens, legal, peer_nack, peer_round.eq(round), peer_ack.ne(next));
     let asked = m.wire(asked.all());
     let advances = m.wire(all!(listens, legal, delta.any()));
-    // Set back, `next` says nothing of what was sent.
+    /// Set back, `next` says nothing of what was sent.
     let newest = m.reg(SEQ).reset(0);
     let busy = m.wire(newest.ne(acked) & up);
 
     let timer_bits = log2(config.timeout_cycles());
     let timer = m.reg(timer_bits).reset(0);
     let late = m.reg(1).reset(0);
-    // Once only: a side that searches its markers must come to see idle flits, which have none. It answers them.
+    /// Once only: a side that searches its markers must come to see idle flits, which have none. It answers them.
     let repeated = m.reg(1).reset(0);
     let expires = cat!(late, quiet, busy, !listens, !repeated);
     let expires = m.wire(expires.all());
@@ -176,7 +176,7 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     let upper = m.hold(buffer.rdata, loads);
     let lower = m.hold(upper, fills);
 
-    // Stage 3 cuts words out of it.
+    /// Stage 3 cuts words out of it.
     let full3 = m.hold(full, at[2].bit(0));
     let window = cat!(upper, lower);
     let pieces = each(words, |w| {
@@ -202,7 +202,7 @@ pub fn link_transmitter(config: &LinkConfig) -> Block {
     m.unused(at[4].high(words - 1), "only the first word matters there");
     m.unused(at[6].low(words - 1), "only the last word matters there");
 
-    // For counters: one flit at a time is timed from its first sending to its acknowledgement.
+    /// For counters: one flit at a time is timed from its first sending to its acknowledgement.
     let is_new = m.wire(newest.eq(next));
     newest.next(newest + (sends & is_new).zext(SEQ));
     let timing = m.reg(1).reset(0);

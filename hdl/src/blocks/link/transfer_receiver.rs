@@ -40,7 +40,7 @@ pub fn transfer_receiver(config: &DesignConfig) -> Block {
     let began = m.reg(1).reset(0);
     let left = m.reg(TRANSFER_BITS).reset(0);
 
-    // Whose flit it is. A message that begins anew replaces what has come of it: its sender was reset.
+    /// Whose flit it is. A message that begins anew replaces what has come of it: its sender was reset.
     let for_us = m.wire(rx_dest.eq(own));
     let expected = m.wire(all!(active, for_us, rx_source.eq(node), rx_label.high(SLOT_BITS).eq(slot)));
     let flit_begins = m.reg(1).reset(1);

@@ -43,7 +43,7 @@ pub fn transfer_sender(config: &DesignConfig) -> Block {
     let stops = m.forward(1);
     let flushes = m.reg(1).reset(0);
 
-    // Requests go round the ranks as long as there are places for what they bring.
+    /// Requests go round the ranks as long as there are places for what they bring.
     let asks = m.reg(TRANSFER_BITS).reset(0);
     asks.next(mux(start, beats, asks - passed.zext(TRANSFER_BITS)).gated(!stops));
     let walker = transfer_walker(config)?;
@@ -53,7 +53,7 @@ pub fn transfer_sender(config: &DesignConfig) -> Block {
     let places_at = walk("requests", passed);
     let (rank, burst) = (places_at.rank.q(), places_at.burst.q());
 
-    // Beats leave in the same order.
+    /// Beats leave in the same order.
     let left = m.reg(TRANSFER_BITS).reset(0);
     let takes = m.forward(1);
     let order = walk("order", *takes);
@@ -94,7 +94,7 @@ pub fn transfer_sender(config: &DesignConfig) -> Block {
     let begins = m.reg(1).reset(0);
     begins.set_clear(start, *takes & ends);
 
-    // A message that cannot go on: the link is faulty, or nothing has moved for too long.
+    /// A message that cannot go on: the link is faulty, or nothing has moved for too long.
     let runs = m.wire(left.any());
     let late = patience(&m, link, &any!(start, takes), &runs);
     let between = m.wire(mux(takes, ends, index.is_zero()));

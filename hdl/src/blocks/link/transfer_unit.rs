@@ -58,7 +58,7 @@ pub fn transfer_unit(config: &DesignConfig) -> Block {
     }
     let lanes = m.input(link_config.word_bits(), "25 bits of each lane, lane 0 lowest, first bit lowest");
 
-    // Bursts of all ranks together, in the cycle after the instruction's start.
+    /// Bursts of all ranks together, in the cycle after the instruction's start.
     let sends = m.flag("starts_send_q", start_send);
     let receives = m.flag("starts_receive_q", start_receive);
     let starts = m.wire(start_send | start_receive);

@@ -24,7 +24,7 @@ const ODT: u32 = 6;
 pub fn dfi_port(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     let sequencer = dfi_sequencer(dfi, dram)?;
     let m = ModuleBuilder::new(
-        sequencer.title().replace("dfi_sequencer", "dfi_port"),
+        sequencer.name().replace("dfi_sequencer", "dfi_port"),
         "The pins of a rank's controller as a DFI port.",
     );
     let cs_n = m.input(1, "controller: chip select, active low");

@@ -157,7 +157,6 @@ pub fn dfi_sequencer(dfi: &DfiConfig, dram: &DramConfig) -> Block {
     let count = steps.len() as u32;
     let longest = steps.iter().map(|step| step.clocks).max().unwrap_or(1);
     let (step_bits, time_bits) = (bits_for(count - 1), bits_for(longest));
-    // FNV-1a of all that is in it would be in the name of the module twice; the hash of the text tells modules of one name apart.
     let complete = m.input(1, "the PHY can be used");
     let step = m.reg(step_bits).reset(0);
     let table = |of: &dyn Fn(&Step) -> u128, width: u32| {

@@ -75,7 +75,7 @@ pub fn rank_intake(dram: &DramConfig, ports: &RankPorts) -> Block {
     m.unused(ring.bit(2), "the used places are counted in every phase");
     let [compare, choose, add] = [0, 1, 3].map(|phase| ring.bit(phase));
 
-    // Places: reserved so far less taken so far, modulo twice the depth, and with the new ones.
+    /// Places: reserved so far less taken so far, modulo twice the depth, and with the new ones.
     let staged = m.reg(1).reset(0);
     let chooses = m.wire(choose & !staged);
     let fits = |name: &str, depth: u32, taken: Bits, valid: &Bits, more: &Bits, chosen: &Bits| {

@@ -47,7 +47,7 @@ bundle! {
 #[block(m)]
 pub fn rank_port(dram: &DramConfig, ports: &RankPorts) -> Block {
     let controller = rank_controller(dram, ports)?;
-    let name = controller.title().replace("rank_controller", "rank_port");
+    let name = controller.name().replace("rank_controller", "rank_port");
     let m = ModuleBuilder::new(name, "A DRAM rank's controller behind FIFOs to the core's clock.");
     m.share_code();
     m.replicated();

@@ -20,7 +20,7 @@ pub(super) fn rank_queue(dram: &DramConfig, ports: &RankPorts) -> Block {
     let entries = each(ENTRIES, |i| m.reg(format!("entry{i}_q"), Entry::bits(layout)));
     let head = Entry::unpack(layout, entries[0]);
 
-    // What depends on registers alone is worked out before the last phase.
+    /// What depends on registers alone is worked out before the last phase.
     let last = m.wire(head.left.is_zero());
     let pops = m.wire(column & last);
     let pops_q = m.delay("pops_q", pops);

@@ -33,7 +33,7 @@ pub fn rank_refresh(dram: &DramConfig, name: &str) -> Block {
     settled.next(settled | wait.is_zero());
     let close = m.flag(all!(drain, settled, quiet));
     let refresh = m.flag(closed & wait.is_zero());
-    // One slot early: the state counts from the next slot.
+    /// One slot early: the state counts from the next slot.
     let done = m.flag(refreshing & wait.eq_lit(1));
     let later = mux(refresh, reload_value(slots.refresh - 1, wait_bits), wait_less);
     wait.next(reload(&close, slots.pre_to_act - 1, &later));

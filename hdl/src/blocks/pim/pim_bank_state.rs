@@ -132,7 +132,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
             each(count, of)
         });
 
-    // Column command, after the row command.
+    /// Column command, after the row command.
     let host = m.wire(rd | wr);
     let (column_touches, column_at) = concerned(&column_partition, &joined_next);
     let mac_touches = of_pim(&joined_next);
@@ -169,7 +169,7 @@ pub fn pim_bank_state(config: &HbmConfig, view: View) -> Block {
         let rp = match &auto_left {
             None => counter("rp", &precharged[u], c.t_rp()),
             Some(auto_left) => {
-                // A precharge of an access begins as soon as a PRE would be legal.
+                /// A precharge of an access begins as soon as a PRE would be legal.
                 let rp = m.reg(format!("rp{u}_q"), rp_bits).reset(0);
                 let after_pre = mux(precharged[u], lit((c.t_rp() - 1).into(), rp_bits), counted(&rp));
                 rp.next(mux(closed_after[u], auto_left, after_pre));

@@ -189,7 +189,7 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
     .part(&m, "buffer", &pim_buffer(c)?);
     operand.drive(buffer.operand);
 
-    // Who objects.
+    /// Who objects.
     let row_wrong = m.wire(any_of(&row_flags));
     let column_wrong = m.wire(any_of(&column_flags));
     let between_rows = rules.row_flags.q();
@@ -275,7 +275,7 @@ pub fn pim_channel(config: &HbmConfig) -> Block {
     column_codes.push((between("collision"), 51));
     let [row_status, column_status] = [("row_status", &row_codes[..]), ("column_status", &column_codes[..])]
         .map(|(name, codes)| m.wire(name, first_code(STATUS, codes)));
-    // Without a command there is nothing to be carried out.
+    /// Without a command there is nothing to be carried out.
     let any_row = m.wire(any_of(row_ops));
     let any_column = m.wire(any_of(column_ops.values()));
     row_go.drive(any_row & row_status.is_zero());

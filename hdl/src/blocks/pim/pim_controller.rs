@@ -95,7 +95,7 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     m.output(request_ready = takes_request, "the request is taken");
     m.output(operation_ready = takes_operation, "the operation is taken");
 
-    // What is to be done before, and every tREFI: cut the banks, refresh.
+    /// What is to be done before, and every tREFI: cut the banks, refresh.
     let normal = m.forward(1);
     let row_go = m.forward(1);
     let column_go = m.forward(1);
@@ -104,7 +104,7 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     // Who is chosen for each bus, and whose the command is that is asked for.
     let (host_row, host_column) = (m.forward("host_row", 1), m.forward("host_column", 1));
     let asked_host = m.flag(host_column);
-    // There is an operation, in work or before it.
+    /// There is an operation, in work or before it.
     let computes = m.forward(1);
     let [enable, hold, soon, promised, there] = [(); 5].map(|()| later());
     let [open, pim, open_for_pim, pim_for_pim, row_for_pim] = [(); 5].map(|()| laters(c.banks()));
@@ -202,7 +202,7 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     );
     turn.next(give);
 
-    // Setup and refresh.
+    /// Setup and refresh.
     let asked_forced = m.flag(!normal);
     let forced = m.wire("forced_done", row_go & asked_forced);
     let (slicing, slice_bank) = if c.slicing() {
@@ -257,7 +257,7 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     let (host_act, host_pre) = (requests.act.q(), requests.pre.q());
     let (pact, pacta, ppre) = (operations.pact.q(), operations.pacta.q(), operations.ppre.q());
     let host_wants = m.wire("host_wants_row", host_act | host_pre);
-    // After a refresh both want all their rows. The host's few do not hold up the multipliers for long; the other way round they would.
+    /// After a refresh both want all their rows. The host's few do not hold up the multipliers for long; the other way round they would.
     let patience = m.reg(PATIENCE).reset(0);
     let waits = all!(requests.urgent, pact | pacta, !patience.all());
     let waits = m.wire("pim_waits", waits);
@@ -325,7 +325,7 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     let (mac, gbw) = (operations.mac.q(), operations.gbw.q());
     let (res, sum) = (operations.res.q(), operations.sum.q());
     let pim_bus = m.wire(any!(gbw, res, sum));
-    // Right after an access the next one is not even asked for, so that what comes between them does not shift it.
+    /// Right after an access the next one is not even asked for, so that what comes between them does not shift it.
     let host_served = m.wire(asked_host & column_go);
     let host_rests = timer(&m, "host_rests", &host_served, c.t_ccd_s() - 1).any();
     let host_wants = m.wire("host_wants_column", any!(rd, wr, rdg) & !host_rests);
@@ -343,9 +343,9 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     ];
     let same = m.wire("same_queue", !(host_column ^ asked_host));
     let repeated = m.wire(same & column_go);
-    // Data that were there may have gone.
+    /// Data that were there may have gone.
     let load_asked = m.forward(1);
-    // A slot that was to be taken in the clock in which it was chosen.
+    /// A slot that was to be taken in the clock in which it was chosen.
     let early = m.flag(host_column & requests.early);
     let unfounded = m.wire(early & !m.flag("column_given_q", column_go));
     for (op, ((wire, value), name)) in column_ops.iter().zip(values).zip(COLUMN_COMMANDS).enumerate() {
@@ -431,7 +431,7 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     let depth = (c.t_cwl() / HbmConfig::T_BL + 2).next_power_of_two();
     let waiting = m.memory(COLUMN_BITS, depth);
     let goes_out = m.wire(writes | loads);
-    // What is offered is kept in any case, and stored a clock later if it was taken.
+    /// What is offered is kept in any case, and stored a clock later if it was taken.
     let offered = m.delay(mux(load_asked, load_data, write_data));
     let went_out = m.flag(goes_out);
     let tail = m.counter(log2(depth), went_out);
@@ -449,12 +449,12 @@ pub fn pim_controller(config: &HbmConfig) -> Block {
     m.output(data_valid = m.flag("driving_q", driving), "the controller drives the data bus");
     m.output(data = m.flag("driven_q", half.gated(driving)), "what it drives");
 
-    // Data from the channel: in the order of the commands.
+    /// Data from the channel: in the order of the commands.
     let reads = m.wire((column_ops[0] | column_ops[2].q()) & column_go);
     let [results, sums] = [&column_ops[5], &column_ops[6]].map(|op| op & column_go);
     let places = (c.t_cl() / HbmConfig::T_BL + 4).next_power_of_two();
     let asks = m.wire(any!(reads, results, sums));
-    // The channel answers while the command is on the pins. A read that it refuses brings no data, so none are awaited.
+    /// The channel answers while the command is on the pins. A read that it refuses brings no data, so none are awaited.
     let awaited = m.wire(m.flag("asks_q", asks) & column_status.is_zero());
     let asked = m.counter(log2(places), awaited);
     let kind = m.memory("kinds", KIND, places);

@@ -85,7 +85,7 @@ pub fn pim_io(config: &HbmConfig) -> Block {
     m.output(missing = expected & !data_valid, "data are due and not there");
     m.output(unexpected = data_valid & !expected, "there are data, and none are due");
 
-    // What passes on the bus for the buffer.
+    /// What passes on the bus for the buffer.
     let passes = m.wire(driving & fills.bit(0));
     let passing = cat!(passes & last_half, passes & !last_half);
     m.output(fill = passing | halves.gated(is_gbw), "halves to write into the buffer");

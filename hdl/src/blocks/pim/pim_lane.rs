@@ -29,7 +29,7 @@ pub fn pim_lane() -> Block {
     let negative = keep("negative_q", &load, w.sign ^ x.sign);
     let special = keep("special_q", &load, w.special | x.special);
 
-    // Complemented only: the tree adds the ones that are missing, which takes no carry chain here.
+    /// Complemented only: the tree adds the ones that are missing, which takes no carry chain here.
     let moved = m.wire(product.zext(TERM).shl(exp.low(FINE_SHIFT_BITS)));
     let term = keep("term_q", &place, moved ^ repeat(TERM, negative));
     let nonzero = m.wire(product.any());

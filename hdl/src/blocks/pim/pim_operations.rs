@@ -77,7 +77,7 @@ pub fn pim_operations(config: &HbmConfig) -> Block {
         open.push(opened);
     }
     debug_assert!(last_part < 2);
-    // The operation in work, and the next one; the row is that of the last run.
+    /// The operation in work, and the next one; the row is that of the last run.
     let finished = m.forward(1);
     let valid = m.reg(1).reset(0);
     let pop = m.wire(operation_valid & (finished | !valid));
@@ -121,7 +121,7 @@ pub fn pim_operations(config: &HbmConfig) -> Block {
     m.output(row_group = lowest(&missing), "bank group of PACT, one-hot");
     m.output(row, "row to open");
 
-    // Steps of the operation.
+    /// Steps of the operation.
     let step = m.reg(COLUMN).reset(0).enable(column_go);
     let ends = m.wire(!(load | run) | step.eq(count));
     finished.drive(column_go & ends);

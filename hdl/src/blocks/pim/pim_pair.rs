@@ -22,7 +22,7 @@ pub fn pim_pair(config: &HbmConfig) -> Block {
     let rows = [0, 1].map(|p| m.input(format!("row{p}_i"), WORD, "row word for this pseudo channel"));
     let columns =
         [0, 1].map(|p| m.input(format!("column{p}_i"), WORD, "column word for this pseudo channel"));
-    // Who has activated in the last clock.
+    /// Who has activated in the last clock.
     let activated = m.reg(2).reset(0);
     let held = [0, 1].map(|p| m.wire(format!("held{p}"), activated.bit(1 - p) & rows[p as usize].any()));
     let both_rows = m.wire(all!(rows[0].any(), rows[1].any(), !held[0]));

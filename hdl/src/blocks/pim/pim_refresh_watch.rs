@@ -27,14 +27,14 @@ pub fn pim_refresh_watch(config: &HbmConfig) -> Block {
     let wraps = m.wire(phase.eq_lit((interval - 1).into()));
     phase.next(phase.plus_one().gated(!wraps));
 
-    // Intervals that are over less refreshes that count, plus those that may be ahead.
+    /// Intervals that are over less refreshes that count, plus those that may be ahead.
     let debt = m.reg(DEBT).reset(allowance.into());
     let paid = m.wire(debt - (refresh & debt.any()).zext(DEBT));
     debt.next(mux(paid.all(), paid, paid + wraps.zext(DEBT)));
     let most = lit((2 * allowance + 1).into(), DEBT);
     let is_behind = |debt: &Bits| most.lt(debt) | (debt.eq(most) & phase.any());
     let behind = m.wire(is_behind(&debt));
-    // One refresh may not be enough.
+    /// One refresh may not be enough.
     let still_behind = m.wire(all!(refresh, column_command, is_behind(&paid)));
 
     let intervals = (allowance + 1) * interval;
