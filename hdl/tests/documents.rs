@@ -261,3 +261,71 @@ fn a_number_that_has_drifted_is_named() {
     let text = complaint(folder.path());
     assert!(text.contains("docs/results.md:") && text.contains("10,875, expected 10,876"), "{text}");
 }
+
+/// Files of tests: what simulates RTL, what each crate has of its own.
+fn test_files() -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut todo = ["hdl", "rust", "synth", "testbenches"].map(PathBuf::from).to_vec();
+    while let Some(folder) = todo.pop() {
+        for entry in fs::read_dir(root().join(&folder)).unwrap().map(|entry| entry.unwrap()) {
+            let path = folder.join(entry.file_name());
+            match entry.file_type().unwrap().is_dir() {
+                true if path.ends_with("target") => {}
+                true => todo.push(path),
+                false => files.push(path),
+            }
+        }
+    }
+    let is_test = |path: &PathBuf| {
+        let name = path.to_string_lossy();
+        let own = name.starts_with("testbenches/") && !name.starts_with("testbenches/common/");
+        let of_crate = name.contains("/tests/") && !name.contains("/common/");
+        (own || of_crate)
+            && name.ends_with(".rs")
+            && !name.ends_with("/mod.rs")
+            && !name.ends_with("/main.rs")
+    };
+    files.retain(is_test);
+    files.sort();
+    files
+}
+
+/// The first paragraph of a file's own comment.
+fn purpose(file: &Path) -> String {
+    let text = fs::read_to_string(root().join(file)).unwrap();
+    let lines = text.lines().map_while(|line| line.strip_prefix("//!")).map(str::trim);
+    lines.take_while(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn the_table_of_tests_is_that_of_their_headers() {
+    let mut page = "# Tests\n\nGenerated from the first words of each file, by `SNAPSHOTS=overwrite cargo test -p ndp-hdl --test tests table_of_tests`. \
+                    What `make test` leaves out, `make exhaustive` runs.\n"
+        .to_owned();
+    let mut folder = None;
+    for file in test_files() {
+        if file.parent() != folder.as_deref() {
+            folder = file.parent().map(Path::to_path_buf);
+            page += &format!(
+                "\n## {}\n\n| file | question |\n| --- | --- |\n",
+                folder.as_ref().unwrap().display()
+            );
+        }
+        let name = file.file_name().unwrap().to_string_lossy();
+        let purpose = purpose(&file);
+        assert!(!purpose.is_empty(), "{} does not say what it asks", file.display());
+        page += &format!("| [`{name}`](../../{}) | {purpose} |\n", file.display());
+    }
+    let path = root().join("docs/generated/tests.md");
+    if std::env::var_os("SNAPSHOTS").is_some_and(|value| value == "overwrite") {
+        fs::write(&path, &page).unwrap();
+    }
+    assert!(fs::read_to_string(&path).unwrap_or_default() == page, "docs/generated/tests.md is out of date");
+}
+
+#[test]
+fn the_picture_of_the_crates_is_that_of_the_manifests() {
+    let output =
+        Command::new("python3").args(["docs/crates.py", "--check"]).current_dir(root()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}

@@ -3,7 +3,7 @@
 //! The only file that knows the generator's types. Memory macros stay black boxes from here on.
 
 use ndp_files::{Result, refusal};
-use ndp_hdl_language::{Design, Direction, Module, Pragmas};
+use ndp_hdl_language::{Design, Direction, Module};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 

@@ -1,4 +1,6 @@
-//! Everything that `ndp` prints, case by case. `testbenches/cases/NAME.args` has the arguments of a call in each line, and `NAME.out` the output.
+//! Everything that `ndp` prints, case by case.
+//!
+//! `testbenches/cases/NAME.args` has the arguments of a call in each line, and `NAME.out` the output.
 //! A call after `# ` only prepares the others. `[..]` stands for any text in a line, as for a time. `forms.args` and `slow.args` have no
 //! output: it differs from run to run.
 //! `SNAPSHOTS=overwrite cargo test --release --test tools cases` writes the outputs.

@@ -1,4 +1,4 @@
-//! `ndp synth power` from outside: what it refuses. `synth/tests/power.rs` and `testbenches/power.rs` test what it computes.
+//! `ndp synth power` from outside: what it refuses. `synth/tests/power.rs` and `testbenches/models/power.rs` test what it computes.
 
 use super::common;
 use ndp_testkit::programs::Program;

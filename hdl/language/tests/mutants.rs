@@ -1,4 +1,4 @@
-//! Mutants: what there is of a module, how it is written down, found again and put in. `testbenches/mutants.rs` has them in models.
+//! Mutants: what there is of a module, how it is written down, found again and put in. `testbenches/models/mutants.rs` has them in models.
 
 use ndp_hdl_language::mutate::{Mutant, Mutation, replaced, with_choices};
 use ndp_hdl_language::{Design, Module, ModuleBuilder, Netlist, Op, lit, mux};

@@ -1,5 +1,5 @@
 //! Properties and their ghosts: what is printed, that tools read it, that a solver proves and refutes it, what is refused, and what a netlist
-//! has of them. `testbenches/properties.rs` tests that simulation models check them.
+//! has of them. `testbenches/models/properties.rs` tests that simulation models check them.
 
 use crate::common;
 use ndp_hdl_language::{HdlError, Module, ModuleBuilder, Netlist, lit, mux};

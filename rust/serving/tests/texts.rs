@@ -1,4 +1,4 @@
-//! Texts that are served: bit for bit those of each prompt by itself, whoever gives way and wherever a prompt is cut.
+//! Texts that are served: bit for bit those of each prompt by itself, whichever request gives way and wherever a prompt is cut.
 
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;

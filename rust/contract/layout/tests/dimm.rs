@@ -1,4 +1,4 @@
-//! Do regions stay apart?
+//! Do regions never overlap?
 
 use ndp_config::DesignConfig;
 use ndp_files::said;

@@ -1,4 +1,4 @@
-//! Do products of rows that hold several heads keep them apart? Computed here once more in plain integers.
+//! Does a product of rows that hold several heads give each head its own sum? Computed here once more in plain integers.
 
 use ndp_config::{DesignConfig, WeightFormat};
 use ndp_isa::{Code, Instruction, parse};

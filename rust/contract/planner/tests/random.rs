@@ -1,7 +1,7 @@
 //! Products on configurations and of sizes drawn at random: whatever the planner plans, the core has to take.
 //!
 //! A plan may be refused with an error, but only one of sizes. What a planned product computes is looked at in RTL
-//! (`testbenches/random_configs.rs`).
+//! (`testbenches/cores/random_configs.rs`).
 
 use ndp_config::{DesignConfig, RowLayout};
 use ndp_isa::{Activation, Instruction, decode};

@@ -1,5 +1,5 @@
-//! Offloading while texts are generated: are they the same whoever computes what, is everything that was moved compared, does the
-//! scheduler move both FFN and attention, and are errors found?
+//! Offloading while texts are generated: are they the same on every device, is everything that was moved compared, does the scheduler move
+//! both FFN and attention, and are errors found?
 
 use crate::common;
 use crate::common::{assert_texts, memory, prompts, random_model};

@@ -1,4 +1,4 @@
-//! Are texts the same whoever computes what, and do the memory's protocol and the machine's accounts hold?
+//! Are texts the same on every device, and do the memory's protocol and the machine's accounts hold?
 
 use ndp_config::HbmConfig;
 use ndp_dram::hbm::PseudoChannel;

@@ -1,0 +1,10 @@
+//! The simulation models themselves, and what finds errors in them.
+
+pub mod clocks;
+pub mod coverage;
+pub mod mutants;
+pub mod native;
+pub mod power;
+pub mod properties;
+pub mod replication;
+pub mod waves;

@@ -1,0 +1,309 @@
+//! Does a system without data take exactly the time of one with data? The same activity goes through both: cycles of every program, bytes, times.
+
+use common::{Outcome, energy, some};
+use ndp_config::{DesignConfig, LlmShape, Ssd, SystemConfig, WeightFormat};
+use ndp_model::{GenerateOptions, Model, generate};
+use ndp_scheduler::Policy;
+use ndp_sim::core::{Backend, CoreOptions};
+use ndp_sim::gemv::{GemvOptions, MergeFormat};
+use ndp_sim::system::{
+    ActivitySource, Breakdown, Cause, FlashOptions, LinkOptions, LivePredictor, Load, Place, Setup,
+    SystemBackend, SystemFigures, SystemOptions, TracedText,
+};
+use ndp_traces::capture::{Capture, shape_of};
+use ndp_traces::{Activity, NeuronShape};
+use std::error::Error;
+use std::num::NonZeroU32;
+use std::path::Path;
+
+const PROMPT: &str = "It was";
+
+#[derive(Clone, Copy)]
+struct Case {
+    model: &'static str,
+    config: &'static str,
+    backend: Backend,
+    dimms: u32,
+    linked: bool,
+    activity: ActivitySource,
+    merge: MergeFormat,
+    weights: WeightFormat,
+    tokens: usize,
+    /// Percent of the MLPs' neurons that the DIMMs have slots for, if an SSD has the others. Then none moves to another device.
+    flash: Option<u32>,
+    /// Cores of the host, and picoseconds of one for each neuron that it predicts.
+    host: (u32, u64),
+}
+
+const CASE: Case = Case {
+    model: "golden/model",
+    config: "tiny",
+    backend: Backend::Cycles,
+    dimms: 3,
+    linked: true,
+    activity: ActivitySource::Causal,
+    merge: MergeFormat::Exact,
+    weights: WeightFormat::Fp16,
+    tokens: 8,
+    flash: None,
+    host: (1, 217),
+};
+
+/// The system `small` with the host of a case.
+fn system_of(case: Case) -> Result<SystemConfig, Box<dyn Error>> {
+    let (cores, ps) = case.host;
+    let text = include_str!("../../rust/contract/config/presets/systems/small.toml");
+    let text = text.replace("cores = 1 ", &format!("cores = {cores} "));
+    Ok(SystemConfig::from_toml(&text.replace("per_neuron = 217", &format!("per_neuron = {ps}")))?)
+}
+
+/// Figures with data and without, and where the time of both goes.
+fn both(case: Case) -> Result<([SystemFigures; 2], Breakdown), Box<dyn Error>> {
+    let model = Model::load(&Path::new(env!("CARGO_MANIFEST_DIR")).join(case.model))?;
+    let (model, _) = model.quantised(case.weights)?;
+    let prompt_tokens = model.vocabulary.tokens(PROMPT.as_bytes())?.len();
+    let config = DesignConfig::preset(case.config)?;
+    let text = GenerateOptions { tokens: 24, temperature_percent: 0, seed: 3 };
+    let setup = Setup::profile(&model, PROMPT.as_bytes(), &text)?;
+    let system = system_of(case)?.with_dimms(case.dimms)?.with_gpu_percent(&setup.shape, 20)?;
+    let system = system.with_ssd(Ssd::preset("nvme-pcie4")?);
+    let options = SystemOptions {
+        prompt_on_gpu: prompt_tokens,
+        merge: case.merge,
+        load: Load::Backdoor,
+        activity: case.activity,
+        flash: case.flash.map(|resident_percent| FlashOptions { resident_percent, window: NonZeroU32::MIN }),
+        ..SystemOptions::new(&system)
+    };
+    let unit = GemvOptions::from(CoreOptions { backend: case.backend, ..CoreOptions::default() });
+    let shape = shape_of(&model.config);
+    let policy = if case.flash.is_some() { Policy::Partition } else { Policy::Hermes };
+    let online = || setup.online(&config, &system, policy, (prompt_tokens, 1));
+    let complete = |mut system: SystemBackend<_>| -> Result<_, Box<dyn Error>> {
+        if case.linked {
+            system = system.with_links(&LinkOptions::default())?;
+        }
+        if case.activity == ActivitySource::Predicted {
+            system = system.with_predictor(LivePredictor::new(&shape, &setup.profile, prompt_tokens)?)?;
+        }
+        Ok(system)
+    };
+
+    let host = online()?;
+    let with_data = complete(SystemBackend::open(&config, &unit, &options, host.clone(), &model)?)?;
+    let (mut activities, mut failed) = (Vec::<Activity>::new(), None);
+    let mut capture = Capture::new(with_data, shape.clone(), |activity| {
+        activities.push(activity.clone());
+        failed = host.token(activity).err().or(failed.take());
+        Ok(())
+    });
+    let text = GenerateOptions { tokens: case.tokens, temperature_percent: 0, seed: 0 };
+    generate(&model, &mut capture, PROMPT.as_bytes(), &text, |_| {})?;
+    let mut with_data = capture.into_inner();
+    failed.map_or(Ok(()), Err)?;
+    with_data.count_links()?;
+
+    let host = online()?;
+    let outline = complete(SystemBackend::outline(&config, &unit, &options, host.clone(), &setup.shape)?)?;
+    let positions = model.config.max_position_embeddings();
+    let costs = energy::costs(&config, case.dimms)?;
+    let mut outline = TracedText::new(outline, &setup.shape, positions).with_energy(costs.clone());
+    let (prompt, rest) = activities.split_at(prompt_tokens);
+    outline.prompt(prompt)?;
+    prompt.iter().try_for_each(|activity| host.token(activity))?;
+    for activity in rest {
+        outline.token(activity)?;
+        host.token(activity)?;
+    }
+    outline.system_mut().count_links()?;
+    let time = outline.breakdown().ok_or("no token")?;
+    let ns: u64 = with_data.figures().tokens.iter().map(|token| token.ns).sum();
+    assert_eq!((time.ns, time.unexplained_ns, time.tokens), (ns, 0, rest.len() as u64));
+    let of_data = Breakdown::new(with_data.figures(), with_data.events());
+    assert_eq!(time.critical_path_ns, of_data.critical_path_ns);
+    // And the same energy, but for the bits on the bus, which only RTL has.
+    let events = energy::without_bus(with_data.events());
+    let of_events = energy::all_energy_has_a_use(&config, with_data.figures(), &events)?;
+    assert_eq!(outline.energy(), Some(of_events));
+    // The host predicts each block of each token, if anybody wants to know.
+    let of_token: u64 = shape.blocks().iter().map(|block| block_ns(case.host, block.neurons)).sum();
+    let predicted = if case.activity == ActivitySource::Oracle { 0 } else { of_token * time.tokens };
+    for time in [time, &of_data] {
+        let host = time.devices.iter().find(|device| device.place == Place::Host);
+        assert_eq!(host.map_or(0, |host| host.busy_ns.get(Cause::Prediction)), predicted);
+    }
+    Ok(([with_data.figures().clone(), outline.system().figures().clone()], of_data))
+}
+
+/// What the host takes for a block.
+fn block_ns((cores, ps): (u32, u64), neurons: u32) -> u64 {
+    (u64::from(neurons) * ps).div_ceil(1_000 * u64::from(cores))
+}
+
+/// Nanoseconds that all wait for the host's predictor.
+fn awaited(time: &Breakdown) -> u64 {
+    time.critical_path_ns.get(&Place::Host).map_or(0, |shares| shares.total())
+}
+
+fn same_times(case: Case) -> Result<SystemFigures, Box<dyn Error>> {
+    let ([data, outline], _) = both(case)?;
+    assert!(data.outputs_checked > 1000 && data.mismatches == 0 && data.critical_cycles > 10_000);
+    // Nothing else differs than what was compared, and what predicted the cycles of RTL.
+    let without = |figures: &SystemFigures| {
+        let mut figures =
+            SystemFigures { outputs_checked: 0, differences: Default::default(), ..figures.clone() };
+        figures.dimms.iter_mut().for_each(|dimm| dimm.model_cycles = 0);
+        figures
+    };
+    assert_eq!(without(&outline), without(&data));
+    Ok(outline)
+}
+
+#[test]
+fn a_system_without_data_takes_the_time_of_one_with_data() -> Outcome {
+    let linked = same_times(CASE)?;
+    let links = linked.links.ok_or("no links")?;
+    assert!(links.migrations > 0 && links.uploads > 0, "neurons have to move: {links:?}");
+    for &case in some(&[
+        Case { linked: false, ..CASE },
+        Case { dimms: 1, linked: false, ..CASE },
+        Case { activity: ActivitySource::Oracle, ..CASE },
+        Case { merge: MergeFormat::Fp16, ..CASE },
+    ]) {
+        same_times(case)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn neurons_from_an_ssd_take_the_time_that_they_take_with_data() -> Outcome {
+    let flash = Case { activity: ActivitySource::Oracle, flash: Some(60), ..CASE };
+    for &case in some(&[
+        Case { backend: Backend::Rtl, dimms: 2, tokens: 2, ..flash },
+        Case { dimms: 1, linked: false, weights: WeightFormat::Int4, ..flash },
+        Case { activity: ActivitySource::Predicted, ..flash },
+        Case { flash: Some(2), ..flash },
+        Case { model: "golden/model-llama", tokens: 4, ..flash },
+        flash,
+    ]) {
+        let found = same_times(case)?.flash.ok_or("no figures of the SSD")?;
+        assert!(found.sum(|token| token.loaded) > 10 && found.port_cycles > 0, "{found:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn that_is_the_time_of_rtl() -> Outcome {
+    let rtl = Case { backend: Backend::Rtl, dimms: 2, tokens: 3, ..CASE };
+    same_times(rtl)?;
+    same_times(Case { activity: ActivitySource::Predicted, ..rtl })?;
+    Ok(())
+}
+
+#[test]
+fn a_token_waits_for_what_the_host_predicts() -> Outcome {
+    let predicted = Case { activity: ActivitySource::Predicted, ..CASE };
+    let blocks = [192, 768].map(|neurons| [predicted.host, (8, 217)].map(|host| block_ns(host, neurons)));
+    assert_eq!(blocks, [[42, 6], [167, 21]]);
+    let one = same_times(predicted)?;
+    let eight = same_times(Case { host: (8, 217), ..predicted })?;
+    // Nothing else changes: of each token that and no more, in each of four layers.
+    for (one, eight) in one.tokens.iter().zip(&eight.tokens) {
+        assert_eq!(one.ns - eight.ns, 4 * (42 + 167 - 6 - 21), "{one:?} {eight:?}");
+        assert_eq!(one.dimm_cycles, eight.dimm_cycles);
+    }
+    let ([data, _], time) = both(predicted)?;
+    assert_eq!(awaited(&time), 4 * (42 + 167) * data.tokens.len() as u64);
+    Ok(())
+}
+
+#[test]
+fn the_scheduler_s_predictions_run_beside_the_devices() -> Outcome {
+    let [one, eight] = [(1, 217), (8, 217)].map(|host| both(Case { host, ..CASE }));
+    let ((one, time), (eight, _)) = (one?, eight?);
+    assert_eq!((&one, awaited(&time)), (&eight, 0));
+    // If a token does not take as long as they do, it ends with them.
+    let slow = Case { host: (1, 1_000_000), ..CASE };
+    same_times(slow)?;
+    let ([slow, _], time) = both(slow)?;
+    for (slow, token) in slow.tokens.iter().zip(&one[0].tokens) {
+        let of_host = 4 * 960_000;
+        assert!((of_host..of_host + token.ns).contains(&slow.ns), "{slow:?}");
+    }
+    assert!(awaited(&time) > 9 * time.ns / 10, "{time:?}");
+    Ok(())
+}
+
+#[test]
+fn a_gate_and_rotated_keys_take_the_time_that_they_take_with_data() -> Outcome {
+    // Cores of one configuration keep what a gate lets through, those of the other do not.
+    let llama = Case { model: "golden/model-llama", tokens: 4, ..CASE };
+    let hermes = Case { config: "hermes", dimms: 2, ..llama };
+    for &case in some(&[
+        llama,
+        hermes,
+        Case { backend: Backend::Rtl, dimms: 2, tokens: 2, ..llama },
+        Case { linked: false, ..hermes },
+        Case { activity: ActivitySource::Oracle, ..llama },
+        Case { weights: WeightFormat::Int4, ..llama },
+        Case { activity: ActivitySource::Predicted, ..llama },
+        Case { flash: Some(60), activity: ActivitySource::Oracle, ..llama },
+    ]) {
+        same_times(case)?;
+    }
+    Ok(())
+}
+
+#[test]
+fn gates_and_shared_keys_take_their_time_on_every_device() -> Outcome {
+    // Two layers of LLaMA2-70B's form, at a sixteenth of its width. A small buffer does not hold what a gate keeps.
+    let [tiny, hermes] = ["tiny", "hermes"].map(DesignConfig::preset);
+    let (tiny, hermes) = (tiny?, hermes?);
+    let system = SystemConfig::preset("hermes")?.with_dimms(2)?;
+    let model = |kv_heads: u32, mlp_matrices: u32| {
+        LlmShape::from_toml(&format!(
+            "name = 'narrow'\nlayers = 2\nhidden = 512\nheads = 16\nkv_heads = {kv_heads}\nffn = 1792\n\
+             mlp_matrices = {mlp_matrices}\nvocabulary = 256\ntied_embeddings = false\nbiased = false"
+        ))
+    };
+    let shape = NeuronShape::of(&model(4, 3)?);
+    let run = |config: &DesignConfig,
+               kv_heads: u32,
+               mlp_matrices: u32,
+               linked: bool|
+     -> Result<SystemFigures, Box<dyn Error>> {
+        let model = model(kv_heads, mlp_matrices)?;
+        let options = SystemOptions { prompt_on_gpu: 2, ..SystemOptions::new(&system) };
+        let places = ndp_sim::system::StaticPlaces::new(2, 10, 4);
+        let mut outline = SystemBackend::outline(config, &GemvOptions::default(), &options, places, &model)?;
+        if linked {
+            outline = outline.with_links(&LinkOptions::default())?;
+        }
+        let mut text = TracedText::new(outline, &model, 16);
+        let mut activity = Activity::new(&shape);
+        for block in 0..shape.blocks().len() {
+            activity.block_mut(&shape, block).fill(0x0101_0101_0101_0101);
+        }
+        text.prompt(&[activity.clone(), activity.clone()])?;
+        (0..2).try_for_each(|_| text.token(&activity))?;
+        Ok(text.system().figures().clone())
+    };
+    use ndp_sim::system::Operation::{Fc1, Fc2, K};
+    let of = |figures: &SystemFigures, operation| figures.operation_cycles.get(&operation).copied();
+    for linked in [false, true] {
+        let [gated, plain] = [run(&hermes, 4, 3, linked)?, run(&hermes, 4, 2, linked)?];
+        // The factor of a gate is computed behind it, for an eighth of the neurons.
+        let cycles =
+            |operation| [of(&gated, operation), of(&plain, operation)].map(Option::unwrap_or_default);
+        let [gate, no_gate] = cycles(Fc1);
+        assert!(10 * gate < 12 * no_gate, "one matrix is read, and not two: {gate} {no_gate}");
+        let [gate, no_gate] = cycles(Fc2);
+        assert!(gate > no_gate, "{gate} {no_gate}");
+        let [gated, plain] = [run(&tiny, 4, 3, linked)?, run(&tiny, 4, 2, linked)?];
+        let [both, one] = [of(&gated, Fc1), of(&plain, Fc1)].map(Option::unwrap_or_default);
+        assert!((11 * one..13 * one).contains(&(10 * both)), "an eighth of another matrix: {both} {one}");
+        // A quarter of the keys.
+        assert!(of(&gated, K) < of(&run(&tiny, 16, 3, linked)?, K));
+    }
+    Ok(())
+}
